@@ -1,0 +1,79 @@
+# Plain `make` prints the targets: the words after ## below. Tools are pinned by the tool lines of go.mod.
+
+GO ?= go
+FUZZTIME ?= 30s
+BENCH ?= .
+BENCHTIME ?= 1s
+DURATION ?= 5s
+CONNS ?= 1,4,32,128
+CASES ?= all
+SOAKTIME ?= 30m
+
+# A request that the starter bundle allows. `make run` prints it, and the README shows it with its answer; a test asks it.
+define FIRST_CURL
+curl -sS http://127.0.0.1:8180/access/v1/evaluation -H 'Content-Type: application/json' -d '{"subject":{"type":"user","id":"alice"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"tickets:create_ticket"}}'
+endef
+export FIRST_CURL
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.PHONY: help build run first-curl test race soak lint fuzz bench bench-http conformance ci
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/policy-service, one static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/policy-service ./cmd/policy-service
+
+run: build first-curl ## serve policies/starter on 127.0.0.1:8180, and print a request to try
+	bin/policy-service serve --policies policies/starter --data .data --listen 127.0.0.1:8180
+
+first-curl:
+	@printf '%s\n' "$$FIRST_CURL"
+
+test: ## run all tests
+	$(GO) test ./...
+
+# Everything again under the race detector, the long corpora too: they are the only tests that drive the whole engine.
+# It is several times slower, hence the longer timeout. A program built with it sleeps a second before it ends, so that
+# what still runs may report; transcripts run hundreds of them, and wait less.
+race: ## run all tests with the race detector (needs a C compiler)
+	GORACE="$${GORACE:-atexit_sleep_ms=50}" $(GO) test -race -timeout 15m ./...
+
+# What shows only after a while: a server that answers for SOAKTIME while everything happens to it, 200 crashes of a
+# server under load instead of 20, 100 stops instead of 8, a minute of five times as many questions as can be answered,
+# and several times the records that retention keeps. Not part of ci. Each wait in these tests has its own end: the
+# timeout is only to be longer than any SOAKTIME.
+soak: ## SOAKTIME of reloads, rotations and overload, and kills and stops under load (SOAKTIME=30m)
+	SOAK=1 SOAKTIME='$(SOAKTIME)' $(GO) test -count=1 -v -timeout 24h -run 'Crash|Soak|StopUnderLoad' ./pdp/decisionlog/... ./cmd/policy-service/
+
+lint: ## gofmt, go vet, staticcheck, and whether go.mod and the module cache are as they should be
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(GO) mod tidy -diff
+	$(GO) mod verify
+
+fuzz: ## run every fuzz target for FUZZTIME each (default 30s)
+	@FUZZTIME=$(FUZZTIME) .ci/fuzz
+
+# -run='^$$' keeps the tests out; the benchmarks themselves report the ratio of many policies to few.
+bench: ## run the benchmarks (BENCH=regexp, BENCHTIME=1s)
+	$(GO) test -run='^$$' -bench='$(BENCH)' -benchtime=$(BENCHTIME) -benchmem -timeout 15m ./evaluation/ ./pdp/...
+
+# Some five minutes. DURATION is for each case and number of connections. The log's disk is that of TMPDIR.
+bench-http: build ## measure the service over HTTP beside the floor (DURATION=5s, CONNS=1,4,32,128, CASES=all)
+	@$(GO) run ./pdp/server/loadtest -binary bin/policy-service -duration '$(DURATION)' -conns '$(CONNS)' -cases '$(CASES)'
+
+# Over plain HTTP, over TLS, with each kind of credential and on a tenant's path. Any other PDP: policy-service conformance URL.
+conformance: ## run the conformance suite against our own server, in each of its modes
+	$(GO) test -count=1 ./conformance/...
+
+# One after the other, whatever -j says: two cores give wrong times to tests that measure.
+ci: ## all that must hold before a change lands
+	$(MAKE) lint
+	$(MAKE) build
+	$(MAKE) test
+	$(MAKE) race
+	$(MAKE) fuzz FUZZTIME=3s
+	$(MAKE) conformance

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/server/auth"
+)
+
+// approvalCrash is a service that is killed while agents ask, people approve, and what
+// was approved is done, twice at once where that is possible.
+type approvalCrash struct {
+	t        *testing.T
+	dir      string
+	pep, mia string
+
+	mu      sync.Mutex
+	allowed map[string]int // by question: how often somebody was told to go ahead
+	left    int            // answers until the server is killed
+	enough  chan struct{}  // closed then
+}
+
+// TestApprovalCrash kills the server at random moments while approvals are filed, given
+// and used. No use is made twice, and none is lost: each has its record, and what nobody
+// used can be used afterwards.
+func TestApprovalCrash(t *testing.T) {
+	rounds := 12
+	switch {
+	case os.Getenv("SOAK") != "":
+		rounds = 100
+	case testing.Short():
+		rounds = 2
+	}
+	c := &approvalCrash{t: t, dir: t.TempDir(), allowed: map[string]int{}}
+	c.prepare()
+	for n := range rounds {
+		c.round(n)
+		if t.Failed() {
+			return
+		}
+	}
+	last, _ := serveIn(t, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"))
+	if err := last.Process.Signal(syscall.SIGTERM); err != nil { // it signs what the others left unsigned
+		t.Fatal(err)
+	}
+	if err := last.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, last.Stderr)
+	}
+	approved, used := c.recorded()
+	server, addr := serveIn(t, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"))
+	defer c.kill(server)
+	c.finish(addr, approved, used)
+}
+
+func (c *approvalCrash) path(name string) string { return filepath.Join(c.dir, name) }
+
+func (c *approvalCrash) prepare() {
+	c.t.Helper()
+	for name, text := range map[string]string{
+		"policies/a.cedar":          `@obligation("ask") permit(principal is agent, action, resource); permit(principal is user, action == Action::"approval.decide", resource);`,
+		"policies/obligations.yaml": "ask: {type: approval_required, properties: {template: owner, valid_for: 1h}}\n",
+		"config.yaml":               "approvals: {max_pending_per_subject: 100000, max_pending_per_tenant: 100000, new_per_minute_per_subject: 1000000}\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(c.path(name)), 0o700); err != nil {
+			c.t.Fatal(err)
+		}
+		if err := os.WriteFile(c.path(name), []byte(text), 0o600); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	keys, err := auth.OpenKeys(c.path("data"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	add := func(spec auth.KeySpec) string {
+		spec.Tenants = []string{"*"}
+		key, err := keys.Add(spec)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		return "Bearer " + key
+	}
+	c.pep = add(auth.KeySpec{Name: "pep", Grant: auth.Grant{Permissions: []auth.Permission{auth.Decide}}})
+	c.mia = add(auth.KeySpec{Name: "mia", Principal: auth.Principal{Type: "user", ID: "mia"}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}})
+}
+
+// round has a few callers go through the story until the server is killed.
+func (c *approvalCrash) round(n int) {
+	server, addr := serveIn(c.t, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"))
+	ctx, cancel := context.WithCancel(c.t.Context())
+	c.left, c.enough = 1+rand.IntN(150), make(chan struct{})
+	if n == 0 { // so many that somebody has come to the end of the story
+		c.left += 100
+	}
+	var callers sync.WaitGroup
+	for caller := range 4 {
+		callers.Go(func() {
+			for k := 0; ctx.Err() == nil; k++ {
+				c.story(ctx, addr, fmt.Sprintf("%d-%d-%d", n, caller, k))
+			}
+		})
+	}
+	select { // in the middle of others
+	case <-c.enough:
+	case <-time.After(patience):
+		c.t.Error("the server does not answer")
+	}
+	c.kill(server)
+	cancel()
+	callers.Wait()
+}
+
+func (c *approvalCrash) kill(server *exec.Cmd) {
+	if err := server.Process.Kill(); err != nil {
+		c.t.Error(err)
+	}
+	_ = server.Wait()
+}
+
+// story asks a question, has it approved, and asks it twice at once.
+func (c *approvalCrash) story(ctx context.Context, addr, question string) {
+	id, _ := c.ask(ctx, addr, question, "")
+	if id == "" || !c.post(ctx, "http://"+addr+"/v1/approvals/"+id+"/decision", c.mia, `{"decision":"approve","reason":"fine"}`, nil) {
+		return
+	}
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() { c.use(ctx, addr, question) })
+	}
+	both.Wait()
+}
+
+// use asks a question again, and counts where somebody was told to go ahead.
+func (c *approvalCrash) use(ctx context.Context, addr, question string) {
+	if _, ahead := c.ask(ctx, addr, question, `,"justification":"approved"`); ahead {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.allowed[question]++
+	}
+}
+
+func (c *approvalCrash) ask(ctx context.Context, addr, question, more string) (id string, ahead bool) {
+	body := fmt.Sprintf(`{"tenant_id":"default","actor":{"actor_id":"bot","actor_type":"agent"},"action":"tool.invoke","resource":{"type":"tool","id":"t"},"context":{"arguments":{"question":%q}%s}}`, question, more)
+	var answer struct {
+		Allow       bool            `json:"allow"`
+		Obligations map[string]bool `json:"obligations"`
+		Approval    struct {
+			ID     string `json:"id"`
+			Status string `json:"status"`
+		} `json:"approval"`
+	}
+	if !c.post(ctx, "http://"+addr+"/v1/authorize", c.pep, body, &answer) {
+		return "", false
+	}
+	return answer.Approval.ID, answer.Allow && len(answer.Obligations) == 0
+}
+
+// post reports whether there was an answer. While the server is being killed there is none.
+func (c *approvalCrash) post(ctx context.Context, url, key, body string, into any) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		c.t.Error(err)
+		return false
+	}
+	r.Header.Set("Authorization", key)
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	c.answered()
+	if err != nil || answer.StatusCode != http.StatusOK {
+		return false
+	}
+	return into == nil || json.Unmarshal(text, into) == nil
+}
+
+// answered counts an answer.
+func (c *approvalCrash) answered() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left--; c.left == 0 {
+		close(c.enough)
+	}
+}
+
+// finish compares what callers were told with what is on record, and uses what is left.
+func (c *approvalCrash) finish(addr string, approved map[string]bool, used map[string]int) {
+	c.t.Helper()
+	for question, times := range c.allowed {
+		if times > 1 || used[question] != 1 {
+			c.t.Errorf("%s: allowed %d times, on record %d times", question, times, used[question])
+		}
+	}
+	lost, told := 0, 0
+	for question := range approved {
+		if used[question] > 1 {
+			c.t.Errorf("%s: one use is on record %d times", question, used[question])
+		}
+		if used[question] > 0 {
+			continue
+		}
+		told++
+		if _, ahead := c.ask(c.t.Context(), addr, question, `,"justification":"approved"`); !ahead {
+			lost++
+		}
+		if _, again := c.ask(c.t.Context(), addr, question, `,"justification":"approved"`); again {
+			c.t.Errorf("%s is allowed twice", question)
+		}
+	}
+	if lost > 0 {
+		c.t.Errorf("%d approvals that nobody used cannot be used any more", lost)
+	}
+	c.t.Logf("%d approved, %d used, %d left and used afterwards", len(approved), len(used), told)
+	if len(approved) == 0 || len(used) == 0 {
+		c.t.Error("nothing happened")
+	}
+}
+
+// recorded are the questions that were approved, and how often each went by that, of a
+// log that verifies.
+func (c *approvalCrash) recorded() (approved map[string]bool, used map[string]int) {
+	c.t.Helper()
+	approved, used = map[string]bool{}, map[string]int{}
+	questions := map[string]string{} // by approval
+	var export bytes.Buffer
+	command := exec.CommandContext(c.t.Context(), "policy-service", "log", "export", "--data", c.path("data"))
+	command.Stdout = &export
+	if err := command.Run(); err != nil {
+		c.t.Fatal(err)
+	}
+	report := verify.Export(bytes.NewReader(export.Bytes()), verify.Options{})
+	if !report.Verified() {
+		c.t.Errorf("the log does not verify: %+v", report)
+	}
+	for line := range bytes.Lines(export.Bytes()) {
+		var r struct {
+			Kind    string `json:"kind"`
+			Event   string `json:"event"`
+			Request struct {
+				Context struct {
+					Arguments struct {
+						Question string `json:"question"`
+					} `json:"arguments"`
+				} `json:"context"`
+			} `json:"request"`
+			Details struct {
+				Approval string `json:"approval"`
+			} `json:"details"`
+			Decision   bool       `json:"decision"`
+			Discharged []struct{} `json:"discharged"`
+		}
+		if json.Unmarshal(line, &r) != nil {
+			continue
+		}
+		question := r.Request.Context.Arguments.Question
+		switch {
+		case r.Event == "filed":
+			questions[r.Details.Approval] = question
+		case r.Event == "approved":
+			approved[questions[r.Details.Approval]] = true
+		case r.Kind == decisionlog.KindDecision && r.Decision && len(r.Discharged) > 0:
+			used[question]++
+		}
+	}
+	return approved, used
+}

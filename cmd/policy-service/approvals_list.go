@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"policy-service/pdp/approval/inbox"
+)
+
+type approvalsListCommand struct {
+	approvalsAt
+	Status   given `placeholder:"STATUS" help:"In this state, pending unless told: pending, approved, denied, expired, cancelled, used_up or revoked."`
+	Tenant   given `placeholder:"T" help:"Of this tenant."`
+	Template given `placeholder:"NAME" help:"Of this template, by which policies tell who is asked."`
+	Subject  given `placeholder:"ID" help:"With this subject: an id, or TYPE/ID."`
+	Resource given `placeholder:"ID" help:"With this resource: an id, or TYPE/ID."`
+	Action   given `placeholder:"NAME" help:"With this action."`
+}
+
+// Run lists requests, the oldest first.
+func (c approvalsListCommand) Run(s streams) error {
+	return c.open(s, "list the requests", func(ctx context.Context, box *inbox.Inbox) error {
+		var all []inbox.Request
+		_, err := box.Pages(ctx, c.filter(), func(r inbox.Request) error {
+			all = append(all, r)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return c.printAll(s, all)
+	})
+}
+
+func (c approvalsListCommand) filter() inbox.Filter {
+	return inbox.Filter{
+		Status: string(c.Status), Tenant: string(c.Tenant), Template: string(c.Template),
+		Subject: string(c.Subject), Resource: string(c.Resource), Action: string(c.Action),
+	}
+}
+
+func (c approvalsListCommand) printAll(s streams, all []inbox.Request) error {
+	if c.JSON {
+		for _, r := range all {
+			c.print(s, r)
+		}
+		return nil
+	}
+	if len(all) == 0 {
+		_, _ = fmt.Fprintln(s.err, "nothing that you may decide about")
+		return nil
+	}
+	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "ID\tSTATUS\tAPPROVALS\tUNTIL\tTENANT\tSUBJECT\tACTION\tRESOURCE\tMESSAGE")
+	for _, r := range all {
+		cells := []string{
+			r.ID, r.Status, fmt.Sprintf("%d/%d", r.Approvals, r.Quorum), orElse(r.ExpiresAt, "-"), r.Tenant,
+			named(r.Request.Subject), r.Request.Action.Name, named(r.Request.Resource), r.Message,
+		}
+		for n := range cells {
+			cells[n] = cut(cells[n], longestCell)
+		}
+		_, _ = fmt.Fprintln(table, strings.Join(cells, "\t"))
+	}
+	return table.Flush()
+}
+
+// longestCell leaves a table readable.
+const longestCell = 48
+
+func named(e inbox.Entity) string { return logEntity{Type: e.Type, ID: e.ID}.String() }

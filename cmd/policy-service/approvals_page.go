@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/approval/inbox"
+)
+
+// approvalPage is a request as a person reads it who is to decide. Nearly all of it was written by who wants a yes: it
+// cannot act on the terminal, each value keeps to its line, and what is too long is cut with a note, here and at the end.
+type approvalPage struct {
+	streams
+	at approvalsAt // of the commands at the end; none for a page without
+}
+
+const (
+	longestText  = 300 // characters of a value
+	longestValue = 100 // lines of the arguments, of the properties, …
+)
+
+func (p approvalPage) print(r inbox.Request) {
+	p.line("approval", "%s", strings.TrimPrefix(standing(r), "approval "))
+	if r.Message != "" {
+		p.row("message", "%s", cut(r.Message, longestText))
+	}
+	p.who(r)
+	p.what(r)
+	p.row("it takes", "%s of template %s; may then be done %s, was %d", plural(r.Quorum, "approval"), cut(r.Template, longestText), times(r.Uses), r.Used)
+	for _, said := range r.Said {
+		p.row("said", "%s", sentence(said))
+	}
+	p.row("filed", "%s, for tenant %s", stamp(r.FiledAt), cut(r.Tenant, longestText))
+	p.row("decision", "%s", cut(r.Decision, longestText))
+	p.commands(r)
+}
+
+// line prints what is ours, which can be copied from the line it is on.
+func (p approvalPage) line(name, format string, args ...any) {
+	p.streams.print("%-10s  %s", name, fmt.Sprintf(format, args...))
+}
+
+// row prints what others wrote. Nothing of that may come to stand where our names do, not even where a terminal breaks a line.
+func (p approvalPage) row(name, format string, args ...any) {
+	p.line(name, "%s", fold(fmt.Sprintf(format, args...)))
+}
+
+const (
+	besideNames = 68 // columns of a terminal of 80
+	belowNames  = "\n            "
+)
+
+func fold(text string) string {
+	var b strings.Builder
+	column := 0
+	for _, r := range text {
+		width := 1
+		if r >= 0x1100 { // from here on there are some that take two
+			width = 2
+		}
+		if r == '\n' || column+width > besideNames {
+			b.WriteString(belowNames)
+			column = 0
+		}
+		if r != '\n' {
+			b.WriteRune(r)
+			column += width
+		}
+	}
+	return b.String()
+}
+
+// who says who wants to do what, with what, and for whom.
+func (p approvalPage) who(r inbox.Request) {
+	by, others := actors(r.Request)
+	p.row("asked by", "%s, through %s", cut(by, longestText), cut(cmp.Or(r.Requester, "-"), longestText))
+	for _, one := range others {
+		p.row("for", "%s", cut(one, longestText))
+	}
+	p.row("to do", "%s", cut(r.Request.Action.Name, longestText))
+	p.row("with", "%s", cut(named(r.Request.Resource), longestText))
+}
+
+// what is the rest of what was sent, the arguments first.
+func (p approvalPage) what(r inbox.Request) {
+	short := p.value("arguments", r.Request.Context["arguments"])
+	short = p.value("context", without(r.Request.Context, "arguments")) || short
+	short = p.value("action", r.Request.Action.Properties) || short
+	short = p.value("subject", r.Request.Subject.Properties) || short
+	short = p.value("resource", r.Request.Resource.Properties) || short
+	short = p.value("said for it", r.Justification) || short
+	if len(r.Unbound) > 0 {
+		p.row("not bound", "%s: what is done may have other values there", cut(strings.Join(r.Unbound, ", "), longestText))
+	}
+	if short {
+		p.streams.print("%s", colour(p.out, yellow, "Not all of it is shown: some is too long. --json shows all."))
+	}
+}
+
+// without is an object that lacks a member.
+func without(members map[string]jsontext.Value, name string) jsontext.Value {
+	rest := maps.Clone(members)
+	delete(rest, name)
+	object, err := json.Marshal(rest, json.Deterministic(true))
+	if err != nil { // what is no JSON says that it cannot be shown
+		return jsontext.Value(err.Error())
+	}
+	return object
+}
+
+// value prints something that was sent, and says whether it was cut.
+func (p approvalPage) value(name string, v jsontext.Value) (short bool) {
+	if len(v) == 0 || string(v) == "{}" {
+		return false
+	}
+	text, short := readable(v)
+	lines := strings.Split(visibleLines(text), "\n")
+	if more := len(lines) - longestValue; more > 0 {
+		lines, short = append(lines[:longestValue], fmt.Sprintf("… (and %s)", plural(more, "more line"))), true
+	}
+	p.row(name, "%s", strings.Join(lines, "\n"))
+	return short
+}
+
+// readable is JSON with an indent, in which no text is longer than can be read.
+func readable(v jsontext.Value) (text string, short bool) {
+	var b bytes.Buffer
+	in := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true))
+	out := jsontext.NewEncoder(&b, jsontext.Multiline(true), jsontext.WithIndent("  "), jsontext.AllowDuplicateNames(true)) // names that are cut may be equal
+	for {
+		token, err := in.ReadToken()
+		if err == io.EOF {
+			return strings.TrimSuffix(b.String(), "\n"), short
+		}
+		if err == nil && token.Kind() == '"' {
+			if beginning, left := shorten(token.String(), longestText); left > 0 {
+				token, short = jsontext.String(beginning+moreOf(left)), true
+			}
+		}
+		if err == nil {
+			err = out.WriteToken(token)
+		}
+		if err != nil { // it is part of JSON that was read already
+			return "(this cannot be shown)", true
+		}
+	}
+}
+
+// commands are those that come next.
+func (p approvalPage) commands(r inbox.Request) {
+	if p.at.Server == "" {
+		return
+	}
+	command := func(name, more string) {
+		p.line(name, "policy-service approvals %s %s%s --reason WHY %s", name, visible(shell(r.ID)), more, visible(p.at.where()))
+	}
+	switch r.Status {
+	case "pending":
+		command("approve", fmt.Sprintf(" --version %d", r.Version))
+		command("deny", "")
+		if r.Delegable {
+			command("delegate", ` --to 'User::"WHO"'`)
+		}
+	case "approved":
+		command("revoke", "")
+	}
+}
+
+// actors are who acts, and for whom. An agent that is named acts for the subject.
+func actors(a inbox.Asked) (by string, others []string) {
+	by = named(a.Subject)
+	if agent, ok := a.Context["agent"]; ok {
+		by, others = reference(agent), append(others, by)
+	}
+	var chain []jsontext.Value
+	if json.Unmarshal(a.Context["on_behalf_of"], &chain) == nil {
+		for _, one := range chain {
+			others = append(others, reference(one))
+		}
+	}
+	return by, others
+}
+
+// reference is {"type", "id"}, or the id alone.
+func reference(v jsontext.Value) string {
+	var e logEntity
+	if json.Unmarshal(v, &e) == nil && e.Type != "" {
+		return e.String()
+	}
+	var id string
+	if json.Unmarshal(v, &id) == nil {
+		return id
+	}
+	return string(v)
+}
+
+func sentence(said inbox.Said) string {
+	line := cut(said.By, longestText) + " " + cut(said.Decision, longestCell)
+	if said.To != "" {
+		line += " to " + cut(said.To, longestText)
+	}
+	line += ", " + stamp(said.At)
+	if !said.ValidUntil.IsZero() {
+		line += ", valid until " + stamp(said.ValidUntil)
+	}
+	return line + ": " + cut(cmp.Or(said.Reason, "-"), longestText)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}

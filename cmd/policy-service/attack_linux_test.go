@@ -1,0 +1,385 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The tests of this file attack a server in a process of its own, with the limits it has
+// by default, and hold what that costs it against what honest requests cost it in the
+// same run. Bounds are a multiple of what was measured, and far below what an attack that
+// works would take.
+
+// victim is a server that is attacked.
+type victim struct {
+	addr   string
+	pid    int
+	client *http.Client
+}
+
+const honest = `{"subject":{"type":"user","id":"alice"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"tickets:create_ticket"}}`
+
+func newVictim(t *testing.T, flags ...string) *victim {
+	t.Helper()
+	server, addr := serveIn(t, append([]string{"--policies", starter(t)}, flags...)...)
+	v := &victim{addr, server.Process.Pid, &http.Client{Timeout: patience, Transport: &http.Transport{}}}
+	t.Cleanup(func() { v.client.CloseIdleConnections(); end(t, server) })
+	v.ask(t, 300) // it has its buffers, and the heap its size
+	return v
+}
+
+func end(t *testing.T, server *exec.Cmd) {
+	_ = server.Process.Kill()
+	_ = server.Wait()
+	if log := server.Stderr.(*bytes.Buffer).String(); strings.Contains(log, "panic") || strings.Contains(log, "goroutine ") || len(log) > 64<<10 {
+		t.Errorf("the server's log has %d bytes:\n%.4000s", len(log), log)
+	}
+}
+
+// ask has so many honest requests answered, and returns the CPU each took.
+func (v *victim) ask(t *testing.T, n int) time.Duration {
+	t.Helper()
+	start := v.cpu(t)
+	for range n {
+		answer, err := v.client.Post("http://"+v.addr+"/access/v1/evaluation", "application/json", strings.NewReader(honest))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err != nil || string(body) != `{"decision":true}` {
+			t.Fatalf("an honest request got %d %s, %v", answer.StatusCode, body, err)
+		}
+	}
+	return (v.cpu(t) - start) / time.Duration(n)
+}
+
+// cpu is the CPU the server has used, of all its threads.
+func (v *victim) cpu(t *testing.T) time.Duration {
+	t.Helper()
+	all, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", v.pid))
+	if err != nil || len(all) == 0 {
+		t.Fatal("no threads", err)
+	}
+	var sum time.Duration
+	for _, file := range all {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		used, _, _ := strings.Cut(string(text), " ")
+		n, _ := strconv.ParseInt(used, 10, 64)
+		sum += time.Duration(n)
+	}
+	return sum
+}
+
+// peak is the most memory the server has ever had, in MiB.
+func (v *victim) peak(t *testing.T) int { return v.memory(t, "VmHWM:") }
+
+// own is the memory it has now, without the files of the log that the kernel keeps.
+func (v *victim) own(t *testing.T) int { return v.memory(t, "RssAnon:") }
+
+func (v *victim) memory(t *testing.T, what string) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), what)
+	kilobytes, err := strconv.Atoi(strings.Fields(rest)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes >> 10
+}
+
+func (v *victim) dial(t *testing.T) net.Conn {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", v.addr, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	return conn
+}
+
+// unharmed holds honest requests during an attack against those before it, and what
+// memory it took against what it may.
+func (v *victim) unharmed(t *testing.T, before time.Duration, peakBefore, most int) {
+	t.Helper()
+	during := v.ask(t, 300)
+	grown := v.peak(t) - peakBefore
+	t.Logf("an honest request took %v of CPU, %v under attack; memory grew by %d MiB", before, during, grown)
+	if during > 5*before+time.Millisecond {
+		t.Errorf("an honest request takes %v under attack, and %v without", during, before)
+	}
+	if grown > most*raceFactor {
+		t.Errorf("memory grew by %d MiB, and may by %d", grown, most)
+	}
+}
+
+const requestHead = "POST /access/v1/evaluation HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+// A thousand connections whose headers never end are all gone when their time is up.
+func TestAttackSlowHeaders(t *testing.T) {
+	t.Parallel()
+	v := newVictim(t)
+	before, peak := v.ask(t, 300), v.peak(t)
+	const slow = 1000
+	all := make([]net.Conn, slow)
+	for n := range all {
+		all[n] = v.dial(t)
+		if _, err := io.WriteString(all[n], requestHead+"X-Slow: "); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := make(chan struct{})
+	var dribbling sync.WaitGroup
+	dribbling.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			for _, conn := range all {
+				_, _ = conn.Write([]byte("x"))
+			}
+			select {
+			case <-tick.C:
+			case <-stop:
+				return
+			}
+		}
+	})
+	v.unharmed(t, before, peak, 64)
+	for _, conn := range all {
+		_ = conn.SetDeadline(time.Now().Add(patience))           // the one it was made with may be over
+		if _, err := io.Copy(io.Discard, conn); isTimeout(err) { // anything else is its end
+			t.Fatal("a header that never ends holds its connection")
+		}
+	}
+	close(stop)
+	dribbling.Wait()
+}
+
+func isTimeout(err error) bool {
+	e, ok := err.(net.Error)
+	return ok && e.Timeout()
+}
+
+// Four hundred bodies of a megabyte, of which the last byte never comes, would be 400 MiB.
+func TestAttackSlowBodies(t *testing.T) {
+	t.Parallel()
+	v := newVictim(t)
+	before, peak := v.ask(t, 300), v.peak(t)
+	const size = 1 << 20
+	body := bytes.Repeat([]byte(" "), size-1)
+	for range 400 {
+		conn := v.dial(t)
+		_, _ = fmt.Fprintf(conn, "%sContent-Length: %d\r\n\r\n", requestHead, size)
+		go func() { _, _ = conn.Write(body) }() // the server need not read all of it
+	}
+	v.unharmed(t, before, peak, 160)
+}
+
+// Whoever opens more connections than there may be pushes out their own.
+func TestAttackConnections(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(config, []byte("max_connections: 200\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v := newVictim(t, "--config", config)
+	before, peak := v.ask(t, 300), v.peak(t)
+	for range 2000 {
+		v.dial(t)
+	}
+	v.client.CloseIdleConnections() // it may have been pushed out, too
+	v.unharmed(t, before, peak, 64)
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", v.pid))
+	if err != nil || len(files) > 250 {
+		t.Errorf("the server has %d files open (%v), and may have 200 connections", len(files), err)
+	}
+	for range 300 { // each is new, and is let in
+		v.ask(t, 1)
+		v.client.CloseIdleConnections()
+	}
+}
+
+// Bodies that are made to be dear cost no more than honest ones of the same size.
+func TestAttackBodies(t *testing.T) {
+	t.Parallel()
+	v := newVictim(t)
+	list := func(n int, item func(int) string) string {
+		items := make([]string, n)
+		for i := range items {
+			items[i] = item(i)
+		}
+		return "[" + strings.Join(items, ",") + "]"
+	}
+	number := func(i int) string { return strconv.Itoa(i * 1_000_003) }
+	in := func(context string) string { return strings.TrimSuffix(honest, "}") + `,"context":` + context + "}" }
+	large := in(`{"a":` + list(4096, number) + `,"b":` + list(4096, number) + `,"c":` + list(4096, number) + `,"d":"` + strings.Repeat("x", 800<<10) + `"}`)
+	dear := v.cost(t, large, "", 200)
+	t.Logf("an honest body of %d bytes: %v", len(large), dear)
+	// Two texts that leave cedar-go's hash of strings as it was, so that any sequence of
+	// twelve of them has one hash, which the numbers begin at.
+	same := [2]string{`=;0-!-a3af:D`, `%>y U4<$59q4`}
+	colliding := func(i int) string {
+		var text strings.Builder
+		for bit := range 12 {
+			text.WriteString(same[i>>bit&1])
+		}
+		return strconv.Quote(text.String())
+	}
+	for name, attack := range map[string]struct {
+		body, encoding string
+		want           int
+	}{
+		"a million elements":      {in(`{"a":` + list(1_000_000, func(int) string { return "1" }) + "}"), "", 413},
+		"half a million elements": {in(`{"a":` + list(500_000, func(int) string { return "1" }) + "}"), "", 400},
+		"colliding strings":       {in(`{"a":` + list(4096, colliding) + "}"), "", 200},
+		"colliding integers": {in(`{"a":` + list(4096, func(i int) string {
+			return map[bool]string{true: colliding(i), false: strconv.Itoa(-3750763034362895579 + i)}[i < 2048]
+		}) + "}"), "", 200},
+		"a depth bomb of arrays":             {in(`{"a":` + strings.Repeat("[", 500_000) + strings.Repeat("]", 500_000) + "}"), "", 400},
+		"a depth bomb of objects":            {in(strings.Repeat(`{"a":`, 150_000) + "1" + strings.Repeat("}", 150_000)), "", 400},
+		"an unclosed depth bomb":             {strings.Repeat("[", 1<<20), "", 400},
+		"one name a hundred times":           {in("{" + strings.Repeat(`"a":1,`, 100) + `"a":1}`), "", 400},
+		"one name, a hundred thousand times": {in("{" + strings.Repeat(`"a":1,`, 100_000) + `"a":1}`), "", 400},
+		"a number of a megabyte":             {in(`{"a":` + strings.Repeat("9", 1_000_000) + "}"), "", 200},
+		"huge exponents":                     {in(`{"a":` + list(4096, func(int) string { return "1e999999999" }) + "}"), "", 200},
+		"tiny exponents":                     {in(`{"a":` + list(4096, func(int) string { return "1.5e-999999999" }) + "}"), "", 200},
+		"escapes":                            {in(`{"a":"` + strings.Repeat(`\u0041`, 170_000) + `"}`), "", 200},
+		"compressed":                         {"\x1f\x8b\x08\x00\x00\x00\x00\x00", "gzip", 400},
+		"compressed, they say":               {large, "br", 400},
+	} {
+		took := v.cost(t, attack.body, attack.encoding, attack.want)
+		t.Logf("%-36s %8d bytes: %v", name, len(attack.body), took)
+		if took > 10*dear+5*time.Millisecond {
+			t.Errorf("%s: %v of CPU, an honest body of a megabyte %v", name, took, dear)
+		}
+	}
+	if most := v.peak(t); most > 300*raceFactor {
+		t.Errorf("the server took %d MiB", most)
+	}
+}
+
+// cost is the CPU that a body takes, the mean of some.
+func (v *victim) cost(t *testing.T, body, encoding string, want int) time.Duration {
+	t.Helper()
+	const times = 5
+	start := v.cpu(t)
+	for range times {
+		r, err := http.NewRequest(http.MethodPost, "http://"+v.addr+"/access/v1/evaluation", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if encoding != "" {
+			r.Header.Set("Content-Encoding", encoding)
+		}
+		answer, err := v.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Fatalf("got %d %.200s, want %d", answer.StatusCode, text, want)
+		}
+	}
+	return (v.cpu(t) - start) / times
+}
+
+// Headers beyond 32 KiB are refused before they are all read.
+func TestAttackHeaders(t *testing.T) {
+	t.Parallel()
+	v := newVictim(t)
+	before, peak := v.ask(t, 300), v.peak(t)
+	start := v.cpu(t)
+	const times = 200
+	for n := range times {
+		flood := strings.Repeat("X-A: b\r\n", 20_000)
+		if n%2 == 0 {
+			flood = "Cookie: " + strings.Repeat("x", 160_000) + "\r\n"
+		}
+		conn := v.dial(t)
+		go func() { _, _ = io.WriteString(conn, requestHead+flood+"\r\n") }()
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			continue // it hung up on who goes on talking
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Fatalf("got %d", answer.StatusCode)
+		}
+	}
+	each := (v.cpu(t) - start) / times
+	t.Logf("a flood of headers took %v of CPU", each)
+	if each > 30*before+10*time.Millisecond {
+		t.Errorf("a flood of headers takes %v of CPU, an honest request %v", each, before)
+	}
+	v.unharmed(t, before, peak, 64)
+}
+
+// A hundred thousand tenants, subjects and request ids leave nothing behind: the last
+// ninety thousand take no more memory than the first ten thousand.
+func TestAttackNames(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(config, []byte("rate_limit: {per_second: 1000000}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v := newVictim(t, "--config", config, "--data", t.TempDir(), "--log-mode", "best_effort")
+	v.names(t, 0, 10_000)
+	first := v.own(t)
+	v.names(t, 10_000, 10_000+90_000/raceFactor)
+	grown := v.own(t) - first
+	t.Logf("%d MiB after 10,000 names, %d more after all", first, grown)
+	if grown > 64*raceFactor {
+		t.Errorf("memory grew by %d MiB", grown)
+	}
+}
+
+// names asks for others each time, on one connection, without waiting for answers.
+func (v *victim) names(t *testing.T, from, to int) {
+	t.Helper()
+	conn := v.dial(t)
+	_ = conn.SetDeadline(time.Now().Add(10 * patience))
+	go func() {
+		w := bufio.NewWriter(conn)
+		for n := from; n < to; n++ {
+			tenant, id := "", strconv.Itoa(n)
+			if n%2 == 0 {
+				tenant = "/tenants/t" + id
+			}
+			body := strings.Replace(honest, "alice", "subject-"+id, 1)
+			_, _ = fmt.Fprintf(w, "POST %s/access/v1/evaluation HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nX-Request-ID: request-%s\r\nContent-Length: %d\r\n\r\n%s", tenant, id, len(body), body)
+		}
+		_ = w.Flush()
+	}()
+	r := bufio.NewReader(conn)
+	for n := from; n < to; n++ {
+		answer, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		if want := []int{404, 200}[n%2]; err != nil || answer.StatusCode != want {
+			t.Fatalf("number %d got %d, %v", n, answer.StatusCode, err)
+		}
+	}
+}

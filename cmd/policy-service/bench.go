@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"policy-service/pdp"
+	"policy-service/pdp/latency"
+)
+
+type benchCommand struct {
+	Policies    string        `required:"" placeholder:"DIR" help:"The bundle to measure."`
+	Requests    string        `placeholder:"FILE" help:"Requests, one in either shape on each line (NDJSON); - is standard input. Without it, those of the bundle's tests."`
+	Tenant      string        `placeholder:"T" help:"The tenant to ask as; a native request and a test name their own."`
+	Duration    time.Duration `default:"5s" placeholder:"D" help:"How long to measure (${default}). Warming up before, and measuring the policies one by one after it, take a fifth of that each, or as long as it takes once."`
+	Concurrency int           `placeholder:"N" help:"How many ask at once; one for each core unless told."`
+	JSON        bool          `name:"json" help:"For programs."`
+}
+
+// Help ends the command's help.
+func (benchCommand) Help() string {
+	return `Requests are decided as eval and serve decide them, without HTTP and without a decision log; reading their JSON is not measured.
+
+  policy-service bench --policies policies/starter
+  policy-service bench --policies policies/starter --requests requests.ndjson --duration 30s --concurrency 1
+
+Exits 0, or 2 where it cannot run: the bundle does not load, a request is malformed, or there is none.`
+}
+
+// Run measures, and prints what it found.
+func (c benchCommand) Run(s streams) error {
+	if c.Concurrency == 0 {
+		c.Concurrency = runtime.GOMAXPROCS(0)
+	}
+	if c.Duration <= 0 || c.Concurrency < 0 {
+		return errors.New("--duration and --concurrency must be more than nothing; try --duration 5s, and leave --concurrency out")
+	}
+	bundle, err := load(c.Policies, s)
+	if err != nil {
+		return err
+	}
+	asked, err := c.asked(s)
+	if err != nil {
+		return err
+	}
+	b := bench{decider: pdp.Of(bundle, pdp.Options{}), outcomes: outcomes{Reasons: map[string]int{}}}
+	if err := b.decideEach(asked); err != nil {
+		return err
+	}
+	if err := b.measure(c); err != nil {
+		return fmt.Errorf("could not decide: %w; try policy-service check on the bundle", err)
+	}
+	report := b.report(bundle, c)
+	if c.JSON {
+		return s.printJSON(report)
+	}
+	report.print(s, c.Policies)
+	return nil
+}
+
+// bench is what is measured, and what was found.
+type bench struct {
+	decider  *pdp.PDP
+	calls    []pdp.Call
+	outcomes outcomes
+	took     time.Duration
+	times    latency.Histogram
+	memory   [2]runtime.MemStats // before and after
+	costs    []pdp.PolicyCost
+}
+
+// outcomes count what the requests are answered, each once.
+type outcomes struct {
+	Allow int `json:"allow"`
+	// Obliging are the allows that come with obligations.
+	Obliging int            `json:"allow_with_obligations"`
+	Deny     int            `json:"deny"`
+	Reasons  map[string]int `json:"reasons"`
+}
+
+// decideEach finds, before anything is measured, a request that has no answer.
+func (b *bench) decideEach(all []askedRequest) error {
+	for _, a := range all {
+		d, err := b.decider.Evaluate(context.Background(), a.call)
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.place, undecided(err, a.call.Request))
+		}
+		b.calls = append(b.calls, a.call)
+		switch {
+		case !d.Allow:
+			b.outcomes.Deny++
+		case len(d.Obligations) > 0:
+			b.outcomes.Obliging++
+			fallthrough
+		default:
+			b.outcomes.Allow++
+		}
+		if d.Reason != "" {
+			b.outcomes.Reasons[string(d.Reason)]++
+		}
+	}
+	return nil
+}
+
+// measure takes three steps: caches, branch predictors and the heap find their
+// state, then the whole is measured, then the policies, which would slow the whole.
+func (b *bench) measure(c benchCommand) error {
+	aside := c.Duration / 5
+	if _, err := b.drive(aside, c.Concurrency); err != nil {
+		return err
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&b.memory[0])
+	start := time.Now()
+	times, err := b.drive(c.Duration, c.Concurrency)
+	if err != nil {
+		return err
+	}
+	b.took, b.times = time.Since(start), times
+	runtime.ReadMemStats(&b.memory[1])
+
+	ctx, cancel := context.WithTimeout(context.Background(), aside)
+	defer cancel()
+	b.costs, err = b.decider.Costs(ctx, sample(b.calls, mostCosted))
+	return err
+}
+
+// mostCosted is how many requests at most the policies are evaluated with: one
+// round of them may take long, and has to come to its end.
+const mostCosted = 1000
+
+// sample takes n of many, evenly.
+func sample[T any](all []T, n int) []T {
+	if len(all) <= n {
+		return all
+	}
+	some := make([]T, n)
+	for i := range some {
+		some[i] = all[i*len(all)/n]
+	}
+	return some
+}
+
+// drive decides for a while, several at once, each of whom begins elsewhere among
+// the requests.
+func (b *bench) drive(d time.Duration, workers int) (all latency.Histogram, err error) {
+	type result struct {
+		times latency.Histogram
+		err   error
+	}
+	results := make(chan *result)
+	end := time.Now().Add(d)
+	for w := range workers {
+		go func() {
+			var r result
+			r.err = b.decideUntil(end, w*len(b.calls)/workers, &r.times)
+			results <- &r
+		}()
+	}
+	for range workers {
+		r := <-results
+		all.Add(&r.times)
+		err = errors.Join(err, r.err)
+	}
+	return all, err
+}
+
+// decideUntil decides at least once. The end of one decision is the beginning of
+// the next: reading the clock is dear beside a decision.
+func (b *bench) decideUntil(end time.Time, first int, times *latency.Histogram) error {
+	ctx, before := context.Background(), time.Now()
+	for n := first; ; n++ {
+		if _, err := b.decider.Evaluate(ctx, b.calls[n%len(b.calls)]); err != nil {
+			return err
+		}
+		now := time.Now()
+		times.Record(now.Sub(before))
+		if before = now; now.After(end) {
+			return nil
+		}
+	}
+}

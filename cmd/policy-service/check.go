@@ -1,0 +1,96 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"policy-service/pdp"
+)
+
+type checkCommand struct {
+	Dir           string `arg:"" help:"The bundle."`
+	JSON          bool   `name:"json" help:"For programs."`
+	Strict        bool   `help:"Warnings count as errors."`
+	WriteManifest bool   `help:"Write the MANIFEST, so that exactly this content loads."`
+}
+
+// Help ends the command's help.
+func (checkCommand) Help() string {
+	return "Exits 0 where there are at most warnings, 1 where there are errors, 2 where it cannot run."
+}
+
+// Run prints everything that is wrong or odd.
+func (c checkCommand) Run(s streams) error {
+	if err := isBundle(c.Dir); err != nil {
+		return err
+	}
+	source := pdp.Dir(c.Dir)
+	bundle, problems := check(source)
+	if c.WriteManifest && mendable(problems) {
+		var unreadable pdp.Problems
+		if err := source.WriteManifest(); errors.As(err, &unreadable) {
+			return c.print(nil, unreadable, s)
+		} else if err != nil {
+			return fmt.Errorf("cannot write the MANIFEST: %w; try it where %s can be written", err, c.Dir)
+		}
+		bundle, problems = check(source)
+	}
+	return c.print(bundle, problems, s)
+}
+
+// check loads the bundle and reads its tests, which loading does not.
+func check(source pdp.Source) (*pdp.Bundle, pdp.Problems) {
+	bundle, problems := pdp.Check(source)
+	_, tests := pdp.Examples(source)
+	return bundle, append(problems, tests...)
+}
+
+// mendable reports whether a new MANIFEST would make the bundle load: one that
+// is wrong in itself must not be given one that says it is right.
+func mendable(problems pdp.Problems) bool {
+	for _, p := range problems {
+		if p.Severity == pdp.SeverityError && !strings.HasPrefix(p.Code, "manifest_") {
+			return false
+		}
+	}
+	return true
+}
+
+func (c checkCommand) print(bundle *pdp.Bundle, problems pdp.Problems, s streams) error {
+	if c.JSON {
+		err := s.printJSON(struct {
+			Problems pdp.Problems `json:"problems"`
+		}{problems})
+		if err != nil {
+			return err
+		}
+	} else {
+		c.printLines(bundle, problems, s)
+	}
+	if problems.Refuse() || c.Strict && len(problems) > 0 {
+		return exitCode(exitNo)
+	}
+	return nil
+}
+
+func (c checkCommand) printLines(bundle *pdp.Bundle, problems pdp.Problems, s streams) {
+	warnings := 0
+	for _, p := range problems {
+		hue := red
+		if p.Severity == pdp.SeverityWarning {
+			hue = yellow
+			warnings++
+		}
+		s.print("%s", colour(s.out, hue, p.String()))
+	}
+	wrong := len(problems) - warnings
+	switch {
+	case bundle == nil:
+		s.print("%s does not load: %s, %s; mend the errors and try again", c.Dir, plural(wrong, "error"), plural(warnings, "warning"))
+	case wrong > 0:
+		s.print("%s loads, its tests do not: %s, %s; mend the errors and try again", c.Dir, plural(wrong, "error"), plural(warnings, "warning"))
+	default:
+		s.print("%s loads: %s, %s", c.Dir, plural(warnings, "warning"), bundle.Digest())
+	}
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"policy-service/pdp/server"
+)
+
+type configCommand struct {
+	Check  configCheckCommand  `cmd:"" help:"Say everything that is wrong with a configuration file."`
+	Print  configPrintCommand  `cmd:"" help:"Print the configuration that serve would have, and where each value comes from."`
+	Schema configSchemaCommand `cmd:"" help:"Print the JSON Schema of the configuration file, for editors."`
+}
+
+type configCheckCommand struct {
+	File string `arg:"" help:"The configuration file."`
+}
+
+// Help ends the command's help.
+func (configCheckCommand) Help() string {
+	return "Looks at the file alone, without flags and environment. Exits 0 where there are at most warnings, 1 where there are mistakes, 2 where it cannot read the file."
+}
+
+// Run prints every mistake. What flags or the environment may still say is a warning.
+func (c configCheckCommand) Run(s streams) error {
+	var config server.Config
+	var mistakes server.Mistakes
+	err := server.ReadConfig(c.File, &config)
+	if err != nil && !errors.As(err, &mistakes) {
+		return err
+	}
+	for _, mistake := range mistakes {
+		s.print("%s", colour(s.out, red, mistake))
+	}
+	if len(mistakes) > 0 {
+		s.print("%s cannot be served: %s; mend it and try again", c.File, plural(len(mistakes), "mistake"))
+		return exitCode(exitNo)
+	}
+	config.Checkpoints = s.out
+	if _, err := server.New(config); err != nil {
+		s.print("%s", colour(s.out, yellow, fmt.Sprintf("%s: warning: %v", c.File, err)))
+	}
+	s.print("%s has no mistakes", c.File)
+	return nil
+}
+
+type configPrintCommand struct {
+	configFlags `embed:""`
+}
+
+// Help ends the command's help.
+func (configPrintCommand) Help() string {
+	return "Takes the flags of serve. What it prints is a configuration file that says the same; beside each value stands default, file:line:column, a variable or a flag."
+}
+
+// Run prints what serve would be told.
+func (c configPrintCommand) Run(s streams) error {
+	config, from, err := c.read()
+	if err != nil {
+		return err
+	}
+	config.Checkpoints = s.out
+	if _, err := server.New(config); err != nil {
+		return err
+	}
+	return config.Write(s.out, from)
+}
+
+type configSchemaCommand struct{}
+
+// Run prints the schema.
+func (configSchemaCommand) Run(s streams) error {
+	_, err := s.out.Write(server.ConfigSchema())
+	return err
+}
+
+// configFlags are what serve is told on the command line. One with a key is that key of
+// the configuration, and wins over the file and the environment; its help is the key's.
+type configFlags struct {
+	Config    given `placeholder:"FILE" env:"POLICY_SERVICE_CONFIG" help:"The configuration, in YAML. The environment wins over it, and flags win over both."`
+	Policies  given `key:"policies" placeholder:"DIR"`
+	Data      given `key:"data" placeholder:"DIR"`
+	Listen    given `key:"listen" placeholder:"ADDR"`
+	PublicURL given `key:"public_url" name:"public-url" placeholder:"URL"`
+	TLSCert   given `key:"tls.cert_file" name:"tls-cert" placeholder:"FILE"`
+	TLSKey    given `key:"tls.key_file" name:"tls-key" placeholder:"FILE"`
+	ClientCA  given `key:"tls.client_ca_file" name:"client-ca" placeholder:"FILE"`
+	LogMode   given `key:"decision_log.mode" name:"log-mode" placeholder:"MODE"`
+
+	MaxConcurrent given `key:"max_concurrent" name:"max-concurrent" placeholder:"N"`
+	AdminListen   given `key:"admin_listen" name:"admin-listen" placeholder:"ADDR"`
+}
+
+var errNoPolicies = errors.New("there is no bundle to answer from; add --policies DIR, or policies in the configuration")
+
+// read is the configuration of file, environment and flags.
+func (c configFlags) read() (config server.Config, from server.Origins, err error) {
+	from, err = server.Given{File: string(c.Config), Environ: os.Environ(), Flags: c.given()}.Read(&config)
+	if err == nil && config.Policies == "" {
+		err = errNoPolicies
+	}
+	return config, from, err
+}
+
+// given are the flags that were given, by their keys.
+func (c configFlags) given() (all []server.Flag) {
+	for field, value := range reflect.ValueOf(c).Fields() {
+		if key, text := field.Tag.Get("key"), value.String(); key != "" && text != "" {
+			all = append(all, server.Flag{Key: key, Name: flagName(field), Value: text})
+		}
+	}
+	return all
+}
+
+// flagName is how people write the flag of a field.
+func flagName(field reflect.StructField) string {
+	if name := field.Tag.Get("name"); name != "" {
+		return "--" + name
+	}
+	return "--" + strings.ToLower(field.Name)
+}
+
+// given is a flag that is given with a value or not at all: --tls-cert "$UNSET" must
+// not come to mean plain HTTP.
+type given string
+
+// Decode refuses an empty value.
+func (g *given) Decode(ctx *kong.DecodeContext) error {
+	if err := ctx.Scan.PopValueInto("value", (*string)(g)); err != nil {
+		return err
+	}
+	if *g == "" {
+		return errors.New("is given without a value; write one, or leave the flag out")
+	}
+	return nil
+}
+
+// helpOfKeys gives the flags that are keys the help of these.
+func helpOfKeys(k *kong.Kong) error {
+	docs := map[string]string{}
+	for _, key := range server.Keys() {
+		docs[key.Path] = key.Doc
+		if key.Default != "" {
+			docs[key.Path] += " The default is " + key.Default + "."
+		}
+	}
+	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
+		if flag, ok := node.(*kong.Flag); ok && flag.Tag.Has("key") {
+			flag.Help = docs[flag.Tag.Get("key")]
+		}
+		return next(nil)
+	})
+}

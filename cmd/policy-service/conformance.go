@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"policy-service/conformance"
+)
+
+type conformanceCommand struct {
+	URL  string   `arg:"" help:"The base URL of the PDP, with the path of a tenant where it has one."`
+	Key  string   `placeholder:"KEY" help:"Sent as a bearer credential."`
+	Plan []string `placeholder:"PLAN" help:"Only this plan; can be given several times. Without it, all of the specification."`
+	JSON bool     `name:"json" help:"For programs."`
+}
+
+// Help ends the command's help.
+func (conformanceCommand) Help() string {
+	var b strings.Builder
+	b.WriteString("The PDP must give the answers of conformance/bundle. The plans are:\n\n")
+	for _, p := range conformance.Plans() {
+		more := ""
+		if !p.Spec {
+			more = " (only when named)"
+		}
+		fmt.Fprintf(&b, "  %-18s %s%s\n", p.Name, p.Title, more)
+	}
+	b.WriteString("\nExits 0 where no case failed, 1 where one did, 2 where it cannot run.")
+	return b.String()
+}
+
+// Run judges a PDP.
+func (c conformanceCommand) Run(s streams) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	target := conformance.Target{URL: c.URL, Plans: c.Plan, Header: http.Header{}}
+	if c.Key != "" {
+		target.Header.Set("Authorization", "Bearer "+c.Key)
+	}
+	report, err := conformance.Run(ctx, target)
+	if err != nil {
+		return fmt.Errorf("cannot judge: %w", err)
+	}
+	if c.JSON {
+		err = s.printJSON(report)
+	} else {
+		err = report.WriteText(s.out)
+	}
+	if err != nil {
+		return err
+	}
+	if !report.OK() {
+		return exitCode(exitNo)
+	}
+	return nil
+}

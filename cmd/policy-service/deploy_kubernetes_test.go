@@ -1,0 +1,310 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"policy-service/pdp"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+)
+
+// TestKubernetesObjects: each says what it is, and they find one another.
+func TestKubernetesObjects(t *testing.T) {
+	c := readCluster(t)
+	for _, o := range []struct {
+		got  object
+		want string
+	}{
+		{c.set.object, "apps/v1 StatefulSet policy-service"},
+		{c.service.object, "v1 Service policy-service"},
+		{c.pods.object, "v1 Service policy-service-pods"},
+		{c.budget.object, "policy/v1 PodDisruptionBudget policy-service"},
+		{object{c.APIVersion, c.Kind, metadata{Name: "-"}}, "kustomize.config.k8s.io/v1beta1 Kustomization -"},
+	} {
+		if got := o.got.APIVersion + " " + o.got.Kind + " " + o.got.Metadata.Name; got != o.want {
+			t.Errorf("%s, want %s", got, o.want)
+		}
+	}
+	labels := c.set.Spec.Template.Metadata.Labels
+	for what, selected := range map[string]map[string]string{
+		"StatefulSet": c.set.Spec.Selector.MatchLabels, "Service": c.service.Spec.Selector, "headless Service": c.pods.Spec.Selector,
+		"PodDisruptionBudget": c.budget.Spec.Selector.MatchLabels, "spread": c.pod.Spread[0].Selector.MatchLabels,
+	} {
+		if len(labels) == 0 || !maps.Equal(labels, selected) {
+			t.Errorf("%s selects %v, and pods are %v", what, selected, labels)
+		}
+	}
+	port := c.container.Ports[0].Name
+	for _, s := range []kubeService{c.service, c.pods} {
+		if p := s.Spec.Ports[0]; p.Target != port || p.Port != c.container.Ports[0].Port {
+			t.Errorf("%+v", p)
+		}
+	}
+	if c.set.Spec.ServiceName != c.pods.Metadata.Name || c.pods.Spec.ClusterIP != "None" || c.service.Spec.Affinity != "ClientIP" {
+		t.Error("the StatefulSet needs a headless service, and clients one that stays with a replica")
+	}
+	if c.budget.Spec.MinAvailable < 1 || c.budget.Spec.MinAvailable >= c.set.Spec.Replicas {
+		t.Errorf("%d of %d: a node can be drained, and not all pods at once", c.budget.Spec.MinAvailable, c.set.Spec.Replicas)
+	}
+	if c.container.Image != c.Images[0].Name {
+		t.Errorf("kustomize replaces no image %s", c.container.Image)
+	}
+	want := []string{"statefulset.yaml", "service.yaml", "service-pods.yaml", "poddisruptionbudget.yaml"}
+	if diff := cmp.Diff(want, c.Resources); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestKubernetesSecurity: what the restricted pod security standard asks for, and a root that nobody writes to.
+func TestKubernetesSecurity(t *testing.T) {
+	c := readCluster(t)
+	pod, own := c.pod.Security, c.container.Security
+	if !pod.NonRoot || pod.User != nobody || pod.Group != nobody || pod.FSGroup != nobody || pod.FSChange != "OnRootMismatch" || pod.Seccomp.Type != "RuntimeDefault" {
+		t.Errorf("%+v", pod)
+	}
+	if own.Escalation == nil || *own.Escalation || !own.ReadOnly || !slices.Equal(own.Caps.Drop, []string{"ALL"}) {
+		t.Errorf("%+v", own)
+	}
+	if c.pod.Automount == nil || *c.pod.Automount || c.pod.ServiceLinks == nil || *c.pod.ServiceLinks {
+		t.Error("it needs neither a token of the cluster nor the environment of other services")
+	}
+	for _, m := range c.container.Mounts {
+		if m.ReadOnly != (m.Name != "data") {
+			t.Errorf("%s is mounted read-only: %v", m.Path, m.ReadOnly)
+		}
+	}
+	for _, v := range c.pod.Volumes {
+		if v.Secret.Name != "" && v.Secret.Mode&0o007 != 0 {
+			t.Errorf("the key of the certificate is open to everybody: %#o", v.Secret.Mode)
+		}
+	}
+}
+
+// TestKubernetesRuns: what it runs is what this program has, in places that are mounted, with probes that are answered
+// and limits that fit.
+func TestKubernetesRuns(t *testing.T) {
+	c := readCluster(t)
+	program, command := parsed(t, c.container.Args)
+	if command != "serve" || string(program.Serve.Listen) != ":"+strconv.Itoa(c.container.Ports[0].Port) {
+		t.Errorf("%s --listen %s", command, program.Serve.Listen)
+	}
+	mounted := map[string]string{}
+	for _, m := range c.container.Mounts {
+		mounted[m.Path] = m.Name
+	}
+	for path, want := range map[string]string{
+		string(program.Serve.Policies): "policies", filepath.Dir(string(program.Serve.Config)): "config", filepath.Dir(string(program.Serve.Data)): "data",
+	} {
+		if mounted[path] != want {
+			t.Errorf("%s is on volume %q, want %q", path, mounted[path], want)
+		}
+	}
+	if len(c.set.Spec.Claims) != 1 || c.set.Spec.Claims[0].Metadata.Name != "data" || c.set.Spec.Retention["whenDeleted"] != "Retain" || c.set.Spec.Retention["whenScaled"] != "Retain" {
+		t.Error("the log needs a volume that stays")
+	}
+	running := pdptest.Start(t, pdp.Dir("deploy/kubernetes/bundle"))
+	for name, p := range map[string]kubeProbe{"/livez": c.container.Liveness, "/livez ": c.container.Startup, "/readyz": c.container.Readiness} {
+		if answer := running.Get(p.Get.Path); answer.Status != http.StatusOK || p.Get.Path != strings.TrimSpace(name) || p.Get.Port != c.container.Ports[0].Name || p.Get.Scheme != "HTTPS" {
+			t.Errorf("%s: %+v is answered %d", name, p, answer.Status)
+		}
+	}
+	grace, sleep := time.Duration(c.pod.Grace)*time.Second, time.Duration(c.container.Lifecycle.PreStop.Sleep.Seconds)*time.Second
+	if sleep < time.Second || grace < sleep+stopsWithin {
+		t.Errorf("%v are left for a stop that takes up to %v after %v", grace, stopsWithin, sleep)
+	}
+	env := c.container.Env
+	if len(env) != 1 || env[0].Name != "GOMEMLIMIT" || c.container.Resources.Limits["cpu"] != "" {
+		t.Errorf("%+v %+v", env, c.container.Resources)
+	}
+	ninetyPercent(t, bytesOf(t, strings.TrimSuffix(env[0].Value, "B")), bytesOf(t, c.container.Resources.Limits["memory"]))
+}
+
+// bytesOf reads a quantity as Kubernetes writes it.
+func bytesOf(t *testing.T, quantity string) int64 {
+	t.Helper()
+	var n int64
+	var unit string
+	if _, err := fmt.Sscanf(quantity, "%d%s", &n, &unit); err != nil {
+		t.Fatalf("%q: %v", quantity, err)
+	}
+	return n << map[string]int{"Mi": 20, "Gi": 30}[unit]
+}
+
+// TestKubernetesConfig: the service can be made with it, its files are in what is mounted, and retention fits the volume.
+func TestKubernetesConfig(t *testing.T) {
+	c := readCluster(t)
+	program, _ := parsed(t, c.container.Args)
+	config := server.Config{Source: pdp.Dir("deploy/kubernetes/bundle"), Listen: string(program.Serve.Listen), Data: string(program.Serve.Data)}
+	if err := server.ReadConfig("deploy/kubernetes/config.yaml", &config); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.New(config); err != nil {
+		t.Error(err)
+	}
+	for _, file := range []string{config.TLS.CertFile, config.TLS.KeyFile, config.TLS.ClientCAFile} {
+		if !slices.Contains([]string{"/tls/tls.crt", "/tls/tls.key", "/tls/ca.crt"}, file) {
+			t.Errorf("%s is not in the secret", file)
+		}
+	}
+	if len(config.Auth.JWT)+len(config.Auth.MTLS) == 0 {
+		t.Error("without credentials it does not listen beyond loopback, and there are no API keys before it runs")
+	}
+	// What is kept, the hashes of much more, and a reserve.
+	if keep, disk := config.DecisionLog.Retain.Bytes, bytesOf(t, c.set.Spec.Claims[0].Spec.Resources.Requests["storage"]); keep == 0 || keep > disk/100*70 {
+		t.Errorf("%d of %d bytes are kept", keep, disk)
+	}
+	if files := c.files(t, "policy-service-config"); files["config.yaml"] != "config.yaml" {
+		t.Error(files)
+	}
+}
+
+// files are those of a ConfigMap that kustomize makes, by key.
+func (c *cluster) files(t *testing.T, name string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for _, m := range c.Maps {
+		if m.Name != name {
+			continue
+		}
+		if m.Options.NoSuffix != (name == "policy-service-bundle") {
+			t.Errorf("%s: an edit of the bundle must reach running pods, and one of the configuration start new ones", name)
+		}
+		for _, f := range m.Files {
+			key, file, given := strings.Cut(f, "=")
+			if !given {
+				key, file = filepath.Base(f), f
+			}
+			files[key] = file
+		}
+	}
+	if len(files) == 0 {
+		t.Fatalf("there is no ConfigMap %s", name)
+	}
+	return files
+}
+
+// TestKubernetesBundle lays the bundle out as the kubelet does. It loads without a word, its tests pass, it serves, and
+// its MANIFEST is to the byte what check --write-manifest writes.
+func TestKubernetesBundle(t *testing.T) {
+	dir := readCluster(t).volume(t)
+	bundle, problems := check(pdp.Dir(dir))
+	if bundle == nil || len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	want, problems := pdp.Dir(dir).Manifest()
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	if got := deployed(t, "kubernetes/bundle/MANIFEST"); !bytes.Equal(got, want) {
+		t.Errorf("policy-service check cmd/policy-service/deploy/kubernetes/bundle --write-manifest would write\n%s", want)
+	}
+	copied := filepath.Join(t.TempDir(), "bundle")
+	if err := os.CopyFS(copied, os.DirFS("deploy/kubernetes/bundle")); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"check", copied, "--write-manifest", "--strict"}, {"test", copied}} {
+		if out, err := exec.CommandContext(t.Context(), "policy-service", args...).CombinedOutput(); err != nil {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+	}
+	if written, err := os.ReadFile(filepath.Join(copied, "MANIFEST")); err != nil || !bytes.Equal(written, want) {
+		t.Errorf("the command wrote\n%s%v", written, err)
+	}
+	answer := pdptest.Start(t, pdp.Dir(dir)).Post("/access/v1/evaluation",
+		`{"subject":{"type":"agent","id":"a"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"wiki:search_pages"}}`)
+	if answer.Body != `{"decision":true}` {
+		t.Error(answer.Body)
+	}
+}
+
+// volume is the bundle's volume as the kubelet makes it of the ConfigMap and of the paths in the StatefulSet: everything
+// behind a link that is replaced at once.
+func (c *cluster) volume(t *testing.T) string {
+	t.Helper()
+	dir, files := t.TempDir(), c.files(t, "policy-service-bundle")
+	for _, v := range c.pod.Volumes {
+		if v.Name != "policies" {
+			continue
+		}
+		if v.ConfigMap.Name != "policy-service-bundle" || len(v.ConfigMap.Items) != len(files) {
+			t.Errorf("%s has %d items, and the ConfigMap %d", v.ConfigMap.Name, len(v.ConfigMap.Items), len(files))
+		}
+		for _, item := range v.ConfigMap.Items {
+			if files[item.Key] != "bundle/"+item.Path {
+				t.Errorf("the key %s is the file %q, and becomes %s", item.Key, files[item.Key], item.Path)
+			}
+			put(t, filepath.Join(dir, "..2026_01_02", item.Path), deployed(t, "kubernetes/"+files[item.Key]))
+			top, _, _ := strings.Cut(item.Path, "/")
+			if err := os.Symlink("..data/"+top, filepath.Join(dir, top)); err != nil && !errors.Is(err, os.ErrExist) {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.Symlink("..2026_01_02", filepath.Join(dir, "..data")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func put(t *testing.T, name string, content []byte) {
+	t.Helper()
+	err := os.MkdirAll(filepath.Dir(name), 0o755)
+	if err = errors.Join(err, os.WriteFile(name, content, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKustomize has kustomize itself make the ConfigMap, where there is one: the same files come out.
+func TestKustomize(t *testing.T) {
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		t.Skip("there is no kubectl here; TestKubernetesBundle holds the ConfigMap without it")
+	}
+	cmd := exec.CommandContext(t.Context(), "kubectl", "kustomize", "deploy/kubernetes")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for decoder := yaml.NewDecoder(bytes.NewReader(out)); ; {
+		var o struct {
+			object `yaml:",inline"`
+			Data   map[string]string
+		}
+		if err := decoder.Decode(&o); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		found[o.Kind+" "+o.Metadata.Name] = true
+		if o.Metadata.Name != "policy-service-bundle" {
+			continue
+		}
+		for key, file := range readCluster(t).files(t, o.Metadata.Name) {
+			if o.Data[key] != string(deployed(t, "kubernetes/"+file)) {
+				t.Errorf("%s is not %s", key, file)
+			}
+		}
+	}
+	for _, want := range []string{"ConfigMap policy-service-bundle", "StatefulSet policy-service", "Service policy-service", "Service policy-service-pods", "PodDisruptionBudget policy-service"} {
+		if !found[want] {
+			t.Errorf("it makes no %s", want)
+		}
+	}
+}

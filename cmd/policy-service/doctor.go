@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"policy-service/pdp/server/doctor"
+)
+
+// doctorCommand takes what serve takes, so that what is examined is what would be
+// served: put one word in the place of the other.
+type doctorCommand struct {
+	serveCommand
+	JSON bool `name:"json" help:"For programs."`
+}
+
+// Help ends the command's help.
+func (doctorCommand) Help() string {
+	return `Takes the flags of serve. It mends nothing: all it writes is a file into the data directory, which it removes. Limits and permissions are those of the user and the place it is run in, so run it where serve runs; a running server does not mind.
+
+Exits 0 where nothing bites, 1 where something does, 2 where it cannot run.`
+}
+
+// Run examines.
+func (c doctorCommand) Run(s streams) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	signal.Ignore(syscall.SIGXFSZ) // a limit on the size of files is to be told of, not died of
+	config, _, err := c.read()
+	if err == errNoPolicies {
+		return err // there is nothing to examine
+	}
+	config.Checkpoints, config.Logger = io.Discard, slog.New(slog.DiscardHandler)
+	built, _ := time.Parse(time.RFC3339, thisBuild().Time) // the zero time where nobody knows
+	found := doctor.Examine(ctx, doctor.Patient{Policies: config.Policies, Config: config, ConfigErr: err, Built: built})
+	if ctx.Err() != nil {
+		return fmt.Errorf("it was interrupted, run it again")
+	}
+	return c.print(found, s)
+}
+
+func (c doctorCommand) print(found []doctor.Finding, s streams) error {
+	biting := 0
+	for _, f := range found {
+		if f.Bites {
+			biting++
+		}
+	}
+	if c.JSON {
+		err := s.printJSON(struct {
+			Findings []doctor.Finding `json:"findings"`
+		}{found})
+		if err != nil {
+			return err
+		}
+	} else if err := printFindings(found, biting, s); err != nil {
+		return err
+	}
+	if biting > 0 {
+		return exitCode(exitNo)
+	}
+	return nil
+}
+
+func printFindings(found []doctor.Finding, biting int, s streams) error {
+	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	for _, f := range found {
+		how, message := colour(s.out, green, "ok   "), f.Message
+		if f.Bites {
+			how = colour(s.out, red, "bites")
+		}
+		if f.Try != "" {
+			message += "; " + f.Try
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", how, f.Check, message)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if biting == 0 {
+		s.print("nothing bites")
+	} else {
+		s.print("things that bite: %d of %d", biting, len(found))
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+)
+
+type evalCommand struct {
+	Policies string    `required:"" placeholder:"DIR" help:"The bundle to answer from."`
+	Tenant   string    `placeholder:"T" help:"The tenant to ask as; a native request names its own."`
+	Now      time.Time `placeholder:"RFC3339" help:"Answer as if it were this time."`
+	Explain  bool      `help:"Say policy by policy why."`
+	JSON     bool      `name:"json" help:"For programs."`
+	File     string    `arg:"" help:"A file with one request in either shape; - is standard input."`
+}
+
+// Help ends the command's help.
+func (evalCommand) Help() string {
+	return "Exits 0 for allow, 1 for deny, 2 where it could not decide, 3 for allow with obligations."
+}
+
+// Run answers one request.
+func (c evalCommand) Run(s streams) error {
+	limits := evaluation.DefaultLimits()
+	body, err := readRequest(c.File, s.in, limits.Body)
+	if err != nil {
+		return err
+	}
+	request, err := c.decode(body, limits)
+	if err != nil {
+		return err
+	}
+	bundle, err := load(c.Policies, s)
+	if err != nil {
+		return err
+	}
+	call := pdp.Call{Request: request, Now: c.Now, Explain: c.Explain}
+	decision, err := pdp.Of(bundle, pdp.Options{}).Evaluate(context.Background(), call)
+	if err != nil {
+		return undecided(err, request)
+	}
+	if c.JSON {
+		err = s.printJSON(evalOutput(decision))
+	} else {
+		s.printDecision(bundle, decision)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !decision.Allow:
+		return exitCode(exitNo)
+	case len(decision.Obligations) > 0:
+		return exitCode(exitOwing)
+	}
+	return nil
+}
+
+func (c evalCommand) decode(body []byte, limits evaluation.Limits) (evaluation.Request, error) {
+	request, err := evaluation.Decode(body, c.Tenant, limits)
+	if err != nil {
+		return request, fmt.Errorf("the request in %s is malformed: %w; nothing was decided, mend it and try again", c.File, err)
+	}
+	if !evaluation.IsTenantName(request.Tenant) { // "" must not come to mean default
+		return request, undecided(pdp.ErrUnknownTenant, request)
+	}
+	return request, nil
+}
+
+// readRequest reads one byte more than a request may have, so that one that is
+// too large is refused as such.
+func readRequest(file string, stdin io.Reader, limit int) ([]byte, error) {
+	in := stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the request: %w; try a file with one request, or - for standard input", err)
+		}
+		defer func() { _ = f.Close() }()
+		in = f
+	}
+	body, err := io.ReadAll(io.LimitReader(in, int64(limit)+1))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the request: %w; try a file with one request, or - for standard input", err)
+	}
+	return body, nil
+}
+
+// undecided says why there is no answer.
+func undecided(err error, request evaluation.Request) error {
+	var bad *evaluation.Error
+	switch {
+	case errors.As(err, &bad):
+		at := *bad
+		at.Pointer = request.Shape.Pointer(bad.Pointer)
+		return fmt.Errorf("the request is malformed: %w; nothing was decided, mend it and try again", &at)
+	case errors.Is(err, pdp.ErrUnknownTenant):
+		return fmt.Errorf("there is no tenant %q; try default, or a directory below tenants/", request.Tenant)
+	}
+	return fmt.Errorf("could not decide: %w; try policy-service check on the bundle", err)
+}
+
+// evalJSON is what eval --json prints. Programs read it: members may be added,
+// never renamed.
+type evalJSON struct {
+	Decision    bool                           `json:"decision"`
+	Reason      evaluation.Reason              `json:"reason,omitzero"`
+	Determining []string                       `json:"determining"`
+	Errors      []evaluation.PolicyError       `json:"errors"`
+	Obligations []evaluation.Obligation        `json:"obligations"`
+	Bundle      string                         `json:"bundle"`
+	Required    []string                       `json:"required_obligations,omitzero"`
+	Policies    []evaluation.PolicyExplanation `json:"policies,omitzero"`
+}
+
+func evalOutput(d evaluation.Decision) evalJSON {
+	out := evalJSON{d.Allow, d.Reason, d.Determining, d.Errors, d.Obligations, d.Bundle, d.Required, nil}
+	if d.Explain != nil {
+		out.Policies = append([]evaluation.PolicyExplanation{}, d.Explain.Policies...)
+	}
+	return out
+}

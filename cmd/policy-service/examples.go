@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// examples are what --help ends with, by the command's path. Each is a whole command line; a test sees that every
+// command has one, and that this program understands it.
+var examples = map[string][]string{
+	"serve": {
+		"policy-service serve --policies policies --data /var/lib/policy-service",
+		"policy-service serve --policies policies --data /var/lib/policy-service --listen :8180 --tls-cert tls.crt --tls-key tls.key",
+		"policy-service serve --policies policies --data /var/lib/policy-service --config config.yaml",
+	},
+	"eval": {
+		"policy-service eval --policies policies request.json",
+		"policy-service eval --policies policies --explain --tenant tenant-xyz -",
+	},
+	"check": {
+		"policy-service check policies",
+		"policy-service check policies --strict --write-manifest",
+	},
+	"test": {
+		"policy-service test policies",
+		"policy-service test policies --run refund --coverage",
+	},
+	"bench": {
+		"policy-service bench --policies policies",
+		"policy-service bench --policies policies --requests requests.ndjson --duration 30s --json",
+	},
+	"config check":  {"policy-service config check config.yaml"},
+	"config print":  {"policy-service config print --config config.yaml --policies policies"},
+	"config schema": {"policy-service config schema"},
+	"conformance": {
+		"policy-service conformance http://127.0.0.1:8180",
+	},
+	"keys add": {
+		"policy-service keys add --data /var/lib/policy-service --name gateway --obligation approval_required",
+		"policy-service keys add --data /var/lib/policy-service --name console --permission decide --permission search",
+		`policy-service keys add --data /var/lib/policy-service --name mia --permission approve --principal 'User::"mia"'`,
+	},
+	"keys list":   {"policy-service keys list --data /var/lib/policy-service"},
+	"keys revoke": {"policy-service keys revoke --data /var/lib/policy-service gateway"},
+	"keys rotate": {"policy-service keys rotate --data /var/lib/policy-service"},
+	"log export": {
+		"policy-service log export --data /var/lib/policy-service -o log.ndjson",
+		"policy-service log export --data /var/lib/policy-service --format csv --decision deny --from 2026-01-01T00:00:00Z -o denies.csv",
+	},
+	"log verify": {
+		"policy-service log verify /var/lib/policy-service --checkpoint kept/checkpoint.txt",
+		"policy-service log verify log.ndjson --key kept/log.pub",
+	},
+	"log tail":        {"policy-service log tail --data /var/lib/policy-service", "policy-service log tail --server https://pdp.example.com --credential auditor.key --follow"},
+	"log show":        {"policy-service log show --data /var/lib/policy-service 01890a5d-ac96-774b-bcce-b302099a8057"},
+	"log prove":       {"policy-service log prove --data /var/lib/policy-service 01890a5d-ac96-774b-bcce-b302099a8057"},
+	"log checkpoint":  {"policy-service log checkpoint --data /var/lib/policy-service"},
+	"log consistency": {"policy-service log consistency --data /var/lib/policy-service kept/checkpoint.txt"},
+	"log sample":      {"policy-service log sample --data /var/lib/policy-service --seed 2026-Q1 --n 25 -o sample"},
+	"log report":      {"policy-service log report --data /var/lib/policy-service"},
+	"log redact":      {"policy-service log redact --data /var/lib/policy-service 01890a5d-ac96-774b-bcce-b302099a8057 --reason erasure-request-17"},
+	"log stats":       {"policy-service log stats --data /var/lib/policy-service"},
+	"log key print":   {"policy-service log key --data /var/lib/policy-service"},
+	"log key rotate":  {"policy-service log key rotate --data /var/lib/policy-service"},
+	"approvals list": {
+		"policy-service approvals list --server https://pdp.example.com --credential mia.key",
+		"policy-service approvals list --server https://pdp.example.com --credential mia.key --status approved --resource tool/github.push_code --json",
+	},
+	"approvals show": {
+		"policy-service approvals show 01890a5d-ac96-774b-bcce-b302099a8057 --server https://pdp.example.com --credential mia.key",
+		"policy-service approvals show 01890a5d-ac96-774b-bcce-b302099a8057 --wait 30s --json --server https://pdp.example.com --credential gateway.key",
+	},
+	"approvals approve": {
+		"policy-service approvals approve 01890a5d-ac96-774b-bcce-b302099a8057 --reason reviewed --server https://pdp.example.com --credential mia.key",
+		"policy-service approvals approve 01890a5d-ac96-774b-bcce-b302099a8057 --version 1 --valid-until 2026-12-01T18:00:00Z --reason reviewed --server https://pdp.example.com --credential mia.key",
+	},
+	"approvals deny":     {"policy-service approvals deny 01890a5d-ac96-774b-bcce-b302099a8057 --reason not-on-a-friday --server https://pdp.example.com --credential mia.key"},
+	"approvals delegate": {`policy-service approvals delegate 01890a5d-ac96-774b-bcce-b302099a8057 --to 'User::"noah"' --reason on-leave --server https://pdp.example.com --credential mia.key`},
+	"approvals revoke":   {"policy-service approvals revoke 01890a5d-ac96-774b-bcce-b302099a8057 --server https://pdp.example.com --credential mia.key"},
+	"approvals cancel":   {"policy-service approvals cancel 01890a5d-ac96-774b-bcce-b302099a8057 --server https://pdp.example.com --credential gateway.key"},
+	"approvals watch":    {"policy-service approvals watch --server https://pdp.example.com --credential mia.key"},
+	"doctor": {
+		"policy-service doctor --policies policies --data /var/lib/policy-service",
+		"policy-service doctor --policies policies --data /var/lib/policy-service --config config.yaml --json",
+	},
+	"health": {
+		"policy-service health --ready",
+		"policy-service health --url https://127.0.0.1:8180 --tls-cert tls.crt",
+	},
+	"version": {"policy-service version"},
+}
+
+// printHelp is kong's help and, of a command, its examples; of a group of commands, one of each.
+func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+		return err
+	}
+	selected := ctx.Selected()
+	if selected == nil {
+		return nil
+	}
+	lines := examples[selected.Path()]
+	if lines == nil {
+		for _, leaf := range selected.Leaves(true) {
+			of := examples[leaf.Path()]
+			lines = append(lines, of[:min(1, len(of))]...)
+		}
+	}
+	_, err := fmt.Fprintf(ctx.Stdout, "\nExamples:\n  %s\n", strings.Join(lines, "\n  "))
+	return err
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"io"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+// leaves are the commands that --help lists.
+func leaves(t *testing.T) []*kong.Node {
+	t.Helper()
+	parser, err := newParser(&commands{}, streams{nil, io.Discard, io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parser.Model.Leaves(true)
+}
+
+// TestExamples: every command has examples and help that shows them, and every example is of a command, and parses as it.
+func TestExamples(t *testing.T) {
+	left := maps.Clone(examples)
+	for _, leaf := range leaves(t) {
+		path := leaf.Path()
+		lines := examples[path]
+		delete(left, path)
+		if len(lines) == 0 {
+			t.Errorf("%s has no example: add one to examples.go", path)
+			continue
+		}
+		for _, line := range lines {
+			words := strings.Fields(strings.ReplaceAll(line, "'", "")) // as a shell reads what has no spaces
+			if words[0] != "policy-service" {
+				t.Errorf("%q", line)
+			}
+			if _, command := parsed(t, words[1:]); command != path {
+				t.Errorf("%q is an example of %s, and not of %s", line, command, path)
+			}
+		}
+		out := help(t, strings.Fields(path)...)
+		if want := "\nExamples:\n  " + strings.Join(lines, "\n  ") + "\n"; !strings.HasSuffix(out, want) {
+			t.Errorf("%s --help does not end with its examples:\n%s", path, out)
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(left)) {
+		t.Errorf("there is no command %s to have examples", path)
+	}
+}
+
+// TestExamplesOfGroups: the help of several commands together shows one of each.
+func TestExamplesOfGroups(t *testing.T) {
+	if out := help(t, "keys"); strings.Count(out, "\n  policy-service keys ") != 4 {
+		t.Error(out)
+	}
+	if out := help(t, "log", "key"); !strings.HasSuffix(out, examples["log key print"][0]+"\n  "+examples["log key rotate"][0]+"\n") {
+		t.Error(out)
+	}
+}
+
+func help(t *testing.T, command ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "policy-service", append(command, "--help")...).Output()
+	if err != nil {
+		t.Fatalf("%v: %v", command, err)
+	}
+	return string(out)
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"policy-service/pdp/server/doctor"
+)
+
+// healthCommand is for those who watch a process from beside it, above all in a
+// container that holds nothing else to ask with.
+type healthCommand struct {
+	URL     string        `default:"http://127.0.0.1:8180" placeholder:"URL" help:"The server, without a path (${default})."`
+	TLSCert given         `name:"tls-cert" placeholder:"FILE" help:"The certificate that serve is given: whoever shows exactly this is believed, by whatever name it is asked."`
+	Ready   bool          `help:"Ask whether it can decide (/readyz), not only whether it lives (/livez)."`
+	Timeout time.Duration `default:"3s" placeholder:"D" help:"How long it may take (${default})."`
+}
+
+// Help ends the command's help.
+func (healthCommand) Help() string {
+	return "Exits 0 where the server is well, 1 where it is not or does not answer, 2 where it cannot ask."
+}
+
+// Run asks once.
+func (c healthCommand) Run(s streams) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	probe := doctor.Probe{URL: c.URL, CertFile: string(c.TLSCert)}
+	if err := probe.Check(); err != nil {
+		return err
+	}
+	ask := probe.Live
+	if c.Ready {
+		ask = probe.Ready
+	}
+	status, err := ask(ctx)
+	if err != nil {
+		_, _ = fmt.Fprintf(s.err, "policy-service: not well: %v\n", err)
+		return exitCode(exitNo)
+	}
+	s.print("%s", status)
+	return nil
+}

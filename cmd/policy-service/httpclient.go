@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	"policy-service/pdp/httpclient"
+	"policy-service/pdp/server"
+)
+
+// keyVariable holds the credential where no file does. A flag would show it to every user of the machine.
+const keyVariable = server.CredentialVariable
+
+// clientOptions are how a running server is spoken to, by what every command that does so is given.
+func clientOptions(credential, ca given) (o httpclient.Options, err error) {
+	o.Credential = strings.TrimSpace(os.Getenv(keyVariable))
+	if credential != "" {
+		content, err := readSmall(string(credential), os.Stdin)
+		if err != nil {
+			return o, fmt.Errorf("the credential cannot be read: %w", err)
+		}
+		if o.Credential = strings.TrimSpace(string(content)); o.Credential == "" {
+			return o, fmt.Errorf("%s is empty, and holds no credential", credential)
+		}
+	}
+	if ca != "" {
+		pem, err := os.ReadFile(string(ca))
+		if err != nil {
+			return o, fmt.Errorf("the authorities cannot be read: %w", err)
+		}
+		o.Roots = x509.NewCertPool()
+		if !o.Roots.AppendCertsFromPEM(pem) {
+			return o, fmt.Errorf("%s holds no certificate in PEM", ca)
+		}
+	}
+	return o, nil
+}
+
+// tryServer says what to do about an error of a server, whatever it was asked.
+func tryServer(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "it was interrupted, run it again"
+	}
+	switch httpclient.StatusOf(err) {
+	case 0:
+		return "see that --server, --credential and --ca are right, and that the server runs"
+	case http.StatusUnauthorized:
+		return "try --credential FILE, or " + keyVariable + ", with a key of this server"
+	case http.StatusForbidden:
+		return "policy-service keys add makes a key with another --permission"
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		return "try again in a while"
+	}
+	return "see the server's own log where this does not help"
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"policy-service/pdp/server/auth"
+)
+
+// keysCommand is about the keys of callers. All of it works beside a running
+// server, which notices within a second.
+type keysCommand struct {
+	Add    keysAddCommand    `cmd:"" help:"Make an API key, and print it: it is not kept and cannot be shown again."`
+	List   keysListCommand   `cmd:"" help:"List the API keys there ever were, without the keys themselves."`
+	Revoke keysRevokeCommand `cmd:"" help:"End an API key."`
+	Rotate keysRotateCommand `cmd:"" help:"Sign with a new key from now on, and print its id."`
+}
+
+type keysAddCommand struct {
+	Data       string            `required:"" placeholder:"DIR" help:"The data directory; it is made where it does not exist."`
+	Name       string            `required:"" placeholder:"N" help:"Whose key it is. Records name it, so that a name is used once."`
+	Tenant     []string          `sep:"none" placeholder:"T" help:"A tenant it may ask for, or * for all; default where none is named. Repeat for more."`
+	Permission []auth.Permission `sep:"none" placeholder:"P" help:"decide, search, explain, log.read, log.admin, request or approve; decide where none is named. Repeat for more."`
+	Obligation []string          `sep:"none" placeholder:"TYPE" help:"An obligation type its holder discharges. Repeat for more."`
+	Principal  auth.Principal    `placeholder:"ENTITY" help:"Who its holder is to policies, written as there: 'User::\"mia\"'. The permission approve needs it."`
+}
+
+// Run prints the key alone, for scripts to keep.
+func (c keysAddCommand) Run(s streams) error {
+	keys, err := auth.OpenKeys(c.Data)
+	if err != nil {
+		return err
+	}
+	key, err := keys.Add(auth.KeySpec{
+		Name:      c.Name,
+		Principal: c.Principal,
+		Grant:     auth.Grant{Tenants: c.Tenant, Permissions: c.Permission, Obligations: c.Obligation},
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(s.out, key); err != nil { // nobody can use it, or somebody has a part of it
+		return fmt.Errorf("the key could not be printed, and is revoked: %w; try to add one of another name", errors.Join(err, keys.Revoke(c.Name)))
+	}
+	return nil
+}
+
+type keysListCommand struct {
+	Data string `required:"" placeholder:"DIR" help:"The data directory."`
+	JSON bool   `name:"json" help:"For programs."`
+}
+
+// Run lists keys in the order they were added.
+func (c keysListCommand) Run(s streams) error {
+	keys, err := openKeys(c.Data)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return s.printJSON(struct {
+			Keys []auth.KeyInfo `json:"keys"`
+		}{keys.List()})
+	}
+	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "NAME\tID\tTENANTS\tPERMISSIONS\tOBLIGATIONS\tPRINCIPAL\tADDED\tREVOKED")
+	for _, k := range keys.List() {
+		principal := "-"
+		if k.Principal != (auth.Principal{}) {
+			principal = k.Principal.String()
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.Name, k.ID, strings.Join(k.Tenants, ","),
+			joined(k.Permissions), cmp.Or(joined(k.Obligations), "-"), principal, day(k.Created), day(k.Revoked))
+	}
+	return table.Flush()
+}
+
+type keysRevokeCommand struct {
+	Data string `required:"" placeholder:"DIR" help:"The data directory."`
+	Name string `arg:"" help:"The name the key was added by."`
+}
+
+// Run ends a key.
+func (c keysRevokeCommand) Run(streams) error {
+	keys, err := openKeys(c.Data)
+	if err != nil {
+		return err
+	}
+	return keys.Revoke(c.Name)
+}
+
+// openKeys is for commands that make no directory: a slip of the pen must not
+// look like a service without keys.
+func openKeys(dir string) (*auth.Keys, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("cannot read the data directory: %w; try the one that serve is given", err)
+	}
+	return auth.OpenKeys(dir)
+}
+
+func joined[S ~string](values []S) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = string(v)
+	}
+	return strings.Join(texts, ",")
+}
+
+func day(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.DateOnly)
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"encoding"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/remote"
+)
+
+// logCommand is for auditors: what was decided, and the proof that nothing of it was altered. What it does to the log
+// (redact, key rotate) is itself a record; the rest only reads.
+type logCommand struct {
+	Export      logExportCommand      `cmd:"" help:"Write records out, for other programs and as evidence."`
+	Verify      logVerifyCommand      `cmd:"" help:"Say whether anything was altered, removed, reordered or added later."`
+	Tail        logTailCommand        `cmd:"" help:"Follow the log."`
+	Show        logShowCommand        `cmd:"" help:"Show one record, with the policies as they were then."`
+	Prove       logProveCommand       `cmd:"" help:"Print the proof that a record is in the log; verify accepts it alone."`
+	Checkpoint  logCheckpointCommand  `cmd:"" help:"Print the newest checkpoint, to be kept elsewhere."`
+	Consistency logConsistencyCommand `cmd:"" help:"Prove that the log of today continues a checkpoint kept elsewhere."`
+	Sample      logSampleCommand      `cmd:"" help:"Choose decisions by a seed, each with its proof and its policies, for somebody to check."`
+	Report      logReportCommand      `cmd:"" help:"Say what an auditor asks first: how many of what, gaps, silent days, denies, errors, bundles, losses."`
+	Redact      logRedactCommand      `cmd:"" help:"Remove the content of a record for good; that it was there stays provable."`
+	Stats       logStatsCommand       `cmd:"" help:"Count what is in the log, and what it takes on disk."`
+	Key         logKeyCommand         `cmd:"" help:"Print or rotate the key that signs checkpoints."`
+}
+
+// logAt says which log is meant: that of a data directory, or of a running server.
+type logAt struct {
+	Data       string `required:"" xor:"log" placeholder:"DIR" help:"The data directory that serve is given."`
+	Server     string `required:"" xor:"log" placeholder:"URL" help:"A running server, https or on this machine also http."`
+	Credential given  `placeholder:"FILE" help:"With --server: holds an API key or a token with the permission log.read. Without it the key is taken from $$POLICY_SERVICE_KEY."`
+	CA         given  `name:"ca" placeholder:"FILE" help:"With --server: the authorities to trust, in PEM, instead of the system's."`
+}
+
+// auditLog is what is read of a log, wherever it is.
+type auditLog interface {
+	Export(context.Context, io.Writer, decisionlog.ExportOptions) (decisionlog.Exported, error)
+	Show(ctx context.Context, id string) (decisionlog.Shown, error)
+	Prove(ctx context.Context, w io.Writer, id string) error
+	Checkpoint(context.Context) ([]byte, error)
+	Consistency(ctx context.Context, w io.Writer, old []byte) error
+	Stats(context.Context) (decisionlog.Statistics, error)
+	Sample(context.Context, decisionlog.SampleOptions) (decisionlog.Sample, error)
+	Report(context.Context, decisionlog.ReportOptions) (decisionlog.Report, error)
+}
+
+// read hands the log to f.
+func (a logAt) read(f func(context.Context, auditLog) error) error {
+	ctx, stop := untilSignal()
+	defer stop()
+	if a.Server != "" {
+		return a.remote(func(log *remote.Log) error { return f(ctx, log) })
+	}
+	return decisionlog.Read(a.Data, func(s *decisionlog.Snapshot) error { return f(ctx, s) })
+}
+
+// logFilter picks records. All that is given must hold.
+type logFilter struct {
+	From     time.Time   `placeholder:"RFC3339" help:"Not before this time."`
+	To       time.Time   `placeholder:"RFC3339" help:"Before this time."`
+	Tenant   given       `placeholder:"T" help:"Of this tenant."`
+	Decision logDecision `placeholder:"allow|deny" help:"With this decision."`
+	Subject  given       `placeholder:"ID" help:"With this subject: an id, or TYPE/ID."`
+	Resource given       `placeholder:"ID" help:"With this resource: an id, or TYPE/ID."`
+	Action   given       `placeholder:"NAME" help:"With this action."`
+	Policy   given       `placeholder:"ID" help:"That this policy determined."`
+}
+
+// logDecision is allow or deny, "" for both.
+type logDecision string
+
+var _ encoding.TextUnmarshaler = (*logDecision)(nil)
+
+// UnmarshalText refuses every other word.
+func (d *logDecision) UnmarshalText(text []byte) error {
+	switch *d = logDecision(text); *d {
+	case "allow", "deny":
+		return nil
+	}
+	return fmt.Errorf("%q is no decision; write allow or deny", text)
+}
+
+// filter is the same in the log's own terms.
+func (f logFilter) filter() decisionlog.Filter {
+	return decisionlog.Filter{
+		From: f.From, To: f.To, Tenant: string(f.Tenant), Decision: string(f.Decision),
+		Subject: string(f.Subject), Resource: string(f.Resource), Action: string(f.Action), Policy: string(f.Policy),
+	}
+}
+
+// failed says in one line what could not be done, and what to try.
+func (a logAt) failed(what string, err error) error {
+	if a.nothingYet(err) {
+		return fmt.Errorf("cannot %s: a server is running on %s and has sealed no segment yet; ask it with --server, or stop it", what, a.Data)
+	}
+	return fmt.Errorf("cannot %s: %s; %s", what, strings.ReplaceAll(err.Error(), "\n", ": "), a.try(err))
+}
+
+func (a logAt) try(err error) string {
+	if a.Server != "" {
+		return a.tryServer(err)
+	}
+	return a.tryData(err)
+}
+
+// nothingYet reports whether something is not found because all there is is the server's own segment.
+func (a logAt) nothingYet(err error) bool {
+	if a.Server != "" || !errors.Is(err, decisionlog.ErrNotFound) {
+		return false
+	}
+	reader, err := decisionlog.OpenReader(a.Data)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = reader.Close() }()
+	return reader.Partial() && reader.Size() == 0
+}
+
+func (a logAt) tryData(err error) string {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "it was interrupted, run it again"
+	case errors.Is(err, fs.ErrNotExist):
+		return "try the --data that serve is given; a log is there once it has run"
+	case errors.Is(err, fs.ErrPermission):
+		return "try it as the user that serve runs as"
+	case errors.Is(err, decisionlog.ErrLocked):
+		return "stop the server that runs on " + a.Data + ", or ask it with --server, and try again"
+	case errors.Is(err, decisionlog.ErrNotFound):
+		return "try policy-service log tail --data " + shell(a.Data) + "; what a running server recorded since it sealed its last segment, it tells with --server"
+	case errors.Is(err, decisionlog.ErrGone):
+		return "policy-service log stats --data " + shell(a.Data) + " says what is gone and why; an earlier export may hold it"
+	case errors.Is(err, decisionlog.ErrNotRedactable):
+		return "it says what was done to the log, and stays"
+	case errors.Is(err, decisionlog.ErrUnavailable):
+		return "see to the disk, and try again"
+	}
+	return "try policy-service log verify " + shell(a.Data)
+}
+
+// exists keeps a slip of the pen from making a log: to open one for writing makes it.
+func (a logAt) exists() error {
+	_, err := decisionlog.VerifierKeys(a.Data)
+	return err
+}
+
+// untilSignal is a context that SIGINT and SIGTERM end: a half-written file is removed, and a tail ends well.
+func untilSignal() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+}
+
+// partly is what there is to know of reading beside a running server.
+const partly = "a server is running on this directory: what it recorded since it sealed its last segment cannot be read here; --server reads all of it"
+
+// sayPartial says so where it is so.
+func (a logAt) sayPartial(s streams) error {
+	if a.Server != "" {
+		return nil
+	}
+	reader, err := decisionlog.OpenReader(a.Data)
+	if err != nil {
+		return a.failed("read the log", err)
+	}
+	if reader.Partial() {
+		_, _ = fmt.Fprintln(s.err, partly)
+	}
+	return reader.Close()
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/mattn/go-isatty"
+
+	"policy-service/pdp/decisionlog"
+)
+
+type logExportCommand struct {
+	logAt
+	logFilter
+	Format string `enum:"ndjson,csv" default:"ndjson" help:"ndjson, which verify reads, or csv, which spreadsheets read (${default})."`
+	Proofs bool   `help:"Put a proof after every record, so that each can be handed on alone."`
+	Out    given  `short:"o" name:"out" placeholder:"FILE" help:"Write to this file, as a whole or not at all, instead of standard output."`
+}
+
+// Help ends the command's help.
+func (logExportCommand) Help() string {
+	return "Without a filter an export proves that it is complete up to its checkpoint. With one it holds a hash for each record left out, and proves that what it holds is in the log. " +
+		"With --server it holds all that the server recorded, and goes on by itself where the connection breaks; with --data beside a running server it holds the sealed segments."
+}
+
+// Run writes the export; what it holds is said on standard error.
+func (c logExportCommand) Run(s streams) error {
+	if c.Proofs && c.Format == "csv" {
+		return errors.New("a csv holds no proofs; leave out --proofs, or try --format ndjson")
+	}
+	if err := c.filter().Check(); err != nil {
+		return err
+	}
+	var done decisionlog.Exported
+	err := c.write(s, func(w io.Writer) (err error) {
+		out := &outcome{Writer: w}
+		err = c.read(func(ctx context.Context, log auditLog) error {
+			done, err = log.Export(ctx, out, decisionlog.ExportOptions{
+				Format: c.Format, Filter: c.filter(), Proofs: c.Proofs, Progress: progress(s.err),
+			})
+			return err
+		})
+		switch {
+		case out.err != nil:
+			return unwritable(out.err)
+		case err != nil:
+			return c.failed("export", err)
+		}
+		return nil
+	})
+	clearProgress(s.err)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(s.err, exported(done))
+	return nil
+}
+
+// outcome tells a disk that is full from a log that cannot be read.
+type outcome struct {
+	io.Writer
+	err error
+}
+
+func (o *outcome) Write(b []byte) (int, error) {
+	n, err := o.Writer.Write(b)
+	o.err = err
+	return n, err
+}
+
+// write gives the export to standard output or to a file. A file appears when it is whole: half an export looks like a
+// log that was cut.
+func (c logExportCommand) write(s streams, export func(io.Writer) error) error {
+	name := string(c.Out)
+	if name == "" || name == "-" {
+		return export(s.out)
+	}
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return exportInto(name, export) // a pipe or a device must not be replaced
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // 0600: records are not for everybody
+	if err != nil {
+		return unwritable(err)
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // gone already where all went well
+	if err := errors.Join(export(f), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return unwritable(err)
+	}
+	return nil
+}
+
+func exportInto(name string, export func(io.Writer) error) error {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return unwritable(err)
+	}
+	return errors.Join(export(f), f.Close())
+}
+
+func unwritable(err error) error {
+	return fmt.Errorf("cannot write the export: %w; try another --out", err)
+}
+
+// progress is shown to a person at a terminal, and nil for anything else. A size below 0 is not known.
+func progress(w io.Writer) func(done, size int64) {
+	if !isTerminal(w) {
+		return nil
+	}
+	return func(done, size int64) {
+		of := ""
+		if size >= 0 {
+			of = fmt.Sprintf(" of %d", size)
+		}
+		_, _ = fmt.Fprintf(w, "\r%d%s records\x1b[K", done, of)
+	}
+}
+
+// clearProgress makes room for what is said at the end.
+func clearProgress(w io.Writer) {
+	if isTerminal(w) {
+		_, _ = fmt.Fprint(w, "\r\x1b[K")
+	}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// exported says in one line what an export holds, and in more what it does not.
+func exported(e decisionlog.Exported) string {
+	text := fmt.Sprintf("exported %s of %d", plural(int(e.Records), "record"), e.Size)
+	for _, less := range []struct {
+		count int64
+		why   string
+	}{{e.Skipped, "left out by the filter"}, {e.Retired, "dropped by retention"}, {e.Redacted, "redacted"}} {
+		if less.count > 0 {
+			text += fmt.Sprintf(", %d %s", less.count, less.why)
+		}
+	}
+	if e.Live {
+		text += "\n" + partly
+	}
+	if e.Uncovered > 0 {
+		text += fmt.Sprintf("\n%s after the last checkpoint, left by a crash, not here: the next start of the server signs for them", plural(int(e.Uncovered), "record"))
+	}
+	return text
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/remote"
+)
+
+type logKeyCommand struct {
+	Print  logKeyPrintCommand  `cmd:"" default:"withargs" help:"Print the log's public keys, oldest first."`
+	Rotate logKeyRotateCommand `cmd:"" help:"Sign checkpoints with a new key from now on, which the old one signs in, and print it."`
+}
+
+type logKeyPrintCommand struct{ logAt }
+
+// Run prints what verify --key reads: the keys of all times, for each signed the checkpoints of its time.
+func (c logKeyPrintCommand) Run(s streams) error {
+	keys, err := c.keys()
+	if err != nil {
+		return c.failed("read the log's public keys", err)
+	}
+	for _, key := range keys {
+		s.print("%s", key)
+	}
+	return nil
+}
+
+func (c logKeyPrintCommand) keys() (keys []string, err error) {
+	if c.Server == "" {
+		return decisionlog.VerifierKeys(c.Data)
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	err = c.remote(func(log *remote.Log) error {
+		keys, err = log.Keys(ctx)
+		return err
+	})
+	return keys, err
+}
+
+type logKeyRotateCommand struct{ logAt }
+
+// Help ends the command's help.
+func (logKeyRotateCommand) Help() string {
+	return "A running server is asked with --server, and a credential that has the permission log.admin on all tenants; with --data no server may be running. " +
+		"After a theft, keep a checkpoint elsewhere first: with the old key a thief can sign another history up to now, and only that checkpoint tells the two apart."
+}
+
+// Run rotates the key.
+func (c logKeyRotateCommand) Run(s streams) error {
+	ctx, stop := untilSignal()
+	defer stop()
+	key, err := c.rotate(ctx)
+	if err != nil {
+		return c.failed("rotate the log's key", err)
+	}
+	s.print("%s", key)
+	return nil
+}
+
+func (c logKeyRotateCommand) rotate(ctx context.Context) (key string, err error) {
+	if c.Server != "" {
+		err = c.remote(func(log *remote.Log) error {
+			key, err = log.RotateKey(ctx)
+			return err
+		})
+		return key, err
+	}
+	if err := c.exists(); err != nil {
+		return "", err
+	}
+	log, err := decisionlog.Open(c.Data, decisionlog.Options{})
+	if err != nil {
+		return "", err
+	}
+	key, err = log.RotateKey(ctx)
+	return key, errors.Join(err, log.Close())
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"policy-service/pdp/decisionlog"
+)
+
+type logProveCommand struct {
+	logAt
+	ID string `arg:"" help:"The id of the record, as X-Decision-Id had it."`
+}
+
+// Help ends the command's help.
+func (logProveCommand) Help() string {
+	return "The proof is the record, its path through the Merkle tree and the signed checkpoint. Give it to policy-service log verify, with --key."
+}
+
+// Run prints the proof.
+func (c logProveCommand) Run(s streams) error {
+	err := c.read(func(ctx context.Context, log auditLog) error { return log.Prove(ctx, s.out, c.ID) })
+	if err != nil {
+		return c.failed("prove the record", err)
+	}
+	return nil
+}
+
+type logCheckpointCommand struct{ logAt }
+
+// Help ends the command's help.
+func (logCheckpointCommand) Help() string {
+	return "Keep it where who operates this machine cannot write: policy-service log verify --checkpoint reads it."
+}
+
+// Run prints the checkpoint as it was signed.
+func (c logCheckpointCommand) Run(s streams) error {
+	var checkpoint []byte
+	err := c.read(func(ctx context.Context, log auditLog) (err error) {
+		checkpoint, err = log.Checkpoint(ctx)
+		return err
+	})
+	if err != nil {
+		return c.failed("read the newest checkpoint", err)
+	}
+	_, err = s.out.Write(checkpoint)
+	return err
+}
+
+type logConsistencyCommand struct {
+	logAt
+	File string `arg:"" help:"The checkpoint that was kept; - is standard input."`
+}
+
+// Help ends the command's help.
+func (logConsistencyCommand) Help() string {
+	return "The proof says that the log was only added to since. Give it to policy-service log verify, with --key."
+}
+
+// Run prints the proof.
+func (c logConsistencyCommand) Run(s streams) error {
+	old, err := readSmall(c.File, s.in)
+	if err == nil {
+		_, err = decisionlog.ParseCheckpoint(old, nil) // the proof is for verify to judge, but a slip of the pen is not
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the checkpoint: %w; try a file that log checkpoint printed", err)
+	}
+	err = c.read(func(ctx context.Context, log auditLog) error { return log.Consistency(ctx, s.out, old) })
+	if err != nil {
+		return c.failed("prove consistency", err)
+	}
+	return nil
+}
+
+// readSmall reads a checkpoint or a key. A slip of the pen may name a whole export.
+func readSmall(name string, in io.Reader) ([]byte, error) {
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }()
+		in = f
+	}
+	content, err := io.ReadAll(io.LimitReader(in, decisionlog.MaxCheckpointBytes+1))
+	if err == nil && len(content) > decisionlog.MaxCheckpointBytes {
+		err = fmt.Errorf("%s is too large to be one", name)
+	}
+	return content, err
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/remote"
+)
+
+type logRedactCommand struct {
+	logAt
+	ID     string `arg:"" help:"The id of the record, as X-Decision-Id had it."`
+	Reason given  `required:"" placeholder:"R" help:"Why, for the record of the redaction. It must not hold what is redacted."`
+}
+
+// Help ends the command's help.
+func (logRedactCommand) Help() string {
+	return "The content is removed from the data directory for good, its hash stays, and the redaction is itself a record. " +
+		"Copies, backups and exports made before still hold the content. " +
+		"A running server is asked with --server, and a credential that has the permission log.admin; with --data no server may be running."
+}
+
+// Run redacts a record.
+func (c logRedactCommand) Run(s streams) error {
+	ctx, stop := untilSignal()
+	defer stop()
+	if err := c.redact(ctx); err != nil {
+		return c.failed("redact the record", err)
+	}
+	return nil
+}
+
+func (c logRedactCommand) redact(ctx context.Context) error {
+	if c.Server != "" {
+		return c.remote(func(log *remote.Log) error { return log.Redact(ctx, c.ID, string(c.Reason)) })
+	}
+	if err := c.exists(); err != nil {
+		return err
+	}
+	return decisionlog.Redact(ctx, c.Data, c.ID, string(c.Reason), decisionlog.Options{})
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"policy-service/pdp/decisionlog"
+)
+
+type logReportCommand struct {
+	logAt
+	From time.Time `placeholder:"RFC3339" help:"Of what was recorded from this time on."`
+	To   time.Time `placeholder:"RFC3339" help:"And before this time."`
+	JSON bool      `name:"json" help:"For programs."`
+}
+
+// Help ends the command's help.
+func (logReportCommand) Help() string {
+	return "The whole log is read once. A report says what the records say; that they are what was signed, policy-service log verify says."
+}
+
+// Run prints the report.
+func (c logReportCommand) Run(s streams) error {
+	o := decisionlog.ReportOptions{From: c.From, To: c.To}
+	if err := (decisionlog.Filter{From: o.From, To: o.To}).Check(); err != nil {
+		return err
+	}
+	var report decisionlog.Report
+	err := c.read(func(ctx context.Context, log auditLog) (err error) {
+		report, err = log.Report(ctx, o)
+		return err
+	})
+	if err != nil {
+		return c.failed("report", err)
+	}
+	if c.JSON {
+		return s.printJSON(report)
+	}
+	return printAuditReport(s, report)
+}
+
+// reportTable prints rows; what a row says is of whoever was recorded, and made harmless.
+type reportTable struct{ *tabwriter.Writer }
+
+func (t reportTable) row(name, format string, args ...any) {
+	_, _ = fmt.Fprintf(t, "%s\t%s\n", name, visible(fmt.Sprintf(format, args...)))
+}
+
+// none says that there was nothing of something: in a report that is an answer, too.
+func (t reportTable) none(name string, n int) {
+	if n == 0 {
+		t.row(name, "none")
+	}
+}
+
+func printAuditReport(s streams, r decisionlog.Report) error {
+	t := reportTable{tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)}
+	t.row("log", "%s", r.Origin)
+	t.row("from", "%s", orElse(r.From, "the beginning"))
+	t.row("to", "%s", orElse(r.To, "the checkpoint"))
+	t.population(r)
+	t.decisions(r)
+	t.approvals(r.Approvals)
+	t.bundles(r.Bundles)
+	t.days(r)
+	t.none("redactions", len(r.Redactions))
+	for _, one := range r.Redactions {
+		t.row("redaction", "%s: record %d, by %s: %s", when(one.At), one.Of, cmp.Or(one.Caller, "somebody with the data directory"), one.Reason)
+	}
+	t.none("clock behind", len(r.ClockBehind))
+	for _, one := range r.ClockBehind {
+		t.row("clock behind", "%s: %s with the time of the one before", when(one.First), plural(int(one.Records), "record"))
+	}
+	if r.Service == nil {
+		t.row("tenants", "%s only: gaps, starts, refused bundles, retention, losses and keys are of all tenants together, and not here", strings.Join(r.Tenants, ", "))
+	} else {
+		t.service(r.Service)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	s.print("\n%s", visibleLines(strings.TrimSuffix(r.Checkpoint, "\n")))
+	return nil
+}
+
+func (t reportTable) population(r decisionlog.Report) {
+	p := r.Population
+	t.row("records", "%d of the %d that the checkpoint below covers%s", p.Records, r.Size, counts(p.Kinds))
+	if p.Records > 0 {
+		t.row("first, last", "%s, %s", stamp(p.First), stamp(p.Last))
+	}
+	t.row("decisions", "%d allow, %d deny", p.Allowed, p.Denied)
+}
+
+func (t reportTable) decisions(r decisionlog.Report) {
+	t.none("denies", len(r.Denies))
+	for _, reason := range slices.Sorted(maps.Keys(r.Denies)) {
+		t.row("denies", "%d %s", r.Denies[reason], reason)
+	}
+	t.none("errors", len(r.Errors))
+	for _, e := range r.Errors {
+		t.row("errors", "%d of %s%s", e.Errors, e.Policy, counts(e.Kinds))
+	}
+	t.none("obligations", len(r.Obligations))
+	for _, name := range slices.Sorted(maps.Keys(r.Obligations)) {
+		t.row("obligations", "%s: %s", name, owed(r.Obligations[name]))
+	}
+}
+
+func (t reportTable) approvals(all map[string]decisionlog.Approvals) {
+	t.none("approvals", len(all))
+	for _, form := range slices.Sorted(maps.Keys(all)) {
+		a := all[form]
+		took := ""
+		if a.Median != nil && a.Longest != nil {
+			took = fmt.Sprintf("; people took %s at the median, %s at most", seconds(*a.Median), seconds(*a.Longest))
+		}
+		t.row("approvals", "%s: %d filed, %d approved, %d denied, %d expired, %d cancelled, %d used%s", form, a.Filed, a.Approved, a.Denied, a.Expired, a.Cancelled, a.Used, took)
+	}
+}
+
+// seconds is a duration for people.
+func seconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(time.Second)
+}
+
+func (t reportTable) bundles(all []decisionlog.BundleInForce) {
+	t.none("bundles", len(all))
+	for _, b := range all {
+		made := plural(int(b.Decisions), "decision")
+		if b.Decisions > 0 {
+			made += fmt.Sprintf(" from %s to %s", stamp(b.First), stamp(b.Last))
+		}
+		t.row("bundle", "%s, loaded %s, %s", b.Digest, orElse(b.Loaded, "by no record that is here"), made)
+	}
+}
+
+func (t reportTable) days(r decisionlog.Report) {
+	if r.Days.First == "" {
+		t.row("days", "none on which the log was there")
+		return
+	}
+	t.row("days", "%s to %s (UTC), %d with decisions, %d without", r.Days.First, r.Days.Last, r.Days.WithDecisions, len(r.Days.Quiet))
+	for _, day := range r.Days.Quiet {
+		proof := "nothing proves this day: no checkpoint was signed on it, either"
+		switch {
+		case day.Checkpoints > 0:
+			proof = plural(int(day.Checkpoints), "checkpoint") + " signed on it"
+		case day.Proved:
+			proof = "checkpoints were signed on it"
+		}
+		if day.Gone {
+			proof += "; but records are gone that may be of it"
+		}
+		t.row("no decision", "%s: %s", day.Day, proof)
+	}
+}
+
+func (t reportTable) service(r *decisionlog.Service) {
+	t.none("gaps", len(r.Gaps))
+	for _, gap := range r.Gaps {
+		t.row("gap", "%d to %d %s, between %s and %s", gap.First, gap.Next-1, gap.Why, orElse(gap.After, "the beginning"), stamp(gap.Before))
+	}
+	t.none("refused bundles", len(r.Refused))
+	for _, one := range r.Refused {
+		first := ""
+		if len(one.Problems) > 0 {
+			first = ", the first " + one.Problems[0]
+		}
+		t.row("refused bundle", "%s: %s%s", when(one.At), plural(int(one.Count), "problem"), first)
+	}
+	t.none("runs", len(r.Runs))
+	for _, one := range r.Runs {
+		t.row("run", "%s: %s", when(one.At), strings.ReplaceAll(one.Event, "_", " "))
+	}
+	t.none("retention", len(r.Retention))
+	for _, one := range r.Retention {
+		t.row("retention", "%s: nothing below record %d is kept, for its %s", when(one.At), one.Below, one.Reason)
+	}
+	t.losses(r.Losses)
+	t.none("new keys", len(r.Keys))
+	for _, one := range r.Keys {
+		t.row("new key", "%s: %s", when(one.At), one.New)
+	}
+	if r.Live {
+		t.row("running", "%s", partly)
+	}
+	if r.Uncovered > 0 {
+		t.row("unsigned", "%d after the last checkpoint, left by a crash, and not in this report", r.Uncovered)
+	}
+}
+
+func (t reportTable) losses(all []decisionlog.Loss) {
+	t.none("losses", len(all))
+	for _, one := range all {
+		text := when(one.At) + ":"
+		if one.Dropped > 0 {
+			text += fmt.Sprintf(" %s dropped, from %s to %s;", plural(int(one.Dropped), "record"), stamp(one.First), stamp(one.Last))
+		}
+		if !one.Failed.IsZero() {
+			text += fmt.Sprintf(" %s refused from %s to %s, %s;", plural(int(one.Refused), "record"), stamp(one.Failed), stamp(one.Resumed), strings.ReplaceAll(one.Error, "_", " "))
+		}
+		t.row("loss", "%s", strings.TrimRight(text, ";:"))
+	}
+}
+
+// stamp is a time for people.
+func stamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05Z") }
+
+// when is the time of a record, and which.
+func when(m decisionlog.Instant) string {
+	return fmt.Sprintf("%s, record %d", stamp(m.Time), m.Sequence)
+}
+
+// orElse is a time, or what stands for none.
+func orElse(at time.Time, none string) string {
+	if at.IsZero() {
+		return none
+	}
+	return stamp(at)
+}

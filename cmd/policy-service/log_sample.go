@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"policy-service/pdp/decisionlog"
+)
+
+type logSampleCommand struct {
+	logAt
+	N    int       `name:"n" default:"25" placeholder:"N" help:"How many decisions (${default})."`
+	Seed given     `required:"" placeholder:"S" help:"What they are chosen by. It should come from who checks the sample, and after the newest checkpoint was made."`
+	From time.Time `placeholder:"RFC3339" help:"Not before this time."`
+	To   time.Time `placeholder:"RFC3339" help:"Before this time."`
+	Out  given     `short:"o" name:"out" required:"" placeholder:"DIR" help:"Write the sample into this new directory, as a whole or not at all."`
+}
+
+// Help ends the command's help.
+func (logSampleCommand) Help() string {
+	return "The same seed over the same time chooses the same, for anybody. The sample holds each decision with its proof, the receipts for it and the policies in force, " +
+		"and a README.md that says how to check it with the log's public key alone."
+}
+
+// Run writes the sample.
+func (c logSampleCommand) Run(s streams) error {
+	o := decisionlog.SampleOptions{N: c.N, Seed: string(c.Seed), From: c.From, To: c.To}
+	if err := o.Check(); err != nil {
+		return err
+	}
+	if err := isNew(string(c.Out)); err != nil { // before the log is read: that may take a while
+		return err
+	}
+	var sample decisionlog.Sample
+	err := c.read(func(ctx context.Context, log auditLog) (err error) {
+		sample, err = log.Sample(ctx, o)
+		return err
+	})
+	if errors.Is(err, decisionlog.ErrNoPopulation) {
+		return fmt.Errorf("cannot make a sample: %w; try another --from and --to, and policy-service log stats %s for what there is", err, c.where())
+	}
+	if err != nil {
+		return c.failed("make a sample", err)
+	}
+	if err := writeNew(string(c.Out), sample.Files); err != nil {
+		return fmt.Errorf("cannot write the sample: %w; try another --out", err)
+	}
+	sum := sample.Summary
+	s.print("chose %d of %s; %s says how to check them", len(sum.Chosen), plural(int(sum.Population), "decision"), filepath.Join(string(c.Out), "README.md"))
+	if sum.Live {
+		_, _ = fmt.Fprintln(s.err, partly)
+	}
+	return nil
+}
+
+// isNew refuses a directory that holds something: beside other files a sample would be another one.
+func isNew(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot write the sample: %w; try another --out", err)
+	case len(entries) > 0:
+		return fmt.Errorf("%s holds something already; try an --out that does not exist", dir)
+	}
+	return nil
+}
+
+// writeNew makes a directory that appears when it is whole.
+func writeNew(dir string, files map[string][]byte) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	draft, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+".*") // 0700: records are not for everybody
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(draft) }() // gone already where all went well
+	if err := writeBundle(draft, files); err != nil {
+		return err
+	}
+	if info, err := os.Lstat(dir); err == nil && info.IsDir() {
+		if err := os.Remove(dir); err != nil { // only an empty one can be
+			return err
+		}
+	}
+	return os.Rename(draft, dir)
+}

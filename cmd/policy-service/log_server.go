@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"net/http"
+
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/remote"
+	"policy-service/pdp/httpclient"
+)
+
+// Validate refuses what would be ignored.
+func (a logAt) Validate() error {
+	if a.Server == "" && (a.Credential != "" || a.CA != "") {
+		return errors.New("--credential and --ca are for --server; leave them out")
+	}
+	return nil
+}
+
+// remote hands the log of the server to f.
+func (a logAt) remote(f func(*remote.Log) error) error {
+	options, err := clientOptions(a.Credential, a.CA)
+	if err != nil {
+		return err
+	}
+	log, err := remote.New(a.Server, options)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	return f(log)
+}
+
+// where names the log on a command line.
+func (a logAt) where() string {
+	if a.Server != "" {
+		return "--server " + shell(a.Server)
+	}
+	return "--data " + shell(a.Data)
+}
+
+// tryServer says what to do about an error of a server's log.
+func (a logAt) tryServer(err error) string {
+	switch status := httpclient.StatusOf(err); {
+	case errors.Is(err, decisionlog.ErrChanged):
+		return "run it again, for an export of today"
+	case status == http.StatusNotFound || status == http.StatusGone:
+		return "try policy-service log tail --server " + shell(a.Server)
+	}
+	return tryServer(err)
+}

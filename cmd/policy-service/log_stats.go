@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"policy-service/pdp/decisionlog"
+)
+
+type logStatsCommand struct {
+	logAt
+	JSON bool `name:"json" help:"For programs."`
+}
+
+// Run counts, which reads the whole log once.
+func (c logStatsCommand) Run(s streams) error {
+	var stats decisionlog.Statistics
+	err := c.read(func(ctx context.Context, log auditLog) (err error) {
+		stats, err = log.Stats(ctx)
+		return err
+	})
+	if err != nil {
+		return c.failed("count the records", err)
+	}
+	if c.JSON {
+		return s.printJSON(stats)
+	}
+	return printStats(s, stats)
+}
+
+func printStats(s streams, st decisionlog.Statistics) error {
+	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		_, _ = fmt.Fprintf(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("log", "%s", visible(st.Origin))
+	row("records", "%d%s", st.Size, counts(st.Kinds))
+	row("decisions", "%d allow, %d deny", st.Allowed, st.Denied)
+	if len(st.Reasons) > 0 {
+		row("reasons", "%s", strings.TrimPrefix(counts(st.Reasons), ": "))
+	}
+	if !st.First.IsZero() {
+		row("from", "%s", st.First.UTC().Format(time.RFC3339))
+		row("to", "%s", st.Last.UTC().Format(time.RFC3339))
+	}
+	if o := st.Obligations; o.Owed > 0 {
+		row("obligations", "%s", owed(o))
+	}
+	if st.WholeLog == nil {
+		row("bytes", "%d of records", st.Bytes)
+		row("tenants", "%s only", visible(strings.Join(st.Tenants, ", ")))
+		return table.Flush()
+	}
+	row("bytes", "%d of records, %d on disk in %s", st.Bytes, st.Disk, plural(len(st.Segments), "segment"))
+	for _, gap := range st.Gaps {
+		row(gap.Why, "%d to %d", gap.First, gap.Next-1)
+	}
+	if st.Live {
+		row("running", "%s", partly)
+	}
+	if st.Uncovered > 0 {
+		row("unsigned", "%d after the last checkpoint; the next start of the server signs for them", st.Uncovered)
+	}
+	return table.Flush()
+}
+
+// counts are the members of a map with how many each is.
+func counts(of map[string]int64) string {
+	all := make([]string, 0, len(of))
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		all = append(all, fmt.Sprintf("%d %s", of[name], visible(name)))
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(all, ", ")
+}
+
+// owed says what became of obligations.
+func owed(o decisionlog.Obligations) string {
+	text := fmt.Sprintf("%d owed, %d discharged, %d failed, %d never reported", o.Owed, o.Discharged, o.Failed, o.Unreported)
+	if o.GivenUp > 0 {
+		text += fmt.Sprintf(" (%d of them were too many to wait for)", o.GivenUp)
+	}
+	return text
+}

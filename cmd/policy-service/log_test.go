@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"policy-service/pdp/decisionlog/verify"
+)
+
+// A record must not be able to rewrite the screen it is read on.
+func TestLogLineIsHarmless(t *testing.T) {
+	l, err := parseLogLine([]byte(`{"sequence":7,"id":"i","time":"2026-01-02T03:04:05.678Z","kind":"decision","tenant":"default",` +
+		`"request":{"subject":{"type":"user","id":"a\u001b[2J\u009b1m` + "\u202e\U000e0041" + `"},"action":{"name":"n"},"resource":{"type":"t","id":"é\n"}},"decision":true,"determining":["p"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "     7  i  2026-01-02T03:04:05.678Z  allow   default  user/a\\u001b[2J\\u009b1m\\u202e\\udb40\\udc41 n t/é\\u000a  [p]"
+	if got := l.String(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestLogLine(t *testing.T) {
+	const head = `{"sequence":0,"id":"i","time":"2026-01-02T03:04:05Z","tenant":"default",`
+	for record, want := range map[string]string{
+		`"kind":"admin","event":"started","details":{"a":1}}`:                                               `started  {"a":1}`,
+		`"kind":"search","query":"action","found":["x"],"examined":3,"request":{"subject":{"type":"u"}}}`:   `action search: 1 of 3  default  u/ * *`,
+		`"kind":"decision","decision":false,"reason":"policy_error","errors":[{"policy":"b"}]}`:             `deny    default  * * *  policy_error  [b]`,
+		`"kind":"approval","request":{"subject":{"type":"u","id":"x"}},"something":"that will come later"}`: `approval  default  u/x * *`,
+	} {
+		l, err := parseLogLine([]byte(head + record))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.String(); !strings.HasSuffix(got, "Z  "+want) {
+			t.Errorf("%s:\ngot  %s\nwant %s", record, got, want)
+		}
+	}
+}
+
+// The text of a policy is its own: the comments that lead to the next one are not.
+func TestPolicyTextThen(t *testing.T) {
+	files := map[string][]byte{
+		"a:b.cedar": []byte("// first\n@id(\"one\")\npermit (principal == User::\"a\",\n  action, resource);\n\n// second\n@id(\"two\")\nforbid (principal, action, resource); // always\n"),
+	}
+	then, err := policiesThen(files, []string{"one", "two"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []policyThen{
+		{ID: "one", Effect: "permit", Position: "a:b.cedar:2:1", Text: "@id(\"one\")\npermit (principal == User::\"a\",\n  action, resource);"},
+		{ID: "two", Effect: "forbid", Position: "a:b.cedar:7:1", Text: "@id(\"two\")\nforbid (principal, action, resource); // always"},
+	}
+	if !slices.Equal(then, want) {
+		t.Errorf("got %q, want %q", then, want)
+	}
+	if _, err := policiesThen(files, []string{"three"}); err == nil {
+		t.Error("a policy that is not there was shown")
+	}
+}
+
+// The names of a bundle's files come out of the log, which somebody may have altered.
+func TestBundleStaysInItsDirectory(t *testing.T) {
+	dir := t.TempDir()
+	inner := filepath.Join(dir, "inner")
+	if err := os.Mkdir(inner, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeBundle(inner, map[string][]byte{"../out": []byte("x")}); err == nil {
+		t.Error("a file was written outside")
+	}
+	if err := writeBundle(inner, map[string][]byte{"tenants/a/b.cedar": []byte("x")}); err != nil {
+		t.Error(err)
+	}
+	if err := fstest.TestFS(os.DirFS(dir), "inner/tenants/a/b.cedar"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "out")); err == nil {
+		t.Error("a file is outside")
+	}
+}
+
+// An export that failed leaves neither a half one nor takes the one before away.
+func TestExportFileIsWhole(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "export")
+	c := logExportCommand{Out: given(name)}
+	whole := func(w io.Writer) error { _, err := io.WriteString(w, "whole"); return err }
+	half := func(w io.Writer) error { _, _ = io.WriteString(w, "ha"); return errors.New("disk") }
+	if err := c.write(streams{}, whole); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.write(streams{}, half); err == nil {
+		t.Error("a failed export is no error")
+	}
+	if content, err := os.ReadFile(name); err != nil || string(content) != "whole" {
+		t.Errorf("%q, %v", content, err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("left behind: %v", entries)
+	}
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("records are for everybody: %v, %v", info.Mode(), err)
+	}
+}
+
+// Standard error that is no terminal gets no progress: it is somebody's log file.
+func TestProgressIsForPeople(t *testing.T) {
+	if progress(&bytes.Buffer{}) != nil {
+		t.Error("progress into a buffer")
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if progress(f) != nil {
+		t.Error("progress into a file")
+	}
+}
+
+func TestWindow(t *testing.T) {
+	w, line := window{size: 2}, []byte("?")
+	for n := range 5 {
+		line[0] = byte('0' + n) // a line may be reused by whoever reads the log
+		if err := w.add(int64(n), line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := fmt.Sprintf("%s", w.lines); got != "[3 4]" {
+		t.Error(got)
+	}
+}
+
+// Whatever verify finds, there is something to try.
+func TestVerifyAdvice(t *testing.T) {
+	for code := verify.Altered; code <= verify.OtherKey; code++ {
+		if advice[code] == "" && code.String() != "" {
+			t.Errorf("no advice for %d, %s", code, code)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"policy-service/pdp/decisionlog/verify"
+)
+
+type logVerifyCommand struct {
+	Path       string `arg:"" placeholder:"DIR|FILE" help:"A data directory, or what export, prove or consistency printed; - is standard input."`
+	Key        given  `placeholder:"FILE" help:"The log's public key, as log key printed it. Without it the key is taken from the log itself."`
+	Checkpoint given  `placeholder:"FILE" help:"A checkpoint of this log that was kept elsewhere."`
+	JSON       bool   `name:"json" help:"For programs."`
+}
+
+// Help ends the command's help.
+func (logVerifyCommand) Help() string {
+	return "Exits 0 verified, 3 altered, 4 missing, 5 truncated, 6 forked, 7 time reversed, 8 unreadable, 9 other key, 2 usage. " +
+		"A cut tail, an older copy of the whole directory and a log signed anew are found only with a checkpoint that was kept elsewhere: see --checkpoint."
+}
+
+// advice is what to try, by what was found.
+var advice = map[verify.Code]string{
+	verify.Altered:      "keep the directory as it is, as evidence, and compare the record with a copy or an earlier export",
+	verify.Missing:      "keep the directory as it is, as evidence, and look for the records in a copy or an earlier export",
+	verify.Truncated:    "look for the records after the cut in a copy or an earlier export; a copy that was put back on purpose ends the old log, and a new one begins with its own key",
+	verify.Forked:       "keep both histories as evidence, and trust what the checkpoint kept elsewhere signs",
+	verify.TimeReversed: "keep the directory as it is, as evidence, and see what the clock of that machine did then",
+	verify.Unreadable:   "verify a copy or an export; where the disk is at fault, restore the last copy that verifies",
+	verify.OtherKey:     "see whether --key is this log's; if it is, somebody has signed this history with another key",
+}
+
+// Run says what was found first, then what it proves, then what it could not exclude.
+func (c logVerifyCommand) Run(s streams) error {
+	options, err := c.options(s)
+	if err != nil {
+		return err
+	}
+	report, err := c.verify(s, options)
+	clearProgress(s.err)
+	if err == nil {
+		err = c.unanswered(report)
+	}
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = s.printJSON(verifyJSONOf(report))
+	} else {
+		printReport(s, c.Path, report)
+	}
+	if err != nil {
+		return err
+	}
+	if !report.Verified() {
+		return exitCode(report.Code)
+	}
+	return nil
+}
+
+// options are what is trusted, because whoever asks has it from elsewhere.
+func (c logVerifyCommand) options(s streams) (o verify.Options, err error) {
+	if o.Key, err = trusted(c.Key, "log key", s); err != nil {
+		return o, err
+	}
+	o.Checkpoint, err = trusted(c.Checkpoint, "log checkpoint", s)
+	if show := progress(s.err); show != nil {
+		o.Progress = func(records int64) { show(records, -1) }
+	}
+	return o, err
+}
+
+// trusted reads a key or a checkpoint. An empty file must not come to mean that none was given.
+func trusted(file given, from string, s streams) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	content, err := readSmall(string(file), s.in)
+	if err == nil && len(bytes.TrimSpace(content)) == 0 {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot read %s: %w; try what policy-service %s printed", file, err, from)
+	}
+	return string(content), nil
+}
+
+func (c logVerifyCommand) verify(s streams, o verify.Options) (verify.Report, error) {
+	if c.Path == "-" {
+		return verify.Export(s.in, o), nil
+	}
+	info, err := os.Stat(c.Path)
+	if err != nil {
+		return verify.Report{}, fmt.Errorf("cannot read what to verify: %w; try a data directory, or a file that log export, prove or consistency printed", err)
+	}
+	if info.IsDir() {
+		return verify.Directory(c.Path, o), nil
+	}
+	f, err := os.Open(c.Path)
+	if err != nil {
+		return verify.Report{}, fmt.Errorf("cannot read what to verify: %w; try it as a user who may", err)
+	}
+	defer func() { _ = f.Close() }()
+	return verify.Export(f, o), nil
+}
+
+// unanswered is why nothing was verified, though nothing is wrong with any log: a slip of the pen, or a server that holds
+// all there is. It must not look like a finding.
+func (c logVerifyCommand) unanswered(r verify.Report) error {
+	switch {
+	case r.Code == verify.Usage:
+		return fmt.Errorf("cannot verify: %s; see policy-service log verify --help", visible(r.Problem.Error()))
+	case r.Live && r.Segments == 0 && !r.Verified():
+		return fmt.Errorf("cannot verify: a server is running on %s and has sealed no segment yet; verify what log export --server URL writes, or stop it", c.Path)
+	}
+	return nil
+}
+
+func printReport(s streams, path string, r verify.Report) {
+	if r.Verified() {
+		s.print("%s %s: %s", colour(s.out, green, "verified"), path, visible(r.Origin))
+	} else {
+		s.print("%s %s", colour(s.out, red, strings.ReplaceAll(r.Code.String(), "_", " ")), visible(r.Problem.Error()))
+		s.print("    try: %s", advice[r.Code])
+	}
+	for _, line := range r.Proved {
+		s.print("  %s", visible(line))
+	}
+	for _, line := range r.NotExcluded {
+		s.print("  %s %s", colour(s.out, yellow, "not excluded:"), visible(line))
+	}
+}
+
+// verifyJSON is what verify --json prints. Programs read it: members may be added, never renamed.
+type verifyJSON struct {
+	Result      string   `json:"result"`
+	Exit        int      `json:"exit"`
+	Problem     *badJSON `json:"problem,omitempty"`
+	Origin      string   `json:"origin,omitempty"`
+	Key         string   `json:"key,omitempty"`
+	KeyGiven    bool     `json:"key_given"`
+	Size        int64    `json:"size"`
+	Root        string   `json:"root,omitempty"`
+	Checkpoint  string   `json:"checkpoint,omitempty"`
+	Records     int64    `json:"records"`
+	Redacted    int64    `json:"redacted"`
+	Retired     int64    `json:"retired"`
+	Skipped     int64    `json:"skipped"`
+	Unsigned    int64    `json:"unsigned"`
+	Live        bool     `json:"live,omitempty"`
+	Proved      []string `json:"proved"`
+	NotExcluded []string `json:"not_excluded"`
+}
+
+type badJSON struct {
+	Sequence *int64 `json:"sequence,omitempty"`
+	File     string `json:"file,omitempty"`
+	Line     int64  `json:"line,omitempty"`
+	What     string `json:"what"`
+	Try      string `json:"try"`
+}
+
+func verifyJSONOf(r verify.Report) verifyJSON {
+	v := verifyJSON{
+		Result: r.Code.String(), Exit: int(r.Code), Origin: r.Origin, Key: r.Key, KeyGiven: r.KeyGiven, Size: r.Size, Root: r.Root,
+		Checkpoint: r.Checkpoint, Records: r.Records, Redacted: r.Redacted, Retired: r.Retired, Skipped: r.Skipped, Unsigned: r.Unsigned, Live: r.Live,
+		Proved: append([]string{}, r.Proved...), NotExcluded: append([]string{}, r.NotExcluded...),
+	}
+	if p := r.Problem; p != nil {
+		v.Problem = &badJSON{File: p.File, Line: p.Line, What: p.What, Try: advice[r.Code]}
+		if p.Sequence >= 0 {
+			v.Problem.Sequence = &p.Sequence
+		}
+	}
+	return v
+}

@@ -1,0 +1,108 @@
+// Command policy-service decides who may do what, from Cedar policies in a
+// directory. One file is one subcommand; this one holds what they share: flags,
+// streams and exit codes.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+// commands is the whole command line.
+type commands struct {
+	Serve serveCommand `cmd:"" help:"Answer requests over HTTP."`
+	Eval  evalCommand  `cmd:"" help:"Answer one request from a file."`
+	Check checkCommand `cmd:"" help:"Say whether a bundle loads, and what is odd about it."`
+	Test  testCommand  `cmd:"" help:"Run the tests of a bundle."`
+	Bench benchCommand `cmd:"" help:"Measure how fast a bundle decides, and which policies cost most."`
+
+	Config      configCommand      `cmd:"" help:"Check, print and describe the configuration."`
+	Conformance conformanceCommand `cmd:"" help:"Judge a PDP by its URL."`
+	Keys        keysCommand        `cmd:"" help:"Add, list and revoke API keys."`
+	Log         logCommand         `cmd:"" help:"Read, prove and verify what was decided."`
+	Approvals   approvalsCommand   `cmd:"" help:"See what waits for a person, and decide about it."`
+
+	Doctor  doctorCommand  `cmd:"" help:"Say what would bite a server, before it does, and what to do."`
+	Health  healthCommand  `cmd:"" help:"Ask a running server how it is."`
+	Version versionCommand `cmd:"" help:"Say which version this is, of which commit; --version alone does as well."`
+}
+
+// The exit codes all subcommands share, but for eval's 3.
+const (
+	exitOK     = 0
+	exitNo     = 1 // a deny, a problem, a failed test
+	exitFailed = 2 // could not do what was asked
+	exitOwing  = 3 // an allow with obligations
+)
+
+func main() { os.Exit(run(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})) }
+
+func run(args []string, s streams) int {
+	parser, err := newParser(&commands{}, s)
+	if err != nil {
+		return s.failed(err)
+	}
+	if len(args) > 0 && args[0] == "--version" { // for those who try that first; elsewhere it is the version of an approval
+		args = []string{"version"}
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		return s.failed(fmt.Errorf("%w; try %s", err, helpFor(err)))
+	}
+	var code exitCode
+	switch err := command.Run(s); {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &code):
+		return int(code)
+	default:
+		return s.failed(err)
+	}
+}
+
+func newParser(c *commands, s streams) (*kong.Kong, error) {
+	return kong.New(c,
+		kong.Name("policy-service"),
+		kong.Description("Decides who may do what, from Cedar policies in a directory."),
+		kong.Writers(s.out, s.err),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.PostBuild(helpOfKeys),
+		kong.Help(printHelp),
+	)
+}
+
+// helpFor names the help that is nearest to a mistake on the command line.
+func helpFor(err error) string {
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil {
+		if selected := parse.Context.Selected(); selected != nil {
+			return selected.FullPath() + " --help"
+		}
+	}
+	return "policy-service --help"
+}
+
+// exitCode ends a subcommand that has said what there is to say.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }
+
+// streams are where a subcommand reads and writes.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func (s streams) failed(err error) int {
+	_, _ = fmt.Fprintf(s.err, "policy-service: %v\n", err)
+	return exitFailed
+}
+
+// print writes a line of output. A reader that has gone is not our error.
+func (s streams) print(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.out, format+"\n", args...)
+}

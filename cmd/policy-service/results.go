@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"time"
+)
+
+// print says what failed and how to see it again; what passed is counted.
+func (r *results) print(s streams) {
+	for _, c := range r.cases {
+		if len(c.differs) == 0 {
+			continue
+		}
+		s.print("%s %s: %s", colour(s.out, red, "FAIL"), c.place(), c.Name)
+		for _, d := range c.differs {
+			s.print("    %s", d)
+		}
+		s.print("    try: %s", c.reproduce(r.dir))
+	}
+	uncovered := r.uncovered()
+	for _, p := range uncovered {
+		s.print("%s %s: no test satisfies %s %s", colour(s.out, yellow, "uncovered"), p.Position, p.Effect, p.ID)
+	}
+	verdict := colour(s.out, green, "ok")
+	if r.failed() > 0 {
+		verdict = colour(s.out, red, "FAIL")
+	}
+	summary := fmt.Sprintf("%d passed, %d failed", len(r.cases)-r.failed(), r.failed())
+	if r.coverage {
+		all := len(r.bundle.Policies())
+		summary += fmt.Sprintf("; %d of %d policies satisfied", all-len(uncovered), all)
+	}
+	s.print("%s %s: %s", verdict, r.dir, summary)
+}
+
+func (c result) place() string { return fmt.Sprintf("%s:%d:%d", c.File, c.Line, c.Column) }
+
+// reproduce is a command that asks the same question and says why it is
+// answered so. Only a caller cannot be given on the command line.
+func (c result) reproduce(dir string) string {
+	command := "policy-service eval --explain --policies " + shell(dir)
+	if tenant := c.Call.Request.Tenant; tenant != "default" {
+		command += " --tenant " + shell(tenant)
+	}
+	if !c.Call.Now.IsZero() {
+		command += " --now " + c.Call.Now.Format(time.RFC3339)
+	}
+	command = "printf %s " + shell(string(c.Body)) + " | " + command + " -"
+	if c.Call.Caller != "" {
+		command += " # but without the caller"
+	}
+	return command
+}
+
+// testJSON is what test --json prints. Programs read it: members may be added,
+// never renamed.
+type testJSON struct {
+	Bundle    string         `json:"bundle"`
+	Passed    int            `json:"passed"`
+	Failed    int            `json:"failed"`
+	Tests     []testCaseJSON `json:"tests"`
+	Uncovered []policyJSON   `json:"uncovered,omitzero"`
+}
+
+type testCaseJSON struct {
+	Name   string   `json:"name"`
+	File   string   `json:"file"`
+	Line   int      `json:"line"`
+	Column int      `json:"column"`
+	Tenant string   `json:"tenant"`
+	Passed bool     `json:"passed"`
+	Differ []string `json:"differences"`
+}
+
+type policyJSON struct {
+	ID       string `json:"id"`
+	Effect   string `json:"effect"`
+	Position string `json:"position"`
+	Tenant   string `json:"tenant"`
+}
+
+func (r *results) json() testJSON {
+	out := testJSON{Bundle: r.bundle.Digest(), Passed: len(r.cases) - r.failed(), Failed: r.failed()}
+	for _, c := range r.cases {
+		out.Tests = append(out.Tests, testCaseJSON{c.Name, c.File, c.Line, c.Column, c.Call.Request.Tenant, len(c.differs) == 0, c.differs})
+	}
+	if r.coverage {
+		out.Uncovered = []policyJSON{}
+		for _, p := range r.uncovered() {
+			out.Uncovered = append(out.Uncovered, policyJSON(p))
+		}
+	}
+	return out
+}
+
+// junitSuite is the part of JUnit's XML that every reader of it knows.
+type junitSuite struct {
+	XMLName  xml.Name    `xml:"testsuite"`
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Time     string      `xml:"time,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Class   string        `xml:"classname,attr"`
+	Name    string        `xml:"name,attr"`
+	File    string        `xml:"file,attr"`
+	Line    int           `xml:"line,attr"`
+	Failure *junitFailure `xml:"failure"`
+}
+
+type junitFailure struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+func (r *results) junit() []byte {
+	suite := junitSuite{Name: r.dir, Tests: len(r.cases), Failures: r.failed(), Time: fmt.Sprintf("%.3f", r.took.Seconds())}
+	for _, c := range r.cases {
+		line := junitCase{Class: c.File, Name: c.Name, File: c.File, Line: c.Line}
+		if len(c.differs) > 0 {
+			line.Failure = &junitFailure{c.differs[0], c.text(r.dir)}
+		}
+		suite.Cases = append(suite.Cases, line)
+	}
+	var b bytes.Buffer
+	b.WriteString(xml.Header)
+	e := xml.NewEncoder(&b)
+	e.Indent("", "  ")
+	_ = e.Encode(suite) // neither a buffer nor these types can fail
+	b.WriteByte('\n')
+	return b.Bytes()
+}
+
+func (c result) text(dir string) string {
+	var b bytes.Buffer
+	for _, d := range c.differs {
+		fmt.Fprintln(&b, d)
+	}
+	fmt.Fprint(&b, "try: ", c.reproduce(dir))
+	return b.String()
+}

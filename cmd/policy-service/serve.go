@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"policy-service/pdp/server"
+)
+
+// drain is how long a stop waits for what was asked already: longer than any
+// decision takes, shorter than the 30 s after which Kubernetes kills.
+const drain = 20 * time.Second
+
+type serveCommand struct {
+	configFlags `embed:""`
+	AddrFile    string `placeholder:"FILE" help:"Write host:port to this file once requests are answered."`
+}
+
+// Run serves until SIGTERM or SIGINT.
+func (c serveCommand) Run(s streams) error {
+	read := func() (server.Config, error) {
+		config, _, err := c.read()
+		config.Checkpoints, config.Logger = s.out, logger(s.err)
+		return config, err
+	}
+	config, err := read()
+	if err != nil {
+		return err
+	}
+	if err := isBundle(config.Policies); err != nil {
+		return err
+	}
+	limitMemory(config.Logger)
+	untouched := reserve()
+	defer runtime.KeepAlive(untouched)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A limit on the size of files is an error of writing, like a full disk, and
+	// no reason to end; nor is standard output that nobody reads any more.
+	signal.Ignore(syscall.SIGXFSZ, syscall.SIGPIPE)
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP) // before the start: without it a SIGHUP ends the process
+	defer signal.Stop(hup)
+
+	srv, err := server.New(config)
+	if err != nil {
+		return err
+	}
+	if err := c.start(ctx, srv, config.Policies, s); err != nil && ctx.Err() == nil { // else it was told to stop before it had started
+		return err
+	}
+	err = wait(ctx, srv, hup, read)
+	stop() // a second signal ends the process at once
+
+	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	defer cancel()
+	c.removeAddr(srv.Addr())
+	return errors.Join(err, srv.Stop(ctx))
+}
+
+func (c serveCommand) start(ctx context.Context, srv *server.Server, policies string, s streams) error {
+	if c.AddrFile != "" {
+		// One left by an earlier run would be taken for this one's.
+		if err := os.Remove(c.AddrFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("cannot replace the address file: %w; try another --addr-file", err)
+		}
+	}
+	if err := srv.Start(ctx); err != nil {
+		return refused(policies, err, s)
+	}
+	if c.AddrFile != "" {
+		if err := writeFile(c.AddrFile, []byte(srv.Addr()+"\n")); err != nil {
+			return errors.Join(fmt.Errorf("cannot write the address file: %w; try another --addr-file", err), srv.Stop(ctx))
+		}
+	}
+	return nil
+}
+
+// removeAddr takes the address file away, unless a server that takes over has
+// written its own.
+func (c serveCommand) removeAddr(addr string) {
+	if content, err := os.ReadFile(c.AddrFile); err == nil && string(content) == addr+"\n" {
+		_ = os.Remove(c.AddrFile)
+	}
+}
+
+// wait serves until a signal ends ctx, or serving ends by itself. SIGHUP reads everything
+// again that can count without a restart.
+func wait(ctx context.Context, srv *server.Server, hup <-chan os.Signal, read func() (server.Config, error)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-srv.Failed():
+			return fmt.Errorf("serving ended: %w; start it again", err)
+		case <-hup:
+			_ = srv.Reconfigure(ctx, read) // the server logs how each of them ended
+			_ = srv.Reload(ctx)
+		}
+	}
+}
+
+// logger writes one line an event, for people and machines alike; the time is
+// what journald and Docker do not know better.
+func logger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, nil))
+}

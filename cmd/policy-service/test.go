@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+)
+
+type testCommand struct {
+	Dir      string `arg:"" help:"The bundle."`
+	Match    string `name:"run" placeholder:"RE" help:"Only the tests whose name matches."`
+	JUnit    string `name:"junit" placeholder:"FILE" help:"Write the results as JUnit XML too."`
+	Coverage bool   `help:"Name the policies that no test satisfied."`
+	JSON     bool   `name:"json" help:"For programs."`
+}
+
+// Help ends the command's help.
+func (testCommand) Help() string {
+	return "Exits 0 where all tests pass, 1 where one fails, 2 where the bundle does not load or there is no test to run."
+}
+
+// Run runs the tests of a bundle.
+func (c testCommand) Run(s streams) error {
+	started := time.Now()
+	bundle, err := load(c.Dir, s)
+	if err != nil {
+		return err
+	}
+	examples, err := c.examples(s)
+	if err != nil {
+		return err
+	}
+	r := results{bundle: bundle, dir: c.Dir, coverage: c.Coverage}
+	decider := pdp.Of(bundle, pdp.Options{})
+	for _, e := range examples {
+		r.run(decider, e)
+	}
+	r.took = time.Since(started)
+	if c.JUnit != "" {
+		if err := writeFile(c.JUnit, r.junit()); err != nil {
+			return fmt.Errorf("cannot write the results: %w; try another --junit", err)
+		}
+	}
+	if c.JSON {
+		if err := s.printJSON(r.json()); err != nil {
+			return err
+		}
+	} else {
+		r.print(s)
+	}
+	if r.failed() > 0 {
+		return exitCode(exitNo)
+	}
+	return nil
+}
+
+// examples are the tests to run. None at all is a failure to run: whoever runs
+// tests believes there are some.
+func (c testCommand) examples(s streams) ([]pdp.Example, error) {
+	match, err := regexp.Compile(c.Match)
+	if err != nil {
+		return nil, fmt.Errorf("--run is not a regular expression: %w; try a part of a test's name", err)
+	}
+	examples, problems := pdp.Examples(pdp.Dir(c.Dir))
+	if problems.Refuse() {
+		_, _ = fmt.Fprintln(s.err, problems.Error())
+		return nil, fmt.Errorf("the tests in %s cannot be read; mend what is listed above and try again", c.Dir)
+	}
+	if len(examples) == 0 {
+		return nil, fmt.Errorf("there is no test in %s; write one in tests/, such as\n- name: what it shows\n  request: {subject: {type: user, id: alice}, action: {name: read}, resource: {type: file, id: plan}}\n  decision: allow", c.Dir)
+	}
+	examples = slices.DeleteFunc(examples, func(e pdp.Example) bool { return !match.MatchString(e.Name) })
+	if len(examples) == 0 {
+		return nil, fmt.Errorf("no test's name matches %q; try a part of a name, or leave --run out", c.Match)
+	}
+	return examples, nil
+}
+
+// results are the outcomes of all tests that ran.
+type results struct {
+	bundle   *pdp.Bundle
+	dir      string
+	coverage bool
+	took     time.Duration
+	cases    []result
+	covered  map[[2]string]bool // tenant and id of the policies satisfied
+}
+
+// result is the outcome of one test; it passed where nothing differs.
+type result struct {
+	pdp.Example
+	differs []string
+}
+
+func (r *results) failed() int {
+	n := 0
+	for _, c := range r.cases {
+		if len(c.differs) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *results) run(decider *pdp.PDP, e pdp.Example) {
+	e.Call.Explain = r.coverage
+	decision, err := decider.Evaluate(context.Background(), e.Call)
+	if err != nil {
+		r.cases = append(r.cases, result{e, []string{notDecided(err, e)}})
+		return
+	}
+	r.cover(e.Call.Request.Tenant, decision)
+	r.cases = append(r.cases, result{e, differences(e, decision)})
+}
+
+func notDecided(err error, e pdp.Example) string {
+	var bad *evaluation.Error
+	if errors.As(err, &bad) {
+		return "expected a decision, got 400: " + undecided(err, e.Call.Request).Error()
+	}
+	return "expected a decision, got none: " + undecided(err, e.Call.Request).Error()
+}
+
+// differences compares what the test asserts with what was decided. Lists
+// compare exactly, in any order.
+func differences(e pdp.Example, d evaluation.Decision) []string {
+	var differs []string
+	if e.Allow != d.Allow {
+		differs = append(differs, fmt.Sprintf("decision: expected %s, got %s", word(e.Allow), word(d.Allow)))
+	}
+	if e.Reason != nil && *e.Reason != string(d.Reason) {
+		differs = append(differs, fmt.Sprintf("reason: expected %q, got %q", *e.Reason, d.Reason))
+	}
+	list := func(what string, want, got []string) {
+		if want, got = sorted(want), sorted(got); !slices.Equal(want, got) {
+			differs = append(differs, fmt.Sprintf("%s: expected [%s], got [%s]", what, strings.Join(want, ", "), strings.Join(got, ", ")))
+		}
+	}
+	if e.Determining != nil {
+		list("determining", e.Determining, d.Determining)
+	}
+	if e.Obligations != nil {
+		var ids []string
+		for _, o := range d.Obligations {
+			ids = append(ids, o.ID)
+		}
+		list("obligations", e.Obligations, ids)
+	}
+	return differs
+}
+
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
+
+func word(allow bool) string {
+	if allow {
+		return "allow"
+	}
+	return "deny"
+}

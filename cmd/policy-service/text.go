@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/mattn/go-isatty"
+)
+
+// colour marks text with an ANSI colour where a person looks at a terminal and
+// does not object (https://no-color.org).
+func colour(w io.Writer, code, text string) string {
+	f, ok := w.(*os.File)
+	if !ok || !isatty.IsTerminal(f.Fd()) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+const (
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+)
+
+// printJSON writes v as one line, members in a fixed order. Names of files may
+// hold bytes that are not UTF-8; they become U+FFFD.
+func (s streams) printJSON(v any) error {
+	b, err := json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return fmt.Errorf("cannot write the answer as JSON: %w; try it without --json", err)
+	}
+	s.print("%s", b)
+	return nil
+}
+
+// shell quotes a word for sh, where it needs it.
+func shell(word string) string {
+	plain := func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.,:/@%", r)
+	}
+	if word != "" && !strings.ContainsFunc(word, plain) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// plural counts in words people read.
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,160 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Case is one thing a PDP must do: one exchange or several, judged together.
+type Case struct {
+	// ID is unique, and stable: REQUIREMENTS.md names it. Those that begin with
+	// c- and a digit are section numbers of the certification document.
+	ID string
+	// Plan is the plan that the case belongs to.
+	Plan  string
+	Title string
+	// Advisory cases show a SHOULD: failing one is said, and is no failure.
+	Advisory bool
+	// Needs is "credential" where the case makes sense only against a PDP that
+	// was given with one.
+	Needs string
+	Steps []Step
+}
+
+// Step is one request, and what must be true of its answer.
+type Step struct {
+	// Ask is an endpoint or a question of cases/questions.yaml, or a path.
+	Ask    string
+	Method string
+	// Header is sent besides; a header with an empty value is not sent at all.
+	Header map[string]string
+	// Anonymous leaves out the credential.
+	Anonymous bool
+	// Body is the body; without one it is that of the question.
+	Body Body
+	// Remove and Set edit the body, by JSON Pointer.
+	Remove []string
+	Set    edits
+	// Repeat sends the same so many times; each answer is judged.
+	Repeat int
+	// If names a captured value: where it is empty or was never captured, the
+	// case ends here, and what came before is its outcome.
+	If string
+	// Walk follows the pages of a search to the end, at most so many, and judges
+	// all their results as one.
+	Walk int
+
+	Want `yaml:",inline"`
+}
+
+// Want is what must be true of an answer. Status is 200 unless given, and what
+// is 200 must be JSON.
+type Want struct {
+	Status statuses
+	// Headers holds exact values; Present and Absent only names.
+	Headers map[string]string
+	Present []string
+	Absent  []string
+	// Bytes is the body, byte for byte.
+	Bytes string
+	// Exact is the whole body as JSON; Has is a part of it.
+	Exact any
+	Has   any
+	// Results are all of /results in any order; Ordered the same in this order;
+	// Includes are some of them; Excludes are none of them.
+	Results  []any
+	Ordered  []any
+	Includes []any
+	Excludes []any
+	// Each is what every one of /results has.
+	Each any
+	// AtMost bounds the number of /results.
+	AtMost *int `yaml:"at_most"`
+	// Lacks are JSON Pointers to what must not be there.
+	Lacks []string
+	// First is the member that comes first, where the body has it at all.
+	First string
+	// Signed is set where a signed_metadata must hold, if there is one.
+	Signed bool
+	// Capture keeps something of the answer for later steps: a string of the body
+	// by JSON Pointer, "header:NAME", or "body".
+	Capture map[string]string
+}
+
+// caseFile is one file of cases.
+type caseFile struct {
+	Plan  string
+	Cases []caseEntry
+}
+
+// caseEntry is a case as it is written: of one step, which then stands in the
+// case itself, or of several; for one question, or for several at once.
+type caseEntry struct {
+	ID       string
+	Plan     string
+	Title    string
+	Advisory bool
+	Needs    string
+	// On makes a case of each of these questions, its id prefixed with the name.
+	On    []string
+	Steps []Step
+	Step  `yaml:",inline"`
+}
+
+// statuses is one status code or a list, any of which will do.
+type statuses []int
+
+// UnmarshalYAML reads a number or a list.
+func (s *statuses) UnmarshalYAML(node *yaml.Node) error {
+	if node.Kind == yaml.ScalarNode {
+		*s = make(statuses, 1)
+		return node.Decode(&(*s)[0])
+	}
+	return node.Decode((*[]int)(s))
+}
+
+// expand makes the cases of an entry.
+func (e caseEntry) expand(plan string) ([]Case, error) {
+	c := Case{ID: e.ID, Plan: plan, Title: e.Title, Advisory: e.Advisory, Needs: e.Needs, Steps: e.Steps}
+	if e.Plan != "" {
+		c.Plan = e.Plan
+	}
+	if len(c.Steps) == 0 {
+		c.Steps = []Step{e.Step}
+	}
+	if len(e.On) == 0 {
+		return []Case{c}, c.check()
+	}
+	var all []Case
+	for _, question := range e.On {
+		one := c
+		one.ID = question + "-" + e.ID
+		one.Steps = nil
+		for _, s := range c.Steps {
+			s.Ask = question
+			one.Steps = append(one.Steps, s)
+		}
+		if err := one.check(); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func (c Case) check() error {
+	if c.ID == "" || c.Title == "" || c.Plan == "" {
+		return errors.New("a case needs an id, a title and a plan")
+	}
+	if c.Needs != "" && c.Needs != "credential" {
+		return fmt.Errorf("case %s needs %q, which nobody can give", c.ID, c.Needs)
+	}
+	for n, s := range c.Steps {
+		if s.Ask == "" {
+			return fmt.Errorf("case %s, step %d: asks nothing", c.ID, n)
+		}
+	}
+	return nil
+}

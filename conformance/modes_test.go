@@ -1,0 +1,116 @@
+package conformance_test
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// The ways to reach our server.
+
+// everything is what a caller needs who may ask the whole suite.
+var everything = auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Request}}
+
+// mode is a way to reach our server.
+type mode struct {
+	options []pdptest.Option
+	// path is that of the tenant.
+	path string
+	// authorization is the credential, where it is one in a header.
+	authorization string
+	// trust has the client know the server, and show a certificate.
+	trust func(*pdptest.Server)
+}
+
+func overTLS(t *testing.T) mode {
+	authority := pdptest.NewAuthority(t)
+	cert, key := authority.Server()
+	return mode{
+		options: []pdptest.Option{func(c *server.Config) { c.TLS.CertFile, c.TLS.KeyFile = cert, key }},
+		trust:   func(s *pdptest.Server) { s.Trust(authority) },
+	}
+}
+
+func withKey(t *testing.T) mode {
+	dir := t.TempDir()
+	keys, err := auth.OpenKeys(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := keys.Add(auth.KeySpec{Name: "judge", Grant: everything})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mode{
+		options:       []pdptest.Option{func(c *server.Config) { c.Data = dir }},
+		authorization: "Bearer " + secret,
+	}
+}
+
+func withBasicKey(t *testing.T) mode {
+	m := withKey(t)
+	secret := strings.TrimPrefix(m.authorization, "Bearer ")
+	id := strings.Split(secret, "_")[1]
+	m.authorization = "Basic " + base64.StdEncoding.EncodeToString([]byte(id+":"+secret))
+	return m
+}
+
+func tenantKeyTLS(t *testing.T) mode {
+	m, key := overTLS(t), withKey(t)
+	m.options = append(m.options, key.options...)
+	m.authorization, m.path = key.authorization, "/tenants/acme"
+	return m
+}
+
+func withCertificate(t *testing.T) mode {
+	authority := pdptest.NewAuthority(t)
+	cert, key := authority.Server()
+	return mode{
+		options: []pdptest.Option{func(c *server.Config) {
+			c.TLS.CertFile, c.TLS.KeyFile, c.TLS.ClientCAFile = cert, key, authority.File
+			c.Auth.MTLS = []auth.MTLSRule{{SAN: "judge.example.com", Grant: everything}}
+		}},
+		trust: func(s *pdptest.Server) { s.Trust(authority, authority.Client("judge.example.com")) },
+	}
+}
+
+func withToken(t *testing.T) mode {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "1", Algorithm: string(jose.EdDSA), Use: "sig"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "jwks.json")
+	write(t, file, string(keys))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: "1"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := jwt.Signed(signer).Claims(jwt.Claims{
+		Issuer: "https://issuer.example.com", Subject: "judge", Audience: jwt.Audience{"pdp"}, Expiry: jwt.NewNumericDate(pdptest.Now.Add(time.Hour)),
+	}).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mode{
+		options: []pdptest.Option{func(c *server.Config) {
+			c.Auth.JWT = []auth.JWTIssuer{{Issuer: "https://issuer.example.com", Audience: "pdp", JWKSFile: file, Algorithms: []string{"EdDSA"}, Grant: everything}}
+		}},
+		authorization: "Bearer " + token,
+	}
+}

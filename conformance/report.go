@@ -1,0 +1,98 @@
+package conformance
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Outcome is what a case came to.
+type Outcome string
+
+// The outcomes.
+const (
+	Passed Outcome = "passed"
+	Failed Outcome = "failed"
+	// Advised is a case of a SHOULD that did not hold: worth knowing, no failure.
+	Advised Outcome = "advised"
+	// Skipped is a case that could not be asked: it needs a credential, say.
+	Skipped Outcome = "skipped"
+)
+
+// Result is what a case came to, and where it did not pass, why: the request
+// and the answer of the step that failed, without their headers, since one of
+// those is the credential.
+type Result struct {
+	ID       string  `json:"id"`
+	Plan     string  `json:"plan"`
+	Title    string  `json:"title"`
+	Outcome  Outcome `json:"outcome"`
+	Step     int     `json:"step,omitempty"`
+	Failure  string  `json:"failure,omitempty"`
+	Asked    string  `json:"asked,omitempty"`
+	Answered string  `json:"answered,omitempty"`
+}
+
+// Report is what a run came to.
+type Report struct {
+	URL     string   `json:"url"`
+	Results []Result `json:"results"`
+}
+
+// Count counts the cases of one outcome.
+func (r Report) Count(o Outcome) int { return r.count("", o) }
+
+func (r Report) count(plan string, o Outcome) (n int) {
+	for _, one := range r.Results {
+		if one.Outcome == o && (plan == "" || one.Plan == plan) {
+			n++
+		}
+	}
+	return n
+}
+
+// OK reports whether no case failed.
+func (r Report) OK() bool { return r.Count(Failed) == 0 }
+
+// WriteText writes the report for people: a line for each plan, and what did
+// not pass in full.
+func (r Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	for _, p := range Plans() {
+		if line := r.planLine(p); line != "" {
+			fmt.Fprintln(&b, line)
+		}
+	}
+	for _, one := range r.Results {
+		if one.Outcome == Failed || one.Outcome == Advised {
+			fmt.Fprintf(&b, "\n%s %s: %s\n  %s\n", one.Outcome, one.ID, one.Title, one.Failure)
+			fmt.Fprintf(&b, "  > %s\n  < %s\n", printable(one.Asked), printable(one.Answered))
+		}
+	}
+	fmt.Fprintf(&b, "\n%s: %d passed, %d failed, %d advised, %d skipped\n", r.URL, r.Count(Passed), r.Count(Failed), r.Count(Advised), r.Count(Skipped))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r Report) planLine(p Plan) string {
+	var parts []string
+	for _, o := range []Outcome{Passed, Failed, Advised, Skipped} {
+		if n := r.count(p.Name, o); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, o))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%-18s %s", p.Name, strings.Join(parts, ", "))
+}
+
+// printable takes away what an answer could do to a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '·'
+		}
+		return r
+	}, s)
+}

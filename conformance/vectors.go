@@ -1,0 +1,140 @@
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// The published data of two interop scenarios, as cases.
+
+// todoCases are the requests of the Todo scenario. Answers are exact: clients of
+// that scenario compare them as a whole.
+func todoCases() ([]Case, error) {
+	text, err := files.ReadFile("cases/vectors/todo-decisions.json")
+	if err != nil {
+		return nil, err
+	}
+	var data struct {
+		Evaluation []struct {
+			Request  json.RawMessage
+			Expected bool
+		}
+		Evaluations []struct {
+			Request  json.RawMessage
+			Expected []any
+		}
+	}
+	if err := json.Unmarshal(text, &data); err != nil {
+		return nil, err
+	}
+	var all []Case
+	add := func(id, ask string, request json.RawMessage, exact any) {
+		all = append(all, Case{ID: id, Plan: "todo", Title: "a published request and its answer", Steps: []Step{
+			{Ask: ask, Body: Body{text: string(request), given: true}, Want: Want{Exact: exact}},
+		}})
+	}
+	for n, v := range data.Evaluation {
+		add(fmt.Sprintf("todo-%d", n), "evaluation", v.Request, map[string]any{"decision": v.Expected})
+	}
+	for n, v := range data.Evaluations {
+		add(fmt.Sprintf("todo-batch-%d", n), "evaluations", v.Request, map[string]any{"evaluations": v.Expected})
+	}
+	return all, nil
+}
+
+// table says who may do what on which resources, and nothing else may.
+type table struct {
+	Plan, Subject, Resource string
+	Subjects, Actions       []string
+	Resources               []string
+	// Allowed holds resources by subject and action.
+	Allowed map[string]map[string][]string
+}
+
+// tableCases ask a table in every direction: every single decision, and each of
+// the three searches.
+func tableCases() ([]Case, error) {
+	var t table
+	if err := read("search-interop.yaml", &t); err != nil {
+		return nil, err
+	}
+	return append(append(append(t.decisions(), t.resourceSearches()...), t.subjectSearches()...), t.actionSearches()...), nil
+}
+
+func (t table) allows(subject, action, resource string) bool {
+	for _, r := range t.Allowed[subject][action] {
+		if r == resource {
+			return true
+		}
+	}
+	return false
+}
+
+func (t table) decisions() (all []Case) {
+	for _, s := range t.Subjects {
+		for _, a := range t.Actions {
+			for _, r := range t.Resources {
+				all = append(all, t.one("decision-"+s+"-"+a+"-"+r, "evaluation", entity(t.Subject, s), action(a), entity(t.Resource, r),
+					Want{Has: map[string]any{"decision": t.allows(s, a, r)}}))
+			}
+		}
+	}
+	return all
+}
+
+func (t table) resourceSearches() (all []Case) {
+	for _, s := range t.Subjects {
+		for _, a := range t.Actions {
+			want := Want{Results: []any{}}
+			for _, r := range t.Allowed[s][a] {
+				want.Results = append(want.Results, map[string]any{"type": t.Resource, "id": r})
+			}
+			all = append(all, t.one("resources-"+s+"-"+a, "search-resource", entity(t.Subject, s), action(a), kind(t.Resource), want))
+		}
+	}
+	return all
+}
+
+func (t table) subjectSearches() (all []Case) {
+	for _, r := range t.Resources {
+		for _, a := range t.Actions {
+			want := Want{Results: []any{}}
+			for _, s := range t.Subjects {
+				if t.allows(s, a, r) {
+					want.Results = append(want.Results, map[string]any{"type": t.Subject, "id": s})
+				}
+			}
+			all = append(all, t.one("subjects-"+a+"-"+r, "search-subject", kind(t.Subject), action(a), entity(t.Resource, r), want))
+		}
+	}
+	return all
+}
+
+func (t table) actionSearches() (all []Case) {
+	for _, s := range t.Subjects {
+		for _, r := range t.Resources {
+			want := Want{Results: []any{}}
+			for _, a := range t.Actions {
+				if t.allows(s, a, r) {
+					want.Results = append(want.Results, map[string]any{"name": a})
+				}
+			}
+			all = append(all, t.one("actions-"+s+"-"+r, "search-action", entity(t.Subject, s), "", entity(t.Resource, r), want))
+		}
+	}
+	return all
+}
+
+func (t table) one(id, ask, subject, action, resource string, want Want) Case {
+	text := fmt.Sprintf(`{"subject":%s,"action":%s,"resource":%s}`, subject, action, resource)
+	if action == "" {
+		text = fmt.Sprintf(`{"subject":%s,"resource":%s}`, subject, resource)
+	}
+	return Case{ID: t.Plan + "-" + id, Plan: t.Plan, Title: "as the rules of the scenario have it", Steps: []Step{
+		{Ask: ask, Body: Body{text: text, given: true}, Want: want},
+	}}
+}
+
+func entity(typ, id string) string { return fmt.Sprintf(`{"type":%s,"id":%s}`, quote(typ), quote(id)) }
+func kind(typ string) string       { return fmt.Sprintf(`{"type":%s}`, quote(typ)) }
+func action(name string) string    { return fmt.Sprintf(`{"name":%s}`, quote(name)) }

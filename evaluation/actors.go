@@ -1,0 +1,51 @@
+package evaluation
+
+// Ref names an entity. The Type of an agent that the request names by its id alone
+// is empty: it stands for every entity with that id.
+type Ref struct{ Type, ID string }
+
+// Actors are those who act besides the subject of a request, or for whom.
+type Actors struct {
+	Agent *Ref // nil is none
+	Chain []Ref
+}
+
+const (
+	agentMember = "agent"
+	chainMember = "on_behalf_of"
+)
+
+// Actors reads context.agent and context.on_behalf_of. It fails where one of them
+// has another form than they have: then nobody can say who is behind the request.
+func (r *Request) Actors() (a Actors, ok bool) {
+	if v, given := r.Context.Get(agentMember); given {
+		agent, ok := refOf(v)
+		if v.Kind() == String {
+			agent, ok = Ref{ID: v.Text()}, true
+		}
+		if !ok {
+			return a, false
+		}
+		a.Agent = &agent
+	}
+	v, given := r.Context.Get(chainMember)
+	for _, e := range v.Elements {
+		one, ok := refOf(e)
+		if !ok {
+			return a, false
+		}
+		a.Chain = append(a.Chain, one)
+	}
+	return a, !given || v.Kind() == Array
+}
+
+// NamesActors reports whether a member of the context says who acts, or for whom.
+func NamesActors(member string) bool { return member == agentMember || member == chainMember }
+
+// refOf reads {"type", "id"}, and nothing that has more to say.
+func refOf(v Value) (Ref, bool) {
+	typ, ok1 := v.Object().Get("type")
+	id, ok2 := v.Object().Get("id")
+	ok := ok1 && ok2 && v.Len() == 2 && typ.Kind() == String && id.Kind() == String && typ.Text() != ""
+	return Ref{typ.Text(), id.Text()}, ok
+}

@@ -1,0 +1,176 @@
+package evaluation
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Answer is a decision in a wire shape: AuthZEN's {"decision", "context"} or
+// the native {"allow", …} with the same members beside it. It says no more
+// than it must, and the same decision always gives the same bytes.
+func (s Shape) Answer(d Decision) ([]byte, error) {
+	more, err := d.context(s)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, 0, 48+len(more))
+	switch {
+	case s == Native:
+		b = appendBool(append(b, `{"allow":`...), d.Allow)
+		b = append(d.Approval.append(d.appendNative(b)), more...)
+	case len(more) > 0:
+		b = appendBool(append(b, `{"decision":`...), d.Allow)
+		b = append(append(b, `,"context":{`...), more[1:]...)
+		b = append(b, '}')
+	default:
+		b = appendBool(append(b, `{"decision":`...), d.Allow)
+	}
+	return append(b, '}'), nil
+}
+
+// Answers is the body of an Access Evaluations answer: what [Shape.Answer] says
+// of each item, in order.
+func Answers(decisions []Decision) ([]byte, error) {
+	b := append(make([]byte, 0, 24*len(decisions)+32), `{"evaluations":[`...)
+	for n, d := range decisions {
+		answer, err := AuthZEN.Answer(d)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, answer...)
+	}
+	return append(b, "]}"...), nil
+}
+
+// context returns the members of the answer besides the decision itself, each
+// with a comma before it.
+func (d Decision) context(s Shape) ([]byte, error) {
+	var b []byte
+	reason := d.Reason
+	if d.Access != nil && s == AuthZEN {
+		var err error
+		access := *d.Access
+		reason, access.Reason = d.why()
+		if b, err = access.append(b); err != nil {
+			return nil, err
+		}
+	}
+	if reason != "" {
+		b = appendString(append(b, `,"reason":`...), string(reason))
+	}
+	if d.ReasonUser != "" {
+		b = appendString(append(b, `,"reason_user":`...), d.ReasonUser)
+	}
+	if len(d.Required) > 0 {
+		b = append(b, `,"required_obligations":[`...)
+		for n, t := range d.Required {
+			if n > 0 {
+				b = append(b, ',')
+			}
+			b = appendString(b, t)
+		}
+		b = append(b, ']')
+	}
+	if s == AuthZEN && len(d.Obligations) > 0 {
+		b = appendObligations(append(b, `,"obligations":`...), d.Obligations)
+	}
+	if d.Malformed != nil {
+		b = appendString(append(b, `,"error":{"status":400,"message":`...), d.Malformed.Error())
+		b = append(b, '}')
+	}
+	if d.Explain != nil {
+		text, err := json.Marshal(d.Explain, json.Deterministic(true))
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, `,"explain":`...), text...)
+	}
+	return b, nil
+}
+
+// why is the decision's own reason, or the one of the approval that was presented: that
+// one says more than that an approval is required, and no more than any other.
+func (d Decision) why() (own, ofApproval Reason) {
+	if d.Access.Reason != "" && (d.Reason == "" || d.Reason == ApprovalRequired) {
+		return "", d.Access.Reason
+	}
+	return d.Reason, ""
+}
+
+// appendNative writes obligations as the native answer has them: each type is
+// exactly true, never anything else, and what there is to say besides stands in
+// obligation_details.
+func (d Decision) appendNative(b []byte) []byte {
+	if len(d.Obligations) == 0 {
+		return b
+	}
+	types, details := make([]string, 0, len(d.Obligations)), false
+	for _, o := range d.Obligations {
+		details = details || o.Properties.Len() > 0
+		types = append(types, o.Type)
+	}
+	slices.Sort(types)
+	once := slices.Compact(types)
+	b = append(b, `,"obligations":{`...)
+	for n, t := range once {
+		if n > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendString(b, t), `:true`...)
+	}
+	b = append(b, '}')
+	if details || len(once) < len(d.Obligations) {
+		b = appendObligations(append(b, `,"obligation_details":`...), d.Obligations)
+	}
+	return b
+}
+
+// append writes how far an approval is, where one was asked for.
+func (a *Approval) append(b []byte) []byte {
+	if a == nil {
+		return b
+	}
+	b = append(b, `,"approval":{`...)
+	if a.ID != "" {
+		b = append(appendString(append(b, `"id":`...), a.ID), ',')
+	}
+	b = appendString(append(b, `"status":`...), a.Status)
+	if !a.ExpiresAt.IsZero() {
+		// Whole seconds, and none that is not there any more.
+		b = appendString(append(b, `,"expires_at":`...), a.ExpiresAt.UTC().Truncate(time.Second).Format(time.RFC3339))
+	}
+	if a.StatusURL != "" {
+		b = appendString(append(b, `,"status_url":`...), a.StatusURL)
+	}
+	if a.RetryAfter > 0 {
+		b = strconv.AppendInt(append(b, `,"retry_after":`...), int64(a.RetryAfter), 10)
+	}
+	return append(b, '}')
+}
+
+func appendObligations(b []byte, all []Obligation) []byte {
+	b = append(b, '[')
+	for n, o := range all {
+		if n > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(append(b, `{"id":`...), o.ID)
+		b = appendString(append(b, `,"type":`...), o.Type)
+		b = o.Properties.Value().append(append(b, `,"properties":`...))
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, "true"...)
+	}
+	return append(b, "false"...)
+}

@@ -1,0 +1,85 @@
+package evaluation_test
+
+import (
+	"testing"
+
+	"policy-service/evaluation"
+)
+
+func TestAnswer(t *testing.T) {
+	explained := &evaluation.Explanation{Policies: []evaluation.PolicyExplanation{{
+		ID: "p", Effect: "permit", Verdict: evaluation.NotSatisfied, Position: "a.cedar:1:2", Failed: "when { true }",
+		Attributes: []evaluation.AttributeRead{{Path: "context.x", Source: evaluation.Sent}},
+	}}}
+	const explanation = `"explain":{"policies":[{"id":"p","effect":"permit","verdict":"not_satisfied","position":"a.cedar:1:2","failed":"when { true }","attributes":[{"path":"context.x","source":"sent"}]}]}`
+	for what, c := range map[string]struct {
+		d               evaluation.Decision
+		authzen, native string
+	}{
+		"deny":   {evaluation.Decision{}, `{"decision":false}`, `{"allow":false}`},
+		"allow":  {evaluation.Decision{Allow: true}, `{"decision":true}`, `{"allow":true}`},
+		"reason": {evaluation.Decision{Reason: evaluation.UnknownType}, `{"decision":false,"context":{"reason":"unknown_type"}}`, `{"allow":false,"reason":"unknown_type"}`},
+		"reason_user": {evaluation.Decision{Allow: true, ReasonUser: "a\"b\n<é\xff>"},
+			`{"decision":true,"context":{"reason_user":"a\"b\n<é` + "\uFFFD" + `>"}}`, `{"allow":true,"reason_user":"a\"b\n<é` + "\uFFFD" + `>"}`},
+		"explain":      {evaluation.Decision{Explain: explained}, `{"decision":false,"context":{` + explanation + `}}`, `{"allow":false,` + explanation + `}`},
+		"no policies":  {evaluation.Decision{Explain: &evaluation.Explanation{}}, `{"decision":false,"context":{"explain":{"policies":[]}}}`, `{"allow":false,"explain":{"policies":[]}}`},
+		"nothing read": {evaluation.Decision{Explain: &evaluation.Explanation{Policies: []evaluation.PolicyExplanation{{}}}}, `{"decision":false,"context":{"explain":{"policies":[{"id":"","effect":"","verdict":"","position":"","attributes":[]}]}}}`, `{"allow":false,"explain":{"policies":[{"id":"","effect":"","verdict":"","position":"","attributes":[]}]}}`},
+		"everything": {evaluation.Decision{Reason: evaluation.ErroredPolicy, ReasonUser: "no", Explain: explained},
+			`{"decision":false,"context":{"reason":"policy_error","reason_user":"no",` + explanation + `}}`, `{"allow":false,"reason":"policy_error","reason_user":"no",` + explanation + `}`},
+		"what stays inside": {evaluation.Decision{ID: "01", Allow: true, Determining: []string{"p"}, Bundle: "h1:x",
+			Errors: []evaluation.PolicyError{{Policy: "q", Position: "a.cedar:3:4", Kind: evaluation.Overflow}}}, `{"decision":true}`, `{"allow":true}`},
+	} {
+		for shape, want := range map[evaluation.Shape]string{evaluation.AuthZEN: c.authzen, evaluation.Native: c.native} {
+			if got, err := shape.Answer(c.d); string(got) != want || err != nil {
+				t.Errorf("%s: %s, %v\nand not %s", what, got, err, want)
+			}
+		}
+	}
+}
+
+func TestPointer(t *testing.T) {
+	for canonical, native := range map[string]string{
+		"":                                 "",
+		"/subject":                         "/actor",
+		"/subject/type":                    "/actor/actor_type",
+		"/subject/id":                      "/actor/actor_id",
+		"/subject/properties":              "/actor",
+		"/subject/properties/roles":        "/actor/roles",
+		"/subject/properties/roles/0":      "/actor/roles/0",
+		"/subject/properties/a~1b":         "/actor/a~1b",
+		"/subject/identity":                "/actor/identity",
+		"/action":                          "/action",
+		"/action/name":                     "/action",
+		"/resource":                        "/resource",
+		"/resource/id":                     "/resource/id",
+		"/resource/properties/labels":      "/resource/labels",
+		"/resource/properties/labels/team": "/resource/labels/team",
+		"/context":                         "/context",
+		"/context/purpose":                 "/purpose",
+		"/context/purposes":                "/context/purposes",
+		"/context/x/purpose":               "/context/x/purpose",
+	} {
+		if got := evaluation.Native.Pointer(canonical); got != native {
+			t.Errorf("%q is at %q in the native shape, and not at %q", canonical, got, native)
+		}
+		if got := evaluation.AuthZEN.Pointer(canonical); got != canonical {
+			t.Errorf("%q is at %q in the AuthZEN shape", canonical, got)
+		}
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	for want, e := range map[string]*evaluation.Error{
+		"what":                   {Detail: "what"},
+		"/a/b: what":             {Pointer: "/a/b", Detail: "what"},
+		"what; try this":         {Detail: "what", Try: "try this"},
+		"/a/b: what; try this":   {Pointer: "/a/b", Detail: "what", Try: "try this"},
+		"/a~1b/~0: what; try it": evaluation.Malformed("what", "try it", "a/b", "~"),
+		"/: what":                evaluation.Malformed("what", "", ""),
+		"whole":                  evaluation.Malformed("whole", ""),
+	} {
+		if got := e.Error(); got != want {
+			t.Errorf("%q, and not %q", got, want)
+		}
+	}
+}

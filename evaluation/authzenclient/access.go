@@ -1,0 +1,127 @@
+package authzenclient
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+)
+
+// What a PEP reads and writes of the AuthZEN Access Request and Approval Profile. Whatever
+// goes back to the PDP is kept as the text it came as: a PEP gives it back, and knows
+// nothing about it.
+
+// denial is what a submission says of the answer that it follows.
+type denial struct {
+	EvaluationID string `json:"evaluation_id,omitzero"`
+	EvaluatedAt  string `json:"evaluated_at,omitzero"`
+	ExpiresAt    string `json:"expires_at"`
+	Reason       string `json:"reason,omitzero"`
+	BindingToken string `json:"binding_token,omitzero"`
+	Template     string `json:"template,omitzero"`
+}
+
+// submission is the body of an access request.
+type submission struct {
+	Subject  evaluation.Entity `json:"subject"`
+	Action   evaluation.Action `json:"action"`
+	Resource evaluation.Entity `json:"resource"`
+	Context  evaluation.Object `json:"context,omitempty"`
+	Denial   denial            `json:"denial"`
+}
+
+// justified is where a submission says why.
+const justified = "business_justification"
+
+// offer is what a deny says about approvals.
+type offer struct {
+	denial     denial
+	endpoint   string
+	schema     string
+	requested  bool // that one can be asked for
+	action     string
+	retryAfter time.Duration
+}
+
+func readOffer(context []byte) (o offer, err *Error) {
+	var said struct {
+		EvaluationID jsontext.Value `json:"evaluation_id"`
+		EvaluatedAt  jsontext.Value `json:"evaluated_at"`
+		Reason       jsontext.Value `json:"reason"`
+		NextAction   jsontext.Value `json:"next_action"`
+		RetryAfter   jsontext.Value `json:"retry_after"`
+		Request      jsontext.Value `json:"access_request"`
+	}
+	if len(context) == 0 {
+		return o, nil
+	}
+	if json.Unmarshal(context, &said) != nil {
+		return o, odd("its context cannot be read")
+	}
+	o.action, o.denial.Reason = text("", said.NextAction), text("", said.Reason)
+	o.denial.EvaluationID, o.denial.EvaluatedAt = text("", said.EvaluationID), text("", said.EvaluatedAt)
+	if n, err := strconv.ParseUint(string(said.RetryAfter), 10, 31); err == nil {
+		o.retryAfter = time.Duration(n) * time.Second
+	}
+	if o.requested = present(said.Request); !o.requested {
+		return o, nil
+	}
+	return o, o.read(said.Request)
+}
+
+// read reads how an approval can be asked for.
+func (o *offer) read(request jsontext.Value) *Error {
+	var said struct {
+		Endpoint  string `json:"endpoint"`
+		Template  string `json:"template"`
+		ExpiresAt string `json:"expires_at"`
+		Token     string `json:"binding_token"`
+		Schema    string `json:"request_schema_url"`
+	}
+	if json.Unmarshal(request, &said) != nil {
+		return odd("access_request cannot be read")
+	}
+	o.endpoint, o.schema = said.Endpoint, said.Schema
+	o.denial.Template, o.denial.ExpiresAt, o.denial.BindingToken = said.Template, said.ExpiresAt, said.Token
+	return o.denial.check()
+}
+
+// check refuses what no approval can be asked for with.
+func (d denial) check() *Error {
+	switch _, err := time.Parse(time.RFC3339, d.ExpiresAt); {
+	case err != nil:
+		return odd("access_request has no expires_at")
+	case d.BindingToken == "" && d.EvaluationID == "":
+		return odd("access_request has no binding_token, and there is no evaluation_id")
+	}
+	return nil
+}
+
+// usually is what a reason means where next_action says nothing that is known.
+var usually = map[evaluation.Reason]string{
+	evaluation.ApprovalExpired:      evaluation.NextRequest,
+	evaluation.ApprovalOutOfScope:   evaluation.NextRequest,
+	evaluation.ApprovalPending:      evaluation.NextRetry,
+	evaluation.ApprovalPolicyDenied: evaluation.NextNone,
+	evaluation.ApprovalUnverifiable: evaluation.NextNone,
+}
+
+// next is what to do after a deny of a request that brought an approval.
+func (o offer) next() string {
+	next := o.action
+	switch next {
+	case evaluation.NextRequest, evaluation.NextRetry, evaluation.NextNone:
+	default:
+		var known bool
+		if next, known = usually[evaluation.Reason(o.denial.Reason)]; !known {
+			next = evaluation.NextRequest
+		}
+	}
+	if next == evaluation.NextRequest && !o.requested {
+		return evaluation.NextNone
+	}
+	return next
+}

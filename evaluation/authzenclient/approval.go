@@ -1,0 +1,195 @@
+package authzenclient
+
+import (
+	"context"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"policy-service/evaluation"
+	"policy-service/obligations"
+)
+
+// EnforceWithApproval is [Client.Enforce] for what people may have to approve: where the
+// PDP denies and says that an approval can be asked for, it asks for one, waits for what
+// people say, and asks the PDP again with what they approved. It permits by the last
+// answer alone, which is the PDP's: an approval is no permit. This takes as long as people
+// take, the request's own time for them, or ctx:
+//
+//	e := client.EnforceWithApproval(ctx, request, handlers, authzenclient.WithJustification("release 1.4"))
+//	if !e.Permitted() {
+//		log.Print(e)
+//		return errForbidden
+//	}
+//
+// What anybody says but yes is a deny, and so is each answer that is not understood in
+// full; [Enforcement.Err] is of kind [NotApproved] where people, or nobody in time,
+// decided it. While people are waited for, a PDP that does not answer is asked again. It
+// is asked after some seconds, then more and more rarely, once a minute at least, and
+// never before it wants to be.
+//
+// The handlers have none for approval_required: a PEP that asks people itself uses Enforce.
+//
+// The PDP says where approvals are asked for. That must be at its own origin, or at one of
+// [WithEndpointOrigin], which gets no credentials.
+func (c *Client) EnforceWithApproval(ctx context.Context, request evaluation.Request, handlers obligations.Handlers, options ...ApprovalOption) Enforcement {
+	w, err := c.waiter(request, handlers, options)
+	if err != nil {
+		return Enforcement{decision: denied("evaluate", err)}
+	}
+	e := w.evaluate(ctx)
+	if o, ok := offered(&e); ok && o.requested {
+		return w.request(ctx, e, o, false)
+	}
+	return e
+}
+
+// Resume goes on with a wait that another process, or another call, was in. What its
+// permit is about is [Handle.Request]. A handle can be used more than once, and that
+// gives nothing twice: the PDP says how often an approval counts.
+func (c *Client) Resume(ctx context.Context, h Handle, handlers obligations.Handlers, options ...ApprovalOption) Enforcement {
+	w, err := c.waiter(h.request, handlers, options)
+	if err == nil {
+		err = first(c.made(h), w.same(h))
+	}
+	if err != nil {
+		return Enforcement{decision: denied("resume", err)}
+	}
+	return w.follow(ctx, Enforcement{}, h)
+}
+
+// ApprovalOption sets something of one wait.
+type ApprovalOption func(*waiter)
+
+// WithJustification tells the people who decide why. It is part of what they are asked
+// (context.business_justification), and not of what they approve.
+func WithJustification(why string) ApprovalOption {
+	return func(w *waiter) { w.justification = why }
+}
+
+// KeepHandle has keep called with what [Client.Resume] needs, each time before the wait
+// goes on: when an approval is about to be asked for, so that a crash right after it does
+// not have people asked twice, and when that was done. A later Handle takes the place of
+// the one before. Where keep fails the wait ends, with its error and a deny: so it can
+// also end a wait that is to be resumed elsewhere.
+func KeepHandle(keep func(context.Context, Handle) error) ApprovalOption {
+	return func(w *waiter) { w.keep = keep }
+}
+
+// waiter waits for people, about one question.
+type waiter struct {
+	client        *Client
+	question      evaluation.Request
+	handlers      obligations.Handlers
+	justification string
+	keep          func(context.Context, Handle) error
+}
+
+// approvalMember is where in the context an approval is presented.
+const approvalMember = "approval"
+
+func (c *Client) waiter(q evaluation.Request, handlers obligations.Handlers, options []ApprovalOption) (*waiter, *Error) {
+	w := &waiter{client: c, handlers: handlers, keep: func(context.Context, Handle) error { return nil }}
+	for _, option := range options {
+		option(w)
+	}
+	if w.keep == nil {
+		return nil, notAsked("KeepHandle got no function")
+	}
+	if _, both := handlers[obligations.ApprovalRequired]; both {
+		return nil, notAsked("the handlers have one for approval_required, which the PDP sees to here; leave it out, or use Enforce")
+	}
+	if _, presented := q.Context.Get(approvalMember); presented {
+		return nil, notAsked("the request presents an approval already; leave context.approval out, or use Enforce")
+	}
+	if !utf8.ValidString(w.justification) {
+		return nil, notAsked("the justification is not valid UTF-8")
+	}
+	if _, said := q.Context.Get(justified); said && w.justification != "" {
+		return nil, notAsked("the request has a business_justification already; leave one of the two out")
+	}
+	var err *Error
+	w.question, err = declare(q, handlers)
+	return w, err
+}
+
+// made reports whether a handle is one of this client's PDP, and tenant.
+func (c *Client) made(h Handle) *Error {
+	if h.kept.PDP != c.pdp() {
+		return notAsked("the handle is of another PDP or tenant, or of none; resume it with a client of the one that made it")
+	}
+	return nil
+}
+
+// same takes what a handle says already, and refuses to have it said otherwise.
+func (w *waiter) same(h Handle) *Error {
+	if w.justification != "" {
+		return notAsked("the handle has its justification; leave WithJustification out")
+	}
+	w.justification = h.kept.Justification
+	return nil
+}
+
+func (w *waiter) evaluate(ctx context.Context) Enforcement {
+	e := enforce(ctx, w.client.Evaluate(ctx, w.question), w.handlers)
+	w.client.report(ctx, &e)
+	return e
+}
+
+// offered is what a deny says about approvals. It is not ok where there is none, or is
+// more wrong with an answer than that it denies.
+func offered(e *Enforcement) (o offer, ok bool) {
+	if e.Permitted() || e.decision.allow || e.Err() != nil {
+		return o, false
+	}
+	o, err := readOffer(e.decision.context)
+	if err != nil {
+		e.fail("evaluate", err)
+	}
+	return o, err == nil
+}
+
+// request has people asked after a deny.
+func (w *waiter) request(ctx context.Context, e Enforcement, o offer, again bool) Enforcement {
+	h := Handle{w.question, kept{
+		Version: handleVersion, PDP: w.client.pdp(), Denial: o.denial, Endpoint: o.endpoint,
+		Key: uuid.NewString(), Justification: w.justification, Again: again,
+	}}
+	if h.kept.Endpoint == "" {
+		h.kept.Endpoint = w.client.endpoints().requests
+	}
+	err := w.client.reachable(h.kept.Endpoint)
+	if err == nil && o.schema != "" {
+		err = w.client.fills(ctx, h, o.schema)
+	}
+	if err == nil {
+		err = w.kept(ctx, h)
+	}
+	if err != nil {
+		e.fail("request", err)
+		return e
+	}
+	return w.follow(ctx, e, h)
+}
+
+func (w *waiter) kept(ctx context.Context, h Handle) *Error {
+	if err := w.keep(ctx, h); err != nil {
+		return &Error{Kind: Cancelled, Detail: "the handle was not kept: " + printable(err.Error()), cause: err}
+	}
+	return nil
+}
+
+// follow goes from a request for approval to its end. The Enforcement is of the deny
+// before it.
+func (w *waiter) follow(ctx context.Context, e Enforcement, h Handle) Enforcement {
+	given, err := w.await(ctx, h)
+	if err != nil {
+		e.fail("await", err)
+		return e
+	}
+	e, o := w.use(ctx, given)
+	if o.next() == evaluation.NextRequest && !h.kept.Again {
+		return w.request(ctx, e, o, true)
+	}
+	return e
+}

@@ -1,0 +1,554 @@
+package authzenclient_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/obligations"
+	"policy-service/pdp"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// desk is a real server where a PEP waits for people, and people who answer over HTTP
+// while it does: the PEP's waits are when something happens, and what makes the clock go.
+type desk struct {
+	t      *testing.T
+	data   string
+	key    map[string]string
+	server *pdptest.Server
+
+	mu    sync.Mutex
+	now   time.Time
+	addr  string
+	waits []time.Duration
+	on    []func() // what happens in each wait
+	kept  []authzenclient.Handle
+	asked []string // what was sent, method and path
+}
+
+const deskURL = "http://pdp.test"
+
+var deskFiles = map[string]string{
+	"a.cedar": `@id("ask") @obligation("ask") permit(principal, action == Action::"push", resource);
+@id("log") @obligation("log") permit(principal, action == Action::"push", resource) when { context has logged };
+@id("look") permit(principal, action == Action::"look", resource);
+@id("frozen") forbid(principal, action == Action::"push", resource) when { context has frozen };
+@id("leads") permit(principal == user::"mia", action == Action::"approval.decide", resource is Approval);`,
+	"obligations.yaml":     `ask: {type: approval_required, properties: {template: owner, message: "${principal.id} wants ${resource.id}", timeout: 10m, valid_for: 5m}}`,
+	"tenants/acme/a.cedar": `@id("acme") permit(principal, action == Action::"read", resource);`,
+	"entities/e.json":      `[{"uid":{"type":"user","id":"mia"},"attrs":{},"parents":[]}]`,
+}
+
+func openDesk(t *testing.T) *desk {
+	t.Helper()
+	d := &desk{t: t, data: t.TempDir(), key: map[string]string{}, now: pdptest.Now}
+	keys, err := auth.OpenKeys(d.data)
+	d.must(err)
+	for name, permissions := range map[string][]auth.Permission{"pep": {auth.Decide, auth.Request}, "other": {auth.Decide, auth.Request}, "decides": {auth.Decide}, "mia": {auth.Approve}} {
+		spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
+		if name == "mia" {
+			spec.Principal, err = auth.ParsePrincipal(`user::"mia"`)
+			d.must(err)
+		}
+		d.key[name], err = keys.Add(spec)
+		d.must(err)
+	}
+	d.must(keys.Close())
+	d.open(pdptest.Bundle(deskFiles))
+	return d
+}
+
+func (d *desk) must(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *desk) open(source pdp.Source) {
+	d.t.Helper()
+	d.server = pdptest.Start(d.t, source, func(c *server.Config) {
+		c.Data, c.PublicURL, c.PDP.Now, c.PDP.NewID = d.data, deskURL, d.clock, nil
+	})
+	d.reach(d.server.Addr())
+}
+
+// close stops the server; who asks it finds nobody there.
+func (d *desk) close() {
+	d.t.Helper()
+	d.reach("127.0.0.1:1")
+	d.must(d.server.Stop(context.Background()))
+}
+
+func (d *desk) reach(addr string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.addr = addr
+}
+
+func (d *desk) clock() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.now
+}
+
+func (d *desk) pass(by time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now = d.now.Add(by)
+}
+
+// wait is how a client waits: time goes by, and what is to happen does.
+func (d *desk) wait(ctx context.Context, by time.Duration) error {
+	d.pass(by)
+	d.mu.Lock()
+	n := len(d.waits)
+	d.waits = append(d.waits, by)
+	d.mu.Unlock()
+	if n < len(d.on) && d.on[n] != nil {
+		d.on[n]()
+	}
+	return ctx.Err()
+}
+
+// RoundTrip sends what is for the PDP to where it is now, by a connection of its own.
+func (d *desk) RoundTrip(r *http.Request) (*http.Response, error) {
+	d.mu.Lock()
+	d.asked = append(d.asked, r.Method+" "+r.URL.Path)
+	addr := d.addr
+	d.mu.Unlock()
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}}
+	return transport.RoundTrip(r)
+}
+
+// pep is a program that waits; each call is another process of it.
+func (d *desk) pep(options ...authzenclient.Option) *authzenclient.Client {
+	d.t.Helper()
+	c, err := authzenclient.New(deskURL, append([]authzenclient.Option{
+		authzenclient.WithPlainHTTP(), authzenclient.WithHTTPClient(&http.Client{Transport: d}), authzenclient.WithKey(d.key["pep"]),
+		authzenclient.WithClock(d.clock, d.wait), authzenclient.WithRequestIDs(nil, false), authzenclient.WithRetries(0), authzenclient.Patiently(),
+	}, options...)...)
+	d.must(err)
+	return c
+}
+
+func (d *desk) keep() authzenclient.ApprovalOption {
+	return authzenclient.KeepHandle(func(_ context.Context, h authzenclient.Handle) error {
+		d.kept = append(d.kept, h)
+		return nil
+	})
+}
+
+func (d *desk) person(method, path, body string) (int, string) {
+	d.t.Helper()
+	answer := d.server.Do(method, path, body, "Authorization", "Bearer "+d.key["mia"], "Content-Type", "application/json")
+	return answer.Status, answer.Body
+}
+
+// inbox is what waits for mia.
+func (d *desk) inbox() (ids []string) {
+	d.t.Helper()
+	_, body := d.person("GET", "/v1/approvals?status=pending", "")
+	var page struct {
+		Items []struct {
+			ID string `json:"id"`
+		} `json:"items"`
+	}
+	d.must(json.Unmarshal([]byte(body), &page))
+	for _, i := range page.Items {
+		ids = append(ids, i.ID)
+	}
+	return ids
+}
+
+// says is mia, about the one thing that waits for her.
+func (d *desk) says(what string) func() {
+	return func() {
+		d.t.Helper()
+		ids := d.inbox()
+		if len(ids) != 1 {
+			d.t.Fatalf("there wait %v", ids)
+		}
+		if status, body := d.person("POST", "/v1/approvals/"+ids[0]+"/decision", `{"decision":"`+what+`","reason":"because"}`); status != 200 {
+			d.t.Fatalf("mia says %s: %d %s", what, status, body)
+		}
+	}
+}
+
+// count is how often something was asked, but for what a submission may hold.
+func (d *desk) count(what string) (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, asked := range d.asked {
+		if strings.HasPrefix(asked, what) && !strings.HasSuffix(asked, "/schema") {
+			n++
+		}
+	}
+	return n
+}
+
+func push(context map[string]any) evaluation.Request {
+	o, err := evaluation.NewObject(context)
+	if err != nil {
+		panic(err)
+	}
+	return evaluation.Request{Subject: evaluation.Entity{Type: "user", ID: "bot"}, Action: evaluation.Action{Name: "push"}, Resource: evaluation.Entity{Type: "repo", ID: "main"}, Context: o}
+}
+
+// wantNone fails unless e is a deny with an error of that kind that says something.
+func wantNone(t testing.TB, e authzenclient.Enforcement, kind authzenclient.Kind, says string) {
+	t.Helper()
+	var err *authzenclient.Error
+	if e.Permitted() || e.Decision().Permitted() || !e.ApprovedUntil().IsZero() {
+		t.Fatalf("this reads as a permit: %v", e)
+	}
+	if !errors.As(e.Err(), &err) || err.Kind != kind || err.Op == "" || !strings.Contains(err.Error(), says) {
+		t.Fatalf("got %v, want %q, %q", e.Err(), kind, says)
+	}
+}
+
+func TestApproved(t *testing.T) {
+	d := openDesk(t)
+	d.on = []func(){nil, d.says("approve")}
+	e := d.pep().EnforceWithApproval(t.Context(), push(map[string]any{"branch": "main", "n": 7}), nil, d.keep(), authzenclient.WithJustification("release 1.4"))
+	if !e.Permitted() || e.Err() != nil {
+		t.Fatal(e)
+	}
+	if left := e.ApprovedUntil().Sub(d.clock()); left <= 0 || left > 5*time.Minute {
+		t.Errorf("it may be used for %v", left)
+	}
+	if got := fmt.Sprint(d.count("POST /access/v1/evaluation"), d.count("POST /access/v1/requests"), d.count("GET /access/v1/requests/")); got != "2 1 2" {
+		t.Errorf("asked %s: %v", got, d.asked)
+	}
+	if text := fmt.Sprintf("%+v", d.kept); strings.Contains(text, "branch") || strings.Contains(text, "eyJ") {
+		t.Errorf("a log would say %s", text)
+	}
+	if len(d.kept) != 2 || d.kept[0].TaskID() != "" || d.kept[1].TaskID() == "" || d.kept[0].Request().Resource.ID != "main" {
+		t.Errorf("kept %v", d.kept)
+	}
+	for n, by := range d.waits {
+		if by < 5*time.Second || by > time.Minute {
+			t.Errorf("wait %d is of %v", n, by)
+		}
+	}
+	if e := d.pep().Enforce(t.Context(), push(map[string]any{"branch": "main", "n": 7}), nil); e.Permitted() {
+		t.Error("it was used, and permits once more")
+	}
+}
+
+// What needs nobody is as with Enforce.
+func TestNoApprovalNeeded(t *testing.T) {
+	d := openDesk(t)
+	look := push(nil)
+	look.Action.Name = "look"
+	if e := d.pep().EnforceWithApproval(t.Context(), look, nil, d.keep()); !e.Permitted() || !e.ApprovedUntil().IsZero() {
+		t.Error(e)
+	}
+	if e := d.pep().EnforceWithApproval(t.Context(), push(map[string]any{"frozen": true}), nil, d.keep()); e.Permitted() || e.Err() != nil {
+		t.Error(e)
+	}
+	if e := d.pep(authzenclient.WithKey(d.key["decides"])).EnforceWithApproval(t.Context(), push(nil), nil, d.keep()); e.Permitted() || e.Err() != nil {
+		t.Errorf("who may not ask people: %v", e)
+	}
+	if n := d.count("POST /access/v1/requests"); n+len(d.kept)+len(d.waits) != 0 {
+		t.Errorf("people were asked: %v", d.asked)
+	}
+}
+
+// What is owed besides is owed when it is approved.
+func TestApprovedWithObligations(t *testing.T) {
+	for name, fails := range map[string]error{"done": nil, "not done": errors.New("no")} {
+		d := openDesk(t)
+		d.on = []func(){d.says("approve")}
+		done := 0
+		handlers := obligations.Handlers{"log": func(context.Context, evaluation.Obligation) error { done++; return fails }}
+		e := d.pep().EnforceWithApproval(t.Context(), push(map[string]any{"logged": true}), handlers)
+		if e.Permitted() != (fails == nil) || done != 1 || e.ReceiptErr() != nil {
+			t.Errorf("%s: %v, %d times, %v", name, e, done, e.ReceiptErr())
+		}
+	}
+}
+
+// An approval that ends while obligations are discharged permits nothing.
+func TestApprovalEndsMeanwhile(t *testing.T) {
+	d := openDesk(t)
+	d.on = []func(){d.says("approve")}
+	e := d.pep().EnforceWithApproval(t.Context(), push(map[string]any{"logged": true}), obligations.Handlers{
+		"log": func(context.Context, evaluation.Obligation) error { d.pass(5 * time.Minute); return nil },
+	})
+	wantNone(t, e, authzenclient.NotApproved, "ended before")
+}
+
+func TestNotApproved(t *testing.T) {
+	d := openDesk(t)
+	d.on = []func(){d.says("deny")}
+	wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil, d.keep()), authzenclient.NotApproved, `"denied"`)
+	wantNone(t, d.pep().Resume(t.Context(), d.kept[1], nil), authzenclient.NotApproved, `"denied"`)
+	t.Run("by nobody in time", func(t *testing.T) {
+		d := openDesk(t)
+		wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil, d.keep()), authzenclient.NotApproved, "in time")
+		if n := d.count("GET /access/v1/requests/"); n < 10 || n > 25 {
+			t.Errorf("looked %d times in ten minutes", n)
+		}
+		d.pass(10 * time.Minute)
+		wantNone(t, d.pep().Resume(t.Context(), d.kept[1], nil), authzenclient.NotApproved, `"expired"`)
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		d := openDesk(t)
+		d.on = []func(){func() { d.must(d.pep().Cancel(t.Context(), d.kept[1])) }}
+		wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil, d.keep()), authzenclient.NotApproved, `"cancelled"`)
+		if len(d.inbox()) != 0 {
+			t.Error("mia is still asked")
+		}
+		for what, h := range map[string]authzenclient.Handle{"again": d.kept[1], "before there was a task": d.kept[0], "nothing": {}} {
+			if d.pep().Cancel(t.Context(), h) == nil {
+				t.Errorf("cancelled %s", what)
+			}
+		}
+		if err := d.pep(authzenclient.WithKey(d.key["other"])).Cancel(t.Context(), d.kept[1]); err == nil {
+			t.Error("another cancelled it")
+		}
+	})
+	t.Run("given up", func(t *testing.T) {
+		d := openDesk(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		d.on = []func(){nil, cancel}
+		wantNone(t, d.pep().EnforceWithApproval(ctx, push(nil), nil, d.keep()), authzenclient.Cancelled, "given up")
+		d.says("approve")()
+		if e := d.pep().Resume(t.Context(), d.kept[1], nil); !e.Permitted() {
+			t.Errorf("resumed: %v", e)
+		}
+	})
+}
+
+// before has something happen once, right before an approval is presented.
+func (d *desk) before(what func()) authzenclient.Option {
+	return authzenclient.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		if looked := d.count("GET /access/v1/requests/") > 0; looked && r.Method == http.MethodPost && what != nil {
+			what()
+			what = nil
+		}
+		return d.RoundTrip(r)
+	})})
+}
+
+// revoke is mia, about what she approved.
+func (d *desk) revoke() {
+	d.t.Helper()
+	_, body := d.person("GET", "/v1/approvals?status=approved", "")
+	_, id, _ := strings.Cut(body, `"id":"`)
+	id, _, _ = strings.Cut(id, `"`)
+	if status, body := d.person("POST", "/v1/approvals/"+id+"/revoke", ""); status != 200 {
+		d.t.Fatal(status, body)
+	}
+}
+
+// What was approved is revoked before it is used: people are asked once more, and only once.
+func TestRevoked(t *testing.T) {
+	for name, last := range map[string]string{"approve": "permit", "deny": `"denied"`} {
+		d := openDesk(t)
+		d.on = []func(){d.says("approve"), d.says(name)}
+		e := d.pep(d.before(d.revoke)).EnforceWithApproval(t.Context(), push(nil), nil, d.keep(), authzenclient.WithJustification("why"))
+		if e.Permitted() != (name == "approve") || !strings.Contains(e.String(), last) {
+			t.Errorf("%s: %v", name, e)
+		}
+		if n := d.count("POST /access/v1/requests"); n != 2 || len(d.kept) != 4 || d.kept[1].TaskID() == d.kept[3].TaskID() {
+			t.Errorf("%s: people were asked %d times", name, n)
+		}
+	}
+	t.Run("twice", func(t *testing.T) {
+		d := openDesk(t)
+		d.on = []func(){d.says("approve"), d.says("approve")}
+		again := d.before(d.revoke)
+		e := d.pep(again).EnforceWithApproval(t.Context(), push(nil), nil, authzenclient.KeepHandle(func(_ context.Context, h authzenclient.Handle) error {
+			d.kept = append(d.kept, h)
+			if len(d.kept) == 4 {
+				return errors.New("elsewhere")
+			}
+			return nil
+		}))
+		wantNone(t, e, authzenclient.Cancelled, "elsewhere")
+		d.says("approve")()
+		e = d.pep(d.before(d.revoke)).Resume(t.Context(), moved(t, d.kept[3]), nil)
+		if e.Permitted() || e.Decision().Reason() != "approval_expired" || len(d.inbox()) != 0 {
+			t.Errorf("got %v, and mia is asked %d times", e, len(d.inbox()))
+		}
+	})
+	t.Run("before it is looked at", func(t *testing.T) {
+		d := openDesk(t)
+		d.on = []func(){func() { d.says("approve")(); d.revoke() }}
+		wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil), authzenclient.NotApproved, "has ended")
+		if n := d.count("POST /access/v1/evaluation"); n != 1 {
+			t.Errorf("an approval that had ended was presented: %v", d.asked)
+		}
+	})
+}
+
+// A handle that was used gives nothing a second time, and nobody is asked because of it.
+func TestReplay(t *testing.T) {
+	d := openDesk(t)
+	d.on = []func(){d.says("approve")}
+	if e := d.pep().EnforceWithApproval(t.Context(), push(nil), nil, d.keep()); !e.Permitted() {
+		t.Fatal(e)
+	}
+	for _, h := range d.kept {
+		wantNone(t, d.pep().Resume(t.Context(), h, nil), authzenclient.NotApproved, "has ended")
+	}
+	h := d.kept[1]
+	wantNone(t, d.pep(authzenclient.WithKey(d.key["other"])).Resume(t.Context(), h, nil), authzenclient.Refused, "no such task")
+	wantNone(t, d.pep(authzenclient.WithTenant("acme")).Resume(t.Context(), h, nil), authzenclient.NotAsked, "another PDP or tenant")
+	wantNone(t, d.pep().Resume(t.Context(), authzenclient.Handle{}, nil), authzenclient.NotAsked, "or of none")
+	wantNone(t, d.pep().Resume(t.Context(), h, nil, authzenclient.WithJustification("x")), authzenclient.NotAsked, "justification")
+	if n := len(d.inbox()); n != 0 {
+		t.Errorf("mia is asked %d times", n)
+	}
+}
+
+// moved is a handle as another process reads it.
+func moved(t testing.TB, h authzenclient.Handle) (read authzenclient.Handle) {
+	t.Helper()
+	text, err := json.Marshal(h)
+	if err == nil {
+		err = json.Unmarshal(text, &read)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
+// The program ends at any of the moments at which it keeps its handle, and the server is
+// started anew too; mia is asked once, and her answer found.
+func TestRestartInTheMiddle(t *testing.T) {
+	crash := errors.New("crash")
+	for stop := range 2 {
+		for _, restarts := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d, server too %v", stop, restarts), func(t *testing.T) {
+				d := openDesk(t)
+				var last authzenclient.Handle
+				kept := 0
+				e := d.pep().EnforceWithApproval(t.Context(), push(map[string]any{"n": 9007199254740993, "branch": "main"}), nil, authzenclient.WithJustification("why"),
+					authzenclient.KeepHandle(func(_ context.Context, h authzenclient.Handle) error {
+						last = h
+						if kept++; kept > stop {
+							return crash
+						}
+						return nil
+					}))
+				if wantNone(t, e, authzenclient.Cancelled, "not kept: crash"); !errors.Is(e.Err(), crash) {
+					t.Errorf("got %v", e.Err())
+				}
+				if asked := len(d.inbox()); asked != stop {
+					t.Errorf("mia was asked %d times", asked)
+				}
+				if restarts {
+					d.close()
+					d.open(pdptest.Bundle(deskFiles))
+				}
+				d.on = []func(){d.says("approve")}
+				if e := d.pep().Resume(t.Context(), moved(t, last), nil, d.keep()); !e.Permitted() {
+					t.Error(e)
+				}
+			})
+		}
+	}
+}
+
+// Where the answer to a submission is lost, sending it again asks nobody twice.
+func TestAnswerToSubmissionIsLost(t *testing.T) {
+	d := openDesk(t)
+	lost := 0
+	lossy := authzenclient.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		answer, err := d.RoundTrip(r)
+		if err == nil && strings.HasSuffix(r.URL.Path, "/requests") && lost < 2 {
+			lost++
+			_ = answer.Body.Close()
+			return nil, errors.New("the line is cut")
+		}
+		return answer, err
+	})})
+	d.on = []func(){nil, nil, d.says("approve")}
+	if e := d.pep(lossy).EnforceWithApproval(t.Context(), push(nil), nil, d.keep()); !e.Permitted() || lost != 2 {
+		t.Errorf("%v, lost %d", e, lost)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// While people are waited for the PDP may be away.
+func TestPDPIsDownForAWhile(t *testing.T) {
+	d := openDesk(t)
+	d.on = []func(){d.close, nil, nil, nil, nil, nil, func() { d.open(pdptest.Bundle(deskFiles)) }, d.says("approve")}
+	c := d.pep()
+	if e := c.EnforceWithApproval(t.Context(), push(nil), nil); !e.Permitted() {
+		t.Error(e)
+	}
+	t.Run("when it is asked with the approval", func(t *testing.T) {
+		d := openDesk(t)
+		d.on = []func(){d.says("approve")}
+		down := authzenclient.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			if d.count("GET /access/v1/requests/") > 0 && r.Method == http.MethodPost {
+				d.reach("127.0.0.1:1")
+			}
+			return d.RoundTrip(r)
+		})})
+		wantNone(t, d.pep(down).EnforceWithApproval(t.Context(), push(nil), nil, d.keep()), authzenclient.Unreachable, "")
+		d.reach(d.server.Addr())
+		if e := d.pep().Resume(t.Context(), d.kept[1], nil); !e.Permitted() {
+			t.Errorf("resumed: %v", e)
+		}
+	})
+}
+
+func TestApprovalOfTenant(t *testing.T) {
+	d := openDesk(t)
+	d.on = []func(){d.says("approve")}
+	acme := authzenclient.WithTenant("acme")
+	var last authzenclient.Handle
+	e := d.pep(acme).EnforceWithApproval(t.Context(), push(nil), nil, authzenclient.KeepHandle(func(_ context.Context, h authzenclient.Handle) error {
+		last = h
+		return nil
+	}))
+	if !e.Permitted() {
+		t.Fatal(e)
+	}
+	c := d.pep(acme)
+	d.must(c.Discover(t.Context()))
+	d.waits, d.on = nil, []func(){d.says("approve")}
+	if e := c.EnforceWithApproval(t.Context(), push(nil), nil); !e.Permitted() {
+		t.Error(e)
+	}
+	wantNone(t, d.pep().Resume(t.Context(), moved(t, last), nil), authzenclient.NotAsked, "tenant")
+}
+
+func TestApprovalIsNotAskedFor(t *testing.T) {
+	d := openDesk(t)
+	handled := obligations.Handlers{"approval_required": func(context.Context, evaluation.Obligation) error { return nil }}
+	wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), handled), authzenclient.NotAsked, "approval_required")
+	presented := push(map[string]any{"approval": map[string]any{"id": "x"}})
+	wantNone(t, d.pep().EnforceWithApproval(t.Context(), presented, nil), authzenclient.NotAsked, "context.approval")
+	said := push(map[string]any{"business_justification": "x"})
+	wantNone(t, d.pep().EnforceWithApproval(t.Context(), said, nil, authzenclient.WithJustification("y")), authzenclient.NotAsked, "business_justification")
+	wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil, authzenclient.WithJustification("\xff")), authzenclient.NotAsked, "UTF-8")
+	wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil, authzenclient.KeepHandle(nil)), authzenclient.NotAsked, "KeepHandle")
+	wantNone(t, d.pep(authzenclient.WithTenant("acme")).EnforceWithApproval(t.Context(), evaluation.Request{Tenant: "default"}, nil), authzenclient.NotAsked, "tenant")
+	if len(d.asked) > 0 {
+		t.Errorf("asked %v", d.asked)
+	}
+}

@@ -1,0 +1,118 @@
+package authzenclient
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+)
+
+// asking is one question to the PDP.
+type asking struct {
+	op     string
+	url    string // "" where the PDP does not offer the call
+	get    bool
+	public bool // readable by anybody: it gets no credentials
+	body   []byte
+	key    string     // the Idempotency-Key, "" is none
+	repeat repeatable // the failures after which it may be asked again
+	// The statuses of an answer, nil is 200, and who decides whether it is asked at all,
+	// nil is the client's own breaker: they are others for receipts and approvals.
+	statuses []int
+	breaker  *breaker
+	schema   bool // the answer is a JSON Schema, which may say so
+}
+
+// reply is an answer that came as it should; what it says is still to be read.
+type reply struct {
+	body       []byte
+	decisionID string
+	token      string // what no error may repeat
+	retryAfter time.Duration
+}
+
+// ask sends a question until there is an answer that read accepts, or none can
+// be had. It returns the X-Request-ID of the call.
+func (c *Client) ask(ctx context.Context, a asking, read func(reply) *Error) (id string, err *Error) {
+	if a.url == "" {
+		return "", notAsked("the PDP does not offer this call, or its discovery failed")
+	}
+	if id, err = c.requestID(); err != nil {
+		return "", err
+	}
+	leave, err := cmp.Or(a.breaker, c.breaker).enter()
+	if err != nil {
+		return id, err
+	}
+	outcome := failed // also where something below panics
+	defer func() { leave(outcome) }()
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	for n := 0; ; n++ {
+		if err = c.once(ctx, a, id, read); err == nil || !c.mayRepeat(ctx, a, err, n) {
+			outcome = outcomeOf(err)
+			return id, err
+		}
+	}
+}
+
+func (c *Client) requestID() (string, *Error) {
+	if c.ids == nil {
+		return "", nil
+	}
+	id := c.ids()
+	if len(id) > 256 || !isToken(id) {
+		return "", notAsked("the X-Request-ID is empty, longer than 256 bytes, or has characters that no header can carry")
+	}
+	return id, nil
+}
+
+func (c *Client) once(ctx context.Context, a asking, id string, read func(reply) *Error) *Error {
+	method := http.MethodPost
+	if a.get {
+		method = http.MethodGet
+	}
+	r, err := http.NewRequestWithContext(ctx, method, a.url, bytes.NewReader(a.body))
+	if err != nil {
+		return notAsked("the URL of the call cannot be used")
+	}
+	token, failure := c.credentials(r, a)
+	if failure != nil {
+		return failure
+	}
+	r.Header.Set("Accept", "application/json")
+	if !a.get {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if id != "" {
+		r.Header.Set("X-Request-ID", id)
+	}
+	if a.key != "" {
+		r.Header.Set("Idempotency-Key", a.key)
+	}
+	answer, err := c.http.Do(r)
+	if err != nil {
+		return broken(ctx, err, token, true)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return c.receive(ctx, answer, a, id, token, read)
+}
+
+// credentials adds them, where the request goes to the PDP's origin.
+func (c *Client) credentials(r *http.Request, a asking) (token string, err *Error) {
+	if c.token == nil || a.public || originOf(r.URL) != c.origin {
+		return "", nil
+	}
+	token, failure := c.token(r.Context())
+	switch {
+	case r.Context().Err() != nil:
+		return "", broken(r.Context(), r.Context().Err(), "", false)
+	case failure != nil:
+		return "", notAsked("the token source failed") // its text may hold the credential
+	case !isToken(token):
+		return "", notAsked("the token is empty, or has characters that no header can carry")
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	return token, nil
+}

@@ -1,0 +1,151 @@
+package authzenclient_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+)
+
+func TestBatch(t *testing.T) {
+	const (
+		t1 = `{"decision":true}`
+		f0 = `{"decision":false}`
+		ob = `{"decision":true,"context":{"obligations":[{"id":"l","type":"log","properties":{"n":7}}]}}`
+		er = `{"decision":false,"context":{"error":{"status":400,"message":"no subject"}}}`
+	)
+	all, deny, permit := evaluation.ExecuteAll, evaluation.DenyOnFirstDeny, evaluation.PermitOnFirstPermit
+	for name, test := range map[string]struct {
+		semantic evaluation.Semantic
+		items    string
+		want     string // of three: P permit, D deny, E error, B bad item, O obligations, S skipped
+	}{
+		"all":                        {"", t1 + "," + f0 + "," + t1, "PDP"},
+		"all, said":                  {all, t1 + "," + t1 + "," + t1, "PPP"},
+		"obligation and error":       {"", ob + "," + er + "," + t1, "OBP"},
+		"one odd item":               {"", t1 + `,{"decision":"true"},` + t1, "PEP"},
+		"items that are no objects":  {"", `null,true,` + t1, "EEP"},
+		"too few":                    {"", t1 + "," + t1, "EEE"},
+		"too many":                   {"", t1 + "," + t1 + "," + t1 + "," + t1, "EEE"},
+		"none":                       {"", ``, "EEE"},
+		"none, short-circuit":        {permit, ``, "EEE"},
+		"deny stops":                 {deny, t1 + "," + f0, "PDS"},
+		"deny stops at once":         {deny, f0, "DSS"},
+		"error stops":                {deny, t1 + "," + er, "PBS"},
+		"permit does not stop deny":  {deny, t1, "EEE"},
+		"deny in the middle":         {deny, f0 + "," + f0, "EEE"},
+		"deny, all decided":          {deny, t1 + "," + f0 + "," + t1, "PDP"},
+		"permit stops":               {permit, f0 + "," + t1, "DPS"},
+		"permit stops at once":       {permit, t1, "PSS"},
+		"obligated permit stops":     {permit, f0 + "," + ob, "DOS"},
+		"deny does not stop permit":  {permit, f0, "EEE"},
+		"odd item cannot stop":       {permit, f0 + `,{"decision":1}`, "EEE"},
+		"permit, all decided":        {permit, f0 + "," + f0 + "," + f0, "DDD"},
+		"too many, short-circuit":    {deny, t1 + "," + t1 + "," + t1 + "," + f0, "EEE"},
+		"obligated all, no stopping": {deny, ob + "," + ob + "," + f0, "OOD"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, stub(t, says(`{"decision":true,"evaluations":[`+test.items+`]}`)))
+			got := ""
+			for _, d := range c.EvaluateBatch(t.Context(), test.semantic, question, question, question) {
+				got += letter(t, d)
+			}
+			if got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func letter(t *testing.T, d authzenclient.Decision) string {
+	t.Helper()
+	var e *authzenclient.Error
+	switch {
+	case d.Permitted():
+		return "P"
+	case d.Err() == nil:
+		return "D"
+	case !errors.As(d.Err(), &e) || e.Op != "batch":
+		t.Errorf("%v is no error of a batch", d.Err())
+	case e.Kind == authzenclient.BadItem:
+		if e.Status != 400 || e.Detail != "no subject" {
+			t.Errorf("item error %d %q", e.Status, e.Detail)
+		}
+		return "B"
+	case e.Kind == authzenclient.Obligated:
+		return "O"
+	case e.Kind == authzenclient.Skipped:
+		return "S"
+	}
+	return "E"
+}
+
+func TestBatchAsks(t *testing.T) {
+	var body map[string]any
+	s := func(r *http.Request) (*http.Response, error) {
+		body = nil
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		return answer(200, `{"evaluations":[{"decision":true},{"decision":true}]}`, "X-Decision-Id", "d")(r)
+	}
+	c, asked := scripted(t, []step{s})
+	got := c.EvaluateBatch(t.Context(), evaluation.DenyOnFirstDeny, question, question)
+	if !got[1].Permitted() || got[1].ID() != "d.1" || got[0].RequestID() == "" || got[0].RequestID() != got[1].RequestID() {
+		t.Errorf("%v, id %q", got, got[1].ID())
+	}
+	if body["options"].(map[string]any)["evaluations_semantic"] != "deny_on_first_deny" || len(body["evaluations"].([]any)) != 2 {
+		t.Errorf("asked %v", body)
+	}
+	c.EvaluateBatch(t.Context(), evaluation.ExecuteAll, question, question)
+	if _, there := body["options"]; there {
+		t.Errorf("asked %v", body)
+	}
+	before := asked.asked.Load()
+	if got := c.EvaluateBatch(t.Context(), ""); len(got) != 0 {
+		t.Errorf("an empty batch has %d answers", len(got))
+	}
+	for _, d := range c.EvaluateBatch(t.Context(), "all", question, question) {
+		wantDeny(t, d, authzenclient.NotAsked)
+	}
+	other := question
+	other.Tenant = "acme"
+	for _, d := range c.EvaluateBatch(t.Context(), "", question, other) {
+		wantDeny(t, d, authzenclient.NotAsked)
+	}
+	if asked.asked.Load() != before {
+		t.Error("something was sent")
+	}
+}
+
+// What an obligation says is there to be read; it only does not permit.
+func TestObligations(t *testing.T) {
+	properties, err := evaluation.NewObject(map[string]any{"to": "a@b", "n": int64(9007199254740993), "f": 1.5, "l": []any{true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const details = `[{"id":"tell","type":"notification","properties":{"to":"a@b","n":9007199254740993,"f":1.5,"l":[true],"gone":null}}]`
+	for name, d := range map[string]authzenclient.Decision{
+		"AuthZEN":         newClient(t, stub(t, says(`{"decision":true,"context":{"obligations":`+details+`}}`))).Evaluate(t.Context(), question),
+		"native":          newClient(t, stub(t, says(`{"allow":true,"obligations":{"notification":true},"obligation_details":`+details+`}`))).Authorize(t.Context(), question),
+		"deny, as a duty": newClient(t, stub(t, says(`{"decision":false,"context":{"obligations":`+details+`}}`))).Evaluate(t.Context(), question),
+	} {
+		got := d.Obligations()
+		if d.Permitted() || len(got) != 1 || got[0].ID != "tell" || got[0].Type != "notification" || !got[0].Properties.Value().Equal(properties.Value()) {
+			t.Errorf("%s: %v, %v", name, d, got)
+		}
+		if isDeny := strings.HasPrefix(name, "deny"); !isDeny {
+			wantDeny(t, d, authzenclient.Obligated)
+		} else if d.Err() != nil {
+			t.Errorf("%s: %v", name, d.Err())
+		}
+	}
+	d := newClient(t, stub(t, says(`{"allow":true,"obligations":{"b":true,"a":true}}`))).Authorize(t.Context(), question)
+	if got := d.Obligations(); len(got) != 2 || got[0].Type != "a" || got[1].Type != "b" {
+		t.Errorf("%v", got)
+	}
+}

@@ -1,0 +1,136 @@
+package authzenclient
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"policy-service/evaluation"
+)
+
+// Client asks one PDP about one tenant. It is safe for concurrent use; a PEP
+// makes one and keeps it, since breaker and connections are its own.
+type Client struct {
+	base     *url.URL // without a slash at its end
+	origin   string
+	allowed  []string // origins an endpoint may have
+	tenant   string   // "" if none was named
+	plain    bool
+	http     http.Client
+	token    TokenSource
+	ids      func() string
+	echo     bool
+	timeout  time.Duration
+	maxBody  int64
+	retries  int
+	pages    pageLimits
+	now      func() time.Time
+	wait     func(context.Context, time.Duration) error
+	jitter   func() float64
+	breaker  *breaker
+	receipts reporting
+	endpoint atomic.Pointer[endpoints]
+}
+
+// New makes a client of the PDP at a base URL, which is what AuthZEN calls its
+// identifier: https, or http on loopback, without query and fragment. Nothing is
+// sent yet; [Client.Discover] is for PDPs whose paths are not the usual ones.
+func New(baseURL string, options ...Option) (*Client, error) {
+	base, err := parseBase(baseURL)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{
+		base:    base,
+		origin:  originOf(base),
+		ids:     uuid.NewString,
+		timeout: 5 * time.Second,
+		maxBody: 4 << 20,
+		retries: 2,
+		pages:   pageLimits{most: 10_000, idle: 1_000},
+		now:     time.Now,
+		wait:    wait,
+		jitter:  rand.Float64,
+		breaker: newBreaker(),
+	}
+	c.receipts.breaker, c.receipts.within = newBreaker(), receiptTime
+	c.http.Transport = pooled()
+	for _, option := range options {
+		if err := option(c); err != nil {
+			return nil, err
+		}
+	}
+	if !c.plain && slices.ContainsFunc(append(c.allowed, c.origin), exposed) {
+		return nil, errors.New("authzen: plain http to another machine: anybody on the way could write the answer; use https, or WithPlainHTTP")
+	}
+	// A decision that was moved is not a decision, and a redirect is how a token would leave its origin.
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.breaker.now, c.receipts.breaker.now = c.now, c.now
+	c.endpoint.Store(c.usual())
+	return c, nil
+}
+
+// pooled keeps more than net/http's two idle connections: a PEP asks one host,
+// for every request of its own.
+func pooled() http.RoundTripper {
+	t, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return http.DefaultTransport
+	}
+	t = t.Clone()
+	t.MaxIdleConnsPerHost = t.MaxIdleConns
+	return t
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Evaluate asks one question. The request's tenant is empty or the client's.
+func (c *Client) Evaluate(ctx context.Context, request evaluation.Request) Decision {
+	body, err := c.encodeAuthZEN(request)
+	if err != nil {
+		return denied("evaluate", err)
+	}
+	return c.decide(ctx, asking{op: "evaluate", url: c.endpoints().evaluation, body: body, repeat: unanswered}, evaluation.AuthZEN)
+}
+
+// Authorize asks one question in the native shape (tenant, actor, resource),
+// which is refused where that shape has no place for something the request
+// says. It may file an approval, and so is repeated only where no connection
+// was made. The tenant is the request's or the client's; one of them must say.
+func (c *Client) Authorize(ctx context.Context, request evaluation.Request) Decision {
+	body, err := c.encodeNative(request)
+	if err != nil {
+		return denied("authorize", err)
+	}
+	return c.decide(ctx, asking{op: "authorize", url: c.endpoints().native, body: body, repeat: unsent}, evaluation.Native)
+}
+
+func (c *Client) decide(ctx context.Context, a asking, shape evaluation.Shape) (d Decision) {
+	id, err := c.ask(ctx, a, func(r reply) *Error {
+		d = read(r.body, shape)
+		d.id = r.decisionID
+		return d.err
+	})
+	if err != nil {
+		d.permit, d.err = false, err // d keeps what was read, for Obligations
+		err.Op = a.op
+	}
+	d.requestID = id
+	return d
+}

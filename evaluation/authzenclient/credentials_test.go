@@ -1,0 +1,143 @@
+package authzenclient_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"policy-service/evaluation/authzenclient"
+)
+
+const secret = "psk_abc_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
+
+func TestKeyIsSent(t *testing.T) {
+	c := newClient(t, stub(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+secret {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		says(`{"decision":true}`)(w, r)
+	}), authzenclient.WithKey(secret))
+	if d := c.Evaluate(t.Context(), question); !d.Permitted() {
+		t.Error(d)
+	}
+}
+
+// Servers, proxies and transports like to quote what they were sent. No error of ours does.
+func TestNoErrorHoldsTheKey(t *testing.T) {
+	quotes := func(status int) step {
+		return func(r *http.Request) (*http.Response, error) {
+			text, _ := json.Marshal("you sent " + r.Header.Get("Authorization"))
+			said := fmt.Sprintf(`{"detail":%s,"decision":false,"context":{"error":{"message":%s}},"evaluations":[{"decision":false,"context":{"error":{"message":%s}}}]}`, text, text, text)
+			return answer(status, said)(r)
+		}
+	}
+	for name, s := range map[string]step{
+		"401":     quotes(401),
+		"503":     quotes(503),
+		"item":    quotes(200),
+		"network": func(r *http.Request) (*http.Response, error) { return nil, fmt.Errorf("sent %v", r.Header) },
+		"body": func(r *http.Request) (*http.Response, error) {
+			a, err := yes(r)
+			a.Body = io.NopCloser(io.MultiReader(strings.NewReader("{"), failing{r.Header.Get("Authorization")}))
+			return a, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := scripted(t, []step{s}, authzenclient.WithKey(secret))
+			decisions := append(c.EvaluateBatch(t.Context(), "", question), c.Evaluate(t.Context(), question), c.Authorize(t.Context(), question))
+			for _, d := range decisions {
+				if d.Err() == nil {
+					t.Fatal("no error")
+				}
+				for err := d.Err(); err != nil; err = errors.Unwrap(err) {
+					if text := fmt.Sprintf("%v %+v %#v %s", err, err, err, d); strings.Contains(text, secret) {
+						t.Errorf("%s", text)
+					}
+				}
+			}
+		})
+	}
+}
+
+type failing struct{ text string }
+
+func (f failing) Read([]byte) (int, error) { return 0, errors.New("failed with " + f.text) }
+
+func TestTokenSource(t *testing.T) {
+	for name, source := range map[string]authzenclient.TokenSource{
+		"fails":      func(context.Context) (string, error) { return "", errors.New("no token: " + secret) },
+		"empty":      func(context.Context) (string, error) { return "", nil },
+		"two lines":  func(context.Context) (string, error) { return secret + "\r\nX-Admin: true", nil },
+		"with space": func(context.Context) (string, error) { return "a b", nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, s := scripted(t, []step{yes}, authzenclient.WithToken(source))
+			e := wantDeny(t, c.Evaluate(t.Context(), question), authzenclient.NotAsked)
+			if strings.Contains(e.Error(), secret) || s.asked.Load() != 0 {
+				t.Errorf("%v after %d requests", e, s.asked.Load())
+			}
+		})
+	}
+}
+
+// A redirect is where a token would leave its origin: none is followed, by no method.
+func TestNoRedirect(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s came, with credentials %q", r.Method, r.URL, r.Header.Get("Authorization"))
+		says(`{"decision":true}`)(w, r)
+	}))
+	defer elsewhere.Close()
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		url := stub(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, status) })
+		follows := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return nil }}
+		c := newClient(t, url, authzenclient.WithHTTPClient(follows), authzenclient.WithKey(secret))
+		wantDeny(t, c.Evaluate(t.Context(), question), authzenclient.Odd)
+		wantDeny(t, c.Authorize(t.Context(), question), authzenclient.Odd)
+		if err := c.Discover(t.Context()); err == nil {
+			t.Error("discovery followed a redirect")
+		}
+	}
+}
+
+func TestRequestIDs(t *testing.T) {
+	echo := func(text string) step {
+		return func(r *http.Request) (*http.Response, error) {
+			return answer(200, `{"decision":true}`, "X-Request-ID", strings.ReplaceAll(text, "ID", r.Header.Get("X-Request-ID")))(r)
+		}
+	}
+	id := func() string { return "id-1" }
+	for name, test := range map[string]struct {
+		step    step
+		options []authzenclient.Option
+		permit  bool
+	}{
+		"echoed":             {echo("ID"), nil, true},
+		"another":            {echo("IDx"), nil, false},
+		"empty":              {echo(""), nil, false},
+		"none":               {yes, nil, true},
+		"none, strict":       {yes, []authzenclient.Option{authzenclient.WithRequestIDs(id, true)}, false},
+		"echoed, strict":     {echo("ID"), []authzenclient.Option{authzenclient.WithRequestIDs(id, true)}, true},
+		"not sent":           {echo("other"), []authzenclient.Option{authzenclient.WithRequestIDs(nil, true)}, true},
+		"two lines":          {echo("ID"), []authzenclient.Option{authzenclient.WithRequestIDs(func() string { return "a\nb" }, false)}, false},
+		"too long":           {echo("ID"), []authzenclient.Option{authzenclient.WithRequestIDs(func() string { return strings.Repeat("x", 257) }, false)}, false},
+		"empty, though sent": {echo("ID"), []authzenclient.Option{authzenclient.WithRequestIDs(func() string { return "" }, false)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := scripted(t, []step{test.step}, test.options...)
+			if d := c.Evaluate(t.Context(), question); d.Permitted() != test.permit {
+				t.Errorf("%v", d)
+			}
+		})
+	}
+	c, _ := scripted(t, []step{answer(200, `{"decision":true}`, "X-Decision-Id", "d-1")}, authzenclient.WithRequestIDs(id, false))
+	if d := c.Evaluate(t.Context(), question); d.RequestID() != "id-1" || d.ID() != "d-1" {
+		t.Errorf("request %q, decision %q", d.RequestID(), d.ID())
+	}
+}

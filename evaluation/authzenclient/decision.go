@@ -1,0 +1,73 @@
+package authzenclient
+
+import (
+	"bytes"
+	"slices"
+
+	"policy-service/evaluation"
+)
+
+// Decision is what the PDP said, or why it said nothing. Only this package can
+// make one that permits; the zero Decision is a deny.
+type Decision struct {
+	permit      bool
+	allow       bool // what the PDP said, obligations aside: never shown, it is not a permit
+	err         *Error
+	reason      string
+	reasonUser  string
+	context     []byte
+	obligations []evaluation.Obligation
+	id          string
+	requestID   string
+}
+
+// Permitted reports whether the PDP allows, without any condition.
+func (d Decision) Permitted() bool { return d.permit }
+
+// Err says why there is no answer, or none that can be enforced: always an
+// [*Error]. It is nil for a permit, and for a deny that the PDP decided.
+func (d Decision) Err() error {
+	if d.err == nil { // a nil *Error in an error is not nil
+		return nil
+	}
+	return d.err
+}
+
+// Reason is the machine-readable reason the PDP gave, such as unknown_entity.
+func (d Decision) Reason() string { return d.reason }
+
+// ReasonUser is the sentence for the user that the policy's author wrote.
+func (d Decision) ReasonUser() string { return d.reasonUser }
+
+// Context is the context of the answer as JSON, nil if there was none; of a
+// native answer, which has its context beside allow, it is the whole body.
+func (d Decision) Context() []byte { return bytes.Clone(d.context) }
+
+// Obligations are what the PDP wants done besides. A Decision that has some
+// never permits: they were not discharged. [Client.Enforce] does that.
+func (d Decision) Obligations() []evaluation.Obligation { return slices.Clone(d.obligations) }
+
+// ID names the decision's record, where the PDP says so (X-Decision-Id).
+func (d Decision) ID() string { return d.id }
+
+// RequestID is the X-Request-ID that was sent with the question.
+func (d Decision) RequestID() string { return d.requestID }
+
+// String is for logs.
+func (d Decision) String() string {
+	switch {
+	case d.permit:
+		return "permit"
+	case d.err != nil:
+		return "deny: " + d.err.Error()
+	case d.reason != "":
+		return "deny: " + printable(d.reason)
+	}
+	return "deny"
+}
+
+// denied is the Decision of a call that failed.
+func denied(op string, err *Error) Decision {
+	err.Op = op
+	return Decision{err: err}
+}

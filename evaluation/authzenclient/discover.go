@@ -1,0 +1,124 @@
+package authzenclient
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// endpoints are the URLs of the calls; "" is a call that cannot be made.
+type endpoints struct {
+	evaluation, evaluations   string
+	subject, resource, action string
+	native                    string
+	requests                  string // for approvals
+	discovered                bool
+}
+
+func (c *Client) endpoints() *endpoints { return c.endpoint.Load() }
+
+// pdp is what AuthZEN calls policy_decision_point: the base of its paths.
+func (c *Client) pdp() string {
+	if c.tenant == "" || c.tenant == "default" {
+		return c.base.String()
+	}
+	return c.base.JoinPath("tenants", c.tenant).String()
+}
+
+// usual are the endpoints of a PDP that publishes none.
+func (c *Client) usual() *endpoints {
+	access := c.pdp() + "/access/v1/"
+	return &endpoints{
+		evaluation:  access + "evaluation",
+		evaluations: access + "evaluations",
+		subject:     access + "search/subject",
+		resource:    access + "search/resource",
+		action:      access + "search/action",
+		native:      c.native(),
+		requests:    access + "requests",
+	}
+}
+
+// native is in no metadata, and its tenant is in the body.
+func (c *Client) native() string { return c.base.String() + "/v1/authorize" }
+
+// Discover asks the PDP for its metadata and uses the endpoints it names. A call
+// whose endpoint it does not name is one it does not offer, and is denied.
+//
+// A PDP that publishes nothing (404) has the usual paths. After any other
+// failure nothing is guessed: the endpoints discovered before stay, and where
+// there are none every call is denied until Discover succeeds. Metadata are
+// readable by anybody, so no credentials are sent. signed_metadata is ignored,
+// which AuthZEN permits: what protects the answer is TLS.
+func (c *Client) Discover(ctx context.Context) error {
+	var found *endpoints
+	a := asking{op: "discover", url: c.metadataURL(), get: true, public: true, repeat: unanswered}
+	_, err := c.ask(ctx, a, func(r reply) (err *Error) {
+		found, err = c.readMetadata(r.body)
+		return err
+	})
+	switch {
+	case err == nil:
+		c.endpoint.Store(found)
+	case err.Status == http.StatusNotFound:
+		c.endpoint.Store(c.usual())
+	default:
+		err.Op = "discover"
+		if !c.endpoints().discovered {
+			c.endpoint.Store(&endpoints{})
+		}
+		return err
+	}
+	return nil
+}
+
+// metadataURL inserts the well-known path between host and path.
+func (c *Client) metadataURL() string {
+	u, err := url.Parse(c.pdp())
+	if err != nil {
+		return "" // base is a URL already, and a tenant's name changes nothing about that
+	}
+	path := u.EscapedPath()
+	u.Path, u.RawPath = "", ""
+	return u.String() + "/.well-known/authzen-configuration" + path
+}
+
+func (c *Client) readMetadata(body []byte) (*endpoints, *Error) {
+	var m struct {
+		PDP         jsontext.Value `json:"policy_decision_point"`
+		Evaluation  jsontext.Value `json:"access_evaluation_endpoint"`
+		Evaluations jsontext.Value `json:"access_evaluations_endpoint"`
+		Subject     jsontext.Value `json:"search_subject_endpoint"`
+		Resource    jsontext.Value `json:"search_resource_endpoint"`
+		Action      jsontext.Value `json:"search_action_endpoint"`
+		Requests    jsontext.Value `json:"access_request_endpoint"`
+	}
+	if json.Unmarshal(body, &m) != nil {
+		return nil, odd("the metadata are not one JSON object without ambiguities")
+	}
+	// The slash at the end is the one difference that cannot mean another PDP.
+	if strings.TrimSuffix(text("", m.PDP), "/") != c.pdp() {
+		return nil, odd("the metadata are of another policy_decision_point")
+	}
+	found := &endpoints{native: c.native(), discovered: true}
+	for _, e := range []struct {
+		v  jsontext.Value
+		to *string
+	}{{m.Evaluation, &found.evaluation}, {m.Evaluations, &found.evaluations}, {m.Subject, &found.subject}, {m.Resource, &found.resource}, {m.Action, &found.action}, {m.Requests, &found.requests}} {
+		if !present(e.v) {
+			continue
+		}
+		if err := c.trusted(text("", e.v)); err != nil {
+			return nil, odd("an endpoint of the metadata " + err.Error())
+		}
+		*e.to = text("", e.v)
+	}
+	if found.evaluation == "" {
+		return nil, odd("the metadata name no access_evaluation_endpoint")
+	}
+	return found, nil
+}

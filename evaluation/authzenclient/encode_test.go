@@ -1,0 +1,116 @@
+package authzenclient_test
+
+import (
+	"io"
+	"net/http"
+	"testing"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+)
+
+func object(t testing.TB, members map[string]any) evaluation.Object {
+	t.Helper()
+	o, err := evaluation.NewObject(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// Both shapes are held to what the server's decoders make of them.
+func TestEncoding(t *testing.T) {
+	full := evaluation.Request{
+		Tenant:   "acme",
+		Subject:  evaluation.Entity{Type: "agent", ID: `a"1<é>`, Properties: object(t, map[string]any{"roles": []string{"x"}, "id": "y", "type": "z"})},
+		Action:   evaluation.Action{Name: "tool.invoke"},
+		Resource: evaluation.Entity{Type: "tool", ID: "", Properties: object(t, map[string]any{"labels": map[string]any{"impact": "write"}})},
+		Context:  object(t, map[string]any{"purpose": "why", "n": 1.5, "arguments": map[string]any{"a": []any{1, "b"}}}),
+	}
+	oddPurpose := question
+	oddPurpose.Tenant = "acme"
+	oddPurpose.Context = object(t, map[string]any{"purpose": map[string]any{"a": 1}})
+	noPurpose := question
+	noPurpose.Tenant = "acme"
+	noPurpose.Context = object(t, map[string]any{"purpose": ""})
+	bare := question
+	bare.Tenant = "acme"
+	for name, want := range map[string]evaluation.Request{"full": full, "bare": bare, "purpose is an object": oddPurpose, "purpose is empty": noPurpose} {
+		t.Run(name, func(t *testing.T) {
+			var body []byte
+			s := func(r *http.Request) (*http.Response, error) {
+				body, _ = io.ReadAll(r.Body)
+				return yes(r)
+			}
+			c, _ := scripted(t, []step{s}, authzenclient.WithTenant("acme"))
+			if d := c.Authorize(t.Context(), want); !d.Permitted() {
+				t.Fatal(d)
+			}
+			got, err := evaluation.DecodeNative(body, evaluation.DefaultLimits())
+			if err != nil || !same(got, want) {
+				t.Errorf("native: %s\n%v", body, err)
+			}
+			if d := c.Evaluate(t.Context(), want); !d.Permitted() {
+				t.Fatal(d)
+			}
+			got, err = evaluation.DecodeAuthZEN(body, "acme", evaluation.DefaultLimits())
+			if err != nil || !same(got, want) {
+				t.Errorf("AuthZEN: %s\n%v", body, err)
+			}
+		})
+	}
+}
+
+func same(a, b evaluation.Request) bool {
+	entity := func(a, b evaluation.Entity) bool {
+		return a.Type == b.Type && a.ID == b.ID && a.Properties.Value().Equal(b.Properties.Value())
+	}
+	return a.Tenant == b.Tenant && entity(a.Subject, b.Subject) && entity(a.Resource, b.Resource) && a.Action.Name == b.Action.Name &&
+		a.Action.Properties.Value().Equal(b.Action.Properties.Value()) && a.Context.Value().Equal(b.Context.Value())
+}
+
+// What cannot be said exactly is not said: the answer would be to another question.
+func TestNotAsked(t *testing.T) {
+	edit := func(change func(*evaluation.Request)) evaluation.Request {
+		q := question
+		change(&q)
+		return q
+	}
+	both := map[string]evaluation.Request{
+		"subject id":    edit(func(q *evaluation.Request) { q.Subject.ID = "a\xff" }),
+		"subject type":  edit(func(q *evaluation.Request) { q.Subject.Type = "\xff" }),
+		"action":        edit(func(q *evaluation.Request) { q.Action.Name = "\xc3" }),
+		"resource id":   edit(func(q *evaluation.Request) { q.Resource.ID = "\xed\xa0\x80" }),
+		"resource type": edit(func(q *evaluation.Request) { q.Resource.Type = "\xff" }),
+		"tenant":        edit(func(q *evaluation.Request) { q.Tenant = "other" }),
+	}
+	native := map[string]evaluation.Request{
+		"action properties":   edit(func(q *evaluation.Request) { q.Action.Properties = object(t, map[string]any{"soft": true}) }),
+		"resource properties": edit(func(q *evaluation.Request) { q.Resource.Properties = object(t, map[string]any{"status": "x"}) }),
+		"labels, no object":   edit(func(q *evaluation.Request) { q.Resource.Properties = object(t, map[string]any{"labels": "x"}) }),
+		"actor_id":            edit(func(q *evaluation.Request) { q.Subject.Properties = object(t, map[string]any{"actor_id": "x"}) }),
+		"actor_type":          edit(func(q *evaluation.Request) { q.Subject.Properties = object(t, map[string]any{"actor_type": "x"}) }),
+	}
+	c, s := scripted(t, []step{yes})
+	for name, q := range both {
+		t.Run(name, func(t *testing.T) {
+			wantDeny(t, c.Evaluate(t.Context(), q), authzenclient.NotAsked)
+			wantDeny(t, c.Authorize(t.Context(), q), authzenclient.NotAsked)
+		})
+	}
+	for name, q := range native {
+		t.Run(name, func(t *testing.T) { wantDeny(t, c.Authorize(t.Context(), q), authzenclient.NotAsked) })
+	}
+	nobodys, err := authzenclient.New("https://pdp", authzenclient.WithHTTPClient(&http.Client{Transport: s}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantDeny(t, nobodys.Authorize(t.Context(), question), authzenclient.NotAsked)
+	wantDeny(t, nobodys.Evaluate(t.Context(), edit(func(q *evaluation.Request) { q.Tenant = "acme" })), authzenclient.NotAsked)
+	if s.asked.Load() != 0 {
+		t.Error("something was sent")
+	}
+	if d := nobodys.Authorize(t.Context(), edit(func(q *evaluation.Request) { q.Tenant = "acme" })); !d.Permitted() {
+		t.Errorf("a client of no tenant asks for the request's: %v", d)
+	}
+}

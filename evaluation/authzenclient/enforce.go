@@ -1,0 +1,123 @@
+package authzenclient
+
+import (
+	"context"
+	"iter"
+
+	"policy-service/evaluation"
+	"policy-service/obligations"
+)
+
+// Enforce asks one question as [Client.Evaluate] does, discharges what the
+// answer obliges to, and is all of a policy enforcement point:
+//
+//	e := client.Enforce(ctx, request, handlers)
+//	if !e.Permitted() {
+//		log.Print(e)
+//		return errForbidden
+//	}
+//
+// It declares the types of the handlers to the PDP (context.supported_obligations)
+// in place of any that the request declares: a PDP must not rely on what nobody
+// does. The obligations of a deny are discharged as well, and so are those that
+// can be read in an answer that is odd for another reason; neither permits.
+//
+// The client's timeout is for the question only; the handlers have all the time
+// that ctx gives, and [obligations.Within] bounds one of them.
+//
+// Then it tells the PDP what became of the obligations, unless [WithoutReceipts] says
+// otherwise. That takes two seconds at most, also where ctx has ended, and changes
+// nothing about e; [Enforcement.ReceiptErr] says whether it went well.
+func (c *Client) Enforce(ctx context.Context, request evaluation.Request, handlers obligations.Handlers) Enforcement {
+	q, err := declare(request, handlers)
+	if err != nil {
+		return Enforcement{decision: denied("evaluate", err)}
+	}
+	e := enforce(ctx, c.Evaluate(ctx, q), handlers)
+	c.report(ctx, &e)
+	return e
+}
+
+// EnforceNative is Enforce in the native shape, as [Client.Authorize] asks.
+// Every type that its answer names must be discharged, and one without details
+// is an obligation whose id is its type.
+func (c *Client) EnforceNative(ctx context.Context, request evaluation.Request, handlers obligations.Handlers) Enforcement {
+	q, err := declare(request, handlers)
+	if err != nil {
+		return Enforcement{decision: denied("authorize", err)}
+	}
+	e := enforce(ctx, c.Authorize(ctx, q), handlers)
+	c.report(ctx, &e)
+	return e
+}
+
+// EnforceBatch asks as [Client.EvaluateBatch] does, and discharges item after
+// item, each for itself. A semantic ends a batch by what the PDP decided: an
+// item that was enough for it can still be a deny here.
+func (c *Client) EnforceBatch(ctx context.Context, semantic evaluation.Semantic, handlers obligations.Handlers, requests ...evaluation.Request) []Enforcement {
+	declared, all := make([]evaluation.Request, len(requests)), make([]Enforcement, len(requests))
+	for n, q := range requests {
+		var err *Error
+		if declared[n], err = declare(q, handlers); err != nil {
+			for n := range all {
+				whole := *err
+				all[n].decision = denied("batch", &whole)
+			}
+			return all
+		}
+	}
+	for n, d := range c.EvaluateBatch(ctx, semantic, declared...) {
+		all[n] = enforce(ctx, d, handlers)
+	}
+	told := make([]*Enforcement, len(all))
+	for n := range all {
+		told[n] = &all[n]
+	}
+	c.report(ctx, told...)
+	return all
+}
+
+// EnforceSubjects is [Client.SearchSubjects] of results that may oblige to
+// something. It is done when the loop comes to the result, and one whose
+// obligations cannot be discharged is left out; the others are yielded.
+func (c *Client) EnforceSubjects(ctx context.Context, request evaluation.Request, handlers obligations.Handlers) iter.Seq2[Result, error] {
+	return c.enforceSearch(ctx, sought{what: subject}, request, handlers)
+}
+
+// EnforceResources is to SearchResources what EnforceSubjects is to SearchSubjects.
+func (c *Client) EnforceResources(ctx context.Context, request evaluation.Request, handlers obligations.Handlers) iter.Seq2[Result, error] {
+	return c.enforceSearch(ctx, sought{what: resource}, request, handlers)
+}
+
+// EnforceActions is to SearchActions what EnforceSubjects is to SearchSubjects.
+func (c *Client) EnforceActions(ctx context.Context, request evaluation.Request, handlers obligations.Handlers) iter.Seq2[Result, error] {
+	return c.enforceSearch(ctx, sought{what: action}, request, handlers)
+}
+
+func (c *Client) enforceSearch(ctx context.Context, s sought, q evaluation.Request, handlers obligations.Handlers) iter.Seq2[Result, error] {
+	s.keep = func(ctx context.Context, d Decision) bool {
+		return d.permit || enforce(ctx, d, handlers).Permitted()
+	}
+	q, err := declare(q, handlers)
+	if err != nil {
+		err.Op = "search"
+		return func(yield func(Result, error) bool) { yield(Result{}, err) }
+	}
+	return c.search(ctx, s, q)
+}
+
+func enforce(ctx context.Context, d Decision, handlers obligations.Handlers) Enforcement {
+	return Enforcement{decision: d, report: obligations.Discharge(ctx, d.permit || d.conditional(), d.obligations, handlers)}
+}
+
+// declare says in the request what is handled, nothing more and nothing less.
+func declare(q evaluation.Request, handlers obligations.Handlers) (evaluation.Request, *Error) {
+	const member = "supported_obligations"
+	o, err := evaluation.NewObject(map[string]any{member: handlers.Types()})
+	if err != nil {
+		return q, notAsked("the types of the handlers cannot be declared")
+	}
+	types, _ := o.Get(member)
+	q.Context = q.Context.With(member, types)
+	return q, nil
+}

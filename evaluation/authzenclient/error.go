@@ -1,0 +1,97 @@
+package authzenclient
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Error says why there is no answer that permits. It never holds a credential.
+type Error struct {
+	// Op is the call: "evaluate", "batch", "authorize", "search", "discover", "enforce", "report",
+	// "request", "await", "resume", "cancel".
+	Op string
+	// Kind says what went wrong.
+	Kind Kind
+	// Status is the HTTP status, or that of an item of a batch; 0 if there was none.
+	Status int
+	// Detail says more, and may be empty.
+	Detail string
+	// RetryAfter is how long the PDP asked to be left alone; 0 if it did not.
+	RetryAfter time.Duration
+
+	cause error
+	again repeatable
+}
+
+// Kind classifies an [Error].
+type Kind string
+
+// The kinds of an [Error].
+const (
+	// NotAsked: nothing was sent. The request or the credentials cannot be, or
+	// the PDP does not offer the call.
+	NotAsked Kind = "not asked"
+	// Open: nothing was sent. The breaker is open: see [WithBreaker].
+	Open Kind = "circuit breaker open"
+	// Unreachable: no connection, or it broke.
+	Unreachable Kind = "unreachable"
+	// TimedOut: no answer in time.
+	TimedOut Kind = "timed out"
+	// Cancelled: the caller's context was.
+	Cancelled Kind = "cancelled"
+	// Refused: the PDP says that the request is at fault (a 4xx status).
+	Refused Kind = "refused"
+	// Unavailable: the PDP says that it cannot answer (429 or a 5xx status).
+	Unavailable Kind = "unavailable"
+	// Odd: something came back that is no answer.
+	Odd Kind = "not an answer"
+	// BadItem: the PDP could not decide this item of a batch.
+	BadItem Kind = "item refused"
+	// Skipped: this item of a batch was not decided, because an earlier one was enough.
+	Skipped Kind = "not decided"
+	// Obligated: the PDP obliges to something that was not discharged.
+	Obligated Kind = "obligations not discharged"
+	// NotApproved: nobody approved, or not in time, or what they approved has ended.
+	NotApproved Kind = "not approved"
+)
+
+// Error makes the one-line text of the facts.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("authzen " + e.Op + ": " + string(e.Kind))
+	if e.Status != 0 {
+		b.WriteString(" (status " + strconv.Itoa(e.Status) + ")")
+	}
+	if e.Detail != "" {
+		b.WriteString(": " + e.Detail)
+	}
+	return b.String()
+}
+
+// Unwrap returns what the network or the context said, so that errors.Is finds
+// context.DeadlineExceeded.
+func (e *Error) Unwrap() error { return e.cause }
+
+// maxDetail bounds what is repeated of a text from elsewhere.
+const maxDetail = 512
+
+// printable makes a text from elsewhere fit for one line of a log.
+func printable(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || 0x7f <= r && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+	if len(s) > maxDetail {
+		s = strings.ToValidUTF8(s[:maxDetail], "") + "…"
+	}
+	return s
+}
+
+func notAsked(detail string) *Error { return &Error{Kind: NotAsked, Detail: detail} }
+
+func notApproved(detail string) *Error { return &Error{Kind: NotApproved, Detail: detail} }
+
+func odd(detail string) *Error { return &Error{Kind: Odd, Detail: detail} }

@@ -1,0 +1,160 @@
+package authzenclient_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/obligations"
+	"policy-service/pdp"
+	"policy-service/pdp/server"
+	"policy-service/policies"
+)
+
+func Example() {
+	client, err := authzenclient.New("http://127.0.0.1:8180")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, tool := range []string{"tickets:create_ticket", "ledger:export_payments"} {
+		decision := client.Evaluate(context.Background(), evaluation.Request{
+			Subject:  evaluation.Entity{Type: "user", ID: "alice"},
+			Action:   evaluation.Action{Name: "tool.invoke"},
+			Resource: evaluation.Entity{Type: "tool", ID: tool},
+		})
+		if !decision.Permitted() {
+			fmt.Println("alice may not use", tool, decision.Err())
+			continue
+		}
+		fmt.Println("alice may use", tool)
+	}
+	// Output:
+	// alice may use tickets:create_ticket
+	// alice may not use ledger:export_payments <nil>
+}
+
+func ExampleClient_Enforce() {
+	client, err := authzenclient.New("http://127.0.0.1:8180")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	handlers := obligations.Handlers{
+		"notification": func(ctx context.Context, o evaluation.Obligation) error {
+			to, _ := o.Properties.Get("to")
+			fmt.Println("telling", to.Text())
+			return nil
+		},
+		"approval_required": func(ctx context.Context, o evaluation.Obligation) error {
+			return errors.New("nobody is there to approve")
+		},
+	}
+	for _, tool := range []string{"tickets:create_ticket", "deploy:rollout", "github.push_code"} {
+		enforcement := client.Enforce(context.Background(), evaluation.Request{
+			Subject:  evaluation.Entity{Type: "user", ID: "alice"},
+			Action:   evaluation.Action{Name: "tool.invoke"},
+			Resource: evaluation.Entity{Type: "tool", ID: tool},
+		}, handlers)
+		if !enforcement.Permitted() {
+			fmt.Println("alice may not use", tool, enforcement.Err())
+			continue
+		}
+		fmt.Println("alice may use", tool)
+	}
+	// Output:
+	// alice may use tickets:create_ticket
+	// telling #operations
+	// alice may use deploy:rollout
+	// alice may not use github.push_code authzen enforce: obligations not discharged: obligation "ask-team-lead" of type "approval_required" failed: nobody is there to approve
+}
+
+func ExampleClient_EnforceWithApproval() {
+	client, err := authzenclient.New(os.Getenv("PDP_URL"), authzenclient.WithKey(os.Getenv("PDP_KEY")))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	keep := func(ctx context.Context, handle authzenclient.Handle) error {
+		text, err := json.Marshal(handle)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(os.Getenv("STATE_DIRECTORY")+"/push.json", text, 0o600)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Hour)
+	defer cancel()
+	enforcement := client.EnforceWithApproval(ctx, evaluation.Request{
+		Subject:  evaluation.Entity{Type: "user", ID: "alice"},
+		Action:   evaluation.Action{Name: "tool.invoke"},
+		Resource: evaluation.Entity{Type: "tool", ID: "github.push_code"},
+	}, obligations.Handlers{}, authzenclient.WithJustification("the fix for the outage"), authzenclient.KeepHandle(keep))
+	if !enforcement.Permitted() {
+		fmt.Println("alice may not use github.push_code", enforcement.Err())
+		return
+	}
+	fmt.Println("alice may use github.push_code")
+	// Output:
+	// alice may use github.push_code
+}
+
+func ExampleClient_Resume() {
+	client, err := authzenclient.New(os.Getenv("PDP_URL"), authzenclient.WithKey(os.Getenv("PDP_KEY")))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var handle authzenclient.Handle
+	text, err := os.ReadFile(os.Getenv("STATE_DIRECTORY") + "/push.json")
+	if err == nil {
+		err = json.Unmarshal(text, &handle)
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	request := handle.Request()
+	if client.Resume(context.Background(), handle, obligations.Handlers{}).Permitted() {
+		fmt.Println(request.Subject.ID, "may use", request.Resource.ID)
+	}
+	// Output:
+	// alice may use github.push_code
+}
+
+// TestMain puts a server on the starter bundle at the address that the README names, as `make run` does: the example
+// is run as it stands there. What waits for people has a server of its own.
+func TestMain(m *testing.M) {
+	s, err := server.New(server.Config{Source: pdp.FS(policies.Starter()), Listen: "127.0.0.1:0"})
+	if err == nil {
+		err = s.Start(context.Background())
+	}
+	stop := func() {}
+	if err == nil {
+		stop, err = withPeople()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	dial := transport.DialContext
+	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if addr == "127.0.0.1:8180" {
+			addr = s.Addr()
+		}
+		return dial(ctx, network, addr)
+	}
+	http.DefaultTransport = transport
+	code := m.Run()
+	_ = s.Stop(context.Background())
+	stop()
+	os.Exit(code)
+}

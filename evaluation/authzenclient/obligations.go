@@ -1,0 +1,160 @@
+package authzenclient
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+)
+
+// wanted reads what one place of an answer wants done: AuthZEN's array of
+// obligations, or the native object that maps each type to true, beside which
+// obligation_details is such an array. An empty one is none. What is neither is
+// an error, and so never lost; what can be read beside it is returned as well,
+// because a PEP does what it can of an answer it must deny.
+func wanted(s said) ([]evaluation.Obligation, *Error) {
+	details, err := array(s.Details)
+	switch s.Obligations.Kind() {
+	case '{':
+		types, odd := types(s.Obligations)
+		all, contradiction := detailed(types, details)
+		return all, first(odd, err, contradiction)
+	case '[':
+		all, bad := array(s.Obligations)
+		if len(details) > 0 {
+			err = first(err, odd("it has obligations, and details of them, as two arrays"))
+		}
+		return append(all, details...), first(bad, err)
+	case 0, 'n':
+		if len(details) > 0 {
+			err = first(err, odd("it has details of obligations, and no obligations"))
+		}
+		return details, err
+	}
+	return details, odd("obligations are neither an array nor an object")
+}
+
+// detailed gives each type its details. One that has none is an obligation named
+// as its type, without properties.
+func detailed(types []string, details []evaluation.Obligation) (all []evaluation.Obligation, err *Error) {
+	has := map[string]bool{}
+	for _, o := range details {
+		has[o.Type] = true
+		if !slices.Contains(types, o.Type) {
+			err = odd("it has details of an obligation that it does not name")
+		}
+	}
+	for _, name := range types {
+		if !has[name] {
+			all = append(all, evaluation.Obligation{ID: name, Type: name})
+		}
+	}
+	return append(all, details...), err
+}
+
+func types(v jsontext.Value) (all []string, err *Error) {
+	var owed map[string]jsontext.Value
+	if json.Unmarshal(v, &owed) != nil {
+		return nil, odd("obligations cannot be read")
+	}
+	for _, name := range slices.Sorted(maps.Keys(owed)) {
+		if owed[name].Kind() != 't' {
+			err = odd("an obligation is something else than true")
+			continue
+		}
+		all = append(all, name)
+	}
+	return all, err
+}
+
+func array(v jsontext.Value) (all []evaluation.Obligation, err *Error) {
+	if !present(v) {
+		return nil, nil
+	}
+	var items []jsontext.Value
+	if v.Kind() != '[' || json.Unmarshal(v, &items) != nil {
+		return nil, odd("obligations are not an array")
+	}
+	for _, i := range items {
+		o, bad := obligation(i)
+		err = first(err, bad)
+		all = append(all, o)
+	}
+	return all, err
+}
+
+// obligation reads {id, type, properties}. In AuthZEN's profile for obligations
+// there are no properties, and what a type needs to know (acr_value, to) stands
+// beside its id. Both are read as properties, so that a handler sees one form
+// and nothing is lost; a name that has two values is an error.
+func obligation(v jsontext.Value) (evaluation.Obligation, *Error) {
+	var i struct {
+		ID         jsontext.Value `json:"id"`
+		Type       jsontext.Value `json:"type"`
+		Properties jsontext.Value `json:"properties"`
+	}
+	if v.Kind() != '{' || json.Unmarshal(v, &i) != nil {
+		return evaluation.Obligation{}, odd("an obligation is not an object")
+	}
+	o := evaluation.Obligation{ID: text("", i.ID), Type: text("", i.Type)}
+	if o.Type == "" {
+		return o, odd("an obligation has no type")
+	}
+	all, readable := object(v)
+	if inner, there := all.Get("properties"); !readable || there && inner.Kind() != evaluation.Map {
+		return o, odd("the properties of an obligation cannot be read")
+	} else if there {
+		o.Properties = inner.Object()
+	}
+	beside := all.Without(func(name string) bool { return name == "id" || name == "type" || name == "properties" })
+	for name, value := range beside.Members {
+		if mine, twice := o.Properties.Get(name); twice && !mine.Equal(value) {
+			return o, odd("a property of an obligation has two values")
+		}
+	}
+	o.Properties = o.Properties.Beside(beside)
+	return o, nil
+}
+
+func first(errs ...*Error) *Error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// object reads an obligation by the rules of evaluation: what those refuse cannot
+// be given to whoever discharges the obligation.
+func object(v jsontext.Value) (evaluation.Object, bool) {
+	var members map[string]any
+	if json.Unmarshal(v, &members, json.WithUnmarshalers(json.UnmarshalFromFunc(number))) != nil {
+		return evaluation.Object{}, false
+	}
+	o, err := evaluation.NewObject(members)
+	return o, err == nil
+}
+
+// number keeps integers exact; the default would make floats of them.
+func number(dec *jsontext.Decoder, v *any) error {
+	if dec.PeekKind() != '0' {
+		return errors.ErrUnsupported
+	}
+	literal, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	if n, err := strconv.ParseInt(string(literal), 10, 64); err == nil {
+		*v = n
+		return nil
+	}
+	f, err := strconv.ParseFloat(string(literal), 64)
+	*v = f
+	return err
+}

@@ -1,0 +1,167 @@
+package authzenclient
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"policy-service/evaluation"
+)
+
+// Option sets something of a [Client].
+type Option func(*Client) error
+
+// TokenSource returns the bearer token or key for a call. An error means that
+// nothing is sent.
+type TokenSource func(context.Context) (string, error)
+
+// WithHTTPClient uses a copy of h: its transport (TLS, client certificates,
+// proxies) and timeout, but never its redirects or cookies.
+func WithHTTPClient(h *http.Client) Option {
+	return func(c *Client) error {
+		if h == nil {
+			return errors.New("authzen: WithHTTPClient got no client")
+		}
+		c.http = http.Client{Transport: h.Transport, Timeout: h.Timeout}
+		return nil
+	}
+}
+
+// WithKey sends an API key or another token that does not change.
+func WithKey(key string) Option {
+	return func(c *Client) error {
+		if !isToken(key) {
+			return errors.New("authzen: the key is empty, or has characters that no header can carry")
+		}
+		return WithToken(func(context.Context) (string, error) { return key, nil })(c)
+	}
+}
+
+// WithToken asks source for a bearer token before each request that is sent.
+func WithToken(source TokenSource) Option {
+	return func(c *Client) error { c.token = source; return nil }
+}
+
+// WithTenant makes a client of one tenant: AuthZEN's paths are below
+// /tenants/NAME, but for default, and native requests that name none get it.
+func WithTenant(name string) Option {
+	return func(c *Client) error {
+		if !evaluation.IsTenantName(name) {
+			return errors.New("authzen: not a legal name of a tenant")
+		}
+		c.tenant = name
+		return nil
+	}
+}
+
+// WithTimeout bounds every call and every page of a search, repetitions and
+// waiting included, within the deadline of its context. The default is 5 s. Waiting for
+// people is bounded by its context alone.
+func WithTimeout(d time.Duration) Option {
+	return positive(d > 0, func(c *Client) { c.timeout = d })
+}
+
+// WithRetries is how often a question is asked again at most, 2 by default. That
+// happens where the connection was refused or reset before any answer, and after
+// 429 and 503 with Retry-After. Native calls may have effects: they are asked
+// again only where no connection was made.
+func WithRetries(n int) Option {
+	return positive(n >= 0, func(c *Client) { c.retries = n })
+}
+
+// WithBreaker opens the circuit after so many calls in a row without a usable
+// answer (5 by default), and closes it when one call, let through after the
+// cool-down (10 s), succeeds. Open, every call is denied at once. 0 failures
+// means never. A request at fault, and a call its caller gave up, do not count.
+// Receipts have a circuit of their own, and while people are waited for there is none.
+func WithBreaker(failures int, coolDown time.Duration) Option {
+	return positive(failures >= 0 && coolDown >= 0, func(c *Client) {
+		for _, b := range [...]*breaker{c.breaker, c.receipts.breaker} {
+			b.threshold, b.coolDown = failures, coolDown
+		}
+	})
+}
+
+// WithoutReceipts keeps the PDP from being told what became of obligations. Otherwise
+// Enforce, EnforceNative and EnforceBatch send it a receipt after an answer that obliged to
+// something and has an X-Decision-Id; see [Enforcement.ReceiptErr].
+func WithoutReceipts() Option {
+	return func(c *Client) error { c.receipts.off = true; return nil }
+}
+
+// WithClock replaces the clock, and what waits between attempts.
+func WithClock(now func() time.Time, wait func(context.Context, time.Duration) error) Option {
+	return func(c *Client) error { c.now, c.wait = now, wait; return nil }
+}
+
+// WithJitter replaces the source, in [0,1), of what spreads repetitions.
+func WithJitter(source func() float64) Option {
+	return func(c *Client) error { c.jitter = source; return nil }
+}
+
+// WithRequestIDs replaces the source of X-Request-ID, by default a UUID per
+// call; nil sends none. An answer with another id than the question's is no
+// answer. One without any is, unless strict: AuthZEN requires the echo, and not
+// every PDP does it.
+func WithRequestIDs(next func() string, strict bool) Option {
+	return func(c *Client) error { c.ids, c.echo = next, strict; return nil }
+}
+
+// WithMaxBody bounds the body of an answer in bytes, 4 MiB by default.
+func WithMaxBody(bytes int64) Option {
+	return positive(bytes > 0, func(c *Client) { c.maxBody = bytes })
+}
+
+// WithPageSize asks searches for pages of at most n results.
+func WithPageSize(n int) Option {
+	return positive(n > 0, func(c *Client) { c.pages.size = n })
+}
+
+// WithMaxPages bounds how many pages a search reads, 10,000 by default, and how
+// many of them in a row may be empty, 1,000.
+func WithMaxPages(most, empty int) Option {
+	return positive(most > 0 && empty > 0, func(c *Client) { c.pages.most, c.pages.idle = most, empty })
+}
+
+// WithEndpointOrigin lets the metadata of [Client.Discover], and answers about
+// approvals, name endpoints at another origin, given as scheme://host[:port]. They
+// get no credentials.
+func WithEndpointOrigin(origin string) Option {
+	return func(c *Client) error {
+		u, err := url.Parse(origin)
+		if err != nil || u.Host == "" || u.Path != "" || u.Scheme != "https" && u.Scheme != "http" {
+			return errors.New("authzen: not an origin; give scheme://host or scheme://host:port")
+		}
+		c.allowed = append(c.allowed, originOf(u))
+		return nil
+	}
+}
+
+// WithPlainHTTP allows http to another machine than this one, for networks that
+// encrypt by themselves. Otherwise whoever is on the way decides.
+func WithPlainHTTP() Option {
+	return func(c *Client) error { c.plain = true; return nil }
+}
+
+func positive(ok bool, set func(*Client)) Option {
+	return func(c *Client) error {
+		if !ok {
+			return errors.New("authzen: an option's number is too small")
+		}
+		set(c)
+		return nil
+	}
+}
+
+// isToken holds credentials to visible ASCII: net/http would refuse the rest
+// later, with an error that says less.
+func isToken(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,33 @@
+package authzenclient_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestREADME holds the Go of the README to the examples, which are run.
+func TestREADME(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks, examples []string
+	for _, after := range strings.Split(string(readme), "\n```go\n")[1:] {
+		block, _, _ := strings.Cut(after, "```\n")
+		blocks = append(blocks, block)
+	}
+	for _, after := range strings.Split(string(source), "\nfunc Example")[1:] {
+		_, body, _ := strings.Cut(after, "() {\n")
+		body, _, _ = strings.Cut(body, "\t// Output:\n")
+		examples = append(examples, strings.TrimPrefix(strings.ReplaceAll("\n"+body, "\n\t", "\n"), "\n"))
+	}
+	if len(examples) != 4 || !slices.Equal(blocks, examples) {
+		t.Errorf("README.md says\n%s\nthe examples, of which there are to be 4, are\n%s", strings.Join(blocks, "\n---\n"), strings.Join(examples, "\n---\n"))
+	}
+}

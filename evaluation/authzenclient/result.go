@@ -1,0 +1,106 @@
+package authzenclient
+
+import (
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+)
+
+// searchBody is a question with a gap. It is not an [evaluation.Request], which
+// has none: an empty id is an id.
+type searchBody struct {
+	Subject  any               `json:"subject"`
+	Action   any               `json:"action,omitzero"`
+	Resource any               `json:"resource"`
+	Context  evaluation.Object `json:"context,omitempty"`
+	Page     *pageRequest      `json:"page,omitzero"`
+}
+
+type pageRequest struct {
+	Token string `json:"token,omitempty"`
+	Limit int    `json:"limit,omitzero"`
+}
+
+// ask repeats the limit with the token: a changed query would be another one.
+func (p pageLimits) ask(token string) *pageRequest {
+	if token == "" && p.size == 0 {
+		return nil
+	}
+	return &pageRequest{Token: token, Limit: p.size}
+}
+
+type typed struct {
+	Type string `json:"type"`
+}
+
+type named struct {
+	Type       string            `json:"type"`
+	ID         string            `json:"id"`
+	Properties evaluation.Object `json:"properties,omitempty"`
+}
+
+type namedAction struct {
+	Name       string            `json:"name"`
+	Properties evaluation.Object `json:"properties,omitempty"`
+}
+
+// encodeSearch leaves out what is sought.
+func (c *Client) encodeSearch(q evaluation.Request, what gap) (searchBody, *Error) {
+	if _, err := c.encodeAuthZEN(q); err != nil { // the rules of names and tenants are the same
+		return searchBody{}, err
+	}
+	b := searchBody{
+		Subject:  named{q.Subject.Type, q.Subject.ID, q.Subject.Properties},
+		Action:   namedAction{q.Action.Name, q.Action.Properties},
+		Resource: named{q.Resource.Type, q.Resource.ID, q.Resource.Properties},
+		Context:  q.Context,
+	}
+	switch what {
+	case subject:
+		b.Subject = typed{q.Subject.Type}
+	case resource:
+		b.Resource = typed{q.Resource.Type}
+	case action:
+		b.Action = nil
+	}
+	return b, nil
+}
+
+// item is a result before what it obliges to was done.
+type item struct {
+	Result
+	decision Decision
+}
+
+// readResult reads one result. Obligations are looked for beside it, and in a
+// context of its own, which is where AuthZEN's profile for obligations has them.
+func readResult(v jsontext.Value, s sought) (item, *Error) {
+	var r struct {
+		Context jsontext.Value `json:"context"`
+		Type    jsontext.Value `json:"type"`
+		ID      jsontext.Value `json:"id"`
+		Name    jsontext.Value `json:"name"`
+	}
+	if v.Kind() != '{' || json.Unmarshal(v, &r) != nil {
+		return item{}, odd("a result is not an object")
+	}
+	i := item{Result{Type: s.typ, ID: text("", r.ID)}, Decision{allow: true}}
+	if i.decision.qualify(v, r.Context); s.keep == nil && i.decision.err != nil {
+		return item{}, i.decision.err
+	}
+	if s.what == action {
+		if r.Name.Kind() != '"' {
+			return item{}, odd("an action that was found has no name")
+		}
+		i.Result = Result{Name: text("", r.Name)}
+		return i, nil
+	}
+	if r.Type.Kind() != '"' || r.ID.Kind() != '"' {
+		return item{}, odd("an entity that was found has no type or no id")
+	}
+	if text("", r.Type) != s.typ {
+		return item{}, odd("an entity that was found is of another type")
+	}
+	return i, nil
+}

@@ -1,0 +1,223 @@
+package evaluation
+
+import (
+	"cmp"
+	"strconv"
+)
+
+// Batch is the body of an Access Evaluations request.
+type Batch struct {
+	// Single is set where the body has no evaluations: then it is one request,
+	// and is answered as one.
+	Single   bool
+	Items    []Item
+	Semantic Semantic
+}
+
+// Item is one request of a batch, or what is wrong with it.
+type Item struct {
+	Request Request
+	Err     *Error
+}
+
+// Semantic says how far a batch is decided.
+type Semantic string
+
+// The semantics of a batch.
+const (
+	ExecuteAll          Semantic = "execute_all"
+	DenyOnFirstDeny     Semantic = "deny_on_first_deny"
+	PermitOnFirstPermit Semantic = "permit_on_first_permit"
+)
+
+// Decides reports whether an answer is the last one of a batch.
+func (s Semantic) Decides(allow bool) bool {
+	return s == DenyOnFirstDeny && !allow || s == PermitOnFirstPermit && allow
+}
+
+// DecodeBatch reads the body of an AuthZEN Access Evaluations request. An error
+// is one of the body as a whole; what is wrong with an item stands in the item.
+func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
+	o, reserved, err := parseBody(body, limits, true)
+	if err != nil {
+		return Batch{}, err
+	}
+	var r reader
+	semantic := r.semantic(o)
+	items, _ := r.member(o, []string{"evaluations"}, false, Array, "an array")
+	if r.err != nil {
+		return Batch{}, r.err
+	}
+	if items.Len() == 0 {
+		if err := reservedIn(reserved, o.Value(), ""); err != nil {
+			return Batch{}, err
+		}
+		q, err := authzen(o, tenant)
+		return Batch{Single: true, Items: []Item{{Request: q}}, Semantic: semantic}, err
+	}
+	d := defaults{tenant: tenant, reserved: reserved, objects: map[string]Object{}, whole: map[string]part{}}
+	for _, name := range tuple {
+		d.objects[name] = r.optional(o, name)
+	}
+	if r.err != nil {
+		return Batch{}, r.err
+	}
+	if err := reservedIn(reserved, o.Without(func(name string) bool { return name == "evaluations" || d.has(name) }).Value(), ""); err != nil {
+		return Batch{}, err
+	}
+	b := Batch{Semantic: semantic, Items: make([]Item, 0, items.Len())}
+	for n, v := range items.Elements {
+		item := d.item(v, "evaluations", strconv.Itoa(n))
+		if item.Err != nil {
+			item.Request = Request{Tenant: cmp.Or(tenant, DefaultTenant)} // whose log it goes into is known all the same
+		}
+		b.Items = append(b.Items, item)
+	}
+	return b, nil
+}
+
+var tuple = [...]string{"subject", "action", "resource", "context"}
+
+func (r *reader) semantic(o Object) Semantic {
+	options := r.optional(o, "options")
+	v, ok := r.member(options, []string{"options", "evaluations_semantic"}, false, String, "a string")
+	if !ok {
+		return ExecuteAll
+	}
+	s := Semantic(v.Text())
+	r.want(s == ExecuteAll || s == DenyOnFirstDeny || s == PermitOnFirstPermit, "none of execute_all, deny_on_first_deny, permit_on_first_permit", "options", "evaluations_semantic")
+	return s
+}
+
+// defaults are the members beside evaluations: what items inherit.
+type defaults struct {
+	tenant   string
+	reserved bool
+	objects  map[string]Object
+	whole    map[string]part // entities and actions that items inherited whole before
+}
+
+func (d *defaults) has(name string) bool { _, ok := d.objects[name]; return ok }
+
+// item makes a request of an item and what it inherits. An entity of its own
+// replaces the default one whole, but for a type, id or name it leaves out.
+func (d *defaults) item(v Value, at ...string) Item {
+	if v.Kind() != Map {
+		return Item{Err: Malformed("not an object", "", at...)}
+	}
+	o := v.Object()
+	if d.reserved {
+		if err := reservedIn(true, v, pointerTo(at...)); err != nil {
+			return Item{Err: err}
+		}
+	}
+	i := inheriting{defaults: d, item: o, at: at}
+	subject, action, resource := i.part("subject", "type", "id"), i.part("action", "name"), i.part("resource", "type", "id")
+	q := Request{
+		Tenant:   d.tenant,
+		Subject:  Entity{subject.names[0], subject.names[1], subject.properties},
+		Action:   Action{action.names[0], action.properties},
+		Resource: Entity{resource.names[0], resource.names[1], resource.properties},
+		Context:  i.context(),
+	}
+	if q.Tenant == "" {
+		q.Tenant = DefaultTenant
+	}
+	context := []string{"context"}
+	if has(o, "context") {
+		context = append(at, "context")
+	}
+	q, err := i.done(q, context...)
+	if err != nil {
+		return Item{Err: i.err}
+	}
+	return Item{Request: q}
+}
+
+// inheriting reads one item beside the defaults.
+type inheriting struct {
+	reader
+	*defaults
+	item Object
+	at   []string
+}
+
+type part struct {
+	names      [2]string
+	properties Object
+}
+
+func (i *inheriting) part(name string, required ...string) part {
+	own, owns := i.item.Get(name)
+	inherited := i.objects[name]
+	if p, ok := i.whole[name]; ok && !owns {
+		return p
+	}
+	if owns {
+		i.want(own.Kind() == Map, "not an object", append(i.at, name)...)
+	} else if inherited.Len() == 0 {
+		i.want(false, "missing; it must be an object", append(i.at, name)...)
+	}
+	var p part
+	for n, member := range required {
+		if _, ok := own.Object().Get(member); ok {
+			p.names[n] = i.text(own.Object(), append(i.at, name, member)...)
+		} else if _, ok := inherited.Get(member); ok {
+			i.legal(inherited, name)
+			p.names[n] = i.text(inherited, name, member)
+		} else {
+			i.want(false, "missing; it must be a string", append(i.at, name, member)...)
+		}
+	}
+	if owns {
+		p.properties = i.optional(own.Object(), append(i.at, name, "properties")...)
+	} else {
+		p.properties = i.optional(inherited, name, "properties")
+		if i.err == nil {
+			i.whole[name] = p
+		}
+	}
+	return p
+}
+
+func (i *inheriting) context() Object {
+	own, owns := i.item.Get("context")
+	inherited := i.objects["context"]
+	if !owns {
+		i.legal(inherited, "context")
+		return inherited
+	}
+	i.want(own.Kind() == Map, "not an object", append(i.at, "context")...)
+	o := own.Object()
+	if v, ok := inherited.Get("supported_obligations"); ok && !has(o, "supported_obligations") {
+		o = o.With("supported_obligations", v)
+	}
+	return o
+}
+
+// legal makes a reserved name in a default the error of whoever inherits it.
+func (i *inheriting) legal(inherited Object, name string) {
+	if !i.reserved || i.err != nil {
+		return
+	}
+	i.err = reservedIn(true, inherited.Value(), pointerTo(name))
+}
+
+// reservedIn finds a reserved name in a value, where the parser saw one anywhere.
+func reservedIn(seen bool, v Value, pointer string) *Error {
+	if !seen {
+		return nil
+	}
+	for n, m := range v.elems {
+		name := m.Name
+		if v.kind == Array {
+			name = strconv.Itoa(n)
+		} else if isReserved(name) {
+			return reservedError(pointer+pointerTo(name), name)
+		}
+		if err := reservedIn(true, m.Value, pointer+pointerTo(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

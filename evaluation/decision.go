@@ -1,0 +1,169 @@
+package evaluation
+
+import "time"
+
+// Decision is the answer to a [Request]. The zero Decision is a deny.
+type Decision struct {
+	// ID names the decision's record. It never enters a body.
+	ID string
+	// Allow is the answer.
+	Allow bool
+	// Reason is set where the service, not a policy, has something to say.
+	Reason Reason
+	// ReasonUser is the @reason_user text of the first determining policy.
+	ReasonUser string
+	// Determining holds the ids of the policies that made the answer, sorted:
+	// every satisfied permit of an allow, every satisfied forbid of a deny.
+	Determining []string
+	// Errors holds the considered policies that could not be evaluated, sorted.
+	Errors []PolicyError
+	// Obligations are what the PEP must do besides.
+	Obligations []Obligation
+	// Required are the types of obligations that an allow would have come with,
+	// had the PEP declared them.
+	Required []string
+	// LeftOut are obligations that a determining policy names and that could not
+	// be met.
+	LeftOut []LeftOut
+	// Met are obligations of an allow that an approval has met: they are not owed.
+	Met []Met
+	// Approval is what became of asking for the approval that is owed, where it was
+	// asked for.
+	Approval *Approval
+	// Access is what the profile for access requests says besides, to a caller that
+	// speaks it.
+	Access *Access
+	// Bundle is the digest of the policies that decided.
+	Bundle string
+	// Malformed is set on an item of a batch that was no request, and is a deny.
+	Malformed *Error
+	// Explain says how the answer came about, where that was asked for.
+	Explain *Explanation
+}
+
+// Deny turns an allow into a deny for a reason: nothing that came with the allow
+// comes with it.
+func (d *Decision) Deny(reason Reason) {
+	d.Allow, d.Reason, d.ReasonUser, d.Determining, d.Obligations, d.Met = false, reason, "", nil, nil, nil
+}
+
+// Reason is why an answer is what it is, where no policy alone says so.
+type Reason string
+
+// The reasons a decision can carry.
+const (
+	UnknownType    Reason = "unknown_type"
+	SchemaMismatch Reason = "schema_mismatch"
+	UnknownEntity  Reason = "unknown_entity"
+	ErroredPolicy  Reason = "policy_error"
+
+	ObligationConflict    Reason = "obligation_conflict"
+	ObligationUnfilled    Reason = "obligation_unfilled"
+	ObligationUnsupported Reason = "obligation_unsupported"
+	ApprovalRequired      Reason = "approval_required"
+)
+
+// PolicyError says that a policy could not be evaluated. It holds no text of
+// the evaluator's, because such texts quote values.
+type PolicyError struct {
+	Policy   string    `json:"policy"`
+	Position string    `json:"position"`
+	Kind     ErrorKind `json:"kind"`
+}
+
+// ErrorKind classifies why a policy could not be evaluated.
+type ErrorKind string
+
+// The kinds of a [PolicyError].
+const (
+	MissingAttribute ErrorKind = "missing_attribute"
+	WrongType        ErrorKind = "type"
+	Overflow         ErrorKind = "overflow"
+	ParseFailure     ErrorKind = "parse"
+	UnusableValue    ErrorKind = "unusable"
+	OtherError       ErrorKind = "other"
+)
+
+// Obligation is something the PEP must do besides enforcing the answer.
+type Obligation struct {
+	ID         string   `json:"id"`
+	Type       string   `json:"type"`
+	Properties Object   `json:"properties"`
+	Policies   []string `json:"policies"`
+}
+
+// LeftOut is an obligation that could not be met, and why.
+type LeftOut struct {
+	ID     string `json:"id"`
+	Reason Reason `json:"reason"`
+}
+
+// Met is an obligation that was met before the answer, and the approval that met it.
+type Met struct {
+	ID, Type, Approval string
+}
+
+// Approval is a request for a person's approval, as whoever asked is told of it.
+type Approval struct {
+	// ID is empty where there was no asking: then RetryAfter says when there can be.
+	ID        string
+	Status    string
+	ExpiresAt time.Time // zero where it does not
+	StatusURL string
+	// RetryAfter is in seconds.
+	RetryAfter int
+}
+
+// Explanation says, policy by policy, how a decision came about.
+type Explanation struct {
+	Policies []PolicyExplanation `json:"policies"`
+}
+
+// PolicyExplanation is one policy's part in a decision.
+type PolicyExplanation struct {
+	ID       string  `json:"id"`
+	Effect   string  `json:"effect"`
+	Verdict  Verdict `json:"verdict"`
+	Position string  `json:"position"`
+	// Failed is the clause that kept a permit from applying: given for the
+	// permits that came nearest, where no policy determined the decision.
+	Failed     string          `json:"failed,omitempty"`
+	Attributes []AttributeRead `json:"attributes"`
+}
+
+// Verdict is what a policy said of a request.
+type Verdict string
+
+// The verdicts of a policy.
+const (
+	Satisfied    Verdict = "satisfied"
+	NotSatisfied Verdict = "not_satisfied"
+	Errored      Verdict = "error"
+)
+
+// AttributeRead is one attribute a policy reads and where its value came from.
+type AttributeRead struct {
+	Path   string `json:"path"`
+	Source Source `json:"source"`
+}
+
+// Source is where the value of an attribute came from.
+type Source string
+
+// The sources of an attribute.
+const (
+	// Sent: the request's value is in force.
+	Sent Source = "sent"
+	// Stored: the bundle's value is in force and the request sent none.
+	Stored Source = "stored"
+	// ByPDP: the PDP supplied it.
+	ByPDP Source = "pdp"
+	// PassedOver: the bundle's value is in force; the one sent was passed over.
+	PassedOver Source = "passed_over"
+	// Dropped: it was sent, but the schema does not declare it.
+	Dropped Source = "dropped"
+	// Unusable: it was sent as something Cedar has no value for.
+	Unusable Source = "unusable"
+	// Missing: there is no such attribute.
+	Missing Source = "missing"
+)

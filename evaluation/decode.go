@@ -1,0 +1,195 @@
+package evaluation
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Decode reads a body in either wire shape, as files of requests may hold. A
+// body with a subject is AuthZEN, one with an actor or a tenant_id is native.
+// The tenant is that of an AuthZEN request; a native one names its own, and
+// where both do they must agree.
+func Decode(body []byte, tenant string, limits Limits) (Request, error) {
+	o, err := parse(body, limits)
+	if err != nil {
+		return Request{}, err
+	}
+	_, subject := o.Get("subject")
+	_, actor := o.Get("actor")
+	_, named := o.Get("tenant_id")
+	if subject || !actor && !named {
+		return authzen(o, tenant)
+	}
+	r, err := native(o)
+	if err == nil && tenant != "" && tenant != r.Tenant {
+		return Request{}, Malformed("the request is for another tenant than the one given beside it", "leave one of the two out", "tenant_id")
+	}
+	return r, err
+}
+
+// DecodeAuthZEN reads the body of an AuthZEN Access Evaluation request. The
+// tenant comes from the URL.
+func DecodeAuthZEN(body []byte, tenant string, limits Limits) (Request, error) {
+	o, err := parse(body, limits)
+	if err != nil {
+		return Request{}, err
+	}
+	return authzen(o, tenant)
+}
+
+// DecodeNative reads the body of a tenant/actor/resource request.
+func DecodeNative(body []byte, limits Limits) (Request, error) {
+	o, err := parse(body, limits)
+	if err != nil {
+		return Request{}, err
+	}
+	return native(o)
+}
+
+func authzen(o Object, tenant string) (Request, error) {
+	var r reader
+	subject, action, resource := r.object(o, "subject"), r.object(o, "action"), r.object(o, "resource")
+	q := Request{
+		Shape:    AuthZEN,
+		Tenant:   tenant,
+		Subject:  Entity{r.text(subject, "subject", "type"), r.text(subject, "subject", "id"), r.optional(subject, "subject", "properties")},
+		Action:   Action{r.text(action, "action", "name"), r.optional(action, "action", "properties")},
+		Resource: Entity{r.text(resource, "resource", "type"), r.text(resource, "resource", "id"), r.optional(resource, "resource", "properties")},
+		Context:  r.optional(o, "context"),
+	}
+	if q.Tenant == "" {
+		q.Tenant = DefaultTenant
+	}
+	return r.done(q, "context")
+}
+
+func native(o Object) (Request, error) {
+	var r reader
+	tenant := r.text(o, "tenant_id")
+	actor := r.object(o, "actor")
+	action := r.text(o, "action")
+	resource := r.object(o, "resource")
+	q := Request{
+		Shape:   Native,
+		Tenant:  tenant,
+		Subject: Entity{Type: r.text(actor, "actor", "actor_type"), ID: r.text(actor, "actor", "actor_id")},
+		Action:  Action{Name: action},
+		Resource: Entity{
+			Type: r.text(resource, "resource", "type"),
+			ID:   r.text(resource, "resource", "id"),
+		},
+		Context: r.optional(o, "context"),
+	}
+	q.Subject.Properties = actor.Without(func(name string) bool { return name == "actor_type" || name == "actor_id" })
+	if labels := r.optional(resource, "resource", "labels"); labels.Len() > 0 || has(resource, "labels") {
+		q.Resource.Properties = Object{[]Member{{"labels", labels.Value()}}}
+	}
+	if purpose, ok := o.Get("purpose"); ok {
+		r.want(purpose.Kind() == String, "not a string", "purpose")
+		r.want(!has(q.Context, "purpose"), "the purpose is given twice, here and beside the context", "context", "purpose")
+		q.Context = q.Context.With("purpose", purpose)
+	}
+	return r.done(q, "context")
+}
+
+func has(o Object, name string) bool {
+	_, ok := o.Get(name)
+	return ok
+}
+
+// reader takes known members out of a parsed body and keeps the first thing
+// that is wrong with them.
+type reader struct{ err *Error }
+
+func (r *reader) want(ok bool, detail string, at ...string) bool {
+	if !ok && r.err == nil {
+		r.err = Malformed(detail, "", at...)
+	}
+	return ok
+}
+
+// member finds the last of the path's names in o, the value at the path before.
+func (r *reader) member(o Object, path []string, required bool, kind Kind, what string) (Value, bool) {
+	v, ok := o.Get(path[len(path)-1])
+	if !ok {
+		if required {
+			r.want(false, "missing; it must be "+what, path...)
+		}
+		return Value{}, false
+	}
+	if v.Kind() != kind {
+		return v, r.want(false, "not "+what, path...)
+	}
+	return v, true
+}
+
+func (r *reader) object(o Object, path ...string) Object {
+	v, _ := r.member(o, path, true, Map, "an object")
+	return v.Object()
+}
+
+func (r *reader) optional(o Object, path ...string) Object {
+	v, _ := r.member(o, path, false, Map, "an object")
+	return v.Object()
+}
+
+func (r *reader) text(o Object, path ...string) string {
+	v, ok := r.member(o, path, true, String, "a string")
+	if !ok {
+		return ""
+	}
+	return v.Text()
+}
+
+// done checks what only a whole request can show; its context stands at the path.
+func (r *reader) done(q Request, context ...string) (Request, error) {
+	for _, name := range [...]string{"action", "pdp"} {
+		if has(q.Context, name) {
+			r.want(false, "only the PDP sets this member of the context", append(context, name)...)
+		}
+	}
+	if declared, ok := q.Context.Get("supported_obligations"); ok {
+		at := append(context, "supported_obligations")
+		r.want(declared.Kind() == Array, "not an array of strings", at...)
+		for n, v := range declared.Elements {
+			r.want(v.Kind() == String, "not a string", append(at, strconv.Itoa(n))...)
+		}
+	}
+	if r.err != nil {
+		return Request{}, r.err
+	}
+	return q, nil
+}
+
+// Shape is a wire shape of requests and answers.
+type Shape uint8
+
+// The wire shapes.
+const (
+	AuthZEN Shape = iota
+	Native
+)
+
+// Pointer translates a pointer into the canonical request, as rules about
+// requests give it, to where the same value stands in a body of this shape.
+func (s Shape) Pointer(canonical string) string {
+	if s != Native {
+		return canonical
+	}
+	for _, m := range nativeMembers {
+		if rest, ok := strings.CutPrefix(canonical, m.canonical); ok && (rest == "" || rest[0] == '/') {
+			return m.native + rest
+		}
+	}
+	return canonical
+}
+
+var nativeMembers = []struct{ canonical, native string }{
+	{"/subject/type", "/actor/actor_type"},
+	{"/subject/id", "/actor/actor_id"},
+	{"/subject/properties", "/actor"},
+	{"/subject", "/actor"},
+	{"/action/name", "/action"},
+	{"/resource/properties", "/resource"},
+	{"/context/purpose", "/purpose"},
+}

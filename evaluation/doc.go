@@ -1,0 +1,29 @@
+// Package evaluation is the vocabulary of the service: what a question is, what
+// an answer is, and how both look on the wire. Start with [Request] and
+// [Decision]; bodies become Requests through [DecodeAuthZEN] and
+// [DecodeNative], and Decisions become bodies through [Shape.Answer].
+//
+// Two wire shapes are one question:
+//
+//	native (POST /v1/authorize)     AuthZEN (POST /access/v1/evaluation)
+//	tenant_id                       the tenant in the URL
+//	actor.actor_type                subject.type
+//	actor.actor_id                  subject.id
+//	actor, its other members        subject.properties
+//	action                          action.name
+//	resource.type, resource.id      resource.type, resource.id
+//	resource.labels                 resource.properties.labels
+//	context                         context
+//	purpose                         context.purpose
+//
+// Decoding is strict where two readers could differ (duplicate members, invalid
+// UTF-8, lone surrogates, wrong types) and deaf to what it does not know:
+// unknown members are ignored, and null is absent. Everything is bounded by
+// [Limits], and every refusal is an [*Error] with a JSON Pointer.
+//
+// What a PEP says it did about the obligations of an answer is a [Receipt], and
+// [DecodeReceipts] reads its body.
+//
+// The package does no work: it knows no HTTP, no Cedar, no storage and no
+// telemetry, so that a policy enforcement point can import it.
+package evaluation

@@ -1,0 +1,70 @@
+package evaluation
+
+import "strings"
+
+// Error says what is wrong with a request, as facts: where (a JSON Pointer into
+// the body that was sent), what, and what to try. It never quotes a value.
+type Error struct {
+	// TooLarge is set where the body as a whole exceeds its limit (HTTP 413);
+	// every other Error is a malformed request (HTTP 400).
+	TooLarge bool
+	// Limit is set where a part of the body exceeds one of the [Limits].
+	Limit bool
+	// Pointer is the JSON Pointer (RFC 6901) of the offending value; "" is the
+	// whole body.
+	Pointer string
+	// Detail says what is wrong there.
+	Detail string
+	// Try says what to do about it; it may be empty.
+	Try string
+}
+
+// Error makes the one-line text of the facts.
+func (e *Error) Error() string {
+	var b strings.Builder
+	if e.Pointer != "" {
+		b.WriteString(e.Pointer)
+		b.WriteString(": ")
+	}
+	b.WriteString(e.Detail)
+	if e.Try != "" {
+		b.WriteString("; ")
+		b.WriteString(e.Try)
+	}
+	return b.String()
+}
+
+// maxPointer bounds the pointer an error repeats: a caller's member name may be
+// a megabyte long, and an error need not be.
+const maxPointer = 512
+
+func newError(pointer, detail, try string) *Error {
+	if len(pointer) > maxPointer {
+		// Neither a character nor an escape is cut in two: it stays a pointer.
+		pointer = strings.TrimSuffix(strings.ToValidUTF8(pointer[:maxPointer], ""), "~") + "…"
+	}
+	return &Error{Pointer: pointer, Detail: detail, Try: try}
+}
+
+// Malformed returns an Error at the pointer made of the given reference tokens.
+func Malformed(detail, try string, at ...string) *Error {
+	return newError(pointerTo(at...), detail, try)
+}
+
+// beyond returns an Error of a part that exceeds a limit.
+func beyond(pointer, detail, try string) *Error {
+	err := newError(pointer, detail, try)
+	err.Limit = true
+	return err
+}
+
+func pointerTo(tokens ...string) string {
+	var b strings.Builder
+	for _, t := range tokens {
+		b.WriteByte('/')
+		_, _ = pointerEscaper.WriteString(&b, t)
+	}
+	return b.String()
+}
+
+var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")

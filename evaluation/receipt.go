@@ -1,0 +1,59 @@
+package evaluation
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Receipt is what a PEP says became of one obligation of a decision.
+type Receipt struct {
+	// ID is the obligation's. Where the native answer names a type and no id, the
+	// type stands for it.
+	ID     string        `json:"id"`
+	Status ReceiptStatus `json:"status"`
+	// Detail says more to whoever reads the log. It must hold no secret.
+	Detail string `json:"detail,omitempty"`
+}
+
+// ReceiptStatus is [Discharged] or [NotDischarged].
+type ReceiptStatus string
+
+// What may have become of an obligation.
+const (
+	Discharged    ReceiptStatus = "discharged"
+	NotDischarged ReceiptStatus = "failed"
+)
+
+// DecodeReceipts reads the body of a report on the obligations of a decision.
+// Whether the decision has them is not known here.
+func DecodeReceipts(body []byte, limits Limits) ([]Receipt, error) {
+	limits.NestedElements = limits.Elements // the lower bound is for what policies compare
+	o, err := parse(body, limits)
+	if err != nil {
+		return nil, err
+	}
+	var r reader
+	items, ok := r.member(o, []string{"obligations"}, true, Array, "an array")
+	r.want(!ok || items.Len() > 0, "empty; there is nothing to record", "obligations")
+	receipts := make([]Receipt, 0, items.Len())
+	for n, v := range items.Elements {
+		receipts = append(receipts, r.receipt(v, limits, "obligations", strconv.Itoa(n)))
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return receipts, nil
+}
+
+func (r *reader) receipt(v Value, limits Limits, at ...string) (receipt Receipt) {
+	r.want(v.Kind() == Map, "not an object", at...)
+	o := v.Object()
+	receipt.ID = r.text(o, append(at, "id")...)
+	receipt.Status = ReceiptStatus(r.text(o, append(at, "status")...))
+	r.want(receipt.Status == Discharged || receipt.Status == NotDischarged, "neither discharged nor failed", append(at, "status")...)
+	if detail, ok := r.member(o, append(at, "detail"), false, String, "a string"); ok {
+		receipt.Detail = detail.Text()
+		r.want(len(receipt.Detail) <= limits.Detail, fmt.Sprintf("more than %d bytes", limits.Detail), append(at, "detail")...)
+	}
+	return receipt
+}

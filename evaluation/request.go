@@ -1,0 +1,98 @@
+package evaluation
+
+// Request is one question: may this subject do this action on this resource,
+// in this context, in this tenant? Every wire shape becomes one of these.
+type Request struct {
+	// Shape is the wire shape the request came in; it changes nothing but the
+	// pointers of errors and the form of the answer.
+	Shape Shape
+	// Tenant is "default" or the name of a tenant of the bundle; "" is default,
+	// but for a native request, which must name its own.
+	Tenant   string
+	Subject  Entity
+	Action   Action
+	Resource Entity
+	Context  Object
+}
+
+// Entity names a subject or resource and carries what the caller says of it.
+type Entity struct {
+	Type, ID   string
+	Properties Object
+}
+
+// Action names what the subject wants to do.
+type Action struct {
+	Name       string
+	Properties Object
+}
+
+// DefaultTenant is the tenant of requests that name none.
+const DefaultTenant = "default"
+
+// IsTenantName reports whether s is a legal tenant name: a letter or digit,
+// then up to 62 letters, digits, dots, underscores and hyphens.
+func IsTenantName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !alnum && (i == 0 || c != '.' && c != '_' && c != '-') {
+			return false
+		}
+	}
+	return 0 < len(s) && len(s) <= 63
+}
+
+// Protocol reports whether a member of the context is part of the protocol
+// between PEP and PDP rather than of the question. Such members are never seen
+// by a policy, are legal beside any schema, and are recorded.
+func Protocol(member string) bool {
+	switch member {
+	case "supported_obligations", "justification", "approval", "approval_id", "approved", "access_request", "evaluation_id":
+		return true
+	}
+	return false
+}
+
+// MarshalJSON writes r in the AuthZEN shape, whichever shape it came in. The
+// tenant is not part of that shape: it is in the URL.
+func (r Request) MarshalJSON() ([]byte, error) {
+	b := append([]byte(nil), `{"subject":`...)
+	b = r.Subject.append(b)
+	b = append(b, `,"action":{"name":`...)
+	b = appendString(b, r.Action.Name)
+	b = appendProperties(b, r.Action.Properties)
+	b = append(b, `},"resource":`...)
+	b = r.Resource.append(b)
+	if r.Context.Len() > 0 {
+		b = append(b, `,"context":`...)
+		b = r.Context.Value().append(b)
+	}
+	return append(b, '}'), nil
+}
+
+// MarshalJSON writes e in the AuthZEN shape.
+func (e Entity) MarshalJSON() ([]byte, error) { return e.append(nil), nil }
+
+// MarshalJSON writes a in the AuthZEN shape.
+func (a Action) MarshalJSON() ([]byte, error) {
+	b := appendString(append([]byte(nil), `{"name":`...), a.Name)
+	return append(appendProperties(b, a.Properties), '}'), nil
+}
+
+func (e Entity) append(b []byte) []byte {
+	b = append(b, `{"type":`...)
+	b = appendString(b, e.Type)
+	b = append(b, `,"id":`...)
+	b = appendString(b, e.ID)
+	b = appendProperties(b, e.Properties)
+	return append(b, '}')
+}
+
+func appendProperties(b []byte, o Object) []byte {
+	if o.Len() == 0 {
+		return b
+	}
+	b = append(b, `,"properties":`...)
+	return o.Value().append(b)
+}

@@ -1,0 +1,113 @@
+package evaluation
+
+import (
+	"cmp"
+	"strings"
+)
+
+// Response is what an approver says of a request for approval in the words of MCP: the
+// result of an elicitation, or the answer to a request for authorization.
+type Response struct {
+	// Ruling is what it comes to. Its Decision is empty where the person put the
+	// question away and said nothing.
+	Ruling Ruling
+	// Reviewed are the values that came back beside the ruling, some of which may be
+	// arguments of the call: under their names, under those with [ArgumentPrefix], or
+	// all of them in one object "arguments".
+	Reviewed Object
+}
+
+// ArgumentPrefix is what the name of a field begins with that is an argument of the
+// call: an argument may be called approve.
+const ArgumentPrefix = "arguments."
+
+// DecodeResponse reads an answer to the request for approval of that id. Only accept with
+// approve true or with the action approve, and the decision approve with that id,
+// approve; what can be read in two ways denies, or is refused.
+func DecodeResponse(body []byte, id string, limits Limits) (Response, error) {
+	o, err := parse(body, limits)
+	if err != nil {
+		return Response{}, err
+	}
+	elicited := has(o, "action") || has(o, "content")
+	authorized := has(o, "authorizationId") || has(o, "decision") || has(o, "reason") || has(o, "validUntil")
+	if elicited == authorized {
+		return Response{}, Malformed("not one answer", "send action and content, or authorizationId and decision with reason and validUntil; not members of both")
+	}
+	var r reader
+	var v Response
+	if elicited {
+		v = r.elicited(o, limits)
+	} else {
+		v = r.authorized(o, id, limits)
+	}
+	if err := r.failed(); err != nil {
+		return Response{}, err
+	}
+	return v, nil
+}
+
+// elicited reads the result of an elicitation.
+func (r *reader) elicited(o Object, limits Limits) Response {
+	action, content := r.text(o, "action"), r.optional(o, "content")
+	chosen := r.form(content, limits)
+	v := Response{Reviewed: content.Without(ofForm)}
+	switch action {
+	case "accept":
+		v.Ruling = chosen
+		r.want(chosen.Decision != "delegate" || chosen.To != "", "missing; it must be a string", "content", "delegateTo")
+	case "decline":
+		v.Ruling = Ruling{Decision: "deny", Reason: chosen.Reason}
+	case "cancel":
+		return v
+	default:
+		r.want(false, "none of accept, decline, cancel", "action")
+	}
+	v.Ruling.Reason = reasonOr(v.Ruling)
+	return v
+}
+
+func ofForm(name string) bool {
+	return name == "approve" || name == "action" || name == "delegateTo" || name == "reason"
+}
+
+// form reads what somebody filled in.
+func (r *reader) form(content Object, limits Limits) Ruling {
+	approve, _ := r.member(content, []string{"content", "approve"}, false, Bool, "true or false")
+	chosen, given := r.member(content, []string{"content", "action"}, false, String, "a string")
+	action := chosen.Text()
+	r.want(!given || action == "approve" || action == "deny" || action == "delegate", "none of approve, deny, delegate", "content", "action")
+	to, _ := r.member(content, []string{"content", "delegateTo"}, false, String, "a string")
+	r.want(to.Text() == "" || action == "delegate", "there is somebody to delegate to, and this is no delegation", "content", "delegateTo")
+	return Ruling{Decision: decisionOf(approve, action), Reason: r.reason(content, false, limits, "content"), To: to.Text()}
+}
+
+// decisionOf is deny where nothing is said, or two things that are not one.
+func decisionOf(approve Value, action string) string {
+	said := action
+	switch {
+	case approve.True():
+		said = "approve"
+	case approve.Kind() != Null:
+		said = "deny"
+	}
+	if said == "" || action != "" && action != said {
+		return "deny"
+	}
+	return said
+}
+
+// authorized reads the answer to a request for authorization.
+func (r *reader) authorized(o Object, id string, limits Limits) Response {
+	r.want(r.text(o, "authorizationId") == id, "not the id of this request for approval", "authorizationId")
+	v := Ruling{Decision: r.text(o, "decision"), Reason: r.reason(o, false, limits)}
+	r.want(v.Decision == "approve" || v.Decision == "deny", "none of approve, deny", "decision")
+	v.ValidUntil = r.until(o, "validUntil", v.Decision)
+	v.Reason = reasonOr(v)
+	return Response{Ruling: v, Reviewed: o.Without(func(name string) bool { return name != "arguments" })}
+}
+
+// reasonOr is the reason, or the plain fact: whoever reads the record finds something.
+func reasonOr(v Ruling) string {
+	return cmp.Or(strings.TrimSpace(v.Reason), map[string]string{"approve": "approved", "deny": "declined", "delegate": "delegated"}[v.Decision])
+}

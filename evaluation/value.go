@@ -1,0 +1,324 @@
+package evaluation
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Kind says which of JSON's forms a [Value] has.
+type Kind uint8
+
+// The kinds of a [Value]. The zero Value is Null.
+const (
+	Null Kind = iota
+	Bool
+	Number
+	String
+	Array
+	Map
+)
+
+// Value is one JSON value, immutable. Numbers keep the text they were sent as,
+// because 1, 1.0 and 1e0 are one number to JSON and must be one to a policy,
+// and because 0.1 and 2^64 must not pass through a float on the way.
+type Value struct {
+	kind  Kind
+	text  string   // Bool: "true" or "false"; Number: the literal; String: the decoded text
+	elems []Member // Array: elements, without names; Map: members, sorted by name
+}
+
+// Member is one named value of an [Object].
+type Member struct {
+	Name  string
+	Value Value
+}
+
+// Object is a JSON object that no reader can misread: names are unique, valid
+// UTF-8, not reserved, and sorted; members that were null are gone, because to
+// AuthZEN absent and null are the same. The zero Object is empty.
+//
+// Objects come from [Decode] and its siblings or from [NewObject]; there is no
+// other way to make one, which is why nobody has to check one.
+type Object struct{ members []Member }
+
+// Kind returns the form of v.
+func (v Value) Kind() Kind { return v.kind }
+
+// Text returns the decoded text of a String, the literal of a Number, and
+// "true" or "false" for a Bool. It is empty for the other kinds.
+func (v Value) Text() string { return v.text }
+
+// True reports whether v is the Bool true.
+func (v Value) True() bool { return v.kind == Bool && v.text == "true" }
+
+// Object returns the members of a Map, and an empty Object for other kinds.
+func (v Value) Object() Object {
+	if v.kind != Map {
+		return Object{}
+	}
+	return Object{v.elems}
+}
+
+// Elements yields the elements of an Array in order.
+func (v Value) Elements(yield func(int, Value) bool) {
+	if v.kind != Array {
+		return
+	}
+	for i, e := range v.elems {
+		if !yield(i, e.Value) {
+			return
+		}
+	}
+}
+
+// Len is the number of elements of an Array or members of a Map.
+func (v Value) Len() int { return len(v.elems) }
+
+// Equal reports whether two values are the same JSON, number literals compared
+// as text.
+func (v Value) Equal(w Value) bool {
+	return v.kind == w.kind && v.text == w.text && slices.EqualFunc(v.elems, w.elems, func(a, b Member) bool {
+		return a.Name == b.Name && a.Value.Equal(b.Value)
+	})
+}
+
+// Text makes a String of s. It fails where s is not valid UTF-8.
+func Text(s string) (Value, error) {
+	if !utf8.ValidString(s) {
+		return Value{}, &Error{Detail: "a string is not valid UTF-8"}
+	}
+	return Value{kind: String, text: s}, nil
+}
+
+// Len is the number of members.
+func (o Object) Len() int { return len(o.members) }
+
+// Members yields the members sorted by name.
+func (o Object) Members(yield func(string, Value) bool) {
+	for _, m := range o.members {
+		if !yield(m.Name, m.Value) {
+			return
+		}
+	}
+}
+
+// Get returns the member of that name.
+func (o Object) Get(name string) (Value, bool) {
+	i, ok := slices.BinarySearchFunc(o.members, name, func(m Member, n string) int { return strings.Compare(m.Name, n) })
+	if !ok {
+		return Value{}, false
+	}
+	return o.members[i].Value, true
+}
+
+// Value returns o as a [Value] of kind Map.
+func (o Object) Value() Value { return Value{kind: Map, elems: o.members} }
+
+// With returns o with one more member, replacing one of the same name.
+func (o Object) With(name string, v Value) Object {
+	members := slices.DeleteFunc(slices.Clone(o.members), func(m Member) bool { return m.Name == name })
+	if v.kind != Null {
+		members = append(members, Member{name, v})
+	}
+	sortMembers(members)
+	return Object{members}
+}
+
+// Size is roughly the length of o as text.
+func (o Object) Size() int { return o.Value().size() }
+
+func (v Value) size() int {
+	n := len(v.text) + 4
+	for _, m := range v.elems {
+		n += len(m.Name) + 4 + m.Value.size()
+	}
+	return n
+}
+
+// MapStrings returns o with every string in it, at any depth, replaced by what f
+// makes of it. It fails where f does, or makes what is not valid UTF-8.
+func (o Object) MapStrings(f func(string) (string, bool)) (Object, bool) {
+	v, ok := o.Value().mapStrings(f)
+	return v.Object(), ok
+}
+
+func (v Value) mapStrings(f func(string) (string, bool)) (Value, bool) {
+	if v.kind == String {
+		text, ok := f(v.text)
+		return Value{kind: String, text: text}, ok && utf8.ValidString(text)
+	}
+	if len(v.elems) == 0 {
+		return v, true
+	}
+	elems := slices.Clone(v.elems)
+	for n, e := range elems {
+		value, ok := e.Value.mapStrings(f)
+		if !ok {
+			return Value{}, false
+		}
+		elems[n].Value = value
+	}
+	return Value{kind: v.kind, elems: elems}, true
+}
+
+// ParseObject reads a JSON object by the rules of a request's body.
+func ParseObject(text []byte, limits Limits) (Object, error) { return parse(text, limits) }
+
+// Same reports whether o and p are one object, not only equal ones: the items
+// of a batch share what they inherit.
+func (o Object) Same(p Object) bool {
+	return len(o.members) == len(p.members) && (len(o.members) == 0 || &o.members[0] == &p.members[0])
+}
+
+// Beside returns the members of o, and those of more that o has no member for.
+func (o Object) Beside(more Object) Object {
+	if more.Len() == 0 {
+		return o
+	}
+	members := slices.Clone(o.members)
+	for _, m := range more.members {
+		if _, ok := o.Get(m.Name); !ok {
+			members = append(members, m)
+		}
+	}
+	sortMembers(members)
+	return Object{members}
+}
+
+// Without returns the members of o whose name drop does not report.
+func (o Object) Without(drop func(name string) bool) Object {
+	for i, m := range o.members {
+		if drop(m.Name) {
+			kept := slices.Clone(o.members[:i])
+			for _, m := range o.members[i+1:] {
+				if !drop(m.Name) {
+					kept = append(kept, m)
+				}
+			}
+			return Object{kept}
+		}
+	}
+	return o
+}
+
+// NewObject makes an Object of Go values, for callers that build a [Request]
+// themselves: nil, bool, string, integers, float64, []any, []string,
+// map[string]any, Value and Object. It holds them to the same rules as a body.
+func NewObject(members map[string]any) (Object, error) {
+	b, err := appendGo(nil, members)
+	if err != nil {
+		return Object{}, err
+	}
+	return parse(b, DefaultLimits())
+}
+
+func appendGo(b []byte, v any) ([]byte, error) {
+	var err error
+	switch v := v.(type) {
+	case nil:
+		return append(b, "null"...), nil
+	case Value:
+		return v.append(b), nil
+	case Object:
+		return v.Value().append(b), nil
+	case string:
+		if b, err = jsontext.AppendQuote(b, v); err != nil {
+			return nil, &Error{Detail: "a string is not valid UTF-8"}
+		}
+		return b, nil
+	case bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
+		return fmt.Append(b, v), nil
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, &Error{Detail: "JSON has no NaN and no infinity", Try: "leave the member out"}
+		}
+		return strconv.AppendFloat(b, v, 'g', -1, 64), nil
+	case []string:
+		return appendElems(b, len(v), func(i int) any { return v[i] })
+	case []any:
+		return appendElems(b, len(v), func(i int) any { return v[i] })
+	case map[string]any:
+		b = append(b, '{')
+		for name, m := range v {
+			if len(b) > 0 && b[len(b)-1] != '{' {
+				b = append(b, ',')
+			}
+			if b, err = appendGo(b, name); err != nil {
+				return nil, err
+			}
+			b = append(b, ':')
+			if b, err = appendGo(b, m); err != nil {
+				return nil, err
+			}
+		}
+		return append(b, '}'), nil
+	}
+	return nil, &Error{Detail: fmt.Sprintf("a Go %T has no JSON form here", v), Try: "use nil, bool, string, integers, float64, slices, or map[string]any"}
+}
+
+func appendElems(b []byte, n int, at func(int) any) ([]byte, error) {
+	var err error
+	b = append(b, '[')
+	for i := range n {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = appendGo(b, at(i)); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, ']'), nil
+}
+
+// MarshalJSON writes v with members in order of their names.
+func (v Value) MarshalJSON() ([]byte, error) { return v.append(nil), nil }
+
+// MarshalJSON writes o with members in order of their names.
+func (o Object) MarshalJSON() ([]byte, error) { return o.Value().append(nil), nil }
+
+func (v Value) append(b []byte) []byte {
+	switch v.kind {
+	case Null:
+		return append(b, "null"...)
+	case Bool, Number:
+		return append(b, v.text...)
+	case String:
+		return appendString(b, v.text)
+	case Array:
+		b = append(b, '[')
+		for i, e := range v.elems {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = e.Value.append(b)
+		}
+		return append(b, ']')
+	default:
+		b = append(b, '{')
+		for i, m := range v.elems {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(appendString(b, m.Name), ':')
+			b = m.Value.append(b)
+		}
+		return append(b, '}')
+	}
+}
+
+// appendString quotes s. Text from elsewhere than a body (a policy's
+// annotation, say) may hold invalid UTF-8, which becomes U+FFFD.
+func appendString(b []byte, s string) []byte {
+	b, _ = jsontext.AppendQuote(b, strings.ToValidUTF8(s, "\uFFFD"))
+	return b
+}
+
+func sortMembers(members []Member) { slices.SortFunc(members, byName) }
+
+func byName(a, b Member) int { return strings.Compare(a.Name, b.Name) }

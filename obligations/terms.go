@@ -1,0 +1,112 @@
+package obligations
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"policy-service/evaluation"
+)
+
+// Terms are what an obligation of type [ApprovalRequired] says of the approval it
+// asks for.
+type Terms struct {
+	// Template says who is asked, and how: policies tell approvers by it.
+	Template string
+	// Quorum is how many people must approve.
+	Quorum int
+	// Timeout is how long a request for approval waits, ValidFor how long what was
+	// approved may be used, Uses how often.
+	Timeout  time.Duration
+	ValidFor time.Duration
+	Uses     int
+	// Material are the members of the request that the approval is bound to, besides
+	// the types, ids and names that it is always bound to; sorted.
+	Material []string
+	// Message is what the approver is shown.
+	Message string
+	// Delegable lets an approver name another in their place.
+	Delegable bool
+}
+
+// The terms of an obligation that does not say otherwise.
+const (
+	DefaultTimeout  = time.Hour
+	DefaultValidFor = 10 * time.Minute
+)
+
+// DefaultMaterial is all there is: what of the context is volatile, the bundle says.
+var DefaultMaterial = []string{"action", "context", "resource", "subject"}
+
+// TermsOf reads the terms of an obligation. One without a template says nothing of
+// who could approve, and has none; and neither has what no load would have let pass.
+func TermsOf(o evaluation.Obligation) (Terms, bool) {
+	if o.Type != ApprovalRequired {
+		return Terms{}, false
+	}
+	return termsOf(o.Properties)
+}
+
+func termsOf(properties evaluation.Object) (t Terms, ok bool) {
+	text := func(name string) string {
+		v, _ := properties.Get(name)
+		return v.Text()
+	}
+	t = Terms{Template: text("template"), Message: text("message"), Material: DefaultMaterial}
+	if t.Template == "" {
+		return t, false
+	}
+	var ok1, ok2, ok3, ok4 bool
+	t.Quorum, ok1 = atLeastOne(properties, "quorum")
+	t.Uses, ok2 = atLeastOne(properties, "uses")
+	t.Timeout, ok3 = span(text("timeout"), DefaultTimeout)
+	t.ValidFor, ok4 = span(text("valid_for"), DefaultValidFor)
+	if v, given := properties.Get("material"); given {
+		t.Material = nil
+		for _, name := range v.Elements {
+			t.Material = append(t.Material, name.Text())
+		}
+		slices.Sort(t.Material)
+		t.Material = slices.Compact(t.Material)
+	}
+	delegable, _ := properties.Get("delegable")
+	t.Delegable = delegable.True()
+	return t, ok1 && ok2 && ok3 && ok4
+}
+
+// mostPeople bounds quorum and uses: more is a slip of the pen.
+const mostPeople = 1000
+
+func atLeastOne(properties evaluation.Object, name string) (int, bool) {
+	v, given := properties.Get(name)
+	if !given {
+		return 1, true
+	}
+	n, ok := v.Scaled(0)
+	return int(min(n, mostPeople)), ok && n >= 1 && n <= mostPeople
+}
+
+// longestSpan bounds how long anything here can wait, or hold.
+const longestSpan = 366 * 24 * time.Hour
+
+// span reads 90s, 10m or 1h.
+func span(text string, absent time.Duration) (time.Duration, bool) {
+	if text == "" {
+		return absent, true
+	}
+	unit, ok := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour}[text[len(text)-1]]
+	n, err := strconv.ParseInt(text[:len(text)-1], 10, 32)
+	d := time.Duration(n) * unit
+	return d, ok && err == nil && n >= 1 && time.Duration(n) <= longestSpan/unit
+}
+
+// IsMaterial reports whether a name in material means something: a part of the
+// request, or one member of its context.
+func IsMaterial(name string) bool {
+	if slices.Contains(DefaultMaterial, name) {
+		return true
+	}
+	member, ok := strings.CutPrefix(name, "context.")
+	return ok && member != "" && member != "pdp" && member != "action" && !evaluation.Protocol(member)
+}

@@ -1,0 +1,164 @@
+// Package approval keeps what people said about requests that wait for them: in a
+// file of its own, so that what was asked outlives the process that was asked.
+//
+// A request for approval goes through these states, and no others:
+//
+//	pending ─► approved | denied | expired | cancelled
+//	approved ─► used_up | revoked | expired
+//
+// [Open] opens the file, and [Store.Run] does what time does. Each step goes on record
+// before it counts, by what the caller hands to Open: a step that is on no record is no
+// reason to allow anything.
+//
+// The package knows neither policies nor HTTP: who may decide, and what an approval
+// is bound to, it is told.
+package approval
+
+import (
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/obligations"
+)
+
+// Status is how far a request for approval has come.
+type Status string
+
+// The states of a request for approval.
+const (
+	Pending   Status = "pending"
+	Approved  Status = "approved"
+	Denied    Status = "denied"
+	Expired   Status = "expired"
+	Cancelled Status = "cancelled"
+	UsedUp    Status = "used_up"
+	Revoked   Status = "revoked"
+)
+
+// Final reports whether nothing comes after a state.
+func (s Status) Final() bool { return s != Pending && s != Approved }
+
+// Entity is somebody or something as requests name them.
+type Entity struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+}
+
+// Question is what an approval is asked for.
+type Question struct {
+	// Digest is what the approval is bound to. Two questions with the same are one.
+	Digest [32]byte `json:"digest"`
+	Tenant string   `json:"tenant"`
+	// Caller is the PEP that asks, and the only one that may go by the answer.
+	Caller string `json:"caller"`
+	// Decision is the id of the record of the decision that waits.
+	Decision string `json:"decision"`
+	// Bundle is the digest of the policies that asked.
+	Bundle string `json:"bundle"`
+	// Obligation is the name of the obligation, Terms what it says.
+	Obligation string            `json:"obligation"`
+	Terms      obligations.Terms `json:"terms"`
+
+	Subject  Entity `json:"subject"`
+	Resource Entity `json:"resource"`
+	Action   string `json:"action"`
+	// Agent is who acts for the subject, as the request names it; the Type of one that
+	// is named by its id alone is empty. Chain is on whose behalf besides.
+	Agent *Entity  `json:"agent,omitzero"`
+	Chain []Entity `json:"chain,omitzero"`
+	// Shown is the request as approvers are shown it: in the AuthZEN form, masked.
+	Shown jsontext.Value `json:"shown,omitzero"`
+	// Members are the members of the context that were part of the question.
+	Members []string `json:"members,omitzero"`
+	// Said is what was said for it besides, masked: an object, and no part of what is
+	// approved. Via is the form in which it was asked for, "" for the native one.
+	Said jsontext.Value `json:"said,omitzero"`
+	Via  string         `json:"via,omitzero"`
+}
+
+// Approval is one request for approval, and what became of it. It is a copy: changing
+// it changes nothing.
+type Approval struct {
+	Question `json:",inline"`
+	ID       string    `json:"id"`
+	Version  int       `json:"version"` // of each change one more, from 1
+	Status   Status    `json:"status"`
+	FiledAt  time.Time `json:"filed_at"`
+	// ExpiresAt is when the state ends by itself: of a pending one its timeout, of an
+	// approved one the end of its validity. Zero in a final state.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// DecidedAt is when it ceased to be pending, EndedAt when its state became final.
+	DecidedAt time.Time `json:"decided_at,omitzero"`
+	EndedAt   time.Time `json:"ended_at,omitzero"`
+	Votes     []Vote    `json:"votes,omitzero"`
+	// Used are the decisions that were made by it.
+	Used []string `json:"used,omitzero"`
+	// Reserved are those of which it is not yet known whether they are on record.
+	Reserved []string `json:"reserved,omitzero"`
+	// Unrecorded says that a step of it is not on record yet: until then it counts for
+	// nothing, whatever its state.
+	Unrecorded bool `json:"-"`
+}
+
+// Vote is what one person said.
+type Vote struct {
+	// By is the person, in Cedar's words: User::"mia". Caller is the credential.
+	By     string   `json:"by"`
+	Caller string   `json:"caller"`
+	Kind   VoteKind `json:"kind"`
+	Reason string   `json:"reason,omitzero"`
+	// To is who is named in the place of By, of a delegation.
+	To string `json:"to,omitzero"`
+	// ValidUntil is the end of validity that By asked for; zero is none.
+	ValidUntil time.Time `json:"valid_until,omitzero"`
+	At         time.Time `json:"at"`
+	Via        string    `json:"via,omitzero"` // the protocol it was said in; empty is this service's own
+}
+
+// VoteKind is approve, deny or delegate.
+type VoteKind string
+
+// What a person can say.
+const (
+	Approve  VoteKind = "approve"
+	Deny     VoteKind = "deny"
+	Delegate VoteKind = "delegate"
+)
+
+// open reports whether an approval waits, or can be used.
+func (a *Approval) open() bool { return !a.Status.Final() }
+
+// at is an approval as of a moment: one whose time is up is expired, and at the very
+// instant already.
+func (a Approval) at(now time.Time) Approval {
+	if !a.open() || now.Before(a.ExpiresAt) {
+		return a
+	}
+	if a.Status == Pending {
+		a.DecidedAt = a.ExpiresAt
+	}
+	a.Status, a.EndedAt, a.ExpiresAt = Expired, a.ExpiresAt, time.Time{}
+	return a
+}
+
+// left is how many uses there are. One that is in doubt is used.
+func (a *Approval) left() int { return a.Terms.Uses - len(a.Used) - len(a.Reserved) }
+
+// usable reports whether an approval can be used now for what a digest stands for.
+func (a *Approval) usable(now time.Time, digest [32]byte) bool {
+	return a.Status == Approved && now.Before(a.ExpiresAt) && a.Digest == digest && a.left() > 0
+}
+
+// next is a copy that shares nothing that is appended to, one version on.
+func (a Approval) next() Approval {
+	a.Version++
+	a.Votes, a.Used, a.Reserved = slices.Clone(a.Votes), slices.Clone(a.Used), slices.Clone(a.Reserved)
+	return a
+}
+
+// end makes the state a final one.
+func (a *Approval) end(as Status, now time.Time) {
+	a.Status, a.EndedAt, a.ExpiresAt = as, now, time.Time{}
+}

@@ -1,0 +1,315 @@
+package approval_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/approval"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/verify"
+)
+
+// childDir is set in the environment of this test binary where it is to file, decide
+// and spend until it is killed.
+const childDir = "APPROVAL_CHILD"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		spendUntilKilled(dir)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const kind = "approval"
+
+// logged are options with a real log, as a server has them.
+func logged(l *decisionlog.Log) approval.Options {
+	return approval.Options{
+		Record: func(ctx context.Context, s approval.Step) error {
+			details, err := json.Marshal(map[string]any{"approval": s.Approval.ID, "version": s.Approval.Version, "status": s.Approval.Status, "decision": s.Decision})
+			if err == nil {
+				_, err = l.Append(ctx, []decisionlog.Entry{{ID: s.ID, Kind: kind, Tenant: s.Approval.Tenant, Caller: s.Caller, Event: s.Name, Details: details}})
+			}
+			return err
+		},
+		Recorded: func(id string) (bool, error) {
+			_, err := l.ByID(id)
+			if errors.Is(err, decisionlog.ErrNotFound) {
+				return false, nil
+			}
+			return err == nil, err
+		},
+		Limits: approval.Limits{MaxPendingPerSubject: 1 << 30, MaxPendingPerTenant: 1 << 30, NewPerMinutePerSubject: 1 << 30},
+	}
+}
+
+// allow records a decision that was made by an approval.
+func allow(l *decisionlog.Log, decision, id string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := l.Append(ctx, []decisionlog.Entry{{ID: decision, Kind: decisionlog.KindDecision, Tenant: "acme",
+			Decision: &decisionlog.Decision{Allow: true, Discharged: []decisionlog.Discharged{{ID: "approval_required", Type: "approval_required", Approval: id}}}}})
+		return err
+	}
+}
+
+func openBoth(data string) (*decisionlog.Log, *approval.Store, error) {
+	l, err := decisionlog.Open(data, decisionlog.Options{Kinds: []string{kind}, CheckpointRecords: 50})
+	if err != nil {
+		return nil, nil, err
+	}
+	o := logged(l)
+	o.OnError = func(err error) { fmt.Println("ERROR", err) }
+	s, err := approval.Open(data, o)
+	return l, s, err
+}
+
+// spendUntilKilled has four callers go the whole way, with two that want each use, and
+// prints what was answered.
+func spendUntilKilled(data string) {
+	l, s, err := openBoth(data)
+	if err != nil {
+		fmt.Println("ERROR", err)
+		os.Exit(1)
+	}
+	go s.Run(context.Background())
+	var printing sync.Mutex
+	say := func(words ...any) {
+		printing.Lock()
+		defer printing.Unlock()
+		fmt.Println(words...)
+	}
+	for g := range 4 {
+		go func() {
+			for i := 0; ; i++ {
+				if err := wholeWay(l, s, fmt.Sprintf("%d-%d-%d", os.Getpid(), g, i), i, say); err != nil {
+					say("ERROR", err)
+				}
+			}
+		}()
+	}
+	select {}
+}
+
+func wholeWay(l *decisionlog.Log, s *approval.Store, name string, i int, say func(...any)) error {
+	ctx := context.Background()
+	q := question(name, func(q *approval.Question) {
+		q.Terms.Uses = i%2 + 1
+		q.Terms.Timeout, q.Terms.ValidFor = 24*time.Hour, 24*time.Hour // by the real clock, on a disk however slow
+	})
+	a, err := s.File(ctx, q)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Decide(ctx, a.ID, 0, by("mia"), all, equal); err != nil {
+		return err
+	}
+	say("APPROVED", a.ID)
+	if i%5 == 4 {
+		if _, err := s.Revoke(ctx, a.ID, 0, by("mia")); err != nil {
+			return err
+		}
+		say("REVOKED", a.ID)
+	}
+	var both sync.WaitGroup
+	for n := range 2 {
+		both.Go(func() {
+			decision := fmt.Sprint(name, "-d", n)
+			spent, err := s.Spend(ctx, a.ID, q.Digest, decision, allow(l, decision, a.ID))
+			if err != nil {
+				say("ERROR", err)
+			}
+			if spent {
+				say("ALLOWED", a.ID, decision)
+			}
+		})
+	}
+	both.Wait()
+	return nil
+}
+
+// TestCrash kills who spends at random moments. By then no use was made twice, none was
+// lost, and what counts is on record.
+func TestCrash(t *testing.T) {
+	data := t.TempDir()
+	rounds := 20
+	if testing.Short() {
+		rounds = 3
+	}
+	said := map[string][]string{} // what was answered, by its first word
+	for range rounds {
+		killed(t, data, rand.IntN(150), said)
+	}
+	l, s, err := openBoth(data)
+	must(t, err)
+	kept := map[string]approval.Approval{}
+	for after := ""; ; {
+		page, next, err := s.List(nil, "", after, 100)
+		must(t, err)
+		for _, a := range page {
+			kept[a.ID] = a
+		}
+		if after = next; next == "" {
+			break
+		}
+	}
+	usable := unspent(t, l, s, kept)
+	must(t, s.Close())
+	must(t, l.Close())
+
+	allowed, steps := readLog(t, data)
+	for id, a := range kept {
+		slices.Sort(allowed[id])
+		slices.Sort(a.Used)
+		if len(allowed[id]) > a.Terms.Uses || len(a.Reserved) > 0 || !slices.Equal(allowed[id], a.Used) && !usable[id] {
+			t.Errorf("%s has %d uses; used %v, reserved %v, allowed on record %v", id, a.Terms.Uses, a.Used, a.Reserved, allowed[id])
+		}
+		checkSteps(t, a, steps[id], usable[id])
+	}
+	for _, id := range said["APPROVED"] {
+		if a := kept[id]; a.Status != approval.Approved && a.Status != approval.UsedUp && a.Status != approval.Revoked {
+			t.Errorf("%s was approved, and is %q", id, a.Status)
+		}
+	}
+	for _, id := range said["REVOKED"] {
+		if kept[id].Status != approval.Revoked {
+			t.Errorf("%s was revoked, and is %q", id, kept[id].Status)
+		}
+	}
+	for _, line := range said["ALLOWED"] {
+		id, decision, _ := strings.Cut(line, " ")
+		if !slices.Contains(kept[id].Used, decision) {
+			t.Errorf("%s was allowed by %s, of which are used %v", decision, id, kept[id].Used)
+		}
+	}
+	t.Logf("%d approvals, %d answers, %d left to be spent", len(kept), len(said["ALLOWED"]), len(usable))
+}
+
+// unspent spends each use that is left: none was lost in a crash.
+func unspent(t *testing.T, l *decisionlog.Log, s *approval.Store, kept map[string]approval.Approval) map[string]bool {
+	t.Helper()
+	usable := map[string]bool{}
+	for id, a := range kept {
+		if a.Status != approval.Approved {
+			continue
+		}
+		if _, live := s.Live(a.Digest, id); !live || a.Unrecorded {
+			t.Errorf("%s is approved, and not live: %+v", id, a)
+		}
+		for n := range a.Terms.Uses - len(a.Used) {
+			d := fmt.Sprint(id, "-last", n)
+			if spent, err := s.Spend(t.Context(), id, a.Digest, d, allow(l, d, id)); err != nil || !spent {
+				t.Errorf("a use of %s is lost: %v", id, err)
+			}
+		}
+		usable[id] = true
+	}
+	return usable
+}
+
+// readLog verifies the log, and reads which decisions were made by each approval, and
+// the steps of each.
+func readLog(t *testing.T, data string) (allowed, steps map[string][]string) {
+	t.Helper()
+	allowed, steps = map[string][]string{}, map[string][]string{}
+	seen := map[string]bool{}
+	report := verify.Directory(data, verify.Options{Record: func(_ int64, line []byte) {
+		var record struct {
+			ID         string         `json:"id"`
+			Kind       string         `json:"kind"`
+			Event      string         `json:"event"`
+			Details    jsontext.Value `json:"details"`
+			Discharged []struct {
+				Approval string `json:"approval"`
+			} `json:"discharged"`
+		}
+		must(t, json.Unmarshal(line, &record))
+		if seen[record.ID] {
+			t.Errorf("record %s is there twice: %s", record.ID, line)
+		}
+		seen[record.ID] = true
+		for _, d := range record.Discharged {
+			allowed[d.Approval] = append(allowed[d.Approval], record.ID)
+		}
+		var step struct {
+			Approval string `json:"approval"`
+		}
+		if record.Kind == kind {
+			must(t, json.Unmarshal(record.Details, &step))
+			steps[step.Approval] = append(steps[step.Approval], record.Event)
+		}
+	}})
+	if report.Code != verify.Verified {
+		t.Errorf("the log does not verify: %+v", report.Problem)
+	}
+	return allowed, steps
+}
+
+// checkSteps holds the steps on record against what became of an approval.
+func checkSteps(t *testing.T, a approval.Approval, steps []string, spentSince bool) {
+	t.Helper()
+	want := []string{approval.StepFiled}
+	if a.Status != approval.Pending {
+		want = append(want, approval.StepApprove, approval.StepApproved)
+	}
+	uses := len(a.Used)
+	if spentSince {
+		uses = a.Terms.Uses
+	}
+	for range uses {
+		want = append(want, approval.StepUsed)
+	}
+	switch {
+	case a.Status == approval.Revoked:
+		want = append(want, approval.StepRevoked)
+	case uses == a.Terms.Uses:
+		want = append(want, approval.StepUsedUp)
+	}
+	steps = slices.DeleteFunc(slices.Clone(steps), func(s string) bool { return s == approval.StepReleased })
+	if !slices.Equal(steps, want) {
+		t.Errorf("%s is %s, and on record is %v", a.ID, a.Status, steps)
+	}
+}
+
+// killed runs the child and kills it after it has said so much.
+func killed(t *testing.T, data string, after int, said map[string][]string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), childDir+"="+data)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	lines := bufio.NewReader(out)
+	for n := 0; ; n++ { // on after it was killed: what it had said counts
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			break
+		}
+		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if said[word] = append(said[word], rest); word == "ERROR" {
+			t.Error(line)
+		}
+		if n == after {
+			_ = cmd.Process.Kill()
+		}
+	}
+	_ = cmd.Wait()
+	if _, err := os.Stat(filepath.Join(data, approval.FileName)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,174 @@
+package approval_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/approval"
+)
+
+// TestDamage cuts, overwrites and flips bits of the file. What comes is an error or the
+// approvals as they were: never a panic, and never one that was not there.
+func TestDamage(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	was := map[string]approval.Approval{}
+	for n := range 40 {
+		q := question(fmt.Sprint(n))
+		a := mustFile(t, s, q)
+		switch n % 4 {
+		case 1:
+			a = mustDecide(t, s, a.ID, by("mia"))
+		case 2:
+			a = mustDecide(t, s, a.ID, approval.Vote{By: "mia", Kind: approval.Deny})
+		case 3:
+			mustDecide(t, s, a.ID, by("mia"))
+			if spent, err := s.Spend(t.Context(), a.ID, q.Digest, a.ID, r.decide(a.ID)); !spent {
+				t.Fatal(err)
+			}
+			a, _, _ = s.Get(a.ID)
+		}
+		was[a.ID] = a
+	}
+	must(t, s.Close())
+	whole, err := os.ReadFile(filepath.Join(data, approval.FileName))
+	must(t, err)
+	refused, wrong := 0, 0
+	rounds := 200
+	if testing.Short() {
+		rounds = 40
+	}
+	for seed := range uint64(rounds) {
+		dir := filepath.Join(data, fmt.Sprint(seed))
+		must(t, os.Mkdir(dir, 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, approval.FileName), damaged(whole, rand.New(rand.NewPCG(seed, 0))), 0o600))
+		o := r.options()
+		o.OnError = func(error) { wrong++ }
+		s, err := approval.Open(dir, o)
+		if err != nil {
+			refused++
+			continue
+		}
+		for n := range 40 {
+			q := question(fmt.Sprint(n))
+			if a, live := s.Live(q.Digest, ""); live && cmp.Diff(was[a.ID], a) != "" {
+				t.Errorf("%d: live is %s", seed, cmp.Diff(was[a.ID], a))
+			}
+		}
+		for id, a := range was {
+			if got, found, _ := s.Get(id); found && cmp.Diff(a, got) != "" {
+				t.Errorf("%d: %s", seed, cmp.Diff(a, got))
+			}
+			if _, err := s.Decide(t.Context(), id, 0, by("ben"), all, equal); err == nil && a.Status != approval.Pending {
+				t.Errorf("%d: %s was %s, and is decided about", seed, id, a.Status)
+			}
+			d := fmt.Sprint(seed, id)
+			if spent, _ := s.Spend(t.Context(), id, a.Digest, d, r.decide(d)); spent && a.Status != approval.Approved && a.Status != approval.Pending {
+				t.Errorf("%d: %s was %s, and is spent", seed, id, a.Status)
+			}
+		}
+		_, _, _ = s.List(nil, "", "", 100)
+		_, _ = s.File(t.Context(), question("new"))
+		s.Work(t.Context())
+		_ = s.Close()
+		must(t, os.RemoveAll(dir))
+	}
+	if refused == 0 || wrong == 0 {
+		t.Errorf("of %d damaged files %d were refused, and in others were %d errors: the damage does none", rounds, refused, wrong)
+	}
+	t.Logf("of %d damaged files %d were refused, and in others were %d errors", rounds, refused, wrong)
+}
+
+func damaged(whole []byte, random *rand.Rand) []byte {
+	b := append([]byte(nil), whole...)
+	at := random.IntN(len(b))
+	switch random.IntN(4) {
+	case 0:
+		b[at] ^= 1 << random.IntN(8)
+	case 1:
+		return b[:at]
+	case 2:
+		clear(b[at : at+min(4096, len(b)-at)])
+	case 3:
+		for i := at; i < min(len(b), at+64); i++ {
+			b[i] = byte(random.Uint32())
+		}
+	}
+	return b
+}
+
+// TestFlippedValue: bbolt does not see one bit, and one bit makes another approval.
+func TestFlippedValue(t *testing.T) {
+	r, data := newRecord(), t.TempDir()
+	s := mustOpen(t, data, r.options())
+	q := question("a")
+	a := mustFile(t, s, q)
+	mustDecide(t, s, a.ID, by("mia"))
+	must(t, s.Close())
+	path := filepath.Join(data, approval.FileName)
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	changed := strings.ReplaceAll(string(whole), `"uses":1`, `"uses":3`)
+	must(t, os.WriteFile(path, []byte(changed), 0o600))
+	var told error
+	o := r.options()
+	o.OnError = func(err error) { told = err }
+	s = mustOpen(t, data, o)
+	if _, live := s.Live(q.Digest, ""); live || !errors.Is(told, approval.ErrDamaged) {
+		t.Errorf("live %v, and the operator is told %v", live, told)
+	}
+	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || !errors.Is(err, approval.ErrDamaged) {
+		t.Errorf("spent %v, %v", spent, err)
+	}
+}
+
+// edit changes a file without the store.
+func edit(t *testing.T, data string, f func(*bbolt.Tx) error) {
+	t.Helper()
+	db, err := bbolt.Open(filepath.Join(data, approval.FileName), 0o600, nil)
+	must(t, err)
+	must(t, db.Update(f))
+	must(t, db.Close())
+}
+
+func TestFormatRefused(t *testing.T) {
+	r, data := newRecord(), t.TempDir()
+	s := mustOpen(t, data, r.options())
+	must(t, s.Close())
+	info, err := os.Stat(filepath.Join(data, approval.FileName))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("others can read it: %v, %v", info.Mode(), err)
+	}
+	edit(t, data, func(tx *bbolt.Tx) error { return approval.PutFormat(tx, approval.FormatVersion+1) })
+	if _, err := approval.Open(data, r.options()); err == nil || !strings.Contains(err.Error(), "version 2") {
+		t.Errorf("a format that it does not know: %v", err)
+	}
+	edit(t, data, func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("meta")) })
+	if _, err := approval.Open(data, r.options()); !errors.Is(err, approval.ErrDamaged) {
+		t.Errorf("a file without a format: %v", err)
+	}
+}
+
+func TestLocked(t *testing.T) {
+	r, data := newRecord(), t.TempDir()
+	s := mustOpen(t, data, r.options())
+	if _, err := approval.Open(data, r.options()); !errors.Is(err, approval.ErrLocked) {
+		t.Error(err)
+	}
+	must(t, s.Close())
+	if _, err := s.File(t.Context(), question("a")); !errors.Is(err, approval.ErrClosed) {
+		t.Error(err)
+	}
+	if _, live := s.Live(digest("a"), ""); live {
+		t.Error("a closed store has an approval")
+	}
+	mustOpen(t, data, r.options())
+}

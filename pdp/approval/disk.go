@@ -1,0 +1,200 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/boltfile"
+)
+
+// lockTimeout is how long Open waits for another process.
+const lockTimeout = 2 * time.Second
+
+func guard(f func() error) error { return boltfile.Guard(ErrDamaged, f) }
+
+// syncDir has a new file be found after a power cut.
+func syncDir(path string) error {
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// openDisk opens the file, checks it, and reads what is kept in memory of it. The
+// writer alone opens and closes.
+func (s *Store) openDisk() error {
+	db, err := boltfile.Open(s.path, ErrDamaged, bbolt.Options{Timeout: lockTimeout})
+	if errors.Is(err, boltfile.ErrLocked) {
+		return ErrLocked
+	}
+	if err != nil {
+		return err
+	}
+	var m *memory
+	err = guard(func() error {
+		if err := os.Chmod(s.path, 0o600); err != nil {
+			return err
+		}
+		if err := prepare(db); err != nil {
+			return err
+		}
+		return db.View(func(tx *bbolt.Tx) (err error) {
+			if tx.ID() < s.committed {
+				return fmt.Errorf("%w: it has lost what was written to it", ErrDamaged)
+			}
+			s.committed = tx.ID()
+			m, err = remember(tx)
+			return err
+		})
+	})
+	if err != nil {
+		_ = guard(db.Close)
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.db, s.memory = db, m
+	return nil
+}
+
+// prepare makes the buckets of a new file, and otherwise writes nothing: a file can be
+// read also where the disk is full.
+func prepare(db *bbolt.DB) error {
+	isNew := false
+	err := db.View(func(tx *bbolt.Tx) error {
+		name, _ := tx.Cursor().First()
+		if isNew = name == nil; isNew {
+			return nil
+		}
+		return checkFormat(tx)
+	})
+	if err != nil || !isNew {
+		return err
+	}
+	return errors.Join(db.Update(create), syncDir(db.Path()))
+}
+
+// letGo closes the file, whatever state it is in, once nobody reads it.
+func (s *Store) letGo() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db == nil {
+		return nil
+	}
+	db := s.db
+	s.db = nil
+	return guard(db.Close)
+}
+
+// view runs f in a read transaction, with what is in memory as it is then or later.
+// What f keeps of it must be copied.
+func (s *Store) view(f func(*bbolt.Tx) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.db == nil {
+		return s.unavailable
+	}
+	return guard(func() error { return s.db.View(f) })
+}
+
+// update runs f in a transaction, and returns when that is durable. An error of f is
+// the caller's, and nothing happened. After any other one the file is closed, opened
+// and read again: one whose sync failed can say one thing from the page cache and hold
+// another on disk.
+func (s *Store) update(f func(*change) error) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := s.usable(); err != nil {
+		return err
+	}
+	c := &change{silent: s.options.Silent}
+	var refused error
+	err := guard(func() (err error) {
+		refused, err = s.transact(c, f)
+		return err
+	})
+	if err != nil {
+		return s.fail(err)
+	}
+	if refused == nil {
+		s.changed()
+	}
+	return refused
+}
+
+// transact is one transaction. Where f refuses, or what it writes cannot be, there is
+// none; after an error nobody knows whether there was.
+func (s *Store) transact(c *change, f func(*change) error) (refused, err error) {
+	tx, err := s.db.Begin(true)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }() // nothing where it was committed
+	c.tx = tx
+	struck := s.memory.toStrike()
+	for _, n := range struck {
+		if err := remove(tx, bucketOutbox, numberKey(n)); err != nil {
+			return err, nil
+		}
+	}
+	if err := f(c); err != nil {
+		return err, nil
+	}
+	s.memory.expect(c.outbox) // before anybody can see what they are steps to
+	id := tx.ID()
+	if err := tx.Commit(); err != nil {
+		return nil, err
+	}
+	s.committed = id
+	s.memory.apply(c, len(struck))
+	return nil, nil
+}
+
+// ready opens the file again where that did not go well before: whoever only reads does
+// not, as there are many of them.
+func (s *Store) ready(context.Context) error {
+	s.mu.RLock()
+	open := s.db != nil
+	s.mu.RUnlock()
+	if open {
+		return nil
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.usable()
+}
+
+// usable opens the file again where it could not be opened after a failure.
+func (s *Store) usable() error {
+	if s.db != nil || s.closed {
+		return s.unavailable
+	}
+	s.reopen()
+	return s.unavailable
+}
+
+// fail is what happens after an error of writing.
+func (s *Store) fail(err error) error {
+	_ = s.letGo() // it failed already
+	boltfile.DropCache(s.path)
+	s.reopen() // or the next one does
+	return fmt.Errorf("%w: %s: %w", ErrUnavailable, s.path, err)
+}
+
+// reopen opens the file again; where that does not go well everything is refused.
+func (s *Store) reopen() {
+	err := s.openDisk()
+	if err != nil {
+		err = fmt.Errorf("%w: %s: %w", ErrUnavailable, s.path, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unavailable = err
+}

@@ -1,0 +1,46 @@
+package approval
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The errors of a store.
+var (
+	// ErrUnavailable: nothing can be written now, or not even read. Whether what was to
+	// be done is done nobody can say; it is tried again with the next call.
+	ErrUnavailable = errors.New("the approvals cannot be written")
+	// ErrUnrecorded: what was done is not on record yet, and counts for nothing until it is.
+	ErrUnrecorded = errors.New("the step is not on record yet")
+	ErrClosed     = errors.New("the approvals are closed")
+	ErrLocked     = errors.New("the approvals are in use by another process: stop it, or use another data directory")
+	ErrDamaged    = errors.New("the file of the approvals is damaged: restore it from a backup, or move it away to begin without any approval")
+	ErrNotFound   = errors.New("no such approval")
+	ErrTooLarge   = errors.New("the request is too large to be shown to approvers")
+	ErrVoted      = errors.New("this person has already voted, or named another in their place")
+	// ErrNotDelegable: the terms do not let an approver name another, or not this one.
+	ErrNotDelegable = errors.New("this vote cannot be delegated")
+	// ErrInvalid: what was handed over can never be done, whenever it is tried.
+	ErrInvalid = errors.New("not valid")
+)
+
+// StateError says that something cannot be done in the state, or not to the version,
+// that an approval is in.
+type StateError struct {
+	Status  Status
+	Version int
+}
+
+// Error says which state that is.
+func (e *StateError) Error() string {
+	return fmt.Sprintf("the approval is %s in version %d: read it again", e.Status, e.Version)
+}
+
+// LimitError says that too many requests for approval wait, or came at once.
+type LimitError struct{ RetryAfter time.Duration }
+
+// Error says when to try again.
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("too many requests for approval: try again in %v, or have those that wait decided", e.RetryAfter)
+}

@@ -1,0 +1,31 @@
+package approval
+
+import (
+	"context"
+
+	"go.etcd.io/bbolt"
+)
+
+// Work does once what Run does whenever something is due.
+func (s *Store) Work(ctx context.Context) {
+	s.attempt(ctx, s.ready, s.catchUp, s.expireDue, s.forgetOld)
+}
+
+// PutFormat says that a file has another format.
+func PutFormat(tx *bbolt.Tx, version int) error {
+	return put(tx, bucketMeta, []byte(keyFormat), version)
+}
+
+// FileAll files many in one transaction, and puts nothing on record.
+func (s *Store) FileAll(questions []Question) error {
+	now := s.now()
+	return s.update(func(c *change) error {
+		for _, q := range questions {
+			a := Approval{Question: q, ID: s.options.NewID(), Version: 1, Status: Pending, FiledAt: now, ExpiresAt: now.Add(q.Terms.Timeout)}
+			if err := c.save(nil, &a); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,171 @@
+package approval
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"go.etcd.io/bbolt"
+)
+
+// The file is DATA/approvals.db, in bbolt's format. Its buckets, a time in a key being
+// eight bytes of nanoseconds since 1970, big-endian:
+//
+//	meta       "format"      → FormatVersion
+//	approvals  id            → the Approval
+//	pending    id            → of each pending one whose it is and until when (waiting)
+//	digests    digest        → id of the pending or approved one that is bound to it
+//	due        ExpiresAt, id → true, of each pending or approved one
+//	ended      EndedAt, id   → true, of each final one
+//	reserved   id            → true, of each one with a reservation that is not settled
+//	outbox     number        → a Step that may not be on record yet, in the order of steps
+//	untold     id            → what nobody was told of yet: "filed", "completed", or both
+//	tasks      task          → the Task
+//	task_keys  key           → id of the Task that has it
+//	task_ends  Until, task   → true, of each Task
+//	followers  id, 0, task   → true, of each approval of a Task
+//
+// A change and what it does to every bucket is one transaction. A value is JSON after
+// the four bytes of its CRC-32C, big-endian, which is taken of the bucket's name, the
+// key and the JSON: bbolt does not see a page that rotted, and one bit makes two uses
+// of one.
+//
+// How it may grow: by another format number, and by that alone. A program refuses a
+// number that it does not know, and a value with a member that it does not know, as
+// that may take away what the others give.
+
+// FileName is the name of the file in the data directory, FormatVersion the number of
+// its format.
+const (
+	FileName      = "approvals.db"
+	FormatVersion = 1
+)
+
+const (
+	bucketMeta      = "meta"
+	bucketApprovals = "approvals"
+	bucketPending   = "pending"
+	bucketDigests   = "digests"
+	bucketDue       = "due"
+	bucketEnded     = "ended"
+	bucketReserved  = "reserved"
+	bucketOutbox    = "outbox"
+	bucketUntold    = "untold"
+	bucketTasks     = "tasks"
+	bucketTaskKeys  = "task_keys"
+	bucketTaskEnds  = "task_ends"
+	bucketFollowers = "followers"
+
+	keyFormat = "format"
+)
+
+var buckets = []string{bucketMeta, bucketApprovals, bucketPending, bucketDigests, bucketDue, bucketEnded, bucketReserved, bucketOutbox, bucketUntold, bucketTasks, bucketTaskKeys, bucketTaskEnds, bucketFollowers}
+
+// waiting is what is known of a pending one without reading it.
+type waiting struct {
+	Tenant  string    `json:"tenant"`
+	Subject Entity    `json:"subject"`
+	Until   time.Time `json:"until"`
+}
+
+// owner is who is limited.
+type owner struct {
+	tenant  string
+	subject Entity
+}
+
+func (w waiting) owner() owner { return owner{w.Tenant, w.Subject} }
+
+func (q *Question) owner() owner { return owner{q.Tenant, q.Subject} }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func sum(bucket string, key, text []byte) uint32 {
+	crc := crc32.Update(0, castagnoli, []byte(bucket))
+	return crc32.Update(crc32.Update(crc, castagnoli, key), castagnoli, text)
+}
+
+// put stores a value.
+func put(tx *bbolt.Tx, bucket string, key []byte, v any) error {
+	text, err := json.Marshal(v, asStored)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return tx.Bucket([]byte(bucket)).Put(key, append(binary.BigEndian.AppendUint32(nil, sum(bucket, key, text)), text...))
+}
+
+func remove(tx *bbolt.Tx, bucket string, key []byte) error {
+	return tx.Bucket([]byte(bucket)).Delete(key)
+}
+
+// get reads a value, and reports whether there is one.
+func get(tx *bbolt.Tx, bucket string, key []byte, into any) (bool, error) {
+	value := tx.Bucket([]byte(bucket)).Get(key)
+	if value == nil {
+		return false, nil
+	}
+	return true, decode(bucket, key, value, into)
+}
+
+// decode reads a value. What it makes shares nothing with the file.
+func decode(bucket string, key, value []byte, into any) error {
+	if len(value) < 4 || binary.BigEndian.Uint32(value) != sum(bucket, key, value[4:]) {
+		return fmt.Errorf("%w: the checksum of %q in %s is wrong", ErrDamaged, key, bucket)
+	}
+	if err := json.Unmarshal(bytes.Clone(value[4:]), into, fromStored); err != nil {
+		return fmt.Errorf("%w: %q in %s: %w", ErrDamaged, key, bucket, err)
+	}
+	return nil
+}
+
+// timeKey is a key of due and ended.
+func timeKey(at time.Time, id string) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano())), id...)
+}
+
+// readTimeKey reads what timeKey wrote.
+func readTimeKey(key []byte) (at time.Time, id string) {
+	if len(key) < 8 {
+		return at, ""
+	}
+	return time.Unix(0, int64(binary.BigEndian.Uint64(key))).UTC(), string(key[8:])
+}
+
+func numberKey(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+// readNumber reads what numberKey wrote; anything else is a number that no step has.
+func readNumber(key []byte) uint64 {
+	if len(key) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(key)
+}
+
+// checkFormat refuses a file that this program does not know how to read.
+func checkFormat(tx *bbolt.Tx) error {
+	for _, name := range buckets {
+		if tx.Bucket([]byte(name)) == nil {
+			return fmt.Errorf("%w: it has no bucket %s", ErrDamaged, name)
+		}
+	}
+	version := 0
+	if found, err := get(tx, bucketMeta, []byte(keyFormat), &version); err != nil || !found {
+		return fmt.Errorf("%w: it does not say what its format is: %w", ErrDamaged, err)
+	}
+	if version != FormatVersion {
+		return fmt.Errorf("its format is version %d, and this program knows version %d only: use the program that wrote it", version, FormatVersion)
+	}
+	return nil
+}
+
+func create(tx *bbolt.Tx) error {
+	for _, name := range buckets {
+		if _, err := tx.CreateBucket([]byte(name)); err != nil {
+			return err
+		}
+	}
+	return put(tx, bucketMeta, []byte(keyFormat), FormatVersion)
+}

@@ -1,0 +1,187 @@
+// Package inbox is the requests for approval of a running server, over HTTP, as those
+// see them who decide about them, and who asked. Start with [New]; [Inbox.Pages] and
+// [Inbox.Get] read, [Inbox.Decide], [Inbox.Revoke] and [Inbox.Cancel] say something,
+// and [Inbox.Watch] tells of each new one.
+//
+// Nothing here is made harmless for a terminal: whoever shows a request does that.
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/httpclient"
+)
+
+// Inbox is where the requests for approval of one server come in.
+type Inbox struct{ server *httpclient.Server }
+
+// New makes one of a server at a base URL, https or on this machine also http. Nothing
+// is sent yet.
+func New(baseURL string, o httpclient.Options) (*Inbox, error) {
+	server, err := httpclient.New(baseURL, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Inbox{server}, nil
+}
+
+// Close closes the connections that are kept.
+func (i *Inbox) Close() { i.server.Close() }
+
+const (
+	// pageSize is how many requests are asked for at once, the most there are.
+	pageSize = 200
+	// longestPoll is how long a server waits at most before it answers.
+	longestPoll = 30 * time.Second
+
+	requestBody = 16 << 20
+	pageBody    = 1 << 30 // of requests, each with the arguments of a call
+	path        = "/v1/approvals"
+)
+
+// Filter picks requests. All that is given must hold; no status is pending.
+type Filter struct{ Status, Tenant, Template, Subject, Resource, Action string }
+
+func (f Filter) query() url.Values {
+	query := url.Values{}
+	for name, value := range map[string]string{
+		"status": f.Status, "tenant": f.Tenant, "template": f.Template, "subject": f.Subject, "resource": f.Resource, "action": f.Action,
+	} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return query
+}
+
+// Pages hands requests to yield, the oldest first, and returns the cursor after which
+// new ones come.
+func (i *Inbox) Pages(ctx context.Context, f Filter, yield func(Request) error) (cursor string, err error) {
+	for {
+		page, err := i.page(ctx, f, cursor, 0)
+		if err != nil {
+			return cursor, err
+		}
+		for _, r := range page.Items {
+			cursor = max(cursor, r.ID)
+			if err := yield(r); err != nil {
+				return cursor, err
+			}
+		}
+		if page.Next == "" {
+			return cursor, nil
+		}
+		if page.Next < cursor || page.Next == cursor && len(page.Items) == 0 {
+			return cursor, errors.New("the server's answer is no page of requests: it does not come to an end")
+		}
+		cursor = page.Next
+	}
+}
+
+type page struct {
+	Items []Request `json:"items"`
+	Next  string    `json:"next"`
+}
+
+// page reads those after a cursor. It waits until there is one.
+func (i *Inbox) page(ctx context.Context, f Filter, cursor string, wait time.Duration) (p page, err error) {
+	query := f.query()
+	query.Set("limit", fmt.Sprint(pageSize))
+	if cursor != "" {
+		query.Set("cursor", cursor)
+	}
+	if wait > 0 {
+		query.Set("wait", wait.String())
+	}
+	body, err := i.server.Get(ctx, path, query, pageBody)
+	if err != nil {
+		return p, err
+	}
+	if err = json.Unmarshal(body, &p); err != nil {
+		err = fmt.Errorf("the server's answer is no page of requests: %w", err)
+	}
+	return p, err
+}
+
+// Get reads one request. While it is pending it waits, for as long as it may.
+func (i *Inbox) Get(ctx context.Context, id string, wait time.Duration) (Request, error) {
+	for end := time.Now().Add(wait); ; {
+		poll := min(wait, longestPoll)
+		query := url.Values{}
+		if poll > 0 {
+			query.Set("wait", poll.String())
+		}
+		began := time.Now()
+		r, err := requestOf(i.server.Get(ctx, pathOf(id), query, requestBody))
+		wait = time.Until(end)
+		if err != nil || !r.Pending() || wait <= 0 {
+			return r, err
+		}
+		if err := i.pace(ctx, began, poll); err != nil {
+			return r, err
+		}
+	}
+}
+
+// pace keeps a server that stops, and so waits no more, from being asked without a pause.
+func (i *Inbox) pace(ctx context.Context, began time.Time, poll time.Duration) error {
+	if time.Since(began) >= min(poll, time.Second) {
+		return ctx.Err()
+	}
+	return i.server.Wait(ctx, time.Second)
+}
+
+// Ruling is what a person says of a request.
+type Ruling struct {
+	// Decision is approve, deny or delegate; of a revocation or a cancellation it is empty.
+	Decision string `json:"decision,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	// Version is the one that the person has seen; 0 is any.
+	Version    int       `json:"version,omitzero"`
+	To         string    `json:"to,omitempty"`
+	ValidUntil time.Time `json:"valid_until,omitzero"`
+}
+
+// Decide approves, denies or delegates, and returns what became of the request.
+func (i *Inbox) Decide(ctx context.Context, id string, r Ruling) (Request, error) {
+	return i.say(ctx, id, "/decision", r)
+}
+
+// Revoke takes an approval back.
+func (i *Inbox) Revoke(ctx context.Context, id string, r Ruling) (Request, error) {
+	return i.say(ctx, id, "/revoke", r)
+}
+
+// Cancel gives up waiting, for the program that asked.
+func (i *Inbox) Cancel(ctx context.Context, id string, r Ruling) (Request, error) {
+	return i.say(ctx, id, "/cancel", r)
+}
+
+func (i *Inbox) say(ctx context.Context, id, what string, r Ruling) (Request, error) {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return Request{}, err
+	}
+	return requestOf(i.server.Call(ctx, httpclient.Call{
+		Method: http.MethodPost, Path: pathOf(id) + what, Sends: "application/json", Body: body, Most: requestBody, Want: http.StatusOK,
+	}))
+}
+
+func pathOf(id string) string { return path + "/" + url.PathEscape(id) }
+
+func requestOf(body []byte, err error) (r Request, _ error) {
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(body, &r); err != nil {
+		return r, fmt.Errorf("the server's answer is no request for approval: %w", err)
+	}
+	return r, nil
+}

@@ -1,0 +1,113 @@
+package approval
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// Get is an approval as it is now: one whose time is up is expired, whether that is on
+// record yet or not. An error is that nobody can tell whether there is one.
+func (s *Store) Get(id string) (a Approval, found bool, err error) {
+	now := s.now()
+	err = s.view(func(tx *bbolt.Tx) (err error) {
+		if a, found, err = read(tx, id); found {
+			a = s.shown(a, now)
+		}
+		return err
+	})
+	return a, found, err
+}
+
+// shown is within a view.
+func (s *Store) shown(a Approval, now time.Time) Approval {
+	a = a.at(now)
+	a.Unrecorded = s.memory.waits(a.ID)
+	return a
+}
+
+// examinedPerItem bounds what List looks at for each approval that it could return.
+const examinedPerItem = 20
+
+// List is a page of the approvals of some tenants, or of all where tenants is nil, in a
+// state, or in any where that is "": those after an id, oldest first. Next is the id to
+// go on after, "" where there is no more. A page can be empty and have a next.
+func (s *Store) List(tenants []string, status Status, after string, limit int) (page []Approval, next string, err error) {
+	if limit < 1 {
+		return nil, "", errors.New("a page has at least one approval: ask for more than none")
+	}
+	w := &walk{store: s, tenants: tenants, status: status, now: s.now()}
+	err = s.view(func(tx *bbolt.Tx) error {
+		bucket := bucketApprovals
+		if status == Pending {
+			bucket = bucketPending
+		}
+		c := tx.Bucket([]byte(bucket)).Cursor()
+		key := beyond(c, []byte(after))
+		for examined := 0; key != nil && examined < limit*examinedPerItem && len(page) < limit; examined++ {
+			a, fits, err := w.look(tx, key)
+			if err != nil {
+				return err
+			}
+			if fits {
+				page = append(page, s.shown(a, w.now))
+			}
+			next = string(key)
+			key, _ = c.Next()
+		}
+		if key == nil {
+			next = ""
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return page, next, nil
+}
+
+// walk is what List looks for.
+type walk struct {
+	store   *Store
+	tenants []string
+	status  Status
+	now     time.Time
+}
+
+// look reads an approval, if what is known of it without that does not speak against it.
+func (w *walk) look(tx *bbolt.Tx, key []byte) (a Approval, fits bool, err error) {
+	if w.status == Pending {
+		var known waiting
+		found, err := get(tx, bucketPending, key, &known)
+		if err != nil || !found || !w.sees(known.Tenant) || !w.now.Before(known.Until) {
+			return a, false, err
+		}
+	}
+	a, found, err := read(tx, string(key))
+	status := a.at(w.now).Status
+	return a, found && w.sees(a.Tenant) && (w.status == "" || w.status == status), err
+}
+
+func (w *walk) sees(tenant string) bool {
+	return w.tenants == nil || slices.Contains(w.tenants, tenant)
+}
+
+// read reads an approval.
+func read(tx *bbolt.Tx, id string) (a Approval, found bool, err error) {
+	if found, err = get(tx, bucketApprovals, []byte(id), &a); found && err == nil && a.ID != id {
+		err = fmt.Errorf("%w: %q in %s says that it is %q", ErrDamaged, id, bucketApprovals, a.ID)
+	}
+	return a, found && err == nil, err
+}
+
+// bound reads the open approval that is bound to a digest.
+func bound(tx *bbolt.Tx, digest [32]byte) (a Approval, found bool, err error) {
+	var id string
+	if found, err = get(tx, bucketDigests, digest[:], &id); err != nil || !found {
+		return a, false, err
+	}
+	return read(tx, id)
+}

@@ -1,0 +1,112 @@
+package approval_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"policy-service/pdp/approval"
+)
+
+// pages are the ids of all pages, and how many pages there were.
+func pages(t *testing.T, s *approval.Store, tenants []string, status approval.Status, limit int) (ids []string, n int) {
+	t.Helper()
+	for after := ""; ; n++ {
+		page, next, err := s.List(tenants, status, after, limit)
+		must(t, err)
+		if len(page) > limit {
+			t.Errorf("a page of %d has %d", limit, len(page))
+		}
+		for _, a := range page {
+			ids = append(ids, a.ID)
+		}
+		if after = next; next == "" {
+			return ids, n + 1
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	r := newRecord()
+	s := mustOpen(t, quick(t), r.options())
+	of := map[string][]string{} // by tenant and status
+	for n := range 150 {
+		tenant := []string{"acme", "other"}[n%3/2]
+		a := mustFile(t, s, question(fmt.Sprint(n), func(q *approval.Question) { q.Tenant = tenant }))
+		status := approval.Pending
+		if n%5 == 0 {
+			status = approval.Denied
+			mustDecide(t, s, a.ID, approval.Vote{By: "mia", Kind: approval.Deny})
+		}
+		for _, name := range []string{tenant + " " + string(status), tenant + " ", " " + string(status), " "} {
+			of[name] = append(of[name], a.ID)
+		}
+	}
+	for _, limit := range []int{1, 7, 1000} {
+		for _, status := range []approval.Status{"", approval.Pending, approval.Denied} {
+			for _, tenant := range []string{"", "acme", "other"} {
+				var tenants []string
+				if tenant != "" {
+					tenants = []string{"none", tenant}
+				}
+				want := of[tenant+" "+string(status)]
+				if got, n := pages(t, s, tenants, status, limit); !slices.Equal(got, want) || limit == 1000 && n > 1 {
+					t.Errorf("%s %q by %d: got %d in %d pages, want %d", tenant, status, limit, len(got), n, len(want))
+				}
+			}
+		}
+	}
+	if got, n := pages(t, s, []string{}, "", 1); len(got) != 0 || n != 8 { // 20 are looked at for each
+		t.Errorf("of no tenant there are %d, in %d pages", len(got), n)
+	}
+	r.pass(time.Hour)
+	if got, _ := pages(t, s, nil, approval.Pending, 50); len(got) != 0 {
+		t.Errorf("%d are pending whose time is up", len(got))
+	}
+	if got, _ := pages(t, s, nil, approval.Expired, 50); !slices.Equal(got, of[" pending"]) {
+		t.Errorf("%d have expired", len(got))
+	}
+	if _, _, err := s.List(nil, "", "", 0); err == nil {
+		t.Error("a page of nothing is a page")
+	}
+}
+
+// TestUntold: people are told of each thing that happened, also after a restart, until
+// they were.
+func TestUntold(t *testing.T) {
+	r, data := newRecord(), t.TempDir()
+	s := mustOpen(t, data, r.options())
+	a, b := mustFile(t, s, question("a")), mustFile(t, s, question("b"))
+	mustDecide(t, s, a.ID, by("mia"))
+	want := []approval.Told{{Approval: a.ID, Event: approval.Filed}, {Approval: a.ID, Event: approval.Completed}, {Approval: b.ID, Event: approval.Filed}}
+	must(t, s.Close())
+	s = mustOpen(t, data, r.options())
+	for len(want) > 0 {
+		if got := s.Untold(10); !slices.Equal(got, want) {
+			t.Fatalf("untold is %v, want %v", got, want)
+		}
+		if got := s.Untold(1); !slices.Equal(got, want[:1]) {
+			t.Errorf("the first is %v", got)
+		}
+		must(t, s.Told(want[0]))
+		must(t, s.Told(want[0])) // twice is once
+		want = want[1:]
+	}
+	r.pass(time.Hour)
+	s.Work(t.Context())
+	if got := s.Untold(10); len(got) != 1 || got[0] != (approval.Told{Approval: b.ID, Event: approval.Completed}) {
+		t.Errorf("untold is %v", got)
+	}
+}
+
+// Where nobody is to be told, nothing is kept for telling.
+func TestSilence(t *testing.T) {
+	options := newRecord().options()
+	options.Silent = true
+	s := mustOpen(t, t.TempDir(), options)
+	mustFile(t, s, question("a"))
+	if told := s.Untold(10); len(told) > 0 {
+		t.Errorf("got %v", told)
+	}
+}

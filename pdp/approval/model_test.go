@@ -1,0 +1,424 @@
+package approval_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"policy-service/pdp/approval"
+)
+
+// TestModel does random things to a store and to a model of it that is a list, and
+// compares them after each: with restarts, with a record that fails, that fails though
+// it took what it was given, or that cannot be asked, and with a clock that is set back.
+func TestModel(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(seed, 0))
+			m := &model{T: t, rand: random, record: newRecord(), data: quick(t), present: true}
+			m.open()
+			for step := range 400 {
+				m.do()
+				m.compare(step)
+			}
+		})
+	}
+}
+
+type model struct {
+	*testing.T
+	*record
+	rand    *rand.Rand
+	data    string
+	s       *approval.Store
+	all     []*modelled // in the order of their ids
+	present bool        // ben may still approve
+	n       int
+	said    string
+}
+
+// modelled is an approval as it is to be.
+type modelled struct {
+	approval.Approval
+	outbox []modelStep
+	names  []string // of the steps on record
+}
+
+type modelStep struct {
+	name      string
+	tried, is bool // is: on record, whatever was said of it
+}
+
+const modelRetain = 5 * time.Hour
+
+func (m *model) open() {
+	if m.s != nil {
+		must(m, m.s.Close())
+	}
+	o := m.options()
+	o.Retain = modelRetain
+	m.s = mustOpen(m, m.data, o)
+	for _, a := range m.all {
+		for i := range a.outbox {
+			a.outbox[i].tried = true
+		}
+	}
+	m.catchUp()
+}
+
+func (m *model) catchUp() {
+	for _, a := range m.all {
+		m.put(a)
+	}
+	for _, a := range m.all {
+		if len(a.Reserved) == 0 || !m.put(a) || m.unknown {
+			continue
+		}
+		for _, d := range a.Reserved {
+			m.settle(a, d, m.ids[d])
+		}
+		a.Version++
+		m.put(a)
+	}
+}
+
+// put puts the steps of an approval on record, and reports whether all are.
+func (m *model) put(a *modelled) bool {
+	for len(a.outbox) > 0 {
+		e := &a.outbox[0]
+		if e.tried && m.unknown {
+			return false
+		}
+		if !e.tried || !e.is {
+			e.is = !m.fails || m.half
+			if e.tried = true; e.is {
+				a.names = append(a.names, e.name)
+			}
+			if m.fails {
+				return false
+			}
+		}
+		a.outbox = a.outbox[1:]
+	}
+	return true
+}
+
+func (a *modelled) step(names ...string) {
+	for _, name := range names {
+		a.outbox = append(a.outbox, modelStep{name: name})
+	}
+}
+
+func (a *modelled) end(status approval.Status, at time.Time) {
+	if a.Status == approval.Pending {
+		a.DecidedAt = at
+	}
+	a.Status, a.EndedAt, a.ExpiresAt = status, at, time.Time{}
+}
+
+func (m *model) late(a *modelled) bool { return !a.Status.Final() && !m.now.Before(a.ExpiresAt) }
+
+func (m *model) expire(a *modelled) bool {
+	a.end(approval.Expired, a.ExpiresAt)
+	a.Version++
+	a.step(approval.StepExpired)
+	return m.put(a)
+}
+
+func (m *model) settle(a *modelled, d string, used bool) {
+	a.Reserved = slices.DeleteFunc(slices.Clone(a.Reserved), func(r string) bool { return r == d })
+	if !used {
+		a.step(approval.StepReleased)
+		return
+	}
+	a.Used = append(a.Used, d)
+	a.step(approval.StepUsed)
+	if a.Status == approval.Approved && len(a.Used) == a.Terms.Uses {
+		a.end(approval.UsedUp, m.now)
+		a.step(approval.StepUsedUp)
+	}
+}
+
+// do does one thing.
+func (m *model) do() {
+	switch n := m.rand.IntN(40); {
+	case n == 0:
+		m.said = "restart"
+		m.open()
+	case n < 4:
+		m.said = "work"
+		m.s.Work(m.Context())
+		m.work()
+	case n < 8:
+		m.set(m.rand.IntN(3) == 0, m.rand.IntN(2) == 0, m.rand.IntN(5) == 0)
+		m.present = m.rand.IntN(3) > 0
+		m.said = fmt.Sprintf("fails %v, half %v, unknown %v, present %v", m.fails, m.half, m.unknown, m.present)
+	case n < 13:
+		d := []time.Duration{time.Minute, 5 * time.Minute, 10 * time.Minute, time.Hour, -3 * time.Minute}[m.rand.IntN(5)]
+		m.said = fmt.Sprint("pass ", d)
+		m.pass(d)
+	case n < 19 || len(m.all) == 0:
+		m.file()
+	default:
+		a := m.all[max(0, len(m.all)-1-m.rand.IntN(5))]
+		[]func(*modelled){m.vote, m.vote, m.vote, m.spend, m.spend, m.spend, m.cancel, m.revoke}[m.rand.IntN(8)](a)
+	}
+}
+
+func (m *model) work() {
+	m.catchUp()
+	for _, a := range m.all {
+		if m.late(a) && m.put(a) {
+			m.expire(a)
+		}
+	}
+	m.all = slices.DeleteFunc(m.all, func(a *modelled) bool {
+		return a.Status.Final() && len(a.outbox) == 0 && len(a.Reserved) == 0 && !a.EndedAt.Add(modelRetain).After(m.now)
+	})
+}
+
+func (m *model) want(err error, is error) {
+	m.Helper()
+	if !errors.Is(err, is) && (is != errState || !errors.As(err, new(*approval.StateError))) {
+		m.Fatalf("%s: %v, want %v", m.said, err, is)
+	}
+}
+
+var errState = errors.New("a state error")
+
+func (m *model) file() {
+	name := fmt.Sprint("q", m.rand.IntN(5))
+	q := question(name, func(q *approval.Question) {
+		q.Terms.Quorum, q.Terms.Uses, q.Terms.Delegable = int(name[1]-'0')%2+1, int(name[1]-'0')%3+1, true
+	})
+	m.said = "file " + name
+	got, err := m.s.File(m.Context(), q)
+	for _, a := range m.all {
+		if a.Digest != q.Digest || a.Status.Final() {
+			continue
+		}
+		if !m.put(a) || m.late(a) && !m.expire(a) {
+			m.want(err, approval.ErrUnrecorded)
+			return
+		}
+		if !a.Status.Final() {
+			if m.want(err, nil); got.ID != a.ID {
+				m.Fatalf("%s: it is %s, and %s waits", m.said, got.ID, a.ID)
+			}
+			return
+		}
+	}
+	a := &modelled{Approval: approval.Approval{Question: q, ID: m.newest(), Version: 1, Status: approval.Pending, FiledAt: m.now, ExpiresAt: m.now.Add(q.Terms.Timeout)}}
+	a.step(approval.StepFiled)
+	m.all = append(m.all, a)
+	m.done(a, err)
+}
+
+// newest is the one that the model does not know.
+func (m *model) newest() string {
+	page, _, err := m.s.List(nil, "", "", 1000)
+	must(m, err)
+	for _, a := range page {
+		if !slices.ContainsFunc(m.all, func(known *modelled) bool { return known.ID == a.ID }) {
+			return a.ID
+		}
+	}
+	m.Fatalf("%s: nothing was filed", m.said)
+	return ""
+}
+
+func (m *model) done(a *modelled, err error) {
+	m.Helper()
+	if m.put(a) {
+		m.want(err, nil)
+	} else {
+		m.want(err, approval.ErrUnrecorded)
+	}
+}
+
+// in reports whether an approval is in a state, and wants what is said where it is not.
+func (m *model) in(a *modelled, status approval.Status, err error) bool {
+	m.Helper()
+	if !m.put(a) {
+		m.want(err, approval.ErrUnrecorded)
+		return false
+	}
+	if a.Status != status || m.late(a) {
+		m.want(err, errState)
+		return false
+	}
+	return true
+}
+
+func person(name string) string { return strings.TrimRight(name, "2") }
+
+func samePerson(a, b string) bool { return person(a) == person(b) }
+
+func (m *model) vote(a *modelled) {
+	people := []string{"mia", "mia2", "ben", "eva", "kai"}
+	v := approval.Vote{By: people[m.rand.IntN(5)], Kind: []approval.VoteKind{approval.Approve, approval.Approve, approval.Approve, approval.Deny, approval.Delegate}[m.rand.IntN(5)]}
+	if v.Kind == approval.Delegate {
+		v.To = people[m.rand.IntN(5)]
+	}
+	if v.Kind == approval.Approve && m.rand.IntN(3) == 0 {
+		v.ValidUntil = m.now.Add(4 * time.Minute)
+	}
+	m.said = fmt.Sprintf("%s: %s by %s to %s", a.ID, v.Kind, v.By, v.To)
+	_, err := m.s.Decide(m.Context(), a.ID, 0, v, func(v approval.Vote) bool { return v.By != "ben" || m.present }, samePerson)
+	if !m.in(a, approval.Pending, err) {
+		return
+	}
+	voted := func(name string) bool {
+		return slices.ContainsFunc(a.Votes, func(v approval.Vote) bool { return samePerson(v.By, name) })
+	}
+	switch {
+	case voted(v.By):
+		m.want(err, approval.ErrVoted)
+		return
+	case v.Kind == approval.Delegate && (samePerson(v.By, v.To) || voted(v.To)):
+		m.want(err, approval.ErrNotDelegable)
+		return
+	}
+	approving, until := 0, m.now.Add(a.Terms.ValidFor)
+	v.At = m.now
+	a.Votes = append(a.Votes, v)
+	a.Version++
+	a.step(string(v.Kind))
+	for i, v := range a.Votes {
+		holds := v.ValidUntil.IsZero() || m.now.Before(v.ValidUntil)
+		if v.Kind == approval.Approve && holds && (i == len(a.Votes)-1 || v.By != "ben" || m.present) {
+			if approving++; !v.ValidUntil.IsZero() && v.ValidUntil.Before(until) {
+				until = v.ValidUntil
+			}
+		}
+	}
+	if v.Kind == approval.Deny {
+		a.end(approval.Denied, m.now)
+		a.step(approval.StepDenied)
+	}
+	if v.Kind == approval.Approve && approving >= a.Terms.Quorum {
+		a.Status, a.DecidedAt, a.ExpiresAt = approval.Approved, m.now, until
+		a.step(approval.StepApproved)
+	}
+	m.done(a, err)
+}
+
+func (m *model) spend(a *modelled) {
+	m.n++
+	d := fmt.Sprint("d", m.n)
+	m.said = a.ID + ": spend for " + d
+	called := false
+	spent, err := m.s.Spend(m.Context(), a.ID, a.Digest, d, func(ctx context.Context) error { called = true; return m.decide(d)(ctx) })
+	if !m.put(a) {
+		m.want(err, approval.ErrUnrecorded)
+	} else if a.Status != approval.Approved || m.late(a) || len(a.Used)+len(a.Reserved) >= a.Terms.Uses {
+		if m.want(err, nil); spent || called {
+			m.Fatalf("%s: it was spent", m.said)
+		}
+	} else if a.Reserved = append(a.Reserved, d); m.fails {
+		if a.Version++; err == nil || spent {
+			m.Fatalf("%s: it was spent for what is not on record", m.said)
+		}
+	} else {
+		if m.want(err, nil); !spent || !called {
+			m.Fatalf("%s: it was not spent", m.said)
+		}
+		a.Version += 2
+		m.settle(a, d, true)
+		m.put(a)
+	}
+}
+
+func (m *model) cancel(a *modelled) {
+	m.said = a.ID + ": cancel"
+	_, err := m.s.Cancel(m.Context(), a.ID, 0, "alice", "key:gateway", "")
+	if m.in(a, approval.Pending, err) {
+		m.ends(a, approval.Cancelled, err)
+	}
+}
+
+func (m *model) revoke(a *modelled) {
+	m.said = a.ID + ": revoke"
+	_, err := m.s.Revoke(m.Context(), a.ID, 0, by("mia"))
+	if m.in(a, approval.Approved, err) {
+		m.ends(a, approval.Revoked, err)
+	}
+}
+
+func (m *model) ends(a *modelled, status approval.Status, err error) {
+	m.Helper()
+	a.end(status, m.now)
+	a.Version++
+	a.step(string(status))
+	m.done(a, err)
+}
+
+// compare looks at everything that can be seen.
+func (m *model) compare(step int) {
+	m.Helper()
+	var pending []string
+	stored, live := 0, map[[32]byte]string{}
+	for i, a := range m.all {
+		want := a.Approval
+		if m.late(a) {
+			if a.Status == approval.Pending {
+				want.DecidedAt = want.ExpiresAt
+			}
+			want.Status, want.EndedAt, want.ExpiresAt = approval.Expired, want.ExpiresAt, time.Time{}
+		}
+		want.Unrecorded = slices.ContainsFunc(a.outbox, func(e modelStep) bool {
+			return e.name != approval.StepUsed && e.name != approval.StepReleased
+		})
+		got, found, _ := m.s.Get(a.ID)
+		if young := i >= len(m.all)-8; (young || step%25 == 0) && !(found && equate(got, want)) {
+			m.Fatalf("%d, %s: found %v %s", step, m.said, found, cmp.Diff(want, got, cmpopts.EquateEmpty()))
+		}
+		if !slices.Equal(m.record.names(a.ID), a.names) {
+			m.Fatalf("%d, %s: on record of %s is %v, want %v", step, m.said, a.ID, m.record.names(a.ID), a.names)
+		}
+		if want.Status == approval.Pending {
+			pending = append(pending, a.ID)
+		}
+		if a.Status == approval.Pending {
+			stored++
+		}
+		if want.Status == approval.Approved && !want.Unrecorded && len(a.Used)+len(a.Reserved) < a.Terms.Uses {
+			live[a.Digest] = a.ID
+		}
+		if allowed := slices.DeleteFunc(slices.Concat(a.Used, a.Reserved), func(d string) bool { return !m.ids[d] }); len(allowed) > a.Terms.Uses {
+			m.Fatalf("%d, %s: %s has %d uses, and on record are %v", step, m.said, a.ID, a.Terms.Uses, allowed)
+		}
+	}
+	for i := range 5 {
+		d := digest(fmt.Sprint("q", i))
+		if a, is := m.s.Live(d, ""); is != (live[d] != "") || a.ID != live[d] {
+			m.Fatalf("%d, %s: live is %q, want %q", step, m.said, a.ID, live[d])
+		}
+	}
+	page, next, err := m.s.List(nil, approval.Pending, "", 1000)
+	ids := make([]string, len(page))
+	for i, a := range page {
+		ids[i] = a.ID
+	}
+	if err != nil || next != "" || !slices.Equal(ids, pending) || m.s.Pending() != stored {
+		m.Fatalf("%d, %s: pending are %v, %d of them; want %v, %d: %v", step, m.said, ids, m.s.Pending(), pending, stored, err)
+	}
+}
+
+// equate is fast, where cmp.Equal is not.
+func equate(a, b approval.Approval) bool {
+	for _, one := range []*approval.Approval{&a, &b} {
+		one.Votes, one.Used, one.Reserved = slices.Concat(one.Votes), slices.Concat(one.Used), slices.Concat(one.Reserved) // nil where empty
+	}
+	return reflect.DeepEqual(a, b)
+}

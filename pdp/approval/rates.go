@@ -1,0 +1,60 @@
+package approval
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// rates bound how many new requests for approval come of each subject in a minute: a
+// bucket for each, which is forgotten when it is full again, because a new one is the
+// same. The writer alone uses it.
+type rates struct {
+	perMinute int
+	of        map[owner]*rate.Limiter
+	swept     time.Time
+}
+
+func newRates(perMinute int) rates {
+	return rates{perMinute: perMinute, of: map[owner]*rate.Limiter{}}
+}
+
+// mostRates bounds the memory of the buckets: a caller can name as many subjects as it
+// likes. Those for whom there is no room share one with the others of their tenant.
+const mostRates = 10_000
+
+// take takes one of an owner's, or says how long it takes until there is one.
+func (r *rates) take(o owner, now time.Time) (wait time.Duration, ok bool) {
+	bucket := r.bucket(o, now)
+	if bucket.AllowN(now, 1) {
+		return 0, true
+	}
+	missing := 1 - bucket.TokensAt(now)
+	return time.Duration(missing / float64(bucket.Limit()) * float64(time.Second)), false
+}
+
+func (r *rates) bucket(o owner, now time.Time) *rate.Limiter {
+	if r.of[o] == nil && len(r.of) >= mostRates {
+		r.sweep(now)
+	}
+	if r.of[o] == nil && len(r.of) >= mostRates {
+		o = owner{tenant: o.tenant} // no subject is without a type
+	}
+	if r.of[o] == nil {
+		r.of[o] = rate.NewLimiter(rate.Limit(float64(r.perMinute)/60), r.perMinute)
+	}
+	return r.of[o]
+}
+
+// sweep goes through all of them, so it is done once a second at most.
+func (r *rates) sweep(now time.Time) {
+	if passed := now.Sub(r.swept); passed >= 0 && passed < time.Second {
+		return
+	}
+	r.swept = now
+	for o, bucket := range r.of {
+		if bucket.TokensAt(now) >= float64(bucket.Burst()) {
+			delete(r.of, o)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package approval_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"policy-service/pdp/approval"
+)
+
+// TestOneUseOnce has two callers want the one use of an approval, a thousand times.
+func TestOneUseOnce(t *testing.T) {
+	r := newRecord()
+	s := mustOpen(t, quick(t), r.options())
+	for round := range 1000 {
+		q := question(fmt.Sprint(round))
+		a := mustFile(t, s, q)
+		mustDecide(t, s, a.ID, by("mia"))
+		var spent, recorded atomic.Int32
+		var both sync.WaitGroup
+		for i := range 2 {
+			both.Go(func() {
+				decision := fmt.Sprint(a.ID, i)
+				is, err := s.Spend(t.Context(), a.ID, q.Digest, decision, func(ctx context.Context) error {
+					recorded.Add(1)
+					return r.decide(decision)(ctx)
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				if is {
+					spent.Add(1)
+				}
+			})
+		}
+		both.Wait()
+		if spent.Load() != 1 || recorded.Load() != 1 {
+			t.Fatalf("round %d: spent %d times, recorded %d times", round, spent.Load(), recorded.Load())
+		}
+	}
+}
+
+// TestInDoubt: while nobody can say whether a decision is on record its use is neither
+// there nor lost, and afterwards it is what the record says.
+func TestInDoubt(t *testing.T) {
+	for _, half := range []bool{false, true} {
+		r, data := newRecord(), t.TempDir()
+		s := mustOpen(t, data, r.options())
+		q := question("a")
+		a := mustFile(t, s, q)
+		mustDecide(t, s, a.ID, by("mia"))
+		r.set(true, half, true)
+		if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || !errors.Is(err, errRecord) {
+			t.Fatal(spent, err)
+		}
+		must(t, s.Close())
+		s = mustOpen(t, data, r.options())
+		s.Work(t.Context())
+		if got, _, _ := s.Get(a.ID); !slices.Equal(got.Reserved, []string{"d"}) || len(r.errors) == 0 {
+			t.Errorf("in doubt it is %+v, and the errors are %v", got, r.errors)
+		}
+		if _, live := s.Live(q.Digest, a.ID); live {
+			t.Error("a use that is in doubt can be had")
+		}
+		if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "e", r.decide("e")); spent || err != nil {
+			t.Errorf("a use that is in doubt is spent: %v", err)
+		}
+		r.set(false, false, false)
+		s.Work(t.Context())
+		if _, live := s.Live(q.Digest, a.ID); live == half {
+			t.Errorf("on record %v, and live %v", half, live)
+		}
+		last := map[bool]string{false: approval.StepReleased, true: approval.StepUsedUp}[half]
+		if names := r.names(a.ID); names[len(names)-1] != last {
+			t.Errorf("the steps are %v, and the last is not %s", names, last)
+		}
+	}
+}
+
+// TestUnrecorded: what is not on record counts for nothing, and is put there later.
+func TestUnrecorded(t *testing.T) {
+	r := newRecord()
+	s := mustOpen(t, t.TempDir(), r.options())
+	q := question("a")
+	a := mustFile(t, s, q)
+	r.set(true, false, false)
+	if _, err := s.Decide(t.Context(), a.ID, 0, by("mia"), all, equal); !errors.Is(err, approval.ErrUnrecorded) || !errors.Is(err, errRecord) {
+		t.Fatal(err)
+	}
+	if _, live := s.Live(q.Digest, ""); live {
+		t.Error("it can be spent by an approval that is not on record")
+	}
+	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || !errors.Is(err, approval.ErrUnrecorded) {
+		t.Errorf("it is spent by an approval that is not on record: %v", err)
+	}
+	if _, err := s.Revoke(t.Context(), a.ID, 0, by("mia")); !errors.Is(err, approval.ErrUnrecorded) {
+		t.Error(err)
+	}
+	if got, _, _ := s.Get(a.ID); !got.Unrecorded {
+		t.Errorf("it does not say that it is not on record: %+v", got)
+	}
+	if told := s.Untold(10); len(told) != 0 {
+		t.Errorf("people are told of what is not on record: %v", told)
+	}
+	r.set(false, false, false)
+	changed := s.Changed()
+	s.Work(t.Context())
+	<-changed
+	if _, live := s.Live(q.Digest, ""); !live {
+		t.Error("it is on record, and cannot be spent")
+	}
+	if want := []string{"filed", "approve", "approved"}; !slices.Equal(r.names(a.ID), want) {
+		t.Errorf("on record is %v", r.names(a.ID))
+	}
+}
+
+// TestUsesAtOnce: those of an approval with many uses can be had at once, so many and
+// no more.
+func TestUsesAtOnce(t *testing.T) {
+	r := newRecord()
+	s := mustOpen(t, quick(t), r.options())
+	q := question("a", func(q *approval.Question) { q.Terms.Uses = 5 })
+	a := mustFile(t, s, q)
+	mustDecide(t, s, a.ID, by("mia"))
+	var spent atomic.Int32
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			d := fmt.Sprint("d", i)
+			if is, err := s.Spend(t.Context(), a.ID, q.Digest, d, r.decide(d)); is {
+				spent.Add(1)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if got, _, _ := s.Get(a.ID); spent.Load() != 5 || len(got.Used) != 5 || got.Status != approval.UsedUp {
+		t.Errorf("spent %d times: %+v", spent.Load(), got)
+	}
+}
+
+// TestSpendLate: at the very instant that it ends an approval is not there any more, and
+// no clock brings back one whose end is on record.
+func TestSpendLate(t *testing.T) {
+	r := newRecord()
+	s := mustOpen(t, t.TempDir(), r.options())
+	q := question("a")
+	a := mustFile(t, s, q)
+	mustDecide(t, s, a.ID, by("mia"))
+	r.pass(10*time.Minute - 1)
+	if _, live := s.Live(q.Digest, ""); !live {
+		t.Error("it ends too early")
+	}
+	r.pass(1)
+	if _, live := s.Live(q.Digest, ""); live {
+		t.Error("it is live when it ends")
+	}
+	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
+		t.Errorf("it is spent when it ends: %v", err)
+	}
+	if got, _, _ := s.Get(a.ID); got.Status != approval.Expired || !got.EndedAt.Equal(start.Add(10*time.Minute)) {
+		t.Errorf("it is %+v", got)
+	}
+	s.Work(t.Context())
+	r.pass(-5 * time.Minute)
+	if got, _, _ := s.Get(a.ID); got.Status != approval.Expired {
+		t.Errorf("the clock was set back, and it is %s", got.Status)
+	}
+	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
+		t.Errorf("the clock was set back, and it is spent: %v", err)
+	}
+	if b := mustFile(t, s, q); b.ID == a.ID {
+		t.Error("one that expired is joined")
+	}
+}
+
+// TestSpendTwiceForOneDecision is a mistake of the caller, whose record would be there
+// for another use.
+func TestSpendTwiceForOneDecision(t *testing.T) {
+	r := newRecord()
+	s := mustOpen(t, t.TempDir(), r.options())
+	q := question("a", func(q *approval.Question) { q.Terms.Uses = 2 })
+	a := mustFile(t, s, q)
+	mustDecide(t, s, a.ID, by("mia"))
+	for i, want := range []error{nil, approval.ErrInvalid} {
+		if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); !errors.Is(err, want) || spent != (i == 0) {
+			t.Errorf("%d: %v, %v", i, spent, err)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package approval
+
+import "time"
+
+// Step is one step of an approval as it goes on record.
+type Step struct {
+	ID   string    `json:"id"` // of the record
+	At   time.Time `json:"at"`
+	Name string    `json:"name"`
+	// By is the person and Caller the credential; both are empty for what the service
+	// does by itself.
+	By         string    `json:"by,omitzero"`
+	Caller     string    `json:"caller,omitzero"`
+	Reason     string    `json:"reason,omitzero"`
+	To         string    `json:"to,omitzero"`
+	ValidUntil time.Time `json:"valid_until,omitzero"`
+	// Decision is the one that used the approval, or that was to.
+	Decision string `json:"decision,omitzero"`
+	// Approval is as it is after the step.
+	Approval Approval `json:"approval"`
+}
+
+// The names of steps. A vote is a step, and the state that it brings about is the next.
+const (
+	StepFiled    = "filed"    // a request for approval was filed, for the caller that asked
+	StepApprove  = "approve"  // a person approved
+	StepDeny     = "deny"     // a person denied
+	StepDelegate = "delegate" // a person named another in their place
+
+	StepApproved  = "approved"  // enough people approved
+	StepDenied    = "denied"    // it was denied
+	StepCancelled = "cancelled" // the requester no longer wants it
+	StepRevoked   = "revoked"   // a person took back what was approved
+	StepExpired   = "expired"   // its time was up
+	StepUsed      = "used"      // a decision was made by it
+	StepUsedUp    = "used_up"   // that was the last use
+	StepReleased  = "released"  // a decision that was to use it is not on record: the use is there again
+)
+
+// counts reports whether an approval that can be used waits for the record of a step.
+// One that tells of a use takes away, and holds at once.
+func counts(name string) bool { return name != StepUsed && name != StepReleased }

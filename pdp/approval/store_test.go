@@ -1,0 +1,241 @@
+package approval_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"policy-service/obligations"
+	"policy-service/pdp/approval"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// record is what a store puts its steps on, and a caller its decisions.
+type record struct {
+	mu     sync.Mutex
+	steps  map[string][]approval.Step // of each approval
+	ids    map[string]bool
+	now    time.Time
+	n      int
+	errors []error
+	// fails refuses, half takes a record and says that it failed, unknown knows nothing.
+	fails, half, unknown bool
+}
+
+var errRecord = errors.New("the record cannot be written")
+
+func newRecord() *record {
+	return &record{ids: map[string]bool{}, steps: map[string][]approval.Step{}, now: start}
+}
+
+func (r *record) put(_ context.Context, s approval.Step) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fails && !r.half {
+		return errRecord
+	}
+	if r.ids[s.ID] {
+		return fmt.Errorf("step %s was recorded before", s.ID)
+	}
+	r.ids[s.ID] = true
+	r.steps[s.Approval.ID] = append(r.steps[s.Approval.ID], s)
+	if r.fails {
+		return errRecord
+	}
+	return nil
+}
+
+// decide puts a decision on record.
+func (r *record) decide(id string) func(context.Context) error {
+	return func(context.Context) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.fails || r.half {
+			r.ids[id] = true
+		}
+		if r.fails {
+			return errRecord
+		}
+		return nil
+	}
+}
+
+func (r *record) has(id string) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unknown {
+		return false, errRecord
+	}
+	return r.ids[id], nil
+}
+
+func (r *record) set(fails, half, unknown bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fails, r.half, r.unknown = fails, half, unknown
+}
+
+func (r *record) pass(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now = r.now.Add(d)
+}
+
+func (r *record) time() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now
+}
+
+func (r *record) id() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.n++
+	return fmt.Sprintf("id-%08d", r.n)
+}
+
+// names are the names of the steps of an approval on record.
+func (r *record) names(id string) (out []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.steps[id] {
+		out = append(out, s.Name)
+	}
+	return out
+}
+
+func (r *record) options() approval.Options {
+	return approval.Options{Now: r.time, NewID: r.id, Record: r.put, Recorded: r.has,
+		Limits:  approval.Limits{NewPerMinutePerSubject: 1_000_000},
+		OnError: func(err error) { r.mu.Lock(); defer r.mu.Unlock(); r.errors = append(r.errors, err) }}
+}
+
+func mustOpen(t testing.TB, data string, o approval.Options) *approval.Store {
+	t.Helper()
+	s, err := approval.Open(data, o)
+	must(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// quick is a directory in memory where there is one: what is not about disks need not
+// wait for them.
+func quick(t testing.TB) string {
+	t.Helper()
+	if dir, err := os.MkdirTemp("/dev/shm", "approvals"); err == nil {
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		return dir
+	}
+	return t.TempDir()
+}
+
+// digest is what a question with that name is bound to.
+func digest(name string) [32]byte { return sha256.Sum256([]byte(name)) }
+
+func question(name string, change ...func(*approval.Question)) approval.Question {
+	q := approval.Question{
+		Digest: digest(name), Tenant: "acme", Caller: "key:gateway", Decision: "decision of " + name, Bundle: "h1:abc",
+		Obligation: "approval_required",
+		Terms: obligations.Terms{Template: "writes", Quorum: 1, Uses: 1, Timeout: time.Hour, ValidFor: 10 * time.Minute,
+			Material: obligations.DefaultMaterial},
+		Subject: approval.Entity{Type: "user", ID: "alice"}, Resource: approval.Entity{Type: "tool", ID: "tickets:create_ticket"}, Action: "tool.invoke",
+		Agent: &approval.Entity{ID: "bot"}, Chain: []approval.Entity{{Type: "agent", ID: "planner"}},
+		Shown: []byte(`{"subject":{"type":"user","id":"alice"},"context":{"purpose":"line"}}`),
+	}
+	for _, f := range change {
+		f(&q)
+	}
+	return q
+}
+
+func all(approval.Vote) bool { return true }
+func equal(a, b string) bool { return a == b }
+func by(name string) approval.Vote {
+	return approval.Vote{By: name, Caller: "key:console", Kind: approval.Approve}
+}
+
+func mustFile(t testing.TB, s *approval.Store, q approval.Question) approval.Approval {
+	t.Helper()
+	a, err := s.File(t.Context(), q)
+	must(t, err)
+	return a
+}
+
+func mustDecide(t testing.TB, s *approval.Store, id string, v approval.Vote) approval.Approval {
+	t.Helper()
+	a, err := s.Decide(t.Context(), id, 0, v, all, equal)
+	must(t, err)
+	return a
+}
+
+// TestLife goes the whole way, with a restart after each step.
+func TestLife(t *testing.T) {
+	r, data := newRecord(), t.TempDir()
+	var s *approval.Store
+	again := func() {
+		if s != nil {
+			must(t, s.Close())
+		}
+		s = mustOpen(t, data, r.options())
+	}
+	again()
+	q := question("a")
+	a := mustFile(t, s, q)
+	again()
+	if joined := mustFile(t, s, q); joined.ID != a.ID || s.Pending() != 1 {
+		t.Errorf("the same question is another: %+v", joined)
+	}
+	got, found, _ := s.Get(a.ID)
+	if diff := cmp.Diff(a, got); diff != "" || !found || got.Status != approval.Pending || !got.ExpiresAt.Equal(start.Add(time.Hour)) {
+		t.Errorf("what was filed is not what is there: %s", diff)
+	}
+	if _, live := s.Live(q.Digest, ""); live {
+		t.Error("one that nobody approved can be spent")
+	}
+	r.pass(time.Minute)
+	a = mustDecide(t, s, a.ID, by("User::\"mia\""))
+	again()
+	live, is := s.Live(q.Digest, a.ID)
+	if diff := cmp.Diff(a, live); diff != "" || !is || !live.ExpiresAt.Equal(start.Add(11*time.Minute)) {
+		t.Errorf("what was approved cannot be spent: %v %s", is, diff)
+	}
+	if _, is := s.Live(q.Digest, "another"); is {
+		t.Error("it can be spent by another id")
+	}
+	if spent, err := s.Spend(t.Context(), a.ID, digest("b"), "d", r.decide("d")); spent || err != nil {
+		t.Errorf("it can be spent on what it is not bound to: %v", err)
+	}
+	spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d"))
+	if !spent || err != nil {
+		t.Fatal(spent, err)
+	}
+	again()
+	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "e", r.decide("e")); spent || err != nil {
+		t.Errorf("it can be spent twice: %v", err)
+	}
+	if got, _, _ := s.Get(a.ID); got.Status != approval.UsedUp || !slices.Equal(got.Used, []string{"d"}) || got.Unrecorded {
+		t.Errorf("it is %+v", got)
+	}
+	if want := []string{"filed", "approve", "approved", "used", "used_up"}; !slices.Equal(r.names(a.ID), want) {
+		t.Errorf("on record is %v, want %v", r.names(a.ID), want)
+	}
+	if other := mustFile(t, s, q); other.ID == a.ID {
+		t.Error("what is used up is asked for again, and is not filed")
+	}
+}

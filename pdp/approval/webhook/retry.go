@@ -1,0 +1,147 @@
+package webhook
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Backoff is when attempts are made. The pause after the first is about First, and
+// doubles each time up to about Most, which is also the longest a receiver can ask for.
+// There are no more than Tries attempts, and none is made Within after the message came.
+type Backoff struct {
+	First, Most, Within time.Duration
+	Tries               int
+}
+
+// deliver sends a message to one receiver until it has it or is given up. The error is
+// that of ctx.
+func (s *Sender) deliver(ctx context.Context, r *receiver, m message) error {
+	log := s.o.Logger.With("receiver", r.name, "event", m.event, "id", m.id)
+	for n := 1; ; n++ {
+		o := s.try(ctx, r, m)
+		if o.kind == stopped {
+			return ctx.Err()
+		}
+		r.tell(log, o)
+		if o.kind != later {
+			return nil
+		}
+		pause := s.pause(n, o)
+		if n >= s.o.Backoff.Tries || s.o.Now().Add(pause).After(m.end) {
+			log.Error("a webhook is given up: its receiver took it neither at once nor later", "attempts", n, "why", o.why)
+			return nil
+		}
+		if err := s.o.Wait(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// try makes one attempt, when it is this message's turn.
+func (s *Sender) try(ctx context.Context, r *receiver, m message) outcome {
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-ctx.Done():
+		return outcome{kind: stopped}
+	}
+	now := s.o.Now()
+	switch {
+	case ctx.Err() != nil:
+		return outcome{kind: stopped}
+	case r.gone.Load():
+		return outcome{kind: gone}
+	case now.After(m.end):
+		return outcome{kind: never, why: "its time was up before its turn came"}
+	}
+	attempt, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	answer, err := r.post(attempt, m, now)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return outcome{kind: stopped}
+	case err != nil:
+		return outcome{kind: later, why: reason(err)}
+	}
+	return judge(answer, s.o.Now())
+}
+
+// pause is how long to wait after attempt n, counted from 1.
+func (s *Sender) pause(n int, o outcome) time.Duration {
+	b := s.o.Backoff
+	base := min(b.First<<min(n-1, 20), b.Most) // bounded so that no number of attempts overflows
+	pause := time.Duration((0.5 + s.o.Jitter()) * float64(base))
+	return max(pause, min(o.after, b.Most))
+}
+
+// outcome is what became of one attempt.
+type outcome struct {
+	kind  kind
+	why   string
+	after time.Duration // how long the receiver asks us to wait
+}
+
+type kind int
+
+const (
+	later   kind = iota // another attempt may do better
+	never               // none will
+	gone                // the receiver wants nothing any more
+	taken               // the receiver has it
+	stopped             // we were told to stop
+)
+
+// judge says what an answer means. A redirect is one that no other attempt changes:
+// the operator has to give the other URL.
+func judge(answer *http.Response, now time.Time) outcome {
+	o := outcome{why: "it answers " + strconv.Itoa(answer.StatusCode)}
+	switch status := answer.StatusCode; {
+	case status >= 200 && status < 300:
+		o.kind = taken
+	case status == http.StatusGone:
+		o.kind = gone
+	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests:
+		o.kind, o.after = later, retryAfter(answer.Header.Get("Retry-After"), now)
+	case status >= 300 && status < 400:
+		o.kind, o.why = never, o.why+", and redirects are not followed; give the URL that it redirects to"
+	default:
+		o.kind = never
+	}
+	return o
+}
+
+// retryAfter reads seconds, or a date; 0 is none.
+func retryAfter(text string, now time.Time) time.Duration {
+	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(n) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return max(at.Sub(now), 0)
+}
+
+// tell logs what changed: a receiver that is down is said to be so once, not for every
+// message that it misses, but what it will never get is said of each.
+func (r *receiver) tell(log *slog.Logger, o outcome) {
+	switch o.kind {
+	case taken:
+		if r.failing.CompareAndSwap(true, false) {
+			log.Info("a receiver of webhooks takes them again")
+		}
+	case later:
+		if r.failing.CompareAndSwap(false, true) {
+			log.Warn("a receiver of webhooks does not take them; they are sent again", "why", o.why)
+		}
+	case never:
+		log.Error("a webhook is given up", "why", o.why)
+	case gone:
+		if r.gone.CompareAndSwap(false, true) {
+			log.Error("a receiver of webhooks wants none any more (410); it gets none until the next start")
+		}
+	}
+}

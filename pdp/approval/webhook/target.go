@@ -1,0 +1,143 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// target says which addresses a receiver may have.
+type target struct {
+	plain  bool // http, which goes nowhere but to what is listed
+	named  bool // the host is listed, whatever its addresses are
+	listed []netip.Prefix
+}
+
+// newTarget reads allow, whose entries are part of an error but never the URL.
+func newTarget(u *url.URL, allow []string) (target, error) {
+	t := target{plain: u.Scheme == "http"}
+	for _, entry := range allow {
+		if err := t.add(entry, u.Hostname()); err != nil {
+			return target{}, fmt.Errorf("allow: %w", err)
+		}
+	}
+	if t.plain && len(allow) == 0 {
+		return target{}, errors.New("plain http lets anybody on the way read what is sent; use https, or list the host in allow")
+	}
+	// A mistake that can be found now is told now. It is asked again of each connection.
+	if a, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return t, t.check(a)
+	}
+	return t, nil
+}
+
+func (t *target) add(entry, host string) error {
+	prefix, err := netip.ParsePrefix(entry)
+	if a, failed := netip.ParseAddr(entry); failed == nil {
+		prefix, err = netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	switch {
+	case err != nil && sameHost(entry, host):
+		t.named = true
+		return nil
+	case err != nil:
+		return fmt.Errorf("%q is no address, no CIDR prefix and not the host of url; write one of them", entry)
+	case prefix != prefix.Masked(), prefix.Addr().Is4In6(), strings.Contains(entry, "%"):
+		return fmt.Errorf("%q says more than a CIDR prefix can; write it like 10.0.0.0/8, without a zone, and IPv4 as IPv4", entry)
+	}
+	t.listed = append(t.listed, prefix)
+	return nil
+}
+
+func sameHost(a, b string) bool {
+	return strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, "."))
+}
+
+// control is called by the dialer when an address is known and nothing was sent to it
+// yet, for each address of a name.
+func (t target) control(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return errors.New("webhook: not an address")
+	}
+	return t.check(to.Addr())
+}
+
+func (t target) check(a netip.Addr) error {
+	a = a.Unmap().WithZone("") // no prefix contains an address with a zone
+	switch {
+	case t.named, within(t.listed, a):
+		return nil
+	case t.plain:
+		return &refusedAddress{a, "is not listed, and plain http goes only to what is"}
+	case !public(a):
+		return &refusedAddress{a, "is not a public address"}
+	}
+	return nil
+}
+
+// refusedAddress is an address that a message does not go to.
+type refusedAddress struct {
+	address netip.Addr
+	why     string
+}
+
+// Error says which, and what would let it.
+func (e *refusedAddress) Error() string {
+	return fmt.Sprintf("%s %s; list it in allow if it is meant", e.address, e.why)
+}
+
+// The addresses that are not public, by the registries of special-purpose addresses
+// (RFC 6890): whoever adds to them there adds here.
+var (
+	unicast6 = netip.MustParsePrefix("2000::/3") // of IPv6 everything else is special
+	special  = prefixes(
+		"0.0.0.0/8",       // this network: 0.0.0.0 reaches this machine
+		"10.0.0.0/8",      // private
+		"100.64.0.0/10",   // behind a carrier's NAT
+		"127.0.0.0/8",     // loopback
+		"169.254.0.0/16",  // link-local: the metadata of clouds
+		"172.16.0.0/12",   // private
+		"192.0.0.0/24",    // protocol assignments
+		"192.0.2.0/24",    // documentation
+		"192.88.99.0/24",  // relays of 6to4
+		"192.168.0.0/16",  // private
+		"198.18.0.0/15",   // benchmarks
+		"198.51.100.0/24", // documentation
+		"203.0.113.0/24",  // documentation
+		"224.0.0.0/4",     // multicast
+		"240.0.0.0/4",     // reserved, and broadcast
+		"2001::/23",       // protocol assignments: Teredo, benchmarks, ORCHID
+		"2001:db8::/32",   // documentation
+		"3fff::/20",       // documentation
+	)
+	nat64     = netip.MustParsePrefix("64:ff9b::/96")
+	sixToFour = netip.MustParsePrefix("2002::/16")
+)
+
+func prefixes(texts ...string) (all []netip.Prefix) {
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+func within(all []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// public judges an address that stands for one of IPv4 by that one: where there is only
+// IPv6, DNS64 makes every receiver such an address.
+func public(a netip.Addr) bool {
+	switch b := a.As16(); {
+	case nat64.Contains(a):
+		a = netip.AddrFrom4([4]byte(b[12:]))
+	case sixToFour.Contains(a):
+		a = netip.AddrFrom4([4]byte(b[2:6]))
+	}
+	return (a.Is4() || unicast6.Contains(a)) && !within(special, a)
+}

@@ -1,0 +1,235 @@
+package pdp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+)
+
+// desk keeps approvals as an embedding program might, by their binding.
+type desk struct {
+	approved map[string]int // uses left
+	filed    []string
+	recorded []evaluation.Decision
+	failing  error
+}
+
+func (d *desk) Find(_ context.Context, a pdp.Awaited) (pdp.Found, error) {
+	if d.approved[string(a.Binding)] == 0 || a.Presented != "" && a.Presented != "one" {
+		return pdp.Found{Why: evaluation.ApprovalUnverifiable}, d.failing
+	}
+	return pdp.Found{ID: "one", Until: a.Now.Add(a.Terms.ValidFor)}, d.failing
+}
+
+func (d *desk) Offer(_ context.Context, a pdp.Awaited, why evaluation.Reason) (*evaluation.Access, error) {
+	return &evaluation.Access{EvaluationID: "e", Reason: why}, d.failing
+}
+
+func (d *desk) Spend(ctx context.Context, a pdp.Awaited, _ string, record func(context.Context) error) (bool, error) {
+	if d.approved[string(a.Binding)] == 0 {
+		return false, nil
+	}
+	d.approved[string(a.Binding)]--
+	return true, record(ctx)
+}
+
+func (d *desk) File(_ context.Context, a pdp.Awaited) (*evaluation.Approval, error) {
+	d.filed = append(d.filed, string(a.Binding))
+	return &evaluation.Approval{ID: fmt.Sprintf("a%d", len(d.filed)), Status: "pending", ExpiresAt: a.Now.Add(a.Terms.Timeout), StatusURL: "/s"}, d.failing
+}
+
+func (d *desk) Record(_ context.Context, records []pdp.Record) error {
+	for _, r := range records {
+		d.recorded = append(d.recorded, r.Decision)
+	}
+	return nil
+}
+
+func (b bundle) desk(t testing.TB) (*pdp.PDP, *desk) {
+	t.Helper()
+	loaded, problems := pdp.Load(b.source())
+	if problems.Refuse() {
+		t.Fatalf("the bundle does not load:\n%v", problems)
+	}
+	d := &desk{approved: map[string]int{}}
+	return pdp.Of(loaded, pdp.Options{Now: clock, Approvals: d, Recorder: d}), d
+}
+
+func filing(c *pdp.Call)   { c.Spend, c.File = true, true }
+func spending(c *pdp.Call) { c.Spend = true }
+
+// native is a request in the native shape, with members of its context.
+func native(context string) string {
+	return `{"tenant_id":"default","actor":{"actor_id":"bot","actor_type":"agent"},"action":"tool.invoke","resource":{"type":"tool","id":"t"},"context":{` + context + `}}`
+}
+
+const (
+	askFirst = "ask: {type: approval_required, properties: {template: owner, timeout: 10m}}\ntell: {type: notification, properties: {to: all, body: b}}\nalso: {type: approval_required, properties: {template: other}}\n"
+	stands   = `{"allow":true,"obligations":{"approval_required":true},"obligation_details":[{"id":"ask","type":"approval_required","properties":{"template":"owner","timeout":"10m"}}]`
+	asking   = stands + `,"approval":{"id":"a1","status":"pending","expires_at":"2026-01-02T03:14:05Z","status_url":"/s"}}`
+	approved = `"justification":"approved"`
+)
+
+func TestAwaitingApproval(t *testing.T) {
+	const permitBots = `@id("p") @obligation("ask") permit(principal is agent, action, resource);`
+	for name, test := range map[string]struct {
+		policies, request string
+		change            func(*pdp.Call)
+		want              string // of what is approved
+		spent             bool
+	}{
+		"approved":                  {permitBots, native(approved), filing, `{"allow":true}`, true},
+		"approved, by its id":       {permitBots, native(approved + `,"approval_id":"one"`), filing, `{"allow":true}`, true},
+		"approved, by another's id": {permitBots, native(approved + `,"approval_id":"two"`), filing, asking, false},
+		"an id without the word":    {permitBots, native(`"approval_id":"one"`), filing, asking, false},
+		"as AuthZEN presents it":    {permitBots, native(`"approval":{"id":"one"}`), filing, `{"allow":true}`, true},
+		"not presented":             {permitBots, native(``), filing, asking, false},
+		"not to be filed":           {permitBots, native(``), spending, stands + `}`, false},
+		"only asked to be known":    {permitBots, native(approved), func(*pdp.Call) {}, stands + `}`, false},
+		"a forbid, once approved":   {permitBots + `forbid(principal, action, resource) when { context.pdp.approved };`, native(approved), filing, `{"allow":false}`, false},
+		"no permit, once approved":  {`@obligation("ask") permit(principal is agent, action, resource) unless { context.pdp.approved };`, native(approved), filing, `{"allow":false}`, false},
+		"only once approved":        {permitBots + `@obligation("tell") permit(principal is agent, action, resource) when { context.pdp.approved };`, native(approved + `,"supported_obligations":["notification"]`), filing, `{"allow":true,"obligations":{"notification":true},"obligation_details":[{"id":"tell","type":"notification","properties":{"body":"b","to":"all"}}]}`, true},
+		"only before":               {permitBots + `@obligation("tell") permit(principal is agent, action, resource) unless { context.pdp.approved };`, native(approved + `,"supported_obligations":["notification"]`), filing, `{"allow":true,"obligations":{"notification":true},"obligation_details":[{"id":"tell","type":"notification","properties":{"body":"b","to":"all"}}]}`, true},
+		"what the PEP cannot do":    {permitBots + `@obligation("tell") permit(principal is agent, action, resource) when { context.pdp.approved };`, native(approved), filing, `{"allow":false,"reason":"obligation_unsupported","required_obligations":["notification"]}`, false},
+		"another approval, then":    {permitBots + `@obligation("also") permit(principal is agent, action, resource) when { context.pdp.approved };`, native(approved), filing, `{"allow":false,"reason":"obligation_conflict"}`, false},
+		"not even an allow":         {permitBots + `forbid(principal, action, resource) unless { context.pdp.approved };`, native(approved), filing, `{"allow":false}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, d := one(test.policies, "obligations.yaml", askFirst).desk(t)
+			ask(t, p, strings.NewReplacer(approved, `"x":0`, `"approval_id":"one"`, `"x":0`, `"approval_id":"two"`, `"x":0`).Replace(test.request), spending)
+			probe, bindings := one(test.policies, "obligations.yaml", askFirst).desk(t)
+			ask(t, probe, test.request, func(c *pdp.Call) { c.File = true })
+			for _, binding := range bindings.filed {
+				d.approved[binding] = 1
+			}
+			d.recorded = nil
+			if got := ask(t, p, test.request, test.change); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			spent := len(bindings.filed) > 0 && d.approved[bindings.filed[0]] == 0
+			if spent != test.spent || len(d.recorded) != 1 || (len(d.recorded[0].Met) == 1) != test.spent {
+				t.Errorf("spent: %v, on record: %+v", spent, d.recorded)
+			}
+			if test.spent {
+				if got := ask(t, p, test.request, test.change); !strings.Contains(got, "approval_required") {
+					t.Errorf("again: %s", got)
+				}
+			}
+		})
+	}
+}
+
+// No error of who keeps approvals becomes an answer.
+func TestApprovalsFail(t *testing.T) {
+	p, d := one(`@obligation("ask") permit(principal is agent, action, resource);`, "obligations.yaml", askFirst).desk(t)
+	d.failing = context.DeadlineExceeded
+	for _, request := range []string{native(``), native(approved)} {
+		r, err := evaluation.DecodeNative([]byte(request), evaluation.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := p.Evaluate(t.Context(), pdp.Call{Request: r, Spend: true, File: true}); !errors.Is(err, pdp.ErrNotRecorded) || got.Allow || len(d.recorded) > 0 {
+			t.Errorf("got %+v, %v, recorded %v", got, err, d.recorded)
+		}
+	}
+}
+
+// bindingOf is what an approval of a request would be bound to, "" where there can be none.
+func bindingOf(t *testing.T, p *pdp.PDP, d *desk, request string, change ...func(*pdp.Call)) string {
+	t.Helper()
+	d.filed = nil
+	ask(t, p, request, append(change, filing)...)
+	if len(d.filed) == 0 {
+		return ""
+	}
+	return d.filed[0]
+}
+
+func TestBinding(t *testing.T) {
+	const policy = `@obligation("ask") permit(principal is agent, action, resource);`
+	all, atAll := one(policy, "obligations.yaml", askFirst, "bundle.yaml", "volatile: [trace, when, agent, on_behalf_of]").desk(t)
+	some, atSome := one(policy, "obligations.yaml", "ask: {type: approval_required, properties: {template: owner, material: [subject, context.arguments]}}").desk(t)
+	base := native(`"arguments":{"n":7,"list":[1,2,2],"s":"ü"},"when":1`)
+	change := func(pairs ...string) string {
+		t.Helper()
+		changed := strings.NewReplacer(pairs...).Replace(base)
+		if changed == base {
+			t.Fatalf("%v changes nothing", pairs)
+		}
+		return changed
+	}
+	for name, test := range map[string]struct {
+		request   string
+		all, some bool // whether it is the same
+	}{
+		"order of members":        {change(`"n":7,"list":[1,2,2]`, `"list":[1,2,2],"n":7`), true, true},
+		"another way to write it": {change(`7`, `70e-1`, `ü`, `\u00fc`), true, true},
+		"null is absent":          {change(`"n":7`, `"n":7,"more":null`), true, true},
+		"a string":                {change(`7`, `"7"`), false, false},
+		"another number":          {change(`7`, `8`), false, false},
+		"a large number":          {change(`7`, `9007199254740993`), false, false},
+		"order of elements":       {change(`[1,2,2]`, `[2,1,2]`), false, false},
+		"an element less":         {change(`[1,2,2]`, `[1,2]`), false, false},
+		"a null in a list":        {change(`[1,2,2]`, `[1,2,2,null]`), false, false},
+		"another argument":        {change(`"n":7`, `"n":7,"m":7`), false, false},
+		"a volatile member":       {change(`"when":1`, `"when":2`), true, true},
+		"another member":          {change(`"when":1`, `"why":1`), false, true},
+		"no arguments":            {change(`"arguments"`, `"argument"`), false, false},
+		"a protocol member":       {change(`"when":1`, `"when":1,`+approved+`,"approval_id":"x","evaluation_id":"y","supported_obligations":[]`), true, true},
+		"another subject":         {change(`"bot"`, `"bat"`), false, false},
+		"another role":            {change(`"actor_id"`, `"roles":["r"],"actor_id"`), false, false},
+		"another tool":            {change(`"id":"t"`, `"id":"u"`), false, false},
+		"another type":            {change(`"type":"tool"`, `"type":"fool"`), false, false},
+		"another label":           {change(`"id":"t"`, `"id":"t","labels":{"a":"b"}`), false, true},
+		"another action":          {change(`tool.invoke`, `tool.list`), false, false},
+		"a purpose":               {change(`"action"`, `"purpose":"p","action"`), false, true},
+		"who it is for":           {change(`"when":1`, `"on_behalf_of":[{"type":"user","id":"a"}]`), false, false},
+		"who acts":                {change(`"when":1`, `"agent":"a"`), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if same := bindingOf(t, all, atAll, test.request) == bindingOf(t, all, atAll, base); same != test.all {
+				t.Errorf("bound to everything, the same: %v\n%s", same, test.request)
+			}
+			if same := bindingOf(t, some, atSome, test.request) == bindingOf(t, some, atSome, base); same != test.some {
+				t.Errorf("bound to some, the same: %v\n%s", same, test.request)
+			}
+		})
+	}
+	if bindingOf(t, all, atAll, base) == bindingOf(t, all, atAll, base, func(c *pdp.Call) { c.Caller = "key:other" }) {
+		t.Error("another PEP could go by it")
+	}
+	if of := bindingOf(t, all, atAll, change(`7`, `9007199254740992`)); of == bindingOf(t, all, atAll, change(`7`, `9007199254740993`)) || of == "" {
+		t.Error("two large numbers are one")
+	}
+	for _, member := range []string{`"agent":7`, `"agent":{"type":"user"}`, `"agent":{"type":"user","id":"a","x":1}`, `"agent":{"type":"__cedar::a","id":"a"}`, `"on_behalf_of":"a"`,
+		`"on_behalf_of":["a"]`, `"on_behalf_of":{"type":"user","id":"a"}`, `"on_behalf_of":[{"type":"a b","id":"a"}]`, `"arguments":1e99999999999999999`} {
+		if bindingOf(t, all, atAll, native(member)) != "" {
+			t.Errorf("%s: nobody can say what would be approved", member)
+		}
+	}
+	for _, member := range []string{`"agent":"a"`, `"agent":{"type":"user","id":"a"}`, `"on_behalf_of":[]`, `"on_behalf_of":[{"type":"user","id":"a"}]`} {
+		if bindingOf(t, all, atAll, native(member)) == "" {
+			t.Errorf("%s cannot be approved", member)
+		}
+	}
+	for _, terms := range []string{"template: another", "template: owner, quorum: 2", "template: owner, material: [subject]"} {
+		other, atOther := one(policy, "obligations.yaml", "ask: {type: approval_required, properties: {"+terms+"}}").desk(t)
+		if bindingOf(t, other, atOther, base) == bindingOf(t, all, atAll, base) {
+			t.Errorf("%s: an approval of the one counts for the other", terms)
+		}
+	}
+	same, atSame := one(policy, "obligations.yaml", "ask: {type: approval_required, properties: {template: owner, uses: 3, valid_for: 1h}}", "bundle.yaml", "volatile: [on_behalf_of, agent, when, trace]").desk(t)
+	if bindingOf(t, same, atSame, base) != bindingOf(t, all, atAll, base) {
+		t.Error("how long and how often it holds is not what was approved")
+	}
+	fewer, atFewer := one(policy, "obligations.yaml", askFirst, "bundle.yaml", "volatile: [trace]").desk(t)
+	more, atMore := one(policy, "obligations.yaml", askFirst, "bundle.yaml", "volatile: [trace, cost]").desk(t)
+	if bindingOf(t, fewer, atFewer, base) == bindingOf(t, more, atMore, change(`"when":1`, `"when":1,"cost":9`)) {
+		t.Error("what was approved without a member counts with any, once the member is volatile")
+	}
+}

@@ -1,0 +1,433 @@
+package pdp
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	publicast "github.com/cedar-policy/cedar-go/ast"
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+)
+
+// This file is the only one that looks inside a policy. What it finds goes into
+// plain values of ours, so that a change of cedar-go's AST ends here.
+
+// variable is one of the three variables of a policy that hold an entity.
+type variable uint8
+
+const (
+	principalVar variable = iota
+	actionVar
+	resourceVar
+	variables = iota
+)
+
+// scopeTest is a test of one variable that needs nothing but its uid, its type
+// and its ancestors, and that can therefore neither err nor depend on a value.
+type scopeTest struct {
+	of   variable
+	is   types.EntityType  // "" is any type
+	uids []types.EntityUID // nil: only the type is tested
+	eq   bool              // the uid itself must be uids[0]; otherwise it or an ancestor must be in uids
+}
+
+// facts is what the decision path needs to know of a policy's text.
+type facts struct {
+	// scope holds the tests of the policy's head; leading those of the
+	// conjuncts that open its first when clauses. A policy whose scope or
+	// leading tests do not hold is false without an error, whatever else
+	// stands in it.
+	scope, leading []scopeTest
+	// whole is set where context is used as a value, not only through its members.
+	whole bool
+	// hasNames and readNames are the names tested with has, and those accessed.
+	hasNames, readNames map[string]struct{}
+	// reads are the attribute paths the policy reads, in order of their text;
+	// known are their texts while they are gathered.
+	reads []attributePath
+	known map[string]struct{}
+	// conjuncts are the clauses of the policy that must all hold, in order.
+	conjuncts []conjunct
+	// uids are the entities the policy names.
+	uids []types.EntityUID
+	// conditions is the number of when and unless clauses.
+	conditions int
+}
+
+// attributePath is a chain of attributes from a variable.
+type attributePath struct {
+	root  string // principal, action, resource or context
+	names []string
+	has   bool // tested for presence rather than read
+}
+
+func (p attributePath) String() string {
+	var b strings.Builder
+	b.WriteString(p.root)
+	for _, n := range p.names {
+		if identifier.MatchString(n) {
+			b.WriteString("." + n)
+		} else {
+			b.WriteString("[" + strconv.Quote(n) + "]")
+		}
+	}
+	return b.String()
+}
+
+var identifier = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
+
+// conjunct is one clause of a policy, as a node of its AST.
+type conjunct struct {
+	unless bool
+	body   ast.IsNode
+}
+
+// policy compiles the conjunct as a permit with this one condition, so that
+// cedar-go, and nobody else, says whether it holds.
+func (c conjunct) policy() *cedar.Policy {
+	p := ast.Permit()
+	if c.unless {
+		p.Unless(ast.NewNode(c.body))
+	} else {
+		p.When(ast.NewNode(c.body))
+	}
+	return cedar.NewPolicyFromAST((*publicast.Policy)(p))
+}
+
+// text is the conjunct in Cedar's syntax: when { … } or unless { … }.
+func (c conjunct) text() string {
+	text := c.policy().MarshalCedar()
+	i := max(bytes.Index(text, []byte("\nwhen ")), bytes.Index(text, []byte("\nunless ")))
+	return strings.Join(strings.Fields(string(bytes.TrimSuffix(text[i+1:], []byte(";")))), " ")
+}
+
+func factsOf(p *cedar.Policy) facts {
+	tree := (*ast.Policy)(p.AST())
+	f := facts{hasNames: map[string]struct{}{}, readNames: map[string]struct{}{}, known: map[string]struct{}{}, conditions: len(tree.Conditions)}
+	for v, node := range [variables]ast.IsScopeNode{principalVar: tree.Principal, actionVar: tree.Action, resourceVar: tree.Resource} {
+		if t, ok := testOfScope(variable(v), node); ok {
+			f.scope = append(f.scope, t)
+		}
+	}
+	leads := true
+	for _, c := range tree.Conditions {
+		if !c.Condition {
+			f.conjuncts = append(f.conjuncts, conjunct{unless: true, body: c.Body})
+			leads = false
+			continue
+		}
+		for _, node := range flatten(c.Body, nil) {
+			f.conjuncts = append(f.conjuncts, conjunct{body: node})
+			t, ok := testOfNode(node)
+			if leads = leads && ok; leads {
+				f.leading = append(f.leading, t)
+			}
+		}
+	}
+	for _, t := range f.scope {
+		f.uids = append(f.uids, t.uids...)
+	}
+	for _, c := range tree.Conditions {
+		ast.Inspect(ast.NewNode(c.Body), f.note)
+	}
+	slices.SortFunc(f.reads, func(a, b attributePath) int { return strings.Compare(a.String(), b.String()) })
+	f.known = nil
+	return f
+}
+
+// flatten lists the operands of a chain of && in order of evaluation.
+func flatten(n ast.IsNode, to []ast.IsNode) []ast.IsNode {
+	if and, ok := n.(ast.NodeTypeAnd); ok {
+		return flatten(and.Right, flatten(and.Left, to))
+	}
+	return append(to, n)
+}
+
+func testOfScope(of variable, node ast.IsScopeNode) (scopeTest, bool) {
+	switch s := node.(type) {
+	case ast.ScopeTypeEq:
+		return scopeTest{of: of, uids: []types.EntityUID{s.Entity}, eq: true}, true
+	case ast.ScopeTypeIn:
+		return scopeTest{of: of, uids: []types.EntityUID{s.Entity}}, true
+	case ast.ScopeTypeInSet:
+		return scopeTest{of: of, uids: append([]types.EntityUID{}, s.Entities...)}, true
+	case ast.ScopeTypeIs:
+		return scopeTest{of: of, is: s.Type}, true
+	case ast.ScopeTypeIsIn:
+		return scopeTest{of: of, is: s.Type, uids: []types.EntityUID{s.Entity}}, true
+	}
+	return scopeTest{}, false
+}
+
+// testOfNode recognises a condition of the same form as a scope constraint.
+func testOfNode(node ast.IsNode) (scopeTest, bool) {
+	switch n := node.(type) {
+	case ast.NodeTypeEquals:
+		of, ok := entityVariable(n.Left)
+		uids, set, literal := literalUIDs(n.Right)
+		return scopeTest{of: of, uids: uids, eq: true}, ok && literal && !set
+	case ast.NodeTypeIn:
+		of, ok := entityVariable(n.Left)
+		uids, _, literal := literalUIDs(n.Right)
+		return scopeTest{of: of, uids: uids}, ok && literal
+	case ast.NodeTypeIs:
+		of, ok := entityVariable(n.Left)
+		return scopeTest{of: of, is: n.EntityType}, ok
+	case ast.NodeTypeIsIn:
+		of, ok := entityVariable(n.Left)
+		uids, _, literal := literalUIDs(n.Entity)
+		return scopeTest{of: of, is: n.EntityType, uids: uids}, ok && literal
+	}
+	return scopeTest{}, false
+}
+
+func entityVariable(n ast.IsNode) (variable, bool) {
+	v, ok := n.(ast.NodeTypeVariable)
+	switch {
+	case ok && v.Name == "principal":
+		return principalVar, true
+	case ok && v.Name == "action":
+		return actionVar, true
+	case ok && v.Name == "resource":
+		return resourceVar, true
+	}
+	return 0, false
+}
+
+// literalUIDs reads an entity, or a set of nothing but entities, written out.
+func literalUIDs(n ast.IsNode) (uids []types.EntityUID, set, ok bool) {
+	switch n := n.(type) {
+	case ast.NodeValue:
+		uid, ok := n.Value.(types.EntityUID)
+		return []types.EntityUID{uid}, false, ok
+	case ast.NodeTypeSet:
+		uids = []types.EntityUID{}
+		for _, e := range n.Elements {
+			v, ok := e.(ast.NodeValue)
+			if !ok {
+				return nil, true, false
+			}
+			uid, ok := v.Value.(types.EntityUID)
+			if !ok {
+				return nil, true, false
+			}
+			uids = append(uids, uid)
+		}
+		return uids, true, true
+	}
+	return nil, false, false
+}
+
+// note gathers what one node adds to the facts; it is the visitor of ast.Inspect.
+func (f *facts) note(node ast.IsNode) bool {
+	switch n := node.(type) {
+	case ast.NodeTypeHas:
+		f.hasNames[string(n.Value)] = struct{}{}
+		return f.read(n.Arg, string(n.Value), true)
+	case ast.NodeTypeAccess:
+		f.readNames[string(n.Value)] = struct{}{}
+		return f.read(n.Arg, string(n.Value), false)
+	case ast.NodeTypeVariable:
+		f.whole = f.whole || n.Name == "context"
+	case ast.NodeValue:
+		if uid, ok := n.Value.(types.EntityUID); ok {
+			f.uids = append(f.uids, uid)
+		}
+	}
+	return true
+}
+
+// read notes the path base.name and reports whether base has still to be
+// visited, which it never has: a chain that starts at a variable is one path,
+// read once, and what else a chain starts at is visited from here, because a
+// visit to each of its links would walk the rest of it every time.
+func (f *facts) read(base ast.IsNode, name string, has bool) bool {
+	path, ok := pathOf(base)
+	for _, n := range path.names {
+		f.readNames[n] = struct{}{}
+	}
+	if !ok {
+		_, root := chainOf(base)
+		ast.Inspect(ast.NewNode(root), f.note)
+		return false
+	}
+	path.names, path.has = append(path.names, name), has
+	key := path.String()
+	if has {
+		key = "has " + key
+	}
+	if _, known := f.known[key]; !known {
+		f.known[key] = struct{}{}
+		f.reads = append(f.reads, path)
+	}
+	return false
+}
+
+// pathOf reads a chain of attributes of a variable, or the variable alone.
+func pathOf(n ast.IsNode) (attributePath, bool) {
+	names, root := chainOf(n)
+	v, ok := root.(ast.NodeTypeVariable)
+	return attributePath{root: string(v.Name), names: names}, ok
+}
+
+// chainOf takes a chain of attributes apart into its names and what it starts at.
+func chainOf(n ast.IsNode) (names []string, root ast.IsNode) {
+	for {
+		access, ok := n.(ast.NodeTypeAccess)
+		if !ok {
+			slices.Reverse(names)
+			return names, n
+		}
+		names = append(names, string(access.Value))
+		n = access.Arg
+	}
+}
+
+// tree is the policy's AST, for the validator.
+func (p *policy) tree() *ast.Policy { return (*ast.Policy)(p.cedar.AST()) }
+
+// term is a condition as plain values, for those who follow how it is
+// evaluated. Nothing on the decision path does.
+type term struct {
+	op   termOp
+	path attributePath // of opPath, and what opHas tests for
+	test scopeTest     // of opTest
+	args []*term
+}
+
+type termOp uint8
+
+const (
+	opOther termOp = iota // errs on an argument of a wrong type
+	opBuild               // a set or a record, made of anything
+	opTrue
+	opFalse
+	opPath // a variable, or attributes read from one
+	opHas  // has on such a path
+	opTest // a test like those of a scope
+	opIn   // any other in
+	opEqual
+	opContains // contains, containsAll, containsAny
+	opIsEmpty
+	opNot
+	opAnd
+	opOr
+	opIf
+)
+
+// terms are the conditions of the policy, all of which must hold, in order; an
+// unless is the opposite of its body.
+func (p *policy) terms() []*term {
+	var terms []*term
+	for _, c := range p.tree().Conditions {
+		t := termOf(c.Body)
+		if !c.Condition {
+			t = &term{op: opNot, args: []*term{t}}
+		}
+		terms = append(terms, t)
+	}
+	return terms
+}
+
+func termOf(n ast.IsNode) *term {
+	if test, ok := testOfNode(n); ok {
+		return &term{op: opTest, test: test}
+	}
+	if path, ok := pathOf(n); ok {
+		return &term{op: opPath, path: path}
+	}
+	t := &term{op: opOf(n)}
+	if has, ok := n.(ast.NodeTypeHas); ok {
+		if path, ok := pathOf(has.Arg); ok {
+			path.names, path.has = append(path.names, string(has.Value)), true
+			return &term{op: opHas, path: path}
+		}
+	}
+	for _, child := range children(n) {
+		t.args = append(t.args, termOf(child))
+	}
+	if _, ok := n.(ast.NodeTypeNotEquals); ok {
+		return &term{op: opNot, args: []*term{t}}
+	}
+	return t
+}
+
+func opOf(n ast.IsNode) termOp {
+	switch n := n.(type) {
+	case ast.NodeValue:
+		switch n.Value {
+		case types.True:
+			return opTrue
+		case types.False:
+			return opFalse
+		}
+	case ast.NodeTypeSet, ast.NodeTypeRecord:
+		return opBuild
+	case ast.NodeTypeIn, ast.NodeTypeIsIn:
+		return opIn
+	case ast.NodeTypeEquals, ast.NodeTypeNotEquals:
+		return opEqual
+	case ast.NodeTypeContains, ast.NodeTypeContainsAll, ast.NodeTypeContainsAny:
+		return opContains
+	case ast.NodeTypeIsEmpty:
+		return opIsEmpty
+	case ast.NodeTypeNot:
+		return opNot
+	case ast.NodeTypeAnd:
+		return opAnd
+	case ast.NodeTypeOr:
+		return opOr
+	case ast.NodeTypeIfThenElse:
+		return opIf
+	}
+	return opOther
+}
+
+// children are the operands of a node, in order of evaluation.
+func children(n ast.IsNode) []ast.IsNode {
+	var nodes []ast.IsNode
+	self := true
+	ast.Inspect(ast.NewNode(n), func(node ast.IsNode) bool {
+		if self {
+			self = false
+			return true
+		}
+		nodes = append(nodes, node)
+		return false
+	})
+	return nodes
+}
+
+// mentions lists the entity types that the policy names, and the texts
+// it makes decimals of.
+func (p *policy) mentions() (named []types.EntityType, decimals []string) {
+	for _, t := range p.facts.scope {
+		named = append(named, t.is)
+	}
+	for _, uid := range p.facts.uids {
+		named = append(named, uid.Type)
+	}
+	for _, c := range p.tree().Conditions {
+		ast.Inspect(ast.NewNode(c.Body), func(node ast.IsNode) bool {
+			switch n := node.(type) {
+			case ast.NodeTypeIs:
+				named = append(named, n.EntityType)
+			case ast.NodeTypeIsIn:
+				named = append(named, n.EntityType)
+			case ast.NodeTypeExtensionCall:
+				if n.Name == "decimal" && len(n.Args) == 1 {
+					if v, ok := n.Args[0].(ast.NodeValue); ok {
+						text, _ := v.Value.(types.String)
+						decimals = append(decimals, string(text))
+					}
+				}
+			}
+			return true
+		})
+	}
+	return named, decimals
+}

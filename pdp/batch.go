@@ -1,0 +1,102 @@
+package pdp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"policy-service/evaluation"
+)
+
+// BatchCall is a batch together with who asks and how.
+type BatchCall struct {
+	Batch   evaluation.Batch
+	Caller  string
+	Now     time.Time
+	Explain bool
+	// The others are those of a [Call].
+	RequestID, TraceID string
+
+	Registered  bool
+	Obligations []string
+}
+
+// BatchDecision is the answer to a batch. Item n is the decision ID.n.
+type BatchDecision struct {
+	ID    string
+	Items []evaluation.Decision
+}
+
+// EvaluateBatch answers the items of a batch in their order, all from one bundle
+// and one reading of the clock, each as [PDP.Evaluate] would, and up to the one
+// that its semantic makes the last. They go on record together.
+func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision, error) {
+	bundle := p.Bundle()
+	call := Call{Caller: batch.Caller, Now: batch.Now, Explain: batch.Explain, RequestID: batch.RequestID, TraceID: batch.TraceID, Registered: batch.Registered, Obligations: batch.Obligations}
+	p.stamp(&call)
+	answer := BatchDecision{ID: p.options.NewID()}
+	_, span := step(ctx, "authorize")
+	records, err := p.items(ctx, bundle, call, batch.Batch, &answer)
+	ended(span, err)
+	if err != nil {
+		return BatchDecision{}, err
+	}
+	if err := p.record(ctx, records...); err != nil {
+		return BatchDecision{}, err
+	}
+	return answer, nil
+}
+
+// items decides the items of a batch, and says what is to go on record of them.
+func (p *PDP) items(ctx context.Context, bundle *Bundle, call Call, batch evaluation.Batch, answer *BatchDecision) ([]Record, error) {
+	records := make([]Record, 0, len(batch.Items))
+	m, filled := new(memo), 0
+	for n, item := range batch.Items {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		call.Request = item.Request
+		d, err := p.item(ctx, bundle, call, item, m)
+		if err != nil {
+			return nil, err
+		}
+		if filled += filledSize(d); filled > maxFilled {
+			return nil, &evaluation.Error{TooLarge: true, Detail: fmt.Sprintf("the obligations of the answer come to more than %d bytes", maxFilled), Try: "send fewer items, or less in the context they share"}
+		}
+		d.ID = fmt.Sprintf("%s.%d", answer.ID, n)
+		answer.Items = append(answer.Items, d)
+		records = append(records, record(call, d))
+		if batch.Semantic.Decides(d.Allow) {
+			break
+		}
+	}
+	return records, nil
+}
+
+// item decides one item; what is wrong with it is its own answer.
+func (p *PDP) item(ctx context.Context, bundle *Bundle, call Call, item evaluation.Item, m *memo) (evaluation.Decision, error) {
+	if bundle == nil {
+		return evaluation.Decision{}, ErrNoBundle
+	}
+	malformed := item.Err
+	if malformed == nil {
+		d, err := p.decide(ctx, bundle, call, m)
+		if !errors.As(err, &malformed) {
+			return d, err
+		}
+	}
+	return evaluation.Decision{Bundle: bundle.Digest(), Malformed: malformed}, nil
+}
+
+// maxFilled bounds the obligations of one answer: a megabyte of context that a
+// thousand items inherit, and a template copies, would be a gigabyte.
+const maxFilled = 16 << 20
+
+func filledSize(d evaluation.Decision) int {
+	n := 0
+	for _, o := range d.Obligations {
+		n += o.Properties.Size()
+	}
+	return n
+}

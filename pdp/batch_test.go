@@ -1,0 +1,116 @@
+package pdp
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"policy-service/evaluation"
+)
+
+// TestPropertyBatch holds the items of a batch to requests by themselves, where
+// they share their subjects, resources, actions and contexts in every way: what
+// is taken over from the item before must be what would have been found again.
+func TestPropertyBatch(t *testing.T) {
+	allows, errs := 0, 0
+	eachSeed(t, 80, func(t *testing.T, g *generator) {
+		w := g.world(24)
+		p := Of(w.load(t), Options{NewID: func() string { return "id" }})
+		var pool []Call
+		for range 4 {
+			pool = append(pool, g.question(w).call(t))
+		}
+		var batch evaluation.Batch
+		for range 40 {
+			r := oneOf(g, pool...).Request
+			r.Tenant = pool[0].Request.Tenant // a batch is of one tenant
+			r.Subject, r.Resource = oneOf(g, pool...).Request.Subject, oneOf(g, pool...).Request.Resource
+			if g.chance(20) {
+				r.Resource = r.Subject
+			}
+			r.Action = evaluation.Action{Name: oneOf(g, pool...).Request.Action.Name, Properties: oneOf(g, pool...).Request.Action.Properties}
+			batch.Items = append(batch.Items, evaluation.Item{Request: r})
+		}
+		now := time.Unix(0, 0)
+		got, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: batch, Now: now, Explain: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, item := range batch.Items {
+			want, err := p.Evaluate(t.Context(), Call{Request: item.Request, Now: now, Explain: true})
+			var malformed *evaluation.Error
+			if errors.As(err, &malformed) {
+				want = evaluation.Decision{Bundle: p.Bundle().Digest(), Malformed: malformed}
+				errs++
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if want.ID = got.Items[n].ID; !strings.HasPrefix(want.ID, "id.") {
+				t.Errorf("item %d has the id %q", n, want.ID)
+			}
+			if diff := cmp.Diff(want, got.Items[n]); diff != "" {
+				t.Fatalf("seed %d, item %d: by itself (-) and in a batch (+)\n%s\n%s", g.seed, n, diff, w)
+			}
+			if want.Allow {
+				allows++
+			}
+		}
+	})
+	if allows < 100 || errs < 10 {
+		t.Errorf("%d allows, %d malformed items: the generator shows little", allows, errs)
+	}
+}
+
+// The context holds what the action of the item carries, also where the context
+// that was sent is the same for all.
+func TestBatchActionOfEachItem(t *testing.T) {
+	b, problems := Load(FS(fstest.MapFS{"p.cedar": {Data: []byte(`permit(principal is user, action, resource) when { context.action.soft };`)}}))
+	if problems.Refuse() {
+		t.Fatal(problems)
+	}
+	batch, err := evaluation.DecodeBatch([]byte(`{"subject":{"type":"user","id":"s"},"resource":{"type":"doc","id":"1"},"context":{"a":1},"evaluations":[`+
+		`{"action":{"name":"d","properties":{"soft":true}}},{"action":{"name":"d","properties":{"soft":false}}},{"action":{"name":"d"}},{"action":{"name":"d","properties":{"soft":true}}}]}`), "", evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Of(b, Options{}).EvaluateBatch(t.Context(), BatchCall{Batch: batch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range []bool{true, false, false, true} {
+		if got.Items[n].Allow != want {
+			t.Errorf("item %d: allow %t, want %t", n, got.Items[n].Allow, want)
+		}
+	}
+}
+
+// What stands above a resource can depend on the subject of the item: on what it
+// sends, where the subject itself stands above the resource.
+func TestBatchAncestorsOfEachItem(t *testing.T) {
+	b, problems := Load(FS(fstest.MapFS{
+		"bundle.yaml":     {Data: []byte("parents: {user: {roles: role}}")},
+		"p.cedar":         {Data: []byte(`permit(principal, action, resource in role::"x");`)},
+		"entities/e.json": {Data: []byte(`[{"uid":{"type":"doc","id":"1"},"attrs":{},"parents":[{"type":"user","id":"s"}]}]`)},
+	}))
+	if problems.Refuse() {
+		t.Fatal(problems)
+	}
+	subjects := `[{"subject":{"type":"user","id":"t"}},{"subject":{"type":"user","id":"s","properties":{"roles":["x"]}}},{"subject":{"type":"user","id":"t"}},{"subject":{"type":"user","id":"s"}}]`
+	batch, err := evaluation.DecodeBatch([]byte(`{"action":{"name":"a"},"resource":{"type":"doc","id":"1"},"evaluations":`+subjects+`}`), "", evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Of(b, Options{}).EvaluateBatch(t.Context(), BatchCall{Batch: batch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range []bool{false, true, false, false} {
+		if got.Items[n].Allow != want {
+			t.Errorf("item %d: allow %t, want %t", n, got.Items[n].Allow, want)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package pdp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"policy-service/evaluation"
+)
+
+// What do obligations add to a decision, by how many come?
+func BenchmarkObligations(b *testing.B) {
+	for _, n := range []int{0, 1, 3, 10, 100} {
+		b.Run(fmt.Sprintf("%d", n), func(b *testing.B) {
+			var names []string
+			var definitions strings.Builder
+			for i := range n {
+				names = append(names, fmt.Sprintf("o%d", i))
+				fmt.Fprintf(&definitions, "o%d: {type: notification, properties: {to: '%d', body: '${principal.id} did ${action.name}'}}\n", i, i)
+			}
+			annotation := ""
+			if n > 0 {
+				annotation = "@obligation(" + quote(strings.Join(names, ",")) + ")"
+			}
+			bundle, problems := Load(FS(obliging(annotation+` permit(principal is user, action == Action::"read", resource is doc);`, definitions.String()+"other: {type: log}")))
+			if bundle == nil {
+				b.Fatal(problems)
+			}
+			request, err := evaluation.DecodeAuthZEN([]byte(`{"subject":{"type":"user","id":"a"},"action":{"name":"read"},"resource":{"type":"doc","id":"1"},"context":{"supported_obligations":["notification"]}}`), "", evaluation.DefaultLimits())
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				d, err := bundle.decide(context.Background(), Call{Request: request, Now: propertyTime}, nil)
+				if err != nil || !d.Allow || len(d.Obligations) != n {
+					b.Fatal(d, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package pdp
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"policy-service/evaluation"
+	"policy-service/obligations"
+)
+
+// awaited is what an approval would be for. It fails for a request that could not be
+// shown to anybody as what it is: by who is behind it, or by a number in it.
+func (w *weighed) awaited(call *Call) (a Awaited, ok bool) {
+	a = Awaited{Call: *call, Bundle: w.Decision.Bundle, Presented: presented(&call.Request), Now: call.Now}
+	a.Obligation, a.Terms, _ = w.approvalOwed()
+	if a.Actors, ok = call.Request.Actors(); !ok || !w.bundle.config.knows(a.Actors) {
+		return a, false
+	}
+	a.Members = w.members(call)
+	a.Binding, ok = w.bundle.config.binding(call, a.Obligation.ID, a.Terms)
+	return a, ok
+}
+
+// knows reports whether those who act are of types that there are.
+func (c *config) knows(actors evaluation.Actors) bool {
+	for _, ref := range actors.Chain {
+		if _, ok := c.entityType(ref.Type); !ok {
+			return false
+		}
+	}
+	if actors.Agent == nil || actors.Agent.Type == "" {
+		return true
+	}
+	_, ok := c.entityType(actors.Agent.Type)
+	return ok
+}
+
+// members are those of the context that the approval is bound to, or that may be.
+func (w *weighed) members(call *Call) []string {
+	names := []string{}
+	for name := range call.Request.Context.Members {
+		if !evaluation.Protocol(name) && !slices.Contains(w.bundle.config.volatile, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// binding is what an approval is bound to, as one text for all ways of writing the
+// same request: members in a fixed order, each value in its canonical form. It always
+// has types, ids and names, who acts and for whom, and who asks where; the terms say
+// what else. Who decided was held to be none of those who act, so they must be the ones
+// that act then. Protocol members are how one and the same request is sent again, and
+// never in it.
+func (c *config) binding(call *Call, obligation string, t obligations.Terms) ([]byte, bool) {
+	r := &call.Request
+	b := binder{ok: true}
+	b.strings("v2", r.Tenant, call.Caller, obligation, t.Template, strconv.Itoa(t.Quorum))
+	b.strings(t.Material...)
+	b.strings(slices.Sorted(slices.Values(c.volatile))...) // people were told what it is not bound to
+	b.strings(r.Subject.Type, r.Subject.ID, r.Action.Name, r.Resource.Type, r.Resource.ID)
+	b.value(r.Context.Without(func(member string) bool { return !evaluation.NamesActors(member) }).Value())
+	for _, name := range t.Material {
+		b.strings(name)
+		switch member, one := strings.CutPrefix(name, "context."); {
+		case name == "subject":
+			b.value(r.Subject.Properties.Value())
+		case name == "action":
+			b.value(r.Action.Properties.Value())
+		case name == "resource":
+			b.value(r.Resource.Properties.Value())
+		case one:
+			v, _ := r.Context.Get(member) // one that is not there is null, which no member is
+			b.value(v)
+		default:
+			b.value(r.Context.Without(func(member string) bool { return evaluation.Protocol(member) || slices.Contains(c.volatile, member) }).Value())
+		}
+	}
+	return b.text, b.ok
+}
+
+// binder writes JSON values, each on a line of its own.
+type binder struct {
+	text []byte
+	ok   bool
+}
+
+func (b *binder) value(v evaluation.Value) {
+	text, ok := v.AppendCanonical(b.text)
+	b.text, b.ok = append(text, '\n'), b.ok && ok
+}
+
+// strings writes a list of strings, as one value.
+func (b *binder) strings(all ...string) {
+	b.text = append(b.text, '[')
+	for n, s := range all {
+		if n > 0 {
+			b.text = append(b.text, ',')
+		}
+		v, err := evaluation.Text(s)
+		text, _ := v.AppendCanonical(b.text)
+		b.text, b.ok = text, b.ok && err == nil
+	}
+	b.text = append(b.text, ']', '\n')
+}

@@ -1,0 +1,237 @@
+package pdp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// parsedEntity is an entity and where its file has it.
+type parsedEntity struct {
+	types.Entity
+	line, column int
+}
+
+// parseEntities reads an array of entities in Cedar's JSON form. Its problems
+// give places and no values: those may be secrets.
+func parseEntities(file string, text []byte, problems *Problems) []parsedEntity {
+	place := placer{text: text, line: 1, column: 1}
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
+	fail := func(offset int64, what string) []parsedEntity {
+		line, column := place.at(offset)
+		problems.add(file, line, column, "entity_syntax", what, `write [{"uid": {"type": …, "id": …}, "attrs": {…}, "parents": […]}, …]`)
+		return nil
+	}
+	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '[' {
+		return fail(dec.InputOffset(), "this is not a JSON array of entities")
+	}
+	var entities []parsedEntity
+	for dec.PeekKind() != ']' {
+		value, err := dec.ReadValue()
+		if err != nil {
+			return fail(offsetOf(err, dec), "this is not valid JSON, or a member occurs twice")
+		}
+		line, column := place.at(dec.InputOffset() - int64(len(value)))
+		e := parsedEntity{line: line, column: column}
+		if err := json.Unmarshal(value, &e.Entity); err != nil {
+			problems.add(file, line, column, "entity_form", "this is no entity in Cedar's JSON form"+missingMember(err), "it needs uid, attrs and parents; numbers are integers, null does not occur, and __extn values must be valid")
+			continue
+		}
+		var known struct {
+			UID     jsontext.Value `json:"uid"`
+			Attrs   jsontext.Value `json:"attrs"`
+			Parents jsontext.Value `json:"parents"`
+			Tags    jsontext.Value `json:"tags"`
+			Other   jsontext.Value `json:",embed"`
+		}
+		if json.Unmarshal(value, &known) == nil && len(known.Other) > 0 {
+			// Cedar passes it over, and a misspelt "parents" would lose a parent.
+			problems.warn(file, line, column, "entity_member", fmt.Sprintf("%s has a member that is none of uid, attrs, parents and tags", e.UID), "correct its name, or move it to attrs")
+		}
+		entities = append(entities, e)
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return fail(offsetOf(err, dec), "the array does not end")
+	}
+	if rest := bytes.TrimSpace(text[dec.InputOffset():]); len(rest) > 0 {
+		return fail(dec.InputOffset(), "something follows the array")
+	}
+	return entities
+}
+
+func offsetOf(err error, dec *jsontext.Decoder) int64 {
+	var syntax *jsontext.SyntacticError
+	if errors.As(err, &syntax) {
+		return syntax.ByteOffset
+	}
+	return dec.InputOffset()
+}
+
+// missingMember keeps of cedar-go's text which member is missing, and no more.
+func missingMember(err error) string {
+	for _, member := range []string{"uid", "parents", "attrs"} {
+		if strings.Contains(err.Error(), `"`+member+`" is missing or null`) {
+			return ": " + member + " is missing"
+		}
+	}
+	return ""
+}
+
+// placer turns offsets, asked in ascending order, into lines and columns.
+type placer struct {
+	text         []byte
+	i            int64
+	line, column int
+}
+
+func (p *placer) at(offset int64) (line, column int) {
+	for ; p.i < min(offset, int64(len(p.text))); p.i++ {
+		if c := p.text[p.i]; c == '\n' {
+			p.line, p.column = p.line+1, 1
+		} else if c < 0x80 || c >= 0xC0 {
+			p.column++
+		}
+	}
+	return p.line, p.column
+}
+
+// entityLoader puts the entities of a view's files into its store.
+type entityLoader struct {
+	bundle   *Bundle
+	view     *view
+	problems *Problems
+	places   map[types.EntityUID]entityPlace
+}
+
+type entityPlace struct {
+	file         string
+	line, column int
+}
+
+func (l *entityLoader) load(file string, text []byte) {
+	if l.places == nil {
+		l.places = map[types.EntityUID]entityPlace{}
+	}
+	for _, e := range parseEntities(file, text, l.problems) {
+		at := entityPlace{file, e.line, e.column}
+		if taken := l.taken(e.UID); taken != "" {
+			l.bad(at, "duplicate_entity", fmt.Sprintf("%s is defined already, %s", e.UID, taken), "define an entity once; a tenant cannot redefine what stands above it")
+			continue
+		}
+		l.places[e.UID] = at
+		l.put(e.Entity, at)
+	}
+}
+
+func (l *entityLoader) bad(at entityPlace, code, message, try string) {
+	l.problems.add(at.file, at.line, at.column, code, message, try)
+}
+
+func (l *entityLoader) taken(uid types.EntityUID) string {
+	if other, ok := l.places[uid]; ok {
+		return fmt.Sprintf("at %s:%d:%d", other.file, other.line, other.column)
+	}
+	if _, ok := l.view.store.root.Get(uid); ok {
+		return "in the root of the bundle"
+	}
+	return ""
+}
+
+// put adds one entity, with the types that the schema gives its values and the
+// parents that bundle.yaml finds in its attributes.
+func (l *entityLoader) put(e types.Entity, at entityPlace) {
+	if s := l.bundle.schema; s != nil {
+		if shape := s.entities[e.UID.Type]; shape != nil {
+			e = typedEntity(e, shape)
+		}
+	}
+	store := l.view.store
+	written := e.Parents
+	for _, rule := range l.bundle.config.parents[e.UID.Type] {
+		value, ok := e.Attributes.Get(types.String(rule.attribute))
+		if !ok {
+			continue
+		}
+		more, ok := storedParents(value, rule.parent)
+		if !ok {
+			l.bad(at, "parent_attribute", fmt.Sprintf("attribute %s of %s gives parents, and is neither a string nor a set of strings or %s references", rule.attribute, e.UID, rule.parent), "write ids only")
+			continue
+		}
+		store.written[e.UID] = written
+		e.Parents = types.NewEntityUIDSet(append(slices.Collect(e.Parents.All()), more...)...)
+	}
+	if s := l.bundle.schema; s != nil {
+		if err := s.fitsEntity(e); err != nil {
+			l.bad(at, "schema_entity", fmt.Sprintf("%s does not fit the schema: %s", e.UID, err), "correct the entity or its declaration")
+		}
+		if _, action := s.actions[e.UID]; action {
+			return // the schema's own stands
+		}
+	}
+	if _, _, ok := identitiesOf(e); !ok {
+		l.problems.warn(at.file, at.line, at.column, "identities_form", fmt.Sprintf("attribute %s of %s is no set of entities or ids, so nobody knows who that is: it approves nothing, and what it asks for nobody can approve", identities, e.UID), `write a list of {"__entity": {"type": …, "id": …}}, or of ids`)
+	}
+	store.entities[e.UID] = e
+}
+
+func typedEntity(e types.Entity, s *entityShape) types.Entity {
+	if members := e.Attributes.Map(); len(members) > 0 {
+		coerceMembers(members, s.attributes)
+		e.Attributes = types.NewRecord(members)
+	}
+	if members := e.Tags.Map(); len(members) > 0 {
+		for name, value := range members {
+			members[name] = coerce(value, s.tags)
+		}
+		e.Tags = types.NewRecord(members)
+	}
+	return e
+}
+
+// refuseRootParents refuses a tenant's entities whose parents the root names:
+// through them a tenant would take part in what the root's policies say.
+func (l *entityLoader) refuseRootParents(root *view) {
+	named := root.named()
+	for _, uid := range slices.SortedFunc(maps.Keys(l.places), compareUIDs) {
+		at := l.places[uid]
+		e := l.view.store.entities[uid]
+		for _, parent := range slices.SortedFunc(e.Parents.All(), compareUIDs) {
+			if _, ok := named[parent]; ok {
+				l.bad(at, "root_parent", fmt.Sprintf("%s takes %s as a parent, which the root of the bundle names", uid, parent), "a tenant's entities may only stand below the tenant's own; move the entity to the root if it belongs there")
+			}
+		}
+	}
+}
+
+// named are the entities that the root's policies and entity files name.
+func (v *view) named() map[types.EntityUID]struct{} {
+	named := map[types.EntityUID]struct{}{}
+	for _, p := range v.policies {
+		for _, uid := range p.facts.uids {
+			named[uid] = struct{}{}
+		}
+	}
+	for uid, e := range v.store.entities {
+		named[uid] = struct{}{}
+		for parent := range e.Parents.All() {
+			named[parent] = struct{}{}
+		}
+		for _, value := range e.Attributes.All() {
+			for _, uid := range appendUIDs(nil, value) {
+				named[uid] = struct{}{}
+			}
+		}
+	}
+	return named
+}
+
+func compareUIDs(a, b types.EntityUID) int {
+	return strings.Compare(a.String(), b.String())
+}

@@ -1,0 +1,154 @@
+package pdp_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"policy-service/pdp"
+)
+
+const permitUsers = "@id(\"p\") permit(principal is user, action, resource);\n"
+
+// Each broken bundle and its problem: place and code. All of a bundle's
+// problems are reported, none of them quotes a value, each says what to try.
+func TestProblems(t *testing.T) {
+	for name, test := range map[string]struct {
+		bundle bundle
+		want   []string
+	}{
+		"syntax":                       {one("permit(principal, action resource);"), []string{"p.cedar:1:34 policy_syntax"}},
+		"half-written":                 {one(permitUsers + "forbid(princ"), []string{"p.cedar:2:13 policy_syntax"}},
+		"parentheses":                  {one("permit(principal, action, resource) when { " + strings.Repeat("(", 200_000)), []string{"p.cedar:1:244 policy_nesting"}},
+		"dotted chain":                 {one("permit(principal, action, resource) when { context has " + strings.Repeat("a.", 8000) + "a };"), []string{"p.cedar:1:89 policy_chain"}},
+		"chain over lines":             {one("permit(principal, action, resource) when { context" + strings.Repeat(" . // x\n a", 17) + " };"), []string{"p.cedar:17:3 policy_chain"}},
+		"parentheses behind a comment": {one("permit(principal, action, resource) when {/*\"*/ " + strings.Repeat("(", 300) + "true" + strings.Repeat(")", 300) + " };"), []string{"p.cedar:1:249 policy_nesting"}},
+		"a comment in a comment":       {one("permit(principal, action, resource) when {/*//*/ context has " + strings.Repeat("a.", 16) + "a };"), []string{"p.cedar:1:95 policy_chain"}},
+		"a comment over lines":         {one(permitUsers + "/* ( \n \" ( */ forbid(principal, action, resource) when { context.a == \"/*\" };"), nil},
+		"signs":                        {one("permit(principal, action, resource) when { " + strings.Repeat("!", 300) + "true };"), []string{"p.cedar:1:244 policy_nesting"}},
+		"signs apart":                  {one(permitUsers + "forbid(principal, action, resource) when { " + strings.Repeat("!true || -1 == 1 || ", 300) + "true };"), nil},
+		"ifs":                          {one("permit(principal, action, resource) when { " + strings.Repeat("if true then true else ", 300) + "true };"), []string{"p.cedar:1:4623 policy_nesting"}},
+		"ifs apart":                    {one(permitUsers + "forbid(principal, action, resource) when { " + strings.Repeat("(if true then true else true) && ", 300) + "true };"), nil},
+		"a schema of sets":             {one(permitUsers, "schema.cedarschema", "entity u { a: "+strings.Repeat("Set<", 300)+"Long"+strings.Repeat(">", 300)+" };"), []string{"schema.cedarschema:1:815 policy_nesting"}},
+		"brackets in text":             {one(permitUsers + `forbid(principal, action, resource) when { context.a == "` + strings.Repeat("(", 300) + `" }; // ` + strings.Repeat("[", 300)), nil},
+		"one id twice":                 {one(permitUsers, "q.cedar", permitUsers), []string{"q.cedar:1:1 duplicate_id"}},
+		"an id that is a place":        {one(permitUsers+"forbid(principal, action, resource);", "q.cedar", `@id("p.cedar#1") forbid(principal, action, resource);`), []string{"q.cedar:1:1 duplicate_id"}},
+		"empty id":                     {one(`@id permit(principal is user, action, resource);`), []string{"p.cedar:1:1 empty_id"}},
+		"unknown obligation":           {one(`@obligation("aproval_required") permit(principal is user, action, resource);`), []string{"p.cedar:1:1 unknown_obligation"}},
+		"no obligation named":          {one(`@obligation("log, ") permit(principal is user, action, resource);`), []string{"p.cedar:1:1 obligation_name"}},
+		"obligation twice":             {one(`@obligation("log,log") permit(principal is user, action, resource);`), []string{"p.cedar:1:1 obligation_twice"}},
+		"approval on a forbid":         {one(permitUsers + `@obligation("approval_required") forbid(principal, action, resource);`), []string{"p.cedar:2:1 obligation_never"}},
+		"allow only, on a forbid":      {one(permitUsers+`@obligation("x") forbid(principal, action, resource);`, "obligations.yaml", "x: {type: log, on: allow}"), []string{"p.cedar:2:1 obligation_never"}},
+		"deny only, on a permit":       {one(`@obligation("x") permit(principal is user, action, resource);`, "obligations.yaml", "x: {type: log, on: deny}"), []string{"p.cedar:1:1 obligation_never"}},
+		"obligation without a type":    {one(permitUsers, "obligations.yaml", "x: {}"), []string{"obligations.yaml:1:4 missing_key"}},
+		"obligation of no type":        {one(permitUsers, "obligations.yaml", "x:\n  type: notificaton"), []string{"obligations.yaml:2:9 obligation_type"}},
+		"obligation key":               {one(permitUsers, "obligations.yaml", "x: {type: log, when: allow}"), []string{"obligations.yaml:1:16 unknown_key"}},
+		"obligation on":                {one(permitUsers, "obligations.yaml", "x: {type: log, on: never}"), []string{"obligations.yaml:1:20 yaml_value"}},
+		"property missing":             {one(permitUsers, "obligations.yaml", "x: {type: step-up}"), []string{"obligations.yaml:1:4 obligation_properties"}},
+		"property of another type":     {one(permitUsers, "obligations.yaml", "x: {type: step-up, properties: {acr_value: 3}}"), []string{"obligations.yaml:1:32 obligation_properties"}},
+		"property too many":            {one(permitUsers, "obligations.yaml", "x: {type: notification, properties: {to: a, body: b, cc: c}}"), []string{"obligations.yaml:1:37 obligation_properties"}},
+		"reserved property":            {one(permitUsers, "obligations.yaml", "x: {type: custom, properties: {a: {__entity: 1}}}"), []string{"obligations.yaml:1:31 obligation_properties"}},
+		"template of no meaning":       {one(permitUsers, "obligations.yaml", "x: {type: custom, properties: {a: ['${principal.name}']}}"), []string{"obligations.yaml:1:36 obligation_template"}},
+		"template without an end":      {one(permitUsers, "obligations.yaml", "x: {type: custom, properties: {a: 'to ${principal.id'}}"), []string{"obligations.yaml:1:35 obligation_template"}},
+		"template of the protocol":     {one(permitUsers, "obligations.yaml", "x: {type: custom, properties: {a: '${context.approval_id}'}}"), []string{"obligations.yaml:1:35 obligation_template"}},
+		"template too deep":            {one(permitUsers, "obligations.yaml", "x: {type: custom, properties: {a: '${context.a.b}'}}"), []string{"obligations.yaml:1:35 obligation_template"}},
+		"built in, of another type":    {one(permitUsers, "obligations.yaml", "log: {type: custom}"), []string{"obligations.yaml:1:13 obligation_type"}},
+		"built in, anew":               {one(permitUsers, "obligations.yaml", "approval_required: {type: approval_required, properties: {message: please}}"), nil},
+		"built in, in a tenant":        {one(permitUsers, "tenants/t/p.cedar", permit("x"), "tenants/t/obligations.yaml", "log: {type: log}"), []string{"tenants/t/obligations.yaml:1:1 obligation_redefined"}},
+		"the root's, in a tenant":      {one(permitUsers, "obligations.yaml", "x: {type: log}", "tenants/t/p.cedar", permit("x"), "tenants/t/obligations.yaml", "x: {type: log}"), []string{"tenants/t/obligations.yaml:1:1 obligation_redefined"}},
+		"a tenant's, in the root":      {one(`@obligation("x") `+permitUsers, "tenants/t/p.cedar", permit("x"), "tenants/t/obligations.yaml", "x: {type: log}"), []string{"p.cedar:1:1 unknown_obligation"}},
+		"a tenant's own":               {one(permitUsers, "tenants/t/p.cedar", `@obligation("x, log") `+permit("x"), "tenants/t/obligations.yaml", "x: {type: log}"), nil},
+		"obligation twice in a file":   {one(permitUsers, "obligations.yaml", "x: {type: log}\nx: {type: log}"), []string{"obligations.yaml:2:1 duplicate_key"}},
+		"no permit":                    {one(`forbid(principal, action, resource);`), []string{"bundle no_permit"}},
+		"permit to all":                {one(`permit(principal, action, resource);`), []string{"p.cedar:1:1 trivial_permit"}},
+		"allowed to all":               {one(`permit(principal, action, resource);`, "bundle.yaml", "allow_trivial: true"), nil},
+		"permit to all, but":           {one(`permit(principal, action, resource); forbid(principal is robot, action, resource);`), nil},
+		"a tenant's permit to all":     {one(permitUsers, "tenants/t/p.cedar", "\n permit(principal, action, resource);"), []string{"tenants/t/p.cedar:2:2 trivial_permit"}},
+
+		"unknown key":     {one(permitUsers, "bundle.yaml", "known: [user]\nforbid_error: deny"), []string{"bundle.yaml:2:1 unknown_key"}},
+		"key twice":       {one(permitUsers, "bundle.yaml", "known: [user]\nknown: []"), []string{"bundle.yaml:2:1 duplicate_key"}},
+		"wrong value":     {one(permitUsers, "bundle.yaml", "attributes:\n  user: sent\n"), []string{"bundle.yaml:2:9 yaml_value"}},
+		"not YAML":        {one(permitUsers, "bundle.yaml", "a: [1\nb: }"), []string{"bundle.yaml:1:1 yaml_syntax"}},
+		"not injective":   {one(permitUsers, "bundle.yaml", "types: {a: X, b: X}"), []string{"bundle.yaml:1:18 types_not_injective"}},
+		"not a type":      {one(permitUsers, "bundle.yaml", "types: {a: \"X Y\"}"), []string{"bundle.yaml:1:12 type_name"}},
+		"an action type":  {one(permitUsers, "bundle.yaml", "types: {a: N::Action}"), []string{"bundle.yaml:1:12 type_name"}},
+		"a shadowed name": {one(permitUsers, "bundle.yaml", "types: {a: X}\nknown: [X]"), []string{"bundle.yaml:2:9 type_name"}},
+		"JSON is YAML":    {one(permitUsers, "bundle.yaml", `{"known": ["user"], "allow_trivial": false}`), nil},
+		"two documents":   {one(permitUsers, "bundle.yaml", "known: [user]\n---\nforbid_errors: ignore"), []string{"bundle.yaml:2:1 yaml_documents"}},
+		"merge key":       {one(permitUsers, "bundle.yaml", "attributes: &a {user: fill}\nparents:\n  <<: *a"), []string{"bundle.yaml:3:3 yaml_form"}},
+
+		"entities syntax":    {one(permitUsers, "entities/e.json", `[{"uid":{"type":"u","id":"secret"}`), []string{"entities/e.json:1:35 entity_syntax"}},
+		"entities form":      {one(permitUsers, "entities/e.json", "[\n  {\"uid\":{\"type\":\"u\",\"id\":\"secret\"},\"attrs\":{\"a\":1.5},\"parents\":[]}]"), []string{"entities/e.json:2:3 entity_form"}},
+		"entities object":    {one(permitUsers, "entities/e.json", `{}`), []string{"entities/e.json:1:2 entity_syntax"}},
+		"member twice":       {one(permitUsers, "entities/e.json", `[{"uid":{"type":"u","id":"a"},"attrs":{"a":1,"a":2},"parents":[]}]`), []string{"entities/e.json:1:46 entity_syntax"}},
+		"entity member":      {one(permitUsers, "entities/e.json", `[{"uid":{"type":"u","id":"a"},"attrs":{},"parents":[],"parent":[]}]`), []string{"entities/e.json:1:2 warning entity_member"}},
+		"entity twice":       {one(permitUsers, "entities/e.json", entities(entity("u", "a", "{}")), "entities/f.json", entities(entity("u", "a", "{}"))), []string{"entities/f.json:1:2 duplicate_entity"}},
+		"bad extension":      {one(permitUsers, "entities/e.json", entities(entity("u", "a", `{"ip":{"__extn":{"fn":"ip","arg":"secret"}}}`))), []string{"entities/e.json:1:2 entity_form"}},
+		"parent attribute":   {one(permitUsers, "bundle.yaml", "parents: {u: {r: role}}", "entities/e.json", entities(entity("u", "a", `{"r":[1]}`))), []string{"entities/e.json:1:2 parent_attribute"}},
+		"tenant redefines":   {one(permitUsers, "entities/e.json", entities(entity("u", "a", "{}")), "tenants/t/entities/e.json", entities(entity("u", "a", "{}"))), []string{"tenants/t/entities/e.json:1:2 duplicate_entity"}},
+		"tenant's policy id": {one(permitUsers, "tenants/t/p.cedar", permitUsers), []string{"tenants/t/p.cedar:1:1 duplicate_id"}},
+		"two tenants' ids":   {one(permitUsers, "tenants/t/p.cedar", `@id("x") permit(principal is a, action, resource);`, "tenants/u/p.cedar", `@id("x") permit(principal is a, action, resource);`), nil},
+		"tenant below root":  {one(`permit(principal in role::"admin", action, resource);`, "tenants/t/entities/e.json", entities(entity("u", "a", "{}", "role:admin"))), []string{"tenants/t/entities/e.json:1:2 root_parent"}},
+		"tenant below root by attribute": {one(`permit(principal is u, action, resource) when { principal in [role::"admin"] };`, "bundle.yaml", "parents: {u: {r: role}}", "tenants/t/entities/e.json", entities(entity("u", "a", `{"r":"admin"}`))),
+			[]string{"tenants/t/entities/e.json:1:2 root_parent"}},
+		"tenant below a root entity's parent": {one(permitUsers, "entities/e.json", entities(entity("u", "a", "{}", "g:1")), "tenants/t/entities/e.json", entities(entity("u", "b", "{}", "g:1"))), []string{"tenants/t/entities/e.json:1:2 root_parent"}},
+		"tenant bundle.yaml":                  {one(permitUsers, "tenants/t/p.cedar", permit("x"), "tenants/t/bundle.yaml", "allow_trivial: true"), []string{"tenants/t/bundle.yaml unknown_file"}},
+
+		"schema syntax":                     {one(permitUsers, "schema.cedarschema", "entity User {"), []string{"schema.cedarschema:1:14 schema_syntax"}},
+		"schema reference":                  {one(permitUsers, "schema.cedarschema", "entity User in [Role];"), []string{"schema.cedarschema schema_reference"}},
+		"schema declares pdp":               {one(permitUsers, "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user, context: { pdp: { now: Long } } };"), []string{"schema.cedarschema schema_context"}},
+		"schema declares action as text":    {one(permitUsers, "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user, context: { action: String } };"), []string{"schema.cedarschema schema_context"}},
+		"schema declares pdp the same":      {one(permitUsers, "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user, context: { pdp: { now: datetime, tenant: String, caller: String, approved: Bool } } };"), nil},
+		"a policy off the schema":           {one(permitUsers+`permit(principal is user, action, resource) when { principal.x };`, "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user };"), []string{"p.cedar:2:1 schema_policy"}},
+		"has undeclared":                    {one(permitUsers+`forbid(principal is user, action, resource) when { principal has x };`, "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user };"), []string{"p.cedar:2:1 has_undeclared"}},
+		"has undeclared, deep":              {one(permitUsers+`forbid(principal is user, action, resource) when { principal has a && principal.a has b.c };`, "schema.cedarschema", "entity user { a?: { b?: { d?: Bool } } }; action a appliesTo { principal: user, resource: user };"), []string{"p.cedar:2:1 has_undeclared"}},
+		"has declared for one of two":       {one(permitUsers+`forbid(principal, action, resource) when { principal has x && principal.x };`, "schema.cedarschema", "entity user; entity robot { x?: Bool }; action a appliesTo { principal: [user, robot], resource: user };"), nil},
+		"never applies":                     {one(permitUsers+`permit(principal is thing, action, resource);`, "schema.cedarschema", "entity user; entity thing; action a appliesTo { principal: user, resource: user };"), []string{"p.cedar:2:1 warning no_applicable_action"}},
+		"enumerated id":                     {one(`permit(principal is user, action, resource == st::"ajar");`, "schema.cedarschema", `entity user; entity st enum ["open"]; action a appliesTo { principal: user, resource: st };`), []string{"p.cedar:1:1 enum_id"}},
+		"stored entity off the schema":      {one(permitUsers, "entities/e.json", entities(entity("user", "a", `{"x":1}`)), "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user };"), []string{"entities/e.json:1:2 schema_entity"}},
+		"enumerated with attributes":        {one(permitUsers, "entities/e.json", entities(entity("st", "open", `{"x":1}`)), "schema.cedarschema", `entity user; entity st enum ["open"]; action a appliesTo { principal: user, resource: st };`), []string{"entities/e.json:1:2 schema_entity"}},
+		"schema requires a protocol member": {one(permitUsers, "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user, context: { approved: Bool } };"), []string{"schema.cedarschema schema_context"}},
+		"parents off the schema":            {one(permitUsers, "bundle.yaml", "parents:\n  user: {roles: role}", "schema.cedarschema", "entity role; entity user; action a appliesTo { principal: user, resource: user };"), []string{"bundle.yaml:2:17 parent_type"}},
+		"stored enumerated id":              {one(permitUsers, "entities/e.json", entities(entity("st", "ajar", `{}`)), "schema.cedarschema", `entity user; entity st enum ["open"]; action a appliesTo { principal: user, resource: user };`), []string{"entities/e.json:1:2 schema_entity"}},
+
+		"several at once": {one("permit(", "bundle.yaml", "x: 1", "entities/e.json", "{", "q.cedar", permitUsers), []string{"bundle.yaml:1:1 unknown_key", "entities/e.json:1:2 entity_syntax", "p.cedar:1:8 policy_syntax"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			loaded, problems := pdp.Load(test.bundle.source())
+			var got []string
+			for _, p := range problems {
+				got = append(got, place(p))
+				if strings.Contains(p.String(), "secret") {
+					t.Errorf("a value is quoted: %s", p)
+				}
+				if p.Message == "" || p.Try == "" && p.Code != "yaml_value" {
+					t.Errorf("not helpful: %+v", p)
+				}
+			}
+			if fmt.Sprint(got) != fmt.Sprint(test.want) {
+				t.Errorf("got  %v\nwant %v", got, test.want)
+			}
+			if (loaded == nil) != problems.Refuse() {
+				t.Errorf("bundle %v beside problems %v", loaded, problems)
+			}
+		})
+	}
+}
+
+func permit(typ string) string {
+	return fmt.Sprintf("permit(principal is %s, action, resource);", typ)
+}
+
+func place(p pdp.Problem) string {
+	s := p.File
+	if s == "" {
+		s = "bundle"
+	}
+	if p.Line > 0 {
+		s += fmt.Sprintf(":%d:%d", p.Line, p.Column)
+	}
+	if p.Severity == pdp.SeverityWarning && p.Code != "unknown_file" {
+		s += " warning"
+	}
+	return s + " " + p.Code
+}

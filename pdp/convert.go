@@ -1,0 +1,322 @@
+package pdp
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"policy-service/evaluation"
+)
+
+// merger turns members of a request into attributes, one at a time.
+type merger struct {
+	members  types.RecordMap
+	declared map[string]attributeShape
+	typed    bool // there is a schema, and declared is what it says
+	config   *config
+	// lenient leaves an optional member out whose type does not hold the value. Who asks
+	// for an approval may be a person or an agent, and Cedar has no type for either.
+	lenient bool
+	origins
+	mismatch bool
+}
+
+// merger merges into members, which are attributes of what declares them: a type
+// or an action, or nothing where there is no such declaration.
+func (b *Bundle) merger(members types.RecordMap, declared map[string]attributeShape) merger {
+	return merger{members: members, declared: declared, typed: b.schema != nil, config: &b.config}
+}
+
+// origins remembers what became of members that are not simply there.
+type origins struct {
+	unusable, dropped []string
+}
+
+// take converts one member, which stands in the request at the path followed
+// by its name; action.properties, which as a whole is one member, at the path.
+func (m *merger) take(name string, value evaluation.Value, path ...string) error {
+	if _, declared := m.declared[name]; !m.typed && !declared {
+		v, ok := untyped(value)
+		if !ok {
+			m.unusable = append(m.unusable, name)
+			delete(m.members, types.String(name))
+			return nil
+		}
+		m.members[types.String(name)] = v
+		return nil
+	}
+	if path[0] != "action" {
+		path = append(path, name)
+	}
+	a, ok := m.declared[name]
+	// What nobody declared is no place to find unknown members in: it is a mismatch.
+	c := converter{config: m.config, reject: m.config.rejectUnknown && m.declared != nil, path: path}
+	if !ok {
+		m.dropped = append(m.dropped, name)
+		delete(m.members, types.String(name))
+		return c.unknown()
+	}
+	v, fits, err := c.convert(value, a.shape)
+	if err != nil {
+		return err
+	}
+	switch {
+	case fits:
+		m.members[types.String(name)] = v
+	case m.lenient && a.optional:
+		delete(m.members, types.String(name))
+		c.dropped = true
+	default:
+		m.mismatch = true
+	}
+	if c.dropped {
+		m.dropped = append(m.dropped, name)
+	}
+	return nil
+}
+
+// piece is what happened, besides the members.
+func (m *merger) piece() piece {
+	p := piece{unusable: m.unusable}
+	if m.mismatch {
+		p.refuse(evaluation.SchemaMismatch)
+	}
+	return p
+}
+
+// untyped converts a value that no schema types. It never guesses a type from a
+// value: a string that looks like a date is a string, and a number that is not
+// integral has no type at all.
+func untyped(v evaluation.Value) (types.Value, bool) {
+	switch v.Kind() {
+	case evaluation.Bool:
+		return types.Boolean(v.True()), true
+	case evaluation.String:
+		return types.String(v.Text()), true
+	case evaluation.Number:
+		n, ok := v.Scaled(0)
+		return types.Long(n), ok
+	case evaluation.Array:
+		elements := make([]types.Value, 0, v.Len())
+		for _, e := range v.Elements {
+			c, ok := untyped(e)
+			if !ok {
+				return nil, false
+			}
+			elements = append(elements, c)
+		}
+		return newSet(elements)
+	case evaluation.Map:
+		members := make(types.RecordMap, v.Len())
+		for name, e := range v.Object().Members {
+			c, ok := untyped(e)
+			if !ok {
+				return nil, false
+			}
+			members[types.String(name)] = c
+		}
+		return types.NewRecord(members), true
+	}
+	return nil, false // null, which only an array can hold
+}
+
+// converter converts as a schema says.
+type converter struct {
+	config  *config
+	reject  bool // what is not declared is malformed
+	path    []string
+	dropped bool
+}
+
+// unknown is what a member that the schema does not declare leads to.
+func (c *converter) unknown() error {
+	c.dropped = true
+	if c.reject {
+		return evaluation.Malformed("the schema does not declare this member", "leave it out, or have it declared", c.path...)
+	}
+	return nil
+}
+
+func (c *converter) convert(v evaluation.Value, s *shape) (types.Value, bool, error) {
+	switch s.form {
+	case shapeSet:
+		if v.Kind() != evaluation.Array {
+			return nil, false, nil
+		}
+		elements := make([]types.Value, 0, v.Len())
+		for _, e := range v.Elements {
+			t, fits, err := c.convert(e, s.element)
+			if err != nil || !fits {
+				return nil, false, err
+			}
+			elements = append(elements, t)
+		}
+		set, ok := newSet(elements)
+		return set, ok, nil
+	case shapeRecord:
+		return c.record(v, s)
+	}
+	t, fits := c.scalar(v, s)
+	return t, fits, nil
+}
+
+func (c *converter) record(v evaluation.Value, s *shape) (types.Value, bool, error) {
+	if v.Kind() != evaluation.Map {
+		return nil, false, nil
+	}
+	members := make(types.RecordMap, v.Len())
+	for name, e := range v.Object().Members {
+		c.path = append(c.path, name)
+		a, ok := s.members[name]
+		if !ok {
+			if err := c.unknown(); err != nil {
+				return nil, false, err
+			}
+		} else {
+			t, fits, err := c.convert(e, a.shape)
+			if err != nil || !fits {
+				return nil, false, err
+			}
+			members[types.String(name)] = t
+		}
+		c.path = c.path[:len(c.path)-1]
+	}
+	return types.NewRecord(members), hasRequired(members, s.members), nil
+}
+
+func hasRequired(members types.RecordMap, declared map[string]attributeShape) bool {
+	for name, a := range declared {
+		if _, ok := members[types.String(name)]; !ok && !a.optional {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *converter) scalar(v evaluation.Value, s *shape) (types.Value, bool) {
+	switch {
+	case s.form == shapeBool && v.Kind() == evaluation.Bool:
+		return types.Boolean(v.True()), true
+	case s.form == shapeLong && v.Kind() == evaluation.Number:
+		n, ok := v.Scaled(0)
+		return types.Long(n), ok
+	case s.form == shapeDecimal && v.Kind() == evaluation.Number:
+		n, ok := v.Scaled(4)
+		if !ok {
+			return nil, false
+		}
+		d, err := types.NewDecimal(n, -4)
+		return d, err == nil
+	case s.form == shapeEntity && v.Kind() == evaluation.Map:
+		return c.reference(v.Object(), s)
+	case v.Kind() == evaluation.String:
+		return fromText(v.Text(), s)
+	}
+	return nil, false
+}
+
+// fromText converts a string where the schema says it is one, or what it names.
+func fromText(text string, s *shape) (types.Value, bool) {
+	var v types.Value
+	var err error
+	switch s.form {
+	case shapeString:
+		return types.String(text), true
+	case shapeEntity:
+		if s.entity == anyEntity {
+			return nil, false
+		}
+		return allowed(types.EntityUID{Type: s.entity, ID: types.String(text)}, s)
+	case shapeIP:
+		v, err = types.ParseIPAddr(text)
+	case shapeDatetime:
+		v, err = types.ParseDatetime(text)
+	case shapeDuration:
+		v, err = types.ParseDuration(text)
+	case shapeDecimal:
+		if strings.HasPrefix(text, "+") || strings.Contains(text, ".+") || strings.Contains(text, ".-") {
+			return nil, false // cedar-go takes a sign where Cedar takes none
+		}
+		v, err = types.ParseDecimal(text)
+	default:
+		return nil, false
+	}
+	return v, err == nil
+}
+
+// reference converts {"type": …, "id": …} where the schema says entity. The type
+// is a wire name, as everywhere in a request, and must become the declared one.
+func (c *converter) reference(o evaluation.Object, s *shape) (types.Value, bool) {
+	typ, ok1 := o.Get("type")
+	id, ok2 := o.Get("id")
+	if !ok1 || !ok2 || o.Len() != 2 || id.Kind() != evaluation.String || typ.Kind() != evaluation.String {
+		return nil, false
+	}
+	name, ok := c.config.entityType(typ.Text())
+	if !ok || s.entity != anyEntity && name != s.entity {
+		return nil, false
+	}
+	return allowed(types.EntityUID{Type: name, ID: types.String(id.Text())}, s)
+}
+
+func allowed(uid types.EntityUID, s *shape) (types.Value, bool) {
+	if s.enum != nil {
+		if _, ok := s.enum[uid]; !ok {
+			return nil, false
+		}
+	}
+	return uid, true
+}
+
+// coerce gives a stored value, read without a schema, the type the schema
+// declares. What cannot be that type stays as it is, for the validator to name.
+func coerce(v types.Value, s *shape) types.Value {
+	if s == nil {
+		return v
+	}
+	switch v := v.(type) {
+	case types.String:
+		if s.form >= shapeIP {
+			if t, ok := fromText(string(v), s); ok {
+				return t
+			}
+		}
+	case types.Set:
+		if s.form == shapeSet {
+			elements := v.Slice()
+			for i := range elements {
+				elements[i] = coerce(elements[i], s.element)
+			}
+			return types.NewSet(elements...)
+		}
+	case types.Record:
+		return coerceRecord(v, s)
+	}
+	return v
+}
+
+func coerceRecord(v types.Record, s *shape) types.Value {
+	if s.form == shapeRecord {
+		members := v.Map()
+		coerceMembers(members, s.members)
+		return types.NewRecord(members)
+	}
+	typ, _ := v.Get("type")
+	id, _ := v.Get("id")
+	t, ok1 := typ.(types.String)
+	i, ok2 := id.(types.String)
+	if name, err := types.NewEntityType(string(t)); s.form == shapeEntity && ok1 && ok2 && v.Len() == 2 && err == nil {
+		return types.EntityUID{Type: name, ID: i}
+	}
+	return v
+}
+
+func coerceMembers(members types.RecordMap, declared map[string]attributeShape) {
+	for _, name := range slices.Collect(maps.Keys(members)) {
+		if a, ok := declared[string(name)]; ok {
+			members[name] = coerce(members[name], a.shape)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package decisionlog
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What does a durable record cost, and how many share a commit?
+func BenchmarkAppendStrict1(b *testing.B)             { appendStrict(b, 1) }
+func BenchmarkAppendStrict16(b *testing.B)            { appendStrict(b, 16) }
+func BenchmarkAppendStrict128Concurrent(b *testing.B) { appendStrict(b, 128) }
+
+func appendStrict(b *testing.B, callers int) {
+	var commits, records, size int
+	var rotations []time.Duration
+	l := mustOpen(b, b.TempDir(), Options{
+		OnCommit: func(c Commit) { commits, records, size = commits+1, records+c.Records, size+c.Bytes },
+		OnRotate: func(_ uint64, kept time.Duration) { rotations = append(rotations, kept) },
+	})
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	before := cpu()
+	b.ReportAllocs()
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for g := range callers {
+		wg.Go(func() {
+			for n := left.Add(-1); n >= 0; n = left.Add(-1) {
+				if _, err := l.Append(context.Background(), []Entry{entry(fmt.Sprintf("0197f0c0-0000-7000-8000-%04d%08d", g, n))}); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	used := cpu() - before
+	if err := l.Close(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(records)/float64(commits), "records/commit")
+	b.ReportMetric(float64(used.Microseconds())/float64(b.N), "cpu-µs/record")
+	b.ReportMetric(float64(size)/float64(records), "line-bytes/record")
+	if bytes := l.Status().Bytes; bytes > 8*allocSize {
+		b.ReportMetric(float64(bytes)/float64(records), "disk-bytes/record")
+	}
+	for i, kept := range rotations {
+		b.Logf("rotation %d kept the writer for %v", i, kept)
+	}
+}
+
+func cpu() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// How long does a start take with a million records, and what do a rotation and
+// reading all of it cost?
+func BenchmarkOpenMillion(b *testing.B) {
+	data := b.TempDir()
+	var longest time.Duration
+	o := Options{OnRotate: func(_ uint64, kept time.Duration) { longest = max(longest, kept) }}
+	l := mustOpen(b, data, o)
+	for n := 0; n < 1_000_000; n += 1000 {
+		entries := make([]Entry, 1000)
+		for i := range entries {
+			entries[i] = entry(fmt.Sprintf("0197f0c0-0000-7000-8000-%012d", n+i))
+		}
+		mustAppend(b, l, entries...)
+	}
+	crash(l) // the slower start
+	b.ResetTimer()
+	for range b.N {
+		l := mustOpen(b, data, o)
+		b.StopTimer()
+		start, n := time.Now(), 0
+		for _, err := range l.Records(b.Context(), 0, l.Size()) {
+			if n++; err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(n)/time.Since(start).Seconds(), "read-records/s")
+		b.ReportMetric(float64(len(l.Segments())), "segments")
+		crash(l)
+		b.StartTimer()
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(longest.Microseconds())/1000, "rotation-ms-max")
+}

@@ -1,0 +1,107 @@
+package decisionlog
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestBundlesKeepEveryFileOnce(t *testing.T) {
+	data := t.TempDir()
+	dir := bundlesDir(data)
+	b, err := OpenBundles(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := map[string][]byte{"a.cedar": []byte("permit(principal,action,resource);"), "b.cedar": []byte("forbid(principal,action,resource);")}
+	second := maps.Clone(first)
+	second["b.cedar"] = []byte("// empty")
+	for _, files := range []map[string][]byte{first, second, first} {
+		digest, err := b.Put(files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := b.Files(digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(files, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+	entries, _ := os.ReadDir(dir)
+	if len(entries) != 5 { // three files and two lists
+		t.Errorf("%d files are kept, want 5: %v", len(entries), entries)
+	}
+}
+
+func TestBundlesRefuseAlteredFiles(t *testing.T) {
+	data := t.TempDir()
+	dir := bundlesDir(data)
+	b, err := OpenBundles(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{"a.cedar": []byte("permit(principal,action,resource);")}
+	digest, err := b.Put(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, _ := filepath.Glob(filepath.Join(dir, "*"))
+	for _, name := range names {
+		whole, _ := os.ReadFile(name)
+		altered := slices.Clone(whole)
+		altered[3] ^= 1
+		if err := os.WriteFile(name, altered, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := b.Files(digest); err == nil {
+			t.Errorf("with %s altered: %q", filepath.Base(name), got)
+		}
+		// What was altered is kept anew the next time the bundle is loaded.
+		if _, err := b.Put(files); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Files(digest); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestBundlesKnowOnlyDigests(t *testing.T) {
+	b, err := OpenBundles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, digest := range []string{"", "h1:", "../../etc/passwd", "h1:AAAA", "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="} {
+		if _, err := b.Files(digest); !errors.Is(err, ErrNoSuchBundle) {
+			t.Errorf("%q: %v", digest, err)
+		}
+	}
+}
+
+func TestCutFiles(t *testing.T) {
+	files := map[string][]byte{}
+	for _, path := range []string{"a.cedar", "bundle.yaml", "entities/a.json", "MANIFEST", "tenants/acme/a.cedar",
+		"tenants/acme/entities/a.json", "tenants/acme2/a.cedar", "tenants/other/a.cedar", "tenants/acme"} {
+		files[path] = []byte(path)
+	}
+	above := []string{"a.cedar", "bundle.yaml", "entities/a.json"}
+	for name, c := range map[string]struct{ tenants, want []string }{
+		"all":     {nil, slices.Sorted(maps.Keys(files))},
+		"nobody":  {[]string{}, above},
+		"default": {[]string{"default"}, above},
+		"acme":    {[]string{"acme"}, append(slices.Clone(above), "tenants/acme", "tenants/acme/a.cedar", "tenants/acme/entities/a.json")},
+		"two":     {[]string{"other", "acme2"}, append(slices.Clone(above), "tenants/acme2/a.cedar", "tenants/other/a.cedar")},
+	} {
+		got := slices.Sorted(maps.Keys(CutFiles(files, c.tenants)))
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}

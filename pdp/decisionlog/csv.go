@@ -1,0 +1,82 @@
+package decisionlog
+
+import (
+	"bufio"
+	"encoding/csv"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// The columns of a CSV export. New ones come at the end.
+var tableColumns = []string{"sequence", "id", "time", "kind", "event", "tenant", "caller", "decision", "reason",
+	"subject_type", "subject_id", "action", "resource_type", "resource_id", "policies", "policy_errors", "obligations", "bundle", "leaf_hash"}
+
+// table writes CSV. It is for reading, and proves nothing, but that leaf_hash
+// finds a row in an export that does. Records without content have a row too, so
+// that a gap is not taken for nothing; those a filter passed over have none.
+type table struct{ w *csv.Writer }
+
+func newTable(w *bufio.Writer) *table { return &table{w: csv.NewWriter(w)} }
+
+func (t *table) begin(head) error { return t.w.Write(tableColumns) }
+
+func (t *table) end(Exported) error {
+	t.w.Flush()
+	return t.w.Error()
+}
+
+func (t *table) without(l leaf, why string) error {
+	if why == WhyFiltered {
+		return nil
+	}
+	row := make([]string, len(tableColumns))
+	row[0], row[3], row[len(row)-1] = strconv.FormatInt(l.Sequence, 10), why, l.Hash.String()
+	return t.write(row)
+}
+
+func (t *table) record(l leaf) error {
+	var s seen
+	if err := json.Unmarshal(l.Line, &s); err != nil {
+		return fmt.Errorf("record %d: %w", l.Sequence, err)
+	}
+	var errors, obligations []string
+	for _, e := range s.Errors {
+		errors = append(errors, e.Policy)
+	}
+	for _, o := range s.Obligations {
+		obligations = append(obligations, o.ID)
+	}
+	r := &s.Request
+	return t.write([]string{strconv.FormatInt(l.Sequence, 10), s.ID, s.Time.Format(time.RFC3339Nano), s.Kind, s.Event, s.Tenant, s.Caller, s.answer(), s.Reason,
+		r.Subject.Type, r.Subject.ID, r.Action.Name, r.Resource.Type, r.Resource.ID,
+		strings.Join(s.Determining, " "), strings.Join(errors, " "), strings.Join(obligations, " "), s.Bundle, l.Hash.String()})
+}
+
+func (t *table) write(row []string) error {
+	for i, cell := range row {
+		row[i] = harmless(cell)
+	}
+	return t.w.Write(row)
+}
+
+// harmless keeps a spreadsheet from running a cell as a formula: what a caller
+// sends as an id would be code on the auditor's machine. Spaces count because
+// some programs trim them first, and a leading quote so that the one put before
+// a cell can be taken away again without doubt.
+func harmless(cell string) string {
+	bare := strings.TrimLeft(cell, " \u00a0")
+	for _, sign := range formulaSigns {
+		if strings.HasPrefix(bare, sign) {
+			return "'" + cell
+		}
+	}
+	return cell
+}
+
+// formulaSigns begin a formula, or hide what does. The full-width forms are signs
+// to East Asian spreadsheets.
+var formulaSigns = []string{"=", "+", "-", "@", "\t", "\r", "\n", "'", "＝", "＋", "－", "＠"}

@@ -1,0 +1,44 @@
+package decisionlog
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestCSVCellsAreNoFormulas(t *testing.T) {
+	for _, id := range []string{`=cmd|' /C calc'!A0`, "+1", "-1+2", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\u00a0=1", "'=1", "＝1", "=1\r\n=2", `","=1`} {
+		quoted, _ := json.Marshal(id)
+		line := strings.Replace(oneLine, `"alice"`, string(quoted), 1)
+		cell := csvRow(t, line)[slices.Index(tableColumns, "subject_id")]
+		if bare, ok := strings.CutPrefix(cell, "'"); strings.HasPrefix(id, `"`) != !ok || strings.ReplaceAll(bare, "\r\n", "\n") != strings.ReplaceAll(id, "\r\n", "\n") {
+			t.Errorf("%q is written as %q", id, cell)
+		}
+	}
+	if row := csvRow(t, oneLine); row[10] != "alice" || row[7] != "allow" || row[1] != "0190" {
+		t.Errorf("%q", row)
+	}
+}
+
+func csvRow(t *testing.T, line string) []string {
+	t.Helper()
+	var b bytes.Buffer
+	w := &table{w: csv.NewWriter(&b)}
+	if err := w.begin(head{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.record(leaf{Sequence: 7, Line: []byte(line)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.end(Exported{}); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&b).ReadAll()
+	if err != nil || len(rows) != 2 || len(rows[1]) != len(tableColumns) {
+		t.Fatalf("%v, %q", err, rows)
+	}
+	return rows[1]
+}

@@ -1,0 +1,95 @@
+package decisionlog
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// edge is the right edge of the tree: the hashes of the greatest whole subtrees
+// that cover it, largest first. A tree grows, and its root is known, from its
+// edge alone: the writer reads nothing.
+type edge struct {
+	size   uint64
+	hashes []tlog.Hash
+}
+
+// ReadHashes implements [tlog.HashReader] for what stands on the edge.
+func (e edge) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+	out := make([]tlog.Hash, len(indexes))
+	for i, index := range indexes {
+		level, n := tlog.SplitStoredHashIndex(index)
+		if e.size>>level&1 == 0 || uint64(n) != e.size>>level-1 {
+			return nil, fmt.Errorf("hash %d is not on the edge of a tree of %d", index, e.size)
+		}
+		out[i] = e.hashes[bits.OnesCount64(e.size>>(level+1))]
+	}
+	return out, nil
+}
+
+// add adds a leaf and returns the hashes to store with it.
+func (e *edge) add(leaf tlog.Hash) ([]tlog.Hash, error) {
+	stored, err := tlog.StoredHashesForRecordHash(int64(e.size), leaf, e)
+	if err != nil {
+		return nil, err
+	}
+	whole := len(e.hashes) - (len(stored) - 1) // those before it are subtrees still
+	e.hashes = append(e.hashes[:whole], stored[len(stored)-1])
+	e.size++
+	return stored, nil
+}
+
+func (e edge) clone() edge {
+	return edge{e.size, append(make([]tlog.Hash, 0, len(e.hashes)+1), e.hashes...)}
+}
+
+func (e edge) root() (tlog.Hash, error) { return tlog.TreeHash(int64(e.size), e) }
+
+// edgeAt reads the edge of the tree of a size.
+func edgeAt(size uint64, r tlog.HashReader) (edge, error) {
+	var indexes []int64
+	for level := 63; level >= 0; level-- {
+		if size>>level&1 == 1 {
+			indexes = append(indexes, tlog.StoredHashIndex(level, int64(size>>level-1)))
+		}
+	}
+	hashes, err := r.ReadHashes(indexes)
+	return edge{size, hashes}, err
+}
+
+// completes says which record a stored hash stands with, and where in its value.
+func completes(index int64) (sequence uint64, level int) {
+	level, n := tlog.SplitStoredHashIndex(index)
+	return uint64(n+1)<<level - 1, level
+}
+
+func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+// readNumber reads what number wrote; anything else is 0 and false.
+func readNumber(b []byte) (uint64, bool) {
+	if len(b) != 8 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(b), true
+}
+
+func joinHashes(hashes []tlog.Hash) []byte {
+	b := make([]byte, 0, tlog.HashSize*len(hashes))
+	for i := range hashes {
+		b = append(b, hashes[i][:]...)
+	}
+	return b
+}
+
+func splitHashes(b []byte) ([]tlog.Hash, error) {
+	if len(b)%tlog.HashSize != 0 {
+		return nil, fmt.Errorf("%w: a list of hashes has %d bytes", ErrDamaged, len(b))
+	}
+	hashes := make([]tlog.Hash, len(b)/tlog.HashSize)
+	for i := range hashes {
+		copy(hashes[i][:], b[i*tlog.HashSize:])
+	}
+	return hashes, nil
+}

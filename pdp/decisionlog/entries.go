@@ -1,0 +1,62 @@
+package decisionlog
+
+import (
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+)
+
+// Entry is what becomes a record: everything but its sequence, time and salt.
+// What is secret in it is masked by then.
+type Entry struct {
+	ID                         string
+	Kind                       string
+	Tenant                     string
+	Caller, RequestID, TraceID string
+	// Now is the clock reading a decision was made with; zero is none.
+	Now      time.Time
+	Request  *Request
+	Search   *Search   // of kind search
+	Decision *Decision // of kind decision, and of later kinds where they have one
+	// Event and Details, a JSON object, say what happened in kind admin and later ones.
+	Event   string
+	Details jsontext.Value
+}
+
+// waits reports whether it must be durable before anybody goes on, in best effort too:
+// what spends an approval could otherwise be done twice.
+func (e *Entry) waits() bool {
+	return e.Kind != KindDecision && e.Kind != KindSearch || e.Decision != nil && len(e.Decision.Discharged) > 0
+}
+
+// Request is the masked question. Each member is a finished JSON value in the
+// AuthZEN form; an empty one is left out.
+type Request struct {
+	Subject, Action, Resource, Context jsontext.Value
+}
+
+// Search is what was looked for, what was found, and how many were looked at.
+type Search struct {
+	Query    evaluation.SearchKind
+	Found    []string
+	Examined int
+	Bundle   string // digest of the bundle that decided
+}
+
+// Decision is the answer. Obligations is a finished JSON array, masked, or empty.
+type Decision struct {
+	Allow              bool
+	Reason, ReasonUser string
+	Determining        []string
+	Errors             []evaluation.PolicyError
+	Obligations        jsontext.Value
+	Required           []string
+	LeftOut            []evaluation.LeftOut
+	Discharged         []Discharged
+	Bundle             string
+}
+
+// Discharged is an obligation that was met before, by an approval.
+type Discharged struct{ ID, Type, Approval string }

@@ -1,0 +1,121 @@
+package decisionlog
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+)
+
+// ExportOptions say what an export holds, and who watches it.
+type ExportOptions struct {
+	// Format is "ndjson", which verify reads, or "csv", which tables read; the
+	// default is ndjson.
+	Format string
+	Filter Filter
+	// Proofs adds an inclusion proof to every record of an NDJSON export.
+	Proofs bool
+	// Progress, where it is set, is told now and then how far the export is.
+	Progress func(done, size int64)
+}
+
+// Exported says what an export holds.
+type Exported struct {
+	// Records were written, of the Size leaves that the checkpoint covers.
+	Records int64 `json:"records"`
+	Size    int64 `json:"size"`
+	// Skipped records did not pass the filter; of Retired and Redacted ones only
+	// the hashes are left.
+	Skipped  int64 `json:"skipped,omitempty"`
+	Retired  int64 `json:"retired,omitempty"`
+	Redacted int64 `json:"redacted,omitempty"`
+	// Live is set where a server is running on the log: what it wrote since the
+	// last segment was sealed is not here.
+	Live bool `json:"live,omitempty"`
+	// Uncovered records stand after the last checkpoint and are not here: a
+	// crash left them, and the next start signs for them.
+	Uncovered int64 `json:"uncovered,omitempty"`
+}
+
+// progressEvery is how many leaves lie between two calls of Progress.
+const progressEvery = 1 << 12
+
+// Export writes the records of the log. It holds one record at a time.
+func (s *Snapshot) Export(ctx context.Context, w io.Writer, o ExportOptions) (Exported, error) {
+	o.Filter.Tenants = s.tenants
+	if err := o.Filter.Check(); err != nil {
+		return Exported{}, err
+	}
+	buffered := bufio.NewWriterSize(w, 1<<16)
+	out, err := newExportWriter(buffered, s, o)
+	if err != nil {
+		return Exported{}, err
+	}
+	head := s.head
+	done := Exported{Size: head.Size, Live: head.Live, Uncovered: head.Uncovered}
+	if err := out.begin(head); err != nil {
+		return done, err
+	}
+	for l, err := range s.leaves(ctx, 0, head.Size) {
+		if err == nil {
+			err = exportLeaf(out, l, o.Filter, &done)
+		}
+		if err != nil {
+			return done, err
+		}
+		if o.Progress != nil && (l.Sequence+1)%progressEvery == 0 {
+			o.Progress(l.Sequence+1, head.Size)
+		}
+	}
+	if err := out.end(done); err != nil {
+		return done, err
+	}
+	if o.Progress != nil {
+		o.Progress(head.Size, head.Size)
+	}
+	return done, buffered.Flush()
+}
+
+// exportLeaf writes one leaf as what it is in this export.
+func exportLeaf(out exportWriter, l leaf, f Filter, done *Exported) error {
+	switch l.Gone {
+	case WhyFiltered:
+		done.Skipped++
+		return out.without(l, l.Gone)
+	case WhyRetired:
+		done.Retired++
+		return out.without(l, l.Gone)
+	case WhyRedacted:
+		done.Redacted++
+		return out.without(l, l.Gone)
+	}
+	passes, err := f.Matches(l.Line)
+	if err != nil {
+		return fmt.Errorf("record %d: %w", l.Sequence, err)
+	}
+	if !passes {
+		done.Skipped++
+		return out.without(l, WhyFiltered)
+	}
+	done.Records++
+	return out.record(l)
+}
+
+// exportWriter is one form of export.
+type exportWriter interface {
+	begin(head) error
+	record(leaf) error
+	without(l leaf, why string) error
+	end(Exported) error
+}
+
+func newExportWriter(w *bufio.Writer, s *Snapshot, o ExportOptions) (exportWriter, error) {
+	switch o.Format {
+	case "", "ndjson":
+		return &ndjson{w: w, digest: sha256.New(), hashes: &cachedHashes{from: s}, filter: o.Filter, proofs: o.Proofs, form: FormLog}, nil
+	case "csv":
+		return newTable(w), nil
+	}
+	return nil, fmt.Errorf("%q is no format of an export; take ndjson or csv", o.Format)
+}

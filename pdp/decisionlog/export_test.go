@@ -1,0 +1,124 @@
+package decisionlog
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+)
+
+func TestExportFiltered(t *testing.T) {
+	k := keepLog(t)
+	for i := range 200 {
+		k.append(fmt.Sprintf("r-%d", i))
+	}
+	k.ok(k.log.Redact(t.Context(), "r-17", "on request"))
+	k.gone[18] = WhyRedacted // after log_created
+	got, done := k.export(ExportOptions{Filter: Filter{Tenant: "acme"}, Proofs: true})
+	// 19 decisions, and the redaction of the twentieth, which is the tenant's too.
+	if len(got) != 20 || done.Records != 20 || done.Redacted != 1 || done.Skipped+21 != done.Size {
+		t.Errorf("%d records, %+v", len(got), done)
+	}
+	for _, line := range got {
+		if !bytes.Contains(line, []byte(`"tenant":"acme"`)) {
+			t.Errorf("%s", line)
+		}
+	}
+}
+
+func TestExportProofsOfAll(t *testing.T) {
+	k := keepLog(t)
+	for i := range 30 {
+		k.append(fmt.Sprintf("r-%d", i))
+	}
+	if got, _ := k.export(ExportOptions{Proofs: true}); len(got) != 31 {
+		t.Errorf("%d records", len(got))
+	}
+}
+
+func TestExportAsTable(t *testing.T) {
+	k := keepLog(t)
+	k.append("=1+1", "b")
+	var b bytes.Buffer
+	_, err := exportOf(t.Context(), k.log, &b, ExportOptions{Format: "csv"})
+	k.ok(err)
+	rows, err := csv.NewReader(&b).ReadAll()
+	k.ok(err)
+	if len(rows) != 4 || rows[2][1] != "'=1+1" || rows[3][1] != "b" {
+		t.Errorf("%q", rows)
+	}
+}
+
+func TestExportRefuses(t *testing.T) {
+	k := keepLog(t)
+	for _, o := range []ExportOptions{{Format: "xml"}, {Filter: Filter{Decision: "maybe"}}} {
+		if _, err := exportOf(t.Context(), k.log, &bytes.Buffer{}, o); err == nil {
+			t.Errorf("%+v was exported", o)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := exportOf(ctx, k.log, &bytes.Buffer{}, ExportOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// What is done on a data directory, beside nobody.
+func TestDataDirectory(t *testing.T) {
+	k := keepLog(t)
+	store, err := OpenBundles(k.data)
+	k.ok(err)
+	digest, err := store.Put(map[string][]byte{"a.cedar": []byte("permit(principal,action,resource);")})
+	k.ok(err)
+	entry := entryOf("with-bundle", true)
+	entry.Decision.Bundle = digest
+	_, err = k.log.Append(t.Context(), []Entry{entry})
+	k.ok(err)
+	old, err := k.log.Checkpoint(t.Context())
+	k.ok(err)
+	k.append("r-7", "r-8")
+	k.ok(k.log.Close())
+	defer k.open() // for the clean-up to close
+
+	var shown Shown
+	var b bytes.Buffer
+	var st Statistics
+	var proof bytes.Buffer
+	k.ok(Read(k.data, func(s *Snapshot) (err error) {
+		shown, err = s.Show(t.Context(), "with-bundle")
+		k.ok(err)
+		k.ok(s.Consistency(t.Context(), &b, old))
+		k.ok(s.Prove(t.Context(), &proof, "r-7"))
+		if err := s.Prove(t.Context(), io.Discard, "nothing"); !errors.Is(err, ErrNotFound) {
+			t.Error(err)
+		}
+		st, err = s.Stats(t.Context())
+		return err
+	}))
+	if !strings.HasPrefix(string(shown.Files["a.cedar"]), "permit") || shown.Sequence != 1 {
+		t.Errorf("%+v", shown)
+	}
+	keys, err := VerifierKeys(k.data)
+	k.ok(err)
+	k.ok(JudgeExport(b.Bytes(), keys...))
+	k.ok(JudgeExport(proof.Bytes()))
+	if n := bytes.Count(proof.Bytes(), []byte("\n")); n != 4 {
+		t.Errorf("%d lines:\n%s", n, &proof)
+	}
+	if st.Allowed+st.Denied != 3 || st.Disk == 0 || len(st.Segments) == 0 {
+		t.Errorf("%+v", st)
+	}
+	var seen []int64
+	cursor, err := Tail(t.Context(), k.data, TailOptions{After: -1, Filter: Filter{Kind: KindDecision}}, func(n int64, _ []byte) error {
+		seen = append(seen, n)
+		return nil
+	})
+	k.ok(err)
+	if fmt.Sprint(seen) != "[1 2 3]" || cursor != st.Size-1 {
+		t.Errorf("%v, cursor %d of %d", seen, cursor, st.Size)
+	}
+}

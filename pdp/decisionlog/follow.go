@@ -1,0 +1,69 @@
+package decisionlog
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// TailOptions say where following starts and what it lets through.
+type TailOptions struct {
+	// After is the cursor: the sequence of the last record already seen, -1 for
+	// the beginning. Last, where it is not 0, starts that many records from the
+	// end instead.
+	After int64
+	Last  int64
+	// Filter picks records; those without content never pass.
+	Filter Filter
+	// Every is how often a followed log is looked at again; 0 does not follow.
+	Every time.Duration
+}
+
+// Tail hands records to yield in order, and returns the cursor to go on from. It
+// ends when there is nothing more, or, following, when ctx does. A log that a
+// server is writing grows by whole segments here.
+func Tail(ctx context.Context, data string, o TailOptions, yield func(sequence int64, line []byte) error) (cursor int64, err error) {
+	if err := o.Filter.Check(); err != nil {
+		return o.After, err
+	}
+	for cursor = o.After; ; o.Last = 0 {
+		err = Read(data, func(s *Snapshot) error {
+			if o.Last > 0 {
+				cursor = max(-1, s.head.Size-o.Last-1)
+			}
+			cursor, err = s.follow(ctx, cursor, o.Filter, yield)
+			return err
+		})
+		if err != nil || o.Every == 0 {
+			return cursor, err
+		}
+		select {
+		case <-ctx.Done():
+			return cursor, nil
+		case <-time.After(o.Every):
+		}
+	}
+}
+
+func (s *Snapshot) follow(ctx context.Context, cursor int64, f Filter, yield func(int64, []byte) error) (int64, error) {
+	size := s.head.Size
+	if cursor >= size { // the log is not the one that the cursor is of
+		return cursor, fmt.Errorf("the log ends before record %d, after which to go on", cursor)
+	}
+	for l, err := range s.leaves(ctx, cursor+1, size) {
+		if err != nil {
+			return cursor, err
+		}
+		if l.Gone == "" {
+			passes, err := f.Matches(l.Line)
+			if err == nil && passes {
+				err = yield(l.Sequence, l.Line)
+			}
+			if err != nil {
+				return cursor, err
+			}
+		}
+		cursor = l.Sequence
+	}
+	return cursor, nil
+}

@@ -1,0 +1,196 @@
+// Package decisionlog keeps every decision on record, so that nobody alters,
+// removes, reorders or adds one unseen. Call [Open], then [Log.Append]; who only
+// reads calls [OpenReader].
+//
+// A record is a line of JSON. Its bytes are the leaf of a Merkle tree, whose
+// root is signed now and then: a checkpoint. Lines, tree and checkpoints stand
+// together in bbolt files, the segments, of which only the last is written to.
+//
+// The package refuses to look into what it keeps: it masks nothing, filters
+// nothing, and never serialises a line a second time.
+package decisionlog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+)
+
+// # Directory
+//
+//	DATA/log.key            the private key in force, "PRIVATE+KEY+origin+hash+data" of sumdb/note, one line, 0600
+//	DATA/log.key.next       a key on its way in (see Keys), 0600
+//	DATA/log.pub            the public keys of all times, oldest first, a line each "origin+hash+data" of sumdb/note
+//	DATA/log/lock           held (flock) by the process that writes
+//	DATA/log/00000001.db    segments: 8 digits, from 1, without a gap. All but the last are sealed and mode 0400.
+//	                        Names that are not 8 digits and ".db" belong to somebody else and are passed over.
+//
+// A last segment without records counts as not there: it was prepared ahead.
+//
+// # Segment
+//
+// A bbolt file with these buckets. Numbers are 8 bytes, big-endian.
+//
+//	meta         "format"   the decimal FormatVersion
+//	             "segment"  number of this segment
+//	             "first"    sequence of its first record
+//	             "edge"     hashes of the greatest whole subtrees that cover [0, first), largest first, 32 bytes
+//	                        each: what tlog.TreeHash(first) asks for. A segment can be continued on its own.
+//	             "key"      the public key in force, as in log.pub
+//	             "clean"    size of the tree at an orderly close; equal to the size now, or the writer crashed
+//	records      sequence -> line, without newline. Absent: content redacted, or retired with its segment.
+//	hashes       sequence -> what tlog.StoredHashes gives for that record, 32 bytes each: the leaf's hash, then that of
+//	             each subtree it completes, upwards. Never absent. StoredHashIndex(level, n) is at 32*level in the
+//	             value of sequence (n+1)<<level - 1.
+//	ids          id -> sequence, for the records above; of equal ids the first
+//	checkpoints  size, then time in Unix nanoseconds (16 bytes together) -> signed note
+//
+// Unknown buckets and meta keys are passed over. A change that an old reader would misread raises FormatVersion.
+//
+// The digest of a segment file is DigestPrefix and the hexadecimal SHA-256 of the SHA-256s (32 bytes each, one after
+// the other) of its blocks of DigestBlock bytes, the last one as short as it is:
+//
+//	split -b 65536 --filter='sha256sum | cut -c-64 | xxd -r -p' 00000001.db | sha256sum
+//
+// In blocks, because bbolt rewrites pages anywhere: so blocks are hashed ahead, and rotation waits only for those that
+// changed since.
+//
+// # Line
+//
+// One JSON object without whitespace between tokens, at most MaxLine bytes, members in this order. The five marked *
+// and the salt are always there; an absent string, list or object is empty, an absent boolean false.
+//
+//	sequence*     from 0, without a gap
+//	id*           unique; UUIDv7, item n of a batch "<id>.<n>"
+//	time*         TimeLayout, UTC. Never before that of the record above; where the clock says otherwise it is repeated
+//	clock_behind  true where it was repeated
+//	now           TimeLayout, UTC: the clock reading the decision was made with, where it has one
+//	tenant        "" for what belongs to none
+//	kind*         KindDecision, KindSearch, KindAdmin, KindReceipt, and those of Options.Kinds
+//	caller        "" for none
+//	request_id, trace_id
+//	request       {"subject":…,"action":…,"resource":…,"context":…}, AuthZEN form, masked; absent ones left out
+//	query         search: subject | resource | action
+//	found         search: array of the ids (or action names) returned
+//	examined      search: number of candidates decided; always there in a search
+//	decision      boolean; always there in a decision
+//	reason, reason_user
+//	determining   array of policy ids
+//	errors        array of {"policy","position","kind"}
+//	obligations   array, AuthZEN form, masked
+//	required      array of obligation types that were not declared
+//	left_out      array of {"id","reason"}
+//	discharged    array of {"id","type","approval"}
+//	bundle        digest of the bundle that decided
+//	event         admin and later kinds: what happened
+//	details       admin and later kinds: an object
+//	salt*         128 random bits in unpadded base64url, so that nobody guesses a redacted line from its leaf hash
+//
+// New members come before salt and are passed over by who does not know them.
+//
+// # Records the log makes itself (kind admin)
+//
+//	log_created            sequence 0. details {"format","origin","key"}
+//	segment_opened         first record of every segment but the first.
+//	                       details {"segment","previous":{"segment","file","first","records","size","digest"}}
+//	log_opened_after_crash details {"size"}: records that were there
+//	writes_resumed         details {"failed_at","resumed_at","error","refused","dropped","dropped_first","dropped_last"}:
+//	                       refused with an error, or dropped in best_effort mode. The last two are the dates of the
+//	                       first and last dropped. error is disk_full | read_only | io | other
+//	records_dropped        details {"dropped","dropped_first","dropped_last"}: best_effort, the queue was full
+//	key_rotated            details {"old","new"}: public keys
+//
+// # Receipts (kind receipt)
+//
+//	details {"decision","obligations":[{"id","status","detail"}]}: what the caller of that decision did about its
+//	obligations. status is discharged | failed. Each obligation has one at most; detail may be left out
+//
+// # Checkpoint
+//
+// A C2SP tlog-checkpoint, signed note of sumdb/note with Ed25519. Origin and key name are the same. Extension lines
+// are a word, a space and a value; unknown ones are passed over.
+//
+//	ORIGIN
+//	SIZE
+//	ROOT, standard base64
+//	time 2026-01-02T15:04:05.000000000Z
+//	next-key ORIGIN+hash+data         only in a checkpoint that signs a new key in
+//	                                  (empty line)
+//	— ORIGIN SIGNATURE
+//
+// # Keys
+//
+// A new key is written to log.key.next. One transaction then holds the record key_rotated, meta "key" with the new
+// key, and a checkpoint of the tree with that record, with a next-key line, signed by the old key and by the new.
+// Then log.key.next takes log.key's place and the old private key is gone. A checkpoint is good where the key in force
+// after the last next-key at or below its size signed it.
+const (
+	// FormatVersion is the version of all of this.
+	FormatVersion = 1
+
+	// LogDir, LockFile, KeyFile, NextKeyFile and PublicKeyFile are names below the
+	// data directory; SegmentName makes a segment's name below LogDir.
+	LogDir        = "log"
+	LockFile      = "log/lock"
+	KeyFile       = "log.key"
+	NextKeyFile   = "log.key.next"
+	PublicKeyFile = "log.pub"
+	SegmentName   = "%08d.db"
+
+	// The buckets of a segment.
+	BucketMeta        = "meta"
+	BucketRecords     = "records"
+	BucketHashes      = "hashes"
+	BucketIDs         = "ids"
+	BucketCheckpoints = "checkpoints"
+
+	// The keys of the meta bucket.
+	MetaFormat  = "format"
+	MetaSegment = "segment"
+	MetaFirst   = "first"
+	MetaEdge    = "edge"
+	MetaKey     = "key"
+	MetaClean   = "clean"
+
+	// The kinds of record there always are.
+	KindDecision = "decision"
+	KindSearch   = "search"
+	KindAdmin    = "admin"
+
+	// The events the log records itself.
+	EventCreated       = "log_created"
+	EventSegment       = "segment_opened"
+	EventCrash         = "log_opened_after_crash"
+	EventResumed       = "writes_resumed"
+	EventDropped       = "records_dropped"
+	EventKeyRotated    = "key_rotated"
+	ExtensionTime      = "time"     // of a checkpoint
+	ExtensionNextKey   = "next-key" // of a checkpoint
+	TimeLayout         = "2006-01-02T15:04:05.000000000Z"
+	DigestBlock        = 64 << 10
+	DigestPrefix       = "blocks64k-sha256:"
+	MaxLine            = 16 << 20 // bytes of one line
+	MaxAppend          = 64 << 20 // bytes of all lines of one Append
+	MaxCheckpointBytes = 64 << 10
+)
+
+// FileDigest is the digest of a segment file, and the number of its bytes.
+func FileDigest(r io.Reader) (digest string, size int64, err error) {
+	block, all := make([]byte, DigestBlock), sha256.New()
+	for {
+		n, err := io.ReadFull(r, block)
+		if n > 0 {
+			sum := sha256.Sum256(block[:n])
+			all.Write(sum[:])
+			size += int64(n)
+		}
+		switch err {
+		case nil:
+		case io.EOF, io.ErrUnexpectedEOF:
+			return DigestPrefix + hex.EncodeToString(all.Sum(nil)), size, nil
+		default:
+			return "", 0, fmt.Errorf("reading a segment: %w", err)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package decisionlog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Beside a server an export ends with the last sealed segment, and says so.
+func TestExportBesideAServer(t *testing.T) {
+	k := keepLog(t)
+	k.append("a-1", "a-2")
+	k.ok(k.log.Redact(t.Context(), "a-2", "on request"))
+	k.append("a-3")
+	var b bytes.Buffer
+	var done Exported
+	k.ok(Read(k.data, func(s *Snapshot) (err error) {
+		done, err = s.Export(t.Context(), &b, ExportOptions{})
+		k.ok(err)
+		if err := s.Prove(t.Context(), io.Discard, "a-3"); err == nil {
+			t.Error("a record of the active segment was proved")
+		}
+		return nil
+	}))
+	if !done.Live || done.Size != 5 || done.Redacted != 1 || done.Uncovered != 0 {
+		t.Errorf("%+v", done)
+	}
+	k.ok(JudgeExport(b.Bytes()))
+	k.ok(JudgeDirectory(k.data))
+	if err := Redact(t.Context(), k.data, "a-1", "on request", Options{LockTimeout: time.Millisecond}); err == nil {
+		t.Error("redacted beside a server")
+	}
+}
+
+// Content goes also from a segment that was sealed a moment ago, and that the writer
+// has not come to closing yet.
+func TestRemovalFromWhatIsStillOpen(t *testing.T) {
+	k := keepLog(t)
+	k.append("a-1", "a-2")
+	k.ok(k.log.order(t.Context(), func() error { // as rotate does, all but its end
+		return k.log.seal(k.log.w.active, k.log.prepareSegment(2).segment)
+	}))
+	k.ok(k.log.Redact(t.Context(), "a-2", "on request"))
+	k.gone[2] = WhyRedacted // after log_created
+	k.check()
+}
+
+// While content goes, what is asked of the log goes on, and the writer is kept no
+// longer than it may be.
+func TestRemovalsKeepNobodyWaiting(t *testing.T) {
+	k := keepLog(t)
+	for i := range 3 {
+		k.append(fmt.Sprintf("a-%d", i), fmt.Sprintf("b-%d", i))
+		k.ok(k.log.Rotate(t.Context()))
+	}
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for i := range 50 {
+				if _, err := k.log.Append(t.Context(), []Entry{entryOf(fmt.Sprintf("w-%d-%d", w, i), true)}); err != nil {
+					t.Error(err)
+				}
+				// Its segment may be retired by then.
+				if _, err := k.log.ByID(fmt.Sprintf("w-%d-0", w)); err != nil && !errors.Is(err, ErrNotFound) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	k.ok(k.log.Redact(t.Context(), "b-2", "on request"))
+	_, err := k.log.Retain(t.Context(), Retention{Bytes: 1}, time.Now())
+	wg.Wait()
+	k.ok(err)
+	for record, err := range k.log.Records(t.Context(), 0, k.log.Size()) {
+		k.ok(err)
+		if record.Line == nil {
+			k.gone[int64(record.Sequence)] = WhyRetired
+		}
+	}
+	k.check()
+	if k.gone[0] != WhyRetired || k.holds("content-of-b-2") != nil {
+		t.Error("it was not retired")
+	}
+}

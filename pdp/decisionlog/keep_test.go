@@ -1,0 +1,147 @@
+package decisionlog
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// kept is a log under test, and the lines it is to have, as they were first seen.
+type kept struct {
+	*testing.T
+	data  string
+	log   *Log
+	lines [][]byte
+	gone  map[int64]string // sequence → why
+}
+
+func keepLog(t *testing.T) *kept {
+	k := &kept{T: t, data: t.TempDir(), gone: map[int64]string{}}
+	k.open()
+	t.Cleanup(func() { k.ok(k.log.Close()) })
+	return k
+}
+
+func (k *kept) open() {
+	k.Helper()
+	l, err := Open(k.data, Options{CheckpointEvery: time.Hour, CheckpointIdle: time.Hour, Index: true})
+	k.ok(err)
+	k.log = l
+	k.look()
+}
+
+func (k *kept) reopen() {
+	k.Helper()
+	k.ok(k.log.Close())
+	k.ok(JudgeDirectory(k.data))
+	k.open()
+}
+
+func (k *kept) ok(err error) {
+	k.Helper()
+	if err != nil {
+		k.Fatal(err)
+	}
+}
+
+// look takes in what is new.
+func (k *kept) look() {
+	k.Helper()
+	for r, err := range k.log.Records(k.Context(), uint64(len(k.lines)), k.log.Size()) {
+		k.ok(err)
+		k.lines = append(k.lines, bytes.Clone(r.Line))
+	}
+}
+
+// append records decisions, each with a secret of its own.
+func (k *kept) append(ids ...string) {
+	k.Helper()
+	var entries []Entry
+	for _, id := range ids {
+		entries = append(entries, entryOf(id, len(id)%2 == 0))
+	}
+	_, err := k.log.Append(k.Context(), entries)
+	k.ok(err)
+	k.look()
+}
+
+func entryOf(id string, allow bool) Entry {
+	tenant := "default"
+	if strings.HasSuffix(id, "7") {
+		tenant = "acme"
+	}
+	return Entry{ID: id, Kind: KindDecision, Tenant: tenant, Caller: "key:pep",
+		Request: &Request{
+			Subject:  jsontext.Value(fmt.Sprintf(`{"type":"user","id":"subject-of-%s"}`, id)),
+			Action:   jsontext.Value(`{"name":"read"}`),
+			Resource: jsontext.Value(`{"type":"doc","id":"plan"}`),
+			Context:  jsontext.Value(fmt.Sprintf(`{"note":"content-of-%s"}`, id)),
+		},
+		Decision: &Decision{Allow: allow, Determining: []string{"p1"}}}
+}
+
+// check compares the log with the lines it is to have.
+func (k *kept) check() {
+	k.Helper()
+	k.look()
+	var want [][]byte
+	for i, line := range k.lines {
+		if k.gone[int64(i)] == "" {
+			want = append(want, line)
+		}
+	}
+	if len(k.log.Segments()) > 1 { // else there is nothing that can be read beside the writer
+		k.ok(JudgeDirectory(k.data))
+	}
+	got, _ := k.export(ExportOptions{})
+	if len(got) != len(want) {
+		k.Fatalf("%d records are exported, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if !bytes.Equal(got[i], want[i]) {
+			k.Fatalf("record line %d:\n%s\nwant\n%s", i, got[i], want[i])
+		}
+	}
+}
+
+// holds reports which files of the data directory hold a string.
+func (k *kept) holds(secret string) (files []string) {
+	k.Helper()
+	k.ok(filepath.WalkDir(k.data, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && d.IsDir() {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) { // an index that was being written has its name now, or is given up
+			return nil
+		}
+		if bytes.Contains(content, []byte(secret)) {
+			files = append(files, path)
+		}
+		return err
+	}))
+	return files
+}
+
+type seenSalt struct {
+	seen
+	Salt string `json:"salt"`
+}
+
+func (k *kept) seen(line []byte) (s seenSalt) {
+	k.Helper()
+	k.ok(json.Unmarshal(line, &s))
+	return s
+}

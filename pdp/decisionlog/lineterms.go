@@ -1,0 +1,197 @@
+package decisionlog
+
+import (
+	"bytes"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// termReader reads the terms of lines. It knows how this package writes a line and
+// goes over it once, several times faster than a decoder, which would be a third of
+// what a record costs altogether. What is written otherwise it calls odd.
+type termReader struct {
+	terms   [][]byte
+	unquote []byte
+}
+
+// read returns the terms of a line, which are the reader's until the next.
+func (r *termReader) read(line []byte) [][]byte {
+	r.terms = append(r.terms[:0], []byte{termTenant}) // of no tenant, unless it says so
+	if !eachMember(line, r.member) {
+		return [][]byte{[]byte(termOdd)}
+	}
+	return r.terms
+}
+
+func (r *termReader) member(name, value []byte) bool {
+	switch string(name) {
+	case "tenant":
+		r.terms = r.terms[1:]
+		return r.text(termTenant, value)
+	case "kind":
+		return r.text(termKind, value)
+	case "event":
+		return r.text(termEvent, value)
+	case "decision":
+		return r.decision(value)
+	case "request":
+		return eachMember(value, r.request)
+	case "determining":
+		return eachItem(value, func(id []byte) bool { return r.text(termPolicy, id) })
+	case "errors":
+		return eachItem(value, func(e []byte) bool { return eachMember(e, r.policy) })
+	case "details":
+		return eachMember(value, r.of) // whatever the kind: too many terms do no harm
+	}
+	return true
+}
+
+func (r *termReader) request(name, value []byte) bool {
+	switch string(name) {
+	case "subject":
+		return eachMember(value, func(name, value []byte) bool { return string(name) != "id" || r.text(termSubject, value) })
+	case "resource":
+		return eachMember(value, func(name, value []byte) bool { return string(name) != "id" || r.text(termResource, value) })
+	case "action":
+		return eachMember(value, func(name, value []byte) bool { return string(name) != "name" || r.text(termAction, value) })
+	}
+	return true
+}
+
+func (r *termReader) policy(name, value []byte) bool {
+	return string(name) != "policy" || r.text(termPolicy, value)
+}
+
+func (r *termReader) of(name, value []byte) bool {
+	return string(name) != "decision" || value[0] != '"' || r.text(termOf, value)
+}
+
+func (r *termReader) decision(value []byte) bool {
+	switch string(value) {
+	case "true":
+		r.terms = append(r.terms, []byte(string(termDecision)+"allow"))
+	case "false":
+		r.terms = append(r.terms, []byte(string(termDecision)+"deny"))
+	default:
+		return false
+	}
+	return true
+}
+
+// text adds the term of a string.
+func (r *termReader) text(letter byte, value []byte) bool {
+	if len(value) < 2 || value[0] != '"' {
+		return false
+	}
+	text := value[1 : len(value)-1]
+	if bytes.IndexByte(text, '\\') >= 0 {
+		var err error
+		if r.unquote, err = jsontext.AppendUnquote(r.unquote[:0], value); err != nil {
+			return false
+		}
+		text = r.unquote
+	}
+	r.terms = append(r.terms, []byte(term(letter, string(text))))
+	return true
+}
+
+// eachMember goes over the members of an object without whitespace, and says
+// whether it is one.
+func eachMember(object []byte, do func(name, value []byte) bool) bool {
+	return each(object, '{', '}', func(b []byte) int {
+		end := valueEnd(b)
+		if b[0] != '"' || end < 0 || end >= len(b) || b[end] != ':' || bytes.IndexByte(b[:end], '\\') >= 0 {
+			return -1
+		}
+		value := b[end+1:]
+		width := valueEnd(value)
+		if width < 0 || !do(b[1:end-1], value[:width]) {
+			return -1
+		}
+		return end + 1 + width
+	})
+}
+
+// eachItem goes over the items of an array likewise.
+func eachItem(array []byte, do func(value []byte) bool) bool {
+	return each(array, '[', ']', func(b []byte) int {
+		width := valueEnd(b)
+		if width < 0 || !do(b[:width]) {
+			return -1
+		}
+		return width
+	})
+}
+
+// each goes over what stands between two brackets and commas. part says how long the
+// one is that b begins with, or -1.
+func each(b []byte, begin, end byte, part func(b []byte) int) bool {
+	if len(b) < 2 || b[0] != begin || b[len(b)-1] != end {
+		return false
+	}
+	for b = b[1:]; len(b) > 1; {
+		width := part(b)
+		if width < 0 || width >= len(b) || b[width] != ',' && b[width] != end {
+			return false
+		}
+		b = b[width:]
+		if b[0] == ',' {
+			b = b[1:]
+		}
+	}
+	return len(b) == 1
+}
+
+// valueEnd is where the value ends that b begins with, -1 where it does not.
+func valueEnd(b []byte) int {
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			width := stringEnd(b[i:])
+			if width < 0 {
+				return -1
+			}
+			i += width - 1
+		case '{', '[':
+			depth++
+			continue
+		case '}', ']':
+			if depth--; depth < 0 {
+				return -1
+			}
+		case ' ', '\t', '\n', '\r':
+			return -1
+		default:
+			if depth > 0 {
+				continue
+			}
+			return literalEnd(b)
+		}
+		if depth == 0 {
+			return i + 1
+		}
+	}
+	return -1
+}
+
+// stringEnd is where the string ends that b begins with.
+func stringEnd(b []byte) int {
+	for i := 1; i < len(b); i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return -1
+}
+
+// literalEnd is where a number or a word ends.
+func literalEnd(b []byte) int {
+	if end := bytes.IndexAny(b, ",}]"); end > 0 {
+		return end
+	}
+	return -1
+}

@@ -1,0 +1,95 @@
+package decisionlog
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// termsOf are the terms of a line as a decoder understands it.
+func termsOf(line []byte) (terms []string, ok bool) {
+	var s seen
+	if json.Unmarshal(line, &s) != nil {
+		return nil, false
+	}
+	terms = []string{term(termTenant, s.Tenant)}
+	add := func(letter byte, value string) {
+		if value != "" {
+			terms = append(terms, term(letter, value))
+		}
+	}
+	add(termKind, s.Kind)
+	add(termEvent, s.Event)
+	add(termDecision, s.answer())
+	add(termSubject, s.Request.Subject.ID)
+	add(termResource, s.Request.Resource.ID)
+	add(termAction, s.Request.Action.Name)
+	add(termOf, s.receipt().Decision)
+	for _, policy := range s.Determining {
+		add(termPolicy, policy)
+	}
+	for _, e := range s.Errors {
+		add(termPolicy, e.Policy)
+	}
+	return terms, true
+}
+
+// missed is a term that a decoder finds in a line and the index does not.
+func missed(line []byte) string {
+	var got []string
+	for _, term := range new(termReader).read(line) {
+		got = append(got, string(term))
+	}
+	if slices.Contains(got, termOdd) {
+		return ""
+	}
+	want, ok := termsOf(line)
+	for _, term := range want {
+		if ok && !slices.Contains(got, term) {
+			return term
+		}
+	}
+	return ""
+}
+
+// The index knows every term of every line that the log writes, and calls none odd.
+func TestTermsOfLines(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for n := range 2000 {
+		p, err := prepare(randomEntry(r), map[string]bool{KindDecision: true, KindSearch: true, KindAdmin: true, KindReceipt: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.finish(uint64(n), time.Now(), n%2 == 0)
+		terms := new(termReader).read(p.line)
+		if term := missed(p.line); term != "" || string(terms[0]) == termOdd {
+			t.Fatalf("%s: %q is missed", p.line, term)
+		}
+		if want, _ := termsOf(p.line); len(terms) != len(want) {
+			t.Fatalf("%s: %q, want %q", p.line, terms, want)
+		}
+	}
+}
+
+// Whatever a line is, the index finds what a decoder finds in it, or calls it odd.
+func FuzzTermsOfLines(f *testing.F) {
+	for _, line := range []string{
+		`{"sequence":1,"tenant":"acme","kind":"decision","request":{"subject":{"type":"user","id":"a\"\\u0000"},"action":{"name":"read"},"resource":{"id":"x","properties":{"id":"y"}}},"decision":true,"determining":["p","q"],"errors":[{"policy":"r","position":"a:1:1"}]}`,
+		`{"details":{"decision":"one","obligations":[]},"kind":"receipt"}`,
+		`{"tenant" :"acme"}`, `{"ten\u0061nt":"acme"}`, `{"decision":null,"request":null,"details":{}}`, `{}`, `{,}`, `{"a":1,}`, `[]`, `{"determining":[]}`, `{"kind":"a"`,
+		`{"a":{"b":[1,"]",{}]},"tenant":"b"}`, `{"a":-1.5e3,"tenant":"b"}`, `{"tenant":"` + strings.Repeat("long", 100) + `"}`,
+	} {
+		f.Add([]byte(line))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		if term := missed(line); term != "" {
+			t.Errorf("%q: %q is missed", line, term)
+		}
+	})
+}

@@ -1,0 +1,235 @@
+package decisionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// Log is an open log: one writer, and all the reading of [Reader].
+//
+// [Log.Append] hands what is to be recorded to the writer's goroutine, [Log.run],
+// which puts all that waits into one transaction ([Log.transact]). When that
+// fails the file is closed, and nothing is answered before it was opened again
+// and checked ([Log.recover]).
+type Log struct {
+	*Reader
+	options Options
+	kinds   map[string]bool
+	lock    *os.File
+
+	queue  chan *call
+	bytes  *semaphore.Weighted           // of what is in the queue
+	state  state                         // what others may ask for
+	grown  atomic.Pointer[chan struct{}] // closed when there are more records
+	stop   chan struct{}
+	done   chan struct{}
+	ending sync.RWMutex // guards closed; held for reading while something goes into the queue
+	closed bool
+
+	index *index
+
+	removing sync.Mutex       // one redaction or retention at a time
+	retired  uint64           // segments up to this number are known to be retired; with removing
+	contents map[uint64]int64 // what retention can free of the sealed ones that it has seen; with removing
+
+	w writer // the writer's goroutine alone
+}
+
+// writer is what only the writer's goroutine touches.
+type writer struct {
+	active *segment // nil while the log cannot be written
+	tail   tail
+	key    key
+	opened time.Time // when the active segment was begun
+	failed error
+	ahead  *hashAhead
+	next   *nextSegment
+	tried  time.Time // when a new segment was last tried for, or the failed log
+}
+
+// call is what one Append, or one order, wants of the writer.
+type call struct {
+	entries []prepared
+	size    int64
+	at      time.Time
+	do      func() error // an order, instead of entries
+	first   uint64
+	reply   chan error // nil where nobody waits
+}
+
+// queueLength is how many calls may wait; how many bytes is an option.
+const queueLength = 4096
+
+// Open opens the log in a data directory, or creates it.
+func Open(data string, options Options) (*Log, error) {
+	l := &Log{
+		Reader:   &Reader{data: data},
+		options:  options.withDefaults(),
+		kinds:    map[string]bool{KindDecision: true, KindSearch: true, KindAdmin: true, KindReceipt: true},
+		queue:    make(chan *call, queueLength),
+		stop:     make(chan struct{}),
+		contents: map[uint64]int64{},
+		done:     make(chan struct{}),
+	}
+	grown := make(chan struct{})
+	l.grown.Store(&grown)
+	for _, kind := range options.Kinds {
+		l.kinds[kind] = true
+	}
+	l.index = newIndex(l)
+	l.bytes = semaphore.NewWeighted(l.options.QueueBytes)
+	if l.options.Mode != Strict && l.options.Mode != BestEffort {
+		return nil, fmt.Errorf("there is no mode %q: try %s or %s", l.options.Mode, Strict, BestEffort)
+	}
+	if err := l.open(); err != nil {
+		l.abandon()
+		return nil, fmt.Errorf("opening the decision log: %w", err)
+	}
+	go l.run()
+	err := errors.Join(l.index.sweep(), l.finishRemovals(context.Background()))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the decision log: %w", err), l.Close())
+	}
+	if l.options.Index {
+		l.index.start()
+	}
+	return l, nil
+}
+
+func (l *Log) open() (err error) {
+	if err := os.MkdirAll(filepath.Join(l.data, LogDir), 0o700); err != nil {
+		return err
+	}
+	if l.lock, err = lockFile(filepath.Join(l.data, LockFile), l.options.LockTimeout); err != nil {
+		return err
+	}
+	crashed, err := l.openTail()
+	if err != nil {
+		return err
+	}
+	if crashed {
+		return l.record(EventCrash, map[string]any{"size": l.w.tail.edge.size})
+	}
+	return nil
+}
+
+// abandon lets go of everything, whatever state it is in.
+func (l *Log) abandon() {
+	l.letGo()
+	_ = l.Reader.Close()
+	if l.lock != nil {
+		_ = l.lock.Close()
+	}
+}
+
+// Append puts entries on record, together or not at all, and returns the
+// sequence of the first. When it returns nil in strict mode they are durable.
+// Where ctx ends first, or the error is ErrUnavailable, they may be on record
+// or not: nothing may be answered that depends on it.
+func (l *Log) Append(ctx context.Context, entries []Entry) (first uint64, err error) {
+	if len(entries) == 0 {
+		return 0, nil
+	}
+	c := &call{at: l.options.Now()}
+	wait := l.options.Mode == Strict
+	for _, e := range entries {
+		if e.ID == "" {
+			e.ID = l.options.NewID()
+		}
+		p, err := prepare(e, l.kinds)
+		if err != nil {
+			return 0, err
+		}
+		c.entries = append(c.entries, p)
+		c.size += int64(len(p.body) + len(p.id))
+		wait = wait || e.waits()
+	}
+	if c.size > MaxAppend {
+		return 0, fmt.Errorf("%d records of together %d bytes: %w", len(entries), c.size, ErrTooLarge)
+	}
+	if !wait {
+		return 0, l.offer(c)
+	}
+	if err := l.submit(ctx, c); err != nil {
+		return 0, err // c is the writer's still
+	}
+	return c.first, nil
+}
+
+// offer hands over what nobody waits for, or counts it as dropped.
+func (l *Log) offer(c *call) error {
+	l.ending.RLock()
+	defer l.ending.RUnlock()
+	if l.closed {
+		return ErrClosed
+	}
+	c.size = min(c.size, l.options.QueueBytes)
+	if l.bytes.TryAcquire(c.size) {
+		select {
+		case l.queue <- c:
+			return nil
+		default:
+			l.bytes.Release(c.size)
+		}
+	}
+	l.state.drop(len(c.entries), c.at)
+	return nil
+}
+
+// submit hands over a call and waits for what becomes of it.
+func (l *Log) submit(ctx context.Context, c *call) error {
+	c.reply = make(chan error, 1) // so that the writer never waits for who has gone
+	c.size = min(c.size, l.options.QueueBytes)
+	if err := l.bytes.Acquire(ctx, c.size); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if err := l.enqueue(ctx, c); err != nil {
+		l.bytes.Release(c.size)
+		return err
+	}
+	select {
+	case err := <-c.reply:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	}
+}
+
+func (l *Log) enqueue(ctx context.Context, c *call) error {
+	l.ending.RLock()
+	defer l.ending.RUnlock()
+	if l.closed {
+		return ErrClosed
+	}
+	select {
+	case l.queue <- c:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	}
+}
+
+// Close writes what waits, makes a last checkpoint and closes the log.
+func (l *Log) Close() error {
+	l.ending.Lock()
+	again := l.closed
+	l.closed = true
+	l.ending.Unlock()
+	if again {
+		<-l.done
+		return nil
+	}
+	l.index.stop()
+	close(l.stop)
+	<-l.done
+	err := l.finish()
+	return errors.Join(err, l.Reader.Close(), l.lock.Close())
+}

@@ -1,0 +1,289 @@
+package decisionlog
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/evaluation"
+)
+
+func mustOpen(t testing.TB, data string, o Options) *Log {
+	t.Helper()
+	l, err := Open(data, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func mustAppend(t testing.TB, l *Log, entries ...Entry) uint64 {
+	t.Helper()
+	first, err := l.Append(t.Context(), entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return first
+}
+
+func entry(id string) Entry {
+	return Entry{
+		ID: id, Kind: KindDecision, Tenant: "default", Caller: "key:gateway", RequestID: "r-" + id,
+		Now: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
+		Request: &Request{
+			Subject:  jsontext.Value(`{"type":"user","id":"alice"}`),
+			Action:   jsontext.Value(`{"name":"tool.invoke"}`),
+			Resource: jsontext.Value(`{"type":"tool","id":"tickets:create_ticket","properties":{"impact":"write"}}`),
+			Context:  jsontext.Value("{\"purpose\" : \"two\\nlines\",\n\"n\":1.0}"),
+		},
+		Decision: &Decision{Allow: true, Determining: []string{"tools/allow"}, Bundle: "h1:abc"},
+	}
+}
+
+// verify reads the whole log as a stranger would and checks all that can be:
+// leaves, tree, digests of sealed segments, checkpoints, times.
+func verify(t testing.TB, data string) (lines [][]byte) {
+	t.Helper()
+	r, err := OpenReader(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	var e edge
+	roots := map[uint64]tlog.Hash{}
+	last := ""
+	digests := map[string]string{}
+	for record, err := range r.Records(t.Context(), 0, r.Size()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var line struct {
+			Sequence uint64
+			Time     string
+			Event    string
+			Details  struct {
+				Previous struct{ File, Digest string }
+			}
+		}
+		if err := json.Unmarshal(record.Line, &line, json.MatchCaseInsensitiveNames(true)); err != nil {
+			t.Fatal(err)
+		}
+		if line.Sequence != e.size || record.Sequence != e.size || line.Time < last || tlog.RecordHash(record.Line) != record.Leaf {
+			t.Fatalf("record %d: %s", e.size, record.Line)
+		}
+		if line.Event == EventSegment {
+			digests[line.Details.Previous.File] = line.Details.Previous.Digest
+		}
+		last = line.Time
+		if _, err := e.add(record.Leaf); err != nil {
+			t.Fatal(err)
+		}
+		roots[e.size], _ = e.root()
+		lines = append(lines, record.Line)
+	}
+	if root, err := tlog.TreeHash(int64(r.Size()), r); err != nil || root != roots[r.Size()] {
+		t.Fatalf("the stored tree has another root: %v", err)
+	}
+	for _, s := range r.Segments() {
+		f, err := os.Open(s.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest, size, err := FileDigest(f)
+		_ = f.Close()
+		if err != nil || size != s.Size || s.Sealed && digest != digests[filepath.Base(s.Path)] {
+			t.Fatalf("%s: digest %s, on record %s, %v", s.Path, digest, digests[filepath.Base(s.Path)], err)
+		}
+	}
+	keys, err := VerifierKeys(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inForce := keys[0]
+	for c, err := range r.Checkpoints(t.Context(), 0, r.Size()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := note.NewVerifier(inForce)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParseCheckpoint(c.Note, note.VerifierList(v)); err != nil || c.Root != roots[c.Size] {
+			t.Fatalf("%v\n%s", err, c.Note)
+		}
+		if c.NextKey != "" {
+			inForce = c.NextKey
+		}
+	}
+	return lines
+}
+
+func TestLine(t *testing.T) {
+	data := t.TempDir()
+	l := mustOpen(t, data, Options{Now: func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 7, time.UTC) }})
+	e := entry("one")
+	e.Decision.Errors = []evaluation.PolicyError{{Policy: "p", Position: "a:1:2", Kind: evaluation.Overflow}}
+	e.Decision.Obligations = jsontext.Value(`[{"id":"log","type":"log","properties":{}}]`)
+	e.Decision.LeftOut = []evaluation.LeftOut{{ID: "o", Reason: evaluation.ObligationUnfilled}}
+	e.Decision.Discharged = []Discharged{{"a", "approval_required", "x"}}
+	e.RequestID = "bad \xff utf"
+	first := mustAppend(t, l, e, Entry{ID: "two", Kind: KindSearch, Tenant: "t", Search: &Search{Query: evaluation.ActionSearch, Found: []string{"a"}, Examined: 3}})
+	want := []string{
+		`{"sequence":2,"id":"one","time":"2026-01-02T03:04:05.000000007Z","now":"2026-01-02T03:04:05.000000006Z","tenant":"default","kind":"decision","caller":"key:gateway","request_id":"bad ` + "\uFFFD" + ` utf",` +
+			`"request":{"subject":{"type":"user","id":"alice"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"tickets:create_ticket","properties":{"impact":"write"}},"context":{"purpose":"two\nlines","n":1.0}},` +
+			`"decision":true,"determining":["tools/allow"],"errors":[{"policy":"p","position":"a:1:2","kind":"overflow"}],"obligations":[{"id":"log","type":"log","properties":{}}],` +
+			`"left_out":[{"id":"o","reason":"obligation_unfilled"}],"discharged":[{"id":"a","type":"approval_required","approval":"x"}],"bundle":"h1:abc","salt":"`,
+		`{"sequence":3,"id":"two","time":"2026-01-02T03:04:05.000000007Z","tenant":"t","kind":"search","query":"action","found":["a"],"examined":3,"salt":"`,
+	}
+	if first == 1 { // the log was created in this test: sequence 0 is its own
+		want[0], want[1] = strings.Replace(want[0], ":2,", ":1,", 1), strings.Replace(want[1], ":3,", ":2,", 1)
+	}
+	for i, w := range want {
+		r, err := l.Get(first + uint64(i))
+		if err != nil || !strings.HasPrefix(string(r.Line), w) || len(r.Line) != len(w)+24 {
+			t.Errorf("%v\n got %s\nwant %s", err, r.Line, w)
+		}
+	}
+	if r, err := l.ByID("two"); err != nil || r.Sequence != first+1 {
+		t.Errorf("by id: %d, %v", r.Sequence, err)
+	}
+	for _, bad := range []Entry{{Kind: "other"}, {Kind: KindDecision}, {Kind: KindAdmin, Details: jsontext.Value("{")}, {Kind: KindAdmin, Event: strings.Repeat("x", MaxLine)}} {
+		if _, err := l.Append(t.Context(), []Entry{bad}); err == nil {
+			t.Errorf("%.40v was recorded", bad)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	verify(t, data)
+}
+
+func TestConcurrentAppendsShareCommits(t *testing.T) {
+	const callers = 16
+	data := t.TempDir()
+	shared := 0 // by how many calls, at most; the writer's until the log is closed
+	begun := time.Now()
+	l := mustOpen(t, data, Options{SegmentBytes: 1 << 20, OnCommit: func(c Commit) { shared = max(shared, c.Calls) },
+		Now: func() time.Time { return begun.Add(time.Since(begun)) }}) // which nobody sets back
+	// The writer is kept until all of them wait: else the disk decides whether they ever do.
+	kept, release := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := l.order(context.Background(), func() error { close(kept); <-release; return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+	<-kept
+	for g := range callers {
+		wg.Go(func() {
+			for i := range 30 {
+				id := fmt.Sprintf("%d-%d", g, i)
+				first, err := l.Append(context.Background(), []Entry{entry(id + ".0"), entry(id + ".1")})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if r, err := l.Get(first + 1); err != nil || !bytes.Contains(r.Line, []byte(`"id":"`+id+`.1"`)) {
+					t.Errorf("%s: %v", r.Line, err)
+				}
+			}
+		})
+	}
+	for len(l.queue) < callers {
+		runtime.Gosched()
+	}
+	close(release)
+	wg.Wait()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if shared != callers {
+		t.Errorf("%d calls of %d that waited share a commit", shared, callers)
+	}
+	for _, line := range verify(t, data) {
+		if bytes.Contains(line, []byte("clock_behind")) {
+			t.Fatalf("the clock did not go back: %s", line)
+		}
+	}
+}
+
+func TestClockGoesBack(t *testing.T) {
+	data := t.TempDir()
+	var offset atomic.Int64 // the log also reads the clock in the background
+	now := func() time.Time {
+		return time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC).Add(time.Duration(offset.Load()))
+	}
+	l := mustOpen(t, data, Options{Now: now})
+	mustAppend(t, l, entry("a"))
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	offset.Add(int64(-time.Hour)) // also while it was closed
+	l = mustOpen(t, data, Options{Now: now})
+	first := mustAppend(t, l, entry("b"))
+	if r, _ := l.Get(first); !bytes.Contains(r.Line, []byte(`"time":"2026-01-02T00:00:00.000000000Z","clock_behind":true`)) {
+		t.Errorf("%s", r.Line)
+	}
+	offset.Add(int64(2 * time.Hour))
+	first = mustAppend(t, l, entry("c"))
+	if r, _ := l.Get(first); !bytes.Contains(r.Line, []byte(`"time":"2026-01-02T01:00:00.000000000Z","now"`)) {
+		t.Errorf("%s", r.Line)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	verify(t, data)
+}
+
+func TestRotateKey(t *testing.T) {
+	data := t.TempDir()
+	l := mustOpen(t, data, Options{Origin: "pdp.example/log"})
+	old := l.w.key.public
+	public, err := l.RotateKey(t.Context())
+	if err != nil || public == old {
+		t.Fatal(public, err)
+	}
+	c, err := l.LastCheckpoint()
+	if err != nil || c.NextKey != public || c.Origin != "pdp.example/log" {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	for _, key := range []string{old, public} {
+		v, _ := note.NewVerifier(key)
+		if _, err := ParseCheckpoint(c.Note, note.VerifierList(v)); err != nil {
+			t.Errorf("%s did not sign it: %v", key, err)
+		}
+	}
+	mustAppend(t, l, entry("a"))
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// As after a crash before the new key took the old one's place.
+	if err := os.Rename(filepath.Join(data, KeyFile), filepath.Join(data, NextKeyFile)); err != nil {
+		t.Fatal(err)
+	}
+	l = mustOpen(t, data, Options{})
+	if l.w.key.public != public {
+		t.Errorf("the key is %s", l.w.key.public)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	verify(t, data)
+	if info, err := os.Stat(filepath.Join(data, KeyFile)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}

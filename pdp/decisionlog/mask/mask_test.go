@@ -1,0 +1,162 @@
+package mask_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/decisionlog/mask"
+)
+
+var key = bytes.Repeat([]byte{7}, mask.KeySize)
+
+func masker(t testing.TB, patterns ...string) *mask.Masker {
+	t.Helper()
+	m, err := mask.New(key, patterns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func request(t testing.TB, context string) evaluation.Request {
+	t.Helper()
+	r, err := evaluation.DecodeAuthZEN([]byte(`{"subject":{"type":"user","id":"alice","properties":{"note":"s3cr3t-hunter2!"}},"action":{"name":"read"},"resource":{"type":"doc","id":"1"},"context":`+context+`}`), "", evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// context is the masked context as JSON, each digest as its letter in order of appearance.
+func context(t testing.TB, m *mask.Masker, text string) string {
+	t.Helper()
+	b, err := m.Of(request(t, text)).Request().Context.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return letters(string(b))
+}
+
+func letters(text string) string {
+	const length = len(mask.Prefix) + 22
+	seen := map[string]string{}
+	for {
+		before, rest, ok := strings.Cut(text, mask.Prefix)
+		if !ok {
+			return text
+		}
+		digest := rest[:length-len(mask.Prefix)]
+		if seen[digest] == "" {
+			seen[digest] = string(rune('A' + len(seen)))
+		}
+		text = before + "<" + seen[digest] + ">" + rest[len(digest):]
+	}
+}
+
+func TestMasked(t *testing.T) {
+	for _, test := range []struct{ name, patterns, in, want string }{
+		{"by name, in any case", "", `{"Password":"x","API-Key":"y","apiKey":"y","n":"x"}`, `{"API-Key":"<A>","Password":"<B>","apiKey":"<A>","n":"x"}`},
+		{"as a part of a name", "", `{"db_password_2":"x"}`, `{"db_password_2":"<A>"}`},
+		{"letters that fold to ASCII", "", `{"pa\u017f\u017fword":"x","to\u212Aen":"x"}`, "{\"pa\u017f\u017fword\":\"<A>\",\"to\u212Aen\":\"<A>\"}"},
+		{"numbers, booleans, null", "", `{"token":7,"token2":7.0,"token3":true,"token4":null,"token5":"7"}`, `{"token":"<A>","token2":"<A>","token3":"<B>","token5":"<C>"}`},
+		{"numbers beyond an integer", "", `{"token":0.1,"token2":1e-1,"token3":-10e-2,"token4":1e99999999999}`, `{"token":"<A>","token2":"<A>","token3":"<B>","token4":"<C>"}`},
+		{"an object and an array as a whole", "", `{"cookies":{"a":[1]},"secrets":["x"],"secrets2":["x"]}`, `{"cookies":"<A>","secrets":"<B>","secrets2":"<B>"}`},
+		{"inside others", "", `{"a":[{"b":{"token":"x"}}]}`, `{"a":[{"b":{"token":"<A>"}}]}`},
+		{"by pointer", "/context/arguments/*/pin", `{"arguments":{"card":{"pin":1,"n":1},"pin":2}}`, `{"arguments":{"card":{"n":1,"pin":"<A>"},"pin":2}}`},
+		{"an element by pointer", "/context/list/1", `{"list":["a","b","c"]}`, `{"list":["a","<A>","c"]}`},
+		{"every member", "/context/*", `{"a":1,"b":{"c":2}}`, `{"a":"<A>","b":"<B>"}`},
+		{"a pointer with escapes", "/context/a~1b~0/x", `{"a/b~":{"x":"v"}}`, `{"a/b~":{"x":"<A>"}}`},
+		{"eight bytes wherever they are", "", `{"token":"hunter22","text":"it is hunter22.","list":["hunter22"],"short":"hunter2"}`, `{"list":["<A>"],"short":"hunter2","text":"it is <A>.","token":"<A>"}`},
+		{"seven bytes only where they are", "", `{"token":"hunter2","text":"hunter2"}`, `{"text":"hunter2","token":"<A>"}`},
+		{"in a name", "", `{"token":"hunter22","of hunter22":1}`, `{"of <A>":1,"token":"<A>"}`},
+		{"what is in a value masked whole", "", `{"secrets":{"a":["hunter22"]},"text":"hunter22"}`, `{"secrets":"<A>","text":"<B>"}`},
+		{"digits in a text and elsewhere", "", `{"token":12345678,"text":"no 12345678","n":12345678,"m":1.2345678e7,"k":1234}`, `{"k":1234,"m":"<A>","n":"<A>","text":"no <B>","token":"<A>"}`},
+		{"overlapping", "", `{"token":"aaaabbbb","token2":"bbbbcccc","text":"aaaabbbbcccc"}`, `{"text":"<A>","token":"<B>","token2":"<C>"}`},
+		{"one in the other", "", `{"token":"aaaabbbb","token2":"xaaaabbbby","text":"xaaaabbbbz"}`, `{"text":"x<A>z","token":"<A>","token2":"<B>"}`},
+		{"one beside the other", "", `{"token":"aaaabbbb","text":"aaaabbbbaaaabbbb"}`, `{"text":"<A><A>","token":"<A>"}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := context(t, masker(t, strings.Fields(test.patterns)...), test.in); renamed(got) != renamed(test.want) {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+// renamed gives the letters anew in the order they appear: a want says what is equal.
+func renamed(text string) string {
+	names := map[byte]byte{}
+	b := []byte(text)
+	for i := 0; i+2 < len(b); i++ {
+		if b[i] == '<' && b[i+2] == '>' {
+			if names[b[i+1]] == 0 {
+				names[b[i+1]] = byte('a' + len(names))
+			}
+			b[i+1] = names[b[i+1]]
+		}
+	}
+	return string(b)
+}
+
+func TestWhoAndWhatStay(t *testing.T) {
+	r, err := evaluation.DecodeAuthZEN([]byte(`{"subject":{"type":"hunter22","id":"hunter22"},"action":{"name":"hunter22","properties":{"token":"hunter22"}},"resource":{"type":"hunter22","id":"hunter22"}}`), "hunter22", evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := masker(t, "/*/*/*").Of(r).Request()
+	if b, _ := got.MarshalJSON(); strings.Count(string(b), "hunter22") != 5 || got.Tenant != "hunter22" {
+		t.Errorf("ids, types, names and the tenant should stay, the property not: %s", b)
+	}
+}
+
+func TestTextsAndObligations(t *testing.T) {
+	owed, err := evaluation.NewObject(map[string]any{"body": "pin s3cr3t-hunter2!", "api_key": "static-and-long"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := masker(t, "/subject/properties/note").Of(request(t, `{"a":"static-and-long"}`), owed)
+	b, _ := k.Object(owed).MarshalJSON()
+	r, _ := k.Request().MarshalJSON()
+	text := k.Text("you sent s3cr3t-hunter2! and static-and-long")
+	for _, got := range []string{string(b), string(r), text} {
+		if strings.Contains(got, "hunter2") || strings.Contains(got, "static") {
+			t.Errorf("a secret is left in %s", got)
+		}
+	}
+	if want := "you sent <A> and <B>"; letters(text) != want {
+		t.Errorf("got %q, want %q", letters(text), want)
+	}
+}
+
+func TestDigestsHoldForOneKey(t *testing.T) {
+	a, b := masker(t), masker(t)
+	other, err := mask.New(bytes.Repeat([]byte{8}, mask.KeySize), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(m *mask.Masker) string {
+		v, _ := m.Of(request(t, `{"token":"x"}`)).Request().Context.Get("token")
+		return v.Text()
+	}
+	if of(a) != of(b) || of(a) == of(other) {
+		t.Errorf("%s, %s and with another key %s", of(a), of(b), of(other))
+	}
+}
+
+func TestPatternsThatMaskNothingAreRefused(t *testing.T) {
+	for _, p := range []string{"", "context/a", "/", "/context", "/subject/id", "/subject/properties", "/action/name", "/tenant/x", "/*", "/*/type", "/context/~2", "/context/a~"} {
+		if err := mask.Check([]string{p}); err == nil {
+			t.Errorf("%q should be refused", p)
+		}
+	}
+	for _, p := range []string{"/context/a", "/context/*", "/subject/properties/*", "/*/properties/ssn", "/resource/properties/labels/x"} {
+		if err := mask.Check([]string{p}); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := mask.New(key[:31], nil); err == nil {
+		t.Error("a short key should be refused")
+	}
+}

@@ -1,0 +1,181 @@
+package mask
+
+import (
+	"strconv"
+	"strings"
+
+	"policy-service/evaluation"
+)
+
+// searched is the least length of a masked value that is looked for elsewhere: a
+// shorter one is a part of too much that is no secret.
+const searched = 8
+
+// Masking is what one record's secrets are.
+type Masking struct {
+	masker  *Masker
+	request evaluation.Request
+	any     bool    // whether anything is masked at all
+	find    *finder // nil where there is nothing to look for
+}
+
+// Of reads the secrets of a request and of what goes on record with it.
+func (m *Masker) Of(r evaluation.Request, obligations ...evaluation.Object) *Masking {
+	c := collector{seen: map[string]bool{}}
+	for n, o := range objects(&r) {
+		c.object(*o, m.place(n))
+	}
+	for _, o := range obligations {
+		c.object(o, nil)
+	}
+	k := &Masking{masker: m, request: r, any: c.any}
+	if len(c.secrets) > 0 {
+		k.find = newFinder(c.secrets)
+	}
+	return k
+}
+
+// objects are what a caller fills freely, in the order of places.
+func objects(r *evaluation.Request) [4]*evaluation.Object {
+	return [4]*evaluation.Object{&r.Subject.Properties, &r.Action.Properties, &r.Resource.Properties, &r.Context}
+}
+
+var places = [4][]string{{"subject", "properties"}, {"action", "properties"}, {"resource", "properties"}, {"context"}}
+
+func (m *Masker) place(n int) at { return at(m.patterns).into(places[n]...) }
+
+// collector gathers the texts of masked values.
+type collector struct {
+	any     bool
+	seen    map[string]bool
+	secrets []string
+}
+
+func (c *collector) object(o evaluation.Object, a at) {
+	for name, v := range o.Members {
+		inner, whole := a.in(name)
+		c.value(v, inner, whole || tells(name))
+	}
+}
+
+func (c *collector) value(v evaluation.Value, a at, masked bool) {
+	c.any = c.any || masked
+	switch kind := v.Kind(); {
+	case kind == evaluation.Map && masked:
+		for _, inner := range v.Object().Members {
+			c.value(inner, nil, true)
+		}
+	case kind == evaluation.Map:
+		c.object(v.Object(), a)
+	case kind == evaluation.Array:
+		for n, e := range v.Elements {
+			inner, whole := a.in(strconv.Itoa(n))
+			c.value(e, inner, masked || whole)
+		}
+	case masked && kind == evaluation.String:
+		c.secret(v.Text())
+	case masked && kind == evaluation.Number:
+		c.secret(v.Text())
+		c.secret(number(v)) // as a template writes it
+	}
+}
+
+func (c *collector) secret(text string) {
+	if len(text) >= searched && !c.seen[text] {
+		c.seen[text] = true
+		c.secrets = append(c.secrets, text)
+	}
+}
+
+// Request is the request without its secrets.
+func (k *Masking) Request() evaluation.Request {
+	r := k.request
+	for n, o := range objects(&r) {
+		*o = k.object(*o, k.masker.place(n))
+	}
+	return r
+}
+
+// Object is an obligation's properties without secrets.
+func (k *Masking) Object(o evaluation.Object) evaluation.Object { return k.object(o, nil) }
+
+// Text is a text without secrets, "" where they cannot be taken out of it.
+func (k *Masking) Text(text string) string {
+	text, _ = k.text(text)
+	return text
+}
+
+func (k *Masking) object(o evaluation.Object, a at) evaluation.Object {
+	if !k.any {
+		return o
+	}
+	return o.Rewrite(func(m evaluation.Member) (evaluation.Member, bool) {
+		inner, whole := a.in(m.Name)
+		value, kept := k.value(m.Value, inner, whole || tells(m.Name))
+		name, ok := k.text(m.Name)
+		return evaluation.Member{Name: name, Value: value}, kept && ok
+	})
+}
+
+// value is a value without secrets; ok is false where it must go altogether.
+func (k *Masking) value(v evaluation.Value, a at, masked bool) (_ evaluation.Value, ok bool) {
+	switch kind := v.Kind(); {
+	case kind == evaluation.Null:
+		return v, true
+	case masked:
+		return k.whole(v)
+	case kind == evaluation.Map:
+		return k.object(v.Object(), a).Value(), true
+	case kind == evaluation.Array:
+		return v.RewriteElements(func(n int, e evaluation.Value) (evaluation.Value, bool) {
+			inner, whole := a.in(strconv.Itoa(n))
+			return k.value(e, inner, whole)
+		}), true
+	case kind == evaluation.Number && (k.found(v.Text()) || k.found(number(v))):
+		return k.whole(v)
+	case kind == evaluation.String && k.found(v.Text()):
+		text, ok := k.text(v.Text())
+		if !ok {
+			return v, false
+		}
+		made, err := evaluation.Text(text)
+		return made, err == nil
+	}
+	return v, true
+}
+
+// whole is the digest in a value's place.
+func (k *Masking) whole(v evaluation.Value) (evaluation.Value, bool) {
+	digest := k.masker.digest(appendForm(nil, v))
+	made, err := evaluation.Text(digest)
+	return made, err == nil && !k.found(digest)
+}
+
+func (k *Masking) found(text string) bool { return k.find != nil && len(k.find.spans(text)) > 0 }
+
+// text is a text without secrets. A secret may have been chosen so that it stands
+// again in what is put in its place; then the text goes as a whole.
+func (k *Masking) text(text string) (_ string, ok bool) {
+	if k.find == nil {
+		return text, true
+	}
+	spans := k.find.spans(text)
+	if len(spans) == 0 {
+		return text, true
+	}
+	var b strings.Builder
+	end := 0
+	for _, s := range spans {
+		b.WriteString(text[end:s.from])
+		b.WriteString(k.masker.digestOfText(text[s.from:s.to]))
+		end = s.to
+	}
+	b.WriteString(text[end:])
+	if masked := b.String(); !k.found(masked) {
+		return masked, true
+	}
+	if whole := k.masker.digestOfText(text); !k.found(whole) {
+		return whole, true
+	}
+	return "", false
+}

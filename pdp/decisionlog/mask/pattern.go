@@ -1,0 +1,83 @@
+package mask
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// pattern is a JSON Pointer (RFC 6901) into a request in its canonical form, whose
+// segment * stands for any one member or element.
+type pattern []string
+
+// Check finds what is wrong with patterns before there is a key.
+func Check(patterns []string) error {
+	for _, text := range patterns {
+		if _, err := parsePattern(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var unescape = strings.NewReplacer("~1", "/", "~0", "~")
+
+func parsePattern(text string) (pattern, error) {
+	rest, ok := strings.CutPrefix(text, "/")
+	if !ok || badEscape(text) {
+		return nil, fmt.Errorf("the mask %q is no JSON Pointer; begin with a slash, and write ~0 for ~ and ~1 for / in a name", text)
+	}
+	p := pattern(strings.Split(rest, "/"))
+	for n := range p {
+		p[n] = unescape.Replace(p[n])
+	}
+	if !p.reaches() {
+		// A mask that never masks anything would be found out from the log.
+		return nil, fmt.Errorf("the mask %q addresses nothing that is masked; begin with /context/NAME, or with /subject, /resource or /action and properties/NAME; types, ids and action names stay as they are", text)
+	}
+	return p, nil
+}
+
+func badEscape(text string) bool {
+	for i := range len(text) {
+		if text[i] == '~' && (i+1 == len(text) || text[i+1] != '0' && text[i+1] != '1') {
+			return true
+		}
+	}
+	return false
+}
+
+// reaches reports whether a pattern can address something in the four objects of a
+// request that a caller fills freely. The objects themselves stay objects: whoever
+// means all that is in one writes /context/*.
+func (p pattern) reaches() bool {
+	if len(p) >= 2 && (p[0] == "context" || p[0] == "*") && !(p[0] == "*" && len(p) == 2) {
+		return true
+	}
+	return len(p) >= 3 && slices.Contains([]string{"subject", "action", "resource"}, p[0]) && (p[1] == "properties" || p[1] == "*")
+}
+
+// at holds what is left of each pattern that still fits where a walk has come to.
+type at []pattern
+
+// in is the place one segment further down; whole is set where a pattern ends there.
+func (a at) in(segment string) (inner at, whole bool) {
+	for _, p := range a {
+		if p[0] != "*" && p[0] != segment {
+			continue
+		}
+		if len(p) == 1 {
+			return nil, true
+		}
+		inner = append(inner, p[1:])
+	}
+	return inner, false
+}
+
+// into goes down several segments.
+func (a at) into(segments ...string) at {
+	for _, s := range segments {
+		a, _ = a.in(s)
+	}
+	return a
+}

@@ -1,0 +1,179 @@
+package decisionlog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestModel does random things to a log and to a slice of ids, and compares.
+func TestModel(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			model(t, rand.New(rand.NewPCG(seed, 0)), 250)
+		})
+	}
+}
+
+func model(t *testing.T, random *rand.Rand, steps int) {
+	data := t.TempDir()
+	options := Options{SegmentBytes: int64(random.IntN(400_000) + 60_000), CheckpointRecords: random.IntN(40) + 1, CheckpointIdle: time.Millisecond}
+	ids := map[uint64]string{}
+	l := mustOpen(t, data, options)
+	for step := range steps {
+		switch random.IntN(20) {
+		case 0:
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			l = mustOpen(t, data, options)
+		case 1:
+			if err := l.Rotate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		case 2:
+			if c, err := l.Checkpoint(t.Context()); err != nil || len(c) == 0 {
+				t.Fatal(err)
+			}
+		case 3:
+			if _, err := l.RotateKey(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		case 4:
+			crash(l)
+			l = mustOpen(t, data, options)
+		default:
+			var entries []Entry
+			for i := range random.IntN(30) + 1 {
+				e := entry(fmt.Sprintf("%d.%d", step, i))
+				e.Request.Context = []byte(`"` + strings.Repeat("x", random.IntN(3000)) + `"`)
+				entries = append(entries, e)
+			}
+			first := mustAppend(t, l, entries...)
+			for i, e := range entries {
+				ids[first+uint64(i)] = e.ID
+			}
+		}
+		if step%10 == 0 {
+			compare(t, l.Reader, ids, random)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	others := 0
+	for n, line := range verify(t, data) {
+		if id, ok := ids[uint64(n)]; ok {
+			if !bytes.Contains(line, []byte(`"id":"`+id+`"`)) {
+				t.Fatalf("record %d is not %s: %s", n, id, line)
+			}
+			delete(ids, uint64(n))
+		} else if others++; !bytes.Contains(line, []byte(`"kind":"admin"`)) {
+			t.Fatalf("nobody wrote %s", line)
+		}
+	}
+	if len(ids) > 0 {
+		t.Fatalf("%d records are missing", len(ids))
+	}
+}
+
+func compare(t *testing.T, r *Reader, ids map[uint64]string, random *rand.Rand) {
+	t.Helper()
+	for n, id := range ids { // any three
+		if record, err := r.ByID(id); err != nil || record.Sequence != n {
+			t.Fatalf("%s is record %d, not %d: %v", id, record.Sequence, n, err)
+		}
+		if record, err := r.Get(n); err != nil || !bytes.Contains(record.Line, []byte(`"id":"`+id+`"`)) {
+			t.Fatalf("record %d: %s, %v", n, record.Line, err)
+		}
+		if random.IntN(3) == 0 {
+			break
+		}
+	}
+}
+
+// crash leaves a log as a process does that ends at once.
+func crash(l *Log) {
+	l.ending.Lock()
+	l.closed = true
+	l.ending.Unlock()
+	close(l.stop)
+	<-l.done
+	l.abandon()
+}
+
+// TestDamage cuts, overwrites and flips bits of a segment: what comes is an
+// error or the log as it was, never a panic.
+func TestDamage(t *testing.T) {
+	data := t.TempDir()
+	l := mustOpen(t, data, Options{CheckpointRecords: 10})
+	for i := range 50 {
+		mustAppend(t, l, entry(fmt.Sprint(i)))
+	}
+	var size int64
+	if err := errors.Join(l.order(t.Context(), func() error { size = l.w.active.size; return nil }), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	name := segmentPath(data, 1)
+	good, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good = good[:size] // what comes after it is empty
+	random := rand.New(rand.NewPCG(1, 2))
+	failed := 0
+	for round := range 120 {
+		bad := bytes.Clone(good)
+		at := random.IntN(len(bad) / 4096 * 4096)
+		switch round % 4 {
+		case 0:
+			bad = bad[:at]
+		case 1:
+			bad[at] ^= 1 << random.IntN(8)
+		case 2:
+			for i := range 4096 {
+				bad[at/4096*4096+i] = byte(random.Uint32())
+			}
+		case 3:
+			copy(bad[at/4096*4096:], make([]byte, 4096))
+		}
+		if err := damaged(t, name, bad); errors.Is(err, ErrLocked) {
+			t.Fatalf("round %d: a lock was left behind: %v", round, err)
+		} else if err != nil {
+			failed++
+		}
+	}
+	t.Logf("%d of 120 were noticed at once", failed)
+	if failed < 40 {
+		t.Errorf("of 30 cut files and 60 poisoned pages only %d were noticed", failed)
+	}
+}
+
+func damaged(t *testing.T, name string, bad []byte) error {
+	t.Helper()
+	if err := os.WriteFile(name, bad, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Dir(filepath.Dir(name))
+	r, err := OpenReader(data)
+	if err == nil {
+		for _, e := range r.Records(t.Context(), 0, r.Size()) {
+			err = errors.Join(err, e)
+		}
+		_, e := r.ByID("7")
+		err = errors.Join(err, e, r.Close())
+	}
+	l, e := Open(data, Options{LockTimeout: time.Millisecond})
+	if e == nil {
+		_, e = l.Append(t.Context(), []Entry{entry("more")})
+		_ = l.Close()
+	}
+	return errors.Join(err, e)
+}

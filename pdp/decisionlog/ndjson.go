@@ -1,0 +1,97 @@
+package decisionlog
+
+import (
+	"bufio"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"strconv"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// ndjson writes the lines that exportformat.go specifies.
+type ndjson struct {
+	w       *bufio.Writer
+	digest  hash.Hash
+	hashes  tlog.HashReader
+	filter  Filter
+	proofs  bool
+	form    string
+	size    int64
+	pending exportLeaves
+	buffer  []byte
+}
+
+func (n *ndjson) begin(h head) error {
+	n.size = h.Size
+	line := exportBegin{Export: ExportBegin, Format: ExportFormat, Form: n.form, Origin: h.Origin,
+		Size: h.Size, Checkpoint: string(h.Checkpoint), Keys: h.Keys, Live: h.Live}
+	if !n.filter.All() {
+		line.Filter = &n.filter
+	}
+	return n.envelope(line)
+}
+
+func (n *ndjson) record(l leaf) error {
+	if err := n.flush(); err != nil {
+		return err
+	}
+	if err := n.line(l.Line); err != nil || !n.proofs {
+		return err
+	}
+	proof, err := tlog.ProveRecord(n.size, l.Sequence, n.hashes)
+	if err != nil {
+		return fmt.Errorf("record %d: %w", l.Sequence, err)
+	}
+	// By hand: there are as many of these lines as records.
+	n.buffer = append(n.buffer[:0], `{"export":"`+ExportProof+`","sequence":`...)
+	n.buffer = append(strconv.AppendInt(n.buffer, l.Sequence, 10), `,"hashes":`...)
+	n.buffer = append(hashList(proof).append(n.buffer), '}')
+	return n.line(n.buffer)
+}
+
+func (n *ndjson) without(l leaf, why string) error {
+	if p := &n.pending; len(p.Hashes) == ExportHashes || len(p.Hashes) > 0 && p.Why != why {
+		if err := n.flush(); err != nil {
+			return err
+		}
+	}
+	if len(n.pending.Hashes) == 0 {
+		n.pending.Export, n.pending.First, n.pending.Why = ExportLeaves, l.Sequence, why
+	}
+	n.pending.Hashes = append(n.pending.Hashes, l.Hash)
+	return nil
+}
+
+func (n *ndjson) flush() error {
+	if len(n.pending.Hashes) == 0 {
+		return nil
+	}
+	err := n.envelope(n.pending)
+	n.pending.Hashes = n.pending.Hashes[:0]
+	return err
+}
+
+func (n *ndjson) end(done Exported) error {
+	if err := n.flush(); err != nil {
+		return err
+	}
+	return n.envelope(exportEnd{Export: ExportEnd, Records: done.Records, Size: n.size, Digest: hex.EncodeToString(n.digest.Sum(nil))})
+}
+
+func (n *ndjson) envelope(line any) error {
+	b, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	return n.line(b)
+}
+
+func (n *ndjson) line(b []byte) error {
+	n.digest.Write(b)
+	n.digest.Write([]byte{'\n'})
+	_, _ = n.w.Write(b) // the writer keeps its first error
+	return n.w.WriteByte('\n')
+}

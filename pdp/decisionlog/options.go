@@ -1,0 +1,120 @@
+package decisionlog
+
+import (
+	"cmp"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Mode says whether an answer waits for its record.
+type Mode string
+
+// The modes of a log. In best effort, entries of kind decision and search are
+// written after Append returned; a call with an entry of any other kind waits, and so
+// does one with a decision that spends an approval.
+const (
+	Strict     Mode = "strict"
+	BestEffort Mode = "best_effort"
+)
+
+// Options are what a [Log] takes from outside. The zero value is ready to use.
+type Options struct {
+	Mode Mode // the default is Strict
+	// Origin names a log that is created now; the default is random. A log that
+	// exists keeps its own.
+	Origin string
+	// Kinds are the kinds of record besides decision, search and admin.
+	Kinds []string
+	// Now is the clock, NewID names the log's own records.
+	Now   func() time.Time
+	NewID func() string
+
+	SegmentBytes int64         // a segment is sealed at this size: 64 MiB
+	SegmentAge   time.Duration // and at this age: 24 h
+
+	CheckpointRecords int           // a checkpoint is made after so many records: 1,000
+	CheckpointEvery   time.Duration // and so often, also in silence: 1 min
+	CheckpointIdle    time.Duration // and where records wait for one for so long without another record: 1 s
+	// OnCheckpoint is handed each signed checkpoint once it is durable, from the
+	// writer's goroutine: it must be quick, and must not call the log.
+	OnCheckpoint func(note []byte)
+	// OnCommit is told of each commit, from the writer's goroutine.
+	OnCommit func(Commit)
+	// OnRotate is told how long the writer was kept by each rotation, likewise.
+	OnRotate func(segment uint64, kept time.Duration)
+	// OnReplace is told how long the writer was kept by putting a file without
+	// content in the place of a segment, likewise: redaction and retention.
+	OnReplace func(segment uint64, kept time.Duration)
+	// OnIndex is told why an index could not be made; it is tried again.
+	OnIndex func(error)
+	// OnState is told when writing fails (err) and when it works again (nil), likewise.
+	OnState func(err error)
+
+	// Index has the log make an index of its records, beside the writer, which makes
+	// [Log.Query] fast in a large one.
+	Index bool
+
+	QueueBytes  int64         // an Append waits while so many bytes wait before it: 64 MiB
+	RetryEvery  time.Duration // how often a log that failed tries again: 250 ms
+	LockTimeout time.Duration // how long Open waits for another process: 2 s
+}
+
+// Commit is one transaction: what was written together, and how long it took.
+type Commit struct {
+	Records, Bytes, Calls int
+	Took                  time.Duration
+}
+
+// The errors of a log.
+var (
+	// ErrUnavailable: nothing can be written now. What was to be recorded must
+	// not be acted upon. The log tries again by itself.
+	ErrUnavailable = errors.New("the decision log cannot be written")
+	ErrClosed      = errors.New("the decision log is closed")
+	ErrLocked      = errors.New("the decision log is in use by another process")
+	ErrTooLarge    = errors.New("too large for a record")
+	ErrDamaged     = errors.New("the decision log is damaged")
+	ErrNotFound    = errors.New("no such record")
+	// ErrGone: the record was redacted or retired; its leaf hash is still there.
+	ErrGone = errors.New("the record's content is gone")
+)
+
+// withDefaults fills in what is not set.
+func (o Options) withDefaults() Options {
+	o.Mode = cmp.Or(o.Mode, Strict)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.NewID == nil {
+		o.NewID = func() string { return uuid.Must(uuid.NewV7()).String() }
+	}
+	o.SegmentBytes = cmp.Or(o.SegmentBytes, 64<<20)
+	o.SegmentAge = cmp.Or(o.SegmentAge, 24*time.Hour)
+	o.CheckpointRecords = cmp.Or(o.CheckpointRecords, 1000)
+	o.CheckpointEvery = cmp.Or(o.CheckpointEvery, time.Minute)
+	o.CheckpointIdle = cmp.Or(o.CheckpointIdle, time.Second)
+	o.QueueBytes = cmp.Or(o.QueueBytes, 64<<20)
+	o.RetryEvery = cmp.Or(o.RetryEvery, 250*time.Millisecond)
+	o.LockTimeout = cmp.Or(o.LockTimeout, 2*time.Second)
+	if o.OnCheckpoint == nil {
+		o.OnCheckpoint = func([]byte) {}
+	}
+	if o.OnCommit == nil {
+		o.OnCommit = func(Commit) {}
+	}
+	if o.OnRotate == nil {
+		o.OnRotate = func(uint64, time.Duration) {}
+	}
+	if o.OnReplace == nil {
+		o.OnReplace = func(uint64, time.Duration) {}
+	}
+	if o.OnIndex == nil {
+		o.OnIndex = func(error) {}
+	}
+	if o.OnState == nil {
+		o.OnState = func(error) {}
+	}
+	return o
+}

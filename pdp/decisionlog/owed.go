@@ -1,0 +1,107 @@
+package decisionlog
+
+import "crypto/sha256"
+
+// Obligations count what became of the obligations that decisions came with, as
+// far as their callers said so in receipts.
+type Obligations struct {
+	Owed       int64 `json:"owed"`
+	Discharged int64 `json:"discharged"`
+	Failed     int64 `json:"failed"`
+	// Unreported ones are those that no receipt speaks of.
+	Unreported int64 `json:"unreported"`
+	// GivenUp of the unreported ones were too many to wait for: a receipt that
+	// came for one of them was not counted.
+	GivenUp int64 `json:"given_up,omitzero"`
+}
+
+// owedMost is how many obligations a ledger waits for at most, in some 50 MB.
+const owedMost = 1 << 20
+
+// ledger follows obligations from their decisions to their receipts, which come
+// later in the log. It remembers those that nothing was said of yet, in two halves:
+// when the younger one is full the older one is given up. So a PEP that never sends
+// receipts takes no more than its share, and hides nothing of one that does.
+type ledger struct {
+	types        map[string]*Obligations
+	young, older map[owed]*Obligations
+	most         int
+}
+
+// owed is an obligation of a decision: a hash, as ids may be long.
+type owed [16]byte
+
+func newLedger(most int) *ledger {
+	return &ledger{types: map[string]*Obligations{}, young: map[owed]*Obligations{}, most: most}
+}
+
+func owedBy(decision, id string) owed {
+	sum := sha256.Sum256([]byte(decision + "\x00" + id))
+	return owed(sum[:])
+}
+
+// decided takes in what a decision obliges to.
+func (l *ledger) decided(s *seen) {
+	for _, o := range s.Obligations {
+		count := l.types[o.Type]
+		if count == nil {
+			count = &Obligations{}
+			l.types[o.Type] = count
+		}
+		count.Owed++
+		l.young[owedBy(s.ID, o.ID)] = count
+	}
+	if len(l.young) < l.most/2 {
+		return
+	}
+	for _, count := range l.older {
+		count.GivenUp++
+	}
+	l.young, l.older = map[owed]*Obligations{}, l.young
+}
+
+// received takes in a receipt. What it says of obligations that nobody waits for
+// is passed over: their decision may be gone, or not of the time that is asked for.
+func (l *ledger) received(r Receipt) {
+	for _, of := range r.Obligations {
+		name := owedBy(r.Decision, of.ID)
+		count := l.young[name]
+		if count == nil {
+			count = l.older[name]
+		}
+		switch {
+		case count == nil:
+			continue
+		case of.Status == StatusDischarged:
+			count.Discharged++
+		case of.Status == StatusFailed:
+			count.Failed++
+		default:
+			continue
+		}
+		delete(l.young, name)
+		delete(l.older, name)
+	}
+}
+
+// byType is the result.
+func (l *ledger) byType() map[string]Obligations {
+	out := map[string]Obligations{}
+	for name, count := range l.types {
+		count.Unreported = count.Owed - count.Discharged - count.Failed
+		out[name] = *count
+	}
+	return out
+}
+
+// sum is the result of all types together.
+func (l *ledger) sum() (all Obligations) {
+	for _, count := range l.byType() {
+		all.Owed += count.Owed
+		all.Discharged += count.Discharged
+		all.Failed += count.Failed
+		all.Unreported += count.Unreported
+		all.GivenUp += count.GivenUp
+	}
+	return all
+}

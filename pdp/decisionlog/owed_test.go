@@ -1,0 +1,163 @@
+package decisionlog
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+)
+
+// owing is a decision that obliges to what is named, each of the type before the
+// hyphen.
+func owing(id, tenant string, obligations ...string) Entry {
+	e := entryOf(id, true)
+	e.Tenant = tenant
+	var list []string
+	for _, name := range obligations {
+		kind, _, _ := strings.Cut(name, "-")
+		list = append(list, fmt.Sprintf(`{"id":%q,"type":%q,"properties":{"text":"for %s"}}`, name, kind, tenant))
+	}
+	e.Decision.Obligations = jsontext.Value("[" + strings.Join(list, ",") + "]")
+	return e
+}
+
+func receiptFor(decision, tenant string, status ReceiptStatus, obligations ...string) Entry {
+	r := Receipt{Decision: decision}
+	for _, id := range obligations {
+		r.Obligations = append(r.Obligations, ReceiptFor{ID: id, Status: status, Detail: "of " + tenant})
+	}
+	return r.Entry(tenant, "key:pep")
+}
+
+func TestStatsCountWhatIsOwed(t *testing.T) {
+	l := mustOpen(t, t.TempDir(), Options{})
+	mustAppend(t, l,
+		owing("a", "acme", "notification-1", "notification-2", "log-1"),
+		owing("b", "default", "redact-1"),
+		owing("c", "acme", "log-1"))
+	mustAppend(t, l,
+		receiptFor("a", "acme", StatusDischarged, "notification-1", "log-1"),
+		receiptFor("a", "acme", StatusFailed, "notification-2"),
+		receiptFor("a", "acme", StatusFailed, "log-1"),                        // said before
+		receiptFor("b", "default", StatusDischarged, "redact-1", "redact-99"), // one that it did not oblige to
+		receiptFor("nobody", "default", StatusDischarged, "redact-1"))
+	for name, c := range map[string]struct {
+		tenants []string
+		want    Obligations
+	}{
+		"all":     {nil, Obligations{Owed: 5, Discharged: 3, Failed: 1, Unreported: 1}},
+		"acme":    {[]string{"acme"}, Obligations{Owed: 4, Discharged: 2, Failed: 1, Unreported: 1}},
+		"default": {[]string{"default"}, Obligations{Owed: 1, Discharged: 1}},
+		"nobody":  {[]string{}, Obligations{}},
+	} {
+		st, err := snapshotNow(t, l).For(c.tenants).Stats(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Obligations != c.want {
+			t.Errorf("%s: %+v, want %+v", name, st.Obligations, c.want)
+		}
+	}
+}
+
+// Who may see some tenants learns the size of the whole log, and nothing else of it.
+func TestStatsOfSomeTenants(t *testing.T) {
+	l := mustOpen(t, t.TempDir(), Options{})
+	mustAppend(t, l, entryOf("r-7", true), entryOf("r-8", true)) // the first is of acme, the other of default
+	if err := l.Redact(t.Context(), "r-8", "on request"); err != nil {
+		t.Fatal(err)
+	}
+	st, err := snapshotNow(t, l).For([]string{"acme"}).Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, member := range []string{"segments", "disk", "gaps", "redacted", "retired", "dropped", "refused", "uncovered", "admin", ".db"} {
+		if strings.Contains(string(text), member) {
+			t.Errorf("it says %s: %s", member, text)
+		}
+	}
+	if st.Kinds[KindDecision] != 1 || len(st.Kinds) != 1 || st.Size < 5 || cmp.Diff(st.Tenants, []string{"acme"}) != "" {
+		t.Errorf("%s", text)
+	}
+}
+
+// What a ledger counts is what counting by hand does, in any order of receipts.
+func TestLedgerProperty(t *testing.T) {
+	random := rand.New(rand.NewPCG(6, 3))
+	for range 50 {
+		l, want := newLedger(owedMost), map[string]Obligations{}
+		open := map[string]string{} // obligation → type
+		for n := range 200 {
+			kind := []string{"log", "redact"}[random.IntN(2)]
+			s := &seen{ID: fmt.Sprint(n), Obligations: []seenObligation{{"o", kind}}}
+			l.decided(s)
+			count := want[kind]
+			count.Owed++
+			open[s.ID] = kind
+			of, status := fmt.Sprint(random.IntN(n+1)), []ReceiptStatus{StatusDischarged, StatusFailed}[random.IntN(2)]
+			l.received(Receipt{Decision: of, Obligations: []ReceiptFor{{ID: "o", Status: status}}})
+			want[kind] = count
+			if kind, still := open[of]; still {
+				count := want[kind]
+				if status == StatusFailed {
+					count.Failed++
+				} else {
+					count.Discharged++
+				}
+				want[kind] = count
+				delete(open, of)
+			}
+		}
+		for kind, count := range want {
+			count.Unreported = count.Owed - count.Discharged - count.Failed
+			want[kind] = count
+		}
+		if diff := cmp.Diff(want, l.byType()); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+}
+
+// A PEP that never reports takes no unbounded memory, and hides nothing of one that does.
+func TestLedgerIsBounded(t *testing.T) {
+	l := newLedger(100)
+	owe := func(decision, kind string) {
+		l.decided(&seen{ID: decision, Obligations: []seenObligation{{"o", kind}}})
+		if held := len(l.young) + len(l.older); held > 100 {
+			t.Fatalf("%d are held", held)
+		}
+	}
+	for n := range 1000 {
+		owe(fmt.Sprint("silent", n), "log")
+		owe(fmt.Sprint("honest", n), "redact")
+		l.received(Receipt{Decision: fmt.Sprint("honest", n), Obligations: []ReceiptFor{{ID: "o", Status: StatusDischarged}}})
+	}
+	got := l.byType()
+	if got["redact"] != (Obligations{Owed: 1000, Discharged: 1000}) {
+		t.Errorf("%+v", got["redact"])
+	}
+	if log := got["log"]; log.Unreported != 1000 || log.GivenUp < 900 || log.GivenUp > 1000 {
+		t.Errorf("%+v", log)
+	}
+}
+
+// snapshotNow is the whole log, signed for now.
+func snapshotNow(tb testing.TB, l *Log) *Snapshot {
+	tb.Helper()
+	if _, err := l.Checkpoint(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	s, err := l.Snapshot()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}

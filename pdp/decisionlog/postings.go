@@ -1,0 +1,255 @@
+package decisionlog
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"go.etcd.io/bbolt"
+)
+
+// postings are the index of one segment: by term, how far from its first the
+// records are that have it. Lists only grow at their end.
+type postings struct {
+	segment     uint64
+	first, next uint64 // it covers the sequences from one to before the other
+	lists       map[string]*[]uint32
+	replaced    bool // the segment was, since: some of it may be of what is gone
+}
+
+func newPostings(segment, first uint64) *postings {
+	return &postings{segment: segment, first: first, next: first, lists: map[string]*[]uint32{}}
+}
+
+// add adds records, which come in order, and what they reach up to.
+func (p *postings) add(records []found, next uint64) {
+	var reader termReader
+	for _, r := range records {
+		offset := uint32(r.sequence - p.first)
+		for _, term := range reader.read(r.line) {
+			list := p.lists[string(term)]
+			if list == nil {
+				list = new([]uint32)
+				p.lists[string(term)] = list
+			}
+			if n := len(*list); n == 0 || (*list)[n-1] != offset { // a policy may be named twice
+				*list = append(*list, offset)
+			}
+		}
+	}
+	p.next = next
+}
+
+// of is the list of a term.
+func (p *postings) of(term string) []uint32 {
+	if list := p.lists[term]; list != nil {
+		return *list
+	}
+	return nil
+}
+
+const bucketTerms, metaNext = "terms", "next"
+
+// writeTerms is how many terms one transaction writes.
+const writeTerms = 20_000
+
+// write makes the file of an index that is complete. It may be given up at any time.
+func (x *index) write(ctx context.Context, p *postings) error {
+	if err := os.MkdirAll(x.dir, 0o700); err != nil {
+		return err
+	}
+	name := x.path(p.segment)
+	draft := filepath.Join(x.dir, "."+filepath.Base(name))
+	err := writeIndex(ctx, draft, p)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		return rename(draft, name)
+	}
+	return errors.Join(err, removeIfThere(draft))
+}
+
+func removeIfThere(name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// writeIndex writes the terms in their order. Synced once, at the end: until the
+// file has its name nobody reads it.
+func writeIndex(ctx context.Context, name string, p *postings) (err error) {
+	if err := removeIfThere(name); err != nil {
+		return err
+	}
+	db, err := bbolt.Open(name, 0o600, &bbolt.Options{NoSync: true})
+	if err != nil {
+		return err
+	}
+	db.AllocSize = 1 << 20
+	defer func() { err = errors.Join(err, db.Close()) }()
+	terms := slices.Sorted(maps.Keys(p.lists))
+	for some := range slices.Chunk(terms, writeTerms) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := db.Update(func(tx *bbolt.Tx) error { return putTerms(tx, p, some) }); err != nil {
+			return err
+		}
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		if _, err := tx.CreateBucketIfNotExists([]byte(bucketTerms)); err != nil {
+			return err
+		}
+		meta, err := tx.CreateBucket([]byte(BucketMeta))
+		return errors.Join(err, meta.Put([]byte(MetaFormat), strconv.AppendInt(nil, IndexVersion, 10)),
+			meta.Put([]byte(MetaFirst), number(p.first)), meta.Put([]byte(metaNext), number(p.next)))
+	})
+	return errors.Join(err, db.Sync())
+}
+
+func putTerms(tx *bbolt.Tx, p *postings, terms []string) error {
+	b, err := tx.CreateBucketIfNotExists([]byte(bucketTerms))
+	if err != nil {
+		return err
+	}
+	b.FillPercent = 1 // they come in order
+	for _, term := range terms {
+		last, list := uint32(0), make([]byte, 0, 8)
+		for _, n := range p.of(term) {
+			list = binary.AppendUvarint(list, uint64(n-last))
+			last = n
+		}
+		if err := b.Put([]byte(term), list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// candidates are the sequences of a segment, in order, that may pass what asks for
+// terms, and where the index ends: what comes from there on is to be scanned.
+func (x *index) candidates(s *segment, end uint64, terms [][]string) (list []uint32, upTo uint64) {
+	if p := x.followed(s.number); p != nil {
+		return x.inMemory(p, terms)
+	}
+	list, err := x.onDisk(s, end, terms)
+	switch {
+	case err == nil:
+		return list, end
+	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, ErrLocked):
+		_ = removeIfThere(x.path(s.number)) // it is made again
+	}
+	x.wakeUp()
+	return nil, s.first
+}
+
+func (x *index) inMemory(p *postings, terms [][]string) ([]uint32, uint64) {
+	lists := map[string][]uint32{}
+	x.mu.Lock()
+	upTo := p.next
+	for _, any := range terms {
+		for _, term := range any {
+			lists[term] = p.of(term)
+		}
+	}
+	lists[termOdd] = p.of(termOdd)
+	x.mu.Unlock()
+	list, _ := narrow(terms, func(term string) ([]uint32, error) { return lists[term], nil })
+	return list, upTo
+}
+
+func (x *index) onDisk(s *segment, end uint64, terms [][]string) (list []uint32, err error) {
+	db, err := openFile(x.path(s.number), bbolt.Options{ReadOnly: true, Timeout: readerWait})
+	if err != nil {
+		return nil, err
+	}
+	err = guard(func() error {
+		return db.View(func(tx *bbolt.Tx) error {
+			list, err = readLists(tx, s, end, terms)
+			return err
+		})
+	})
+	return list, errors.Join(err, guard(db.Close))
+}
+
+func readLists(tx *bbolt.Tx, s *segment, end uint64, terms [][]string) ([]uint32, error) {
+	meta, b := tx.Bucket([]byte(BucketMeta)), tx.Bucket([]byte(bucketTerms))
+	if meta == nil || b == nil {
+		return nil, fmt.Errorf("%w: it is no index", ErrDamaged)
+	}
+	first, _ := readNumber(meta.Get([]byte(MetaFirst)))
+	next, _ := readNumber(meta.Get([]byte(metaNext)))
+	if string(meta.Get([]byte(MetaFormat))) != strconv.Itoa(IndexVersion) || first != s.first || next != end {
+		return nil, fmt.Errorf("%w: it is the index of something else", ErrDamaged)
+	}
+	return narrow(terms, func(term string) ([]uint32, error) { return readList(b.Get([]byte(term)), uint32(end-first)) })
+}
+
+// narrow takes what is in one list at least of each group, and what nobody could
+// understand.
+func narrow(terms [][]string, read func(term string) ([]uint32, error)) ([]uint32, error) {
+	var narrowed []uint32
+	for i, any := range terms {
+		var group []uint32
+		for _, term := range any {
+			list, err := read(term)
+			if err != nil {
+				return nil, err
+			}
+			group = union(group, list)
+		}
+		if i == 0 {
+			narrowed = group
+		} else {
+			narrowed = intersection(narrowed, group)
+		}
+	}
+	odd, err := read(termOdd)
+	return union(narrowed, odd), err
+}
+
+func union(a, b []uint32) []uint32 {
+	if len(a) == 0 {
+		return b
+	}
+	if len(b) == 0 {
+		return a
+	}
+	both := append(slices.Clone(a), b...)
+	slices.Sort(both)
+	return slices.Compact(both)
+}
+
+func intersection(a, b []uint32) (both []uint32) {
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] < b[0]:
+			a = a[1:]
+		case a[0] > b[0]:
+			b = b[1:]
+		default:
+			both, a, b = append(both, a[0]), a[1:], b[1:]
+		}
+	}
+	return both
+}
+
+func readList(b []byte, limit uint32) (list []uint32, err error) {
+	at := uint64(0)
+	for len(b) > 0 {
+		n, width := binary.Uvarint(b)
+		if at += n; width <= 0 || at >= uint64(limit) {
+			return nil, fmt.Errorf("%w: a list of the index", ErrDamaged)
+		}
+		list, b = append(list, uint32(at)), b[width:]
+	}
+	return list, nil
+}

@@ -1,0 +1,326 @@
+package decisionlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// Query asks for a page of records. A cursor stands between two records: at n
+// before record n. It means the same whatever was appended meanwhile.
+type Query struct {
+	Filter
+	// Newest begins with the newest record and goes back.
+	Newest bool
+	// Cursor is where the page begins; [End] is after the newest record.
+	Cursor uint64
+	Limit  int
+}
+
+// End is the cursor after the newest record, whichever that is.
+const End = uint64(math.MaxUint64)
+
+// Page holds the record lines of a page, in the order asked for.
+type Page struct {
+	Lines [][]byte
+	// Next is the cursor of the next page. Where there is no More, a page that goes
+	// from old to new begins there with what will be appended.
+	Next uint64
+	More bool
+}
+
+// ErrNoSuchCursor is returned for a cursor beyond the end of the log: it belongs
+// to another log, or to one that was rolled back.
+var ErrNoSuchCursor = errors.New("the cursor is beyond the end of the log")
+
+// Query returns a page of the records that pass a filter, also those after the
+// newest checkpoint. Records without content never pass. It is exact: neither the
+// index, nor what is appended, redacted or dropped meanwhile, makes it skip or
+// repeat a record that stays.
+func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
+	if err := q.Check(); err != nil {
+		return Page{}, err
+	}
+	size := l.Size()
+	if q.Cursor == End {
+		q.Cursor = size
+	}
+	if q.Cursor > size {
+		return Page{}, fmt.Errorf("%w: it is %d, and there are %d records", ErrNoSuchCursor, q.Cursor, size)
+	}
+	low, high, err := l.span(q.Filter, size)
+	if err != nil {
+		return Page{}, err
+	}
+	p := pager{log: l, query: q, terms: q.terms(), low: low, high: min(high, q.Cursor)}
+	if !q.Newest {
+		p.low, p.high, p.page.Next = max(low, q.Cursor), high, size
+	}
+	err = p.run(ctx)
+	return p.page, err
+}
+
+// span is where the records of a time are: they are in the order of their times.
+func (l *Log) span(f Filter, size uint64) (low, high uint64, err error) {
+	high = size
+	if !f.From.IsZero() {
+		low, err = l.notBefore(f.From, size)
+	}
+	if err == nil && !f.To.IsZero() {
+		high, err = l.notBefore(f.To, size)
+	}
+	return low, high, err
+}
+
+// notBefore is where the records begin that are not before a moment. Where the
+// records around it have no content any more it is the one after these: they pass
+// no filter anyway.
+func (l *Log) notBefore(moment time.Time, size uint64) (uint64, error) {
+	low, high := uint64(0), size
+	for low < high {
+		middle := low + (high-low)/2
+		at, found, err := l.firstFrom(middle, high)
+		if err != nil {
+			return 0, err
+		}
+		if found == high || !at.Before(moment) {
+			high = middle
+		} else {
+			low = found + 1
+		}
+	}
+	return low, nil
+}
+
+// firstFrom is the first record of a span that has content, and its time; where
+// there is none it is the end of the span.
+func (l *Log) firstFrom(from, to uint64) (at time.Time, sequence uint64, err error) {
+	for from < to {
+		s, err := l.find(from)
+		if err != nil {
+			if errors.Is(err, ErrGone) { // its segment was moved away
+				from = l.all()[0].first
+				continue
+			}
+			return at, 0, err
+		}
+		var some []found
+		some, err = l.lines(s, from, to, false, 1)
+		if err != nil {
+			return at, 0, err
+		}
+		if len(some) > 0 {
+			at, ok := timeOf(some[0].line)
+			if !ok {
+				err = fmt.Errorf("record %d: %w: it has no time", some[0].sequence, ErrDamaged)
+			}
+			return at, some[0].sequence, err
+		}
+		from = l.endOf(s)
+	}
+	return at, to, nil
+}
+
+// endOf is where a segment ends, and where the next begins.
+func (l *Log) endOf(s *segment) uint64 {
+	all := l.all()
+	if i := slices.Index(all, s); i >= 0 && i+1 < len(all) {
+		return all[i+1].first
+	}
+	return l.Size()
+}
+
+// pager fills a page.
+type pager struct {
+	log       *Log
+	query     Query
+	terms     [][]string // what the index can be asked for
+	low, high uint64     // what is still to be looked at
+	page      Page
+}
+
+func (p *pager) run(ctx context.Context) error {
+	for p.low < p.high && !p.page.More {
+		at := p.low
+		if p.query.Newest {
+			at = p.high - 1
+		}
+		s, err := p.log.find(at)
+		if errors.Is(err, ErrGone) { // nothing is left of it, nor of any before
+			if p.low = p.log.all()[0].first; p.query.Newest {
+				return nil
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		low, high := max(p.low, s.first), min(p.high, p.log.endOf(s))
+		if err := p.segment(ctx, s, low, high); err != nil {
+			return err
+		}
+		if p.query.Newest {
+			p.high = low
+		} else {
+			p.low = high
+		}
+	}
+	return nil
+}
+
+// segment takes what passes of the records of one segment in a span: where the
+// index reaches of those that it names, and otherwise of all.
+func (p *pager) segment(ctx context.Context, s *segment, low, high uint64) error {
+	if len(p.terms) == 0 || p.log.index == nil {
+		return p.all(ctx, s, low, high)
+	}
+	list, upTo := p.log.index.candidates(s, p.log.endOf(s), p.terms)
+	first := func() error { return p.named(ctx, s, between(list, s.first, low, high)) }
+	then := func() error { return p.all(ctx, s, max(low, upTo), high) }
+	if p.query.Newest {
+		first, then = then, first
+	}
+	if err := first(); err != nil {
+		return err
+	}
+	return then()
+}
+
+// between is the part of a list that is in a span.
+func between(list []uint32, first, low, high uint64) []uint64 {
+	from, _ := slices.BinarySearch(list, uint32(low-first))
+	to, _ := slices.BinarySearch(list, uint32(high-first))
+	out := make([]uint64, 0, to-from)
+	for _, n := range list[from:to] {
+		out = append(out, first+uint64(n))
+	}
+	return out
+}
+
+// named takes what passes of some records.
+func (p *pager) named(ctx context.Context, s *segment, sequences []uint64) error {
+	if p.query.Newest {
+		slices.Reverse(sequences)
+	}
+	for len(sequences) > 0 && !p.page.More {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(len(sequences), max(16, p.query.Limit+1-len(p.page.Lines)), readRecords)
+		some, err := p.log.pick(s, sequences[:n])
+		if err != nil {
+			return err
+		}
+		for _, r := range some {
+			if err := p.take(r); err != nil || p.page.More {
+				return err
+			}
+		}
+		sequences = sequences[n:]
+	}
+	return nil
+}
+
+// all takes what passes of all records in a span.
+func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
+	for low < high && !p.page.More {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		some, err := p.log.lines(s, low, high, p.query.Newest, readRecords)
+		if err != nil {
+			return err
+		}
+		if len(some) == 0 {
+			return nil
+		}
+		for _, r := range some {
+			if err := p.take(r); err != nil || p.page.More {
+				return err
+			}
+		}
+		if last := some[len(some)-1].sequence; p.query.Newest {
+			high = last
+		} else {
+			low = last + 1
+		}
+	}
+	return nil
+}
+
+// take adds a record that passes, or ends the page before it.
+func (p *pager) take(r found) error {
+	passes, err := p.query.Matches(r.line)
+	switch {
+	case err != nil:
+		return fmt.Errorf("record %d: %w", r.sequence, err)
+	case !passes:
+	case len(p.page.Lines) < p.query.Limit:
+		p.page.Lines = append(p.page.Lines, r.line)
+	case p.query.Newest:
+		p.page.More, p.page.Next = true, r.sequence+1
+	default:
+		p.page.More, p.page.Next = true, r.sequence
+	}
+	return nil
+}
+
+// before puts a cursor on the last record before a sequence, to go back from there.
+func before(c *bbolt.Cursor, sequence uint64) (k, line []byte, step func() (k, v []byte)) {
+	if k, _ = c.Seek(number(sequence)); k == nil {
+		k, line = c.Last()
+	} else {
+		k, line = c.Prev()
+	}
+	return k, line, c.Prev
+}
+
+// pick reads those of some records of a segment that have content.
+func (r *Reader) pick(s *segment, sequences []uint64) (out []found, err error) {
+	err = r.view(s, func(tx *bbolt.Tx) error {
+		out = nil
+		b := tx.Bucket([]byte(BucketRecords))
+		for _, n := range sequences {
+			if line := b.Get(number(n)); line != nil {
+				out = append(out, found{n, bytes.Clone(line)})
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// found is a record that has content.
+type found struct {
+	sequence uint64
+	line     []byte
+}
+
+// lines reads records with content of one segment in a span, the first ones or the
+// last ones, a few of them. None means that there are none.
+func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (out []found, err error) {
+	err = r.view(s, func(tx *bbolt.Tx) error {
+		out = nil
+		c := tx.Bucket([]byte(BucketRecords)).Cursor()
+		k, line := c.Seek(number(low))
+		step := c.Next
+		if newest {
+			k, line, step = before(c, high)
+		}
+		for size := 0; k != nil && len(out) < limit && size < readBytes; k, line = step() {
+			sequence, ok := readNumber(k)
+			if !ok || sequence < low || sequence >= high {
+				break
+			}
+			out, size = append(out, found{sequence, bytes.Clone(line)}), size+len(line)
+		}
+		return nil
+	})
+	return out, err
+}

@@ -1,0 +1,227 @@
+package decisionlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"go.etcd.io/bbolt"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Record is a record as it stands in the log. Line is nil where its content is gone.
+type Record struct {
+	Sequence uint64
+	Line     []byte
+	Leaf     tlog.Hash
+}
+
+// A transaction of a reader ends after so many records, or bytes of them.
+const (
+	readRecords = 512
+	readBytes   = 1 << 20
+)
+
+// Records yields the records from one sequence up to before another. A record
+// whose content is gone comes without its Line; the first error is the last
+// thing that comes. Nothing is held open between two records.
+func (r *Reader) Records(ctx context.Context, from, to uint64) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		to := min(to, r.Size())
+		for from < to {
+			some, err := r.some(from, to)
+			if err = errors.Join(err, ctx.Err()); err != nil {
+				yield(Record{Sequence: from}, err)
+				return
+			}
+			for _, record := range some {
+				if !yield(record, nil) {
+					return
+				}
+			}
+			from += uint64(len(some))
+		}
+	}
+}
+
+// some reads a few records of one segment, at least one.
+func (r *Reader) some(from, to uint64) (out []Record, err error) {
+	s, err := r.find(from)
+	if err != nil {
+		return nil, err
+	}
+	err = r.view(s, func(tx *bbolt.Tx) (err error) {
+		out, err = someOf(tx, from, to)
+		return err
+	})
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("segment %s: %w: record %d is not in it", s.path, ErrDamaged, from)
+	}
+	return out, err
+}
+
+func someOf(tx *bbolt.Tx, from, to uint64) (out []Record, err error) {
+	lines := tx.Bucket([]byte(BucketRecords)).Cursor()
+	hashes := tx.Bucket([]byte(BucketHashes)).Cursor()
+	key, stored := hashes.Seek(number(from))
+	lineKey, line := lines.Seek(number(from))
+	for size := 0; key != nil && from < to && len(out) < readRecords && size < readBytes; from++ {
+		if !bytes.Equal(key, number(from)) || len(stored) < tlog.HashSize {
+			return out, fmt.Errorf("%w: it has no hash of record %d", ErrDamaged, from)
+		}
+		record := Record{Sequence: from, Leaf: tlog.Hash(stored[:tlog.HashSize])}
+		if bytes.Equal(lineKey, key) {
+			record.Line = bytes.Clone(line)
+			lineKey, line = lines.Next()
+		}
+		out, size = append(out, record), size+len(record.Line)
+		key, stored = hashes.Next()
+	}
+	return out, nil
+}
+
+// Get returns one record, with ErrGone where its content is gone.
+func (r *Reader) Get(sequence uint64) (Record, error) {
+	some, err := r.some(sequence, sequence+1)
+	if err != nil {
+		return Record{Sequence: sequence}, err
+	}
+	return some[0], some[0].gone()
+}
+
+func (r Record) gone() error {
+	if r.Line == nil {
+		return fmt.Errorf("record %d: %w", r.Sequence, ErrGone)
+	}
+	return nil
+}
+
+// ByID returns the record with an id. The newest segment is asked first. Id and
+// record are read as of one moment: the segment may be retired in the next. While
+// writing fails the active one is closed, and the record may yet be in another.
+func (r *Reader) ByID(id string) (Record, error) {
+	none := fmt.Errorf("%w: %q", ErrNotFound, id)
+	for _, s := range slices.Backward(r.all()) {
+		var some []Record
+		err := r.view(s, func(tx *bbolt.Tx) (err error) {
+			sequence, found := readNumber(tx.Bucket([]byte(BucketIDs)).Get([]byte(id)))
+			if !found {
+				return nil
+			}
+			some, err = someOf(tx, sequence, sequence+1)
+			if err == nil && len(some) == 0 {
+				err = fmt.Errorf("segment %s: %w: record %d is not in it", s.path, ErrDamaged, sequence)
+			}
+			return err
+		})
+		if errors.Is(err, ErrUnavailable) {
+			none = err
+			continue
+		}
+		if err != nil {
+			return Record{}, err
+		}
+		if len(some) > 0 {
+			return some[0], some[0].gone()
+		}
+	}
+	return Record{}, none
+}
+
+// ReadHashes implements [tlog.HashReader] over all segments.
+func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+	out := make([]tlog.Hash, len(indexes))
+	for i := 0; i < len(indexes); {
+		sequence, _ := completes(indexes[i])
+		s, err := r.find(sequence)
+		if err != nil {
+			return nil, err
+		}
+		err = r.view(s, func(tx *bbolt.Tx) error { // as many as stand in this segment one after the other
+			for ; i < len(indexes); i++ {
+				sequence, level := completes(indexes[i])
+				if other, err := r.find(sequence); err != nil || other != s {
+					return err
+				}
+				if out[i], err = storedHash(tx, sequence, level); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func storedHash(tx *bbolt.Tx, sequence uint64, level int) (tlog.Hash, error) {
+	stored := tx.Bucket([]byte(BucketHashes)).Get(number(sequence))
+	if len(stored) < (level+1)*tlog.HashSize {
+		return tlog.Hash{}, fmt.Errorf("%w: it has no hash of record %d on level %d", ErrDamaged, sequence, level)
+	}
+	return tlog.Hash(stored[level*tlog.HashSize:][:tlog.HashSize]), nil
+}
+
+// Checkpoints yields the stored checkpoints with a size from one to another,
+// both included, in order.
+func (r *Reader) Checkpoints(ctx context.Context, from, to uint64) iter.Seq2[Checkpoint, error] {
+	return func(yield func(Checkpoint, error) bool) {
+		for _, s := range r.all() {
+			after := append(number(from), make([]byte, 8)...)
+			for more := true; more; {
+				var some []Checkpoint
+				err := r.view(s, func(tx *bbolt.Tx) (err error) {
+					some, after, err = someCheckpoints(tx, after, to)
+					return err
+				})
+				more = len(some) == readRecords
+				if err = errors.Join(err, ctx.Err()); err != nil {
+					yield(Checkpoint{}, err)
+					return
+				}
+				for _, c := range some {
+					if !yield(c, nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// someCheckpoints reads a few, from a key, and returns the key to go on with.
+func someCheckpoints(tx *bbolt.Tx, after []byte, to uint64) (out []Checkpoint, next []byte, err error) {
+	c := tx.Bucket([]byte(BucketCheckpoints)).Cursor()
+	for k, v := c.Seek(after); k != nil && len(out) < readRecords; k, v = c.Next() {
+		checkpoint, err := ParseCheckpoint(bytes.Clone(v), nil)
+		if err != nil {
+			return out, after, fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+		if checkpoint.Size > to {
+			break
+		}
+		out, after = append(out, checkpoint), append(bytes.Clone(k), 0)
+	}
+	return out, after, nil
+}
+
+// LastCheckpoint is the newest stored checkpoint.
+func (r *Reader) LastCheckpoint() (last Checkpoint, err error) {
+	for _, s := range slices.Backward(r.all()) {
+		err := r.view(s, func(tx *bbolt.Tx) (err error) {
+			if _, v := tx.Bucket([]byte(BucketCheckpoints)).Cursor().Last(); v != nil {
+				last, err = ParseCheckpoint(bytes.Clone(v), nil)
+			}
+			return err
+		})
+		if err != nil || last.Note != nil {
+			return last, err
+		}
+	}
+	return last, fmt.Errorf("%w: there is no checkpoint yet", ErrNotFound)
+}

@@ -1,0 +1,103 @@
+package decisionlog
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+)
+
+// ErrNotRedactable is returned for a record that says what was done to the log:
+// without it the rest could not be verified.
+var ErrNotRedactable = errors.New("an administrative record cannot be redacted")
+
+// Redact removes the content of a record and its salt, so that no file of the log
+// holds their bytes. Its leaf hash stays, and says nothing of what was hashed,
+// because the salt is gone. That it happened, and why, is on record for good: the
+// reason must not repeat what was to go. Copies, backups and exports made before
+// still hold it, and so may a disk's unused blocks.
+func (l *Log) Redact(ctx context.Context, id, reason string) error {
+	return l.RedactAs(ctx, "", id, reason)
+}
+
+// RedactAs is Redact with the name of who asks for it on record.
+func (l *Log) RedactAs(ctx context.Context, caller, id, reason string) error {
+	if reason == "" {
+		return errors.New("a redaction needs a reason: it stays on record in the content's place")
+	}
+	l.removing.Lock()
+	defer l.removing.Unlock()
+	if err := l.finishAll(ctx); err != nil {
+		return err
+	}
+	r, segment, sequence, err := l.redaction(ctx, id, reason)
+	if err != nil {
+		return err
+	}
+	r.caller = caller
+	return r.run(ctx, []Segment{segment}, without(sequence))
+}
+
+// redaction finds what is to go, in a sealed segment, and prepares the rest.
+func (l *Log) redaction(ctx context.Context, id, reason string) (*removal, Segment, uint64, error) {
+	record, err := l.ByID(id)
+	if err != nil {
+		return nil, Segment{}, 0, err
+	}
+	var s seen
+	if err := json.Unmarshal(record.Line, &s); err != nil {
+		return nil, Segment{}, 0, err
+	}
+	if s.Kind == KindAdmin {
+		return nil, Segment{}, 0, ErrNotRedactable
+	}
+	segment, err := l.sealed(ctx, record.Sequence)
+	r := &removal{log: l, event: EventRedacted, tenant: s.Tenant, details: func(files []SegmentFile) any {
+		return struct {
+			Sequence uint64      `json:"sequence"`
+			ID       string      `json:"id"`
+			Reason   string      `json:"reason"`
+			File     SegmentFile `json:"file"`
+		}{record.Sequence, id, reason, files[0]}
+	}}
+	return r, segment, record.Sequence, err
+}
+
+// sealed returns the segment of a record, having sealed it where it was active.
+func (l *Log) sealed(ctx context.Context, sequence uint64) (Segment, error) {
+	for range 2 {
+		for _, segment := range l.Segments() {
+			if segment.Sealed && segment.First <= sequence && sequence-segment.First < segment.Records {
+				return segment, nil
+			}
+		}
+		if err := l.Rotate(ctx); err != nil {
+			return Segment{}, err
+		}
+	}
+	return Segment{}, fmt.Errorf("%w: record %d is in no segment", ErrDamaged, sequence)
+}
+
+// without keeps all of a segment but one record's line.
+func without(sequence uint64) func(bucket, key, value []byte) []byte {
+	gone := binary.BigEndian.AppendUint64(nil, sequence)
+	return func(bucket, key, value []byte) []byte {
+		if string(bucket) == BucketRecords && bytes.Equal(key, gone) {
+			return nil
+		}
+		return value
+	}
+}
+
+// Redact removes the content of a record of the log in a data directory that no
+// server is running on.
+func Redact(ctx context.Context, data, id, reason string, o Options) error {
+	l, err := Open(data, o)
+	if err != nil {
+		return err
+	}
+	return errors.Join(l.Redact(ctx, id, reason), l.Close())
+}

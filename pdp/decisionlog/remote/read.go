@@ -1,0 +1,213 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/mod/sumdb/dirhash"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/httpclient"
+)
+
+// Show finds a record by its id, with the policies that decided it, as far as the
+// caller may see them.
+func (l *Log) Show(ctx context.Context, id string) (decisionlog.Shown, error) {
+	body, err := l.server.Get(ctx, recordPath(id), nil, recordBody)
+	if err != nil {
+		return decisionlog.Shown{}, err
+	}
+	var got struct {
+		Record   jsontext.Value `json:"record"`
+		Sequence int64          `json:"sequence"`
+		LeafHash string         `json:"leaf_hash"`
+	}
+	if err := json.Unmarshal(body, &got); err != nil {
+		return decisionlog.Shown{}, fmt.Errorf("the server's answer is no record: %w", err)
+	}
+	if hash := tlog.RecordHash(got.Record).String(); hash != got.LeafHash {
+		return decisionlog.Shown{}, errors.New("the record is not the one that its hash is of: something on the way altered it")
+	}
+	shown := decisionlog.Shown{Sequence: got.Sequence, LeafHash: got.LeafHash, Line: got.Record}
+	var of struct {
+		Bundle string `json:"bundle"`
+	}
+	if err := json.Unmarshal(got.Record, &of); err != nil || of.Bundle == "" {
+		return shown, err
+	}
+	shown.Bundle = of.Bundle
+	shown.Files, err = l.bundle(ctx, of.Bundle)
+	return shown, err
+}
+
+func recordPath(id string) string { return "/v1/decisions/" + url.PathEscape(id) }
+
+// bundle is nil for a bundle that is not kept.
+func (l *Log) bundle(ctx context.Context, digest string) (map[string][]byte, error) {
+	body, err := l.server.Get(ctx, "/v1/bundles/"+url.PathEscape(digest), nil, bundleBody)
+	if httpclient.StatusOf(err) == http.StatusNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var got struct {
+		Complete bool     `json:"complete"`
+		Files    fileList `json:"files"`
+	}
+	if err := json.Unmarshal(body, &got); err != nil {
+		return nil, fmt.Errorf("the server's answer is no bundle: %w", err)
+	}
+	files := got.Files.byPath()
+	if got.Complete && digestOf(files) != digest { // of a part nobody can say
+		return nil, errors.New("the files of the bundle are not those that its digest is of: something on the way altered them")
+	}
+	return files, nil
+}
+
+// fileList are files, each with its content as text or in base64.
+type fileList []struct {
+	Path    string `json:"path"`
+	Content string `json:"content"`
+	Base64  []byte `json:"base64"`
+}
+
+func (l fileList) byPath() map[string][]byte {
+	files := map[string][]byte{}
+	for _, f := range l {
+		if files[f.Path] = f.Base64; f.Base64 == nil {
+			files[f.Path] = []byte(f.Content)
+		}
+	}
+	return files
+}
+
+func digestOf(files map[string][]byte) string {
+	digest, err := dirhash.Hash1(slices.Collect(maps.Keys(files)), func(name string) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(string(files[name]))), nil
+	})
+	if err != nil {
+		return ""
+	}
+	return digest
+}
+
+// Prove writes a record with the proof that it is in the log, which verify accepts
+// alone.
+func (l *Log) Prove(ctx context.Context, w io.Writer, id string) error {
+	return passed(w)(l.server.Get(ctx, recordPath(id)+"/proof", nil, recordBody))
+}
+
+// Checkpoint is the newest signed checkpoint.
+func (l *Log) Checkpoint(ctx context.Context) ([]byte, error) {
+	return l.server.Get(ctx, "/v1/log/checkpoint", nil, smallBody)
+}
+
+// Consistency writes the proof that the log of today continues the one that an
+// older checkpoint was signed for.
+func (l *Log) Consistency(ctx context.Context, w io.Writer, old []byte) error {
+	return passed(w)(l.server.Call(ctx, httpclient.Call{
+		Method: http.MethodPost, Path: "/v1/log/consistency", Sends: "text/plain", Body: old, Most: smallBody, Want: http.StatusOK,
+	}))
+}
+
+// passed writes what came without an error.
+func passed(w io.Writer) func([]byte, error) error {
+	return func(body []byte, err error) error {
+		if err == nil {
+			_, err = w.Write(body)
+		}
+		return err
+	}
+}
+
+// Stats counts the records that the caller sees.
+func (l *Log) Stats(ctx context.Context) (decisionlog.Statistics, error) {
+	var stats decisionlog.Statistics
+	body, err := l.server.Get(ctx, "/v1/log/stats", nil, recordBody)
+	if err == nil {
+		err = json.Unmarshal(body, &stats)
+	}
+	return stats, err
+}
+
+// Report says what an auditor asks first, of the records that the caller sees.
+func (l *Log) Report(ctx context.Context, o decisionlog.ReportOptions) (report decisionlog.Report, err error) {
+	body, err := l.server.Get(ctx, "/v1/log/report", timesOf(o.From, o.To), bundleBody)
+	if err == nil {
+		err = json.Unmarshal(body, &report)
+	}
+	return report, err
+}
+
+// Sample chooses decisions among those that the caller sees. What it holds says
+// itself how it is checked.
+func (l *Log) Sample(ctx context.Context, o decisionlog.SampleOptions) (decisionlog.Sample, error) {
+	query := timesOf(o.From, o.To)
+	query.Set("n", strconv.Itoa(o.N))
+	query.Set("seed", o.Seed)
+	body, err := l.server.Get(ctx, "/v1/log/sample", query, sampleBody)
+	if httpclient.StatusOf(err) == http.StatusNotFound {
+		return decisionlog.Sample{}, decisionlog.ErrNoPopulation
+	}
+	if err != nil {
+		return decisionlog.Sample{}, err
+	}
+	var got struct {
+		Summary decisionlog.SampleSummary `json:"summary"`
+		Files   fileList                  `json:"files"`
+	}
+	if err := json.Unmarshal(body, &got); err != nil {
+		return decisionlog.Sample{}, fmt.Errorf("the server's answer is no sample: %w", err)
+	}
+	return decisionlog.Sample{Summary: got.Summary, Files: got.Files.byPath()}, nil
+}
+
+func timesOf(from, to time.Time) url.Values {
+	query := url.Values{}
+	for name, at := range map[string]time.Time{"from": from, "to": to} {
+		if !at.IsZero() {
+			query.Set(name, at.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	return query
+}
+
+// Keys are the public keys of all times, oldest first, as the server says: who
+// verifies the log brings a key from elsewhere.
+func (l *Log) Keys(ctx context.Context) ([]string, error) {
+	body, err := l.server.Get(ctx, "/v1/log/keys", nil, smallBody)
+	return strings.Fields(string(body)), err
+}
+
+// RotateKey has checkpoints signed with a new key, and returns its public half.
+func (l *Log) RotateKey(ctx context.Context) (string, error) {
+	body, err := l.server.Call(ctx, httpclient.Call{Method: http.MethodPost, Path: "/v1/log/keys", Most: smallBody, Want: http.StatusOK})
+	return strings.TrimSpace(string(body)), err
+}
+
+// Redact removes the content of a record for good.
+func (l *Log) Redact(ctx context.Context, id, reason string) error {
+	body, err := json.Marshal(struct {
+		Reason string `json:"reason"`
+	}{reason})
+	if err != nil {
+		return err
+	}
+	_, err = l.server.Call(ctx, httpclient.Call{
+		Method: http.MethodPost, Path: recordPath(id) + "/redaction", Sends: "application/json", Body: body, Most: smallBody, Want: http.StatusNoContent,
+	})
+	return err
+}

@@ -1,0 +1,37 @@
+// Package remote reads the decision log of a running server over HTTP, as an
+// auditor does from a desk. Start with [New]; what it returns reads like a
+// [decisionlog.Snapshot], and also follows the log, redacts records and rotates
+// the key where the credential permits it.
+//
+// It trusts nothing it is told: a record is held to its hash, and the files of a
+// bundle to their digest. Whether the log is what was signed, policy-service log
+// verify says of what is exported here.
+package remote
+
+import "policy-service/pdp/httpclient"
+
+// Log is the decision log of one server.
+type Log struct{ server *httpclient.Server }
+
+const (
+	// attempts is how often in a row something may fail before it is given up.
+	attempts = 5
+
+	smallBody  = 1 << 20   // keys, checkpoints
+	recordBody = 64 << 20  // a page, a record with its receipts, a proof
+	bundleBody = 256 << 20 // all files of a bundle, or a report
+	sampleBody = 1 << 30   // records and bundles
+)
+
+// New makes a reader of the log at a base URL, https or on this machine also http.
+// Nothing is sent yet.
+func New(baseURL string, o httpclient.Options) (*Log, error) {
+	server, err := httpclient.New(baseURL, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Log{server}, nil
+}
+
+// Close closes the connections that are kept.
+func (l *Log) Close() { l.server.Close() }

@@ -1,0 +1,433 @@
+package remote_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/remote"
+	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/httpclient"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// desk is a server whose log is read, and the credential that reads it.
+type desk struct {
+	*pdptest.Server
+	t          *testing.T
+	key, teams string // of all tenants, and of acme
+	ask        string // may ask for decisions
+}
+
+const question = `{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"doc","id":"DOC"}}`
+
+func openDesk(t *testing.T, options ...pdptest.Option) *desk {
+	t.Helper()
+	d := &desk{t: t}
+	data := t.TempDir()
+	keys, err := auth.OpenKeys(data)
+	must(t, err)
+	add := func(name string, g auth.Grant) string {
+		key, err := keys.Add(auth.KeySpec{Name: name, Grant: g})
+		must(t, err)
+		return key
+	}
+	d.key = add("auditor", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.LogRead, auth.LogAdmin}})
+	d.teams = add("acme", auth.Grant{Tenants: []string{"acme"}, Permissions: []auth.Permission{auth.LogRead}})
+	d.ask = add("pep", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide}})
+	d.Server = pdptest.Start(t, pdptest.Bundle(map[string]string{
+		"a.cedar":                `@id("read") permit(principal, action == Action::"read", resource);`,
+		"tenants/acme/a.cedar":   `@id("acme") permit(principal, action == Action::"write", resource);`,
+		"tenants/globex/a.cedar": `@id("globex") permit(principal, action == Action::"write", resource);`,
+	}), append([]pdptest.Option{func(c *server.Config) { c.Data = data }}, options...)...)
+	return d
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// decide has something decided, and returns the id of the record.
+func (d *desk) decide(tenant, doc string) string {
+	d.t.Helper()
+	path := "/access/v1/evaluation"
+	if tenant != "default" {
+		path = "/tenants/" + tenant + path
+	}
+	got := d.Post(path, strings.Replace(question, "DOC", doc, 1), "Authorization", "Bearer "+d.ask)
+	if got.Status != 200 {
+		d.t.Fatalf("got %d %s", got.Status, got.Body)
+	}
+	return got.Header.Get("X-Decision-Id")
+}
+
+func (d *desk) reader(url, key string, options ...func(*httpclient.Options)) *remote.Log {
+	d.t.Helper()
+	o := httpclient.Options{Credential: key}
+	for _, option := range options {
+		option(&o)
+	}
+	l, err := remote.New(url, o)
+	must(d.t, err)
+	d.t.Cleanup(l.Close)
+	return l
+}
+
+// What is read over HTTP is what is read of the log's files, to the byte.
+func TestReadsAsFilesAreRead(t *testing.T) {
+	d := openDesk(t)
+	id := d.decide("acme", "plan")
+	d.decide("default", "plan")
+	l, ctx := d.reader(d.URL+"/", d.key), t.Context()
+
+	checkpoint, err := l.Checkpoint(ctx)
+	must(t, err)
+	keys, err := l.Keys(ctx)
+	must(t, err)
+	trusted := verify.Options{Key: strings.Join(keys, "\n"), Checkpoint: string(checkpoint)}
+	var export, proof, consistency bytes.Buffer
+	done, err := l.Export(ctx, &export, decisionlog.ExportOptions{Proofs: true})
+	must(t, err)
+	if report := verify.Export(&export, trusted); !report.Verified() || report.Records != done.Records || done.Records != done.Size || done.Uncovered != 0 {
+		t.Errorf("got %+v, %+v", report, done)
+	}
+	must(t, l.Prove(ctx, &proof, id))
+	if report := verify.Export(&proof, trusted); !report.Verified() {
+		t.Errorf("got %+v", report)
+	}
+	d.decide("acme", "another")
+	must(t, l.Consistency(ctx, &consistency, checkpoint))
+	if report := verify.Export(&consistency, trusted); !report.Verified() {
+		t.Errorf("got %+v", report)
+	}
+	shown, err := l.Show(ctx, id)
+	must(t, err)
+	if !strings.Contains(string(shown.Line), `"id":"`+id+`"`) || len(shown.Files) != 3 || shown.Bundle == "" {
+		t.Errorf("got %+v", shown)
+	}
+	stats, err := l.Stats(ctx)
+	must(t, err)
+	if stats.Allowed != 3 || stats.Size == 0 || len(stats.Segments) != 1 {
+		t.Errorf("got %+v", stats)
+	}
+	public, err := l.RotateKey(ctx)
+	must(t, err)
+	if keys, err := l.Keys(ctx); err != nil || len(keys) != 2 || keys[1] != public {
+		t.Errorf("got %v, %v", keys, err)
+	}
+	must(t, l.Redact(ctx, id, "erasure request 17"))
+	if _, err := l.Show(ctx, id); httpclient.StatusOf(err) != 410 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What another tenant has is not there for the reader of one.
+func TestReadsOfOneTenant(t *testing.T) {
+	d := openDesk(t)
+	mine, other := d.decide("acme", "plan"), d.decide("globex", "plan")
+	l := d.reader(d.URL, d.teams)
+	shown, err := l.Show(t.Context(), mine)
+	must(t, err)
+	if len(shown.Files) != 2 || shown.Files["tenants/globex/a.cedar"] != nil {
+		t.Errorf("got %v", shown.Files)
+	}
+	if _, err := l.Show(t.Context(), other); httpclient.StatusOf(err) != 404 {
+		t.Errorf("got %v", err)
+	}
+	if err := l.Redact(t.Context(), mine, "r"); httpclient.StatusOf(err) != 403 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// breaker stands before a server and breaks each connection after so many bytes of its
+// answers as cut says.
+func breaker(t *testing.T, address string, cut func(connection int) int64) (url string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for n := 0; ; n++ {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			behind, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Error(err)
+				_ = client.Close()
+				continue
+			}
+			limit := cut(n)
+			all.Go(func() {
+				_, _ = io.Copy(behind, client)
+				_ = behind.Close()
+			})
+			all.Go(func() {
+				_, _ = io.CopyN(client, behind, limit)
+				_, _ = client.Close(), behind.Close()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		all.Wait()
+	})
+	return "http://" + listener.Addr().String()
+}
+
+// An export over connections that break at any byte, in the header, the body or what
+// ends it, is the export over one that does not.
+func TestExportOverBrokenConnections(t *testing.T) {
+	d := openDesk(t)
+	for i := range 300 {
+		d.decide([]string{"acme", "default"}[i%2], fmt.Sprintf("doc-%d", rand.Uint64()))
+	}
+	r := rand.New(rand.NewPCG(8, 9))
+	var waits int
+	broken := d.reader(breaker(t, d.Addr(), func(n int) int64 { return 300 + r.Int64N(6000) }), d.key, func(o *httpclient.Options) {
+		o.Wait = func(context.Context, time.Duration) error { waits++; return nil }
+	})
+	whole := d.reader(d.URL, d.key)
+	for _, o := range []decisionlog.ExportOptions{{}, {Proofs: true, Filter: decisionlog.Filter{Tenant: "acme"}}, {Format: "csv"}} {
+		var before, got, after bytes.Buffer
+		for { // the log signs for itself now and then, also in silence
+			before.Reset()
+			got.Reset()
+			after.Reset()
+			want, err := whole.Export(t.Context(), &before, o)
+			must(t, err)
+			done, err := exportOnce(t, broken, &got, o)
+			must(t, err)
+			_, err = whole.Export(t.Context(), &after, o)
+			must(t, err)
+			if !bytes.Equal(before.Bytes(), after.Bytes()) {
+				continue
+			}
+			if done != want || done.Size == 0 {
+				t.Errorf("%+v: it says %+v, want %+v", o, done, want)
+			}
+			break
+		}
+		if !bytes.Equal(got.Bytes(), before.Bytes()) {
+			t.Errorf("%+v: %d bytes came, want %d", o, got.Len(), before.Len())
+		}
+	}
+	if waits == 0 {
+		t.Error("no connection broke")
+	}
+}
+
+// exportOnce begins again where the very first answer broke off before it said which
+// export it is: then nothing has come.
+func exportOnce(t *testing.T, l *remote.Log, w *bytes.Buffer, o decisionlog.ExportOptions) (done decisionlog.Exported, err error) {
+	t.Helper()
+	for range 50 {
+		if done, err = l.Export(t.Context(), w, o); err == nil || w.Len() > 0 {
+			return done, err
+		}
+	}
+	return done, err
+}
+
+// An export that cannot go on, because of what was removed meanwhile, says so.
+func TestExportThatCannotGoOn(t *testing.T) {
+	d := openDesk(t)
+	id := d.decide("acme", strings.Repeat("x", 100_000))
+	for range 20 {
+		d.decide("acme", fmt.Sprint(rand.Uint64()))
+	}
+	whole := d.reader(d.URL, d.key)
+	removed := false
+	l := d.reader(breaker(t, d.Addr(), func(int) int64 { return 1500 }), d.key, func(o *httpclient.Options) {
+		o.Wait = func(ctx context.Context, _ time.Duration) error {
+			if !removed {
+				removed = true
+				return whole.Redact(ctx, id, "r")
+			}
+			return nil
+		}
+	})
+	if _, err := l.Export(t.Context(), io.Discard, decisionlog.ExportOptions{}); !errors.Is(err, decisionlog.ErrChanged) || !removed {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A server that stays away is given up, and an interrupted export ends.
+func TestExportGivesUp(t *testing.T) {
+	d := openDesk(t)
+	for range 50 {
+		d.decide("acme", fmt.Sprint(rand.Uint64()))
+	}
+	waits := 0
+	l := d.reader(breaker(t, d.Addr(), func(n int) int64 {
+		if n == 0 {
+			return 2500
+		}
+		return 0
+	}), d.key, func(o *httpclient.Options) {
+		o.Wait = func(context.Context, time.Duration) error { waits++; return nil }
+	})
+	if _, err := l.Export(t.Context(), io.Discard, decisionlog.ExportOptions{}); err == nil || errors.Is(err, decisionlog.ErrChanged) || waits != 5 {
+		t.Errorf("got %v after %d attempts", err, waits)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := d.reader(d.URL, d.key).Export(ctx, io.Discard, decisionlog.ExportOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The last records, and then each that comes, once: also when the server is not there
+// for a moment.
+func TestTail(t *testing.T) {
+	d := openDesk(t)
+	for i := range 5 {
+		d.decide("acme", fmt.Sprintf("doc-%d", i))
+	}
+	var seen []string
+	see := func(_ int64, line []byte) error {
+		_, rest, _ := strings.Cut(string(line), `"resource":{"type":"doc","id":"`)
+		doc, _, _ := strings.Cut(rest, `"`)
+		seen = append(seen, doc)
+		return nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	rounds := 0
+	var away atomic.Int64
+	l := d.reader(breaker(t, d.Addr(), func(n int) int64 {
+		if n > 0 && n < 3 {
+			away.Add(1)
+			return 0
+		}
+		return 1 << 40
+	}), d.key, func(o *httpclient.Options) {
+		o.Wait = func(context.Context, time.Duration) error {
+			if rounds++; rounds == 8 {
+				cancel()
+				return ctx.Err()
+			}
+			d.decide("acme", fmt.Sprintf("new-%d", rounds))
+			d.decide("default", "passed over")
+			return nil
+		}
+	})
+	f := decisionlog.Filter{Tenant: "acme"}
+	cursor, err := l.Last(ctx, f, 2, see)
+	must(t, err)
+	l.Close() // so that the next request is on a new connection
+	cursor, err = l.Tail(ctx, decisionlog.TailOptions{After: cursor, Filter: f, Every: time.Second}, see)
+	must(t, err)
+	want := []string{"doc-3", "doc-4", "new-1", "new-2", "new-3", "new-4", "new-5", "new-6", "new-7"}
+	if !slices.Equal(seen, want) || away.Load() == 0 {
+		t.Errorf("got %v, %d connections broke", seen, away.Load())
+	}
+	seen = nil
+	again, err := d.reader(d.URL, d.key).Tail(t.Context(), decisionlog.TailOptions{After: -1, Filter: decisionlog.Filter{Subject: "user/alice", Tenant: "acme"}}, see)
+	must(t, err)
+	if len(seen) != 12 || again < cursor {
+		t.Errorf("from the beginning: got %v, cursor %d after %d", seen, again, cursor)
+	}
+	seen = nil
+	if _, err := d.reader(d.URL, d.key).Last(t.Context(), f, 0, see); err != nil || seen != nil {
+		t.Errorf("got %v, %v", seen, err)
+	}
+	if _, err := l.Tail(t.Context(), decisionlog.TailOptions{After: 1_000_000, Every: time.Second}, see); httpclient.StatusOf(err) != 400 {
+		t.Errorf("beyond the end: got %v", err)
+	}
+}
+
+func TestWhatIsNoServer(t *testing.T) {
+	for _, address := range []string{"", "pdp", "ftp://pdp.example", "http://pdp.example", "http://10.0.0.1:8180", "https://user:secret@pdp.example", "https://pdp.example?x=y", "https://pdp.example#x", "http://%zz"} {
+		if _, err := remote.New(address, httpclient.Options{}); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: got %v", address, err)
+		}
+	}
+	for _, address := range []string{"https://pdp.example/base/", "http://localhost:8180", "http://[::1]:8180", "http://127.0.0.2:1"} {
+		if _, err := remote.New(address, httpclient.Options{}); err != nil {
+			t.Errorf("%q: got %v", address, err)
+		}
+	}
+	if _, err := remote.New("https://pdp.example", httpclient.Options{Credential: "psk_x\n"}); err == nil || strings.Contains(err.Error(), "psk_x") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Whatever answers in a server's place: no credential goes elsewhere or into an error,
+// and nothing is believed that its own hash speaks against.
+func TestHostileAnswers(t *testing.T) {
+	const key = "psk_secret"
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
+	defer elsewhere.Close()
+	line := `{"sequence":1,"id":"x","time":"2026-01-02T03:04:05Z","kind":"decision","salt":"s"}`
+	for name, answer := range map[string]http.HandlerFunc{
+		"a redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) },
+		"the credential quoted": func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(400)
+			_, _ = fmt.Fprintf(w, `{"detail":"no \u001b[2J%s"}`, r.Header.Get("Authorization"))
+		},
+		"no JSON": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
+		"another record's hash": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"record":`+line+`,"sequence":1,"leaf_hash":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","receipts":[]}`)
+		},
+		"a page without an end": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"items":[],"next":"0","more":true}`)
+		},
+		"too much": func(w http.ResponseWriter, _ *http.Request) {
+			piece := bytes.Repeat([]byte("x"), 1<<20)
+			for range 70 {
+				if _, err := w.Write(piece); err != nil {
+					return
+				}
+			}
+		},
+	} {
+		s := httptest.NewServer(answer)
+		l, err := remote.New(s.URL, httpclient.Options{Credential: key})
+		must(t, err)
+		_, show := l.Show(t.Context(), "x")
+		_, tail := l.Tail(t.Context(), decisionlog.TailOptions{After: -1}, func(int64, []byte) error { return nil })
+		for _, err := range []error{show, tail} {
+			if err == nil || strings.Contains(err.Error(), key) || strings.Contains(err.Error(), "\x1b") || strings.Contains(err.Error(), elsewhere.URL) {
+				t.Errorf("%s: got %v", name, err)
+			}
+		}
+		l.Close()
+		s.Close()
+	}
+}
+
+// A private authority is trusted where it is named, and nowhere else; an export takes
+// another way through HTTP/2.
+func TestTLS(t *testing.T) {
+	a := pdptest.NewAuthority(t)
+	d := openDesk(t, func(c *server.Config) { c.TLS.CertFile, c.TLS.KeyFile = a.Server() })
+	if _, err := d.reader(d.URL, d.key).Checkpoint(t.Context()); err == nil {
+		t.Error("an unknown authority is trusted")
+	}
+	l := d.reader(d.URL, d.key, func(o *httpclient.Options) { o.Roots = a.Pool })
+	var export bytes.Buffer
+	done, err := l.Export(t.Context(), &export, decisionlog.ExportOptions{})
+	must(t, err)
+	if report := verify.Export(&export, verify.Options{}); !report.Verified() || report.Records != done.Records || done.Records == 0 {
+		t.Errorf("got %+v, %+v", report, done)
+	}
+}

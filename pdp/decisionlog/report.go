@@ -1,0 +1,200 @@
+package decisionlog
+
+import (
+	"context"
+	"time"
+)
+
+// ReportOptions say what a report is of: what was recorded from From on and before
+// To. Zero is without a bound.
+type ReportOptions struct{ From, To time.Time }
+
+// Report is what an auditor asks first. It is read in one pass, and says what the
+// records say: that they are what was signed is for verify to judge.
+type Report struct {
+	Origin string    `json:"origin"`
+	From   time.Time `json:"from,omitzero"`
+	To     time.Time `json:"to,omitzero"`
+	// Size and Checkpoint are those of the whole log as it was read.
+	Size       int64  `json:"size"`
+	Checkpoint string `json:"checkpoint"`
+	// Tenants are there where the report is of the records of some: then what is of
+	// all tenants together is not in it, and Service is nil.
+	Tenants []string `json:"tenants,omitzero"`
+
+	Population Population `json:"population"`
+	// Denies are counted by reason: the record's own, or one of the Deny constants.
+	Denies  map[string]int64 `json:"denies"`
+	Errors  []ErringPolicy   `json:"errors"`
+	Bundles []BundleInForce  `json:"bundles"`
+	// Obligations are those of the decisions of this time, by type, with every
+	// receipt there is, also of later.
+	Obligations map[string]Obligations `json:"obligations"`
+	// Approvals are the requests for approval, by the form in which they were asked for.
+	Approvals   map[string]Approvals `json:"approvals"`
+	Redactions  []Redaction          `json:"redactions"`
+	ClockBehind []ClockBehind        `json:"clock_behind"`
+	Days        Days                 `json:"days"`
+	Service     *Service             `json:"service,omitzero"`
+}
+
+// Population are the records of the time that have content.
+type Population struct {
+	Records int64            `json:"records"`
+	Kinds   map[string]int64 `json:"kinds"`
+	Allowed int64            `json:"allowed"`
+	Denied  int64            `json:"denied"`
+	First   time.Time        `json:"first,omitzero"`
+	Last    time.Time        `json:"last,omitzero"`
+}
+
+// What a deny is counted under whose record has no reason: a policy forbade it, no
+// policy permitted it, or it was an item of a batch that made no sense.
+const (
+	DenyForbidden = "forbidden"
+	DenyNoPermit  = "no_permit"
+	DenyMalformed = "malformed"
+)
+
+// ErringPolicy is a policy that could not be evaluated.
+type ErringPolicy struct {
+	Policy string           `json:"policy"`
+	Errors int64            `json:"errors"`
+	Kinds  map[string]int64 `json:"kinds"`
+}
+
+// BundleInForce is a bundle from when it was loaded until the next one was.
+type BundleInForce struct {
+	Digest string `json:"digest"`
+	// Loaded and Sequence are of the record that it was loaded, which may be before
+	// the time of the report. They are not there where that record is gone, or not
+	// for the reader.
+	Loaded   time.Time `json:"loaded,omitzero"`
+	Sequence int64     `json:"sequence,omitzero"`
+	Files    int64     `json:"files,omitzero"`
+	// Decisions it made in the time of the report, and when the first and the last.
+	Decisions int64     `json:"decisions"`
+	First     time.Time `json:"first,omitzero"`
+	Last      time.Time `json:"last,omitzero"`
+}
+
+// Redaction is a record of one.
+type Redaction struct {
+	At Instant `json:"at"`
+	// Of is the sequence of the record whose content went, ID its id.
+	Of     int64  `json:"of"`
+	ID     string `json:"id"`
+	Tenant string `json:"tenant,omitzero"`
+	// Caller is who asked for it, "" for somebody with the data directory.
+	Caller string `json:"caller,omitzero"`
+	Reason string `json:"reason"`
+}
+
+// Instant is a record and its time.
+type Instant struct {
+	Sequence int64     `json:"sequence"`
+	Time     time.Time `json:"time"`
+}
+
+// ClockBehind are the records made while the clock was behind after one step back:
+// they repeat the time of the last one before it. First is the first of them.
+type ClockBehind struct {
+	First   Instant `json:"first"`
+	Records int64   `json:"records"`
+}
+
+// Days are the days (UTC) of the report, as far as the log was there.
+type Days struct {
+	First         string `json:"first,omitzero"`
+	Last          string `json:"last,omitzero"`
+	WithDecisions int64  `json:"with_decisions"`
+	// Quiet are those without decisions that are there today.
+	Quiet []QuietDay `json:"quiet"`
+}
+
+// QuietDay is a day without decisions.
+type QuietDay struct {
+	Day string `json:"day"`
+	// Proved says that a checkpoint was signed on that day: the log was there, and
+	// held what it held. Without one nothing says that the service was there.
+	Proved bool `json:"proved"`
+	// Checkpoints is how many; they are of all tenants together.
+	Checkpoints int64 `json:"checkpoints,omitzero"`
+	// Gone says that there may have been decisions whose content is gone.
+	Gone bool `json:"gone,omitzero"`
+}
+
+// Service is the part of a report that is of all tenants together.
+type Service struct {
+	// Gaps are those that are, or may be, of the time of the report.
+	Gaps      []DatedGap      `json:"gaps"`
+	Runs      []Run           `json:"runs"`
+	Refused   []RefusedBundle `json:"refused_bundles"`
+	Retention []RetentionRun  `json:"retention"`
+	Losses    []Loss          `json:"losses"`
+	Keys      []KeyRotation   `json:"key_rotations"`
+	// Live and Uncovered say what was not read: see [Exported].
+	Live      bool  `json:"live,omitzero"`
+	Uncovered int64 `json:"uncovered,omitzero"`
+}
+
+// Run is a start, a stop, a crash that was found at the next start, or the log's
+// beginning: Event says which.
+type Run struct {
+	At    Instant `json:"at"`
+	Event string  `json:"event"`
+}
+
+// RefusedBundle is a bundle that did not load.
+type RefusedBundle struct {
+	At       Instant  `json:"at"`
+	InForce  string   `json:"in_force,omitzero"`
+	Count    int64    `json:"count"`
+	Problems []string `json:"problems"`
+}
+
+// RetentionRun is a run of retention: no record below has content any more.
+type RetentionRun struct {
+	At     Instant `json:"at"`
+	Below  int64   `json:"below"`
+	Reason string  `json:"reason"`
+}
+
+// Loss is what was never recorded, as far as the log says so itself.
+type Loss struct {
+	At      Instant   `json:"at"`
+	Dropped int64     `json:"dropped"`
+	First   time.Time `json:"dropped_first,omitzero"`
+	Last    time.Time `json:"dropped_last,omitzero"`
+	// Refused were answered with an error, between the two times.
+	Refused int64     `json:"refused"`
+	Failed  time.Time `json:"failed_at,omitzero"`
+	Resumed time.Time `json:"resumed_at,omitzero"`
+	Error   string    `json:"error,omitzero"`
+}
+
+// KeyRotation is the record of a new key of the log.
+type KeyRotation struct {
+	At  Instant `json:"at"`
+	Old string  `json:"old"`
+	New string  `json:"new"`
+}
+
+// Report reads the whole log once. What it holds in memory grows with days, loads
+// of bundles and other events, and with what is still owed up to a bound; not with
+// decisions.
+func (s *Snapshot) Report(ctx context.Context, o ReportOptions) (Report, error) {
+	if err := (Filter{From: o.From, To: o.To}).Check(); err != nil {
+		return Report{}, err
+	}
+	p := s.newReporting(o)
+	for l, err := range s.leaves(ctx, 0, s.head.Size) {
+		if err == nil {
+			err = p.look(l)
+		}
+		if err != nil {
+			return Report{}, err
+		}
+	}
+	return p.end(ctx)
+}

@@ -1,0 +1,201 @@
+package decisionlog
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// What the service records of itself, besides the log's own events.
+const (
+	eventStart         = "start"
+	eventStop          = "stop"
+	eventBundleLoaded  = "bundle_loaded"
+	eventBundleRefused = "bundle_refused"
+)
+
+// reporting is a report in the making.
+type reporting struct {
+	snapshot  *Snapshot
+	span      span
+	report    Report
+	service   *Service // never nil, and left out of a report for some tenants
+	gaps      gaps
+	owed      *ledger
+	approvals map[string]*approvals // by form
+	errors    map[string]*ErringPolicy
+	before    *BundleInForce // in force when the span begins
+	latest    map[string]int // by digest, in report.Bundles
+	days      map[int64]bool // with decisions
+	first     time.Time      // of all records that are there
+}
+
+func (s *Snapshot) newReporting(o ReportOptions) *reporting {
+	p := &reporting{
+		snapshot: s, span: span{o.From, o.To}, owed: newLedger(owedMost), approvals: map[string]*approvals{},
+		errors: map[string]*ErringPolicy{}, latest: map[string]int{}, days: map[int64]bool{},
+		service: &Service{Gaps: []DatedGap{}, Runs: []Run{}, Refused: []RefusedBundle{}, Retention: []RetentionRun{}, Losses: []Loss{}, Keys: []KeyRotation{},
+			Live: s.head.Live, Uncovered: s.head.Uncovered},
+		report: Report{Origin: s.head.Origin, From: o.From, To: o.To, Size: s.head.Size, Checkpoint: string(s.head.Checkpoint), Tenants: s.tenants,
+			Population: Population{Kinds: map[string]int64{}}, Denies: map[string]int64{},
+			Errors: []ErringPolicy{}, Approvals: map[string]Approvals{}, Bundles: []BundleInForce{}, Redactions: []Redaction{}, ClockBehind: []ClockBehind{}},
+	}
+	p.gaps.told = func(g DatedGap) {
+		if p.span.mayHave(g) {
+			p.service.Gaps = append(p.service.Gaps, g)
+		}
+	}
+	return p
+}
+
+// look takes in one leaf.
+func (p *reporting) look(l leaf) error {
+	s, err := p.gaps.read(l)
+	if s == nil || err != nil {
+		return err
+	}
+	if p.first.IsZero() {
+		p.first = s.Time
+	}
+	if s.Kind == KindReceipt { // of any time: it says what became of a decision of the span
+		p.owed.received(s.receipt())
+	}
+	switch inside := p.span.has(s.Time); {
+	case inside:
+		err = p.count(s)
+	case s.Event == eventBundleLoaded && s.Time.Before(p.span.from):
+		p.before, err = s.bundleLoaded()
+	}
+	if err != nil {
+		return fmt.Errorf("record %d: its details are not those of %s: %w", l.Sequence, s.Event, err)
+	}
+	return nil
+}
+
+// count takes in a record of the span.
+func (p *reporting) count(s *seen) error {
+	all := &p.report.Population
+	all.Records++
+	all.Kinds[s.Kind]++
+	all.Last = s.Time
+	if all.First.IsZero() {
+		all.First = s.Time
+	}
+	p.clock(s)
+	switch s.Kind {
+	case KindDecision:
+		p.decision(s)
+	case KindAdmin:
+		return p.event(s)
+	case kindApproval:
+		return p.approval(s)
+	}
+	return nil
+}
+
+// clock joins the records that repeat one time.
+func (p *reporting) clock(s *seen) {
+	if !s.Behind {
+		return
+	}
+	all := p.report.ClockBehind
+	if n := len(all); n > 0 && all[n-1].First.Time.Equal(s.Time) {
+		all[n-1].Records++
+		return
+	}
+	p.report.ClockBehind = append(all, ClockBehind{First: s.moment(), Records: 1})
+}
+
+func (p *reporting) decision(s *seen) {
+	p.days[dayOf(s.Time)] = true
+	p.owed.decided(s)
+	if s.answer() == "allow" {
+		p.report.Population.Allowed++
+	} else {
+		p.report.Population.Denied++
+		p.report.Denies[s.whyDenied()]++
+	}
+	for _, e := range s.Errors {
+		erring := p.errors[e.Policy]
+		if erring == nil {
+			erring = &ErringPolicy{Policy: e.Policy, Kinds: map[string]int64{}}
+			p.errors[e.Policy] = erring
+		}
+		erring.Errors++
+		erring.Kinds[e.Kind]++
+	}
+	if s.Bundle != "" {
+		b := p.bundle(s.Bundle)
+		b.Decisions++
+		b.Last = s.Time
+		if b.First.IsZero() {
+			b.First = s.Time
+		}
+	}
+}
+
+// whyDenied is what a deny is counted under.
+func (s *seen) whyDenied() string {
+	switch {
+	case s.Reason != "":
+		return s.Reason
+	case bytes.HasPrefix(s.Details, []byte(`{"malformed"`)):
+		return DenyMalformed
+	case len(s.Determining) > 0:
+		return DenyForbidden
+	}
+	return DenyNoPermit
+}
+
+// bundle is the one that a decision names: as it was loaded last, or, where no
+// record is there that says so, by itself.
+func (p *reporting) bundle(digest string) *BundleInForce {
+	p.begin()
+	i, known := p.latest[digest]
+	if !known {
+		i = p.addBundle(BundleInForce{Digest: digest})
+	}
+	return &p.report.Bundles[i]
+}
+
+func (p *reporting) addBundle(b BundleInForce) int {
+	i := len(p.report.Bundles)
+	p.report.Bundles = append(p.report.Bundles, b)
+	p.latest[b.Digest] = i
+	return i
+}
+
+// begin puts the bundle that was in force when the span began in front.
+func (p *reporting) begin() {
+	if p.before != nil {
+		p.addBundle(*p.before)
+		p.before = nil
+	}
+}
+
+// end is the report.
+func (p *reporting) end(ctx context.Context) (Report, error) {
+	p.begin()
+	last, err := ParseCheckpoint(p.snapshot.head.Checkpoint, nil)
+	if err != nil {
+		return Report{}, err
+	}
+	p.gaps.reached(last.Time)
+	for _, policy := range slices.Sorted(maps.Keys(p.errors)) {
+		p.report.Errors = append(p.report.Errors, *p.errors[policy])
+	}
+	for form, a := range p.approvals {
+		p.report.Approvals[form] = a.end()
+	}
+	p.report.Obligations = p.owed.byType()
+	if err := p.countDays(ctx, last); err != nil {
+		return Report{}, err
+	}
+	if p.snapshot.tenants == nil {
+		p.report.Service = p.service
+	}
+	return p.report, nil
+}

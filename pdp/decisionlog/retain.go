@@ -1,0 +1,192 @@
+package decisionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"go.etcd.io/bbolt"
+)
+
+// Retention says how long records are kept. The zero value keeps all.
+type Retention struct {
+	// Age is how old the newest record of a segment may be.
+	Age time.Duration
+	// Bytes is what the content of all segments together may take on disk: the pages
+	// in use, not what their files have in reserve. The hashes of a record, some 100
+	// bytes, do not count: they stay when it goes, so a limit on them would be
+	// reached one day whatever is dropped.
+	Bytes int64
+}
+
+// Retired says what one run of retention dropped.
+type Retired struct {
+	Segments []SegmentFile
+	// Records lost their content, Freed bytes of disk were given back.
+	Records uint64
+	Freed   int64
+}
+
+// Retain drops the content of whole sealed segments, oldest first, as far as the
+// retention asks for it. What is left of each are its hashes, a tenth of a
+// segment or less, so that proofs and checkpoints stay what they were; not even
+// their ids are known any more. Writers
+// wait for one record and the renames, not for the copies.
+func (l *Log) Retain(ctx context.Context, keep Retention, now time.Time) (Retired, error) {
+	l.removing.Lock()
+	defer l.removing.Unlock()
+	if err := l.finishAll(ctx); err != nil {
+		return Retired{}, err
+	}
+	segments, reason, err := l.expired(keep, now)
+	if err != nil || len(segments) == 0 {
+		return Retired{}, err
+	}
+	r := l.retirement(segments, reason)
+	if err := r.run(ctx, segments, hashesOnly); err != nil {
+		return Retired{}, err
+	}
+	done := Retired{Segments: r.files}
+	for i, segment := range segments {
+		done.Records += segment.Records
+		done.Freed += segment.Size - r.files[i].Size
+	}
+	return done, nil
+}
+
+func (l *Log) retirement(segments []Segment, reason string) *removal {
+	last := segments[len(segments)-1]
+	return &removal{log: l, event: EventRetired, details: func(files []SegmentFile) any {
+		return struct {
+			Below  uint64        `json:"below"`
+			Reason string        `json:"reason"`
+			Files  []SegmentFile `json:"files"`
+		}{last.First + last.Records, reason, files}
+	}}
+}
+
+// hashBytes is what is left of a record in a file, on average and a little more:
+// two hashes, the key, and what bbolt adds.
+const hashBytes = 100
+
+// content is what retention can free of a segment. It does not go by the size of
+// the file, which grows ahead of its use: each run ends a segment, and were that
+// counted at its size, the runs' own segments would crowd out records.
+func (l *Log) content(s Segment) (int64, error) {
+	if known, ok := l.contents[s.Number]; ok {
+		return known, nil
+	}
+	segment, err := l.find(s.First)
+	if err != nil {
+		return 0, err
+	}
+	var used int64
+	err = l.view(segment, func(tx *bbolt.Tx) error { used = tx.Size(); return nil })
+	used = max(0, used-hashBytes*int64(s.Records))
+	if err == nil && s.Sealed {
+		l.contents[s.Number] = used
+	}
+	return used, err
+}
+
+// expired are the segments that are to go: the oldest ones that still hold
+// records, without a gap, so that what a retired record vouches for is retired
+// before it.
+func (l *Log) expired(keep Retention, now time.Time) (out []Segment, reason string, err error) {
+	segments, err := l.unretired()
+	if err != nil {
+		return nil, "", err
+	}
+	contents, total := make([]int64, len(segments)), int64(0)
+	for i, segment := range segments {
+		if contents[i], err = l.content(segment); err != nil {
+			return nil, "", err
+		}
+		total += contents[i]
+	}
+	for i, segment := range segments[:max(0, len(segments)-1)] {
+		old, err := l.before(segments[i+1].First, now.Add(-keep.Age))
+		if err != nil {
+			return nil, "", err
+		}
+		switch {
+		case !segment.Sealed:
+			return l.worthwhile(out, reason)
+		case keep.Age > 0 && old:
+			reason = "age"
+		case keep.Bytes > 0 && total > keep.Bytes:
+			reason = "size"
+		default:
+			return l.worthwhile(out, reason)
+		}
+		out, total = append(out, segment), total-contents[i]
+	}
+	return l.worthwhile(out, reason)
+}
+
+// unretired are the segments from the oldest on that still holds records.
+func (l *Log) unretired() ([]Segment, error) {
+	segments := l.Segments()
+	for len(segments) > 1 {
+		if segments[0].Number > l.retired {
+			gone, err := l.isRetired(segments[0])
+			if err != nil {
+				return nil, err
+			}
+			if !gone {
+				break
+			}
+			l.retired = segments[0].Number
+		}
+		segments = segments[1:]
+	}
+	return segments, nil
+}
+
+// worthwhile is nothing where segments hold nothing but the records of earlier
+// retirements. These wait until something else goes: dropped by themselves they
+// would make another such segment, and so on for ever, also in silence.
+func (l *Log) worthwhile(segments []Segment, reason string) ([]Segment, string, error) {
+	for _, segment := range segments {
+		if segment.Records > 2 {
+			return segments, reason, nil
+		}
+		if segment.Records < 2 { // there is only its own first
+			continue
+		}
+		record, err := l.Get(segment.First + 1)
+		if err != nil && !errors.Is(err, ErrGone) {
+			return nil, "", err
+		}
+		var s seen
+		if err != nil || json.Unmarshal(record.Line, &s) != nil || s.Kind != KindAdmin || s.Event != EventRetired {
+			return segments, reason, nil
+		}
+	}
+	return nil, "", nil
+}
+
+// before reports whether a record is older than a moment. It is asked of the
+// first record of a segment, which is the log's own and cannot be redacted, and
+// is younger than all of the segment before.
+func (l *Log) before(sequence uint64, moment time.Time) (bool, error) {
+	record, err := l.Get(sequence)
+	if err != nil {
+		return false, err
+	}
+	var s seen
+	if err := json.Unmarshal(record.Line, &s); err != nil {
+		return false, fmt.Errorf("record %d: %w", sequence, err)
+	}
+	return s.Time.Before(moment), nil
+}
+
+// hashesOnly keeps what proofs need of a segment.
+func hashesOnly(bucket, _, value []byte) []byte {
+	if name := string(bucket); name == BucketRecords || name == BucketIDs {
+		return nil
+	}
+	return value
+}

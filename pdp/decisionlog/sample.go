@@ -1,0 +1,200 @@
+package decisionlog
+
+import (
+	"bytes"
+	"cmp"
+	"container/heap"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// SampleOptions say how many decisions are chosen, by which seed, and from which
+// time: from From on and before To.
+type SampleOptions struct {
+	N        int
+	Seed     string
+	From, To time.Time
+}
+
+// The bounds of a sample.
+const (
+	SampleMost = 10_000
+	seedMost   = 256 // bytes
+	sampleHold = 256 << 20
+)
+
+// Check says what is wrong with options.
+func (o SampleOptions) Check() error {
+	switch {
+	case o.N < 1 || o.N > SampleMost:
+		return fmt.Errorf("a sample of %d; take 1 to %d", o.N, SampleMost)
+	case o.Seed == "" || len(o.Seed) > seedMost || !utf8.ValidString(o.Seed) || strings.ContainsFunc(o.Seed, invisible):
+		return fmt.Errorf("a seed is 1 to %d bytes of text in one line; take something that nobody could know before, such as the result of a lottery", seedMost)
+	}
+	return Filter{From: o.From, To: o.To}.Check()
+}
+
+// invisible characters have no place in a seed: it is compared by eye.
+func invisible(r rune) bool { return !unicode.IsGraphic(r) }
+
+// ErrNoPopulation is returned where there is nothing to choose from.
+var ErrNoPopulation = errors.New("there is no decision to choose from")
+
+// Sample is a choice of decisions with all that it takes to check it, as files by
+// their paths. README.md says how.
+type Sample struct {
+	Files   map[string][]byte
+	Summary SampleSummary
+}
+
+// ErrSampleTooLarge is returned where the records of a sample are more than can be
+// held at once.
+var ErrSampleTooLarge = fmt.Errorf("the records of the sample are more than %d bytes; take fewer", sampleHold)
+
+// Sample chooses decisions. The score of one is SHA-256(seed, 0x00, leaf hash), and
+// those with the smallest scores are the sample: it depends on nothing but the seed
+// and what there is to choose from, so that anybody can choose again. The log is
+// read once, and what is held of it is the sample.
+func (s *Snapshot) Sample(ctx context.Context, o SampleOptions) (Sample, error) {
+	if err := o.Check(); err != nil {
+		return Sample{}, err
+	}
+	p := picking{options: o, span: span{o.From, o.To}, byID: map[string]*picked{}}
+	p.gaps.told = p.tell
+	for l, err := range s.leaves(ctx, 0, s.head.Size) {
+		if err == nil {
+			err = p.look(l)
+		}
+		if err != nil {
+			return Sample{}, err
+		}
+	}
+	last, err := ParseCheckpoint(s.head.Checkpoint, nil)
+	if err != nil {
+		return Sample{}, err
+	}
+	p.gaps.reached(last.Time)
+	if p.population == 0 {
+		return Sample{}, ErrNoPopulation
+	}
+	return s.writeSample(&p)
+}
+
+// picked is a decision that is chosen so far. Its receipts come later in the log.
+type picked struct {
+	leaf
+	score    [sha256.Size]byte
+	id       string
+	time     time.Time
+	bundle   string
+	receipts []leaf
+	held     int // bytes of all these lines
+}
+
+// picking is a sample in the making.
+type picking struct {
+	options    SampleOptions
+	span       span
+	population int64
+	gone       SampleGone
+	gaps       gaps
+	best       worstFirst
+	held       int // bytes of lines
+	byID       map[string]*picked
+}
+
+func (p *picking) look(l leaf) error {
+	s, err := p.gaps.read(l)
+	if s == nil || err != nil {
+		return err
+	}
+	switch s.Kind {
+	case KindDecision:
+		if p.span.has(s.Time) {
+			p.population++
+			p.offer(&picked{leaf: l, score: score(p.options.Seed, l.Hash), id: s.ID, time: s.Time, bundle: s.Bundle, held: len(l.Line)})
+		}
+	case KindReceipt:
+		if of := p.byID[s.receipt().Decision]; of != nil {
+			of.receipts = append(of.receipts, l)
+			of.held, p.held = of.held+len(l.Line), p.held+len(l.Line)
+		}
+	}
+	if p.held > sampleHold {
+		return ErrSampleTooLarge
+	}
+	return nil
+}
+
+// score is what a decision is chosen by.
+func score(seed string, hash tlog.Hash) [sha256.Size]byte {
+	return sha256.Sum256(append(append([]byte(seed), 0), hash[:]...))
+}
+
+// offer takes a decision in, if it is better than the worst one, which has to go.
+func (p *picking) offer(d *picked) {
+	if len(p.best) == p.options.N {
+		if p.best[0].compare(d) < 0 {
+			return
+		}
+		worst := heap.Pop(&p.best).(*picked)
+		delete(p.byID, worst.id)
+		p.held -= worst.held
+	}
+	p.held += d.held
+	heap.Push(&p.best, d)
+	p.byID[d.id] = d
+}
+
+func (d *picked) compare(other *picked) int { return bytes.Compare(d.score[:], other.score[:]) }
+
+// tell counts what is gone of the time that is sampled, or may be of it.
+func (p *picking) tell(g DatedGap) {
+	count := &p.gone.Redacted
+	if g.Why == WhyRetired {
+		count = &p.gone.Retired
+	}
+	switch {
+	case p.span.hasAll(g):
+		count.Inside += g.Next - g.First
+	case p.span.mayHave(g):
+		count.Perhaps += g.Next - g.First
+	}
+}
+
+// chosen are the decisions of the sample in order.
+func (p *picking) chosen() []*picked {
+	return slices.SortedFunc(slices.Values(p.best), func(a, b *picked) int { return cmp.Compare(a.Sequence, b.Sequence) })
+}
+
+func (d *picked) summary() Chosen {
+	c := Chosen{Sequence: d.Sequence, ID: d.id, Time: d.time, LeafHash: d.Hash.String(), Score: hex.EncodeToString(d.score[:]), Bundle: d.bundle, Receipts: []int64{}}
+	for _, receipt := range d.receipts {
+		c.Receipts = append(c.Receipts, receipt.Sequence)
+	}
+	return c
+}
+
+// worstFirst is a heap of what is chosen so far.
+type worstFirst []*picked
+
+func (w worstFirst) Len() int           { return len(w) }
+func (w worstFirst) Less(i, j int) bool { return w[i].compare(w[j]) > 0 }
+func (w worstFirst) Swap(i, j int)      { w[i], w[j] = w[j], w[i] }
+func (w *worstFirst) Push(x any)        { *w = append(*w, x.(*picked)) }
+func (w *worstFirst) Pop() any {
+	last := len(*w) - 1
+	x := (*w)[last]
+	*w = (*w)[:last]
+	return x
+}

@@ -1,0 +1,125 @@
+package decisionlog
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/boltfile"
+)
+
+// segment is one bbolt file. Whoever reads it does so in short transactions:
+// one that lasted would keep the writer from closing it.
+type segment struct {
+	number, first uint64
+	path          string
+	key           string // the public key in force when it was last written to
+
+	mu     sync.RWMutex // held for reading while db is in use
+	db     *bbolt.DB    // nil where it is not open
+	active bool         // it is the writer's, who alone opens and closes it
+	used   time.Time
+	size   int64
+}
+
+func segmentPath(data string, number uint64) string {
+	return filepath.Join(data, LogDir, fmt.Sprintf(SegmentName, number))
+}
+
+// segmentNumber is the number in a segment's name.
+func segmentNumber(name string) (uint64, bool) {
+	if len(name) != len("00000001.db") || filepath.Ext(name) != ".db" {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(name[:8], 10, 64)
+	return n, err == nil && n > 0
+}
+
+func openFile(path string, options bbolt.Options) (*bbolt.DB, error) {
+	if info, err := os.Stat(path); options.ReadOnly && (err != nil || info.Size() == 0) { // bbolt would write to it
+		return nil, fmt.Errorf("segment %s: %w", path, errors.Join(err, fmt.Errorf("%w: %s is empty", ErrDamaged, path)))
+	}
+	db, err := boltfile.Open(path, ErrDamaged, options)
+	if errors.Is(err, boltfile.ErrLocked) {
+		return nil, fmt.Errorf("%w: %s", ErrLocked, path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("segment %s: %w", path, err)
+	}
+	return db, nil
+}
+
+// view runs f in a read transaction. What f keeps of it must be copied.
+func (s *segment) view(f func(*bbolt.Tx) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	switch {
+	case s.db == nil && s.active:
+		return fmt.Errorf("segment %s: %w", s.path, ErrUnavailable)
+	case s.db == nil:
+		return errClosed
+	}
+	if err := guard(func() error { return s.db.View(f) }); err != nil {
+		return fmt.Errorf("segment %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// errClosed: a sealed segment is not open.
+var errClosed = errors.New("the segment is not open")
+
+// close closes the file once nobody reads it.
+func (s *segment) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closeLocked()
+}
+
+// retire closes a file that was written to and now can be opened by who reads.
+func (s *segment) retire() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active = false
+	return s.closeLocked()
+}
+
+func (s *segment) closeLocked() error {
+	if s.db == nil {
+		return nil
+	}
+	db := s.db
+	s.db = nil
+	return guard(db.Close)
+}
+
+// readMeta reads what never changes in a segment, and where it ends. Without a
+// record it is empty.
+func (s *segment) readMeta(tx *bbolt.Tx) (end uint64, err error) {
+	meta, hashes := tx.Bucket([]byte(BucketMeta)), tx.Bucket([]byte(BucketHashes))
+	for _, name := range []string{BucketMeta, BucketRecords, BucketHashes, BucketIDs, BucketCheckpoints} {
+		if tx.Bucket([]byte(name)) == nil {
+			return 0, fmt.Errorf("%w: it has no bucket %s", ErrDamaged, name)
+		}
+	}
+	last, _ := hashes.Cursor().Last()
+	if last == nil {
+		return 0, nil
+	}
+	if version := string(meta.Get([]byte(MetaFormat))); version != strconv.Itoa(FormatVersion) {
+		return 0, fmt.Errorf("its format is version %q, and this program knows version %d only", version, FormatVersion)
+	}
+	n, _ := readNumber(meta.Get([]byte(MetaSegment)))
+	first, ok := readNumber(meta.Get([]byte(MetaFirst)))
+	seq, isNumber := readNumber(last)
+	if n != s.number || !ok || !isNumber || seq < first || seq == 1<<64-1 {
+		return 0, fmt.Errorf("%w: it does not say which segment it is", ErrDamaged)
+	}
+	s.first, s.key, s.size = first, string(meta.Get([]byte(MetaKey))), tx.Size()
+	return seq + 1, nil
+}

@@ -1,0 +1,147 @@
+package decisionlog
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Statistics count what is in the log.
+type Statistics struct {
+	Origin string `json:"origin"`
+	Size   int64  `json:"size"`
+	// Tenants are there where the records of some were counted only: of what is of
+	// all tenants together nothing is said then, and WholeLog is nil.
+	Tenants []string         `json:"tenants,omitzero"`
+	Kinds   map[string]int64 `json:"kinds"`
+	Allowed int64            `json:"allowed"`
+	Denied  int64            `json:"denied"`
+	Reasons map[string]int64 `json:"reasons"`
+	// Obligations are those of the decisions that are counted.
+	Obligations Obligations `json:"obligations"`
+	First       time.Time   `json:"first,omitzero"`
+	Last        time.Time   `json:"last,omitzero"`
+	// Bytes is what the records take.
+	Bytes int64 `json:"bytes"`
+	*WholeLog
+}
+
+// WholeLog is the part of [Statistics] that is of all tenants together.
+type WholeLog struct {
+	Redacted int64 `json:"redacted"`
+	Retired  int64 `json:"retired"`
+	// Dropped and Refused were never recorded, as far as the log says so itself.
+	Dropped int64 `json:"dropped"`
+	Refused int64 `json:"refused"`
+	// Disk is what the files take.
+	Disk     int64         `json:"disk"`
+	Segments []SegmentInfo `json:"segments"`
+	// Gaps are where records have no content any more.
+	Gaps      []Gap `json:"gaps"`
+	Live      bool  `json:"live,omitempty"`
+	Uncovered int64 `json:"uncovered,omitempty"`
+}
+
+// SegmentInfo describes one file of the log.
+type SegmentInfo struct {
+	Name   string `json:"name"`
+	First  int64  `json:"first"`
+	Next   int64  `json:"next"` // the first sequence that is no longer in it
+	Bytes  int64  `json:"bytes"`
+	Sealed bool   `json:"sealed"`
+}
+
+// Gap is a run of records whose content is not there.
+type Gap struct {
+	First int64  `json:"first"`
+	Next  int64  `json:"next"`
+	Why   string `json:"why"`
+}
+
+// Stats reads the whole log once.
+func (s *Snapshot) Stats(ctx context.Context) (Statistics, error) {
+	st := Statistics{Origin: s.head.Origin, Size: s.head.Size, Tenants: s.tenants, Kinds: map[string]int64{}, Reasons: map[string]int64{}}
+	if s.tenants == nil {
+		st.WholeLog = s.whole()
+	}
+	owed := newLedger(owedMost)
+	for l, err := range s.leaves(ctx, 0, s.head.Size) {
+		if err == nil {
+			err = st.add(l, owed)
+		}
+		if err != nil {
+			return st, err
+		}
+	}
+	st.Obligations = owed.sum()
+	return st, nil
+}
+
+func (s *Snapshot) whole() *WholeLog {
+	w := &WholeLog{Live: s.head.Live, Uncovered: s.head.Uncovered, Gaps: []Gap{}}
+	for _, segment := range s.segments {
+		w.Disk += segment.Size
+		w.Segments = append(w.Segments, SegmentInfo{Name: filepath.Base(segment.Path), First: int64(segment.First),
+			Next: int64(segment.First + segment.Records), Bytes: segment.Size, Sealed: segment.Sealed})
+	}
+	return w
+}
+
+func (st *Statistics) add(l leaf, owed *ledger) error {
+	switch l.Gone {
+	case "":
+	case WhyFiltered:
+		return nil
+	default:
+		st.gap(l)
+		return nil
+	}
+	var s seen
+	if err := json.Unmarshal(l.Line, &s); err != nil {
+		return err
+	}
+	st.Bytes += int64(len(l.Line)) + 1
+	st.Kinds[s.Kind]++
+	if s.Reason != "" {
+		st.Reasons[s.Reason]++
+	}
+	switch s.answer() {
+	case "allow":
+		st.Allowed++
+	case "deny":
+		st.Denied++
+	}
+	switch s.Kind {
+	case KindDecision:
+		owed.decided(&s)
+	case KindReceipt:
+		owed.received(s.receipt())
+	}
+	if st.WholeLog != nil && (s.Event == EventDropped || s.Event == EventResumed) {
+		lost, err := s.lost()
+		if err != nil {
+			return err
+		}
+		st.Dropped, st.Refused = st.Dropped+lost.Dropped, st.Refused+lost.Refused
+	}
+	if st.First.IsZero() {
+		st.First = s.Time
+	}
+	st.Last = s.Time
+	return nil
+}
+
+func (st *Statistics) gap(l leaf) {
+	if l.Gone == WhyRetired {
+		st.Retired++
+	} else {
+		st.Redacted++
+	}
+	if n := len(st.Gaps); n > 0 && st.Gaps[n-1].Next == l.Sequence && st.Gaps[n-1].Why == l.Gone {
+		st.Gaps[n-1].Next++
+		return
+	}
+	st.Gaps = append(st.Gaps, Gap{First: l.Sequence, Next: l.Sequence + 1, Why: l.Gone})
+}

@@ -1,0 +1,130 @@
+package decisionlog
+
+import (
+	"sync"
+	"time"
+)
+
+// Status is how a log is.
+type Status struct {
+	Mode  Mode
+	OK    bool
+	Err   error     // why not
+	Since time.Time // when it failed
+	Size  uint64    // records
+	Bytes int64     // of all segments
+
+	Records, Commits, Refused, Dropped uint64 // since it was opened
+	Queued                             int    // calls that wait
+	Segments                           int
+}
+
+// Status says how the log is.
+func (l *Log) Status() Status {
+	s := l.state.now()
+	s.Mode, s.OK, s.Size, s.Queued = l.options.Mode, s.Err == nil, l.Size(), len(l.queue)
+	for _, segment := range l.Segments() {
+		s.Segments, s.Bytes = s.Segments+1, s.Bytes+segment.Size
+	}
+	return s
+}
+
+// state is what the writer and those who ask share.
+type state struct {
+	mu      sync.Mutex
+	status  Status
+	lost    loss
+	refused uint64 // since it failed
+}
+
+// loss is what was dropped and not yet recorded as such.
+type loss struct {
+	Count       uint64
+	First, Last time.Time
+}
+
+func (s *state) now() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
+func (s *state) drop(n int, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.Dropped += uint64(n)
+	s.lost = s.lost.and(loss{uint64(n), at, at})
+}
+
+func (s *state) refuse(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.Refused += uint64(n)
+	s.refused += uint64(n)
+}
+
+func (s *state) committed(c Commit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.Commits++
+	s.status.Records += uint64(c.Records)
+}
+
+func (s *state) fail(err error, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.status.Err == nil {
+		s.status.Since, s.refused = at, 0
+	}
+	s.status.Err = err
+}
+
+// take hands over what is to be recorded: what is dropped from now on is of the
+// next record. Where it could not be recorded, giveBack takes it again.
+func (s *state) take() (lost loss, refused uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lost, s.lost = s.lost, loss{}
+	return lost, s.refused
+}
+
+func (s *state) giveBack(lost loss) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost = lost.and(s.lost)
+}
+
+func (s *state) resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.Err, s.status.Since, s.refused = nil, time.Time{}, 0
+}
+
+// and is both together. What waited longest in the queue may be dropped last: the
+// dates are not in the order of the drops.
+func (l loss) and(other loss) loss {
+	if l.Count == 0 {
+		return other
+	}
+	if other.Count == 0 {
+		return l
+	}
+	l.Count += other.Count
+	if other.First.Before(l.First) {
+		l.First = other.First
+	}
+	if other.Last.After(l.Last) {
+		l.Last = other.Last
+	}
+	return l
+}
+
+// details are the members that say what was dropped.
+func (l loss) details(m map[string]any) map[string]any {
+	if l.Count > 0 {
+		m["dropped"] = l.Count
+		m["dropped_first"] = l.First.UTC().Format(TimeLayout)
+		m["dropped_last"] = l.Last.UTC().Format(TimeLayout)
+	}
+	return m
+}

@@ -1,0 +1,46 @@
+package decisionlog
+
+import (
+	"bytes"
+	"testing"
+	"time"
+)
+
+// TestLossesMeanwhile: what is dropped while a record about others is being written
+// keeps its own dates, whether that record can be written or not.
+func TestLossesMeanwhile(t *testing.T) {
+	at := func(minute int) time.Time { return time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC) }
+	var s state
+	none, _ := s.take()
+	s.drop(2, at(5))
+	if one, _ := s.take(); none != (loss{}) || one != (loss{2, at(5), at(5)}) {
+		t.Errorf("after a record of nothing: %v %v", none, one)
+	}
+	s.drop(1, at(1))
+	s.drop(1, at(3))
+	lost, _ := s.take()
+	s.drop(3, at(2)) // it waited in the queue the longer
+	s.drop(1, at(7))
+	s.giveBack(lost)
+	if all, _ := s.take(); all != (loss{6, at(1), at(7)}) {
+		t.Errorf("with what could not be recorded: %v", all)
+	}
+	s.giveBack(loss{})
+	if all, _ := s.take(); all != (loss{}) || s.now().Dropped != 8 {
+		t.Errorf("%v, %d dropped", all, s.now().Dropped)
+	}
+}
+
+// TestDroppedLast: what is dropped after the last of what is written is on record too.
+func TestDroppedLast(t *testing.T) {
+	data := t.TempDir()
+	l := mustOpen(t, data, Options{Mode: BestEffort})
+	l.state.drop(3, l.options.Now())
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lines := verify(t, data)
+	if last := lines[len(lines)-1]; !bytes.Contains(last, []byte(`"dropped":3,"dropped_first":"20`)) {
+		t.Errorf("the last record is %s", last)
+	}
+}

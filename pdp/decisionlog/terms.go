@@ -1,0 +1,76 @@
+package decisionlog
+
+import (
+	"crypto/sha256"
+	"strings"
+)
+
+// A term is a letter for a member of a record, and the member's value.
+const (
+	termTenant   = 't'
+	termKind     = 'k'
+	termEvent    = 'e'
+	termDecision = 'd' // allow or deny
+	termSubject  = 's' // the id alone: a filter need not know the type
+	termResource = 'r'
+	termAction   = 'a'
+	termPolicy   = 'p'
+	termOf       = 'o' // receipts: the decision
+
+	// termOdd is that of lines that cannot be understood. Every query looks at them,
+	// and what filters them says what is wrong.
+	termOdd = "!"
+)
+
+// termLength bounds what is kept of a value; longer ones are hashed. Two values
+// with one term are told apart by the filter.
+const termLength = 256
+
+func term(letter byte, value string) string {
+	if len(value) > termLength {
+		sum := sha256.Sum256([]byte(value))
+		value = "\x00" + string(sum[:])
+	}
+	return string(letter) + value
+}
+
+// terms are what a record must have: of each list one at least. None says that the
+// index is of no help.
+func (f Filter) terms() (all [][]string) {
+	one := func(letter byte, value string) {
+		if value != "" {
+			all = append(all, []string{term(letter, value)})
+		}
+	}
+	if f.Tenants != nil {
+		any := make([]string, len(f.Tenants))
+		for i, tenant := range f.Tenants {
+			any[i] = term(termTenant, tenant)
+		}
+		all = append(all, any)
+	}
+	one(termTenant, f.Tenant)
+	one(termKind, f.Kind)
+	one(termEvent, f.Event)
+	one(termDecision, f.Decision)
+	one(termAction, f.Action)
+	one(termPolicy, f.Policy)
+	one(termOf, f.Of)
+	for letter, name := range map[byte]string{termSubject: f.Subject, termResource: f.Resource} {
+		if name != "" {
+			all = append(all, entityTerms(letter, name))
+		}
+	}
+	return all
+}
+
+// entityTerms are those of an id, or "type/id": both may have slashes in them.
+func entityTerms(letter byte, name string) []string {
+	terms := []string{term(letter, name)}
+	for rest, more := name, true; more; {
+		if _, rest, more = strings.Cut(rest, "/"); more && rest != "" {
+			terms = append(terms, term(letter, rest))
+		}
+	}
+	return terms
+}

@@ -1,0 +1,103 @@
+package verify
+
+import (
+	"errors"
+	"io"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// consistency verifies the one line that says a log continues another.
+func (x *exported) consistency() error {
+	b := &x.begin
+	if _, err := x.lines.next(); !errors.Is(err, io.EOF) {
+		return problem(Altered, -1, "something follows the proof")
+	}
+	if len(x.keys.given) == 0 {
+		return problem(Usage, -1, "a proof of consistency has no key in it: give the log's")
+	}
+	older, err := x.signature(b.Old, nil)
+	if err != nil {
+		return err
+	}
+	x.keys.given = append(x.keys.given, x.rotated(b.Old)...)
+	newer, err := x.signature(b.New, nil)
+	if err != nil {
+		return err
+	}
+	if older.origin != newer.origin || b.Origin != newer.origin {
+		return problem(Altered, -1, "its checkpoints are of two logs")
+	}
+	if err := continues(older, newer, b.Hashes); err != nil {
+		return err
+	}
+	x.signed, x.report.Checkpoints = newer, 2
+	x.sign(newer)
+	x.report.Key = x.keys.inForce.text
+	x.report.proved("the log of %d records is that of %d with more at its end", newer.size, older.size)
+	x.report.doubt("anything about what the records say: they are not here")
+	return x.related()
+}
+
+// continues checks that the tree of one checkpoint is the beginning of another's.
+func continues(older, newer checkpoint, proof []tlog.Hash) error {
+	switch {
+	case older.size > newer.size:
+		return problem(Truncated, newer.size, "the old checkpoint covers %d records and the new one %d", older.size, newer.size)
+	case older.size == newer.size && older.root != newer.root:
+		return problem(Forked, -1, "two checkpoints of %d records are not of the same ones", older.size)
+	case older.size == 0 || older.size == newer.size:
+		return nil
+	}
+	if err := tlog.CheckTree(proof, newer.size, newer.root, older.size, older.root); err != nil {
+		return problem(Forked, -1, "nothing proves that the log of %d records is that of %d with more at its end", newer.size, older.size)
+	}
+	return nil
+}
+
+// Consistency says whether the log of one checkpoint is that of an older one with more at
+// its end, given the proof of it (tlog.TreeProof). Both must be signed by a key given.
+func Consistency(older, newer string, proof []tlog.Hash, o Options) Report {
+	return run(o, func(c *checker) error {
+		x := exported{checker: c, lines: newLines(eof{}, 0)}
+		x.begin = envelope{Old: older, New: newer, Hashes: proof}
+		if signed, err := unverifiedCheckpoint(newer); err == nil {
+			x.begin.Origin = signed.origin
+		}
+		return x.consistency()
+	})
+}
+
+// eof is a file without content.
+type eof struct{}
+
+func (eof) Read([]byte) (int, error) { return 0, io.EOF }
+
+// rotated are the keys that a checkpoint signs in, once it is known to be good.
+func (x *exported) rotated(text string) []key {
+	k := keyring{inForce: x.keys.inForce}
+	if _, err := k.open(text); err != nil {
+		return nil
+	}
+	return k.past
+}
+
+// related holds the checkpoint from outside against the one signed here, as far as that
+// is possible without the leaves between them.
+func (x *exported) related() error {
+	if x.outside == nil {
+		x.doubts()
+		return nil
+	}
+	outside, _, err := x.keys.any(x.outside.text)
+	if err != nil {
+		return err
+	}
+	switch {
+	case outside.size == x.signed.size && outside.root != x.signed.root:
+		return problem(Forked, -1, "two checkpoints of %d records are not of the same ones", outside.size)
+	case outside.size != x.signed.size:
+		x.report.doubt("that the checkpoint given, of %d records, is of another history: that takes a proof of consistency", outside.size)
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package verify
+
+import (
+	"bytes"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/pdp/decisionlog"
+)
+
+// envelope is any line of an export that is no record, as package decisionlog specifies
+// them: which members count, its word says.
+type envelope struct {
+	Word       string         `json:"export"`
+	Format     int            `json:"format"`
+	Form       string         `json:"form"`
+	Origin     string         `json:"origin"`
+	Checkpoint string         `json:"checkpoint"`
+	Keys       []string       `json:"keys"`
+	Filter     jsontext.Value `json:"filter"`
+	Live       bool           `json:"live"`
+	First      *int64         `json:"first"`
+	Why        string         `json:"why"`
+	Sequence   *int64         `json:"sequence"`
+	Records    *int64         `json:"records"`
+	Size       *int64         `json:"size"`
+	Digest     string         `json:"digest"`
+	Old        string         `json:"old"`
+	New        string         `json:"new"`
+	Hashes     []tlog.Hash    `json:"hashes"`
+}
+
+func isEnvelope(line []byte) bool {
+	return bytes.HasPrefix(line, []byte(decisionlog.ExportPrefix))
+}
+
+// parseEnvelope reads an envelope line; names twice and what is no JSON are refused.
+func parseEnvelope(line []byte) (e envelope, err error) {
+	if err = json.Unmarshal(line, &e); err != nil {
+		return e, problem(Altered, -1, "it is no line of an export: %v", err)
+	}
+	return e, nil
+}

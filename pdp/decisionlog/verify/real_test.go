@@ -1,0 +1,182 @@
+package verify_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/verify"
+)
+
+// real is a log by the real writer, of many segments, with all that it does to one.
+func real(t testing.TB, data string) {
+	l := openReal(t, data)
+	appendReal(t, l, 0, 60)
+	old, err := l.Checkpoint(t.Context())
+	check(t, err)
+	check(t, os.WriteFile(filepath.Join(data, "kept"), old, 0o600))
+	check(t, l.Rotate(t.Context()))
+	appendReal(t, l, 60, 130)
+	check(t, l.Redact(t.Context(), id(70), "asked for"))
+	_, err = l.RotateKey(t.Context())
+	check(t, err)
+	appendReal(t, l, 130, 170)
+	check(t, l.Close())
+	l = openReal(t, data)
+	check(t, l.Redact(t.Context(), id(150), "asked for, too"))
+	_, err = l.Retain(t.Context(), decisionlog.Retention{Bytes: 400 << 10}, time.Now())
+	check(t, err)
+	appendReal(t, l, 170, 200)
+	check(t, l.Close())
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func id(n int) string { return fmt.Sprintf("0190a7b2-1c1d-7000-8000-%012d", n) }
+
+func openReal(t testing.TB, data string) *decisionlog.Log {
+	t.Helper()
+	l, err := decisionlog.Open(data, decisionlog.Options{Origin: "log.example/real", CheckpointRecords: 50, CheckpointIdle: time.Hour})
+	check(t, err)
+	return l
+}
+
+func appendReal(t testing.TB, l *decisionlog.Log, from, to int) {
+	t.Helper()
+	var entries []decisionlog.Entry
+	for n := from; n < to; n++ {
+		entries = append(entries, decisionlog.Entry{ID: id(n), Kind: decisionlog.KindDecision, Tenant: []string{"a", "b"}[n%2],
+			Request: &decisionlog.Request{Subject: jsontext.Value(`{"type":"user","id":"alice"}`), Action: jsontext.Value(`{"name":"read"}`),
+				Resource: jsontext.Value(`{"type":"doc","id":"1"}`)},
+			Decision: &decisionlog.Decision{Allow: true, Determining: []string{"permit"}, Bundle: "h1:x"}})
+	}
+	_, err := l.Append(context.Background(), entries)
+	check(t, err)
+}
+
+func keysOf(t testing.TB, data string) []string {
+	t.Helper()
+	keys, err := decisionlog.VerifierKeys(data)
+	check(t, err)
+	return keys
+}
+
+func exportReal(t testing.TB, data string, o decisionlog.ExportOptions) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	check(t, decisionlog.Read(data, func(s *decisionlog.Snapshot) error {
+		_, err := s.Export(t.Context(), &out, o)
+		return err
+	}))
+	return out.Bytes()
+}
+
+// TestReal: what the real writer writes, verifies, whole and in every form of export.
+func TestReal(t *testing.T) {
+	data := t.TempDir()
+	real(t, data)
+	keys := keysOf(t, data)
+	kept, err := os.ReadFile(filepath.Join(data, "kept"))
+	check(t, err)
+	newest := keys[len(keys)-1]
+	var size int64
+	for _, o := range []verify.Options{{}, {Key: keys[0]}, {Key: newest}, {Checkpoint: string(kept)}, {Key: newest, Checkpoint: string(kept)}} {
+		r, got := read(t, directory(data), o)
+		if !r.Verified() || r.Unsigned != 0 || r.Redacted+r.Retired == 0 || int64(len(got)) != r.Size-r.Redacted-r.Retired {
+			t.Fatalf("%v of %d, %d returned: %+v", r.Problem, r.Size, len(got), r)
+		}
+		size = r.Size
+	}
+	for _, o := range []decisionlog.ExportOptions{{}, {Proofs: true}, {Filter: decisionlog.Filter{Tenant: "a"}, Proofs: true}} {
+		r, got := read(t, export(exportReal(t, data, o)), verify.Options{Key: newest, Checkpoint: string(kept)})
+		if !r.Verified() || r.Size != size || int64(len(got)) != r.Records || r.Records+r.Skipped+r.Redacted+r.Retired != size {
+			t.Errorf("%+v: %v: %+v", o, r.Problem, r)
+		}
+	}
+	var proof bytes.Buffer
+	check(t, decisionlog.Read(data, func(s *decisionlog.Snapshot) error { return s.Prove(t.Context(), &proof, id(180)) }))
+	if r, got := read(t, export(proof.Bytes()), verify.Options{Key: newest}); !r.Verified() || len(got) != 1 {
+		t.Errorf("proof: %v", r.Problem)
+	}
+	proof.Reset()
+	check(t, decisionlog.Read(data, func(s *decisionlog.Snapshot) error { return s.Consistency(t.Context(), &proof, kept) }))
+	if r := verify.Export(&proof, verify.Options{Key: strings.Join(keys, "\n")}); !r.Verified() {
+		t.Errorf("consistency: %v", r.Problem)
+	}
+}
+
+// TestLive: beside a server sealed segments verify, with what was redacted meanwhile, and
+// the rest is not claimed.
+func TestLive(t *testing.T) {
+	data := t.TempDir()
+	l := openReal(t, data)
+	defer func() { check(t, l.Close()) }()
+	appendReal(t, l, 0, 60)
+	check(t, l.Rotate(t.Context()))
+	appendReal(t, l, 60, 90)
+	check(t, l.Redact(t.Context(), id(70), "asked for"))
+	appendReal(t, l, 90, 100)
+	r, got := read(t, directory(data), verify.Options{})
+	if !r.Verified() || !r.Live || r.Size < 90 || r.Redacted != 1 || int64(len(got)) != r.Size-1 {
+		t.Errorf("%v: %+v", r.Problem, r)
+	}
+	newest, err := l.Checkpoint(t.Context())
+	check(t, err)
+	if r = verify.Directory(data, verify.Options{Checkpoint: string(newest)}); r.Code != verify.Usage {
+		t.Errorf("a checkpoint of what the server holds: %v: %v", r.Code, r.Problem)
+	}
+}
+
+// TestCrash: what a crash leaves is what was signed, and more that is not, and says so.
+func TestCrash(t *testing.T) {
+	data, crashed := t.TempDir(), t.TempDir()
+	l := openReal(t, data)
+	appendReal(t, l, 0, 60)
+	_, err := l.Checkpoint(t.Context())
+	check(t, err)
+	appendReal(t, l, 60, 75)
+	check(t, os.CopyFS(crashed, os.DirFS(data))) // nobody writes: it waits for an hour to sign
+	check(t, os.Chmod(filepath.Join(crashed, decisionlog.KeyFile), 0o600))
+	check(t, l.Close())
+	r, got := read(t, directory(crashed), verify.Options{})
+	if !r.Verified() || r.Size != 61 || r.Unsigned != 15 || int64(len(got)) != r.Size {
+		t.Errorf("%v: %+v", r.Problem, r)
+	}
+	if !strings.Contains(strings.Join(r.NotExcluded, ""), "covered by no checkpoint") {
+		t.Errorf("%q", r.NotExcluded)
+	}
+	check(t, openReal(t, crashed).Close())
+	if r = verify.Directory(crashed, verify.Options{}); !r.Verified() || r.Unsigned != 0 {
+		t.Errorf("opened again: %v: %+v", r.Problem, r)
+	}
+}
+
+// TestRealTampered: whatever happens to the bytes of a real log.
+func TestRealTampered(t *testing.T) {
+	data := t.TempDir()
+	real(t, data)
+	w := &writer{t: t, data: data}
+	names, err := filepath.Glob(filepath.Join(data, decisionlog.LogDir, "*.db"))
+	check(t, err)
+	w.segment = len(names)
+	for n := len(names); n > 0; n-- { // a last one may be prepared ahead, and empty
+		if info, err := os.Stat(w.path(n)); err == nil && info.Mode().Perm()&0o200 == 0 {
+			w.segment = n + 1
+			break
+		}
+	}
+	tamper(t, w, *rounds/10)
+}

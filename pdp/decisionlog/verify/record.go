@@ -1,0 +1,150 @@
+package verify
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/decisionlog"
+)
+
+// A record is what verify reads of a line; the rest of it is only looked at for being
+// JSON. Details are kept where verify must know what an event says.
+type record struct {
+	sequence int64
+	time     string
+	event    string
+	details  details
+}
+
+// details are the members that verify reads of the events it knows.
+type details struct {
+	Previous segmentFile   `json:"previous"` // segment_opened
+	File     segmentFile   `json:"file"`     // record_redacted
+	Files    []segmentFile `json:"files"`    // segments_retired
+	Sequence int64         `json:"sequence"` // record_redacted
+	Below    int64         `json:"below"`    // segments_retired
+}
+
+// segmentFile says what a segment's file is from this record on.
+type segmentFile struct {
+	Segment int64  `json:"segment"`
+	Digest  string `json:"digest"`
+}
+
+// reads are the events whose details say what verify must know.
+var reads = map[string]bool{decisionlog.EventSegment: true, decisionlog.EventRedacted: true, decisionlog.EventRetired: true}
+
+// recordStart is how every record line begins, and no line of an export's envelope does.
+var recordStart = []byte(`{"sequence":`)
+
+// A scanner reads record lines, one after the other, without allocating for each.
+type scanner struct {
+	decoder *jsontext.Decoder
+	reader  bytes.Reader
+}
+
+func newScanner() *scanner { return &scanner{decoder: jsontext.NewDecoder(bytes.NewReader(nil))} }
+
+// record parses a line: one JSON object, no name twice, valid UTF-8, with the members
+// that every record has. Whoever reads the line later reads the same in it.
+func (s *scanner) record(line []byte) (r record, err error) {
+	if !bytes.HasPrefix(line, recordStart) || bytes.IndexByte(line, '\n') >= 0 || len(line) > decisionlog.MaxLine {
+		return r, errors.New("it is no record")
+	}
+	m, err := s.members(line)
+	if err != nil {
+		return r, fmt.Errorf("it is no record: %w", err)
+	}
+	if m.sequence == nil || m.id == nil || m.time == nil || m.kind == nil || m.salt == nil {
+		return r, errors.New("it lacks a member that every record has")
+	}
+	if r.sequence, err = number(m.sequence); err != nil {
+		return r, err
+	}
+	if len(m.time) != len(decisionlog.TimeLayout)+2 || m.time[0] != '"' {
+		return r, errors.New("its time is not written as times are")
+	}
+	r.time = string(m.time[1 : len(m.time)-1])
+	if _, err := time.Parse(decisionlog.TimeLayout, r.time); err != nil {
+		return r, errors.New("its time is none")
+	}
+	if string(m.kind) == `"`+decisionlog.KindAdmin+`"` && len(m.event) > 2 {
+		r.event = string(m.event[1 : len(m.event)-1])
+	}
+	if m.details != nil && reads[r.event] {
+		err = json.Unmarshal(m.details, &r.details)
+	}
+	return r, err
+}
+
+// members are the values of a line that verify reads, as they stand.
+type members struct{ sequence, id, time, kind, salt, event, details []byte }
+
+func (s *scanner) members(line []byte) (m members, err error) {
+	s.reader.Reset(line)
+	s.decoder.Reset(&s.reader)
+	if _, err := s.decoder.ReadToken(); err != nil {
+		return m, err
+	}
+	for s.decoder.PeekKind() == '"' {
+		name, err := s.decoder.ReadToken()
+		if err != nil {
+			return m, err
+		}
+		into := m.of(name.String())
+		from := s.decoder.InputOffset()
+		if err := s.decoder.SkipValue(); err != nil {
+			return m, err
+		}
+		if into != nil {
+			*into = bytes.TrimLeft(line[from:s.decoder.InputOffset()], ": \t\r")
+		}
+	}
+	if _, err := s.decoder.ReadToken(); err != nil {
+		return m, err
+	}
+	if _, err := s.decoder.ReadToken(); err != io.EOF {
+		return m, errors.New("something follows it")
+	}
+	return m, nil
+}
+
+func (m *members) of(name string) *[]byte {
+	switch name {
+	case "sequence":
+		return &m.sequence
+	case "id":
+		return &m.id
+	case "time":
+		return &m.time
+	case "kind":
+		return &m.kind
+	case "salt":
+		return &m.salt
+	case "event":
+		return &m.event
+	case "details":
+		return &m.details
+	}
+	return nil
+}
+
+// number reads a sequence in the one way it is written: 7, not 7.0 or 7e0.
+func number(text []byte) (n int64, err error) {
+	for _, c := range text {
+		if c < '0' || c > '9' || n > 1<<53 {
+			return 0, errors.New("its sequence is no number")
+		}
+		n = n*10 + int64(c-'0')
+	}
+	if len(text) == 0 || len(text) > 1 && text[0] == '0' {
+		return 0, errors.New("its sequence is no number")
+	}
+	return n, nil
+}

@@ -1,0 +1,105 @@
+// Package verify says whether a decision log is what was signed. Call [Directory] on a
+// data directory, or [Export] on an exported file.
+//
+// It is a stranger to the writer: of package decisionlog it uses constants only, so that
+// a mistake there is not made here again, and what it reads, it takes for hostile. It
+// reads in memory that does not grow with the log, follows no length unchecked, and turns
+// whatever else goes wrong into a [Report] with the code Unreadable.
+//
+// What it proves is bounded by who holds what. Lines, order and number follow from the
+// Merkle root that a checkpoint signs. That the signature is the right one's, follows only
+// from a key that came another way ([Options].Key). That the log was not cut, put back to
+// an older copy, or signed anew by whoever stole the key, follows only from a checkpoint
+// that was kept elsewhere (Checkpoint). The report says which of these were not excluded.
+//
+// The package refuses to repair, and to trust anything for standing in the log itself.
+package verify
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// Options are what whoever asks knows from elsewhere.
+type Options struct {
+	// Key is the log's verifier key, as `log key` prints it; of several, one a line, each
+	// is trusted. Without it the key that stands in the log is used, and proves less.
+	Key string
+	// Checkpoint is a signed checkpoint of this log that was kept elsewhere.
+	Checkpoint string
+	// Record, where set, is called with each record in order. A record is proved only
+	// once the report is there, is Verified, and its Size is above the sequence. The line
+	// is valid until the call returns.
+	Record func(sequence int64, line []byte)
+	// Progress, where set, is called now and then with how many records were read.
+	Progress func(records int64)
+}
+
+// Directory verifies the log in a data directory. Where a server is running on it, what
+// is in the active segment is passed over.
+func Directory(data string, o Options) Report {
+	return run(o, func(c *checker) error { return c.directory(data) })
+}
+
+// Export verifies what `log export`, `log prove` or `log consistency` wrote.
+func Export(r io.Reader, o Options) Report {
+	return run(o, func(c *checker) error { return c.export(r) })
+}
+
+// run is the one place where an error becomes a report.
+func run(o Options, read func(*checker) error) (report Report) {
+	c := &checker{options: o, scanner: newScanner()}
+	defer func() {
+		if p := recover(); p != nil {
+			c.fail(problem(Unreadable, -1, "verify itself failed, which it should on no input: %v", p))
+		}
+		report = c.report
+	}()
+	err := c.known()
+	if err == nil {
+		err = read(c)
+	}
+	if err == nil {
+		err = c.late
+	}
+	if err != nil {
+		c.fail(asProblem(err))
+	}
+	return c.report
+}
+
+// known reads what was given from elsewhere, before anything that is not trusted.
+func (c *checker) known() error {
+	c.report.KeyGiven = strings.TrimSpace(c.options.Key) != ""
+	for line := range strings.Lines(c.options.Key) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		v, err := note.NewVerifier(line)
+		if err != nil {
+			return problem(Usage, -1, "the key given is no verifier key: %v; take what `log key` prints", err)
+		}
+		c.keys.given = append(c.keys.given, key{v, line})
+	}
+	if c.options.Checkpoint == "" {
+		return nil
+	}
+	outside, err := unverifiedCheckpoint(c.options.Checkpoint)
+	if err != nil {
+		return problem(Usage, -1, "the checkpoint given is none: %v; take what `log checkpoint` prints", err)
+	}
+	c.outside = &outside
+	return nil
+}
+
+// fail makes the report one of a problem. What was proved before it is not claimed: it
+// would be of a log that is not the one that was signed.
+func (c *checker) fail(p *Problem) {
+	if p.Code == Verified {
+		p = problem(Unreadable, -1, "%v", fmt.Errorf("a problem without a code: %w", p))
+	}
+	c.report.Code, c.report.Problem, c.report.Proved = p.Code, p, nil
+}

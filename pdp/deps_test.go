@@ -1,0 +1,286 @@
+package pdp_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// The dependency promises of the architecture, a line each with who relies on it. A line that names a package or file
+// that does not exist fails, so that a rename cannot switch a promise off; what comes later gets its line when it comes.
+
+const module = "policy-service"
+
+// rooms says which packages of ours each package of ours may import, outside its tests.
+var rooms = []struct{ room, may, why string }{
+	{"schemas", "", "everybody reads it, so it stands below everybody"},
+	{"policies", "", "policies are data; a bundle must not need code"},
+	{"evaluation", "schemas", "PEP authors import this package, and get a vocabulary, not a server"},
+	{"evaluation/authzenclient", "evaluation obligations", "PEP authors import this package, and get HTTP, the vocabulary and their half of obligations, nothing else of ours"},
+	{"obligations", "evaluation schemas", "PEP authors import this package: a PEP does obligations without being able to decide"},
+	{"pdp", "obligations evaluation schemas pdp/spelling", "the product as a library: whoever embeds a PDP gets no process around it"},
+	{"pdp/approval", "obligations evaluation pdp/boltfile pdp/turns", "it keeps what people said: who may decide, what is asked and how that is recorded, it is told"},
+	{"pdp/boltfile", "", "it knows no more of a file than that bbolt reads it"},
+	{"pdp/turns", "", "one after the other, whatever it is that they do"},
+	{"pdp/latency", "", "how long things took is counted without knowing what things"},
+	{"pdp/signing", "", "keys and signatures know nothing of what is signed"},
+	{"pdp/approval/webhook", "", "other systems are told what happened by something that does not know what did; receivers import it to verify"},
+	{"pdp/server/auth", "evaluation", "who asks is found out without knowing what for"},
+	{"pdp/decisionlog/verify", "pdp/decisionlog", "a stranger to the writer: of that it uses constants, which its own test holds it to"},
+	{"pdp/decisionlog", "evaluation pdp/boltfile", "it keeps what it is given: who decides and who serves are not its business"},
+	{"pdp/decisionlog/verify", "pdp/decisionlog", "a verifier that shares code with the writer shares its mistakes: it takes the format's constants"},
+	{"pdp/decisionlog/mask", "evaluation", "what a secret is, is told by a request alone"},
+	{"pdp/httpclient", "", "how a running server is spoken to is known in one place, without knowing what about"},
+	{"pdp/decisionlog/remote", "pdp/httpclient pdp/decisionlog", "it reads over HTTP what the log reads from files, and says it in the log's own types"},
+	{"pdp/approval/inbox", "pdp/httpclient", "it is at the other end of the line from the store, and may be of another version: they share nothing but HTTP"},
+	{"pdp/spelling", "", "how far apart two names are: it knows nothing of what they name"},
+	{"pdp/server", "pdp/turns pdp/approval pdp/approval/webhook pdp/decisionlog pdp/decisionlog/mask pdp/server/auth pdp/signing pdp obligations evaluation schemas policies pdp/spelling", "the process knows the library, never the other way round"},
+	{"pdp/server/loadtest", "evaluation pdp pdp/decisionlog pdp/latency pdp/pdptest/organisation pdp/server policies", "a program that measures the real one: nobody imports it"},
+	{"pdp/server/doctor", "pdp/decisionlog pdp/server pdp/server/auth pdp", "it looks at what a server would meet, and asks each owner whether it can be used"},
+	{"pdp/pdptest", "pdp/server pdp/server/auth pdp evaluation schemas policies", "a real server for tests, in nobody's binary"},
+	{"pdp/pdptest/organisation", "", "the library's own benchmarks import it, so it must not import the library"},
+	{"conformance", "evaluation", "it judges any PDP from outside, so it must not know ours"},
+	{"cmd/policy-service", "conformance pdp/approval/inbox pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/verify pdp/latency pdp/server pdp/server/auth pdp/server/doctor pdp/signing pdp evaluation schemas policies", "flags and signals on top of all of it"},
+}
+
+// owners says where alone something from outside may be imported: packages, or a file. The longest line counts.
+var owners = []struct{ path, where, why string }{
+	{"github.com/labstack/echo", "pdp/server pdp/server/loadtest", "v4's support ends on 2026-12-31: a move to v5 touches one package, and the floor it is measured by"},
+	{"go.opentelemetry.io/otel/sdk", "pdp/server", "the process chooses where telemetry goes, libraries only speak the API"},
+	{"go.opentelemetry.io/otel/exporters", "pdp/server", "as the SDK"},
+	{"go.opentelemetry.io/contrib", "pdp/server", "as the SDK"},
+	{"github.com/prometheus", "pdp/server", "what is counted is counted by the OpenTelemetry API; how it is shown is the process's business"},
+	{"go.etcd.io/bbolt", "pdp/boltfile pdp/decisionlog pdp/approval", "it panics on a damaged file: only who knows that may open one, and each has a file of its own"},
+	{"github.com/modelcontextprotocol/go-sdk", "", "our messages are held to it in tests; who sends them brings their own"},
+	{"github.com/cedar-policy/cedar-go", "pdp", "one place turns requests into Cedar, and it is the fail-safe one"},
+	{"github.com/cedar-policy/cedar-go/x/exp", "", "experimental; its batch evaluator drops forbids"},
+	{"github.com/cedar-policy/cedar-go/x/exp/ast", "pdp/ast.go", "experimental: a change upstream touches one file"},
+	{"github.com/cedar-policy/cedar-go/x/exp/schema", "pdp/schema.go", "experimental: a change upstream touches one file"},
+}
+
+// heavy says what a package must not bring along, directly or through others.
+var heavy = []struct{ room, never, why string }{
+	{"schemas", "net/http", "embedded files, read by PEPs too"},
+	{"evaluation", "net/http", "PEP authors import this package: no HTTP"},
+	{"evaluation", "github.com/cedar-policy", "PEP authors import this package: no Cedar"},
+	{"evaluation", "go.etcd.io/bbolt", "PEP authors import this package: no storage"},
+	{"evaluation", "go.opentelemetry.io", "PEP authors import this package: no telemetry"},
+	{"evaluation", "github.com/fsnotify/fsnotify", "PEP authors import this package: no file watching"},
+	{"obligations", "net/http", "PEP authors import this package: no HTTP"},
+	{"obligations", "github.com/cedar-policy", "PEP authors import this package: no Cedar"},
+	{"obligations", "go.etcd.io/bbolt", "PEP authors import this package: no storage"},
+	{"obligations", "go.opentelemetry.io", "PEP authors import this package: no telemetry"},
+	{"evaluation/authzenclient", "github.com/cedar-policy", "a PEP asks, it does not decide: no Cedar"},
+	{"evaluation/authzenclient", "github.com/labstack", "a PEP brings its own web framework, or none"},
+	{"evaluation/authzenclient", "go.etcd.io/bbolt", "a PEP keeps nothing"},
+	{"evaluation/authzenclient", "go.opentelemetry.io", "a PEP's telemetry is its own: it wraps the http.Client it gives us"},
+	{"pdp", "github.com/labstack", "a PDP inside another program brings no web framework"},
+	{"pdp", "go.opentelemetry.io/otel/sdk", "a PDP inside another program uses that program's telemetry"},
+	{"conformance", "github.com/cedar-policy", "it judges PDPs that know nothing of Cedar"},
+}
+
+// notYet are paths above that nothing but tests imports yet, with what brings them. Any other must be in use, or it is misspelt.
+var notYet = map[string]string{"github.com/modelcontextprotocol/go-sdk": "nothing: it is for tests alone"}
+
+func TestRooms(t *testing.T) {
+	may := map[string]string{}
+	for _, r := range rooms {
+		may[r.room] = r.may
+		for _, name := range append(strings.Fields(r.may), r.room) {
+			if !isRoom(name) {
+				t.Errorf("there is no package %s; it was renamed, or comes later: correct the line of %s (%s)", name, r.room, r.why)
+			}
+		}
+	}
+	for _, i := range imports(t) {
+		allowed, listed := may[i.room()]
+		if !listed {
+			t.Errorf("no line of rooms says what package %s may import: add one, with its reason", i.room())
+		}
+		if ours, isOurs := strings.CutPrefix(i.path, module+"/"); isOurs && !slices.Contains(strings.Fields(allowed), ours) {
+			t.Errorf("%s imports %s, but %s may import only [%s]: %s", i.file, i.path, i.room(), allowed, why(i.room()))
+		}
+	}
+}
+
+func TestOwners(t *testing.T) {
+	for _, o := range owners {
+		for _, where := range strings.Fields(o.where) {
+			if !isRoom(where) && !isFile(where) {
+				t.Errorf("there is no %s, which may import %s: correct this line (%s)", where, o.path, o.why)
+			}
+		}
+		checkUse(t, o.path)
+	}
+	for _, i := range imports(t) {
+		longest := -1
+		for n, o := range owners {
+			if within(i.path, o.path) && (longest < 0 || len(o.path) > len(owners[longest].path)) {
+				longest = n
+			}
+		}
+		if longest < 0 {
+			continue
+		}
+		o := owners[longest]
+		if where := strings.Fields(o.where); !slices.Contains(where, i.file) && !slices.Contains(where, i.room()) {
+			t.Errorf("%s imports %s, which may be imported by %s only: %s", i.file, i.path, cmp.Or(o.where, "tests"), o.why)
+		}
+	}
+}
+
+func TestHeavy(t *testing.T) {
+	brings := closure(t)
+	for _, h := range heavy {
+		all, exists := brings[module+"/"+h.room]
+		if !exists {
+			t.Errorf("there is no package %s; it was renamed, or comes later: correct this line (%s)", h.room, h.why)
+		}
+		for _, p := range all {
+			if within(p, h.never) {
+				t.Errorf("%s brings %s along: %s", h.room, p, h.why)
+			}
+		}
+		checkUse(t, h.never)
+	}
+}
+
+func TestTopLevel(t *testing.T) {
+	fixed := strings.Fields("cmd pdp evaluation obligations schemas policies conformance go.mod go.sum Makefile README.md LICENSE")
+	ignored := []string{"bin"} // what make build makes, ignored by git
+	entries, err := os.ReadDir("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, e := range entries {
+		found[e.Name()] = true
+		if !strings.HasPrefix(e.Name(), ".") && !slices.Contains(slices.Concat(fixed, ignored), e.Name()) {
+			t.Errorf("%s stands at the top of the repository, which is fixed: put it into one of the rooms", e.Name())
+		}
+	}
+	for _, name := range fixed {
+		if !found[name] {
+			t.Errorf("%s is missing at the top of the repository", name)
+		}
+	}
+}
+
+// checkUse fails where nothing imports p, which is what a misspelt line looks like, and where notYet is out of date.
+func checkUse(t *testing.T, p string) {
+	t.Helper()
+	used := slices.ContainsFunc(imports(t), func(i imported) bool { return within(i.path, p) })
+	by, waits := notYet[p]
+	switch {
+	case used && waits:
+		t.Errorf("%s is imported now (%s): delete its line of notYet", p, by)
+	case !used && !waits:
+		t.Errorf("nothing imports %s: the line is misspelt, or no longer needed", p)
+	}
+}
+
+// within says whether package p is at top or below it: "github.com/a/b/v4" is below "github.com/a/b".
+func within(p, top string) bool { return p == top || strings.HasPrefix(p, top+"/") }
+
+func why(room string) string {
+	for _, r := range rooms {
+		if r.room == room {
+			return r.why
+		}
+	}
+	return ""
+}
+
+func isFile(name string) bool {
+	info, err := os.Stat(filepath.Join("..", name))
+	return err == nil && info.Mode().IsRegular()
+}
+
+func isRoom(name string) bool {
+	files, _ := filepath.Glob(filepath.Join("..", name, "*.go"))
+	return len(files) > 0
+}
+
+// imported is one import in one file outside the tests, the file's name from the top of the repository.
+type imported struct{ file, path string }
+
+func (i imported) room() string { return path.Dir(i.file) }
+
+// imports are read from the text of every file, so that a build tag hides none.
+func imports(t *testing.T) []imported {
+	t.Helper()
+	all, err := readImports()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+var readImports = sync.OnceValues(func() (all []imported, err error) {
+	top := os.DirFS("..")
+	err = fs.WalkDir(top, ".", func(name string, entry fs.DirEntry, err error) error {
+		hidden := name != "." && strings.HasPrefix(entry.Name(), ".")
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (hidden || entry.Name() == "testdata"):
+			return fs.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", name), nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range file.Imports {
+			p, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			all = append(all, imported{name, p})
+		}
+		return nil
+	})
+	return all, err
+})
+
+// closure is, for every package of ours, all that it brings along. It asks the go command, which alone knows.
+func closure(t *testing.T) map[string][]string {
+	t.Helper()
+	if !isFile("go.mod") { // looked at so that a cached result of this test does not outlive a change of it
+		t.Fatal("no go.mod in the directory above")
+	}
+	list := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Deps", "./...")
+	list.Dir = ".."
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", list, err)
+	}
+	brings := map[string][]string{}
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			ImportPath string
+			Deps       []string
+		}
+		if err := decoder.Decode(&p); err == io.EOF {
+			return brings
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		brings[p.ImportPath] = p.Deps
+	}
+}

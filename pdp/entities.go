@@ -1,0 +1,277 @@
+package pdp
+
+import (
+	"slices"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"policy-service/evaluation"
+)
+
+// store holds the entities of one view: a tenant's own above the root's.
+type store struct {
+	root     *store // nil for the root itself
+	entities map[types.EntityUID]types.Entity
+	// written holds the parents as the file gives them, for entities some of
+	// whose parents come from attributes.
+	written map[types.EntityUID]types.EntityUIDSet
+	// what searches look candidates up in: ids by type, sorted, and what has an
+	// entity as a parent
+	ids      map[types.EntityType][]string
+	children map[types.EntityUID][]types.EntityUID
+	// and those that have other identities, by their own id, because an agent may be named
+	// by that alone, and by the ids that they name
+	identified, naming map[types.String][]types.Entity
+}
+
+// Get implements types.EntityGetter.
+func (s *store) Get(uid types.EntityUID) (types.Entity, bool) {
+	for ; s != nil; s = s.root {
+		if e, ok := s.entities[uid]; ok {
+			return e, true
+		}
+	}
+	return types.Entity{}, false
+}
+
+func (s *store) writtenParents(e types.Entity) types.EntityUIDSet {
+	for ; s != nil; s = s.root {
+		if parents, ok := s.written[e.UID]; ok {
+			return parents
+		}
+	}
+	return e.Parents
+}
+
+// overlay is the store as one request sees it: subject and resource as they are
+// in this request, everything else as stored.
+type overlay struct {
+	principal, resource types.Entity
+	// how the attributes of the two came to be, for explain
+	origin [2]origin
+	store  *store
+}
+
+// Get implements types.EntityGetter.
+func (o *overlay) Get(uid types.EntityUID) (types.Entity, bool) {
+	switch uid {
+	case o.principal.UID:
+		return o.principal, true
+	case o.resource.UID:
+		return o.resource, true
+	}
+	return o.store.Get(uid)
+}
+
+// origin is where the attributes of an entity come from.
+type origin struct {
+	origins
+	sent   evaluation.Object
+	stored types.Entity
+	known  bool // the store has the entity
+	mode   attributeMode
+}
+
+// attributeMode says what a sent property may do.
+type attributeMode uint8
+
+const (
+	fill    attributeMode = iota // counts where the store has none
+	stored                       // an entity in the store takes nothing
+	request                      // sent wins
+)
+
+// passesOver reports whether the value sent for a name does not count.
+func (o *origin) passesOver(name string) bool {
+	if !o.known || o.mode == request {
+		return false
+	}
+	_, has := o.stored.Attributes.Get(types.String(name))
+	return has || o.mode == stored
+}
+
+// entityPiece is one entity as a request sees it.
+type entityPiece struct {
+	piece
+	origin
+	entity types.Entity
+}
+
+// askEntities makes subject and resource of what is stored and what was sent.
+func (b *Bundle) askEntities(v *view, r *evaluation.Request, q *question, m *memo) error {
+	principal, resource := q.uids[principalVar], q.uids[resourceVar]
+	if principal == resource {
+		both, onlyResource, err := oneEntity(r.Subject.Properties, r.Resource.Properties)
+		if err != nil {
+			return err
+		}
+		one, err := b.entity(v, principal, both, "subject", onlyResource)
+		q.see(v, one, one)
+		return err
+	}
+	p, err := m.entity(b, v, principalVar, principal, r.Subject.Properties)
+	if err != nil {
+		return err
+	}
+	s, err := m.entity(b, v, resourceVar, resource, r.Resource.Properties)
+	q.see(v, p, s)
+	return err
+}
+
+func (q *question) see(v *view, principal, resource entityPiece) {
+	q.entities = &overlay{principal: principal.entity, resource: resource.entity, origin: [2]origin{principal.origin, resource.origin}, store: v.store}
+	q.add(principal.piece)
+	q.add(resource.piece)
+}
+
+func (b *Bundle) originOf(v *view, uid types.EntityUID, sent evaluation.Object) origin {
+	o := origin{sent: sent, mode: b.config.attributes[uid.Type]}
+	o.stored, o.known = v.store.Get(uid)
+	return o
+}
+
+// oneEntity unites what is said of an entity that is subject and resource. A
+// user who edits himself must not give himself a role by sending it with the
+// resource, so what only the resource sends is noted, sorted, to be left out.
+func oneEntity(subject, resource evaluation.Object) (both evaluation.Object, onlyResource []string, err error) {
+	both = subject.Beside(resource)
+	for name, value := range resource.Members {
+		own, ok := subject.Get(name)
+		if !ok {
+			onlyResource = append(onlyResource, name)
+		} else if !sameValue(own, value) {
+			return both, nil, evaluation.Malformed("subject and resource are one entity, and this property is sent with two values", "send it once, with the subject", "resource", "properties", name)
+		}
+	}
+	return both, onlyResource, nil
+}
+
+// contains searches a sorted list: a request may send thousands of members.
+func contains(sorted []string, name string) bool {
+	_, ok := slices.BinarySearch(sorted, name)
+	return ok
+}
+
+func sameValue(a, b evaluation.Value) bool {
+	x, ok1 := untyped(a)
+	y, ok2 := untyped(b)
+	if ok1 && ok2 {
+		return x.Equal(y)
+	}
+	return a.Equal(b)
+}
+
+// entity is one entity as this request sees it.
+func (b *Bundle) entity(v *view, uid types.EntityUID, sent evaluation.Object, path string, suspect []string) (entityPiece, error) {
+	p := entityPiece{origin: b.originOf(v, uid, sent)}
+	o, e := &p.origin, p.origin.stored
+	e.UID = uid
+	if !o.known && b.config.known[uid.Type] {
+		p.refuse(evaluation.UnknownEntity)
+	}
+	parents, err := b.parents(v, uid, o, path, suspect)
+	if err != nil {
+		return p, err
+	}
+	e.Parents = parents
+
+	if o.sent.Len() > 0 {
+		m := b.merger(o.stored.Attributes.Map(), b.attributesOf(uid.Type))
+		m.lenient = uid.Type == b.config.approvalType
+		if m.members == nil {
+			m.members = make(types.RecordMap, o.sent.Len())
+		}
+		for name, value := range o.sent.Members {
+			if o.passesOver(name) {
+				continue
+			}
+			if contains(suspect, name) {
+				m.unusable = append(m.unusable, name)
+				delete(m.members, types.String(name))
+				continue
+			}
+			if err := m.take(name, value, path, "properties"); err != nil {
+				return p, err
+			}
+		}
+		e.Attributes = types.NewRecord(m.members)
+		o.origins = m.origins
+		p.add(m.piece())
+	}
+	if b.schema != nil && (!o.known || o.sent.Len() > 0) && b.schema.validator.Entity(e) != nil {
+		p.refuse(evaluation.SchemaMismatch)
+	}
+	p.entity = e
+	return p, nil
+}
+
+// parents are the entity's parents in this request: those stored, unless a sent
+// attribute that gives parents is in force.
+func (b *Bundle) parents(v *view, uid types.EntityUID, o *origin, path string, suspect []string) (types.EntityUIDSet, error) {
+	rules := b.config.parents[uid.Type]
+	sent := false
+	for _, rule := range rules {
+		value, ok := o.sent.Get(rule.attribute)
+		if !ok {
+			continue
+		}
+		passed := o.passesOver(rule.attribute)
+		if contains(suspect, rule.attribute) {
+			path = "resource" // it is the one that sends it
+		}
+		if _, ok := sentParents(value, rule.parent); !ok || !passed && contains(suspect, rule.attribute) {
+			return o.stored.Parents, evaluation.Malformed("this property gives "+string(rule.parent)+" parents: it must be a string or an array of strings, sent with the subject where subject and resource are one", "send ids only", path, "properties", rule.attribute)
+		}
+		sent = sent || !passed
+	}
+	if !sent {
+		return o.stored.Parents, nil
+	}
+	uids := slices.Collect(v.store.writtenParents(o.stored).All())
+	for _, rule := range rules {
+		if value, ok := o.sent.Get(rule.attribute); ok && !o.passesOver(rule.attribute) {
+			more, _ := sentParents(value, rule.parent)
+			uids = append(uids, more...)
+		} else if value, ok := o.stored.Attributes.Get(types.String(rule.attribute)); ok {
+			more, _ := storedParents(value, rule.parent)
+			uids = append(uids, more...)
+		}
+	}
+	return types.NewEntityUIDSet(uids...), nil
+}
+
+func sentParents(v evaluation.Value, parent types.EntityType) ([]types.EntityUID, bool) {
+	if v.Kind() == evaluation.String {
+		return []types.EntityUID{{Type: parent, ID: types.String(v.Text())}}, true
+	}
+	var uids []types.EntityUID
+	for _, e := range v.Elements {
+		if e.Kind() != evaluation.String {
+			return nil, false
+		}
+		uids = append(uids, types.EntityUID{Type: parent, ID: types.String(e.Text())})
+	}
+	return uids, v.Kind() == evaluation.Array
+}
+
+// storedParents reads the same from the store, where an attribute may also hold
+// references of the parent type.
+func storedParents(v types.Value, parent types.EntityType) ([]types.EntityUID, bool) {
+	switch v := v.(type) {
+	case types.String:
+		return []types.EntityUID{{Type: parent, ID: v}}, true
+	case types.EntityUID:
+		return []types.EntityUID{v}, v.Type == parent
+	case types.Set:
+		var uids []types.EntityUID
+		for e := range v.All() {
+			one, ok := storedParents(e, parent)
+			if _, set := e.(types.Set); set || !ok {
+				return nil, false
+			}
+			uids = append(uids, one...)
+		}
+		return uids, true
+	}
+	return nil, false
+}

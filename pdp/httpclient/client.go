@@ -1,0 +1,172 @@
+// Package httpclient speaks to a running server for somebody at a terminal. Start with
+// [New]; [Server.Call] is one request with a body of bounded size each way, and
+// [Server.Ask] one whose answer is read as it comes.
+//
+// It trusts nothing it is told, and reads no answer without an end. It follows no
+// redirect, and sends the credential to the origin it was given and nowhere else; no
+// error holds it.
+package httpclient
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Server is one server, by its base URL.
+type Server struct {
+	base       string // without a slash at its end
+	credential string
+	http       http.Client
+	wait       func(context.Context, time.Duration) error
+}
+
+// Options say how a server is spoken to. The zero value sends no credential.
+type Options struct {
+	// Credential is an API key or a token, sent as Bearer.
+	Credential string
+	// Roots are the authorities to trust, nil those of the system.
+	Roots *x509.CertPool
+	// Wait waits between attempts; the default is the real time.
+	Wait func(context.Context, time.Duration) error
+}
+
+const (
+	// callTimeout bounds one call: to count, a server reads its whole log.
+	callTimeout = 5 * time.Minute
+	dialTimeout = 10 * time.Second
+)
+
+// New makes a client of a server at a base URL, https or on this machine also http.
+// Nothing is sent yet.
+func New(baseURL string, o Options) (*Server, error) {
+	u, err := url.Parse(baseURL)
+	switch {
+	case err != nil, u.Hostname() == "", u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("the server's address is no URL; write it like https://pdp.example.com")
+	case u.User != nil || u.RawQuery != "" || u.ForceQuery || strings.Contains(baseURL, "#"):
+		return nil, errors.New("the server's URL holds credentials, a query or a fragment; leave them out")
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		return nil, errors.New("plain http to another machine lets anybody on the way read the answers and the credential; use https")
+	case strings.ContainsFunc(o.Credential, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		return nil, errors.New("the credential has characters that no header can carry; give the key alone, as keys add printed it")
+	}
+	s := &Server{base: strings.TrimRight(baseURL, "/"), credential: o.Credential, wait: o.Wait}
+	if s.wait == nil {
+		s.wait = wait
+	}
+	s.http.Transport = &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSHandshakeTimeout: dialTimeout,
+		TLSClientConfig:     &tls.Config{RootCAs: o.Roots, MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2:   true,
+		IdleConnTimeout:     time.Minute,
+		DisableCompression:  true, // an export goes on at bytes as they were sent
+	}
+	s.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return s, nil
+}
+
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Wait waits before another attempt, or until ctx ends.
+func (s *Server) Wait(ctx context.Context, d time.Duration) error { return s.wait(ctx, d) }
+
+// Close closes the connections that are kept.
+func (s *Server) Close() { s.http.CloseIdleConnections() }
+
+// Ask sends a request to a path of the server, and returns the answer where its status
+// is one of those wanted. Its body is the caller's to close.
+func (s *Server) Ask(ctx context.Context, method, path string, header http.Header, body []byte, want ...int) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, s.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if header != nil {
+		r.Header = header
+	}
+	if s.credential != "" {
+		r.Header.Set("Authorization", "Bearer "+s.credential)
+	}
+	answer, err := s.http.Do(r)
+	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // without the URL, which the caller knows
+		}
+		return nil, err
+	}
+	for _, status := range want {
+		if answer.StatusCode == status {
+			return answer, nil
+		}
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return nil, s.refusal(answer)
+}
+
+// Call is one request with a body of bounded size each way.
+type Call struct {
+	Method, Path string
+	Query        url.Values
+	// Sends is the media type of Body.
+	Sends string
+	Body  []byte
+	// Most bounds the answer, Want is the status of one that is good.
+	Most int64
+	Want int
+}
+
+// Call sends a request, and returns the body of the answer.
+func (s *Server) Call(ctx context.Context, c Call) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	path := c.Path
+	if len(c.Query) > 0 {
+		path += "?" + c.Query.Encode()
+	}
+	header := http.Header{}
+	if c.Sends != "" {
+		header.Set("Content-Type", c.Sends)
+	}
+	answer, err := s.Ask(ctx, c.Method, path, header, c.Body, c.Want)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, c.Most+1))
+	if err == nil && int64(len(body)) > c.Most {
+		err = fmt.Errorf("the server's answer has more than %d bytes", c.Most)
+	}
+	return body, err
+}
+
+// Get reads what is at a path, of at most so many bytes.
+func (s *Server) Get(ctx context.Context, path string, query url.Values, most int64) ([]byte, error) {
+	return s.Call(ctx, Call{Method: http.MethodGet, Path: path, Query: query, Most: most, Want: http.StatusOK})
+}

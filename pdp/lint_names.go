@@ -1,0 +1,105 @@
+package pdp
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+	"go.yaml.in/yaml/v3"
+)
+
+// names warns of what can be seen without following how a policy is evaluated.
+func (l *linter) names(p *policy) {
+	if len(p.facts.scope) == 0 && len(p.facts.leading) == 0 {
+		l.warn(p, "no_scope", "has neither a scope nor a first condition that says for which principals, actions or resources it is, so every decision evaluates it", "name the action, or the types, in its scope")
+	}
+	if !p.named {
+		l.warn(p, "no_id", "is named by its place, and gets another name when a policy is put before it", "write @id(\"…\") above it")
+	}
+	for _, read := range p.facts.reads {
+		if read.protocol() {
+			l.warn(p, "protocol_member", "looks at "+read.String()+", which belongs to the protocol between PEP and PDP and never reaches a policy", "look at context.pdp, or have the fact sent under another name")
+		}
+	}
+	l.actionTypes(p)
+	named, decimals := p.mentions()
+	for _, text := range decimals {
+		// ParseInt, on which cedar-go relies, takes the sign; Cedar's grammar has none.
+		if strings.HasPrefix(text, "+") {
+			l.warn(p, "decimal_sign", "writes a decimal with a plus sign, which cedar-go accepts and Cedar does not", "leave the sign out")
+		}
+	}
+	for _, typ := range named {
+		if typ != "" && !isActionType(typ) && l.unknown(typ) {
+			l.warn(p, "unknown_entity_type", "names the entity type "+string(typ)+", which the schema does not declare", "declare it, or correct its name")
+		}
+	}
+}
+
+func (l *linter) unknown(typ types.EntityType) bool {
+	return l.b.schema != nil && l.b.schema.entities[typ] == nil
+}
+
+func isActionType(typ types.EntityType) bool {
+	return typ == "Action" || strings.HasSuffix(string(typ), "::Action")
+}
+
+// actionTypes warns of actions that no request can ask for. A group of actions
+// may come from another namespace, where there is one with such an action in it.
+func (l *linter) actionTypes(p *policy) {
+	for _, t := range slices.Concat(p.facts.scope, p.facts.leading) {
+		if t.of != actionVar {
+			continue
+		}
+		if t.is != "" && t.is != l.b.config.actionType {
+			l.actionType(p, t.is)
+		}
+		for _, uid := range t.uids {
+			if uid.Type != l.b.config.actionType && (t.eq || !isActionType(uid.Type) || !l.isAbove(p, uid, l.b.config.actionType)) {
+				l.actionType(p, uid.Type)
+			}
+		}
+	}
+}
+
+func (l *linter) actionType(p *policy, typ types.EntityType) {
+	l.warn(p, "action_type", "names an action of type "+string(typ)+", while those of requests are of type "+string(l.b.config.actionType), "write "+string(l.b.config.actionType)+"::\"…\", or set namespace in bundle.yaml")
+}
+
+// readConfig reads bundle.yaml again, for the lines of what some of its keys say;
+// that it is well formed is known.
+func (l *linter) readConfig(text []byte, keys func(doc *yamlMap) map[string]func(*yaml.Node)) {
+	if text == nil {
+		return
+	}
+	var unused Problems
+	if root, ok := yamlDocument(configFile, text, &unused); ok {
+		doc := yamlMap{file: configFile, problems: &unused}
+		doc.known = keys(&doc)
+		doc.read(root)
+	}
+}
+
+// configTypes warns of types in bundle.yaml that the schema does not declare:
+// what is said of them there has no effect.
+func (l *linter) configTypes(text []byte) {
+	if l.b.schema == nil {
+		return
+	}
+	c := &l.b.config
+	l.readConfig(text, func(doc *yamlMap) map[string]func(*yaml.Node) {
+		wire := func(n *yaml.Node) { l.configType(n, doc.wireType(c, n)) }
+		right := func(n *yaml.Node) { l.configType(n, c.qualify(types.EntityType(n.Value))) }
+		return map[string]func(*yaml.Node){
+			"types":      func(n *yaml.Node) { doc.each(n, func(_, typ *yaml.Node) { right(typ) }) },
+			"attributes": func(n *yaml.Node) { doc.each(n, func(typ, _ *yaml.Node) { wire(typ) }) },
+			"known":      func(n *yaml.Node) { doc.list(n, wire) },
+		} // a rule in parents with such a type does not load
+	})
+}
+
+func (l *linter) configType(n *yaml.Node, typ types.EntityType) {
+	if l.unknown(typ) {
+		l.problems.warn(configFile, n.Line, n.Column, "unknown_entity_type", "the schema does not declare the entity type "+string(typ), "declare it, or correct its name")
+	}
+}

@@ -1,0 +1,188 @@
+package pdp
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// lookout watches what one reading of a bundle directory depends on: the bundle's
+// directories, and every directory that a path to one of them or a symbolic link
+// in them passes through, so that the directory may vanish and come back and any
+// link may be pointed elsewhere. Files are watched by way of their directories,
+// because an editor replaces the file.
+type lookout struct {
+	watcher *fsnotify.Watcher
+	// names are the directories watched, by path without symbolic links, each with
+	// the names in it that matter.
+	names map[string]map[string]bool
+	// whole are those in which every name matters.
+	whole map[string]bool
+	// blind is set where something could not be watched.
+	blind bool
+}
+
+func newLookout(root string) (*lookout, error) {
+	if !filepath.IsAbs(root) {
+		wd, err := os.Getwd()
+		if err != nil {
+			return nil, err
+		}
+		// Not filepath.Abs: it takes "link/.." for ".", and the reader does not.
+		root = wd + string(filepath.Separator) + root
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	l := &lookout{watcher: watcher, names: map[string]map[string]bool{}, whole: map[string]bool{}}
+	real, ok := l.follow(root)
+	if !ok {
+		l.blind = true
+		return l, nil
+	}
+	l.part(real)
+	tenants := filepath.Join(real, "tenants")
+	for _, name := range l.directory(tenants) {
+		l.part(filepath.Join(tenants, name))
+	}
+	return l, nil
+}
+
+func (l *lookout) close() { l.watcher.Close() }
+
+// part watches the root or a tenant's directory, and what belongs to it. Tests
+// are watched because a MANIFEST may list them.
+func (l *lookout) part(dir string) {
+	l.directory(dir)
+	l.directory(filepath.Join(dir, "entities"))
+	l.directory(filepath.Join(dir, "tests"))
+}
+
+// directory watches everything in a directory, and what the links in it lead to.
+// It returns the names in it.
+func (l *lookout) directory(dir string) (names []string) {
+	real, ok := l.follow(dir)
+	if !ok {
+		return nil // its creation is watched
+	}
+	l.whole[real] = true
+	entries, err := os.ReadDir(real)
+	if err != nil {
+		l.blind = true
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue // ..data is watched where a link leads through it
+		}
+		names = append(names, e.Name())
+		if e.Type()&fs.ModeSymlink != 0 {
+			l.follow(filepath.Join(real, e.Name()))
+		}
+	}
+	return names
+}
+
+// follow resolves a path as the operating system does, and watches each name on
+// the way before it looks at it: what changes afterwards makes an event. It
+// returns the path without links, and whether a directory is there.
+func (l *lookout) follow(path string) (real string, isDirectory bool) {
+	dir, todo := split(path)
+	for steps := 0; len(todo) > 0; steps++ {
+		name := todo[0]
+		todo = todo[1:]
+		if name == ".." {
+			dir = filepath.Dir(dir) // dir has no links in it, so this is its parent
+			continue
+		}
+		l.watch(dir, name)
+		at := filepath.Join(dir, name)
+		info, err := os.Lstat(at)
+		switch {
+		case err != nil || steps > 255:
+			return at, false
+		case info.Mode()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(at)
+			if err != nil {
+				return at, false
+			}
+			next, names := split(target)
+			if next != "" {
+				dir = next
+			}
+			todo = slices.Concat(names, todo)
+		case info.IsDir():
+			dir = at
+		default:
+			return at, false
+		}
+	}
+	l.arm(dir)
+	return dir, true
+}
+
+// split cuts a path into its root, "" where it is relative, and its names.
+func split(path string) (root string, names []string) {
+	volume := filepath.VolumeName(path)
+	rest := path[len(volume):]
+	if filepath.IsAbs(path) {
+		root = volume + string(filepath.Separator)
+	}
+	for name := range strings.FieldsFuncSeq(rest, func(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) }) {
+		if name != "." {
+			names = append(names, name)
+		}
+	}
+	return root, names
+}
+
+func (l *lookout) watch(dir, name string) {
+	l.arm(dir)
+	l.names[dir][name] = true
+}
+
+func (l *lookout) arm(dir string) {
+	if l.names[dir] != nil {
+		return
+	}
+	l.names[dir] = map[string]bool{}
+	if l.watcher.Add(dir) != nil {
+		l.blind = true // it vanished, or may not be read, or there are too many watches
+	}
+}
+
+// wait returns when something that matters has changed or may have: an event may
+// also have been lost, or never have been sent, and so it waits no longer than
+// the limit.
+func (l *lookout) wait(ctx context.Context, limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-l.watcher.Errors: // mostly an overflow of the queue: events were lost
+			return
+		case event := <-l.watcher.Events:
+			if l.matters(event.Name) {
+				return
+			}
+		}
+	}
+}
+
+func (l *lookout) matters(path string) bool {
+	dir, name := filepath.Split(path)
+	dir = filepath.Clean(dir)
+	_, itself := l.names[path] // the directory itself was moved or removed
+	names, known := l.names[dir]
+	return itself || !known || l.whole[dir] || names[name]
+}

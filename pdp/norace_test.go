@@ -1,0 +1,5 @@
+//go:build !race
+
+package pdp
+
+const raceFactor = 1

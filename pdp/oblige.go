@@ -1,0 +1,112 @@
+package pdp
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"policy-service/evaluation"
+	"policy-service/obligations"
+)
+
+// oblige settles what the PEP must do besides, and denies where it cannot be said.
+// It never turns a deny into an allow.
+func (v *view) oblige(q *question, d *evaluation.Decision) {
+	var owed []obligations.Owed
+	for _, id := range d.Determining {
+		for _, o := range v.byID[id].obliges {
+			owed = append(owed, obligations.Owed{Definition: o, Policy: id})
+		}
+	}
+	if len(owed) == 0 {
+		return
+	}
+	take(d, obligations.Resolve(d.Allow, owed, q.variable))
+}
+
+// take has a decision come with what its obligations come to.
+func take(d *evaluation.Decision, out obligations.Resolution) {
+	d.Obligations, d.LeftOut = out.Obligations, out.LeftOut
+	switch {
+	case !d.Allow:
+	case out.Conflict:
+		d.Deny(evaluation.ObligationConflict)
+	case out.Unfilled:
+		d.Deny(evaluation.ObligationUnfilled)
+	}
+}
+
+// declare denies where the PEP has not said that it can do what is owed.
+func (b *Bundle) declare(call *Call, d *evaluation.Decision) {
+	if !d.Allow || len(d.Obligations) == 0 || b.config.allowUndeclared {
+		return
+	}
+	missing := obligations.Missing(d.Obligations, call.declares())
+	if len(missing) == 0 {
+		return
+	}
+	reason := evaluation.ObligationUnsupported
+	if slices.Contains(missing, obligations.ApprovalRequired) {
+		reason = evaluation.ApprovalRequired
+	}
+	d.Deny(reason)
+	d.Required = missing
+}
+
+// declares says which types the PEP declared: in its registration, in the
+// request, or in both, and then those in both. The native contract declares
+// approval_required by itself.
+func (c *Call) declares() func(string) bool {
+	sent, inRequest := c.Request.Context.Get("supported_obligations")
+	return func(typ string) bool {
+		if c.Request.Shape == evaluation.Native && typ == obligations.ApprovalRequired {
+			return true
+		}
+		requested := !inRequest && c.Registered
+		for _, v := range sent.Elements {
+			requested = requested || v.Text() == typ
+		}
+		registered := !c.Registered
+		for _, t := range c.Obligations {
+			registered = registered || t == typ
+		}
+		return requested && registered
+	}
+}
+
+// variable is the value of a variable in a template.
+func (q *question) variable(name string) (string, bool) {
+	switch name {
+	case "principal.id":
+		return string(q.uids[principalVar].ID), true
+	case "resource.id":
+		return string(q.uids[resourceVar].ID), true
+	case "action.name":
+		return string(q.uids[actionVar].ID), true
+	}
+	member, ok := strings.CutPrefix(name, "context.")
+	if !ok {
+		return "", false
+	}
+	value, ok := q.context.Get(types.String(member))
+	if !ok {
+		return "", false
+	}
+	switch v := value.(type) {
+	case types.String:
+		return string(v), true
+	case types.Long:
+		return strconv.FormatInt(int64(v), 10), true
+	case types.Boolean:
+		return strconv.FormatBool(bool(v)), true
+	}
+	return "", false
+}
+
+// obligesAllow reports whether an allow would depend on an obligation of the
+// policy.
+func (p *policy) obligesAllow() bool {
+	return !p.forbids() && len(p.obliges) > 0
+}

@@ -1,0 +1,238 @@
+package pdp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"policy-service/evaluation"
+)
+
+// PDP answers requests from the bundle in force. It is safe for concurrent use.
+type PDP struct {
+	source   Source
+	options  Options
+	inForce  atomic.Pointer[loaded]
+	reloader reloader
+}
+
+// Options are what a [PDP] takes from outside. The zero value is ready to use.
+type Options struct {
+	// Now is the clock; the default is time.Now.
+	Now func() time.Time
+	// NewID names decisions; the default is UUIDv7.
+	NewID func() string
+	// Recorder puts decisions on record before they are answered; the default
+	// keeps none.
+	Recorder Recorder
+	// Approvals keeps what people said about requests that wait for them; by default
+	// nobody is asked, and nothing is approved.
+	Approvals Approvals
+	// Quiet is how long a bundle directory must lie still before it is loaded;
+	// the default is 200 ms.
+	Quiet time.Duration
+	// BeforeSwap is asked before a bundle is in force, the first one too: its error
+	// keeps the bundle before it. It is asked again a moment later, until it agrees.
+	BeforeSwap func(Incoming) error
+	// OnLoad is told the outcome of every load after the first, in order, and
+	// before the next one starts: it must not itself reload.
+	OnLoad func(Status)
+}
+
+// Recorder puts decisions on record, all or none. An error keeps the answer
+// from leaving.
+type Recorder interface {
+	Record(context.Context, []Record) error
+}
+
+// Record is what goes on record of one decision, or of one page of a search.
+type Record struct {
+	ID       string
+	Time     time.Time
+	Call     Call
+	Decision evaluation.Decision
+	// Kind and Search are set for a search: what was looked for, and found.
+	Kind   evaluation.SearchKind
+	Search *SearchAnswer
+	// Bundle is the digest of the policies that decided.
+	Bundle string
+}
+
+// Incoming is a bundle that is about to be in force, with its files by slash path.
+// Whoever is told of it must not change them.
+type Incoming struct {
+	Digest string
+	Files  map[string][]byte
+}
+
+// Call is a request together with who asks and how.
+type Call struct {
+	Request evaluation.Request
+	// Caller is the PEP as authentication knows it; "" is none.
+	Caller string
+	// RequestID and TraceID are what others know the request by; they go on record
+	// and change nothing.
+	RequestID, TraceID string
+	// Now overrides the clock, to ask what would have been answered then.
+	Now time.Time
+	// Registered is set where the caller's registration declares obligation
+	// types, Obligations: then a request cannot declare others.
+	Registered  bool
+	Obligations []string
+	// Explain asks for [evaluation.Decision.Explain].
+	Explain bool
+	// Spend has an approval count that the request presents. File has one asked for
+	// where it is missing, and Offer says how it can be. What was only asked to be known
+	// sets none of them.
+	Spend, File, Offer bool
+
+	approved bool // what policies see as context.pdp.approved
+}
+
+// The errors of [PDP.Evaluate] besides [*evaluation.Error].
+var (
+	ErrNoBundle      = errors.New("no bundle is loaded")
+	ErrUnknownTenant = errors.New("no such tenant")
+	ErrNotRecorded   = errors.New("the decision could not be recorded")
+)
+
+// New loads the bundle of a source and returns a PDP that answers from it. The
+// error is of type [Problems] where the bundle is at fault.
+func New(source Source, options Options) (*PDP, error) {
+	files := firstReading(source, cmp.Or(options.Quiet, defaultQuiet))
+	bundle, problems := build(files)
+	if problems.Refuse() {
+		return nil, problems
+	}
+	if err := options.ask(bundle, files); err != nil {
+		return nil, err
+	}
+	return newPDP(source, loaded{bundle: bundle, read: files.reading(), problems: problems}, options), nil
+}
+
+// Of returns a PDP that answers from a bundle already loaded, and from no other.
+func Of(bundle *Bundle, options Options) *PDP {
+	return newPDP(Source{}, loaded{bundle: bundle}, options)
+}
+
+func newPDP(source Source, first loaded, options Options) *PDP {
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	if options.NewID == nil {
+		options.NewID = func() string { return uuid.Must(uuid.NewV7()).String() }
+	}
+	if options.Recorder == nil {
+		options.Recorder = unrecorded{}
+	}
+	if options.Quiet == 0 {
+		options.Quiet = defaultQuiet
+	}
+	first.at = options.Now()
+	p := &PDP{source: source, options: options}
+	p.reloader = reloader{turn: make(chan struct{}, 1), seen: first.read, pollBlind: pollBlind, pollWatched: pollWatched}
+	p.inForce.Store(&first)
+	return p
+}
+
+// Evaluate answers one call. With [PDP.decide] this is the whole of the decision
+// path: every answer the service gives, over whatever door, is made by it. When
+// ctx ends first there is no answer, and the error is that of ctx.
+func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, error) {
+	bundle := p.Bundle() // pinned: one call sees one bundle
+	p.stamp(&call)
+	said, err := p.authorize(ctx, bundle, call)
+	if err != nil {
+		return evaluation.Decision{}, err
+	}
+	decision := said.decision
+	decision.ID = p.options.NewID()
+	if said.waiting != nil {
+		return p.await(ctx, call, decision, said.waiting)
+	}
+	if err := p.refused(ctx, call, &decision); err != nil {
+		return evaluation.Decision{}, err
+	}
+	if err := p.record(ctx, record(call, decision)); err != nil {
+		return evaluation.Decision{}, err
+	}
+	return decision, nil
+}
+
+// stamp reads the clock, once for all that belongs together.
+func (p *PDP) stamp(call *Call) {
+	if call.Now.IsZero() {
+		call.Now = p.options.Now()
+	}
+}
+
+// said is a decision, and the allow that a person's approval could make of it.
+type said struct {
+	decision evaluation.Decision
+	waiting  *weighed // nil where approvals change nothing
+}
+
+// authorize is decide as a step of its own.
+func (p *PDP) authorize(ctx context.Context, bundle *Bundle, call Call) (s said, err error) {
+	_, span := step(ctx, "authorize")
+	s, err = p.say(ctx, bundle, call)
+	decided(span, s.decision)
+	ended(span, err)
+	return s, err
+}
+
+func (p *PDP) say(ctx context.Context, bundle *Bundle, call Call) (s said, err error) {
+	if bundle == nil {
+		return s, ErrNoBundle
+	}
+	w, err := bundle.weigh(ctx, &call, nil)
+	if err != nil {
+		return s, err
+	}
+	if (call.Spend || call.File || call.Offer) && p.options.Approvals != nil && w.waits() {
+		kept := w // w itself needs no place on the heap
+		s.waiting = &kept
+	}
+	s.decision, err = w.finish(ctx, &call)
+	return s, err
+}
+
+// decide is one decision, not yet on record.
+func (p *PDP) decide(ctx context.Context, bundle *Bundle, call Call, m *memo) (evaluation.Decision, error) {
+	if bundle == nil {
+		return evaluation.Decision{}, ErrNoBundle
+	}
+	decision, err := bundle.decide(ctx, call, m)
+	if err != nil {
+		return evaluation.Decision{}, err
+	}
+	return decision, nil
+}
+
+func record(call Call, d evaluation.Decision) Record {
+	return Record{ID: d.ID, Time: call.Now, Call: call, Decision: d, Bundle: d.Bundle}
+}
+
+// record puts what belongs together on record together, or nothing of it.
+func (p *PDP) record(ctx context.Context, records ...Record) error {
+	ctx, span := step(ctx, "record")
+	err := p.options.Recorder.Record(ctx, records)
+	ended(span, err)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotRecorded, err)
+	}
+	return nil
+}
+
+// Bundle returns the bundle in force.
+func (p *PDP) Bundle() *Bundle { return p.inForce.Load().bundle }
+
+// unrecorded is the Recorder of a PDP that was given none.
+type unrecorded struct{}
+
+func (unrecorded) Record(context.Context, []Record) error { return nil }

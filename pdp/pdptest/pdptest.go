@@ -1,0 +1,170 @@
+// Package pdptest runs a real server for tests, as net/http/httptest does: on
+// a free port of loopback, with a clock that stands still and ids that count,
+// so that what it answers can be compared byte for byte. Start with [Start],
+// and give it a [Bundle].
+package pdptest
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"golang.org/x/tools/txtar"
+
+	"policy-service/pdp"
+	"policy-service/pdp/server"
+)
+
+// Now is what the clock of every test server reads.
+var Now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// patience is how long a test server may take for anything before the test
+// fails instead of hanging: a bundle of 100,000 entities under the race detector
+// takes a while to load.
+const patience = time.Minute
+
+// Server is a server that runs until its test ends.
+type Server struct {
+	*server.Server
+	// URL is http://host:port, with TLS https://host:port.
+	URL string
+	// Client is what asks. With TLS it needs the roots to trust; see [Server.Trust].
+	Client *http.Client
+
+	t testing.TB
+}
+
+// Option changes the configuration of a test server before it starts.
+type Option func(*server.Config)
+
+// Start runs a server on a bundle and stops it when the test ends. A bundle that
+// does not load fails the test.
+func Start(t testing.TB, source pdp.Source, options ...Option) *Server {
+	t.Helper()
+	config := server.Config{
+		Source: source,
+		Listen: "127.0.0.1:0",
+		PDP: pdp.Options{
+			Now:   func() time.Time { return Now },
+			NewID: IDs(),
+			Quiet: 20 * time.Millisecond, // tests write files in one go
+		},
+	}
+	for _, option := range options {
+		option(&config)
+	}
+	s, err := server.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := s.Start(ctx); err != nil {
+		t.Fatalf("the test server does not start:\n%v", err)
+	}
+	scheme := "http://"
+	if config.TLS.CertFile != "" {
+		scheme = "https://"
+	}
+	running := &Server{Server: s, URL: scheme + s.Addr(), Client: http.DefaultClient, t: t}
+	t.Cleanup(running.stop)
+	return running
+}
+
+// Trust has the client trust an authority, and show certificates where some are given.
+func (s *Server) Trust(a *Authority, certificates ...tls.Certificate) {
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: a.Pool, Certificates: certificates},
+		ForceAttemptHTTP2: true,
+	}
+	s.t.Cleanup(transport.CloseIdleConnections)
+	s.Client = &http.Client{Transport: transport}
+}
+
+func (s *Server) stop() {
+	s.Client.CloseIdleConnections() // a stop would wait a moment for more to come of them
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := s.Stop(ctx); err != nil {
+		s.t.Errorf("the test server does not stop: %v", err)
+	}
+}
+
+// IDs returns a source of ids that count from 1, in the form of a UUIDv7.
+func IDs() func() string {
+	var n atomic.Int64
+	return func() string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", n.Add(1)) }
+}
+
+// Bundle is a bundle made of files, by slash path.
+func Bundle(files map[string]string) pdp.Source {
+	fsys := make(fstest.MapFS, len(files))
+	for name, content := range files {
+		fsys[name] = &fstest.MapFile{Data: []byte(content), Mode: 0o644}
+	}
+	return pdp.FS(fsys)
+}
+
+// Txtar is a bundle made of the files of a txtar archive.
+func Txtar(archive string) pdp.Source {
+	files := make(map[string]string)
+	for _, f := range txtar.Parse([]byte(archive)).Files {
+		files[f.Name] = string(f.Data)
+	}
+	return Bundle(files)
+}
+
+// Response is an answer, read to its end.
+type Response struct {
+	Status int
+	Header http.Header
+	Body   string
+}
+
+// Post sends a body as application/json. Headers are given as name, value, ….
+func (s *Server) Post(path, body string, headers ...string) Response {
+	s.t.Helper()
+	return s.Do(http.MethodPost, path, body, append([]string{"Content-Type", "application/json"}, headers...)...)
+}
+
+// Get asks for a path.
+func (s *Server) Get(path string, headers ...string) Response {
+	s.t.Helper()
+	return s.Do(http.MethodGet, path, "", headers...)
+}
+
+// Do sends any request. Headers are given as name, value, …; the last of a name
+// counts, and "" takes a header away.
+func (s *Server) Do(method, path, body string, headers ...string) Response {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, s.URL+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+		if headers[i+1] == "" {
+			r.Header.Del(headers[i])
+		}
+	}
+	answer, err := s.Client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	var read bytes.Buffer
+	if _, err := io.Copy(&read, answer.Body); err != nil {
+		s.t.Fatal(err)
+	}
+	return Response{answer.StatusCode, answer.Header, read.String()}
+}

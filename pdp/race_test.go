@@ -1,0 +1,6 @@
+//go:build race
+
+package pdp
+
+// raceFactor is what the race detector costs, roughly.
+const raceFactor = 8

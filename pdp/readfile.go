@@ -1,0 +1,124 @@
+package pdp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"syscall"
+)
+
+// read returns a file's bytes; where it cannot, it has noted why.
+func (r *reader) read(file string, k *kind) ([]byte, bool) {
+	f, size := r.open(file, k)
+	if f == nil {
+		return nil, false
+	}
+	defer f.Close()
+	var b bytes.Buffer
+	b.Grow(int(size) + bytes.MinRead)
+	// The file may have grown since it was measured.
+	if _, err := b.ReadFrom(io.LimitReader(f, k.max+1)); err != nil {
+		r.unreadable(file, err)
+		return nil, false
+	}
+	if int64(b.Len()) > k.max {
+		r.tooLarge(file, k)
+		return nil, false
+	}
+	return b.Bytes(), true
+}
+
+// open opens a regular file within its bound. Everything else is told apart by
+// stat alone, because opening a FIFO waits for a writer and opening a device
+// may do anything.
+func (r *reader) open(file string, k *kind) (fs.File, int64) {
+	info, err := fs.Stat(r.fsys, file)
+	if err != nil {
+		r.unreadable(file, err)
+		return nil, 0
+	}
+	if !info.Mode().IsRegular() {
+		r.problem(file, "not_a_file", "a "+k.name+" is expected here, and this is a "+typeName(info.Mode()), "put a regular file there, or remove it")
+		return nil, 0
+	}
+	if info.Size() > k.max {
+		r.tooLarge(file, k)
+		return nil, 0
+	}
+	f, err := r.fsys.Open(file)
+	if err != nil {
+		r.unreadable(file, err)
+		return nil, 0
+	}
+	return f, info.Size()
+}
+
+func (r *reader) isDirectory(dir string) bool {
+	info, err := fs.Stat(r.fsys, dir)
+	if err != nil {
+		r.unreadable(dir, err)
+		return false
+	}
+	if !info.IsDir() {
+		r.problem(dir, "not_a_directory", "a directory is expected here, and this is a "+typeName(info.Mode()), "make it a directory, or rename it")
+		return false
+	}
+	return true
+}
+
+func (r *reader) tooLarge(file string, k *kind) {
+	r.problem(file, "too_large", fmt.Sprintf("a %s may have %d bytes, and this one has more", k.name, k.max), "split it into several files")
+}
+
+// unreadable notes why a file or directory could not be read. The error's own
+// path is left out: it may be one of this machine, and the problem has its own.
+func (r *reader) unreadable(file string, err error) {
+	if file == "." {
+		file = ""
+	}
+	subject := "this"
+	if file == "" {
+		subject = "the directory " + r.place()
+	}
+	switch {
+	case errors.Is(err, syscall.ELOOP):
+		r.problem(file, "symlink_loop", subject+" is a symbolic link that leads back to itself", "point the link at something, or remove it")
+	case errors.Is(err, fs.ErrNotExist):
+		r.problem(file, "unreadable", subject+" is a link to nothing, or vanished while it was read", "point the link at something, or remove it")
+	case errors.Is(err, fs.ErrPermission):
+		r.problem(file, "unreadable", subject+" may not be read by this process", "give the user that runs policy-service permission to read it")
+	default:
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			err = pe.Err
+		}
+		r.problem(file, "unreadable", subject+" cannot be read: "+err.Error(), "see to the disk or the mount it is on")
+	}
+}
+
+// place names the bundle's root in messages.
+func (r *reader) place() string {
+	if r.dir == "" {
+		return "that holds the bundle"
+	}
+	return strconv.Quote(r.dir)
+}
+
+func typeName(mode fs.FileMode) string {
+	switch {
+	case mode.IsRegular():
+		return "file"
+	case mode.IsDir():
+		return "directory"
+	case mode&fs.ModeNamedPipe != 0:
+		return "FIFO"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	case mode&fs.ModeDevice != 0:
+		return "device"
+	}
+	return "special file"
+}

@@ -1,0 +1,471 @@
+package pdp
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/schema"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+
+	"policy-service/evaluation"
+)
+
+// This file is the only one that knows cedar-go's schema packages.
+
+// schemaOf is a bundle's schema: cedar-go's validator, and the declared types
+// as plain values for the converter.
+type schemaOf struct {
+	validator *validate.Validator
+	entities  map[types.EntityType]*entityShape
+	actions   map[types.EntityUID]*actionShape
+}
+
+type entityShape struct {
+	attributes map[string]attributeShape
+	parents    []types.EntityType
+	enum       map[types.EntityUID]struct{} // nil: any id
+	tags       *shape
+}
+
+type actionShape struct {
+	entity                types.Entity
+	principals, resources []types.EntityType
+	context               map[string]attributeShape
+}
+
+type attributeShape struct {
+	shape    *shape
+	optional bool
+}
+
+// shape is a declared type.
+type shape struct {
+	form    shapeForm
+	element *shape                    // of a set
+	members map[string]attributeShape // of a record
+	entity  types.EntityType          // of a reference
+	enum    map[types.EntityUID]struct{}
+}
+
+type shapeForm uint8
+
+const (
+	shapeBool shapeForm = iota
+	shapeLong
+	shapeString
+	shapeSet
+	shapeRecord
+	shapeEntity
+	shapeIP
+	shapeDecimal
+	shapeDatetime
+	shapeDuration
+)
+
+// parseSchema reads a schema in either form, adds what the PDP puts into every
+// context, and refuses what it cannot keep its promises with.
+func parseSchema(file string, text []byte, problems *Problems) *schemaOf {
+	var s schema.Schema
+	s.SetFilename(file)
+	var err error
+	if strings.HasSuffix(file, ".json") {
+		err = s.UnmarshalJSON(text)
+	} else {
+		if checkText(file, text, problems); problems.Refuse() {
+			return nil
+		}
+		err = s.UnmarshalCedar(text)
+	}
+	if err != nil {
+		line, column := positionIn(err.Error())
+		problems.add(file, line, column, "schema_syntax", "the schema cannot be read"+expectation(err.Error()), "check the syntax at this place")
+		return nil
+	}
+	r, err := s.Resolve()
+	if err != nil {
+		problems.add(file, 0, 0, "schema_reference", "the schema does not hold together: "+unquoted(err.Error()), "declare every type and action once, and refer only to declared ones")
+		return nil
+	}
+	for uid, action := range r.Actions {
+		if action.AppliesTo == nil {
+			continue
+		}
+		if action.AppliesTo.Context, err = contextWithPDP(action.AppliesTo.Context); err != nil {
+			problems.add(file, 0, 0, "schema_context", fmt.Sprintf("the context of action %q: %s", string(uid.ID), err), "leave out pdp, which the PDP supplies, and members of the protocol; declare action as a record or not at all")
+		}
+	}
+	if problems.Refuse() {
+		return nil
+	}
+	return compileSchema(r)
+}
+
+var pdpMembers = resolved.RecordType{
+	"now":      {Type: resolved.ExtensionType("datetime")},
+	"tenant":   {Type: resolved.StringType{}},
+	"caller":   {Type: resolved.StringType{}},
+	"approved": {Type: resolved.BoolType{}},
+}
+
+// contextWithPDP adds the members that the PDP supplies to a context type.
+func contextWithPDP(declared resolved.RecordType) (resolved.RecordType, error) {
+	context := maps.Clone(declared)
+	if context == nil {
+		context = resolved.RecordType{}
+	}
+	if own, ok := context["pdp"]; ok {
+		record, isRecord := own.Type.(resolved.RecordType)
+		same := isRecord && !own.Optional && maps.EqualFunc(record, pdpMembers, func(a, b resolved.Attribute) bool {
+			return a.Type == b.Type && !a.Optional
+		})
+		if !same {
+			return nil, errors.New("pdp is declared otherwise than the PDP supplies it")
+		}
+	}
+	for name, a := range declared {
+		if evaluation.Protocol(string(name)) && !a.Optional {
+			return nil, fmt.Errorf("%s is required, but as a member of the protocol it is taken out before a policy could see it", name)
+		}
+	}
+	context["pdp"] = resolved.Attribute{Type: pdpMembers}
+	action, ok := context["action"]
+	if _, isRecord := action.Type.(resolved.RecordType); ok && !isRecord {
+		return nil, errors.New("action is declared as something else than a record")
+	} else if !ok {
+		context["action"] = resolved.Attribute{Type: resolved.RecordType{}}
+	}
+	return context, nil
+}
+
+func compileSchema(r *resolved.Schema) *schemaOf {
+	s := &schemaOf{validator: validate.New(r), entities: map[types.EntityType]*entityShape{}, actions: map[types.EntityUID]*actionShape{}}
+	enums := map[types.EntityType]map[types.EntityUID]struct{}{}
+	for name, e := range r.Enums {
+		enums[name] = map[types.EntityUID]struct{}{}
+		for _, uid := range e.Values {
+			enums[name][uid] = struct{}{}
+		}
+		s.entities[name] = &entityShape{attributes: map[string]attributeShape{}, enum: enums[name]}
+	}
+	for name, e := range r.Entities {
+		s.entities[name] = &entityShape{attributes: compileRecord(e.Shape, enums), parents: e.ParentTypes, tags: compileType(e.Tags, enums)}
+	}
+	for uid, a := range r.Actions {
+		shape := &actionShape{entity: a.Entity}
+		if a.AppliesTo != nil {
+			shape.principals, shape.resources = a.AppliesTo.Principals, a.AppliesTo.Resources
+			shape.context = compileRecord(a.AppliesTo.Context, enums)
+		}
+		s.actions[uid] = shape
+	}
+	return s
+}
+
+func compileRecord(r resolved.RecordType, enums map[types.EntityType]map[types.EntityUID]struct{}) map[string]attributeShape {
+	m := make(map[string]attributeShape, len(r))
+	for name, a := range r {
+		m[string(name)] = attributeShape{shape: compileType(a.Type, enums), optional: a.Optional}
+	}
+	return m
+}
+
+func compileType(t resolved.IsType, enums map[types.EntityType]map[types.EntityUID]struct{}) *shape {
+	switch t := t.(type) {
+	case resolved.BoolType:
+		return &shape{form: shapeBool}
+	case resolved.LongType:
+		return &shape{form: shapeLong}
+	case resolved.StringType:
+		return &shape{form: shapeString}
+	case resolved.SetType:
+		return &shape{form: shapeSet, element: compileType(t.Element, enums)}
+	case resolved.RecordType:
+		return &shape{form: shapeRecord, members: compileRecord(t, enums)}
+	case resolved.EntityType:
+		return &shape{form: shapeEntity, entity: types.EntityType(t), enum: enums[types.EntityType(t)]}
+	case resolved.ExtensionType:
+		return &shape{form: map[resolved.ExtensionType]shapeForm{"ipaddr": shapeIP, "decimal": shapeDecimal, "datetime": shapeDatetime, "duration": shapeDuration}[t]}
+	}
+	return nil
+}
+
+// fitsRequest reports whether the action takes these types and this context.
+func (s *schemaOf) fitsRequest(q *question) bool {
+	return s.validator.Request(cedar.Request{Principal: q.uids[principalVar], Action: q.uids[actionVar], Resource: q.uids[resourceVar], Context: q.context}) == nil
+}
+
+// mayBeBelow reports whether entities of one type may have parents of another.
+func (s *schemaOf) mayBeBelow(typ, parent types.EntityType) bool {
+	shape := s.entities[typ]
+	return shape != nil && slices.Contains(shape.parents, parent)
+}
+
+// allows reports whether an entity's id is one its type has.
+func (s *schemaOf) allows(uid types.EntityUID) bool {
+	shape := s.entities[uid.Type]
+	if shape == nil || shape.enum == nil {
+		return true
+	}
+	_, ok := shape.enum[uid]
+	return ok
+}
+
+func (s *schemaOf) fitsEntity(e types.Entity) error {
+	if shape := s.entities[e.UID.Type]; shape != nil && shape.enum != nil && (e.Attributes.Len() > 0 || e.Tags.Len() > 0 || e.Parents.Len() > 0) {
+		return fmt.Errorf("type %s is enumerated: its entities have no attributes, tags or parents", e.UID.Type)
+	}
+	if err := s.validator.Entity(e); err != nil {
+		return errors.New(unquoted(err.Error()))
+	}
+	uids := []types.EntityUID{e.UID}
+	for parent := range e.Parents.All() {
+		uids = append(uids, parent)
+	}
+	for _, v := range e.Attributes.All() {
+		uids = appendUIDs(uids, v)
+	}
+	for _, v := range e.Tags.All() {
+		uids = appendUIDs(uids, v)
+	}
+	for _, uid := range uids {
+		if !s.allows(uid) {
+			return fmt.Errorf("type %s is enumerated and has no such id", uid.Type)
+		}
+	}
+	return nil
+}
+
+// appendUIDs appends the entities that a value refers to.
+func appendUIDs(uids []types.EntityUID, v types.Value) []types.EntityUID {
+	switch v := v.(type) {
+	case types.EntityUID:
+		return append(uids, v)
+	case types.Set:
+		for e := range v.All() {
+			uids = appendUIDs(uids, e)
+		}
+	case types.Record:
+		for _, m := range v.All() {
+			uids = appendUIDs(uids, m)
+		}
+	}
+	return uids
+}
+
+// noAction is how cedar-go's validator says that a policy can never apply,
+// which Cedar warns of and we warn of too.
+const noAction = "unable to find an applicable action given the policy scope constraints"
+
+// checkPolicy validates a policy strictly.
+func (s *schemaOf) checkPolicy(p *policy, problems *Problems) {
+	err := s.validator.Policy("", p.tree())
+	for _, e := range flattened(err) {
+		if e.Error() == noAction {
+			problems.warn(p.file, p.line, p.column, "no_applicable_action", fmt.Sprintf("policy %q can never apply: no action of the schema takes these principals and resources", p.id), "compare its scope with the appliesTo of its actions")
+			continue
+		}
+		problems.add(p.file, p.line, p.column, "schema_policy", fmt.Sprintf("policy %q does not fit the schema: %s", p.id, e), "correct the policy or declare what it uses")
+	}
+	for _, uid := range p.facts.uids {
+		if !s.allows(uid) {
+			problems.add(p.file, p.line, p.column, "enum_id", fmt.Sprintf("policy %q names %s, which is no id of that enumerated type", p.id, uid), "use one of the ids the schema lists")
+		}
+	}
+	for _, path := range p.facts.reads {
+		if path.has && s.undeclared(p, path) {
+			problems.add(p.file, p.line, p.column, "has_undeclared", fmt.Sprintf("policy %q tests for %s, which the schema does not declare: the test is always false", p.id, path), "declare the attribute, or correct its name")
+		}
+	}
+}
+
+func flattened(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []error
+		for _, e := range joined.Unwrap() {
+			all = append(all, flattened(e)...)
+		}
+		return all
+	}
+	return []error{err}
+}
+
+// undeclared reports whether no request that the policy can apply to has the
+// last name of the path declared.
+func (s *schemaOf) undeclared(p *policy, path attributePath) bool {
+	possible := false
+	for env := range s.environments(p) {
+		attributes, ok := env.attributes(s, path.root)
+		if !ok {
+			continue
+		}
+		for i, name := range path.names {
+			a, declared := attributes[name]
+			last := i == len(path.names)-1
+			if declared && last {
+				return false
+			}
+			if !declared {
+				possible = possible || last
+				break
+			}
+			if attributes, ok = s.attributesOf(a.shape); !ok {
+				break
+			}
+		}
+	}
+	return possible
+}
+
+func (s *schemaOf) attributesOf(of *shape) (map[string]attributeShape, bool) {
+	switch of.form {
+	case shapeRecord:
+		return of.members, true
+	case shapeEntity:
+		e, ok := s.entities[of.entity]
+		if !ok {
+			return nil, false
+		}
+		return e.attributes, true
+	}
+	return nil, false
+}
+
+// environment is one combination of types that a policy can be evaluated for.
+type environment struct {
+	principal, resource types.EntityType
+	action              *actionShape
+}
+
+func (e environment) attributes(s *schemaOf, root string) (map[string]attributeShape, bool) {
+	switch root {
+	case "principal":
+		return s.entities[e.principal].attributes, true
+	case "resource":
+		return s.entities[e.resource].attributes, true
+	case "context":
+		return e.action.context, true
+	}
+	return nil, false
+}
+
+// environments yields the combinations that the policy's scope admits.
+func (s *schemaOf) environments(p *policy) func(func(environment) bool) {
+	return func(yield func(environment) bool) {
+		for uid, action := range s.actions {
+			up := lineageOf(uid, s.actionEntities())
+			if !admits(p, actionVar, &up) {
+				continue
+			}
+			for _, principal := range action.principals {
+				for _, resource := range action.resources {
+					if s.entities[principal] == nil || s.entities[resource] == nil || !typeAdmitted(p, principalVar, principal) || !typeAdmitted(p, resourceVar, resource) {
+						continue
+					}
+					if !yield(environment{principal, resource, action}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+func (s *schemaOf) actionEntities() types.EntityGetter { return actionGetter(s.actions) }
+
+type actionGetter map[types.EntityUID]*actionShape
+
+func (g actionGetter) Get(uid types.EntityUID) (types.Entity, bool) {
+	a, ok := g[uid]
+	if !ok {
+		return types.Entity{}, false
+	}
+	return a.entity, true
+}
+
+func admits(p *policy, of variable, l *lineage) bool {
+	return !slices.ContainsFunc(p.facts.scope, func(t scopeTest) bool { return t.of == of && !l.holds(&t) })
+}
+
+// typeAdmitted reports whether an entity of the type could pass the policy's
+// scope; where only ids are tested, ancestors may be of any type.
+func typeAdmitted(p *policy, of variable, typ types.EntityType) bool {
+	return !slices.ContainsFunc(p.facts.scope, func(t scopeTest) bool {
+		return t.of == of && (t.is != "" && t.is != typ || t.eq && t.uids[0].Type != typ)
+	})
+}
+
+var (
+	positionText = regexp.MustCompile(`:(\d+):(\d+)`)
+	expectText   = regexp.MustCompile(`\b(?:want|expected) [^"]{1,40}$`)
+	quotedText   = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+)
+
+// positionIn finds line and column in a text of cedar-go's.
+func positionIn(text string) (line, column int) {
+	if m := positionText.FindStringSubmatch(text); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		column, _ = strconv.Atoi(m[2])
+	}
+	return line, column
+}
+
+// expectation keeps what a parser's text says it expected: that is grammar,
+// while the rest of the text quotes the file.
+func expectation(text string) string {
+	m := expectText.FindString(text)
+	if m == "" {
+		return ""
+	}
+	return ": expected " + strings.TrimPrefix(strings.TrimPrefix(m, "want "), "expected ")
+}
+
+// unquoted takes quoted text out of a message: values stay where they are.
+func unquoted(text string) string { return quotedText.ReplaceAllString(text, `"…"`) }
+
+// attributes are the declared attributes of an entity type; a bundle without a
+// schema, and a type it does not declare, have none.
+func (s *schemaOf) attributes(typ types.EntityType) map[string]attributeShape {
+	if s == nil || s.entities[typ] == nil {
+		return nil
+	}
+	return s.entities[typ].attributes
+}
+
+func (s *schemaOf) contextOf(action types.EntityUID) map[string]attributeShape {
+	if s == nil || s.actions[action] == nil {
+		return nil
+	}
+	return s.actions[action].context
+}
+
+// leavesOut reports whether the schema lets a request leave out what stands at a
+// path below attributes, and whether it declares that at all. What stands beyond
+// a reference to an entity is not the request's to leave out.
+func (s *schemaOf) leavesOut(attributes map[string]attributeShape, names []string) (optional, declared bool) {
+	for i, name := range names {
+		a, ok := attributes[name]
+		if !ok {
+			return false, false
+		}
+		optional = optional || a.optional
+		if i == len(names)-1 {
+			break
+		}
+		if a.shape.form != shapeRecord {
+			return false, true
+		}
+		attributes = a.shape.members
+	}
+	return optional, true
+}

@@ -1,0 +1,387 @@
+package pdp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+)
+
+// bundle is a bundle's files by path.
+type bundle map[string]string
+
+func (b bundle) source() pdp.Source {
+	fsys := fstest.MapFS{}
+	for name, text := range b {
+		fsys[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return pdp.FS(fsys)
+}
+
+func (b bundle) load(t testing.TB) *pdp.PDP {
+	t.Helper()
+	loaded, problems := pdp.Load(b.source())
+	if problems.Refuse() {
+		t.Fatalf("the bundle does not load:\n%v", problems)
+	}
+	return pdp.Of(loaded, pdp.Options{Now: clock})
+}
+
+func clock() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+
+// ask returns the answer's body, or the text of what is wrong with the request.
+func ask(t testing.TB, p *pdp.PDP, body string, change ...func(*pdp.Call)) string {
+	t.Helper()
+	r, err := evaluation.Decode([]byte(body), "", evaluation.DefaultLimits())
+	if err != nil {
+		return errorText(t, r, err)
+	}
+	call := pdp.Call{Request: r}
+	for _, c := range change {
+		c(&call)
+	}
+	d, err := p.Evaluate(context.Background(), call)
+	if err != nil {
+		return errorText(t, r, err)
+	}
+	answer, err := r.Shape.Answer(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(answer)
+}
+
+func errorText(t testing.TB, r evaluation.Request, err error) string {
+	t.Helper()
+	var e *evaluation.Error
+	switch {
+	case errors.As(err, &e):
+		return "400 " + r.Shape.Pointer(e.Pointer)
+	case errors.Is(err, pdp.ErrUnknownTenant):
+		return "no such tenant"
+	}
+	t.Fatal(err)
+	return ""
+}
+
+const (
+	allow = `{"decision":true}`
+	deny  = `{"decision":false}`
+)
+
+func reason(r evaluation.Reason) string {
+	return fmt.Sprintf(`{"decision":false,"context":{"reason":%q}}`, r)
+}
+
+// q writes a request: subject type:id, action, resource type:id, then members
+// in JSON: s{…} subject properties, a{…}, r{…}, c{…} context.
+func q(subject, action, resource string, more ...string) string {
+	member := func(prefix string) string {
+		for _, m := range more {
+			if rest, ok := strings.CutPrefix(m, prefix); ok {
+				return rest
+			}
+		}
+		return "{}"
+	}
+	entity := func(ref, properties string) string {
+		typ, id, _ := strings.Cut(ref, ":")
+		return fmt.Sprintf(`{"type":%q,"id":%q,"properties":%s}`, typ, id, properties)
+	}
+	return fmt.Sprintf(`{"subject":%s,"action":{"name":%q,"properties":%s},"resource":%s,"context":%s}`,
+		entity(subject, member("s")), action, member("a"), entity(resource, member("r")), member("c"))
+}
+
+func entities(list ...string) string { return "[" + strings.Join(list, ",") + "]" }
+
+func entity(typ, id, attrs string, parents ...string) string {
+	for i, p := range parents {
+		typ, id, _ := strings.Cut(p, ":")
+		parents[i] = fmt.Sprintf(`{"type":%q,"id":%q}`, typ, id)
+	}
+	return fmt.Sprintf(`{"uid":{"type":%q,"id":%q},"attrs":%s,"parents":[%s]}`, typ, id, attrs, strings.Join(parents, ","))
+}
+
+// one is a bundle of one policy file.
+func one(policies string, more ...string) bundle {
+	b := bundle{"p.cedar": policies}
+	for i := 0; i+1 < len(more); i += 2 {
+		b[more[i]] = more[i+1]
+	}
+	return b
+}
+
+type asked struct{ request, want string }
+
+func TestMeaning(t *testing.T) {
+	const anyDoc = `@id("p") permit(principal is user, action, resource is doc) when `
+	yaml := func(text string) []string { return []string{"bundle.yaml", text} }
+	for name, test := range map[string]struct {
+		bundle bundle
+		asked  []asked
+	}{
+		"default is deny": {one(`permit(principal == user::"a", action, resource);`), []asked{
+			{q("user:a", "x", "doc:1"), allow}, {q("user:A", "x", "doc:1"), deny}, {q("user:", "x", "doc:1"), deny},
+		}},
+		"a forbid wins": {one(`permit(principal is user, action, resource); @reason_user("no") forbid(principal, action == Action::"del", resource);`), []asked{
+			{q("user:a", "x", "doc:1"), allow},
+			{q("user:a", "del", "doc:1"), `{"decision":false,"context":{"reason_user":"no"}}`},
+		}},
+		"numbers": {one(anyDoc + `{ context.n == 1 };`), []asked{
+			{q("user:a", "x", "doc:1", `c{"n":1}`), allow}, {q("user:a", "x", "doc:1", `c{"n":1.0}`), allow},
+			{q("user:a", "x", "doc:1", `c{"n":10e-1}`), allow}, {q("user:a", "x", "doc:1", `c{"n":1.5}`), deny},
+			{q("user:a", "x", "doc:1", `c{"n":"1"}`), deny}, {q("user:a", "x", "doc:1", `c{"n":1e400}`), deny},
+		}},
+		"unusable: != is no way around": {one(anyDoc + `{ context.n != 1 };`), []asked{
+			{q("user:a", "x", "doc:1", `c{"n":2}`), allow}, {q("user:a", "x", "doc:1", `c{"n":1.5}`), deny}, {q("user:a", "x", "doc:1", `c{"n":[null]}`), deny},
+		}},
+		"unusable: has counts as errored": {one(anyDoc + `{ true }; forbid(principal, action, resource) when { context has n && context.n > 5 };`), []asked{
+			{q("user:a", "x", "doc:1"), allow}, {q("user:a", "x", "doc:1", `c{"n":6}`), deny}, {q("user:a", "x", "doc:1", `c{"n":6.5}`), reason("policy_error")},
+			{q("user:a", "x", "doc:1", `c{"m":6.5}`), allow},
+		}},
+		"unusable: the whole context": {one(anyDoc + `{ !(context == {}) };`), []asked{
+			{q("user:a", "x", "doc:1"), allow}, {q("user:a", "x", "doc:1", `c{"n":0.5}`), deny},
+		}},
+		"unusable: action properties": {one(anyDoc + `{ context.action == {} };`), []asked{
+			{q("user:a", "x", "doc:1"), allow}, {q("user:a", "x", "doc:1", `a{"n":1}`), deny}, {q("user:a", "x", "doc:1", `a{"n":0.5}`), deny},
+		}},
+		"errored forbid denies": {one(anyDoc + `{ true }; forbid(principal, action, resource) when { context.n > 5 };`), []asked{
+			{q("user:a", "x", "doc:1", `c{"n":1}`), allow}, {q("user:a", "x", "doc:1"), reason("policy_error")},
+			{q("nobody:a", "x", "doc:1"), deny}, // no allow without it either
+		}},
+		"errored forbid ignored, but not for an unusable value": {one(anyDoc+`{ true }; forbid(principal, action, resource) when { context.n > 5 };`, yaml("forbid_errors: ignore")...), []asked{
+			{q("user:a", "x", "doc:1"), allow}, {q("user:a", "x", "doc:1", `c{"n":"s"}`), allow}, {q("user:a", "x", "doc:1", `c{"n":5.5}`), reason("policy_error")},
+		}},
+		"errored permit does not count": {one(anyDoc + `{ context.n > 5 };`), []asked{
+			{q("user:a", "x", "doc:1"), deny}, {q("user:a", "x", "doc:1", `c{"n":6}`), allow},
+		}},
+		"null is absent, arrays are sets": {one(anyDoc + `{ !(context has n) && context.s == ["b", "a"] };`), []asked{
+			{q("user:a", "x", "doc:1", `c{"n":null,"s":["a","b","b"]}`), allow}, {q("user:a", "x", "doc:1", `c{"n":{"m":null},"s":["a","b"]}`), deny},
+		}},
+		"protocol members are not seen": {one(anyDoc + `{ !(context has approved) && !context.pdp.approved };`), []asked{
+			{q("user:a", "x", "doc:1", `c{"approved":true,"justification":1.5,"approval":[null]}`), allow},
+		}},
+		"facts of the PDP": {one(anyDoc + `{ context.pdp == {now: datetime("2026-01-02T03:04:05Z"), tenant: "default", caller: "", approved: false} };`), []asked{
+			{q("user:a", "x", "doc:1"), allow}, {q("user:a", "x", "doc:1", `c{"pdp":{}}`), "400 /context/pdp"}, {q("user:a", "x", "doc:1", `c{"action":{}}`), "400 /context/action"},
+		}},
+		"names of types": {one(`permit(principal is App::User, action == App::Action::"x", resource is App::A::B);`, yaml("namespace: App\ntypes: {user: User}")...), []asked{
+			{`{"subject":{"type":"user","id":"a"},"action":{"name":"x"},"resource":{"type":"A::B","id":"1"}}`, allow},
+			{q("User:a", "x", "doc:1"), reason("unknown_type")}, {q("us er:a", "x", "doc:1"), reason("unknown_type")}, {q("Action:a", "x", "doc:1"), reason("unknown_type")},
+			{`{"subject":{"type":"user","id":"a"},"action":{"name":"x"},"resource":{"type":"__cedar::User","id":"1"}}`, reason("unknown_type")},
+			{`{"subject":{"type":"","id":"a"},"action":{"name":"x"},"resource":{"type":"doc","id":"1"}}`, reason("unknown_type")},
+		}},
+		"attributes fill": {one(anyDoc+`{ principal.role == "admin" };`, "entities/e.json", entities(entity("user", "a", `{"role":"admin"}`), entity("user", "b", `{}`))), []asked{
+			{q("user:a", "x", "doc:1"), allow}, {q("user:a", "x", "doc:1", `s{"role":"no"}`), allow}, {q("user:a", "x", "doc:1", `s{"role":1.5}`), allow},
+			{q("user:b", "x", "doc:1", `s{"role":"admin"}`), allow}, {q("user:c", "x", "doc:1", `s{"role":"admin"}`), allow},
+		}},
+		"attributes store": {one(anyDoc+`{ principal.role == "admin" };`, "entities/e.json", entities(entity("user", "b", `{}`)), "bundle.yaml", "attributes: {user: store}"), []asked{
+			{q("user:b", "x", "doc:1", `s{"role":"admin"}`), deny}, {q("user:c", "x", "doc:1", `s{"role":"admin"}`), allow},
+		}},
+		"attributes request": {one(anyDoc+`{ principal.role != "guest" };`, "entities/e.json", entities(entity("user", "a", `{"role":"admin"}`)), "bundle.yaml", "attributes: {user: request}"), []asked{
+			{q("user:a", "x", "doc:1"), allow}, {q("user:a", "x", "doc:1", `s{"role":"guest"}`), deny}, {q("user:a", "x", "doc:1", `s{"role":null}`), allow},
+			{q("user:a", "x", "doc:1", `s{"role":1.5}`), deny}, // the stored one does not stand in
+		}},
+		"known": {one(anyDoc+`{ true };`, "entities/e.json", entities(entity("user", "a", `{}`)), "bundle.yaml", "known: [user]"), []asked{
+			{q("user:a", "x", "doc:1"), allow}, {q("user:b", "x", "doc:1"), reason("unknown_entity")},
+		}},
+		"parents from attributes": {one(`permit(principal in role::"r", action, resource); forbid(principal in role::"bad", action, resource);`,
+			"entities/e.json", entities(entity("user", "stored", `{"roles":["r"]}`), entity("user", "below", `{}`, "role:r")),
+			"bundle.yaml", "parents: {user: {roles: role}}"), []asked{
+			{q("user:a", "x", "doc:1", `s{"roles":["r","s"]}`), allow}, {q("user:a", "x", "doc:1", `s{"roles":"r"}`), allow},
+			{q("user:a", "x", "doc:1", `s{"roles":["r","bad"]}`), deny}, {q("user:a", "x", "doc:1", `s{"roles":["r",1]}`), "400 /subject/properties/roles"},
+			{q("user:a", "x", "doc:1", `s{"roles":{"id":"r"}}`), "400 /subject/properties/roles"}, {q("user:a", "x", "doc:1", `s{"roles":[null]}`), "400 /subject/properties/roles"},
+			{q("user:stored", "x", "doc:1"), allow}, {q("user:stored", "x", "doc:1", `s{"roles":["bad"]}`), allow},
+			{q("user:below", "x", "doc:1"), allow}, {q("user:below", "x", "doc:1", `s{"roles":["bad"]}`), deny},
+		}},
+		"one entity, and parents only the resource sends": {one(`permit(principal is user, action, resource);`, "bundle.yaml", "parents: {user: {roles: role}}"), []asked{
+			{q("user:a", "x", "user:a", `r{"roles":["r"]}`), "400 /resource/properties/roles"}, {q("user:a", "x", "user:a", `s{"roles":["r"]}`), allow},
+		}},
+		"subject and resource are one": {one(`permit(principal is user, action, resource) when { principal.role == "admin" };`, "entities/e.json", entities(entity("user", "s", `{"role":"admin"}`))), []asked{
+			{q("user:a", "x", "user:a", `s{"role":"admin"}`), allow}, {q("user:a", "x", "user:a", `r{"role":"admin"}`), deny},
+			{q("user:a", "x", "user:a", `s{"role":"admin"}`, `r{"role":"admin"}`), allow}, {q("user:a", "x", "user:a", `s{"role":"admin"}`, `r{"role":"x"}`), "400 /resource/properties/role"},
+			{q("user:s", "x", "user:s", `r{"role":"x"}`), allow},
+		}},
+		"no Cedar operator sees an entity in a string": {one(anyDoc + `{ context.e == user::"a" };`), []asked{
+			{q("user:a", "x", "doc:1", `c{"e":"user::\"a\""}`), deny}, {q("user:a", "x", "doc:1", `c{"e":{"type":"user","id":"a"}}`), deny},
+			{q("user:a", "x", "doc:1", `c{"e":{"__entity":{"type":"user","id":"a"}}}`), "400 /context/e/__entity"},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := test.bundle.load(t)
+			for _, a := range test.asked {
+				if got := ask(t, p, a.request); got != a.want {
+					t.Errorf("%s\n got %s\nwant %s", a.request, got, a.want)
+				}
+			}
+		})
+	}
+}
+
+const docSchema = `
+entity Role;
+entity Status enum ["open", "closed"];
+entity User in [Role] { name?: String, level: Long, boss?: User, roles?: Set<String> };
+entity Doc { price?: decimal, at?: datetime, from?: ipaddr, ttl?: duration, labels?: { kind?: String }, status?: Status };
+action read appliesTo { principal: [User], resource: [Doc, Status], context: { note?: String, action: { soft?: Bool } } };
+action write appliesTo { principal: [User], resource: [Doc] };
+`
+
+func TestMeaningWithSchema(t *testing.T) {
+	b := one(`permit(principal is User, action == Action::"read", resource is Doc) when {
+	  (if resource has price then resource.price.lessThan(decimal("10.5")) else true) &&
+	  (if resource has at then resource.at < datetime("2026-01-01") else true) &&
+	  (if resource has from then resource.from.isInRange(ip("10.0.0.0/8")) else true) &&
+	  (if resource has ttl then resource.ttl < duration("1h") else true) &&
+	  (if principal has boss then principal.boss == User::"b" else true) &&
+	  (if context.action has soft then context.action.soft else true)
+	};
+	permit(principal is User, action == Action::"read", resource == Status::"open");`,
+		"schema.cedarschema", docSchema, "bundle.yaml", "parents: {User: {roles: Role}}")
+	mismatch := reason("schema_mismatch")
+	read := func(more ...string) string { return q("User:a", "read", "Doc:1", append(more, `s{"level":1}`)...) }
+	p := b.load(t)
+	for _, a := range []asked{
+		{read(), allow},
+		{q("User:a", "read", "Doc:1"), mismatch}, // level is required
+		{q("User:a", "read", "Doc:1", `s{"level":1.0}`), allow},
+		{q("User:a", "read", "Doc:1", `s{"level":1.5}`), mismatch},
+		{q("User:a", "read", "Doc:1", `s{"level":1,"extra":1.5}`), allow},
+		{read(`r{"price":10}`), allow}, {read(`r{"price":10.4999}`), allow}, {read(`r{"price":"10.4"}`), allow}, {read(`r{"price":11}`), deny},
+		{read(`r{"price":1.23456}`), mismatch}, {read(`r{"price":1e18}`), mismatch}, {read(`r{"price":"+1.0"}`), mismatch}, {read(`r{"price":true}`), mismatch},
+		{read(`r{"at":"2025-12-31"}`), allow}, {read(`r{"at":"2026-12-31"}`), deny}, {read(`r{"at":"yesterday"}`), mismatch},
+		{read(`r{"from":"10.1.2.3"}`), allow}, {read(`r{"from":"11.1.2.3"}`), deny}, {read(`r{"from":"x"}`), mismatch},
+		{read(`r{"ttl":"30m"}`), allow}, {read(`r{"ttl":1}`), mismatch},
+		{read(`r{"labels":{"kind":"k","other":[null]}}`), allow}, {read(`r{"labels":[]}`), mismatch},
+		{q("User:a", "read", "Doc:1", `s{"level":1,"boss":"b"}`), allow}, {q("User:a", "read", "Doc:1", `s{"level":1,"boss":{"type":"User","id":"b"}}`), allow},
+		{q("User:a", "read", "Doc:1", `s{"level":1,"boss":"c"}`), deny}, {q("User:a", "read", "Doc:1", `s{"level":1,"boss":{"type":"Doc","id":"b"}}`), mismatch},
+		{read(`a{"soft":true}`), allow}, {read(`a{"soft":false}`), deny}, {read(`a{"soft":"yes"}`), mismatch}, {read(`a{"hard":1.5}`), allow},
+		{read(`c{"note":1}`), mismatch}, {read(`c{"note":"n","approved":17}`), allow}, {read(`c{"unknown":[[1],[2]]}`), allow},
+		{q("User:a", "delete", "Doc:1", `s{"level":1}`), mismatch}, {q("Doc:a", "read", "Doc:1"), mismatch}, {q("User:a", "write", "Status:open", `s{"level":1}`), mismatch},
+		{q("User:a", "read", "Status:open", `s{"level":1}`), allow}, {q("User:a", "read", "Status:ajar", `s{"level":1}`), mismatch}, {read(`r{"status":"ajar"}`), mismatch}, {read(`r{"status":"open"}`), allow},
+		{q("Other:a", "read", "Doc:1"), mismatch}, {q("Action:a", "read", "Doc:1"), reason("unknown_type")},
+		{q("User:a", "read", "Doc:1", `s{"level":1,"roles":[1]}`), "400 /subject/properties/roles"},
+	} {
+		if got := ask(t, p, a.request); got != a.want {
+			t.Errorf("%s\n got %s\nwant %s", a.request, got, a.want)
+		}
+	}
+
+	b["bundle.yaml"] = "unknown_properties: reject"
+	p = b.load(t)
+	for _, a := range []asked{
+		{q("User:a", "read", "Doc:1", `s{"level":1,"extra":1}`), "400 /subject/properties/extra"},
+		{read(`r{"labels":{"other":1}}`), "400 /resource/properties/labels/other"},
+		{read(`a{"hard":1}`), "400 /action/properties/hard"},
+		{read(`c{"unknown":1}`), "400 /context/unknown"},
+		{read(`c{"approved":1}`), allow},
+		// What nobody declared is no place to send unknown members to: a deny.
+		{q("User:a", "delete", "Doc:1", `s{"level":1}`, `c{"unknown":1}`), mismatch},
+		{q("Other:a", "read", "Doc:1", `s{"level":1}`), mismatch},
+		{q("User:a", "read", "Status:open", `s{"level":1}`, `r{"x":1}`), "400 /resource/properties/x"},
+	} {
+		if got := ask(t, p, a.request); got != a.want {
+			t.Errorf("reject: %s\n got %s\nwant %s", a.request, got, a.want)
+		}
+	}
+}
+
+// A reference in a request names its type as requests do.
+func TestReferences(t *testing.T) {
+	p := one(`permit(principal is App::User, action, resource) when { principal.boss == App::User::"b" };`,
+		"schema.cedarschema", `namespace App { entity User { boss: User }; entity Doc; action read appliesTo { principal: User, resource: Doc }; }`,
+		"bundle.yaml", "namespace: App\ntypes: {user: User}").load(t)
+	for boss, want := range map[string]string{
+		`"b"`:                            allow,
+		`{"type":"user","id":"b"}`:       allow,
+		`{"type":"user","id":"c"}`:       deny,
+		`{"type":"User","id":"b"}`:       reason("schema_mismatch"),
+		`{"type":"App::User","id":"b"}`:  reason("schema_mismatch"),
+		`{"type":"user","id":"b","x":1}`: reason("schema_mismatch"),
+	} {
+		if got := ask(t, p, q("user:a", "read", "Doc:1", `s{"boss":`+boss+`}`)); got != want {
+			t.Errorf("%s: got %s, want %s", boss, got, want)
+		}
+	}
+}
+
+func TestTenants(t *testing.T) {
+	b := one(`@id("root") permit(principal == user::"root", action, resource); @id("no") forbid(principal, action == Action::"never", resource);`,
+		"tenants/t1/p.cedar", `@id("own") permit(principal in group::"g", action, resource);`,
+		"tenants/t1/entities/e.json", entities(entity("user", "u", `{}`, "group:g")),
+		"tenants/t2/p.cedar", `@id("own") permit(principal == user::"v", action, resource);`)
+	p := b.load(t)
+	in := func(tenant string) func(*pdp.Call) {
+		return func(c *pdp.Call) { c.Request.Tenant = tenant }
+	}
+	for _, c := range []struct{ tenant, subject, action, want string }{
+		{"default", "user:root", "x", allow}, {"default", "user:u", "x", deny}, {"", "user:root", "x", allow},
+		{"t1", "user:root", "x", allow}, {"t1", "user:u", "x", allow}, {"t1", "user:u", "never", deny}, {"t1", "user:v", "x", deny},
+		{"t2", "user:u", "x", deny}, {"t2", "user:v", "x", allow},
+		{"t3", "user:root", "x", "no such tenant"}, {"tenants", "user:root", "x", "no such tenant"},
+	} {
+		if got := ask(t, p, q(c.subject, c.action, "doc:1"), in(c.tenant)); got != c.want {
+			t.Errorf("%s %s %s: got %s, want %s", c.tenant, c.subject, c.action, got, c.want)
+		}
+	}
+}
+
+func TestNativeNamesItsTenant(t *testing.T) {
+	p := one(`permit(principal is agent, action, resource);`).load(t)
+	for tenant, want := range map[string]string{"default": `{"allow":true}`, "": "no such tenant", "Default": "no such tenant"} {
+		body := fmt.Sprintf(`{"tenant_id":%q,"actor":{"actor_id":"a","actor_type":"agent"},"action":"x","resource":{"type":"tool","id":"t"}}`, tenant)
+		if got := ask(t, p, body); got != want {
+			t.Errorf("tenant_id %q: got %s, want %s", tenant, got, want)
+		}
+	}
+}
+
+type failing struct{}
+
+func (failing) Record(context.Context, []pdp.Record) error { return errors.New("disk full") }
+
+// An allow that is not on record must not leave.
+func TestNotRecorded(t *testing.T) {
+	loaded, _ := pdp.Load(one(`permit(principal is user, action, resource);`).source())
+	p := pdp.Of(loaded, pdp.Options{Recorder: failing{}})
+	r, err := evaluation.Decode([]byte(q("user:a", "x", "doc:1")), "", evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := p.Evaluate(t.Context(), pdp.Call{Request: r})
+	if !errors.Is(err, pdp.ErrNotRecorded) || d.Allow {
+		t.Errorf("got %v, %v; want no allow and ErrNotRecorded", d.Allow, err)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	p := one(`
+@id("near") permit(principal is user, action, resource) when { context.mfa } when { resource.kind == "public" };
+@id("far") permit(principal is user, action, resource) when { context has purpose };
+@id("other") permit(principal is robot, action, resource);
+@id("stop") forbid(principal, action, resource) unless { principal.level > 1 && context.pdp.tenant == "default" };
+`, "entities/e.json", entities(entity("user", "a", `{"level":2}`))).load(t)
+	got := ask(t, p, q("user:a", "x", "doc:1", `c{"mfa":true}`, `s{"level":0}`, `r{"kind":1.5}`), func(c *pdp.Call) { c.Explain = true })
+	want := `{"decision":false,"context":{"explain":{"policies":[
+ {"id":"near","effect":"permit","verdict":"error","position":"p.cedar:2:1","failed":"when { resource.kind == \"public\" }","attributes":[{"path":"context.mfa","source":"sent"},{"path":"resource.kind","source":"unusable"}]},
+ {"id":"far","effect":"permit","verdict":"not_satisfied","position":"p.cedar:3:1","failed":"when { context has purpose }","attributes":[{"path":"context.purpose","source":"missing"}]},
+ {"id":"stop","effect":"forbid","verdict":"not_satisfied","position":"p.cedar:5:1","attributes":[{"path":"context.pdp.tenant","source":"pdp"},{"path":"principal.level","source":"passed_over"}]}]}}}`
+	if compact(t, got) != compact(t, want) {
+		t.Errorf("got  %s\nwant %s", compact(t, got), compact(t, want))
+	}
+}
+
+func compact(t *testing.T, text string) string {
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	b, _ := json.Marshal(v)
+	return string(b)
+}

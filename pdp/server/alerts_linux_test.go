@@ -1,0 +1,417 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
+
+	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+const deployDir = "../../cmd/policy-service/deploy"
+
+// alerts are the expressions of the alert rules, by name.
+func alerts(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployDir, "alerts.yaml"))
+	must(t, err)
+	var file struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr string
+				For         string            `yaml:"for"`
+				Labels      map[string]string `yaml:"labels"`
+				Annotations map[string]string `yaml:"annotations"`
+			}
+		}
+	}
+	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
+	decoder.KnownFields(true)
+	must(t, decoder.Decode(&file))
+	all := map[string]string{}
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			if r.Alert == "" || r.Labels["severity"] == "" || r.Annotations["summary"] == "" || all[r.Alert] != "" {
+				t.Errorf("a rule needs a name of its own, a severity and a summary: %+v", r)
+			}
+			if _, err := model.ParseDuration(r.For); r.For != "" && err != nil {
+				t.Error(err)
+			}
+			all[r.Alert] = r.Expr
+		}
+	}
+	return all
+}
+
+// scrape reads the metrics of servers as Prometheus does, which adds whose they are, and
+// whether there was an answer.
+func scrape(t *testing.T, urls ...string) (all model.Vector) { return scrapeAs(t, "", urls...) }
+
+func scrapeAs(t *testing.T, credential string, urls ...string) (all model.Vector) {
+	t.Helper()
+	for n, url := range urls {
+		target := model.Metric{"job": "policy-service", "instance": model.LabelValue(fmt.Sprint(n))}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/metrics", nil)
+		must(t, err)
+		if credential != "" {
+			r.Header.Set("Authorization", credential)
+		}
+		up := &model.Sample{Metric: model.Metric{model.MetricNameLabel: "up"}}
+		answer, err := http.DefaultClient.Do(r)
+		if err == nil {
+			text, err := io.ReadAll(answer.Body)
+			must(t, err)
+			if _ = answer.Body.Close(); answer.StatusCode != 200 {
+				t.Fatalf("got %d %s", answer.StatusCode, text)
+			}
+			all, up.Value = append(all, samples(t, string(text))...), 1
+		}
+		all = append(all, up)
+		for _, s := range all {
+			if s.Metric["instance"] == "" {
+				s.Metric["job"], s.Metric["instance"] = target["job"], target["instance"]
+			}
+		}
+	}
+	return all
+}
+
+func samples(t *testing.T, text string) model.Vector {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	must(t, err)
+	var all model.Vector
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		some, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, families[name])
+		must(t, err)
+		all = append(all, some...)
+	}
+	return all
+}
+
+// troubles are how to bring about what each alert is for: what was scraped before it, and
+// while it is there.
+var troubles = map[string]func(t *testing.T) (before, after model.Vector){
+	"PolicyServiceDown": func(t *testing.T) (before, after model.Vector) {
+		s := pdptest.Start(t, telling())
+		before = scrape(t, s.URL)
+		stopAndWait(t, s)
+		return before, scrape(t, s.URL)
+	},
+	"PolicyServiceLogFailing": fullDisk,
+	"PolicyServiceUnanswered": fullDisk,
+	"PolicyServiceRecordsDropped": func(t *testing.T) (before, after model.Vector) {
+		c := startChild(t, decisionlog.BestEffort)
+		before = scrape(t, c.url)
+		c.limit(0)
+		eventually(t, "records are dropped", func() bool {
+			c.ask(evaluationPath, readQuestion)
+			after = scrape(t, c.url)
+			return value(after, "policy_service_log_dropped_total") > 0
+		})
+		c.limit(unix.RLIM_INFINITY)
+		return before, after
+	},
+	"PolicyServiceSlow":    slowly,
+	"PolicyServiceLogSlow": slowly,
+	"PolicyServiceBundleRefused": func(t *testing.T) (before, after model.Vector) {
+		dir := t.TempDir()
+		writeAll(t, dir, map[string]string{"a.cedar": "permit(principal is user, action, resource);"})
+		s := pdptest.Start(t, pdp.Dir(dir))
+		before = scrape(t, s.URL)
+		writeAll(t, dir, map[string]string{"a.cedar": "permit(principal is user, action, resource"})
+		if err := s.Reload(t.Context()); err == nil {
+			t.Error("it is not refused")
+		}
+		return before, scrape(t, s.URL)
+	},
+	"PolicyServiceBundlesDiffer": func(t *testing.T) (before, after model.Vector) {
+		one, same, other := pdptest.Start(t, telling()), pdptest.Start(t, telling()), pdptest.Start(t, obliging())
+		return scrape(t, one.URL, same.URL), scrape(t, one.URL, other.URL)
+	},
+	"PolicyServiceRetentionFailing": func(t *testing.T) (before, after model.Vector) {
+		data := t.TempDir()
+		s := pdptest.Start(t, telling(), withData(data), func(c *server.Config) {
+			server.TuneLog(c, func(o *decisionlog.Options, keep *decisionlog.Retention) { o.SegmentBytes, keep.Bytes = 64<<10, 1 })
+		})
+		before = scrape(t, s.URL)
+		must(t, os.Mkdir(filepath.Join(data, decisionlog.LogDir, "00000001.db.1.next"), 0o700)) // it cannot be finished, nor passed over
+		return before, untilSealed(t, s, "policy_service_log_retention_failures_total")
+	},
+	"PolicyServiceIndexFailing": func(t *testing.T) (before, after model.Vector) {
+		data := t.TempDir()
+		must(t, os.Mkdir(filepath.Join(data, decisionlog.LogDir), 0o700))
+		must(t, os.WriteFile(filepath.Join(data, decisionlog.IndexDir), nil, 0o600)) // it is to be a directory
+		s := pdptest.Start(t, telling(), withData(data), func(c *server.Config) {
+			server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) { o.SegmentBytes = 64 << 10 })
+		})
+		before = scrape(t, s.URL)
+		return before, untilSealed(t, s, "policy_service_log_index_failures_total")
+	},
+	"PolicyServiceSinkDropped": func(t *testing.T) (before, after model.Vector) {
+		refusing := make(chan struct{})
+		newReceiver(t).answers(func(w http.ResponseWriter, _ int) bool {
+			<-refusing
+			w.WriteHeader(http.StatusBadRequest)
+			return false
+		})
+		s := pdptest.Start(t, telling(), withData(t.TempDir()), withOTLP(0))
+		before = scrape(t, s.URL)
+		close(refusing)
+		eventually(t, "records are left out", func() bool {
+			s.Post(evaluationPath, readQuestion)
+			after = scrape(t, s.URL)
+			return value(after, "policy_service_sink_dropped_total") > 0
+		})
+		return before, after
+	},
+	"PolicyServicePolicyErrors": afterAsking(pdptest.Bundle(map[string]string{"a.cedar": `permit(principal is user, action, resource) when { context.missing == 1 };`}), 1, readQuestion),
+	"PolicyServiceNothingApplies": func(t *testing.T) (before, after model.Vector) {
+		s := pdptest.Start(t, telling())
+		question := strings.Replace(readQuestion, `"read"`, `"nothing knows this"`, 1)
+		s.Post(evaluationPath, question)
+		before = scrape(t, s.URL)
+		for range 10 {
+			s.Post(evaluationPath, question)
+		}
+		return before, scrape(t, s.URL)
+	},
+	"PolicyServiceObligationsUnreported": afterAsking(obliging(), 1, strings.Replace(obligingQuestion, "ACTION", "read", 1)),
+	"PolicyServiceObligationsFailed": func(t *testing.T) (before, after model.Vector) {
+		s := pdptest.Start(t, obliging(), withData(t.TempDir()))
+		before = scrape(t, s.URL)
+		if got := s.Post(receiptPath(askFor(t, s, evaluationPath, "read")), reported("tell:failed")); got.Status != 204 {
+			t.Errorf("got %d %s", got.Status, got.Body)
+		}
+		return before, scrape(t, s.URL)
+	},
+	"PolicyServiceCredentialsRefused": func(t *testing.T) (before, after model.Vector) {
+		data := t.TempDir()
+		watcher := addKey(t, data, "watcher", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Explain}})
+		s := pdptest.Start(t, telling(), withData(data))
+		before = scrapeAs(t, watcher, s.URL)
+		for range 100 {
+			if got := s.Post(evaluationPath, readQuestion, "Authorization", watcher[:len(watcher)-3]+"xxx"); got.Status != 401 {
+				t.Fatalf("got %d %s", got.Status, got.Body)
+			}
+		}
+		return before, scrapeAs(t, watcher, s.URL)
+	},
+	"PolicyServiceLimitsHit": afterAsking(telling(), 100, strings.TrimSuffix(readQuestion, "}")+`,"context":`+strings.Repeat(`{"a":`, 20)+"1"+strings.Repeat("}", 20)+"}"),
+}
+
+// afterAsking asks a server the same thing a number of times.
+func afterAsking(source pdp.Source, times int, body string) func(t *testing.T) (before, after model.Vector) {
+	return func(t *testing.T) (before, after model.Vector) {
+		s := pdptest.Start(t, source)
+		before = scrape(t, s.URL)
+		for range times {
+			s.Post(evaluationPath, body)
+		}
+		return before, scrape(t, s.URL)
+	}
+}
+
+func fullDisk(t *testing.T) (before, after model.Vector) {
+	c := startChild(t, decisionlog.Strict)
+	before = scrape(t, c.url)
+	c.limit(0)
+	for range 5 {
+		c.every(503)
+	}
+	after = scrape(t, c.url)
+	c.limit(unix.RLIM_INFINITY)
+	return before, after
+}
+
+// slowly asks a server for which everything that reads the clock takes a third of a
+// second: the decision, and writing it down.
+func slowly(t *testing.T) (before, after model.Vector) {
+	var slow atomic.Bool
+	s := pdptest.Start(t, telling(), withData(t.TempDir()), func(c *server.Config) {
+		c.PDP.Now = func() time.Time {
+			if slow.Load() {
+				<-time.After(time.Second / 3)
+			}
+			return pdptest.Now
+		}
+	})
+	s.Post(evaluationPath, readQuestion)
+	before = scrape(t, s.URL)
+	slow.Store(true)
+	s.Post(evaluationPath, readQuestion)
+	slow.Store(false)
+	return before, scrape(t, s.URL)
+}
+
+// untilSealed asks so much that a segment is sealed, and until something was counted of it.
+func untilSealed(t *testing.T, s *pdptest.Server, counter string) (after model.Vector) {
+	for n := range 20 {
+		note(t, s, fmt.Sprintf("note-%03d-%s", n, strings.Repeat("x", 16<<10)))
+	}
+	eventually(t, counter, func() bool { after = scrape(t, s.URL); return value(after, counter) > 0 })
+	return after
+}
+
+// value is the sum of a metric.
+func value(all model.Vector, name string) (sum float64) {
+	for _, s := range all {
+		if string(s.Metric[model.MetricNameLabel]) == name {
+			sum += float64(s.Value)
+		}
+	}
+	return sum
+}
+
+// Every alert fires when what it is for happens on a real server, and not before; and
+// none is without a trouble that fires it.
+func TestEveryAlertFires(t *testing.T) {
+	all := alerts(t)
+	for name := range troubles {
+		if all[name] == "" {
+			t.Errorf("there is no alert %s", name)
+		}
+	}
+	for name, expression := range all {
+		t.Run(name, func(t *testing.T) {
+			trouble := troubles[name]
+			if trouble == nil {
+				t.Fatal("nothing is known that fires it")
+			}
+			before, after := trouble(t)
+			if name != "PolicyServiceNothingApplies" && len(evaluate(t, expression, before, before)) > 0 {
+				t.Error("it fires before anything happened")
+			}
+			if len(evaluate(t, expression, before, after)) == 0 {
+				t.Errorf("it does not fire: %s", expression)
+			}
+		})
+	}
+}
+
+// healthy are two scrapes of a server to which nothing happens but what is meant to, and of
+// another one like it; and how long the slowest answer took.
+func healthy(t *testing.T) (before, after model.Vector, slowest time.Duration) {
+	t.Helper()
+	options := []pdptest.Option{withData(t.TempDir()), func(c *server.Config) {
+		c.Checkpoints, c.DecisionLog.Sinks.Stdout = new(buffer), &server.SinkConfig{}
+		server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) { o.SegmentBytes = 64 << 10 })
+	}}
+	s, other := pdptest.Start(t, obliging(), options...), pdptest.Start(t, obliging())
+	watch := &stopwatch{to: http.DefaultTransport}
+	s.Client = &http.Client{Transport: watch}
+	drive := func() model.Vector {
+		for range 50 {
+			id := askFor(t, s, evaluationPath, "read")
+			s.Post(receiptPath(id), reported("tell:discharged", "log:discharged"))
+			s.Post(authorizePath, strings.Replace(nativeQuestion, `"read"`, `"look"`, 1))
+			s.Post("/access/v1/search/action", readQuestion)
+			s.Post("/tenants/acme"+evaluationPath, strings.Replace(readQuestion, `"read"`, `"nothing knows this"`, 1))
+			s.Post("/tenants/acme"+evaluationPath, strings.Replace(obligingQuestion, "ACTION", "look", 1))
+			s.Post("/tenants/acme"+evaluationPath, strings.Replace(obligingQuestion, "ACTION", "look", 1))
+		}
+		s.Post(evaluationPath, "{")
+		s.Get("/v1/log/export")
+		return scrape(t, s.URL, other.URL)
+	}
+	before, after = drive(), drive()
+	return before, after, watch.slowest
+}
+
+// stopwatch knows how long the slowest answer took.
+type stopwatch struct {
+	to      http.RoundTripper
+	slowest time.Duration
+}
+
+func (s *stopwatch) RoundTrip(r *http.Request) (*http.Response, error) {
+	began := time.Now()
+	defer func() { s.slowest = max(s.slowest, time.Since(began)) }()
+	return s.to.RoundTrip(r)
+}
+
+// slowAlert is the least that an alert calls slow.
+const slowAlert = 100 * time.Millisecond
+
+// Nobody is woken by a server that is well, and every expression of the dashboard has
+// something to show of it.
+func TestHealthyServer(t *testing.T) {
+	before, after, slowest := healthy(t)
+	for name, expression := range alerts(t) {
+		if strings.HasSuffix(name, "Slow") && slowest > slowAlert {
+			continue // the machine is not well, and it is right to fire
+		}
+		if fired := evaluate(t, expression, before, after); len(fired) > 0 {
+			t.Errorf("%s fires: %v", name, fired)
+		}
+	}
+	there := map[string]bool{}
+	for _, s := range after {
+		there[string(s.Metric[model.MetricNameLabel])] = true
+	}
+	named := regexp.MustCompile(`\b(policy_service|go)_\w+`)
+	expressions := dashboard(t)
+	for _, expression := range expressions {
+		if len(evaluate(t, strings.ReplaceAll(expression, "$__rate_interval", "5m"), before, after)) == 0 {
+			t.Errorf("the dashboard has nothing to show for %s", expression)
+		}
+	}
+	for _, expression := range alerts(t) {
+		expressions = append(expressions, expression)
+	}
+	for _, expression := range expressions {
+		for _, name := range named.FindAllString(expression, -1) {
+			if !there[name] {
+				t.Errorf("there is no metric %s, which stands in %s", name, expression)
+			}
+		}
+	}
+	if len(expressions) < 50 {
+		t.Errorf("only %d expressions were found", len(expressions))
+	}
+}
+
+// dashboard are the expressions of all panels.
+func dashboard(t *testing.T) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployDir, "grafana-dashboard.json"))
+	must(t, err)
+	var file struct {
+		Panels []struct {
+			Title   string
+			Type    string
+			Targets []struct{ Expr string }
+		}
+	}
+	must(t, json.Unmarshal(text, &file))
+	for _, p := range file.Panels {
+		if p.Title == "" || len(p.Targets) == 0 && p.Type != "row" {
+			t.Errorf("a panel shows nothing: %+v", p)
+		}
+		for _, target := range p.Targets {
+			all = append(all, target.Expr)
+		}
+	}
+	return all
+}

@@ -1,0 +1,132 @@
+package server_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"policy-service/obligations"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// manyWaiting is how many requests for approval wait where many do.
+const manyWaiting = 100_000
+
+// withWaiting is a data directory in which some requests for approval wait, in memory
+// where there is such a place: what is measured does not write.
+func withWaiting(b *testing.B, n int) string {
+	b.Helper()
+	data, err := os.MkdirTemp("/dev/shm", "approvals")
+	if err != nil {
+		data = b.TempDir()
+	}
+	b.Cleanup(func() { _ = os.RemoveAll(data) })
+	s, err := approval.Open(data, approval.Options{
+		Record: func(context.Context, approval.Step) error { return nil }, Recorded: func(string) (bool, error) { return true, nil }, Silent: true,
+		Limits: approval.Limits{MaxPendingPerSubject: 1 << 30, MaxPendingPerTenant: 1 << 30, NewPerMinutePerSubject: 1 << 30},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for k := range n {
+		q := approval.Question{
+			Digest: sha256.Sum256([]byte(strconv.Itoa(k))), Tenant: "default", Caller: "key:pep", Decision: strconv.Itoa(k), Obligation: "ask",
+			Terms:   obligations.Terms{Template: "owner", Quorum: 1, Uses: 1, Timeout: 300 * time.Hour, ValidFor: time.Hour},
+			Subject: approval.Entity{Type: "agent", ID: fmt.Sprint("bot", k%1000)}, Resource: approval.Entity{Type: "tool", ID: "push"}, Action: "tool.invoke",
+			Shown: []byte(`{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"push"},"context":{"arguments":{"branch":"main"}}}`),
+		}
+		if _, err := s.File(context.Background(), q); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	return data
+}
+
+// benchCounter is a server on a data directory, with a PEP, and people who may decide
+// about everything and about nothing.
+func benchCounter(b *testing.B, data string) (s *pdptest.Server, keys map[string]string) {
+	b.Helper()
+	store, err := auth.OpenKeys(data)
+	if err != nil {
+		b.Fatal(err)
+	}
+	keys = map[string]string{}
+	for name, spec := range map[string]auth.KeySpec{
+		"pep": {},
+		"mia": {Principal: auth.Principal{Type: "user", ID: "mia"}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}},
+		"eve": {Principal: auth.Principal{Type: "user", ID: "eve"}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}},
+	} {
+		spec.Name = name
+		key, err := store.Add(spec)
+		if err != nil {
+			b.Fatal(err)
+		}
+		keys[name] = "Bearer " + key
+	}
+	return pdptest.Start(b, pdptest.Bundle(approvalFiles("a.cedar", `permit(principal, action == Action::"read", resource);`)), func(c *server.Config) {
+		c.Data, c.PDP.Now, c.PDP.NewID = data, nil, nil
+	}), keys
+}
+
+// Of what costs something while 100,000 requests for approval wait: the inbox of one who
+// may decide about all of them, and of one for whom all are looked at in vain; a
+// decision, beside one of a server where none wait; and a start.
+func BenchmarkWith100kPending(b *testing.B) {
+	data := withWaiting(b, manyWaiting)
+	many, keys := benchCounter(b, data)
+	for _, person := range []string{"mia", "eve"} {
+		b.Run("inbox="+person, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if got := many.Get("/v1/approvals?limit=50", "Authorization", keys[person]); got.Status != 200 {
+					b.Fatal(got.Status, got.Body)
+				}
+			}
+		})
+	}
+	b.Run("decision", func(b *testing.B) {
+		none, other := benchCounter(b, withWaiting(b, 0))
+		inTurns(b, none, other["pep"], many, keys["pep"])
+	})
+	if err := many.Stop(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("start", func(b *testing.B) {
+		for b.Loop() {
+			s := pdptest.Start(b, pdptest.Bundle(approvalFiles()), func(c *server.Config) { c.Data, c.PDP.Now, c.PDP.NewID = data, nil, nil })
+			b.StopTimer()
+			if err := s.Stop(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+		}
+	})
+}
+
+// inTurns asks two servers the same, so that whatever else the machine does befalls both.
+func inTurns(b *testing.B, none *pdptest.Server, noneKey string, many *pdptest.Server, manyKey string) {
+	const question = `{"tenant_id":"default","actor":{"actor_id":"bot","actor_type":"agent"},"action":"read","resource":{"type":"tool","id":"push"}}`
+	var took [2]time.Duration
+	ask := func(n int, s *pdptest.Server, key string) {
+		start := time.Now()
+		if got := s.Post(authorizePath, question, "Authorization", key); got.Status != 200 {
+			b.Fatal(got.Status, got.Body)
+		}
+		took[n] += time.Since(start)
+	}
+	for b.Loop() {
+		ask(0, none, noneKey)
+		ask(1, many, manyKey)
+	}
+	b.ReportMetric(float64(took[1])/float64(took[0]), "x-of-none")
+}

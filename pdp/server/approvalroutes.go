@@ -1,0 +1,398 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/server/auth"
+)
+
+const (
+	// inboxLimit is how many requests for approval a page has unless told, inboxMost the
+	// most it may.
+	inboxLimit = 50
+	inboxMost  = 200
+	// inboxLooked bounds the work of one page: it may be short, and then goes on.
+	inboxLooked = 250
+)
+
+// approvalsPage answers GET /v1/approvals: what whoever asks may decide about.
+func (s *Server) approvalsPage(c echo.Context) error {
+	v, err := s.approver(c)
+	if err != nil {
+		return err
+	}
+	if err := v.mustDecide(); err != nil {
+		return err
+	}
+	if err := s.pace(c, v.caller); err != nil {
+		return err
+	}
+	q, err := v.query(c)
+	if err != nil {
+		return err
+	}
+	page := inbox{Items: []approvalView{}}
+	err = s.until(c, v.caller, q.wait, func(ctx context.Context) (bool, error) {
+		done, err := s.waiting.turn(ctx)
+		if err != nil {
+			return false, err
+		}
+		defer done()
+		clear(v.reviewers) // each look is by the policies of its moment
+		page, err = v.page(ctx, q)
+		return len(page.Items) > 0, err
+	})
+	if err != nil {
+		return approvalProblem(err)
+	}
+	body, err := marshal(page)
+	if err != nil {
+		return err
+	}
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
+}
+
+// mustDecide refuses who is nobody to decide.
+func (v *approver) mustDecide() error {
+	if err := need(v.caller, auth.Approve); err != nil {
+		return err
+	}
+	if !v.decides() {
+		return newProblem(http.StatusForbidden, "this credential does not say which person it is; the operator names the person with the key (keys add --principal), or the claim with the issuer")
+	}
+	return nil
+}
+
+type inbox struct {
+	Items []approvalView `json:"items"`
+	// Next is where the next page begins; "" is that there is none.
+	Next string `json:"next"`
+}
+
+type inboxQuery struct {
+	status                                      approval.Status
+	tenants                                     []string // nil: all
+	template, subject, resource, action, cursor string
+	limit                                       int
+	wait                                        time.Duration
+}
+
+func (v *approver) query(c echo.Context) (q inboxQuery, err error) {
+	given, err := parameters(c, []string{"status", "tenant", "template", "subject", "resource", "action", "cursor", "limit", "wait"})
+	if err != nil {
+		return q, err
+	}
+	q = inboxQuery{status: approval.Pending, template: given["template"], subject: given["subject"], resource: given["resource"], action: given["action"], cursor: given["cursor"], limit: inboxLimit}
+	if text := given["status"]; text != "" {
+		if q.status = approval.Status(text); !slices.Contains(approval.Statuses(), q.status) {
+			return q, badParameter("status", "is none; give pending, approved, denied, expired, cancelled, used_up or revoked")
+		}
+	}
+	if text := given["limit"]; text != "" {
+		limit, err := strconv.ParseUint(text, 10, 31)
+		if err != nil || limit == 0 {
+			return q, badParameter("limit", fmt.Sprintf("is no number of requests; give one from 1 to %d", inboxMost))
+		}
+		q.limit = int(min(limit, inboxMost))
+	}
+	if !v.caller.AllTenants {
+		q.tenants = append([]string{}, v.caller.Tenants...)
+	}
+	if tenant := given["tenant"]; tenant != "" {
+		if !v.caller.Serves(tenant) {
+			q.tenants = []string{} // as where there is none of that name
+		} else {
+			q.tenants = []string{tenant}
+		}
+	}
+	q.wait, err = patience(given)
+	return q, err
+}
+
+// page collects what somebody may decide about, and what they said something about.
+func (v *approver) page(ctx context.Context, q inboxQuery) (page inbox, err error) {
+	page = inbox{Items: []approvalView{}, Next: q.cursor}
+	for looked := 0; looked < inboxLooked && len(page.Items) < q.limit; {
+		some, next, err := v.server.approvals.store.List(q.tenants, q.status, page.Next, min(100, inboxLooked-looked))
+		if err != nil {
+			return page, err
+		}
+		looked += max(inboxLooked/10, len(some)) // where little was found, much was looked at
+		for n, a := range some {
+			if len(page.Items) == q.limit {
+				page.Next = some[n-1].ID
+				return page, nil
+			}
+			if !q.picks(a) {
+				continue
+			}
+			standing, err := v.standing(ctx, a)
+			if err != nil {
+				return page, err
+			}
+			if standing.decides || standing.voted {
+				page.Items = append(page.Items, viewOf(a))
+			}
+		}
+		if page.Next = next; next == "" {
+			break
+		}
+	}
+	return page, nil
+}
+
+func (q *inboxQuery) picks(a approval.Approval) bool {
+	entity := func(want string, e approval.Entity) bool {
+		return want == "" || want == e.ID || want == e.Type+"/"+e.ID
+	}
+	return (q.template == "" || q.template == a.Terms.Template) && (q.action == "" || q.action == a.Action) && entity(q.subject, a.Subject) && entity(q.resource, a.Resource)
+}
+
+// approvalStatus answers GET /v1/approvals/:id.
+func (s *Server) approvalStatus(c echo.Context) error {
+	v, err := s.approver(c)
+	if err != nil {
+		return err
+	}
+	if err := s.pace(c, v.caller); err != nil {
+		return err
+	}
+	given, err := parameters(c, []string{"wait"})
+	if err != nil {
+		return err
+	}
+	wait, err := patience(given)
+	if err != nil {
+		return err
+	}
+	var found approval.Approval
+	err = s.until(c, v.caller, wait, func(ctx context.Context) (bool, error) {
+		clear(v.reviewers)
+		found, _, err = v.find(ctx, c.Param("id"))
+		return found.Status != approval.Pending, err
+	})
+	if err != nil {
+		return approvalProblem(err)
+	}
+	return showApproval(c, found)
+}
+
+func showApproval(c echo.Context, a approval.Approval) error {
+	body, err := marshal(viewOf(a))
+	if err != nil {
+		return err
+	}
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
+}
+
+// find finds a request for approval that is there for whoever asks.
+func (v *approver) find(ctx context.Context, id string) (approval.Approval, standing, error) {
+	a, ok, err := v.server.approvals.store.Get(id)
+	if err != nil {
+		return a, standing{}, err
+	}
+	if !ok {
+		return a, standing{}, noSuchApproval()
+	}
+	s, err := v.standing(ctx, a)
+	if err == nil && !s.sees() {
+		err = noSuchApproval()
+	}
+	return a, s, err
+}
+
+func noSuchApproval() *Problem {
+	return newProblem(http.StatusNotFound, "no such request for approval, or none that you may see; GET /v1/approvals lists those you may decide about")
+}
+
+// hear does what comes before somebody's word counts, in the order of every other
+// request: who it is and whether they may say anything at all, and the request for
+// approval. What they say is the body.
+func (s *Server) hear(c echo.Context, may func(*approver) error) (r ruling, body []byte, err error) {
+	if body, err = s.body(c); err != nil {
+		return r, nil, err
+	}
+	if r.approver, err = s.approver(c); err != nil {
+		return r, nil, err
+	}
+	if err = may(r.approver); err != nil {
+		return r, nil, err
+	}
+	if len(body) > 0 {
+		if err = wantJSON(c.Request().Header); err != nil {
+			return r, nil, err
+		}
+	}
+	if err = s.enter(c, r.caller); err != nil {
+		return r, nil, err
+	}
+	if r.of, r.standing, err = r.find(c.Request().Context(), c.Param("id")); err != nil {
+		return r, nil, approvalProblem(err)
+	}
+	return r, body, nil
+}
+
+// ruling is what somebody says of a request for approval.
+type ruling struct {
+	*approver
+	standing
+	evaluation.Ruling
+	of  approval.Approval
+	via string
+}
+
+// ruling is what somebody says in this service's own form.
+func (s *Server) ruling(c echo.Context, may func(*approver) error, decode func([]byte, evaluation.Limits) (evaluation.Ruling, error)) (ruling, error) {
+	r, body, err := s.hear(c, may)
+	if err == nil {
+		r.Ruling, err = decode(body, s.config.Limits)
+	}
+	return r, err
+}
+
+// vote is a ruling as the words of a person, without the secrets of the request.
+func (r *ruling) vote(ctx context.Context) approval.Vote {
+	masked := func(digest string) bool { return bytes.Contains(r.of.Shown, []byte(digest)) }
+	v := approval.Vote{Caller: r.caller.Name, Kind: approval.VoteKind(r.Decision), ValidUntil: r.ValidUntil, Via: r.via}
+	v.Reason = r.server.pinned(ctx).mask.Words(r.Reason, masked)
+	if r.approver.decides() {
+		v.By = r.caller.Principal.String()
+	}
+	return v
+}
+
+// decideApproval answers POST /v1/approvals/:id/decision.
+func (s *Server) decideApproval(c echo.Context) error {
+	r, err := s.ruling(c, (*approver).mustDecide, evaluation.DecodeRuling)
+	if err != nil {
+		return err
+	}
+	return s.decide(c, &r)
+}
+
+// decide is where a ruling counts, in whatever form somebody said it.
+func (s *Server) decide(c echo.Context, r *ruling) (err error) {
+	if err := r.mayDecide(); err != nil {
+		return err
+	}
+	ctx := context.WithoutCancel(c.Request().Context())
+	vote := r.vote(ctx)
+	if vote.Kind == approval.Delegate {
+		if vote.To, err = r.delegate(ctx, r.of, r.To); err != nil {
+			return err
+		}
+	}
+	// An earlier voice counts as long as the policies in force let that person speak.
+	counts := func(earlier approval.Vote) bool {
+		person, err := auth.ParsePrincipal(earlier.By)
+		if err != nil {
+			return false
+		}
+		may, _, err := r.may(ctx, r.of, person, earlier.Caller)
+		return err == nil && may
+	}
+	same := func(one, other string) bool { return r.same(r.of.Tenant, one, other) }
+	decided, err := s.approvals.store.Decide(ctx, r.of.ID, r.Version, vote, counts, same)
+	if err != nil {
+		return approvalProblem(err)
+	}
+	return showApproval(c, decided)
+}
+
+// mayDecide refuses who sees it and has no say.
+func (s standing) mayDecide() error {
+	switch {
+	case s.own:
+		return newProblem(http.StatusForbidden, "this is your own request, or that of somebody who acts for you; another person decides about it")
+	case !s.decides:
+		return newProblem(http.StatusForbidden, "you see this request for approval, and have no say in it")
+	}
+	return nil
+}
+
+// delegate is whom somebody names in their place: not one of those who ask.
+func (v *approver) delegate(ctx context.Context, a approval.Approval, to string) (string, error) {
+	person, err := auth.ParsePrincipal(to)
+	if err != nil {
+		return "", evaluation.Malformed("no person", `name one as policies do, such as User::"mia"`, "to")
+	}
+	review, err := v.review(ctx, a, person, "")
+	if err != nil {
+		return "", approvalProblem(err)
+	}
+	if review.Own || v.same(a.Tenant, person.String(), v.caller.Principal.String()) {
+		return "", evaluation.Malformed("this is yourself, or one of those who ask", "name another person", "to")
+	}
+	return person.String(), nil
+}
+
+// revokeApproval answers POST /v1/approvals/:id/revoke.
+func (s *Server) revokeApproval(c echo.Context) error {
+	r, err := s.ruling(c, (*approver).mustDecide, evaluation.DecodeWithdrawal)
+	if err != nil {
+		return err
+	}
+	if err := r.mayDecide(); err != nil {
+		return err
+	}
+	ctx := context.WithoutCancel(c.Request().Context())
+	revoked, err := s.approvals.store.Revoke(ctx, r.of.ID, r.Version, r.vote(ctx))
+	if err != nil {
+		return approvalProblem(err)
+	}
+	return showApproval(c, revoked)
+}
+
+// cancelApproval answers POST /v1/approvals/:id/cancel, by the program that asked.
+func (s *Server) cancelApproval(c echo.Context) error {
+	anybody := func(*approver) error { return nil }
+	r, err := s.ruling(c, anybody, evaluation.DecodeWithdrawal)
+	if err != nil {
+		return err
+	}
+	if !r.asked {
+		return newProblem(http.StatusForbidden, "only who asked for an approval cancels the request; deny it instead")
+	}
+	ctx := context.WithoutCancel(c.Request().Context())
+	vote := r.vote(ctx)
+	cancelled, err := s.approvals.store.Cancel(ctx, r.of.ID, r.Version, vote.By, vote.Caller, vote.Reason)
+	if err != nil {
+		return approvalProblem(err)
+	}
+	return showApproval(c, cancelled)
+}
+
+// approvalProblem says what an error of the store is to the outside.
+func approvalProblem(err error) error {
+	var state *approval.StateError
+	switch {
+	case errors.As(err, &state):
+		return newProblem(http.StatusConflict, fmt.Sprintf("this request for approval is %s, in version %d; look at it again", state.Status, state.Version))
+	case errors.Is(err, approval.ErrVoted):
+		return newProblem(http.StatusConflict, "you have said something about this request already, perhaps by another name of yours; each person counts once")
+	case errors.Is(err, approval.ErrNotDelegable):
+		return newProblem(http.StatusConflict, "nobody can be named in another's place for this; approve or deny it")
+	case errors.Is(err, approval.ErrNotFound):
+		return noSuchApproval()
+	case errors.Is(err, approval.ErrInvalid):
+		return newProblem(http.StatusBadRequest, "this can never be done: valid_until has passed, perhaps; leave it out, or look at the request again")
+	case errors.Is(err, approval.ErrUnavailable), errors.Is(err, approval.ErrClosed):
+		return newProblem(http.StatusServiceUnavailable, "this cannot be kept at the moment; look at it again later")
+	case errors.Is(err, approval.ErrUnrecorded):
+		return newProblem(http.StatusServiceUnavailable, "this could not be put on record, and does not count before it is; look at it again later")
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return newProblem(http.StatusServiceUnavailable, "there was no time to answer; ask again later")
+	}
+	return err
+}

@@ -1,0 +1,165 @@
+package server
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/webhook"
+	"policy-service/pdp/decisionlog"
+)
+
+// approvalKeyFile is the key of what approvals are bound to, below the data directory:
+// without it a stranger with the file of approvals could try values against it.
+const approvalKeyFile = "approvals.key"
+
+// ApprovalsConfig bounds what people are asked.
+type ApprovalsConfig struct {
+	MaxPendingPerSubject   int64 `yaml:"max_pending_per_subject" default:"200" min:"1" max:"1000000" doc:"How many requests for approval of one subject wait at once."`
+	MaxPendingPerTenant    int64 `yaml:"max_pending_per_tenant" default:"10000" min:"1" max:"1000000" doc:"How many requests for approval of one tenant wait at once."`
+	NewPerMinutePerSubject int64 `yaml:"new_per_minute_per_subject" default:"60" min:"1" max:"1000000" doc:"How many new requests for approval one subject may cause in a minute."`
+	// Retain is how long what came of them is kept here; the decision log has its own.
+	Retain time.Duration `yaml:"retain" default:"720h" min:"1h" doc:"How long requests for approval are kept that came to an end, like 30d; the decision log keeps its records of them."`
+	// Callbacks are where programs may want to be told of what they asked for.
+	Callbacks []CallbackConfig `yaml:"callbacks" doc:"Where programs that ask for approvals may have themselves told, by signed POSTs; no other callback is taken."`
+	// Webhooks are told of each request that is filed, and of each that waits no longer.
+	Webhooks []webhook.Config `yaml:"webhooks" doc:"Systems that are told of requests for approval, by signed POSTs."`
+}
+
+// approvals is where decisions and approvals meet: what the PDP asks of them, and what
+// they put on record.
+type approvals struct {
+	server *Server
+	store  *approval.Store
+	teller *teller
+	// callbacks are by caller and address.
+	callbacks map[callbackOf]*webhook.Sender
+	key       []byte
+}
+
+// openApprovals opens the file of approvals. There are some where decisions are
+// recorded: each step of an approval is on record.
+func (s *Server) openApprovals() error {
+	if s.decisions == nil {
+		return nil
+	}
+	key, err := keptKey(filepath.Join(s.config.Data, approvalKeyFile))
+	if err != nil {
+		return fmt.Errorf("cannot read or make the key of approvals: %w; put the file back from a backup, or move it away: then nothing counts that was approved before", err)
+	}
+	a := &approvals{server: s, key: key}
+	c := s.config.Approvals
+	a.store, err = approval.Open(s.config.Data, approval.Options{
+		Now: s.config.PDP.Now, Record: a.record, Recorded: a.recorded, Retain: c.Retain, OnError: a.failed, Silent: len(c.Webhooks)+len(c.Callbacks) == 0,
+		Limits: approval.Limits{MaxPendingPerSubject: int(c.MaxPendingPerSubject), MaxPendingPerTenant: int(c.MaxPendingPerTenant), NewPerMinutePerSubject: int(c.NewPerMinutePerSubject)},
+	})
+	if err != nil {
+		return fmt.Errorf("cannot open the approvals: %w; another process may serve from this data directory, or the disk be full", err)
+	}
+	s.teardown.add("approvals", closing(a.store.Close))
+	s.approvals, s.config.PDP.Approvals = a, a
+	if a.callbacks, err = s.newCallbacks(); err != nil {
+		return err
+	}
+	a.teller, err = s.newTeller()
+	return err
+}
+
+func (a *approvals) failed(err error) {
+	a.server.log.Error("approvals wait for something that failed; it is tried again", "error", err)
+}
+
+// digest is what an approval is bound to.
+func (a *approvals) digest(w pdp.Awaited) [sha256.Size]byte {
+	mac := hmac.New(sha256.New, a.key)
+	_, _ = mac.Write(w.Binding) // never fails
+	return [sha256.Size]byte(mac.Sum(nil))
+}
+
+// Spend implements [pdp.Approvals].
+func (a *approvals) Spend(ctx context.Context, w pdp.Awaited, id string, record func(context.Context) error) (bool, error) {
+	// Whoever asked may go away: a use is either on record or not taken.
+	return a.store.Spend(context.WithoutCancel(ctx), id, a.digest(w), w.Decision, record)
+}
+
+// File implements [pdp.Approvals].
+func (a *approvals) File(ctx context.Context, w pdp.Awaited) (*evaluation.Approval, error) {
+	digest := a.digest(w)
+	known, ok, err := a.store.Get(w.Presented)
+	if err != nil {
+		return nil, err
+	}
+	if ok && known.Digest == digest && known.Status.Final() {
+		return a.told(known), nil // an agent that shows what was refused does not ask again by that
+	}
+	q, err := a.question(ctx, w, digest)
+	if err != nil {
+		return nil, err
+	}
+	filed, err := a.store.File(context.WithoutCancel(ctx), q)
+	var limit *approval.LimitError
+	switch {
+	case errors.As(err, &limit):
+		a.server.tooMany("approvals")
+		return &evaluation.Approval{Status: "refused", RetryAfter: max(1, int(math.Ceil(limit.RetryAfter.Seconds())))}, nil
+	case errors.Is(err, approval.ErrTooLarge): // nobody could be shown it
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return a.told(filed), nil
+}
+
+// told is what whoever asked is told.
+func (a *approvals) told(one approval.Approval) *evaluation.Approval {
+	return &evaluation.Approval{ID: one.ID, Status: string(one.Status), ExpiresAt: one.ExpiresAt, StatusURL: a.server.base() + "/v1/approvals/" + one.ID}
+}
+
+// question is what people are asked, without secrets; digest is what it is bound to.
+func (a *approvals) question(ctx context.Context, w pdp.Awaited, digest [sha256.Size]byte) (q approval.Question, err error) {
+	r := w.Call.Request
+	masked := a.server.pinned(ctx).mask.Of(r, w.Obligation.Properties)
+	q = approval.Question{
+		Digest: digest, Tenant: r.Tenant, Caller: w.Call.Caller, Decision: w.Decision, Bundle: w.Bundle, Obligation: w.Obligation.ID, Terms: w.Terms, Members: w.Members,
+		Subject: approval.Entity{Type: r.Subject.Type, ID: r.Subject.ID}, Resource: approval.Entity{Type: r.Resource.Type, ID: r.Resource.ID}, Action: r.Action.Name,
+	}
+	q.Terms.Message = masked.Text(q.Terms.Message)
+	if agent := w.Actors.Agent; agent != nil {
+		q.Agent = &approval.Entity{Type: agent.Type, ID: agent.ID}
+	}
+	for _, ref := range w.Actors.Chain {
+		q.Chain = append(q.Chain, approval.Entity{Type: ref.Type, ID: ref.ID})
+	}
+	// Nothing of how a request is sent is part of what is approved, but it would look so.
+	asked := masked.Request()
+	why, said := asked.Context.Get("justification")
+	asked.Context = asked.Context.Without(evaluation.Protocol)
+	if q.Shown, err = asked.MarshalJSON(); err == nil && said && why.Text() != "approved" {
+		q.Said, err = evaluation.Object{}.With("justification", why).MarshalJSON()
+	}
+	return q, err
+}
+
+// recorded says whether there is a record of an id. While the log cannot be written
+// nobody knows: what failed last may be there or not.
+func (a *approvals) recorded(id string) (bool, error) {
+	if !a.server.decisions.Status().OK {
+		return false, decisionlog.ErrUnavailable
+	}
+	_, err := a.server.decisions.ByID(id)
+	switch {
+	case err == nil, errors.Is(err, decisionlog.ErrGone):
+		return true, nil
+	case errors.Is(err, decisionlog.ErrNotFound):
+		return false, nil
+	}
+	return false, err
+}

@@ -1,0 +1,750 @@
+package server_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// counter is where programs ask and people answer: a server with a PEP or two, some
+// people, and a clock that goes when it is told to.
+type counter struct {
+	*pdptest.Server
+	t    testing.TB
+	data string
+	key  map[string]string
+
+	mu  sync.Mutex
+	now time.Time
+}
+
+const approvalPolicies = `
+@id("ask") @obligation("ask") permit(principal, action == Action::"tool.invoke", resource in group::"guarded");
+@id("two") @obligation("two") permit(principal, action == Action::"tool.invoke", resource in group::"double");
+@id("thrice") @obligation("thrice") permit(principal, action == Action::"tool.invoke", resource in group::"thrice");
+@id("plain") @obligation("approval_required") permit(principal, action == Action::"tool.invoke", resource in group::"plain");
+@id("blocked") forbid(principal, action == Action::"tool.invoke", resource) when { context has arguments.blocked && context.arguments.blocked };
+@id("leads") permit(principal in team::"leads", action == Action::"approval.decide", resource is Approval) when { resource.template != "nobody" };
+`
+
+const approvalObligations = `
+ask: {type: approval_required, properties: {template: owner, message: "${principal.id} wants ${resource.id}", timeout: 10m, valid_for: 5m, delegable: true}}
+two: {type: approval_required, properties: {template: pair, quorum: 2}}
+thrice: {type: approval_required, properties: {template: owner, uses: 3}}
+`
+
+const approvalEntities = `[
+{"uid":{"type":"tool","id":"push"},"attrs":{},"parents":[{"type":"group","id":"guarded"}]},
+{"uid":{"type":"tool","id":"stop"},"attrs":{},"parents":[{"type":"group","id":"double"}]},
+{"uid":{"type":"tool","id":"list"},"attrs":{},"parents":[{"type":"group","id":"thrice"}]},
+{"uid":{"type":"tool","id":"old"},"attrs":{},"parents":[{"type":"group","id":"plain"}]},
+{"uid":{"type":"user","id":"mia"},"attrs":{"identities":[{"__entity":{"type":"user","id":"mia.admin"}}]},"parents":[{"type":"team","id":"leads"}]},
+{"uid":{"type":"user","id":"mia.admin"},"attrs":{},"parents":[{"type":"team","id":"leads"}]},
+{"uid":{"type":"user","id":"noah"},"attrs":{},"parents":[{"type":"team","id":"leads"}]},
+{"uid":{"type":"user","id":"zoe"},"attrs":{},"parents":[{"type":"team","id":"leads"}]},
+{"uid":{"type":"user","id":"eve"},"attrs":{},"parents":[]},
+{"uid":{"type":"agent","id":"helper"},"attrs":{"identities":[{"__entity":{"type":"user","id":"noah"}}]},"parents":[]}]`
+
+// approvalFiles is the bundle, with what is to be added to its files.
+func approvalFiles(more ...string) map[string]string {
+	files := map[string]string{
+		"a.cedar": approvalPolicies, "obligations.yaml": approvalObligations, "entities/e.json": approvalEntities, "bundle.yaml": "volatile: [trace]\n",
+		"tenants/acme/a.cedar": `@id("acme") permit(principal is agent, action == Action::"read", resource);`,
+	}
+	for n := 0; n+1 < len(more); n += 2 {
+		files[more[n]] += more[n+1]
+	}
+	return files
+}
+
+func openCounter(t testing.TB, options ...pdptest.Option) *counter {
+	t.Helper()
+	return openCounterOn(t, pdptest.Bundle(approvalFiles()), options...)
+}
+
+func openCounterOn(t testing.TB, source pdp.Source, options ...pdptest.Option) *counter {
+	t.Helper()
+	c := &counter{t: t, data: t.TempDir(), key: map[string]string{}, now: pdptest.Now}
+	all := []string{"*"}
+	c.grant("pep", all, "", auth.Decide)
+	c.grant("other-pep", all, "", auth.Decide)
+	c.grant("explainer", all, "", auth.Decide, auth.Explain)
+	c.grant("auditor", all, "", auth.LogRead)
+	c.grant("asker", all, "", auth.Decide, auth.Request)
+	c.grant("other-asker", all, "", auth.Decide, auth.Request)
+	c.grant("acme-asker", []string{"acme"}, "", auth.Decide, auth.Request)
+	for _, person := range []string{"mia", "mia.admin", "noah", "zoe", "eve"} {
+		c.grant(person, all, `user::"`+person+`"`, auth.Approve)
+	}
+	c.grant("acme-lead", []string{"acme"}, `user::"zoe"`, auth.Approve)
+	c.grant("helper", all, `agent::"helper"`, auth.Approve, auth.Decide)
+	c.grant("both", all, `user::"zoe"`, auth.Approve, auth.Decide)
+	c.open(source, options...)
+	return c
+}
+
+func (c *counter) grant(name string, tenants []string, principal string, permissions ...auth.Permission) {
+	c.t.Helper()
+	keys, err := auth.OpenKeys(c.data)
+	must(c.t, err)
+	spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: tenants, Permissions: permissions}}
+	if principal != "" {
+		spec.Principal, err = auth.ParsePrincipal(principal)
+		must(c.t, err)
+	}
+	key, err := keys.Add(spec)
+	must(c.t, err)
+	c.key[name] = "Bearer " + key
+}
+
+func (c *counter) open(source pdp.Source, options ...pdptest.Option) {
+	c.t.Helper()
+	own := func(config *server.Config) {
+		config.Data, config.PDP.Now, config.PDP.NewID = c.data, c.clock, nil
+	}
+	c.Server = pdptest.Start(c.t, source, append([]pdptest.Option{own}, options...)...)
+	c.Client = &http.Client{Transport: pdptest.NewOpenAPI(c.t).RoundTrip(http.DefaultTransport)}
+}
+
+func (c *counter) clock() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *counter) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func (c *counter) do(who, method, path, body string, header ...string) (int, string) {
+	c.t.Helper()
+	r, err := http.NewRequestWithContext(c.t.Context(), method, c.URL+path, strings.NewReader(body))
+	must(c.t, err)
+	r.Header.Set("Authorization", c.key[who])
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for n := 0; n+1 < len(header); n += 2 {
+		r.Header.Set(header[n], header[n+1])
+	}
+	answer, err := c.Client.Do(r)
+	must(c.t, err)
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	must(c.t, err)
+	return answer.StatusCode, string(text)
+}
+
+// told is the native answer.
+type told struct {
+	Allow       bool            `json:"allow"`
+	Reason      string          `json:"reason"`
+	Obligations map[string]bool `json:"obligations"`
+	Approval    *struct {
+		ID         string    `json:"id"`
+		Status     string    `json:"status"`
+		ExpiresAt  time.Time `json:"expires_at"`
+		StatusURL  string    `json:"status_url"`
+		RetryAfter int       `json:"retry_after"`
+	} `json:"approval"`
+}
+
+// may reports whether a PEP that does what it is told goes ahead.
+func (a told) may() bool { return a.Allow && len(a.Obligations) == 0 }
+
+func (c *counter) asks(who, body string, header ...string) (a told) {
+	c.t.Helper()
+	status, text := c.do(who, "POST", "/v1/authorize", body, header...)
+	if status != http.StatusOK {
+		c.t.Errorf("%s\ngot %d %s", body, status, text)
+		return a
+	}
+	must(c.t, json.Unmarshal([]byte(text), &a))
+	return a
+}
+
+// tool is a question about a tool, with members of its context.
+func tool(id, context string) string {
+	return fmt.Sprintf(`{"tenant_id":"default","actor":{"actor_id":"bot","actor_type":"agent"},"action":"tool.invoke","resource":{"type":"tool","id":%q},"context":{%s}}`, id, context)
+}
+
+const (
+	push  = `"arguments":{"branch":"main","n":7}`
+	again = push + `,"justification":"approved"`
+)
+
+type shown struct {
+	ID      string `json:"id"`
+	Status  string `json:"status"`
+	Version int    `json:"version"`
+	Message string `json:"message"`
+	Used    int    `json:"used"`
+	Said    []struct {
+		By string `json:"by"`
+	} `json:"said"`
+}
+
+// says has somebody do something about a request, and wants a status.
+func (c *counter) says(who, id, what, body string, want int) (s shown) {
+	c.t.Helper()
+	status, text := c.do(who, "POST", "/v1/approvals/"+id+"/"+what, body)
+	if status != want {
+		c.t.Errorf("%s says %s %s: got %d %s, want %d", who, what, body, status, text, want)
+	}
+	if status == http.StatusOK {
+		must(c.t, json.Unmarshal([]byte(text), &s))
+	}
+	return s
+}
+
+func (c *counter) sees(who, id string) (s shown, status int) {
+	c.t.Helper()
+	status, text := c.do(who, "GET", "/v1/approvals/"+id, "")
+	if status == http.StatusOK {
+		must(c.t, json.Unmarshal([]byte(text), &s))
+	}
+	return s, status
+}
+
+const (
+	yes = `{"decision":"approve","reason":"fine"}`
+	no  = `{"decision":"deny","reason":"not today"}`
+)
+
+// approved has a question asked and approved.
+func (c *counter) approved(who ...string) (id string) {
+	c.t.Helper()
+	first := c.asks("pep", tool("push", push))
+	if first.may() || first.Approval == nil || first.Approval.Status != "pending" {
+		c.t.Fatalf("got %+v", first)
+	}
+	for _, one := range append(who, "mia")[:max(1, len(who))] {
+		c.says(one, first.Approval.ID, "decision", yes, http.StatusOK)
+	}
+	return first.Approval.ID
+}
+
+func (c *counter) inbox(who, query string) (items []shown, next string) {
+	c.t.Helper()
+	status, text := c.do(who, "GET", "/v1/approvals"+query, "")
+	if status != http.StatusOK {
+		c.t.Fatalf("%s: got %d %s", query, status, text)
+	}
+	var page struct {
+		Items []shown `json:"items"`
+		Next  string  `json:"next"`
+	}
+	must(c.t, json.Unmarshal([]byte(text), &page))
+	return page.Items, page.Next
+}
+
+// log is what is on record, each step of an approval by its name; the log verifies.
+func (c *counter) log() (steps []string, spent int) {
+	c.t.Helper()
+	_, text := c.do("auditor", "GET", "/v1/log/export", "")
+	if report := verify.Export(strings.NewReader(text), verify.Options{}); !report.Verified() {
+		c.t.Errorf("the log does not verify: %+v", report)
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+		var r struct {
+			Kind       string `json:"kind"`
+			Event      string `json:"event"`
+			Decision   bool   `json:"decision"`
+			Discharged []struct {
+				Approval string `json:"approval"`
+			} `json:"discharged"`
+		}
+		if json.Unmarshal([]byte(line), &r) != nil {
+			continue
+		}
+		if r.Kind == "approval" {
+			steps = append(steps, r.Event)
+		}
+		if r.Kind == decisionlog.KindDecision && r.Decision {
+			spent += len(r.Discharged)
+		}
+	}
+	return steps, spent
+}
+
+// People are told what of that which they see is not bound.
+func TestUnboundIsSaid(t *testing.T) {
+	c := openCounterOn(t, pdptest.Bundle(approvalFiles(
+		"a.cedar", `@id("some") @obligation("some") permit(principal, action == Action::"tool.invoke", resource in group::"some");`,
+		"obligations.yaml", "some: {type: approval_required, properties: {template: owner, material: [subject, context.arguments]}}\n",
+		"entities/f.json", `[{"uid":{"type":"tool","id":"some"},"attrs":{},"parents":[{"type":"group","id":"some"}]}]`)))
+	for question, want := range map[string]string{
+		tool("push", push): ``,
+		tool("push", push+`,"trace":"x","why":"y","supported_obligations":[]`):                                           `"unbound":["context.trace"],`,
+		tool("push", `"approved":{"n":7},"access_request":"a","evaluation_id":"b"`):                                      `"resource":{"type":"tool","id":"push"}},"decision":`,
+		tool("push", `"n":7,"justification":"a dry run"`):                                                                `"justification":{"justification":"a dry run"},`,
+		tool("push", `"other":1,"justification":"approved"`):                                                             `"context":{"other":1}},`,
+		strings.Replace(tool("some", push+`,"trace":"x","why":"y"`), `"id":"some"`, `"id":"some","labels":{"a":"b"}`, 1): `"unbound":["context.trace","context.why","resource.properties"],`,
+	} {
+		id := c.asks("pep", question).Approval.ID
+		_, text := c.do("mia", "GET", "/v1/approvals/"+id, "")
+		if strings.Contains(text, "unbound") != strings.Contains(want, "unbound") || !strings.Contains(text, want) {
+			t.Errorf("got %s\nwant %s", text, want)
+		}
+	}
+}
+
+// Somebody asks, somebody else approves, the same question is asked again, and goes
+// through once.
+func TestApproval(t *testing.T) {
+	c := openCounter(t)
+	first := c.asks("pep", tool("push", push))
+	if !first.Allow || !first.Obligations["approval_required"] || first.Approval == nil || first.Approval.Status != "pending" ||
+		!first.Approval.ExpiresAt.Equal(pdptest.Now.Add(10*time.Minute)) || first.Approval.StatusURL != c.URL+"/v1/approvals/"+first.Approval.ID {
+		t.Fatalf("got %+v", first)
+	}
+	id := first.Approval.ID
+	if joined := c.asks("pep", tool("push", push)); joined.Approval.ID != id || joined.may() {
+		t.Errorf("got %+v", joined)
+	}
+	items, _ := c.inbox("mia", "")
+	if len(items) != 1 || items[0].ID != id || items[0].Message != "bot wants push" {
+		t.Errorf("got %+v", items)
+	}
+	if items, _ := c.inbox("eve", ""); len(items) != 0 {
+		t.Errorf("eve sees %+v", items)
+	}
+	if got := c.says("mia", id, "decision", yes, 200); got.Status != "approved" || got.Version != 2 {
+		t.Errorf("got %+v", got)
+	}
+	if told := c.asks("pep", tool("push", push)); told.may() || told.Approval.Status != "approved" || told.Approval.ID != id {
+		t.Errorf("who does not present it: %+v", told)
+	}
+	if !c.asks("pep", tool("push", again)).may() {
+		t.Error("it is approved, and does not go through")
+	}
+	after := c.asks("pep", tool("push", again))
+	if after.may() || after.Approval.ID == id || after.Approval.Status != "pending" {
+		t.Errorf("once is once: %+v", after)
+	}
+	if s, _ := c.sees("pep", id); s.Status != "used_up" || s.Used != 1 {
+		t.Errorf("got %+v", s)
+	}
+	if shown := c.asks("pep", tool("push", again+`,"approval_id":"`+id+`"`)); shown.may() || shown.Approval.ID != id || shown.Approval.Status != "used_up" {
+		t.Errorf("who shows it is told what became of it: %+v", shown)
+	}
+	if steps, spent := c.log(); strings.Join(steps, " ") != "filed approve approved used used_up filed" || spent != 1 {
+		t.Errorf("on record: %d %v", spent, steps)
+	}
+}
+
+// Whatever is sent, it goes through with an approval of exactly this only.
+func TestApprovalAttacks(t *testing.T) {
+	c := openCounter(t)
+	id := c.approved()
+	refused := func(name, who, body string, header ...string) {
+		t.Helper()
+		if got := c.asks(who, body, header...); got.may() {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	change := func(old, new string) string {
+		body := strings.Replace(tool("push", again), old, new, 1)
+		if body == tool("push", again) {
+			t.Fatalf("%s changes nothing", old)
+		}
+		return body
+	}
+	refused("another argument", "pep", change(`"main"`, `"master"`))
+	refused("one more", "pep", change(`"n":7`, `"n":7,"force":true`))
+	refused("a string for a number", "pep", change(`7`, `"7"`))
+	refused("another subject", "pep", change(`"bot"`, `"bat"`))
+	refused("another type of subject", "pep", change(`"agent"`, `"user"`))
+	refused("another tenant", "pep", change(`"default"`, `"acme"`))
+	refused("another tool", "pep", tool("stop", again))
+	refused("another PEP", "other-pep", tool("push", again))
+	refused("another PEP, with the id", "other-pep", tool("push", again+`,"approval_id":"`+id+`"`))
+	refused("a guessed id", "pep", tool("push", again+`,"approval_id":"01900000-0000-7000-8000-000000000000"`))
+	refused("an id that is none", "pep", tool("push", again+`,"approval_id":""`+`,"approval":{"id":"x"}`))
+	refused("the word alone, of something else", "pep", tool("push", `"justification":"approved"`))
+	refused("only said", "pep", tool("push", push+`,"approved":true,"approval_id":"`+id+`"`))
+	refused("said everywhere", "pep", change(`"actor_id"`, `"approved":true,"actor_id"`))
+	refused("to be explained", "explainer", tool("push", again), "X-Explain", "true")
+	refused("on whose behalf", "pep", tool("push", again+`,"on_behalf_of":[{"type":"user","id":"eve"}]`))
+	if status, _ := c.do("pep", "POST", "/access/v1/evaluations", `{"evaluations":[{}],"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"push"},"context":{`+push+`,"approval":{"id":"`+id+`"}}}`); status != 200 {
+		t.Error(status)
+	}
+	if got, _ := c.sees("mia", id); got.Status != "approved" || got.Used != 0 {
+		t.Errorf("a mismatch burned it: %+v", got)
+	}
+	// Another way to write the same is the same.
+	if !c.asks("pep", strings.NewReplacer(`"branch":"main","n":7`, `"n":70e-1,"branch":"\u006dain"`).Replace(tool("push", again+`,"trace":"x","nothing":null`))).may() {
+		t.Error("another way to write it is another request")
+	}
+	refused("replay", "pep", tool("push", again))
+	refused("replay with the id", "pep", tool("push", again+`,"approval_id":"`+id+`"`))
+	// Large numbers differ where a float would not tell them apart; 1.0 and 1 do not.
+	ask := func(n string) told {
+		return c.asks("pep", tool("push", `"justification":"approved","arguments":{"n":`+n+`}`))
+	}
+	c.says("mia", ask("9007199254740992").Approval.ID, "decision", yes, 200)
+	if ask("9007199254740993").may() || !ask("9007199254740992.0").may() {
+		t.Error("9007199254740992 and 9007199254740993 are one number")
+	}
+}
+
+func TestApprovalEnds(t *testing.T) {
+	c := openCounter(t)
+	id := c.approved()
+	c.pass(5 * time.Minute)
+	if got := c.asks("pep", tool("push", again+`,"approval_id":"`+id+`"`)); got.may() || got.Approval.Status != "expired" {
+		t.Errorf("at its end: %+v", got)
+	}
+	id = c.approved()
+	c.says("eve", id, "revoke", ``, 404)
+	c.says("pep", id, "revoke", ``, 403)
+	c.says("pep", id, "cancel", ``, 409)
+	c.says("noah", id, "revoke", `{"reason":"changed my mind"}`, 200)
+	if got := c.asks("pep", tool("push", again+`,"approval_id":"`+id+`"`)); got.may() || got.Approval.Status != "revoked" {
+		t.Errorf("revoked: %+v", got)
+	}
+	c.says("noah", id, "revoke", ``, 409)
+	first := c.asks("pep", tool("push", push))
+	c.says("mia", first.Approval.ID, "cancel", ``, 403)
+	c.says("other-pep", first.Approval.ID, "cancel", ``, 404)
+	c.says("pep", first.Approval.ID, "cancel", ``, 200)
+	c.says("mia", first.Approval.ID, "decision", yes, 409)
+	first = c.asks("pep", tool("push", push))
+	c.says("mia", first.Approval.ID, "decision", no, 200)
+	c.says("noah", first.Approval.ID, "decision", yes, 409)
+	if got := c.asks("pep", tool("push", again+`,"approval_id":"`+first.Approval.ID+`"`)); got.may() || got.Approval.Status != "denied" {
+		t.Errorf("denied: %+v", got)
+	}
+	first = c.asks("pep", tool("push", push))
+	c.pass(10 * time.Minute)
+	c.says("mia", first.Approval.ID, "decision", yes, 409)
+	first = c.asks("pep", tool("push", push))
+	c.says("mia", first.Approval.ID, "decision", `{"decision":"approve","reason":"today","version":7}`, 409)
+	c.says("mia", first.Approval.ID, "decision", `{"decision":"approve","reason":"today","valid_until":"2020-01-01T00:00:00Z"}`, 400)
+	until := c.clock().Add(time.Minute).Format(time.RFC3339)
+	c.says("mia", first.Approval.ID, "decision", `{"decision":"approve","reason":"today","version":1,"valid_until":"`+until+`"}`, 200)
+	c.pass(time.Minute)
+	if c.asks("pep", tool("push", again)).may() {
+		t.Error("it outlived what the approver said")
+	}
+}
+
+func TestQuorum(t *testing.T) {
+	c := openCounter(t)
+	id := c.asks("pep", tool("stop", push)).Approval.ID
+	if got := c.says("mia", id, "decision", yes, 200); got.Status != "pending" {
+		t.Errorf("got %+v", got)
+	}
+	c.says("mia", id, "decision", yes, 409)
+	c.says("mia.admin", id, "decision", yes, 409) // the same person, by another name
+	if c.asks("pep", tool("stop", again)).may() {
+		t.Error("one of two is not enough")
+	}
+	if got := c.says("zoe", id, "decision", yes, 200); got.Status != "approved" {
+		t.Errorf("got %+v", got)
+	}
+	if !c.asks("pep", tool("stop", again)).may() {
+		t.Error("two of two are enough")
+	}
+	uses := c.asks("pep", tool("list", push)).Approval.ID
+	c.says("mia", uses, "decision", yes, 200)
+	for n := range 4 {
+		if got := c.asks("pep", tool("list", again)).may(); got != (n < 3) {
+			t.Errorf("use %d: %v", n+1, got)
+		}
+	}
+}
+
+// Nobody answers for themselves: not directly, not through an agent, a delegate, a second
+// name, or a chain.
+func TestSelfApproval(t *testing.T) {
+	c := openCounter(t)
+	as := func(actor, typ, context string) string {
+		return strings.NewReplacer(`"bot"`, `"`+actor+`"`, `"actor_type":"agent"`, `"actor_type":"`+typ+`"`).Replace(tool("push", context))
+	}
+	for name, test := range map[string]struct {
+		body, who string
+		barred    bool
+	}{
+		"directly":             {as("mia", "user", push), "mia", true},
+		"by another name":      {as("mia", "user", push), "mia.admin", true},
+		"the other way round":  {as("mia.admin", "user", push), "mia", true},
+		"through an agent":     {as("helper", "agent", push), "noah", true},
+		"an agent named by id": {as("bot", "agent", push+`,"agent":"helper"`), "noah", true},
+		"an agent in the call": {as("bot", "agent", push+`,"agent":{"type":"agent","id":"helper"}`), "noah", true},
+		"the chain":            {as("bot", "agent", push+`,"on_behalf_of":[{"type":"user","id":"zoe"}]`), "zoe", true},
+		"somebody else":        {as("helper", "agent", push), "zoe", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := c.asks("pep", test.body).Approval.ID
+			if !test.barred {
+				c.says(test.who, id, "decision", yes, 200)
+				return
+			}
+			c.says(test.who, id, "decision", yes, 404) // it is not there for them
+			if items, _ := c.inbox(test.who, "?limit=200"); strings.Contains(fmt.Sprint(items), id) {
+				t.Error("it is offered to them")
+			}
+		})
+	}
+	own := c.asks("helper", strings.Replace(tool("push", push), `"bot"`, `"helper"`, 1)).Approval.ID
+	c.says("helper", own, "decision", yes, 403) // who asked sees it, and has no say
+	own = c.asks("both", tool("push", push)).Approval.ID
+	c.says("both", own, "decision", yes, 403) // whoever has the credential that asked
+	c.says("zoe", own, "decision", yes, 200)
+	id := c.asks("pep", as("bot", "agent", `"on_behalf_of":[{"type":"user","id":"eve"}]`)).Approval.ID
+	c.says("mia", id, "decision", `{"decision":"delegate","reason":"away","to":"user::\"eve\""}`, 400)
+	c.says("mia", id, "decision", `{"decision":"delegate","reason":"away","to":"user::\"mia\""}`, 400)
+	c.says("mia", id, "decision", `{"decision":"delegate","reason":"away","to":"eve"}`, 400)
+	c.says("mia", id, "decision", `{"decision":"delegate","reason":"away"}`, 400)
+}
+
+func TestDelegation(t *testing.T) {
+	c := openCounter(t)
+	id := c.asks("pep", tool("push", push)).Approval.ID
+	c.says("eve", id, "decision", yes, 404)
+	c.says("mia", id, "decision", `{"decision":"delegate","reason":"away","to":"user::\"eve\""}`, 200)
+	c.says("mia", id, "decision", yes, 403)
+	if items, _ := c.inbox("eve", ""); len(items) != 1 || items[0].ID != id {
+		t.Errorf("eve sees %+v", items)
+	}
+	c.says("eve", id, "decision", yes, 200)
+	if !c.asks("pep", tool("push", again)).may() {
+		t.Error("what a delegate approved does not count")
+	}
+	two := c.asks("pep", tool("stop", push)).Approval.ID
+	c.says("mia", two, "decision", `{"decision":"delegate","reason":"away","to":"user::\"eve\""}`, 409) // its terms do not let them
+	id = c.asks("pep", tool("push", push)).Approval.ID
+	c.says("mia", id, "decision", `{"decision":"delegate","reason":"away","to":"user::\"eve\""}`, 200)
+	c.says("mia.admin", id, "decision", yes, 404) // the same person, who said nothing by this name
+}
+
+// Whose it is not, for them it is not there.
+func TestApprovalsAreNobodyElses(t *testing.T) {
+	c := openCounter(t)
+	id := c.asks("pep", tool("push", push)).Approval.ID
+	for who, want := range map[string]int{"pep": 200, "mia": 200, "eve": 404, "other-pep": 404, "auditor": 404, "acme-lead": 404} {
+		if _, status := c.sees(who, id); status != want {
+			t.Errorf("%s: got %d, want %d", who, status, want)
+		}
+	}
+	c.says("acme-lead", id, "decision", yes, 404)
+	c.says("pep", id, "decision", yes, 403)
+	if items, _ := c.inbox("acme-lead", ""); len(items) > 0 {
+		t.Errorf("got %+v", items)
+	}
+	acme := strings.Replace(tool("push", push), `"default"`, `"acme"`, 1)
+	theirs := c.asks("pep", acme).Approval.ID
+	if items, _ := c.inbox("acme-lead", ""); len(items) != 1 || items[0].ID != theirs {
+		t.Errorf("got %+v", items)
+	}
+	for _, who := range []string{"pep", "other-pep", "auditor"} {
+		if status, text := c.do(who, "GET", "/v1/approvals", ""); status != 403 {
+			t.Errorf("%s: got %d %s", who, status, text)
+		}
+	}
+	if status, _ := c.do("", "GET", "/v1/approvals", ""); status != 401 {
+		t.Error(status)
+	}
+}
+
+// Where nobody can be asked, or nobody is to be, nothing is filed.
+func TestNothingIsFiled(t *testing.T) {
+	c := openCounter(t)
+	for name, got := range map[string]told{
+		"without a template":    c.asks("pep", tool("old", push)),
+		"not wanted":            c.asks("pep", tool("push", push), "X-Approval", "none"),
+		"to be explained":       c.asks("explainer", tool("push", push), "X-Explain", "true"),
+		"nobody knows who":      c.asks("pep", tool("push", `"agent":7`)),
+		"nobody knows for whom": c.asks("pep", tool("push", `"on_behalf_of":"eve"`)),
+		"nobody could read it":  c.asks("pep", tool("push", `"arguments":{"x":"`+strings.Repeat("x", 70<<10)+`"}`)),
+		"a deny":                c.asks("pep", tool("push", `"arguments":{"blocked":true}`)),
+	} {
+		if got.may() || got.Approval != nil || !got.Obligations["approval_required"] && name != "a deny" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	question := `{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"push"}}`
+	c.do("pep", "POST", evaluationPath, question)
+	c.do("pep", "POST", "/access/v1/evaluations", strings.TrimSuffix(question, "}")+`,"evaluations":[{}]}`)
+	if items, _ := c.inbox("mia", ""); len(items) > 0 {
+		t.Errorf("filed: %+v", items)
+	}
+}
+
+// An AuthZEN PEP brings an approval as its profile has it.
+func TestApprovalPresentedInAuthZEN(t *testing.T) {
+	c := openCounter(t)
+	id := c.approved()
+	ask := func(approval string) string {
+		_, text := c.do("pep", "POST", evaluationPath, `{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"push"},"context":{`+push+approval+`}}`)
+		return text
+	}
+	for _, claim := range []string{``, `,"justification":"approved"`, `,"approval_id":"` + id + `"`, `,"approval":"` + id + `"`, `,"approval":{"id":"other"}`} {
+		if got := ask(claim); !strings.Contains(got, `"decision":false`) {
+			t.Errorf("%s: got %s", claim, got)
+		}
+	}
+	if got := ask(`,"approval":{"id":"` + id + `"}`); got != `{"decision":true}` {
+		t.Errorf("got %s", got)
+	}
+}
+
+// Of two who would spend the same use, one does, whoever is first.
+func TestOneUseIsSpentOnce(t *testing.T) {
+	rounds := 1000
+	if testing.Short() {
+		rounds = 100
+	}
+	c := openCounter(t, func(config *server.Config) { config.Approvals.NewPerMinutePerSubject = 1_000_000 })
+	c.Client = http.DefaultClient
+	round := func(n int) {
+		body := func(more string) string { return tool("push", fmt.Sprintf(`"arguments":{"round":%d}%s`, n, more)) }
+		id := c.asks("pep", body("")).Approval.ID
+		c.says("mia", id, "decision", yes, 200)
+		var both sync.WaitGroup
+		var allowed [2]bool
+		for i := range allowed {
+			both.Go(func() { allowed[i] = c.asks("pep", body(`,"justification":"approved"`), "X-Approval", "none").may() })
+		}
+		both.Wait()
+		if allowed[0] == allowed[1] {
+			t.Errorf("round %d: %v", n, allowed)
+		}
+	}
+	const atOnce = 10 // who shares the disk's time
+	var all sync.WaitGroup
+	for first := range atOnce {
+		all.Go(func() {
+			for n := first; n < rounds; n += atOnce {
+				round(n)
+			}
+		})
+	}
+	all.Wait()
+	if _, spent := c.log(); spent != rounds {
+		t.Errorf("%d rounds, %d on record", rounds, spent)
+	}
+}
+
+// The policies in force decide again: a forbid wins, and what was approved for fewer
+// people counts no more.
+func TestApprovalUnderOtherPolicies(t *testing.T) {
+	dir := t.TempDir()
+	writeAll(t, dir, approvalFiles())
+	c := openCounterOn(t, pdp.Dir(dir))
+	under := func(more ...string) {
+		t.Helper()
+		for name, text := range approvalFiles(more...) {
+			must(t, os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), []byte(text), 0o600))
+		}
+		must(t, c.Reload(t.Context()))
+	}
+	id := c.approved()
+	under("a.cedar", `forbid(principal, action, resource in group::"guarded");`)
+	if c.asks("pep", tool("push", again)).Allow {
+		t.Error("a forbid does not win")
+	}
+	under("a.cedar", `forbid(principal, action, resource) when { context.pdp.approved };`)
+	if c.asks("pep", tool("push", again)).Allow {
+		t.Error("a forbid of what is approved does not win")
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "a.cedar"), []byte(strings.Replace(approvalPolicies, `@obligation("ask")`, `@obligation("two")`, 1)), 0o600))
+	must(t, c.Reload(t.Context()))
+	if got := c.asks("pep", tool("push", again+`,"approval_id":"`+id+`"`)); got.may() || got.Approval.ID == id {
+		t.Errorf("one approved, two must: %+v", got)
+	}
+	under()
+	if s, _ := c.sees("pep", id); s.Status != "approved" || s.Used != 0 {
+		t.Errorf("a deny burned it: %+v", s)
+	}
+	if !c.asks("pep", tool("push", again)).may() {
+		t.Error("as it was approved, it does not go through")
+	}
+	// Who may decide no more has no voice, and neither has what they said before.
+	id = c.asks("pep", tool("stop", push)).Approval.ID
+	c.says("mia", id, "decision", yes, 200)
+	under("a.cedar", `forbid(principal == user::"mia", action == Action::"approval.decide", resource);`)
+	if got := c.says("noah", id, "decision", yes, 200); got.Status != "pending" {
+		t.Errorf("who may decide no more still counts: %+v", got)
+	}
+	if got := c.says("zoe", id, "decision", yes, 200); got.Status != "approved" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestApprovalLimits(t *testing.T) {
+	c := openCounter(t, func(config *server.Config) {
+		config.Approvals = server.ApprovalsConfig{MaxPendingPerSubject: 2, MaxPendingPerTenant: 3, NewPerMinutePerSubject: 4}
+	})
+	ask := func(actor string, n int) told {
+		return c.asks("pep", strings.Replace(tool("push", fmt.Sprintf(`"arguments":{"n":%d}`, n)), `"bot"`, `"`+actor+`"`, 1))
+	}
+	for n := range 2 {
+		if got := ask("bot", n); got.Approval.Status != "pending" {
+			t.Fatalf("got %+v", got)
+		}
+	}
+	over := ask("bot", 2)
+	if over.may() || over.Approval.Status != "refused" || over.Approval.ID != "" || over.Approval.RetryAfter < 1 || !over.Obligations["approval_required"] {
+		t.Errorf("over the limit of a subject: %+v", over)
+	}
+	if got := ask("bot", 1); got.Approval.Status != "pending" {
+		t.Errorf("who joins is not limited: %+v", got)
+	}
+	ask("bat", 1)
+	if got := ask("cat", 1); got.Approval.Status != "refused" {
+		t.Errorf("over the limit of a tenant: %+v", got)
+	}
+}
+
+// Who waits is answered when there is something to say, and not before.
+func TestWaitingForApproval(t *testing.T) {
+	c := openCounter(t)
+	id := c.asks("pep", tool("push", push)).Approval.ID
+	answered := make(chan shown)
+	go func() {
+		status, text := c.do("pep", "GET", "/v1/approvals/"+id+"?wait=30s", "")
+		var s shown
+		if status == 200 {
+			_ = json.Unmarshal([]byte(text), &s)
+		}
+		answered <- s
+	}()
+	inbox := make(chan int)
+	c.says("mia", id, "decision", yes, 200)
+	if s := <-answered; s.Status != "approved" {
+		t.Errorf("got %+v", s)
+	}
+	go func() {
+		items, _ := c.inbox("noah", "?wait=30s")
+		inbox <- len(items)
+	}()
+	next := c.asks("pep", tool("push", `"arguments":{"other":1}`))
+	if n := <-inbox; n != 1 || next.Approval == nil {
+		t.Errorf("got %d", n)
+	}
+	if s, _ := c.sees("pep", id); s.Status != "approved" {
+		t.Errorf("got %+v", s)
+	}
+	if status, _ := c.do("pep", "GET", "/v1/approvals/"+id+"?wait=soon", ""); status != 400 {
+		t.Error(status)
+	}
+}

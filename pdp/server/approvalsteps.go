@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/approval"
+	"policy-service/pdp/decisionlog"
+)
+
+// kindApproval is the kind of record that says what became of a request for approval.
+const kindApproval = "approval"
+
+// recordedStep are the details of a record of kind approval; its event is the step.
+type recordedStep struct {
+	Approval string          `json:"approval"`
+	Status   approval.Status `json:"status"`
+	Version  int             `json:"version"`
+	// Decision is the one that waits, UsedBy the one that went by the approval.
+	Decision   string    `json:"decision"`
+	UsedBy     string    `json:"used_by,omitempty"`
+	By         string    `json:"by,omitempty"`
+	Reason     string    `json:"reason,omitempty"`
+	To         string    `json:"to,omitempty"`
+	Via        string    `json:"via,omitempty"`
+	ValidUntil time.Time `json:"valid_until,omitzero"`
+	Obligation string    `json:"obligation"`
+	Template   string    `json:"template"`
+	Quorum     int       `json:"quorum"`
+	Message    string    `json:"message,omitempty"`
+	Requester  string    `json:"requester"`
+	Bundle     string    `json:"bundle"`
+	// Asked is the form in which it was asked for, where that is not the native one.
+	Asked     string    `json:"asked,omitempty"`
+	FiledAt   time.Time `json:"filed_at"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+}
+
+// record puts a step on record. It waits for the disk in best effort as well: an
+// approval must not be known of and then be gone.
+func (a *approvals) record(ctx context.Context, step approval.Step) error {
+	entry, err := entryOfStep(step)
+	if err != nil {
+		return err
+	}
+	if _, err := a.server.decisions.Append(ctx, []decisionlog.Entry{entry}); err != nil {
+		return err
+	}
+	a.server.meters.approvals.add(ctx, 1, step.Name)
+	return nil
+}
+
+// entryOfStep has the request beside what was done wherever somebody was shown it.
+func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
+	one := step.Approval
+	details, err := marshal(recordedStep{
+		Approval: one.ID, Status: one.Status, Version: one.Version, Decision: one.Decision, UsedBy: step.Decision,
+		By: step.By, Reason: step.Reason, To: step.To, Via: via(step), ValidUntil: step.ValidUntil, Obligation: one.Obligation, Template: one.Terms.Template,
+		Quorum: one.Terms.Quorum, Message: one.Terms.Message, Requester: one.Caller, Bundle: one.Bundle, Asked: one.Via, FiledAt: one.FiledAt, ExpiresAt: one.ExpiresAt,
+	})
+	if err != nil {
+		return decisionlog.Entry{}, fmt.Errorf("the step %s of an approval has no JSON form: %w", step.Name, err)
+	}
+	entry := decisionlog.Entry{ID: step.ID, Kind: kindApproval, Tenant: one.Tenant, Caller: step.Caller, Now: step.At, Event: step.Name, Details: details}
+	if step.By != "" || step.Name == approval.StepFiled {
+		entry.Request, err = shownRequest(one.Shown)
+	}
+	return entry, err
+}
+
+// via is the protocol that a vote was said in: it is the last one when it is a step.
+func via(step approval.Step) (protocol string) {
+	switch step.Name {
+	case approval.StepApprove, approval.StepDeny, approval.StepDelegate:
+		for _, vote := range step.Approval.Votes {
+			protocol = vote.Via
+		}
+	}
+	return protocol
+}
+
+// shownRequest is the request as it was shown, in the parts that records have.
+func shownRequest(shown jsontext.Value) (*decisionlog.Request, error) {
+	var r struct {
+		Subject  jsontext.Value `json:"subject"`
+		Action   jsontext.Value `json:"action"`
+		Resource jsontext.Value `json:"resource"`
+		Context  jsontext.Value `json:"context"`
+	}
+	if err := json.Unmarshal(shown, &r); err != nil {
+		return nil, fmt.Errorf("the request of an approval cannot be read: %w", err)
+	}
+	return &decisionlog.Request{Subject: r.Subject, Action: r.Action, Resource: r.Resource, Context: r.Context}, nil
+}

@@ -1,0 +1,42 @@
+package server
+
+import (
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/approval"
+)
+
+// unbound names what people are shown of a request that it may be done with otherwise:
+// the author of the policies bound less than that.
+func unbound(a approval.Approval) (names []string) {
+	bound := func(name string) bool { return slices.Contains(a.Terms.Material, name) }
+	type part struct {
+		Properties map[string]jsontext.Value `json:"properties"`
+	}
+	var shown struct {
+		Subject  part                      `json:"subject"`
+		Action   part                      `json:"action"`
+		Resource part                      `json:"resource"`
+		Context  map[string]jsontext.Value `json:"context"`
+	}
+	if json.Unmarshal(a.Shown, &shown) != nil {
+		return []string{"request"} // what cannot be read is not what was bound
+	}
+	for name, p := range map[string]part{"action": shown.Action, "resource": shown.Resource, "subject": shown.Subject} {
+		if len(p.Properties) > 0 && !bound(name) {
+			names = append(names, name+".properties")
+		}
+	}
+	for member := range shown.Context {
+		whole := bound("context") && slices.Contains(a.Members, member)
+		if !whole && !bound("context."+member) && !evaluation.NamesActors(member) {
+			names = append(names, "context."+member)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,149 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/server/auth"
+)
+
+// approver is who asks about requests for approval: a person, by their own credential,
+// or the program that asked for one. Nothing but the credential says who it is.
+type approver struct {
+	server    *Server
+	caller    Caller
+	reviewers map[reviewerOf]*pdp.Reviewer
+}
+
+type reviewerOf struct {
+	tenant, caller string
+	person         auth.Principal
+}
+
+// approver does what comes before anything of a request about approvals is looked at.
+func (s *Server) approver(c echo.Context) (*approver, error) {
+	caller, err := s.authenticate(c)
+	if err != nil {
+		return nil, err
+	}
+	if s.approvals == nil {
+		return nil, newProblem(http.StatusNotFound, "there are no approvals here; the operator gives the server a data directory with --data")
+	}
+	return &approver{server: s, caller: caller, reviewers: map[reviewerOf]*pdp.Reviewer{}}, nil
+}
+
+// decides reports whether this is a person who may decide about anything at all.
+func (v *approver) decides() bool {
+	return v.caller.May(auth.Approve) && v.caller.Principal != (auth.Principal{})
+}
+
+// standing is what somebody is to a request for approval.
+type standing struct {
+	// decides may say something about it; own is that it would be about themselves.
+	decides, own bool
+	// asked is the program that asked for it, voted who said something.
+	asked, voted bool
+}
+
+// sees reports whether it is there for them.
+func (s standing) sees() bool { return s.decides || s.asked || s.voted }
+
+// standing says what whoever asks is to a request for approval.
+func (v *approver) standing(ctx context.Context, a approval.Approval) (s standing, err error) {
+	if !v.caller.Serves(a.Tenant) {
+		return s, nil
+	}
+	s.asked = v.caller.Name == a.Caller
+	if !v.decides() {
+		return s, nil
+	}
+	me := v.caller.Principal
+	for _, vote := range a.Votes {
+		s.voted = s.voted || vote.By == me.String()
+	}
+	s.decides, s.own, err = v.may(ctx, a, me, v.caller.Name)
+	return s, err
+}
+
+// may says whether a person may decide: because the policies let them, and they did not
+// name another in their place; or because somebody whom they let did name them. Nobody
+// may about their own request.
+func (v *approver) may(ctx context.Context, a approval.Approval, person auth.Principal, caller string) (may, own bool, err error) {
+	review, err := v.review(ctx, a, person, caller)
+	if err != nil || review.Own {
+		return false, review.Own, err
+	}
+	may = review.May
+	for _, vote := range a.Votes {
+		if vote.Kind != approval.Delegate {
+			continue
+		}
+		by, err := auth.ParsePrincipal(vote.By)
+		if err != nil {
+			return false, false, err
+		}
+		if v.same(a.Tenant, vote.By, person.String()) {
+			return false, false, nil
+		}
+		if vote.To == person.String() && !may {
+			from, err := v.review(ctx, a, by, vote.Caller)
+			if err != nil {
+				return false, false, err
+			}
+			may = from.May
+		}
+	}
+	return may, false, nil
+}
+
+// review asks the policies in force. Of a tenant that there is no more nobody decides
+// about anything; that keeps nobody from the others.
+func (v *approver) review(ctx context.Context, a approval.Approval, person auth.Principal, caller string) (pdp.Review, error) {
+	reviewer, err := v.reviewer(a.Tenant, person, caller)
+	if errors.Is(err, pdp.ErrUnknownTenant) {
+		return pdp.Review{}, nil
+	}
+	if err != nil {
+		return pdp.Review{}, err
+	}
+	return reviewer.Review(ctx, reviewed(a))
+}
+
+func (v *approver) reviewer(tenant string, person auth.Principal, caller string) (*pdp.Reviewer, error) {
+	key := reviewerOf{tenant, caller, person}
+	if known := v.reviewers[key]; known != nil {
+		return known, nil
+	}
+	r, err := v.server.pdp.Reviewer(tenant, evaluation.Ref(person), caller)
+	if err == nil {
+		v.reviewers[key] = r
+	}
+	return r, err
+}
+
+// same reports whether two names are of one person. Where that cannot be said, they are.
+func (v *approver) same(tenant, one, other string) bool {
+	a, err1 := auth.ParsePrincipal(one)
+	b, err2 := auth.ParsePrincipal(other)
+	reviewer, err3 := v.reviewer(tenant, a, v.caller.Name)
+	return err1 != nil || err2 != nil || err3 != nil || reviewer.SamePerson(evaluation.Ref(a), evaluation.Ref(b))
+}
+
+// reviewed is an approval as the policies are asked about it.
+func reviewed(a approval.Approval) pdp.Reviewed {
+	r := pdp.Reviewed{ID: a.ID, Template: a.Terms.Template, Subject: evaluation.Ref(a.Subject), Resource: evaluation.Ref(a.Resource), Action: a.Action, Asker: a.Caller}
+	if a.Agent != nil {
+		agent := evaluation.Ref(*a.Agent)
+		r.Agent = &agent
+	}
+	for _, e := range a.Chain {
+		r.Chain = append(r.Chain, evaluation.Ref(e))
+	}
+	return r
+}

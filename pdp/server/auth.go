@@ -1,0 +1,116 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/server/auth"
+)
+
+// Authenticator says who a request comes from. An error that is an [*auth.Refusal] is
+// answered with 401 or 403; any other is a 500.
+type Authenticator interface {
+	Authenticate(*http.Request) (Caller, error)
+}
+
+// The vocabulary of package auth, which every handler speaks.
+type (
+	Caller     = auth.Caller
+	Permission = auth.Permission
+)
+
+// The permissions that handlers ask for.
+const (
+	Decide   = auth.Decide
+	Search   = auth.Search
+	Explain  = auth.Explain
+	LogRead  = auth.LogRead
+	LogAdmin = auth.LogAdmin
+	Approve  = auth.Approve
+	Request  = auth.Request
+)
+
+// AuthConfig says who may ask besides those who hold an API key.
+type AuthConfig struct {
+	JWT  []auth.JWTIssuer `yaml:"jwt" min:"1" doc:"Issuers of bearer tokens that are believed."`
+	MTLS []auth.MTLSRule  `yaml:"mtls" min:"1" doc:"Client certificates that are believed; the first that fits counts."`
+}
+
+// openCallers puts the authenticator together, unless the configuration brought one:
+// from the keys in the data directory and from what is configured.
+func (s *Server) openCallers() error {
+	first := s.live.Load()
+	if first.callers != nil {
+		return nil
+	}
+	known := &auth.Authenticator{}
+	if s.config.Data != "" {
+		keys, err := auth.OpenKeys(s.config.Data)
+		if err != nil {
+			return err
+		}
+		s.teardown.add("API keys", closing(keys.Close))
+		keys.LogTo(s.log)
+		known.Keys = keys
+	}
+	known, err := s.callers(s.config, known)
+	if err != nil {
+		return err
+	}
+	if known.JWT != nil {
+		// An issuer that is down is no reason to hold up the start.
+		s.background("issuers' keys", known.JWT.Warm)
+	}
+	first.callers = known
+	return nil
+}
+
+// callers are those that a configuration names, and the API keys there are. Issuers that
+// were there before keep what is known of their keys.
+func (s *Server) callers(config Config, before *auth.Authenticator) (known *auth.Authenticator, err error) {
+	known = &auth.Authenticator{Keys: before.Keys}
+	if issuers := config.Auth.JWT; len(issuers) > 0 {
+		if known.JWT, err = auth.NewJWT(issuers, auth.JWTOptions{Now: config.PDP.Now, Logger: s.log, Before: before.JWT}); err != nil {
+			return nil, err
+		}
+	}
+	if rules := config.Auth.MTLS; len(rules) > 0 {
+		if known.MTLS, err = auth.NewMTLS(rules, config.PDP.Now); err != nil {
+			return nil, err
+		}
+	}
+	return known, nil
+}
+
+// authenticate says who asks, and counts credentials that are not good.
+func (s *Server) authenticate(c echo.Context) (Caller, error) {
+	caller, err := s.callerOf(c)
+	if refused := (*auth.Refusal)(nil); errors.As(err, &refused) {
+		s.meters.credentials.add(c.Request().Context(), 1, cmp.Or(refused.Credential, auth.ByOther))
+	}
+	return caller, err
+}
+
+// credentials reports whether callers are told apart at all.
+func (s *Server) credentials() bool {
+	switch a := s.live.Load().callers.(type) {
+	case nil, auth.Loopback:
+		return false
+	case interface{ Configured() bool }:
+		return a.Configured()
+	}
+	return true // one of the embedding program's own
+}
+
+// refused says an authenticator's refusal to the outside.
+func refused(r *auth.Refusal) *Problem {
+	if errors.Is(r, auth.ErrForbidden) {
+		return newProblem(http.StatusForbidden, r.Detail)
+	}
+	p := newProblem(http.StatusUnauthorized, r.Detail)
+	p.challenge = r.Challenge
+	return p
+}

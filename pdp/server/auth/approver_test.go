@@ -1,0 +1,276 @@
+package auth
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+var mia = Principal{"User", "mia"}
+
+func addApprover(t testing.TB, k *Keys, name string, p Principal) string {
+	t.Helper()
+	secret, err := k.Add(KeySpec{Name: name, Principal: p, Grant: Grant{Permissions: []Permission{Approve}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+func fileOf(t *testing.T, dir string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(dir, keyFileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func TestNobodyApproves(t *testing.T) {
+	everything := Caller{AllTenants: true, Permissions: permissions}
+	if everything.May(Approve) || !everything.May(LogAdmin) {
+		t.Error("who is nobody approves, or may do nothing else")
+	}
+	if everything.Principal = mia; !everything.May(Approve) {
+		t.Error("who is somebody with the permission does not approve")
+	}
+	if (Caller{Principal: mia}).May(Approve) {
+		t.Error("who is somebody approves without the permission")
+	}
+	caller, err := Loopback{}.Authenticate(httptest.NewRequest(http.MethodGet, "http://localhost/", nil))
+	if caller.Principal = mia; err != nil || caller.May(Approve) {
+		t.Errorf("without credentials: got %+v, %v; want nobody who approves, whoever it is", caller, err)
+	}
+}
+
+// A key names who approves, also to a process that runs, until it is revoked.
+func TestKeyOfAnApprover(t *testing.T) {
+	dir, c := t.TempDir(), newClock()
+	running, command := open(t, dir, c), open(t, dir, c)
+	pep := add(t, command, "pep")
+	if !strings.HasPrefix(fileOf(t, dir), `{"format":1,`) {
+		t.Errorf("without principals the format is not 1: %s", fileOf(t, dir))
+	}
+	secret := addApprover(t, command, "mia", mia)
+	if !strings.HasPrefix(fileOf(t, dir), `{"format":2,`) {
+		t.Errorf("with a principal the format is not 2: %s", fileOf(t, dir))
+	}
+	c.advance(checkAtMost)
+	if caller, found := running.Find(secret); !found || caller.Principal != mia || !caller.May(Approve) || caller.May(Decide) {
+		t.Errorf("got %v %+v, want mia who approves", found, caller)
+	}
+	if caller, found := running.Find(pep); !found || caller.Principal != (Principal{}) || caller.May(Approve) {
+		t.Errorf("got %v %+v, want the key of before, which is nobody's", found, caller)
+	}
+	if list := running.List(); list[0].Principal != (Principal{}) || list[1].Principal != mia {
+		t.Errorf("listed as %+v", list)
+	}
+	if err := command.Revoke("mia"); err != nil {
+		t.Fatal(err)
+	}
+	c.advance(checkAtMost)
+	if caller, found := running.Find(secret); found || caller.Principal != (Principal{}) {
+		t.Errorf("revoked elsewhere, and still %+v", caller)
+	}
+	if list := open(t, dir, c).List(); list[1].Principal != mia || list[1].Revoked.IsZero() {
+		t.Errorf("after a restart listed as %+v", list)
+	}
+}
+
+func TestKeysThatNobodyCouldApproveWith(t *testing.T) {
+	dir := t.TempDir()
+	k := open(t, dir, newClock())
+	approve := Grant{Permissions: []Permission{Decide, Approve}}
+	for want, spec := range map[string]KeySpec{
+		"add who the holder is to policies, such as --principal": {Name: "a", Grant: approve},
+		"a principal is up to ":                                  {Name: "b", Principal: Principal{"Action", "mia"}, Grant: approve},
+		"the principal is no valid UTF":                          {Name: "c", Principal: Principal{"User", "mia\xff"}, Grant: approve},
+	} {
+		if _, err := k.Add(spec); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got %v, want %s", spec, err, want)
+		}
+	}
+	if k.Configured() {
+		t.Error("a refused key closed the door")
+	}
+	if _, err := k.Add(KeySpec{Name: "harmless", Principal: mia}); err != nil {
+		t.Errorf("a principal that approves nothing: %v", err)
+	}
+}
+
+// Of what other versions and other hands write, all is read as it was meant or nothing.
+func TestKeyFilesOfApprovers(t *testing.T) {
+	dir := t.TempDir()
+	k := open(t, dir, newClock())
+	addApprover(t, k, "approver", Principal{"User", "zoe"})
+	whole := fileOf(t, dir)
+	for name, test := range map[string]struct {
+		from, to string
+		read     bool
+	}{
+		"as it was written":           {"", "", true},
+		"nobody, in format 2":         {`"principal":"User::\"zoe\"","tenants":["default"],"permissions":["approve"]`, `"tenants":["default"],"permissions":["decide"]`, true},
+		"harmless":                    {`["approve"]`, `["decide"]`, true},
+		"a principal in format 1":     {`"format":2`, `"format":1`, false},
+		"a format to come":            {`"format":2`, `"format":3`, false},
+		"no format":                   {`"format":2,`, ``, false},
+		"nobody who approves":         {`"principal":"User::\"zoe\"",`, ``, false},
+		"null who approves":           {`"User::\"zoe\""`, `null`, false},
+		"an empty principal":          {`"User::\"zoe\""`, `""`, false},
+		"an id alone":                 {`"User::\"zoe\""`, `"zoe"`, false},
+		"somebody and more":           {`"User::\"zoe\""`, `"User::\"zoe\" "`, false},
+		"two principals":              {`"User::\"zoe\""`, `["User::\"zoe\""]`, false},
+		"a member to come":            {`"principal"`, `"principals"`, false},
+		"twice":                       {`"principal"`, `"principal":"User::\"eve\"","principal"`, false},
+		"a principal without its key": {`"format":2`, `"format":2,"principal":"User::\"zoe\""`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, text := t.TempDir(), strings.Replace(whole, test.from, test.to, 1)
+			if test.from != "" && text == whole {
+				t.Fatalf("%s is not in %s", test.from, whole)
+			}
+			if err := os.WriteFile(filepath.Join(dir, keyFileName), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := openKeys(dir, newClock().now); (err == nil) != test.read || err != nil && strings.Contains(err.Error(), "zoe") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// approving is an issuer whose tokens name users by a claim.
+func approving(t *testing.T, c *clock, s signer, claim string) *JWT {
+	t.Helper()
+	issuer := decider("ES256")
+	issuer.JWKSFile = filepath.Join(t.TempDir(), "jwks.json")
+	issuer.Permissions = []Permission{Decide, Approve}
+	issuer.Principal = &PrincipalClaim{Type: "Acme::User", Claim: claim}
+	writeJWKS(t, issuer.JWKSFile, s)
+	j, err := NewJWT([]JWTIssuer{issuer}, JWTOptions{Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func TestTokenOfAnApprover(t *testing.T) {
+	c := newClock()
+	s := newSigner(t, "1", jose.ES256)
+	bySub, byMail := approving(t, c, s, "sub"), approving(t, c, s, "https://example.com/mail")
+	with := func(value any) map[string]any { return map[string]any{"https://example.com/mail": value} }
+	for name, test := range map[string]struct {
+		j       *JWT
+		changes map[string]any
+		id      string
+	}{
+		"sub":             {bySub, nil, "alice"},
+		"another claim":   {byMail, with("mia@example.com"), "mia@example.com"},
+		"quotes":          {byMail, with(`User::"mia"`), `User::"mia"`},
+		"escapes in JSON": {byMail, with("m\u00e9\u202e\n"), "m\u00e9\u202e\n"},
+		"as long as can":  {byMail, with(strings.Repeat("x", 256)), strings.Repeat("x", 256)},
+		"absent":          {byMail, nil, ""},
+		"another case":    {byMail, map[string]any{"https://example.com/Mail": "mia"}, ""},
+		"null":            {byMail, map[string]any{"https://example.com/mail": jsonNull{}}, ""},
+		"number":          {byMail, with(7), ""},
+		"boolean":         {byMail, with(true), ""},
+		"array":           {byMail, with([]string{"mia"}), ""},
+		"object":          {byMail, with(map[string]string{"id": "mia"}), ""},
+		"empty":           {byMail, with(""), ""},
+		"too long":        {byMail, with(strings.Repeat("x", 257)), ""},
+		"long if escaped": {byMail, with(strings.Repeat("\x01", 200)), ""},
+	} {
+		caller, err := test.j.Verify(t.Context(), s.token(t, claims(c, test.changes), nil))
+		want := Principal{}
+		if test.id != "" {
+			want = Principal{"Acme::User", test.id}
+		}
+		if err != nil || caller.Principal != want || caller.May(Approve) != (test.id != "") || !caller.May(Decide) || caller.Name != "jwt:https://issuer.example#alice" {
+			t.Errorf("%s: got %+v, %v; want %s", name, caller, err, want)
+		}
+	}
+}
+
+type jsonNull struct{}
+
+func (jsonNull) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
+
+// What one reader of a token mends and another does not is two ids, and so it is none.
+func TestTokensThatNameTwo(t *testing.T) {
+	c := newClock()
+	s := newSigner(t, "1", jose.ES256)
+	j := approving(t, c, s, "mail")
+	for name, text := range map[string]string{
+		"no UTF-8":         "\"mia\xff\"",
+		"a lone surrogate": `"mia\ud800"`,
+		"an inner name":    `"mia","x":{"a":1,"a":2}`,
+	} {
+		payload := strings.Replace(string(asJSON(t, claims(c, map[string]any{"mail": "MAIL"}))), `"MAIL"`, text, 1)
+		caller, err := j.Verify(t.Context(), signText(t, s, payload))
+		if err != nil || caller.Principal != (Principal{}) || caller.May(Approve) {
+			t.Errorf("%s: got %s, %v; want a good token of nobody", name, caller.Principal, err)
+		}
+	}
+}
+
+func TestIssuersThatNameNobody(t *testing.T) {
+	for want, change := range map[string]func(*JWTIssuer){
+		"permissions has approve, and nothing says who approves; add principal: {type: User, claim: sub}": func(i *JWTIssuer) { i.Principal = nil },
+		"principal.type is missing or no type of principals; write it as policies do":                     func(i *JWTIssuer) { i.Principal.Type = "" },
+		"principal.type is ":  func(i *JWTIssuer) { i.Principal.Type = "Acme::Action" },
+		"principal.type":      func(i *JWTIssuer) { i.Principal.Type = `User::"mia"` },
+		"principal.claim is ": func(i *JWTIssuer) { i.Principal.Claim = "" },
+		"principal.claim":     func(i *JWTIssuer) { i.Principal.Claim = "a\nb" },
+	} {
+		issuer := decider("ES256")
+		issuer.Permissions = []Permission{Approve}
+		issuer.Principal = &PrincipalClaim{Type: "User", Claim: "sub"}
+		change(&issuer)
+		if _, err := NewJWT([]JWTIssuer{issuer}, JWTOptions{}); err == nil || !strings.HasPrefix(err.Error(), "auth.jwt[0]: "+want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if _, err := NewMTLS([]MTLSRule{rule("pep.example", Decide, Approve)}, nil); err == nil || !strings.HasPrefix(err.Error(), "auth.mtls[0]: permissions has approve, and a certificate does not say who approves; ") {
+		t.Errorf("a certificate approves: %v", err)
+	}
+}
+
+// A PEP says much of whom it asks for, and none of it makes it somebody.
+func TestOnlyTheCredentialSaysWhoApproves(t *testing.T) {
+	c := newClock()
+	s := newSigner(t, "1", jose.ES256)
+	keys := open(t, t.TempDir(), c)
+	approver, pep := addApprover(t, keys, "mia", mia), add(t, keys, "pep")
+	a := &Authenticator{Keys: keys, JWT: approving(t, c, s, "mail")}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		caller, err := a.Authenticate(r)
+		if err == nil && caller.Principal != (Principal{}) {
+			_, _ = io.WriteString(w, caller.Principal.String())
+		}
+	}))
+	t.Cleanup(server.Close)
+	token := s.token(t, claims(c, map[string]any{"mail": "mia"}), nil)
+	nameless := s.token(t, claims(c, nil), header{"mail": "mia", "principal": `User::"mia"`})
+	for credential, want := range map[string]string{
+		"Bearer " + approver:             `200 User::"mia"`,
+		basic(keyID(approver), approver): `200 User::"mia"`,
+		"Bearer " + token:                `200 Acme::User::"mia"`,
+		"Bearer " + pep:                  "200 ",
+		"Bearer " + nameless:             "200 ",
+		"":                               "200 ",
+	} {
+		claimed := []string{"Principal", `User::"eve"`, "X-Principal", `User::"eve"`, "X-Forwarded-User", "eve", "Mail", "eve", "Cookie", "principal=eve"}
+		if credential != "" {
+			claimed = append(claimed, "Authorization", credential)
+		}
+		if got := do(t, server.Client(), server.URL+`/?principal=User::"eve"&mail=eve`, claimed...); got != want {
+			t.Errorf("%.10s: got %s, want %s", credential, got, want)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+// Package auth says who a request comes from. Start with [Authenticator],
+// which puts the kinds of credentials together, and [Caller], which is what it
+// finds out.
+//
+// There are three kinds: API keys, kept in the data directory ([Keys]); bearer
+// tokens that an issuer signs ([JWT]); and client certificates ([MTLS]). A
+// server that has none of them answers whoever is on its machine ([Loopback]).
+//
+// The package refuses to guess. A credential that is not good is refused, never
+// passed over for another one or for none; and neither a credential nor a part
+// of one is in any error, log line or name that leaves the package.
+package auth
+
+import "slices"
+
+// Caller is a PEP as authentication knows it. Its slices are shared between
+// requests, and not to be changed.
+type Caller struct {
+	// Name is what policies see as context.pdp.caller: key:NAME, jwt:ISSUER#SUB
+	// or mtls:SAN; "" is none.
+	Name string
+	// AllTenants allows every tenant; Tenants names the ones allowed otherwise.
+	AllTenants  bool
+	Tenants     []string
+	Permissions []Permission
+	// Principal is who the caller is to policies, where the credential says it.
+	Principal Principal
+	// Registered says that the caller has declared, once and for all, the
+	// obligation types it discharges; they are Obligations, and may be none.
+	Registered  bool
+	Obligations []string
+}
+
+// Permission is something a caller may do.
+type Permission string
+
+// The permissions there are.
+const (
+	Decide  Permission = "decide"
+	Search  Permission = "search"
+	Explain Permission = "explain"
+	// LogRead is to read the decision log, LogAdmin to change it: to redact records
+	// and to rotate its key.
+	LogRead  Permission = "log.read"
+	LogAdmin Permission = "log.admin"
+	// Approve is to decide about approvals, as the caller's Principal.
+	Approve Permission = "approve"
+	// Request is to ask for an approval where a decision is denied for want of one.
+	Request Permission = "request"
+)
+
+var permissions = []Permission{Decide, Search, Explain, LogRead, LogAdmin, Request, Approve}
+
+// May reports whether the caller has a permission. Who is nobody approves nothing.
+func (c Caller) May(p Permission) bool {
+	return slices.Contains(c.Permissions, p) && (p != Approve || c.Principal != Principal{})
+}
+
+// Serves reports whether the caller may ask for a tenant.
+func (c Caller) Serves(tenant string) bool {
+	return c.AllTenants || slices.Contains(c.Tenants, tenant)
+}

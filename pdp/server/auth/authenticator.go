@@ -1,0 +1,84 @@
+package auth
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+)
+
+// Authenticator knows all credentials of a server. Each member may be nil, and
+// is then a kind that the server does not take.
+type Authenticator struct {
+	Keys *Keys
+	JWT  *JWT
+	MTLS *MTLS
+}
+
+// Configured reports whether there are credentials. While there are none the
+// rule is [Loopback], and the server must listen on loopback only.
+func (a *Authenticator) Configured() bool {
+	return a.JWT != nil || a.MTLS != nil || a.Keys != nil && a.Keys.Configured()
+}
+
+// Authenticate says who a request comes from. Its error is a [*Refusal].
+func (a *Authenticator) Authenticate(r *http.Request) (Caller, error) {
+	if !a.Configured() {
+		return Loopback{}.Authenticate(r)
+	}
+	// A server that cannot tell which keys were revoked does not know enough of
+	// its callers to answer any.
+	if a.Keys != nil && a.Keys.Err() != nil {
+		return Caller{}, invalid("credentials cannot be checked at the moment; the operator finds the cause in the log")
+	}
+	switch headers := r.Header["Authorization"]; {
+	case len(headers) > 1:
+		return Caller{}, invalid("the Authorization header is given more than once; send one")
+	case len(headers) == 1:
+		return a.header(r, headers[0])
+	case a.MTLS != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0:
+		caller, err := a.MTLS.Verify(r.TLS)
+		return as(ByCertificate, caller, err)
+	}
+	return Caller{}, missing()
+}
+
+// header decides by the form of the header alone who checks it, so that nothing
+// sent can be tried against one kind and then another.
+func (a *Authenticator) header(r *http.Request, header string) (Caller, error) {
+	scheme, credential, _ := strings.Cut(header, " ")
+	credential = strings.TrimLeft(credential, " ")
+	switch {
+	case credential == "" || strings.ContainsAny(credential, " \t,"):
+	case strings.EqualFold(scheme, "Basic"):
+		return a.basic(credential)
+	case !strings.EqualFold(scheme, "Bearer"):
+	case strings.HasPrefix(credential, keyPrefix):
+		return a.key(credential)
+	case a.JWT != nil:
+		caller, err := a.JWT.Verify(r.Context(), credential)
+		return as(ByToken, caller, err)
+	default:
+		return Caller{}, invalid("tokens are not taken here; send an API key")
+	}
+	return Caller{}, invalid("the Authorization header cannot be read; send Bearer and an API key or a token, or Basic and id:key")
+}
+
+func (a *Authenticator) key(secret string) (Caller, error) {
+	if a.Keys != nil {
+		if caller, found := a.Keys.Find(secret); found {
+			return caller, nil
+		}
+	}
+	// One text for all that can be wrong: nobody learns which ids there are.
+	return as(ByKey, Caller{}, invalid("the API key is not valid here; ask the operator for one"))
+}
+
+// basic takes id:key. The id is in the key as well; two that differ are a mix-up.
+func (a *Authenticator) basic(credential string) (Caller, error) {
+	pair, err := base64.StdEncoding.Strict().DecodeString(credential)
+	id, secret, found := strings.Cut(string(pair), ":")
+	if err != nil || !found || keyID(secret) == "" || keyID(secret) != id {
+		return as(ByKey, Caller{}, invalid("the Basic credential is not id:key; send the id of an API key and the whole key"))
+	}
+	return a.key(secret)
+}

@@ -1,0 +1,73 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"policy-service/evaluation"
+)
+
+// Grant is what a caller may do, as keys and configuration say it.
+type Grant struct {
+	// Tenants are names, or "*" for all.
+	Tenants     []string     `yaml:"tenants" json:"tenants" required:"yes" min:"1" doc:"Whom the caller may ask for; \"*\" is all."`
+	Permissions []Permission `yaml:"permissions" json:"permissions" required:"yes" min:"1" doc:"What the caller may do: decide, search, explain, log.read, log.admin, request, approve (which needs a principal)."`
+	// Obligations are the types the caller discharges. nil is no registration,
+	// which is not the same as being registered for none.
+	Obligations []string `yaml:"obligations" json:"obligations,omitzero" doc:"The obligation types the caller discharges; without it, those each request declares."`
+}
+
+const allTenants = "*"
+
+func (g Grant) check() error {
+	if len(g.Tenants) == 0 {
+		return errors.New(`tenants is missing; list the tenants, or "*" for all`)
+	}
+	if len(g.Permissions) == 0 {
+		return errors.New("permissions is missing; list some of decide, search, explain, log.read, log.admin, request, approve")
+	}
+	for _, tenant := range g.Tenants {
+		if tenant != allTenants && !evaluation.IsTenantName(tenant) {
+			return fmt.Errorf("%q is no legal tenant name; try up to 63 letters, digits, '.', '_' and '-', the first a letter or digit, or * for all tenants", tenant)
+		}
+	}
+	for _, p := range g.Permissions {
+		if !slices.Contains(permissions, p) {
+			return fmt.Errorf("there is no permission %q; try decide, search, explain, log.read, log.admin, request or approve", p)
+		}
+	}
+	for _, obligation := range g.Obligations {
+		if !isName(obligation) {
+			return fmt.Errorf("%q is no obligation type; try one such as approval_required", obligation)
+		}
+	}
+	return nil
+}
+
+// approves reports whether who holds the grant must be somebody.
+func (g Grant) approves() bool { return slices.Contains(g.Permissions, Approve) }
+
+// caller is who holds this grant by that name.
+func (g Grant) caller(name string) Caller {
+	return Caller{
+		Name:        name,
+		AllTenants:  slices.Contains(g.Tenants, allTenants),
+		Tenants:     g.Tenants,
+		Permissions: g.Permissions,
+		Registered:  g.Obligations != nil,
+		Obligations: g.Obligations,
+	}
+}
+
+// isName bounds what becomes part of records, policies' context and command
+// lines: text of one line that no flag can be mistaken for.
+func isName(s string) bool {
+	return s != "" && len(s) <= 128 && utf8.ValidString(s) && s[0] != '-' &&
+		strings.TrimSpace(s) == s && !strings.ContainsFunc(s, unprintable)
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }

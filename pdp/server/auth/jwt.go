@@ -1,0 +1,171 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// JWT verifies bearer tokens.
+type JWT struct {
+	issuers    []issuer
+	algorithms []jose.SignatureAlgorithm // of all issuers
+	now        func() time.Time
+}
+
+type issuer struct {
+	JWTIssuer
+	source keySource
+	signed *signatures
+}
+
+// JWTOptions are what tests and the server put into [NewJWT]; the zero value works.
+type JWTOptions struct {
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+	// Logger takes failures to get keys; nil discards them.
+	Logger *slog.Logger
+	// Transport carries discovery; nil is that of net/http.
+	Transport http.RoundTripper
+	// Before is what the new one takes the place of: of an issuer that stays, keys that
+	// are known stay known, so that one that is down just now shuts nobody out.
+	Before *JWT
+}
+
+func (o JWTOptions) withDefaults() JWTOptions {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// NewJWT checks a configuration and reads its jwks_files. Discovery comes with
+// the first token, or with [JWT.Warm]. An issuer may occur again for another
+// audience; a token that has both is taken by the first.
+func NewJWT(issuers []JWTIssuer, options JWTOptions) (*JWT, error) {
+	options = options.withDefaults()
+	j := &JWT{now: options.Now}
+	client := keyClient(options.Transport)
+	var errs []error
+	for i, config := range issuers {
+		err := config.check()
+		if err == nil && slices.ContainsFunc(issuers[:i], config.same) {
+			err = errors.New("one before has the same issuer and audience; delete one of them")
+		}
+		source := options.Before.source(config)
+		if err == nil && source == nil {
+			source, err = newKeySource(config, client, options)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("auth.jwt[%d]: %w", i, err))
+			continue
+		}
+		j.issuers = append(j.issuers, issuer{config, source, &signatures{}})
+		for _, name := range config.Algorithms {
+			j.algorithms = append(j.algorithms, jose.SignatureAlgorithm(name))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return j, nil
+}
+
+// source has the keys of an issuer that is already there; nil is none.
+func (j *JWT) source(config JWTIssuer) keySource {
+	if j == nil {
+		return nil
+	}
+	for _, known := range j.issuers {
+		if known.Issuer == config.Issuer && known.JWKSFile == config.JWKSFile {
+			return known.source
+		}
+	}
+	return nil
+}
+
+// Warm gets the keys of all issuers now, so that a mistake shows in the log at
+// start and the first caller does not wait. A failure is not an error: an issuer
+// that is down comes back.
+func (j *JWT) Warm(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, issuer := range j.issuers {
+		all.Go(func() { _, _ = issuer.source.keys(ctx, func(jose.JSONWebKey) bool { return true }) })
+	}
+	all.Wait()
+}
+
+// Verify says who a token is of. Its error is a [*Refusal], and tells only the
+// issuer's own callers what is wrong: others see one text.
+func (j *JWT) Verify(ctx context.Context, token string) (Caller, error) {
+	parsed, err := jwt.ParseSigned(token, j.algorithms)
+	if err != nil || len(parsed.Headers) != 1 || !plainHeader(parsed.Headers[0]) {
+		return Caller{}, notOurs()
+	}
+	var claims jwt.Claims // believed by nobody before the signature is verified
+	if err := parsed.UnsafeClaimsWithoutVerification(&claims); err != nil {
+		return Caller{}, notOurs()
+	}
+	issuer := j.issuer(claims)
+	if issuer == nil || !slices.Contains(issuer.Algorithms, parsed.Headers[0].Algorithm) {
+		return Caller{}, notOurs()
+	}
+	if err := issuer.verify(ctx, token, parsed); err != nil {
+		return Caller{}, err
+	}
+	if err := issuer.accept(claims, j.now()); err != nil {
+		return Caller{}, err
+	}
+	caller := issuer.caller("jwt:" + claims.Issuer + "#" + claims.Subject)
+	caller.Principal = issuer.Principal.of(parsed)
+	return caller, nil
+}
+
+func notOurs() *Refusal {
+	return invalid("the token is not valid here; get one from an issuer that this service knows")
+}
+
+// plainHeader refuses extensions, none of which are known here, and tokens made
+// for another purpose (logout, events, proofs), which say so in typ.
+func plainHeader(h jose.Header) bool {
+	for _, extension := range []jose.HeaderKey{"crit", "b64"} {
+		if _, there := h.ExtraHeaders[extension]; there {
+			return false
+		}
+	}
+	typ, there := h.ExtraHeaders[jose.HeaderType]
+	if !there {
+		return true
+	}
+	name, _ := typ.(string)
+	name = strings.TrimPrefix(strings.ToLower(name), "application/")
+	return name == "jwt" || name == "at+jwt"
+}
+
+// issuer is the first with the token's issuer and audience; without the
+// audience the first with the issuer, which will refuse it.
+func (j *JWT) issuer(claims jwt.Claims) (found *issuer) {
+	for i := range j.issuers {
+		if candidate := &j.issuers[i]; candidate.Issuer == claims.Issuer {
+			if claims.Audience.Contains(candidate.Audience) {
+				return candidate
+			}
+			if found == nil {
+				found = candidate
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,87 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// JWTIssuer is an issuer of bearer tokens that is believed, and what the holders
+// of its tokens may do.
+type JWTIssuer struct {
+	// Issuer is the claim iss, byte for byte, and where discovery begins.
+	Issuer string `yaml:"issuer" required:"yes" doc:"The claim iss, byte for byte, and where discovery begins."`
+	// Audience is what must be in the claim aud: a token made for somebody else
+	// is no token for us.
+	Audience string `yaml:"audience" required:"yes" doc:"What must be in the claim aud."`
+	// JWKSFile holds the keys; without it they come by OIDC discovery.
+	JWKSFile string `yaml:"jwks_file" doc:"The issuer's public keys (JWK Set), followed by itself; without it they come by OIDC discovery."`
+	// Algorithms are the signatures taken. There is no default: what the token
+	// names must never be all that decides.
+	Algorithms []string `yaml:"algorithms" required:"yes" min:"1" doc:"The signatures taken: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA."`
+	// Principal says who the holder of a token is to policies; nil is nobody.
+	Principal *PrincipalClaim `yaml:"principal" doc:"Who the holder of a token is to policies; approve needs it."`
+	Grant     `yaml:",inline"`
+}
+
+// publicKeyAlgorithms are those whose verifier cannot sign. With the others
+// everybody who can read the key, which is public, can make tokens.
+var publicKeyAlgorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+}
+
+func (i JWTIssuer) check() error {
+	if i.Issuer == "" || strings.Contains(i.Issuer, "#") || strings.ContainsFunc(i.Issuer, unprintable) {
+		return errors.New("issuer is missing or holds '#'; write it as in the claim iss of the tokens")
+	}
+	if i.Audience == "" {
+		return errors.New("audience is missing; write what the issuer puts into the claim aud of tokens for this service")
+	}
+	if len(i.Algorithms) == 0 {
+		return errors.New("algorithms is missing; list those the issuer signs with, such as RS256 or ES256")
+	}
+	for _, name := range i.Algorithms {
+		if !slices.Contains(publicKeyAlgorithms, jose.SignatureAlgorithm(name)) {
+			return fmt.Errorf("the algorithm %q is not taken; try RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512 or EdDSA", name)
+		}
+	}
+	if i.JWKSFile == "" {
+		if u, err := checkFetchable(i.Issuer); err != nil {
+			return fmt.Errorf("issuer: %w", err)
+		} else if u.RawQuery != "" {
+			return errors.New("issuer: it has a query, to which discovery adds no path; use jwks_file")
+		}
+	}
+	if err := i.Principal.check(); err != nil {
+		return err
+	}
+	if i.Principal == nil && i.approves() {
+		return errors.New("permissions has approve, and nothing says who approves; add principal: {type: User, claim: sub}, or take approve out")
+	}
+	return i.Grant.check()
+}
+
+// same reports whether two would claim the same tokens.
+func (i JWTIssuer) same(other JWTIssuer) bool {
+	return i.Issuer == other.Issuer && i.Audience == other.Audience
+}
+
+// checkFetchable refuses addresses that somebody on the way could answer for.
+func checkFetchable(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	if err == nil && u.Host != "" && u.User == nil && u.Fragment == "" &&
+		(u.Scheme == "https" || u.Scheme == "http" && isLoopbackName(u.Hostname())) {
+		return u, nil
+	}
+	return nil, errors.New("keys are fetched over https only, or http on loopback; write such an address, or use jwks_file")
+}
+
+func isLoopbackName(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
+}

@@ -1,0 +1,146 @@
+package auth
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/lockedfile"
+
+	"policy-service/evaluation"
+)
+
+// KeySpec is a key to add.
+type KeySpec struct {
+	// Name says whose key it is; a name is used once.
+	Name string
+	// Principal is who its holder is to policies; the zero value is nobody.
+	Principal Principal
+	// Grant has tenant default where it names none, and permission decide.
+	Grant
+}
+
+// KeyInfo is a key as it is listed: not the key.
+type KeyInfo struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// Principal is who its holder is to policies, and left out where that is nobody.
+	Principal Principal `json:"principal,omitzero"`
+	Grant
+	Created time.Time `json:"created"`
+	// Revoked is the zero time while the key is in force.
+	Revoked time.Time `json:"revoked,omitzero"`
+}
+
+// Add makes a key. It is told once, here: only its hash is stored.
+func (k *Keys) Add(spec KeySpec) (secret string, err error) {
+	if len(spec.Tenants) == 0 {
+		spec.Tenants = []string{evaluation.DefaultTenant}
+	}
+	if len(spec.Permissions) == 0 {
+		spec.Permissions = []Permission{Decide}
+	}
+	if !isName(spec.Name) || strings.HasPrefix(spec.Name, keyPrefix) {
+		return "", errors.New("the name of a key is up to 128 bytes of printable text that begins with neither space nor hyphen nor psk_; try the name of the PEP")
+	}
+	if err := checkHolder(spec.Grant, spec.Principal); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(k.dir, 0o700); err != nil {
+		return "", fmt.Errorf("cannot make the data directory: %w; try another", err)
+	}
+	err = k.edit(func(file *keyFile) error {
+		if slices.ContainsFunc(file.Keys, func(s storedKey) bool { return s.Name == spec.Name }) {
+			return fmt.Errorf("there is or was a key named %q, and records name it; try another name", spec.Name)
+		}
+		id := newKeyID()
+		for slices.ContainsFunc(file.Keys, func(s storedKey) bool { return s.ID == id }) {
+			id = newKeyID()
+		}
+		secret = newKey(id)
+		hash := keyHash(secret)
+		file.Keys = append(file.Keys, storedKey{
+			ID: id, Name: spec.Name, SHA256: hex.EncodeToString(hash[:]), Principal: spec.Principal, Grant: spec.Grant, Created: k.stamp(),
+		})
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return secret, nil
+}
+
+// checkHolder checks what the holder of a key may do, and as whom.
+func checkHolder(g Grant, p Principal) error {
+	if err := g.check(); err != nil {
+		return err
+	}
+	if p != (Principal{}) {
+		return p.check()
+	}
+	if g.approves() {
+		return errors.New(`the permission approve needs somebody who approves; add who the holder is to policies, such as --principal 'User::"mia"'`)
+	}
+	return nil
+}
+
+// Revoke ends a key, here at once and elsewhere a moment later. Revoking it
+// again changes nothing.
+func (k *Keys) Revoke(name string) error {
+	// The name is not repeated: some will write the key itself in its place.
+	missing := errors.New("there is no key of that name; try policy-service keys list")
+	if _, err := os.Stat(filepath.Join(k.dir, keyFileName)); errors.Is(err, os.ErrNotExist) {
+		return missing // and no lock is left in a directory named by mistake
+	}
+	return k.edit(func(file *keyFile) error {
+		for i := range file.Keys {
+			if stored := &file.Keys[i]; stored.Name == name {
+				if stored.Revoked.IsZero() {
+					stored.Revoked = k.stamp()
+				}
+				return nil
+			}
+		}
+		return missing
+	})
+}
+
+// List lists all keys there ever were, in the order they were added.
+func (k *Keys) List() []KeyInfo {
+	list := []KeyInfo{}
+	for _, s := range k.current().stored {
+		list = append(list, KeyInfo{s.ID, s.Name, s.Principal, s.Grant, s.Created, s.Revoked})
+	}
+	return list
+}
+
+func (k *Keys) stamp() time.Time { return k.now().UTC().Truncate(time.Second) }
+
+// edit changes the file under a lock that every process takes, from what stands
+// there then: two at once lose nothing.
+func (k *Keys) edit(change func(*keyFile) error) error {
+	lock, err := lockedfile.OpenFile(filepath.Join(k.dir, keyLockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot lock the API keys: %w; try it as the user the service runs as", err)
+	}
+	defer func() { _ = lock.Close() }()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	view := k.look(k.view.Load())
+	if view.err != nil {
+		return view.err
+	}
+	file := keyFile{Keys: slices.Clone(view.stored)}
+	if err := change(&file); err != nil {
+		return err
+	}
+	if err := writeKeyFile(k.dir, file); err != nil {
+		return fmt.Errorf("cannot write the API keys: %w; try it as the user the service runs as, and look for space on the disk", err)
+	}
+	return k.look(k.view.Load()).err
+}

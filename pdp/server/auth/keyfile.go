@@ -1,0 +1,149 @@
+package auth
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// keyFile is the file of API keys in the data directory, one JSON document:
+//
+//	{"format":2,"keys":[{"id":"…","name":"…","sha256":"…","principal":"User::\"mia\"","tenants":["default"],
+//	 "permissions":["decide"],"obligations":["…"],"created":"…","revoked":"…"}]}
+//
+// Format 2 has principal, the entity that the holder is to policies, which is absent
+// where that is nobody. A file without any is still written in format 1, so that a
+// version that knows no principals reads it as long as there are none.
+//
+// sha256 is of the whole key, in lower-case hex. obligations is absent where the
+// key has no registration, revoked where it is in force; both times are RFC 3339.
+// Keys stand in the order they were added. A revoked one stays, so that its name
+// is never used again, and so every change makes the file longer.
+//
+// It grows by a new number of format: a member that a reader does not know could
+// be a restriction, so unknown members and formats refuse the whole file.
+type keyFile struct {
+	Format int         `json:"format"`
+	Keys   []storedKey `json:"keys"`
+}
+
+const (
+	keyFileName = "api-keys.json"
+	keyLockName = "api-keys.lock"
+)
+
+// KeyFile is the name, in the data directory, of the file with the API keys.
+const KeyFile = keyFileName
+
+type storedKey struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	SHA256 string `json:"sha256"`
+	// Principal is absent in format 1.
+	Principal Principal `json:"principal,omitzero"`
+	Grant
+	Created time.Time `json:"created"`
+	Revoked time.Time `json:"revoked,omitzero"`
+}
+
+// least is the first format that can say what the keys are.
+func least(keys []storedKey) int {
+	if slices.ContainsFunc(keys, func(k storedKey) bool { return k.Principal != Principal{} }) {
+		return 2
+	}
+	return 1
+}
+
+func parseKeyFile(content []byte) (keyFile, error) {
+	var file keyFile
+	if err := json.Unmarshal(content, &file, json.RejectUnknownMembers(true)); err != nil {
+		return keyFile{}, unreadable(err)
+	}
+	if file.Format != 1 && file.Format != 2 {
+		return keyFile{}, fmt.Errorf("its format is %d and not 1 or 2", file.Format)
+	}
+	if file.Format < least(file.Keys) {
+		return keyFile{}, fmt.Errorf("its format is %d, which has no principals", file.Format)
+	}
+	ids, names := make(map[string]bool), make(map[string]bool)
+	for i, k := range file.Keys {
+		if err := k.check(); err != nil {
+			return keyFile{}, fmt.Errorf("keys[%d]: %w", i, err)
+		}
+		if ids[k.ID] || names[k.Name] {
+			return keyFile{}, fmt.Errorf("keys[%d]: its id or name is that of one before", i)
+		}
+		ids[k.ID], names[k.Name] = true, true
+	}
+	return file, nil
+}
+
+// unreadable says where, and not what stands there.
+func unreadable(err error) error {
+	var syntax *jsontext.SyntacticError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("it is no JSON from byte %d on", syntax.ByteOffset)
+	}
+	var semantic *json.SemanticError
+	if errors.As(err, &semantic) {
+		return fmt.Errorf("%s is not as it should be", semantic.JSONPointer)
+	}
+	return errors.New("it is no document of API keys")
+}
+
+func (k storedKey) check() error {
+	if _, err := k.hash(); err != nil {
+		return err
+	}
+	if !isKeyID(k.ID) || !isName(k.Name) {
+		return errors.New("its id or name is not legal")
+	}
+	return checkHolder(k.Grant, k.Principal)
+}
+
+func (k storedKey) hash() (hash [sha256.Size]byte, err error) {
+	b, err := hex.DecodeString(k.SHA256)
+	if err != nil || len(b) != len(hash) {
+		return hash, errors.New("its sha256 is none")
+	}
+	return [sha256.Size]byte(b), nil
+}
+
+// writeKeyFile puts the file in place as a whole, and durably: a key that was
+// revoked must not come back with the power.
+func writeKeyFile(dir string, file keyFile) error {
+	file.Format = least(file.Keys)
+	content, err := json.Marshal(file, json.Deterministic(true))
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, "."+keyFileName+".*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // gone already where all went well
+	_, err = f.Write(append(content, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), filepath.Join(dir, keyFileName)); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,147 @@
+package auth
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Keys are the API keys of a data directory. What another process changes there
+// counts a moment later. All methods may be called at once.
+type Keys struct {
+	dir string
+	now func() time.Time
+	log atomic.Pointer[slog.Logger]
+
+	mu   sync.Mutex // is held while the file is looked at
+	view atomic.Pointer[keyView]
+}
+
+// A look at the file is due after checkEvery, and awaited after checkAtMost:
+// between the two, one request looks and the others do not wait for it.
+const (
+	checkEvery  = 250 * time.Millisecond
+	checkAtMost = 750 * time.Millisecond
+)
+
+// keyView is the file as it was at a moment.
+type keyView struct {
+	at     time.Time
+	info   fs.FileInfo // nil while there was never a file
+	byID   map[string]*key
+	stored []storedKey
+	err    error // not nil: nobody knows which keys are good
+}
+
+type key struct {
+	hash    [sha256.Size]byte
+	caller  Caller
+	revoked bool
+}
+
+// OpenKeys reads the keys of a data directory, which need not exist yet.
+func OpenKeys(dir string) (*Keys, error) { return openKeys(dir, time.Now) }
+
+func openKeys(dir string, now func() time.Time) (*Keys, error) {
+	k := &Keys{dir: dir, now: now}
+	k.LogTo(slog.New(slog.DiscardHandler))
+	k.view.Store(&keyView{})
+	if err := k.Err(); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// LogTo says where to log that the file has become unreadable, or readable again.
+func (k *Keys) LogTo(log *slog.Logger) { k.log.Store(log) }
+
+// Close ends the use of the keys. There is nothing to end yet.
+func (k *Keys) Close() error { return nil }
+
+// Err says why no key can be told from another, if that is so.
+func (k *Keys) Err() error { return k.current().err }
+
+// Configured reports whether a key was ever added, be it revoked by now. It
+// holds as well where the file has become unreadable: that must not open a door.
+func (k *Keys) Configured() bool {
+	view := k.current()
+	return view.info != nil || view.err != nil
+}
+
+// Find is the caller who holds a key. An unknown id costs the same work as a
+// wrong key, so that the time taken says nothing about ids.
+func (k *Keys) Find(secret string) (Caller, bool) {
+	id := keyID(secret)
+	if id == "" {
+		return Caller{}, false
+	}
+	found, known := k.current().byID[id]
+	if !known {
+		found = &nobody
+	}
+	hash := keyHash(secret)
+	equal := subtle.ConstantTimeCompare(hash[:], found.hash[:]) == 1
+	if !equal || !known || found.revoked {
+		return Caller{}, false
+	}
+	return found.caller, true
+}
+
+var nobody key
+
+// current is the view of at most a moment ago.
+func (k *Keys) current() *keyView {
+	view := k.view.Load()
+	if !k.stale(view) {
+		return view
+	}
+	if !k.mu.TryLock() {
+		if age := k.now().Sub(view.at); 0 <= age && age < checkAtMost {
+			return view
+		}
+		k.mu.Lock()
+	}
+	defer k.mu.Unlock()
+	if view = k.view.Load(); k.stale(view) {
+		view = k.look(view)
+	}
+	return view
+}
+
+// stale holds as well where the clock went backwards.
+func (k *Keys) stale(view *keyView) bool {
+	age := k.now().Sub(view.at)
+	return age < 0 || age >= checkEvery
+}
+
+// look reads the file where it is not the one of the view before.
+func (k *Keys) look(before *keyView) *keyView {
+	view := &keyView{}
+	*view = *before
+	view.at = k.now() // before looking: what changes meanwhile is seen next time
+	info, err := os.Stat(filepath.Join(k.dir, keyFileName))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && before.info == nil:
+		err = nil // there is no key yet, and perhaps no directory
+	case err == nil && before.err == nil && sameFile(before.info, info):
+	case err == nil:
+		view.stored, view.byID, err = readKeyFile(k.dir)
+		view.info = info
+	}
+	if err != nil {
+		err = fmt.Errorf("cannot read the API keys in %s: %w; try the data directory the keys were added to, as the user who did, or put its %s back from a backup", k.dir, err, keyFileName)
+		view.byID = nil
+	}
+	view.err = err
+	k.report(before.err, err)
+	k.view.Store(view)
+	return view
+}

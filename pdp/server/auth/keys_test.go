@@ -1,0 +1,304 @@
+package auth
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// clock is a clock that tests move.
+type clock struct{ at atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.at.Store(time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC).UnixNano())
+	return c
+}
+
+func (c *clock) now() time.Time          { return time.Unix(0, c.at.Load()).UTC() }
+func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
+
+func open(t testing.TB, dir string, c *clock) *Keys {
+	t.Helper()
+	k, err := openKeys(dir, c.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func add(t testing.TB, k *Keys, name string) string {
+	t.Helper()
+	secret, err := k.Add(KeySpec{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+func TestKeyHasItsDefaults(t *testing.T) {
+	k := open(t, t.TempDir(), newClock())
+	caller, found := k.Find(add(t, k, "pep"))
+	if !found || caller.Name != "key:pep" || caller.Registered || caller.AllTenants ||
+		!caller.Serves("default") || caller.Serves("acme") || !caller.May(Decide) || caller.May(Search) {
+		t.Errorf("got %v %+v, want key:pep that decides in default, without registration", found, caller)
+	}
+	secret, err := k.Add(KeySpec{Name: "all", Grant: Grant{[]string{"*"}, []Permission{Search, LogRead}, []string{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if caller, _ := k.Find(secret); !caller.Serves("acme") || caller.May(Decide) || !caller.May(LogRead) || !caller.Registered {
+		t.Errorf("got %+v, want what was asked for", caller)
+	}
+}
+
+func TestKeysThatAreNotGood(t *testing.T) {
+	k := open(t, t.TempDir(), newClock())
+	good, other := add(t, k, "pep"), add(t, k, "other")
+	elsewhere := add(t, open(t, t.TempDir(), newClock()), "pep")
+	secret := good[len(good)-secretLength:]
+	for name, key := range map[string]string{
+		"wrong":             good[:len(good)-secretLength] + strings.Repeat("A", secretLength),
+		"of another store":  elsewhere,
+		"truncated":         good[:len(good)-1],
+		"longer":            good + "A",
+		"secret of another": other[:len(other)-secretLength] + secret,
+		"unknown id":        "psk_zzzzzzzz_" + secret,
+		"no id":             "psk__" + secret,
+		"no prefix":         strings.TrimPrefix(good, "psk_"),
+		"upper case":        strings.ToUpper(good),
+		"its id alone":      keyID(good),
+		"huge":              "psk_" + strings.Repeat("a", 1<<16) + "_" + secret,
+		"hash":              k.current().stored[0].SHA256,
+		"empty":             "",
+	} {
+		if caller, found := k.Find(key); found || caller.Name != "" {
+			t.Errorf("%s: found %+v", name, caller)
+		}
+	}
+	if _, found := k.Find(good); !found {
+		t.Error("the good one is not found")
+	}
+}
+
+func TestRevokedElsewhereStopsWithinASecond(t *testing.T) {
+	dir, c := filepath.Join(t.TempDir(), "not", "yet"), newClock()
+	running := open(t, dir, c)
+	if running.Configured() {
+		t.Fatal("configured before there was a key")
+	}
+	command := open(t, dir, c)
+	secret := add(t, command, "pep")
+	c.advance(checkAtMost)
+	if _, found := running.Find(secret); !found || !running.Configured() {
+		t.Error("a key added elsewhere is not found, or the door is open")
+	}
+	if err := command.Revoke("pep"); err != nil {
+		t.Fatal(err)
+	}
+	if _, found := command.Find(secret); found {
+		t.Error("revoked here, and still good here")
+	}
+	c.advance(checkAtMost)
+	if _, found := running.Find(secret); found || !running.Configured() {
+		t.Error("revoked elsewhere, and still good; or the door is open again")
+	}
+	if again := open(t, dir, c); !again.Configured() {
+		t.Error("after a restart the door is open again")
+	}
+	if _, err := command.Add(KeySpec{Name: "pep"}); err == nil {
+		t.Error("a name was used again")
+	}
+}
+
+func TestUnreadableFileRefusesEverybody(t *testing.T) {
+	for name, harm := range map[string]func(file string) error{
+		"gone":           os.Remove,
+		"empty":          func(file string) error { return os.WriteFile(file, nil, 0o600) },
+		"cut":            func(file string) error { return os.Truncate(file, 20) },
+		"of the future":  rewrite(`"format":1`, `"format":30`),
+		"unknown member": rewrite(`"format":1`, `"format":1,"expires":"2026"`),
+		"member twice":   rewrite(`"format":1`, `"format":1,"format":1`),
+		"no hash":        rewrite(`"sha256":"`, `"sha256":"x`),
+		"no tenants":     rewrite(`"tenants":["default"]`, `"tenants":[]`),
+		"bad permission": rewrite(`"decide"`, `"everything"`),
+		"a directory":    func(file string) error { return replace(file, func() error { return os.Mkdir(file, 0o700) }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, c := t.TempDir(), newClock()
+			k := open(t, dir, c)
+			secret := add(t, k, "pep")
+			file := filepath.Join(dir, keyFileName)
+			whole, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var log strings.Builder
+			k.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
+			if err := harm(file); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				c.advance(time.Second)
+				if _, found := k.Find(secret); found || !k.Configured() || k.Err() == nil {
+					t.Fatal("a key is good, or the door open")
+				}
+			}
+			if name != "gone" {
+				if _, err := openKeys(dir, c.now); err == nil {
+					t.Error("a new server starts with it")
+				}
+			}
+			if _, err := k.Add(KeySpec{Name: "new"}); err == nil || !strings.Contains(err.Error(), "; try ") {
+				t.Errorf("adding: got %v, want an error that says what to try", err)
+			}
+			if n := strings.Count(log.String(), "\n"); n != 1 {
+				t.Errorf("got %d log lines, want one: %s", n, log.String())
+			}
+			if err := replace(file, func() error { return os.WriteFile(file, whole, 0o600) }); err != nil {
+				t.Fatal(err)
+			}
+			c.advance(time.Second)
+			if _, found := k.Find(secret); !found {
+				t.Errorf("put back, and not found: %v", k.Err())
+			}
+		})
+	}
+}
+
+func replace(file string, with func() error) error {
+	if err := os.RemoveAll(file); err != nil {
+		return err
+	}
+	return with()
+}
+
+func rewrite(from, to string) func(string) error {
+	return func(file string) error {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(file, []byte(strings.Replace(string(content), from, to, 1)), 0o600)
+	}
+}
+
+func TestFindWhileKeysComeAndGo(t *testing.T) {
+	dir, c := t.TempDir(), newClock()
+	k, elsewhere := open(t, dir, c), open(t, dir, c)
+	good := add(t, k, "good")
+	var lookups sync.WaitGroup
+	done := make(chan struct{})
+	for range 8 {
+		lookups.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				c.advance(time.Millisecond)
+				if _, found := k.Find(good); !found {
+					t.Error("a good key was not found")
+					return
+				}
+			}
+		})
+	}
+	for i := range 20 {
+		name := fmt.Sprint("passing ", i)
+		secret := add(t, elsewhere, name)
+		c.advance(time.Second)
+		if _, found := k.Find(secret); !found {
+			t.Errorf("%s is not found", name)
+		}
+		if err := elsewhere.Revoke(name); err != nil {
+			t.Error(err)
+		}
+		c.advance(time.Second)
+		if _, found := k.Find(secret); found {
+			t.Errorf("%s is found after it was revoked", name)
+		}
+	}
+	close(done)
+	lookups.Wait()
+}
+
+// TestProcessesAddAtOnce runs itself in the processes that add.
+func TestProcessesAddAtOnce(t *testing.T) {
+	if dir, name := os.Getenv("AUTH_TEST_DIR"), os.Getenv("AUTH_TEST_NAME"); dir != "" {
+		k, err := OpenKeys(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 10 {
+			add(t, k, fmt.Sprint(name, i))
+		}
+		return
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	var all sync.WaitGroup
+	for _, name := range []string{"a", "b", "c"} {
+		all.Go(func() {
+			process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcessesAddAtOnce$")
+			process.Env = append(os.Environ(), "AUTH_TEST_DIR="+dir, "AUTH_TEST_NAME="+name)
+			if out, err := process.CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	all.Wait()
+	if n := len(open(t, dir, newClock()).List()); n != 30 {
+		t.Errorf("got %d keys, want 30", n)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, ".*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+func TestNamesThatNobodyMayHave(t *testing.T) {
+	k := open(t, t.TempDir(), newClock())
+	for _, name := range []string{"", " pep", "pep ", "-pep", "p\nep", "p\x00ep", "p\xffep", "psk_abc", strings.Repeat("x", 129)} {
+		if _, err := k.Add(KeySpec{Name: name}); err == nil {
+			t.Errorf("%q: no error", name)
+		} else if strings.Contains(err.Error(), "psk_abc") {
+			t.Errorf("%q: the error repeats it: %v", name, err)
+		}
+	}
+	if k.Configured() {
+		t.Error("a refused key closed the door")
+	}
+}
+
+// What does finding the caller of a key cost, among ten thousand?
+func BenchmarkFindKey(b *testing.B) {
+	dir := b.TempDir()
+	k, err := OpenKeys(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	secret := add(b, k, "pep")
+	file := keyFile{Keys: k.current().stored}
+	for i := range 10_000 {
+		other := file.Keys[0]
+		other.ID, other.Name = fmt.Sprint("x", i), fmt.Sprint("other ", i)
+		file.Keys = append(file.Keys, other)
+	}
+	if err := writeKeyFile(dir, file); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, found := k.Find(secret); !found {
+			b.Fatal("not found")
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package auth
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Loopback answers for a server without credentials: whoever is on this machine
+// may ask everything. A page in a browser is on this machine too, and DNS can be
+// made to call it by any name, so the Host must be loopback.
+type Loopback struct{}
+
+// Authenticate accepts requests whose Host is a loopback name or address. An
+// Authorization header is not looked at: there is nothing to check it with.
+func (Loopback) Authenticate(r *http.Request) (Caller, error) {
+	if !loopbackHost(r.Host) {
+		return Caller{}, forbidden("without credentials the Host header must be a loopback name or address; try localhost, 127.0.0.1 or [::1]")
+	}
+	// The listener was checked at start; this holds whatever the Host says.
+	if a, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+		return Caller{}, forbidden("without credentials only requests on a loopback address are answered; try 127.0.0.1, or add a key")
+	}
+	// Nobody approves: there is nothing that says who it would be.
+	return Caller{AllTenants: true, Permissions: []Permission{Decide, Search, Explain}}, nil
+}
+
+// loopbackHost takes the forms a Host header has: name or address, an IPv6
+// address in brackets, each with or without a port; and no other.
+func loopbackHost(hostport string) bool {
+	host := hostport
+	if i := strings.LastIndexByte(hostport, ':'); i >= 0 && !strings.HasSuffix(hostport, "]") {
+		if _, err := strconv.ParseUint(hostport[i+1:], 10, 16); err != nil {
+			return false
+		}
+		host = hostport[:i]
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	inner, bracketed := strings.CutPrefix(host, "[")
+	if bracketed {
+		inner = strings.TrimSuffix(inner, "]")
+	}
+	ip, err := netip.ParseAddr(inner)
+	return err == nil && ip.Zone() == "" && ip.IsLoopback() && ip.Is6() == bracketed
+}

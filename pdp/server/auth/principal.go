@@ -1,0 +1,129 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Principal is the entity that a caller is to policies, such as a person who
+// approves; the zero value is none. Only the credential says it: what a request
+// says of its sender is a claim of the PEP's.
+type Principal struct{ Type, ID string }
+
+// maxPrincipal bounds the text of a principal, as it is read and as it is printed.
+const maxPrincipal = 512
+
+// ParsePrincipal reads an entity as policies write it, User::"mia", with nothing
+// before, between and after. An empty id is refused, though Cedar knows it: it is
+// what a variable that was never set becomes.
+func ParsePrincipal(text string) (Principal, error) {
+	typ, rest, _ := strings.Cut(text, `::"`)
+	quoted, closed := strings.CutSuffix(rest, `"`)
+	id, legal := unescape(quoted)
+	p := Principal{typ, id}
+	// What is printed is read again, so it is bounded as well: escapes can make it longer.
+	if max(len(text), len(p.String())) > maxPrincipal || !utf8.ValidString(text) || !isTypeName(typ) || !closed || !legal || id == "" {
+		return Principal{}, fmt.Errorf("a principal is up to %d bytes of an entity as policies write it; try one such as User::\"mia\", with its quotes", maxPrincipal)
+	}
+	return p, nil
+}
+
+// String is the principal as [ParsePrincipal] reads it, on one line whatever its id.
+func (p Principal) String() string {
+	var b strings.Builder
+	b.WriteString(p.Type + `::"`)
+	for _, r := range p.ID {
+		switch n := slices.Index(escaped, r); {
+		case n >= 0:
+			b.WriteString(`\` + escapes[n:n+1])
+		case unprintable(r):
+			fmt.Fprintf(&b, `\u{%x}`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String() + `"`
+}
+
+// MarshalText is for keys' files and lists.
+func (p Principal) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText is for keys' files and command lines.
+func (p *Principal) UnmarshalText(text []byte) (err error) {
+	*p, err = ParsePrincipal(string(text))
+	return err
+}
+
+// check holds to its form a principal that a program put together, or an issuer.
+func (p Principal) check() error {
+	if again, err := ParsePrincipal(p.String()); err != nil {
+		return err
+	} else if again != p {
+		return errors.New(`the principal is no valid UTF-8; try one such as User::"mia"`)
+	}
+	return nil
+}
+
+// What stands behind a backslash, and what it stands for.
+const escapes = `"\ntr0'`
+
+var escaped = []rune("\"\\\n\t\r\x00'")
+
+// unescape reads what stands between the quotes.
+func unescape(text string) (string, bool) {
+	var b strings.Builder
+	for text != "" {
+		r, size := utf8.DecodeRuneInString(text)
+		text = text[size:]
+		if r == '"' || unicode.IsControl(r) {
+			return "", false
+		}
+		if r == '\\' {
+			var legal bool
+			if r, text, legal = unescapeOne(text); !legal {
+				return "", false
+			}
+		}
+		b.WriteRune(r)
+	}
+	return b.String(), true
+}
+
+// unescapeOne reads what stands behind a backslash.
+func unescapeOne(text string) (r rune, rest string, legal bool) {
+	if text == "" {
+		return 0, "", false
+	}
+	if n := strings.IndexByte(escapes, text[0]); n >= 0 {
+		return escaped[n], text[1:], true
+	}
+	hex, opened := strings.CutPrefix(text, "u{")
+	digits, rest, closed := strings.Cut(hex, "}")
+	code, err := strconv.ParseUint(digits, 16, 32)
+	legal = opened && closed && err == nil && len(digits) <= 6 && utf8.ValidRune(rune(code))
+	return rune(code), rest, legal
+}
+
+// isTypeName reports whether policies can name a type of principals so.
+func isTypeName(name string) bool {
+	parts := strings.Split(name, "::")
+	return !slices.ContainsFunc(parts, notIdentifier) && parts[len(parts)-1] != "Action"
+}
+
+// reserved are words that are no identifiers of Cedar.
+var reserved = []string{"true", "false", "if", "then", "else", "in", "like", "has", "is", "__cedar"}
+
+func notIdentifier(word string) bool {
+	for i, r := range word {
+		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || '9' < r) {
+			return true
+		}
+	}
+	return word == "" || slices.Contains(reserved, word)
+}

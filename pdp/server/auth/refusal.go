@@ -1,0 +1,71 @@
+package auth
+
+import "errors"
+
+// The kinds of a [Refusal], for errors.Is.
+var (
+	// ErrUnauthenticated is 401: nobody knows who asks.
+	ErrUnauthenticated = errors.New("not authenticated")
+	// ErrForbidden is 403: whoever asks, not in this way.
+	ErrForbidden = errors.New("forbidden")
+)
+
+// Refusal is every error of [Authenticator.Authenticate]. It is made of fixed
+// texts: nothing in it was sent.
+type Refusal struct {
+	// Kind is ErrUnauthenticated or ErrForbidden.
+	Kind error
+	// Detail says what is wrong and what to try.
+	Detail string
+	// Challenge is the value of WWW-Authenticate; "" where Kind is ErrForbidden.
+	Challenge string
+	// Credential is what was sent and is not good.
+	Credential Credential
+}
+
+// Credential is a kind of credential, for counting.
+type Credential string
+
+// The kinds there are. ByNone is a request that brought none, ByOther what is of no
+// kind that is known here.
+const (
+	ByNone        Credential = "none"
+	ByKey         Credential = "key"
+	ByToken       Credential = "jwt"
+	ByCertificate Credential = "certificate"
+	ByOther       Credential = "other"
+)
+
+// as says which kind of credential a caller was looked for by.
+func as(kind Credential, caller Caller, err error) (Caller, error) {
+	if refused, ok := err.(*Refusal); ok {
+		refused.Credential = kind // it was made for this request
+	}
+	return caller, err
+}
+
+// Error is the detail.
+func (r *Refusal) Error() string { return r.Detail }
+
+// Unwrap gives the kind to errors.Is.
+func (r *Refusal) Unwrap() error { return r.Kind }
+
+// Bearer alone is offered: a browser that reads Basic asks its user for a
+// password, and there is none. RFC 6750 wants an error code only where a
+// credential was sent.
+const (
+	challenge        = `Bearer realm="policy-service"`
+	challengeInvalid = challenge + `, error="invalid_token"`
+)
+
+func missing() *Refusal {
+	return &Refusal{ErrUnauthenticated, "this needs a credential; send Authorization: Bearer with an API key or a token, or a client certificate", challenge, ByNone}
+}
+
+func invalid(detail string) *Refusal {
+	return &Refusal{ErrUnauthenticated, detail, challengeInvalid, ByOther}
+}
+
+func forbidden(detail string) *Refusal {
+	return &Refusal{Kind: ErrForbidden, Detail: detail, Credential: ByNone}
+}

@@ -1,0 +1,203 @@
+package server_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// withData has a test server use a data directory.
+func withData(dir string) pdptest.Option { return func(c *server.Config) { c.Data = dir } }
+
+// Nobody learns from any answer whether a tenant exists: another's, one that does not
+// exist and, but for metadata, a name that no tenant may have are answered alike.
+func TestTenantsOfOthersAreAnsweredLikeNone(t *testing.T) {
+	dir := t.TempDir()
+	pep := addKey(t, dir, "pep", auth.Grant{Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Explain}})
+	s := pdptest.Start(t, bundle(t), withData(dir), func(c *server.Config) { c.PublicURL = "https://pdp.example.com" })
+	for _, test := range []struct {
+		method, path, body string
+		status             int
+		legalOnly          bool
+	}{
+		{"POST", "/tenants/TENANT/access/v1/evaluation", readQuestion, 404, false},
+		{"POST", "/tenants/TENANT/access/v1/evaluation", "{", 404, false},
+		{"PUT", "/tenants/TENANT/access/v1/evaluation", readQuestion, 405, false},
+		{"POST", "/tenants/TENANT/access/v1/evaluations", readQuestion, 404, false},
+		{"POST", "/tenants/TENANT/access/v1/search/subject", readQuestion, 404, false},
+		{"POST", "/tenants/TENANT/access/v1/search/resource", readQuestion, 404, false},
+		{"POST", "/tenants/TENANT/access/v1/search/action", readQuestion, 404, false},
+		{"POST", authorizePath, strings.Replace(nativeQuestion, `"default"`, `"TENANT"`, 1), 403, false},
+		{"GET", metadataPath + "/tenants/TENANT", "", 200, true},
+		{"HEAD", metadataPath + "/tenants/TENANT", "", 200, true},
+		{"POST", metadataPath + "/tenants/TENANT", "", 405, false},
+	} {
+		for _, credential := range []string{pep, ""} {
+			ask := func(tenant string) pdptest.Response {
+				body := strings.ReplaceAll(test.body, "TENANT", tenant)
+				got := s.Do(test.method, strings.ReplaceAll(test.path, "TENANT", tenant), body, "Content-Type", "application/json", "Authorization", credential, "X-Explain", "true")
+				got.Header.Del("Date")
+				if test.legalOnly { // it holds the name, and a signature of it
+					got.Header.Del("Content-Length")
+					got.Body, _, _ = strings.Cut(got.Body, `"signed_metadata"`)
+					got.Body = strings.ReplaceAll(got.Body, "/tenants/"+tenant, "/tenants/TENANT")
+				}
+				return got
+			}
+			others := ask("acme")
+			if want := test.status; credential != "" && others.Status != want {
+				t.Errorf("%s %s: got %d, want %d", test.method, test.path, others.Status, want)
+			}
+			for _, name := range []string{"nosuch", "n", ".acme", "acme.."} {
+				if legal := name != ".acme"; !legal && test.legalOnly {
+					continue
+				}
+				if diff := cmp.Diff(others, ask(name)); diff != "" {
+					t.Errorf("%s %s for %s:\n%s", test.method, test.path, name, diff)
+				}
+			}
+		}
+	}
+}
+
+func TestEachPermission(t *testing.T) {
+	dir := t.TempDir()
+	grants := map[string]string{"nobody": ""}
+	for name, grant := range map[string]auth.Grant{
+		"decider":  {Permissions: []auth.Permission{auth.Decide}},
+		"searcher": {Permissions: []auth.Permission{auth.Search}},
+		"explains": {Permissions: []auth.Permission{auth.Decide, auth.Explain}},
+		"operator": {Permissions: []auth.Permission{auth.Explain}, Tenants: []string{"*"}},
+	} {
+		grants[name] = addKey(t, dir, name, grant)
+	}
+	s := pdptest.Start(t, bundle(t), withData(dir))
+	type seen struct {
+		Status, Native, Batch, Search int
+		Explained, Readiness          bool
+	}
+	got := map[string]seen{}
+	for name, credential := range grants {
+		answer := s.Post(evaluationPath, readQuestion, "Authorization", credential, "X-Explain", "true")
+		native := s.Post(authorizePath, nativeQuestion, "Authorization", credential)
+		ready := s.Get("/readyz", "Authorization", credential)
+		batch := s.Post("/access/v1/evaluations", readQuestion, "Authorization", credential)
+		search := s.Post("/access/v1/search/action", readQuestion, "Authorization", credential)
+		got[name] = seen{answer.Status, native.Status, batch.Status, search.Status, strings.Contains(answer.Body, `"explain"`), strings.Contains(ready.Body, `"digest"`)}
+	}
+	want := map[string]seen{
+		"nobody":   {401, 401, 401, 401, false, false},
+		"decider":  {200, 200, 200, 403, false, false},
+		"searcher": {403, 403, 403, 200, false, false},
+		"explains": {200, 200, 200, 403, true, false},
+		"operator": {403, 403, 403, 403, false, true},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The caller that policies see is the key's name.
+func TestPoliciesSeeTheCaller(t *testing.T) {
+	dir := t.TempDir()
+	files := map[string]string{"a.cedar": `permit (principal, action, resource) when { context.pdp.caller == "key:gateway" };`}
+	credentials := map[string]string{"gateway": addKey(t, dir, "gateway", auth.Grant{}), "other": addKey(t, dir, "other", auth.Grant{})}
+	s := pdptest.Start(t, pdptest.Bundle(files), withData(dir))
+	got := map[string]string{}
+	for name, credential := range credentials {
+		got[name] = s.Post(evaluationPath, readQuestion, "Authorization", credential).Body
+	}
+	if want := map[string]string{"gateway": `{"decision":true}`, "other": `{"decision":false}`}; !maps.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestAKeyAddedWhileRunningClosesTheDoor(t *testing.T) {
+	dir := t.TempDir()
+	s := pdptest.Start(t, bundle(t), withData(dir))
+	ask := func(headers ...string) int { return s.Post(evaluationPath, readQuestion, headers...).Status }
+	if got := ask(); got != 200 {
+		t.Fatalf("before there is a key: got %d", got)
+	}
+	credential := addKey(t, dir, "pep", auth.Grant{})
+	eventually(t, "the door is closed", func() bool { return ask() == 401 })
+	eventually(t, "the key is known", func() bool { return ask("Authorization", credential) == 200 })
+	keys, err := auth.OpenKeys(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keys.Revoke("pep"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the key is revoked", func() bool { return ask("Authorization", credential) == 401 })
+	if got := ask(); got != 401 {
+		t.Errorf("after the last key was revoked: got %d", got)
+	}
+}
+
+func TestExposure(t *testing.T) {
+	a := pdptest.NewAuthority(t)
+	keyed, empty := t.TempDir(), t.TempDir()
+	addKey(t, keyed, "pep", auth.Grant{})
+	unreadable := t.TempDir()
+	if err := os.Mkdir(filepath.Join(unreadable, "api-keys.json"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mtls := func(c *server.Config) {
+		c.TLS.ClientCAFile = a.File
+		c.Auth.MTLS = []auth.MTLSRule{{SAN: "pep.example", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide}}}}
+	}
+	for name, test := range map[string]struct {
+		options []pdptest.Option
+		ok      bool
+	}{
+		"nothing":                 {nil, false},
+		"TLS alone":               {[]pdptest.Option{withTLS(a)}, false},
+		"TLS and no key":          {[]pdptest.Option{withTLS(a), withData(empty)}, false},
+		"keys without TLS":        {[]pdptest.Option{withData(keyed)}, false},
+		"keys behind another TLS": {[]pdptest.Option{withData(keyed), func(c *server.Config) { c.PublicURL = "https://pdp.example.com" }}, false},
+		"loopback's own rule":     {[]pdptest.Option{withTLS(a), func(c *server.Config) { c.Authenticator = auth.Loopback{} }}, false},
+		"unreadable keys":         {[]pdptest.Option{withTLS(a), withData(unreadable)}, false},
+		"TLS and keys":            {[]pdptest.Option{withTLS(a), withData(keyed)}, true},
+		"TLS and certificates":    {[]pdptest.Option{withTLS(a), mtls}, true},
+		"TLS and one's own":       {[]pdptest.Option{withTLS(a), func(c *server.Config) { c.Authenticator = asCaller{} }}, true},
+	} {
+		config := server.Config{Source: bundle(t), Listen: "0.0.0.0:0"}
+		for _, option := range test.options {
+			option(&config)
+		}
+		s, err := server.New(config)
+		if err == nil {
+			if err = s.Start(t.Context()); err == nil {
+				err = s.Stop(t.Context())
+			}
+		}
+		if (err == nil) != test.ok {
+			t.Errorf("%s: got %v, want accepted: %v", name, err, test.ok)
+		}
+	}
+}
+
+// Who may approve, and as whom, is on record from the moment a key says so.
+func TestApproverIsOnRecord(t *testing.T) {
+	data := t.TempDir()
+	s := pdptest.Start(t, bundle(t), withData(data))
+	keys, err := auth.OpenKeys(data)
+	must(t, err)
+	_, err = keys.Add(auth.KeySpec{Name: "mia", Principal: auth.Principal{Type: "User", ID: "mia"}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}})
+	must(t, err)
+	eventually(t, "the key is on record", func() bool { return s.Recorded("api_key_added") })
+	stopAndWait(t, s)
+	added := events(lines(t, data), "api_key_added")
+	if len(added) != 1 || added[0].Details["principal"] != `User::"mia"` {
+		t.Errorf("got %+v", added)
+	}
+}

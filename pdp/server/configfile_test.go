@@ -1,0 +1,267 @@
+package server_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+func readConfig(t *testing.T, text string) (server.Config, string, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var c server.Config
+	err := server.ReadConfig(file, &c)
+	return c, filepath.Dir(file), err
+}
+
+// whole says who may ask in every way there is.
+const whole = `# how PEPs come, and who they are
+public_url: https://pdp.example.com
+tls:
+  cert_file: cert.pem
+  key_file: /etc/pdp/key.pem
+  client_ca_file: ../ca.pem
+auth:
+  jwt:
+    - issuer: https://issuer.example
+      audience: pdp
+      algorithms: [ES256, RS256]
+      tenants: ["*"]
+      permissions: [decide, explain, approve]
+      principal: {type: "Acme::User", claim: sub}
+  mtls:
+    - san: pep.example
+      tenants: [default, acme]
+      permissions: [decide, search]
+      obligations: []
+    - {san: other.example, tenants: [acme], permissions: [decide], obligations: [log]}
+`
+
+func TestReadConfig(t *testing.T) {
+	got, dir, err := readConfig(t, whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := server.Config{
+		PublicURL: "https://pdp.example.com",
+		TLS:       server.TLSFiles{CertFile: dir + "/cert.pem", KeyFile: "/etc/pdp/key.pem", ClientCAFile: filepath.Dir(dir) + "/ca.pem"},
+		Auth: server.AuthConfig{
+			JWT: []auth.JWTIssuer{{
+				Issuer: "https://issuer.example", Audience: "pdp", Algorithms: []string{"ES256", "RS256"},
+				Principal: &auth.PrincipalClaim{Type: "Acme::User", Claim: "sub"},
+				Grant:     auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Explain, auth.Approve}},
+			}},
+			MTLS: []auth.MTLSRule{
+				// Registered for none is not the same as not registered.
+				{SAN: "pep.example", Grant: auth.Grant{Tenants: []string{"default", "acme"}, Permissions: []auth.Permission{auth.Decide, auth.Search}, Obligations: []string{}}},
+				{SAN: "other.example", Grant: auth.Grant{Tenants: []string{"acme"}, Permissions: []auth.Permission{auth.Decide}, Obligations: []string{"log"}}},
+			},
+		},
+	}
+	if !cmp.Equal(want.Auth, got.Auth) || want.TLS != got.TLS || want.PublicURL != got.PublicURL {
+		t.Errorf("%s%s%s", cmp.Diff(want.Auth, got.Auth), cmp.Diff(want.TLS, got.TLS), cmp.Diff(want.PublicURL, got.PublicURL))
+	}
+	for name, text := range map[string]string{"an empty file": "", "comments alone": "# nothing yet\n", "JSON": `{"tls":{"cert_file":"a","key_file":"b"}}`} {
+		if _, _, err := readConfig(t, text); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A sink is on where its key is there.
+func TestReadSinks(t *testing.T) {
+	for text, want := range map[string]server.SinksConfig{
+		"decision_log: {mode: strict}\n":                                      {},
+		"decision_log: {sinks: {}}\n":                                         {},
+		"decision_log: {sinks: {stdout: {}}}\n":                               {Stdout: &server.SinkConfig{}},
+		"decision_log:\n  sinks:\n    stdout: {}\n    otlp: {queue: 20000}\n": {Stdout: &server.SinkConfig{}, OTLP: &server.SinkConfig{Queue: 20000}},
+	} {
+		if got, _, err := readConfig(t, text); err != nil || !cmp.Equal(want, got.DecisionLog.Sinks) {
+			t.Errorf("%s: %v%s", text, err, cmp.Diff(want, got.DecisionLog.Sinks))
+		}
+	}
+}
+
+// refusal is a file that is not read, and what is said of it.
+type refusal struct{ text, want string }
+
+func refusals(t *testing.T) map[string]refusal {
+	replaced := func(old, by string) string {
+		if !strings.Contains(whole, old) {
+			t.Fatalf("%q is not in the whole configuration", old)
+		}
+		return strings.Replace(whole, old, by, 1)
+	}
+	return map[string]refusal{
+		"unknown key":            {"publicurl: x\n", `:1:1: unknown key "publicurl"; use one of admin_listen, approvals, auth, data, decision_log, listen, max_concurrent, max_connections, policies, public_url, queue_time, rate_limit, request_time, tls`},
+		"unknown key below":      {"tls:\n  cert: x\n", `:2:3: unknown key "cert"; use one of cert_file, client_ca_file, key_file, min_version`},
+		"another case":           {"Public_URL: x\n", `:1:1: unknown key "Public_URL"`},
+		"unknown key of a grant": {replaced("tenants: [default, acme]", "tenant: default"), `:17:7: unknown key "tenant"; use one of obligations, permissions, san, tenants`},
+		"a secret written out":   {replaced("audience: pdp", "client_secret: s3cret"), `:10:7: unknown key "client_secret"`},
+		"twice":                  {"public_url: https://a.example\npublic_url: https://b.example\n", `:2:1: the key "public_url" occurs twice; keep one`},
+		"twice below":            {"tls: {cert_file: a, key_file: b, cert_file: c}\n", `:1:34: the key "cert_file" occurs twice`},
+		"second document":        {"public_url: https://a.example\n---\npublic_url: https://b.example\n", `:2:1: a second document`},
+		"alias":                  {"tls: {cert_file: &a x, key_file: *a}\n", `:1:34: aliases are not read here`},
+		"merge":                  {"tls:\n  <<: {cert_file: a}\n", `:2:3: a key must be a plain name`},
+		"no YAML":                {"tls: [\n", `this is not YAML`},
+		"a list":                 {"- public_url\n", `:1:1: the configuration must be a mapping`},
+		"a number":               {"public_url: 7\n", `:1:13: public_url must be a string; write it in quotes`},
+		"no value":               {"tls:\n  cert_file:\n", `tls.cert_file has no value`},
+		"null":                   {"tls: null\n", `:1:6: tls has no value`},
+		"empty":                  {"tls: {cert_file: ''}\n", `:1:18: tls.cert_file is empty`},
+		"a string for a list":    {replaced("tenants: [default, acme]", "tenants: default"), `:17:16: auth.mtls[0].tenants must be a list`},
+		"a mapping for a list":   {"auth: {mtls: {san: x}}\n", `:1:14: auth.mtls must be a list`},
+		"a scalar for a mapping": {"tls: on\n", `:1:6: tls must be a mapping`},
+		"log mode":               {"decision_log: {mode: sometimes}\n", `:1:22: decision_log.mode is none of strict, best_effort; write one of them`},
+		"mask of an id":          {"decision_log: {mask: [/context/a, /subject/id]}\n", `:1:35: the mask "/subject/id" addresses nothing that is masked; `},
+		"retain age in years":    {"decision_log: {retain: {age: 1y}}\n", `:1:30: decision_log.retain.age must be a duration; write it like 90d, 2160h or 1d12h`},
+		"retain age as a number": {"decision_log: {retain: {age: 90}}\n", `:1:30: decision_log.retain.age must be a duration`},
+		"retain age as a list":   {"decision_log: {retain: {age: [1h]}}\n", `:1:30: decision_log.retain.age must be a duration`},
+		"retain age, part days":  {"decision_log: {retain: {age: 1.5d}}\n", `:1:30: decision_log.retain.age must be a duration`},
+		"retain age, days less":  {"decision_log: {retain: {age: 2d-1h}}\n", `:1:30: decision_log.retain.age must be a duration`},
+		"retain age, many days":  {"decision_log: {retain: {age: 106752d}}\n", `:1:30: decision_log.retain.age must be a duration`},
+		"retain age overflows":   {"decision_log: {retain: {age: 106751d24h}}\n", `:1:30: decision_log.retain.age must be a duration`},
+		"retain age empty":       {"decision_log: {retain: {age: ''}}\n", `:1:30: decision_log.retain.age must be a duration`},
+		"retain age null":        {"decision_log: {retain: {age: }}\n", `decision_log.retain.age has no value`},
+		"retain age too small":   {"decision_log:\n  retain:\n    age: 59m\n", `:3:10: decision_log.retain.age is less than 1h; write at least that`},
+		"retain age of nothing":  {"decision_log: {retain: {age: 0h}}\n", `:1:30: decision_log.retain.age is less than 1h`},
+		"retain age negative":    {"decision_log: {retain: {age: -2h}}\n", `:1:30: decision_log.retain.age is less than 1h`},
+		"retain bytes as text":   {"decision_log: {retain: {bytes: 10GiB}}\n", `:1:32: decision_log.retain.bytes must be a whole number; write digits alone`},
+		"retain bytes quoted":    {"decision_log: {retain: {bytes: '10737418240'}}\n", `:1:32: decision_log.retain.bytes must be a whole number`},
+		"retain bytes a float":   {"decision_log: {retain: {bytes: 1e10}}\n", `:1:32: decision_log.retain.bytes must be a whole number`},
+		"retain bytes too many":  {"decision_log: {retain: {bytes: 9223372036854775808}}\n", `:1:32: decision_log.retain.bytes must be a whole number`},
+		"retain bytes too few":   {"decision_log: {retain: {age: 1h, bytes: 67108863}}\n", `:1:41: decision_log.retain.bytes is less than 67108864; write at least that`},
+		"retain no bytes":        {"decision_log: {retain: {bytes: 0}}\n", `:1:32: decision_log.retain.bytes is less than 67108864`},
+		"retain of something":    {"decision_log: {retain: {size: 1}}\n", `:1:25: unknown key "size"; use one of age, bytes`},
+		"retain as a string":     {"decision_log: {retain: 90d}\n", `:1:24: decision_log.retain must be a mapping`},
+		"sinks, unknown":         {"decision_log: {sinks: {syslog: {}}}\n", `:1:24: unknown key "syslog"; use one of otlp, stdout`},
+		"sinks, no value":        {"decision_log: {sinks: {otlp: }}\n", `decision_log.sinks.otlp has no value`},
+		"sinks, a switch":        {"decision_log: {sinks: {otlp: true}}\n", `:1:30: decision_log.sinks.otlp must be a mapping`},
+		"sinks, a list":          {"decision_log: {sinks: [otlp]}\n", `:1:23: decision_log.sinks must be a mapping`},
+		"sinks, twice":           {"decision_log: {sinks: {otlp: {}, otlp: {}}}\n", `:1:34: the key "otlp" occurs twice`},
+		"sinks, an address":      {"decision_log: {sinks: {otlp: {endpoint: x}}}\n", `:1:31: unknown key "endpoint"; use one of queue`},
+		"sinks, queue as text":   {"decision_log: {sinks: {otlp: {queue: many}}}\n", `:1:38: decision_log.sinks.otlp.queue must be a whole number`},
+		"sinks, queue too small": {"decision_log: {sinks: {stdout: {queue: 999}}}\n", `:1:40: decision_log.sinks.stdout.queue is less than 1000`},
+		"sinks, no queue":        {"decision_log:\n  sinks:\n    otlp:\n      queue: 0\n", `:4:14: decision_log.sinks.otlp.queue is less than 1000`},
+		"sinks, negative queue":  {"decision_log: {sinks: {otlp: {queue: -1}}}\n", `:1:38: decision_log.sinks.otlp.queue is less than 1000`},
+		"limit as text":          {"max_concurrent: many\n", `:1:17: max_concurrent must be a whole number; `},
+		"limit of nothing":       {"max_concurrent: 0\n", `:1:17: max_concurrent is less than 1; `},
+		"negative limit":         {"max_connections: -1\n", `:1:18: max_connections is less than 1; `},
+		"no time":                {"request_time: 0s\n", `:1:15: request_time is less than 1ms; `},
+		"too much time":          {"request_time: 11s\n", `:1:15: request_time is more than 10s; `},
+		"a long queue":           {"queue_time: 2s\n", `:1:13: queue_time is more than 1s; `},
+		"rate of nothing":        {"rate_limit: {per_second: 0}\n", `:1:26: rate_limit.per_second is less than 1; `},
+		"burst alone":            {"rate_limit: {burst: 5}\n", `:1:13: rate_limit has a burst and no per_second; `},
+		"rate of nobody":         {"rate_limit: {callers: [{per_second: 5}]}\n", `:1:24: rate_limit.callers[0]: caller is none; write key:NAME, `},
+		"rate of who":            {"rate_limit: {callers: [{caller: gateway, per_second: 5}]}\n", `:1:24: rate_limit.callers[0]: caller is none; `},
+		"no rate of a caller":    {"rate_limit: {callers: [{caller: 'key:a'}]}\n", `:1:24: rate_limit.callers[0]: per_second is missing; `},
+		"two rates of one":       {"rate_limit: {callers: [{caller: 'key:a', per_second: 1}, {caller: 'key:a', per_second: 2}]}\n", `:1:58: rate_limit.callers[1]: one before has the same caller; `},
+		"burst of a caller":      {"rate_limit: {callers: [{caller: 'key:a', per_second: 1, burst: -1}]}\n", `:1:64: rate_limit.callers[].burst is less than 1; `},
+		"TLS too old":            {"tls: {min_version: '1.1'}\n", `:1:20: tls.min_version is none of 1.2, 1.3; write one of them`},
+		"admin for all":          {"admin_listen: 0.0.0.0:8181\n", `:1:15: admin_listen is "0.0.0.0:8181", and what it shows is for this machine alone; `},
+		"nobody is asked":        {"approvals: {max_pending_per_subject: 0}\n", `:1:38: approvals.max_pending_per_subject is less than 1; `},
+		"public_url":             {"\npublic_url: pdp.example.com\n", `:2:13: public_url must be absolute`},
+		"nobody":                 {"auth: {}\n", `:1:7: auth is empty, and would let nobody in`},
+		"no issuer":              {"auth: {jwt: []}\n", `:1:13: auth.jwt is empty`},
+		"no audience":            {replaced("      audience: pdp\n", ""), `:9:7: auth.jwt[0]: audience is missing`},
+		"symmetric algorithm":    {replaced("ES256, RS256", "HS256"), `:9:7: auth.jwt[0]: the algorithm "HS256" is not taken`},
+		"no tenants":             {replaced("      tenants: [default, acme]\n", ""), `:16:7: auth.mtls[0]: tenants is missing`},
+		"permission":             {replaced("[decide, search]", "[decide, admin]"), `:16:7: auth.mtls[0]: there is no permission "admin"`},
+		"nobody approves":        {replaced("      principal: {type: \"Acme::User\", claim: sub}\n", ""), `:9:7: auth.jwt[0]: permissions has approve, and nothing says who approves; add principal: {type: User, claim: sub}`},
+		"certificate approves":   {replaced("[decide, search]", "[decide, approve]"), `:16:7: auth.mtls[0]: permissions has approve, and a certificate does not say who approves; `},
+		"a type of actions":      {replaced("Acme::User", "Acme::Action"), `:9:7: auth.jwt[0]: principal.type is missing or no type of principals; `},
+		"no claim":               {replaced(", claim: sub", ""), `:9:7: auth.jwt[0]: principal.claim is missing or not printable; `},
+		"a claim of no text":     {replaced("claim: sub", "claim: [sub]"), `:14:46: auth.jwt[0].principal.claim must be a string; `},
+		"an empty principal":     {replaced("{type: \"Acme::User\", claim: sub}", "{}"), `:9:7: auth.jwt[0]: principal.type is missing`},
+		"a principal as text":    {replaced("{type: \"Acme::User\", claim: sub}", "'User::\"mia\"'"), `:14:18: auth.jwt[0].principal must be a mapping; `},
+		"principal of a SAN":     {replaced("    - san: pep.example\n", "    - san: pep.example\n      principal: {type: User, claim: sub}\n"), `:17:7: unknown key "principal"; use one of obligations, permissions, san, tenants`},
+		"second entry":           {replaced("{san: other.example", "{san: pep.example"), `:20:7: auth.mtls[1]: `},
+		"no such JWKS":           {replaced("      audience: pdp\n", "      audience: pdp\n      jwks_file: nosuch.json\n"), `:9:7: auth.jwt[0]: `},
+		"too large":              {"#" + strings.Repeat(" ", 1<<20), `has more than 1048576 bytes`},
+	}
+}
+
+func TestReadConfigRefuses(t *testing.T) {
+	for name, test := range refusals(t) {
+		_, _, err := readConfig(t, test.text)
+		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "; ") {
+			t.Errorf("%s: got %v, want %s", name, err, test.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: the error quotes a secret: %v", name, err)
+		}
+	}
+}
+
+func TestReadConfigTellsEveryMistake(t *testing.T) {
+	_, _, err := readConfig(t, `a: 1
+b: 2
+tls: {c: 3}
+public_url: x
+auth:
+  mtls:
+    - {san: a, tenants: [], permissions: [decide]}
+    - {san: b, tenants: [default], permissions: [dcide]}
+  jwt:
+    - {issuer: "#"}
+    - {issuer: https://i.example, audience: pdp, algorithms: [none]}
+decision_log:
+  mode: sometimes
+  mask: [x, /context/pin, /subject/id]
+  retain: {age: 1m, bytes: 1}
+`)
+	var got server.Mistakes
+	if !errors.As(err, &got) {
+		t.Fatalf("got %v", err)
+	}
+	places := make([]string, len(got))
+	for i, mistake := range got {
+		places[i] = strings.SplitN(mistake, ":", 3)[1]
+	}
+	slices.Sort(places)
+	if want := []string{"1", "10", "11", "13", "14", "14", "15", "15", "2", "3", "4", "7", "8"}; !slices.Equal(places, want) {
+		t.Errorf("mistakes in the lines %v, want %v:\n%v", places, want, err)
+	}
+}
+
+func TestPublicURL(t *testing.T) {
+	for given, want := range map[string]string{
+		"https://pdp.example.com":           "https://pdp.example.com",
+		"https://pdp.example.com/":          "https://pdp.example.com",
+		"HTTPS://pdp.example.com":           "https://pdp.example.com",
+		"https://PDP.example.com:8443/a/b/": "https://PDP.example.com:8443/a/b",
+		"http://10.0.0.1:80":                "http://10.0.0.1:80",
+		"https://[2001:db8::1]:8443/x":      "https://[2001:db8::1]:8443/x",
+		"https://h/~a.b_c-d":                "https://h/~a.b_c-d",
+	} {
+		s, err := server.New(server.Config{Source: bundle(t), PublicURL: given})
+		if err != nil {
+			t.Errorf("%s: %v", given, err)
+		} else if got := s.PublicURL(); got != want {
+			t.Errorf("%s: became %s, want %s", given, got, want)
+		}
+	}
+	for _, given := range []string{
+		"pdp.example.com", "//pdp.example.com", "/pdp", "ftp://pdp.example.com", "https:pdp", "https://", "https:///x", "https://:443",
+		"https://h?", "https://h?a=b", "https://h#", "https://h/#f", "https://u@h", "https://u:p@h", "https://h:0", "https://h:", "https://h:x",
+		"https://h//", "https://h/a//b", "https://h/./a", "https://h/../a", "https://h/a%2fb", "https://h/:a", "https://h/*", "https://h/a b", "https://h/é",
+		"https://h/tenants", "https://h/tenants/acme", " https://h", "https://h ", "https://h\n", "https://h_-", "https://[::1", "https://exa mple", `https://h\a`,
+	} {
+		if _, err := server.New(server.Config{Source: bundle(t), PublicURL: given}); err == nil {
+			t.Errorf("%q is taken", given)
+		} else if strings.Contains(err.Error(), "u:p") {
+			t.Errorf("%q: the error quotes a password: %v", given, err)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"reflect"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Write writes the configuration that is in force with c, as a file that says the same,
+// and beside each value where it came from.
+func (c Config) Write(w io.Writer, from Origins) error {
+	encoder := yaml.NewEncoder(w)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(c.document(from)); err != nil {
+		return fmt.Errorf("cannot write the configuration: %w; try another place", err)
+	}
+	return encoder.Close()
+}
+
+// recorded is the configuration as it goes on record, by the names of the file. None of
+// it is secret.
+func (c Config) recorded() map[string]any {
+	all := map[string]any{}
+	_ = c.document(nil).Decode(&all) // it is made of what a file can say
+	return all
+}
+
+func (c Config) document(from Origins) *yaml.Node {
+	c.setDefaults()
+	return from.section(reflect.ValueOf(c), "")
+}
+
+// section is a mapping without the keys that have no value.
+func (o Origins) section(v reflect.Value, path string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for _, f := range configFields(v.Type()) {
+		field := v.FieldByIndex(f.index)
+		if value := o.value(field, joinKey(path, f.name)); value != nil {
+			n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: f.name}, value)
+		}
+	}
+	return n
+}
+
+// value is nil where there is none. An empty list is one, and so is a section behind a
+// pointer, which is on where it is there.
+func (o Origins) value(v reflect.Value, path string) *yaml.Node {
+	switch {
+	case v.Kind() == reflect.Pointer:
+		if v.IsNil() {
+			return nil
+		}
+		return o.section(v.Elem(), path)
+	case v.Kind() == reflect.Struct:
+		if n := o.section(v, path); len(n.Content) > 0 {
+			return n
+		}
+		return nil
+	case v.Kind() == reflect.Slice:
+		return o.list(v, path)
+	case v.IsZero() && v.Kind() != reflect.Bool:
+		return nil
+	}
+	n := keyAt(path).node(configText(v, keyAt(path)))
+	if v.Kind() == reflect.String {
+		n.SetString(n.Value)
+	}
+	o.comment(n, path)
+	return n
+}
+
+func (o Origins) list(v reflect.Value, path string) *yaml.Node {
+	if v.IsNil() {
+		return nil
+	}
+	n := &yaml.Node{Kind: yaml.SequenceNode}
+	if v.Type().Elem().Kind() == reflect.String {
+		n.Style = yaml.FlowStyle
+		o.comment(n, path)
+		o = nil // it is said once, for the whole line
+	}
+	for i := range v.Len() {
+		item := path + "[" + strconv.Itoa(i) + "]"
+		if v.Index(i).Kind() == reflect.Struct {
+			n.Content = append(n.Content, o.section(v.Index(i), item))
+		} else {
+			text := &yaml.Node{}
+			text.SetString(v.Index(i).String())
+			n.Content = append(n.Content, text)
+		}
+	}
+	return n
+}
+
+func (o Origins) comment(n *yaml.Node, path string) {
+	if o == nil {
+		return
+	}
+	n.LineComment = "default"
+	if place, given := o[path]; given {
+		n.LineComment = place
+	}
+}
+
+// configText is a scalar as it would be written anywhere.
+func configText(v reflect.Value, k Key) string {
+	text := fmt.Sprint(v.Interface())
+	if k.path {
+		if whole, err := filepath.Abs(text); err == nil {
+			return whole
+		}
+	}
+	return text
+}

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// near is the end of a connection that the server has; closed tells whether it was hung up.
+type near struct{ net.Conn }
+
+func newNear(t *testing.T) near {
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
+	return near{ours}
+}
+
+func (n near) closed() bool {
+	_ = n.SetWriteDeadline(time.Unix(1, 0)) // nobody reads
+	_, err := n.Conn.Write([]byte{0})
+	return errors.Is(err, io.ErrClosedPipe)
+}
+
+func TestConnectionsMakeRoom(t *testing.T) {
+	refused := 0
+	c := newConnections(4, func() { refused++ })
+	all := make([]near, 8)
+	for n := range all {
+		all[n] = newNear(t)
+	}
+	in := func(n int, states ...http.ConnState) {
+		for _, state := range states {
+			c.changed(all[n].Conn, state)
+		}
+	}
+	in(0, http.StateNew, http.StateActive, http.StateIdle) // asked before
+	in(1, http.StateNew)                                   // sends nothing
+	in(2, http.StateNew, http.StateActive)                 // is answered
+	in(3, http.StateNew)                                   // sends nothing
+	in(0, http.StateActive, http.StateIdle)                // asks again
+	in(4, http.StateNew, http.StateActive)                 // in place of 1
+	in(5, http.StateNew, http.StateActive)                 // in place of 3
+	in(1, http.StateClosed)                                // net/http noticed
+	in(6, http.StateNew, http.StateActive)                 // in place of 0
+	in(7, http.StateNew)                                   // there is no room
+	for n, want := range []bool{true, true, false, true, false, false, false, true} {
+		if got := all[n].closed(); got != want {
+			t.Errorf("connection %d: closed %v, want %v", n, got, want)
+		}
+	}
+	if len(c.open) != 4 || c.wait.Len() != 0 || refused != 4 {
+		t.Errorf("%d are open, %d wait, %d were one too many", len(c.open), c.wait.Len(), refused)
+	}
+	in(3, http.StateActive) // a last word of one that was pushed out
+	for n := range all {
+		in(n, http.StateClosed)
+	}
+	if len(c.open) != 0 {
+		t.Errorf("%d are left", len(c.open))
+	}
+	c.drain(t.Context())
+}
+
+func TestDrainWaitsForTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConnections(4, func() {})
+		one := newNear(t)
+		c.changed(one.Conn, http.StateNew)
+		began := time.Now()
+		var draining sync.WaitGroup
+		draining.Go(func() { c.drain(t.Context()) })
+		synctest.Wait() // until it waits
+		c.changed(one.Conn, http.StateActive)
+		c.changed(one.Conn, http.StateClosed)
+		draining.Wait()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it did not see the last one go, and gave up after %v", took)
+		}
+	})
+}

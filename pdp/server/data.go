@@ -1,0 +1,78 @@
+package server
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/rogpeppe/go-internal/lockedfile"
+
+	"policy-service/pdp/signing"
+)
+
+// openData makes the data directory where there is none, and opens what is in it.
+func (s *Server) openData() (err error) {
+	if s.config.Data == "" {
+		if s.signing, err = signing.Ephemeral(); err == nil {
+			s.log.Info("no data directory is given: there are no API keys, and what this process signs does not verify after it ends", "kid", s.signing.Current().KeyID())
+		}
+		return err
+	}
+	if err := os.MkdirAll(s.config.Data, 0o700); err != nil {
+		return fmt.Errorf("cannot make the data directory: %w; try another --data", err)
+	}
+	if s.signing, err = signing.Open(s.config.Data, s.log); err != nil {
+		return err
+	}
+	key, err := pageKey(filepath.Join(s.config.Data, pageKeyFile))
+	if err != nil {
+		return fmt.Errorf("cannot read or make the key of page tokens: %w; see to the permissions of the data directory", err)
+	}
+	s.pages, err = newPager(key)
+	return err
+}
+
+// keptKey is a key of 32 bytes that is made once: unlike that of page tokens it is never
+// replaced, and it is on disk before it is used.
+func keptKey(name string) (key []byte, err error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	err = lockedfile.Transform(name, func(kept []byte) ([]byte, error) {
+		if key = kept; len(key) == 0 {
+			key = make([]byte, 32)
+			_, _ = rand.Read(key) // never fails: it ends the program instead
+		}
+		if len(key) != 32 || bytes.Equal(key, make([]byte, 32)) {
+			return nil, fmt.Errorf("%s does not hold the 32 bytes of a key", name)
+		}
+		return key, nil
+	})
+	return key, errors.Join(err, f.Sync())
+}
+
+// pageKey is the key of page tokens, so that a search goes on after a restart. The file
+// holds its 32 bytes and nothing else. Whatever is of another length is written anew:
+// the loss is pages of the last hour.
+func pageKey(name string) (key []byte, err error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	err = lockedfile.Transform(name, func(kept []byte) ([]byte, error) {
+		if key = kept; len(key) != 32 {
+			key = make([]byte, 32)
+			_, _ = rand.Read(key) // never fails: it ends the program instead
+		}
+		return key, nil
+	})
+	return key, err
+}

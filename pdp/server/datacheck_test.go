@@ -1,0 +1,59 @@
+package server_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"policy-service/pdp"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/policies"
+)
+
+// TestPrivateFiles holds the list to what a server makes: a file of 0600 that it does not name would be looked after by nobody.
+func TestPrivateFiles(t *testing.T) {
+	data := t.TempDir()
+	pdptest.Start(t, pdp.FS(policies.Starter()), func(c *server.Config) { c.Data = data })
+	named := map[string]bool{}
+	for _, name := range server.PrivateFiles() {
+		named[name] = true
+	}
+	for _, name := range []string{"log.key", "mask.key", "page.key", "signing.jwks"} {
+		info, err := os.Stat(filepath.Join(data, name))
+		if err != nil || info.Mode().Perm() != 0o600 || !named[name] {
+			t.Errorf("%s: %v, in the list: %v", name, err, named[name])
+		}
+		delete(named, name)
+	}
+	if len(named) != 2 || !named["log.key.next"] || !named["api-keys.json"] { // made by a rotation, and by keys add
+		t.Errorf("also in the list: %v", named)
+	}
+}
+
+// TestCheckKeys: what it finds keeps a server from starting, and what it does not find is made.
+func TestCheckKeys(t *testing.T) {
+	for _, name := range []string{"mask.key", "signing.jwks"} {
+		data := t.TempDir()
+		if errs := server.CheckKeys(data); len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		if entries, _ := os.ReadDir(data); len(entries) > 0 {
+			t.Fatalf("it made %v", entries)
+		}
+		if err := os.WriteFile(filepath.Join(data, name), []byte("garbage"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if errs := server.CheckKeys(data); len(errs) != 1 {
+			t.Errorf("%s is garbage: %v", name, errs)
+		}
+		s, err := server.New(server.Config{Source: pdp.FS(policies.Starter()), Data: data, Listen: "127.0.0.1:0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is garbage, and a server that starts says %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// dataDirectory is who can read and write what the service keeps.
+func (x *exam) dataDirectory() {
+	if x.data == "" {
+		x.bites("data", "there is no data directory: decisions are not recorded, there are no API keys, and what is signed does not verify after a restart", "add --data DIR")
+		return
+	}
+	info, err := os.Stat(x.data)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		x.toBeMade()
+		return
+	case err != nil:
+		x.bites("data", fmt.Sprintf("it cannot be looked at: %v", err), "do this as the user that serve runs as")
+		return
+	case !info.IsDir():
+		x.bites("data", x.data+" is no directory", "give --data one, or a name that does not exist yet")
+		return
+	}
+	x.exists = true
+	before := len(x.findings)
+	x.private(x.data, info, "700")
+	for _, name := range server.PrivateFiles() {
+		path := filepath.Join(x.data, name)
+		if info, err := os.Stat(path); err == nil {
+			x.private(path, info, "600")
+		}
+	}
+	x.owners(info)
+	if len(x.findings) == before {
+		x.ok("data", x.data+" and its keys are their owner's alone")
+	}
+}
+
+// toBeMade is about a data directory that serve would make.
+func (x *exam) toBeMade() {
+	parent := existing(x.data)
+	if err := writable(parent); err != nil {
+		x.bites("data", fmt.Sprintf("%s does not exist, and cannot be made in %s: %v", x.data, parent, err), "make it, with mode 0700, for the user that serve runs as")
+		return
+	}
+	x.ok("data", x.data+" does not exist yet; serve makes it")
+}
+
+// existing is the nearest directory upwards that there is.
+func existing(dir string) string {
+	for {
+		if _, err := os.Stat(dir); err == nil || filepath.Dir(dir) == dir {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// private is about the permissions of a file or directory that is one user's alone.
+func (x *exam) private(name string, info fs.FileInfo, mode string) {
+	switch open := info.Mode().Perm(); {
+	case open&0o007 != 0:
+		x.bites("data", fmt.Sprintf("%s is open to every user of this machine (mode %#o)", name, open), "chmod "+mode+" "+name+", and rotate the keys if anybody may have read them")
+	case open&0o070 != 0:
+		x.bites("data", fmt.Sprintf("%s is open to its group (mode %#o)", name, open),
+			"chmod "+mode+" "+name+"; where an fsGroup of Kubernetes does this, give --data a directory below the volume, which serve makes itself")
+	}
+}
+
+// owners finds what the service could not read, or not replace: most often what
+// root made with a command in between.
+func (x *exam) owners(dir fs.FileInfo) {
+	owner, known := ownerOf(dir)
+	if !known {
+		return
+	}
+	if me := os.Geteuid(); me != 0 && me != owner {
+		x.bites("data", fmt.Sprintf("%s belongs to user %d, and this is user %d", x.data, owner, me), "do this as the user that serve runs as, or chown the directory")
+		return
+	}
+	first, count := "", 0
+	_ = filepath.WalkDir(x.data, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // of another owner, and counted as that
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return nil // gone meanwhile: a server may be running
+		}
+		if other, known := ownerOf(info); known && other != owner {
+			if count++; count == 1 {
+				first = name
+			}
+		}
+		return nil
+	})
+	if count > 0 {
+		x.bites("data", fmt.Sprintf("user %d, who owns %s, does not own all that is in it: %d files and directories belong to others, the first is %s", owner, x.data, count, first),
+			fmt.Sprintf("chown -R %d %s; run policy-service keys and log as the user that serve runs as", owner, x.data))
+	}
+}
+
+// keys is whether the service could use its own keys, and callers theirs.
+func (x *exam) keys() {
+	if !x.exists {
+		return
+	}
+	errs := server.CheckKeys(x.data)
+	for _, err := range errs {
+		x.wrong("keys", err)
+	}
+	if len(errs) == 0 {
+		x.ok("keys", "the keys of the log, of masked values and of signatures can be used, or are made at the first start")
+	}
+	keys, err := auth.OpenKeys(x.data)
+	if err != nil {
+		x.wrong("keys", err)
+		return
+	}
+	defer func() { _ = keys.Close() }()
+	inForce := 0
+	for _, key := range keys.List() {
+		if key.Revoked.IsZero() {
+			inForce++
+		}
+	}
+	switch configured := len(x.Config.Auth.JWT)+len(x.Config.Auth.MTLS) > 0; {
+	case inForce == 0 && keys.Configured() && !configured:
+		x.bites("keys", "every API key is revoked, and nobody can ask", "policy-service keys add --data "+x.data+" --name NAME")
+	case keys.Configured() || configured:
+		x.ok("keys", fmt.Sprintf("API keys in force: %d of %d", inForce, len(keys.List())))
+	default:
+		x.ok("keys", "there are no credentials: everybody on this machine may ask, nobody else can")
+	}
+}

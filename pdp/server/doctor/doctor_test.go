@@ -1,0 +1,357 @@
+package doctor_test
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"policy-service/pdp"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/doctor"
+)
+
+const starter = "../../../policies/starter"
+
+// later is when the examination is: a moment after the servers of these tests, whose clock stands still.
+var later = pdptest.Now.Add(time.Minute)
+
+// lived is a data directory that a server ran on, with one API key, and stopped.
+func lived(t *testing.T) string {
+	t.Helper()
+	data := filepath.Join(t.TempDir(), "data")
+	keys, err := auth.OpenKeys(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keys.Add(auth.KeySpec{Name: "gateway"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("a life before", func(t *testing.T) { living(t, data) })
+	return data
+}
+
+// living is a server on a data directory, until the test ends.
+func living(t *testing.T, data string, options ...pdptest.Option) *pdptest.Server {
+	t.Helper()
+	options = append(options, func(c *server.Config) { c.Data = data })
+	return pdptest.Start(t, pdp.FS(os.DirFS(starter)), options...)
+}
+
+func patient(data string) doctor.Patient {
+	return doctor.Patient{
+		Policies: starter,
+		Config:   server.Config{Data: data, Listen: "127.0.0.1:0", PDP: pdp.Options{Now: func() time.Time { return later }}},
+	}
+}
+
+// biting are the findings of one check that bite, a line each.
+func biting(found []doctor.Finding, check string) string {
+	var b strings.Builder
+	for _, f := range found {
+		if f.Check == check && f.Bites {
+			_, _ = fmt.Fprintf(&b, "%s; %s\n", f.Message, f.Try)
+		}
+	}
+	return b.String()
+}
+
+// mustBite wants one finding that bites and holds a text; wherever something bites there is something to try.
+func mustBite(t *testing.T, found []doctor.Finding, check, want string) {
+	t.Helper()
+	if got := biting(found, check); !strings.Contains(got, want) {
+		t.Errorf("%s says %q, want %q; all: %+v", check, got, want, found)
+	}
+	for _, f := range found {
+		if f.Bites && f.Try == "" {
+			t.Errorf("nothing to try is said: %+v", f)
+		}
+	}
+}
+
+// of this machine, and not of what a test arranges: where tests run may be anything.
+var ofMachine = []string{"disk", "files", "memory", "processors"}
+
+func mustBeWell(t *testing.T, found []doctor.Finding) {
+	t.Helper()
+	for _, f := range found {
+		if f.Bites && !slices.Contains(ofMachine, f.Check) {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// TestWell: a directory that a server made and left has nothing that bites, findings come in one order, and nothing is
+// changed by looking.
+func TestWell(t *testing.T) {
+	data := lived(t)
+	before := listing(t, data)
+	found := doctor.Examine(t.Context(), patient(data))
+	mustBeWell(t, found)
+	var order []string
+	for _, f := range found {
+		order = append(order, f.Check)
+		if f.Message == "" || !f.Bites && f.Try != "" {
+			t.Errorf("%+v", f)
+		}
+	}
+	if got := strings.Join(slices.Compact(order), " "); got != "configuration bundle data keys log clock disk listen files memory processors" {
+		t.Error(got)
+	}
+	if after := listing(t, data); after != before {
+		t.Errorf("looking changed\n%sinto\n%s", before, after)
+	}
+}
+
+// TestNothingYet: serve makes all that is missing, and the doctor makes nothing of it.
+func TestNothingYet(t *testing.T) {
+	dir := t.TempDir()
+	mustBeWell(t, doctor.Examine(t.Context(), patient(filepath.Join(dir, "a/b"))))
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Error(entries, err)
+	}
+	mustBite(t, doctor.Examine(t.Context(), patient("")), "data", "decisions are not recorded")
+}
+
+// listing is names, modes and contents.
+func listing(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprint(&b, name, info.Mode())
+		if !entry.IsDir() {
+			content, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			_, _ = fmt.Fprintf(&b, " %x", sha256.Sum256(content))
+		}
+		b.WriteByte('\n')
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestSpoilt spoils one thing of a directory that was well, and looks again.
+func TestSpoilt(t *testing.T) {
+	write := func(name, content string) func(string) error {
+		return func(data string) error {
+			_ = os.Chmod(filepath.Join(data, name), 0o600) // a sealed segment cannot be written to otherwise
+			return os.WriteFile(filepath.Join(data, name), []byte(content), 0o600)
+		}
+	}
+	chmod := func(name string, mode fs.FileMode) func(string) error {
+		return func(data string) error { return os.Chmod(filepath.Join(data, name), mode) }
+	}
+	for _, c := range []struct {
+		name, check, want string
+		spoil             func(data string) error
+	}{
+		{"directory open to all", "data", "open to every user of this machine (mode 0755); chmod 700 ", chmod("", 0o755)},
+		{"directory open to its group", "data", "open to its group (mode 0750); chmod 700 ", chmod("", 0o750)},
+		{"mask key open to all", "data", "mask.key is open to every user of this machine (mode 0644); chmod 600 ", chmod("mask.key", 0o644)},
+		{"log key open to its group", "data", "log.key is open to its group (mode 0640); chmod 600 ", chmod("log.key", 0o640)},
+		{"API keys open to all", "data", "api-keys.json is open to every user", chmod("api-keys.json", 0o604)},
+		{"no log key", "keys", "restore it from a backup", func(data string) error { return os.Remove(filepath.Join(data, "log.key")) }},
+		{"log key garbage", "keys", "is no private key of a log; restore it from a backup", write("log.key", "garbage")},
+		{"mask key short", "keys", "does not hold the 32 bytes of a key; put the file back", write("mask.key", "short")},
+		{"signing keys garbage", "keys", "signing.jwks cannot be used", write("signing.jwks", "{")},
+		{"API keys garbage", "keys", "cannot read the API keys", write("api-keys.json", "{")},
+		{"every API key revoked", "keys", "every API key is revoked, and nobody can ask; policy-service keys add", revoke},
+		{"segment garbage", "log", "it cannot be read: ", write("log/00000001.db", strings.Repeat("garbage", 10_000))},
+		{"segment empty", "log", "policy-service log verify ", write("log/00000001.db", "")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			data := lived(t)
+			if err := c.spoil(data); err != nil {
+				t.Fatal(err)
+			}
+			mustBite(t, doctor.Examine(t.Context(), patient(data)), c.check, c.want)
+		})
+	}
+}
+
+func revoke(data string) error {
+	keys, err := auth.OpenKeys(data)
+	if err != nil {
+		return err
+	}
+	return keys.Revoke("gateway")
+}
+
+func TestDataIsNoDirectory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustBite(t, doctor.Examine(t.Context(), patient(file)), "data", "is no directory")
+}
+
+func TestOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("CI must be root, or this is never tested")
+		}
+		t.Skip("only root gives files away")
+	}
+	data := lived(t)
+	if err := filepath.WalkDir(data, func(name string, _ fs.DirEntry, _ error) error { return os.Chown(name, 65534, 65534) }); err != nil {
+		t.Fatal(err)
+	}
+	mustBeWell(t, doctor.Examine(t.Context(), patient(data))) // root looks at what is another's, and all of it is
+	if err := os.Chown(filepath.Join(data, "api-keys.json"), 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	mustBite(t, doctor.Examine(t.Context(), patient(data)), "data",
+		"does not own all that is in it: 1 files and directories belong to others, the first is "+data+"/api-keys.json; chown -R 65534 "+data)
+}
+
+func TestClock(t *testing.T) {
+	data := lived(t)
+	for _, c := range []struct {
+		now, built time.Time
+		want       string // "" is nothing
+	}{
+		{now: later},
+		{now: pdptest.Now.Add(300 * 24 * time.Hour)},
+		{now: pdptest.Now.Add(-time.Hour), want: "until then every record repeats that time"},
+		{now: pdptest.Now.Add(400 * 24 * time.Hour), want: "400 days before: if it is ahead, a retention by age drops everything"},
+		{now: later, built: later.Add(time.Hour), want: "and this program is of 2026-01-02T04:05:05Z"},
+	} {
+		p := patient(data)
+		p.Built, p.Config.PDP.Now = c.built, func() time.Time { return c.now }
+		found := doctor.Examine(t.Context(), p)
+		if mustBite(t, found, "clock", c.want); c.want == "" && biting(found, "clock") != "" {
+			t.Errorf("%v: %s", c.now, biting(found, "clock"))
+		}
+	}
+}
+
+func TestListen(t *testing.T) {
+	data := lived(t)
+	running := living(t, data)
+	on := func(data, listen string) []doctor.Finding {
+		p := patient(data)
+		p.Config.Listen = listen
+		return doctor.Examine(t.Context(), p)
+	}
+	found := on(data, running.Addr())
+	mustBeWell(t, found)
+	if text := fmt.Sprint(found); !strings.Contains(text, "it is locked: a server is running on it") || !strings.Contains(text, "is in use by a policy-service that answers") {
+		t.Error(text)
+	}
+	mustBite(t, on(lived(t), running.Addr()), "listen", "is in use by a policy-service, and not by one that writes to the log of ")
+	mustBite(t, on(data, "192.0.2.1:80"), "listen", "192.0.2.1:80 cannot be listened on")
+	mustBite(t, on(data, "0.0.0.0:0"), "configuration", "without TLS only loopback is safe")
+
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = mute.Close() }()
+	go func() { // somebody else's service, which hangs up
+		for {
+			c, err := mute.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	}()
+	mustBite(t, on(data, mute.Addr().String()), "listen", "is in use, and not by a policy-service that answers")
+}
+
+// TestTLS: a server that speaks TLS is found by the certificate it is given, and an address beyond this machine needs credentials.
+func TestTLS(t *testing.T) {
+	data := lived(t)
+	cert, key := pdptest.NewAuthority(t).Server()
+	secure := func(c *server.Config) { c.TLS = server.TLSFiles{CertFile: cert, KeyFile: key} }
+	running := living(t, data, secure)
+	with := func(data, listen string) doctor.Patient {
+		p := patient(data)
+		secure(&p.Config)
+		p.Config.Listen = listen
+		p.Config.PDP.Now = time.Now // the certificate is of today
+		return p
+	}
+	mustBite(t, doctor.Examine(t.Context(), with("", "0.0.0.0:0")), "listen", "there are no credentials: serve will not start")
+	found := doctor.Examine(t.Context(), with(data, running.Addr()))
+	if text := fmt.Sprint(found); biting(found, "listen") != "" || !strings.Contains(text, "is in use by a policy-service that answers") {
+		t.Error(text)
+	}
+	if found := doctor.Examine(t.Context(), with(lived(t), "0.0.0.0:0")); cmp.Or(biting(found, "listen"), biting(found, "configuration")) != "" {
+		t.Error(found)
+	}
+
+	late := with(data, "127.0.0.1:0")
+	late.Config.PDP.Now = func() time.Time { return time.Now().Add(100 * 365 * 24 * time.Hour) }
+	mustBite(t, doctor.Examine(t.Context(), late), "configuration", "and clients refuse it; renew it")
+	if err := os.Chmod(key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mustBite(t, doctor.Examine(t.Context(), with(data, "127.0.0.1:0")), "configuration", "is open to every user of this machine (mode 0644); chmod 600 it")
+	if err := os.WriteFile(cert, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustBite(t, doctor.Examine(t.Context(), with(data, "127.0.0.1:0")), "configuration", "are no certificate with its key")
+}
+
+func TestConfiguration(t *testing.T) {
+	p := patient(lived(t))
+	p.Config.Auth.MTLS = []auth.MTLSRule{{SAN: "gateway.example.com"}}
+	mustBite(t, doctor.Examine(t.Context(), p), "configuration", "auth.mtls needs the authority")
+	p.Config.Auth.MTLS = nil
+	p.Config.Auth.JWT = []auth.JWTIssuer{{Issuer: "https://issuer.example.com", JWKSFile: "no/such/file"}}
+	mustBite(t, doctor.Examine(t.Context(), p), "configuration", "the keys of https://issuer.example.com cannot be read")
+}
+
+func TestBundle(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		spoil      func(dir string) error
+	}{
+		{"as it was", "", func(string) error { return nil }},
+		{"gone", "it cannot be read", os.RemoveAll},
+		{"half a policy", "half.cedar:1:", func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "half.cedar"), []byte("forbid (principal,"), 0o644)
+		}},
+		{"writable for all", "1 of its files and directories are writable for all, the first is people.cedar; chmod -R o-w ", func(dir string) error {
+			return os.Chmod(filepath.Join(dir, "people.cedar"), 0o666)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "bundle")
+			if err := os.CopyFS(dir, os.DirFS(starter)); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.spoil(dir); err != nil {
+				t.Fatal(err)
+			}
+			p := patient("")
+			p.Policies = dir
+			found := doctor.Examine(t.Context(), p)
+			if mustBite(t, found, "bundle", c.want); c.want == "" && biting(found, "bundle") != "" {
+				t.Error(biting(found, "bundle"))
+			}
+		})
+	}
+}

@@ -1,0 +1,92 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/decisionlog"
+)
+
+// log is whether the decision log can be read, and whether a server writes to it.
+func (x *exam) log() {
+	if !x.exists {
+		return
+	}
+	reader, err := decisionlog.OpenReader(x.data)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		x.ok("log", "there is none yet; serve begins it")
+		return
+	case errors.Is(err, fs.ErrPermission):
+		x.bites("log", fmt.Sprintf("it cannot be read: %v", err), "do this as the user that serve runs as, or chown the directory")
+		return
+	case err != nil:
+		x.bites("log", fmt.Sprintf("it cannot be read: %v", err), "copy the directory before anything else; then policy-service log verify "+x.data)
+		return
+	}
+	x.reader = reader
+	x.newest = newest(reader)
+	what := fmt.Sprintf("%d records in %d segments", reader.Size(), len(reader.Segments()))
+	if reader.Partial() {
+		x.ok("log", "it is locked: a server is running on it. Without the segment it writes to there are "+what)
+		return
+	}
+	x.ok("log", what+", and no server is running on it")
+}
+
+// newest is the last time that a log knows, of a record or a checkpoint.
+func newest(r *decisionlog.Reader) time.Time {
+	var last time.Time
+	if r.Size() > 0 {
+		last = recorded(r, r.Size()-1) // zero where its content is gone
+	}
+	if c, err := r.LastCheckpoint(); err == nil && c.Time.After(last) {
+		last = c.Time
+	}
+	return last
+}
+
+// recorded is when a record was made, the zero time where that is not known any more.
+func recorded(r *decisionlog.Reader, sequence uint64) time.Time {
+	record, err := r.Get(sequence)
+	var line struct {
+		Time time.Time `json:"time"`
+	}
+	if err != nil || json.Unmarshal(record.Line, &line) != nil {
+		return time.Time{}
+	}
+	return line.Time
+}
+
+// A clock may be so far behind the newest record, and so far ahead of it, before
+// something must be wrong.
+const (
+	behindAtMost = time.Second
+	aheadAtMost  = 366 * 24 * time.Hour
+)
+
+// clock holds the clock against what is known to have been.
+func (x *exam) clock() {
+	now := x.now().UTC()
+	ahead := now.Sub(x.newest)
+	switch {
+	case now.Before(x.Built):
+		x.bites("clock", fmt.Sprintf("it says %s, and this program is of %s", stamp(now), stamp(x.Built)), "set it, before anything is recorded with that time")
+	case x.newest.IsZero():
+		x.ok("clock", "it says "+stamp(now)+"; there is no record yet to hold it against")
+	case -ahead > behindAtMost:
+		x.bites("clock", fmt.Sprintf("it says %s, and the newest record is of %s: until then every record repeats that time, marked clock_behind", stamp(now), stamp(x.newest)),
+			"find out whether it is behind now or was ahead then, and set it")
+	case ahead > aheadAtMost:
+		x.bites("clock", fmt.Sprintf("it says %s, and the newest record is of %s, %d days before: if it is ahead, a retention by age drops everything", stamp(now), stamp(x.newest), int(ahead.Hours())/24),
+			"set it, or, if nothing was asked for so long, start the server and see the clock's first record")
+	default:
+		x.ok("clock", fmt.Sprintf("it says %s, and the newest record is of %s", stamp(now), stamp(x.newest)))
+	}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,52 @@
+package doctor
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Why a file system is doubtful.
+const (
+	inMemory  = "it is memory, and the log is gone when the machine restarts"
+	layered   = "it is a container's own layer, and the log is gone with the container"
+	remote    = "locks, memory maps and syncs over a network do not always hold what they promise, and the log rests on all three"
+	elsewhere = "whether locks, memory maps and syncs hold what they promise is up to the program behind it, and the log rests on all three"
+)
+
+// volumes are the file systems that are known, by the number that statfs gives.
+var volumes = map[int64]struct{ kind, doubt string }{
+	unix.EXT4_SUPER_MAGIC:      {"ext4", ""},
+	unix.XFS_SUPER_MAGIC:       {"xfs", ""},
+	unix.BTRFS_SUPER_MAGIC:     {"btrfs", ""},
+	unix.F2FS_SUPER_MAGIC:      {"f2fs", ""},
+	0x2fc12fc1:                 {"zfs", ""},
+	unix.TMPFS_MAGIC:           {"tmpfs", inMemory},
+	unix.RAMFS_MAGIC:           {"ramfs", inMemory},
+	unix.OVERLAYFS_SUPER_MAGIC: {"overlayfs", layered},
+	unix.NFS_SUPER_MAGIC:       {"nfs", remote},
+	unix.SMB_SUPER_MAGIC:       {"smb", remote},
+	unix.SMB2_SUPER_MAGIC:      {"smb", remote},
+	unix.CIFS_SUPER_MAGIC:      {"cifs", remote},
+	unix.CEPH_SUPER_MAGIC:      {"ceph", remote},
+	unix.AFS_SUPER_MAGIC:       {"afs", remote},
+	unix.V9FS_MAGIC:            {"9p", elsewhere},
+	unix.FUSE_SUPER_MAGIC:      {"fuse", elsewhere},
+}
+
+func volumeOf(dir string) (volume, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return volume{}, fmt.Errorf("statfs %s: %w", dir, err)
+	}
+	v := volume{
+		kind:     fmt.Sprintf("a file system of kind %#x", uint32(s.Type)),
+		readOnly: s.Flags&unix.ST_RDONLY != 0,
+		free:     int64(s.Bavail) * int64(s.Bsize),
+		files:    int64(s.Files), filesUnused: int64(s.Ffree),
+	}
+	if known, ok := volumes[int64(uint32(s.Type))]; ok {
+		v.kind, v.doubt = known.kind, known.doubt
+	}
+	return v, nil
+}

@@ -1,0 +1,149 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+)
+
+// authzen answers POST /access/v1/evaluation and the same below /tenants/:tenant.
+func (s *Server) authzen(c echo.Context) error {
+	body, caller, tenant, err := s.admit(c, Decide)
+	if err != nil {
+		return err
+	}
+	span := stage(c, "decode")
+	request, err := evaluation.DecodeAuthZEN(body, tenant, s.config.Limits)
+	ended(span, err)
+	if err != nil {
+		return err
+	}
+	return s.answer(c, caller, request)
+}
+
+// admit does what comes before the body is read as anything. The order of its
+// steps is part of the contract: a caller learns nothing about what comes after
+// the first that fails. (The method was checked by the router.)
+func (s *Server) admit(c echo.Context, p Permission) (body []byte, caller Caller, tenant string, err error) {
+	if body, err = s.body(c); err != nil {
+		return nil, caller, "", err
+	}
+	if caller, err = s.authenticate(c); err != nil {
+		return nil, caller, "", err
+	}
+	if tenant, err = s.pathTenant(c, caller); err != nil {
+		return nil, caller, "", err
+	}
+	if err = need(caller, p); err != nil {
+		return nil, caller, "", err
+	}
+	if err = wantJSON(c.Request().Header); err != nil {
+		return nil, caller, "", err
+	}
+	return body, caller, tenant, s.enter(c, caller)
+}
+
+// native answers POST /v1/authorize. Its tenant is in the body, and so comes last.
+func (s *Server) native(c echo.Context) error {
+	body, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	caller, err := s.authenticate(c)
+	if err != nil {
+		return err
+	}
+	if err := need(caller, Decide); err != nil {
+		return err
+	}
+	if err := wantJSON(c.Request().Header); err != nil {
+		return err
+	}
+	if err := s.enter(c, caller); err != nil {
+		return err
+	}
+	span := stage(c, "decode")
+	request, err := evaluation.DecodeNative(body, s.config.Limits)
+	ended(span, err)
+	if err != nil {
+		return err
+	}
+	if err := s.tenant(request.Tenant, caller, evaluation.Native); err != nil {
+		return err
+	}
+	return s.answer(c, caller, request)
+}
+
+// answer asks the PDP. Nothing is written before it has answered without an
+// error: that is all that keeps a failure from looking like an allow.
+func (s *Server) answer(c echo.Context, caller Caller, request evaluation.Request) error {
+	call := pdp.Call{
+		Request: request,
+		Caller:  caller.Name,
+		Explain: explains(c, caller),
+
+		Registered: caller.Registered, Obligations: caller.Obligations,
+	}
+	call.Spend = !call.Explain // what explains is no leave to go on
+	call.File = call.Spend && request.Shape == evaluation.Native && c.Request().Header.Get("X-Approval") != "none"
+	call.Offer = call.Spend && request.Shape == evaluation.AuthZEN && caller.May(Request)
+	call.RequestID, call.TraceID = known(c)
+	ctx, cancel := s.within(c)
+	defer cancel()
+	decision, err := s.pdp.Evaluate(ctx, call)
+	if err != nil {
+		return s.refusal(c, err, request.Shape)
+	}
+	body, err := request.Shape.Answer(decision)
+	if err != nil {
+		return err
+	}
+	s.meters.decided(c.Request().Context(), request.Tenant, decision)
+	c.Response().Header().Set("X-Decision-Id", decision.ID)
+	return c.Blob(http.StatusOK, "application/json", body)
+}
+
+// explains reports whether an explanation was asked for by somebody who may have it.
+func explains(c echo.Context, caller Caller) bool {
+	return caller.May(Explain) && c.Request().Header.Get("X-Explain") == "true"
+}
+
+// refusal turns an error of the PDP's into a Problem, its pointer into one
+// into the body that was sent.
+func (s *Server) refusal(c echo.Context, err error, shape evaluation.Shape) error {
+	p := problemOf(err, shape)
+	p.Pointer = shape.Pointer(p.Pointer)
+	if p.Status >= http.StatusInternalServerError {
+		s.logFailure(c, p, err)
+	}
+	return s.write(c, p)
+}
+
+// pathTenant is the tenant of an AuthZEN path: default at the root, which has
+// no other path, and otherwise the one the path names.
+func (s *Server) pathTenant(c echo.Context, caller Caller) (string, error) {
+	tenant := evaluation.DefaultTenant
+	if strings.HasPrefix(c.Path(), tenantPrefix) {
+		if tenant = c.Param("tenant"); tenant == evaluation.DefaultTenant {
+			return "", unknownTenant(evaluation.AuthZEN)
+		}
+	}
+	return tenant, s.tenant(tenant, caller, evaluation.AuthZEN)
+}
+
+// tenant checks the name before anything else sees it: the empty one, above
+// all, must not come to mean default.
+func (s *Server) tenant(name string, caller Caller, shape evaluation.Shape) error {
+	bundle := s.pdp.Bundle()
+	if bundle == nil {
+		return noBundle()
+	}
+	if !evaluation.IsTenantName(name) || !caller.Serves(name) || !bundle.HasTenant(name) {
+		return unknownTenant(shape)
+	}
+	return nil
+}

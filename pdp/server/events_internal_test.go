@@ -1,0 +1,43 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
+)
+
+// A stop while an event is being written: it is on record by then, and is not written
+// once more with that of the stop.
+func TestAnEventIsOnRecordOnce(t *testing.T) {
+	var stop atomic.Pointer[context.CancelFunc]
+	l := openTestLog(t, decisionlog.Options{OnCommit: func(decisionlog.Commit) {
+		if cut := stop.Load(); cut != nil {
+			(*cut)()
+		}
+	}})
+	e := newEvents(&Server{config: Config{PDP: pdp.Options{Now: time.Now}}, log: slog.New(slog.DiscardHandler), decisions: l})
+	e.notice = func() {}
+	ctx, cancel := context.WithCancel(t.Context())
+	stop.Store(&cancel)
+	e.soon(event{name: "once"})
+	e.run(ctx)
+	if err := e.now(t.Context(), event{name: "stop"}); err != nil {
+		t.Fatal(err)
+	}
+	times := 0
+	for r, err := range l.Records(t.Context(), 0, l.Size()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		times += strings.Count(string(r.Line), `"event":"once"`)
+	}
+	if times != 1 {
+		t.Errorf("it is on record %d times", times)
+	}
+}

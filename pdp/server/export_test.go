@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/decisionlog"
+)
+
+// PublicURL is what became of the one configured.
+func (s *Server) PublicURL() string { return s.config.PublicURL }
+
+// Routes lists what a server serves, as the OpenAPI document writes it.
+func Routes() ([]string, error) {
+	s, err := New(Config{})
+	if err != nil {
+		return nil, err
+	}
+	var served []string
+	for _, r := range s.handler().(*echo.Echo).Routes() {
+		if r.Method != echo.RouteNotFound && r.Method != "HEAD" {
+			served = append(served, r.Method+" "+strings.NewReplacer(":tenant", "{tenant}", ":id", "{id}", ":digest", "{digest}").Replace(r.Path))
+		}
+	}
+	return served, nil
+}
+
+// TuneLog has a server keep its log otherwise than a configuration can say.
+func TuneLog(c *Config, tune func(*decisionlog.Options, *decisionlog.Retention)) { c.tuneLog = tune }
+
+// Recorded reports whether there is a record of an event.
+func (s *Server) Recorded(event string) bool {
+	for r := range s.decisions.Records(context.Background(), 0, s.decisions.Size()) {
+		if strings.Contains(string(r.Line), `"event":"`+event+`"`) {
+			return true
+		}
+	}
+	return false
+}
+
+// Receipts is the number of receipts on record of a decision.
+func (s *Server) Receipts(decision string) int {
+	page, err := s.decisions.Query(context.Background(), decisionlog.Query{Filter: decisionlog.Filter{Of: decision}, Limit: 100})
+	if err != nil {
+		return -1
+	}
+	return len(page.Lines)
+}
+
+// Log is the decision log of a running server.
+func (s *Server) Log() *decisionlog.Log { return s.decisions }
+
+// Unhurried has a stop wait as long as it takes for those who take what it hands on.
+func Unhurried(c *Config) { c.unhurried = true }
+
+// TuneHTTP has a server keep other limits than its own.
+func TuneHTTP(c *Config, tune func(*http.Server)) { c.tuneHTTP = tune }
+
+// BePatient has a running server let requests wait for a place, and take, for longer than
+// can be configured.
+func (s *Server) BePatient(queue, request time.Duration) {
+	s.gate.patience, s.config.Load.RequestTime = queue, request
+}
+
+// CloseApprovals has a running server without its approvals, as after a disk that failed.
+func (s *Server) CloseApprovals() error { return s.approvals.store.Close() }

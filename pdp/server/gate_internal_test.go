@@ -1,0 +1,104 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func told(t *testing.T, who string, by chan bool, want bool) {
+	t.Helper()
+	select {
+	case got := <-by:
+		if got != want {
+			t.Errorf("%s was told %v, want %v", who, got, want)
+		}
+	default:
+		t.Errorf("%s was told nothing, want %v", who, want)
+	}
+}
+
+func TestGateTakesTurns(t *testing.T) {
+	g := &gate{limit: 1, patience: time.Hour}
+	if g.join("first") != nil {
+		t.Fatal("the first had to wait")
+	}
+	a1, a2, b, a3, c := g.join("a"), g.join("a"), g.join("b"), g.join("a"), g.join("c")
+	for _, next := range []struct {
+		who string
+		by  chan bool
+	}{{"a's newest", a3}, {"b", b}, {"c", c}, {"a's second", a2}, {"a's oldest", a1}} {
+		g.leave()
+		told(t, next.who, next.by, true)
+	}
+	g.leave()
+	if g.busy() || g.waiting != 0 || len(g.lines) != 0 {
+		t.Errorf("something is left: %+v", g)
+	}
+}
+
+func TestGateIsFullOfWhoAsksMost(t *testing.T) {
+	g := &gate{limit: 1, patience: time.Hour}
+	g.join("first")
+	quiet, oldest := g.join("quiet"), g.join("noisy")
+	for range mostWaiting - 2 {
+		g.join("noisy")
+	}
+	late := g.join("quiet")
+	told(t, "the oldest of who asks most", oldest, false)
+	if len(quiet) > 0 || len(late) > 0 {
+		t.Error("who asks little was sent away")
+	}
+	if g.waiting != mostWaiting {
+		t.Errorf("%d wait, want %d", g.waiting, mostWaiting)
+	}
+}
+
+func TestGateDoesNotWaitForEver(t *testing.T) {
+	g := &gate{limit: 1, patience: time.Millisecond}
+	g.join("first")
+	if err := g.enter(t.Context(), "a"); !errors.Is(err, errBusy) {
+		t.Errorf("got %v, want errBusy", err)
+	}
+	g.patience = time.Hour
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := g.enter(gone, "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v of who went away", err)
+	}
+	g.leave()
+	if g.busy() || g.waiting != 0 || len(g.lines) != 0 {
+		t.Errorf("something is left: %+v", g)
+	}
+}
+
+// Whatever befalls those who wait, there are never more inside than may be, and no
+// place is lost.
+func TestGateKeepsCount(t *testing.T) {
+	const limit = 3
+	g := &gate{limit: limit, patience: 50 * time.Microsecond}
+	var inside, entered atomic.Int64
+	var all sync.WaitGroup
+	for n := range 16 {
+		all.Go(func() {
+			for range 500 {
+				if g.enter(t.Context(), string(rune('a'+n%4))) != nil {
+					continue
+				}
+				entered.Add(1)
+				if now := inside.Add(1); now > limit {
+					t.Errorf("%d are inside", now)
+				}
+				inside.Add(-1)
+				g.leave()
+			}
+		})
+	}
+	all.Wait()
+	if g.busy() || g.waiting != 0 || len(g.lines) != 0 {
+		t.Errorf("something is left after %d: %+v", entered.Load(), g)
+	}
+}

@@ -1,0 +1,115 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/auth"
+)
+
+// readiness is the body of /readyz. An outsider's monitoring reads it: members
+// may be added, never renamed.
+type readiness struct {
+	Status  string       `json:"status"`
+	Bundle  *bundleState `json:"bundle"`
+	Refused *pdp.Refusal `json:"refused"`
+	// Log is null where there is none.
+	Log *logReadiness `json:"log"`
+}
+
+type bundleState struct {
+	Digest   string    `json:"digest"`
+	LoadedAt time.Time `json:"loaded_at"`
+}
+
+// livez says that the process runs and answers, nothing about what it answers.
+func (s *Server) livez(c echo.Context) error {
+	if _, err := s.prober(c); err != nil {
+		return err
+	}
+	return c.Blob(http.StatusOK, "application/json", []byte(`{"status":"ok"}`))
+}
+
+// readyz says whether to send requests here: not while stopping, nor without a
+// bundle; but an old bundle that answers is better than none, so a refused load
+// leaves it 200.
+func (s *Server) readyz(c echo.Context) error {
+	caller, err := s.prober(c)
+	if err != nil {
+		return err
+	}
+	code, state := s.readiness()
+	var body []byte
+	if caller.AllTenants && caller.May(Explain) {
+		body, err = marshal(state)
+	} else { // digests and file names are no stranger's business
+		body, err = marshal(struct {
+			Status string `json:"status"`
+		}{state.Status})
+	}
+	if err != nil {
+		return err
+	}
+	return c.Blob(code, "application/json", body)
+}
+
+func (s *Server) readiness() (int, readiness) {
+	if s.pdp.Bundle() == nil {
+		return http.StatusServiceUnavailable, readiness{Status: "unavailable"}
+	}
+	status := s.pdp.Status()
+	state := readiness{Status: "ready", Bundle: &bundleState{status.Digest, status.LoadedAt.UTC()}}
+	if r := status.Refused; r != nil {
+		state.Status = "degraded"
+		state.Refused = &pdp.Refusal{At: r.At.UTC(), Problems: r.Problems}
+	}
+	state.Log = s.logReadiness()
+	if state.Log != nil && !state.Log.OK {
+		state.Status = "degraded"
+	}
+	if s.stopping.Load() || state.Log != nil && !state.Log.OK && state.Log.Mode != decisionlog.BestEffort {
+		state.Status = "unavailable"
+		return http.StatusServiceUnavailable, state
+	}
+	return http.StatusOK, state
+}
+
+// prober is who asks about health, or for a document. Having no credentials is no reason not to
+// tell; being forbidden, which here is a foreign Host, is.
+func (s *Server) prober(c echo.Context) (Caller, error) {
+	caller, err := s.callerOf(c)
+	refused := (*auth.Refusal)(nil)
+	if errors.As(err, &refused) && refused.Credential != auth.ByNone { // here, too, one can be guessed
+		s.meters.credentials.add(c.Request().Context(), 1, refused.Credential)
+	}
+	if errors.Is(err, auth.ErrUnauthenticated) {
+		return Caller{}, nil
+	}
+	return caller, err
+}
+
+// loaded logs the outcome of every load after the first.
+func (s *Server) loaded(status pdp.Status) {
+	if r := status.Refused; r != nil {
+		s.meters.loads.add(context.Background(), 1, loadRefused)
+		s.log.Error("bundle refused; the one before it stays in force", "in_force", status.Digest, "problems", len(r.Problems))
+		for _, p := range r.Problems {
+			s.log.Error(p.String())
+		}
+		if s.events != nil {
+			s.events.soon(refusedEvent(status.Digest, r.Problems))
+		}
+	} else {
+		s.meters.loads.add(context.Background(), 1, loadAccepted)
+		s.log.Info("bundle in force", "digest", status.Digest)
+	}
+	if s.config.PDP.OnLoad != nil {
+		s.config.PDP.OnLoad(status)
+	}
+}

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"policy-service/pdp"
+	"policy-service/pdp/server/auth"
+)
+
+func TestTeardownRunsAllOfItBackwards(t *testing.T) {
+	var order []string
+	bang := errors.New("bang")
+	var down teardown
+	for _, name := range []string{"first", "second", "third"} {
+		down.add(name, func(context.Context) error {
+			order = append(order, name)
+			if name == "second" {
+				return bang
+			}
+			return nil
+		})
+	}
+	err := errors.Join(down.run(t.Context()), down.run(t.Context()))
+	if !errors.Is(err, bang) || err.Error() != "stopping second: bang" {
+		t.Errorf("got %v, want the name of what failed", err)
+	}
+	if want := []string{"third", "second", "first"}; !slices.Equal(order, want) {
+		t.Errorf("ran %v, want %v once", order, want)
+	}
+}
+
+func TestReadiness(t *testing.T) {
+	source := pdp.FS(fstest.MapFS{"a.cedar": {Data: []byte("permit (principal, action == Action::\"read\", resource);")}})
+	ready, err := pdp.New(source, pdp.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopping := &Server{pdp: ready}
+	stopping.stopping.Store(true)
+	for name, test := range map[string]struct {
+		server *Server
+		code   int
+		status string
+	}{
+		"ready":     {&Server{pdp: ready}, http.StatusOK, "ready"},
+		"stopping":  {stopping, http.StatusServiceUnavailable, "unavailable"},
+		"no bundle": {&Server{pdp: pdp.Of(nil, pdp.Options{})}, http.StatusServiceUnavailable, "unavailable"},
+	} {
+		code, state := test.server.readiness()
+		if code != test.code || state.Status != test.status {
+			t.Errorf("%s: got %d %s, want %d %s", name, code, state.Status, test.code, test.status)
+		}
+	}
+}
+
+func TestNoBundleDecidesNothing(t *testing.T) {
+	s, err := New(Config{Authenticator: auth.Loopback{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.pdp = pdp.Of(nil, pdp.Options{})
+	for _, path := range []string{"/access/v1/evaluation", "/tenants/acme/access/v1/evaluation", "/v1/authorize"} {
+		body := `{"tenant_id":"default","actor":{"actor_id":"a","actor_type":"u"},"subject":{"type":"u","id":"a"},"action":{"name":"read"},"resource":{"type":"d","id":"p"}}`
+		if path == "/v1/authorize" {
+			body = strings.Replace(body, `{"name":"read"}`, `"read"`, 1)
+		}
+		r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+		r.Host = "localhost"
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		s.handler().ServeHTTP(w, r)
+		if w.Code != http.StatusServiceUnavailable {
+			t.Errorf("%s: got %d %s, want 503", path, w.Code, w.Body)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// LoadConfig bounds what all requests together may cost; what one request may, is
+// [Config.Limits]. Without any of it nobody is refused for being one of many, but for
+// the number of connections.
+type LoadConfig struct {
+	// MaxConcurrent is how many requests are worked on at once; 0 is no limit. Those
+	// beyond it wait for QueueTime, and are refused then.
+	MaxConcurrent int64 `yaml:"max_concurrent" min:"1" max:"1048576" doc:"How many requests are worked on at once; those beyond wait for queue_time, and get 503 with Retry-After then. No limit unless given."`
+	// QueueTime is at most a second; the default is 100 ms.
+	QueueTime time.Duration `yaml:"queue_time" default:"100ms" min:"1ms" max:"1s" doc:"How long a request beyond max_concurrent waits for a place."`
+	// RequestTime is how long a request may take once it has come; the default, and the
+	// most, is 10 s: less than a stop waits, so that a stop never cuts a decision off.
+	RequestTime time.Duration `yaml:"request_time" default:"10s" min:"1ms" max:"10s" doc:"How long a request may take once it has come."`
+	// MaxConnections is how many connections there are at once; the default is 4,096,
+	// or fewer where the process may not open so many.
+	MaxConnections int64 `yaml:"max_connections" min:"1" max:"1048576" doc:"How many connections there are at once; 4096 unless given, or fewer where the process may not open so many files."`
+	// RateLimit is how often one caller may ask; the zero value is no limit.
+	RateLimit RateLimit `yaml:"rate_limit"`
+}
+
+// RateLimit bounds how often a caller may ask. An item of a batch counts as one request.
+type RateLimit struct {
+	Rate `yaml:",inline"`
+	// Callers have a rate of their own in place of the one for all.
+	Callers []CallerRate `yaml:"callers" doc:"Callers with a rate of their own, in place of the one for all."`
+}
+
+// Rate is a token bucket; the zero value is no limit.
+type Rate struct {
+	// PerSecond is how many requests a second there are in the long run.
+	PerSecond int64 `yaml:"per_second" min:"1" max:"1048576" doc:"How many requests a second a caller may make in the long run; an item of a batch counts as one. No limit unless given."`
+	// Burst is how many may come at once; the default is PerSecond.
+	Burst int64 `yaml:"burst" min:"1" max:"1048576" doc:"How many may come at once; as many as per_second unless given."`
+}
+
+// CallerRate is the rate of a caller, by the name that records and policies know it by.
+// jwt:ISSUER without a subject is every subject of that issuer, each by itself.
+type CallerRate struct {
+	Caller string `yaml:"caller" required:"yes" doc:"key:NAME, jwt:ISSUER, jwt:ISSUER#SUBJECT or mtls:SAN, as records name the caller."`
+	Rate   `yaml:",inline"`
+}
+
+// defaultMaxConnections is no default of the key: how many files there may be open counts, too.
+const defaultMaxConnections = 4096
+
+// limits are the words that refusals are counted by.
+var limits = []string{"large_bodies", "rate", "concurrency", "connections", "approvals", "waiting"}
+
+// check says what is wrong beyond the bounds of each key, by where it is.
+func (r RateLimit) check() map[string]error {
+	wrong := map[string]error{}
+	burst := func(key string, r Rate) {
+		if r.Burst > 0 && r.PerSecond == 0 {
+			wrong[key] = fmt.Errorf("%s has a burst and no per_second; write both, or leave both out", key)
+		}
+	}
+	burst("rate_limit", r.Rate)
+	for n := range r.Callers {
+		key := fmt.Sprintf("rate_limit.callers[%d]", n)
+		burst(key, r.Callers[n].Rate)
+		if err := r.checkCaller(n); err != nil {
+			wrong[key] = fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return wrong
+}
+
+func (r RateLimit) checkCaller(n int) error {
+	c := r.Callers[n]
+	kind, name, _ := strings.Cut(c.Caller, ":")
+	switch {
+	case !slices.Contains([]string{"key", "jwt", "mtls"}, kind) || name == "":
+		return errors.New("caller is none; write key:NAME, jwt:ISSUER, jwt:ISSUER#SUBJECT or mtls:SAN")
+	case slices.ContainsFunc(r.Callers[:n], func(before CallerRate) bool { return before.Caller == c.Caller }):
+		return errors.New("one before has the same caller; delete one of them")
+	case c.PerSecond == 0:
+		return errors.New("per_second is missing; write how many requests a second this caller may make")
+	}
+	return nil
+}
+
+func (l LoadConfig) check() error {
+	var errs []error
+	faults := l.RateLimit.check()
+	for _, key := range slices.Sorted(maps.Keys(faults)) {
+		errs = append(errs, faults[key])
+	}
+	return errors.Join(errs...)
+}
+
+// checkRates says the place of what is wrong in the file.
+func (r *configReader) checkRates(l RateLimit) {
+	faults := l.check()
+	for _, key := range slices.Sorted(maps.Keys(faults)) {
+		r.badAt(key, faults[key])
+	}
+}

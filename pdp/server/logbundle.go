@@ -1,0 +1,67 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/decisionlog"
+)
+
+// keptBundle is a bundle as it was when it decided.
+type keptBundle struct {
+	Digest string `json:"digest"`
+	// Complete says whether all files are here: the digest is that of all.
+	Complete bool       `json:"complete"`
+	Files    []keptFile `json:"files"`
+}
+
+// keptFile has its content as text where it is text, else in base64.
+type keptFile struct {
+	Path    string  `json:"path"`
+	Content *string `json:"content,omitempty"`
+	Base64  []byte  `json:"base64,omitempty"`
+}
+
+// logBundle answers GET /v1/bundles/:digest.
+func (s *Server) logBundle(c echo.Context) error {
+	a, err := s.whole(c, LogRead)
+	if err != nil {
+		return err
+	}
+	digest, err := pathValue(c, "digest")
+	if err != nil {
+		return err
+	}
+	digest = standardDigest(digest)
+	files, err := s.bundles.Files(digest)
+	if errors.Is(err, decisionlog.ErrNoSuchBundle) {
+		return newProblem(http.StatusNotFound, "no bundle is kept under this digest; the member bundle of a record has one, and in a path its / is %2F, or _")
+	}
+	if err != nil {
+		return err
+	}
+	kept := decisionlog.CutFiles(files, a.tenants)
+	body, err := marshal(keptBundle{Digest: digest, Complete: len(kept) == len(files), Files: filesOf(kept)})
+	if err != nil {
+		return err
+	}
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
+}
+
+// standardDigest also takes a digest whose base64 is that of URLs, padded or not.
+func standardDigest(digest string) string {
+	digest = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(digest, "="))
+	return digest + "="
+}
+
+func fileOf(path string, content []byte) keptFile {
+	if !utf8.Valid(content) {
+		return keptFile{Path: path, Base64: content}
+	}
+	text := string(content)
+	return keptFile{Path: path, Content: &text}
+}

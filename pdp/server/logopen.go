@@ -1,0 +1,139 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/mask"
+)
+
+// maskKeyFile is the key of masked values, below the data directory: 32 bytes. Who
+// has it can try values against the log, who loses it cannot join what comes with
+// what went before.
+const maskKeyFile = "mask.key"
+
+// openLog opens the decision log and records the start. Until it returns nothing can
+// be decided, so nothing is decided that is not on record.
+func (s *Server) openLog(ctx context.Context) error {
+	if s.config.Data == "" {
+		s.log.Info("no data directory is given: decisions are not recorded")
+		return nil
+	}
+	if s.config.PDP.Recorder != nil {
+		return nil // the embedding program keeps its own record
+	}
+	key, err := keptKey(filepath.Join(s.config.Data, maskKeyFile))
+	if err != nil {
+		return fmt.Errorf("cannot read or make the key of masked values: %w; put the file back from a backup, or move it away to begin with a new key", err)
+	}
+	s.recorder = &recorder{mask: func(ctx context.Context) *mask.Masker { return s.pinned(ctx).mask }}
+	if s.live.Load().mask, err = mask.New(key, s.config.DecisionLog.Mask); err != nil {
+		return err
+	}
+	if s.bundles, err = decisionlog.OpenBundles(s.config.Data); err != nil {
+		return fmt.Errorf("cannot make the directory for the files of bundles: %w; see to the permissions of the data directory", err)
+	}
+	sinks, err := s.newSinks(ctx)
+	if err != nil {
+		return err
+	}
+	published := s.publish()
+	s.events = newEvents(s)
+	options := decisionlog.Options{Mode: s.config.DecisionLog.Mode, Now: s.config.PDP.Now, OnCheckpoint: published.take, OnState: s.logState,
+		Index: true, OnIndex: s.indexFailed, Kinds: []string{kindApproval}}
+	options.OnCommit, options.OnRotate, options.OnReplace = s.meters.commit, s.meters.rotated, s.meters.replaced
+	s.newRetention(&options)
+	if s.decisions, err = decisionlog.Open(s.config.Data, options); err != nil {
+		return fmt.Errorf("cannot open the decision log: %w; another process may serve from this data directory, or the disk be full", err)
+	}
+	s.teardown.add("decision log", closing(s.closeLog))
+	s.startSinks(sinks)
+	s.teardown.add("record of the stop", s.recordStop)
+	s.recorder.log = s.decisions
+	s.config.PDP.Recorder = s.recorder
+	if err := s.events.now(ctx, event{name: "start", details: startDetails()}, event{name: "configuration", details: s.config.recorded()}); err != nil {
+		return fmt.Errorf("the start cannot be recorded: %w; see to the disk of the data directory", err)
+	}
+	return nil
+}
+
+// stopWithin is how long the record of the stop may take, also where the patience of
+// whoever stops the server has run out.
+const stopWithin = 5 * time.Second
+
+// recordStop records the stop as the last thing that happens. A disk that fails keeps
+// no server from stopping as it was told to: the next start says that this one ended
+// without a word.
+func (s *Server) recordStop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	if err := s.events.now(ctx, event{name: "stop"}); err != nil {
+		s.log.Error("the stop cannot be recorded", "error", err)
+	}
+	return nil
+}
+
+func (s *Server) closeLog() error {
+	err := s.decisions.Close()
+	if errors.Is(err, decisionlog.ErrUnavailable) {
+		s.log.Error("the decision log cannot be closed in order", "error", err)
+		return nil
+	}
+	return err
+}
+
+// admitBundle puts a bundle on record, and keeps its files, before anything is decided by it.
+func (s *Server) admitBundle(b pdp.Incoming) error {
+	if s.decisions != nil {
+		if _, err := s.bundles.Put(b.Files); err != nil {
+			return fmt.Errorf("its files cannot be kept: %w", err)
+		}
+		loaded := event{name: "bundle_loaded", details: map[string]any{"bundle": b.Digest, "files": len(b.Files)}}
+		if err := s.events.now(context.Background(), loaded); err != nil {
+			return fmt.Errorf("it cannot be recorded: %w", err)
+		}
+	}
+	if ask := s.config.PDP.BeforeSwap; ask != nil {
+		return ask(b)
+	}
+	return nil
+}
+
+// logState tells the operator. It is called by the log's writer and must not wait.
+func (s *Server) logState(err error) {
+	switch {
+	case err == nil:
+		s.log.Info("the decision log can be written again")
+		s.events.wakeUp()
+	case s.config.DecisionLog.Mode == decisionlog.BestEffort:
+		s.log.Error("the decision log cannot be written; decisions are answered, and are missing from it until it can; see to the disk of the data directory", "error", err)
+	default:
+		s.log.Error("the decision log cannot be written; nothing is answered until it can; see to the disk of the data directory", "error", err)
+	}
+}
+
+// indexFailed tells the operator. Nothing is wrong but how long a query takes.
+func (s *Server) indexFailed(err error) {
+	s.meters.indexFailures.Add(context.Background(), 1)
+	s.log.Warn("an index of the decision log cannot be made; queries are slow until it can, and it is tried again; see to the disk of the data directory", "error", err)
+}
+
+// logReadiness is the log's part of /readyz.
+type logReadiness struct {
+	Mode decisionlog.Mode `json:"mode"`
+	OK   bool             `json:"ok"`
+	Size uint64           `json:"size"`
+}
+
+func (s *Server) logReadiness() *logReadiness {
+	if s.decisions == nil {
+		return nil
+	}
+	status := s.decisions.Status()
+	return &logReadiness{status.Mode, status.OK, status.Size}
+}

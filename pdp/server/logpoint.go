@@ -1,0 +1,97 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/decisionlog"
+)
+
+// logCheckpoint answers GET /v1/log/checkpoint.
+func (s *Server) logCheckpoint(c echo.Context) error {
+	if _, err := s.whole(c, LogRead); err != nil {
+		return err
+	}
+	snapshot, err := s.signed(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	checkpoint, err := snapshot.Checkpoint(c.Request().Context())
+	if err != nil {
+		return logProblem(err)
+	}
+	return c.Blob(http.StatusOK, echo.MIMETextPlainCharsetUTF8, checkpoint)
+}
+
+// whole is an auditor who asks about the log as a whole, with no parameters.
+func (s *Server) whole(c echo.Context, p Permission) (auditor, error) {
+	a, err := s.auditor(c, p)
+	if err == nil {
+		_, err = parameters(c, nil)
+	}
+	return a, err
+}
+
+// logKeys answers GET /v1/log/keys.
+func (s *Server) logKeys(c echo.Context) error {
+	if _, err := s.whole(c, LogRead); err != nil {
+		return err
+	}
+	keys, err := decisionlog.VerifierKeys(s.config.Data)
+	if err != nil {
+		return err
+	}
+	return c.Blob(http.StatusOK, echo.MIMETextPlainCharsetUTF8, []byte(strings.Join(keys, "\n")+"\n"))
+}
+
+// rotateLogKey answers POST /v1/log/keys. The key signs for all tenants, so that one
+// of them alone cannot have it changed.
+func (s *Server) rotateLogKey(c echo.Context) error {
+	a, err := s.whole(c, LogAdmin)
+	if err != nil {
+		return err
+	}
+	if !a.caller.AllTenants {
+		return newProblem(http.StatusForbidden, "this needs the permission log.admin on all tenants; ask the operator for a credential that has it")
+	}
+	key, err := s.decisions.RotateKeyAs(c.Request().Context(), a.caller.Name)
+	if err != nil {
+		return logProblem(err)
+	}
+	return c.Blob(http.StatusOK, echo.MIMETextPlainCharsetUTF8, []byte(key+"\n"))
+}
+
+// logConsistency answers POST /v1/log/consistency, whose body is the old checkpoint.
+func (s *Server) logConsistency(c echo.Context) error {
+	body, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	if _, err := s.whole(c, LogRead); err != nil {
+		return err
+	}
+	old, err := decisionlog.ParseCheckpoint(body, nil)
+	if err != nil {
+		return newProblem(http.StatusBadRequest, "the body is no checkpoint; send one as it was given, whole and unchanged")
+	}
+	ctx := c.Request().Context()
+	snapshot, err := s.signed(ctx)
+	if err != nil {
+		return err
+	}
+	var proof bytes.Buffer
+	err = snapshot.Consistency(ctx, &proof, body)
+	switch {
+	case errors.Is(err, decisionlog.ErrForked):
+		return newProblem(http.StatusConflict, "the checkpoint is not of this log's history; keep it, and see whether it is of this log at all: if so, the history was replaced")
+	case err != nil && old.Size > 0 && !snapshot.Covers(old.Size-1):
+		return newProblem(http.StatusConflict, "the checkpoint covers more records than there are; keep it: the log was cut, or an older copy of it put back")
+	case err != nil:
+		return logProblem(err)
+	}
+	return c.Blob(http.StatusOK, ndjsonType, proof.Bytes())
+}

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/decisionlog"
+)
+
+// ndjsonType is what proofs, consistency proofs and exports are.
+const ndjsonType = "application/x-ndjson"
+
+// asked is a record that a path names, and who asks for it.
+type asked struct {
+	auditor
+	id     string
+	record decisionlog.Record
+}
+
+// recordOfPath finds the record for who may have it.
+func (s *Server) recordOfPath(c echo.Context, p Permission) (a asked, err error) {
+	if a.auditor, err = s.whole(c, p); err != nil {
+		return a, err
+	}
+	if a.id, err = pathValue(c, "id"); err != nil {
+		return a, err
+	}
+	a.record, err = s.record(a.auditor, a.id)
+	return a, err
+}
+
+// decisionRecord answers GET /v1/decisions/:id.
+func (s *Server) decisionRecord(c echo.Context) error {
+	a, err := s.recordOfPath(c, LogRead)
+	if err != nil {
+		return err
+	}
+	receipts, err := s.page(c.Request().Context(), decisionlog.Query{
+		Filter: decisionlog.Filter{Tenants: a.tenants, Kind: decisionlog.KindReceipt, Of: a.id}, Cursor: a.record.Sequence, Limit: pageMost,
+	})
+	if err != nil {
+		return logProblem(err)
+	}
+	body := append([]byte(`{"record":`), a.record.Line...)
+	body = fmt.Appendf(body, `,"sequence":%d,"leaf_hash":%q,"receipts":`, a.record.Sequence, a.record.Leaf.String())
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, append(append(body, list(receipts.Lines)...), '}'))
+}
+
+// decisionProof answers GET /v1/decisions/:id/proof. A record that no checkpoint
+// covers yet gets one.
+func (s *Server) decisionProof(c echo.Context) error {
+	a, err := s.recordOfPath(c, LogRead)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	snapshot, err := s.signed(ctx)
+	if err != nil {
+		return err
+	}
+	if !snapshot.Covers(a.record.Sequence) {
+		return newProblem(http.StatusServiceUnavailable, "no checkpoint covers this record yet, and none can be made at the moment; ask again later")
+	}
+	var proof bytes.Buffer
+	if err := snapshot.For(a.tenants).Prove(ctx, &proof, a.id); err != nil {
+		return logProblem(err)
+	}
+	return c.Blob(http.StatusOK, ndjsonType, proof.Bytes())
+}
+
+// maxReason bounds what is written into the log for good.
+const maxReason = 1000
+
+// redaction answers POST /v1/decisions/:id/redaction.
+func (s *Server) redaction(c echo.Context) error {
+	body, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	a, err := s.recordOfPath(c, LogAdmin)
+	if err != nil {
+		return err
+	}
+	reason, err := reasonOf(c, body)
+	if err != nil {
+		return err
+	}
+	// Who asked may go away: half a redaction is on record, and its content still there.
+	if err := s.decisions.RedactAs(context.WithoutCancel(c.Request().Context()), a.caller.Name, a.id, reason); err != nil {
+		return logProblem(err)
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+func reasonOf(c echo.Context, body []byte) (string, error) {
+	if err := wantJSON(c.Request().Header); err != nil {
+		return "", err
+	}
+	var asked struct {
+		Reason string `json:"reason"`
+	}
+	if err := json.Unmarshal(body, &asked); err != nil {
+		return "", newProblem(http.StatusBadRequest, `the body cannot be read; send {"reason": "…"}`)
+	}
+	if strings.TrimSpace(asked.Reason) == "" || len(asked.Reason) > maxReason {
+		return "", &evaluation.Error{
+			Pointer: "/reason", Detail: fmt.Sprintf("missing, or of more than %d bytes", maxReason),
+			Try: "say why: it stays on record in the content's place, and must not repeat it",
+		}
+	}
+	return asked.Reason, nil
+}

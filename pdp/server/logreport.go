@@ -1,0 +1,125 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/decisionlog"
+)
+
+// sampleMost is how many decisions a sample over HTTP has at most: it is one answer.
+const sampleMost = 1000
+
+// logStats answers GET /v1/log/stats.
+func (s *Server) logStats(c echo.Context) error {
+	return s.readOnce(c, nil, func(ctx context.Context, log *decisionlog.Snapshot, _ map[string]string) (any, error) {
+		stats, err := log.Stats(ctx)
+		if stats.WholeLog != nil {
+			stats.Uncovered = 0 // the server signs for them in a moment
+		}
+		return stats, err
+	})
+}
+
+// logReport answers GET /v1/log/report.
+func (s *Server) logReport(c echo.Context) error {
+	return s.readOnce(c, []string{"from", "to"}, func(ctx context.Context, log *decisionlog.Snapshot, given map[string]string) (any, error) {
+		from, to, err := times(given)
+		if err != nil {
+			return nil, err
+		}
+		return log.Report(ctx, decisionlog.ReportOptions{From: from, To: to})
+	})
+}
+
+// logSample answers GET /v1/log/sample with the files of a sample.
+func (s *Server) logSample(c echo.Context) error {
+	return s.readOnce(c, []string{"n", "seed", "from", "to"}, func(ctx context.Context, log *decisionlog.Snapshot, given map[string]string) (any, error) {
+		o, err := sampleOptions(given)
+		if err != nil {
+			return nil, err
+		}
+		sample, err := log.Sample(ctx, o)
+		switch {
+		case errors.Is(err, decisionlog.ErrNoPopulation):
+			return nil, newProblem(http.StatusNotFound, "there is no decision in this time that is there for you; try another from and to")
+		case errors.Is(err, decisionlog.ErrSampleTooLarge):
+			return nil, newProblem(http.StatusBadRequest, "the parameter n is too large for records of this size; ask for fewer")
+		case err != nil:
+			return nil, err
+		}
+		return sampleAnswer{sample.Summary, filesOf(sample.Files)}, nil
+	})
+}
+
+// sampleAnswer is a sample in one answer.
+type sampleAnswer struct {
+	Summary decisionlog.SampleSummary `json:"summary"`
+	Files   []keptFile                `json:"files"`
+}
+
+// filesOf are files in the order of their paths.
+func filesOf(files map[string][]byte) []keptFile {
+	list := []keptFile{}
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		list = append(list, fileOf(path, files[path]))
+	}
+	return list
+}
+
+func sampleOptions(given map[string]string) (o decisionlog.SampleOptions, err error) {
+	o = decisionlog.SampleOptions{N: 25, Seed: given["seed"]}
+	if o.From, o.To, err = times(given); err != nil {
+		return o, err
+	}
+	if text := given["n"]; text != "" {
+		if o.N, err = strconv.Atoi(text); err != nil || o.N < 1 || o.N > sampleMost {
+			return o, badParameter("n", fmt.Sprintf("is no number of decisions; give one from 1 to %d", sampleMost))
+		}
+	}
+	if o.Check() != nil { // all that is left to be wrong
+		return o, badParameter("seed", "is missing, too long or not in one line; give some text that nobody could know before, such as the result of a lottery")
+	}
+	return o, nil
+}
+
+// readOnce answers with what is found by going once over all that is there for the
+// auditor. Few do that at a time.
+func (s *Server) readOnce(c echo.Context, names []string, read func(context.Context, *decisionlog.Snapshot, map[string]string) (any, error)) error {
+	a, err := s.auditor(c, LogRead)
+	if err != nil {
+		return err
+	}
+	given, err := parameters(c, names)
+	if err != nil {
+		return err
+	}
+	w, leave, err := s.exports.enter(c)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	snapshot, err := s.signed(w.ctx)
+	if err != nil {
+		return err
+	}
+	found, err := read(w.ctx, snapshot.For(a.tenants), given)
+	if err != nil {
+		return logProblem(err)
+	}
+	body, err := marshal(found)
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
+	c.Response().WriteHeader(http.StatusOK)
+	_, err = w.Write(body)
+	return err
+}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"policy-service/pdp/decisionlog"
+)
+
+// retention drops what the decision log need not keep any more, beside everything
+// else: no decision waits for it but for moments of the log's writer.
+type retention struct {
+	once func(context.Context) error
+	log  *slog.Logger
+	wake chan struct{}
+}
+
+const (
+	// retainEvery is how often records are looked at for their age, also where no
+	// segment is sealed.
+	retainEvery = time.Hour
+	// retainAgain is when a run that failed is tried again; each further one that
+	// fails doubles it, up to retainEvery.
+	retainAgain = time.Minute
+)
+
+// newRetention prepares the log's options for what is configured.
+func (s *Server) newRetention(o *decisionlog.Options) {
+	s.config.DecisionLog.Retain.segments(o)
+	keep := func() decisionlog.Retention {
+		configured := s.live.Load().config.DecisionLog.Retain
+		return decisionlog.Retention{Age: configured.Age, Bytes: configured.Bytes}
+	}
+	if tune := s.config.tuneLog; tune != nil {
+		tuned := keep()
+		tune(o, &tuned)
+		keep = func() decisionlog.Retention { return tuned }
+	}
+	once := func(ctx context.Context) error { return s.retain(ctx, keep()) }
+	s.retention = &retention{once: once, log: s.log, wake: make(chan struct{}, 1)}
+	told := o.OnRotate
+	o.OnRotate = func(segment uint64, kept time.Duration) { // by the writer, who must not wait
+		if told != nil {
+			told(segment, kept)
+		}
+		s.retention.look()
+	}
+}
+
+// look has it look now, or again where it is looking already.
+func (r *retention) look() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // it will look at this, too
+	}
+}
+
+// run looks at the start, after each segment that was sealed, after a new configuration,
+// and every hour.
+func (r *retention) run(ctx context.Context) {
+	again := retainAgain
+	for {
+		wait, wake := retainEvery, r.wake
+		if err := r.once(ctx); err == nil {
+			again = retainAgain
+		} else if ctx.Err() == nil {
+			r.log.Error("retention failed, and records are kept longer than configured; it is tried again; see to the disk of the data directory",
+				"error", err, "again_in", again)
+			// What fails may itself have sealed a segment: that is no reason to hurry.
+			wait, wake = again, nil
+			again = min(2*again, retainEvery)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		case <-wake:
+			timer.Stop()
+		}
+	}
+}
+
+func (s *Server) retain(ctx context.Context, keep decisionlog.Retention) error {
+	if keep == (decisionlog.Retention{}) {
+		return nil
+	}
+	s.exports.letPass(ctx)
+	done, err := s.decisions.Retain(ctx, keep, s.now())
+	s.meters.retention(done, err)
+	if err == nil && len(done.Segments) > 0 {
+		s.log.Info("retention dropped records", "segments", len(done.Segments), "records", done.Records, "freed", done.Freed)
+	}
+	return err
+}

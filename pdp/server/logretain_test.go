@@ -1,0 +1,139 @@
+package server_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+)
+
+func TestReadRetention(t *testing.T) {
+	for text, want := range map[string]server.RetainConfig{
+		`{age: "2160h", bytes: 10737418240}`: {Age: 2160 * time.Hour, Bytes: 10 << 30},
+		`{age: 90d}`:                         {Age: 2160 * time.Hour},
+		`{age: 1d12h30m}`:                    {Age: 36*time.Hour + 30*time.Minute},
+		`{age: 1h, bytes: 67108864}`:         {Age: time.Hour, Bytes: 64 << 20},
+		`{}`:                                 {},
+	} {
+		if c, _, err := readConfig(t, "decision_log: {retain: "+text+"}\n"); err != nil || c.DecisionLog.Retain != want {
+			t.Errorf("%s: got %+v, %v", text, c.DecisionLog.Retain, err)
+		}
+	}
+	for what, c := range map[string]server.Config{
+		"is less than 1h":       {Data: "d", DecisionLog: server.DecisionLogConfig{Retain: server.RetainConfig{Age: -time.Hour}}},
+		"is less than 67108864": {Data: "d", DecisionLog: server.DecisionLogConfig{Retain: server.RetainConfig{Bytes: 1}}},
+		"add --data":            {DecisionLog: server.DecisionLogConfig{Retain: server.RetainConfig{Age: time.Hour}}},
+	} {
+		c.Source = bundle(t)
+		if _, err := server.New(c); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("got %v, want %s", err, what)
+		}
+	}
+}
+
+// note asks a question with a text that is then on record.
+func note(t *testing.T, s *pdptest.Server, text string) {
+	t.Helper()
+	body := strings.TrimSuffix(readQuestion, "}") + `,"context":{"note":"` + text + `"}}`
+	if got := s.Post(evaluationPath, body); got.Status != 200 {
+		t.Fatalf("got %d %s", got.Status, got.Body)
+	}
+}
+
+// onDisk reports whether a text is in a file of the log.
+func onDisk(t *testing.T, data, text string) bool {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(data, decisionlog.LogDir, "*"))
+	must(t, err)
+	for _, name := range names {
+		if content, err := os.ReadFile(name); err == nil && bytes.Contains(content, []byte(text)) { // else it was replaced meanwhile
+			return true
+		}
+	}
+	return false
+}
+
+// stopped is what a stranger says of the log of a server that stopped.
+func stopped(t *testing.T, s *pdptest.Server, data string) verify.Report {
+	t.Helper()
+	stopAndWait(t, s)
+	report := verify.Directory(data, verify.Options{})
+	if !report.Verified() || report.Code != 0 || report.Retired == 0 {
+		t.Errorf("got %+v", report)
+	}
+	return report
+}
+
+func TestRetentionByAge(t *testing.T) {
+	data, begun := t.TempDir(), time.Now()
+	var later atomic.Int64
+	s := pdptest.Start(t, telling(), withData(data), func(c *server.Config) {
+		c.DecisionLog.Retain.Age = 2 * time.Hour
+		c.PDP.Now = func() time.Time { return begun.Add(time.Duration(later.Load())) }
+		// A segment is sealed after a record, and not before it because nobody asks: the clock is set between two.
+		server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) {
+			o.CheckpointIdle, o.CheckpointEvery = time.Hour, time.Hour
+		})
+	})
+	note(t, s, "asked-at-first")
+	later.Store(int64(time.Hour)) // four times what a segment is open for
+	note(t, s, "asked-an-hour-later")
+	eventually(t, "the first segment is sealed", func() bool { return s.Recorded("segment_opened") })
+	note(t, s, "asked-within-two-hours")
+	if s.Recorded("segments_retired") || !onDisk(t, data, "asked-at-first") {
+		t.Error("records were dropped that are not old")
+	}
+	later.Store(int64(3*time.Hour + time.Minute))
+	note(t, s, "asked-at-last")
+	eventually(t, "what is old is gone", func() bool { return !onDisk(t, data, "asked-at-first") && !onDisk(t, data, "asked-an-hour-later") })
+	if !onDisk(t, data, "asked-at-last") {
+		t.Error("what is not old is gone")
+	}
+	stopped(t, s, data)
+}
+
+func TestRetentionBySize(t *testing.T) {
+	data := t.TempDir()
+	var told buffer
+	s := pdptest.Start(t, telling(), withData(data), logTo(&told), func(c *server.Config) {
+		server.TuneLog(c, func(o *decisionlog.Options, keep *decisionlog.Retention) {
+			o.SegmentBytes, keep.Bytes = 128<<10, 1<<20
+		})
+	})
+	for n := range 200 {
+		note(t, s, fmt.Sprintf("note-%03d-%s", n, strings.Repeat("x", 16<<10)))
+	}
+	eventually(t, "the first is gone", func() bool { return !onDisk(t, data, "note-000-") })
+	if !onDisk(t, data, "note-199-") {
+		t.Error("the last is gone, too")
+	}
+	eventually(t, "it is told of", func() bool { return strings.Contains(told.String(), "retention dropped records") })
+	stopped(t, s, data)
+}
+
+func TestRetentionThatFailsHoldsUpNothing(t *testing.T) {
+	data := t.TempDir()
+	var told buffer
+	s := pdptest.Start(t, telling(), withData(data), logTo(&told), func(c *server.Config) {
+		server.TuneLog(c, func(o *decisionlog.Options, keep *decisionlog.Retention) { o.SegmentBytes, keep.Bytes = 64<<10, 1 })
+	})
+	must(t, os.Mkdir(filepath.Join(data, decisionlog.LogDir, "00000001.db.1.next"), 0o700)) // it cannot be finished, nor passed over
+	for n := range 20 {
+		note(t, s, fmt.Sprintf("note-%03d-%s", n, strings.Repeat("x", 16<<10)))
+	}
+	eventually(t, "it is told of", func() bool { return strings.Contains(told.String(), "retention failed") })
+	note(t, s, "decided-all-the-same")
+	stopAndWait(t, s)
+	if report := verify.Directory(data, verify.Options{}); !report.Verified() || report.Retired != 0 {
+		t.Errorf("got %+v", report)
+	}
+}

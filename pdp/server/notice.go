@@ -1,0 +1,56 @@
+package server
+
+import (
+	"policy-service/pdp"
+	"policy-service/pdp/server/auth"
+)
+
+// noticing returns what compares keys with those of the last time, and records what
+// changed: other processes add, revoke and rotate them. The first time it records
+// what there is, because much may have happened while nobody looked.
+func (s *Server) noticing() func() {
+	keys := map[string]auth.KeyInfo{}
+	kid, first := "", true
+	return func() {
+		if known, ok := s.live.Load().callers.(*auth.Authenticator); ok && known.Keys != nil && known.Keys.Err() == nil {
+			all := known.Keys.List()
+			if first && len(all) > 0 {
+				s.events.soon(event{"api_keys", map[string]any{"keys": all}})
+			}
+			for _, key := range all {
+				s.noticeKey(keys, key, first)
+			}
+		}
+		if now := s.signing.Current().KeyID(); now != kid {
+			name := "signing_key_changed"
+			if first {
+				name = "signing_key"
+			}
+			s.events.soon(event{name, map[string]any{"kid": now}})
+			kid = now
+		}
+		first = false
+	}
+}
+
+func (s *Server) noticeKey(seen map[string]auth.KeyInfo, key auth.KeyInfo, first bool) {
+	before, known := seen[key.ID]
+	seen[key.ID] = key
+	switch {
+	case first: // told with the others
+	case !known:
+		s.events.soon(event{"api_key_added", key})
+	case before.Revoked.IsZero() && !key.Revoked.IsZero():
+		s.events.soon(event{"api_key_revoked", key})
+	}
+}
+
+// refusedEvent is a bundle that was not taken.
+func refusedEvent(inForce string, problems pdp.Problems) event {
+	const most = 100 // one mistake can make thousands
+	texts := make([]string, 0, min(len(problems), most))
+	for _, p := range problems[:min(len(problems), most)] {
+		texts = append(texts, p.String())
+	}
+	return event{"bundle_refused", map[string]any{"in_force": inForce, "count": len(problems), "problems": texts}}
+}

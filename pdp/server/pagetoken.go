@@ -1,0 +1,80 @@
+package server
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/evaluation"
+)
+
+// A page token is base64url(nonce ‖ AES-256-GCM(JSON of pageToken)). What it is
+// bound to (endpoint, query, page.properties, tenant, caller) is not in it but
+// authenticated beside it: with anything else it does not open. A member may be
+// added to the JSON; tokens live an hour, so that none is older than a release.
+
+// pageToken is where a search goes on.
+type pageToken struct {
+	Limit  int     `json:"limit"`
+	Last   *string `json:"last"` // nil: at the beginning
+	Expiry int64   `json:"expiry"`
+}
+
+const pageTokenLife = time.Hour
+
+func (t pageToken) next(last *string, now time.Time) pageToken {
+	return pageToken{Limit: t.Limit, Last: last, Expiry: now.Add(pageTokenLife).Unix()}
+}
+
+// pager seals and opens page tokens.
+type pager struct{ aead cipher.AEAD }
+
+// newPager uses a key of 32 bytes.
+func newPager(key []byte) (*pager, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCM(block)
+	return &pager{aead}, err
+}
+
+func (p *pager) seal(t pageToken, binding []byte) string {
+	text, err := json.Marshal(t)
+	if err != nil {
+		panic(err) // two numbers and a string that came from an id; ids are valid UTF-8
+	}
+	nonce := make([]byte, p.aead.NonceSize())
+	_, _ = rand.Read(nonce) // never fails: it ends the program instead
+	return base64.RawURLEncoding.EncodeToString(p.aead.Seal(nonce, nonce, text, binding))
+}
+
+func (p *pager) open(token string, binding []byte, now time.Time) (pageToken, bool) {
+	var t pageToken
+	// Strict: bits that mean nothing must be zero, or two tokens would be one.
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if err != nil || len(sealed) < p.aead.NonceSize() {
+		return t, false
+	}
+	text, err := p.aead.Open(nil, sealed[:p.aead.NonceSize()], sealed[p.aead.NonceSize():], binding)
+	if err != nil || json.Unmarshal(text, &t) != nil {
+		return t, false
+	}
+	return t, now.Unix() < t.Expiry
+}
+
+// searchBinding is all that a token is for.
+func searchBinding(s evaluation.Search, caller Caller) []byte {
+	properties, _ := s.Page.Properties.MarshalJSON()
+	h := sha256.New()
+	for _, part := range []string{string(s.Kind), string(s.Hash[:]), string(properties), s.Request.Tenant, caller.Name} {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return h.Sum(nil)
+}

@@ -1,0 +1,210 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/server/auth"
+)
+
+// live is what a new configuration replaces, all of it by one pointer. It is not changed
+// once the server runs.
+type live struct {
+	// config is the configuration in force. What it says of keys that do not reload is
+	// what it said at the start.
+	config  Config
+	callers Authenticator
+	mask    *mask.Masker // nil without a decision log
+}
+
+type liveKey struct{}
+
+// pin has a request keep to the end the configuration that it began with.
+func (s *Server) pin(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		c.SetRequest(r.WithContext(context.WithValue(r.Context(), liveKey{}, s.live.Load())))
+		return next(c)
+	}
+}
+
+// pinned is what a request began with; for all that is no request, what is in force.
+func (s *Server) pinned(ctx context.Context) *live {
+	if l, ok := ctx.Value(liveKey{}).(*live); ok {
+		return l
+	}
+	return s.live.Load()
+}
+
+// callerOf says who a request comes from.
+func (s *Server) callerOf(c echo.Context) (Caller, error) {
+	return s.pinned(c.Request().Context()).callers.Authenticate(c.Request())
+}
+
+// RestartError is the error of a new configuration of which something counts only from
+// the start of the process.
+type RestartError struct {
+	// Keys are those that changed and need a restart.
+	Keys []string
+}
+
+func (e *RestartError) Error() string {
+	return fmt.Sprintf("what changed in %s counts after a restart only; restart the service, or put it back as it was and send SIGHUP again", strings.Join(e.Keys, ", "))
+}
+
+// Reconfigure takes a new configuration while the server runs, all of it or nothing: read
+// makes it, from what the one at the start was made from. Where it cannot be read, where
+// it cannot work, or where a key has changed that does not reload, all stays as it is;
+// that is logged, put on record, and returned. Requests under way keep what they began
+// with. What a program set besides keys stays as it was at the start.
+func (s *Server) Reconfigure(ctx context.Context, read func() (Config, error)) error {
+	s.reconfiguring.Lock()
+	defer s.reconfiguring.Unlock()
+	changed, err := s.reconfigure(ctx, read)
+	switch {
+	case err != nil:
+		s.configRefused(err)
+	case len(changed) == 0:
+		s.log.Info("the configuration was read again; nothing in it has changed")
+	default:
+		s.log.Info("configuration in force", "changed", changed)
+	}
+	return err
+}
+
+func (s *Server) reconfigure(ctx context.Context, read func() (Config, error)) (changed []string, err error) {
+	told, err := read()
+	if err != nil {
+		return nil, err
+	}
+	before := s.live.Load()
+	config, changed, err := s.merged(told)
+	if err != nil || len(changed) == 0 {
+		return nil, err
+	}
+	next := &live{config: config}
+	if next.callers, err = s.newCallers(ctx, config, before); err != nil {
+		return nil, err
+	}
+	if next.mask, err = s.newMask(config, before); err != nil {
+		return nil, err
+	}
+	if s.events != nil {
+		if err := s.events.now(ctx, event{"configuration", config.recorded()}); err != nil {
+			return nil, fmt.Errorf("the new configuration cannot be recorded: %w; see to the disk of the data directory, and send SIGHUP again", err)
+		}
+	}
+	// Nothing that can fail comes after this line.
+	s.live.Store(next)
+	if s.retention != nil {
+		s.retention.look()
+	}
+	return changed, nil
+}
+
+// merged is the running configuration with the keys of another, and which of them changed.
+func (s *Server) merged(told Config) (Config, []string, error) {
+	if err := told.checkData(); err != nil {
+		return told, nil, err
+	}
+	next := s.live.Load().config
+	from, to := reflect.ValueOf(told), reflect.ValueOf(&next).Elem()
+	for _, f := range configFields(to.Type()) {
+		to.FieldByIndex(f.index).Set(from.FieldByIndex(f.index))
+	}
+	next.setDefaults()
+	if err := next.check(); err != nil {
+		return next, nil, err
+	}
+	changed := changedKeys(s.live.Load().config, next)
+	restart := slices.DeleteFunc(slices.Clone(changed), func(path string) bool { return keyAt(path).Reloads })
+	// The size of segments is made from it, and is the log's from the start.
+	if retain := next.DecisionLog.Retain; !retain.sameSegments(s.config.DecisionLog.Retain) {
+		restart = append(restart, "decision_log.retain")
+	}
+	if len(restart) > 0 {
+		return next, nil, &RestartError{restart}
+	}
+	return next, changed, nil
+}
+
+// changedKeys are the keys, outside lists, whose values differ.
+func changedKeys(a, b Config) (changed []string) {
+	of := func(c Config) map[string]any {
+		all := map[string]any{}
+		eachKey(reflect.ValueOf(c), "", func(path string, v reflect.Value) {
+			switch v.Kind() {
+			case reflect.Struct: // what is in it comes by itself
+			case reflect.Pointer:
+				all[path] = v.IsNil()
+			default:
+				all[path] = v.Interface()
+			}
+		})
+		return all
+	}
+	before, after := of(a), of(b)
+	for _, k := range Keys() {
+		if !reflect.DeepEqual(before[k.Path], after[k.Path]) {
+			changed = append(changed, k.Path)
+		}
+	}
+	return changed
+}
+
+// newCallers is who may ask from now on. Where nothing of auth has changed it is as
+// before, and knows what it knew.
+func (s *Server) newCallers(ctx context.Context, config Config, before *live) (Authenticator, error) {
+	known, ours := before.callers.(*auth.Authenticator)
+	if !ours || reflect.DeepEqual(config.Auth, before.config.Auth) {
+		return before.callers, nil
+	}
+	next, err := s.callers(config, known)
+	if err != nil {
+		return nil, err
+	}
+	if known.Configured() && !next.Configured() {
+		return nil, errors.New("without auth there would be no credentials any more, and the door would be open to everybody on this machine; add an API key first, or restart")
+	}
+	if next.JWT != nil {
+		next.JWT.Warm(ctx) // else the first caller would wait for the keys of a new issuer
+	}
+	return next, nil
+}
+
+func (s *Server) newMask(config Config, before *live) (*mask.Masker, error) {
+	if before.mask == nil || slices.Equal(config.DecisionLog.Mask, before.config.DecisionLog.Mask) {
+		return before.mask, nil
+	}
+	key, err := keptKey(filepath.Join(config.Data, maskKeyFile))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the key of masked values: %w; see to the permissions of the data directory", err)
+	}
+	return mask.New(key, config.DecisionLog.Mask)
+}
+
+// configRefused tells of a configuration that was not taken, in the log and on record.
+func (s *Server) configRefused(err error) {
+	s.log.Error("configuration refused; all of the one before it stays in force")
+	problems := strings.Split(err.Error(), "\n")
+	for _, problem := range problems {
+		s.log.Error(problem)
+	}
+	if s.events == nil {
+		return
+	}
+	const most = 100 // one file can hold thousands
+	details := map[string]any{"count": len(problems), "problems": problems[:min(len(problems), most)]}
+	if restart := (*RestartError)(nil); errors.As(err, &restart) {
+		details["restart"] = restart.Keys
+	}
+	s.events.soon(event{"configuration_refused", details})
+}

@@ -1,0 +1,151 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/mask"
+)
+
+// maxRecorded bounds what one batch puts on record, after masking. Items inherit: a
+// megabyte of defaults and a thousand items would make a gigabyte of records.
+const maxRecorded = 16 << 20
+
+// recorder puts decisions on the log, masked. It is there before the log is: a
+// decision made meanwhile finds none, and is not answered.
+type recorder struct {
+	log  appender
+	mask func(context.Context) *mask.Masker // that of the request the record is of
+}
+
+// appender is what the recorder needs of a [decisionlog.Log].
+type appender interface {
+	Append(context.Context, []decisionlog.Entry) (first uint64, err error)
+}
+
+var errNoLog = errors.New("the decision log is not open")
+
+// Record implements [pdp.Recorder].
+func (r *recorder) Record(ctx context.Context, records []pdp.Record) error {
+	if r.log == nil {
+		return errNoLog
+	}
+	entries, size := make([]decisionlog.Entry, 0, len(records)), 0
+	for _, record := range records {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		entry, err := r.entry(r.mask(ctx), record)
+		if err != nil {
+			return err
+		}
+		if size += entrySize(entry); size > maxRecorded && len(records) > 1 {
+			return tooMuch()
+		}
+		entries = append(entries, entry)
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	_, err := r.log.Append(ctx, entries)
+	return err
+}
+
+// tooMuch is the caller's to mend, like a body that is too large.
+func tooMuch() error {
+	return &evaluation.Error{
+		TooLarge: true, Detail: fmt.Sprintf("the items of this batch, with what they inherit, are more than %d bytes on record", maxRecorded),
+		Try: "send fewer items at once, or less in what they inherit",
+	}
+}
+
+func entrySize(e decisionlog.Entry) int {
+	size := len(e.Details)
+	if r := e.Request; r != nil {
+		size += len(r.Subject) + len(r.Action) + len(r.Resource) + len(r.Context)
+	}
+	if e.Decision != nil {
+		size += len(e.Decision.Obligations)
+	}
+	return size
+}
+
+// entry is a record without its secrets.
+func (r *recorder) entry(masker *mask.Masker, record pdp.Record) (decisionlog.Entry, error) {
+	call, d := record.Call, record.Decision
+	owed := make([]evaluation.Object, len(d.Obligations))
+	for n, o := range d.Obligations {
+		owed[n] = o.Properties
+	}
+	masked := masker.Of(call.Request, owed...)
+	e := decisionlog.Entry{
+		ID: record.ID, Kind: decisionlog.KindDecision, Tenant: call.Request.Tenant,
+		Caller: call.Caller, RequestID: call.RequestID, TraceID: call.TraceID, Now: record.Time,
+	}
+	var err error
+	switch {
+	case record.Search != nil:
+		e.Kind, e.Search = decisionlog.KindSearch, searchOf(record)
+		e.Request, err = requestOf(masked.Request(), record.Kind)
+	case d.Malformed != nil && empty(call.Request):
+		// It never became a request.
+	default:
+		e.Request, err = requestOf(masked.Request(), "")
+	}
+	if err != nil {
+		return e, err
+	}
+	if record.Search == nil {
+		e.Decision, err = decisionOf(d, masked)
+	}
+	if err == nil && d.Malformed != nil {
+		e.Details, err = malformedOf(d.Malformed, masked)
+	}
+	return e, err
+}
+
+func empty(r evaluation.Request) bool {
+	nothing := func(e evaluation.Entity) bool { return e.Type == "" && e.ID == "" && e.Properties.Len() == 0 }
+	return nothing(r.Subject) && nothing(r.Resource) && r.Action.Name == "" && r.Action.Properties.Len() == 0 && r.Context.Len() == 0
+}
+
+// requestOf is a request in the AuthZEN form. What a search looks for is left out of
+// it, as it is of a search's body.
+func requestOf(r evaluation.Request, searched evaluation.SearchKind) (*decisionlog.Request, error) {
+	subject, err := entityOf(r.Subject, searched == evaluation.SubjectSearch)
+	if err != nil {
+		return nil, err
+	}
+	resource, err := entityOf(r.Resource, searched == evaluation.ResourceSearch)
+	if err != nil {
+		return nil, err
+	}
+	out := decisionlog.Request{Subject: subject, Resource: resource}
+	if searched != evaluation.ActionSearch {
+		if out.Action, err = r.Action.MarshalJSON(); err != nil {
+			return nil, err
+		}
+	}
+	if r.Context.Len() > 0 {
+		out.Context, err = r.Context.MarshalJSON()
+	}
+	return &out, err
+}
+
+// entityOf writes an entity, or its type alone.
+func entityOf(e evaluation.Entity, searched bool) (jsontext.Value, error) {
+	if searched {
+		return marshal(typed{e.Type})
+	}
+	return e.MarshalJSON()
+}
+
+type typed struct {
+	Type string `json:"type"`
+}

@@ -1,0 +1,159 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/mask"
+)
+
+// kept is a log that keeps entries in memory.
+type kept struct{ entries []decisionlog.Entry }
+
+func (k *kept) Append(_ context.Context, entries []decisionlog.Entry) (uint64, error) {
+	k.entries = append(k.entries, entries...)
+	return 0, nil
+}
+
+func testRecorder(t *testing.T) (*recorder, *kept) {
+	t.Helper()
+	m, err := mask.New(bytes.Repeat([]byte{1}, mask.KeySize), []string{"/context/arguments/*/pin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &kept{}
+	return &recorder{log: k, mask: func(context.Context) *mask.Masker { return m }}, k
+}
+
+// scattered makes objects whose strings and names hold secrets, each of which stands
+// under a telling name somewhere.
+type scattered struct {
+	*rand.Rand
+	secrets []string
+}
+
+func (s *scattered) text() string {
+	text := strings.Repeat("x", s.IntN(3))
+	for range s.IntN(3) {
+		text += s.secrets[s.IntN(len(s.secrets))] + strings.Repeat("\"", s.IntN(2))
+	}
+	return text
+}
+
+func (s *scattered) value(depth int) any {
+	switch n := s.IntN(5); {
+	case n < 2 || depth == 0:
+		return s.text()
+	case n == 2:
+		return []any{s.text(), map[string]any{"list": s.text()}}
+	}
+	members := map[string]any{}
+	for range s.IntN(4) {
+		members[s.text()+"m"] = s.value(depth - 1)
+	}
+	return members
+}
+
+func (s *scattered) object(t *testing.T, more map[string]any) evaluation.Object {
+	t.Helper()
+	members := map[string]any{"a": s.value(3), "b": s.text()}
+	for name, v := range more {
+		members[name] = v
+	}
+	o, err := evaluation.NewObject(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// Wherever a secret stands in a request, an obligation, a text or an error: it is not
+// in what is handed to the log.
+func TestNoSecretIsHandedToTheLog(t *testing.T) {
+	for seed := range uint64(1000) {
+		r, k := testRecorder(t)
+		s := &scattered{Rand: rand.New(rand.NewPCG(seed, 3))}
+		for n := range 6 {
+			s.secrets = append(s.secrets, fmt.Sprintf("S%d-%x\\é", n, s.Uint64()))
+		}
+		request := evaluation.Request{
+			Tenant: "default", Subject: evaluation.Entity{Type: "user", ID: "alice", Properties: s.object(t, map[string]any{"Password": s.secrets[0], "apiKeys": s.secrets[1:3]})},
+			Action:   evaluation.Action{Name: "read", Properties: s.object(t, map[string]any{"x": map[string]any{"cookie": s.secrets[3]}})},
+			Resource: evaluation.Entity{Type: "doc", ID: "1", Properties: s.object(t, nil)},
+			Context:  s.object(t, map[string]any{"arguments": map[string]any{"card": map[string]any{"pin": s.secrets[4]}}}),
+		}
+		d := evaluation.Decision{
+			Allow: true, ReasonUser: s.text(),
+			Obligations: []evaluation.Obligation{{ID: "tell", Type: "notification", Properties: s.object(t, map[string]any{"token": s.secrets[5]})}},
+			Malformed:   evaluation.Malformed("not an object", "", "context", s.text()),
+		}
+		call := pdp.Call{Request: request}
+		err := r.Record(t.Context(), []pdp.Record{{ID: "1", Call: call, Decision: d}, {ID: "2", Call: call, Kind: evaluation.SubjectSearch, Search: &pdp.SearchAnswer{}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(k.entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The search has no obligations, so its record alone need not hide what only they call a token.
+		for n, secret := range s.secrets {
+			if n < 5 && bytes.Contains(text, []byte(secret[:len(secret)-3])) {
+				t.Fatalf("seed %d: %q is in %s", seed, secret, text)
+			}
+		}
+		first, err := json.Marshal(k.entries[0])
+		if err != nil || bytes.Contains(first, []byte(s.secrets[5][:10])) {
+			t.Fatalf("seed %d: %q is in %s", seed, s.secrets[5], first)
+		}
+	}
+}
+
+// A megabyte of defaults and a thousand items would be a gigabyte on record.
+func TestABatchThatIsTooMuchToRecordIsRefused(t *testing.T) {
+	body := `{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"context":{"x":"` + strings.Repeat("x", 100_000) + `"},"evaluations":[` +
+		strings.TrimSuffix(strings.Repeat(`{"resource":{"type":"doc","id":"1"}},`, 1000), ",") + `]}`
+	batch, err := evaluation.DecodeBatch([]byte(body), "", evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, k := testRecorder(t)
+	records := make([]pdp.Record, len(batch.Items))
+	for n, item := range batch.Items {
+		records[n].Call.Request = item.Request
+	}
+	var bad *evaluation.Error
+	if err := r.Record(t.Context(), records); !errors.As(err, &bad) || !bad.TooLarge || len(k.entries) > 0 {
+		t.Errorf("got %v with %d entries", err, len(k.entries))
+	}
+	if err := r.Record(t.Context(), records[:100]); err != nil || len(k.entries) != 100 {
+		t.Errorf("got %v with %d entries", err, len(k.entries))
+	}
+	if err := (&recorder{}).Record(t.Context(), records[:1]); !errors.Is(err, errNoLog) {
+		t.Errorf("before there is a log: got %v", err)
+	}
+}
+
+func TestTraceID(t *testing.T) {
+	const id, rest = "4bf92f3577b34da6a3ce929d0e0e4736", "-00f067aa0ba902b7-01"
+	for header, want := range map[string]string{
+		"00-" + id + rest: id, "01-" + id + rest + "-more": id, "00-" + id + rest + "-more": "", "ff-" + id + rest: "", "": "", "x": "",
+		"00-" + strings.Repeat("0", 32) + rest: "", "00-" + strings.ToUpper(id) + rest: "", "00-" + id[1:] + rest: "",
+	} {
+		if got := traceID(map[string][]string{"Traceparent": {header}}); got != want {
+			t.Errorf("%s: got %q, want %q", header, got, want)
+		}
+	}
+	if got := traceID(map[string][]string{"Traceparent": {"00-" + id + rest, "00-" + id + rest}}); got != "" {
+		t.Errorf("two headers: got %q", got)
+	}
+}

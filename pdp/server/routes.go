@@ -1,0 +1,121 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+)
+
+// tenantPrefix is where the AuthZEN endpoints of tenants other than default are.
+const tenantPrefix = "/tenants/:tenant"
+
+// handler is every route there is. What has none is a 404 in the same form as
+// every other problem.
+func (s *Server) handler() http.Handler {
+	e := echo.New()
+	e.HTTPErrorHandler = s.fail
+	known := routes{}
+	e.Pre(s.observe(known), s.recover, s.pin, s.identify) // before routing, so that 404 and 405 are covered too
+	others := map[string][]string{}
+	route := func(path string, handle echo.HandlerFunc, methods ...string) {
+		e.Match(methods, path, handle)
+		known[path] = true
+		// echo's own answers would allow OPTIONS, and list it in Allow.
+		others[path] = append(others[path], methods...)
+		e.RouteNotFound(path, otherMethod(others[path]))
+	}
+	for _, prefix := range []string{"", tenantPrefix} {
+		route(prefix+"/access/v1/evaluation", s.authzen, http.MethodPost)
+		route(prefix+"/access/v1/evaluations", s.evaluations, http.MethodPost)
+		for _, kind := range []evaluation.SearchKind{evaluation.SubjectSearch, evaluation.ResourceSearch, evaluation.ActionSearch} {
+			route(prefix+"/access/v1/search/"+string(kind), s.search(kind), http.MethodPost)
+		}
+		route(prefix+requestsPath, s.submitRequest, http.MethodPost)
+		route(prefix+requestsPath+"/:id", s.requestStatus, http.MethodGet)
+		route(prefix+requestsPath+"/:id/cancel", s.cancelRequest, http.MethodPost)
+	}
+	route("/v1/authorize", s.native, http.MethodPost)
+	route("/v1/decisions/:id/obligations", s.receipts, http.MethodPost)
+	s.approvalRoutes(route)
+	s.logRoutes(route)
+	route("/livez", s.livez, http.MethodGet, http.MethodHead)
+	route("/readyz", s.readyz, http.MethodGet, http.MethodHead)
+	route(metricsPath, s.metrics, http.MethodGet)
+	for _, path := range s.discoveryRoutes() {
+		route(path, s.discovery, http.MethodGet, http.MethodHead)
+	}
+	route(jwksPath, s.jwks, http.MethodGet, http.MethodHead)
+	route(requestSchemaPath, s.requestSchema, http.MethodGet, http.MethodHead)
+	route(openAPIPath, s.openAPI, http.MethodGet, http.MethodHead)
+	return e
+}
+
+// logRoutes are for who reads the decision log, and for who may change it.
+func (s *Server) logRoutes(route func(path string, handle echo.HandlerFunc, methods ...string)) {
+	route("/v1/decisions", s.decisionsPage, http.MethodGet)
+	route("/v1/decisions/:id", s.decisionRecord, http.MethodGet)
+	route("/v1/decisions/:id/proof", s.decisionProof, http.MethodGet)
+	route("/v1/decisions/:id/redaction", s.redaction, http.MethodPost)
+	route("/v1/log/checkpoint", s.logCheckpoint, http.MethodGet)
+	route("/v1/log/keys", s.logKeys, http.MethodGet)
+	route("/v1/log/keys", s.rotateLogKey, http.MethodPost)
+	route("/v1/log/consistency", s.logConsistency, http.MethodPost)
+	route("/v1/log/stats", s.logStats, http.MethodGet)
+	route("/v1/log/report", s.logReport, http.MethodGet)
+	route("/v1/log/sample", s.logSample, http.MethodGet)
+	route("/v1/log/export", s.logExport, http.MethodGet)
+	route("/v1/bundles/:digest", s.logBundle, http.MethodGet)
+}
+
+// approvalRoutes are for approvers, and for who asked them.
+func (s *Server) approvalRoutes(route func(path string, handle echo.HandlerFunc, methods ...string)) {
+	route("/v1/approvals", s.approvalsPage, http.MethodGet)
+	route("/v1/approvals/:id", s.approvalStatus, http.MethodGet)
+	route("/v1/approvals/:id/decision", s.decideApproval, http.MethodPost)
+	route("/v1/approvals/:id/elicitation", s.elicitation, http.MethodGet)
+	route("/v1/approvals/:id/authorization-request", s.authorizationRequest, http.MethodGet)
+	route("/v1/approvals/:id/authorization-notification", s.authorizationNotification, http.MethodGet)
+	route("/v1/approvals/:id/response", s.respondApproval, http.MethodPost)
+	route("/v1/approvals/:id/revoke", s.revokeApproval, http.MethodPost)
+	route("/v1/approvals/:id/cancel", s.cancelApproval, http.MethodPost)
+}
+
+func otherMethod(methods []string) echo.HandlerFunc {
+	allow := strings.Join(methods, ", ")
+	return func(c echo.Context) error {
+		c.Response().Header().Set(echo.HeaderAllow, allow)
+		return newProblem(http.StatusMethodNotAllowed, "this path takes "+allow+" only; see the Allow header")
+	}
+}
+
+// recover makes a 500 of a panic: one request is lost, not the service. What
+// was panicked with may quote a request, so only runtime errors are logged as
+// they are.
+func (s *Server) recover(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) (err error) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v == http.ErrAbortHandler { // net/http's own way to give up on a connection
+				panic(v)
+			}
+			s.log.ErrorContext(logContext(c), "panic", "cause", describe(v), "request_id", requestID(c), "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %T", v)
+		}()
+		return next(c)
+	}
+}
+
+func describe(v any) string {
+	if err, ok := v.(interface{ RuntimeError() }); ok {
+		return fmt.Sprint(err)
+	}
+	return fmt.Sprintf("%T", v)
+}

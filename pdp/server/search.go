@@ -1,0 +1,64 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+)
+
+// search answers POST /access/v1/search/{subject,resource,action} and the same
+// below /tenants/:tenant.
+func (s *Server) search(kind evaluation.SearchKind) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		body, caller, tenant, err := s.admit(c, Search)
+		if err != nil {
+			return err
+		}
+		span := stage(c, "decode")
+		search, err := evaluation.DecodeSearch(kind, body, tenant, s.config.Limits)
+		ended(span, err)
+		if err != nil {
+			return err
+		}
+		call, token, err := s.pageOf(search, caller)
+		if err != nil {
+			return err
+		}
+		call.RequestID, call.TraceID = known(c)
+		ctx, cancel := s.within(c)
+		defer cancel()
+		answer, err := s.pdp.Search(ctx, call)
+		if err != nil {
+			return s.refusal(c, err, evaluation.AuthZEN)
+		}
+		var page *string
+		if search.Page.Sent || answer.More {
+			next := ""
+			if answer.More {
+				next = s.pages.seal(token.next(answer.Last, s.now()), searchBinding(search, caller))
+			}
+			page = &next
+		}
+		c.Response().Header().Set("X-Decision-Id", answer.ID)
+		return c.Blob(http.StatusOK, "application/json", evaluation.AnswerSearch(kind, answer.Found, page))
+	}
+}
+
+// pageOf says where a search goes on, and how far.
+func (s *Server) pageOf(search evaluation.Search, caller Caller) (pdp.SearchCall, pageToken, error) {
+	token := pageToken{Limit: search.Page.Limit}
+	if search.Page.Token != "" {
+		opened, ok := s.pages.open(search.Page.Token, searchBinding(search, caller), s.now())
+		if !ok || search.Page.Limit >= 0 && search.Page.Limit != opened.Limit {
+			return pdp.SearchCall{}, token, evaluation.Malformed("this token is not for this page of this query", "send the token of the answer before with the very same query, within an hour; or begin again without a token", "page", "token")
+		}
+		token = opened
+	}
+	if token.Limit < 0 {
+		token.Limit = evaluation.MaxPage
+	}
+	return pdp.SearchCall{Search: search, Caller: caller.Name, Registered: caller.Registered, Obligations: caller.Obligations, After: token.Last, Limit: token.Limit}, token, nil
+}

@@ -1,0 +1,132 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"policy-service/pdp"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+)
+
+// library is a bundle of books, of which a reader may read every third.
+func library(n int) pdp.Source {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,{"uid":{"type":"book","id":"b%04d"},"attrs":{"open":%t},"parents":[]}`, i, i%3 == 0)
+	}
+	return pdptest.Bundle(map[string]string{
+		"p.cedar":           `permit(principal is reader, action == Action::"read", resource is book) when { resource.open };`,
+		"entities/b.json":   "[" + b.String()[1:] + "]",
+		"tenants/t/t.cedar": `permit(principal is nobody, action, resource);`,
+	})
+}
+
+type page struct {
+	Results []struct{ ID string }
+	Page    *struct {
+		Token *string `json:"next_token"`
+	}
+}
+
+const books = `{"subject":{"type":"reader","id":"r"},"action":{"name":"read"},"resource":{"type":"book"}`
+
+func search(t *testing.T, s *pdptest.Server, path, body string) (page, int) {
+	t.Helper()
+	answer := s.Post(path, body)
+	var p page
+	if answer.Status == 200 {
+		if err := json.Unmarshal([]byte(answer.Body), &p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p, answer.Status
+}
+
+const resources = "/access/v1/search/resource"
+
+func TestPages(t *testing.T) {
+	s := pdptest.Start(t, library(3000))
+	var got []string
+	body := books + `,"page":{"limit":300}}`
+	for range 20 {
+		p, status := search(t, s, resources, body)
+		if status != 200 || p.Page == nil || p.Page.Token == nil {
+			t.Fatalf("status %d, %+v", status, p)
+		}
+		for _, r := range p.Results {
+			got = append(got, r.ID)
+		}
+		if *p.Page.Token == "" {
+			break
+		}
+		body = books + fmt.Sprintf(`,"page":{"token":%q}}`, *p.Page.Token)
+	}
+	if len(got) != 1000 {
+		t.Fatalf("%d results, want 1,000", len(got))
+	}
+	for n, id := range got {
+		if id != fmt.Sprintf("b%04d", 3*n) {
+			t.Fatalf("result %d is %s", n, id)
+		}
+	}
+	// Exactly as many as fit a page: the candidates behind the last one are
+	// still to be examined, so there is another page, which is empty.
+	if p, _ := search(t, s, resources, books+`}`); len(p.Results) != 1000 || p.Page == nil || *p.Page.Token == "" {
+		t.Errorf("without a limit: %d results, page %v", len(p.Results), p.Page)
+	}
+	zero, _ := search(t, s, resources, books+`,"page":{"limit":0}}`)
+	if len(zero.Results) != 0 || zero.Page == nil || *zero.Page.Token == "" {
+		t.Errorf("limit 0: %+v", zero)
+	}
+}
+
+// A token is for one page of one query of one caller, for an hour.
+func TestPageTokens(t *testing.T) {
+	var offset atomic.Int64
+	now := func(c *server.Config) {
+		c.PDP.Now = func() time.Time { return pdptest.Now.Add(time.Duration(offset.Load())) }
+	}
+	s, other := pdptest.Start(t, library(30), now), pdptest.Start(t, library(30), now)
+	first, _ := search(t, s, resources, books+`,"page":{"limit":2,"properties":{"a":1}}}`)
+	token := *first.Page.Token
+	with := func(query, page string) string { return query + `,"page":{` + page + `}}` }
+	good := fmt.Sprintf(`"token":%q,"properties":{"a":1}`, token)
+	flipped := []byte(token)
+	flipped[len(flipped)/2] ^= 1
+	for name, c := range map[string]struct {
+		server     *pdptest.Server
+		path, body string
+		want       int
+	}{
+		"as given":          {s, resources, with(books, good), 200},
+		"its own limit":     {s, resources, with(books, good+`,"limit":2`), 200},
+		"another limit":     {s, resources, with(books, good+`,"limit":3`), 400},
+		"other properties":  {s, resources, with(books, fmt.Sprintf(`"token":%q,"properties":{"a":2}`, token)), 400},
+		"no properties":     {s, resources, with(books, fmt.Sprintf(`"token":%q`, token)), 400},
+		"tampered":          {s, resources, with(books, fmt.Sprintf(`"token":%q,"properties":{"a":1}`, flipped)), 400},
+		"cut":               {s, resources, with(books, fmt.Sprintf(`"token":%q,"properties":{"a":1}`, token[:len(token)-1])), 400},
+		"longer":            {s, resources, with(books, fmt.Sprintf(`"token":%q,"properties":{"a":1}`, token+"A")), 400},
+		"another server's":  {other, resources, with(books, good), 400},
+		"another query":     {s, resources, with(books+`,"context":{"a":1}`, good), 400},
+		"an unknown member": {s, resources, with(books+`,"x":1`, good), 400},
+		"another endpoint":  {s, "/access/v1/search/subject", with(strings.Replace(books, `"book"`, `"book","id":"b0001"`, 1), good), 400},
+		"another tenant":    {s, "/tenants/t" + resources, with(books, good), 400},
+	} {
+		if _, got := search(t, c.server, c.path, c.body); got != c.want {
+			t.Errorf("%s: status %d, want %d", name, got, c.want)
+		}
+	}
+	offset.Store(int64(time.Hour - time.Second))
+	if _, got := search(t, s, resources, with(books, good)); got != 200 {
+		t.Errorf("a second before its end: status %d", got)
+	}
+	offset.Store(int64(time.Hour))
+	if _, got := search(t, s, resources, with(books, good)); got != 400 {
+		t.Errorf("after an hour: status %d", got)
+	}
+}

@@ -1,0 +1,327 @@
+// Package server is the process: it puts a [pdp.PDP] on HTTP and keeps it
+// there. Start with [New] and [Server.Start]; what one request goes through
+// reads from top to bottom in evaluate.go.
+//
+// The package decides nothing. It refuses what it cannot read, asks the PDP,
+// and writes an answer only where the PDP gave one without an error: no failure
+// of any kind turns into an allow.
+//
+// It is the only package that imports echo, so that a move to its next version
+// touches nothing else.
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/trace"
+
+	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/signing"
+	"policy-service/pdp/turns"
+)
+
+// Server is the service as a value: made by [New], running between
+// [Server.Start] and [Server.Stop]. It serves once; start another for another run.
+type Server struct {
+	config       Config
+	log          *slog.Logger
+	pdp          *pdp.PDP
+	pages        *pager
+	signing      *signing.Keys
+	recorder     *recorder // nil without a decision log, as the next three and retention
+	decisions    *decisionlog.Log
+	bundles      *decisionlog.Bundles
+	events       *events
+	out          *output
+	exports      *exports
+	retention    *retention
+	reporting    turns.Turns // of PEPs that report on a decision
+	approvals    *approvals
+	waiting      *waiting // those who wait for an approval
+	meters       *meters
+	tracer       trace.Tracer                                   // nil where nobody traces
+	scrape       http.Handler                                   // answers with the metrics; nil where they are not ours
+	providers    []interface{ Shutdown(context.Context) error } // of telemetry
+	gate         *gate
+	rates        *rates
+	large        chan struct{} // holds one for each large body
+	connections  *connections
+	refusals     refusals
+	certificates *certificates // nil is plain HTTP
+	listener     net.Listener
+	admin        net.Listener         // nil where there is none
+	live         atomic.Pointer[live] // what a new configuration replaces
+	failed       chan error
+	stopping     atomic.Bool
+
+	reconfiguring sync.Mutex // is held while a new configuration is looked at
+
+	mu       sync.Mutex // guards started and teardown
+	started  bool
+	teardown teardown
+}
+
+// New checks a configuration and returns a Server that has not started.
+func New(config Config) (*Server, error) {
+	if err := config.checkData(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	key := make([]byte, 32)
+	_, _ = rand.Read(key)
+	pages, err := newPager(key)
+	if err != nil {
+		return nil, err
+	}
+	meters, err := newMeters(noop.NewMeterProvider().Meter(scopeName)) // until the start
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		config: config, log: config.Logger, pages: pages, exports: newExports(), out: &output{to: config.Checkpoints}, meters: meters,
+		gate:    &gate{limit: int(config.Load.MaxConcurrent), patience: config.Load.QueueTime},
+		waiting: newWaiting(),
+		rates:   newRates(config.Load.RateLimit, config.PDP.Now), large: make(chan struct{}, mostLargeBodies),
+		failed: make(chan error, 1),
+	}
+	s.connections = newConnections(int(config.Load.MaxConnections), func() { s.tooMany("connections") })
+	s.live.Store(&live{config: config, callers: config.Authenticator})
+	return s, nil
+}
+
+// Start loads the bundle, listens, and returns when requests are answered. The
+// error is of type [pdp.Problems] where the bundle is at fault. ctx bounds the
+// start alone; the server runs until [Server.Stop].
+func (s *Server) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started {
+		return errors.New("the server was started before; make a new one")
+	}
+	s.started = true
+	err := s.start(ctx)
+	if err != nil {
+		err = errors.Join(err, s.teardown.run(context.WithoutCancel(ctx)))
+	}
+	return err
+}
+
+func (s *Server) start(ctx context.Context) error {
+	if err := s.openTelemetry(ctx); err != nil {
+		return err
+	}
+	// The log stands before the bundle: what is loaded first is recorded as well.
+	if err := s.openData(); err != nil {
+		return err
+	}
+	if err := s.openLog(ctx); err != nil {
+		return err
+	}
+	if err := s.openApprovals(); err != nil {
+		return err
+	}
+	if err := s.load(ctx); err != nil {
+		return err
+	}
+	for _, step := range []func() error{s.openCallers, s.openTLS, s.tellState} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	if err := s.listen(ctx); err != nil {
+		return err
+	}
+	if err := s.serveAdmin(ctx); err != nil {
+		return err
+	}
+	if s.events != nil {
+		s.events.begin()
+		s.background("events", s.events.run)
+	}
+	s.background("refusals", s.refusals.run(s.log))
+	if s.retention != nil {
+		s.background("retention", s.retention.run)
+	}
+	if s.approvals != nil {
+		s.background("approvals", s.approvals.store.Run)
+		s.background("approvals told of", s.approvals.teller.run)
+	}
+	s.serve()
+	s.watch()
+	s.log.Info("serving", "address", s.Addr(), "bundle", s.pdp.Status().Digest, "tls", s.certificates != nil, "credentials", s.credentials())
+	return nil
+}
+
+// load waits for the bundle no longer than ctx: reading takes as long as
+// somebody goes on writing, and a signal to stop must not.
+func (s *Server) load(ctx context.Context) error {
+	options := s.config.PDP
+	options.BeforeSwap, options.OnLoad = s.admitBundle, s.loaded
+	done := make(chan error, 1)
+	var p *pdp.PDP
+	go func() {
+		var err error
+		p, err = pdp.New(s.config.Source, options)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		s.pdp = p
+		if err == nil {
+			s.meters.loads.add(ctx, 1, loadAccepted)
+		}
+		s.refusedAtStart(err)
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// refusedAtStart records a bundle that keeps the server from starting.
+func (s *Server) refusedAtStart(err error) {
+	var problems pdp.Problems
+	if s.events != nil && errors.As(err, &problems) {
+		s.events.soon(refusedEvent("", problems))
+	}
+}
+
+func (s *Server) listen(ctx context.Context) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.config.Listen)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s: %w; try another --listen address, or port 0 for any free one", s.config.Listen, err)
+	}
+	s.teardown.add("listener", func(context.Context) error {
+		if err := listener.Close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil // the drain closed it
+	})
+	// A name was checked as a name; what counts is the address it led to.
+	if err := s.checkExposure(listener.Addr()); err != nil {
+		return err
+	}
+	s.listener = listener
+	return nil
+}
+
+func (s *Server) serve() {
+	server := s.httpServer()
+	s.teardown.add("http", func(ctx context.Context) error { return s.drain(ctx, server) })
+	s.teardown.add("who waits", closing(func() error { s.waiting.end(); return nil }))
+	s.teardown.add("exports", closing(func() error { s.exports.stop(); return nil }))
+	go func() {
+		err := s.serveOn(server)
+		closed := errors.Is(err, net.ErrClosed) && s.stopping.Load() // by drain
+		if !closed && !errors.Is(err, http.ErrServerClosed) {
+			s.log.Error("serving ended", "error", err)
+			s.failed <- err
+		}
+	}()
+}
+
+// drain answers what was asked. It leaves some of the time there is to those who stop
+// after it: the log above all, which has the records of these answers.
+func (s *Server) drain(ctx context.Context, server *http.Server) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, left-min(left/3, keptForTheRest))
+		defer cancel()
+	}
+	_ = s.listener.Close()
+	s.connections.drain(ctx)
+	err := server.Shutdown(ctx)
+	if err == nil {
+		return nil
+	}
+	// Out of patience: what still runs is cut off.
+	undecided := s.gate.busy()
+	if closing := server.Close(); undecided {
+		return errors.Join(err, closing)
+	}
+	s.log.Warn("clients were cut off at the stop, who did not send their request to its end, or did not read their answer")
+	return nil
+}
+
+// keptForTheRest is what the other steps of a stop have when draining takes all it may.
+const keptForTheRest = 6 * time.Second
+
+func (s *Server) serveOn(server *http.Server) error {
+	if s.certificates == nil {
+		return server.Serve(s.listener)
+	}
+	server.TLSConfig = s.certificates.config()
+	return server.ServeTLS(s.listener, "", "") // the files are in its configuration
+}
+
+func (s *Server) watch() {
+	s.background("watch", func(ctx context.Context) {
+		if err := s.pdp.Watch(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error("watching the bundle ended; send SIGHUP after an edit, or restart", "error", err)
+		}
+	})
+}
+
+// background runs something until the server stops, which waits for its end.
+func (s *Server) background(name string, run func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	s.teardown.add(name, func(ctx context.Context) error {
+		cancel()
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	go func() {
+		defer close(done)
+		run(ctx)
+	}()
+}
+
+// now is the clock that decisions read.
+func (s *Server) now() time.Time { return s.config.PDP.Now() }
+
+// Addr is the address listened on, as host:port; "" before [Server.Start].
+func (s *Server) Addr() string {
+	if s.listener == nil {
+		return ""
+	}
+	return s.listener.Addr().String()
+}
+
+// Failed receives the error that ended serving without [Server.Stop].
+func (s *Server) Failed() <-chan error { return s.failed }
+
+// Reload reads the bundle again now. On an error the one in force stays.
+func (s *Server) Reload(ctx context.Context) error {
+	if s.pdp == nil {
+		return pdp.ErrNoBundle
+	}
+	return s.pdp.Reload(ctx)
+}
+
+// Stop answers what was asked, takes nothing new, and undoes what
+// [Server.Start] did. When ctx ends first, what still runs is cut off.
+func (s *Server) Stop(ctx context.Context) error {
+	s.stopping.Store(true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.teardown.run(ctx)
+}

@@ -1,0 +1,236 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"policy-service/pdp/decisionlog"
+)
+
+// sink hands the records of the decision log on, beside everything else. It follows the
+// log, so that what it has is durable, and nobody waits for it: its queue is the log
+// itself. Where more than queue records wait, the oldest of those are left out.
+type sink struct {
+	name  string
+	queue uint64
+	// send hands records on, all or none; it returns an error to be called again with the
+	// same ones, and a refusal not to be. It ends when the context does, or soon after.
+	send func(context.Context, []decisionlog.Record) error
+	from *decisionlog.Log
+	log  *slog.Logger
+
+	handedOn, dropped metric.Int64Counter
+	attributes        metric.MeasurementOption
+
+	mu      sync.Mutex
+	waiting uint64 // the first record that waits, unless the log ends there
+	sending uint64 // the first record that is being sent, those up to sendingTo with it
+	upTo    uint64
+	untold  uint64 // records left out that the operator does not know of
+	told    seldom // of that
+	failing bool   // and the operator knows
+	failed  seldom // told of that
+}
+
+// refusal is an error of records that no further attempt would bring through.
+type refusal struct {
+	records int // how many of those that were sent
+	why     string
+}
+
+func (r *refusal) Error() string { return r.why }
+
+const (
+	// What is handed on together, so that a receiver that bounds its requests takes it.
+	sinkRecords = 512
+	sinkBytes   = 4 << 20
+	// sinkAttempt is how long an attempt may take before the operator hears that it does
+	// not end. It is begun anew then.
+	sinkAttempt = time.Minute
+	// sinkAgain is when a failed attempt is repeated; each further one that fails doubles
+	// it, up to sinkAgainMost.
+	sinkAgain     = 250 * time.Millisecond
+	sinkAgainMost = 30 * time.Second
+	// sinkTells is how often the operator is told of the same trouble at most.
+	sinkTells = time.Minute
+)
+
+// run hands on what comes after the records that are waiting now. When stopping ends it
+// goes on to the end of the log, and no longer than ctx.
+func (s *sink) run(ctx, stopping context.Context) {
+	var trimming sync.WaitGroup
+	defer trimming.Wait()
+	trimming.Go(func() { s.trim(stopping) })
+	for ctx.Err() == nil && s.from.Beyond(stopping, s.position()) == nil {
+		s.take()
+		s.deliver(ctx, stopping)
+	}
+}
+
+func (s *sink) position() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting
+}
+
+// trim keeps the queue within its bound, also while an attempt takes long.
+func (s *sink) trim(ctx context.Context) {
+	for s.from.Beyond(ctx, s.position()+s.queue) == nil {
+		s.mu.Lock()
+		var late uint64
+		if end := s.from.Size(); end > s.waiting+s.queue {
+			late = end - s.queue - s.waiting
+			s.waiting += late
+		}
+		s.mu.Unlock()
+		s.drop(late, "too many wait")
+	}
+}
+
+// take moves records from those that wait to those that are being sent.
+func (s *sink) take() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sending, s.upTo = s.waiting, min(s.from.Size(), s.waiting+sinkRecords)
+	s.waiting = s.upTo
+}
+
+// deliver sends what was taken, and tries again until that is done.
+func (s *sink) deliver(ctx, stopping context.Context) {
+	again, hurry := sinkAgain, stopping.Done()
+	for s.sending < s.upTo {
+		next, err := s.attempt(ctx)
+		if err == nil {
+			s.mu.Lock()
+			s.sending = next
+			s.mu.Unlock()
+			again = sinkAgain
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.fails(err)
+		timer := time.NewTimer(again)
+		again = min(2*again, sinkAgainMost)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-hurry: // there is little time left, and the receiver may be back
+			hurry, again = nil, sinkAgain
+		}
+		timer.Stop()
+	}
+}
+
+// attempt sends once, and returns the first record that was not sent with it.
+func (s *sink) attempt(ctx context.Context) (next uint64, err error) {
+	records, next, err := s.read(ctx)
+	if err != nil || len(records) == 0 {
+		return next, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sinkAttempt)
+	defer cancel()
+	err = s.send(ctx, records)
+	taken := len(records)
+	if refused := (*refusal)(nil); errors.As(err, &refused) {
+		taken -= refused.records
+		s.drop(uint64(refused.records), refused.why)
+	} else if err != nil {
+		return next, err
+	}
+	s.handedOn.Add(ctx, int64(taken), s.attributes)
+	if taken > 0 {
+		s.works()
+	}
+	return next, nil
+}
+
+// read reads what goes together of the records that are being sent. Those whose content
+// is gone are passed over. They are read for every attempt: what is redacted while a
+// receiver is away must not wait for it here.
+func (s *sink) read(ctx context.Context) (records []decisionlog.Record, next uint64, err error) {
+	size, next := 0, s.sending
+	for r, err := range s.from.Records(ctx, s.sending, s.upTo) {
+		size += len(r.Line)
+		switch {
+		case err != nil && len(records) == 0:
+			return nil, next, fmt.Errorf("the decision log cannot be read: %w", err)
+		case err != nil, size > sinkBytes && len(records) > 0:
+			return records, next, nil
+		case r.Line != nil:
+			records = append(records, r)
+		}
+		next++
+	}
+	return records, next, nil
+}
+
+// drop counts records that are not handed on, and tells of them now and then.
+func (s *sink) drop(n uint64, why string) {
+	if n == 0 {
+		return
+	}
+	s.dropped.Add(context.Background(), int64(n), s.attributes)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.untold += n
+	if s.told.now() {
+		s.tellDropped(why)
+	}
+}
+
+// tellDropped is called with the lock held.
+func (s *sink) tellDropped(why string) {
+	s.log.Warn("a sink left records out; the decision log has them", "sink", s.name, "records", s.untold, "why", why)
+	s.untold = 0
+}
+
+func (s *sink) fails(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed.now() {
+		s.failing = true
+		s.log.Warn("a sink does not take records; it is tried again, and the decision log has them", "sink", s.name, "error", err)
+	}
+}
+
+func (s *sink) works() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failing {
+		s.failing = false
+		s.log.Info("a sink takes records again", "sink", s.name)
+	}
+}
+
+// ended tells and counts what was not handed on in the time there was.
+func (s *sink) ended() {
+	s.mu.Lock()
+	left := s.upTo - s.sending + s.from.Size() - s.waiting
+	s.told = seldom{} // it is the last time
+	s.mu.Unlock()
+	s.drop(left, "the server stopped")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.untold > 0 {
+		s.tellDropped("the server stopped")
+	}
+}
+
+// seldom says whether to tell the same thing again.
+type seldom struct{ last time.Time }
+
+func (s *seldom) now() bool {
+	if !s.last.IsZero() && time.Since(s.last) < sinkTells {
+		return false
+	}
+	s.last = time.Now()
+	return true
+}

@@ -1,0 +1,33 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel"
+)
+
+// What OpenTelemetry says of itself later comes to the service's log, but for values of
+// variables.
+func TestOpenTelemetrySpeaksThroughTheLog(t *testing.T) {
+	var out bytes.Buffer
+	l := listen(slog.New(slog.NewTextHandler(&out, nil)))
+	if err := l.mistakes(); err != nil {
+		t.Fatal(err)
+	}
+	otel.Handle(errors.New("the queue is full"))
+	otel.Handle(errors.New("invalid OTEL_EXPORTER_OTLP_HEADERS value authorization s3cret: invalid header: authorization s3cret"))
+	otel.Handle(errors.New("failed to load TLS: open s3cret: no such file"))
+	got := out.String()
+	for _, want := range []string{"the queue is full", "name=OTEL_EXPORTER_OTLP_HEADERS\n", "_CLIENT_KEY"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in %s", want, got)
+		}
+	}
+	if strings.Contains(got, "s3cret") {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,89 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+)
+
+// TLSFiles are the files that TLS is made from, and the oldest version it speaks.
+type TLSFiles struct {
+	// CertFile holds the certificate and those between it and its root, in PEM;
+	// KeyFile its private key.
+	CertFile string `yaml:"cert_file" doc:"Speak TLS with this certificate, and those between it and its root (PEM). A changed file counts without a restart."`
+	KeyFile  string `yaml:"key_file" doc:"The private key of the certificate (PEM)."`
+	// ClientCAFile holds the roots of the certificates that clients may show.
+	ClientCAFile string `yaml:"client_ca_file" doc:"The roots of the certificates that clients may show (PEM); auth.mtls needs it."`
+	// MinVersion is 1.3, the default, or 1.2, for clients that know nothing newer.
+	MinVersion string `yaml:"min_version" default:"1.3" enum:"1.2,1.3" doc:"The oldest version of TLS that is spoken; 1.2 lets in clients that know nothing newer."`
+}
+
+func (f TLSFiles) check() error {
+	switch {
+	case f.CertFile != "" && f.KeyFile == "":
+		return errors.New("there is a TLS certificate without a key; add --tls-key, or tls.key_file")
+	case f.CertFile == "" && f.KeyFile != "":
+		return errors.New("there is a TLS key without a certificate; add --tls-cert, or tls.cert_file")
+	case f.CertFile == "" && f.ClientCAFile != "":
+		return errors.New("a client CA is of use with TLS only; add --tls-cert and --tls-key, or tls.cert_file and tls.key_file")
+	}
+	return nil
+}
+
+// tlsVersions are those there may be. Suites and curves are Go's, which move with the times.
+var tlsVersions = map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+
+func (f TLSFiles) minVersion() uint16 { return tlsVersions[cmp.Or(f.MinVersion, "1.3")] }
+
+// readTLS makes a configuration of the files. Where it cannot, the hash still says
+// which state of them it failed on.
+func readTLS(files TLSFiles) (*tls.Config, [sha256.Size]byte, error) {
+	var content [3][]byte
+	var errs []error
+	state := sha256.New()
+	for i, name := range []string{files.CertFile, files.KeyFile, files.ClientCAFile} {
+		if name == "" {
+			continue
+		}
+		text, err := readAtMost(name, 1<<20)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("cannot read a TLS file: %w; check its name and permissions", err))
+		}
+		content[i] = text
+		_, _ = fmt.Fprintf(state, "%d %v %x\n", i, err, sha256.Sum256(text))
+	}
+	config, err := newTLS(files, content[0], content[1], content[2])
+	if len(errs) > 0 {
+		err = errors.Join(errs...)
+	}
+	return config, [sha256.Size]byte(state.Sum(nil)), err
+}
+
+func newTLS(files TLSFiles, cert, key, clientCA []byte) (*tls.Config, error) {
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s are no certificate with its key: %w; both must be PEM, the key without a password", files.CertFile, files.KeyFile, err)
+	}
+	config := &tls.Config{
+		Certificates: []tls.Certificate{pair},
+		MinVersion:   files.minVersion(),
+		NextProtos:   []string{"h2", "http/1.1"},
+	}
+	if files.ClientCAFile == "" {
+		return config, nil
+	}
+	// A certificate is one credential among others: none is no error here, and what
+	// one is good for is decided for each request.
+	config.ClientAuth = tls.VerifyClientCertIfGiven
+	config.ClientCAs = x509.NewCertPool()
+	if !config.ClientCAs.AppendCertsFromPEM(bytes.TrimSpace(clientCA)) {
+		return nil, fmt.Errorf("%s holds no certificate; it must be PEM, the roots of the clients' certificates", files.ClientCAFile)
+	}
+	// A resumed session would skip the verification, and outlive a root that is taken away.
+	config.SessionTicketsDisabled = true
+	return config, nil
+}

@@ -1,0 +1,94 @@
+package signing
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/rogpeppe/go-internal/lockedfile"
+)
+
+// maxFile bounds what is read: two keys are 400 bytes.
+const maxFile = 64 << 10
+
+// readFile reads the file with the keys, unless strangers could have read it too.
+func readFile(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file", name)
+	}
+	// The group may: a Kubernetes volume with an fsGroup gives every file to it.
+	if info.Mode().Perm()&0o007 != 0 {
+		return nil, fmt.Errorf("%s is open to every user of this machine: chmod 600 it, and rotate if anybody may have read it", name)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(content) > maxFile {
+		err = fmt.Errorf("%s has more than %d bytes", name, maxFile)
+	}
+	return content, err
+}
+
+// createFirst writes a file with a new key, unless another process has by then: of
+// two servers that start together, both use the key of one.
+func createFirst(name string) error {
+	unlock, err := lock(name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	key, err := generate()
+	if err != nil {
+		return err
+	}
+	set, err := newSet(key, nil)
+	if err != nil {
+		return err
+	}
+	return write(name, set.encode())
+}
+
+// write puts content on disk beside name, and only then into its place, so that a
+// reader, or a crash, meets a whole file or none.
+func write(name string, content []byte) error {
+	dir := filepath.Dir(name)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(name)+".*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // gone already where all went well
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close()) // else a crash may take the new name back
+}
+
+// lock keeps two that write at once from losing what one of them wrote.
+func lock(name string) (unlock func(), err error) {
+	unlock, err = lockedfile.MutexAt(name + ".lock").Lock()
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock the signing keys: %w; see to the permissions of the directory", err)
+	}
+	return unlock, nil
+}

@@ -1,0 +1,357 @@
+package pdp
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// tree is a directory's files by path; a value "-> x" is a symbolic link to x,
+// and a path that ends in a slash is an empty directory.
+type tree map[string]string
+
+func (files tree) write(t testing.TB, dir string) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		file := filepath.Join(dir, name)
+		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		target, link := strings.CutPrefix(files[name], "-> ")
+		switch {
+		case strings.HasSuffix(name, "/"):
+			must(t, os.MkdirAll(file, 0o755))
+		case link:
+			must(t, os.Symlink(target, file))
+		default:
+			must(t, os.WriteFile(file, []byte(files[name]), 0o644))
+		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// smallest is a bundle that loads.
+const smallest = "@id(\"p\")\npermit (principal is User, action, resource);\n"
+
+// renamed is a policy file with another id for the policy p.
+func renamed(policy, id string) string {
+	return strings.ReplaceAll(policy, `@id("p")`, `@id("`+id+`")`)
+}
+
+// whole is a directory with a file of every kind, to be read, not to be loaded.
+var whole = tree{
+	"a.cedar":                        smallest,
+	"bundle.yaml":                    "known: [User]\n",
+	"schema.cedarschema":             "entity User;\n",
+	"obligations.yaml":               "{}\n",
+	"entities/users.json":            "[]\n",
+	"tests/a.yaml":                   "[]\n",
+	"tenants/acme/b.cedar":           smallest,
+	"tenants/acme/entities/all.json": "[]\n",
+	"tenants/acme/obligations.yaml":  "{}\n",
+	"tenants/acme/tests/b.json":      "[]\n",
+	"tenants/entities/e.cedar":       smallest, // a tenant may be called that
+	".git/config":                    "ignored",
+	".a.cedar.swp":                   "ignored",
+}
+
+func loadedNames(files *Files) []string { return slices.Sorted(maps.Keys(files.content)) }
+
+func TestReadTakesWhatTheLayoutNames(t *testing.T) {
+	dir := t.TempDir()
+	whole.write(t, dir)
+	files := Dir(dir).Read()
+	want := []string{
+		"a.cedar", "bundle.yaml", "entities/users.json", "obligations.yaml", "schema.cedarschema",
+		"tenants/acme/b.cedar", "tenants/acme/entities/all.json", "tenants/acme/obligations.yaml", "tenants/entities/e.cedar",
+	}
+	if diff := cmp.Diff(want, loadedNames(files)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"acme", "entities"}, files.tenants); diff != "" {
+		t.Error(diff)
+	}
+	if len(files.problems) > 0 {
+		t.Error(files.problems)
+	}
+	if got := loadedNames(Dir(dir).ReadTests()); !slices.Equal(got, []string{"tenants/acme/tests/b.json", "tests/a.yaml"}) {
+		t.Error("tests:", got)
+	}
+}
+
+// The value was made with other tools, from the directory that this test writes:
+//
+//	sha256sum a.cedar entities/users.json tenants/acme/b.cedar | sha256sum | xxd -r -p | base64
+func TestDigestIsTheSameOnAnyMachine(t *testing.T) {
+	const want = "h1:m2EHZkox/+mHYYdm+n+xYRzDD2CayV1cxLKcRBETAGk="
+	files := tree{"tenants/acme/b.cedar": smallest, "a.cedar": smallest, "entities/users.json": "[]\n"}
+	dir, mapped := t.TempDir(), fstest.MapFS{}
+	files.write(t, dir)
+	for name, data := range files {
+		mapped[name] = &fstest.MapFile{Data: []byte(data)}
+	}
+	for _, source := range []Source{Dir(dir), FS(mapped)} {
+		if got := source.Read().Digest(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	tree{"tests/a.yaml": "[]\n", "README": "hello\n"}.write(t, dir)
+	must(t, Dir(dir).WriteManifest())
+	if got := Dir(dir).Read().Digest(); got != want {
+		t.Errorf("with tests, README and MANIFEST: %s, want %s", got, want)
+	}
+}
+
+func TestReadingsAreEqual(t *testing.T) {
+	read := func(files tree) *Files {
+		dir := t.TempDir()
+		files.write(t, dir)
+		return Dir(dir).Read()
+	}
+	base := tree{"a.cedar": smallest, "tenants/acme/b.cedar": smallest}
+	with := func(name, data string) tree {
+		other := maps.Clone(base)
+		other[name] = data
+		return other
+	}
+	if !read(base).equal(read(base)) || !read(base).reading().equal(read(base).reading()) {
+		t.Error("a reading differs from another of the same files")
+	}
+	for what, other := range map[string]tree{
+		"content": with("a.cedar", smallest+"\n"),
+		"names":   with("b.cedar", smallest),
+		"tenants": with("tenants/other/", ""),
+		"warning": with("README", "hello"),
+		"error":   with("c.cedar", ""),
+	} {
+		if read(base).equal(read(other)) || read(base).reading().equal(read(other).reading()) {
+			t.Errorf("%s: a reading equals another", what)
+		}
+	}
+}
+
+func TestReadWarns(t *testing.T) {
+	dir := t.TempDir()
+	tree{
+		"a.cedar": smallest, "README.md": "", "a.cedar~": "", "old/deep/b.cedar": smallest, "entities/notes.txt": "x",
+		"tenants/README": "x", "tenants/acme/bundle.yaml": "x", "tenants/acme/b.cedar": smallest, "tenants/empty/": "", "other.cedarschema": "x",
+		"tests/README": "x",
+	}.write(t, dir)
+	files := Dir(dir).Read()
+	want := []string{
+		"README.md unknown_file", "a.cedar~ unknown_file", "entities/notes.txt unknown_file", "old unknown_directory", "other.cedarschema unknown_file",
+		"tenants/README unknown_file", "tenants/acme/bundle.yaml unknown_file", "tenants/empty empty_tenant",
+	}
+	if diff := cmp.Diff(want, codes(files.problems)); diff != "" {
+		t.Error(diff)
+	}
+	if files.problems.Refuse() {
+		t.Error(files.problems)
+	}
+	if got := loadedNames(files); !slices.Equal(got, []string{"a.cedar", "tenants/acme/b.cedar"}) {
+		t.Error("loaded", got)
+	}
+	if diff := cmp.Diff([]string{"tests/README unknown_file"}, codes(Dir(dir).ReadTests().problems)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func codes(ps Problems) (all []string) {
+	for _, p := range ps {
+		all = append(all, p.File+" "+p.Code)
+	}
+	return all
+}
+
+func TestReadRefuses(t *testing.T) {
+	sparse := func(name string, size int64) func(testing.TB, string) {
+		return func(t testing.TB, dir string) {
+			tree{name: ""}.write(t, dir)
+			must(t, os.Truncate(filepath.Join(dir, name), size))
+		}
+	}
+	fifo := func(t testing.TB, dir string) { must(t, syscall.Mkfifo(filepath.Join(dir, "x.cedar"), 0o644)) }
+	for _, c := range []struct {
+		name, want string
+		files      tree
+		also       func(testing.TB, string)
+	}{
+		{"0 bytes", "x.cedar empty_file", tree{"x.cedar": ""}, nil},
+		{"white space", "bundle.yaml empty_file", tree{"bundle.yaml": " \r\n\t\n"}, nil},
+		{"empty entities", "entities/x.json empty_file", tree{"entities/x.json": ""}, nil},
+		{"FIFO", "x.cedar not_a_file", nil, fifo},
+		{"link to a FIFO", "y.cedar not_a_file", tree{"y.cedar": "-> .x"}, func(t testing.TB, dir string) { must(t, syscall.Mkfifo(filepath.Join(dir, ".x"), 0o644)) }},
+		{"device", "x.cedar not_a_file", tree{"x.cedar": "-> /dev/zero"}, nil},
+		{"link to nothing", "x.cedar unreadable", tree{"x.cedar": "-> gone"}, nil},
+		{"link to itself", "x.cedar symlink_loop", tree{"x.cedar": "-> x.cedar"}, nil},
+		{"links in a circle", "entities symlink_loop", tree{"entities": "-> b", ".b": "", "b": "-> entities"}, nil},
+		{"read error", "x.cedar unreadable", tree{"x.cedar": "-> /proc/self/mem"}, nil}, // EIO, for root too
+		{"directory for a file", "x.cedar not_a_file", tree{"x.cedar/": ""}, nil},
+		{"file for a directory", "entities not_a_directory", tree{"entities": "x"}, nil},
+		{"file for tenants", "tenants not_a_directory", tree{"tenants": "x"}, nil},
+		{"tenants linked to nothing", "tenants unreadable", tree{"tenants": "-> gone"}, nil},
+		{"tenant linked to nothing", "tenants/acme unreadable", tree{"tenants/acme": "-> gone"}, nil},
+		{"tenant linked to itself", "tenants/acme symlink_loop", tree{"tenants/acme": "-> acme"}, nil},
+		{"newline", `"x\n.cedar" file_name`, tree{"x\n.cedar": smallest}, nil},
+		{"bad UTF-8", `"x\xff.cedar" file_name`, tree{"x\xff.cedar": smallest}, nil},
+		{"backslash", `entities/"x\\y.json" file_name`, tree{`entities/x\y.json`: "[]"}, nil},
+		{"illegal tenant", "tenants/a b tenant_name", tree{"tenants/a b/x.cedar": smallest}, nil},
+		{"tenant default", "tenants/default tenant_name", tree{"tenants/default/": ""}, nil},
+		{"two schemas", "schema.cedarschema two_schemas", tree{"a.cedarschema.json": "{}", "schema.cedarschema": "entity User;"}, nil},
+		{"large policy", "x.cedar too_large", nil, sparse("x.cedar", 256<<10+1)},
+		{"large settings", "obligations.yaml too_large", nil, sparse("obligations.yaml", 1<<20+1)},
+		{"large schema", "schema.cedarschema too_large", nil, sparse("schema.cedarschema", 4<<20+1)},
+		{"large entities", "entities/x.json too_large", nil, sparse("entities/x.json", 1<<40)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			tree{"a.cedar": smallest}.write(t, dir)
+			c.files.write(t, dir)
+			if c.also != nil {
+				c.also(t, dir)
+			}
+			files := Dir(dir).Read()
+			i := slices.Index(codes(files.problems), c.want)
+			if i < 0 {
+				t.Fatalf("want %s, got %v", c.want, files.problems)
+			}
+			p := files.problems[i]
+			if p.Severity != SeverityError || p.Try == "" || strings.Contains(p.Message, dir) {
+				t.Errorf("%+v", p)
+			}
+			if _, is := files.content[p.File]; is && p.Code != "two_schemas" {
+				t.Error("it is loaded all the same")
+			}
+			if _, problems := Load(Dir(dir)); !problems.Refuse() {
+				t.Error("a bundle loads from it")
+			}
+		})
+	}
+}
+
+func TestReadTakesFilesAtTheirLimit(t *testing.T) {
+	dir := t.TempDir()
+	tree{"a.cedar": "//" + strings.Repeat("x", maxPolicyFile-2)}.write(t, dir)
+	if files := Dir(dir).Read(); len(files.problems) > 0 || len(files.content["a.cedar"]) != maxPolicyFile {
+		t.Error(files.problems)
+	}
+}
+
+func TestReadRefusesARootThatIsNone(t *testing.T) {
+	dir := t.TempDir()
+	tree{"file": "x", "loop": "-> loop"}.write(t, dir)
+	must(t, syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
+	for name, want := range map[string]string{
+		"gone": " no_directory", "file": " unreadable", "fifo": " unreadable", "loop": " symlink_loop",
+	} {
+		files := Dir(filepath.Join(dir, name)).Read()
+		if got := codes(files.problems); !slices.Equal(got, []string{want}) || !files.problems.Refuse() {
+			t.Errorf("%s: %v", name, files.problems)
+		}
+		if !strings.Contains(files.problems.Error(), name) {
+			t.Errorf("it does not say which: %v", files.problems)
+		}
+		if tests := Dir(filepath.Join(dir, name)).ReadTests(); !tests.problems.Refuse() {
+			t.Errorf("%s: its tests can be read", name)
+		}
+	}
+	for _, source := range []Source{{}, Dir("")} {
+		if files := source.Read(); !files.problems.Refuse() {
+			t.Error("a source of nothing can be read")
+		}
+	}
+}
+
+// denied is a file system in which one name may not be opened or listed: the
+// tests may run as root, whom no mode keeps out.
+type denied struct {
+	fs.FS
+	name string
+}
+
+func (d denied) Open(name string) (fs.File, error) {
+	if name == d.name {
+		return nil, &fs.PathError{Op: "open", Path: "/secret/" + name, Err: fs.ErrPermission}
+	}
+	return d.FS.Open(name)
+}
+
+func TestReadRefusesWhatItMayNotRead(t *testing.T) {
+	for _, name := range []string{"a.cedar", "entities", "entities/users.json", "tenants", "tenants/acme", "tenants/acme/b.cedar", "."} {
+		dir := t.TempDir()
+		whole.write(t, dir)
+		files := FS(denied{os.DirFS(dir), name}).Read()
+		if !files.problems.Refuse() || !strings.Contains(files.problems.Error(), "permission") || strings.Contains(files.problems.Error(), "secret") {
+			t.Errorf("%s: %v", name, files.problems)
+		}
+	}
+}
+
+// growing is a file system whose files have grown when they are opened.
+type growing struct{ small, large fs.FS }
+
+func (g growing) Open(name string) (fs.File, error)     { return g.large.Open(name) }
+func (g growing) Stat(name string) (fs.FileInfo, error) { return fs.Stat(g.small, name) }
+
+func TestReadIsBoundedHoweverAFileGrows(t *testing.T) {
+	small := fstest.MapFS{"a.cedar": {Data: []byte(smallest)}}
+	large := fstest.MapFS{"a.cedar": {Data: make([]byte, 2*maxPolicyFile)}}
+	files := FS(growing{small, large}).Read()
+	if got := codes(files.problems); !slices.Equal(got, []string{"a.cedar too_large"}) {
+		t.Error(files.problems)
+	}
+}
+
+// Kubernetes mounts a volume as links to files in a directory behind ..data.
+func TestReadFollowsLinks(t *testing.T) {
+	dir := t.TempDir()
+	tree{
+		"..2026_01/a.cedar": smallest, "..2026_01/users.json": "[]\n", "..data": "-> ..2026_01",
+		"a.cedar": "-> ..data/a.cedar", "entities/users.json": "-> ../..data/users.json", "tenants/acme": "-> ../..data",
+	}.write(t, dir)
+	files := Dir(dir).Read()
+	want := []string{"a.cedar", "entities/users.json", "tenants/acme/a.cedar"}
+	if got := loadedNames(files); !slices.Equal(got, want) || files.problems.Refuse() {
+		t.Error(got, files.problems)
+	}
+}
+
+// A directory link back to the root is no trap: nothing goes deeper than the layout.
+func TestReadIsNotTrapped(t *testing.T) {
+	dir := t.TempDir()
+	tree{"a.cedar": smallest, "tenants/up": "-> ..", "tenants/here": "-> .", "entities": "-> ."}.write(t, dir)
+	files := Dir(dir).Read()
+	if got := loadedNames(files); !slices.Equal(got, []string{"a.cedar", "tenants/up/a.cedar"}) {
+		t.Error(got, files.problems)
+	}
+}
+
+var errAny = errors.New("any")
+
+type faulty struct{ fs.FS }
+
+func (f faulty) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, _ := fs.ReadDir(f.FS, name)
+	return entries[:1], errAny
+}
+
+// Half a listing must not pass for the whole: the other half may hold the forbids.
+func TestReadRefusesHalfAListing(t *testing.T) {
+	files := FS(faulty{fstest.MapFS{"a.cedar": {Data: []byte(smallest)}, "b.cedar": {Data: []byte(smallest)}}}).Read()
+	if len(files.content) > 0 || !files.problems.Refuse() {
+		t.Error(loadedNames(files), files.problems)
+	}
+}

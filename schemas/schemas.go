@@ -1,0 +1,30 @@
+// Package schemas holds the documents that describe the service to machines:
+// [OpenAPI], and the JSON Schemas of what is sent and answered, which it refers
+// to. It holds text and nothing that acts on it.
+package schemas
+
+import "embed"
+
+// OpenAPI is the OpenAPI 3.1 document of everything the service serves.
+//
+//go:embed openapi.yaml
+var OpenAPI []byte
+
+//go:embed obligations/*.json
+var obligations embed.FS
+
+// Obligation is the JSON Schema of the properties of an obligation type; nil
+// where there is no such type.
+func Obligation(name string) []byte {
+	text, err := obligations.ReadFile("obligations/" + name + ".json")
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// AccessRequest is the JSON Schema of what an access request may hold besides the
+// request that was denied.
+//
+//go:embed access_request.json
+var AccessRequest []byte
