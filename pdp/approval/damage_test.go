@@ -52,7 +52,11 @@ func TestDamage(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(dir, approval.FileName), damaged(whole, rand.New(rand.NewPCG(seed, 0))), 0o600))
 		o := r.options()
 		o.OnError = func(error) { wrong++ }
+		waiting, looked := approval.Look(dir)
 		s, err := approval.Open(dir, o)
+		if (err == nil) != (looked == nil) || err == nil && s.Pending() != waiting {
+			t.Errorf("%d: who looks is told %d and %v, who opens it %v", seed, waiting, looked, err)
+		}
 		if err != nil {
 			refused++
 			continue
@@ -161,6 +165,9 @@ func TestLocked(t *testing.T) {
 	r, data := newRecord(), t.TempDir()
 	s := mustOpen(t, data, r.options())
 	if _, err := approval.Open(data, r.options()); !errors.Is(err, approval.ErrLocked) {
+		t.Error(err)
+	}
+	if _, err := approval.Look(data); !errors.Is(err, approval.ErrLocked) {
 		t.Error(err)
 	}
 	must(t, s.Close())

@@ -13,8 +13,12 @@ import (
 	"policy-service/pdp/boltfile"
 )
 
-// lockTimeout is how long Open waits for another process.
-const lockTimeout = 2 * time.Second
+// How long Open and Look wait for another process: the one may be ending, the other is no
+// reason to wait.
+const (
+	lockTimeout = 2 * time.Second
+	lookTimeout = 100 * time.Millisecond
+)
 
 func guard(f func() error) error { return boltfile.Guard(ErrDamaged, f) }
 
@@ -62,6 +66,27 @@ func (s *Store) openDisk() error {
 	defer s.mu.Unlock()
 	s.db, s.memory = db, m
 	return nil
+}
+
+// look reads what openDisk would, and how many are pending.
+func look(path string) (pending int, err error) {
+	db, err := boltfile.Open(path, ErrDamaged, bbolt.Options{Timeout: lookTimeout, ReadOnly: true})
+	if err != nil {
+		return 0, err
+	}
+	err = guard(func() error {
+		return db.View(func(tx *bbolt.Tx) error {
+			if err := checkFormat(tx); err != nil {
+				return err
+			}
+			m, err := remember(tx)
+			if err == nil {
+				pending = m.pending
+			}
+			return err
+		})
+	})
+	return pending, errors.Join(err, guard(db.Close))
 }
 
 // prepare makes the buckets of a new file, and otherwise writes nothing: a file can be

@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"policy-service/pdp/boltfile"
 	"policy-service/pdp/turns"
 )
 
@@ -60,6 +61,26 @@ func Open(data string, o Options) (*Store, error) {
 		s.options.OnError(err)
 	}
 	return s, nil
+}
+
+// Look reads what is in a data directory as [Open] would, and changes nothing: how many
+// wait for a person, or why Open would fail.
+func Look(data string) (pending int, err error) {
+	path := filepath.Join(data, FileName)
+	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+		return 0, err
+	}
+	err = boltfile.Check(path, ErrDamaged, lookTimeout)
+	if err == nil {
+		pending, err = look(path)
+	}
+	if errors.Is(err, boltfile.ErrLocked) {
+		err = ErrLocked
+	}
+	if err != nil {
+		return 0, fmt.Errorf("opening the approvals: %s: %w", path, err)
+	}
+	return pending, nil
 }
 
 // Close ends the store. What is not on record yet is put there after the next Open.

@@ -1,5 +1,5 @@
 // Package boltfile opens bbolt files that may be damaged, and those whose disk failed:
-// bbolt panics on the one, and believes the page cache of the other.
+// bbolt panics on the one, or worse, and believes the page cache of the other.
 package boltfile
 
 import (
@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"policy-service/pdp/boltfile/pages"
 )
 
 // ErrLocked: another process has the file.
@@ -27,13 +30,29 @@ func Guard(damaged error, f func() error) (err error) {
 	return f()
 }
 
-// Open opens a bbolt file that only its owner can read. Where bbolt panics it leaves the
-// file open and locked, so that it could not be opened again: both are undone.
+// Open opens a bbolt file that only its owner can read, and waits for who has it no
+// longer than options say. What no [Guard] catches is looked for before: pages that name
+// each other, or are said to be longer than the file.
 func Open(path string, damaged error, options bbolt.Options) (db *bbolt.DB, err error) {
+	how := (*pages.File).Check
+	if options.ReadOnly {
+		how = (*pages.File).CheckBranches
+	}
 	var file *os.File
-	options.OpenFile = func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
-		file, err = os.OpenFile(name, flag, mode)
-		return file, err
+	options.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		f, err := os.OpenFile(name, flag, mode)
+		if err != nil {
+			return nil, err
+		}
+		if err = Lock(f, !options.ReadOnly, options.Timeout); err == nil {
+			err = check(f, damaged, how)
+		}
+		if err != nil {
+			_ = f.Close()
+			return nil, err
+		}
+		file = f
+		return f, nil
 	}
 	options.FreelistType = bbolt.FreelistMapType
 	err = Guard(damaged, func() (err error) {
@@ -44,11 +63,39 @@ func Open(path string, damaged error, options bbolt.Options) (db *bbolt.DB, err 
 		return nil, ErrLocked
 	}
 	if err != nil {
-		if file != nil {
+		if file != nil { // where bbolt panics it leaves the file open and locked
 			unlock(file) // the memory map that bbolt leaves behind would keep it
 			_ = file.Close()
 		}
 		return nil, err
 	}
 	return db, nil
+}
+
+// Check looks at a file as [Open] does before it writes there, and changes nothing.
+func Check(path string, damaged error, wait time.Duration) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	if err := Lock(f, false, wait); err != nil {
+		return err
+	}
+	return check(f, damaged, (*pages.File).Check)
+}
+
+func check(f *os.File, damaged error, how func(*pages.File) error) error {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 { // bbolt makes it
+		return err
+	}
+	file, err := pages.Open(f, info.Size())
+	if err == nil {
+		err = how(file)
+	}
+	if errors.Is(err, pages.ErrDamaged) {
+		return fmt.Errorf("%w: %w", damaged, err)
+	}
+	return err
 }

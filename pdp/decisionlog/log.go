@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"policy-service/pdp/boltfile"
 )
 
 // Log is an open log: one writer, and all the reading of [Reader].
@@ -108,7 +110,7 @@ func (l *Log) open() (err error) {
 	if err := os.MkdirAll(filepath.Join(l.data, LogDir), 0o700); err != nil {
 		return err
 	}
-	if l.lock, err = lockFile(filepath.Join(l.data, LockFile), l.options.LockTimeout); err != nil {
+	if err := l.takeLock(); err != nil {
 		return err
 	}
 	crashed, err := l.openTail()
@@ -119,6 +121,19 @@ func (l *Log) open() (err error) {
 		return l.record(EventCrash, map[string]any{"size": l.w.tail.edge.size})
 	}
 	return nil
+}
+
+// takeLock takes the lock of the log's directory. bbolt's own is on the active segment, and
+// would let a second writer in while the first one rotates.
+func (l *Log) takeLock() (err error) {
+	// One open for writing keeps a file system from being remounted.
+	if l.lock, err = os.OpenFile(filepath.Join(l.data, LockFile), os.O_CREATE|os.O_RDONLY, 0o600); err != nil {
+		return err
+	}
+	if err = boltfile.Lock(l.lock, true, l.options.LockTimeout); errors.Is(err, boltfile.ErrLocked) {
+		return ErrLocked
+	}
+	return err
 }
 
 // abandon lets go of everything, whatever state it is in.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
 	"time"
 
 	"policy-service/evaluation"
@@ -16,10 +15,6 @@ import (
 	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/decisionlog"
 )
-
-// approvalKeyFile is the key of what approvals are bound to, below the data directory:
-// without it a stranger with the file of approvals could try values against it.
-const approvalKeyFile = "approvals.key"
 
 // ApprovalsConfig bounds what people are asked.
 type ApprovalsConfig struct {
@@ -51,9 +46,9 @@ func (s *Server) openApprovals() error {
 	if s.decisions == nil {
 		return nil
 	}
-	key, err := keptKey(filepath.Join(s.config.Data, approvalKeyFile))
+	key, err := approvalKey.open(s.config.Data)
 	if err != nil {
-		return fmt.Errorf("cannot read or make the key of approvals: %w; put the file back from a backup, or move it away: then nothing counts that was approved before", err)
+		return err
 	}
 	a := &approvals{server: s, key: key}
 	c := s.config.Approvals

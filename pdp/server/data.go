@@ -1,9 +1,7 @@
 package server
 
 import (
-	"bytes"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,27 +31,6 @@ func (s *Server) openData() (err error) {
 	}
 	s.pages, err = newPager(key)
 	return err
-}
-
-// keptKey is a key of 32 bytes that is made once: unlike that of page tokens it is never
-// replaced, and it is on disk before it is used.
-func keptKey(name string) (key []byte, err error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	err = lockedfile.Transform(name, func(kept []byte) ([]byte, error) {
-		if key = kept; len(key) == 0 {
-			key = make([]byte, 32)
-			_, _ = rand.Read(key) // never fails: it ends the program instead
-		}
-		if len(key) != 32 || bytes.Equal(key, make([]byte, 32)) {
-			return nil, fmt.Errorf("%s does not hold the 32 bytes of a key", name)
-		}
-		return key, nil
-	})
-	return key, errors.Join(err, f.Sync())
 }
 
 // pageKey is the key of page tokens, so that a search goes on after a restart. The file

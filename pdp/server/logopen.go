@@ -4,18 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
 )
-
-// maskKeyFile is the key of masked values, below the data directory: 32 bytes. Who
-// has it can try values against the log, who loses it cannot join what comes with
-// what went before.
-const maskKeyFile = "mask.key"
 
 // openLog opens the decision log and records the start. Until it returns nothing can
 // be decided, so nothing is decided that is not on record.
@@ -27,9 +21,9 @@ func (s *Server) openLog(ctx context.Context) error {
 	if s.config.PDP.Recorder != nil {
 		return nil // the embedding program keeps its own record
 	}
-	key, err := keptKey(filepath.Join(s.config.Data, maskKeyFile))
+	key, err := maskKey.open(s.config.Data)
 	if err != nil {
-		return fmt.Errorf("cannot read or make the key of masked values: %w; put the file back from a backup, or move it away to begin with a new key", err)
+		return err
 	}
 	s.recorder = &recorder{mask: func(ctx context.Context) *mask.Masker { return s.pinned(ctx).mask }}
 	if s.live.Load().mask, err = mask.New(key, s.config.DecisionLog.Mask); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -184,9 +183,9 @@ func (s *Server) newMask(config Config, before *live) (*mask.Masker, error) {
 	if before.mask == nil || slices.Equal(config.DecisionLog.Mask, before.config.DecisionLog.Mask) {
 		return before.mask, nil
 	}
-	key, err := keptKey(filepath.Join(config.Data, maskKeyFile))
+	key, err := maskKey.open(config.Data)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the key of masked values: %w; see to the permissions of the data directory", err)
+		return nil, err
 	}
 	return mask.New(key, config.DecisionLog.Mask)
 }

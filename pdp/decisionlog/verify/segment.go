@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"policy-service/pdp/boltfile/pages"
 	"policy-service/pdp/decisionlog"
 )
 
@@ -35,7 +36,7 @@ func (c *checker) segmentFile(name string, number int64, last bool, digests map[
 		// The file must stay open until it is read; a digest is a value, kept in the channel.
 		defer func() { d := <-ready; kept := make(chan digest, 1); kept <- d; digests[number] = kept }()
 	}
-	b, err := openBolt(f, info.Size())
+	b, err := pages.Open(f, info.Size())
 	if err != nil {
 		return inFile(err, name)
 	}
@@ -43,13 +44,13 @@ func (c *checker) segmentFile(name string, number int64, last bool, digests map[
 	return inFile(c.segment(b, number, last), name)
 }
 
-func (c *checker) segment(b *boltFile, number int64, last bool) (err error) {
+func (c *checker) segment(b *pages.File, number int64, last bool) (err error) {
 	s := segment{checker: c}
 	for _, open := range []struct {
 		cursor **cursor
 		name   string
 	}{{&s.hashes, decisionlog.BucketHashes}, {&s.records, decisionlog.BucketRecords}, {&s.checkpoints, decisionlog.BucketCheckpoints}} {
-		if *open.cursor, err = b.bucket(open.name); err != nil {
+		if *open.cursor, err = bucket(b, open.name); err != nil {
 			return err
 		}
 	}
@@ -78,11 +79,11 @@ func (c *checker) segment(b *boltFile, number int64, last bool) (err error) {
 }
 
 // meta checks what a segment says of itself against what the segments before it are.
-func (c *checker) meta(b *boltFile, number int64) error {
-	meta, err := b.bucket(decisionlog.BucketMeta)
+func (c *checker) meta(b *pages.File, number int64) error {
+	meta, err := bucket(b, decisionlog.BucketMeta)
 	values := map[string][]byte{}
 	for ; err == nil && meta.has; err = meta.next() {
-		values[string(meta.peek.key)] = meta.peek.value
+		values[string(meta.peek.Key)] = meta.peek.Value
 	}
 	if err != nil {
 		return err
@@ -108,18 +109,18 @@ func (c *checker) meta(b *boltFile, number int64) error {
 // one takes the next leaf, with its record where there is one.
 func (s *segment) one() error {
 	sequence := s.tree.size
-	n, ok := integer(s.hashes.peek.key)
-	switch stored := s.hashes.peek.value; {
+	n, ok := integer(s.hashes.peek.Key)
+	switch stored := s.hashes.peek.Value; {
 	case ok && n > sequence:
 		return problem(Missing, sequence, "neither it nor its hash is there")
-	case !ok || n < sequence || len(stored) < tlog.HashSize || s.hashes.peek.bucket:
+	case !ok || n < sequence || len(stored) < tlog.HashSize || s.hashes.peek.IsBucket:
 		return problem(Altered, sequence, "its hashes are none")
 	}
-	leaf := tlog.Hash(s.hashes.peek.value[:tlog.HashSize])
+	leaf := tlog.Hash(s.hashes.peek.Value[:tlog.HashSize])
 	if err := s.content(sequence, leaf); err != nil {
 		return err
 	}
-	if !sameHashes(s.hashes.peek.value, s.tree.made) {
+	if !sameHashes(s.hashes.peek.Value, s.tree.made) {
 		return problem(Altered, sequence, "the hashes stored with it are not those of the tree")
 	}
 	return s.hashes.next()
@@ -127,21 +128,21 @@ func (s *segment) one() error {
 
 // content takes a record, or what is left of it, and its leaf.
 func (s *segment) content(sequence int64, leaf tlog.Hash) error {
-	n, ok := integer(s.records.peek.key)
+	n, ok := integer(s.records.peek.Key)
 	if !s.records.has || ok && n > sequence {
 		return s.missing(leaf)
 	}
-	if !ok || n < sequence || s.records.peek.bucket {
+	if !ok || n < sequence || s.records.peek.IsBucket {
 		return problem(Altered, sequence, "a record stands before it that has no hash")
 	}
-	line := s.records.peek.value
+	line := s.records.peek.Value
 	if tlog.RecordHash(line) != leaf {
 		return problem(Altered, sequence, "it is not the record that its hash was made of")
 	}
 	if err := s.record(line); err != nil {
 		p := asProblem(err)
 		if p.Code == Missing && s.records.next() == nil && s.records.has {
-			s.inOtherOrder(p, s.records.peek.value)
+			s.inOtherOrder(p, s.records.peek.Value)
 		}
 		return p
 	}
@@ -151,15 +152,15 @@ func (s *segment) content(sequence int64, leaf tlog.Hash) error {
 
 // checkpointsHere takes the checkpoints of the tree as it is now.
 func (s *segment) checkpointsHere() error {
-	for s.checkpoints.has && len(s.checkpoints.peek.key) == 16 {
-		size, ok := integer(s.checkpoints.peek.key[:8])
+	for s.checkpoints.has && len(s.checkpoints.peek.Key) == 16 {
+		size, ok := integer(s.checkpoints.peek.Key[:8])
 		if ok && size > s.tree.size {
 			return nil
 		}
 		if !ok || size < s.tree.size {
 			break
 		}
-		if err := s.checkpoint(string(bytes.Clone(s.checkpoints.peek.value))); err != nil {
+		if err := s.checkpoint(string(bytes.Clone(s.checkpoints.peek.Value))); err != nil {
 			return err
 		}
 		if err := s.checkpoints.next(); err != nil {
@@ -180,7 +181,7 @@ func (s *segment) leftOver() error {
 	if !s.checkpoints.has {
 		return nil
 	}
-	size, _ := integer(s.checkpoints.peek.key[:8])
+	size, _ := integer(s.checkpoints.peek.Key[:8])
 	// Whether the end is missing, or something before it, the next segment tells.
 	s.cut = problem(Truncated, s.tree.size, "it and all up to record %d are not there, which a checkpoint covers", size-1)
 	return nil

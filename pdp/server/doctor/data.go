@@ -118,7 +118,7 @@ func (x *exam) keys() {
 		x.wrong("keys", err)
 	}
 	if len(errs) == 0 {
-		x.ok("keys", "the keys of the log, of masked values and of signatures can be used, or are made at the first start")
+		x.ok("keys", "the keys of the log, of masked values, of approvals and of signatures can be used, or are made at the first start")
 	}
 	keys, err := auth.OpenKeys(x.data)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // Finding is one thing that was looked at.
 type Finding struct {
-	// Check says what: configuration, bundle, data, keys, log, clock, disk, listen,
+	// Check says what: configuration, bundle, data, keys, log, approvals, clock, disk, listen,
 	// files, memory, processors. More may come.
 	Check string `json:"check"`
 	// Bites is whether something is to be done.
@@ -46,7 +46,7 @@ type Patient struct {
 func Examine(ctx context.Context, p Patient) []Finding {
 	x := &exam{Patient: p, ctx: ctx, data: p.Config.Data}
 	for _, look := range []func(){
-		x.configuration, x.bundle, x.dataDirectory, x.keys, x.log, x.clock, x.disk, x.listen, x.files, x.memory, x.processors,
+		x.configuration, x.bundle, x.dataDirectory, x.keys, x.log, x.approvals, x.clock, x.disk, x.listen, x.files, x.memory, x.processors,
 	} {
 		look()
 	}

@@ -104,7 +104,7 @@ func TestWell(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	if got := strings.Join(slices.Compact(order), " "); got != "configuration bundle data keys log clock disk listen files memory processors" {
+	if got := strings.Join(slices.Compact(order), " "); got != "configuration bundle data keys log approvals clock disk listen files memory processors" {
 		t.Error(got)
 	}
 	if after := listing(t, data); after != before {
@@ -177,6 +177,9 @@ func TestSpoilt(t *testing.T) {
 		{"signing keys garbage", "keys", "signing.jwks cannot be used", write("signing.jwks", "{")},
 		{"API keys garbage", "keys", "cannot read the API keys", write("api-keys.json", "{")},
 		{"every API key revoked", "keys", "every API key is revoked, and nobody can ask; policy-service keys add", revoke},
+		{"approvals' key short", "keys", "does not hold the 32 bytes of a key; put the file back", write("approvals.key", "short")},
+		{"approvals garbage", "approvals", "no server starts with them: ", write("approvals.db", strings.Repeat("garbage", 10_000))},
+		{"approvals open to all", "data", "approvals.db is open to every user", chmod("approvals.db", 0o604)},
 		{"segment garbage", "log", "it cannot be read: ", write("log/00000001.db", strings.Repeat("garbage", 10_000))},
 		{"segment empty", "log", "policy-service log verify ", write("log/00000001.db", "")},
 	} {

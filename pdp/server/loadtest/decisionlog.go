@@ -77,7 +77,7 @@ func caughtUp(ctx context.Context, service *process, s *setup, want uint64) (sta
 
 // commits is how many transactions the segments of a log have seen. bbolt numbers them
 // in the meta pages of its file, the first two: u64 at 64 and at 64 behind the page
-// size, which is u32 at 24. A new file begins at 1. (More of the format: verify/boltfile.go.)
+// size, which is u32 at 24. A new file begins at 1. (More of the format: boltfile/pages.)
 func commits(data string) (sum uint64, err error) {
 	segments, err := filepath.Glob(filepath.Join(data, "log", "[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9].db"))
 	if err != nil {

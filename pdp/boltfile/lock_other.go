@@ -2,7 +2,13 @@
 
 package boltfile
 
-import "os"
+import (
+	"os"
+	"time"
+)
+
+// Lock leaves it to bbolt.
+func Lock(*os.File, bool, time.Duration) error { return nil }
 
 // unlock has nothing to do: closing the file is enough.
 func unlock(*os.File) {}

@@ -1,0 +1,278 @@
+package boltfile_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/boltfile"
+)
+
+var errDamaged = errors.New("damaged")
+
+const pageSize = 1024 // small, so that trees are deep
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(path string, readOnly bool) (*bbolt.DB, error) {
+	return boltfile.Open(path, errDamaged, bbolt.Options{Timeout: time.Second, ReadOnly: readOnly, PageSize: pageSize, NoSync: true})
+}
+
+// written is a file with trees three deep, a bucket that stands in a value, and pages that
+// are free.
+func written(t testing.TB) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file.db")
+	db, err := open(path, false)
+	must(t, err)
+	for _, f := range []func(*bbolt.Bucket, []byte) error{
+		func(b *bbolt.Bucket, key []byte) error { return b.Put(key, bytes.Repeat([]byte("v"), len(key)*20)) },
+		func(b *bbolt.Bucket, key []byte) error {
+			if key[len(key)-1] == '7' {
+				return b.Delete(key)
+			}
+			return nil
+		},
+	} {
+		must(t, db.Update(func(tx *bbolt.Tx) error {
+			for _, name := range []string{"a", "b"} {
+				b, err := tx.CreateBucketIfNotExists([]byte(name))
+				must(t, err)
+				for n := range 400 {
+					must(t, f(b, fmt.Appendf(nil, "%030d", n)))
+				}
+			}
+			b, err := tx.CreateBucketIfNotExists([]byte("small"))
+			must(t, err)
+			return b.Put([]byte("key"), []byte("value"))
+		}))
+	}
+	must(t, db.Close())
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	return whole
+}
+
+// raw is a file to be damaged where it hurts, by the format in [pages].
+type raw []byte
+
+func (r raw) page(id uint64) raw { return r[id*pageSize:] }
+func (r raw) flags() uint16      { return binary.LittleEndian.Uint16(r[8:]) }
+func (r raw) put64(at int, n uint64) {
+	binary.LittleEndian.PutUint64(r[at:], n)
+}
+func (r raw) put32(at int, n uint32) { binary.LittleEndian.PutUint32(r[at:], n) }
+
+// newest is the meta page that counts, whose checksum would see any change.
+func (r raw) newest() raw {
+	a, b := r[16:], r[pageSize+16:]
+	if binary.LittleEndian.Uint64(a[48:]) > binary.LittleEndian.Uint64(b[48:]) {
+		return a
+	}
+	return b
+}
+
+func (r raw) root() uint64     { return binary.LittleEndian.Uint64(r.newest()[16:]) }
+func (r raw) freelist() uint64 { return binary.LittleEndian.Uint64(r.newest()[32:]) }
+
+// bucket is where the value of a bucket begins: its root's page, or 0 and then a page.
+func (r raw) bucket(t testing.TB, name string) raw {
+	t.Helper()
+	p := r.page(r.root())
+	for i := range int(binary.LittleEndian.Uint16(p[10:])) {
+		e := p[16+i*16:]
+		key := e[binary.LittleEndian.Uint32(e[4:]):]
+		if n := binary.LittleEndian.Uint32(e[8:]); string(key[:n]) == name {
+			return key[n:]
+		}
+	}
+	t.Fatalf("there is no bucket %s", name)
+	return nil
+}
+
+func (r raw) top(t testing.TB, name string) (id uint64, branch raw) {
+	t.Helper()
+	id = binary.LittleEndian.Uint64(r.bucket(t, name))
+	if branch = r.page(id); branch.flags() != 1 {
+		t.Fatalf("the root of %s is no branch", name)
+	}
+	return id, branch
+}
+
+func (r raw) child(n int) uint64 { return binary.LittleEndian.Uint64(r[16+n*16+8:]) }
+
+// leftmost is the first leaf of a tree.
+func (r raw) leftmost(t testing.TB, name string) (id uint64, leaf raw) {
+	t.Helper()
+	for id, leaf = r.top(t, name); leaf.flags() == 1; leaf = r.page(id) {
+		id = leaf.child(0)
+	}
+	return id, leaf
+}
+
+// TestWhatNoGuardCatches: bbolt would fill the memory or the stack, or never come to an
+// end, and a process with a damaged file would fall again as often as it is started.
+func TestWhatNoGuardCatches(t *testing.T) {
+	for name, c := range map[string]struct {
+		damage func(raw)
+		reads  bool // who only reads would fall, too
+		want   string
+	}{
+		"a branch names itself":           {func(r raw) { id, p := r.top(t, "a"); p.put64(24, id) }, true, "twice"},
+		"a branch names the one above it": {func(r raw) { id, p := r.top(t, "a"); r.page(p.child(1)).put64(24, id) }, true, "twice"},
+		"two branches name one page":      {func(r raw) { _, p := r.top(t, "a"); _, q := r.top(t, "b"); p.put64(24, q.child(0)) }, true, "twice"},
+		"a bucket is in the top's page":   {func(r raw) { r.bucket(t, "a").put64(0, r.root()) }, true, "twice"},
+		"a bucket in a value is a branch": {func(r raw) { r.bucket(t, "small")[16+8] = 1 }, true, ""},
+		"a page is four billion long":     {func(r raw) { _, p := r.leftmost(t, "a"); p.put32(12, 1<<32-1) }, true, "too long"},
+		"a leaf further on is too":        {func(r raw) { _, p := r.top(t, "a"); r.page(r.page(p.child(0)).child(1)).put32(12, 1<<31) }, false, "too long"},
+		"what is free is endless":         {func(r raw) { p := r.page(r.freelist()); p[10], p[11] = 0xff, 0xff; p.put64(16, 1<<40) }, false, "free"},
+		"what is in use is free":          {func(r raw) { id, _ := r.leftmost(t, "a"); r.page(r.freelist()).put64(16, id) }, false, "twice"},
+		"a key stands in another's place": {func(r raw) { _, p := r.top(t, "a"); p[16+int(binary.LittleEndian.Uint32(p[16:]))] = '1' }, true, ""},
+		"a leaf is where a branch was":    {func(r raw) { _, p := r.top(t, "a"); id, _ := r.leftmost(t, "a"); p.put64(16+16+8, id) }, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := raw(written(t))
+			c.damage(whole)
+			path := filepath.Join(t.TempDir(), "file.db")
+			must(t, os.WriteFile(path, whole, 0o600))
+			for _, readOnly := range []bool{false, true} {
+				if readOnly && !c.reads {
+					continue
+				}
+				db, err := open(path, readOnly)
+				if !errors.Is(err, errDamaged) || !strings.Contains(err.Error(), c.want) {
+					t.Fatalf("read only %v: %v, want %q", readOnly, err, c.want)
+				}
+				if db != nil {
+					t.Error("a file that is refused is open")
+				}
+			}
+			if err := boltfile.Check(path, errDamaged, time.Second); !errors.Is(err, errDamaged) {
+				t.Errorf("looked at alone: %v", err)
+			}
+			must(t, os.WriteFile(path, written(t), 0o600)) // and nobody holds its lock
+			must(t, boltfile.Check(path, errDamaged, time.Second))
+			db, err := open(path, false)
+			must(t, err)
+			if err := boltfile.Check(path, errDamaged, 0); !errors.Is(err, boltfile.ErrLocked) {
+				t.Errorf("while it is written to: %v", err)
+			}
+			must(t, db.Close())
+		})
+	}
+}
+
+// TestWhole: whatever bbolt writes is opened, with a list of what is free and without one.
+func TestWhole(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, none := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "file.db")
+		for round := range 60 {
+			db, err := boltfile.Open(path, errDamaged, bbolt.Options{Timeout: time.Second, PageSize: pageSize, NoSync: true, NoFreelistSync: none})
+			must(t, err)
+			must(t, db.Update(func(tx *bbolt.Tx) error { return change(tx, random, round) }))
+			must(t, db.View(func(tx *bbolt.Tx) error {
+				for err := range tx.Check() {
+					t.Errorf("round %d: %v", round, err)
+				}
+				return nil
+			}))
+			must(t, db.Close())
+			db, err = open(path, true)
+			must(t, err)
+			must(t, db.Close())
+		}
+	}
+}
+
+// change puts and deletes keys and buckets, also buckets in buckets, of all sizes.
+func change(tx *bbolt.Tx, random *rand.Rand, round int) error {
+	b, err := tx.CreateBucketIfNotExists(fmt.Append(nil, "bucket ", random.IntN(4)))
+	if err != nil {
+		return err
+	}
+	if round%3 == 1 {
+		if b, err = b.CreateBucketIfNotExists([]byte("inside")); err != nil {
+			return err
+		}
+	}
+	for range random.IntN(300) {
+		key := fmt.Appendf(nil, "key %d", random.IntN(1000))
+		if random.IntN(3) == 0 {
+			err = b.Delete(key)
+		} else {
+			err = b.Put(key, make([]byte, random.IntN(200)*random.IntN(20)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if round%10 == 9 {
+		return tx.DeleteBucket(fmt.Append(nil, "bucket ", random.IntN(4)))
+	}
+	return nil
+}
+
+// FuzzOpen: a file that is opened can be read and written to, as far as [boltfile.Guard]
+// guards.
+func FuzzOpen(f *testing.F) {
+	whole := raw(written(f))
+	top, _ := whole.top(f, "a")
+	for _, at := range []int{int(top)*pageSize + 24, int(whole.freelist())*pageSize + 10, int(whole.root())*pageSize + 16} {
+		f.Add(uint32(at), []byte{255})
+		f.Add(uint32(at), []byte{0, 0, 0, 1})
+	}
+	f.Fuzz(func(t *testing.T, at uint32, with []byte) {
+		bad := bytes.Clone(whole)
+		copy(bad[int(at)%len(bad):], with)
+		path := filepath.Join(t.TempDir(), "file.db")
+		must(t, os.WriteFile(path, bad, 0o600))
+		for _, readOnly := range []bool{true, false} {
+			db, err := open(path, readOnly)
+			if err != nil {
+				continue
+			}
+			_ = boltfile.Guard(errDamaged, func() error { return db.View(readAll) })
+			if !readOnly {
+				_ = boltfile.Guard(errDamaged, func() error { return db.Update(rewriteAll) })
+			}
+			_ = boltfile.Guard(errDamaged, db.Close)
+		}
+	})
+}
+
+func readAll(tx *bbolt.Tx) error {
+	return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+		b.Cursor().Last()
+		b.Get([]byte("00000"))
+		return b.ForEach(func(_, v []byte) error { _ = bytes.Clone(v); return nil })
+	})
+}
+
+func rewriteAll(tx *bbolt.Tx) error {
+	return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+		for n := range 400 {
+			key := fmt.Appendf(nil, "%030d", n)
+			if n%2 == 0 {
+				_ = b.Delete(key)
+			} else {
+				_ = b.Put(key, key)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,169 @@
+package pages
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+)
+
+// Check says whether bbolt can write to the file: it goes through every page in use, and
+// wants each to be there once, in its place, as long as it can be, and either free or not.
+func (f *File) Check() error {
+	c := checker{File: f, used: make([]uint64, f.Pages/64+1)}
+	if err := c.free(); err != nil {
+		return err
+	}
+	return c.bucket(f.Root, true, 0)
+}
+
+// CheckBranches says whether bbolt finds its way through the file, which it only reads.
+// Of leaves it looks at one below each branch, so that it reads a hundredth of a large file.
+func (f *File) CheckBranches() error {
+	c := checker{File: f, used: make([]uint64, f.Pages/64+1)}
+	return c.bucket(f.Root, false, 0)
+}
+
+// checker remembers which pages it met, a bit each.
+type checker struct {
+	*File
+	used []uint64
+}
+
+// use is called once for each page.
+func (c *checker) use(id uint64) error {
+	if id < 2 || id >= c.Pages {
+		return damage("page %d of %d", id, c.Pages)
+	}
+	if c.used[id/64]&(1<<(id%64)) != 0 {
+		return damage("page %d is used twice", id)
+	}
+	c.used[id/64] |= 1 << (id % 64)
+	return nil
+}
+
+// read reads a page that nothing else is to be in.
+func (c *checker) read(id uint64) (Page, error) {
+	p, err := c.Page(id)
+	if err != nil {
+		return nil, err
+	}
+	for i := range uint64(len(p)) / uint64(c.pageSize) {
+		if err := c.use(id + i); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// free goes through the list of what is free. A file can be without one.
+func (c *checker) free() error {
+	if c.freelist == noFreelist {
+		return nil
+	}
+	p, err := c.read(c.freelist)
+	if err != nil {
+		return err
+	}
+	list, n := p[headerSize:], uint64(p.count())
+	if n == 1<<16-1 {
+		n, list = binary.LittleEndian.Uint64(list), list[8:]
+	}
+	if p.flags() != freelistFlag || n > uint64(len(list)/8) {
+		return damage("page %d is no list of what is free", c.freelist)
+	}
+	for i := range n {
+		if err := c.use(binary.LittleEndian.Uint64(list[i*8:])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bucket goes through a bucket, and all that are in it. The topmost is read whole in any
+// case: it holds where the others are.
+func (c *checker) bucket(root uint64, whole bool, depth int) error {
+	if depth > MaxDepth {
+		return damage("buckets in buckets, %d deep", depth)
+	}
+	t := tree{checker: c, whole: whole || depth == 0, visit: func(e Element) error {
+		if !e.IsBucket {
+			return nil
+		}
+		root, inline, err := e.Bucket()
+		if err != nil || root != 0 {
+			if err == nil {
+				err = c.bucket(root, whole, depth+1)
+			}
+			return err
+		}
+		inside, leaf, err := inline.Elements()
+		if err == nil && (!leaf || slices.ContainsFunc(inside, func(e Element) bool { return e.IsBucket })) {
+			err = damage("the bucket %.20q holds a page that is no leaf", e.Key)
+		}
+		return err
+	}}
+	_, err := t.below(root, nil, nil, 0)
+	return err
+}
+
+// tree is the pages of one bucket. Its leaves are all equally deep.
+type tree struct {
+	*checker
+	whole bool
+	visit func(Element) error
+}
+
+// below goes through a page and what is below it, with keys from one on to before the
+// other, and says how many pages lie between it and the leaves.
+func (t *tree) below(id uint64, from, to []byte, depth int) (height int, err error) {
+	if depth > MaxDepth {
+		return 0, damage("a tree %d pages deep", depth)
+	}
+	p, err := t.read(id)
+	if err != nil {
+		return 0, err
+	}
+	elements, leaf, err := p.Elements()
+	if err != nil {
+		return 0, err
+	}
+	if n := len(elements); n > 0 && (bytes.Compare(elements[0].Key, from) < 0 || to != nil && bytes.Compare(elements[n-1].Key, to) >= 0) {
+		return 0, damage("page %d holds keys of another", id)
+	}
+	if leaf {
+		for _, e := range elements {
+			if err := t.visit(e); err != nil {
+				return 0, err
+			}
+		}
+		return 0, nil
+	}
+	return t.children(id, elements, to, depth)
+}
+
+func (t *tree) children(id uint64, elements []Element, to []byte, depth int) (height int, err error) {
+	if len(elements) == 0 {
+		return 0, damage("page %d is a branch with nothing below it", id)
+	}
+	for i, e := range elements {
+		if i > 0 && height == 1 && !t.whole {
+			if err := t.use(e.Page); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		end := to
+		if i+1 < len(elements) {
+			end = elements[i+1].Key
+		}
+		h, err := t.below(e.Page, e.Key, end, depth+1)
+		if err != nil {
+			return 0, err
+		}
+		if i > 0 && h+1 != height {
+			return 0, damage("the leaves below page %d are not equally deep", id)
+		}
+		height = h + 1
+	}
+	return height, nil
+}
