@@ -34,7 +34,7 @@ func syncDir(path string) error {
 // openDisk opens the file, checks it, and reads what is kept in memory of it. The
 // writer alone opens and closes.
 func (s *Store) openDisk() error {
-	db, err := boltfile.Open(s.path, ErrDamaged, bbolt.Options{Timeout: lockTimeout})
+	db, err := boltfile.Open(s.path, ErrDamaged, boltfile.ToWrite, bbolt.Options{Timeout: lockTimeout})
 	if errors.Is(err, boltfile.ErrLocked) {
 		return ErrLocked
 	}
@@ -70,7 +70,7 @@ func (s *Store) openDisk() error {
 
 // look reads what openDisk would, and how many are pending.
 func look(path string) (pending int, err error) {
-	db, err := boltfile.Open(path, ErrDamaged, bbolt.Options{Timeout: lookTimeout, ReadOnly: true})
+	db, err := boltfile.Open(path, ErrDamaged, boltfile.ToRead, bbolt.Options{Timeout: lookTimeout})
 	if err != nil {
 		return 0, err
 	}

@@ -30,14 +30,25 @@ func Guard(damaged error, f func() error) (err error) {
 	return f()
 }
 
+// Use is what a file is opened for. It says how much of it is looked at before.
+type Use int
+
+// What a file is opened for: to write to it, to read in it, or to read the last key of a
+// bucket and what is in buckets of one page, which takes as long in a large file as in a
+// small one.
+const (
+	ToWrite Use = iota
+	ToRead
+	ToReadLast
+)
+
+var checks = map[Use]func(*pages.File) error{ToWrite: (*pages.File).Check, ToRead: (*pages.File).CheckBranches, ToReadLast: (*pages.File).CheckLast}
+
 // Open opens a bbolt file that only its owner can read, and waits for who has it no
 // longer than options say. What no [Guard] catches is looked for before: pages that name
 // each other, or are said to be longer than the file.
-func Open(path string, damaged error, options bbolt.Options) (db *bbolt.DB, err error) {
-	how := (*pages.File).Check
-	if options.ReadOnly {
-		how = (*pages.File).CheckBranches
-	}
+func Open(path string, damaged error, use Use, options bbolt.Options) (db *bbolt.DB, err error) {
+	options.ReadOnly = use != ToWrite
 	var file *os.File
 	options.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
 		f, err := os.OpenFile(name, flag, mode)
@@ -45,7 +56,7 @@ func Open(path string, damaged error, options bbolt.Options) (db *bbolt.DB, err 
 			return nil, err
 		}
 		if err = Lock(f, !options.ReadOnly, options.Timeout); err == nil {
-			err = check(f, damaged, how)
+			err = check(f, damaged, use)
 		}
 		if err != nil {
 			_ = f.Close()
@@ -82,17 +93,17 @@ func Check(path string, damaged error, wait time.Duration) error {
 	if err := Lock(f, false, wait); err != nil {
 		return err
 	}
-	return check(f, damaged, (*pages.File).Check)
+	return check(f, damaged, ToWrite)
 }
 
-func check(f *os.File, damaged error, how func(*pages.File) error) error {
+func check(f *os.File, damaged error, use Use) error {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 { // bbolt makes it
 		return err
 	}
 	file, err := pages.Open(f, info.Size())
 	if err == nil {
-		err = how(file)
+		err = checks[use](file)
 	}
 	if errors.Is(err, pages.ErrDamaged) {
 		return fmt.Errorf("%w: %w", damaged, err)

@@ -28,8 +28,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func open(path string, readOnly bool) (*bbolt.DB, error) {
-	return boltfile.Open(path, errDamaged, bbolt.Options{Timeout: time.Second, ReadOnly: readOnly, PageSize: pageSize, NoSync: true})
+func open(path string, use boltfile.Use) (*bbolt.DB, error) {
+	return boltfile.Open(path, errDamaged, use, bbolt.Options{Timeout: time.Second, PageSize: pageSize, NoSync: true})
 }
 
 // written is a file with trees three deep, a bucket that stands in a value, and pages that
@@ -37,7 +37,7 @@ func open(path string, readOnly bool) (*bbolt.DB, error) {
 func written(t testing.TB) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file.db")
-	db, err := open(path, false)
+	db, err := open(path, boltfile.ToWrite)
 	must(t, err)
 	for _, f := range []func(*bbolt.Bucket, []byte) error{
 		func(b *bbolt.Bucket, key []byte) error { return b.Put(key, bytes.Repeat([]byte("v"), len(key)*20)) },
@@ -72,6 +72,7 @@ type raw []byte
 
 func (r raw) page(id uint64) raw { return r[id*pageSize:] }
 func (r raw) flags() uint16      { return binary.LittleEndian.Uint16(r[8:]) }
+func (r raw) count() uint16      { return binary.LittleEndian.Uint16(r[10:]) }
 func (r raw) put64(at int, n uint64) {
 	binary.LittleEndian.PutUint64(r[at:], n)
 }
@@ -93,7 +94,7 @@ func (r raw) freelist() uint64 { return binary.LittleEndian.Uint64(r.newest()[32
 func (r raw) bucket(t testing.TB, name string) raw {
 	t.Helper()
 	p := r.page(r.root())
-	for i := range int(binary.LittleEndian.Uint16(p[10:])) {
+	for i := range int(p.count()) {
 		e := p[16+i*16:]
 		key := e[binary.LittleEndian.Uint32(e[4:]):]
 		if n := binary.LittleEndian.Uint32(e[8:]); string(key[:n]) == name {
@@ -129,33 +130,31 @@ func (r raw) leftmost(t testing.TB, name string) (id uint64, leaf raw) {
 func TestWhatNoGuardCatches(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(raw)
-		reads  bool // who only reads would fall, too
+		upTo   boltfile.Use // the least that it must not be opened for
 		want   string
 	}{
-		"a branch names itself":           {func(r raw) { id, p := r.top(t, "a"); p.put64(24, id) }, true, "twice"},
-		"a branch names the one above it": {func(r raw) { id, p := r.top(t, "a"); r.page(p.child(1)).put64(24, id) }, true, "twice"},
-		"two branches name one page":      {func(r raw) { _, p := r.top(t, "a"); _, q := r.top(t, "b"); p.put64(24, q.child(0)) }, true, "twice"},
-		"a bucket is in the top's page":   {func(r raw) { r.bucket(t, "a").put64(0, r.root()) }, true, "twice"},
-		"a bucket in a value is a branch": {func(r raw) { r.bucket(t, "small")[16+8] = 1 }, true, ""},
-		"a page is four billion long":     {func(r raw) { _, p := r.leftmost(t, "a"); p.put32(12, 1<<32-1) }, true, "too long"},
-		"a leaf further on is too":        {func(r raw) { _, p := r.top(t, "a"); r.page(r.page(p.child(0)).child(1)).put32(12, 1<<31) }, false, "too long"},
-		"what is free is endless":         {func(r raw) { p := r.page(r.freelist()); p[10], p[11] = 0xff, 0xff; p.put64(16, 1<<40) }, false, "free"},
-		"what is in use is free":          {func(r raw) { id, _ := r.leftmost(t, "a"); r.page(r.freelist()).put64(16, id) }, false, "twice"},
-		"a key stands in another's place": {func(r raw) { _, p := r.top(t, "a"); p[16+int(binary.LittleEndian.Uint32(p[16:]))] = '1' }, true, ""},
-		"a leaf is where a branch was":    {func(r raw) { _, p := r.top(t, "a"); id, _ := r.leftmost(t, "a"); p.put64(16+16+8, id) }, true, ""},
+		"a branch names itself":           {func(r raw) { id, p := r.top(t, "a"); p.put64(24, id) }, boltfile.ToRead, "twice"},
+		"a branch names the one above it": {func(r raw) { id, p := r.top(t, "a"); r.page(p.child(1)).put64(24, id) }, boltfile.ToRead, "twice"},
+		"two branches name one page":      {func(r raw) { _, p := r.top(t, "a"); _, q := r.top(t, "b"); p.put64(24, q.child(0)) }, boltfile.ToRead, "twice"},
+		"a bucket is in the top's page":   {func(r raw) { r.bucket(t, "a").put64(0, r.root()) }, boltfile.ToReadLast, "twice"},
+		"a bucket in a value is a branch": {func(r raw) { r.bucket(t, "small")[16+8] = 1 }, boltfile.ToReadLast, ""},
+		"a page is four billion long":     {func(r raw) { _, p := r.leftmost(t, "a"); p.put32(12, 1<<32-1) }, boltfile.ToRead, "too long"},
+		"a leaf further on is too":        {func(r raw) { _, p := r.top(t, "a"); r.page(r.page(p.child(0)).child(1)).put32(12, 1<<31) }, boltfile.ToWrite, "too long"},
+		"the last branch names itself":    {func(r raw) { id, p := r.top(t, "a"); p.put64(16+(int(p.count())-1)*16+8, id) }, boltfile.ToReadLast, "twice"},
+		"what is free is endless":         {func(r raw) { p := r.page(r.freelist()); p[10], p[11] = 0xff, 0xff; p.put64(16, 1<<40) }, boltfile.ToWrite, "free"},
+		"what is in use is free":          {func(r raw) { id, _ := r.leftmost(t, "a"); r.page(r.freelist()).put64(16, id) }, boltfile.ToWrite, "twice"},
+		"a key stands in another's place": {func(r raw) { _, p := r.top(t, "a"); p[16+int(binary.LittleEndian.Uint32(p[16:]))] = '1' }, boltfile.ToRead, ""},
+		"a leaf is where a branch was":    {func(r raw) { _, p := r.top(t, "a"); id, _ := r.leftmost(t, "a"); p.put64(16+16+8, id) }, boltfile.ToRead, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			whole := raw(written(t))
 			c.damage(whole)
 			path := filepath.Join(t.TempDir(), "file.db")
 			must(t, os.WriteFile(path, whole, 0o600))
-			for _, readOnly := range []bool{false, true} {
-				if readOnly && !c.reads {
-					continue
-				}
-				db, err := open(path, readOnly)
+			for use := boltfile.ToWrite; use <= c.upTo; use++ {
+				db, err := open(path, use)
 				if !errors.Is(err, errDamaged) || !strings.Contains(err.Error(), c.want) {
-					t.Fatalf("read only %v: %v, want %q", readOnly, err, c.want)
+					t.Fatalf("opened for %d: %v, want %q", use, err, c.want)
 				}
 				if db != nil {
 					t.Error("a file that is refused is open")
@@ -166,7 +165,7 @@ func TestWhatNoGuardCatches(t *testing.T) {
 			}
 			must(t, os.WriteFile(path, written(t), 0o600)) // and nobody holds its lock
 			must(t, boltfile.Check(path, errDamaged, time.Second))
-			db, err := open(path, false)
+			db, err := open(path, boltfile.ToWrite)
 			must(t, err)
 			if err := boltfile.Check(path, errDamaged, 0); !errors.Is(err, boltfile.ErrLocked) {
 				t.Errorf("while it is written to: %v", err)
@@ -182,7 +181,7 @@ func TestWhole(t *testing.T) {
 	for _, none := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "file.db")
 		for round := range 60 {
-			db, err := boltfile.Open(path, errDamaged, bbolt.Options{Timeout: time.Second, PageSize: pageSize, NoSync: true, NoFreelistSync: none})
+			db, err := boltfile.Open(path, errDamaged, boltfile.ToWrite, bbolt.Options{Timeout: time.Second, PageSize: pageSize, NoSync: true, NoFreelistSync: none})
 			must(t, err)
 			must(t, db.Update(func(tx *bbolt.Tx) error { return change(tx, random, round) }))
 			must(t, db.View(func(tx *bbolt.Tx) error {
@@ -192,9 +191,11 @@ func TestWhole(t *testing.T) {
 				return nil
 			}))
 			must(t, db.Close())
-			db, err = open(path, true)
-			must(t, err)
-			must(t, db.Close())
+			for _, use := range []boltfile.Use{boltfile.ToRead, boltfile.ToReadLast} {
+				db, err = open(path, use)
+				must(t, err)
+				must(t, db.Close())
+			}
 		}
 	}
 }
@@ -241,13 +242,16 @@ func FuzzOpen(f *testing.F) {
 		copy(bad[int(at)%len(bad):], with)
 		path := filepath.Join(t.TempDir(), "file.db")
 		must(t, os.WriteFile(path, bad, 0o600))
-		for _, readOnly := range []bool{true, false} {
-			db, err := open(path, readOnly)
+		for _, use := range []boltfile.Use{boltfile.ToReadLast, boltfile.ToRead, boltfile.ToWrite} {
+			db, err := open(path, use)
 			if err != nil {
 				continue
 			}
-			_ = boltfile.Guard(errDamaged, func() error { return db.View(readAll) })
-			if !readOnly {
+			_ = boltfile.Guard(errDamaged, func() error { return db.View(readLast) })
+			if use != boltfile.ToReadLast {
+				_ = boltfile.Guard(errDamaged, func() error { return db.View(readAll) })
+			}
+			if use == boltfile.ToWrite {
 				_ = boltfile.Guard(errDamaged, func() error { return db.Update(rewriteAll) })
 			}
 			_ = boltfile.Guard(errDamaged, db.Close)
@@ -255,9 +259,20 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
+func readLast(tx *bbolt.Tx) error {
+	for _, name := range []string{"a", "b"} {
+		if b := tx.Bucket([]byte(name)); b != nil {
+			b.Cursor().Last()
+		}
+	}
+	if b := tx.Bucket([]byte("small")); b != nil {
+		b.Get([]byte("key"))
+	}
+	return nil
+}
+
 func readAll(tx *bbolt.Tx) error {
 	return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
-		b.Cursor().Last()
 		b.Get([]byte("00000"))
 		return b.ForEach(func(_, v []byte) error { _ = bytes.Clone(v); return nil })
 	})

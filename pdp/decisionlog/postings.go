@@ -12,6 +12,8 @@ import (
 	"strconv"
 
 	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/boltfile"
 )
 
 // postings are the index of one segment: by term, how far from its first the
@@ -167,7 +169,7 @@ func (x *index) inMemory(p *postings, terms [][]string) ([]uint32, uint64) {
 }
 
 func (x *index) onDisk(s *segment, end uint64, terms [][]string) (list []uint32, err error) {
-	db, err := openFile(x.path(s.number), bbolt.Options{ReadOnly: true, Timeout: readerWait})
+	db, err := openFile(x.path(s.number), boltfile.ToRead, bbolt.Options{Timeout: readerWait})
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/boltfile"
 )
 
 // Reader reads a log. It is safe for concurrent use, and a [tlog.HashReader].
@@ -97,7 +99,7 @@ func follows(found []*segment, size uint64, s *segment) error {
 
 // look opens a segment for a moment.
 func (r *Reader) look(s *segment) (end uint64, err error) {
-	if err := r.open(s); err != nil {
+	if err := r.open(s, boltfile.ToReadLast); err != nil {
 		return 0, err
 	}
 	err = s.view(func(tx *bbolt.Tx) (err error) {
@@ -107,8 +109,8 @@ func (r *Reader) look(s *segment) (end uint64, err error) {
 	return end, errors.Join(err, s.close())
 }
 
-func (r *Reader) open(s *segment) error {
-	db, err := openFile(s.path, bbolt.Options{ReadOnly: true, Timeout: readerWait})
+func (r *Reader) open(s *segment, use boltfile.Use) error {
+	db, err := openFile(s.path, use, bbolt.Options{Timeout: readerWait})
 	if err != nil {
 		return err
 	}
@@ -155,7 +157,7 @@ func (r *Reader) ready(s *segment) error {
 	if n >= keptOpen {
 		_ = oldest.close()
 	}
-	return r.open(s)
+	return r.open(s, boltfile.ToRead)
 }
 
 func (r *Reader) all() []*segment {

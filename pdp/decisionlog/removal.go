@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/boltfile"
 )
 
 // removal is content on its way out, in the steps above.
@@ -68,7 +70,7 @@ func (r *removal) writeOne(segment Segment, keep func(bucket, key, value []byte)
 	if err := r.log.retireSealed(segment.Number); err != nil {
 		return err
 	}
-	db, err := openFile(segment.Path, bbolt.Options{ReadOnly: true, Timeout: lockWait})
+	db, err := openFile(segment.Path, boltfile.ToRead, bbolt.Options{Timeout: lockWait})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/boltfile"
 )
 
 // allocSize is by how much the file of a segment grows; each time costs a sync.
@@ -161,7 +163,7 @@ func (l *Log) prepareSegment(number uint64) *nextSegment {
 	s := &segment{number: number, path: segmentPath(l.data, number), active: true}
 	draft := filepath.Join(filepath.Dir(s.path), fmt.Sprintf(".prepared-%08d", number))
 	_ = os.Remove(draft)
-	db, err := openFile(draft, l.writing(l.options.LockTimeout))
+	db, err := openFile(draft, boltfile.ToWrite, l.writing(l.options.LockTimeout))
 	if err != nil {
 		return &nextSegment{err: err}
 	}

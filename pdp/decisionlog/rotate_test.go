@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/boltfile"
 )
 
 func thousand() []Entry {
@@ -206,7 +208,7 @@ func TestRotationWaitsForNoReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range l.all()[1:2] {
-		db, err := openFile(s.path, bbolt.Options{ReadOnly: true, Timeout: time.Nanosecond})
+		db, err := openFile(s.path, boltfile.ToRead, bbolt.Options{Timeout: time.Nanosecond})
 		if err != nil {
 			t.Fatal("after Rotate:", err)
 		}

@@ -41,11 +41,11 @@ func segmentNumber(name string) (uint64, bool) {
 	return n, err == nil && n > 0
 }
 
-func openFile(path string, options bbolt.Options) (*bbolt.DB, error) {
-	if info, err := os.Stat(path); options.ReadOnly && (err != nil || info.Size() == 0) { // bbolt would write to it
+func openFile(path string, use boltfile.Use, options bbolt.Options) (*bbolt.DB, error) {
+	if info, err := os.Stat(path); use != boltfile.ToWrite && (err != nil || info.Size() == 0) { // bbolt would write to it
 		return nil, fmt.Errorf("segment %s: %w", path, errors.Join(err, fmt.Errorf("%w: %s is empty", ErrDamaged, path)))
 	}
-	db, err := boltfile.Open(path, ErrDamaged, options)
+	db, err := boltfile.Open(path, ErrDamaged, use, options)
 	if errors.Is(err, boltfile.ErrLocked) {
 		return nil, fmt.Errorf("%w: %s", ErrLocked, path)
 	}

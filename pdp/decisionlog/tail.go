@@ -12,6 +12,8 @@ import (
 	"go.etcd.io/bbolt"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/pdp/boltfile"
 )
 
 // openTail opens what is there for writing, and checks the end of it: the rest
@@ -37,7 +39,7 @@ func (l *Log) openTail() (crashed bool, err error) {
 	if err := os.Chmod(s.path, 0o600); err != nil { // it may have been sealed before a crash
 		return false, err
 	}
-	db, err := openFile(s.path, l.writing(l.options.LockTimeout))
+	db, err := openFile(s.path, boltfile.ToWrite, l.writing(l.options.LockTimeout))
 	if err != nil {
 		return false, err
 	}

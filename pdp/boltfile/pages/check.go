@@ -9,24 +9,41 @@ import (
 // Check says whether bbolt can write to the file: it goes through every page in use, and
 // wants each to be there once, in its place, as long as it can be, and either free or not.
 func (f *File) Check() error {
-	c := checker{File: f, used: make([]uint64, f.Pages/64+1)}
+	c := f.checker(whole)
 	if err := c.free(); err != nil {
 		return err
 	}
-	return c.bucket(f.Root, true, 0)
+	return c.bucket(f.Root, 0)
 }
 
 // CheckBranches says whether bbolt finds its way through the file, which it only reads.
 // Of leaves it looks at one below each branch, so that it reads a hundredth of a large file.
 func (f *File) CheckBranches() error {
-	c := checker{File: f, used: make([]uint64, f.Pages/64+1)}
-	return c.bucket(f.Root, false, 0)
+	return f.checker(branches).bucket(f.Root, 0)
 }
+
+// CheckLast says whether bbolt finds the last key of each bucket, and what is in buckets of
+// one page: a few pages of a file of any size.
+func (f *File) CheckLast() error { return f.checker(last).bucket(f.Root, 0) }
+
+// extent is how much of a tree is looked at.
+type extent int
+
+const (
+	whole extent = iota
+	branches
+	last
+)
 
 // checker remembers which pages it met, a bit each.
 type checker struct {
 	*File
+	extent
 	used []uint64
+}
+
+func (f *File) checker(e extent) *checker {
+	return &checker{File: f, extent: e, used: make([]uint64, f.Pages/64+1)}
 }
 
 // use is called once for each page.
@@ -81,18 +98,18 @@ func (c *checker) free() error {
 
 // bucket goes through a bucket, and all that are in it. The topmost is read whole in any
 // case: it holds where the others are.
-func (c *checker) bucket(root uint64, whole bool, depth int) error {
+func (c *checker) bucket(root uint64, depth int) error {
 	if depth > MaxDepth {
 		return damage("buckets in buckets, %d deep", depth)
 	}
-	t := tree{checker: c, whole: whole || depth == 0, visit: func(e Element) error {
+	t := tree{checker: c, extent: c.extent, visit: func(e Element) error {
 		if !e.IsBucket {
 			return nil
 		}
 		root, inline, err := e.Bucket()
 		if err != nil || root != 0 {
 			if err == nil {
-				err = c.bucket(root, whole, depth+1)
+				err = c.bucket(root, depth+1)
 			}
 			return err
 		}
@@ -102,6 +119,9 @@ func (c *checker) bucket(root uint64, whole bool, depth int) error {
 		}
 		return err
 	}}
+	if depth == 0 {
+		t.extent = whole
+	}
 	_, err := t.below(root, nil, nil, 0)
 	return err
 }
@@ -109,8 +129,8 @@ func (c *checker) bucket(root uint64, whole bool, depth int) error {
 // tree is the pages of one bucket. Its leaves are all equally deep.
 type tree struct {
 	*checker
-	whole bool
-	visit func(Element) error
+	extent extent
+	visit  func(Element) error
 }
 
 // below goes through a page and what is below it, with keys from one on to before the
@@ -146,21 +166,21 @@ func (t *tree) children(id uint64, elements []Element, to []byte, depth int) (he
 		return 0, damage("page %d is a branch with nothing below it", id)
 	}
 	for i, e := range elements {
-		if i > 0 && height == 1 && !t.whole {
+		isLast, end := i == len(elements)-1, to
+		if !isLast {
+			end = elements[i+1].Key
+		}
+		if t.extent == branches && height == 1 || t.extent == last && !isLast {
 			if err := t.use(e.Page); err != nil {
 				return 0, err
 			}
 			continue
 		}
-		end := to
-		if i+1 < len(elements) {
-			end = elements[i+1].Key
-		}
 		h, err := t.below(e.Page, e.Key, end, depth+1)
 		if err != nil {
 			return 0, err
 		}
-		if i > 0 && h+1 != height {
+		if height > 0 && h+1 != height {
 			return 0, damage("the leaves below page %d are not equally deep", id)
 		}
 		height = h + 1
