@@ -33,7 +33,7 @@ type office struct {
 	authorized string            // whose requests Get and the others are
 }
 
-// openOffice serves two tenants, acme and globex, of which each has what names it
+// openOffice serves two tenants, initech and globex, of which each has what names it
 // wherever anything can.
 func openOffice(t *testing.T, options ...pdptest.Option) *office {
 	t.Helper()
@@ -43,7 +43,7 @@ func openOffice(t *testing.T, options ...pdptest.Option) *office {
 	}
 	grant("auditor", []string{"*"}, auth.LogRead, auth.LogAdmin)
 	grant("reader", []string{"*"}, auth.LogRead)
-	for _, tenant := range []string{"acme", "globex", "default"} {
+	for _, tenant := range []string{"initech", "globex", "default"} {
 		grant(tenant+"-pep", []string{tenant}, auth.Decide, auth.Search)
 		grant(tenant+"-auditor", []string{tenant}, auth.LogRead, auth.LogAdmin)
 	}
@@ -57,7 +57,7 @@ func offices() pdp.Source {
 	files := map[string]string{
 		"a.cedar": `@id("read") permit(principal, action == Action::"read", resource);`,
 	}
-	for _, tenant := range []string{"acme", "globex"} {
+	for _, tenant := range []string{"initech", "globex"} {
 		files["tenants/"+tenant+"/"+tenant+"-policies.cedar"] = strings.ReplaceAll(`// TENANT-comment
 @id("TENANT-write") @obligation("TENANT-tell") permit(principal, action == Action::"write", resource);
 @id("TENANT-never") @reason_user("TENANT-reason") forbid(principal, action == Action::"delete", resource);
@@ -146,11 +146,11 @@ type recorded struct {
 // whatever they ask: all bytes of all answers are looked through.
 func TestNothingOfAnotherTenantIsReached(t *testing.T) {
 	o := openOffice(t)
-	ids := map[string][]string{"acme": o.happen("acme"), "globex": o.happen("globex")}
+	ids := map[string][]string{"initech": o.happen("initech"), "globex": o.happen("globex")}
 	whole := o.get("/v1/decisions?limit=1000")
 	digest := url.PathEscape(regexp.MustCompile(`"bundle":"(h1:[^"]+)"`).FindStringSubmatch(whole)[1])
 	checkpoint := o.get("/v1/log/checkpoint")
-	for tenant, other := range map[string]string{"acme": "globex", "globex": "acme"} {
+	for tenant, other := range map[string]string{"initech": "globex", "globex": "initech"} {
 		if !strings.Contains(whole, other+"-tell") || !strings.Contains(whole, other+"-erasure") || !strings.Contains(o.get("/v1/bundles/"+digest), other+"-comment") {
 			t.Fatal("what is looked for is nowhere: this test cannot fail")
 		}
@@ -232,18 +232,18 @@ func TestACallerWithoutTenantsSeesNothing(t *testing.T) {
 
 func TestPermissionsOfTheLog(t *testing.T) {
 	o := openOffice(t)
-	id := o.ask("acme", evaluationPath, tenantQuestion)
+	id := o.ask("initech", evaluationPath, tenantQuestion)
 	for _, test := range []struct {
 		method, path, body string
 		status             map[string]int
 	}{
-		{"GET", "/v1/decisions", "", map[string]int{"": 401, "acme-pep": 403, "acme-auditor": 200, "reader": 200}},
-		{"GET", "/v1/decisions/" + id, "", map[string]int{"": 401, "acme-pep": 403, "acme-auditor": 200, "globex-auditor": 404, "reader": 200}},
-		{"GET", "/v1/log/report", "", map[string]int{"": 401, "acme-pep": 403, "acme-auditor": 200, "reader": 200}},
-		{"GET", "/v1/log/sample?seed=s", "", map[string]int{"": 401, "acme-pep": 403, "acme-auditor": 200, "globex-auditor": 404, "reader": 200}},
-		{"GET", "/v1/log/export", "", map[string]int{"": 401, "acme-pep": 403, "acme-auditor": 200, "reader": 200}},
-		{"POST", "/v1/log/keys", "", map[string]int{"": 401, "acme-pep": 403, "acme-auditor": 403, "reader": 403, "auditor": 200}},
-		{"POST", "/v1/decisions/" + id + "/redaction", `{"reason":"r"}`, map[string]int{"": 401, "acme-pep": 403, "reader": 403, "globex-auditor": 404}},
+		{"GET", "/v1/decisions", "", map[string]int{"": 401, "initech-pep": 403, "initech-auditor": 200, "reader": 200}},
+		{"GET", "/v1/decisions/" + id, "", map[string]int{"": 401, "initech-pep": 403, "initech-auditor": 200, "globex-auditor": 404, "reader": 200}},
+		{"GET", "/v1/log/report", "", map[string]int{"": 401, "initech-pep": 403, "initech-auditor": 200, "reader": 200}},
+		{"GET", "/v1/log/sample?seed=s", "", map[string]int{"": 401, "initech-pep": 403, "initech-auditor": 200, "globex-auditor": 404, "reader": 200}},
+		{"GET", "/v1/log/export", "", map[string]int{"": 401, "initech-pep": 403, "initech-auditor": 200, "reader": 200}},
+		{"POST", "/v1/log/keys", "", map[string]int{"": 401, "initech-pep": 403, "initech-auditor": 403, "reader": 403, "auditor": 200}},
+		{"POST", "/v1/decisions/" + id + "/redaction", `{"reason":"r"}`, map[string]int{"": 401, "initech-pep": 403, "reader": 403, "globex-auditor": 404}},
 	} {
 		for name, want := range test.status {
 			if got := o.as(name).Do(test.method, test.path, test.body); got.Status != want {
@@ -308,27 +308,27 @@ func TestParametersOfTheLog(t *testing.T) {
 // every file.
 func TestChangingTheLog(t *testing.T) {
 	o := openOffice(t)
-	id := o.ask("acme", evaluationPath, tenantQuestion)
+	id := o.ask("initech", evaluationPath, tenantQuestion)
 	for body, want := range map[string]int{`{}`: 400, `{"reason":" "}`: 400, `{"reason":7}`: 400, `{`: 400, `{"reason":"` + strings.Repeat("x", 1001) + `"}`: 400} {
-		if got := o.as("acme-auditor").Do("POST", "/v1/decisions/"+id+"/redaction", body); got.Status != want {
+		if got := o.as("initech-auditor").Do("POST", "/v1/decisions/"+id+"/redaction", body); got.Status != want {
 			t.Errorf("%.40s: got %d %s", body, got.Status, got.Body)
 		}
 	}
-	if got := o.as("acme-auditor").Do("POST", "/v1/decisions/"+id+"/redaction", `{"reason":"erasure request 17"}`); got.Status != 204 || got.Body != "" {
+	if got := o.as("initech-auditor").Do("POST", "/v1/decisions/"+id+"/redaction", `{"reason":"erasure request 17"}`); got.Status != 204 || got.Body != "" {
 		t.Errorf("got %d %s", got.Status, got.Body)
 	}
-	for name, want := range map[string]int{"auditor": 410, "acme-auditor": 404} {
+	for name, want := range map[string]int{"auditor": 410, "initech-auditor": 404} {
 		for _, path := range []string{"", "/proof"} {
 			if got := o.as(name).Get("/v1/decisions/" + id + path); got.Status != want {
 				t.Errorf("%s as %s: got %d %s", path, name, got.Status, got.Body)
 			}
 		}
 	}
-	if onDisk(t, o.data, "acme-plan") {
+	if onDisk(t, o.data, "initech-plan") {
 		t.Error("the content is still on disk")
 	}
 	events := o.get("/v1/decisions?event=record_redacted")
-	if !strings.Contains(events, `"tenant":"acme","kind":"admin","caller":"key:acme-auditor","event":"record_redacted"`) || !strings.Contains(events, "erasure request 17") {
+	if !strings.Contains(events, `"tenant":"initech","kind":"admin","caller":"key:initech-auditor","event":"record_redacted"`) || !strings.Contains(events, "erasure request 17") {
 		t.Errorf("got %s", events)
 	}
 	var redactions struct{ Items []recorded }
@@ -354,10 +354,10 @@ func TestChangingTheLog(t *testing.T) {
 func TestProofsOverHTTP(t *testing.T) {
 	o := openOffice(t)
 	kept := o.get("/v1/log/checkpoint")
-	id := o.ask("acme", evaluationPath, tenantQuestion)
+	id := o.ask("initech", evaluationPath, tenantQuestion)
 	keys := verify.Options{Key: o.get("/v1/log/keys")}
-	proof := o.as("acme-auditor").get("/v1/decisions/" + id + "/proof")
-	if report := verify.Export(strings.NewReader(proof), keys); !report.Verified() || report.Records != 1 || !strings.Contains(proof, "acme-plan") {
+	proof := o.as("initech-auditor").get("/v1/decisions/" + id + "/proof")
+	if report := verify.Export(strings.NewReader(proof), keys); !report.Verified() || report.Records != 1 || !strings.Contains(proof, "initech-plan") {
 		t.Errorf("got %+v", report)
 	}
 	later := o.get("/v1/log/checkpoint")
@@ -381,7 +381,7 @@ func TestProofsOverHTTP(t *testing.T) {
 // A record is shown as it is stored, with its receipts and the bundle of then.
 func TestRecordOverHTTP(t *testing.T) {
 	o := openOffice(t)
-	id := o.happen("acme")[0]
+	id := o.happen("initech")[0]
 	record, err := o.Log().ByID(id)
 	must(t, err)
 	var got struct {
@@ -390,7 +390,7 @@ func TestRecordOverHTTP(t *testing.T) {
 		LeafHash string `json:"leaf_hash"`
 		Receipts []struct{ Details decisionlog.Receipt }
 	}
-	body := o.as("acme-auditor").get("/v1/decisions/" + id)
+	body := o.as("initech-auditor").get("/v1/decisions/" + id)
 	must(t, json.Unmarshal([]byte(body), &got))
 	if string(got.Record) != string(record.Line) || got.Sequence != record.Sequence || got.LeafHash != record.Leaf.String() ||
 		len(got.Receipts) != 1 || got.Receipts[0].Details.Decision != id {

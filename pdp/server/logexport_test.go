@@ -56,7 +56,7 @@ func TestExportGoesOnAtAnyByte(t *testing.T) {
 	o := openOffice(t)
 	o.fill(0, 300)
 	r := rand.New(rand.NewPCG(5, 6))
-	for n, reader := range []string{"auditor", "acme-auditor"} {
+	for n, reader := range []string{"auditor", "initech-auditor"} {
 		for m, query := range []string{"?", "?proofs=true&decision=deny", "?format=csv&subject=user-1&from=2026-01-01T00:00:00%2B02:00"} {
 			for _, coding := range []string{"identity", "gzip"} {
 				me, path := o.as(reader), "/v1/log/export"+query
@@ -105,11 +105,11 @@ func TestTagsAreOfOneExport(t *testing.T) {
 	tag := o.Get("/v1/log/export", "Accept-Encoding", "identity").Header.Get("ETag")
 	for name, got := range map[string]int{
 		"the same":       o.Get("/v1/log/export", "Accept-Encoding", "identity", "Range", "bytes=7-", "If-Range", tag).Status,
-		"another filter": o.Get("/v1/log/export?tenant=acme", "Accept-Encoding", "identity", "Range", "bytes=7-", "If-Range", tag).Status,
+		"another filter": o.Get("/v1/log/export?tenant=initech", "Accept-Encoding", "identity", "Range", "bytes=7-", "If-Range", tag).Status,
 		"another form":   o.Get("/v1/log/export?format=csv", "Accept-Encoding", "identity", "Range", "bytes=7-", "If-Range", tag).Status,
 		"with proofs":    o.Get("/v1/log/export?proofs=true", "Accept-Encoding", "identity", "Range", "bytes=7-", "If-Range", tag).Status,
 		"another coding": o.Get("/v1/log/export", "Accept-Encoding", "br, gzip;q=0.5", "Range", "bytes=7-", "If-Range", tag).Status,
-		"another reader": o.as("acme-auditor").Get("/v1/log/export", "Accept-Encoding", "identity", "Range", "bytes=7-", "If-Range", tag).Status,
+		"another reader": o.as("initech-auditor").Get("/v1/log/export", "Accept-Encoding", "identity", "Range", "bytes=7-", "If-Range", tag).Status,
 	} {
 		if want := map[bool]int{true: 206, false: 200}[name == "the same"]; got != want {
 			t.Errorf("%s: got %d, want %d", name, got, want)
@@ -123,7 +123,7 @@ func TestTagsAreOfOneExport(t *testing.T) {
 			t.Errorf("%v: got %d", headers, got.Status)
 		}
 	}
-	if got := o.as("acme-auditor").Get("/v1/log/export?snapshot=" + strings.Trim(tag, `"`)).Status; got != 410 {
+	if got := o.as("initech-auditor").Get("/v1/log/export?snapshot=" + strings.Trim(tag, `"`)).Status; got != 410 {
 		t.Errorf("another reader's snapshot: got %d", got)
 	}
 	for accepts, want := range map[string]string{"gzip": "gzip", "GZIP;q=1.0": "gzip", "br, gzip; q=0.1": "gzip", "gzip;q=0": "", "gzip;q=0.000": "", "br": "", "x-gzip-not": ""} {
@@ -143,8 +143,8 @@ func TestTagsAreOfOneExport(t *testing.T) {
 func TestExportAfterARedaction(t *testing.T) {
 	o := openOffice(t)
 	o.fill(0, 200)
-	id := o.ask("acme", evaluationPath, tenantQuestion)
-	readers := []string{"auditor", "acme-auditor", "globex-auditor"}
+	id := o.ask("initech", evaluationPath, tenantQuestion)
+	readers := []string{"auditor", "initech-auditor", "globex-auditor"}
 	whole, tag := map[string]string{}, map[string]string{}
 	for _, reader := range readers {
 		got := o.as(reader).Get("/v1/log/export", "Accept-Encoding", "identity")
@@ -163,7 +163,7 @@ func TestExportAfterARedaction(t *testing.T) {
 			}
 			continue
 		}
-		if got.Status != 200 || got.Header.Get("ETag") == tag[reader] || strings.Contains(got.Body, "acme-plan") || insists.Status != 410 {
+		if got.Status != 200 || got.Header.Get("ETag") == tag[reader] || strings.Contains(got.Body, "initech-plan") || insists.Status != 410 {
 			t.Errorf("%s: got %d and %d", reader, got.Status, insists.Status)
 		}
 		o.verified(got.Body)
@@ -205,7 +205,7 @@ func (o *office) append(entries ...decisionlog.Entry) {
 // largeEntry is nearly a megabyte.
 func largeEntry(n int) decisionlog.Entry {
 	e := somebody(rand.New(rand.NewPCG(1, 1)), fmt.Sprintf("large-%d", n))
-	e.Tenant, e.Request.Action = "acme", jsontext.Value(`{"name":"large"}`)
+	e.Tenant, e.Request.Action = "initech", jsontext.Value(`{"name":"large"}`)
 	e.Request.Context = jsontext.Value(`{"note":"` + strings.Repeat("x", 900_000) + `"}`)
 	return e
 }
@@ -215,7 +215,7 @@ func largeEntry(n int) decisionlog.Entry {
 func TestExportBreaksWhereContentGoes(t *testing.T) {
 	o := openOffice(t)
 	o.large()
-	id := o.ask("acme", evaluationPath, tenantQuestion)
+	id := o.ask("initech", evaluationPath, tenantQuestion)
 	answer := o.stream(t.Context(), "/v1/log/export")
 	if got := o.Do("POST", "/v1/decisions/"+id+"/redaction", `{"reason":"r"}`); got.Status != 204 {
 		t.Fatalf("got %d %s", got.Status, got.Body)

@@ -22,7 +22,7 @@ func somebody(r *rand.Rand, id string) decisionlog.Entry {
 	entity := func(kind string) jsontext.Value {
 		return jsontext.Value(fmt.Sprintf(`{"type":%q,"id":"%s-%d"}`, kind, kind, r.IntN(4)))
 	}
-	return decisionlog.Entry{ID: id, Kind: decisionlog.KindDecision, Tenant: []string{"acme", "globex"}[r.IntN(2)], Caller: "key:pep",
+	return decisionlog.Entry{ID: id, Kind: decisionlog.KindDecision, Tenant: []string{"initech", "globex"}[r.IntN(2)], Caller: "key:pep",
 		Request:  &decisionlog.Request{Subject: entity("user"), Action: jsontext.Value(`{"name":"read"}`), Resource: entity("doc")},
 		Decision: &decisionlog.Decision{Allow: r.IntN(2) == 0, Determining: []string{fmt.Sprintf("p%d", r.IntN(3))}}}
 }
@@ -30,7 +30,7 @@ func somebody(r *rand.Rand, id string) decisionlog.Entry {
 // somewhere picks a filter, of which each member is as likely to be set as not.
 func somewhere(r *rand.Rand) url.Values {
 	all := map[string]string{
-		"tenant": "acme", "kind": "decision", "decision": []string{"allow", "deny"}[r.IntN(2)], "subject": fmt.Sprintf("user/user-%d", r.IntN(4)),
+		"tenant": "initech", "kind": "decision", "decision": []string{"allow", "deny"}[r.IntN(2)], "subject": fmt.Sprintf("user/user-%d", r.IntN(4)),
 		"resource": fmt.Sprintf("doc-%d", r.IntN(4)), "action": "read", "policy": fmt.Sprintf("p%d", r.IntN(3)), "from": "2026-01-02T03:04:05Z", "to": "2027-01-01T00:00:00Z",
 	}
 	given := url.Values{}
@@ -103,10 +103,10 @@ func TestPagesAreAScan(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 25 {
-		filter, reader := somewhere(r), []string{"auditor", "acme-auditor"}[r.IntN(2)]
+		filter, reader := somewhere(r), []string{"auditor", "initech-auditor"}[r.IntN(2)]
 		var tenants []string
 		if reader != "auditor" {
-			tenants = []string{"acme"}
+			tenants = []string{"initech"}
 		}
 		f := filterOf(t, filter)
 		f.Tenants = tenants
@@ -128,7 +128,7 @@ func TestPagesAreAScan(t *testing.T) {
 	appending.Wait()
 	// Where there was no more, the cursor goes on with what comes.
 	seen, next := o.walk(r, url.Values{}, "oldest")
-	id := o.ask("acme", evaluationPath, tenantQuestion)
+	id := o.ask("initech", evaluationPath, tenantQuestion)
 	more, _ := o.walk(r, url.Values{"cursor": {next}}, "oldest")
 	if len(seen) == 0 || len(more) != 1 || !strings.Contains(more[0], id) {
 		t.Errorf("after %d records: got %v, want %s", len(seen), more, id)

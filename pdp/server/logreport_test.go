@@ -12,7 +12,7 @@ import (
 // What is counted, reported and sampled over HTTP is what is in the log.
 func TestReportAndSampleOverHTTP(t *testing.T) {
 	o := openOffice(t)
-	o.ask("acme", evaluationPath, tenantQuestion)
+	o.ask("initech", evaluationPath, tenantQuestion)
 	o.ask("globex", evaluationPath, tenantQuestion)
 	var report decisionlog.Report
 	must(t, json.Unmarshal([]byte(o.get("/v1/log/report")), &report))
@@ -20,7 +20,7 @@ func TestReportAndSampleOverHTTP(t *testing.T) {
 		t.Errorf("got %+v", report)
 	}
 	var mine decisionlog.Report
-	must(t, json.Unmarshal([]byte(o.as("acme-auditor").get("/v1/log/report")), &mine))
+	must(t, json.Unmarshal([]byte(o.as("initech-auditor").get("/v1/log/report")), &mine))
 	if mine.Population.Kinds["decision"] != 1 || mine.Service != nil || len(mine.Tenants) != 1 {
 		t.Errorf("got %+v", mine)
 	}
