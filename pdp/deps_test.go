@@ -40,7 +40,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/signing", "", "keys and signatures know nothing of what is signed"},
 	{"pdp/approval/webhook", "", "other systems are told what happened by something that does not know what did; receivers import it to verify"},
 	{"pdp/server/auth", "evaluation", "who asks is found out without knowing what for"},
-	{"pdp/decisionlog", "evaluation pdp/boltfile", "it keeps what it is given: who decides and who serves are not its business"},
+	{"pdp/decisionlog", "evaluation pdp/boltfile pdp/boltfile/pages", "it keeps what it is given: who decides and who serves are not its business"},
 	{"pdp/decisionlog/verify", "pdp/boltfile/pages pdp/decisionlog", "a verifier that shares code with the writer shares its mistakes: of the log it uses constants, which its own test holds it to, and it reads files without what wrote them"},
 	{"pdp/decisionlog/mask", "evaluation", "what a secret is, is told by a request alone"},
 	{"pdp/httpclient", "", "how a running server is spoken to is known in one place, without knowing what about"},

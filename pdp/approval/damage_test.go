@@ -161,6 +161,18 @@ func TestFormatRefused(t *testing.T) {
 	}
 }
 
+// TestLeftNew: a crash may leave a file that nothing is in yet. It is no damage.
+func TestLeftNew(t *testing.T) {
+	data := t.TempDir()
+	db, err := bbolt.Open(filepath.Join(data, approval.FileName), 0o600, nil)
+	must(t, err)
+	must(t, db.Close())
+	if pending, err := approval.Look(data); pending != 0 || err != nil {
+		t.Error(pending, err)
+	}
+	mustOpen(t, data, newRecord().options())
+}
+
 func TestLocked(t *testing.T) {
 	r, data := newRecord(), t.TempDir()
 	s := mustOpen(t, data, r.options())

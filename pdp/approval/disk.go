@@ -59,7 +59,7 @@ func (s *Store) openDisk() error {
 		})
 	})
 	if err != nil {
-		_ = guard(db.Close)
+		_ = boltfile.Close(db, ErrDamaged)
 		return err
 	}
 	s.mu.Lock()
@@ -70,13 +70,14 @@ func (s *Store) openDisk() error {
 
 // look reads what openDisk would, and how many are pending.
 func look(path string) (pending int, err error) {
-	db, err := boltfile.Open(path, ErrDamaged, boltfile.ToRead, bbolt.Options{Timeout: lookTimeout})
+	db, err := boltfile.Open(path, ErrDamaged, boltfile.ToExamine, bbolt.Options{Timeout: lookTimeout})
 	if err != nil {
 		return 0, err
 	}
 	err = guard(func() error {
 		return db.View(func(tx *bbolt.Tx) error {
-			if err := checkFormat(tx); err != nil {
+			isNew, err := begun(tx)
+			if err != nil || isNew {
 				return err
 			}
 			m, err := remember(tx)
@@ -86,24 +87,29 @@ func look(path string) (pending int, err error) {
 			return err
 		})
 	})
-	return pending, errors.Join(err, guard(db.Close))
+	return pending, errors.Join(err, boltfile.Close(db, ErrDamaged))
 }
 
 // prepare makes the buckets of a new file, and otherwise writes nothing: a file can be
 // read also where the disk is full.
 func prepare(db *bbolt.DB) error {
 	isNew := false
-	err := db.View(func(tx *bbolt.Tx) error {
-		name, _ := tx.Cursor().First()
-		if isNew = name == nil; isNew {
-			return nil
-		}
-		return checkFormat(tx)
+	err := db.View(func(tx *bbolt.Tx) (err error) {
+		isNew, err = begun(tx)
+		return err
 	})
 	if err != nil || !isNew {
 		return err
 	}
 	return errors.Join(db.Update(create), syncDir(db.Path()))
+}
+
+// begun says whether a file is new: of a crash it may have been left without a bucket.
+func begun(tx *bbolt.Tx) (isNew bool, err error) {
+	if name, _ := tx.Cursor().First(); name == nil {
+		return true, nil
+	}
+	return false, checkFormat(tx)
 }
 
 // letGo closes the file, whatever state it is in, once nobody reads it.
@@ -115,7 +121,7 @@ func (s *Store) letGo() error {
 	}
 	db := s.db
 	s.db = nil
-	return guard(db.Close)
+	return boltfile.Close(db, ErrDamaged)
 }
 
 // view runs f in a read transaction, with what is in memory as it is then or later.

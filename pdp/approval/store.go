@@ -70,10 +70,7 @@ func Look(data string) (pending int, err error) {
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return 0, err
 	}
-	err = boltfile.Check(path, ErrDamaged, lookTimeout)
-	if err == nil {
-		pending, err = look(path)
-	}
+	pending, err = look(path)
 	if errors.Is(err, boltfile.ErrLocked) {
 		err = ErrLocked
 	}

@@ -33,16 +33,18 @@ func Guard(damaged error, f func() error) (err error) {
 // Use is what a file is opened for. It says how much of it is looked at before.
 type Use int
 
-// What a file is opened for: to write to it, to read in it, or to read the last key of a
-// bucket and what is in buckets of one page, which takes as long in a large file as in a
-// small one.
+// What a file is opened for.
 const (
-	ToWrite Use = iota
-	ToRead
-	ToReadLast
+	ToWrite     Use = iota
+	ToRead          // what is in a leaf may still be anything
+	ToExamine       // to read it, and know whether it can be written to
+	ToReadAgain     // it was opened before, and has not changed since
 )
 
-var checks = map[Use]func(*pages.File) error{ToWrite: (*pages.File).Check, ToRead: (*pages.File).CheckBranches, ToReadLast: (*pages.File).CheckLast}
+var checks = map[Use]func(*pages.File) error{
+	ToWrite: (*pages.File).Check, ToRead: (*pages.File).CheckWays, ToExamine: (*pages.File).Check,
+	ToReadAgain: func(*pages.File) error { return nil },
+}
 
 // Open opens a bbolt file that only its owner can read, and waits for who has it no
 // longer than options say. What no [Guard] catches is looked for before: pages that name
@@ -83,8 +85,8 @@ func Open(path string, damaged error, use Use, options bbolt.Options) (db *bbolt
 	return db, nil
 }
 
-// Check looks at a file as [Open] does before it writes there, and changes nothing.
-func Check(path string, damaged error, wait time.Duration) error {
+// Look reads in a file without bbolt, which takes no time to open it and none to trust it.
+func Look(path string, damaged error, wait time.Duration, read func(*pages.File) error) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -93,7 +95,42 @@ func Check(path string, damaged error, wait time.Duration) error {
 	if err := Lock(f, false, wait); err != nil {
 		return err
 	}
-	return check(f, damaged, ToWrite)
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	file, err := pages.Open(f, info.Size())
+	if err == nil {
+		err = read(file)
+	}
+	return told(err, damaged)
+}
+
+// told says what a file is by the error of whose file it is.
+func told(err, damaged error) error {
+	if errors.Is(err, pages.ErrDamaged) {
+		return fmt.Errorf("%w: %w", damaged, err)
+	}
+	return err
+}
+
+// closeAtMost is how long Close waits.
+var closeAtMost = 10 * time.Second
+
+// Close closes a file, whatever state it is in. Where bbolt panicked in the middle of
+// writing it may wait for itself for ever; then the file stays open, and locked, until the
+// process ends.
+func Close(db *bbolt.DB, damaged error) error {
+	closed := make(chan error, 1)
+	go func() { closed <- Guard(damaged, db.Close) }()
+	late := time.NewTimer(closeAtMost)
+	defer late.Stop()
+	select {
+	case err := <-closed:
+		return err
+	case <-late.C:
+		return fmt.Errorf("%w: it cannot be closed after what failed before: restart the process", damaged)
+	}
 }
 
 func check(f *os.File, damaged error, use Use) error {
@@ -105,8 +142,5 @@ func check(f *os.File, damaged error, use Use) error {
 	if err == nil {
 		err = checks[use](file)
 	}
-	if errors.Is(err, pages.ErrDamaged) {
-		return fmt.Errorf("%w: %w", damaged, err)
-	}
-	return err
+	return told(err, damaged)
 }

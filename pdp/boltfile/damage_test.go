@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/boltfile"
+	"policy-service/pdp/boltfile/pages"
 )
 
 var errDamaged = errors.New("damaged")
@@ -116,6 +117,15 @@ func (r raw) top(t testing.TB, name string) (id uint64, branch raw) {
 
 func (r raw) child(n int) uint64 { return binary.LittleEndian.Uint64(r[16+n*16+8:]) }
 
+// lowest is the first branch whose children are leaves.
+func (r raw) lowest(t testing.TB, name string) (branch raw) {
+	t.Helper()
+	for _, p := r.top(t, name); p.flags() == 1; p = r.page(p.child(0)) {
+		branch = p
+	}
+	return branch
+}
+
 // leftmost is the first leaf of a tree.
 func (r raw) leftmost(t testing.TB, name string) (id uint64, leaf raw) {
 	t.Helper()
@@ -130,28 +140,37 @@ func (r raw) leftmost(t testing.TB, name string) (id uint64, leaf raw) {
 func TestWhatNoGuardCatches(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(raw)
-		upTo   boltfile.Use // the least that it must not be opened for
+		reads  bool // who only reads would fall, too
 		want   string
 	}{
-		"a branch names itself":           {func(r raw) { id, p := r.top(t, "a"); p.put64(24, id) }, boltfile.ToRead, "twice"},
-		"a branch names the one above it": {func(r raw) { id, p := r.top(t, "a"); r.page(p.child(1)).put64(24, id) }, boltfile.ToRead, "twice"},
-		"two branches name one page":      {func(r raw) { _, p := r.top(t, "a"); _, q := r.top(t, "b"); p.put64(24, q.child(0)) }, boltfile.ToRead, "twice"},
-		"a bucket is in the top's page":   {func(r raw) { r.bucket(t, "a").put64(0, r.root()) }, boltfile.ToReadLast, "twice"},
-		"a bucket in a value is a branch": {func(r raw) { r.bucket(t, "small")[16+8] = 1 }, boltfile.ToReadLast, ""},
-		"a page is four billion long":     {func(r raw) { _, p := r.leftmost(t, "a"); p.put32(12, 1<<32-1) }, boltfile.ToRead, "too long"},
-		"a leaf further on is too":        {func(r raw) { _, p := r.top(t, "a"); r.page(r.page(p.child(0)).child(1)).put32(12, 1<<31) }, boltfile.ToWrite, "too long"},
-		"the last branch names itself":    {func(r raw) { id, p := r.top(t, "a"); p.put64(16+(int(p.count())-1)*16+8, id) }, boltfile.ToReadLast, "twice"},
-		"what is free is endless":         {func(r raw) { p := r.page(r.freelist()); p[10], p[11] = 0xff, 0xff; p.put64(16, 1<<40) }, boltfile.ToWrite, "free"},
-		"what is in use is free":          {func(r raw) { id, _ := r.leftmost(t, "a"); r.page(r.freelist()).put64(16, id) }, boltfile.ToWrite, "twice"},
-		"a key stands in another's place": {func(r raw) { _, p := r.top(t, "a"); p[16+int(binary.LittleEndian.Uint32(p[16:]))] = '1' }, boltfile.ToRead, ""},
-		"a leaf is where a branch was":    {func(r raw) { _, p := r.top(t, "a"); id, _ := r.leftmost(t, "a"); p.put64(16+16+8, id) }, boltfile.ToRead, ""},
+		"a branch names itself":           {func(r raw) { id, p := r.top(t, "a"); p.put64(24, id) }, true, "twice"},
+		"a branch names the one above it": {func(r raw) { id, p := r.top(t, "a"); r.page(p.child(1)).put64(24, id) }, true, "twice"},
+		"two branches name one page":      {func(r raw) { _, p := r.top(t, "a"); _, q := r.top(t, "b"); p.put64(24, q.child(0)) }, true, "twice"},
+		"a bucket is in the top's page":   {func(r raw) { r.bucket(t, "a").put64(0, r.root()) }, true, "twice"},
+		"a bucket in a value is a branch": {func(r raw) { r.bucket(t, "small")[16+8] = 1 }, true, ""},
+		"a page is four billion long":     {func(r raw) { _, p := r.leftmost(t, "a"); p.put32(12, 1<<32-1) }, true, "too long"},
+		"a leaf further on is too":        {func(r raw) { _, p := r.top(t, "a"); r.page(r.page(p.child(0)).child(1)).put32(12, 1<<31) }, true, "too long"},
+		"the last branch names itself":    {func(r raw) { id, p := r.top(t, "a"); p.put64(16+(int(p.count())-1)*16+8, id) }, true, "twice"},
+		"a separator is off by a bit":     {func(r raw) { _, p := r.top(t, "a"); p[16+int(binary.LittleEndian.Uint32(p[16:]))+29]-- }, true, "keys of another"},
+		"a separator of leaves is off":    {func(r raw) { p := r.lowest(t, "a"); p[32+int(binary.LittleEndian.Uint32(p[32:]))+29]-- }, false, "keys of another"},
+		"a leaf is empty":                 {func(r raw) { p := r.page(r.lowest(t, "a").child(1)); p[10], p[11] = 0, 0 }, true, ""},
+		"a leaf became a branch":          {func(r raw) { id := r.lowest(t, "a").child(1); p := r.page(id); p[8] = 1; p.put64(24, id) }, true, ""},
+		"a page in a value has a place":   {func(r raw) { id, _ := r.leftmost(t, "a"); r.bucket(t, "small").put64(16, id) }, true, "elsewhere"},
+		"a page in a value is long":       {func(r raw) { r.bucket(t, "small").put32(16+12, 1<<32-1) }, true, "elsewhere"},
+		"what is free is endless":         {func(r raw) { p := r.page(r.freelist()); p[10], p[11] = 0xff, 0xff; p.put64(16, 1<<40) }, false, "free"},
+		"what is in use is free":          {func(r raw) { id, _ := r.leftmost(t, "a"); r.page(r.freelist()).put64(16, id) }, false, "twice"},
+		"a key stands in another's place": {func(r raw) { _, p := r.top(t, "a"); p[16+int(binary.LittleEndian.Uint32(p[16:]))] = '1' }, true, ""},
+		"a leaf is where a branch was":    {func(r raw) { _, p := r.top(t, "a"); id, _ := r.leftmost(t, "a"); p.put64(16+16+8, id) }, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			whole := raw(written(t))
 			c.damage(whole)
 			path := filepath.Join(t.TempDir(), "file.db")
 			must(t, os.WriteFile(path, whole, 0o600))
-			for use := boltfile.ToWrite; use <= c.upTo; use++ {
+			for _, use := range []boltfile.Use{boltfile.ToWrite, boltfile.ToExamine, boltfile.ToRead} {
+				if use == boltfile.ToRead && !c.reads {
+					continue
+				}
 				db, err := open(path, use)
 				if !errors.Is(err, errDamaged) || !strings.Contains(err.Error(), c.want) {
 					t.Fatalf("opened for %d: %v, want %q", use, err, c.want)
@@ -160,14 +179,10 @@ func TestWhatNoGuardCatches(t *testing.T) {
 					t.Error("a file that is refused is open")
 				}
 			}
-			if err := boltfile.Check(path, errDamaged, time.Second); !errors.Is(err, errDamaged) {
-				t.Errorf("looked at alone: %v", err)
-			}
 			must(t, os.WriteFile(path, written(t), 0o600)) // and nobody holds its lock
-			must(t, boltfile.Check(path, errDamaged, time.Second))
 			db, err := open(path, boltfile.ToWrite)
 			must(t, err)
-			if err := boltfile.Check(path, errDamaged, 0); !errors.Is(err, boltfile.ErrLocked) {
+			if err := boltfile.Look(path, errDamaged, 0, nil); !errors.Is(err, boltfile.ErrLocked) {
 				t.Errorf("while it is written to: %v", err)
 			}
 			must(t, db.Close())
@@ -191,7 +206,7 @@ func TestWhole(t *testing.T) {
 				return nil
 			}))
 			must(t, db.Close())
-			for _, use := range []boltfile.Use{boltfile.ToRead, boltfile.ToReadLast} {
+			for _, use := range []boltfile.Use{boltfile.ToRead, boltfile.ToExamine} {
 				db, err = open(path, use)
 				must(t, err)
 				must(t, db.Close())
@@ -242,31 +257,29 @@ func FuzzOpen(f *testing.F) {
 		copy(bad[int(at)%len(bad):], with)
 		path := filepath.Join(t.TempDir(), "file.db")
 		must(t, os.WriteFile(path, bad, 0o600))
-		for _, use := range []boltfile.Use{boltfile.ToReadLast, boltfile.ToRead, boltfile.ToWrite} {
+		_ = boltfile.Look(path, errDamaged, 0, lookUp)
+		for _, use := range []boltfile.Use{boltfile.ToRead, boltfile.ToWrite} {
 			db, err := open(path, use)
 			if err != nil {
 				continue
 			}
-			_ = boltfile.Guard(errDamaged, func() error { return db.View(readLast) })
-			if use != boltfile.ToReadLast {
-				_ = boltfile.Guard(errDamaged, func() error { return db.View(readAll) })
-			}
+			_ = boltfile.Guard(errDamaged, func() error { return db.View(readAll) })
 			if use == boltfile.ToWrite {
 				_ = boltfile.Guard(errDamaged, func() error { return db.Update(rewriteAll) })
 			}
-			_ = boltfile.Guard(errDamaged, db.Close)
+			if err := boltfile.Close(db, errDamaged); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }
 
-func readLast(tx *bbolt.Tx) error {
-	for _, name := range []string{"a", "b"} {
-		if b := tx.Bucket([]byte(name)); b != nil {
-			b.Cursor().Last()
+func lookUp(f *pages.File) error {
+	for _, name := range []string{"a", "b", "small"} {
+		if b, found, err := f.Bucket(name); err == nil && found {
+			_, _, _ = b.Last()
+			_, _, _ = b.Get([]byte("key"))
 		}
-	}
-	if b := tx.Bucket([]byte("small")); b != nil {
-		b.Get([]byte("key"))
 	}
 	return nil
 }
@@ -290,4 +303,66 @@ func rewriteAll(tx *bbolt.Tx) error {
 		}
 		return nil
 	})
+}
+
+// TestLook: what is looked up in a whole file is what bbolt says, and in one that was
+// damaged it comes to an end.
+func TestLook(t *testing.T) {
+	whole := raw(written(t))
+	path := filepath.Join(t.TempDir(), "file.db")
+	must(t, os.WriteFile(path, whole, 0o600))
+	must(t, boltfile.Look(path, errDamaged, 0, func(f *pages.File) error {
+		a, found, err := f.Bucket("a")
+		if err != nil || !found {
+			t.Fatal(found, err)
+		}
+		for n := range 402 {
+			key := fmt.Sprintf("%030d", n-1)
+			e, found, err := a.Get([]byte(key))
+			if want := n > 0 && n < 401 && key[29] != '7'; err != nil || found != want || found && string(e.Key) != key {
+				t.Errorf("%s: found %v as %s, %v", key, found, e.Key, err)
+			}
+		}
+		if e, found, err := a.Last(); err != nil || !found || string(e.Key) != fmt.Sprintf("%030d", 399) {
+			t.Errorf("the last is %s, %v, %v", e.Key, found, err)
+		}
+		small, found, err := f.Bucket("small")
+		if err != nil || !found {
+			t.Fatal(found, err)
+		}
+		values, err := small.Values("key", "none")
+		if err != nil || string(values["key"]) != "value" || values["none"] != nil {
+			t.Error(values, err)
+		}
+		if _, found, err := f.Bucket("none"); found || err != nil {
+			t.Error(found, err)
+		}
+		return nil
+	}))
+	id, top := whole.top(t, "a")
+	top.put64(16+(int(top.count())-1)*16+8, id)
+	must(t, os.WriteFile(path, whole, 0o600))
+	err := boltfile.Look(path, errDamaged, 0, func(f *pages.File) error {
+		a, _, err := f.Bucket("a")
+		must(t, err)
+		_, _, err = a.Last()
+		return err
+	})
+	if !errors.Is(err, errDamaged) {
+		t.Error(err)
+	}
+}
+
+// TestCloseComesBack: bbolt waits for ever for a transaction that a panic ended half.
+func TestCloseComesBack(t *testing.T) {
+	defer boltfile.CloseAtMost(time.Millisecond)()
+	path := filepath.Join(t.TempDir(), "file.db")
+	db, err := open(path, boltfile.ToWrite)
+	must(t, err)
+	tx, err := db.Begin(true)
+	must(t, err)
+	if err := boltfile.Close(db, errDamaged); !errors.Is(err, errDamaged) || !strings.Contains(err.Error(), "restart") {
+		t.Error(err)
+	}
+	must(t, tx.Rollback())
 }

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/boltfile"
+	"policy-service/pdp/boltfile/pages"
 )
 
 // postings are the index of one segment: by term, how far from its first the
@@ -169,30 +170,38 @@ func (x *index) inMemory(p *postings, terms [][]string) ([]uint32, uint64) {
 }
 
 func (x *index) onDisk(s *segment, end uint64, terms [][]string) (list []uint32, err error) {
-	db, err := openFile(x.path(s.number), boltfile.ToRead, bbolt.Options{Timeout: readerWait})
+	err = boltfile.Look(x.path(s.number), ErrDamaged, readerWait, func(f *pages.File) error {
+		list, err = readLists(f, s, end, terms)
+		return err
+	})
+	return list, inFile(err, x.path(s.number))
+}
+
+func readLists(f *pages.File, s *segment, end uint64, terms [][]string) ([]uint32, error) {
+	meta, isIndex, err := f.Bucket(BucketMeta)
+	if err != nil || !isIndex {
+		return nil, errors.Join(fmt.Errorf("%w: it is no index", ErrDamaged), err)
+	}
+	values, err := meta.Values(MetaFormat, MetaFirst, metaNext)
 	if err != nil {
 		return nil, err
 	}
-	err = guard(func() error {
-		return db.View(func(tx *bbolt.Tx) error {
-			list, err = readLists(tx, s, end, terms)
-			return err
-		})
-	})
-	return list, errors.Join(err, guard(db.Close))
-}
-
-func readLists(tx *bbolt.Tx, s *segment, end uint64, terms [][]string) ([]uint32, error) {
-	meta, b := tx.Bucket([]byte(BucketMeta)), tx.Bucket([]byte(bucketTerms))
-	if meta == nil || b == nil {
-		return nil, fmt.Errorf("%w: it is no index", ErrDamaged)
-	}
-	first, _ := readNumber(meta.Get([]byte(MetaFirst)))
-	next, _ := readNumber(meta.Get([]byte(metaNext)))
-	if string(meta.Get([]byte(MetaFormat))) != strconv.Itoa(IndexVersion) || first != s.first || next != end {
+	first, _ := readNumber(values[MetaFirst])
+	next, _ := readNumber(values[metaNext])
+	if string(values[MetaFormat]) != strconv.Itoa(IndexVersion) || first != s.first || next != end {
 		return nil, fmt.Errorf("%w: it is the index of something else", ErrDamaged)
 	}
-	return narrow(terms, func(term string) ([]uint32, error) { return readList(b.Get([]byte(term)), uint32(end-first)) })
+	b, isIndex, err := f.Bucket(bucketTerms)
+	if err != nil || !isIndex {
+		return nil, errors.Join(fmt.Errorf("%w: it is no index", ErrDamaged), err)
+	}
+	return narrow(terms, func(term string) ([]uint32, error) {
+		e, _, err := b.Get([]byte(term))
+		if err != nil {
+			return nil, err
+		}
+		return readList(e.Value, uint32(end-first))
+	})
 }
 
 // narrow takes what is in one list at least of each group, and what nobody could

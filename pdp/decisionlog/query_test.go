@@ -66,7 +66,7 @@ func randomFilter(r *rand.Rand, begun time.Time) (f Filter) {
 }
 
 // pages asks for all pages, from one end to the other.
-func pages(t *testing.T, l *Log, q Query) (all [][]byte) {
+func pagesOf(t *testing.T, l *Log, q Query) (all [][]byte) {
 	t.Helper()
 	for n := 0; ; n++ {
 		page, err := l.Query(t.Context(), q)
@@ -165,8 +165,8 @@ func TestQueryIsAScan(t *testing.T) {
 			for size := ^uint64(0); size != l.Size(); { // by itself it begins a segment, with a record
 				size = l.Size()
 				want = scanned(t, l, f)
-				oldest = pages(t, l, Query{Filter: f, Limit: limit})
-				newest = pages(t, l, Query{Filter: f, Limit: limit, Newest: true, Cursor: End})
+				oldest = pagesOf(t, l, Query{Filter: f, Limit: limit})
+				newest = pagesOf(t, l, Query{Filter: f, Limit: limit, Newest: true, Cursor: End})
 			}
 			if !slices.EqualFunc(oldest, want, bytes.Equal) {
 				t.Fatalf("%+v, oldest first: %d records, want %d", f, len(oldest), len(want))
@@ -304,7 +304,7 @@ func TestCursorsUnderAppends(t *testing.T) {
 		}
 		// Backwards from wherever it ends now, each comes once, too.
 		if len(seen)%50 < 7 {
-			back := pages(t, l, Query{Filter: q.Filter, Limit: 100, Newest: true, Cursor: End})
+			back := pagesOf(t, l, Query{Filter: q.Filter, Limit: 100, Newest: true, Cursor: End})
 			if len(back) < len(seen) {
 				t.Fatalf("%d records from the end, after %d from the beginning", len(back), len(seen))
 			}

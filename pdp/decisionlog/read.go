@@ -74,6 +74,9 @@ func someOf(tx *bbolt.Tx, from, to uint64) (out []Record, err error) {
 		}
 		record := Record{Sequence: from, Leaf: tlog.Hash(stored[:tlog.HashSize])}
 		if bytes.Equal(lineKey, key) {
+			if len(line) > MaxAppend {
+				return out, fmt.Errorf("%w: record %d is too long", ErrDamaged, from)
+			}
 			record.Line = bytes.Clone(line)
 			lineKey, line = lines.Next()
 		}

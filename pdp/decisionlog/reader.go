@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/boltfile"
+	"policy-service/pdp/boltfile/pages"
 )
 
 // Reader reads a log. It is safe for concurrent use, and a [tlog.HashReader].
@@ -99,24 +100,28 @@ func follows(found []*segment, size uint64, s *segment) error {
 
 // look opens a segment for a moment.
 func (r *Reader) look(s *segment) (end uint64, err error) {
-	if err := r.open(s, boltfile.ToReadLast); err != nil {
-		return 0, err
-	}
-	err = s.view(func(tx *bbolt.Tx) (err error) {
-		end, err = s.readMeta(tx)
+	err = boltfile.Look(s.path, ErrDamaged, readerWait, func(f *pages.File) (err error) {
+		end, err = s.readMeta(f)
 		return err
 	})
-	return end, errors.Join(err, s.close())
+	return end, inFile(err, s.path)
 }
 
-func (r *Reader) open(s *segment, use boltfile.Use) error {
+// open opens a sealed segment. Once one was looked through it is not again, as long as it
+// is the same file.
+func (r *Reader) open(s *segment) error {
+	use := boltfile.ToRead
+	info, err := os.Stat(s.path)
+	if err == nil && s.sound != nil && os.SameFile(info, s.sound) && info.Size() == s.sound.Size() && info.ModTime().Equal(s.sound.ModTime()) {
+		use = boltfile.ToReadAgain
+	}
 	db, err := openFile(s.path, use, bbolt.Options{Timeout: readerWait})
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.db = db
+	s.db, s.sound = db, info
 	return nil
 }
 
@@ -157,7 +162,7 @@ func (r *Reader) ready(s *segment) error {
 	if n >= keptOpen {
 		_ = oldest.close()
 	}
-	return r.open(s, boltfile.ToRead)
+	return r.open(s)
 }
 
 func (r *Reader) all() []*segment {

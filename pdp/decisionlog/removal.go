@@ -76,7 +76,7 @@ func (r *removal) writeOne(segment Segment, keep func(bucket, key, value []byte)
 	}
 	r.next = append(r.next, name)
 	err = guard(func() error { return rewrite(db, name, keep) })
-	if err := errors.Join(err, db.Close()); err != nil {
+	if err := errors.Join(err, boltfile.Close(db, ErrDamaged)); err != nil {
 		return err
 	}
 	if err := os.Chmod(name, 0o400); err != nil {

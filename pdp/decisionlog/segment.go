@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/boltfile"
+	"policy-service/pdp/boltfile/pages"
 )
 
 // segment is one bbolt file. Whoever reads it does so in short transactions:
@@ -26,6 +27,7 @@ type segment struct {
 	active bool         // it is the writer's, who alone opens and closes it
 	used   time.Time
 	size   int64
+	sound  os.FileInfo // the file that was found to be, when it was opened last
 }
 
 func segmentPath(data string, number uint64) string {
@@ -46,13 +48,18 @@ func openFile(path string, use boltfile.Use, options bbolt.Options) (*bbolt.DB, 
 		return nil, fmt.Errorf("segment %s: %w", path, errors.Join(err, fmt.Errorf("%w: %s is empty", ErrDamaged, path)))
 	}
 	db, err := boltfile.Open(path, ErrDamaged, use, options)
-	if errors.Is(err, boltfile.ErrLocked) {
-		return nil, fmt.Errorf("%w: %s", ErrLocked, path)
+	return db, inFile(err, path)
+}
+
+// inFile says which file an error is of.
+func inFile(err error, path string) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, boltfile.ErrLocked):
+		return fmt.Errorf("%w: %s", ErrLocked, path)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("segment %s: %w", path, err)
-	}
-	return db, nil
+	return fmt.Errorf("segment %s: %w", path, err)
 }
 
 // view runs f in a read transaction. What f keeps of it must be copied.
@@ -95,31 +102,37 @@ func (s *segment) closeLocked() error {
 	}
 	db := s.db
 	s.db = nil
-	return guard(db.Close)
+	return boltfile.Close(db, ErrDamaged)
 }
 
 // readMeta reads what never changes in a segment, and where it ends. Without a
 // record it is empty.
-func (s *segment) readMeta(tx *bbolt.Tx) (end uint64, err error) {
-	meta, hashes := tx.Bucket([]byte(BucketMeta)), tx.Bucket([]byte(BucketHashes))
+func (s *segment) readMeta(f *pages.File) (end uint64, err error) {
+	buckets := map[string]pages.Bucket{}
 	for _, name := range []string{BucketMeta, BucketRecords, BucketHashes, BucketIDs, BucketCheckpoints} {
-		if tx.Bucket([]byte(name)) == nil {
-			return 0, fmt.Errorf("%w: it has no bucket %s", ErrDamaged, name)
+		b, found, err := f.Bucket(name)
+		if err != nil || !found {
+			return 0, errors.Join(fmt.Errorf("%w: it has no bucket %s", ErrDamaged, name), err)
 		}
+		buckets[name] = b
 	}
-	last, _ := hashes.Cursor().Last()
-	if last == nil {
-		return 0, nil
+	last, found, err := buckets[BucketHashes].Last()
+	if err != nil || !found {
+		return 0, err
 	}
-	if version := string(meta.Get([]byte(MetaFormat))); version != strconv.Itoa(FormatVersion) {
+	meta, err := buckets[BucketMeta].Values(MetaFormat, MetaSegment, MetaFirst, MetaKey)
+	if err != nil {
+		return 0, err
+	}
+	if version := string(meta[MetaFormat]); version != strconv.Itoa(FormatVersion) {
 		return 0, fmt.Errorf("its format is version %q, and this program knows version %d only", version, FormatVersion)
 	}
-	n, _ := readNumber(meta.Get([]byte(MetaSegment)))
-	first, ok := readNumber(meta.Get([]byte(MetaFirst)))
-	seq, isNumber := readNumber(last)
+	n, _ := readNumber(meta[MetaSegment])
+	first, ok := readNumber(meta[MetaFirst])
+	seq, isNumber := readNumber(last.Key)
 	if n != s.number || !ok || !isNumber || seq < first || seq == 1<<64-1 {
 		return 0, fmt.Errorf("%w: it does not say which segment it is", ErrDamaged)
 	}
-	s.first, s.key, s.size = first, string(meta.Get([]byte(MetaKey))), tx.Size()
+	s.first, s.key, s.size = first, string(meta[MetaKey]), f.Size()
 	return seq + 1, nil
 }

@@ -9,41 +9,26 @@ import (
 // Check says whether bbolt can write to the file: it goes through every page in use, and
 // wants each to be there once, in its place, as long as it can be, and either free or not.
 func (f *File) Check() error {
-	c := f.checker(whole)
+	c := f.checker(true)
 	if err := c.free(); err != nil {
 		return err
 	}
 	return c.bucket(f.Root, 0)
 }
 
-// CheckBranches says whether bbolt finds its way through the file, which it only reads.
-// Of leaves it looks at one below each branch, so that it reads a hundredth of a large file.
-func (f *File) CheckBranches() error {
-	return f.checker(branches).bucket(f.Root, 0)
-}
-
-// CheckLast says whether bbolt finds the last key of each bucket, and what is in buckets of
-// one page: a few pages of a file of any size.
-func (f *File) CheckLast() error { return f.checker(last).bucket(f.Root, 0) }
-
-// extent is how much of a tree is looked at.
-type extent int
-
-const (
-	whole extent = iota
-	branches
-	last
-)
+// CheckWays says whether bbolt finds its way through the file, which it only reads. Of
+// leaves it looks at how they begin, so that it is done with a large file in no time.
+func (f *File) CheckWays() error { return f.checker(false).bucket(f.Root, 0) }
 
 // checker remembers which pages it met, a bit each.
 type checker struct {
 	*File
-	extent
-	used []uint64
+	leaves bool // what is in them is looked at, too
+	used   []uint64
 }
 
-func (f *File) checker(e extent) *checker {
-	return &checker{File: f, extent: e, used: make([]uint64, f.Pages/64+1)}
+func (f *File) checker(leaves bool) *checker {
+	return &checker{File: f, leaves: leaves, used: make([]uint64, f.Pages/64+1)}
 }
 
 // use is called once for each page.
@@ -64,12 +49,31 @@ func (c *checker) read(id uint64) (Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range uint64(len(p)) / uint64(c.pageSize) {
-		if err := c.use(id + i); err != nil {
-			return nil, err
+	return p, c.useAll(p)
+}
+
+func (c *checker) useAll(p Page) error {
+	for i := range 1 + p.overflow() {
+		if err := c.use(p.id() + i); err != nil {
+			return err
 		}
 	}
-	return p, nil
+	return nil
+}
+
+// glance looks at how a leaf begins.
+func (c *checker) glance(id uint64) error {
+	if id >= c.Pages {
+		return damage("page %d of %d", id, c.Pages)
+	}
+	p, err := c.header(id)
+	if err != nil {
+		return err
+	}
+	if p.flags() != leafFlag || p.count() == 0 {
+		return damage("page %d is no leaf, or an empty one", id)
+	}
+	return c.useAll(p)
 }
 
 // free goes through the list of what is free. A file can be without one.
@@ -102,7 +106,7 @@ func (c *checker) bucket(root uint64, depth int) error {
 	if depth > MaxDepth {
 		return damage("buckets in buckets, %d deep", depth)
 	}
-	t := tree{checker: c, extent: c.extent, visit: func(e Element) error {
+	t := tree{checker: c, leaves: c.leaves || depth == 0, visit: func(e Element) error {
 		if !e.IsBucket {
 			return nil
 		}
@@ -119,9 +123,6 @@ func (c *checker) bucket(root uint64, depth int) error {
 		}
 		return err
 	}}
-	if depth == 0 {
-		t.extent = whole
-	}
 	_, err := t.below(root, nil, nil, 0)
 	return err
 }
@@ -129,12 +130,14 @@ func (c *checker) bucket(root uint64, depth int) error {
 // tree is the pages of one bucket. Its leaves are all equally deep.
 type tree struct {
 	*checker
-	extent extent
+	leaves bool
 	visit  func(Element) error
 }
 
 // below goes through a page and what is below it, with keys from one on to before the
-// other, and says how many pages lie between it and the leaves.
+// other, and says how many pages lie between it and the leaves. The first key must be the
+// one that the branch above has for it: with another bbolt puts a second element there when
+// it writes the page, and frees what the first one still names.
 func (t *tree) below(id uint64, from, to []byte, depth int) (height int, err error) {
 	if depth > MaxDepth {
 		return 0, damage("a tree %d pages deep", depth)
@@ -147,8 +150,9 @@ func (t *tree) below(id uint64, from, to []byte, depth int) (height int, err err
 	if err != nil {
 		return 0, err
 	}
-	if n := len(elements); n > 0 && (bytes.Compare(elements[0].Key, from) < 0 || to != nil && bytes.Compare(elements[n-1].Key, to) >= 0) {
-		return 0, damage("page %d holds keys of another", id)
+	n := len(elements)
+	if depth > 0 && (n == 0 || !bytes.Equal(elements[0].Key, from)) || to != nil && bytes.Compare(elements[n-1].Key, to) >= 0 {
+		return 0, damage("page %d holds keys of another, or none", id)
 	}
 	if leaf {
 		for _, e := range elements {
@@ -166,21 +170,21 @@ func (t *tree) children(id uint64, elements []Element, to []byte, depth int) (he
 		return 0, damage("page %d is a branch with nothing below it", id)
 	}
 	for i, e := range elements {
-		isLast, end := i == len(elements)-1, to
-		if !isLast {
-			end = elements[i+1].Key
-		}
-		if t.extent == branches && height == 1 || t.extent == last && !isLast {
-			if err := t.use(e.Page); err != nil {
+		if !t.leaves && height == 1 {
+			if err := t.glance(e.Page); err != nil {
 				return 0, err
 			}
 			continue
+		}
+		end := to
+		if i+1 < len(elements) {
+			end = elements[i+1].Key
 		}
 		h, err := t.below(e.Page, e.Key, end, depth+1)
 		if err != nil {
 			return 0, err
 		}
-		if height > 0 && h+1 != height {
+		if i > 0 && h+1 != height {
 			return 0, damage("the leaves below page %d are not equally deep", id)
 		}
 		height = h + 1

@@ -106,6 +106,9 @@ func metaOffsets() []int64 {
 	return offsets
 }
 
+// Size is how many bytes are in use.
+func (f *File) Size() int64 { return int64(f.Pages) * f.pageSize }
+
 // Page is a page with its overflow, or one that stands in a value.
 type Page []byte
 
@@ -114,24 +117,34 @@ func (f *File) Page(id uint64) (Page, error) {
 	if id < 2 || id >= f.Pages {
 		return nil, damage("page %d of %d", id, f.Pages)
 	}
-	header := make([]byte, headerSize)
-	if _, err := f.r.ReadAt(header, int64(id)*f.pageSize); err != nil {
+	header, err := f.header(id)
+	if err != nil {
 		return nil, err
 	}
-	if binary.LittleEndian.Uint64(header) != id {
-		return nil, damage("page %d says it is another", id)
-	}
-	more := uint64(binary.LittleEndian.Uint32(header[12:]))
-	if id+more >= f.Pages || int64(1+more)*f.pageSize > maxPageLength {
-		return nil, damage("page %d is too long", id)
-	}
-	page := make(Page, int64(1+more)*f.pageSize)
-	_, err := f.r.ReadAt(page, int64(id)*f.pageSize)
+	page := make(Page, int64(1+header.overflow())*f.pageSize)
+	_, err = f.r.ReadAt(page, int64(id)*f.pageSize)
 	return page, err
 }
 
-func (p Page) flags() uint16 { return binary.LittleEndian.Uint16(p[8:]) }
-func (p Page) count() int    { return int(binary.LittleEndian.Uint16(p[10:])) }
+// header reads how a page begins, which is where it says it is, and no longer than it can be.
+func (f *File) header(id uint64) (Page, error) {
+	header := make(Page, headerSize)
+	if _, err := f.r.ReadAt(header, int64(id)*f.pageSize); err != nil {
+		return nil, err
+	}
+	if header.id() != id {
+		return nil, damage("page %d says it is another", id)
+	}
+	if more := header.overflow(); id+more >= f.Pages || int64(1+more)*f.pageSize > maxPageLength {
+		return nil, damage("page %d is too long", id)
+	}
+	return header, nil
+}
+
+func (p Page) id() uint64       { return binary.LittleEndian.Uint64(p) }
+func (p Page) flags() uint16    { return binary.LittleEndian.Uint16(p[8:]) }
+func (p Page) count() int       { return int(binary.LittleEndian.Uint16(p[10:])) }
+func (p Page) overflow() uint64 { return uint64(binary.LittleEndian.Uint32(p[12:])) }
 
 // Element is one key of a page: with its value in a leaf, with a page in a branch.
 type Element struct {
@@ -177,13 +190,15 @@ func element(from []byte, leaf bool) (e Element, err error) {
 }
 
 // Bucket is where the bucket in an element is: the page of its root, or else the one
-// that the element holds.
+// that the element holds, which has no place and so says none.
 func (e Element) Bucket() (root uint64, inline Page, err error) {
 	if !e.IsBucket || len(e.Value) < 16 {
 		return 0, nil, damage("%.20q is no bucket", e.Key)
 	}
 	if root = binary.LittleEndian.Uint64(e.Value); root == 0 {
-		inline = e.Value[16:]
+		if inline = e.Value[16:]; len(inline) < headerSize || inline.id() != 0 || inline.overflow() != 0 {
+			return 0, nil, damage("the bucket %.20q holds a page from elsewhere", e.Key)
+		}
 	}
 	return root, inline, nil
 }
