@@ -196,12 +196,16 @@ func typedEntity(e types.Entity, s *entityShape) types.Entity {
 }
 
 // refuseRootParents refuses a tenant's entities whose parents the root names:
-// through them a tenant would take part in what the root's policies say.
+// through them a tenant would take part in what the root's policies say. One that the root
+// names without defining it does so too, but it may be meant.
 func (l *entityLoader) refuseRootParents(root *view) {
 	named := root.named()
 	for _, uid := range slices.SortedFunc(maps.Keys(l.places), compareUIDs) {
 		at := l.places[uid]
 		e := l.view.store.entities[uid]
+		if _, ok := named[uid]; ok {
+			l.problems.warn(at.file, at.line, at.column, "root_entity", fmt.Sprintf("the root of the bundle names %s and does not define it, so what this tenant says of it counts in the root's policies, its forbids too", uid), "define it in the root, or see that no policy there relies on its attributes")
+		}
 		for _, parent := range slices.SortedFunc(e.Parents.All(), compareUIDs) {
 			if _, ok := named[parent]; ok {
 				l.bad(at, "root_parent", fmt.Sprintf("%s takes %s as a parent, which the root of the bundle names", uid, parent), "a tenant's entities may only stand below the tenant's own; move the entity to the root if it belongs there")
@@ -223,9 +227,11 @@ func (v *view) named() map[types.EntityUID]struct{} {
 		for parent := range e.Parents.All() {
 			named[parent] = struct{}{}
 		}
-		for _, value := range e.Attributes.All() {
-			for _, uid := range appendUIDs(nil, value) {
-				named[uid] = struct{}{}
+		for _, values := range []types.Record{e.Attributes, e.Tags} {
+			for _, value := range values.All() {
+				for _, uid := range appendUIDs(nil, value) {
+					named[uid] = struct{}{}
+				}
 			}
 		}
 	}

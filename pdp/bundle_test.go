@@ -91,8 +91,10 @@ func TestProblems(t *testing.T) {
 		"tenant below root":  {one(`permit(principal in role::"admin", action, resource);`, "tenants/t/entities/e.json", entities(entity("u", "a", "{}", "role:admin"))), []string{"tenants/t/entities/e.json:1:2 root_parent"}},
 		"tenant below root by attribute": {one(`permit(principal is u, action, resource) when { principal in [role::"admin"] };`, "bundle.yaml", "parents: {u: {r: role}}", "tenants/t/entities/e.json", entities(entity("u", "a", `{"r":"admin"}`))),
 			[]string{"tenants/t/entities/e.json:1:2 root_parent"}},
-		"tenant below a root entity's parent": {one(permitUsers, "entities/e.json", entities(entity("u", "a", "{}", "g:1")), "tenants/t/entities/e.json", entities(entity("u", "b", "{}", "g:1"))), []string{"tenants/t/entities/e.json:1:2 root_parent"}},
-		"tenant bundle.yaml":                  {one(permitUsers, "tenants/t/p.cedar", permit("x"), "tenants/t/bundle.yaml", "allow_trivial: true"), []string{"tenants/t/bundle.yaml unknown_file"}},
+		"tenant below a root entity's parent":         {one(permitUsers, "entities/e.json", entities(entity("u", "a", "{}", "g:1")), "tenants/t/entities/e.json", entities(entity("u", "b", "{}", "g:1"))), []string{"tenants/t/entities/e.json:1:2 root_parent"}},
+		"tenant below what a root entity's tag names": {one(permitUsers, "entities/e.json", `[{"uid":{"type":"d","id":"1"},"attrs":{},"parents":[],"tags":{"t":{"__entity":{"type":"g","id":"1"}}}}]`, "tenants/t/entities/e.json", entities(entity("u", "b", "{}", "g:1"))), []string{"tenants/t/entities/e.json:1:2 root_parent"}},
+		"tenant defines what the root names":          {one(permitUsers, "entities/e.json", entities(entity("d", "1", `{"owner":{"__entity":{"type":"u","id":"ghost"}}}`)), "tenants/t/entities/e.json", entities(entity("u", "ghost", `{"vetted":true}`))), []string{"tenants/t/entities/e.json:1:2 warning root_entity"}},
+		"tenant bundle.yaml":                          {one(permitUsers, "tenants/t/p.cedar", permit("x"), "tenants/t/bundle.yaml", "allow_trivial: true"), []string{"tenants/t/bundle.yaml unknown_file"}},
 
 		"schema syntax":                     {one(permitUsers, "schema.cedarschema", "entity User {"), []string{"schema.cedarschema:1:14 schema_syntax"}},
 		"schema reference":                  {one(permitUsers, "schema.cedarschema", "entity User in [Role];"), []string{"schema.cedarschema schema_reference"}},

@@ -37,7 +37,8 @@ type origins struct {
 // take converts one member, which stands in the request at the path followed
 // by its name; action.properties, which as a whole is one member, at the path.
 func (m *merger) take(name string, value evaluation.Value, path ...string) error {
-	if _, declared := m.declared[name]; !m.typed && !declared {
+	a, declared := m.declared[name]
+	if !m.typed && !declared {
 		v, ok := untyped(value)
 		if !ok {
 			m.unusable = append(m.unusable, name)
@@ -50,10 +51,9 @@ func (m *merger) take(name string, value evaluation.Value, path ...string) error
 	if path[0] != "action" {
 		path = append(path, name)
 	}
-	a, ok := m.declared[name]
 	// What nobody declared is no place to find unknown members in: it is a mismatch.
 	c := converter{config: m.config, reject: m.config.rejectUnknown && m.declared != nil, path: path}
-	if !ok {
+	if !declared {
 		m.dropped = append(m.dropped, name)
 		delete(m.members, types.String(name))
 		return c.unknown()
@@ -75,6 +75,12 @@ func (m *merger) take(name string, value evaluation.Value, path ...string) error
 		m.dropped = append(m.dropped, name)
 	}
 	return nil
+}
+
+// knows reports whether a member can be there: a schema drops what it does not declare.
+func (m *merger) knows(name string) bool {
+	_, declared := m.declared[name]
+	return declared || !m.typed
 }
 
 // piece is what happened, besides the members.

@@ -185,12 +185,16 @@ func (b *Bundle) entity(v *view, uid types.EntityUID, sent evaluation.Object, pa
 			if o.passesOver(name) {
 				continue
 			}
+			from := path
 			if contains(suspect, name) {
-				m.unusable = append(m.unusable, name)
-				delete(m.members, types.String(name))
-				continue
+				if m.knows(name) {
+					m.unusable = append(m.unusable, name)
+					delete(m.members, types.String(name))
+					continue
+				}
+				from = "resource"
 			}
-			if err := m.take(name, value, path, "properties"); err != nil {
+			if err := m.take(name, value, from, "properties"); err != nil {
 				return p, err
 			}
 		}
@@ -198,7 +202,7 @@ func (b *Bundle) entity(v *view, uid types.EntityUID, sent evaluation.Object, pa
 		o.origins = m.origins
 		p.add(m.piece())
 	}
-	if b.schema != nil && (!o.known || o.sent.Len() > 0) && b.schema.validator.Entity(e) != nil {
+	if b.schema != nil && (!o.known || o.sent.Len() > 0) && (b.schema.validator.Entity(e) != nil || !b.schema.allowsAll(e.Parents)) {
 		p.refuse(evaluation.SchemaMismatch)
 	}
 	p.entity = e

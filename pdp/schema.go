@@ -218,6 +218,15 @@ func (s *schemaOf) allows(uid types.EntityUID) bool {
 	return ok
 }
 
+func (s *schemaOf) allowsAll(uids types.EntityUIDSet) bool {
+	for uid := range uids.All() {
+		if !s.allows(uid) {
+			return false
+		}
+	}
+	return true
+}
+
 func (s *schemaOf) fitsEntity(e types.Entity) error {
 	if shape := s.entities[e.UID.Type]; shape != nil && shape.enum != nil && (e.Attributes.Len() > 0 || e.Tags.Len() > 0 || e.Parents.Len() > 0) {
 		return fmt.Errorf("type %s is enumerated: its entities have no attributes, tags or parents", e.UID.Type)

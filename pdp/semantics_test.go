@@ -292,6 +292,39 @@ func TestMeaningWithSchema(t *testing.T) {
 	}
 }
 
+// TestEnumeratedParents: a parent that its type has no such id of would be in nothing, and a
+// forbid of what is below the one that was meant passed over.
+func TestEnumeratedParents(t *testing.T) {
+	p := one(`permit(principal, action, resource == doc::"1"); forbid(principal, action, resource) when { principal in [role::"suspended"] };`,
+		"schema.cedarschema", `entity role enum ["suspended", "reader"]; entity user in [role] { roles?: Set<String>, r?: role }; entity doc; action read appliesTo { principal: user, resource: doc };`,
+		"bundle.yaml", "parents: {user: {roles: role}}").load(t)
+	for properties, want := range map[string]string{
+		`s{"roles":["reader"]}`: allow, `s{"roles":["suspended"]}`: deny,
+		`s{"roles":["Suspended"]}`: reason("schema_mismatch"), `s{"roles":["reader","nosuch"]}`: reason("schema_mismatch"), `s{"r":"nosuch"}`: reason("schema_mismatch"),
+	} {
+		if got := ask(t, p, q("user:a", "read", "doc:1", properties)); got != want {
+			t.Errorf("%s\n got %s\nwant %s", properties, got, want)
+		}
+	}
+}
+
+// TestOnlyTheResourceSends: of one entity that is both, what only the resource sends is no
+// value; what the schema drops was none before.
+func TestOnlyTheResourceSends(t *testing.T) {
+	b := one(`permit(principal, action, resource); forbid(principal, action, resource) when { context has nick && context.nick == "root" };`,
+		"schema.cedarschema", `entity user { role?: String }; action edit appliesTo { principal: user, resource: user, context: { nick?: String } };`, "bundle.yaml", "allow_trivial: true")
+	p := b.load(t)
+	for properties, want := range map[string]string{`r{"nick":"x"}`: allow, `r{"other":"x"}`: allow, `s{"nick":"x"}`: allow} {
+		if got := ask(t, p, q("user:a", "edit", "user:a", properties)); got != want {
+			t.Errorf("%s\n got %s\nwant %s", properties, got, want)
+		}
+	}
+	b["bundle.yaml"] += "\nunknown_properties: reject"
+	if got, want := ask(t, b.load(t), q("user:a", "edit", "user:a", `r{"nick":"x"}`)), "400 /resource/properties/nick"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // A reference in a request names its type as requests do.
 func TestReferences(t *testing.T) {
 	p := one(`permit(principal is App::User, action, resource) when { principal.boss == App::User::"b" };`,
