@@ -53,7 +53,12 @@ func discoveryFaults() []fault {
 		{"an access request endpoint that is a number", "request-metadata", describing(func(o object) { o["access_request_endpoint"] = 7 })},
 		{"access requests without the capability", "request-capability", requesting(func(o object) { delete(o, "capabilities") })},
 		{"an access request endpoint that is not there", "request-without-denial", requesting(func(object) {})},
-		{"no task is just a 404", "request-unknown-task", requesting(func(object) {})},
+		{"no task is just a 404", "request-unknown-task", offering()},
+		{"an access request endpoint that answers nobody", "request-unknown-task", wrap(requesting(func(object) {}), func(r *http.Request, a *httptest.ResponseRecorder) {
+			if strings.Contains(r.URL.Path, "/requests") {
+				replace(a, 500, "{}")
+			}
+		})},
 		{"allows what an approval is asked for", "request-none-unapproved", allowing(`"publish"`)},
 		{"believes in any approval", "request-approval-unknown", allowing(`"nobody-gave-this"`)},
 		{"no Cache-Control", "metadata-cacheable", without("Cache-Control")},
@@ -94,6 +99,15 @@ func requesting(change func(object)) http.Handler {
 		o["access_request_endpoint"] = o["policy_decision_point"].(string) + "/access/v1/requests"
 		o["capabilities"] = []any{"urn:openid:authzen:capability:access-request"}
 		change(o)
+	})
+}
+
+// offering is one that also says of a denial that it can be requested.
+func offering() http.Handler {
+	return wrap(requesting(func(object) {}), func(r *http.Request, a *httptest.ResponseRecorder) {
+		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), `"publish"`) {
+			replace(a, 200, `{"decision":false,"context":{"access_request":{"binding_token":"t","expires_at":"2099-01-01T00:00:00Z"}}}`)
+		}
 	})
 }
 

@@ -43,13 +43,25 @@ func overTLS(t *testing.T) mode {
 	}
 }
 
-func withKey(t *testing.T) mode {
+// withData is what serve is with a data directory alone: nobody is known.
+func withData(t *testing.T) mode {
+	dir := t.TempDir()
+	return mode{options: []pdptest.Option{func(c *server.Config) { c.Data = dir }}}
+}
+
+func withKeyThatRequestsNothing(t *testing.T) mode {
+	return withKeyFor(t, auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Search}})
+}
+
+func withKey(t *testing.T) mode { return withKeyFor(t, everything) }
+
+func withKeyFor(t *testing.T, grant auth.Grant) mode {
 	dir := t.TempDir()
 	keys, err := auth.OpenKeys(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, err := keys.Add(auth.KeySpec{Name: "judge", Grant: everything})
+	secret, err := keys.Add(auth.KeySpec{Name: "judge", Grant: grant})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,8 @@ import (
 func TestOurServer(t *testing.T) {
 	for name, make := range map[string]func(*testing.T) mode{
 		"plain HTTP":          func(*testing.T) mode { return mode{} },
+		"data, no key":        withData,
+		"key, no requests":    withKeyThatRequestsNothing,
 		"TLS":                 overTLS,
 		"key":                 withKey,
 		"key as Basic":        withBasicKey,

@@ -101,7 +101,7 @@ func (s *Server) discovery(c echo.Context) error {
 func (s *Server) metadata(base, point string) (body []byte, tag string, err error) {
 	keys := s.signing.Current()
 	now := s.now().Truncate(signEvery)
-	m := newMetadata(base, point, s.approvals != nil)
+	m := newMetadata(base, point, s.takesRequests())
 	signed, err := marshal(claims{m.PolicyDecisionPoint, now.Unix(), now.Add(signedFor).Unix(), m})
 	if err != nil {
 		return nil, "", err
@@ -117,9 +117,12 @@ func (s *Server) metadata(base, point string) (body []byte, tag string, err erro
 	if err != nil {
 		return nil, "", err
 	}
-	form, err := marshal(claims{keys.KeyID(), now.Unix(), 0, newMetadata(base, base, s.approvals != nil)})
+	form, err := marshal(claims{keys.KeyID(), now.Unix(), 0, newMetadata(base, base, s.takesRequests())})
 	return body, entityTag(form), err
 }
+
+// takesRequests is whether anybody may ask for access: without credentials nobody is known.
+func (s *Server) takesRequests() bool { return s.approvals != nil && s.credentials() }
 
 // discoveryRoutes are the paths of metadata. The well-known part stands between the
 // host and the path of public_url (AuthZEN 1.0, 9.2); a proxy that takes the path away
