@@ -431,3 +431,141 @@ func (p *policy) mentions() (named []types.EntityType, decimals []string) {
 	}
 	return named, decimals
 }
+
+// hasTests are the has tests of a policy, and what must hold where they are evaluated.
+type hasTests struct {
+	has    []hasTest
+	guards []guard // the first is none
+}
+
+type hasTest struct {
+	of    ast.IsNode
+	name  string
+	guard int // which of the guards it stands behind
+}
+
+// guard is a test without which what stands behind it is not evaluated; nor is
+// it without the guard that this one stands behind.
+type guard struct {
+	test  scopeTest
+	outer int
+}
+
+// hasTests walks the policy: only a schema asks for them, while it is loaded.
+func (p *policy) hasTests() *hasTests {
+	h := &hasTests{guards: make([]guard, 1)}
+	behind := 0
+	for _, c := range p.tree().Conditions {
+		if then := h.walk(c.Body, behind); c.Condition {
+			behind = then
+		}
+	}
+	return h
+}
+
+// walk visits what is evaluated behind a guard, and returns the one behind which
+// is what is evaluated only where n is true.
+func (h *hasTests) walk(n ast.IsNode, behind int) int {
+	switch n := n.(type) {
+	case ast.NodeTypeAnd:
+		return h.walk(n.Right, h.walk(n.Left, behind))
+	case ast.NodeTypeIfThenElse:
+		h.walk(n.Then, h.walk(n.If, behind))
+		h.walk(n.Else, behind)
+		return behind
+	case ast.NodeTypeHas:
+		h.has = append(h.has, hasTest{of: n.Arg, name: string(n.Value), guard: behind})
+	}
+	if test, ok := testOfNode(n); ok {
+		h.guards = append(h.guards, guard{test: test, outer: behind})
+		return len(h.guards) - 1
+	}
+	for _, child := range children(n) {
+		h.walk(child, behind)
+	}
+	return behind
+}
+
+// path is what is tested for, as far as it has names.
+func (h *hasTest) path() string {
+	names, root := chainOf(h.of)
+	path := attributePath{root: "(…)", names: append(names, h.name)}
+	switch root := root.(type) {
+	case ast.NodeTypeVariable:
+		path.root = string(root.Name)
+	case ast.NodeValue:
+		path.root = root.Value.String()
+	}
+	return path.String()
+}
+
+// owner is something that can have attributes: an entity of a type, a declared
+// record, the context of an action, or a record that the policy writes.
+type owner struct {
+	entity  types.EntityType
+	record  *shape
+	context *actionShape
+	written *ast.NodeTypeRecord
+}
+
+// owners lists what an expression can be that has attributes: nothing where it
+// has none, and more than one where an if decides.
+func (s *schemaOf) owners(n ast.IsNode, env environment) (all []owner) {
+	switch n := n.(type) {
+	case ast.NodeTypeVariable:
+		return []owner{env.owner(string(n.Name))}
+	case ast.NodeValue:
+		if uid, ok := n.Value.(types.EntityUID); ok {
+			return []owner{{entity: uid.Type}}
+		}
+	case ast.NodeTypeRecord:
+		return []owner{{written: &n}}
+	case ast.NodeTypeIfThenElse:
+		return distinct(append(s.owners(n.Then, env), s.owners(n.Else, env)...))
+	case ast.NodeTypeGetTag:
+		for _, o := range s.owners(n.Left, env) {
+			all = append(all, ownerOf(s.tagOf(o))...)
+		}
+	case ast.NodeTypeAccess:
+		for _, o := range s.owners(n.Arg, env) {
+			if o.written == nil {
+				all = append(all, ownerOf(s.attributesOf(o)[string(n.Value)].shape)...)
+			} else if member := o.member(string(n.Value)); member != nil {
+				all = append(all, s.owners(member, env)...)
+			}
+		}
+	}
+	return distinct(all)
+}
+
+// distinct drops owners that occur twice, so that a chain of attributes behind
+// many ifs is not followed for each of them.
+func distinct(owners []owner) []owner {
+	if len(owners) < 2 {
+		return owners
+	}
+	seen := make(map[owner]struct{}, len(owners))
+	return slices.DeleteFunc(owners, func(o owner) bool {
+		_, known := seen[o]
+		seen[o] = struct{}{}
+		return known
+	})
+}
+
+// member is what the policy writes as a member of a record, or nil.
+func (o owner) member(name string) ast.IsNode {
+	for _, e := range o.written.Elements {
+		if string(e.Key) == name {
+			return e.Value
+		}
+	}
+	return nil
+}
+
+func (s *schemaOf) declares(o owner, name string) bool {
+	if o.written != nil {
+		return o.member(name) != nil
+	}
+	_, ok := s.attributesOf(o)[name]
+	return ok
+}

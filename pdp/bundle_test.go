@@ -154,3 +154,79 @@ func place(p pdp.Problem) string {
 	}
 	return s + " " + p.Code
 }
+
+// A has that is always false is found wherever it looks, and none else is.
+func TestHasUndeclared(t *testing.T) {
+	const schema = `
+type Address = { city?: String, geo?: { lat?: Long } };
+entity Team { lead?: User };
+entity User { boss?: User, level?: Long, home?: Address, "odd name"?: Bool };
+entity Agent { suspended?: Bool, by?: User };
+entity Doc { owner: User, draft?: Bool } tags User;
+entity Folder tags { since?: Long };
+entity Status enum ["open"];
+action read appliesTo { principal: [User, Agent], resource: Doc, context: { who?: User, mfa?: { at?: Long } } };
+action list appliesTo { principal: [User, Agent], resource: Folder, context: { depth?: Long, action?: { mode?: String } } };
+`
+	for condition, want := range map[string]string{
+		`User::"root" has suspnded`:         `User::"root".suspnded`,
+		`User::"root" has suspended`:        `User::"root".suspended`,
+		`Status::"open" has x`:              `Status::"open".x`,
+		`action has suspnded`:               "action.suspnded",
+		`Action::"read" has x`:              `Action::"read".x`,
+		`{who: principal}.who has suspnded`: "(…).who.suspnded",
+		`{who: principal} has whom`:         "(…).whom",
+		`resource is Doc && resource.hasTag("x") && resource.getTag("x") has suspended`:                                     "(…).suspended",
+		`resource is Doc && principal is User && (if principal has level then principal else resource.owner) has suspended`: "(…).suspended",
+		`principal is User && principal has suspended`:                                                                      "principal.suspended",
+		`context.pdp.approved && principal is User && principal has suspended`:                                              "principal.suspended",
+		`context.pdp.approved || (principal is User && principal has suspended)`:                                            "principal.suspended",
+		`if principal is User then principal has suspended else false`:                                                      "principal.suspended",
+		`principal == User::"a" && principal has suspended`:                                                                 "principal.suspended",
+		`action == Action::"read" && context has depth`:                                                                     "context.depth",
+		`principal is User && principal has "no such"`:                                                                      `principal["no such"]`,
+		`principal is User && principal has home && principal.home has geo && principal.home.geo has lon`:                   "principal.home.geo.lon",
+
+		`principal has suspended`: "",
+		`principal is Agent && principal has suspended && principal.suspended`:                    "",
+		`principal is User && context.pdp.approved || principal has suspended`:                    "",
+		`if principal is User then false else principal has suspended`:                            "",
+		`(if principal is Agent then principal has suspended else principal has level)`:           "",
+		`principal is User && principal has "odd name"`:                                           "",
+		`principal is User && principal has home.geo.lat`:                                         "",
+		`principal in Team::"x" && principal has suspended`:                                       "",
+		`User::"root" has boss.boss.home.city`:                                                    "",
+		`Team::"x" has lead.home`:                                                                 "",
+		`context has mfa.at`:                                                                      "",
+		`context has who.boss.level`:                                                              "",
+		`context has depth || context has action && context.action has mode`:                      "",
+		`context has pdp && context.pdp has tenant`:                                               "",
+		`action == Action::"list" && context has depth`:                                           "",
+		`action in [Action::"list", Action::"read"] && context has depth`:                         "",
+		`resource is Doc && resource.hasTag("x") && resource.getTag("x") has boss`:                "",
+		`resource is Folder && resource.hasTag("x") && resource.getTag("x") has since`:            "",
+		`{who: User::"x"}.who has level`:                                                          "",
+		`{who: {a: 1}}.who has a`:                                                                 "",
+		`resource is Doc && (if resource has draft then resource.owner else User::"x") has level`: "",
+		`(if principal is User then principal else User::"x") has level`:                          "",
+		`(if principal has by then principal.by else User::"x") has home.city`:                    "",
+	} {
+		t.Run(condition, func(t *testing.T) {
+			for _, form := range []string{"when { %s }", "when { true } unless { %s }"} {
+				_, problems := pdp.Load(one(permit("User")+"\n@id(\"f\") forbid(principal, action, resource) "+fmt.Sprintf(form, condition)+";", "schema.cedarschema", schema).source())
+				var got string
+				for _, p := range problems {
+					if p.Severity == pdp.SeverityError {
+						got += place(p) + " " + strings.TrimSuffix(strings.TrimPrefix(p.Message, `policy "f" tests for `), ", which the schema does not declare: the test is always false")
+					}
+				}
+				if want != "" && !strings.HasPrefix(want, "p.cedar") {
+					want = "p.cedar:2:1 has_undeclared " + want
+				}
+				if got != want {
+					t.Errorf(form+": got %q, want %q", condition, got, want)
+				}
+			}
+		})
+	}
+}

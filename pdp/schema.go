@@ -288,10 +288,8 @@ func (s *schemaOf) checkPolicy(p *policy, problems *Problems) {
 			problems.add(p.file, p.line, p.column, "enum_id", fmt.Sprintf("policy %q names %s, which is no id of that enumerated type", p.id, uid), "use one of the ids the schema lists")
 		}
 	}
-	for _, path := range p.facts.reads {
-		if path.has && s.undeclared(p, path) {
-			problems.add(p.file, p.line, p.column, "has_undeclared", fmt.Sprintf("policy %q tests for %s, which the schema does not declare: the test is always false", p.id, path), "declare the attribute, or correct its name")
-		}
+	for _, path := range s.undeclared(p) {
+		problems.add(p.file, p.line, p.column, "has_undeclared", fmt.Sprintf("policy %q tests for %s, which the schema does not declare: the test is always false", p.id, path), "declare the attribute, or correct its name")
 	}
 }
 
@@ -309,63 +307,103 @@ func flattened(err error) []error {
 	return []error{err}
 }
 
-// undeclared reports whether no request that the policy can apply to has the
-// last name of the path declared.
-func (s *schemaOf) undeclared(p *policy, path attributePath) bool {
-	possible := false
+// undeclared lists what the policy tests for with has where no combination of
+// types in which it comes to that test declares it.
+func (s *schemaOf) undeclared(p *policy) (paths []string) {
+	tests := p.hasTests()
+	if len(tests.has) == 0 {
+		return nil
+	}
+	asked, declared := make([]bool, len(tests.has)), make([]bool, len(tests.has))
+	holds := make([]bool, len(tests.guards))
 	for env := range s.environments(p) {
-		attributes, ok := env.attributes(s, path.root)
-		if !ok {
-			continue
+		for i, g := range tests.guards {
+			holds[i] = i == 0 || holds[g.outer] && env.admits(&g.test)
 		}
-		for i, name := range path.names {
-			a, declared := attributes[name]
-			last := i == len(path.names)-1
-			if declared && last {
-				return false
+		for i, h := range tests.has {
+			if declared[i] || !holds[h.guard] {
+				continue
 			}
-			if !declared {
-				possible = possible || last
-				break
-			}
-			if attributes, ok = s.attributesOf(a.shape); !ok {
-				break
+			for _, o := range s.owners(h.of, env) {
+				asked[i] = true
+				declared[i] = declared[i] || s.declares(o, h.name)
 			}
 		}
 	}
-	return possible
+	for i, h := range tests.has {
+		if asked[i] && !declared[i] {
+			paths = append(paths, h.path())
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
 }
 
-func (s *schemaOf) attributesOf(of *shape) (map[string]attributeShape, bool) {
-	switch of.form {
-	case shapeRecord:
-		return of.members, true
-	case shapeEntity:
-		e, ok := s.entities[of.entity]
-		if !ok {
-			return nil, false
-		}
-		return e.attributes, true
+// ownerOf is what stands for a value of a declared type; only an entity and a
+// record have attributes.
+func ownerOf(of *shape) []owner {
+	switch {
+	case of == nil:
+		return nil
+	case of.form == shapeRecord:
+		return []owner{{record: of}}
+	case of.form == shapeEntity:
+		return []owner{{entity: of.entity}}
 	}
-	return nil, false
+	return nil
+}
+
+// attributesOf are the declared attributes of what a policy does not write itself.
+// Actions, and entities of a type that is not declared, have none.
+func (s *schemaOf) attributesOf(o owner) map[string]attributeShape {
+	switch {
+	case o.record != nil:
+		return o.record.members
+	case o.context != nil:
+		return o.context.context
+	}
+	return s.attributes(o.entity)
+}
+
+// tagOf is the declared type of an entity's tags.
+func (s *schemaOf) tagOf(o owner) *shape {
+	if e := s.entities[o.entity]; e != nil {
+		return e.tags
+	}
+	return nil
 }
 
 // environment is one combination of types that a policy can be evaluated for.
 type environment struct {
 	principal, resource types.EntityType
 	action              *actionShape
+	up                  *lineage // of the action
 }
 
-func (e environment) attributes(s *schemaOf, root string) (map[string]attributeShape, bool) {
-	switch root {
+// owner is what a variable stands for.
+func (e environment) owner(variable string) owner {
+	switch variable {
 	case "principal":
-		return s.entities[e.principal].attributes, true
+		return owner{entity: e.principal}
 	case "resource":
-		return s.entities[e.resource].attributes, true
-	case "context":
-		return e.action.context, true
+		return owner{entity: e.resource}
+	case "action":
+		return owner{entity: e.up.uid.Type}
 	}
-	return nil, false
+	return owner{context: e.action}
+}
+
+// admits reports whether a test could hold; where only ids are tested,
+// ancestors of principals and resources may be of any type.
+func (e environment) admits(t *scopeTest) bool {
+	typ := e.principal
+	switch t.of {
+	case actionVar:
+		return e.up.holds(t)
+	case resourceVar:
+		typ = e.resource
+	}
+	return (t.is == "" || t.is == typ) && (!t.eq || t.uids[0].Type == typ)
 }
 
 // environments yields the combinations that the policy's scope admits.
@@ -373,21 +411,30 @@ func (s *schemaOf) environments(p *policy) func(func(environment) bool) {
 	return func(yield func(environment) bool) {
 		for uid, action := range s.actions {
 			up := lineageOf(uid, s.actionEntities())
-			if !admits(p, actionVar, &up) {
+			env := environment{action: action, up: &up}
+			if !env.admitsAll(p, actionVar) {
 				continue
 			}
-			for _, principal := range action.principals {
-				for _, resource := range action.resources {
-					if s.entities[principal] == nil || s.entities[resource] == nil || !typeAdmitted(p, principalVar, principal) || !typeAdmitted(p, resourceVar, resource) {
+			for _, env.principal = range action.principals {
+				if s.entities[env.principal] == nil || !env.admitsAll(p, principalVar) {
+					continue
+				}
+				for _, env.resource = range action.resources {
+					if s.entities[env.resource] == nil || !env.admitsAll(p, resourceVar) {
 						continue
 					}
-					if !yield(environment{principal, resource, action}) {
+					if !yield(env) {
 						return
 					}
 				}
 			}
 		}
 	}
+}
+
+// admitsAll reports whether the policy's scope could hold for a variable.
+func (e environment) admitsAll(p *policy, of variable) bool {
+	return !slices.ContainsFunc(p.facts.scope, func(t scopeTest) bool { return t.of == of && !e.admits(&t) })
 }
 
 func (s *schemaOf) actionEntities() types.EntityGetter { return actionGetter(s.actions) }
@@ -400,18 +447,6 @@ func (g actionGetter) Get(uid types.EntityUID) (types.Entity, bool) {
 		return types.Entity{}, false
 	}
 	return a.entity, true
-}
-
-func admits(p *policy, of variable, l *lineage) bool {
-	return !slices.ContainsFunc(p.facts.scope, func(t scopeTest) bool { return t.of == of && !l.holds(&t) })
-}
-
-// typeAdmitted reports whether an entity of the type could pass the policy's
-// scope; where only ids are tested, ancestors may be of any type.
-func typeAdmitted(p *policy, of variable, typ types.EntityType) bool {
-	return !slices.ContainsFunc(p.facts.scope, func(t scopeTest) bool {
-		return t.of == of && (t.is != "" && t.is != typ || t.eq && t.uids[0].Type != typ)
-	})
 }
 
 var (
