@@ -3,6 +3,7 @@ package pdp
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -68,7 +69,7 @@ func (p *PDP) Search(ctx context.Context, search SearchCall) (SearchAnswer, erro
 // examine decides for one candidate after the other, up to the end of the page.
 func (p *PDP) examine(ctx context.Context, bundle *Bundle, search SearchCall, call *Call, answer *SearchAnswer) error {
 	m := new(memo)
-	candidates, err := bundle.searched(search.Search.Kind, call, m)
+	candidates, err := bundle.searched(ctx, search.Search.Kind, call, m)
 	if err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func found(kind evaluation.SearchKind, call *Call, id string) evaluation.Found {
 
 // searched finds the candidates of a search. What is wrong with the rest of the
 // request is an [*evaluation.Error], also where there are none.
-func (b *Bundle) searched(kind evaluation.SearchKind, call *Call, m *memo) (*candidates, error) {
+func (b *Bundle) searched(ctx context.Context, kind evaluation.SearchKind, call *Call, m *memo) (*candidates, error) {
 	r := &call.Request
 	v, err := b.view(call)
 	if err != nil {
@@ -145,31 +146,51 @@ func (b *Bundle) searched(kind evaluation.SearchKind, call *Call, m *memo) (*can
 	q := &question{entities: &overlay{store: v.store}, uids: [variables]types.EntityUID{
 		{Type: principal, ID: types.String(r.Subject.ID)}, {Type: b.config.actionType, ID: types.String(r.Action.Name)}, {Type: resource, ID: types.String(r.Resource.ID)},
 	}}
-	if kind != evaluation.SubjectSearch {
+	of := principalVar
+	switch kind {
+	case evaluation.ActionSearch:
+		if err := b.askEntities(v, r, q, m); err != nil {
+			return nil, err
+		}
+		return &candidates{own: v.actions}, b.contextOfSome(ctx, v.actions, call, m)
+	case evaluation.ResourceSearch:
+		of = resourceVar
 		p, err := m.entity(b, v, principalVar, q.uids[principalVar], r.Subject.Properties)
 		if err != nil {
 			return nil, err
 		}
 		q.entities.principal = p.entity
-	}
-	if kind != evaluation.ResourceSearch {
+	default:
 		p, err := m.entity(b, v, resourceVar, q.uids[resourceVar], r.Resource.Properties)
 		if err != nil {
 			return nil, err
 		}
 		q.entities.resource = p.entity
 	}
-	if kind == evaluation.ActionSearch {
-		return &candidates{own: v.actions}, nil
-	}
 	if _, err := m.context(b, call, q.uids[actionVar]); err != nil {
 		return nil, err
 	}
-	of := principalVar
-	if kind == evaluation.ResourceSearch {
-		of = resourceVar
-	}
 	return v.candidatesFor(q, of), nil
+}
+
+// contextOfSome says what is wrong with a context that is malformed for every
+// action that the schema declares: an evaluation of any of them would say so too.
+func (b *Bundle) contextOfSome(ctx context.Context, actions []string, call *Call, m *memo) error {
+	var first error
+	for _, name := range actions {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		action := types.EntityUID{Type: b.config.actionType, ID: types.String(name)}
+		if _, err := m.context(b, call, action); err != nil {
+			if first == nil {
+				first = err
+			}
+		} else if b.schema == nil || b.schema.contextOf(action) != nil {
+			return nil
+		}
+	}
+	return first
 }
 
 // candidatesFor are the entities of the searched type that a permit could apply
@@ -190,7 +211,8 @@ func (v *view) candidatesFor(q *question, of variable) *candidates {
 			up[n] = lineageOf(q.uids[n], q.entities)
 		}
 	}
-	named := map[types.EntityUID]struct{}{}
+	// What == names is apart: what is below it was not looked for.
+	named, walked := map[types.EntityUID]struct{}{}, map[types.EntityUID]struct{}{}
 	for _, p := range v.policies {
 		if p.forbids() || !survives(p, of, &up) {
 			continue
@@ -204,12 +226,13 @@ func (v *view) candidatesFor(q *question, of variable) *candidates {
 				named[uid] = struct{}{}
 				continue
 			}
-			q.below(uid, named)
+			q.below(uid, walked)
 		}
-		if 2*len(named) > all.len() {
+		if 2*(len(named)+len(walked)) > all.len() {
 			return all // nearly everything: sorting it out would cost more than asking
 		}
 	}
+	maps.Copy(named, walked)
 	few := &candidates{}
 	for uid := range named {
 		if _, ok := v.store.Get(uid); ok && uid.Type == typ {
@@ -248,22 +271,22 @@ func (p *policy) naming(of variable) (best scopeTest, ok bool) {
 // below adds an entity and all that is below it, as this request sees it: the
 // entities it sends may have other parents than the stored ones, so whatever is
 // sent counts as below everything; it is asked like any other candidate.
-func (q *question) below(uid types.EntityUID, to map[types.EntityUID]struct{}) {
-	if _, ok := to[uid]; ok {
-		return
+func (q *question) below(uid types.EntityUID, walked map[types.EntityUID]struct{}) {
+	var todo []types.EntityUID
+	add := func(uids ...types.EntityUID) {
+		for _, uid := range uids {
+			if _, ok := walked[uid]; !ok {
+				walked[uid] = struct{}{}
+				todo = append(todo, uid)
+			}
+		}
 	}
-	to[uid] = struct{}{}
-	todo := []types.EntityUID{uid, q.entities.principal.UID, q.entities.resource.UID}
+	add(uid, q.entities.principal.UID, q.entities.resource.UID)
 	for len(todo) > 0 {
 		next := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		for s := q.entities.store; s != nil; s = s.root {
-			for _, child := range s.children[next] {
-				if _, ok := to[child]; !ok {
-					to[child] = struct{}{}
-					todo = append(todo, child)
-				}
-			}
+			add(s.children[next]...)
 		}
 	}
 }

@@ -18,13 +18,18 @@ import (
 // TestPropertySearch holds searches to evaluation: what is found is what
 // evaluation permits, in order, in pages of any size and in one.
 func TestPropertySearch(t *testing.T) {
-	total, narrowed := 0, 0
-	eachSeed(t, 60, func(t *testing.T, g *generator) {
-		w := g.world(24)
+	total, narrowed, itself := 0, 0, 0
+	eachSeed(t, 120, func(t *testing.T, g *generator) {
+		w := g.searchedWorld()
 		b := w.load(t)
 		p := Of(b, Options{})
 		for range 6 {
-			call := g.question(w).call(t)
+			a := g.question(w)
+			if g.chance(40) { // who asks may be found, by the parents that they send
+				a.subject, a.resource[0] = [2]string{"User", oneOf(g, ids["User"]...)}, "User"
+				a = a.with(inSubject, "roles", jsonText(some(g, 35, ids["Group"]...)))
+			}
+			call := a.call(t)
 			call.Now = time.Unix(0, 0)
 			for _, kind := range []evaluation.SearchKind{evaluation.SubjectSearch, evaluation.ResourceSearch, evaluation.ActionSearch} {
 				want, err := permitted(p, b, kind, call)
@@ -38,14 +43,96 @@ func TestPropertySearch(t *testing.T) {
 					t.Fatalf("seed %d, %s search\nfound    %v\nin pages %v\nwant     %v\n%s", g.seed, kind, got, paged, want, w)
 				}
 				total += len(want)
-				if c, err := b.searched(kind, &Call{Request: search.Search.Request, Now: call.Now}, new(memo)); err == nil && kind == evaluation.ResourceSearch && c.len() < len(b.viewOf(call).store.ids[b.resourceType(call)]) {
+				if c, err := b.searched(t.Context(), kind, &Call{Request: search.Search.Request, Now: call.Now}, new(memo)); err == nil && kind == evaluation.ResourceSearch && c.len() < len(b.viewOf(call).store.ids[b.resourceType(call)]) {
 					narrowed++
+					if call.Request.Subject.Type == call.Request.Resource.Type && slices.Contains(want, call.Request.Subject.ID) {
+						itself++
+					}
 				}
 			}
 		}
 	})
-	if total < 100 || narrowed < 10 {
-		t.Errorf("%d results, %d searches narrowed: the generator shows little", total, narrowed)
+	if t.Logf("%d results, %d searches narrowed, %d of them found who asks", total, narrowed, itself); !oneSeed() && (total < 100 || narrowed < 100 || itself < 5) {
+		t.Errorf("%d results, %d searches narrowed, %d of them found who asks: the generator shows little", total, narrowed, itself)
+	}
+}
+
+// searchedWorld is a world of many entities and often few permits, each of which
+// names entities, some the same one by == and by in: searches can leave much out.
+func (g *generator) searchedWorld() world {
+	w := g.world(oneOf(g, 0, 0, 24))
+	for range 1 + g.IntN(2) {
+		v := oneOf(g, "principal", "resource", "resource")
+		uid := g.uidFor(oneOf(g, v, "principal")) // which is a group more often
+		for _, how := range oneOf(g, []string{" == ", " in "}, []string{" in ", " == "}, []string{" in "}) {
+			id := fmt.Sprintf("q%d", len(w.policies))
+			scope := "principal, action, resource" + how + uid
+			if v == "principal" {
+				scope = "principal" + how + uid + ", action, resource"
+			}
+			text := "permit (" + scope + ");"
+			w.policies = append(w.policies, policyText{id, fmt.Sprintf("@id(%q) %s", id, text), parsed(text)})
+		}
+	}
+	for n := range 20 {
+		id := fmt.Sprintf("x%02d", n)
+		w.entities = append(w.entities,
+			entityText("Group", id, nil, refs("Group", some(g, 3, ids["Group"]...))),
+			entityText("Folder", id, nil, refs("Folder", some(g, 3, ids["Folder"]...))),
+			entityText("User", id, nil, refs("Group", some(g, 5, ids["Group"]...))),
+			entityText("Doc", id, nil, append(refs("Folder", some(g, 5, ids["Folder"]...)), refs("Group", some(g, 3, ids["Group"]...))...)))
+	}
+	return w
+}
+
+// What a search may leave out is nothing that an evaluation permits.
+func TestSearchLeavesNothingOut(t *testing.T) {
+	entities := `{"uid":{"type":"folder","id":"sub"},"attrs":{},"parents":[]}`
+	for n := range 20 {
+		folder := "other"
+		if n < 2 {
+			folder = "sub"
+		}
+		entities += fmt.Sprintf(`,{"uid":{"type":"file","id":"f%02d"},"attrs":{},"parents":[{"type":"folder","id":%q}]},{"uid":{"type":"user","id":"u%02d"},"attrs":{},"parents":[]}`, n, folder, n)
+	}
+	for name, c := range map[string]struct {
+		policies, body string
+		want           []string
+	}{
+		"what is below an entity that another permit names alone": {
+			`@id("a") permit(principal, action, resource == folder::"sub");
+			 @id("b") permit(principal, action, resource in folder::"sub");`,
+			`{"subject":{"type":"user","id":"u00"},"action":{"name":"read"},"resource":{"type":"file"}}`,
+			[]string{"f00", "f01"},
+		},
+		"who asks, by the parents that they send": {
+			`permit(principal, action, resource in Group::"g");`,
+			`{"subject":{"type":"user","id":"u00","properties":{"groups":["g"]}},"action":{"name":"read"},"resource":{"type":"user"}}`,
+			[]string{"u00"},
+		},
+		"but not one who asks and is not in the bundle": {
+			`permit(principal, action, resource in Group::"g");`,
+			`{"subject":{"type":"user","id":"stranger","properties":{"groups":["g"]}},"action":{"name":"read"},"resource":{"type":"user"}}`,
+			[]string{},
+		},
+	} {
+		b, problems := Load(FS(fstest.MapFS{
+			"bundle.yaml":     {Data: []byte("parents: {user: {groups: Group}}")},
+			"p.cedar":         {Data: []byte(c.policies)},
+			"entities/e.json": {Data: []byte("[" + entities + "]")},
+		}))
+		if problems.Refuse() {
+			t.Fatal(problems)
+		}
+		s, err := evaluation.DecodeSearch(evaluation.ResourceSearch, []byte(c.body), "", evaluation.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for how, b := range map[string]*Bundle{"with": b, "without": b.WithoutIndex()} {
+			if got := pages(t, Of(b, Options{}), SearchCall{Search: s, Limit: evaluation.MaxPage}); !cmp.Equal(got, c.want) {
+				t.Errorf("%s: %s the index: found %v, want %v", name, how, got, c.want)
+			}
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -47,7 +48,10 @@ func search(t *testing.T, s *pdptest.Server, path, body string) (page, int) {
 	return p, answer.Status
 }
 
-const resources = "/access/v1/search/resource"
+const (
+	resources = "/access/v1/search/resource"
+	actions   = "/access/v1/search/action"
+)
 
 func TestPages(t *testing.T) {
 	s := pdptest.Start(t, library(3000))
@@ -128,5 +132,67 @@ func TestPageTokens(t *testing.T) {
 	offset.Store(int64(time.Hour))
 	if _, got := search(t, s, resources, with(books, good)); got != 400 {
 		t.Errorf("after an hour: status %d", got)
+	}
+}
+
+// What is malformed for every action is the caller's mistake in an action search too;
+// what is so for some is none.
+func TestActionSearchMalformed(t *testing.T) {
+	s := pdptest.Start(t, pdptest.Bundle(map[string]string{
+		"bundle.yaml": "unknown_properties: reject\nallow_trivial: true",
+		"schema.cedarschema": `entity doc; entity user { n?: Long };
+			action any;
+			action read in any appliesTo { principal: user, resource: [doc, user], context: { ip?: String } };
+			action write in any appliesTo { principal: user, resource: [doc, user], context: { why?: String } };`,
+		"p.cedar": `permit(principal, action, resource);`,
+	}))
+	const (
+		doc  = `"subject":{"type":"user","id":"u"},"resource":{"type":"doc","id":"d"}`
+		self = `"subject":{"type":"user","id":"u","properties":{"n":1}},"resource":{"type":"user","id":"u","properties":`
+	)
+	both := []string{"read", "write"}
+	for body, want := range map[string][]string{ // none where it is malformed
+		doc:                                   both,
+		doc + `,"context":{"ip":"x"}`:         {"read"},
+		doc + `,"context":{"why":"x"}`:        {"write"},
+		doc + `,"context":{"nope":1}`:         nil,
+		doc + `,"context":{"ip":"","why":""}`: nil,
+		doc + `,"context":{"pdp":{}}`:         nil,
+		doc + `,"context":{"approval":"so"}`:  both,
+		self + `{"n":1}}`:                     both,
+		self + `{"n":2}}`:                     nil,  // one property of one entity, sent with two values
+		self + `{"nope":2}}`:                  both, // which only the resource sends, so that it is left out
+	} {
+		body = "{" + body
+		status := 200
+		if want == nil {
+			status = 400
+		}
+		for _, page := range []string{"}", `,"page":{"limit":0}}`} {
+			if answer := s.Post(actions, body+page); answer.Status != status {
+				t.Errorf("%s%s: %d %s, want %d", body, page, answer.Status, answer.Body, status)
+			}
+		}
+		var got struct{ Results []struct{ Name string } }
+		if err := json.Unmarshal([]byte(s.Post(actions, body+"}").Body), &got); err != nil {
+			t.Fatal(err)
+		}
+		var found, permitted []string
+		for _, r := range got.Results {
+			found = append(found, r.Name)
+		}
+		taken := 400 // unless an evaluation takes it
+		for _, action := range both {
+			answer := s.Post("/access/v1/evaluation", body+`,"action":{"name":"`+action+`"}}`)
+			if answer.Status == 200 {
+				taken = 200
+			}
+			if strings.HasPrefix(answer.Body, `{"decision":true`) {
+				permitted = append(permitted, action)
+			}
+		}
+		if !slices.Equal(found, want) || !slices.Equal(permitted, want) || taken != status {
+			t.Errorf("%s: found %v, evaluations permit %v with status %d, want %v with %d", body, found, permitted, taken, want, status)
+		}
 	}
 }
