@@ -60,7 +60,7 @@ func authzen(o Object, tenant string) (Request, error) {
 	if q.Tenant == "" {
 		q.Tenant = DefaultTenant
 	}
-	return r.done(q, "context")
+	return r.done(q)
 }
 
 func native(o Object) (Request, error) {
@@ -89,7 +89,7 @@ func native(o Object) (Request, error) {
 		r.want(!has(q.Context, "purpose"), "the purpose is given twice, here and beside the context", "context", "purpose")
 		q.Context = q.Context.With("purpose", purpose)
 	}
-	return r.done(q, "context")
+	return r.done(q)
 }
 
 func has(o Object, name string) bool {
@@ -141,18 +141,17 @@ func (r *reader) text(o Object, path ...string) string {
 	return v.Text()
 }
 
-// done checks what only a whole request can show; its context stands at the path.
-func (r *reader) done(q Request, context ...string) (Request, error) {
+// done checks what only a whole request can show.
+func (r *reader) done(q Request) (Request, error) {
 	for _, name := range [...]string{"action", "pdp"} {
 		if has(q.Context, name) {
-			r.want(false, "only the PDP sets this member of the context", append(context, name)...)
+			r.want(false, "only the PDP sets this member of the context", "context", name)
 		}
 	}
 	if declared, ok := q.Context.Get("supported_obligations"); ok {
-		at := append(context, "supported_obligations")
-		r.want(declared.Kind() == Array, "not an array of strings", at...)
+		r.want(declared.Kind() == Array, "not an array of strings", "context", "supported_obligations")
 		for n, v := range declared.Elements {
-			r.want(v.Kind() == String, "not a string", append(at, strconv.Itoa(n))...)
+			r.want(v.Kind() == String, "not a string", "context", "supported_obligations", strconv.Itoa(n))
 		}
 	}
 	if r.err != nil {
