@@ -5,8 +5,10 @@ import (
 	"strings"
 )
 
-// Decode reads a body in either wire shape, as files of requests may hold. A
-// body with a subject is AuthZEN, one with an actor or a tenant_id is native.
+// Decode reads a body in either wire shape, as files of requests may hold: as the
+// one of [DecodeAuthZEN] and [DecodeNative] that takes it, and they never both do,
+// since action is an object in one shape and a string in the other. Other members
+// may be there in both, so that a subject or an actor alone tells nothing.
 // The tenant is that of an AuthZEN request; a native one names its own, and
 // where both do they must agree.
 func Decode(body []byte, tenant string, limits Limits) (Request, error) {
@@ -14,10 +16,8 @@ func Decode(body []byte, tenant string, limits Limits) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
-	_, subject := o.Get("subject")
-	_, actor := o.Get("actor")
-	_, named := o.Get("tenant_id")
-	if subject || !actor && !named {
+	action, _ := o.Get("action")
+	if !has(o, "actor") && !has(o, "tenant_id") || has(o, "subject") && action.Kind() != String {
 		return authzen(o, tenant)
 	}
 	r, err := native(o)
