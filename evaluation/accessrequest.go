@@ -187,7 +187,7 @@ func DecodeSubmission(body []byte, tenant string, limits Limits) (Submission, er
 	text, ok := o.Value().AppendCanonical(nil)
 	r.want(ok, "the body holds a number that nobody can compare with another")
 	s.Hash = sha256.Sum256(text)
-	if _, err := r.done(q, "context"); err != nil {
+	if _, err := r.done(q); err != nil {
 		return Submission{}, err
 	}
 	return s, nil

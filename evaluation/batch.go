@@ -3,6 +3,7 @@ package evaluation
 import (
 	"cmp"
 	"strconv"
+	"strings"
 )
 
 // Batch is the body of an Access Evaluations request.
@@ -18,6 +19,25 @@ type Batch struct {
 type Item struct {
 	Request Request
 	Err     *Error
+
+	at   string // its place in the body
+	sent Object // its own members
+}
+
+// InBody is an error of the item's request with the pointer into the body of the
+// batch: what the item does not have itself stands beside the items.
+func (i Item) InBody(err *Error) *Error {
+	member, rest, _ := strings.Cut(strings.TrimPrefix(err.Pointer, "/"), "/")
+	own, ok := i.sent.Get(member)
+	if name, _, _ := strings.Cut(rest, "/"); member == "context" && name == inheritedOfContext {
+		ok = ok && has(own.Object(), name)
+	}
+	if !ok {
+		return err
+	}
+	moved := *err
+	moved.Pointer = short(i.at + err.Pointer)
+	return &moved
 }
 
 // Semantic says how far a batch is decided.
@@ -123,15 +143,14 @@ func (d *defaults) item(v Value, at ...string) Item {
 	if q.Tenant == "" {
 		q.Tenant = DefaultTenant
 	}
-	context := []string{"context"}
-	if has(o, "context") {
-		context = append(at, "context")
-	}
-	q, err := i.done(q, context...)
-	if err != nil {
+	if i.err != nil {
 		return Item{Err: i.err}
 	}
-	return Item{Request: q}
+	item := Item{Request: q, at: pointerTo(at...), sent: o}
+	if _, err := i.done(q); err != nil {
+		return Item{Err: item.InBody(i.err)}
+	}
+	return item
 }
 
 // inheriting reads one item beside the defaults.
@@ -180,6 +199,9 @@ func (i *inheriting) part(name string, required ...string) part {
 	return p
 }
 
+// inheritedOfContext is the member that a context of the item's own still inherits.
+const inheritedOfContext = "supported_obligations"
+
 func (i *inheriting) context() Object {
 	own, owns := i.item.Get("context")
 	inherited := i.objects["context"]
@@ -189,8 +211,8 @@ func (i *inheriting) context() Object {
 	}
 	i.want(own.Kind() == Map, "not an object", append(i.at, "context")...)
 	o := own.Object()
-	if v, ok := inherited.Get("supported_obligations"); ok && !has(o, "supported_obligations") {
-		o = o.With("supported_obligations", v)
+	if v, ok := inherited.Get(inheritedOfContext); ok && !has(o, inheritedOfContext) {
+		o = o.With(inheritedOfContext, v)
 	}
 	return o
 }

@@ -40,6 +40,36 @@ func batchText(t *testing.T, body string) string {
 	return strings.Join(lines, "\n")
 }
 
+// What is found out about an item later gets the pointer that it would have had here,
+// cut alike where it is long.
+func TestErrorInBody(t *testing.T) {
+	long := strings.Repeat("é", 300)
+	at := func(what, ownMember string) string {
+		b, err := evaluation.DecodeBatch([]byte(`{"subject":{"type":"u","id":"a","properties":{`+what+`}},"action":{"name":"r"},"resource":{"type":"d","id":"1"},"evaluations":[{},{`+ownMember+`}]}`), "", evaluation.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.Items[1].Err != nil {
+			return b.Items[1].Err.Pointer
+		}
+		found := evaluation.Malformed("", "", "subject", "properties", long, "__extn")
+		before := *found
+		pointer := b.Items[1].InBody(found).Pointer
+		if *found != before {
+			t.Error("the error itself was changed: what is shared by items must not be")
+		}
+		return pointer
+	}
+	reserved, plain := `"`+long+`":{"__extn":1}`, `"x":1`
+	if early, late := at(reserved, ""), at(plain, ""); early != late || !strings.HasPrefix(late, "/subject/properties/é") {
+		t.Errorf("inherited: found early at %s, late at %s", early, late)
+	}
+	const own = `"subject":{"type":"u","id":"b","properties":{`
+	if early, late := at(plain, own+reserved+"}}"), at(plain, own+plain+"}}"); early != late || !strings.HasPrefix(late, "/evaluations/1/subject/properties/é") {
+		t.Errorf("its own: found early at %s, late at %s", early, late)
+	}
+}
+
 func TestDecodeBatch(t *testing.T) {
 	const all = `"subject":{"type":"u","id":"a","properties":{"p":1}},"action":{"name":"r"},"resource":{"type":"d","id":"1"},"context":{"c":1}`
 	for name, test := range map[string]struct{ body, want string }{
@@ -68,6 +98,8 @@ func TestDecodeBatch(t *testing.T) {
 		"reserved beside":        {`{` + all + `,"y":{"__entity":1},"evaluations":[{}]}`, "400 /y/__entity"},
 		"reserved in a single":   {`{` + all + `,"y":{"__entity":1}}`, "400 /y/__entity"},
 		"context.pdp in an item": {`{` + all + `,"evaluations":[{"context":{"pdp":{}}},{"context":{"action":1}}]}`, "error /evaluations/0/context/pdp\nerror /evaluations/1/context/action"},
+		"declared as a default":  {`{"subject":{"type":"u","id":"a"},"action":{"name":"r"},"resource":{"type":"d","id":"1"},"context":{"supported_obligations":[1]},"evaluations":[{},{"context":{}},{"context":{"supported_obligations":[1]}},{"context":{"pdp":1}}]}`, "error /context/supported_obligations/0\nerror /context/supported_obligations/0\nerror /evaluations/2/context/supported_obligations/0\nerror /evaluations/3/context/pdp"},
+		"context.pdp a default":  {`{"subject":{"type":"u","id":"a"},"action":{"name":"r"},"resource":{"type":"d","id":"1"},"context":{"pdp":1},"evaluations":[{},{"context":{}}]}`, "error /context/pdp\nu:a r d:1 "},
 		"duplicate in an item":   {`{` + all + `,"evaluations":[{"x":1,"x":2}]}`, "400 /evaluations/0/x"},
 		"too deep in an item":    {`{` + all + `,"evaluations":[{"context":{"a":[[[1]]]}}]}`, "400 /evaluations/0/context/a/0/0"},
 		"arrays in an item":      {`{` + all + `,"evaluations":[{"context":{"a":[[1],[2]]}}]}`, "u:a{\"p\":1} r d:1 {\"a\":[[1],[2]]}"},

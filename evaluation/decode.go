@@ -5,8 +5,10 @@ import (
 	"strings"
 )
 
-// Decode reads a body in either wire shape, as files of requests may hold. A
-// body with a subject is AuthZEN, one with an actor or a tenant_id is native.
+// Decode reads a body in either wire shape, as files of requests may hold: as the
+// one of [DecodeAuthZEN] and [DecodeNative] that takes it, and they never both do,
+// since action is an object in one shape and a string in the other. Other members
+// may be there in both, so that a subject or an actor alone tells nothing.
 // The tenant is that of an AuthZEN request; a native one names its own, and
 // where both do they must agree.
 func Decode(body []byte, tenant string, limits Limits) (Request, error) {
@@ -14,10 +16,8 @@ func Decode(body []byte, tenant string, limits Limits) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
-	_, subject := o.Get("subject")
-	_, actor := o.Get("actor")
-	_, named := o.Get("tenant_id")
-	if subject || !actor && !named {
+	action, _ := o.Get("action")
+	if !has(o, "actor") && !has(o, "tenant_id") || has(o, "subject") && action.Kind() != String {
 		return authzen(o, tenant)
 	}
 	r, err := native(o)
@@ -60,7 +60,7 @@ func authzen(o Object, tenant string) (Request, error) {
 	if q.Tenant == "" {
 		q.Tenant = DefaultTenant
 	}
-	return r.done(q, "context")
+	return r.done(q)
 }
 
 func native(o Object) (Request, error) {
@@ -89,7 +89,7 @@ func native(o Object) (Request, error) {
 		r.want(!has(q.Context, "purpose"), "the purpose is given twice, here and beside the context", "context", "purpose")
 		q.Context = q.Context.With("purpose", purpose)
 	}
-	return r.done(q, "context")
+	return r.done(q)
 }
 
 func has(o Object, name string) bool {
@@ -141,18 +141,17 @@ func (r *reader) text(o Object, path ...string) string {
 	return v.Text()
 }
 
-// done checks what only a whole request can show; its context stands at the path.
-func (r *reader) done(q Request, context ...string) (Request, error) {
+// done checks what only a whole request can show.
+func (r *reader) done(q Request) (Request, error) {
 	for _, name := range [...]string{"action", "pdp"} {
 		if has(q.Context, name) {
-			r.want(false, "only the PDP sets this member of the context", append(context, name)...)
+			r.want(false, "only the PDP sets this member of the context", "context", name)
 		}
 	}
 	if declared, ok := q.Context.Get("supported_obligations"); ok {
-		at := append(context, "supported_obligations")
-		r.want(declared.Kind() == Array, "not an array of strings", at...)
+		r.want(declared.Kind() == Array, "not an array of strings", "context", "supported_obligations")
 		for n, v := range declared.Elements {
-			r.want(v.Kind() == String, "not a string", append(at, strconv.Itoa(n))...)
+			r.want(v.Kind() == String, "not a string", "context", "supported_obligations", strconv.Itoa(n))
 		}
 	}
 	if r.err != nil {

@@ -261,11 +261,48 @@ func TestDecodeEither(t *testing.T) {
 		"AuthZEN with a tenant_id":        {strings.Replace(authzen, "{", `{"tenant_id":"t1",`, 1), "", "default", "", ""},
 		"neither":                         {`{}`, "", "", "/subject", "missing"},
 		"neither, and not even an object": {`[]`, "", "", "", "the body is not a JSON object"},
+		"native with a subject":           {strings.Replace(native, "{", `{"subject":{"type":"user","id":"mallory"},`, 1), "", "t1", "", ""},
+		"native with no subject":          {strings.Replace(native, "{", `{"subject":null,`, 1), "", "t1", "", ""},
+		"AuthZEN with all native ones":    {strings.Replace(authzen, "{", `{"tenant_id":"t1","actor":{"actor_id":"mallory","actor_type":"user"},"purpose":1,`, 1), "t2", "t2", "", ""},
+		"both, and no action":             {`{"tenant_id":"t1","actor":{},"subject":{}}`, "", "", "/action", "missing"},
 	} {
 		r, err := evaluation.Decode([]byte(c.body), c.beside, evaluation.DefaultLimits())
 		if !refusedAt(err, c.pointer, c.detail) || r.Tenant != c.tenant {
 			t.Errorf("%s: %s in tenant %q, not %q at %q in tenant %q", what, told(err), r.Tenant, c.detail, c.pointer, c.tenant)
 		}
+	}
+}
+
+// TestDecodeEitherIsItsEndpoint holds that a file's request is what the one endpoint that
+// takes it makes of it, whatever members of the other shape stand beside.
+func TestDecodeEitherIsItsEndpoint(t *testing.T) {
+	members := []string{
+		`"subject":{"type":"user","id":"a"}`, `"subject":1`, `"actor":{"actor_type":"user","actor_id":"b"}`, `"actor":1`, `"tenant_id":"t1"`, `"tenant_id":1`,
+		`"action":{"name":"read"}`, `"action":"read"`, `"action":null`, `"resource":{"type":"doc","id":"7"}`, `"purpose":1`,
+	}
+	taken := map[evaluation.Shape]int{}
+	for set := range 1 << len(members) {
+		var body []string
+		for n, m := range members {
+			if set&(1<<n) != 0 {
+				body = append(body, m)
+			}
+		}
+		text := "{" + strings.Join(body, ",") + "}"
+		a, errA := decodeAuthZEN(text, evaluation.DefaultLimits())
+		n, errN := decodeNative(text, evaluation.DefaultLimits())
+		r, err := evaluation.Decode([]byte(text), "", evaluation.DefaultLimits())
+		switch {
+		case errA == nil && errN == nil:
+			t.Errorf("%s: both shapes take it", text)
+		case errA == nil && (err != nil || !equal(r, a)), errN == nil && (err != nil || !equal(r, n)), errA != nil && errN != nil && err == nil:
+			t.Errorf("%s: %+v, %v\nAuthZEN %+v, %v\nnative %+v, %v", text, r, err, a, errA, n, errN)
+		case err == nil:
+			taken[r.Shape]++
+		}
+	}
+	if taken[evaluation.AuthZEN] < 10 || taken[evaluation.Native] < 3 {
+		t.Errorf("taken %v: this shows little", taken)
 	}
 }
 

@@ -39,11 +39,15 @@ func (e *Error) Error() string {
 const maxPointer = 512
 
 func newError(pointer, detail, try string) *Error {
-	if len(pointer) > maxPointer {
-		// Neither a character nor an escape is cut in two: it stays a pointer.
-		pointer = strings.TrimSuffix(strings.ToValidUTF8(pointer[:maxPointer], ""), "~") + "…"
+	return &Error{Pointer: short(pointer), Detail: detail, Try: try}
+}
+
+func short(pointer string) string {
+	if len(pointer) <= maxPointer {
+		return pointer
 	}
-	return &Error{Pointer: pointer, Detail: detail, Try: try}
+	// Neither a character nor an escape is cut in two: it stays a pointer.
+	return strings.TrimSuffix(strings.ToValidUTF8(pointer[:maxPointer], ""), "~") + "…"
 }
 
 // Malformed returns an Error at the pointer made of the given reference tokens.

@@ -65,7 +65,7 @@ func DecodeSearch(kind SearchKind, body []byte, tenant string, limits Limits) (S
 		q.Tenant = DefaultTenant
 	}
 	s.Hash = sha256.Sum256(o.Without(func(name string) bool { return name == "page" }).Value().append(nil))
-	s.Request, err = r.done(q, "context")
+	s.Request, err = r.done(q)
 	return s, err
 }
 

@@ -85,6 +85,7 @@ func (p *PDP) item(ctx context.Context, bundle *Bundle, call Call, item evaluati
 		if !errors.As(err, &malformed) {
 			return d, err
 		}
+		malformed = item.InBody(malformed)
 	}
 	return evaluation.Decision{Bundle: bundle.Digest(), Malformed: malformed}, nil
 }

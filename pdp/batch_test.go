@@ -114,3 +114,56 @@ func TestBatchAncestorsOfEachItem(t *testing.T) {
 		}
 	}
 }
+
+// What is wrong with an item is said where it stands in the body, also where it took a
+// bundle to find it.
+func TestBatchPointers(t *testing.T) {
+	b, problems := Load(FS(fstest.MapFS{
+		"bundle.yaml": {Data: []byte("parents: {user: {groups: group}}\nunknown_properties: reject")},
+		"schema.cedarschema": {Data: []byte(`entity group; entity user in [group] { groups?: Set<String>, a?: Long }; entity doc { a?: Long };
+action "x" appliesTo { principal: user, resource: [doc, user], context: { action: { a?: Long }, a?: Long } };`)},
+		"p.cedar": {Data: []byte(`permit(principal is user, action, resource is doc);`)},
+	}))
+	if problems.Refuse() {
+		t.Fatal(problems)
+	}
+	p := Of(b, Options{})
+	for pointer, c := range map[string]struct{ member, bad string }{
+		"/subject/properties/groups": {"subject", `{"type":"user","id":"s","properties":{"groups":[1]}}`},
+		"/subject/properties/b":      {"subject", `{"type":"user","id":"s","properties":{"b":1}}`},
+		"/resource/properties/b":     {"resource", `{"type":"doc","id":"1","properties":{"b":1}}`},
+		"/resource/properties/a":     {"resource", `{"type":"user","id":"s","properties":{"a":2}}`}, // the subject sends 1
+		"/action/properties/b":       {"action", `{"name":"x","properties":{"b":1}}`},
+		"/context/b":                 {"context", `{"b":1}`},
+	} {
+		for _, own := range []bool{false, true} {
+			members := map[string]string{
+				"subject": `{"type":"user","id":"s","properties":{"a":1}}`, "action": `{"name":"x"}`, "resource": `{"type":"doc","id":"1"}`, "context": `{}`,
+			}
+			item, want := "", pointer
+			if own {
+				item, want = `"`+c.member+`":`+c.bad, "/evaluations/1"+pointer
+			} else {
+				members[c.member] = c.bad
+			}
+			body := `{"evaluations":[{},{` + item + `}]`
+			for name, value := range members {
+				body += `,"` + name + `":` + value
+			}
+			batch, err := evaluation.DecodeBatch([]byte(body+"}"), "", evaluation.DefaultLimits())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: batch})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bad := got.Items[1].Malformed; bad == nil || bad.Pointer != want {
+				t.Errorf("%s}: %v, want it at %s", body, bad, want)
+			}
+			if bad := got.Items[0].Malformed; (bad == nil) != own || bad != nil && bad.Pointer != pointer {
+				t.Errorf("%s}: item 0: %v", body, bad)
+			}
+		}
+	}
+}

@@ -79,10 +79,21 @@ func (r *reader) bundle() {
 		before := len(r.files.content)
 		r.part("tenants/" + name)
 		if len(r.files.content) == before {
-			r.files.problems.warn("tenants/"+name, 0, 0, "empty_tenant", "nothing in this tenant's directory is loaded, so the policies of every tenant alone decide for it and the digest does not name it",
-				"put a .cedar file there, a comment is enough, or remove the directory")
+			r.emptyTenant("tenants/" + name)
 		}
 	}
+}
+
+// emptyTenant is a tenant that its directory alone makes one. No MANIFEST can list
+// a directory, and where one stands only what it lists may make a difference.
+func (r *reader) emptyTenant(dir string) {
+	const message = "nothing in this tenant's directory is loaded, so the policies of every tenant alone decide for it and the digest does not name it"
+	if r.manifest {
+		r.problem(dir, "empty_tenant", message+", nor can the MANIFEST",
+			"remove the directory, or put a .cedar file there, a comment is enough, and write the MANIFEST again with policy-service check --write-manifest")
+		return
+	}
+	r.files.problems.warn(dir, 0, 0, "empty_tenant", message, "put a .cedar file there, a comment is enough, or remove the directory")
 }
 
 // part reads what stands directly in the root or in a tenant's directory, and

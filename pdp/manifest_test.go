@@ -55,6 +55,15 @@ func TestWriteManifest(t *testing.T) {
 	if err := Dir(dir).WriteManifest(); err == nil {
 		t.Error("a MANIFEST was written of an empty file")
 	}
+	// Nor where it could not say what makes a difference: a tenant is one by its directory alone.
+	must(t, os.Remove(filepath.Join(dir, "MANIFEST")))
+	tree{"a.cedar": more, "tenants/ghost/": ""}.write(t, dir)
+	if err := Dir(dir).WriteManifest(); err == nil || !strings.Contains(err.Error(), "tenants/ghost: ") {
+		t.Error("a MANIFEST was written beside an empty tenant:", err)
+	}
+	if _, problems := Load(Dir(dir)); problems.Refuse() || !slices.Contains(codes(problems), "tenants/ghost empty_tenant") {
+		t.Error("without a MANIFEST:", problems)
+	}
 	if err := FS(fstest.MapFS{}).WriteManifest(); err == nil {
 		t.Error("a MANIFEST was written into no directory")
 	}
@@ -101,6 +110,8 @@ func TestManifestRefuses(t *testing.T) {
 		{"absent test", "tests/a.yaml manifest_absent", nil, "tests/a.yaml"},
 		{"different", "a.cedar manifest_differs", tree{"a.cedar": smallest + "\n"}, ""},
 		{"different test", "tests/a.yaml manifest_differs", tree{"tests/a.yaml": "[ ]\n"}, ""},
+		{"empty tenant", "tenants/ghost empty_tenant", tree{"tenants/ghost/": ""}, ""},
+		{"tenant of nothing that is loaded", "tenants/ghost empty_tenant", tree{"tenants/ghost/.gitkeep": "", "tenants/ghost/tests/a.yaml": "[]\n"}, ""},
 		{"empty", "entities/users.json empty_file", tree{"entities/users.json": ""}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -96,8 +96,8 @@ type reader struct {
 	fsys  fs.FS
 	dir   string
 	files *Files
-	// schema is the first schema file found, manifest whether a MANIFEST stands in
-	// the root.
+	// schema is the first schema file found, manifest whether the bundle has, or is
+	// to have, a MANIFEST.
 	schema   string
 	manifest bool
 }

@@ -174,6 +174,27 @@ func checkBatch(t *testing.T, records map[string]line, id, body string) {
 	}
 }
 
+// The record says of a malformed item what its answer does, and where in the body.
+func TestMalformedItemsOnRecord(t *testing.T) {
+	data := t.TempDir()
+	s := pdptest.Start(t, pdptest.Bundle(map[string]string{
+		"bundle.yaml": "parents: {user: {groups: group}}\n", "a.cedar": `permit(principal is user, action, resource is doc);`,
+	}), withData(data))
+	got := s.Post("/access/v1/evaluations", `{"subject":{"type":"user","id":"a","properties":{"groups":[1]}},"action":{"name":"read"},"resource":{"type":"doc","id":"1"},
+		"evaluations":[{},{"subject":{"type":"user","id":"b","properties":{"groups":[1]}}},{"subject":{"type":"user","id":"b","properties":{"__entity":1}}}]}`)
+	stopAndWait(t, s)
+	records := byID(lines(t, data))
+	for n, want := range []string{"/subject/properties/groups", "/evaluations/1/subject/properties/groups", "/evaluations/2/subject/properties/__entity"} {
+		r := records[fmt.Sprintf("%s.%d", got.Header.Get("X-Decision-Id"), n)]
+		if malformed, _ := r.Details["malformed"].(map[string]any); malformed["pointer"] != want {
+			t.Errorf("item %d: %+v, want it at %s", n, r, want)
+		}
+		if !strings.Contains(got.Body, `"message":"`+want+": ") {
+			t.Errorf("the answer %s does not say %s", got.Body, want)
+		}
+	}
+}
+
 // What there is at the start is on record when it has started: a key that is added right
 // after was added, and is not one of those that were there.
 func TestWhatThereIsAtTheStartIsOnRecord(t *testing.T) {
