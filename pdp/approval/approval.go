@@ -98,7 +98,7 @@ type Approval struct {
 	// Reserved are those of which it is not yet known whether they are on record.
 	Reserved []string `json:"reserved,omitzero"`
 	// Unrecorded says that a step of it is not on record yet: until then it counts for
-	// nothing, whatever its state.
+	// nothing, whatever its state, and nobody is told of that.
 	Unrecorded bool `json:"-"`
 }
 

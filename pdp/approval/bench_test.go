@@ -56,7 +56,7 @@ func BenchmarkListPageOf50Among100kPending(b *testing.B) {
 	b.ReportAllocs()
 	after := ""
 	for b.Loop() {
-		page, next, err := s.List(nil, approval.Pending, after, 50)
+		page, next, err := s.List(b.Context(), nil, approval.Pending, after, 50)
 		must(b, err)
 		if after = next; len(page) != 50 {
 			b.Fatal(len(page))

@@ -34,7 +34,7 @@ func TestDamage(t *testing.T) {
 			if spent, err := s.Spend(t.Context(), a.ID, q.Digest, a.ID, r.decide(a.ID)); !spent {
 				t.Fatal(err)
 			}
-			a, _, _ = s.Get(a.ID)
+			a, _, _ = s.Get(t.Context(), a.ID)
 		}
 		was[a.ID] = a
 	}
@@ -68,7 +68,7 @@ func TestDamage(t *testing.T) {
 			}
 		}
 		for id, a := range was {
-			if got, found, _ := s.Get(id); found && cmp.Diff(a, got) != "" {
+			if got, found, _ := s.Get(t.Context(), id); found && cmp.Diff(a, got) != "" {
 				t.Errorf("%d: %s", seed, cmp.Diff(a, got))
 			}
 			if _, err := s.Decide(t.Context(), id, 0, by("ben"), all, equal); err == nil && a.Status != approval.Pending {
@@ -79,7 +79,7 @@ func TestDamage(t *testing.T) {
 				t.Errorf("%d: %s was %s, and is spent", seed, id, a.Status)
 			}
 		}
-		_, _, _ = s.List(nil, "", "", 100)
+		_, _, _ = s.List(t.Context(), nil, "", "", 100)
 		_, _ = s.File(t.Context(), question("new"))
 		s.Work(t.Context())
 		_ = s.Close()

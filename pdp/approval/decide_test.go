@@ -118,7 +118,7 @@ func TestDelegate(t *testing.T) {
 		}
 	}
 	must(t, decide(a, by("ben")))
-	if got, _, _ := s.Get(a.ID); got.Status != approval.Approved || len(got.Votes) != 3 {
+	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Approved || len(got.Votes) != 3 {
 		t.Errorf("it is %+v", got)
 	}
 }
@@ -169,7 +169,7 @@ func TestEnds(t *testing.T) {
 	if _, err := s.Decide(t.Context(), d.ID, 0, approval.Vote{By: "mia", Kind: "maybe"}, all, equal); err == nil {
 		t.Error("a vote that is none is taken")
 	}
-	if _, found, _ := s.Get("none"); found {
+	if _, found, _ := s.Get(t.Context(), "none"); found {
 		t.Error("there is one that is not there")
 	}
 }

@@ -79,11 +79,11 @@ func TestDiskFull(t *testing.T) {
 	must(t, s.Close())
 	s = mustOpen(t, data, o)
 	for _, id := range filed {
-		if got, _, _ := s.Get(id); got.Status != approval.Pending || got.Unrecorded {
+		if got, _, _ := s.Get(t.Context(), id); got.Status != approval.Pending || got.Unrecorded {
 			t.Errorf("%s is %+v", id, got)
 		}
 	}
-	if got, _, _ := s.Get(a.ID); got.Status != approval.UsedUp || s.Pending() != len(filed) {
+	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.UsedUp || s.Pending() != len(filed) {
 		t.Errorf("it is %s, and %d of %d are pending", got.Status, s.Pending(), len(filed))
 	}
 }
@@ -103,12 +103,12 @@ func TestDiskFailsAfterRecord(t *testing.T) {
 	if !spent || err != nil || len(r.errors) == 0 {
 		t.Fatal(spent, err, r.errors)
 	}
-	if got, _, _ := s.Get(a.ID); len(got.Reserved) != 1 || len(got.Used) != 0 {
+	if got, _, _ := s.Get(t.Context(), a.ID); len(got.Reserved) != 1 || len(got.Used) != 0 {
 		t.Errorf("it is %+v", got)
 	}
 	limit(t, unix.RLIM_INFINITY)
 	s.Work(t.Context())
-	if got, _, _ := s.Get(a.ID); len(got.Reserved) != 0 || len(got.Used) != 1 {
+	if got, _, _ := s.Get(t.Context(), a.ID); len(got.Reserved) != 0 || len(got.Used) != 1 {
 		t.Errorf("it is %+v", got)
 	}
 }
@@ -137,7 +137,7 @@ func TestLostWrites(t *testing.T) {
 		}
 	}
 	limit(t, unix.RLIM_INFINITY)
-	if _, found, err := s.Get(a.ID); found || !errors.Is(err, approval.ErrUnavailable) {
+	if _, found, err := s.Get(t.Context(), a.ID); found || !errors.Is(err, approval.ErrUnavailable) {
 		t.Errorf("what cannot be read is said not to be: %v, %v", found, err)
 	}
 	if _, live := s.Live(q.Digest, ""); live {
@@ -148,7 +148,7 @@ func TestLostWrites(t *testing.T) {
 	}
 	must(t, os.Rename(path+".true", path))
 	mustFile(t, s, question("b"))
-	if got, _, _ := s.Get(a.ID); got.Status != approval.Revoked {
+	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Revoked {
 		t.Errorf("it is %s", got.Status)
 	}
 }

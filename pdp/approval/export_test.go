@@ -29,3 +29,10 @@ func (s *Store) FileAll(questions []Question) error {
 		return nil
 	})
 }
+
+// Stored is an approval as the file has it, StoredPage are many.
+func (s *Store) Stored(id string) (Approval, bool, error) { return s.stored(id) }
+
+func (s *Store) StoredPage(status Status, limit int) ([]Approval, string, error) {
+	return s.page(nil, status, "", limit)
+}

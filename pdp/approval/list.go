@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,8 +11,38 @@ import (
 )
 
 // Get is an approval as it is now: one whose time is up is expired, whether that is on
-// record yet or not. An error is that nobody can tell whether there is one.
-func (s *Store) Get(id string) (a Approval, found bool, err error) {
+// record yet or not. With [ErrUnrecorded] it says whose it is, and nobody is told what
+// became of it. Any other error is that nobody can tell whether there is one.
+func (s *Store) Get(ctx context.Context, id string) (a Approval, found bool, err error) {
+	stored, found, err := s.stored(id)
+	if !found || err != nil {
+		return Approval{}, false, err
+	}
+	switch a, err = s.told(ctx, stored); {
+	case errors.Is(err, ErrNotFound): // it was forgotten meanwhile
+		return Approval{}, false, nil
+	case errors.Is(err, ErrUnrecorded):
+		return stored, true, err
+	}
+	return a, err == nil, err
+}
+
+// told is an approval as people may be told of it: with all its steps on record. Whoever
+// is at that is waited for, and what could not be done before is tried again.
+func (s *Store) told(ctx context.Context, stored Approval) (Approval, error) {
+	if !stored.Unrecorded {
+		return stored, nil
+	}
+	a, release, err := s.locked(ctx, stored.ID)
+	if err != nil {
+		return Approval{}, err
+	}
+	release()
+	return a.at(s.now()), nil
+}
+
+// stored is an approval as the file has it, be it on record or not.
+func (s *Store) stored(id string) (a Approval, found bool, err error) {
 	now := s.now()
 	err = s.view(func(tx *bbolt.Tx) (err error) {
 		if a, found, err = read(tx, id); found {
@@ -34,8 +65,25 @@ const examinedPerItem = 20
 
 // List is a page of the approvals of some tenants, or of all where tenants is nil, in a
 // state, or in any where that is "": those after an id, oldest first. Next is the id to
-// go on after, "" where there is no more. A page can be empty and have a next.
-func (s *Store) List(tenants []string, status Status, after string, limit int) (page []Approval, next string, err error) {
+// go on after, "" where there is no more. A page can be empty and have a next. One that
+// cannot be put on record now is left out, as nobody can say which state it is in.
+func (s *Store) List(ctx context.Context, tenants []string, status Status, after string, limit int) (page []Approval, next string, err error) {
+	stored, next, err := s.page(tenants, status, after, limit)
+	for _, one := range stored {
+		a, err := s.told(ctx, one)
+		switch {
+		case errors.Is(err, ErrUnrecorded), errors.Is(err, ErrNotFound):
+		case err != nil:
+			return nil, "", err
+		case status == "" || status == a.Status:
+			page = append(page, a)
+		}
+	}
+	return page, next, err
+}
+
+// page is a page of approvals as the file has them.
+func (s *Store) page(tenants []string, status Status, after string, limit int) (page []Approval, next string, err error) {
 	if limit < 1 {
 		return nil, "", errors.New("a page has at least one approval: ask for more than none")
 	}

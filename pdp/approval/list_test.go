@@ -13,7 +13,7 @@ import (
 func pages(t *testing.T, s *approval.Store, tenants []string, status approval.Status, limit int) (ids []string, n int) {
 	t.Helper()
 	for after := ""; ; n++ {
-		page, next, err := s.List(tenants, status, after, limit)
+		page, next, err := s.List(t.Context(), tenants, status, after, limit)
 		must(t, err)
 		if len(page) > limit {
 			t.Errorf("a page of %d has %d", limit, len(page))
@@ -67,7 +67,7 @@ func TestList(t *testing.T) {
 	if got, _ := pages(t, s, nil, approval.Expired, 50); !slices.Equal(got, of[" pending"]) {
 		t.Errorf("%d have expired", len(got))
 	}
-	if _, _, err := s.List(nil, "", "", 0); err == nil {
+	if _, _, err := s.List(t.Context(), nil, "", "", 0); err == nil {
 		t.Error("a page of nothing is a page")
 	}
 }

@@ -226,7 +226,7 @@ func (m *model) file() {
 
 // newest is the one that the model does not know.
 func (m *model) newest() string {
-	page, _, err := m.s.List(nil, "", "", 1000)
+	page, _, err := m.s.StoredPage("", 1000)
 	must(m, err)
 	for _, a := range page {
 		if !slices.ContainsFunc(m.all, func(known *modelled) bool { return known.ID == a.ID }) {
@@ -379,7 +379,7 @@ func (m *model) compare(step int) {
 		want.Unrecorded = slices.ContainsFunc(a.outbox, func(e modelStep) bool {
 			return e.name != approval.StepUsed && e.name != approval.StepReleased
 		})
-		got, found, _ := m.s.Get(a.ID)
+		got, found, _ := m.s.Stored(a.ID)
 		if young := i >= len(m.all)-8; (young || step%25 == 0) && !(found && equate(got, want)) {
 			m.Fatalf("%d, %s: found %v %s", step, m.said, found, cmp.Diff(want, got, cmpopts.EquateEmpty()))
 		}
@@ -405,7 +405,7 @@ func (m *model) compare(step int) {
 			m.Fatalf("%d, %s: live is %q, want %q", step, m.said, a.ID, live[d])
 		}
 	}
-	page, next, err := m.s.List(nil, approval.Pending, "", 1000)
+	page, next, err := m.s.StoredPage(approval.Pending, 1000)
 	ids := make([]string, len(page))
 	for i, a := range page {
 		ids[i] = a.ID

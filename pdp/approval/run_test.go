@@ -50,12 +50,12 @@ func TestRun(t *testing.T) {
 	}
 	r.set(false, false, false)
 	until(t, s, "the step is on record", func() bool {
-		page, _, err := s.List(nil, approval.Pending, "", 10)
+		page, _, err := s.StoredPage(approval.Pending, 10)
 		return err == nil && len(page) == 1 && !page[0].Unrecorded
 	})
 	r.pass(30 * 24 * time.Hour)
 	until(t, s, "what ended long ago is forgotten", func() bool {
-		page, _, err := s.List(nil, "", "", 10)
+		page, _, err := s.List(t.Context(), nil, "", "", 10)
 		return err == nil && len(page) == 1
 	})
 	if got := len(r.names(a.ID)); got != 2 {

@@ -61,7 +61,7 @@ func TestInDoubt(t *testing.T) {
 		must(t, s.Close())
 		s = mustOpen(t, data, r.options())
 		s.Work(t.Context())
-		if got, _, _ := s.Get(a.ID); !slices.Equal(got.Reserved, []string{"d"}) || len(r.errors) == 0 {
+		if got, _, _ := s.Get(t.Context(), a.ID); !slices.Equal(got.Reserved, []string{"d"}) || len(r.errors) == 0 {
 			t.Errorf("in doubt it is %+v, and the errors are %v", got, r.errors)
 		}
 		if _, live := s.Live(q.Digest, a.ID); live {
@@ -101,8 +101,16 @@ func TestUnrecorded(t *testing.T) {
 	if _, err := s.Revoke(t.Context(), a.ID, 0, by("mia")); !errors.Is(err, approval.ErrUnrecorded) {
 		t.Error(err)
 	}
-	if got, _, _ := s.Get(a.ID); !got.Unrecorded {
-		t.Errorf("it does not say that it is not on record: %+v", got)
+	if got, found, err := s.Get(t.Context(), a.ID); !got.Unrecorded || !found || !errors.Is(err, approval.ErrUnrecorded) {
+		t.Errorf("it does not say that it is not on record: %+v, %v", got, err)
+	}
+	for _, status := range append(approval.Statuses(), "") {
+		if ids, _ := pages(t, s, nil, status, 10); len(ids) > 0 {
+			t.Errorf("it is told of as %q", status)
+		}
+	}
+	if of, err := s.Of(t.Context(), approval.Task{Items: []string{a.ID}}); err != nil || len(of) != 1 || !of[0].Unrecorded {
+		t.Errorf("its task is told %+v, %v", of, err)
 	}
 	if told := s.Untold(10); len(told) != 0 {
 		t.Errorf("people are told of what is not on record: %v", told)
@@ -117,6 +125,48 @@ func TestUnrecorded(t *testing.T) {
 	if want := []string{"filed", "approve", "approved"}; !slices.Equal(r.names(a.ID), want) {
 		t.Errorf("on record is %v", r.names(a.ID))
 	}
+}
+
+// TestToldOnRecord: who asks while a step goes on record is told when it is there.
+func TestToldOnRecord(t *testing.T) {
+	r := newRecord()
+	o, under, release := r.options(), make(chan struct{}), make(chan struct{})
+	o.Record = func(ctx context.Context, step approval.Step) error {
+		if step.Name == approval.StepApproved {
+			close(under)
+			<-release
+		}
+		return r.put(ctx, step)
+	}
+	s := mustOpen(t, t.TempDir(), o)
+	a := mustFile(t, s, question("a"))
+	var everybody sync.WaitGroup
+	everybody.Go(func() { mustDecide(t, s, a.ID, by("mia")) })
+	<-under
+	hurried, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, found, err := s.Get(hurried, a.ID); found || !errors.Is(err, context.Canceled) {
+		t.Errorf("it is told before it is on record: %+v, %v", got, err)
+	}
+	everybody.Go(func() {
+		if got, _, err := s.Get(t.Context(), a.ID); err != nil || got.Status != approval.Approved || got.Unrecorded || !slices.Contains(r.names(a.ID), approval.StepApproved) {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	everybody.Go(func() {
+		page, _, err := s.List(t.Context(), nil, approval.Approved, "", 10)
+		if err != nil || len(page) != 1 || page[0].Unrecorded || !slices.Contains(r.names(a.ID), approval.StepApproved) {
+			t.Errorf("got %+v, %v", page, err)
+		}
+	})
+	everybody.Go(func() {
+		of, err := s.Of(t.Context(), approval.Task{Items: []string{a.ID}})
+		if err != nil || len(of) != 1 || of[0].Unrecorded || !slices.Contains(r.names(a.ID), approval.StepApproved) {
+			t.Errorf("got %+v, %v", of, err)
+		}
+	})
+	close(release)
+	everybody.Wait()
 }
 
 // TestUsesAtOnce: those of an approval with many uses can be had at once, so many and
@@ -140,7 +190,7 @@ func TestUsesAtOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if got, _, _ := s.Get(a.ID); spent.Load() != 5 || len(got.Used) != 5 || got.Status != approval.UsedUp {
+	if got, _, _ := s.Get(t.Context(), a.ID); spent.Load() != 5 || len(got.Used) != 5 || got.Status != approval.UsedUp {
 		t.Errorf("spent %d times: %+v", spent.Load(), got)
 	}
 }
@@ -164,12 +214,12 @@ func TestSpendLate(t *testing.T) {
 	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
 		t.Errorf("it is spent when it ends: %v", err)
 	}
-	if got, _, _ := s.Get(a.ID); got.Status != approval.Expired || !got.EndedAt.Equal(start.Add(10*time.Minute)) {
+	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Expired || !got.EndedAt.Equal(start.Add(10*time.Minute)) {
 		t.Errorf("it is %+v", got)
 	}
 	s.Work(t.Context())
 	r.pass(-5 * time.Minute)
-	if got, _, _ := s.Get(a.ID); got.Status != approval.Expired {
+	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Expired {
 		t.Errorf("the clock was set back, and it is %s", got.Status)
 	}
 	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {

@@ -201,7 +201,7 @@ func TestLife(t *testing.T) {
 	if joined := mustFile(t, s, q); joined.ID != a.ID || s.Pending() != 1 {
 		t.Errorf("the same question is another: %+v", joined)
 	}
-	got, found, _ := s.Get(a.ID)
+	got, found, _ := s.Get(t.Context(), a.ID)
 	if diff := cmp.Diff(a, got); diff != "" || !found || got.Status != approval.Pending || !got.ExpiresAt.Equal(start.Add(time.Hour)) {
 		t.Errorf("what was filed is not what is there: %s", diff)
 	}
@@ -229,7 +229,7 @@ func TestLife(t *testing.T) {
 	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "e", r.decide("e")); spent || err != nil {
 		t.Errorf("it can be spent twice: %v", err)
 	}
-	if got, _, _ := s.Get(a.ID); got.Status != approval.UsedUp || !slices.Equal(got.Used, []string{"d"}) || got.Unrecorded {
+	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.UsedUp || !slices.Equal(got.Used, []string{"d"}) || got.Unrecorded {
 		t.Errorf("it is %+v", got)
 	}
 	if want := []string{"filed", "approve", "approved", "used", "used_up"}; !slices.Equal(r.names(a.ID), want) {

@@ -119,9 +119,9 @@ func (s *Store) Task(id string) (t Task, found bool, err error) {
 	return t, found, err
 }
 
-// Of are the approvals of a task as they are now, all of one moment. Where one is
-// forgotten it is [ErrNotFound].
-func (s *Store) Of(t Task) (all []Approval, err error) {
+// Of are the approvals of a task as they are now. One that cannot be put on record now
+// says so. Where one is forgotten it is [ErrNotFound].
+func (s *Store) Of(ctx context.Context, t Task) (all []Approval, err error) {
 	now := s.now()
 	err = s.view(func(tx *bbolt.Tx) error {
 		for _, id := range t.Items {
@@ -136,7 +136,19 @@ func (s *Store) Of(t Task) (all []Approval, err error) {
 		}
 		return nil
 	})
-	return all, err
+	if err != nil {
+		return nil, err
+	}
+	for n := range all {
+		a, err := s.told(ctx, all[n])
+		switch {
+		case err == nil:
+			all[n] = a
+		case !errors.Is(err, ErrUnrecorded):
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // TasksOf are the tasks that an approval is part of.

@@ -60,13 +60,16 @@ func (a *approvals) callBackOne(ctx context.Context, t approval.Task) error {
 	if sender == nil { // not listed any more
 		return nil
 	}
-	f, err := a.follow(t)
+	f, err := a.follow(ctx, t)
 	var p *Problem
 	if errors.As(err, &p) && p.Status == http.StatusGone { // nothing is left to tell
 		return nil
 	}
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(f.of, func(one approval.Approval) bool { return one.Unrecorded }) {
+		return approval.ErrUnrecorded // it is told when it is on record, and not as pending
 	}
 	status := f.status()
 	if status == string(approval.Pending) || t.Events != nil && !slices.Contains(t.Events, status) {

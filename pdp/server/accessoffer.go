@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -39,8 +40,8 @@ func (s *Server) point(tenant string) string {
 }
 
 // Find implements [pdp.Approvals].
-func (a *approvals) Find(_ context.Context, w pdp.Awaited) (pdp.Found, error) {
-	known, err := a.mine(w)
+func (a *approvals) Find(ctx context.Context, w pdp.Awaited) (pdp.Found, error) {
+	known, err := a.mine(ctx, w)
 	if err != nil {
 		return pdp.Found{}, err
 	}
@@ -94,7 +95,7 @@ func why(w pdp.Awaited, known *approval.Approval, digest [32]byte) evaluation.Re
 		return evaluation.ApprovalUnverifiable
 	case known.Digest != digest:
 		return evaluation.ApprovalOutOfScope
-	case !known.Status.Final(): // it waits for a person, or for the disk
+	case known.Unrecorded, !known.Status.Final(): // it waits for the disk, or for a person
 		return evaluation.ApprovalPending
 	case known.Status == approval.Denied:
 		return evaluation.ApprovalDenied
@@ -111,8 +112,11 @@ func whyDenied(known *approval.Approval) evaluation.Reason {
 }
 
 // mine is the approval that was presented, nil where there is none or it is another's.
-func (a *approvals) mine(w pdp.Awaited) (*approval.Approval, error) {
-	known, ok, err := a.store.Get(w.Presented)
+func (a *approvals) mine(ctx context.Context, w pdp.Awaited) (*approval.Approval, error) {
+	known, ok, err := a.store.Get(ctx, w.Presented)
+	if errors.Is(err, approval.ErrUnrecorded) {
+		err = nil // why says so, of one's own
+	}
 	if err != nil || !ok || known.Caller != w.Call.Caller || known.Tenant != w.Call.Request.Tenant {
 		return nil, err
 	}

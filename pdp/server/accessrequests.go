@@ -47,7 +47,7 @@ func (s *Server) submitRequest(c echo.Context) error {
 	if err != nil {
 		return s.submissionProblem(c, err)
 	}
-	f, err := s.approvals.follow(known)
+	f, err := s.approvals.follow(c.Request().Context(), known)
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (s *Server) task(c echo.Context) (f followed, caller Caller, err error) {
 	if err != nil {
 		return f, caller, approvalProblem(err)
 	}
-	f, err = s.approvals.follow(t)
+	f, err = s.approvals.follow(c.Request().Context(), t)
 	return f, caller, err
 }
 
@@ -290,7 +290,7 @@ func (s *Server) cancelRequest(c echo.Context) error {
 	if !cancelled {
 		return accessProblem(http.StatusConflict, evaluation.InvalidTaskState, "the task came to its end before; nothing of it waits any more")
 	}
-	if f, err = s.approvals.follow(f.Task); err != nil {
+	if f, err = s.approvals.follow(ctx, f.Task); err != nil {
 		return err
 	}
 	return s.approvals.tell(c, http.StatusOK, f)
@@ -299,7 +299,7 @@ func (s *Server) cancelRequest(c echo.Context) error {
 // cancel gives up whatever of a task waits, and reports whether anything did.
 func (a *approvals) cancel(ctx context.Context, f followed, caller, reason string) (cancelled bool, err error) {
 	for _, one := range f.of {
-		if one.Status != approval.Pending {
+		if taskStatus(one) != string(approval.Pending) {
 			continue
 		}
 		_, err := a.store.Cancel(ctx, one.ID, 0, "", caller, reason)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -20,9 +21,9 @@ type followed struct {
 }
 
 // follow reads what a task asked for.
-func (a *approvals) follow(t approval.Task) (f followed, err error) {
+func (a *approvals) follow(ctx context.Context, t approval.Task) (f followed, err error) {
 	f.Task = t
-	if f.of, err = a.store.Of(t); errors.Is(err, approval.ErrNotFound) {
+	if f.of, err = a.store.Of(ctx, t); errors.Is(err, approval.ErrNotFound) {
 		return f, accessProblem(http.StatusGone, evaluation.TaskExpired, "what this task asked for ended long ago, and nothing is left of it; ask anew where it is still wanted")
 	}
 	return f, approvalProblem(err)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,7 +125,7 @@ func (v *approver) query(c echo.Context) (q inboxQuery, err error) {
 func (v *approver) page(ctx context.Context, q inboxQuery) (page inbox, err error) {
 	page = inbox{Items: []approvalView{}, Next: q.cursor}
 	for looked := 0; looked < inboxLooked && len(page.Items) < q.limit; {
-		some, next, err := v.server.approvals.store.List(q.tenants, q.status, page.Next, min(100, inboxLooked-looked))
+		some, next, err := v.server.approvals.store.List(ctx, q.tenants, q.status, page.Next, min(100, inboxLooked-looked))
 		if err != nil {
 			return page, err
 		}
@@ -180,7 +181,7 @@ func (s *Server) approvalStatus(c echo.Context) error {
 	err = s.until(c, v.caller, wait, func(ctx context.Context) (bool, error) {
 		clear(v.reviewers)
 		found, _, err = v.find(ctx, c.Param("id"))
-		return found.Status != approval.Pending, err
+		return err == nil && found.Status != approval.Pending, err
 	})
 	if err != nil {
 		return approvalProblem(err)
@@ -196,20 +197,24 @@ func showApproval(c echo.Context, a approval.Approval) error {
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
 }
 
-// find finds a request for approval that is there for whoever asks.
+// find finds a request for approval that is there for whoever asks. That one is not on
+// record yet is said to nobody else.
 func (v *approver) find(ctx context.Context, id string) (approval.Approval, standing, error) {
-	a, ok, err := v.server.approvals.store.Get(id)
-	if err != nil {
-		return a, standing{}, err
+	a, ok, unrecorded := v.server.approvals.store.Get(ctx, id)
+	if unrecorded != nil && !errors.Is(unrecorded, approval.ErrUnrecorded) {
+		return approval.Approval{}, standing{}, unrecorded
 	}
 	if !ok {
-		return a, standing{}, noSuchApproval()
+		return approval.Approval{}, standing{}, noSuchApproval()
 	}
 	s, err := v.standing(ctx, a)
 	if err == nil && !s.sees() {
 		err = noSuchApproval()
 	}
-	return a, s, err
+	if err = cmp.Or(err, unrecorded); err != nil {
+		return approval.Approval{}, standing{}, err
+	}
+	return a, s, nil
 }
 
 func noSuchApproval() *Problem {

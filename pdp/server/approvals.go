@@ -88,7 +88,7 @@ func (a *approvals) Spend(ctx context.Context, w pdp.Awaited, id string, record 
 // File implements [pdp.Approvals].
 func (a *approvals) File(ctx context.Context, w pdp.Awaited) (*evaluation.Approval, error) {
 	digest := a.digest(w)
-	known, ok, err := a.store.Get(w.Presented)
+	known, ok, err := a.store.Get(ctx, w.Presented)
 	if err != nil {
 		return nil, err
 	}

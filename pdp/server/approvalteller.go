@@ -103,8 +103,11 @@ func (t *teller) tell(ctx context.Context, one approval.Told) {
 }
 
 func (t *teller) tellSystems(ctx context.Context, one approval.Told) error {
-	a, ok, err := t.store.Get(one.Approval)
-	if !ok || t.sender == nil {
+	if t.sender == nil {
+		return nil
+	}
+	a, ok, err := t.store.Get(ctx, one.Approval)
+	if err != nil || !ok {
 		return err
 	}
 	m := message{Type: "approval." + string(one.Event), Timestamp: a.FiledAt, Data: viewOf(a)}

@@ -2,11 +2,14 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/approval"
 )
 
 // waiting are those who wait for something to become of an approval. They hold up
@@ -88,7 +91,7 @@ func patience(given map[string]string) (time.Duration, error) {
 }
 
 // until looks, and looks again with each change, until there is something to answer or
-// the time is up.
+// the time is up. What is not on record yet is no answer.
 func (s *Server) until(c echo.Context, caller Caller, wait time.Duration, look func(context.Context) (done bool, err error)) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), wait)
 	defer cancel()
@@ -96,7 +99,7 @@ func (s *Server) until(c echo.Context, caller Caller, wait time.Duration, look f
 	for {
 		changed := s.approvals.store.Changed() // before looking: no change is missed
 		done, err := look(c.Request().Context())
-		if done || err != nil || wait == 0 {
+		if done || err != nil && !errors.Is(err, approval.ErrUnrecorded) || wait == 0 {
 			return err
 		}
 		if !s.waiting.join(caller.Name) {

@@ -1,0 +1,127 @@
+//go:build linux
+
+package server_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server"
+)
+
+// While the log cannot be written nobody is told of a step that is not on record, in any
+// form; once it can be, everybody is.
+func TestUnrecordedApprovalsAreNotTold(t *testing.T) {
+	for _, mode := range []decisionlog.Mode{decisionlog.Strict, decisionlog.BestEffort} {
+		t.Run(string(mode), func(t *testing.T) { unrecordedApprovals(t, mode) })
+	}
+}
+
+func unrecordedApprovals(t *testing.T, mode decisionlog.Mode) {
+	var dir string
+	c := openDesk(t, func(config *server.Config) { // the log alone: the approvals have room
+		config.DecisionLog.Mode = mode
+		dir = filepath.Join(config.Data, decisionlog.LogDir)
+		must(t, os.Mkdir(dir, 0o700))
+		mounted(t, dir, "24m")
+	})
+	ask := func(what string, n int) string {
+		t.Helper()
+		return c.asks("pep", tool(what, fmt.Sprintf(`"arguments":{"n":%d}`, n))).Approval.ID
+	}
+	p, question := c.program("asker"), `"arguments":{"n":0}`
+	task := p.requests(wants("push", question))
+	denied := c.waiting(task)
+	revoked := ask("push", 1)
+	c.says("mia", revoked, "decision", yes, 200)
+	steps := []struct {
+		who, what, body string
+		id              string
+		want            approval.Status
+	}{
+		{"mia", "decision", yes, ask("push", 2), approval.Approved},
+		{"mia", "decision", no, denied, approval.Denied},
+		{"pep", "cancel", "", ask("push", 4), approval.Cancelled},
+		{"mia", "revoke", "", revoked, approval.Revoked},
+		{"mia", "decision", yes, ask("stop", 5), approval.Pending}, // one of two
+	}
+	waits := ask("push", 6)
+
+	ballast := filepath.Join(dir, "ballast")
+	f, err := os.Create(ballast)
+	must(t, err)
+	if _, err := f.ReadFrom(zeros{}); !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	must(t, f.Close())
+	eventually(t, "the log's file has nothing in reserve", func() bool {
+		_, _ = c.do("pep", "POST", "/v1/authorize", tool("push", push), "X-Approval", "none")
+		return !c.Log().Status().OK
+	})
+	const unrecorded = "does not count before it is"
+	for _, step := range steps {
+		path := "/v1/approvals/" + step.id
+		if status, text := c.do(step.who, "POST", path+"/"+step.what, step.body); status != 503 || !strings.Contains(text, unrecorded) {
+			t.Errorf("%s: got %d %s", step.want, status, text)
+		}
+		for _, form := range []string{"", "?wait=1ms", "/authorization-request", "/authorization-notification", "/elicitation"} {
+			if status, text := c.do("noah", "GET", path+form, ""); status != 503 || !strings.Contains(text, unrecorded) {
+				t.Errorf("%s%s: got %d %s", step.want, form, status, text)
+			}
+		}
+		if status, text := c.do("eve", "GET", path, ""); status != http.StatusNotFound {
+			t.Errorf("who may not see it: got %d %s", status, text)
+		}
+	}
+	for _, status := range approval.Statuses() {
+		items, _ := c.inbox("noah", "?status="+string(status))
+		if status == approval.Pending && len(items) == 1 && items[0].ID == waits {
+			continue
+		}
+		if len(items) > 0 {
+			t.Errorf("%s: got %+v", status, items)
+		}
+	}
+	if got := p.looks(task.Task.ID); got.status != 200 || got.Task.Status != "pending" {
+		t.Errorf("its task: got %d %s", got.status, got.text)
+	}
+	if got := p.cancels(task.Task.ID, ""); got.status != 503 || !strings.Contains(got.text, unrecorded) {
+		t.Errorf("its task is cancelled: got %d %s", got.status, got.text)
+	}
+	if mode == decisionlog.BestEffort { // else there is no answer at all
+		if got := p.evaluates(wants("push", question+`,"approval":{"id":"`+denied+`"}`)); got.Decision || got.Context.Reason != evaluation.ApprovalPending {
+			t.Errorf("it is presented: got %s", got.text)
+		}
+	}
+
+	waited := make(chan string)
+	go func() {
+		_, text := c.do("pep", "GET", "/v1/approvals/"+steps[0].id+"?wait=30s", "")
+		waited <- text
+	}()
+	must(t, os.Remove(ballast))
+	if text := <-waited; !strings.Contains(text, `"status":"approved"`) {
+		t.Errorf("who waited got %s", text)
+	}
+	for _, step := range steps {
+		if got, status := c.sees("noah", step.id); status != 200 || got.Status != string(step.want) {
+			t.Errorf("%s: got %d %+v", step.want, status, got)
+		}
+		items, _ := c.inbox("noah", "?status="+string(step.want))
+		if n := len(items); n == 0 || step.want != approval.Pending && n > 1 {
+			t.Errorf("%s: got %+v", step.want, items)
+		}
+	}
+	p.cancels(task.Task.ID, "").refused(t, "a task that came to its end", 409, evaluation.InvalidTaskState)
+	c.log()
+}
