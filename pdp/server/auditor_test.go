@@ -142,6 +142,12 @@ type recorded struct {
 	Bundle string `json:"bundle"`
 }
 
+// ofTheLog are the routes that read and change the log; logRoute is what is asked by one.
+var (
+	ofTheLog = regexp.MustCompile(` /v1/(decisions|log|bundles)(/|$)`)
+	logRoute = regexp.MustCompile(`^(/v1/(?:decisions|bundles))/[^/]+`)
+)
+
 // A caller of one tenant reaches no record, name, bundle file or error text of another,
 // whatever they ask: all bytes of all answers are looked through.
 func TestNothingOfAnotherTenantIsReached(t *testing.T) {
@@ -174,11 +180,28 @@ func TestNothingOfAnotherTenantIsReached(t *testing.T) {
 		}
 		get("/v1/log/checkpoint", "/v1/log/keys", "/v1/log/stats", "/v1/log/report", "/v1/log/report?from=2020-01-01T00:00:00Z", "/v1/log/sample?seed=s&n=100", "/v1/bundles/"+digest, "/v1/bundles/h1:nosuch", "/v1/decisions?cursor=99999", "/v1/decisions?order=x", "/v1/decisions/"+ids[tenant][0])
 		all = append(all, question{"POST", "/v1/log/consistency", checkpoint}, question{"POST", "/v1/log/consistency", "x"}, question{"POST", "/v1/log/keys", ""})
+		asked := map[string]bool{}
 		for _, q := range all {
+			path, _, _ := strings.Cut(q.path, "?")
+			asked[q.method+" "+logRoute.ReplaceAllString(path, "$1/{}")] = true
 			got := me.Do(q.method, q.path, q.body)
 			if seen := fmt.Sprint(got.Header, got.Body); strings.Contains(strings.ReplaceAll(seen, withoutEcho(q.path, other), ""), other) {
 				t.Errorf("%s %s shows %s:\n%.2000s", q.method, q.path, other, seen)
 			}
+		}
+		routes, err := server.Routes()
+		must(t, err)
+		of := 0
+		for _, route := range routes {
+			if !ofTheLog.MatchString(route) {
+				continue
+			}
+			if of++; !asked[strings.NewReplacer("{id}", "{}", "{digest}", "{}").Replace(route)] {
+				t.Errorf("%s is not asked here", route)
+			}
+		}
+		if of < 13 {
+			t.Errorf("there are %d routes only", of)
 		}
 		for _, id := range ids[other] {
 			for _, q := range []question{{"GET", "", ""}, {"GET", "/proof", ""}, {"POST", "/redaction", `{"reason":"r"}`}, {"POST", "/redaction", `{`}, {"POST", "/obligations", `{"obligations":[{"id":"tell","status":"failed"}]}`}} {

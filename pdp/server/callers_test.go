@@ -4,6 +4,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,17 +19,31 @@ import (
 // withData has a test server use a data directory.
 func withData(dir string) pdptest.Option { return func(c *server.Config) { c.Data = dir } }
 
+// ofItsMoment is what an export has of the whole log, which grows meanwhile.
+var ofItsMoment = regexp.MustCompile(`"(checkpoint|digest)":"[^"]*"|"hashes":\[[^]]*\]|"size":[0-9]+`)
+
 // Nobody learns from any answer whether a tenant exists: another's, one that does not
 // exist and, but for metadata, a name that no tenant may have are answered alike.
 func TestTenantsOfOthersAreAnsweredLikeNone(t *testing.T) {
 	dir := t.TempDir()
-	pep := addKey(t, dir, "pep", auth.Grant{Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Explain}})
+	keys, err := auth.OpenKeys(dir)
+	must(t, err)
+	pep, err := keys.Add(auth.KeySpec{Name: "pep", Principal: auth.Principal{Type: "User", ID: "mia"}, Grant: auth.Grant{
+		Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Explain, auth.Request, auth.Approve, auth.LogRead}}})
+	must(t, err)
+	pep = "Bearer " + pep
+	insider := addKey(t, dir, "insider", auth.Grant{Tenants: []string{"acme"}, Permissions: []auth.Permission{auth.Decide}})
 	s := pdptest.Start(t, bundle(t), withData(dir), func(c *server.Config) { c.PublicURL = "https://pdp.example.com" })
-	for _, test := range []struct {
+	// It has a record, which is not to be found.
+	if got := s.Post("/tenants/acme"+evaluationPath, readQuestion, "Authorization", insider); got.Status != 200 || got.Header.Get("X-Decision-Id") == "" {
+		t.Fatalf("got %d %s", got.Status, got.Body)
+	}
+	type row struct {
 		method, path, body string
 		status             int
 		legalOnly          bool
-	}{
+	}
+	rows := []row{
 		{"POST", "/tenants/TENANT/access/v1/evaluation", readQuestion, 404, false},
 		{"POST", "/tenants/TENANT/access/v1/evaluation", "{", 404, false},
 		{"PUT", "/tenants/TENANT/access/v1/evaluation", readQuestion, 405, false},
@@ -39,12 +55,34 @@ func TestTenantsOfOthersAreAnsweredLikeNone(t *testing.T) {
 		{"GET", metadataPath + "/tenants/TENANT", "", 200, true},
 		{"HEAD", metadataPath + "/tenants/TENANT", "", 200, true},
 		{"POST", metadataPath + "/tenants/TENANT", "", 405, false},
-	} {
+		{"POST", "/tenants/TENANT/access/v1/requests", "{}", 404, false},
+		{"POST", "/tenants/TENANT/access/v1/requests", "{", 404, false},
+		{"GET", "/tenants/TENANT/access/v1/requests/ID", "", 404, false},
+		{"POST", "/tenants/TENANT/access/v1/requests/ID/cancel", "{}", 404, false},
+		{"GET", "/v1/decisions?tenant=TENANT", "", 200, false},
+		{"GET", "/v1/approvals?tenant=TENANT", "", 200, false},
+		{"GET", "/v1/log/export?tenant=TENANT", "", 200, false},
+		{"GET", "/v1/log/export?format=csv&tenant=TENANT", "", 200, false},
+	}
+	routes, err := server.Routes()
+	must(t, err)
+	for _, route := range routes {
+		asked := strings.NewReplacer("{tenant}", "TENANT", "{id}", "ID").Replace(route)
+		if strings.Contains(route, "{tenant}") && !slices.ContainsFunc(rows, func(r row) bool { return r.method+" "+r.path == asked }) {
+			t.Errorf("%s is not asked here", route)
+		}
+	}
+	for _, test := range rows {
 		for _, credential := range []string{pep, ""} {
 			ask := func(tenant string) pdptest.Response {
 				body := strings.ReplaceAll(test.body, "TENANT", tenant)
 				got := s.Do(test.method, strings.ReplaceAll(test.path, "TENANT", tenant), body, "Content-Type", "application/json", "Authorization", credential, "X-Explain", "true")
 				got.Header.Del("Date")
+				if strings.HasPrefix(test.path, "/v1/log/export") { // it says what it was asked for, and is of its moment
+					got.Header.Del("ETag")
+					got.Body = strings.ReplaceAll(got.Body, `"tenant":"`+tenant+`"`, `"tenant":"TENANT"`)
+					got.Body = ofItsMoment.ReplaceAllString(got.Body, "")
+				}
 				if test.legalOnly { // it holds the name, and a signature of it
 					got.Header.Del("Content-Length")
 					got.Body, _, _ = strings.Cut(got.Body, `"signed_metadata"`)

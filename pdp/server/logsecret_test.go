@@ -13,6 +13,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
 )
 
 func logTo(to *buffer) pdptest.Option {
@@ -25,9 +26,9 @@ func logTo(to *buffer) pdptest.Option {
 // byte in all that is left afterwards.
 func TestNoSecretIsLeftAnywhere(t *testing.T) {
 	data := t.TempDir()
-	var log, checkpoints buffer
-	s := pdptest.Start(t, telling(), withData(data), logTo(&log), func(c *server.Config) {
-		c.Checkpoints = &checkpoints
+	var log, stdout buffer
+	reader := addKey(t, data, "reader", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Search, auth.LogRead}})
+	s := pdptest.Start(t, telling(), withData(data), logTo(&log), withStdout(0, &stdout), func(c *server.Config) {
 		c.DecisionLog.Mask = []string{"/context/arguments/*/pin", "/subject/properties/ssn"}
 	})
 	n, secrets := 0, []string{}
@@ -39,7 +40,7 @@ func TestNoSecretIsLeftAnywhere(t *testing.T) {
 	errors := ""
 	ask := func(path, body string, want int) {
 		t.Helper()
-		got := s.Post(path, body, "X-Request-ID", "r-1")
+		got := s.Post(path, body, "X-Request-ID", "r-1", "Authorization", reader)
 		if got.Status != want {
 			t.Errorf("%s: got %d %s", path, got.Status, got.Body)
 		}
@@ -68,13 +69,28 @@ func TestNoSecretIsLeftAnywhere(t *testing.T) {
 		ask("/access/v1/search/"+kind, question("read", ""), 200)
 	}
 	ask("/access/v1/evaluations", strings.TrimSuffix(question("read", ""), "}")+`,"evaluations":[{},{"context":{"password":"`+secret()+`"}},{"context":{"pdp":"`+e+`"}},{"subject":"`+e+`"},"`+e+`"]}`, 200)
+	var places [][2]string
+	for _, form := range []string{"format=ndjson", "format=csv", "proofs=true"} {
+		got := s.Get("/v1/log/export?"+form, "Authorization", reader, "Accept-Encoding", "identity")
+		if n := strings.Count(got.Body, "\n"); got.Status != 200 || n < 12 || !strings.Contains(got.Body, "plan") {
+			t.Fatalf("the export %s: got %d with %d lines", form, got.Status, n)
+		}
+		places = append(places, [2]string{"the export " + form, got.Body})
+	}
 	stopAndWait(t, s)
 
-	if got := len(lines(t, data)); got < 12 {
-		t.Fatalf("there are %d records only", got)
+	all := written(t, data, 1)
+	if len(all) < 12 {
+		t.Fatalf("there are %d records only", len(all))
 	}
+	records, checkpoints := apart(t, stdout.String())
+	if equal(t, records, all); len(checkpoints) == 0 {
+		t.Error("standard output has no checkpoint")
+	}
+	places = append(places, everyFile(t, data)...)
+	places = append(places, [2]string{"the log", log.String()}, [2]string{"standard output", stdout.String()}, [2]string{"an error", errors})
 	secrets = append(secrets, "hunter-", "zebra")
-	for _, place := range append(everyFile(t, data), [2]string{"the log", log.String()}, [2]string{"the checkpoints", checkpoints.String()}, [2]string{"an error", errors}) {
+	for _, place := range places {
 		for _, text := range secrets {
 			if i := strings.Index(place[1], text); i >= 0 {
 				t.Errorf("%s holds %s: …%q…", place[0], text, place[1][max(0, i-100):min(len(place[1]), i+50)])

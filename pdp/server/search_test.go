@@ -12,6 +12,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
 )
 
 // library is a bundle of books, of which a reader may read every third.
@@ -36,9 +37,9 @@ type page struct {
 
 const books = `{"subject":{"type":"reader","id":"r"},"action":{"name":"read"},"resource":{"type":"book"}`
 
-func search(t *testing.T, s *pdptest.Server, path, body string) (page, int) {
+func search(t *testing.T, s *pdptest.Server, path, body string, headers ...string) (page, int) {
 	t.Helper()
-	answer := s.Post(path, body)
+	answer := s.Post(path, body, headers...)
 	var p page
 	if answer.Status == 200 {
 		if err := json.Unmarshal([]byte(answer.Body), &p); err != nil {
@@ -193,6 +194,36 @@ func TestActionSearchMalformed(t *testing.T) {
 		}
 		if !slices.Equal(found, want) || !slices.Equal(permitted, want) || taken != status {
 			t.Errorf("%s: found %v, evaluations permit %v with status %d, want %v with %d", body, found, permitted, taken, want, status)
+		}
+	}
+}
+
+// A token of one key is none of another's, who may ask the same.
+func TestPageTokensAreOfOneCaller(t *testing.T) {
+	dir, keys, token := t.TempDir(), map[string]string{}, map[string]string{}
+	for _, name := range []string{"one", "two"} {
+		keys[name] = addKey(t, dir, name, auth.Grant{Permissions: []auth.Permission{auth.Search}})
+	}
+	s := pdptest.Start(t, library(30), withData(dir))
+	ask := func(name, body string) (page, int) {
+		return search(t, s, resources, body, "Authorization", keys[name])
+	}
+	for name := range keys {
+		first, status := ask(name, books+`,"page":{"limit":2}}`)
+		if status != 200 {
+			t.Fatalf("%s: status %d", name, status)
+		}
+		token[name] = *first.Page.Token
+	}
+	for _, of := range []string{"one", "two"} {
+		for _, by := range []string{"one", "two"} {
+			want := 400
+			if of == by {
+				want = 200
+			}
+			if _, got := ask(by, books+fmt.Sprintf(`,"page":{"token":%q}}`, token[of])); got != want {
+				t.Errorf("the token of %s, sent by %s: status %d, want %d", of, by, got, want)
+			}
 		}
 	}
 }

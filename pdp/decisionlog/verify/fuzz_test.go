@@ -95,7 +95,7 @@ func FuzzSegment(f *testing.F) {
 		); err != nil {
 			t.Fatal(err)
 		}
-		r, got := quiet(directory(dir))
+		r, got := quiet(t, "fuzzed", directory(dir), verify.Options{})
 		if r.Code.String() == "" || r.Verified() != (r.Problem == nil) {
 			t.Errorf("%+v", r)
 		}

@@ -6,8 +6,12 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"testing"
 
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
 )
 
@@ -97,11 +101,11 @@ func TestChangedExport(t *testing.T) {
 		for range *rounds {
 			change := changes[r.IntN(len(changes))]
 			changed := change.make(r, bytes.Clone(content))
-			report, got := quiet(export(changed))
+			report, got := quiet(t, change.name, export(changed), verify.Options{})
 			codes[report.Code]++
 			holds(t, change.name, report, got, want)
 			if r.IntN(2) == 0 { // on purpose
-				report, got = quiet(export(join(mend(split(changed)))))
+				report, got = quiet(t, change.name, export(join(mend(split(changed)))), verify.Options{})
 				codes[report.Code]++
 				within(t, change.name, report, got, want)
 			}
@@ -124,33 +128,65 @@ func within(t *testing.T, what string, r verify.Report, got, want map[int64]stri
 	}
 }
 
-// quiet is read without a test to fail: a changed log may return records in any order,
-// which count only once the report says so.
-func quiet(do func(verify.Options) verify.Report) (verify.Report, map[int64]string) {
-	got := map[int64]string{}
-	r := do(verify.Options{Record: func(n int64, line []byte) { got[n] = string(line) }})
+// quiet is read of a changed log, which may return records in any order: they, and their
+// order, count only once the report says so.
+func quiet(t *testing.T, what string, do func(verify.Options) verify.Report, o verify.Options) (verify.Report, map[int64]string) {
+	t.Helper()
+	got, last, ordered := map[int64]string{}, int64(-1), true
+	o.Record = func(n int64, line []byte) {
+		got[n] = string(line)
+		ordered, last = ordered && n > last, n
+	}
+	r := do(o)
+	if r.Verified() && !ordered {
+		t.Errorf("%s: it verifies with its records in another order", what)
+	}
 	maps.DeleteFunc(got, func(n int64, _ string) bool { return n >= r.Size })
 	return r, got
 }
 
-// TestChangedSegment: the same of each segment file of a log.
+// TestChangedSegment: the same of each segment file of a log, and of one with a checkpoint
+// before its end, behind which it can be cut.
 func TestChangedSegment(t *testing.T) {
 	tamper(t, sample(t, t.TempDir()), *rounds)
+	w := newWriter(t, t.TempDir())
+	w.records(20)
+	w.checkpoint()
+	w.records(10)
+	w.close()
+	if tamper(t, w, *rounds) == 0 {
+		t.Error("nothing verified with fewer records: this test cannot fail")
+	}
 }
 
-func tamper(t *testing.T, w *writer, rounds int) {
-	_, want := read(t, directory(w.data), verify.Options{})
+// tamper changes each segment, the last one also after its end was cut off. It returns how
+// often that verified with fewer records: never, where the newest checkpoint was kept.
+func tamper(t *testing.T, w *writer, rounds int) (fewer int) {
+	untouched, want := read(t, directory(w.data), verify.Options{})
+	newest := verify.Options{Checkpoint: untouched.Checkpoint}
+	if r, got := read(t, directory(w.data), newest); !r.Verified() || !maps.Equal(got, want) || len(want) == 0 {
+		t.Fatalf("untouched: %+v", r)
+	}
 	r := rand.New(rand.NewPCG(3, 4))
 	for segment := 1; segment <= w.segment; segment++ {
 		whole, err := os.ReadFile(w.path(segment))
 		w.must(err)
 		w.must(os.Chmod(w.path(segment), 0o600))
-		codes := map[verify.Code]int{}
-		for range rounds {
+		states := [][]byte{whole}
+		if segment == w.segment {
+			states = append(states, w.older(whole)...)
+		}
+		codes, kept := map[verify.Code]int{}, map[verify.Code]int{} // kept: with the newest checkpoint
+		for i := range len(states) - 1 + rounds {
 			change := changes[r.IntN(len(changes))]
-			changed := change.make(r, bytes.Clone(whole))
+			var changed []byte
+			if i+1 < len(states) { // each as it is, first
+				change.name, changed = "older", states[i+1]
+			} else {
+				changed = change.make(r, bytes.Clone(states[r.IntN(2)*r.IntN(len(states))]))
+			}
 			w.must(os.WriteFile(w.path(segment), changed, 0o600))
-			report, got := quiet(directory(w.data))
+			report, got := quiet(t, change.name, directory(w.data), verify.Options{})
 			if same := bytes.Equal(changed, whole); same || segment < w.segment && report.Verified() {
 				if !same {
 					t.Errorf("%s: a sealed file verifies that is not the one that was sealed", change.name)
@@ -162,15 +198,54 @@ func tamper(t *testing.T, w *writer, rounds int) {
 				holds(t, change.name, report, got, want)
 			} else {
 				tail(t, change.name, report, got, want)
+				if report.Verified() && len(got) < len(want) {
+					fewer++
+				}
+				report, got = quiet(t, change.name, directory(w.data), newest)
+				kept[report.Code]++
+				holds(t, change.name+", with the newest checkpoint kept", report, got, want)
 			}
 		}
-		t.Log(segment, codes)
+		t.Log(segment, codes, kept)
 		w.must(os.WriteFile(w.path(segment), whole, 0o600))
 	}
+	return fewer
+}
+
+// older is a segment with more and more cut off its end: records, their hashes, and the
+// checkpoints that cover them.
+func (w *writer) older(whole []byte) (all [][]byte) {
+	name := filepath.Join(w.t.TempDir(), "older.db")
+	w.must(os.WriteFile(name, whole, 0o600))
+	for more := true; more; {
+		db := w.bolt(name)
+		w.must(db.Update(func(tx *bbolt.Tx) error {
+			hashes, records := tx.Bucket([]byte(decisionlog.BucketHashes)), tx.Bucket([]byte(decisionlog.BucketRecords))
+			last, _ := hashes.Cursor().Last()
+			if more = last != nil; !more {
+				return nil
+			}
+			last = bytes.Clone(last)
+			if b := tx.Bucket([]byte(decisionlog.BucketCheckpoints)); b != nil {
+				for k, _ := b.Cursor().Last(); k != nil && bytes.Compare(k[:8], last) > 0; k, _ = b.Cursor().Last() {
+					w.must(b.Delete(bytes.Clone(k)))
+				}
+			}
+			w.must(records.Delete(last))
+			return hashes.Delete(last)
+		}))
+		w.must(db.Close())
+		if more {
+			content, err := os.ReadFile(name)
+			w.must(err)
+			all = append(all, content)
+		}
+	}
+	return all
 }
 
 // tail is holds for the last segment, which may verify as an older state of itself: its
-// end cut off, which needs a checkpoint from outside and which the report does not exclude.
+// end cut off, which the report does not exclude. With a checkpoint from outside it holds.
 func tail(t *testing.T, what string, r verify.Report, got, want map[int64]string) {
 	t.Helper()
 	for n, line := range got {
