@@ -161,8 +161,8 @@ func TestActionSearchMalformed(t *testing.T) {
 		doc + `,"context":{"pdp":{}}`:         nil,
 		doc + `,"context":{"approval":"so"}`:  both,
 		self + `{"n":1}}`:                     both,
-		self + `{"n":2}}`:                     nil,  // one property of one entity, sent with two values
-		self + `{"nope":2}}`:                  both, // which only the resource sends, so that it is left out
+		self + `{"n":2}}`:                     nil, // one property of one entity, sent with two values
+		self + `{"nope":2}}`:                  nil,
 	} {
 		body = "{" + body
 		status := 200
