@@ -93,7 +93,7 @@ func openCounterOn(t testing.TB, source pdp.Source, options ...pdptest.Option) *
 	}
 	c.grant("acme-lead", []string{"acme"}, `user::"zoe"`, auth.Approve)
 	c.grant("helper", all, `agent::"helper"`, auth.Approve, auth.Decide)
-	c.grant("both", all, `user::"zoe"`, auth.Approve, auth.Decide)
+	c.grant("both", all, `user::"zoe"`, auth.Approve, auth.Decide, auth.Request)
 	c.open(source, options...)
 	return c
 }
