@@ -102,7 +102,9 @@ func (c *approvalCrash) prepare() {
 
 // round has a few callers go through the story until the server is killed.
 func (c *approvalCrash) round(n int) {
-	server, addr := serveIn(c.t, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"))
+	// In best effort too: what spends a use is on record before anybody hears of it.
+	mode := []string{"strict", "best_effort"}[n%2]
+	server, addr := serveIn(c.t, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"), "--log-mode", mode)
 	ctx, cancel := context.WithCancel(c.t.Context())
 	c.left, c.enough = 1+rand.IntN(150), make(chan struct{})
 	if n == 0 { // so many that somebody has come to the end of the story

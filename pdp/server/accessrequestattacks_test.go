@@ -152,6 +152,73 @@ func TestAccessRequestAttacks(t *testing.T) {
 	if a := p.evaluates(true_); a.Decision {
 		t.Errorf("replay: %s", a.text)
 	}
+	// Large numbers differ where a float would not tell them apart; 1.0 and 1 do not.
+	for name, with := range map[string]func(n, more string) string{
+		"the context": func(n, more string) string { return wants("push", `"arguments":{"n":`+n+`}`+more) },
+		"the resource": func(n, more string) string {
+			return strings.Replace(wants("push", push+more), `"id":"push"`, `"id":"push","properties":{"n":`+n+`}`, 1)
+		},
+	} {
+		presenting, _ := p.granted(with("9007199254740992", ""))
+		if a := p.evaluates(with("9007199254740993", ","+presenting)); a.Decision || a.Context.Reason != evaluation.ApprovalOutOfScope {
+			t.Errorf("another number in %s: %s", name, a.text)
+		}
+		if a := p.evaluates(with("9007199254740992.0", ","+presenting)); !a.Decision {
+			t.Errorf("the same number in %s: %s", name, a.text)
+		}
+	}
+}
+
+// Nobody answers for themselves about what was submitted: not with the credential that
+// asked, and not for the subject, whether the client names them as its actor or not.
+func TestAccessRequestSelfApproval(t *testing.T) {
+	c := openDesk(t)
+	as := func(typ, id, context string) string {
+		return strings.Replace(wants("push", context), `"type":"agent","id":"bot"`, fmt.Sprintf(`"type":%q,"id":%q`, typ, id), 1)
+	}
+	for name, test := range map[string]struct {
+		asker, question, client, who string
+		status                       int
+	}{
+		"with the credential that asked": {"both", wants("push", `"n":1`), ``, "both", 403},
+		"and with the actor named":       {"both", wants("push", `"n":2`), `{"actor":{"id":"bot"}}`, "both", 403},
+		"the subject":                    {"asker", as("user", "mia", `"n":3`), ``, "mia", 404},
+		"the actor":                      {"asker", as("user", "mia", `"n":4`), `{"id":"app","actor":{"id":"mia"}}`, "mia", 404},
+		"the actor by another name":      {"asker", as("user", "mia", `"n":5`), `{"actor":{"id":"mia"}}`, "mia.admin", 404},
+		"whose agent the actor is":       {"asker", as("agent", "helper", `"n":6`), `{"actor":{"id":"helper"}}`, "noah", 404},
+	} {
+		p := c.program(test.asker)
+		members := test.question + "," + p.denied(test.question).denial()
+		if test.client != "" {
+			members += `,"client":` + test.client
+		}
+		asked := p.submits(members)
+		if asked.status != 202 {
+			t.Fatalf("%s: got %d %s", name, asked.status, asked.text)
+		}
+		items, _ := c.inbox("zoe", "?limit=200")
+		if test.who == "both" {
+			items, _ = c.inbox("mia", "?limit=200")
+		}
+		if len(items) != 1 {
+			t.Fatalf("%s: %d wait", name, len(items))
+		}
+		id := items[0].ID
+		c.says(test.who, id, "decision", yes, test.status)
+		c.says(test.who, id, "response", `{"action":"accept","content":{"approve":true}}`, test.status)
+		if looked := p.looks(asked.Task.ID); looked.Task.Status != "pending" || looked.Result != nil {
+			t.Errorf("%s: got %s", name, looked.text)
+		}
+		more := fmt.Sprintf(`,"approval":{"id":%q}`, id)
+		if a := p.evaluates(strings.TrimSuffix(test.question, "}") + more + "}"); a.Decision {
+			t.Errorf("%s: it goes through: %s", name, a.text)
+		}
+		other := "noah"
+		if test.who == other {
+			other = "zoe"
+		}
+		c.says(other, id, "decision", no, 200) // somebody else may, and the next one is alone
+	}
 }
 
 // A state counts where it is by this server and for it, of this approval, and says what

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,7 +113,7 @@ func (w *world) remember(r reference) {
 	})
 }
 
-// meddle has a person or time do something.
+// meddle has a person, somebody who has no say, or time do something.
 func (w *world) meddle() {
 	if len(w.known) == 0 || w.random.IntN(4) == 0 {
 		w.pass(time.Duration(w.random.IntN(90)) * time.Second)
@@ -120,10 +121,47 @@ func (w *world) meddle() {
 	}
 	id := pick(w, w.known...).id
 	what, body := "decision", pick(w, yes, yes, yes, no)
-	if w.random.IntN(6) == 0 {
+	switch w.random.IntN(6) {
+	case 0:
 		what, body = "revoke", ""
+	case 1, 2:
+		what, body = "response", pick(w, w.responses(id)...)
 	}
-	w.do("mia", "POST", "/v1/approvals/"+id+"/"+what, body) // which may be too late
+	who := pick(w, "mia", "mia", "mia", "mia", "eve", "asker", "pep")
+	before, _ := w.sees("mia", id)
+	status, text := w.do(who, "POST", "/v1/approvals/"+id+"/"+what, body) // which may be too late
+	after, _ := w.sees("mia", id)
+	odd := what == "response" && status != http.StatusOK
+	// The version may be another: what ends by itself is written down when there is time.
+	same := before.Status == after.Status && slices.Equal(before.Said, after.Said)
+	if (who != "mia" || odd) && !same || who != "mia" && status < 400 {
+		w.t.Fatalf("%s says %s %s: got %d %s, and %+v became %+v", who, what, body, status, text, before, after)
+	}
+	if saysNo := what == "response" && !approves(body, id); saysNo && before.Status == "pending" && after.Status == "approved" {
+		w.t.Fatalf("%s approves: got %d %s", body, status, text)
+	}
+}
+
+// approving are the answers of an MCP client that say plainly that somebody approves; ID
+// is the request's.
+var approving = []string{
+	`{"action":"accept","content":{"approve":true}}`, `{"action":"accept","content":{"action":"approve"}}`, `{"authorizationId":"ID","decision":"approve","reason":"fine"}`,
+}
+
+// responses are answers of an MCP client, most of which approve nothing.
+func (w *world) responses(id string) (all []string) {
+	for _, body := range append(slices.Clone(approving),
+		`{"action":"accept","content":{"approve":false}}`, `{"action":"accept"}`, `{"action":"accept","content":{"approve":true,"action":"deny"}}`,
+		`{"action":"accept","content":{"approve":"true"}}`, `{"action":"accept","content":{"approve":true,"arguments.n":8}}`, `{"action":"accept","content":true}`,
+		`{"action":"accept","content":{"approve":true},"decision":"approve"}`, `{"authorizationId":"01900000-0000-7000-8000-000000000000","decision":"approve"}`,
+		`{"action":"decline"}`, `{"action":"decline","content":{"approve":true}}`, `{"action":"cancel"}`, `{"action":"cancel","content":{"approve":true}}`, `{}`) {
+		all = append(all, strings.ReplaceAll(body, "ID", id))
+	}
+	return all
+}
+
+func approves(body, id string) bool {
+	return slices.Contains(approving, strings.ReplaceAll(body, id, "ID"))
 }
 
 // try asks, with whatever may be brought, and reports whether it went through.

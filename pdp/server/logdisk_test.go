@@ -77,8 +77,13 @@ func startChild(t *testing.T, mode decisionlog.Mode) *child {
 
 func startChildOn(t *testing.T, mode decisionlog.Mode, data string) *child {
 	t.Helper()
+	return startChildUnder(t, mode, data, map[string]string{"a.cedar": `permit(principal is user, action, resource);`, "next": `forbid(principal, action, resource); permit(principal is user, action, resource);`})
+}
+
+func startChildUnder(t *testing.T, mode decisionlog.Mode, data string, policies map[string]string) *child {
+	t.Helper()
 	c := &child{t: t, data: data, policies: t.TempDir()}
-	writeAll(t, c.policies, map[string]string{"a.cedar": `permit(principal is user, action, resource);`, "next": `forbid(principal, action, resource); permit(principal is user, action, resource);`})
+	writeAll(t, c.policies, policies)
 	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), childVariable+"="+string(mode), "POLICIES="+c.policies, "DATA="+c.data)
 	command.Stderr = &c.log
