@@ -52,6 +52,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/server/doctor", "pdp/approval pdp/decisionlog pdp/server pdp/server/auth pdp", "it looks at what a server would meet, and asks each owner whether it can be used"},
 	{"pdp/pdptest", "pdp/server pdp/server/auth pdp evaluation schemas policies", "a real server for tests, in nobody's binary"},
 	{"pdp/pdptest/organisation", "", "the library's own benchmarks import it, so it must not import the library"},
+	{"pdp/pdptest/bound", "", "benchmarks of every package import it, so it must not import any"},
 	{"conformance", "evaluation", "it judges any PDP from outside, so it must not know ours"},
 	{"cmd/policy-service", "conformance pdp/approval/inbox pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/verify pdp/latency pdp/server pdp/server/auth pdp/server/doctor pdp/signing pdp evaluation schemas policies", "flags and signals on top of all of it"},
 }

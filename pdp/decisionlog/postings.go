@@ -204,11 +204,18 @@ func readLists(f *pages.File, s *segment, end uint64, terms [][]string) ([]uint3
 	})
 }
 
+// fewCandidates are looked at sooner than a list that most records are in is read.
+const fewCandidates = 16
+
 // narrow takes what is in one list at least of each group, and what nobody could
-// understand.
+// understand. Where few are left it leaves out the groups that follow: whoever asks
+// looks at each record anyway.
 func narrow(terms [][]string, read func(term string) ([]uint32, error)) ([]uint32, error) {
 	var narrowed []uint32
 	for i, any := range terms {
+		if i > 0 && len(narrowed) <= fewCandidates {
+			break
+		}
 		var group []uint32
 		for _, term := range any {
 			list, err := read(term)

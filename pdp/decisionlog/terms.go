@@ -34,14 +34,24 @@ func term(letter byte, value string) string {
 	return string(letter) + value
 }
 
-// terms are what a record must have: of each list one at least. None says that the
-// index is of no help.
+// terms are what a record must have: of each list one at least, the lists that are short
+// as a rule first. None says that the index is of no help.
 func (f Filter) terms() (all [][]string) {
 	one := func(letter byte, value string) {
 		if value != "" {
 			all = append(all, []string{term(letter, value)})
 		}
 	}
+	one(termOf, f.Of)
+	for letter, name := range map[byte]string{termSubject: f.Subject, termResource: f.Resource} {
+		if name != "" {
+			all = append(all, entityTerms(letter, name))
+		}
+	}
+	one(termPolicy, f.Policy)
+	one(termAction, f.Action)
+	one(termEvent, f.Event)
+	one(termTenant, f.Tenant)
 	if f.Tenants != nil {
 		any := make([]string, len(f.Tenants))
 		for i, tenant := range f.Tenants {
@@ -49,18 +59,8 @@ func (f Filter) terms() (all [][]string) {
 		}
 		all = append(all, any)
 	}
-	one(termTenant, f.Tenant)
-	one(termKind, f.Kind)
-	one(termEvent, f.Event)
 	one(termDecision, f.Decision)
-	one(termAction, f.Action)
-	one(termPolicy, f.Policy)
-	one(termOf, f.Of)
-	for letter, name := range map[byte]string{termSubject: f.Subject, termResource: f.Resource} {
-		if name != "" {
-			all = append(all, entityTerms(letter, name))
-		}
-	}
+	one(termKind, f.Kind)
 	return all
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/server"
 )
 
@@ -30,18 +31,21 @@ func BenchmarkBatchOf1000AgainstSingles(b *testing.B) {
 		fmt.Fprintf(&items, `,{"resource":{"type":"tool","id":"wiki:search_pages-%d"}}`, n)
 	}
 	batch := strings.TrimSuffix(one, "}") + `,"evaluations":[` + items.String()[1:] + `]}`
-	var singles, together time.Duration
+	var together time.Duration
+	var passes bound.Passes
 	for b.Loop() {
 		start := time.Now()
 		for range size {
 			post(b, s.URL+"/access/v1/evaluation", one)
 		}
-		singles += time.Since(start)
+		singles := time.Since(start)
 		start = time.Now()
 		post(b, s.URL+"/access/v1/evaluations", batch)
-		together += time.Since(start)
+		took := time.Since(start)
+		together += took
+		passes.Against(took, singles)
 	}
-	b.ReportMetric(float64(together)/float64(singles), "x-of-singles")
+	bound.Check(b, passes.Median(), "x-of-singles", .2)
 	b.ReportMetric(float64(together.Nanoseconds())/float64(b.N)/size, "ns/decision")
 	b.ReportMetric(0, "ns/op")
 }
@@ -56,7 +60,7 @@ func BenchmarkObligationsAgainstNone(b *testing.B) {
 		"obligations.yaml": `tell: {type: notification, properties: {to: security, body: "${principal.id} did ${action.name} to ${resource.id}"}}
 hide: {type: redact, properties: {fields: [/email, /phone]}}`,
 	}))
-	const size = 500
+	const size = 100
 	body := func(action string) string {
 		return `{"subject":{"type":"user","id":"alice"},"action":{"name":"` + action + `"},"resource":{"type":"doc","id":"plan"},"context":{"level":2,"supported_obligations":["approval_required","notification","redact"]}}`
 	}
@@ -65,15 +69,19 @@ hide: {type: redact, properties: {fields: [/email, /phone]}}`,
 		post(b, s.URL+"/access/v1/evaluation", body(action))
 		return time.Since(start)
 	}
-	var with, without time.Duration
+	var all time.Duration
+	var passes bound.Passes
 	for b.Loop() {
+		var with, without time.Duration
 		for range size {
 			without += timed("plain")
 			with += timed("obliging")
 		}
+		all += with
+		passes.Against(with, without)
 	}
-	b.ReportMetric(float64(with)/float64(without), "x-of-without")
-	b.ReportMetric(float64(with.Nanoseconds())/float64(b.N)/size, "ns/decision")
+	bound.Check(b, passes.Median(), "x-of-without", 1.3)
+	b.ReportMetric(float64(all.Nanoseconds())/float64(b.N)/size, "ns/decision")
 	b.ReportMetric(0, "ns/op")
 }
 

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -178,6 +180,37 @@ func TestAskingAllocatesNothing(t *testing.T) {
 	}
 	if err := listener.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A run in which a case costs more than it may ends with an error that says so.
+func TestBounds(t *testing.T) {
+	for name, test := range map[string]struct {
+		connections []int
+		ratios      map[string][]float64
+		broken      []string
+	}{
+		"all hold": {[]int{1, 128}, map[string][]float64{"best-effort-key": {9, 3}, "strict-key": {9, 4.5}, "strict-batch": {9, 9}, "policies-10": {1, 2}, "policies-10000": {9, 3.2}}, nil},
+		"each is broken": {[]int{128, 1}, map[string][]float64{"best-effort-key": {3.01, 1}, "strict-key": {4.51, 1}, "policies-10": {2, 1}, "policies-10000": {3.24, 1}},
+			[]string{"best-effort-key, times the floor's CPU, is 3.01, the bound is 3", "strict-key, times the floor's CPU, is 4.51, the bound is 4.5", "10,000 policies against 10 is 1.62, the bound is 1.6"}},
+		"no number":                {[]int{128}, map[string][]float64{"best-effort-key": {math.NaN()}}, []string{"best-effort-key, times the floor's CPU, is NaN, the bound is 3"}},
+		"of another number, none":  {[]int{1, 32}, map[string][]float64{"best-effort-key": {9, 9}, "policies-10": {1, 1}, "policies-10000": {9, 9}}, nil},
+		"without what is compared": {[]int{128}, map[string][]float64{"policies-10000": {9}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := report{out: io.Discard, connections: test.connections, ratios: test.ratios, names: slices.Sorted(maps.Keys(test.ratios))}
+			var got []string
+			if err := r.end(); err != nil {
+				got = strings.Split(err.Error(), "\n")
+			}
+			var want []string
+			for _, line := range test.broken {
+				want = append(want, "over 128 connections, "+line)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("the errors are %q, want %q", got, want)
+			}
+		})
 	}
 }
 

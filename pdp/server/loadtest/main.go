@@ -104,8 +104,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
-	r.end()
-	return nil
+	return r.end()
 }
 
 func runCase(ctx context.Context, o options, c testCase, dir string, floor *process, r *report) (err error) {

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -73,22 +75,44 @@ func (r *report) allocated(ours, floor float64) {
 	r.print("allocations a request: %.0f, of the floor %.0f (counted in one process, over 32 connections)", ours, floor)
 }
 
-// end compares the cases.
-func (r *report) end() {
+// boundConnections is over how many connections the bounds hold.
+const boundConnections = 128
+
+// bounds are how many times the floor's CPU per request a case may cost.
+var bounds = map[string]float64{"best-effort-key": 3, "strict-key": 4.5}
+
+// manyPolicies is how many times as much 10,000 policies may cost as 10.
+const manyPolicies = 1.6
+
+// end compares the cases. It is an error that one of them costs more than it may.
+func (r *report) end() (err error) {
 	r.print("\nCPU per request, times the floor's")
 	r.print("%-18s%s", "connections", row("%7d", r.connections))
 	for _, name := range r.names {
 		r.print("%-18s%s", name, row("%7.2f", r.ratios[name]))
+		if most, is := bounds[name]; is {
+			err = errors.Join(err, r.check(name+", times the floor's CPU,", r.ratios[name], most))
+		}
 	}
 	few, many := r.ratios["policies-10"], r.ratios["policies-10000"]
 	if few == nil || many == nil {
-		return
+		return err
 	}
 	against := make([]float64, len(few))
 	for i := range few {
 		against[i] = many[i] / few[i]
 	}
 	r.print("%-18s%s", "10,000 against 10", row("%7.2f", against))
+	return errors.Join(err, r.check("10,000 policies against 10", against, manyPolicies))
+}
+
+// check holds a row to its bound.
+func (r *report) check(what string, ratios []float64, most float64) error {
+	i := slices.Index(r.connections, boundConnections)
+	if i < 0 || ratios[i] <= most {
+		return nil
+	}
+	return fmt.Errorf("over %d connections, %s is %.2f, the bound is %g", boundConnections, what, ratios[i], most)
 }
 
 func row[T any](format string, of []T) (line string) {
