@@ -3,15 +3,12 @@
 package server_test
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
@@ -57,13 +54,7 @@ func unrecordedApprovals(t *testing.T, mode decisionlog.Mode) {
 	}
 	waits := ask("push", 6)
 
-	ballast := filepath.Join(dir, "ballast")
-	f, err := os.Create(ballast)
-	must(t, err)
-	if _, err := f.ReadFrom(zeros{}); !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
-	}
-	must(t, f.Close())
+	ballast := filled(t, dir)
 	// Where the shortest record there is has no place, that of a step has none either.
 	eventually(t, "the log's file has nothing in reserve", func() bool {
 		_, _ = c.do("pep", "POST", evaluationPath, `{"subject":{"type":"a","id":"a"},"action":{"name":"a"},"resource":{"type":"a","id":"a"}}`)

@@ -219,13 +219,7 @@ func TestFullDiskAnswersNothing(t *testing.T) {
 	c := startChildOn(t, decisionlog.Strict, dir)
 	c.every(200)
 	for range 3 {
-		ballast := filepath.Join(dir, "ballast")
-		f, err := os.Create(ballast)
-		must(t, err)
-		if _, err := f.ReadFrom(zeros{}); !errors.Is(err, unix.ENOSPC) {
-			t.Fatal(err)
-		}
-		must(t, f.Close())
+		ballast := filled(t, dir)
 		for range 10_000 { // what the log's file has in reserve is used up first
 			status, _ := c.ask(evaluationPath, readQuestion)
 			if status == 503 {
@@ -238,6 +232,19 @@ func TestFullDiskAnswersNothing(t *testing.T) {
 		c.resumes()
 	}
 	c.recorded("disk_full")
+}
+
+// filled leaves no room where a directory is: until what it returns is removed.
+func filled(t *testing.T, dir string) (ballast string) {
+	t.Helper()
+	ballast = filepath.Join(dir, "ballast")
+	f, err := os.Create(ballast)
+	must(t, err)
+	if _, err := f.ReadFrom(zeros{}); !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	must(t, f.Close())
+	return ballast
 }
 
 type zeros struct{}
