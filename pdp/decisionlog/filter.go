@@ -33,12 +33,15 @@ type Filter struct {
 	Event string `json:"event,omitzero"`
 	// Of is the id of a decision, whose receipts are meant.
 	Of string `json:"of,omitzero"`
+	// Approval is the id of a request for approval, of which the steps are meant and the
+	// decisions that went by it.
+	Approval string `json:"approval,omitzero"`
 }
 
 // All reports whether every record passes.
 func (f Filter) All() bool {
 	return f.Tenants == nil && f.From.IsZero() && f.To.IsZero() &&
-		f.Tenant == "" && f.Kind == "" && f.Decision == "" && f.Subject == "" && f.Resource == "" && f.Action == "" && f.Policy == "" && f.Event == "" && f.Of == ""
+		f.Tenant == "" && f.Kind == "" && f.Decision == "" && f.Subject == "" && f.Resource == "" && f.Action == "" && f.Policy == "" && f.Event == "" && f.Of == "" && f.Approval == ""
 }
 
 // Check says what is wrong with a filter that no record could ever pass.
@@ -76,8 +79,11 @@ type seen struct {
 		Kind   string `json:"kind"`
 	} `json:"errors"`
 	Obligations []seenObligation `json:"obligations"`
-	Event       string           `json:"event"`
-	Details     jsontext.Value   `json:"details"`
+	Discharged  []struct {
+		Approval string `json:"approval"`
+	} `json:"discharged"`
+	Event   string         `json:"event"`
+	Details jsontext.Value `json:"details"`
 }
 
 type seenObligation struct {
@@ -119,7 +125,8 @@ func (f Filter) passes(s *seen) bool {
 		(f.Action == "" || f.Action == s.Request.Action.Name) &&
 		(f.Policy == "" || s.decidedBy(f.Policy)) &&
 		(f.Event == "" || f.Event == s.Event) &&
-		(f.Of == "" || s.receipt().Decision == f.Of)
+		(f.Of == "" || s.receipt().Decision == f.Of) &&
+		(f.Approval == "" || s.goesBy(f.Approval))
 }
 
 // answer is "allow", "deny", or "" for a record that holds no decision.
@@ -140,6 +147,20 @@ func (s *seen) decidedBy(policy string) bool {
 		}
 	}
 	return slices.Contains(s.Determining, policy)
+}
+
+// goesBy reports whether a record is a step of a request for approval, or of a decision
+// that went by it.
+func (s *seen) goesBy(approval string) bool {
+	for _, d := range s.Discharged {
+		if d.Approval == approval {
+			return true
+		}
+	}
+	var of struct {
+		Approval string `json:"approval"`
+	}
+	return len(s.Details) > 0 && json.Unmarshal(s.Details, &of) == nil && of.Approval == approval
 }
 
 func (e seenEntity) is(name string) bool {

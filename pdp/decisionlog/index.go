@@ -45,7 +45,7 @@ type index struct {
 
 const (
 	// IndexVersion is the version of the index's files. Others are made again.
-	IndexVersion = 1
+	IndexVersion = 2
 	// IndexDir is where they are, below the data directory.
 	IndexDir = "log/index"
 

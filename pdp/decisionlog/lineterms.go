@@ -40,6 +40,8 @@ func (r *termReader) member(name, value []byte) bool {
 		return eachItem(value, func(id []byte) bool { return r.text(termPolicy, id) })
 	case "errors":
 		return eachItem(value, func(e []byte) bool { return eachMember(e, r.policy) })
+	case "discharged":
+		return eachItem(value, func(d []byte) bool { return eachMember(d, r.by) })
 	case "details":
 		return eachMember(value, r.of) // whatever the kind: too many terms do no harm
 	}
@@ -63,7 +65,17 @@ func (r *termReader) policy(name, value []byte) bool {
 }
 
 func (r *termReader) of(name, value []byte) bool {
-	return string(name) != "decision" || value[0] != '"' || r.text(termOf, value)
+	switch {
+	case value[0] != '"':
+		return true
+	case string(name) == "decision":
+		return r.text(termOf, value)
+	}
+	return r.by(name, value)
+}
+
+func (r *termReader) by(name, value []byte) bool {
+	return string(name) != "approval" || value[0] != '"' || r.text(termApproval, value)
 }
 
 func (r *termReader) decision(value []byte) bool {

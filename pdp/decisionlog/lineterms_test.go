@@ -29,6 +29,15 @@ func termsOf(line []byte) (terms []string, ok bool) {
 	add(termResource, s.Request.Resource.ID)
 	add(termAction, s.Request.Action.Name)
 	add(termOf, s.receipt().Decision)
+	for _, d := range s.Discharged {
+		add(termApproval, d.Approval)
+	}
+	var step struct {
+		Approval string `json:"approval"`
+	}
+	if json.Unmarshal(s.Details, &step) == nil {
+		add(termApproval, step.Approval)
+	}
 	for _, policy := range s.Determining {
 		add(termPolicy, policy)
 	}

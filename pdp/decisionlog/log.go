@@ -114,6 +114,9 @@ func (l *Log) open() (err error) {
 		return err
 	}
 	crashed, err := l.openTail()
+	if err == nil {
+		err = l.checkEdge()
+	}
 	if err != nil {
 		return err
 	}

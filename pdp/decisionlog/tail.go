@@ -60,6 +60,45 @@ func (l *Log) openTail() (crashed bool, err error) {
 	return clean != l.Size(), err
 }
 
+// checkEdge holds the edge of a segment that has no checkpoint yet against the last one
+// of the segment before it, if that is here: it was sealed with one.
+func (l *Log) checkEdge() error {
+	s := l.w.active
+	if l.w.tail.note != nil || len(l.all()) < 2 {
+		return nil
+	}
+	last, err := l.LastCheckpoint()
+	if err != nil {
+		return err
+	}
+	verifier, err := note.NewVerifier(l.w.key.public)
+	if err == nil {
+		last, err = ParseCheckpoint(last.Note, note.VerifierList(verifier))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	root, err := tlog.TreeHash(int64(last.Size), l)
+	if err != nil || last.Size != s.first || root != last.Root {
+		return errors.Join(fmt.Errorf("%w: segment %d does not continue what was signed of the one before it", ErrDamaged, s.number), err)
+	}
+	var before edge
+	err = s.view(func(tx *bbolt.Tx) error {
+		r, err := segmentHashes(tx, s.first)
+		if err == nil {
+			before, err = edgeAt(s.first, r)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if root, err = before.root(); err != nil || root != last.Root {
+		return errors.Join(fmt.Errorf("%w: the edge of segment %d is not what was signed", ErrDamaged, s.number), err)
+	}
+	return nil
+}
+
 // create begins a log.
 func (l *Log) create() (err error) {
 	if l.w.key, err = openKey(l.data, l.options.Origin, ""); err != nil {

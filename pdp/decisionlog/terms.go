@@ -16,6 +16,7 @@ const (
 	termAction   = 'a'
 	termPolicy   = 'p'
 	termOf       = 'o' // receipts: the decision
+	termApproval = 'g' // steps of a request for approval, and decisions that went by it
 
 	// termOdd is that of lines that cannot be understood. Every query looks at them,
 	// and what filters them says what is wrong.
@@ -43,6 +44,7 @@ func (f Filter) terms() (all [][]string) {
 		}
 	}
 	one(termOf, f.Of)
+	one(termApproval, f.Approval)
 	for letter, name := range map[byte]string{termSubject: f.Subject, termResource: f.Resource} {
 		if name != "" {
 			all = append(all, entityTerms(letter, name))

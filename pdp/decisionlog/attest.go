@@ -1,0 +1,233 @@
+package decisionlog
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"go.etcd.io/bbolt"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Attest returns the record with an id if the log vouches for it: its line is what its
+// leaf was made of, and its leaf is in the tree of the newest checkpoint. If that does not
+// cover it yet, one is made. Where the content is gone the error is [ErrGone].
+func (l *Log) Attest(ctx context.Context, id string) (Record, error) {
+	record, err := l.ByID(id)
+	if err != nil {
+		return Record{}, err
+	}
+	if tlog.RecordHash(record.Line) != record.Leaf {
+		return Record{}, fmt.Errorf("%w: record %d is not the one that was hashed", ErrDamaged, record.Sequence)
+	}
+	signed, err := l.covering(ctx, record.Sequence)
+	if err != nil {
+		return Record{}, err
+	}
+	proof, err := tlog.ProveRecord(int64(signed.Size), int64(record.Sequence), l)
+	if err == nil {
+		err = tlog.CheckRecord(proof, int64(signed.Size), signed.Root, int64(record.Sequence), record.Leaf)
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("%w: record %d is not in the tree that was signed: %w", ErrDamaged, record.Sequence, err)
+	}
+	return record, nil
+}
+
+// covering is the newest checkpoint, which covers a record. The writer has it in memory:
+// it was checked when the log was opened, or made since.
+func (l *Log) covering(ctx context.Context, sequence uint64) (c Checkpoint, err error) {
+	var signed []byte
+	err = l.order(ctx, func() error {
+		if l.w.tail.note == nil || l.w.tail.checkpointed <= sequence {
+			if err := l.transact(nil, order{checkpoint: true}); err != nil {
+				l.fail(err)
+				return l.unavailable()
+			}
+		}
+		signed = l.w.tail.note
+		return nil
+	})
+	if err != nil {
+		return c, err // signed is the writer's still
+	}
+	return ParseCheckpoint(signed, nil)
+}
+
+// Approvals goes over the records from a sequence on that name one of some requests for
+// approval: steps of it, and decisions that went by it. What it says is what was signed:
+// it makes the tree again of all records from there on, so that nobody can hide one. It
+// therefore asks no index.
+func (l *Log) Approvals(ctx context.Context, from uint64, ids map[string]bool, visit func(Record) error) error {
+	var end edge
+	if err := l.order(ctx, func() error { end = l.w.tail.edge.clone(); return nil }); err != nil {
+		return err
+	}
+	w, err := l.walk(ctx, min(from, end.size), end.size, ids, visit)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(w.edge.hashes, end.hashes) {
+		return fmt.Errorf("%w: its records from %d on are not those that were signed: run log verify", ErrDamaged, from)
+	}
+	return nil
+}
+
+// Approvals is [Log.Approvals] for who only reads. Whether the tree is the one that was
+// signed is verify's to say.
+func (r *Reader) Approvals(ctx context.Context, from uint64, ids map[string]bool, visit func(Record) error) error {
+	_, err := r.walk(ctx, min(from, r.Size()), r.Size(), ids, visit)
+	return err
+}
+
+func (r *Reader) walk(ctx context.Context, from, to uint64, ids map[string]bool, visit func(Record) error) (w *walker, err error) {
+	w = &walker{ids: ids, visit: visit}
+	if w.edge, err = edgeAt(from, r); err != nil {
+		return nil, err
+	}
+	for w.edge.size < to {
+		s, err := r.find(w.edge.size)
+		if err == nil {
+			err = r.view(s, func(tx *bbolt.Tx) error { return w.segment(ctx, tx, to) })
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return w, w.explained()
+}
+
+// walker goes over records, and makes the tree of them again.
+type walker struct {
+	ids   map[string]bool
+	visit func(Record) error
+	edge  edge
+	line  []byte
+	// gone are the records without content, and what the log says of that.
+	gone     []uint64
+	redacted map[uint64]bool
+	below    uint64
+}
+
+// segmentRecords is how many records are read in one transaction: one that lasted would
+// keep the writer from closing the file.
+const segmentRecords = 4096
+
+// segment reads on, within one segment.
+func (w *walker) segment(ctx context.Context, tx *bbolt.Tx, to uint64) error {
+	hashes, records := tx.Bucket([]byte(BucketHashes)).Cursor(), tx.Bucket([]byte(BucketRecords)).Cursor()
+	began := w.edge.size
+	key, stored := hashes.Seek(number(began))
+	lineKey, line := records.Seek(number(began))
+	for ; key != nil && w.edge.size < to && w.edge.size-began < segmentRecords; key, stored = hashes.Next() {
+		sequence := w.edge.size
+		if !bytes.Equal(key, number(sequence)) || len(stored) < tlog.HashSize {
+			return fmt.Errorf("%w: it has no hash of record %d", ErrDamaged, sequence)
+		}
+		leaf := tlog.Hash(stored[:tlog.HashSize])
+		if !bytes.Equal(lineKey, key) {
+			w.gone = append(w.gone, sequence)
+		} else if err := w.record(Record{Sequence: sequence, Line: line, Leaf: leaf}); err != nil {
+			return err
+		} else {
+			lineKey, line = records.Next()
+		}
+		w.edge.extend(leaf)
+	}
+	if w.edge.size == began {
+		return fmt.Errorf("%w: record %d is not in it", ErrDamaged, began)
+	}
+	return ctx.Err()
+}
+
+func (w *walker) record(r Record) error {
+	w.line = append(append(w.line[:0], 0), r.Line...) // the leaf's hash of RFC 6962, without an allocation
+	if sha256.Sum256(w.line) != r.Leaf {
+		return fmt.Errorf("%w: record %d is not the one that was hashed", ErrDamaged, r.Sequence)
+	}
+	if bytes.Contains(r.Line, []byte(`"event":"`+EventRedacted+`"`)) || bytes.Contains(r.Line, []byte(`"event":"`+EventRetired+`"`)) {
+		if err := w.removal(r.Line); err != nil {
+			return fmt.Errorf("record %d: %w", r.Sequence, err)
+		}
+	}
+	if !w.named(r.Line) {
+		return nil
+	}
+	r.Line = bytes.Clone(r.Line)
+	return w.visit(r)
+}
+
+// named reports whether a line names one of the requests for approval that are looked
+// for, anywhere: the log writes a line in one way, so that it cannot be spelt otherwise.
+func (w *walker) named(line []byte) bool {
+	const member = `"approval":"`
+	for {
+		_, rest, found := bytes.Cut(line, []byte(member))
+		if !found {
+			return false
+		}
+		if end := bytes.IndexByte(rest, '"'); end >= 0 && w.ids[string(rest[:end])] {
+			return true
+		}
+		line = rest
+	}
+}
+
+// removal notes what a record says of content that is gone.
+func (w *walker) removal(line []byte) error {
+	var s seen
+	if err := json.Unmarshal(line, &s); err != nil || s.Kind != KindAdmin {
+		return err
+	}
+	var d struct {
+		Sequence uint64 `json:"sequence"`
+		Below    uint64 `json:"below"`
+	}
+	if err := json.Unmarshal(s.Details, &d); err != nil {
+		return err
+	}
+	switch s.Event {
+	case EventRetired:
+		w.below = max(w.below, d.Below)
+	case EventRedacted:
+		if w.redacted == nil {
+			w.redacted = map[uint64]bool{}
+		}
+		w.redacted[d.Sequence] = true
+	}
+	return nil
+}
+
+// explained fails where content is gone and no record says why.
+func (w *walker) explained() error {
+	for _, sequence := range w.gone {
+		if sequence >= w.below && !w.redacted[sequence] {
+			return fmt.Errorf("%w: record %d is missing, and no record says why: run log verify", ErrDamaged, sequence)
+		}
+	}
+	return nil
+}
+
+// extend adds a leaf, without the hashes that are to be stored with it.
+func (e *edge) extend(leaf tlog.Hash) {
+	hash := leaf
+	for n := e.size; n&1 == 1; n >>= 1 {
+		left := e.hashes[len(e.hashes)-1]
+		e.hashes = e.hashes[:len(e.hashes)-1]
+		hash = nodeHash(left, hash)
+	}
+	e.hashes = append(e.hashes, hash)
+	e.size++
+}
+
+// nodeHash is [tlog.NodeHash] without an allocation.
+func nodeHash(left, right tlog.Hash) tlog.Hash {
+	var b [1 + 2*tlog.HashSize]byte
+	b[0] = 1
+	copy(b[1:], left[:])
+	copy(b[1+tlog.HashSize:], right[:])
+	return sha256.Sum256(b[:])
+}
