@@ -5,6 +5,7 @@
 //
 //	pending ─► approved | denied | expired | cancelled
 //	approved ─► used_up | revoked | expired
+//	approved ─► pending, if too few of those who approved may still speak
 //
 // [Open] opens the file, and [Store.Run] does what time does. Each step goes on record
 // before it counts, by what the caller hands to Open: a step that is on no record is no
@@ -97,6 +98,13 @@ type Approval struct {
 	Used []string `json:"used,omitzero"`
 	// Reserved are those of which it is not yet known whether they are on record.
 	Reserved []string `json:"reserved,omitzero"`
+	// Agreed is the id of the record that says that enough people approved.
+	Agreed string `json:"agreed,omitzero"`
+	// After is where the log ended when this was written: what became of it since stands
+	// there or behind it.
+	After uint64 `json:"after,omitzero"`
+	// Upgraded says that it comes from a file of format 1: steps of before have no seal.
+	Upgraded bool `json:"upgraded,omitzero"`
 	// Unrecorded says that a step of it is not on record yet: until then it counts for
 	// nothing, whatever its state, and nobody is told of that.
 	Unrecorded bool `json:"-"`
@@ -115,6 +123,10 @@ type Vote struct {
 	ValidUntil time.Time `json:"valid_until,omitzero"`
 	At         time.Time `json:"at"`
 	Via        string    `json:"via,omitzero"` // the protocol it was said in; empty is this service's own
+	// From is who named By in their place, if that is why By may speak.
+	From string `json:"from,omitzero"`
+	// Step is the id of the record of it.
+	Step string `json:"step,omitzero"`
 }
 
 // VoteKind is approve, deny or delegate.

@@ -1,13 +1,13 @@
 package approval
 
-import "go.etcd.io/bbolt"
-
 // change is one transaction, of one approval at most: what is written, and what memory
 // will have of it.
 type change struct {
-	tx       *bbolt.Tx
+	tx       values
+	size     uint64 // of the log: what goes on record of this change stands there or behind it
 	pending  map[owner]int
 	reserved map[string]bool
+	live     map[string]bool
 	outbox   []*entry
 	silent   bool // nobody is to be told
 }
@@ -15,6 +15,7 @@ type change struct {
 // save writes an approval, and every index that has it. Old is nil of a new one.
 func (c *change) save(old *Approval, a *Approval) error {
 	id := []byte(a.ID)
+	a.After = c.size
 	do := writes{c: c}
 	do.put(bucketApprovals, id, a)
 	if old != nil && old.open() {
@@ -29,6 +30,7 @@ func (c *change) save(old *Approval, a *Approval) error {
 	if old != nil && old.open() && !a.open() {
 		do.remove(bucketDigests, a.Digest[:])
 	}
+	c.live = map[string]bool{a.ID: a.open()}
 	c.reserved = map[string]bool{a.ID: len(a.Reserved) > 0}
 	if c.reserved[a.ID] {
 		do.put(bucketReserved, id, true)

@@ -41,7 +41,7 @@ const kind = "approval"
 func logged(l *decisionlog.Log) approval.Options {
 	return approval.Options{
 		Record: func(ctx context.Context, s approval.Step) error {
-			details, err := json.Marshal(map[string]any{"approval": s.Approval.ID, "version": s.Approval.Version, "status": s.Approval.Status, "decision": s.Decision})
+			details, err := json.Marshal(onRecord{s.Approval.ID, s.Approval.Status, s.Approval.Version, s.Approval.ExpiresAt, s.By, s.Seal, s.Decision})
 			if err == nil {
 				_, err = l.Append(ctx, []decisionlog.Entry{{ID: s.ID, Kind: kind, Tenant: s.Approval.Tenant, Caller: s.Caller, Event: s.Name, Details: details}})
 			}
@@ -54,8 +54,55 @@ func logged(l *decisionlog.Log) approval.Options {
 			}
 			return err == nil, err
 		},
+		Attest: func(ctx context.Context, id string) (s approval.Step, found bool, err error) {
+			record, err := l.Attest(ctx, id)
+			if err == nil {
+				s, err = stepOf(record.Line)
+			}
+			return s, err == nil, err
+		},
+		Steps: func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
+			out := map[string][]approval.Step{}
+			return out, l.Approvals(ctx, from, ids, func(r decisionlog.Record) error {
+				s, err := stepOf(r.Line)
+				out[s.Approval.ID] = append(out[s.Approval.ID], s)
+				return err
+			})
+		},
+		Key: key, Size: l.Size,
 		Limits: approval.Limits{MaxPendingPerSubject: 1 << 30, MaxPendingPerTenant: 1 << 30, NewPerMinutePerSubject: 1 << 30},
 	}
+}
+
+// onRecord is what a record has of a step.
+type onRecord struct {
+	Approval  string          `json:"approval"`
+	Status    approval.Status `json:"status"`
+	Version   int             `json:"version"`
+	ExpiresAt time.Time       `json:"expires_at"`
+	By        string          `json:"by"`
+	Seal      string          `json:"seal"`
+	UsedBy    string          `json:"used_by"`
+}
+
+// stepOf reads a step, or a decision that went by an approval.
+func stepOf(line []byte) (approval.Step, error) {
+	var r struct {
+		ID         string   `json:"id"`
+		Event      string   `json:"event"`
+		Caller     string   `json:"caller"`
+		Details    onRecord `json:"details"`
+		Discharged []struct {
+			Approval string `json:"approval"`
+		} `json:"discharged"`
+	}
+	err := json.Unmarshal(line, &r)
+	for _, d := range r.Discharged {
+		return approval.Step{ID: r.ID, Decision: r.ID, Approval: approval.Approval{ID: d.Approval}}, err
+	}
+	return approval.Step{ID: r.ID, Name: r.Event, Caller: r.Caller, By: r.Details.By, Seal: r.Details.Seal, Decision: r.Details.UsedBy, Approval: approval.Approval{
+		ID: r.Details.Approval, Status: r.Details.Status, Version: r.Details.Version, ExpiresAt: r.Details.ExpiresAt,
+	}}, err
 }
 
 // allow records a decision that was made by an approval.

@@ -21,14 +21,14 @@ func (s *Store) Decide(ctx context.Context, id string, version int, v Vote, coun
 		return Approval{}, err
 	}
 	v.At, v.ValidUntil = now, v.ValidUntil.Round(0).UTC()
-	if err := mayVote(&a, &v, same); err != nil {
+	m := s.move(a)
+	m.lapse(now, s.inForce(&a))
+	if err := mayVote(&m.to, &v, same); err != nil {
 		return Approval{}, err
 	}
-	m := s.move(a)
 	m.to.Votes = append(m.to.Votes, v)
-	voted := Step{At: now, By: v.By, Caller: v.Caller, Reason: v.Reason, To: v.To, ValidUntil: v.ValidUntil}
-	voted.Name = map[VoteKind]string{Approve: StepApprove, Deny: StepDeny, Delegate: StepDelegate}[v.Kind]
-	m.step(voted)
+	voted := Step{Name: v.Kind.step(), At: now, By: v.By, Caller: v.Caller, Reason: v.Reason, To: v.To, ValidUntil: v.ValidUntil, From: v.From}
+	m.to.Votes[len(m.to.Votes)-1].Step = m.step(voted)
 	switch until, enough := m.to.agreed(now, counts, same); {
 	case v.Kind == Deny:
 		m.to.DecidedAt = now
@@ -36,7 +36,7 @@ func (s *Store) Decide(ctx context.Context, id string, version int, v Vote, coun
 		m.step(Step{Name: StepDenied, At: now})
 	case v.Kind == Approve && enough:
 		m.to.Status, m.to.DecidedAt, m.to.ExpiresAt = Approved, now, until
-		m.step(Step{Name: StepApproved, At: now})
+		m.to.Agreed = m.step(Step{Name: StepApproved, At: now})
 	}
 	return s.commit(ctx, m)
 }

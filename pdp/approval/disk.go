@@ -46,10 +46,11 @@ func (s *Store) openDisk() error {
 		if err := os.Chmod(s.path, 0o600); err != nil {
 			return err
 		}
-		if err := prepare(db); err != nil {
+		if err := s.prepare(db); err != nil {
 			return err
 		}
-		return db.View(func(tx *bbolt.Tx) (err error) {
+		return db.View(func(bare *bbolt.Tx) (err error) {
+			tx := s.values(bare)
 			if tx.ID() < s.committed {
 				return fmt.Errorf("%w: it has lost what was written to it", ErrDamaged)
 			}
@@ -68,44 +69,52 @@ func (s *Store) openDisk() error {
 	return nil
 }
 
-// look reads what openDisk would, and how many are pending.
-func look(path string) (pending int, err error) {
+// look reads what openDisk would: how many are pending, and the open ones.
+func look(path string, key []byte) (pending int, open []Approval, err error) {
 	db, err := boltfile.Open(path, ErrDamaged, boltfile.ToExamine, bbolt.Options{Timeout: lookTimeout})
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	err = guard(func() error {
-		return db.View(func(tx *bbolt.Tx) error {
+		return db.View(func(bare *bbolt.Tx) error {
+			tx := values{bare, keyOf(key, keyUse)}
 			isNew, err := begun(tx)
 			if err != nil || isNew {
 				return err
 			}
 			m, err := remember(tx)
-			if err == nil {
-				pending = m.pending
+			if err != nil {
+				return err
 			}
+			pending = m.pending
+			open, err = openOnes(tx, m)
 			return err
 		})
 	})
-	return pending, errors.Join(err, boltfile.Close(db, ErrDamaged))
+	return pending, open, errors.Join(err, boltfile.Close(db, ErrDamaged))
 }
 
 // prepare makes the buckets of a new file, and otherwise writes nothing: a file can be
 // read also where the disk is full.
-func prepare(db *bbolt.DB) error {
+func (s *Store) prepare(db *bbolt.DB) error {
 	isNew := false
 	err := db.View(func(tx *bbolt.Tx) (err error) {
-		isNew, err = begun(tx)
+		isNew, err = begun(s.values(tx))
 		return err
 	})
+	if errors.Is(err, ErrOld) {
+		return s.upgrade(db)
+	}
 	if err != nil || !isNew {
 		return err
 	}
-	return errors.Join(db.Update(create), syncDir(db.Path()))
+	return errors.Join(db.Update(func(tx *bbolt.Tx) error { return create(s.values(tx)) }), syncDir(db.Path()))
 }
 
+func (s *Store) values(tx *bbolt.Tx) values { return values{tx, s.key} }
+
 // begun says whether a file is new: of a crash it may have been left without a bucket.
-func begun(tx *bbolt.Tx) (isNew bool, err error) {
+func begun(tx values) (isNew bool, err error) {
 	if name, _ := tx.Cursor().First(); name == nil {
 		return true, nil
 	}
@@ -126,13 +135,13 @@ func (s *Store) letGo() error {
 
 // view runs f in a read transaction, with what is in memory as it is then or later.
 // What f keeps of it must be copied.
-func (s *Store) view(f func(*bbolt.Tx) error) error {
+func (s *Store) view(f func(values) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.db == nil {
 		return s.unavailable
 	}
-	return guard(func() error { return s.db.View(f) })
+	return guard(func() error { return s.db.View(func(tx *bbolt.Tx) error { return f(s.values(tx)) }) })
 }
 
 // update runs f in a transaction, and returns when that is durable. An error of f is
@@ -145,7 +154,7 @@ func (s *Store) update(f func(*change) error) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	c := &change{silent: s.options.Silent}
+	c := &change{silent: s.options.Silent, size: s.options.Size()}
 	var refused error
 	err := guard(func() (err error) {
 		refused, err = s.transact(c, f)
@@ -168,10 +177,10 @@ func (s *Store) transact(c *change, f func(*change) error) (refused, err error) 
 		return nil, err
 	}
 	defer func() { _ = tx.Rollback() }() // nothing where it was committed
-	c.tx = tx
+	c.tx = s.values(tx)
 	struck := s.memory.toStrike()
 	for _, n := range struck {
-		if err := remove(tx, bucketOutbox, numberKey(n)); err != nil {
+		if err := remove(c.tx, bucketOutbox, numberKey(n)); err != nil {
 			return err, nil
 		}
 	}

@@ -16,9 +16,11 @@ var (
 	ErrClosed     = errors.New("the approvals are closed")
 	ErrLocked     = errors.New("the approvals are in use by another process: stop it, or use another data directory")
 	ErrDamaged    = errors.New("the file of the approvals is damaged: restore it from a backup, or move it away to begin without any approval")
-	ErrNotFound   = errors.New("no such approval")
-	ErrTooLarge   = errors.New("the request is too large to be shown to approvers")
-	ErrVoted      = errors.New("this person has already voted, or named another in their place")
+	// ErrOld: the file is of format 1, and the log does not vouch for it.
+	ErrOld      = errors.New("the file of the approvals has format 1, in which nothing keeps others from changing it")
+	ErrNotFound = errors.New("no such approval")
+	ErrTooLarge = errors.New("the request is too large to be shown to approvers")
+	ErrVoted    = errors.New("this person has already voted, or named another in their place")
 	// ErrNotDelegable: the terms do not let an approver name another, or not this one.
 	ErrNotDelegable = errors.New("this vote cannot be delegated")
 	// ErrInvalid: what was handed over can never be done, whenever it is tried.

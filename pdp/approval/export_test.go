@@ -12,8 +12,8 @@ func (s *Store) Work(ctx context.Context) {
 }
 
 // PutFormat says that a file has another format.
-func PutFormat(tx *bbolt.Tx, version int) error {
-	return put(tx, bucketMeta, []byte(keyFormat), version)
+func PutFormat(tx *bbolt.Tx, key []byte, version int) error {
+	return put(values{tx, keyOf(key, keyUse)}, bucketMeta, []byte(keyFormat), version)
 }
 
 // FileAll files many in one transaction, and puts nothing on record.

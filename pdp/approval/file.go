@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"go.etcd.io/bbolt"
 )
 
 // File asks for an approval, once: where one that is bound to the same digest waits,
@@ -48,7 +46,7 @@ func (s *Store) fits(q *Question) error {
 
 // join finds the open approval that is bound to a digest, and ends one whose time is up.
 func (s *Store) join(ctx context.Context, digest [32]byte) (a Approval, joined bool, err error) {
-	err = s.view(func(tx *bbolt.Tx) (err error) {
+	err = s.view(func(tx values) (err error) {
 		a, joined, err = bound(tx, digest)
 		return err
 	})

@@ -2,9 +2,11 @@ package approval
 
 import (
 	"bytes"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -29,9 +31,13 @@ import (
 //	followers  id, 0, task   → true, of each approval of a Task
 //
 // A change and what it does to every bucket is one transaction. A value is JSON after
-// the four bytes of its CRC-32C, big-endian, which is taken of the bucket's name, the
-// key and the JSON: bbolt does not see a page that rotted, and one bit makes two uses
-// of one.
+// the 32 bytes of its HMAC-SHA256, which is taken of the bucket's name, the key and the
+// JSON, the length of each of the first two before it (2 bytes, big-endian), with a key
+// that is derived from the service's key of approvals: who can write to the file and has
+// no key makes no value, and moves none to another place. An older file as a whole, or
+// in part, is found by holding it against the log ([Store.reconcile]).
+//
+// In format 1 the first bytes were a CRC-32C. Such a file is taken once ([Store.upgrade]).
 //
 // How it may grow: by another format number, and by that alone. A program refuses a
 // number that it does not know, and a value with a member that it does not know, as
@@ -41,7 +47,7 @@ import (
 // its format.
 const (
 	FileName      = "approvals.db"
-	FormatVersion = 1
+	FormatVersion = 2
 )
 
 const (
@@ -81,41 +87,69 @@ func (w waiting) owner() owner { return owner{w.Tenant, w.Subject} }
 
 func (q *Question) owner() owner { return owner{q.Tenant, q.Subject} }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// values are a transaction, with the key of what it reads and writes.
+type values struct {
+	*bbolt.Tx
+	key []byte
+}
 
-func sum(bucket string, key, text []byte) uint32 {
-	crc := crc32.Update(0, castagnoli, []byte(bucket))
-	return crc32.Update(crc32.Update(crc, castagnoli, key), castagnoli, text)
+// What keys are derived for: the values of the file, and the steps in the log.
+const (
+	keyUse  = "file"
+	sealUse = "steps"
+)
+
+// keyOf derives a key for one use from the key of approvals.
+func keyOf(key []byte, use string) []byte {
+	derived, err := hkdf.Key(sha256.New, key, nil, "policy-service approvals "+use, sha256.Size)
+	if err != nil {
+		panic(err) // of the length alone, which is constant
+	}
+	return derived
+}
+
+func sum(macKey []byte, bucket string, key, text []byte) []byte {
+	mac := hmac.New(sha256.New, macKey)
+	for _, part := range [][]byte{[]byte(bucket), key} {
+		_, _ = mac.Write(binary.BigEndian.AppendUint16(nil, uint16(len(part)))) // never fails; bbolt bounds a key to 32 KiB
+		_, _ = mac.Write(part)
+	}
+	_, _ = mac.Write(text)
+	return mac.Sum(nil)
 }
 
 // put stores a value.
-func put(tx *bbolt.Tx, bucket string, key []byte, v any) error {
+func put(tx values, bucket string, key []byte, v any) error {
 	text, err := json.Marshal(v, asStored)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return tx.Bucket([]byte(bucket)).Put(key, append(binary.BigEndian.AppendUint32(nil, sum(bucket, key, text)), text...))
+	return tx.Bucket([]byte(bucket)).Put(key, append(sum(tx.key, bucket, key, text), text...))
 }
 
-func remove(tx *bbolt.Tx, bucket string, key []byte) error {
+func remove(tx values, bucket string, key []byte) error {
 	return tx.Bucket([]byte(bucket)).Delete(key)
 }
 
 // get reads a value, and reports whether there is one.
-func get(tx *bbolt.Tx, bucket string, key []byte, into any) (bool, error) {
+func get(tx values, bucket string, key []byte, into any) (bool, error) {
 	value := tx.Bucket([]byte(bucket)).Get(key)
 	if value == nil {
 		return false, nil
 	}
-	return true, decode(bucket, key, value, into)
+	return true, tx.decode(bucket, key, value, into)
 }
 
 // decode reads a value. What it makes shares nothing with the file.
-func decode(bucket string, key, value []byte, into any) error {
-	if len(value) < 4 || binary.BigEndian.Uint32(value) != sum(bucket, key, value[4:]) {
-		return fmt.Errorf("%w: the checksum of %q in %s is wrong", ErrDamaged, key, bucket)
+func (tx values) decode(bucket string, key, value []byte, into any) error {
+	if len(value) < sha256.Size || !hmac.Equal(value[:sha256.Size], sum(tx.key, bucket, key, value[sha256.Size:])) {
+		return fmt.Errorf("%w: %q in %s was not written with the key of approvals that is here", ErrDamaged, key, bucket)
 	}
-	if err := json.Unmarshal(bytes.Clone(value[4:]), into, fromStored); err != nil {
+	return unmarshal(bucket, key, value[sha256.Size:], into)
+}
+
+func unmarshal(bucket string, key, text []byte, into any) error {
+	if err := json.Unmarshal(bytes.Clone(text), into, fromStored); err != nil {
 		return fmt.Errorf("%w: %q in %s: %w", ErrDamaged, key, bucket, err)
 	}
 	return nil
@@ -145,11 +179,14 @@ func readNumber(key []byte) uint64 {
 }
 
 // checkFormat refuses a file that this program does not know how to read.
-func checkFormat(tx *bbolt.Tx) error {
+func checkFormat(tx values) error {
 	for _, name := range buckets {
 		if tx.Bucket([]byte(name)) == nil {
 			return fmt.Errorf("%w: it has no bucket %s", ErrDamaged, name)
 		}
+	}
+	if isOld(tx) {
+		return ErrOld
 	}
 	version := 0
 	if found, err := get(tx, bucketMeta, []byte(keyFormat), &version); err != nil || !found {
@@ -161,7 +198,7 @@ func checkFormat(tx *bbolt.Tx) error {
 	return nil
 }
 
-func create(tx *bbolt.Tx) error {
+func create(tx values) error {
 	for _, name := range buckets {
 		if _, err := tx.CreateBucket([]byte(name)); err != nil {
 			return err

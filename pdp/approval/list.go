@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"go.etcd.io/bbolt"
 )
 
 // Get is an approval as it is now: one whose time is up is expired, whether that is on
@@ -44,7 +42,7 @@ func (s *Store) told(ctx context.Context, stored Approval) (Approval, error) {
 // stored is an approval as the file has it, be it on record or not.
 func (s *Store) stored(id string) (a Approval, found bool, err error) {
 	now := s.now()
-	err = s.view(func(tx *bbolt.Tx) (err error) {
+	err = s.view(func(tx values) (err error) {
 		if a, found, err = read(tx, id); found {
 			a = s.shown(a, now)
 		}
@@ -88,7 +86,7 @@ func (s *Store) page(tenants []string, status Status, after string, limit int) (
 		return nil, "", errors.New("a page has at least one approval: ask for more than none")
 	}
 	w := &walk{store: s, tenants: tenants, status: status, now: s.now()}
-	err = s.view(func(tx *bbolt.Tx) error {
+	err = s.view(func(tx values) error {
 		bucket := bucketApprovals
 		if status == Pending {
 			bucket = bucketPending
@@ -126,7 +124,7 @@ type walk struct {
 }
 
 // look reads an approval, if what is known of it without that does not speak against it.
-func (w *walk) look(tx *bbolt.Tx, key []byte) (a Approval, fits bool, err error) {
+func (w *walk) look(tx values, key []byte) (a Approval, fits bool, err error) {
 	if w.status == Pending {
 		var known waiting
 		found, err := get(tx, bucketPending, key, &known)
@@ -144,7 +142,7 @@ func (w *walk) sees(tenant string) bool {
 }
 
 // read reads an approval.
-func read(tx *bbolt.Tx, id string) (a Approval, found bool, err error) {
+func read(tx values, id string) (a Approval, found bool, err error) {
 	if found, err = get(tx, bucketApprovals, []byte(id), &a); found && err == nil && a.ID != id {
 		err = fmt.Errorf("%w: %q in %s says that it is %q", ErrDamaged, id, bucketApprovals, a.ID)
 	}
@@ -152,7 +150,7 @@ func read(tx *bbolt.Tx, id string) (a Approval, found bool, err error) {
 }
 
 // bound reads the open approval that is bound to a digest.
-func bound(tx *bbolt.Tx, digest [32]byte) (a Approval, found bool, err error) {
+func bound(tx values, digest [32]byte) (a Approval, found bool, err error) {
 	var id string
 	if found, err = get(tx, bucketDigests, digest[:], &id); err != nil || !found {
 		return a, false, err

@@ -3,8 +3,6 @@ package approval
 import (
 	"slices"
 	"sync"
-
-	"go.etcd.io/bbolt"
 )
 
 // memory is what is known without reading the file. It is made anew whenever the file
@@ -15,6 +13,7 @@ type memory struct {
 	subjects map[owner]int  // how many are pending
 	tenants  map[string]int // likewise
 	reserved map[string]bool
+	live     map[string]bool     // the open ones: those that were held against the log, or changed since
 	outbox   map[string][]*entry // by approval, in the order of their numbers
 	struck   []uint64            // of the outbox, on record: the next transaction removes them
 }
@@ -28,15 +27,15 @@ type entry struct {
 }
 
 func newMemory() *memory {
-	return &memory{subjects: map[owner]int{}, tenants: map[string]int{}, reserved: map[string]bool{}, outbox: map[string][]*entry{}}
+	return &memory{subjects: map[owner]int{}, tenants: map[string]int{}, reserved: map[string]bool{}, live: map[string]bool{}, outbox: map[string][]*entry{}}
 }
 
 // remember reads the file as far as memory has it.
-func remember(tx *bbolt.Tx) (*memory, error) {
+func remember(tx values) (*memory, error) {
 	m := newMemory()
 	err := tx.Bucket([]byte(bucketPending)).ForEach(func(k, v []byte) error {
 		var w waiting
-		err := decode(bucketPending, k, v, &w)
+		err := tx.decode(bucketPending, k, v, &w)
 		m.count(w.owner(), 1)
 		return err
 	})
@@ -50,9 +49,18 @@ func remember(tx *bbolt.Tx) (*memory, error) {
 	if err != nil {
 		return nil, err
 	}
+	err = tx.Bucket([]byte(bucketDue)).ForEach(func(k, v []byte) error {
+		_, id := readTimeKey(k)
+		m.live[id] = true
+		var is bool
+		return tx.decode(bucketDue, k, v, &is)
+	})
+	if err != nil {
+		return nil, err
+	}
 	return m, tx.Bucket([]byte(bucketOutbox)).ForEach(func(k, v []byte) error {
 		var s Step
-		if err := decode(bucketOutbox, k, v, &s); err != nil {
+		if err := tx.decode(bucketOutbox, k, v, &s); err != nil {
 			return err
 		}
 		m.expect([]*entry{{number: readNumber(k), approval: s.Approval.ID, id: s.ID, name: s.Name}})
@@ -83,7 +91,19 @@ func (m *memory) apply(c *change, struck int) {
 			delete(m.reserved, id)
 		}
 	}
+	for id, is := range c.live {
+		if m.live[id] = is; !is {
+			delete(m.live, id)
+		}
+	}
 	m.struck = m.struck[struck:]
+}
+
+// isLive reports whether an approval is open, by what the log was asked.
+func (m *memory) isLive(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.live[id]
 }
 
 // counts are how many of an owner's, and of its tenant's, are pending.

@@ -418,6 +418,11 @@ func (m *model) compare(step int) {
 // equate is fast, where cmp.Equal is not.
 func equate(a, b approval.Approval) bool {
 	for _, one := range []*approval.Approval{&a, &b} {
+		one.Votes = slices.Clone(one.Votes)
+		one.After, one.Agreed = 0, "" // where its records are is not the model's to know
+		for n := range one.Votes {
+			one.Votes[n].Step = ""
+		}
 		one.Votes, one.Used, one.Reserved = slices.Concat(one.Votes), slices.Concat(one.Used), slices.Concat(one.Reserved) // nil where empty
 	}
 	return reflect.DeepEqual(a, b)

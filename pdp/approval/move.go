@@ -14,10 +14,12 @@ func (s *Store) move(from Approval) *move {
 	return &move{store: s, from: &from, to: from.next()}
 }
 
-// step adds a step, after which the approval is as it is now.
-func (m *move) step(s Step) {
+// step adds a step, after which the approval is as it is now. Its record has the id.
+func (m *move) step(s Step) (id string) {
 	s.ID, s.Approval = m.store.options.NewID(), m.to
+	s.Seal = m.store.seal(&s, m.to.Digest)
 	m.steps = append(m.steps, &s)
+	return s.ID
 }
 
 // write writes the change with its steps.

@@ -9,6 +9,6 @@ func Statuses() []Status {
 func StepNames() []string {
 	return []string{
 		StepFiled, StepApprove, StepDeny, StepDelegate, StepApproved, StepDenied, StepCancelled, StepRevoked, StepExpired,
-		StepUsed, StepUsedUp, StepReleased,
+		StepUsed, StepUsedUp, StepReleased, StepLapsed, StepReopened, StepCaughtUp,
 	}
 }

@@ -3,8 +3,6 @@ package approval
 import (
 	"context"
 	"fmt"
-
-	"go.etcd.io/bbolt"
 )
 
 // record puts on record what steps of an approval are not, in their order. The lock of
@@ -33,7 +31,7 @@ func (s *Store) recordStep(ctx context.Context, e *entry) error {
 			return err
 		}
 		step = &Step{}
-		err := s.view(func(tx *bbolt.Tx) error {
+		err := s.view(func(tx values) error {
 			found, err := get(tx, bucketOutbox, numberKey(e.number), step)
 			if err == nil && !found {
 				err = fmt.Errorf("%w: step %d of %s is missing", ErrDamaged, e.number, e.approval)

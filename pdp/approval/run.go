@@ -44,7 +44,7 @@ func (s *Store) attempt(ctx context.Context, do ...func(context.Context) error) 
 // done then, and is tried again later.
 func (s *Store) nap(worked time.Time) time.Duration {
 	now, nap := s.now(), longestNap
-	_ = s.view(func(tx *bbolt.Tx) error { // else there is nothing to be done
+	_ = s.view(func(tx values) error { // else there is nothing to be done
 		key, _ := tx.Bucket([]byte(bucketDue)).Cursor().Seek(timeKey(worked.Add(1), ""))
 		if key != nil {
 			at, _ := readTimeKey(key)
@@ -149,7 +149,7 @@ func (s *Store) past(ctx context.Context, bucket string, now time.Time, do func(
 }
 
 func (s *Store) until(bucket string, after []byte, now time.Time) (ids []string, last []byte, err error) {
-	err = s.view(func(tx *bbolt.Tx) error {
+	err = s.view(func(tx values) error {
 		c := tx.Bucket([]byte(bucket)).Cursor()
 		for key := beyond(c, after); key != nil && len(ids) < batch; key, _ = c.Next() {
 			at, id := readTimeKey(key)

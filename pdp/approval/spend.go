@@ -6,17 +6,15 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"go.etcd.io/bbolt"
 )
 
 // Live finds an approval that can be spent now on what a digest stands for. With an id
 // it is that one or none.
 func (s *Store) Live(digest [32]byte, id string) (a Approval, live bool) {
 	now := s.now()
-	err := s.view(func(tx *bbolt.Tx) error {
+	err := s.view(func(tx values) error {
 		one, found, err := bound(tx, digest)
-		if found && err == nil && one.usable(now, digest) && (id == "" || id == one.ID) && !s.memory.waits(one.ID) {
+		if found && err == nil && s.memory.isLive(one.ID) && one.usable(now, digest) && (id == "" || id == one.ID) && !s.memory.waits(one.ID) {
 			a, live = one, true
 		}
 		return err
@@ -30,6 +28,9 @@ func (s *Store) Live(digest [32]byte, id string) (a Approval, live bool) {
 
 // Spend takes one use of an approval for a decision, and has that recorded. Where there
 // is no use to be had spent is false, and nothing was recorded.
+//
+// Before that the log is asked for every vote, and for the step that said that they are
+// enough. If they are not any more, the approval is pending again, and not spent.
 //
 // The use is reserved before record is called, and durably: whatever happens then, it
 // is not there for another. After an error of record it is in doubt until Recorded
@@ -47,8 +48,14 @@ func (s *Store) Spend(ctx context.Context, id string, digest [32]byte, decision 
 	if decision == "" || slices.Contains(a.Used, decision) || slices.Contains(a.Reserved, decision) {
 		return false, fmt.Errorf("%w: the decision %q has used the approval, or has no id", ErrInvalid, decision)
 	}
-	if !a.usable(s.now(), digest) {
+	if !a.usable(s.now(), digest) || !s.remembered().isLive(id) {
 		return false, nil
+	}
+	if votes, enough, err := s.holding(ctx, &a); err != nil || !enough {
+		if err == nil {
+			_, err = s.askAgain(ctx, a, votes)
+		}
+		return false, err
 	}
 	m := s.move(a)
 	m.to.Reserved = append(m.to.Reserved, decision)

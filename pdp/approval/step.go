@@ -16,6 +16,11 @@ type Step struct {
 	ValidUntil time.Time `json:"valid_until,omitzero"`
 	// Decision is the one that used the approval, or that was to.
 	Decision string `json:"decision,omitzero"`
+	// From is, of a vote, who named By in their place.
+	From string `json:"from,omitzero"`
+	// Seal is made with the key of approvals, of all that the step brings about: nobody
+	// else writes a step that counts.
+	Seal string `json:"seal,omitzero"`
 	// Approval is as it is after the step.
 	Approval Approval `json:"approval"`
 }
@@ -34,6 +39,9 @@ const (
 	StepExpired   = "expired"   // its time was up
 	StepUsed      = "used"      // a decision was made by it
 	StepUsedUp    = "used_up"   // that was the last use
+	StepLapsed    = "lapsed"    // a vote counts no longer: that of By
+	StepReopened  = "reopened"  // too few votes are left: it is pending again
+	StepCaughtUp  = "caught_up" // the file was behind the log, and is not any more
 	StepReleased  = "released"  // a decision that was to use it is not on record: the use is there again
 )
 

@@ -23,11 +23,14 @@ import (
 // counts when it is there ([Store.record]). [Store.Run] does what time does, and what
 // could not be done when it was due.
 type Store struct {
-	path    string
-	options Options
-	turns   turns.Turns                   // of approvals: what is done to one, with all that goes on record of it, is done before the next thing is
-	grown   atomic.Pointer[chan struct{}] // closed at the next change
-	wake    chan struct{}                 // has room for one: Run has something to look at
+	path     string
+	upgraded *Upgraded // nil where the file was of this format, or new
+	options  Options
+	key      []byte                        // of values in the file
+	seals    []byte                        // the key of steps on record
+	turns    turns.Turns                   // of approvals: what is done to one, with all that goes on record of it, is done before the next thing is
+	grown    atomic.Pointer[chan struct{}] // closed at the next change
+	wake     chan struct{}                 // has room for one: Run has something to look at
 
 	writing   sync.Mutex // one transaction at a time; guards what follows
 	rates     rates
@@ -43,16 +46,25 @@ type Store struct {
 // Open opens the store in a data directory, or creates it. What was in doubt when the
 // last process ended is settled as far as it can be now; [Store.Run] does the rest.
 func Open(data string, o Options) (*Store, error) {
-	if o.Record == nil || o.Recorded == nil {
-		return nil, errors.New("opening the approvals: there is nothing to put their steps on record with: set Record and Recorded")
+	if o.Record == nil || o.Recorded == nil || o.Attest == nil || o.Steps == nil || o.Size == nil {
+		return nil, errors.New("opening the approvals: there is no log to hold them against: set Record, Recorded, Attest, Steps and Size")
+	}
+	if len(o.Key) != 32 {
+		return nil, errors.New("opening the approvals: their key is not 32 bytes long: set Key")
 	}
 	s := &Store{path: filepath.Join(data, FileName), options: o.withDefaults(), wake: make(chan struct{}, 1)}
+	s.key, s.seals = keyOf(o.Key, keyUse), keyOf(o.Key, sealUse)
 	s.rates = newRates(s.options.Limits.NewPerMinutePerSubject)
 	grown := make(chan struct{})
 	s.grown.Store(&grown)
 	err := os.MkdirAll(data, 0o700)
 	if err == nil {
 		err = s.openDisk()
+	}
+	if err == nil {
+		if err = s.reconcile(context.Background()); err != nil {
+			err = errors.Join(err, s.letGo())
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the approvals: %s: %w", s.path, err)
@@ -64,20 +76,21 @@ func Open(data string, o Options) (*Store, error) {
 }
 
 // Look reads what is in a data directory as [Open] would, and changes nothing: how many
-// wait for a person, or why Open would fail.
-func Look(data string) (pending int, err error) {
+// wait for a person, and the open ones; or why Open would fail. Of a file of format 1
+// it says [ErrOld].
+func Look(data string, key []byte) (pending int, open []Approval, err error) {
 	path := filepath.Join(data, FileName)
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-		return 0, err
+		return 0, nil, err
 	}
-	pending, err = look(path)
+	pending, open, err = look(path, key)
 	if errors.Is(err, boltfile.ErrLocked) {
 		err = ErrLocked
 	}
 	if err != nil {
-		return 0, fmt.Errorf("opening the approvals: %s: %w", path, err)
+		return 0, nil, fmt.Errorf("opening the approvals: %s: %w", path, err)
 	}
-	return pending, nil
+	return pending, open, nil
 }
 
 // Close ends the store. What is not on record yet is put there after the next Open.
@@ -146,7 +159,7 @@ func (s *Store) locked(ctx context.Context, id string) (a Approval, release func
 }
 
 func (s *Store) read(id string) (a Approval, err error) {
-	err = s.view(func(tx *bbolt.Tx) error {
+	err = s.view(func(tx values) error {
 		one, found, err := read(tx, id)
 		if err == nil && !found {
 			err = ErrNotFound

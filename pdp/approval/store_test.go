@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -24,6 +25,7 @@ type record struct {
 	mu     sync.Mutex
 	steps  map[string][]approval.Step // of each approval
 	ids    map[string]bool
+	log    []approval.Step // all steps, in order
 	now    time.Time
 	n      int
 	errors []error
@@ -48,6 +50,7 @@ func (r *record) put(_ context.Context, s approval.Step) error {
 	}
 	r.ids[s.ID] = true
 	r.steps[s.Approval.ID] = append(r.steps[s.Approval.ID], s)
+	r.log = append(r.log, s)
 	if r.fails {
 		return errRecord
 	}
@@ -114,9 +117,49 @@ func (r *record) names(id string) (out []string) {
 }
 
 func (r *record) options() approval.Options {
-	return approval.Options{Now: r.time, NewID: r.id, Record: r.put, Recorded: r.has,
+	return approval.Options{Now: r.time, NewID: r.id, Key: key, Record: r.put, Recorded: r.has, Attest: r.attest, Steps: r.since, Size: r.size,
 		Limits:  approval.Limits{NewPerMinutePerSubject: 1_000_000},
 		OnError: func(err error) { r.mu.Lock(); defer r.mu.Unlock(); r.errors = append(r.errors, err) }}
+}
+
+// copy is the record as it is now, for one file that goes its own way.
+func (r *record) copy() *record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	other := newRecord()
+	other.ids, other.steps, other.log, other.now, other.n = maps.Clone(r.ids), maps.Clone(r.steps), slices.Clip(r.log), r.now, r.n
+	return other
+}
+
+var key = []byte("thirty-two bytes that nobody has")
+
+func (r *record) size() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return uint64(len(r.log))
+}
+
+func (r *record) attest(_ context.Context, id string) (s approval.Step, found bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.log {
+		if s.ID == id {
+			return s, true, nil
+		}
+	}
+	return s, false, nil
+}
+
+func (r *record) since(_ context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string][]approval.Step{}
+	for _, s := range r.log[min(from, uint64(len(r.log))):] {
+		if ids[s.Approval.ID] {
+			out[s.Approval.ID] = append(out[s.Approval.ID], s)
+		}
+	}
+	return out, nil
 }
 
 func mustOpen(t testing.TB, data string, o approval.Options) *approval.Store {

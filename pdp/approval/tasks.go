@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"go.etcd.io/bbolt"
 )
 
 // Task is what a program follows that asked for one approval or for several at once.
@@ -44,7 +43,7 @@ const leastKept = 24 * time.Hour
 
 // Known is the task of a key, where there is one. With another body it is [ErrOtherBody].
 func (s *Store) Known(key, body [32]byte) (t Task, known bool, err error) {
-	err = s.view(func(tx *bbolt.Tx) (err error) {
+	err = s.view(func(tx values) (err error) {
 		t, known, err = taskOf(tx, key, body)
 		return err
 	})
@@ -89,15 +88,20 @@ func (s *Store) Begin(t Task) (Task, error) {
 			}
 		}
 		do := writes{c: c}
-		do.put(bucketTasks, []byte(t.ID), t)
-		do.put(bucketTaskEnds, timeKey(t.Until, t.ID), true)
-		do.put(bucketTaskKeys, t.Key[:], t.ID)
-		for _, id := range t.Items {
-			do.put(bucketFollowers, follower(id, t.ID), true)
-		}
+		do.task(t)
 		return do.err
 	})
 	return t, err
+}
+
+// task writes a task, and every index that has it.
+func (s *writes) task(t Task) {
+	s.put(bucketTasks, []byte(t.ID), t)
+	s.put(bucketTaskEnds, timeKey(t.Until, t.ID), true)
+	s.put(bucketTaskKeys, t.Key[:], t.ID)
+	for _, id := range t.Items {
+		s.put(bucketFollowers, follower(id, t.ID), true)
+	}
 }
 
 // nameItself gives a task without a key one that the same asking would have again.
@@ -112,7 +116,7 @@ func (t *Task) nameItself() error {
 
 // Task is a task by its id.
 func (s *Store) Task(id string) (t Task, found bool, err error) {
-	err = s.view(func(tx *bbolt.Tx) (err error) {
+	err = s.view(func(tx values) (err error) {
 		t, found, err = readTask(tx, id)
 		return err
 	})
@@ -123,7 +127,7 @@ func (s *Store) Task(id string) (t Task, found bool, err error) {
 // says so. Where one is forgotten it is [ErrNotFound].
 func (s *Store) Of(ctx context.Context, t Task) (all []Approval, err error) {
 	now := s.now()
-	err = s.view(func(tx *bbolt.Tx) error {
+	err = s.view(func(tx values) error {
 		for _, id := range t.Items {
 			a, found, err := read(tx, id)
 			if err == nil && !found {
@@ -153,7 +157,7 @@ func (s *Store) Of(ctx context.Context, t Task) (all []Approval, err error) {
 
 // TasksOf are the tasks that an approval is part of.
 func (s *Store) TasksOf(approval string) (all []Task, err error) {
-	err = s.view(func(tx *bbolt.Tx) error {
+	err = s.view(func(tx values) error {
 		for _, id := range followers(tx, approval) {
 			t, found, err := readTask(tx, id)
 			if err != nil {
@@ -192,7 +196,7 @@ func (s *Store) forgetTasks(ctx context.Context) error {
 func follower(approval, task string) []byte { return []byte(approval + "\x00" + task) }
 
 // followers are the ids of the tasks that follow an approval.
-func followers(tx *bbolt.Tx, approval string) (tasks []string) {
+func followers(tx values, approval string) (tasks []string) {
 	c, prefix := tx.Bucket([]byte(bucketFollowers)).Cursor(), follower(approval, "")
 	for key, _ := c.Seek(prefix); bytes.HasPrefix(key, prefix); key, _ = c.Next() {
 		tasks = append(tasks, string(key[len(prefix):]))
@@ -200,14 +204,14 @@ func followers(tx *bbolt.Tx, approval string) (tasks []string) {
 	return tasks
 }
 
-func readTask(tx *bbolt.Tx, id string) (t Task, found bool, err error) {
+func readTask(tx values, id string) (t Task, found bool, err error) {
 	if found, err = get(tx, bucketTasks, []byte(id), &t); found && err == nil && t.ID != id {
 		err = fmt.Errorf("%w: %q in %s says that it is %q", ErrDamaged, id, bucketTasks, t.ID)
 	}
 	return t, found && err == nil, err
 }
 
-func taskOf(tx *bbolt.Tx, key, body [32]byte) (t Task, found bool, err error) {
+func taskOf(tx values, key, body [32]byte) (t Task, found bool, err error) {
 	var id string
 	if found, err = get(tx, bucketTaskKeys, key[:], &id); err != nil || !found {
 		return t, false, err

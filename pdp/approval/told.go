@@ -2,8 +2,6 @@ package approval
 
 import (
 	"slices"
-
-	"go.etcd.io/bbolt"
 )
 
 // Event is what people are told of.
@@ -24,11 +22,11 @@ type Told struct {
 // Untold is what nobody was told of yet, by [Store.Told]; of each approval in the order
 // in which it happened. What is not on record yet is not told.
 func (s *Store) Untold(limit int) (out []Told) {
-	err := s.view(func(tx *bbolt.Tx) error {
+	err := s.view(func(tx values) error {
 		c := tx.Bucket([]byte(bucketUntold)).Cursor()
 		for key, value := c.First(); key != nil && len(out) < limit; key, value = c.Next() {
 			var events []Event
-			if err := decode(bucketUntold, key, value, &events); err != nil {
+			if err := tx.decode(bucketUntold, key, value, &events); err != nil {
 				return err
 			}
 			if s.memory.waits(string(key)) {

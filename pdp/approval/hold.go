@@ -1,0 +1,131 @@
+package approval
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// step is the name of the step that a vote is.
+func (k VoteKind) step() string {
+	return map[VoteKind]string{Approve: StepApprove, Deny: StepDeny, Delegate: StepDelegate}[k]
+}
+
+// seal is made of all that a step brings about, and of what the approval is bound to. A
+// time is in it as the instant that it is, because a record may write it otherwise.
+func (s *Store) seal(step *Step, digest [32]byte) string {
+	instant := func(t time.Time) (ns int64) {
+		if !t.IsZero() {
+			ns = t.UnixNano()
+		}
+		return ns
+	}
+	text, err := json.Marshal([]any{
+		step.ID, step.Approval.ID, digest, step.Name, step.By, step.Caller, step.To, step.From, step.Decision,
+		instant(step.ValidUntil), step.Approval.Version, step.Approval.Status, instant(step.Approval.ExpiresAt),
+	})
+	if err != nil { // of a text that is no UTF-8: no record says it in these words
+		return ""
+	}
+	mac := hmac.New(sha256.New, s.seals)
+	_, _ = mac.Write(text) // never fails
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// sealed reports whether a step from the log was written by who has the key.
+func (s *Store) sealed(step *Step, digest [32]byte) bool {
+	want := s.seal(step, digest)
+	return want != "" && hmac.Equal([]byte(want), []byte(step.Seal))
+}
+
+// vouched is a step of an approval, if the log vouches for the record of it.
+func (s *Store) vouched(ctx context.Context, a *Approval, record, name string) (step Step, is bool, err error) {
+	if record == "" {
+		return step, false, nil
+	}
+	step, found, err := s.options.Attest(ctx, record)
+	if err != nil {
+		return step, false, fmt.Errorf("whether the log has step %s of approval %s: %w", record, a.ID, err)
+	}
+	old := a.Upgraded && step.Seal == ""
+	return step, found && step.Approval.ID == a.ID && step.Name == name && (old || s.sealed(&step, a.Digest)), nil
+}
+
+// inForce says of votes of an approval whether their credentials still may approve. One
+// that somebody was named for counts with that of who named them.
+func (s *Store) inForce(a *Approval) func(Vote) bool {
+	return func(v Vote) bool {
+		if !s.options.InForce(a.Tenant, v.Caller) {
+			return false
+		}
+		return v.From == "" || slices.ContainsFunc(a.Votes, func(d Vote) bool {
+			return d.Kind == Delegate && d.By == v.From && d.To == v.By && s.options.InForce(a.Tenant, d.Caller)
+		})
+	}
+}
+
+// holding are the votes of an approved one that still count: those that the log vouches
+// for, of credentials in force. Enough says whether they are as many as it needs.
+func (s *Store) holding(ctx context.Context, a *Approval) (votes []Vote, enough bool, err error) {
+	agreed, is, err := s.vouched(ctx, a, a.Agreed, StepApproved)
+	if err != nil || !is || !agreed.Approval.ExpiresAt.Equal(a.ExpiresAt) {
+		return nil, false, err // and everybody may vote anew
+	}
+	inForce := s.inForce(a)
+	for _, v := range a.Votes {
+		if !inForce(v) {
+			continue
+		}
+		said, is, err := s.vouched(ctx, a, v.Step, v.Kind.step())
+		if err != nil {
+			return nil, false, err
+		}
+		if is && said.By == v.By && said.Caller == v.Caller && said.To == v.To && said.ValidUntil.Equal(v.ValidUntil) {
+			votes = append(votes, v)
+		}
+	}
+	votes = slices.DeleteFunc(votes, func(v Vote) bool {
+		return v.From != "" && !slices.ContainsFunc(votes, func(d Vote) bool { return d.Kind == Delegate && d.By == v.From && d.To == v.By })
+	})
+	var people []string
+	for _, v := range votes {
+		if v.Kind == Approve && !slices.ContainsFunc(people, func(name string) bool { return s.options.SamePerson(a.Tenant, name, v.By) }) {
+			people = append(people, v.By)
+		}
+	}
+	return votes, len(people) >= a.Terms.Quorum, nil
+}
+
+// askAgain makes an approved one pending again that has lost votes, until its timeout.
+func (s *Store) askAgain(ctx context.Context, a Approval, votes []Vote) (Approval, error) {
+	m, now := s.move(a), s.now()
+	m.lapse(now, func(v Vote) bool { return slices.ContainsFunc(votes, func(left Vote) bool { return left.By == v.By }) })
+	m.to.Status, m.to.DecidedAt, m.to.ExpiresAt, m.to.Agreed = Pending, time.Time{}, a.FiledAt.Add(a.Terms.Timeout), ""
+	m.step(Step{Name: StepReopened, At: now})
+	if m.to.at(now).Status == Expired {
+		m.to = m.to.at(now)
+		m.step(Step{Name: StepExpired, At: now})
+	}
+	return s.commit(ctx, m)
+}
+
+// lapse leaves out the votes that do not count any more; each is a step.
+func (m *move) lapse(now time.Time, counts func(Vote) bool) {
+	var gone []Vote
+	m.to.Votes = slices.DeleteFunc(m.to.Votes, func(v Vote) bool {
+		lapsed := !counts(v)
+		if lapsed {
+			gone = append(gone, v)
+		}
+		return lapsed
+	})
+	for _, v := range gone {
+		m.step(Step{Name: StepLapsed, At: now, By: v.By, Reason: "what " + v.Caller + " said does not count any more"})
+	}
+}

@@ -1,0 +1,240 @@
+package approval_test
+
+import (
+	"context"
+	"encoding/binary"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/approval"
+)
+
+func copyOf(t testing.TB, data string) []byte {
+	t.Helper()
+	whole, err := os.ReadFile(filepath.Join(data, approval.FileName))
+	must(t, err)
+	return whole
+}
+
+func putBack(t testing.TB, data string, whole []byte) {
+	t.Helper()
+	must(t, os.WriteFile(filepath.Join(data, approval.FileName), whole, 0o600))
+}
+
+// TestOlderCopyDoesNotUseTwice: what was used, or taken back, since a copy was made stays
+// used and taken back.
+func TestOlderCopyDoesNotUseTwice(t *testing.T) {
+	for name, since := range map[string]func(*testing.T, *approval.Store, *record, approval.Approval){
+		"used_up": func(t *testing.T, s *approval.Store, r *record, a approval.Approval) {
+			if spent, err := s.Spend(t.Context(), a.ID, a.Digest, "d", r.decide("d")); !spent {
+				t.Fatal(err)
+			}
+		},
+		"revoked": func(t *testing.T, s *approval.Store, _ *record, a approval.Approval) {
+			_, err := s.Revoke(t.Context(), a.ID, 0, by("ben"))
+			must(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, data := newRecord(), quick(t)
+			s := mustOpen(t, data, r.options())
+			q := question("a")
+			a := mustFile(t, s, q)
+			pending := copyOf(t, data)
+			a = mustDecide(t, s, a.ID, by("mia"))
+			approved := copyOf(t, data)
+			since(t, s, r, a)
+			must(t, s.Close())
+			for _, older := range [][]byte{pending, approved} {
+				putBack(t, data, older)
+				r := r.copy()
+				s := mustOpen(t, data, r.options())
+				if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "again", r.decide("again")); spent || err != nil {
+					t.Errorf("spent %v, %v", spent, err)
+				}
+				if got, _, err := s.Get(t.Context(), a.ID); err != nil || string(got.Status) != name {
+					t.Errorf("it is %s, %v", got.Status, err)
+				}
+				if names := r.names(a.ID); names[len(names)-1] != approval.StepCaughtUp {
+					t.Errorf("that the file was behind is not on record: %v", names)
+				}
+				must(t, s.Close())
+			}
+		})
+	}
+}
+
+// TestOlderCopyCatchesUp: what people said since a copy was made counts, if the step on
+// record was written with the key.
+func TestOlderCopyCatchesUp(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	q := question("a", func(q *approval.Question) { q.Terms.Uses = 2 })
+	a := mustFile(t, s, q)
+	pending := copyOf(t, data)
+	mustDecide(t, s, a.ID, by("mia"))
+	must(t, s.Close())
+	forged := r.copy()
+	for n := range forged.log {
+		forged.log = slices.Clone(forged.log)
+		forged.log[n].Seal = ""
+	}
+	for _, r := range []*record{r, forged} {
+		putBack(t, data, pending)
+		s := mustOpen(t, data, r.options())
+		spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d"))
+		if err != nil || spent != (r != forged) {
+			t.Errorf("forged %v, spent %v: %v", r == forged, spent, err)
+		}
+		must(t, s.Close())
+	}
+}
+
+// TestStepThatIsGoneDoesNotAllow: what the log does not carry any more allows nothing,
+// and people are asked again.
+func TestStepThatIsGoneDoesNotAllow(t *testing.T) {
+	for _, gone := range []string{approval.StepApprove, approval.StepApproved} {
+		r, data := newRecord(), quick(t)
+		s := mustOpen(t, data, r.options())
+		q := question("a")
+		a := mustFile(t, s, q)
+		mustDecide(t, s, a.ID, by("mia"))
+		r.log = slices.DeleteFunc(r.log, func(s approval.Step) bool { return s.Name == gone })
+		if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
+			t.Errorf("%s is gone: spent %v, %v", gone, spent, err)
+		}
+		if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Pending || !got.ExpiresAt.Equal(start.Add(time.Hour)) || len(got.Votes) > 0 {
+			t.Errorf("%s is gone: %+v", gone, got)
+		}
+		mustDecide(t, s, a.ID, by("mia"))
+		if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); !spent {
+			t.Errorf("what was approved again cannot be used: %v", err)
+		}
+	}
+}
+
+// TestRevokedCredentialDoesNotCount: not when votes are counted, and not when what they
+// approved is used.
+func TestRevokedCredentialDoesNotCount(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	revoked := map[string]bool{}
+	o := r.options()
+	o.InForce = func(tenant, caller string) bool { return tenant == "acme" && !revoked[caller] }
+	s := mustOpen(t, data, o)
+	vote := func(by, caller string) approval.Vote {
+		return approval.Vote{By: by, Caller: caller, Kind: approval.Approve}
+	}
+	two := func(q *approval.Question) { q.Terms.Quorum = 2 }
+	a := mustFile(t, s, question("a", two))
+	mustDecide(t, s, a.ID, vote("mia", "key:mia"))
+	revoked["key:mia"] = true
+	if got := mustDecide(t, s, a.ID, vote("ben", "key:ben")); got.Status != approval.Pending || len(got.Votes) != 1 {
+		t.Errorf("the vote of a revoked key completes a quorum: %+v", got)
+	}
+	got := mustDecide(t, s, a.ID, vote("mia", "key:mia-2"))
+	if got.Status != approval.Approved {
+		t.Errorf("the same person may not vote again: %+v", got)
+	}
+	revoked["key:ben"] = true
+	if spent, err := s.Spend(t.Context(), a.ID, a.Digest, "d", r.decide("d")); spent || err != nil {
+		t.Errorf("what a revoked key approved is used: %v, %v", spent, err)
+	}
+	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Pending || s.Pending() != 1 || len(got.Votes) != 1 {
+		t.Errorf("it is %+v", got)
+	}
+	if names := r.names(a.ID); !slices.Equal(names[len(names)-2:], []string{approval.StepLapsed, approval.StepReopened}) {
+		t.Errorf("on record is %v", names)
+	}
+	r.pass(2 * time.Hour)
+	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Expired {
+		t.Errorf("after its timeout it is %s", got.Status)
+	}
+}
+
+// TestDelegateCountsWithWhoNamedThem: a delegate's vote falls with the key that named them.
+func TestDelegateCountsWithWhoNamedThem(t *testing.T) {
+	r := newRecord()
+	revoked := map[string]bool{}
+	o := r.options()
+	o.InForce = func(_, caller string) bool { return !revoked[caller] }
+	s := mustOpen(t, quick(t), o)
+	q := question("a", func(q *approval.Question) { q.Terms.Delegable = true })
+	a := mustFile(t, s, q)
+	mustDecide(t, s, a.ID, approval.Vote{By: "mia", Caller: "key:mia", Kind: approval.Delegate, To: "ben"})
+	mustDecide(t, s, a.ID, approval.Vote{By: "ben", Caller: "key:ben", Kind: approval.Approve, From: "mia"})
+	revoked["key:mia"] = true
+	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
+		t.Errorf("spent %v, %v", spent, err)
+	}
+}
+
+// old writes a file of an approval in format 1, as the program of then did.
+func old(t *testing.T, data string, text func(bucket, text string) string) {
+	t.Helper()
+	table := crc32.MakeTable(crc32.Castagnoli)
+	edit(t, data, func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+			return b.ForEach(func(k, v []byte) error {
+				json := text(string(name), string(v[32:]))
+				crc := crc32.Update(crc32.Update(0, table, name), table, k)
+				return b.Put(k, append(binary.BigEndian.AppendUint32(nil, crc32.Update(crc, table, []byte(json))), json...))
+			})
+		})
+	})
+}
+
+// TestFormat1IsTakenAsTheLogHasIt: not as somebody wrote it who could write to the file.
+func TestFormat1IsTakenAsTheLogHasIt(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	approved, edited, unknown := mustFile(t, s, question("a")), mustFile(t, s, question("b")), mustFile(t, s, question("c"))
+	mustDecide(t, s, approved.ID, by("mia"))
+	must(t, s.Close())
+	old(t, data, func(bucket, text string) string {
+		switch {
+		case bucket == "meta":
+			return "1"
+		case bucket == "approvals" && strings.Contains(text, edited.ID):
+			return strings.Replace(text, `"status":"pending"`, `"status":"approved"`, 1)
+		}
+		return text
+	})
+	if _, err := approval.Open(data, r.options()); err == nil || !strings.Contains(err.Error(), "format 1") {
+		t.Errorf("a file that nothing vouches for is taken: %v", err)
+	}
+	for n := range r.log {
+		r.log[n].Seal = "" // as it was
+	}
+	o := r.options()
+	o.Old = func(_ context.Context, open []approval.Approval) (map[string][]approval.Step, error) {
+		out := map[string][]approval.Step{}
+		for _, a := range open {
+			if a.ID != unknown.ID {
+				out[a.ID] = r.steps[a.ID]
+			}
+		}
+		return out, nil
+	}
+	s = mustOpen(t, data, o)
+	if got := s.Upgraded(); got == nil || !slices.Equal(got.Kept, []string{approved.ID, edited.ID}) || !slices.Equal(got.Dropped, []string{unknown.ID}) {
+		t.Errorf("kept and dropped: %+v", got)
+	}
+	if spent, err := s.Spend(t.Context(), edited.ID, edited.Digest, "d", r.decide("d")); spent || err != nil {
+		t.Errorf("what nobody approved is used: %v", err)
+	}
+	if spent, err := s.Spend(t.Context(), approved.ID, approved.Digest, "d", r.decide("d")); !spent {
+		t.Errorf("what was approved cannot be used: %v", err)
+	}
+	must(t, s.Close())
+	s = mustOpen(t, data, r.options())
+	if s.Upgraded() != nil {
+		t.Error("it is taken twice")
+	}
+}

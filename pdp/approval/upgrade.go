@@ -1,0 +1,156 @@
+package approval
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"slices"
+
+	"go.etcd.io/bbolt"
+)
+
+// Upgraded says what became of the open approvals of a file of format 1, by their ids.
+type Upgraded struct {
+	Kept    []string `json:"kept"`
+	Dropped []string `json:"dropped"`
+}
+
+// Upgraded is nil where the file had this format when it was opened, or was new.
+func (s *Store) Upgraded() *Upgraded { return s.upgraded }
+
+// oldValue reads a value of format 1, which has a checksum where others have a MAC.
+func oldValue(bucket string, key, value []byte, into any) error {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	crc := crc32.Update(crc32.Update(0, table, []byte(bucket)), table, key)
+	if len(value) < 4 || binary.BigEndian.Uint32(value) != crc32.Update(crc, table, value[4:]) {
+		return ErrDamaged
+	}
+	return unmarshal(bucket, key, value[4:], into)
+}
+
+// isOld reports whether a file is of format 1.
+func isOld(tx values) bool {
+	version := 0
+	value := tx.Bucket([]byte(bucketMeta)).Get([]byte(keyFormat))
+	return oldValue(bucketMeta, []byte(keyFormat), value, &version) == nil && version == 1
+}
+
+// old is what is taken from a file of format 1.
+type old struct {
+	approvals []Approval
+	tasks     []Task
+	untold    map[string][]Event
+}
+
+// upgrade takes a file of format 1, once, in one transaction. An open approval is made
+// again from the steps that the log has of it, and dropped where the log has none: who
+// could write to the file could write whatever they liked. One that ended is no reason to
+// allow anything, and is taken as it is.
+func (s *Store) upgrade(db *bbolt.DB) error {
+	if s.options.Old == nil {
+		return ErrOld
+	}
+	var before old
+	if err := db.View(func(tx *bbolt.Tx) (err error) { before, err = readOld(tx); return err }); err != nil {
+		return err
+	}
+	var open []Approval
+	for _, a := range before.approvals {
+		if a.open() {
+			open = append(open, a)
+		}
+	}
+	steps, err := s.options.Old(context.Background(), open)
+	if err != nil {
+		return err
+	}
+	result := &Upgraded{}
+	err = db.Update(func(tx *bbolt.Tx) error { return s.rewrite(s.values(tx), before, steps, result) })
+	if err == nil {
+		s.upgraded = result
+	}
+	return err
+}
+
+func readOld(tx *bbolt.Tx) (o old, err error) {
+	o.untold = map[string][]Event{}
+	err = errors.Join(
+		tx.Bucket([]byte(bucketApprovals)).ForEach(func(k, v []byte) error {
+			var a Approval
+			err := oldValue(bucketApprovals, k, v, &a)
+			if a.ID != string(k) {
+				err = errors.Join(err, ErrDamaged)
+			}
+			o.approvals = append(o.approvals, a)
+			return err
+		}),
+		tx.Bucket([]byte(bucketTasks)).ForEach(func(k, v []byte) error {
+			var t Task
+			err := oldValue(bucketTasks, k, v, &t)
+			o.tasks = append(o.tasks, t)
+			return err
+		}),
+		tx.Bucket([]byte(bucketUntold)).ForEach(func(k, v []byte) error {
+			var events []Event
+			err := oldValue(bucketUntold, k, v, &events)
+			o.untold[string(k)] = events
+			return err
+		}))
+	return o, err
+}
+
+// rewrite writes the file anew, with what is kept.
+func (s *Store) rewrite(tx values, before old, steps map[string][]Step, result *Upgraded) error {
+	for _, name := range buckets {
+		if err := tx.DeleteBucket([]byte(name)); err != nil {
+			return err
+		}
+	}
+	if err := create(tx); err != nil {
+		return err
+	}
+	c := &change{tx: tx, size: s.options.Size(), silent: true}
+	kept := map[string]bool{}
+	do := writes{c: c}
+	for _, a := range before.approvals {
+		if a.open() {
+			known, is := steps[a.ID]
+			if !is {
+				result.Dropped = append(result.Dropped, a.ID)
+				continue
+			}
+			a = s.again(a, known)
+			result.Kept = append(result.Kept, a.ID)
+		}
+		if err := c.save(nil, &a); err != nil {
+			return err
+		}
+		kept[a.ID] = true
+		if events := before.untold[a.ID]; len(events) > 0 && !s.options.Silent {
+			do.put(bucketUntold, []byte(a.ID), events)
+		}
+	}
+	for _, t := range before.tasks {
+		if !slices.ContainsFunc(t.Items, func(id string) bool { return !kept[id] }) {
+			do.task(t)
+		}
+	}
+	return do.err
+}
+
+// again makes an open approval of format 1 from its steps. Of a reservation only the log
+// can say what became of it; it is asked after that.
+func (s *Store) again(a Approval, steps []Step) Approval {
+	begun := Approval{Question: a.Question, ID: a.ID, Status: Pending, FiledAt: a.FiledAt, ExpiresAt: a.FiledAt.Add(a.Terms.Timeout), Reserved: a.Reserved, Upgraded: true}
+	to, _ := begun.since(steps, s.now(), func(*Step) bool { return true })
+	for n := range to.Votes {
+		v := &to.Votes[n]
+		for _, d := range to.Votes[:n] {
+			if d.Kind == Delegate && d.To == v.By {
+				v.From = d.By // nobody noted why they may speak
+			}
+		}
+	}
+	return to
+}
