@@ -108,6 +108,7 @@ func (s *Store) prepare(db *bbolt.DB) error {
 	if err != nil || !isNew {
 		return err
 	}
+	s.begun = true
 	return errors.Join(db.Update(func(tx *bbolt.Tx) error { return create(s.values(tx)) }), syncDir(db.Path()))
 }
 

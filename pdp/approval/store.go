@@ -25,6 +25,7 @@ import (
 type Store struct {
 	path     string
 	upgraded *Upgraded // nil where the file was of this format, or new
+	begun    bool      // by this opening
 	options  Options
 	key      []byte                        // of values in the file
 	seals    []byte                        // the key of steps on record

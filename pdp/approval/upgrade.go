@@ -4,10 +4,16 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/boltfile"
 )
 
 // Upgraded says what became of the open approvals of a file of format 1, by their ids.
@@ -18,6 +24,56 @@ type Upgraded struct {
 
 // Upgraded is nil where the file had this format when it was opened, or was new.
 func (s *Store) Upgraded() *Upgraded { return s.upgraded }
+
+// Begun reports whether there was no file, or nothing in it, when it was opened.
+func (s *Store) Begun() bool { return s.begun }
+
+// Old are the open approvals of a file of format 1; is says whether it has that format.
+// It changes nothing. Of a file that a process has open it says nothing.
+func Old(data string) (open []Approval, is bool, err error) {
+	err = examine(data, func(tx *bbolt.Tx) error {
+		if is = tx.Bucket([]byte(bucketMeta)) != nil && isOld(values{Tx: tx}); !is {
+			return nil
+		}
+		before, err := readOld(tx)
+		for _, a := range before.approvals {
+			if a.open() {
+				open = append(open, a)
+			}
+		}
+		return err
+	})
+	return open, is, err
+}
+
+// Unkeyed is how many open approvals a file has, for who has no key to read it with.
+func Unkeyed(data string) (open int, err error) {
+	return open, examine(data, func(tx *bbolt.Tx) error {
+		if due := tx.Bucket([]byte(bucketDue)); due != nil {
+			open = due.Stats().KeyN
+		}
+		return nil
+	})
+}
+
+// examine reads a file, if there is one and nobody has it open.
+func examine(data string, f func(*bbolt.Tx) error) error {
+	path := filepath.Join(data, FileName)
+	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+		return nil
+	}
+	db, err := boltfile.Open(path, ErrDamaged, boltfile.ToExamine, bbolt.Options{Timeout: lookTimeout})
+	if errors.Is(err, boltfile.ErrLocked) {
+		return nil
+	}
+	if err == nil {
+		err = errors.Join(guard(func() error { return db.View(f) }), boltfile.Close(db, ErrDamaged))
+	}
+	if err != nil {
+		return fmt.Errorf("opening the approvals: %s: %w", path, err)
+	}
+	return nil
+}
 
 // oldValue reads a value of format 1, which has a checksum where others have a MAC.
 func oldValue(bucket string, key, value []byte, into any) error {

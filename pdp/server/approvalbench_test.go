@@ -1,10 +1,12 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -29,7 +31,14 @@ func withWaiting(b *testing.B, n int) string {
 		data = b.TempDir()
 	}
 	b.Cleanup(func() { _ = os.RemoveAll(data) })
+	key := bytes.Repeat([]byte("k"), 32)
+	if err := os.WriteFile(filepath.Join(data, "approvals.key"), key, 0o600); err != nil {
+		b.Fatal(err)
+	}
 	s, err := approval.Open(data, approval.Options{
+		Key: key, Size: func() uint64 { return 0 },
+		Attest: func(context.Context, string) (approval.Step, bool, error) { return approval.Step{}, false, nil },
+		Steps:  func(context.Context, uint64, map[string]bool) (map[string][]approval.Step, error) { return nil, nil },
 		Record: func(context.Context, approval.Step) error { return nil }, Recorded: func(string) (bool, error) { return true, nil }, Silent: true,
 		Limits: approval.Limits{MaxPendingPerSubject: 1 << 30, MaxPendingPerTenant: 1 << 30, NewPerMinutePerSubject: 1 << 30},
 	})

@@ -293,6 +293,7 @@ func (s *Server) decide(c echo.Context, r *ruling) (err error) {
 	}
 	ctx := context.WithoutCancel(c.Request().Context())
 	vote := r.vote(ctx)
+	vote.From = r.from
 	if vote.Kind == approval.Delegate {
 		if vote.To, err = r.delegate(ctx, r.of, r.To); err != nil {
 			return err
@@ -304,8 +305,8 @@ func (s *Server) decide(c echo.Context, r *ruling) (err error) {
 		if err != nil {
 			return false
 		}
-		may, _, err := r.may(ctx, r.of, person, earlier.Caller)
-		return err == nil && may
+		may, err := r.may(ctx, r.of, person, earlier.Caller)
+		return err == nil && may.decides
 	}
 	same := func(one, other string) bool { return r.same(r.of.Tenant, one, other) }
 	decided, err := s.approvals.store.Decide(ctx, r.of.ID, r.Version, vote, counts, same)

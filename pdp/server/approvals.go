@@ -42,24 +42,25 @@ type approvals struct {
 
 // openApprovals opens the file of approvals. There are some where decisions are
 // recorded: each step of an approval is on record.
-func (s *Server) openApprovals() error {
+func (s *Server) openApprovals() (err error) {
 	if s.decisions == nil {
 		return nil
 	}
-	key, err := approvalKey.open(s.config.Data)
-	if err != nil {
-		return err
-	}
-	a := &approvals{server: s, key: key}
+	a := &approvals{server: s, key: s.approvalKey}
 	c := s.config.Approvals
 	a.store, err = approval.Open(s.config.Data, approval.Options{
-		Now: s.config.PDP.Now, Record: a.record, Recorded: a.recorded, Retain: c.Retain, OnError: a.failed, Silent: len(c.Webhooks)+len(c.Callbacks) == 0,
+		Now: s.config.PDP.Now, Key: a.key, Retain: c.Retain, OnError: a.failed, Silent: len(c.Webhooks)+len(c.Callbacks) == 0,
+		Record: a.record, Recorded: a.recorded, Attest: a.attest, Steps: a.steps, Size: s.decisions.Size, Old: s.old.of,
+		InForce: a.inForce, SamePerson: a.samePerson,
 		Limits: approval.Limits{MaxPendingPerSubject: int(c.MaxPendingPerSubject), MaxPendingPerTenant: int(c.MaxPendingPerTenant), NewPerMinutePerSubject: int(c.NewPerMinutePerSubject)},
 	})
 	if err != nil {
 		return fmt.Errorf("cannot open the approvals: %w; another process may serve from this data directory, or the disk be full", err)
 	}
 	s.teardown.add("approvals", closing(a.store.Close))
+	if err := a.mark(); err != nil {
+		return err
+	}
 	s.approvals, s.config.PDP.Approvals = a, a
 	if a.callbacks, err = s.newCallbacks(); err != nil {
 		return err
@@ -81,6 +82,9 @@ func (a *approvals) digest(w pdp.Awaited) [sha256.Size]byte {
 
 // Spend implements [pdp.Approvals].
 func (a *approvals) Spend(ctx context.Context, w pdp.Awaited, id string, record func(context.Context) error) (bool, error) {
+	if is, err := a.asShown(ctx, w, id); !is || err != nil {
+		return false, err
+	}
 	// Whoever asked may go away: a use is either on record or not taken.
 	return a.store.Spend(context.WithoutCancel(ctx), id, a.digest(w), w.Decision, record)
 }

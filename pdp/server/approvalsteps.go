@@ -26,6 +26,7 @@ type recordedStep struct {
 	By         string    `json:"by,omitempty"`
 	Reason     string    `json:"reason,omitempty"`
 	To         string    `json:"to,omitempty"`
+	From       string    `json:"from,omitempty"`
 	Via        string    `json:"via,omitempty"`
 	ValidUntil time.Time `json:"valid_until,omitzero"`
 	Obligation string    `json:"obligation"`
@@ -38,6 +39,8 @@ type recordedStep struct {
 	Asked     string    `json:"asked,omitempty"`
 	FiledAt   time.Time `json:"filed_at"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// Seal is the store's, which takes no step from the log without it.
+	Seal string `json:"seal,omitempty"`
 }
 
 // record puts a step on record. It waits for the disk in best effort as well: an
@@ -59,14 +62,14 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 	one := step.Approval
 	details, err := marshal(recordedStep{
 		Approval: one.ID, Status: one.Status, Version: one.Version, Decision: one.Decision, UsedBy: step.Decision,
-		By: step.By, Reason: step.Reason, To: step.To, Via: via(step), ValidUntil: step.ValidUntil, Obligation: one.Obligation, Template: one.Terms.Template,
-		Quorum: one.Terms.Quorum, Message: one.Terms.Message, Requester: one.Caller, Bundle: one.Bundle, Asked: one.Via, FiledAt: one.FiledAt, ExpiresAt: one.ExpiresAt,
+		By: step.By, Reason: step.Reason, To: step.To, From: step.From, Via: via(step), ValidUntil: step.ValidUntil, Obligation: one.Obligation, Template: one.Terms.Template,
+		Quorum: one.Terms.Quorum, Message: one.Terms.Message, Requester: one.Caller, Bundle: one.Bundle, Asked: one.Via, FiledAt: one.FiledAt, ExpiresAt: one.ExpiresAt, Seal: step.Seal,
 	})
 	if err != nil {
 		return decisionlog.Entry{}, fmt.Errorf("the step %s of an approval has no JSON form: %w", step.Name, err)
 	}
 	entry := decisionlog.Entry{ID: step.ID, Kind: kindApproval, Tenant: one.Tenant, Caller: step.Caller, Now: step.At, Event: step.Name, Details: details}
-	if step.By != "" || step.Name == approval.StepFiled {
+	if step.Caller != "" || step.Name == approval.StepFiled {
 		entry.Request, err = shownRequest(one.Shown)
 	}
 	return entry, err

@@ -47,6 +47,8 @@ func (v *approver) decides() bool {
 type standing struct {
 	// decides may say something about it; own is that it would be about themselves.
 	decides, own bool
+	// from is who named them, where it is by that alone that they decide.
+	from string
 	// asked is the program that asked for it, voted who said something.
 	asked, voted bool
 }
@@ -67,39 +69,42 @@ func (v *approver) standing(ctx context.Context, a approval.Approval) (s standin
 	for _, vote := range a.Votes {
 		s.voted = s.voted || vote.By == me.String()
 	}
-	s.decides, s.own, err = v.may(ctx, a, me, v.caller.Name)
+	may, err := v.may(ctx, a, me, v.caller.Name)
+	s.decides, s.own, s.from = may.decides, may.own, may.from
 	return s, err
 }
 
 // may says whether a person may decide: because the policies let them, and they did not
-// name another in their place; or because somebody whom they let did name them. Nobody
-// may about their own request.
-func (v *approver) may(ctx context.Context, a approval.Approval, person auth.Principal, caller string) (may, own bool, err error) {
+// name another in their place; or because somebody whom they let did name them, by a
+// credential that is in force. Nobody may about their own request.
+func (v *approver) may(ctx context.Context, a approval.Approval, person auth.Principal, caller string) (s standing, err error) {
 	review, err := v.review(ctx, a, person, caller)
 	if err != nil || review.Own {
-		return false, review.Own, err
+		return standing{own: review.Own}, err
 	}
-	may = review.May
+	s.decides = review.May
 	for _, vote := range a.Votes {
-		if vote.Kind != approval.Delegate {
+		if vote.Kind != approval.Delegate || !v.server.approvals.inForce(a.Tenant, vote.Caller) {
 			continue
 		}
 		by, err := auth.ParsePrincipal(vote.By)
 		if err != nil {
-			return false, false, err
+			return standing{}, err
 		}
 		if v.same(a.Tenant, vote.By, person.String()) {
-			return false, false, nil
+			return standing{}, nil
 		}
-		if vote.To == person.String() && !may {
+		if vote.To == person.String() && !s.decides {
 			from, err := v.review(ctx, a, by, vote.Caller)
 			if err != nil {
-				return false, false, err
+				return standing{}, err
 			}
-			may = from.May
+			if from.May {
+				s.decides, s.from = true, vote.By
+			}
 		}
 	}
-	return may, false, nil
+	return s, nil
 }
 
 // review asks the policies in force. Of a tenant that there is no more nobody decides

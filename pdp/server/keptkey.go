@@ -42,17 +42,29 @@ func (k keptKey) open(data string) (key []byte, err error) {
 	return key, k.refused(errors.Join(err, f.Sync()))
 }
 
+// there reports whether there is a key, or something in its place.
+func (k keptKey) there(data string) bool {
+	info, err := os.Stat(filepath.Join(data, k.file))
+	return err == nil && info.Size() > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
+}
+
 // check says why open would fail, and touches nothing.
 func (k keptKey) check(data string) error {
+	_, err := k.read(data)
+	return err
+}
+
+// read is the key, nil where there is none yet.
+func (k keptKey) read(data string) ([]byte, error) {
 	name := filepath.Join(data, k.file)
 	key, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(key) == 0 {
-		return nil
+		return nil, nil
 	}
 	if err == nil {
 		err = usable(name, key)
 	}
-	return k.refused(err)
+	return key, k.refused(err)
 }
 
 func usable(name string, key []byte) error {

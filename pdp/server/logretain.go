@@ -91,6 +91,9 @@ func (s *Server) retain(ctx context.Context, keep decisionlog.Retention) error {
 	done, err := s.decisions.Retain(ctx, keep, s.now())
 	s.meters.retention(done, err)
 	if err == nil && len(done.Segments) > 0 {
+		if s.approvals != nil {
+			s.approvals.remark(ctx)
+		}
 		s.log.Info("retention dropped records", "segments", len(done.Segments), "records", done.Records, "freed", done.Freed)
 	}
 	return err

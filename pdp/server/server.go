@@ -48,7 +48,9 @@ type Server struct {
 	retention    *retention
 	reporting    turns.Turns // of PEPs that report on a decision
 	approvals    *approvals
-	waiting      *waiting // those who wait for an approval
+	approvalKey  []byte
+	old          *evidence // of a file of approvals of format 1; nil where it is of another
+	waiting      *waiting  // those who wait for an approval
 	meters       *meters
 	tracer       trace.Tracer                                   // nil where nobody traces
 	scrape       http.Handler                                   // answers with the metrics; nil where they are not ours
@@ -128,6 +130,9 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.openData(); err != nil {
 		return err
 	}
+	if err := s.openApprovalKey(); err != nil {
+		return err
+	}
 	if err := s.openLog(ctx); err != nil {
 		return err
 	}
@@ -158,6 +163,7 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	if s.approvals != nil {
 		s.background("approvals", s.approvals.store.Run)
+		s.background("mark of approvals", s.approvals.remark)
 		s.background("approvals told of", s.approvals.teller.run)
 	}
 	s.serve()
