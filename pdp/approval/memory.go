@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"maps"
 	"slices"
 	"sync"
 )
@@ -104,6 +105,19 @@ func (m *memory) isLive(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.live[id]
+}
+
+// liveOnes are the open ones, in the order of their ids.
+func (m *memory) liveOnes() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.live))
+}
+
+func (m *memory) isNotLive(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.live, id)
 }
 
 // counts are how many of an owner's, and of its tenant's, are pending.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -35,12 +34,48 @@ func (s *Store) reconcile(ctx context.Context) error {
 			return err
 		}
 	}
+	return s.advance()
+}
+
+// advanceBy is how many records the log may have grown by before the open approvals say
+// again that they know of all of them. advanceAt is how many do so in one transaction.
+const (
+	advanceBy = 100_000
+	advanceAt = 1000
+)
+
+// advance has the next opening hold less against the log: what became of the open
+// approvals until now is in the file.
+func (s *Store) advance() error {
+	var open []Approval
+	err := s.view(func(tx values) (err error) {
+		open, err = openOnes(tx, s.memory)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	size := s.options.Size()
+	open = slices.DeleteFunc(open, func(a Approval) bool { return a.After+advanceBy > size })
+	for some := range slices.Chunk(open, advanceAt) {
+		err := s.update(func(c *change) error {
+			for n := range some {
+				if err := c.save(&some[n], &some[n]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 // openOnes are the approvals that wait, or can be used.
 func openOnes(tx values, m *memory) (open []Approval, err error) {
-	for id := range m.live {
+	for _, id := range m.liveOnes() {
 		a, found, err := read(tx, id)
 		if err != nil {
 			return nil, err
@@ -48,10 +83,9 @@ func openOnes(tx values, m *memory) (open []Approval, err error) {
 		if found && a.open() {
 			open = append(open, a)
 		} else {
-			delete(m.live, id)
+			m.isNotLive(id)
 		}
 	}
-	slices.SortFunc(open, func(a, b Approval) int { return strings.Compare(a.ID, b.ID) })
 	return open, nil
 }
 

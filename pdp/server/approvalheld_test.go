@@ -1,0 +1,417 @@
+package server_test
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// Between two starts somebody writes to the data directory. Whoever that is gets no yes
+// from it.
+
+// restart stops the server, has something done to its data directory, and starts it again.
+func (c *counter) restart(meanwhile func()) {
+	c.t.Helper()
+	must(c.t, c.Stop(c.t.Context()))
+	meanwhile()
+	c.open(pdptest.Bundle(approvalFiles()))
+}
+
+// refusesToStart stops the server, has something done, and wants it not to start again.
+func (c *counter) refusesToStart(meanwhile func(), why string) {
+	c.t.Helper()
+	must(c.t, c.Stop(c.t.Context()))
+	meanwhile()
+	s, err := server.New(server.Config{Source: pdptest.Bundle(approvalFiles()), Listen: "127.0.0.1:0", Data: c.data, PDP: pdp.Options{Now: c.clock}})
+	must(c.t, err)
+	if err = s.Start(c.t.Context()); err == nil {
+		_ = s.Stop(c.t.Context())
+	}
+	if err == nil || !strings.Contains(err.Error(), why) {
+		c.t.Errorf("it starts, or does not say why not: %v", err)
+	}
+}
+
+func (c *counter) file(name string) []byte {
+	c.t.Helper()
+	content, err := os.ReadFile(filepath.Join(c.data, name))
+	must(c.t, err)
+	return content
+}
+
+func (c *counter) write(name string, content []byte) {
+	c.t.Helper()
+	must(c.t, os.WriteFile(filepath.Join(c.data, name), content, 0o600))
+}
+
+// edit changes values of the file of approvals as somebody does who knows its form, and
+// has no key.
+func (c *counter) edit(form func(value []byte) (sum, text []byte), change func(bucket, text string) string) {
+	c.t.Helper()
+	db, err := bbolt.Open(filepath.Join(c.data, approval.FileName), 0o600, nil)
+	must(c.t, err)
+	defer func() { must(c.t, db.Close()) }()
+	table := crc32.MakeTable(crc32.Castagnoli)
+	must(c.t, db.Update(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+			changed := map[string][]byte{}
+			err := b.ForEach(func(k, v []byte) error {
+				sum, text := form(v)
+				text = []byte(change(string(name), string(text)))
+				if len(sum) == 4 {
+					crc := crc32.Update(crc32.Update(0, table, name), table, k)
+					sum = binary.BigEndian.AppendUint32(nil, crc32.Update(crc, table, text))
+				}
+				changed[string(k)] = slices.Concat(sum, text)
+				return nil
+			})
+			for k, v := range changed {
+				if err == nil {
+					err = b.Put([]byte(k), v)
+				}
+			}
+			return err
+		})
+	}))
+}
+
+func format1(v []byte) (sum, text []byte) { return v[:4], v[4:] }
+func format2(v []byte) (sum, text []byte) { return v[:32], v[32:] }
+
+const asApproved = `"status":"approved"`
+
+func pretend(bucket, text string) string {
+	if bucket == "approvals" {
+		return strings.Replace(text, `"status":"pending"`, asApproved, 1)
+	}
+	return text
+}
+
+// TestEditedApprovalDoesNotAllow: what nobody said is said by no file.
+func TestEditedApprovalDoesNotAllow(t *testing.T) {
+	c := openCounter(t)
+	c.asks("pep", tool("push", push))
+	c.refusesToStart(func() { c.edit(format2, pretend) }, "not written with the key")
+}
+
+// TestSomebodyElsesApprovalsDoNotAllow: a file with its key, from a server of the
+// attacker's own where everything was approved.
+func TestSomebodyElsesApprovalsDoNotAllow(t *testing.T) {
+	c := openCounter(t)
+	theirs := openCounter(t)
+	id := theirs.approved()
+	if two := theirs.asks("pep", tool("stop", push)); theirs.says("mia", two.Approval.ID, "decision", yes, 200).Status != "pending" {
+		t.Fatal("one is enough for two")
+	}
+	must(t, theirs.Stop(t.Context()))
+	c.restart(func() {
+		for _, name := range []string{approval.FileName, "approvals.key"} {
+			c.write(name, theirs.file(name))
+		}
+	})
+	if got := c.asks("pep", tool("push", again)); got.may() || got.Approval.Status != "pending" || got.Approval.ID != id {
+		t.Errorf("got %+v", got)
+	}
+	if got := c.says("noah", id, "decision", yes, 200); got.Status != "approved" {
+		t.Errorf("people cannot say it here: %+v", got)
+	}
+	if !c.asks("pep", tool("push", again)).may() {
+		t.Error("what was approved here does not count")
+	}
+}
+
+// TestOlderApprovalsDoNotAllow: a copy of before it was used, or taken back, or lapsed.
+func TestOlderApprovalsDoNotAllow(t *testing.T) {
+	for name, end := range map[string]func(c *counter, id string){
+		"used_up": func(c *counter, _ string) {
+			if !c.asks("pep", tool("push", again)).may() {
+				t.Error("what was approved does not count")
+			}
+		},
+		"revoked": func(c *counter, id string) { c.says("noah", id, "revoke", `{"reason":"no"}`, 200) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := openCounter(t)
+			id := c.approved()
+			must(t, c.Stop(t.Context()))
+			older := c.file(approval.FileName)
+			c.open(pdptest.Bundle(approvalFiles()))
+			end(c, id)
+			for range 2 {
+				c.restart(func() { c.write(approval.FileName, older) })
+				if got := c.asks("pep", tool("push", again+`,"approval_id":"`+id+`"`), "X-Approval", "none"); got.may() {
+					t.Errorf("got %+v", got)
+				}
+				if got, status := c.sees("mia", id); status != 200 || got.Status != name {
+					t.Errorf("%d: it is %+v", status, got)
+				}
+			}
+			if steps, spent := c.log(); !slices.Contains(steps, "caught_up") || spent > 1 {
+				t.Errorf("%d uses, and on record is %v", spent, steps)
+			}
+		})
+	}
+}
+
+// TestHiddenStepKeepsServerFromStarting: who puts an older copy back and takes the step
+// out of the log that tells.
+func TestHiddenStepKeepsServerFromStarting(t *testing.T) {
+	c := openCounter(t)
+	id := c.approved()
+	must(t, c.Stop(t.Context()))
+	older := c.file(approval.FileName)
+	c.open(pdptest.Bundle(approvalFiles()))
+	c.says("noah", id, "revoke", `{"reason":"no"}`, 200)
+	c.refusesToStart(func() {
+		c.write(approval.FileName, older)
+		db, err := bbolt.Open(filepath.Join(c.data, "log", "00000001.db"), 0o600, nil)
+		must(t, err)
+		must(t, db.Update(func(tx *bbolt.Tx) error {
+			b := tx.Bucket([]byte("records"))
+			return b.ForEach(func(k, v []byte) error {
+				if strings.Contains(string(v), `"event":"revoked"`) {
+					return b.Delete(k)
+				}
+				return nil
+			})
+		}))
+		must(t, db.Close())
+	}, "missing")
+}
+
+// TestGoneStepDoesNotAllow: an approval whose vote was redacted is asked for again.
+func TestGoneStepDoesNotAllow(t *testing.T) {
+	c := openCounter(t)
+	c.welcome("operator", "", auth.LogAdmin, auth.LogRead)
+	id := c.approved()
+	record := ""
+	_, text := c.do("auditor", "GET", "/v1/log/export", "")
+	for line := range strings.SplitSeq(text, "\n") {
+		var r struct {
+			ID    string `json:"id"`
+			Kind  string `json:"kind"`
+			Event string `json:"event"`
+		}
+		if json.Unmarshal([]byte(line), &r) == nil && r.Kind == "approval" && r.Event == "approve" {
+			record = r.ID
+		}
+	}
+	if status, text := c.do("operator", "POST", "/v1/decisions/"+record+"/redaction", `{"reason":"asked"}`); status != http.StatusNoContent {
+		t.Fatalf("%d %s", status, text)
+	}
+	if got := c.asks("pep", tool("push", again)); got.may() || got.Approval.ID != id || got.Approval.Status != "pending" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// revoke ends a key, and returns once the server knows.
+func (c *counter) revoke(name string) {
+	c.t.Helper()
+	keys, err := auth.OpenKeys(c.data)
+	must(c.t, err)
+	must(c.t, keys.Revoke(name))
+	c.until(name, func(status int) bool { return status == http.StatusUnauthorized })
+}
+
+// welcome adds a key to a running server, and returns once that knows it.
+func (c *counter) welcome(name, principal string, permissions ...auth.Permission) {
+	c.t.Helper()
+	c.grant(name, []string{"*"}, principal, permissions...)
+	c.until(name, func(status int) bool { return status != http.StatusUnauthorized })
+}
+
+func (c *counter) until(name string, is func(status int) bool) {
+	c.t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; {
+		status, _ := c.do(name, "GET", "/v1/approvals", "")
+		if is(status) {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("the server does not notice what became of the key %s", name)
+		}
+	}
+}
+
+// TestVoteOfRevokedKeyDoesNotCount: neither toward a quorum, nor once it was reached.
+func TestVoteOfRevokedKeyDoesNotCount(t *testing.T) {
+	c := openCounter(t)
+	id := c.asks("pep", tool("stop", push)).Approval.ID
+	c.says("noah", id, "decision", yes, 200)
+	c.revoke("noah")
+	if got := c.says("mia", id, "decision", yes, 200); got.Status != "pending" || len(got.Said) != 1 {
+		t.Errorf("a revoked key completes a quorum: %+v", got)
+	}
+	c.welcome("noah-2", `user::"noah"`, auth.Approve)
+	c.welcome("noah-3", `user::"noah"`, auth.Approve)
+	if got := c.says("noah-2", id, "decision", yes, 200); got.Status != "approved" {
+		t.Errorf("the same person may not vote again: %+v", got)
+	}
+	c.revoke("noah-2")
+	if got := c.asks("pep", tool("stop", again)); got.may() || got.Approval.ID != id || got.Approval.Status != "pending" {
+		t.Errorf("what a revoked key approved is used: %+v", got)
+	}
+	if got, _ := c.sees("mia", id); got.Status != "pending" || len(got.Said) != 1 {
+		t.Errorf("it is %+v", got)
+	}
+	c.says("noah-3", id, "decision", yes, 200)
+	if !c.asks("pep", tool("stop", again)).may() {
+		t.Error("what was approved again does not count")
+	}
+	steps, spent := c.log()
+	if !slices.Contains(steps, "lapsed") || !slices.Contains(steps, "reopened") || spent != 1 {
+		t.Errorf("%d uses, and on record is %v", spent, steps)
+	}
+}
+
+// TestVoteFallsWithWhoNamedThem: a delegate has no say of their own.
+func TestVoteFallsWithWhoNamedThem(t *testing.T) {
+	c := openCounter(t)
+	first := c.asks("pep", tool("push", push)).Approval.ID
+	c.says("noah", first, "decision", `{"decision":"delegate","to":"user::\"eve\"","reason":"away"}`, 200)
+	c.says("eve", first, "decision", yes, 200)
+	second := c.asks("pep", tool("push", `"arguments":{"branch":"two"}`)).Approval.ID
+	c.says("noah", second, "decision", `{"decision":"delegate","to":"user::\"eve\"","reason":"away"}`, 200)
+	c.revoke("noah")
+	if got := c.asks("pep", tool("push", again)); got.may() || got.Approval.Status != "pending" {
+		t.Errorf("a delegate of a revoked key approves: %+v", got)
+	}
+	c.says("eve", second, "decision", yes, http.StatusNotFound)
+}
+
+// open1 is a data directory of commit 5f3b7dc, with approvals in format 1, and a server's
+// clock of then.
+func open1(t *testing.T) (c *counter, ids map[string]string) {
+	t.Helper()
+	c = &counter{t: t, data: t.TempDir(), now: pdptest.Now}
+	f, err := os.Open(filepath.Join("testdata", "data-5f3b7dc.tar.gz"))
+	must(t, err)
+	defer func() { _ = f.Close() }()
+	unzipped, err := gzip.NewReader(f)
+	must(t, err)
+	for files := tar.NewReader(unzipped); ; {
+		h, err := files.Next()
+		if err == io.EOF {
+			break
+		}
+		must(t, err)
+		name := filepath.Join(c.data, filepath.Clean("/"+h.Name))
+		if h.FileInfo().IsDir() {
+			must(t, os.MkdirAll(name, 0o700))
+			continue
+		}
+		content, err := io.ReadAll(files)
+		must(t, err)
+		must(t, os.WriteFile(name, content, fs.FileMode(h.Mode)))
+	}
+	var told struct {
+		Keys      map[string]string `json:"keys"`
+		Approvals map[string]string `json:"approvals"`
+	}
+	must(t, json.Unmarshal(c.file("told.json"), &told))
+	c.key = told.Keys
+	return c, told.Approvals
+}
+
+// TestFormat1IsTakenOnceAsTheLogHasIt: what was approved, half approved and used goes on,
+// and from then on no file of format 1 counts.
+func TestFormat1IsTakenOnceAsTheLogHasIt(t *testing.T) {
+	c, ids := open1(t)
+	older := c.file(approval.FileName)
+	c.open(pdptest.Bundle(approvalFiles()))
+	if !c.asks("pep", tool("push", again)).may() || c.asks("pep", tool("push", again), "X-Approval", "none").may() {
+		t.Error("what was approved does not count, or twice")
+	}
+	if c.says("mia", ids["stop"], "decision", yes, 200).Status != "approved" || !c.asks("pep", tool("stop", again)).may() {
+		t.Error("a vote of before does not count")
+	}
+	for n := range 3 {
+		if got := c.asks("pep", tool("list", again), "X-Approval", "none").may(); got != (n < 2) {
+			t.Errorf("use %d of the two that were left: %v", n+1, got)
+		}
+	}
+	if got, _ := c.sees("mia", ids["denied"]); got.Status != "denied" {
+		t.Errorf("it is %+v", got)
+	}
+	c.refusesToStart(func() { c.write(approval.FileName, older) }, "upgraded before")
+}
+
+// TestFormat1DoesNotAllowWhatTheLogDoesNotCarry, however it was edited.
+func TestFormat1DoesNotAllowWhatTheLogDoesNotCarry(t *testing.T) {
+	const other = `"arguments":{"branch":"edited"}`
+	for name, change := range map[string]func(ids map[string]string, bucket, text string) string{
+		"status": func(_ map[string]string, bucket, text string) string { return pretend(bucket, text) },
+		"uses": func(_ map[string]string, bucket, text string) string {
+			return strings.Replace(text, `"uses":1`, `"uses":9`, 1)
+		},
+		"quorum": func(_ map[string]string, bucket, text string) string {
+			return strings.Replace(text, `"quorum":2`, `"quorum":1`, 1)
+		},
+		"id": func(ids map[string]string, bucket, text string) string { // what was approved has another digest
+			if bucket != "digests" {
+				return text
+			}
+			return strings.Replace(text, ids["pending"], ids["push"], 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, ids := open1(t)
+			digests := map[string]string{}
+			c.edit(format1, func(bucket, text string) string {
+				var a struct {
+					ID     string `json:"id"`
+					Digest string `json:"digest"`
+				}
+				if bucket == "approvals" && json.Unmarshal([]byte(text), &a) == nil {
+					digests[a.ID] = a.Digest
+				}
+				return text
+			})
+			c.edit(format1, func(bucket, text string) string {
+				if name == "id" && bucket == "approvals" {
+					one, two := digests[ids["push"]], digests[ids["pending"]]
+					if one == "" || two == "" {
+						t.Fatal("there is no digest to change")
+					}
+					return strings.NewReplacer(one, two, two, one).Replace(text)
+				}
+				return change(ids, bucket, text)
+			})
+			c.open(pdptest.Bundle(approvalFiles()))
+			if got := c.asks("pep", tool("push", other+`,"justification":"approved"`), "X-Approval", "none"); got.may() {
+				t.Errorf("what nobody approved goes through: %+v", got)
+			}
+			if got := c.asks("pep", tool("stop", again), "X-Approval", "none"); got.may() {
+				t.Errorf("what one of two approved goes through: %+v", got)
+			}
+			uses := 0
+			for range 3 {
+				if c.asks("pep", tool("push", again), "X-Approval", "none").may() {
+					uses++
+				}
+			}
+			if uses > 1 {
+				t.Errorf("what may be used once is used %d times", uses)
+			}
+		})
+	}
+}
