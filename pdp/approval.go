@@ -50,6 +50,8 @@ type Awaited struct {
 	Binding []byte
 	// Members are the members of its context that say what the question is.
 	Members []string
+	// OfTenant says that the demand is the tenant's own; see [Reviewed].
+	OfTenant bool
 	// Presented is the id of the approval that the request brings, "" for none.
 	Presented string
 	// Now is when.
@@ -74,6 +76,25 @@ func (w *weighed) approvalOwed() (o evaluation.Obligation, t obligations.Terms, 
 		}
 	}
 	return o, t, false
+}
+
+// demandOfTenant reports whether the tenant alone demands the approval: neither a policy
+// of the root asks for it, nor an obligation of the root. Two different obligations of the
+// type are in conflict, so whatever a determining policy names of it is this one.
+func (w *weighed) demandOfTenant() bool {
+	o, _, _ := w.approvalOwed()
+	return w.view.tenant != evaluation.DefaultTenant && !slices.ContainsFunc(o.Policies, func(id string) bool {
+		return w.bundle.demandsAsRoot(w.view.byID[id])
+	})
+}
+
+// demandsAsRoot reports whether an approval that a policy asks for is the root's.
+func (b *Bundle) demandsAsRoot(p *policy) bool {
+	ofRoot := func(d *obligations.Definition) bool {
+		known := b.views[evaluation.DefaultTenant].obligations[d.Name]
+		return d.Type.Name == obligations.ApprovalRequired && known.Definition == d && known.file != ""
+	}
+	return !p.ofTenant() || slices.ContainsFunc(p.obliges, ofRoot)
 }
 
 // await answers a call that waits for a person. With an approval of exactly this
@@ -159,6 +180,9 @@ func (p *PDP) approved(ctx context.Context, call Call, a Awaited, first *weighed
 		return d, Found{}, err
 	}
 	if second.Allow {
+		if a.OfTenant && second.waits() && !second.demandOfTenant() {
+			return d, Found{Why: evaluation.ApprovalOutOfScope}, nil // equal words, but the root's: its people were not asked
+		}
 		if second.unite(first, a.Obligation, found.ID); second.Allow && second.waits() {
 			return d, Found{Why: evaluation.ApprovalOutOfScope}, nil // for somebody else's approval, and that stands
 		}

@@ -49,6 +49,10 @@ type Reviewed struct {
 	Subject, Resource evaluation.Ref
 	Action            string
 	evaluation.Actors
+	// OfTenant says that only policies and obligations of the tenant demand the approval.
+	// What the root demands the root's permits decide about, and no tenant's: a tenant adds
+	// to what stands above it, and never weakens it.
+	OfTenant bool
 	// Asker is the caller that asked. Whoever has its credential asked, whoever else
 	// they are.
 	Asker string
@@ -125,6 +129,7 @@ func (r *Reviewer) question(a Reviewed) (Call, bool, error) {
 	properties, err := r.bundle.propertiesOf(&a)
 	call := r.call
 	call.Request.Subject = evaluation.Entity{Type: person, ID: string(r.person.ID)}
+	call.rootPermits = !a.OfTenant
 	call.Request.Resource = evaluation.Entity{Type: approval, ID: a.ID, Properties: properties}
 	return call, true, err
 }
