@@ -104,7 +104,7 @@ func (p *PDP) await(ctx context.Context, call Call, stands evaluation.Decision, 
 	a, ok := w.awaited(&call)
 	a.Decision = stands.ID
 	var why evaluation.Reason
-	if ok && call.Spend && presents(&call.Request) {
+	if ok && call.Spend && (call.Request.Presented() != "" || call.Request.Justified()) {
 		d, found, err := p.approved(ctx, call, a, w)
 		if err != nil || found.ID != "" {
 			return d, err
@@ -148,10 +148,10 @@ func (p *PDP) Requestable(ctx context.Context, call Call) (Awaited, bool, error)
 // refused says of a deny that no approval could change what there is to say of the one
 // that was presented all the same.
 func (p *PDP) refused(ctx context.Context, call Call, d *evaluation.Decision) error {
-	if !call.Offer || d.Allow || p.options.Approvals == nil || presented(&call.Request) == "" {
+	if !call.Offer || d.Allow || p.options.Approvals == nil || call.Request.Presented() == "" {
 		return nil
 	}
-	a := Awaited{Call: call, Decision: d.ID, Bundle: d.Bundle, Presented: presented(&call.Request), Now: call.Now}
+	a := Awaited{Call: call, Decision: d.ID, Bundle: d.Bundle, Presented: call.Request.Presented(), Now: call.Now}
 	found, err := p.options.Approvals.Find(ctx, a)
 	if err == nil && found.Why != "" {
 		d.Access, err = p.options.Approvals.Offer(ctx, a, found.Why)
@@ -234,27 +234,4 @@ func union(a, b []string) []string {
 	both := slices.Concat(a, b)
 	slices.Sort(both)
 	return slices.Compact(both)
-}
-
-// presents reports whether a request says that it was approved. That proves nothing:
-// it has an approval be looked for.
-func presents(r *evaluation.Request) bool { return presented(r) != "" || justified(r) }
-
-// presented is the id of the approval that a request brings: in the native shape
-// beside the justification, and in AuthZEN's as its profile for approvals has it.
-func presented(r *evaluation.Request) string {
-	approval, _ := r.Context.Get("approval")
-	if id, _ := approval.Object().Get("id"); id.Kind() == evaluation.String {
-		return id.Text()
-	}
-	if id, _ := r.Context.Get("approval_id"); id.Kind() == evaluation.String && justified(r) {
-		return id.Text()
-	}
-	return ""
-}
-
-// justified reports whether a native request gives as its reason that it was approved.
-func justified(r *evaluation.Request) bool {
-	reason, _ := r.Context.Get("justification")
-	return r.Shape == evaluation.Native && reason.Kind() == evaluation.String && reason.Text() == "approved"
 }

@@ -12,7 +12,7 @@ import (
 // awaited is what an approval would be for. It fails for a request that could not be
 // shown to anybody as what it is: by who is behind it, or by a number in it.
 func (w *weighed) awaited(call *Call) (a Awaited, ok bool) {
-	a = Awaited{Call: *call, Bundle: w.Decision.Bundle, Presented: presented(&call.Request), Now: call.Now}
+	a = Awaited{Call: *call, Bundle: w.Decision.Bundle, Presented: call.Request.Presented(), Now: call.Now}
 	a.Obligation, a.Terms, _ = w.approvalOwed()
 	if a.Actors, ok = call.Request.Actors(); !ok || !w.bundle.config.knows(a.Actors) {
 		return a, false
