@@ -32,7 +32,7 @@ type view struct {
 	actions  []string // the candidates of an action search, sorted
 
 	obligations map[string]definition // what policies can name
-	rootPermits bool                  // of the permits only the root's count
+	review      review
 }
 
 // policy is one loaded policy.

@@ -73,9 +73,9 @@ func (b *Bundle) weigh(ctx context.Context, call *Call, m *memo) (w weighed, err
 	if w.view, err = b.view(call); err != nil {
 		return w, err
 	}
-	if call.rootPermits {
+	if call.review != noReview {
 		v := *w.view
-		v.rootPermits, w.view = true, &v
+		v.review, w.view = call.review, &v
 	}
 	if w.question, err = b.ask(w.view, call, m); err != nil {
 		return w, err
@@ -264,7 +264,7 @@ func (v *view) candidates(q *question, s *scratch) (given, counted policyList) {
 
 // passesOver reports whether a policy is a permit that does not count. Forbids always do.
 func (v *view) passesOver(p *policy) bool {
-	return v.rootPermits && p.ofTenant() && !p.forbids()
+	return v.review == reviewOfRoot && p.ofTenant() && !p.forbids()
 }
 
 // countsAsErrored reports whether a policy asks of an unusable member in a way

@@ -91,8 +91,8 @@ type Call struct {
 	// sets none of them.
 	Spend, File, Offer bool
 
-	approved    bool // what policies see as context.pdp.approved
-	rootPermits bool // of the permits only the root's count
+	approved bool // what policies see as context.pdp.approved
+	review   review
 }
 
 // The errors of [PDP.Evaluate] besides [*evaluation.Error].

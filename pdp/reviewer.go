@@ -66,6 +66,16 @@ func (r *Reviewed) requester() evaluation.Ref {
 	return r.Subject
 }
 
+// review is whether a question is who decides about an approval, and whose demand that
+// is. Only the PDP asks it, and what it says of the approval stands in no store.
+type review uint8
+
+const (
+	noReview review = iota
+	reviewOfRoot
+	reviewOfTenant
+)
+
 // Reviewer answers which approvals one person may decide about, all from one bundle
 // and one reading of the clock.
 type Reviewer struct {
@@ -129,7 +139,10 @@ func (r *Reviewer) question(a Reviewed) (Call, bool, error) {
 	properties, err := r.bundle.propertiesOf(&a)
 	call := r.call
 	call.Request.Subject = evaluation.Entity{Type: person, ID: string(r.person.ID)}
-	call.rootPermits = !a.OfTenant
+	call.review = reviewOfRoot
+	if a.OfTenant {
+		call.review = reviewOfTenant
+	}
 	call.Request.Resource = evaluation.Entity{Type: approval, ID: a.ID, Properties: properties}
 	return call, true, err
 }

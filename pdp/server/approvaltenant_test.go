@@ -151,3 +151,22 @@ func TestNoEditMakesTheRootsDemandATenants(t *testing.T) {
 		t.Error("as it was approved, it does not go through")
 	}
 }
+
+// What the PDP says of an approval nobody says otherwise: an entity that a tenant writes
+// for a request for approval whose id it knows makes it none of another template.
+func TestATenantDoesNotRewriteARequestForApproval(t *testing.T) {
+	dir := t.TempDir()
+	writeAll(t, dir, tenantFiles("a.cedar", `
+permit(principal == user::"eve", action == Action::"approval.decide", resource is Approval) when { resource.template == "theirs" };
+permit(principal == user::"eve", action == Action::"approval.decide", resource) when { resource has vip && resource.vip };
+`))
+	c := openCounterOn(t, pdp.Dir(dir))
+	id := c.asks("pep", inAcme(tool("push", push))).Approval.ID
+	c.says("eve", id, "decision", yes, 404)
+	entity := `[{"uid":{"type":"Approval","id":"` + id + `"},"attrs":{"template":"theirs","vip":true},"parents":[]}]`
+	must(t, os.MkdirAll(filepath.Join(dir, "tenants", "acme", "entities"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, "tenants", "acme", "entities", "e.json"), []byte(entity), 0o600))
+	must(t, c.Reload(t.Context()))
+	c.says("eve", id, "decision", yes, 404)
+	c.says("mia", id, "decision", yes, 200)
+}
