@@ -154,10 +154,31 @@ func (r *reader) done(q Request) (Request, error) {
 			r.want(v.Kind() == String, "not a string", "context", "supported_obligations", strconv.Itoa(n))
 		}
 	}
+	r.presented(q.Context)
 	if r.err != nil {
 		return Request{}, r.err
 	}
 	return q, nil
+}
+
+const (
+	approvalMember   = "approval"
+	approvalIDMember = "approval_id"
+)
+
+// presented holds what a request says of an approval to its form. What cannot be read is
+// never passed over: it would be asked for anew, or another be found.
+func (r *reader) presented(context Object) {
+	approval, given := r.member(context, []string{"context", approvalMember}, false, Map, "an object with the id of an approval")
+	var id string
+	if given {
+		id = r.text(approval.Object(), "context", approvalMember, "id")
+		r.want(id != "", "empty; it is the id of an approval", "context", approvalMember, "id")
+	}
+	if alone, ok := r.member(context, []string{"context", approvalIDMember}, false, String, "a string"); ok {
+		r.want(alone.Text() != "", "empty; it is the id of an approval", "context", approvalIDMember)
+		r.want(!given || alone.Text() == id, "another approval than that of context.approval; present one", "context", approvalIDMember)
+	}
 }
 
 // Shape is a wire shape of requests and answers.

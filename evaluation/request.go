@@ -48,10 +48,29 @@ func IsTenantName(s string) bool {
 // by a policy, are legal beside any schema, and are recorded.
 func Protocol(member string) bool {
 	switch member {
-	case "supported_obligations", "justification", "approval", "approval_id", "approved", "access_request", "evaluation_id":
+	case "supported_obligations", "justification", approvalMember, approvalIDMember, "approved", "access_request", "evaluation_id":
 		return true
 	}
 	return false
+}
+
+// Presented is the id of the approval that a request brings, in either shape: of
+// context.approval, as AuthZEN's profile for approvals has it, or context.approval_id.
+// It is "" where there is neither.
+func (r *Request) Presented() string {
+	approval, _ := r.Context.Get(approvalMember)
+	id, given := approval.Object().Get("id")
+	if !given {
+		id, _ = r.Context.Get(approvalIDMember)
+	}
+	return id.Text()
+}
+
+// Justified reports whether a request gives as its reason that it was approved, in
+// either shape. That proves nothing: it has an approval of exactly this be looked for.
+func (r *Request) Justified() bool {
+	reason, _ := r.Context.Get("justification")
+	return reason.Kind() == String && reason.Text() == "approved"
 }
 
 // MarshalJSON writes r in the AuthZEN shape, whichever shape it came in. The

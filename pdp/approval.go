@@ -50,6 +50,8 @@ type Awaited struct {
 	Binding []byte
 	// Members are the members of its context that say what the question is.
 	Members []string
+	// OfTenant says that the demand is the tenant's own; see [Reviewed].
+	OfTenant bool
 	// Presented is the id of the approval that the request brings, "" for none.
 	Presented string
 	// Now is when.
@@ -76,6 +78,25 @@ func (w *weighed) approvalOwed() (o evaluation.Obligation, t obligations.Terms, 
 	return o, t, false
 }
 
+// demandOfTenant reports whether the tenant alone demands the approval: neither a policy
+// of the root asks for it, nor an obligation of the root. Two different obligations of the
+// type are in conflict, so whatever a determining policy names of it is this one.
+func (w *weighed) demandOfTenant() bool {
+	o, _, _ := w.approvalOwed()
+	return w.view.tenant != evaluation.DefaultTenant && !slices.ContainsFunc(o.Policies, func(id string) bool {
+		return w.bundle.demandsAsRoot(w.view.byID[id])
+	})
+}
+
+// demandsAsRoot reports whether an approval that a policy asks for is the root's.
+func (b *Bundle) demandsAsRoot(p *policy) bool {
+	ofRoot := func(d *obligations.Definition) bool {
+		known := b.views[evaluation.DefaultTenant].obligations[d.Name]
+		return d.Type.Name == obligations.ApprovalRequired && known.Definition == d && known.file != ""
+	}
+	return !p.ofTenant() || slices.ContainsFunc(p.obliges, ofRoot)
+}
+
 // await answers a call that waits for a person. With an approval of exactly this
 // request the answer is what the policies say of one that is approved; without, it
 // stands as it is, and a person is asked, or can be.
@@ -83,7 +104,7 @@ func (p *PDP) await(ctx context.Context, call Call, stands evaluation.Decision, 
 	a, ok := w.awaited(&call)
 	a.Decision = stands.ID
 	var why evaluation.Reason
-	if ok && call.Spend && presents(&call.Request) {
+	if ok && call.Spend && (call.Request.Presented() != "" || call.Request.Justified()) {
 		d, found, err := p.approved(ctx, call, a, w)
 		if err != nil || found.ID != "" {
 			return d, err
@@ -127,10 +148,10 @@ func (p *PDP) Requestable(ctx context.Context, call Call) (Awaited, bool, error)
 // refused says of a deny that no approval could change what there is to say of the one
 // that was presented all the same.
 func (p *PDP) refused(ctx context.Context, call Call, d *evaluation.Decision) error {
-	if !call.Offer || d.Allow || p.options.Approvals == nil || presented(&call.Request) == "" {
+	if !call.Offer || d.Allow || p.options.Approvals == nil || call.Request.Presented() == "" {
 		return nil
 	}
-	a := Awaited{Call: call, Decision: d.ID, Bundle: d.Bundle, Presented: presented(&call.Request), Now: call.Now}
+	a := Awaited{Call: call, Decision: d.ID, Bundle: d.Bundle, Presented: call.Request.Presented(), Now: call.Now}
 	found, err := p.options.Approvals.Find(ctx, a)
 	if err == nil && found.Why != "" {
 		d.Access, err = p.options.Approvals.Offer(ctx, a, found.Why)
@@ -159,6 +180,9 @@ func (p *PDP) approved(ctx context.Context, call Call, a Awaited, first *weighed
 		return d, Found{}, err
 	}
 	if second.Allow {
+		if a.OfTenant && second.waits() && !second.demandOfTenant() {
+			return d, Found{Why: evaluation.ApprovalOutOfScope}, nil // equal words, but the root's: its people were not asked
+		}
 		if second.unite(first, a.Obligation, found.ID); second.Allow && second.waits() {
 			return d, Found{Why: evaluation.ApprovalOutOfScope}, nil // for somebody else's approval, and that stands
 		}
@@ -210,27 +234,4 @@ func union(a, b []string) []string {
 	both := slices.Concat(a, b)
 	slices.Sort(both)
 	return slices.Compact(both)
-}
-
-// presents reports whether a request says that it was approved. That proves nothing:
-// it has an approval be looked for.
-func presents(r *evaluation.Request) bool { return presented(r) != "" || justified(r) }
-
-// presented is the id of the approval that a request brings: in the native shape
-// beside the justification, and in AuthZEN's as its profile for approvals has it.
-func presented(r *evaluation.Request) string {
-	approval, _ := r.Context.Get("approval")
-	if id, _ := approval.Object().Get("id"); id.Kind() == evaluation.String {
-		return id.Text()
-	}
-	if id, _ := r.Context.Get("approval_id"); id.Kind() == evaluation.String && justified(r) {
-		return id.Text()
-	}
-	return ""
-}
-
-// justified reports whether a native request gives as its reason that it was approved.
-func justified(r *evaluation.Request) bool {
-	reason, _ := r.Context.Get("justification")
-	return r.Shape == evaluation.Native && reason.Kind() == evaluation.String && reason.Text() == "approved"
 }

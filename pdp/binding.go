@@ -12,13 +12,13 @@ import (
 // awaited is what an approval would be for. It fails for a request that could not be
 // shown to anybody as what it is: by who is behind it, or by a number in it.
 func (w *weighed) awaited(call *Call) (a Awaited, ok bool) {
-	a = Awaited{Call: *call, Bundle: w.Decision.Bundle, Presented: presented(&call.Request), Now: call.Now}
+	a = Awaited{Call: *call, Bundle: w.Decision.Bundle, Presented: call.Request.Presented(), Now: call.Now}
 	a.Obligation, a.Terms, _ = w.approvalOwed()
 	if a.Actors, ok = call.Request.Actors(); !ok || !w.bundle.config.knows(a.Actors) {
 		return a, false
 	}
-	a.Members = w.members(call)
-	a.Binding, ok = w.bundle.config.binding(call, a.Obligation.ID, a.Terms)
+	a.Members, a.OfTenant = w.members(call), w.demandOfTenant()
+	a.Binding, ok = w.bundle.config.binding(call, a.Obligation.ID, a.Terms, a.OfTenant)
 	return a, ok
 }
 
@@ -51,12 +51,13 @@ func (w *weighed) members(call *Call) []string {
 // same request: members in a fixed order, each value in its canonical form. It always
 // has types, ids and names, who acts and for whom, and who asks where; the terms say
 // what else. Who decided was held to be none of those who act, so they must be the ones
-// that act then. Protocol members are how one and the same request is sent again, and
-// never in it.
-func (c *config) binding(call *Call, obligation string, t obligations.Terms) ([]byte, bool) {
+// that act then; and whether the tenant alone demands it, since that says whose permits let
+// them decide. Protocol members are how one and the same request is sent again, and never
+// in it.
+func (c *config) binding(call *Call, obligation string, t obligations.Terms, ofTenant bool) ([]byte, bool) {
 	r := &call.Request
 	b := binder{ok: true}
-	b.strings("v2", r.Tenant, call.Caller, obligation, t.Template, strconv.Itoa(t.Quorum))
+	b.strings("v3", r.Tenant, call.Caller, obligation, t.Template, strconv.Itoa(t.Quorum), strconv.FormatBool(ofTenant))
 	b.strings(t.Material...)
 	b.strings(slices.Sorted(slices.Values(c.volatile))...) // people were told what it is not bound to
 	b.strings(r.Subject.Type, r.Subject.ID, r.Action.Name, r.Resource.Type, r.Resource.ID)

@@ -32,6 +32,7 @@ type view struct {
 	actions  []string // the candidates of an action search, sorted
 
 	obligations map[string]definition // what policies can name
+	review      review
 }
 
 // policy is one loaded policy.
@@ -51,6 +52,9 @@ type policy struct {
 }
 
 func (p *policy) forbids() bool { return p.cedar.Effect() == cedar.Forbid }
+
+// ofTenant reports whether a policy is not the root's.
+func (p *policy) ofTenant() bool { return p.tenant != evaluation.DefaultTenant }
 
 // Load reads and builds the bundle of a source. All problems are reported at
 // once; the bundle is nil where any of them is an error.

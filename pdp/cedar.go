@@ -73,6 +73,10 @@ func (b *Bundle) weigh(ctx context.Context, call *Call, m *memo) (w weighed, err
 	if w.view, err = b.view(call); err != nil {
 		return w, err
 	}
+	if call.review != noReview {
+		v := *w.view
+		v.review, w.view = call.review, &v
+	}
 	if w.question, err = b.ask(w.view, call, m); err != nil {
 		return w, err
 	}
@@ -234,6 +238,9 @@ func (v *view) candidates(q *question, s *scratch) (given, counted policyList) {
 	ls := &q.up
 	if v.index == nil { // as if there were no index, to compare with
 		for _, p := range v.policies {
+			if v.passesOver(p) {
+				continue
+			}
 			if ls.considers(p) && p.countsAsErrored(q.unusable) {
 				counted = append(counted, p)
 			} else {
@@ -245,7 +252,7 @@ func (v *view) candidates(q *question, s *scratch) (given, counted policyList) {
 	for _, n := range v.index.find(ls, s) {
 		p := v.policies[n]
 		switch {
-		case !ls.considers(p):
+		case v.passesOver(p), !ls.considers(p):
 		case p.countsAsErrored(q.unusable):
 			counted = append(counted, p)
 		default:
@@ -253,6 +260,11 @@ func (v *view) candidates(q *question, s *scratch) (given, counted policyList) {
 		}
 	}
 	return s.given, counted
+}
+
+// passesOver reports whether a policy is a permit that does not count. Forbids always do.
+func (v *view) passesOver(p *policy) bool {
+	return v.review == reviewOfRoot && p.ofTenant() && !p.forbids()
 }
 
 // countsAsErrored reports whether a policy asks of an unusable member in a way

@@ -46,15 +46,16 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/httpclient", "", "how a running server is spoken to is known in one place, without knowing what about"},
 	{"pdp/decisionlog/remote", "pdp/httpclient pdp/decisionlog", "it reads over HTTP what the log reads from files, and says it in the log's own types"},
 	{"pdp/approval/inbox", "pdp/httpclient", "it is at the other end of the line from the store, and may be of another version: they share nothing but HTTP"},
+	{"pdp/visible", "", "text is made harmless without knowing for what screen"},
 	{"pdp/spelling", "", "how far apart two names are: it knows nothing of what they name"},
-	{"pdp/server", "pdp/turns pdp/approval pdp/approval/webhook pdp/decisionlog pdp/decisionlog/mask pdp/server/auth pdp/signing pdp obligations evaluation schemas policies pdp/spelling", "the process knows the library, never the other way round"},
+	{"pdp/server", "pdp/turns pdp/approval pdp/approval/webhook pdp/decisionlog pdp/decisionlog/mask pdp/server/auth pdp/signing pdp obligations evaluation schemas policies pdp/spelling pdp/visible", "the process knows the library, never the other way round"},
 	{"pdp/server/loadtest", "evaluation pdp pdp/decisionlog pdp/latency pdp/pdptest/organisation pdp/server policies", "a program that measures the real one: nobody imports it"},
 	{"pdp/server/doctor", "pdp/approval pdp/decisionlog pdp/server pdp/server/auth pdp", "it looks at what a server would meet, and asks each owner whether it can be used"},
 	{"pdp/pdptest", "pdp/server pdp/server/auth pdp evaluation schemas policies", "a real server for tests, in nobody's binary"},
 	{"pdp/pdptest/organisation", "", "the library's own benchmarks import it, so it must not import the library"},
 	{"pdp/pdptest/bound", "", "benchmarks of every package import it, so it must not import any"},
 	{"conformance", "evaluation", "it judges any PDP from outside, so it must not know ours"},
-	{"cmd/policy-service", "conformance pdp/approval/inbox pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/verify pdp/latency pdp/server pdp/server/auth pdp/server/doctor pdp/signing pdp evaluation schemas policies", "flags and signals on top of all of it"},
+	{"cmd/policy-service", "conformance pdp/approval/inbox pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/verify pdp/latency pdp/server pdp/server/auth pdp/server/doctor pdp/signing pdp/visible pdp evaluation schemas policies", "flags and signals on top of all of it"},
 }
 
 // owners says where alone something from outside may be imported: packages, or a file. The longest line counts.

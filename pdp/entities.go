@@ -126,7 +126,9 @@ func (q *question) see(v *view, principal, resource entityPiece) {
 
 func (b *Bundle) originOf(v *view, uid types.EntityUID, sent evaluation.Object) origin {
 	o := origin{sent: sent, mode: b.config.attributes[uid.Type]}
-	o.stored, o.known = v.store.Get(uid)
+	if v.review == noReview || uid.Type != b.config.approvalType { // its id may be known by now, and somebody write an entity for it
+		o.stored, o.known = v.store.Get(uid)
+	}
 	return o
 }
 

@@ -14,32 +14,56 @@ import (
 
 // approvals warns of permits that wait for a person where nobody could ever decide.
 // The root's are looked at in its own view: what decides there decides everywhere.
-// And of permits that let people decide who were not thought of.
+// And of permits that let people decide who were not thought of, or that let nobody.
 func (l *linter) approvals() {
 	warned := map[*policy]bool{}
 	for name, v := range l.b.views {
-		waiting := map[*policy]template{}
+		deciders := l.deciders(v)
+		root := slices.DeleteFunc(slices.Clone(deciders), (*policy).ofTenant)
+		waiting, ofRoot, ofTenant := map[*policy]template{}, []template{}, []template{}
 		for _, p := range v.policies {
-			if t, waits := p.waits(); waits && p.tenant == v.tenant && !l.never(p) {
+			t, waits := p.waits()
+			if !waits || l.never(p) {
+				continue
+			}
+			if p.tenant == v.tenant {
 				waiting[p] = t
 			}
+			if l.b.demandsAsRoot(p) {
+				ofRoot = append(ofRoot, t)
+			} else {
+				ofTenant = append(ofTenant, t)
+			}
 		}
-		if len(waiting) == 0 {
-			continue
-		}
-		deciders := l.deciders(v)
 		for _, p := range deciders {
-			if !warned[p] && p.wide() {
+			counts := p.ofTenant() && len(ofTenant) > 0 || !p.ofTenant() && len(waiting) > 0
+			if counts && !warned[p] && p.wide() {
 				warned[p] = true
 				l.warn(p, "approval_unnamed", "names no action and no resource, so whoever it is for may decide about approvals too", "name the actions it is for, and write a permit for the action "+quote(approvalAction)+" where they are to decide")
 			}
+			decided := func(t template) bool { return t.decidedBy(p) }
+			if p.ofTenant() && l.onlyDecides(p) && slices.ContainsFunc(ofRoot, decided) && !slices.ContainsFunc(ofTenant, decided) {
+				l.warn(p, "approval_unheard", "lets nobody decide: each approval that it is for is demanded by a policy or an obligation of the root, and only the root's permits say who decides about those", "have the permit written in the root, or define the obligation in the tenant's own obligations.yaml where the tenant alone demands it")
+			}
 		}
 		for p, t := range waiting {
-			if !slices.ContainsFunc(deciders, t.decidedBy) {
-				l.warn(p, "approval_nobody", "waits for an approval of template "+quote(string(t))+", and in tenant "+quote(name)+" no policy lets anybody give one", "write a permit, with no obligation, for the action "+quote(approvalAction)+" on a resource of type "+string(l.b.config.approvalType)+" and of that template, and declare both where there is a schema")
+			by, whose := deciders, "no policy"
+			if l.b.demandsAsRoot(p) {
+				by, whose = root, "no policy of the root"
+			}
+			if !slices.ContainsFunc(by, t.decidedBy) {
+				l.warn(p, "approval_nobody", "waits for an approval of template "+quote(string(t))+", and in tenant "+quote(name)+" "+whose+" lets anybody give one", "write a permit, with no obligation, for the action "+quote(approvalAction)+" on a resource of type "+string(l.b.config.approvalType)+" and of that template, and declare both where there is a schema")
 			}
 		}
 	}
+}
+
+// onlyDecides reports whether a policy is for decisions about approvals and for no others.
+func (l *linter) onlyDecides(p *policy) bool {
+	action := types.NewEntityUID(l.b.config.actionType, approvalAction)
+	return slices.ContainsFunc(p.tests(), func(t scopeTest) bool {
+		return t.of == actionVar && t.uids != nil && !slices.ContainsFunc(t.uids, func(uid types.EntityUID) bool { return uid != action })
+	})
 }
 
 // template is that of an approval; what a request fills in is only known then.

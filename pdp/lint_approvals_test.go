@@ -14,6 +14,9 @@ const (
 func TestCheckApprovals(t *testing.T) {
 	const here = "approval_nobody policy.cedar:2:1"
 	const schema = `entity user, agent; entity tool; entity Approval = { template: String }; action "tool.invoke" appliesTo { principal: [agent], resource: [tool] };`
+	const tenants = `@id("t") permit (principal is user, action == Action::"approval.decide", resource is Approval);`
+	const theirs = "\n" + `@id("u") @obligation("theirs") permit (principal is agent, action == Action::"tool.see", resource is tool);`
+	const unheard = "\napproval_unheard tenants/t/t.cedar:1:1"
 	const declared = schema + ` action "approval.decide" appliesTo { principal: [user], resource: [Approval] };`
 	with := func(more string, files ...string) lintCase { return lintCase{files: named(waits+more, asks, files...)} }
 	for name, test := range map[string]struct {
@@ -46,7 +49,12 @@ func TestCheckApprovals(t *testing.T) {
 		"in that namespace":      {lintCase{files: named(strings.NewReplacer("Action::", "N::Action::", "is Approval", "is N::Approval").Replace(waits+decide)+`;`, asks, "bundle.yaml", "namespace: N")}, ""},
 		"parents of approvals":   {with(`@id("d") permit (principal is user, action == Action::"approval.decide", resource in desk::"d");`, "bundle.yaml", "parents: {Approval: {desk: desk}}"), ""},
 		"the root's, everywhere": {with(decide+`;`, "tenants/t/t.cedar", `@id("t") @obligation("ask") permit (principal is agent, action == Action::"tool.see", resource is tool);`), ""},
-		"a tenant's, of its own": {with(``, "tenants/t/t.cedar", `@id("t") permit (principal is user, action == Action::"approval.decide", resource is Approval);`), here},
+		"a tenant's man":         {with(``, "tenants/t/t.cedar", tenants), here + unheard},
+		"a tenant's man besides": {with(decide+`;`, "tenants/t/t.cedar", tenants), unheard[1:]},
+		"of another template":    {with(decide+`;`, "tenants/t/t.cedar", strings.TrimSuffix(tenants, ";")+` when { resource.template == "t" };`), ""},
+		"a tenant's obligation":  {with(decide+`;`, "tenants/t/t.cedar", tenants+theirs, "tenants/t/obligations.yaml", `theirs: {type: approval_required, properties: {template: owner}}`), ""},
+		"the root's obligation":  {with(decide+` when { resource.template == "x" };`, "tenants/t/t.cedar", tenants+strings.Replace(theirs, "theirs", "ask", 1)), here + unheard + "\napproval_nobody tenants/t/t.cedar:2:1"},
+		"a tenant's, and more":   {with(decide+`;`, "tenants/t/t.cedar", strings.Replace(tenants, `== Action::"approval.decide"`, `in [Action::"approval.decide", Action::"tool.see"]`, 1)), ""},
 		"a tenant that has none": {lintCase{files: named(`@id("b") permit (principal is agent, action == Action::"tool.see", resource is tool);`, asks, "tenants/s/s.cedar", `@id("s") `+decide[len(`@id("d") `):]+`;`, "tenants/t/t.cedar", "\n"+waits)}, "approval_nobody tenants/t/t.cedar:3:1"},
 	} {
 		test.lintCase.name, test.lintCase.want = name, test.want
@@ -56,6 +64,7 @@ func TestCheckApprovals(t *testing.T) {
 
 func TestCheckWidePermits(t *testing.T) {
 	const here = "approval_unnamed policy.cedar:4:1"
+	const tenants = "\n\n\n" + `@id("t") permit (principal is user, action, resource);` + "\n"
 	with := func(permit string, files ...string) lintCase {
 		return lintCase{files: named(waits+decide+";\n"+permit, asks, files...)}
 	}
@@ -66,7 +75,8 @@ func TestCheckWidePermits(t *testing.T) {
 		"anything":               {with(`@id("p") permit (principal is user, action, resource);`), here},
 		"anything, on condition": {with(`@id("p") permit (principal is user, action, resource) when { principal in team::"admins" && context.pdp.tenant == "t" };`), here},
 		"once, in every view":    {with(`@id("p") permit (principal, action, resource) when { principal is user };`, "tenants/t/t.cedar", `@id("t") @obligation("ask") permit (principal is agent, action == Action::"tool.see", resource is tool);`), here},
-		"a tenant's":             {with(``, "tenants/t/t.cedar", "\n\n\n"+`@id("t") permit (principal is user, action, resource);`+"\n"+strings.Replace(waits, `"w"`, `"x"`, 1)), "approval_unnamed tenants/t/t.cedar:4:1"},
+		"a tenant's":             {with(``, "tenants/t/t.cedar", tenants+strings.Replace(strings.Replace(waits, `"w"`, `"x"`, 1), "ask", "theirs", 1), "tenants/t/obligations.yaml", `theirs: {type: approval_required, properties: {template: owner}}`), "approval_unnamed tenants/t/t.cedar:4:1"},
+		"a tenant's, unheard":    {with(``, "tenants/t/t.cedar", tenants+strings.Replace(waits, `"w"`, `"x"`, 1)), ""},
 		"where nothing waits":    {lintCase{files: named(`@id("p") permit (principal is user, action, resource);`, ``)}, ""},
 		"named":                  {with(`@id("p") permit (principal is user, action == Action::"tool.see", resource);`), ""},
 		"named in a condition":   {with(`@id("p") permit (principal is user, action, resource) when { action == Action::"approval.decide" };`), ""},

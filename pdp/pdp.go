@@ -92,6 +92,7 @@ type Call struct {
 	Spend, File, Offer bool
 
 	approved bool // what policies see as context.pdp.approved
+	review   review
 }
 
 // The errors of [PDP.Evaluate] besides [*evaluation.Error].

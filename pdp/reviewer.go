@@ -49,6 +49,10 @@ type Reviewed struct {
 	Subject, Resource evaluation.Ref
 	Action            string
 	evaluation.Actors
+	// OfTenant says that only policies and obligations of the tenant demand the approval.
+	// What the root demands the root's permits decide about, and no tenant's: a tenant adds
+	// to what stands above it, and never weakens it.
+	OfTenant bool
 	// Asker is the caller that asked. Whoever has its credential asked, whoever else
 	// they are.
 	Asker string
@@ -61,6 +65,16 @@ func (r *Reviewed) requester() evaluation.Ref {
 	}
 	return r.Subject
 }
+
+// review is whether a question is who decides about an approval, and whose demand that
+// is. Only the PDP asks it, and what it says of the approval stands in no store.
+type review uint8
+
+const (
+	noReview review = iota
+	reviewOfRoot
+	reviewOfTenant
+)
 
 // Reviewer answers which approvals one person may decide about, all from one bundle
 // and one reading of the clock.
@@ -125,6 +139,10 @@ func (r *Reviewer) question(a Reviewed) (Call, bool, error) {
 	properties, err := r.bundle.propertiesOf(&a)
 	call := r.call
 	call.Request.Subject = evaluation.Entity{Type: person, ID: string(r.person.ID)}
+	call.review = reviewOfRoot
+	if a.OfTenant {
+		call.review = reviewOfTenant
+	}
 	call.Request.Resource = evaluation.Entity{Type: approval, ID: a.ID, Properties: properties}
 	return call, true, err
 }

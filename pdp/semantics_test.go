@@ -166,7 +166,7 @@ func TestMeaning(t *testing.T) {
 			{q("user:a", "x", "doc:1", `c{"n":null,"s":["a","b","b"]}`), allow}, {q("user:a", "x", "doc:1", `c{"n":{"m":null},"s":["a","b"]}`), deny},
 		}},
 		"protocol members are not seen": {one(anyDoc + `{ !(context has approved) && !context.pdp.approved };`), []asked{
-			{q("user:a", "x", "doc:1", `c{"approved":true,"justification":1.5,"approval":[null]}`), allow},
+			{q("user:a", "x", "doc:1", `c{"approved":true,"justification":1.5,"evaluation_id":[null]}`), allow},
 		}},
 		"facts of the PDP": {one(anyDoc + `{ context.pdp == {now: datetime("2026-01-02T03:04:05Z"), tenant: "default", caller: "", approved: false} };`), []asked{
 			{q("user:a", "x", "doc:1"), allow}, {q("user:a", "x", "doc:1", `c{"pdp":{}}`), "400 /context/pdp"}, {q("user:a", "x", "doc:1", `c{"action":{}}`), "400 /context/action"},

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/approval/inbox"
+	"policy-service/pdp/visible"
 )
 
 // approvalPage is a request as a person reads it who is to decide. Nearly all of it was written by who wants a yes: it
@@ -121,7 +122,7 @@ func (p approvalPage) value(name string, v jsontext.Value) (short bool) {
 		return false
 	}
 	text, short := readable(v)
-	lines := strings.Split(visibleLines(text), "\n")
+	lines := strings.Split(visible.Lines(text), "\n")
 	if more := len(lines) - longestValue; more > 0 {
 		lines, short = append(lines[:longestValue], fmt.Sprintf("… (and %s)", plural(more, "more line"))), true
 	}
@@ -159,7 +160,7 @@ func (p approvalPage) commands(r inbox.Request) {
 		return
 	}
 	command := func(name, more string) {
-		p.line(name, "policy-service approvals %s %s%s --reason WHY %s", name, visible(shell(r.ID)), more, visible(p.at.where()))
+		p.line(name, "policy-service approvals %s %s%s --reason WHY %s", name, visible.Text(shell(r.ID)), more, visible.Text(p.at.where()))
 	}
 	switch r.Status {
 	case "pending":
@@ -195,7 +196,7 @@ func reference(v jsontext.Value) string {
 		return e.String()
 	}
 	var id string
-	if json.Unmarshal(v, &id) == nil {
+	if json.Unmarshal(v, &id) == nil && !strings.Contains(id, "/") { // which would pass for a type and an id
 		return id
 	}
 	return string(v)

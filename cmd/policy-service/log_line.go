@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/visible"
 )
 
 // logLine is what people are shown of a record. A line holds more, and later ones hold more still: members that are not
@@ -87,7 +89,7 @@ func (l logLine) String() string {
 	if policies := l.policies(); len(policies) > 0 {
 		words = append(words, "["+strings.Join(policies, " ")+"]")
 	}
-	return visible(strings.TrimRight(strings.Join(words, "  "), " "))
+	return visible.Text(strings.TrimRight(strings.Join(words, "  "), " "))
 }
 
 // outcome is what came of a question.

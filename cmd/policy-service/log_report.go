@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/visible"
 )
 
 type logReportCommand struct {
@@ -49,7 +50,7 @@ func (c logReportCommand) Run(s streams) error {
 type reportTable struct{ *tabwriter.Writer }
 
 func (t reportTable) row(name, format string, args ...any) {
-	_, _ = fmt.Fprintf(t, "%s\t%s\n", name, visible(fmt.Sprintf(format, args...)))
+	_, _ = fmt.Fprintf(t, "%s\t%s\n", name, visible.Text(fmt.Sprintf(format, args...)))
 }
 
 // none says that there was nothing of something: in a report that is an answer, too.
@@ -85,7 +86,7 @@ func printAuditReport(s streams, r decisionlog.Report) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	s.print("\n%s", visibleLines(strings.TrimSuffix(r.Checkpoint, "\n")))
+	s.print("\n%s", visible.Lines(strings.TrimSuffix(r.Checkpoint, "\n")))
 	return nil
 }
 

@@ -88,6 +88,13 @@ type waiter struct {
 // approvalMember is where in the context an approval is presented.
 const approvalMember = "approval"
 
+// presents reports whether a question says something of an approval, in whatever form.
+func presents(q evaluation.Request) bool {
+	_, approval := q.Context.Get(approvalMember)
+	_, id := q.Context.Get("approval_id")
+	return approval || id
+}
+
 func (c *Client) waiter(q evaluation.Request, handlers obligations.Handlers, options []ApprovalOption) (*waiter, *Error) {
 	w := &waiter{client: c, handlers: handlers, keep: func(context.Context, Handle) error { return nil }}
 	for _, option := range options {
@@ -99,8 +106,8 @@ func (c *Client) waiter(q evaluation.Request, handlers obligations.Handlers, opt
 	if _, both := handlers[obligations.ApprovalRequired]; both {
 		return nil, notAsked("the handlers have one for approval_required, which the PDP sees to here; leave it out, or use Enforce")
 	}
-	if _, presented := q.Context.Get(approvalMember); presented {
-		return nil, notAsked("the request presents an approval already; leave context.approval out, or use Enforce")
+	if presents(q) {
+		return nil, notAsked("the request presents an approval already; leave context.approval and context.approval_id out, or use Enforce")
 	}
 	if !utf8.ValidString(w.justification) {
 		return nil, notAsked("the justification is not valid UTF-8")

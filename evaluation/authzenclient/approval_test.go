@@ -543,6 +543,8 @@ func TestApprovalIsNotAskedFor(t *testing.T) {
 	wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), handled), authzenclient.NotAsked, "approval_required")
 	presented := push(map[string]any{"approval": map[string]any{"id": "x"}})
 	wantNone(t, d.pep().EnforceWithApproval(t.Context(), presented, nil), authzenclient.NotAsked, "context.approval")
+	byID := push(map[string]any{"approval_id": "x"})
+	wantNone(t, d.pep().EnforceWithApproval(t.Context(), byID, nil), authzenclient.NotAsked, "context.approval_id")
 	said := push(map[string]any{"business_justification": "x"})
 	wantNone(t, d.pep().EnforceWithApproval(t.Context(), said, nil, authzenclient.WithJustification("y")), authzenclient.NotAsked, "business_justification")
 	wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil, authzenclient.WithJustification("\xff")), authzenclient.NotAsked, "UTF-8")

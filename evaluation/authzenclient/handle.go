@@ -90,7 +90,7 @@ func (h *Handle) UnmarshalJSON(b []byte) error {
 		return errors.New("authzen: the handle is damaged, or not whole; ask anew")
 	}
 	q, err := evaluation.DecodeAuthZEN(k.Request, "", evaluation.DefaultLimits())
-	if _, approved := q.Context.Get(approvalMember); err != nil || approved {
+	if err != nil || presents(q) {
 		return errors.New("authzen: the request in the handle cannot be read; ask anew")
 	}
 	q.Tenant, k.Request = "", nil // the tenant is the client's, which is checked

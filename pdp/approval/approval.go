@@ -61,6 +61,9 @@ type Question struct {
 	// Obligation is the name of the obligation, Terms what it says.
 	Obligation string            `json:"obligation"`
 	Terms      obligations.Terms `json:"terms"`
+	// OfTenant says that only policies and obligations of the tenant demand it. Where
+	// nothing says so, as of what was filed before there was this member, the root does.
+	OfTenant bool `json:"of_tenant,omitzero"`
 
 	Subject  Entity `json:"subject"`
 	Resource Entity `json:"resource"`

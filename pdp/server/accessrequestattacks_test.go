@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -129,8 +130,7 @@ func TestAccessRequestAttacks(t *testing.T) {
 		}
 	}
 	for name, context := range map[string]string{
-		"the word alone": push + `,"justification":"approved"`, "only said": push + `,"approved":true,"approval_id":"` + id + `"`, "an approval that is none": push + `,"approval":"` + id + `"`,
-		"an id that is none": push + `,"approval":{"id":7}`, "a list": push + `,"approval":[{"id":"` + id + `"}]`,
+		"the word alone, of something else": push + `,"more":1,"justification":"approved"`, "only said": push + `,"approved":true,"evaluation_id":"` + id + `"`, "another word": push + `,"justification":"Approved"`,
 	} {
 		if a := p.evaluates(wants("push", context)); a.Decision || a.Context.Reason != evaluation.ApprovalRequired || a.Context.Request == nil {
 			t.Errorf("%s: got %s", name, a.text)
@@ -277,8 +277,8 @@ func TestApprovalStates(t *testing.T) {
 	if a := presented(other.Result.Approval.ID, fmt.Sprintf("%q", reference.State)); a.Decision {
 		t.Errorf("with another id: %s", a.text)
 	}
-	if a := p.evaluates(wants("push", fmt.Sprintf(`%s,"approval":{"state":%q}`, push, reference.State))); a.Decision {
-		t.Errorf("without an id: %s", a.text)
+	if status, text := p.do("asker", "POST", evaluationPath, "{"+wants("push", fmt.Sprintf(`%s,"approval":{"state":%q}`, push, reference.State))+"}"); status != http.StatusBadRequest {
+		t.Errorf("without an id: %d %s", status, text)
 	}
 	for _, state := range []string{with(func(*evaluation.StateClaims) {}), "null"} {
 		if state != "null" {

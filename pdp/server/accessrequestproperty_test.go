@@ -174,7 +174,7 @@ func (w *world) try() (a posed, brought reference, allowed bool) {
 			a = brought.posed
 		}
 		state := pick(w, "", brought.state, brought.state, brought.state, pick(w, w.known...).state, "x.y.z")
-		id := pick(w, brought.id, brought.id, brought.id, "", "x")
+		id := pick(w, brought.id, brought.id, brought.id, "y", "x")
 		brought.id = id
 		more = fmt.Sprintf(`,"approval":{"id":%q}`, id)
 		if state != "" {
@@ -182,8 +182,12 @@ func (w *world) try() (a posed, brought reference, allowed bool) {
 		}
 		more = pick(w, more, more, more, "")
 	}
+	claims := []string{"", `,"justification":"approved"`}
+	if brought.id != "" {
+		claims = append(claims, fmt.Sprintf(`,"approval_id":%q`, brought.id), fmt.Sprintf(`,"justification":"approved","approval_id":%q`, brought.id))
+	}
+	more += pick(w, claims...)
 	if pick(w, true, false) {
-		more += pick(w, "", `,"justification":"approved"`, fmt.Sprintf(`,"justification":"approved","approval_id":%q`, brought.id))
 		return a, brought, w.asks(a.caller, a.native(more), "X-Approval", "none").may()
 	}
 	return a, brought, w.program(a).evaluates(a.authzen(more)).Decision

@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/visible"
 )
 
 // rpcMessage is a message of JSON-RPC 2.0, ready to send.
@@ -43,7 +44,21 @@ type authorization struct {
 	Requester string            `json:"requester"`
 	Reason    string            `json:"reason"`
 	ExpiresAt time.Time         `json:"expiresAt"`
+	// Message is all of it as a person reads it.
+	Message string `json:"message"`
+	wholeRequest
 }
+
+// wholeRequest is what an approval is for: a tool, its arguments and who calls it are a
+// part of that.
+type wholeRequest struct {
+	// Request is what is asked, masked, and Unbound what of it may be otherwise when it
+	// is done.
+	Request jsontext.Value `json:"request"`
+	Unbound []string       `json:"unbound,omitempty"`
+}
+
+func wholeOf(a approval.Approval) wholeRequest { return wholeRequest{a.Shown, unbound(a)} }
 
 // refusedCall is why a call is not to be.
 type refusedCall struct {
@@ -160,8 +175,9 @@ func send(c echo.Context, m rpcMessage) error {
 type toolCall struct {
 	tool, requester, reason string
 	arguments               evaluation.Object
-	// given are the arguments in whatever form they came.
-	given evaluation.Value
+	// given are the arguments in whatever form they came, besides what else was sent.
+	given   evaluation.Value
+	besides evaluation.Object
 }
 
 // toolCallOf reads what was filed. That was within the limits of the form in which it was
@@ -174,7 +190,18 @@ func toolCallOf(a approval.Approval) (toolCall, error) {
 	}
 	about, _ := shown.Get("context")
 	given, _ := about.Object().Get("arguments")
-	t := toolCall{tool: a.Resource.ID, requester: spelt(a.Subject), reason: cmp.Or(a.Terms.Message, "a person must approve this call"), arguments: given.Object(), given: given}
+	besides := evaluation.Object{}
+	for _, part := range []string{"action", "resource", "subject"} {
+		one, _ := shown.Get(part)
+		if sent, _ := one.Object().Get("properties"); sent.Len() > 0 {
+			besides = besides.With(part, sent)
+		}
+	}
+	rest := about.Object().Without(func(name string) bool { return name == "arguments" || evaluation.NamesActors(name) })
+	if rest.Len() > 0 {
+		besides = besides.With("context", rest.Value())
+	}
+	t := toolCall{tool: a.Resource.ID, requester: spelt(a.Subject), reason: cmp.Or(a.Terms.Message, "a person must approve this call"), arguments: given.Object(), given: given, besides: besides}
 	if a.Agent != nil {
 		t.requester = spelt(*a.Agent)
 	}
@@ -190,5 +217,5 @@ func spelt(e approval.Entity) string {
 }
 
 func (t *toolCall) authorization(a approval.Approval) authorization {
-	return authorization{ID: a.ID, Tool: t.tool, Arguments: t.arguments, Requester: t.requester, Reason: t.reason, ExpiresAt: a.ExpiresAt}
+	return authorization{ID: a.ID, Tool: t.tool, Arguments: t.arguments, Requester: t.requester, Reason: visible.Text(t.reason), ExpiresAt: a.ExpiresAt, Message: t.question(a), wholeRequest: wholeOf(a)}
 }

@@ -61,16 +61,17 @@ func TestMCPMessages(t *testing.T) {
 	c.pass(time.Minute)
 	const (
 		arguments = `{"branch":"main","n":7,"password":"MASKED"}`
-		metadata  = `{"elicitationType":"tool_approval","timeout":540000,"priority":"normal","originalRequest":{"from":"agent/bot","tool":"push","arguments":` + arguments + `,"requestId":"DECISION"}}`
+		asks      = `"message":"bot wants push\nagent/bot asks for tool.invoke on tool/push with {\"branch\":\"main\",\"n\":7,\"password\":\"MASKED\"}",`
+		whole     = `"request":{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"push"},"context":{"arguments":` + arguments + `}}`
+		metadata  = `{"elicitationType":"tool_approval","timeout":540000,"priority":"normal","originalRequest":{"from":"agent/bot","tool":"push","arguments":` + arguments + `,"requestId":"DECISION",` + whole + `}}`
 		reason    = `"reason":{"type":"string","title":"Reason","maxLength":1024}`
 		approve   = `"approve":{"type":"boolean","title":"Approve"}`
 	)
 	elicits := func(properties, required string) string {
 		return `{"jsonrpc":"2.0","id":"ID","method":"elicitation/create","params":{"_meta":` + metadata +
-			`,"message":"bot wants push\nagent/bot asks for tool.invoke on tool/push with {\"branch\":\"main\",\"n\":7,\"password\":\"MASKED\"}"` +
-			`,"requestedSchema":{"type":"object","properties":{` + properties + `},"required":[` + required + `]},"metadata":` + metadata + `}}`
+			`,` + asks + `"requestedSchema":{"type":"object","properties":{` + properties + `},"required":[` + required + `]},"metadata":` + metadata + `}}`
 	}
-	authorization := `{"id":"ID","tool":"push","arguments":` + arguments + `,"requester":"agent/bot","reason":"bot wants push","expiresAt":"` + pdptest.Now.Add(10*time.Minute).Format(time.RFC3339) + `"}`
+	authorization := `{"id":"ID","tool":"push","arguments":` + arguments + `,"requester":"agent/bot","reason":"bot wants push","expiresAt":"` + pdptest.Now.Add(10*time.Minute).Format(time.RFC3339) + `",` + asks + whole + `}`
 	for which, want := range map[string]string{
 		"elicitation":              elicits(approve+`,`+reason, `"approve"`),
 		"elicitation?form=approve": elicits(approve+`,`+reason, `"approve"`),
@@ -156,7 +157,7 @@ func TestMCPWithoutArguments(t *testing.T) {
 	}
 	odd := strings.Replace(tool("push", `"arguments":{"x":"a\u202eb"}`), `"bot"`, `"bot\nmia approves"`, 1)
 	text := c.message("mia", c.asks("pep", odd).Approval.ID, "elicitation", 200)
-	if want := `"message":"bot�mia approves wants push\nagent/bot�mia approves asks for tool.invoke on tool/push with {\"x\":\"a�b\"}",`; !strings.Contains(text, want) {
+	if want := `"message":"bot\\u000amia approves wants push\nagent/\"bot\\nmia approves\" asks for tool.invoke on tool/push with {\"x\":\"a\\u202eb\"}",`; !strings.Contains(text, want) {
 		t.Errorf("got %s\nwant %s", text, want)
 	}
 }

@@ -127,7 +127,7 @@ func (a *approvals) question(ctx context.Context, w pdp.Awaited, digest [sha256.
 	r := w.Call.Request
 	masked := a.server.pinned(ctx).mask.Of(r, w.Obligation.Properties)
 	q = approval.Question{
-		Digest: digest, Tenant: r.Tenant, Caller: w.Call.Caller, Decision: w.Decision, Bundle: w.Bundle, Obligation: w.Obligation.ID, Terms: w.Terms, Members: w.Members,
+		Digest: digest, Tenant: r.Tenant, Caller: w.Call.Caller, Decision: w.Decision, Bundle: w.Bundle, Obligation: w.Obligation.ID, Terms: w.Terms, OfTenant: w.OfTenant, Members: w.Members,
 		Subject: approval.Entity{Type: r.Subject.Type, ID: r.Subject.ID}, Resource: approval.Entity{Type: r.Resource.Type, ID: r.Resource.ID}, Action: r.Action.Name,
 	}
 	q.Terms.Message = masked.Text(q.Terms.Message)

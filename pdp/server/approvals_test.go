@@ -85,6 +85,7 @@ func openCounterOn(t testing.TB, source pdp.Source, options ...pdptest.Option) *
 	c.grant("other-pep", all, "", auth.Decide)
 	c.grant("explainer", all, "", auth.Decide, auth.Explain)
 	c.grant("auditor", all, "", auth.LogRead)
+	c.grant("searcher", all, "", auth.Search)
 	c.grant("asker", all, "", auth.Decide, auth.Request)
 	c.grant("other-asker", all, "", auth.Decide, auth.Request)
 	c.grant("acme-asker", []string{"acme"}, "", auth.Decide, auth.Request)
@@ -377,9 +378,9 @@ func TestApprovalAttacks(t *testing.T) {
 	refused("another PEP", "other-pep", tool("push", again))
 	refused("another PEP, with the id", "other-pep", tool("push", again+`,"approval_id":"`+id+`"`))
 	refused("a guessed id", "pep", tool("push", again+`,"approval_id":"01900000-0000-7000-8000-000000000000"`))
-	refused("an id that is none", "pep", tool("push", again+`,"approval_id":""`+`,"approval":{"id":"x"}`))
+	refused("an id that is none", "pep", tool("push", again+`,"approval":{"id":"x"}`))
 	refused("the word alone, of something else", "pep", tool("push", `"justification":"approved"`))
-	refused("only said", "pep", tool("push", push+`,"approved":true,"approval_id":"`+id+`"`))
+	refused("only said", "pep", tool("push", push+`,"approved":true,"evaluation_id":"`+id+`"`))
 	refused("said everywhere", "pep", change(`"actor_id"`, `"approved":true,"actor_id"`))
 	refused("to be explained", "explainer", tool("push", again), "X-Explain", "true")
 	refused("on whose behalf", "pep", tool("push", again+`,"on_behalf_of":[{"type":"user","id":"eve"}]`))
@@ -597,7 +598,7 @@ func TestApprovalPresentedInAuthZEN(t *testing.T) {
 		_, text := c.do("pep", "POST", evaluationPath, `{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"push"},"context":{`+push+approval+`}}`)
 		return text
 	}
-	for _, claim := range []string{``, `,"justification":"approved"`, `,"approval_id":"` + id + `"`, `,"approval":"` + id + `"`, `,"approval":{"id":"other"}`} {
+	for _, claim := range []string{``, `,"justification":"because"`, `,"approval_id":"other"`, `,"approval_id":"other","justification":"approved"`, `,"approval":{"id":"other"}`} {
 		if got := ask(claim); !strings.Contains(got, `"decision":false`) {
 			t.Errorf("%s: got %s", claim, got)
 		}

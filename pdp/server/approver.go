@@ -142,7 +142,7 @@ func (v *approver) same(tenant, one, other string) bool {
 
 // reviewed is an approval as the policies are asked about it.
 func reviewed(a approval.Approval) pdp.Reviewed {
-	r := pdp.Reviewed{ID: a.ID, Template: a.Terms.Template, Subject: evaluation.Ref(a.Subject), Resource: evaluation.Ref(a.Resource), Action: a.Action, Asker: a.Caller}
+	r := pdp.Reviewed{ID: a.ID, Template: a.Terms.Template, Subject: evaluation.Ref(a.Subject), Resource: evaluation.Ref(a.Resource), Action: a.Action, Asker: a.Caller, OfTenant: a.OfTenant}
 	if a.Agent != nil {
 		agent := evaluation.Ref(*a.Agent)
 		r.Agent = &agent

@@ -7,12 +7,14 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/visible"
 )
 
 // elicitParams are the parameters of elicitation/create. What is known besides stands in
@@ -37,6 +39,7 @@ type originalRequest struct {
 	Tool      string            `json:"tool"`
 	Arguments evaluation.Object `json:"arguments"`
 	RequestID string            `json:"requestId"`
+	wholeRequest
 }
 
 // formSchema is what MCP has of JSON Schema: a flat object of primitive fields.
@@ -71,29 +74,84 @@ func (s *Server) elicitation(c echo.Context) error {
 		return err
 	}
 	meta := elicitMeta{Type: "tool_approval", Priority: "normal", Timeout: max(0, a.ExpiresAt.Sub(s.now()).Milliseconds())}
-	meta.Original = originalRequest{From: call.requester, Tool: call.tool, Arguments: call.arguments, RequestID: a.Decision}
+	meta.Original = originalRequest{From: call.requester, Tool: call.tool, Arguments: call.arguments, RequestID: a.Decision, wholeRequest: wholeOf(a)}
 	return send(c, rpcMessage{Version: "2.0", ID: id, Method: "elicitation/create", Params: elicitParams{Meta: meta, Message: call.question(a), Schema: schema, Metadata: meta}})
 }
 
-// question is the text that a person reads. It has what is asked for in every form: not
-// all clients show more than this and the fields. It has two lines, whatever the names
-// and values in it hold, so that none passes for a line of the service's.
+// question is the text that a person reads. It has all that the approval would be for, in
+// every form: not all clients show more than this and the fields, and what is cut nobody
+// could approve. Each line is the service's own, whatever names and values it holds: they
+// break no line, and a name that could be read as more than a name is in quotes.
 func (t *toolCall) question(a approval.Approval) string {
-	asks := fmt.Sprintf("%s asks for %s on %s", t.requester, a.Action, spelt(a.Resource))
-	if t.given.Kind() != evaluation.Null {
-		asks += " with " + jsonText(t.given)
+	lines := []string{t.reason, t.asks(a)}
+	if t.besides.Len() > 0 {
+		lines = append(lines, "Besides: "+jsonText(t.besides.Value()))
 	}
-	return visible(t.reason) + "\n" + visible(asks)
+	if other := unbound(a); len(other) > 0 {
+		names := make([]string, len(other))
+		for n, name := range other {
+			names[n] = word(name)
+		}
+		lines = append(lines, "May be otherwise when it is done: "+strings.Join(names, ", "))
+	}
+	if a.Terms.Uses > 1 {
+		lines = append(lines, fmt.Sprintf("Once approved it may be done %d times", a.Terms.Uses))
+	}
+	for n, line := range lines {
+		lines[n] = visible.Text(line)
+	}
+	return strings.Join(lines, "\n")
 }
 
-// visible has a mark in the place of what would break a line, or turn its direction.
-func visible(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsGraphic(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
+// asks says who asks for what, for whom, and where.
+func (t *toolCall) asks(a approval.Approval) string {
+	var b strings.Builder
+	by := a.Subject
+	if a.Agent != nil {
+		by = *a.Agent
+	}
+	fmt.Fprintf(&b, "%s asks for %s on %s", words(by), word(a.Action), words(a.Resource))
+	if a.Agent != nil {
+		b.WriteString(" for " + words(a.Subject))
+	}
+	for n, one := range a.Chain {
+		b.WriteString([]string{" on behalf of ", ", "}[min(n, 1)] + words(one))
+	}
+	if a.Tenant != evaluation.DefaultTenant {
+		b.WriteString(" in tenant " + word(a.Tenant))
+	}
+	if t.given.Kind() != evaluation.Null {
+		b.WriteString(" with " + jsonText(t.given))
+	}
+	return b.String()
+}
+
+// words are an entity in a sentence; of an agent that is named by its id alone there is
+// no type.
+func words(e approval.Entity) string {
+	if e.Type != "" {
+		return word(e.Type) + "/" + word(e.ID)
+	}
+	if strings.Contains(e.ID, "/") { // it would pass for a type and an id
+		return quotes(e.ID)
+	}
+	return word(e.ID)
+}
+
+// word is a name in a sentence: in quotes, unless it can be nothing but one word.
+func word(name string) string {
+	other := func(r rune) bool {
+		return r >= utf8.RuneSelf || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._:@/-", r)
+	}
+	if name == "" || strings.ContainsFunc(name, other) {
+		return quotes(name)
+	}
+	return name
+}
+
+func quotes(text string) string {
+	v, _ := evaluation.Text(text) // names are UTF-8
+	return jsonText(v)
 }
 
 // form is what a person is to fill in. An approval is never what a field begins with.
@@ -127,7 +185,7 @@ func argumentField(argument string, v evaluation.Value) field {
 	if _, err := strconv.ParseInt(v.Text(), 10, 64); err == nil && v.Kind() == evaluation.Number {
 		kind = "integer"
 	}
-	return field{Type: kind, Title: argument, Default: jsontext.Value(jsonText(v))}
+	return field{Type: kind, Title: visible.Text(argument), Default: jsontext.Value(jsonText(v))}
 }
 
 // offered is a value as a field holds it: as it is, or as JSON text where it is an

@@ -159,7 +159,8 @@ func TestActionSearchMalformed(t *testing.T) {
 		doc + `,"context":{"nope":1}`:         nil,
 		doc + `,"context":{"ip":"","why":""}`: nil,
 		doc + `,"context":{"pdp":{}}`:         nil,
-		doc + `,"context":{"approval":"so"}`:  both,
+		doc + `,"context":{"approved":"so"}`:  both,
+		doc + `,"context":{"approval":"so"}`:  nil, // which is none
 		self + `{"n":1}}`:                     both,
 		self + `{"n":2}}`:                     nil, // one property of one entity, sent with two values
 		self + `{"nope":2}}`:                  nil,

@@ -1,21 +1,22 @@
-package main
+// Package visible writes text that somebody else wrote so that it is what it looks like: [Text] on one line, [Lines] on
+// several. It knows nothing of where the text is shown.
+package visible
 
 import (
 	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf16"
-	"unicode/utf8"
 )
 
-// visible writes what cannot be seen as JSON would escape it. An id may hold what moves a cursor, reverses text
+// Text writes what cannot be seen as JSON would escape it. An id may hold what moves a cursor, reverses text
 // or hides it, and what is read must not be able to rewrite the screen it is read on.
-func visible(text string) string { return visibleBut(text, "") }
+func Text(text string) string { return but(text, "") }
 
-// visibleLines leaves a text its lines.
-func visibleLines(text string) string { return visibleBut(text, "\n\t") }
+// Lines leaves a text its lines.
+func Lines(text string) string { return but(text, "\n\t") }
 
-func visibleBut(text, keep string) string {
+func but(text, keep string) string {
 	var b strings.Builder
 	for _, r := range text {
 		switch {
@@ -41,22 +42,3 @@ var blank = []*unicode.RangeTable{
 // seen reports whether a rune is what it looks like. Of the spaces only one is; controls and what directs text (U+202E, U+2066)
 // or has no width (U+200B) are not printable at all.
 func seen(r rune) bool { return unicode.IsPrint(r) && !unicode.In(r, blank...) }
-
-// cut is the beginning of a text that somebody wrote to be read, made visible, with a note of what is left out.
-func cut(text string, most int) string {
-	short, left := shorten(text, most)
-	if left == 0 {
-		return visible(text)
-	}
-	return visible(short) + moreOf(left)
-}
-
-// shorten leaves at most so many characters, and says how many are gone.
-func shorten(text string, most int) (short string, left int) {
-	if left = utf8.RuneCountInString(text) - most; left <= 0 {
-		return text, 0
-	}
-	return string([]rune(text)[:most]), left
-}
-
-func moreOf(left int) string { return fmt.Sprintf("… (and %s)", plural(left, "more character")) }
