@@ -64,7 +64,7 @@ func build(files *Files) (*Bundle, Problems) {
 	b.config = parseConfig(files.content[configFile], &problems)
 	if name, text := files.schema(); name != "" {
 		var found Problems
-		b.schema = parseSchema(name, text, &found)
+		b.schema = parseSchema(name, text, &b.config, &found)
 		problems = append(problems, found...)
 	}
 	b.checkParentRules(&problems)

@@ -131,7 +131,7 @@ const typedSchema = `
 // FuzzTyped compares the conversion that a schema directs with what each type's texts and numbers are said to be.
 func FuzzTyped(f *testing.F) {
 	var problems Problems
-	s := parseSchema("schema.cedarschema", []byte(typedSchema), &problems)
+	s := parseSchema("schema.cedarschema", []byte(typedSchema), &config{}, &problems)
 	if problems.Refuse() {
 		f.Fatal(problems)
 	}

@@ -292,6 +292,68 @@ func TestMeaningWithSchema(t *testing.T) {
 	}
 }
 
+// TestUnknownEntities: what a schema requires of an entity in no store is required, unless
+// bundle.yaml says otherwise, and then what is missing makes no allow.
+func TestUnknownEntities(t *testing.T) {
+	b := one(`
+@id("read") permit(principal is User, action == Action::"read", resource is Doc) when { principal.level > 1 };
+@id("list") permit(principal is User, action == Action::"list", resource is Doc);
+@id("low") forbid(principal is User, action == Action::"list", resource is Doc) when { principal.level < 3 };
+@id("has") permit(principal is User, action == Action::"may", resource is Doc) when { principal has level && principal.level > 1 };
+@id("guest") permit(principal is User, action == Action::"may", resource is Doc) unless { principal has level };
+@id("out") forbid(principal is User, action, resource) when { principal in Role::"suspended" };
+@id("kind") permit(principal is User, action == Action::"list", resource == Doc::"2") when { resource has labels && resource.labels.kind == "a" };`,
+		"schema.cedarschema", `entity Role enum ["suspended", "reader"];
+entity User in [Role] { level: Long, name?: String, boss?: User };
+entity Member in [Role] { roles: Set<String> };
+entity Doc { labels?: { kind: String } };
+action read, list, may appliesTo { principal: [User, Member], resource: [Doc] };`,
+		"entities/e.json", entities(entity("User", "stored", `{"level":2}`)))
+	read := func(more ...string) string { return q("User:a", "read", "Doc:1", more...) }
+	mismatch := reason("schema_mismatch")
+	for config, list := range map[string][]asked{
+		"unknown_entities: deny": {
+			{read(), mismatch}, {read(`s{"level":2}`), allow}, {q("User:stored", "read", "Doc:1"), allow}, {q("User:a", "may", "Doc:1"), mismatch},
+		},
+		"unknown_entities: evaluate\nparents: {Member: {roles: Role}}": {
+			{read(), deny}, {read(`s{"level":2}`), allow}, {q("User:stored", "read", "Doc:1"), allow},
+			{read(`s{"level":"2"}`), mismatch}, {read(`s{"level":2,"name":1}`), mismatch}, {read(`s{"name":1}`), mismatch}, {read(`s{"name":"a","other":1}`), deny},
+			{q("User:stored", "read", "Doc:1", `s{"level":"2"}`), allow}, // passed over
+			{read(`s{"level":2}`, `r{"labels":{}}`), mismatch}, {q("Other:a", "list", "Doc:1"), mismatch}, {q("User:a", "write", "Doc:1"), mismatch},
+			{q("User:a", "list", "Doc:1"), reason("policy_error")}, {q("User:a", "list", "Doc:1", `s{"level":null}`), reason("policy_error")},
+			{q("User:a", "list", "Doc:1", `s{"level":2}`), deny}, {q("User:a", "list", "Doc:1", `s{"level":3}`), allow},
+			{q("User:a", "may", "Doc:1"), allow}, {q("User:a", "may", "Doc:1", `s{"level":1}`), deny}, {q("User:a", "may", "Doc:1", `s{"level":2}`), allow},
+			// What gives parents is not missing: no policy would err, and "out" would not apply.
+			{q("Member:a", "list", "Doc:1"), mismatch}, {q("Member:a", "list", "Doc:1", `s{"roles":["nosuch"]}`), mismatch}, {q("Member:a", "list", "Doc:1", `s{"roles":["reader"]}`), deny},
+		},
+		"unknown_entities: evaluate\nknown: [User]": {
+			{read(), reason("unknown_entity")}, {read(`s{"level":2}`), reason("unknown_entity")}, {q("User:stored", "read", "Doc:1"), allow},
+		},
+		"unknown_entities: evaluate\nforbid_errors: ignore": {
+			{q("User:a", "list", "Doc:1"), allow}, {q("User:a", "list", "Doc:1", `s{"level":2}`), deny},
+		},
+		"unknown_entities: evaluate\nattributes: {User: request}": {
+			{q("User:stored", "read", "Doc:1", `s{"level":1}`), deny}, {q("User:stored", "read", "Doc:1", `s{"level":"1"}`), mismatch},
+		},
+	} {
+		b["bundle.yaml"] = config
+		p := b.load(t)
+		for _, a := range list {
+			if got := ask(t, p, a.request); got != a.want {
+				t.Errorf("%s: %s\n got %s\nwant %s", config, a.request, got, a.want)
+			}
+		}
+	}
+	// Of one entity that is both, what only the resource sends is no value, and not missing either.
+	one := one(`permit(principal, action, resource) unless { principal has level };`, "schema.cedarschema",
+		`entity User { level: Long }; action edit appliesTo { principal: User, resource: User };`, "bundle.yaml", "allow_trivial: true\nunknown_entities: evaluate").load(t)
+	for properties, want := range map[string]string{`s{}`: allow, `s{"level":1}`: deny, `r{"level":1}`: deny} {
+		if got := ask(t, one, q("User:a", "edit", "User:a", properties)); got != want {
+			t.Errorf("%s: got %s, want %s", properties, got, want)
+		}
+	}
+}
+
 // TestEnumeratedParents: a parent that its type has no such id of would be in nothing, and a
 // forbid of what is below the one that was meant passed over.
 func TestEnumeratedParents(t *testing.T) {
