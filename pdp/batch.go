@@ -62,7 +62,7 @@ func (p *PDP) items(ctx context.Context, bundle *Bundle, call Call, batch evalua
 			return nil, err
 		}
 		if filled += filledSize(d); filled > maxFilled {
-			return nil, &evaluation.Error{TooLarge: true, Detail: fmt.Sprintf("the obligations of the answer come to more than %d bytes", maxFilled), Try: "send fewer items, or less in the context they share"}
+			return nil, overfilled()
 		}
 		d.ID = fmt.Sprintf("%s.%d", answer.ID, n)
 		answer.Items = append(answer.Items, d)
@@ -93,6 +93,10 @@ func (p *PDP) item(ctx context.Context, bundle *Bundle, call Call, item evaluati
 // maxFilled bounds the obligations of one answer: a megabyte of context that a
 // thousand items inherit, and a template copies, would be a gigabyte.
 const maxFilled = 16 << 20
+
+func overfilled() error {
+	return &evaluation.Error{TooLarge: true, Detail: fmt.Sprintf("the obligations of the answer come to more than %d bytes", maxFilled), Try: "send fewer items, or less in the context they share"}
+}
 
 func filledSize(d evaluation.Decision) int {
 	n := 0

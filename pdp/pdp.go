@@ -198,7 +198,9 @@ func (p *PDP) say(ctx context.Context, bundle *Bundle, call Call) (s said, err e
 		kept := w // w itself needs no place on the heap
 		s.waiting = &kept
 	}
-	s.decision, err = w.finish(ctx, &call)
+	if s.decision, err = w.finish(ctx, &call); err == nil && filledSize(s.decision) > maxFilled {
+		return said{}, overfilled()
+	}
 	return s, err
 }
 
