@@ -33,7 +33,7 @@ type BatchDecision struct {
 // that its semantic makes the last. They go on record together.
 func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision, error) {
 	bundle := p.Bundle()
-	call := Call{Caller: batch.Caller, Now: batch.Now, Explain: batch.Explain, RequestID: batch.RequestID, TraceID: batch.TraceID, Registered: batch.Registered, Obligations: batch.Obligations}
+	call := Call{Caller: batch.Caller, Now: batch.Now, Explain: batch.Explain, RequestID: batch.RequestID, TraceID: batch.TraceID, Registered: batch.Registered, Obligations: batch.Obligations, tell: true}
 	p.stamp(&call)
 	answer := BatchDecision{ID: p.options.NewID()}
 	_, span := step(ctx, "authorize")
@@ -82,6 +82,10 @@ func (p *PDP) item(ctx context.Context, bundle *Bundle, call Call, item evaluati
 	malformed := item.Err
 	if malformed == nil {
 		d, err := p.decide(ctx, bundle, call, m)
+		for n := range d.Mismatch { // which are those of the explanation, too
+			d.Mismatch[n].Pointer = item.Pointer(d.Mismatch[n].Pointer)
+		}
+		sortMismatch(d.Mismatch)
 		if !errors.As(err, &malformed) {
 			return d, err
 		}

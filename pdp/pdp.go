@@ -92,6 +92,7 @@ type Call struct {
 	Spend, File, Offer bool
 
 	approved bool // what policies see as context.pdp.approved
+	tell     bool // have the decision say what does not fit
 }
 
 // The errors of [PDP.Evaluate] besides [*evaluation.Error].
@@ -146,6 +147,7 @@ func newPDP(source Source, first loaded, options Options) *PDP {
 func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, error) {
 	bundle := p.Bundle() // pinned: one call sees one bundle
 	p.stamp(&call)
+	call.tell = true
 	said, err := p.authorize(ctx, bundle, call)
 	if err != nil {
 		return evaluation.Decision{}, err

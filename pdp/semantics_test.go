@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -51,11 +52,51 @@ func ask(t testing.TB, p *pdp.PDP, body string, change ...func(*pdp.Call)) strin
 	if err != nil {
 		return errorText(t, r, err)
 	}
+	toldOf(t, body, d)
 	answer, err := r.Shape.Answer(d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(answer)
+}
+
+// toldOf fails where a decision that the policies were not asked about does not say why, or
+// says so of a place that the body does not have, nor what would be in it.
+func toldOf(t testing.TB, body string, d evaluation.Decision) {
+	t.Helper()
+	switch d.Reason {
+	case evaluation.UnknownType, evaluation.SchemaMismatch, evaluation.UnknownEntity:
+		if len(d.Mismatch) == 0 {
+			t.Errorf("%s: %s without saying where", body, d.Reason)
+		}
+	}
+	var sent any
+	numbers := json.NewDecoder(strings.NewReader(body))
+	numbers.UseNumber()
+	if err := numbers.Decode(&sent); err != nil {
+		t.Fatal(err)
+	}
+	for n, m := range d.Mismatch {
+		if n > 0 && d.Mismatch[n-1].Pointer >= m.Pointer || m.Detail == "" {
+			t.Errorf("%s: %v", body, d.Mismatch)
+		}
+		in, missing := sent, strings.Contains(m.Detail, "not sent")
+		for token := range strings.SplitSeq(strings.TrimPrefix(m.Pointer, "/"), "/") {
+			token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+			switch at := in.(type) {
+			case map[string]any:
+				in = at[token]
+			case []any:
+				i, _ := strconv.Atoi(token)
+				in = at[i]
+			default:
+				in = nil
+			}
+		}
+		if (in == nil) != missing && !strings.Contains(m.Detail, "null") {
+			t.Errorf("%s: %s is in the body: %v; %s", body, m.Pointer, in != nil, m.Detail)
+		}
+	}
 }
 
 func errorText(t testing.TB, r evaluation.Request, err error) string {
@@ -463,7 +504,7 @@ func TestExplain(t *testing.T) {
 @id("stop") forbid(principal, action, resource) unless { principal.level > 1 && context.pdp.tenant == "default" };
 `, "entities/e.json", entities(entity("user", "a", `{"level":2}`))).load(t)
 	got := ask(t, p, q("user:a", "x", "doc:1", `c{"mfa":true}`, `s{"level":0}`, `r{"kind":1.5}`), func(c *pdp.Call) { c.Explain = true })
-	want := `{"decision":false,"context":{"explain":{"policies":[
+	want := `{"decision":false,"context":{"explain":{"mismatch":[{"pointer":"/resource/properties/kind","detail":"is not integral, and no schema declares it decimal"}],"policies":[
  {"id":"near","effect":"permit","verdict":"error","position":"p.cedar:2:1","failed":"when { resource.kind == \"public\" }","attributes":[{"path":"context.mfa","source":"sent"},{"path":"resource.kind","source":"unusable"}]},
  {"id":"far","effect":"permit","verdict":"not_satisfied","position":"p.cedar:3:1","failed":"when { context has purpose }","attributes":[{"path":"context.purpose","source":"missing"}]},
  {"id":"stop","effect":"forbid","verdict":"not_satisfied","position":"p.cedar:5:1","attributes":[{"path":"context.pdp.tenant","source":"pdp"},{"path":"principal.level","source":"passed_over"}]}]}}}`

@@ -78,6 +78,9 @@ func entrySize(e decisionlog.Entry) int {
 	}
 	if e.Decision != nil {
 		size += len(e.Decision.Obligations)
+		for _, pointer := range e.Decision.Mismatch {
+			size += len(pointer)
+		}
 	}
 	return size
 }
