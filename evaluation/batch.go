@@ -27,17 +27,23 @@ type Item struct {
 // InBody is an error of the item's request with the pointer into the body of the
 // batch: what the item does not have itself stands beside the items.
 func (i Item) InBody(err *Error) *Error {
-	member, rest, _ := strings.Cut(strings.TrimPrefix(err.Pointer, "/"), "/")
+	moved := *err
+	moved.Pointer = i.Pointer(err.Pointer)
+	return &moved
+}
+
+// Pointer is a pointer into the item's request as one into the body of the batch.
+func (i Item) Pointer(canonical string) string {
+	member, rest, _ := strings.Cut(strings.TrimPrefix(canonical, "/"), "/")
 	own, ok := i.sent.Get(member)
-	if name, _, _ := strings.Cut(rest, "/"); member == "context" && name == inheritedOfContext {
+	name, _, _ := strings.Cut(rest, "/")
+	if inherited := member == "context" && name == inheritedOfContext || member != "context" && rest != "" && name != "properties"; inherited {
 		ok = ok && has(own.Object(), name)
 	}
 	if !ok {
-		return err
+		return canonical
 	}
-	moved := *err
-	moved.Pointer = short(i.at + err.Pointer)
-	return &moved
+	return short(i.at + canonical)
 }
 
 // Semantic says how far a batch is decided.

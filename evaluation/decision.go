@@ -33,6 +33,10 @@ type Decision struct {
 	// Access is what the profile for access requests says besides, to a caller that
 	// speaks it.
 	Access *Access
+	// Mismatch says what of the request has no form that the policies could be asked
+	// with, by the places in the body that was sent: why it could not be put to them, or
+	// what of it counts as an error where they read it.
+	Mismatch []Mismatch
 	// Bundle is the digest of the policies that decided.
 	Bundle string
 	// Malformed is set on an item of a batch that was no request, and is a deny.
@@ -114,9 +118,20 @@ type Approval struct {
 	RetryAfter int
 }
 
+// Mismatch is a place in a request, a JSON Pointer into the body that was sent, and what
+// is wrong there: names and types, and never a value.
+type Mismatch struct {
+	Pointer string `json:"pointer"`
+	Detail  string `json:"detail"`
+	// Place is the pointer into the [Request], whichever shape it came in: what the
+	// patterns of masks address.
+	Place string `json:"-"`
+}
+
 // Explanation says, policy by policy, how a decision came about.
 type Explanation struct {
 	Policies []PolicyExplanation `json:"policies"`
+	Mismatch []Mismatch          `json:"mismatch,omitzero"`
 }
 
 // PolicyExplanation is one policy's part in a decision.

@@ -62,6 +62,12 @@ func beyond(pointer, detail, try string) *Error {
 	return err
 }
 
+// MisfitAt returns a Mismatch at the pointer made of the given reference tokens.
+func MisfitAt(detail string, at ...string) Mismatch {
+	place := pointerTo(at...)
+	return Mismatch{Pointer: short(place), Detail: detail, Place: place}
+}
+
 func pointerTo(tokens ...string) string {
 	var b strings.Builder
 	for _, t := range tokens {

@@ -33,7 +33,7 @@ type BatchDecision struct {
 // that its semantic makes the last. They go on record together.
 func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision, error) {
 	bundle := p.Bundle()
-	call := Call{Caller: batch.Caller, Now: batch.Now, Explain: batch.Explain, RequestID: batch.RequestID, TraceID: batch.TraceID, Registered: batch.Registered, Obligations: batch.Obligations}
+	call := Call{Caller: batch.Caller, Now: batch.Now, Explain: batch.Explain, RequestID: batch.RequestID, TraceID: batch.TraceID, Registered: batch.Registered, Obligations: batch.Obligations, tell: true}
 	p.stamp(&call)
 	answer := BatchDecision{ID: p.options.NewID()}
 	_, span := step(ctx, "authorize")
@@ -62,7 +62,7 @@ func (p *PDP) items(ctx context.Context, bundle *Bundle, call Call, batch evalua
 			return nil, err
 		}
 		if filled += filledSize(d); filled > maxFilled {
-			return nil, &evaluation.Error{TooLarge: true, Detail: fmt.Sprintf("the obligations of the answer come to more than %d bytes", maxFilled), Try: "send fewer items, or less in the context they share"}
+			return nil, overfilled()
 		}
 		d.ID = fmt.Sprintf("%s.%d", answer.ID, n)
 		answer.Items = append(answer.Items, d)
@@ -82,6 +82,10 @@ func (p *PDP) item(ctx context.Context, bundle *Bundle, call Call, item evaluati
 	malformed := item.Err
 	if malformed == nil {
 		d, err := p.decide(ctx, bundle, call, m)
+		for n := range d.Mismatch { // which are those of the explanation, too
+			d.Mismatch[n].Pointer = item.Pointer(d.Mismatch[n].Pointer)
+		}
+		sortMismatch(d.Mismatch)
 		if !errors.As(err, &malformed) {
 			return d, err
 		}
@@ -93,6 +97,10 @@ func (p *PDP) item(ctx context.Context, bundle *Bundle, call Call, item evaluati
 // maxFilled bounds the obligations of one answer: a megabyte of context that a
 // thousand items inherit, and a template copies, would be a gigabyte.
 const maxFilled = 16 << 20
+
+func overfilled() error {
+	return &evaluation.Error{TooLarge: true, Detail: fmt.Sprintf("the obligations of the answer come to more than %d bytes", maxFilled), Try: "send fewer items, or less in the context they share"}
+}
 
 func filledSize(d evaluation.Decision) int {
 	n := 0

@@ -20,6 +20,8 @@ type Bundle struct {
 	config config
 	schema *schemaOf        // nil where there is none
 	views  map[string]*view // by tenant, the default one included
+	// wireTypes are names that requests can call types by, for who misspelt one
+	wireTypes []string
 }
 
 // view is the bundle as one tenant sees it: the root and the tenant's own.
@@ -68,7 +70,7 @@ func build(files *Files) (*Bundle, Problems) {
 	b.config = parseConfig(files.content[configFile], &problems)
 	if name, text := files.schema(); name != "" {
 		var found Problems
-		b.schema = parseSchema(name, text, &found)
+		b.schema = parseSchema(name, text, &b.config, &found)
 		problems = append(problems, found...)
 	}
 	b.checkParentRules(&problems)
@@ -95,6 +97,7 @@ func build(files *Files) (*Bundle, Problems) {
 	for _, v := range b.views {
 		b.findActions(v)
 	}
+	b.findTypes()
 	return b, problems.sorted()
 }
 

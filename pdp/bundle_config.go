@@ -27,6 +27,7 @@ type config struct {
 	volatile          []string // members of the context that no approval is bound to
 	allowSelfApproval []string // templates
 
+	evaluateUnknown    bool // unknown_entities: evaluate
 	rejectUnknown      bool // unknown_properties: reject
 	ignoreForbidErrors bool // forbid_errors: ignore
 	allowUndeclared    bool // undeclared_obligations: allow
@@ -54,6 +55,11 @@ func (c *config) entityType(wire string) (types.EntityType, bool) {
 		return "", false
 	}
 	return c.qualify(typ), true
+}
+
+// parentsFrom reports whether an attribute gives parents.
+func (c *config) parentsFrom(typ types.EntityType, attribute string) bool {
+	return slices.ContainsFunc(c.parents[typ], func(r parentRule) bool { return r.attribute == attribute })
 }
 
 func (c *config) qualify(typ types.EntityType) types.EntityType {
@@ -119,6 +125,7 @@ func parseConfig(text []byte, problems *Problems) config {
 	byKey["attributes"] = func(n *yaml.Node) { attributes = n }
 	byKey["parents"] = func(n *yaml.Node) { parents = n }
 	byKey["known"] = func(n *yaml.Node) { known = n }
+	byKey["unknown_entities"] = func(n *yaml.Node) { c.evaluateUnknown = doc.oneOf(n, "deny", "evaluate") == "evaluate" }
 	byKey["unknown_properties"] = func(n *yaml.Node) { c.rejectUnknown = doc.oneOf(n, "drop", "reject") == "reject" }
 	byKey["forbid_errors"] = func(n *yaml.Node) { c.ignoreForbidErrors = doc.oneOf(n, "deny", "ignore") == "ignore" }
 	byKey["undeclared_obligations"] = func(n *yaml.Node) { c.allowUndeclared = doc.oneOf(n, "deny", "allow") == "allow" }

@@ -94,9 +94,12 @@ func (b *Bundle) weigh(ctx context.Context, call *Call, m *memo) (w weighed, err
 // finish denies where the PEP has not said that it can do what is owed, and explains.
 func (w *weighed) finish(ctx context.Context, call *Call) (d evaluation.Decision, err error) {
 	d = w.Decision
+	if call.tell && (w.reason != "" || len(w.unusable) > 0) {
+		d.Mismatch = w.bundle.mismatch(w.view, &call.Request)
+	}
 	if w.reason != "" {
 		if call.Explain {
-			d.Explain = &evaluation.Explanation{Policies: []evaluation.PolicyExplanation{}}
+			d.Explain = &evaluation.Explanation{Policies: []evaluation.PolicyExplanation{}, Mismatch: d.Mismatch}
 		}
 		return d, nil
 	}

@@ -3,6 +3,7 @@ package pdp
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -52,17 +53,19 @@ func (m *merger) take(name string, value evaluation.Value, path ...string) error
 		path = append(path, name)
 	}
 	// What nobody declared is no place to find unknown members in: it is a mismatch.
-	c := converter{config: m.config, reject: m.config.rejectUnknown && m.declared != nil, path: path}
+	c := converter{config: m.config, reject: m.config.rejectUnknown && m.declared != nil}
 	if !declared {
 		m.dropped = append(m.dropped, name)
 		delete(m.members, types.String(name))
-		return c.unknown()
+		if c.reject {
+			return undeclaredAt(path)
+		}
+		return nil
 	}
-	v, fits, err := c.convert(value, a.shape)
-	if err != nil {
-		return err
-	}
+	v, fits := c.convert(value, a.shape)
 	switch {
+	case c.fault.undeclared:
+		return undeclaredAt(c.fault.below(path))
 	case fits:
 		m.members[types.String(name)] = v
 	case m.lenient && a.optional:
@@ -128,77 +131,118 @@ func untyped(v evaluation.Value) (types.Value, bool) {
 	return nil, false // null, which only an array can hold
 }
 
+func undeclaredAt(path []string) error {
+	return evaluation.Malformed("the schema does not declare this member", "leave it out, or have it declared", path...)
+}
+
 // converter converts as a schema says.
 type converter struct {
 	config  *config
 	reject  bool // what is not declared is malformed
-	path    []string
 	dropped bool
+	fault   misfit // where something does not fit
 }
 
-// unknown is what a member that the schema does not declare leads to.
-func (c *converter) unknown() error {
-	c.dropped = true
-	if c.reject {
-		return evaluation.Malformed("the schema does not declare this member", "leave it out, or have it declared", c.path...)
+// misfit is why a value does not fit, and where below the value that was converted.
+type misfit struct {
+	undeclared bool             // a member that is not declared
+	want       *shape           // nil where a required member is missing
+	got        evaluation.Value // what was sent in its place
+	at         []string         // the innermost name first
+	name       string           // as the policies name it
+}
+
+// below is the place of the fault in a request, where the value stands at the path.
+func (f *misfit) below(path []string) []string {
+	path = slices.Clone(path)
+	for _, name := range slices.Backward(f.at) {
+		path = append(path, name)
 	}
-	return nil
+	return path
 }
 
-func (c *converter) convert(v evaluation.Value, s *shape) (types.Value, bool, error) {
+// fail notes what does not fit.
+func (c *converter) fail(v evaluation.Value, s *shape) (types.Value, bool) {
+	c.fault = misfit{want: s, got: v}
+	return nil, false
+}
+
+// in notes what the place of a fault is in.
+func (c *converter) in(token, name string) (types.Value, bool) {
+	c.fault.at, c.fault.name = append(c.fault.at, token), name+c.fault.name
+	return nil, false
+}
+
+// convert converts a value. Where it does not fit, fault says why.
+func (c *converter) convert(v evaluation.Value, s *shape) (types.Value, bool) {
 	switch s.form {
 	case shapeSet:
-		if v.Kind() != evaluation.Array {
-			return nil, false, nil
-		}
-		elements := make([]types.Value, 0, v.Len())
-		for _, e := range v.Elements {
-			t, fits, err := c.convert(e, s.element)
-			if err != nil || !fits {
-				return nil, false, err
-			}
-			elements = append(elements, t)
-		}
-		set, ok := newSet(elements)
-		return set, ok, nil
+		return c.set(v, s)
 	case shapeRecord:
 		return c.record(v, s)
 	}
 	t, fits := c.scalar(v, s)
-	return t, fits, nil
+	if !fits {
+		return c.fail(v, s)
+	}
+	return t, true
 }
 
-func (c *converter) record(v evaluation.Value, s *shape) (types.Value, bool, error) {
+func (c *converter) set(v evaluation.Value, s *shape) (types.Value, bool) {
+	if v.Kind() != evaluation.Array {
+		return c.fail(v, s)
+	}
+	elements := make([]types.Value, 0, v.Len())
+	for n, e := range v.Elements {
+		t, fits := c.convert(e, s.element)
+		if !fits {
+			return c.in(strconv.Itoa(n), "[]")
+		}
+		elements = append(elements, t)
+	}
+	set, ok := newSet(elements)
+	if !ok {
+		return c.fail(v, s)
+	}
+	return set, true
+}
+
+func (c *converter) record(v evaluation.Value, s *shape) (types.Value, bool) {
 	if v.Kind() != evaluation.Map {
-		return nil, false, nil
+		return c.fail(v, s)
 	}
 	members := make(types.RecordMap, v.Len())
 	for name, e := range v.Object().Members {
-		c.path = append(c.path, name)
-		a, ok := s.members[name]
-		if !ok {
-			if err := c.unknown(); err != nil {
-				return nil, false, err
+		a, declared := s.members[name]
+		if !declared {
+			c.dropped = true
+			if c.reject {
+				c.fault = misfit{undeclared: true}
+				return c.in(name, "."+name)
 			}
-		} else {
-			t, fits, err := c.convert(e, a.shape)
-			if err != nil || !fits {
-				return nil, false, err
-			}
-			members[types.String(name)] = t
+			continue
 		}
-		c.path = c.path[:len(c.path)-1]
+		t, fits := c.convert(e, a.shape)
+		if !fits {
+			return c.in(name, "."+name)
+		}
+		members[types.String(name)] = t
 	}
-	return types.NewRecord(members), hasRequired(members, s.members), nil
+	if name, missing := missingFrom(members, s.members); missing {
+		c.fault = misfit{}
+		return c.in(name, "."+name)
+	}
+	return types.NewRecord(members), true
 }
 
-func hasRequired(members types.RecordMap, declared map[string]attributeShape) bool {
+// missingFrom finds a required member that is not there, of several the first in order.
+func missingFrom(members types.RecordMap, declared map[string]attributeShape) (first string, missing bool) {
 	for name, a := range declared {
-		if _, ok := members[types.String(name)]; !ok && !a.optional {
-			return false
+		if _, ok := members[types.String(name)]; !ok && !a.optional && (!missing || name < first) {
+			first, missing = name, true
 		}
 	}
-	return true
+	return first, missing
 }
 
 func (c *converter) scalar(v evaluation.Value, s *shape) (types.Value, bool) {

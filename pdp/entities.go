@@ -204,7 +204,7 @@ func (b *Bundle) entity(v *view, uid types.EntityUID, sent evaluation.Object, pa
 		o.origins = m.origins
 		p.add(m.piece())
 	}
-	if b.schema != nil && (!o.known || o.sent.Len() > 0) && (b.schema.validator.Entity(e) != nil || !b.schema.allowsAll(e.Parents)) {
+	if b.schema != nil && (!o.known || o.sent.Len() > 0) && !b.schema.fitsSent(e, o.known) {
 		p.refuse(evaluation.SchemaMismatch)
 	}
 	p.entity = e

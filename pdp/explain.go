@@ -42,7 +42,7 @@ func (v *view) explain(ctx context.Context, q *question, d *evaluation.Decision)
 			policies = append(policies, e.policy(p, ls))
 		}
 	}
-	return &evaluation.Explanation{Policies: policies}, ctx.Err()
+	return &evaluation.Explanation{Policies: policies, Mismatch: d.Mismatch}, ctx.Err()
 }
 
 type explainer struct {

@@ -32,7 +32,7 @@ func (l *linter) escapes(p *policy, terms []*term) {
 		}
 	}
 	for _, path := range omitted {
-		l.warn(p, "forbid_omittable", "does not apply where the request leaves out "+path.String()+", so leaving it out is a way around it", "forbid unless the request shows what must be there, as in `unless { "+path.asked()+" && … }`, or have a schema require it")
+		l.warn(p, "forbid_omittable", "does not apply where the request leaves out "+path.String()+", so leaving it out is a way around it", "forbid unless the request shows what must be there, as in `unless { "+path.asked()+" && … }`, or "+l.ensured(path))
 	}
 	for _, path := range parents {
 		l.warn(p, "forbid_omittable", "tests parents that "+path.String()+" gives, and does not apply where the request leaves that out", "restrict it to types whose parents are stored and known, or forbid unless a parent is there")

@@ -9,9 +9,10 @@ import (
 // missing warns of attributes that a permit reads without having asked for them:
 // where one is absent the permit errs, and so does not count, which its author
 // may not have thought of. With a schema the question does not arise: cedar-go's
-// strict validation refuses such a read, for each of the policy's environments.
+// strict validation refuses such a read, for each of the policy's environments, but
+// where bundle.yaml waives what the schema requires.
 func (l *linter) missing(p *policy, terms []*term) {
-	if l.b.schema != nil {
+	if l.b.schema != nil && !l.b.config.evaluateUnknown {
 		return
 	}
 	w := presence{}
@@ -22,14 +23,24 @@ func (l *linter) missing(p *policy, terms []*term) {
 	var found paths
 	for _, set := range l.settings(p) {
 		for _, path := range w.unsure {
-			if path.unsupplied() || l.optional(p, set, path) {
+			if path.unsupplied() || l.missable(p, set, path) {
 				found.add(path)
 			}
 		}
 	}
 	for _, path := range found {
-		l.warn(p, "permit_missing_attribute", "reads "+path.String()+" without has, and does not apply where that is absent", "ask first, as in `"+path.asked()+" && …`, or have a schema require it")
+		l.warn(p, "permit_missing_attribute", "reads "+path.String()+" without has, and does not apply where that is absent", "ask first, as in `"+path.asked()+" && …`, or "+l.ensured(path))
 	}
+}
+
+// missable reports whether a permit can find nothing at a path that it reads without
+// having asked.
+func (l *linter) missable(p *policy, set *setting, path attributePath) bool {
+	if l.b.schema != nil {
+		typ, entity := set.typeOf(path.root)
+		return entity && l.waived(typ, path)
+	}
+	return l.optional(p, set, path)
 }
 
 // unsupplied reports whether the path is below context.pdp and not there.

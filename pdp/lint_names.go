@@ -80,14 +80,16 @@ func (l *linter) readConfig(text []byte, keys func(doc *yamlMap) map[string]func
 	}
 }
 
-// configTypes warns of types in bundle.yaml that the schema does not declare:
-// what is said of them there has no effect.
+// configTypes warns of what has no effect in bundle.yaml: types that the schema does not
+// declare, and unknown_entities where there is no schema.
 func (l *linter) configTypes(text []byte) {
-	if l.b.schema == nil {
-		return
-	}
 	c := &l.b.config
 	l.readConfig(text, func(doc *yamlMap) map[string]func(*yaml.Node) {
+		if l.b.schema == nil {
+			return map[string]func(*yaml.Node){"unknown_entities": func(n *yaml.Node) {
+				l.problems.warn(configFile, n.Line, n.Column, "unknown_entities_unused", "unknown_entities changes nothing where there is no schema that requires an attribute: what was sent is evaluated", "list types under known to deny entities that are in no store")
+			}}
+		}
 		wire := func(n *yaml.Node) { l.configType(n, doc.wireType(c, n)) }
 		right := func(n *yaml.Node) { l.configType(n, c.qualify(types.EntityType(n.Value))) }
 		return map[string]func(*yaml.Node){

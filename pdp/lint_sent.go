@@ -101,7 +101,7 @@ func (l *linter) optional(p *policy, set *setting, path attributePath) bool {
 	if len(path.names) == 1 && l.b.config.known[typ] && l.everyHas(p, typ, path.names[0]) {
 		return false
 	}
-	return l.givesParents(typ, path) || l.undemanded(l.b.schema.attributes(typ), path.names)
+	return l.givesParents(typ, path) || l.waived(typ, path) || l.undemanded(l.b.schema.attributes(typ), path.names)
 }
 
 // undemanded reports whether no schema requires the path. What a schema does not
@@ -114,14 +114,35 @@ func (l *linter) undemanded(attributes map[string]attributeShape, names []string
 	return optional && declared
 }
 
+// waived reports whether the schema requires the attribute, and bundle.yaml does not
+// require it of entities that are in no store.
+func (l *linter) waived(typ types.EntityType, path attributePath) bool {
+	c := &l.b.config
+	if !c.evaluateUnknown || len(path.names) != 1 || c.known[typ] || c.parentsFrom(typ, path.names[0]) {
+		return false
+	}
+	if _, ok := approvalAttributes[path.names[0]]; ok && typ == c.approvalType {
+		return false // the PDP says what they are
+	}
+	a, declared := l.b.schema.attributes(typ)[path.names[0]]
+	return declared && !a.optional
+}
+
+// ensured says how an author sees to it that an attribute is there.
+func (l *linter) ensured(path attributePath) string {
+	if l.b.schema != nil && l.b.config.evaluateUnknown && path.root != "context" {
+		return "list the type under known in bundle.yaml"
+	}
+	return "have a schema require it"
+}
+
 // givesParents reports whether the attribute gives parents, which it does
 // whether the schema declares it or not.
 func (l *linter) givesParents(typ types.EntityType, path attributePath) bool {
 	if a, declared := l.b.schema.attributes(typ)[path.names[0]]; declared && !a.optional {
 		return false
 	}
-	rule := func(r parentRule) bool { return r.attribute == path.names[0] }
-	return len(path.names) == 1 && slices.ContainsFunc(l.b.config.parents[typ], rule)
+	return len(path.names) == 1 && l.b.config.parentsFrom(typ, path.names[0])
 }
 
 // ofApproval reports whether the path is an attribute that every approval has.

@@ -241,6 +241,28 @@ func TestCheckNames(t *testing.T) {
 	}
 }
 
+func TestCheckUnknownEntities(t *testing.T) {
+	files := func(yaml string) []string {
+		return []string{"schema.cedarschema", lintSchema, "bundle.yaml", "unknown_entities: evaluate\n" + yaml}
+	}
+	const permits, forbids = "permit_missing_attribute policy.cedar:2:1", "forbid_omittable policy.cedar:2:1"
+	for _, c := range []lintCase{
+		{"a permit reads what is waived", bundleOf(permit(`when { principal.name == "a" }`), files("")...), permits},
+		{"a permit asks first", bundleOf(permit(`when { principal has name && principal.name == "a" }`), files("")...), ""},
+		{"a permit reads what is below", bundleOf(permit(`when { principal has labels && principal.labels.zone == "a" }`), files("")...), ""},
+		{"a permit reads what the context requires", bundleOf(permit(`when { context.purpose == "a" }`), files("")...), ""},
+		{"a permit, and the type is known", bundleOf(permit(`when { principal.name == "a" }`), files("known: [User]")...), ""},
+		{"a forbid asks first", bundleOf(forbid(`when { principal has name && principal.name == "a" }`), files("")...), forbids},
+		{"a forbid asks first, and the type is known", bundleOf(forbid(`when { principal has name && principal.name == "a" }`), files("known: [User]")...), ""},
+		{"a forbid errs", bundleOf(forbid(`when { principal.name == "a" }`), files("")...), ""},
+		{"a forbid errs and is ignored", bundleOf(forbid(`when { principal.name == "a" }`), files("forbid_errors: ignore")...), forbids},
+		{"what is required is required", bundleOf(forbid(`when { principal has name && principal.name == "a" }`), "schema.cedarschema", lintSchema, "bundle.yaml", "unknown_entities: deny"), ""},
+		{"without a schema", bundleOf(permit(""), "bundle.yaml", "unknown_entities: deny"), "unknown_entities_unused bundle.yaml:1:19"},
+	} {
+		c.run(t)
+	}
+}
+
 func TestCheckStore(t *testing.T) {
 	// The root's policy decides in the tenant too, and there is a user without a level.
 	user := `[{"uid": {"type": "User", "id": "c"}, "attrs": {}, "parents": []}]`

@@ -93,6 +93,7 @@ type Call struct {
 
 	approved bool // what policies see as context.pdp.approved
 	review   review
+	tell     bool // have the decision say what does not fit
 }
 
 // The errors of [PDP.Evaluate] besides [*evaluation.Error].
@@ -147,6 +148,7 @@ func newPDP(source Source, first loaded, options Options) *PDP {
 func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, error) {
 	bundle := p.Bundle() // pinned: one call sees one bundle
 	p.stamp(&call)
+	call.tell = true
 	said, err := p.authorize(ctx, bundle, call)
 	if err != nil {
 		return evaluation.Decision{}, err
@@ -199,7 +201,9 @@ func (p *PDP) say(ctx context.Context, bundle *Bundle, call Call) (s said, err e
 		kept := w // w itself needs no place on the heap
 		s.waiting = &kept
 	}
-	s.decision, err = w.finish(ctx, &call)
+	if s.decision, err = w.finish(ctx, &call); err == nil && filledSize(s.decision) > maxFilled {
+		return said{}, overfilled()
+	}
 	return s, err
 }
 

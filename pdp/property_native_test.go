@@ -38,6 +38,7 @@ func TestPropertyNativeIsAuthZEN(t *testing.T) {
 	seen.atLeast(t, "refused by both", 5)
 	seen.atLeast(t, "refused while evaluated", 1)
 	seen.atLeast(t, "allow", 5)
+	seen.atLeast(t, "with a mismatch", 5)
 	seen.atLeast(t, "with a reason", 2)
 	seen.atLeast(t, "with errors", 5)
 }
@@ -287,6 +288,14 @@ func sameObject(a, b evaluation.Object) bool { return a.Value().Equal(b.Value())
 // evaluated is all that Evaluate says to a request but the decision's id.
 func evaluated(b *Bundle, r evaluation.Request, seen tally) string {
 	d, err := Of(b, Options{}).Evaluate(context.Background(), Call{Request: r, Caller: "key:pep", Now: propertyTime, Explain: true})
+	for n := range d.Mismatch { // the places of one body, to be compared
+		d.Mismatch[n].Pointer = evaluation.Native.Pointer(d.Mismatch[n].Pointer)
+	}
+	sortMismatch(d.Mismatch)
+	seen.count("with a mismatch", len(d.Mismatch) > 0)
+	if slices.Contains(reasonOrder, d.Reason) && len(d.Mismatch) == 0 {
+		return fmt.Sprintf("%d: %s without saying where", r.Shape, d.Reason)
+	}
 	seen.count("refused while evaluated", err != nil)
 	seen.count("allow", d.Allow)
 	seen.count("with a reason", d.Reason != "")

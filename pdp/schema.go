@@ -24,8 +24,11 @@ import (
 // as plain values for the converter.
 type schemaOf struct {
 	validator *validate.Validator
-	entities  map[types.EntityType]*entityShape
-	actions   map[types.EntityUID]*actionShape
+	// unstored validates entities that are in no store: with unknown_entities: evaluate
+	// they may lack what the schema requires.
+	unstored *validate.Validator
+	entities map[types.EntityType]*entityShape
+	actions  map[types.EntityUID]*actionShape
 }
 
 type entityShape struct {
@@ -72,7 +75,7 @@ const (
 
 // parseSchema reads a schema in either form, adds what the PDP puts into every
 // context, and refuses what it cannot keep its promises with.
-func parseSchema(file string, text []byte, problems *Problems) *schemaOf {
+func parseSchema(file string, text []byte, c *config, problems *Problems) *schemaOf {
 	var s schema.Schema
 	s.SetFilename(file)
 	var err error
@@ -105,7 +108,7 @@ func parseSchema(file string, text []byte, problems *Problems) *schemaOf {
 	if problems.Refuse() {
 		return nil
 	}
-	return compileSchema(r)
+	return compileSchema(r, c)
 }
 
 var pdpMembers = resolved.RecordType{
@@ -145,8 +148,8 @@ func contextWithPDP(declared resolved.RecordType) (resolved.RecordType, error) {
 	return context, nil
 }
 
-func compileSchema(r *resolved.Schema) *schemaOf {
-	s := &schemaOf{validator: validate.New(r), entities: map[types.EntityType]*entityShape{}, actions: map[types.EntityUID]*actionShape{}}
+func compileSchema(r *resolved.Schema, c *config) *schemaOf {
+	s := &schemaOf{validator: validate.New(r), unstored: validate.New(unstored(r, c)), entities: map[types.EntityType]*entityShape{}, actions: map[types.EntityUID]*actionShape{}}
 	enums := map[types.EntityType]map[types.EntityUID]struct{}{}
 	for name, e := range r.Enums {
 		enums[name] = map[types.EntityUID]struct{}{}
@@ -167,6 +170,26 @@ func compileSchema(r *resolved.Schema) *schemaOf {
 		s.actions[uid] = shape
 	}
 	return s
+}
+
+// unstored is the schema of entities that are in no store. What gives parents is required
+// of them in any case: a parent that is missing makes no policy err, and a forbid of what
+// is below it would be passed over.
+func unstored(r *resolved.Schema, c *config) *resolved.Schema {
+	if !c.evaluateUnknown {
+		return r
+	}
+	lenient := *r
+	lenient.Entities = maps.Clone(r.Entities)
+	for typ, e := range r.Entities {
+		e.Shape = maps.Clone(e.Shape)
+		for name, a := range e.Shape {
+			a.Optional = a.Optional || !c.parentsFrom(typ, string(name))
+			e.Shape[name] = a
+		}
+		lenient.Entities[typ] = e
+	}
+	return &lenient
 }
 
 func compileRecord(r resolved.RecordType, enums map[types.EntityType]map[types.EntityUID]struct{}) map[string]attributeShape {
@@ -225,6 +248,15 @@ func (s *schemaOf) allowsAll(uids types.EntityUIDSet) bool {
 		}
 	}
 	return true
+}
+
+// fitsSent reports whether an entity is one of the schema's as a request sees it.
+func (s *schemaOf) fitsSent(e types.Entity, stored bool) bool {
+	validator := s.unstored
+	if stored {
+		validator = s.validator
+	}
+	return validator.Entity(e) == nil && s.allowsAll(e.Parents)
 }
 
 func (s *schemaOf) fitsEntity(e types.Entity) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -51,11 +52,51 @@ func ask(t testing.TB, p *pdp.PDP, body string, change ...func(*pdp.Call)) strin
 	if err != nil {
 		return errorText(t, r, err)
 	}
+	toldOf(t, body, d)
 	answer, err := r.Shape.Answer(d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(answer)
+}
+
+// toldOf fails where a decision that the policies were not asked about does not say why, or
+// says so of a place that the body does not have, nor what would be in it.
+func toldOf(t testing.TB, body string, d evaluation.Decision) {
+	t.Helper()
+	switch d.Reason {
+	case evaluation.UnknownType, evaluation.SchemaMismatch, evaluation.UnknownEntity:
+		if len(d.Mismatch) == 0 {
+			t.Errorf("%s: %s without saying where", body, d.Reason)
+		}
+	}
+	var sent any
+	numbers := json.NewDecoder(strings.NewReader(body))
+	numbers.UseNumber()
+	if err := numbers.Decode(&sent); err != nil {
+		t.Fatal(err)
+	}
+	for n, m := range d.Mismatch {
+		if n > 0 && d.Mismatch[n-1].Pointer >= m.Pointer || m.Detail == "" {
+			t.Errorf("%s: %v", body, d.Mismatch)
+		}
+		in, missing := sent, strings.Contains(m.Detail, "not sent")
+		for token := range strings.SplitSeq(strings.TrimPrefix(m.Pointer, "/"), "/") {
+			token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+			switch at := in.(type) {
+			case map[string]any:
+				in = at[token]
+			case []any:
+				i, _ := strconv.Atoi(token)
+				in = at[i]
+			default:
+				in = nil
+			}
+		}
+		if (in == nil) != missing && !strings.Contains(m.Detail, "null") {
+			t.Errorf("%s: %s is in the body: %v; %s", body, m.Pointer, in != nil, m.Detail)
+		}
+	}
 }
 
 func errorText(t testing.TB, r evaluation.Request, err error) string {
@@ -292,6 +333,68 @@ func TestMeaningWithSchema(t *testing.T) {
 	}
 }
 
+// TestUnknownEntities: what a schema requires of an entity in no store is required, unless
+// bundle.yaml says otherwise, and then what is missing makes no allow.
+func TestUnknownEntities(t *testing.T) {
+	b := one(`
+@id("read") permit(principal is User, action == Action::"read", resource is Doc) when { principal.level > 1 };
+@id("list") permit(principal is User, action == Action::"list", resource is Doc);
+@id("low") forbid(principal is User, action == Action::"list", resource is Doc) when { principal.level < 3 };
+@id("has") permit(principal is User, action == Action::"may", resource is Doc) when { principal has level && principal.level > 1 };
+@id("guest") permit(principal is User, action == Action::"may", resource is Doc) unless { principal has level };
+@id("out") forbid(principal is User, action, resource) when { principal in Role::"suspended" };
+@id("kind") permit(principal is User, action == Action::"list", resource == Doc::"2") when { resource has labels && resource.labels.kind == "a" };`,
+		"schema.cedarschema", `entity Role enum ["suspended", "reader"];
+entity User in [Role] { level: Long, name?: String, boss?: User };
+entity Member in [Role] { roles: Set<String> };
+entity Doc { labels?: { kind: String } };
+action read, list, may appliesTo { principal: [User, Member], resource: [Doc] };`,
+		"entities/e.json", entities(entity("User", "stored", `{"level":2}`)))
+	read := func(more ...string) string { return q("User:a", "read", "Doc:1", more...) }
+	mismatch := reason("schema_mismatch")
+	for config, list := range map[string][]asked{
+		"unknown_entities: deny": {
+			{read(), mismatch}, {read(`s{"level":2}`), allow}, {q("User:stored", "read", "Doc:1"), allow}, {q("User:a", "may", "Doc:1"), mismatch},
+		},
+		"unknown_entities: evaluate\nparents: {Member: {roles: Role}}": {
+			{read(), deny}, {read(`s{"level":2}`), allow}, {q("User:stored", "read", "Doc:1"), allow},
+			{read(`s{"level":"2"}`), mismatch}, {read(`s{"level":2,"name":1}`), mismatch}, {read(`s{"name":1}`), mismatch}, {read(`s{"name":"a","other":1}`), deny},
+			{q("User:stored", "read", "Doc:1", `s{"level":"2"}`), allow}, // passed over
+			{read(`s{"level":2}`, `r{"labels":{}}`), mismatch}, {q("Other:a", "list", "Doc:1"), mismatch}, {q("User:a", "write", "Doc:1"), mismatch},
+			{q("User:a", "list", "Doc:1"), reason("policy_error")}, {q("User:a", "list", "Doc:1", `s{"level":null}`), reason("policy_error")},
+			{q("User:a", "list", "Doc:1", `s{"level":2}`), deny}, {q("User:a", "list", "Doc:1", `s{"level":3}`), allow},
+			{q("User:a", "may", "Doc:1"), allow}, {q("User:a", "may", "Doc:1", `s{"level":1}`), deny}, {q("User:a", "may", "Doc:1", `s{"level":2}`), allow},
+			// What gives parents is not missing: no policy would err, and "out" would not apply.
+			{q("Member:a", "list", "Doc:1"), mismatch}, {q("Member:a", "list", "Doc:1", `s{"roles":["nosuch"]}`), mismatch}, {q("Member:a", "list", "Doc:1", `s{"roles":["reader"]}`), deny},
+		},
+		"unknown_entities: evaluate\nknown: [User]": {
+			{read(), reason("unknown_entity")}, {read(`s{"level":2}`), reason("unknown_entity")}, {q("User:stored", "read", "Doc:1"), allow},
+		},
+		"unknown_entities: evaluate\nforbid_errors: ignore": {
+			{q("User:a", "list", "Doc:1"), allow}, {q("User:a", "list", "Doc:1", `s{"level":2}`), deny},
+		},
+		"unknown_entities: evaluate\nattributes: {User: request}": {
+			{q("User:stored", "read", "Doc:1", `s{"level":1}`), deny}, {q("User:stored", "read", "Doc:1", `s{"level":"1"}`), mismatch},
+		},
+	} {
+		b["bundle.yaml"] = config
+		p := b.load(t)
+		for _, a := range list {
+			if got := ask(t, p, a.request); got != a.want {
+				t.Errorf("%s: %s\n got %s\nwant %s", config, a.request, got, a.want)
+			}
+		}
+	}
+	// Of one entity that is both, what only the resource sends is no value, and not missing either.
+	one := one(`permit(principal, action, resource) unless { principal has level };`, "schema.cedarschema",
+		`entity User { level: Long }; action edit appliesTo { principal: User, resource: User };`, "bundle.yaml", "allow_trivial: true\nunknown_entities: evaluate").load(t)
+	for properties, want := range map[string]string{`s{}`: allow, `s{"level":1}`: deny, `r{"level":1}`: deny} {
+		if got := ask(t, one, q("User:a", "edit", "User:a", properties)); got != want {
+			t.Errorf("%s: got %s, want %s", properties, got, want)
+		}
+	}
+}
+
 // TestEnumeratedParents: a parent that its type has no such id of would be in nothing, and a
 // forbid of what is below the one that was meant passed over.
 func TestEnumeratedParents(t *testing.T) {
@@ -401,7 +504,7 @@ func TestExplain(t *testing.T) {
 @id("stop") forbid(principal, action, resource) unless { principal.level > 1 && context.pdp.tenant == "default" };
 `, "entities/e.json", entities(entity("user", "a", `{"level":2}`))).load(t)
 	got := ask(t, p, q("user:a", "x", "doc:1", `c{"mfa":true}`, `s{"level":0}`, `r{"kind":1.5}`), func(c *pdp.Call) { c.Explain = true })
-	want := `{"decision":false,"context":{"explain":{"policies":[
+	want := `{"decision":false,"context":{"explain":{"mismatch":[{"pointer":"/resource/properties/kind","detail":"is not integral, and no schema declares it decimal"}],"policies":[
  {"id":"near","effect":"permit","verdict":"error","position":"p.cedar:2:1","failed":"when { resource.kind == \"public\" }","attributes":[{"path":"context.mfa","source":"sent"},{"path":"resource.kind","source":"unusable"}]},
  {"id":"far","effect":"permit","verdict":"not_satisfied","position":"p.cedar:3:1","failed":"when { context has purpose }","attributes":[{"path":"context.purpose","source":"missing"}]},
  {"id":"stop","effect":"forbid","verdict":"not_satisfied","position":"p.cedar:5:1","attributes":[{"path":"context.pdp.tenant","source":"pdp"},{"path":"principal.level","source":"passed_over"}]}]}}}`

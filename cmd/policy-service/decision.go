@@ -13,6 +13,9 @@ func (s streams) printDecision(bundle *pdp.Bundle, d evaluation.Decision) {
 	if d.Reason != "" {
 		s.print("  reason       %s", d.Reason)
 	}
+	for _, m := range d.Mismatch {
+		s.print("  mismatch     %s: %s", m.Pointer, m.Detail)
+	}
 	if d.ReasonUser != "" {
 		s.print("  to the user  %s", d.ReasonUser)
 	}

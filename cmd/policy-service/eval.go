@@ -116,11 +116,12 @@ type evalJSON struct {
 	Obligations []evaluation.Obligation        `json:"obligations"`
 	Bundle      string                         `json:"bundle"`
 	Required    []string                       `json:"required_obligations,omitzero"`
+	Mismatch    []evaluation.Mismatch          `json:"mismatch,omitzero"`
 	Policies    []evaluation.PolicyExplanation `json:"policies,omitzero"`
 }
 
 func evalOutput(d evaluation.Decision) evalJSON {
-	out := evalJSON{d.Allow, d.Reason, d.Determining, d.Errors, d.Obligations, d.Bundle, d.Required, nil}
+	out := evalJSON{d.Allow, d.Reason, d.Determining, d.Errors, d.Obligations, d.Bundle, d.Required, d.Mismatch, nil}
 	if d.Explain != nil {
 		out.Policies = append([]evaluation.PolicyExplanation{}, d.Explain.Policies...)
 	}

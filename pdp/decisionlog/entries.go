@@ -55,6 +55,7 @@ type Decision struct {
 	Required           []string
 	LeftOut            []evaluation.LeftOut
 	Discharged         []Discharged
+	Mismatch           []string // JSON Pointers
 	Bundle             string
 }
 

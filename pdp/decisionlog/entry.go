@@ -49,6 +49,7 @@ func (b *body) decision(d *Decision) {
 	list(b, "required", d.Required)
 	list(b, "left_out", d.LeftOut)
 	b.discharged(d.Discharged)
+	list(b, "mismatch", d.Mismatch)
 	b.text("bundle", d.Bundle)
 }
 

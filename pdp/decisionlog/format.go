@@ -82,6 +82,9 @@ import (
 //	required      array of obligation types that were not declared
 //	left_out      array of {"id","reason"}
 //	discharged    array of {"id","type","approval"}
+//	mismatch      array of JSON Pointers into the body that was sent, in order: what of it could not be put to the
+//	              policies, or counted as an error where they read it. Their names are masked like texts; a name that
+//	              is too long ends in … or is left out; there may be more than are listed
 //	bundle        digest of the bundle that decided
 //	event         admin and later kinds: what happened
 //	details       admin and later kinds: an object

@@ -266,6 +266,10 @@ func TestAccessRequestMetadata(t *testing.T) {
 	if got := without.Get(metadataPath); got.Status != 200 || strings.Contains(got.Body, "access_request") || strings.Contains(got.Body, "capabilities") {
 		t.Errorf("where nobody is asked: %s", got.Body)
 	}
+	keyless := pdptest.Start(t, bundle(t), public, withData(t.TempDir())) // with people's decisions to keep, and nobody who may ask
+	if got := keyless.Get(metadataPath); got.Status != 200 || strings.Contains(got.Body, "access_request") || strings.Contains(got.Body, "capabilities") {
+		t.Errorf("without credentials: %s", got.Body)
+	}
 	if status, text := c.do("", "GET", "/access/v1/requests/schema", ""); status != 200 || !strings.Contains(text, "business_justification") {
 		t.Errorf("got %d %s", status, text)
 	}

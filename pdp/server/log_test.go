@@ -39,6 +39,7 @@ type line struct {
 	Determining []string         `json:"determining"`
 	Obligations []map[string]any `json:"obligations"`
 	Required    []string         `json:"required"`
+	Mismatch    []string         `json:"mismatch"`
 	Bundle      string           `json:"bundle"`
 	Event       string           `json:"event"`
 	Details     map[string]any   `json:"details"`

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -41,6 +42,7 @@ func decisionOf(d evaluation.Decision, masked *mask.Masking) (*decisionlog.Decis
 	for _, m := range d.Met {
 		out.Discharged = append(out.Discharged, decisionlog.Discharged{ID: m.ID, Type: m.Type, Approval: m.Approval})
 	}
+	out.Mismatch = pointersOf(d.Mismatch, masked)
 	if len(d.Obligations) == 0 {
 		return out, nil
 	}
@@ -64,7 +66,24 @@ func malformedOf(bad *evaluation.Error, masked *mask.Masking) (jsontext.Value, e
 	}{struct {
 		Pointer string `json:"pointer"`
 		Detail  string `json:"detail"`
-	}{masked.Text(bad.Pointer), masked.Text(bad.Detail)}})
+	}{masked.Pointer(bad.Pointer, ""), masked.Text(bad.Detail)}})
+}
+
+// maxPointers bounds the pointers of one record, in bytes: a thousand items may inherit
+// what does not fit.
+const maxPointers = 512
+
+// pointersOf are the places of what does not fit, those that there is room for.
+func pointersOf(all []evaluation.Mismatch, masked *mask.Masking) (pointers []string) {
+	room := maxPointers
+	for _, m := range all {
+		pointer := masked.Pointer(m.Pointer, m.Place)
+		if room -= len(pointer); room < 0 && len(pointers) > 0 {
+			break
+		}
+		pointers = append(pointers, pointer)
+	}
+	return slices.Compact(pointers)
 }
 
 // traceID is the trace a request says it belongs to, "" for none.

@@ -46,7 +46,7 @@ func (r *recorder) Record(ctx context.Context, records []pdp.Record) error {
 			return err
 		}
 		if size += entrySize(entry); size > maxRecorded && len(records) > 1 {
-			return tooMuch()
+			return tooMuch("the items of this batch, with what they inherit,", maxRecorded)
 		}
 		entries = append(entries, entry)
 	}
@@ -54,14 +54,20 @@ func (r *recorder) Record(ctx context.Context, records []pdp.Record) error {
 		return nil
 	}
 	_, err := r.log.Append(ctx, entries)
-	return err
+	switch {
+	case !errors.Is(err, decisionlog.ErrTooLarge):
+		return err
+	case len(entries) > 1:
+		return tooMuch("the records of this batch", decisionlog.MaxAppend)
+	}
+	return tooMuch("this request and what it is answered, with its secrets masked,", decisionlog.MaxLine)
 }
 
 // tooMuch is the caller's to mend, like a body that is too large.
-func tooMuch() error {
+func tooMuch(what string, most int) error {
 	return &evaluation.Error{
-		TooLarge: true, Detail: fmt.Sprintf("the items of this batch, with what they inherit, are more than %d bytes on record", maxRecorded),
-		Try: "send fewer items at once, or less in what they inherit",
+		TooLarge: true, Detail: fmt.Sprintf("%s are more than %d bytes on record", what, most),
+		Try: "send fewer items at once, or less in what they inherit and in what obligations repeat",
 	}
 }
 
@@ -72,6 +78,9 @@ func entrySize(e decisionlog.Entry) int {
 	}
 	if e.Decision != nil {
 		size += len(e.Decision.Obligations)
+		for _, pointer := range e.Decision.Mismatch {
+			size += len(pointer)
+		}
 	}
 	return size
 }

@@ -160,3 +160,28 @@ func TestPatternsThatMaskNothingAreRefused(t *testing.T) {
 		t.Error("a short key should be refused")
 	}
 }
+
+// TestPointersTellNothing: a pointer says neither what is a secret elsewhere, however it is
+// escaped, nor what is in a value that is masked whole.
+func TestPointersTellNothing(t *testing.T) {
+	k := masker(t, "/context/card/*", "/subject/properties/deep").Of(request(t, `{"token":["ab/cd~efgh"],"card":{"pin":{"a":{"b":1}}}}`))
+	for _, c := range []struct{ pointer, place, want string }{
+		{"/context/n/1", "/context/n/1", "/context/n/1"},
+		{"", "", ""},
+		{"/subject/type", "/subject/type", "/subject/type"},
+		{"/context/ab~1cd~0efgh/x", "/context/ab~1cd~0efgh/x", "/context/<A>/x"},
+		{"/evaluations/3/context/of ab~1cd~0efgh", "/context/of ab~1cd~0efgh", "/evaluations/3/context/of <A>"},
+		{"/context/token/who/0", "/context/token/who/0", "/context/token"},
+		{"/evaluations/3/context/a/My~1Password/who", "/context/a/My~1Password/who", "/evaluations/3/context/a/My~1Password"},
+		{"/context/card/pin/a/b", "/context/card/pin/a/b", "/context/card/pin"},
+		{"/actor/deep/a", "/subject/properties/deep/a", "/actor/deep"},
+		{"/actor/deeper/a", "/subject/properties/deeper/a", "/actor/deeper/a"},
+		{"/context/ab~1cd~0ef…", "/context/ab~1cd~0efgh", "/context/…"},
+		{"/context…", "/context", "/…"},
+		{"/evaluations/0/ab~1cd~0efgh", "", "/evaluations/0/<A>"},
+	} {
+		if got := letters(k.Pointer(c.pointer, c.place)); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.pointer, got, c.want)
+		}
+	}
+}

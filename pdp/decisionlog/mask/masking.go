@@ -1,6 +1,7 @@
 package mask
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -103,6 +104,50 @@ func (k *Masking) Object(o evaluation.Object) evaluation.Object { return k.objec
 func (k *Masking) Text(text string) string {
 	text, _ = k.text(text)
 	return text
+}
+
+// Pointer is a JSON Pointer into what was sent, without secrets: it ends at a value that is
+// masked whole, whose inner names nobody sees, and its names are texts. A name is looked at
+// as it was sent: escaped, or cut, a secret in it would not be found, so of a pointer that
+// ends in … only its beginning is left. Place is the pointer into the request, of which at
+// least the end is the same; "" is where that is not known.
+func (k *Masking) Pointer(pointer, place string) string {
+	if !k.any {
+		return pointer
+	}
+	tokens := strings.Split(pointer, "/")
+	if strings.HasSuffix(pointer, cut) {
+		return strings.Join(append(tokens[:min(2, len(tokens)-1)], cut), "/")
+	}
+	tokens = tokens[:max(1, len(tokens)-k.masker.below(place))]
+	for n, token := range tokens {
+		text, _ := k.text(unescape.Replace(token))
+		tokens[n] = escape.Replace(text)
+	}
+	return strings.Join(tokens, "/")
+}
+
+// cut ends a pointer that was too long to be repeated.
+const cut = "…"
+
+// below says how many of a pointer's last names are of what is in a value that is masked.
+func (m *Masker) below(place string) int {
+	names := strings.Split(place, "/")
+	for n := range names {
+		names[n] = unescape.Replace(names[n])
+	}
+	for n, of := range places {
+		if len(names) <= len(of)+1 || !slices.Equal(names[1:len(of)+1], of) {
+			continue
+		}
+		for inner, rest := m.place(n), names[len(of)+1:]; len(rest) > 0; rest = rest[1:] {
+			whole := false
+			if inner, whole = inner.in(rest[0]); whole || tells(rest[0]) {
+				return len(rest) - 1
+			}
+		}
+	}
+	return 0
 }
 
 func (k *Masking) object(o evaluation.Object, a at) evaluation.Object {

@@ -20,7 +20,10 @@ func Check(patterns []string) error {
 	return nil
 }
 
-var unescape = strings.NewReplacer("~1", "/", "~0", "~")
+var (
+	unescape = strings.NewReplacer("~1", "/", "~0", "~")
+	escape   = strings.NewReplacer("~", "~0", "/", "~1")
+)
 
 func parsePattern(text string) (pattern, error) {
 	rest, ok := strings.CutPrefix(text, "/")

@@ -1,0 +1,352 @@
+package pdp
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"policy-service/evaluation"
+)
+
+// maxMismatches bounds what is said of one request.
+const maxMismatches = 16
+
+// mismatch says what in a request cannot be put to the policies, by the places in the body
+// that was sent. It goes the way of ask once more, with the same conversions, so that a
+// request without a mismatch pays nothing for it.
+func (b *Bundle) mismatch(v *view, r *evaluation.Request) []evaluation.Mismatch {
+	m := mismatches{b: b, v: v, r: r}
+	subject, ok1 := m.named(r.Subject, "subject")
+	resource, ok2 := m.named(r.Resource, "resource")
+	if ok1 && ok2 {
+		m.entities(subject, resource)
+		m.context(types.EntityUID{Type: b.config.actionType, ID: types.String(r.Action.Name)}, subject, resource)
+	}
+	sortMismatch(m.found)
+	return m.found
+}
+
+func sortMismatch(all []evaluation.Mismatch) {
+	slices.SortFunc(all, func(a, b evaluation.Mismatch) int { return strings.Compare(a.Pointer, b.Pointer) })
+}
+
+type mismatches struct {
+	b     *Bundle
+	v     *view
+	r     *evaluation.Request
+	found []evaluation.Mismatch
+}
+
+// add notes a mismatch, the first at each place.
+func (m *mismatches) add(detail string, at ...string) {
+	if len(m.found) == maxMismatches {
+		return
+	}
+	one := evaluation.MisfitAt(detail, at...)
+	one.Pointer = m.r.Shape.Pointer(one.Pointer)
+	if !slices.ContainsFunc(m.found, func(other evaluation.Mismatch) bool { return other.Pointer == one.Pointer }) {
+		m.found = append(m.found, one)
+	}
+}
+
+// named is an entity of the request. It fails where its type is none.
+func (m *mismatches) named(e evaluation.Entity, part string) (types.EntityUID, bool) {
+	typ, ok := m.b.config.entityType(e.Type)
+	if !ok {
+		m.add("type "+cut(e.Type)+" is not known"+m.meantType(e.Type), part, "type")
+	}
+	return types.EntityUID{Type: typ, ID: types.String(e.ID)}, ok
+}
+
+// entities goes the way of askEntities.
+func (m *mismatches) entities(subject, resource types.EntityUID) {
+	if subject != resource {
+		m.entity(subject, m.r.Subject.Properties, "subject", nil)
+		m.entity(resource, m.r.Resource.Properties, "resource", nil)
+		return
+	}
+	both, onlyResource, _ := oneEntity(m.r.Subject.Properties, m.r.Resource.Properties)
+	m.entity(subject, both, "subject", onlyResource)
+}
+
+// entity goes the way of [Bundle.entity].
+func (m *mismatches) entity(uid types.EntityUID, sent evaluation.Object, part string, suspect []string) {
+	b, o := m.b, m.b.originOf(m.v, uid, sent)
+	if !o.known && b.config.known[uid.Type] {
+		m.add("no entity of this id is in the store, and type "+cut(m.wire(part))+" is listed under known", part, "id")
+	}
+	if s := b.schema; s != nil && s.entities[uid.Type] == nil {
+		m.add("the schema declares no type "+cut(m.wire(part))+m.meantType(m.wire(part)), part, "type")
+	} else if s != nil && !s.allows(uid) {
+		m.add("type "+cut(m.wire(part))+" is enumerated, and has no such id", part, "id")
+	}
+	to := b.merger(nil, b.attributesOf(uid.Type))
+	to.lenient = uid.Type == b.config.approvalType
+	for name, value := range sent.Members {
+		if o.passesOver(name) {
+			continue
+		}
+		from := part
+		if contains(suspect, name) {
+			if to.knows(name) {
+				m.add("subject and resource are one entity, and only the resource sends this property; send it with the subject", "resource", "properties", name)
+				continue
+			}
+			from = "resource"
+		}
+		m.member(&to, name, value, string(uid.Type), from, "properties", name)
+		m.parents(uid, name, value, from)
+	}
+	if !o.known && b.schema != nil {
+		m.missing(uid.Type, to.declared, sent, part)
+	}
+}
+
+// wire is the type of subject or resource as the request has it.
+func (m *mismatches) wire(part string) string {
+	if part == "subject" {
+		return m.r.Subject.Type
+	}
+	return m.r.Resource.Type
+}
+
+// missing notes what is required of an entity that is in no store.
+func (m *mismatches) missing(typ types.EntityType, declared map[string]attributeShape, sent evaluation.Object, part string) {
+	c := &m.b.config
+	for name, a := range byName(declared) {
+		if _, ok := sent.Get(name); ok || a.optional || c.evaluateUnknown && !c.parentsFrom(typ, name) {
+			continue
+		}
+		m.add("required attribute "+quote(name)+" was not sent, and no entity of this id is stored", part, "properties", name)
+	}
+}
+
+// parents notes parents that their enumerated type has no ids of.
+func (m *mismatches) parents(uid types.EntityUID, name string, value evaluation.Value, part string) {
+	for _, rule := range m.b.config.parents[uid.Type] {
+		if rule.attribute != name || m.b.schema == nil {
+			continue
+		}
+		uids, _ := sentParents(value, rule.parent)
+		if slices.ContainsFunc(uids, func(parent types.EntityUID) bool { return !m.b.schema.allows(parent) }) {
+			m.add("this gives parents of type "+quote(string(rule.parent))+", which is enumerated, and has no such id", part, "properties", name)
+		}
+	}
+}
+
+// context goes the way of askContext, and notes what the action does not take.
+func (m *mismatches) context(action, subject, resource types.EntityUID) {
+	b := m.b
+	if s := b.schema; s != nil {
+		m.applies(s, action, subject, resource)
+	}
+	to := b.merger(nil, b.schema.contextOf(action))
+	for name, value := range m.r.Context.Members {
+		if !evaluation.Protocol(name) {
+			m.member(&to, name, value, "context", "context", name)
+		}
+	}
+	m.member(&to, "action", m.r.Action.Properties.Value(), "context", "action", "properties")
+	for name, a := range byName(to.declared) {
+		if _, ok := m.r.Context.Get(name); !ok && !a.optional && name != "pdp" && name != "action" {
+			m.add("required member "+quote(name)+" was not sent", "context", name)
+		}
+	}
+}
+
+// applies notes an action that the schema does not declare for these types.
+func (m *mismatches) applies(s *schemaOf, uid, subject, resource types.EntityUID) {
+	action, name := s.actions[uid], cut(m.r.Action.Name)
+	if action == nil {
+		m.add("the schema declares no action "+name+didYouMean(m.r.Action.Name, m.actionNames()), "action", "name")
+		return
+	}
+	for _, of := range []struct {
+		part string
+		typ  types.EntityType
+		list []types.EntityType
+	}{{"subject", subject.Type, action.principals}, {"resource", resource.Type, action.resources}} {
+		if !slices.Contains(of.list, of.typ) {
+			m.add("the schema declares action "+name+" for no "+of.part+" of type "+cut(m.wire(of.part)), of.part, "type")
+		}
+	}
+}
+
+// member goes the way of [merger.take]: owner is what has the member, by its name in the policies.
+func (m *mismatches) member(to *merger, name string, value evaluation.Value, owner string, path ...string) {
+	a, declared := to.declared[name]
+	switch {
+	case !to.typed && !declared:
+		if at, why := unusable(value); why != "" {
+			m.add(why, append(path, at...)...)
+		}
+	case declared:
+		c := converter{config: to.config}
+		if _, fits := c.convert(value, a.shape); !fits && !(to.lenient && a.optional) {
+			m.add(c.fault.detail(owner+"."+name), c.fault.below(path)...)
+		}
+	}
+}
+
+// detail says what is declared at a fault and what was sent.
+func (f *misfit) detail(of string) string {
+	if f.want == nil {
+		return "the schema requires " + of + f.name + ", which was not sent"
+	}
+	return "the schema declares " + of + f.name + " as " + f.want.String() + "; " + f.sent()
+}
+
+func (f *misfit) sent() string {
+	switch v, form := f.got, f.want.form; {
+	case v.Kind() == evaluation.Number && form == shapeLong:
+		return unusableNumber + " was sent"
+	case v.Kind() == evaluation.Number && form == shapeDecimal:
+		return "a number beyond its four places or its range was sent"
+	case v.Kind() == evaluation.String && form == shapeEntity && f.want.entity == anyEntity:
+		return "a string was sent, which has no type"
+	case v.Kind() == evaluation.String && f.want.enum != nil:
+		return "the string that was sent is none of its ids"
+	case v.Kind() == evaluation.String && form >= shapeEntity:
+		return "the string that was sent is none"
+	case v.Kind() == evaluation.Map && form == shapeEntity:
+		return "the object that was sent names none; it has type and id alone"
+	case v.Kind() == evaluation.Array && form == shapeSet:
+		return tooAlike
+	}
+	return kindNames[f.got.Kind()] + " was sent"
+}
+
+const (
+	unusableNumber = "a number that is not integral, or beyond 64 bits,"
+	tooAlike       = "its elements take too long to be told apart"
+)
+
+var kindNames = map[evaluation.Kind]string{
+	evaluation.Null: "null", evaluation.Bool: "a boolean", evaluation.Number: "a number", evaluation.String: "a string", evaluation.Array: "an array", evaluation.Map: "an object",
+}
+
+// String is a declared type as Cedar's schemas write it, a record without its members.
+func (s *shape) String() string {
+	switch s.form {
+	case shapeSet:
+		return "Set<" + s.element.String() + ">"
+	case shapeEntity:
+		if s.entity == anyEntity {
+			return "an entity"
+		}
+		return string(s.entity)
+	}
+	return formNames[s.form]
+}
+
+var formNames = map[shapeForm]string{
+	shapeBool: "Bool", shapeLong: "Long", shapeString: "String", shapeRecord: "a record",
+	shapeIP: "ipaddr", shapeDecimal: "decimal", shapeDatetime: "datetime", shapeDuration: "duration",
+}
+
+// unusable finds what keeps a value from being one of Cedar's, the first in order, and says
+// why; "" is nothing.
+func unusable(v evaluation.Value) (at []string, why string) {
+	in := func(token string, e evaluation.Value) bool {
+		if at, why = unusable(e); why != "" {
+			at = append([]string{token}, at...)
+		}
+		return why != ""
+	}
+	switch v.Kind() {
+	case evaluation.Null:
+		return nil, "null stands in an array, and Cedar has no null"
+	case evaluation.Number:
+		if _, ok := v.Scaled(0); !ok {
+			return nil, unusableWhy(v)
+		}
+	case evaluation.Array:
+		for n, e := range v.Elements {
+			if in(strconv.Itoa(n), e) {
+				return at, why
+			}
+		}
+		if _, ok := untyped(v); !ok {
+			return nil, tooAlike
+		}
+	case evaluation.Map:
+		for name, e := range v.Object().Members {
+			if in(name, e) {
+				return at, why
+			}
+		}
+	}
+	return nil, ""
+}
+
+// unusableWhy tells a fraction from an integer that is too large.
+func unusableWhy(v evaluation.Value) string {
+	if f, err := strconv.ParseFloat(v.Text(), 64); err != nil || f >= 1<<63 || f < -1<<63 {
+		return "is beyond 64 bits, and no schema declares it"
+	}
+	return "is not integral, and no schema declares it decimal"
+}
+
+// meantType suggests a type for a name that is none.
+func (m *mismatches) meantType(wire string) string {
+	for name, typ := range m.b.config.types {
+		if string(typ) == wire { // it is the policies' name
+			return "; did you mean " + quote(name) + "?"
+		}
+	}
+	return didYouMean(wire, slices.Values(m.b.wireTypes))
+}
+
+func (m *mismatches) actionNames() iter.Seq[string] { return slices.Values(m.v.actions) }
+
+// findTypes lists the types that requests can name and that bundle.yaml, the schema or the
+// root's entities do, by their wire names.
+func (b *Bundle) findTypes() {
+	seen := map[string]struct{}{}
+	for wire := range b.config.types {
+		seen[wire] = struct{}{}
+	}
+	see := func(typ types.EntityType) {
+		if wire, ok := b.config.wireType(typ); ok {
+			seen[wire] = struct{}{}
+		}
+	}
+	for typ := range b.config.known {
+		see(typ)
+	}
+	for typ := range b.views[evaluation.DefaultTenant].store.ids {
+		see(typ)
+	}
+	if b.schema != nil {
+		for typ := range b.schema.entities {
+			see(typ)
+		}
+	}
+	b.wireTypes = slices.Sorted(maps.Keys(seen))
+}
+
+// byName yields what is declared, by name.
+func byName(declared map[string]attributeShape) iter.Seq2[string, attributeShape] {
+	return func(yield func(string, attributeShape) bool) {
+		for _, name := range slices.Sorted(maps.Keys(declared)) {
+			if !yield(name, declared[name]) {
+				return
+			}
+		}
+	}
+}
+
+// maxNamed bounds how much of a name that a caller chose is repeated.
+const maxNamed = 100
+
+// cut quotes a name that a caller chose, as far as it is repeated.
+func cut(name string) string {
+	if len(name) <= maxNamed {
+		return quote(name)
+	}
+	return quote(strings.ToValidUTF8(name[:maxNamed], "")) + "…"
+}

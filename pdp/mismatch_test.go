@@ -1,0 +1,151 @@
+package pdp_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+)
+
+// mismatches are what a decision says does not fit, a line each.
+func mismatches(t *testing.T, p *pdp.PDP, body string) (all []string) {
+	t.Helper()
+	r, err := evaluation.Decode([]byte(body), "", evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	d, err := p.Evaluate(t.Context(), pdp.Call{Request: r, Explain: true})
+	if err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	toldOf(t, body, d)
+	if !reflect.DeepEqual(d.Explain.Mismatch, d.Mismatch) {
+		t.Errorf("%s: explained as %v, and not %v", body, d.Explain.Mismatch, d.Mismatch)
+	}
+	for _, m := range d.Mismatch {
+		all = append(all, m.Pointer+" "+m.Detail)
+	}
+	return all
+}
+
+func TestMismatch(t *testing.T) {
+	typed := one(`permit(principal, action == Action::"read", resource);`, "schema.cedarschema", `
+entity Role enum ["reader"];
+entity User in [Role] { level: Long, name?: String, boss?: User, roles?: Set<String>, labels?: { kind: String, tags?: Set<Long> } };
+entity Doc { price?: decimal, from?: ipaddr, status?: Status };
+entity Status enum ["open"];
+action read appliesTo { principal: [User], resource: [Doc, Status], context: { note: String, on?: Set<{ n: Long }>, action: { soft?: Bool } } };
+action write appliesTo { principal: [User], resource: [Doc] };`,
+		"bundle.yaml", "types: {user: User}\nparents: {user: {roles: Role}}\nknown: [Status]\nallow_trivial: true").load(t)
+	plain := one(`permit(principal, action, resource);`, "bundle.yaml", "types: {user: Person}\nknown: [doc]\nallow_trivial: true",
+		"entities/e.json", entities(entity("doc", "1", `{"n":1}`), entity("vault", "1", `{}`))).load(t)
+	read := func(more ...string) string {
+		return q("user:a", "read", "Doc:1", append(more, `s{"level":1}`, `c{"note":"n"}`)...)
+	}
+	const integral, fraction = "is beyond 64 bits, and no schema declares it", "is not integral, and no schema declares it decimal"
+	for _, c := range []struct {
+		of   *pdp.PDP
+		body string
+		want []string
+	}{
+		{typed, read(), nil},
+		{typed, read(`s{"level":"hunter2"}`), []string{`/subject/properties/level the schema declares User.level as Long; a string was sent`}},
+		{typed, read(`s{"level":1.5}`), []string{`/subject/properties/level the schema declares User.level as Long; a number that is not integral, or beyond 64 bits, was sent`}},
+		{typed, read(`s{"name":"a"}`), []string{`/subject/properties/level required attribute "level" was not sent, and no entity of this id is stored`}},
+		{typed, read(`s{"level":1,"labels":{"tags":[1]}}`), []string{`/subject/properties/labels/kind the schema requires User.labels.kind, which was not sent`}},
+		{typed, read(`s{"level":1,"labels":{"kind":"a","tags":[1,true]}}`), []string{`/subject/properties/labels/tags/1 the schema declares User.labels.tags[] as Long; a boolean was sent`}},
+		{typed, read(`s{"level":1,"boss":{"type":"Doc","id":"1"}}`), []string{`/subject/properties/boss the schema declares User.boss as User; the object that was sent names none; it has type and id alone`}},
+		{typed, read(`s{"level":1,"roles":["reader","nosuch"]}`), []string{`/subject/properties/roles this gives parents of type "Role", which is enumerated, and has no such id`}},
+		{typed, read(`r{"price":1.23456,"from":"here","status":"ajar"}`), []string{
+			`/resource/properties/from the schema declares Doc.from as ipaddr; the string that was sent is none`,
+			`/resource/properties/price the schema declares Doc.price as decimal; a number beyond its four places or its range was sent`,
+			`/resource/properties/status the schema declares Doc.status as Status; the string that was sent is none of its ids`,
+		}},
+		{typed, read(`c{}`), []string{`/context/note required member "note" was not sent`}},
+		{typed, read(`c{"note":["n"]}`, `a{"soft":1}`), []string{
+			`/action/properties/soft the schema declares context.action.soft as Bool; a number was sent`,
+			`/context/note the schema declares context.note as String; an array was sent`,
+		}},
+		{typed, read(`c{"note":"n","on":[{"n":1},{"n":"a"}]}`), []string{`/context/on/1/n the schema declares context.on[].n as Long; a string was sent`}},
+		{typed, q("usr:a", "raed", "Doc:1"), []string{`/action/name the schema declares no action "raed"; did you mean "read"?`, `/subject/type the schema declares no type "usr"; did you mean "user"?`}},
+		{typed, q("User:a", "read", "Doc:1"), []string{`/subject/type type "User" is not known; did you mean "user"?`}},
+		{typed, q("Doc:a", "write", "Status:ajar"), []string{
+			`/resource/id no entity of this id is in the store, and type "Status" is listed under known`,
+			`/resource/type the schema declares action "write" for no resource of type "Status"`,
+			`/subject/type the schema declares action "write" for no subject of type "Doc"`,
+		}},
+		{plain, q("user:a", "x", "doc:1"), nil},
+		{plain, q("Person:a", "x", "Action:1"), []string{`/resource/type type "Action" is not known`, `/subject/type type "Person" is not known; did you mean "user"?`}},
+		{plain, q("us er:a", "x", "doc:1"), []string{`/subject/type type "us er" is not known; did you mean "user"?`}},
+		{plain, q("user:a", "x", "doc:2"), []string{`/resource/id no entity of this id is in the store, and type "doc" is listed under known`}},
+		{plain, q("user:a", "x", "doc:1", `r{"n":1.5}`), nil}, // passed over
+		{plain, q("user:a", "x", "doc:1", `s{"n":1.5}`, `c{"a/b":{"~":[1,{"n":1e30}]},"c":[null],"approval":1.5}`, `a{"n":0.5}`), []string{
+			"/action/properties/n " + fraction, "/context/a~1b/~0/1/n " + integral, "/context/c/0 null stands in an array, and Cedar has no null", "/subject/properties/n " + fraction,
+		}},
+		{plain, q("vault:1", "x", "vault:1", `s{"a":1}`, `r{"a":1,"b":1}`), []string{`/resource/properties/b subject and resource are one entity, and only the resource sends this property; send it with the subject`}},
+		{plain, `{"tenant_id":"default","actor":{"actor_id":"a","actor_type":"Person"},"action":"x","resource":{"type":"doc","id":"1"}}`, []string{`/actor/actor_type type "Person" is not known; did you mean "user"?`}},
+		{plain, `{"tenant_id":"default","actor":{"actor_id":"a","actor_type":"user","department_id":1.5},"action":"x","resource":{"type":"vault","id":"1","labels":{"n":0.5}},"context":{"z":0.5}}`, []string{
+			"/actor/department_id " + fraction, "/context/z " + fraction, "/resource/labels/n " + fraction,
+		}},
+	} {
+		if got := mismatches(t, c.of, c.body); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s\n got %s\nwant %s", c.body, strings.Join(got, "\n     "), strings.Join(c.want, "\n     "))
+		}
+	}
+}
+
+// TestMismatchOfItems: an item's pointers lead to where its members stand, beside the items
+// where they are inherited.
+func TestMismatchOfItems(t *testing.T) {
+	p := one(`permit(principal, action, resource);`, "bundle.yaml", "types: {user: Person}\nallow_trivial: true").load(t)
+	batch, err := evaluation.DecodeBatch([]byte(`{"subject":{"type":"Person","id":"a","properties":{"n":0.5}},"action":{"name":"x"},"resource":{"type":"doc","id":"1"},"context":{"n":0.5},"evaluations":[
+		{},{"subject":{"id":"b"}},{"subject":{"type":"user","id":"b","properties":{"m":0.5}}},{"subject":{"type":"user","id":"b"},"context":{"m":[0.5]}}]}`), "", evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := p.EvaluateBatch(t.Context(), pdp.BatchCall{Batch: batch, Explain: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range answer.Items {
+		line := fmt.Sprint(d.Reason)
+		for n, m := range d.Mismatch {
+			line += " " + m.Pointer
+			if d.Explain.Mismatch[n] != m {
+				t.Errorf("explained as %v, and not %v", d.Explain.Mismatch[n], m)
+			}
+		}
+		got = append(got, line)
+	}
+	want := []string{"unknown_type /subject/type", "unknown_type /subject/type", " /context/n /evaluations/2/subject/properties/m", " /evaluations/3/context/m/0"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+// TestMismatchIsBounded: what is said of a request, and how long it takes, does not grow
+// with what a caller sends.
+func TestMismatchIsBounded(t *testing.T) {
+	p := one(`permit(principal, action, resource);`, "bundle.yaml", "allow_trivial: true").load(t)
+	members := map[string]any{}
+	for n := range 5000 {
+		members[fmt.Sprintf("%s%04d", strings.Repeat("n", 100), n)] = 0.5
+	}
+	context, err := json.Marshal(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := mismatches(t, p, q("user:a", "x", "doc:1", "c"+string(context)))
+	if len(got) != 16 || len(strings.Join(got, "")) > 16*300 {
+		t.Errorf("%d mismatches", len(got))
+	}
+	long := q(strings.Repeat("u", 100_000)+" :a", "x", "doc:1")
+	if got := mismatches(t, p, long); len(got) != 1 || len(got[0]) > 300 {
+		t.Errorf("%d bytes for a long name of a type", len(strings.Join(got, "")))
+	}
+}
