@@ -159,7 +159,7 @@ func (a approvalsAt) said(s streams) func(inbox.Request, error) error {
 
 // standing is how a request stands, in a line.
 func standing(r inbox.Request) string {
-	line := fmt.Sprintf("approval %s is %s, version %d", visible(r.ID), visible(r.Status), r.Version)
+	line := fmt.Sprintf("approval %s is %s, version %d", r.ID, r.Status, r.Version)
 	if r.Pending() {
 		line += fmt.Sprintf(": %d of %s", r.Approvals, plural(r.Quorum, "approval"))
 	}

@@ -75,13 +75,13 @@ func (c logShowCommand) print(s streams, shown decisionlog.Shown, then []policyT
 	if err := record.Indent(jsontext.WithIndent("  ")); err != nil {
 		return fmt.Errorf("the record is no JSON: %w; %s", err, c.try(err))
 	}
-	s.print("%s", visibleLines(string(record)))
+	s.print("%s", lines(record))
 	s.print("leaf hash %s", shown.LeafHash)
 	for _, p := range then {
-		s.print("\n%s %s, %s:\n%s", p.Effect, visible(p.ID), visible(p.Position), visibleLines(p.Text))
+		s.print("\n%s %s, %s:\n%s", p.Effect, p.ID, p.Position, lines(p.Text))
 	}
 	if note != "" {
-		s.print("\n%s", visible(note))
+		s.print("\n%s", note)
 	}
 	return nil
 }

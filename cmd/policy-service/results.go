@@ -95,7 +95,8 @@ func (r *results) json() testJSON {
 	return out
 }
 
-// junitSuite is the part of JUnit's XML that every reader of it knows.
+// junitSuite is the part of JUnit's XML that every reader of it knows. Its texts are
+// visible: XML has no way to write some characters at all.
 type junitSuite struct {
 	XMLName  xml.Name    `xml:"testsuite"`
 	Name     string      `xml:"name,attr"`
@@ -119,11 +120,11 @@ type junitFailure struct {
 }
 
 func (r *results) junit() []byte {
-	suite := junitSuite{Name: r.dir, Tests: len(r.cases), Failures: r.failed(), Time: fmt.Sprintf("%.3f", r.took.Seconds())}
+	suite := junitSuite{Name: visible(r.dir), Tests: len(r.cases), Failures: r.failed(), Time: fmt.Sprintf("%.3f", r.took.Seconds())}
 	for _, c := range r.cases {
-		line := junitCase{Class: c.File, Name: c.Name, File: c.File, Line: c.Line}
+		line := junitCase{Class: visible(c.File), Name: visible(c.Name), File: visible(c.File), Line: c.Line}
 		if len(c.differs) > 0 {
-			line.Failure = &junitFailure{c.differs[0], c.text(r.dir)}
+			line.Failure = &junitFailure{visible(c.differs[0]), c.text(r.dir)}
 		}
 		suite.Cases = append(suite.Cases, line)
 	}
@@ -139,8 +140,8 @@ func (r *results) junit() []byte {
 func (c result) text(dir string) string {
 	var b bytes.Buffer
 	for _, d := range c.differs {
-		fmt.Fprintln(&b, d)
+		fmt.Fprintln(&b, visible(d))
 	}
-	fmt.Fprint(&b, "try: ", c.reproduce(dir))
+	fmt.Fprint(&b, "try: ", visible(c.reproduce(dir)))
 	return b.String()
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
+	"text/tabwriter"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -41,6 +43,46 @@ var blank = []*unicode.RangeTable{
 // seen reports whether a rune is what it looks like. Of the spaces only one is; controls and what directs text (U+202E, U+2066)
 // or has no width (U+200B) are not printable at all.
 func seen(r rune) bool { return unicode.IsPrint(r) && !unicode.In(r, blank...) }
+
+// lines are a text of several lines, which print leaves it.
+type lines string
+
+// coloured is what [colour] made: the text in it is visible, and the marks are ours.
+type coloured string
+
+// shown are the values of a line of output, made visible each by itself, so that none
+// can begin a line that looks like one of ours.
+func shown(values []any) []any {
+	all := make([]any, len(values))
+	for n, v := range values {
+		all[n] = shownOne(v)
+	}
+	return all
+}
+
+func shownOne(v any) any {
+	switch v := v.(type) {
+	case coloured:
+		return v
+	case lines:
+		return visibleLines(string(v))
+	case []byte:
+		return visible(string(v))
+	}
+	if k := reflect.ValueOf(v).Kind(); reflect.Bool <= k && k <= reflect.Float64 {
+		return v
+	}
+	return visible(fmt.Sprint(v))
+}
+
+// table is printed as one, with what is in it made visible.
+type table struct{ *tabwriter.Writer }
+
+func (s streams) table() table { return table{tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)} }
+
+func (t table) row(cells ...any) {
+	_, _ = fmt.Fprintf(t, strings.Repeat("\t%v", len(cells))[1:]+"\n", shown(cells)...)
+}
 
 // cut is the beginning of a text that somebody wrote to be read, made visible, with a note of what is left out.
 func cut(text string, most int) string {
