@@ -57,7 +57,11 @@ func (w *weighed) members(call *Call) []string {
 func (c *config) binding(call *Call, obligation string, t obligations.Terms, ofTenant bool) ([]byte, bool) {
 	r := &call.Request
 	b := binder{ok: true}
-	b.strings("v3", r.Tenant, call.Caller, obligation, t.Template, strconv.Itoa(t.Quorum), strconv.FormatBool(ofTenant))
+	head := []string{"v2", r.Tenant, call.Caller, obligation, t.Template, strconv.Itoa(t.Quorum)}
+	if ofTenant { // of what the root demands it is the text of the first release, so that what was approved then counts
+		head = append(head, "of tenant")
+	}
+	b.strings(head...)
 	b.strings(t.Material...)
 	b.strings(slices.Sorted(slices.Values(c.volatile))...) // people were told what it is not bound to
 	b.strings(r.Subject.Type, r.Subject.ID, r.Action.Name, r.Resource.Type, r.Resource.ID)

@@ -127,6 +127,7 @@ func (r *reader) sum(name string) (string, bool) {
 // files; there is no MANIFEST where one of them is an error.
 func (s Source) Manifest() ([]byte, Problems) {
 	r := s.reader()
+	defer func() { r.close() }()
 	r.manifest = true // what it is made for is held to it
 	if r.root() {
 		r.bundle()

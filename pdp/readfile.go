@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"strconv"
 	"syscall"
+
+	"policy-service/pdp/plainfile"
 )
 
 // read returns a file's bytes; where it cannot, it has noted why.
@@ -31,21 +33,17 @@ func (r *reader) read(file string, k *kind) ([]byte, bool) {
 	return b.Bytes(), true
 }
 
-// open opens a regular file within its bound. Everything else is told apart by
-// stat alone, because opening a FIFO waits for a writer and opening a device
-// may do anything.
+// open opens a regular file within its bound. Most of what is none is told apart
+// before it is opened, because opening a device may do anything. What was opened is
+// looked at again: it may be another file by then, a FIFO too, and [confined] opens
+// that without waiting for whoever writes to it.
 func (r *reader) open(file string, k *kind) (fs.File, int64) {
 	info, err := fs.Stat(r.fsys, file)
 	if err != nil {
 		r.unreadable(file, err)
 		return nil, 0
 	}
-	if !info.Mode().IsRegular() {
-		r.problem(file, "not_a_file", "a "+k.name+" is expected here, and this is a "+typeName(info.Mode()), "put a regular file there, or remove it")
-		return nil, 0
-	}
-	if info.Size() > k.max {
-		r.tooLarge(file, k)
+	if !r.fits(file, k, info) {
 		return nil, 0
 	}
 	f, err := r.fsys.Open(file)
@@ -53,7 +51,26 @@ func (r *reader) open(file string, k *kind) (fs.File, int64) {
 		r.unreadable(file, err)
 		return nil, 0
 	}
-	return f, info.Size()
+	if info, err = f.Stat(); err != nil {
+		r.unreadable(file, err)
+	} else if r.fits(file, k, info) {
+		return f, info.Size()
+	}
+	_ = f.Close()
+	return nil, 0
+}
+
+// fits reports whether it is a regular file within its bound, and notes where not.
+func (r *reader) fits(file string, k *kind, info fs.FileInfo) bool {
+	switch {
+	case !info.Mode().IsRegular():
+		r.problem(file, "not_a_file", "a "+k.name+" is expected here, and this is a "+plainfile.TypeName(info.Mode()), "put a regular file there, or remove it")
+	case info.Size() > k.max:
+		r.tooLarge(file, k)
+	default:
+		return true
+	}
+	return false
 }
 
 func (r *reader) isDirectory(dir string) bool {
@@ -63,7 +80,7 @@ func (r *reader) isDirectory(dir string) bool {
 		return false
 	}
 	if !info.IsDir() {
-		r.problem(dir, "not_a_directory", "a directory is expected here, and this is a "+typeName(info.Mode()), "make it a directory, or rename it")
+		r.problem(dir, "not_a_directory", "a directory is expected here, and this is a "+plainfile.TypeName(info.Mode()), "make it a directory, or rename it")
 		return false
 	}
 	return true
@@ -83,7 +100,10 @@ func (r *reader) unreadable(file string, err error) {
 	if file == "" {
 		subject = "the directory " + r.place()
 	}
+	var led astray
 	switch {
+	case errors.As(err, &led):
+		r.problem(file, "link_astray", led.Error()+", and is not followed", "put a file or directory here instead; a link may lead to what is in the same tenant's directory, or one outside of tenants/ to what is in the bundle and in no tenant's")
 	case errors.Is(err, syscall.ELOOP):
 		r.problem(file, "symlink_loop", subject+" is a symbolic link that leads back to itself", "point the link at something, or remove it")
 	case errors.Is(err, fs.ErrNotExist):
@@ -105,20 +125,4 @@ func (r *reader) place() string {
 		return "that holds the bundle"
 	}
 	return strconv.Quote(r.dir)
-}
-
-func typeName(mode fs.FileMode) string {
-	switch {
-	case mode.IsRegular():
-		return "file"
-	case mode.IsDir():
-		return "directory"
-	case mode&fs.ModeNamedPipe != 0:
-		return "FIFO"
-	case mode&fs.ModeSocket != 0:
-		return "socket"
-	case mode&fs.ModeDevice != 0:
-		return "device"
-	}
-	return "special file"
 }

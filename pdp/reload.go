@@ -65,7 +65,7 @@ func (p *PDP) Reload(ctx context.Context) error { return p.reload(ctx, true) }
 // reload is Reload; without insist, a source that reads as it did at the last
 // load, even a refused one, is left at that.
 func (p *PDP) reload(ctx context.Context, insist bool) error {
-	if p.source.fsys == nil {
+	if p.source.isNothing() {
 		return errors.New("there is no source to reload from")
 	}
 	select {

@@ -101,8 +101,10 @@ func parseSchema(file string, text []byte, c *config, problems *Problems) *schem
 		if action.AppliesTo == nil {
 			continue
 		}
-		if action.AppliesTo.Context, err = contextWithPDP(action.AppliesTo.Context); err != nil {
-			problems.add(file, 0, 0, "schema_context", fmt.Sprintf("the context of action %q: %s", string(uid.ID), err), "leave out pdp, which the PDP supplies, and members of the protocol; declare action as a record or not at all")
+		var wrong *contextMember
+		if action.AppliesTo.Context, wrong = contextWithPDP(action.AppliesTo.Context); wrong != nil {
+			line, column := declaredAt(string(text), string(uid.ID), wrong.name)
+			problems.add(file, line, column, "schema_context", fmt.Sprintf("the context of action %q: %s", string(uid.ID), wrong.what), wrong.try)
 		}
 	}
 	if problems.Refuse() {
@@ -118,8 +120,11 @@ var pdpMembers = resolved.RecordType{
 	"approved": {Type: resolved.BoolType{}},
 }
 
+// contextMember is what is wrong with a member of a declared context.
+type contextMember struct{ name, what, try string }
+
 // contextWithPDP adds the members that the PDP supplies to a context type.
-func contextWithPDP(declared resolved.RecordType) (resolved.RecordType, error) {
+func contextWithPDP(declared resolved.RecordType) (resolved.RecordType, *contextMember) {
 	context := maps.Clone(declared)
 	if context == nil {
 		context = resolved.RecordType{}
@@ -130,18 +135,19 @@ func contextWithPDP(declared resolved.RecordType) (resolved.RecordType, error) {
 			return a.Type == b.Type && !a.Optional
 		})
 		if !same {
-			return nil, errors.New("pdp is declared otherwise than the PDP supplies it")
+			return nil, &contextMember{"pdp", "pdp is declared otherwise than the PDP supplies it",
+				"declare pdp as {now: datetime, tenant: String, caller: String, approved: Bool}, all of them required, or leave it out: it is added"}
 		}
 	}
-	for name, a := range declared {
-		if evaluation.Protocol(string(name)) && !a.Optional {
-			return nil, fmt.Errorf("%s is required, but as a member of the protocol it is taken out before a policy could see it", name)
+	for _, name := range slices.Sorted(maps.Keys(declared)) {
+		if evaluation.Protocol(string(name)) && !declared[name].Optional {
+			return nil, &contextMember{string(name), string(name) + " is required, but as a member of the protocol it is taken out before a policy could see it", "leave it out"}
 		}
 	}
 	context["pdp"] = resolved.Attribute{Type: pdpMembers}
 	action, ok := context["action"]
 	if _, isRecord := action.Type.(resolved.RecordType); ok && !isRecord {
-		return nil, errors.New("action is declared as something else than a record")
+		return nil, &contextMember{"action", "action is declared as something else than a record", "declare it as a record of the action's properties, or leave it out"}
 	} else if !ok {
 		context["action"] = resolved.Attribute{Type: resolved.RecordType{}}
 	}

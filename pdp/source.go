@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 
 	"golang.org/x/mod/sumdb/dirhash"
@@ -14,8 +13,8 @@ import (
 
 // Source is where a bundle comes from: a directory, or any file system.
 type Source struct {
-	fsys fs.FS
-	dir  string // the directory to watch; "" where there is none
+	dir  string // the directory to read and to watch; "" where there is none
+	fsys fs.FS  // where there is no directory
 }
 
 // Files is one reading of a bundle's files.
@@ -25,9 +24,10 @@ type Files struct {
 	problems Problems
 }
 
-// Dir is the bundle in a directory. Symbolic links are followed, out of the
-// directory too: that is how Kubernetes lays out a mounted volume.
-func Dir(path string) Source { return Source{fsys: os.DirFS(path), dir: path} }
+// Dir is the bundle in a directory. Symbolic links in it are followed where they
+// stay with their owner: a tenant's in that tenant's directory, others in the
+// bundle's and out of every tenant's. Kubernetes lays out a mounted volume so.
+func Dir(path string) Source { return Source{dir: path} }
 
 // FS is the bundle at the root of a file system.
 func FS(fsys fs.FS) Source { return Source{fsys: fsys} }
@@ -36,6 +36,7 @@ func FS(fsys fs.FS) Source { return Source{fsys: fsys} }
 // a problem of the reading.
 func (s Source) Read() *Files {
 	r := s.reader()
+	defer func() { r.close() }()
 	if r.root() {
 		r.bundle()
 		r.checkManifest()
@@ -47,6 +48,7 @@ func (s Source) Read() *Files {
 // tenant. What is wrong elsewhere is [Source.Read]'s to say.
 func (s Source) ReadTests() *Files {
 	r := s.reader()
+	defer func() { r.close() }()
 	if r.root() {
 		r.findTenants()
 		r.files.problems = nil
@@ -96,6 +98,7 @@ type reader struct {
 	fsys  fs.FS
 	dir   string
 	files *Files
+	close func()
 	// schema is the first schema file found, manifest whether the bundle has, or is
 	// to have, a MANIFEST.
 	schema   string
@@ -103,8 +106,11 @@ type reader struct {
 }
 
 func (s Source) reader() *reader {
-	return &reader{fsys: s.fsys, dir: s.dir, files: &Files{content: map[string][]byte{}}}
+	return &reader{fsys: s.fsys, dir: s.dir, files: &Files{content: map[string][]byte{}}, close: func() {}}
 }
+
+// isNothing reports that there is nowhere to read from.
+func (s Source) isNothing() bool { return s.dir == "" && s.fsys == nil }
 
 func (r *reader) done() *Files {
 	r.files.problems = r.files.problems.sorted()
@@ -117,11 +123,11 @@ func (r *reader) problem(file, code, message, try string) {
 
 // root reports whether there is a directory to read at all.
 func (r *reader) root() bool {
-	if r.fsys == nil {
+	if r.dir == "" && r.fsys == nil {
 		r.problem("", "no_source", "there is nowhere to read it from", "name its directory")
 		return false
 	}
-	info, err := fs.Stat(r.fsys, ".")
+	info, err := r.enter()
 	if errors.Is(err, fs.ErrNotExist) {
 		r.problem("", "no_directory", "there is no directory "+r.place(), "create it, or name another one")
 		return false
@@ -135,4 +141,16 @@ func (r *reader) root() bool {
 		return false
 	}
 	return true
+}
+
+// enter opens the directory, where the bundle is in one, and looks at the root.
+func (r *reader) enter() (fs.FileInfo, error) {
+	if r.dir != "" {
+		c, err := confine(r.dir)
+		if err != nil {
+			return nil, err
+		}
+		r.fsys, r.close = c, c.close
+	}
+	return fs.Stat(r.fsys, ".")
 }

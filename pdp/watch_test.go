@@ -161,7 +161,7 @@ func TestWatchRefusesAndRecovers(t *testing.T) {
 		{"b.cedar empty_file", func() error { return os.WriteFile(at, nil, 0o644) }},
 		{"b.cedar not_a_file", func() error { return syscall.Mkfifo(at, 0o644) }},
 		{"b.cedar symlink_loop", func() error { return os.Symlink("b.cedar", at) }},
-		{"b.cedar unreadable", func() error { return os.Symlink("/proc/self/mem", at) }},
+		{"b.cedar link_astray", func() error { return os.Symlink("/proc/self/mem", at) }},
 	} {
 		must(t, c.make())
 		w.refuses(c.code)
@@ -237,11 +237,9 @@ func TestWatchOfARelativeDirectory(t *testing.T) {
 // Kubernetes updates a mounted volume by pointing ..data at another directory.
 func TestWatchSeesTheDataLinkSwapped(t *testing.T) {
 	dir := t.TempDir()
-	elsewhere := t.TempDir()
-	tree{"c.cedar": renamed(smallest, "c")}.write(t, elsewhere)
 	tree{
 		"..0/a.cedar": numbered(0), "..data": "-> ..0", "a.cedar": "-> ..data/a.cedar",
-		"c.cedar": "-> " + filepath.Join(elsewhere, "c.cedar"),
+		".elsewhere/c.cedar": renamed(smallest, "c"), "c.cedar": "-> " + filepath.Join(dir, ".elsewhere/c.cedar"),
 	}.write(t, dir)
 	w := watch(t, dir, nil)
 	for n := 1; n < 5; n++ {
@@ -253,8 +251,29 @@ func TestWatchSeesTheDataLinkSwapped(t *testing.T) {
 	}
 	tree{"..4/a.cedar": numbered(9)}.write(t, dir)
 	w.sees("a file behind ..data edited in place")
-	tree{"c.cedar": renamed(more, "c")}.write(t, elsewhere)
-	w.sees("a file behind a link out of the bundle edited in place")
+	tree{".elsewhere/c.cedar": renamed(more, "c")}.write(t, dir)
+	w.sees("a file behind an absolute link edited in place")
+}
+
+// A volume with tenants, and a tenant's directory that is a volume of its own: what the
+// kubelet makes of paths in a ConfigMap, and of a mount below another.
+func TestWatchSeesATenantsVolumeSwapped(t *testing.T) {
+	dir := t.TempDir()
+	tree{
+		"..0/a.cedar": numbered(0), "..0/entities/e.json": "[]\n", "..0/tenants/acme/b.cedar": renamed(smallest, "b"), "..data": "-> ..0",
+		"a.cedar": "-> ..data/a.cedar", "entities": "-> ..data/entities", "tenants": "-> ..data/tenants",
+		"..0/tenants/own/..0/c.cedar": renamed(smallest, "c"), "..0/tenants/own/..data": "-> ..0", "..0/tenants/own/c.cedar": "-> ..data/c.cedar",
+	}.write(t, dir)
+	w := watch(t, dir, nil)
+	tree{"tenants/own/..1/c.cedar": renamed(more, "c"), "tenants/own/..data_tmp": "-> ..1"}.write(t, dir)
+	replaceFile(t, filepath.Join(dir, "tenants/own/..data_tmp"), filepath.Join(dir, "tenants/own/..data"))
+	w.sees("the tenant's ..data swapped")
+	tree{"..1/a.cedar": numbered(1), "..1/entities/e.json": "[]\n", "..1/tenants/acme/b.cedar": renamed(more, "b"), "..data_tmp": "-> ..1"}.write(t, dir)
+	replaceFile(t, filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))
+	w.sees("..data swapped")
+	must(t, os.Remove(filepath.Join(dir, "tenants/acme/b.cedar")))
+	tree{"tenants/acme/b.cedar": "-> ../../../a.cedar"}.write(t, dir)
+	w.refuses("tenants/acme/b.cedar link_astray")
 }
 
 // An edit right after a reading, before anything waits for events again.

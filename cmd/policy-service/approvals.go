@@ -9,7 +9,6 @@ import (
 
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/httpclient"
-	"policy-service/pdp/visible"
 )
 
 // approvalsCommand is for approvers: what programs want to do, and wait for a person to agree to. All of it asks a running
@@ -62,7 +61,7 @@ func (a approvalsAt) open(s streams, what string, f func(context.Context, *inbox
 
 // failed tells a refusal, which is an answer, from what could not be asked.
 func (a approvalsAt) failed(s streams, what string, err error) error {
-	message := fmt.Errorf("cannot %s: %s; %s", what, visible.Text(err.Error()), a.try(err))
+	message := fmt.Errorf("cannot %s: %s; %s", what, err, a.try(err))
 	switch httpclient.StatusOf(err) {
 	case http.StatusForbidden, http.StatusNotFound, http.StatusConflict:
 		s.failed(message)
@@ -100,7 +99,7 @@ func (a approvalsAt) where() string {
 // print shows one request, to programs or to people.
 func (a approvalsAt) print(s streams, r inbox.Request) {
 	if a.JSON {
-		s.print("%s", visible.Text(string(r.JSON))) // the same JSON: what cannot be seen is in its strings alone
+		s.print("%s", r.JSON)
 		return
 	}
 	approvalPage{streams: s, at: a}.print(r)
@@ -136,7 +135,7 @@ func (approvalsWatchCommand) Help() string {
 func (c approvalsWatchCommand) Run(s streams) error {
 	return c.open(s, "watch", func(ctx context.Context, box *inbox.Inbox) error {
 		trouble := func(err error) {
-			_, _ = fmt.Fprintf(s.err, "policy-service: %s; it is asked again until it answers\n", visible.Text(err.Error()))
+			s.tell("policy-service: %v; it is asked again until it answers", err)
 		}
 		err := box.Watch(ctx, inbox.Filter{}, trouble, func(r inbox.Request) error {
 			c.print(s, r)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"policy-service/pdp/approval/inbox"
-	"policy-service/pdp/visible"
 )
 
 // rulingReason is why somebody decides as they do.
@@ -160,7 +159,7 @@ func (a approvalsAt) said(s streams) func(inbox.Request, error) error {
 
 // standing is how a request stands, in a line.
 func standing(r inbox.Request) string {
-	line := fmt.Sprintf("approval %s is %s, version %d", visible.Text(r.ID), visible.Text(r.Status), r.Version)
+	line := fmt.Sprintf("approval %s is %s, version %d", r.ID, r.Status, r.Version)
 	if r.Pending() {
 		line += fmt.Sprintf(": %d of %s", r.Approvals, plural(r.Quorum, "approval"))
 	}

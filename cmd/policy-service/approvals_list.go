@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
-	"text/tabwriter"
 
 	"policy-service/pdp/approval/inbox"
 )
@@ -49,20 +47,20 @@ func (c approvalsListCommand) printAll(s streams, all []inbox.Request) error {
 		return nil
 	}
 	if len(all) == 0 {
-		_, _ = fmt.Fprintln(s.err, "nothing that you may decide about")
+		s.tell("nothing that you may decide about")
 		return nil
 	}
-	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "ID\tSTATUS\tAPPROVALS\tUNTIL\tTENANT\tSUBJECT\tACTION\tRESOURCE\tMESSAGE")
+	table := s.table()
+	table.row("ID", "STATUS", "APPROVALS", "UNTIL", "TENANT", "SUBJECT", "ACTION", "RESOURCE", "MESSAGE")
 	for _, r := range all {
-		cells := []string{
+		cells := []any{
 			r.ID, r.Status, fmt.Sprintf("%d/%d", r.Approvals, r.Quorum), orElse(r.ExpiresAt, "-"), r.Tenant,
 			named(r.Request.Subject), r.Request.Action.Name, named(r.Request.Resource), r.Message,
 		}
 		for n := range cells {
-			cells[n] = cut(cells[n], longestCell)
+			cells[n] = cut(fmt.Sprint(cells[n]), longestCell)
 		}
-		_, _ = fmt.Fprintln(table, strings.Join(cells, "\t"))
+		table.row(cells...)
 	}
 	return table.Flush()
 }

@@ -45,7 +45,7 @@ func (p approvalPage) print(r inbox.Request) {
 
 // line prints what is ours, which can be copied from the line it is on.
 func (p approvalPage) line(name, format string, args ...any) {
-	p.streams.print("%-10s  %s", name, fmt.Sprintf(format, args...))
+	p.streams.print("%-10s  %s", name, lines(fmt.Sprintf(format, args...)))
 }
 
 // row prints what others wrote. Nothing of that may come to stand where our names do, not even where a terminal breaks a line.
@@ -160,7 +160,7 @@ func (p approvalPage) commands(r inbox.Request) {
 		return
 	}
 	command := func(name, more string) {
-		p.line(name, "policy-service approvals %s %s%s --reason WHY %s", name, visible.Text(shell(r.ID)), more, visible.Text(p.at.where()))
+		p.line(name, "policy-service approvals %s %s%s --reason WHY %s", name, shell(r.ID), more, p.at.where())
 	}
 	switch r.Status {
 	case "pending":

@@ -76,7 +76,7 @@ func (c benchCommand) examples(s streams) ([]askedRequest, error) {
 	}
 	examples, problems := pdp.Examples(pdp.Dir(c.Policies))
 	if problems.Refuse() {
-		_, _ = fmt.Fprintln(s.err, problems.Error())
+		s.tell("%s", lines(problems.Error()))
 		return nil, fmt.Errorf("the tests in %s cannot be read; mend what is listed above, or try --requests FILE", c.Policies)
 	}
 	if len(examples) == 0 {

@@ -39,7 +39,7 @@ func refused(dir string, err error, s streams) error {
 	if !errors.As(err, &problems) {
 		return err
 	}
-	_, _ = fmt.Fprintln(s.err, problems.Error())
+	s.tell("%s", lines(problems.Error()))
 	return fmt.Errorf("the bundle in %s does not load; mend what is listed above, and try policy-service check %s", dir, shell(dir))
 }
 

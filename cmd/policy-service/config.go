@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -69,7 +70,12 @@ func (c configPrintCommand) Run(s streams) error {
 	if _, err := server.New(config); err != nil {
 		return err
 	}
-	return config.Write(s.out, from)
+	var text bytes.Buffer
+	if err := config.Write(&text, from); err != nil {
+		return err
+	}
+	s.print("%s", lines(strings.TrimSuffix(text.String(), "\n")))
+	return nil
 }
 
 type configSchemaCommand struct{}

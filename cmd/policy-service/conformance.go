@@ -48,7 +48,9 @@ func (c conformanceCommand) Run(s streams) error {
 	if c.JSON {
 		err = s.printJSON(report)
 	} else {
-		err = report.WriteText(s.out)
+		var text strings.Builder
+		err = report.WriteText(&text) // what a server answered is in it
+		s.print("%s", lines(strings.TrimSuffix(text.String(), "\n")))
 	}
 	if err != nil {
 		return err

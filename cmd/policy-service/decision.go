@@ -62,7 +62,7 @@ func (s streams) printExplanation(e evaluation.Explanation) {
 	}
 }
 
-func (s streams) verdict(allow bool) string {
+func (s streams) verdict(allow bool) coloured {
 	if allow {
 		return colour(s.out, green, "allow")
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"policy-service/pdp/server/doctor"
@@ -70,7 +69,7 @@ func (c doctorCommand) print(found []doctor.Finding, s streams) error {
 }
 
 func printFindings(found []doctor.Finding, biting int, s streams) error {
-	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	table := s.table()
 	for _, f := range found {
 		how, message := colour(s.out, green, "ok   "), f.Message
 		if f.Bites {
@@ -79,7 +78,7 @@ func printFindings(found []doctor.Finding, biting int, s streams) error {
 		if f.Try != "" {
 			message += "; " + f.Try
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", how, f.Check, message)
+		table.row(how, f.Check, message)
 	}
 	if err := table.Flush(); err != nil {
 		return err

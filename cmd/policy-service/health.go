@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os/signal"
 	"syscall"
 	"time"
@@ -40,7 +39,7 @@ func (c healthCommand) Run(s streams) error {
 	}
 	status, err := ask(ctx)
 	if err != nil {
-		_, _ = fmt.Fprintf(s.err, "policy-service: not well: %v\n", err)
+		s.tell("policy-service: not well: %v", err)
 		return exitCode(exitNo)
 	}
 	s.print("%s", status)

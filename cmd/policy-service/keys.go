@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"policy-service/pdp/server/auth"
@@ -66,14 +65,14 @@ func (c keysListCommand) Run(s streams) error {
 			Keys []auth.KeyInfo `json:"keys"`
 		}{keys.List()})
 	}
-	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "NAME\tID\tTENANTS\tPERMISSIONS\tOBLIGATIONS\tPRINCIPAL\tADDED\tREVOKED")
+	table := s.table()
+	table.row("NAME", "ID", "TENANTS", "PERMISSIONS", "OBLIGATIONS", "PRINCIPAL", "ADDED", "REVOKED")
 	for _, k := range keys.List() {
 		principal := "-"
 		if k.Principal != (auth.Principal{}) {
 			principal = k.Principal.String()
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.Name, k.ID, strings.Join(k.Tenants, ","),
+		table.row(k.Name, k.ID, strings.Join(k.Tenants, ","),
 			joined(k.Permissions), cmp.Or(joined(k.Obligations), "-"), principal, day(k.Created), day(k.Revoked))
 	}
 	return table.Flush()

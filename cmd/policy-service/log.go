@@ -172,7 +172,7 @@ func (a logAt) sayPartial(s streams) error {
 		return a.failed("read the log", err)
 	}
 	if reader.Partial() {
-		_, _ = fmt.Fprintln(s.err, partly)
+		s.tell(partly)
 	}
 	return reader.Close()
 }

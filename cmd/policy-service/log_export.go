@@ -56,7 +56,7 @@ func (c logExportCommand) Run(s streams) error {
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintln(s.err, exported(done))
+	s.tell("%s", exported(done))
 	return nil
 }
 

@@ -7,11 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/visible"
 )
 
 type logReportCommand struct {
@@ -46,11 +44,11 @@ func (c logReportCommand) Run(s streams) error {
 	return printAuditReport(s, report)
 }
 
-// reportTable prints rows; what a row says is of whoever was recorded, and made harmless.
-type reportTable struct{ *tabwriter.Writer }
+// reportTable prints rows of a name and a text.
+type reportTable struct{ table }
 
 func (t reportTable) row(name, format string, args ...any) {
-	_, _ = fmt.Fprintf(t, "%s\t%s\n", name, visible.Text(fmt.Sprintf(format, args...)))
+	t.table.row(name, fmt.Sprintf(format, args...))
 }
 
 // none says that there was nothing of something: in a report that is an answer, too.
@@ -61,7 +59,7 @@ func (t reportTable) none(name string, n int) {
 }
 
 func printAuditReport(s streams, r decisionlog.Report) error {
-	t := reportTable{tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)}
+	t := reportTable{s.table()}
 	t.row("log", "%s", r.Origin)
 	t.row("from", "%s", orElse(r.From, "the beginning"))
 	t.row("to", "%s", orElse(r.To, "the checkpoint"))
@@ -86,7 +84,7 @@ func printAuditReport(s streams, r decisionlog.Report) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	s.print("\n%s", visible.Lines(strings.TrimSuffix(r.Checkpoint, "\n")))
+	s.print("\n%s", lines(strings.TrimSuffix(r.Checkpoint, "\n")))
 	return nil
 }
 

@@ -53,7 +53,7 @@ func (c logSampleCommand) Run(s streams) error {
 	sum := sample.Summary
 	s.print("chose %d of %s; %s says how to check them", len(sum.Chosen), plural(int(sum.Population), "decision"), filepath.Join(string(c.Out), "README.md"))
 	if sum.Live {
-		_, _ = fmt.Fprintln(s.err, partly)
+		s.tell(partly)
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/visible"
 )
 
 type logShowCommand struct {
@@ -76,13 +75,13 @@ func (c logShowCommand) print(s streams, shown decisionlog.Shown, then []policyT
 	if err := record.Indent(jsontext.WithIndent("  ")); err != nil {
 		return fmt.Errorf("the record is no JSON: %w; %s", err, c.try(err))
 	}
-	s.print("%s", visible.Lines(string(record)))
+	s.print("%s", lines(record))
 	s.print("leaf hash %s", shown.LeafHash)
 	for _, p := range then {
-		s.print("\n%s %s, %s:\n%s", p.Effect, visible.Text(p.ID), visible.Text(p.Position), visible.Lines(p.Text))
+		s.print("\n%s %s, %s:\n%s", p.Effect, p.ID, p.Position, lines(p.Text))
 	}
 	if note != "" {
-		s.print("\n%s", visible.Text(note))
+		s.print("\n%s", note)
 	}
 	return nil
 }

@@ -6,11 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/visible"
 )
 
 type logStatsCommand struct {
@@ -35,11 +33,9 @@ func (c logStatsCommand) Run(s streams) error {
 }
 
 func printStats(s streams, st decisionlog.Statistics) error {
-	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) {
-		_, _ = fmt.Fprintf(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
-	}
-	row("log", "%s", visible.Text(st.Origin))
+	table := s.table()
+	row := func(name, format string, args ...any) { table.row(name, fmt.Sprintf(format, args...)) }
+	row("log", "%s", st.Origin)
 	row("records", "%d%s", st.Size, counts(st.Kinds))
 	row("decisions", "%d allow, %d deny", st.Allowed, st.Denied)
 	if len(st.Reasons) > 0 {
@@ -54,7 +50,7 @@ func printStats(s streams, st decisionlog.Statistics) error {
 	}
 	if st.WholeLog == nil {
 		row("bytes", "%d of records", st.Bytes)
-		row("tenants", "%s only", visible.Text(strings.Join(st.Tenants, ", ")))
+		row("tenants", "%s only", strings.Join(st.Tenants, ", "))
 		return table.Flush()
 	}
 	row("bytes", "%d of records, %d on disk in %s", st.Bytes, st.Disk, plural(len(st.Segments), "segment"))
@@ -74,7 +70,7 @@ func printStats(s streams, st decisionlog.Statistics) error {
 func counts(of map[string]int64) string {
 	all := make([]string, 0, len(of))
 	for _, name := range slices.Sorted(maps.Keys(of)) {
-		all = append(all, fmt.Sprintf("%d %s", of[name], visible.Text(name)))
+		all = append(all, fmt.Sprintf("%d %s", of[name], name))
 	}
 	if len(all) == 0 {
 		return ""

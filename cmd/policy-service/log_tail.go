@@ -42,7 +42,7 @@ func (c logTailCommand) Run(s streams) error {
 	if err != nil && ctx.Err() == nil { // being interrupted is how a tail ends
 		return c.failed("tail the log", err)
 	}
-	_, _ = fmt.Fprintf(s.err, "cursor %d: --after %d goes on from here\n", cursor, cursor)
+	s.tell("cursor %d: --after %d goes on from here", cursor, cursor)
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/visible"
 )
 
 type logVerifyCommand struct {
@@ -114,7 +113,7 @@ func (c logVerifyCommand) verify(s streams, o verify.Options) (verify.Report, er
 func (c logVerifyCommand) unanswered(r verify.Report) error {
 	switch {
 	case r.Code == verify.Usage:
-		return fmt.Errorf("cannot verify: %s; see policy-service log verify --help", visible.Text(r.Problem.Error()))
+		return fmt.Errorf("cannot verify: %s; see policy-service log verify --help", r.Problem)
 	case r.Live && r.Segments == 0 && !r.Verified():
 		return fmt.Errorf("cannot verify: a server is running on %s and has sealed no segment yet; verify what log export --server URL writes, or stop it", c.Path)
 	}
@@ -123,16 +122,16 @@ func (c logVerifyCommand) unanswered(r verify.Report) error {
 
 func printReport(s streams, path string, r verify.Report) {
 	if r.Verified() {
-		s.print("%s %s: %s", colour(s.out, green, "verified"), path, visible.Text(r.Origin))
+		s.print("%s %s: %s", colour(s.out, green, "verified"), path, r.Origin)
 	} else {
-		s.print("%s %s", colour(s.out, red, strings.ReplaceAll(r.Code.String(), "_", " ")), visible.Text(r.Problem.Error()))
+		s.print("%s %s", colour(s.out, red, strings.ReplaceAll(r.Code.String(), "_", " ")), r.Problem)
 		s.print("    try: %s", advice[r.Code])
 	}
 	for _, line := range r.Proved {
-		s.print("  %s", visible.Text(line))
+		s.print("  %s", line)
 	}
 	for _, line := range r.NotExcluded {
-		s.print("  %s %s", colour(s.out, yellow, "not excluded:"), visible.Text(line))
+		s.print("  %s %s", colour(s.out, yellow, "not excluded:"), line)
 	}
 }
 

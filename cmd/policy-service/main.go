@@ -98,11 +98,18 @@ type streams struct {
 }
 
 func (s streams) failed(err error) int {
-	_, _ = fmt.Fprintf(s.err, "policy-service: %v\n", err)
+	s.tell("policy-service: %s", lines(err.Error()))
 	return exitFailed
 }
 
-// print writes a line of output. A reader that has gone is not our error.
+// print writes a line of output, with what is in it made visible. A reader that has
+// gone is not our error.
 func (s streams) print(format string, args ...any) {
-	_, _ = fmt.Fprintf(s.out, format+"\n", args...)
+	_, _ = fmt.Fprintf(s.out, format+"\n", shown(args)...)
+}
+
+// tell is print to standard error.
+func (s streams) tell(format string, args ...any) {
+	s.out = s.err
+	s.print(format, args...)
 }

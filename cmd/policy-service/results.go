@@ -5,6 +5,8 @@ import (
 	"encoding/xml"
 	"fmt"
 	"time"
+
+	"policy-service/pdp/visible"
 )
 
 // print says what failed and how to see it again; what passed is counted.
@@ -95,7 +97,8 @@ func (r *results) json() testJSON {
 	return out
 }
 
-// junitSuite is the part of JUnit's XML that every reader of it knows.
+// junitSuite is the part of JUnit's XML that every reader of it knows. Its texts are
+// visible: XML has no way to write some characters at all.
 type junitSuite struct {
 	XMLName  xml.Name    `xml:"testsuite"`
 	Name     string      `xml:"name,attr"`
@@ -119,11 +122,11 @@ type junitFailure struct {
 }
 
 func (r *results) junit() []byte {
-	suite := junitSuite{Name: r.dir, Tests: len(r.cases), Failures: r.failed(), Time: fmt.Sprintf("%.3f", r.took.Seconds())}
+	suite := junitSuite{Name: visible.Text(r.dir), Tests: len(r.cases), Failures: r.failed(), Time: fmt.Sprintf("%.3f", r.took.Seconds())}
 	for _, c := range r.cases {
-		line := junitCase{Class: c.File, Name: c.Name, File: c.File, Line: c.Line}
+		line := junitCase{Class: visible.Text(c.File), Name: visible.Text(c.Name), File: visible.Text(c.File), Line: c.Line}
 		if len(c.differs) > 0 {
-			line.Failure = &junitFailure{c.differs[0], c.text(r.dir)}
+			line.Failure = &junitFailure{visible.Text(c.differs[0]), c.text(r.dir)}
 		}
 		suite.Cases = append(suite.Cases, line)
 	}
@@ -139,8 +142,8 @@ func (r *results) junit() []byte {
 func (c result) text(dir string) string {
 	var b bytes.Buffer
 	for _, d := range c.differs {
-		fmt.Fprintln(&b, d)
+		fmt.Fprintln(&b, visible.Text(d))
 	}
-	fmt.Fprint(&b, "try: ", c.reproduce(dir))
+	fmt.Fprint(&b, "try: ", visible.Text(c.reproduce(dir)))
 	return b.String()
 }

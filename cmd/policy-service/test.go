@@ -70,7 +70,7 @@ func (c testCommand) examples(s streams) ([]pdp.Example, error) {
 	}
 	examples, problems := pdp.Examples(pdp.Dir(c.Dir))
 	if problems.Refuse() {
-		_, _ = fmt.Fprintln(s.err, problems.Error())
+		s.tell("%s", lines(problems.Error()))
 		return nil, fmt.Errorf("the tests in %s cannot be read; mend what is listed above and try again", c.Dir)
 	}
 	if len(examples) == 0 {

@@ -13,12 +13,13 @@ import (
 
 // colour marks text with an ANSI colour where a person looks at a terminal and
 // does not object (https://no-color.org).
-func colour(w io.Writer, code, text string) string {
+func colour(w io.Writer, code string, text any) coloured {
+	text = shownOne(text)
 	f, ok := w.(*os.File)
 	if !ok || !isatty.IsTerminal(f.Fd()) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return text
+		return coloured(fmt.Sprint(text))
 	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
+	return coloured(fmt.Sprintf("\x1b[%sm%s\x1b[0m", code, text))
 }
 
 const (
@@ -28,7 +29,8 @@ const (
 )
 
 // printJSON writes v as one line, members in a fixed order. Names of files may
-// hold bytes that are not UTF-8; they become U+FFFD.
+// hold bytes that are not UTF-8; they become U+FFFD. What cannot be seen is in
+// strings alone, and is escaped there as JSON does.
 func (s streams) printJSON(v any) error {
 	b, err := json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {

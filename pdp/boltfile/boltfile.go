@@ -13,6 +13,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"policy-service/pdp/boltfile/pages"
+	"policy-service/pdp/plainfile"
 )
 
 // ErrLocked: another process has the file.
@@ -53,7 +54,7 @@ func Open(path string, damaged error, use Use, options bbolt.Options) (db *bbolt
 	options.ReadOnly = use != ToWrite
 	var file *os.File
 	options.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
-		f, err := os.OpenFile(name, flag, mode)
+		f, err := plainfile.OpenFile(name, flag, mode)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +88,7 @@ func Open(path string, damaged error, use Use, options bbolt.Options) (db *bbolt
 
 // Look reads in a file without bbolt, which takes no time to open it and none to trust it.
 func Look(path string, damaged error, wait time.Duration, read func(*pages.File) error) error {
-	f, err := os.Open(path)
+	f, err := plainfile.Open(path)
 	if err != nil {
 		return err
 	}

@@ -6,10 +6,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"os"
 	"sync/atomic"
 
 	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/plainfile"
 )
 
 // hashAhead hashes the blocks of a segment that is about to be sealed, while it
@@ -114,7 +115,7 @@ func (h *hashAhead) mark(tx *bbolt.Tx, pageSize int) error {
 // hash hashes each block of the file that may not be what it was when it was
 // hashed before, and returns the size of the file.
 func (h *hashAhead) hash() (size int64, err error) {
-	f, err := os.Open(h.segment.path)
+	f, err := plainfile.Open(h.segment.path)
 	if err != nil {
 		return 0, err
 	}

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/sumdb/dirhash"
+
+	"policy-service/pdp/plainfile"
 )
 
 // Bundles keeps the files of every bundle that decided something, each file once,
@@ -32,6 +34,9 @@ type Bundles struct{ dir string }
 
 // ErrNoSuchBundle is returned for a digest that nothing is kept under.
 var ErrNoSuchBundle = errors.New("no bundle is kept under this digest")
+
+// maxKept is what a file of a bundle may have at most.
+const maxKept = 1 << 30
 
 // BundlesDir is where the files of bundles are kept, below the data directory.
 const BundlesDir = "log/bundles"
@@ -136,7 +141,7 @@ func (b *Bundles) read(name string) ([]byte, error) {
 	if len(name) != 2*sha256.Size || strings.Trim(name, "0123456789abcdef") != "" {
 		return nil, fmt.Errorf("%q is no hash", name)
 	}
-	content, err := os.ReadFile(filepath.Join(b.dir, name))
+	content, err := plainfile.Read(filepath.Join(b.dir, name), maxKept)
 	if err != nil {
 		return nil, err
 	}

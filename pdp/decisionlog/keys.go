@@ -14,7 +14,12 @@ import (
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"policy-service/pdp/plainfile"
 )
+
+// maxKeyFile bounds a file of keys; a rotation adds a hundred bytes.
+const maxKeyFile = 16 << 20
 
 // key is a private key, with its public half as log.pub writes it.
 type key struct {
@@ -39,14 +44,19 @@ func randomOrigin() string {
 
 // readKey reads a private key, unless strangers could have read it too.
 func readKey(name string) (key, error) {
-	info, err := os.Stat(name)
+	f, err := plainfile.Open(name)
+	if err != nil {
+		return key{}, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
 	if err != nil {
 		return key{}, err
 	}
 	if info.Mode().Perm()&0o007 != 0 {
 		return key{}, fmt.Errorf("%s is open to every user of this machine: chmod 600 it, and rotate it if anybody may have read it", name)
 	}
-	content, err := os.ReadFile(name)
+	content, err := plainfile.ReadAll(f, maxKeyFile)
 	if err != nil {
 		return key{}, err
 	}
@@ -112,6 +122,6 @@ func publish(data, public string) error {
 // VerifierKeys are the public keys of all times, oldest first. They are what
 // stands beside the log: who verifies it brings a key from elsewhere.
 func VerifierKeys(data string) ([]string, error) {
-	content, err := os.ReadFile(filepath.Join(data, PublicKeyFile))
+	content, err := plainfile.Read(filepath.Join(data, PublicKeyFile), maxKeyFile)
 	return strings.Fields(string(content)), err
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"policy-service/pdp/boltfile"
+	"policy-service/pdp/plainfile"
 )
 
 // Log is an open log: one writer, and all the reading of [Reader].
@@ -130,7 +131,7 @@ func (l *Log) open() (err error) {
 // would let a second writer in while the first one rotates.
 func (l *Log) takeLock() (err error) {
 	// One open for writing keeps a file system from being remounted.
-	if l.lock, err = os.OpenFile(filepath.Join(l.data, LockFile), os.O_CREATE|os.O_RDONLY, 0o600); err != nil {
+	if l.lock, err = plainfile.OpenFile(filepath.Join(l.data, LockFile), os.O_CREATE|os.O_RDONLY, 0o600); err != nil {
 		return err
 	}
 	if err = boltfile.Lock(l.lock, true, l.options.LockTimeout); errors.Is(err, boltfile.ErrLocked) {

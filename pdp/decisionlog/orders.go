@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"policy-service/pdp/plainfile"
 )
 
 // RotateKey signs a new key in, and returns its public half.
@@ -55,7 +57,7 @@ func (l *Log) rotateKey(caller string) (string, error) {
 func (l *Log) Replace(ctx context.Context, number uint64, tmp string) error {
 	// The old file is given back to the disk when nobody holds it any more, which
 	// takes milliseconds: held here, that is not the writer's.
-	old, err := os.Open(segmentPath(l.data, number))
+	old, err := plainfile.Open(segmentPath(l.data, number))
 	if err != nil {
 		return err
 	}

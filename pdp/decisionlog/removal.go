@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/boltfile"
+	"policy-service/pdp/plainfile"
 )
 
 // removal is content on its way out, in the steps above.
@@ -121,7 +122,7 @@ func (l *Log) exchange(ctx context.Context, segment uint64, next string) error {
 }
 
 func digestFile(name string) (digest string, size int64, err error) {
-	f, err := os.Open(name)
+	f, err := plainfile.Open(name)
 	if err != nil {
 		return "", 0, err
 	}

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"reflect"
 	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"policy-service/pdp/plainfile"
 	"policy-service/pdp/server/auth"
 )
 
@@ -56,7 +56,7 @@ func ReadConfig(name string, c *Config) error {
 func (g Given) Read(c *Config) (Origins, error) {
 	r := newConfigReader(g.File)
 	if g.File != "" {
-		text, err := readAtMost(g.File, maxConfig)
+		text, err := plainfile.Read(g.File, maxConfig)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the configuration: %w; try another --config", err)
 		}
@@ -73,19 +73,6 @@ func (g Given) Read(c *Config) (Origins, error) {
 		return nil, r.mistakes
 	}
 	return r.origins(), nil
-}
-
-func readAtMost(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(text)) > limit {
-		err = fmt.Errorf("%s has more than %d bytes", name, limit)
-	}
-	return text, err
 }
 
 // configReader reads a document into a struct and collects everything wrong with it.

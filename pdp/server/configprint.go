@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -67,7 +69,7 @@ func (o Origins) value(v reflect.Value, path string) *yaml.Node {
 	}
 	n := keyAt(path).node(configText(v, keyAt(path)))
 	if v.Kind() == reflect.String {
-		n.SetString(n.Value)
+		setText(n, n.Value)
 	}
 	o.comment(n, path)
 	return n
@@ -89,11 +91,20 @@ func (o Origins) list(v reflect.Value, path string) *yaml.Node {
 			n.Content = append(n.Content, o.section(v.Index(i), item))
 		} else {
 			text := &yaml.Node{}
-			text.SetString(v.Index(i).String())
+			setText(text, v.Index(i).String())
 			n.Content = append(n.Content, text)
 		}
 	}
 	return n
+}
+
+// setText quotes what is not ASCII: whoever prints it may then write what cannot be seen
+// as an escape, and the value stays the same.
+func setText(n *yaml.Node, text string) {
+	n.SetString(text)
+	if strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) {
+		n.Style = yaml.DoubleQuotedStyle
+	}
 }
 
 func (o Origins) comment(n *yaml.Node, path string) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/lockedfile"
 
+	"policy-service/pdp/plainfile"
 	"policy-service/pdp/signing"
 )
 
@@ -37,7 +38,7 @@ func (s *Server) openData() (err error) {
 // holds its 32 bytes and nothing else. Whatever is of another length is written anew:
 // the loss is pages of the last hour.
 func pageKey(name string) (key []byte, err error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := plainfile.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/rogpeppe/go-internal/lockedfile"
+
+	"policy-service/pdp/plainfile"
 )
 
 // keptKey is a key of 32 bytes below the data directory that is made once: unlike that of
@@ -27,7 +29,7 @@ var (
 // open reads the key, and makes it where there is none.
 func (k keptKey) open(data string) (key []byte, err error) {
 	name := filepath.Join(data, k.file)
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := plainfile.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, k.refused(err)
 	}
@@ -57,7 +59,7 @@ func (k keptKey) check(data string) error {
 // read is the key, nil where there is none yet.
 func (k keptKey) read(data string) ([]byte, error) {
 	name := filepath.Join(data, k.file)
-	key, err := os.ReadFile(name)
+	key, err := plainfile.Read(name, 1<<10)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(key) == 0 {
 		return nil, nil
 	}

@@ -8,6 +8,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+
+	"policy-service/pdp/plainfile"
 )
 
 // TLSFiles are the files that TLS is made from, and the oldest version it speaks.
@@ -49,7 +51,7 @@ func readTLS(files TLSFiles) (*tls.Config, [sha256.Size]byte, error) {
 		if name == "" {
 			continue
 		}
-		text, err := readAtMost(name, 1<<20)
+		text, err := plainfile.Read(name, 1<<20)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("cannot read a TLS file: %w; check its name and permissions", err))
 		}

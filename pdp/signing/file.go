@@ -3,12 +3,13 @@ package signing
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/rogpeppe/go-internal/lockedfile"
+
+	"policy-service/pdp/plainfile"
 )
 
 // maxFile bounds what is read: two keys are 400 bytes.
@@ -16,27 +17,20 @@ const maxFile = 64 << 10
 
 // readFile reads the file with the keys, unless strangers could have read it too.
 func readFile(name string) ([]byte, error) {
-	info, err := os.Stat(name)
+	f, err := plainfile.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a file", name)
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
 	}
 	// The group may: a Kubernetes volume with an fsGroup gives every file to it.
 	if info.Mode().Perm()&0o007 != 0 {
 		return nil, fmt.Errorf("%s is open to every user of this machine: chmod 600 it, and rotate if anybody may have read it", name)
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(content) > maxFile {
-		err = fmt.Errorf("%s has more than %d bytes", name, maxFile)
-	}
-	return content, err
+	return plainfile.ReadAll(f, maxFile)
 }
 
 // createFirst writes a file with a new key, unless another process has by then: of

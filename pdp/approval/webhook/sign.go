@@ -9,11 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"policy-service/pdp/plainfile"
 )
 
 const (
@@ -83,23 +84,11 @@ func readSecret(file string) ([]byte, error) {
 	if file == "" {
 		return nil, errors.New("it is missing; make one with: openssl rand -hex 32")
 	}
-	if info, err := os.Stat(file); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a file", file)
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	content, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	content, err := plainfile.Read(file, maxSecret)
 	secret := bytes.TrimSuffix(content, []byte("\n"))
 	switch {
 	case err != nil:
 		return nil, err
-	case len(content) > maxSecret:
-		return nil, fmt.Errorf("%s has more than %d bytes; is it another file?", file, maxSecret)
 	case len(secret) < minSecret:
 		return nil, fmt.Errorf("%s has less than %d bytes; make one with: openssl rand -hex 32", file, minSecret)
 	case bytes.HasPrefix(secret, []byte("whsec_")):

@@ -134,7 +134,7 @@ func TestSecretFile(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for want, file := range map[string]string{"it is missing": "", "no such file": t.TempDir() + "/none", "is not a file": t.TempDir()} {
+	for want, file := range map[string]string{"it is missing": "", "no such file": t.TempDir() + "/none", "not a regular file": t.TempDir()} {
 		if err := create(file); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", file, err)
 		}

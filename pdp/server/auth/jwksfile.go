@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"policy-service/pdp/plainfile"
 )
 
 // keysFromFile reads a jwks_file again and again. It compares content, so that
@@ -66,7 +66,7 @@ func (f *keysFromFile) keys(_ context.Context, fits func(jose.JSONWebKey) bool) 
 func (f *keysFromFile) look(now time.Time) {
 	f.looked = now
 	before := f.err
-	content, err := readBounded(f.name)
+	content, err := plainfile.Read(f.name, maxJWKS)
 	if err == nil && (f.content == nil || !bytes.Equal(content, f.content)) {
 		var set []jose.JSONWebKey
 		if set, err = parseKeys(content); err == nil {
@@ -82,17 +82,4 @@ func (f *keysFromFile) look(now time.Time) {
 	case err == nil && before != nil:
 		f.log.Info("the jwks_file can be read again", "file", f.name)
 	}
-}
-
-func readBounded(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	content, err := io.ReadAll(io.LimitReader(f, maxJWKS+1))
-	if err == nil && len(content) > maxJWKS {
-		err = fmt.Errorf("it has more than %d bytes", maxJWKS)
-	}
-	return content, err
 }

@@ -40,6 +40,9 @@ const (
 	keyLockName = "api-keys.lock"
 )
 
+// maxKeyFile is room for some hundred thousand keys.
+const maxKeyFile = 64 << 20
+
 // KeyFile is the name, in the data directory, of the file with the API keys.
 const KeyFile = keyFileName
 

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"policy-service/pdp/plainfile"
 )
 
 // sameFile needs no content: every change makes a new file, and a longer one.
@@ -13,7 +15,7 @@ func sameFile(a, b fs.FileInfo) bool {
 }
 
 func readKeyFile(dir string) ([]storedKey, map[string]*key, error) {
-	content, err := os.ReadFile(filepath.Join(dir, keyFileName))
+	content, err := plainfile.Read(filepath.Join(dir, keyFileName), maxKeyFile)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestNoAnswerOfAServerActsOnTheTerminal asks a server whose every answer would.
+func TestNoAnswerOfAServerActsOnTheTerminal(t *testing.T) {
+	const hostile = "\x1b[2J\u009b31m\u202e"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = fmt.Fprintf(w, "{\"title\":\"\\u001b[2J\\u009b31m\u202e\",\"status\":400,\"detail\":\"\\u001b[2J\\u009b31m\u202e\",\"decision\":\"%s\"}", hostile)
+	}))
+	t.Cleanup(server.Close)
+	for _, args := range []string{
+		"conformance URL", "conformance URL --json", "health --url URL", "health --ready --url URL", "approvals list --server URL", "approvals show 1 --server URL",
+		"log stats --server URL", "log tail --server URL", "log report --server URL", "log show 1 --server URL", "log checkpoint --server URL",
+	} {
+		var out, told strings.Builder
+		code := run(strings.Fields(strings.ReplaceAll(args, "URL", server.URL)), streams{strings.NewReader(""), &out, &told})
+		if text := out.String() + told.String(); code == exitOK || text == "" || strings.ContainsAny(text, "\x1b\u009b\u202e") {
+			t.Errorf("%s: exit %d, %q", args, code, text)
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package pdp
+
+import (
+	"cmp"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"policy-service/pdp/plainfile"
+)
+
+// confined is a bundle directory during one reading. A symbolic link in it is followed
+// only to what belongs to the same owner: a tenant's to what is in the tenant's own
+// directory, any other to what is in the bundle's and in no tenant's. Otherwise who may
+// write one tenant's files could have the policies of another decide, or those of all
+// tenants, and could have any file of the machine read.
+//
+// Names are looked up by path, and opened below a directory that is open already
+// ([os.Root]), so that a link that a tenant changes in between leads nowhere else.
+type confined struct {
+	root    *os.Root
+	real    string            // the path of root, without links
+	tenants string            // where tenants/ is in root, without links; "" where it is nowhere
+	homes   map[string]string // where each tenant's directory is in root, without links
+	open    map[string]*os.Root
+}
+
+// astray is a link that is not followed: it says where it leads.
+type astray string
+
+func (a astray) Error() string { return "a symbolic link leads from here " + string(a) }
+
+const outOfBundle = astray("out of the bundle's directory")
+
+// maxLinks is how many links a name may pass through, as on Linux.
+const maxLinks = 40
+
+// confine opens a bundle directory. Links on the way to it are its operator's.
+func confine(dir string) (*confined, error) {
+	real, err := filepath.EvalSymlinks(dir)
+	if err == nil {
+		real, err = filepath.Abs(real)
+	}
+	if err != nil {
+		_, again := os.Stat(dir) // which says what kind of error it is
+		return nil, cmp.Or(again, err)
+	}
+	c := &confined{real: real, homes: map[string]string{}, open: map[string]*os.Root{}}
+	if c.root, err = openDirectory(real); err != nil {
+		return nil, err
+	}
+	c.findHomes()
+	return c, nil
+}
+
+// openDirectory opens what must be a directory: with the dot, all else is refused
+// before it is opened, and a FIFO would be waited for.
+func openDirectory(dir string) (*os.Root, error) {
+	return os.OpenRoot(dir + string(filepath.Separator) + ".")
+}
+
+func (c *confined) close() {
+	for _, home := range c.open {
+		_ = home.Close()
+	}
+	_ = c.root.Close()
+}
+
+// findHomes finds the tenants' directories. What is wrong with one is said when it is
+// read.
+func (c *confined) findHomes() {
+	at, err := c.resolve("tenants")
+	if err != nil {
+		return
+	}
+	c.tenants = at
+	entries, err := readDirectory(c.root, at)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		home, err := c.resolve("tenants/" + e.Name())
+		if err != nil || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		if info, err := c.root.Lstat(home); err == nil && info.IsDir() {
+			c.homes[e.Name()] = home
+		}
+	}
+}
+
+// resolve returns where a name leads in root, without links. It follows each that stays
+// in root, whose ever it is.
+func (c *confined) resolve(name string) (string, error) {
+	at, todo := ".", strings.Split(name, "/")
+	for links := 0; len(todo) > 0; {
+		next := todo[0]
+		todo = todo[1:]
+		switch next {
+		case "", ".":
+			continue
+		case "..":
+			if at == "." {
+				return "", outOfBundle
+			}
+			at = path.Dir(at)
+			continue
+		}
+		info, err := c.root.Lstat(path.Join(at, next))
+		if err != nil {
+			return "", err
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			at = path.Join(at, next)
+			continue
+		}
+		if links++; links > maxLinks {
+			return "", syscall.ELOOP
+		}
+		target, err := c.root.Readlink(path.Join(at, next))
+		if err != nil {
+			return "", err
+		}
+		if filepath.IsAbs(target) {
+			if target, err = c.inside(target); err != nil {
+				return "", err
+			}
+			at = "."
+		}
+		todo = slices.Concat(strings.Split(filepath.ToSlash(target), "/"), todo)
+	}
+	return at, nil
+}
+
+// inside is an absolute path as one in root.
+func (c *confined) inside(target string) (string, error) {
+	// The link may lead to the bundle by another way than it was opened by.
+	if real, err := filepath.EvalSymlinks(target); err == nil {
+		target = real
+	}
+	inside, err := filepath.Rel(c.real, target)
+	if err != nil || !filepath.IsLocal(inside) {
+		return "", outOfBundle
+	}
+	return inside, nil
+}
+
+// locate returns where a name of the bundle is: a path without links, below a directory
+// that is open.
+func (c *confined) locate(name string) (*os.Root, string, error) {
+	at, err := c.resolve(name)
+	if err != nil {
+		return nil, "", err
+	}
+	tenant, home := c.owner(name)
+	if err := c.owned(name, tenant, home, at); err != nil {
+		return nil, "", err
+	}
+	if tenant == "" {
+		return c.root, at, nil
+	}
+	below, err := c.openHome(home)
+	if err != nil {
+		return nil, "", err
+	}
+	return below, path.Join(".", strings.TrimPrefix(strings.TrimPrefix(at, home), "/")), nil
+}
+
+// owner is the tenant whose name it is, "" where it is that of all, and where what is
+// the owner's must be.
+func (c *confined) owner(name string) (tenant, home string) {
+	if rest, below := strings.CutPrefix(name, "tenants/"); below {
+		tenant, _, _ = strings.Cut(rest, "/")
+		if home, known := c.homes[tenant]; known {
+			return tenant, home
+		}
+	}
+	return "", "."
+}
+
+// owned says why a name that is an owner's may not lead there.
+func (c *confined) owned(name, tenant, home, at string) error {
+	switch {
+	case tenant != "" && c.holdsTenants(home):
+		return astray("to what holds the tenants' directories")
+	case !isIn(at, home):
+		return astray("out of the directory of tenant " + quote(tenant))
+	}
+	for _, other := range slices.Sorted(maps.Keys(c.homes)) {
+		if there := c.homes[other]; other != tenant && isIn(at, there) && !c.holdsTenants(there) {
+			return astray("into the directory of tenant " + quote(other))
+		}
+	}
+	outside := name != "." && name != "tenants" && !strings.HasPrefix(name, "tenants/")
+	if outside && c.tenants != "" && isIn(at, c.tenants) {
+		return astray("into what holds the tenants' directories")
+	}
+	return nil
+}
+
+// holdsTenants reports whether a directory is that of all tenants, or above it: no
+// tenant may have it.
+func (c *confined) holdsTenants(dir string) bool { return isIn(c.tenants, dir) }
+
+// isIn reports whether a path is a directory's, or the directory; both are without links.
+func isIn(at, dir string) bool {
+	return dir == "." || at == dir || strings.HasPrefix(at, dir+"/")
+}
+
+// openHome opens a tenant's directory once.
+func (c *confined) openHome(home string) (*os.Root, error) {
+	if c.open[home] != nil {
+		return c.open[home], nil
+	}
+	below, err := openDirectory(filepath.Join(c.real, filepath.FromSlash(home)))
+	if err != nil {
+		return nil, err
+	}
+	c.open[home] = below
+	is, err := below.Stat(".")
+	was, missing := c.root.Lstat(home)
+	if err := cmp.Or(err, missing); err != nil {
+		return nil, err
+	}
+	if !os.SameFile(is, was) {
+		return nil, astray("elsewhere since it was looked at")
+	}
+	return below, nil
+}
+
+// Open is for [fs.FS].
+func (c *confined) Open(name string) (fs.File, error) {
+	below, at, err := c.locate(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := below.OpenFile(at, os.O_RDONLY|plainfile.NoWait, 0)
+	if err != nil {
+		return nil, err // and not f, a nil *os.File
+	}
+	return f, nil
+}
+
+// Stat is for [fs.StatFS].
+func (c *confined) Stat(name string) (fs.FileInfo, error) {
+	below, at, err := c.locate(name)
+	if err != nil {
+		return nil, err
+	}
+	return below.Lstat(at)
+}
+
+// ReadDir is for [fs.ReadDirFS].
+func (c *confined) ReadDir(name string) ([]fs.DirEntry, error) {
+	below, at, err := c.locate(name)
+	if err != nil {
+		return nil, err
+	}
+	return readDirectory(below, at)
+}
+
+// Lstat and ReadLink are for [fs.ReadLinkFS].
+func (c *confined) Lstat(name string) (fs.FileInfo, error) { return c.root.Lstat(name) }
+
+func (c *confined) ReadLink(name string) (string, error) { return c.root.Readlink(name) }
+
+func readDirectory(below *os.Root, at string) ([]fs.DirEntry, error) {
+	f, err := below.OpenFile(at, os.O_RDONLY|plainfile.NoWait, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	entries, err := f.ReadDir(-1)
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, err
+}

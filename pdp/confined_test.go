@@ -1,0 +1,153 @@
+package pdp
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// twoTenants is a bundle in which tenant b has something to keep to itself.
+var twoTenants = tree{
+	"a.cedar":                   renamed(smallest, "root"),
+	"tenants/a/own.cedar":       renamed(smallest, "own"),
+	"tenants/b/b.cedar":         renamed(smallest, "kept"),
+	"tenants/b/entities/e.json": `[{"uid": {"type": "User", "id": "b"}, "attrs": {"kept": true}, "parents": []}]`,
+	"tenants/b/tests/t.yaml":    "- {name: kept, request: {}, decision: deny}\n",
+}
+
+func TestALinkReachesNothingOfAnotherOwner(t *testing.T) {
+	outside := t.TempDir()
+	tree{"x.cedar": renamed(smallest, "kept"), "entities/e.json": "[]\n"}.write(t, outside)
+	for name, c := range map[string]struct {
+		links tree
+		want  string
+	}{
+		"a tenant's file":             {tree{"tenants/a/x.cedar": "-> ../b/b.cedar"}, `tenants/a/x.cedar: a symbolic link leads from here out of the directory of tenant "a"`},
+		"an absolute link":            {tree{"tenants/a/x.cedar": "-> DIR/tenants/b/b.cedar"}, "tenants/a/x.cedar: "},
+		"a tenant's entities":         {tree{"tenants/a/entities": "-> ../b/entities"}, "tenants/a/entities: "},
+		"one of the entities":         {tree{"tenants/a/entities/e.json": "-> ../../b/entities/e.json"}, "tenants/a/entities/e.json: "},
+		"a link to a link":            {tree{"tenants/a/.next": "-> ../b", "tenants/a/x.cedar": "-> .next/b.cedar"}, "tenants/a/x.cedar: "},
+		"a tenant's directory":        {tree{"tenants/c": "-> b"}, `tenants/c: a symbolic link leads from here into the directory of tenant "b"`},
+		"a part of another tenant's":  {tree{"tenants/c": "-> b/entities"}, "tenants/c: "},
+		"the tenants' directory":      {tree{"tenants/c": "-> ."}, "tenants/c: a symbolic link leads from here to what holds the tenants' directories"},
+		"the bundle":                  {tree{"tenants/c": "-> .."}, "tenants/c: "},
+		"a root file":                 {tree{"tenants/a/x.cedar": "-> ../../a.cedar"}, "tenants/a/x.cedar: "},
+		"a file outside":              {tree{"tenants/a/x.cedar": "-> OUTSIDE/x.cedar"}, "tenants/a/x.cedar: a symbolic link leads from here out of the bundle's directory"},
+		"a directory outside":         {tree{"tenants/c": "-> OUTSIDE"}, "tenants/c: "},
+		"a root's file outside":       {tree{"x.cedar": "-> OUTSIDE/x.cedar"}, "x.cedar: "},
+		"a root's entities outside":   {tree{"entities": "-> OUTSIDE/entities"}, "entities: "},
+		"outside by another way":      {tree{"x.cedar": "-> ../../../../../../../../../../../../../../OUTSIDE/x.cedar"}, "x.cedar: "},
+		"a root's link to a tenant's": {tree{"x.cedar": "-> tenants/b/b.cedar"}, `x.cedar: a symbolic link leads from here into the directory of tenant "b"`},
+		"a root's entities":           {tree{"entities": "-> tenants/b/entities"}, "entities: "},
+		"among the tenants":           {tree{"tenants/.old/x.cedar": smallest, "x.cedar": "-> tenants/.old/x.cedar"}, "x.cedar: a symbolic link leads from here into what holds the tenants' directories"},
+		"a tenant in root's entities": {tree{"entities/e.json": "[]", "tenants/c": "-> ../entities"}, `entities: a symbolic link leads from here into the directory of tenant "c"`},
+		"tenants that are the root":   {tree{"tenants": "-> ."}, "a.cedar: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if c.links["tenants"] == "" {
+				twoTenants.write(t, dir)
+			}
+			tree{"a.cedar": twoTenants["a.cedar"]}.write(t, dir)
+			if c.links["entities/e.json"] == "" { // so that the MANIFEST is a good one
+				must(t, Dir(dir).WriteManifest())
+			}
+			for file, target := range c.links {
+				target = strings.NewReplacer("/OUTSIDE", outside, "OUTSIDE", outside, "DIR", dir).Replace(target)
+				tree{file: target}.write(t, dir)
+			}
+			for range 2 { // beside the MANIFEST, and without it
+				files := Dir(dir).Read()
+				if !strings.Contains(files.problems.Error()+"\n", c.want) || !slices.ContainsFunc(files.problems, func(p Problem) bool { return p.Code == "link_astray" }) {
+					t.Errorf("want %s, got %v", c.want, files.problems)
+				}
+				for file, content := range files.content {
+					if !strings.HasPrefix(file, "tenants/b/") && strings.Contains(string(content), "kept") {
+						t.Errorf("%s holds what is not its owner's", file)
+					}
+				}
+				if strings.Contains(files.problems.Error(), outside) {
+					t.Errorf("it names the target: %v", files.problems)
+				}
+				if bundle, problems := Load(Dir(dir)); bundle != nil || !problems.Refuse() {
+					t.Error("it loads")
+				}
+				if err := os.Remove(filepath.Join(dir, "MANIFEST")); err != nil && !os.IsNotExist(err) {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// A test has a request and what it expects: what policies a tenant has can be read from it.
+func TestALinkReachesNoTestsOfAnotherTenant(t *testing.T) {
+	for _, links := range []tree{{"tenants/a/tests": "-> ../b/tests"}, {"tenants/a/tests/t.yaml": "-> ../../b/tests/t.yaml"}, {"tests": "-> tenants/b/tests"}} {
+		dir := t.TempDir()
+		twoTenants.write(t, dir)
+		links.write(t, dir)
+		files := Dir(dir).ReadTests()
+		if !slices.Equal(loadedNames(files), []string{"tenants/b/tests/t.yaml"}) || !files.problems.Refuse() {
+			t.Errorf("%v: %v, %v", links, loadedNames(files), files.problems)
+		}
+	}
+}
+
+func TestAManifestMakesNoLinkFollowed(t *testing.T) {
+	dir := t.TempDir()
+	twoTenants.write(t, dir)
+	tree{"tenants/a/x.cedar": renamed(smallest, "other")}.write(t, dir)
+	must(t, Dir(dir).WriteManifest())
+	must(t, os.Rename(filepath.Join(dir, "tenants/a/x.cedar"), filepath.Join(dir, "tenants/b/x.cedar")))
+	tree{"tenants/a/x.cedar": "-> ../b/x.cedar"}.write(t, dir)
+	if got := codes(Dir(dir).Read().problems); !slices.Contains(got, "tenants/a/x.cedar link_astray") {
+		t.Error(got)
+	}
+	if _, problems := Dir(dir).Manifest(); !problems.Refuse() {
+		t.Error("a MANIFEST can be written for it")
+	}
+}
+
+func TestLinksThatStayWithTheirOwnerAreFollowed(t *testing.T) {
+	top := t.TempDir()
+	for name, c := range map[string]struct {
+		files tree
+		want  []string
+	}{
+		"a volume": {
+			tree{"..1/a.cedar": smallest, "..1/users.json": "[]\n", "..data": "-> ..1", "a.cedar": "-> ..data/a.cedar", "entities/users.json": "-> ../..data/users.json"},
+			[]string{"a.cedar", "entities/users.json"},
+		},
+		"a volume with paths": {
+			tree{"..1/a.cedar": smallest, "..1/tenants/acme/b.cedar": smallest, "..data": "-> ..1", "a.cedar": "-> ..data/a.cedar", "tenants": "-> ..data/tenants"},
+			[]string{"a.cedar", "tenants/acme/b.cedar"},
+		},
+		"a tenant's own volume": {
+			tree{"a.cedar": smallest, "tenants/acme/..1/b.cedar": smallest, "tenants/acme/..1/e.json": "[]\n", "tenants/acme/..data": "-> ..1", "tenants/acme/b.cedar": "-> ..data/b.cedar", "tenants/acme/entities/e.json": "-> ../..data/e.json"},
+			[]string{"a.cedar", "tenants/acme/b.cedar", "tenants/acme/entities/e.json"},
+		},
+		"a volume of tenants": {
+			tree{"a.cedar": smallest, "tenants/..1/acme/b.cedar": smallest, "tenants/..data": "-> ..1", "tenants/acme": "-> ..data/acme"},
+			[]string{"a.cedar", "tenants/acme/b.cedar"},
+		},
+		"absolute links": {
+			tree{".x/b.cedar": smallest, "b.cedar": "-> " + top + "/link/.x/b.cedar", "tenants/acme/.x": smallest, "tenants/acme/b.cedar": "-> " + top + "/link/tenants/acme/.x"},
+			[]string{"b.cedar", "tenants/acme/b.cedar"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, link := filepath.Join(top, "bundle"), filepath.Join(top, "link")
+			must(t, os.RemoveAll(dir))
+			c.files.write(t, dir)
+			_ = os.Symlink("bundle", link) // there from the case before
+			for _, root := range []string{dir, link} {
+				files := Dir(root).Read()
+				if got := loadedNames(files); !slices.Equal(got, c.want) || len(files.problems) > 0 {
+					t.Error(root, got, files.problems)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package plainfile_test
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"policy-service/pdp/plainfile"
+)
+
+func TestOpenTakesFilesAlone(t *testing.T) {
+	dir := t.TempDir()
+	file, fifo, socket := filepath.Join(dir, "file"), filepath.Join(dir, "fifo"), filepath.Join(dir, "socket")
+	listener, err := net.Listen("unix", socket)
+	if err = errors.Join(err, os.WriteFile(file, []byte("text"), 0o600), syscall.Mkfifo(fifo, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	if got, err := plainfile.Read(file, 4); string(got) != "text" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if _, err := plainfile.Read(file, 3); err == nil || !strings.Contains(err.Error(), "more than 3 bytes") {
+		t.Errorf("a file over the limit: %v", err)
+	}
+	if _, err := plainfile.Open(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	for name, what := range map[string]string{fifo: "FIFO", socket: "socket", dir: "directory", "/dev/null": "device"} {
+		for _, flag := range []int{os.O_RDONLY, os.O_RDWR} {
+			if _, err := plainfile.OpenFile(name, flag, 0); err == nil || !strings.Contains(err.Error(), what) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+}
+
+func TestAFIFOSwappedInIsNotWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	file, fifo := filepath.Join(dir, "file"), filepath.Join(dir, "fifo")
+	if err := errors.Join(os.WriteFile(file, []byte("text"), 0o600), syscall.Mkfifo(fifo, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 10_000 {
+			if got, err := plainfile.Read(file, 4); err == nil && string(got) != "text" {
+				t.Errorf("read %q", got)
+			}
+		}
+	}()
+	late := time.After(time.Minute)
+	for {
+		select {
+		case <-done:
+			return
+		case <-late:
+			t.Fatal("it waits for somebody to write to the FIFO")
+		default:
+		}
+		if err := unix.Renameat2(unix.AT_FDCWD, file, unix.AT_FDCWD, fifo, unix.RENAME_EXCHANGE); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
