@@ -40,18 +40,20 @@ func parseEntities(file string, text []byte, problems *Problems) []parsedEntity 
 		}
 		line, column := place.at(dec.InputOffset() - int64(len(value)))
 		e := parsedEntity{line: line, column: column}
-		if err := json.Unmarshal(value, &e.Entity); err != nil {
-			problems.add(file, line, column, "entity_form", "this is no entity in Cedar's JSON form"+missingMember(err), "it needs uid, attrs and parents; numbers are integers, null does not occur, and __extn values must be valid")
+		var more bool
+		if e.Entity, more, err = readEntity(value); err != nil {
+			what, try := "this is no entity in Cedar's JSON form", "it needs uid, attrs and parents, and may have tags; uid and parents are references {\"type\", \"id\"}"
+			if e.UID.Type != "" {
+				what = "this entity of type " + string(e.UID.Type) + " is not in Cedar's JSON form"
+			}
+			var bad *valueError
+			if errors.As(err, &bad) {
+				try = bad.try
+			}
+			problems.add(file, line, column, "entity_form", what+": "+err.Error(), try)
 			continue
 		}
-		var known struct {
-			UID     jsontext.Value `json:"uid"`
-			Attrs   jsontext.Value `json:"attrs"`
-			Parents jsontext.Value `json:"parents"`
-			Tags    jsontext.Value `json:"tags"`
-			Other   jsontext.Value `json:",embed"`
-		}
-		if json.Unmarshal(value, &known) == nil && len(known.Other) > 0 {
+		if more {
 			// Cedar passes it over, and a misspelt "parents" would lose a parent.
 			problems.warn(file, line, column, "entity_member", fmt.Sprintf("%s has a member that is none of uid, attrs, parents and tags", e.UID), "correct its name, or move it to attrs")
 		}
@@ -74,14 +76,42 @@ func offsetOf(err error, dec *jsontext.Decoder) int64 {
 	return dec.InputOffset()
 }
 
-// missingMember keeps of cedar-go's text which member is missing, and no more.
-func missingMember(err error) string {
-	for _, member := range []string{"uid", "parents", "attrs"} {
-		if strings.Contains(err.Error(), `"`+member+`" is missing or null`) {
-			return ": " + member + " is missing"
+// readEntity reads one entity, as far as it can; more is set where it has members that mean
+// nothing.
+func readEntity(text jsontext.Value) (e types.Entity, more bool, err error) {
+	var parts struct {
+		UID     jsontext.Value `json:"uid"`
+		Attrs   jsontext.Value `json:"attrs"`
+		Parents jsontext.Value `json:"parents"`
+		Tags    jsontext.Value `json:"tags"`
+		Other   jsontext.Value `json:",embed"`
+	}
+	if json.Unmarshal(text, &parts) != nil {
+		return e, false, errors.New("it is no object")
+	}
+	for _, part := range []struct {
+		name string
+		text jsontext.Value
+	}{{"uid", parts.UID}, {"parents", parts.Parents}, {"attrs", parts.Attrs}} {
+		if part.text == nil || part.text.Kind() == 'n' {
+			return e, false, errors.New(part.name + " is missing")
 		}
 	}
-	return ""
+	if json.Unmarshal(parts.UID, &e.UID) != nil {
+		return types.Entity{}, false, errors.New("uid names no entity")
+	}
+	if json.Unmarshal(parts.Parents, &e.Parents) != nil {
+		return e, false, errors.New("parents is no list of references")
+	}
+	if e.Attributes, err = storedRecord(parts.Attrs); err != nil {
+		return e, false, below("attrs", err)
+	}
+	if parts.Tags != nil {
+		if e.Tags, err = storedRecord(parts.Tags); err != nil {
+			return e, false, below("tags", err)
+		}
+	}
+	return e, len(parts.Other) > 0, nil
 }
 
 // placer turns offsets, asked in ascending order, into lines and columns.

@@ -353,6 +353,11 @@ func coerceRecord(v types.Record, s *shape) types.Value {
 		coerceMembers(members, s.members)
 		return types.NewRecord(members)
 	}
+	if s.form >= shapeIP {
+		if t, ok := implied(v); ok {
+			return t
+		}
+	}
 	typ, _ := v.Get("type")
 	id, _ := v.Get("id")
 	t, ok1 := typ.(types.String)

@@ -304,6 +304,7 @@ func FuzzLoad(f *testing.F) {
 		{policy, "", `[{"uid":{"type":"user","id":"1"},"attrs":{"name":"x","ip":{"__extn":{"fn":"ip","arg":"::1"}}},"parents":[{"type":"Role","id":"a"}]}]`,
 			"allow_trivial: true\nforbid_errors: ignore\nparents: {user: {roles: Role}}\nattributes: {user: store}\nknown: [user]\n"},
 		{"permit(principal, action, resource);", typedSchema, "[]", "allow_trivial: true"},
+		{policy, "entity user { a: datetime, b?: Set<ipaddr> } tags Long;", `[{"uid":{"type":"user","id":"1"},"attrs":{"a":{"__extn":{"fn":"offset","args":[{"__extn":{"fn":"datetime","arg":"1970-01-01"}},{"fn":"duration","arg":"1d"}]}},"b":[{"fn":"ip","args":["::1"]}]},"tags":{"__entity":1},"parents":[]}]`, "unknown_entities: evaluate"},
 		{"permit(principal is N::u, action, resource) when { context.long > 1 };", "namespace N {" + typedSchema + "}", "", "namespace: N\ntypes: {user: u}\nunknown_properties: reject\n"},
 		{"forbid(principal, action, resource); // comment only?", "entity u;", "{}", "? [a, b]\n: &x *x\n"},
 		{strings.Repeat("(", 300), strings.Repeat("{", 300), strings.Repeat("[", 300), strings.Repeat("[", 300)},

@@ -329,9 +329,9 @@ func (b *Bundle) findTypes() {
 	b.wireTypes = slices.Sorted(maps.Keys(seen))
 }
 
-// byName yields what is declared, by name.
-func byName(declared map[string]attributeShape) iter.Seq2[string, attributeShape] {
-	return func(yield func(string, attributeShape) bool) {
+// byName yields what is in a map, in the order of the names.
+func byName[K ~string, V any](declared map[K]V) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
 		for _, name := range slices.Sorted(maps.Keys(declared)) {
 			if !yield(name, declared[name]) {
 				return

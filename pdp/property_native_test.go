@@ -39,6 +39,7 @@ func TestPropertyNativeIsAuthZEN(t *testing.T) {
 	seen.atLeast(t, "refused while evaluated", 1)
 	seen.atLeast(t, "allow", 5)
 	seen.atLeast(t, "with a mismatch", 5)
+	seen.atLeast(t, "with an unusable value", 2)
 	seen.atLeast(t, "with a reason", 2)
 	seen.atLeast(t, "with errors", 5)
 }
@@ -295,6 +296,12 @@ func evaluated(b *Bundle, r evaluation.Request, seen tally) string {
 	seen.count("with a mismatch", len(d.Mismatch) > 0)
 	if slices.Contains(reasonOrder, d.Reason) && len(d.Mismatch) == 0 {
 		return fmt.Sprintf("%d: %s without saying where", r.Shape, d.Reason)
+	}
+	unusable := d.Explain != nil && slices.ContainsFunc(d.Explain.Policies, func(p evaluation.PolicyExplanation) bool {
+		return slices.ContainsFunc(p.Attributes, func(a evaluation.AttributeRead) bool { return a.Source == evaluation.Unusable })
+	})
+	if seen.count("with an unusable value", unusable); unusable && len(d.Mismatch) == 0 {
+		return fmt.Sprintf("%d: an unusable value without saying where", r.Shape)
 	}
 	seen.count("refused while evaluated", err != nil)
 	seen.count("allow", d.Allow)

@@ -1,6 +1,7 @@
 package pdp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -270,7 +271,7 @@ func (s *schemaOf) fitsEntity(e types.Entity) error {
 		return fmt.Errorf("type %s is enumerated: its entities have no attributes, tags or parents", e.UID.Type)
 	}
 	if err := s.validator.Entity(e); err != nil {
-		return errors.New(unquoted(err.Error()))
+		return cmp.Or(s.misfit(e), errors.New(unquoted(err.Error())))
 	}
 	uids := []types.EntityUID{e.UID}
 	for parent := range e.Parents.All() {
@@ -288,6 +289,88 @@ func (s *schemaOf) fitsEntity(e types.Entity) error {
 		}
 	}
 	return nil
+}
+
+// misfit says which attribute or tag of an entity is not as the schema has it; nil is none.
+func (s *schemaOf) misfit(e types.Entity) error {
+	of := s.entities[e.UID.Type]
+	if of == nil {
+		return nil
+	}
+	if err := misfitIn(e.Attributes, of.attributes); err != nil {
+		return below("attrs", err)
+	}
+	for name, v := range byName(e.Tags.Map()) {
+		if of.tags == nil {
+			return nil
+		}
+		if err := of.tags.misfit(v); err != nil {
+			return below("tags"+memberOf(string(name)), err)
+		}
+	}
+	return nil
+}
+
+// misfitIn looks into a record: for what is of another type first, then for what is missing.
+func misfitIn(members types.Record, declared map[string]attributeShape) error {
+	for name, v := range byName(members.Map()) {
+		a, ok := declared[string(name)]
+		if !ok {
+			return &valueError{at: memberOf(string(name)), what: "is not declared"}
+		}
+		if err := a.shape.misfit(v); err != nil {
+			return below(memberOf(string(name)), err)
+		}
+	}
+	if name, missing := missingFrom(members.Map(), declared); missing {
+		return &valueError{at: memberOf(name), what: "is required, and missing"}
+	}
+	return nil
+}
+
+func (s *shape) misfit(v types.Value) error {
+	ok := false
+	switch v := v.(type) {
+	case types.Set:
+		if s.form != shapeSet {
+			break
+		}
+		var first error // in the order of texts: a set has none
+		for e := range v.All() {
+			if err := s.element.misfit(e); err != nil && (first == nil || err.Error() < first.Error()) {
+				first = err
+			}
+		}
+		return below("[]", first)
+	case types.Record:
+		if s.form == shapeRecord {
+			return misfitIn(v, s.members)
+		}
+	case types.EntityUID:
+		ok = s.form == shapeEntity && (s.entity == anyEntity || v.Type == s.entity)
+	case types.Boolean:
+		ok = s.form == shapeBool
+	case types.Long:
+		ok = s.form == shapeLong
+	case types.String:
+		ok = s.form == shapeString
+	case types.IPAddr:
+		ok = s.form == shapeIP
+	case types.Decimal:
+		ok = s.form == shapeDecimal
+	case types.Datetime:
+		ok = s.form == shapeDatetime
+	case types.Duration:
+		ok = s.form == shapeDuration
+	}
+	if ok {
+		return nil
+	}
+	what := "is declared as " + s.String()
+	if s.form >= shapeIP {
+		what += `, and is none: write a text in its form, or {"fn": …, "arg": …}`
+	}
+	return &valueError{what: what}
 }
 
 // appendUIDs appends the entities that a value refers to.

@@ -385,6 +385,21 @@ action read, list, may appliesTo { principal: [User, Member], resource: [Doc] };
 			}
 		}
 	}
+	// A search permits what an evaluation does.
+	for config, want := range map[string]int{"unknown_entities: deny": 0, "unknown_entities: evaluate": 1} {
+		b["bundle.yaml"], b["entities/e.json"] = config, entities(entity("Doc", "1", `{}`))
+		for _, action := range []string{"may", "list"} { // "low" errs for the latter
+			s, err := evaluation.DecodeSearch(evaluation.ResourceSearch, []byte(`{"subject":{"type":"User","id":"a"},"action":{"name":"`+action+`"},"resource":{"type":"Doc"}}`), "", evaluation.DefaultLimits())
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := b.load(t).Search(t.Context(), pdp.SearchCall{Search: s, Limit: 10})
+			if err != nil || len(answer.Found) != want || answer.Examined != 1 {
+				t.Errorf("%s, %s: found %v, %v", config, action, answer, err)
+			}
+			want = 0
+		}
+	}
 	// Of one entity that is both, what only the resource sends is no value, and not missing either.
 	one := one(`permit(principal, action, resource) unless { principal has level };`, "schema.cedarschema",
 		`entity User { level: Long }; action edit appliesTo { principal: User, resource: User };`, "bundle.yaml", "allow_trivial: true\nunknown_entities: evaluate").load(t)
