@@ -64,7 +64,7 @@ func malformedOf(bad *evaluation.Error, masked *mask.Masking) (jsontext.Value, e
 	}{struct {
 		Pointer string `json:"pointer"`
 		Detail  string `json:"detail"`
-	}{masked.Text(bad.Pointer), masked.Text(bad.Detail)}})
+	}{masked.Pointer(bad.Pointer), masked.Text(bad.Detail)}})
 }
 
 // traceID is the trace a request says it belongs to, "" for none.

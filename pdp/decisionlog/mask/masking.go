@@ -15,8 +15,9 @@ const searched = 8
 type Masking struct {
 	masker  *Masker
 	request evaluation.Request
-	any     bool    // whether anything is masked at all
-	find    *finder // nil where there is nothing to look for
+	any     bool            // whether anything is masked at all
+	find    *finder         // nil where there is nothing to look for
+	shown   map[string]bool // names of members on record, once asked for; see Pointer
 }
 
 // Of reads the secrets of a request and of what goes on record with it.
@@ -53,6 +54,7 @@ type collector struct {
 
 func (c *collector) object(o evaluation.Object, a at) {
 	for name, v := range o.Members {
+		c.text(name, nil)
 		inner, whole := a.in(name)
 		c.value(v, inner, whole || tells(name))
 	}
@@ -77,6 +79,19 @@ func (c *collector) value(v evaluation.Value, a at, masked bool) {
 	case masked && kind == evaluation.Number:
 		c.secret(v.Text())
 		c.secret(number(v)) // as a template writes it
+	case kind == evaluation.String:
+		c.text(v.Text(), a)
+	}
+}
+
+// text is a string that is not masked, and may hold what is.
+func (c *collector) text(text string, a at) {
+	switch v, how := a.read(text); how {
+	case asValue:
+		c.value(v, a, false)
+	case asWhole:
+		c.any = true
+		c.secret(text)
 	}
 }
 
@@ -133,10 +148,10 @@ func (k *Masking) value(v evaluation.Value, a at, masked bool) (_ evaluation.Val
 		}), true
 	case kind == evaluation.Number && (k.found(v.Text()) || k.found(number(v))):
 		return k.whole(v)
-	case kind == evaluation.String && k.found(v.Text()):
-		text, ok := k.text(v.Text())
-		if !ok {
-			return v, false
+	case kind == evaluation.String:
+		text, ok := k.textAt(v.Text(), a)
+		if !ok || text == v.Text() {
+			return v, ok
 		}
 		made, err := evaluation.Text(text)
 		return made, err == nil
@@ -153,9 +168,35 @@ func (k *Masking) whole(v evaluation.Value) (evaluation.Value, bool) {
 
 func (k *Masking) found(text string) bool { return k.find != nil && len(k.find.spans(text)) > 0 }
 
-// text is a text without secrets. A secret may have been chosen so that it stands
-// again in what is put in its place; then the text goes as a whole.
-func (k *Masking) text(text string) (_ string, ok bool) {
+// text is a text without secrets.
+func (k *Masking) text(text string) (_ string, ok bool) { return k.textAt(text, nil) }
+
+func (k *Masking) textAt(text string, a at) (_ string, ok bool) {
+	switch v, how := a.read(text); how {
+	case asValue:
+		within := Masking{masker: k.masker, any: true, find: k.find} // it may come after all that was read
+		made, ok := within.value(v, a, false)
+		if !ok {
+			return "", false
+		}
+		if !made.Equal(v) {
+			written, err := made.MarshalJSON()
+			if err != nil {
+				return "", false
+			}
+			text = string(written)
+		}
+	case asWhole:
+		digest := k.masker.digestOfText(text)
+		return digest, !k.found(digest)
+	}
+	return k.plainText(text)
+}
+
+// plainText takes the secrets out of a text that is no JSON. A secret may have been
+// chosen so that it stands again in what is put in its place; then the text goes as a
+// whole.
+func (k *Masking) plainText(text string) (_ string, ok bool) {
 	if k.find == nil {
 		return text, true
 	}
