@@ -282,7 +282,7 @@ func (s *Server) cancelRequest(c echo.Context) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	reason := s.pinned(ctx).mask.Words(said.Reason, func(string) bool { return false })
+	reason := s.unsecret(ctx, said.Reason, f.of...)
 	cancelled, err := s.approvals.cancel(context.WithoutCancel(ctx), f, caller.Name, reason)
 	if err != nil {
 		return approvalProblem(err)

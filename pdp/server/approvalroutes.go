@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -268,13 +267,28 @@ func (s *Server) ruling(c echo.Context, may func(*approver) error, decode func([
 
 // vote is a ruling as the words of a person, without the secrets of the request.
 func (r *ruling) vote(ctx context.Context) approval.Vote {
-	masked := func(digest string) bool { return bytes.Contains(r.of.Shown, []byte(digest)) }
 	v := approval.Vote{Caller: r.caller.Name, Kind: approval.VoteKind(r.Decision), ValidUntil: r.ValidUntil, Via: r.via}
-	v.Reason = r.server.pinned(ctx).mask.Words(r.Reason, masked)
+	v.Reason = r.server.unsecret(ctx, r.Reason, r.of)
 	if r.approver.decides() {
 		v.By = r.caller.Principal.String()
 	}
 	return v
+}
+
+// unsecret is what somebody says of requests for approval, without what is masked in
+// anything that was said in them or about them, or on record of what they wait for.
+func (s *Server) unsecret(ctx context.Context, text string, of ...approval.Approval) string {
+	var said [][]byte
+	for _, one := range of {
+		said = append(said, one.Shown, one.Said, []byte(one.Terms.Message))
+		for _, vote := range one.Votes {
+			said = append(said, []byte(vote.Reason))
+		}
+		if record, err := s.decisions.ByID(one.Decision); err == nil { // else it is gone, and what was shown is not
+			said = append(said, record.Line)
+		}
+	}
+	return s.pinned(ctx).mask.After(text, said...)
 }
 
 // decideApproval answers POST /v1/approvals/:id/decision.

@@ -58,7 +58,7 @@ var claims = map[string]claim{
 	"as an answer":                       {top: `"decision":true,"allow":true,"obligations":{"approval_required":false}`},
 	"another tenant beside the context":  {top: `"tenant":"acme","tenantId":"acme"`},
 	"headers":                            {headers: []string{"X-Approved", "true", "X-Approval", "00000000-0000-7000-8000-000000000001", "X-Approval-Id", "x", "X-Justification", "approved", "X-Obligations", "none"}},
-	"headers of a proxy":                 {headers: []string{"X-Forwarded-User", "root", "X-Original-Url", "/approved", "X-Http-Method-Override", "GET", "Prefer", "approved"}},
+	"headers of a proxy":                 {headers: []string{"X-Remote-User", "root", "X-Original-Url", "/approved", "X-Http-Method-Override", "GET", "Prefer", "approved"}},
 	"a header that names the decision":   {headers: []string{"X-Decision-Id", "00000000-0000-7000-8000-000000000001"}},
 	"a request id":                       {headers: []string{"X-Request-ID", "approved"}},
 	"a query":                            {query: "?approved=true&justification=approved&context.approved=true&approval_id=x"},

@@ -37,7 +37,7 @@ type Config struct {
 	Data string `yaml:"data" path:"yes" doc:"The directory for what the service keeps: the decision log, API keys and signing keys. It is made where it does not exist."`
 	// PublicURL is the address by which clients reach the service. What it publishes
 	// about itself is made from this, never from a request's Host.
-	PublicURL string `yaml:"public_url" doc:"The address by which clients reach the service, https://host[:port][/path], for what it publishes about itself; a slash at its end is dropped."`
+	PublicURL string `yaml:"public_url" doc:"The address by which clients reach the service, https://host[:port][/path], for what it publishes about itself; a slash at its end is dropped. Other than loopback needs credentials."`
 	// TLS turns TLS on; the zero value is plain HTTP.
 	TLS TLSFiles `yaml:"tls"`
 	// Auth is who may ask besides the holders of API keys.
@@ -126,7 +126,7 @@ func (c *Config) check() (err error) {
 	if len(c.Auth.MTLS) > 0 && c.TLS.ClientCAFile == "" {
 		return errors.New("auth.mtls needs the authority of the clients' certificates; add --client-ca, or tls.client_ca_file")
 	}
-	if err := errors.Join(c.checkLog(), c.Load.check(), c.checkAdmin()); err != nil {
+	if err := errors.Join(c.checkLog(), c.Load.check(), c.checkAdmin(), c.checkPublished()); err != nil {
 		return err
 	}
 	return c.checkListen()

@@ -245,7 +245,7 @@ func TestPublicURL(t *testing.T) {
 		"https://[2001:db8::1]:8443/x":      "https://[2001:db8::1]:8443/x",
 		"https://h/~a.b_c-d":                "https://h/~a.b_c-d",
 	} {
-		s, err := server.New(server.Config{Source: bundle(t), PublicURL: given})
+		s, err := server.New(server.Config{Source: bundle(t), PublicURL: given, Authenticator: asCaller{}})
 		if err != nil {
 			t.Errorf("%s: %v", given, err)
 		} else if got := s.PublicURL(); got != want {

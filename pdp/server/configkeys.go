@@ -25,6 +25,7 @@ import (
 //	enum:"a,b"        all values there are
 //	required:"yes"    it has no default and must be there, in the items of a list
 //	path:"yes"        a path, relative to the file; a name that ends in _file is one as well
+//	secret:"path"     a URL that shows scheme and host alone: the rest may be what gives access
 //	reload:"yes"      a SIGHUP takes it, with all below it; then whoever uses it asks
 //	                  for it each time: pinned(ctx).config, see [Server.Reconfigure]
 type Key struct {
@@ -42,8 +43,9 @@ type Key struct {
 	// because it is a list, in one, or a section.
 	Variable string
 
-	kind reflect.Type
-	path bool
+	kind   reflect.Type
+	path   bool
+	secret bool // see the tag
 }
 
 // Keys are all keys, in the order of [Config]. A section is among them where that it is
@@ -80,6 +82,7 @@ func newKey(f configField, path string) Key {
 		Path: path, Doc: tag.Get("doc"), Default: tag.Get("default"), Min: tag.Get("min"), Max: tag.Get("max"),
 		Required: tag.Get("required") != "", Reloads: tag.Get("reload") != "",
 		kind: f.field.Type, path: tag.Get("path") != "" || strings.HasSuffix(path, "_file"),
+		secret: tag.Get("secret") == "path",
 	}
 	if list := tag.Get("enum"); list != "" {
 		k.Enum = strings.Split(list, ",")

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"io"
+	"net/url"
 	"path/filepath"
 	"reflect"
 	"strconv"
@@ -24,7 +25,7 @@ func (c Config) Write(w io.Writer, from Origins) error {
 }
 
 // recorded is the configuration as it goes on record, by the names of the file. None of
-// it is secret.
+// it is secret: see the tag secret of [Key].
 func (c Config) recorded() map[string]any {
 	all := map[string]any{}
 	_ = c.document(nil).Decode(&all) // it is made of what a file can say
@@ -72,6 +73,9 @@ func (o Origins) value(v reflect.Value, path string) *yaml.Node {
 		setText(n, n.Value)
 	}
 	o.comment(n, path)
+	if keyAt(path).secret && n.Value != v.String() && o != nil {
+		n.LineComment += ", where more is said, which may be secret"
+	}
 	return n
 }
 
@@ -120,10 +124,22 @@ func (o Origins) comment(n *yaml.Node, path string) {
 // configText is a scalar as it would be written anywhere.
 func configText(v reflect.Value, k Key) string {
 	text := fmt.Sprint(v.Interface())
+	if k.secret {
+		return shownURL(text)
+	}
 	if k.path {
 		if whole, err := filepath.Abs(text); err == nil {
 			return whole
 		}
 	}
 	return text
+}
+
+// shownURL is as much of a URL as anybody may see. Of what is no URL that is nothing.
+func shownURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return "not shown, and no URL"
+	}
+	return u.Scheme + "://" + u.Host
 }

@@ -68,7 +68,9 @@ func TestDiscoveryWire(t *testing.T) {
 // Every copy that a client may still have verifies with the keys, and counts.
 func TestSignedMetadata(t *testing.T) {
 	for name, point := range map[string]string{"default": "", "acme": "/tenants/acme", "nosuch": "/tenants/nosuch"} {
-		s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.PublicURL = "https://pdp.example.com" })
+		data := t.TempDir()
+		addKey(t, data, "pep", auth.Grant{})
+		s := pdptest.Start(t, bundle(t), withData(data), func(c *server.Config) { c.PublicURL = "https://pdp.example.com" })
 		plain := map[string]any{}
 		if err := json.Unmarshal([]byte(s.Get(metadataPath+point).Body), &plain); err != nil {
 			t.Fatal(err)
@@ -119,7 +121,9 @@ func TestMetadataIsSignedAnew(t *testing.T) {
 
 // What the service says of itself is its listener's address, whatever was asked for.
 func TestMetadataNamesTheListener(t *testing.T) {
-	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Listen = "localhost:0" })
+	data := t.TempDir()
+	addKey(t, data, "pep", auth.Grant{}) // else what a proxy sends is refused
+	s := pdptest.Start(t, bundle(t), withData(data), func(c *server.Config) { c.Listen = "localhost:0" })
 	for _, host := range []string{"localhost", "127.0.0.7:99", "[::1]:99"} {
 		got := exchange(t, s.Addr(), rawRequest([]byte("GET "+metadataPath+" HTTP/1.1\nHost: "+host+"\nX-Forwarded-Host: evil.example\nX-Forwarded-Proto: https")))
 		if !strings.Contains(got, "\n\n{\"policy_decision_point\":\"http://"+s.Addr()+"\",") || strings.Contains(got, "evil") {

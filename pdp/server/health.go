@@ -30,7 +30,7 @@ type bundleState struct {
 
 // livez says that the process runs and answers, nothing about what it answers.
 func (s *Server) livez(c echo.Context) error {
-	if _, err := s.prober(c); err != nil {
+	if _, err := s.healthProber(c); err != nil {
 		return err
 	}
 	return c.Blob(http.StatusOK, "application/json", []byte(`{"status":"ok"}`))
@@ -40,7 +40,7 @@ func (s *Server) livez(c echo.Context) error {
 // bundle; but an old bundle that answers is better than none, so a refused load
 // leaves it 200.
 func (s *Server) readyz(c echo.Context) error {
-	caller, err := s.prober(c)
+	caller, err := s.healthProber(c)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *Server) readiness() (int, readiness) {
 }
 
 // prober is who asks about health, or for a document. Having no credentials is no reason not to
-// tell; being forbidden, which here is a foreign Host, is.
+// tell; being forbidden, which here is a foreign Host or a proxy, is.
 func (s *Server) prober(c echo.Context) (Caller, error) {
 	caller, err := s.callerOf(c)
 	refused := (*auth.Refusal)(nil)
@@ -89,6 +89,15 @@ func (s *Server) prober(c echo.Context) (Caller, error) {
 		s.meters.credentials.add(c.Request().Context(), 1, refused.Credential)
 	}
 	if errors.Is(err, auth.ErrUnauthenticated) {
+		return Caller{}, nil
+	}
+	return caller, err
+}
+
+// healthProber is who asks about health. A proxy does, too, before it sends anybody here.
+func (s *Server) healthProber(c echo.Context) (Caller, error) {
+	caller, err := s.prober(c)
+	if errors.Is(err, auth.ErrForwarded) {
 		return Caller{}, nil
 	}
 	return caller, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"strings"
 )
 
@@ -25,6 +26,10 @@ func isLoopbackAddress(address string) bool {
 	if err != nil {
 		return false
 	}
+	return isLoopbackName(host)
+}
+
+func isLoopbackName(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }
@@ -38,8 +43,33 @@ func (c Config) exposable() error {
 	return nil
 }
 
+const addCredentials = "try policy-service keys add --data DIR --name NAME first, or auth.jwt or auth.mtls in the configuration"
+
+// Published reports whether public_url leads here from other machines: credentials are
+// needed then, wherever the server listens.
+func (c Config) Published() bool {
+	u, err := url.Parse(c.PublicURL)
+	return c.PublicURL != "" && (err != nil || !isLoopbackName(u.Hostname()))
+}
+
+// checkPublished refuses a public_url that is certain to be refused later: API keys are
+// in the data directory, and there is none.
+func (c Config) checkPublished() error {
+	if !c.Published() || c.Data != "" || c.Authenticator != nil || len(c.Auth.JWT)+len(c.Auth.MTLS) > 0 {
+		return nil
+	}
+	return c.refusedPublished()
+}
+
+func (c Config) refusedPublished() error {
+	return fmt.Errorf("refusing to serve %s: without credentials only this machine may ask, and whoever comes by that address could ask everything of every tenant; "+addCredentials+", or leave public_url out", c.PublicURL)
+}
+
 // checkExposure is about the address a name led to, and the credentials there are.
 func (s *Server) checkExposure(address net.Addr) error {
+	if s.config.Published() && !s.credentials() {
+		return s.config.refusedPublished()
+	}
 	if a, ok := address.(*net.TCPAddr); ok && a.IP.IsLoopback() {
 		return nil
 	}
@@ -47,7 +77,7 @@ func (s *Server) checkExposure(address net.Addr) error {
 		return err
 	}
 	if !s.credentials() {
-		return fmt.Errorf("refusing to listen on %q: without credentials anybody could ask; try policy-service keys add --data DIR --name NAME first, or auth.jwt or auth.mtls in the configuration", s.config.Listen)
+		return fmt.Errorf("refusing to listen on %q: without credentials anybody could ask; "+addCredentials, s.config.Listen)
 	}
 	return nil
 }

@@ -92,6 +92,7 @@ func (s *Server) redaction(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	reason = s.pinned(c.Request().Context()).mask.After(reason, a.record.Line)
 	// Who asked may go away: half a redaction is on record, and its content still there.
 	if err := s.decisions.RedactAs(context.WithoutCancel(c.Request().Context()), a.caller.Name, a.id, reason); err != nil {
 		return logProblem(err)

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +85,6 @@ func (d recordedDecision) typeOf(id string) string {
 func (s *Server) receipt(ctx context.Context, d recordedDecision, sent []evaluation.Receipt) (decisionlog.Receipt, error) {
 	r := decisionlog.Receipt{Decision: d.ID}
 	given := map[string]bool{}
-	masked := func(digest string) bool { return bytes.Contains(d.line, []byte(digest)) }
 	for n, one := range sent {
 		at := []string{"obligations", strconv.Itoa(n), "id"}
 		id, ok := d.named(one.ID)
@@ -98,7 +96,7 @@ func (s *Server) receipt(ctx context.Context, d recordedDecision, sent []evaluat
 		}
 		given[id] = true
 		r.Obligations = append(r.Obligations, decisionlog.ReceiptFor{
-			ID: id, Status: decisionlog.ReceiptStatus(one.Status), Detail: s.pinned(ctx).mask.Words(one.Detail, masked),
+			ID: id, Status: decisionlog.ReceiptStatus(one.Status), Detail: s.pinned(ctx).mask.After(one.Detail, d.line),
 		})
 	}
 	return r, nil

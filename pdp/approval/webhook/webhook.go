@@ -37,7 +37,7 @@ import (
 type Config struct {
 	// URL is where messages are posted. Its path and query may be secret: they are in no
 	// log and no error.
-	URL string `yaml:"url" required:"yes" doc:"Where messages are posted: https, or http to what allow lists."`
+	URL string `yaml:"url" secret:"path" required:"yes" doc:"Where messages are posted: https, or http to what allow lists. Its path and query may be secret, and are shown nowhere."`
 	// SecretFile holds the key of the signatures.
 	SecretFile string `yaml:"secret_file" path:"yes" required:"yes" doc:"The key of the signatures: a file of at least 32 bytes, not counting a newline at its end. It is read at start."`
 	// Allow lists what may be reached although it is not public.

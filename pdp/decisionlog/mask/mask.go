@@ -9,7 +9,10 @@
 //   - wherever else it occurs in that request's properties and context, in its
 //     obligations and in texts, as a whole or as a part, a masked string of eight
 //     or more bytes, and a masked number of as many digits, which templates of
-//     obligations turn into text. Names of members are searched like texts.
+//     obligations turn into text. Names of members are searched like texts;
+//   - the same in a string that holds JSON, and in JSON that this holds in a string; see
+//     inside.go. It is written anew, so that the secret alone is masked. A string that
+//     quotes the name of a secret before a colon and cannot be read is masked whole.
 //
 // What is not: tenant, caller, types, ids and action names, which say who asked
 // what; strings of less than eight bytes in other places; a secret in another

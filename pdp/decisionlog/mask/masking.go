@@ -16,8 +16,9 @@ const searched = 8
 type Masking struct {
 	masker  *Masker
 	request evaluation.Request
-	any     bool    // whether anything is masked at all
-	find    *finder // nil where there is nothing to look for
+	any     bool            // whether anything is masked at all
+	find    *finder         // nil where there is nothing to look for
+	shown   map[string]bool // names of members on record, once asked for; see Pointer
 }
 
 // Of reads the secrets of a request and of what goes on record with it.
@@ -54,6 +55,7 @@ type collector struct {
 
 func (c *collector) object(o evaluation.Object, a at) {
 	for name, v := range o.Members {
+		c.text(name, nil)
 		inner, whole := a.in(name)
 		c.value(v, inner, whole || tells(name))
 	}
@@ -78,6 +80,19 @@ func (c *collector) value(v evaluation.Value, a at, masked bool) {
 	case masked && kind == evaluation.Number:
 		c.secret(v.Text())
 		c.secret(number(v)) // as a template writes it
+	case kind == evaluation.String:
+		c.text(v.Text(), a)
+	}
+}
+
+// text is a string that is not masked, and may hold what is.
+func (c *collector) text(text string, a at) {
+	switch v, how := a.read(text); how {
+	case asValue:
+		c.value(v, a, false)
+	case asWhole:
+		c.any = true
+		c.secret(text)
 	}
 }
 
@@ -105,30 +120,6 @@ func (k *Masking) Text(text string) string {
 	text, _ = k.text(text)
 	return text
 }
-
-// Pointer is a JSON Pointer into what was sent, without secrets: it ends at a value that is
-// masked whole, whose inner names nobody sees, and its names are texts. A name is looked at
-// as it was sent: escaped, or cut, a secret in it would not be found, so of a pointer that
-// ends in … only its beginning is left. Place is the pointer into the request, of which at
-// least the end is the same; "" is where that is not known.
-func (k *Masking) Pointer(pointer, place string) string {
-	if !k.any {
-		return pointer
-	}
-	tokens := strings.Split(pointer, "/")
-	if strings.HasSuffix(pointer, cut) {
-		return strings.Join(append(tokens[:min(2, len(tokens)-1)], cut), "/")
-	}
-	tokens = tokens[:max(1, len(tokens)-k.masker.below(place))]
-	for n, token := range tokens {
-		text, _ := k.text(unescape.Replace(token))
-		tokens[n] = escape.Replace(text)
-	}
-	return strings.Join(tokens, "/")
-}
-
-// cut ends a pointer that was too long to be repeated.
-const cut = "…"
 
 // below says how many of a pointer's last names are of what is in a value that is masked.
 func (m *Masker) below(place string) int {
@@ -178,10 +169,10 @@ func (k *Masking) value(v evaluation.Value, a at, masked bool) (_ evaluation.Val
 		}), true
 	case kind == evaluation.Number && (k.found(v.Text()) || k.found(number(v))):
 		return k.whole(v)
-	case kind == evaluation.String && k.found(v.Text()):
-		text, ok := k.text(v.Text())
-		if !ok {
-			return v, false
+	case kind == evaluation.String:
+		text, ok := k.textAt(v.Text(), a)
+		if !ok || text == v.Text() {
+			return v, ok
 		}
 		made, err := evaluation.Text(text)
 		return made, err == nil
@@ -198,9 +189,35 @@ func (k *Masking) whole(v evaluation.Value) (evaluation.Value, bool) {
 
 func (k *Masking) found(text string) bool { return k.find != nil && len(k.find.spans(text)) > 0 }
 
-// text is a text without secrets. A secret may have been chosen so that it stands
-// again in what is put in its place; then the text goes as a whole.
-func (k *Masking) text(text string) (_ string, ok bool) {
+// text is a text without secrets.
+func (k *Masking) text(text string) (_ string, ok bool) { return k.textAt(text, nil) }
+
+func (k *Masking) textAt(text string, a at) (_ string, ok bool) {
+	switch v, how := a.read(text); how {
+	case asValue:
+		within := Masking{masker: k.masker, any: true, find: k.find} // it may come after all that was read
+		made, ok := within.value(v, a, false)
+		if !ok {
+			return "", false
+		}
+		if !made.Equal(v) {
+			written, err := made.MarshalJSON()
+			if err != nil {
+				return "", false
+			}
+			text = string(written)
+		}
+	case asWhole:
+		digest := k.masker.digestOfText(text)
+		return digest, !k.found(digest)
+	}
+	return k.plainText(text)
+}
+
+// plainText takes the secrets out of a text that is no JSON. A secret may have been
+// chosen so that it stands again in what is put in its place; then the text goes as a
+// whole.
+func (k *Masking) plainText(text string) (_ string, ok bool) {
 	if k.find == nil {
 		return text, true
 	}

@@ -146,6 +146,9 @@ func TestHostileRequestsCostTheirSum(t *testing.T) {
 		"one long":      {"token": strings.Repeat("ab", 200_000), "x": strings.Repeat("ab", 199_999) + "aa"},
 		"each a prefix": {"tokens": prefixes(1000), "x": []string{long, long}},
 		"all found":     {"token": "aaaaaaab", "x": strings.Repeat("aaaaaaab", 80_000)},
+		"many quotes":   {"x": strings.Repeat("\"a\" ", 100_000), "y": strings.Repeat("\"", 100_000)},
+		"many strings":  {"tokens": 1, "x": numbered(4000, `{"token":"`+alike+`"}`), "y": numbered(4000, `{"token":"`+alike)},
+		"in each other": {"x": quoted(`{"token":"hunter22"}`, 13), "y": quoted(`{"token":"hunter22`, 13)},
 		"many names":    {"x": map[string]any{"token": strings.Repeat("x", 500_000)}, "token": 1},
 	} {
 		t.Run(name, func(t *testing.T) {

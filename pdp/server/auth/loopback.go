@@ -10,7 +10,9 @@ import (
 
 // Loopback answers for a server without credentials: whoever is on this machine
 // may ask everything. A page in a browser is on this machine too, and DNS can be
-// made to call it by any name, so the Host must be loopback.
+// made to call it by any name, so the Host must be loopback. And so is a proxy, which
+// lets the whole world ask and may send a Host of its own: what says that it came by one
+// is refused.
 type Loopback struct{}
 
 // Authenticate accepts requests whose Host is a loopback name or address. An
@@ -23,8 +25,23 @@ func (Loopback) Authenticate(r *http.Request) (Caller, error) {
 	if a, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && !a.IP.IsLoopback() {
 		return Caller{}, forbidden("without credentials only requests on a loopback address are answered; try 127.0.0.1, or add a key")
 	}
+	if forwarded(r.Header) || forwarded(r.Trailer) {
+		return Caller{}, &Refusal{Kind: ErrForwarded, Detail: "without credentials only this machine is answered, and this request has been forwarded by a proxy; add a key with policy-service keys add, or auth to the configuration", Credential: ByNone}
+	}
 	// Nobody approves: there is nothing that says who it would be.
 	return Caller{AllTenants: true, Permissions: []Permission{Decide, Search, Explain}}, nil
+}
+
+// forwarded reports whether a header says that the request came by a proxy. That it says
+// so counts, not what: an empty value is one that a proxy took the content of.
+func forwarded(header http.Header) bool {
+	for name := range header {
+		switch name = strings.ToLower(name); {
+		case name == "forwarded", name == "via", name == "x-real-ip", strings.HasPrefix(name, "x-forwarded-"):
+			return true
+		}
+	}
+	return false
 }
 
 // loopbackHost takes the forms a Host header has: name or address, an IPv6

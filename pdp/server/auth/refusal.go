@@ -1,6 +1,9 @@
 package auth
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // The kinds of a [Refusal], for errors.Is.
 var (
@@ -8,16 +11,18 @@ var (
 	ErrUnauthenticated = errors.New("not authenticated")
 	// ErrForbidden is 403: whoever asks, not in this way.
 	ErrForbidden = errors.New("forbidden")
+	// ErrForwarded is an [ErrForbidden]: it came by a proxy, to a server without credentials.
+	ErrForwarded = fmt.Errorf("%w: forwarded", ErrForbidden)
 )
 
 // Refusal is every error of [Authenticator.Authenticate]. It is made of fixed
 // texts: nothing in it was sent.
 type Refusal struct {
-	// Kind is ErrUnauthenticated or ErrForbidden.
+	// Kind is ErrUnauthenticated, ErrForbidden or ErrForwarded.
 	Kind error
 	// Detail says what is wrong and what to try.
 	Detail string
-	// Challenge is the value of WWW-Authenticate; "" where Kind is ErrForbidden.
+	// Challenge is the value of WWW-Authenticate; "" where Kind is another.
 	Challenge string
 	// Credential is what was sent and is not good.
 	Credential Credential
