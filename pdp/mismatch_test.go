@@ -149,3 +149,14 @@ func TestMismatchIsBounded(t *testing.T) {
 		t.Errorf("%d bytes for a long name of a type", len(strings.Join(got, "")))
 	}
 }
+
+// TestUndeclaredInAnArrayIsPointedTo: the pointer leads to the member, not to one that no array has.
+func TestUndeclaredInAnArrayIsPointedTo(t *testing.T) {
+	p := one(`permit(principal, action == Action::"read", resource);`, "bundle.yaml", "unknown_properties: reject\nallow_trivial: true", "schema.cedarschema",
+		`entity user, doc; action read appliesTo { principal: user, resource: doc, context: { on?: Set<{ n: Long }>, action: { list?: Set<{ n?: Long }> } } };`).load(t)
+	for members, want := range map[string]string{`c{"on":[{"n":1},{"n":2,"x":1}]}`: "400 /context/on/1/x", `a{"list":[{},{"a/b":1}]}`: "400 /action/properties/list/1/a~1b"} {
+		if got := ask(t, p, q("user:a", "read", "doc:1", members)); got != want {
+			t.Errorf("%s: got %s, want %s", members, got, want)
+		}
+	}
+}
