@@ -3,7 +3,6 @@ package pdp
 import (
 	"cmp"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -24,9 +23,11 @@ import (
 // ([os.Root]), so that a link that a tenant changes in between leads nowhere else.
 type confined struct {
 	root    *os.Root
-	real    string            // the path of root, without links
-	tenants string            // where tenants/ is in root, without links; "" where it is nowhere
-	homes   map[string]string // where each tenant's directory is in root, without links
+	real    string              // the path of root, without links
+	tenants string              // where tenants/ is in root, without links; "" where it is nowhere
+	homes   map[string]string   // where each tenant's directory is in root, without links
+	owners  map[string][]string // the other way round: a directory has one, or is one's by a link
+	dirs    map[string]string   // where a name leads that others are below
 	open    map[string]*os.Root
 }
 
@@ -50,7 +51,7 @@ func confine(dir string) (*confined, error) {
 		_, again := os.Stat(dir) // which says what kind of error it is
 		return nil, cmp.Or(again, err)
 	}
-	c := &confined{real: real, homes: map[string]string{}, open: map[string]*os.Root{}}
+	c := &confined{real: real, homes: map[string]string{}, owners: map[string][]string{}, dirs: map[string]string{}, open: map[string]*os.Root{}}
 	if c.root, err = openDirectory(real); err != nil {
 		return nil, err
 	}
@@ -90,14 +91,32 @@ func (c *confined) findHomes() {
 		}
 		if info, err := c.root.Lstat(home); err == nil && info.IsDir() {
 			c.homes[e.Name()] = home
+			c.owners[home] = append(c.owners[home], e.Name())
 		}
 	}
 }
 
-// resolve returns where a name leads in root, without links. It follows each that stays
-// in root, whose ever it is.
+// resolve returns where a name leads in root, without links. Of the directories it is in
+// that is found out once.
 func (c *confined) resolve(name string) (string, error) {
-	at, todo := ".", strings.Split(name, "/")
+	if name == "." {
+		return name, nil
+	}
+	dir := path.Dir(name)
+	at, known := c.dirs[dir]
+	if !known {
+		var err error
+		if at, err = c.resolve(dir); err != nil {
+			return "", err
+		}
+		c.dirs[dir] = at
+	}
+	return c.follow(at, path.Base(name))
+}
+
+// follow follows each link that stays in root, whose ever it is.
+func (c *confined) follow(at, name string) (string, error) {
+	todo := []string{name}
 	for links := 0; len(todo) > 0; {
 		next := todo[0]
 		todo = todo[1:]
@@ -157,7 +176,10 @@ func (c *confined) locate(name string) (*os.Root, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	tenant, home := c.owner(name)
+	tenant, home, err := c.owner(name)
+	if err != nil {
+		return nil, "", err
+	}
 	if err := c.owned(name, tenant, home, at); err != nil {
 		return nil, "", err
 	}
@@ -172,15 +194,22 @@ func (c *confined) locate(name string) (*os.Root, string, error) {
 }
 
 // owner is the tenant whose name it is, "" where it is that of all, and where what is
-// the owner's must be.
-func (c *confined) owner(name string) (tenant, home string) {
-	if rest, below := strings.CutPrefix(name, "tenants/"); below {
-		tenant, _, _ = strings.Cut(rest, "/")
-		if home, known := c.homes[tenant]; known {
-			return tenant, home
-		}
+// the owner's must be. What is in a directory that came after the tenants' were found is
+// not there yet.
+func (c *confined) owner(name string) (tenant, home string, err error) {
+	rest, below := strings.CutPrefix(name, "tenants/")
+	if !below {
+		return "", ".", nil
 	}
-	return "", "."
+	tenant, _, deeper := strings.Cut(rest, "/")
+	home, known := c.homes[tenant]
+	switch {
+	case known:
+		return tenant, home, nil
+	case deeper:
+		return "", "", fs.ErrNotExist
+	}
+	return "", ".", nil
 }
 
 // owned says why a name that is an owner's may not lead there.
@@ -191,9 +220,11 @@ func (c *confined) owned(name, tenant, home, at string) error {
 	case !isIn(at, home):
 		return astray("out of the directory of tenant " + quote(tenant))
 	}
-	for _, other := range slices.Sorted(maps.Keys(c.homes)) {
-		if there := c.homes[other]; other != tenant && isIn(at, there) && !c.holdsTenants(there) {
-			return astray("into the directory of tenant " + quote(other))
+	for dir := at; dir != "." && !c.holdsTenants(dir); dir = path.Dir(dir) {
+		for _, other := range c.owners[dir] {
+			if other != tenant {
+				return astray("into the directory of tenant " + quote(other))
+			}
 		}
 	}
 	outside := name != "." && name != "tenants" && !strings.HasPrefix(name, "tenants/")
@@ -221,15 +252,16 @@ func (c *confined) openHome(home string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.open[home] = below
 	is, err := below.Stat(".")
 	was, missing := c.root.Lstat(home)
-	if err := cmp.Or(err, missing); err != nil {
+	if err = cmp.Or(err, missing); err == nil && !os.SameFile(is, was) {
+		err = astray("elsewhere since it was looked at")
+	}
+	if err != nil {
+		_ = below.Close()
 		return nil, err
 	}
-	if !os.SameFile(is, was) {
-		return nil, astray("elsewhere since it was looked at")
-	}
+	c.open[home] = below
 	return below, nil
 }
 

@@ -13,8 +13,8 @@ import (
 
 // Source is where a bundle comes from: a directory, or any file system.
 type Source struct {
-	dir  string // the directory to read and to watch; "" where there is none
-	fsys fs.FS  // where there is no directory
+	dir  string // the directory to watch; "" where there is none
+	fsys fs.FS  // nil: each reading opens the directory
 }
 
 // Files is one reading of a bundle's files.
@@ -145,7 +145,7 @@ func (r *reader) root() bool {
 
 // enter opens the directory, where the bundle is in one, and looks at the root.
 func (r *reader) enter() (fs.FileInfo, error) {
-	if r.dir != "" {
+	if r.fsys == nil {
 		c, err := confine(r.dir)
 		if err != nil {
 			return nil, err
