@@ -74,6 +74,7 @@ type logFilter struct {
 	Resource given       `placeholder:"ID" help:"With this resource: an id, or TYPE/ID."`
 	Action   given       `placeholder:"NAME" help:"With this action."`
 	Policy   given       `placeholder:"ID" help:"That this policy determined."`
+	Approval given       `placeholder:"ID" help:"Of this request for approval: its steps, and the decisions that went by it."`
 }
 
 // logDecision is allow or deny, "" for both.
@@ -95,6 +96,7 @@ func (f logFilter) filter() decisionlog.Filter {
 	return decisionlog.Filter{
 		From: f.From, To: f.To, Tenant: string(f.Tenant), Decision: string(f.Decision),
 		Subject: string(f.Subject), Resource: string(f.Resource), Action: string(f.Action), Policy: string(f.Policy),
+		Approval: string(f.Approval),
 	}
 }
 

@@ -165,13 +165,14 @@ func badParameter(name, what string) *Problem {
 }
 
 // filterNames are the parameters that pick records.
-var filterNames = []string{"from", "to", "tenant", "kind", "decision", "subject", "resource", "action", "policy", "event", "of"}
+var filterNames = []string{"from", "to", "tenant", "kind", "decision", "subject", "resource", "action", "policy", "event", "of", "approval"}
 
 // filter is what the parameters pick of what the auditor sees.
 func (a auditor) filter(given map[string]string) (f decisionlog.Filter, err error) {
 	f = decisionlog.Filter{
 		Tenants: a.tenants, Tenant: given["tenant"], Kind: given["kind"], Decision: given["decision"], Subject: given["subject"],
 		Resource: given["resource"], Action: given["action"], Policy: given["policy"], Event: given["event"], Of: given["of"],
+		Approval: given["approval"],
 	}
 	if d := f.Decision; d != "" && d != "allow" && d != "deny" {
 		return f, badParameter("decision", "is neither allow nor deny; give one of them")

@@ -54,7 +54,7 @@ func filterQuery(f decisionlog.Filter) url.Values {
 	query := url.Values{}
 	for name, value := range map[string]string{
 		"tenant": f.Tenant, "kind": f.Kind, "decision": f.Decision, "subject": f.Subject, "resource": f.Resource,
-		"action": f.Action, "policy": f.Policy, "event": f.Event, "of": f.Of,
+		"action": f.Action, "policy": f.Policy, "event": f.Event, "of": f.Of, "approval": f.Approval,
 	} {
 		if value != "" {
 			query.Set(name, value)
