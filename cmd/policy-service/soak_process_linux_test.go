@@ -83,7 +83,7 @@ func TestSoakFindsLeaks(t *testing.T) {
 
 var (
 	statusNumber = regexp.MustCompile(`(?m)^(Threads|RssAnon):\s+(\d+)`)
-	metricNumber = regexp.MustCompile(`(?m)^(go_goroutine_count|go_memory_used_bytes)(?:\{[^}]*\})? ([0-9.e+]+)$`)
+	metricNumber = regexp.MustCompile(`(?m)^(go_goroutines|go_memory_used_bytes)(?:\{[^}]*\})? ([0-9.e+]+)$`)
 )
 
 // footprint reads /proc and, where there is one, /metrics.
@@ -125,14 +125,14 @@ func (s *soak) metrics() (goroutines, memory int64, err error) {
 		if err != nil {
 			return -1, -1, err
 		}
-		if found[1] == "go_goroutine_count" {
+		if found[1] == "go_goroutines" {
 			goroutines = int64(n)
 		} else {
 			memory += int64(n) // a series for stacks, and one for all other memory
 		}
 	}
 	if r.status != http.StatusOK || goroutines < 0 || memory == 0 {
-		return -1, -1, fmt.Errorf("/metrics answers %d and has no go_goroutine_count or no go_memory_used_bytes:\n%.1000s", r.status, r.body)
+		return -1, -1, fmt.Errorf("/metrics answers %d and has no go_goroutines or no go_memory_used_bytes:\n%.1000s", r.status, r.body)
 	}
 	return goroutines, memory, nil
 }

@@ -68,3 +68,10 @@ func (s *Server) BePatient(queue, request time.Duration) {
 
 // CloseApprovals has a running server without its approvals, as after a disk that failed.
 func (s *Server) CloseApprovals() error { return s.approvals.store.Close() }
+
+// Waiting is how many wait for something to become of an approval.
+func (s *Server) Waiting() int {
+	s.waiting.mu.Lock()
+	defer s.waiting.mu.Unlock()
+	return s.waiting.all
+}

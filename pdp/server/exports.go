@@ -35,9 +35,21 @@ func newExports() *exports {
 
 var errStopping = errors.New("the server is stopping")
 
+// readsAll lets an auditor in who reads the whole log, for as long as their credential counts.
+func (s *Server) readsAll(c echo.Context, a auditor) (*patient, func(), error) {
+	valid, done := s.whileInForce(c, a.caller)
+	w, leave, err := s.exports.enter(c, valid)
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return w, func() { leave(); done() }, nil
+}
+
 // enter lets somebody in who reads the whole log, or refuses. What is written must be
-// written to the patient it returns, and its context ends where it should.
-func (e *exports) enter(c echo.Context) (*patient, func(), error) {
+// written to the patient it returns, and its context ends where it should: with valid,
+// too.
+func (e *exports) enter(c echo.Context, valid context.Context) (*patient, func(), error) {
 	select {
 	case e.slots <- struct{}{}:
 	default:
@@ -46,15 +58,14 @@ func (e *exports) enter(c echo.Context) (*patient, func(), error) {
 		return nil, nil, p
 	}
 	p := &patient{to: c.Response(), control: http.NewResponseController(c.Response())}
-	ctx, cancel := context.WithCancel(c.Request().Context())
+	ctx, cancel := context.WithCancel(valid)
 	p.ctx = ctx
-	forget := context.AfterFunc(e.ctx, func() {
-		cancel()
-		p.cut()
-	})
+	forget := context.AfterFunc(e.ctx, cancel)
+	keep := context.AfterFunc(ctx, p.cut)
 	_ = p.deadline(time.Time{}) // an error comes again with the first write
 	return p, func() {
 		forget()
+		keep()
 		cancel()
 		_ = p.deadline(time.Now().Add(exportPatience)) // net/http may still have a last piece
 		<-e.slots

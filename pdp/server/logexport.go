@@ -51,7 +51,7 @@ func (s *Server) logExport(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	w, leave, err := s.exports.enter(c)
+	w, leave, err := s.readsAll(c, a)
 	if err != nil {
 		return err
 	}

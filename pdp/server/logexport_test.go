@@ -175,7 +175,7 @@ func (o *office) stream(ctx context.Context, path string) *http.Response {
 	o.t.Helper()
 	r, err := http.NewRequestWithContext(ctx, "GET", o.URL+path, nil)
 	must(o.t, err)
-	r.Header.Set("Authorization", o.key["auditor"])
+	r.Header.Set("Authorization", o.key[o.authorized])
 	r.Header.Set("Accept-Encoding", "identity")
 	transport := &http.Transport{ReadBufferSize: 4 << 10}
 	o.t.Cleanup(transport.CloseIdleConnections)

@@ -101,7 +101,7 @@ func (s *Server) readOnce(c echo.Context, names []string, read func(context.Cont
 	if err != nil {
 		return err
 	}
-	w, leave, err := s.exports.enter(c)
+	w, leave, err := s.readsAll(c, a)
 	if err != nil {
 		return err
 	}

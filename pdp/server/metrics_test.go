@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/common/model"
 	"go.opentelemetry.io/otel/metric/noop"
 
@@ -93,6 +95,27 @@ func TestMetrics(t *testing.T) {
 
 // Neither callers nor requests can make series: only tenants of the bundle do, and of those
 // the first hundred.
+// No name is one that Prometheus keeps for something else, and each instance says which
+// one it is, the same in all its life.
+func TestMetricsHaveNamesOfTheirOwn(t *testing.T) {
+	s, other := pdptest.Start(t, telling(), withData(t.TempDir())), pdptest.Start(t, telling())
+	s.Post(evaluationPath, readQuestion)
+	text := s.Get("/metrics").Body
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	must(t, err)
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	if !strings.Contains(text, "\ngo_goroutines ") && !strings.Contains(text, "\ngo_goroutines{") {
+		t.Error("the number of goroutines is missing")
+	}
+	instance := regexp.MustCompile(`target_info\{[^}]*service_instance_id="([0-9a-f-]{36})"`)
+	one, again, two := instance.FindStringSubmatch(text), instance.FindStringSubmatch(s.Get("/metrics").Body), instance.FindStringSubmatch(other.Get("/metrics").Body)
+	if one == nil || two == nil || again == nil || one[1] == two[1] || one[1] != again[1] {
+		t.Errorf("instances are %v, %v and another %v", one, again, two)
+	}
+}
+
 func TestMetricsAreBounded(t *testing.T) {
 	files := map[string]string{"a.cedar": "permit(principal is user, action, resource);"}
 	for n := range 150 {

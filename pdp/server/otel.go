@@ -46,7 +46,7 @@ func (s *Server) openTelemetry(ctx context.Context) error {
 	if traces != "" || metrics != "" {
 		said = listen(s.log)
 	}
-	from, err := ourselves(ctx)
+	from, err := s.ourselves(ctx)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,9 @@ func (s *Server) openMetrics(ctx context.Context, from *resource.Resource, send 
 	if err != nil {
 		return fmt.Errorf("cannot make /metrics: %w", err)
 	}
-	readers := []metric.Option{metric.WithResource(from), metric.WithReader(pull)}
+	// Prometheus keeps names that end in _count for histograms and summaries.
+	goroutines := metric.NewView(metric.Instrument{Name: "go.goroutine.count"}, metric.Stream{Name: "go.goroutines"})
+	readers := []metric.Option{metric.WithResource(from), metric.WithReader(pull), metric.WithView(goroutines)}
 	if send {
 		exporter, err := otlpmetrichttp.New(ctx)
 		if err != nil {
@@ -129,8 +131,8 @@ func (s *Server) endTelemetry(ctx context.Context) error {
 }
 
 // ourselves is what we say of ourselves in telemetry, with what the environment says over it.
-func ourselves(ctx context.Context) (*resource.Resource, error) {
-	from, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(semconv.ServiceName("policy-service"), semconv.ServiceVersion(version())), resource.WithFromEnv())
+func (s *Server) ourselves(ctx context.Context) (*resource.Resource, error) {
+	from, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(semconv.ServiceName("policy-service"), semconv.ServiceVersion(version()), semconv.ServiceInstanceID(s.instance)), resource.WithFromEnv())
 	if err != nil {
 		return nil, errors.New("the environment variable OTEL_RESOURCE_ATTRIBUTES cannot be read; write name=value,name=value")
 	}

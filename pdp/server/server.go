@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace"
 
@@ -35,6 +36,7 @@ import (
 // [Server.Start] and [Server.Stop]. It serves once; start another for another run.
 type Server struct {
 	config       Config
+	instance     string // of this run, in telemetry
 	log          *slog.Logger
 	pdp          *pdp.PDP
 	pages        *pager
@@ -94,7 +96,7 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		config: config, log: config.Logger, pages: pages, exports: newExports(), out: &output{to: config.Checkpoints}, meters: meters,
+		config: config, instance: uuid.NewString(), log: config.Logger, pages: pages, exports: newExports(), out: &output{to: config.Checkpoints}, meters: meters,
 		gate:    &gate{limit: int(config.Load.MaxConcurrent), patience: config.Load.QueueTime},
 		waiting: newWaiting(),
 		rates:   newRates(config.Load.RateLimit, config.PDP.Now), large: make(chan struct{}, mostLargeBodies),

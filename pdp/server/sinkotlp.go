@@ -54,7 +54,7 @@ func (s *Server) newOTLP(ctx context.Context) (func(context.Context, []decisionl
 	if err != nil {
 		return nil, errors.New("the sink otlp cannot be made of the environment variables OTEL_EXPORTER_OTLP_…; see to them") // the cause may quote one
 	}
-	from, err := ourselves(ctx)
+	from, err := s.ourselves(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func TestTracesAndMetricsOverOTLP(t *testing.T) {
 	if got := all[alone.Header.Get("X-Decision-Id")].TraceID; got != own || own == "" {
 		t.Errorf("on record in trace %q, answered in %q", got, own)
 	}
-	for _, name := range []string{"policy_service.decisions", "policy_service.http.request.duration", "policy_service.log.records", "go.goroutine.count"} {
+	for _, name := range []string{"policy_service.decisions", "policy_service.http.request.duration", "policy_service.log.records", "go.goroutines"} {
 		if c.metrics[name] == nil {
 			t.Errorf("no metric %s came", name)
 		}

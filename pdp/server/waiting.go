@@ -91,14 +91,24 @@ func patience(given map[string]string) (time.Duration, error) {
 }
 
 // until looks, and looks again with each change, until there is something to answer or
-// the time is up. What is not on record yet is no answer.
+// the time is up. What is not on record yet is no answer, and none is for whose
+// credential has ended meanwhile.
 func (s *Server) until(c echo.Context, caller Caller, wait time.Duration, look func(context.Context) (done bool, err error)) error {
-	ctx, cancel := context.WithTimeout(c.Request().Context(), wait)
+	if wait == 0 {
+		_, err := look(c.Request().Context())
+		return err
+	}
+	valid, done := s.whileInForce(c, caller)
+	defer done()
+	ctx, cancel := context.WithTimeout(valid, wait)
 	defer cancel()
 	defer context.AfterFunc(s.waiting.ctx, cancel)()
 	for {
 		changed := s.approvals.store.Changed() // before looking: no change is missed
-		done, err := look(c.Request().Context())
+		done, err := look(valid)
+		if lapsed := valid.lapsed(); lapsed != nil {
+			return lapsed
+		}
 		if done || err != nil && !errors.Is(err, approval.ErrUnrecorded) || wait == 0 {
 			return err
 		}

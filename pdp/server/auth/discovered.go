@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -20,6 +21,7 @@ type discovered struct {
 	now    func() time.Time
 	log    *slog.Logger
 	limit  *rate.Limiter
+	known  time.Duration // for how long a key that was withdrawn may count; see keysFresh
 
 	mu      sync.Mutex // guards what follows
 	set     []jose.JSONWebKey
@@ -28,35 +30,43 @@ type discovered struct {
 	flight  chan struct{}
 }
 
-// A key that the issuer has withdrawn stops within keysFresh where tokens come
-// often, and within keysKnown in any case while the issuer answers. While it
-// does not, its last keys are good for keysKept, and then none are.
+// A key that the issuer has withdrawn stops within jwks_refresh (keysKnown unless
+// given) while the issuer answers, and within a part of that (keysFresh) where tokens
+// come often. While it does not, its last keys are good for keysKept, and then none are.
 //
 // Tokens with a key id that nobody knows cost the issuer fetchBurst fetches, and
 // then one every fetchEvery, however many come.
 const (
-	keysFresh  = time.Minute
+	keysFresh  = 5 // th part of jwks_refresh
 	keysKnown  = 5 * time.Minute
 	keysKept   = time.Hour
 	fetchEvery = 10 * time.Second
 	fetchBurst = 3
 )
 
-func newDiscovered(issuer string, client *http.Client, options JWTOptions) *discovered {
+func newDiscovered(config JWTIssuer, client *http.Client, options JWTOptions) *discovered {
 	return &discovered{
-		issuer: issuer, client: client, now: options.Now, log: options.Logger,
-		limit: rate.NewLimiter(rate.Every(fetchEvery), fetchBurst),
+		issuer: config.Issuer, client: client, now: options.Now, log: options.Logger,
+		limit: rate.NewLimiter(rate.Every(fetchEvery), fetchBurst), known: cmp.Or(config.JWKSRefresh, keysKnown),
 	}
+}
+
+// knows takes over what another knows of the same issuer.
+func (d *discovered) knows(before *discovered) *discovered {
+	before.mu.Lock()
+	defer before.mu.Unlock()
+	d.set, d.fetched, d.err = before.set, before.fetched, before.err
+	return d
 }
 
 func (d *discovered) keys(ctx context.Context, fits func(jose.JSONWebKey) bool) ([]jose.JSONWebKey, error) {
 	chosen, age, failing := d.choose(fits)
-	if len(chosen) > 0 && age < keysFresh {
+	if len(chosen) > 0 && age < d.known/keysFresh {
 		return chosen, nil
 	}
 	landed := d.fetch()
 	// A known key is not held up by an issuer that does not answer.
-	if len(chosen) == 0 || age >= keysKept || age >= keysKnown && !failing {
+	if len(chosen) == 0 || age >= keysKept || age >= d.known && !failing {
 		select {
 		case <-landed:
 		case <-ctx.Done():

@@ -125,6 +125,48 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// A withdrawn key stops within the time that the configuration says, also where a new
+// one says less, and what is known stays known.
+func TestAWithdrawnKeyStopsInTheTimeThatIsConfigured(t *testing.T) {
+	for _, refresh := range []time.Duration{0, 30 * time.Second, time.Hour} {
+		c, first, second := newClock(), newSigner(t, "1", jose.ES256), newSigner(t, "2", jose.ES256)
+		p := newProvider(t, httptest.NewServer, first)
+		issuer := decider("ES256")
+		issuer.Issuer, issuer.JWKSRefresh = p.URL, refresh
+		options := JWTOptions{Now: c.now, Transport: p.Client().Transport}
+		j, err := NewJWT([]JWTIssuer{issuer}, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := p.token(t, c, first)
+		good := func(j *JWT) bool { _, err := j.Verify(t.Context(), token); return err == nil }
+		if !good(j) {
+			t.Fatal("the token is refused")
+		}
+		p.set(func() { p.keys = []signer{second} })
+		within := cmp.Or(refresh, keysKnown)
+		c.advance(within/keysFresh - 1)
+		if !good(j) || p.fetches.Load() != 1 {
+			t.Errorf("%v: keys are asked for too early", refresh)
+		}
+		options.Before, issuer.JWKSRefresh = j, 30*time.Second
+		if next, err := NewJWT([]JWTIssuer{issuer}, options); err != nil || good(next) != (within/keysFresh <= 30*time.Second) {
+			t.Errorf("%v: a new configuration does not count: %v", refresh, err)
+		}
+		c.advance(within - within/keysFresh + 1)
+		if good(j) {
+			t.Errorf("%v: the key counts after %v", refresh, within)
+		}
+	}
+	for refresh, file := range map[time.Duration]string{29 * time.Second: "", time.Hour + 1: "", -1: "", time.Minute: "keys.json"} {
+		issuer := decider("ES256")
+		issuer.JWKSRefresh, issuer.JWKSFile = refresh, file
+		if _, err := NewJWT([]JWTIssuer{issuer}, JWTOptions{}); err == nil || !strings.Contains(err.Error(), "auth.jwt[0]: jwks_refresh is ") {
+			t.Errorf("%v with %q: got %v", refresh, file, err)
+		}
+	}
+}
+
 func TestUnknownKeyIDsDoNotHammerTheIssuer(t *testing.T) {
 	c, s := newClock(), newSigner(t, "1", jose.ES256)
 	p := newProvider(t, httptest.NewServer, s)

@@ -22,7 +22,7 @@ type keySource interface {
 
 func newKeySource(config JWTIssuer, client *http.Client, options JWTOptions) (keySource, error) {
 	if config.JWKSFile == "" {
-		return newDiscovered(config.Issuer, client, options), nil
+		return newDiscovered(config, client, options), nil
 	}
 	return newKeysFromFile(config.JWKSFile, options)
 }

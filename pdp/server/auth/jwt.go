@@ -64,9 +64,9 @@ func NewJWT(issuers []JWTIssuer, options JWTOptions) (*JWT, error) {
 		if err == nil && slices.ContainsFunc(issuers[:i], config.same) {
 			err = errors.New("one before has the same issuer and audience; delete one of them")
 		}
-		source := options.Before.source(config)
-		if err == nil && source == nil {
-			source, err = newKeySource(config, client, options)
+		var source keySource
+		if err == nil {
+			source, err = options.Before.source(config, client, options)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("auth.jwt[%d]: %w", i, err))
@@ -83,17 +83,21 @@ func NewJWT(issuers []JWTIssuer, options JWTOptions) (*JWT, error) {
 	return j, nil
 }
 
-// source has the keys of an issuer that is already there; nil is none.
-func (j *JWT) source(config JWTIssuer) keySource {
+// source has the keys of an issuer: those known already, where it is there already.
+func (j *JWT) source(config JWTIssuer, client *http.Client, options JWTOptions) (keySource, error) {
 	if j == nil {
-		return nil
+		return newKeySource(config, client, options)
 	}
 	for _, known := range j.issuers {
-		if known.Issuer == config.Issuer && known.JWKSFile == config.JWKSFile {
-			return known.source
+		if known.Issuer != config.Issuer || known.JWKSFile != config.JWKSFile {
+			continue
 		}
+		if before, ok := known.source.(*discovered); ok && known.JWKSRefresh != config.JWKSRefresh {
+			return newDiscovered(config, client, options).knows(before), nil
+		}
+		return known.source, nil
 	}
-	return nil
+	return newKeySource(config, client, options)
 }
 
 // Warm gets the keys of all issuers now, so that a mistake shows in the log at

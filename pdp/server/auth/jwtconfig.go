@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
 )
@@ -21,6 +22,9 @@ type JWTIssuer struct {
 	Audience string `yaml:"audience" required:"yes" doc:"What must be in the claim aud."`
 	// JWKSFile holds the keys; without it they come by OIDC discovery.
 	JWKSFile string `yaml:"jwks_file" doc:"The issuer's public keys (JWK Set), followed by itself; without it they come by OIDC discovery."`
+	// JWKSRefresh is for how long a key that the issuer has withdrawn may still count,
+	// where its keys come by discovery and it answers; 0 is five minutes.
+	JWKSRefresh time.Duration `yaml:"jwks_refresh" min:"30s" max:"1h" doc:"How long a key that the issuer has withdrawn may still count, where keys come by discovery and the issuer answers; 5m unless given. Where tokens come often it is a fifth of that."`
 	// Algorithms are the signatures taken. There is no default: what the token
 	// names must never be all that decides.
 	Algorithms []string `yaml:"algorithms" required:"yes" min:"1" doc:"The signatures taken: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA."`
@@ -28,6 +32,9 @@ type JWTIssuer struct {
 	Principal *PrincipalClaim `yaml:"principal" doc:"Who the holder of a token is to policies; approve needs it."`
 	Grant     `yaml:",inline"`
 }
+
+// leastRefresh is more than fetchEvery: the one fetch that must be is never one too many.
+const leastRefresh = 30 * time.Second
 
 // publicKeyAlgorithms are those whose verifier cannot sign. With the others
 // everybody who can read the key, which is public, can make tokens.
@@ -49,6 +56,12 @@ func (i JWTIssuer) check() error {
 		if !slices.Contains(publicKeyAlgorithms, jose.SignatureAlgorithm(name)) {
 			return fmt.Errorf("the algorithm %q is not taken; try RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512 or EdDSA", name)
 		}
+	}
+	if r := i.JWKSRefresh; r != 0 && (r < leastRefresh || r > keysKept) {
+		return fmt.Errorf("jwks_refresh is %v; write 30s to 1h, or leave it out", r)
+	}
+	if i.JWKSRefresh != 0 && i.JWKSFile != "" {
+		return errors.New("jwks_refresh is for keys that come by discovery, and a jwks_file is followed by itself; leave one of them out")
 	}
 	if i.JWKSFile == "" {
 		if u, err := checkFetchable(i.Issuer); err != nil {

@@ -1,0 +1,116 @@
+package server_test
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+const ended = "a request that takes long ended with its credential"
+
+// Who waits with a key that is revoked is told nothing of what happens afterwards.
+func TestARevokedKeyEndsWhoWaits(t *testing.T) {
+	var log buffer
+	c := openCounter(t, logTo(&log))
+	id := c.asks("pep", tool("push", push)).Approval.ID
+	answers := make(chan pdptest.Response, 2)
+	for who, path := range map[string]string{"pep": "/v1/approvals/" + id + "?wait=30s", "mia": "/v1/approvals?tenant=acme&wait=30s"} {
+		go func() { answers <- c.Do("GET", path, "", "Authorization", c.key[who]) }()
+	}
+	keys, err := auth.OpenKeys(c.data)
+	must(t, err)
+	eventually(t, "both wait", func() bool { return c.Waiting() == 2 })
+	begun := time.Now()
+	must(t, keys.Revoke("pep"))
+	must(t, keys.Revoke("mia"))
+	for range 2 {
+		if got := <-answers; got.Status != 401 {
+			t.Errorf("got %d %s", got.Status, got.Body)
+		}
+	}
+	if took := time.Since(begun); took > 15*time.Second { // a second, but for a machine that stands still
+		t.Errorf("it took %v", took)
+	}
+	if got := strings.Count(log.String(), ended); got != 2 {
+		t.Errorf("%d ended with their credentials", got)
+	}
+}
+
+// Who reads the whole log stops with the credential, whatever ends that.
+func TestAnEndedCredentialEndsAnExport(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	must(t, err)
+	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "1", Algorithm: "EdDSA", Use: "sig"}}})
+	must(t, err)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: "1"}}, nil)
+	must(t, err)
+	token, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: "https://issuer.example", Subject: "ann", Audience: jwt.Audience{"pdp"}, IssuedAt: jwt.NewNumericDate(pdptest.Now), Expiry: jwt.NewNumericDate(pdptest.Now.Add(time.Hour))}).Serialize()
+	must(t, err)
+	for name, end := range map[string]func(*office, *atomic.Int64, server.Config){
+		"a key is revoked": func(o *office, _ *atomic.Int64, _ server.Config) {
+			keys, err := auth.OpenKeys(o.data)
+			must(t, err)
+			must(t, keys.Revoke("reader"))
+		},
+		"a token expires": func(_ *office, clock *atomic.Int64, _ server.Config) { clock.Add(int64(2 * time.Hour)) },
+		"an issuer goes": func(o *office, _ *atomic.Int64, config server.Config) {
+			config.Auth.JWT = nil
+			must(t, o.Reconfigure(t.Context(), func() (server.Config, error) { return config, nil }))
+		},
+		"a permission goes": func(o *office, _ *atomic.Int64, config server.Config) {
+			config.Auth.JWT = []auth.JWTIssuer{config.Auth.JWT[0]}
+			config.Auth.JWT[0].Permissions = []auth.Permission{auth.Decide}
+			must(t, o.Reconfigure(t.Context(), func() (server.Config, error) { return config, nil }))
+		},
+		"a key is no more in the file": func(_ *office, clock *atomic.Int64, config server.Config) {
+			must(t, os.WriteFile(config.Auth.JWT[0].JWKSFile, []byte(`{"keys":[]}`), 0o600))
+			clock.Add(int64(5 * time.Second))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "jwks.json")
+			must(t, os.WriteFile(file, set, 0o600))
+			var clock atomic.Int64
+			clock.Store(pdptest.Now.UnixNano())
+			var log buffer
+			var config server.Config
+			o := openOffice(t, logTo(&log), func(c *server.Config) {
+				c.Auth.JWT = []auth.JWTIssuer{{Issuer: "https://issuer.example", Audience: "pdp", JWKSFile: file, Algorithms: []string{"EdDSA"}, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.LogRead}}}}
+				c.PDP.Now = func() time.Time { return time.Unix(0, clock.Load()).UTC() }
+				config = *c
+			})
+			o.large()
+			whole := o.as("auditor").Get("/v1/log/export").Body
+			reader := o.as("reader")
+			if name != "a key is revoked" {
+				o.key["token"] = "Bearer " + token
+				reader = o.as("token")
+			}
+			answer := reader.stream(t.Context(), "/v1/log/export")
+			if answer.StatusCode != http.StatusOK {
+				t.Fatalf("got %d", answer.StatusCode)
+			}
+			end(o, &clock, config)
+			eventually(t, "the export ends", func() bool { return strings.Count(log.String(), ended) == 1 })
+			read, err := io.Copy(io.Discard, answer.Body)
+			if err == nil || read >= int64(len(whole)) {
+				t.Errorf("%d bytes of %d came after the end, with %v", read, len(whole), err)
+			}
+		})
+	}
+}
