@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
@@ -242,6 +243,19 @@ func (b *Bundle) Volatile(member string) bool { return slices.Contains(b.config.
 
 // HasTenant reports whether requests of that tenant can be answered.
 func (b *Bundle) HasTenant(name string) bool { _, ok := b.views[name]; return ok }
+
+// LongestApproval is how long the longest request for approval can last that this bundle
+// asks for: its timeout, and then its valid_for. It is 0 where nobody is asked.
+func (b *Bundle) LongestApproval() (longest time.Duration) {
+	for _, v := range b.views {
+		for _, d := range v.obligations {
+			if t, ok := obligations.TermsOf(evaluation.Obligation{Type: d.Type.Name, Properties: d.Properties}); ok {
+				longest = max(longest, t.Timeout+t.ValidFor)
+			}
+		}
+	}
+	return longest
+}
 
 // PolicyInfo is what there is to say of a policy besides its text.
 type PolicyInfo struct {

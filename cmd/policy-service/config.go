@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"policy-service/pdp"
 	"policy-service/pdp/server"
 )
 
@@ -25,14 +26,14 @@ type configCheckCommand struct {
 
 // Help ends the command's help.
 func (configCheckCommand) Help() string {
-	return "Looks at the file alone, without flags and environment. Exits 0 where there are at most warnings, 1 where there are mistakes, 2 where it cannot read the file."
+	return "Looks at the file alone, and at the bundle that it names, without flags and environment. Exits 0 where there are at most warnings, 1 where there are mistakes, 2 where it cannot read the file."
 }
 
 // Run prints every mistake. What flags or the environment may still say is a warning.
 func (c configCheckCommand) Run(s streams) error {
 	var config server.Config
 	var mistakes server.Mistakes
-	err := server.ReadConfig(c.File, &config)
+	from, err := server.Given{File: c.File}.Read(&config)
 	if err != nil && !errors.As(err, &mistakes) {
 		return err
 	}
@@ -47,8 +48,24 @@ func (c configCheckCommand) Run(s streams) error {
 	if _, err := server.New(config); err != nil {
 		s.print("%s", colour(s.out, yellow, fmt.Sprintf("%s: warning: %v", c.File, err)))
 	}
+	if err := outlasted(config); err != nil {
+		s.print("%s", colour(s.out, yellow, fmt.Sprintf("%s: warning: %v", from[server.KeyRetainAge], err)))
+	}
 	s.print("%s has no mistakes", c.File)
 	return nil
+}
+
+// outlasted is what is wrong with retention for the bundle of a configuration. What is
+// wrong with the bundle itself is for check to say.
+func outlasted(config server.Config) error {
+	if config.Policies == "" {
+		return nil
+	}
+	bundle, _ := pdp.Load(pdp.Dir(config.Policies))
+	if bundle == nil {
+		return nil
+	}
+	return config.DecisionLog.Retain.Outlasted(bundle.LongestApproval())
 }
 
 type configPrintCommand struct {

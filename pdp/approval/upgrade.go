@@ -43,20 +43,25 @@ func Old(data string) (open []Approval, is bool, err error) {
 		}
 		return err
 	})
+	if errors.Is(err, ErrLocked) {
+		return nil, false, nil
+	}
 	return open, is, err
 }
 
-// Unkeyed is how many open approvals a file has, for who has no key to read it with.
+// Unkeyed is how many open approvals a file has, for who has no key to read it with. It is
+// [ErrLocked] where a process has it open, who may have the key still.
 func Unkeyed(data string) (open int, err error) {
-	return open, examine(data, func(tx *bbolt.Tx) error {
+	err = examine(data, func(tx *bbolt.Tx) error {
 		if due := tx.Bucket([]byte(bucketDue)); due != nil {
 			open = due.Stats().KeyN
 		}
 		return nil
 	})
+	return open, err
 }
 
-// examine reads a file, if there is one and nobody has it open.
+// examine reads a file, if there is one.
 func examine(data string, f func(*bbolt.Tx) error) error {
 	path := filepath.Join(data, FileName)
 	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
@@ -64,7 +69,7 @@ func examine(data string, f func(*bbolt.Tx) error) error {
 	}
 	db, err := boltfile.Open(path, ErrDamaged, boltfile.ToExamine, bbolt.Options{Timeout: lookTimeout})
 	if errors.Is(err, boltfile.ErrLocked) {
-		return nil
+		return ErrLocked
 	}
 	if err == nil {
 		err = errors.Join(guard(func() error { return db.View(f) }), boltfile.Close(db, ErrDamaged))

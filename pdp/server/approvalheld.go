@@ -152,6 +152,8 @@ func keyWithFile(data string) error {
 	open, err := approval.Unkeyed(data)
 	const try = "put the key back from a backup, or move the file away to begin without any approval"
 	switch {
+	case errors.Is(err, approval.ErrLocked):
+		return fmt.Errorf("the key of approvals, %s, is missing, and another process has %s open; %s", approvalKey.file, name, try)
 	case err != nil:
 		return fmt.Errorf("the key of approvals, %s, is missing, and without it nobody can read %s: %w; %s", approvalKey.file, name, err, try)
 	case open > 0:

@@ -31,6 +31,18 @@ type RetainConfig struct {
 	Bytes int64 `yaml:"bytes" min:"67108864" doc:"What records may take on disk, their hashes aside; without it, as much as there is."`
 }
 
+// KeyRetainAge is the path of [RetainConfig.Age].
+const KeyRetainAge = "decision_log.retain.age"
+
+// Outlasted says what is wrong where records may go before the approvals that last so
+// long do: see [pdp.Bundle.LongestApproval].
+func (r RetainConfig) Outlasted(longest time.Duration) error {
+	if r.Age == 0 || r.Age >= longest {
+		return nil
+	}
+	return fmt.Errorf("%s is %v, and a request for approval of this bundle lasts up to %v: once its steps are dropped from the log it allows nothing; make the age %v at least, or timeout and valid_for in obligations.yaml shorter", KeyRetainAge, r.Age, longest, longest)
+}
+
 // A segment goes as a whole, so it may be no more than this part of what is kept.
 const segmentsKept = 8
 

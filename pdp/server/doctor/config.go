@@ -76,6 +76,9 @@ func (x *exam) bundle() {
 	}
 	if bundle != nil {
 		x.ok("bundle", fmt.Sprintf("%s loads with %d warnings (policy-service check lists them), %s", x.Policies, warnings, bundle.Digest()))
+		if err := x.Config.DecisionLog.Retain.Outlasted(bundle.LongestApproval()); err != nil {
+			x.wrong("bundle", err)
+		}
 	}
 	x.writers()
 }

@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"cmp"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -325,6 +326,33 @@ func TestConfiguration(t *testing.T) {
 	p.Config.Auth.MTLS = nil
 	p.Config.Auth.JWT = []auth.JWTIssuer{{Issuer: "https://issuer.example.com", JWKSFile: "no/such/file"}}
 	mustBite(t, doctor.Examine(t.Context(), p), "configuration", "the keys of https://issuer.example.com cannot be read")
+}
+
+// What was approved must not stop to count because the log forgets it first.
+func TestRetentionOutlastedByApprovals(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.cedar":                         `@obligation("ask") permit (principal, action == Action::"push", resource); forbid (principal, action == Action::"stop", resource);`,
+		"obligations.yaml":                "ask: {type: approval_required, properties: {template: owner, timeout: 1h}}\nnobody: {type: approval_required, properties: {timeout: 900h}}\n",
+		"tenants/acme/obligations.yaml":   "acme: {type: approval_required, properties: {template: owner, timeout: 24h, valid_for: 30m}}\n",
+		"tenants/globex/obligations.yaml": "step: {type: step-up, properties: {acr_value: high}}\n",
+	} {
+		name = filepath.Join(dir, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := patient("")
+	p.Policies = dir
+	for _, age := range []time.Duration{0, 24*time.Hour + 30*time.Minute, 48 * time.Hour} {
+		p.Config.DecisionLog.Retain.Age = age
+		if bites := biting(doctor.Examine(t.Context(), p), "bundle"); bites != "" {
+			t.Errorf("%v: %s", age, bites)
+		}
+	}
+	p.Config.DecisionLog.Retain.Age = 24*time.Hour + 29*time.Minute
+	mustBite(t, doctor.Examine(t.Context(), p), "bundle",
+		"decision_log.retain.age is 24h29m0s, and a request for approval of this bundle lasts up to 24h30m0s: once its steps are dropped from the log it allows nothing; make the age 24h30m0s at least, or ")
 }
 
 func TestBundle(t *testing.T) {
