@@ -49,7 +49,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/approval/inbox", "pdp/httpclient", "it is at the other end of the line from the store, and may be of another version: they share nothing but HTTP"},
 	{"pdp/visible", "", "text is made harmless without knowing for what screen"},
 	{"pdp/spelling", "", "how far apart two names are: it knows nothing of what they name"},
-	{"pdp/server", "pdp/turns pdp/approval pdp/approval/webhook pdp/decisionlog pdp/decisionlog/mask pdp/server/auth pdp/signing pdp obligations evaluation schemas policies pdp/plainfile pdp/spelling pdp/visible", "the process knows the library, never the other way round"},
+	{"pdp/server", "pdp/turns pdp/approval pdp/approval/webhook pdp/decisionlog pdp/decisionlog/mask pdp/decisionlog/verify pdp/server/auth pdp/signing pdp obligations evaluation schemas policies pdp/plainfile pdp/spelling pdp/visible", "the process knows the library, never the other way round"},
 	{"pdp/server/loadtest", "evaluation pdp pdp/decisionlog pdp/latency pdp/pdptest/organisation pdp/server policies", "a program that measures the real one: nobody imports it"},
 	{"pdp/server/doctor", "pdp/approval pdp/decisionlog pdp/server pdp/server/auth pdp", "it looks at what a server would meet, and asks each owner whether it can be used"},
 	{"pdp/pdptest", "pdp/server pdp/server/auth pdp evaluation schemas policies", "a real server for tests, in nobody's binary"},

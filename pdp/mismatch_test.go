@@ -83,7 +83,7 @@ action write appliesTo { principal: [User], resource: [Doc] };`,
 		{plain, q("us er:a", "x", "doc:1"), []string{`/subject/type type "us er" is not known; did you mean "user"?`}},
 		{plain, q("user:a", "x", "doc:2"), []string{`/resource/id no entity of this id is in the store, and type "doc" is listed under known`}},
 		{plain, q("user:a", "x", "doc:1", `r{"n":1.5}`), nil}, // passed over
-		{plain, q("user:a", "x", "doc:1", `s{"n":1.5}`, `c{"a/b":{"~":[1,{"n":1e30}]},"c":[null],"approval":1.5}`, `a{"n":0.5}`), []string{
+		{plain, q("user:a", "x", "doc:1", `s{"n":1.5}`, `c{"a/b":{"~":[1,{"n":1e30}]},"c":[null],"justification":1.5}`, `a{"n":0.5}`), []string{
 			"/action/properties/n " + fraction, "/context/a~1b/~0/1/n " + integral, "/context/c/0 null stands in an array, and Cedar has no null", "/subject/properties/n " + fraction,
 		}},
 		{plain, q("vault:1", "x", "vault:1", `s{"a":1}`, `r{"a":1,"b":1}`), []string{`/resource/properties/b subject and resource are one entity, and only the resource sends this property; send it with the subject`}},

@@ -266,7 +266,7 @@ func TestAccessRequestMetadata(t *testing.T) {
 	if got := without.Get(metadataPath); got.Status != 200 || strings.Contains(got.Body, "access_request") || strings.Contains(got.Body, "capabilities") {
 		t.Errorf("where nobody is asked: %s", got.Body)
 	}
-	keyless := pdptest.Start(t, bundle(t), public, withData(t.TempDir())) // with people's decisions to keep, and nobody who may ask
+	keyless := pdptest.Start(t, bundle(t), withData(t.TempDir())) // with people's decisions to keep, and nobody who may ask
 	if got := keyless.Get(metadataPath); got.Status != 200 || strings.Contains(got.Body, "access_request") || strings.Contains(got.Body, "capabilities") {
 		t.Errorf("without credentials: %s", got.Body)
 	}
