@@ -8,11 +8,16 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"policy-service/obligations"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/server"
@@ -148,4 +153,84 @@ func inTurns(b *testing.B, none *pdptest.Server, noneKey string, many *pdptest.S
 		passes.Against(ask(many, manyKey), without)
 	}
 	bound.Check(b, passes.Median(), "x-of-none", 1.2) // "unchanged within noise"
+}
+
+// What do 10,000 requests for approval that wait add to a start, where a million records
+// came after them? All of these are read, and held against the signed tree.
+func BenchmarkStartWith10kPendingBeforeAMillionRecords(b *testing.B) {
+	const waiting, records = 10_000, 1_000_000
+	data := withWaiting(b, 0) // for the key, and a place in memory
+	keys, err := auth.OpenKeys(data)
+	must(b, err)
+	pep, err := keys.Add(auth.KeySpec{Name: "pep", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Explain}}})
+	must(b, err)
+	start := func() *pdptest.Server {
+		return pdptest.Start(b, pdptest.Bundle(approvalFiles()), func(c *server.Config) {
+			c.Data, c.PDP.Now, c.PDP.NewID = data, nil, nil
+			c.Approvals.MaxPendingPerSubject, c.Approvals.MaxPendingPerTenant, c.Approvals.NewPerMinutePerSubject = 1_000_000, 1_000_000, 1_000_000
+		})
+	}
+	s := start()
+	var all sync.WaitGroup
+	for client := range 16 {
+		all.Go(func() {
+			for n := client; n < waiting; n += 16 {
+				if got := s.Post(authorizePath, tool("stop", fmt.Sprintf(`"arguments":{"n":%d}`, n)), "Authorization", "Bearer "+pep); !strings.Contains(got.Body, `"status":"pending"`) {
+					b.Error(got.Status, got.Body)
+				}
+			}
+		})
+	}
+	all.Wait()
+	must(b, s.Stop(context.Background()))
+	appendDecisions(b, data, records)
+
+	file := filepath.Join(data, approval.FileName)
+	took := func(lines int) time.Duration {
+		began := time.Now()
+		s := start()
+		took := time.Since(began)
+		if got := s.Get("/metrics", "Authorization", "Bearer "+pep); !strings.Contains(got.Body, fmt.Sprintf("\npolicy_service_approvals_pending %d\n", lines)) {
+			b.Fatalf("not %d wait: %s", lines, got.Body)
+		}
+		must(b, s.Stop(context.Background()))
+		return took
+	}
+	var with, without bound.Passes
+	for b.Loop() {
+		for range 3 { // one alone could be a disturbed one
+			with.Took(took(waiting))
+			must(b, os.Rename(file, file+".aside"))
+			without.Took(took(0))
+			must(b, os.Rename(file+".aside", file))
+		}
+	}
+	b.ReportMetric(without.Median(), "ms-without")
+	bound.Check(b, with.Median()-without.Median(), "ms-more", 2000)
+	b.ReportMetric(0, "ns/op")
+}
+
+// appendDecisions puts decisions of some 700 bytes on record, whose index is made.
+func appendDecisions(b *testing.B, data string, records int) {
+	log, err := decisionlog.Open(data, decisionlog.Options{Index: true})
+	must(b, err)
+	bytes := log.Status().Bytes
+	for n := 0; n < records; n += 1000 {
+		entries := make([]decisionlog.Entry, 1000)
+		for i := range entries {
+			id := fmt.Sprintf("0197f0c0-0000-7000-8000-%012d", n+i)
+			entries[i] = decisionlog.Entry{ID: id, Kind: decisionlog.KindDecision, Tenant: "default", Caller: "key:pep", RequestID: "r-" + id,
+				Request: &decisionlog.Request{
+					Subject: jsontext.Value(fmt.Sprintf(`{"type":"agent","id":"bot%d"}`, i)), Action: jsontext.Value(`{"name":"tool.invoke"}`),
+					Resource: jsontext.Value(`{"type":"tool","id":"tickets:create_ticket","properties":{"impact":"write"}}`),
+					Context:  jsontext.Value(`{"purpose":"to help a customer","arguments":{"title":"the printer burns","queue":"facilities","urgent":true}}`),
+				},
+				Decision: &decisionlog.Decision{Allow: true, Determining: []string{"tools/allow"}, Bundle: "h1:Vy6bjgwOaGRfFQKFTgbFza5WbMnsV4eAZp3XSA5RvK4="},
+			}
+		}
+		_, err := log.Append(context.Background(), entries)
+		must(b, err)
+	}
+	b.ReportMetric(float64(log.Status().Bytes-bytes)/float64(records), "disk-bytes/record")
+	must(b, log.Close())
 }
