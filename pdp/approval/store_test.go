@@ -142,7 +142,7 @@ func (r *record) size() uint64 {
 func (r *record) attest(_ context.Context, id string) (s approval.Step, found bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.log {
+	for _, s := range slices.Backward(r.log) { // what is asked for is new as a rule
 		if s.ID == id {
 			return s, true, nil
 		}

@@ -148,32 +148,44 @@ func (w *walker) record(r Record) error {
 	if sha256.Sum256(w.line) != r.Leaf {
 		return fmt.Errorf("%w: record %d is not the one that was hashed", ErrDamaged, r.Sequence)
 	}
-	if bytes.Contains(r.Line, []byte(`"event":"`+EventRedacted+`"`)) || bytes.Contains(r.Line, []byte(`"event":"`+EventRetired+`"`)) {
+	named, removal := w.find(r.Line)
+	if removal {
 		if err := w.removal(r.Line); err != nil {
 			return fmt.Errorf("record %d: %w", r.Sequence, err)
 		}
 	}
-	if !w.named(r.Line) {
+	if !named {
 		return nil
 	}
 	r.Line = bytes.Clone(r.Line)
 	return w.visit(r)
 }
 
-// named reports whether a line names one of the requests for approval that are looked
-// for, anywhere: the log writes a line in one way, so that it cannot be spelt otherwise.
-func (w *walker) named(line []byte) bool {
-	const member = `"approval":"`
-	for {
-		_, rest, found := bytes.Cut(line, []byte(member))
-		if !found {
-			return false
+// find reports whether a line names one of the requests for approval that are looked
+// for, anywhere, and whether it may tell of content that was removed. The log writes a
+// line in one way, so that neither can be spelt otherwise. Both members have a v, which
+// is rare in a line: to go from one to the next is several times as fast as to look for
+// what begins with a quote.
+func (w *walker) find(line []byte) (named, removal bool) {
+	const approval, event = `val":"`, `vent":"`
+	for at := bytes.IndexByte(line, 'v'); at >= 0; {
+		before, from := line[:at], line[at:]
+		if bytes.HasPrefix(from, []byte(approval)) && bytes.HasSuffix(before, []byte(`"appro`)) {
+			id := from[len(approval):]
+			end := bytes.IndexByte(id, '"')
+			named = named || end >= 0 && w.ids[string(id[:end])]
 		}
-		if end := bytes.IndexByte(rest, '"'); end >= 0 && w.ids[string(rest[:end])] {
-			return true
+		if bytes.HasPrefix(from, []byte(event)) && bytes.HasSuffix(before, []byte(`"e`)) {
+			name := from[len(event):]
+			removal = removal || bytes.HasPrefix(name, []byte(EventRedacted+`"`)) || bytes.HasPrefix(name, []byte(EventRetired+`"`))
 		}
-		line = rest
+		next := bytes.IndexByte(from[1:], 'v')
+		if next < 0 {
+			break
+		}
+		at += 1 + next
 	}
+	return named, removal
 }
 
 // removal notes what a record says of content that is gone.

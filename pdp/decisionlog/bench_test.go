@@ -100,3 +100,40 @@ func BenchmarkOpenMillion(b *testing.B) {
 	bound.Check(b, starts.Median(), "ms-median", 2000)
 	b.ReportMetric(float64(longest.Microseconds())/1000, "rotation-ms-max")
 }
+
+// What does it cost to have the log vouch for a record, of which a use of an approval
+// asks two or more, in a log of 100,000: covered by a checkpoint already, or by one that
+// is made for it?
+func BenchmarkAttest(b *testing.B) {
+	l := mustOpen(b, b.TempDir(), Options{})
+	const records = 100_000
+	for n := 0; n < records; n += 1000 {
+		entries := make([]Entry, 1000)
+		for i := range entries {
+			entries[i] = entry(fmt.Sprint(n + i))
+		}
+		mustAppend(b, l, entries...)
+	}
+	attest := func(b *testing.B, id string) {
+		if _, err := l.Attest(b.Context(), id); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("covered", func(b *testing.B) {
+		b.ReportAllocs()
+		for n := 0; b.Loop(); n++ {
+			attest(b, fmt.Sprint(n*7919%records))
+		}
+	})
+	made := 0
+	b.Run("new", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			id := fmt.Sprint("new ", made)
+			mustAppend(b, l, entry(id))
+			made++
+			b.StartTimer()
+			attest(b, id)
+		}
+	})
+}

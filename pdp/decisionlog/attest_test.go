@@ -1,0 +1,122 @@
+package decisionlog
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/boltfile"
+)
+
+// kindStep is a kind whose details name a request for approval.
+const kindStep = "approval"
+
+func stepOf(approval, id string) Entry {
+	return Entry{ID: id, Kind: kindStep, Tenant: "default", Event: "approve", Details: jsontext.Value(fmt.Sprintf(`{"approval":%q}`, approval))}
+}
+
+// TestNobodyHidesAStep: who edits a file, whatever of it, does not make the log say less
+// of a request for approval, or something else.
+func TestNobodyHidesAStep(t *testing.T) {
+	const hidden = 6
+	options := Options{Kinds: []string{kindStep}, CheckpointRecords: 4}
+	line := func(tx *bbolt.Tx) []byte { return tx.Bucket([]byte(BucketRecords)).Get(number(hidden)) }
+	other := func(tx *bbolt.Tx) []byte { return bytes.Replace(line(tx), []byte("mine"), []byte("none"), 1) }
+	put := func(tx *bbolt.Tx, bucket string, value []byte) error {
+		return tx.Bucket([]byte(bucket)).Put(number(hidden), value)
+	}
+	leaf := func(tx *bbolt.Tx, line []byte) error {
+		stored := bytes.Clone(tx.Bucket([]byte(BucketHashes)).Get(number(hidden)))
+		sum := sha256.Sum256(append([]byte{0}, line...))
+		copy(stored, sum[:])
+		return put(tx, BucketHashes, stored)
+	}
+	for name, edit := range map[string]func(*bbolt.Tx) error{
+		"nothing":             func(*bbolt.Tx) error { return nil },
+		"record removed":      func(tx *bbolt.Tx) error { return tx.Bucket([]byte(BucketRecords)).Delete(number(hidden)) },
+		"hash removed":        func(tx *bbolt.Tx) error { return tx.Bucket([]byte(BucketHashes)).Delete(number(hidden)) },
+		"record replaced":     func(tx *bbolt.Tx) error { return put(tx, BucketRecords, other(tx)) },
+		"record and its hash": func(tx *bbolt.Tx) error { return errors.Join(leaf(tx, other(tx)), put(tx, BucketRecords, other(tx))) },
+		"a record in between": func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte(BucketRecords)).Put(append(number(hidden-1), 0), line(tx))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := t.TempDir()
+			l := mustOpen(t, data, options)
+			for n := range 12 {
+				mustAppend(t, l, entry(fmt.Sprint("decision ", n)), stepOf([]string{"mine", "other"}[n%2], fmt.Sprint("step ", n)))
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			db, err := boltfile.Open(segmentPath(data, 1), ErrDamaged, boltfile.ToWrite, bbolt.Options{})
+			if err == nil {
+				err = errors.Join(db.Update(edit), boltfile.Close(db, ErrDamaged))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var found []string
+			l, err = Open(data, options)
+			if err == nil {
+				defer func() { _ = l.Close() }()
+				err = l.Approvals(t.Context(), 0, map[string]bool{"mine": true}, func(r Record) error {
+					var s seen
+					err := json.Unmarshal(r.Line, &s)
+					found = append(found, s.ID)
+					return err
+				})
+			}
+			want := []string{"step 0", "step 2", "step 4", "step 6", "step 8", "step 10"}
+			if name == "nothing" && (err != nil || !slices.Equal(found, want)) {
+				t.Errorf("got %v, %v", found, err)
+			}
+			if name != "nothing" && !errors.Is(err, ErrDamaged) {
+				t.Errorf("got %v, %v", found, err)
+			}
+		})
+	}
+}
+
+// TestRedactedStepIsExplained: content that a record says was removed is no reason to
+// doubt the rest.
+func TestRedactedStepIsExplained(t *testing.T) {
+	l := mustOpen(t, t.TempDir(), Options{Kinds: []string{kindStep}})
+	mustAppend(t, l, entry("gone"), stepOf("mine", "step"))
+	if err := l.Redact(t.Context(), "gone", "erasure request"); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if err := l.Approvals(t.Context(), 0, map[string]bool{"mine": true}, func(Record) error { n++; return nil }); err != nil || n != 1 {
+		t.Errorf("%d records, %v", n, err)
+	}
+}
+
+// TestLineIsLookedThrough: what is found with few looks at a line is what a search for the whole finds.
+func TestLineIsLookedThrough(t *testing.T) {
+	w := &walker{ids: map[string]bool{"mine": true}}
+	parts := []string{`"approval":"mine"`, `"approval":"other"`, `"approval":"`, `"approval":`, `approval":"mine"`, `val":"mine"`, `"event":"` + EventRedacted + `"`, `"event":"` + EventRetired + `"`,
+		`"event":"` + EventRetired, `event":"` + EventRedacted + `"`, `"event":"approved"`, "v", "vv", `"e`, `"appro`, ",", ""}
+	for _, a := range parts {
+		for _, b := range parts {
+			for _, c := range parts {
+				line := []byte(a + b + c)
+				named, removal := w.find(line)
+				wantNamed := strings.Contains(string(line), `"approval":"mine"`)
+				wantRemoval := strings.Contains(string(line), `"event":"`+EventRedacted+`"`) || strings.Contains(string(line), `"event":"`+EventRetired+`"`)
+				if named != wantNamed || removal != wantRemoval {
+					t.Fatalf("%s: named %v, removal %v", line, named, removal)
+				}
+			}
+		}
+	}
+}
