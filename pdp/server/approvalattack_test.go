@@ -305,7 +305,7 @@ func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 // belong to them, and without the checkpoints that do not.
 func (l *evilLog) rewrite(from uint64, lines [][]byte, checkpoints bool) error {
 	name, first := l.last()
-	if name == "" || from < first || from > l.size {
+	if name == "" || from < first || from > l.size || tlog.StoredHashCount(int64(from)) > int64(len(l.hashes)) {
 		return fmt.Errorf("not in the last segment")
 	}
 	_ = os.Chmod(name, 0o600)
