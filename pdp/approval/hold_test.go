@@ -238,3 +238,73 @@ func TestFormat1IsTakenAsTheLogHasIt(t *testing.T) {
 		t.Error("it is taken twice")
 	}
 }
+
+// TestReservedUseIsNotGivenBack: of a copy that was made while a use was in doubt, where
+// who put it back also took the decision's id from the log's index.
+func TestReservedUseIsNotGivenBack(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	q := question("a")
+	a := mustFile(t, s, q)
+	mustDecide(t, s, a.ID, by("mia"))
+	var reserved []byte
+	spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", func(ctx context.Context) error {
+		reserved = copyOf(t, data)
+		return r.decide("d")(ctx)
+	})
+	if !spent || err != nil {
+		t.Fatal(spent, err)
+	}
+	must(t, s.Close())
+	putBack(t, data, reserved)
+	r.log = slices.DeleteFunc(r.log, func(s approval.Step) bool { return s.Name == approval.StepUsed || s.Name == approval.StepUsedUp })
+	r.log = append(r.log, approval.Step{ID: "d", Decision: "d", Approval: approval.Approval{ID: a.ID}}) // the decision itself
+	delete(r.ids, "d")
+	s = mustOpen(t, data, r.options())
+	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "again", r.decide("again")); spent || err != nil {
+		t.Errorf("one use was spent twice: %v, %v", spent, err)
+	}
+}
+
+// TestUnlistedIsNotDecided: what is taken from the list of what is open is not held
+// against the log, and so nobody decides about it.
+func TestUnlistedIsNotDecided(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	q := question("a")
+	a := mustFile(t, s, q)
+	pending := copyOf(t, data)
+	mustDecide(t, s, a.ID, approval.Vote{By: "ben", Kind: approval.Deny})
+	must(t, s.Close())
+	putBack(t, data, pending)
+	edit(t, data, func(tx *bbolt.Tx) error {
+		due := tx.Bucket([]byte("due"))
+		key, _ := due.Cursor().First()
+		return due.Delete(key)
+	})
+	s = mustOpen(t, data, r.options())
+	if got, err := s.Decide(t.Context(), a.ID, 0, by("mia"), func(approval.Vote) bool { return true }, func(a, b string) bool { return a == b }); err == nil {
+		t.Errorf("what was denied is %s", got.Status)
+	}
+	if spent, _ := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent {
+		t.Error("what was denied is used")
+	}
+}
+
+// TestRecordThatIsGoneDoesNotAllow: a record without content may have been a no.
+func TestRecordThatIsGoneDoesNotAllow(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	q := question("a")
+	a := mustFile(t, s, q)
+	mustDecide(t, s, a.ID, by("mia"))
+	must(t, s.Close())
+	o := r.options()
+	o.Steps = func(context.Context, uint64, map[string]bool) (map[string][]approval.Step, error) {
+		return map[string][]approval.Step{a.ID: {{Name: approval.StepGone, Approval: approval.Approval{ID: a.ID, After: r.size()}}}}, nil
+	}
+	s = mustOpen(t, data, o)
+	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
+		t.Errorf("spent %v, %v", spent, err)
+	}
+}

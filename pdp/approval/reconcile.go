@@ -123,6 +123,13 @@ func (a Approval) since(steps []Step, now time.Time, good func(*Step) bool) (to 
 	to = a.next()
 	version := a.Version
 	for _, step := range steps {
+		if step.Name == StepGone { // it may have said no: who still wants it asks again
+			if step.Approval.After >= a.After && !to.Status.Final() {
+				to.end(Expired, now)
+				behind = true
+			}
+			continue
+		}
 		if step.Name == "" || step.Name == StepUsed {
 			behind = to.use(step.Decision) || behind
 		}
@@ -141,11 +148,13 @@ func (a Approval) since(steps []Step, now time.Time, good func(*Step) bool) (to 
 	return to, behind
 }
 
-// use notes a decision that went by an approval, and reports whether that is new.
+// use notes a decision that went by an approval, and reports whether that is new. One
+// that was reserved for it is in doubt no longer.
 func (a *Approval) use(decision string) bool {
-	if decision == "" || slices.Contains(a.Used, decision) || slices.Contains(a.Reserved, decision) {
+	if decision == "" || slices.Contains(a.Used, decision) {
 		return false
 	}
+	a.Reserved = slices.DeleteFunc(a.Reserved, func(d string) bool { return d == decision })
 	a.Used = append(a.Used, decision)
 	return true
 }

@@ -45,6 +45,10 @@ const (
 	StepReleased  = "released"  // a decision that was to use it is not on record: the use is there again
 )
 
+// StepGone stands in what [Options].Steps says for a record without content, which may
+// have been any step. Its number in the log is in Approval.After. It is never recorded.
+const StepGone = "gone"
+
 // counts reports whether an approval that can be used waits for the record of a step.
 // One that tells of a use takes away, and holds at once.
 func counts(name string) bool { return name != StepUsed && name != StepReleased }

@@ -150,6 +150,9 @@ func (s *Store) locked(ctx context.Context, id string) (a Approval, release func
 	if err = s.ready(ctx); err == nil {
 		a, err = s.read(id)
 	}
+	if err == nil && a.open() && !s.remembered().isLive(id) {
+		err = fmt.Errorf("%w: approval %s is open, and not listed so: it was never held against the log", ErrDamaged, id)
+	}
 	if err == nil {
 		err = s.record(ctx, id)
 	}

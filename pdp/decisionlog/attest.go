@@ -60,7 +60,9 @@ func (l *Log) covering(ctx context.Context, sequence uint64) (c Checkpoint, err 
 // Approvals goes over the records from a sequence on that name one of some requests for
 // approval: steps of it, and decisions that went by it. What it says is what was signed:
 // it makes the tree again of all records from there on, so that nobody can hide one. It
-// therefore asks no index.
+// therefore asks no index. A record whose content is gone comes without its Line, because
+// it may have named any of them: who can write to the files can also have it said, past
+// the last checkpoint, that it was redacted.
 func (l *Log) Approvals(ctx context.Context, from uint64, ids map[string]bool, visit func(Record) error) error {
 	var end edge
 	if err := l.order(ctx, func() error { end = l.w.tail.edge.clone(); return nil }); err != nil {
@@ -130,6 +132,9 @@ func (w *walker) segment(ctx context.Context, tx *bbolt.Tx, to uint64) error {
 		leaf := tlog.Hash(stored[:tlog.HashSize])
 		if !bytes.Equal(lineKey, key) {
 			w.gone = append(w.gone, sequence)
+			if err := w.visit(Record{Sequence: sequence, Leaf: leaf}); err != nil {
+				return err
+			}
 		} else if err := w.record(Record{Sequence: sequence, Line: line, Leaf: leaf}); err != nil {
 			return err
 		} else {

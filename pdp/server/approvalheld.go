@@ -93,6 +93,12 @@ func (a *approvals) steps(ctx context.Context, from uint64, ids map[string]bool)
 func stepsOf(ctx context.Context, read func(context.Context, uint64, map[string]bool, func(decisionlog.Record) error) error, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
 	all := map[string][]approval.Step{}
 	return all, read(ctx, from, ids, func(r decisionlog.Record) error {
+		if r.Line == nil {
+			for id := range ids {
+				all[id] = append(all[id], approval.Step{Name: approval.StepGone, Approval: approval.Approval{ID: id, After: r.Sequence}})
+			}
+			return nil
+		}
 		line, err := readLine(r.Line)
 		if err != nil {
 			return fmt.Errorf("record %d: %w", r.Sequence, err)

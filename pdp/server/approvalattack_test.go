@@ -1,0 +1,528 @@
+package server_test
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.etcd.io/bbolt"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/pdp/approval"
+	"policy-service/pdp/decisionlog"
+)
+
+// attack does something to the files that needs no key, and says what.
+func (m *hostileModel) attack() string {
+	all := []func() string{
+		m.olderFile, m.olderFiles, m.olderLog, m.olderApprovals, m.olderApprovals, m.olderApprovals, m.reservedApprovals, m.reservedApprovals,
+		m.flippedBytes, m.otherKey, m.strangersApprovals, m.deletedFile, m.format1, m.editedApprovals, m.editedApprovals, m.unlisted, m.unlisted,
+		m.editedIDs, m.editedIDs, m.forgedSteps, m.forgedSteps, m.alteredLine, m.cutLog, m.removedLine, m.removedLine,
+	}
+	return all[m.rng.IntN(len(all))]()
+}
+
+// olderFile puts one file back.
+func (m *hostileModel) olderFile() string {
+	from := m.rng.IntN(len(m.past))
+	name := oneOf(m, sortedNames(m.past[from]))
+	return m.putBack(from, name)
+}
+
+func (m *hostileModel) putBack(from int, name string) string {
+	content := m.past[from][name]
+	if isSegment(name) {
+		m.cut = true
+		m.forget()
+	}
+	m.put(name, content)
+	return fmt.Sprintf("%s of stop %d", name, from)
+}
+
+// forget is after the log was put back: copies of approvals.db of before then would make
+// all older together. What comes after a log does stay.
+func (m *hostileModel) forget() {}
+
+// olderFiles puts some files back, and never approvals.db and the log.
+func (m *hostileModel) olderFiles() string {
+	from := m.rng.IntN(len(m.past))
+	approvals := m.chance(2)
+	said := []string{"together:"}
+	for _, name := range sortedNames(m.past[from]) {
+		if name == approvalsDB && !approvals || isSegment(name) && approvals || m.chance(2) {
+			continue
+		}
+		said = append(said, m.putBack(from, name))
+	}
+	return strings.Join(said, " ")
+}
+
+// olderLog puts all segments back, and nothing else.
+func (m *hostileModel) olderLog() string {
+	from := max(0, len(m.past)-1-m.rng.IntN(3))
+	m.cut = true
+	for name := range m.read() {
+		if isSegment(name) {
+			must(m.t, os.Remove(filepath.Join(m.data, filepath.FromSlash(name))))
+		}
+	}
+	for name := range m.past[from] {
+		if isSegment(name) {
+			m.putBack(from, name)
+		}
+	}
+	return fmt.Sprintf("the log of stop %d", from)
+}
+
+func (m *hostileModel) olderApprovals() string {
+	from := max(0, len(m.past)-1-m.rng.IntN(4))
+	if _, is := m.past[from][approvalsDB]; !is {
+		return "nothing"
+	}
+	return m.putBack(from, approvalsDB)
+}
+
+// reservedApprovals puts a copy back that was made while a use was in doubt, and may hide
+// from the log's index that the use came to be.
+func (m *hostileModel) reservedApprovals() string {
+	if len(m.midway) == 0 {
+		return "nothing"
+	}
+	m.put(approvalsDB, m.midway[len(m.midway)-1-m.rng.IntN(min(4, len(m.midway)))])
+	if m.chance(2) {
+		return "approvals.db with a reservation; " + m.editedIDs()
+	}
+	return "approvals.db with a reservation"
+}
+
+func (m *hostileModel) flippedBytes() string {
+	all := m.read()
+	name := oneOf(m, sortedNames(all))
+	content := slices.Clone(all[name])
+	if len(content) == 0 {
+		return "nothing"
+	}
+	for range 1 + m.rng.IntN(4) {
+		content[m.rng.IntN(len(content))] ^= byte(1 + m.rng.IntN(255))
+	}
+	m.cut = m.cut || isSegment(name) // it may have been the newest checkpoint's page
+	m.put(name, content)
+	return "flipped in " + name
+}
+
+func (m *hostileModel) otherKey() string {
+	name := oneOf(m, []string{"approvals.key", "log.key", "mask.key", "page.key"})
+	key := make([]byte, 32)
+	for n := range key {
+		key[n] = byte(m.rng.IntN(256))
+	}
+	m.put(name, key)
+	return "another " + name
+}
+
+func (m *hostileModel) strangersApprovals() string {
+	m.put(approvalsDB, m.stranger[approvalsDB])
+	if m.chance(4) {
+		return "a stranger's approvals.db"
+	}
+	m.put("approvals.key", m.stranger["approvals.key"])
+	return "a stranger's approvals.db, with its key"
+}
+
+func (m *hostileModel) deletedFile() string {
+	name := oneOf(m, sortedNames(m.read()))
+	m.cut = m.cut || isSegment(name)
+	must(m.t, os.Remove(filepath.Join(m.data, filepath.FromSlash(name))))
+	return "without " + name
+}
+
+// approvalsFile edits approvals.db, which an older copy may be first.
+func (m *hostileModel) approvalsFile(do func(*bbolt.Tx) error) string {
+	said := "approvals.db"
+	if m.chance(2) {
+		said = m.olderApprovals()
+	}
+	if err := editFile(filepath.Join(m.data, approvalsDB), do); err != nil {
+		return said + " not edited: " + err.Error()
+	}
+	return said
+}
+
+var statuses = strings.NewReplacer(`"status":"pending"`, `"status":"approved"`, `"status":"used_up"`, `"status":"approved"`, `"status":"revoked"`, `"status":"approved"`, `"status":"denied"`, `"status":"approved"`)
+
+// format1 writes the file as the first program did, which had no key.
+func (m *hostileModel) format1() string {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	return "format 1 of " + m.approvalsFile(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+			return each(b, func(k, v []byte) error {
+				text := statuses.Replace(string(v[32:]))
+				if string(name) == "meta" {
+					text = "1"
+				}
+				crc := crc32.Update(crc32.Update(0, table, name), table, k)
+				return b.Put(k, append(binary.BigEndian.AppendUint32(nil, crc32.Update(crc, table, []byte(text))), text...))
+			})
+		})
+	})
+}
+
+// each is of what was there when it began.
+func each(b *bbolt.Bucket, do func(k, v []byte) error) error {
+	all := map[string][]byte{}
+	_ = b.ForEach(func(k, v []byte) error { all[string(k)] = slices.Clone(v); return nil })
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		if len(all[k]) < 32 {
+			continue
+		}
+		if err := do([]byte(k), all[k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// editedApprovals changes values, moves one to another's place, or takes some away.
+func (m *hostileModel) editedApprovals() string {
+	bucket := oneOf(m, []string{"approvals", "approvals", "pending", "digests", "due", "ended", "reserved", "outbox", "tasks"})
+	kind := m.rng.IntN(3)
+	return fmt.Sprintf("edited %s %d of ", bucket, kind) + m.approvalsFile(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte(bucket))
+		var last []byte
+		return each(b, func(k, v []byte) error {
+			defer func() { last = v }()
+			switch {
+			case kind == 0:
+				return b.Put(k, append(slices.Clone(v[:32]), statuses.Replace(string(v[32:]))...))
+			case kind == 1 && last != nil && m.chance(2):
+				return b.Put(k, last)
+			case kind == 2 && m.chance(2):
+				return b.Delete(k)
+			}
+			return nil
+		})
+	})
+}
+
+// unlisted takes what is open from the lists of what is open.
+func (m *hostileModel) unlisted() string {
+	return "unlisted in " + m.approvalsFile(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte("due"))
+		return each(b, func(k, _ []byte) error { return b.Delete(k) })
+	})
+}
+
+// The log.
+
+// evilLog is a log as who attacks it sees it.
+type evilLog struct {
+	data     string
+	segments []string
+	first    []uint64
+	lines    map[uint64][]byte
+	hashes   []tlog.Hash // all that are stored, in their order
+	size     uint64
+}
+
+func readEvilLog(data string) *evilLog {
+	l := &evilLog{data: data, lines: map[uint64][]byte{}}
+	l.segments, _ = filepath.Glob(filepath.Join(data, decisionlog.LogDir, "????????.db"))
+	slices.Sort(l.segments)
+	for _, name := range l.segments {
+		first := ^uint64(0)
+		_ = look(name, func(tx *bbolt.Tx) error {
+			_ = tx.Bucket([]byte(decisionlog.BucketRecords)).ForEach(func(k, v []byte) error {
+				l.lines[binary.BigEndian.Uint64(k)] = slices.Clone(v)
+				return nil
+			})
+			return tx.Bucket([]byte(decisionlog.BucketHashes)).ForEach(func(k, v []byte) error {
+				first = min(first, binary.BigEndian.Uint64(k))
+				l.size = max(l.size, binary.BigEndian.Uint64(k)+1)
+				for ; len(v) >= tlog.HashSize; v = v[tlog.HashSize:] {
+					l.hashes = append(l.hashes, tlog.Hash(v[:tlog.HashSize]))
+				}
+				return nil
+			})
+		})
+		l.first = append(l.first, first)
+	}
+	return l
+}
+
+// look reads a bbolt file beside who may have it open, whatever is in it.
+func look(name string, do func(*bbolt.Tx) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	db, err := bbolt.Open(name, 0o400, &bbolt.Options{ReadOnly: true, Timeout: 1})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	return db.View(do)
+}
+
+func (l *evilLog) ordered() (lines [][]byte) {
+	for _, n := range slices.Sorted(maps.Keys(l.lines)) {
+		lines = append(lines, l.lines[n])
+	}
+	return lines
+}
+
+// ReadHashes implements [tlog.HashReader].
+func (l *evilLog) ReadHashes(indexes []int64) (out []tlog.Hash, err error) {
+	for _, i := range indexes {
+		if i >= int64(len(l.hashes)) {
+			return nil, fmt.Errorf("hash %d is not there", i)
+		}
+		out = append(out, l.hashes[i])
+	}
+	return out, nil
+}
+
+// last is what is written of the segment that can be continued, from a record on.
+func (l *evilLog) last() (name string, first uint64) {
+	for n := len(l.segments) - 1; n >= 0; n-- {
+		if l.first[n] != ^uint64(0) {
+			return l.segments[n], l.first[n]
+		}
+	}
+	return "", 0
+}
+
+func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+// rewrite makes lines of the last segment anew from a sequence on, with the hashes that
+// belong to them, and without the checkpoints that do not.
+func (l *evilLog) rewrite(from uint64, lines [][]byte, checkpoints bool) error {
+	name, first := l.last()
+	if name == "" || from < first || from > l.size || tlog.StoredHashCount(int64(from)) > int64(len(l.hashes)) {
+		return fmt.Errorf("not in the last segment")
+	}
+	_ = os.Chmod(name, 0o600)
+	l.hashes = l.hashes[:tlog.StoredHashCount(int64(from))]
+	return editFile(name, func(tx *bbolt.Tx) error {
+		records, hashes, ids := tx.Bucket([]byte(decisionlog.BucketRecords)), tx.Bucket([]byte(decisionlog.BucketHashes)), tx.Bucket([]byte(decisionlog.BucketIDs))
+		for n := from; n < l.size; n++ {
+			_, _ = records.Delete(number(n)), hashes.Delete(number(n))
+		}
+		if checkpoints {
+			signed := tx.Bucket([]byte(decisionlog.BucketCheckpoints))
+			var gone [][]byte
+			_ = signed.ForEach(func(k, _ []byte) error {
+				if binary.BigEndian.Uint64(k) > from {
+					gone = append(gone, slices.Clone(k))
+				}
+				return nil
+			})
+			for _, k := range gone {
+				_ = signed.Delete(k)
+			}
+		}
+		for i, line := range lines {
+			n := from + uint64(i)
+			stored, err := tlog.StoredHashes(int64(n), line, l)
+			if err != nil {
+				return err
+			}
+			l.hashes = append(l.hashes, stored...)
+			var value []byte
+			for _, h := range stored {
+				value = append(value, h[:]...)
+			}
+			if err := hashes.Put(number(n), value); err != nil {
+				return err
+			}
+			if err := records.Put(number(n), line); err != nil {
+				return err
+			}
+			if id := field(line, "id"); id != "" {
+				if err := ids.Put([]byte(id), number(n)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// field is the first member of a line with a name, which is a string.
+func field(line []byte, name string) string {
+	_, rest, _ := strings.Cut(string(line), `"`+name+`":"`)
+	value, _, _ := strings.Cut(rest, `"`)
+	return value
+}
+
+// with is a line with other members.
+func with(line string, members ...string) string {
+	for n := 0; n < len(members); n += 2 {
+		r := regexp.MustCompile(`"` + members[n] + `":("[^"]*"|[0-9]+)`)
+		done := false
+		line = r.ReplaceAllStringFunc(line, func(old string) string {
+			if done {
+				return old
+			}
+			done = true
+			return `"` + members[n] + `":` + members[n+1]
+		})
+	}
+	return line
+}
+
+func (m *hostileModel) newID() string {
+	b := make([]byte, 8)
+	binary.BigEndian.PutUint64(b, m.rng.Uint64())
+	return "01900000-0000-7000-8000-" + hex.EncodeToString(b)[:12]
+}
+
+// editedIDs changes where the log finds records by their ids.
+func (m *hostileModel) editedIDs() string {
+	l := readEvilLog(m.data)
+	name, _ := l.last()
+	kind := m.rng.IntN(3)
+	_ = os.Chmod(name, 0o600)
+	err := editFile(name, func(tx *bbolt.Tx) error {
+		ids := tx.Bucket([]byte(decisionlog.BucketIDs))
+		all := map[string][]byte{}
+		_ = ids.ForEach(func(k, v []byte) error { all[string(k)] = slices.Clone(v); return nil })
+		keys := slices.Sorted(maps.Keys(all))
+		for _, k := range keys {
+			line := string(l.lines[binary.BigEndian.Uint64(all[k])])
+			switch {
+			case kind == 0 && strings.Contains(line, `"discharged"`), kind == 1 && strings.Contains(line, `"kind":"approval"`) && m.chance(2):
+				if err := ids.Delete([]byte(k)); err != nil {
+					return err
+				}
+			case kind == 2 && m.chance(3):
+				if err := ids.Put([]byte(k), all[oneOf(m, keys)]); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	return fmt.Sprintf("ids edited %d %v", kind, err)
+}
+
+// step is a record of a step, made of another's.
+func (m *hostileModel) step(l *evilLog, id, name, by string, n uint64) string {
+	for _, line := range slices.Backward(l.ordered()) {
+		if strings.Contains(string(line), `"kind":"approval"`) && field(line, "event") == name {
+			last := l.lines[l.size-1]
+			s := with(string(line), "sequence", fmt.Sprint(n), "id", `"`+m.newID()+`"`, "time", `"`+field(last, "time")+`"`, "approval", `"`+id+`"`, "version", fmt.Sprint(2+m.rng.IntN(9)))
+			if by != "" {
+				s = strings.Replace(s, `"by":"user::\"`, `"by":"user::\"`+by+`x`, 0)
+			}
+			return s
+		}
+	}
+	return ""
+}
+
+// forgedSteps writes steps past the last checkpoint, as a crash would leave them.
+func (m *hostileModel) forgedSteps() string {
+	id := m.anID()
+	l := readEvilLog(m.data)
+	var lines [][]byte
+	for _, name := range oneOf(m, [][]string{{approval.StepApprove, approval.StepApproved}, {approval.StepApproved}, {approval.StepApprove, approval.StepApprove, approval.StepApproved}, {approval.StepReopened}}) {
+		if s := m.step(l, id, name, "", l.size+uint64(len(lines))); s != "" {
+			lines = append(lines, []byte(s))
+		}
+	}
+	if id == "" || len(lines) == 0 {
+		return "nothing"
+	}
+	said := ""
+	if m.chance(2) {
+		said = "; " + m.olderApprovals()
+	}
+	return fmt.Sprintf("%d steps of %s forged %v", len(lines), id, l.rewrite(l.size, lines, false)) + said
+}
+
+// alteredLine changes a record, and the hashes with it.
+func (m *hostileModel) alteredLine() string {
+	l := readEvilLog(m.data)
+	if l.size < 2 {
+		return "nothing"
+	}
+	_, first := l.last()
+	at := first + uint64(m.rng.IntN(int(l.size-first)))
+	var lines [][]byte
+	for n := at; n < l.size; n++ {
+		line := string(l.lines[n])
+		if n == at {
+			line = strings.NewReplacer(`"event":"denied"`, `"event":"approved"`, `"event":"deny"`, `"event":"approve"`, `"event":"revoked"`, `"event":"approved"`, `"event":"filed"`, `"event":"approved"`).Replace(line)
+			line = strings.Replace(line, `"reason":"`, `"reason":"x`, 1)
+		}
+		lines = append(lines, []byte(line))
+	}
+	m.cut = true // without the checkpoints it is a log of then, with another end
+	return fmt.Sprintf("record %d altered: %v", at, l.rewrite(at, lines, m.chance(2)))
+}
+
+// cutLog takes the end of the log away, with its checkpoints.
+func (m *hostileModel) cutLog() string {
+	l := readEvilLog(m.data)
+	_, first := l.last()
+	if l.size <= first+1 {
+		return "nothing"
+	}
+	at := l.size - 1 - uint64(m.rng.IntN(int(min(10, l.size-first-1))))
+	m.cut = true
+	return fmt.Sprintf("cut at %d of %d: %v", at, l.size, l.rewrite(at, nil, true))
+}
+
+// removedLine takes the content of a record away that took something away, and has the
+// log say that it was redacted.
+func (m *hostileModel) removedLine() string {
+	l := readEvilLog(m.data)
+	name, first := l.last()
+	var takes []uint64
+	for n, line := range l.lines {
+		s := string(line)
+		if n >= first && (strings.Contains(s, `"discharged"`) || strings.Contains(s, `"event":"revoked"`) || strings.Contains(s, `"event":"denied"`) || strings.Contains(s, `"event":"deny"`) || strings.Contains(s, `"event":"used`)) {
+			takes = append(takes, n)
+		}
+	}
+	slices.Sort(takes)
+	if len(takes) == 0 {
+		return "nothing"
+	}
+	said := fmt.Sprintf("records %v removed", takes)
+	if m.chance(3) { // nothing says why
+		_ = os.Chmod(name, 0o600)
+		_ = editFile(name, func(tx *bbolt.Tx) error {
+			for _, n := range takes {
+				_ = tx.Bucket([]byte(decisionlog.BucketRecords)).Delete(number(n))
+			}
+			return nil
+		})
+		return said + "; " + m.olderApprovals()
+	}
+	created, last := string(l.lines[0]), l.lines[l.size-1]
+	var forged [][]byte
+	for i, n := range takes {
+		line := with(created, "sequence", fmt.Sprint(l.size+uint64(i)), "id", `"`+m.newID()+`"`, "time", `"`+field(last, "time")+`"`, "event", `"`+decisionlog.EventRedacted+`"`)
+		before, after, _ := strings.Cut(line, `"details":{`)
+		_, after, _ = strings.Cut(after, `}`)
+		line = fmt.Sprintf(`%s"details":{"sequence":%d,"id":%q,"reason":"asked for"}%s`, before, n, field(l.lines[n], "id"), after)
+		forged = append(forged, []byte(line))
+	}
+	err := l.rewrite(l.size, forged, false)
+	_ = editFile(name, func(tx *bbolt.Tx) error {
+		for _, n := range takes {
+			_ = tx.Bucket([]byte(decisionlog.BucketRecords)).Delete(number(n))
+		}
+		return nil
+	})
+	return fmt.Sprintf("%s, as if redacted: %v; ", said, err) + m.olderApprovals()
+}

@@ -1,0 +1,679 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// TestNoYesThatTheLogDoesNotCarry has somebody who reads no key change the data directory
+// between any two starts: older copies, edited files, other people's files. The server
+// refuses to start, or it says yes only where the log, as it then stands, carries it, and
+// where people said so to this test.
+//
+// What is left out, as nothing in the directory can tell: approvals.db and the log older
+// together, be it at one start or at two. That is for a checkpoint that was kept elsewhere.
+// An older api-keys.json brings a revoked key back, and then it is in force again. And who
+// puts a key of approvals of their own in place can seal steps at the unsigned end of a log
+// after a crash: those are in the log, signed at the next start.
+func TestNoYesThatTheLogDoesNotCarry(t *testing.T) {
+	rounds := 40
+	if testing.Short() {
+		rounds = 6
+	}
+	first := uint64(0)
+	if more, err := strconv.Atoi(os.Getenv("APPROVAL_MODEL_ROUNDS")); err == nil {
+		rounds = more
+	}
+	if seed, err := strconv.ParseUint(os.Getenv("APPROVAL_MODEL_SEED"), 10, 64); err == nil {
+		first, rounds = seed, 1
+	}
+	stranger := strangersFiles(t)
+	total := tally{}
+	for seed := first; seed < first+uint64(rounds); seed++ {
+		m := newHostileModel(t, seed, stranger)
+		for range 8 {
+			m.run()
+			m.attackAndStart()
+		}
+		m.run()
+		m.stop()
+		total.add(m.tally)
+		if t.Failed() {
+			t.Fatalf("seed %d: APPROVAL_MODEL_SEED=%d makes this round again", seed, seed)
+		}
+	}
+	t.Logf("%+v", total)
+	if total.yes == 0 || total.yesAfterAttack == 0 || total.refused == 0 || total.started == 0 {
+		t.Errorf("the test tries too little: %+v", total)
+	}
+}
+
+// tally is what a round came to.
+type tally struct{ yes, yesAfterAttack, started, refused int }
+
+func (a *tally) add(b tally) {
+	a.yes, a.yesAfterAttack = a.yes+b.yes, a.yesAfterAttack+b.yesAfterAttack
+	a.started, a.refused = a.started+b.started, a.refused+b.refused
+}
+
+// files are those of a data directory, by their path in it.
+type files map[string][]byte
+
+const (
+	approvalsDB = approval.FileName
+	nobodys     = 9 // the argument of the question that nobody ever approves
+)
+
+// hostileModel is one round: a server, what people said to it, and who attacks it.
+type hostileModel struct {
+	*counter
+	rng      *rand.Rand
+	seed     uint64
+	stranger files
+	tally
+
+	holder  map[string]string // person → the name of their key in force
+	request int
+	ids     []string            // of requests for approval, newest last
+	asked   map[string]question // what each is about
+	said    map[string]map[string]bool
+	taken   map[string]string // what was revoked, denied or cancelled by somebody
+	yeses   []yesSaid
+	spent   map[string]int
+
+	past     []files  // of moments between two starts
+	midway   [][]byte // copies of approvals.db while a use was reserved
+	attacks  []string
+	attacked bool
+	// cut says that the log was put back: what it lost it cannot carry. From then on it
+	// may not be that approvals.db is put back to before that as well.
+	cut bool
+}
+
+type question struct {
+	tool string
+	n    int
+}
+
+type yesSaid struct {
+	question
+	id      string // X-Request-ID
+	now     time.Time
+	revoked map[string]bool // names of keys
+	taken   map[string]string
+	attacks []string
+}
+
+func newHostileModel(t *testing.T, seed uint64, stranger files) *hostileModel {
+	data := t.TempDir()
+	if dir, err := os.MkdirTemp("/dev/shm", "approvals-"); err == nil { // quicker, where there is one
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		data = dir
+	}
+	m := &hostileModel{
+		counter: &counter{t: t, data: data, key: map[string]string{}, now: pdptest.Now}, seed: seed, rng: rand.New(rand.NewPCG(seed, 5)), stranger: stranger,
+		holder: map[string]string{}, asked: map[string]question{}, said: map[string]map[string]bool{}, taken: map[string]string{}, spent: map[string]int{},
+	}
+	m.grant("pep", []string{"*"}, "", auth.Decide)
+	for _, person := range []string{"mia", "mia.admin", "noah", "zoe", "eve"} {
+		m.newKey(person)
+	}
+	must(t, m.start())
+	return m
+}
+
+func (m *hostileModel) newKey(person string) {
+	name := fmt.Sprintf("%s-%d", person, len(m.key))
+	m.grant(name, []string{"*"}, `user::"`+person+`"`, auth.Approve)
+	m.holder[person] = name
+}
+
+// start is of a server that may refuse to.
+func (m *hostileModel) start() error {
+	config := server.Config{Source: pdptest.Bundle(approvalFiles()), Listen: "127.0.0.1:0", Data: m.data, PDP: pdp.Options{Now: m.clock}}
+	config.DecisionLog.Retain.Age = 240 * time.Hour // and so more than one segment
+	config.Approvals.NewPerMinutePerSubject = 1_000_000
+	s, err := server.New(config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := s.Start(ctx); err != nil {
+		return err
+	}
+	m.Server = &pdptest.Server{Server: s, URL: "http://" + s.Addr(), Client: &http.Client{Transport: &http.Transport{}}}
+	m.t.Cleanup(func() { m.halt(s) })
+	return nil
+}
+
+func (m *hostileModel) halt(s *server.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_ = s.Stop(ctx) // what was damaged may not end in good order
+}
+
+// stop ends the server, orderly or as a crash does, and judges what it said.
+func (m *hostileModel) stop() {
+	crashed := m.chance(3)
+	var left files
+	if crashed {
+		left = m.read()
+	}
+	m.Client.CloseIdleConnections()
+	m.halt(m.Server.Server)
+	m.judge()
+	if crashed {
+		m.write(left)
+	}
+	m.past = append(m.past, m.read())
+}
+
+func (m *hostileModel) chance(of int) bool { return m.rng.IntN(of) == 0 }
+
+func oneOf[T any](m *hostileModel, of []T) T { return of[m.rng.IntN(len(of))] }
+
+// run does random things.
+func (m *hostileModel) run() {
+	for range 6 + m.rng.IntN(14) {
+		q := question{oneOf(m, []string{"push", "push", "stop", "list", "list"}), m.rng.IntN(2)}
+		if m.chance(10) {
+			q.n = nobodys
+		}
+		switch m.rng.IntN(16) {
+		case 0, 1:
+			m.ask(q)
+		case 2, 3, 4, 5:
+			m.vote()
+		case 6, 7, 8, 9, 10:
+			m.use(q)
+		case 11:
+			m.take()
+		case 12:
+			if person := oneOf(m, []string{"mia", "noah", "zoe"}); m.chance(2) {
+				m.revokeKey(person)
+			}
+		case 13:
+			m.pass(time.Duration(m.rng.IntN(100)) * time.Second)
+			if m.chance(20) {
+				m.pass(20 * time.Hour)
+			}
+		case 14:
+			m.approve(q)
+		case 15:
+			if m.chance(4) {
+				_ = m.Reload(m.t.Context())
+			}
+		}
+	}
+}
+
+func (m *hostileModel) revokeKey(person string) {
+	keys, err := auth.OpenKeys(m.data)
+	if err != nil {
+		return
+	}
+	old := m.holder[person]
+	_ = keys.Revoke(old)
+	_ = keys.Close()
+	m.newKey(person)
+	for status := 0; status != http.StatusUnauthorized; { // it looks at the file now and then
+		status, _ = m.do(old, "GET", "/v1/approvals", "")
+	}
+}
+
+// ask has a question filed, and returns the id.
+func (m *hostileModel) ask(q question) string {
+	return m.sends(q, fmt.Sprintf(`"arguments":{"n":%d}`, q.n), false)
+}
+
+// sends asks, natively or as AuthZEN does, and remembers a yes.
+func (m *hostileModel) sends(q question, context string, authzen bool) string {
+	m.request++
+	id := fmt.Sprintf("request-%d-%d", m.seed, m.request)
+	yes := yesSaid{q, id, m.clock(), m.revoked(), maps.Clone(m.taken), slices.Clone(m.attacks)}
+	if authzen {
+		_, text := m.do("pep", "POST", evaluationPath, fmt.Sprintf(`{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":%q},"context":{%s}}`, q.tool, context), "X-Request-ID", id)
+		if text == `{"decision":true}` {
+			m.yeses = append(m.yeses, yes)
+		}
+		return ""
+	}
+	status, text := m.do("pep", "POST", "/v1/authorize", tool(q.tool, context), "X-Request-ID", id)
+	var got told
+	if status != http.StatusOK || json.Unmarshal([]byte(text), &got) != nil {
+		return ""
+	}
+	if got.may() {
+		m.yeses = append(m.yeses, yes)
+	}
+	if got.Approval == nil || got.Approval.ID == "" {
+		return ""
+	}
+	if _, known := m.asked[got.Approval.ID]; !known {
+		m.asked[got.Approval.ID], m.ids = q, append(m.ids, got.Approval.ID)
+	}
+	return got.Approval.ID
+}
+
+// revoked are the names of the keys that are not in force.
+func (m *hostileModel) revoked() map[string]bool {
+	keys, err := auth.OpenKeys(m.data)
+	out := map[string]bool{}
+	if err != nil {
+		return out
+	}
+	there := map[string]bool{}
+	for _, k := range keys.List() {
+		there[k.Name], out[k.Name] = true, !k.Revoked.IsZero()
+	}
+	for name := range m.key {
+		out[name] = out[name] || !there[name]
+	}
+	return out
+}
+
+// use brings an approval, by the question alone or by its id, while somebody may be
+// copying the file.
+func (m *hostileModel) use(q question) {
+	context := fmt.Sprintf(`"arguments":{"n":%d}`, q.n)
+	var mine []string
+	for _, id := range m.ids {
+		if m.asked[id] == q {
+			mine = append(mine, id)
+		}
+	}
+	done := func() {}
+	if m.chance(2) {
+		done = m.watch()
+	}
+	defer done()
+	switch {
+	case len(mine) == 0 || m.chance(2):
+		m.sends(q, context+`,"justification":"approved"`, false)
+	case m.chance(2):
+		m.sends(q, context+`,"approval_id":"`+mine[len(mine)-1-m.rng.IntN(min(2, len(mine)))]+`"`, false)
+	default:
+		m.sends(q, context+`,"approval":{"id":"`+mine[len(mine)-1]+`"}`, true)
+	}
+}
+
+// watch copies approvals.db while a use is reserved, as who reads along would.
+func (m *hostileModel) watch() (done func()) {
+	end, over := make(chan struct{}), make(chan struct{})
+	var got [][]byte
+	go func() {
+		defer close(over)
+		var last []byte
+		for {
+			select {
+			case <-end:
+				return
+			default:
+			}
+			if now, err := os.ReadFile(filepath.Join(m.data, approvalsDB)); err == nil && !bytes.Equal(now, last) {
+				got, last = append(got, now), now
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-over
+		for _, one := range got {
+			if m.reserves(one) {
+				m.midway = append(m.midway, one)
+			}
+		}
+	}
+}
+
+// reserves reports whether a copy has a use that is in doubt.
+func (m *hostileModel) reserves(copied []byte) (is bool) {
+	name := filepath.Join(m.t.TempDir(), approvalsDB)
+	must(m.t, os.WriteFile(name, copied, 0o600))
+	_ = editFile(name, func(tx *bbolt.Tx) error {
+		is = tx.Bucket([]byte("reserved")).Stats().KeyN > 0
+		return nil
+	})
+	return is
+}
+
+func (m *hostileModel) approve(q question) {
+	if id := m.ask(q); id != "" && q.n != nobodys {
+		for _, person := range []string{"noah", "zoe"} {
+			m.votes(person, id, "approve", "")
+		}
+	}
+}
+
+func (m *hostileModel) anID() string {
+	if len(m.ids) == 0 {
+		return ""
+	}
+	return m.ids[len(m.ids)-1-m.rng.IntN(min(6, len(m.ids)))]
+}
+
+func (m *hostileModel) vote() {
+	id := m.anID()
+	if id == "" || m.asked[id].n == nobodys {
+		return
+	}
+	person := oneOf(m, []string{"mia", "mia.admin", "noah", "zoe", "eve"})
+	switch m.rng.IntN(10) {
+	case 0:
+		m.votes(person, id, "deny", "")
+	case 1:
+		m.votes(person, id, "delegate", `,"to":"user::\"eve\""`)
+	default:
+		m.votes(person, id, "approve", "")
+	}
+}
+
+func (m *hostileModel) votes(person, id, what, more string) {
+	status, _ := m.do(m.holder[person], "POST", "/v1/approvals/"+id+"/decision", `{"decision":"`+what+`","reason":"as it is"`+more+`}`)
+	if what == "approve" && status != http.StatusForbidden && status != http.StatusUnauthorized && status != http.StatusNotFound { // after a 5xx it may be on record
+		if m.said[id] == nil {
+			m.said[id] = map[string]bool{}
+		}
+		m.said[id][person] = true
+	}
+	if what == "deny" && status == http.StatusOK {
+		m.taken[id] = "denied"
+	}
+}
+
+func (m *hostileModel) take() {
+	id := m.anID()
+	if id == "" {
+		return
+	}
+	if m.chance(3) {
+		if status, _ := m.do("pep", "POST", "/v1/approvals/"+id+"/cancel", ""); status == http.StatusOK {
+			m.taken[id] = "cancelled"
+		}
+		return
+	}
+	if status, _ := m.do(m.holder["zoe"], "POST", "/v1/approvals/"+id+"/revoke", `{"reason":"no"}`); status == http.StatusOK {
+		m.taken[id] = "revoked"
+	}
+}
+
+// The oracle.
+
+// logged is a line of the log, as far as it is judged by.
+type logged struct {
+	ID         string `json:"id"`
+	Kind       string `json:"kind"`
+	Event      string `json:"event"`
+	Caller     string `json:"caller"`
+	RequestID  string `json:"request_id"`
+	Decision   bool   `json:"decision"`
+	Discharged []struct {
+		Approval string `json:"approval"`
+	} `json:"discharged"`
+	Request struct {
+		Resource struct {
+			ID string `json:"id"`
+		} `json:"resource"`
+		Context struct {
+			Arguments struct {
+				N int `json:"n"`
+			} `json:"arguments"`
+		} `json:"context"`
+	} `json:"request"`
+	Details struct {
+		Approval  string    `json:"approval"`
+		By        string    `json:"by"`
+		From      string    `json:"from"`
+		To        string    `json:"to"`
+		ExpiresAt time.Time `json:"expires_at"`
+	} `json:"details"`
+}
+
+func (l *logged) question() question {
+	return question{l.Request.Resource.ID, l.Request.Context.Arguments.N}
+}
+
+// judge holds every yes since the last start against the log.
+func (m *hostileModel) judge() {
+	var lines []logged
+	for _, line := range readEvilLog(m.data).ordered() {
+		var l logged
+		if json.Unmarshal(line, &l) == nil {
+			lines = append(lines, l)
+		}
+	}
+	report := verify.Directory(m.data, verify.Options{})
+	for _, y := range m.yeses {
+		m.tally.yes++
+		if m.attacked {
+			m.tally.yesAfterAttack++
+		}
+		if why := m.refuted(y, lines); why != "" {
+			m.t.Errorf("seed %d: a yes to %v of %s: %s\nlog verify: %s %v\nattacks: %s", m.seed, y.question, y.id, why, report.Code, report.Problem, strings.Join(y.attacks, "; "))
+			for _, l := range lines {
+				if l.Kind == "approval" && strings.Contains(why, l.Details.Approval) || len(l.Discharged) > 0 && strings.Contains(why, l.Discharged[0].Approval) {
+					m.t.Logf("%s %s %v %s %s %s %v", l.Kind, l.Event, l.question(), l.Details.Approval, l.Details.By, l.Caller, l.Discharged)
+				}
+			}
+		}
+	}
+	m.yeses = nil
+}
+
+// refuted says why a yes should not have been, "" if it is right.
+func (m *hostileModel) refuted(y yesSaid, lines []logged) string {
+	at := slices.IndexFunc(lines, func(l logged) bool { return l.RequestID == y.id && l.Kind == decisionlog.KindDecision })
+	if at < 0 || !lines[at].Decision || len(lines[at].Discharged) != 1 {
+		return "no record says that an approval was used"
+	}
+	id := lines[at].Discharged[0].Approval
+	quorum, uses := map[string]int{"stop": 2}[y.tool], map[string]int{"list": 3}[y.tool]
+	quorum, uses = max(1, quorum), max(1, uses)
+	switch {
+	case m.asked[id] != y.question || y.n == nobodys:
+		return "the approval is of " + fmt.Sprint(m.asked[id])
+	case len(m.people(id)) < quorum:
+		return fmt.Sprintf("to this test said so: %v", m.people(id))
+	case !m.cut && y.taken[id] != "":
+		return "it was " + y.taken[id]
+	case !m.cut && m.spent[id] >= uses:
+		return "it was used before"
+	}
+	m.spent[id]++
+	return carried(lines[:at], id, y, quorum, uses, m.said[id])
+}
+
+// people are those who approved one; two names may be of one.
+func (m *hostileModel) people(id string) map[string]bool {
+	out := map[string]bool{}
+	for name := range m.said[id] {
+		out[strings.TrimSuffix(name, ".admin")] = true
+	}
+	return out
+}
+
+// carried says why records do not carry a yes.
+func carried(lines []logged, id string, y yesSaid, quorum, uses int, said map[string]bool) string {
+	var filed, approved bool
+	var over string
+	var expires time.Time
+	votes, seen, used := map[string]string{}, map[string]bool{}, map[string]bool{}
+	named, delegates := map[string]string{}, map[string]string{}
+	for _, l := range lines {
+		if l.Kind == decisionlog.KindDecision && l.Decision && len(l.Discharged) == 1 && l.Discharged[0].Approval == id {
+			used[l.ID] = true
+		}
+		if l.Kind != "approval" || l.Details.Approval != id || seen[l.ID] {
+			continue
+		}
+		seen[l.ID] = true
+		switch l.Event {
+		case approval.StepFiled:
+			filed = filed || l.question() == y.question
+		case approval.StepApprove:
+			filed = filed || l.question() == y.question // each vote says what it is about, also where the log was cut before
+			votes[l.Details.By] = l.Caller
+			if l.Details.From != "" {
+				named[l.Details.By] = l.Details.From
+			}
+		case approval.StepDelegate:
+			delegates[l.Details.By] = l.Caller
+		case approval.StepLapsed:
+			delete(votes, l.Details.By)
+			delete(delegates, l.Details.By)
+		case approval.StepApproved:
+			approved, expires = true, l.Details.ExpiresAt
+		case approval.StepReopened:
+			approved = false
+		case approval.StepDenied, approval.StepRevoked, approval.StepCancelled, approval.StepExpired, approval.StepUsedUp:
+			over = l.Event
+		}
+	}
+	people := map[string]bool{}
+	inForce := func(caller string) bool { return !y.revoked[strings.TrimPrefix(caller, "key:")] }
+	for by, caller := range votes {
+		name := strings.TrimSuffix(strings.TrimPrefix(by, `user::"`), `"`)
+		from := named[by]
+		if said[name] && inForce(caller) && (from == "" || delegates[from] != "" && inForce(delegates[from])) {
+			people[strings.TrimSuffix(name, ".admin")] = true
+		}
+	}
+	switch {
+	case !filed:
+		return "no record of approval " + id + " has this question"
+	case over != "":
+		return "approval " + id + " is " + over + " by the log"
+	case !approved || len(people) < quorum:
+		return fmt.Sprintf("by the log approval %s is not approved: %v %v, by people %v, while %v are revoked", id, approved, votes, said, y.revoked)
+	case !y.now.Before(expires):
+		return "approval " + id + " had expired"
+	case len(used) >= uses:
+		return fmt.Sprintf("approval %s was used %d times before", id, len(used))
+	}
+	return ""
+}
+
+// The files.
+
+func (m *hostileModel) read() files {
+	out := files{}
+	must(m.t, filepath.WalkDir(m.data, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, _ := filepath.Rel(m.data, path)
+		content, err := os.ReadFile(path)
+		out[filepath.ToSlash(name)] = content
+		return err
+	}))
+	return out
+}
+
+// write makes the directory what it was.
+func (m *hostileModel) write(all files) {
+	must(m.t, filepath.WalkDir(m.data, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		return os.Remove(path)
+	}))
+	for name, content := range all {
+		m.put(name, content)
+	}
+}
+
+func (m *hostileModel) put(name string, content []byte) {
+	path := filepath.Join(m.data, filepath.FromSlash(name))
+	must(m.t, os.MkdirAll(filepath.Dir(path), 0o700))
+	_ = os.Remove(path)
+	must(m.t, os.WriteFile(path, content, 0o600))
+}
+
+func isSegment(name string) bool {
+	return strings.HasPrefix(name, "log/") && strings.HasSuffix(name, ".db")
+}
+
+// attackAndStart stops the server, lets somebody at the files, and starts it again.
+func (m *hostileModel) attackAndStart() {
+	m.stop()
+	honest, cut, before := m.past[len(m.past)-1], m.cut, m.attacked
+	if m.chance(5) {
+		must(m.t, m.start())
+		return
+	}
+	m.attacked = true
+	begun := len(m.attacks)
+	for range 1 + m.rng.IntN(2) {
+		m.attacks = append(m.attacks, m.attack())
+	}
+	if err := m.start(); err != nil {
+		m.refused++
+		m.t.Logf("seed %d: %v: refused: %v", m.seed, m.attacks[begun:], err)
+		m.write(honest)
+		m.attacks, m.cut, m.attacked = m.attacks[:begun], cut, before
+		if err := m.start(); err != nil {
+			m.t.Fatalf("seed %d: as it was it does not start: %v", m.seed, err)
+		}
+		return
+	}
+	m.started++
+	m.attacks = append(m.attacks, "start")
+}
+
+// edit changes a bbolt file, whatever is in it.
+func editFile(name string, do func(*bbolt.Tx) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	db, err := bbolt.Open(name, 0o600, &bbolt.Options{Timeout: time.Second, NoSync: true})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	return db.Update(do)
+}
+
+// strangersFiles are those of a server of the attacker's own, whose people approved the
+// very questions.
+func strangersFiles(t *testing.T) files {
+	m := newHostileModel(t, 1<<40, nil)
+	for n := range 2 {
+		for _, name := range []string{"push", "stop", "list"} {
+			m.approve(question{name, n})
+		}
+	}
+	id := m.ask(question{"push", nobodys})
+	m.votes("noah", id, "approve", "")
+	m.Client.CloseIdleConnections()
+	m.halt(m.Server.Server)
+	all := m.read()
+	return files{approvalsDB: all[approvalsDB], "approvals.key": all["approvals.key"]}
+}
+
+func sortedNames(all files) []string { return slices.Sorted(maps.Keys(all)) }
