@@ -64,14 +64,14 @@ func TestDamage(t *testing.T) {
 		}
 		for n := range 40 {
 			q := question(fmt.Sprint(n))
-			if a, live := s.Live(q.Digest, ""); live && cmp.Diff(was[a.ID], a) != "" {
-				t.Errorf("%d: live is %s", seed, cmp.Diff(was[a.ID], a))
+			if a, live := s.Live(q.Digest, ""); live && cmp.Diff(was[a.ID], a, placed) != "" {
+				t.Errorf("%d: live is %s", seed, cmp.Diff(was[a.ID], a, placed))
 			}
 		}
 		for id, a := range was {
 			got, found, err := s.Get(t.Context(), id)
-			if found && cmp.Diff(a, got) != "" {
-				t.Errorf("%d: %s", seed, cmp.Diff(a, got))
+			if found && cmp.Diff(a, got, placed) != "" {
+				t.Errorf("%d: %s", seed, cmp.Diff(a, got, placed))
 			}
 			if err != nil {
 				wrong++

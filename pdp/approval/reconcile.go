@@ -25,28 +25,33 @@ func (s *Store) reconcile(ctx context.Context) error {
 	}
 	for _, a := range open {
 		to, behind := a.since(steps[a.ID], s.now(), func(step *Step) bool { return s.sealed(step, a.Digest) })
-		if !behind {
-			continue
+		if behind {
+			m := &move{store: s, from: &a, to: to}
+			m.step(Step{Name: StepCaughtUp, At: s.now()})
+			if _, err := s.commit(ctx, m); err != nil && !errors.Is(err, ErrUnrecorded) { // until it is on record it counts for nothing
+				return err
+			}
+			a = m.to
 		}
-		m := &move{store: s, from: &a, to: to}
-		m.step(Step{Name: StepCaughtUp, At: s.now()})
-		if _, err := s.commit(ctx, m); err != nil && !errors.Is(err, ErrUnrecorded) { // until it is on record it counts for nothing
+		if err := s.settleMade(ctx, a, steps[a.ID]); err != nil && !errors.Is(err, ErrUnrecorded) {
 			return err
 		}
 	}
-	return s.advance()
+	return s.advance(advanceBy)
 }
 
-// advanceBy is how many records the log may have grown by before the open approvals say
-// again that they know of all of them. advanceAt is how many do so in one transaction.
+// advanceBy is how many records the log may have grown by at a start before the open
+// approvals say again that they know of all of them. advanceAt is how many do so in one
+// transaction.
 const (
 	advanceBy = 100_000
 	advanceAt = 1000
 )
 
 // advance has the next opening hold less against the log: what became of the open
-// approvals until now is in the file.
-func (s *Store) advance() error {
+// approvals until now is in the file. At an orderly end all do: whose record goes after that, be it
+// by redaction or retention, is nothing that they do not know of.
+func (s *Store) advance(by uint64) error {
 	var open []Approval
 	err := s.view(func(tx values) (err error) {
 		open, err = openOnes(tx, s.memory)
@@ -56,7 +61,7 @@ func (s *Store) advance() error {
 		return err
 	}
 	size := s.options.Size()
-	open = slices.DeleteFunc(open, func(a Approval) bool { return a.After+advanceBy > size })
+	open = slices.DeleteFunc(open, func(a Approval) bool { return a.After+by > size })
 	for some := range slices.Chunk(open, advanceAt) {
 		err := s.update(func(c *change) error {
 			for n := range some {
@@ -131,7 +136,7 @@ func (a Approval) since(steps []Step, now time.Time, good func(*Step) bool) (to 
 			continue
 		}
 		if step.Name == "" || step.Name == StepUsed {
-			behind = to.use(step.Decision) || behind
+			behind = to.use(step.Decision, step.Name == StepUsed) || behind
 		}
 		if step.Name == "" || step.Approval.Version <= a.Version || to.Status.Final() {
 			continue
@@ -149,14 +154,30 @@ func (a Approval) since(steps []Step, now time.Time, good func(*Step) bool) (to 
 }
 
 // use notes a decision that went by an approval, and reports whether that is new. One
-// that was reserved for it is in doubt no longer.
-func (a *Approval) use(decision string) bool {
-	if decision == "" || slices.Contains(a.Used, decision) {
+// that was reserved for it is settled after that, unless it was before.
+func (a *Approval) use(decision string, settled bool) bool {
+	reserved := slices.Contains(a.Reserved, decision)
+	if decision == "" || slices.Contains(a.Used, decision) || reserved && !settled {
 		return false
 	}
 	a.Reserved = slices.DeleteFunc(a.Reserved, func(d string) bool { return d == decision })
 	a.Used = append(a.Used, decision)
 	return true
+}
+
+// settleMade settles the reservations of decisions that are on record, by the tree: whether
+// a record has an id is otherwise asked of an index, which nobody signed.
+func (s *Store) settleMade(ctx context.Context, a Approval, steps []Step) error {
+	var made []string
+	for _, step := range steps {
+		if step.Name == "" && slices.Contains(a.Reserved, step.Decision) {
+			made = append(made, step.Decision)
+		}
+	}
+	if len(made) == 0 {
+		return nil
+	}
+	return s.settle(ctx, a, func(string) (bool, error) { return true, nil }, made...)
 }
 
 // take does to an approval what a step did.

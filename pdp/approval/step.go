@@ -46,7 +46,8 @@ const (
 )
 
 // StepGone stands in what [Options].Steps says for a record without content, which may
-// have been any step. Its number in the log is in Approval.After. It is never recorded.
+// have been any step; of several, for the last one. Its number in the log is in
+// Approval.After. It is never recorded.
 const StepGone = "gone"
 
 // counts reports whether an approval that can be used waits for the record of a step.

@@ -96,8 +96,8 @@ func Look(data string, key []byte) (pending int, open []Approval, err error) {
 
 // Close ends the store. What is not on record yet is put there after the next Open.
 func (s *Store) Close() error {
-	_ = s.strike()  // or it is looked up once more
-	_ = s.advance() // or more of the log is
+	_ = s.strike()   // or it is looked up once more
+	_ = s.advance(1) // or more of the log is
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.closed = true

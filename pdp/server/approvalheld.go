@@ -91,12 +91,11 @@ func (a *approvals) steps(ctx context.Context, from uint64, ids map[string]bool)
 // stepsOf are the steps that a log has of some approvals, by [decisionlog.Log.Approvals]
 // or [decisionlog.Reader.Approvals].
 func stepsOf(ctx context.Context, read func(context.Context, uint64, map[string]bool, func(decisionlog.Record) error) error, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
-	all := map[string][]approval.Step{}
-	return all, read(ctx, from, ids, func(r decisionlog.Record) error {
+	all, gone := map[string][]approval.Step{}, false
+	var last uint64 // of those that are gone: who knows of that one knows of those before it
+	err := read(ctx, from, ids, func(r decisionlog.Record) error {
 		if r.Line == nil {
-			for id := range ids {
-				all[id] = append(all[id], approval.Step{Name: approval.StepGone, Approval: approval.Approval{ID: id, After: r.Sequence}})
-			}
+			last, gone = r.Sequence, true
 			return nil
 		}
 		line, err := readLine(r.Line)
@@ -108,6 +107,12 @@ func stepsOf(ctx context.Context, read func(context.Context, uint64, map[string]
 		}
 		return nil
 	})
+	if gone {
+		for id := range ids {
+			all[id] = append(all[id], approval.Step{Name: approval.StepGone, Approval: approval.Approval{ID: id, After: last}})
+		}
+	}
+	return all, err
 }
 
 // inForce says whether a credential may still approve in a tenant. A program that embeds
