@@ -49,8 +49,8 @@ const (
 )
 
 // advance has the next opening hold less against the log: what became of the open
-// approvals until now is in the file. At an orderly end all do: whose record goes after that, be it
-// by redaction or retention, is nothing that they do not know of.
+// approvals until now is in the file. At an orderly end all do: a record that goes after
+// that, by redaction or retention, is none that they do not know of.
 func (s *Store) advance(by uint64) error {
 	var open []Approval
 	err := s.view(func(tx values) (err error) {
@@ -61,7 +61,7 @@ func (s *Store) advance(by uint64) error {
 		return err
 	}
 	size := s.options.Size()
-	open = slices.DeleteFunc(open, func(a Approval) bool { return a.After+by > size })
+	open = slices.DeleteFunc(open, func(a Approval) bool { return a.After+by > size || len(a.Reserved) > 0 }) // the record of a use in doubt may stand before
 	for some := range slices.Chunk(open, advanceAt) {
 		err := s.update(func(c *change) error {
 			for n := range some {
