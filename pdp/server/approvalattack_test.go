@@ -40,15 +40,10 @@ func (m *hostileModel) putBack(from int, name string) string {
 	content := m.past[from][name]
 	if isSegment(name) {
 		m.cut = true
-		m.forget()
 	}
 	m.put(name, content)
 	return fmt.Sprintf("%s of stop %d", name, from)
 }
-
-// forget is after the log was put back: copies of approvals.db of before then would make
-// all older together. What comes after a log does stay.
-func (m *hostileModel) forget() {}
 
 // olderFiles puts some files back, and never approvals.db and the log.
 func (m *hostileModel) olderFiles() string {
@@ -155,7 +150,8 @@ func (m *hostileModel) approvalsFile(do func(*bbolt.Tx) error) string {
 	return said
 }
 
-var statuses = strings.NewReplacer(`"status":"pending"`, `"status":"approved"`, `"status":"used_up"`, `"status":"approved"`, `"status":"revoked"`, `"status":"approved"`, `"status":"denied"`, `"status":"approved"`)
+// statuses makes of what is in a file what an attacker would like there.
+var statuses = strings.NewReplacer(`"uses":1`, `"uses":7`, `"status":"pending"`, `"status":"approved"`, `"status":"used_up"`, `"status":"approved"`, `"status":"revoked"`, `"status":"approved"`, `"status":"denied"`, `"status":"approved"`)
 
 // format1 writes the file as the first program did, which had no key.
 func (m *hostileModel) format1() string {
@@ -414,14 +410,11 @@ func (m *hostileModel) editedIDs() string {
 }
 
 // step is a record of a step, made of another's.
-func (m *hostileModel) step(l *evilLog, id, name, by string, n uint64) string {
+func (m *hostileModel) step(l *evilLog, id, name string, n uint64, version int) string {
 	for _, line := range slices.Backward(l.ordered()) {
 		if strings.Contains(string(line), `"kind":"approval"`) && field(line, "event") == name {
 			last := l.lines[l.size-1]
-			s := with(string(line), "sequence", fmt.Sprint(n), "id", `"`+m.newID()+`"`, "time", `"`+field(last, "time")+`"`, "approval", `"`+id+`"`, "version", fmt.Sprint(2+m.rng.IntN(9)))
-			if by != "" {
-				s = strings.Replace(s, `"by":"user::\"`, `"by":"user::\"`+by+`x`, 0)
-			}
+			s := with(string(line), "sequence", fmt.Sprint(n), "id", `"`+m.newID()+`"`, "time", `"`+field(last, "time")+`"`, "approval", `"`+id+`"`, "version", fmt.Sprint(version))
 			return s
 		}
 	}
@@ -431,10 +424,16 @@ func (m *hostileModel) step(l *evilLog, id, name, by string, n uint64) string {
 // forgedSteps writes steps past the last checkpoint, as a crash would leave them.
 func (m *hostileModel) forgedSteps() string {
 	id := m.anID()
+	for _, other := range m.ids { // rather one that waits, for one person
+		if q := m.asked[other]; m.chance(2) && q.tool != "stop" && len(m.said[other]) == 0 && m.taken[other] == "" {
+			id = other
+		}
+	}
+	m.next = append(m.next, m.asked[id])
 	l := readEvilLog(m.data)
 	var lines [][]byte
 	for _, name := range oneOf(m, [][]string{{approval.StepApprove, approval.StepApproved}, {approval.StepApproved}, {approval.StepApprove, approval.StepApprove, approval.StepApproved}, {approval.StepReopened}}) {
-		if s := m.step(l, id, name, "", l.size+uint64(len(lines))); s != "" {
+		if s := m.step(l, id, name, l.size+uint64(len(lines)), 7+len(lines)); s != "" {
 			lines = append(lines, []byte(s))
 		}
 	}

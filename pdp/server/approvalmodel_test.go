@@ -104,12 +104,13 @@ type hostileModel struct {
 	yeses   []yesSaid
 	spent   map[string]int
 
-	past     []files  // of moments between two starts
-	midway   [][]byte // copies of approvals.db while a use was reserved
+	next     []question // to be asked first, because they were what was attacked
+	past     []files    // of moments between two starts
+	midway   [][]byte   // copies of approvals.db while a use was reserved
 	attacks  []string
 	attacked bool
-	// cut says that the log was put back: what it lost it cannot carry. From then on it
-	// may not be that approvals.db is put back to before that as well.
+	// cut says that the log was put back: what it lost it cannot carry, and is judged by
+	// its records as they then are.
 	cut bool
 }
 
@@ -198,6 +199,10 @@ func oneOf[T any](m *hostileModel, of []T) T { return of[m.rng.IntN(len(of))] }
 
 // run does random things.
 func (m *hostileModel) run() {
+	for _, q := range m.next {
+		m.use(q)
+	}
+	m.next = nil
 	for range 6 + m.rng.IntN(14) {
 		q := question{oneOf(m, []string{"push", "push", "stop", "list", "list"}), m.rng.IntN(2)}
 		if m.chance(10) {
