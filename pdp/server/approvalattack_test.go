@@ -24,7 +24,7 @@ func (m *hostileModel) attack() string {
 	all := []func() string{
 		m.olderFile, m.olderFiles, m.olderLog, m.olderApprovals, m.olderApprovals, m.olderApprovals, m.reservedApprovals, m.reservedApprovals,
 		m.flippedBytes, m.otherKey, m.strangersApprovals, m.deletedFile, m.format1, m.editedApprovals, m.editedApprovals, m.unlisted, m.unlisted,
-		m.editedIDs, m.editedIDs, m.forgedSteps, m.forgedSteps, m.alteredLine, m.cutLog, m.removedLine, m.removedLine,
+		m.usesEdited, m.usesEdited, m.usesEdited, m.editedIDs, m.editedIDs, m.forgedSteps, m.forgedSteps, m.forgedSteps, m.forgedSteps, m.alteredLine, m.cutLog, m.removedLine, m.removedLine,
 	}
 	return all[m.rng.IntN(len(all))]()
 }
@@ -151,7 +151,7 @@ func (m *hostileModel) approvalsFile(do func(*bbolt.Tx) error) string {
 }
 
 // statuses makes of what is in a file what an attacker would like there.
-var statuses = strings.NewReplacer(`"uses":1`, `"uses":7`, `"status":"pending"`, `"status":"approved"`, `"status":"used_up"`, `"status":"approved"`, `"status":"revoked"`, `"status":"approved"`, `"status":"denied"`, `"status":"approved"`)
+var statuses = strings.NewReplacer(`"uses":1`, `"uses":7`, `"Uses":1`, `"Uses":7`, `"status":"pending"`, `"status":"approved"`, `"status":"used_up"`, `"status":"approved"`, `"status":"revoked"`, `"status":"approved"`, `"status":"denied"`, `"status":"approved"`)
 
 // format1 writes the file as the first program did, which had no key.
 func (m *hostileModel) format1() string {
@@ -205,6 +205,20 @@ func (m *hostileModel) editedApprovals() string {
 			return nil
 		})
 	})
+}
+
+// usesEdited has an approval that somebody gave, and another used, be used more often.
+func (m *hostileModel) usesEdited() string {
+	err := editFile(filepath.Join(m.data, approvalsDB), func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte("approvals"))
+		return each(b, func(k, v []byte) error {
+			if q := m.asked[string(k)]; len(m.said[string(k)]) > 0 && q.tool == "push" {
+				m.next = append(m.next, q, q)
+			}
+			return b.Put(k, append(slices.Clone(v[:32]), strings.NewReplacer(`"uses":1`, `"uses":7`, `"Uses":1`, `"Uses":7`).Replace(string(v[32:]))...))
+		})
+	})
+	return fmt.Sprintf("uses edited %v", err)
 }
 
 // unlisted takes what is open from the lists of what is open.

@@ -39,7 +39,7 @@ import (
 // puts a key of approvals of their own in place can seal steps at the unsigned end of a log
 // after a crash: those are in the log, signed at the next start.
 func TestNoYesThatTheLogDoesNotCarry(t *testing.T) {
-	rounds := 40
+	rounds := 30
 	if testing.Short() {
 		rounds = 6
 	}
@@ -66,7 +66,7 @@ func TestNoYesThatTheLogDoesNotCarry(t *testing.T) {
 		}
 	}
 	t.Logf("%+v", total)
-	if total.yes == 0 || total.yesAfterAttack == 0 || total.refused == 0 || total.started == 0 {
+	if rounds > 1 && (total.yes == 0 || total.yesAfterAttack == 0 || total.refused == 0 || total.started == 0) {
 		t.Errorf("the test tries too little: %+v", total)
 	}
 }
