@@ -39,7 +39,7 @@ import (
 // puts a key of approvals of their own in place can seal steps at the unsigned end of a log
 // after a crash: those are in the log, signed at the next start.
 func TestNoYesThatTheLogDoesNotCarry(t *testing.T) {
-	rounds := 30
+	rounds := 20
 	if testing.Short() {
 		rounds = 6
 	}
