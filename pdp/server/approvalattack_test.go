@@ -24,7 +24,7 @@ func (m *hostileModel) attack() string {
 	all := []func() string{
 		m.olderFile, m.olderFiles, m.olderLog, m.olderApprovals, m.olderApprovals, m.olderApprovals, m.reservedApprovals, m.reservedApprovals,
 		m.flippedBytes, m.otherKey, m.strangersApprovals, m.deletedFile, m.format1, m.editedApprovals, m.editedApprovals, m.unlisted, m.unlisted,
-		m.editedIDs, m.editedIDs, m.forgedSteps, m.forgedSteps, m.alteredLine, m.cutLog, m.removedLine, m.removedLine,
+		m.usesEdited, m.usesEdited, m.usesEdited, m.editedIDs, m.editedIDs, m.forgedSteps, m.forgedSteps, m.forgedSteps, m.forgedSteps, m.alteredLine, m.cutLog, m.removedLine, m.removedLine,
 	}
 	return all[m.rng.IntN(len(all))]()
 }
@@ -40,15 +40,10 @@ func (m *hostileModel) putBack(from int, name string) string {
 	content := m.past[from][name]
 	if isSegment(name) {
 		m.cut = true
-		m.forget()
 	}
 	m.put(name, content)
 	return fmt.Sprintf("%s of stop %d", name, from)
 }
-
-// forget is after the log was put back: copies of approvals.db of before then would make
-// all older together. What comes after a log does stay.
-func (m *hostileModel) forget() {}
 
 // olderFiles puts some files back, and never approvals.db and the log.
 func (m *hostileModel) olderFiles() string {
@@ -155,7 +150,8 @@ func (m *hostileModel) approvalsFile(do func(*bbolt.Tx) error) string {
 	return said
 }
 
-var statuses = strings.NewReplacer(`"status":"pending"`, `"status":"approved"`, `"status":"used_up"`, `"status":"approved"`, `"status":"revoked"`, `"status":"approved"`, `"status":"denied"`, `"status":"approved"`)
+// statuses makes of what is in a file what an attacker would like there.
+var statuses = strings.NewReplacer(`"uses":1`, `"uses":7`, `"Uses":1`, `"Uses":7`, `"status":"pending"`, `"status":"approved"`, `"status":"used_up"`, `"status":"approved"`, `"status":"revoked"`, `"status":"approved"`, `"status":"denied"`, `"status":"approved"`)
 
 // format1 writes the file as the first program did, which had no key.
 func (m *hostileModel) format1() string {
@@ -209,6 +205,20 @@ func (m *hostileModel) editedApprovals() string {
 			return nil
 		})
 	})
+}
+
+// usesEdited has an approval that somebody gave, and another used, be used more often.
+func (m *hostileModel) usesEdited() string {
+	err := editFile(filepath.Join(m.data, approvalsDB), func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte("approvals"))
+		return each(b, func(k, v []byte) error {
+			if q := m.asked[string(k)]; len(m.said[string(k)]) > 0 && q.tool == "push" {
+				m.next = append(m.next, q, q)
+			}
+			return b.Put(k, append(slices.Clone(v[:32]), strings.NewReplacer(`"uses":1`, `"uses":7`, `"Uses":1`, `"Uses":7`).Replace(string(v[32:]))...))
+		})
+	})
+	return fmt.Sprintf("uses edited %v", err)
 }
 
 // unlisted takes what is open from the lists of what is open.
@@ -414,14 +424,11 @@ func (m *hostileModel) editedIDs() string {
 }
 
 // step is a record of a step, made of another's.
-func (m *hostileModel) step(l *evilLog, id, name, by string, n uint64) string {
+func (m *hostileModel) step(l *evilLog, id, name string, n uint64, version int) string {
 	for _, line := range slices.Backward(l.ordered()) {
 		if strings.Contains(string(line), `"kind":"approval"`) && field(line, "event") == name {
 			last := l.lines[l.size-1]
-			s := with(string(line), "sequence", fmt.Sprint(n), "id", `"`+m.newID()+`"`, "time", `"`+field(last, "time")+`"`, "approval", `"`+id+`"`, "version", fmt.Sprint(2+m.rng.IntN(9)))
-			if by != "" {
-				s = strings.Replace(s, `"by":"user::\"`, `"by":"user::\"`+by+`x`, 0)
-			}
+			s := with(string(line), "sequence", fmt.Sprint(n), "id", `"`+m.newID()+`"`, "time", `"`+field(last, "time")+`"`, "approval", `"`+id+`"`, "version", fmt.Sprint(version))
 			return s
 		}
 	}
@@ -431,10 +438,16 @@ func (m *hostileModel) step(l *evilLog, id, name, by string, n uint64) string {
 // forgedSteps writes steps past the last checkpoint, as a crash would leave them.
 func (m *hostileModel) forgedSteps() string {
 	id := m.anID()
+	for _, other := range m.ids { // rather one that waits, for one person
+		if q := m.asked[other]; m.chance(2) && q.tool != "stop" && len(m.said[other]) == 0 && m.taken[other] == "" {
+			id = other
+		}
+	}
+	m.next = append(m.next, m.asked[id])
 	l := readEvilLog(m.data)
 	var lines [][]byte
 	for _, name := range oneOf(m, [][]string{{approval.StepApprove, approval.StepApproved}, {approval.StepApproved}, {approval.StepApprove, approval.StepApprove, approval.StepApproved}, {approval.StepReopened}}) {
-		if s := m.step(l, id, name, "", l.size+uint64(len(lines))); s != "" {
+		if s := m.step(l, id, name, l.size+uint64(len(lines)), 7+len(lines)); s != "" {
 			lines = append(lines, []byte(s))
 		}
 	}

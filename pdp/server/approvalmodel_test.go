@@ -39,7 +39,7 @@ import (
 // puts a key of approvals of their own in place can seal steps at the unsigned end of a log
 // after a crash: those are in the log, signed at the next start.
 func TestNoYesThatTheLogDoesNotCarry(t *testing.T) {
-	rounds := 40
+	rounds := 20
 	if testing.Short() {
 		rounds = 6
 	}
@@ -66,7 +66,7 @@ func TestNoYesThatTheLogDoesNotCarry(t *testing.T) {
 		}
 	}
 	t.Logf("%+v", total)
-	if total.yes == 0 || total.yesAfterAttack == 0 || total.refused == 0 || total.started == 0 {
+	if rounds > 1 && (total.yes == 0 || total.yesAfterAttack == 0 || total.refused == 0 || total.started == 0) {
 		t.Errorf("the test tries too little: %+v", total)
 	}
 }
@@ -104,12 +104,13 @@ type hostileModel struct {
 	yeses   []yesSaid
 	spent   map[string]int
 
-	past     []files  // of moments between two starts
-	midway   [][]byte // copies of approvals.db while a use was reserved
+	next     []question // to be asked first, because they were what was attacked
+	past     []files    // of moments between two starts
+	midway   [][]byte   // copies of approvals.db while a use was reserved
 	attacks  []string
 	attacked bool
-	// cut says that the log was put back: what it lost it cannot carry. From then on it
-	// may not be that approvals.db is put back to before that as well.
+	// cut says that the log was put back: what it lost it cannot carry, and is judged by
+	// its records as they then are.
 	cut bool
 }
 
@@ -198,6 +199,10 @@ func oneOf[T any](m *hostileModel, of []T) T { return of[m.rng.IntN(len(of))] }
 
 // run does random things.
 func (m *hostileModel) run() {
+	for _, q := range m.next {
+		m.use(q)
+	}
+	m.next = nil
 	for range 6 + m.rng.IntN(14) {
 		q := question{oneOf(m, []string{"push", "push", "stop", "list", "list"}), m.rng.IntN(2)}
 		if m.chance(10) {
