@@ -26,16 +26,34 @@ func (s *Store) reconcile(ctx context.Context) error {
 	}
 	for _, a := range open {
 		to, behind := a.since(steps[a.ID], s.now(), func(step *Step) bool { return s.sealed(step, a.Digest) })
-		if !behind {
-			continue
+		if behind {
+			m := &move{store: s, from: &a, to: to}
+			m.step(Step{Name: StepCaughtUp, At: s.now()})
+			if _, err := s.commit(ctx, m); err != nil && !errors.Is(err, ErrUnrecorded) { // until it is on record it counts for nothing
+				return err
+			}
+			a = m.to
 		}
-		m := &move{store: s, from: &a, to: to}
-		m.step(Step{Name: StepCaughtUp, At: s.now()})
-		if _, err := s.commit(ctx, m); err != nil && !errors.Is(err, ErrUnrecorded) { // until it is on record it counts for nothing
+		if err := s.settleKnown(ctx, a, steps[a.ID]); err != nil && !errors.Is(err, ErrUnrecorded) {
 			return err
 		}
 	}
 	return nil
+}
+
+// settleKnown settles the reservations for decisions that the log has. [Options].Recorded
+// may be told by an index, from which anybody can take an id; this is what was signed.
+func (s *Store) settleKnown(ctx context.Context, a Approval, steps []Step) error {
+	var used []string
+	for _, d := range a.Reserved {
+		if slices.ContainsFunc(steps, func(step Step) bool { return step.Name == "" && step.Decision == d }) {
+			used = append(used, d)
+		}
+	}
+	if len(used) == 0 {
+		return nil
+	}
+	return s.settle(ctx, a, func(string) (bool, error) { return true, nil }, used...)
 }
 
 // openOnes are the approvals that wait, or can be used.
@@ -114,13 +132,11 @@ func (a Approval) since(steps []Step, now time.Time, good func(*Step) bool) (to 
 	return to, behind
 }
 
-// use notes a decision that went by an approval, and reports whether that is new. One
-// that was reserved for it is in doubt no longer.
+// use notes a decision that went by an approval, and reports whether that is new.
 func (a *Approval) use(decision string) bool {
-	if decision == "" || slices.Contains(a.Used, decision) {
+	if decision == "" || slices.Contains(a.Used, decision) || slices.Contains(a.Reserved, decision) {
 		return false
 	}
-	a.Reserved = slices.DeleteFunc(a.Reserved, func(d string) bool { return d == decision })
 	a.Used = append(a.Used, decision)
 	return true
 }
