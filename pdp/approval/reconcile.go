@@ -78,6 +78,21 @@ func (s *Store) advance(by uint64) error {
 	return nil
 }
 
+// settleKnown settles the reservations for decisions that the log has. [Options].Recorded
+// may be told by an index, from which anybody can take an id; this is what was signed.
+func (s *Store) settleKnown(ctx context.Context, a Approval, steps []Step) error {
+	var used []string
+	for _, d := range a.Reserved {
+		if slices.ContainsFunc(steps, func(step Step) bool { return step.Name == "" && step.Decision == d }) {
+			used = append(used, d)
+		}
+	}
+	if len(used) == 0 {
+		return nil
+	}
+	return s.settle(ctx, a, func(string) (bool, error) { return true, nil }, used...)
+}
+
 // openOnes are the approvals that wait, or can be used.
 func openOnes(tx values, m *memory) (open []Approval, err error) {
 	for _, id := range m.liveOnes() {
@@ -160,7 +175,6 @@ func (a *Approval) use(decision string, settled bool) bool {
 	if decision == "" || slices.Contains(a.Used, decision) || reserved && !settled {
 		return false
 	}
-	a.Reserved = slices.DeleteFunc(a.Reserved, func(d string) bool { return d == decision })
 	a.Used = append(a.Used, decision)
 	return true
 }
