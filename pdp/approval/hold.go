@@ -54,7 +54,7 @@ func (s *Store) vouched(ctx context.Context, a *Approval, record, name string) (
 		return step, false, fmt.Errorf("whether the log has step %s of approval %s: %w", record, a.ID, err)
 	}
 	old := a.Upgraded && step.Seal == ""
-	return step, found && step.Approval.ID == a.ID && step.Name == name && (old || s.sealed(&step, a.Digest)), nil
+	return step, found && step.ID == record && step.Approval.ID == a.ID && step.Name == name && (old || s.sealed(&step, a.Digest)), nil
 }
 
 // inForce says of votes of an approval whether their credentials still may approve. One

@@ -3,6 +3,7 @@ package approval_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"os"
 	"path/filepath"
@@ -307,4 +308,19 @@ func TestRecordThatIsGoneDoesNotAllow(t *testing.T) {
 	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
 		t.Errorf("spent %v, %v", spent, err)
 	}
+}
+
+// TestShorterLogKeepsStoreClosed: what people say after it would stand where they said
+// something else before, and a file of then would not know of it.
+func TestShorterLogKeepsStoreClosed(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	mustFile(t, s, question("a"))
+	older := r.copy()
+	mustFile(t, s, question("b"))
+	must(t, s.Close())
+	if _, err := approval.Open(data, older.options()); !errors.Is(err, approval.ErrShort) {
+		t.Errorf("it opens beside a shorter log: %v", err)
+	}
+	mustOpen(t, data, r.options())
 }

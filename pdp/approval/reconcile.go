@@ -3,6 +3,7 @@ package approval
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -19,6 +20,9 @@ func (s *Store) reconcile(ctx context.Context) error {
 	if err != nil || len(open) == 0 {
 		return err
 	}
+	if err := whole(open, s.options.Size()); err != nil {
+		return err
+	}
 	steps, err := s.since(ctx, open)
 	if err != nil {
 		return err
@@ -33,7 +37,7 @@ func (s *Store) reconcile(ctx context.Context) error {
 			}
 			a = m.to
 		}
-		if err := s.settleMade(ctx, a, steps[a.ID]); err != nil && !errors.Is(err, ErrUnrecorded) {
+		if err := s.settleKnown(ctx, a, steps[a.ID]); err != nil && !errors.Is(err, ErrUnrecorded) {
 			return err
 		}
 	}
@@ -91,6 +95,18 @@ func (s *Store) settleKnown(ctx context.Context, a Approval, steps []Step) error
 		return nil
 	}
 	return s.settle(ctx, a, func(string) (bool, error) { return true, nil }, used...)
+}
+
+// whole refuses a log that ends before what the file knows of it. Whatever people say from
+// here on would stand where they said something else before, and a copy of the file of then
+// would pass for a newer one.
+func whole(open []Approval, size uint64) error {
+	for _, a := range open {
+		if a.After > size {
+			return fmt.Errorf("%w: approval %s is of when the log had %d records, and it has %d; put the right log back, or this file away", ErrShort, a.ID, a.After, size)
+		}
+	}
+	return nil
 }
 
 // openOnes are the approvals that wait, or can be used.
@@ -177,21 +193,6 @@ func (a *Approval) use(decision string, settled bool) bool {
 	}
 	a.Used = append(a.Used, decision)
 	return true
-}
-
-// settleMade settles the reservations of decisions that are on record, by the tree: whether
-// a record has an id is otherwise asked of an index, which nobody signed.
-func (s *Store) settleMade(ctx context.Context, a Approval, steps []Step) error {
-	var made []string
-	for _, step := range steps {
-		if step.Name == "" && slices.Contains(a.Reserved, step.Decision) {
-			made = append(made, step.Decision)
-		}
-	}
-	if len(made) == 0 {
-		return nil
-	}
-	return s.settle(ctx, a, func(string) (bool, error) { return true, nil }, made...)
 }
 
 // take does to an approval what a step did.
