@@ -20,7 +20,7 @@ func (s *Store) reconcile(ctx context.Context) error {
 	if err != nil || len(open) == 0 {
 		return err
 	}
-	if err := whole(open, s.options.Size()); err != nil {
+	if err := Whole(open, s.options.Size()); err != nil {
 		return err
 	}
 	steps, err := s.since(ctx, open)
@@ -97,10 +97,10 @@ func (s *Store) settleKnown(ctx context.Context, a Approval, steps []Step) error
 	return s.settle(ctx, a, func(string) (bool, error) { return true, nil }, used...)
 }
 
-// whole refuses a log that ends before what the file knows of it. Whatever people say from
+// Whole refuses a log that ends before what the file knows of it. Whatever people say from
 // here on would stand where they said something else before, and a copy of the file of then
 // would pass for a newer one.
-func whole(open []Approval, size uint64) error {
+func Whole(open []Approval, size uint64) error {
 	for _, a := range open {
 		if a.After > size {
 			return fmt.Errorf("%w: approval %s is of when the log had %d records, and it has %d; put the right log back, or this file away", ErrShort, a.ID, a.After, size)

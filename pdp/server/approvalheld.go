@@ -192,6 +192,9 @@ func Approvals(ctx context.Context, data string, log *decisionlog.Reader) (pendi
 	if err != nil || len(open) == 0 || log == nil {
 		return pending, nil, err
 	}
+	if err := approval.Whole(open, log.Size()); err != nil {
+		return pending, nil, err
+	}
 	from, ids := approval.From(open)
 	steps, err := stepsOf(ctx, log.Approvals, from, ids)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/doctor"
 )
 
 // Between two starts somebody writes to the data directory. Whoever that is gets no yes
@@ -157,7 +158,12 @@ func TestOlderApprovalsDoNotAllow(t *testing.T) {
 			c.open(pdptest.Bundle(approvalFiles()))
 			end(c, id)
 			for range 2 {
-				c.restart(func() { c.write(approval.FileName, older) })
+				c.restart(func() {
+					c.write(approval.FileName, older)
+					if found := c.doctor(); !strings.Contains(found, id+" is "+name) {
+						t.Errorf("doctor says nothing of it: %s", found)
+					}
+				})
 				if got := c.asks("pep", tool("push", again+`,"approval_id":"`+id+`"`), "X-Approval", "none"); got.may() {
 					t.Errorf("got %+v", got)
 				}
@@ -170,6 +176,34 @@ func TestOlderApprovalsDoNotAllow(t *testing.T) {
 			}
 		})
 	}
+}
+
+// doctor is what bites of the approvals while no server runs.
+func (c *counter) doctor() (found string) {
+	c.t.Helper()
+	for _, f := range doctor.Examine(c.t.Context(), doctor.Patient{Policies: "../../policies/starter", Config: server.Config{Data: c.data, Listen: "127.0.0.1:0", PDP: pdp.Options{Now: c.clock}}}) {
+		if f.Check == "approvals" && f.Bites {
+			found += f.Message + "; " + f.Try + "\n"
+		}
+	}
+	return found
+}
+
+// TestOlderLogKeepsServerFromStarting: else people would say again, in other places of it,
+// what they said before, and a file of the time that was lost would know no better.
+func TestOlderLogKeepsServerFromStarting(t *testing.T) {
+	c := openCounter(t)
+	must(t, c.Stop(t.Context()))
+	const segment = "log/00000001.db"
+	older := c.file(segment)
+	c.open(pdptest.Bundle(approvalFiles()))
+	c.asks("pep", tool("push", push))
+	c.refusesToStart(func() {
+		c.write(segment, older)
+		if found := c.doctor(); !strings.Contains(found, "older copy") {
+			t.Errorf("doctor says nothing of it: %s", found)
+		}
+	}, "older copy")
 }
 
 // TestHiddenStepKeepsServerFromStarting: who puts an older copy back and takes the step
