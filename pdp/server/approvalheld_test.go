@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"compress/gzip"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"io/fs"
@@ -124,6 +125,9 @@ func TestSomebodyElsesApprovalsDoNotAllow(t *testing.T) {
 		t.Fatal("one is enough for two")
 	}
 	must(t, theirs.Stop(t.Context()))
+	for n := range 20 { // or the log ends before theirs did, and the server does not start
+		c.asks("pep", tool("push", fmt.Sprintf(`"n":%d`, n)), "X-Approval", "none")
+	}
 	c.restart(func() {
 		for _, name := range []string{approval.FileName, "approvals.key"} {
 			c.write(name, theirs.file(name))
