@@ -37,22 +37,11 @@ func (l *Log) Attest(ctx context.Context, id string) (Record, error) {
 	return record, nil
 }
 
-// covering is the newest checkpoint, which covers a record. The writer has it in memory:
-// it was checked when the log was opened, or made since.
-func (l *Log) covering(ctx context.Context, sequence uint64) (c Checkpoint, err error) {
-	var signed []byte
-	err = l.order(ctx, func() error {
-		if l.w.tail.note == nil || l.w.tail.checkpointed <= sequence {
-			if err := l.transact(nil, order{checkpoint: true}); err != nil {
-				l.fail(err)
-				return l.unavailable()
-			}
-		}
-		signed = l.w.tail.note
-		return nil
-	})
+// covering is the newest checkpoint, which covers a record.
+func (l *Log) covering(ctx context.Context, sequence uint64) (Checkpoint, error) {
+	signed, err := l.signed(ctx, func(t *tail) bool { return t.note != nil && t.checkpointed > sequence })
 	if err != nil {
-		return c, err // signed is the writer's still
+		return Checkpoint{}, err
 	}
 	return ParseCheckpoint(signed, nil)
 }

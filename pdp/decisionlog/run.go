@@ -218,10 +218,18 @@ func (l *Log) order(ctx context.Context, do func() error) error {
 
 // Checkpoint makes a signed checkpoint now and returns it.
 func (l *Log) Checkpoint(ctx context.Context) (signed []byte, err error) {
+	return l.signed(ctx, func(*tail) bool { return false })
+}
+
+// signed is the newest checkpoint, if it will do, or one that is made now. The writer has
+// the newest in memory: it was checked when the log was opened, or made since.
+func (l *Log) signed(ctx context.Context, willDo func(*tail) bool) (signed []byte, err error) {
 	err = l.order(ctx, func() error {
-		if err := l.transact(nil, order{checkpoint: true}); err != nil {
-			l.fail(err)
-			return l.unavailable()
+		if !willDo(&l.w.tail) {
+			if err := l.transact(nil, order{checkpoint: true}); err != nil {
+				l.fail(err)
+				return l.unavailable()
+			}
 		}
 		signed = l.w.tail.note
 		return nil
