@@ -284,7 +284,7 @@ func TestUnlistedIsNotDecided(t *testing.T) {
 		return due.Delete(key)
 	})
 	s = mustOpen(t, data, r.options())
-	if got, err := s.Decide(t.Context(), a.ID, 0, by("mia"), func(approval.Vote) bool { return true }, func(a, b string) bool { return a == b }); err == nil {
+	if got, err := s.Decide(t.Context(), a.ID, 0, by("mia"), all, equal); err == nil {
 		t.Errorf("what was denied is %s", got.Status)
 	}
 	if spent, _ := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent {
