@@ -36,11 +36,7 @@ func Old(data string) (open []Approval, is bool, err error) {
 			return nil
 		}
 		before, err := readOld(tx)
-		for _, a := range before.approvals {
-			if a.open() {
-				open = append(open, a)
-			}
-		}
+		open = before.open()
 		return err
 	})
 	if errors.Is(err, ErrLocked) {
@@ -104,6 +100,16 @@ type old struct {
 	untold    map[string][]Event
 }
 
+// open are the approvals that wait, or can be used.
+func (o old) open() (open []Approval) {
+	for _, a := range o.approvals {
+		if a.open() {
+			open = append(open, a)
+		}
+	}
+	return open
+}
+
 // upgrade takes a file of format 1, once, in one transaction. An open approval is made
 // again from the steps that the log has of it, and dropped where the log has none: who
 // could write to the file could write whatever they liked. One that ended is no reason to
@@ -116,13 +122,7 @@ func (s *Store) upgrade(db *bbolt.DB) error {
 	if err := db.View(func(tx *bbolt.Tx) (err error) { before, err = readOld(tx); return err }); err != nil {
 		return err
 	}
-	var open []Approval
-	for _, a := range before.approvals {
-		if a.open() {
-			open = append(open, a)
-		}
-	}
-	steps, err := s.options.Old(context.Background(), open)
+	steps, err := s.options.Old(context.Background(), before.open())
 	if err != nil {
 		return err
 	}
