@@ -235,8 +235,11 @@ func readEvidence(data string) (*evidence, error) {
 		wanted[a.ID], wanted[a.Decision] = true, true
 	}
 	upgraded, unread := false, error(nil)
-	signed := []func(){} // what counts once it is known that a checkpoint covers it
-	sequences := []int64{}
+	type found struct {
+		sequence int64
+		line     recordedLine
+	}
+	var named []found // what counts once it is known that a checkpoint covers it
 	report := verify.Directory(data, verify.Options{Record: func(sequence int64, line []byte) {
 		l, err := readLine(line)
 		unread = errors.Join(unread, err)
@@ -248,9 +251,8 @@ func readEvidence(data string) (*evidence, error) {
 			upgraded = upgraded || admin.Event == eventUpgraded
 			return
 		}
-		if steps := l.stepsOf(); wanted[l.ID] || slices.ContainsFunc(steps, func(s approval.Step) bool { return wanted[s.Approval.ID] }) {
-			sequences = append(sequences, sequence)
-			signed = append(signed, func() { e.take(l, steps) })
+		if wanted[l.ID] || slices.ContainsFunc(l.stepsOf(), func(s approval.Step) bool { return wanted[s.Approval.ID] }) {
+			named = append(named, found{sequence, l})
 		}
 	}})
 	switch {
@@ -259,19 +261,19 @@ func readEvidence(data string) (*evidence, error) {
 	case !report.Verified() || unread != nil:
 		return nil, refuse(fmt.Sprintf("the log, which is to vouch for it, does not verify (policy-service log verify %s says why)", data))
 	}
-	for n, take := range signed {
-		if sequences[n] < report.Size {
-			take()
+	for _, one := range named {
+		if one.sequence < report.Size {
+			e.take(one.line)
 		}
 	}
 	return e, nil
 }
 
-func (e *evidence) take(l recordedLine, steps []approval.Step) {
+func (e *evidence) take(l recordedLine) {
 	if l.Kind == decisionlog.KindDecision {
 		e.asked[l.ID] = l
 	}
-	for _, step := range steps {
+	for _, step := range l.stepsOf() {
 		if e.steps[step.Approval.ID] = append(e.steps[step.Approval.ID], step); step.Name == approval.StepFiled {
 			e.filed[step.Approval.ID] = l
 		}
