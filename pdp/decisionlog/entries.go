@@ -16,8 +16,12 @@ type Entry struct {
 	Tenant                     string
 	Caller, RequestID, TraceID string
 	// Now is the clock reading a decision was made with; zero is none.
-	Now      time.Time
-	Request  *Request
+	Now     time.Time
+	Request *Request
+	// Inherits, of an item of a batch, are the members of Request that stand in the batch's
+	// own record of [KindBatch]: subject, action, resource (their properties), context, and
+	// supported_obligations, which a context of the item's own lacks.
+	Inherits []string
 	Search   *Search   // of kind search
 	Decision *Decision // of kind decision, and of later kinds where they have one
 	// Event and Details, a JSON object, say what happened in kind admin and later ones.
@@ -28,7 +32,7 @@ type Entry struct {
 // waits reports whether it must be durable before anybody goes on, in best effort too:
 // what spends an approval could otherwise be done twice.
 func (e *Entry) waits() bool {
-	return e.Kind != KindDecision && e.Kind != KindSearch || e.Decision != nil && len(e.Decision.Discharged) > 0
+	return e.Kind != KindDecision && e.Kind != KindSearch && e.Kind != KindBatch || e.Decision != nil && len(e.Decision.Discharged) > 0
 }
 
 // Request is the masked question. Each member is a finished JSON value in the

@@ -67,10 +67,13 @@ import (
 //	clock_behind  true where it was repeated
 //	now           TimeLayout, UTC: the clock reading the decision was made with, where it has one
 //	tenant        "" for what belongs to none
-//	kind*         KindDecision, KindSearch, KindAdmin, KindReceipt, and those of Options.Kinds
+//	kind*         KindDecision, KindSearch, KindBatch, KindAdmin, KindReceipt, and those of Options.Kinds
 //	caller        "" for none
 //	request_id, trace_id
 //	request       {"subject":…,"action":…,"resource":…,"context":…}, AuthZEN form, masked; absent ones left out
+//	inherits      item of a batch: array of the members of request that stand in the record of kind KindBatch whose id is
+//	              the batch's, in the same segment: subject | action | resource (their properties), context, and
+//	              supported_obligations, which a context of the item's own lacks
 //	query         search: subject | resource | action
 //	found         search: array of the ids (or action names) returned
 //	examined      search: number of candidates decided; always there in a search
@@ -159,6 +162,7 @@ const (
 	// The kinds of record there always are.
 	KindDecision = "decision"
 	KindSearch   = "search"
+	KindBatch    = "batch"
 	KindAdmin    = "admin"
 
 	// The events the log records itself.

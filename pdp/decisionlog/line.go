@@ -40,6 +40,7 @@ func prepare(e Entry, kinds map[string]bool) (prepared, error) {
 	b.text("request_id", e.RequestID)
 	b.text("trace_id", e.TraceID)
 	b.request(e.Request)
+	list(&b, "inherits", e.Inherits)
 	b.search(e.Search)
 	b.decision(e.Decision)
 	b.text("event", e.Event)

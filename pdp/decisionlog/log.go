@@ -76,7 +76,7 @@ func Open(data string, options Options) (*Log, error) {
 	l := &Log{
 		Reader:   &Reader{data: data},
 		options:  options.withDefaults(),
-		kinds:    map[string]bool{KindDecision: true, KindSearch: true, KindAdmin: true, KindReceipt: true},
+		kinds:    map[string]bool{KindDecision: true, KindSearch: true, KindBatch: true, KindAdmin: true, KindReceipt: true},
 		queue:    make(chan *call, queueLength),
 		stop:     make(chan struct{}),
 		contents: map[uint64]int64{},
