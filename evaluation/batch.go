@@ -13,6 +13,8 @@ type Batch struct {
 	Single   bool
 	Items    []Item
 	Semantic Semantic
+	// Size is that of the body in bytes; 0 is a batch that came in none.
+	Size int
 }
 
 // Item is one request of a batch, or what is wrong with it.
@@ -20,9 +22,13 @@ type Item struct {
 	Request Request
 	Err     *Error
 
-	at   string // its place in the body
-	sent Object // its own members
+	at       string // its place in the body
+	sent     Object // its own members
+	inherits Inherited
 }
+
+// Inherits says what of the item's request is the batch's.
+func (i Item) Inherits() Inherited { return i.inherits }
 
 // InBody is an error of the item's request with the pointer into the body of the
 // batch: what the item does not have itself stands beside the items.
@@ -79,7 +85,7 @@ func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
 			return Batch{}, err
 		}
 		q, err := authzen(o, tenant)
-		return Batch{Single: true, Items: []Item{{Request: q}}, Semantic: semantic}, err
+		return Batch{Single: true, Items: []Item{{Request: q}}, Semantic: semantic, Size: len(body)}, err
 	}
 	d := defaults{tenant: tenant, reserved: reserved, objects: map[string]Object{}, whole: map[string]part{}}
 	for _, name := range tuple {
@@ -91,7 +97,7 @@ func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
 	if err := reservedIn(reserved, o.Without(func(name string) bool { return name == "evaluations" || d.has(name) }).Value(), ""); err != nil {
 		return Batch{}, err
 	}
-	b := Batch{Semantic: semantic, Items: make([]Item, 0, items.Len())}
+	b := Batch{Semantic: semantic, Items: make([]Item, 0, items.Len()), Size: len(body)}
 	for n, v := range items.Elements {
 		item := d.item(v, "evaluations", strconv.Itoa(n))
 		if item.Err != nil {
@@ -138,7 +144,8 @@ func (d *defaults) item(v Value, at ...string) Item {
 		}
 	}
 	i := inheriting{defaults: d, item: o, at: at}
-	subject, action, resource := i.part("subject", "type", "id"), i.part("action", "name"), i.part("resource", "type", "id")
+	in := &i.inherits
+	subject, action, resource := i.part(&in.Subject, "subject", "type", "id"), i.part(&in.Action, "action", "name"), i.part(&in.Resource, "resource", "type", "id")
 	q := Request{
 		Tenant:   d.tenant,
 		Subject:  Entity{subject.names[0], subject.names[1], subject.properties},
@@ -152,7 +159,7 @@ func (d *defaults) item(v Value, at ...string) Item {
 	if i.err != nil {
 		return Item{Err: i.err}
 	}
-	item := Item{Request: q, at: pointerTo(at...), sent: o}
+	item := Item{Request: q, at: pointerTo(at...), sent: o, inherits: i.inherits}
 	if _, err := i.done(q); err != nil {
 		return Item{Err: item.InBody(i.err)}
 	}
@@ -163,8 +170,9 @@ func (d *defaults) item(v Value, at ...string) Item {
 type inheriting struct {
 	reader
 	*defaults
-	item Object
-	at   []string
+	item     Object
+	at       []string
+	inherits Inherited
 }
 
 type part struct {
@@ -172,10 +180,11 @@ type part struct {
 	properties Object
 }
 
-func (i *inheriting) part(name string, required ...string) part {
+func (i *inheriting) part(inherits *bool, name string, required ...string) part {
 	own, owns := i.item.Get(name)
 	inherited := i.objects[name]
 	if p, ok := i.whole[name]; ok && !owns {
+		*inherits = p.properties.Len() > 0
 		return p
 	}
 	if owns {
@@ -198,6 +207,7 @@ func (i *inheriting) part(name string, required ...string) part {
 		p.properties = i.optional(own.Object(), append(i.at, name, "properties")...)
 	} else {
 		p.properties = i.optional(inherited, name, "properties")
+		*inherits = p.properties.Len() > 0
 		if i.err == nil {
 			i.whole[name] = p
 		}
@@ -213,12 +223,14 @@ func (i *inheriting) context() Object {
 	inherited := i.objects["context"]
 	if !owns {
 		i.legal(inherited, "context")
+		i.inherits.Context = inherited.Len() > 0
 		return inherited
 	}
 	i.want(own.Kind() == Map, "not an object", append(i.at, "context")...)
 	o := own.Object()
 	if v, ok := inherited.Get(inheritedOfContext); ok && !has(o, inheritedOfContext) {
 		o = o.With(inheritedOfContext, v)
+		i.inherits.SupportedObligations = true
 	}
 	return o
 }
