@@ -38,7 +38,7 @@ func batchEntries(ctx context.Context, masker *mask.Masker, records []pdp.Record
 	masked, room := secrets.Of(shared), roomFor(records)
 	entries := make([]decisionlog.Entry, 0, len(records)+1)
 	if inherited {
-		e, err := sharedEntry(records[0], masked)
+		e, err := sharedEntry(records[0], shared, masked.Request())
 		if err != nil {
 			return nil, err
 		}
@@ -64,35 +64,31 @@ func batchEntries(ctx context.Context, masker *mask.Masker, records []pdp.Record
 	return entries, nil
 }
 
-// sharedEntry is the record of what the items of a batch inherit. It has no type, id or
-// name: it is no question.
-func sharedEntry(first pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err error) {
+// sharedEntry is the record of what the items of a batch inherit: without type, id or
+// name, as it is no question. What is inherited has its place there also where masking
+// left nothing of it.
+func sharedEntry(first pdp.Record, shared, masked evaluation.Request) (e decisionlog.Entry, err error) {
 	e = decisionlog.Entry{
 		ID: first.Item.Batch, Kind: decisionlog.KindBatch, Tenant: first.Call.Request.Tenant,
 		Caller: first.Call.Caller, RequestID: first.Call.RequestID, TraceID: first.Call.TraceID, Now: first.Time,
 		Request: new(decisionlog.Request),
 	}
-	r := masked.Request()
-	if e.Request.Subject, err = propertiesOf(r.Subject.Properties); err != nil {
-		return e, err
+	for _, part := range []struct {
+		to     *jsontext.Value
+		is, as evaluation.Object
+	}{
+		{&e.Request.Subject, shared.Subject.Properties, masked.Subject.Properties},
+		{&e.Request.Action, shared.Action.Properties, masked.Action.Properties},
+		{&e.Request.Resource, shared.Resource.Properties, masked.Resource.Properties},
+	} {
+		if part.is.Len() > 0 && err == nil {
+			*part.to, err = evaluation.Object{}.With("properties", part.as.Value()).MarshalJSON()
+		}
 	}
-	if e.Request.Action, err = propertiesOf(r.Action.Properties); err != nil {
-		return e, err
-	}
-	if e.Request.Resource, err = propertiesOf(r.Resource.Properties); err != nil {
-		return e, err
-	}
-	if r.Context.Len() > 0 {
-		e.Request.Context, err = r.Context.MarshalJSON()
+	if shared.Context.Len() > 0 && err == nil {
+		e.Request.Context, err = masked.Context.MarshalJSON()
 	}
 	return e, err
-}
-
-func propertiesOf(o evaluation.Object) (jsontext.Value, error) {
-	if o.Len() == 0 {
-		return nil, nil
-	}
-	return evaluation.Object{}.With("properties", o.Value()).MarshalJSON()
 }
 
 // room is what a batch may put on record, and what takes how much of it. What policies
