@@ -87,7 +87,7 @@ func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
 		q, err := authzen(o, tenant)
 		return Batch{Single: true, Items: []Item{{Request: q}}, Semantic: semantic, Size: len(body)}, err
 	}
-	d := defaults{tenant: tenant, reserved: reserved, objects: map[string]Object{}, whole: map[string]part{}}
+	d := defaults{tenant: tenant, reserved: reserved, objects: map[string]Object{}, whole: map[string]part{}, illegal: map[string]*Error{}}
 	for _, name := range tuple {
 		d.objects[name] = r.optional(o, name)
 	}
@@ -126,7 +126,8 @@ type defaults struct {
 	tenant   string
 	reserved bool
 	objects  map[string]Object
-	whole    map[string]part // entities and actions that items inherited whole before
+	whole    map[string]part   // entities and actions that items inherited whole before
+	illegal  map[string]*Error // by default, once one was looked through for reserved names
 }
 
 func (d *defaults) has(name string) bool { _, ok := d.objects[name]; return ok }
@@ -240,7 +241,12 @@ func (i *inheriting) legal(inherited Object, name string) {
 	if !i.reserved || i.err != nil {
 		return
 	}
-	i.err = reservedIn(true, inherited.Value(), pointerTo(name))
+	err, looked := i.illegal[name]
+	if !looked {
+		err = reservedIn(true, inherited.Value(), pointerTo(name))
+		i.illegal[name] = err
+	}
+	i.err = err
 }
 
 // reservedIn finds a reserved name in a value, where the parser saw one anywhere.

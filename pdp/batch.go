@@ -57,7 +57,7 @@ func (p *PDP) items(ctx context.Context, bundle *Bundle, call Call, batch evalua
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		call.Request = item.Request
+		call.Request, m.inherits = item.Request, item.Inherits()
 		call.Explain = explaining.more()
 		d, err := p.item(ctx, bundle, call, item, m)
 		if err != nil {

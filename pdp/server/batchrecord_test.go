@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"policy-service/conformance"
 	"policy-service/evaluation"
@@ -240,4 +241,42 @@ func (l *longestID) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	return answer, err
+}
+
+// TestABatchThatInheritsASecretIsAnswered: what all of it inherits is read for secrets, and
+// searched for them, once. It was minutes of CPU, and no answer.
+func TestABatchThatInheritsASecretIsAnswered(t *testing.T) {
+	data := t.TempDir()
+	s := pdptest.Start(t, telling(), withData(data))
+	const secret = "correct-horse-battery-staple"
+	long, many := strings.Repeat(secret+" ", 14_000), ""
+	for n := range 9_000 {
+		many += fmt.Sprintf(`,"unfit%06d-%s":0.5`, n, strings.Repeat("n", 70))
+	}
+	for name, context := range map[string]string{
+		"a long secret that stands twice": `"token":"` + long + `","note":"` + long + `"`,
+		"a secret in a long text":         `"token":"` + secret + `","note":"` + long + long + `"`,
+		"JSON in a text":                  `"note":"{\"token\":\"` + long + long + `\"}"`,
+		"what does not fit":               `"token":"` + secret + `","note":"it is ` + secret + `"` + many,
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := batchBody(`"subject":{"type":"user","id":"a"},"action":{"name":"read"},"resource":{"type":"doc","id":"plan"},"context":{`+context+`}`,
+				slices.Repeat([]string{`{}`, `{"resource":{"id":"1","properties":{"password":"hunter22","list":"hunter22"}}}`, `{"x":{}}`, `{"resource":{"id":7}}`}, 250)...)
+			start := time.Now()
+			got := s.Post(batchPath, body)
+			t.Logf("%d bytes in %v", len(body), time.Since(start))
+			if got.Status != 200 {
+				t.Fatalf("got %d %.300s", got.Status, got.Body)
+			}
+			all := recordsOf(t, s.Log().Reader, got.Header.Get("X-Decision-Id"))
+			if size, most := sizeOf(all), 4*len(body)+1000<<10; size > most || len(all) != 1001 {
+				t.Errorf("%d bytes on record in %d records, at most %d are its share", size, len(all), most)
+			}
+			for _, line := range all {
+				if strings.Contains(line, secret) || strings.Contains(line, "hunter22") {
+					t.Fatalf("a secret is left in %.300s", line)
+				}
+			}
+		})
+	}
 }
