@@ -280,3 +280,24 @@ func TestABatchThatInheritsASecretIsAnswered(t *testing.T) {
 		})
 	}
 }
+
+// TestExplanationsOfABatchTakeAMegabyte: 9 KB of batch were 97 MB of answer.
+func TestExplanationsOfABatchTakeAMegabyte(t *testing.T) {
+	var text strings.Builder
+	for n := range 400 {
+		fmt.Fprintf(&text, "@id(\"policy-%d\") permit(principal is user, action, resource) when { principal.level > %d && resource.open && context.a.b };\n", n, n)
+	}
+	s := pdptest.Start(t, pdptest.Bundle(map[string]string{"p.cedar": text.String()}), withData(t.TempDir()))
+	body := batchBody(`"subject":{"type":"user","id":"a"},"action":{"name":"read"},"resource":{"type":"doc","id":"plan"}`, slices.Repeat([]string{"{}"}, 1000)...)
+	got := s.Post(batchPath, body, "X-Explain", "true")
+	explained, omitted := strings.Count(got.Body, `"explain":{"policies":`), strings.Count(got.Body, `"explain":{"omitted":true}`)
+	if got.Status != 200 || explained == 0 || explained+omitted != 1000 {
+		t.Fatalf("got %d with %d explanations and %d omitted", got.Status, explained, omitted)
+	}
+	if most := 1<<20 + 1000*len(`{"decision":false,"context":{"explain":{"omitted":true}}},`); len(got.Body) > most {
+		t.Errorf("%d bytes of batch make %d of answer", len(body), len(got.Body))
+	}
+	if again := s.Post(batchPath, body, "X-Explain", "true"); again.Body != got.Body {
+		t.Error("asked again it is another answer")
+	}
+}
