@@ -14,9 +14,10 @@ import (
 // batch leaves out what it inherits, which stands once in the record of the batch.
 // Whoever reads a request back reads it here.
 type Recorded struct {
-	// Line is the record as it is stored; Batch is that of its batch, nil where it
-	// inherits nothing and where that record is gone.
-	Line, Batch []byte
+	// Line is the record as it is stored. Batch is the record of its batch, without a
+	// Line where it inherits nothing and where that record is gone.
+	Line  []byte
+	Batch Record
 	// Inherits are the members that it inherits, as the line says.
 	Inherits []string
 	// Request is the request, nil where the record has none. Gone are those members that
@@ -34,8 +35,8 @@ const (
 	inheritsSupported = "supported_obligations" // of the context, where the item has one of its own
 )
 
-// item is what of a line says whether it inherits, and from which record.
-type item struct {
+// Item is what of a line says whether it inherits, and from which record.
+type Item struct {
 	Sequence uint64   `json:"sequence"`
 	ID       string   `json:"id"`
 	Tenant   string   `json:"tenant"`
@@ -43,9 +44,23 @@ type item struct {
 	Inherits []string `json:"inherits"`
 }
 
+// ItemOf reads it of a line.
+func ItemOf(line []byte) (i Item, err error) {
+	err = readInto(&i, line)
+	return i, err
+}
+
+// Batch is the id of the record that it inherits from, "" where it inherits nothing.
+func (i Item) Batch() string {
+	if dot := strings.LastIndexByte(i.ID, '.'); dot > 0 && len(i.Inherits) > 0 {
+		return i.ID[:dot]
+	}
+	return ""
+}
+
 // asked is an item with the request that stands in its own line.
 type asked struct {
-	item
+	Item
 	Request *recordedRequest `json:"request"`
 }
 
@@ -56,12 +71,13 @@ type recordedRequest struct {
 	Context  jsontext.Value `json:"context,omitzero"`
 }
 
-// batch is the id of the record that it inherits from, "" where it inherits nothing.
-func (i *item) batch() string {
-	if dot := strings.LastIndexByte(i.ID, '.'); dot > 0 && len(i.Inherits) > 0 {
-		return i.ID[:dot]
+// of returns an error where the other record is not that of its batch: nobody's
+// properties are shown as somebody else's.
+func (i Item) of(batch Item) error {
+	if batch.Kind != KindBatch || batch.ID != i.Batch() || batch.Tenant != i.Tenant {
+		return fmt.Errorf("%w: record %d is not that of the batch which record %d is an item of", ErrDamaged, batch.Sequence, i.Sequence)
 	}
-	return ""
+	return nil
 }
 
 func readInto(of any, line []byte) error {
@@ -71,17 +87,9 @@ func readInto(of any, line []byte) error {
 	return nil
 }
 
-// BatchOf is the id of the record that a record inherits from, "" where it inherits
-// nothing.
-func BatchOf(line []byte) (id string, err error) {
-	var i item
-	err = readInto(&i, line)
-	return i.batch(), err
-}
-
-// Resolve puts a record and that of its batch together; batch is nil where it inherits
-// nothing, or where that record is gone.
-func Resolve(line, batch []byte) (Recorded, error) {
+// Resolve puts a record and that of its batch together, which has no Line where the one
+// inherits nothing, and where the other is gone.
+func Resolve(line []byte, batch Record) (Recorded, error) {
 	var item asked
 	if err := readInto(&item, line); err != nil {
 		return Recorded{}, err
@@ -91,13 +99,13 @@ func Resolve(line, batch []byte) (Recorded, error) {
 		return r, item.request(&r)
 	}
 	var from recordedRequest
-	if batch != nil {
+	if batch.Line != nil {
 		var of asked
-		if err := readInto(&of, batch); err != nil {
+		if err := readInto(&of, batch.Line); err != nil {
 			return Recorded{}, err
 		}
-		if of.Kind != KindBatch || of.ID != item.batch() || of.Tenant != item.Tenant {
-			return Recorded{}, fmt.Errorf("%w: record %d is not that of the batch which record %d is an item of", ErrDamaged, of.Sequence, item.Sequence)
+		if err := item.of(of.Item); err != nil {
+			return Recorded{}, err
 		}
 		if r.Batch = batch; of.Request != nil {
 			from = *of.Request
@@ -176,32 +184,39 @@ func membersOf(object jsontext.Value) (members map[string]jsontext.Value, err er
 	return members, json.Unmarshal(object, &members)
 }
 
-// Batch is the record that a record inherits from, as it is stored: nil where it inherits
+// Batch is the record that a record inherits from, without a Line where it inherits
 // nothing, and where that record is gone. It stands in the same segment.
-func (r *Reader) Batch(line []byte) (batch []byte, err error) {
-	var i item
-	if err := readInto(&i, line); err != nil || i.batch() == "" {
-		return nil, err
+func (r *Reader) Batch(line []byte) (batch Record, err error) {
+	i, err := ItemOf(line)
+	if err != nil || i.Batch() == "" {
+		return Record{}, err
 	}
 	s, err := r.find(i.Sequence)
 	if errors.Is(err, ErrGone) { // dropped since the line was read
-		return nil, nil
+		return Record{}, nil
 	}
 	if err != nil {
-		return nil, err
+		return Record{}, err
 	}
 	err = r.view(s, func(tx *bbolt.Tx) error {
-		batch = nil
-		sequence, found := readNumber(tx.Bucket([]byte(BucketIDs)).Get([]byte(i.batch())))
+		batch = Record{}
+		sequence, found := readNumber(tx.Bucket([]byte(BucketIDs)).Get([]byte(i.Batch())))
 		if !found || sequence >= i.Sequence {
 			return nil
 		}
 		some, err := someOf(tx, sequence, sequence+1)
 		if err == nil && len(some) > 0 {
-			batch = some[0].Line
+			batch = some[0]
 		}
 		return err
 	})
+	if err != nil || batch.Line == nil {
+		return Record{}, err
+	}
+	of, err := ItemOf(batch.Line)
+	if err == nil {
+		err = i.of(of)
+	}
 	return batch, err
 }
 

@@ -80,10 +80,10 @@ func TestItemsAreReadBackWithWhatTheyInherit(t *testing.T) {
 				t.Fatal(err)
 			}
 			gone += len(got.Gone)
-			if got.Batch != nil && string(got.Request) != want {
+			if got.Batch.Line != nil && string(got.Request) != want {
 				t.Fatalf("%s:\ngot  %s\nwant %s", id, got.Request, want)
 			}
-			if got.Batch != nil && len(got.Gone) > 0 || got.Batch == nil && !slices.Equal(got.Gone, got.Inherits) || string(got.Line) != string(record.Line) {
+			if got.Batch.Line != nil && len(got.Gone) > 0 || got.Batch.Line == nil && !slices.Equal(got.Gone, got.Inherits) || string(got.Line) != string(record.Line) {
 				t.Fatalf("%s: got %+v", id, got)
 			}
 			var lacks, all struct{ Subject, Action, Resource, Context map[string]any }
@@ -107,7 +107,7 @@ func TestItemsAreReadBackWithWhatTheyInherit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := l.Recorded(record.Line); err != nil || got.Batch != nil || got.Inherits != nil || got.Gone != nil || id == "start" && got.Request != nil || id == "alone" && string(got.Request) != `{"subject":{"type":"user","id":"a"}}` {
+		if got, err := l.Recorded(record.Line); err != nil || got.Batch.Line != nil || got.Inherits != nil || got.Gone != nil || id == "start" && got.Request != nil || id == "alone" && string(got.Request) != `{"subject":{"type":"user","id":"a"}}` {
 			t.Errorf("%s: got %+v, %v", id, got, err)
 		}
 	}
@@ -129,7 +129,7 @@ func TestItemsInheritFromTheirOwnBatch(t *testing.T) {
 		`{"sequence":8,"id":"b1","tenant":"acme","kind":"decision","request":{"subject":{"properties":{"x":1}}}}`,
 		`{"sequence":8,`, `[]`,
 	} {
-		if got, err := Resolve([]byte(item), []byte(batch)); err == nil {
+		if got, err := Resolve([]byte(item), Record{Line: []byte(batch)}); err == nil {
 			t.Errorf("%s: got %s", batch, got.Request)
 		}
 	}
@@ -138,7 +138,7 @@ func TestItemsInheritFromTheirOwnBatch(t *testing.T) {
 		`{"sequence":8,"id":"b1","tenant":"acme","kind":"batch","request":{"subject":{"type":"user"}}}`,
 		`{"sequence":8,"id":"b1","tenant":"acme","kind":"batch"}`,
 	} {
-		if got, err := Resolve([]byte(item), []byte(batch)); err != nil || !slices.Equal(got.Gone, []string{"subject"}) {
+		if got, err := Resolve([]byte(item), Record{Line: []byte(batch)}); err != nil || !slices.Equal(got.Gone, []string{"subject"}) {
 			t.Errorf("%s: got %s, gone %v, %v", batch, got.Request, got.Gone, err)
 		}
 	}
@@ -146,12 +146,12 @@ func TestItemsInheritFromTheirOwnBatch(t *testing.T) {
 		`{"sequence":9,"id":"b1.0","tenant":"acme","request":{"subject":{"type":"user","properties":{}}},"inherits":["subject"]}`,
 		`{"sequence":9,"id":"b1.0","tenant":"acme","request":{"context":{}},"inherits":["context"]}`,
 	} { // never merged
-		if got, err := Resolve([]byte(bad), []byte(`{"id":"b1","tenant":"acme","kind":"batch","request":{"subject":{"properties":{"x":1}},"context":{"x":1}}}`)); err == nil {
+		if got, err := Resolve([]byte(bad), Record{Line: []byte(`{"id":"b1","tenant":"acme","kind":"batch","request":{"subject":{"properties":{"x":1}},"context":{"x":1}}}`)}); err == nil {
 			t.Errorf("%s: got %s", bad, got.Request)
 		}
 	}
 	later := `{"sequence":9,"id":"b1.0","tenant":"acme","request":{},"inherits":["mood"]}`
-	if got, err := Resolve([]byte(later), []byte(`{"id":"b1","tenant":"acme","kind":"batch","request":{}}`)); err != nil || !slices.Equal(got.Gone, []string{"mood"}) {
+	if got, err := Resolve([]byte(later), Record{Line: []byte(`{"id":"b1","tenant":"acme","kind":"batch","request":{}}`)}); err != nil || !slices.Equal(got.Gone, []string{"mood"}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }

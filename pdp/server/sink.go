@@ -32,6 +32,7 @@ type sink struct {
 	waiting uint64 // the first record that waits, unless the log ends there
 	sending uint64 // the first record that is being sent, those up to sendingTo with it
 	upTo    uint64
+	batch   string // whose record was sent last; only run's goroutine has to do with it
 	untold  uint64 // records left out that the operator does not know of
 	told    seldom // of that
 	failing bool   // and the operator knows
@@ -131,7 +132,7 @@ func (s *sink) deliver(ctx, stopping context.Context) {
 
 // attempt sends once, and returns the first record that was not sent with it.
 func (s *sink) attempt(ctx context.Context) (next uint64, err error) {
-	records, next, err := s.read(ctx)
+	records, next, batch, err := s.read(ctx)
 	if err != nil || len(records) == 0 {
 		return next, err
 	}
@@ -145,6 +146,7 @@ func (s *sink) attempt(ctx context.Context) (next uint64, err error) {
 	} else if err != nil {
 		return next, err
 	}
+	s.batch = batch
 	s.handedOn.Add(ctx, int64(taken), s.attributes)
 	if taken > 0 {
 		s.works()
@@ -154,22 +156,51 @@ func (s *sink) attempt(ctx context.Context) (next uint64, err error) {
 
 // read reads what goes together of the records that are being sent. Those whose content
 // is gone are passed over. They are read for every attempt: what is redacted while a
-// receiver is away must not wait for it here.
-func (s *sink) read(ctx context.Context) (records []decisionlog.Record, next uint64, err error) {
-	size, next := 0, s.sending
+// receiver is away must not wait for it here. Before an item of a batch goes the record
+// that it inherits from, also where that one was left out because too many waited; batch
+// is the last of which that is so.
+func (s *sink) read(ctx context.Context) (records []decisionlog.Record, next uint64, batch string, err error) {
+	size, next, batch := 0, s.sending, s.batch
 	for r, err := range s.from.Records(ctx, s.sending, s.upTo) {
-		size += len(r.Line)
+		var needs []decisionlog.Record
+		of := batch
+		if err == nil && r.Line != nil {
+			needs, of, err = s.withBatch(r, batch)
+		}
+		for _, one := range needs {
+			size += len(one.Line)
+		}
 		switch {
 		case err != nil && len(records) == 0:
-			return nil, next, fmt.Errorf("the decision log cannot be read: %w", err)
+			return nil, next, batch, fmt.Errorf("the decision log cannot be read: %w", err)
 		case err != nil, size > sinkBytes && len(records) > 0:
-			return records, next, nil
-		case r.Line != nil:
-			records = append(records, r)
+			return records, next, batch, nil
 		}
+		records, batch = append(records, needs...), of
 		next++
 	}
-	return records, next, nil
+	return records, next, batch, nil
+}
+
+// withBatch is a record, with that of its batch before it where it inherits from that and
+// another one was sent last, and which one was now.
+func (s *sink) withBatch(r decisionlog.Record, last string) (records []decisionlog.Record, batch string, err error) {
+	item, err := decisionlog.ItemOf(r.Line)
+	switch of := item.Batch(); {
+	case err != nil:
+		return nil, last, err
+	case item.Kind == decisionlog.KindBatch:
+		last = item.ID
+	case of != "" && of != last:
+		needs, err := s.from.Batch(r.Line)
+		if err != nil {
+			return nil, last, err
+		}
+		if last = of; needs.Line != nil { // else it is gone
+			records = append(records, needs)
+		}
+	}
+	return append(records, r), last, nil
 }
 
 // drop counts records that are not handed on, and tells of them now and then.
