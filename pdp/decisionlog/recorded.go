@@ -228,3 +228,23 @@ func (r *Reader) Recorded(line []byte) (Recorded, error) {
 	}
 	return Resolve(line, batch)
 }
+
+// Inheritance goes over records in their order, and says which needs the record of its
+// batch put before it, because that was not among those before. Its zero value is ready.
+type Inheritance struct{ last string }
+
+// Lacks is the id of the record that a record inherits from, where that did not come
+// before, and "" otherwise; from now on it counts as come.
+func (h *Inheritance) Lacks(line []byte) (id string, err error) {
+	item, err := ItemOf(line)
+	switch of := item.Batch(); {
+	case err != nil:
+		return "", err
+	case item.Kind == KindBatch:
+		h.last = item.ID
+	case of != "" && of != h.last:
+		h.last = of
+		return of, nil
+	}
+	return "", nil
+}
