@@ -212,6 +212,7 @@ func (out *Sample) readme() ([]byte, error) {
 	err := sampleReadmeTemplate.Execute(&b, struct {
 		SampleSummary
 		Cut, Absent []string
-	}{out.Summary, cut, absent})
+		Unwhole     bool
+	}{out.Summary, cut, absent, slices.ContainsFunc(out.Summary.Chosen, func(c Chosen) bool { return c.Gone != nil })})
 	return b.Bytes(), err
 }

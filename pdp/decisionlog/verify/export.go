@@ -27,7 +27,7 @@ type exported struct {
 	proofs   int64
 	// ofTenants says that it is for somebody who sees the records of some only.
 	ofTenants bool
-	ended    bool
+	ended     bool
 }
 
 // export verifies an exported file.
