@@ -2,6 +2,7 @@ package decisionlog
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -114,6 +115,9 @@ const batchSpan = 1000
 // inherits from it: without the one nobody could read the other whole. It looks ahead,
 // and holds nothing.
 func (s *Snapshot) passedOn(ctx context.Context, l leaf, f Filter) (bool, error) {
+	if !bytes.Contains(l.Line, []byte(`"kind":"`+KindBatch+`"`)) { // most are read once
+		return false, nil
+	}
 	batch, err := ItemOf(l.Line)
 	if err != nil || batch.Kind != KindBatch {
 		return false, err
