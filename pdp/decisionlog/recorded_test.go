@@ -155,3 +155,29 @@ func TestItemsInheritFromTheirOwnBatch(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
+
+// Whatever two lines are, they are put together to a request that is JSON, or refused; and
+// each member that is to be inherited is in it or named as gone.
+func FuzzResolve(f *testing.F) {
+	item := `{"sequence":9,"id":"b1.0","tenant":"acme","kind":"decision","request":{"subject":{"type":"user","id":"a"},"context":{ }},"inherits":["subject","supported_obligations","x"]}`
+	batch := `{"sequence":8,"id":"b1","tenant":"acme","kind":"batch","request":{"subject":{"properties":{"x":1}},"context":{"supported_obligations":[]}}}`
+	f.Add([]byte(item), []byte(batch))
+	f.Add([]byte(strings.Replace(item, `"context":{ }`, `"context":null`, 1)), []byte(batch))
+	f.Add([]byte(strings.Replace(item, `{"type":"user","id":"a"}`, `"alice"`, 1)), []byte(batch))
+	f.Add([]byte(strings.Replace(item, `"subject",`, `"subject","subject",`, 1)), []byte(strings.Replace(batch, `{"properties"`, `[{"properties"`, 1)))
+	f.Add([]byte(`{"id":".0","inherits":["context"]}`), []byte(`{"kind":"batch","request":{"context":1}}`))
+	f.Fuzz(func(t *testing.T, line, batch []byte) {
+		for _, b := range [][]byte{batch, nil} {
+			r, err := Resolve(line, Record{Line: b})
+			if err != nil {
+				continue
+			}
+			if r.Request != nil && !r.Request.IsValid() {
+				t.Fatalf("%q with %q: %q", line, b, r.Request)
+			}
+			if b == nil && len(r.Gone) != len(r.Inherits) {
+				t.Fatalf("%q alone lacks %q, and gone are %q", line, r.Inherits, r.Gone)
+			}
+		}
+	})
+}
