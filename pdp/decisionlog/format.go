@@ -107,6 +107,13 @@ import (
 //	records_dropped        details {"dropped","dropped_first","dropped_last"}: best_effort, the queue was full
 //	key_rotated            details {"old","new"}: public keys
 //
+// # Batches (kind batch)
+//
+//	One in front of the items of a batch, in the same transaction and segment, where one of them inherits: its id is the
+//	batch's, its tenant and caller are theirs. request has of subject, action and resource "properties" alone, and
+//	context; of these what items inherit. Between it and an item stand other items only. It is redacted by itself, and
+//	what its items inherit is gone with it
+//
 // # Receipts (kind receipt)
 //
 //	details {"decision","obligations":[{"id","status","detail"}]}: what the caller of that decision did about its

@@ -285,7 +285,8 @@ func (s *Server) unsecret(ctx context.Context, text string, of ...approval.Appro
 			said = append(said, []byte(vote.Reason))
 		}
 		if record, err := s.decisions.ByID(one.Decision); err == nil { // else it is gone, and what was shown is not
-			said = append(said, record.Line)
+			decided, _, _ := s.said(record.Line) // where the record of its batch cannot be read it is as if that were gone
+			said = append(said, decided...)
 		}
 	}
 	return s.pinned(ctx).mask.After(text, said...)

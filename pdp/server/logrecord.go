@@ -48,9 +48,47 @@ func (s *Server) decisionRecord(c echo.Context) error {
 	if err != nil {
 		return logProblem(err)
 	}
-	body := append([]byte(`{"record":`), a.record.Line...)
-	body = fmt.Appendf(body, `,"sequence":%d,"leaf_hash":%q,"receipts":`, a.record.Sequence, a.record.Leaf.String())
+	inherited, err := s.inherited(a.record.Line)
+	if err != nil {
+		return logProblem(err)
+	}
+	body := append([]byte(`{`), proved(a.record)...)
+	body = append(append(body, inherited...), `,"receipts":`...)
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, append(append(body, list(receipts.Lines)...), '}'))
+}
+
+// proved are the members that say what a record is and where it stands.
+func proved(r decisionlog.Record) []byte {
+	members := append([]byte(`"record":`), r.Line...)
+	return fmt.Appendf(members, `,"sequence":%d,"leaf_hash":%q`, r.Sequence, r.Leaf.String())
+}
+
+// inherited are the members of an answer, each with the comma before it, that say what a
+// record inherits; none where that is nothing.
+func (s *Server) inherited(line []byte) (members []byte, err error) {
+	r, err := s.decisions.Recorded(line)
+	if err != nil || len(r.Inherits) == 0 {
+		return nil, err
+	}
+	if r.Batch.Line != nil {
+		members = append(append(append(members, `,"batch":{`...), proved(r.Batch)...), '}')
+	}
+	members = append(append(members, `,"request":`...), r.Request...)
+	if len(r.Gone) > 0 {
+		gone, err := marshal(r.Gone)
+		if err != nil {
+			return nil, err
+		}
+		members = append(append(members, `,"inherited_gone":`...), gone...)
+	}
+	return members, nil
+}
+
+// said is what stands on record of a record: its line, and that of the batch it inherits
+// from. whole is false where that is gone, and with it which secrets were in it.
+func (s *Server) said(line []byte) (said [][]byte, whole bool, err error) {
+	r, err := s.decisions.Recorded(line)
+	return [][]byte{line, r.Batch.Line}, len(r.Gone) == 0, err
 }
 
 // decisionProof answers GET /v1/decisions/:id/proof. A record that no checkpoint
@@ -92,7 +130,11 @@ func (s *Server) redaction(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	reason = s.pinned(c.Request().Context()).mask.After(reason, a.record.Line)
+	said, _, err := s.said(a.record.Line)
+	if err != nil {
+		return logProblem(err)
+	}
+	reason = s.pinned(c.Request().Context()).mask.After(reason, said...)
 	// Who asked may go away: half a redaction is on record, and its content still there.
 	if err := s.decisions.RedactAs(context.WithoutCancel(c.Request().Context()), a.caller.Name, a.id, reason); err != nil {
 		return logProblem(err)
