@@ -35,6 +35,16 @@ func (e *Entry) waits() bool {
 	return e.Kind != KindDecision && e.Kind != KindSearch && e.Kind != KindBatch || e.Decision != nil && len(e.Decision.Discharged) > 0
 }
 
+// refusable reports whether there need be none where there is no room: nothing is answered
+// then. What people decide about approvals, and what is done to the log, always has some.
+func (e *Entry) refusable() bool {
+	switch e.Kind {
+	case KindDecision, KindSearch, KindBatch, KindReceipt:
+		return true
+	}
+	return false
+}
+
 // Request is the masked question. Each member is a finished JSON value in the
 // AuthZEN form; an empty one is left out.
 type Request struct {
