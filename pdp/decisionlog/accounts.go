@@ -55,6 +55,9 @@ const (
 	// lineWeight is what a record weighs besides its line: its key, its id, and what the
 	// writer adds to it.
 	lineWeight = 256
+	// segmentBase is what a segment takes before it has records, and what checkpoints do:
+	// it is nobody's, and would make the first records of a segment dear.
+	segmentBase = 32 << 10
 	// mostPrice is more than the content of a segment is of the weight of its records, but
 	// for one that has a few only.
 	mostPrice = 4
@@ -272,7 +275,7 @@ func price(content, weight int64) float64 {
 	if weight <= 0 {
 		return 1
 	}
-	return min(max(1, float64(content)/float64(weight)), mostPrice)
+	return min(max(1, float64(content-segmentBase)/float64(weight)), mostPrice)
 }
 
 func (a *accounts) used(name string) int64 {
