@@ -292,3 +292,48 @@ func TestLogFullOfYoungRecordsRefusesAll(t *testing.T) {
 	s.asks(http.StatusOK)
 	eventually(t, "what is old is dropped", func() bool { return s.Recorded("segments_retired") })
 }
+
+// A new share counts from the next request on; what holds where nobody wrote it is told of.
+func TestShareIsTakenWhileRunning(t *testing.T) {
+	data := t.TempDir()
+	greedy := addKey(t, data, "greedy", auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Decide}})
+	var told buffer
+	with := func(share float64) func(*server.Config) {
+		return func(c *server.Config) {
+			c.Listen, c.Data = "127.0.0.1:0", data
+			c.DecisionLog.Retain = server.RetainConfig{Bytes: 64 << 20, Share: share}
+		}
+	}
+	s := pdptest.Start(t, telling(), with(0.01), logTo(&told), func(c *server.Config) { c.PDP.NewID = nil })
+	ask := func() pdptest.Response {
+		return s.Post(evaluationPath, one(100<<10), "Authorization", greedy)
+	}
+	answered := 0
+	for ; answered < 100 && ask().Status == http.StatusOK; answered++ {
+	}
+	if answered < 2 || answered > 8 { // of 671 KB
+		t.Errorf("%d were answered", answered)
+	}
+	take := func(share float64) error {
+		return s.Reconfigure(t.Context(), func() (c server.Config, err error) { with(share)(&c); return c, nil })
+	}
+	must(t, take(0.02))
+	if got := ask(); got.Status != http.StatusOK {
+		t.Errorf("got %d %s", got.Status, got.Body)
+	}
+	must(t, take(0.01))
+	if got := ask(); got.Status != http.StatusTooManyRequests {
+		t.Errorf("got %d %s", got.Status, got.Body)
+	}
+	if err := take(0.25); err == nil || !strings.Contains(err.Error(), "decision_log.retain") { // larger segments
+		t.Errorf("got %v", err)
+	}
+	if strings.Contains(told.String(), "stands alone") {
+		t.Errorf("got %s", told.String())
+	}
+	stopAndWait(t, s)
+	pdptest.Start(t, telling(), with(0), logTo(&told))
+	if !strings.Contains(told.String(), "level=WARN msg=\"decision_log.retain.bytes stands alone: no record younger than 24h0m0s is dropped for it any more, one caller that fills 0.25 of it") {
+		t.Errorf("got %s", told.String())
+	}
+}
