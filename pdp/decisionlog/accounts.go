@@ -59,8 +59,12 @@ const (
 	// it is nobody's, and would make the first records of a segment dear.
 	segmentBase = 32 << 10
 	// mostPrice is more than the content of a segment is of the weight of its records, but
-	// for one that has a few only.
-	mostPrice = 4
+	// for one that has little besides its checkpoints.
+	mostPrice = 16
+	// firstWeight at firstPrice is what the active segment is taken to have besides, so that
+	// its first few records say little of what the next are.
+	firstWeight = 64 << 10
+	firstPrice  = 2
 	// mostRetry bounds what RetryAfter says.
 	mostRetry = time.Hour
 )
@@ -272,10 +276,12 @@ func (a *accounts) each(name string, do func(*account)) {
 
 // price is how many bytes of content a unit of weight is.
 func price(content, weight int64) float64 {
-	if weight <= 0 {
-		return 1
-	}
-	return min(max(1, float64(content-segmentBase)/float64(weight)), mostPrice)
+	return min(max(1, float64(content-segmentBase)/float64(max(1, weight))), mostPrice)
+}
+
+// openPrice is that of the active segment.
+func (a *accounts) openPrice() float64 {
+	return price(a.active+firstWeight*firstPrice, a.weight+firstWeight)
 }
 
 func (a *accounts) used(name string) int64 {
@@ -283,11 +289,11 @@ func (a *accounts) used(name string) int64 {
 	if one == nil {
 		return 0
 	}
-	return one.kept + int64(float64(one.open+one.coming)*price(a.active, a.weight))
+	return one.kept + int64(float64(one.open+one.coming)*a.openPrice())
 }
 
 func (a *accounts) usedByAll() int64 {
-	return a.content + a.active + int64(float64(a.coming)*price(a.active, a.weight))
+	return a.content + a.active + int64(float64(a.coming)*a.openPrice())
 }
 
 // room refuses a caller that is at a bound. Where callers are not told apart there is

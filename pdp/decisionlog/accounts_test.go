@@ -32,7 +32,7 @@ func openCounted(t *testing.T) *counted {
 
 func (c *counted) open() {
 	c.Helper()
-	l, err := Open(c.data, Options{SegmentBytes: 256 << 10, CheckpointRecords: 10, CheckpointIdle: time.Hour, CheckpointEvery: time.Hour, Now: func() time.Time { return c.now }})
+	l, err := Open(c.data, Options{SegmentBytes: 256 << 10, CheckpointRecords: 10, CheckpointIdle: time.Hour, CheckpointEvery: time.Hour, Kinds: []string{kindApproval}, Now: func() time.Time { return c.now }})
 	c.ok(err)
 	c.Log = l
 	c.Cleanup(func() { _ = l.Close() })
@@ -138,6 +138,7 @@ func TestRetentionBySizeSparesWhatIsYoung(t *testing.T) {
 // and what is done to the log is counted, and never refused.
 func TestShareBoundsWhatIsOnItsWay(t *testing.T) {
 	c := openCounted(t)
+	var err error
 	refused := make(chan error, 100)
 	for range cap(refused) {
 		go func() { refused <- c.puts("key:a", 8<<10) }()
@@ -150,14 +151,18 @@ func TestShareBoundsWhatIsOnItsWay(t *testing.T) {
 			c.bound(err, BoundShare)
 		}
 	}
-	if most := 256/8 + 1; written > most || written < most/mostPrice {
+	if most := 256/8 + 1; written > most || written < most/8 {
 		t.Errorf("%d are written", written)
 	}
+	for err = nil; err == nil; err = c.puts("key:a", 8<<10) { // what is there now may take less than it looked like
+	}
+	c.bound(err, BoundShare)
 	c.bound(c.Room("key:a"), BoundShare)
-	before := c.uses("key:a")
-	_, err := c.Append(t.Context(), []Entry{{Kind: KindAdmin, Caller: "key:a", Event: "said", Details: []byte(`{"a":"` + strings.Repeat("x", 8<<10) + `"}`)}})
-	if c.ok(err); c.uses("key:a") < before+8<<10 {
-		t.Error("it is not counted")
+	for _, caller := range []string{"key:a", "key:mia"} {
+		_, err = c.Append(t.Context(), []Entry{{Kind: KindAdmin, Caller: caller, Event: "said", Details: []byte(`{"a":"` + strings.Repeat("x", 8<<10) + `"}`)}})
+		if c.ok(err); c.uses(caller) < 8<<10 {
+			t.Error("it is not counted")
+		}
 	}
 	c.ok(c.puts("key:b", 100))
 	if c.accounts.coming != 0 {
@@ -180,7 +185,7 @@ func TestIssuerCannotNameItsWayPastTheShares(t *testing.T) {
 		err = c.puts(fmt.Sprint("jwt:https://idp#", n), 4<<10)
 	}
 	c.bound(err, BoundIssuer)
-	if most := 512/4 + 2; n > most || n < most/mostPrice {
+	if most := 512/4 + 2; n > most || n < most/8 {
 		t.Errorf("%d subjects wrote something", n)
 	}
 	c.bound(c.Room("jwt:https://idp#another"), BoundIssuer)
@@ -195,14 +200,14 @@ func TestIssuerCannotNameItsWayPastTheShares(t *testing.T) {
 			t.Fatalf("the subject %d is %s", n, name)
 		}
 	}
-	if len(a.of) > mostAccounts/2+2 || a.used("jwt:https://idp") != 2*mostAccounts*1000 {
+	if len(a.of) > mostAccounts/2+2 || a.used("jwt:https://idp") < 2*mostAccounts*1000 {
 		t.Errorf("there are %d accounts, and the issuer has %d", len(a.of), a.used("jwt:https://idp"))
 	}
 	for n := range mostAccounts {
 		_, err := a.take(fmt.Sprint("key:", n), 1000, true)
 		c.ok(err)
 	}
-	if len(a.of) > mostAccounts+1 || a.used("key:7") != 1000 || a.used(others) < 1000 {
+	if len(a.of) > mostAccounts+1 || a.used("key:7") < 1000 || a.used(others) < 1000 {
 		t.Errorf("there are %d accounts", len(a.of))
 	}
 }
@@ -213,10 +218,14 @@ func TestChargesAreReadBackWithoutNames(t *testing.T) {
 	c := openCounted(t)
 	c.ok(c.puts("key:known", 100))
 	c.accounts.mu.Lock()
+	c.accounts.get("key:pep")
 	for n := range mostAccounts { // elsewhere
 		c.accounts.get(fmt.Sprint("key:", n)).coming = 1
 	}
 	c.accounts.mu.Unlock()
+	// What comes of an approval by itself is whose request it was.
+	_, err := c.Append(t.Context(), []Entry{{Kind: kindApproval, Payer: "key:pep", Event: eventUsed, Details: []byte(`{"requester":"key:pep"}`)}})
+	c.ok(err)
 	for _, caller := range []string{"jwt:https://idp#somebody", "key:nobody"} {
 		for range 3 {
 			c.ok(c.puts(caller, 1000))
@@ -227,10 +236,10 @@ func TestChargesAreReadBackWithoutNames(t *testing.T) {
 	}
 	c.ok(c.Close())
 	c.open()
-	if c.uses("jwt:https://idp#") < 3000 || c.uses("jwt:https://idp") < 3000 || c.uses(others) < 3000 || c.uses("key:nobody") != 0 || c.uses("key:known") == 0 {
+	if c.uses("jwt:https://idp#") < 3000 || c.uses("jwt:https://idp") < 3000 || c.uses(others) < 3000 || c.uses("key:nobody") != 0 || c.uses("key:known") == 0 || c.uses("key:pep") == 0 {
 		t.Error("after a restart it is another")
 	}
-	record, err := c.Get(1)
+	record, err := c.Get(1) // after log_created
 	c.ok(err)
 	if !bytes.Contains(record.Line, []byte("key:known")) {
 		t.Fatalf("%s", record.Line)

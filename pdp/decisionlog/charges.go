@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"go.etcd.io/bbolt"
 )
 
@@ -102,13 +103,23 @@ func readCharges(tx *bbolt.Tx) (c *charges, found bool) {
 	return c, true
 }
 
-// nameOf is the account of a line's caller.
+// nameOf is the account of a line's caller, or of the requester of the approval that it
+// says something of.
 func nameOf(line []byte, whose byte) string {
 	var s struct {
-		Caller string `json:"caller"`
+		Kind    string         `json:"kind"`
+		Caller  string         `json:"caller"`
+		Details jsontext.Value `json:"details"`
 	}
 	if line == nil || json.Unmarshal(line, &s) != nil {
 		return ""
+	}
+	if s.Kind == kindApproval && s.Caller == "" {
+		var of struct {
+			Requester string `json:"requester"`
+		}
+		_ = json.Unmarshal(s.Details, &of) // it is nobody's then
+		s.Caller = of.Requester
 	}
 	switch whose {
 	case ofIssuer:

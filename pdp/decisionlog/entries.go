@@ -15,6 +15,9 @@ type Entry struct {
 	Kind                       string
 	Tenant                     string
 	Caller, RequestID, TraceID string
+	// Payer is whose account it counts toward, where that is not Caller: the requester in
+	// the details of what comes of an approval by itself.
+	Payer string
 	// Now is the clock reading a decision was made with; zero is none.
 	Now     time.Time
 	Request *Request

@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,7 +184,7 @@ func (l *Log) Append(ctx context.Context, entries []Entry) (first uint64, err er
 		return 0, fmt.Errorf("%d records of together %d bytes: %w", len(entries), c.size, ErrTooLarge)
 	}
 	c.weight = weigh(c.entries)
-	if c.payer, err = l.accounts.take(entries[0].Caller, c.weight, refusable); err != nil {
+	if c.payer, err = l.accounts.take(cmp.Or(entries[0].Payer, entries[0].Caller), c.weight, refusable); err != nil {
 		return 0, err
 	}
 	c.taken = true
