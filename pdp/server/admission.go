@@ -95,6 +95,23 @@ func (s *Server) enter(c echo.Context, caller Caller) error {
 	if err := s.pace(c, caller); err != nil {
 		return err
 	}
+	return s.place(c, caller)
+}
+
+// enterToRecord lets a request in that puts something on record because its caller asks, and
+// not because a person decided something: that has room in any case.
+func (s *Server) enterToRecord(c echo.Context, caller Caller) error {
+	if err := s.pace(c, caller); err != nil {
+		return err
+	}
+	if err := s.roomFor(c, caller); err != nil {
+		return err
+	}
+	return s.place(c, caller)
+}
+
+// place takes a place among those that are worked on.
+func (s *Server) place(c echo.Context, caller Caller) error {
 	err := s.gate.enter(c.Request().Context(), caller.Name)
 	if errors.Is(err, errBusy) {
 		return s.limited(c, "concurrency", time.Second, newProblem(http.StatusServiceUnavailable, "more is asked at once than can be answered in time; ask again after Retry-After seconds"))

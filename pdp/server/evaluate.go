@@ -44,7 +44,7 @@ func (s *Server) admit(c echo.Context, p Permission) (body []byte, caller Caller
 	if err = wantJSON(c.Request().Header); err != nil {
 		return nil, caller, "", err
 	}
-	return body, caller, tenant, s.enter(c, caller)
+	return body, caller, tenant, s.enterToRecord(c, caller)
 }
 
 // native answers POST /v1/authorize. Its tenant is in the body, and so comes last.
@@ -63,7 +63,7 @@ func (s *Server) native(c echo.Context) error {
 	if err := wantJSON(c.Request().Header); err != nil {
 		return err
 	}
-	if err := s.enter(c, caller); err != nil {
+	if err := s.enterToRecord(c, caller); err != nil {
 		return err
 	}
 	span := stage(c, "decode")
@@ -115,7 +115,7 @@ func explains(c echo.Context, caller Caller) bool {
 // refusal turns an error of the PDP's into a Problem, its pointer into one
 // into the body that was sent.
 func (s *Server) refusal(c echo.Context, err error, shape evaluation.Shape) error {
-	p := problemOf(err, shape)
+	p := s.problemOf(c, err, shape)
 	p.Pointer = shape.Pointer(p.Pointer)
 	if p.Status >= http.StatusInternalServerError {
 		s.logFailure(c, p, err)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"policy-service/pdp/decisionlog"
 )
 
 // LoadConfig bounds what all requests together may cost; what one request may, is
@@ -54,7 +56,7 @@ type CallerRate struct {
 const defaultMaxConnections = 4096
 
 // limits are the words that refusals are counted by.
-var limits = []string{"large_bodies", "rate", "concurrency", "connections", "approvals", "waiting"}
+var limits = []string{"large_bodies", "rate", "concurrency", "connections", "approvals", "waiting", string(decisionlog.BoundShare), string(decisionlog.BoundIssuer), string(decisionlog.BoundAll)}
 
 // check says what is wrong beyond the bounds of each key, by where it is.
 func (r RateLimit) check() map[string]error {
@@ -89,14 +91,7 @@ func (r RateLimit) checkCaller(n int) error {
 	return nil
 }
 
-func (l LoadConfig) check() error {
-	var errs []error
-	faults := l.RateLimit.check()
-	for _, key := range slices.Sorted(maps.Keys(faults)) {
-		errs = append(errs, faults[key])
-	}
-	return errors.Join(errs...)
-}
+func (l LoadConfig) check() error { return joined(l.RateLimit.check()) }
 
 // checkRates says the place of what is wrong in the file.
 func (r *configReader) checkRates(l RateLimit) {

@@ -36,7 +36,7 @@ func (s *Server) receipts(c echo.Context) error {
 	if s.decisions == nil {
 		return newProblem(http.StatusNotFound, "decisions are not recorded here, and neither is what becomes of their obligations; the operator can give the service a data directory")
 	}
-	if err := s.enter(c, caller); err != nil {
+	if err := s.enterToRecord(c, caller); err != nil {
 		return err
 	}
 	ctx, cancel := s.within(c)

@@ -11,7 +11,7 @@ import (
 // state is what is looked up when somebody asks for metrics.
 type state struct {
 	active, exports, queue, logOK, refused, size, disk, segments, pending metric.Int64ObservableGauge
-	bundle                                                                metric.Int64ObservableGauge
+	bundle, recent, full                                                  metric.Int64ObservableGauge
 	age                                                                   metric.Float64ObservableGauge
 	dropped, unrecorded                                                   metric.Int64ObservableCounter
 }
@@ -54,6 +54,8 @@ func newState(meter metric.Meter) (t state, all []metric.Observable, err error) 
 	t.queue = gauge("policy_service.log.queue", "{call}", "Calls that wait to be written to the decision log.")
 	t.size = gauge("policy_service.log.size", "{record}", "Records in the decision log, those without content too.")
 	t.disk = gauge("policy_service.log.disk", "By", "What the files of the decision log take on disk.")
+	t.recent = gauge("policy_service.log.recent", "By", "What records take that are too young to be dropped, of decision_log.retain.bytes; 0 without it.")
+	t.full = gauge("policy_service.log.full", "", "1 while that is all that there may be, and nothing is decided, else 0.")
 	t.segments = gauge("policy_service.log.segments", "{segment}", "Files of the decision log.")
 	t.pending = gauge("policy_service.approvals.pending", "{request}", "Requests for approval that wait for people.")
 	t.dropped = counter("policy_service.log.dropped", "Records of decisions that were answered and are not on record; best effort only.")
@@ -81,6 +83,8 @@ func (s *Server) look(t state, o metric.Observer) {
 	o.ObserveInt64(t.queue, int64(log.Queued))
 	o.ObserveInt64(t.size, int64(log.Size))
 	o.ObserveInt64(t.disk, log.Bytes)
+	o.ObserveInt64(t.recent, log.Recent)
+	o.ObserveInt64(t.full, oneIf(log.Full))
 	o.ObserveInt64(t.segments, int64(log.Segments))
 	o.ObserveInt64(t.dropped, int64(log.Dropped))
 	o.ObserveInt64(t.unrecorded, int64(log.Refused))
