@@ -65,7 +65,7 @@ func newState(meter metric.Meter) (t state, all []metric.Observable, err error) 
 
 func (s *Server) look(t state, o metric.Observer) {
 	o.ObserveInt64(t.active, s.meters.active.Load())
-	o.ObserveInt64(t.exports, int64(len(s.exports.slots)))
+	o.ObserveInt64(t.exports, int64(s.exports.count()))
 	bundle := s.pdp.Status()
 	o.ObserveInt64(t.bundle, 1, metric.WithAttributes(attribute.String("bundle", bundle.Digest)))
 	o.ObserveFloat64(t.age, s.now().Sub(bundle.LoadedAt).Seconds())
