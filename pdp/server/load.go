@@ -28,7 +28,8 @@ type LoadConfig struct {
 	RateLimit RateLimit `yaml:"rate_limit"`
 }
 
-// RateLimit bounds how often a caller may ask. An item of a batch counts as one request.
+// RateLimit bounds how often a caller may ask. An item of a batch counts as one request,
+// and so do each 1,000 candidates of a search, or records that a page of the log looks at.
 type RateLimit struct {
 	Rate `yaml:",inline"`
 	// Callers have a rate of their own in place of the one for all.
