@@ -45,7 +45,8 @@ func (s *Server) body(c echo.Context, may func() (Caller, error)) ([]byte, Calle
 		return nil, Caller{}, s.unread(c, refusal)
 	}
 	if r.ContentLength != 0 {
-		defer s.connections.awaits(r.Context(), true)()
+		s.connections.awaits(r.Context(), true)
+		defer s.connections.came(r.Context(), true)
 	}
 	// An announced size is a promise; it gets room before the bytes only up to
 	// what is usual.
@@ -72,7 +73,8 @@ func (s *Server) unread(c echo.Context, refusal error) error {
 	if r.ContentLength == 0 || r.ProtoMajor > 1 {
 		return refusal
 	}
-	defer s.connections.awaits(r.Context(), false)()
+	s.connections.awaits(r.Context(), false)
+	defer s.connections.came(r.Context(), false)
 	_ = http.NewResponseController(c.Response()).SetReadDeadline(time.Now().Add(refusedTime))
 	limit := int64(s.config.Limits.Body)
 	if n, _ := io.Copy(io.Discard, io.LimitReader(r.Body, limit+1)); n > limit {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	queue "container/list"
 	"context"
 	"crypto/tls"
 	"net"
@@ -23,22 +22,22 @@ type connections struct {
 
 	mu     sync.Mutex
 	open   map[net.Conn]*connection
-	lines  [inNoLine]queue.List // of *connection, longest first
-	unsent int                  // bodies that are waited for, of all
-	none   chan struct{}        // closed when the last one goes; nil while nobody waits for that
+	lines  [noLine]connection // each the anchor of a ring, longest first
+	unsent int                // bodies that are waited for, of all
+	none   chan struct{}      // closed when the last one goes; nil while nobody waits for that
 	ending bool
 }
 
 // connection is one that is open. On one of HTTP/2 several requests may be under way.
 type connection struct {
 	conn     net.Conn
-	idle     bool // a request is to come
-	worked   int  // requests whose answers have not begun
-	strange  int  // bodies to come, of whom nobody knows
-	unsent   int  // bodies to come, of callers
-	line     int
-	at       *queue.Element // nil while it is worked on: it is in no line
-	waitedOn time.Time      // since when
+	idle     bool      // a request is to come
+	worked   int       // requests whose answers have not begun
+	strange  int       // bodies to come, of whom nobody knows
+	unsent   int       // bodies to come, of callers
+	waitedOn time.Time // since when
+
+	before, after *connection // in its line; nil while it is worked on
 }
 
 // The lines of those that wait for the other side, in the order in which they go.
@@ -47,7 +46,7 @@ const (
 	ofCallers          // the same
 	ofReaders          // whose answer was begun, and no request came after it
 	ofIdlers           // who asked nothing, or nothing more
-	inNoLine           // is worked on
+	noLine
 )
 
 // notHeardOf is how long a caller's body, or the reader of an answer, is waited for before
@@ -61,7 +60,12 @@ func newConnections(limit int, refused func()) *connections {
 			limit = max(1, min(limit, d-keptDescriptors))
 		}
 	}
-	return &connections{limit: limit, refused: refused, open: map[net.Conn]*connection{}}
+	c := &connections{limit: limit, refused: refused, open: map[net.Conn]*connection{}}
+	for n := range c.lines {
+		anchor := &c.lines[n]
+		anchor.before, anchor.after = anchor, anchor
+	}
+	return c
 }
 
 // keptDescriptors are for what is no connection: segments of the log above all.
@@ -85,7 +89,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 			hangUp(conn)
 			return
 		}
-		one := &connection{conn: conn, idle: true, line: inNoLine}
+		one := &connection{conn: conn, idle: true}
 		c.open[conn] = one
 		c.listed(one)
 	case http.StateActive, http.StateIdle:
@@ -117,26 +121,29 @@ func (c *connections) answers(ctx context.Context) {
 	c.tell(ctx, func(o *connection) { o.worked-- })
 }
 
-// awaits says that a body is to come, of a caller or of somebody unknown. There are never
-// more of them than there may be connections: HTTP/2 has many on one.
-func (c *connections) awaits(ctx context.Context, known bool) (came func()) {
-	add := func(n int) {
-		c.tell(ctx, func(o *connection) {
-			if known {
-				o.unsent += n
-			} else {
-				o.strange += n
-			}
-		})
-	}
-	add(1)
+// awaits says that a body is to come, of a caller or of somebody unknown, and came that it
+// has, or never will. There are never more of them than there may be connections: HTTP/2
+// has many on one.
+func (c *connections) awaits(ctx context.Context, known bool) {
+	c.tell(ctx, func(o *connection) { o.bodies(known, 1) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unsent > c.limit {
 		c.refused()
 		_ = c.pushOut(ofStrangers, 0) || c.pushOut(ofCallers, 0)
 	}
-	return func() { add(-1) }
+}
+
+func (c *connections) came(ctx context.Context, known bool) {
+	c.tell(ctx, func(o *connection) { o.bodies(known, -1) })
+}
+
+func (o *connection) bodies(known bool, more int) {
+	if known {
+		o.unsent += more
+	} else {
+		o.strange += more
+	}
 }
 
 // heard says that some of a body came, or that some of an answer was taken.
@@ -144,32 +151,33 @@ func (c *connections) heard(ctx context.Context) { c.tell(ctx, func(*connection)
 
 // listed puts a connection at the end of the line in which it waits now.
 func (c *connections) listed(one *connection) {
-	c.unlist(one)
+	one.unlist()
+	line := ofReaders
 	switch {
 	case one.strange > 0:
-		one.line = ofStrangers
+		line = ofStrangers
 	case one.unsent > 0:
-		one.line = ofCallers
+		line = ofCallers
 	case one.worked > 0:
 		return
 	case one.idle:
-		one.line = ofIdlers
-	default:
-		one.line = ofReaders
+		line = ofIdlers
 	}
-	one.at, one.waitedOn = c.lines[one.line].PushBack(one), time.Now()
+	anchor := &c.lines[line]
+	one.before, one.after, one.waitedOn = anchor.before, anchor, time.Now()
+	one.before.after, anchor.before = one, one
 }
 
-func (c *connections) unlist(one *connection) {
-	if one.at != nil {
-		c.lines[one.line].Remove(one.at)
-		one.at, one.line = nil, inNoLine
+func (o *connection) unlist() {
+	if o.after != nil {
+		o.before.after, o.after.before = o.after, o.before
+		o.before, o.after = nil, nil
 	}
 }
 
 func (c *connections) forget(conn net.Conn) {
 	if one := c.open[conn]; one != nil {
-		c.unlist(one)
+		one.unlist()
 		c.unsent -= one.strange + one.unsent
 		delete(c.open, conn)
 	}
@@ -187,12 +195,8 @@ func (c *connections) makeRoom() bool {
 
 // pushOut pushes out the first of a line, where it has been there so long.
 func (c *connections) pushOut(line int, atLeast time.Duration) bool {
-	first := c.lines[line].Front()
-	if first == nil {
-		return false
-	}
-	one := first.Value.(*connection)
-	if atLeast > 0 && time.Since(one.waitedOn) < atLeast {
+	one := c.lines[line].after
+	if one == &c.lines[line] || time.Since(one.waitedOn) < atLeast {
 		return false
 	}
 	c.forget(one.conn)

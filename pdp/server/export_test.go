@@ -112,11 +112,18 @@ func (s *Server) Makeable() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for line, atLeast := range []time.Duration{ofStrangers: 0, ofCallers: notHeardOf, ofReaders: notHeardOf} {
-		for at := c.lines[line].Front(); at != nil; at = at.Next() {
-			if time.Since(at.Value.(*connection).waitedOn) >= atLeast {
+		for one := c.lines[line].after; one != &c.lines[line]; one = one.after {
+			if time.Since(one.waitedOn) >= atLeast {
 				n++
 			}
 		}
 	}
 	return n
+}
+
+// Refused is how many were refused for one limit, since that was last told.
+func (s *Server) Refused(limit string) int {
+	s.refusals.mu.Lock()
+	defer s.refusals.mu.Unlock()
+	return s.refusals.counts[limit]
 }

@@ -127,13 +127,17 @@ func (p *patient) Write(b []byte) (written int, err error) {
 }
 
 func (p *patient) piece(b []byte) (n int, err error) {
-	if err := p.deadline(time.Now().Add(exportPatience)); err != nil {
+	begun := time.Now()
+	if err := p.deadline(begun.Add(exportPatience)); err != nil {
 		return 0, err
 	}
 	p.place.waits()
 	n, err = p.to.Write(b)
 	p.place.works()
 	p.server.connections.heard(p.asked)
+	if err != nil && (p.place.wasPushed() || time.Since(begun) >= exportPatience) {
+		p.server.tooMany("slow_readers")
+	}
 	if err == nil {
 		err = p.deadline(time.Time{})
 	}

@@ -157,21 +157,21 @@ func (g *gate) next() int {
 	return next
 }
 
-// yield has others have their turn, and comes back. Who has an error is not inside any
+// yield has other callers have their turn, and comes back. Who has an error is not inside any
 // more.
 func (g *gate) yield(ctx context.Context, caller string) error {
-	if !g.wanted() {
+	if !g.wanted(caller) {
 		return nil
 	}
 	g.leave(caller)
 	return g.enter(ctx, caller)
 }
 
-// wanted reports whether anybody waits.
-func (g *gate) wanted() bool {
+// wanted reports whether anybody waits besides a caller.
+func (g *gate) wanted(caller string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.waiting > 0
+	return slices.ContainsFunc(g.lines, func(l *line) bool { return l.caller != caller })
 }
 
 // giveUp reports whether somebody was still waiting, and waits no more.

@@ -55,7 +55,7 @@ type CallerRate struct {
 const defaultMaxConnections = 4096
 
 // limits are the words that refusals are counted by.
-var limits = []string{"large_bodies", "slow_bodies", "exports", "log_reads", "rate", "concurrency", "connections", "approvals", "waiting"}
+var limits = []string{"large_bodies", "slow_bodies", "exports", "slow_readers", "log_reads", "rate", "concurrency", "connections", "approvals", "waiting"}
 
 // check says what is wrong beyond the bounds of each key, by where it is.
 func (r RateLimit) check() map[string]error {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -293,6 +294,9 @@ func TestSlowReadersMakeWay(t *testing.T) {
 	if got := o.as("reader").Get("/v1/log/stats"); got.Status != 200 {
 		t.Errorf("got %d %s", got.Status, got.Body)
 	}
+	if n := o.Refused("slow_readers"); n == 0 {
+		t.Error("it is not counted")
+	}
 }
 
 // What a request may take bounds what is read of the log for it, and its answer says what
@@ -318,10 +322,11 @@ var unpaced = map[string]string{
 	"GET /openapi.yaml":                                       "the same",
 }
 
-// manifold is whoever the header says, with everything.
-type manifold struct{}
+// manifold is whoever the header says, with everything. It counts how often it is asked.
+type manifold struct{ asked *atomic.Int64 }
 
-func (manifold) Authenticate(r *http.Request) (server.Caller, error) {
+func (m manifold) Authenticate(r *http.Request) (server.Caller, error) {
+	m.asked.Add(1)
 	all := []auth.Permission{auth.Decide, auth.Search, auth.Explain, auth.LogRead, auth.LogAdmin, auth.Approve, auth.Request}
 	return server.Caller{Name: "key:" + r.Header.Get("Authorization"), AllTenants: true, Permissions: all, Principal: auth.Principal{Type: "User", ID: "mia"}}, nil
 }
@@ -330,7 +335,7 @@ func (manifold) Authenticate(r *http.Request) (server.Caller, error) {
 // route comes here first.
 func TestEveryRouteTakesOfTheRateOrSaysWhyNot(t *testing.T) {
 	s := pdptest.Start(t, bundle(t), withData(t.TempDir()), func(c *server.Config) {
-		c.Authenticator = manifold{}
+		c.Authenticator = manifold{new(atomic.Int64)}
 		c.Load.RateLimit.Rate = server.Rate{PerSecond: 1}
 	})
 	routes, err := server.Routes()
@@ -352,6 +357,50 @@ func TestEveryRouteTakesOfTheRateOrSaysWhyNot(t *testing.T) {
 	}
 }
 
+// Who asks is found out once: a credential may cost as much as a signature.
+func TestWhoAsksIsFoundOutOnce(t *testing.T) {
+	asked := new(atomic.Int64)
+	s := pdptest.Start(t, bundle(t), withData(t.TempDir()), func(c *server.Config) { c.Authenticator = manifold{asked} })
+	routes, err := server.Routes()
+	must(t, err)
+	for _, route := range routes {
+		method, path, _ := strings.Cut(route, " ")
+		path = strings.NewReplacer("{tenant}", "acme", "{id}", "ID", "{digest}", "D").Replace(path)
+		for _, body := range []string{"", readQuestion, largeQuestion()} {
+			if body != "" && method == "GET" {
+				continue
+			}
+			before := asked.Load()
+			s.Do(method, path, body, "Authorization", "a", "Content-Type", "application/json")
+			if n := asked.Load() - before; n > 1 {
+				t.Errorf("%s with %d bytes: asked %d times", route, len(body), n)
+			}
+		}
+	}
+}
+
+// Who shakes no hands, or never ends a header, pushes itself out.
+func TestConnectionsWithoutARequestPushThemselvesOut(t *testing.T) {
+	const most = 8
+	a := pdptest.NewAuthority(t)
+	s := pdptest.Start(t, bundle(t), withTLS(a), func(c *server.Config) {
+		c.Authenticator = asCaller{}
+		c.Load.MaxConnections = most
+	})
+	s.Trust(a)
+	victim := aloof(s)
+	for _, sent := range []string{"", "\x16\x03\x01\x02\x00\x01\x00"} { // of a handshake
+		for range 3 {
+			for range 2 * most {
+				hang(t, s.Addr(), sent)
+			}
+			if got := victim.Post(evaluationPath, readQuestion, "Authorization", "victim:decide"); got.Status != 200 {
+				t.Fatalf("got %d %s", got.Status, got.Body)
+			}
+		}
+	}
+}
+
 // What a search examines, and what a page of the log looks at, is paid for afterwards: one
 // request for each thousand.
 func TestSearchesPayForWhatTheyExamine(t *testing.T) {
@@ -364,7 +413,7 @@ func TestSearchesPayForWhatTheyExamine(t *testing.T) {
 		"entities/people.json": "[" + people.String()[1:] + "]",
 	})
 	s := pdptest.Start(t, source, withData(t.TempDir()), func(c *server.Config) {
-		c.Authenticator = manifold{}
+		c.Authenticator = manifold{new(atomic.Int64)}
 		c.Load.RateLimit.Rate = server.Rate{PerSecond: 1, Burst: 20}
 	})
 	left := func(caller string) (n int) {
