@@ -31,7 +31,7 @@ const (
 )
 
 func newExports() *exports {
-	e := &exports{places: places{gate: gate{limit: maxExports, share: exportsOfOne}}}
+	e := &exports{places: places{gate: gate{limit: maxExports, share: exportsOfOne, queue: longQueue}}}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	return e
 }

@@ -22,6 +22,7 @@ import (
 type gate struct {
 	limit    int           // 0 is none
 	share    int           // of one caller; 0 is the whole
+	queue    int           // how many of one caller wait; 0 is as many as wait at all
 	patience time.Duration // 0 is as long as the context of who waits
 
 	mu      sync.Mutex
@@ -37,8 +38,13 @@ type line struct {
 	wait   []chan bool // each is told once, true to come in
 }
 
-// mostWaiting bounds the memory of those who wait.
-const mostWaiting = 1024
+const (
+	// mostWaiting bounds the memory of those who wait.
+	mostWaiting = 1024
+	// longQueue is how many of one caller wait where that may take long: each keeps a
+	// connection.
+	longQueue = 64
+)
 
 var errBusy = errors.New("more is asked at once than can be answered in time")
 
@@ -101,7 +107,9 @@ func (g *gate) join(caller string) (told chan bool) {
 		g.lines = append(g.lines, &line{caller: caller})
 	}
 	g.lines[n].wait = append(g.lines[n].wait, told)
-	if g.waiting++; g.waiting > mostWaiting {
+	if g.waiting++; g.queue > 0 && len(g.lines[n].wait) > g.queue {
+		g.take(n, 0) <- false
+	} else if g.waiting > mostWaiting {
 		longest := slices.MaxFunc(g.lines, func(a, b *line) int { return len(a.wait) - len(b.wait) })
 		g.take(slices.Index(g.lines, longest), 0) <- false
 	}

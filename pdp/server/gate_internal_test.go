@@ -77,6 +77,18 @@ func TestGateDoesNotWaitForEver(t *testing.T) {
 	}
 }
 
+// Where it takes long, not even all who wait are of one caller.
+func TestGateBoundsTheQueueOfACaller(t *testing.T) {
+	g := &gate{limit: 1, queue: 2}
+	g.join("first")
+	oldest, next := g.join("noisy"), g.join("noisy")
+	newest, quiet := g.join("noisy"), g.join("quiet")
+	told(t, "the oldest", oldest, false)
+	if len(next)+len(newest)+len(quiet) > 0 || g.waiting != 3 {
+		t.Errorf("%d wait", g.waiting)
+	}
+}
+
 // One caller has its share and no more, also where there is room; and of those who wait
 // whoever has fewest comes first.
 func TestGateKeepsShares(t *testing.T) {

@@ -101,8 +101,8 @@ func New(config Config) (*Server, error) {
 		gate:    &gate{limit: int(config.Load.MaxConcurrent), patience: config.Load.QueueTime},
 		waiting: newWaiting(),
 		rates:   newRates(config.Load.RateLimit, config.PDP.Now),
-		large:   places{gate: gate{limit: mostLargeBodies, share: largeOfOne}},
-		reading: gate{limit: mostReading()},
+		large:   places{gate: gate{limit: mostLargeBodies, share: largeOfOne, queue: longQueue}},
+		reading: gate{limit: mostReading(), queue: longQueue},
 		failed:  make(chan error, 1),
 	}
 	s.connections = newConnections(int(config.Load.MaxConnections), func() { s.tooMany("connections") })
