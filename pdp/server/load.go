@@ -30,7 +30,8 @@ type LoadConfig struct {
 	RateLimit RateLimit `yaml:"rate_limit"`
 }
 
-// RateLimit bounds how often a caller may ask. An item of a batch counts as one request.
+// RateLimit bounds how often a caller may ask. An item of a batch counts as one request,
+// and so do each 1,000 candidates of a search, or records that a page of the log looks at.
 type RateLimit struct {
 	Rate `yaml:",inline"`
 	// Callers have a rate of their own in place of the one for all.
@@ -56,7 +57,8 @@ type CallerRate struct {
 const defaultMaxConnections = 4096
 
 // limits are the words that refusals are counted by.
-var limits = []string{"large_bodies", "rate", "concurrency", "connections", "approvals", "waiting", string(decisionlog.BoundShare), string(decisionlog.BoundIssuer), string(decisionlog.BoundAll)}
+var limits = []string{"large_bodies", "slow_bodies", "exports", "slow_readers", "log_reads", "rate", "concurrency", "connections", "approvals", "waiting",
+	string(decisionlog.BoundShare), string(decisionlog.BoundIssuer), string(decisionlog.BoundAll)}
 
 // check says what is wrong beyond the bounds of each key, by where it is.
 func (r RateLimit) check() map[string]error {

@@ -34,9 +34,15 @@ func (s *Server) decisionsPage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.page(c.Request().Context(), query)
+	ctx, done, err := s.reads(c, a)
 	if err != nil {
-		return logProblem(err)
+		return err
+	}
+	defer done()
+	page, err := s.page(ctx, query)
+	s.charge(a.caller, page.Examined)
+	if err != nil {
+		return noTimeFor(err, "there was no time to find a page of these records; give from and to, or a filter that picks fewer")
 	}
 	body := append([]byte(`{"items":`), list(page.Lines)...)
 	if len(page.batches) > 0 {
@@ -100,6 +106,7 @@ func (s *Server) page(ctx context.Context, q decisionlog.Query) (page recordPage
 	for page.More = true; page.More && len(page.Lines) < limit; q.Cursor = page.Next {
 		q.Limit = min(limit-len(page.Lines), pageStep)
 		some, err := s.decisions.Query(ctx, q)
+		page.Examined += some.Examined
 		if err != nil {
 			return page, err
 		}

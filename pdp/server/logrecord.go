@@ -25,26 +25,41 @@ type asked struct {
 }
 
 // recordOfPath finds the record for who may have it.
-func (s *Server) recordOfPath(c echo.Context, p Permission) (a asked, err error) {
-	if a.auditor, err = s.whole(c, p); err != nil {
-		return a, err
+func (s *Server) recordOfPath(c echo.Context, a auditor) (asked, error) {
+	id, err := pathValue(c, "id")
+	if err != nil {
+		return asked{}, err
 	}
-	if a.id, err = pathValue(c, "id"); err != nil {
-		return a, err
+	record, err := s.record(a, id)
+	return asked{a, id, record}, err
+}
+
+// readsRecord lets an auditor in who reads of the record that a path names.
+func (s *Server) readsRecord(c echo.Context) (ctx context.Context, a asked, done func(), err error) {
+	who, err := s.whole(c, LogRead)
+	if err != nil {
+		return nil, a, nil, err
 	}
-	a.record, err = s.record(a.auditor, a.id)
-	return a, err
+	if ctx, done, err = s.reads(c, who); err != nil {
+		return nil, a, nil, err
+	}
+	if a, err = s.recordOfPath(c, who); err != nil {
+		done()
+	}
+	return ctx, a, done, err
 }
 
 // decisionRecord answers GET /v1/decisions/:id.
 func (s *Server) decisionRecord(c echo.Context) error {
-	a, err := s.recordOfPath(c, LogRead)
+	ctx, a, done, err := s.readsRecord(c)
 	if err != nil {
 		return err
 	}
-	receipts, err := s.page(c.Request().Context(), decisionlog.Query{
+	defer done()
+	receipts, err := s.page(ctx, decisionlog.Query{
 		Filter: decisionlog.Filter{Tenants: a.tenants, Kind: decisionlog.KindReceipt, Of: a.id}, Cursor: a.record.Sequence, Limit: pageMost,
 	})
+	s.charge(a.caller, receipts.Examined)
 	if err != nil {
 		return logProblem(err)
 	}
@@ -94,11 +109,11 @@ func (s *Server) said(line []byte) (said [][]byte, whole bool, err error) {
 // decisionProof answers GET /v1/decisions/:id/proof. A record that no checkpoint
 // covers yet gets one.
 func (s *Server) decisionProof(c echo.Context) error {
-	a, err := s.recordOfPath(c, LogRead)
+	ctx, a, done, err := s.readsRecord(c)
 	if err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
+	defer done()
 	snapshot, err := s.signed(ctx)
 	if err != nil {
 		return err
@@ -118,11 +133,15 @@ const maxReason = 1000
 
 // redaction answers POST /v1/decisions/:id/redaction.
 func (s *Server) redaction(c echo.Context) error {
-	body, err := s.body(c)
+	var who auditor
+	body, _, err := s.body(c, func() (_ Caller, err error) {
+		who, err = s.whole(c, LogAdmin)
+		return who.caller, err
+	})
 	if err != nil {
 		return err
 	}
-	a, err := s.recordOfPath(c, LogAdmin)
+	a, err := s.recordOfPath(c, who)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func newState(meter metric.Meter) (t state, all []metric.Observable, err error) 
 		return c
 	}
 	t.active = gauge("policy_service.http.requests.active", "{request}", "Requests being answered.")
-	t.exports = gauge("policy_service.exports.active", "{export}", "Readers of the whole decision log; there may be 4.")
+	t.exports = gauge("policy_service.exports.active", "{export}", "Readers of the whole decision log; there may be 4, and 2 of one caller.")
 	t.bundle = gauge("policy_service.bundle.info", "", "1, with the digest of the bundle in force.")
 	t.refused = gauge("policy_service.bundle.refused", "", "1 while a later bundle than the one in force is refused, else 0.")
 	t.logOK = gauge("policy_service.log.ok", "", "1 while the decision log can be written, else 0.")
@@ -67,7 +67,7 @@ func newState(meter metric.Meter) (t state, all []metric.Observable, err error) 
 
 func (s *Server) look(t state, o metric.Observer) {
 	o.ObserveInt64(t.active, s.meters.active.Load())
-	o.ObserveInt64(t.exports, int64(len(s.exports.slots)))
+	o.ObserveInt64(t.exports, int64(s.exports.count()))
 	bundle := s.pdp.Status()
 	o.ObserveInt64(t.bundle, 1, metric.WithAttributes(attribute.String("bundle", bundle.Digest)))
 	o.ObserveFloat64(t.age, s.now().Sub(bundle.LoadedAt).Seconds())
