@@ -166,6 +166,9 @@ func (r *reader) findTenants() {
 
 // load reads one file into the bundle, or says that it does not belong there.
 func (r *reader) load(file string, e fs.DirEntry) {
+	if r.ctx.Err() != nil {
+		return // nobody waits for what is read
+	}
 	k := kindOf(file)
 	if k == nil {
 		what := "file"
