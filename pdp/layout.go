@@ -62,7 +62,7 @@ func kindAtTop(name string, inTenant bool) *kind {
 	switch {
 	case strings.HasSuffix(name, ".cedar"):
 		return policyKind
-	case name == "obligations.yaml", name == "bundle.yaml" && !inTenant:
+	case name == obligationsFile, name == "bundle.yaml" && !inTenant:
 		return settingsKind
 	case (name == "schema.cedarschema" || strings.HasSuffix(name, ".cedarschema.json")) && !inTenant:
 		return schemaKind

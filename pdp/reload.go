@@ -43,6 +43,7 @@ type reloader struct {
 	pollBlind, pollWatched time.Duration
 	// building is called when a load begins to build; tests hold it up there.
 	building func(context.Context)
+	did      work // of the last load that was built
 }
 
 const (
@@ -234,7 +235,9 @@ func (p *PDP) build(ctx context.Context, files *Files, before *loaded) (*Bundle,
 	if p.reloader.building != nil {
 		p.reloader.building(ctx)
 	}
-	bundle, problems := build(files)
+	l := newLoading(ctx, files, before)
+	bundle, problems := l.build()
+	p.reloader.did = l.did
 	return bundle, problems, context.Cause(ctx)
 }
 
