@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -205,4 +206,53 @@ func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
 	edit("a root entity", work{policyFiles: 3, entityFiles: 1}, many+1, tree{"entities/e.json": `[{"uid":{"type":"User","id":"v"},"attrs":{},"parents":[]}]`})
 	edit("a new tenant", work{policyFiles: 1}, 1, tree{"tenants/fresh/p.cedar": renamed(smallest, "p")})
 	edit("the settings, on which all hangs", work{settings: 1, policyFiles: 3 + 2*many + 1, entityFiles: 1 + many}, many+2, tree{"bundle.yaml": "unknown_entities: evaluate\n"})
+}
+
+// Decisions and searches go on by what a load takes over. The race detector sees who writes
+// to it.
+func TestDecisionsGoOnWhileALoadTakesOver(t *testing.T) {
+	entitiesOf := func(n int) string {
+		return fmt.Sprintf(`[{"uid":{"type":"User","id":"u"},"attrs":{"n":%d},"parents":[{"type":"Team","id":"t"}]}]`, n)
+	}
+	dir := t.TempDir()
+	tree{
+		"a.cedar": renamed(smallest, "a"), "schema.cedarschema": "entity Team; entity User in [Team] { n: Long }; action read appliesTo { principal: User, resource: User };",
+		"obligations.yaml": "tell: {type: log, on: both}\n", "tenants/acme/entities/e.json": entitiesOf(0), "tenants/other/entities/e.json": entitiesOf(0),
+		"tenants/acme/x.cedar":  "@id(\"x\") @obligation(\"tell\") permit(principal, action, resource) when { principal.n > 3 };",
+		"tenants/other/x.cedar": "@id(\"x\") @obligation(\"tell\") forbid(principal in Team::\"t\", action, resource);",
+	}.write(t, dir)
+	p, err := New(Dir(dir), Options{Quiet: 1})
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
+	for _, tenant := range []string{"acme", "other", evaluation.DefaultTenant} {
+		asking.Go(func() {
+			request := evaluation.Request{Tenant: tenant, Subject: evaluation.Entity{Type: "User", ID: "u"}, Action: evaluation.Action{Name: "read"}, Resource: evaluation.Entity{Type: "User", ID: "u"}}
+			for ctx.Err() == nil {
+				if _, err := p.Evaluate(context.Background(), Call{Explain: true, Request: request}); err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := p.Search(context.Background(), SearchCall{Search: evaluation.Search{Kind: evaluation.SubjectSearch, Request: request}, Limit: 10}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for n := range 12 {
+		switch n % 4 {
+		case 0:
+			tree{"b.cedar": renamed(numbered(n), "b")}.write(t, dir)
+		case 1:
+			tree{"tenants/acme/entities/e.json": entitiesOf(n)}.write(t, dir)
+		case 2:
+			tree{"tenants/other/y.cedar": renamed(numbered(n), "y")}.write(t, dir)
+		case 3:
+			tree{"entities/e.json": fmt.Sprintf(`[{"uid":{"type":"User","id":"r%d"},"attrs":{"n":1},"parents":[]}]`, n)}.write(t, dir)
+		}
+		must(t, p.Reload(t.Context()))
+	}
 }
