@@ -82,6 +82,9 @@ type Item struct {
 type Incoming struct {
 	Digest string
 	Files  map[string][]byte
+	// Later are tenants whose own files are still those of the bundle before, because
+	// they did not lie still, or wait for their turn.
+	Later []string
 }
 
 // Call is a request together with who asks and how.
@@ -125,10 +128,10 @@ func New(source Source, options Options) (*PDP, error) {
 	if problems.Refuse() {
 		return nil, problems
 	}
-	if err := options.ask(bundle, files); err != nil {
+	if err := options.ask(bundle, files, nil); err != nil {
 		return nil, err
 	}
-	return newPDP(source, loaded{bundle: bundle, read: files.reading(), problems: problems}, options), nil
+	return newPDP(source, loaded{bundle: bundle, files: files, read: files.reading(), problems: problems}, options), nil
 }
 
 // Of returns a PDP that answers from a bundle already loaded, and from no other.

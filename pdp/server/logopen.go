@@ -93,8 +93,11 @@ func (s *Server) admitBundle(b pdp.Incoming) error {
 		if _, err := s.bundles.Put(b.Files); err != nil {
 			return fmt.Errorf("its files cannot be kept: %w", err)
 		}
-		loaded := event{name: "bundle_loaded", details: map[string]any{"bundle": b.Digest, "files": len(b.Files)}}
-		if err := s.events.now(context.Background(), loaded); err != nil {
+		details := map[string]any{"bundle": b.Digest, "files": len(b.Files)}
+		if len(b.Later) > 0 { // the digest is not that of the directory
+			details["later"] = b.Later
+		}
+		if err := s.events.now(context.Background(), event{name: "bundle_loaded", details: details}); err != nil {
 			return fmt.Errorf("it cannot be recorded: %w", err)
 		}
 	}
