@@ -9,7 +9,8 @@ type change struct {
 	reserved map[string]bool
 	live     map[string]bool
 	outbox   []*entry
-	silent   bool // nobody is to be told
+	silent   bool        // nobody is to be told
+	saved    []*Approval // which approvals, in their new state
 }
 
 // save writes an approval, and every index that has it. Old is nil of a new one.
@@ -38,6 +39,7 @@ func (c *change) save(old *Approval, a *Approval) error {
 		do.remove(bucketReserved, id)
 	}
 	c.wait(&do, old, a)
+	c.saved = append(c.saved, a)
 	return do.err
 }
 
@@ -71,7 +73,7 @@ func (c *change) step(s *Step) error {
 	if err != nil {
 		return err
 	}
-	c.outbox = append(c.outbox, &entry{number: number, approval: s.Approval.ID, id: s.ID, name: s.Name, step: s})
+	c.outbox = append(c.outbox, &entry{number: number, approval: s.Approval.ID, tenant: s.Approval.Tenant, id: s.ID, name: s.Name, step: s})
 	return put(c.tx, bucketOutbox, numberKey(number), s)
 }
 

@@ -58,8 +58,12 @@ func (s *Store) shown(a Approval, now time.Time) Approval {
 	return a
 }
 
-// examinedPerItem bounds what List looks at for each approval that it could return.
-const examinedPerItem = 20
+// What List looks at for each approval that it could return: of those that are pending,
+// where little need be read to see whose they are, and of others.
+const (
+	examinedPerItem = 20
+	readPerItem     = 4
+)
 
 // List is a page of the approvals of some tenants, or of all where tenants is nil, in a
 // state, or in any where that is "": those after an id, oldest first. Next is the id to
@@ -87,13 +91,13 @@ func (s *Store) page(tenants []string, status Status, after string, limit int) (
 	}
 	w := &walk{store: s, tenants: tenants, status: status, now: s.now()}
 	err = s.view(func(tx values) error {
-		bucket := bucketApprovals
+		bucket, most := bucketApprovals, limit*readPerItem
 		if status == Pending {
-			bucket = bucketPending
+			bucket, most = bucketPending, limit*examinedPerItem
 		}
 		c := tx.Bucket([]byte(bucket)).Cursor()
 		key := beyond(c, []byte(after))
-		for examined := 0; key != nil && examined < limit*examinedPerItem && len(page) < limit; examined++ {
+		for examined := 0; key != nil && examined < most && len(page) < limit; examined++ {
 			a, fits, err := w.look(tx, key)
 			if err != nil {
 				return err

@@ -23,6 +23,7 @@ type memory struct {
 type entry struct {
 	number   uint64
 	approval string
+	tenant   string
 	id, name string
 	step     *Step // nil once it was tried: then it may be on record
 }
@@ -64,7 +65,7 @@ func remember(tx values) (*memory, error) {
 		if err := tx.decode(bucketOutbox, k, v, &s); err != nil {
 			return err
 		}
-		m.expect([]*entry{{number: readNumber(k), approval: s.Approval.ID, id: s.ID, name: s.Name}})
+		m.expect([]*entry{{number: readNumber(k), approval: s.Approval.ID, tenant: s.Approval.Tenant, id: s.ID, name: s.Name}})
 		return nil
 	})
 }

@@ -32,6 +32,7 @@ type Store struct {
 	turns    turns.Turns                   // of approvals: what is done to one, with all that goes on record of it, is done before the next thing is
 	grown    atomic.Pointer[chan struct{}] // closed at the next change
 	wake     chan struct{}                 // has room for one: Run has something to look at
+	listeners
 
 	writing   sync.Mutex // one transaction at a time; guards what follows
 	rates     rates
