@@ -5,7 +5,7 @@ package approval
 type change struct {
 	tx       values
 	size     uint64 // of the log: what goes on record of this change stands there or behind it
-	pending  map[owner]int
+	pending  map[pendingOne]bool
 	reserved map[string]bool
 	live     map[string]bool
 	outbox   []*entry
@@ -49,11 +49,11 @@ func (c *change) wait(do *writes, old *Approval, a *Approval) {
 	switch {
 	case is && !was:
 		do.put(bucketPending, []byte(a.ID), waiting{a.Tenant, a.Subject, a.ExpiresAt})
-		c.pending = map[owner]int{a.owner(): 1}
+		c.pending = map[pendingOne]bool{{a.ID, a.owner(), a.Caller}: true}
 		do.tell(a.ID, Filed)
 	case was && !is:
 		do.remove(bucketPending, []byte(a.ID))
-		c.pending = map[owner]int{a.owner(): -1}
+		c.pending = map[pendingOne]bool{{a.ID, a.owner(), a.Caller}: false}
 		do.tell(a.ID, Completed)
 	}
 }

@@ -91,26 +91,24 @@ func (s *Store) page(tenants []string, status Status, after string, limit int) (
 	}
 	w := &walk{store: s, tenants: tenants, status: status, now: s.now()}
 	err = s.view(func(tx values) error {
-		bucket, most := bucketApprovals, limit*readPerItem
+		most := limit * readPerItem
 		if status == Pending {
-			bucket, most = bucketPending, limit*examinedPerItem
+			most = limit * examinedPerItem
 		}
-		c := tx.Bucket([]byte(bucket)).Cursor()
-		key := beyond(c, []byte(after))
-		for examined := 0; key != nil && examined < most && len(page) < limit; examined++ {
-			a, fits, err := w.look(tx, key)
+		for n, key := range w.keys(tx, after, most+1) {
+			if n == most || len(page) == limit {
+				return nil
+			}
+			a, fits, err := w.look(tx, []byte(key))
 			if err != nil {
 				return err
 			}
 			if fits {
 				page = append(page, s.shown(a, w.now))
 			}
-			next = string(key)
-			key, _ = c.Next()
+			next = key
 		}
-		if key == nil {
-			next = ""
-		}
+		next = ""
 		return nil
 	})
 	if err != nil {
@@ -125,6 +123,23 @@ type walk struct {
 	tenants []string
 	status  Status
 	now     time.Time
+}
+
+// keys are those that may be what is looked for, after one and in order. Where others have
+// much that is pending, nobody goes through that to find their own.
+func (w *walk) keys(tx values, after string, most int) (keys []string) {
+	bucket := bucketApprovals
+	if w.status == Pending {
+		if w.tenants != nil {
+			return w.store.memory.pendingIn(w.tenants, after, most)
+		}
+		bucket = bucketPending
+	}
+	c := tx.Bucket([]byte(bucket)).Cursor()
+	for key := beyond(c, []byte(after)); key != nil && len(keys) < most; key, _ = c.Next() {
+		keys = append(keys, string(key))
+	}
+	return keys
 }
 
 // look reads an approval, if what is known of it without that does not speak against it.

@@ -35,7 +35,8 @@ type Store struct {
 	listeners
 
 	writing   sync.Mutex // one transaction at a time; guards what follows
-	rates     rates
+	rates     rates // of subjects
+	asking    rates // of callers
 	committed int // the number of the last transaction
 	closed    bool
 
@@ -56,7 +57,7 @@ func Open(data string, o Options) (*Store, error) {
 	}
 	s := &Store{path: filepath.Join(data, FileName), options: o.withDefaults(), wake: make(chan struct{}, 1)}
 	s.key, s.seals = keyOf(o.Key, keyUse), keyOf(o.Key, sealUse)
-	s.rates = newRates(s.options.Limits.NewPerMinutePerSubject)
+	s.rates, s.asking = newRates(s.options.Limits.NewPerMinutePerSubject), newRates(s.options.Limits.NewPerMinutePerCaller)
 	grown := make(chan struct{})
 	s.grown.Store(&grown)
 	err := os.MkdirAll(data, 0o700)
