@@ -48,6 +48,22 @@ func (c *counter) filed(subject string) (id string) {
 	return told.Approval.ID
 }
 
+// fill has so many requests wait, of ten subjects.
+func (c *counter) fill(n int) {
+	c.t.Helper()
+	var all sync.WaitGroup
+	for k := range 10 {
+		all.Go(func() {
+			for one := range n / 10 {
+				if told := c.asks("pep", strings.Replace(tool("push", fmt.Sprintf(`"arguments":{"n":%d}`, one)), `"bot"`, fmt.Sprintf(`"bot%d"`, k), 1)); told.Approval == nil || told.Approval.ID == "" {
+					c.t.Errorf("got %+v", told)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
 // Of one approver who waits 250 times with the same question all are answered by what was
 // looked at a few times; one more has no place, and others have.
 func TestEqualPollsShareOneLook(t *testing.T) {
@@ -112,9 +128,7 @@ func TestAChangeElsewhereHasNobodyLook(t *testing.T) {
 func TestPollsOfOneDoNotKeepAnotherFromLooking(t *testing.T) {
 	c := openCounter(t, func(config *server.Config) { config.Approvals.NewPerMinutePerSubject = 1_000_000 })
 	c.Client = http.DefaultClient
-	for n := range 300 {
-		c.filed(fmt.Sprint("bot", n%10, "x", n/10))
-	}
+	c.fill(300)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	again := func(n int, do func(k int)) {
@@ -294,9 +308,7 @@ func TestAStopEndsAllWhoWait(t *testing.T) {
 // others have before it keeps nobody waiting for their own.
 func TestWhatOthersHaveHidesNothingFromAPoll(t *testing.T) {
 	c := openCounter(t, func(config *server.Config) { config.Approvals.NewPerMinutePerSubject = 1_000_000 })
-	for n := range 260 {
-		c.filed(fmt.Sprint("bot", n))
-	}
+	c.fill(260)
 	items, next := c.inbox("noah", "?subject=late&wait=30s")
 	if len(items) != 0 || next == "" {
 		t.Fatalf("%d requests, and then %q", len(items), next)
