@@ -35,9 +35,9 @@ type Store struct {
 	listeners
 
 	writing   sync.Mutex // one transaction at a time; guards what follows
-	rates     rates // of subjects
-	asking    rates // of callers
-	committed int // the number of the last transaction
+	rates     rates      // of subjects
+	asking    rates      // of callers
+	committed int        // the number of the last transaction
 	closed    bool
 
 	mu          sync.RWMutex // held for reading while db is in use
