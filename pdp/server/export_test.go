@@ -127,3 +127,15 @@ func (s *Server) Refused(limit string) int {
 	defer s.refusals.mu.Unlock()
 	return s.refusals.counts[limit]
 }
+
+// Looks is how often somebody looked for all who wait with the same question, and Pages
+// how many pages of requests for approval were begun.
+func (s *Server) Looks() int64 { return s.waiting.looks.Load() }
+func (s *Server) Pages() int64 { return s.waiting.made.Load() }
+
+// Watches is how many different questions are waited with.
+func (s *Server) Watches() int {
+	s.waiting.mu.Lock()
+	defer s.waiting.mu.Unlock()
+	return len(s.waiting.watches)
+}

@@ -99,7 +99,7 @@ func New(config Config) (*Server, error) {
 	s := &Server{
 		config: config, instance: uuid.NewString(), log: config.Logger, pages: pages, exports: newExports(), out: &output{to: config.Checkpoints}, meters: meters,
 		gate:    &gate{limit: int(config.Load.MaxConcurrent), patience: config.Load.QueueTime},
-		waiting: newWaiting(),
+		waiting: newWaiting(config.Load.RequestTime),
 		rates:   newRates(config.Load.RateLimit, config.PDP.Now),
 		large:   places{gate: gate{limit: mostLargeBodies, share: largeOfOne, queue: longQueue}},
 		reading: gate{limit: mostReading(), queue: longQueue},
