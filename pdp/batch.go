@@ -20,6 +20,9 @@ type BatchCall struct {
 
 	Registered  bool
 	Obligations []string
+	// GoOn, where there is one, is asked before each item, and an error of it ends the
+	// batch: it may have others do something meanwhile.
+	GoOn func(context.Context) error
 }
 
 // BatchDecision is the answer to a batch. Item n is the decision ID.n.
@@ -37,7 +40,7 @@ func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision
 	p.stamp(&call)
 	answer := BatchDecision{ID: p.options.NewID()}
 	_, span := step(ctx, "authorize")
-	records, err := p.items(ctx, bundle, call, batch.Batch, &answer)
+	records, err := p.items(ctx, bundle, call, batch, &answer)
 	ended(span, err)
 	if err != nil {
 		return BatchDecision{}, err
@@ -49,11 +52,11 @@ func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision
 }
 
 // items decides the items of a batch, and says what is to go on record of them.
-func (p *PDP) items(ctx context.Context, bundle *Bundle, call Call, batch evaluation.Batch, answer *BatchDecision) ([]Record, error) {
-	records := make([]Record, 0, len(batch.Items))
+func (p *PDP) items(ctx context.Context, bundle *Bundle, call Call, batch BatchCall, answer *BatchDecision) ([]Record, error) {
+	records := make([]Record, 0, len(batch.Batch.Items))
 	m, filled := new(memo), 0
-	for n, item := range batch.Items {
-		if err := ctx.Err(); err != nil {
+	for n, item := range batch.Batch.Items {
+		if err := goesOn(ctx, batch.GoOn); err != nil {
 			return nil, err
 		}
 		call.Request = item.Request
@@ -67,11 +70,18 @@ func (p *PDP) items(ctx context.Context, bundle *Bundle, call Call, batch evalua
 		d.ID = fmt.Sprintf("%s.%d", answer.ID, n)
 		answer.Items = append(answer.Items, d)
 		records = append(records, record(call, d))
-		if batch.Semantic.Decides(d.Allow) {
+		if batch.Batch.Semantic.Decides(d.Allow) {
 			break
 		}
 	}
 	return records, nil
+}
+
+func goesOn(ctx context.Context, ask func(context.Context) error) error {
+	if ask == nil {
+		return ctx.Err()
+	}
+	return ask(ctx)
 }
 
 // item decides one item; what is wrong with it is its own answer.

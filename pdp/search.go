@@ -30,6 +30,8 @@ type SearchCall struct {
 	// After is the last candidate that was examined before; nil at the beginning.
 	After *string
 	Limit int
+	// GoOn is asked before each candidate, as that of a [BatchCall] is before each item.
+	GoOn func(context.Context) error
 }
 
 // SearchAnswer is one page of a search.
@@ -79,7 +81,7 @@ func (p *PDP) examine(ctx context.Context, bundle *Bundle, search SearchCall, ca
 		if !ok {
 			break
 		}
-		if err := ctx.Err(); err != nil {
+		if err := goesOn(ctx, search.GoOn); err != nil {
 			return err
 		}
 		d, err := p.candidate(ctx, bundle, search.Search.Kind, call, id, m)

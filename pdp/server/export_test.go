@@ -75,3 +75,22 @@ func (s *Server) Waiting() int {
 	defer s.waiting.mu.Unlock()
 	return s.waiting.all
 }
+
+// HoldWork takes all places of those who may keep a processor for long, until it is let go.
+func (s *Server) HoldWork(caller string) (release func()) {
+	for range s.work.limit {
+		_ = s.work.enter(context.Background(), caller)
+	}
+	return func() {
+		for range s.work.limit {
+			s.work.leave()
+		}
+	}
+}
+
+// Refused is how many were refused for one limit, since that was last told.
+func (s *Server) Refused(limit string) int {
+	s.refusals.mu.Lock()
+	defer s.refusals.mu.Unlock()
+	return s.refusals.counts[limit]
+}

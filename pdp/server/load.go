@@ -54,7 +54,7 @@ type CallerRate struct {
 const defaultMaxConnections = 4096
 
 // limits are the words that refusals are counted by.
-var limits = []string{"large_bodies", "rate", "concurrency", "connections", "approvals", "waiting"}
+var limits = []string{"large_bodies", "rate", "concurrency", "connections", "approvals", "waiting", "work"}
 
 // check says what is wrong beyond the bounds of each key, by where it is.
 func (r RateLimit) check() map[string]error {

@@ -53,6 +53,7 @@ func (r *recorder) Record(ctx context.Context, records []pdp.Record) error {
 	if len(entries) == 0 {
 		return nil
 	}
+	rests(ctx)
 	_, err := r.log.Append(ctx, entries)
 	switch {
 	case !errors.Is(err, decisionlog.ErrTooLarge):

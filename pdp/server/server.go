@@ -58,6 +58,7 @@ type Server struct {
 	scrape       http.Handler                                   // answers with the metrics; nil where they are not ours
 	providers    []interface{ Shutdown(context.Context) error } // of telemetry
 	gate         *gate
+	work         *work
 	rates        *rates
 	large        chan struct{} // holds one for each large body
 	connections  *connections
@@ -98,6 +99,7 @@ func New(config Config) (*Server, error) {
 	s := &Server{
 		config: config, instance: uuid.NewString(), log: config.Logger, pages: pages, exports: newExports(), out: &output{to: config.Checkpoints}, meters: meters,
 		gate:    &gate{limit: int(config.Load.MaxConcurrent), patience: config.Load.QueueTime},
+		work:    newWork(config.Load.RequestTime),
 		waiting: newWaiting(),
 		rates:   newRates(config.Load.RateLimit, config.PDP.Now), large: make(chan struct{}, mostLargeBodies),
 		failed: make(chan error, 1),
