@@ -30,6 +30,7 @@ type Log struct {
 
 	queue  chan *call
 	bytes  *semaphore.Weighted           // of what is in the queue
+	shares shares                        // of callers in that
 	state  state                         // what others may ask for
 	grown  atomic.Pointer[chan struct{}] // closed when there are more records
 	stop   chan struct{}
@@ -62,6 +63,7 @@ type writer struct {
 type call struct {
 	entries []prepared
 	size    int64
+	caller  string
 	at      time.Time
 	do      func() error // an order, instead of entries
 	first   uint64
@@ -157,7 +159,7 @@ func (l *Log) Append(ctx context.Context, entries []Entry) (first uint64, err er
 	if len(entries) == 0 {
 		return 0, nil
 	}
-	c := &call{at: l.options.Now()}
+	c := &call{at: l.options.Now(), caller: entries[0].Caller}
 	wait := l.options.Mode == Strict
 	for _, e := range entries {
 		if e.ID == "" {
@@ -207,11 +209,11 @@ func (l *Log) offer(c *call) error {
 func (l *Log) submit(ctx context.Context, c *call) error {
 	c.reply = make(chan error, 1) // so that the writer never waits for who has gone
 	c.size = min(c.size, l.options.QueueBytes)
-	if err := l.bytes.Acquire(ctx, c.size); err != nil {
+	if err := l.waits(ctx, c); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if err := l.enqueue(ctx, c); err != nil {
-		l.bytes.Release(c.size)
+		l.leaves(c)
 		return err
 	}
 	select {
