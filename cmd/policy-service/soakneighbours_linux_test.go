@@ -170,7 +170,7 @@ func (h *neighbourhood) run(t *testing.T, span time.Duration) {
 	}
 	alone := h.calm.ask(t, before)
 	var attacking, beside sync.WaitGroup
-	begun := (&victim{pid: h.server.Process.Pid}).cpu(t)
+	start, begun := time.Now(), (&victim{pid: h.server.Process.Pid}).cpu(t)
 	attacking.Go(func() { h.attack(a) })
 	attacking.Go(func() { a.watchMemory() })
 	if h.emergency {
@@ -183,19 +183,20 @@ func (h *neighbourhood) run(t *testing.T, span time.Duration) {
 	}
 	beside.Wait()
 	used := (&victim{pid: h.server.Process.Pid}).cpu(t) - begun
+	took := time.Since(start)
 	cancel()
 	attacking.Wait()
-	h.judge(t, span, alone, <-during, a, used)
+	h.judge(t, alone, <-during, a, used.Seconds()/took.Seconds())
 	h.finish(t)
 }
 
 // judge holds the time that answers took against that alone, and against what is tolerable.
-func (h *neighbourhood) judge(t *testing.T, span time.Duration, alone, during *asked, a *attack, used time.Duration) {
+func (h *neighbourhood) judge(t *testing.T, alone, during *asked, a *attack, cores float64) {
 	t.Helper()
 	p99, was := during.took.Quantile(0.99), alone.took.Quantile(0.99)
 	t.Logf("alone:  %v", alone)
 	t.Logf("beside: %v", during)
-	t.Logf("the nuisance was answered %s; the server took %.2f of a core, and %d MiB at most", tallied(a.counts), used.Seconds()/span.Seconds(), a.most>>20)
+	t.Logf("the nuisance was answered %s; the server took %.2f of a core, and %d MiB at most", tallied(a.counts), cores, a.most>>20)
 	for _, text := range a.notes {
 		t.Log(text)
 	}

@@ -38,7 +38,7 @@ func (r *recorder) Record(ctx context.Context, records []pdp.Record) error {
 	}
 	entries, size := make([]decisionlog.Entry, 0, len(records)), 0
 	for _, record := range records {
-		if err := ctx.Err(); err != nil {
+		if err := goesOn(ctx); err != nil {
 			return err
 		}
 		entry, err := r.entry(r.mask(ctx), record)

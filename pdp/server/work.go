@@ -78,6 +78,14 @@ func (w *work) wanted(caller string) bool {
 	return slices.ContainsFunc(w.lines, func(l *line) bool { return l.caller != caller })
 }
 
+// goesOn is that of the request of a context, which may have no shift.
+func goesOn(ctx context.Context) error {
+	if s, ok := ctx.Value(shiftKey{}).(*shift); ok && s.inside {
+		return s.goOn(ctx)
+	}
+	return ctx.Err()
+}
+
 // rests ends the shift of a request that has no more to do than to wait, if it has one.
 func rests(ctx context.Context) {
 	if s, ok := ctx.Value(shiftKey{}).(*shift); ok {
