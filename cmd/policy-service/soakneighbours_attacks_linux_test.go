@@ -160,10 +160,12 @@ func manyEntities(n int) string {
 	return "[" + strings.Join(all, ",\n") + "]\n"
 }
 
-// collidingEntities have sets of which each element has the hash of those before.
+// collidingEntities have sets of which each element has the hash of those before, as many
+// as a tenant may bring: were they more, the load would be refused, and with it the root's
+// edits, until somebody moves the tenant's directory out.
 func collidingEntities(n int) string {
 	var all []string
-	for i := range 20 {
+	for i := range 11 {
 		var elements []string
 		for e := range 4096 {
 			elements = append(elements, colliding(e))
@@ -173,14 +175,15 @@ func collidingEntities(n int) string {
 	return "[" + strings.Join(all, ",\n") + "]\n"
 }
 
-// identitiesGraph names each of many as each other, some steps away.
+// identitiesGraph names each of twenty as each of them, and so in a hundred groups, which is
+// about as much as a tenant may bring.
 func identitiesGraph(n int) string {
-	const people, each = 2000, 20
+	const people, each = 2000, 20 // of whom that many are one
 	var all []string
 	for i := range people {
 		var others []string
 		for k := range each {
-			others = append(others, fmt.Sprintf(`{"__entity":{"type":"agent","id":"bot-%d"}}`, (i*7+k*131+1)%people))
+			others = append(others, fmt.Sprintf(`{"__entity":{"type":"agent","id":"bot-%d"}}`, i/each*each+k))
 		}
 		all = append(all, fmt.Sprintf(`{"uid":{"type":"agent","id":"bot-%d"},"attrs":{"edit":%d,"identities":[%s]},"parents":[]}`, i, n, strings.Join(others, ",")))
 	}
