@@ -37,10 +37,11 @@ type BatchDecision struct {
 func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision, error) {
 	bundle := p.Bundle()
 	call := Call{Caller: batch.Caller, Now: batch.Now, Explain: batch.Explain, RequestID: batch.RequestID, TraceID: batch.TraceID, Registered: batch.Registered, Obligations: batch.Obligations, tell: true}
+	call.goOn = batch.GoOn
 	p.stamp(&call)
 	answer := BatchDecision{ID: p.options.NewID()}
 	_, span := step(ctx, "authorize")
-	records, err := p.items(ctx, bundle, call, batch, &answer)
+	records, err := p.items(ctx, bundle, call, batch.Batch, &answer)
 	ended(span, err)
 	if err != nil {
 		return BatchDecision{}, err
@@ -52,11 +53,11 @@ func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision
 }
 
 // items decides the items of a batch, and says what is to go on record of them.
-func (p *PDP) items(ctx context.Context, bundle *Bundle, call Call, batch BatchCall, answer *BatchDecision) ([]Record, error) {
-	records := make([]Record, 0, len(batch.Batch.Items))
+func (p *PDP) items(ctx context.Context, bundle *Bundle, call Call, batch evaluation.Batch, answer *BatchDecision) ([]Record, error) {
+	records := make([]Record, 0, len(batch.Items))
 	m, filled := new(memo), 0
-	for n, item := range batch.Batch.Items {
-		if err := goesOn(ctx, batch.GoOn); err != nil {
+	for n, item := range batch.Items {
+		if err := call.goesOn(ctx); err != nil {
 			return nil, err
 		}
 		call.Request = item.Request
@@ -70,18 +71,11 @@ func (p *PDP) items(ctx context.Context, bundle *Bundle, call Call, batch BatchC
 		d.ID = fmt.Sprintf("%s.%d", answer.ID, n)
 		answer.Items = append(answer.Items, d)
 		records = append(records, record(call, d))
-		if batch.Batch.Semantic.Decides(d.Allow) {
+		if batch.Semantic.Decides(d.Allow) {
 			break
 		}
 	}
 	return records, nil
-}
-
-func goesOn(ctx context.Context, ask func(context.Context) error) error {
-	if ask == nil {
-		return ctx.Err()
-	}
-	return ask(ctx)
 }
 
 // item decides one item; what is wrong with it is its own answer.

@@ -54,6 +54,7 @@ func (p *PDP) Search(ctx context.Context, search SearchCall) (SearchAnswer, erro
 		return SearchAnswer{}, ErrNoBundle
 	}
 	call := Call{Request: search.Search.Request, Caller: search.Caller, RequestID: search.RequestID, TraceID: search.TraceID, Now: search.Now, Registered: search.Registered, Obligations: search.Obligations}
+	call.goOn = search.GoOn
 	p.stamp(&call)
 	answer := SearchAnswer{ID: p.options.NewID(), Last: search.After, Found: []evaluation.Found{}}
 	_, span := step(ctx, "authorize")
@@ -81,7 +82,7 @@ func (p *PDP) examine(ctx context.Context, bundle *Bundle, search SearchCall, ca
 		if !ok {
 			break
 		}
-		if err := goesOn(ctx, search.GoOn); err != nil {
+		if err := call.goesOn(ctx); err != nil {
 			return err
 		}
 		d, err := p.candidate(ctx, bundle, search.Search.Kind, call, id, m)
