@@ -20,6 +20,9 @@ type BatchCall struct {
 
 	Registered  bool
 	Obligations []string
+	// GoOn, where there is one, is asked before each item, and an error of it ends the
+	// batch: it may have others do something meanwhile.
+	GoOn func(context.Context) error
 }
 
 // BatchDecision is the answer to a batch. Item n is the decision ID.n.
@@ -34,6 +37,7 @@ type BatchDecision struct {
 func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision, error) {
 	bundle := p.Bundle()
 	call := Call{Caller: batch.Caller, Now: batch.Now, Explain: batch.Explain, RequestID: batch.RequestID, TraceID: batch.TraceID, Registered: batch.Registered, Obligations: batch.Obligations, tell: true}
+	call.goOn = batch.GoOn
 	p.stamp(&call)
 	answer := BatchDecision{ID: p.options.NewID()}
 	_, span := step(ctx, "authorize")
@@ -54,7 +58,7 @@ func (p *PDP) items(ctx context.Context, bundle *Bundle, call Call, batch evalua
 	m, filled, size := new(memo), 0, sizeOf(batch)
 	explaining := explaining{asked: call.Explain}
 	for n, item := range batch.Items {
-		if err := ctx.Err(); err != nil {
+		if err := call.goesOn(ctx); err != nil {
 			return nil, err
 		}
 		call.Request, m.inherits = item.Request, item.Inherits()

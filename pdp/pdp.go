@@ -111,6 +111,16 @@ type Call struct {
 	approved bool // what policies see as context.pdp.approved
 	review   review
 	tell     bool // have the decision say what does not fit
+
+	goOn func(context.Context) error // see [BatchCall.GoOn]
+}
+
+// goesOn is asked between two parts of one call.
+func (c *Call) goesOn(ctx context.Context) error {
+	if c.goOn == nil {
+		return ctx.Err()
+	}
+	return c.goOn(ctx)
 }
 
 // The errors of [PDP.Evaluate] besides [*evaluation.Error].

@@ -30,6 +30,8 @@ type SearchCall struct {
 	// After is the last candidate that was examined before; nil at the beginning.
 	After *string
 	Limit int
+	// GoOn is asked before each candidate, as that of a [BatchCall] is before each item.
+	GoOn func(context.Context) error
 }
 
 // SearchAnswer is one page of a search.
@@ -53,6 +55,7 @@ func (p *PDP) Search(ctx context.Context, search SearchCall) (SearchAnswer, erro
 		return SearchAnswer{}, ErrNoBundle
 	}
 	call := Call{Request: search.Search.Request, Caller: search.Caller, RequestID: search.RequestID, TraceID: search.TraceID, Now: search.Now, Registered: search.Registered, Obligations: search.Obligations}
+	call.goOn = search.GoOn
 	p.stamp(&call)
 	answer := SearchAnswer{ID: p.options.NewID(), Last: search.After, Found: []evaluation.Found{}}
 	_, span := step(ctx, "authorize")
@@ -80,7 +83,7 @@ func (p *PDP) examine(ctx context.Context, bundle *Bundle, search SearchCall, ca
 		if !ok {
 			break
 		}
-		if err := ctx.Err(); err != nil {
+		if err := call.goesOn(ctx); err != nil {
 			return err
 		}
 		d, err := p.candidate(ctx, bundle, search.Search.Kind, call, id, m)

@@ -31,6 +31,7 @@ type Log struct {
 
 	queue  chan *call
 	bytes  *semaphore.Weighted           // of what is in the queue
+	shares shares                        // of callers in that
 	state  state                         // what others may ask for
 	grown  atomic.Pointer[chan struct{}] // closed when there are more records
 	stop   chan struct{}
@@ -66,6 +67,7 @@ type writer struct {
 type call struct {
 	entries []prepared
 	size    int64
+	caller  string
 	payer   string // whose account it counts toward
 	weight  int64
 	taken   bool // it counts already
@@ -166,7 +168,7 @@ func (l *Log) Append(ctx context.Context, entries []Entry) (first uint64, err er
 	if len(entries) == 0 {
 		return 0, nil
 	}
-	c := &call{at: l.options.Now()}
+	c := &call{at: l.options.Now(), caller: entries[0].Caller}
 	wait, refusable := l.options.Mode == Strict, true
 	for _, e := range entries {
 		if e.ID == "" {
@@ -223,12 +225,12 @@ func (l *Log) offer(c *call) error {
 func (l *Log) submit(ctx context.Context, c *call) error {
 	c.reply = make(chan error, 1) // so that the writer never waits for who has gone
 	c.size = min(c.size, l.options.QueueBytes)
-	if err := l.bytes.Acquire(ctx, c.size); err != nil {
+	if err := l.waits(ctx, c); err != nil {
 		l.accounts.giveBack(c)
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if err := l.enqueue(ctx, c); err != nil {
-		l.bytes.Release(c.size)
+		l.leaves(c)
 		l.accounts.giveBack(c)
 		return err
 	}

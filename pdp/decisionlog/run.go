@@ -181,7 +181,11 @@ func (l *Log) unavailable() error {
 
 func (l *Log) answer(calls []*call, err error) {
 	for _, c := range calls {
-		l.bytes.Release(c.size)
+		if c.reply != nil {
+			l.leaves(c)
+		} else { // nobody waited for room
+			l.bytes.Release(c.size)
+		}
 		if err != nil {
 			l.accounts.giveBack(c)
 		}

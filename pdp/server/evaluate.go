@@ -16,6 +16,13 @@ func (s *Server) authzen(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(body) > smallBody {
+		shift, err := s.shift(c, caller)
+		if err != nil {
+			return err
+		}
+		defer shift.end()
+	}
 	span := stage(c, "decode")
 	request, err := evaluation.DecodeAuthZEN(body, tenant, s.config.Limits)
 	ended(span, err)
@@ -70,6 +77,13 @@ func (s *Server) native(c echo.Context) error {
 	}
 	if err := s.enter(c, caller); err != nil {
 		return err
+	}
+	if len(body) > smallBody {
+		shift, err := s.shift(c, caller)
+		if err != nil {
+			return err
+		}
+		defer shift.end()
 	}
 	span := stage(c, "decode")
 	request, err := evaluation.DecodeNative(body, s.config.Limits)

@@ -27,7 +27,7 @@ func batchEntries(ctx context.Context, masker *mask.Masker, records []pdp.Record
 	var shared evaluation.Request
 	inherited, secrets := false, masker.Gather()
 	for _, record := range records {
-		if err := ctx.Err(); err != nil {
+		if err := goesOn(ctx); err != nil {
 			return nil, err
 		}
 		of, r := record.Item.Inherits, record.Call.Request
@@ -48,7 +48,7 @@ func batchEntries(ctx context.Context, masker *mask.Masker, records []pdp.Record
 		entries = append(entries, e)
 	}
 	for _, record := range records {
-		if err := ctx.Err(); err != nil {
+		if err := goesOn(ctx); err != nil {
 			return nil, err
 		}
 		e, err := entryOf(record, masked.With(record.Item.Inherits.Own(record.Call.Request)))

@@ -39,6 +39,7 @@ func (r *recorder) Record(ctx context.Context, records []pdp.Record) error {
 	if err != nil {
 		return err
 	}
+	rests(ctx)
 	_, err = r.log.Append(ctx, entries)
 	switch {
 	case !errors.Is(err, decisionlog.ErrTooLarge):

@@ -58,6 +58,7 @@ type Server struct {
 	scrape       http.Handler                                   // answers with the metrics; nil where they are not ours
 	providers    []interface{ Shutdown(context.Context) error } // of telemetry
 	gate         *gate
+	work         *work
 	rates        *rates
 	large        places // of large bodies
 	reading      gate   // of those who read some of the log
@@ -99,6 +100,7 @@ func New(config Config) (*Server, error) {
 	s := &Server{
 		config: config, instance: uuid.NewString(), log: config.Logger, pages: pages, exports: newExports(), out: &output{to: config.Checkpoints}, meters: meters,
 		gate:    &gate{limit: int(config.Load.MaxConcurrent), patience: config.Load.QueueTime},
+		work:    newWork(config.Load.RequestTime),
 		waiting: newWaiting(config.Load.RequestTime),
 		rates:   newRates(config.Load.RateLimit, config.PDP.Now),
 		large:   places{gate: gate{limit: mostLargeBodies, share: largeOfOne, queue: longQueue}},
