@@ -2,6 +2,7 @@ package pdp
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -269,5 +270,5 @@ func (v *view) named() map[types.EntityUID]struct{} {
 }
 
 func compareUIDs(a, b types.EntityUID) int {
-	return strings.Compare(a.String(), b.String())
+	return cmp.Or(strings.Compare(string(a.Type), string(b.Type)), strings.Compare(string(a.ID), string(b.ID)))
 }

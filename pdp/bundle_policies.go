@@ -56,14 +56,18 @@ func quote(s string) string { return strconv.Quote(s) }
 // checkText bounds nesting and dotted chains of a text in Cedar's syntax.
 func checkText(file string, text []byte, problems *Problems) bool {
 	s := textScan{text: text, line: 1, column: 1, schema: strings.HasSuffix(file, ".cedarschema"), ifs: []int{0}}
+	of, flatter := "policy", "write the condition flatter"
+	if s.schema {
+		of, flatter = "schema", "name inner types, and refer to them"
+	}
 	for s.i < len(text) {
 		s.step()
 		switch {
 		case s.nesting() > maxNesting:
-			problems.add(file, s.line, s.column, "policy_nesting", fmt.Sprintf("brackets, ifs and signs nest more than %d deep", maxNesting), "write the condition flatter")
+			problems.add(file, s.line, s.column, of+"_nesting", fmt.Sprintf("brackets, ifs and signs nest more than %d deep", maxNesting), flatter)
 			return false
 		case s.chain > maxChain:
-			problems.add(file, s.line, s.column, "policy_chain", fmt.Sprintf("more than %d names in a dotted chain", maxChain), "shorten the path")
+			problems.add(file, s.line, s.column, of+"_chain", fmt.Sprintf("more than %d names in a chain of dots or colons", maxChain), "shorten the path")
 			return false
 		}
 	}
@@ -165,6 +169,10 @@ func (s *textScan) sign(c byte) {
 		s.signs++
 	} else {
 		s.signs = 0
+	}
+	if s.at("::") { // each part copies what is before it, as a dot's does
+		s.next()
+		c = '.'
 	}
 	s.dot = c == '.'
 	s.next()

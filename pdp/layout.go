@@ -27,7 +27,7 @@ const maxPolicyFile = 256 << 10
 var (
 	policyKind   = &kind{"policy file", maxPolicyFile}
 	settingsKind = &kind{"YAML file", 1 << 20}
-	schemaKind   = &kind{"schema", 4 << 20}
+	schemaKind   = &kind{"schema", 1 << 20}
 	entityKind   = &kind{"entity file", 1 << 30}
 	testKind     = &kind{"test file", 1 << 20}
 	manifestKind = &kind{"MANIFEST", 16 << 20}

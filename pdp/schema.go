@@ -41,6 +41,7 @@ type entityShape struct {
 
 type actionShape struct {
 	entity                types.Entity
+	up                    lineage
 	principals, resources []types.EntityType
 	context               map[string]attributeShape
 }
@@ -81,6 +82,9 @@ func parseSchema(file string, text []byte, c *config, problems *Problems) *schem
 	s.SetFilename(file)
 	var err error
 	if strings.HasSuffix(file, ".json") {
+		if !checkJSONNesting(file, text, problems) {
+			return nil
+		}
 		err = s.UnmarshalJSON(text)
 	} else {
 		if checkText(file, text, problems); problems.Refuse() {
@@ -93,26 +97,39 @@ func parseSchema(file string, text []byte, c *config, problems *Problems) *schem
 		problems.add(file, line, column, "schema_syntax", "the schema cannot be read"+expectation(err.Error()), "check the syntax at this place")
 		return nil
 	}
+	if !checkSchemaSize(file, text, s.AST(), problems) {
+		return nil
+	}
 	r, err := s.Resolve()
 	if err != nil {
 		problems.add(file, 0, 0, "schema_reference", "the schema does not hold together: "+unquoted(err.Error()), "declare every type and action once, and refer only to declared ones")
 		return nil
 	}
-	for uid, action := range r.Actions {
+	for _, uid := range slices.SortedFunc(maps.Keys(r.Actions), compareUIDs) {
+		action := r.Actions[uid]
 		if action.AppliesTo == nil {
 			continue
 		}
 		var wrong *contextMember
 		if action.AppliesTo.Context, wrong = contextWithPDP(action.AppliesTo.Context); wrong != nil {
-			line, column := declaredAt(string(text), string(uid.ID), wrong.name)
+			var line, column int
+			if len(*problems) < maxPlaced {
+				line, column = declaredAt(string(text), string(uid.ID), wrong.name)
+			}
 			problems.add(file, line, column, "schema_context", fmt.Sprintf("the context of action %q: %s", string(uid.ID), wrong.what), wrong.try)
 		}
 	}
 	if problems.Refuse() {
 		return nil
 	}
-	return compileSchema(r, c)
+	compiled := compileSchema(r, c)
+	compiled.checkActionWays(file, text, problems)
+	return compiled
 }
+
+// maxPlaced is for how many problems their place in a schema is looked for: each time
+// takes as long as the schema.
+const maxPlaced = 20
 
 var pdpMembers = resolved.RecordType{
 	"now":      {Type: resolved.ExtensionType("datetime")},
@@ -530,9 +547,8 @@ func (e environment) admits(t *scopeTest) bool {
 // environments yields the combinations that the policy's scope admits.
 func (s *schemaOf) environments(p *policy) func(func(environment) bool) {
 	return func(yield func(environment) bool) {
-		for uid, action := range s.actions {
-			up := lineageOf(uid, s.actionEntities())
-			env := environment{action: action, up: &up}
+		for _, action := range s.actions {
+			env := environment{action: action, up: &action.up}
 			if !env.admitsAll(p, actionVar) {
 				continue
 			}
