@@ -93,7 +93,6 @@ func build(files *Files) (*Bundle, Problems) {
 	}
 	for _, v := range b.views {
 		v.index = newIndex(v.policies)
-		v.store.prepareSearch()
 	}
 	for _, v := range b.views {
 		b.findActions(v)
@@ -120,12 +119,19 @@ func (b *Bundle) checkParentRules(problems *Problems) {
 // parseEverything adds what is wrong with the files by themselves, where what
 // they would be checked against did not load.
 func parseEverything(files *Files, problems *Problems) {
+	uses := map[string]*usage{}
 	for _, name := range files.names() {
+		owner := ownerOfFile(name)
+		use := uses[owner]
+		if use == nil {
+			use = usageOf(owner)
+			uses[owner] = use
+		}
 		switch {
 		case path.Ext(name) == ".cedar":
-			parsePolicies(name, "", files.content[name], problems)
+			parsePolicies(name, use, files.content[name], problems)
 		case path.Base(path.Dir(name)) == "entities":
-			parseEntities(name, files.content[name], problems)
+			parseEntities(name, files.content[name], use, problems)
 		case path.Base(name) == "obligations.yaml":
 			parseObligations(name, files.content[name], builtinObligations(), problems)
 		}
@@ -175,6 +181,7 @@ func (b *Bundle) loadView(tenant, dir string, files *Files, root *view, problems
 			v.store.entities[uid] = a.entity
 		}
 	}
+	use := usageOf(tenant)
 	v.obligations = builtinObligations()
 	if root != nil {
 		v.obligations = root.obligations
@@ -183,22 +190,23 @@ func (b *Bundle) loadView(tenant, dir string, files *Files, root *view, problems
 		v.obligations = parseObligations(dir+"obligations.yaml", text, v.obligations, problems)
 	}
 	for _, name := range files.in(dir, ".cedar") {
-		for _, p := range parsePolicies(name, tenant, files.content[name], problems) {
-			b.addPolicy(v, p, problems)
+		for _, p := range parsePolicies(name, use, files.content[name], problems) {
+			b.addPolicy(v, p, use, problems)
 		}
 	}
 	slices.SortFunc(v.policies, func(a, b *policy) int { return strings.Compare(a.id, b.id) })
-	loaded := &entityLoader{bundle: b, view: v, problems: problems}
+	loaded := &entityLoader{bundle: b, view: v, use: use, problems: problems}
 	for _, name := range files.in(dir+"entities/", ".json") {
 		loaded.load(name, files.content[name])
 	}
 	if root != nil {
 		loaded.refuseRootParents(root)
 	}
+	loaded.checkGraphs()
 	return v
 }
 
-func (b *Bundle) addPolicy(v *view, p *policy, problems *Problems) {
+func (b *Bundle) addPolicy(v *view, p *policy, use *usage, problems *Problems) {
 	if other, ok := v.byID[p.id]; ok {
 		problems.add(p.file, p.line, p.column, "duplicate_id", "the policy id "+quote(p.id)+" is taken by the policy at "+other.position, "give this policy an @id of its own")
 		return
@@ -209,7 +217,7 @@ func (b *Bundle) addPolicy(v *view, p *policy, problems *Problems) {
 		p.oblige(*p.obligation, v.obligations, problems)
 	}
 	if b.schema != nil {
-		b.schema.checkPolicy(p, problems)
+		b.schema.checkPolicy(p, use, problems)
 	}
 }
 

@@ -88,7 +88,7 @@ func (r *reader) isDirectory(dir string) bool {
 
 func (r *reader) tooLarge(file string, k *kind) {
 	try := "split it into several files"
-	if k == schemaKind || k == settingsKind {
+	if k.name == schemaKind.name || k.name == settingsKind.name {
 		try = "there may be one of it only: say less in it"
 	}
 	r.problem(file, "too_large", fmt.Sprintf("a %s may have %d bytes, and this one has more", k.name, k.max), try)

@@ -87,7 +87,7 @@ func parseSchema(file string, text []byte, c *config, problems *Problems) *schem
 		}
 		err = s.UnmarshalJSON(text)
 	} else {
-		if checkText(file, text, problems); problems.Refuse() {
+		if checkText(file, text, usageOf(evaluation.DefaultTenant), problems); problems.Refuse() {
 			return nil
 		}
 		err = s.UnmarshalCedar(text)
@@ -412,7 +412,7 @@ func appendUIDs(uids []types.EntityUID, v types.Value) []types.EntityUID {
 const noAction = "unable to find an applicable action given the policy scope constraints"
 
 // checkPolicy validates a policy strictly.
-func (s *schemaOf) checkPolicy(p *policy, problems *Problems) {
+func (s *schemaOf) checkPolicy(p *policy, use *usage, problems *Problems) {
 	err := s.validator.Policy("", p.tree())
 	for _, e := range flattened(err) {
 		if e.Error() == noAction {
