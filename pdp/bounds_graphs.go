@@ -1,11 +1,7 @@
 package pdp
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
 )
@@ -19,14 +15,6 @@ func (l *entityLoader) checkGraphs() {
 	l.view.store.prepareSearch()
 	l.checkAncestors()
 	l.checkPersons()
-}
-
-// byPlace are the entities of the files in the order in which they stand there.
-func (l *entityLoader) byPlace() []types.EntityUID {
-	return slices.SortedFunc(maps.Keys(l.places), func(a, b types.EntityUID) int {
-		x, y := l.places[a], l.places[b]
-		return cmp.Or(strings.Compare(x.file, y.file), cmp.Compare(x.line, y.line), cmp.Compare(x.column, y.column))
-	})
 }
 
 // checkAncestors bounds the ancestors of every entity. Most need no walk: they have no more
@@ -61,7 +49,7 @@ func (l *entityLoader) checkAncestors() {
 		}
 	}
 	left := l.use.walked
-	for _, uid := range l.byPlace() {
+	for _, uid := range l.order {
 		if n, ok := above[uid]; ok && n <= l.use.ancestors {
 			continue
 		}
@@ -100,7 +88,7 @@ func (l *entityLoader) checkPersons() {
 	left := l.use.persons
 	// What a look came by needs none of its own: it would come by no more.
 	seenUIDs, seenIDs := map[types.EntityUID]struct{}{}, map[types.String]struct{}{}
-	for _, uid := range l.byPlace() {
+	for _, uid := range l.order {
 		e := s.entities[uid]
 		if _, ok := e.Attributes.Get(identities); !ok {
 			continue

@@ -143,6 +143,7 @@ type entityLoader struct {
 	use      *usage
 	problems *Problems
 	places   map[types.EntityUID]entityPlace
+	order    []types.EntityUID // in which they stand in the files
 }
 
 type entityPlace struct {
@@ -161,6 +162,7 @@ func (l *entityLoader) load(file string, text []byte) {
 			continue
 		}
 		l.places[e.UID] = at
+		l.order = append(l.order, e.UID)
 		l.put(e.Entity, at)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -88,6 +87,10 @@ func (r valueReader) value() (types.Value, error) {
 	text, err := r.ReadValue()
 	if err != nil {
 		return nil, err
+	}
+	if text.Kind() == '"' {
+		plain, err := jsontext.AppendUnquote(nil, text)
+		return types.String(plain), err
 	}
 	var v types.Value
 	switch err := types.UnmarshalJSON(text, &v); {
@@ -206,10 +209,14 @@ func (r valueReader) object() (types.Value, error) {
 func (r valueReader) escaped(name string, text jsontext.Value) (types.Value, error) {
 	switch name {
 	case "__entity":
-		var v types.Value
-		if err := types.UnmarshalJSON(slices.Concat([]byte(`{"__entity":`), text, []byte(`}`)), &v); err == nil {
-			if uid, ok := v.(types.EntityUID); ok {
-				return uid, nil
+		// Cedar ignores other members, and so must they be: it makes sets of what is in them.
+		var ref struct {
+			Type *string `json:"type"`
+			ID   *string `json:"id"`
+		}
+		if err := json.Unmarshal(text, &ref); err == nil && ref.Type != nil && ref.ID != nil {
+			if typ, err := types.NewEntityType(*ref.Type); err == nil {
+				return types.NewEntityUID(typ, types.String(*ref.ID)), nil
 			}
 		}
 		return nil, &valueError{what: "names no entity", try: `write {"__entity": {"type": "User", "id": "alice"}}`}
