@@ -38,14 +38,14 @@ var (
 		words: 250_000, entities: 20_000, values: 100_000,
 		parents: 40_000, ancestors: 4_096, walked: 1_000_000,
 		person: 1_000, persons: 500_000,
-		checks: 3_000_000,
+		checks: 2_000_000,
 	}
 	rootBounds = &bounds{
 		files: 10_000, names: 100_000, bytes: 512 << 20, entityFile: 256 << 20, settings: 1 << 20,
 		words: 25_000_000, entities: 1_000_000, values: 20_000_000,
 		parents: 4_000_000, ancestors: 4_096, walked: 100_000_000,
 		person: 1_000, persons: 50_000_000,
-		checks: 100_000_000,
+		checks: 50_000_000,
 	}
 )
 

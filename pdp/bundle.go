@@ -189,9 +189,16 @@ func (b *Bundle) loadView(tenant, dir string, files *Files, root *view, problems
 	if text, ok := files.content[dir+"obligations.yaml"]; ok {
 		v.obligations = parseObligations(dir+"obligations.yaml", text, v.obligations, problems)
 	}
+	var own []*policy
 	for _, name := range files.in(dir, ".cedar") {
-		for _, p := range parsePolicies(name, use, files.content[name], problems) {
-			b.addPolicy(v, p, use, problems)
+		own = append(own, parsePolicies(name, use, files.content[name], problems)...)
+	}
+	for _, p := range own {
+		b.addPolicy(v, p, problems)
+	}
+	if b.schema != nil && b.schema.mayCheck(own, use, problems) {
+		for _, p := range own {
+			b.schema.checkPolicy(p, problems)
 		}
 	}
 	slices.SortFunc(v.policies, func(a, b *policy) int { return strings.Compare(a.id, b.id) })
@@ -206,7 +213,7 @@ func (b *Bundle) loadView(tenant, dir string, files *Files, root *view, problems
 	return v
 }
 
-func (b *Bundle) addPolicy(v *view, p *policy, use *usage, problems *Problems) {
+func (b *Bundle) addPolicy(v *view, p *policy, problems *Problems) {
 	if other, ok := v.byID[p.id]; ok {
 		problems.add(p.file, p.line, p.column, "duplicate_id", "the policy id "+quote(p.id)+" is taken by the policy at "+other.position, "give this policy an @id of its own")
 		return
@@ -215,9 +222,6 @@ func (b *Bundle) addPolicy(v *view, p *policy, use *usage, problems *Problems) {
 	v.policies = append(v.policies, p)
 	if p.obligation != nil {
 		p.oblige(*p.obligation, v.obligations, problems)
-	}
-	if b.schema != nil {
-		b.schema.checkPolicy(p, use, problems)
 	}
 }
 

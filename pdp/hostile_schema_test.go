@@ -96,6 +96,26 @@ func TestSchemaIsMeasuredBeforeItIsResolved(t *testing.T) {
 	}
 }
 
+// A schema that is as large as may be is taken, and in a time in which people wait.
+func TestSchemaAtItsBoundLoads(t *testing.T) {
+	all := func(n int, f string) string {
+		return strings.Join(each(numbers(n), func(i int) string { return strings.ReplaceAll(f, "#", fmt.Sprint(i)) }), ",")
+	}
+	text := "entity E; entity A in [A] = {" + all(1000, "m#: Long") + "}; action " + all(30, "g#") + "; action " + all(3_800, "a#") + " in [" + all(20, "g#") + "] appliesTo {principal: [E, A], resource: [E, A], context: {" + all(30, "m#?: Long") + "}};"
+	files := hostileSchema("schema.cedarschema", text)
+	files["p.cedar"].Data = []byte(strings.Join(each(numbers(1_000), func(i int) string {
+		return fmt.Sprintf("permit(principal is E, action == Action::\"a%d\", resource) when { context has m1 && context.m1 == %d };", i, i)
+	}), "\n"))
+	runtime.GC()
+	before, start := allocated(), cpu(t)
+	_, problems := Check(FS(files))
+	took, bytes := cpu(t)-start, allocated()-before
+	t.Logf("%d bytes: %v of CPU, %d MiB", len(text), took.Round(time.Millisecond), bytes>>20)
+	if problems.Refuse() || took > raceFactor*30*time.Second {
+		t.Errorf("%v of CPU, %v", took, problems)
+	}
+}
+
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
@@ -30,6 +31,8 @@ type schemaOf struct {
 	unstored *validate.Validator
 	entities map[types.EntityType]*entityShape
 	actions  map[types.EntityUID]*actionShape
+	sizes    schemaNumbers
+	narrow   *narrowed
 }
 
 type entityShape struct {
@@ -42,6 +45,7 @@ type entityShape struct {
 type actionShape struct {
 	entity                types.Entity
 	up                    lineage
+	size                  int // of its context
 	principals, resources []types.EntityType
 	context               map[string]attributeShape
 }
@@ -123,7 +127,10 @@ func parseSchema(file string, text []byte, c *config, problems *Problems) *schem
 		return nil
 	}
 	compiled := compileSchema(r, c)
-	compiled.checkActionWays(file, text, problems)
+	if compiled.checkActionWays(file, text, problems) {
+		compiled.measure()
+		compiled.narrow = narrowing(r)
+	}
 	return compiled
 }
 
@@ -412,8 +419,10 @@ func appendUIDs(uids []types.EntityUID, v types.Value) []types.EntityUID {
 const noAction = "unable to find an applicable action given the policy scope constraints"
 
 // checkPolicy validates a policy strictly.
-func (s *schemaOf) checkPolicy(p *policy, use *usage, problems *Problems) {
-	err := s.validator.Policy("", p.tree())
+func (s *schemaOf) checkPolicy(p *policy, problems *Problems) {
+	s.narrow.Lock()
+	defer s.narrow.Unlock()
+	err := s.narrow.to(s, p).Policy("", p.tree())
 	for _, e := range flattened(err) {
 		if e.Error() == noAction {
 			problems.warn(p.file, p.line, p.column, "no_applicable_action", fmt.Sprintf("policy %q can never apply: no action of the schema takes these principals and resources", p.id), "compare its scope with the appliesTo of its actions")
@@ -547,11 +556,8 @@ func (e environment) admits(t *scopeTest) bool {
 // environments yields the combinations that the policy's scope admits.
 func (s *schemaOf) environments(p *policy) func(func(environment) bool) {
 	return func(yield func(environment) bool) {
-		for _, action := range s.actions {
+		for action := range s.actionsOf(p) {
 			env := environment{action: action, up: &action.up}
-			if !env.admitsAll(p, actionVar) {
-				continue
-			}
 			for _, env.principal = range action.principals {
 				if s.entities[env.principal] == nil || !env.admitsAll(p, principalVar) {
 					continue
@@ -567,6 +573,67 @@ func (s *schemaOf) environments(p *policy) func(func(environment) bool) {
 			}
 		}
 	}
+}
+
+// actionsOf yields the actions that the policy's scope admits.
+func (s *schemaOf) actionsOf(p *policy) func(func(*actionShape) bool) {
+	return func(yield func(*actionShape) bool) {
+		for _, t := range p.facts.scope {
+			if t.of == actionVar && t.eq {
+				if a := s.actions[t.uids[0]]; a != nil {
+					yield(a)
+				}
+				return
+			}
+		}
+		for _, a := range s.actions {
+			if env := (environment{up: &a.up}); env.admitsAll(p, actionVar) && !yield(a) {
+				return
+			}
+		}
+	}
+}
+
+// narrowed is the schema as the validator is given it for one policy: with what actions
+// apply to only where the policy's scope admits them. The validator writes out the
+// contexts of all others, too, for every policy.
+type narrowed struct {
+	sync.Mutex // while a policy is checked
+	validator  *validate.Validator
+	applies    map[types.EntityUID]resolved.Action // as they are declared
+	shown      map[types.EntityUID]resolved.Action // as the validator sees them
+	now        []types.EntityUID                   // that apply there
+}
+
+func narrowing(r *resolved.Schema) *narrowed {
+	n := &narrowed{applies: r.Actions, shown: make(map[types.EntityUID]resolved.Action, len(r.Actions))}
+	for uid, a := range r.Actions {
+		a.AppliesTo = nil
+		n.shown[uid] = a
+	}
+	seen := *r
+	seen.Actions = n.shown
+	n.validator = validate.New(&seen)
+	return n
+}
+
+// to is the validator for a policy, until the next is asked for.
+func (n *narrowed) to(s *schemaOf, p *policy) *validate.Validator {
+	for _, uid := range n.now {
+		a := n.applies[uid]
+		a.AppliesTo = nil
+		n.shown[uid] = a
+	}
+	n.now = n.now[:0]
+	for a := range s.actionsOf(p) {
+		uid := a.entity.UID
+		n.shown[uid] = n.applies[uid]
+		n.now = append(n.now, uid)
+		if 2*len(n.now) > len(n.applies) {
+			return s.validator // nearly all of them
+		}
+	}
+	return n.validator
 }
 
 // admitsAll reports whether the policy's scope could hold for a variable.

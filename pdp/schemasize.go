@@ -142,16 +142,18 @@ func inNamespace(ns types.Path, name string) types.Path {
 	return ns + "::" + types.Path(name)
 }
 
+const maxNumber = math.MaxInt
+
 // plus adds numbers that are not negative, and stops where there are no more.
 func plus(a, b int) int {
-	if a > math.MaxInt-b {
-		return math.MaxInt
+	if a > maxNumber-b {
+		return maxNumber
 	}
 	return a + b
 }
 
 func number(n int) string {
-	if n == math.MaxInt {
+	if n == maxNumber {
 		return "more than anybody can count"
 	}
 	return fmt.Sprint(n)
