@@ -6,17 +6,6 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 )
 
-// checkGraphs refuses entities that a question would have to follow too far: up to what
-// they are in, and from name to name of one person.
-func (l *entityLoader) checkGraphs() {
-	if l.use.over {
-		return
-	}
-	l.view.store.prepareSearch()
-	l.checkAncestors()
-	l.checkPersons()
-}
-
 // checkAncestors bounds the ancestors of every entity. Most need no walk: they have no more
 // than their parents have together, counted from the top down. Only where that is too
 // many, because several ways lead to one ancestor, or entities stand in a circle, is it walked.

@@ -82,9 +82,9 @@ func hostileSchema(file, text string) fstest.MapFS {
 func TestSchemaIsMeasuredBeforeItIsResolved(t *testing.T) {
 	for name, c := range hostileSchemas() {
 		t.Run(name, func(t *testing.T) {
-			before, start := allocated(), cpu(t)
+			before, start := totalAlloc(), cpu(t)
 			b, problems := Load(FS(hostileSchema(c.file, c.text)))
-			took, bytes := cpu(t)-start, allocated()-before
+			took, bytes := cpu(t)-start, totalAlloc()-before
 			t.Logf("%d bytes: %v of CPU, %d MiB: %v", len(c.text), took.Round(time.Millisecond), bytes>>20, problems)
 			if b != nil || len(problems) == 0 || problems[0].Code != c.code || problems[0].File != c.file || c.code != "too_large" && problems[0].Line == 0 {
 				t.Errorf("got %+v", problems)
@@ -107,16 +107,16 @@ func TestSchemaAtItsBoundLoads(t *testing.T) {
 		return fmt.Sprintf("permit(principal is E, action == Action::\"a%d\", resource) when { context has m1 && context.m1 == %d };", i, i)
 	}), "\n"))
 	runtime.GC()
-	before, start := allocated(), cpu(t)
+	before, start := totalAlloc(), cpu(t)
 	_, problems := Check(FS(files))
-	took, bytes := cpu(t)-start, allocated()-before
+	took, bytes := cpu(t)-start, totalAlloc()-before
 	t.Logf("%d bytes: %v of CPU, %d MiB", len(text), took.Round(time.Millisecond), bytes>>20)
 	if problems.Refuse() || took > raceFactor*30*time.Second {
 		t.Errorf("%v of CPU, %v", took, problems)
 	}
 }
 
-func allocated() uint64 {
+func totalAlloc() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.TotalAlloc

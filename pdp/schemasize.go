@@ -27,8 +27,8 @@ const (
 	maxActionWays = 1_000_000
 )
 
-// sizeOf is how much of the resolved schema one declaration makes up.
-type sizeOf struct {
+// comesTo is how much of the resolved schema one declaration makes up.
+type comesTo struct {
 	kind, name string
 	size       int
 }
@@ -37,7 +37,7 @@ type sizeOf struct {
 type schemaSizes struct {
 	common map[types.Path]ast.IsType
 	sized  map[types.Path]int // 0 while it is being counted: a cycle, which cedar-go refuses
-	found  []sizeOf
+	found  []comesTo
 }
 
 // checkSchemaSize refuses a schema that is too large to be resolved.
@@ -62,7 +62,7 @@ func checkSchemaSize(file string, text []byte, s *ast.Schema, problems *Problems
 	if total <= maxSchema {
 		return true
 	}
-	largest := slices.MaxFunc(z.found, func(a, b sizeOf) int {
+	largest := slices.MaxFunc(z.found, func(a, b comesTo) int {
 		return cmp.Or(cmp.Compare(a.size, b.size), strings.Compare(b.kind+b.name, a.kind+a.name))
 	})
 	line, column := declarationAt(string(text), largest.name)
@@ -73,7 +73,7 @@ func checkSchemaSize(file string, text []byte, s *ast.Schema, problems *Problems
 }
 
 func (z *schemaSizes) count(ns types.Path, d ast.Namespace) {
-	add := func(kind, name string, size int) { z.found = append(z.found, sizeOf{kind, name, size}) }
+	add := func(kind, name string, size int) { z.found = append(z.found, comesTo{kind, name, size}) }
 	for name, e := range d.Entities {
 		size := plus(1+len(e.ParentTypes), z.size(ns, e.Shape))
 		if e.Tags != nil {

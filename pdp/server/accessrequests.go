@@ -224,38 +224,45 @@ func (s *Server) submissionProblem(c echo.Context, err error) error {
 	return approvalProblem(err)
 }
 
-// task finds a task of the caller's. Whether there is another's, nobody learns.
-func (s *Server) task(c echo.Context) (f followed, caller Caller, err error) {
+// follower is who asks about a task, and in which tenant.
+func (s *Server) follower(c echo.Context) (caller Caller, tenant string, err error) {
 	if caller, err = s.authenticate(c); err != nil {
-		return f, caller, err
+		return caller, "", err
 	}
-	tenant, err := s.pathTenant(c, caller)
-	if err != nil {
-		return f, caller, err
+	if tenant, err = s.pathTenant(c, caller); err != nil {
+		return caller, "", err
 	}
 	if err := need(caller, Request); err != nil {
-		return f, caller, err
+		return caller, "", err
 	}
 	if s.approvals == nil {
-		return f, caller, noApprovals()
+		return caller, "", noApprovals()
 	}
+	return caller, tenant, s.pace(c, caller)
+}
+
+// task finds a task of the caller's. Whether there is another's, nobody learns.
+func (s *Server) task(c echo.Context, caller Caller, tenant string) (f followed, err error) {
 	if err := s.enter(c, caller); err != nil {
-		return f, caller, err
+		return f, err
 	}
 	t, found, err := s.approvals.store.Task(c.Param("id"))
 	if err == nil && (!found || t.Caller != caller.Name || t.Tenant != tenant) {
 		err = accessProblem(http.StatusNotFound, evaluation.UnknownTask, "no such task, or none of yours; use the status_endpoint that you were given")
 	}
 	if err != nil {
-		return f, caller, approvalProblem(err)
+		return f, approvalProblem(err)
 	}
-	f, err = s.approvals.follow(c.Request().Context(), t)
-	return f, caller, err
+	return s.approvals.follow(c.Request().Context(), t)
 }
 
 // requestStatus answers GET /access/v1/requests/:id.
 func (s *Server) requestStatus(c echo.Context) error {
-	f, _, err := s.task(c)
+	caller, tenant, err := s.follower(c)
+	if err != nil {
+		return err
+	}
+	f, err := s.task(c, caller, tenant)
 	if err != nil {
 		return err
 	}
@@ -264,11 +271,15 @@ func (s *Server) requestStatus(c echo.Context) error {
 
 // cancelRequest answers POST /access/v1/requests/:id/cancel.
 func (s *Server) cancelRequest(c echo.Context) error {
-	body, err := s.body(c)
+	var tenant string
+	body, caller, err := s.body(c, func() (caller Caller, err error) {
+		caller, tenant, err = s.follower(c)
+		return caller, err
+	})
 	if err != nil {
 		return err
 	}
-	f, caller, err := s.task(c)
+	f, err := s.task(c, caller, tenant)
 	if err != nil {
 		return err
 	}

@@ -224,13 +224,16 @@ func noSuchApproval() *Problem {
 // request: who it is and whether they may say anything at all, and the request for
 // approval. What they say is the body.
 func (s *Server) hear(c echo.Context, may func(*approver) error) (r ruling, body []byte, err error) {
-	if body, err = s.body(c); err != nil {
-		return r, nil, err
-	}
-	if r.approver, err = s.approver(c); err != nil {
-		return r, nil, err
-	}
-	if err = may(r.approver); err != nil {
+	body, _, err = s.body(c, func() (Caller, error) {
+		if r.approver, err = s.approver(c); err != nil {
+			return Caller{}, err
+		}
+		if err := may(r.approver); err != nil {
+			return r.caller, err
+		}
+		return r.caller, s.pace(c, r.caller)
+	})
+	if err != nil {
 		return r, nil, err
 	}
 	if len(body) > 0 {
@@ -285,7 +288,8 @@ func (s *Server) unsecret(ctx context.Context, text string, of ...approval.Appro
 			said = append(said, []byte(vote.Reason))
 		}
 		if record, err := s.decisions.ByID(one.Decision); err == nil { // else it is gone, and what was shown is not
-			said = append(said, record.Line)
+			decided, _, _ := s.said(record.Line) // where the record of its batch cannot be read it is as if that were gone
+			said = append(said, decided...)
 		}
 	}
 	return s.pinned(ctx).mask.After(text, said...)
