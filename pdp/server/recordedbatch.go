@@ -111,7 +111,7 @@ const lineFrame = 370
 
 // take counts an entry of a record.
 func (r *room) take(e decisionlog.Entry, record pdp.Record) error {
-	r.rest += lineFrame + len(record.Bundle) + len(e.Details) + r.quoted(e.Inherits...) + r.quoted(e.ID, e.Tenant, e.Caller, e.RequestID, e.TraceID)
+	r.rest += lineFrame + len(e.Details) + r.quoted(e.Inherits...) + r.quoted(e.ID, e.Tenant, e.Caller, e.RequestID, e.TraceID)
 	if q, of := e.Request, record.Call.Request; q != nil {
 		names := 0
 		if e.Kind == decisionlog.KindDecision {
@@ -121,7 +121,7 @@ func (r *room) take(e decisionlog.Entry, record pdp.Record) error {
 		r.values += len(q.Subject) + len(q.Action) + len(q.Resource) + len(q.Context) - names
 	}
 	if d := e.Decision; d != nil {
-		r.rest += r.quoted(d.Mismatch...)
+		r.rest += r.quoted(d.Mismatch...) + r.quoted(d.Bundle)
 		written := 0
 		for _, o := range record.Decision.Obligations {
 			written += o.Written + len(`{"id":"","type":"","properties":},`) + len(o.ID) + len(o.Type)

@@ -14,6 +14,9 @@
 //     inside.go. It is written anew, so that the secret alone is masked. A string that
 //     quotes the name of a secret before a colon and cannot be read is masked whole.
 //
+// What goes on record together, as a batch does, is one in this: a secret of any of its
+// requests is masked in all of them. See [Masker.Gather].
+//
 // What is not: tenant, caller, types, ids and action names, which say who asked
 // what; strings of less than eight bytes in other places; a secret in another
 // spelling, base64 or a URL's; and names inside a value that is masked whole are

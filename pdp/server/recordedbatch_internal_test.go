@@ -1,0 +1,191 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
+)
+
+// TestPropertyRecordsOfABatchAreWhatWasAsked: whatever items inherit, their records and
+// that of the batch together are their requests.
+func TestPropertyRecordsOfABatchAreWhatWasAsked(t *testing.T) {
+	ways := map[string]bool{}
+	for seed := range uint64(2000) {
+		g := rand.New(rand.NewPCG(seed, 4))
+		names := map[string][]string{"subject": {"type", "id"}, "action": {"name"}, "resource": {"type", "id"}}
+		part := func(member string) map[string]any {
+			o := map[string]any{}
+			for _, name := range names[member] {
+				o[name] = fmt.Sprint(name, g.IntN(3))
+			}
+			members := map[string]any{}
+			for _, name := range []string{"a", "b", "é\"\n"} {
+				if g.IntN(2) == 0 {
+					members[name] = []any{g.IntN(9), map[string]any{"x": "\u0001 text"}}
+				}
+			}
+			if member != "context" {
+				o["properties"] = members
+				return o
+			}
+			if g.IntN(2) == 0 {
+				members["supported_obligations"] = []string{"log"}
+			}
+			return members
+		}
+		body := map[string]any{}
+		items := make([]map[string]any, 1+g.IntN(5))
+		for _, member := range []string{"subject", "action", "resource", "context"} {
+			body[member] = part(member)
+			for n := range items {
+				if items[n] == nil {
+					items[n] = map[string]any{}
+				}
+				if g.IntN(2) == 0 {
+					items[n][member] = part(member)
+				}
+			}
+		}
+		body["evaluations"] = items
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch, err := evaluation.DecodeBatch(text, "", evaluation.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, k := testRecorder(t)
+		records := make([]pdp.Record, len(batch.Items))
+		for n, item := range batch.Items {
+			records[n] = pdp.Record{ID: fmt.Sprint("1.", n), Call: pdp.Call{Request: item.Request}, Item: pdp.Item{Batch: "1", Size: batch.Size, Inherits: item.Inherits()}}
+		}
+		if err := r.Record(t.Context(), records); err != nil {
+			t.Fatal(err)
+		}
+		entries := k.entries
+		shared := &decisionlog.Request{}
+		if entries[0].Kind == decisionlog.KindBatch {
+			shared, entries = entries[0].Request, entries[1:]
+		}
+		for n, e := range entries {
+			ways[fmt.Sprint(e.Inherits)] = true
+			got, want := resolved(t, shared, e), decoded(t, batch.Items[n].Request)
+			if !reflect.DeepEqual(got, want) || e.ID != records[n].ID {
+				t.Fatalf("seed %d: %s\nitem %d: %v and %s\nare %v, want %v", seed, text, n, e, shared, got, want)
+			}
+		}
+	}
+	if len(ways) < 20 {
+		t.Errorf("only %d ways to inherit", len(ways))
+	}
+}
+
+func decoded(t *testing.T, v any) (o map[string]any) {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(text, &o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// resolved puts an item's record and that of its batch together by the rule in format.go.
+func resolved(t *testing.T, shared *decisionlog.Request, e decisionlog.Entry) map[string]any {
+	t.Helper()
+	part := func(text []byte) map[string]any {
+		if text == nil {
+			return map[string]any{}
+		}
+		return decoded(t, json.RawMessage(text))
+	}
+	own := map[string]map[string]any{"subject": part(e.Request.Subject), "action": part(e.Request.Action), "resource": part(e.Request.Resource), "context": part(e.Request.Context)}
+	from := map[string]map[string]any{"subject": part(shared.Subject), "action": part(shared.Action), "resource": part(shared.Resource), "context": part(shared.Context)}
+	for _, member := range e.Inherits {
+		switch member {
+		case "supported_obligations":
+			own["context"][member] = from["context"][member]
+		case "context":
+			maps.Copy(own["context"], from["context"])
+		default:
+			own[member]["properties"] = from[member]["properties"]
+		}
+	}
+	all := map[string]any{}
+	for member, o := range own {
+		if member != "context" || len(o) > 0 {
+			all[member] = o
+		}
+	}
+	return all
+}
+
+// TestABatchIsCountedAsLongAsItsLinesAre: the bound is one of what the log holds, so what
+// is counted is no less than a line without what policies add.
+func TestABatchIsCountedAsLongAsItsLinesAre(t *testing.T) {
+	log, err := decisionlog.Open(t.TempDir(), decisionlog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	r, _ := testRecorder(t)
+	r.log = log
+	text := strings.Repeat("é\"\n\u0001", 20)
+	o, err := evaluation.NewObject(map[string]any{"a": text, "token": 1, "supported_obligations": []string{text}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := evaluation.Request{
+		Tenant:  strings.Repeat("t", 63),
+		Subject: evaluation.Entity{Type: text, ID: text, Properties: o}, Action: evaluation.Action{Name: text, Properties: o}, Resource: evaluation.Entity{Type: text, ID: text, Properties: o}, Context: o,
+	}
+	mismatch := slices.Repeat([]evaluation.Mismatch{{Pointer: "/context/a", Place: "/context/a"}}, 3)
+	for _, record := range []pdp.Record{
+		{Decision: evaluation.Decision{Reason: evaluation.ObligationUnsupported, Mismatch: mismatch}},
+		{Decision: evaluation.Decision{Malformed: evaluation.Malformed(text, text, "context", "a")}},
+		{Item: pdp.Item{Inherits: evaluation.Inherited{Subject: true, Action: true, Resource: true, Context: true}}},
+		{Item: pdp.Item{Inherits: evaluation.Inherited{SupportedObligations: true}}},
+		{Decision: evaluation.Decision{Obligations: []evaluation.Obligation{{Properties: o}, {Properties: o}}}},
+	} {
+		record.ID, record.Bundle, record.Decision.Bundle = "0197a8f0-0000-7000-8000-000000000000.999", "h1:"+text, "h1:"+text
+		record.Call = pdp.Call{Request: request, Caller: "key:" + text, RequestID: text + "\xff", TraceID: text}
+		record.Item.Batch, record.Item.Size = "0197a8f0-0000-7000-8000-000000000000", 1<<20
+		entries, err := batchEntries(t.Context(), r.mask(t.Context()), []pdp.Record{record})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := log.Append(t.Context(), entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, e := range entries {
+			line, err := log.Get(first + uint64(n))
+			if err != nil {
+				t.Fatal(err)
+			}
+			counted := room{most: 1 << 20}
+			if err := counted.take(e, record); err != nil {
+				t.Fatal(err)
+			}
+			policies := 0
+			if e.Decision != nil {
+				policies = len(`,"obligations":`) + len(`{"id":"","type":"","properties":},`)*len(record.Decision.Obligations)
+			}
+			if sum := counted.names + counted.values + counted.copied + counted.rest; sum+policies < len(line.Line) || sum > len(line.Line)+200 {
+				t.Errorf("%d are counted of %d: %s", sum, len(line.Line), line.Line)
+			}
+		}
+	}
+}
