@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
@@ -386,5 +387,22 @@ func TestFullShareStopsAskingAndNoDecisionOfAPerson(t *testing.T) {
 	}
 	if records, _ := (&shared{Server: c.Server, t: t}).recorded("key:everything"); records < asked+4 {
 		t.Errorf("%d records are of it", records)
+	}
+}
+
+// Whoever edits a tenant's policies puts little on record by each edit that is refused.
+func TestRefusedBundleIsASmallRecord(t *testing.T) {
+	dir, data := t.TempDir(), t.TempDir()
+	writeAll(t, dir, map[string]string{"a.cedar": "permit(principal is user, action, resource);"})
+	s := pdptest.Start(t, pdp.Dir(dir), withData(data))
+	writeAll(t, dir, map[string]string{"tenants/acme/a.cedar": strings.Repeat("@obligation(\"nosuch\") permit(principal is user, action, resource);\n", 300)})
+	if err := s.Reload(t.Context()); err == nil {
+		t.Fatal("it is not refused")
+	}
+	eventually(t, "it is on record", func() bool { return s.Recorded("bundle_refused") })
+	stopAndWait(t, s)
+	refused := events(lines(t, data), "bundle_refused")
+	if details := text(t, refused[0].Details); len(details) > 4<<10 || !strings.Contains(details, "nosuch") || !strings.Contains(details, `"count":300`) {
+		t.Errorf("%d bytes: %s", len(details), details)
 	}
 }
