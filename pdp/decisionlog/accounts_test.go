@@ -314,3 +314,50 @@ func TestRecordsOfAnEarlierReleaseAreNobodys(t *testing.T) {
 		t.Errorf("it uses %d", used)
 	}
 }
+
+// A disk that fails makes nobody's account more or less than what is on record.
+func TestAccountsSurviveAFailingDisk(t *testing.T) {
+	c := openCounted(t)
+	for n := range 8 {
+		if n%4 == 3 {
+			c.ok(c.order(t.Context(), func() error { c.fail(errors.New("the disk failed")); return nil }))
+		}
+		for {
+			err := c.puts("key:a", 8<<10)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, ErrUnavailable) {
+				t.Fatal(err)
+			}
+		}
+	}
+	var lines int64
+	for r, err := range c.Records(t.Context(), 0, c.Size()) {
+		c.ok(err)
+		if bytes.Contains(r.Line, []byte(`"key:a"`)) {
+			lines += int64(len(r.Line)) + lineWeight
+		}
+	}
+	c.accounts.mu.Lock()
+	open, coming := c.accounts.of["key:a"].open, c.accounts.coming+c.accounts.of["key:a"].coming
+	c.accounts.mu.Unlock()
+	if open < lines-lines/20 || open > lines+lines/20 || coming != 0 {
+		t.Errorf("the records weigh %d, and it has %d and %d", lines, open, coming)
+	}
+}
+
+// Counting costs a decision no memory.
+func TestCountingAllocatesNothing(t *testing.T) {
+	a := newAccounts(time.Now, func() {})
+	a.limit(Retention{Bytes: 1 << 40, LeastAge: time.Hour, Share: 1}, nil)
+	c := &call{weight: 1000}
+	calls := []*call{c}
+	if n := testing.AllocsPerRun(1000, func() {
+		c.payer, _ = a.take("jwt:https://idp#somebody", c.weight, true)
+		c.taken = true
+		a.wrote(calls, 1<<20)
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
@@ -335,5 +336,73 @@ func TestShareIsTakenWhileRunning(t *testing.T) {
 	pdptest.Start(t, telling(), with(0), logTo(&told))
 	if !strings.Contains(told.String(), "level=WARN msg=\"decision_log.retain.bytes stands alone: no record younger than 24h0m0s is dropped for it any more, one caller that fills 0.25 of it") {
 		t.Errorf("got %s", told.String())
+	}
+}
+
+// Whoever has filled its share is refused all that is put on record because it asks, and
+// none of what a person decides.
+func TestFullShareStopsAskingAndNoDecisionOfAPerson(t *testing.T) {
+	c := openCounter(t, func(config *server.Config) {
+		server.TuneLog(config, func(_ *decisionlog.Options, keep *decisionlog.Retention) {
+			*keep = decisionlog.Retention{Bytes: 4 << 20, LeastAge: time.Hour, Share: 0.25}
+		})
+	})
+	c.welcome("everything", `user::"zoe"`, auth.Decide, auth.Search, auth.Request, auth.Approve, auth.LogAdmin, auth.LogRead)
+	denied, approved := c.asks("pep", tool("push", `"arguments":{}`)).Approval.ID, c.approved("noah")
+	own := c.asks("everything", tool("stop", push)).Approval.ID
+	status, asked := 200, 0
+	for ; status == 200 && asked < 1000; asked++ {
+		status, _ = c.do("everything", "POST", evaluationPath, one(16<<10))
+	}
+	if status != http.StatusTooManyRequests || asked < 10 {
+		t.Fatalf("after %d got %d", asked, status)
+	}
+	for path, body := range map[string]string{
+		evaluationPath: readQuestion, "/tenants/acme" + evaluationPath: readQuestion, "/access/v1/evaluations": `{"evaluations":[` + readQuestion + `]}`,
+		authorizePath: tool("push", push), "/access/v1/search/resource": readQuestion, "/access/v1/search/subject": readQuestion, "/access/v1/search/action": readQuestion,
+		"/access/v1/requests": `{}`, "/v1/decisions/" + denied + "/obligations": `{}`,
+	} {
+		if status, text := c.do("everything", "POST", path, body); status != http.StatusTooManyRequests {
+			t.Errorf("%s: got %d %s", path, status, text)
+		}
+		if strings.Contains(path, "search") || strings.Contains(path, "requests") {
+			continue // which the other may not
+		}
+		if status, text := c.do("pep", "POST", path, body); status == http.StatusTooManyRequests {
+			t.Errorf("%s: the other got %d %s", path, status, text)
+		}
+	}
+	c.says("everything", denied, "decision", no, http.StatusOK)
+	c.says("everything", approved, "revoke", `{"reason":"no more"}`, http.StatusOK)
+	c.says("everything", own, "cancel", `{}`, http.StatusOK)
+	_, text := c.do("auditor", "GET", "/v1/decisions?limit=1", "")
+	var page struct {
+		Items []struct {
+			ID string `json:"id"`
+		} `json:"items"`
+	}
+	must(t, json.Unmarshal([]byte(text), &page))
+	if status, text := c.do("everything", "POST", "/v1/decisions/"+page.Items[0].ID+"/redaction", `{"reason":"asked"}`); status != http.StatusNoContent {
+		t.Errorf("got %d %s", status, text)
+	}
+	if records, _ := (&shared{Server: c.Server, t: t}).recorded("key:everything"); records < asked+4 {
+		t.Errorf("%d records are of it", records)
+	}
+}
+
+// Whoever edits a tenant's policies puts little on record by each edit that is refused.
+func TestRefusedBundleIsASmallRecord(t *testing.T) {
+	dir, data := t.TempDir(), t.TempDir()
+	writeAll(t, dir, map[string]string{"a.cedar": "permit(principal is user, action, resource);"})
+	s := pdptest.Start(t, pdp.Dir(dir), withData(data))
+	writeAll(t, dir, map[string]string{"tenants/acme/a.cedar": strings.Repeat("@obligation(\"nosuch\") permit(principal is user, action, resource);\n", 300)})
+	if err := s.Reload(t.Context()); err == nil {
+		t.Fatal("it is not refused")
+	}
+	eventually(t, "it is on record", func() bool { return s.Recorded("bundle_refused") })
+	stopAndWait(t, s)
+	refused := events(lines(t, data), "bundle_refused")
+	if details := text(t, refused[0].Details); len(details) > 4<<10 || !strings.Contains(details, "nosuch") || !strings.Contains(details, `"count":300`) {
+		t.Errorf("%d bytes: %s", len(details), details)
 	}
 }

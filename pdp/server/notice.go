@@ -1,6 +1,8 @@
 package server
 
 import (
+	"strings"
+
 	"policy-service/pdp"
 	"policy-service/pdp/server/auth"
 )
@@ -45,12 +47,15 @@ func (s *Server) noticeKey(seen map[string]auth.KeyInfo, key auth.KeyInfo, first
 	}
 }
 
-// refusedEvent is a bundle that was not taken.
+// refusedEvent is a bundle that was not taken. One mistake can make thousands of problems,
+// and who edits a tenant's policies makes such a record as often as they like: all are
+// counted, and the first are said.
 func refusedEvent(inForce string, problems pdp.Problems) event {
-	const most = 100 // one mistake can make thousands
-	texts := make([]string, 0, min(len(problems), most))
-	for _, p := range problems[:min(len(problems), most)] {
-		texts = append(texts, p.String())
+	texts := []string{}
+	for n, room := 0, 2<<10; n < len(problems) && room > 0; n++ {
+		text := problems[n].String()
+		text = strings.ToValidUTF8(text[:min(len(text), room)], "")
+		texts, room = append(texts, text), room-len(text)
 	}
 	return event{"bundle_refused", map[string]any{"in_force": inForce, "count": len(problems), "problems": texts}}
 }
