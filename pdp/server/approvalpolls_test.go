@@ -154,7 +154,9 @@ func TestPollsOfOneDoNotKeepAnotherFromLooking(t *testing.T) {
 	var number atomic.Int64
 	again(200, func(int) { get("mia", fmt.Sprintf("/v1/approvals?subject=nobody%d&wait=30s", number.Add(1))) })
 	again(32, func(k int) { get("mia", fmt.Sprintf("/v1/approvals?limit=200&template=none%d", k)) })
-	again(1, func(k int) { _, _ = c.do("pep", "POST", "/v1/authorize", strings.Replace(tool("push", push), `"bot"`, fmt.Sprintf(`"rain%d"`, k%50), 1)) })
+	again(1, func(k int) {
+		_, _ = c.do("pep", "POST", "/v1/authorize", strings.Replace(tool("push", push), `"bot"`, fmt.Sprintf(`"rain%d"`, k%50), 1))
+	})
 	from := c.Pages()
 	eventually(t, "many pages are made", func() bool { return c.Pages() > from+100 })
 	var between []int64
