@@ -11,6 +11,8 @@ type change struct {
 	outbox   []*entry
 	silent   bool        // nobody is to be told
 	saved    []*Approval // which approvals, in their new state
+	tells    map[string]asker
+	heard    string // of which nobody is to be told any more
 }
 
 // save writes an approval, and every index that has it. Old is nil of a new one.
@@ -50,11 +52,11 @@ func (c *change) wait(do *writes, old *Approval, a *Approval) {
 	case is && !was:
 		do.put(bucketPending, []byte(a.ID), waiting{a.Tenant, a.Subject, a.ExpiresAt})
 		c.pending = map[pendingOne]bool{{a.ID, a.owner(), a.Caller}: true}
-		do.tell(a.ID, Filed)
+		do.tell(a, Filed)
 	case was && !is:
 		do.remove(bucketPending, []byte(a.ID))
 		c.pending = map[pendingOne]bool{{a.ID, a.owner(), a.Caller}: false}
-		do.tell(a.ID, Completed)
+		do.tell(a, Completed)
 	}
 }
 
@@ -64,6 +66,7 @@ func (c *change) forget(a *Approval) error {
 	do.remove(bucketApprovals, []byte(a.ID))
 	do.remove(bucketEnded, timeKey(a.EndedAt, a.ID))
 	do.remove(bucketUntold, []byte(a.ID))
+	c.heard = a.ID
 	return do.err
 }
 
@@ -95,13 +98,14 @@ func (s *writes) remove(bucket string, key []byte) {
 	}
 }
 
-func (s *writes) tell(id string, e Event) {
+func (s *writes) tell(a *Approval, e Event) {
 	if s.c.silent {
 		return
 	}
 	var events []Event
 	if s.err == nil {
-		_, s.err = get(s.c.tx, bucketUntold, []byte(id), &events)
+		_, s.err = get(s.c.tx, bucketUntold, []byte(a.ID), &events)
 	}
-	s.put(bucketUntold, []byte(id), append(events, e))
+	s.put(bucketUntold, []byte(a.ID), append(events, e))
+	s.c.tells = map[string]asker{a.ID: a.asker()}
 }

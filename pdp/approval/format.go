@@ -145,20 +145,21 @@ func get(tx values, bucket string, key []byte, into any) (bool, error) {
 	return true, tx.decode(bucket, key, value, into)
 }
 
-// callerOf is who asked for an approval, for who need not know more of it.
-func callerOf(tx values, id []byte) (string, error) {
+// askerOf is who asked for an approval, for who need not know more of it.
+func askerOf(tx values, id []byte) (asker, error) {
 	value := tx.Bucket([]byte(bucketApprovals)).Get(id)
 	if value == nil {
-		return "", nil
+		return asker{}, nil
 	}
 	text, err := tx.whole(bucketApprovals, id, value)
 	var a struct {
+		Tenant string `json:"tenant"`
 		Caller string `json:"caller"`
 	}
 	if err == nil {
 		err = unmarshal(bucketApprovals, id, text, &a, json.RejectUnknownMembers(false))
 	}
-	return a.Caller, err
+	return asker{a.Tenant, a.Caller}, err
 }
 
 // decode reads a value. What it makes shares nothing with the file.

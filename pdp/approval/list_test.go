@@ -83,10 +83,10 @@ func TestUntold(t *testing.T) {
 	must(t, s.Close())
 	s = mustOpen(t, data, r.options())
 	for len(want) > 0 {
-		if got := s.Untold(10); !slices.Equal(got, want) {
+		if got := s.Untold(10, 10); !slices.Equal(got, want) {
 			t.Fatalf("untold is %v, want %v", got, want)
 		}
-		if got := s.Untold(1); !slices.Equal(got, want[:1]) {
+		if got := s.Untold(1, 1); !slices.Equal(got, want[:1]) {
 			t.Errorf("the first is %v", got)
 		}
 		must(t, s.Told(want[0]))
@@ -95,7 +95,7 @@ func TestUntold(t *testing.T) {
 	}
 	r.pass(time.Hour)
 	s.Work(t.Context())
-	if got := s.Untold(10); len(got) != 1 || got[0] != (approval.Told{Approval: b.ID, Event: approval.Completed}) {
+	if got := s.Untold(10, 10); len(got) != 1 || got[0] != (approval.Told{Approval: b.ID, Event: approval.Completed}) {
 		t.Errorf("untold is %v", got)
 	}
 }
@@ -106,7 +106,7 @@ func TestSilence(t *testing.T) {
 	options.Silent = true
 	s := mustOpen(t, t.TempDir(), options)
 	mustFile(t, s, question("a"))
-	if told := s.Untold(10); len(told) > 0 {
+	if told := s.Untold(10, 10); len(told) > 0 {
 		t.Errorf("got %v", told)
 	}
 }

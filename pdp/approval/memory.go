@@ -14,6 +14,7 @@ type memory struct {
 	tenants  map[string][]string // which are pending, in the order of their ids
 	subjects map[owner]int       // how many are pending
 	callers  map[asker]int       // likewise
+	untold   map[string]asker    // who asked for those of which somebody is to be told
 	reserved map[string]bool
 	live     map[string]bool     // the open ones: those that were held against the log, or changed since
 	outbox   map[string][]*entry // by approval, in the order of their numbers
@@ -30,7 +31,7 @@ type entry struct {
 }
 
 func newMemory() *memory {
-	return &memory{tenants: map[string][]string{}, subjects: map[owner]int{}, callers: map[asker]int{}, reserved: map[string]bool{}, live: map[string]bool{}, outbox: map[string][]*entry{}}
+	return &memory{tenants: map[string][]string{}, subjects: map[owner]int{}, callers: map[asker]int{}, untold: map[string]asker{}, reserved: map[string]bool{}, live: map[string]bool{}, outbox: map[string][]*entry{}}
 }
 
 // remember reads the file as far as memory has it.
@@ -41,9 +42,16 @@ func remember(tx values) (*memory, error) {
 		if err := tx.decode(bucketPending, k, v, &w); err != nil {
 			return err
 		}
-		caller, err := callerOf(tx, k)
-		m.count(pendingOne{string(k), w.owner(), caller}, true)
+		who, err := askerOf(tx, k)
+		m.count(pendingOne{string(k), w.owner(), who.caller}, true)
 		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = tx.Bucket([]byte(bucketUntold)).ForEach(func(k, _ []byte) error {
+		m.untold[string(k)], _ = askerOf(tx, k) // what is damaged of one that ended is found when it is read
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -133,6 +141,12 @@ func (m *memory) apply(c *change, struck int) {
 	for one, is := range c.pending {
 		m.count(one, is)
 	}
+	for id, who := range c.tells {
+		m.untold[id] = who
+	}
+	if c.heard != "" {
+		delete(m.untold, c.heard)
+	}
 	for id, is := range c.reserved {
 		if m.reserved[id] = is; !is {
 			delete(m.reserved, id)
@@ -172,6 +186,13 @@ func (m *memory) counts(q *Question) (subject, caller, tenant int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.subjects[q.owner()], m.callers[q.asker()], len(m.tenants[q.Tenant])
+}
+
+// toTell is who asked for one of which somebody is to be told.
+func (m *memory) toTell(id string) asker {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.untold[id]
 }
 
 // expect adds to the outbox.

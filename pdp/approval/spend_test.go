@@ -112,7 +112,7 @@ func TestUnrecorded(t *testing.T) {
 	if of, err := s.Of(t.Context(), approval.Task{Items: []string{a.ID}}); err != nil || len(of) != 1 || !of[0].Unrecorded {
 		t.Errorf("its task is told %+v, %v", of, err)
 	}
-	if told := s.Untold(10); len(told) != 0 {
+	if told := s.Untold(10, 10); len(told) != 0 {
 		t.Errorf("people are told of what is not on record: %v", told)
 	}
 	r.set(false, false, false)

@@ -20,11 +20,17 @@ type Told struct {
 }
 
 // Untold is what nobody was told of yet, by [Store.Told]; of each approval in the order
-// in which it happened. What is not on record yet is not told.
-func (s *Store) Untold(limit int) (out []Told) {
+// in which it happened. What is not on record yet is not told. Of what one caller asked
+// for in a tenant it is no more than share, so that what others asked for comes, too.
+func (s *Store) Untold(limit, share int) (out []Told) {
+	of := map[asker]int{}
 	err := s.view(func(tx values) error {
 		c := tx.Bucket([]byte(bucketUntold)).Cursor()
 		for key, value := c.First(); key != nil && len(out) < limit; key, value = c.Next() {
+			who := s.memory.toTell(string(key))
+			if of[who] >= share {
+				continue
+			}
 			var events []Event
 			if err := tx.decode(bucketUntold, key, value, &events); err != nil {
 				return err
@@ -32,6 +38,7 @@ func (s *Store) Untold(limit int) (out []Told) {
 			if s.memory.waits(string(key)) {
 				continue
 			}
+			of[who] += len(events)
 			for _, e := range events {
 				out = append(out, Told{string(key), e})
 			}
@@ -55,6 +62,7 @@ func (s *Store) Told(t Told) error {
 		}
 		events = slices.DeleteFunc(events, func(e Event) bool { return e == t.Event })
 		if len(events) == 0 {
+			c.heard = t.Approval
 			return remove(c.tx, bucketUntold, []byte(t.Approval))
 		}
 		return put(c.tx, bucketUntold, []byte(t.Approval), events)

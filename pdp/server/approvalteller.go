@@ -27,6 +27,8 @@ type teller struct {
 const (
 	// mostTelling is how many are told of at once: receivers may be away for an hour.
 	mostTelling = 1000
+	// ofOneAsker is how many of them one caller asked for in a tenant.
+	ofOneAsker = mostTelling / 4
 	// tellAgain is how often what is left is looked for.
 	tellAgain = 10 * time.Second
 )
@@ -50,7 +52,7 @@ func (t *teller) run(ctx context.Context) {
 	defer telling.Wait()
 	for {
 		changed := t.store.Changed()
-		for _, one := range t.store.Untold(mostTelling) {
+		for _, one := range t.store.Untold(mostTelling, ofOneAsker) {
 			if t.begin(one) {
 				telling.Go(func() { t.tell(ctx, one) })
 			}

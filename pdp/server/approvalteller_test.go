@@ -65,3 +65,26 @@ func TestOthersAreTold(t *testing.T) {
 		t.Error(status)
 	}
 }
+
+// While a system is away, whoever has much that it would be told of keeps nobody else from
+// being told.
+func TestWhatOneCallerHasToldKeepsNobodyElseWaiting(t *testing.T) {
+	e := listen(t)
+	c := openDesk(t, e.listed("key:asker", "/mine", "127.0.0.1"), func(config *server.Config) {
+		config.Approvals.Webhooks = []webhook.Config{{URL: "http://127.0.0.1:1/nobody", SecretFile: e.secret, Allow: []string{"127.0.0.1"}}}
+		config.Approvals.NewPerMinutePerSubject = 1_000_000
+	})
+	c.Client = http.DefaultClient
+	c.fill(1010)
+	p := c.program("asker")
+	question := wants("push", push)
+	asked := p.submits(question + "," + e.callback("/mine", "") + p.denied(question).denial())
+	items, next := c.inbox("mia", "?subject=bot")
+	for len(items) == 0 && next != "" {
+		items, next = c.inbox("mia", "?subject=bot&cursor="+next)
+	}
+	c.says("mia", items[0].ID, "decision", yes, 200)
+	if call := e.hears(); call.Task.ID != asked.Task.ID {
+		t.Errorf("got %s", call.text)
+	}
+}
