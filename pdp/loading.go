@@ -234,7 +234,11 @@ func (l *loading) parseOwn(tenant, dir string, root *view) *own {
 		if l.over() {
 			return o
 		}
-		into.load(name, l.entities(name, &o.entitiesSaid))
+		for some := range slices.Chunk(l.entities(name, &o.entitiesSaid), 1000) {
+			if !l.over() {
+				into.load(name, some)
+			}
+		}
 	}
 	o.places = into.places
 	o.store.root = nil // or it would be kept as long as the tenant's files stay as they are
