@@ -8,6 +8,7 @@ DURATION ?= 5s
 CONNS ?= 1,4,32,128
 CASES ?= all
 SOAKTIME ?= 30m
+SOAKNEIGHBOURS ?= 60s
 
 # A request that the starter bundle allows. `make run` prints it, and the README shows it with its answer; a test asks it.
 define FIRST_CURL
@@ -42,10 +43,11 @@ race: ## run all tests with the race detector (needs a C compiler)
 
 # What shows only after a while: a server that answers for SOAKTIME while everything happens to it, 200 crashes of a
 # server under load instead of 20, 100 stops instead of 8, a minute of five times as many questions as can be answered,
-# and several times the records that retention keeps. Not part of ci. Each wait in these tests has its own end: the
+# several times the records that retention keeps, and SOAKNEIGHBOURS of each kind of neighbour who does their worst, after
+# as long without them: another half an hour. Not part of ci. Each wait in these tests has its own end: the
 # timeout is only to be longer than any SOAKTIME.
-soak: ## SOAKTIME of reloads, rotations and overload, and kills and stops under load (SOAKTIME=30m)
-	SOAK=1 SOAKTIME='$(SOAKTIME)' $(GO) test -count=1 -v -timeout 24h -run 'Crash|Soak|StopUnderLoad' ./pdp/decisionlog/... ./cmd/policy-service/
+soak: ## SOAKTIME of reloads, rotations and overload, kills and stops under load, bad neighbours (SOAKTIME=30m, SOAKNEIGHBOURS=60s)
+	SOAK=1 SOAKTIME='$(SOAKTIME)' SOAKNEIGHBOURS='$(SOAKNEIGHBOURS)' $(GO) test -count=1 -v -timeout 24h -run 'Crash|Soak|StopUnderLoad' ./pdp/decisionlog/... ./cmd/policy-service/
 
 lint: ## gofmt, go vet, staticcheck, and whether go.mod and the module cache are as they should be
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }

@@ -54,13 +54,27 @@ type Recorder interface {
 type Record struct {
 	ID       string
 	Time     time.Time
-	Call     Call
+	Call     Call // its Request is whole, whatever of it was inherited
 	Decision evaluation.Decision
+	// Item is set for an item of a batch, whose records come together and are recorded
+	// together.
+	Item Item
 	// Kind and Search are set for a search: what was looked for, and found.
 	Kind   evaluation.SearchKind
 	Search *SearchAnswer
 	// Bundle is the digest of the policies that decided.
 	Bundle string
+}
+
+// Item says what the request of a record is an item of.
+type Item struct {
+	// Batch is the id of the batch; "" is none.
+	Batch string
+	// Size is that of the batch: of its body, or where it came in none of its requests.
+	Size int
+	// Inherits says what of the request is the batch's: every item of it that inherits the
+	// same has the same there.
+	Inherits evaluation.Inherited
 }
 
 // Incoming is a bundle that is about to be in force, with its files by slash path.
@@ -97,6 +111,16 @@ type Call struct {
 	approved bool // what policies see as context.pdp.approved
 	review   review
 	tell     bool // have the decision say what does not fit
+
+	goOn func(context.Context) error // see [BatchCall.GoOn]
+}
+
+// goesOn is asked between two parts of one call.
+func (c *Call) goesOn(ctx context.Context) error {
+	if c.goOn == nil {
+		return ctx.Err()
+	}
+	return c.goOn(ctx)
 }
 
 // The errors of [PDP.Evaluate] besides [*evaluation.Error].

@@ -30,6 +30,8 @@ type SearchCall struct {
 	// After is the last candidate that was examined before; nil at the beginning.
 	After *string
 	Limit int
+	// GoOn is asked before each candidate, as that of a [BatchCall] is before each item.
+	GoOn func(context.Context) error
 }
 
 // SearchAnswer is one page of a search.
@@ -45,23 +47,25 @@ type SearchAnswer struct {
 }
 
 // Search examines candidates in order of their ids, each decided as
-// [PDP.Evaluate] would, so that every result is a permit.
+// [PDP.Evaluate] would, so that every result is a permit. With an error comes only how
+// many were examined.
 func (p *PDP) Search(ctx context.Context, search SearchCall) (SearchAnswer, error) {
 	bundle := p.Bundle()
 	if bundle == nil {
 		return SearchAnswer{}, ErrNoBundle
 	}
 	call := Call{Request: search.Search.Request, Caller: search.Caller, RequestID: search.RequestID, TraceID: search.TraceID, Now: search.Now, Registered: search.Registered, Obligations: search.Obligations}
+	call.goOn = search.GoOn
 	p.stamp(&call)
 	answer := SearchAnswer{ID: p.options.NewID(), Last: search.After, Found: []evaluation.Found{}}
 	_, span := step(ctx, "authorize")
 	err := p.examine(ctx, bundle, search, &call, &answer)
 	ended(span, err)
 	if err != nil {
-		return SearchAnswer{}, err
+		return SearchAnswer{Examined: answer.Examined}, err
 	}
 	if err := p.record(ctx, Record{ID: answer.ID, Time: call.Now, Call: call, Search: &answer, Kind: search.Search.Kind, Bundle: bundle.Digest()}); err != nil {
-		return SearchAnswer{}, err
+		return SearchAnswer{Examined: answer.Examined}, err
 	}
 	return answer, nil
 }
@@ -79,7 +83,7 @@ func (p *PDP) examine(ctx context.Context, bundle *Bundle, search SearchCall, ca
 		if !ok {
 			break
 		}
-		if err := ctx.Err(); err != nil {
+		if err := call.goesOn(ctx); err != nil {
 			return err
 		}
 		d, err := p.candidate(ctx, bundle, search.Search.Kind, call, id, m)

@@ -178,6 +178,40 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
+// What may keep a processor for long waits for its turn; what is short does not. That nobody
+// who waited has a place afterwards shows where all of them are answered again.
+func TestLongWorkWaitsForItsTurnAndShortWorkDoesNot(t *testing.T) {
+	s := pdptest.Start(t, bundle(t))
+	large := strings.Repeat(" ", 16<<10)
+	long := map[string]string{
+		"/access/v1/evaluations": strings.TrimSuffix(readQuestion, "}") + `,"evaluations":[{},{}]}`, "/access/v1/search/subject": readQuestion,
+		evaluationPath: large + readQuestion, authorizePath: large + nativeQuestion,
+	}
+	s.BePatient(patience, 10*time.Millisecond)
+	release := s.HoldWork("key:loud")
+	for path, body := range long {
+		refusedLater(t, path, s.Post(path, body), 503)
+	}
+	s.BePatient(patience, patience)
+	for path, body := range map[string]string{evaluationPath: readQuestion, authorizePath: nativeQuestion} {
+		if got := s.Post(path, body); got.Status != 200 {
+			t.Errorf("%s: got %d %s", path, got.Status, got.Body)
+		}
+	}
+	if n := s.Refused("work"); n != len(long) {
+		t.Errorf("%d are counted, want %d", n, len(long))
+	}
+	release()
+	for range 3 {
+		for path, body := range long {
+			if got := s.Post(path, body); got.Status != 200 {
+				t.Errorf("%s: got %d %s", path, got.Status, got.Body)
+			}
+			_ = s.Post(path, strings.Replace(body, "{", "[", 1)) // an error gives the place back, too
+		}
+	}
+}
+
 func TestEveryAnswerHasTheHeadersOfSecurity(t *testing.T) {
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Load.RateLimit.Rate = server.Rate{PerSecond: 1, Burst: 4} })
 	seen := map[int]bool{}

@@ -17,6 +17,11 @@ func (s *Server) evaluations(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	shift, err := s.shift(c, caller)
+	if err != nil {
+		return err
+	}
+	defer shift.end()
 	span := stage(c, "decode")
 	batch, err := evaluation.DecodeBatch(body, tenant, s.config.Limits)
 	ended(span, err)
@@ -27,7 +32,7 @@ func (s *Server) evaluations(c echo.Context) error {
 		return s.answer(c, caller, batch.Items[0].Request)
 	}
 	s.rates.more(caller.Name, len(batch.Items)-1)
-	call := pdp.BatchCall{Batch: batch, Caller: caller.Name, Explain: explains(c, caller), Registered: caller.Registered, Obligations: caller.Obligations}
+	call := pdp.BatchCall{Batch: batch, Caller: caller.Name, Explain: explains(c, caller), Registered: caller.Registered, Obligations: caller.Obligations, GoOn: shift.goOn}
 	call.RequestID, call.TraceID = known(c)
 	ctx, cancel := s.within(c)
 	defer cancel()

@@ -46,6 +46,12 @@ func (s *Server) openLog(ctx context.Context) error {
 		return fmt.Errorf("cannot open the decision log: %w; another process may serve from this data directory, or the disk be full", err)
 	}
 	s.teardown.add("decision log", closing(s.closeLog))
+	if err := s.boundCallers(ctx); err != nil {
+		return fmt.Errorf("cannot read whose the records of the decision log are: %w; see to the disk of the data directory", err)
+	}
+	if err := s.config.DecisionLog.Retain.Unsaid(); err != nil {
+		s.log.Warn(err.Error())
+	}
 	s.startSinks(sinks)
 	s.teardown.add("record of the stop", s.recordStop)
 	s.recorder.log = s.decisions
@@ -125,6 +131,8 @@ type logReadiness struct {
 	Mode decisionlog.Mode `json:"mode"`
 	OK   bool             `json:"ok"`
 	Size uint64           `json:"size"`
+	// Full is that records too young to be dropped are all that there may be.
+	Full bool `json:"full,omitzero"`
 }
 
 func (s *Server) logReadiness() *logReadiness {
@@ -132,5 +140,5 @@ func (s *Server) logReadiness() *logReadiness {
 		return nil
 	}
 	status := s.decisions.Status()
-	return &logReadiness{status.Mode, status.OK, status.Size}
+	return &logReadiness{status.Mode, status.OK, status.Size, status.Full}
 }

@@ -17,6 +17,11 @@ func (s *Server) search(kind evaluation.SearchKind) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
+		shift, err := s.shift(c, caller)
+		if err != nil {
+			return err
+		}
+		defer shift.end()
 		span := stage(c, "decode")
 		search, err := evaluation.DecodeSearch(kind, body, tenant, s.config.Limits)
 		ended(span, err)
@@ -28,9 +33,11 @@ func (s *Server) search(kind evaluation.SearchKind) echo.HandlerFunc {
 			return err
 		}
 		call.RequestID, call.TraceID = known(c)
+		call.GoOn = shift.goOn
 		ctx, cancel := s.within(c)
 		defer cancel()
 		answer, err := s.pdp.Search(ctx, call)
+		s.charge(caller, answer.Examined)
 		if err != nil {
 			return s.refusal(c, err, evaluation.AuthZEN)
 		}

@@ -58,8 +58,10 @@ type Server struct {
 	scrape       http.Handler                                   // answers with the metrics; nil where they are not ours
 	providers    []interface{ Shutdown(context.Context) error } // of telemetry
 	gate         *gate
+	work         *work
 	rates        *rates
-	large        chan struct{} // holds one for each large body
+	large        places // of large bodies
+	reading      gate   // of those who read some of the log
 	connections  *connections
 	refusals     refusals
 	certificates *certificates // nil is plain HTTP
@@ -98,9 +100,12 @@ func New(config Config) (*Server, error) {
 	s := &Server{
 		config: config, instance: uuid.NewString(), log: config.Logger, pages: pages, exports: newExports(), out: &output{to: config.Checkpoints}, meters: meters,
 		gate:    &gate{limit: int(config.Load.MaxConcurrent), patience: config.Load.QueueTime},
-		waiting: newWaiting(),
-		rates:   newRates(config.Load.RateLimit, config.PDP.Now), large: make(chan struct{}, mostLargeBodies),
-		failed: make(chan error, 1),
+		work:    newWork(config.Load.RequestTime),
+		waiting: newWaiting(config.Load.RequestTime),
+		rates:   newRates(config.Load.RateLimit, config.PDP.Now),
+		large:   places{gate: gate{limit: mostLargeBodies, share: largeOfOne, queue: longQueue}},
+		reading: gate{limit: mostReading(), queue: longQueue},
+		failed:  make(chan error, 1),
 	}
 	s.connections = newConnections(int(config.Load.MaxConnections), func() { s.tooMany("connections") })
 	s.live.Store(&live{config: config, callers: config.Authenticator})

@@ -1,0 +1,79 @@
+package decisionlog
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// One caller's records wait behind its own: however many of them are to be written, another
+// caller's is written after no more of them than half a transaction holds.
+func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
+	const many, size = 40, 1 << 20
+	l := mustOpen(t, t.TempDir(), Options{})
+	held, release := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		_ = l.order(t.Context(), func() error { close(held); <-release; return nil })
+	})
+	<-held
+	large := entryOf("", true)
+	large.Caller = "key:loud"
+	large.Request = &Request{Subject: jsontext.Value(`{"type":"a","id":"b"}`), Context: jsontext.Value(fmt.Sprintf(`{"note":%q}`, strings.Repeat("x", size-1000)))}
+	for range many {
+		all.Go(func() {
+			if _, err := l.Append(t.Context(), []Entry{large}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	waiting := func() int {
+		l.shares.mu.Lock()
+		defer l.shares.mu.Unlock()
+		if s := l.shares.of["key:loud"]; s != nil {
+			return s.users
+		}
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for tick := time.NewTicker(time.Millisecond); waiting() < many; <-tick.C {
+		if ctx.Err() != nil {
+			t.Fatalf("%d are counted of %d", waiting(), many)
+		}
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := l.Append(gone, []Entry{large}); err == nil { // who has gone has none of it
+		t.Error("somebody who has gone is written")
+	}
+	before, begun := l.Size(), len(l.queue)
+	small := entryOf("", true)
+	small.Caller = "key:calm"
+	at := make(chan uint64, 1)
+	all.Go(func() {
+		first, err := l.Append(t.Context(), []Entry{small})
+		if err != nil {
+			t.Error(err)
+		}
+		at <- first
+	})
+	for tick := time.NewTicker(time.Millisecond); len(l.queue) == begun; <-tick.C {
+		if ctx.Err() != nil {
+			t.Fatal("nothing comes after them")
+		}
+	}
+	close(release)
+	if first := <-at; first-before > callerBytes/size+1 {
+		t.Errorf("%d records of another caller are written before", first-before)
+	}
+	all.Wait()
+	if len(l.shares.of) != 0 {
+		t.Errorf("%d callers are left", len(l.shares.of))
+	}
+}
