@@ -239,7 +239,11 @@ func (l *loading) parseOwn(tenant, dir string, root *view) *own {
 		if l.over() {
 			return o
 		}
-		into.load(name, l.entities(name, use, &o.entitiesSaid))
+		for some := range slices.Chunk(l.entities(name, use, &o.entitiesSaid), 1000) {
+			if !l.over() {
+				into.load(name, some)
+			}
+		}
 	}
 	o.places, o.order = into.places, into.order
 	o.store.root = nil // or it would be kept as long as the tenant's files stay as they are

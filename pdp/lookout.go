@@ -165,28 +165,30 @@ func (l *lookout) arm(dir string) {
 
 // wait returns when something that matters has changed or may have: an event may
 // also have been lost, or never have been sent, and so it waits no longer than
-// the limit.
-func (l *lookout) wait(ctx context.Context, limit time.Duration) { l.waitFor(ctx, limit, l.matters) }
+// the limit. It reports whether what it saw is one tenant's, and nobody else's.
+func (l *lookout) wait(ctx context.Context, limit time.Duration) (tenants bool) {
+	return l.waitFor(ctx, limit, l.matters)
+}
 
 // waitForRoot is wait for what may be no tenant's.
 func (l *lookout) waitForRoot(ctx context.Context, limit time.Duration) {
 	l.waitFor(ctx, limit, l.mattersToRoot)
 }
 
-func (l *lookout) waitFor(ctx context.Context, limit time.Duration, matters func(path string) bool) {
+func (l *lookout) waitFor(ctx context.Context, limit time.Duration, matters func(path string) bool) (tenants bool) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-timer.C:
-			return
+			return false
 		case <-l.watcher.Errors: // mostly an overflow of the queue: events were lost
-			return
+			return false
 		case event := <-l.watcher.Events:
 			if matters(event.Name) {
-				return
+				return !l.mattersToRoot(event.Name)
 			}
 		}
 	}

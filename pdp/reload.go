@@ -36,8 +36,6 @@ type reloader struct {
 	turn chan struct{} // holds one element while a load is going on
 	// seen is the last reading that was acted on, in force or refused.
 	seen reading
-	// acted is when a tenant's own edit was last acted on.
-	acted map[string]time.Time
 	// pollBlind is how often a directory is read again that events may not tell of,
 	// pollWatched how often one is that they do.
 	pollBlind, pollWatched time.Duration
@@ -51,9 +49,9 @@ const (
 	// patience is how long the first reading waits for a directory to lie still.
 	patience = 30 * time.Second
 	// aWhile is, in quiet periods, how long tenants whose files do not lie still keep
-	// those waiting whose do, and how long it is at least between two edits that one
-	// tenant alone brings into force: whoever writes without a pause must neither hold
-	// up an edit of the root, nor fill the log with its loads.
+	// those waiting whose do, and how long what tenants alone do makes nobody read again:
+	// whoever writes without a pause must neither hold up an edit of the root, nor keep the
+	// reader busy, nor fill the log with loads.
 	aWhile = 5
 )
 
@@ -85,8 +83,7 @@ func (p *PDP) Status() Status {
 func (p *PDP) Reload(ctx context.Context) error { return p.reload(ctx, true) }
 
 // reload is Reload; without insist, a source that reads as it did at the last
-// load, even a refused one, is left at that, and a tenant whose edit was acted on
-// a moment ago waits with its next one.
+// load, even a refused one, is left at that.
 func (p *PDP) reload(ctx context.Context, insist bool) error {
 	if p.source.isNothing() {
 		return errors.New("there is no source to reload from")
@@ -110,7 +107,7 @@ func (p *PDP) reload(ctx context.Context, insist bool) error {
 		if err != nil {
 			return err
 		}
-		err = p.load(ctx, p.pick(still, insist, overtaken))
+		err = p.load(ctx, p.pick(still, overtaken))
 		again := overtaken && errors.Is(err, errLater) // the root's edit is in force; now the tenants'
 		if overtaken = errors.Is(err, errOvertaken); !overtaken && !again {
 			return err
@@ -129,25 +126,14 @@ type picked struct {
 }
 
 // pick says whose files wait. Whatever lies still is loaded together, so that an edit of
-// the root and of a tenant is seen whole, but for two cases. A tenant's edit on its own
-// waits where its last one was a moment ago. And where an edit of the root overtook a
-// load, it goes before everything that tenants edited: what took long then would take as
-// long again.
-func (p *PDP) pick(s *stable, insist, overtaken bool) picked {
+// the root and of a tenant is seen whole. Only where an edit of the root overtook a load, it
+// goes before everything that tenants edited: what took long then would take as long again.
+func (p *PDP) pick(s *stable, overtaken bool) picked {
 	to := picked{stable: s}
 	if s.files.manifest {
 		return to // which says what is whole, and refuses anything else
 	}
-	to.held = slices.Clone(s.moving)
-	seen := p.reloader.seen
-	if !insist && s.read.sameRoot(seen) {
-		for _, tenant := range s.read.others(seen) {
-			if time.Since(p.reloader.acted[tenant]) < aWhile*p.options.Quiet && !slices.Contains(to.held, tenant) {
-				to.held = append(to.held, tenant)
-			}
-		}
-	}
-	if overtaken {
+	if to.held = s.moving; overtaken {
 		to.first = s.read.others(p.inForce.Load().read)
 	}
 	return to
@@ -158,7 +144,9 @@ func (p *PDP) load(ctx context.Context, from picked) error {
 	ctx, stop := p.overtake(ctx, from.read)
 	defer stop()
 	if len(from.first) > 0 {
-		if err := p.try(ctx, from, slices.Concat(from.first, from.held), false); !errors.As(err, new(Problems)) {
+		both := slices.Concat(from.first, from.held)
+		slices.Sort(both)
+		if err := p.try(ctx, from, slices.Compact(both), false); !errors.As(err, new(Problems)) {
 			return err
 		}
 	}
@@ -180,12 +168,15 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 		later = errLater
 	}
 	if read.equal(before.read) {
-		p.saw(read)
+		p.reloader.seen = read
 		if before.refused != nil && later == nil {
 			after.refused = nil // back to what is in force: there is nothing to complain of
 			p.swap(&after)
 		}
 		return later
+	}
+	if len(held) > 0 && read.equal(p.reloader.seen) {
+		return later // refused already, and nothing but the tenant's moves
 	}
 	bundle, problems, err := p.build(ctx, files, before)
 	if err != nil {
@@ -194,7 +185,7 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 	if problems.Refuse() && !tell {
 		return problems
 	}
-	p.saw(read)
+	p.reloader.seen = read
 	now := p.options.Now()
 	if !problems.Refuse() {
 		if err := p.options.ask(bundle, files, held); err != nil {
@@ -214,20 +205,6 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 	// Nothing can fail from here on.
 	p.swap(&after)
 	return later
-}
-
-// saw notes what is acted on, and whose edits those are.
-func (p *PDP) saw(read reading) {
-	acted := map[string]time.Time{}
-	for tenant := range read.tenants {
-		if at, ok := p.reloader.acted[tenant]; ok {
-			acted[tenant] = at
-		}
-	}
-	for _, tenant := range read.others(p.reloader.seen) {
-		acted[tenant] = time.Now()
-	}
-	p.reloader.seen, p.reloader.acted = read, acted
 }
 
 // build is what takes long of a load. It ends when ctx does.

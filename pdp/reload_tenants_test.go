@@ -109,6 +109,9 @@ func TestATenantThatNeverLiesStillHoldsUpNoEditOfOthers(t *testing.T) {
 	if err := w.Reload(t.Context()); err == nil || len(w.loads) != 3 || w.Status().Refused == nil || w.Status().Refused.Problems[0].File != "bad.cedar" {
 		t.Errorf("an edit of the root that does not load: %v, %+v", err, w.Status())
 	}
+	if err := w.Reload(t.Context()); !errors.Is(err, errLater) || len(w.loads) != 3 {
+		t.Errorf("the same was refused again: %v, %d loads", err, len(w.loads))
+	}
 	must(t, os.Remove(filepath.Join(w.dir, "bad.cedar")))
 
 	writes = false
@@ -167,13 +170,11 @@ func TestARestlessTenantIsRefusedWhereAManifestStands(t *testing.T) {
 	}
 }
 
-// An edit of the root and of tenants that lie still is seen whole, also where one of
-// them was edited a moment ago.
+// An edit of the root and of tenants that lie still is seen whole.
 func TestAnEditThatSpansTenantsIsSeenWhole(t *testing.T) {
 	w := tenantsIn(t)
 	w.write(tree{"tenants/acme/x.cedar": ofTenant("x", 1)})
 	must(t, w.reload(t.Context(), false))
-	w.reloader.acted["acme"] = time.Now().Add(time.Hour)
 	files := tree{"a.cedar": numbered(2), "tenants/acme/x.cedar": ofTenant("x", 2), "tenants/other/y.cedar": ofTenant("y", 2)}
 	w.write(files)
 	must(t, w.reload(t.Context(), false))
@@ -183,48 +184,44 @@ func TestAnEditThatSpansTenantsIsSeenWhole(t *testing.T) {
 	}
 }
 
-// A tenant's own edits are a while apart, so that they do not fill the log with their
-// loads. They hold up nobody else's.
-func TestATenantsOwnEditsAreAWhileApart(t *testing.T) {
-	w := tenantsIn(t)
-	w.write(tree{"tenants/acme/x.cedar": ofTenant("x", 1)})
-	must(t, w.reload(t.Context(), false))
-	if len(w.loads) != 1 {
-		t.Fatalf("%d loads of the first edit", len(w.loads))
+// What a tenant does to its files makes nobody read all files again more often than once
+// in a while; what is done to the root's does at once.
+func TestATenantDoesNotKeepTheReaderBusy(t *testing.T) {
+	dir := t.TempDir()
+	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0)}.write(t, dir)
+	acme := &tenants{t: t, dir: dir} // by rename: what is half written would be an edit
+	readings := make(chan int, 1000)
+	watchWith(t, dir, nil, func(p *PDP) {
+		p.options.Quiet = time.Hour // nothing that is done here is an edit
+		p.source = hook(dir, func(reading int) { readings <- reading })
+	})
+	<-readings
+	for range 50 {
+		acme.write(tree{"tenants/acme/x.cedar": ofTenant("x", 0)})
+		pause(t.Context(), 10*time.Millisecond)
 	}
-	for n := 2; n < 10; n++ {
-		w.reloader.acted["acme"] = time.Now().Add(time.Hour) // a moment ago
-		text := ofTenant("x", n)
-		if n%2 == 0 {
-			text = "forbid(" // nor do they with refusals
-		}
-		w.write(tree{"tenants/acme/x.cedar": text})
-		if err := w.reload(t.Context(), false); !errors.Is(err, errLater) || len(w.loads) != 1 {
-			t.Fatalf("edit %d: %v and %d loads", n, err, len(w.loads))
-		}
+	if len(readings) > 1 { // one edit may have been before the first reading
+		t.Errorf("the tenant had everything read %d times", len(readings))
 	}
-	w.write(tree{"tenants/other/y.cedar": ofTenant("y", 1)})
-	if err := w.reload(t.Context(), false); !errors.Is(err, errLater) {
-		t.Error(err)
+	for len(readings) > 0 {
+		<-readings
 	}
-	w.serves("another tenant's edit", tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 1), "tenants/other/y.cedar": ofTenant("y", 1)})
-	w.reloader.acted["acme"] = time.Now().Add(-time.Hour)
-	must(t, w.reload(t.Context(), false))
-	w.serves("a while later", tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 9), "tenants/other/y.cedar": ofTenant("y", 1)})
-	if len(w.loads) != 3 {
-		t.Errorf("%d loads", len(w.loads))
+	must(t, os.Chmod(filepath.Join(dir, "a.cedar"), 0o600))
+	select {
+	case <-readings:
+	case <-time.After(soon):
+		t.Error("what was done to the root was not noticed")
 	}
 }
 
-// A tenant whose files say what was refused is refused again with every load: what it
-// wrote a moment ago is no reason to pass it over.
+// A tenant whose files do not load keeps the others' edits out, as they are told: it is not
+// passed over.
 func TestABrokenTenantIsNotPassedOver(t *testing.T) {
 	w := tenantsIn(t)
 	w.write(tree{"tenants/acme/x.cedar": "forbid("})
 	if err := w.reload(t.Context(), false); !errors.As(err, new(Problems)) {
 		t.Error(err)
 	}
-	w.reloader.acted["acme"] = time.Now().Add(time.Hour)
 	w.write(tree{"tenants/other/y.cedar": ofTenant("y", 1)})
 	if err := w.reload(t.Context(), false); !errors.As(err, new(Problems)) || w.Status().Refused == nil {
 		t.Error(err)

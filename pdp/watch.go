@@ -35,6 +35,7 @@ func (p *PDP) Watch(ctx context.Context) error {
 		// Arming stands before reading: an edit after the reading makes an event,
 		// one before it was read.
 		err := p.reload(ctx, false) // its outcome is told to OnLoad
+		read := time.Now()
 		pause(ctx, breather)
 		limit := p.reloader.pollWatched
 		// What mends a refused load may send no event either: a mount, a file that
@@ -42,11 +43,8 @@ func (p *PDP) Watch(ctx context.Context) error {
 		if out.blind || p.inForce.Load().refused != nil {
 			limit = p.reloader.pollBlind
 		}
-		if errors.Is(err, errLater) {
-			// Who writes without a pause makes events without a pause.
-			out.waitForRoot(ctx, min(limit, aWhile*p.options.Quiet))
-		} else {
-			out.wait(ctx, limit)
+		if errors.Is(err, errLater) || out.wait(ctx, limit) {
+			out.waitForRoot(ctx, aWhile*p.options.Quiet-time.Since(read))
 		}
 		// What is to be watched may be other directories by now, or others by the
 		// same name, which no bookkeeping can tell apart (inodes are used again).
