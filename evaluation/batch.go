@@ -13,6 +13,8 @@ type Batch struct {
 	Single   bool
 	Items    []Item
 	Semantic Semantic
+	// Size is that of the body in bytes; 0 is a batch that came in none.
+	Size int
 }
 
 // Item is one request of a batch, or what is wrong with it.
@@ -20,9 +22,13 @@ type Item struct {
 	Request Request
 	Err     *Error
 
-	at   string // its place in the body
-	sent Object // its own members
+	at       string // its place in the body
+	sent     Object // its own members
+	inherits Inherited
 }
+
+// Inherits says what of the item's request is the batch's.
+func (i Item) Inherits() Inherited { return i.inherits }
 
 // InBody is an error of the item's request with the pointer into the body of the
 // batch: what the item does not have itself stands beside the items.
@@ -79,9 +85,9 @@ func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
 			return Batch{}, err
 		}
 		q, err := authzen(o, tenant)
-		return Batch{Single: true, Items: []Item{{Request: q}}, Semantic: semantic}, err
+		return Batch{Single: true, Items: []Item{{Request: q}}, Semantic: semantic, Size: len(body)}, err
 	}
-	d := defaults{tenant: tenant, reserved: reserved, objects: map[string]Object{}, whole: map[string]part{}}
+	d := defaults{tenant: tenant, reserved: reserved, objects: map[string]Object{}, whole: map[string]part{}, illegal: map[string]*Error{}}
 	for _, name := range tuple {
 		d.objects[name] = r.optional(o, name)
 	}
@@ -91,7 +97,7 @@ func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
 	if err := reservedIn(reserved, o.Without(func(name string) bool { return name == "evaluations" || d.has(name) }).Value(), ""); err != nil {
 		return Batch{}, err
 	}
-	b := Batch{Semantic: semantic, Items: make([]Item, 0, items.Len())}
+	b := Batch{Semantic: semantic, Items: make([]Item, 0, items.Len()), Size: len(body)}
 	for n, v := range items.Elements {
 		item := d.item(v, "evaluations", strconv.Itoa(n))
 		if item.Err != nil {
@@ -120,7 +126,8 @@ type defaults struct {
 	tenant   string
 	reserved bool
 	objects  map[string]Object
-	whole    map[string]part // entities and actions that items inherited whole before
+	whole    map[string]part   // entities and actions that items inherited whole before
+	illegal  map[string]*Error // by default, once one was looked through for reserved names
 }
 
 func (d *defaults) has(name string) bool { _, ok := d.objects[name]; return ok }
@@ -138,7 +145,8 @@ func (d *defaults) item(v Value, at ...string) Item {
 		}
 	}
 	i := inheriting{defaults: d, item: o, at: at}
-	subject, action, resource := i.part("subject", "type", "id"), i.part("action", "name"), i.part("resource", "type", "id")
+	in := &i.inherits
+	subject, action, resource := i.part(&in.Subject, "subject", "type", "id"), i.part(&in.Action, "action", "name"), i.part(&in.Resource, "resource", "type", "id")
 	q := Request{
 		Tenant:   d.tenant,
 		Subject:  Entity{subject.names[0], subject.names[1], subject.properties},
@@ -152,7 +160,7 @@ func (d *defaults) item(v Value, at ...string) Item {
 	if i.err != nil {
 		return Item{Err: i.err}
 	}
-	item := Item{Request: q, at: pointerTo(at...), sent: o}
+	item := Item{Request: q, at: pointerTo(at...), sent: o, inherits: i.inherits}
 	if _, err := i.done(q); err != nil {
 		return Item{Err: item.InBody(i.err)}
 	}
@@ -163,8 +171,9 @@ func (d *defaults) item(v Value, at ...string) Item {
 type inheriting struct {
 	reader
 	*defaults
-	item Object
-	at   []string
+	item     Object
+	at       []string
+	inherits Inherited
 }
 
 type part struct {
@@ -172,10 +181,11 @@ type part struct {
 	properties Object
 }
 
-func (i *inheriting) part(name string, required ...string) part {
+func (i *inheriting) part(inherits *bool, name string, required ...string) part {
 	own, owns := i.item.Get(name)
 	inherited := i.objects[name]
 	if p, ok := i.whole[name]; ok && !owns {
+		*inherits = p.properties.Len() > 0
 		return p
 	}
 	if owns {
@@ -198,6 +208,7 @@ func (i *inheriting) part(name string, required ...string) part {
 		p.properties = i.optional(own.Object(), append(i.at, name, "properties")...)
 	} else {
 		p.properties = i.optional(inherited, name, "properties")
+		*inherits = p.properties.Len() > 0
 		if i.err == nil {
 			i.whole[name] = p
 		}
@@ -213,12 +224,14 @@ func (i *inheriting) context() Object {
 	inherited := i.objects["context"]
 	if !owns {
 		i.legal(inherited, "context")
+		i.inherits.Context = inherited.Len() > 0
 		return inherited
 	}
 	i.want(own.Kind() == Map, "not an object", append(i.at, "context")...)
 	o := own.Object()
 	if v, ok := inherited.Get(inheritedOfContext); ok && !has(o, inheritedOfContext) {
 		o = o.With(inheritedOfContext, v)
+		i.inherits.SupportedObligations = true
 	}
 	return o
 }
@@ -228,7 +241,12 @@ func (i *inheriting) legal(inherited Object, name string) {
 	if !i.reserved || i.err != nil {
 		return
 	}
-	i.err = reservedIn(true, inherited.Value(), pointerTo(name))
+	err, looked := i.illegal[name]
+	if !looked {
+		err = reservedIn(true, inherited.Value(), pointerTo(name))
+		i.illegal[name] = err
+	}
+	i.err = err
 }
 
 // reservedIn finds a reserved name in a value, where the parser saw one anywhere.

@@ -1,6 +1,10 @@
 package evaluation
 
-import "time"
+import (
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
 
 // Decision is the answer to a [Request]. The zero Decision is a deny.
 type Decision struct {
@@ -94,6 +98,9 @@ type Obligation struct {
 	Type       string   `json:"type"`
 	Properties Object   `json:"properties"`
 	Policies   []string `json:"policies"`
+	// Written is the size of what the bundle has in the place of Properties: what they
+	// are longer by is the request's.
+	Written int `json:"-"`
 }
 
 // LeftOut is an obligation that could not be met, and why.
@@ -132,6 +139,17 @@ type Mismatch struct {
 type Explanation struct {
 	Policies []PolicyExplanation `json:"policies"`
 	Mismatch []Mismatch          `json:"mismatch,omitzero"`
+	// Omitted is set, and nothing else is, where there was no more room in the answer.
+	Omitted bool `json:"omitted,omitzero"`
+}
+
+// MarshalJSON writes e as an answer has it.
+func (e Explanation) MarshalJSON() ([]byte, error) {
+	if e.Omitted {
+		return []byte(`{"omitted":true}`), nil
+	}
+	type explanation Explanation
+	return json.Marshal(explanation(e), json.Deterministic(true))
 }
 
 // PolicyExplanation is one policy's part in a decision.

@@ -130,13 +130,39 @@ func (o Object) With(name string, v Value) Object {
 	return Object{members}
 }
 
-// Size is roughly the length of o as text.
+// Size is the length of o as text.
 func (o Object) Size() int { return o.Value().size() }
 
 func (v Value) size() int {
-	n := len(v.text) + 4
+	n := 0
+	switch v.kind {
+	case Null:
+		return len("null")
+	case Bool, Number:
+		return len(v.text)
+	case String:
+		return quotedSize(v.text)
+	case Map:
+		for _, m := range v.elems {
+			n += quotedSize(m.Name) + len(":")
+		}
+	}
 	for _, m := range v.elems {
-		n += len(m.Name) + 4 + m.Value.size()
+		n += m.Value.size()
+	}
+	return n + len("[]") + max(0, len(v.elems)-1)
+}
+
+// quotedSize is the length of what appendString makes of s.
+func quotedSize(s string) int {
+	n := len(s) + 2
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"', c == '\\', '\b' <= c && c <= '\r' && c != '\v':
+			n++
+		case c < ' ':
+			n += len(`\u0000`) - 1
+		}
 	}
 	return n
 }

@@ -42,7 +42,7 @@ func Resolve(allow bool, owed []Owed, value func(name string) (string, bool)) Re
 			out.leaveOut(o.Name, evaluation.ObligationUnfilled)
 			continue
 		}
-		out.join(evaluation.Obligation{ID: o.Name, Type: o.Type.Name, Properties: properties, Policies: []string{o.Policy}})
+		out.join(evaluation.Obligation{ID: o.Name, Type: o.Type.Name, Properties: properties, Policies: []string{o.Policy}, Written: o.Properties.Size()})
 	}
 	out.settle()
 	return out

@@ -55,14 +55,19 @@ func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision
 // items decides the items of a batch, and says what is to go on record of them.
 func (p *PDP) items(ctx context.Context, bundle *Bundle, call Call, batch evaluation.Batch, answer *BatchDecision) ([]Record, error) {
 	records := make([]Record, 0, len(batch.Items))
-	m, filled := new(memo), 0
+	m, filled, size := new(memo), 0, sizeOf(batch)
+	explaining := explaining{asked: call.Explain}
 	for n, item := range batch.Items {
 		if err := call.goesOn(ctx); err != nil {
 			return nil, err
 		}
-		call.Request = item.Request
+		call.Request, m.inherits = item.Request, item.Inherits()
+		call.Explain = explaining.more()
 		d, err := p.item(ctx, bundle, call, item, m)
 		if err != nil {
+			return nil, err
+		}
+		if err := explaining.take(&d); err != nil {
 			return nil, err
 		}
 		if filled += filledSize(d); filled > maxFilled {
@@ -70,12 +75,59 @@ func (p *PDP) items(ctx context.Context, bundle *Bundle, call Call, batch evalua
 		}
 		d.ID = fmt.Sprintf("%s.%d", answer.ID, n)
 		answer.Items = append(answer.Items, d)
-		records = append(records, record(call, d))
+		one := record(call, d)
+		one.Item = Item{Batch: answer.ID, Size: size, Inherits: item.Inherits()}
+		records = append(records, one)
 		if batch.Semantic.Decides(d.Allow) {
 			break
 		}
 	}
 	return records, nil
+}
+
+// sizeOf is the size of a batch, whether it came in a body or not.
+func sizeOf(batch evaluation.Batch) int {
+	if batch.Size > 0 {
+		return batch.Size
+	}
+	n := 0
+	for _, item := range batch.Items {
+		r := &item.Request
+		n += len(r.Subject.Type) + len(r.Subject.ID) + len(r.Action.Name) + len(r.Resource.Type) + len(r.Resource.ID) +
+			r.Subject.Properties.Size() + r.Action.Properties.Size() + r.Resource.Properties.Size() + r.Context.Size()
+	}
+	return n
+}
+
+// maxExplained bounds the explanations of one batch, in bytes of the answer.
+const maxExplained = 1 << 20
+
+// explaining is what was explained of a batch so far. The first explanation that there is
+// no room for ends it: after that none is even made.
+type explaining struct {
+	asked, full bool
+	size        int
+}
+
+func (e *explaining) more() bool { return e.asked && !e.full }
+
+// take counts the explanation of a decision, or leaves it out.
+func (e *explaining) take(d *evaluation.Decision) error {
+	switch {
+	case !e.asked || d.Malformed != nil: // which says what is wrong with it
+		return nil
+	case !e.full:
+		text, err := d.Explain.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		e.size += len(text)
+		e.full = e.size > maxExplained
+	}
+	if e.full {
+		d.Explain = &evaluation.Explanation{Omitted: true}
+	}
+	return nil
 }
 
 // item decides one item; what is wrong with it is its own answer.

@@ -1,6 +1,7 @@
 package pdp
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"path"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"github.com/cedar-policy/cedar-go"
-	"github.com/cedar-policy/cedar-go/types"
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
@@ -21,6 +21,7 @@ type Bundle struct {
 	config config
 	schema *schemaOf        // nil where there is none
 	views  map[string]*view // by tenant, the default one included
+	said   Problems         // warnings of bundle.yaml and the schema
 	// wireTypes are names that requests can call types by, for who misspelt one
 	wireTypes []string
 }
@@ -34,8 +35,12 @@ type view struct {
 	store    *store
 	actions  []string // the candidates of an action search, sorted
 
-	obligations map[string]definition // what policies can name
-	review      review
+	obligations     map[string]definition // what policies can name
+	obligationsSaid Problems              // warnings of their files
+
+	own    *own     // what was made of the tenant's files by themselves; the root has none
+	said   Problems // warnings of all its files
+	review review
 }
 
 // policy is one loaded policy.
@@ -66,24 +71,26 @@ func Load(source Source) (*Bundle, Problems) { return build(source.Read()) }
 // build makes a bundle of one reading. Everything that can fail happens here,
 // before anybody can ask the bundle anything.
 func build(files *Files) (*Bundle, Problems) {
-	problems := slices.Clone(files.problems)
-	b := &Bundle{digest: files.Digest(), views: map[string]*view{}}
-	b.config = parseConfig(files.content[configFile], &problems)
-	if name, text := files.schema(); name != "" {
-		var found Problems
-		b.schema = parseSchema(name, text, &b.config, &found)
-		problems = append(problems, found...)
-	}
-	b.checkParentRules(&problems)
-	if problems.Refuse() { // the rest would repeat what is wrong already
-		parseEverything(files, &problems)
+	return newLoading(context.Background(), files, &loaded{}).build()
+}
+
+func (l *loading) build() (*Bundle, Problems) {
+	problems := slices.Clone(l.files.problems)
+	b := &Bundle{digest: l.files.Digest(), views: map[string]*view{}}
+	l.bundle = b
+	l.settings()
+	if problems = append(problems, b.said...); problems.Refuse() { // the rest would repeat what is wrong already
+		l.parseEverything(&problems)
 		return nil, problems.sorted()
 	}
 
-	root := b.loadView(evaluation.DefaultTenant, "", files, nil, &problems)
+	root := l.view(evaluation.DefaultTenant, "", nil, &problems)
 	b.views[root.tenant] = root
-	for _, tenant := range files.tenants {
-		b.views[tenant] = b.loadView(tenant, "tenants/"+tenant+"/", files, root, &problems)
+	for _, tenant := range l.files.tenants {
+		if l.over() {
+			return nil, nil
+		}
+		b.views[tenant] = l.view(tenant, "tenants/"+tenant+"/", root, &problems)
 	}
 	if !problems.Refuse() { // a policy that could not be read might be the permit that is missed
 		b.refuseTrivial(&problems)
@@ -91,11 +98,11 @@ func build(files *Files) (*Bundle, Problems) {
 	if problems.Refuse() {
 		return nil, problems.sorted()
 	}
-	for _, v := range b.views {
+	for _, v := range l.fresh {
+		if l.over() {
+			return nil, nil
+		}
 		v.index = newIndex(v.policies)
-		v.store.prepareSearch()
-	}
-	for _, v := range b.views {
 		b.findActions(v)
 	}
 	b.findTypes()
@@ -117,19 +124,25 @@ func (b *Bundle) checkParentRules(problems *Problems) {
 	}
 }
 
-// parseEverything adds what is wrong with the files by themselves, where what
-// they would be checked against did not load.
-func parseEverything(files *Files, problems *Problems) {
-	for _, name := range files.names() {
+// parseEverything adds the errors of the files by themselves, where what they would be
+// checked against did not load. Those of an owner that the bundle in force was made of
+// have none.
+func (l *loading) parseEverything(problems *Problems) {
+	var found Problems
+	for _, name := range l.files.names() {
+		if l.over() || l.sameOwner(dirOf(name)) {
+			continue
+		}
 		switch {
 		case path.Ext(name) == ".cedar":
-			parsePolicies(name, "", files.content[name], problems)
+			l.policies(name, "", &found)
 		case path.Base(path.Dir(name)) == "entities":
-			parseEntities(name, files.content[name], problems)
-		case path.Base(name) == "obligations.yaml":
-			parseObligations(name, files.content[name], builtinObligations(), problems)
+			l.entities(name, &found)
+		case path.Base(name) == obligationsFile:
+			l.obligations(name, builtinObligations(), &found)
 		}
 	}
+	*problems = append(*problems, slices.DeleteFunc(found, func(p Problem) bool { return p.Severity != SeverityError })...)
 }
 
 func builtinObligations() map[string]definition {
@@ -160,57 +173,19 @@ func (f *Files) in(dir, ext string) []string {
 	})
 }
 
-// loadView loads the files below dir on top of what the root view has.
-func (b *Bundle) loadView(tenant, dir string, files *Files, root *view, problems *Problems) *view {
-	v := &view{tenant: tenant, byID: map[string]*policy{}, store: &store{
-		entities: map[types.EntityUID]types.Entity{},
-		written:  map[types.EntityUID]types.EntityUIDSet{},
-	}}
-	if root != nil {
-		v.store.root = root.store
-		v.policies = slices.Clone(root.policies)
-		maps.Copy(v.byID, root.byID)
-	} else if b.schema != nil {
-		for uid, a := range b.schema.actions {
-			v.store.entities[uid] = a.entity
-		}
-	}
-	v.obligations = builtinObligations()
-	if root != nil {
-		v.obligations = root.obligations
-	}
-	if text, ok := files.content[dir+"obligations.yaml"]; ok {
-		v.obligations = parseObligations(dir+"obligations.yaml", text, v.obligations, problems)
-	}
-	for _, name := range files.in(dir, ".cedar") {
-		for _, p := range parsePolicies(name, tenant, files.content[name], problems) {
-			b.addPolicy(v, p, problems)
-		}
-	}
-	slices.SortFunc(v.policies, func(a, b *policy) int { return strings.Compare(a.id, b.id) })
-	loaded := &entityLoader{bundle: b, view: v, problems: problems}
-	for _, name := range files.in(dir+"entities/", ".json") {
-		loaded.load(name, files.content[name])
-	}
-	if root != nil {
-		loaded.refuseRootParents(root)
-	}
-	return v
-}
-
-func (b *Bundle) addPolicy(v *view, p *policy, problems *Problems) {
+// addPolicy puts a policy into a view. What other loads have of it is not written to.
+func (v *view) addPolicy(p *policy, problems *Problems) {
 	if other, ok := v.byID[p.id]; ok {
 		problems.add(p.file, p.line, p.column, "duplicate_id", "the policy id "+quote(p.id)+" is taken by the policy at "+other.position, "give this policy an @id of its own")
 		return
 	}
-	v.byID[p.id] = p
-	v.policies = append(v.policies, p)
 	if p.obligation != nil {
+		bound := *p
+		p = &bound
 		p.oblige(*p.obligation, v.obligations, problems)
 	}
-	if b.schema != nil {
-		b.schema.checkPolicy(p, problems)
-	}
+	v.byID[p.id] = p
+	v.policies = append(v.policies, p)
 }
 
 // refuseTrivial refuses a bundle that answers every question alike by accident.

@@ -145,11 +145,8 @@ type entityPlace struct {
 	line, column int
 }
 
-func (l *entityLoader) load(file string, text []byte) {
-	if l.places == nil {
-		l.places = map[types.EntityUID]entityPlace{}
-	}
-	for _, e := range parseEntities(file, text, l.problems) {
+func (l *entityLoader) load(file string, entities []parsedEntity) {
+	for _, e := range entities {
 		at := entityPlace{file, e.line, e.column}
 		if taken := l.taken(e.UID); taken != "" {
 			l.bad(at, "duplicate_entity", fmt.Sprintf("%s is defined already, %s", e.UID, taken), "define an entity once; a tenant cannot redefine what stands above it")
@@ -228,8 +225,7 @@ func typedEntity(e types.Entity, s *entityShape) types.Entity {
 // refuseRootParents refuses a tenant's entities whose parents the root names:
 // through them a tenant would take part in what the root's policies say. One that the root
 // names without defining it does so too, but it may be meant.
-func (l *entityLoader) refuseRootParents(root *view) {
-	named := root.named()
+func (l *entityLoader) refuseRootParents(named map[types.EntityUID]struct{}) {
 	for _, uid := range slices.SortedFunc(maps.Keys(l.places), compareUIDs) {
 		at := l.places[uid]
 		e := l.view.store.entities[uid]

@@ -28,6 +28,8 @@ type definition struct {
 
 var obligationName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
+const obligationsFile = "obligations.yaml"
+
 // parseObligations reads obligations.yaml on top of what stands above it.
 func parseObligations(file string, text []byte, above map[string]definition, problems *Problems) map[string]definition {
 	known := maps.Clone(above)

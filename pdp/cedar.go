@@ -65,11 +65,12 @@ type weighed struct {
 	bundle *Bundle
 	view   *view
 	*question
+	memo *memo
 }
 
 // weigh puts a call to the policies.
 func (b *Bundle) weigh(ctx context.Context, call *Call, m *memo) (w weighed, err error) {
-	w.bundle = b
+	w.bundle, w.memo = b, m
 	if w.view, err = b.view(call); err != nil {
 		return w, err
 	}
@@ -95,7 +96,7 @@ func (b *Bundle) weigh(ctx context.Context, call *Call, m *memo) (w weighed, err
 func (w *weighed) finish(ctx context.Context, call *Call) (d evaluation.Decision, err error) {
 	d = w.Decision
 	if call.tell && (w.reason != "" || len(w.unusable) > 0) {
-		d.Mismatch = w.bundle.mismatch(w.view, &call.Request)
+		d.Mismatch = w.bundle.mismatch(w.view, &call.Request, w.memo)
 	}
 	if w.reason != "" {
 		if call.Explain {
@@ -145,7 +146,7 @@ func (b *Bundle) ask(v *view, call *Call, m *memo) (*question, error) {
 	}
 	q.context, q.contextOrigins = context.record, context.origins
 	q.add(context.piece)
-	if b.schema != nil && q.reason != evaluation.SchemaMismatch && !m.fits(b.schema, q) {
+	if b.schema != nil && q.reason != evaluation.SchemaMismatch && !m.fits(b.schema, r, q) {
 		q.refuse(evaluation.SchemaMismatch)
 	}
 	slices.Sort(q.unusable)

@@ -101,12 +101,10 @@ type entityPiece struct {
 func (b *Bundle) askEntities(v *view, r *evaluation.Request, q *question, m *memo) error {
 	principal, resource := q.uids[principalVar], q.uids[resourceVar]
 	if principal == resource {
-		both, onlyResource, err := oneEntity(r.Subject.Properties, r.Resource.Properties)
-		if err != nil {
-			return err
+		one, err := m.oneEntity(b, v, principal, r.Subject.Properties, r.Resource.Properties)
+		if err == nil {
+			q.see(v, one, one)
 		}
-		one, err := b.entity(v, principal, both, "subject", onlyResource)
-		q.see(v, one, one)
 		return err
 	}
 	p, err := m.entity(b, v, principalVar, principal, r.Subject.Properties)
@@ -116,6 +114,15 @@ func (b *Bundle) askEntities(v *view, r *evaluation.Request, q *question, m *mem
 	s, err := m.entity(b, v, resourceVar, resource, r.Resource.Properties)
 	q.see(v, p, s)
 	return err
+}
+
+// oneEntity is the entity that is subject and resource.
+func (b *Bundle) oneEntity(v *view, uid types.EntityUID, subject, resource evaluation.Object) (entityPiece, error) {
+	both, onlyResource, err := oneEntity(subject, resource)
+	if err != nil {
+		return entityPiece{}, err
+	}
+	return b.entity(v, uid, both, "subject", onlyResource)
 }
 
 func (q *question) see(v *view, principal, resource entityPiece) {

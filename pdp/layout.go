@@ -62,7 +62,7 @@ func kindAtTop(name string, inTenant bool) *kind {
 	switch {
 	case strings.HasSuffix(name, ".cedar"):
 		return policyKind
-	case name == "obligations.yaml", name == "bundle.yaml" && !inTenant:
+	case name == obligationsFile, name == "bundle.yaml" && !inTenant:
 		return settingsKind
 	case (name == "schema.cedarschema" || strings.HasSuffix(name, ".cedarschema.json")) && !inTenant:
 		return schemaKind
@@ -166,6 +166,9 @@ func (r *reader) findTenants() {
 
 // load reads one file into the bundle, or says that it does not belong there.
 func (r *reader) load(file string, e fs.DirEntry) {
+	if r.ctx.Err() != nil {
+		return // nobody waits for what is read
+	}
 	k := kindOf(file)
 	if k == nil {
 		what := "file"

@@ -24,6 +24,8 @@ type lookout struct {
 	names map[string]map[string]bool
 	// whole are those in which every name matters.
 	whole map[string]bool
+	// roots are those that matter to more than one tenant.
+	roots map[string]bool
 	// blind is set where something could not be watched.
 	blind bool
 }
@@ -41,7 +43,7 @@ func newLookout(root string) (*lookout, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lookout{watcher: watcher, names: map[string]map[string]bool{}, whole: map[string]bool{}}
+	l := &lookout{watcher: watcher, names: map[string]map[string]bool{}, whole: map[string]bool{}, roots: map[string]bool{}}
 	real, ok := l.follow(root)
 	if !ok {
 		l.blind = true
@@ -49,7 +51,11 @@ func newLookout(root string) (*lookout, error) {
 	}
 	l.part(real)
 	tenants := filepath.Join(real, "tenants")
-	for _, name := range l.directory(tenants) {
+	names := l.directory(tenants)
+	for dir := range l.names {
+		l.roots[dir] = true // what is watched from here on is watched for one tenant
+	}
+	for _, name := range names {
 		l.part(filepath.Join(tenants, name))
 	}
 	return l, nil
@@ -160,7 +166,14 @@ func (l *lookout) arm(dir string) {
 // wait returns when something that matters has changed or may have: an event may
 // also have been lost, or never have been sent, and so it waits no longer than
 // the limit.
-func (l *lookout) wait(ctx context.Context, limit time.Duration) {
+func (l *lookout) wait(ctx context.Context, limit time.Duration) { l.waitFor(ctx, limit, l.matters) }
+
+// waitForRoot is wait for what may be no tenant's.
+func (l *lookout) waitForRoot(ctx context.Context, limit time.Duration) {
+	l.waitFor(ctx, limit, l.mattersToRoot)
+}
+
+func (l *lookout) waitFor(ctx context.Context, limit time.Duration, matters func(path string) bool) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
@@ -172,11 +185,17 @@ func (l *lookout) wait(ctx context.Context, limit time.Duration) {
 		case <-l.watcher.Errors: // mostly an overflow of the queue: events were lost
 			return
 		case event := <-l.watcher.Events:
-			if l.matters(event.Name) {
+			if matters(event.Name) {
 				return
 			}
 		}
 	}
+}
+
+func (l *lookout) mattersToRoot(path string) bool {
+	dir := filepath.Dir(path)
+	_, known := l.names[dir]
+	return l.matters(path) && (l.roots[path] || l.roots[dir] || !known)
 }
 
 func (l *lookout) matters(path string) bool {

@@ -18,13 +18,18 @@ const maxMismatches = 16
 // mismatch says what in a request cannot be put to the policies, by the places in the body
 // that was sent. It goes the way of ask once more, with the same conversions, so that a
 // request without a mismatch pays nothing for it.
-func (b *Bundle) mismatch(v *view, r *evaluation.Request) []evaluation.Mismatch {
+func (b *Bundle) mismatch(v *view, r *evaluation.Request, from *memo) []evaluation.Mismatch {
 	m := mismatches{b: b, v: v, r: r}
 	subject, ok1 := m.named(r.Subject, "subject")
 	resource, ok2 := m.named(r.Resource, "resource")
 	if ok1 && ok2 {
-		m.entities(subject, resource)
-		m.context(types.EntityUID{Type: b.config.actionType, ID: types.String(r.Action.Name)}, subject, resource)
+		m.entities(subject, resource, from)
+		var action types.EntityUID // which nothing depends on, but for a schema
+		if b.schema != nil {
+			action = types.EntityUID{Type: b.config.actionType, ID: types.String(r.Action.Name)}
+			m.applies(b.schema, action, subject, resource)
+		}
+		from.misfit(actionVar, action, r.Context, r.Action.Properties, &m, func(m *mismatches) { m.context(action) })
 	}
 	sortMismatch(m.found)
 	return m.found
@@ -48,6 +53,13 @@ func (m *mismatches) add(detail string, at ...string) {
 	}
 	one := evaluation.MisfitAt(detail, at...)
 	one.Pointer = m.r.Shape.Pointer(one.Pointer)
+	m.note(one)
+}
+
+func (m *mismatches) note(one evaluation.Mismatch) {
+	if len(m.found) == maxMismatches {
+		return
+	}
 	if !slices.ContainsFunc(m.found, func(other evaluation.Mismatch) bool { return other.Pointer == one.Pointer }) {
 		m.found = append(m.found, one)
 	}
@@ -63,14 +75,17 @@ func (m *mismatches) named(e evaluation.Entity, part string) (types.EntityUID, b
 }
 
 // entities goes the way of askEntities.
-func (m *mismatches) entities(subject, resource types.EntityUID) {
+func (m *mismatches) entities(subject, resource types.EntityUID, from *memo) {
+	ofSubject, ofResource := m.r.Subject.Properties, m.r.Resource.Properties
 	if subject != resource {
-		m.entity(subject, m.r.Subject.Properties, "subject", nil)
-		m.entity(resource, m.r.Resource.Properties, "resource", nil)
+		from.misfit(principalVar, subject, ofSubject, evaluation.Object{}, m, func(m *mismatches) { m.entity(subject, ofSubject, "subject", nil) })
+		from.misfit(resourceVar, resource, ofResource, evaluation.Object{}, m, func(m *mismatches) { m.entity(resource, ofResource, "resource", nil) })
 		return
 	}
-	both, onlyResource, _ := oneEntity(m.r.Subject.Properties, m.r.Resource.Properties)
-	m.entity(subject, both, "subject", onlyResource)
+	from.misfit(principalVar, subject, ofSubject, ofResource, m, func(m *mismatches) {
+		both, onlyResource, _ := oneEntity(ofSubject, ofResource)
+		m.entity(subject, both, "subject", onlyResource)
+	})
 }
 
 // entity goes the way of [Bundle.entity].
@@ -138,12 +153,9 @@ func (m *mismatches) parents(uid types.EntityUID, name string, value evaluation.
 	}
 }
 
-// context goes the way of askContext, and notes what the action does not take.
-func (m *mismatches) context(action, subject, resource types.EntityUID) {
+// context goes the way of askContext.
+func (m *mismatches) context(action types.EntityUID) {
 	b := m.b
-	if s := b.schema; s != nil {
-		m.applies(s, action, subject, resource)
-	}
 	to := b.merger(nil, b.schema.contextOf(action))
 	for name, value := range m.r.Context.Members {
 		if !evaluation.Protocol(name) {

@@ -54,8 +54,11 @@ type Recorder interface {
 type Record struct {
 	ID       string
 	Time     time.Time
-	Call     Call
+	Call     Call // its Request is whole, whatever of it was inherited
 	Decision evaluation.Decision
+	// Item is set for an item of a batch, whose records come together and are recorded
+	// together.
+	Item Item
 	// Kind and Search are set for a search: what was looked for, and found.
 	Kind   evaluation.SearchKind
 	Search *SearchAnswer
@@ -63,11 +66,25 @@ type Record struct {
 	Bundle string
 }
 
+// Item says what the request of a record is an item of.
+type Item struct {
+	// Batch is the id of the batch; "" is none.
+	Batch string
+	// Size is that of the batch: of its body, or where it came in none of its requests.
+	Size int
+	// Inherits says what of the request is the batch's: every item of it that inherits the
+	// same has the same there.
+	Inherits evaluation.Inherited
+}
+
 // Incoming is a bundle that is about to be in force, with its files by slash path.
 // Whoever is told of it must not change them.
 type Incoming struct {
 	Digest string
 	Files  map[string][]byte
+	// Later are tenants whose own files are still those of the bundle before, because
+	// they did not lie still, or wait for their turn.
+	Later []string
 }
 
 // Call is a request together with who asks and how.
@@ -121,10 +138,10 @@ func New(source Source, options Options) (*PDP, error) {
 	if problems.Refuse() {
 		return nil, problems
 	}
-	if err := options.ask(bundle, files); err != nil {
+	if err := options.ask(bundle, files, nil); err != nil {
 		return nil, err
 	}
-	return newPDP(source, loaded{bundle: bundle, read: files.reading(), problems: problems}, options), nil
+	return newPDP(source, loaded{bundle: bundle, files: files, read: files.reading(), problems: problems}, options), nil
 }
 
 // Of returns a PDP that answers from a bundle already loaded, and from no other.

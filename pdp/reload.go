@@ -11,7 +11,8 @@ import (
 // loaded is a bundle in force and how it came to be.
 type loaded struct {
 	bundle   *Bundle
-	read     reading // what the bundle was built from
+	files    *Files  // what the bundle was built from
+	read     reading // and what is kept to compare them by
 	at       time.Time
 	problems Problems // warnings of the load
 	refused  *Refusal
@@ -35,16 +36,33 @@ type reloader struct {
 	turn chan struct{} // holds one element while a load is going on
 	// seen is the last reading that was acted on, in force or refused.
 	seen reading
+	// acted is when a tenant's own edit was last acted on.
+	acted map[string]time.Time
 	// pollBlind is how often a directory is read again that events may not tell of,
 	// pollWatched how often one is that they do.
 	pollBlind, pollWatched time.Duration
+	// building is called when a load begins to build; tests hold it up there.
+	building func(context.Context)
+	did      work // of the last load that was built
 }
 
 const (
 	defaultQuiet = 200 * time.Millisecond
 	// patience is how long the first reading waits for a directory to lie still.
 	patience = 30 * time.Second
+	// aWhile is, in quiet periods, how long tenants whose files do not lie still keep
+	// those waiting whose do, and how long it is at least between two edits that one
+	// tenant alone brings into force: whoever writes without a pause must neither hold
+	// up an edit of the root, nor fill the log with its loads.
+	aWhile = 5
 )
+
+// errLater says that files of some tenants are not loaded yet. What was loaded of them
+// before is in force.
+var errLater = errors.New("the files of some tenants did not lie still, and what was loaded of them before stays in force")
+
+// errOvertaken ends a load when the root's files are no longer those that it loads.
+var errOvertaken = errors.New("a later edit of the root overtook this load")
 
 // Status says which bundle is in force.
 func (p *PDP) Status() Status {
@@ -60,10 +78,15 @@ func (p *PDP) Status() Status {
 // The error is of type [Problems] where that was refused; the bundle before it
 // then stays in force, and [PDP.Status] says so. Where the source says what is
 // in force already, nothing happens. Reloads are done one after the other.
+//
+// A tenant that goes on writing holds up nobody else: after a while the others' files
+// are loaded with what was loaded of that tenant before, whole, and the error says so.
+// Where a MANIFEST stands, it says what is whole, and anything else is refused.
 func (p *PDP) Reload(ctx context.Context) error { return p.reload(ctx, true) }
 
 // reload is Reload; without insist, a source that reads as it did at the last
-// load, even a refused one, is left at that.
+// load, even a refused one, is left at that, and a tenant whose edit was acted on
+// a moment ago waits with its next one.
 func (p *PDP) reload(ctx context.Context, insist bool) error {
 	if p.source.isNothing() {
 		return errors.New("there is no source to reload from")
@@ -74,34 +97,107 @@ func (p *PDP) reload(ctx context.Context, insist bool) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	files := p.source.Read()
-	if !insist && files.reading().equal(p.reloader.seen) {
-		return nil
-	}
-	files, err := settle(ctx, p.source, p.options.Quiet, files)
+	files, err := p.source.read(ctx)
 	if err != nil {
 		return err
 	}
-	p.reloader.seen = files.reading()
-	return p.load(files, p.reloader.seen)
+	if !insist && files.reading().equal(p.reloader.seen) {
+		return nil
+	}
+	overtaken := false
+	for {
+		still, err := settle(ctx, p.source, p.options.Quiet, files, aWhile)
+		if err != nil {
+			return err
+		}
+		err = p.load(ctx, p.pick(still, insist, overtaken))
+		again := overtaken && errors.Is(err, errLater) // the root's edit is in force; now the tenants'
+		if overtaken = errors.Is(err, errOvertaken); !overtaken && !again {
+			return err
+		}
+		if files, err = p.source.read(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// picked is what of a reading is to be loaded.
+type picked struct {
+	*stable
+	held  []string // tenants whose files are left as they are in force
+	first []string // where that loads, so are those of these, for now
+}
+
+// pick says whose files wait. Whatever lies still is loaded together, so that an edit of
+// the root and of a tenant is seen whole, but for two cases. A tenant's edit on its own
+// waits where its last one was a moment ago. And where an edit of the root overtook a
+// load, it goes before everything that tenants edited: what took long then would take as
+// long again.
+func (p *PDP) pick(s *stable, insist, overtaken bool) picked {
+	to := picked{stable: s}
+	if s.files.manifest {
+		return to // which says what is whole, and refuses anything else
+	}
+	to.held = slices.Clone(s.moving)
+	seen := p.reloader.seen
+	if !insist && s.read.sameRoot(seen) {
+		for _, tenant := range s.read.others(seen) {
+			if time.Since(p.reloader.acted[tenant]) < aWhile*p.options.Quiet && !slices.Contains(to.held, tenant) {
+				to.held = append(to.held, tenant)
+			}
+		}
+	}
+	if overtaken {
+		to.first = s.read.others(p.inForce.Load().read)
+	}
+	return to
 }
 
 // load puts a reading in force, or refuses it and says so.
-func (p *PDP) load(files *Files, read reading) error {
+func (p *PDP) load(ctx context.Context, from picked) error {
+	ctx, stop := p.overtake(ctx, from.read)
+	defer stop()
+	if len(from.first) > 0 {
+		if err := p.try(ctx, from, slices.Concat(from.first, from.held), false); !errors.As(err, new(Problems)) {
+			return err
+		}
+	}
+	return p.try(ctx, from, from.held, true)
+}
+
+// try is load with those tenants' files as they are in force. Without tell, what is
+// refused is not told of, because it is not what the files say.
+func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) error {
 	before := p.inForce.Load()
 	after := *before
-	if read.equal(before.read) {
-		if before.refused == nil {
-			return nil
-		}
-		after.refused = nil // back to what is in force: there is nothing to complain of
-		p.swap(&after)
-		return nil
+	files, read := from.files, from.read
+	var later error
+	if len(held) > 0 {
+		files = files.holding(held, before.files)
+		read, later = files.reading(), errLater
 	}
-	bundle, problems := build(files)
+	if len(from.moving) > 0 {
+		later = errLater
+	}
+	if read.equal(before.read) {
+		p.saw(read)
+		if before.refused != nil && later == nil {
+			after.refused = nil // back to what is in force: there is nothing to complain of
+			p.swap(&after)
+		}
+		return later
+	}
+	bundle, problems, err := p.build(ctx, files, before)
+	if err != nil {
+		return err
+	}
+	if problems.Refuse() && !tell {
+		return problems
+	}
+	p.saw(read)
 	now := p.options.Now()
 	if !problems.Refuse() {
-		if err := p.options.ask(bundle, files); err != nil {
+		if err := p.options.ask(bundle, files, held); err != nil {
 			problems = notYet(err)
 			p.reloader.seen = reading{} // nothing is wrong with the files: read them again
 			if before.refused != nil && slices.Equal(before.refused.Problems, problems) {
@@ -114,18 +210,43 @@ func (p *PDP) load(files *Files, read reading) error {
 		p.swap(&after)
 		return problems
 	}
-	after = loaded{bundle: bundle, read: read, at: now, problems: problems}
+	after = loaded{bundle: bundle, files: files, read: read, at: now, problems: problems}
 	// Nothing can fail from here on.
 	p.swap(&after)
-	return nil
+	return later
+}
+
+// saw notes what is acted on, and whose edits those are.
+func (p *PDP) saw(read reading) {
+	acted := map[string]time.Time{}
+	for tenant := range read.tenants {
+		if at, ok := p.reloader.acted[tenant]; ok {
+			acted[tenant] = at
+		}
+	}
+	for _, tenant := range read.others(p.reloader.seen) {
+		acted[tenant] = time.Now()
+	}
+	p.reloader.seen, p.reloader.acted = read, acted
+}
+
+// build is what takes long of a load. It ends when ctx does.
+func (p *PDP) build(ctx context.Context, files *Files, before *loaded) (*Bundle, Problems, error) {
+	if p.reloader.building != nil {
+		p.reloader.building(ctx)
+	}
+	l := newLoading(ctx, files, before)
+	bundle, problems := l.build()
+	p.reloader.did = l.did
+	return bundle, problems, context.Cause(ctx)
 }
 
 // ask asks whether a bundle may come into force.
-func (o Options) ask(bundle *Bundle, files *Files) error {
+func (o Options) ask(bundle *Bundle, files *Files, later []string) error {
 	if o.BeforeSwap == nil {
 		return nil
 	}
-	return o.BeforeSwap(Incoming{Digest: bundle.Digest(), Files: files.content})
+	return o.BeforeSwap(Incoming{Digest: bundle.Digest(), Files: files.content, Later: later})
 }
 
 // notYet is what keeps a bundle out that has nothing wrong with it.
@@ -148,28 +269,46 @@ func (p *PDP) swap(to *loaded) {
 // without the forbids that follow. Where ctx ends first, that is an error among
 // the problems of what it returns.
 func Settled(ctx context.Context, source Source, quiet time.Duration) *Files {
-	files, err := settle(ctx, source, quiet, source.Read())
+	s, err := settle(ctx, source, quiet, source.Read(), 0)
 	if err != nil {
-		files.problems.add("", 0, 0, "unsettled", "the files did not lie still for "+quiet.String(), "let whoever writes them finish, then try again")
+		s.files.problems.add("", 0, 0, "unsettled", "the files did not lie still for "+quiet.String(), "let whoever writes them finish, then try again")
 	}
-	return files
+	return s.files
 }
 
-// settle is Settled from a first reading on; the files are never nil.
-func settle(ctx context.Context, source Source, quiet time.Duration, files *Files) (*Files, error) {
+// stable is a reading of which the root's part is equal to that of the reading before,
+// a quiet period earlier.
+type stable struct {
+	files  *Files
+	read   reading
+	moving []string // tenants whose parts are not
+}
+
+// settle is Settled from a first reading on; the files are never nil. Once the root lies
+// still, tenants that do not are waited for that many quiet periods more; 0 is for ever.
+func settle(ctx context.Context, source Source, quiet time.Duration, files *Files, most int) (*stable, error) {
+	s := &stable{files: files, read: files.reading()}
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
-	for {
+	for waited := 0; ; waited++ {
 		select {
 		case <-ctx.Done():
-			return files, fmt.Errorf("the files did not lie still: %w", ctx.Err())
+			return s, fmt.Errorf("the files did not lie still: %w", ctx.Err())
 		case <-timer.C:
 		}
-		again := source.Read()
-		if again.equal(files) {
-			return files, nil
+		again, err := source.read(ctx)
+		if err != nil {
+			return s, fmt.Errorf("the files did not lie still: %w", err)
 		}
-		files = again
+		read := again.reading()
+		still := read.sameRoot(s.read)
+		s = &stable{files: again, read: read, moving: read.others(s.read)}
+		switch {
+		case still && (len(s.moving) == 0 || most > 0 && waited >= most):
+			return s, nil
+		case !still:
+			waited = -1
+		}
 		timer.Reset(quiet)
 	}
 }

@@ -47,7 +47,8 @@ type SearchAnswer struct {
 }
 
 // Search examines candidates in order of their ids, each decided as
-// [PDP.Evaluate] would, so that every result is a permit.
+// [PDP.Evaluate] would, so that every result is a permit. With an error comes only how
+// many were examined.
 func (p *PDP) Search(ctx context.Context, search SearchCall) (SearchAnswer, error) {
 	bundle := p.Bundle()
 	if bundle == nil {
@@ -61,10 +62,10 @@ func (p *PDP) Search(ctx context.Context, search SearchCall) (SearchAnswer, erro
 	err := p.examine(ctx, bundle, search, &call, &answer)
 	ended(span, err)
 	if err != nil {
-		return SearchAnswer{}, err
+		return SearchAnswer{Examined: answer.Examined}, err
 	}
 	if err := p.record(ctx, Record{ID: answer.ID, Time: call.Now, Call: call, Search: &answer, Kind: search.Search.Kind, Bundle: bundle.Digest()}); err != nil {
-		return SearchAnswer{}, err
+		return SearchAnswer{Examined: answer.Examined}, err
 	}
 	return answer, nil
 }

@@ -127,7 +127,7 @@ func TestReadingsAreEqual(t *testing.T) {
 		other[name] = data
 		return other
 	}
-	if !read(base).equal(read(base)) || !read(base).reading().equal(read(base).reading()) {
+	if !read(base).reading().equal(read(base).reading()) {
 		t.Error("a reading differs from another of the same files")
 	}
 	for what, other := range map[string]tree{
@@ -137,7 +137,7 @@ func TestReadingsAreEqual(t *testing.T) {
 		"warning": with("README", "hello"),
 		"error":   with("c.cedar", ""),
 	} {
-		if read(base).equal(read(other)) || read(base).reading().equal(read(other).reading()) {
+		if read(base).reading().equal(read(other).reading()) {
 			t.Errorf("%s: a reading equals another", what)
 		}
 	}

@@ -34,7 +34,7 @@ func (p *PDP) Watch(ctx context.Context) error {
 	for ctx.Err() == nil {
 		// Arming stands before reading: an edit after the reading makes an event,
 		// one before it was read.
-		_ = p.reload(ctx, false) // its outcome is told to OnLoad
+		err := p.reload(ctx, false) // its outcome is told to OnLoad
 		pause(ctx, breather)
 		limit := p.reloader.pollWatched
 		// What mends a refused load may send no event either: a mount, a file that
@@ -42,7 +42,12 @@ func (p *PDP) Watch(ctx context.Context) error {
 		if out.blind || p.inForce.Load().refused != nil {
 			limit = p.reloader.pollBlind
 		}
-		out.wait(ctx, limit)
+		if errors.Is(err, errLater) {
+			// Who writes without a pause makes events without a pause.
+			out.waitForRoot(ctx, min(limit, aWhile*p.options.Quiet))
+		} else {
+			out.wait(ctx, limit)
+		}
 		// What is to be watched may be other directories by now, or others by the
 		// same name, which no bookkeeping can tell apart (inodes are used again).
 		// So everything is armed anew, and before the old watches go.

@@ -28,6 +28,12 @@ type watched struct {
 
 func watch(t *testing.T, dir string, onLoad func(Status)) *watched {
 	t.Helper()
+	return watchWith(t, dir, onLoad, func(*PDP) {})
+}
+
+// watchWith is watch of a PDP that is set up before it is watched.
+func watchWith(t *testing.T, dir string, onLoad func(Status), set func(*PDP)) *watched {
+	t.Helper()
 	w := &watched{t: t, dir: dir, loads: make(chan Status, 1000)}
 	p, err := New(Dir(dir), Options{Quiet: 20 * time.Millisecond, OnLoad: func(s Status) {
 		if onLoad != nil {
@@ -38,6 +44,7 @@ func watch(t *testing.T, dir string, onLoad func(Status)) *watched {
 	must(t, err)
 	w.PDP, w.last = p, p.Status().Digest
 	p.reloader.pollBlind, p.reloader.pollWatched = time.Hour, time.Hour // only events count here
+	set(p)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {

@@ -75,7 +75,7 @@ func (c *approvalCrash) prepare() {
 	for name, text := range map[string]string{
 		"policies/a.cedar":          `@obligation("ask") permit(principal is agent, action, resource); permit(principal is user, action == Action::"approval.decide", resource);`,
 		"policies/obligations.yaml": "ask: {type: approval_required, properties: {template: owner, valid_for: 1h}}\n",
-		"config.yaml":               "approvals: {max_pending_per_subject: 100000, max_pending_per_tenant: 100000, new_per_minute_per_subject: 1000000}\n",
+		"config.yaml":               "approvals: {max_pending_per_subject: 100000, max_pending_per_tenant: 100000, max_pending_per_caller: 100000, new_per_minute_per_subject: 1000000}\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(c.path(name)), 0o700); err != nil {
 			c.t.Fatal(err)

@@ -48,6 +48,9 @@ func (c configCheckCommand) Run(s streams) error {
 	if _, err := server.New(config); err != nil {
 		s.print("%s", colour(s.out, yellow, fmt.Sprintf("%s: warning: %v", c.File, err)))
 	}
+	if err := config.DecisionLog.Retain.Unsaid(); err != nil {
+		s.print("%s", colour(s.out, yellow, fmt.Sprintf("%s: warning: %v", from[server.KeyRetainBytes], err)))
+	}
 	if err := outlasted(config); err != nil {
 		s.print("%s", colour(s.out, yellow, fmt.Sprintf("%s: warning: %v", from[server.KeyRetainAge], err)))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/visible"
 )
 
@@ -80,6 +81,8 @@ func (l logLine) String() string {
 	switch {
 	case l.Event != "":
 		words = append(words, l.Event, string(l.Details))
+	case l.Kind == decisionlog.KindBatch: // what its items inherit: it asks nothing itself
+		words = append(words, l.Kind, cmp.Or(l.Tenant, "-"))
 	default:
 		words = append(words, fmt.Sprintf("%-6s", l.outcome()), cmp.Or(l.Tenant, "-"), l.Request.String())
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/remote"
@@ -16,7 +17,7 @@ type logRedactCommand struct {
 // Help ends the command's help.
 func (logRedactCommand) Help() string {
 	return "The content is removed from the data directory for good, its hash stays, and the redaction is itself a record. " +
-		"Copies, backups and exports made before still hold the content. " +
+		"Copies, backups and exports made before still hold the content. What an item of a batch inherits stands in the record of its batch, and goes with that: its id is the batch's. " +
 		"A running server is asked with --server, and a credential that has the permission log.admin; with --data no server may be running."
 }
 
@@ -24,8 +25,21 @@ func (logRedactCommand) Help() string {
 func (c logRedactCommand) Run(s streams) error {
 	ctx, stop := untilSignal()
 	defer stop()
+	var stays decisionlog.Recorded
+	_ = c.read(func(ctx context.Context, log auditLog) error { // what is wrong with the record redacting it says
+		shown, err := log.Show(ctx, c.ID)
+		stays = shown.Recorded
+		return err
+	})
 	if err := c.redact(ctx); err != nil {
 		return c.failed("redact the record", err)
+	}
+	if stays.Batch.Line != nil {
+		batch, err := decisionlog.ItemOf(stays.Batch.Line)
+		if err != nil {
+			return err
+		}
+		s.tell("what it inherits (%s) stands in the record of its batch and stays; log redact %s removes it for all items of the batch", strings.Join(stays.Inherits, ", "), shell(batch.ID))
 	}
 	return nil
 }

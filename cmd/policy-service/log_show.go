@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -40,11 +41,36 @@ func (c logShowCommand) Run(s streams) error {
 		return s.printJSON(struct {
 			Record   jsontext.Value `json:"record"`
 			LeafHash string         `json:"leaf_hash"`
-			Policies []policyThen   `json:"policies"`
-			Note     string         `json:"note,omitempty"`
-		}{shown.Line, shown.LeafHash, then, note})
+			*inheritedJSON
+			Policies []policyThen `json:"policies"`
+			Note     string       `json:"note,omitempty"`
+		}{shown.Line, shown.LeafHash, inheritedOf(shown.Recorded), then, note})
 	}
 	return c.print(s, shown, then, note)
+}
+
+// inheritedJSON is what an item of a batch inherits: its request whole, but for what is gone with the record of the batch.
+type inheritedJSON struct {
+	Batch   *batchJSON     `json:"batch,omitempty"`
+	Request jsontext.Value `json:"request"`
+	Gone    []string       `json:"inherited_gone,omitempty"`
+}
+
+type batchJSON struct {
+	Record   jsontext.Value `json:"record"`
+	LeafHash string         `json:"leaf_hash"`
+}
+
+// inheritedOf is nil for a record that inherits nothing.
+func inheritedOf(r decisionlog.Recorded) *inheritedJSON {
+	if len(r.Inherits) == 0 {
+		return nil
+	}
+	inherited := &inheritedJSON{Request: r.Request, Gone: r.Gone}
+	if r.Batch.Line != nil {
+		inherited.Batch = &batchJSON{r.Batch.Line, r.Batch.Leaf.String()}
+	}
+	return inherited
 }
 
 // then are the policies of a record, or why they cannot be shown: the record itself always can.
@@ -71,17 +97,46 @@ func (c logShowCommand) then(shown decisionlog.Shown) (then []policyThen, note s
 }
 
 func (c logShowCommand) print(s streams, shown decisionlog.Shown, then []policyThen, note string) error {
-	record := jsontext.Value(slices.Clone(shown.Line))
-	if err := record.Indent(jsontext.WithIndent("  ")); err != nil {
-		return fmt.Errorf("the record is no JSON: %w; %s", err, c.try(err))
+	if err := c.printJSONOf(s, shown.Line); err != nil {
+		return err
 	}
-	s.print("%s", lines(record))
 	s.print("leaf hash %s", shown.LeafHash)
+	if err := c.printInherited(s, shown.Recorded); err != nil {
+		return err
+	}
 	for _, p := range then {
 		s.print("\n%s %s, %s:\n%s", p.Effect, p.ID, p.Position, lines(p.Text))
 	}
 	if note != "" {
 		s.print("\n%s", note)
+	}
+	return nil
+}
+
+func (c logShowCommand) printJSONOf(s streams, text []byte) error {
+	indented := jsontext.Value(slices.Clone(text))
+	if err := indented.Indent(jsontext.WithIndent("  ")); err != nil {
+		return fmt.Errorf("the record is no JSON: %w; %s", err, c.try(err))
+	}
+	s.print("%s", lines(indented))
+	return nil
+}
+
+// printInherited prints the request of an item that inherits from its batch, whole.
+func (c logShowCommand) printInherited(s streams, r decisionlog.Recorded) error {
+	if len(r.Inherits) == 0 {
+		return nil
+	}
+	if len(r.Gone) > 0 {
+		s.print("\nthe request, without %s: gone with the record of its batch:", strings.Join(r.Gone, ", "))
+	} else {
+		s.print("\nthe request, with %s from the record of its batch:", strings.Join(r.Inherits, ", "))
+	}
+	if err := c.printJSONOf(s, r.Request); err != nil {
+		return err
+	}
+	if r.Batch.Line != nil {
+		s.print("leaf hash of the record of its batch %s", r.Batch.Leaf)
 	}
 	return nil
 }

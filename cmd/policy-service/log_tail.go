@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,7 +17,7 @@ type logTailCommand struct {
 	Last   int64  `short:"n" default:"10" placeholder:"N" help:"Begin with the last N records that pass (${default})."`
 	After  *int64 `placeholder:"SEQUENCE" help:"Begin after this record instead, -1 for the first one: where an earlier tail left off."`
 	Follow bool   `short:"f" help:"Go on with what is recorded from now on, until interrupted."`
-	JSON   bool   `name:"json" help:"Print records as they are stored."`
+	JSON   bool   `name:"json" help:"Print records as they are stored, and before items of a batch the record that they inherit from."`
 }
 
 // Help ends the command's help.
@@ -49,30 +50,51 @@ func (c logTailCommand) Run(s streams) error {
 func (c logTailCommand) tail(ctx context.Context, s streams) (cursor int64, err error) {
 	if c.Server != "" {
 		err = c.remote(func(log *remote.Log) error {
-			cursor, err = c.tailServer(ctx, log, c.printer(s))
+			cursor, err = c.tailServer(ctx, log, s)
 			return err
 		})
 		return cursor, err
 	}
 	cursor, err = c.begin(ctx, s)
 	if err == nil && c.Follow {
-		cursor, err = decisionlog.Tail(ctx, c.Data, decisionlog.TailOptions{After: cursor, Filter: c.filter(), Every: followEvery}, c.printer(s))
+		o := c.options(s)
+		o.After, o.Every = cursor, followEvery
+		cursor, err = decisionlog.Tail(ctx, c.Data, o, c.printer(s))
 	}
 	return cursor, err
 }
 
+// options are those of all tails: what is printed as it is stored is printed whole.
+func (c logTailCommand) options(s streams) decisionlog.TailOptions {
+	o := decisionlog.TailOptions{Filter: c.filter()}
+	if c.JSON {
+		o.Inherited = func(id string, batch decisionlog.Record) error { return printBatch(s, id, batch.Line) }
+	}
+	return o
+}
+
+func printBatch(s streams, id string, line []byte) error {
+	if line == nil {
+		s.tell("the record of the batch %s is not there any more, nor is what its items inherit from it", id)
+		return nil
+	}
+	_, err := fmt.Fprintf(s.out, "%s\n", line)
+	return err
+}
+
 // tailServer asks the server, which has an index, for the last ones.
-func (c logTailCommand) tailServer(ctx context.Context, log *remote.Log, print func(int64, []byte) error) (cursor int64, err error) {
+func (c logTailCommand) tailServer(ctx context.Context, log *remote.Log, s streams) (cursor int64, err error) {
+	o, print := c.options(s), c.printer(s)
 	if c.After == nil {
-		cursor, err = log.Last(ctx, c.filter(), c.Last, print)
+		o.Last = c.Last
+		cursor, err = log.Last(ctx, o, print)
 		if err != nil || !c.Follow {
 			return cursor, err
 		}
 	} else {
 		cursor = *c.After
 	}
-	o := decisionlog.TailOptions{After: cursor, Filter: c.filter()}
-	if c.Follow {
+	if o.After, o.Last = cursor, 0; c.Follow {
 		o.Every = followEvery
 	}
 	return log.Tail(ctx, o, print)
@@ -98,18 +120,17 @@ func (c logTailCommand) begin(ctx context.Context, s streams) (cursor int64, err
 
 // first prints what is there already. The last N that pass a filter are only known at the end.
 func (c logTailCommand) first(ctx context.Context, s streams) (cursor int64, err error) {
-	print := c.printer(s)
+	o := c.options(s)
 	if c.After != nil {
-		return decisionlog.Tail(ctx, c.Data, decisionlog.TailOptions{After: *c.After, Filter: c.filter()}, print)
+		o.After = *c.After
+		return decisionlog.Tail(ctx, c.Data, o, c.printer(s))
 	}
-	last := window{size: int(c.Last)}
-	cursor, err = decisionlog.Tail(ctx, c.Data, decisionlog.TailOptions{After: -1, Last: c.wholeLast(), Filter: c.filter()}, last.add)
-	for _, line := range last.lines {
-		if err := print(0, line); err != nil {
-			return cursor, err
-		}
+	last := window{size: int(c.Last), whole: c.JSON}
+	if o.After, o.Last = -1, c.wholeLast(); last.whole {
+		o.Inherited = last.inherited
 	}
-	return cursor, err
+	cursor, err = decisionlog.Tail(ctx, c.Data, o, last.add)
+	return cursor, errors.Join(err, last.print(s, c.printer(s)))
 }
 
 // wholeLast spares reading the whole log where nothing is filtered.
@@ -134,19 +155,58 @@ func (c logTailCommand) printer(s streams) func(int64, []byte) error {
 	}
 }
 
-// window holds the last lines of many.
+// window holds the last lines of many, and where they are printed whole each with the
+// record that it inherits from.
 type window struct {
 	size  int
-	lines [][]byte
+	whole bool
+	lines []windowLine
+	id    string // of the batch that came last, and its record
+	batch []byte
+}
+
+type windowLine struct{ line, batch []byte }
+
+func (w *window) inherited(id string, batch decisionlog.Record) error {
+	w.id, w.batch = id, batch.Line
+	return nil
 }
 
 func (w *window) add(_ int64, line []byte) error {
 	if w.size == 0 {
 		return nil
 	}
+	item, err := decisionlog.ItemOf(line)
+	if err != nil {
+		return err
+	}
 	if len(w.lines) == w.size {
 		w.lines = w.lines[1:]
 	}
-	w.lines = append(w.lines, bytes.Clone(line))
+	one := windowLine{line: bytes.Clone(line)}
+	if item.Kind == decisionlog.KindBatch {
+		w.id, w.batch = item.ID, one.line
+	}
+	if item.Batch() == w.id && w.id != "" {
+		one.batch = w.batch
+	}
+	w.lines = append(w.lines, one)
+	return nil
+}
+
+func (w *window) print(s streams, print func(int64, []byte) error) error {
+	var inherited decisionlog.Inheritance
+	for _, one := range w.lines {
+		id, err := inherited.Lacks(one.line)
+		if err == nil && id != "" && w.whole {
+			err = printBatch(s, id, one.batch)
+		}
+		if err == nil {
+			err = print(0, one.line)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }

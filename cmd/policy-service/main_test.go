@@ -15,8 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
 )
 
@@ -29,7 +31,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestScript runs the transcripts in testdata/script. Besides testscript's own
-// commands there are: await FILE, signal NAME, ask METHOD PATH [BODYFILE], hold FILE, and
+// commands there are: batch DIR, await FILE, signal NAME, ask METHOD PATH [BODYFILE], hold FILE, and
 // code N COMMAND, because here exit 1 and exit 2 mean different things. $CERT and
 // $KEY are a certificate for this machine, $CA is who signed it; credential FILE says what
 // ask authenticates with.
@@ -58,7 +60,8 @@ func TestScript(t *testing.T) {
 			"credential": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Setenv("AUTHORIZATION", strings.TrimSpace(ts.ReadFile(args[0])))
 			},
-			"hold": hold,
+			"hold":  hold,
+			"batch": batch,
 		},
 	})
 }
@@ -96,6 +99,23 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 var signals = map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP}
+
+// batch DIR appends a batch, b1, to the log of a data directory that nobody runs on: of its
+// two items the second inherits.
+func batch(ts *testscript.TestScript, _ bool, args []string) {
+	l, err := decisionlog.Open(ts.MkAbs(args[0]), decisionlog.Options{})
+	ts.Check(err)
+	item := func(id string, inherits ...string) decisionlog.Entry {
+		return decisionlog.Entry{ID: id, Kind: decisionlog.KindDecision, Tenant: "default", Inherits: inherits, Request: &decisionlog.Request{
+			Subject: jsontext.Value(`{"type":"user","id":"bob"}`), Action: jsontext.Value(`{"name":"read"}`), Resource: jsontext.Value(`{"type":"doc","id":"plan"}`),
+		}, Decision: &decisionlog.Decision{Allow: len(inherits) > 0}}
+	}
+	_, err = l.Append(context.Background(), []decisionlog.Entry{
+		{ID: "b1", Kind: decisionlog.KindBatch, Tenant: "default", Request: &decisionlog.Request{Subject: jsontext.Value(`{"properties":{"team":"blue"}}`), Context: jsontext.Value(`{"purpose":"payroll"}`)}},
+		item("b1.0"), item("b1.1", "subject", "context"),
+	})
+	ts.Check(errors.Join(err, l.Close()))
+}
 
 // signal NAME signals the command in the background.
 func signalServer(ts *testscript.TestScript, _ bool, args []string) {

@@ -129,6 +129,9 @@ func (j *judge) record(sequence int64, line []byte) error {
 	switch r.Kind {
 	case decisionlog.KindReceipt:
 		id = "receipt of " + r.Details.Decision
+	case decisionlog.KindBatch: // what its items inherit: it answers nothing
+		j.mu.Unlock()
+		return nil
 	case decisionlog.KindAdmin:
 		j.events[r.Event]++
 		if r.Event == decisionlog.EventRetired {

@@ -5,11 +5,12 @@ package approval
 type change struct {
 	tx       values
 	size     uint64 // of the log: what goes on record of this change stands there or behind it
-	pending  map[owner]int
+	pending  map[pendingOne]bool
 	reserved map[string]bool
 	live     map[string]bool
 	outbox   []*entry
-	silent   bool // nobody is to be told
+	silent   bool        // nobody is to be told
+	saved    []*Approval // which approvals, in their new state
 }
 
 // save writes an approval, and every index that has it. Old is nil of a new one.
@@ -38,6 +39,7 @@ func (c *change) save(old *Approval, a *Approval) error {
 		do.remove(bucketReserved, id)
 	}
 	c.wait(&do, old, a)
+	c.saved = append(c.saved, a)
 	return do.err
 }
 
@@ -47,11 +49,11 @@ func (c *change) wait(do *writes, old *Approval, a *Approval) {
 	switch {
 	case is && !was:
 		do.put(bucketPending, []byte(a.ID), waiting{a.Tenant, a.Subject, a.ExpiresAt})
-		c.pending = map[owner]int{a.owner(): 1}
+		c.pending = map[pendingOne]bool{{a.ID, a.owner(), a.Caller}: true}
 		do.tell(a.ID, Filed)
 	case was && !is:
 		do.remove(bucketPending, []byte(a.ID))
-		c.pending = map[owner]int{a.owner(): -1}
+		c.pending = map[pendingOne]bool{{a.ID, a.owner(), a.Caller}: false}
 		do.tell(a.ID, Completed)
 	}
 }
@@ -71,7 +73,7 @@ func (c *change) step(s *Step) error {
 	if err != nil {
 		return err
 	}
-	c.outbox = append(c.outbox, &entry{number: number, approval: s.Approval.ID, id: s.ID, name: s.Name, step: s})
+	c.outbox = append(c.outbox, &entry{number: number, approval: s.Approval.ID, tenant: s.Approval.Tenant, id: s.ID, name: s.Name, step: s})
 	return put(c.tx, bucketOutbox, numberKey(number), s)
 }
 

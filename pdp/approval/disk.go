@@ -166,6 +166,11 @@ func (s *Store) update(f func(*change) error) error {
 	}
 	if refused == nil {
 		s.changed()
+		if len(c.outbox) == 0 { // else it counts when that is on record, and is news then
+			for _, a := range c.saved {
+				s.news(a.Tenant, a.ID)
+			}
+		}
 	}
 	return refused
 }

@@ -42,7 +42,11 @@ func (e *StateError) Error() string {
 }
 
 // LimitError says that too many requests for approval wait, or came at once.
-type LimitError struct{ RetryAfter time.Duration }
+type LimitError struct {
+	RetryAfter time.Duration
+	// OfCaller says that it is the share of who asks, and others may still.
+	OfCaller bool
+}
 
 // Error says when to try again.
 func (e *LimitError) Error() string {

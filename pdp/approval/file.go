@@ -29,7 +29,7 @@ func (s *Store) File(ctx context.Context, q Question) (Approval, error) {
 		return Approval{}, err
 	}
 	defer mine()
-	m.allowed = func() error { return s.limit(q.owner(), now) }
+	m.allowed = func() error { return s.limit(&q, now) }
 	return s.commit(ctx, m)
 }
 
@@ -69,13 +69,25 @@ func (s *Store) join(ctx context.Context, digest [32]byte) (a Approval, joined b
 }
 
 // limit is asked by the writer, so that nobody comes between it and the new one.
-func (s *Store) limit(o owner, now time.Time) error {
-	subject, tenant := s.memory.counts(o)
-	if subject >= s.options.Limits.MaxPendingPerSubject || tenant >= s.options.Limits.MaxPendingPerTenant {
-		return &LimitError{RetryAfter: time.Minute} // nobody knows when a person decides
+func (s *Store) limit(q *Question, now time.Time) error {
+	most := s.options.Limits
+	subject, caller, tenant := s.memory.counts(q)
+	switch {
+	case caller >= most.MaxPendingPerCaller:
+		return &LimitError{RetryAfter: laterOn, OfCaller: true}
+	case subject >= most.MaxPendingPerSubject, tenant >= most.MaxPendingPerTenant:
+		return &LimitError{RetryAfter: laterOn}
 	}
-	if wait, ok := s.rates.take(o, now); !ok {
+	if wait, ok := s.rates.take(q.owner(), now); !ok {
 		return &LimitError{RetryAfter: wait}
+	}
+	// After that of the subject: one that asks too often takes nothing from the others for
+	// whom its gateway asks.
+	if wait, ok := s.asking.take(owner{q.Tenant, Entity{ID: q.Caller}}, now); !ok {
+		return &LimitError{RetryAfter: wait, OfCaller: true}
 	}
 	return nil
 }
+
+// laterOn is when to try again where a person must decide before: nobody knows when.
+const laterOn = time.Minute

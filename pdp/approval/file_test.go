@@ -30,7 +30,7 @@ func of(tenant, subject string) func(*approval.Question) {
 func TestLimits(t *testing.T) {
 	r, data := newRecord(), t.TempDir()
 	o := r.options()
-	o.Limits.MaxPendingPerSubject, o.Limits.MaxPendingPerTenant = 2, 3
+	o.Limits.MaxPendingPerSubject, o.Limits.MaxPendingPerTenant, o.Limits.MaxPendingPerCaller = 2, 3, 3
 	s := mustOpen(t, data, o)
 	file := func(name, tenant, subject string) error {
 		_, err := s.File(t.Context(), question(name, of(tenant, subject)))
@@ -129,5 +129,104 @@ func TestFileRefused(t *testing.T) {
 	}
 	if s.Pending() != 1 {
 		t.Errorf("%d are pending", s.Pending())
+	}
+}
+
+func asked(caller, subject string) func(*approval.Question) {
+	return func(q *approval.Question) { q.Tenant, q.Caller, q.Subject.ID = "acme", caller, subject }
+}
+
+// TestACallerTakesNoMoreThanItsShare: of what waits in a tenant, whatever subjects it names;
+// others can ask, and after a restart that is as it was.
+func TestACallerTakesNoMoreThanItsShare(t *testing.T) {
+	r, data := newRecord(), t.TempDir()
+	o := r.options()
+	o.Limits.MaxPendingPerTenant = 12
+	s := mustOpen(t, data, o)
+	n := 0
+	file := func(caller string) (approval.Approval, error) {
+		n++
+		return s.File(t.Context(), question(fmt.Sprint(n), asked(caller, fmt.Sprint("agent", n))))
+	}
+	share := func(name, caller string, want int) (last approval.Approval) {
+		t.Helper()
+		for got := 0; ; got++ {
+			a, err := file(caller)
+			var limit *approval.LimitError
+			if errors.As(err, &limit) {
+				if got != want || !limit.OfCaller || limit.RetryAfter != time.Minute {
+					t.Errorf("%s: %s has %d filed, want %d; then %+v", name, caller, got, want, limit)
+				}
+				return last
+			}
+			must(t, err)
+			last = a
+		}
+	}
+	last := share("at first", "key:greedy", 3)
+	share("beside the greedy one", "key:other", 3)
+	must(t, s.Close())
+	s = mustOpen(t, data, o)
+	share("after a restart", "key:greedy", 0)
+	mustDecide(t, s, last.ID, by("mia"))
+	share("after one was decided", "key:greedy", 1)
+	share("of a third", "key:third", 3)
+	if _, err := s.File(t.Context(), question("other tenant", func(q *approval.Question) { q.Tenant, q.Caller = "other", "key:greedy" })); err != nil {
+		t.Errorf("in another tenant: %v", err)
+	}
+	must(t, s.Close())
+	o.Limits.MaxPendingPerCaller = 12
+	s = mustOpen(t, data, o)
+	for range 3 { // 9 wait
+		if _, err := file("key:greedy"); err != nil {
+			t.Errorf("whom the operator gives all: %v", err)
+		}
+	}
+	if _, err := file("key:greedy"); err == nil {
+		t.Error("there are more than the tenant may have")
+	}
+}
+
+// TestFilingAndCancellingHasARate: who cancels what it files has no more filed in a minute
+// than its share, whatever subjects it names. A subject that asks too often uses up
+// nothing of the others of its caller.
+func TestFilingAndCancellingHasARate(t *testing.T) {
+	r := newRecord()
+	o := r.options()
+	o.Limits.NewPerMinutePerSubject, o.Limits.NewPerMinutePerCaller = 2, 5
+	s := mustOpen(t, t.TempDir(), o)
+	n := 0
+	filed := func(caller, subject string, tries int) (got int, ofCaller bool) {
+		for range tries {
+			n++
+			a, err := s.File(t.Context(), question(fmt.Sprint(n), asked(caller, subject)))
+			var limit *approval.LimitError
+			if errors.As(err, &limit) {
+				ofCaller = limit.OfCaller
+				continue
+			}
+			must(t, err)
+			_, err = s.Cancel(t.Context(), a.ID, 0, "", caller, "")
+			must(t, err)
+			got++
+		}
+		return got, ofCaller
+	}
+	if got, ofCaller := filed("key:a", "flood", 100); got != 2 || ofCaller {
+		t.Errorf("%d of a subject, %v", got, ofCaller)
+	}
+	all := 2
+	for k := range 10 {
+		got, _ := filed("key:a", fmt.Sprint(k), 1)
+		all += got
+	}
+	if all != 5 {
+		t.Errorf("%d of a caller", all)
+	}
+	if _, ofCaller := filed("key:a", "one more", 1); !ofCaller {
+		t.Error("it is not said that it is the caller's")
+	}
+	if got, _ := filed("key:b", "0", 1); got != 1 {
+		t.Error("it is the share of another")
 	}
 }

@@ -87,6 +87,11 @@ func (w waiting) owner() owner { return owner{w.Tenant, w.Subject} }
 
 func (q *Question) owner() owner { return owner{q.Tenant, q.Subject} }
 
+// asker is who is limited whatever subjects it names.
+type asker struct{ tenant, caller string }
+
+func (q *Question) asker() asker { return asker{q.Tenant, q.Caller} }
+
 // values are a transaction, with the key of what it reads and writes.
 type values struct {
 	*bbolt.Tx
@@ -140,16 +145,41 @@ func get(tx values, bucket string, key []byte, into any) (bool, error) {
 	return true, tx.decode(bucket, key, value, into)
 }
 
-// decode reads a value. What it makes shares nothing with the file.
-func (tx values) decode(bucket string, key, value []byte, into any) error {
-	if len(value) < sha256.Size || !hmac.Equal(value[:sha256.Size], sum(tx.key, bucket, key, value[sha256.Size:])) {
-		return fmt.Errorf("%w: %q in %s was not written with the key of approvals that is here", ErrDamaged, key, bucket)
+// callerOf is who asked for an approval, for who need not know more of it.
+func callerOf(tx values, id []byte) (string, error) {
+	value := tx.Bucket([]byte(bucketApprovals)).Get(id)
+	if value == nil {
+		return "", nil
 	}
-	return unmarshal(bucket, key, value[sha256.Size:], into)
+	text, err := tx.whole(bucketApprovals, id, value)
+	var a struct {
+		Caller string `json:"caller"`
+	}
+	if err == nil {
+		err = unmarshal(bucketApprovals, id, text, &a, json.RejectUnknownMembers(false))
+	}
+	return a.Caller, err
 }
 
-func unmarshal(bucket string, key, text []byte, into any) error {
-	if err := json.Unmarshal(bytes.Clone(text), into, fromStored); err != nil {
+// decode reads a value. What it makes shares nothing with the file.
+func (tx values) decode(bucket string, key, value []byte, into any) error {
+	text, err := tx.whole(bucket, key, value)
+	if err != nil {
+		return err
+	}
+	return unmarshal(bucket, key, text, into)
+}
+
+// whole is the text of a value that was written with the key.
+func (tx values) whole(bucket string, key, value []byte) ([]byte, error) {
+	if len(value) < sha256.Size || !hmac.Equal(value[:sha256.Size], sum(tx.key, bucket, key, value[sha256.Size:])) {
+		return nil, fmt.Errorf("%w: %q in %s was not written with the key of approvals that is here", ErrDamaged, key, bucket)
+	}
+	return value[sha256.Size:], nil
+}
+
+func unmarshal(bucket string, key, text []byte, into any, more ...json.Options) error {
+	if err := json.Unmarshal(bytes.Clone(text), into, append([]json.Options{fromStored}, more...)...); err != nil {
 		return fmt.Errorf("%w: %q in %s: %w", ErrDamaged, key, bucket, err)
 	}
 	return nil

@@ -58,8 +58,12 @@ func (s *Store) shown(a Approval, now time.Time) Approval {
 	return a
 }
 
-// examinedPerItem bounds what List looks at for each approval that it could return.
-const examinedPerItem = 20
+// What List looks at for each approval that it could return: of those that are pending,
+// where little need be read to see whose they are, and of others.
+const (
+	examinedPerItem = 20
+	readPerItem     = 4
+)
 
 // List is a page of the approvals of some tenants, or of all where tenants is nil, in a
 // state, or in any where that is "": those after an id, oldest first. Next is the id to
@@ -87,26 +91,24 @@ func (s *Store) page(tenants []string, status Status, after string, limit int) (
 	}
 	w := &walk{store: s, tenants: tenants, status: status, now: s.now()}
 	err = s.view(func(tx values) error {
-		bucket := bucketApprovals
+		most := limit * readPerItem
 		if status == Pending {
-			bucket = bucketPending
+			most = limit * examinedPerItem
 		}
-		c := tx.Bucket([]byte(bucket)).Cursor()
-		key := beyond(c, []byte(after))
-		for examined := 0; key != nil && examined < limit*examinedPerItem && len(page) < limit; examined++ {
-			a, fits, err := w.look(tx, key)
+		for n, key := range w.keys(tx, after, most+1) {
+			if n == most || len(page) == limit {
+				return nil
+			}
+			a, fits, err := w.look(tx, []byte(key))
 			if err != nil {
 				return err
 			}
 			if fits {
 				page = append(page, s.shown(a, w.now))
 			}
-			next = string(key)
-			key, _ = c.Next()
+			next = key
 		}
-		if key == nil {
-			next = ""
-		}
+		next = ""
 		return nil
 	})
 	if err != nil {
@@ -121,6 +123,23 @@ type walk struct {
 	tenants []string
 	status  Status
 	now     time.Time
+}
+
+// keys are those that may be what is looked for, after one and in order. Where others have
+// much that is pending, nobody goes through that to find their own.
+func (w *walk) keys(tx values, after string, most int) (keys []string) {
+	bucket := bucketApprovals
+	if w.status == Pending {
+		if w.tenants != nil {
+			return w.store.memory.pendingIn(w.tenants, after, most)
+		}
+		bucket = bucketPending
+	}
+	c := tx.Bucket([]byte(bucket)).Cursor()
+	for key := beyond(c, []byte(after)); key != nil && len(keys) < most; key, _ = c.Next() {
+		keys = append(keys, string(key))
+	}
+	return keys
 }
 
 // look reads an approval, if what is known of it without that does not speak against it.

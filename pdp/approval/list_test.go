@@ -57,7 +57,7 @@ func TestList(t *testing.T) {
 			}
 		}
 	}
-	if got, n := pages(t, s, []string{}, "", 1); len(got) != 0 || n != 8 { // 20 are looked at for each
+	if got, n := pages(t, s, []string{}, "", 1); len(got) != 0 || n != 38 { // 4 are read for each
 		t.Errorf("of no tenant there are %d, in %d pages", len(got), n)
 	}
 	r.pass(time.Hour)

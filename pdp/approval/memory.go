@@ -11,8 +11,9 @@ import (
 type memory struct {
 	mu       sync.Mutex
 	pending  int
-	subjects map[owner]int  // how many are pending
-	tenants  map[string]int // likewise
+	tenants  map[string][]string // which are pending, in the order of their ids
+	subjects map[owner]int       // how many are pending
+	callers  map[asker]int       // likewise
 	reserved map[string]bool
 	live     map[string]bool     // the open ones: those that were held against the log, or changed since
 	outbox   map[string][]*entry // by approval, in the order of their numbers
@@ -23,12 +24,13 @@ type memory struct {
 type entry struct {
 	number   uint64
 	approval string
+	tenant   string
 	id, name string
 	step     *Step // nil once it was tried: then it may be on record
 }
 
 func newMemory() *memory {
-	return &memory{subjects: map[owner]int{}, tenants: map[string]int{}, reserved: map[string]bool{}, live: map[string]bool{}, outbox: map[string][]*entry{}}
+	return &memory{tenants: map[string][]string{}, subjects: map[owner]int{}, callers: map[asker]int{}, reserved: map[string]bool{}, live: map[string]bool{}, outbox: map[string][]*entry{}}
 }
 
 // remember reads the file as far as memory has it.
@@ -36,8 +38,11 @@ func remember(tx values) (*memory, error) {
 	m := newMemory()
 	err := tx.Bucket([]byte(bucketPending)).ForEach(func(k, v []byte) error {
 		var w waiting
-		err := tx.decode(bucketPending, k, v, &w)
-		m.count(w.owner(), 1)
+		if err := tx.decode(bucketPending, k, v, &w); err != nil {
+			return err
+		}
+		caller, err := callerOf(tx, k)
+		m.count(pendingOne{string(k), w.owner(), caller}, true)
 		return err
 	})
 	if err != nil {
@@ -64,28 +69,69 @@ func remember(tx values) (*memory, error) {
 		if err := tx.decode(bucketOutbox, k, v, &s); err != nil {
 			return err
 		}
-		m.expect([]*entry{{number: readNumber(k), approval: s.Approval.ID, id: s.ID, name: s.Name}})
+		m.expect([]*entry{{number: readNumber(k), approval: s.Approval.ID, tenant: s.Approval.Tenant, id: s.ID, name: s.Name}})
 		return nil
 	})
 }
 
-// count is with the lock, or before anybody else has m.
-func (m *memory) count(o owner, n int) {
+// pendingOne is one that is pending, with whose it is.
+type pendingOne struct {
+	id string
+	owner
+	caller string
+}
+
+// count notes that one is pending, or is no more. It is with the lock, or before anybody
+// else has m.
+func (m *memory) count(one pendingOne, is bool) {
+	ids := m.tenants[one.tenant]
+	at, known := slices.BinarySearch(ids, one.id)
+	if known == is {
+		return
+	}
+	n := 1
+	if is {
+		ids = slices.Insert(ids, at, one.id)
+	} else {
+		n, ids = -1, slices.Delete(ids, at, at+1)
+	}
+	if m.tenants[one.tenant] = ids; len(ids) == 0 {
+		delete(m.tenants, one.tenant)
+	}
 	m.pending += n
-	if m.subjects[o] += n; m.subjects[o] == 0 {
-		delete(m.subjects, o)
+	counted(m.subjects, one.owner, n)
+	counted(m.callers, asker{one.tenant, one.caller}, n)
+}
+
+func counted[K comparable](of map[K]int, key K, n int) {
+	if of[key] += n; of[key] == 0 {
+		delete(of, key)
 	}
-	if m.tenants[o.tenant] += n; m.tenants[o.tenant] == 0 {
-		delete(m.tenants, o.tenant)
+}
+
+// pendingIn are those that are pending in some tenants, after an id and in order, but no
+// more than most.
+func (m *memory) pendingIn(tenants []string, after string, most int) (ids []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, tenant := range slices.Compact(slices.Sorted(slices.Values(tenants))) {
+		all := m.tenants[tenant]
+		at, is := slices.BinarySearch(all, after)
+		if is {
+			at++
+		}
+		ids = append(ids, all[at:min(at+most, len(all))]...)
 	}
+	slices.Sort(ids)
+	return ids[:min(most, len(ids))]
 }
 
 // apply takes in what was committed.
 func (m *memory) apply(c *change, struck int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for o, n := range c.pending {
-		m.count(o, n)
+	for one, is := range c.pending {
+		m.count(one, is)
 	}
 	for id, is := range c.reserved {
 		if m.reserved[id] = is; !is {
@@ -120,11 +166,12 @@ func (m *memory) isNotLive(id string) {
 	delete(m.live, id)
 }
 
-// counts are how many of an owner's, and of its tenant's, are pending.
-func (m *memory) counts(o owner) (subject, tenant int) {
+// counts are how many are pending of the subject of a question, of its caller, and in its
+// tenant.
+func (m *memory) counts(q *Question) (subject, caller, tenant int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.subjects[o], m.tenants[o.tenant]
+	return m.subjects[q.owner()], m.callers[q.asker()], len(m.tenants[q.Tenant])
 }
 
 // expect adds to the outbox.

@@ -17,6 +17,7 @@ func (s *Store) record(ctx context.Context, id string) error {
 	}
 	if len(entries) > 0 {
 		s.changed()
+		s.news(entries[0].tenant, id)
 	}
 	return nil
 }

@@ -32,10 +32,12 @@ type Store struct {
 	turns    turns.Turns                   // of approvals: what is done to one, with all that goes on record of it, is done before the next thing is
 	grown    atomic.Pointer[chan struct{}] // closed at the next change
 	wake     chan struct{}                 // has room for one: Run has something to look at
+	listeners
 
 	writing   sync.Mutex // one transaction at a time; guards what follows
-	rates     rates
-	committed int // the number of the last transaction
+	rates     rates      // of subjects
+	asking    rates      // of callers
+	committed int        // the number of the last transaction
 	closed    bool
 
 	mu          sync.RWMutex // held for reading while db is in use
@@ -55,7 +57,7 @@ func Open(data string, o Options) (*Store, error) {
 	}
 	s := &Store{path: filepath.Join(data, FileName), options: o.withDefaults(), wake: make(chan struct{}, 1)}
 	s.key, s.seals = keyOf(o.Key, keyUse), keyOf(o.Key, sealUse)
-	s.rates = newRates(s.options.Limits.NewPerMinutePerSubject)
+	s.rates, s.asking = newRates(s.options.Limits.NewPerMinutePerSubject), newRates(s.options.Limits.NewPerMinutePerCaller)
 	grown := make(chan struct{})
 	s.grown.Store(&grown)
 	err := os.MkdirAll(data, 0o700)

@@ -84,7 +84,7 @@ func (s *Store) Begin(t Task) (Task, error) {
 		}
 		for _, id := range t.Items {
 			if len(followers(c.tx, id)) >= mostFollowers {
-				return &LimitError{RetryAfter: time.Minute} // nobody knows when a person decides
+				return &LimitError{RetryAfter: laterOn}
 			}
 		}
 		do := writes{c: c}

@@ -2,6 +2,7 @@ package decisionlog
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -36,8 +37,9 @@ type order struct {
 func (l *Log) transact(calls []*call, o order) error {
 	start, s, next := time.Now(), l.w.active, l.w.tail
 	next.edge = next.edge.clone()
+	charged := l.w.charged
 	if o.begin != nil {
-		s = o.begin
+		s, l.w.charged = o.begin, newCharges()
 	}
 	commit := Commit{Calls: len(calls)}
 	err := guard(func() error {
@@ -49,14 +51,21 @@ func (l *Log) transact(calls []*call, o order) error {
 		if err := l.fill(tx, &next, calls, o, &commit); err != nil {
 			return err
 		}
-		s.size = tx.Size()
-		return tx.Commit()
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		return s.db.View(func(tx *bbolt.Tx) error { s.size = tx.Size(); return nil })
 	})
 	if err != nil {
+		l.w.charged = charged // what is there is read again before anything is written
 		return fmt.Errorf("segment %s: %w", s.path, err)
 	}
 	made := !bytes.Equal(next.note, l.w.tail.note)
 	l.w.tail = next
+	if o.begin != nil {
+		l.accounts.seal(charged, next.time)
+	}
+	l.accounts.wrote(calls, contentOf(s.size, next.edge.size-s.first))
 	if o.begin == nil { // else the segment is not yet among those that are read
 		l.grow(next.edge.size)
 	}
@@ -89,13 +98,14 @@ func (l *Log) fill(tx *bbolt.Tx, next *tail, calls []*call, o order, commit *Com
 			commit.Bytes += len(p.line)
 			p.body, p.line = nil, nil
 		}
+		l.w.charged.add(c.payer, c.first, c.weight)
 		commit.Records += len(c.entries)
 		next.appended = time.Now()
 	}
 	sealing := l.w.ahead.sealing() && o.begin == nil
 	due := next.edge.size-next.checkpointed >= uint64(l.options.CheckpointRecords)
 	if o.checkpoint || due || o.clean || sealing && next.edge.size > next.checkpointed {
-		if err := l.checkpoint(w, next, o.nextKey); err != nil {
+		if err := errors.Join(l.checkpoint(w, next, o.nextKey), l.w.charged.put(tx)); err != nil {
 			return err
 		}
 	}

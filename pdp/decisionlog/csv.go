@@ -24,6 +24,9 @@ func newTable(w *bufio.Writer) *table { return &table{w: csv.NewWriter(w)} }
 
 func (t *table) begin(head) error { return t.w.Write(tableColumns) }
 
+// whole is false: no column is of what can be inherited.
+func (t *table) whole() bool { return false }
+
 func (t *table) end(Exported) error {
 	t.w.Flush()
 	return t.w.Error()

@@ -15,6 +15,9 @@ type Entry struct {
 	Kind                       string
 	Tenant                     string
 	Caller, RequestID, TraceID string
+	// Payer is whose account it counts toward, where that is not Caller: the requester in
+	// the details of what comes of an approval by itself.
+	Payer string
 	// Now is the clock reading a decision was made with; zero is none.
 	Now     time.Time
 	Request *Request
@@ -33,6 +36,16 @@ type Entry struct {
 // what spends an approval could otherwise be done twice.
 func (e *Entry) waits() bool {
 	return e.Kind != KindDecision && e.Kind != KindSearch && e.Kind != KindBatch || e.Decision != nil && len(e.Decision.Discharged) > 0
+}
+
+// refusable reports whether there need be none where there is no room: nothing is answered
+// then. What people decide about approvals, and what is done to the log, always has some.
+func (e *Entry) refusable() bool {
+	switch e.Kind {
+	case KindDecision, KindSearch, KindBatch, KindReceipt:
+		return true
+	}
+	return false
 }
 
 // Request is the masked question. Each member is a finished JSON value in the

@@ -2,10 +2,12 @@ package decisionlog
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // ExportOptions say what an export holds, and who watches it.
@@ -41,7 +43,7 @@ type Exported struct {
 // progressEvery is how many leaves lie between two calls of Progress.
 const progressEvery = 1 << 12
 
-// Export writes the records of the log. It holds one record at a time.
+// Export writes the records of the log. It holds a few records at a time.
 func (s *Snapshot) Export(ctx context.Context, w io.Writer, o ExportOptions) (Exported, error) {
 	o.Filter.Tenants = s.tenants
 	if err := o.Filter.Check(); err != nil {
@@ -59,7 +61,7 @@ func (s *Snapshot) Export(ctx context.Context, w io.Writer, o ExportOptions) (Ex
 	}
 	for l, err := range s.leaves(ctx, 0, head.Size) {
 		if err == nil {
-			err = exportLeaf(out, l, o.Filter, &done)
+			err = s.exportLeaf(ctx, out, l, o.Filter, &done)
 		}
 		if err != nil {
 			return done, err
@@ -78,7 +80,7 @@ func (s *Snapshot) Export(ctx context.Context, w io.Writer, o ExportOptions) (Ex
 }
 
 // exportLeaf writes one leaf as what it is in this export.
-func exportLeaf(out exportWriter, l leaf, f Filter, done *Exported) error {
+func (s *Snapshot) exportLeaf(ctx context.Context, out exportWriter, l leaf, f Filter, done *Exported) error {
 	switch l.Gone {
 	case WhyFiltered:
 		done.Skipped++
@@ -91,6 +93,9 @@ func exportLeaf(out exportWriter, l leaf, f Filter, done *Exported) error {
 		return out.without(l, l.Gone)
 	}
 	passes, err := f.Matches(l.Line)
+	if err == nil && !passes && out.whole() {
+		passes, err = s.passedOn(ctx, l, f)
+	}
 	if err != nil {
 		return fmt.Errorf("record %d: %w", l.Sequence, err)
 	}
@@ -102,9 +107,47 @@ func exportLeaf(out exportWriter, l leaf, f Filter, done *Exported) error {
 	return out.record(l)
 }
 
+// batchSpan is how many records may stand behind that of a batch which are items of it:
+// as many as a batch may have.
+const batchSpan = 1000
+
+// passedOn reports whether a record is that of a batch an item of which passes and
+// inherits from it: without the one nobody could read the other whole. It looks ahead,
+// and holds nothing.
+func (s *Snapshot) passedOn(ctx context.Context, l leaf, f Filter) (bool, error) {
+	if !bytes.Contains(l.Line, []byte(`"kind":"`+KindBatch+`"`)) { // most are read once
+		return false, nil
+	}
+	batch, err := ItemOf(l.Line)
+	if err != nil || batch.Kind != KindBatch {
+		return false, err
+	}
+	for next, err := range s.leaves(ctx, l.Sequence+1, min(l.Sequence+1+batchSpan, s.head.Size)) {
+		if err != nil {
+			return false, err
+		}
+		if next.Gone != "" { // perhaps an item that was redacted: others follow
+			continue
+		}
+		item, err := ItemOf(next.Line)
+		if err != nil || !strings.HasPrefix(item.ID, batch.ID+".") {
+			return false, err
+		}
+		if item.Batch() != batch.ID {
+			continue
+		}
+		if passes, err := f.Matches(next.Line); err != nil || passes {
+			return passes, err
+		}
+	}
+	return false, nil
+}
+
 // exportWriter is one form of export.
 type exportWriter interface {
 	begin(head) error
+	// whole says that records are written whole, so that what they inherit must be, too.
+	whole() bool
 	record(leaf) error
 	without(l leaf, why string) error
 	end(Exported) error

@@ -26,12 +26,15 @@ package decisionlog
 // record, or as a hash in "leaves" with the reason why its record is not there.
 // "retired" (its segment was dropped) and "redacted" are believed only with the
 // admin record that says so, which an export without a filter holds. With a
-// filter they and "filtered" say the same: there was something here. One
+// filter they and "filtered" say the same: there was something here. The record
+// of a batch is there, whatever the filter, where an item of it is that inherits
+// from it. One
 // "leaves" line holds up to [ExportHashes] hashes, so that a reader's lines are
 // bounded. "proof" stands after its record where proofs were asked for.
 //
 // In the form "proof" records stand alone, each followed by its "proof", in
-// order of sequence; there are no "leaves".
+// order of sequence; there are no "leaves". Before an item of a batch stands the
+// record that it inherits from, unless that is gone.
 //
 // A proof is the RFC 6962 audit path of the leaf in the tree of the checkpoint,
 // leaf end first (tlog.RecordProof). A hash is base64, standard, padded.

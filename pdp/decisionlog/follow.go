@@ -15,6 +15,10 @@ type TailOptions struct {
 	Last  int64
 	// Filter picks records; those without content never pass.
 	Filter Filter
+	// Inherited, where it is set, is handed the record that one of a batch inherits from,
+	// before that one, if it did not come as a record of its own: without a Line where it
+	// is gone. Of items that stand together it is handed once.
+	Inherited func(id string, batch Record) error
 	// Every is how often a followed log is looked at again; 0 does not follow.
 	Every time.Duration
 }
@@ -26,12 +30,13 @@ func Tail(ctx context.Context, data string, o TailOptions, yield func(sequence i
 	if err := o.Filter.Check(); err != nil {
 		return o.After, err
 	}
+	inherited := Inheritance{}
 	for cursor = o.After; ; o.Last = 0 {
 		err = Read(data, func(s *Snapshot) error {
 			if o.Last > 0 {
 				cursor = max(-1, s.head.Size-o.Last-1)
 			}
-			cursor, err = s.follow(ctx, cursor, o.Filter, yield)
+			cursor, err = s.follow(ctx, cursor, o, &inherited, yield)
 			return err
 		})
 		if err != nil || o.Every == 0 {
@@ -45,7 +50,7 @@ func Tail(ctx context.Context, data string, o TailOptions, yield func(sequence i
 	}
 }
 
-func (s *Snapshot) follow(ctx context.Context, cursor int64, f Filter, yield func(int64, []byte) error) (int64, error) {
+func (s *Snapshot) follow(ctx context.Context, cursor int64, o TailOptions, inherited *Inheritance, yield func(int64, []byte) error) (int64, error) {
 	size := s.head.Size
 	if cursor >= size { // the log is not the one that the cursor is of
 		return cursor, fmt.Errorf("the log ends before record %d, after which to go on", cursor)
@@ -55,9 +60,12 @@ func (s *Snapshot) follow(ctx context.Context, cursor int64, f Filter, yield fun
 			return cursor, err
 		}
 		if l.Gone == "" {
-			passes, err := f.Matches(l.Line)
+			passes, err := o.Filter.Matches(l.Line)
 			if err == nil && passes {
-				err = yield(l.Sequence, l.Line)
+				err = s.inherited(l.Line, o, inherited)
+				if err == nil {
+					err = yield(l.Sequence, l.Line)
+				}
 			}
 			if err != nil {
 				return cursor, err
@@ -66,4 +74,19 @@ func (s *Snapshot) follow(ctx context.Context, cursor int64, f Filter, yield fun
 		cursor = l.Sequence
 	}
 	return cursor, nil
+}
+
+func (s *Snapshot) inherited(line []byte, o TailOptions, inherited *Inheritance) error {
+	if o.Inherited == nil {
+		return nil
+	}
+	id, err := inherited.Lacks(line)
+	if err != nil || id == "" {
+		return err
+	}
+	batch, err := s.Batch(line)
+	if err != nil {
+		return err
+	}
+	return o.Inherited(id, batch)
 }

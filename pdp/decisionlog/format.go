@@ -45,6 +45,10 @@ import (
 //	             value of sequence (n+1)<<level - 1.
 //	ids          id -> sequence, for the records above; of equal ids the first
 //	checkpoints  size, then time in Unix nanoseconds (16 bytes together) -> signed note
+//	charges      sequence of a caller's first record here, then a byte: 0 for that caller, 1 for those subjects of its
+//	             issuer, 2 for all those callers, that had no account of their own -> what their records up to the last
+//	             checkpoint weigh: their bytes, and some for each. Gone with the records. Logs of the first releases
+//	             have none; nothing that is verified rests on it
 //
 // Unknown buckets and meta keys are passed over. A change that an old reader would misread raises FormatVersion.
 //
@@ -107,6 +111,13 @@ import (
 //	records_dropped        details {"dropped","dropped_first","dropped_last"}: best_effort, the queue was full
 //	key_rotated            details {"old","new"}: public keys
 //
+// # Batches (kind batch)
+//
+//	One in front of the items of a batch, in the same transaction and segment, where one of them inherits: its id is the
+//	batch's, its tenant and caller are theirs. request has of subject, action and resource "properties" alone, and
+//	context; of these what items inherit. Between it and an item stand other items only. It is redacted by itself, and
+//	what its items inherit is gone with it
+//
 // # Receipts (kind receipt)
 //
 //	details {"decision","obligations":[{"id","status","detail"}]}: what the caller of that decision did about its
@@ -150,6 +161,7 @@ const (
 	BucketHashes      = "hashes"
 	BucketIDs         = "ids"
 	BucketCheckpoints = "checkpoints"
+	BucketCharges     = "charges"
 
 	// The keys of the meta bucket.
 	MetaFormat  = "format"

@@ -3,7 +3,10 @@ package decisionlog
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -12,9 +15,9 @@ import (
 func TestLogIsASlice(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			k, r := keepLog(t), rand.New(rand.NewPCG(seed, 5))
+			k, r, whole := keepLog(t), rand.New(rand.NewPCG(seed, 5)), map[string]string{}
 			for step := range 40 {
-				switch r.IntN(8) {
+				switch r.IntN(9) {
 				case 0, 1, 2:
 					var ids []string
 					for i := range 1 + r.IntN(20) {
@@ -31,12 +34,45 @@ func TestLogIsASlice(t *testing.T) {
 					k.reopen()
 				case 7:
 					k.check()
+				case 8:
+					entries, requests := aBatch(fmt.Sprintf("%d", step), "acme", r.IntN(20), r.IntN)
+					_, err := k.log.Append(t.Context(), entries)
+					k.ok(err)
+					k.look()
+					maps.Copy(whole, requests)
 				}
 			}
 			k.check()
+			k.readBack(whole)
 			k.reopen()
 			k.check()
+			k.readBack(whole)
 		})
+	}
+}
+
+// readBack reads the items of batches that are left: each whole where the record of its
+// batch is left, and else as if that had never been there.
+func (k *kept) readBack(whole map[string]string) {
+	k.Helper()
+	ids := map[string]int64{}
+	for n, line := range k.lines {
+		ids[k.seen(line).ID] = int64(n)
+	}
+	for id, want := range whole {
+		if k.gone[ids[id]] != "" {
+			continue
+		}
+		got, err := k.log.Recorded(k.lines[ids[id]])
+		k.ok(err)
+		batch, _, _ := strings.Cut(id, ".")
+		switch gone := k.gone[ids[batch]] != ""; {
+		case len(got.Inherits) == 0:
+		case !gone && (string(got.Request) != want || got.Gone != nil):
+			k.Errorf("%s: got %s, want %s", id, got.Request, want)
+		case gone && (!slices.Equal(got.Gone, got.Inherits) || got.Batch.Line != nil):
+			k.Errorf("%s: the record of its batch is gone, and it says that of %v", id, got.Gone)
+		}
 	}
 }
 

@@ -71,7 +71,7 @@ func TestTermsOfLines(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for n := range 2000 {
-		p, err := prepare(randomEntry(r), map[string]bool{KindDecision: true, KindSearch: true, KindAdmin: true, KindReceipt: true})
+		p, err := prepare(randomEntry(r), map[string]bool{KindDecision: true, KindSearch: true, KindBatch: true, KindAdmin: true, KindReceipt: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,6 +90,8 @@ func TestTermsOfLines(t *testing.T) {
 func FuzzTermsOfLines(f *testing.F) {
 	for _, line := range []string{
 		`{"sequence":1,"tenant":"acme","kind":"decision","request":{"subject":{"type":"user","id":"a\"\\u0000"},"action":{"name":"read"},"resource":{"id":"x","properties":{"id":"y"}}},"decision":true,"determining":["p","q"],"errors":[{"policy":"r","position":"a:1:1"}]}`,
+		`{"id":"b.0","kind":"decision","request":{"subject":{"type":"user","id":"a"}},"inherits":["subject","context"],"decision":true}`,
+		`{"id":"b","kind":"batch","request":{"subject":{"properties":{"id":"x"}},"action":{"properties":{"name":"y"}},"context":{"id":"z"}}}`,
 		`{"details":{"decision":"one","obligations":[]},"kind":"receipt"}`,
 		`{"tenant" :"acme"}`, `{"ten\u0061nt":"acme"}`, `{"decision":null,"request":null,"details":{}}`, `{}`, `{,}`, `{"a":1,}`, `[]`, `{"determining":[]}`, `{"kind":"a"`,
 		`{"a":{"b":[1,"]",{}]},"tenant":"b"}`, `{"a":-1.5e3,"tenant":"b"}`, `{"tenant":"` + strings.Repeat("long", 100) + `"}`,

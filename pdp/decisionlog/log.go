@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,8 @@ type Log struct {
 	ending sync.RWMutex // guards closed; held for reading while something goes into the queue
 	closed bool
 
-	index *index
+	index    *index
+	accounts *accounts
 
 	removing sync.Mutex       // one redaction or retention at a time
 	retired  uint64           // segments up to this number are known to be retired; with removing
@@ -49,14 +51,16 @@ type Log struct {
 
 // writer is what only the writer's goroutine touches.
 type writer struct {
-	active *segment // nil while the log cannot be written
-	tail   tail
-	key    key
-	opened time.Time // when the active segment was begun
-	failed error
-	ahead  *hashAhead
-	next   *nextSegment
-	tried  time.Time // when a new segment was last tried for, or the failed log
+	active  *segment // nil while the log cannot be written
+	tail    tail
+	key     key
+	opened  time.Time // when the active segment was begun
+	failed  error
+	ahead   *hashAhead
+	charged *charges  // of the active segment
+	keep    Retention // of which Bytes, LeastAge and Share bound callers
+	next    *nextSegment
+	tried   time.Time // when a new segment was last tried for, or the failed log
 }
 
 // call is what one Append, or one order, wants of the writer.
@@ -64,6 +68,9 @@ type call struct {
 	entries []prepared
 	size    int64
 	caller  string
+	payer   string // whose account it counts toward
+	weight  int64
+	taken   bool // it counts already
 	at      time.Time
 	do      func() error // an order, instead of entries
 	first   uint64
@@ -90,6 +97,7 @@ func Open(data string, options Options) (*Log, error) {
 		l.kinds[kind] = true
 	}
 	l.index = newIndex(l)
+	l.accounts, l.w.charged = newAccounts(l.options.Now, l.options.OnAged), newCharges()
 	l.bytes = semaphore.NewWeighted(l.options.QueueBytes)
 	if l.options.Mode != Strict && l.options.Mode != BestEffort {
 		return nil, fmt.Errorf("there is no mode %q: try %s or %s", l.options.Mode, Strict, BestEffort)
@@ -154,13 +162,14 @@ func (l *Log) abandon() {
 // Append puts entries on record, together or not at all, and returns the
 // sequence of the first. When it returns nil in strict mode they are durable.
 // Where ctx ends first, or the error is ErrUnavailable, they may be on record
-// or not: nothing may be answered that depends on it.
+// or not: nothing may be answered that depends on it. The error is a [*RoomError]
+// where the caller of the entries, which is one, is at a bound; see [Log.Limit].
 func (l *Log) Append(ctx context.Context, entries []Entry) (first uint64, err error) {
 	if len(entries) == 0 {
 		return 0, nil
 	}
 	c := &call{at: l.options.Now(), caller: entries[0].Caller}
-	wait := l.options.Mode == Strict
+	wait, refusable := l.options.Mode == Strict, true
 	for _, e := range entries {
 		if e.ID == "" {
 			e.ID = l.options.NewID()
@@ -171,11 +180,16 @@ func (l *Log) Append(ctx context.Context, entries []Entry) (first uint64, err er
 		}
 		c.entries = append(c.entries, p)
 		c.size += int64(len(p.body) + len(p.id))
-		wait = wait || e.waits()
+		wait, refusable = wait || e.waits(), refusable && e.refusable()
 	}
 	if c.size > MaxAppend {
 		return 0, fmt.Errorf("%d records of together %d bytes: %w", len(entries), c.size, ErrTooLarge)
 	}
+	c.weight = weigh(c.entries)
+	if c.payer, err = l.accounts.take(cmp.Or(entries[0].Payer, entries[0].Caller), c.weight, refusable); err != nil {
+		return 0, err
+	}
+	c.taken = true
 	if !wait {
 		return 0, l.offer(c)
 	}
@@ -190,6 +204,7 @@ func (l *Log) offer(c *call) error {
 	l.ending.RLock()
 	defer l.ending.RUnlock()
 	if l.closed {
+		l.accounts.giveBack(c)
 		return ErrClosed
 	}
 	c.size = min(c.size, l.options.QueueBytes)
@@ -201,6 +216,7 @@ func (l *Log) offer(c *call) error {
 			l.bytes.Release(c.size)
 		}
 	}
+	l.accounts.giveBack(c)
 	l.state.drop(len(c.entries), c.at)
 	return nil
 }
@@ -210,10 +226,12 @@ func (l *Log) submit(ctx context.Context, c *call) error {
 	c.reply = make(chan error, 1) // so that the writer never waits for who has gone
 	c.size = min(c.size, l.options.QueueBytes)
 	if err := l.waits(ctx, c); err != nil {
+		l.accounts.giveBack(c)
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if err := l.enqueue(ctx, c); err != nil {
 		l.leaves(c)
+		l.accounts.giveBack(c)
 		return err
 	}
 	select {

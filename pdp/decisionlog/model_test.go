@@ -51,7 +51,10 @@ func model(t *testing.T, random *rand.Rand, steps int) {
 			l = mustOpen(t, data, options)
 		default:
 			var entries []Entry
-			for i := range random.IntN(30) + 1 {
+			if random.IntN(3) == 0 {
+				entries, _ = aBatch(fmt.Sprintf("b%d", step), "default", random.IntN(30), random.IntN)
+			}
+			for i := range random.IntN(30) + 1 - len(entries) {
 				e := entry(fmt.Sprintf("%d.%d", step, i))
 				e.Request.Context = []byte(`"` + strings.Repeat("x", random.IntN(3000)) + `"`)
 				entries = append(entries, e)
@@ -90,6 +93,9 @@ func compare(t *testing.T, r *Reader, ids map[uint64]string, random *rand.Rand) 
 		if record, err := r.ByID(id); err != nil || record.Sequence != n {
 			t.Fatalf("%s is record %d, not %d: %v", id, record.Sequence, n, err)
 		}
+		if i, err := r.Recorded(mustGet(t, r, n)); err != nil || len(i.Inherits) > 0 && (i.Gone != nil || i.Batch.Line == nil) {
+			t.Fatalf("record %d: %+v, %v", n, i, err)
+		}
 		if record, err := r.Get(n); err != nil || !bytes.Contains(record.Line, []byte(`"id":"`+id+`"`)) {
 			t.Fatalf("record %d: %s, %v", n, record.Line, err)
 		}
@@ -97,6 +103,15 @@ func compare(t *testing.T, r *Reader, ids map[uint64]string, random *rand.Rand) 
 			break
 		}
 	}
+}
+
+func mustGet(t *testing.T, r *Reader, n uint64) []byte {
+	t.Helper()
+	record, err := r.Get(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record.Line
 }
 
 // crash leaves a log as a process does that ends at once.

@@ -34,6 +34,8 @@ func (n *ndjson) begin(h head) error {
 	return n.envelope(line)
 }
 
+func (n *ndjson) whole() bool { return true }
+
 func (n *ndjson) record(l leaf) error {
 	if err := n.flush(); err != nil {
 		return err

@@ -47,6 +47,9 @@ type Options struct {
 	// OnReplace is told how long the writer was kept by putting a file without
 	// content in the place of a segment, likewise: redaction and retention.
 	OnReplace func(segment uint64, kept time.Duration)
+	// OnAged is told when more records are old enough to be dropped than before, where
+	// [Log.Limit] says how old that is. It must be quick, and must not call the log.
+	OnAged func()
 	// OnIndex is told why an index could not be made; it is tried again.
 	OnIndex func(error)
 	// OnState is told when writing fails (err) and when it works again (nil), likewise.
@@ -109,6 +112,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.OnReplace == nil {
 		o.OnReplace = func(uint64, time.Duration) {}
+	}
+	if o.OnAged == nil {
+		o.OnAged = func() {}
 	}
 	if o.OnIndex == nil {
 		o.OnIndex = func(error) {}

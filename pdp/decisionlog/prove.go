@@ -2,36 +2,80 @@ package decisionlog
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
 )
 
 // Prove writes a record with the proof that it is in the log, which verify
-// accepts alone.
+// accepts alone; where it inherits from the record of its batch that as well.
 func (s *Snapshot) Prove(_ context.Context, w io.Writer, id string) error {
 	l, err := s.find(id)
 	if err != nil {
 		return err
 	}
+	records, _, err := s.withBatches([]leaf{l}) // what is gone verify cannot tell, nor need it
+	if err != nil {
+		return err
+	}
 	buffered := bufio.NewWriter(w)
-	head := s.head
 	out := &ndjson{w: buffered, digest: sha256.New(), hashes: s, proofs: true, form: FormProof}
-	if err := out.begin(head); err != nil {
-		return err
-	}
-	if err := out.record(l); err != nil {
-		return err
-	}
-	if err := out.end(Exported{Records: 1}); err != nil {
+	if err := out.all(s.head, records); err != nil {
 		return err
 	}
 	return buffered.Flush()
+}
+
+// all writes records alone, in order of sequence.
+func (n *ndjson) all(h head, records []leaf) error {
+	if err := n.begin(h); err != nil {
+		return err
+	}
+	for _, l := range records {
+		if err := n.record(l); err != nil {
+			return err
+		}
+	}
+	return n.end(Exported{Records: int64(len(records))})
+}
+
+// withBatches are records, with those of the batches that they inherit from, each once,
+// in order of sequence. gone are, by sequence, the members that inherit from one that is
+// not there any more.
+func (s *Snapshot) withBatches(records []leaf) (all []leaf, gone map[int64][]string, err error) {
+	all, gone = slices.Clone(records), map[int64][]string{}
+	held, found := 0, map[string]bool{} // by id
+	for _, l := range records {
+		item, err := ItemOf(l.Line)
+		if err != nil {
+			return nil, nil, err
+		}
+		id := item.Batch()
+		if _, known := found[id]; id != "" && !known {
+			batch, err := s.Batch(l.Line)
+			if err != nil {
+				return nil, nil, err
+			}
+			if held += len(batch.Line); held > sampleHold {
+				return nil, nil, ErrSampleTooLarge
+			}
+			if found[id] = batch.Line != nil; batch.Line != nil {
+				all = append(all, leaf{Sequence: int64(batch.Sequence), Hash: batch.Leaf, Line: batch.Line})
+			}
+		}
+		if id != "" && !found[id] {
+			gone[l.Sequence] = item.Inherits
+		}
+	}
+	slices.SortFunc(all, func(a, b leaf) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	return all, gone, nil
 }
 
 // ErrForked is returned for a checkpoint that was signed for another history.

@@ -33,6 +33,8 @@ type Page struct {
 	// from old to new begins there with what will be appended.
 	Next uint64
 	More bool
+	// Examined is how many records were looked at, those that do not pass too.
+	Examined int
 }
 
 // ErrNoSuchCursor is returned for a cursor beyond the end of the log: it belongs
@@ -209,7 +211,7 @@ func (p *pager) named(ctx context.Context, s *segment, sequences []uint64) error
 		slices.Reverse(sequences)
 	}
 	for len(sequences) > 0 && !p.page.More {
-		if err := ctx.Err(); err != nil {
+		if err := mayGoOn(ctx); err != nil {
 			return err
 		}
 		n := min(len(sequences), max(16, p.query.Limit+1-len(p.page.Lines)), readRecords)
@@ -230,7 +232,7 @@ func (p *pager) named(ctx context.Context, s *segment, sequences []uint64) error
 // all takes what passes of all records in a span.
 func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
 	for low < high && !p.page.More {
-		if err := ctx.Err(); err != nil {
+		if err := mayGoOn(ctx); err != nil {
 			return err
 		}
 		some, err := p.log.lines(s, low, high, p.query.Newest, readRecords)
@@ -256,6 +258,7 @@ func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
 
 // take adds a record that passes, or ends the page before it.
 func (p *pager) take(r found) error {
+	p.page.Examined++
 	passes, err := p.query.Matches(r.line)
 	switch {
 	case err != nil:

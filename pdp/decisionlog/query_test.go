@@ -35,6 +35,11 @@ func randomEntry(r *rand.Rand) Entry {
 		return Entry{Kind: KindAdmin, Event: pick("start", "stop"), Tenant: pick("", "acme")}
 	case 2:
 		return Receipt{Decision: pick("one", "two")}.Entry("acme", "key:pep")
+	case 3: // the names in it are nobody's
+		shared := jsontext.Value(`{"properties":{"id":"` + pick("a", "b") + `","name":"read","type":"user"}}`)
+		return Entry{Kind: KindBatch, Tenant: e.Tenant, Caller: e.Caller, Request: &Request{Subject: shared, Action: shared, Resource: shared, Context: e.Request.Context}}
+	case 4:
+		e.Inherits, e.Request.Context = []string{pick(inheritsSubject, inheritsAction, inheritsResource), inheritsContext}, nil
 	}
 	return e
 }
@@ -46,7 +51,7 @@ func randomFilter(r *rand.Rand, begun time.Time) (f Filter) {
 		}
 	}
 	set(&f.Tenant, "default", "acme", "nobody")
-	set(&f.Kind, KindDecision, KindSearch, KindAdmin, KindReceipt)
+	set(&f.Kind, KindDecision, KindSearch, KindBatch, KindAdmin, KindReceipt)
 	set(&f.Decision, "allow", "deny")
 	set(&f.Subject, "a", "user/a", "c/d", "x/c/d", "doc/x/c/d", "x/x/c/d", string(bytes.Repeat([]byte("long"), 100)), "ü\x00", "/", "nobody")
 	set(&f.Resource, "b", "doc/b", "d", "x/d")

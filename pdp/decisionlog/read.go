@@ -33,7 +33,7 @@ func (r *Reader) Records(ctx context.Context, from, to uint64) iter.Seq2[Record,
 		to := min(to, r.Size())
 		for from < to {
 			some, err := r.some(from, to)
-			if err = errors.Join(err, ctx.Err()); err != nil {
+			if err = errors.Join(err, mayGoOn(ctx)); err != nil {
 				yield(Record{Sequence: from}, err)
 				return
 			}
@@ -183,7 +183,7 @@ func (r *Reader) Checkpoints(ctx context.Context, from, to uint64) iter.Seq2[Che
 					return err
 				})
 				more = len(some) == readRecords
-				if err = errors.Join(err, ctx.Err()); err != nil {
+				if err = errors.Join(err, mayGoOn(ctx)); err != nil {
 					yield(Checkpoint{}, err)
 					return
 				}

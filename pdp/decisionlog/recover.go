@@ -41,9 +41,12 @@ func (l *Log) recover() {
 }
 
 func (l *Log) reopen() error {
-	size, status := l.Size(), l.state.now()
+	size, status, segments := l.Size(), l.state.now(), len(l.all())
 	if err := l.openAgain(); err != nil {
 		return err
+	}
+	if len(l.all()) != segments { // what failed was the beginning of one, and it is there
+		l.limit(l.w.keep)
 	}
 	if now := l.Size(); now < size {
 		return fmt.Errorf("%w: it had %d records and has %d", ErrDamaged, size, now)

@@ -19,6 +19,12 @@ type Retention struct {
 	// bytes, do not count: they stay when it goes, so a limit on them would be
 	// reached one day whatever is dropped.
 	Bytes int64
+	// LeastAge is how old the newest record of a segment is before Bytes has it dropped,
+	// and so for how long a record counts toward what its caller may put on record. Zero
+	// is that it may go at once, and nobody is bounded.
+	LeastAge time.Duration
+	// Share is the part of Bytes that one caller may fill within that time.
+	Share float64
 }
 
 // Retired says what one run of retention dropped.
@@ -71,6 +77,11 @@ func (l *Log) retirement(segments []Segment, reason string) *removal {
 // two hashes, the key, and what bbolt adds.
 const hashBytes = 100
 
+// contentOf is what records take of the pages in use.
+func contentOf(used int64, records uint64) int64 {
+	return max(0, used-hashBytes*int64(records))
+}
+
 // content is what retention can free of a segment. It does not go by the size of
 // the file, which grows ahead of its use: each run ends a segment, and were that
 // counted at its size, the runs' own segments would crowd out records.
@@ -84,7 +95,7 @@ func (l *Log) content(s Segment) (int64, error) {
 	}
 	var used int64
 	err = l.view(segment, func(tx *bbolt.Tx) error { used = tx.Size(); return nil })
-	used = max(0, used-hashBytes*int64(s.Records))
+	used = contentOf(used, s.Records)
 	if err == nil && s.Sealed {
 		l.contents[s.Number] = used
 	}
@@ -107,16 +118,16 @@ func (l *Log) expired(keep Retention, now time.Time) (out []Segment, reason stri
 		total += contents[i]
 	}
 	for i, segment := range segments[:max(0, len(segments)-1)] {
-		old, err := l.before(segments[i+1].First, now.Add(-keep.Age))
+		sealed, err := l.begun(segments[i+1].First)
 		if err != nil {
 			return nil, "", err
 		}
 		switch {
 		case !segment.Sealed:
 			return l.worthwhile(out, reason)
-		case keep.Age > 0 && old:
+		case keep.Age > 0 && sealed.Add(keep.Age).Before(now):
 			reason = "age"
-		case keep.Bytes > 0 && total > keep.Bytes:
+		case keep.Bytes > 0 && total > keep.Bytes && (keep.LeastAge == 0 || sealed.Add(keep.LeastAge).Before(now)):
 			reason = "size"
 		default:
 			return l.worthwhile(out, reason)
@@ -168,24 +179,23 @@ func (l *Log) worthwhile(segments []Segment, reason string) ([]Segment, string, 
 	return nil, "", nil
 }
 
-// before reports whether a record is older than a moment. It is asked of the
-// first record of a segment, which is the log's own and cannot be redacted, and
-// is younger than all of the segment before.
-func (l *Log) before(sequence uint64, moment time.Time) (bool, error) {
-	record, err := l.Get(sequence)
+// begun is when a segment was, by its first record, which is the log's own and cannot
+// be redacted, and is younger than all of the segment before.
+func (l *Log) begun(first uint64) (time.Time, error) {
+	record, err := l.Get(first)
 	if err != nil {
-		return false, err
+		return time.Time{}, err
 	}
 	var s seen
 	if err := json.Unmarshal(record.Line, &s); err != nil {
-		return false, fmt.Errorf("record %d: %w", sequence, err)
+		return time.Time{}, fmt.Errorf("record %d: %w", first, err)
 	}
-	return s.Time.Before(moment), nil
+	return s.Time, nil
 }
 
 // hashesOnly keeps what proofs need of a segment.
 func hashesOnly(bucket, _, value []byte) []byte {
-	if name := string(bucket); name == BucketRecords || name == BucketIDs {
+	if name := string(bucket); name == BucketRecords || name == BucketIDs || name == BucketCharges {
 		return nil
 	}
 	return value

@@ -186,6 +186,9 @@ func (l *Log) answer(calls []*call, err error) {
 		} else { // nobody waited for room
 			l.bytes.Release(c.size)
 		}
+		if err != nil {
+			l.accounts.giveBack(c)
+		}
 		switch {
 		case c.reply != nil:
 			if err != nil {
@@ -207,7 +210,9 @@ func (l *Log) ownFor(caller, event string, about map[string]any) *call {
 	if err != nil {
 		panic(err) // an event of ours is always a record
 	}
-	return &call{entries: []prepared{p}, at: l.options.Now()}
+	c := &call{entries: []prepared{p}, at: l.options.Now()}
+	c.weight = weigh(c.entries)
+	return c
 }
 
 // record puts an event of the log's own on record. Only the writer calls it.

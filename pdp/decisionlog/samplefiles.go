@@ -3,7 +3,6 @@ package decisionlog
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -25,7 +24,7 @@ import (
 //
 //	README.md                 how to check it
 //	sample.json               a SampleSummary
-//	records.ndjson            an export of the form "proof": the decisions and their receipts
+//	records.ndjson            an export of the form "proof": the decisions, the records of batches that they inherit from, and their receipts
 //	checkpoint                the checkpoint of records.ndjson, by itself
 //	bundles/<hex>.list        the list that the digest of a bundle is the hash of, <hex> being that hash
 //	bundles/<hex>/<path>      the files that it names
@@ -89,6 +88,9 @@ type Chosen struct {
 	Bundle   string    `json:"bundle,omitzero"`
 	// Receipts are the sequences of those for it.
 	Receipts []int64 `json:"receipts"`
+	// Gone are the members that it inherits from the record of its batch where that is
+	// not there any more.
+	Gone []string `json:"inherited_gone,omitzero"`
 }
 
 // SampleBundle is a bundle that decisions of a sample were made by.
@@ -115,9 +117,19 @@ func (s *Snapshot) writeSample(p *picking) (Sample, error) {
 		out.Summary.Gone, out.Summary.Live, out.Summary.Uncovered = &p.gone, s.head.Live, s.head.Uncovered
 	}
 	chosen := p.chosen()
+	var records []leaf
+	for _, d := range chosen {
+		records = append(append(records, d.leaf), d.receipts...)
+	}
+	records, gone, err := s.withBatches(records)
+	if err != nil {
+		return Sample{}, err
+	}
 	digests := map[string]bool{}
 	for _, d := range chosen {
-		out.Summary.Chosen = append(out.Summary.Chosen, d.summary())
+		c := d.summary()
+		c.Gone = gone[d.Sequence]
+		out.Summary.Chosen = append(out.Summary.Chosen, c)
 		digests[d.bundle] = true
 	}
 	delete(digests, "")
@@ -126,8 +138,7 @@ func (s *Snapshot) writeSample(p *picking) (Sample, error) {
 			return Sample{}, err
 		}
 	}
-	var err error
-	if out.Files[sampleRecords], err = s.proofs(chosen); err != nil {
+	if out.Files[sampleRecords], err = s.proofs(records); err != nil {
 		return Sample{}, err
 	}
 	summary, err := json.Marshal(out.Summary, json.Deterministic(true), jsontext.WithIndent("  "))
@@ -140,24 +151,11 @@ func (s *Snapshot) writeSample(p *picking) (Sample, error) {
 }
 
 // proofs are the records of a sample, each with its proof, in order.
-func (s *Snapshot) proofs(chosen []*picked) ([]byte, error) {
-	var records []leaf
-	for _, d := range chosen {
-		records = append(append(records, d.leaf), d.receipts...)
-	}
-	slices.SortFunc(records, func(a, b leaf) int { return cmp.Compare(a.Sequence, b.Sequence) })
+func (s *Snapshot) proofs(records []leaf) ([]byte, error) {
 	var b bytes.Buffer
 	buffered := bufio.NewWriter(&b)
 	out := &ndjson{w: buffered, digest: sha256.New(), hashes: &cachedHashes{from: s}, proofs: true, form: FormProof}
-	if err := out.begin(s.head); err != nil {
-		return nil, err
-	}
-	for _, l := range records {
-		if err := out.record(l); err != nil {
-			return nil, err
-		}
-	}
-	if err := out.end(Exported{Records: int64(len(records))}); err != nil {
+	if err := out.all(s.head, records); err != nil {
 		return nil, err
 	}
 	err := buffered.Flush()
@@ -214,6 +212,7 @@ func (out *Sample) readme() ([]byte, error) {
 	err := sampleReadmeTemplate.Execute(&b, struct {
 		SampleSummary
 		Cut, Absent []string
-	}{out.Summary, cut, absent})
+		Unwhole     bool
+	}{out.Summary, cut, absent, slices.ContainsFunc(out.Summary.Chosen, func(c Chosen) bool { return c.Gone != nil })})
 	return b.Bytes(), err
 }

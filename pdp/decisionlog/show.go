@@ -11,8 +11,8 @@ import (
 type Shown struct {
 	Sequence int64
 	LeafHash string
-	// Line is the record as it is stored.
-	Line []byte
+	// Recorded is the record as it is stored, with what it inherits.
+	Recorded
 	// Bundle is the digest of the policies, Files are they, by path; nil where
 	// the record names no bundle or the bundle is not kept.
 	Bundle string
@@ -25,7 +25,10 @@ func (s *Snapshot) Show(_ context.Context, id string) (Shown, error) {
 	if err != nil {
 		return Shown{}, err
 	}
-	shown := Shown{Sequence: l.Sequence, LeafHash: l.Hash.String(), Line: append([]byte(nil), l.Line...)}
+	shown := Shown{Sequence: l.Sequence, LeafHash: l.Hash.String()}
+	if shown.Recorded, err = s.Recorded(l.Line); err != nil {
+		return Shown{}, err
+	}
 	var r seen
 	if err := json.Unmarshal(l.Line, &r); err != nil || r.Bundle == "" {
 		return shown, err

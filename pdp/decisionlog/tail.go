@@ -54,8 +54,13 @@ func (l *Log) openTail() (crashed bool, err error) {
 		if at, ok := timeOf(tx.Bucket([]byte(BucketRecords)).Get(number(s.first))); ok {
 			l.w.opened = at
 		}
-		l.w.tail, err = checkTail(tx, s, l.Size())
-		return err
+		if l.w.tail, err = checkTail(tx, s, l.Size()); err != nil {
+			return err
+		}
+		l.w.charged = activeCharges(tx, s.first, l.w.tail.checkpointed, l.Size())
+		s.size = tx.Size()
+		l.accounts.reopen(l.w.charged, contentOf(s.size, l.Size()-s.first))
+		return nil
 	})
 	return clean != l.Size(), err
 }

@@ -56,7 +56,7 @@ func (s *Server) submitRequest(c echo.Context) error {
 		status = http.StatusCreated
 	}
 	c.Response().Header().Set(echo.HeaderLocation, s.point(tenant)+requestsPath+"/"+known.ID)
-	return s.approvals.tell(c, status, f)
+	return s.approvals.tell(c, status, s.approvals.seen(f))
 }
 
 func noApprovals() *Problem {
@@ -215,7 +215,7 @@ func (s *Server) submissionProblem(c echo.Context, err error) error {
 	var limit *approval.LimitError
 	switch {
 	case errors.As(err, &limit):
-		return s.limited(c, "approvals", limit.RetryAfter, newProblem(http.StatusTooManyRequests, "as many requests for approval wait as may, or as many tasks follow this one; ask again after Retry-After seconds, and with the Idempotency-Key of before where it is the same asking"))
+		return s.limited(c, limitOf(limit), limit.RetryAfter, newProblem(http.StatusTooManyRequests, "as many requests for approval wait as may, or as many tasks follow this one; ask again after Retry-After seconds, and with the Idempotency-Key of before where it is the same asking"))
 	case errors.Is(err, approval.ErrOtherBody):
 		return accessProblem(http.StatusConflict, evaluation.DuplicateRequest, "this Idempotency-Key came with another body; use a new one for a new request")
 	case errors.Is(err, approval.ErrTooLarge):
@@ -224,51 +224,87 @@ func (s *Server) submissionProblem(c echo.Context, err error) error {
 	return approvalProblem(err)
 }
 
-// task finds a task of the caller's. Whether there is another's, nobody learns.
-func (s *Server) task(c echo.Context) (f followed, caller Caller, err error) {
+// follower is who asks about a task, and in which tenant.
+func (s *Server) follower(c echo.Context) (caller Caller, tenant string, err error) {
 	if caller, err = s.authenticate(c); err != nil {
-		return f, caller, err
+		return caller, "", err
 	}
-	tenant, err := s.pathTenant(c, caller)
-	if err != nil {
-		return f, caller, err
+	if tenant, err = s.pathTenant(c, caller); err != nil {
+		return caller, "", err
 	}
 	if err := need(caller, Request); err != nil {
-		return f, caller, err
+		return caller, "", err
 	}
 	if s.approvals == nil {
-		return f, caller, noApprovals()
+		return caller, "", noApprovals()
 	}
-	if err := s.enter(c, caller); err != nil {
-		return f, caller, err
-	}
+	return caller, tenant, s.pace(c, caller)
+}
+
+// task finds a task of the caller's. Whether there is another's, nobody learns.
+func (s *Server) task(c echo.Context, caller Caller, tenant string) (approval.Task, error) {
 	t, found, err := s.approvals.store.Task(c.Param("id"))
 	if err == nil && (!found || t.Caller != caller.Name || t.Tenant != tenant) {
 		err = accessProblem(http.StatusNotFound, evaluation.UnknownTask, "no such task, or none of yours; use the status_endpoint that you were given")
 	}
-	if err != nil {
-		return f, caller, approvalProblem(err)
-	}
-	f, err = s.approvals.follow(c.Request().Context(), t)
-	return f, caller, err
+	return t, approvalProblem(err)
 }
 
-// requestStatus answers GET /access/v1/requests/:id.
+// requestStatus answers GET /access/v1/requests/:id. Who waits takes nobody's place who
+// is worked for.
 func (s *Server) requestStatus(c echo.Context) error {
-	f, _, err := s.task(c)
+	caller, tenant, err := s.follower(c)
 	if err != nil {
 		return err
 	}
-	return s.approvals.tell(c, http.StatusOK, f)
+	wait, err := patience(map[string]string{"wait": c.QueryParam("wait")})
+	if err != nil {
+		return err
+	}
+	if wait == 0 {
+		if err := s.enter(c, caller); err != nil {
+			return err
+		}
+	}
+	t, err := s.task(c, caller, tenant)
+	if err != nil {
+		return err
+	}
+	saw, err := s.until(c, caller, awaited{
+		wait: wait,
+		look: func(ctx context.Context) seen {
+			f, err := s.approvals.follow(ctx, t)
+			if err != nil {
+				return seen{err: err}
+			}
+			return s.approvals.seen(f)
+		},
+		of: func(_, id string) bool { return slices.Contains(t.Items, id) },
+	})
+	if err != nil {
+		return err
+	}
+	return s.approvals.tell(c, http.StatusOK, saw)
 }
 
 // cancelRequest answers POST /access/v1/requests/:id/cancel.
 func (s *Server) cancelRequest(c echo.Context) error {
-	body, err := s.body(c)
+	var tenant string
+	body, caller, err := s.body(c, func() (caller Caller, err error) {
+		caller, tenant, err = s.follower(c)
+		return caller, err
+	})
 	if err != nil {
 		return err
 	}
-	f, caller, err := s.task(c)
+	if err := s.enter(c, caller); err != nil {
+		return err
+	}
+	t, err := s.task(c, caller, tenant)
+	if err != nil {
+		return err
+	}
+	f, err := s.approvals.follow(c.Request().Context(), t)
 	if err != nil {
 		return err
 	}
@@ -293,7 +329,7 @@ func (s *Server) cancelRequest(c echo.Context) error {
 	if f, err = s.approvals.follow(ctx, f.Task); err != nil {
 		return err
 	}
-	return s.approvals.tell(c, http.StatusOK, f)
+	return s.approvals.tell(c, http.StatusOK, s.approvals.seen(f))
 }
 
 // cancel gives up whatever of a task waits, and reports whether anything did.

@@ -331,7 +331,7 @@ func TestAccessRequestUnderOtherPolicies(t *testing.T) {
 
 func TestAccessRequestLimits(t *testing.T) {
 	c := openDesk(t, func(config *server.Config) {
-		config.Approvals = server.ApprovalsConfig{MaxPendingPerSubject: 2, MaxPendingPerTenant: 2, NewPerMinutePerSubject: 10}
+		config.Approvals = server.ApprovalsConfig{MaxPendingPerSubject: 2, MaxPendingPerTenant: 2, MaxPendingPerCaller: 2, NewPerMinutePerSubject: 10}
 	})
 	p := c.program("asker")
 	for n := range 2 {

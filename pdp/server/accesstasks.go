@@ -106,21 +106,29 @@ func (a *approvals) answer(f followed) (answer evaluation.TaskAnswer, err error)
 	return answer, err
 }
 
-// tell answers with a task.
-func (a *approvals) tell(c echo.Context, status int, f followed) error {
+// seen is a task as it is answered, whoever asks for it how often.
+func (a *approvals) seen(f followed) (saw seen) {
 	answer, err := a.answer(f)
 	if err != nil {
-		return err
+		return seen{err: err}
 	}
-	body, err := marshal(answer)
-	if err != nil {
-		return err
+	if saw.done = answer.Task.Status != string(approval.Pending); !saw.done {
+		saw.retry = strconv.Itoa(retryLater)
 	}
-	if answer.Task.Status == string(approval.Pending) {
-		c.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(retryLater))
+	saw.body, saw.err = marshal(answer)
+	return saw
+}
+
+// tell answers with a task.
+func (a *approvals) tell(c echo.Context, status int, saw seen) error {
+	if saw.err != nil {
+		return saw.err
+	}
+	if saw.retry != "" {
+		c.Response().Header().Set(echo.HeaderRetryAfter, saw.retry)
 	}
 	c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
-	return c.Blob(status, echo.MIMEApplicationJSON, body)
+	return c.Blob(status, echo.MIMEApplicationJSON, saw.body)
 }
 
 func shownParts(shown jsontext.Value) (resource, action jsontext.Value, err error) {

@@ -121,6 +121,18 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 	},
 	"PolicyServiceLogFailing": fullDisk,
 	"PolicyServiceUnanswered": fullDisk,
+	"PolicyServiceLogFull": func(t *testing.T) (before, after model.Vector) {
+		s := pdptest.Start(t, telling(), withData(t.TempDir()), func(c *server.Config) {
+			server.TuneLog(c, func(_ *decisionlog.Options, keep *decisionlog.Retention) {
+				*keep = decisionlog.Retention{Bytes: 256 << 10, LeastAge: time.Hour, Share: 1}
+			})
+		})
+		before = scrape(t, s.URL)
+		for n, answer := 0, (pdptest.Response{Status: 200}); n < 100 && answer.Status == 200; n++ {
+			answer = s.Post(evaluationPath, one(16<<10))
+		}
+		return before, scrape(t, s.URL)
+	},
 	"PolicyServiceRecordsDropped": func(t *testing.T) (before, after model.Vector) {
 		c := startChild(t, decisionlog.BestEffort)
 		before = scrape(t, c.url)

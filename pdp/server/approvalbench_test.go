@@ -167,7 +167,7 @@ func BenchmarkStartWith10kPendingBeforeAMillionRecords(b *testing.B) {
 	start := func() *pdptest.Server {
 		return pdptest.Start(b, pdptest.Bundle(approvalFiles()), func(c *server.Config) {
 			c.Data, c.PDP.Now, c.PDP.NewID = data, nil, nil
-			c.Approvals.MaxPendingPerSubject, c.Approvals.MaxPendingPerTenant, c.Approvals.NewPerMinutePerSubject = 1_000_000, 1_000_000, 1_000_000
+			c.Approvals.MaxPendingPerSubject, c.Approvals.MaxPendingPerTenant, c.Approvals.MaxPendingPerCaller, c.Approvals.NewPerMinutePerSubject = 1_000_000, 1_000_000, 1_000_000, 1_000_000
 		})
 	}
 	s := start()

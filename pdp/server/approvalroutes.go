@@ -22,9 +22,14 @@ const (
 	// most it may.
 	inboxLimit = 50
 	inboxMost  = 200
-	// inboxLooked bounds the work of one page: it may be short, and then goes on.
+	// inboxLooked and inboxBytes bound the work of one page: it may be short, and then goes
+	// on. inboxAtOnce is how many are read at once.
 	inboxLooked = 250
+	inboxBytes  = 1 << 20
+	inboxAtOnce = 25
 )
+
+var errNoTurn = errors.New("there was no time to make a page")
 
 // approvalsPage answers GET /v1/approvals: what whoever asks may decide about.
 func (s *Server) approvalsPage(c echo.Context) error {
@@ -42,25 +47,33 @@ func (s *Server) approvalsPage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page := inbox{Items: []approvalView{}}
-	err = s.until(c, v.caller, q.wait, func(ctx context.Context) (bool, error) {
-		done, err := s.waiting.turn(ctx)
-		if err != nil {
-			return false, err
-		}
-		defer done()
-		clear(v.reviewers) // each look is by the policies of its moment
-		page, err = v.page(ctx, q)
-		return len(page.Items) > 0, err
+	saw, err := s.until(c, v.caller, awaited{
+		wait: q.wait,
+		look: func(ctx context.Context) seen { return v.inbox(ctx, q) },
+		of:   func(tenant, _ string) bool { return q.tenants == nil || slices.Contains(q.tenants, tenant) },
 	})
-	if err != nil {
-		return approvalProblem(err)
-	}
-	body, err := marshal(page)
 	if err != nil {
 		return err
 	}
-	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, saw.body)
+}
+
+// inbox makes a page when it is the caller's turn. One that ends before all was looked at
+// is an answer without requests as well: who asks goes on behind it.
+func (v *approver) inbox(ctx context.Context, q inboxQuery) (saw seen) {
+	t, err := v.server.waiting.turn(ctx, v.caller.Name)
+	if err != nil {
+		return seen{err: fmt.Errorf("%w: %w", errNoTurn, err)}
+	}
+	defer t.done()
+	clear(v.reviewers) // each look is by the policies of its moment
+	page, err := v.page(ctx, q, t.goOn)
+	if err != nil {
+		return seen{err: err}
+	}
+	saw.done = len(page.Items) > 0 || page.Next != ""
+	saw.body, saw.err = marshal(page)
+	return saw
 }
 
 // mustDecide refuses who is nobody to decide.
@@ -120,29 +133,38 @@ func (v *approver) query(c echo.Context) (q inboxQuery, err error) {
 	return q, err
 }
 
-// page collects what somebody may decide about, and what they said something about.
-func (v *approver) page(ctx context.Context, q inboxQuery) (page inbox, err error) {
+// page collects what somebody may decide about, and what they said something about. Each
+// time something was looked at goOn says whether there is time for more: where there is
+// none the page ends, unless it would be where it began.
+func (v *approver) page(ctx context.Context, q inboxQuery, goOn func(context.Context) error) (page inbox, err error) {
 	page = inbox{Items: []approvalView{}, Next: q.cursor}
-	for looked := 0; looked < inboxLooked && len(page.Items) < q.limit; {
-		some, next, err := v.server.approvals.store.List(ctx, q.tenants, q.status, page.Next, min(100, inboxLooked-looked))
+	bytes := 0
+	for looked := 0; looked < inboxLooked; {
+		some, next, err := v.server.approvals.store.List(ctx, q.tenants, q.status, page.Next, min(inboxAtOnce, inboxLooked-looked))
 		if err != nil {
 			return page, err
 		}
-		looked += max(inboxLooked/10, len(some)) // where little was found, much was looked at
+		looked += max(inboxAtOnce, len(some)) // where little was found, much was looked at
 		for n, a := range some {
-			if len(page.Items) == q.limit {
-				page.Next = some[n-1].ID
-				return page, nil
-			}
-			if !q.picks(a) {
-				continue
-			}
-			standing, err := v.standing(ctx, a)
+			shows, err := v.shows(ctx, q, a)
 			if err != nil {
 				return page, err
 			}
-			if standing.decides || standing.voted {
+			if err := goOn(ctx); err != nil { // what was said after the end counts for nothing
+				if page.Next == q.cursor {
+					return page, fmt.Errorf("%w: %w", errNoTurn, err)
+				}
+				return page, nil
+			}
+			if shows {
 				page.Items = append(page.Items, viewOf(a))
+				bytes += len(a.Shown) + len(a.Said)
+			}
+			if page.Next = a.ID; n == len(some)-1 {
+				page.Next = next
+			}
+			if len(page.Items) == q.limit || bytes >= inboxBytes {
+				return page, nil
 			}
 		}
 		if page.Next = next; next == "" {
@@ -150,6 +172,15 @@ func (v *approver) page(ctx context.Context, q inboxQuery) (page inbox, err erro
 		}
 	}
 	return page, nil
+}
+
+// shows reports whether something is on a page.
+func (v *approver) shows(ctx context.Context, q inboxQuery, a approval.Approval) (bool, error) {
+	if !q.picks(a) {
+		return false, nil
+	}
+	standing, err := v.standing(ctx, a)
+	return standing.decides || standing.voted, err
 }
 
 func (q *inboxQuery) picks(a approval.Approval) bool {
@@ -176,16 +207,25 @@ func (s *Server) approvalStatus(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var found approval.Approval
-	err = s.until(c, v.caller, wait, func(ctx context.Context) (bool, error) {
-		clear(v.reviewers)
-		found, _, err = v.find(ctx, c.Param("id"))
-		return err == nil && found.Status != approval.Pending, err
+	id := c.Param("id")
+	saw, err := s.until(c, v.caller, awaited{
+		wait: wait,
+		look: func(ctx context.Context) (saw seen) {
+			clear(v.reviewers)
+			found, _, err := v.find(ctx, id)
+			if err != nil {
+				return seen{err: err}
+			}
+			saw.done = found.Status != approval.Pending
+			saw.body, saw.err = marshal(viewOf(found))
+			return saw
+		},
+		of: func(_, changed string) bool { return changed == id },
 	})
 	if err != nil {
-		return approvalProblem(err)
+		return err
 	}
-	return showApproval(c, found)
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, saw.body)
 }
 
 func showApproval(c echo.Context, a approval.Approval) error {
@@ -224,13 +264,16 @@ func noSuchApproval() *Problem {
 // request: who it is and whether they may say anything at all, and the request for
 // approval. What they say is the body.
 func (s *Server) hear(c echo.Context, may func(*approver) error) (r ruling, body []byte, err error) {
-	if body, err = s.body(c); err != nil {
-		return r, nil, err
-	}
-	if r.approver, err = s.approver(c); err != nil {
-		return r, nil, err
-	}
-	if err = may(r.approver); err != nil {
+	body, _, err = s.body(c, func() (Caller, error) {
+		if r.approver, err = s.approver(c); err != nil {
+			return Caller{}, err
+		}
+		if err := may(r.approver); err != nil {
+			return r.caller, err
+		}
+		return r.caller, s.pace(c, r.caller)
+	})
+	if err != nil {
 		return r, nil, err
 	}
 	if len(body) > 0 {
@@ -285,7 +328,8 @@ func (s *Server) unsecret(ctx context.Context, text string, of ...approval.Appro
 			said = append(said, []byte(vote.Reason))
 		}
 		if record, err := s.decisions.ByID(one.Decision); err == nil { // else it is gone, and what was shown is not
-			said = append(said, record.Line)
+			decided, _, _ := s.said(record.Line) // where the record of its batch cannot be read it is as if that were gone
+			said = append(said, decided...)
 		}
 	}
 	return s.pinned(ctx).mask.After(text, said...)

@@ -18,9 +18,13 @@ import (
 
 // ApprovalsConfig bounds what people are asked.
 type ApprovalsConfig struct {
-	MaxPendingPerSubject   int64 `yaml:"max_pending_per_subject" default:"200" min:"1" max:"1000000" doc:"How many requests for approval of one subject wait at once."`
-	MaxPendingPerTenant    int64 `yaml:"max_pending_per_tenant" default:"10000" min:"1" max:"1000000" doc:"How many requests for approval of one tenant wait at once."`
+	MaxPendingPerSubject int64 `yaml:"max_pending_per_subject" default:"200" min:"1" max:"1000000" doc:"How many requests for approval of one subject wait at once."`
+	MaxPendingPerTenant  int64 `yaml:"max_pending_per_tenant" default:"10000" min:"1" max:"1000000" doc:"How many requests for approval of one tenant wait at once."`
+	// MaxPendingPerCaller is a quarter of that, unless given: whoever asks, others can.
+	MaxPendingPerCaller    int64 `yaml:"max_pending_per_caller" min:"1" max:"1000000" doc:"How many requests for approval wait at once that one caller caused in one tenant; a quarter of max_pending_per_tenant unless given. Where one gateway asks for a whole tenant, it may be as many."`
 	NewPerMinutePerSubject int64 `yaml:"new_per_minute_per_subject" default:"60" min:"1" max:"1000000" doc:"How many new requests for approval one subject may cause in a minute."`
+	// NewPerMinutePerCaller is ten times that, unless given.
+	NewPerMinutePerCaller int64 `yaml:"new_per_minute_per_caller" min:"1" max:"10000000" doc:"How many new requests for approval one caller may cause in one tenant in a minute; ten times new_per_minute_per_subject unless given."`
 	// Retain is how long what came of them is kept here; the decision log has its own.
 	Retain time.Duration `yaml:"retain" default:"720h" min:"1h" doc:"How long requests for approval are kept that came to an end, like 30d; the decision log keeps its records of them."`
 	// Callbacks are where programs may want to be told of what they asked for.
@@ -52,7 +56,7 @@ func (s *Server) openApprovals() (err error) {
 		Now: s.config.PDP.Now, Key: a.key, Retain: c.Retain, OnError: a.failed, Silent: len(c.Webhooks)+len(c.Callbacks) == 0,
 		Record: a.record, Recorded: a.recorded, Attest: a.attest, Steps: a.steps, Size: s.decisions.Size, Old: s.old.of,
 		InForce: a.inForce, SamePerson: a.samePerson,
-		Limits: approval.Limits{MaxPendingPerSubject: int(c.MaxPendingPerSubject), MaxPendingPerTenant: int(c.MaxPendingPerTenant), NewPerMinutePerSubject: int(c.NewPerMinutePerSubject)},
+		Limits: approval.Limits{MaxPendingPerSubject: int(c.MaxPendingPerSubject), MaxPendingPerTenant: int(c.MaxPendingPerTenant), MaxPendingPerCaller: int(c.MaxPendingPerCaller), NewPerMinutePerSubject: int(c.NewPerMinutePerSubject), NewPerMinutePerCaller: int(c.NewPerMinutePerCaller)},
 	})
 	if err != nil {
 		return fmt.Errorf("cannot open the approvals: %w; another process may serve from this data directory, or the disk be full", err)
@@ -107,7 +111,7 @@ func (a *approvals) File(ctx context.Context, w pdp.Awaited) (*evaluation.Approv
 	var limit *approval.LimitError
 	switch {
 	case errors.As(err, &limit):
-		a.server.tooMany("approvals")
+		a.server.tooMany(limitOf(limit))
 		return &evaluation.Approval{Status: "refused", RetryAfter: max(1, int(math.Ceil(limit.RetryAfter.Seconds())))}, nil
 	case errors.Is(err, approval.ErrTooLarge): // nobody could be shown it
 		return nil, nil
@@ -115,6 +119,14 @@ func (a *approvals) File(ctx context.Context, w pdp.Awaited) (*evaluation.Approv
 		return nil, err
 	}
 	return a.told(filed), nil
+}
+
+// limitOf is the word that a refusal is counted by.
+func limitOf(limit *approval.LimitError) string {
+	if limit.OfCaller {
+		return "approvals_share"
+	}
+	return "approvals"
 }
 
 // told is what whoever asked is told.

@@ -702,7 +702,7 @@ func TestApprovalUnderOtherPolicies(t *testing.T) {
 
 func TestApprovalLimits(t *testing.T) {
 	c := openCounter(t, func(config *server.Config) {
-		config.Approvals = server.ApprovalsConfig{MaxPendingPerSubject: 2, MaxPendingPerTenant: 3, NewPerMinutePerSubject: 4}
+		config.Approvals = server.ApprovalsConfig{MaxPendingPerSubject: 2, MaxPendingPerTenant: 3, MaxPendingPerCaller: 3, NewPerMinutePerSubject: 4}
 	})
 	ask := func(actor string, n int) told {
 		return c.asks("pep", strings.Replace(tool("push", fmt.Sprintf(`"arguments":{"n":%d}`, n)), `"bot"`, `"`+actor+`"`, 1))

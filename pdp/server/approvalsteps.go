@@ -69,6 +69,9 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 		return decisionlog.Entry{}, fmt.Errorf("the step %s of an approval has no JSON form: %w", step.Name, err)
 	}
 	entry := decisionlog.Entry{ID: step.ID, Kind: kindApproval, Tenant: one.Tenant, Caller: step.Caller, Now: step.At, Event: step.Name, Details: details}
+	if step.Caller == "" {
+		entry.Payer = one.Caller
+	}
 	if step.Caller != "" || step.Name == approval.StepFiled {
 		entry.Request, err = shownRequest(one.Shown)
 	}

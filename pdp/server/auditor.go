@@ -37,6 +37,9 @@ func (s *Server) auditor(c echo.Context, p Permission) (auditor, error) {
 	if s.decisions == nil {
 		return auditor{}, newProblem(http.StatusNotFound, "no decision log is kept here; the operator gives the server a data directory with --data")
 	}
+	if err := s.pace(c, caller); err != nil {
+		return auditor{}, err
+	}
 	a := auditor{caller: caller}
 	if !caller.AllTenants {
 		a.tenants = append([]string{}, caller.Tenants...) // never nil: that would be all
@@ -105,7 +108,7 @@ func logProblem(err error) error {
 		return newProblem(http.StatusBadRequest, "the parameter cursor is beyond the end of the log: it belongs to another log, or to one that was rolled back; begin without it")
 	case errors.Is(err, decisionlog.ErrUnavailable), errors.Is(err, decisionlog.ErrClosed):
 		return newProblem(http.StatusServiceUnavailable, "this part of the decision log is not to be had at the moment; ask again later")
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errBusy):
 		return newProblem(http.StatusServiceUnavailable, "there was no time to answer; ask again later")
 	}
 	return err

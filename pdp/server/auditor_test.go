@@ -120,8 +120,10 @@ const (
 func (o *office) happen(tenant string) []string {
 	o.t.Helper()
 	batch := o.ask(tenant, "/access/v1/evaluations", tenantBatch)
+	o.appendBatch(batchEntries(tenant+"-batch", tenant, "key:"+tenant+"-pep", `{"purpose":"`+tenant+`-purpose"}`, 3))
 	ids := []string{
 		o.ask(tenant, evaluationPath, tenantQuestion),
+		tenant + "-batch", tenant + "-batch.1",
 		o.ask(tenant, evaluationPath, strings.Replace(tenantQuestion, `"write"`, `"delete"`, 1)),
 		o.ask(tenant, "/access/v1/search/subject", strings.Replace(tenantSearch, "delete", "read", 1)),
 		batch + ".0", batch + ".1", batch + ".2",

@@ -152,6 +152,7 @@ func (s *Server) httpServer() *http.Server {
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		ConnState:                    s.connections.changed,
+		ConnContext:                  s.connections.named,
 		HTTP2: &http.HTTP2Config{
 			// As many requests at once as a busy PEP has, on one connection.
 			MaxConcurrentStreams: 128,

@@ -156,6 +156,9 @@ func (r *configReader) check(c *Config) {
 	if !r.wrong["decision_log.mask"] {
 		r.checkMask(c.DecisionLog.Mask)
 	}
+	if !r.wrong["decision_log.retain"] {
+		r.checkRetain(c.DecisionLog.Retain)
+	}
 	if !r.wrong["auth"] {
 		r.checkAuth(c.Auth)
 	}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	queue "container/list"
 	"context"
 	"crypto/tls"
 	"net"
@@ -10,20 +9,49 @@ import (
 	"time"
 )
 
-// connections bounds how many there are. One too many takes the place of that on which
-// no request has come for longest, be it kept alive or still to send its first header.
-// So a flood of connections that ask nothing pushes itself out, and who asks often keeps
-// theirs. Where all are being answered the new one is closed.
+// connections bounds how many there are. One too many takes the place of another, whose
+// other side keeps it waiting: first of one without good credentials whose body does not
+// come, then of one whose body, or whose reader of an answer, was not heard of for a
+// while, and then of that on which no request has come for longest, be it kept alive or
+// still to send its first header. So a flood of connections that ask nothing, or not to
+// the end, pushes itself out, and who asks often keeps theirs. Where all are being
+// answered the new one is closed.
 type connections struct {
 	limit   int
 	refused func()
 
 	mu     sync.Mutex
-	open   map[net.Conn]*queue.Element // its place among those that wait; nil while it is answered
-	wait   queue.List                  // of net.Conn on which a request is to come, longest first
-	none   chan struct{}               // closed when the last one goes; nil while nobody waits for that
+	open   map[net.Conn]*connection
+	lines  [noLine]connection // each the anchor of a ring, longest first
+	unsent int                // bodies that are waited for, of all
+	none   chan struct{}      // closed when the last one goes; nil while nobody waits for that
 	ending bool
 }
+
+// connection is one that is open. On one of HTTP/2 several requests may be under way.
+type connection struct {
+	conn     net.Conn
+	idle     bool      // a request is to come
+	worked   int       // requests whose answers have not begun
+	strange  int       // bodies to come, of whom nobody knows
+	unsent   int       // bodies to come, of callers
+	waitedOn time.Time // since when
+
+	before, after *connection // in its line; nil while it is worked on
+}
+
+// The lines of those that wait for the other side, in the order in which they go.
+const (
+	ofStrangers = iota // whose bodies do not come
+	ofCallers          // the same
+	ofReaders          // whose answer was begun, and no request came after it
+	ofIdlers           // who asked nothing, or nothing more
+	noLine
+)
+
+// notHeardOf is how long a caller's body, or the reader of an answer, is waited for before
+// that costs the connection.
+const notHeardOf = time.Second
 
 func newConnections(limit int, refused func()) *connections {
 	if limit == 0 {
@@ -32,11 +60,23 @@ func newConnections(limit int, refused func()) *connections {
 			limit = max(1, min(limit, d-keptDescriptors))
 		}
 	}
-	return &connections{limit: limit, refused: refused, open: map[net.Conn]*queue.Element{}}
+	c := &connections{limit: limit, refused: refused, open: map[net.Conn]*connection{}}
+	for n := range c.lines {
+		anchor := &c.lines[n]
+		anchor.before, anchor.after = anchor, anchor
+	}
+	return c
 }
 
 // keptDescriptors are for what is no connection: segments of the log above all.
 const keptDescriptors = 256
+
+type connectionKey struct{}
+
+// named is [http.Server.ConnContext]: a request knows by it which connection it came on.
+func (c *connections) named(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, conn)
+}
 
 // changed is [http.Server.ConnState]. A new connection is told of before anything is
 // read from it, and before the next one is accepted.
@@ -49,31 +89,98 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 			hangUp(conn)
 			return
 		}
-		c.open[conn] = c.wait.PushBack(conn)
+		one := &connection{conn: conn, idle: true}
+		c.open[conn] = one
+		c.listed(one)
 	case http.StateActive, http.StateIdle:
-		if _, known := c.open[conn]; !known {
-			return // pushed out
-		}
-		c.unlist(conn)
-		if state == http.StateIdle {
-			c.open[conn] = c.wait.PushBack(conn)
+		if one := c.open[conn]; one != nil { // else it was pushed out
+			one.idle = state == http.StateIdle
+			c.listed(one)
 		}
 	case http.StateClosed, http.StateHijacked:
 		c.forget(conn)
 	}
 }
 
-// unlist takes a connection from those that wait.
-func (c *connections) unlist(conn net.Conn) {
-	if at := c.open[conn]; at != nil {
-		c.wait.Remove(at)
-		c.open[conn] = nil
+// tell changes what is known of the connection of a request.
+func (c *connections) tell(ctx context.Context, change func(*connection)) {
+	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one := c.open[conn]; one != nil {
+		before := one.strange + one.unsent
+		change(one)
+		c.unsent += one.strange + one.unsent - before
+		c.listed(one)
+	}
+}
+
+// A request comes; then its answer begins.
+func (c *connections) asked(ctx context.Context) { c.tell(ctx, func(o *connection) { o.worked++ }) }
+func (c *connections) answers(ctx context.Context) {
+	c.tell(ctx, func(o *connection) { o.worked-- })
+}
+
+// awaits says that a body is to come, of a caller or of somebody unknown, and came that it
+// has, or never will. There are never more of them than there may be connections: HTTP/2
+// has many on one.
+func (c *connections) awaits(ctx context.Context, known bool) {
+	c.tell(ctx, func(o *connection) { o.bodies(known, 1) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unsent > c.limit {
+		c.refused()
+		_ = c.pushOut(ofStrangers, 0) || c.pushOut(ofCallers, 0)
+	}
+}
+
+func (c *connections) came(ctx context.Context, known bool) {
+	c.tell(ctx, func(o *connection) { o.bodies(known, -1) })
+}
+
+func (o *connection) bodies(known bool, more int) {
+	if known {
+		o.unsent += more
+	} else {
+		o.strange += more
+	}
+}
+
+// heard says that some of a body came, or that some of an answer was taken.
+func (c *connections) heard(ctx context.Context) { c.tell(ctx, func(*connection) {}) }
+
+// listed puts a connection at the end of the line in which it waits now.
+func (c *connections) listed(one *connection) {
+	one.unlist()
+	line := ofReaders
+	switch {
+	case one.strange > 0:
+		line = ofStrangers
+	case one.unsent > 0:
+		line = ofCallers
+	case one.worked > 0:
+		return
+	case one.idle:
+		line = ofIdlers
+	}
+	anchor := &c.lines[line]
+	one.before, one.after, one.waitedOn = anchor.before, anchor, time.Now()
+	one.before.after, anchor.before = one, one
+}
+
+func (o *connection) unlist() {
+	if o.after != nil {
+		o.before.after, o.after.before = o.after, o.before
+		o.before, o.after = nil, nil
 	}
 }
 
 func (c *connections) forget(conn net.Conn) {
-	c.unlist(conn)
-	delete(c.open, conn)
+	if one := c.open[conn]; one != nil {
+		one.unlist()
+		c.unsent -= one.strange + one.unsent
+		delete(c.open, conn)
+	}
 	if c.ending && len(c.open) == 0 {
 		close(c.none)
 		c.ending = false
@@ -83,13 +190,17 @@ func (c *connections) forget(conn net.Conn) {
 // makeRoom pushes one out.
 func (c *connections) makeRoom() bool {
 	c.refused()
-	first := c.wait.Front()
-	if first == nil {
+	return c.pushOut(ofStrangers, 0) || c.pushOut(ofCallers, notHeardOf) || c.pushOut(ofReaders, notHeardOf) || c.pushOut(ofIdlers, 0)
+}
+
+// pushOut pushes out the first of a line, where it has been there so long.
+func (c *connections) pushOut(line int, atLeast time.Duration) bool {
+	one := c.lines[line].after
+	if one == &c.lines[line] || time.Since(one.waitedOn) < atLeast {
 		return false
 	}
-	conn := first.Value.(net.Conn)
-	c.forget(conn)
-	hangUp(conn)
+	c.forget(one.conn)
+	hangUp(one.conn)
 	return true
 }
 

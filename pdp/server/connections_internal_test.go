@@ -36,6 +36,12 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	in := func(n int, states ...http.ConnState) {
 		for _, state := range states {
 			c.changed(all[n].Conn, state)
+			if state == http.StateActive {
+				c.asked(c.named(t.Context(), all[n].Conn))
+			}
+			if state == http.StateIdle {
+				c.answers(c.named(t.Context(), all[n].Conn))
+			}
 		}
 	}
 	in(0, http.StateNew, http.StateActive, http.StateIdle) // asked before
@@ -53,8 +59,8 @@ func TestConnectionsMakeRoom(t *testing.T) {
 			t.Errorf("connection %d: closed %v, want %v", n, got, want)
 		}
 	}
-	if len(c.open) != 4 || c.wait.Len() != 0 || refused != 4 {
-		t.Errorf("%d are open, %d wait, %d were one too many", len(c.open), c.wait.Len(), refused)
+	if len(c.open) != 4 || c.lines[ofIdlers].after != &c.lines[ofIdlers] || refused != 4 {
+		t.Errorf("%d are open, %d were one too many, or somebody waits", len(c.open), refused)
 	}
 	in(3, http.StateActive) // a last word of one that was pushed out
 	for n := range all {

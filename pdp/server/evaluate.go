@@ -36,38 +36,43 @@ func (s *Server) authzen(c echo.Context) error {
 // steps is part of the contract: a caller learns nothing about what comes after
 // the first that fails. (The method was checked by the router.)
 func (s *Server) admit(c echo.Context, p Permission) (body []byte, caller Caller, tenant string, err error) {
-	if body, err = s.body(c); err != nil {
-		return nil, caller, "", err
-	}
-	if caller, err = s.authenticate(c); err != nil {
-		return nil, caller, "", err
-	}
-	if tenant, err = s.pathTenant(c, caller); err != nil {
-		return nil, caller, "", err
-	}
-	if err = need(caller, p); err != nil {
-		return nil, caller, "", err
-	}
-	if err = wantJSON(c.Request().Header); err != nil {
+	body, caller, err = s.body(c, func() (Caller, error) {
+		caller, err := s.authenticate(c)
+		if err != nil {
+			return caller, err
+		}
+		if tenant, err = s.pathTenant(c, caller); err != nil {
+			return caller, err
+		}
+		return caller, s.maySend(c, caller, p)
+	})
+	if err != nil {
 		return nil, caller, "", err
 	}
 	return body, caller, tenant, s.enter(c, caller)
 }
 
-// native answers POST /v1/authorize. Its tenant is in the body, and so comes last.
-func (s *Server) native(c echo.Context) error {
-	body, err := s.body(c)
-	if err != nil {
-		return err
-	}
-	caller, err := s.authenticate(c)
-	if err != nil {
-		return err
-	}
-	if err := need(caller, Decide); err != nil {
+// maySend says by the header alone why a caller may not ask.
+func (s *Server) maySend(c echo.Context, caller Caller, p Permission) error {
+	if err := need(caller, p); err != nil {
 		return err
 	}
 	if err := wantJSON(c.Request().Header); err != nil {
+		return err
+	}
+	return s.paceToRecord(c, caller)
+}
+
+// native answers POST /v1/authorize. Its tenant is in the body, and so comes last.
+func (s *Server) native(c echo.Context) error {
+	body, caller, err := s.body(c, func() (Caller, error) {
+		caller, err := s.authenticate(c)
+		if err != nil {
+			return caller, err
+		}
+		return caller, s.maySend(c, caller, Decide)
+	})
+	if err != nil {
 		return err
 	}
 	if err := s.enter(c, caller); err != nil {
@@ -129,7 +134,7 @@ func explains(c echo.Context, caller Caller) bool {
 // refusal turns an error of the PDP's into a Problem, its pointer into one
 // into the body that was sent.
 func (s *Server) refusal(c echo.Context, err error, shape evaluation.Shape) error {
-	p := problemOf(err, shape)
+	p := s.problemOf(c, err, shape)
 	p.Pointer = shape.Pointer(p.Pointer)
 	if p.Status >= http.StatusInternalServerError {
 		s.logFailure(c, p, err)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -83,9 +84,53 @@ func (s *Server) HoldWork(caller string) (release func()) {
 	}
 	return func() {
 		for range s.work.limit {
-			s.work.leave()
+			s.work.leave(caller)
 		}
 	}
+}
+
+// LargeBodies is how many places for large bodies each caller has.
+func (s *Server) LargeBodies() map[string]int { return s.large.places() }
+
+// Exports is how many places for readers of the whole log each caller has.
+func (s *Server) Exports() map[string]int { return s.exports.places.places() }
+
+func (p *places) places() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.gate.of)
+}
+
+// OneReads has a server let one at a time work on what is read of the log.
+func (s *Server) OneReads() { s.reading.limit = 1 }
+
+// Unsent is how many bodies are waited for.
+func (s *Server) Unsent() int {
+	s.connections.mu.Lock()
+	defer s.connections.mu.Unlock()
+	return s.connections.unsent
+}
+
+// Open is how many connections there are.
+func (s *Server) Open() int {
+	s.connections.mu.Lock()
+	defer s.connections.mu.Unlock()
+	return len(s.connections.open)
+}
+
+// Makeable is how many connections make room for one that comes, before any that is idle.
+func (s *Server) Makeable() (n int) {
+	c := s.connections
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for line, atLeast := range []time.Duration{ofStrangers: 0, ofCallers: notHeardOf, ofReaders: notHeardOf} {
+		for one := c.lines[line].after; one != &c.lines[line]; one = one.after {
+			if time.Since(one.waitedOn) >= atLeast {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // Refused is how many were refused for one limit, since that was last told.
@@ -93,4 +138,16 @@ func (s *Server) Refused(limit string) int {
 	s.refusals.mu.Lock()
 	defer s.refusals.mu.Unlock()
 	return s.refusals.counts[limit]
+}
+
+// Looks is how often somebody looked for all who wait with the same question, and Pages
+// how many pages of requests for approval were begun.
+func (s *Server) Looks() int64 { return s.waiting.looks.Load() }
+func (s *Server) Pages() int64 { return s.waiting.made.Load() }
+
+// Watches is how many different questions are waited with.
+func (s *Server) Watches() int {
+	s.waiting.mu.Lock()
+	defer s.waiting.mu.Unlock()
+	return len(s.waiting.watches)
 }

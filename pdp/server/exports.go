@@ -13,62 +13,60 @@ import (
 // exports bounds what reads the whole log, and ends it when the server stops: an
 // export can be resumed, and a slow reader must not hold up the stop.
 type exports struct {
-	slots chan struct{}
-	ctx   context.Context // ends with the server
-	stop  context.CancelFunc
+	places
+	ctx  context.Context // ends with the server
+	stop context.CancelFunc
 }
 
 const (
-	// maxExports is how many read the whole log at once: two cores have decisions to make.
-	maxExports = 4
-	// exportPatience is how long a reader may take for one piece of an export. As long as
-	// it goes on reading, an export may take all day.
-	exportPatience = 60 * time.Second
-	retryAfter     = "10"
+	// maxExports is how many read the whole log at once, exportsOfOne how many of one
+	// caller: a sample may hold hundreds of megabytes.
+	maxExports   = 4
+	exportsOfOne = maxExports / 2
+	// exportPatience is how long a reader may take for one piece of an export, which is of
+	// exportPiece bytes. As long as it goes on reading, an export may take all day.
+	exportPatience = 30 * time.Second
+	exportPiece    = 64 << 10
+	exportsRetry   = 10 * time.Second
 )
 
 func newExports() *exports {
-	e := &exports{slots: make(chan struct{}, maxExports)}
+	e := &exports{places: places{gate: gate{limit: maxExports, share: exportsOfOne, queue: longQueue}}}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	return e
 }
 
 var errStopping = errors.New("the server is stopping")
 
-// readsAll lets an auditor in who reads the whole log, for as long as their credential counts.
+// readsAll lets an auditor in who reads the whole log, for as long as their credential
+// counts, or refuses. What is written must be written to the patient it returns, and its
+// context ends where it should.
 func (s *Server) readsAll(c echo.Context, a auditor) (*patient, func(), error) {
-	valid, done := s.whileInForce(c, a.caller)
-	w, leave, err := s.exports.enter(c, valid)
+	waits, cancel := s.within(c)
+	defer cancel()
+	w := &patient{to: c.Response(), control: http.NewResponseController(c.Response()), server: s, asked: c.Request().Context()}
+	place, err := s.exports.take(waits, a.caller.Name, w.cut)
 	if err != nil {
-		done()
-		return nil, nil, err
+		return nil, nil, s.limited(c, "exports", exportsRetry, beyond(http.StatusServiceUnavailable, "the whole log is being read by as many as may at once; ask again after Retry-After seconds"))
 	}
-	return w, func() { leave(); done() }, nil
-}
-
-// enter lets somebody in who reads the whole log, or refuses. What is written must be
-// written to the patient it returns, and its context ends where it should: with valid,
-// too.
-func (e *exports) enter(c echo.Context, valid context.Context) (*patient, func(), error) {
-	select {
-	case e.slots <- struct{}{}:
-	default:
-		p := beyond(http.StatusServiceUnavailable, "the whole log is being read by as many as may at once; ask again after Retry-After seconds")
-		p.retry = retryAfter
-		return nil, nil, p
+	w.place, w.turn = place, &readersTurn{gate: &s.reading, caller: a.caller.Name}
+	if err := w.turn.take(waits); err != nil {
+		place.leave()
+		return nil, nil, s.tooManyReaders(c)
 	}
-	p := &patient{to: c.Response(), control: http.NewResponseController(c.Response())}
-	ctx, cancel := context.WithCancel(valid)
-	p.ctx = ctx
-	forget := context.AfterFunc(e.ctx, cancel)
-	keep := context.AfterFunc(ctx, p.cut)
-	_ = p.deadline(time.Time{}) // an error comes again with the first write
-	return p, func() {
+	valid, done := s.whileInForce(c, a.caller)
+	ctx, end := context.WithCancel(valid)
+	w.ctx = w.turn.with(ctx)
+	forget := context.AfterFunc(s.exports.ctx, end)
+	keep := context.AfterFunc(ctx, w.cut)
+	_ = w.deadline(time.Time{}) // an error comes again with the first write
+	return w, func() {
 		forget()
 		keep()
-		cancel()
-		_ = p.deadline(time.Now().Add(exportPatience)) // net/http may still have a last piece
-		<-e.slots
+		end()
+		done()
+		_ = w.deadline(time.Now().Add(exportPatience)) // net/http may still have a last piece
+		w.leave()
 	}, nil
 }
 
@@ -86,7 +84,7 @@ func (e *exports) letPass(ctx context.Context) {
 	defer cancel()
 	tick := time.NewTicker(graceLook)
 	defer tick.Stop()
-	for len(e.slots) > 0 {
+	for e.busy() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -96,24 +94,76 @@ func (e *exports) letPass(ctx context.Context) {
 }
 
 // patient writes an answer that may take long. The server's limit is on the whole of an
-// answer; here it is on each piece, and none is on making the next.
+// answer; here it is on each piece, and none is on making the next. While it waits for its
+// reader it keeps nobody else from reading.
 type patient struct {
 	ctx     context.Context
 	to      http.ResponseWriter
 	control *http.ResponseController
+	place   *place
+	turn    *readersTurn
+	server  *Server
+	asked   context.Context // of the request
+	making  bool            // more, after the answer has begun
 
 	mu      sync.Mutex // guards the deadline and stopped
 	stopped bool
 }
 
-func (p *patient) Write(b []byte) (n int, err error) {
-	if err := p.deadline(time.Now().Add(exportPatience)); err != nil {
+func (p *patient) Write(b []byte) (written int, err error) {
+	reads := p.turn.has
+	p.turn.rest()
+	p.made()
+	for err == nil && written < len(b) {
+		var n int
+		n, err = p.piece(b[written:min(len(b), written+exportPiece)])
+		written += n
+	}
+	if err == nil && reads {
+		p.makes()
+		err = p.turn.take(p.ctx)
+	}
+	return written, err
+}
+
+func (p *patient) piece(b []byte) (n int, err error) {
+	begun := time.Now()
+	if err := p.deadline(begun.Add(exportPatience)); err != nil {
 		return 0, err
 	}
-	if n, err = p.to.Write(b); err == nil {
+	p.place.waits()
+	n, err = p.to.Write(b)
+	p.place.works()
+	p.server.connections.heard(p.asked)
+	if err != nil && (p.place.wasPushed() || time.Since(begun) >= exportPatience) {
+		p.server.tooMany("slow_readers")
+	}
+	if err == nil {
 		err = p.deadline(time.Time{})
 	}
 	return n, err
+}
+
+// makes says that the connection is worked on although its answer has begun, and made
+// that it is not any more.
+func (p *patient) makes() {
+	if !p.making {
+		p.making = true
+		p.server.connections.asked(p.asked)
+	}
+}
+
+func (p *patient) made() {
+	if p.making {
+		p.making = false
+		p.server.connections.answers(p.asked)
+	}
+}
+
+func (p *patient) leave() {
+	p.made()
+	p.turn.rest()
+	p.place.leave()
 }
 
 func (p *patient) deadline(at time.Time) error {

@@ -27,14 +27,16 @@ func TestGateTakesTurns(t *testing.T) {
 		t.Fatal("the first had to wait")
 	}
 	a1, a2, b, a3, c := g.join("a"), g.join("a"), g.join("b"), g.join("a"), g.join("c")
+	leaves := "first"
 	for _, next := range []struct {
-		who string
-		by  chan bool
-	}{{"a's newest", a3}, {"b", b}, {"c", c}, {"a's second", a2}, {"a's oldest", a1}} {
-		g.leave()
+		who, caller string
+		by          chan bool
+	}{{"a's newest", "a", a3}, {"b", "b", b}, {"c", "c", c}, {"a's second", "a", a2}, {"a's oldest", "a", a1}} {
+		g.leave(leaves)
 		told(t, next.who, next.by, true)
+		leaves = next.caller
 	}
-	g.leave()
+	g.leave(leaves)
 	if g.busy() || g.waiting != 0 || len(g.lines) != 0 {
 		t.Errorf("something is left: %+v", g)
 	}
@@ -69,8 +71,62 @@ func TestGateDoesNotWaitForEver(t *testing.T) {
 	if err := g.enter(gone, "a"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v of who went away", err)
 	}
-	g.leave()
+	g.leave("first")
 	if g.busy() || g.waiting != 0 || len(g.lines) != 0 {
+		t.Errorf("something is left: %+v", g)
+	}
+}
+
+// Where it takes long, not even all who wait are of one caller.
+func TestGateBoundsTheQueueOfACaller(t *testing.T) {
+	g := &gate{limit: 1, queue: 2}
+	g.join("first")
+	oldest, next := g.join("noisy"), g.join("noisy")
+	newest, quiet := g.join("noisy"), g.join("quiet")
+	told(t, "the oldest", oldest, false)
+	if len(next)+len(newest)+len(quiet) > 0 || g.waiting != 3 {
+		t.Errorf("%d wait", g.waiting)
+	}
+}
+
+// One caller has its share and no more, also where there is room; and of those who wait
+// whoever has fewest comes first.
+func TestGateKeepsShares(t *testing.T) {
+	g := &gate{limit: 4, share: 2}
+	in := func(caller string) chan bool { t.Helper(); return g.join(caller) }
+	if in("a") != nil || in("a") != nil {
+		t.Fatal("a has not its share")
+	}
+	a3 := in("a")
+	if a3 == nil {
+		t.Fatal("a has more than its share")
+	}
+	if in("b") != nil || in("b") != nil {
+		t.Fatal("b has not its share")
+	}
+	b3, c, a4 := in("b"), in("c"), in("a")
+	if b3 == nil || c == nil || a4 == nil {
+		t.Fatal("there are more inside than may")
+	}
+	g.leave("a") // a has one, b two, and c none
+	told(t, "c", c, true)
+	if len(a3)+len(a4)+len(b3) > 0 {
+		t.Error("somebody came in besides")
+	}
+	g.leave("c") // b has its share
+	told(t, "a's newest", a4, true)
+	g.leave("a")
+	told(t, "a's oldest", a3, true)
+	g.leave("a")
+	g.leave("a")
+	if len(b3) > 0 {
+		t.Error("b has more than its share")
+	}
+	g.leave("b")
+	told(t, "b", b3, true)
+	g.leave("b")
+	g.leave("b")
+	if g.busy() || g.waiting != 0 || len(g.lines)+len(g.of) != 0 {
 		t.Errorf("something is left: %+v", g)
 	}
 }
@@ -85,7 +141,8 @@ func TestGateKeepsCount(t *testing.T) {
 	for n := range 16 {
 		all.Go(func() {
 			for range 500 {
-				if g.enter(t.Context(), string(rune('a'+n%4))) != nil {
+				caller := string(rune('a' + n%4))
+				if g.enter(t.Context(), caller) != nil {
 					continue
 				}
 				entered.Add(1)
@@ -93,7 +150,7 @@ func TestGateKeepsCount(t *testing.T) {
 					t.Errorf("%d are inside", now)
 				}
 				inside.Add(-1)
-				g.leave()
+				g.leave(caller)
 			}
 		})
 	}

@@ -73,7 +73,7 @@ func (s *Server) readiness() (int, readiness) {
 	if state.Log != nil && !state.Log.OK {
 		state.Status = "degraded"
 	}
-	if s.stopping.Load() || state.Log != nil && !state.Log.OK && state.Log.Mode != decisionlog.BestEffort {
+	if s.stopping.Load() || state.Log != nil && (state.Log.Full || !state.Log.OK && state.Log.Mode != decisionlog.BestEffort) {
 		state.Status = "unavailable"
 		return http.StatusServiceUnavailable, state
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"policy-service/pdp/decisionlog"
 )
 
 // LoadConfig bounds what all requests together may cost; what one request may, is
@@ -28,7 +30,8 @@ type LoadConfig struct {
 	RateLimit RateLimit `yaml:"rate_limit"`
 }
 
-// RateLimit bounds how often a caller may ask. An item of a batch counts as one request.
+// RateLimit bounds how often a caller may ask. An item of a batch counts as one request,
+// and so do each 1,000 candidates of a search, or records that a page of the log looks at.
 type RateLimit struct {
 	Rate `yaml:",inline"`
 	// Callers have a rate of their own in place of the one for all.
@@ -54,7 +57,8 @@ type CallerRate struct {
 const defaultMaxConnections = 4096
 
 // limits are the words that refusals are counted by.
-var limits = []string{"large_bodies", "rate", "concurrency", "connections", "approvals", "waiting", "work"}
+var limits = []string{"large_bodies", "slow_bodies", "exports", "slow_readers", "log_reads", "work", "rate", "concurrency", "connections", "approvals", "approvals_share", "waiting", "waiting_share", "pages",
+	string(decisionlog.BoundShare), string(decisionlog.BoundIssuer), string(decisionlog.BoundAll)}
 
 // check says what is wrong beyond the bounds of each key, by where it is.
 func (r RateLimit) check() map[string]error {
@@ -89,14 +93,7 @@ func (r RateLimit) checkCaller(n int) error {
 	return nil
 }
 
-func (l LoadConfig) check() error {
-	var errs []error
-	faults := l.RateLimit.check()
-	for _, key := range slices.Sorted(maps.Keys(faults)) {
-		errs = append(errs, faults[key])
-	}
-	return errors.Join(errs...)
-}
+func (l LoadConfig) check() error { return joined(l.RateLimit.check()) }
 
 // checkRates says the place of what is wrong in the file.
 func (r *configReader) checkRates(l RateLimit) {

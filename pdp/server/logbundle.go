@@ -36,6 +36,11 @@ func (s *Server) logBundle(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	_, done, err := s.reads(c, a)
+	if err != nil {
+		return err
+	}
+	defer done()
 	digest = standardDigest(digest)
 	files, err := s.bundles.Files(digest)
 	if errors.Is(err, decisionlog.ErrNoSuchBundle) {

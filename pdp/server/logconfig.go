@@ -1,9 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"policy-service/pdp/decisionlog"
@@ -29,10 +32,61 @@ type RetainConfig struct {
 	Age time.Duration `yaml:"age" min:"1h" doc:"How old a record becomes before its content goes, like 90d or 2160h; without it, records of any age are kept."`
 	// Bytes is what records may take on disk, their hashes aside, at least 64 MiB.
 	Bytes int64 `yaml:"bytes" min:"67108864" doc:"What records may take on disk, their hashes aside; without it, as much as there is."`
+	// LeastAge is how old a record becomes in any case; see [RetainConfig.bounds].
+	LeastAge time.Duration `yaml:"least_age" min:"1m" doc:"How old a record becomes before bytes has its content dropped, where there is bytes; 24h unless given, or age where that is less."`
+	// Share is how much of Bytes one caller may fill within that time.
+	Share float64 `yaml:"share" min:"0.01" max:"1" doc:"The part of bytes that one caller may fill within least_age; it gets 429 then. 0.25 unless given."`
 }
 
-// KeyRetainAge is the path of [RetainConfig.Age].
-const KeyRetainAge = "decision_log.retain.age"
+// The paths of [RetainConfig.Age], Bytes, LeastAge and Share.
+const (
+	KeyRetainAge   = "decision_log.retain.age"
+	KeyRetainBytes = "decision_log.retain.bytes"
+	keyRetainLeast = "decision_log.retain.least_age"
+	keyRetainShare = "decision_log.retain.share"
+)
+
+// What holds where there is Bytes, and nothing else is said.
+const (
+	defaultLeastAge = 24 * time.Hour
+	defaultShare    = 0.25
+)
+
+// bounds is what the log is told: where Bytes bounds it, nothing younger than LeastAge goes
+// for it, and no caller fills more than its share of it within that time.
+func (r RetainConfig) bounds() decisionlog.Retention {
+	keep := decisionlog.Retention{Age: r.Age, Bytes: r.Bytes}
+	if r.Bytes > 0 {
+		keep.LeastAge, keep.Share = cmp.Or(r.LeastAge, min(defaultLeastAge, cmp.Or(r.Age, defaultLeastAge))), cmp.Or(r.Share, defaultShare)
+	}
+	return keep
+}
+
+// Unsaid says what holds besides Bytes where nobody wrote it: it did not in earlier
+// releases.
+func (r RetainConfig) Unsaid() error {
+	if r.Bytes == 0 || r.LeastAge > 0 || r.Share > 0 {
+		return nil
+	}
+	keep := r.bounds()
+	return fmt.Errorf("%s stands alone: no record younger than %v is dropped for it any more, one caller that fills %v of it within that time gets 429, and everybody 503 when such records fill all of it; write %s and %s as it should be, such as share: 1 where there is one caller",
+		KeyRetainBytes, keep.LeastAge, keep.Share, keyRetainLeast, keyRetainShare)
+}
+
+// check says what is wrong beyond the bounds of each key, by where it is.
+func (r RetainConfig) check() map[string]error {
+	wrong := map[string]error{}
+	if r.Bytes == 0 && r.LeastAge > 0 {
+		wrong[keyRetainLeast] = fmt.Errorf("%s bounds %s, and there is none; write both, or leave it out", keyRetainLeast, KeyRetainBytes)
+	}
+	if r.Bytes == 0 && r.Share > 0 {
+		wrong[keyRetainShare] = fmt.Errorf("%s is a part of %s, and there is none; write both, or leave it out", keyRetainShare, KeyRetainBytes)
+	}
+	if r.Age > 0 && r.Age < r.LeastAge {
+		wrong[keyRetainLeast] = fmt.Errorf("%s is %v, and records go at %v by %s; write no more than that", keyRetainLeast, r.LeastAge, r.Age, KeyRetainAge)
+	}
+	return wrong
+}
 
 // Outlasted says what is wrong where records may go before the approvals that last so
 // long do: see [pdp.Bundle.LongestApproval].
@@ -46,13 +100,17 @@ func (r RetainConfig) Outlasted(longest time.Duration) error {
 // A segment goes as a whole, so it may be no more than this part of what is kept.
 const segmentsKept = 8
 
+// And no more than this part of what a caller may fill.
+const sharesKept = 2
+
 // segments makes segments small enough for retention to act in time.
 func (r RetainConfig) segments(o *decisionlog.Options) {
 	if r.Age > 0 {
 		o.SegmentAge = min(24*time.Hour, r.Age/segmentsKept)
 	}
-	if r.Bytes > 0 {
-		o.SegmentBytes = min(64<<20, r.Bytes/segmentsKept)
+	if r.Bytes > 0 { // and a share is some segments, too: what is not sealed cannot grow old
+		share := int64(r.bounds().Share * float64(r.Bytes))
+		o.SegmentBytes = max(1<<20, min(64<<20, r.Bytes/segmentsKept, share/sharesKept))
 	}
 }
 
@@ -66,7 +124,7 @@ func (r RetainConfig) sameSegments(other RetainConfig) bool {
 
 // checkLog refuses what would not be done: who asks for a strict log must get one.
 func (c *Config) checkLog() error {
-	return errors.Join(mask.Check(c.DecisionLog.Mask), c.checkSinks())
+	return errors.Join(mask.Check(c.DecisionLog.Mask), joined(c.DecisionLog.Retain.check()), c.checkSinks())
 }
 
 // checkData is about what was asked for, before there are defaults.
@@ -75,6 +133,23 @@ func (c *Config) checkData() error {
 		return errors.New("a decision log needs a directory to be kept in; add --data, or data in the configuration")
 	}
 	return nil
+}
+
+// checkRetain says the place of what is wrong with retention.
+func (r *configReader) checkRetain(c RetainConfig) {
+	faults := c.check()
+	for _, key := range slices.Sorted(maps.Keys(faults)) {
+		r.badAt(key, faults[key])
+	}
+}
+
+// joined is all that is wrong, by where it is.
+func joined(wrong map[string]error) error {
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(wrong)) {
+		errs = append(errs, wrong[key])
+	}
+	return errors.Join(errs...)
 }
 
 // checkMask says the place of a pattern that is wrong.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -66,6 +67,7 @@ func (s *Server) logExport(c echo.Context) error {
 	header := c.Response().Header()
 	header.Set("Trailer", summaryHeader)
 	want.begin(c, http.StatusOK, tag)
+	w.makes()
 	done, err := want.write(w.ctx, w, snapshot)
 	if err != nil {
 		s.abort(c, err)
@@ -104,6 +106,7 @@ func (s *Server) exportRest(c echo.Context, w *patient, want exportAsked, snapsh
 	header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", want.from, total-1, total))
 	header.Set(echo.HeaderContentLength, strconv.FormatInt(int64(total)-want.from, 10))
 	want.begin(c, http.StatusPartialContent, tag)
+	w.makes()
 	if _, err := want.write(w.ctx, &rest{to: w, skip: want.from}, snapshot); err != nil {
 		s.abort(c, err)
 	}
@@ -131,13 +134,17 @@ func (want exportAsked) write(ctx context.Context, w io.Writer, snapshot *decisi
 		return snapshot.Export(ctx, w, want.options)
 	}
 	// Nothing is flushed on the way: where would depend on the moment, and the bytes on that.
-	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+	pieces := bufio.NewWriterSize(w, exportPiece) // what gzip writes are a few hundred bytes
+	z, err := gzip.NewWriterLevel(pieces, gzip.BestSpeed)
 	if err != nil {
 		return decisionlog.Exported{}, err
 	}
 	done, err := snapshot.Export(ctx, z, want.options)
 	if err == nil {
 		err = z.Close()
+	}
+	if err == nil {
+		err = pieces.Flush()
 	}
 	return done, err
 }

@@ -46,6 +46,12 @@ func (s *Server) openLog(ctx context.Context) error {
 		return fmt.Errorf("cannot open the decision log: %w; another process may serve from this data directory, or the disk be full", err)
 	}
 	s.teardown.add("decision log", closing(s.closeLog))
+	if err := s.boundCallers(ctx); err != nil {
+		return fmt.Errorf("cannot read whose the records of the decision log are: %w; see to the disk of the data directory", err)
+	}
+	if err := s.config.DecisionLog.Retain.Unsaid(); err != nil {
+		s.log.Warn(err.Error())
+	}
 	s.startSinks(sinks)
 	s.teardown.add("record of the stop", s.recordStop)
 	s.recorder.log = s.decisions
@@ -87,8 +93,11 @@ func (s *Server) admitBundle(b pdp.Incoming) error {
 		if _, err := s.bundles.Put(b.Files); err != nil {
 			return fmt.Errorf("its files cannot be kept: %w", err)
 		}
-		loaded := event{name: "bundle_loaded", details: map[string]any{"bundle": b.Digest, "files": len(b.Files)}}
-		if err := s.events.now(context.Background(), loaded); err != nil {
+		details := map[string]any{"bundle": b.Digest, "files": len(b.Files)}
+		if len(b.Later) > 0 { // the digest is not that of the directory
+			details["later"] = b.Later
+		}
+		if err := s.events.now(context.Background(), event{name: "bundle_loaded", details: details}); err != nil {
 			return fmt.Errorf("it cannot be recorded: %w", err)
 		}
 	}
@@ -122,6 +131,8 @@ type logReadiness struct {
 	Mode decisionlog.Mode `json:"mode"`
 	OK   bool             `json:"ok"`
 	Size uint64           `json:"size"`
+	// Full is that records too young to be dropped are all that there may be.
+	Full bool `json:"full,omitzero"`
 }
 
 func (s *Server) logReadiness() *logReadiness {
@@ -129,5 +140,5 @@ func (s *Server) logReadiness() *logReadiness {
 		return nil
 	}
 	status := s.decisions.Status()
-	return &logReadiness{status.Mode, status.OK, status.Size}
+	return &logReadiness{status.Mode, status.OK, status.Size, status.Full}
 }

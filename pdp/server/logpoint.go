@@ -13,14 +13,20 @@ import (
 
 // logCheckpoint answers GET /v1/log/checkpoint.
 func (s *Server) logCheckpoint(c echo.Context) error {
-	if _, err := s.whole(c, LogRead); err != nil {
-		return err
-	}
-	snapshot, err := s.signed(c.Request().Context())
+	a, err := s.whole(c, LogRead)
 	if err != nil {
 		return err
 	}
-	checkpoint, err := snapshot.Checkpoint(c.Request().Context())
+	ctx, done, err := s.reads(c, a)
+	if err != nil {
+		return err
+	}
+	defer done()
+	snapshot, err := s.signed(ctx)
+	if err != nil {
+		return err
+	}
+	checkpoint, err := snapshot.Checkpoint(ctx)
 	if err != nil {
 		return logProblem(err)
 	}
@@ -67,18 +73,23 @@ func (s *Server) rotateLogKey(c echo.Context) error {
 
 // logConsistency answers POST /v1/log/consistency, whose body is the old checkpoint.
 func (s *Server) logConsistency(c echo.Context) error {
-	body, err := s.body(c)
+	var a auditor
+	body, _, err := s.body(c, func() (_ Caller, err error) {
+		a, err = s.whole(c, LogRead)
+		return a.caller, err
+	})
 	if err != nil {
-		return err
-	}
-	if _, err := s.whole(c, LogRead); err != nil {
 		return err
 	}
 	old, err := decisionlog.ParseCheckpoint(body, nil)
 	if err != nil {
 		return newProblem(http.StatusBadRequest, "the body is no checkpoint; send one as it was given, whole and unchanged")
 	}
-	ctx := c.Request().Context()
+	ctx, done, err := s.reads(c, a)
+	if err != nil {
+		return err
+	}
+	defer done()
 	snapshot, err := s.signed(ctx)
 	if err != nil {
 		return err

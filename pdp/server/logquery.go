@@ -34,13 +34,38 @@ func (s *Server) decisionsPage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.page(c.Request().Context(), query)
+	ctx, done, err := s.reads(c, a)
 	if err != nil {
-		return logProblem(err)
+		return err
+	}
+	defer done()
+	page, err := s.page(ctx, query)
+	s.charge(a.caller, page.Examined)
+	if err != nil {
+		return noTimeFor(err, "there was no time to find a page of these records; give from and to, or a filter that picks fewer")
 	}
 	body := append([]byte(`{"items":`), list(page.Lines)...)
+	if len(page.batches) > 0 {
+		body = append(append(body, `,"batches":`...), list(page.batches)...)
+	}
+	if len(page.gone) > 0 {
+		gone, err := marshal(page.gone)
+		if err != nil {
+			return err
+		}
+		body = append(append(body, `,"batches_gone":`...), gone...)
+	}
 	body = fmt.Appendf(body, `,"next":"%d","more":%t}`, page.Next, page.More)
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
+}
+
+// recordPage is a page with what its records inherit.
+type recordPage struct {
+	decisionlog.Page
+	// batches are the records of kind batch that others of the page inherit from, each
+	// once, and gone the ids of those that are not there any more.
+	batches [][]byte
+	gone    []string
 }
 
 func (a auditor) query(c echo.Context) (q decisionlog.Query, err error) {
@@ -75,23 +100,39 @@ func (a auditor) query(c echo.Context) (q decisionlog.Query, err error) {
 }
 
 // page fills a page up to its limit, or until it is too large: then it ends before the
-// record that made it so, but never without one.
-func (s *Server) page(ctx context.Context, q decisionlog.Query) (page decisionlog.Page, err error) {
-	limit, size := q.Limit, 0
+// record that made it so, with what that inherits, but never without one.
+func (s *Server) page(ctx context.Context, q decisionlog.Query) (page recordPage, err error) {
+	limit, size, inherited := q.Limit, 0, map[string]bool{}
 	for page.More = true; page.More && len(page.Lines) < limit; q.Cursor = page.Next {
 		q.Limit = min(limit-len(page.Lines), pageStep)
 		some, err := s.decisions.Query(ctx, q)
+		page.Examined += some.Examined
 		if err != nil {
 			return page, err
 		}
 		page.Next, page.More = some.Next, some.More
 		for _, line := range some.Lines {
-			if size += len(line); size > pageBytes && len(page.Lines) > 0 {
+			item, err := decisionlog.ItemOf(line)
+			id, batch := item.Batch(), decisionlog.Record{}
+			if err == nil && id != "" && !inherited[id] {
+				batch, err = s.decisions.Batch(line)
+			}
+			if err != nil {
+				return page, err
+			}
+			if size += len(line) + len(batch.Line); size > pageBytes && len(page.Lines) > 0 {
 				page.More = true
 				page.Next, err = cursorAt(line, q.Newest)
 				return page, err
 			}
 			page.Lines = append(page.Lines, line)
+			switch {
+			case batch.Line != nil:
+				page.batches = append(page.batches, batch.Line)
+			case id != "" && !inherited[id]:
+				page.gone = append(page.gone, id)
+			}
+			inherited[id] = true
 		}
 	}
 	return page, nil

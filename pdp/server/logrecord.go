@@ -25,42 +25,95 @@ type asked struct {
 }
 
 // recordOfPath finds the record for who may have it.
-func (s *Server) recordOfPath(c echo.Context, p Permission) (a asked, err error) {
-	if a.auditor, err = s.whole(c, p); err != nil {
-		return a, err
+func (s *Server) recordOfPath(c echo.Context, a auditor) (asked, error) {
+	id, err := pathValue(c, "id")
+	if err != nil {
+		return asked{}, err
 	}
-	if a.id, err = pathValue(c, "id"); err != nil {
-		return a, err
+	record, err := s.record(a, id)
+	return asked{a, id, record}, err
+}
+
+// readsRecord lets an auditor in who reads of the record that a path names.
+func (s *Server) readsRecord(c echo.Context) (ctx context.Context, a asked, done func(), err error) {
+	who, err := s.whole(c, LogRead)
+	if err != nil {
+		return nil, a, nil, err
 	}
-	a.record, err = s.record(a.auditor, a.id)
-	return a, err
+	if ctx, done, err = s.reads(c, who); err != nil {
+		return nil, a, nil, err
+	}
+	if a, err = s.recordOfPath(c, who); err != nil {
+		done()
+	}
+	return ctx, a, done, err
 }
 
 // decisionRecord answers GET /v1/decisions/:id.
 func (s *Server) decisionRecord(c echo.Context) error {
-	a, err := s.recordOfPath(c, LogRead)
+	ctx, a, done, err := s.readsRecord(c)
 	if err != nil {
 		return err
 	}
-	receipts, err := s.page(c.Request().Context(), decisionlog.Query{
+	defer done()
+	receipts, err := s.page(ctx, decisionlog.Query{
 		Filter: decisionlog.Filter{Tenants: a.tenants, Kind: decisionlog.KindReceipt, Of: a.id}, Cursor: a.record.Sequence, Limit: pageMost,
 	})
+	s.charge(a.caller, receipts.Examined)
 	if err != nil {
 		return logProblem(err)
 	}
-	body := append([]byte(`{"record":`), a.record.Line...)
-	body = fmt.Appendf(body, `,"sequence":%d,"leaf_hash":%q,"receipts":`, a.record.Sequence, a.record.Leaf.String())
+	inherited, err := s.inherited(a.record.Line)
+	if err != nil {
+		return logProblem(err)
+	}
+	body := append([]byte(`{`), proved(a.record)...)
+	body = append(append(body, inherited...), `,"receipts":`...)
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, append(append(body, list(receipts.Lines)...), '}'))
+}
+
+// proved are the members that say what a record is and where it stands.
+func proved(r decisionlog.Record) []byte {
+	members := append([]byte(`"record":`), r.Line...)
+	return fmt.Appendf(members, `,"sequence":%d,"leaf_hash":%q`, r.Sequence, r.Leaf.String())
+}
+
+// inherited are the members of an answer, each with the comma before it, that say what a
+// record inherits; none where that is nothing.
+func (s *Server) inherited(line []byte) (members []byte, err error) {
+	r, err := s.decisions.Recorded(line)
+	if err != nil || len(r.Inherits) == 0 {
+		return nil, err
+	}
+	if r.Batch.Line != nil {
+		members = append(append(append(members, `,"batch":{`...), proved(r.Batch)...), '}')
+	}
+	members = append(append(members, `,"request":`...), r.Request...)
+	if len(r.Gone) > 0 {
+		gone, err := marshal(r.Gone)
+		if err != nil {
+			return nil, err
+		}
+		members = append(append(members, `,"inherited_gone":`...), gone...)
+	}
+	return members, nil
+}
+
+// said is what stands on record of a record: its line, and that of the batch it inherits
+// from. whole is false where that is gone, and with it which secrets were in it.
+func (s *Server) said(line []byte) (said [][]byte, whole bool, err error) {
+	r, err := s.decisions.Recorded(line)
+	return [][]byte{line, r.Batch.Line}, len(r.Gone) == 0, err
 }
 
 // decisionProof answers GET /v1/decisions/:id/proof. A record that no checkpoint
 // covers yet gets one.
 func (s *Server) decisionProof(c echo.Context) error {
-	a, err := s.recordOfPath(c, LogRead)
+	ctx, a, done, err := s.readsRecord(c)
 	if err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
+	defer done()
 	snapshot, err := s.signed(ctx)
 	if err != nil {
 		return err
@@ -80,11 +133,15 @@ const maxReason = 1000
 
 // redaction answers POST /v1/decisions/:id/redaction.
 func (s *Server) redaction(c echo.Context) error {
-	body, err := s.body(c)
+	var who auditor
+	body, _, err := s.body(c, func() (_ Caller, err error) {
+		who, err = s.whole(c, LogAdmin)
+		return who.caller, err
+	})
 	if err != nil {
 		return err
 	}
-	a, err := s.recordOfPath(c, LogAdmin)
+	a, err := s.recordOfPath(c, who)
 	if err != nil {
 		return err
 	}
@@ -92,7 +149,11 @@ func (s *Server) redaction(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	reason = s.pinned(c.Request().Context()).mask.After(reason, a.record.Line)
+	said, _, err := s.said(a.record.Line)
+	if err != nil {
+		return logProblem(err)
+	}
+	reason = s.pinned(c.Request().Context()).mask.After(reason, said...)
 	// Who asked may go away: half a redaction is on record, and its content still there.
 	if err := s.decisions.RedactAs(context.WithoutCancel(c.Request().Context()), a.caller.Name, a.id, reason); err != nil {
 		return logProblem(err)

@@ -106,18 +106,21 @@ func (s *Server) readOnce(c echo.Context, names []string, read func(context.Cont
 		return err
 	}
 	defer leave()
-	snapshot, err := s.signed(w.ctx)
+	ctx, cancel := context.WithTimeout(w.ctx, s.config.Load.RequestTime)
+	defer cancel()
+	snapshot, err := s.signed(ctx)
 	if err != nil {
 		return err
 	}
-	found, err := read(w.ctx, snapshot.For(a.tenants), given)
+	found, err := read(ctx, snapshot.For(a.tenants), given)
 	if err != nil {
-		return logProblem(err)
+		return noTimeFor(err, "the whole log takes longer to read than a request may take; policy-service log report, sample and stats with --data have all the time there is, beside the server or on a copy of its data directory")
 	}
 	body, err := marshal(found)
 	if err != nil {
 		return err
 	}
+	w.turn.rest() // for good
 	c.Response().Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
 	c.Response().WriteHeader(http.StatusOK)
 	_, err = w.Write(body)

@@ -2,8 +2,12 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net/http"
 	"time"
+
+	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
 )
@@ -12,6 +16,7 @@ import (
 // else: no decision waits for it but for moments of the log's writer.
 type retention struct {
 	once func(context.Context) error
+	keep func() decisionlog.Retention
 	log  *slog.Logger
 	wake chan struct{}
 }
@@ -28,17 +33,15 @@ const (
 // newRetention prepares the log's options for what is configured.
 func (s *Server) newRetention(o *decisionlog.Options) {
 	s.config.DecisionLog.Retain.segments(o)
-	keep := func() decisionlog.Retention {
-		configured := s.live.Load().config.DecisionLog.Retain
-		return decisionlog.Retention{Age: configured.Age, Bytes: configured.Bytes}
-	}
+	keep := func() decisionlog.Retention { return s.live.Load().config.DecisionLog.Retain.bounds() }
 	if tune := s.config.tuneLog; tune != nil {
 		tuned := keep()
 		tune(o, &tuned)
 		keep = func() decisionlog.Retention { return tuned }
 	}
 	once := func(ctx context.Context) error { return s.retain(ctx, keep()) }
-	s.retention = &retention{once: once, log: s.log, wake: make(chan struct{}, 1)}
+	s.retention = &retention{once: once, keep: keep, log: s.log, wake: make(chan struct{}, 1)}
+	o.OnAged = s.retention.look
 	told := o.OnRotate
 	o.OnRotate = func(segment uint64, kept time.Duration) { // by the writer, who must not wait
 		if told != nil {
@@ -56,8 +59,8 @@ func (r *retention) look() {
 	}
 }
 
-// run looks at the start, after each segment that was sealed, after a new configuration,
-// and every hour.
+// run looks at the start, after each segment that was sealed, when one has become old
+// enough that somebody may write again, after a new configuration, and every hour.
 func (r *retention) run(ctx context.Context) {
 	again := retainAgain
 	for {
@@ -81,6 +84,39 @@ func (r *retention) run(ctx context.Context) {
 			timer.Stop()
 		}
 	}
+}
+
+// boundCallers has the log bound what callers put on record, by the configuration in force.
+func (s *Server) boundCallers(ctx context.Context) error {
+	if s.retention == nil {
+		return nil
+	}
+	return s.decisions.Limit(ctx, s.retention.keep())
+}
+
+// roomFor refuses a caller of which nothing more can be put on record now, before anything
+// of its request is looked at.
+func (s *Server) roomFor(c echo.Context, caller Caller) error {
+	if s.decisions == nil {
+		return nil
+	}
+	var none *decisionlog.RoomError
+	if errors.As(s.decisions.Room(caller.Name), &none) {
+		return s.noRoom(c, none)
+	}
+	return nil
+}
+
+// noRoom says it to the outside.
+func (s *Server) noRoom(c echo.Context, none *decisionlog.RoomError) *Problem {
+	status, detail := http.StatusTooManyRequests, "this caller has put as much on record lately as one caller may; ask again after Retry-After seconds"
+	switch none.Bound {
+	case decisionlog.BoundIssuer:
+		detail = "the subjects of this caller's issuer together have put as much on record lately as they may; ask again after Retry-After seconds"
+	case decisionlog.BoundAll:
+		status, detail = http.StatusServiceUnavailable, "the decision log is full of records that are too young to be dropped, so nothing is decided; ask again after Retry-After seconds"
+	}
+	return s.limited(c, string(none.Bound), none.RetryAfter, newProblem(status, detail))
 }
 
 func (s *Server) retain(ctx context.Context, keep decisionlog.Retention) error {

@@ -18,11 +18,12 @@ import (
 
 func TestReadRetention(t *testing.T) {
 	for text, want := range map[string]server.RetainConfig{
-		`{age: "2160h", bytes: 10737418240}`: {Age: 2160 * time.Hour, Bytes: 10 << 30},
-		`{age: 90d}`:                         {Age: 2160 * time.Hour},
-		`{age: 1d12h30m}`:                    {Age: 36*time.Hour + 30*time.Minute},
-		`{age: 1h, bytes: 67108864}`:         {Age: time.Hour, Bytes: 64 << 20},
-		`{}`:                                 {},
+		`{age: "2160h", bytes: 10737418240}`:         {Age: 2160 * time.Hour, Bytes: 10 << 30},
+		`{age: 90d}`:                                 {Age: 2160 * time.Hour},
+		`{age: 1d12h30m}`:                            {Age: 36*time.Hour + 30*time.Minute},
+		`{age: 1h, bytes: 67108864}`:                 {Age: time.Hour, Bytes: 64 << 20},
+		`{bytes: 67108864, least_age: 1m, share: 1}`: {Bytes: 64 << 20, LeastAge: time.Minute, Share: 1},
+		`{}`: {},
 	} {
 		if c, _, err := readConfig(t, "decision_log: {retain: "+text+"}\n"); err != nil || c.DecisionLog.Retain != want {
 			t.Errorf("%s: got %+v, %v", text, c.DecisionLog.Retain, err)
@@ -30,6 +31,7 @@ func TestReadRetention(t *testing.T) {
 	}
 	for what, c := range map[string]server.Config{
 		"is less than 1h":       {Data: "d", DecisionLog: server.DecisionLogConfig{Retain: server.RetainConfig{Age: -time.Hour}}},
+		"least_age is 3h0m0s":   {Data: "d", DecisionLog: server.DecisionLogConfig{Retain: server.RetainConfig{Age: 2 * time.Hour, Bytes: 64 << 20, LeastAge: 3 * time.Hour}}},
 		"is less than 67108864": {Data: "d", DecisionLog: server.DecisionLogConfig{Retain: server.RetainConfig{Bytes: 1}}},
 		"add --data":            {DecisionLog: server.DecisionLogConfig{Retain: server.RetainConfig{Age: time.Hour}}},
 	} {

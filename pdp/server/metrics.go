@@ -22,6 +22,9 @@ func (s *Server) metrics(c echo.Context) error {
 	if err := need(caller, Explain); err != nil {
 		return err
 	}
+	if err := s.pace(c, caller); err != nil {
+		return err
+	}
 	if s.scrape == nil {
 		return newProblem(http.StatusNotFound, "the program that this service is part of takes its metrics; ask that")
 	}

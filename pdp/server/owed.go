@@ -15,7 +15,8 @@ import (
 
 // recordedDecision is what of a decision's record matters to its receipts.
 type recordedDecision struct {
-	line []byte
+	said  [][]byte // of it on record; whole says that nothing it inherits is gone
+	whole bool
 
 	Sequence    uint64 `json:"sequence"`
 	ID          string `json:"id"`
@@ -49,7 +50,9 @@ func (s *Server) decisionOf(ctx context.Context, id string, caller Caller) (d re
 	if d.Kind != decisionlog.KindDecision || d.Caller != caller.Name || !caller.Serves(d.Tenant) {
 		return d, unknownDecision()
 	}
-	d.line = record.Line
+	if d.said, d.whole, err = s.said(record.Line); err != nil {
+		return d, fmt.Errorf("%w: %w", errReceipt, err)
+	}
 	return d, nil
 }
 
@@ -95,9 +98,11 @@ func (s *Server) receipt(ctx context.Context, d recordedDecision, sent []evaluat
 			return r, evaluation.Malformed("the obligation is given twice", "send each once", at...)
 		}
 		given[id] = true
-		r.Obligations = append(r.Obligations, decisionlog.ReceiptFor{
-			ID: id, Status: decisionlog.ReceiptStatus(one.Status), Detail: s.pinned(ctx).mask.After(one.Detail, d.line),
-		})
+		detail := "" // where a secret in it could not be told any more, which may be why that is gone
+		if d.whole {
+			detail = s.pinned(ctx).mask.After(one.Detail, d.said...)
+		}
+		r.Obligations = append(r.Obligations, decisionlog.ReceiptFor{ID: id, Status: decisionlog.ReceiptStatus(one.Status), Detail: detail})
 	}
 	return r, nil
 }

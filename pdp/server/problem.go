@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/auth"
 )
 
@@ -65,6 +66,16 @@ func noBundle() *Problem {
 	return newProblem(http.StatusServiceUnavailable, "no bundle is loaded; see /readyz")
 }
 
+// problemOf is an error of the decision path to the outside; that there is no room on
+// record is counted.
+func (s *Server) problemOf(c echo.Context, err error, shape evaluation.Shape) *Problem {
+	var none *decisionlog.RoomError
+	if errors.As(err, &none) {
+		return s.noRoom(c, none)
+	}
+	return problemOf(err, shape)
+}
+
 // problemOf says what an error of the decision path is to the outside.
 func problemOf(err error, shape evaluation.Shape) *Problem {
 	var bad *evaluation.Error
@@ -114,7 +125,7 @@ func (s *Server) fail(err error, c echo.Context) {
 	case errors.As(err, &routing) && routing.Code == http.StatusNotFound:
 		p = newProblem(http.StatusNotFound, "nothing is served here; try POST /access/v1/evaluation, POST /v1/authorize, GET /readyz or GET /livez")
 	default:
-		p = problemOf(err, evaluation.AuthZEN)
+		p = s.problemOf(c, err, evaluation.AuthZEN)
 	}
 	if p.Status >= http.StatusInternalServerError {
 		s.logFailure(c, p, err)

@@ -25,16 +25,18 @@ var errReceipt = errors.New("the receipt could not be recorded")
 // before, it succeeds only once the log has been opened again, and then all that is
 // durable is seen. For the same reason the writing does not end with the request.
 func (s *Server) receipts(c echo.Context) error {
-	body, err := s.body(c)
+	body, caller, err := s.body(c, func() (Caller, error) {
+		caller, err := s.authenticate(c)
+		if err != nil {
+			return caller, err
+		}
+		if s.decisions == nil {
+			return caller, newProblem(http.StatusNotFound, "decisions are not recorded here, and neither is what becomes of their obligations; the operator can give the service a data directory")
+		}
+		return caller, s.paceToRecord(c, caller)
+	})
 	if err != nil {
 		return err
-	}
-	caller, err := s.authenticate(c)
-	if err != nil {
-		return err
-	}
-	if s.decisions == nil {
-		return newProblem(http.StatusNotFound, "decisions are not recorded here, and neither is what becomes of their obligations; the operator can give the service a data directory")
 	}
 	if err := s.enter(c, caller); err != nil {
 		return err

@@ -104,6 +104,9 @@ func (s *Server) reconfigure(ctx context.Context, read func() (Config, error)) (
 	// Nothing that can fail comes after this line.
 	s.live.Store(next)
 	if s.retention != nil {
+		if err := s.boundCallers(context.WithoutCancel(ctx)); err != nil {
+			s.log.Error("callers are bounded by what decision_log.retain said before; see to the disk of the data directory, and restart", "error", err)
+		}
 		s.retention.look()
 	}
 	return changed, nil

@@ -13,10 +13,6 @@ import (
 	"policy-service/pdp/decisionlog/mask"
 )
 
-// maxRecorded bounds what one batch puts on record, after masking. Items inherit: a
-// megabyte of defaults and a thousand items would make a gigabyte of records.
-const maxRecorded = 16 << 20
-
 // recorder puts decisions on the log, masked. It is there before the log is: a
 // decision made meanwhile finds none, and is not answered.
 type recorder struct {
@@ -36,25 +32,15 @@ func (r *recorder) Record(ctx context.Context, records []pdp.Record) error {
 	if r.log == nil {
 		return errNoLog
 	}
-	entries, size := make([]decisionlog.Entry, 0, len(records)), 0
-	for _, record := range records {
-		if err := goesOn(ctx); err != nil {
-			return err
-		}
-		entry, err := r.entry(r.mask(ctx), record)
-		if err != nil {
-			return err
-		}
-		if size += entrySize(entry); size > maxRecorded && len(records) > 1 {
-			return tooMuch("the items of this batch, with what they inherit,", maxRecorded)
-		}
-		entries = append(entries, entry)
-	}
-	if len(entries) == 0 {
+	if len(records) == 0 {
 		return nil
 	}
+	entries, err := r.entries(ctx, records)
+	if err != nil {
+		return err
+	}
 	rests(ctx)
-	_, err := r.log.Append(ctx, entries)
+	_, err = r.log.Append(ctx, entries)
 	switch {
 	case !errors.Is(err, decisionlog.ErrTooLarge):
 		return err
@@ -64,36 +50,42 @@ func (r *recorder) Record(ctx context.Context, records []pdp.Record) error {
 	return tooMuch("this request and what it is answered, with its secrets masked,", decisionlog.MaxLine)
 }
 
+func (r *recorder) entries(ctx context.Context, records []pdp.Record) ([]decisionlog.Entry, error) {
+	masker := r.mask(ctx)
+	if records[0].Item.Batch != "" {
+		return batchEntries(ctx, masker, records)
+	}
+	entries := make([]decisionlog.Entry, len(records))
+	for n, record := range records {
+		e, err := entryOf(record, masker.Of(record.Call.Request, owedBy(record.Decision)...))
+		if err != nil {
+			return nil, err
+		}
+		entries[n] = e
+	}
+	return entries, nil
+}
+
 // tooMuch is the caller's to mend, like a body that is too large.
 func tooMuch(what string, most int) error {
 	return &evaluation.Error{
 		TooLarge: true, Detail: fmt.Sprintf("%s are more than %d bytes on record", what, most),
-		Try: "send fewer items at once, or less in what they inherit and in what obligations repeat",
+		Try: "send fewer items at once, or less in what obligations repeat",
 	}
 }
 
-func entrySize(e decisionlog.Entry) int {
-	size := len(e.Details)
-	if r := e.Request; r != nil {
-		size += len(r.Subject) + len(r.Action) + len(r.Resource) + len(r.Context)
-	}
-	if e.Decision != nil {
-		size += len(e.Decision.Obligations)
-		for _, pointer := range e.Decision.Mismatch {
-			size += len(pointer)
-		}
-	}
-	return size
-}
-
-// entry is a record without its secrets.
-func (r *recorder) entry(masker *mask.Masker, record pdp.Record) (decisionlog.Entry, error) {
-	call, d := record.Call, record.Decision
+// owedBy are the properties of what is owed.
+func owedBy(d evaluation.Decision) []evaluation.Object {
 	owed := make([]evaluation.Object, len(d.Obligations))
 	for n, o := range d.Obligations {
 		owed[n] = o.Properties
 	}
-	masked := masker.Of(call.Request, owed...)
+	return owed
+}
+
+// entryOf is a record without its secrets.
+func entryOf(record pdp.Record, masked *mask.Masking) (decisionlog.Entry, error) {
+	call, d := record.Call, record.Decision
 	e := decisionlog.Entry{
 		ID: record.ID, Kind: decisionlog.KindDecision, Tenant: call.Request.Tenant,
 		Caller: call.Caller, RequestID: call.RequestID, TraceID: call.TraceID, Now: record.Time,

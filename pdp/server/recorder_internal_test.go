@@ -130,12 +130,16 @@ func TestABatchThatIsTooMuchToRecordIsRefused(t *testing.T) {
 	records := make([]pdp.Record, len(batch.Items))
 	for n, item := range batch.Items {
 		records[n].Call.Request = item.Request
+		records[n].Item = pdp.Item{Batch: "1", Size: batch.Size}
 	}
 	var bad *evaluation.Error
 	if err := r.Record(t.Context(), records); !errors.As(err, &bad) || !bad.TooLarge || len(k.entries) > 0 {
-		t.Errorf("got %v with %d entries", err, len(k.entries))
+		t.Errorf("whoever does not say what was inherited: got %v with %d entries", err, len(k.entries))
 	}
-	if err := r.Record(t.Context(), records[:100]); err != nil || len(k.entries) != 100 {
+	for n, item := range batch.Items {
+		records[n].Item.Inherits = item.Inherits()
+	}
+	if err := r.Record(t.Context(), records); err != nil || len(k.entries) != 1001 {
 		t.Errorf("got %v with %d entries", err, len(k.entries))
 	}
 	if err := (&recorder{}).Record(t.Context(), records[:1]); !errors.Is(err, errNoLog) {

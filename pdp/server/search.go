@@ -37,6 +37,7 @@ func (s *Server) search(kind evaluation.SearchKind) echo.HandlerFunc {
 		ctx, cancel := s.within(c)
 		defer cancel()
 		answer, err := s.pdp.Search(ctx, call)
+		s.charge(caller, answer.Examined)
 		if err != nil {
 			return s.refusal(c, err, evaluation.AuthZEN)
 		}

@@ -60,7 +60,8 @@ type Server struct {
 	gate         *gate
 	work         *work
 	rates        *rates
-	large        chan struct{} // holds one for each large body
+	large        places // of large bodies
+	reading      gate   // of those who read some of the log
 	connections  *connections
 	refusals     refusals
 	certificates *certificates // nil is plain HTTP
@@ -100,9 +101,11 @@ func New(config Config) (*Server, error) {
 		config: config, instance: uuid.NewString(), log: config.Logger, pages: pages, exports: newExports(), out: &output{to: config.Checkpoints}, meters: meters,
 		gate:    &gate{limit: int(config.Load.MaxConcurrent), patience: config.Load.QueueTime},
 		work:    newWork(config.Load.RequestTime),
-		waiting: newWaiting(),
-		rates:   newRates(config.Load.RateLimit, config.PDP.Now), large: make(chan struct{}, mostLargeBodies),
-		failed: make(chan error, 1),
+		waiting: newWaiting(config.Load.RequestTime),
+		rates:   newRates(config.Load.RateLimit, config.PDP.Now),
+		large:   places{gate: gate{limit: mostLargeBodies, share: largeOfOne, queue: longQueue}},
+		reading: gate{limit: mostReading(), queue: longQueue},
+		failed:  make(chan error, 1),
 	}
 	s.connections = newConnections(int(config.Load.MaxConnections), func() { s.tooMany("connections") })
 	s.live.Store(&live{config: config, callers: config.Authenticator})

@@ -32,10 +32,11 @@ type sink struct {
 	waiting uint64 // the first record that waits, unless the log ends there
 	sending uint64 // the first record that is being sent, those up to sendingTo with it
 	upTo    uint64
-	untold  uint64 // records left out that the operator does not know of
-	told    seldom // of that
-	failing bool   // and the operator knows
-	failed  seldom // told of that
+	sent    decisionlog.Inheritance // of what was sent; only run's goroutine has to do with it
+	untold  uint64                  // records left out that the operator does not know of
+	told    seldom                  // of that
+	failing bool                    // and the operator knows
+	failed  seldom                  // told of that
 }
 
 // refusal is an error of records that no further attempt would bring through.
@@ -131,20 +132,27 @@ func (s *sink) deliver(ctx, stopping context.Context) {
 
 // attempt sends once, and returns the first record that was not sent with it.
 func (s *sink) attempt(ctx context.Context) (next uint64, err error) {
-	records, next, err := s.read(ctx)
+	records, next, sent, err := s.read(ctx)
 	if err != nil || len(records) == 0 {
 		return next, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, sinkAttempt)
 	defer cancel()
 	err = s.send(ctx, records)
-	taken := len(records)
+	taken := 0
+	for _, r := range records {
+		if r.Sequence >= s.sending { // else it was left out, and counted so: see lacks
+			taken++
+		}
+	}
 	if refused := (*refusal)(nil); errors.As(err, &refused) {
-		taken -= refused.records
-		s.drop(uint64(refused.records), refused.why)
+		lost := min(refused.records, taken)
+		taken -= lost
+		s.drop(uint64(lost), refused.why)
 	} else if err != nil {
 		return next, err
 	}
+	s.sent = sent
 	s.handedOn.Add(ctx, int64(taken), s.attributes)
 	if taken > 0 {
 		s.works()
@@ -154,22 +162,41 @@ func (s *sink) attempt(ctx context.Context) (next uint64, err error) {
 
 // read reads what goes together of the records that are being sent. Those whose content
 // is gone are passed over. They are read for every attempt: what is redacted while a
-// receiver is away must not wait for it here.
-func (s *sink) read(ctx context.Context) (records []decisionlog.Record, next uint64, err error) {
-	size, next := 0, s.sending
+// receiver is away must not wait for it here. Before an item of a batch goes the record
+// that it inherits from, also where that one was left out because too many waited.
+func (s *sink) read(ctx context.Context) (records []decisionlog.Record, next uint64, sent decisionlog.Inheritance, err error) {
+	size, next, sent := 0, s.sending, s.sent
 	for r, err := range s.from.Records(ctx, s.sending, s.upTo) {
-		size += len(r.Line)
+		with := sent
+		var batch decisionlog.Record
+		if err == nil && r.Line != nil {
+			batch, err = s.lacks(&with, r.Line)
+		}
+		size += len(batch.Line) + len(r.Line)
 		switch {
 		case err != nil && len(records) == 0:
-			return nil, next, fmt.Errorf("the decision log cannot be read: %w", err)
+			return nil, next, sent, fmt.Errorf("the decision log cannot be read: %w", err)
 		case err != nil, size > sinkBytes && len(records) > 0:
-			return records, next, nil
-		case r.Line != nil:
-			records = append(records, r)
+			return records, next, sent, nil
 		}
+		for _, one := range []decisionlog.Record{batch, r} {
+			if one.Line != nil {
+				records = append(records, one)
+			}
+		}
+		sent = with
 		next++
 	}
-	return records, next, nil
+	return records, next, sent, nil
+}
+
+// lacks is the record of a batch that is to be sent before a record.
+func (s *sink) lacks(sent *decisionlog.Inheritance, line []byte) (decisionlog.Record, error) {
+	id, err := sent.Lacks(line)
+	if err != nil || id == "" {
+		return decisionlog.Record{}, err
+	}
+	return s.from.Batch(line)
 }
 
 // drop counts records that are not handed on, and tells of them now and then.

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -207,6 +210,84 @@ func TestOutputKeepsLinesApart(t *testing.T) {
 		}
 		if got < want {
 			t.Errorf("seed %d: %d of %d are whole", seed, got, want)
+		}
+	}
+}
+
+// Before an item goes the record of the batch that it inherits from, also where that was
+// left out because too many waited; nothing is counted twice for it.
+func TestSinkSendsTheRecordOfABatchBeforeItsItems(t *testing.T) {
+	l := openTestLog(t, decisionlog.Options{})
+	first := l.Size()
+	for n := range 3 {
+		id := fmt.Sprintf("b%d", n)
+		entries := []decisionlog.Entry{{ID: id, Kind: decisionlog.KindBatch, Request: &decisionlog.Request{Context: jsontext.Value(`{"x":1}`)}}}
+		for i := range 400 { // all of them are not sent together
+			e := decisionlog.Entry{ID: fmt.Sprintf("%s.%d", id, i), Kind: decisionlog.KindDecision, Decision: &decisionlog.Decision{}}
+			if i%2 == 0 {
+				e.Inherits = []string{"context"}
+			}
+			entries = append(entries, e)
+		}
+		if _, err := l.Append(t.Context(), entries); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within, err := l.ByID("b1.7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name       string
+		from       uint64 // those before it were left out
+		redacted   string
+		want, lack []string
+	}{
+		{"all", first, "", []string{"b0", "b1", "b2"}, nil},
+		{"the oldest are left out", within.Sequence, "", []string{"b1", "b2"}, nil},
+		{"the record is gone", within.Sequence, "b1", []string{"b2"}, []string{"b1"}},
+	} {
+		if test.redacted != "" {
+			if err := l.Redact(t.Context(), test.redacted, "on request"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var sent decisionlog.Inheritance
+		var batches, lack []string
+		failures, seen := 3, map[string]int{}
+		one, counts := follow(t, l, 10_000, func(_ context.Context, records []decisionlog.Record) error {
+			if failures--; failures%2 == 0 { // in the middle, too
+				return errors.New("not now")
+			}
+			for _, r := range records {
+				id, err := sent.Lacks(r.Line)
+				if err != nil {
+					t.Error(err)
+				}
+				if id != "" {
+					lack = append(lack, id)
+				}
+				item, err := decisionlog.ItemOf(r.Line)
+				if err != nil {
+					t.Error(err)
+				}
+				if item.Kind == decisionlog.KindBatch {
+					batches = append(batches, item.ID)
+				}
+				seen[item.ID]++
+			}
+			return nil
+		})
+		one.waiting = test.from
+		stopping, stop := context.WithCancel(t.Context())
+		stop() // it goes on to the end
+		one.run(t.Context(), stopping)
+		one.ended()
+		if c := counts(); c["handed on"] != int64(l.Size()-test.from) || c["dropped"] != 0 {
+			t.Errorf("%s: %v, of %d", test.name, c, l.Size()-test.from)
+		}
+		if !slices.Equal(batches, test.want) || !slices.Equal(lack, test.lack) || seen["b1.8"] != 1 || seen["b2.399"] != 1 {
+			t.Errorf("%s: the records of %v were sent, and %v lack theirs", test.name, batches, lack)
 		}
 	}
 }

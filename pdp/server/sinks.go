@@ -26,7 +26,8 @@ type SinksConfig struct {
 // SinkConfig bounds a sink. The zero value is ready to use.
 type SinkConfig struct {
 	// Queue is how many records may wait to be handed on; of more the oldest are left
-	// out. Waiting takes no memory. At least, because one batch can come to that many.
+	// out. Waiting takes no memory. At least, because the items of one batch can come to
+	// that many.
 	Queue int64 `yaml:"queue" default:"10000" min:"1000" doc:"How many records may wait to be handed on; of more the oldest are left out."`
 }
 

@@ -11,7 +11,7 @@ import (
 // state is what is looked up when somebody asks for metrics.
 type state struct {
 	active, exports, queue, logOK, refused, size, disk, segments, pending metric.Int64ObservableGauge
-	bundle                                                                metric.Int64ObservableGauge
+	bundle, recent, full                                                  metric.Int64ObservableGauge
 	age                                                                   metric.Float64ObservableGauge
 	dropped, unrecorded                                                   metric.Int64ObservableCounter
 }
@@ -47,13 +47,15 @@ func newState(meter metric.Meter) (t state, all []metric.Observable, err error) 
 		return c
 	}
 	t.active = gauge("policy_service.http.requests.active", "{request}", "Requests being answered.")
-	t.exports = gauge("policy_service.exports.active", "{export}", "Readers of the whole decision log; there may be 4.")
+	t.exports = gauge("policy_service.exports.active", "{export}", "Readers of the whole decision log; there may be 4, and 2 of one caller.")
 	t.bundle = gauge("policy_service.bundle.info", "", "1, with the digest of the bundle in force.")
 	t.refused = gauge("policy_service.bundle.refused", "", "1 while a later bundle than the one in force is refused, else 0.")
 	t.logOK = gauge("policy_service.log.ok", "", "1 while the decision log can be written, else 0.")
 	t.queue = gauge("policy_service.log.queue", "{call}", "Calls that wait to be written to the decision log.")
 	t.size = gauge("policy_service.log.size", "{record}", "Records in the decision log, those without content too.")
 	t.disk = gauge("policy_service.log.disk", "By", "What the files of the decision log take on disk.")
+	t.recent = gauge("policy_service.log.recent", "By", "What records take that are too young to be dropped, of decision_log.retain.bytes; 0 without it.")
+	t.full = gauge("policy_service.log.full", "", "1 while that is all that there may be, and nothing is decided, else 0.")
 	t.segments = gauge("policy_service.log.segments", "{segment}", "Files of the decision log.")
 	t.pending = gauge("policy_service.approvals.pending", "{request}", "Requests for approval that wait for people.")
 	t.dropped = counter("policy_service.log.dropped", "Records of decisions that were answered and are not on record; best effort only.")
@@ -65,7 +67,7 @@ func newState(meter metric.Meter) (t state, all []metric.Observable, err error) 
 
 func (s *Server) look(t state, o metric.Observer) {
 	o.ObserveInt64(t.active, s.meters.active.Load())
-	o.ObserveInt64(t.exports, int64(len(s.exports.slots)))
+	o.ObserveInt64(t.exports, int64(s.exports.count()))
 	bundle := s.pdp.Status()
 	o.ObserveInt64(t.bundle, 1, metric.WithAttributes(attribute.String("bundle", bundle.Digest)))
 	o.ObserveFloat64(t.age, s.now().Sub(bundle.LoadedAt).Seconds())
@@ -81,6 +83,8 @@ func (s *Server) look(t state, o metric.Observer) {
 	o.ObserveInt64(t.queue, int64(log.Queued))
 	o.ObserveInt64(t.size, int64(log.Size))
 	o.ObserveInt64(t.disk, log.Bytes)
+	o.ObserveInt64(t.recent, log.Recent)
+	o.ObserveInt64(t.full, oneIf(log.Full))
 	o.ObserveInt64(t.segments, int64(log.Segments))
 	o.ObserveInt64(t.dropped, int64(log.Dropped))
 	o.ObserveInt64(t.unrecorded, int64(log.Refused))

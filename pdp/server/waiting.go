@@ -3,59 +3,76 @@ package server
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/approval"
+	"policy-service/pdp/turns"
 )
 
 // waiting are those who wait for something to become of an approval. They hold up
-// nobody: not those who ask for decisions, and not a stop.
+// nobody: not those who ask for decisions, not each other, and not a stop.
 type waiting struct {
 	ctx context.Context
 	end context.CancelFunc
-	// pages holds one for each page of requests that is being made.
-	pages chan struct{}
+	// most is how long a look may take, with the wait for its turn.
+	most time.Duration
 
-	mu  sync.Mutex // guards what follows
-	all int
-	of  map[string]int // by caller
+	// callers make one page each at a time, pages bounds those of all of them.
+	callers turns.Turns
+	pages   gate
+
+	mu      sync.Mutex // guards what follows, and what is in watches
+	all     int
+	of      map[string]int // by caller
+	watches map[string]*watch
+
+	looks, made atomic.Int64 // how often a watch looked, and how many pages were begun
 }
 
 const (
 	// mostPatient is how many wait at once, mostOfOne how many of one caller; others are
 	// told to come back.
 	mostPatient = 1000
-	mostOfOne   = 500
+	mostOfOne   = mostPatient / 4
 	// longestWait ends before the time that an answer may take.
 	longestWait = 30 * time.Second
-	// lookAgain is how long nobody looks again who has just looked: anything that changes
-	// anywhere has everybody look.
+	// lookAgain is how long nobody looks again who has just looked.
 	lookAgain = 100 * time.Millisecond
+	// lastLook is how long a stop waits for a look.
+	lastLook = time.Second
 	// mostPages is how many pages are made at once: each asks the policies about hundreds
 	// of requests, of which each may be large.
 	mostPages = 2
+	// aTurn is after how long who makes a page lets others.
+	aTurn = 5 * time.Millisecond
 )
 
-func newWaiting() *waiting {
-	w := &waiting{of: map[string]int{}, pages: make(chan struct{}, mostPages)}
+func newWaiting(most time.Duration) *waiting {
+	w := &waiting{most: most, pages: gate{limit: mostPages, patience: most}, of: map[string]int{}, watches: map[string]*watch{}}
 	w.ctx, w.end = context.WithCancel(context.Background())
 	return w
 }
 
-// join reports whether there is room for one more.
-func (w *waiting) join(caller string) bool {
+// place takes a place to wait, or says which limit there is in the way.
+func (w *waiting) place(caller string) (limit string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.all >= mostPatient || w.of[caller] >= mostOfOne {
-		return false
+	switch {
+	case w.of[caller] >= mostOfOne:
+		return "waiting_share"
+	case w.all >= mostPatient:
+		return "waiting"
 	}
 	w.all++
 	w.of[caller]++
-	return true
+	return ""
 }
 
 func (w *waiting) leave(caller string) {
@@ -67,14 +84,183 @@ func (w *waiting) leave(caller string) {
 	}
 }
 
-// turn waits until a page can be made.
-func (w *waiting) turn(ctx context.Context) (done func(), err error) {
-	select {
-	case w.pages <- struct{}{}:
-		return func() { <-w.pages }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// turn is a caller's time to make a page. Who has one calls done, once.
+type turn struct {
+	of      *waiting
+	caller  string
+	since   time.Time
+	inside  bool
+	release func()
+}
+
+// turn waits until a caller can make a page.
+func (w *waiting) turn(ctx context.Context, caller string) (*turn, error) {
+	release, err := w.callers.Take(ctx, caller)
+	if err != nil {
+		return nil, err
 	}
+	t := &turn{of: w, caller: caller, release: release}
+	if err := t.enter(ctx); err != nil {
+		release()
+		return nil, err
+	}
+	w.made.Add(1)
+	return t, nil
+}
+
+func (t *turn) enter(ctx context.Context) error {
+	err := t.of.pages.enter(ctx, t.caller)
+	t.inside, t.since = err == nil, time.Now()
+	return err
+}
+
+// goOn lets others, when it is time, and waits for its next turn. The error is that there
+// is none, or no more time.
+func (t *turn) goOn(ctx context.Context) error {
+	if time.Since(t.since) < aTurn {
+		return ctx.Err()
+	}
+	t.of.pages.leave(t.caller)
+	return t.enter(ctx)
+}
+
+func (t *turn) done() {
+	if t.inside {
+		t.of.pages.leave(t.caller)
+	}
+	t.release()
+}
+
+// seen is what a look saw, as all are answered who asked the same.
+type seen struct {
+	body  []byte
+	retry string // Retry-After, where there is one
+	done  bool   // there is something to answer
+	err   error
+}
+
+// awaited is what somebody wants to be told of: what a look says, and what has it say
+// something else.
+type awaited struct {
+	wait time.Duration
+	look func(context.Context) seen
+	of   func(tenant, id string) bool
+}
+
+// watch looks for all who ask the same, as long as anybody does.
+type watch struct {
+	of      *waiting
+	key     string
+	look    func(context.Context) seen
+	news    *approval.News
+	asked   chan struct{} // has room for one: somebody wants a look
+	end     context.CancelFunc
+	waiters map[*waiter]bool
+}
+
+// waiter is one of them.
+type waiter struct {
+	last bool      // is told what the next look sees, be it nothing
+	told chan seen // has room for what it is told, which comes once
+}
+
+// join has a watch look for one more, and at once. Equal keys are equal questions.
+func (w *waiting) join(key string, store *approval.Store, a awaited, last bool) (*watch, *waiter) {
+	me := &waiter{last: last, told: make(chan seen, 1)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	one := w.watches[key]
+	if one == nil {
+		ctx, end := context.WithCancel(context.Background())
+		one = &watch{of: w, key: key, look: a.look, news: store.News(a.of), asked: make(chan struct{}, 1), end: end, waiters: map[*waiter]bool{}}
+		w.watches[key] = one
+		go one.run(ctx)
+	}
+	one.waiters[me] = true
+	one.ask()
+	return one, me
+}
+
+// ask wants a look that begins from now on.
+func (w *watch) ask() {
+	select {
+	case w.asked <- struct{}{}:
+	default: // the next one does not begin before now
+	}
+}
+
+// hurry has a waiter answered with whatever the next look sees.
+func (w *watch) hurry(me *waiter) {
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	me.last = true
+	w.ask()
+}
+
+// leave is for everybody who joined. With the last one the watch ends.
+func (w *watch) leave(me *waiter) {
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	delete(w.waiters, me)
+	if len(w.waiters) == 0 && w.of.watches[w.key] == w {
+		delete(w.of.watches, w.key)
+		w.end()
+	}
+}
+
+// run looks whenever somebody comes or wants to go, and after a change; but after one
+// not before lookAgain is over, so that who changes much has nobody look more often.
+func (w *watch) run(ctx context.Context) {
+	defer w.news.Close()
+	var looked time.Time
+	var again <-chan time.Time
+	for {
+		select {
+		case <-w.news.C:
+			if again == nil {
+				again = time.After(lookAgain - time.Since(looked))
+			}
+			continue
+		case <-w.asked:
+		case <-again:
+		case <-ctx.Done():
+			return
+		}
+		looked, again = time.Now(), nil
+		if saw := w.lookFor(ctx, w.present()); errors.Is(saw.err, errNoTurn) {
+			again = time.After(lookAgain)
+		}
+	}
+}
+
+// present are those for whom a look counts that begins now.
+func (w *watch) present() []*waiter {
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	return slices.Collect(maps.Keys(w.waiters))
+}
+
+// lookFor looks once, and answers all whom that tells something.
+func (w *watch) lookFor(ctx context.Context, present []*waiter) (saw seen) {
+	ctx, cancel := context.WithTimeout(ctx, w.of.most)
+	defer cancel()
+	w.of.looks.Add(1)
+	saw = w.look(ctx)
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	for _, one := range present {
+		if w.waiters[one] && (saw.answers() || one.last) {
+			delete(w.waiters, one) // leave does the rest
+			one.told <- saw
+		}
+	}
+	return saw
+}
+
+// answers reports whether there is something to say. What is not on record yet is no
+// answer, and neither is that others had their turn.
+func (s seen) answers() bool {
+	return s.done || s.err != nil && !errors.Is(s.err, approval.ErrUnrecorded) && !errors.Is(s.err, errNoTurn)
 }
 
 // patience is how long a request wants to wait.
@@ -91,44 +277,79 @@ func patience(given map[string]string) (time.Duration, error) {
 }
 
 // until looks, and looks again with each change, until there is something to answer or
-// the time is up. What is not on record yet is no answer, and none is for whose
-// credential has ended meanwhile.
-func (s *Server) until(c echo.Context, caller Caller, wait time.Duration, look func(context.Context) (done bool, err error)) error {
-	if wait == 0 {
-		_, err := look(c.Request().Context())
-		return err
+// the time is up. None is the answer for whose credential has ended meanwhile.
+func (s *Server) until(c echo.Context, caller Caller, a awaited) (seen, error) {
+	if a.wait == 0 {
+		ctx, cancel := s.within(c)
+		defer cancel()
+		saw := a.look(ctx)
+		return saw, s.notSeen(c, saw.err)
+	}
+	key, err := sameQuestion(c, caller)
+	if err != nil {
+		return seen{}, err
 	}
 	valid, done := s.whileInForce(c, caller)
 	defer done()
-	ctx, cancel := context.WithTimeout(valid, wait)
-	defer cancel()
-	defer context.AfterFunc(s.waiting.ctx, cancel)()
-	for {
-		changed := s.approvals.store.Changed() // before looking: no change is missed
-		done, err := look(valid)
-		if lapsed := valid.lapsed(); lapsed != nil {
-			return lapsed
-		}
-		if done || err != nil && !errors.Is(err, approval.ErrUnrecorded) || wait == 0 {
-			return err
-		}
-		if !s.waiting.join(caller.Name) {
-			return s.limited(c, "waiting", time.Second, newProblem(http.StatusServiceUnavailable, "too many are waiting at once; ask again after Retry-After seconds, or without wait"))
-		}
-		over := !happens(ctx, time.After(lookAgain)) || !happens(ctx, changed)
-		s.waiting.leave(caller.Name)
-		if over {
-			wait = 0 // one more look
-		}
+	limit := s.waiting.place(caller.Name)
+	if limit == "" {
+		defer s.waiting.leave(caller.Name)
 	}
+	saw := s.waiting.wait(valid, key, s.approvals.store, a, limit != "")
+	switch lapsed := valid.lapsed(); {
+	case lapsed != nil:
+		return seen{}, lapsed
+	case limit != "" && !saw.answers():
+		return seen{}, s.limited(c, limit, time.Second, newProblem(http.StatusServiceUnavailable, "too many are waiting at once; ask again after Retry-After seconds, or without wait"))
+	}
+	return saw, s.notSeen(c, saw.err)
 }
 
-// happens waits for something, as long as there is time.
-func happens[T any](ctx context.Context, what <-chan T) bool {
-	select {
-	case <-what:
-		return true
-	case <-ctx.Done():
-		return false
+// notSeen is the problem of a look that failed.
+func (s *Server) notSeen(c echo.Context, err error) error {
+	if errors.Is(err, errNoTurn) {
+		return s.limited(c, "pages", time.Second, newProblem(http.StatusServiceUnavailable, "more pages of requests for approval are asked for at once than can be made in time; ask again after Retry-After seconds"))
 	}
+	return approvalProblem(err)
+}
+
+// sameQuestion is equal of two requests that are answered alike: by the same caller, who
+// may the same, and with the same words, but for how long they wait.
+func sameQuestion(c echo.Context, caller Caller) (string, error) {
+	who, err := marshal(caller)
+	if err != nil {
+		return "", err
+	}
+	r := c.Request()
+	query := r.URL.Query()
+	query.Del("wait")
+	return string(who) + "\n" + r.URL.Path + "?" + query.Encode(), nil
+}
+
+// wait waits with all who ask the same, until there is something to answer, the time is
+// up, the server stops or ctx ends. Of a wait without a place the first look is the last.
+func (w *waiting) wait(ctx context.Context, key string, store *approval.Store, a awaited, last bool) seen {
+	watch, me := w.join(key, store, a, last)
+	defer watch.leave(me)
+	up := time.NewTimer(a.wait)
+	defer up.Stop()
+	patience := w.most
+	select {
+	case saw := <-me.told:
+		return saw
+	case <-ctx.Done():
+		return seen{err: ctx.Err()}
+	case <-up.C:
+	case <-w.ctx.Done():
+		patience = lastLook
+	}
+	watch.hurry(me)
+	up.Reset(patience)
+	select {
+	case saw := <-me.told:
+		return saw
+	case <-ctx.Done():
+	case <-up.C:
+	}
+	return seen{err: context.DeadlineExceeded}
 }

@@ -1,22 +1,33 @@
 package server
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+)
 
 // However many one caller has wait, there is room for others, and after all that there
 // is room again.
 func TestRoomToWait(t *testing.T) {
-	w := newWaiting()
-	joined := func(caller string) (n int) {
-		for w.join(caller) {
+	w := newWaiting(time.Second)
+	places := func(caller string) (n int, limit string) {
+		for limit = w.place(caller); limit == ""; limit = w.place(caller) {
 			n++
 		}
-		return n
+		return n, limit
 	}
-	if one, other, third := joined("key:a"), joined("key:b"), joined("key:c"); one != mostOfOne || other != mostPatient-mostOfOne || third != 0 {
-		t.Errorf("%d, %d and %d wait", one, other, third)
+	for _, caller := range []string{"key:a", "key:b", "key:c", "key:d"} {
+		if n, limit := places(caller); n != mostPatient/4 || limit != "waiting_share" {
+			t.Errorf("%d of %s wait, and then there is %s", n, caller, limit)
+		}
+	}
+	if n, limit := places("key:e"); n != 0 || limit != "waiting" {
+		t.Errorf("%d of one too many wait, and then there is %s", n, limit)
 	}
 	w.leave("key:a")
-	if !w.join("key:c") {
+	if limit := w.place("key:e"); limit != "" {
 		t.Error("who left is still counted")
 	}
 	for range mostOfOne - 1 {
@@ -24,5 +35,76 @@ func TestRoomToWait(t *testing.T) {
 	}
 	if _, known := w.of["key:a"]; known {
 		t.Error("who does not wait is remembered")
+	}
+}
+
+// A caller makes one page at a time, and lets others between whenever it has had its time.
+func TestACallerMakesOnePageAtATime(t *testing.T) {
+	w := newWaiting(time.Minute)
+	take := func(ctx context.Context, caller string) *turn {
+		t.Helper()
+		one, err := w.turn(ctx, caller)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return one
+	}
+	first := take(t.Context(), "key:a")
+	over, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := w.turn(over, "key:a"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("a second page of one caller: %v", err)
+	}
+	second := take(t.Context(), "key:b") // the other place
+	order := make(chan string, 3)
+	for _, caller := range []string{"key:c", "key:a", "key:a"} {
+		go func() {
+			one, err := w.turn(t.Context(), caller)
+			if err != nil {
+				t.Error(err)
+			}
+			order <- caller
+			one.done()
+		}()
+	}
+	waits := func(n int) {
+		t.Helper()
+		for {
+			w.pages.mu.Lock()
+			now := w.pages.waiting
+			w.pages.mu.Unlock()
+			if now == n {
+				return
+			}
+			runtime.Gosched()
+		}
+	}
+	waits(1) // c, as a's own wait for a
+	first.since = time.Now().Add(time.Hour)
+	if err := first.goOn(t.Context()); err != nil || len(order) != 0 {
+		t.Errorf("before its time is up: %v, and %d came", err, len(order))
+	}
+	first.since = time.Now().Add(-aTurn)
+	if err := first.goOn(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := <-order; got != "key:c" {
+		t.Errorf("%s comes first", got)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	first.since = time.Now().Add(-aTurn)
+	if err := first.goOn(ended); err == nil && ended.Err() == nil {
+		t.Error("it goes on without time")
+	}
+	first.done()
+	second.done()
+	for range 2 {
+		if got := <-order; got != "key:a" {
+			t.Errorf("then comes %s", got)
+		}
+	}
+	if w.pages.busy() {
+		t.Error("a place is not given back")
 	}
 }

@@ -57,7 +57,7 @@ func (s *shift) begin(ctx context.Context) error {
 func (s *shift) end() {
 	if s.inside {
 		s.inside = false
-		s.of.leave()
+		s.of.leave(s.caller)
 	}
 }
 

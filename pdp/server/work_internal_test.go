@@ -30,7 +30,7 @@ func TestOneCallersWorkMakesWayForAnothers(t *testing.T) {
 	// The first of the others of loud came before calm, so it is that one's turn, and then calm's.
 	select {
 	case <-more:
-		w.leave()
+		w.leave("loud")
 	case err := <-begun:
 		t.Fatal("out of turn", err)
 	}

@@ -63,6 +63,10 @@ func (w *watch) next(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(p.Items) == 0 && p.Next > w.cursor { // others have much that waits; new ones come behind that
+		w.cursor = p.Next
+		return nil
+	}
 	if err := w.round(ctx); err != nil || len(p.Items) > 0 {
 		return err
 	}

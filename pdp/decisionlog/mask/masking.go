@@ -12,29 +12,58 @@ import (
 // shorter one is a part of too much that is no secret.
 const searched = 8
 
-// Masking is what one record's secrets are.
+// Masking is what the secrets are of what is on record together.
 type Masking struct {
 	masker  *Masker
 	request evaluation.Request
 	any     bool            // whether anything is masked at all
 	find    *finder         // nil where there is nothing to look for
 	shown   map[string]bool // names of members on record, once asked for; see Pointer
+	beside  *Masking        // of what else is on record of the request; see With
 }
 
 // Of reads the secrets of a request and of what goes on record with it.
 func (m *Masker) Of(r evaluation.Request, obligations ...evaluation.Object) *Masking {
-	c := collector{seen: map[string]bool{}}
+	g := m.Gather()
+	g.Add(r, obligations...)
+	return g.Of(r)
+}
+
+// Gathering reads the secrets of all that goes on record together, before any of it is
+// masked: each is a secret in all of it, and is read, and looked for, once.
+type Gathering struct {
+	masker *Masker
+	collector
+}
+
+// Gather begins to read secrets.
+func (m *Masker) Gather() *Gathering {
+	return &Gathering{m, collector{seen: map[string]bool{}}}
+}
+
+// Add reads the secrets of a request, or a part of one, and of what goes on record with it.
+func (g *Gathering) Add(r evaluation.Request, obligations ...evaluation.Object) {
 	for n, o := range objects(&r) {
-		c.object(*o, m.place(n))
+		g.object(*o, g.masker.place(n))
 	}
 	for _, o := range obligations {
-		c.object(o, nil)
+		g.object(o, nil)
 	}
-	k := &Masking{masker: m, request: r, any: c.any}
-	if len(c.secrets) > 0 {
-		k.find = newFinder(c.secrets)
+}
+
+// Of masks a request, or a part of one, once all secrets were read.
+func (g *Gathering) Of(r evaluation.Request) *Masking {
+	k := &Masking{masker: g.masker, request: r, any: g.any}
+	if len(g.secrets) > 0 {
+		k.find = newFinder(g.secrets)
 	}
 	return k
+}
+
+// With masks another request by the same secrets: one whose record has k's request as a
+// part that stands elsewhere.
+func (k *Masking) With(r evaluation.Request) *Masking {
+	return &Masking{masker: k.masker, request: r, any: k.any, find: k.find, beside: k}
 }
 
 // objects are what a caller fills freely, in the order of places.

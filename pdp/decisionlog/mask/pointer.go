@@ -17,9 +17,11 @@ import (
 // "" is where that is not known.
 func (k *Masking) Pointer(pointer, place string) string {
 	segments := strings.Split(pointer, "/")
-	end := len(segments) - k.masker.below(place)
+	var end int
 	if strings.HasSuffix(pointer, cut) {
 		end = min(2, len(segments)-1)
+	} else { // which is short, and so is the place
+		end = len(segments) - k.masker.below(place)
 	}
 	segments = segments[:max(1, end)]
 	for n, segment := range segments {
@@ -28,7 +30,7 @@ func (k *Masking) Pointer(pointer, place string) string {
 			continue
 		}
 		masked, ok := k.text(name)
-		if !ok || place == "" && !k.names()[masked] {
+		if !ok || place == "" && !k.shows(masked) {
 			masked = k.masker.digestOfText(name)
 		}
 		segments[n] = escape.Replace(masked)
@@ -56,7 +58,12 @@ func isIndex(segment string) bool {
 	return segment != "" && len(segment) <= 4 && strings.Trim(segment, "0123456789") == ""
 }
 
-// names are those of the members that the record shows.
+// shows reports whether the record shows a member of that name.
+func (k *Masking) shows(name string) bool {
+	return k.names()[name] || k.beside != nil && k.beside.shows(name)
+}
+
+// names are those of the members of the request as it is masked.
 func (k *Masking) names() map[string]bool {
 	if k.shown == nil {
 		k.shown = map[string]bool{}

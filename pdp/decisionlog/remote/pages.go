@@ -20,10 +20,11 @@ import (
 const pageSize = 1000
 
 type page struct {
-	Items []jsontext.Value `json:"items"`
-	Next  string           `json:"next"`
-	More  bool             `json:"more"`
-	next  int64
+	Items   []jsontext.Value `json:"items"`
+	Batches []jsontext.Value `json:"batches"`
+	Next    string           `json:"next"`
+	More    bool             `json:"more"`
+	next    int64
 }
 
 // page reads one page. Below 0 a cursor is none.
@@ -68,9 +69,9 @@ func filterQuery(f decisionlog.Filter) url.Values {
 	return query
 }
 
-// Last hands the last records that pass to yield, in order, at most n, and returns
+// Last hands the last records that pass to yield, in order, at most o.Last, and returns
 // the cursor to go on from.
-func (l *Log) Last(ctx context.Context, f decisionlog.Filter, n int64, yield func(sequence int64, line []byte) error) (cursor int64, err error) {
+func (l *Log) Last(ctx context.Context, o decisionlog.TailOptions, yield func(sequence int64, line []byte) error) (cursor int64, err error) {
 	newest, err := l.page(ctx, decisionlog.Filter{}, "newest", -1, 1)
 	if err != nil || len(newest.Items) == 0 {
 		return -1, err
@@ -78,24 +79,37 @@ func (l *Log) Last(ctx context.Context, f decisionlog.Filter, n int64, yield fun
 	if cursor, err = sequenceOf(newest.Items[0]); err != nil {
 		return -1, err
 	}
-	var lines []jsontext.Value
-	for at := cursor + 1; int64(len(lines)) < n; {
-		p, err := l.page(ctx, f, "newest", at, min(n-int64(len(lines)), pageSize))
+	var all page
+	for at := cursor + 1; int64(len(all.Items)) < o.Last; {
+		p, err := l.page(ctx, o.Filter, "newest", at, min(o.Last-int64(len(all.Items)), pageSize))
 		if err != nil {
 			return cursor, err
 		}
-		lines, at = append(lines, p.Items...), p.next
+		all.Items, all.Batches, at = append(all.Items, p.Items...), append(all.Batches, p.Batches...), p.next
 		if !p.More {
 			break
 		}
 	}
-	slices.Reverse(lines)
-	return cursor, each(lines, yield)
+	slices.Reverse(all.Items)
+	return cursor, all.each(o, new(decisionlog.Inheritance), yield)
 }
 
-func each(lines []jsontext.Value, yield func(int64, []byte) error) error {
-	for _, line := range lines {
+// each hands records to yield, and before them those that they inherit from, where
+// somebody asks for these.
+func (p *page) each(o decisionlog.TailOptions, inherited *decisionlog.Inheritance, yield func(int64, []byte) error) error {
+	batches := map[string][]byte{}
+	for _, batch := range p.Batches {
+		item, err := decisionlog.ItemOf(batch)
+		if err != nil {
+			return err
+		}
+		batches[item.ID] = batch
+	}
+	for _, line := range p.Items {
 		sequence, err := sequenceOf(line)
+		if err == nil && o.Inherited != nil {
+			err = lacks(o, inherited, line, batches)
+		}
 		if err == nil {
 			err = yield(sequence, line)
 		}
@@ -104,6 +118,18 @@ func each(lines []jsontext.Value, yield func(int64, []byte) error) error {
 		}
 	}
 	return nil
+}
+
+func lacks(o decisionlog.TailOptions, inherited *decisionlog.Inheritance, line []byte, batches map[string][]byte) error {
+	id, err := inherited.Lacks(line)
+	if err != nil || id == "" {
+		return err
+	}
+	r, err := decisionlog.Resolve(line, decisionlog.Record{Line: batches[id]})
+	if err != nil {
+		return err
+	}
+	return o.Inherited(id, r.Batch)
 }
 
 func sequenceOf(line []byte) (int64, error) {
@@ -119,6 +145,7 @@ func sequenceOf(line []byte) (int64, error) {
 // moment is asked again.
 func (l *Log) Tail(ctx context.Context, o decisionlog.TailOptions, yield func(sequence int64, line []byte) error) (cursor int64, err error) {
 	cursor = o.After
+	inherited := new(decisionlog.Inheritance)
 	for failures := 0; ; {
 		p, err := l.page(ctx, o.Filter, "oldest", cursor+1, pageSize)
 		switch {
@@ -130,7 +157,7 @@ func (l *Log) Tail(ctx context.Context, o decisionlog.TailOptions, yield func(se
 			failures++
 		}
 		if err == nil {
-			if err := each(p.Items, yield); err != nil {
+			if err := p.each(o, inherited, yield); err != nil {
 				return cursor, err
 			}
 			if cursor = p.next - 1; p.More {

@@ -30,17 +30,24 @@ func (l *Log) Show(ctx context.Context, id string) (decisionlog.Shown, error) {
 		return decisionlog.Shown{}, err
 	}
 	var got struct {
-		Record   jsontext.Value `json:"record"`
-		Sequence int64          `json:"sequence"`
-		LeafHash string         `json:"leaf_hash"`
+		proved
+		Batch *proved `json:"batch"`
 	}
 	if err := json.Unmarshal(body, &got); err != nil {
 		return decisionlog.Shown{}, fmt.Errorf("the server's answer is no record: %w", err)
 	}
-	if hash := tlog.RecordHash(got.Record).String(); hash != got.LeafHash {
-		return decisionlog.Shown{}, errors.New("the record is not the one that its hash is of: something on the way altered it")
+	record, err := got.record()
+	var batch decisionlog.Record
+	if err == nil && got.Batch != nil {
+		batch, err = got.Batch.record()
 	}
-	shown := decisionlog.Shown{Sequence: got.Sequence, LeafHash: got.LeafHash, Line: got.Record}
+	shown := decisionlog.Shown{Sequence: got.Sequence, LeafHash: got.LeafHash}
+	if err == nil {
+		shown.Recorded, err = decisionlog.Resolve(record.Line, batch)
+	}
+	if err != nil {
+		return decisionlog.Shown{}, err
+	}
 	var of struct {
 		Bundle string `json:"bundle"`
 	}
@@ -50,6 +57,21 @@ func (l *Log) Show(ctx context.Context, id string) (decisionlog.Shown, error) {
 	shown.Bundle = of.Bundle
 	shown.Files, err = l.bundle(ctx, of.Bundle)
 	return shown, err
+}
+
+// proved is a record as a server answers with it.
+type proved struct {
+	Record   jsontext.Value `json:"record"`
+	Sequence int64          `json:"sequence"`
+	LeafHash string         `json:"leaf_hash"`
+}
+
+func (p *proved) record() (decisionlog.Record, error) {
+	leaf := tlog.RecordHash(p.Record)
+	if leaf.String() != p.LeafHash {
+		return decisionlog.Record{}, errors.New("the record is not the one that its hash is of: something on the way altered it")
+	}
+	return decisionlog.Record{Sequence: uint64(p.Sequence), Line: p.Record, Leaf: leaf}, nil
 }
 
 func recordPath(id string) string { return "/v1/decisions/" + url.PathEscape(id) }

@@ -331,7 +331,7 @@ func TestTail(t *testing.T) {
 		}
 	})
 	f := decisionlog.Filter{Tenant: "acme"}
-	cursor, err := l.Last(ctx, f, 2, see)
+	cursor, err := l.Last(ctx, decisionlog.TailOptions{Filter: f, Last: 2}, see)
 	must(t, err)
 	l.Close() // so that the next request is on a new connection
 	cursor, err = l.Tail(ctx, decisionlog.TailOptions{After: cursor, Filter: f, Every: time.Second}, see)
@@ -347,7 +347,7 @@ func TestTail(t *testing.T) {
 		t.Errorf("from the beginning: got %v, cursor %d after %d", seen, again, cursor)
 	}
 	seen = nil
-	if _, err := d.reader(d.URL, d.key).Last(t.Context(), f, 0, see); err != nil || seen != nil {
+	if _, err := d.reader(d.URL, d.key).Last(t.Context(), decisionlog.TailOptions{Filter: f}, see); err != nil || seen != nil {
 		t.Errorf("got %v, %v", seen, err)
 	}
 	if _, err := l.Tail(t.Context(), decisionlog.TailOptions{After: 1_000_000, Every: time.Second}, see); httpclient.StatusOf(err) != 400 {

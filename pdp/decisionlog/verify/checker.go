@@ -18,9 +18,11 @@ type checker struct {
 	outside *checkpoint
 	// reached is the root where the tree had the size of the checkpoint from outside.
 	reached *tlog.Hash
+	apart   bool     // records are there without those before them
 	late    error    // the first problem that any other goes before
 	cut     *Problem // a checkpoint covers more than its segment has
 	gone    spans    // sequences without content
+	batches batches
 	// What signed records say of that, and of files; and, until a checkpoint covers it,
 	// what unsigned ones say: anybody could have written those.
 	told, unsigned told
@@ -46,6 +48,9 @@ func (c *checker) record(line []byte) error {
 		c.later(problem(TimeReversed, r.sequence, "it is dated %s, and the record before it %s", r.time, c.time))
 	}
 	c.time = r.time
+	if c.batches.lacks(&r) && !c.apart {
+		c.later(problem(Missing, r.sequence, "it inherits from the record of its batch, and that does not stand before it"))
+	}
 	if err := c.tell(&r); err != nil {
 		return err
 	}
@@ -104,6 +109,7 @@ func (c *checker) leaf(hash tlog.Hash) {
 
 // missing takes a record whose content is gone.
 func (c *checker) missing(hash tlog.Hash) error {
+	c.batches.gone = true
 	if !c.gone.add(c.tree.size) {
 		return problem(Unreadable, c.tree.size, "more than %d gaps", maxSpans)
 	}

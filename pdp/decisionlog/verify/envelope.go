@@ -43,3 +43,12 @@ func parseEnvelope(line []byte) (e envelope, err error) {
 	}
 	return e, nil
 }
+
+// ofTenants says whether the filter is of somebody who sees the records of some tenants
+// only.
+func (e *envelope) ofTenants() bool {
+	var filter struct {
+		Tenants jsontext.Value `json:"tenants"`
+	}
+	return e.Filter != nil && json.Unmarshal(e.Filter, &filter) == nil && filter.Tenants != nil
+}

@@ -25,7 +25,9 @@ type exported struct {
 	proof    int64
 	leafHash tlog.Hash
 	proofs   int64
-	ended    bool
+	// ofTenants says that it is for somebody who sees the records of some only.
+	ofTenants bool
+	ended     bool
 }
 
 // export verifies an exported file.
@@ -99,6 +101,7 @@ func (x *exported) start() error {
 		return problem(Altered, -1, "its first line is not of the log or the size that its checkpoint is of")
 	}
 	x.signed, x.report.Checkpoints, x.report.Live = signed, 1, b.Live
+	x.apart, x.ofTenants = b.Form == decisionlog.FormProof, b.ofTenants()
 	return nil
 }
 

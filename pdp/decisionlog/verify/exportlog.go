@@ -104,7 +104,7 @@ func (x *exported) leaves(e *envelope) error {
 		return problem(Altered, x.tree.size, "%.20q is no reason for a hash", e.Why)
 	}
 	for _, hash := range e.Hashes {
-		if err := x.hashOnly(hash); err != nil {
+		if err := x.hashOnly(hash, e.Why); err != nil {
 			return err
 		}
 	}
@@ -112,11 +112,14 @@ func (x *exported) leaves(e *envelope) error {
 }
 
 // hashOnly takes one of them. With a filter it is not known whether the record that
-// explains it was left out too, so nothing is asked and nothing is claimed.
-func (x *exported) hashOnly(hash tlog.Hash) error {
+// explains it was left out too, so nothing is asked and nothing is claimed. A filter leaves
+// no record of a batch out that another inherits from; but who sees some tenants only is
+// not told of a redaction.
+func (x *exported) hashOnly(hash tlog.Hash, why string) error {
 	if x.begin.Filter == nil {
 		return x.missing(hash)
 	}
+	x.batches.gone = x.batches.gone || why != decisionlog.WhyFiltered || x.ofTenants
 	x.report.Skipped++
 	x.leaf(hash)
 	return nil

@@ -20,6 +20,18 @@ type record struct {
 	time     string
 	event    string
 	details  details
+	// id is as it stands, without its quotes, and valid until the next line is read.
+	id       []byte
+	batch    bool // of kind batch
+	inherits bool // from the record of its batch
+}
+
+// of is the id of the batch that a record is an item of, nil where it is none.
+func (r *record) of() []byte {
+	if dot := bytes.LastIndexByte(r.id, '.'); dot > 0 {
+		return r.id[:dot]
+	}
+	return nil
 }
 
 // details are the members that verify reads of the events it knows.
@@ -70,6 +82,10 @@ func (s *scanner) record(line []byte) (r record, err error) {
 	if len(m.time) != len(decisionlog.TimeLayout)+2 || m.time[0] != '"' {
 		return r, errors.New("its time is not written as times are")
 	}
+	if len(m.id) < 2 || m.id[0] != '"' {
+		return r, errors.New("its id is no text")
+	}
+	r.id, r.inherits, r.batch = m.id[1:len(m.id)-1], m.inherits != nil, string(m.kind) == `"`+decisionlog.KindBatch+`"`
 	r.time = string(m.time[1 : len(m.time)-1])
 	if _, err := time.Parse(decisionlog.TimeLayout, r.time); err != nil {
 		return r, errors.New("its time is none")
@@ -84,7 +100,7 @@ func (s *scanner) record(line []byte) (r record, err error) {
 }
 
 // members are the values of a line that verify reads, as they stand.
-type members struct{ sequence, id, time, kind, salt, event, details []byte }
+type members struct{ sequence, id, time, kind, inherits, salt, event, details []byte }
 
 func (s *scanner) members(line []byte) (m members, err error) {
 	s.reader.Reset(line)
@@ -125,6 +141,8 @@ func (m *members) of(name string) *[]byte {
 		return &m.time
 	case "kind":
 		return &m.kind
+	case "inherits":
+		return &m.inherits
 	case "salt":
 		return &m.salt
 	case "event":

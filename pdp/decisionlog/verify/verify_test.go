@@ -31,6 +31,8 @@ func sample(t testing.TB, data string) *writer {
 	}
 	w.remove(1, 0, second, all, decisionlog.WhyRetired)
 	w.records(7)
+	w.batch(9)
+	w.batch(4)
 	w.close()
 	return w
 }

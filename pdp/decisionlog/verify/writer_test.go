@@ -35,6 +35,7 @@ type writer struct {
 	keys    []string
 	lines   [][]byte
 	gone    map[int]string
+	of      map[int]int // items that inherit → the record of their batch
 	stored  []tlog.Hash
 	segment int
 	first   int
@@ -46,7 +47,7 @@ type writer struct {
 func newWriter(t testing.TB, data string) *writer { return newSeeded(t, data, "") }
 
 func newSeeded(t testing.TB, data, seed string) *writer {
-	w := &writer{t: t, seed: seed, data: data, origin: "log.example/1", gone: map[int]string{}, clock: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}
+	w := &writer{t: t, seed: seed, data: data, origin: "log.example/1", gone: map[int]string{}, of: map[int]int{}, clock: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}
 	w.must(os.MkdirAll(filepath.Join(data, decisionlog.LogDir), 0o700))
 	w.signer = w.key()
 	w.open()
@@ -135,10 +136,14 @@ func put[K string | []byte](w *writer, db *bbolt.DB, bucket string, key K, value
 func number(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
 func (w *writer) line(kind, more string) []byte {
+	return w.named(fmt.Sprintf("0190-%d", len(w.lines)), kind, more)
+}
+
+func (w *writer) named(id, kind, more string) []byte {
 	w.clock = w.clock.Add(time.Millisecond)
 	n := len(w.lines)
 	salt := sha256.Sum256(fmt.Append(nil, w.seed, "salt", n))
-	return fmt.Appendf(nil, `{"sequence":%d,"id":"0190-%d","time":%q,"kind":%q,%s,"salt":%q}`, n, n,
+	return fmt.Appendf(nil, `{"sequence":%d,"id":%q,"time":%q,"kind":%q,%s,"salt":%q}`, n, id,
 		w.clock.Format(decisionlog.TimeLayout), kind, more, base64.RawURLEncoding.EncodeToString(salt[:16]))
 }
 
@@ -154,6 +159,23 @@ func (w *writer) records(n int) {
 		w.keep(line)
 	}
 	w.commit(lines)
+}
+
+// batch appends the record of a batch and n items, in one transaction, every other of
+// which inherits from it.
+func (w *writer) batch(n int) {
+	first := len(w.lines)
+	id := fmt.Sprintf("0190-b%d", first)
+	w.keep(w.named(id, decisionlog.KindBatch, `"tenant":"default","request":{"context":{"x":1}}`))
+	for i := range n {
+		more := `"request":{"subject":{"type":"user","id":"alice"}},"decision":true`
+		if i%2 == 0 {
+			more = inheriting
+			w.of[len(w.lines)] = first
+		}
+		w.keep(w.named(fmt.Sprintf("%s.%d", id, i), decisionlog.KindDecision, more))
+	}
+	w.commit(w.lines[first:])
 }
 
 func (w *writer) admin(event string, details any) {
@@ -325,9 +347,13 @@ func (w *writer) export(filter func(n int) bool, proofs bool) []byte {
 	}
 	w.envelope(&out, begin)
 	records := 0
+	needed := map[int]bool{}
+	for item, batch := range w.of {
+		needed[batch] = needed[batch] || filter != nil && filter(item) && w.gone[item] == ""
+	}
 	for n, line := range w.lines {
 		why := w.gone[n]
-		if why == "" && filter != nil && !filter(n) {
+		if why == "" && filter != nil && !filter(n) && !needed[n] {
 			why = decisionlog.WhyFiltered
 		}
 		if why != "" {

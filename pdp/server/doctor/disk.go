@@ -51,6 +51,9 @@ func (x *exam) disk() {
 		x.bites("disk", dir+" is mounted read-only, and nothing can be recorded", "mount it for writing, or see in the system's log why that ended")
 	}
 	x.findings = append(x.findings, space(v, x.used(), x.growth(), x.Config.DecisionLog.Retain))
+	if err := x.Config.DecisionLog.Retain.Unsaid(); err != nil {
+		x.wrong("disk", err)
+	}
 	if v.files > 0 && v.filesUnused < minFiles {
 		x.bites("disk", fmt.Sprintf("%d files can still be made on it, and the log makes one for each segment and each changed policy", v.filesUnused), "remove some, or make the file system anew with more inodes")
 	}

@@ -105,4 +105,5 @@ func TestDiskFills(t *testing.T) {
 	kept := patient(dir)
 	kept.Config.DecisionLog.Retain.Bytes = 1 << 30
 	mustBite(t, doctor.Examine(t.Context(), kept), "disk", " more before anything of it is dropped: decision_log.retain.bytes is 1 GiB")
+	mustBite(t, doctor.Examine(t.Context(), kept), "disk", "decision_log.retain.bytes stands alone: no record younger than 24h0m0s is dropped for it any more, ")
 }

@@ -1,0 +1,273 @@
+package pdp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"policy-service/evaluation"
+)
+
+func decodeBatch(t *testing.T, defaults string, items ...string) evaluation.Batch {
+	t.Helper()
+	batch, err := evaluation.DecodeBatch([]byte(`{`+defaults+`,"evaluations":[`+strings.Join(items, ",")+`]}`), "", evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return batch
+}
+
+func bundleOfFiles(t *testing.T, files map[string]string) *Bundle {
+	t.Helper()
+	all := fstest.MapFS{}
+	for name, text := range files {
+		all[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	b, problems := Load(FS(all))
+	if problems.Refuse() {
+		t.Fatal(problems)
+	}
+	return b
+}
+
+// allocated is how many bytes f allocates: work that no other work on the machine hides.
+func allocated(f func()) int {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return int(after.TotalAlloc - before.TotalAlloc)
+}
+
+// TestWhatItemsShareIsConvertedOnce: a hundred items cost little more than two, whatever is
+// wrong with what they inherit, and whichever actions take turns.
+func TestWhatItemsShareIsConvertedOnce(t *testing.T) {
+	plain := bundleOfFiles(t, map[string]string{"p.cedar": `permit(principal is user, action, resource) when { context.k1 == 1 };`})
+	strict := bundleOfFiles(t, map[string]string{
+		"bundle.yaml":        "unknown_properties: reject\n",
+		"schema.cedarschema": `entity user, doc { list?: Set<String> }; action "r" appliesTo { principal: user, resource: [doc, user], context: { list?: Set<String> } };`,
+		"p.cedar":            `permit(principal is user, action, resource is doc);`,
+	})
+	var members, texts []string
+	for n := range 4000 {
+		members, texts = append(members, fmt.Sprintf(`"k%d":%d`, n, n)), append(texts, fmt.Sprintf(`"t%d"`, n))
+	}
+	many, list := strings.Join(members, ","), `"list":[`+strings.Join(texts, ",")+`]`
+	ask := func(subject, resource, context string) string {
+		return `"subject":{"type":"user","id":"a","properties":{` + subject + `}},"action":{"name":"r"},"resource":{` + resource + `},"context":{` + context + `}`
+	}
+	doc := `"type":"doc","id":"1"`
+	for name, c := range map[string]struct {
+		bundle         *Bundle
+		defaults, item string
+	}{
+		"values":                         {plain, ask("", doc, many), `{}`},
+		"a value that is unusable":       {plain, ask("", doc, many+`,"x":0.5`), `{}`},
+		"a property that is":             {plain, ask(many+`,"x":0.5`, doc, ""), `{}`},
+		"many that are":                  {plain, ask("", doc, strings.ReplaceAll(many, `":`, `":0.`)), `{}`},
+		"actions that take turns":        {plain, ask("", doc, many+`,"x":0.5`), `{"action":{"name":"w"}}`},
+		"resources that take turns":      {plain, ask("", doc+`,"properties":{`+many+`,"x":0.5}`, ""), `{"resource":{"id":"2"}}`},
+		"subjects that take turns":       {plain, ask(many+`,"x":0.5`, doc, ""), `{"subject":{"id":"a","properties":{"k1":1}}}`},
+		"contexts that take turns":       {plain, ask("", doc, many+`,"x":0.5`), `{"context":{"k1":0.5}}`},
+		"one entity":                     {plain, ask(many, `"type":"user","id":"a","properties":{"k1":1}`, ""), `{}`},
+		"one entity that is unusable":    {plain, ask(many+`,"x":0.5`, `"type":"user","id":"a","properties":{"k1":1}`, ""), `{}`},
+		"what is refused":                {strict, ask("", doc, list+`,"x":1`), `{}`},
+		"a property that is refused":     {strict, ask(list+`,"x":1`, doc, ""), `{}`},
+		"what does not fit":              {strict, ask("", doc, strings.Replace(list, `"t3999"`, `7`, 1)), `{}`},
+		"a reserved name in another one": {plain, ask("", doc, many), `{},{"context":{"__entity":1}}`},
+		"a reserved name in it":          {plain, ask("", doc, many+`,"z":{"__entity":1}`), `{}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Of(c.bundle, Options{})
+			cost := func(items int) int {
+				text := slices.Repeat([]string{`{}`, c.item}, items/2)
+				return allocated(func() {
+					got, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: decodeBatch(t, c.defaults, text...)})
+					if err != nil || len(got.Items) < items {
+						t.Fatalf("%d answers, %v", len(got.Items), err)
+					}
+				})
+			}
+			cost(2)
+			few, all := cost(2), cost(102)
+			t.Logf("2 items allocate %d bytes, 102 items %d", few, all)
+			if each := (all - few) / 100; each > 100_000 {
+				t.Errorf("2 items allocate %d bytes, 102 items %d: %d each", few, all, each)
+			}
+		})
+	}
+}
+
+// TestExplanationsOfABatchAreBounded: they take a megabyte of the answer at most, the first
+// items have theirs, and of the others none is made.
+func TestExplanationsOfABatchAreBounded(t *testing.T) {
+	var policies strings.Builder
+	for n := range 300 {
+		fmt.Fprintf(&policies, "@id(\"policy-%d\") permit(principal is user, action, resource) when { principal.level > %d && resource.open && context.a.b };\n", n, n)
+	}
+	p := Of(bundleOfFiles(t, map[string]string{"p.cedar": policies.String()}), Options{NewID: func() string { return "1" }})
+	ask := func(items int) (d BatchDecision) {
+		batch := decodeBatch(t, `"subject":{"type":"user","id":"a","properties":{"level":7}},"action":{"name":"r"},"resource":{"type":"doc","id":"1"}`,
+			slices.Repeat([]string{`{}`, `{"resource":{"id":7}}`}, items/2)...)
+		d, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: batch, Explain: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := ask(1000)
+	size, explained, omitted := 0, 0, 0
+	for n, item := range d.Items {
+		switch {
+		case n%2 == 1:
+			if item.Explain != nil {
+				t.Errorf("item %d, which is no request, has an explanation", n)
+			}
+		case item.Explain.Omitted:
+			omitted++
+			if len(item.Explain.Policies) > 0 {
+				t.Errorf("item %d has an explanation all the same", n)
+			}
+		case omitted > 0:
+			t.Errorf("item %d has an explanation after one had none", n)
+		default:
+			text, err := json.Marshal(item.Explain)
+			if err != nil {
+				t.Fatal(err)
+			}
+			size, explained = size+len(text), explained+1
+		}
+	}
+	if size > 1<<20 || size < 1<<19 || explained == 0 || omitted == 0 {
+		t.Errorf("%d explanations come to %d bytes, %d are omitted", explained, size, omitted)
+	}
+	text, err := evaluation.Answers(d.Items)
+	if err != nil || len(text) > 1<<20+200*len(d.Items) || strings.Count(string(text), `"explain":{"omitted":true}`) != omitted {
+		t.Errorf("the answer has %d bytes, %v", len(text), err)
+	}
+	again, err := evaluation.Answers(ask(1000).Items)
+	if err != nil || string(again) != string(text) {
+		t.Error("asked again it is another answer")
+	}
+	few, all := allocated(func() { ask(4 * explained) }), allocated(func() { ask(1000) })
+	if each := (all - few) / (1000 - 4*explained); each > 100_000 { // one that is made takes a megabyte
+		t.Errorf("%d items allocate %d bytes, 1000 items %d", 4*explained, few, all)
+	}
+}
+
+// TestPropertyInherited holds items that inherit in every way to requests by themselves:
+// what is kept of the items before must be what would have been found again.
+func TestPropertyInherited(t *testing.T) {
+	allows, errs, inherited := 0, 0, map[evaluation.Inherited]bool{}
+	eachSeed(t, 80, func(t *testing.T, g *generator) {
+		w := g.world(24)
+		p := Of(w.load(t), Options{NewID: func() string { return "id" }})
+		parts := func() map[string]json.RawMessage {
+			text, err := g.question(w).call(t).Request.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all map[string]json.RawMessage
+			if err := json.Unmarshal(text, &all); err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+		defaults := parts()
+		if g.chance(30) {
+			defaults["resource"] = defaults["subject"]
+		}
+		pool := []map[string]json.RawMessage{defaults, parts(), parts()}
+		items := make([]map[string]json.RawMessage, 40)
+		for n := range items {
+			items[n] = map[string]json.RawMessage{}
+			for _, member := range []string{"subject", "action", "resource", "context"} {
+				if own, ok := oneOf(g, pool...)[member]; ok && g.chance(40) {
+					items[n][member] = own
+				}
+			}
+		}
+		body := map[string]any{"evaluations": items}
+		for member, value := range defaults {
+			body[member] = value
+		}
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch, err := evaluation.DecodeBatch(text, g.question(w).call(t).Request.Tenant, evaluation.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Unix(0, 0)
+		got, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: batch, Now: now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, item := range batch.Items {
+			want := evaluation.Decision{Bundle: p.Bundle().Digest(), Malformed: item.Err}
+			if item.Err == nil {
+				inherited[item.Inherits()] = true
+				want, err = p.Evaluate(t.Context(), Call{Request: item.Request, Now: now})
+			}
+			var malformed *evaluation.Error
+			if errors.As(err, &malformed) {
+				want = evaluation.Decision{Bundle: p.Bundle().Digest(), Malformed: item.InBody(malformed)}
+				errs, err = errs+1, nil
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			for m := range want.Mismatch {
+				want.Mismatch[m].Pointer = item.Pointer(want.Mismatch[m].Pointer)
+			}
+			sortMismatch(want.Mismatch)
+			want.ID = got.Items[n].ID
+			if diff := cmp.Diff(want, got.Items[n]); diff != "" {
+				t.Fatalf("seed %d, item %d: by itself (-) and in a batch (+)\n%s\n%s\n%s", g.seed, n, diff, text, w)
+			}
+			if want.Allow {
+				allows++
+			}
+		}
+	})
+	if allows < 100 || errs < 10 || len(inherited) < 8 {
+		t.Errorf("%d allows, %d malformed items, %d ways to inherit: the generator shows little", allows, errs, len(inherited))
+	}
+}
+
+// TestBatchSchemaOfEachItem: what fits the schema in one item does not in the next, of
+// another context or action.
+func TestBatchSchemaOfEachItem(t *testing.T) {
+	p := Of(bundleOfFiles(t, map[string]string{
+		"schema.cedarschema": `entity user, doc, folder; action "r", "s" appliesTo { principal: user, resource: doc, context: { need: Long } }; action "w" appliesTo { principal: user, resource: folder, context: {} };`,
+		"p.cedar":            `permit(principal is user, action, resource);`,
+	}), Options{})
+	defaults := `"subject":{"type":"user","id":"a"},"action":{"name":"r"},"resource":{"type":"doc","id":"1"},"context":{"need":1}`
+	for _, c := range []struct {
+		items []string
+		want  []bool
+	}{
+		{[]string{`{}`, `{"context":{}}`, `{}`, `{"context":{}}`, `{"context":{"need":2}}`, `{"context":{}}`}, []bool{true, false, true, false, true, false}},
+		{[]string{`{"context":{}}`, `{}`, `{"context":{}}`, `{"context":{"need":2}}`, `{}`}, []bool{false, true, false, true, true}},
+		{[]string{`{}`, `{"action":{"name":"w"}}`, `{}`, `{"action":{"name":"w"},"resource":{"type":"folder","id":"1"}}`, `{"action":{"name":"s"}}`, `{"action":{"name":"s"},"resource":{"type":"folder","id":"1"}}`}, []bool{true, false, true, true, true, false}},
+		{[]string{`{"action":{"name":"w"},"context":{}}`, `{"action":{"name":"s"},"context":{}}`, `{"action":{"name":"s"}}`, `{"action":{"name":"no"}}`}, []bool{false, false, true, false}},
+	} {
+		got, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: decodeBatch(t, defaults, c.items...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, want := range c.want {
+			if got.Items[n].Allow != want {
+				t.Errorf("%s: item %d: allow %t (%s), want %t", c.items, n, got.Items[n].Allow, got.Items[n].Reason, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,347 @@
+package decisionlog
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// accounts say what each caller has put on record of what retention may not drop yet, so
+// that nobody fills the log with records that would have everybody else's dropped, or
+// nobody's taken.
+//
+// A record counts until its segment can go, as a part of what the segment takes on disk:
+// the content of a segment, as retention counts it, is divided among its records by their
+// length. So all accounts together are what retention sees, however well lines fit into
+// pages. Each segment says itself whose its records are (see charges), in the same
+// transaction as they: neither a restart nor a crash forgets any.
+type accounts struct {
+	now  func() time.Time
+	aged func() // is told when retention may drop more than before
+
+	mu        sync.Mutex
+	keep      Retention
+	of        map[string]*account // by caller, and by issuer: what its subjects have together
+	stretches []stretch           // sealed segments, oldest first
+	content   int64               // of the stretches
+	active    int64               // content of the active segment
+	weight    int64               // of its records
+	coming    int64               // weight of what is on its way to it
+}
+
+// account is what one caller has.
+type account struct {
+	kept   int64 // bytes of the stretches
+	open   int64 // weight in the active segment
+	coming int64 // and on its way there
+}
+
+// stretch is a sealed segment, or some that were sealed soon after another.
+type stretch struct {
+	begun, until time.Time // when the first of them was sealed, and the last
+	content      int64
+	of           map[string]int64
+}
+
+const (
+	// mostAccounts bounds the memory. Subjects of issuers, who can name as many as they
+	// like, have half of them, so that they crowd out nobody else.
+	mostAccounts = 10_000
+	// stretchesKept is how many parts the time is divided into, which bounds it too.
+	stretchesKept = 32
+	// others is who has no account of its own: all of them have one together.
+	others = "*"
+	// lineWeight is what a record weighs besides its line: its key, its id, and what the
+	// writer adds to it.
+	lineWeight = 256
+	// segmentBase is what a segment takes before it has records, and what checkpoints do:
+	// it is nobody's, and would make the first records of a segment dear.
+	segmentBase = 32 << 10
+	// mostPrice is more than the content of a segment is of the weight of its records, but
+	// for one that has little besides its checkpoints.
+	mostPrice = 16
+	// firstWeight at firstPrice is what the active segment is taken to have besides, so that
+	// its first few records say little of what the next are.
+	firstWeight = 64 << 10
+	firstPrice  = 2
+	// mostRetry bounds what RetryAfter says.
+	mostRetry = time.Hour
+)
+
+// Bound says what there is no room in.
+type Bound string
+
+// The bounds of what may be put on record.
+const (
+	BoundShare  Bound = "log_share"  // of the caller
+	BoundIssuer Bound = "log_issuer" // of all subjects of its issuer together
+	BoundAll    Bound = "log_full"   // of everybody
+)
+
+// RoomError is the error of what is not put on record, because too much is that retention
+// may not drop yet. Nothing of it was.
+type RoomError struct {
+	Bound Bound
+	// RetryAfter is when enough of that will be old enough, from a second to an hour.
+	RetryAfter time.Duration
+}
+
+func (e *RoomError) Error() string {
+	return fmt.Sprintf("there is no room for more records (%s)", e.Bound)
+}
+
+func newAccounts(now func() time.Time, aged func()) *accounts {
+	return &accounts{now: now, aged: aged, of: map[string]*account{}}
+}
+
+// issuerOf is the issuer of a caller that is a subject of one, as callers are named; "" is
+// that it is none.
+func issuerOf(caller string) string {
+	if issuer, _, subject := strings.Cut(caller, "#"); subject && strings.HasPrefix(caller, "jwt:") {
+		return issuer
+	}
+	return ""
+}
+
+// name is the account that a caller's records count toward: its own, and where there is no
+// room for one that of all such subjects of its issuer, or of all others.
+func (a *accounts) name(caller string) string {
+	if caller == "" || a.of[caller] != nil {
+		return caller
+	}
+	switch issuer := issuerOf(caller); {
+	case issuer != "" && len(a.of) >= mostAccounts/2:
+		return issuer + "#"
+	case len(a.of) >= mostAccounts:
+		return others
+	}
+	return caller
+}
+
+// take counts what is about to be written for a caller, and says whose account it is. Where
+// it may be refused it is, once the account is at its bound: so one call at most goes
+// beyond it.
+func (a *accounts) take(caller string, weight int64, refusable bool) (name string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	name = a.name(caller)
+	if refusable {
+		if err := a.room(name); err != nil {
+			return "", err
+		}
+	}
+	a.coming += weight
+	a.each(name, func(one *account) { one.coming += weight })
+	return name, nil
+}
+
+// giveBack takes back what was not written, or not known to be.
+func (a *accounts) giveBack(c *call) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.came(c)
+}
+
+// came ends that a call is on its way.
+func (a *accounts) came(c *call) {
+	if c.taken {
+		c.taken = false
+		a.coming -= c.weight
+		a.each(c.payer, func(one *account) { one.coming -= c.weight })
+	}
+}
+
+// wrote says what is in the active segment now, and what that takes.
+func (a *accounts) wrote(calls []*call, content int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range calls {
+		a.came(c)
+		a.weight += c.weight
+		a.each(c.payer, func(one *account) { one.open += c.weight })
+	}
+	a.active = content
+}
+
+// seal makes a stretch of the active segment. What is on its way goes to the next.
+func (a *accounts) seal(c *charges, until time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := c.stretch(until, a.active)
+	a.begin(newCharges(), 0)
+	if a.keep.LeastAge > 0 && s.content > 0 {
+		a.add(s)
+	}
+	a.forget()
+}
+
+// reopen counts what the active segment holds, whatever was known of it.
+func (a *accounts) reopen(c *charges, content int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.begin(c, content)
+}
+
+func (a *accounts) begin(c *charges, content int64) {
+	for _, one := range a.of {
+		one.open = 0
+	}
+	for name, of := range c.of {
+		a.each(name, func(one *account) { one.open += of.weight })
+	}
+	a.weight, a.active = c.weight, content
+}
+
+// issuerShare is what all subjects of one issuer may have together, unless one caller may
+// have more: who can name any number of them is one party all the same, and leaves as much
+// to others.
+const issuerShare = 0.5
+
+// limit sets the bounds, and what is in the sealed segments.
+func (a *accounts) limit(keep Retention, stretches []stretch) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.keep, a.stretches, a.content = keep, nil, 0
+	for _, one := range a.of {
+		one.kept = 0
+	}
+	for _, s := range stretches {
+		a.add(s)
+	}
+	a.forget()
+}
+
+// add adds the newest stretch.
+func (a *accounts) add(s stretch) {
+	a.content += s.content
+	for name, bytes := range s.of {
+		a.get(name).kept += bytes
+	}
+	if n := len(a.stretches); n > 0 && s.until.Sub(a.stretches[n-1].begun) < a.keep.LeastAge/stretchesKept {
+		last := &a.stretches[n-1]
+		last.until, last.content = s.until, last.content+s.content
+		for name, bytes := range s.of {
+			last.of[name] += bytes
+		}
+		return
+	}
+	a.stretches = append(a.stretches, s)
+}
+
+// age lets go of what is old enough to be dropped.
+func (a *accounts) age() {
+	now, n := a.now(), 0
+	for n < len(a.stretches) && a.stretches[n].until.Add(a.keep.LeastAge).Before(now) {
+		a.content -= a.stretches[n].content
+		for name, bytes := range a.stretches[n].of {
+			a.get(name).kept -= bytes
+		}
+		n++
+	}
+	if n > 0 {
+		a.stretches = append([]stretch(nil), a.stretches[n:]...)
+		a.forget()
+		a.aged()
+	}
+}
+
+func (a *accounts) forget() {
+	for name, one := range a.of {
+		if *one == (account{}) {
+			delete(a.of, name)
+		}
+	}
+}
+
+func (a *accounts) get(name string) *account {
+	one := a.of[name]
+	if one == nil {
+		one = &account{}
+		a.of[name] = one
+	}
+	return one
+}
+
+// each is for the account of a caller, and that of its issuer. What is nobody's has none.
+func (a *accounts) each(name string, do func(*account)) {
+	if name == "" {
+		return
+	}
+	do(a.get(name))
+	if issuer := issuerOf(name); issuer != "" {
+		do(a.get(issuer))
+	}
+}
+
+// price is how many bytes of content a unit of weight is.
+func price(content, weight int64) float64 {
+	return min(max(1, float64(content-segmentBase)/float64(max(1, weight))), mostPrice)
+}
+
+// openPrice is that of the active segment.
+func (a *accounts) openPrice() float64 {
+	return price(a.active+firstWeight*firstPrice, a.weight+firstWeight)
+}
+
+func (a *accounts) used(name string) int64 {
+	one := a.of[name]
+	if one == nil {
+		return 0
+	}
+	return one.kept + int64(float64(one.open+one.coming)*a.openPrice())
+}
+
+func (a *accounts) usedByAll() int64 {
+	return a.content + a.active + int64(float64(a.coming)*a.openPrice())
+}
+
+// room refuses a caller that is at a bound. Where callers are not told apart there is
+// nobody to be kept from the rest.
+func (a *accounts) room(name string) error {
+	if a.keep.LeastAge == 0 || a.keep.Bytes == 0 {
+		return nil
+	}
+	a.age()
+	if name != "" && !strings.HasSuffix(name, "#") {
+		if over := a.used(name) - a.part(a.keep.Share); over >= 0 {
+			return a.refusal(BoundShare, over, func(s *stretch) int64 { return s.of[name] })
+		}
+	}
+	if issuer := issuerOf(name); issuer != "" {
+		if over := a.used(issuer) - a.part(max(a.keep.Share, issuerShare)); over >= 0 {
+			return a.refusal(BoundIssuer, over, func(s *stretch) int64 { return s.of[issuer] })
+		}
+	}
+	if over := a.usedByAll() - a.keep.Bytes; over >= 0 {
+		return a.refusal(BoundAll, over, func(s *stretch) int64 { return s.content })
+	}
+	return nil
+}
+
+func (a *accounts) part(share float64) int64 { return int64(share * float64(a.keep.Bytes)) }
+
+// refusal finds when enough stretches will be old enough. What is in the active segment is
+// dropped nobody knows when.
+func (a *accounts) refusal(bound Bound, over int64, of func(*stretch) int64) error {
+	now := a.now()
+	for i := range a.stretches {
+		if over -= of(&a.stretches[i]); over < 0 {
+			wait := a.stretches[i].until.Add(a.keep.LeastAge).Sub(now)
+			return &RoomError{bound, min(max(time.Second, wait), mostRetry)}
+		}
+	}
+	return &RoomError{bound, mostRetry}
+}
+
+// state is what all together have, and whether that is all there may be.
+func (a *accounts) state() (recent int64, full bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.keep.LeastAge == 0 || a.keep.Bytes == 0 {
+		return 0, false
+	}
+	a.age()
+	recent = a.usedByAll()
+	return recent, recent >= a.keep.Bytes
+}

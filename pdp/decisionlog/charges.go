@@ -1,0 +1,217 @@
+package decisionlog
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.etcd.io/bbolt"
+)
+
+// charges say whose the records of one segment are: for each account where its first
+// record is, and what all of them weigh. They are kept in the segment, with each
+// checkpoint; what is above the last checkpoint is read from the records. No name stands
+// there but in the records themselves, so that none is left when these go.
+type charges struct {
+	of     map[string]*charge
+	weight int64
+	dirty  []*charge // since the last checkpoint, in the order that they became it
+}
+
+type charge struct {
+	first  uint64
+	whose  byte
+	weight int64
+	dirty  bool
+}
+
+// Whose an account is, given the caller of its first record.
+const (
+	ofCaller byte = iota // the caller's, or nobody's
+	ofIssuer             // that of subjects of the caller's issuer who have none of their own
+	ofOthers             // that of all others who have none
+)
+
+func newCharges() *charges { return &charges{of: map[string]*charge{}} }
+
+// add counts a record, or some, of which the first one is the account's.
+func (c *charges) add(name string, first uint64, weight int64) {
+	one := c.of[name]
+	if one == nil {
+		one = &charge{first: first}
+		switch {
+		case name == others:
+			one.whose = ofOthers
+		case name != "" && issuerOf(name)+"#" == name:
+			one.whose = ofIssuer
+		}
+		c.of[name] = one
+	}
+	one.weight += weight
+	c.weight += weight
+	if !one.dirty {
+		one.dirty = true
+		c.dirty = append(c.dirty, one)
+	}
+}
+
+// put writes what has changed since it was written last.
+func (c *charges) put(tx *bbolt.Tx) error {
+	if len(c.dirty) == 0 {
+		return nil
+	}
+	b, err := tx.CreateBucketIfNotExists([]byte(BucketCharges))
+	if err != nil {
+		return err
+	}
+	for _, one := range c.dirty {
+		if err := b.Put(append(number(one.first), one.whose), number(uint64(one.weight))); err != nil {
+			return err
+		}
+		one.dirty = false
+	}
+	c.dirty = c.dirty[:0]
+	return nil
+}
+
+// readCharges reads what stands in a segment. Whoever edits it, or redacts the record that
+// an account has its name from, makes nothing of it anybody's; it still counts for all.
+func readCharges(tx *bbolt.Tx) (c *charges, found bool) {
+	c = newCharges()
+	b := tx.Bucket([]byte(BucketCharges))
+	if b == nil {
+		return c, false
+	}
+	records := tx.Bucket([]byte(BucketRecords))
+	_ = b.ForEach(func(k, v []byte) error {
+		weight, isNumber := readNumber(v)
+		if len(k) != 9 || !isNumber || weight >= 1<<48 {
+			return nil
+		}
+		first, _ := readNumber(k[:8])
+		name := nameOf(records.Get(k[:8]), k[8])
+		if c.of[name] == nil {
+			c.of[name] = &charge{first: first, whose: k[8]}
+		}
+		c.of[name].weight += int64(weight)
+		c.weight += int64(weight)
+		return nil
+	})
+	return c, true
+}
+
+// nameOf is the account of a line's caller, or of the requester of the approval that it
+// says something of.
+func nameOf(line []byte, whose byte) string {
+	var s struct {
+		Kind    string         `json:"kind"`
+		Caller  string         `json:"caller"`
+		Details jsontext.Value `json:"details"`
+	}
+	if line == nil || json.Unmarshal(line, &s) != nil {
+		return ""
+	}
+	if s.Kind == kindApproval && s.Caller == "" {
+		var of struct {
+			Requester string `json:"requester"`
+		}
+		_ = json.Unmarshal(s.Details, &of) // it is nobody's then
+		s.Caller = of.Requester
+	}
+	switch whose {
+	case ofIssuer:
+		return issuerOf(s.Caller) + "#"
+	case ofOthers:
+		return others
+	}
+	return s.Caller
+}
+
+// activeCharges reads those of the segment that is written to, up to its end.
+func activeCharges(tx *bbolt.Tx, first, checkpointed, size uint64) *charges {
+	c, found := readCharges(tx)
+	from := max(first, checkpointed)
+	if !found && from > first { // of an earlier release, which kept none
+		c.add("", first, contentOf(tx.Size(), from-first))
+	}
+	records := tx.Bucket([]byte(BucketRecords))
+	for ; from < size; from++ {
+		line := records.Get(number(from))
+		c.add(nameOf(line, ofCaller), from, int64(len(line))+lineWeight)
+	}
+	return c
+}
+
+// stretch is a sealed segment by what its content is.
+func (c *charges) stretch(until time.Time, content int64) stretch {
+	s, each := stretch{begun: until, until: until, content: content, of: map[string]int64{}}, price(content, c.weight)
+	for name, one := range c.of {
+		if name == "" {
+			continue
+		}
+		bytes := int64(float64(one.weight) * each)
+		s.of[name] += bytes
+		if issuer := issuerOf(name); issuer != "" {
+			s.of[issuer] += bytes
+		}
+	}
+	return s
+}
+
+// weigh is what entries weigh together.
+func weigh(entries []prepared) (weight int64) {
+	for i := range entries {
+		weight += int64(len(entries[i].body)+len(entries[i].id)) + lineWeight
+	}
+	return weight
+}
+
+// Limit sets by what callers are bounded from now on: Bytes, LeastAge and Share of a
+// retention. Without it nobody is.
+func (l *Log) Limit(ctx context.Context, keep Retention) error {
+	return l.order(ctx, func() error {
+		l.limit(keep)
+		return nil
+	})
+}
+
+// limit is the writer's part of it.
+func (l *Log) limit(keep Retention) {
+	l.w.keep = keep
+	l.accounts.limit(keep, l.stretches(keep))
+}
+
+// stretches are the sealed segments that retention may not drop yet, oldest first. One that
+// cannot be read is of its size, and nobody's: it must not keep anybody from going on.
+func (l *Log) stretches(keep Retention) (out []stretch) {
+	all, now := l.all(), l.options.Now()
+	for i := len(all) - 2; i >= 0 && keep.LeastAge > 0; i-- {
+		until, err := l.begun(all[i+1].first)
+		if errors.Is(err, ErrGone) || err == nil && until.Add(keep.LeastAge).Before(now) {
+			break
+		}
+		if err != nil {
+			until = now
+		}
+		s := stretch{begun: until, until: until, content: all[i].size, of: map[string]int64{}}
+		_ = l.view(all[i], func(tx *bbolt.Tx) error {
+			c, _ := readCharges(tx)
+			s = c.stretch(until, contentOf(tx.Size(), all[i+1].first-all[i].first))
+			return nil
+		})
+		out = append(out, s)
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// Room says whether something may be put on record for a caller now. The error is a
+// [*RoomError]; [Log.Append] says the same, later.
+func (l *Log) Room(caller string) error {
+	l.accounts.mu.Lock()
+	defer l.accounts.mu.Unlock()
+	return l.accounts.room(l.accounts.name(caller))
+}

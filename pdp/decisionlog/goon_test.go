@@ -1,0 +1,43 @@
+package decisionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// Whoever reads much asks between any two parts, and ends where it may not go on.
+func TestReadersAskWhetherToGoOn(t *testing.T) {
+	l := mustOpen(t, t.TempDir(), Options{})
+	const parts = 4
+	var entries []Entry
+	for n := range parts * readRecords {
+		entries = append(entries, entry(fmt.Sprint(n)))
+	}
+	mustAppend(t, l, entries...)
+	for name, read := range map[string]func(context.Context) error{
+		"records": func(ctx context.Context) error {
+			for _, err := range l.Records(ctx, 0, l.Size()) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"query": func(ctx context.Context) error {
+			_, err := l.Query(ctx, Query{Limit: parts * readRecords})
+			return err
+		},
+	} {
+		asked, enough := 0, errors.New("enough")
+		ctx := WithTurns(t.Context(), func(context.Context) error { asked++; return nil })
+		if err := read(ctx); err != nil || asked < parts {
+			t.Errorf("%s: asked %d times, error %v", name, asked, err)
+		}
+		ctx = WithTurns(t.Context(), func(context.Context) error { return enough })
+		if err := read(ctx); !errors.Is(err, enough) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}

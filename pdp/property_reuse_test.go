@@ -1,0 +1,258 @@
+package pdp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"policy-service/evaluation"
+)
+
+// pieces are what a bundle of two tenants is made of by chance, each file with what it
+// may say; "" is no file. Some are wrong by themselves, some beside others.
+var pieces = map[string][]string{
+	"bundle.yaml":                   {"", "allow_trivial: true\n", "allow_trivial: true\nparents: {User: {team: Team}}\n", "allow_trivial: true\nunknown_entities: evaluate\n", "wrong: [\n"},
+	"schema.cedarschema":            {"", "", "entity Team; entity User in [Team] { n?: Long, team?: String, identities?: Set<User> } ; entity Doc; action read appliesTo { principal: User, resource: Doc };", "entity {"},
+	"obligations.yaml":              {"", "tell: {type: log, on: both}\n", "tell: {type: log}\n", "tell: {type: nothing}\n"},
+	"a.cedar":                       {"@id(\"a\") permit(principal, action, resource) when { principal has n };", "@id(\"a\") @obligation(\"tell\") permit(principal, action, resource);", "@id(\"a\") permit(principal in Team::\"red\", action, resource);", "permit("},
+	"b.cedar":                       {"", "@id(\"stop\") forbid(principal == User::\"u1\", action, resource);", "@id(\"x\") forbid(principal, action, resource) when { context.pdp.tenant == \"acme\" };"},
+	"entities/e.json":               {"", "[]\n", `[{"uid":{"type":"User","id":"u1"},"attrs":{"n":1,"team":"red"},"parents":[]}]`, `[{"uid":{"type":"User","id":"u2"},"attrs":{},"parents":[{"type":"Team","id":"red"}]}]`, `[{"uid":{}}]`},
+	"tenants/acme/x.cedar":          {"", "@id(\"x\") permit(principal, action, resource) when { principal.n > 0 };", "@id(\"x\") @obligation(\"tell\") permit(principal, action, resource);", "@id(\"x\") @obligation(\"own\") forbid(principal == User::\"u3\", action, resource);", "@id(\"stop\") permit(principal is User, action, resource);"},
+	"tenants/acme/y.cedar":          {"", "@id(\"y\") forbid(principal == User::\"u2\", action == Action::\"read\", resource);", "@id(\"y\") permit(principal is Robot, action, resource);"},
+	"tenants/acme/e.yaml":           {"", "a file that no rule names"},
+	"tenants/acme/obligations.yaml": {"", "", "own: {type: log}\n", "tell: {type: log}\n"},
+	"tenants/acme/entities/e.json":  {"", `[{"uid":{"type":"User","id":"u3"},"attrs":{"n":3,"identities":[{"__entity":{"type":"User","id":"u4"}}]},"parents":[],"more":1}]`, `[{"uid":{"type":"User","id":"u1"},"attrs":{"n":4},"parents":[]}]`, `[{"uid":{"type":"User","id":"u5"},"attrs":{"n":5,"identities":7},"parents":[{"type":"Team","id":"red"}]}]`},
+	"tenants/other/x.cedar":         {"", "@id(\"o\") permit(principal, action, resource) when { principal.n > 2 };", "@id(\"a\") forbid(principal, action, resource);"},
+	"tenants/other/entities/e.json": {"", `[{"uid":{"type":"User","id":"u3"},"attrs":{"n":9},"parents":[]},{"uid":{"type":"User","id":"u4"},"attrs":{"n":1,"team":"blue"},"parents":[]}]`},
+}
+
+// TestPropertyReuse holds a bundle that was loaded by one edit after the other to the one
+// that is loaded of the last files from nothing: it says the same, warning for warning,
+// and decides the same.
+func TestPropertyReuse(t *testing.T) {
+	seen := tally{}
+	eachSeed(t, 60, func(t *testing.T, g *generator) {
+		names := slices.Sorted(maps.Keys(pieces))
+		texts := map[string]string{"bundle.yaml": pieces["bundle.yaml"][1], "a.cedar": pieces["a.cedar"][0]}
+		before := &loaded{}
+		for step := range 40 {
+			kept := maps.Clone(texts)
+			for range 1 + g.IntN(2) {
+				name := oneOf(g, names...)
+				texts[name] = oneOf(g, pieces[name]...)
+			}
+			source := fstest.MapFS{}
+			for name, text := range texts {
+				if text != "" {
+					source[name] = &fstest.MapFile{Data: []byte(text)}
+				}
+			}
+			files := FS(source).Read()
+			l := newLoading(context.Background(), files, before)
+			got, said := l.build()
+			fresh := newLoading(context.Background(), FS(source).Read(), &loaded{})
+			want, problems := fresh.build()
+			if what := bundlesDiffer(t, got, want, said, problems); what != "" {
+				t.Fatalf("seed %d, step %d: %s\n%v", g.seed, step, what, texts)
+			}
+			seen.count("loads", want != nil)
+			seen.count("refusals", want == nil)
+			seen.count("warnings", want != nil && len(problems) > 0)
+			seen.count("a tenant taken over by itself", want != nil && l.did.policyFiles < fresh.did.policyFiles && len(l.fresh) == len(fresh.fresh))
+			seen.count("a tenant taken over beside another", want != nil && len(l.fresh) == 1)
+			if got == nil && g.chance(80) {
+				texts = kept // whoever broke it mends it
+			}
+			if got != nil {
+				before = &loaded{bundle: got, files: files}
+			}
+		}
+	})
+	for _, what := range []string{"loads", "refusals", "warnings", "a tenant taken over by itself", "a tenant taken over beside another"} {
+		seen.atLeast(t, what, 3)
+	}
+}
+
+// bundlesDiffer says in what two bundles differ; "" is in nothing.
+func bundlesDiffer(t *testing.T, got, want *Bundle, said, problems Problems) string {
+	if !slices.Equal(said, problems) {
+		return fmt.Sprintf("problems\n%v\nwant\n%v", said, problems)
+	}
+	if got == nil || want == nil {
+		if got != want {
+			return "one of the two does not load"
+		}
+		return ""
+	}
+	for what, pair := range map[string][2]any{
+		"digest": {got.digest, want.digest}, "config": {got.config, want.config}, "types": {got.wireTypes, want.wireTypes},
+		"policies": {got.Policies(), want.Policies()}, "approvals": {got.LongestApproval(), want.LongestApproval()},
+		"tenants": {slices.Sorted(maps.Keys(got.views)), slices.Sorted(maps.Keys(want.views))},
+	} {
+		if !reflect.DeepEqual(pair[0], pair[1]) {
+			return fmt.Sprintf("%s\n%v\nwant\n%v", what, pair[0], pair[1])
+		}
+	}
+	for tenant, v := range got.views {
+		w := want.views[tenant]
+		if root := got.views[evaluation.DefaultTenant].store; tenant != evaluation.DefaultTenant && v.store.root != root {
+			return tenant + " stands above another root"
+		}
+		for what, pair := range map[string][2]any{
+			"index": {v.index, w.index}, "actions": {v.actions, w.actions}, "obligations": {v.obligations, w.obligations},
+			"bound": {boundTo(v), boundTo(w)}, "entities": {v.store.entities, w.store.entities}, "written": {v.store.written, w.store.written},
+			"ids": {v.store.ids, w.store.ids}, "children": {sets(v.store.children), sets(w.store.children)}, "identified": {len(v.store.identified), len(w.store.identified)}, "naming": {len(v.store.naming), len(w.store.naming)},
+		} {
+			if !reflect.DeepEqual(pair[0], pair[1]) {
+				return fmt.Sprintf("%s of %s\n%v\nwant\n%v", what, tenant, pair[0], pair[1])
+			}
+		}
+		for n := range 6 {
+			call := Call{Explain: true, Request: evaluation.Request{Tenant: tenant, Subject: evaluation.Entity{Type: "User", ID: fmt.Sprintf("u%d", n)}, Action: evaluation.Action{Name: "read"}, Resource: evaluation.Entity{Type: "Doc", ID: "d"}}}
+			a, b := decisionText(t, got, call), decisionText(t, want, call)
+			if a != b {
+				return fmt.Sprintf("decision %d of %s\n%s\nwant\n%s", n, tenant, a, b)
+			}
+		}
+	}
+	return ""
+}
+
+func sets[K, V comparable](m map[K][]V) map[K]map[V]bool {
+	out := map[K]map[V]bool{}
+	for k, all := range m {
+		out[k] = map[V]bool{}
+		for _, v := range all {
+			out[k][v] = true
+		}
+	}
+	return out
+}
+
+// boundTo is each policy of a view in its order, with where it stands and what it obliges to.
+func boundTo(v *view) (all []string) {
+	for _, p := range v.policies {
+		text := p.id + " " + p.position + " " + p.tenant
+		for _, d := range p.obliges {
+			text += fmt.Sprintf(" %s=%v", d.Name, d.Properties)
+			if known := v.obligations[d.Name]; known.Definition != d {
+				text += " of another bundle"
+			}
+		}
+		if v.byID[p.id] != p {
+			text += " is not the one of its id"
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+func decisionText(t *testing.T, b *Bundle, call Call) string {
+	d, err := b.decide(context.Background(), call, nil)
+	text, bad := json.Marshal(struct {
+		Decision evaluation.Decision
+		Error    string
+	}{d, fmt.Sprint(err)})
+	must(t, bad)
+	return string(text)
+}
+
+// An edit of the root reads no file of a tenant again, and an edit of one tenant none of
+// another: what others bring is no part of what it costs.
+func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
+	files := tree{"a.cedar": renamed(smallest, "a"), "b.cedar": renamed(smallest, "b"), "entities/e.json": "[]", "obligations.yaml": "tell: {type: log}\n"}
+	const many = 50
+	for n := range many {
+		dir := fmt.Sprintf("tenants/t%02d/", n)
+		files[dir+"p.cedar"] = renamed(smallest, "p")
+		files[dir+"q.cedar"] = renamed(smallest, "q")
+		files[dir+"obligations.yaml"] = "own: {type: log}\n"
+		files[dir+"entities/e.json"] = fmt.Sprintf(`[{"uid":{"type":"User","id":"u%d"},"attrs":{},"parents":[]}]`, n)
+	}
+	dir := t.TempDir()
+	files.write(t, dir)
+	p, err := New(Dir(dir), Options{Quiet: 1})
+	must(t, err)
+	edit := func(what string, want work, views int, files tree) {
+		t.Helper()
+		files.write(t, dir)
+		before := p.Bundle()
+		must(t, p.Reload(t.Context()))
+		if p.reloader.did != want {
+			t.Errorf("%s: read %+v, want %+v", what, p.reloader.did, want)
+		}
+		fresh := 0
+		for tenant, v := range p.Bundle().views {
+			if v != before.views[tenant] {
+				fresh++
+			}
+		}
+		if fresh != views {
+			t.Errorf("%s: %d views are new, want %d", what, fresh, views)
+		}
+		if b, problems := Load(Dir(dir)); problems.Refuse() || bundlesDiffer(t, p.Bundle(), b, nil, nil) != "" {
+			t.Errorf("%s: %v, and it differs: %s", what, problems, bundlesDiffer(t, p.Bundle(), b, nil, nil))
+		}
+	}
+	edit("a root policy", work{policyFiles: 3, entityFiles: 1}, many+1, tree{"stop.cedar": forbidAll})
+	edit("a tenant's policy", work{policyFiles: 2, entityFiles: 1}, 1, tree{"tenants/t07/p.cedar": renamed(numbered(1), "p")})
+	edit("what the root defines", work{policyFiles: 3, entityFiles: 1, obligationFiles: 1 + many}, many+1, tree{"obligations.yaml": "tell: {type: log, on: both}\n"})
+	edit("a root entity", work{policyFiles: 3, entityFiles: 1}, many+1, tree{"entities/e.json": `[{"uid":{"type":"User","id":"v"},"attrs":{},"parents":[]}]`})
+	edit("a new tenant", work{policyFiles: 1}, 1, tree{"tenants/fresh/p.cedar": renamed(smallest, "p")})
+	edit("the settings, on which all hangs", work{settings: 1, policyFiles: 3 + 2*many + 1, entityFiles: 1 + many}, many+2, tree{"bundle.yaml": "unknown_entities: evaluate\n"})
+}
+
+// Decisions and searches go on by what a load takes over. The race detector sees who writes
+// to it.
+func TestDecisionsGoOnWhileALoadTakesOver(t *testing.T) {
+	entitiesOf := func(n int) string {
+		return fmt.Sprintf(`[{"uid":{"type":"User","id":"u"},"attrs":{"n":%d},"parents":[{"type":"Team","id":"t"}]}]`, n)
+	}
+	dir := t.TempDir()
+	tree{
+		"a.cedar": renamed(smallest, "a"), "schema.cedarschema": "entity Team; entity User in [Team] { n: Long }; action read appliesTo { principal: User, resource: User };",
+		"obligations.yaml": "tell: {type: log, on: both}\n", "tenants/acme/entities/e.json": entitiesOf(0), "tenants/other/entities/e.json": entitiesOf(0),
+		"tenants/acme/x.cedar":  "@id(\"x\") @obligation(\"tell\") permit(principal, action, resource) when { principal.n > 3 };",
+		"tenants/other/x.cedar": "@id(\"x\") @obligation(\"tell\") forbid(principal in Team::\"t\", action, resource);",
+	}.write(t, dir)
+	p, err := New(Dir(dir), Options{Quiet: 1})
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
+	for _, tenant := range []string{"acme", "other", evaluation.DefaultTenant} {
+		asking.Go(func() {
+			request := evaluation.Request{Tenant: tenant, Subject: evaluation.Entity{Type: "User", ID: "u"}, Action: evaluation.Action{Name: "read"}, Resource: evaluation.Entity{Type: "User", ID: "u"}}
+			for ctx.Err() == nil {
+				if _, err := p.Evaluate(context.Background(), Call{Explain: true, Request: request}); err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := p.Search(context.Background(), SearchCall{Search: evaluation.Search{Kind: evaluation.SubjectSearch, Request: request}, Limit: 10}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for n := range 12 {
+		switch n % 4 {
+		case 0:
+			tree{"b.cedar": renamed(numbered(n), "b")}.write(t, dir)
+		case 1:
+			tree{"tenants/acme/entities/e.json": entitiesOf(n)}.write(t, dir)
+		case 2:
+			tree{"tenants/other/y.cedar": renamed(numbered(n), "y")}.write(t, dir)
+		case 3:
+			tree{"entities/e.json": fmt.Sprintf(`[{"uid":{"type":"User","id":"r%d"},"attrs":{"n":1},"parents":[]}]`, n)}.write(t, dir)
+		}
+		must(t, p.Reload(t.Context()))
+	}
+}

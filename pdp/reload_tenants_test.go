@@ -1,0 +1,363 @@
+package pdp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const forbidAll = "@id(\"stop\")\nforbid (principal, action, resource);\n"
+
+// tenants is a directory of two tenants, and a PDP that does not watch it.
+type tenants struct {
+	*PDP
+	t        *testing.T
+	dir      string
+	loads    []Status
+	incoming []Incoming
+}
+
+func tenantsIn(t *testing.T) *tenants {
+	t.Helper()
+	w := &tenants{t: t, dir: t.TempDir()}
+	w.write(tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/other/y.cedar": ofTenant("y", 0)})
+	p, err := New(Dir(w.dir), Options{Quiet: time.Millisecond,
+		OnLoad:     func(s Status) { w.loads = append(w.loads, s) },
+		BeforeSwap: func(b Incoming) error { w.incoming = append(w.incoming, b); return nil }})
+	must(t, err)
+	w.PDP = p
+	return w
+}
+
+func ofTenant(id string, n int) string { return renamed(numbered(n), id) }
+
+// write puts each file in its place by one rename.
+func (w *tenants) write(files tree) {
+	w.t.Helper()
+	for name, text := range files {
+		at := filepath.Join(w.dir, name)
+		must(w.t, os.MkdirAll(filepath.Dir(at), 0o755))
+		next := filepath.Join(filepath.Dir(at), ".next")
+		must(w.t, os.WriteFile(next, []byte(text), 0o644))
+		must(w.t, os.Rename(next, at))
+	}
+}
+
+// serves fails where what is in force is not what these files are, by digest and by what
+// is told and kept of it.
+func (w *tenants) serves(what string, files tree) {
+	w.t.Helper()
+	dir := w.t.TempDir()
+	files.write(w.t, dir)
+	want, last := Dir(dir).Read(), w.incoming[len(w.incoming)-1]
+	if got := w.Status(); got.Digest != want.Digest() || got.Refused != nil || last.Digest != want.Digest() || digestOfContent(last.Files) != want.Digest() {
+		w.t.Errorf("%s: in force is %+v, told of %s, want %s", what, got, last.Digest, want.Digest())
+	}
+}
+
+func digestOfContent(content map[string][]byte) string { return (&Files{content: content}).Digest() }
+
+// restless is a source of which one tenant writes a file during each reading, after the
+// root was read and before the tenants are.
+func (w *tenants) restless(name string, writes func() bool) Source {
+	n := 0
+	var turn sync.Mutex // who looks for edits of the root reads it too
+	return hook(w.dir, func(int) {
+		turn.Lock()
+		defer turn.Unlock()
+		if n++; writes() {
+			w.write(tree{name: ofTenant("x", 1000+n)})
+		}
+	})
+}
+
+// A tenant that writes without a pause makes no two readings equal.
+func TestATenantThatNeverLiesStillHoldsUpNoEditOfOthers(t *testing.T) {
+	w := tenantsIn(t)
+	writes := true
+	w.source = w.restless("tenants/acme/x.cedar", func() bool { return writes })
+
+	w.write(tree{"stop.cedar": forbidAll})
+	if err := w.Reload(t.Context()); !errors.Is(err, errLater) || len(w.loads) != 1 {
+		t.Errorf("got %v and %d loads", err, len(w.loads))
+	}
+	inForce := tree{"a.cedar": smallest, "stop.cedar": forbidAll, "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/other/y.cedar": ofTenant("y", 0)}
+	w.serves("an edit of the root", inForce)
+	if later := w.incoming[1].Later; !slices.Equal(later, []string{"acme"}) {
+		t.Errorf("told of %v", later)
+	}
+
+	w.write(tree{"tenants/other/y.cedar": ofTenant("y", 1)})
+	if err := w.Reload(t.Context()); !errors.Is(err, errLater) || len(w.loads) != 2 {
+		t.Errorf("got %v and %d loads", err, len(w.loads))
+	}
+	inForce["tenants/other/y.cedar"] = ofTenant("y", 1)
+	w.serves("an edit of another tenant", inForce)
+
+	if err := w.Reload(t.Context()); !errors.Is(err, errLater) || len(w.loads) != 2 {
+		t.Errorf("nobody else edited: %v and %d loads", err, len(w.loads))
+	}
+
+	w.write(tree{"bad.cedar": "forbid("})
+	if err := w.Reload(t.Context()); err == nil || len(w.loads) != 3 || w.Status().Refused == nil || w.Status().Refused.Problems[0].File != "bad.cedar" {
+		t.Errorf("an edit of the root that does not load: %v, %+v", err, w.Status())
+	}
+	must(t, os.Remove(filepath.Join(w.dir, "bad.cedar")))
+
+	writes = false
+	w.write(tree{"tenants/acme/x.cedar": ofTenant("x", 7)})
+	must(t, w.Reload(t.Context()))
+	inForce["tenants/acme/x.cedar"] = ofTenant("x", 7)
+	w.serves("the tenant's own edit, once it lies still", inForce)
+}
+
+// Which tenants there are is the root's to say: one that is moved out is gone, whatever
+// happens in the other directories, and a new one is there when it lies still.
+func TestARestlessTenantIsMovedOutAtOnce(t *testing.T) {
+	w := tenantsIn(t)
+	writes := true
+	w.source = w.restless("tenants/acme/x.cedar", func() bool { return writes })
+	must(t, os.Rename(filepath.Join(w.dir, "tenants/other"), filepath.Join(t.TempDir(), "other")))
+	if err := w.Reload(t.Context()); !errors.Is(err, errLater) {
+		t.Error(err)
+	}
+	w.serves("another tenant moved out", tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0)})
+	writes = false
+	must(t, os.Rename(filepath.Join(w.dir, "tenants/acme"), filepath.Join(t.TempDir(), "acme")))
+	must(t, w.Reload(t.Context()))
+	w.serves("the restless one moved out", tree{"a.cedar": smallest})
+
+	writes = true
+	must(t, os.Mkdir(filepath.Join(w.dir, "tenants/fresh"), 0o755))
+	w.source = w.restless("tenants/fresh/x.cedar", func() bool { return writes })
+	w.write(tree{"stop.cedar": forbidAll})
+	if err := w.Reload(t.Context()); !errors.Is(err, errLater) || w.Bundle().HasTenant("fresh") {
+		t.Errorf("%v, fresh is there: %v", err, w.Bundle().HasTenant("fresh"))
+	}
+	w.serves("a new tenant that does not lie still", tree{"a.cedar": smallest, "stop.cedar": forbidAll})
+	writes = false
+	must(t, w.Reload(t.Context()))
+	if !w.Bundle().HasTenant("fresh") {
+		t.Error("a tenant that lies still is not there")
+	}
+}
+
+// Where a MANIFEST stands it says what is whole. What never matches it is refused, and
+// not waited for in silence.
+func TestARestlessTenantIsRefusedWhereAManifestStands(t *testing.T) {
+	w := tenantsIn(t)
+	must(t, Dir(w.dir).WriteManifest())
+	must(t, w.Reload(t.Context()))
+	before, readings := w.Status().Digest, 0
+	w.source = w.restless("tenants/acme/x.cedar", func() bool { readings++; return true })
+	w.write(tree{"stop.cedar": forbidAll})
+	var problems Problems
+	if err := w.Reload(t.Context()); !errors.As(err, &problems) || !slices.Contains(codes(problems), "tenants/acme/x.cedar manifest_differs") {
+		t.Error(err)
+	}
+	if s := w.Status(); s.Refused == nil || s.Digest != before || readings > 3+aWhile {
+		t.Errorf("%+v after %d readings", s, readings)
+	}
+}
+
+// An edit of the root and of tenants that lie still is seen whole, also where one of
+// them was edited a moment ago.
+func TestAnEditThatSpansTenantsIsSeenWhole(t *testing.T) {
+	w := tenantsIn(t)
+	w.write(tree{"tenants/acme/x.cedar": ofTenant("x", 1)})
+	must(t, w.reload(t.Context(), false))
+	w.reloader.acted["acme"] = time.Now().Add(time.Hour)
+	files := tree{"a.cedar": numbered(2), "tenants/acme/x.cedar": ofTenant("x", 2), "tenants/other/y.cedar": ofTenant("y", 2)}
+	w.write(files)
+	must(t, w.reload(t.Context(), false))
+	w.serves("all of it", files)
+	if len(w.loads) != 2 {
+		t.Errorf("%d loads", len(w.loads))
+	}
+}
+
+// A tenant's own edits are a while apart, so that they do not fill the log with their
+// loads. They hold up nobody else's.
+func TestATenantsOwnEditsAreAWhileApart(t *testing.T) {
+	w := tenantsIn(t)
+	w.write(tree{"tenants/acme/x.cedar": ofTenant("x", 1)})
+	must(t, w.reload(t.Context(), false))
+	if len(w.loads) != 1 {
+		t.Fatalf("%d loads of the first edit", len(w.loads))
+	}
+	for n := 2; n < 10; n++ {
+		w.reloader.acted["acme"] = time.Now().Add(time.Hour) // a moment ago
+		text := ofTenant("x", n)
+		if n%2 == 0 {
+			text = "forbid(" // nor do they with refusals
+		}
+		w.write(tree{"tenants/acme/x.cedar": text})
+		if err := w.reload(t.Context(), false); !errors.Is(err, errLater) || len(w.loads) != 1 {
+			t.Fatalf("edit %d: %v and %d loads", n, err, len(w.loads))
+		}
+	}
+	w.write(tree{"tenants/other/y.cedar": ofTenant("y", 1)})
+	if err := w.reload(t.Context(), false); !errors.Is(err, errLater) {
+		t.Error(err)
+	}
+	w.serves("another tenant's edit", tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 1), "tenants/other/y.cedar": ofTenant("y", 1)})
+	w.reloader.acted["acme"] = time.Now().Add(-time.Hour)
+	must(t, w.reload(t.Context(), false))
+	w.serves("a while later", tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 9), "tenants/other/y.cedar": ofTenant("y", 1)})
+	if len(w.loads) != 3 {
+		t.Errorf("%d loads", len(w.loads))
+	}
+}
+
+// A tenant whose files say what was refused is refused again with every load: what it
+// wrote a moment ago is no reason to pass it over.
+func TestABrokenTenantIsNotPassedOver(t *testing.T) {
+	w := tenantsIn(t)
+	w.write(tree{"tenants/acme/x.cedar": "forbid("})
+	if err := w.reload(t.Context(), false); !errors.As(err, new(Problems)) {
+		t.Error(err)
+	}
+	w.reloader.acted["acme"] = time.Now().Add(time.Hour)
+	w.write(tree{"tenants/other/y.cedar": ofTenant("y", 1)})
+	if err := w.reload(t.Context(), false); !errors.As(err, new(Problems)) || w.Status().Refused == nil {
+		t.Error(err)
+	}
+}
+
+// held is a PDP that watches a directory, the first load of which is held up until it is
+// ended.
+func held(t *testing.T) (w *watched, begun chan struct{}) {
+	dir := t.TempDir()
+	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/other/y.cedar": ofTenant("y", 0)}.write(t, dir)
+	begun = make(chan struct{})
+	var once sync.Once
+	w = watchWith(t, dir, nil, func(p *PDP) {
+		p.reloader.building = func(ctx context.Context) {
+			once.Do(func() {
+				close(begun)
+				<-ctx.Done()
+			})
+		}
+	})
+	return w, begun
+}
+
+// What a tenant's edit takes to load is no time that an edit of the root waits.
+func TestAnEditOfTheRootOvertakesTheLoadOfATenants(t *testing.T) {
+	w, begun := held(t)
+	tree{"tenants/acme/x.cedar": ofTenant("x", 1)}.write(t, w.dir)
+	<-begun
+	tree{"stop.cedar": forbidAll}.write(t, w.dir)
+	first := <-w.loads // the load before it never ends by itself
+	dir := t.TempDir()
+	tree{"a.cedar": smallest, "stop.cedar": forbidAll, "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/other/y.cedar": ofTenant("y", 0)}.write(t, dir)
+	if first.Digest != digestOf(dir) || first.Refused != nil {
+		t.Errorf("the first load is %+v, want the root's edit alone, %s", first, digestOf(dir))
+	}
+	w.sees("the tenant's edit")
+}
+
+// Where the root's edit does not load without the tenant's, they load together, and
+// nothing is refused.
+func TestAnEditThatOvertakesMayNeedTheTenants(t *testing.T) {
+	w, begun := held(t)
+	tree{"tenants/acme/x.cedar": ofTenant("renamed", 1)}.write(t, w.dir)
+	<-begun
+	tree{"x.cedar": ofTenant("x", 1)}.write(t, w.dir) // the id that the tenant gave up
+	if first := <-w.loads; first.Refused != nil || first.Digest != digestOf(w.dir) {
+		t.Errorf("got %+v", first)
+	}
+}
+
+// A tenant that is moved out is out at once, too.
+func TestMovingATenantOutOvertakesItsLoad(t *testing.T) {
+	w, begun := held(t)
+	tree{"tenants/acme/x.cedar": ofTenant("x", 1)}.write(t, w.dir)
+	<-begun
+	replaceFile(t, filepath.Join(w.dir, "tenants/acme"), filepath.Join(t.TempDir(), "acme"))
+	if first := <-w.loads; first.Refused != nil || w.Bundle().HasTenant("acme") {
+		t.Errorf("got %+v", first)
+	}
+}
+
+// What tenants edit ends no load.
+func TestATenantsEditOvertakesNoLoad(t *testing.T) {
+	dir := t.TempDir()
+	tree{"a.cedar": smallest, "entities/e.json": "[]", "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/acme/entities/e.json": "[]", "tests/t.yaml": "[]"}.write(t, dir)
+	out, err := newLookout(dir)
+	must(t, err)
+	defer out.close()
+	for name, want := range map[string]bool{
+		"a.cedar": true, "new.cedar": true, "entities/e.json": true, "entities": true, "tenants/new": true, "tenants": true,
+		"tenants/acme/x.cedar": false, "tenants/acme/entities/e.json": false, "tenants/acme/new": false, "tenants/acme/entities": false,
+	} {
+		if got := out.mattersToRoot(filepath.Join(dir, name)); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	w := tenantsIn(t)
+	before := Dir(w.dir).Read().reading()
+	w.write(tree{"tenants/acme/x.cedar": ofTenant("x", 1), "tenants/acme/z.cedar": "forbid("})
+	ctx, cancel := context.WithCancel(t.Context())
+	w.reloader.pollWatched = time.Millisecond
+	w.source = hook(w.dir, func(reading int) {
+		if reading == 5 {
+			cancel()
+		}
+	})
+	if w.rootChanges(ctx, before) {
+		t.Error("the load was ended")
+	}
+	w.write(tree{"stop.cedar": forbidAll})
+	if !w.rootChanges(t.Context(), before) {
+		t.Error("the load was not ended by an edit of the root")
+	}
+}
+
+// The same with a directory that is really watched, and a tenant that really does not stop.
+func TestWatchSeesTheRootBesideARestlessTenant(t *testing.T) {
+	dir := t.TempDir()
+	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0)}.write(t, dir)
+	w := watchWith(t, dir, nil, func(p *PDP) { p.options.Quiet = 50 * time.Millisecond }) // longer than the tenant pauses
+	at := filepath.Join(dir, "tenants/acme")
+	ctx, cancel := context.WithCancel(t.Context())
+	var tenant sync.WaitGroup
+	defer tenant.Wait()
+	defer cancel()
+	wrote := make(chan struct{}, 1000)
+	tenant.Go(func() {
+		for n := 1; ctx.Err() == nil; n++ {
+			if os.WriteFile(at+"/.next", []byte(ofTenant("x", n)), 0o644) != nil || os.Rename(at+"/.next", at+"/x.cedar") != nil {
+				t.Error("the tenant cannot write")
+				return
+			}
+			select {
+			case wrote <- struct{}{}:
+			default:
+			}
+			pause(ctx, time.Millisecond)
+		}
+	})
+	for range 20 {
+		<-wrote
+	}
+	for round := range 3 {
+		name := fmt.Sprintf("stop%d.cedar", round)
+		tree{name: strings.Replace(forbidAll, "stop", name, 1)}.write(t, dir)
+		loads := 0
+		w.until("the root's forbid", func(s Status) bool {
+			loads++
+			return s.Refused == nil && slices.ContainsFunc(w.Bundle().Policies(), func(p PolicyInfo) bool { return p.ID == name })
+		})
+		if loads > 3 {
+			t.Errorf("in force after %d loads", loads)
+		}
+	}
+}

@@ -1,0 +1,339 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// shared is a server whose log holds a few megabytes, and whose clock a test sets. There
+// are two callers, each in a tenant of its own.
+type shared struct {
+	*pdptest.Server
+	t              *testing.T
+	data           string
+	victim, greedy string
+	others         []string
+	watcher        string        // sees metrics and the state
+	later          *atomic.Int64 // since the start
+}
+
+const (
+	sharedBytes = 8 << 20
+	sharedShare = sharedBytes / 4
+)
+
+func startShared(t *testing.T) *shared {
+	t.Helper()
+	s := &shared{t: t, data: t.TempDir(), later: new(atomic.Int64)}
+	s.greedy = addKey(t, s.data, "greedy", auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Decide, auth.Search}})
+	s.victim = addKey(t, s.data, "victim", auth.Grant{Tenants: []string{"acme"}, Permissions: []auth.Permission{auth.Decide}})
+	for n := range 4 {
+		s.others = append(s.others, addKey(t, s.data, fmt.Sprint("other", n), auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Decide}}))
+	}
+	s.watcher = addKey(t, s.data, "watcher", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Explain}})
+	s.start(s.data)
+	return s
+}
+
+// start runs a server on a data directory, which may be a copy of the other's.
+func (s *shared) start(data string) {
+	s.t.Helper()
+	s.Server = pdptest.Start(s.t, telling(), withData(data), func(c *server.Config) {
+		c.PDP.Now = func() time.Time { return pdptest.Now.Add(time.Duration(s.later.Load())) }
+		c.PDP.NewID = nil
+		server.TuneLog(c, func(o *decisionlog.Options, keep *decisionlog.Retention) {
+			o.SegmentBytes = 512 << 10
+			*keep = decisionlog.Retention{Bytes: sharedBytes, LeastAge: time.Hour, Share: 0.25}
+		})
+	})
+}
+
+// again stops the server, and starts another one.
+func (s *shared) again() {
+	s.t.Helper()
+	stopAndWait(s.t, s.Server)
+	s.start(s.data)
+}
+
+// one is a question with so many bytes that are recorded.
+func one(bytes int) string {
+	return strings.TrimSuffix(readQuestion, "}") + `,"context":{"note":"` + strings.Repeat("x", bytes) + `"}}`
+}
+
+// floodItems of floodItem bytes are recorded of each request of a flood.
+const floodItems, floodItem = 20, 8 << 10
+
+// flood asks on 64 connections in a closed loop until each was refused, or twice what the
+// log may have was answered. It returns how many requests were, and the last refusal.
+func (s *shared) flood(credential string) (answered int64, last pdptest.Response) {
+	s.t.Helper()
+	body := `{"evaluations":[` + strings.TrimSuffix(strings.Repeat(one(floodItem)+",", floodItems), ",") + `]}`
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for range 64 {
+		all.Go(func() {
+			for {
+				got := s.Post("/access/v1/evaluations", body, "Authorization", credential)
+				mu.Lock()
+				if got.Status == http.StatusOK {
+					answered++
+				} else {
+					last = got
+				}
+				enough := got.Status != http.StatusOK || answered > 2*sharedBytes/(floodItems*floodItem) // it is never refused
+				mu.Unlock()
+				if enough {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return answered, last
+}
+
+// asks has the victim ask, and wants a status.
+func (s *shared) asks(want int) pdptest.Response {
+	s.t.Helper()
+	got := s.Post("/tenants/acme"+evaluationPath, readQuestion, "Authorization", s.victim)
+	if got.Status != want {
+		s.t.Fatalf("the victim gets %d %s, want %d", got.Status, got.Body, want)
+	}
+	return got
+}
+
+// recorded is how many records with content there are of a caller, and the bytes of their
+// lines.
+func (s *shared) recorded(caller string) (records int, bytes int64) {
+	s.t.Helper()
+	for r, err := range s.Log().Records(context.Background(), 0, s.Log().Size()) {
+		must(s.t, err)
+		var of struct {
+			Caller string `json:"caller"`
+		}
+		if r.Line != nil && json.Unmarshal(r.Line, &of) == nil && of.Caller == caller {
+			records, bytes = records+1, bytes+int64(len(r.Line))
+		}
+	}
+	return records, bytes
+}
+
+// refused wants a refusal with a Retry-After, and returns that.
+func (s *shared) refused(got pdptest.Response, status int) time.Duration {
+	s.t.Helper()
+	after, err := strconv.Atoi(got.Header.Get("Retry-After"))
+	if got.Status != status || err != nil || after < 1 || after > 3600 || got.Header.Get("X-Decision-Id") != "" {
+		s.t.Fatalf("got %d %v %s, want %d with Retry-After", got.Status, got.Header, got.Body, status)
+	}
+	return time.Duration(after) * time.Second
+}
+
+// photographed is the data directory as it would be found after a crash now.
+func (s *shared) photographed() string {
+	s.t.Helper()
+	copied := s.t.TempDir()
+	must(s.t, filepath.WalkDir(s.data, func(name string, entry fs.DirEntry, err error) error {
+		must(s.t, err)
+		inside, err := filepath.Rel(s.data, name)
+		must(s.t, err)
+		if entry.IsDir() {
+			return os.MkdirAll(filepath.Join(copied, inside), 0o700)
+		}
+		content, err := os.ReadFile(name)
+		must(s.t, err)
+		info, err := entry.Info()
+		must(s.t, err)
+		return os.WriteFile(filepath.Join(copied, inside), content, info.Mode().Perm())
+	}))
+	return copied
+}
+
+// One caller with 64 connections fills its share of the log and no more, whatever is
+// restarted, and no record of anybody else's goes for it before its time.
+func TestOneCallerCannotRetireEverybodysRecords(t *testing.T) {
+	s := startShared(t)
+	const before = 100
+	for range before {
+		s.asks(http.StatusOK)
+	}
+	answered, last := s.flood(s.greedy)
+	s.refused(last, http.StatusTooManyRequests)
+	// One request may go beyond the share, which is of what is on disk: lines and some more.
+	request := int64(floodItems * (floodItem + 1<<10))
+	_, bytes := s.recorded("key:greedy")
+	if bytes > sharedShare+request || bytes < sharedShare/2 || answered == 0 {
+		t.Errorf("%d requests put %d bytes on record, of a share of %d", answered, bytes, sharedShare)
+	}
+	if got := s.Log().Status().Recent; got > sharedShare+2*request+512<<10 {
+		t.Errorf("the log has %d bytes", got)
+	}
+	whole := func() {
+		t.Helper()
+		if records, _ := s.recorded("key:victim"); records < before || s.Recorded("segments_retired") {
+			t.Errorf("of %d records %d are left", before, records)
+		}
+	}
+	whole()
+	s.asks(http.StatusOK)
+	crashed := s.photographed()
+
+	s.again() // in good order
+	answered, last = s.flood(s.greedy)
+	if s.refused(last, http.StatusTooManyRequests); answered > 0 {
+		t.Errorf("after a restart %d more were answered", answered)
+	}
+	whole()
+	s.asks(http.StatusOK)
+	stopAndWait(t, s.Server)
+
+	s.start(crashed) // and not
+	answered, last = s.flood(s.greedy)
+	if s.refused(last, http.StatusTooManyRequests); answered > 0 {
+		t.Errorf("after a crash %d more were answered", answered)
+	}
+	whole()
+	s.asks(http.StatusOK)
+	s.limits("log_share", 64)
+}
+
+// limits wants so many refusals, at least, to be counted by a word.
+func (s *shared) limits(word string, least float64) {
+	s.t.Helper()
+	counted := 0.0
+	for _, sample := range scrapeAs(s.t, s.watcher, s.URL) {
+		if sample.Metric["__name__"] == "policy_service_requests_limited_total" && string(sample.Metric["limit"]) == word {
+			counted += float64(sample.Value)
+		}
+	}
+	if counted < least {
+		s.t.Errorf("%v were counted as %s, want %v", counted, word, least)
+	}
+}
+
+// What is old enough goes, and then its caller may write again; content on disk never is
+// more than the log may have, a segment, and what was on its way.
+func TestSharesAreGivenBackWithTime(t *testing.T) {
+	s := startShared(t)
+	for round := range 6 {
+		segments := s.Log().Status().Segments
+		answered, last := s.flood(s.greedy)
+		after := s.refused(last, http.StatusTooManyRequests)
+		if answered == 0 {
+			t.Fatalf("in round %d nothing was answered", round)
+		}
+		if disk := s.onDisk(); disk > sharedBytes+2<<20 {
+			t.Errorf("in round %d there are %d bytes of content", round, disk)
+		}
+		eventually(t, "what was written is sealed", func() bool { return s.Log().Status().Segments > segments })
+		s.later.Add(int64(after + time.Second)) // as it was told
+		if got := s.Post(evaluationPath, one(1), "Authorization", s.greedy); got.Status != http.StatusOK {
+			t.Fatalf("in round %d, after %v: got %d %s", round, after, got.Status, got.Body)
+		}
+		s.later.Add(int64(time.Hour + time.Minute))
+	}
+	eventually(t, "what is old and too much is dropped", func() bool { return s.Recorded("segments_retired") && s.onDisk() <= sharedBytes+1<<20 })
+}
+
+// onDisk is what lines take that have content.
+func (s *shared) onDisk() (bytes int64) {
+	for r, err := range s.Log().Records(context.Background(), 0, s.Log().Size()) {
+		must(s.t, err)
+		bytes += int64(len(r.Line))
+	}
+	return bytes
+}
+
+// Where all shares are used nobody is decided for, and everybody can see why; when time
+// has passed it goes on by itself.
+func TestLogFullOfYoungRecordsRefusesAll(t *testing.T) {
+	s := startShared(t)
+	s.asks(http.StatusOK)
+	if got := s.Get("/readyz", "Authorization", s.watcher); got.Status != http.StatusOK || strings.Contains(got.Body, "full") {
+		t.Errorf("got %d %s", got.Status, got.Body)
+	}
+	var last pdptest.Response
+	for _, pep := range append(s.others, s.greedy) {
+		_, last = s.flood(pep)
+	}
+	full := s.refused(last, http.StatusServiceUnavailable)
+	s.refused(s.asks(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
+	if got := s.Get("/readyz", "Authorization", s.watcher); got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, `"status":"unavailable"`) || !strings.Contains(got.Body, `"full":true`) {
+		t.Errorf("got %d %s", got.Status, got.Body)
+	}
+	metrics := scrapeAs(t, s.watcher, s.URL)
+	if value(metrics, "policy_service_log_full") != 1 || value(metrics, "policy_service_log_recent_bytes") < sharedBytes {
+		t.Error("the metrics do not say it")
+	}
+	s.limits("log_full", 1)
+	s.again()
+	s.refused(s.asks(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
+
+	s.later.Add(int64(full + time.Second))
+	if got := s.Get("/readyz"); got.Status != http.StatusOK {
+		t.Errorf("got %d %s", got.Status, got.Body)
+	}
+	s.asks(http.StatusOK)
+	eventually(t, "what is old is dropped", func() bool { return s.Recorded("segments_retired") })
+}
+
+// A new share counts from the next request on; what holds where nobody wrote it is told of.
+func TestShareIsTakenWhileRunning(t *testing.T) {
+	data := t.TempDir()
+	greedy := addKey(t, data, "greedy", auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Decide}})
+	var told buffer
+	with := func(share float64) func(*server.Config) {
+		return func(c *server.Config) {
+			c.Listen, c.Data = "127.0.0.1:0", data
+			c.DecisionLog.Retain = server.RetainConfig{Bytes: 64 << 20, Share: share}
+		}
+	}
+	s := pdptest.Start(t, telling(), with(0.01), logTo(&told), func(c *server.Config) { c.PDP.NewID = nil })
+	ask := func() pdptest.Response {
+		return s.Post(evaluationPath, one(100<<10), "Authorization", greedy)
+	}
+	answered := 0
+	for ; answered < 100 && ask().Status == http.StatusOK; answered++ {
+	}
+	if answered < 2 || answered > 8 { // of 671 KB
+		t.Errorf("%d were answered", answered)
+	}
+	take := func(share float64) error {
+		return s.Reconfigure(t.Context(), func() (c server.Config, err error) { with(share)(&c); return c, nil })
+	}
+	must(t, take(0.02))
+	if got := ask(); got.Status != http.StatusOK {
+		t.Errorf("got %d %s", got.Status, got.Body)
+	}
+	must(t, take(0.01))
+	if got := ask(); got.Status != http.StatusTooManyRequests {
+		t.Errorf("got %d %s", got.Status, got.Body)
+	}
+	if err := take(0.25); err == nil || !strings.Contains(err.Error(), "decision_log.retain") { // larger segments
+		t.Errorf("got %v", err)
+	}
+	if strings.Contains(told.String(), "stands alone") {
+		t.Errorf("got %s", told.String())
+	}
+	stopAndWait(t, s)
+	pdptest.Start(t, telling(), with(0), logTo(&told))
+	if !strings.Contains(told.String(), "level=WARN msg=\"decision_log.retain.bytes stands alone: no record younger than 24h0m0s is dropped for it any more, one caller that fills 0.25 of it") {
+		t.Errorf("got %s", told.String())
+	}
+}
