@@ -182,10 +182,10 @@ func dearEntities(n int) string {
 	return "[" + strings.Join(all, ",\n") + "]\n"
 }
 
-// identitiesGraph names each of ten as each of them, and so in two hundred groups, which is
+// identitiesGraph names each of ten as each of them, and so in a hundred groups, which is
 // about as far as a look may go.
 func identitiesGraph(n int) string {
-	const people, each = 2000, 10 // of whom that many are one
+	const people, each = 1000, 10 // of whom that many are one
 	var all []string
 	for i := range people {
 		var others []string
