@@ -129,15 +129,21 @@ func (b *Bundle) checkParentRules(problems *Problems) {
 // have none.
 func (l *loading) parseEverything(problems *Problems) {
 	var found Problems
+	uses := map[string]*usage{}
 	for _, name := range l.files.names() {
 		if l.over() || l.sameOwner(dirOf(name)) {
 			continue
 		}
+		use := uses[ownerOfFile(name)]
+		if use == nil {
+			use = usageOf(ownerOfFile(name))
+			uses[use.owner] = use
+		}
 		switch {
 		case path.Ext(name) == ".cedar":
-			l.policies(name, "", &found)
+			l.policies(name, use, &found)
 		case path.Base(path.Dir(name)) == "entities":
-			l.entities(name, &found)
+			l.entities(name, use, &found)
 		case path.Base(name) == obligationsFile:
 			l.obligations(name, builtinObligations(), &found)
 		}

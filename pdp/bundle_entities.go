@@ -2,9 +2,9 @@ package pdp
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -21,7 +21,7 @@ type parsedEntity struct {
 
 // parseEntities reads an array of entities in Cedar's JSON form. Its problems
 // give places and no values: those may be secrets.
-func parseEntities(file string, text []byte, problems *Problems) []parsedEntity {
+func parseEntities(file string, text []byte, use *usage, problems *Problems) []parsedEntity {
 	place := placer{text: text, line: 1, column: 1}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
 	fail := func(offset int64, what string) []parsedEntity {
@@ -41,7 +41,11 @@ func parseEntities(file string, text []byte, problems *Problems) []parsedEntity 
 		line, column := place.at(dec.InputOffset() - int64(len(value)))
 		e := parsedEntity{line: line, column: column}
 		var more bool
-		if e.Entity, more, err = readEntity(value); err != nil {
+		e.Entity, more, err = readEntity(value, use)
+		if use.tooManyEntities(entityPlace{file, line, column}, &e, problems) {
+			return entities
+		}
+		if err != nil {
 			what, try := "this is no entity in Cedar's JSON form", "it needs uid, attrs and parents, and may have tags; uid and parents are references {\"type\", \"id\"}"
 			if e.UID.Type != "" {
 				what = "this entity of type " + string(e.UID.Type) + " is not in Cedar's JSON form"
@@ -78,7 +82,7 @@ func offsetOf(err error, dec *jsontext.Decoder) int64 {
 
 // readEntity reads one entity, as far as it can; more is set where it has members that mean
 // nothing.
-func readEntity(text jsontext.Value) (e types.Entity, more bool, err error) {
+func readEntity(text jsontext.Value, use *usage) (e types.Entity, more bool, err error) {
 	var parts struct {
 		UID     jsontext.Value `json:"uid"`
 		Attrs   jsontext.Value `json:"attrs"`
@@ -103,11 +107,11 @@ func readEntity(text jsontext.Value) (e types.Entity, more bool, err error) {
 	if json.Unmarshal(parts.Parents, &e.Parents) != nil {
 		return e, false, errors.New("parents is no list of references")
 	}
-	if e.Attributes, err = storedRecord(parts.Attrs); err != nil {
+	if e.Attributes, err = storedRecord(parts.Attrs, use); err != nil {
 		return e, false, below("attrs", err)
 	}
 	if parts.Tags != nil {
-		if e.Tags, err = storedRecord(parts.Tags); err != nil {
+		if e.Tags, err = storedRecord(parts.Tags, use); err != nil {
 			return e, false, below("tags", err)
 		}
 	}
@@ -136,8 +140,10 @@ func (p *placer) at(offset int64) (line, column int) {
 type entityLoader struct {
 	bundle   *Bundle
 	view     *view
+	use      *usage
 	problems *Problems
 	places   map[types.EntityUID]entityPlace
+	order    []types.EntityUID // in which they stand in the files
 }
 
 type entityPlace struct {
@@ -153,6 +159,7 @@ func (l *entityLoader) load(file string, entities []parsedEntity) {
 			continue
 		}
 		l.places[e.UID] = at
+		l.order = append(l.order, e.UID)
 		l.put(e.Entity, at)
 	}
 }
@@ -226,13 +233,12 @@ func typedEntity(e types.Entity, s *entityShape) types.Entity {
 // through them a tenant would take part in what the root's policies say. One that the root
 // names without defining it does so too, but it may be meant.
 func (l *entityLoader) refuseRootParents(named map[types.EntityUID]struct{}) {
-	for _, uid := range slices.SortedFunc(maps.Keys(l.places), compareUIDs) {
-		at := l.places[uid]
+	for uid, at := range l.places { // problems have an order of their own
 		e := l.view.store.entities[uid]
 		if _, ok := named[uid]; ok {
 			l.problems.warn(at.file, at.line, at.column, "root_entity", fmt.Sprintf("the root of the bundle names %s and does not define it, so what this tenant says of it counts in the root's policies, its forbids too", uid), "define it in the root, or see that no policy there relies on its attributes")
 		}
-		for _, parent := range slices.SortedFunc(e.Parents.All(), compareUIDs) {
+		for parent := range e.Parents.All() {
 			if _, ok := named[parent]; ok {
 				l.bad(at, "root_parent", fmt.Sprintf("%s takes %s as a parent, which the root of the bundle names", uid, parent), "a tenant's entities may only stand below the tenant's own; move the entity to the root if it belongs there")
 			}
@@ -265,5 +271,5 @@ func (v *view) named() map[types.EntityUID]struct{} {
 }
 
 func compareUIDs(a, b types.EntityUID) int {
-	return strings.Compare(a.String(), b.String())
+	return cmp.Or(strings.Compare(string(a.Type), string(b.Type)), strings.Compare(string(a.ID), string(b.ID)))
 }

@@ -29,7 +29,7 @@ func TestProblems(t *testing.T) {
 		"signs apart":                  {one(permitUsers + "forbid(principal, action, resource) when { " + strings.Repeat("!true || -1 == 1 || ", 300) + "true };"), nil},
 		"ifs":                          {one("permit(principal, action, resource) when { " + strings.Repeat("if true then true else ", 300) + "true };"), []string{"p.cedar:1:4623 policy_nesting"}},
 		"ifs apart":                    {one(permitUsers + "forbid(principal, action, resource) when { " + strings.Repeat("(if true then true else true) && ", 300) + "true };"), nil},
-		"a schema of sets":             {one(permitUsers, "schema.cedarschema", "entity u { a: "+strings.Repeat("Set<", 300)+"Long"+strings.Repeat(">", 300)+" };"), []string{"schema.cedarschema:1:815 policy_nesting"}},
+		"a schema of sets":             {one(permitUsers, "schema.cedarschema", "entity u { a: "+strings.Repeat("Set<", 300)+"Long"+strings.Repeat(">", 300)+" };"), []string{"schema.cedarschema:1:815 schema_nesting"}},
 		"brackets in text":             {one(permitUsers + `forbid(principal, action, resource) when { context.a == "` + strings.Repeat("(", 300) + `" }; // ` + strings.Repeat("[", 300)), nil},
 		"one id twice":                 {one(permitUsers, "q.cedar", permitUsers), []string{"q.cedar:1:1 duplicate_id"}},
 		"an id that is a place":        {one(permitUsers+"forbid(principal, action, resource);", "q.cedar", `@id("p.cedar#1") forbid(principal, action, resource);`), []string{"q.cedar:1:1 duplicate_id"}},

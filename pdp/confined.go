@@ -2,6 +2,7 @@ package pdp
 
 import (
 	"cmp"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -80,7 +81,7 @@ func (c *confined) findHomes() {
 		return
 	}
 	c.tenants = at
-	entries, err := readDirectory(c.root, at)
+	entries, err := readDirectory(c.root, at, -1)
 	if err != nil {
 		return
 	}
@@ -287,13 +288,13 @@ func (c *confined) Stat(name string) (fs.FileInfo, error) {
 	return below.Lstat(at)
 }
 
-// ReadDir is for [fs.ReadDirFS].
+// ReadDir is for [fs.ReadDirFS]. It stops one name beyond what there may be.
 func (c *confined) ReadDir(name string) ([]fs.DirEntry, error) {
 	below, at, err := c.locate(name)
 	if err != nil {
 		return nil, err
 	}
-	return readDirectory(below, at)
+	return readDirectory(below, at, boundsOf(ownerOfFile(name)).names+1)
 }
 
 // Lstat and ReadLink are for [fs.ReadLinkFS].
@@ -301,13 +302,16 @@ func (c *confined) Lstat(name string) (fs.FileInfo, error) { return c.root.Lstat
 
 func (c *confined) ReadLink(name string) (string, error) { return c.root.Readlink(name) }
 
-func readDirectory(below *os.Root, at string) ([]fs.DirEntry, error) {
+func readDirectory(below *os.Root, at string, most int) ([]fs.DirEntry, error) {
 	f, err := below.OpenFile(at, os.O_RDONLY|plainfile.NoWait, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	entries, err := f.ReadDir(-1)
+	entries, err := f.ReadDir(most)
+	if err == io.EOF { // none
+		err = nil
+	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	return entries, err
 }

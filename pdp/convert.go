@@ -339,7 +339,9 @@ func coerce(v types.Value, s *shape) types.Value {
 			for i := range elements {
 				elements[i] = coerce(elements[i], s.element)
 			}
-			return types.NewSet(elements...)
+			if set, ok := newSet(elements); ok {
+				return set
+			}
 		}
 	case types.Record:
 		return coerceRecord(v, s)

@@ -2,8 +2,9 @@ package pdp
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"math"
-	"slices"
 	"strconv"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -42,12 +43,12 @@ const maxExtensions = 4
 // storedRecord reads attributes or tags in Cedar's JSON form. It is stricter than Cedar in
 // one thing: a member called __entity, __extn or __expr that is none of Cedar's forms is
 // no member of a record, but a mistake.
-func storedRecord(text jsontext.Value) (types.Record, error) {
-	dec := jsontext.NewDecoder(bytes.NewReader(text))
-	if dec.PeekKind() != '{' {
+func storedRecord(text jsontext.Value, use *usage) (types.Record, error) {
+	r := valueReader{Decoder: jsontext.NewDecoder(bytes.NewReader(text)), use: use, extensions: maxExtensions}
+	if r.PeekKind() != '{' {
 		return types.Record{}, &valueError{what: "is no object", try: "write {…}"}
 	}
-	v, err := storedValue(dec, maxExtensions)
+	v, err := r.value()
 	if err != nil {
 		return types.Record{}, err
 	}
@@ -58,27 +59,38 @@ func storedRecord(text jsontext.Value) (types.Record, error) {
 	return record, nil
 }
 
-// storedValue reads the next value, whose JSON is well-formed.
-func storedValue(dec *jsontext.Decoder, extensions int) (types.Value, error) {
-	switch dec.PeekKind() {
-	case '{':
-		return storedObject(dec, extensions)
-	case '[':
-		_, _ = dec.ReadToken()
-		var elements []types.Value
-		for n := 0; dec.PeekKind() != ']'; n++ {
-			e, err := storedValue(dec, extensions)
-			if err != nil {
-				return nil, below("["+strconv.Itoa(n)+"]", err)
-			}
-			elements = append(elements, e)
-		}
-		_, err := dec.ReadToken()
-		return types.NewSet(elements...), err
+// valueReader reads values, whose JSON is well-formed.
+type valueReader struct {
+	*jsontext.Decoder
+	use        *usage
+	extensions int // that may be in the arguments of others
+	depth      int // in how many containers the next value is
+}
+
+// value reads the next value.
+func (r valueReader) value() (types.Value, error) {
+	r.use.valueCount++
+	kind := r.PeekKind()
+	if kind == '{' || kind == '[' {
+		r.depth++
 	}
-	text, err := dec.ReadValue()
+	switch {
+	case r.use.valueCount > r.use.values:
+		return nil, errTooMuch
+	case r.depth > storedLimits.Depth:
+		return nil, &valueError{what: fmt.Sprintf("nests more than %d deep", storedLimits.Depth), try: "write it flatter"}
+	case kind == '{':
+		return r.object()
+	case kind == '[':
+		return r.set()
+	}
+	text, err := r.ReadValue()
 	if err != nil {
 		return nil, err
+	}
+	if text.Kind() == '"' {
+		plain, err := jsontext.AppendUnquote(nil, text)
+		return types.String(plain), err
 	}
 	var v types.Value
 	switch err := types.UnmarshalJSON(text, &v); {
@@ -90,49 +102,126 @@ func storedValue(dec *jsontext.Decoder, extensions int) (types.Value, error) {
 	return nil, &valueError{what: "is null, which Cedar does not have", try: "leave it out"}
 }
 
-func storedObject(dec *jsontext.Decoder, extensions int) (types.Value, error) {
-	_, _ = dec.ReadToken()
+// errTooMuch ends a reading at a bound of its owner.
+var errTooMuch = errors.New("there is more than may be")
+
+// set reads an array, within the limits of one in a request: it is compared with such.
+func (r valueReader) set() (types.Value, error) {
+	_, _ = r.ReadToken()
+	var elements []types.Value
+	nested, within := false, arrays{}
+	for n := 0; r.PeekKind() != ']'; n++ {
+		e, err := r.value()
+		if err != nil {
+			return nil, below("["+strconv.Itoa(n)+"]", err)
+		}
+		nested = nested || isNested(e)
+		within.add(e)
+		if most := mostElements(nested); n == most {
+			return nil, &valueError{what: fmt.Sprintf("has more than the %d elements that an array %s may have", most, map[bool]string{true: "of arrays or objects", false: "of plain values"}[nested]), try: "make entities of them, or several attributes"}
+		}
+		elements = append(elements, e)
+	}
+	if _, err := r.ReadToken(); err != nil {
+		return nil, err
+	}
+	if within.deep > 1 && within.count > maxArraysWithin {
+		return nil, &valueError{what: fmt.Sprintf("holds arrays of arrays, and more than %d arrays in all", maxArraysWithin), try: "write fewer arrays within arrays"}
+	}
+	set, ok := newSet(elements)
+	if !ok {
+		return nil, &valueError{what: "has elements that were chosen to make it slow: Cedar takes the square of their number for them", try: "write other elements"}
+	}
+	return set, nil
+}
+
+// maxArraysWithin bounds arrays in one that holds arrays of arrays: comparing two such
+// takes the square of their number.
+const maxArraysWithin = 64
+
+// arrays are those within a value: how many, and how deep.
+type arrays struct{ count, deep int }
+
+func (a *arrays) add(v types.Value) {
+	var in arrays
+	switch v := v.(type) {
+	case types.Set:
+		for e := range v.All() {
+			in.add(e)
+		}
+		in.count++
+		in.deep++
+	case types.Record:
+		for _, m := range v.All() {
+			in.add(m)
+		}
+	}
+	a.count += in.count
+	a.deep = max(a.deep, in.deep)
+}
+
+func isNested(v types.Value) bool {
+	switch v.(type) {
+	case types.Set, types.Record:
+		return true
+	}
+	return false
+}
+
+func mostElements(nested bool) int {
+	if nested {
+		return storedLimits.NestedElements
+	}
+	return storedLimits.Elements
+}
+
+func (r valueReader) object() (types.Value, error) {
+	_, _ = r.ReadToken()
 	members := types.RecordMap{}
-	for first := true; dec.PeekKind() != '}'; first = false {
-		token, err := dec.ReadToken()
+	for first := true; r.PeekKind() != '}'; first = false {
+		token, err := r.ReadToken()
 		if err != nil {
 			return nil, err
 		}
 		name := token.String()
 		switch name {
 		case "__entity", "__extn", "__expr":
-			text, err := dec.ReadValue()
+			text, err := r.ReadValue()
 			if err != nil {
 				return nil, err
 			}
 			text = text.Clone() // what is read next may take its place
-			if !first || dec.PeekKind() != '}' {
+			if !first || r.PeekKind() != '}' {
 				return nil, &valueError{what: "has " + name + " beside other members", try: "let it stand alone"}
 			}
-			_, _ = dec.ReadToken()
-			return escapedValue(name, text, extensions)
+			_, _ = r.ReadToken()
+			return r.escaped(name, text)
 		}
-		if members[types.String(name)], err = storedValue(dec, extensions); err != nil {
+		if members[types.String(name)], err = r.value(); err != nil {
 			return nil, below(memberOf(name), err)
 		}
 	}
-	_, err := dec.ReadToken()
+	_, err := r.ReadToken()
 	return types.NewRecord(members), err
 }
 
-// escapedValue is a value that JSON has no form for.
-func escapedValue(name string, text jsontext.Value, extensions int) (types.Value, error) {
+// escaped is a value that JSON has no form for.
+func (r valueReader) escaped(name string, text jsontext.Value) (types.Value, error) {
 	switch name {
 	case "__entity":
-		var v types.Value
-		if err := types.UnmarshalJSON(slices.Concat([]byte(`{"__entity":`), text, []byte(`}`)), &v); err == nil {
-			if uid, ok := v.(types.EntityUID); ok {
-				return uid, nil
+		// Cedar ignores other members, and so must they be: it makes sets of what is in them.
+		var ref struct {
+			Type *string `json:"type"`
+			ID   *string `json:"id"`
+		}
+		if err := json.Unmarshal(text, &ref); err == nil && ref.Type != nil && ref.ID != nil {
+			if typ, err := types.NewEntityType(*ref.Type); err == nil {
+				return types.NewEntityUID(typ, types.String(*ref.ID)), nil
 			}
 		}
 		return nil, &valueError{what: "names no entity", try: `write {"__entity": {"type": "User", "id": "alice"}}`}
 	case "__extn":
-		return extension(text, extensions)
+		return r.extension(text)
 	}
 	return nil, &valueError{what: "is an expression, which Cedar does not read any more", try: form}
 }
@@ -145,7 +234,7 @@ var constructors = map[string]*shape{
 // extension is a call of one of Cedar's functions: {"fn", "arg"}, or {"fn", "args"} with a
 // list of them. Those that make a value of another one are not called, but for offset, as
 // which Cedar itself writes a datetime.
-func extension(text jsontext.Value, extensions int) (types.Value, error) {
+func (r valueReader) extension(text jsontext.Value) (types.Value, error) {
 	var call struct {
 		Fn   string           `json:"fn"`
 		Arg  jsontext.Value   `json:"arg"`
@@ -154,15 +243,17 @@ func extension(text jsontext.Value, extensions int) (types.Value, error) {
 	switch err := json.Unmarshal(text, &call); {
 	case err != nil || call.Fn == "" || call.Arg == nil && call.Args == nil:
 		return nil, &valueError{what: "is no value of an extension type: it has no fn, or neither arg nor args", try: form}
-	case extensions == 0:
+	case r.extensions == 0:
 		return nil, &valueError{what: "has more calls within calls than are read", try: form}
 	case call.Arg != nil: // Cedar looks no further
 		call.Args = []jsontext.Value{call.Arg}
 	}
+	r.extensions--
 	args := make([]types.Value, len(call.Args))
 	for n, text := range call.Args {
 		var err error
-		if args[n], err = storedValue(jsontext.NewDecoder(bytes.NewReader(text)), extensions-1); err != nil {
+		r.Decoder = jsontext.NewDecoder(bytes.NewReader(text))
+		if args[n], err = r.value(); err != nil {
 			return nil, err
 		}
 	}

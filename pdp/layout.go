@@ -3,6 +3,7 @@ package pdp
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"strconv"
@@ -27,8 +28,8 @@ const maxPolicyFile = 256 << 10
 var (
 	policyKind   = &kind{"policy file", maxPolicyFile}
 	settingsKind = &kind{"YAML file", 1 << 20}
-	schemaKind   = &kind{"schema", 4 << 20}
-	entityKind   = &kind{"entity file", 1 << 30}
+	schemaKind   = &kind{"schema", 1 << 20}
+	entityKind   = &kind{"entity file", rootBounds.entityFile}
 	testKind     = &kind{"test file", 1 << 20}
 	manifestKind = &kind{"MANIFEST", 16 << 20}
 )
@@ -184,9 +185,14 @@ func (r *reader) load(file string, e fs.DirEntry) {
 		}
 		r.schema = file
 	}
-	data, ok := r.read(file, k)
+	use := r.usage(file)
+	if use.over {
+		return
+	}
+	data, ok := r.read(file, use.kind(k))
 	switch {
 	case !ok:
+	case use.tooMuchText(file, len(data), &r.files.problems):
 	case len(bytes.TrimSpace(data)) == 0:
 		r.problem(file, "empty_file", "this "+k.name+" is empty, perhaps half-written", "write its content, or remove it")
 	default:
@@ -197,10 +203,15 @@ func (r *reader) load(file string, e fs.DirEntry) {
 // entries lists a directory without the names that begin with a dot, and
 // without those that could not be written in a digest, a MANIFEST or a log line.
 func (r *reader) entries(dir string) []fs.DirEntry {
+	most := boundsOf(ownerOfFile(dir)).names
 	all, err := fs.ReadDir(r.fsys, dir)
 	if err != nil {
 		r.unreadable(dir, err)
 		return nil // a part of a directory is as bad as a part of a file
+	}
+	if len(all) > most {
+		r.problem(dir, "many_names", fmt.Sprintf("this directory may hold %d files and directories, and holds more", most), "remove some")
+		return nil
 	}
 	legal := all[:0:0]
 	for _, e := range all {

@@ -63,6 +63,7 @@ type own struct {
 	policiesSaid Problems
 	store        *store // above no other
 	places       map[types.EntityUID]entityPlace
+	order        []types.EntityUID // in which the entities stand in their files
 	entitiesSaid Problems
 }
 
@@ -115,14 +116,14 @@ func dirOf(name string) string {
 	return "tenants/" + tenant + "/"
 }
 
-func (l *loading) policies(name, tenant string, problems *Problems) []*policy {
+func (l *loading) policies(name string, use *usage, problems *Problems) []*policy {
 	l.did.policyFiles++
-	return parsePolicies(name, tenant, l.files.content[name], problems)
+	return parsePolicies(name, use, l.files.content[name], problems)
 }
 
-func (l *loading) entities(name string, problems *Problems) []parsedEntity {
+func (l *loading) entities(name string, use *usage, problems *Problems) []parsedEntity {
 	l.did.entityFiles++
-	return parseEntities(name, l.files.content[name], problems)
+	return parseEntities(name, l.files.content[name], use, problems)
 }
 
 func (l *loading) obligations(name string, above map[string]definition, problems *Problems) map[string]definition {
@@ -165,11 +166,13 @@ func (l *loading) newView(tenant, dir string, root, before *view) *view {
 	}
 	slices.SortFunc(v.policies, func(a, b *policy) int { return strings.Compare(a.id, b.id) })
 	v.said = append(v.said, o.entitiesSaid...)
-	if v.store = o.store; root != nil {
+	v.store = o.store
+	loaded := &entityLoader{bundle: l.bundle, view: v, use: usageOf(tenant), problems: &v.said, places: o.places, order: o.order}
+	if root != nil {
 		v.own, v.store = o, o.store.on(root.store)
-		loaded := &entityLoader{bundle: l.bundle, view: v, problems: &v.said, places: o.places}
 		loaded.refuseRootParents(l.namedBy(root))
 	}
+	loaded.checkPersons()
 	return v
 }
 
@@ -209,7 +212,7 @@ func (l *loading) parseOwn(tenant, dir string, root *view) *own {
 		entities: map[types.EntityUID]types.Entity{},
 		written:  map[types.EntityUID]types.EntityUIDSet{},
 	}}
-	schema := l.bundle.schema
+	schema, use := l.bundle.schema, usageOf(tenant)
 	if root != nil {
 		o.store.root = root.store
 	} else if schema != nil {
@@ -221,24 +224,29 @@ func (l *loading) parseOwn(tenant, dir string, root *view) *own {
 		if l.over() {
 			return o
 		}
-		parsed := l.policies(name, tenant, &o.policiesSaid)
-		for _, p := range parsed {
-			if schema != nil && !l.over() {
-				schema.checkPolicy(p, &o.policiesSaid)
-			}
-		}
-		o.policies = append(o.policies, parsed...)
+		o.policies = append(o.policies, l.policies(name, use, &o.policiesSaid)...)
 	}
-	into := &entityLoader{bundle: l.bundle, view: &view{store: o.store}, problems: &o.entitiesSaid, places: map[types.EntityUID]entityPlace{}}
+	if schema != nil && schema.mayCheck(o.policies, use, &o.policiesSaid) {
+		for _, p := range o.policies {
+			if l.over() {
+				return o
+			}
+			schema.checkPolicy(p, &o.policiesSaid)
+		}
+	}
+	into := &entityLoader{bundle: l.bundle, view: &view{store: o.store}, use: use, problems: &o.entitiesSaid, places: map[types.EntityUID]entityPlace{}}
 	for _, name := range l.files.in(dir+"entities/", ".json") {
 		if l.over() {
 			return o
 		}
-		into.load(name, l.entities(name, &o.entitiesSaid))
+		into.load(name, l.entities(name, use, &o.entitiesSaid))
 	}
-	o.places = into.places
+	o.places, o.order = into.places, into.order
 	o.store.root = nil // or it would be kept as long as the tenant's files stay as they are
 	o.store.prepareSearch()
+	if !use.over {
+		into.checkAncestors()
+	}
 	return o
 }
 

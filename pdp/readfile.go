@@ -87,7 +87,11 @@ func (r *reader) isDirectory(dir string) bool {
 }
 
 func (r *reader) tooLarge(file string, k *kind) {
-	r.problem(file, "too_large", fmt.Sprintf("a %s may have %d bytes, and this one has more", k.name, k.max), "split it into several files")
+	try := "split it into several files"
+	if k.name == schemaKind.name || k.name == settingsKind.name {
+		try = "there may be one of it only: say less in it"
+	}
+	r.problem(file, "too_large", fmt.Sprintf("a %s may have %d bytes, and this one has more", k.name, k.max), try)
 }
 
 // unreadable notes why a file or directory could not be read. The error's own

@@ -201,6 +201,15 @@ type people struct {
 	uids  []types.EntityUID
 	ids   []types.String // each stands for every entity that has it
 	vague bool           // somebody's identities cannot be read
+	// steps are names and entities come by; where there are most, it ends beyond them. That
+	// is for [entityLoader.checkPersons] alone, after which there are never too many.
+	steps, most int
+}
+
+// step reports whether one more may be taken.
+func (p *people) step() bool {
+	p.steps++
+	return p.most == 0 || p.steps <= p.most
 }
 
 func (p *people) addRef(c *config, r evaluation.Ref) bool {
@@ -210,7 +219,7 @@ func (p *people) addRef(c *config, r evaluation.Ref) bool {
 }
 
 func (p *people) add(uid types.EntityUID) {
-	if slices.Contains(p.uids, uid) {
+	if !p.step() || slices.Contains(p.uids, uid) {
 		return
 	}
 	p.uids = append(p.uids, uid)
@@ -219,6 +228,9 @@ func (p *people) add(uid types.EntityUID) {
 	}
 	for s := p.store; s != nil; s = s.root {
 		for _, e := range s.naming[uid.ID] {
+			if !p.step() {
+				return
+			}
 			if uids, ids, _ := identitiesOf(e); slices.Contains(uids, uid) || slices.Contains(ids, uid.ID) {
 				p.add(e.UID)
 			}
@@ -228,15 +240,21 @@ func (p *people) add(uid types.EntityUID) {
 
 // addID adds every entity with an id.
 func (p *people) addID(id types.String) {
-	if slices.Contains(p.ids, id) {
+	if !p.step() || slices.Contains(p.ids, id) {
 		return
 	}
 	p.ids = append(p.ids, id)
 	for s := p.store; s != nil; s = s.root {
 		for _, e := range s.identified[id] {
+			if !p.step() {
+				return
+			}
 			p.addIdentities(e)
 		}
 		for _, e := range s.naming[id] {
+			if !p.step() {
+				return
+			}
 			p.add(e.UID)
 		}
 	}

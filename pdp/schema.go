@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
@@ -30,6 +31,8 @@ type schemaOf struct {
 	unstored *validate.Validator
 	entities map[types.EntityType]*entityShape
 	actions  map[types.EntityUID]*actionShape
+	sizes    schemaNumbers
+	narrow   *narrowed
 }
 
 type entityShape struct {
@@ -41,6 +44,8 @@ type entityShape struct {
 
 type actionShape struct {
 	entity                types.Entity
+	up                    lineage
+	size                  int // of its context
 	principals, resources []types.EntityType
 	context               map[string]attributeShape
 }
@@ -81,9 +86,12 @@ func parseSchema(file string, text []byte, c *config, problems *Problems) *schem
 	s.SetFilename(file)
 	var err error
 	if strings.HasSuffix(file, ".json") {
+		if !checkJSONNesting(file, text, problems) {
+			return nil
+		}
 		err = s.UnmarshalJSON(text)
 	} else {
-		if checkText(file, text, problems); problems.Refuse() {
+		if checkText(file, text, usageOf(evaluation.DefaultTenant), problems); problems.Refuse() {
 			return nil
 		}
 		err = s.UnmarshalCedar(text)
@@ -93,26 +101,42 @@ func parseSchema(file string, text []byte, c *config, problems *Problems) *schem
 		problems.add(file, line, column, "schema_syntax", "the schema cannot be read"+expectation(err.Error()), "check the syntax at this place")
 		return nil
 	}
+	if !checkSchemaSize(file, text, s.AST(), problems) {
+		return nil
+	}
 	r, err := s.Resolve()
 	if err != nil {
 		problems.add(file, 0, 0, "schema_reference", "the schema does not hold together: "+unquoted(err.Error()), "declare every type and action once, and refer only to declared ones")
 		return nil
 	}
-	for uid, action := range r.Actions {
+	for _, uid := range slices.SortedFunc(maps.Keys(r.Actions), compareUIDs) {
+		action := r.Actions[uid]
 		if action.AppliesTo == nil {
 			continue
 		}
 		var wrong *contextMember
 		if action.AppliesTo.Context, wrong = contextWithPDP(action.AppliesTo.Context); wrong != nil {
-			line, column := declaredAt(string(text), string(uid.ID), wrong.name)
+			var line, column int
+			if len(*problems) < maxPlaced {
+				line, column = declaredAt(string(text), string(uid.ID), wrong.name)
+			}
 			problems.add(file, line, column, "schema_context", fmt.Sprintf("the context of action %q: %s", string(uid.ID), wrong.what), wrong.try)
 		}
 	}
 	if problems.Refuse() {
 		return nil
 	}
-	return compileSchema(r, c)
+	compiled := compileSchema(r, c)
+	if compiled.checkActionWays(file, text, problems) {
+		compiled.measure()
+		compiled.narrow = narrowing(r)
+	}
+	return compiled
 }
+
+// maxPlaced is for how many problems their place in a schema is looked for: each time
+// takes as long as the schema.
+const maxPlaced = 20
 
 var pdpMembers = resolved.RecordType{
 	"now":      {Type: resolved.ExtensionType("datetime")},
@@ -396,7 +420,9 @@ const noAction = "unable to find an applicable action given the policy scope con
 
 // checkPolicy validates a policy strictly.
 func (s *schemaOf) checkPolicy(p *policy, problems *Problems) {
-	err := s.validator.Policy("", p.tree())
+	s.narrow.Lock()
+	defer s.narrow.Unlock()
+	err := s.narrow.to(s, p).Policy("", p.tree())
 	for _, e := range flattened(err) {
 		if e.Error() == noAction {
 			problems.warn(p.file, p.line, p.column, "no_applicable_action", fmt.Sprintf("policy %q can never apply: no action of the schema takes these principals and resources", p.id), "compare its scope with the appliesTo of its actions")
@@ -530,12 +556,8 @@ func (e environment) admits(t *scopeTest) bool {
 // environments yields the combinations that the policy's scope admits.
 func (s *schemaOf) environments(p *policy) func(func(environment) bool) {
 	return func(yield func(environment) bool) {
-		for uid, action := range s.actions {
-			up := lineageOf(uid, s.actionEntities())
-			env := environment{action: action, up: &up}
-			if !env.admitsAll(p, actionVar) {
-				continue
-			}
+		for action := range s.actionsOf(p) {
+			env := environment{action: action, up: &action.up}
 			for _, env.principal = range action.principals {
 				if s.entities[env.principal] == nil || !env.admitsAll(p, principalVar) {
 					continue
@@ -551,6 +573,67 @@ func (s *schemaOf) environments(p *policy) func(func(environment) bool) {
 			}
 		}
 	}
+}
+
+// actionsOf yields the actions that the policy's scope admits.
+func (s *schemaOf) actionsOf(p *policy) func(func(*actionShape) bool) {
+	return func(yield func(*actionShape) bool) {
+		for _, t := range p.facts.scope {
+			if t.of == actionVar && t.eq {
+				if a := s.actions[t.uids[0]]; a != nil {
+					yield(a)
+				}
+				return
+			}
+		}
+		for _, a := range s.actions {
+			if env := (environment{up: &a.up}); env.admitsAll(p, actionVar) && !yield(a) {
+				return
+			}
+		}
+	}
+}
+
+// narrowed is the schema as the validator is given it for one policy: with what actions
+// apply to only where the policy's scope admits them. The validator writes out the
+// contexts of all others, too, for every policy.
+type narrowed struct {
+	sync.Mutex // while a policy is checked
+	validator  *validate.Validator
+	applies    map[types.EntityUID]resolved.Action // as they are declared
+	shown      map[types.EntityUID]resolved.Action // as the validator sees them
+	now        []types.EntityUID                   // that apply there
+}
+
+func narrowing(r *resolved.Schema) *narrowed {
+	n := &narrowed{applies: r.Actions, shown: make(map[types.EntityUID]resolved.Action, len(r.Actions))}
+	for uid, a := range r.Actions {
+		a.AppliesTo = nil
+		n.shown[uid] = a
+	}
+	seen := *r
+	seen.Actions = n.shown
+	n.validator = validate.New(&seen)
+	return n
+}
+
+// to is the validator for a policy, until the next is asked for.
+func (n *narrowed) to(s *schemaOf, p *policy) *validate.Validator {
+	for _, uid := range n.now {
+		a := n.applies[uid]
+		a.AppliesTo = nil
+		n.shown[uid] = a
+	}
+	n.now = n.now[:0]
+	for a := range s.actionsOf(p) {
+		uid := a.entity.UID
+		n.shown[uid] = n.applies[uid]
+		n.now = append(n.now, uid)
+		if 2*len(n.now) > len(n.applies) {
+			return s.validator // nearly all of them
+		}
+	}
+	return n.validator
 }
 
 // admitsAll reports whether the policy's scope could hold for a variable.

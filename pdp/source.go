@@ -214,10 +214,11 @@ type reader struct {
 	// to have, a MANIFEST.
 	schema   string
 	manifest bool
+	uses     map[string]*usage // by the tenant whose files they are
 }
 
 func (s Source) reader() *reader {
-	return &reader{ctx: context.Background(), fsys: s.fsys, dir: s.dir, files: &Files{content: map[string][]byte{}}, close: func() {}}
+	return &reader{ctx: context.Background(), fsys: s.fsys, dir: s.dir, files: &Files{content: map[string][]byte{}}, close: func() {}, uses: map[string]*usage{}}
 }
 
 // isNothing reports that there is nowhere to read from.
@@ -227,6 +228,15 @@ func (r *reader) done() *Files {
 	r.files.problems = r.files.problems.sorted()
 	r.files.manifest = r.manifest
 	return r.files
+}
+
+// usage is what was read so far of the files beside this one.
+func (r *reader) usage(file string) *usage {
+	owner := ownerOfFile(file)
+	if r.uses[owner] == nil {
+		r.uses[owner] = usageOf(owner)
+	}
+	return r.uses[owner]
 }
 
 func (r *reader) problem(file, code, message, try string) {

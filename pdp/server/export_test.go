@@ -77,18 +77,6 @@ func (s *Server) Waiting() int {
 	return s.waiting.all
 }
 
-// HoldWork takes all places of those who may keep a processor for long, until it is let go.
-func (s *Server) HoldWork(caller string) (release func()) {
-	for range s.work.limit {
-		_ = s.work.enter(context.Background(), caller)
-	}
-	return func() {
-		for range s.work.limit {
-			s.work.leave(caller)
-		}
-	}
-}
-
 // LargeBodies is how many places for large bodies each caller has.
 func (s *Server) LargeBodies() map[string]int { return s.large.places() }
 
@@ -131,6 +119,18 @@ func (s *Server) Makeable() (n int) {
 		}
 	}
 	return n
+}
+
+// HoldWork takes all places of those who may keep a processor for long, until it is let go.
+func (s *Server) HoldWork(caller string) (release func()) {
+	for range s.work.limit {
+		_ = s.work.enter(context.Background(), caller)
+	}
+	return func() {
+		for range s.work.limit {
+			s.work.leave(caller)
+		}
+	}
 }
 
 // Refused is how many were refused for one limit, since that was last told.

@@ -57,7 +57,7 @@ type CallerRate struct {
 const defaultMaxConnections = 4096
 
 // limits are the words that refusals are counted by.
-var limits = []string{"large_bodies", "slow_bodies", "exports", "slow_readers", "log_reads", "work", "rate", "concurrency", "connections", "approvals", "approvals_share", "waiting", "waiting_share", "pages",
+var limits = []string{"large_bodies", "slow_bodies", "exports", "slow_readers", "log_reads", "rate", "concurrency", "connections", "approvals", "approvals_share", "waiting", "waiting_share", "pages", "work",
 	string(decisionlog.BoundShare), string(decisionlog.BoundIssuer), string(decisionlog.BoundAll)}
 
 // check says what is wrong beyond the bounds of each key, by where it is.

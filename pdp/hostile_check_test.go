@@ -1,0 +1,117 @@
+package pdp
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+)
+
+// wideSchema has many actions in groups, with many types each, a large context, and attributes of large types.
+func wideSchema(actions, types int) string {
+	var b strings.Builder
+	all := func(f, sep string, n int) string {
+		return strings.Join(each(numbers(n), func(i int) string { return strings.ReplaceAll(f, "#", fmt.Sprint(i)) }), sep)
+	}
+	fmt.Fprintf(&b, "type Big = {%s};\n", all("m#?: Long", ",", 500))
+	fmt.Fprintf(&b, "entity G; %s\n", all("entity E# in ["+map[bool]string{true: "G, E0"}[types > 0]+"] = {x?: Long, big: Big, up?: E0} tags String;", "\n", types))
+	fmt.Fprintf(&b, "%s\n", all("action g#;", "", 30))
+	fmt.Fprintf(&b, "action %s in [%s] appliesTo {principal: [%s], resource: [%s], context: {c?: Long, d?: Bool}};\n", all("a#", ",", actions), all("g#", ",", 30), all("E#", ",", types), all("E#", ",", types))
+	return b.String()
+}
+
+// hostilePolicies are those that checking against a schema takes longest of.
+func hostilePolicies(n int) map[string]string {
+	all := func(f, sep string) string {
+		return strings.Join(each(numbers(n), func(i int) string { return strings.ReplaceAll(f, "#", fmt.Sprint(i)) }), sep)
+	}
+	when := func(condition string) string {
+		return "permit(principal == E1::\"1\", action == Action::\"a1\", resource == E1::\"1\") when { " + condition + " };"
+	}
+	return map[string]string{
+		"known attributes":      when(all("{a#:1} has a#", "&&")),
+		"known tags":            when(all(`principal.hasTag("#")`, "&&")),
+		"tags of long texts":    when(all(`principal.hasTag(if principal.hasTag("`+strings.Repeat("x", 100)+`") then "a" else "#")`, "&&")),
+		"either":                when(all("{a#:1} has a# && {b#:1} has b#", "||")),
+		"a large attribute":     when(all("principal.big == resource.big", "&&")),
+		"errors":                when(all(`"#"`, "+") + " == 1"),
+		"large errors":          when(all(`principal.big`, "+") + " == 1"),
+		"groups":                when("action in [" + all(`Action::"a#"`, ",") + "]"),
+		"groups again":          when(all(`action in Action::"g1"`, "&&")),
+		"unknown actions":       when(all(`action == Action::"x#"`, "||")),
+		"types in types":        when(all(`principal in resource`, "&&")),
+		"every combination":     strings.Repeat("permit(principal, action, resource) when { context has c };\n", n),
+		"every action":          strings.Repeat("permit(principal == E1::\"1\", action, resource == E1::\"1\") when { context has c };\n", n),
+		"every type":            strings.Repeat("permit(principal in G::\"1\", action == Action::\"a1\", resource in G::\"1\") when { context has c };\n", n),
+		"a group":               strings.Repeat("permit(principal == E1::\"1\", action in Action::\"g1\", resource == E1::\"1\") when { context has c };\n", n),
+		"a list of groups":      "permit(principal == E1::\"1\", action in [" + all(`Action::"a#"`, ",") + "], resource == E1::\"1\") when { context has c };\n",
+		"ordinary":              strings.Repeat("permit(principal == E1::\"1\", action == Action::\"a1\", resource is E1) when { context has c && context.c > 3 && principal has x && principal.x == resource.big.m1 };\n", n),
+		"ifs within ifs":        when(strings.Repeat("if context has c then principal.big else ", min(n, 150)) + "resource.big == principal.big"),
+		"long has with parents": when(all("principal has up && principal.up has up && principal.up.up has x", "||")),
+	}
+}
+
+// However a policy is written, checking it against a schema takes no longer than the steps say that are counted before.
+func TestStepsOfPoliciesAreNeverTooFew(t *testing.T) {
+	for _, size := range []struct{ actions, types, n int }{{20, 5, 20}, {300, 20, 100}, {20, 100, 200}, {200, 4, 400}} {
+		var problems Problems
+		s := parseSchema("schema.cedarschema", []byte(wideSchema(size.actions, size.types)), &config{}, &problems)
+		if s == nil {
+			t.Fatal(problems)
+		}
+		for name, text := range hostilePolicies(size.n) {
+			use := usageOf("default")
+			policies := parsePolicies("p.cedar", use, []byte(text), &problems)
+			steps := 0
+			most := 30_000_000
+			for _, p := range policies {
+				n, _ := s.stepsOf(p, most)
+				if steps += n; steps > most {
+					break
+				}
+			}
+			if len(policies) == 0 || steps > most {
+				continue // it is refused, whatever it takes
+			}
+			runtime.GC()
+			start := cpu(t)
+			for _, p := range policies {
+				s.checkPolicy(p, &problems)
+			}
+			took := cpu(t) - start
+			t.Logf("%3d actions, %3d types, %3d times %-22s %9d steps, %8v, %6.0f ns a step", size.actions, size.types, size.n, name, steps, took.Round(time.Millisecond), float64(took.Nanoseconds())/float64(steps))
+			if took > 200*time.Millisecond && took > raceFactor*time.Duration(steps)*time.Microsecond {
+				t.Errorf("%s: %v for %d steps", name, took, steps)
+			}
+		}
+	}
+}
+
+// A tenant's policies are refused where checking them would take longer than may be, also where the schema is the root's and large.
+func TestChecksOfATenantAreBounded(t *testing.T) {
+	files := fstest.MapFS{
+		"schema.cedarschema": {Data: []byte(wideSchema(200, 20))},
+		"p.cedar":            {Data: []byte(`permit(principal == E1::"1", action == Action::"a1", resource);`)},
+	}
+	for name, text := range hostilePolicies(800) {
+		files["tenants/t/p.cedar"] = &fstest.MapFile{Data: []byte(text)}
+		runtime.GC()
+		start := cpu(t)
+		_, problems := Load(FS(files))
+		took := cpu(t) - start
+		t.Logf("%-22s %v: %.200v", name, took.Round(time.Millisecond), problems)
+		if took > raceFactor*5*time.Second {
+			t.Errorf("%s: %v of CPU", name, took)
+		}
+		if name != "every combination" {
+			continue
+		}
+		for _, p := range problems {
+			if p.Severity == SeverityError && (p.Code != "many_checks" || p.File != "tenants/t/p.cedar" || p.Line == 0) {
+				t.Errorf("got %+v", p)
+			}
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package pdp
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// hostileSchemas are small texts that are large once names of types and shared lists are written out: the first took
+// 10 GB, the others minutes.
+func hostileSchemas() map[string]struct{ file, text, code string } {
+	many := func(n int, f, sep string) string {
+		return strings.Join(each(numbers(n), func(i int) string { return strings.ReplaceAll(f, "#", fmt.Sprint(i)) }), sep)
+	}
+	doubling := "type T0 = {a: Long};\n" + strings.Join(each(numbers(26), func(i int) string {
+		return fmt.Sprintf("type T%d = {a: T%d, b: T%d};", i+1, i, i)
+	}), "\n")
+	const human, form = "schema.cedarschema", "s.cedarschema.json"
+	return map[string]struct{ file, text, code string }{
+		"an entity of types that name others twice":  {human, doubling + "\nentity E = {t: T26};", "schema_size"},
+		"tags of such types":                         {human, doubling + "\nentity E tags T26;", "schema_size"},
+		"a context of such types":                    {human, doubling + "\nentity E; action a appliesTo {principal: E, resource: E, context: T26};", "schema_size"},
+		"sets of such types, in a namespace":         {human, "namespace A::B {" + doubling + "\nentity E = {t: Set<A::B::T26>}; }", "schema_size"},
+		"a chain of names, named by many":            {human, chain(9000) + "entity E = {" + many(100, "a#: C8999", ",") + "};", "schema_size"},
+		"one list of groups, shared by many actions": {human, "action " + many(4000, "a#", ",") + " in [" + many(4000, "g#", ",") + "];" + many(4000, "action g#;", ""), "schema_size"},
+		"one list of types, shared by many actions":  {human, many(2000, "entity E#;", "") + "action " + many(2000, "a#", ",") + " appliesTo {principal: [" + many(2000, "E#", ",") + "], resource: E0};", "schema_size"},
+		"one context, shared by many actions":        {human, "entity E; action " + many(2000, "a#", ",") + " appliesTo {principal: E, resource: E, context: {" + many(2000, "m#: Long", ",") + "}};", "schema_size"},
+		"one shape, shared by many entities":         {human, "entity " + many(2000, "E#", ",") + " {" + many(2000, "m#: Long", ",") + "};", "schema_size"},
+		"one list of ids, shared by many entities":   {human, "entity " + many(2000, "E#", ",") + " enum [" + many(2000, `"#"`, ",") + "];", "schema_size"},
+		"groups within groups within groups":         {human, ladder(100, 20) + "action " + many(4000, "x#", ",") + " in [" + many(20, "l99_#", ",") + "];", "schema_groups"},
+		"the same in JSON":                           {form, `{"":{"commonTypes":{` + many(26, `"T#":{"type":"Record","attributes":{"a":{"type":"U#"},"b":{"type":"U#"}}}`, ",") + `,` + jsonAliases(26) + `},"entityTypes":{"E":{"shape":{"type":"Record","attributes":{"t":{"type":"T25"}}}}},"actions":{}}}`, "schema_size"},
+		"braces within braces":                       {human, "entity E = " + strings.Repeat("{a:", 300_000), "schema_nesting"},
+		"sets of sets":                               {human, "entity E = {a:" + strings.Repeat("Set<", 200_000), "schema_nesting"},
+		"objects within objects in JSON":             {form, `{"":{"actions":{},"entityTypes":{"E":{"tags":` + strings.Repeat(`{"type":"Set","element":`, 4_000) + `{"type":"Long"}` + strings.Repeat("}", 4_000) + `}}}}`, "schema_nesting"},
+		"a namespace of many parts":                  {human, "namespace a" + strings.Repeat("::a", 300_000) + " {}", "schema_chain"},
+		"a megabyte":                                 {human, "entity E; //" + strings.Repeat("x", 1<<20), "too_large"},
+	}
+}
+
+// chain is n types, each another name for the one before.
+func chain(n int) string {
+	return "type C0 = Long;" + strings.Join(each(numbers(n-1), func(i int) string { return fmt.Sprintf("type C%d = C%d;", i+1, i) }), "")
+}
+
+// ladder is groups of actions in rows, each in all of the row below.
+func ladder(rows, wide int) string {
+	var b strings.Builder
+	for row := range rows {
+		for n := range wide {
+			fmt.Fprintf(&b, "action l%d_%d", row, n)
+			if row > 0 {
+				fmt.Fprintf(&b, " in [%s]", strings.Join(each(numbers(wide), func(i int) string { return fmt.Sprintf("l%d_%d", row-1, i) }), ","))
+			}
+			b.WriteString(";")
+		}
+	}
+	return b.String()
+}
+
+// jsonAliases let U1 be T0, U2 be T1 and so on.
+func jsonAliases(n int) string {
+	return strings.Join(each(numbers(n), func(i int) string {
+		if i == 0 {
+			return `"U0":{"type":"Long"}`
+		}
+		return fmt.Sprintf(`"U%d":{"type":"T%d"}`, i, i-1)
+	}), ",")
+}
+
+func hostileSchema(file, text string) fstest.MapFS {
+	return fstest.MapFS{file: {Data: []byte(text)}, "p.cedar": {Data: []byte("permit(principal, action, resource);")}, "bundle.yaml": {Data: []byte("allow_trivial: true\n")}}
+}
+
+// A schema that is larger than it looks is refused before it is written out, at the declaration that is the largest.
+func TestSchemaIsMeasuredBeforeItIsResolved(t *testing.T) {
+	for name, c := range hostileSchemas() {
+		t.Run(name, func(t *testing.T) {
+			before, start := totalAlloc(), cpu(t)
+			b, problems := Load(FS(hostileSchema(c.file, c.text)))
+			took, bytes := cpu(t)-start, totalAlloc()-before
+			t.Logf("%d bytes: %v of CPU, %d MiB: %v", len(c.text), took.Round(time.Millisecond), bytes>>20, problems)
+			if b != nil || len(problems) == 0 || problems[0].Code != c.code || problems[0].File != c.file || c.code != "too_large" && problems[0].Line == 0 {
+				t.Errorf("got %+v", problems)
+			}
+			if bytes > 512<<20 || took > raceFactor*10*time.Second {
+				t.Errorf("it takes %d MiB and %v of CPU", bytes>>20, took)
+			}
+		})
+	}
+}
+
+// A schema that is as large as may be is taken, and in a time in which people wait.
+func TestSchemaAtItsBoundLoads(t *testing.T) {
+	all := func(n int, f string) string {
+		return strings.Join(each(numbers(n), func(i int) string { return strings.ReplaceAll(f, "#", fmt.Sprint(i)) }), ",")
+	}
+	text := "entity E; entity A in [A] = {" + all(1000, "m#: Long") + "}; action " + all(30, "g#") + "; action " + all(3_800, "a#") + " in [" + all(20, "g#") + "] appliesTo {principal: [E, A], resource: [E, A], context: {" + all(30, "m#?: Long") + "}};"
+	files := hostileSchema("schema.cedarschema", text)
+	files["p.cedar"].Data = []byte(strings.Join(each(numbers(1_000), func(i int) string {
+		return fmt.Sprintf("permit(principal is E, action == Action::\"a%d\", resource) when { context has m1 && context.m1 == %d };", i, i)
+	}), "\n"))
+	runtime.GC()
+	before, start := totalAlloc(), cpu(t)
+	_, problems := Check(FS(files))
+	took, bytes := cpu(t)-start, totalAlloc()-before
+	t.Logf("%d bytes: %v of CPU, %d MiB", len(text), took.Round(time.Millisecond), bytes>>20)
+	if problems.Refuse() || took > raceFactor*30*time.Second {
+		t.Errorf("%v of CPU, %v", took, problems)
+	}
+}
+
+func totalAlloc() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
+// In a process that may have 1 GiB, even the worst of them is a refusal and no death.
+func TestHostileSchemaFitsInAGibibyte(t *testing.T) {
+	if os.Getenv("HOSTILE_SCHEMA") != "" {
+		if err := unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: 1 << 30, Max: 1 << 30}); err != nil {
+			t.Fatal(err)
+		}
+		for name, c := range hostileSchemas() {
+			if b, _ := Load(FS(hostileSchema(c.file, c.text))); b != nil {
+				t.Error(name)
+			}
+		}
+		return
+	}
+	child := exec.Command(os.Args[0], "-test.run=^TestHostileSchemaFitsInAGibibyte$")
+	child.Env = append(os.Environ(), "HOSTILE_SCHEMA=1")
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out[:min(len(out), 2000)])
+	}
+}

@@ -1,0 +1,261 @@
+package pdp
+
+import (
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+)
+
+// tenantFiles is a bundle with a tenant t, given by pairs of a file's name in its directory and its text.
+func tenantFiles(pairs ...string) fstest.MapFS {
+	files := fstest.MapFS{"p.cedar": {Data: []byte(`permit(principal == user::"a", action, resource);`)}}
+	for i := 0; i < len(pairs); i += 2 {
+		files["tenants/t/"+pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1])}
+	}
+	return files
+}
+
+func entityOf(typ, id, attrs string, parents ...string) string {
+	return fmt.Sprintf(`{"uid":{"type":%q,"id":%q},"attrs":{%s},"parents":[%s]}`, typ, id, attrs, strings.Join(parents, ","))
+}
+
+func parentText(typ, id string) string { return fmt.Sprintf(`{"type":%q,"id":%q}`, typ, id) }
+
+// manyEntities are n, made of their numbers.
+func manyEntities(n int, f func(int) string) string {
+	return "[" + strings.Join(each(numbers(n), f), ",\n") + "]"
+}
+
+func plainEntity(i int) string { return entityOf("e", strconv.Itoa(i), "") }
+
+// manyPolicies have as many words as are asked for, of the kind that takes longest.
+func manyPolicies(words int) []string {
+	const sum = 1_000
+	one := "permit(principal == user::\"a\", action, resource) when { 1" + strings.Repeat("+1", sum) + " == 1 };\n"
+	var files []string
+	for n := words / (2*sum + 20); n > 0; n -= 120 {
+		files = append(files, fmt.Sprintf("sum%d.cedar", n), strings.Repeat(one, min(n, 120)))
+	}
+	return files
+}
+
+// tangled is a graph of n entities, each in all of the row above: as many ancestors for each as may be, along as many ways
+// as there are parents.
+func tangled(rows, wide int) func(int) string {
+	return func(i int) string {
+		var up []string
+		for p := range wide {
+			if row := i/wide - 1; row >= 0 && row < rows {
+				up = append(up, parentText("e", strconv.Itoa(row*wide+p)))
+			}
+		}
+		return entityOf("e", strconv.Itoa(i), "", up...)
+	}
+}
+
+// manyNames are obligations, as many as a file of that size holds.
+func manyNames(size int) string {
+	var b strings.Builder
+	for n := 0; b.Len() < size-60; n++ {
+		fmt.Fprintf(&b, "o%d: {type: log, properties: {a: [1,1,1,1,1]}}\n", n)
+	}
+	return b.String()
+}
+
+// What a tenant may bring, all of it at once, loads within a second of CPU. The test fails only at a multiple that no noise
+// explains, and prints what it takes.
+func TestATenantAtAllItsBoundsLoadsInASecond(t *testing.T) {
+	b := tenantBounds
+	alone := loadCPU(t, tenantFiles("p.cedar", "// nothing"), "")
+	strs := strings.Join(each(numbers(4_000), func(i int) string { return strconv.Quote("text " + strconv.Itoa(i)) }), ",")
+	for name, files := range map[string][]string{
+		"ignored":  {"entities/e.json", "[" + entityOf("e", "1", `"a":{"__entity":{"type":"e","id":"1","x":[`+strings.Join(append(each(numbers(100_000), strconv.Itoa), times("true", 100_000)...)[1:], ",")+`]}}`) + "]"},
+		"policies": manyPolicies(b.words - 3_000),
+		"entities": {"entities/e.json", manyEntities(b.entities, plainEntity)},
+		"values":   {"entities/e.json", manyEntities(24, func(i int) string { return entityOf("e", strconv.Itoa(i), `"a":[`+strs+`]`) })},
+		"objects": {"entities/e.json", manyEntities(1_000, func(i int) string {
+			return entityOf("e", strconv.Itoa(i), `"a":`+object(90, `"k%d":{"__entity":{"type":"e","id":"%d"}}`))
+		})},
+		"sets of sets": {"entities/e.json", manyEntities(1, func(i int) string { return entityOf("e", strconv.Itoa(i), `"a":`+sums(127, 700)) })},
+		"parents": {"entities/e.json", manyEntities(2_000, func(i int) string {
+			return entityOf("e", strconv.Itoa(i), "", each(numbers(19), func(p int) string { return parentText("f", strconv.Itoa(p*i)) })...)
+		})},
+		"a chain of parents": {"entities/e.json", manyEntities(b.ancestors, func(i int) string {
+			return entityOf("e", strconv.Itoa(i), "", parentText("e", strconv.Itoa(i+1)))
+		})},
+		"many below a chain": {"entities/e.json", manyEntities(b.entities-1, func(i int) string {
+			return entityOf("e", strconv.Itoa(i+1), "", parentText("e", strconv.Itoa(min(i, b.ancestors-1))))
+		})},
+		"a tangle": {"entities/e.json", manyEntities(190, tangled(10, 18))},
+		"persons": {"entities/e.json", manyEntities(15_000, func(i int) string {
+			return entityOf("n", strconv.Itoa(i), fmt.Sprintf(`"identities":[{"__entity":{"type":"n","id":"%d"}}]`, i^1))
+		})},
+		"a crowd":     {"entities/e.json", manyEntities(2_000, func(i int) string { return entityOf("n", strconv.Itoa(i), fmt.Sprintf(`"identities":["g%d"]`, i/25)) })},
+		"obligations": {"obligations.yaml", manyNames(int(b.settings))},
+		"bytes":       {"entities/e.json", `[` + entityOf("e", "1", `"a":"`+strings.Repeat("x", int(b.bytes)-200)+`"`) + `]`},
+		"nulls":       {"entities/e.json", `[` + strings.TrimSuffix(entityOf("e", "1", ""), "}") + `,"more":[` + strings.Repeat("1,", int(b.bytes)/2-200) + `1]}]`},
+		"files":       filesOf(b.files - 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			took := loadCPU(t, tenantFiles(files...), "") - alone
+			t.Logf("%s: %v of CPU", name, took.Round(time.Millisecond))
+			if took > raceFactor*5*time.Second {
+				t.Errorf("the tenant takes %v of CPU", took)
+			}
+		})
+	}
+	all := append(manyPolicies(b.words-3_000), "obligations.yaml", manyNames(int(b.settings)),
+		"entities/a.json", manyEntities(190, tangled(10, 18)),
+		"entities/b.json", manyEntities(450, func(i int) string {
+			return entityOf("v", strconv.Itoa(i), `"a":`+object(90, `"k%d":{"__entity":{"type":"e","id":"%d"}}`))
+		}),
+		"entities/c.json", manyEntities(5_000, func(i int) string { return entityOf("n", strconv.Itoa(i), fmt.Sprintf(`"identities":["g%d"]`, i/25)) }),
+		"entities/d.json", manyEntities(7_500, func(i int) string {
+			return entityOf("x", strconv.Itoa(i), `"a":1`, parentText("y", "1"), parentText("y", "2"), parentText("y", "3"))
+		}))
+	took := loadCPU(t, tenantFiles(all...), "") - alone
+	t.Logf("all at once: %v of CPU", took.Round(time.Millisecond))
+	if took > raceFactor*5*time.Second {
+		t.Errorf("the tenant takes %v of CPU", took)
+	}
+}
+
+func filesOf(n int) (files []string) {
+	for i := range n {
+		files = append(files, fmt.Sprintf("f%d.cedar", i), "// nothing")
+	}
+	return files
+}
+
+// loadCPU is what loading takes; it fails where the problems are not as they should be: none, or one of that code.
+func loadCPU(t *testing.T, files fstest.MapFS, code string) time.Duration {
+	t.Helper()
+	runtime.GC()
+	start := cpu(t)
+	_, problems := Load(FS(files))
+	took := cpu(t) - start
+	for _, p := range problems {
+		if p.Severity == SeverityError && p.Code != code {
+			t.Fatalf("got %v", p)
+		}
+	}
+	if code != "" && !problems.Refuse() {
+		t.Errorf("it loads, where %s was to be a problem", code)
+	}
+	return took
+}
+
+// What is beyond a bound is refused where it begins to be, and costs no more than what is within.
+func TestATenantBeyondABoundIsRefusedInItsPlace(t *testing.T) {
+	b := tenantBounds
+	strs := colliding(4096)
+	flood := strings.Join(append(each(numbers(2_000), strconv.Itoa), times("true", 2_000)...)[1:], ",")
+	entity := func(attrs string) string { return "[\n" + entityOf("e", "1", attrs) + "]" }
+	when := func(condition string) string {
+		return "permit(principal == user::\"a\", action, resource)\nwhen { " + condition + " };"
+	}
+	for name, c := range map[string]struct {
+		code, file string
+		line       int
+		files      []string
+	}{
+		"files":       {"many_files", "", 0, filesOf(b.files + 1)},
+		"bytes":       {"many_bytes", "entities/b.json", 0, []string{"entities/a.json", `[` + entityOf("e", "1", `"a":"`+strings.Repeat("x", int(b.bytes)-200)+`"`) + `]`, "entities/b.json", manyEntities(10, plainEntity)}},
+		"a file":      {"too_large", "entities/a.json", 0, []string{"entities/a.json", strings.Repeat(" ", int(b.entityFile)+1)}},
+		"obligations": {"too_large", "obligations.yaml", 0, []string{"obligations.yaml", manyNames(int(b.settings)) + strings.Repeat("#", 100)}},
+		"words":       {"many_words", "", -1, manyPolicies(b.words + 3_000)},
+		"entities":    {"many_entities", "entities/e.json", b.entities + 1, []string{"entities/e.json", manyEntities(b.entities+1, plainEntity)}},
+		"values":      {"many_values", "entities/e.json", 1_001, []string{"entities/e.json", manyEntities(2_000, func(i int) string { return entityOf("e", strconv.Itoa(i), `"a":`+object(98, `"k%d":%d`)) })}},
+		"parents": {"many_parents", "entities/e.json", 2_001, []string{"entities/e.json", manyEntities(3_000, func(i int) string {
+			return entityOf("e", strconv.Itoa(i), "", each(numbers(20), func(p int) string { return parentText("f", strconv.Itoa(p)) })...)
+		})}},
+		"ancestors": {"many_ancestors", "entities/e.json", 1, []string{"entities/e.json", manyEntities(b.ancestors+2, func(i int) string { return entityOf("e", strconv.Itoa(i), "", parentText("e", strconv.Itoa(i+1))) })}},
+		"a circle": {"many_ancestors", "entities/e.json", 1, []string{"entities/e.json", manyEntities(b.ancestors+2, func(i int) string {
+			return entityOf("e", strconv.Itoa(i), "", parentText("e", strconv.Itoa((i+1)%(b.ancestors+2))))
+		})}},
+		"ways up": {"many_ways_up", "entities/e.json", -1, []string{"entities/e.json", manyEntities(1_900, tangled(100, 18))}},
+		"one person": {"many_identities", "entities/e.json", -1, []string{"entities/e.json", manyEntities(600, func(i int) string {
+			return entityOf("n", strconv.Itoa(i), fmt.Sprintf(`"identities":[{"__entity":{"type":"n","id":"%d"}}]`, i+1))
+		})}},
+		"one id for all": {"many_identities", "entities/e.json", -1, []string{"entities/e.json", manyEntities(1_000, func(i int) string { return entityOf(fmt.Sprintf("n%d", i), "x", `"identities":[]`) })}},
+		"one name for all": {"many_identities", "entities/e.json", -1, []string{"entities/e.json", manyEntities(1_000, func(i int) string {
+			return entityOf("n", strconv.Itoa(i), fmt.Sprintf(`"identities":[{"__entity":{"type":"m%d","id":"x"}}]`, i))
+		})}},
+		"numbers and true":    {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":[` + flood + `]`)}},
+		"colliding strings":   {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":` + jsonList(strs, strconv.Quote))}},
+		"colliding durations": {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":[` + strings.Join(append(each(numbers(1_000), strconv.Itoa), each(numbers(1_000), func(i int) string { return fmt.Sprintf(`{"__extn":{"fn":"duration","arg":"%dms"}}`, i) })...), ",") + `]`)}},
+		"in a tag":            {"entity_form", "entities/e.json", 2, []string{"entities/e.json", strings.Replace(entity(""), `"attrs":{}`, `"attrs":{},"tags":{"a":[`+flood+`]}`, 1)}},
+		"deep in a record":    {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":{"b":{"c":[` + flood + `]}}`)}},
+		"4,097 elements":      {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":` + jsonList(numbers(4097), strconv.Itoa))}},
+		"129 arrays":          {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":` + jsonList(numbers(129), func(i int) string { return fmt.Sprintf("[%d]", i) }))}},
+		"arrays of arrays":    {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":` + jsonList(numbers(20), func(i int) string { return fmt.Sprintf("[[%d],[%d],[1]]", i, i+1) }))}},
+		"17 records deep":     {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":` + strings.Repeat(`{"a":`, 16) + "1" + strings.Repeat("}", 16))}},
+		"a list of them":      {"policy_list", "p.cedar", 2, []string{"p.cedar", when("[" + flood + "].contains(1)")}},
+		"and of strings":      {"policy_list", "p.cedar", 2, []string{"p.cedar", when(jsonList(strs, strconv.Quote) + ".contains(1)")}},
+		"with comments":       {"policy_list", "p.cedar", 2, []string{"p.cedar", when("[" + strings.ReplaceAll(flood, ",", "/**/,/**/") + "].contains(1)")}},
+		"disguised":           {"policy_list", "p.cedar", 2, []string{"p.cedar", when("[" + strings.ReplaceAll(flood, ",", "+0,") + "].contains(1)")}},
+		"a list too long":     {"policy_list", "p.cedar", 2, []string{"p.cedar", when(jsonList(numbers(4097), strconv.Itoa) + ".contains(1)")}},
+		"lists of lists":      {"policy_list", "p.cedar", 2, []string{"p.cedar", when(jsonList(numbers(33), func(i int) string { return fmt.Sprintf("[1,%d]", i) }) + ".contains(1)")}},
+		"three deep":          {"policy_list", "p.cedar", 2, []string{"p.cedar", when("[[[1,2],[3]],[[4]]].contains(1)")}},
+		"a long pattern":      {"policy_pattern", "p.cedar", 2, []string{"p.cedar", when(`"` + strings.Repeat("a", 10_000) + `" like "*` + strings.Repeat("a", 5_000) + `b"`)}},
+		"a long text":         {"policy_text", "p.cedar", 2, []string{"p.cedar", when(`"` + strings.Repeat("a", 17_000) + `" like "*a"`)}},
+		"long paths":          {"policy_has", "p.cedar", 2, []string{"p.cedar", when(strings.Join(each(numbers(4_000), func(i int) string { return fmt.Sprintf("context has a%d.b.c.d.e.f.g.h.i.j.k.l.m.n.o", i) }), "||"))}},
+		"a type of many":      {"policy_chain", "p.cedar", 2, []string{"p.cedar", when("principal is a" + strings.Repeat("::a", 60_000))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := cpu(t)
+			_, problems := Load(FS(tenantFiles(c.files...)))
+			took := cpu(t) - start
+			t.Logf("%v of CPU: %.300v", took.Round(time.Millisecond), problems)
+			at := Problem{}
+			for _, p := range problems {
+				if p.Severity == SeverityError && at.Code == "" {
+					at = p
+				}
+			}
+			if at.Code != c.code || !strings.HasPrefix(at.File, "tenants/t/"+c.file) || c.line >= 0 && at.Line != c.line || c.line < 0 && at.Line == 0 {
+				t.Errorf("got %+v", at)
+			}
+			if took > raceFactor*5*time.Second {
+				t.Errorf("it takes %v of CPU", took)
+			}
+		})
+	}
+}
+
+// In a directory of very many names, no more are read than may be.
+func TestNamesInADirectoryAreBounded(t *testing.T) {
+	files := tenantFiles("p.cedar", "// nothing")
+	for i := range tenantBounds.names + 1 {
+		files[fmt.Sprintf("tenants/t/entities/.%d", i)] = &fstest.MapFile{}
+	}
+	_, problems := Load(FS(files))
+	if len(problems) == 0 || problems[0].Code != "many_names" || problems[0].File != "tenants/t/entities" {
+		t.Errorf("got %v", problems)
+	}
+}
+
+// The root may bring more than a tenant, and what it brings is bounded, too.
+func TestTheRootMayBringMore(t *testing.T) {
+	for name, files := range map[string]fstest.MapFS{
+		"entities": {"entities/e.json": {Data: []byte(manyEntities(tenantBounds.entities+1, plainEntity))}},
+		"files":    filesAtRoot(filesOf(tenantBounds.files + 1)),
+	} {
+		files["p.cedar"] = &fstest.MapFile{Data: []byte(`permit(principal == user::"a", action, resource);`)}
+		if _, problems := Load(FS(files)); problems.Refuse() {
+			t.Errorf("%s: %v", name, problems)
+		}
+	}
+}
+
+func filesAtRoot(pairs []string) fstest.MapFS {
+	files := fstest.MapFS{}
+	for i := 0; i < len(pairs); i += 2 {
+		files[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1])}
+	}
+	return files
+}
