@@ -95,8 +95,8 @@ var nuisances = []nuisance{
 			})
 		})
 	}},
-	{name: "entities that collide", emergency: true, attack: func(a *attack) {
-		a.edits(2*time.Second, "tenants/loud/entities/all.json", collidingEntities)
+	{name: "entities at their bounds", emergency: true, attack: func(a *attack) {
+		a.edits(2*time.Second, "tenants/loud/entities/all.json", dearEntities)
 	}},
 	{name: "identities without end", emergency: true, chores: []chore{reads("the resident's inbox", "/v1/approvals")}, before: func(a *attack) { a.asks(200) }, attack: func(a *attack) {
 		look := a.raw("GET", "/v1/approvals?limit=200", a.loud, "")
@@ -160,25 +160,32 @@ func manyEntities(n int) string {
 	return "[" + strings.Join(all, ",\n") + "]\n"
 }
 
-// collidingEntities have sets of which each element has the hash of those before, as many
-// as a tenant may bring: were they more, the load would be refused, and with it the root's
-// edits, until somebody moves the tenant's directory out.
-func collidingEntities(n int) string {
+// dearEntities are about as much as a tenant may bring, with as many in each set that collide
+// as anybody takes for chance. Were they more, the load would be refused, and with it the
+// root's edits, until somebody moves the tenant's directory out.
+func dearEntities(n int) string {
 	var all []string
-	for i := range 11 {
+	for i := range 20 {
 		var elements []string
 		for e := range 4096 {
-			elements = append(elements, colliding(e))
+			if e < 120 {
+				elements = append(elements, collidingText(e))
+			} else {
+				elements = append(elements, strconv.Itoa(e*1_000_003))
+			}
 		}
 		all = append(all, fmt.Sprintf(`{"uid":{"type":"doc","id":"doc-%d"},"attrs":{"edit":%d,"set":[%s]},"parents":[]}`, i, n, strings.Join(elements, ",")))
+	}
+	for i := range 5000 {
+		all = append(all, fmt.Sprintf(`{"uid":{"type":"doc","id":"small-%d"},"attrs":{"edit":%d},"parents":[{"type":"doc","id":"doc-%d"},{"type":"doc","id":"small-%d"}]}`, i, n, i%20, (i+5000-1)/2%5000))
 	}
 	return "[" + strings.Join(all, ",\n") + "]\n"
 }
 
-// identitiesGraph names each of twenty as each of them, and so in a hundred groups, which is
-// about as much as a tenant may bring.
+// identitiesGraph names each of ten as each of them, and so in a hundred groups, which is
+// about as far as a look may go.
 func identitiesGraph(n int) string {
-	const people, each = 2000, 20 // of whom that many are one
+	const people, each = 1000, 10 // of whom that many are one
 	var all []string
 	for i := range people {
 		var others []string

@@ -223,6 +223,9 @@ func (h *neighbourhood) finish(t *testing.T) {
 		t.Errorf("%v: %v", report.Code, report.Problem)
 	}
 	h.calm.compare(t, h.path("data"))
+	if said := h.server.Stderr.(*bytes.Buffer).String(); t.Failed() {
+		t.Logf("the server says at last: %s", said[max(0, len(said)-2000):])
+	}
 }
 
 // An attack is a nuisance at work.
