@@ -29,6 +29,11 @@ func (s *Server) submitRequest(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	shift, err := s.letIn(c, caller, len(body) > smallBody)
+	if err != nil {
+		return err
+	}
+	defer shift.end()
 	if s.approvals == nil {
 		return noApprovals()
 	}

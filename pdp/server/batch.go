@@ -17,7 +17,7 @@ func (s *Server) evaluations(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	shift, err := s.shift(c, caller)
+	shift, err := s.letIn(c, caller, true)
 	if err != nil {
 		return err
 	}

@@ -16,13 +16,11 @@ func (s *Server) authzen(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(body) > smallBody {
-		shift, err := s.shift(c, caller)
-		if err != nil {
-			return err
-		}
-		defer shift.end()
+	shift, err := s.letIn(c, caller, len(body) > smallBody)
+	if err != nil {
+		return err
 	}
+	defer shift.end()
 	span := stage(c, "decode")
 	request, err := evaluation.DecodeAuthZEN(body, tenant, s.config.Limits)
 	ended(span, err)
@@ -46,10 +44,24 @@ func (s *Server) admit(c echo.Context, p Permission) (body []byte, caller Caller
 		}
 		return caller, s.maySend(c, caller, p)
 	})
-	if err != nil {
-		return nil, caller, "", err
+	return body, caller, tenant, err
+}
+
+// letIn lets a request in that may go on. One that may keep a processor for long waits for
+// its turn first, so that who waits for that takes no place of those who are worked on. The
+// shift of a short one has nothing to end.
+func (s *Server) letIn(c echo.Context, caller Caller, long bool) (out *shift, err error) {
+	out = new(shift)
+	if long {
+		if out, err = s.shift(c, caller); err != nil {
+			return nil, err
+		}
 	}
-	return body, caller, tenant, s.enter(c, caller)
+	if err := s.enter(c, caller); err != nil {
+		out.end()
+		return nil, err
+	}
+	return out, nil
 }
 
 // maySend says by the header alone why a caller may not ask.
@@ -75,16 +87,11 @@ func (s *Server) native(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.enter(c, caller); err != nil {
+	shift, err := s.letIn(c, caller, len(body) > smallBody)
+	if err != nil {
 		return err
 	}
-	if len(body) > smallBody {
-		shift, err := s.shift(c, caller)
-		if err != nil {
-			return err
-		}
-		defer shift.end()
-	}
+	defer shift.end()
 	span := stage(c, "decode")
 	request, err := evaluation.DecodeNative(body, s.config.Limits)
 	ended(span, err)

@@ -17,7 +17,7 @@ func (s *Server) search(kind evaluation.SearchKind) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		shift, err := s.shift(c, caller)
+		shift, err := s.letIn(c, caller, true)
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -18,7 +17,7 @@ import (
 type work struct{ gate }
 
 func newWork(patience time.Duration) *work {
-	return &work{gate{limit: max(1, runtime.GOMAXPROCS(0)-1), patience: patience}}
+	return &work{gate{limit: max(1, runtime.GOMAXPROCS(0)-1), queue: longQueue, patience: patience}}
 }
 
 // shiftTime is how long a request goes on before others are let in.
@@ -69,13 +68,6 @@ func (s *shift) goOn(ctx context.Context) error {
 	}
 	s.end()
 	return s.begin(ctx)
-}
-
-// wanted reports whether anybody waits besides a caller.
-func (w *work) wanted(caller string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.ContainsFunc(w.lines, func(l *line) bool { return l.caller != caller })
 }
 
 // goesOn is that of the request of a context, which may have no shift.
