@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/decisionlog"
 )
 
 // exports bounds what reads the whole log, and ends it when the server stops: an
@@ -49,14 +51,14 @@ func (s *Server) readsAll(c echo.Context, a auditor) (*patient, func(), error) {
 	if err != nil {
 		return nil, nil, s.limited(c, "exports", exportsRetry, beyond(http.StatusServiceUnavailable, "the whole log is being read by as many as may at once; ask again after Retry-After seconds"))
 	}
-	w.place, w.turn = place, &readersTurn{gate: &s.reading, caller: a.caller.Name}
-	if err := w.turn.take(waits); err != nil {
+	w.place, w.turn = place, &shift{of: &s.reading, caller: a.caller.Name}
+	if err := w.turn.begin(waits); err != nil {
 		place.leave()
 		return nil, nil, s.tooManyReaders(c)
 	}
 	valid, done := s.whileInForce(c, a.caller)
 	ctx, end := context.WithCancel(valid)
-	w.ctx = w.turn.with(ctx)
+	w.ctx = decisionlog.WithTurns(ctx, w.turn.goOn)
 	forget := context.AfterFunc(s.exports.ctx, end)
 	keep := context.AfterFunc(ctx, w.cut)
 	_ = w.deadline(time.Time{}) // an error comes again with the first write
@@ -101,7 +103,7 @@ type patient struct {
 	to      http.ResponseWriter
 	control *http.ResponseController
 	place   *place
-	turn    *readersTurn
+	turn    *shift
 	server  *Server
 	asked   context.Context // of the request
 	making  bool            // more, after the answer has begun
@@ -111,8 +113,8 @@ type patient struct {
 }
 
 func (p *patient) Write(b []byte) (written int, err error) {
-	reads := p.turn.has
-	p.turn.rest()
+	reads := p.turn.inside
+	p.turn.end()
 	p.made()
 	for err == nil && written < len(b) {
 		var n int
@@ -121,7 +123,7 @@ func (p *patient) Write(b []byte) (written int, err error) {
 	}
 	if err == nil && reads {
 		p.makes()
-		err = p.turn.take(p.ctx)
+		err = p.turn.begin(p.ctx)
 	}
 	return written, err
 }
@@ -162,7 +164,7 @@ func (p *patient) made() {
 
 func (p *patient) leave() {
 	p.made()
-	p.turn.rest()
+	p.turn.end()
 	p.place.leave()
 }
 

@@ -165,16 +165,6 @@ func (g *gate) next() int {
 	return next
 }
 
-// yield has other callers have their turn, and comes back. Who has an error is not inside any
-// more.
-func (g *gate) yield(ctx context.Context, caller string) error {
-	if !g.wanted(caller) {
-		return nil
-	}
-	g.leave(caller)
-	return g.enter(ctx, caller)
-}
-
 // wanted reports whether anybody waits besides a caller.
 func (g *gate) wanted(caller string) bool {
 	g.mu.Lock()

@@ -120,7 +120,7 @@ func (s *Server) readOnce(c echo.Context, names []string, read func(context.Cont
 	if err != nil {
 		return err
 	}
-	w.turn.rest() // for good
+	w.turn.end() // for good
 	c.Response().Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
 	c.Response().WriteHeader(http.StatusOK)
 	_, err = w.Write(body)

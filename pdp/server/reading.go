@@ -13,52 +13,22 @@ import (
 )
 
 // Who reads the log shares its processors with those who ask for decisions. So few read
-// at once, and who reads much has others have their turn after every few hundred records.
+// at once, and who reads much has others have their turn in between, as with all that takes long.
 
 // mostReading is how many work on what is read of the log at once: half of the processors.
 func mostReading() int { return max(1, runtime.GOMAXPROCS(0)/2) }
-
-// readersTurn is what somebody who reads of the log works in.
-type readersTurn struct {
-	gate   *gate
-	caller string
-	has    bool
-}
-
-func (t *readersTurn) take(ctx context.Context) error {
-	err := t.gate.enter(ctx, t.caller)
-	t.has = err == nil
-	return err
-}
-
-// rest gives the turn back, where it is held: nobody waits for who waits for somebody else.
-func (t *readersTurn) rest() {
-	if t.has {
-		t.has = false
-		t.gate.leave(t.caller)
-	}
-}
-
-// with has the reading of the log take turns.
-func (t *readersTurn) with(ctx context.Context) context.Context {
-	return decisionlog.WithTurns(ctx, func(ctx context.Context) error {
-		err := t.gate.yield(ctx, t.caller)
-		t.has = err == nil
-		return err
-	})
-}
 
 // reads lets an auditor in who reads some of the log, for as long as a request may take.
 // Whoever is let in calls done.
 func (s *Server) reads(c echo.Context, a auditor) (ctx context.Context, done func(), err error) {
 	ctx, cancel := s.within(c)
-	turn := &readersTurn{gate: &s.reading, caller: a.caller.Name}
-	if err := turn.take(ctx); err != nil {
+	turn := &shift{of: &s.reading, caller: a.caller.Name}
+	if err := turn.begin(ctx); err != nil {
 		cancel()
 		return nil, nil, s.tooManyReaders(c)
 	}
-	c.Response().Before(turn.rest)
-	return turn.with(ctx), func() { turn.rest(); cancel() }, nil
+	c.Response().Before(turn.end)
+	return decisionlog.WithTurns(ctx, turn.goOn), func() { turn.end(); cancel() }, nil
 }
 
 func (s *Server) tooManyReaders(c echo.Context) error {

@@ -58,7 +58,7 @@ type Server struct {
 	scrape       http.Handler                                   // answers with the metrics; nil where they are not ours
 	providers    []interface{ Shutdown(context.Context) error } // of telemetry
 	gate         *gate
-	work         *work
+	work         *gate
 	rates        *rates
 	large        places // of large bodies
 	reading      gate   // of those who read some of the log

@@ -50,8 +50,6 @@ const (
 	// mostPages is how many pages are made at once: each asks the policies about hundreds
 	// of requests, of which each may be large.
 	mostPages = 2
-	// aTurn is after how long who makes a page lets others.
-	aTurn = 5 * time.Millisecond
 )
 
 func newWaiting(most time.Duration) *waiting {
@@ -86,10 +84,7 @@ func (w *waiting) leave(caller string) {
 
 // turn is a caller's time to make a page. Who has one calls done, once.
 type turn struct {
-	of      *waiting
-	caller  string
-	since   time.Time
-	inside  bool
+	shift
 	release func()
 }
 
@@ -99,8 +94,8 @@ func (w *waiting) turn(ctx context.Context, caller string) (*turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &turn{of: w, caller: caller, release: release}
-	if err := t.enter(ctx); err != nil {
+	t := &turn{shift{of: &w.pages, caller: caller}, release}
+	if err := t.begin(ctx); err != nil {
 		release()
 		return nil, err
 	}
@@ -108,26 +103,8 @@ func (w *waiting) turn(ctx context.Context, caller string) (*turn, error) {
 	return t, nil
 }
 
-func (t *turn) enter(ctx context.Context) error {
-	err := t.of.pages.enter(ctx, t.caller)
-	t.inside, t.since = err == nil, time.Now()
-	return err
-}
-
-// goOn lets others, when it is time, and waits for its next turn. The error is that there
-// is none, or no more time.
-func (t *turn) goOn(ctx context.Context) error {
-	if time.Since(t.since) < aTurn {
-		return ctx.Err()
-	}
-	t.of.pages.leave(t.caller)
-	return t.enter(ctx)
-}
-
 func (t *turn) done() {
-	if t.inside {
-		t.of.pages.leave(t.caller)
-	}
+	t.end()
 	t.release()
 }
 

@@ -84,7 +84,7 @@ func TestACallerMakesOnePageAtATime(t *testing.T) {
 	if err := first.goOn(t.Context()); err != nil || len(order) != 0 {
 		t.Errorf("before its time is up: %v, and %d came", err, len(order))
 	}
-	first.since = time.Now().Add(-aTurn)
+	first.since = time.Now().Add(-shiftTime)
 	if err := first.goOn(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -93,7 +93,7 @@ func TestACallerMakesOnePageAtATime(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	first.since = time.Now().Add(-aTurn)
+	first.since = time.Now().Add(-shiftTime)
 	if err := first.goOn(ended); err == nil && ended.Err() == nil {
 		t.Error("it goes on without time")
 	}

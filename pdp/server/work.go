@@ -9,23 +9,21 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// work is where requests are decided that may keep a processor for long: batches, searches,
+// newWork is where requests are decided that may keep a processor for long: batches, searches,
 // and those of large bodies. As many go on at once as there are processors but one, and
 // callers take turns, also in the middle of a request: Go gives each goroutine as much time
 // as any other, so that one caller's many would leave little to everybody else. What is
 // short waits for no turn.
-type work struct{ gate }
-
-func newWork(patience time.Duration) *work {
-	return &work{gate{limit: max(1, runtime.GOMAXPROCS(0)-1), queue: longQueue, patience: patience}}
+func newWork(patience time.Duration) *gate {
+	return &gate{limit: max(1, runtime.GOMAXPROCS(0)-1), queue: longQueue, patience: patience}
 }
 
 // shiftTime is how long a request goes on before others are let in.
 const shiftTime = 5 * time.Millisecond
 
-// shift is a request at work.
+// shift is the time of one request in a gate where others have their turn in between.
 type shift struct {
-	of     *work
+	of     *gate
 	caller string
 	since  time.Time
 	inside bool

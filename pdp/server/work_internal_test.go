@@ -9,7 +9,7 @@ import (
 // While one caller's request is worked on, and more of it wait, another caller has its turn
 // in the middle, before the others.
 func TestOneCallersWorkMakesWayForAnothers(t *testing.T) {
-	w := &work{gate{limit: 1, patience: time.Hour}}
+	w := &gate{limit: 1, patience: time.Hour}
 	long := &shift{of: w, caller: "loud"}
 	if err := long.begin(t.Context()); err != nil {
 		t.Fatal(err)
