@@ -26,6 +26,8 @@ type lookout struct {
 	whole map[string]bool
 	// roots are those that matter to more than one tenant.
 	roots map[string]bool
+	// may is how much the owner may have of whose directories are watched next.
+	may *bounds
 	// blind is set where something could not be watched.
 	blind bool
 }
@@ -43,7 +45,7 @@ func newLookout(root string) (*lookout, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lookout{watcher: watcher, names: map[string]map[string]bool{}, whole: map[string]bool{}, roots: map[string]bool{}}
+	l := &lookout{watcher: watcher, names: map[string]map[string]bool{}, whole: map[string]bool{}, roots: map[string]bool{}, may: rootBounds}
 	real, ok := l.follow(root)
 	if !ok {
 		l.blind = true
@@ -55,6 +57,7 @@ func newLookout(root string) (*lookout, error) {
 	for dir := range l.names {
 		l.roots[dir] = true // what is watched from here on is watched for one tenant
 	}
+	l.may = tenantBounds
 	for _, name := range names {
 		l.part(filepath.Join(tenants, name))
 	}
@@ -82,6 +85,10 @@ func (l *lookout) directory(dir string) (names []string) {
 	entries, err := os.ReadDir(real)
 	if err != nil {
 		l.blind = true
+	}
+	if len(entries) > l.may.names {
+		l.blind = true
+		return nil // and the reader refuses it
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {

@@ -318,7 +318,24 @@ func TestATenantsEditOvertakesNoLoad(t *testing.T) {
 	}
 }
 
-// The same with a directory that is really watched, and a tenant that really does not stop.
+// A tenant with more names than it may have takes no watch for each.
+func TestATenantsLinksDoNotTakeAllWatches(t *testing.T) {
+	dir := t.TempDir()
+	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/other/y.cedar": ofTenant("y", 0)}.write(t, dir)
+	for n := range tenantBounds.names {
+		target := filepath.Join(dir, "tenants/acme/.far", fmt.Sprint(n))
+		must(t, os.MkdirAll(target, 0o755))
+		must(t, os.Symlink(target+"/x", filepath.Join(dir, "tenants/acme", fmt.Sprintf("l%d.cedar", n))))
+	}
+	out, err := newLookout(dir)
+	must(t, err)
+	defer out.close()
+	if len(out.names) > 100 || !out.blind || !out.whole[filepath.Join(dir, "tenants/other")] {
+		t.Errorf("%d directories are watched, blind: %v", len(out.names), out.blind)
+	}
+}
+
+// A directory that is really watched, and a tenant that really does not stop.
 func TestWatchSeesTheRootBesideARestlessTenant(t *testing.T) {
 	dir := t.TempDir()
 	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0)}.write(t, dir)
