@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/labstack/echo/v4"
 )
 
 // connections bounds how many there are. One too many takes the place of another, whose
@@ -119,6 +121,21 @@ func (c *connections) tell(ctx context.Context, change func(*connection)) {
 func (c *connections) asked(ctx context.Context) { c.tell(ctx, func(o *connection) { o.worked++ }) }
 func (c *connections) answers(ctx context.Context) {
 	c.tell(ctx, func(o *connection) { o.worked-- })
+}
+
+// attend tells of each request, from its header to the first of its answer.
+func (s *Server) attend(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		asked := c.Request().Context()
+		s.connections.asked(asked)
+		c.Response().Before(func() { s.connections.answers(asked) })
+		defer func() {
+			if !c.Response().Committed {
+				s.connections.answers(asked)
+			}
+		}()
+		return next(c)
+	}
 }
 
 // awaits says that a body is to come, of a caller or of somebody unknown, and came that it

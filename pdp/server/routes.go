@@ -20,7 +20,7 @@ func (s *Server) handler() http.Handler {
 	e := echo.New()
 	e.HTTPErrorHandler = s.fail
 	known := routes{}
-	e.Pre(s.observe(known), s.recover, s.pin, s.identify) // before routing, so that 404 and 405 are covered too
+	e.Pre(s.attend, s.observe(known), s.recover, s.pin, s.identify) // before routing, so that 404 and 405 are covered too
 	others := map[string][]string{}
 	route := func(path string, handle echo.HandlerFunc, methods ...string) {
 		e.Match(methods, path, handle)

@@ -24,15 +24,9 @@ func (s *Server) observe(known routes) echo.MiddlewareFunc {
 			begun := time.Now()
 			s.meters.active.Add(1)
 			span := s.traced(c)
-			asked := c.Request().Context()
-			s.connections.asked(asked)
-			c.Response().Before(func() { s.connections.answers(asked) })
 			answered := false // else it panics, to cut the answer off
 			defer func() {
 				s.meters.active.Add(-1)
-				if !c.Response().Committed {
-					s.connections.answers(asked)
-				}
 				route, status := known.of(c), c.Response().Status
 				endRequest(span, c.Request().Method, route, status, answered)
 				s.meters.answer(c.Request().Context(), route, status, time.Since(begun))
