@@ -11,8 +11,9 @@ import (
 // loaded is a bundle in force and how it came to be.
 type loaded struct {
 	bundle   *Bundle
-	files    *Files  // what the bundle was built from
-	read     reading // and what is kept to compare them by
+	files    *Files   // what the bundle was built from
+	read     reading  // and what is kept to compare them by
+	later    []string // tenants whose edits wait
 	at       time.Time
 	problems Problems // warnings of the load
 	refused  *Refusal
@@ -41,7 +42,8 @@ type reloader struct {
 	pollBlind, pollWatched time.Duration
 	// building is called when a load begins to build; tests hold it up there.
 	building func(context.Context)
-	did      work // of the last load that was built
+	allowance
+	did work // of the last load that was built
 }
 
 const (
@@ -57,7 +59,7 @@ const (
 
 // errLater says that files of some tenants are not loaded yet. What was loaded of them
 // before is in force.
-var errLater = errors.New("the files of some tenants did not lie still, and what was loaded of them before stays in force")
+var errLater = errors.New("the files of some tenants did not lie still, or too much of them was edited lately; what was loaded of them before stays in force")
 
 // errOvertaken ends a load when the root's files are no longer those that it loads.
 var errOvertaken = errors.New("a later edit of the root overtook this load")
@@ -71,6 +73,10 @@ func (p *PDP) Status() Status {
 	}
 	return status
 }
+
+// Later are the tenants whose last edits wait: their files do not lie still, or they
+// edited too much lately. What was loaded of them before is in force.
+func (p *PDP) Later() []string { return slices.Clone(p.inForce.Load().later) }
 
 // Reload reads the source until it lies still, and puts what it says in force.
 // The error is of type [Problems] where that was refused; the bundle before it
@@ -107,7 +113,7 @@ func (p *PDP) reload(ctx context.Context, insist bool) error {
 		if err != nil {
 			return err
 		}
-		err = p.load(ctx, p.pick(still, overtaken))
+		err = p.load(ctx, p.pick(still, overtaken, insist))
 		again := overtaken && errors.Is(err, errLater) // the root's edit is in force; now the tenants'
 		if overtaken = errors.Is(err, errOvertaken); !overtaken && !again {
 			return err
@@ -128,13 +134,22 @@ type picked struct {
 // pick says whose files wait. Whatever lies still is loaded together, so that an edit of
 // the root and of a tenant is seen whole. Only where an edit of the root overtook a load, it
 // goes before everything that tenants edited: what took long then would take as long again.
-func (p *PDP) pick(s *stable, overtaken bool) picked {
+// Where nobody insists and the root is as it was, tenants wait who have spent their allowance.
+func (p *PDP) pick(s *stable, overtaken, insist bool) picked {
 	to := picked{stable: s}
 	if s.files.manifest {
 		return to // which says what is whole, and refuses anything else
 	}
+	others := s.read.others(p.inForce.Load().read)
 	if to.held = s.moving; overtaken {
-		to.first = s.read.others(p.inForce.Load().read)
+		to.first = others
+	} else if !insist && s.read.sameRoot(p.reloader.seen) {
+		for _, tenant := range others {
+			if p.reloader.spent(tenant, time.Now()) && !slices.Contains(to.held, tenant) {
+				to.held = append(to.held, tenant)
+			}
+		}
+		slices.Sort(to.held)
 	}
 	return to
 }
@@ -167,15 +182,19 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 	if len(from.moving) > 0 {
 		later = errLater
 	}
+	after.later = held
 	if read.equal(before.read) {
 		p.reloader.seen = read
 		if before.refused != nil && later == nil {
 			after.refused = nil // back to what is in force: there is nothing to complain of
 			p.swap(&after)
+		} else {
+			p.inForce.Store(&after)
 		}
 		return later
 	}
 	if len(held) > 0 && read.equal(p.reloader.seen) {
+		p.inForce.Store(&after)
 		return later // refused already, and nothing but the tenant's moves
 	}
 	bundle, problems, err := p.build(ctx, files, before)
@@ -185,23 +204,28 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 	if problems.Refuse() && !tell {
 		return problems
 	}
+	seen := p.reloader.seen
 	p.reloader.seen = read
 	now := p.options.Now()
+	var yet error
 	if !problems.Refuse() {
-		if err := p.options.ask(bundle, files, held); err != nil {
-			problems = notYet(err)
-			p.reloader.seen = reading{} // nothing is wrong with the files: read them again
-			if before.refused != nil && slices.Equal(before.refused.Problems, problems) {
-				return problems // as was told before
-			}
+		yet = p.options.ask(bundle, files, held)
+	}
+	if yet != nil {
+		problems = notYet(yet)
+		p.reloader.seen = reading{} // nothing is wrong with the files: read them again
+		if before.refused != nil && slices.Equal(before.refused.Problems, problems) {
+			return problems // as was told before
 		}
+	} else {
+		p.reloader.charge(files, read, seen, before, time.Now())
 	}
 	if problems.Refuse() {
 		after.refused = &Refusal{At: now, Problems: problems}
 		p.swap(&after)
 		return problems
 	}
-	after = loaded{bundle: bundle, files: files, read: read, at: now, problems: problems}
+	after = loaded{bundle: bundle, files: files, read: read, later: held, at: now, problems: problems}
 	// Nothing can fail from here on.
 	p.swap(&after)
 	return later

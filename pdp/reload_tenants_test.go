@@ -184,6 +184,87 @@ func TestAnEditThatSpansTenantsIsSeenWhole(t *testing.T) {
 	}
 }
 
+// A tenant that edits again and again waits once it has brought as much as it may, be it
+// refused or not; what waits comes with time. Nobody else waits, and an edit of the root or
+// who insists takes along what lies there.
+func TestATenantThatEditsWithoutEndWaits(t *testing.T) {
+	w := tenantsIn(t)
+	w.reloader.allowance = newAllowance()
+	w.reloader.least, w.reloader.most, w.reloader.second = 1000, 2000, 1
+	inForce := tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/other/y.cedar": ofTenant("y", 0)}
+	edit := func(name, text string, want error) {
+		t.Helper()
+		w.write(tree{name: text})
+		if err := w.reload(t.Context(), false); !errors.Is(err, want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	edit("tenants/acme/x.cedar", ofTenant("x", 1), nil)
+	w.write(tree{"tenants/acme/x.cedar": "forbid("})
+	if err := w.reload(t.Context(), false); !errors.As(err, new(Problems)) {
+		t.Error(err)
+	}
+	edit("tenants/acme/x.cedar", ofTenant("x", 3), nil)
+	inForce["tenants/acme/x.cedar"] = ofTenant("x", 3)
+	w.serves("what it may bring", inForce)
+
+	loads := len(w.loads)
+	edit("tenants/acme/x.cedar", ofTenant("x", 4), errLater)
+	edit("tenants/acme/x.cedar", "forbid(", errLater)
+	if later := w.Later(); len(w.loads) != loads || !slices.Equal(later, []string{"acme"}) {
+		t.Errorf("%d loads more, %v waits", len(w.loads)-loads, later)
+	}
+	w.serves("more than that", inForce)
+
+	edit("tenants/other/y.cedar", ofTenant("y", 1), errLater)
+	inForce["tenants/other/y.cedar"] = ofTenant("y", 1)
+	w.serves("another's edit", inForce)
+	w.reloader.good["acme"] = w.reloader.good["acme"].Add(-time.Hour)
+	edit("tenants/acme/x.cedar", ofTenant("x", 5), nil)
+	inForce["tenants/acme/x.cedar"] = ofTenant("x", 5)
+	w.serves("later", inForce)
+	if later := w.Later(); len(later) > 0 {
+		t.Errorf("%v waits still", later)
+	}
+
+	for _, files := range []tree{{"tenants/acme/x.cedar": ofTenant("x", 6), "stop.cedar": forbidAll}, {"tenants/acme/x.cedar": ofTenant("x", 7)}} {
+		w.reloader.good["acme"] = time.Now().Add(24 * time.Hour)
+		w.write(files)
+		if _, ofRoot := files["stop.cedar"]; ofRoot {
+			must(t, w.reload(t.Context(), false))
+		} else {
+			must(t, w.Reload(t.Context()))
+		}
+		for name, text := range files {
+			inForce[name] = text
+		}
+		w.serves("with the root's, or where somebody insists", inForce)
+	}
+}
+
+// What an edit brings is what of it is new, and at least what it costs to keep.
+func TestAnAllowanceIsOfBytes(t *testing.T) {
+	a, now := newAllowance(), time.Unix(0, 0)
+	for n := range 16 {
+		if a.spent("acme", now) {
+			t.Errorf("after %d of all that it may bring", n)
+		}
+		a.spend("acme", 4<<20, now)
+	}
+	if !a.spent("acme", now) || a.spent("other", now) {
+		t.Error("16 are not counted, or others pay")
+	}
+	if a.spent("acme", now.Add(129*time.Second)) {
+		t.Error("nothing is made good")
+	}
+	for range 1023 {
+		a.spend("small", 1, now)
+	}
+	if a.spent("small", now) {
+		t.Error("a thousand small edits are too many")
+	}
+}
+
 // What a tenant does to its files makes nobody read all files again more often than once
 // in a while; what is done to the root's does at once.
 func TestATenantDoesNotKeepTheReaderBusy(t *testing.T) {

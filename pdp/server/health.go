@@ -26,6 +26,7 @@ type readiness struct {
 type bundleState struct {
 	Digest   string    `json:"digest"`
 	LoadedAt time.Time `json:"loaded_at"`
+	Later    []string  `json:"later,omitzero"`
 }
 
 // livez says that the process runs and answers, nothing about what it answers.
@@ -64,7 +65,7 @@ func (s *Server) readiness() (int, readiness) {
 		return http.StatusServiceUnavailable, readiness{Status: "unavailable"}
 	}
 	status := s.pdp.Status()
-	state := readiness{Status: "ready", Bundle: &bundleState{status.Digest, status.LoadedAt.UTC()}}
+	state := readiness{Status: "ready", Bundle: &bundleState{status.Digest, status.LoadedAt.UTC(), s.pdp.Later()}}
 	if r := status.Refused; r != nil {
 		state.Status = "degraded"
 		state.Refused = &pdp.Refusal{At: r.At.UTC(), Problems: r.Problems}
