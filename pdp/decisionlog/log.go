@@ -99,6 +99,9 @@ func Open(data string, options Options) (*Log, error) {
 	l.index = newIndex(l)
 	l.accounts, l.w.charged = newAccounts(l.options.Now, l.options.OnAged), newCharges()
 	l.bytes = semaphore.NewWeighted(l.options.QueueBytes)
+	if l.shares.most = callerBytes; l.options.Mode == BestEffort {
+		l.shares.most = l.options.QueueBytes / queueShares
+	}
 	if l.options.Mode != Strict && l.options.Mode != BestEffort {
 		return nil, fmt.Errorf("there is no mode %q: try %s or %s", l.options.Mode, Strict, BestEffort)
 	}
@@ -208,12 +211,12 @@ func (l *Log) offer(c *call) error {
 		return ErrClosed
 	}
 	c.size = min(c.size, l.options.QueueBytes)
-	if l.bytes.TryAcquire(c.size) {
+	if l.hasRoom(c) {
 		select {
 		case l.queue <- c:
 			return nil
 		default:
-			l.bytes.Release(c.size)
+			l.leaves(c)
 		}
 	}
 	l.accounts.giveBack(c)

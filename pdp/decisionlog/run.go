@@ -181,11 +181,7 @@ func (l *Log) unavailable() error {
 
 func (l *Log) answer(calls []*call, err error) {
 	for _, c := range calls {
-		if c.reply != nil {
-			l.leaves(c)
-		} else { // nobody waited for room
-			l.bytes.Release(c.size)
-		}
+		l.leaves(c)
 		if err != nil {
 			l.accounts.giveBack(c)
 		}

@@ -77,3 +77,45 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 		t.Errorf("%d callers are left", len(l.shares.of))
 	}
 }
+
+// Where nobody waits to be on record, one caller's records are dropped for their number
+// before anybody else's are.
+func TestOneCallerHasNobodyElsesRecordsDropped(t *testing.T) {
+	const size = 1 << 20
+	l := mustOpen(t, t.TempDir(), Options{Mode: BestEffort, QueueBytes: 16 * size})
+	held, release := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		_ = l.order(t.Context(), func() error { close(held); <-release; return nil })
+	})
+	<-held
+	put := func(caller string, bytes int) (dropped uint64) {
+		t.Helper()
+		before := l.Status().Dropped
+		e := entryOf("", true)
+		e.Caller = caller
+		e.Request = &Request{Subject: jsontext.Value(`{"type":"a","id":"b"}`), Context: jsontext.Value(fmt.Sprintf(`{"note":%q}`, strings.Repeat("x", bytes)))}
+		if _, err := l.Append(t.Context(), []Entry{e}); err != nil {
+			t.Error(err)
+		}
+		return l.Status().Dropped - before
+	}
+	var dropped uint64
+	for range 40 {
+		dropped += put("key:loud", size-1000)
+	}
+	if dropped != 40-16/queueShares {
+		t.Errorf("%d of 40 are dropped", dropped)
+	}
+	if put("key:calm", size/2) != 0 || put("key:calm", 100) != 0 {
+		t.Error("another caller's are dropped, too")
+	}
+	close(release)
+	all.Wait()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if len(l.shares.of) != 0 {
+		t.Errorf("%d callers are left", len(l.shares.of))
+	}
+}
