@@ -1,0 +1,42 @@
+package pdp
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// The page for operators says what one owner of files may bring.
+func TestTheBoundsPageSaysWhatAnOwnerMayBring(t *testing.T) {
+	page, err := os.ReadFile("server/BOUNDS.md")
+	must(t, err)
+	n := func(n int) string {
+		text := fmt.Sprint(n)
+		for at := len(text) - 3; at > 0; at -= 3 {
+			text = text[:at] + "," + text[at:]
+		}
+		return text
+	}
+	row := func(what string, of func(*bounds) string) {
+		t.Helper()
+		if want := fmt.Sprintf("| %s | %s | %s |\n", what, of(tenantBounds), of(rootBounds)); !strings.Contains(string(page), want) {
+			t.Errorf("it does not say %s", want)
+		}
+	}
+	row("files, bytes of all of them", func(b *bounds) string { return fmt.Sprintf("%s, %d MiB", n(b.files), b.bytes>>20) })
+	row("entities, values in them", func(b *bounds) string { return n(b.entities) + ", " + n(b.values) })
+	row("references to parents; ancestors of one entity", func(b *bounds) string { return n(b.parents) + "; " + n(b.ancestors) })
+	row("steps through `identities` of one person, of all", func(b *bounds) string { return n(b.person) + ", " + n(b.persons) })
+	row("words and signs of policies", func(b *bounds) string { return n(b.words) })
+	row("steps of checking policies against the schema", func(b *bounds) string { return n(b.checks) })
+	a := newAllowance()
+	for _, want := range []string{
+		n(maxSchema) + " types and references",
+		fmt.Sprintf("more than %d MiB of new\n  files lately, an edit counting %d KiB at least, and %d KiB a second", a.most>>20, a.least>>10, a.second>>10),
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("it does not say %s", want)
+		}
+	}
+}
