@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -209,6 +210,35 @@ func TestLongWorkWaitsForItsTurnAndShortWorkDoesNot(t *testing.T) {
 			}
 			_ = s.Post(path, strings.Replace(body, "{", "[", 1)) // an error gives the place back, too
 		}
+	}
+}
+
+// A batch whose turn others have in its middle may find none again, where its caller has
+// too many that wait: that is no fault of the service, and nothing of it is decided.
+func TestABatchThatFindsNoTurnAgainIsToldToAskLater(t *testing.T) {
+	s := pdptest.Start(t, bundle(t))
+	batch := strings.TrimSuffix(readQuestion, "}") + `,"evaluations":[{}` + strings.Repeat(`,{"context":{"note":"`+strings.Repeat("x", 500)+`"}}`, 999) + "]}"
+	waits := func(caller string) {
+		t.Helper()
+		for end := time.Now().Add(patience); s.WorkWaits(caller) == 0; runtime.Gosched() {
+			if time.Now().After(end) {
+				t.Fatalf("%q does not wait", caller)
+			}
+		}
+	}
+	release, held, answered := s.HoldWork("key:calm"), make(chan func(), 1), make(chan pdptest.Response, 1)
+	go func() { answered <- s.Post("/access/v1/evaluations", batch) }()
+	waits("")
+	go func() { held <- s.HoldWork("key:calm") }()
+	waits("key:calm")
+	release()
+	again := <-held // in the middle of the batch: reading it takes longer than a turn
+	leave := s.CrowdWork("")
+	refusedLater(t, "a batch that was crowded out", <-answered, 503)
+	leave()
+	again()
+	if got := s.Post("/access/v1/evaluations", batch); got.Status != 200 {
+		t.Errorf("got %d %.200s", got.Status, got.Body)
 	}
 }
 

@@ -121,6 +121,29 @@ func (s *Server) Makeable() (n int) {
 	return n
 }
 
+// WorkWaits is how many requests of a caller wait for their turn at long work.
+func (s *Server) WorkWaits(caller string) int {
+	s.work.mu.Lock()
+	defer s.work.mu.Unlock()
+	if n := s.work.find(caller); n >= 0 {
+		return len(s.work.lines[n].wait)
+	}
+	return 0
+}
+
+// CrowdWork has as many of a caller wait for a turn as may, who come after all that wait.
+func (s *Server) CrowdWork(caller string) (leave func()) {
+	var crowd []chan bool
+	for range s.work.queue {
+		crowd = append(crowd, s.work.join(caller))
+	}
+	return func() {
+		for _, one := range crowd {
+			s.work.giveUp(caller, one)
+		}
+	}
+}
+
 // HoldWork takes all places of those who may keep a processor for long, until it is let go.
 func (s *Server) HoldWork(caller string) (release func()) {
 	for range s.work.limit {

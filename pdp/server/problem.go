@@ -67,11 +67,14 @@ func noBundle() *Problem {
 }
 
 // problemOf is an error of the decision path to the outside; that there is no room on
-// record is counted.
+// record, or no turn, is counted.
 func (s *Server) problemOf(c echo.Context, err error, shape evaluation.Shape) *Problem {
 	var none *decisionlog.RoomError
 	if errors.As(err, &none) {
 		return s.noRoom(c, none)
+	}
+	if errors.Is(err, errBusy) {
+		return s.noTurn(c)
 	}
 	return problemOf(err, shape)
 }

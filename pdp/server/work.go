@@ -38,10 +38,15 @@ func (s *Server) shift(c echo.Context, caller Caller) (*shift, error) {
 	defer cancel()
 	out := &shift{of: s.work, caller: caller.Name}
 	if out.begin(ctx) != nil {
-		return out, s.limited(c, "work", time.Second, newProblem(http.StatusServiceUnavailable, "more is asked at once than can be worked on in time; ask again after Retry-After seconds, with fewer batches, searches and large bodies at once"))
+		return out, s.noTurn(c)
 	}
 	c.SetRequest(c.Request().WithContext(context.WithValue(c.Request().Context(), shiftKey{}, out)))
 	return out, nil
+}
+
+// noTurn is the answer to what had no turn, or none again.
+func (s *Server) noTurn(c echo.Context) *Problem {
+	return s.limited(c, "work", time.Second, newProblem(http.StatusServiceUnavailable, "more is asked at once than can be worked on in time; ask again after Retry-After seconds, with fewer batches, searches and large bodies at once"))
 }
 
 func (s *shift) begin(ctx context.Context) error {
