@@ -73,6 +73,9 @@ func (p *PDP) items(ctx context.Context, bundle *Bundle, call Call, batch evalua
 		if filled += filledSize(d); filled > maxFilled {
 			return nil, overfilled()
 		}
+		if m.converted > maxConverted {
+			return nil, overconverted()
+		}
 		d.ID = fmt.Sprintf("%s.%d", answer.ID, n)
 		answer.Items = append(answer.Items, d)
 		one := record(call, d)
@@ -153,6 +156,15 @@ func (p *PDP) item(ctx context.Context, bundle *Bundle, call Call, item evaluati
 // maxFilled bounds the obligations of one answer: a megabyte of context that a
 // thousand items inherit, and a template copies, would be a gigabyte.
 const maxFilled = 16 << 20
+
+// maxConverted bounds what of one batch is converted, in bytes of JSON: about a second. What
+// items share is converted once, but where what they have of their own makes it another
+// thing each time, such as properties of the action, which stand in the context.
+const maxConverted = 32 << 20
+
+func overconverted() error {
+	return &evaluation.Error{TooLarge: true, Detail: fmt.Sprintf("what the items share comes to more than %d bytes, with what makes it different for each of them", maxConverted), Try: "send fewer items, or less in what they share beside properties of their own"}
+}
 
 func overfilled() error {
 	return &evaluation.Error{TooLarge: true, Detail: fmt.Sprintf("the obligations of the answer come to more than %d bytes", maxFilled), Try: "send fewer items, or less in the context they share"}

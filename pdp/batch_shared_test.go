@@ -106,6 +106,34 @@ func TestWhatItemsShareIsConvertedOnce(t *testing.T) {
 	}
 }
 
+// What items share and cannot share as it is, because of what each has of its own, is
+// converted for some of them and not for a thousand.
+func TestWhatABatchConvertsIsBounded(t *testing.T) {
+	plain := bundleOfFiles(t, map[string]string{"p.cedar": `permit(principal is user, action, resource) when { context.k1 == 1 };`})
+	var members []string
+	for n := range 8000 {
+		members = append(members, fmt.Sprintf(`"k%d":%d`, n, n))
+	}
+	many := "{" + strings.Join(members, ",") + "}"
+	for name, c := range map[string]struct{ defaults, item string }{
+		"a context beside properties of the action": {`"subject":{"type":"user","id":"a"},"resource":{"type":"doc","id":"1"},"context":` + many, `{"action":{"name":"r","properties":{"a":%d}}}`},
+		"a subject that is the resource":            {`"subject":{"type":"user","id":"a","properties":` + many + `},"action":{"name":"r"}`, `{"resource":{"type":"user","id":"a","properties":{"z":%d}}}`},
+	} {
+		var items []string
+		for n := range 1000 {
+			items = append(items, fmt.Sprintf(c.item, n))
+		}
+		p := Of(plain, Options{})
+		if got, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: decodeBatch(t, c.defaults, items[:50]...)}); err != nil || len(got.Items) != 50 {
+			t.Errorf("%s: fifty items: %v", name, err)
+		}
+		var bad *evaluation.Error
+		if got, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: decodeBatch(t, c.defaults, items...)}); !errors.As(err, &bad) || !bad.TooLarge || got.Items != nil {
+			t.Errorf("%s: a thousand items: %d answers, %v", name, len(got.Items), err)
+		}
+	}
+}
+
 // TestExplanationsOfABatchAreBounded: they take a megabyte of the answer at most, the first
 // items have theirs, and of the others none is made.
 func TestExplanationsOfABatchAreBounded(t *testing.T) {

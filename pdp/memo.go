@@ -11,6 +11,8 @@ import (
 // candidate. A memo belongs to one bundle, one view, one caller and one reading
 // of the clock. A nil memo keeps nothing.
 type memo struct {
+	// converted is how much was converted, in bytes of JSON, over and over again included.
+	converted int
 	// inherits says what the question shares with others: that is not given up for what
 	// it alone has.
 	inherits evaluation.Inherited
@@ -55,6 +57,13 @@ type memo struct {
 	}
 }
 
+// converts counts what is converted.
+func (m *memo) converts(parts ...evaluation.Object) {
+	for _, part := range parts {
+		m.converted += part.Size()
+	}
+}
+
 // slot is a place for one thing that was found.
 type slot struct{ set, shared bool }
 
@@ -72,6 +81,7 @@ func (m *memo) entity(b *Bundle, v *view, of variable, uid types.EntityUID, sent
 		if e := &m.entities[of]; e.set && e.uid == uid && e.sent.Same(sent) {
 			return e.entityPiece, e.err
 		}
+		m.converts(sent)
 	}
 	path := "subject"
 	if of == resourceVar {
@@ -90,6 +100,7 @@ func (m *memo) oneEntity(b *Bundle, v *view, uid types.EntityUID, subject, resou
 		if e := &m.one; e.set && e.uid == uid && e.subject.Same(subject) && e.resource.Same(resource) {
 			return e.entityPiece, e.err
 		}
+		m.converts(subject, resource)
 	}
 	p, err := b.oneEntity(v, uid, subject, resource)
 	if m != nil && m.one.take(m.inherits.Subject && m.inherits.Resource) {
@@ -104,6 +115,9 @@ func (m *memo) context(b *Bundle, call *Call, action types.EntityUID) (contextPi
 	// Only a schema makes another context of it for another action.
 	if m != nil && m.ctx.set && (m.ctx.action == action || b.schema == nil) && m.ctx.sent.Same(sent) && m.ctx.ofAction.Same(ofAction) {
 		return m.ctx.contextPiece, m.ctx.err
+	}
+	if m != nil {
+		m.converts(sent, ofAction)
 	}
 	p, err := b.askContext(call, action)
 	if m != nil && m.ctx.take(m.inherits.Context) {
@@ -123,6 +137,7 @@ func (m *memo) misfit(of variable, uid types.EntityUID, sent, ofAction evaluatio
 	e := &m.misfits[of]
 	found := e.found
 	if !e.set || e.uid != uid || !e.sent.Same(sent) || !e.ofAction.Same(ofAction) {
+		m.converts(sent, ofAction)
 		part := mismatches{b: to.b, v: to.v, r: to.r}
 		find(&part)
 		found = part.found
@@ -151,6 +166,7 @@ func (m *memo) fits(s *schemaOf, r *evaluation.Request, q *question) bool {
 		if f.set && f.action == action && f.sent.Same(r.Context) && f.ofAction.Same(r.Action.Properties) && f.principal == principal && f.resource == resource {
 			return f.ok && allowed
 		}
+		m.converts(r.Context)
 	}
 	ok := s.fitsRequest(q)
 	if m != nil && m.fit.take(m.inherits.Context) {

@@ -78,14 +78,17 @@ func (s *Store) limit(q *Question, now time.Time) error {
 	case subject >= most.MaxPendingPerSubject, tenant >= most.MaxPendingPerTenant:
 		return &LimitError{RetryAfter: laterOn}
 	}
+	// What a caller has is looked at before its subject has a bucket, or one that names ever
+	// new subjects would leave none to others; and it is taken after, so that a subject that
+	// asks too often takes nothing from the others for whom its gateway asks.
+	by := owner{q.Tenant, Entity{ID: q.Caller}}
+	if wait := s.asking.wait(by, now); wait > 0 {
+		return &LimitError{RetryAfter: wait, OfCaller: true}
+	}
 	if wait, ok := s.rates.take(q.owner(), now); !ok {
 		return &LimitError{RetryAfter: wait}
 	}
-	// After that of the subject: one that asks too often takes nothing from the others for
-	// whom its gateway asks.
-	if wait, ok := s.asking.take(owner{q.Tenant, Entity{ID: q.Caller}}, now); !ok {
-		return &LimitError{RetryAfter: wait, OfCaller: true}
-	}
+	s.asking.take(by, now)
 	return nil
 }
 

@@ -190,6 +190,25 @@ func TestACallerTakesNoMoreThanItsShare(t *testing.T) {
 // TestFilingAndCancellingHasARate: who cancels what it files has no more filed in a minute
 // than its share, whatever subjects it names. A subject that asks too often uses up
 // nothing of the others of its caller.
+// Who names ever new subjects leaves those of others their own rate, however many there are.
+func TestEverNewSubjectsOfOneCallerLeaveOthersTheirRate(t *testing.T) {
+	o := newRecord().options()
+	o.Now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) } // nothing is made good meanwhile
+	s := mustOpen(t, t.TempDir(), o)
+	for n := range 12_000 {
+		_, err := s.File(t.Context(), question(fmt.Sprint("a", n), asked("key:a", fmt.Sprint(n))))
+		var limit *approval.LimitError
+		if err != nil && (!errors.As(err, &limit) || !limit.OfCaller) {
+			t.Fatalf("subject %d: %v", n, err)
+		}
+	}
+	for n := range 100 { // more than one subject may have
+		if _, err := s.File(t.Context(), question(fmt.Sprint("b", n), asked("key:b", fmt.Sprint("of b ", n)))); err != nil {
+			t.Fatalf("subject %d of another caller: %v", n, err)
+		}
+	}
+}
+
 func TestFilingAndCancellingHasARate(t *testing.T) {
 	r := newRecord()
 	o := r.options()

@@ -25,12 +25,17 @@ const mostRates = 10_000
 
 // take takes one of an owner's, or says how long it takes until there is one.
 func (r *rates) take(o owner, now time.Time) (wait time.Duration, ok bool) {
-	bucket := r.bucket(o, now)
-	if bucket.AllowN(now, 1) {
+	if r.bucket(o, now).AllowN(now, 1) {
 		return 0, true
 	}
+	return r.wait(o, now), false
+}
+
+// wait is how long it takes until an owner can take one; 0 is that it can now.
+func (r *rates) wait(o owner, now time.Time) time.Duration {
+	bucket := r.bucket(o, now)
 	missing := 1 - bucket.TokensAt(now)
-	return time.Duration(missing / float64(bucket.Limit()) * float64(time.Second)), false
+	return time.Duration(max(0, missing) / float64(bucket.Limit()) * float64(time.Second))
 }
 
 func (r *rates) bucket(o owner, now time.Time) *rate.Limiter {

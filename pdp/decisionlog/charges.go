@@ -173,7 +173,9 @@ func weigh(entries []prepared) (weight int64) {
 // retention. Without it nobody is.
 func (l *Log) Limit(ctx context.Context, keep Retention) error {
 	return l.order(ctx, func() error {
-		l.limit(keep)
+		if keep != l.w.keep { // else all is counted, and reading it again would hold up who writes
+			l.limit(keep)
+		}
 		return nil
 	})
 }

@@ -88,6 +88,9 @@ func (s *Server) callers(config Config, before *auth.Authenticator) (known *auth
 // authenticate says who asks, and counts credentials that are not good.
 func (s *Server) authenticate(c echo.Context) (Caller, error) {
 	caller, err := s.callerOf(c)
+	if err == nil {
+		s.connections.knows(c.Request().Context(), caller.Name)
+	}
 	if refused := (*auth.Refusal)(nil); errors.As(err, &refused) {
 		s.meters.credentials.add(c.Request().Context(), 1, cmp.Or(refused.Credential, auth.ByOther))
 	}

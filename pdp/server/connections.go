@@ -1,10 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,10 +17,11 @@ import (
 // connections bounds how many there are. One too many takes the place of another, whose
 // other side keeps it waiting: first of one without good credentials whose body does not
 // come, then of one whose body, or whose reader of an answer, was not heard of for a
-// while, and then of that on which no request has come for longest, be it kept alive or
-// still to send its first header. So a flood of connections that ask nothing, or not to
-// the end, pushes itself out, and who asks often keeps theirs. Where all are being
-// answered the new one is closed.
+// while, then of that which has waited longest for who asks on it to be known, and then of
+// that on which nothing more was asked for longest. So a flood of connections that ask
+// nothing, or not to the end, pushes itself out, and who asks often keeps theirs. Where all
+// are being answered it is one of the caller's with most, if that is many, or else the new
+// one is closed.
 type connections struct {
 	limit   int
 	refused func()
@@ -33,6 +37,7 @@ type connections struct {
 // connection is one that is open. On one of HTTP/2 several requests may be under way.
 type connection struct {
 	conn     net.Conn
+	caller   string    // who asked on it last; "" where that is not known, or nobody is told apart
 	idle     bool      // a request is to come
 	worked   int       // requests whose answers have not begun
 	strange  int       // bodies to come, of whom nobody knows
@@ -47,7 +52,8 @@ const (
 	ofStrangers = iota // whose bodies do not come
 	ofCallers          // the same
 	ofReaders          // whose answer was begun, and no request came after it
-	ofIdlers           // who asked nothing, or nothing more
+	ofNewcomers        // of whom nobody knows yet who they are
+	ofIdlers           // who ask nothing more
 	noLine
 )
 
@@ -69,6 +75,9 @@ func newConnections(limit int, refused func()) *connections {
 	}
 	return c
 }
+
+// connectionShares is how many parts there are of all connections, where all are worked on.
+const connectionShares = 4
 
 // keptDescriptors are for what is no connection: segments of the log above all.
 const keptDescriptors = 256
@@ -123,6 +132,16 @@ func (c *connections) answers(ctx context.Context) {
 	c.tell(ctx, func(o *connection) { o.worked-- })
 }
 
+// knows says who asks on a connection.
+func (c *connections) knows(ctx context.Context, caller string) {
+	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one := c.open[conn]; one != nil {
+		one.caller = caller
+	}
+}
+
 // attend tells of each request, from its header to the first of its answer.
 func (s *Server) attend(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
@@ -140,14 +159,16 @@ func (s *Server) attend(next echo.HandlerFunc) echo.HandlerFunc {
 
 // awaits says that a body is to come, of a caller or of somebody unknown, and came that it
 // has, or never will. There are never more of them than there may be connections: HTTP/2
-// has many on one.
+// has many on one, and the one with most of them goes.
 func (c *connections) awaits(ctx context.Context, known bool) {
 	c.tell(ctx, func(o *connection) { o.bodies(known, 1) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unsent > c.limit {
 		c.refused()
-		_ = c.pushOut(ofStrangers, 0) || c.pushOut(ofCallers, 0)
+		c.push(slices.MaxFunc(slices.Collect(maps.Values(c.open)), func(a, b *connection) int {
+			return cmp.Compare(a.strange+a.unsent, b.strange+b.unsent)
+		}))
 	}
 }
 
@@ -177,6 +198,8 @@ func (c *connections) listed(one *connection) {
 		line = ofCallers
 	case one.worked > 0:
 		return
+	case one.idle && one.caller == "":
+		line = ofNewcomers
 	case one.idle:
 		line = ofIdlers
 	}
@@ -207,7 +230,31 @@ func (c *connections) forget(conn net.Conn) {
 // makeRoom pushes one out.
 func (c *connections) makeRoom() bool {
 	c.refused()
-	return c.pushOut(ofStrangers, 0) || c.pushOut(ofCallers, notHeardOf) || c.pushOut(ofReaders, notHeardOf) || c.pushOut(ofIdlers, 0)
+	return c.pushOut(ofStrangers, 0) || c.pushOut(ofCallers, notHeardOf) || c.pushOut(ofReaders, notHeardOf) || c.pushOut(ofNewcomers, 0) || c.pushOut(ofIdlers, 0) || c.pushMost()
+}
+
+// pushMost pushes out one of the caller who has most connections, where that is more than a
+// share: who keeps all of them busy must not keep everybody else out.
+func (c *connections) pushMost() bool {
+	of, most := map[string]int{}, ""
+	for _, one := range c.open {
+		of[one.caller]++
+	}
+	for caller, n := range of {
+		if caller != "" && (n > of[most] || most == "") {
+			most = caller
+		}
+	}
+	if most == "" || of[most] <= c.limit/connectionShares {
+		return false
+	}
+	for _, one := range c.open {
+		if one.caller == most {
+			c.push(one)
+			break
+		}
+	}
+	return true
 }
 
 // pushOut pushes out the first of a line, where it has been there so long.
@@ -216,9 +263,13 @@ func (c *connections) pushOut(line int, atLeast time.Duration) bool {
 	if one == &c.lines[line] || time.Since(one.waitedOn) < atLeast {
 		return false
 	}
+	c.push(one)
+	return true
+}
+
+func (c *connections) push(one *connection) {
 	c.forget(one.conn)
 	hangUp(one.conn)
-	return true
 }
 
 // hangUp closes what is below TLS: to say goodbye could take as long as the other side

@@ -72,6 +72,58 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	c.drain(t.Context())
 }
 
+// Who has asked keeps what they are silent on while others come and say nothing; and who
+// has more than a share of those that are all worked on makes room for others.
+func TestConnectionsOfWhoIsKnownStay(t *testing.T) {
+	c := newConnections(8, func() {})
+	come := func(caller string, asks bool) near {
+		one := newNear(t)
+		c.changed(one.Conn, http.StateNew)
+		if caller == "" {
+			return one
+		}
+		ctx := c.named(t.Context(), one.Conn)
+		c.changed(one.Conn, http.StateActive)
+		c.asked(ctx)
+		c.knows(ctx, caller)
+		if !asks {
+			c.answers(ctx)
+			c.changed(one.Conn, http.StateIdle)
+		}
+		return one
+	}
+	calm := come("key:calm", false)
+	for range 100 {
+		come("", false)
+	}
+	if calm.closed() {
+		t.Error("who is known was pushed out by who says nothing")
+	}
+	for range 100 {
+		come("key:loud", true)
+	}
+	if !calm.closed() {
+		t.Error("who asks nothing is kept while others ask")
+	}
+	all := []near{come("key:calm", true), come("key:other", true)}
+	for n, one := range all {
+		if one.closed() {
+			t.Errorf("%d has no place while one has all", n)
+		}
+	}
+	for range 100 {
+		come("key:loud", true)
+	}
+	for n, one := range all {
+		if one.closed() {
+			t.Errorf("%d lost its place to who has most", n)
+		}
+	}
+	if len(c.open) != 8 {
+		t.Errorf("%d are open", len(c.open))
+	}
+}
+
 func TestDrainWaitsForTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newConnections(4, func() {})

@@ -47,21 +47,14 @@ func (s *Server) admit(c echo.Context, p Permission) (body []byte, caller Caller
 	return body, caller, tenant, err
 }
 
-// letIn lets a request in that may go on. One that may keep a processor for long waits for
-// its turn first, so that who waits for that takes no place of those who are worked on. The
-// shift of a short one has nothing to end.
-func (s *Server) letIn(c echo.Context, caller Caller, long bool) (out *shift, err error) {
-	out = new(shift)
+// letIn lets a request in that may go on. One that may keep a processor for long is bounded
+// by its turns alone: a place kept between two of them would be another's. The shift of a
+// short one has nothing to end.
+func (s *Server) letIn(c echo.Context, caller Caller, long bool) (*shift, error) {
 	if long {
-		if out, err = s.shift(c, caller); err != nil {
-			return nil, err
-		}
+		return s.shift(c, caller)
 	}
-	if err := s.enter(c, caller); err != nil {
-		out.end()
-		return nil, err
-	}
-	return out, nil
+	return new(shift), s.enter(c, caller)
 }
 
 // maySend says by the header alone why a caller may not ask.

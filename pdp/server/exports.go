@@ -108,8 +108,9 @@ type patient struct {
 	asked   context.Context // of the request
 	making  bool            // more, after the answer has begun
 
-	mu      sync.Mutex // guards the deadline and stopped
+	mu      sync.Mutex // guards the deadline, stopped and left
 	stopped bool
+	left    bool // the answer is somebody else's from here on
 }
 
 func (p *patient) Write(b []byte) (written int, err error) {
@@ -163,6 +164,9 @@ func (p *patient) made() {
 }
 
 func (p *patient) leave() {
+	p.mu.Lock()
+	p.left = true // a cut may be on its way still
+	p.mu.Unlock()
 	p.made()
 	p.turn.end()
 	p.place.leave()
@@ -181,6 +185,9 @@ func (p *patient) deadline(at time.Time) error {
 func (p *patient) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.left {
+		return
+	}
 	p.stopped = true
 	_ = p.control.SetWriteDeadline(time.Now())
 }

@@ -79,6 +79,9 @@ func (r RetainConfig) check() map[string]error {
 	if r.Bytes == 0 && r.LeastAge > 0 {
 		wrong[keyRetainLeast] = fmt.Errorf("%s bounds %s, and there is none; write both, or leave it out", keyRetainLeast, KeyRetainBytes)
 	}
+	if keep := r.bounds(); r.Bytes > 0 && keep.Share*float64(keep.Bytes) < leastShare {
+		wrong[keyRetainShare] = fmt.Errorf("%s is less than %d bytes of %s; write more of one of them: what one caller may fill has to be some segments, or it would not grow old", keyRetainShare, leastShare, KeyRetainBytes)
+	}
 	if r.Bytes == 0 && r.Share > 0 {
 		wrong[keyRetainShare] = fmt.Errorf("%s is a part of %s, and there is none; write both, or leave it out", keyRetainShare, KeyRetainBytes)
 	}
@@ -100,8 +103,12 @@ func (r RetainConfig) Outlasted(longest time.Duration) error {
 // A segment goes as a whole, so it may be no more than this part of what is kept.
 const segmentsKept = 8
 
-// And no more than this part of what a caller may fill.
-const sharesKept = 2
+// And no more than this part of what a caller may fill, which is this at least: a segment
+// has a megabyte or more.
+const (
+	sharesKept = 2
+	leastShare = sharesKept << 20
+)
 
 // segments makes segments small enough for retention to act in time.
 func (r RetainConfig) segments(o *decisionlog.Options) {

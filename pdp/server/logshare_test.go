@@ -305,28 +305,28 @@ func TestShareIsTakenWhileRunning(t *testing.T) {
 			c.DecisionLog.Retain = server.RetainConfig{Bytes: 64 << 20, Share: share}
 		}
 	}
-	s := pdptest.Start(t, telling(), with(0.01), logTo(&told), func(c *server.Config) { c.PDP.NewID = nil })
+	s := pdptest.Start(t, telling(), with(0.25), logTo(&told), func(c *server.Config) { c.PDP.NewID = nil })
 	ask := func() pdptest.Response {
 		return s.Post(evaluationPath, one(100<<10), "Authorization", greedy)
 	}
 	answered := 0
-	for ; answered < 100 && ask().Status == http.StatusOK; answered++ {
+	for ; answered < 400 && ask().Status == http.StatusOK; answered++ {
 	}
-	if answered < 2 || answered > 8 { // of 671 KB
+	if answered < 80 || answered > 180 { // of 16 MiB
 		t.Errorf("%d were answered", answered)
 	}
 	take := func(share float64) error {
 		return s.Reconfigure(t.Context(), func() (c server.Config, err error) { with(share)(&c); return c, nil })
 	}
-	must(t, take(0.02))
+	must(t, take(0.5))
 	if got := ask(); got.Status != http.StatusOK {
 		t.Errorf("got %d %s", got.Status, got.Body)
 	}
-	must(t, take(0.01))
+	must(t, take(0.25))
 	if got := ask(); got.Status != http.StatusTooManyRequests {
 		t.Errorf("got %d %s", got.Status, got.Body)
 	}
-	if err := take(0.25); err == nil || !strings.Contains(err.Error(), "decision_log.retain") { // larger segments
+	if err := take(0.1); err == nil || !strings.Contains(err.Error(), "decision_log.retain") { // smaller segments
 		t.Errorf("got %v", err)
 	}
 	if strings.Contains(told.String(), "stands alone") {

@@ -262,7 +262,7 @@ func (s *Server) drain(ctx context.Context, server *http.Server) error {
 		return nil
 	}
 	// Out of patience: what still runs is cut off.
-	undecided := s.gate.busy()
+	undecided := s.gate.busy() || s.work.busy()
 	if closing := server.Close(); undecided {
 		return errors.Join(err, closing)
 	}

@@ -3,8 +3,10 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -31,6 +33,7 @@ type waiting struct {
 	mu      sync.Mutex // guards what follows, and what is in watches
 	all     int
 	of      map[string]int // by caller
+	queued  map[string]int // for a turn, by caller
 	watches map[string]*watch
 
 	looks, made atomic.Int64 // how often a watch looked, and how many pages were begun
@@ -53,7 +56,7 @@ const (
 )
 
 func newWaiting(most time.Duration) *waiting {
-	w := &waiting{most: most, pages: gate{limit: mostPages, patience: most}, of: map[string]int{}, watches: map[string]*watch{}}
+	w := &waiting{most: most, pages: gate{limit: mostPages, patience: most}, of: map[string]int{}, queued: map[string]int{}, watches: map[string]*watch{}}
 	w.ctx, w.end = context.WithCancel(context.Background())
 	return w
 }
@@ -90,6 +93,10 @@ type turn struct {
 
 // turn waits until a caller can make a page.
 func (w *waiting) turn(ctx context.Context, caller string) (*turn, error) {
+	if !w.queue(caller) {
+		return nil, errBusy
+	}
+	defer w.unqueue(caller)
 	release, err := w.callers.Take(ctx, caller)
 	if err != nil {
 		return nil, err
@@ -101,6 +108,25 @@ func (w *waiting) turn(ctx context.Context, caller string) (*turn, error) {
 	}
 	w.made.Add(1)
 	return t, nil
+}
+
+// queue bounds who waits for a turn of one caller: each keeps a connection.
+func (w *waiting) queue(caller string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.queued[caller] >= mostOfOne {
+		return false
+	}
+	w.queued[caller]++
+	return true
+}
+
+func (w *waiting) unqueue(caller string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.queued[caller]--; w.queued[caller] == 0 {
+		delete(w.queued, caller)
+	}
 }
 
 func (t *turn) done() {
@@ -266,6 +292,7 @@ func (s *Server) until(c echo.Context, caller Caller, a awaited) (seen, error) {
 	if err != nil {
 		return seen{}, err
 	}
+	a.look = s.safely(a.look)
 	valid, done := s.whileInForce(c, caller)
 	defer done()
 	limit := s.waiting.place(caller.Name)
@@ -280,6 +307,20 @@ func (s *Server) until(c echo.Context, caller Caller, a awaited) (seen, error) {
 		return seen{}, s.limited(c, limit, time.Second, newProblem(http.StatusServiceUnavailable, "too many are waiting at once; ask again after Retry-After seconds, or without wait"))
 	}
 	return saw, s.notSeen(c, saw.err)
+}
+
+// safely makes an error of a panic, as a request that panics gets: who looks for all who
+// wait is not in a request.
+func (s *Server) safely(look func(context.Context) seen) func(context.Context) seen {
+	return func(ctx context.Context) (saw seen) {
+		defer func() {
+			if v := recover(); v != nil {
+				s.log.Error("panic", "cause", describe(v), "stack", string(debug.Stack()))
+				saw = seen{err: fmt.Errorf("panic: %T", v)}
+			}
+		}()
+		return look(ctx)
+	}
 }
 
 // notSeen is the problem of a look that failed.
