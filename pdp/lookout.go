@@ -26,8 +26,10 @@ type lookout struct {
 	whole map[string]bool
 	// roots are those that matter to more than one tenant.
 	roots map[string]bool
-	// may is how much the owner may have of whose directories are watched next.
-	may *bounds
+	// may is how much the owner may have of whose directories are watched next, steps and
+	// armed how much of it is used up: names that were followed, and new directories.
+	may          *bounds
+	steps, armed int
 	// blind is set where something could not be watched.
 	blind bool
 }
@@ -59,6 +61,7 @@ func newLookout(root string) (*lookout, error) {
 	}
 	l.may = tenantBounds
 	for _, name := range names {
+		l.steps, l.armed = 0, 0
 		l.part(filepath.Join(tenants, name))
 	}
 	return l, nil
@@ -82,7 +85,7 @@ func (l *lookout) directory(dir string) (names []string) {
 		return nil // its creation is watched
 	}
 	l.whole[real] = true
-	entries, err := os.ReadDir(real)
+	entries, err := readSome(real, l.may.names+1)
 	if err != nil {
 		l.blind = true
 	}
@@ -96,18 +99,39 @@ func (l *lookout) directory(dir string) (names []string) {
 		}
 		names = append(names, e.Name())
 		if e.Type()&fs.ModeSymlink != 0 {
-			l.follow(filepath.Join(real, e.Name()))
+			l.followFrom(real, []string{e.Name()})
 		}
 	}
 	return names
+}
+
+// readSome reads a directory as far as so many names.
+func readSome(dir string, most int) ([]fs.DirEntry, error) {
+	root, err := openDirectory(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	return readDirectory(root, ".", most)
 }
 
 // follow resolves a path as the operating system does, and watches each name on
 // the way before it looks at it: what changes afterwards makes an event. It
 // returns the path without links, and whether a directory is there.
 func (l *lookout) follow(path string) (real string, isDirectory bool) {
-	dir, todo := split(path)
+	return l.followFrom(split(path))
+}
+
+// followFrom follows names from a directory without links on its way. It stops where it
+// is too far to go, and where it has gone far enough for this owner: what is there is
+// polled, and the reader refuses it.
+func (l *lookout) followFrom(dir string, todo []string) (real string, isDirectory bool) {
 	for steps := 0; len(todo) > 0; steps++ {
+		if steps+len(todo) > maxSteps || l.steps >= l.may.followed || l.armed >= l.may.armed {
+			l.blind = true
+			return dir, false
+		}
+		l.steps++
 		name := todo[0]
 		todo = todo[1:]
 		if name == ".." {
@@ -118,7 +142,7 @@ func (l *lookout) follow(path string) (real string, isDirectory bool) {
 		at := filepath.Join(dir, name)
 		info, err := os.Lstat(at)
 		switch {
-		case err != nil || steps > 255:
+		case err != nil:
 			return at, false
 		case info.Mode()&fs.ModeSymlink != 0:
 			target, err := os.Readlink(at)
@@ -165,6 +189,7 @@ func (l *lookout) arm(dir string) {
 		return
 	}
 	l.names[dir] = map[string]bool{}
+	l.armed++
 	if l.watcher.Add(dir) != nil {
 		l.blind = true // it vanished, or may not be read, or there are too many watches
 	}

@@ -416,6 +416,51 @@ func TestATenantsLinksDoNotTakeAllWatches(t *testing.T) {
 	}
 }
 
+// Nor for each directory on the ways of as many links as it may have, and it has no more
+// followed than others wait for. The others' directories are watched all the same, and the
+// tenant is polled.
+func TestATenantsWindingLinksTakeFewWatches(t *testing.T) {
+	dir := t.TempDir()
+	tree{"a.cedar": smallest, "tenants/acme/e/": "", "tenants/other/y.cedar": ofTenant("y", 0)}.write(t, dir)
+	at := func(name string) string { return filepath.Join(dir, "tenants", name) }
+	look := func(what string, mostSteps, mostDirectories int, blind bool) {
+		t.Helper()
+		out, err := newLookout(dir)
+		must(t, err)
+		defer out.close()
+		before := strings.Count(dir, "/") + 4 // on the way to the tenants, and the other's
+		if all := len(out.names) - before; all > mostDirectories || out.blind != blind || !out.whole[at("other")] || !out.whole[at("acme")] {
+			t.Errorf("%s: %d directories are watched, blind: %v", what, all, out.blind)
+		}
+		out.steps, out.armed, out.may = 0, 0, tenantBounds
+		out.part(at("acme"))
+		if out.steps > mostSteps {
+			t.Errorf("%s: %d names are followed", what, out.steps)
+		}
+	}
+	for n := range tenantBounds.names - 3 { // as in a volume
+		must(t, os.Symlink("..data/x", at(fmt.Sprintf("acme/l%d.cedar", n))))
+	}
+	tree{"tenants/acme/..1/x": "// nothing", "tenants/acme/..data": "-> ..1"}.write(t, dir)
+	look("a volume", tenantBounds.followed, 2, false)
+
+	relink := func(target func(n int) string) {
+		for n := range 500 {
+			must(t, os.Remove(at(fmt.Sprintf("acme/l%d.cedar", n))))
+			must(t, os.Symlink(target(n), at(fmt.Sprintf("acme/l%d.cedar", n))))
+		}
+	}
+	relink(func(int) string { return strings.Repeat("e/../", 120) + "e" })
+	look("winding links", tenantBounds.followed, 3, true)
+	relink(func(int) string { return strings.Repeat("e/../", 800) + "e" })
+	look("links that are too long", tenantBounds.followed, 2, true)
+	for n := range 500 {
+		must(t, os.Mkdir(at(fmt.Sprintf("acme/e/%d", n)), 0o755))
+	}
+	relink(func(n int) string { return fmt.Sprintf("e/%d/x", n) })
+	look("links to many directories", tenantBounds.followed, tenantBounds.armed, true)
+}
+
 // A directory that is really watched, and a tenant that really does not stop.
 func TestWatchSeesTheRootBesideARestlessTenant(t *testing.T) {
 	dir := t.TempDir()
