@@ -16,6 +16,12 @@ type bounds struct {
 	files int   // that are loaded
 	names int   // that one directory may hold, loaded or not
 	bytes int64 // of all of them together
+	// looked are the names on the ways to them, links included, that one reading looks up:
+	// for each file some times the depth it is at, and twice that in a mounted volume.
+	looked int
+	// followed are the names on the ways of links that one [lookout] goes, armed the
+	// directories that it watches there: each takes one of the machine's watches.
+	followed, armed int
 	// entityFile and settings are the greatest entity file, and obligations.yaml.
 	entityFile, settings int64
 	// words are names, texts and signs in policies: what parsing and compiling them costs.
@@ -34,14 +40,14 @@ type bounds struct {
 
 var (
 	tenantBounds = &bounds{
-		files: 500, names: 2_000, bytes: 4 << 20, entityFile: 4 << 20, settings: 128 << 10,
+		files: 500, names: 2_000, bytes: 4 << 20, looked: 100_000, followed: 10_000, armed: 200, entityFile: 4 << 20, settings: 128 << 10,
 		words: 250_000, entities: 20_000, values: 100_000,
 		parents: 40_000, ancestors: 4_096, walked: 1_000_000,
 		person: 1_000, persons: 500_000,
 		checks: 2_000_000,
 	}
 	rootBounds = &bounds{
-		files: 10_000, names: 100_000, bytes: 512 << 20, entityFile: 256 << 20, settings: 1 << 20,
+		files: 10_000, names: 100_000, bytes: 512 << 20, looked: 10_000_000, followed: 1_000_000, armed: 10_000, entityFile: 256 << 20, settings: 1 << 20,
 		words: 25_000_000, entities: 1_000_000, values: 20_000_000,
 		parents: 4_000_000, ancestors: 4_096, walked: 100_000_000,
 		person: 1_000, persons: 50_000_000,

@@ -25,6 +25,7 @@ func TestTheBoundsPageSaysWhatAnOwnerMayBring(t *testing.T) {
 		}
 	}
 	row("files, bytes of all of them", func(b *bounds) string { return fmt.Sprintf("%s, %d MiB", n(b.files), b.bytes>>20) })
+	row("names looked up on the ways to its files", func(b *bounds) string { return n(b.looked) })
 	row("entities, values in them", func(b *bounds) string { return n(b.entities) + ", " + n(b.values) })
 	row("references to parents; ancestors of one entity", func(b *bounds) string { return n(b.parents) + "; " + n(b.ancestors) })
 	row("steps through `identities` of one person, of all", func(b *bounds) string { return n(b.person) + ", " + n(b.persons) })

@@ -2,6 +2,8 @@ package pdp
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -30,6 +32,7 @@ type confined struct {
 	owners  map[string][]string // the other way round: a directory has one, or is one's by a link
 	dirs    map[string]string   // where a name leads that others are below
 	open    map[string]*os.Root
+	walked  map[string]int // by owner, see [bounds]
 }
 
 // astray is a link that is not followed: it says where it leads.
@@ -39,8 +42,18 @@ func (a astray) Error() string { return "a symbolic link leads from here " + str
 
 const outOfBundle = astray("out of the bundle's directory")
 
-// maxLinks is how many links a name may pass through, as on Linux.
-const maxLinks = 40
+// maxLinks is how many links a name may pass through, as on Linux. A link may say 4 KB of
+// names, and maxSteps is how many names there may be on the whole way.
+const (
+	maxLinks = 40
+	maxSteps = 255
+)
+
+var (
+	errTooLong = astray(fmt.Sprintf("through more than %d names", maxSteps))
+	// errWalked says that the owner has used up what may be walked for it.
+	errWalked = errors.New("too many names on the ways to its files")
+)
 
 // confine opens a bundle directory. Links on the way to it are its operator's.
 func confine(dir string) (*confined, error) {
@@ -52,7 +65,7 @@ func confine(dir string) (*confined, error) {
 		_, again := os.Stat(dir) // which says what kind of error it is
 		return nil, cmp.Or(again, err)
 	}
-	c := &confined{real: real, homes: map[string]string{}, owners: map[string][]string{}, dirs: map[string]string{}, open: map[string]*os.Root{}}
+	c := &confined{real: real, homes: map[string]string{}, owners: map[string][]string{}, dirs: map[string]string{}, open: map[string]*os.Root{}, walked: map[string]int{}}
 	if c.root, err = openDirectory(real); err != nil {
 		return nil, err
 	}
@@ -112,13 +125,26 @@ func (c *confined) resolve(name string) (string, error) {
 		}
 		c.dirs[dir] = at
 	}
-	return c.follow(at, path.Base(name))
+	return c.follow(ownerOfFile(name), at, path.Base(name))
+}
+
+// walk counts that a path is looked up for an owner: each name in it is. It refuses what
+// is beyond the owner's bound, because others wait for it.
+func (c *confined) walk(owner, at string) error {
+	if c.walked[owner] >= boundsOf(owner).looked {
+		return errWalked
+	}
+	c.walked[owner] += 1 + strings.Count(at, "/")
+	return nil
 }
 
 // follow follows each link that stays in root, whose ever it is.
-func (c *confined) follow(at, name string) (string, error) {
+func (c *confined) follow(owner, at, name string) (string, error) {
 	todo := []string{name}
-	for links := 0; len(todo) > 0; {
+	for links, steps := 0, 0; len(todo) > 0; steps++ {
+		if steps+len(todo) > maxSteps {
+			return "", errTooLong
+		}
 		next := todo[0]
 		todo = todo[1:]
 		switch next {
@@ -130,6 +156,9 @@ func (c *confined) follow(at, name string) (string, error) {
 			}
 			at = path.Dir(at)
 			continue
+		}
+		if err := c.walk(owner, path.Join(at, next)); err != nil {
+			return "", err
 		}
 		info, err := c.root.Lstat(path.Join(at, next))
 		if err != nil {
@@ -146,28 +175,59 @@ func (c *confined) follow(at, name string) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		names := strings.Split(filepath.ToSlash(target), "/")
 		if filepath.IsAbs(target) {
-			if target, err = c.inside(target); err != nil {
+			if names, err = c.inside(owner, names); err != nil {
 				return "", err
 			}
 			at = "."
 		}
-		todo = slices.Concat(strings.Split(filepath.ToSlash(target), "/"), todo)
+		todo = slices.Concat(names, todo)
 	}
 	return at, nil
 }
 
-// inside is an absolute path as one in root.
-func (c *confined) inside(target string) (string, error) {
-	// The link may lead to the bundle by another way than it was opened by.
-	if real, err := filepath.EvalSymlinks(target); err == nil {
-		target = real
+// inside returns what is left of an absolute path once it has come to root. The link may
+// lead there by another way than the bundle was opened by.
+func (c *confined) inside(owner string, todo []string) ([]string, error) {
+	at := string(filepath.Separator)
+	for links, steps := 0, 0; at != c.real; steps++ {
+		if len(todo) == 0 {
+			return nil, outOfBundle
+		}
+		if steps+len(todo) > maxSteps {
+			return nil, errTooLong
+		}
+		next := todo[0]
+		todo = todo[1:]
+		switch next {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		to := filepath.Join(at, next)
+		if err := c.walk(owner, to); err != nil {
+			return nil, err
+		}
+		target, err := os.Readlink(to)
+		switch {
+		case errors.Is(err, syscall.EINVAL): // no link
+			at = to
+			continue
+		case err != nil:
+			return nil, outOfBundle
+		}
+		if links++; links > maxLinks {
+			return nil, syscall.ELOOP
+		}
+		if filepath.IsAbs(target) {
+			at = string(filepath.Separator)
+		}
+		todo = slices.Concat(strings.Split(filepath.ToSlash(target), "/"), todo)
 	}
-	inside, err := filepath.Rel(c.real, target)
-	if err != nil || !filepath.IsLocal(inside) {
-		return "", outOfBundle
-	}
-	return inside, nil
+	return todo, nil
 }
 
 // locate returns where a name of the bundle is: a path without links, below a directory

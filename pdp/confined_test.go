@@ -1,6 +1,8 @@
 package pdp
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -150,4 +152,96 @@ func TestLinksThatStayWithTheirOwnerAreFollowed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// winding is a chain of links, each by way of as many names as a link can say, to a file
+// that is there. The first of them is l0.
+func winding(dir, file string) tree {
+	files := tree{dir + "e/": "", dir + ".l38": "-> " + file}
+	for n := range 38 {
+		files[dir+fmt.Sprintf(".l%d", n)] = "-> " + strings.Repeat("e/../", 800) + fmt.Sprintf(".l%d", n+1)
+	}
+	return files
+}
+
+// Every reading, the one too that brings the root's emergency forbid, waits for the ways
+// that a tenant's links take. It is counted how many names are looked up on them.
+func TestATenantsWindingLinksHoldUpNoReading(t *testing.T) {
+	outside := t.TempDir()
+	deep := strings.Repeat("d/", 200)
+	for name, c := range map[string]struct {
+		files tree
+		want  string // the only problem
+		most  int    // names that are looked up for the tenant
+	}{
+		"a long chain": {allOf(winding("tenants/acme/", ".x"), sameLinks(1, ".l0")), "tenants/acme/x0.cedar link_astray", 100},
+		"outside":      {sameLinks(1, filepath.Join(outside, ".l0")), "tenants/acme/x0.cedar link_astray", 200},
+		"a name more":  {allOf(tree{"tenants/acme/e/": ""}, sameLinks(1, strings.Repeat("e/../", 127)+".x")), "tenants/acme/x0.cedar link_astray", 100},
+		"many files":   {allOf(tree{"tenants/acme/e/": ""}, sameLinks(400, strings.Repeat("e/../", 126)+".x")), "", tenantBounds.looked + 300},
+		"deep down":    {allOf(tree{"tenants/acme/" + deep + "x": "// nothing"}, sameLinks(400, deep+"x")), "", tenantBounds.looked + 300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			tree{"a.cedar": smallest, "tenants/acme/.x": "// nothing", "tenants/other/y.cedar": ofTenant("y", 0)}.write(t, dir)
+			if name == "outside" {
+				winding("", filepath.Join(dir, "tenants/acme/.x")).write(t, outside)
+			}
+			c.files.write(t, dir)
+			files, walked := read(t, dir)
+			if walked["acme"] > c.most {
+				t.Errorf("%d names are looked up for one tenant", walked["acme"])
+			}
+			got := codes(slices.DeleteFunc(slices.Clone(files.problems), func(p Problem) bool { return p.Severity != SeverityError }))
+			if len(got) != 1 || c.want != "" && got[0] != c.want || c.want == "" && !strings.HasSuffix(got[0], " many_links") || !files.problems.Refuse() {
+				t.Error(files.problems)
+			}
+			if names := loadedNames(files); !slices.Contains(names, "a.cedar") || !slices.Contains(names, "tenants/other/y.cedar") {
+				t.Errorf("of the others %v is read", names)
+			}
+		})
+	}
+}
+
+// A tenant with as many files as it may have, in a volume within a volume, beside a MANIFEST.
+func TestATenantsVolumeIsWithinWhatMayBeLookedUp(t *testing.T) {
+	dir := t.TempDir()
+	tree{"..1/a.cedar": smallest, "..data": "-> ..1", "a.cedar": "-> ..data/a.cedar", "tenants": "-> ..data/tenants", "..1/tenants/acme/..data": "-> ..1"}.write(t, dir)
+	for n := range tenantBounds.files {
+		tree{fmt.Sprintf("..1/tenants/acme/..1/x%d.cedar", n): "// nothing", fmt.Sprintf("..1/tenants/acme/x%d.cedar", n): fmt.Sprintf("-> ..data/x%d.cedar", n)}.write(t, dir)
+	}
+	must(t, Dir(dir).WriteManifest())
+	files, walked := read(t, dir)
+	if len(files.problems) > 0 || len(files.content) != tenantBounds.files+1 || walked["acme"] == 0 {
+		t.Errorf("%d files, %v", len(files.content), files.problems)
+	}
+	t.Logf("%d names of %d", walked["acme"], tenantBounds.looked)
+}
+
+// read is a reading, and what was looked up in it for whom.
+func read(t *testing.T, dir string) (*Files, map[string]int) {
+	t.Helper()
+	r := Dir(dir).reader()
+	defer func() { r.close() }()
+	if r.root() {
+		r.bundle()
+		r.checkManifest()
+	}
+	return r.done(), r.fsys.(*confined).walked
+}
+
+// sameLinks are as many links of a tenant to the same.
+func sameLinks(n int, target string) tree {
+	links := tree{}
+	for i := range n {
+		links[fmt.Sprintf("tenants/acme/x%d.cedar", i)] = "-> " + target
+	}
+	return links
+}
+
+func allOf(trees ...tree) tree {
+	all := tree{}
+	for _, files := range trees {
+		maps.Copy(all, files)
+	}
+	return all
 }

@@ -3,6 +3,7 @@ package pdp
 import (
 	"context"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,12 +25,21 @@ type lookout struct {
 	names map[string]map[string]bool
 	// whole are those in which every name matters.
 	whole map[string]bool
-	// roots are those that matter to more than one tenant.
-	roots map[string]bool
-	// may is how much the owner may have of whose directories are watched next.
-	may *bounds
+	// roots are the names that matter to more than one tenant, by the directories they are
+	// in. What a tenant's links lead to there is the tenant's alone.
+	roots map[string]rootNames
+	// may is how much the owner may have of whose directories are watched next, steps and
+	// armed how much of it is used up: names that were followed, and new directories.
+	may          *bounds
+	steps, armed int
 	// blind is set where something could not be watched.
 	blind bool
+}
+
+// rootNames are the names in a directory that matter to the root: these, or every one.
+type rootNames struct {
+	whole bool
+	names map[string]bool
 }
 
 func newLookout(root string) (*lookout, error) {
@@ -45,7 +55,7 @@ func newLookout(root string) (*lookout, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lookout{watcher: watcher, names: map[string]map[string]bool{}, whole: map[string]bool{}, roots: map[string]bool{}, may: rootBounds}
+	l := &lookout{watcher: watcher, names: map[string]map[string]bool{}, whole: map[string]bool{}, roots: map[string]rootNames{}, may: rootBounds}
 	real, ok := l.follow(root)
 	if !ok {
 		l.blind = true
@@ -54,11 +64,15 @@ func newLookout(root string) (*lookout, error) {
 	l.part(real)
 	tenants := filepath.Join(real, "tenants")
 	names := l.directory(tenants)
-	for dir := range l.names {
-		l.roots[dir] = true // what is watched from here on is watched for one tenant
+	for dir, names := range l.names {
+		// What is watched from here on is watched for one tenant.
+		if l.whole[dir] || len(names) > 0 { // else it is one that a link in tenants/ leads to
+			l.roots[dir] = rootNames{l.whole[dir], maps.Clone(names)}
+		}
 	}
 	l.may = tenantBounds
 	for _, name := range names {
+		l.steps, l.armed = 0, 0
 		l.part(filepath.Join(tenants, name))
 	}
 	return l, nil
@@ -82,7 +96,7 @@ func (l *lookout) directory(dir string) (names []string) {
 		return nil // its creation is watched
 	}
 	l.whole[real] = true
-	entries, err := os.ReadDir(real)
+	entries, err := readSome(real, l.may.names+1)
 	if err != nil {
 		l.blind = true
 	}
@@ -96,18 +110,39 @@ func (l *lookout) directory(dir string) (names []string) {
 		}
 		names = append(names, e.Name())
 		if e.Type()&fs.ModeSymlink != 0 {
-			l.follow(filepath.Join(real, e.Name()))
+			l.followFrom(real, []string{e.Name()})
 		}
 	}
 	return names
+}
+
+// readSome reads a directory as far as so many names.
+func readSome(dir string, most int) ([]fs.DirEntry, error) {
+	root, err := openDirectory(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	return readDirectory(root, ".", most)
 }
 
 // follow resolves a path as the operating system does, and watches each name on
 // the way before it looks at it: what changes afterwards makes an event. It
 // returns the path without links, and whether a directory is there.
 func (l *lookout) follow(path string) (real string, isDirectory bool) {
-	dir, todo := split(path)
+	return l.followFrom(split(path))
+}
+
+// followFrom follows names from a directory without links on its way. It stops where it
+// is too far to go, and where it has gone far enough for this owner: what is there is
+// polled, and the reader refuses it.
+func (l *lookout) followFrom(dir string, todo []string) (real string, isDirectory bool) {
 	for steps := 0; len(todo) > 0; steps++ {
+		if steps+len(todo) > maxSteps || l.steps >= l.may.followed || l.armed >= l.may.armed {
+			l.blind = true
+			return dir, false
+		}
+		l.steps++
 		name := todo[0]
 		todo = todo[1:]
 		if name == ".." {
@@ -118,7 +153,7 @@ func (l *lookout) follow(path string) (real string, isDirectory bool) {
 		at := filepath.Join(dir, name)
 		info, err := os.Lstat(at)
 		switch {
-		case err != nil || steps > 255:
+		case err != nil:
 			return at, false
 		case info.Mode()&fs.ModeSymlink != 0:
 			target, err := os.Readlink(at)
@@ -165,6 +200,7 @@ func (l *lookout) arm(dir string) {
 		return
 	}
 	l.names[dir] = map[string]bool{}
+	l.armed++
 	if l.watcher.Add(dir) != nil {
 		l.blind = true // it vanished, or may not be read, or there are too many watches
 	}
@@ -182,7 +218,7 @@ func (l *lookout) waitForRoot(ctx context.Context, limit time.Duration) {
 	l.waitFor(ctx, limit, l.mattersToRoot)
 }
 
-func (l *lookout) waitFor(ctx context.Context, limit time.Duration, matters func(path string) bool) (tenants bool) {
+func (l *lookout) waitFor(ctx context.Context, limit time.Duration, matters func(fsnotify.Event) bool) (tenants bool) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
@@ -194,23 +230,33 @@ func (l *lookout) waitFor(ctx context.Context, limit time.Duration, matters func
 		case <-l.watcher.Errors: // mostly an overflow of the queue: events were lost
 			return false
 		case event := <-l.watcher.Events:
-			if matters(event.Name) {
-				return !l.mattersToRoot(event.Name)
+			if matters(event) {
+				return !l.mattersToRoot(event)
 			}
 		}
 	}
 }
 
-func (l *lookout) mattersToRoot(path string) bool {
-	dir := filepath.Dir(path)
+// mattersToRoot reports whether it may be anybody's but one tenant's. A tenant's directory
+// stands in one of the root's, and what it has besides its files, such as its mode or its
+// times, is its owner's to change without end.
+func (l *lookout) mattersToRoot(event fsnotify.Event) bool {
+	dir, name := filepath.Split(event.Name)
+	dir = filepath.Clean(dir)
+	_, rootItself := l.roots[event.Name]
+	_, itself := l.names[event.Name]
+	if event.Op == fsnotify.Chmod && itself && !rootItself {
+		return false
+	}
 	_, known := l.names[dir]
-	return l.matters(path) && (l.roots[path] || l.roots[dir] || !known)
+	in := l.roots[dir]
+	return rootItself || !known || in.whole || in.names[name]
 }
 
-func (l *lookout) matters(path string) bool {
-	dir, name := filepath.Split(path)
+func (l *lookout) matters(event fsnotify.Event) bool {
+	dir, name := filepath.Split(event.Name)
 	dir = filepath.Clean(dir)
-	_, itself := l.names[path] // the directory itself was moved or removed
+	_, itself := l.names[event.Name] // the directory itself was moved or removed
 	names, known := l.names[dir]
 	return itself || !known || l.whole[dir] || names[name]
 }

@@ -108,6 +108,9 @@ func (r *reader) unreadable(file string, err error) {
 	switch {
 	case errors.As(err, &led):
 		r.problem(file, "link_astray", led.Error()+", and is not followed", "put a file or directory here instead; a link may lead to what is in the same tenant's directory, or one outside of tenants/ to what is in the bundle and in no tenant's")
+	case errors.Is(err, errWalked):
+		use := r.usage(file)
+		use.exceeds(true, "many_links", "names on the ways to all its files, links followed", int64(use.looked), entityPlace{file: file}, "put files in the place of links, or have the links lead there by fewer names", &r.files.problems)
 	case errors.Is(err, syscall.ELOOP):
 		r.problem(file, "symlink_loop", subject+" is a symbolic link that leads back to itself", "point the link at something, or remove it")
 	case errors.Is(err, fs.ErrNotExist):

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 const forbidAll = "@id(\"stop\")\nforbid (principal, action, resource);\n"
@@ -295,6 +297,51 @@ func TestATenantDoesNotKeepTheReaderBusy(t *testing.T) {
 	}
 }
 
+// Nor does what it does to its directory, which stands in the root's, or in a directory on
+// the root's way that a link of the tenant's leads to.
+func TestATenantsDirectoryDoesNotKeepTheReaderBusy(t *testing.T) {
+	top := t.TempDir()
+	dir := filepath.Join(top, "bundle")
+	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0), ".far/y.cedar": ofTenant("y", 0), "tenants/far": "-> ../.far"}.write(t, dir)
+	tree{"tenants/acme/.y": "-> " + top + "/of-acme", "tenants/acme/y.cedar": "-> .y", "tenants/acme/tests": "-> " + top}.write(t, dir)
+	for name, touch := range map[string]func() error{
+		"its mode":            func() error { return os.Chmod(filepath.Join(dir, "tenants/acme"), 0o755) },
+		"its times":           func() error { return os.Chtimes(filepath.Join(dir, "tenants/acme"), time.Now(), time.Now()) },
+		"behind a link":       func() error { return os.Chmod(filepath.Join(dir, ".far"), 0o755) },
+		"on the root's way":   func() error { return os.WriteFile(filepath.Join(top, "of-acme"), nil, 0o644) },
+		"beside the bundle's": func() error { return os.WriteFile(filepath.Join(top, "any"), nil, 0o644) },
+	} {
+		out, err := newLookout(dir)
+		must(t, err)
+		must(t, touch())
+		if !out.wait(t.Context(), time.Minute) {
+			t.Errorf("%s: it is taken for the root's", name)
+		}
+		out.close()
+	}
+	for name, touch := range map[string]func() error{
+		"the tenants' mode": func() error { return os.Chmod(filepath.Join(dir, "tenants"), 0o755) },
+		"a root file's":     func() error { return os.Chmod(filepath.Join(dir, "a.cedar"), 0o644) },
+		"the bundle moved":  func() error { return os.Rename(dir, dir+"2") },
+	} {
+		out, err := newLookout(dir)
+		must(t, err)
+		must(t, touch())
+		if out.wait(t.Context(), time.Minute) {
+			t.Errorf("%s: it is taken for a tenant's", name)
+		}
+		out.close()
+		_ = os.Rename(dir+"2", dir)
+	}
+	out, err := newLookout(dir)
+	must(t, err)
+	defer out.close()
+	must(t, os.Rename(filepath.Join(dir, "tenants/acme"), filepath.Join(dir, "tenants/.acme")))
+	if out.wait(t.Context(), time.Minute) {
+		t.Error("moving a tenant out is taken for the tenant's")
+	}
+}
+
 // A tenant whose files do not load keeps the others' edits out, as they are told: it is not
 // passed over.
 func TestABrokenTenantIsNotPassedOver(t *testing.T) {
@@ -376,7 +423,7 @@ func TestATenantsEditOvertakesNoLoad(t *testing.T) {
 		"a.cedar": true, "new.cedar": true, "entities/e.json": true, "entities": true, "tenants/new": true, "tenants": true,
 		"tenants/acme/x.cedar": false, "tenants/acme/entities/e.json": false, "tenants/acme/new": false, "tenants/acme/entities": false,
 	} {
-		if got := out.mattersToRoot(filepath.Join(dir, name)); got != want {
+		if got := out.mattersToRoot(fsnotify.Event{Name: filepath.Join(dir, name), Op: fsnotify.Write}); got != want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -414,6 +461,51 @@ func TestATenantsLinksDoNotTakeAllWatches(t *testing.T) {
 	if len(out.names) > 100 || !out.blind || !out.whole[filepath.Join(dir, "tenants/other")] {
 		t.Errorf("%d directories are watched, blind: %v", len(out.names), out.blind)
 	}
+}
+
+// Nor for each directory on the ways of as many links as it may have, and it has no more
+// followed than others wait for. The others' directories are watched all the same, and the
+// tenant is polled.
+func TestATenantsWindingLinksTakeFewWatches(t *testing.T) {
+	dir := t.TempDir()
+	tree{"a.cedar": smallest, "tenants/acme/e/": "", "tenants/other/y.cedar": ofTenant("y", 0)}.write(t, dir)
+	at := func(name string) string { return filepath.Join(dir, "tenants", name) }
+	look := func(what string, mostSteps, mostDirectories int, blind bool) {
+		t.Helper()
+		out, err := newLookout(dir)
+		must(t, err)
+		defer out.close()
+		before := strings.Count(dir, "/") + 4 // on the way to the tenants, and the other's
+		if all := len(out.names) - before; all > mostDirectories || out.blind != blind || !out.whole[at("other")] || !out.whole[at("acme")] {
+			t.Errorf("%s: %d directories are watched, blind: %v", what, all, out.blind)
+		}
+		out.steps, out.armed, out.may = 0, 0, tenantBounds
+		out.part(at("acme"))
+		if out.steps > mostSteps {
+			t.Errorf("%s: %d names are followed", what, out.steps)
+		}
+	}
+	for n := range tenantBounds.names - 3 { // as in a volume
+		must(t, os.Symlink("..data/x", at(fmt.Sprintf("acme/l%d.cedar", n))))
+	}
+	tree{"tenants/acme/..1/x": "// nothing", "tenants/acme/..data": "-> ..1"}.write(t, dir)
+	look("a volume", tenantBounds.followed, 2, false)
+
+	relink := func(target func(n int) string) {
+		for n := range 500 {
+			must(t, os.Remove(at(fmt.Sprintf("acme/l%d.cedar", n))))
+			must(t, os.Symlink(target(n), at(fmt.Sprintf("acme/l%d.cedar", n))))
+		}
+	}
+	relink(func(int) string { return strings.Repeat("e/../", 120) + "e" })
+	look("winding links", tenantBounds.followed, 3, true)
+	relink(func(int) string { return strings.Repeat("e/../", 800) + "e" })
+	look("links that are too long", tenantBounds.followed, 2, true)
+	for n := range 500 {
+		must(t, os.Mkdir(at(fmt.Sprintf("acme/e/%d", n)), 0o755))
+	}
+	relink(func(n int) string { return fmt.Sprintf("e/%d/x", n) })
+	look("links to many directories", tenantBounds.followed, tenantBounds.armed, true)
 }
 
 // A directory that is really watched, and a tenant that really does not stop.
