@@ -194,6 +194,7 @@ func TestACallerTakesNoMoreThanItsShare(t *testing.T) {
 func TestEverNewSubjectsOfOneCallerLeaveOthersTheirRate(t *testing.T) {
 	o := newRecord().options()
 	o.Now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) } // nothing is made good meanwhile
+	o.Limits.NewPerMinutePerSubject, o.Limits.NewPerMinutePerCaller = 60, 600
 	s := mustOpen(t, t.TempDir(), o)
 	for n := range 12_000 {
 		_, err := s.File(t.Context(), question(fmt.Sprint("a", n), asked("key:a", fmt.Sprint(n))))
