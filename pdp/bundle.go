@@ -81,7 +81,7 @@ func (l *loading) build() (*Bundle, Problems) {
 	l.settings()
 	if problems = append(problems, b.said...); problems.Refuse() { // the rest would repeat what is wrong already
 		l.parseEverything(&problems)
-		return nil, problems.sorted()
+		return nil, problems.sorted().cut()
 	}
 
 	root := l.view(evaluation.DefaultTenant, "", nil, &problems)
@@ -96,7 +96,7 @@ func (l *loading) build() (*Bundle, Problems) {
 		b.refuseTrivial(&problems)
 	}
 	if problems.Refuse() {
-		return nil, problems.sorted()
+		return nil, problems.sorted().cut()
 	}
 	for _, v := range l.fresh {
 		if l.over() {
