@@ -81,8 +81,8 @@ type usage struct {
 	owner string
 	over  bool
 	// what was counted so far
-	fileCount, wordCount, entityCount, valueCount, parentCount, checkCount int
-	byteCount                                                              int64
+	fileCount, wordCount, entityCount, valueCount, parentCount, checkCount, errorCount int
+	byteCount                                                                          int64
 }
 
 func usageOf(tenant string) *usage { return &usage{bounds: boundsOf(tenant), owner: tenant} }
@@ -99,6 +99,15 @@ func (u *usage) exceeds(is bool, code, what string, bound int64, at entityPlace,
 	if is && !u.over {
 		u.over = true
 		problems.add(at.file, at.line, at.column, code, fmt.Sprintf("%s may have %d %s, and has more from here on", u.who(), bound, what), try)
+	}
+	return u.over
+}
+
+// tooManyErrors counts an error. That there are more is told where all are known: see
+// [Problems.cut].
+func (u *usage) tooManyErrors() bool {
+	if u.errorCount++; u.errorCount > mostErrors {
+		u.over = true
 	}
 	return u.over
 }

@@ -81,7 +81,7 @@ func (l *loading) build() (*Bundle, Problems) {
 	l.settings()
 	if problems = append(problems, b.said...); problems.Refuse() { // the rest would repeat what is wrong already
 		l.parseEverything(&problems)
-		return nil, problems.sorted()
+		return nil, problems.sorted().cut()
 	}
 
 	root := l.view(evaluation.DefaultTenant, "", nil, &problems)
@@ -96,7 +96,7 @@ func (l *loading) build() (*Bundle, Problems) {
 		b.refuseTrivial(&problems)
 	}
 	if problems.Refuse() {
-		return nil, problems.sorted()
+		return nil, problems.sorted().cut()
 	}
 	for _, v := range l.fresh {
 		if l.over() {
@@ -130,7 +130,7 @@ func (b *Bundle) checkParentRules(problems *Problems) {
 func (l *loading) parseEverything(problems *Problems) {
 	var found Problems
 	uses := map[string]*usage{}
-	for _, name := range l.files.names() {
+	for _, name := range l.names {
 		if l.over() || l.sameOwner(dirOf(name)) {
 			continue
 		}
@@ -162,21 +162,15 @@ func builtinObligations() map[string]definition {
 // names are the loaded files in order of their paths.
 func (f *Files) names() []string { return slices.Sorted(maps.Keys(f.content)) }
 
-func (f *Files) schema() (string, []byte) {
-	for _, name := range f.names() {
-		if !strings.Contains(name, "/") && (strings.HasSuffix(name, ".cedarschema") || strings.HasSuffix(name, ".cedarschema.json")) {
-			return name, f.content[name]
+// schema is the first schema file, by name.
+func (f *Files) schema() (first string, text []byte) {
+	for name, content := range f.content {
+		isSchema := !strings.Contains(name, "/") && (strings.HasSuffix(name, ".cedarschema") || strings.HasSuffix(name, ".cedarschema.json"))
+		if isSchema && (first == "" || name < first) {
+			first, text = name, content
 		}
 	}
-	return "", nil
-}
-
-// in yields the files of a directory whose names end in ext.
-func (f *Files) in(dir, ext string) []string {
-	return slices.DeleteFunc(f.names(), func(name string) bool {
-		rest, ok := strings.CutPrefix(name, dir)
-		return !ok || strings.Contains(rest, "/") || path.Ext(rest) != ext
-	})
+	return first, text
 }
 
 // addPolicy puts a policy into a view. What other loads have of it is not written to.

@@ -55,6 +55,9 @@ func parseEntities(file string, text []byte, use *usage, problems *Problems) []p
 				try = bad.try
 			}
 			problems.add(file, line, column, "entity_form", what+": "+err.Error(), try)
+			if use.tooManyErrors() {
+				return entities
+			}
 			continue
 		}
 		if more {
@@ -153,6 +156,9 @@ type entityPlace struct {
 
 func (l *entityLoader) load(file string, entities []parsedEntity) {
 	for _, e := range entities {
+		if l.use.errorCount > mostErrors {
+			return
+		}
 		at := entityPlace{file, e.line, e.column}
 		if taken := l.taken(e.UID); taken != "" {
 			l.bad(at, "duplicate_entity", fmt.Sprintf("%s is defined already, %s", e.UID, taken), "define an entity once; a tenant cannot redefine what stands above it")
@@ -166,6 +172,7 @@ func (l *entityLoader) load(file string, entities []parsedEntity) {
 
 func (l *entityLoader) bad(at entityPlace, code, message, try string) {
 	l.problems.add(at.file, at.line, at.column, code, message, try)
+	l.use.tooManyErrors()
 }
 
 func (l *entityLoader) taken(uid types.EntityUID) string {

@@ -3,6 +3,7 @@ package pdp
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -258,4 +259,37 @@ func filesAtRoot(pairs []string) fstest.MapFS {
 		files[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1])}
 	}
 	return files
+}
+
+// One small file of a tenant cannot make tens of thousands of problems, each a line of the
+// log: after the first hundred nothing more of it is read.
+func TestOneFileDoesNotMakeThousandsOfProblems(t *testing.T) {
+	broken := "[" + strings.Repeat("{},", 15_000) + "{}]"
+	doubled := "[" + strings.Repeat(`{"uid":{"type":"User","id":"u"},"attrs":{},"parents":[]},`, 15_000) + `{"uid":{"type":"User","id":"u"},"attrs":{},"parents":[]}]`
+	for what, files := range map[string]tree{
+		"no entities":      {"tenants/acme/entities/a.json": broken, "tenants/acme/entities/b.json": broken},
+		"beside no schema": {"schema.cedarschema": "entity {", "tenants/acme/entities/a.json": broken},
+		"the same":         {"tenants/acme/entities/a.json": doubled},
+		"taken ids":        {"tenants/acme/x.cedar": strings.Repeat("@id(\"x\") forbid(principal, action, resource);\n", 3_000)},
+	} {
+		files["a.cedar"], files["tenants/other/bad.cedar"] = smallest, "forbid("
+		dir := t.TempDir()
+		files.write(t, dir)
+		read := Dir(dir).Read()
+		l := newLoading(t.Context(), read, &loaded{})
+		bundle, problems := l.build()
+		count := map[string]int{}
+		for _, p := range problems {
+			count[p.Code]++
+		}
+		if bundle != nil || len(problems) > mostErrors+4 || count["many_errors"] != 1 || !slices.ContainsFunc(problems, func(p Problem) bool { return p.File == "tenants/other/bad.cedar" }) {
+			t.Errorf("%s: %d problems: %v", what, len(problems), count)
+		}
+	}
+	var problems Problems
+	use := usageOf("acme")
+	parseEntities("tenants/acme/entities/a.json", []byte(broken), use, &problems)
+	if use.entityCount != mostErrors+1 {
+		t.Errorf("%d entities were read", use.entityCount)
+	}
 }

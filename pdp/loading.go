@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -34,13 +35,22 @@ type loading struct {
 	bundle *Bundle
 	did    work
 
-	changed map[string]bool              // owners of whom a file is not as it was
-	fresh   []*view                      // those that the bundle in force has not got
-	byRoot  map[types.EntityUID]struct{} // the entities that the root names
+	names   []string            // of all files, sorted
+	inDir   map[string][]string // and by directory, with a slash, that of the root ""
+	changed map[string]bool     // owners of whom a file is not as it was
+	// sameSettings is whether bundle.yaml and the schema are as they were.
+	sameSettings bool
+
+	fresh  []*view                      // those that the bundle in force has not got
+	byRoot map[types.EntityUID]struct{} // the entities that the root names
 }
 
 func newLoading(ctx context.Context, files *Files, before *loaded) *loading {
-	l := &loading{ctx: ctx, files: files, before: before, changed: map[string]bool{}}
+	l := &loading{ctx: ctx, files: files, before: before, names: files.names(), inDir: map[string][]string{}, changed: map[string]bool{}}
+	for _, name := range l.names {
+		dir, _ := path.Split(name)
+		l.inDir[dir] = append(l.inDir[dir], name)
+	}
 	if before.bundle == nil {
 		return l
 	}
@@ -51,7 +61,20 @@ func newLoading(ctx context.Context, files *Files, before *loaded) *loading {
 			}
 		}
 	}
+	schema, _ := files.schema()
+	other, _ := before.files.schema()
+	l.sameSettings = schema == other && l.same(schema) && l.same(configFile)
 	return l
+}
+
+// in are the files of a directory whose names end in ext, sorted.
+func (l *loading) in(dir, ext string) (names []string) {
+	for _, name := range l.inDir[dir] {
+		if path.Ext(name) == ext {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // work counts what a load read anew.
@@ -73,7 +96,7 @@ func (l *loading) over() bool { return l.ctx.Err() != nil }
 // settings reads bundle.yaml and the schema.
 func (l *loading) settings() {
 	b, before := l.bundle, l.before.bundle
-	if l.sameSettings() {
+	if l.sameSettings {
 		b.config, b.schema, b.said = before.config, before.schema, before.said
 		return
 	}
@@ -85,15 +108,6 @@ func (l *loading) settings() {
 		b.said = append(b.said, found...)
 	}
 	b.checkParentRules(&b.said)
-}
-
-func (l *loading) sameSettings() bool {
-	if l.before.bundle == nil {
-		return false
-	}
-	schema, _ := l.files.schema()
-	other, _ := l.before.files.schema()
-	return schema == other && l.same(schema) && l.same(configFile)
 }
 
 // same reports whether a file is as it was, or was not there and is not.
@@ -134,7 +148,7 @@ func (l *loading) obligations(name string, above map[string]definition, problems
 // view is what the files below dir come to on top of what the root has.
 func (l *loading) view(tenant, dir string, root *view, problems *Problems) *view {
 	var before, rootBefore *view
-	if l.sameSettings() && l.sameOwner(dir) {
+	if l.sameSettings && l.sameOwner(dir) {
 		before, rootBefore = l.before.bundle.views[tenant], l.before.bundle.views[evaluation.DefaultTenant]
 	}
 	v := before
@@ -220,7 +234,7 @@ func (l *loading) parseOwn(tenant, dir string, root *view) *own {
 			o.store.entities[uid] = a.entity
 		}
 	}
-	for _, name := range l.files.in(dir, ".cedar") {
+	for _, name := range l.in(dir, ".cedar") {
 		if l.over() {
 			return o
 		}
@@ -235,7 +249,7 @@ func (l *loading) parseOwn(tenant, dir string, root *view) *own {
 		}
 	}
 	into := &entityLoader{bundle: l.bundle, view: &view{store: o.store}, use: use, problems: &o.entitiesSaid, places: map[types.EntityUID]entityPlace{}}
-	for _, name := range l.files.in(dir+"entities/", ".json") {
+	for _, name := range l.in(dir+"entities/", ".json") {
 		if l.over() {
 			return o
 		}

@@ -164,7 +164,7 @@ func newPDP(source Source, first loaded, options Options) *PDP {
 	}
 	first.at = options.Now()
 	p := &PDP{source: source, options: options}
-	p.reloader = reloader{turn: make(chan struct{}, 1), seen: first.read, allowance: newAllowance(), pollBlind: pollBlind, pollWatched: pollWatched}
+	p.reloader = reloader{turn: make(chan struct{}, 1), seen: first.read, acted: first.read, allowance: newAllowance(), pollBlind: pollBlind, pollWatched: pollWatched}
 	p.inForce.Store(&first)
 	return p
 }

@@ -75,6 +75,29 @@ func (ps Problems) sorted() Problems {
 	return slices.Compact(ps)
 }
 
+// mostErrors is how many errors of one owner are told of: one small file can hold tens of
+// thousands, and each is a line of the log.
+const mostErrors = 100
+
+// cut leaves the first errors of each owner; the one after them says that there are more.
+func (ps Problems) cut() Problems {
+	errors := map[string]int{}
+	var kept Problems
+	for _, p := range ps {
+		owner := ownerOfFile(p.File)
+		if p.Severity == SeverityError {
+			if errors[owner]++; errors[owner] > mostErrors+1 {
+				continue
+			}
+			if errors[owner] > mostErrors {
+				p.Code, p.Message, p.Try = "many_errors", fmt.Sprintf("%s has more errors than the %d that are told, from here on", usageOf(owner).who(), mostErrors), "mend those, then try again"
+			}
+		}
+		kept = append(kept, p)
+	}
+	return kept
+}
+
 // add notes a problem of severity error; at 0:0 where no place is known.
 func (ps *Problems) add(file string, line, column int, code, message, try string) {
 	*ps = append(*ps, Problem{SeverityError, file, line, column, code, message, try})

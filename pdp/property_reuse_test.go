@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -206,6 +207,38 @@ func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
 	edit("a root entity", work{policyFiles: 3, entityFiles: 1}, many+1, tree{"entities/e.json": `[{"uid":{"type":"User","id":"v"},"attrs":{},"parents":[]}]`})
 	edit("a new tenant", work{policyFiles: 1}, 1, tree{"tenants/fresh/p.cedar": renamed(smallest, "p")})
 	edit("the settings, on which all hangs", work{settings: 1, policyFiles: 3 + 2*many + 1, entityFiles: 1 + many}, many+2, tree{"bundle.yaml": "unknown_entities: evaluate\n"})
+}
+
+// What a load looks at grows with the tenants, not with their square: a load that one of
+// many tenants brings must not take the longer for each file of each other one.
+func TestALoadGrowsWithTheTenantsNotTheirSquare(t *testing.T) {
+	took := func(tenants int) uint64 {
+		content := tree{"a.cedar": smallest}
+		for n := range tenants {
+			for m := range 40 {
+				content[fmt.Sprintf("tenants/t%03d/p%02d.cedar", n, m)] = "// nothing"
+			}
+		}
+		dir := t.TempDir()
+		content.write(t, dir)
+		files := Dir(dir).Read()
+		bundle, problems := build(files)
+		if problems.Refuse() {
+			t.Fatal(problems)
+		}
+		most := ^uint64(0)
+		for range 3 {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			newLoading(t.Context(), files, &loaded{bundle: bundle, files: files}).build()
+			runtime.ReadMemStats(&after)
+			most = min(most, after.TotalAlloc-before.TotalAlloc)
+		}
+		return most
+	}
+	if few, many := took(10), took(80); many > 16*few {
+		t.Errorf("8 times the tenants take %d bytes, %d times those of the few", many, many/few)
+	}
 }
 
 // Decisions and searches go on by what a load takes over. The race detector sees who writes

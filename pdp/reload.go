@@ -17,6 +17,8 @@ type loaded struct {
 	at       time.Time
 	problems Problems // warnings of the load
 	refused  *Refusal
+	// refusedOf is the reading that was refused.
+	refusedOf reading
 }
 
 // Refusal is a load that failed; the bundle before it stays in force.
@@ -36,7 +38,8 @@ type Status struct {
 type reloader struct {
 	turn chan struct{} // holds one element while a load is going on
 	// seen is the last reading that was acted on, in force or refused.
-	seen reading
+	// It is nothing where that is to be tried again, and acted is not.
+	seen, acted reading
 	// pollBlind is how often a directory is read again that events may not tell of,
 	// pollWatched how often one is that they do.
 	pollBlind, pollWatched time.Duration
@@ -104,7 +107,8 @@ func (p *PDP) reload(ctx context.Context, insist bool) error {
 	if err != nil {
 		return err
 	}
-	if !insist && files.reading().equal(p.reloader.seen) {
+	// Where somebody waited who took back what waits, nobody does any more.
+	if !insist && len(p.inForce.Load().later) == 0 && files.reading().equal(p.reloader.seen) {
 		return nil
 	}
 	overtaken := false
@@ -134,7 +138,8 @@ type picked struct {
 // pick says whose files wait. Whatever lies still is loaded together, so that an edit of
 // the root and of a tenant is seen whole. Only where an edit of the root overtook a load, it
 // goes before everything that tenants edited: what took long then would take as long again.
-// Where nobody insists and the root is as it was, tenants wait who have spent their allowance.
+// Where nobody insists and the root is as it was, tenants wait who have spent their
+// allowance, but not for what was kept already and could not come into force.
 func (p *PDP) pick(s *stable, overtaken, insist bool) picked {
 	to := picked{stable: s}
 	if s.files.manifest {
@@ -143,9 +148,10 @@ func (p *PDP) pick(s *stable, overtaken, insist bool) picked {
 	others := s.read.others(p.inForce.Load().read)
 	if to.held = s.moving; overtaken {
 		to.first = others
-	} else if !insist && s.read.sameRoot(p.reloader.seen) {
+	} else if !insist && s.read.sameRoot(p.reloader.acted) {
 		for _, tenant := range others {
-			if p.reloader.spent(tenant, time.Now()) && !slices.Contains(to.held, tenant) {
+			waits := p.reloader.spent(tenant, time.Now()) && !p.reloader.isKept(tenant, s.read.tenants[tenant])
+			if waits && !slices.Contains(to.held, tenant) {
 				to.held = append(to.held, tenant)
 			}
 		}
@@ -183,10 +189,12 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 		later = errLater
 	}
 	after.later = held
+	p.reloader.forget(from.read, before.read, time.Now())
 	if read.equal(before.read) {
-		p.reloader.seen = read
-		if before.refused != nil && later == nil {
-			after.refused = nil // back to what is in force: there is nothing to complain of
+		p.reloader.seen, p.reloader.acted = read, read
+		if before.refused != nil && (later == nil || len(held) > 0 && !before.refusedFor(held)) {
+			// Back to what is in force: there is nothing to complain of.
+			after.refused, after.refusedOf = nil, reading{}
 			p.swap(&after)
 		} else {
 			p.inForce.Store(&after)
@@ -204,8 +212,9 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 	if problems.Refuse() && !tell {
 		return problems
 	}
-	seen := p.reloader.seen
-	p.reloader.seen = read
+	p.reloader.seen, p.reloader.acted = read, read
+	// What is asked for is kept, whatever the answer.
+	p.reloader.charge(files, read, !problems.Refuse(), before, time.Now())
 	now := p.options.Now()
 	var yet error
 	if !problems.Refuse() {
@@ -217,11 +226,9 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 		if before.refused != nil && slices.Equal(before.refused.Problems, problems) {
 			return problems // as was told before
 		}
-	} else {
-		p.reloader.charge(files, read, seen, before, time.Now())
 	}
 	if problems.Refuse() {
-		after.refused = &Refusal{At: now, Problems: problems}
+		after.refused, after.refusedOf = &Refusal{At: now, Problems: problems}, read
 		p.swap(&after)
 		return problems
 	}
@@ -229,6 +236,12 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 	// Nothing can fail from here on.
 	p.swap(&after)
 	return later
+}
+
+// refusedFor reports whether any of those tenants had edited something of what was refused:
+// it may be what is wrong, and come back as it was.
+func (l *loaded) refusedFor(tenants []string) bool {
+	return slices.ContainsFunc(l.refusedOf.others(l.read), func(tenant string) bool { return slices.Contains(tenants, tenant) })
 }
 
 // build is what takes long of a load. It ends when ctx does.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"policy-service/pdp/decisionlog"
 )
 
 const forbidAll = "@id(\"stop\")\nforbid (principal, action, resource);\n"
@@ -241,6 +243,119 @@ func TestATenantThatEditsWithoutEndWaits(t *testing.T) {
 			inForce[name] = text
 		}
 		w.serves("with the root's, or where somebody insists", inForce)
+	}
+}
+
+// While the log cannot be written, what is asked for is kept again and again: the allowance
+// holds, the same is counted once, and comes into force as soon as it can.
+func TestAnAllowanceHoldsWhileTheLogCannotBeWritten(t *testing.T) {
+	w := tenantsIn(t)
+	w.reloader.least, w.reloader.most, w.reloader.second = 1000, 1900, 1
+	broken, asked := errors.New("the disk is full"), 0
+	w.options.BeforeSwap = func(b Incoming) error { asked++; w.incoming = append(w.incoming, b); return broken }
+	try := func(what string, n int, later bool, want int) {
+		t.Helper()
+		w.write(tree{"tenants/acme/x.cedar": ofTenant("x", n)})
+		err := w.reload(t.Context(), false)
+		if errors.Is(err, errLater) != later || broken != nil && !later && !errors.As(err, new(Problems)) || asked != want {
+			t.Errorf("%s: %v, asked %d times, want %d", what, err, asked, want)
+		}
+	}
+	try("an edit", 1, false, 1)
+	once := w.reloader.good["acme"]
+	try("the same", 1, false, 2)
+	try("the same", 1, false, 3)
+	if !w.reloader.good["acme"].Equal(once) {
+		t.Error("the same is counted again")
+	}
+	try("another", 2, false, 4)
+	try("the same, all being spent", 2, false, 5)
+	try("more than it may", 3, true, 5)
+	try("more than it may", 4, true, 5)
+	broken = nil
+	try("what was kept", 2, false, 6)
+	w.serves("what was kept", tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 2), "tenants/other/y.cedar": ofTenant("y", 0)})
+	try("more than it may, with the log", 5, true, 6)
+}
+
+// Whoever goes back and forth between what is in force and what is refused makes a record
+// each time, and pays for it.
+func TestAnEditBackAndForthIsCountedEachTime(t *testing.T) {
+	w := tenantsIn(t)
+	w.reloader.least, w.reloader.most, w.reloader.second = 1000, 1900, 1
+	for n := range 4 {
+		loads := len(w.loads)
+		w.write(tree{"tenants/acme/x.cedar": "forbid("})
+		err := w.reload(t.Context(), false)
+		if waits := errors.Is(err, errLater); waits != (n >= 2) || waits && len(w.loads) != loads {
+			t.Errorf("round %d: %v, %d loads", n, err, len(w.loads)-loads)
+		}
+		w.write(tree{"tenants/acme/x.cedar": ofTenant("x", 0)})
+		must(t, w.reload(t.Context(), false))
+	}
+}
+
+// Each load that comes into force keeps a list of all files of all owners. Whose edit made
+// it pays for it.
+func TestAnEditPaysForTheListThatIsKept(t *testing.T) {
+	w := tenantsIn(t)
+	w.reloader.least, w.reloader.most, w.reloader.second = 1, 1<<30, 1
+	data := t.TempDir()
+	kept, err := decisionlog.OpenBundles(data)
+	must(t, err)
+	began := time.Now()
+	w.write(tree{"tenants/acme/x.cedar": ofTenant("x", 1)})
+	must(t, w.reload(t.Context(), false))
+	_, err = kept.Put(Dir(w.dir).Read().content)
+	must(t, err)
+	all, err := os.ReadDir(filepath.Join(data, decisionlog.BundlesDir))
+	must(t, err)
+	var stored int64
+	for _, one := range all {
+		info, err := one.Info()
+		must(t, err)
+		stored += info.Size()
+	}
+	// The others' files were there already.
+	stored -= int64(len(smallest) + len(ofTenant("y", 0)))
+	if paid := int64(w.reloader.good["acme"].Sub(began) / time.Second); paid < stored || paid > stored+60 {
+		t.Errorf("%d bytes are kept and %d paid for", stored, paid)
+	}
+	if !w.reloader.good["other"].IsZero() {
+		t.Error("another pays")
+	}
+}
+
+// What was refused of the root is told of until it is taken back, not as long as a tenant
+// does not lie still. What was refused of a tenant is told of while that one waits.
+func TestARestlessTenantDoesNotKeepARefusalUp(t *testing.T) {
+	w := tenantsIn(t)
+	w.reloader.most = 1 << 40
+	good := w.source
+	w.source = w.restless("tenants/acme/x.cedar", func() bool { return true })
+	w.write(tree{"bad.cedar": "forbid("})
+	if err := w.Reload(t.Context()); !errors.As(err, new(Problems)) || w.Status().Refused == nil {
+		t.Errorf("%v, %+v", err, w.Status())
+	}
+	must(t, os.Remove(filepath.Join(w.dir, "bad.cedar")))
+	if err := w.Reload(t.Context()); !errors.Is(err, errLater) || w.Status().Refused != nil || w.loads[len(w.loads)-1].Refused != nil {
+		t.Errorf("taken back: %v, %+v", err, w.Status())
+	}
+
+	w.source = good
+	w.write(tree{"tenants/acme/x.cedar": "forbid("})
+	if err := w.reload(t.Context(), false); !errors.As(err, new(Problems)) {
+		t.Error(err)
+	}
+	w.reloader.good["acme"], w.reloader.most = time.Now().Add(time.Hour), 1
+	w.write(tree{"tenants/other/y.cedar": ofTenant("y", 0), "tenants/acme/z.cedar": ofTenant("z", 0)})
+	if err := w.reload(t.Context(), false); !errors.Is(err, errLater) || w.Status().Refused == nil {
+		t.Errorf("a tenant's that waits: %v, %+v", err, w.Status())
+	}
+	must(t, os.Remove(filepath.Join(w.dir, "tenants/acme/z.cedar")))
+	w.write(tree{"tenants/acme/x.cedar": ofTenant("x", 0)})
+	if err := w.reload(t.Context(), false); err != nil || w.Status().Refused != nil || len(w.Later()) > 0 {
+		t.Errorf("taken back too: %v, %+v", err, w.Status())
 	}
 }
 

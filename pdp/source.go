@@ -117,24 +117,28 @@ func (f *Files) holding(tenants []string, before *Files) *Files {
 		return f
 	}
 	held := &Files{content: map[string][]byte{}, manifest: f.manifest}
+	isHeld := map[string]bool{}
+	for _, tenant := range tenants {
+		isHeld[tenant] = true
+	}
 	for _, of := range []struct {
 		*Files
 		theirs bool
 	}{{f, false}, {before, true}} {
 		for name, text := range of.content {
-			if slices.Contains(tenants, of.owner(name)) == of.theirs {
+			if isHeld[of.owner(name)] == of.theirs {
 				held.content[name] = text
 			}
 		}
 		for _, p := range of.problems {
-			if slices.Contains(tenants, of.owner(p.File)) == of.theirs {
+			if isHeld[of.owner(p.File)] == of.theirs {
 				held.problems = append(held.problems, p)
 			}
 		}
 	}
 	held.problems = held.problems.sorted()
 	for _, name := range f.tenants {
-		if !slices.Contains(tenants, name) || slices.Contains(before.tenants, name) {
+		if !isHeld[name] || slices.Contains(before.tenants, name) {
 			held.tenants = append(held.tenants, name)
 		}
 	}

@@ -16,11 +16,28 @@ import (
 // readiness is the body of /readyz. An outsider's monitoring reads it: members
 // may be added, never renamed.
 type readiness struct {
-	Status  string       `json:"status"`
-	Bundle  *bundleState `json:"bundle"`
-	Refused *pdp.Refusal `json:"refused"`
+	Status  string        `json:"status"`
+	Bundle  *bundleState  `json:"bundle"`
+	Refused *refusedState `json:"refused"`
 	// Log is null where there is none.
 	Log *logReadiness `json:"log"`
+}
+
+// refusedState is what was refused, as far as it is told.
+type refusedState struct {
+	At       time.Time    `json:"at"`
+	Problems pdp.Problems `json:"problems"`
+	// More is how many problems more there are.
+	More int `json:"more,omitzero"`
+}
+
+// mostProblems are told at once, in the log and in /readyz: the tenants together may have
+// made many, and each is a line.
+const mostProblems = 100
+
+func firstOf(problems pdp.Problems) (first pdp.Problems, more int) {
+	first = problems[:min(len(problems), mostProblems)]
+	return first, len(problems) - len(first)
 }
 
 type bundleState struct {
@@ -68,7 +85,8 @@ func (s *Server) readiness() (int, readiness) {
 	state := readiness{Status: "ready", Bundle: &bundleState{status.Digest, status.LoadedAt.UTC(), s.pdp.Later()}}
 	if r := status.Refused; r != nil {
 		state.Status = "degraded"
-		state.Refused = &pdp.Refusal{At: r.At.UTC(), Problems: r.Problems}
+		first, more := firstOf(r.Problems)
+		state.Refused = &refusedState{r.At.UTC(), first, more}
 	}
 	state.Log = s.logReadiness()
 	if state.Log != nil && !state.Log.OK {
@@ -109,8 +127,12 @@ func (s *Server) loaded(status pdp.Status) {
 	if r := status.Refused; r != nil {
 		s.meters.loads.add(context.Background(), 1, loadRefused)
 		s.log.Error("bundle refused; the one before it stays in force", "in_force", status.Digest, "problems", len(r.Problems))
-		for _, p := range r.Problems {
+		first, more := firstOf(r.Problems)
+		for _, p := range first {
 			s.log.Error(p.String())
+		}
+		if more > 0 {
+			s.log.Error("more problems than these were found; policy-service check tells of them", "more", more)
 		}
 		if s.events != nil {
 			s.events.soon(refusedEvent(status.Digest, r.Problems))
