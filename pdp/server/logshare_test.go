@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -394,15 +395,24 @@ func TestFullShareStopsAskingAndNoDecisionOfAPerson(t *testing.T) {
 func TestRefusedBundleIsASmallRecord(t *testing.T) {
 	dir, data := t.TempDir(), t.TempDir()
 	writeAll(t, dir, map[string]string{"a.cedar": "permit(principal is user, action, resource);"})
-	s := pdptest.Start(t, pdp.Dir(dir), withData(data))
-	writeAll(t, dir, map[string]string{"tenants/acme/a.cedar": strings.Repeat("@obligation(\"nosuch\") permit(principal is user, action, resource);\n", 300)})
+	var logged log
+	s := pdptest.Start(t, pdp.Dir(dir), withData(data), func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+	for _, tenant := range []string{"acme", "other", "third"} {
+		writeAll(t, dir, map[string]string{"tenants/" + tenant + "/a.cedar": strings.Repeat("@obligation(\"nosuch\") permit(principal is user, action, resource);\n", 300)})
+	}
 	if err := s.Reload(t.Context()); err == nil {
 		t.Fatal("it is not refused")
 	}
 	eventually(t, "it is on record", func() bool { return s.Recorded("bundle_refused") })
+	if body := s.Get("/readyz").Body; strings.Count(body, `"code"`) != 100 || !strings.Contains(body, `"more":203`) {
+		t.Errorf("readyz tells of %d problems: %.300s", strings.Count(body, `"code"`), body)
+	}
 	stopAndWait(t, s)
 	refused := events(lines(t, data), "bundle_refused")
-	if details := text(t, refused[0].Details); len(details) > 4<<10 || !strings.Contains(details, "nosuch") || !strings.Contains(details, `"count":300`) {
+	if details := text(t, refused[0].Details); len(details) > 4<<10 || !strings.Contains(details, "nosuch") || !strings.Contains(details, `"count":303`) {
 		t.Errorf("%d bytes: %s", len(details), details)
+	}
+	if logged.count("nosuch") != 100 || logged.count("more=203") != 1 {
+		t.Errorf("%d problems are logged", logged.count("nosuch"))
 	}
 }
