@@ -15,9 +15,10 @@ import (
 // [Config.Limits]. Without any of it nobody is refused for being one of many, but for
 // the number of connections.
 type LoadConfig struct {
-	// MaxConcurrent is how many requests are worked on at once; 0 is no limit. Those
-	// beyond it wait for QueueTime, and are refused then.
-	MaxConcurrent int64 `yaml:"max_concurrent" min:"1" max:"1048576" doc:"How many requests are worked on at once; those beyond wait for queue_time, and get 503 with Retry-After then. No limit unless given."`
+	// MaxConcurrent is how many requests are worked on at once, besides batches, searches
+	// and large bodies, which take turns; 0 is no limit. Those beyond it wait for QueueTime,
+	// and are refused then.
+	MaxConcurrent int64 `yaml:"max_concurrent" min:"1" max:"1048576" doc:"How many requests are worked on at once, besides batches, searches and large bodies, which take turns; those beyond wait for queue_time, and get 503 with Retry-After then. No limit unless given."`
 	// QueueTime is at most a second; the default is 100 ms.
 	QueueTime time.Duration `yaml:"queue_time" default:"100ms" min:"1ms" max:"1s" doc:"How long a request beyond max_concurrent waits for a place."`
 	// RequestTime is how long a request may take once it has come; the default, and the
