@@ -228,22 +228,23 @@ func (p page) link(t *testing.T, target string) (problem string) {
 	if strings.Contains(target, "://") {
 		return ""
 	}
-	to, anchor, hasAnchor := strings.Cut(target, "#")
-	path := p.path
-	if to != "" {
-		path = filepath.Join(filepath.Dir(p.path), to)
+	path, anchor, hasAnchor := strings.Cut(target, "#")
+	to := p
+	if path != "" {
+		path = filepath.Join(filepath.Dir(p.path), path)
+		if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+			return fmt.Sprintf("a link to %s: %v", target, err)
+		}
+		if !hasAnchor {
+			return ""
+		}
+		if !strings.HasSuffix(path, ".md") {
+			return fmt.Sprintf("a link to %s: only pages have anchors", target)
+		}
+		to = readPage(t, path)
 	}
-	if _, err := os.Stat(filepath.Join(root, path)); err != nil {
-		return fmt.Sprintf("a link to %s: %v", target, err)
-	}
-	if !hasAnchor {
-		return ""
-	}
-	if !strings.HasSuffix(path, ".md") {
-		return fmt.Sprintf("a link to %s: only pages have anchors", target)
-	}
-	if !slices.ContainsFunc(readPage(t, path).headings(), func(h heading) bool { return h.anchor == anchor }) {
-		return fmt.Sprintf("a link to %s: %s has no such heading", target, path)
+	if !slices.ContainsFunc(to.headings(), func(h heading) bool { return h.anchor == anchor }) {
+		return fmt.Sprintf("a link to %s: %s has no such heading", target, to.path)
 	}
 	return ""
 }

@@ -41,7 +41,12 @@ func readPage(t *testing.T, path string) page {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := page{path: path, text: string(text)}
+	return newPage(t, path, string(text))
+}
+
+func newPage(t *testing.T, path, text string) page {
+	t.Helper()
+	p := page{path: path, text: text}
 	inside := false
 	for n, line := range p.lines() {
 		tag, fence := strings.CutPrefix(line, "```")
