@@ -47,3 +47,11 @@ func TestPageRulesFindFaults(t *testing.T) {
 		}
 	}
 }
+
+func TestPageSteps(t *testing.T) {
+	p := newPage(t, "x.md", "```console\n$ cat <<'EOF'\n> a\n>\n> b\n> EOF\na\n\nb\n$ true\n```\n")
+	want := []step{{"cat <<'EOF'\na\n\nb\nEOF", "a\n\nb\n", 2}, {"true", "", 10}}
+	if steps := p.steps(t); !slices.Equal(steps, want) {
+		t.Errorf("%+v", steps)
+	}
+}
