@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// loopback is the address that pages name. The test has another one for each page, of the 16 million that mean this
+// machine, so that every page can have its server on port 8180, and pages are read side by side.
+const loopback = "127.0.0.1"
+
+// parallelPage lets other pages be read at the same time, where each can have an address of its own.
+func parallelPage(t *testing.T) {
+	if runtime.GOOS == "linux" {
+		t.Parallel()
+	}
+}
+
+func ownLoopback() string {
+	if runtime.GOOS != "linux" {
+		return loopback
+	}
+	var b [3]byte
+	_, _ = rand.Read(b[:])
+	return fmt.Sprintf("127.%d.%d.%d", 1+b[0]%254, b[1], 1+b[2]%254)
+}
+
+// A terminal is one shell in a directory like a checkout, into which a page is typed, beside the server of `make run`.
+type terminal struct {
+	dir, address string
+	typed        int
+	input        io.WriteCloser
+	output       *bufio.Reader
+}
+
+func newTerminal(t *testing.T, bin string) *terminal {
+	t.Helper()
+	m := &terminal{dir: t.TempDir(), address: ownLoopback()}
+	for _, name := range []string{"policies", "conformance"} {
+		if err := os.CopyFS(filepath.Join(m.dir, name), os.DirFS(filepath.Join(root, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.open(t, bin)
+	m.enter(t, "policy-service serve --policies policies/starter --data .data --listen "+loopback+":8180 >.served 2>&1 &")
+	return m
+}
+
+// open starts the shell. It ends with the test, and so does everything that it started.
+func (m *terminal) open(t *testing.T, bin string) {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh := exec.Command("sh")
+	sh.Dir, sh.Stdout, sh.Stderr = m.dir, write, write
+	sh.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TZ=UTC")
+	sh.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	m.input, err = sh.StdinPipe()
+	if err == nil {
+		err = sh.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = write.Close()
+	m.output = bufio.NewReader(read)
+	t.Cleanup(func() {
+		m.run(t, `jobs -p >.jobs; for job in $(cat .jobs); do kill "$job"; done; wait`, patience)
+		_ = m.input.Close()
+		_ = sh.Wait()
+		_ = syscall.Kill(-sh.Process.Pid, syscall.SIGKILL) // nothing is left, if all went well
+		_ = read.Close()
+	})
+}
+
+// read types the whole page.
+func (m *terminal) read(t *testing.T, p page, steps []step) {
+	t.Helper()
+	k := newKnown(p.examples())
+	for _, s := range steps {
+		command, err := k.spell(s.command)
+		if err != nil {
+			t.Errorf("%s:%d: %v", p.path, s.line, err)
+			continue
+		}
+		got, alive := m.enter(t, command)
+		if !k.fits(s.want, got) {
+			t.Errorf("%s:%d:\n$ %s\nshows\n%s\nand the page says\n%s", p.path, s.line, command, got, s.want)
+		}
+		if !alive {
+			t.Fatalf("%s:%d: this command ended the shell, or takes too long", p.path, s.line)
+		}
+	}
+	if left := k.unlearned(); len(left) > 0 && !t.Failed() {
+		t.Errorf("%s: no output shows these examples: %s", p.path, left)
+	}
+}
+
+// enter types a command, and waits for the server that it starts, if it does, until that answers: so does a reader.
+func (m *terminal) enter(t *testing.T, command string) (shown string, alive bool) {
+	t.Helper()
+	shown, alive = m.run(t, command, patience)
+	if alive && regexp.MustCompile(`(?m)policy-service serve .*&$`).MatchString(command) {
+		m.await(t, m.listens(command))
+	}
+	return shown, alive
+}
+
+// run types a command, and returns what the terminal shows of it. A last newline is added where it is missing, as in an
+// answer over HTTP.
+func (m *terminal) run(t *testing.T, command string, limit time.Duration) (shown string, alive bool) {
+	t.Helper()
+	m.typed++
+	script := filepath.Join(m.dir, fmt.Sprintf(".typed-%d", m.typed))
+	if err := os.WriteFile(script, []byte(strings.ReplaceAll(command, loopback, m.address)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	end := fmt.Sprintf("end of command %d, %s", m.typed, rand.Text())
+	type outcome struct {
+		shown string
+		err   error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		var text strings.Builder
+		for {
+			line, err := m.output.ReadString('\n')
+			if err != nil || line == end+"\n" {
+				done <- outcome{text.String(), err}
+				return
+			}
+			text.WriteString(line)
+		}
+	}()
+	// The shell reads the command from a file, so that what the command reads is not the next command.
+	_, err := fmt.Fprintf(m.input, "command . '%s' </dev/null; status=$?; printf '\\n%%s\\n' '%s'; (exit $status)\n", script, end)
+	if err != nil {
+		return "", false
+	}
+	select {
+	case o := <-done:
+		shown = strings.TrimSuffix(strings.ReplaceAll(o.shown, m.address, loopback), "\n")
+		if shown != "" && !strings.HasSuffix(shown, "\n") {
+			shown += "\n"
+		}
+		return shown, o.err == nil
+	case <-time.After(limit):
+		return "", false
+	}
+}
+
+// await waits until a server answers.
+func (m *terminal) await(t *testing.T, address string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		for _, scheme := range []string{"http", "https"} {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+address+"/livez", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := client.Do(request)
+			if err == nil {
+				_ = answer.Body.Close()
+			}
+			// A server that speaks TLS answers 400 to plain HTTP.
+			if err == nil && answer.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("nothing answers at %s", address)
+		}
+	}
+}
+
+// listens is where the server of the command listens: by the command, or by the file of its configuration.
+func (m *terminal) listens(command string) string {
+	address := loopback + ":8180"
+	if file := regexp.MustCompile(`--config[ =](\S+)`).FindStringSubmatch(command); file != nil {
+		text, _ := os.ReadFile(filepath.Join(m.dir, file[1]))
+		if listen := regexp.MustCompile(`(?m)^listen: *"?([^"\s]+)`).FindSubmatch(text); listen != nil {
+			address = string(listen[1])
+		}
+	}
+	if flag := regexp.MustCompile(`--listen[ =](\S+)`).FindStringSubmatch(command); flag != nil {
+		address = flag[1]
+	}
+	return strings.ReplaceAll(address, loopback, m.address)
+}
