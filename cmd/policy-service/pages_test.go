@@ -264,6 +264,9 @@ var untyped = map[string]*regexp.Regexp{
 func (p page) habits(t *testing.T) (problems []string) {
 	t.Helper()
 	for _, s := range p.steps(t) {
+		if strings.Contains(waits.ReplaceAllString(s.command, ""), "sleep ") {
+			problems = append(problems, fmt.Sprintf("%s:%d: a reader sleeps at the end of a command, before the one that shows what came", p.path, s.line))
+		}
 		for why, pattern := range untyped {
 			if pattern.MatchString(s.command) {
 				problems = append(problems, fmt.Sprintf("%s:%d: %s", p.path, s.line, why))
