@@ -106,3 +106,13 @@ func TestDocumentTakesRequestsWithContext(t *testing.T) {
 		}
 	}
 }
+
+// Every path that can explain a decision says how to ask for it.
+func TestDecisionsCanBeExplained(t *testing.T) {
+	paths := document(t).Paths
+	for _, path := range []string{"/access/v1/evaluation", "/tenants/{tenant}/access/v1/evaluation", "/access/v1/evaluations", "/tenants/{tenant}/access/v1/evaluations", "/v1/authorize"} {
+		if paths.Find(path).Post.Parameters.GetByInAndName("header", "X-Explain") == nil {
+			t.Errorf("%s does not say that it takes X-Explain", path)
+		}
+	}
+}

@@ -6,13 +6,29 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"policy-service/pdp/server"
 )
 
-var updateKeys = flag.Bool("update-keys", false, "write the table of keys into the README")
+// keysPage is where operators look a key up.
+const keysPage = root + "/pdp/server/README.md"
+
+var updateKeys = flag.Bool("update-keys", false, "write the tables of keys into pdp/server/README.md")
+
+// keyGroups are the tables of keys, by the headings above them, and what keys in each begin with.
+var keyGroups = []struct {
+	heading string
+	begin   []string
+}{
+	{"Files, addresses and TLS", []string{"policies", "listen", "data", "public_url", "tls.", "admin_listen"}},
+	{"Callers", []string{"auth."}},
+	{"Decision log", []string{"decision_log."}},
+	{"Approvals", []string{"approvals."}},
+	{"Load", []string{"max_concurrent", "queue_time", "request_time", "max_connections", "rate_limit."}},
+}
 
 // keyFlags are the flags of keys, by their paths.
 func keyFlags(t *testing.T) map[string]string {
@@ -26,48 +42,82 @@ func keyFlags(t *testing.T) map[string]string {
 	return flags
 }
 
-// TestREADMEKeys holds the README's table to the keys there are. After a change of one:
-// go test ./cmd/policy-service -run READMEKeys -update-keys.
-func TestREADMEKeys(t *testing.T) {
-	flags := keyFlags(t)
-	var table strings.Builder
+// keyRow is the row of a key, with its flag if it has one.
+func keyRow(k server.Key, flag string) string {
+	name, values, byDefault, change := "`"+k.Path+"`", "", "", "restart"
+	if flag != "" {
+		name += ", `" + flag + "`"
+	}
+	switch {
+	case len(k.Enum) > 0:
+		values = "`" + strings.Join(k.Enum, "`, `") + "`"
+	case k.Min == "1" && k.Max == "": // only lists have this bound
+		values = "one or more"
+	case k.Max != "":
+		values = fmt.Sprintf("`%s` to `%s`", k.Min, k.Max)
+	case k.Min != "":
+		values = "at least `" + k.Min + "`"
+	}
+	switch {
+	case k.Default != "":
+		byDefault = "`" + k.Default + "`"
+	case k.Required:
+		byDefault = "required"
+	}
+	if k.Reloads {
+		change = "SIGHUP"
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", name, values, byDefault, change, k.Doc)
+}
+
+// TestServerPageHasEveryKey holds the tables of keys of pdp/server/README.md to the keys there are. After a change of one:
+// go test ./cmd/policy-service -run ServerPageHasEveryKey -update-keys.
+func TestServerPageHasEveryKey(t *testing.T) {
+	flags, tables := keyFlags(t), map[string]string{}
 	for _, k := range server.Keys() {
-		name, byDefault, reloads := "", "", "restart"
-		if f := flags[k.Path]; f != "" {
-			name = "`" + f + "`"
-			delete(flags, k.Path)
+		groups := 0
+		for _, g := range keyGroups {
+			if slices.ContainsFunc(g.begin, func(begin string) bool { return strings.HasPrefix(k.Path, begin) }) {
+				tables[g.heading] += keyRow(k, flags[k.Path])
+				groups++
+			}
 		}
-		switch {
-		case k.Default != "":
-			byDefault = "`" + k.Default + "`"
-		case k.Required:
-			byDefault = "required"
+		if groups != 1 {
+			t.Errorf("%s is in %d tables; put it into one of keyGroups", k.Path, groups)
 		}
-		if k.Reloads {
-			reloads = "yes"
-		}
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s | %s |\n", k.Path, name, byDefault, reloads, k.Doc)
+		delete(flags, k.Path)
 	}
 	if len(flags) > 0 {
 		t.Errorf("flags of keys that do not exist: %v", flags)
 	}
-	text, err := os.ReadFile(readmePath)
+	text, err := os.ReadFile(keysPage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const head = "| key | flag | default | SIGHUP | is |\n|---|---|---|---|---|\n"
-	before, after, found := strings.Cut(string(text), head)
-	if !found {
-		t.Fatal("the README has no table of keys")
+	page := string(text)
+	for _, g := range keyGroups {
+		page = withTable(t, page, g.heading, tables[g.heading])
 	}
-	rows := regexp.MustCompile(`\A(\|.*\n)*`).FindString(after)
-	if rows == table.String() {
+	if page == string(text) {
 		return
 	}
 	if !*updateKeys {
-		t.Fatalf("the README's table of keys is not what the tags of server.Config say; try go test ./cmd/policy-service -run READMEKeys -update-keys. Want\n%s", &table)
+		t.Fatal("the tables of keys are not what the tags of server.Config say; try go test ./cmd/policy-service -run ServerPageHasEveryKey -update-keys")
 	}
-	if err := os.WriteFile(readmePath, []byte(before+head+table.String()+strings.TrimPrefix(after, rows)), 0o644); err != nil {
+	if err := os.WriteFile(keysPage, []byte(page), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// withTable is the page with these rows in the table of keys below a heading.
+func withTable(t *testing.T, page, heading, rows string) string {
+	t.Helper()
+	const head = "| key, flag | values | default | change | meaning |\n|---|---|---|---|---|\n"
+	above, below, found := strings.Cut(page, "\n### "+heading+"\n")
+	between, after, hasTable := strings.Cut(below, head)
+	if !found || !hasTable || strings.Contains(between, "\n#") {
+		t.Fatalf("%s has no table of keys below a heading %q", keysPage, "### "+heading)
+	}
+	old := regexp.MustCompile(`\A(\|.*\n)*`).FindString(after)
+	return above + "\n### " + heading + "\n" + between + head + rows + strings.TrimPrefix(after, old)
 }

@@ -129,8 +129,8 @@ func ExampleClient_Resume() {
 	// alice may use github.push_code
 }
 
-// TestMain puts a server on the starter bundle at the address that the README names, as `make run` does: the example
-// is run as it stands there. What waits for people has a server of its own.
+// TestMain puts a server on the starter bundle at the address that README.md names, as `make run` does: the examples
+// are run as they stand there. What waits for people has a server of its own.
 func TestMain(m *testing.M) {
 	s, err := server.New(server.Config{Source: pdp.FS(policies.Starter()), Listen: "127.0.0.1:0"})
 	if err == nil {

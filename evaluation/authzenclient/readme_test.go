@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestREADME holds the Go of the README to the examples, which are run.
+// TestREADME holds the Go of README.md to the examples, which are run.
 func TestREADME(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 // CallbackConfig is where a caller may have itself told.
 type CallbackConfig struct {
-	Caller         string `yaml:"caller" required:"yes" doc:"Whose it is, as records name the caller, such as key:NAME."`
+	Caller         string `yaml:"caller" required:"yes" doc:"The caller that may use this callback, as records name it, such as key:NAME."`
 	webhook.Config `yaml:",inline"`
 }
 

@@ -18,19 +18,19 @@ import (
 
 // ApprovalsConfig bounds what people are asked.
 type ApprovalsConfig struct {
-	MaxPendingPerSubject int64 `yaml:"max_pending_per_subject" default:"200" min:"1" max:"1000000" doc:"How many requests for approval of one subject wait at once."`
-	MaxPendingPerTenant  int64 `yaml:"max_pending_per_tenant" default:"10000" min:"1" max:"1000000" doc:"How many requests for approval of one tenant wait at once."`
+	MaxPendingPerSubject int64 `yaml:"max_pending_per_subject" default:"200" min:"1" max:"1000000" doc:"How many approval requests of one subject may wait at once in one tenant."`
+	MaxPendingPerTenant  int64 `yaml:"max_pending_per_tenant" default:"10000" min:"1" max:"1000000" doc:"How many approval requests of one tenant may wait at once."`
 	// MaxPendingPerCaller is a quarter of that, unless given: whoever asks, others can.
-	MaxPendingPerCaller    int64 `yaml:"max_pending_per_caller" min:"1" max:"1000000" doc:"How many requests for approval wait at once that one caller caused in one tenant; a quarter of max_pending_per_tenant unless given. Where one gateway asks for a whole tenant, it may be as many."`
-	NewPerMinutePerSubject int64 `yaml:"new_per_minute_per_subject" default:"60" min:"1" max:"1000000" doc:"How many new requests for approval one subject may cause in a minute."`
+	MaxPendingPerCaller    int64 `yaml:"max_pending_per_caller" min:"1" max:"1000000" doc:"How many approval requests that one caller caused may wait at once in one tenant. A quarter of max_pending_per_tenant unless given. If one gateway asks for a whole tenant, give it as many as the tenant has."`
+	NewPerMinutePerSubject int64 `yaml:"new_per_minute_per_subject" default:"60" min:"1" max:"1000000" doc:"How many new approval requests one subject may cause in one tenant in a minute."`
 	// NewPerMinutePerCaller is ten times that, unless given.
-	NewPerMinutePerCaller int64 `yaml:"new_per_minute_per_caller" min:"1" max:"10000000" doc:"How many new requests for approval one caller may cause in one tenant in a minute; ten times new_per_minute_per_subject unless given."`
+	NewPerMinutePerCaller int64 `yaml:"new_per_minute_per_caller" min:"1" max:"10000000" doc:"How many new approval requests one caller may cause in one tenant in a minute. Ten times new_per_minute_per_subject unless given."`
 	// Retain is how long what came of them is kept here; the decision log has its own.
-	Retain time.Duration `yaml:"retain" default:"720h" min:"1h" doc:"How long requests for approval are kept that came to an end, like 30d; the decision log keeps its records of them."`
+	Retain time.Duration `yaml:"retain" default:"720h" min:"1h" doc:"How long the service keeps approval requests that have ended, like 30d. The decision log keeps its records of them."`
 	// Callbacks are where programs may want to be told of what they asked for.
-	Callbacks []CallbackConfig `yaml:"callbacks" doc:"Where programs that ask for approvals may have themselves told, by signed POSTs; no other callback is taken."`
+	Callbacks []CallbackConfig `yaml:"callbacks" doc:"Where callers that file approval requests may be told of the outcome, by signed POSTs. The service accepts no other callback."`
 	// Webhooks are told of each request that is filed, and of each that waits no longer.
-	Webhooks []webhook.Config `yaml:"webhooks" doc:"Systems that are told of requests for approval, by signed POSTs."`
+	Webhooks []webhook.Config `yaml:"webhooks" doc:"Systems that are told of every approval request, by signed POSTs."`
 }
 
 // approvals is where decisions and approvals meet: what the PDP asks of them, and what

@@ -35,8 +35,8 @@ const (
 
 // AuthConfig says who may ask besides those who hold an API key.
 type AuthConfig struct {
-	JWT  []auth.JWTIssuer `yaml:"jwt" min:"1" doc:"Issuers of bearer tokens that are believed."`
-	MTLS []auth.MTLSRule  `yaml:"mtls" min:"1" doc:"Client certificates that are believed; the first that fits counts."`
+	JWT  []auth.JWTIssuer `yaml:"jwt" min:"1" doc:"Issuers whose bearer tokens the service accepts."`
+	MTLS []auth.MTLSRule  `yaml:"mtls" min:"1" doc:"Client certificates that the service accepts. The first entry that fits a certificate counts."`
 }
 
 // openCallers puts the authenticator together, unless the configuration brought one:

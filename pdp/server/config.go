@@ -22,22 +22,22 @@ const DefaultListen = "127.0.0.1:8180"
 // does lives in the bundle, so that all commands agree.
 //
 // A field with a yaml tag is a key of the configuration: the file, the environment,
-// the JSON Schema, the help and the README take it from its tags, which [Key]
+// the JSON Schema, the help and the page README.md take it from its tags, which [Key]
 // explains. To add one, add a field.
 type Config struct {
 	// Source is the bundle to answer from; without one it is the directory Policies.
 	Source pdp.Source `yaml:"-"`
 	// Policies is the directory of the bundle, where there is no Source.
-	Policies string `yaml:"policies" path:"yes" doc:"The bundle to answer from, a directory. It is watched: an edit is in force a moment later."`
+	Policies string `yaml:"policies" path:"yes" doc:"The directory of the bundle. The service watches it: an edit is in force a moment later."`
 	// Listen is the address, host:port; port 0 takes any free one. Other than
 	// loopback needs TLS and credentials.
-	Listen string `yaml:"listen" default:"127.0.0.1:8180" doc:"host:port to listen on; port 0 takes a free one. Other than loopback needs TLS and credentials."`
+	Listen string `yaml:"listen" default:"127.0.0.1:8180" doc:"The address to listen on, as host:port. Port 0 takes a free port. An address other than loopback needs TLS and credentials."`
 	// Data is the directory for what the service keeps, made where it does not
 	// exist; without one there are no API keys and the signing key is not kept.
-	Data string `yaml:"data" path:"yes" doc:"The directory for what the service keeps: the decision log, API keys and signing keys. It is made where it does not exist."`
+	Data string `yaml:"data" path:"yes" doc:"The directory for what the service keeps: the decision log, approvals, API keys and signing keys. The service makes it if it does not exist. Without it the service keeps nothing, and there are no API keys."`
 	// PublicURL is the address by which clients reach the service. What it publishes
 	// about itself is made from this, never from a request's Host.
-	PublicURL string `yaml:"public_url" doc:"The address by which clients reach the service, https://host[:port][/path], for what it publishes about itself; a slash at its end is dropped. Other than loopback needs credentials."`
+	PublicURL string `yaml:"public_url" doc:"The address by which clients reach the service, as https://host[:port][/path]. The service makes what it publishes about itself from it. A slash at its end is dropped. A host other than loopback needs credentials."`
 	// TLS turns TLS on; the zero value is plain HTTP.
 	TLS TLSFiles `yaml:"tls"`
 	// Auth is who may ask besides the holders of API keys.
@@ -50,7 +50,7 @@ type Config struct {
 	Load LoadConfig `yaml:",inline"`
 	// AdminListen is the address of a second listener, for profiles of the process; ""
 	// is none. It must be loopback.
-	AdminListen string `yaml:"admin_listen" doc:"host:port on loopback for profiles of the process (/debug/pprof) and its metrics; none unless given."`
+	AdminListen string `yaml:"admin_listen" doc:"A second address to listen on, as host:port on loopback, for profiles of the process (/debug/pprof) and its metrics. It takes no credentials. None unless given."`
 	// Checkpoints takes every signed checkpoint of the decision log as it is made,
 	// for somebody to keep elsewhere; the default discards them. With the sink stdout
 	// it takes the records, too; see [SinksConfig]. One call takes whole lines.

@@ -17,7 +17,7 @@ import (
 // Whoever adds a field writes yaml and doc, and what else is true of it:
 //
 //	yaml:"age"        its name below that of the struct around it
-//	doc:"…"           what it is, for help, schema and README
+//	doc:"…"           what it is, for help, schema and the page README.md
 //	default:"10000"   its value where nobody gives one, as it would be written. In [Config]
 //	                  nobody giving one is zero, so a number has a min above it then, and
 //	                  a switch is off

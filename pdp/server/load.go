@@ -18,15 +18,15 @@ type LoadConfig struct {
 	// MaxConcurrent is how many requests are worked on at once, besides batches, searches
 	// and large bodies, which take turns; 0 is no limit. Those beyond it wait for QueueTime,
 	// and are refused then.
-	MaxConcurrent int64 `yaml:"max_concurrent" min:"1" max:"1048576" doc:"How many requests are worked on at once, besides batches, searches and large bodies, which take turns; those beyond wait for queue_time, and get 503 with Retry-After then. No limit unless given."`
+	MaxConcurrent int64 `yaml:"max_concurrent" min:"1" max:"1048576" doc:"How many requests the service works on at once. Batches, searches and large bodies do not count: they take turns. Further requests wait for queue_time and then get 503 with Retry-After. No limit unless given."`
 	// QueueTime is at most a second; the default is 100 ms.
 	QueueTime time.Duration `yaml:"queue_time" default:"100ms" min:"1ms" max:"1s" doc:"How long a request beyond max_concurrent waits for a place."`
 	// RequestTime is how long a request may take once it has come; the default, and the
 	// most, is 10 s: less than a stop waits, so that a stop never cuts a decision off.
-	RequestTime time.Duration `yaml:"request_time" default:"10s" min:"1ms" max:"10s" doc:"How long a request may take once it has come."`
+	RequestTime time.Duration `yaml:"request_time" default:"10s" min:"1ms" max:"10s" doc:"How long a request may take once it has arrived."`
 	// MaxConnections is how many connections there are at once; the default is 4,096,
 	// or fewer where the process may not open so many.
-	MaxConnections int64 `yaml:"max_connections" min:"1" max:"1048576" doc:"How many connections there are at once; 4096 unless given, or fewer where the process may not open so many files."`
+	MaxConnections int64 `yaml:"max_connections" min:"1" max:"1048576" doc:"How many connections may be open at once. 4096 unless given, or fewer if the process may not open so many files."`
 	// RateLimit is how often one caller may ask; the zero value is no limit.
 	RateLimit RateLimit `yaml:"rate_limit"`
 }
@@ -36,21 +36,21 @@ type LoadConfig struct {
 type RateLimit struct {
 	Rate `yaml:",inline"`
 	// Callers have a rate of their own in place of the one for all.
-	Callers []CallerRate `yaml:"callers" doc:"Callers with a rate of their own, in place of the one for all."`
+	Callers []CallerRate `yaml:"callers" doc:"Callers that have a rate of their own instead of the rate for all."`
 }
 
 // Rate is a token bucket; the zero value is no limit.
 type Rate struct {
 	// PerSecond is how many requests a second there are in the long run.
-	PerSecond int64 `yaml:"per_second" min:"1" max:"1048576" doc:"How many requests a second a caller may make in the long run; an item of a batch counts as one. No limit unless given."`
+	PerSecond int64 `yaml:"per_second" min:"1" max:"1048576" doc:"How many requests a second one caller may make in the long run. An item of a batch counts as a request. Required in callers; elsewhere no limit unless given."`
 	// Burst is how many may come at once; the default is PerSecond.
-	Burst int64 `yaml:"burst" min:"1" max:"1048576" doc:"How many may come at once; as many as per_second unless given."`
+	Burst int64 `yaml:"burst" min:"1" max:"1048576" doc:"How many requests may come at once. As many as per_second unless given."`
 }
 
 // CallerRate is the rate of a caller, by the name that records and policies know it by.
 // jwt:ISSUER without a subject is every subject of that issuer, each by itself.
 type CallerRate struct {
-	Caller string `yaml:"caller" required:"yes" doc:"key:NAME, jwt:ISSUER, jwt:ISSUER#SUBJECT or mtls:SAN, as records name the caller."`
+	Caller string `yaml:"caller" required:"yes" doc:"The caller, as records name it: key:NAME, jwt:ISSUER#SUBJECT or mtls:SAN. jwt:ISSUER gives the rate to each subject of the issuer."`
 	Rate   `yaml:",inline"`
 }
 

@@ -16,10 +16,10 @@ import (
 // DecisionLogConfig says how decisions are recorded.
 type DecisionLogConfig struct {
 	// Mode is strict, the default, or best_effort.
-	Mode decisionlog.Mode `yaml:"mode" default:"strict" enum:"strict,best_effort" doc:"strict: no answer leaves before its record is on disk. best_effort: answers do not wait, and some may not be on record."`
+	Mode decisionlog.Mode `yaml:"mode" default:"strict" enum:"strict,best_effort" doc:"strict: an answer leaves once its record is on disk. best_effort: answers do not wait, and some may have no record."`
 	// Mask are JSON Pointer patterns of values to mask, besides those whose names
 	// say that they are secrets; see package mask.
-	Mask []string `yaml:"mask" reload:"yes" doc:"JSON Pointer patterns of values to mask, besides those whose names say that they are secrets."`
+	Mask []string `yaml:"mask" reload:"yes" doc:"JSON Pointer patterns of values to mask, besides the values whose names say that they are secrets."`
 	// Retain says how long content is kept; the zero value keeps all.
 	Retain RetainConfig `yaml:"retain" reload:"yes"`
 	// Sinks say where records go besides; the zero value is nowhere.
@@ -29,13 +29,13 @@ type DecisionLogConfig struct {
 // RetainConfig bounds what the decision log keeps; see [decisionlog.Retention].
 type RetainConfig struct {
 	// Age is how old a record becomes before its segment goes, at least an hour.
-	Age time.Duration `yaml:"age" min:"1h" doc:"How old a record becomes before its content goes, like 90d or 2160h; without it, records of any age are kept."`
+	Age time.Duration `yaml:"age" min:"1h" doc:"The age at which the content of a record is dropped, like 90d or 2160h. Without it, no record is dropped for its age."`
 	// Bytes is what records may take on disk, their hashes aside, at least 64 MiB.
-	Bytes int64 `yaml:"bytes" min:"67108864" doc:"What records may take on disk, their hashes aside; without it, as much as there is."`
+	Bytes int64 `yaml:"bytes" min:"67108864" doc:"The bytes that records may take on disk, not counting their hashes. Without it, there is no limit."`
 	// LeastAge is how old a record becomes in any case; see [RetainConfig.bounds].
-	LeastAge time.Duration `yaml:"least_age" min:"1m" doc:"How old a record becomes before bytes has its content dropped, where there is bytes; 24h unless given, or age where that is less."`
+	LeastAge time.Duration `yaml:"least_age" min:"1m" doc:"The age that a record reaches before its content may be dropped for bytes. It needs bytes. 24h unless given, or age if that is less."`
 	// Share is how much of Bytes one caller may fill within that time.
-	Share float64 `yaml:"share" min:"0.01" max:"1" doc:"The part of bytes that one caller may fill within least_age; it gets 429 then. 0.25 unless given."`
+	Share float64 `yaml:"share" min:"0.01" max:"1" doc:"The part of bytes that one caller may fill within least_age. Beyond it, the caller gets 429. It needs bytes. 0.25 unless given."`
 }
 
 // The paths of [RetainConfig.Age], Bytes, LeastAge and Share.

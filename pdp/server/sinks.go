@@ -17,10 +17,10 @@ import (
 type SinksConfig struct {
 	// Stdout writes each record to [Config.Checkpoints] as the line that was hashed.
 	// Such a line begins with {, and no line of a checkpoint does.
-	Stdout *SinkConfig `yaml:"stdout" doc:"Write each record to standard output, as the line that was hashed."`
+	Stdout *SinkConfig `yaml:"stdout" doc:"Writes each record to standard output, as the line that was hashed."`
 	// OTLP sends each record over OTLP/HTTP, to where the environment variables of
 	// OpenTelemetry say: OTEL_EXPORTER_OTLP_ENDPOINT and its like.
-	OTLP *SinkConfig `yaml:"otlp" doc:"Send each record over OTLP/HTTP, to where OpenTelemetry's environment variables say."`
+	OTLP *SinkConfig `yaml:"otlp" doc:"Sends each record over OTLP/HTTP, to the address that OpenTelemetry's environment variables name."`
 }
 
 // SinkConfig bounds a sink. The zero value is ready to use.
@@ -28,7 +28,7 @@ type SinkConfig struct {
 	// Queue is how many records may wait to be handed on; of more the oldest are left
 	// out. Waiting takes no memory. At least, because the items of one batch can come to
 	// that many.
-	Queue int64 `yaml:"queue" default:"10000" min:"1000" doc:"How many records may wait to be handed on; of more the oldest are left out."`
+	Queue int64 `yaml:"queue" default:"10000" min:"1000" doc:"How many records may wait for the sink. If more wait, the sink leaves out the oldest."`
 }
 
 const (

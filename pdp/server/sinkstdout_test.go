@@ -20,7 +20,7 @@ func withStdout(queue int64, out io.Writer) pdptest.Option {
 	}
 }
 
-// apart takes records and checkpoints apart, as the README tells: by their first letter.
+// apart takes records and checkpoints apart, as README.md tells: by their first letter.
 func apart(t *testing.T, out string) (records []string, checkpoints []decisionlog.Checkpoint) {
 	t.Helper()
 	note := ""

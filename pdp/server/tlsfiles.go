@@ -16,12 +16,12 @@ import (
 type TLSFiles struct {
 	// CertFile holds the certificate and those between it and its root, in PEM;
 	// KeyFile its private key.
-	CertFile string `yaml:"cert_file" doc:"Speak TLS with this certificate, and those between it and its root (PEM). A changed file counts without a restart."`
-	KeyFile  string `yaml:"key_file" doc:"The private key of the certificate (PEM)."`
+	CertFile string `yaml:"cert_file" doc:"The certificate of the service and the intermediate ones, in PEM. With it the service speaks TLS. A changed file takes effect without a restart."`
+	KeyFile  string `yaml:"key_file" doc:"The private key of the certificate, in PEM, without a password."`
 	// ClientCAFile holds the roots of the certificates that clients may show.
-	ClientCAFile string `yaml:"client_ca_file" doc:"The roots of the certificates that clients may show (PEM); auth.mtls needs it."`
+	ClientCAFile string `yaml:"client_ca_file" doc:"The root certificates of the certificates that clients may show, in PEM. auth.mtls needs it."`
 	// MinVersion is 1.3, the default, or 1.2, for clients that know nothing newer.
-	MinVersion string `yaml:"min_version" default:"1.3" enum:"1.2,1.3" doc:"The oldest version of TLS that is spoken; 1.2 lets in clients that know nothing newer."`
+	MinVersion string `yaml:"min_version" default:"1.3" enum:"1.2,1.3" doc:"The oldest version of TLS that the service speaks. 1.2 lets in clients that cannot speak 1.3."`
 }
 
 func (f TLSFiles) check() error {

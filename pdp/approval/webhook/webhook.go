@@ -39,9 +39,9 @@ type Config struct {
 	// log and no error.
 	URL string `yaml:"url" secret:"path" required:"yes" doc:"Where messages are posted: https, or http to what allow lists. Its path and query may be secret, and are shown nowhere."`
 	// SecretFile holds the key of the signatures.
-	SecretFile string `yaml:"secret_file" path:"yes" required:"yes" doc:"The key of the signatures: a file of at least 32 bytes, not counting a newline at its end. It is read at start."`
+	SecretFile string `yaml:"secret_file" path:"yes" required:"yes" doc:"A file that holds the key of the signatures: at least 32 bytes, not counting a newline at its end. It is read at start."`
 	// Allow lists what may be reached although it is not public.
-	Allow []string `yaml:"allow" doc:"What may be reached although it is not public: addresses, CIDR prefixes, or the host of url, which then may have any address."`
+	Allow []string `yaml:"allow" doc:"What may be reached although it is not public: addresses, CIDR prefixes, or the host of url, which may then have any address."`
 }
 
 // Options say how messages are sent. The zero value is what a server uses.

@@ -16,20 +16,20 @@ import (
 // of its tokens may do.
 type JWTIssuer struct {
 	// Issuer is the claim iss, byte for byte, and where discovery begins.
-	Issuer string `yaml:"issuer" required:"yes" doc:"The claim iss, byte for byte, and where discovery begins."`
+	Issuer string `yaml:"issuer" required:"yes" doc:"The claim iss of the tokens, byte for byte. OIDC discovery begins at this address."`
 	// Audience is what must be in the claim aud: a token made for somebody else
 	// is no token for us.
-	Audience string `yaml:"audience" required:"yes" doc:"What must be in the claim aud."`
+	Audience string `yaml:"audience" required:"yes" doc:"What the claim aud of the tokens must contain."`
 	// JWKSFile holds the keys; without it they come by OIDC discovery.
-	JWKSFile string `yaml:"jwks_file" doc:"The issuer's public keys (JWK Set), followed by itself; without it they come by OIDC discovery."`
+	JWKSFile string `yaml:"jwks_file" doc:"The issuer's public keys, as a JWK Set. A changed file takes effect without a restart. Without it, the keys come by OIDC discovery."`
 	// JWKSRefresh is for how long a key that the issuer has withdrawn may still count,
 	// where its keys come by discovery and it answers; 0 is five minutes.
-	JWKSRefresh time.Duration `yaml:"jwks_refresh" min:"30s" max:"1h" doc:"How long a key that the issuer has withdrawn may still count, where keys come by discovery and the issuer answers; 5m unless given. Where tokens come often it is a fifth of that."`
+	JWKSRefresh time.Duration `yaml:"jwks_refresh" min:"30s" max:"1h" doc:"How long a key may still count after the issuer has withdrawn it, if keys come by discovery and the issuer answers. 5m unless given. If tokens come often, it is a fifth of that."`
 	// Algorithms are the signatures taken. There is no default: what the token
 	// names must never be all that decides.
-	Algorithms []string `yaml:"algorithms" required:"yes" min:"1" doc:"The signatures taken: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA."`
+	Algorithms []string `yaml:"algorithms" required:"yes" min:"1" doc:"The signature algorithms that the service accepts: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA."`
 	// Principal says who the holder of a token is to policies; nil is nobody.
-	Principal *PrincipalClaim `yaml:"principal" doc:"Who the holder of a token is to policies; approve needs it."`
+	Principal *PrincipalClaim `yaml:"principal" doc:"Which entity the holder of a token is to policies. The permission approve needs it."`
 	Grant     `yaml:",inline"`
 }
 

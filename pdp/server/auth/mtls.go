@@ -14,7 +14,7 @@ import (
 type MTLSRule struct {
 	// SAN is a DNS name, a URI or an e-mail address, bare; or the common name of
 	// a certificate without any alternative name.
-	SAN   string `yaml:"san" required:"yes" doc:"A DNS name, URI or e-mail address of the certificate, bare."`
+	SAN   string `yaml:"san" required:"yes" doc:"A DNS name, URI or e-mail address of the certificate, written bare. Of a certificate without any alternative name, its common name."`
 	Grant `yaml:",inline"`
 }
 

@@ -12,7 +12,7 @@ import (
 // Whoever can have the issuer write the claim can be every entity of the type.
 type PrincipalClaim struct {
 	Type  string `yaml:"type" required:"yes" doc:"The type of the entity, as policies write it, with the namespace of the bundle if it has one."`
-	Claim string `yaml:"claim" required:"yes" doc:"The claim that is its id, such as sub: text of 1 to 256 bytes, else the holder is nobody and approves nothing."`
+	Claim string `yaml:"claim" required:"yes" doc:"The claim that is the id of the entity, such as sub: text of 1 to 256 bytes. If a token has anything else there, its holder is no entity and approves nothing."`
 }
 
 // maxClaim bounds the id that a token gives.

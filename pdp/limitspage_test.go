@@ -8,8 +8,8 @@ import (
 )
 
 // The page for operators says what one owner of files may bring.
-func TestTheBoundsPageSaysWhatAnOwnerMayBring(t *testing.T) {
-	page, err := os.ReadFile("server/BOUNDS.md")
+func TestTheLimitsPageSaysWhatAnOwnerMayBring(t *testing.T) {
+	page, err := os.ReadFile("server/LIMITS.md")
 	must(t, err)
 	n := func(n int) string {
 		text := fmt.Sprint(n)
@@ -34,7 +34,7 @@ func TestTheBoundsPageSaysWhatAnOwnerMayBring(t *testing.T) {
 	a := newAllowance()
 	for _, want := range []string{
 		n(maxSchema) + " types and references",
-		fmt.Sprintf("more than %d MiB of new\n  files lately, an edit counting %d KiB at least, and %d KiB a second", a.most>>20, a.least>>10, a.second>>10),
+		fmt.Sprintf("more than %d MiB of new files at once, or %d KiB a second in the long run; each\n  edit counts as %d KiB at least", a.most>>20, a.second>>10, a.least>>10),
 	} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("it does not say %s", want)
