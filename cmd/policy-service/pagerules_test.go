@@ -38,12 +38,21 @@ func TestPageRulesFindFaults(t *testing.T) {
 		{with("```console\n$ make >/dev/null\n```"), "nobody sees"},
 		{with("```console\n$ ask() { curl $1; }\n```"), "a function hides"},
 		{with("```console\n$ serve --listen 127.0.0.1:0 &\n```"), "port 0"},
-		{with("```console\n$ curl -sS -o /dev/null -w '%{http_code}' x; grep a x; sed s/a/b/ x >y\n```"), ""},
+		{with("```console\n$ touch x; sleep 1; cat x\n```"), "sleeps at the end"},
+		{with("```console\n$ sleep 1\n$ curl -sS -o /dev/null -w '%{http_code}' x; grep a x; sed s/a/b/ x >y\n```"), ""},
 	} {
 		p := newPage(t, "x.md", c.text)
 		problems := slices.Concat(p.sizes(), p.contents(), p.blockProblems(), p.links(t), p.habits(t))
 		if c.problem == "" && len(problems) > 0 || c.problem != "" && !strings.Contains(strings.Join(problems, "\n"), c.problem) {
 			t.Errorf("of\n%s\nthe rules say %q, and should say %q", c.text[max(0, len(c.text)-300):], problems, c.problem)
 		}
+	}
+}
+
+func TestPageSteps(t *testing.T) {
+	p := newPage(t, "x.md", "```console\n$ cat <<'EOF'\n> a\n>\n> b\n> EOF\na\n\nb\n$ true\n```\n")
+	want := []step{{"cat <<'EOF'\na\n\nb\nEOF", "a\n\nb\n", 2}, {"true", "", 10}}
+	if steps := p.steps(t); !slices.Equal(steps, want) {
+		t.Errorf("%+v", steps)
 	}
 }

@@ -44,7 +44,7 @@ var readers = map[string]string{
 // unexecuted are the pages without a transcript, each with the reason.
 var unexecuted = map[string]string{
 	"cmd/policy-service/CHANGES.md":    "it tells of the past",
-	"conformance/REQUIREMENTS.md":      "it is made from the cases, and the suite runs those",
+	"conformance/REQUIREMENTS.md":      "its rows are held to the cases, and the suite runs those",
 	"conformance/cases/README.md":      "it describes a file format, whose files the suite runs",
 	"pdp/PERFORMANCE.md":               "its commands take minutes, and its numbers are those of one machine",
 	"pdp/decisionlog/sample_readme.md": "it is part of a sample; log_sample_test.go runs its commands there",
@@ -264,6 +264,9 @@ var untyped = map[string]*regexp.Regexp{
 func (p page) habits(t *testing.T) (problems []string) {
 	t.Helper()
 	for _, s := range p.steps(t) {
+		if strings.Contains(waits.ReplaceAllString(s.command, ""), "sleep ") {
+			problems = append(problems, fmt.Sprintf("%s:%d: a reader sleeps at the end of a command, before the one that shows what came", p.path, s.line))
+		}
 		for why, pattern := range untyped {
 			if pattern.MatchString(s.command) {
 				problems = append(problems, fmt.Sprintf("%s:%d: %s", p.path, s.line, why))

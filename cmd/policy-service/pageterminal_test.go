@@ -89,23 +89,33 @@ func (m *terminal) open(t *testing.T, bin string) {
 	})
 }
 
-// read types the whole page.
+// waits is what a command ends with where its reader waits for something that happens by itself, such as a reload.
+var waits = regexp.MustCompile(`(\A|; )sleep \d+\z`)
+
+// read types the whole page. How long such a wait takes on this machine nobody knows: the command after it is typed
+// until it shows what the page says.
 func (m *terminal) read(t *testing.T, p page, steps []step) {
 	t.Helper()
-	k := newKnown(p.examples())
+	k, patient := newKnown(p.examples()), false
 	for _, s := range steps {
-		command, err := k.spell(s.command)
+		command, err := k.spell(waits.ReplaceAllString(s.command, ""))
 		if err != nil {
 			t.Errorf("%s:%d: %v", p.path, s.line, err)
 			continue
 		}
-		got, alive := m.enter(t, command)
-		if !k.fits(s.want, got) {
-			t.Errorf("%s:%d:\n$ %s\nshows\n%s\nand the page says\n%s", p.path, s.line, command, got, s.want)
+		shown, alive := m.enter(t, command)
+		fits := k.fits(s.want, shown)
+		for deadline := time.Now().Add(patience); patient && alive && !fits && time.Now().Before(deadline); {
+			shown, alive = m.enter(t, command)
+			fits = k.fits(s.want, shown)
+		}
+		if !fits {
+			t.Errorf("%s:%d:\n$ %s\nshows\n%s\nand the page says\n%s", p.path, s.line, command, shown, s.want)
 		}
 		if !alive {
 			t.Fatalf("%s:%d: this command ended the shell, or takes too long", p.path, s.line)
 		}
+		patient = waits.MatchString(s.command)
 	}
 	if left := k.unlearned(); len(left) > 0 && !t.Failed() {
 		t.Errorf("%s: no output shows these examples: %s", p.path, left)

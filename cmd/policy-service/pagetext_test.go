@@ -148,14 +148,15 @@ func (p page) steps(t *testing.T) (all []step) {
 		var current *step
 		for n, line := range b.lines {
 			command, isCommand := strings.CutPrefix(line, "$ ")
-			more, isMore := strings.CutPrefix(line, "> ")
+			more, isMore := strings.CutPrefix(line+" ", "> ") // an empty line of a here-document ends in no space
+			more = strings.TrimSuffix(more, " ")
 			switch {
 			case isCommand:
 				all = append(all, step{command: command, line: b.line + 1 + n})
 				current = &all[len(all)-1]
 			case current == nil:
 				t.Fatalf("%s:%d: a transcript begins with a line that begins with %q", p.path, b.line, "$ ")
-			case (isMore || line == ">") && current.want == "":
+			case isMore && current.want == "":
 				current.command += "\n" + more
 			default:
 				current.want += line + "\n"
