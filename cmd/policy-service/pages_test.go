@@ -37,6 +37,8 @@ var readers = map[string]string{
 	"pdp/approval/README.md":             "approver, and who asks approvers",
 	"pdp/decisionlog/README.md":          "auditor",
 	"pdp/server/README.md":               "operator, who looks something up",
+	"pdp/server/auth/README.md":          "operator, who says who may ask",
+	"policies/REFERENCE.md":              "policy author, who looks something up",
 	"cmd/policy-service/README.md":       "operator",
 	"cmd/policy-service/CHANGES.md":      "operator, who upgrades",
 }
