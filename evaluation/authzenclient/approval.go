@@ -186,7 +186,7 @@ func (w *waiter) kept(ctx context.Context, h Handle) *Error {
 	return nil
 }
 
-// follow goes from a request for approval to its end. The Enforcement is of the deny
+// follow goes from an approval request to its end. The Enforcement is of the deny
 // before it.
 func (w *waiter) follow(ctx context.Context, e Enforcement, h Handle) Enforcement {
 	given, err := w.await(ctx, h)

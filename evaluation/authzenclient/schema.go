@@ -48,7 +48,7 @@ func (c *Client) fills(ctx context.Context, h Handle, url string) *Error {
 	a := asking{op: "request", url: url, get: true, repeat: unanswered, breaker: &breaker{}, schema: true}
 	_, err := c.ask(ctx, a, func(r reply) *Error {
 		if !h.fills(r.body) {
-			return notAsked("the PDP wants more with a request for approval than this client can say; ask for it by another program, or say it in the request's context")
+			return notAsked("the PDP wants more with an approval request than this client can say; ask for it by another program, or say it in the request's context")
 		}
 		return nil
 	})

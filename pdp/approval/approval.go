@@ -1,7 +1,7 @@
 // Package approval keeps what people said about requests that wait for them: in a
 // file of its own, so that what was asked outlives the process that was asked.
 //
-// A request for approval goes through these states, and no others:
+// An approval request goes through these states, and no others:
 //
 //	pending ─► approved | denied | expired | cancelled
 //	approved ─► used_up | revoked | expired
@@ -24,10 +24,10 @@ import (
 	"policy-service/obligations"
 )
 
-// Status is how far a request for approval has come.
+// Status is how far an approval request has come.
 type Status string
 
-// The states of a request for approval.
+// The states of an approval request.
 const (
 	Pending   Status = "pending"
 	Approved  Status = "approved"
@@ -82,7 +82,7 @@ type Question struct {
 	Via  string         `json:"via,omitzero"`
 }
 
-// Approval is one request for approval, and what became of it. It is a copy: changing
+// Approval is one approval request, and what became of it. It is a copy: changing
 // it changes nothing.
 type Approval struct {
 	Question `json:",inline"`

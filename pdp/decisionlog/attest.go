@@ -155,7 +155,7 @@ func (w *walker) record(r Record) error {
 	return w.visit(r)
 }
 
-// find reports whether a line names one of the requests for approval that are looked
+// find reports whether a line names one of the approval requests that are looked
 // for, anywhere, and whether it may tell of content that was removed. The log writes a
 // line in one way, so that neither can be spelt otherwise. Both members have a v, which
 // is rare in a line: to go from one to the next is several times as fast as to look for

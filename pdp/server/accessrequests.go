@@ -220,7 +220,7 @@ func (s *Server) submissionProblem(c echo.Context, err error) error {
 	var limit *approval.LimitError
 	switch {
 	case errors.As(err, &limit):
-		return s.limited(c, limitOf(limit), limit.RetryAfter, newProblem(http.StatusTooManyRequests, "as many requests for approval wait as may, or as many tasks follow this one; ask again after Retry-After seconds, and with the Idempotency-Key of before where it is the same asking"))
+		return s.limited(c, limitOf(limit), limit.RetryAfter, newProblem(http.StatusTooManyRequests, "as many approval requests wait as may, or as many tasks follow this one; ask again after Retry-After seconds, and with the Idempotency-Key of before where it is the same asking"))
 	case errors.Is(err, approval.ErrOtherBody):
 		return accessProblem(http.StatusConflict, evaluation.DuplicateRequest, "this Idempotency-Key came with another body; use a new one for a new request")
 	case errors.Is(err, approval.ErrTooLarge):

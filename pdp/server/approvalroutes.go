@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// inboxLimit is how many requests for approval a page has unless told, inboxMost the
+	// inboxLimit is how many approval requests a page has unless told, inboxMost the
 	// most it may.
 	inboxLimit = 50
 	inboxMost  = 200
@@ -236,7 +236,7 @@ func showApproval(c echo.Context, a approval.Approval) error {
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
 }
 
-// find finds a request for approval that is there for whoever asks. That one is not on
+// find finds an approval request that is there for whoever asks. That one is not on
 // record yet is said to nobody else.
 func (v *approver) find(ctx context.Context, id string) (approval.Approval, standing, error) {
 	a, ok, unrecorded := v.server.approvals.store.Get(ctx, id)
@@ -257,7 +257,7 @@ func (v *approver) find(ctx context.Context, id string) (approval.Approval, stan
 }
 
 func noSuchApproval() *Problem {
-	return newProblem(http.StatusNotFound, "no such request for approval, or none that you may see; GET /v1/approvals lists those you may decide about")
+	return newProblem(http.StatusNotFound, "no such approval request, or none that you may see; GET /v1/approvals lists those you may decide about")
 }
 
 // hear does what comes before somebody's word counts, in the order of every other
@@ -290,7 +290,7 @@ func (s *Server) hear(c echo.Context, may func(*approver) error) (r ruling, body
 	return r, body, nil
 }
 
-// ruling is what somebody says of a request for approval.
+// ruling is what somebody says of an approval request.
 type ruling struct {
 	*approver
 	standing
@@ -318,7 +318,7 @@ func (r *ruling) vote(ctx context.Context) approval.Vote {
 	return v
 }
 
-// unsecret is what somebody says of requests for approval, without what is masked in
+// unsecret is what somebody says of approval requests, without what is masked in
 // anything that was said in them or about them, or on record of what they wait for.
 func (s *Server) unsecret(ctx context.Context, text string, of ...approval.Approval) string {
 	var said [][]byte
@@ -380,7 +380,7 @@ func (s standing) mayDecide() error {
 	case s.own:
 		return newProblem(http.StatusForbidden, "this is your own request, or that of somebody who acts for you; another person decides about it")
 	case !s.decides:
-		return newProblem(http.StatusForbidden, "you see this request for approval, and have no say in it")
+		return newProblem(http.StatusForbidden, "you see this approval request, and have no say in it")
 	}
 	return nil
 }
@@ -442,7 +442,7 @@ func approvalProblem(err error) error {
 	var state *approval.StateError
 	switch {
 	case errors.As(err, &state):
-		return newProblem(http.StatusConflict, fmt.Sprintf("this request for approval is %s, in version %d; look at it again", state.Status, state.Version))
+		return newProblem(http.StatusConflict, fmt.Sprintf("this approval request is %s, in version %d; look at it again", state.Status, state.Version))
 	case errors.Is(err, approval.ErrVoted):
 		return newProblem(http.StatusConflict, "you have said something about this request already, perhaps by another name of yours; each person counts once")
 	case errors.Is(err, approval.ErrNotDelegable):

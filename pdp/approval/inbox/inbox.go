@@ -1,4 +1,4 @@
-// Package inbox is the requests for approval of a running server, over HTTP, as those
+// Package inbox is the approval requests of a running server, over HTTP, as those
 // see them who decide about them, and who asked. Start with [New]; [Inbox.Pages] and
 // [Inbox.Get] read, [Inbox.Decide], [Inbox.Revoke] and [Inbox.Cancel] say something,
 // and [Inbox.Watch] tells of each new one.
@@ -19,7 +19,7 @@ import (
 	"policy-service/pdp/httpclient"
 )
 
-// Inbox is where the requests for approval of one server come in.
+// Inbox is where the approval requests of one server come in.
 type Inbox struct{ server *httpclient.Server }
 
 // New makes one of a server at a base URL, https or on this machine also http. Nothing
@@ -181,7 +181,7 @@ func requestOf(body []byte, err error) (r Request, _ error) {
 		return r, err
 	}
 	if err := json.Unmarshal(body, &r); err != nil {
-		return r, fmt.Errorf("the server's answer is no request for approval: %w", err)
+		return r, fmt.Errorf("the server's answer is no approval request: %w", err)
 	}
 	return r, nil
 }
