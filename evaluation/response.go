@@ -9,7 +9,7 @@ import (
 // result of an elicitation, or the answer to a request for authorization.
 type Response struct {
 	// Ruling is what it comes to. Its Decision is empty where the person put the
-	// question away and said nothing.
+	// message away and said nothing.
 	Ruling Ruling
 	// Reviewed are the values that came back beside the ruling, some of which may be
 	// arguments of the call: under their names, under those with [ArgumentPrefix], or

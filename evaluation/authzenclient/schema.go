@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A PDP can publish, as a JSON Schema, what it wants to be told with a request for
-// approval. This client can say why (business_justification) and nothing else, and must
+// A PDP can publish, as a JSON Schema, what it wants to be told with an approval
+// request. This client can say why (business_justification) and nothing else, and must
 // not send what is incomplete. So it reads of the schema what that takes, and takes for
 // more than it can say whatever it does not understand there.
 

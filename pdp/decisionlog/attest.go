@@ -46,8 +46,8 @@ func (l *Log) covering(ctx context.Context, sequence uint64) (Checkpoint, error)
 	return ParseCheckpoint(signed, nil)
 }
 
-// Approvals goes over the records from a sequence on that name one of some requests for
-// approval: steps of it, and decisions that went by it. What it says is what was signed:
+// Approvals goes over the records from a sequence on that name one of some approval
+// requests: steps of it, and decisions that went by it. What it says is what was signed:
 // it makes the tree again of all records from there on, so that nobody can hide one. It
 // therefore asks no index. A record whose content is gone comes without its Line, because
 // it may have named any of them: who can write to the files can also have it said, past

@@ -7,8 +7,8 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// kindApproval is the kind of the service's records of what became of requests for
-// approval, and these are the events that a report counts.
+// kindApproval is the kind of the service's records of what became of approval
+// requests, and these are the events that a report counts.
 const (
 	kindApproval = "approval"
 

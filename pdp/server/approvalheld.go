@@ -173,8 +173,8 @@ func keyWithFile(data string) error {
 	return nil
 }
 
-// Approvals is what a server would find in a data directory: how many requests for
-// approval wait, and what the log knows better of which. It touches nothing. The error
+// Approvals is what a server would find in a data directory: how many approval
+// requests wait, and what the log knows better of which. It touches nothing. The error
 // says why [Server.Start] would refuse them.
 func Approvals(ctx context.Context, data string, log *decisionlog.Reader) (pending int, behind map[string]approval.Status, err error) {
 	if err := keyWithFile(data); err != nil {

@@ -1,9 +1,10 @@
-// Package inbox is the approval requests of a running server, over HTTP, as those
-// see them who decide about them, and who asked. Start with [New]; [Inbox.Pages] and
-// [Inbox.Get] read, [Inbox.Decide], [Inbox.Revoke] and [Inbox.Cancel] say something,
+// Package inbox reads the approval requests of a running server over HTTP, as approvers
+// and the callers that filed them see them. Start with [New]; [Inbox.Pages] and
+// [Inbox.Get] read, [Inbox.Decide], [Inbox.Revoke] and [Inbox.Cancel] change something,
 // and [Inbox.Watch] tells of each new one.
 //
-// Nothing here is made harmless for a terminal: whoever shows a request does that.
+// The package makes nothing harmless for a terminal: whoever shows an approval request
+// does that.
 package inbox
 
 import (
