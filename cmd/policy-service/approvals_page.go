@@ -34,7 +34,7 @@ func (p approvalPage) print(r inbox.Request) {
 	}
 	p.who(r)
 	p.what(r)
-	p.row("needs", "%s of template %s; can then be used %s, used %s so far", plural(r.Quorum, "approval"), cut(r.Template, longestText), times(r.Uses), times(r.Used))
+	p.row("needs", "%s of template %s; can be used %s, used %s", plural(r.Quorum, "approval"), cut(r.Template, longestText), times(r.Uses), times(r.Used))
 	for _, said := range r.Said {
 		p.row("said", "%s", sentence(said))
 	}

@@ -33,7 +33,7 @@ func (c benchCommand) Run(s streams) error {
 		c.Concurrency = runtime.GOMAXPROCS(0)
 	}
 	if c.Duration <= 0 || c.Concurrency < 0 {
-		return errors.New("--duration and --concurrency must be more than nothing; try --duration 5s, and leave --concurrency out")
+		return errors.New("--duration and --concurrency must be greater than 0; try --duration 5s, and leave --concurrency out")
 	}
 	bundle, err := load(c.Policies, s)
 	if err != nil {

@@ -133,17 +133,17 @@ func (a logAt) tryData(err error) string {
 	case errors.Is(err, context.Canceled):
 		return "it was interrupted, run it again"
 	case errors.Is(err, fs.ErrNotExist):
-		return "try the --data that serve is given; a log is there once it has run"
+		return "give the data directory of the server as --data; the decision log is there once the server has run"
 	case errors.Is(err, fs.ErrPermission):
-		return "try it as the user that serve runs as"
+		return "run it as the user that serve runs as"
 	case errors.Is(err, decisionlog.ErrLocked):
 		return "stop the server that runs on " + a.Data + ", or ask it with --server, and try again"
 	case errors.Is(err, decisionlog.ErrNotFound):
-		return "try policy-service log tail --data " + shell(a.Data) + "; what a running server recorded since it sealed its last segment, it tells with --server"
+		return "try policy-service log tail --data " + shell(a.Data) + "; use --server for what a running server recorded since it sealed its last segment"
 	case errors.Is(err, decisionlog.ErrGone):
 		return "policy-service log stats --data " + shell(a.Data) + " says what is gone and why; an earlier export may hold it"
 	case errors.Is(err, decisionlog.ErrNotRedactable):
-		return "it says what was done to the log, and stays"
+		return "such a record says what was done to the decision log"
 	case errors.Is(err, decisionlog.ErrUnavailable):
 		return "see to the disk, and try again"
 	}
