@@ -38,7 +38,8 @@ func TestPageRulesFindFaults(t *testing.T) {
 		{with("```console\n$ make >/dev/null\n```"), "nobody sees"},
 		{with("```console\n$ ask() { curl $1; }\n```"), "a function hides"},
 		{with("```console\n$ serve --listen 127.0.0.1:0 &\n```"), "port 0"},
-		{with("```console\n$ curl -sS -o /dev/null -w '%{http_code}' x; grep a x; sed s/a/b/ x >y\n```"), ""},
+		{with("```console\n$ touch x; sleep 1; cat x\n```"), "sleeps at the end"},
+		{with("```console\n$ sleep 1\n$ curl -sS -o /dev/null -w '%{http_code}' x; grep a x; sed s/a/b/ x >y\n```"), ""},
 	} {
 		p := newPage(t, "x.md", c.text)
 		problems := slices.Concat(p.sizes(), p.contents(), p.blockProblems(), p.links(t), p.habits(t))

@@ -37,6 +37,8 @@ var readers = map[string]string{
 	"pdp/approval/README.md":             "approver, and who asks approvers",
 	"pdp/decisionlog/README.md":          "auditor",
 	"pdp/server/README.md":               "operator, who looks something up",
+	"pdp/server/auth/README.md":          "operator, who says who may ask",
+	"policies/REFERENCE.md":              "policy author, who looks something up",
 	"cmd/policy-service/README.md":       "operator",
 	"cmd/policy-service/CHANGES.md":      "operator, who upgrades",
 }
@@ -264,6 +266,9 @@ var untyped = map[string]*regexp.Regexp{
 func (p page) habits(t *testing.T) (problems []string) {
 	t.Helper()
 	for _, s := range p.steps(t) {
+		if strings.Contains(waits.ReplaceAllString(s.command, ""), "sleep ") {
+			problems = append(problems, fmt.Sprintf("%s:%d: a reader sleeps at the end of a command, before the one that shows what came", p.path, s.line))
+		}
 		for why, pattern := range untyped {
 			if pattern.MatchString(s.command) {
 				problems = append(problems, fmt.Sprintf("%s:%d: %s", p.path, s.line, why))

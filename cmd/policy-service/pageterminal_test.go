@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -43,6 +44,7 @@ func ownLoopback() string {
 type terminal struct {
 	dir, address string
 	typed        int
+	deaf         bool // a command did not end, so that none can follow
 	input        io.WriteCloser
 	output       *bufio.Reader
 }
@@ -55,9 +57,30 @@ func newTerminal(t *testing.T, bin string) *terminal {
 			t.Fatal(err)
 		}
 	}
+	m.serve(t, bin)
 	m.open(t, bin)
-	m.enter(t, "policy-service serve --policies policies/starter --data .data --listen "+loopback+":8180 >.served 2>&1 &")
 	return m
+}
+
+// serve is the other terminal, in which `make run` was typed.
+func (m *terminal) serve(t *testing.T, bin string) {
+	t.Helper()
+	address := m.address + ":8180"
+	server := exec.Command(filepath.Join(bin, "policy-service"), "serve", "--policies", "policies/starter", "--data", ".data", "--listen", address)
+	var log bytes.Buffer
+	server.Dir, server.Stdout, server.Stderr = m.dir, &log, &log
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Signal(syscall.SIGTERM)
+		kill := time.AfterFunc(patience, func() { _ = server.Process.Kill() })
+		defer kill.Stop()
+		if err := server.Wait(); err != nil {
+			t.Errorf("serve after SIGTERM: %v\n%s", err, &log)
+		}
+	})
+	m.await(t, address)
 }
 
 // open starts the shell. It ends with the test, and so does everything that it started.
@@ -81,31 +104,43 @@ func (m *terminal) open(t *testing.T, bin string) {
 	_ = write.Close()
 	m.output = bufio.NewReader(read)
 	t.Cleanup(func() {
-		m.run(t, `jobs -p >.jobs; for job in $(cat .jobs); do kill "$job"; done; wait`, patience)
+		// A shell that takes no more commands is ended with all that it started.
+		if _, alive := m.run(t, `jobs -p >.jobs; for job in $(cat .jobs); do kill "$job"; done; wait`, patience); !alive {
+			_ = syscall.Kill(-sh.Process.Pid, syscall.SIGKILL)
+		}
 		_ = m.input.Close()
 		_ = sh.Wait()
-		_ = syscall.Kill(-sh.Process.Pid, syscall.SIGKILL) // nothing is left, if all went well
 		_ = read.Close()
 	})
 }
 
-// read types the whole page.
+// waits is what a command ends with where its reader waits for something that happens by itself, such as a reload.
+var waits = regexp.MustCompile(`(\A|; )sleep \d+\z`)
+
+// read types the whole page. How long such a wait takes on this machine nobody knows: the command after it is typed
+// until it shows what the page says.
 func (m *terminal) read(t *testing.T, p page, steps []step) {
 	t.Helper()
-	k := newKnown(p.examples())
+	k, patient := newKnown(p.examples()), false
 	for _, s := range steps {
-		command, err := k.spell(s.command)
+		command, err := k.spell(waits.ReplaceAllString(s.command, ""))
 		if err != nil {
 			t.Errorf("%s:%d: %v", p.path, s.line, err)
 			continue
 		}
-		got, alive := m.enter(t, command)
-		if !k.fits(s.want, got) {
-			t.Errorf("%s:%d:\n$ %s\nshows\n%s\nand the page says\n%s", p.path, s.line, command, got, s.want)
+		shown, alive := m.enter(t, command)
+		fits := k.fits(s.want, shown)
+		for deadline := time.Now().Add(patience); patient && alive && !fits && time.Now().Before(deadline); {
+			shown, alive = m.enter(t, command)
+			fits = k.fits(s.want, shown)
+		}
+		if !fits {
+			t.Errorf("%s:%d:\n$ %s\nshows\n%s\nand the page says\n%s", p.path, s.line, command, shown, s.want)
 		}
 		if !alive {
 			t.Fatalf("%s:%d: this command ended the shell, or takes too long", p.path, s.line)
 		}
+		patient = waits.MatchString(s.command)
 	}
 	if left := k.unlearned(); len(left) > 0 && !t.Failed() {
 		t.Errorf("%s: no output shows these examples: %s", p.path, left)
@@ -116,8 +151,9 @@ func (m *terminal) read(t *testing.T, p page, steps []step) {
 func (m *terminal) enter(t *testing.T, command string) (shown string, alive bool) {
 	t.Helper()
 	shown, alive = m.run(t, command, patience)
-	if alive && regexp.MustCompile(`(?m)policy-service serve .*&$`).MatchString(command) {
-		m.await(t, m.listens(command))
+	line := strings.ReplaceAll(command, "\\\n", "")
+	if alive && regexp.MustCompile(`(?m)policy-service serve .*&$`).MatchString(line) {
+		m.await(t, m.listens(line))
 	}
 	return shown, alive
 }
@@ -126,6 +162,9 @@ func (m *terminal) enter(t *testing.T, command string) (shown string, alive bool
 // answer over HTTP.
 func (m *terminal) run(t *testing.T, command string, limit time.Duration) (shown string, alive bool) {
 	t.Helper()
+	if m.deaf {
+		return "", false
+	}
 	m.typed++
 	script := filepath.Join(m.dir, fmt.Sprintf(".typed-%d", m.typed))
 	if err := os.WriteFile(script, []byte(strings.ReplaceAll(command, loopback, m.address)+"\n"), 0o600); err != nil {
@@ -151,16 +190,19 @@ func (m *terminal) run(t *testing.T, command string, limit time.Duration) (shown
 	// The shell reads the command from a file, so that what the command reads is not the next command.
 	_, err := fmt.Fprintf(m.input, "command . '%s' </dev/null; status=$?; printf '\\n%%s\\n' '%s'; (exit $status)\n", script, end)
 	if err != nil {
+		m.deaf = true
 		return "", false
 	}
 	select {
 	case o := <-done:
+		m.deaf = o.err != nil
 		shown = strings.TrimSuffix(strings.ReplaceAll(o.shown, m.address, loopback), "\n")
 		if shown != "" && !strings.HasSuffix(shown, "\n") {
 			shown += "\n"
 		}
 		return shown, o.err == nil
 	case <-time.After(limit):
+		m.deaf = true
 		return "", false
 	}
 }

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+// The page for operators ends with a table of all commands, and says in its text which ones to run. Here both are held to
+// the commands that there are, and its steps for systemd to the unit.
+
+const operatorPage = "cmd/policy-service/README.md"
+
+// flagsOf are the flags of a command as its synopsis has them, but for those that all commands have.
+func flagsOf(leaf *kong.Node) string {
+	var all []string
+	for _, flag := range leaf.Flags {
+		text := "--" + flag.Name
+		if !flag.IsBool() {
+			text += " " + strings.ReplaceAll(strings.TrimSuffix(flag.FormatPlaceHolder(), ",..."), `"`, "")
+		}
+		switch {
+		case !flag.Required:
+			text = "[" + text + "]"
+		case len(flag.Xor) > 0 && flag.Name == "data": // one of the two
+			text = "(" + text + " |"
+		case len(flag.Xor) > 0:
+			text += ")"
+		}
+		if flag.Name != "help" {
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// synopsis is a command as the table shows it, with the table's words for flags that several commands have.
+func synopsis(leaf *kong.Node, words *strings.Replacer) string {
+	text := leaf.Path()
+	if flags := flagsOf(leaf); flags != "" {
+		text += " " + words.Replace(flags)
+	}
+	for _, argument := range leaf.Positional {
+		text += " " + strings.ToUpper(argument.Name)
+	}
+	return text
+}
+
+func TestCommandsPage(t *testing.T) {
+	p := readPage(t, operatorPage)
+	var words []string
+	for _, found := range regexp.MustCompile("(?m)^\\* `([A-Z]+)` stands for `([^`]+)`").FindAllStringSubmatch(p.text, -1) {
+		words = append(words, strings.Join(strings.Fields(found[2]), " "), found[1])
+	}
+	if len(words) == 0 {
+		t.Fatalf("%s says for no word what it stands for", p.path)
+	}
+	rows := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| .*[a-z].* \\| .*0.* \\|$").FindAllStringSubmatch(p.text, -1) {
+		rows[row[1]] = true
+	}
+	for _, leaf := range leaves(t) {
+		own := words
+		if leaf.Path() == "serve" { // which says what the word stands for
+			own = words[2:]
+		}
+		want := synopsis(leaf, strings.NewReplacer(own...))
+		if !rows[want] {
+			t.Errorf("%s has no row for `%s`", p.path, want)
+		}
+		delete(rows, want)
+	}
+	for row := range rows {
+		t.Errorf("%s has a row for `%s`, which is no command, or not as it is", p.path, row)
+	}
+}
+
+// TestOperatorPageCommands: what the text says to run, this program understands.
+func TestOperatorPageCommands(t *testing.T) {
+	p := readPage(t, operatorPage)
+	var text strings.Builder
+	for _, line := range p.prose() {
+		text.WriteString(line + "\n")
+	}
+	found := regexp.MustCompile("`(?:runuser -u policy-service -- |bin/|docker run [^`]* )?policy-service ([a-z][^`]*)`").FindAllStringSubmatch(text.String(), -1)
+	for _, block := range p.blocks {
+		if block.tag == "text" {
+			found = append(found, regexp.MustCompile(`(?m)^Exec\w+=-?/usr/local/bin/policy-service (.*)$`).FindAllStringSubmatch(strings.Join(block.lines, "\n"), -1)...)
+		}
+	}
+	if len(found) < 8 {
+		t.Errorf("only %d commands are found", len(found))
+	}
+	for _, command := range found {
+		parsed(t, strings.Fields(strings.ReplaceAll(command[1], "'", ""))) // as a shell reads what has no spaces
+	}
+}
+
+// TestOperatorPageSystemd: the steps on the page are those in the first lines of the unit.
+func TestOperatorPageSystemd(t *testing.T) {
+	_, section, _ := strings.Cut(readPage(t, operatorPage).text, "\n## Run it under systemd\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	unit := string(deployed(t, "systemd/policy-service.service"))
+	head, _, _ := strings.Cut(unit, "[Unit]")
+	head = strings.Join(strings.Fields(strings.ReplaceAll(head, "#", "")), " ")
+	at := 0
+	for _, step := range []string{
+		"/usr/local/bin/policy-service", "/etc/systemd/system", "/etc/sysusers.d", "systemd-sysusers", "/etc/policy-service/policies",
+		"systemctl enable --now policy-service",
+	} {
+		if !strings.Contains(head, step) {
+			t.Errorf("the first lines of the unit do not have %q", step)
+		}
+		next := strings.Index(section[at:], step)
+		if next < 0 {
+			t.Fatalf("the page lacks %q, or has it in another order", step)
+		}
+		at += next
+	}
+	for _, also := range []string{"runuser -u policy-service -- policy-service keys list --data /var/lib/policy-service", "systemctl edit policy-service"} {
+		if !strings.Contains(head, also) || !strings.Contains(section, also) {
+			t.Errorf("the unit and the page do not both have %q", also)
+		}
+	}
+	for _, file := range []string{"policy-service.service", "policy-service.conf"} {
+		if !strings.Contains(section, " cmd/policy-service/deploy/systemd/"+file+" ") {
+			t.Errorf("the page does not install %s", file)
+		}
+	}
+	service := readUnit(t, "systemd/policy-service.service")["Service"]
+	for _, key := range []string{"ExecStartPre", "ExecStart"} {
+		if line := "\n" + key + "=\n" + key + "=" + service[key][0] + " --config "; !strings.Contains(section, line) {
+			t.Errorf("the page's drop-in does not have %q, which is the unit's and a configuration", line)
+		}
+	}
+}
