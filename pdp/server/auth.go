@@ -53,6 +53,9 @@ func (s *Server) openCallers() error {
 			return err
 		}
 		s.teardown.add("API keys", closing(keys.Close))
+		if err := keys.Keep(); err != nil {
+			return err
+		}
 		keys.LogTo(s.log)
 		known.Keys = keys
 	}

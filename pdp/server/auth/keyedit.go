@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -142,5 +143,47 @@ func (k *Keys) edit(change func(*keyFile) error) error {
 	if err := writeKeyFile(k.dir, file); err != nil {
 		return fmt.Errorf("cannot write the API keys: %w; try it as the user the service runs as, and look for space on the disk", err)
 	}
+	if err := mark(lock); err != nil {
+		return fmt.Errorf("cannot note that there are API keys: %w; the change is made; try it once more as the user the service runs as", err)
+	}
 	return k.look(k.view.Load()).err
+}
+
+// The lock's file is empty until there are keys. What stands in it from then on says that there were some, so that a
+// server that starts without the file of keys does not take that for a directory without any, and open the door.
+const keysWereHere = "There are API keys in this directory. Without their file nobody is let in.\n"
+
+// mark notes, durably, that there are keys. It is called with the lock held.
+func mark(lock *lockedfile.File) error {
+	if info, err := lock.Stat(); err != nil || info.Size() > 0 {
+		return err
+	}
+	if _, err := lock.WriteString(keysWereHere); err != nil {
+		return err
+	}
+	return lock.Sync()
+}
+
+// Keep notes that there are keys, in a directory of before that note was made.
+func (k *Keys) Keep() error {
+	if k.current().info == nil {
+		return nil
+	}
+	lock, err := lockedfile.OpenFile(filepath.Join(k.dir, keyLockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot lock the API keys: %w; try it as the user the service runs as", err)
+	}
+	return errors.Join(mark(lock), lock.Close())
+}
+
+// lost is an error where there were keys, and their file is not there.
+func (k *Keys) lost() error {
+	info, err := os.Stat(filepath.Join(k.dir, keyLockName))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s is gone, and %s says that there were keys (to begin without keys and credentials, remove it too)", keyFileName, keyLockName)
 }

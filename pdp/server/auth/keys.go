@@ -130,7 +130,7 @@ func (k *Keys) look(before *keyView) *keyView {
 	info, err := os.Stat(filepath.Join(k.dir, keyFileName))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && before.info == nil:
-		err = nil // there is no key yet, and perhaps no directory
+		err = k.lost() // or there is no key yet, and perhaps no directory
 	case err == nil && before.err == nil && sameFile(before.info, info):
 	case err == nil:
 		view.stored, view.byID, err = readKeyFile(k.dir)

@@ -1,7 +1,9 @@
 package auth
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -118,6 +120,42 @@ func TestRevokedElsewhereStopsWithinASecond(t *testing.T) {
 	}
 }
 
+// A directory of before the lock told of keys is given the note at the first start.
+func TestLostFileOfADirectoryOfBefore(t *testing.T) {
+	dir, c := t.TempDir(), newClock()
+	k := open(t, dir, c)
+	if err := k.Keep(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, keyLockName)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there are no keys, and a lock: %v", err)
+	}
+	add(t, k, "pep")
+	if err := os.Truncate(filepath.Join(dir, keyLockName), 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := open(t, dir, c).Keep(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, keyLockName)); err != nil || string(text) != keysWereHere {
+		t.Errorf("the note is %q, %v", text, err)
+	}
+	if err := os.Remove(filepath.Join(dir, keyFileName)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openKeys(dir, c.now); err == nil {
+		t.Error("a new server starts without the keys")
+	}
+	if err := os.Remove(filepath.Join(dir, keyLockName)); err != nil {
+		t.Fatal(err)
+	}
+	if open(t, dir, c).Configured() {
+		t.Error("without both files there are credentials")
+	}
+}
+
 func TestUnreadableFileRefusesEverybody(t *testing.T) {
 	for name, harm := range map[string]func(file string) error{
 		"gone":           os.Remove,
@@ -151,10 +189,8 @@ func TestUnreadableFileRefusesEverybody(t *testing.T) {
 					t.Fatal("a key is good, or the door open")
 				}
 			}
-			if name != "gone" {
-				if _, err := openKeys(dir, c.now); err == nil {
-					t.Error("a new server starts with it")
-				}
+			if _, err := openKeys(dir, c.now); err == nil {
+				t.Error("a new server starts with it")
 			}
 			if _, err := k.Add(KeySpec{Name: "new"}); err == nil || !strings.Contains(err.Error(), "; try ") {
 				t.Errorf("adding: got %v, want an error that says what to try", err)
