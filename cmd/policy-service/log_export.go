@@ -16,7 +16,7 @@ import (
 type logExportCommand struct {
 	logAt
 	logFilter
-	Format string `enum:"ndjson,csv" default:"ndjson" placeholder:"ndjson|csv" help:"The format: ndjson, which log verify reads, or csv, which spreadsheets read. The default is ${default}."`
+	Format string `enum:"ndjson,csv" default:"ndjson" placeholder:"FORMAT" help:"The format: ndjson, which log verify reads, or csv, which spreadsheets read. The default is ${default}."`
 	Proofs bool   `help:"Write a proof after every record, so that you can hand on each record alone."`
 	Out    given  `short:"o" name:"out" placeholder:"FILE" help:"Write to this file instead of standard output. The file appears as a whole or not at all."`
 }
