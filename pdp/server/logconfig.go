@@ -29,7 +29,7 @@ type DecisionLogConfig struct {
 // RetainConfig bounds what the decision log keeps; see [decisionlog.Retention].
 type RetainConfig struct {
 	// Age is how old a record becomes before its segment goes, at least an hour.
-	Age time.Duration `yaml:"age" min:"1h" doc:"The age at which the content of a record is dropped, like 90d or 2160h. Without it, no record is dropped for its age."`
+	Age time.Duration `yaml:"age" min:"1h" doc:"The age that a record reaches before its content is dropped, like 90d or 2160h. Without it, no record is dropped for its age."`
 	// Bytes is what records may take on disk, their hashes aside, at least 64 MiB.
 	Bytes int64 `yaml:"bytes" min:"67108864" doc:"The bytes that records may take on disk, not counting their hashes. Without it, there is no limit."`
 	// LeastAge is how old a record becomes in any case; see [RetainConfig.bounds].
