@@ -50,7 +50,7 @@ const (
 	NextNone    = "none"
 )
 
-// ReevaluateMode is the only way in which an approval is used: the question is asked again.
+// ReevaluateMode is the only way in which an approval is used: the PEP sends the request again.
 const ReevaluateMode = "reevaluate"
 
 // Access is what the profile adds to the context of an answer.
@@ -128,7 +128,7 @@ type Submission struct {
 	// Bulk is set where they came as items, be it one.
 	Bulk     bool
 	Callback *Callback
-	// Said is what is said for it besides the question: it is shown, and not approved.
+	// Said is what is said for it besides the request: it is shown, and not approved.
 	Said Object
 	// Actor is who the submission says acts, "" where it says nothing.
 	Actor string
@@ -136,7 +136,7 @@ type Submission struct {
 	Hash [sha256.Size]byte
 }
 
-// SubmissionItem is one question of a submission, with its context as submitted.
+// SubmissionItem is one request of a submission, with its context as submitted.
 type SubmissionItem struct {
 	Request Request
 	Denial  Denial
@@ -193,7 +193,7 @@ func DecodeSubmission(body []byte, tenant string, limits Limits) (Submission, er
 	return s, nil
 }
 
-// mostItems is how many questions one submission may hold: each is a person's work.
+// mostItems is how many requests one submission may hold: each is a person's work.
 const mostItems = 50
 
 func (r *reader) item(q Request, o Object, whole Denial, at ...string) SubmissionItem {
@@ -261,7 +261,7 @@ func (r *reader) callback(o Object) *Callback {
 	return c
 }
 
-// said is what stands beside the question.
+// said is what stands beside the request.
 func (r *reader) said(o Object) (said Object, actor string) {
 	access := r.optional(o, "requested_access")
 	if until, ok := r.member(access, []string{"requested_access", "requested_until"}, false, String, "a string"); ok {
@@ -300,7 +300,7 @@ type TaskHandle struct {
 	Display        map[string]string `json:"display,omitzero"`
 }
 
-// TaskItem is one of the questions of a task that holds several.
+// TaskItem is one of the requests of a task that holds several.
 type TaskItem struct {
 	Resource jsontext.Value `json:"resource"`
 	Action   jsontext.Value `json:"action"`

@@ -1,9 +1,9 @@
-// Package evaluation is the vocabulary of the service: what a question is, what
+// Package evaluation is the vocabulary of the service: what a request is, what
 // an answer is, and how both look on the wire. Start with [Request] and
 // [Decision]; bodies become Requests through [DecodeAuthZEN] and
 // [DecodeNative], and Decisions become bodies through [Shape.Answer].
 //
-// Two wire shapes are one question:
+// One request has two wire shapes:
 //
 //	native (POST /v1/authorize)     AuthZEN (POST /access/v1/evaluation)
 //	tenant_id                       the tenant in the URL
@@ -21,8 +21,8 @@
 // unknown members are ignored, and null is absent. Everything is bounded by
 // [Limits], and every refusal is an [*Error] with a JSON Pointer.
 //
-// What a PEP says it did about the obligations of an answer is a [Receipt], and
-// [DecodeReceipts] reads its body.
+// A [Receipt] is what a PEP reports about the obligations of a decision.
+// [DecodeReceipts] reads the body that holds it.
 //
 // The package does no work: it knows no HTTP, no Cedar, no storage and no
 // telemetry, so that a policy enforcement point can import it.

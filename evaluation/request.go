@@ -1,6 +1,6 @@
 package evaluation
 
-// Request is one question: may this subject do this action on this resource,
+// Request asks for one decision: may this subject do this action on this resource,
 // in this context, in this tenant? Every wire shape becomes one of these.
 type Request struct {
 	// Shape is the wire shape the request came in; it changes nothing but the
@@ -44,7 +44,7 @@ func IsTenantName(s string) bool {
 }
 
 // Protocol reports whether a member of the context is part of the protocol
-// between PEP and PDP rather than of the question. Such members are never seen
+// between PEP and PDP rather than of the request itself. Such members are never seen
 // by a policy, are legal beside any schema, and are recorded.
 func Protocol(member string) bool {
 	switch member {

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Response is what an approver says of a request for approval in the words of MCP: the
+// Response is what an approver says of an approval request in the words of MCP: the
 // result of an elicitation, or the answer to a request for authorization.
 type Response struct {
 	// Ruling is what it comes to. Its Decision is empty where the person put the
-	// question away and said nothing.
+	// message away and said nothing.
 	Ruling Ruling
 	// Reviewed are the values that came back beside the ruling, some of which may be
 	// arguments of the call: under their names, under those with [ArgumentPrefix], or
@@ -21,7 +21,7 @@ type Response struct {
 // call: an argument may be called approve.
 const ArgumentPrefix = "arguments."
 
-// DecodeResponse reads an answer to the request for approval of that id. Only accept with
+// DecodeResponse reads an answer to the approval request of that id. Only accept with
 // approve true or with the action approve, and the decision approve with that id,
 // approve; what can be read in two ways denies, or is refused.
 func DecodeResponse(body []byte, id string, limits Limits) (Response, error) {
@@ -99,7 +99,7 @@ func decisionOf(approve Value, action string) string {
 
 // authorized reads the answer to a request for authorization.
 func (r *reader) authorized(o Object, id string, limits Limits) Response {
-	r.want(r.text(o, "authorizationId") == id, "not the id of this request for approval", "authorizationId")
+	r.want(r.text(o, "authorizationId") == id, "not the id of this approval request", "authorizationId")
 	v := Ruling{Decision: r.text(o, "decision"), Reason: r.reason(o, false, limits)}
 	r.want(v.Decision == "approve" || v.Decision == "deny", "none of approve, deny", "decision")
 	v.ValidUntil = r.until(o, "validUntil", v.Decision)

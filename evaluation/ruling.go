@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Ruling is what an approver says of a request for approval.
+// Ruling is what an approver says of an approval request.
 type Ruling struct {
 	// Decision is approve, deny or delegate.
 	Decision string
@@ -20,7 +20,7 @@ type Ruling struct {
 	ValidUntil time.Time
 }
 
-// DecodeRuling reads the body of a decision about a request for approval.
+// DecodeRuling reads the body of a decision about an approval request.
 func DecodeRuling(body []byte, limits Limits) (Ruling, error) {
 	o, err := parse(body, limits)
 	if err != nil {

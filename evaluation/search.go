@@ -9,7 +9,7 @@ import (
 // would be permitted?
 type Search struct {
 	Kind SearchKind
-	// Request is the question without what is searched for: the id of its
+	// Request is the request without what is searched for: the id of its
 	// subject or resource, or its action, is empty.
 	Request Request
 	Page    Page

@@ -16,7 +16,7 @@ type Terms struct {
 	Template string
 	// Quorum is how many people must approve.
 	Quorum int
-	// Timeout is how long a request for approval waits, ValidFor how long what was
+	// Timeout is how long an approval request waits, ValidFor how long what was
 	// approved may be used, Uses how often.
 	Timeout  time.Duration
 	ValidFor time.Duration

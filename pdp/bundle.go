@@ -219,7 +219,7 @@ func (b *Bundle) Volatile(member string) bool { return slices.Contains(b.config.
 // HasTenant reports whether requests of that tenant can be answered.
 func (b *Bundle) HasTenant(name string) bool { _, ok := b.views[name]; return ok }
 
-// LongestApproval is how long the longest request for approval can last that this bundle
+// LongestApproval is how long the longest approval request can last that this bundle
 // asks for: its timeout, and then its valid_for. It is 0 where nobody is asked.
 func (b *Bundle) LongestApproval() (longest time.Duration) {
 	for _, v := range b.views {

@@ -14,31 +14,31 @@ import (
 // approvalsCommand is for approvers: what programs want to do, and wait for a person to agree to. All of it asks a running
 // server, which knows who somebody is by the credential alone.
 type approvalsCommand struct {
-	List     approvalsListCommand     `cmd:"" help:"List the requests that you may decide about."`
-	Show     approvalsShowCommand     `cmd:"" help:"Show one request: what is asked, by whom, for whom, and who said what."`
-	Approve  approvalsApproveCommand  `cmd:"" help:"Agree to a request, as it was shown."`
-	Deny     approvalsDenyCommand     `cmd:"" help:"Refuse a request, for good."`
-	Delegate approvalsDelegateCommand `cmd:"" help:"Name another person to decide in your place."`
-	Revoke   approvalsRevokeCommand   `cmd:"" help:"Take back what was approved, as far as it is not used."`
-	Cancel   approvalsCancelCommand   `cmd:"" help:"Give up waiting, as the program that asked."`
-	Watch    approvalsWatchCommand    `cmd:"" help:"Print each new request as it comes, until interrupted."`
+	List     approvalsListCommand     `cmd:"" help:"List the approval requests that you may decide about."`
+	Show     approvalsShowCommand     `cmd:"" help:"Show one approval request: what is asked, by whom, for whom, and the votes."`
+	Approve  approvalsApproveCommand  `cmd:"" help:"Approve an approval request as you have seen it."`
+	Deny     approvalsDenyCommand     `cmd:"" help:"Deny an approval request for good."`
+	Delegate approvalsDelegateCommand `cmd:"" help:"Name another person who decides in your place."`
+	Revoke   approvalsRevokeCommand   `cmd:"" help:"Take back an approval, as far as it is not used."`
+	Cancel   approvalsCancelCommand   `cmd:"" help:"Withdraw an approval request, as the caller that filed it."`
+	Watch    approvalsWatchCommand    `cmd:"" help:"Print the pending approval requests, and each new one until you interrupt it."`
 }
 
 // approvalsAt says which server is meant, and who asks.
 type approvalsAt struct {
-	Server     string `required:"" placeholder:"URL" help:"A running server, https or on this machine also http."`
-	Credential given  `placeholder:"FILE" help:"Holds an API key or a token, by which the server knows who you are; to decide takes the permission approve. Without it the key is taken from $$POLICY_SERVICE_KEY."`
-	CA         given  `name:"ca" placeholder:"FILE" help:"The authorities to trust, in PEM, instead of the system's."`
-	JSON       bool   `name:"json" help:"For programs: what the server answers, a request a line."`
+	Server     string `required:"" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine."`
+	Credential given  `placeholder:"FILE" help:"The file with an API key or a token, which tells the server who you are. An approver needs one that has the permission approve. Without the flag, $$POLICY_SERVICE_KEY is used."`
+	CA         given  `name:"ca" placeholder:"FILE" help:"The root certificates to trust instead of the system's, in PEM."`
+	JSON       bool   `name:"json" help:"Print JSON, for programs: one line for each approval request."`
 }
 
 // approvalID is the request that is meant.
 type approvalID struct {
-	ID string `arg:"" help:"The id of the request for approval."`
+	ID string `arg:"" help:"The id of the approval request."`
 }
 
 // refusing is how approvals that change something exit.
-const refusing = "Exits 0 where it is done, 1 where the server refuses it (it is decided, changed, not yours), 2 where it could not be asked. "
+const refusing = "\n\nExit codes: 0 if it is done, 1 if the server refuses it (the approval request is decided, has changed, or is not yours), 2 if the command is wrong or the server could not be asked."
 
 // open hands the requests of the server to f, and says what failed.
 func (a approvalsAt) open(s streams, what string, f func(context.Context, *inbox.Inbox) error) error {
@@ -75,7 +75,7 @@ func (a approvalsAt) try(err error) string {
 	case http.StatusBadRequest:
 		return "correct it, and run it again"
 	case http.StatusForbidden:
-		return "who may decide is for the policies to say, and who you are for the operator (keys add --principal)"
+		return "the policies say who may decide, and the operator says who you are (keys add --principal)"
 	case http.StatusNotFound:
 		return "try policy-service approvals list " + a.where()
 	case http.StatusConflict:
@@ -108,12 +108,12 @@ func (a approvalsAt) print(s streams, r inbox.Request) {
 type approvalsShowCommand struct {
 	approvalsAt
 	approvalID
-	Wait time.Duration `placeholder:"D" help:"While it is pending wait so long for a decision, like 30s."`
+	Wait time.Duration `placeholder:"D" help:"While the approval request is pending, wait up to this long until it is decided, such as 30s."`
 }
 
 // Run shows a request.
 func (c approvalsShowCommand) Run(s streams) error {
-	return c.open(s, "show the request", func(ctx context.Context, box *inbox.Inbox) error {
+	return c.open(s, "show the approval request", func(ctx context.Context, box *inbox.Inbox) error {
 		r, err := box.Get(ctx, c.ID, c.Wait)
 		if err == nil {
 			c.print(s, r)
@@ -128,14 +128,14 @@ type approvalsWatchCommand struct {
 
 // Help ends the command's help.
 func (approvalsWatchCommand) Help() string {
-	return "It begins with what is pending. A server that restarts or has no time is asked again; where it does not answer the first time, the command ends. An interrupt is how it ends well."
+	return "The command begins with the approval requests that are pending. If the server restarts or is busy, the command asks it again. If the server does not answer at the start, the command ends with exit code 2. After an interrupt the exit code is 0."
 }
 
 // Run prints requests until it is interrupted.
 func (c approvalsWatchCommand) Run(s streams) error {
 	return c.open(s, "watch", func(ctx context.Context, box *inbox.Inbox) error {
 		trouble := func(err error) {
-			s.tell("policy-service: %v; it is asked again until it answers", err)
+			s.tell("policy-service: %v; the command asks again until the server answers", err)
 		}
 		err := box.Watch(ctx, inbox.Filter{}, trouble, func(r inbox.Request) error {
 			c.print(s, r)

@@ -11,20 +11,20 @@ import (
 
 // rulingReason is why somebody decides as they do.
 type rulingReason struct {
-	Reason given `required:"" placeholder:"R" help:"Why, for whoever reads the record. It must hold no secret."`
+	Reason given `required:"" placeholder:"R" help:"The reason, for those who read the record. Write no secret into it."`
 }
 
 type approvalsApproveCommand struct {
 	approvalsAt
 	approvalID
 	rulingReason
-	Version    *int      `placeholder:"N" help:"The version that you have seen; another one is refused. Without it the request is shown first, and approved as shown."`
-	ValidUntil time.Time `placeholder:"RFC3339" help:"An end before the one that the policies give."`
+	Version    *int      `placeholder:"N" help:"The version that you have seen. The server refuses the vote if the version is another one by now. Without the flag, the command shows the approval request first, and approves that version."`
+	ValidUntil time.Time `placeholder:"RFC3339" help:"An end of the approval that is earlier than the one the policies give."`
 }
 
 // Help ends the command's help.
 func (approvalsApproveCommand) Help() string {
-	return refusing + "What is approved is exactly what was asked, with all its arguments, for the program that asked. Nobody approves what they ask for themselves."
+	return "You approve exactly what was asked, with all its arguments, for the program that asked. Nobody approves their own request." + refusing
 }
 
 // Validate refuses a version that is none: it would come to mean any.
@@ -72,7 +72,7 @@ type approvalsDenyCommand struct {
 
 // Help ends the command's help.
 func (approvalsDenyCommand) Help() string {
-	return refusing + "One denial is enough, whatever others said."
+	return "One denial is enough, whatever the votes of others." + refusing
 }
 
 // Run denies.
@@ -85,13 +85,13 @@ func (c approvalsDenyCommand) Run(s streams) error {
 type approvalsDelegateCommand struct {
 	approvalsAt
 	approvalID
-	To given `required:"" placeholder:"ENTITY" help:"The person, as policies write it: 'User::\"noah\"'."`
+	To given `required:"" placeholder:"ENTITY" help:"The person, as policies write one: 'User::\"noah\"'."`
 	rulingReason
 }
 
 // Help ends the command's help.
 func (approvalsDelegateCommand) Help() string {
-	return refusing + "Who is named decides in your place, as long as the policies would let you; you have no say in this one any more."
+	return "The other person may vote as long as the policies let you vote. You no longer have a vote on this approval request." + refusing
 }
 
 // Run names another.
@@ -103,7 +103,7 @@ func (c approvalsDelegateCommand) Run(s streams) error {
 
 // withdrawalReason need not be given.
 type withdrawalReason struct {
-	Reason given `placeholder:"R" help:"Why, for whoever reads the record. It must hold no secret."`
+	Reason given `placeholder:"R" help:"The reason, for those who read the record. Write no secret into it."`
 }
 
 type approvalsRevokeCommand struct {
@@ -114,7 +114,7 @@ type approvalsRevokeCommand struct {
 
 // Help ends the command's help.
 func (approvalsRevokeCommand) Help() string {
-	return refusing + "What was done by the approval before stays done."
+	return "What was done with the approval before stays done." + refusing
 }
 
 // Run takes an approval back.
@@ -132,7 +132,7 @@ type approvalsCancelCommand struct {
 
 // Help ends the command's help.
 func (approvalsCancelCommand) Help() string {
-	return refusing + "Only the program whose question made the request can cancel it, by the key it asked with."
+	return "Only the caller that filed the approval request can cancel it." + refusing
 }
 
 // Run gives up waiting.

@@ -9,17 +9,17 @@ import (
 
 type approvalsListCommand struct {
 	approvalsAt
-	Status   given `placeholder:"STATUS" help:"In this state, pending unless told: pending, approved, denied, expired, cancelled, used_up or revoked."`
-	Tenant   given `placeholder:"T" help:"Of this tenant."`
-	Template given `placeholder:"NAME" help:"Of this template, by which policies tell who is asked."`
-	Subject  given `placeholder:"ID" help:"With this subject: an id, or TYPE/ID."`
-	Resource given `placeholder:"ID" help:"With this resource: an id, or TYPE/ID."`
-	Action   given `placeholder:"NAME" help:"With this action."`
+	Status   given `placeholder:"STATUS" help:"Only approval requests in this state: pending, approved, denied, expired, cancelled, used_up or revoked. The default is pending."`
+	Tenant   given `placeholder:"T" help:"Only approval requests of this tenant."`
+	Template given `placeholder:"NAME" help:"Only approval requests of this template. Policies use the template to say who may decide."`
+	Subject  given `placeholder:"ID" help:"Only approval requests with this subject: an id, or TYPE/ID."`
+	Resource given `placeholder:"ID" help:"Only approval requests with this resource: an id, or TYPE/ID."`
+	Action   given `placeholder:"NAME" help:"Only approval requests with this action."`
 }
 
 // Run lists requests, the oldest first.
 func (c approvalsListCommand) Run(s streams) error {
-	return c.open(s, "list the requests", func(ctx context.Context, box *inbox.Inbox) error {
+	return c.open(s, "list the approval requests", func(ctx context.Context, box *inbox.Inbox) error {
 		var all []inbox.Request
 		_, err := box.Pages(ctx, c.filter(), func(r inbox.Request) error {
 			all = append(all, r)

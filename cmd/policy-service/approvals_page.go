@@ -34,7 +34,7 @@ func (p approvalPage) print(r inbox.Request) {
 	}
 	p.who(r)
 	p.what(r)
-	p.row("it takes", "%s of template %s; may then be done %s, was %d", plural(r.Quorum, "approval"), cut(r.Template, longestText), times(r.Uses), r.Used)
+	p.row("needs", "%s of template %s; can be used %s, used %s", plural(r.Quorum, "approval"), cut(r.Template, longestText), times(r.Uses), times(r.Used))
 	for _, said := range r.Said {
 		p.row("said", "%s", sentence(said))
 	}
@@ -96,9 +96,9 @@ func (p approvalPage) what(r inbox.Request) {
 	short = p.value("action", r.Request.Action.Properties) || short
 	short = p.value("subject", r.Request.Subject.Properties) || short
 	short = p.value("resource", r.Request.Resource.Properties) || short
-	short = p.value("said for it", r.Justification) || short
+	short = p.value("says why", r.Justification) || short
 	if len(r.Unbound) > 0 {
-		p.row("not bound", "%s: what is done may have other values there", cut(strings.Join(r.Unbound, ", "), longestText))
+		p.row("not bound", "%s: the approval also counts with other values there", cut(strings.Join(r.Unbound, ", "), longestText))
 	}
 	if short {
 		p.streams.print("%s", colour(p.out, yellow, "Not all of it is shown: some is too long. --json shows all."))

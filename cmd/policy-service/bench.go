@@ -13,21 +13,18 @@ import (
 
 type benchCommand struct {
 	Policies    string        `required:"" placeholder:"DIR" help:"The bundle to measure."`
-	Requests    string        `placeholder:"FILE" help:"Requests, one in either shape on each line (NDJSON); - is standard input. Without it, those of the bundle's tests."`
-	Tenant      string        `placeholder:"T" help:"The tenant to ask as; a native request and a test name their own."`
-	Duration    time.Duration `default:"5s" placeholder:"D" help:"How long to measure (${default}). Warming up before, and measuring the policies one by one after it, take a fifth of that each, or as long as it takes once."`
-	Concurrency int           `placeholder:"N" help:"How many ask at once; one for each core unless told."`
-	JSON        bool          `name:"json" help:"For programs."`
+	Requests    string        `placeholder:"FILE" help:"The file with requests in either shape, one on each line (NDJSON). - is standard input. Without the flag, bench uses the requests of the bundle's tests."`
+	Tenant      string        `placeholder:"T" help:"The tenant of the requests in the file. A native request names its own."`
+	Duration    time.Duration `default:"5s" placeholder:"D" help:"How long to measure. The default is ${default}. The warm-up before, and the measurement of the single policies after, take a fifth of this each, or as long as one round takes."`
+	Concurrency int           `placeholder:"N" help:"How many requests run at once. The default is one for each core."`
+	JSON        bool          `name:"json" help:"Print JSON, for programs."`
 }
 
 // Help ends the command's help.
 func (benchCommand) Help() string {
-	return `Requests are decided as eval and serve decide them, without HTTP and without a decision log; reading their JSON is not measured.
+	return `bench decides requests as eval and serve do, without HTTP and without a decision log. Reading the JSON of the requests is not measured.
 
-  policy-service bench --policies policies/starter
-  policy-service bench --policies policies/starter --requests requests.ndjson --duration 30s --concurrency 1
-
-Exits 0, or 2 where it cannot run: the bundle does not load, a request is malformed, or there is none.`
+Exit codes: 0, or 2 if it cannot run: the bundle does not load, a request is malformed, or there is no request.`
 }
 
 // Run measures, and prints what it found.
@@ -36,7 +33,7 @@ func (c benchCommand) Run(s streams) error {
 		c.Concurrency = runtime.GOMAXPROCS(0)
 	}
 	if c.Duration <= 0 || c.Concurrency < 0 {
-		return errors.New("--duration and --concurrency must be more than nothing; try --duration 5s, and leave --concurrency out")
+		return errors.New("--duration and --concurrency must be greater than 0; try --duration 5s, and leave --concurrency out")
 	}
 	bundle, err := load(c.Policies, s)
 	if err != nil {

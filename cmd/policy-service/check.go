@@ -9,15 +9,15 @@ import (
 )
 
 type checkCommand struct {
-	Dir           string `arg:"" help:"The bundle."`
-	JSON          bool   `name:"json" help:"For programs."`
-	Strict        bool   `help:"Warnings count as errors."`
-	WriteManifest bool   `help:"Write the MANIFEST, so that exactly this content loads."`
+	Dir           string `arg:"" help:"The directory of the bundle."`
+	JSON          bool   `name:"json" help:"Print JSON, for programs."`
+	Strict        bool   `help:"Count warnings as errors."`
+	WriteManifest bool   `help:"Write the MANIFEST. Then the bundle loads with exactly this content, and with no other."`
 }
 
 // Help ends the command's help.
 func (checkCommand) Help() string {
-	return "Exits 0 where there are at most warnings, 1 where there are errors, 2 where it cannot run."
+	return "Exit codes: 0 if there are no errors, 1 if there are (with --strict also if there are warnings), 2 if it cannot run."
 }
 
 // Run prints everything that is wrong or odd.

@@ -15,8 +15,8 @@ import (
 )
 
 type configCommand struct {
-	Check  configCheckCommand  `cmd:"" help:"Say everything that is wrong with a configuration file."`
-	Print  configPrintCommand  `cmd:"" help:"Print the configuration that serve would have, and where each value comes from."`
+	Check  configCheckCommand  `cmd:"" help:"List every mistake in a configuration file."`
+	Print  configPrintCommand  `cmd:"" help:"Print the configuration that serve would have, and the origin of each value."`
 	Schema configSchemaCommand `cmd:"" help:"Print the JSON Schema of the configuration file, for editors."`
 }
 
@@ -26,7 +26,7 @@ type configCheckCommand struct {
 
 // Help ends the command's help.
 func (configCheckCommand) Help() string {
-	return "Looks at the file alone, and at the bundle that it names, without flags and environment. Exits 0 where there are at most warnings, 1 where there are mistakes, 2 where it cannot read the file."
+	return "The command reads the file and the bundle that the file names. It does not read flags or environment variables.\n\nExit codes: 0 if there are no mistakes (there may be warnings), 1 if there are mistakes, 2 if it cannot read the file."
 }
 
 // Run prints every mistake. What flags or the environment may still say is a warning.
@@ -77,7 +77,7 @@ type configPrintCommand struct {
 
 // Help ends the command's help.
 func (configPrintCommand) Help() string {
-	return "Takes the flags of serve. What it prints is a configuration file that says the same; beside each value stands default, file:line:column, a variable or a flag."
+	return "The command takes the flags of serve. It prints a configuration file that says the same. A comment beside each value names its origin: default, file:line:column, a variable or a flag."
 }
 
 // Run prints what serve would be told.
@@ -109,7 +109,7 @@ func (configSchemaCommand) Run(s streams) error {
 // configFlags are what serve is told on the command line. One with a key is that key of
 // the configuration, and wins over the file and the environment; its help is the key's.
 type configFlags struct {
-	Config    given `placeholder:"FILE" env:"POLICY_SERVICE_CONFIG" help:"The configuration, in YAML. The environment wins over it, and flags win over both."`
+	Config    given `placeholder:"FILE" env:"POLICY_SERVICE_CONFIG" help:"The configuration file, in YAML. Environment variables win over the file, and flags win over both."`
 	Policies  given `key:"policies" placeholder:"DIR"`
 	Data      given `key:"data" placeholder:"DIR"`
 	Listen    given `key:"listen" placeholder:"ADDR"`

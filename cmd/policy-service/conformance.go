@@ -12,24 +12,24 @@ import (
 )
 
 type conformanceCommand struct {
-	URL  string   `arg:"" help:"The base URL of the PDP, with the path of a tenant where it has one."`
-	Key  string   `placeholder:"KEY" help:"Sent as a bearer credential."`
-	Plan []string `placeholder:"PLAN" help:"Only this plan; can be given several times. Without it, all of the specification."`
-	JSON bool     `name:"json" help:"For programs."`
+	URL  string   `arg:"" help:"The base URL of the PDP, with the path of a tenant if it has one."`
+	Key  string   `placeholder:"KEY" help:"The credential to send, as Authorization: Bearer."`
+	Plan []string `placeholder:"PLAN" help:"Run only this plan. Repeat for more. The default is all plans of the specification."`
+	JSON bool     `name:"json" help:"Print JSON, for programs."`
 }
 
 // Help ends the command's help.
 func (conformanceCommand) Help() string {
 	var b strings.Builder
-	b.WriteString("The PDP must give the answers of conformance/bundle. The plans are:\n\n")
+	b.WriteString("The PDP must answer as conformance/bundle answers. The plans are:\n\n")
 	for _, p := range conformance.Plans() {
 		more := ""
 		if !p.Spec {
-			more = " (only when named)"
+			more = " (only with --plan)"
 		}
 		fmt.Fprintf(&b, "  %-18s %s%s\n", p.Name, p.Title, more)
 	}
-	b.WriteString("\nExits 0 where no case failed, 1 where one did, 2 where it cannot run.")
+	b.WriteString("\nExit codes: 0 if no case failed, 1 if one failed, 2 if it cannot run.")
 	return b.String()
 }
 

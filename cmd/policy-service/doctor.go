@@ -17,14 +17,14 @@ import (
 // served: put one word in the place of the other.
 type doctorCommand struct {
 	serveCommand
-	JSON bool `name:"json" help:"For programs."`
+	JSON bool `name:"json" help:"Print JSON, for programs."`
 }
 
 // Help ends the command's help.
 func (doctorCommand) Help() string {
-	return `Takes the flags of serve. It mends nothing: all it writes is a file into the data directory, which it removes. Limits and permissions are those of the user and the place it is run in, so run it where serve runs; a running server does not mind.
+	return `doctor takes the flags of serve. It changes nothing: it writes one file into the data directory to measure the disk, and removes it. It sees the limits and permissions of the user and the place it runs in, so run it where serve runs, as the same user. A server may be running meanwhile.
 
-Exits 0 where nothing bites, 1 where something does, 2 where it cannot run.`
+Exit codes: 0 if nothing bites, 1 if something does, 2 if it cannot run.`
 }
 
 // Run examines.

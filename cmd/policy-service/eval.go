@@ -13,17 +13,17 @@ import (
 )
 
 type evalCommand struct {
-	Policies string    `required:"" placeholder:"DIR" help:"The bundle to answer from."`
-	Tenant   string    `placeholder:"T" help:"The tenant to ask as; a native request names its own."`
-	Now      time.Time `placeholder:"RFC3339" help:"Answer as if it were this time."`
-	Explain  bool      `help:"Say policy by policy why."`
-	JSON     bool      `name:"json" help:"For programs."`
-	File     string    `arg:"" help:"A file with one request in either shape; - is standard input."`
+	Policies string    `required:"" placeholder:"DIR" help:"The directory of the bundle to answer from."`
+	Tenant   string    `placeholder:"T" help:"The tenant of the request. A native request names its own."`
+	Now      time.Time `placeholder:"RFC3339" help:"Decide as if it were this time."`
+	Explain  bool      `help:"Explain the decision policy by policy."`
+	JSON     bool      `name:"json" help:"Print JSON, for programs."`
+	File     string    `arg:"" help:"The file with one request in either shape. - is standard input."`
 }
 
 // Help ends the command's help.
 func (evalCommand) Help() string {
-	return "Exits 0 for allow, 1 for deny, 2 where it could not decide, 3 for allow with obligations."
+	return "Exit codes: 0 allow, 1 deny, 2 if it could not decide, 3 allow with obligations."
 }
 
 // Run answers one request.

@@ -92,9 +92,20 @@ var examples = map[string][]string{
 	"version": {"policy-service version"},
 }
 
+// eitherFlag are two flags of which one is required, as kong's usage has them and as they are meant.
+var eitherFlag = strings.NewReplacer(" --data=DIR --server=URL ", " (--data=DIR | --server=URL) ")
+
 // printHelp is kong's help and, of a command, its examples; of a group of commands, one of each.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
-	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+	out := ctx.Stdout
+	var help strings.Builder
+	ctx.Stdout = &help
+	err := kong.DefaultHelpPrinter(options, ctx)
+	ctx.Stdout = out
+	if err != nil {
+		return err
+	}
+	if _, err := eitherFlag.WriteString(out, help.String()); err != nil {
 		return err
 	}
 	selected := ctx.Selected()
@@ -108,6 +119,6 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 			lines = append(lines, of[:min(1, len(of))]...)
 		}
 	}
-	_, err := fmt.Fprintf(ctx.Stdout, "\nExamples:\n  %s\n", strings.Join(lines, "\n  "))
+	_, err = fmt.Fprintf(out, "\nExamples:\n  %s\n", strings.Join(lines, "\n  "))
 	return err
 }

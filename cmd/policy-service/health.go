@@ -12,15 +12,15 @@ import (
 // healthCommand is for those who watch a process from beside it, above all in a
 // container that holds nothing else to ask with.
 type healthCommand struct {
-	URL     string        `default:"http://127.0.0.1:8180" placeholder:"URL" help:"The server, without a path (${default})."`
-	TLSCert given         `name:"tls-cert" placeholder:"FILE" help:"The certificate that serve is given: whoever shows exactly this is believed, by whatever name it is asked."`
-	Ready   bool          `help:"Ask whether it can decide (/readyz), not only whether it lives (/livez)."`
-	Timeout time.Duration `default:"3s" placeholder:"D" help:"How long it may take (${default})."`
+	URL     string        `default:"http://127.0.0.1:8180" placeholder:"URL" help:"The URL of the server, without a path. The default is ${default}."`
+	TLSCert given         `name:"tls-cert" placeholder:"FILE" help:"The certificate that serve has, in PEM. health trusts exactly this certificate, whatever the host name."`
+	Ready   bool          `help:"Ask whether the server can decide (/readyz), not only whether it is alive (/livez)."`
+	Timeout time.Duration `default:"3s" placeholder:"D" help:"How long to wait for the answer. The default is ${default}."`
 }
 
 // Help ends the command's help.
 func (healthCommand) Help() string {
-	return "Exits 0 where the server is well, 1 where it is not or does not answer, 2 where it cannot ask."
+	return "Exit codes: 0 if the server is well, 1 if it is not well or does not answer, 2 if it could not ask, for example because of a wrong flag."
 }
 
 // Run asks once.

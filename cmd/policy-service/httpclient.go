@@ -56,5 +56,5 @@ func tryServer(err error) string {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		return "try again in a while"
 	}
-	return "see the server's own log where this does not help"
+	return "if this does not help, see the service's log"
 }

@@ -14,19 +14,19 @@ import (
 // keysCommand is about the keys of callers. All of it works beside a running
 // server, which notices within a second.
 type keysCommand struct {
-	Add    keysAddCommand    `cmd:"" help:"Make an API key, and print it: it is not kept and cannot be shown again."`
-	List   keysListCommand   `cmd:"" help:"List the API keys there ever were, without the keys themselves."`
-	Revoke keysRevokeCommand `cmd:"" help:"End an API key."`
-	Rotate keysRotateCommand `cmd:"" help:"Sign with a new key from now on, and print its id."`
+	Add    keysAddCommand    `cmd:"" help:"Make an API key and print it. The service does not keep it and cannot show it again."`
+	List   keysListCommand   `cmd:"" help:"List all API keys, also revoked ones, without the keys themselves."`
+	Revoke keysRevokeCommand `cmd:"" help:"Revoke an API key."`
+	Rotate keysRotateCommand `cmd:"" help:"Sign tokens with a new key from now on, and print its id."`
 }
 
 type keysAddCommand struct {
-	Data       string            `required:"" placeholder:"DIR" help:"The data directory; it is made where it does not exist."`
-	Name       string            `required:"" placeholder:"N" help:"Whose key it is. Records name it, so that a name is used once."`
-	Tenant     []string          `sep:"none" placeholder:"T" help:"A tenant it may ask for, or * for all; default where none is named. Repeat for more."`
-	Permission []auth.Permission `sep:"none" placeholder:"P" help:"decide, search, explain, log.read, log.admin, request or approve; decide where none is named. Repeat for more."`
-	Obligation []string          `sep:"none" placeholder:"TYPE" help:"An obligation type its holder discharges. Repeat for more."`
-	Principal  auth.Principal    `placeholder:"ENTITY" help:"Who its holder is to policies, written as there: 'User::\"mia\"'. The permission approve needs it."`
+	Data       string            `required:"" placeholder:"DIR" help:"The data directory. The command makes it if it does not exist."`
+	Name       string            `required:"" placeholder:"N" help:"The name of the caller. Records contain it, so each name can be used only once."`
+	Tenant     []string          `sep:"none" placeholder:"T" help:"A tenant that the caller may ask for, or * for all. Without the flag, the tenant default. Repeat for more."`
+	Permission []auth.Permission `sep:"none" placeholder:"P" help:"A permission: decide, search, explain, log.read, log.admin, request or approve. Without the flag, decide. Repeat for more."`
+	Obligation []string          `sep:"none" placeholder:"TYPE" help:"An obligation type that the caller discharges. Repeat for more."`
+	Principal  auth.Principal    `placeholder:"ENTITY" help:"The entity that the caller is to policies, as policies write it: 'User::\"mia\"'. The permission approve needs it."`
 }
 
 // Run prints the key alone, for scripts to keep.
@@ -51,7 +51,7 @@ func (c keysAddCommand) Run(s streams) error {
 
 type keysListCommand struct {
 	Data string `required:"" placeholder:"DIR" help:"The data directory."`
-	JSON bool   `name:"json" help:"For programs."`
+	JSON bool   `name:"json" help:"Print JSON, for programs."`
 }
 
 // Run lists keys in the order they were added.
@@ -80,7 +80,7 @@ func (c keysListCommand) Run(s streams) error {
 
 type keysRevokeCommand struct {
 	Data string `required:"" placeholder:"DIR" help:"The data directory."`
-	Name string `arg:"" help:"The name the key was added by."`
+	Name string `arg:"" help:"The name of the caller, as given to keys add."`
 }
 
 // Run ends a key.

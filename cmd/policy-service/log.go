@@ -20,26 +20,26 @@ import (
 // logCommand is for auditors: what was decided, and the proof that nothing of it was altered. What it does to the log
 // (redact, key rotate) is itself a record; the rest only reads.
 type logCommand struct {
-	Export      logExportCommand      `cmd:"" help:"Write records out, for other programs and as evidence."`
-	Verify      logVerifyCommand      `cmd:"" help:"Say whether anything was altered, removed, reordered or added later."`
-	Tail        logTailCommand        `cmd:"" help:"Follow the log."`
+	Export      logExportCommand      `cmd:"" help:"Write out records, for other programs or as evidence."`
+	Verify      logVerifyCommand      `cmd:"" help:"Check whether records were altered, removed, reordered or added later."`
+	Tail        logTailCommand        `cmd:"" help:"Print the newest records, and with --follow each new one."`
 	Show        logShowCommand        `cmd:"" help:"Show one record, with the policies as they were then."`
-	Prove       logProveCommand       `cmd:"" help:"Print the proof that a record is in the log; verify accepts it alone."`
-	Checkpoint  logCheckpointCommand  `cmd:"" help:"Print the newest checkpoint, to be kept elsewhere."`
-	Consistency logConsistencyCommand `cmd:"" help:"Prove that the log of today continues a checkpoint kept elsewhere."`
-	Sample      logSampleCommand      `cmd:"" help:"Choose decisions by a seed, each with its proof and its policies, for somebody to check."`
-	Report      logReportCommand      `cmd:"" help:"Say what an auditor asks first: how many of what, gaps, silent days, denies, errors, bundles, losses."`
-	Redact      logRedactCommand      `cmd:"" help:"Remove the content of a record for good; that it was there stays provable."`
-	Stats       logStatsCommand       `cmd:"" help:"Count what is in the log, and what it takes on disk."`
+	Prove       logProveCommand       `cmd:"" help:"Print the proof that a record is in the decision log. log verify checks it without the decision log."`
+	Checkpoint  logCheckpointCommand  `cmd:"" help:"Print the newest checkpoint, for you to keep elsewhere."`
+	Consistency logConsistencyCommand `cmd:"" help:"Prove that today's decision log continues a checkpoint that you kept."`
+	Sample      logSampleCommand      `cmd:"" help:"Choose decisions by a seed, each with its proof and its policies, for an auditor to check."`
+	Report      logReportCommand      `cmd:"" help:"Print what an auditor asks first: counts, gaps, days without decisions, denies, errors, bundles, losses."`
+	Redact      logRedactCommand      `cmd:"" help:"Remove the content of a record for good. The proof that the record was there stays."`
+	Stats       logStatsCommand       `cmd:"" help:"Count the records, and the bytes that they take on disk."`
 	Key         logKeyCommand         `cmd:"" help:"Print or rotate the key that signs checkpoints."`
 }
 
 // logAt says which log is meant: that of a data directory, or of a running server.
 type logAt struct {
-	Data       string `required:"" xor:"log" placeholder:"DIR" help:"The data directory that serve is given."`
-	Server     string `required:"" xor:"log" placeholder:"URL" help:"A running server, https or on this machine also http."`
-	Credential given  `placeholder:"FILE" help:"With --server: holds an API key or a token with the permission log.read. Without it the key is taken from $$POLICY_SERVICE_KEY."`
-	CA         given  `name:"ca" placeholder:"FILE" help:"With --server: the authorities to trust, in PEM, instead of the system's."`
+	Data       string `required:"" xor:"log" placeholder:"DIR" help:"The data directory of the server. Give this or --server."`
+	Server     string `required:"" xor:"log" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine. Give this or --data."`
+	Credential given  `placeholder:"FILE" help:"With --server: the file with an API key or a token that has the permission ${permission}. Without the flag, $$POLICY_SERVICE_KEY is used."`
+	CA         given  `name:"ca" placeholder:"FILE" help:"With --server: the root certificates to trust instead of the system's, in PEM."`
 }
 
 // auditLog is what is read of a log, wherever it is.
@@ -66,15 +66,15 @@ func (a logAt) read(f func(context.Context, auditLog) error) error {
 
 // logFilter picks records. All that is given must hold.
 type logFilter struct {
-	From     time.Time   `placeholder:"RFC3339" help:"Not before this time."`
-	To       time.Time   `placeholder:"RFC3339" help:"Before this time."`
-	Tenant   given       `placeholder:"T" help:"Of this tenant."`
-	Decision logDecision `placeholder:"allow|deny" help:"With this decision."`
-	Subject  given       `placeholder:"ID" help:"With this subject: an id, or TYPE/ID."`
-	Resource given       `placeholder:"ID" help:"With this resource: an id, or TYPE/ID."`
-	Action   given       `placeholder:"NAME" help:"With this action."`
-	Policy   given       `placeholder:"ID" help:"That this policy determined."`
-	Approval given       `placeholder:"ID" help:"Of this request for approval: its steps, and the decisions that went by it."`
+	From     time.Time   `placeholder:"RFC3339" help:"Only records at or after this time."`
+	To       time.Time   `placeholder:"RFC3339" help:"Only records before this time."`
+	Tenant   given       `placeholder:"T" help:"Only records of this tenant."`
+	Decision logDecision `placeholder:"allow|deny" help:"Only records with this decision."`
+	Subject  given       `placeholder:"ID" help:"Only records with this subject: an id, or TYPE/ID."`
+	Resource given       `placeholder:"ID" help:"Only records with this resource: an id, or TYPE/ID."`
+	Action   given       `placeholder:"NAME" help:"Only records with this action."`
+	Policy   given       `placeholder:"ID" help:"Only decisions that this policy determined, or in which it had an error."`
+	Approval given       `placeholder:"ID" help:"Only records of this approval request: its steps, and the decisions that used it."`
 }
 
 // logDecision is allow or deny, "" for both.
@@ -133,17 +133,17 @@ func (a logAt) tryData(err error) string {
 	case errors.Is(err, context.Canceled):
 		return "it was interrupted, run it again"
 	case errors.Is(err, fs.ErrNotExist):
-		return "try the --data that serve is given; a log is there once it has run"
+		return "give the data directory of the server as --data; the decision log is there once the server has run"
 	case errors.Is(err, fs.ErrPermission):
-		return "try it as the user that serve runs as"
+		return "run it as the user that serve runs as"
 	case errors.Is(err, decisionlog.ErrLocked):
 		return "stop the server that runs on " + a.Data + ", or ask it with --server, and try again"
 	case errors.Is(err, decisionlog.ErrNotFound):
-		return "try policy-service log tail --data " + shell(a.Data) + "; what a running server recorded since it sealed its last segment, it tells with --server"
+		return "try policy-service log tail --data " + shell(a.Data) + "; use --server for what a running server recorded since it sealed its last segment"
 	case errors.Is(err, decisionlog.ErrGone):
 		return "policy-service log stats --data " + shell(a.Data) + " says what is gone and why; an earlier export may hold it"
 	case errors.Is(err, decisionlog.ErrNotRedactable):
-		return "it says what was done to the log, and stays"
+		return "such a record says what was done to the decision log"
 	case errors.Is(err, decisionlog.ErrUnavailable):
 		return "see to the disk, and try again"
 	}

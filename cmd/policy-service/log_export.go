@@ -16,15 +16,15 @@ import (
 type logExportCommand struct {
 	logAt
 	logFilter
-	Format string `enum:"ndjson,csv" default:"ndjson" help:"ndjson, which verify reads, or csv, which spreadsheets read (${default})."`
-	Proofs bool   `help:"Put a proof after every record, so that each can be handed on alone."`
-	Out    given  `short:"o" name:"out" placeholder:"FILE" help:"Write to this file, as a whole or not at all, instead of standard output."`
+	Format string `enum:"ndjson,csv" default:"ndjson" placeholder:"FORMAT" help:"The format: ndjson, which log verify reads, or csv, which spreadsheets read. The default is ${default}."`
+	Proofs bool   `help:"Write a proof after every record, so that you can hand on each record alone."`
+	Out    given  `short:"o" name:"out" placeholder:"FILE" help:"Write to this file instead of standard output. The file appears as a whole or not at all."`
 }
 
 // Help ends the command's help.
 func (logExportCommand) Help() string {
-	return "Without a filter an export proves that it is complete up to its checkpoint. With one it holds a hash for each record left out, and proves that what it holds is in the log. " +
-		"With --server it holds all that the server recorded, and goes on by itself where the connection breaks; with --data beside a running server it holds the sealed segments."
+	return "Without a filter, an export proves that it is complete up to its checkpoint. With a filter, it holds a hash for each record that it leaves out, and proves that its records are in the decision log.\n\n" +
+		"With --server, an export holds all records that your credential may read, and continues by itself if the connection breaks. With --data while a server is running, it holds only the sealed segments."
 }
 
 // Run writes the export; what it holds is said on standard error.

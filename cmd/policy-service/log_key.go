@@ -9,8 +9,8 @@ import (
 )
 
 type logKeyCommand struct {
-	Print  logKeyPrintCommand  `cmd:"" default:"withargs" help:"Print the log's public keys, oldest first."`
-	Rotate logKeyRotateCommand `cmd:"" help:"Sign checkpoints with a new key from now on, which the old one signs in, and print it."`
+	Print  logKeyPrintCommand  `cmd:"" default:"withargs" help:"Print the public keys of the decision log, oldest first."`
+	Rotate logKeyRotateCommand `cmd:"" help:"Sign checkpoints with a new key from now on, and print its public key. The old key signs the change."`
 }
 
 type logKeyPrintCommand struct{ logAt }
@@ -40,12 +40,14 @@ func (c logKeyPrintCommand) keys() (keys []string, err error) {
 	return keys, err
 }
 
-type logKeyRotateCommand struct{ logAt }
+type logKeyRotateCommand struct {
+	logAt `set:"permission=log.admin on all tenants"`
+}
 
 // Help ends the command's help.
 func (logKeyRotateCommand) Help() string {
-	return "A running server is asked with --server, and a credential that has the permission log.admin on all tenants; with --data no server may be running. " +
-		"After a theft, keep a checkpoint elsewhere first: with the old key a thief can sign another history up to now, and only that checkpoint tells the two apart."
+	return "If a server is running, use --server. With --data, no server may be running.\n\n" +
+		"If the key was stolen, keep a checkpoint elsewhere before you rotate it. With the old key a thief can sign another history up to now, and only that checkpoint tells the two apart."
 }
 
 // Run rotates the key.

@@ -11,12 +11,12 @@ import (
 
 type logProveCommand struct {
 	logAt
-	ID string `arg:"" help:"The id of the record, as X-Decision-Id had it."`
+	ID string `arg:"" help:"The id of the record, such as the value of X-Decision-Id."`
 }
 
 // Help ends the command's help.
 func (logProveCommand) Help() string {
-	return "The proof is the record, its path through the Merkle tree and the signed checkpoint. Give it to policy-service log verify, with --key."
+	return "The proof holds the record, its path through the Merkle tree and the signed checkpoint. Check it with policy-service log verify --key."
 }
 
 // Run prints the proof.
@@ -32,7 +32,7 @@ type logCheckpointCommand struct{ logAt }
 
 // Help ends the command's help.
 func (logCheckpointCommand) Help() string {
-	return "Keep it where who operates this machine cannot write: policy-service log verify --checkpoint reads it."
+	return "Keep the checkpoint where the operators of this machine cannot write. policy-service log verify --checkpoint reads it."
 }
 
 // Run prints the checkpoint as it was signed.
@@ -51,12 +51,12 @@ func (c logCheckpointCommand) Run(s streams) error {
 
 type logConsistencyCommand struct {
 	logAt
-	File string `arg:"" help:"The checkpoint that was kept; - is standard input."`
+	File string `arg:"" help:"The file with the checkpoint that you kept. - is standard input."`
 }
 
 // Help ends the command's help.
 func (logConsistencyCommand) Help() string {
-	return "The proof says that the log was only added to since. Give it to policy-service log verify, with --key."
+	return "The proof shows that records were only added since that checkpoint. Check it with policy-service log verify --key."
 }
 
 // Run prints the proof.

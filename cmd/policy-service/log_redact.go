@@ -9,16 +9,17 @@ import (
 )
 
 type logRedactCommand struct {
-	logAt
-	ID     string `arg:"" help:"The id of the record, as X-Decision-Id had it."`
-	Reason given  `required:"" placeholder:"R" help:"Why, for the record of the redaction. It must not hold what is redacted."`
+	logAt  `set:"permission=log.admin"`
+	ID     string `arg:"" help:"The id of the record, such as the value of X-Decision-Id."`
+	Reason given  `required:"" placeholder:"R" help:"The reason, for the record of the redaction. It must not contain what you redact."`
 }
 
 // Help ends the command's help.
 func (logRedactCommand) Help() string {
-	return "The content is removed from the data directory for good, its hash stays, and the redaction is itself a record. " +
-		"Copies, backups and exports made before still hold the content. What an item of a batch inherits stands in the record of its batch, and goes with that: its id is the batch's. " +
-		"A running server is asked with --server, and a credential that has the permission log.admin; with --data no server may be running."
+	return "The command removes the content of the record from the data directory for good. The hash of the record stays, and the redaction is itself a record. " +
+		"Copies, backups and exports that were made before still hold the content.\n\n" +
+		"The record of a batch holds what its items inherit. To remove that, redact the record of the batch, by the id of the batch.\n\n" +
+		"If a server is running, use --server. With --data, no server may be running."
 }
 
 // Run redacts a record.

@@ -14,14 +14,14 @@ import (
 
 type logReportCommand struct {
 	logAt
-	From time.Time `placeholder:"RFC3339" help:"Of what was recorded from this time on."`
-	To   time.Time `placeholder:"RFC3339" help:"And before this time."`
-	JSON bool      `name:"json" help:"For programs."`
+	From time.Time `placeholder:"RFC3339" help:"Only records at or after this time."`
+	To   time.Time `placeholder:"RFC3339" help:"Only records before this time."`
+	JSON bool      `name:"json" help:"Print JSON, for programs."`
 }
 
 // Help ends the command's help.
 func (logReportCommand) Help() string {
-	return "The whole log is read once. A report says what the records say; that they are what was signed, policy-service log verify says."
+	return "The command reads the whole decision log once. It does not check signatures: policy-service log verify does."
 }
 
 // Run prints the report.

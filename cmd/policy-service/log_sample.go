@@ -14,17 +14,17 @@ import (
 
 type logSampleCommand struct {
 	logAt
-	N    int       `name:"n" default:"25" placeholder:"N" help:"How many decisions (${default})."`
-	Seed given     `required:"" placeholder:"S" help:"What they are chosen by. It should come from who checks the sample, and after the newest checkpoint was made."`
-	From time.Time `placeholder:"RFC3339" help:"Not before this time."`
-	To   time.Time `placeholder:"RFC3339" help:"Before this time."`
-	Out  given     `short:"o" name:"out" required:"" placeholder:"DIR" help:"Write the sample into this new directory, as a whole or not at all."`
+	N    int       `name:"n" default:"25" placeholder:"N" help:"How many decisions to choose. The default is ${default}."`
+	Seed given     `required:"" placeholder:"S" help:"The text that the choice depends on. The auditor should choose it, after the newest checkpoint was made."`
+	From time.Time `placeholder:"RFC3339" help:"Only decisions at or after this time."`
+	To   time.Time `placeholder:"RFC3339" help:"Only decisions before this time."`
+	Out  given     `short:"o" name:"out" required:"" placeholder:"DIR" help:"Write the sample into this new directory. The directory appears as a whole or not at all."`
 }
 
 // Help ends the command's help.
 func (logSampleCommand) Help() string {
-	return "The same seed over the same time chooses the same, for anybody. The sample holds each decision with its proof, the receipts for it and the policies in force, " +
-		"and a README.md that says how to check it with the log's public key alone."
+	return "The same seed and the same time choose the same decisions for everybody. The sample holds each decision with its proof, its receipts and the policies that were in force, " +
+		"and a README.md that says how to check all of it with nothing but the public key of the decision log."
 }
 
 // Run writes the sample.

@@ -16,9 +16,9 @@ import (
 
 type logShowCommand struct {
 	logAt
-	ID     string `arg:"" help:"The id of the record, as X-Decision-Id had it."`
-	Bundle given  `placeholder:"DIR" help:"Also write the bundle that decided into this new directory, for eval."`
-	JSON   bool   `name:"json" help:"For programs."`
+	ID     string `arg:"" help:"The id of the record, such as the value of X-Decision-Id."`
+	Bundle given  `placeholder:"DIR" help:"Also write the bundle that decided into this new directory, for eval --policies."`
+	JSON   bool   `name:"json" help:"Print JSON, for programs."`
 }
 
 // Run shows a record, then the policies its answer came from.

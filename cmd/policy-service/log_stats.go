@@ -13,7 +13,7 @@ import (
 
 type logStatsCommand struct {
 	logAt
-	JSON bool `name:"json" help:"For programs."`
+	JSON bool `name:"json" help:"Print JSON, for programs."`
 }
 
 // Run counts, which reads the whole log once.

@@ -14,16 +14,16 @@ import (
 type logTailCommand struct {
 	logAt
 	logFilter
-	Last   int64  `short:"n" default:"10" placeholder:"N" help:"Begin with the last N records that pass (${default})."`
-	After  *int64 `placeholder:"SEQUENCE" help:"Begin after this record instead, -1 for the first one: where an earlier tail left off."`
-	Follow bool   `short:"f" help:"Go on with what is recorded from now on, until interrupted."`
-	JSON   bool   `name:"json" help:"Print records as they are stored, and before items of a batch the record that they inherit from."`
+	Last   int64  `short:"n" default:"10" placeholder:"N" help:"Begin with the last N records that match the filters. The default is ${default}."`
+	After  *int64 `placeholder:"SEQUENCE" help:"Begin after the record with this sequence number instead, -1 for all records. An earlier log tail prints it as its cursor."`
+	Follow bool   `short:"f" help:"Go on with new records until you interrupt the command."`
+	JSON   bool   `name:"json" help:"Print records as they are stored, one JSON line each. The record of a batch is printed before its items, which inherit from it."`
 }
 
 // Help ends the command's help.
 func (logTailCommand) Help() string {
-	return "With --server new records come within a second. With --data beside a running server the sealed segments can be read, and --follow prints a segment when it is sealed. " +
-		"Without --follow the last line on standard error is the cursor for --after."
+	return "With --server, new records appear within a second. With --data while a server is running, the command reads only the sealed segments, and --follow prints a segment when it is sealed.\n\n" +
+		"The last line on standard error is the cursor for --after."
 }
 
 // followEvery is how often a followed log is looked at again: segments are sealed by the minute at most.

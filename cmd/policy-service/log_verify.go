@@ -11,16 +11,16 @@ import (
 )
 
 type logVerifyCommand struct {
-	Path       string `arg:"" placeholder:"DIR|FILE" help:"A data directory, or what export, prove or consistency printed; - is standard input."`
-	Key        given  `placeholder:"FILE" help:"The log's public key, as log key printed it. Without it the key is taken from the log itself."`
-	Checkpoint given  `placeholder:"FILE" help:"A checkpoint of this log that was kept elsewhere."`
-	JSON       bool   `name:"json" help:"For programs."`
+	Path       string `arg:"" placeholder:"DIR|FILE" help:"A data directory, or the output of log export, log prove or log consistency. - is standard input."`
+	Key        given  `placeholder:"FILE" help:"The public key of the decision log, as log key prints it. Without the flag, the key comes from the decision log itself."`
+	Checkpoint given  `placeholder:"FILE" help:"A checkpoint of this decision log that you kept elsewhere."`
+	JSON       bool   `name:"json" help:"Print JSON, for programs."`
 }
 
 // Help ends the command's help.
 func (logVerifyCommand) Help() string {
-	return "Exits 0 verified, 3 altered, 4 missing, 5 truncated, 6 forked, 7 time reversed, 8 unreadable, 9 other key, 2 usage. " +
-		"A cut tail, an older copy of the whole directory and a log signed anew are found only with a checkpoint that was kept elsewhere: see --checkpoint."
+	return "Only a checkpoint that you kept elsewhere (--checkpoint) shows that the end was cut off, that the whole directory was replaced by an older copy, or that the decision log was signed anew.\n\n" +
+		"Exit codes: 0 verified, 2 usage, 3 altered, 4 missing, 5 truncated, 6 forked, 7 time reversed, 8 unreadable, 9 other key."
 }
 
 // advice is what to try, by what was found.

@@ -16,19 +16,19 @@ import (
 type commands struct {
 	Serve serveCommand `cmd:"" help:"Answer requests over HTTP."`
 	Eval  evalCommand  `cmd:"" help:"Answer one request from a file."`
-	Check checkCommand `cmd:"" help:"Say whether a bundle loads, and what is odd about it."`
+	Check checkCommand `cmd:"" help:"Say whether a bundle loads, and list its errors and warnings."`
 	Test  testCommand  `cmd:"" help:"Run the tests of a bundle."`
 	Bench benchCommand `cmd:"" help:"Measure how fast a bundle decides, and which policies cost most."`
 
 	Config      configCommand      `cmd:"" help:"Check, print and describe the configuration."`
-	Conformance conformanceCommand `cmd:"" help:"Judge a PDP by its URL."`
-	Keys        keysCommand        `cmd:"" help:"Add, list and revoke API keys."`
-	Log         logCommand         `cmd:"" help:"Read, prove and verify what was decided."`
-	Approvals   approvalsCommand   `cmd:"" help:"See what waits for a person, and decide about it."`
+	Conformance conformanceCommand `cmd:"" help:"Test whether the PDP at a URL conforms to AuthZEN."`
+	Keys        keysCommand        `cmd:"" help:"Add, list and revoke API keys, and rotate the signing key."`
+	Log         logCommand         `cmd:"" help:"Read, prove and verify the decision log."`
+	Approvals   approvalsCommand   `cmd:"" help:"See the approval requests that wait for you, and decide about them."`
 
-	Doctor  doctorCommand  `cmd:"" help:"Say what would bite a server, before it does, and what to do."`
-	Health  healthCommand  `cmd:"" help:"Ask a running server how it is."`
-	Version versionCommand `cmd:"" help:"Say which version this is, of which commit; --version alone does as well."`
+	Doctor  doctorCommand  `cmd:"" help:"Find what would go wrong with a server before it does, and say what to do."`
+	Health  healthCommand  `cmd:"" help:"Ask a running server whether it is alive, or with --ready whether it can decide."`
+	Version versionCommand `cmd:"" help:"Print the version and the commit. policy-service --version does the same."`
 }
 
 // The exit codes all subcommands share, but for eval's 3.
@@ -71,6 +71,7 @@ func newParser(c *commands, s streams) (*kong.Kong, error) {
 		kong.Writers(s.out, s.err),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.PostBuild(helpOfKeys),
+		kong.Vars{"permission": "log.read"}, // of log commands, unless they say another
 		kong.Help(printHelp),
 	)
 }

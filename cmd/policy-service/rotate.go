@@ -8,7 +8,7 @@ type keysRotateCommand struct {
 
 // Help says what becomes of the key before.
 func (keysRotateCommand) Help() string {
-	return "A running server signs with the new key within a second or two. The key before it goes on verifying until the next rotation: after a theft, rotate twice."
+	return "A running server signs with the new key within two seconds. The previous key still verifies until the next rotation. If the key was stolen, rotate twice."
 }
 
 // Run replaces the signing key, which has nothing to do with API keys.

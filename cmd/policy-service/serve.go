@@ -21,7 +21,7 @@ const drain = 20 * time.Second
 
 type serveCommand struct {
 	configFlags `embed:""`
-	AddrFile    string `placeholder:"FILE" help:"Write host:port to this file once requests are answered."`
+	AddrFile    string `placeholder:"FILE" help:"Write host:port to this file as soon as the server answers requests."`
 }
 
 // Run serves until SIGTERM or SIGINT.

@@ -400,7 +400,7 @@ func (a *attack) fill(records int) {
 	}
 }
 
-// asks files so many requests for approval.
+// asks files so many approval requests.
 func (a *attack) asks(requests int) {
 	who := &resident{url: "http://" + a.addr, key: a.loud, client: a.calm.client}
 	for n := range requests {
@@ -412,7 +412,7 @@ func (a *attack) asks(requests int) {
 }
 
 // asksBeside is another PEP of the nuisance's tenant, whose requests people must hear of.
-var asksBeside = chore{"another PEP's request for approval", func(a *attack, n int) (int, time.Duration, error) {
+var asksBeside = chore{"another PEP's approval request", func(a *attack, n int) (int, time.Duration, error) {
 	start := time.Now()
 	other := &resident{url: "http://" + a.addr, key: a.second, client: a.calm.client}
 	status, text, err := other.send(a.t.Context(), http.MethodPost, "/v1/authorize", loudAsk(-1-n))

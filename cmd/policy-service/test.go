@@ -14,16 +14,16 @@ import (
 )
 
 type testCommand struct {
-	Dir      string `arg:"" help:"The bundle."`
-	Match    string `name:"run" placeholder:"RE" help:"Only the tests whose name matches."`
-	JUnit    string `name:"junit" placeholder:"FILE" help:"Write the results as JUnit XML too."`
-	Coverage bool   `help:"Name the policies that no test satisfied."`
-	JSON     bool   `name:"json" help:"For programs."`
+	Dir      string `arg:"" help:"The directory of the bundle."`
+	Match    string `name:"run" placeholder:"RE" help:"Run only the tests whose name matches this regular expression."`
+	JUnit    string `name:"junit" placeholder:"FILE" help:"Also write the results to this file, as JUnit XML."`
+	Coverage bool   `help:"List the policies that no test satisfied."`
+	JSON     bool   `name:"json" help:"Print JSON, for programs."`
 }
 
 // Help ends the command's help.
 func (testCommand) Help() string {
-	return "Exits 0 where all tests pass, 1 where one fails, 2 where the bundle does not load or there is no test to run."
+	return "Exit codes: 0 if all tests pass, 1 if one fails, 2 if the bundle does not load or there is no test to run."
 }
 
 // Run runs the tests of a bundle.

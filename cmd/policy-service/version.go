@@ -8,7 +8,7 @@ import (
 )
 
 type versionCommand struct {
-	JSON bool `name:"json" help:"For programs."`
+	JSON bool `name:"json" help:"Print JSON, for programs."`
 }
 
 // Run prints which program this is.

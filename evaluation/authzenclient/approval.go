@@ -76,7 +76,7 @@ func KeepHandle(keep func(context.Context, Handle) error) ApprovalOption {
 	return func(w *waiter) { w.keep = keep }
 }
 
-// waiter waits for people, about one question.
+// waiter waits for people, about one request.
 type waiter struct {
 	client        *Client
 	question      evaluation.Request
@@ -88,7 +88,7 @@ type waiter struct {
 // approvalMember is where in the context an approval is presented.
 const approvalMember = "approval"
 
-// presents reports whether a question says something of an approval, in whatever form.
+// presents reports whether a request says something of an approval, in whatever form.
 func presents(q evaluation.Request) bool {
 	_, approval := q.Context.Get(approvalMember)
 	_, id := q.Context.Get("approval_id")
@@ -186,7 +186,7 @@ func (w *waiter) kept(ctx context.Context, h Handle) *Error {
 	return nil
 }
 
-// follow goes from a request for approval to its end. The Enforcement is of the deny
+// follow goes from an approval request to its end. The Enforcement is of the deny
 // before it.
 func (w *waiter) follow(ctx context.Context, e Enforcement, h Handle) Enforcement {
 	given, err := w.await(ctx, h)

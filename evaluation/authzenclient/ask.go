@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// asking is one question to the PDP.
+// asking is one request to the PDP.
 type asking struct {
 	op     string
 	url    string // "" where the PDP does not offer the call
@@ -32,7 +32,7 @@ type reply struct {
 	retryAfter time.Duration
 }
 
-// ask sends a question until there is an answer that read accepts, or none can
+// ask sends a request until there is an answer that read accepts, or none can
 // be had. It returns the X-Request-ID of the call.
 func (c *Client) ask(ctx context.Context, a asking, read func(reply) *Error) (id string, err *Error) {
 	if a.url == "" {

@@ -10,7 +10,7 @@ import (
 	"policy-service/evaluation"
 )
 
-// EvaluateBatch asks many questions at once. There is always one Decision per
+// EvaluateBatch sends a batch: many requests at once. There is always one Decision per
 // request, in order: what the PDP did not decide, because a semantic stopped it
 // or it refused the item, is a deny that says so. An answer with the wrong
 // number of items denies all: nobody can say which is missing.
@@ -19,7 +19,7 @@ import (
 func (c *Client) EvaluateBatch(ctx context.Context, semantic evaluation.Semantic, requests ...evaluation.Request) []Decision {
 	decisions := make([]Decision, len(requests))
 	if len(requests) == 0 {
-		return decisions // an empty batch would be one question
+		return decisions // an empty batch would be one request
 	}
 	body, err := c.encodeBatch(semantic, requests)
 	id := ""
@@ -77,7 +77,7 @@ func readBatch(decisions []Decision, r reply, semantic evaluation.Semantic) *Err
 		return odd("the body is not one JSON object with an array of evaluations")
 	}
 	if len(items) > len(decisions) {
-		return odd("there are more answers than questions")
+		return odd("there are more answers than requests")
 	}
 	last := len(items) - 1
 	for n, item := range items {
@@ -87,7 +87,7 @@ func readBatch(decisions []Decision, r reply, semantic evaluation.Semantic) *Err
 		}
 		decisions[n] = d
 		if len(items) < len(decisions) && semantic.Decides(d.allow) != (n == last) {
-			return odd("there are fewer answers than questions, and no answer to stop at")
+			return odd("there are fewer answers than requests, and no answer to stop at")
 		}
 	}
 	if len(items) == 0 {

@@ -100,7 +100,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Evaluate asks one question. The request's tenant is empty or the client's.
+// Evaluate sends one request. The request's tenant is empty or the client's.
 func (c *Client) Evaluate(ctx context.Context, request evaluation.Request) Decision {
 	body, err := c.encodeAuthZEN(request)
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *Client) Evaluate(ctx context.Context, request evaluation.Request) Decis
 	return c.decide(ctx, asking{op: "evaluate", url: c.endpoints().evaluation, body: body, repeat: unanswered}, evaluation.AuthZEN)
 }
 
-// Authorize asks one question in the native shape (tenant, actor, resource),
+// Authorize sends one request in the native shape (tenant, actor, resource),
 // which is refused where that shape has no place for something the request
 // says. It may file an approval, and so is repeated only where no connection
 // was made. The tenant is the request's or the client's; one of them must say.

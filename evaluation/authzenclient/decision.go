@@ -50,7 +50,7 @@ func (d Decision) Obligations() []evaluation.Obligation { return slices.Clone(d.
 // ID names the decision's record, where the PDP says so (X-Decision-Id).
 func (d Decision) ID() string { return d.id }
 
-// RequestID is the X-Request-ID that was sent with the question.
+// RequestID is the X-Request-ID that was sent with the request.
 func (d Decision) RequestID() string { return d.requestID }
 
 // String is for logs.

@@ -17,19 +17,19 @@
 //
 // # The calls
 //
-//	Evaluate        POST /access/v1/evaluation           one question
-//	EvaluateBatch   POST /access/v1/evaluations          many, an answer each
+//	Evaluate        POST /access/v1/evaluation           one request
+//	EvaluateBatch   POST /access/v1/evaluations          a batch, an answer for each item
 //	SearchSubjects  POST /access/v1/search/subject       who may do this?
 //	SearchResources POST /access/v1/search/resource      to what may they do it?
 //	SearchActions   POST /access/v1/search/action        what may they do to it?
-//	Authorize       POST /v1/authorize                   one question, native shape
+//	Authorize       POST /v1/authorize                   one request, native shape
 //	Discover        GET  /.well-known/authzen-configuration
 //
 //	Enforce, EnforceNative, EnforceBatch, EnforceSubjects, EnforceResources,
-//	EnforceActions  the same questions, and what the answers oblige to is done
+//	EnforceActions  the same requests, and the obligations of the answers are discharged
 //
 //	EnforceWithApproval, Resume, Cancel
-//	                one question, and people are asked where they must approve
+//	                one request, and people are asked if they must approve it
 //
 // Searches are iterators over all pages and end at the first error. Without
 // [Client.Discover] the paths are the ones above, below /tenants/NAME for a
@@ -40,21 +40,21 @@
 //
 // It follows no redirect: a decision that was moved is not a decision. It sends
 // credentials to the origin of its base URL and nowhere else, and puts them
-// into no error. It repeats a question only where that can change nothing
+// into no error. It repeats a request only if that can change nothing
 // ([WithRetries]), and stops asking a PDP that does not answer ([WithBreaker]).
 //
 // # Obligations
 //
-// An answer can be "yes, if you also do this", or "no, and do this". To the
+// An answer can be "allow, if you also do this", or "deny, and do this". To the
 // calls that only ask, an allow with obligations is a deny. [Client.Enforce]
-// takes a handler for each type that the PEP can do
-// ([policy-service/obligations.Handlers]), declares those types to the PDP, does
-// what the answer obliges to, and permits only where all of it was done. What
-// has no handler, fails, panics, or cannot be read denies, and keeps none of the
-// others from being done. Write new PEPs with Enforce, also those that have no
-// handlers yet.
+// takes a handler for each type that the PEP can discharge
+// ([policy-service/obligations.Handlers]), declares those types to the PDP,
+// discharges the obligations of the answer, and permits only if all of them are
+// discharged. An obligation that has no handler, fails, panics, or cannot be
+// read denies, and keeps no other obligation from being discharged. Write new
+// PEPs with Enforce, also those that have no handlers yet.
 //
-// What became of them is reported to the PDP that the answer came from, where it names its
+// The client reports receipts to the PDP that the answer came from, if that PDP names its
 // decisions (X-Decision-Id): POST /v1/decisions/{id}/obligations at the base URL, with the
 // id of each obligation, whether it was discharged, and which kind of thing went wrong;
 // never with a text of a handler's. Other PDPs do not know the path; they are asked once,
@@ -62,9 +62,10 @@
 //
 // # Approvals
 //
-// A deny can say that an approval is all that is missing, by AuthZEN's Access Request and
-// Approval Profile. [Client.EnforceWithApproval] then asks for one, waits, and asks the PDP
-// again with what people approved; that answer alone can permit. The wait is a [Handle],
-// which another process can go on with. URLs that the PDP names for this are used at its
-// own origin, and at those of [WithEndpointOrigin], which get no credentials.
+// A deny can say that only an approval is missing, by AuthZEN's Access Request and
+// Approval Profile. [Client.EnforceWithApproval] then files an approval request, waits, and
+// asks the PDP again with what people approved; only that answer can permit. The wait is a
+// [Handle], which another process can continue. The client uses URLs that the PDP names for
+// this at the PDP's own origin, and at those of [WithEndpointOrigin], which get no
+// credentials.
 package authzenclient

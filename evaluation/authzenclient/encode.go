@@ -9,7 +9,7 @@ import (
 	"policy-service/evaluation"
 )
 
-// encodeAuthZEN writes one question. The tenant is in the URL, so a request for
+// encodeAuthZEN writes one request. The tenant is in the URL, so one for
 // another one must not go there.
 func (c *Client) encodeAuthZEN(q evaluation.Request) ([]byte, *Error) {
 	mine := c.tenant
@@ -44,9 +44,9 @@ func encode(v any) ([]byte, *Error) {
 	return body, nil
 }
 
-// encodeNative writes a question in the tenant/actor/resource shape. What that
+// encodeNative writes a request in the tenant/actor/resource shape. What that
 // shape has no place for is an error and is not left out: without it the
-// question would be another one.
+// request would be another one.
 func (c *Client) encodeNative(q evaluation.Request) ([]byte, *Error) {
 	tenant := q.Tenant
 	if tenant == "" {

@@ -8,7 +8,7 @@ import (
 	"policy-service/obligations"
 )
 
-// Enforce asks one question as [Client.Evaluate] does, discharges what the
+// Enforce sends one request as [Client.Evaluate] does, discharges what the
 // answer obliges to, and is all of a policy enforcement point:
 //
 //	e := client.Enforce(ctx, request, handlers)
@@ -22,7 +22,7 @@ import (
 // does. The obligations of a deny are discharged as well, and so are those that
 // can be read in an answer that is odd for another reason; neither permits.
 //
-// The client's timeout is for the question only; the handlers have all the time
+// The client's timeout is for the request only; the handlers have all the time
 // that ctx gives, and [obligations.Within] bounds one of them.
 //
 // Then it tells the PDP what became of the obligations, unless [WithoutReceipts] says

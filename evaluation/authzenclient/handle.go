@@ -52,7 +52,7 @@ type task struct {
 // Request is what an approval is waited for: what a permit of [Client.Resume] is about.
 func (h Handle) Request() evaluation.Request { return h.request }
 
-// TaskID names the request for approval at the PDP. It is empty in a handle of before it
+// TaskID names the approval request at the PDP. It is empty in a handle of before it
 // was made.
 func (h Handle) TaskID() string {
 	if h.kept.Task == nil {

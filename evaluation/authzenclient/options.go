@@ -63,7 +63,7 @@ func WithTimeout(d time.Duration) Option {
 	return positive(d > 0, func(c *Client) { c.timeout = d })
 }
 
-// WithRetries is how often a question is asked again at most, 2 by default. That
+// WithRetries is how often a request is sent again at most, 2 by default. That
 // happens where the connection was refused or reset before any answer, and after
 // 429 and 503 with Retry-After. Native calls may have effects: they are asked
 // again only where no connection was made.
@@ -102,7 +102,7 @@ func WithJitter(source func() float64) Option {
 }
 
 // WithRequestIDs replaces the source of X-Request-ID, by default a UUID per
-// call; nil sends none. An answer with another id than the question's is no
+// call; nil sends none. An answer with another id than the request's is no
 // answer. One without any is, unless strict: AuthZEN requires the echo, and not
 // every PDP does it.
 func WithRequestIDs(next func() string, strict bool) Option {

@@ -55,7 +55,7 @@ func (w *waiter) present(ctx context.Context, given approval) Enforcement {
 	return e
 }
 
-// encodeApproved writes a question that presents an approval, as the text that it came as.
+// encodeApproved writes a request that presents an approval, as the text that it came as.
 func (c *Client) encodeApproved(q evaluation.Request, given approval) ([]byte, *Error) {
 	if _, err := c.encodeAuthZEN(q); err != nil { // the rules of names and tenants are the same
 		return nil, err

@@ -23,7 +23,7 @@ const (
 )
 
 // reporting is what a client knows of the PDP's endpoint for receipts. It has a
-// breaker of its own: where only receipts fail, questions go on.
+// breaker of its own: where only receipts fail, requests go on.
 type reporting struct {
 	off     bool
 	within  time.Duration // receiptTime

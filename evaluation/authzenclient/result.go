@@ -7,7 +7,7 @@ import (
 	"policy-service/evaluation"
 )
 
-// searchBody is a question with a gap. It is not an [evaluation.Request], which
+// searchBody is a request with a gap. It is not an [evaluation.Request], which
 // has none: an empty id is an id.
 type searchBody struct {
 	Subject  any               `json:"subject"`

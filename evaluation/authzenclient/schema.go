@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A PDP can publish, as a JSON Schema, what it wants to be told with a request for
-// approval. This client can say why (business_justification) and nothing else, and must
+// A PDP can publish, as a JSON Schema, what it wants to be told with an approval
+// request. This client can say why (business_justification) and nothing else, and must
 // not send what is incomplete. So it reads of the schema what that takes, and takes for
 // more than it can say whatever it does not understand there.
 
@@ -48,7 +48,7 @@ func (c *Client) fills(ctx context.Context, h Handle, url string) *Error {
 	a := asking{op: "request", url: url, get: true, repeat: unanswered, breaker: &breaker{}, schema: true}
 	_, err := c.ask(ctx, a, func(r reply) *Error {
 		if !h.fills(r.body) {
-			return notAsked("the PDP wants more with a request for approval than this client can say; ask for it by another program, or say it in the request's context")
+			return notAsked("the PDP wants more with an approval request than this client can say; ask for it by another program, or say it in the request's context")
 		}
 		return nil
 	})

@@ -43,7 +43,7 @@ func readTask(r reply) (p standing, err *Error) {
 	}
 	t := said.Task
 	if present(t.Items) {
-		return p, odd("it is a task of several questions, and one was asked")
+		return p, odd("it is a task of several requests, and one was sent")
 	}
 	if t.ExpiresAt != "" {
 		if _, err := time.Parse(time.RFC3339, t.ExpiresAt); err != nil {

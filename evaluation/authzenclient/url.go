@@ -42,7 +42,7 @@ func exposed(origin string) bool {
 }
 
 // trusted holds endpoints to the origin that was asked, or one that was allowed:
-// metadata must not be able to send questions elsewhere.
+// metadata must not be able to send requests elsewhere.
 func (c *Client) trusted(endpoint string) error {
 	if strings.Contains(endpoint, "?") {
 		return errors.New("has a query, which no endpoint has")

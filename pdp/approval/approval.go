@@ -1,18 +1,18 @@
-// Package approval keeps what people said about requests that wait for them: in a
-// file of its own, so that what was asked outlives the process that was asked.
+// Package approval keeps approval requests and the votes on them in a file of its own,
+// so that they outlive the process that filed them.
 //
-// A request for approval goes through these states, and no others:
+// An approval request goes through these states, and no others:
 //
 //	pending ─► approved | denied | expired | cancelled
 //	approved ─► used_up | revoked | expired
-//	approved ─► pending, if too few of those who approved may still speak
+//	approved ─► pending, if too few of the votes still count
 //
-// [Open] opens the file, and [Store.Run] does what time does. Each step goes on record
-// before it counts, by what the caller hands to Open: a step that is on no record is no
+// [Open] opens the file, and [Store.Run] does what time does. The caller hands a recorder
+// to Open: each step is recorded before it counts, because a step without a record is no
 // reason to allow anything.
 //
-// The package knows neither policies nor HTTP: who may decide, and what an approval
-// is bound to, it is told.
+// The package knows neither policies nor HTTP. The caller tells it who may decide, and what
+// an approval is bound to.
 package approval
 
 import (
@@ -24,10 +24,10 @@ import (
 	"policy-service/obligations"
 )
 
-// Status is how far a request for approval has come.
+// Status is how far an approval request has come.
 type Status string
 
-// The states of a request for approval.
+// The states of an approval request.
 const (
 	Pending   Status = "pending"
 	Approved  Status = "approved"
@@ -47,9 +47,9 @@ type Entity struct {
 	ID   string `json:"id"`
 }
 
-// Question is what an approval is asked for.
+// Question is the request that an approval is asked for.
 type Question struct {
-	// Digest is what the approval is bound to. Two questions with the same are one.
+	// Digest is what the approval is bound to. Two requests with the same digest are one.
 	Digest [32]byte `json:"digest"`
 	Tenant string   `json:"tenant"`
 	// Caller is the PEP that asks, and the only one that may go by the answer.
@@ -74,7 +74,7 @@ type Question struct {
 	Chain []Entity `json:"chain,omitzero"`
 	// Shown is the request as approvers are shown it: in the AuthZEN form, masked.
 	Shown jsontext.Value `json:"shown,omitzero"`
-	// Members are the members of the context that were part of the question.
+	// Members are the members of the context that were part of the request.
 	Members []string `json:"members,omitzero"`
 	// Said is what was said for it besides, masked: an object, and no part of what is
 	// approved. Via is the form in which it was asked for, "" for the native one.
@@ -82,7 +82,7 @@ type Question struct {
 	Via  string         `json:"via,omitzero"`
 }
 
-// Approval is one request for approval, and what became of it. It is a copy: changing
+// Approval is one approval request, and what became of it. It is a copy: changing
 // it changes nothing.
 type Approval struct {
 	Question `json:",inline"`

@@ -41,7 +41,7 @@ func (e *StateError) Error() string {
 	return fmt.Sprintf("the approval is %s in version %d: read it again", e.Status, e.Version)
 }
 
-// LimitError says that too many requests for approval wait, or came at once.
+// LimitError says that too many approval requests wait, or came at once.
 type LimitError struct {
 	RetryAfter time.Duration
 	// OfCaller says that it is the share of who asks, and others may still.
@@ -50,5 +50,5 @@ type LimitError struct {
 
 // Error says when to try again.
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("too many requests for approval: try again in %v, or have those that wait decided", e.RetryAfter)
+	return fmt.Sprintf("too many approval requests: try again in %v, or have those that wait decided", e.RetryAfter)
 }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// rates bound how many new requests for approval come of each subject, or of each caller,
+// rates bound how many new approval requests come of each subject, or of each caller,
 // in a minute: a bucket for each, which is forgotten when it is full again, because a new one is the
 // same. The writer alone uses it.
 type rates struct {

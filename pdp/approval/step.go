@@ -27,7 +27,7 @@ type Step struct {
 
 // The names of steps. A vote is a step, and the state that it brings about is the next.
 const (
-	StepFiled    = "filed"    // a request for approval was filed, for the caller that asked
+	StepFiled    = "filed"    // an approval request was filed, for the caller that asked
 	StepApprove  = "approve"  // a person approved
 	StepDeny     = "deny"     // a person denied
 	StepDelegate = "delegate" // a person named another in their place

@@ -46,8 +46,8 @@ func (l *Log) covering(ctx context.Context, sequence uint64) (Checkpoint, error)
 	return ParseCheckpoint(signed, nil)
 }
 
-// Approvals goes over the records from a sequence on that name one of some requests for
-// approval: steps of it, and decisions that went by it. What it says is what was signed:
+// Approvals goes over the records from a sequence on that name one of some approval
+// requests: steps of it, and decisions that went by it. What it says is what was signed:
 // it makes the tree again of all records from there on, so that nobody can hide one. It
 // therefore asks no index. A record whose content is gone comes without its Line, because
 // it may have named any of them: who can write to the files can also have it said, past
@@ -155,7 +155,7 @@ func (w *walker) record(r Record) error {
 	return w.visit(r)
 }
 
-// find reports whether a line names one of the requests for approval that are looked
+// find reports whether a line names one of the approval requests that are looked
 // for, anywhere, and whether it may tell of content that was removed. The log writes a
 // line in one way, so that neither can be spelt otherwise. Both members have a v, which
 // is rare in a line: to go from one to the next is several times as fast as to look for

@@ -16,7 +16,7 @@ import (
 	"policy-service/pdp/boltfile"
 )
 
-// kindStep is a kind whose details name a request for approval.
+// kindStep is a kind whose details name an approval request.
 const kindStep = "approval"
 
 func stepOf(approval, id string) Entry {
@@ -24,7 +24,7 @@ func stepOf(approval, id string) Entry {
 }
 
 // TestNobodyHidesAStep: who edits a file, whatever of it, does not make the log say less
-// of a request for approval, or something else.
+// of an approval request, or something else.
 func TestNobodyHidesAStep(t *testing.T) {
 	const hidden = 6
 	options := Options{Kinds: []string{kindStep}, CheckpointRecords: 4}

@@ -33,7 +33,7 @@ func batchLog(t *testing.T, r *rand.Rand) (k *kept, whole map[string]string) {
 			}
 			if len(entries) > 0 {
 				mustAppend(t, k.log, entries...)
-				if r.IntN(6) == 0 {
+				if len(redacted) <= segment || r.IntN(6) == 0 {
 					redacted = append(redacted, entries[r.IntN(min(3, len(entries)))].ID)
 				}
 			}
@@ -46,9 +46,6 @@ func batchLog(t *testing.T, r *rand.Rand) (k *kept, whole map[string]string) {
 		k.ok(err)
 		k.ok(k.log.Redact(t.Context(), id, "on request"))
 		k.gone[int64(record.Sequence)] = WhyRedacted
-	}
-	if len(redacted) < 2 {
-		t.Fatal("nothing is redacted: this log tests less than it says")
 	}
 	k.look()
 	return k, whole

@@ -33,7 +33,7 @@ type Filter struct {
 	Event string `json:"event,omitzero"`
 	// Of is the id of a decision, whose receipts are meant.
 	Of string `json:"of,omitzero"`
-	// Approval is the id of a request for approval, of which the steps are meant and the
+	// Approval is the id of an approval request, of which the steps are meant and the
 	// decisions that went by it.
 	Approval string `json:"approval,omitzero"`
 }
@@ -149,7 +149,7 @@ func (s *seen) decidedBy(policy string) bool {
 	return slices.Contains(s.Determining, policy)
 }
 
-// goesBy reports whether a record is a step of a request for approval, or of a decision
+// goesBy reports whether a record is a step of an approval request, or of a decision
 // that went by it.
 func (s *seen) goesBy(approval string) bool {
 	for _, d := range s.Discharged {

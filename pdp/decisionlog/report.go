@@ -30,7 +30,7 @@ type Report struct {
 	// Obligations are those of the decisions of this time, by type, with every
 	// receipt there is, also of later.
 	Obligations map[string]Obligations `json:"obligations"`
-	// Approvals are the requests for approval, by the form in which they were asked for.
+	// Approvals are the approval requests, by the form in which they were asked for.
 	Approvals   map[string]Approvals `json:"approvals"`
 	Redactions  []Redaction          `json:"redactions"`
 	ClockBehind []ClockBehind        `json:"clock_behind"`

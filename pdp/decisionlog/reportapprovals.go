@@ -7,8 +7,8 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// kindApproval is the kind of the service's records of what became of requests for
-// approval, and these are the events that a report counts.
+// kindApproval is the kind of the service's records of what became of approval
+// requests, and these are the events that a report counts.
 const (
 	kindApproval = "approval"
 
@@ -20,11 +20,11 @@ const (
 	eventUsed      = "used"
 )
 
-// NativeForm is how requests for approval of the native form are counted; others have
+// NativeForm is how approval requests of the native form are counted; others have
 // the name that their records give.
 const NativeForm = "native"
 
-// Approvals are the requests for approval of one form, by what became of them in the
+// Approvals are the approval requests of one form, by what became of them in the
 // time of the report.
 type Approvals struct {
 	Filed     int64 `json:"filed"`

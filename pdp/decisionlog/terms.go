@@ -16,7 +16,7 @@ const (
 	termAction   = 'a'
 	termPolicy   = 'p'
 	termOf       = 'o' // receipts: the decision
-	termApproval = 'g' // steps of a request for approval, and decisions that went by it
+	termApproval = 'g' // steps of an approval request, and decisions that went by it
 
 	// termOdd is that of lines that cannot be understood. Every query looks at them,
 	// and what filters them says what is wrong.

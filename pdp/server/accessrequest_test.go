@@ -149,7 +149,7 @@ func (p program) granted(question string) (presenting string, of task) {
 	return presents(t.Result), t
 }
 
-// waiting is the one request for approval that a person sees and that waits.
+// waiting is the one approval request that a person sees and that waits.
 func (c *counter) waiting(t task) (id string) {
 	c.t.Helper()
 	items, _ := c.inbox("mia", "?limit=200")

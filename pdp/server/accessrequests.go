@@ -136,7 +136,7 @@ func (s *Server) requested(ctx context.Context, caller Caller, submission evalua
 	}
 	r, said := s.asDenied(item.Request, claims)
 	if submission.Actor != "" && !acts(&r, submission.Actor) {
-		p := newProblem(http.StatusForbidden, "who is said to act was not named when the decision was asked for; name them in context.agent then, or leave them out")
+		p := newProblem(http.StatusForbidden, "client.actor was not named in the request that was denied; name the actor in the context.agent of that request, or leave client.actor out")
 		p.Pointer = "/client/actor"
 		return q, p
 	}
@@ -220,7 +220,7 @@ func (s *Server) submissionProblem(c echo.Context, err error) error {
 	var limit *approval.LimitError
 	switch {
 	case errors.As(err, &limit):
-		return s.limited(c, limitOf(limit), limit.RetryAfter, newProblem(http.StatusTooManyRequests, "as many requests for approval wait as may, or as many tasks follow this one; ask again after Retry-After seconds, and with the Idempotency-Key of before where it is the same asking"))
+		return s.limited(c, limitOf(limit), limit.RetryAfter, newProblem(http.StatusTooManyRequests, "too many approval requests wait, or too many tasks follow this one; ask again after Retry-After seconds, with the same Idempotency-Key if you send the same again"))
 	case errors.Is(err, approval.ErrOtherBody):
 		return accessProblem(http.StatusConflict, evaluation.DuplicateRequest, "this Idempotency-Key came with another body; use a new one for a new request")
 	case errors.Is(err, approval.ErrTooLarge):

@@ -24,10 +24,10 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// manyWaiting is how many requests for approval wait where many do.
+// manyWaiting is how many approval requests wait where many do.
 const manyWaiting = 100_000
 
-// withWaiting is a data directory in which some requests for approval wait, in memory
+// withWaiting is a data directory in which some approval requests wait, in memory
 // where there is such a place: what is measured does not write.
 func withWaiting(b *testing.B, n int) string {
 	b.Helper()
@@ -93,7 +93,7 @@ func benchCounter(b *testing.B, data string) (s *pdptest.Server, keys map[string
 	}), keys
 }
 
-// Of what costs something while 100,000 requests for approval wait: the inbox of one who
+// Of what costs something while 100,000 approval requests wait: the inbox of one who
 // may decide about all of them, and of one for whom all are looked at in vain; a
 // decision, beside one of a server where none wait; and a start.
 func BenchmarkWith100kPending(b *testing.B) {
@@ -155,7 +155,7 @@ func inTurns(b *testing.B, none *pdptest.Server, noneKey string, many *pdptest.S
 	bound.Check(b, passes.Median(), "x-of-none", 1.2) // "unchanged within noise"
 }
 
-// What do 10,000 requests for approval that wait add to a start, where a million records
+// What do 10,000 approval requests that wait add to a start, where a million records
 // came after them? All of these are read, and held against the signed tree.
 func BenchmarkStartWith10kPendingBeforeAMillionRecords(b *testing.B) {
 	const waiting, records = 10_000, 1_000_000

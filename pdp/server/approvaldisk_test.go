@@ -60,7 +60,7 @@ func unrecordedApprovals(t *testing.T, mode decisionlog.Mode) {
 		_, _ = c.do("pep", "POST", evaluationPath, `{"subject":{"type":"a","id":"a"},"action":{"name":"a"},"resource":{"type":"a","id":"a"}}`)
 		return !c.Log().Status().OK
 	})
-	const unrecorded = "does not count before it is"
+	const unrecorded = "does not count until it is"
 	for _, step := range steps {
 		path := "/v1/approvals/" + step.id
 		if status, text := c.do(step.who, "POST", path+"/"+step.what, step.body); status != 503 || !strings.Contains(text, unrecorded) {

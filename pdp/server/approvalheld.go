@@ -168,13 +168,13 @@ func keyWithFile(data string) error {
 	case err != nil:
 		return fmt.Errorf("the key of approvals, %s, is missing, and without it nobody can read %s: %w; %s", approvalKey.file, name, err, try)
 	case open > 0:
-		return fmt.Errorf("the key of approvals, %s, is missing, and %s has %d requests for approval that wait or can be used; %s", approvalKey.file, name, open, try)
+		return fmt.Errorf("the key of approvals, %s, is missing, and %s has %d approval requests that wait or can be used; %s", approvalKey.file, name, open, try)
 	}
 	return nil
 }
 
-// Approvals is what a server would find in a data directory: how many requests for
-// approval wait, and what the log knows better of which. It touches nothing. The error
+// Approvals is what a server would find in a data directory: how many approval
+// requests wait, and what the log knows better of which. It touches nothing. The error
 // says why [Server.Start] would refuse them.
 func Approvals(ctx context.Context, data string, log *decisionlog.Reader) (pending int, behind map[string]approval.Status, err error) {
 	if err := keyWithFile(data); err != nil {
@@ -394,7 +394,7 @@ func bound(request jsontext.Value, a approval.Approval) (jsontext.Value, error) 
 // may be, [approvals.remark] looks.
 func (a *approvals) mark() error {
 	if upgraded := a.store.Upgraded(); upgraded != nil {
-		a.server.log.Info("the requests for approval were taken over from format 1, as the log has them", "kept", len(upgraded.Kept), "dropped", len(upgraded.Dropped))
+		a.server.log.Info("the approval requests were taken over from format 1, as the log has them", "kept", len(upgraded.Kept), "dropped", len(upgraded.Dropped))
 		return a.server.events.now(context.Background(), event{eventUpgraded, markDetails{1, approval.FormatVersion, upgraded}})
 	}
 	if a.store.Begun() {

@@ -80,7 +80,7 @@ func TestTasksOfOneApprovalAreBounded(t *testing.T) {
 	}
 	c.says("mia", c.waiting(first), "decision", no, 200)
 	if got := p.submits(asking, "Idempotency-Key", "last"); got.status != 202 {
-		t.Errorf("another request for approval: %d %s", got.status, got.text)
+		t.Errorf("another approval request: %d %s", got.status, got.text)
 	}
 }
 

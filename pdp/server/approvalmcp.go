@@ -140,7 +140,7 @@ func (s *Server) pendingCall(c echo.Context, known ...string) (a approval.Approv
 	return a, call, given, err
 }
 
-// asked is the request for approval that a request names, where whoever asks may see it.
+// asked is the approval request that a request names, where whoever asks may see it.
 func (s *Server) asked(c echo.Context, known ...string) (a approval.Approval, given map[string]string, err error) {
 	v, err := s.approver(c)
 	if err != nil {
@@ -170,7 +170,7 @@ func send(c echo.Context, m rpcMessage) error {
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
 }
 
-// toolCall is a request for approval as the call of a tool, with what approvers are shown
+// toolCall is an approval request as the call of a tool, with what approvers are shown
 // of its arguments.
 type toolCall struct {
 	tool, requester, reason string

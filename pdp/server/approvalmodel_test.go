@@ -97,7 +97,7 @@ type hostileModel struct {
 
 	holder  map[string]string // person → the name of their key in force
 	request int
-	ids     []string            // of requests for approval, newest last
+	ids     []string            // of approval requests, newest last
 	asked   map[string]question // what each is about
 	said    map[string]map[string]bool
 	taken   map[string]string // what was revoked, denied or cancelled by somebody

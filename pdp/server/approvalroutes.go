@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// inboxLimit is how many requests for approval a page has unless told, inboxMost the
+	// inboxLimit is how many approval requests a page has unless told, inboxMost the
 	// most it may.
 	inboxLimit = 50
 	inboxMost  = 200
@@ -109,13 +109,13 @@ func (v *approver) query(c echo.Context) (q inboxQuery, err error) {
 	q = inboxQuery{status: approval.Pending, template: given["template"], subject: given["subject"], resource: given["resource"], action: given["action"], cursor: given["cursor"], limit: inboxLimit}
 	if text := given["status"]; text != "" {
 		if q.status = approval.Status(text); !slices.Contains(approval.Statuses(), q.status) {
-			return q, badParameter("status", "is none; give pending, approved, denied, expired, cancelled, used_up or revoked")
+			return q, badParameter("status", "is no status; give pending, approved, denied, expired, cancelled, used_up or revoked")
 		}
 	}
 	if text := given["limit"]; text != "" {
 		limit, err := strconv.ParseUint(text, 10, 31)
 		if err != nil || limit == 0 {
-			return q, badParameter("limit", fmt.Sprintf("is no number of requests; give one from 1 to %d", inboxMost))
+			return q, badParameter("limit", fmt.Sprintf("is no number of approval requests; give one from 1 to %d", inboxMost))
 		}
 		q.limit = int(min(limit, inboxMost))
 	}
@@ -236,7 +236,7 @@ func showApproval(c echo.Context, a approval.Approval) error {
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
 }
 
-// find finds a request for approval that is there for whoever asks. That one is not on
+// find finds an approval request that is there for whoever asks. That one is not on
 // record yet is said to nobody else.
 func (v *approver) find(ctx context.Context, id string) (approval.Approval, standing, error) {
 	a, ok, unrecorded := v.server.approvals.store.Get(ctx, id)
@@ -257,12 +257,12 @@ func (v *approver) find(ctx context.Context, id string) (approval.Approval, stan
 }
 
 func noSuchApproval() *Problem {
-	return newProblem(http.StatusNotFound, "no such request for approval, or none that you may see; GET /v1/approvals lists those you may decide about")
+	return newProblem(http.StatusNotFound, "no such approval request, or none that you may see; GET /v1/approvals lists those you may decide about")
 }
 
 // hear does what comes before somebody's word counts, in the order of every other
-// request: who it is and whether they may say anything at all, and the request for
-// approval. What they say is the body.
+// request: who it is and whether they may say anything at all, and the approval
+// request. What they say is the body.
 func (s *Server) hear(c echo.Context, may func(*approver) error) (r ruling, body []byte, err error) {
 	body, _, err = s.body(c, func() (Caller, error) {
 		if r.approver, err = s.approver(c); err != nil {
@@ -290,7 +290,7 @@ func (s *Server) hear(c echo.Context, may func(*approver) error) (r ruling, body
 	return r, body, nil
 }
 
-// ruling is what somebody says of a request for approval.
+// ruling is what somebody says of an approval request.
 type ruling struct {
 	*approver
 	standing
@@ -318,7 +318,7 @@ func (r *ruling) vote(ctx context.Context) approval.Vote {
 	return v
 }
 
-// unsecret is what somebody says of requests for approval, without what is masked in
+// unsecret is what somebody says of approval requests, without what is masked in
 // anything that was said in them or about them, or on record of what they wait for.
 func (s *Server) unsecret(ctx context.Context, text string, of ...approval.Approval) string {
 	var said [][]byte
@@ -378,9 +378,9 @@ func (s *Server) decide(c echo.Context, r *ruling) (err error) {
 func (s standing) mayDecide() error {
 	switch {
 	case s.own:
-		return newProblem(http.StatusForbidden, "this is your own request, or that of somebody who acts for you; another person decides about it")
+		return newProblem(http.StatusForbidden, "this is your own approval request, or one of somebody who acts for you; another person must decide about it")
 	case !s.decides:
-		return newProblem(http.StatusForbidden, "you see this request for approval, and have no say in it")
+		return newProblem(http.StatusForbidden, "you may see this approval request, but you have no vote on it")
 	}
 	return nil
 }
@@ -426,7 +426,7 @@ func (s *Server) cancelApproval(c echo.Context) error {
 		return err
 	}
 	if !r.asked {
-		return newProblem(http.StatusForbidden, "only who asked for an approval cancels the request; deny it instead")
+		return newProblem(http.StatusForbidden, "only the caller that filed an approval request can cancel it; an approver can deny it")
 	}
 	ctx := context.WithoutCancel(c.Request().Context())
 	vote := r.vote(ctx)
@@ -442,19 +442,19 @@ func approvalProblem(err error) error {
 	var state *approval.StateError
 	switch {
 	case errors.As(err, &state):
-		return newProblem(http.StatusConflict, fmt.Sprintf("this request for approval is %s, in version %d; look at it again", state.Status, state.Version))
+		return newProblem(http.StatusConflict, fmt.Sprintf("this approval request is %s, in version %d; look at it again", state.Status, state.Version))
 	case errors.Is(err, approval.ErrVoted):
-		return newProblem(http.StatusConflict, "you have said something about this request already, perhaps by another name of yours; each person counts once")
+		return newProblem(http.StatusConflict, "you have voted on this approval request already, perhaps by another name of yours; each person counts once")
 	case errors.Is(err, approval.ErrNotDelegable):
-		return newProblem(http.StatusConflict, "nobody can be named in another's place for this; approve or deny it")
+		return newProblem(http.StatusConflict, "this approval request cannot be delegated; approve or deny it")
 	case errors.Is(err, approval.ErrNotFound):
 		return noSuchApproval()
 	case errors.Is(err, approval.ErrInvalid):
-		return newProblem(http.StatusBadRequest, "this can never be done: valid_until has passed, perhaps; leave it out, or look at the request again")
+		return newProblem(http.StatusBadRequest, "this can never be done, perhaps because valid_until has passed; leave it out, or look at the approval request again")
 	case errors.Is(err, approval.ErrUnavailable), errors.Is(err, approval.ErrClosed):
-		return newProblem(http.StatusServiceUnavailable, "this cannot be kept at the moment; look at it again later")
+		return newProblem(http.StatusServiceUnavailable, "this cannot be stored at the moment; look at the approval request again later")
 	case errors.Is(err, approval.ErrUnrecorded):
-		return newProblem(http.StatusServiceUnavailable, "this could not be put on record, and does not count before it is; look at it again later")
+		return newProblem(http.StatusServiceUnavailable, "this could not be recorded, and does not count until it is; look at the approval request again later")
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return newProblem(http.StatusServiceUnavailable, "there was no time to answer; ask again later")
 	}

@@ -13,7 +13,7 @@ import (
 
 var maskOfSecret = regexp.MustCompile(`masked:[A-Za-z0-9_-]+`)
 
-// shownText is what the messages of a request for approval have in common.
+// shownText is what the messages of an approval request have in common.
 type shownText struct {
 	Message string         `json:"message"`
 	Request jsontext.Value `json:"request"`

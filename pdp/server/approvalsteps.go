@@ -12,7 +12,7 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// kindApproval is the kind of record that says what became of a request for approval.
+// kindApproval is the kind of record that says what became of an approval request.
 const kindApproval = "approval"
 
 // recordedStep are the details of a record of kind approval; its event is the step.

@@ -12,7 +12,7 @@ import (
 	"policy-service/pdp/approval/webhook"
 )
 
-// teller has other systems hear of requests for approval: of each that was filed, and of
+// teller has other systems hear of approval requests: of each that was filed, and of
 // each that waits no longer. What they were not told of is told after a restart.
 type teller struct {
 	store  *approval.Store

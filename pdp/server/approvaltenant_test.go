@@ -153,7 +153,7 @@ func TestNoEditMakesTheRootsDemandATenants(t *testing.T) {
 }
 
 // What the PDP says of an approval nobody says otherwise: an entity that a tenant writes
-// for a request for approval whose id it knows makes it none of another template.
+// for an approval request whose id it knows makes it none of another template.
 func TestATenantDoesNotRewriteARequestForApproval(t *testing.T) {
 	dir := t.TempDir()
 	writeAll(t, dir, tenantFiles("a.cedar", `

@@ -8,7 +8,7 @@ import (
 	"policy-service/pdp/approval"
 )
 
-// approvalView is a request for approval as approvers, and who asked, are shown it.
+// approvalView is an approval request as approvers, and who asked, are shown it.
 type approvalView struct {
 	ID       string          `json:"id"`
 	Status   approval.Status `json:"status"`

@@ -13,7 +13,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// approver is who asks about requests for approval: a person, by their own credential,
+// approver is who asks about approval requests: a person, by their own credential,
 // or the program that asked for one. Nothing but the credential says who it is.
 type approver struct {
 	server    *Server
@@ -43,7 +43,7 @@ func (v *approver) decides() bool {
 	return v.caller.May(auth.Approve) && v.caller.Principal != (auth.Principal{})
 }
 
-// standing is what somebody is to a request for approval.
+// standing is what somebody is to an approval request.
 type standing struct {
 	// decides may say something about it; own is that it would be about themselves.
 	decides, own bool
@@ -56,7 +56,7 @@ type standing struct {
 // sees reports whether it is there for them.
 func (s standing) sees() bool { return s.decides || s.asked || s.voted }
 
-// standing says what whoever asks is to a request for approval.
+// standing says what whoever asks is to an approval request.
 func (v *approver) standing(ctx context.Context, a approval.Approval) (s standing, err error) {
 	if !v.caller.Serves(a.Tenant) {
 		return s, nil

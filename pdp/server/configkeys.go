@@ -209,7 +209,7 @@ func (k Key) node(text string) *yaml.Node {
 // misfit says why a value cannot be that of the key, and what to try; "" where it can.
 func (k Key) misfit(v reflect.Value) (what, try string) {
 	if len(k.Enum) > 0 && !slices.Contains(k.Enum, v.String()) {
-		return fmt.Sprintf("%s is none of %s", k.Path, strings.Join(k.Enum, ", ")), "write one of them"
+		return fmt.Sprintf("%s is not one of: %s", k.Path, strings.Join(k.Enum, ", ")), "write one of them"
 	}
 	if k.Min != "" && k.compare(v, k.Min) < 0 {
 		return fmt.Sprintf("%s is less than %s", k.Path, k.Min), "write at least that, or leave the key out"

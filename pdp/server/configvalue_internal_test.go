@@ -57,7 +57,7 @@ func TestBoundsOfEveryForm(t *testing.T) {
 		{Key{Min: "2", Max: "4"}, 1, "k is less than 2"}, {Key{Min: "2", Max: "4"}, 2, ""}, {Key{Min: "2", Max: "4"}, 4, ""}, {Key{Min: "2", Max: "4"}, 5, "k is more than 4"},
 		{Key{Min: "0", Max: "1"}, -0.1, "k is less than 0"}, {Key{Min: "0", Max: "1"}, 1.0, ""}, {Key{Min: "0", Max: "1"}, 1.01, "k is more than 1"},
 		{Key{Min: "1h", Max: "2d"}, time.Minute, "k is less than 1h"}, {Key{Min: "1h", Max: "2d"}, 48 * time.Hour, ""}, {Key{Min: "1h", Max: "2d"}, 49 * time.Hour, "k is more than 2d"},
-		{Key{Enum: []string{"a", "b"}}, "b", ""}, {Key{Enum: []string{"a", "b"}}, "c", "k is none of a, b"},
+		{Key{Enum: []string{"a", "b"}}, "b", ""}, {Key{Enum: []string{"a", "b"}}, "c", "k is not one of: a, b"},
 	} {
 		test.key.Path, test.key.kind = "k", reflect.TypeOf(test.v)
 		if got, _ := test.key.misfit(reflect.ValueOf(test.v)); got != test.want {

@@ -166,7 +166,7 @@ func (s *Server) form(name string, call *toolCall) (formSchema, error) {
 		f.Properties["delegateTo"] = field{Type: "string", Title: "Delegate to", Description: `Who decides instead, as policies name them, such as User::"mia".`}
 		f.Required = []string{"action"}
 	default:
-		return f, badParameter("form", "is none; give approve, choose or review")
+		return f, badParameter("form", "is no form; give approve, choose or review")
 	}
 	if name == "review" {
 		for argument, v := range call.arguments.Members {

@@ -164,7 +164,7 @@ func (s *Server) Refused(limit string) int {
 }
 
 // Looks is how often somebody looked for all who wait with the same question, and Pages
-// how many pages of requests for approval were begun.
+// how many pages of approval requests were begun.
 func (s *Server) Looks() int64 { return s.waiting.looks.Load() }
 func (s *Server) Pages() int64 { return s.waiting.made.Load() }
 

@@ -156,7 +156,7 @@ func (m *meters) aboutDecisions(i *instruments) {
 	m.loads.instrument = i.counter("policy_service.bundle.loads", "{load}", "Bundles that were loaded, and that were refused.")
 	m.loads.series.attributes = named[string]("result")
 	m.loads.begin(loadAccepted, loadRefused)
-	m.approvals.instrument = i.counter("policy_service.approvals.steps", "{step}", "Steps of requests for approval, by what happened.")
+	m.approvals.instrument = i.counter("policy_service.approvals.steps", "{step}", "Steps of approval requests, by what happened.")
 	m.approvals.series.attributes = named[string]("step")
 	m.approvals.begin(approval.StepNames()...)
 }

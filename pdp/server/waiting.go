@@ -326,7 +326,7 @@ func (s *Server) safely(look func(context.Context) seen) func(context.Context) s
 // notSeen is the problem of a look that failed.
 func (s *Server) notSeen(c echo.Context, err error) error {
 	if errors.Is(err, errNoTurn) {
-		return s.limited(c, "pages", time.Second, newProblem(http.StatusServiceUnavailable, "more pages of requests for approval are asked for at once than can be made in time; ask again after Retry-After seconds"))
+		return s.limited(c, "pages", time.Second, newProblem(http.StatusServiceUnavailable, "more pages of approval requests are asked for at once than can be made in time; ask again after Retry-After seconds"))
 	}
 	return approvalProblem(err)
 }

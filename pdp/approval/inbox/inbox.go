@@ -1,9 +1,10 @@
-// Package inbox is the requests for approval of a running server, over HTTP, as those
-// see them who decide about them, and who asked. Start with [New]; [Inbox.Pages] and
-// [Inbox.Get] read, [Inbox.Decide], [Inbox.Revoke] and [Inbox.Cancel] say something,
+// Package inbox reads the approval requests of a running server over HTTP, as approvers
+// and the callers that filed them see them. Start with [New]; [Inbox.Pages] and
+// [Inbox.Get] read, [Inbox.Decide], [Inbox.Revoke] and [Inbox.Cancel] change something,
 // and [Inbox.Watch] tells of each new one.
 //
-// Nothing here is made harmless for a terminal: whoever shows a request does that.
+// The package makes nothing harmless for a terminal: whoever shows an approval request
+// does that.
 package inbox
 
 import (
@@ -19,7 +20,7 @@ import (
 	"policy-service/pdp/httpclient"
 )
 
-// Inbox is where the requests for approval of one server come in.
+// Inbox is where the approval requests of one server come in.
 type Inbox struct{ server *httpclient.Server }
 
 // New makes one of a server at a base URL, https or on this machine also http. Nothing
@@ -181,7 +182,7 @@ func requestOf(body []byte, err error) (r Request, _ error) {
 		return r, err
 	}
 	if err := json.Unmarshal(body, &r); err != nil {
-		return r, fmt.Errorf("the server's answer is no request for approval: %w", err)
+		return r, fmt.Errorf("the server's answer is no approval request: %w", err)
 	}
 	return r, nil
 }

@@ -81,7 +81,7 @@ func (c *counter) inbox(who, url string) *inbox.Inbox {
 	return box
 }
 
-// ids are the requests for approval, by what is asked for.
+// ids are the approval requests, by what is asked for.
 func (c *counter) ids() map[string]string {
 	c.t.Helper()
 	ids := map[string]string{}

@@ -7,14 +7,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Request is a request for approval, as far as it is shown to people. JSON has all of
+// Request is an approval request, as far as it is shown to people. JSON has all of
 // it, as the server wrote it but on one line.
 type Request struct {
 	JSON jsontext.Value
 	Shown
 }
 
-// Shown is what people are shown of a request for approval. Later servers say more:
+// Shown is what people are shown of an approval request. Later servers say more:
 // members that are not here are passed over.
 type Shown struct {
 	ID       string `json:"id"`

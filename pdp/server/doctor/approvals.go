@@ -11,7 +11,7 @@ import (
 	"policy-service/pdp/server"
 )
 
-// approvals is whether the requests for approval can be read, and how many wait.
+// approvals is whether the approval requests can be read, and how many wait.
 func (x *exam) approvals() {
 	if !x.exists {
 		return

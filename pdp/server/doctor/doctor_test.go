@@ -352,7 +352,7 @@ func TestRetentionOutlastedByApprovals(t *testing.T) {
 	}
 	p.Config.DecisionLog.Retain.Age = 24*time.Hour + 29*time.Minute
 	mustBite(t, doctor.Examine(t.Context(), p), "bundle",
-		"decision_log.retain.age is 24h29m0s, and a request for approval of this bundle lasts up to 24h30m0s: once its steps are dropped from the log it allows nothing; make the age 24h30m0s at least, or ")
+		"decision_log.retain.age is 24h29m0s, and an approval request of this bundle lasts up to 24h30m0s: once its steps are dropped from the log it allows nothing; make the age 24h30m0s at least, or ")
 }
 
 func TestBundle(t *testing.T) {
