@@ -13,12 +13,20 @@ import (
 
 const operatorPage = "cmd/policy-service/README.md"
 
-// flagsOf are the flags of a command as its synopsis has them, but for those that all commands have.
+// flagsOf are the flags of a command as its synopsis has them, but for those that all commands have: by their letter if
+// the command's examples have that, and with … if they can be repeated.
 func flagsOf(leaf *kong.Node) string {
 	var all []string
 	for _, flag := range leaf.Flags {
 		text := "--" + flag.Name
-		if !flag.IsBool() {
+		if letter := "-" + string(flag.Short); flag.Short != 0 && strings.Contains(strings.Join(examples[leaf.Path()], "\n"), " "+letter+" ") {
+			text = letter
+		}
+		switch {
+		case flag.IsBool():
+		case flag.Enum != "" && flag.HasDefault: // of whose values one is taken
+			text += " " + strings.ReplaceAll(flag.Enum, ",", "|")
+		default:
 			text += " " + strings.ReplaceAll(strings.TrimSuffix(flag.FormatPlaceHolder(), ",..."), `"`, "")
 		}
 		switch {
@@ -28,6 +36,9 @@ func flagsOf(leaf *kong.Node) string {
 			text = "(" + text + " |"
 		case len(flag.Xor) > 0:
 			text += ")"
+		}
+		if flag.IsCumulative() {
+			text += "…"
 		}
 		if flag.Name != "help" {
 			all = append(all, text)
@@ -39,6 +50,9 @@ func flagsOf(leaf *kong.Node) string {
 // synopsis is a command as the table shows it, with the table's words for flags that several commands have.
 func synopsis(leaf *kong.Node, words *strings.Replacer) string {
 	text := leaf.Path()
+	if leaf.Parent != nil && leaf.Parent.DefaultCmd == leaf { // which need not be said
+		text = strings.TrimSuffix(text, leaf.Name) + "[" + leaf.Name + "]"
+	}
 	if flags := flagsOf(leaf); flags != "" {
 		text += " " + words.Replace(flags)
 	}
@@ -59,7 +73,7 @@ func TestCommandsPage(t *testing.T) {
 	}
 	rows := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| .*[a-z].* \\| .*0.* \\|$").FindAllStringSubmatch(p.text, -1) {
-		rows[row[1]] = true
+		rows[strings.ReplaceAll(row[1], `\|`, "|")] = true // as a table writes it
 	}
 	for _, leaf := range leaves(t) {
 		own := words
