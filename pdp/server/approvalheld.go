@@ -141,7 +141,7 @@ func (s *Server) openApprovalKey() (err error) {
 		return err
 	}
 	if name := filepath.Join(s.config.Data, approval.FileName); !approvalKey.there(s.config.Data) {
-		// Nothing in it counts, and nobody can read it: it is begun anew.
+		// Nothing in it counts, and without the key nothing can be believed: it is begun anew.
 		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("%s belongs to a key that is missing, and cannot be begun anew: %w; move it away", name, err)
 		}
@@ -166,7 +166,7 @@ func keyWithFile(data string) error {
 	case errors.Is(err, approval.ErrLocked):
 		return fmt.Errorf("the key of approvals, %s, is missing, and another process has %s open; %s", approvalKey.file, name, try)
 	case err != nil:
-		return fmt.Errorf("the key of approvals, %s, is missing, and without it nobody can read %s: %w; %s", approvalKey.file, name, err, try)
+		return fmt.Errorf("the key of approvals, %s, is missing, and without it nothing in %s can be believed: %w; %s", approvalKey.file, name, err, try)
 	case open > 0:
 		return fmt.Errorf("the key of approvals, %s, is missing, and %s has %d approval requests that wait or can be used; %s", approvalKey.file, name, open, try)
 	}
