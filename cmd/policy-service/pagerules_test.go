@@ -56,3 +56,21 @@ func TestPageSteps(t *testing.T) {
 		t.Errorf("%+v", steps)
 	}
 }
+
+func TestPagesCollide(t *testing.T) {
+	one := func(path, command string) page { return newPage(t, path, "```console\n$ "+command+"\n```\n") }
+	a := one("a.md", "policy-service serve --data a --listen 127.0.0.1:8181 &")
+	for _, c := range []struct {
+		other page
+		found int
+	}{
+		{one("b.md", "policy-service serve --data b --listen 127.0.0.1:8182 &"), 0},
+		{one("b.md", "policy-service serve --data a --listen 127.0.0.1:8181 &"), 2},
+		{one("b.md", "echo 'listen: 127.0.0.1:8181' >config.yaml"), 1},
+		{one("b.md", "policy-service serve --listen 127.0.0.1:8180 &"), 1},
+	} {
+		if problems := collisions(t, []page{a, c.other}); len(problems) != c.found {
+			t.Errorf("%s: %q", c.other.text, problems)
+		}
+	}
+}

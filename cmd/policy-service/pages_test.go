@@ -1,6 +1,7 @@
 package main // and not main_test: a cached result must not outlive a change of the program that the test builds
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -112,6 +113,9 @@ func TestPageRules(t *testing.T) {
 		commands += len(p.steps(t))
 	}
 	t.Logf("%d pages with %d commands", len(all), commands)
+	for _, problem := range collisions(t, all) {
+		t.Error(problem)
+	}
 }
 
 // sizes are the bounds that the page breaks.
@@ -279,6 +283,24 @@ func (p page) habits(t *testing.T) (problems []string) {
 		}
 	}
 	slices.Sort(problems)
+	return problems
+}
+
+// collisions are what two pages use that a reader of both would have once: the port of a server, or its data directory.
+func collisions(t *testing.T, all []page) (problems []string) {
+	t.Helper()
+	users := map[string]string{"127.0.0.1:8180": "make run", "--data .data": "make run"}
+	for _, p := range all {
+		for _, s := range p.steps(t) {
+			for _, used := range regexp.MustCompile(`--data \S+|listen:? 127\.0\.0\.1:\d+`).FindAllString(s.command, -1) {
+				used = regexp.MustCompile(`listen:? `).ReplaceAllString(used, "")
+				if user := cmp.Or(users[used], p.path); user != p.path {
+					problems = append(problems, fmt.Sprintf("%s:%d: %s is that of %s: readers of both would have to choose", p.path, s.line, used, user))
+				}
+				users[used] = p.path
+			}
+		}
+	}
 	return problems
 }
 
