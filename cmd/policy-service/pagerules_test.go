@@ -1,76 +1,228 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-// TestPageRulesFindFaults shows each rule of pages a page that breaks it.
-func TestPageRulesFindFaults(t *testing.T) {
-	const good = "# Page\n\n* [Ask](#ask)\n\n## Ask\n\n```console\n$ echo a\na\n```\n"
-	with := func(text string) string { return good + "\n" + text + "\n" }
-	for _, c := range []struct{ text, problem string }{
-		{good, ""},
-		{strings.Repeat("\n", maxLines+1) + good, "lines, and may have"},
-		{with("|" + strings.Repeat("x", maxBytes)), "bytes, and may have"},
-		{with(strings.Repeat("ä", maxColumns+1)), "x.md:12: 121 columns"},
-		{with(strings.Repeat("ä", maxColumns)), ""},
-		{with("## Answer"), "lacks #answer"},
-		{strings.Replace(good, "* [Ask](#ask)\n", "* [B](#b)\n* [Ask](#ask)\n\n", 1) + "\n## B\n", "x.md:14: the table of contents lacks #b"},
-		{"# Page\n", "has no headings"},
-		{"# Page\n\n* [Ask](#ask)\n\n## Ask\n", "executed blocks: false"},
-		{with("```text\n$ echo b\n```"), "a picture shows a command"},
-		{with("```go\nx\n```"), "only the page of authzenclient"},
-		{with("```yaml\nx\n```"), "only the page of conformance cases"},
-		{with("```json\n{}\n```"), `tagged "json"`},
-		{with("```sh\nrm -r x\n```"), "executed by no test"},
-		{with("```sh\nmake no-such-target\n```"), "no-such-target"},
-		{with("[a](../x)"), "a link to ../x"},
-		{with("[a](README.md#no-such-heading)"), "README.md has no such heading"},
-		{with("[a](#no-such-heading)"), "x.md has no such heading"},
-		{with("[a](Makefile#run)"), "only pages have anchors"},
-		{with("[a](README.md#start), [b](https://example.com/#x), `[c](#d)`"), ""},
-		{with("```console\n$ date\n…\n```"), "fits any"},
-		{with("```console\n$ cat x | sed s/a/b/\n```"), "a filter behind a pipe"},
-		{with("```console\n$ grep -c a x\n```"), "grep -o and grep -c"},
-		{with("```console\n$ grep -i -ho a x\n```"), "grep -o and grep -c"},
-		{with("```console\n$ make >/dev/null\n```"), "nobody sees"},
-		{with("```console\n$ ask() { curl $1; }\n```"), "a function hides"},
-		{with("```console\n$ serve --listen 127.0.0.1:0 &\n```"), "port 0"},
-		{with("```console\n$ touch x; sleep 1; cat x\n```"), "sleeps at the end"},
-		{with("```console\n$ sleep 1\n$ curl -sS -o /dev/null -w '%{http_code}' x; grep a x; sed s/a/b/ x >y\n```"), ""},
-	} {
-		p := newPage(t, "x.md", c.text)
-		problems := slices.Concat(p.sizes(), p.contents(), p.blockProblems(), p.links(t), p.habits(t))
-		if c.problem == "" && len(problems) > 0 || c.problem != "" && !strings.Contains(strings.Join(problems, "\n"), c.problem) {
-			t.Errorf("of\n%s\nthe rules say %q, and should say %q", c.text[max(0, len(c.text)-300):], problems, c.problem)
+// What no page may do, and what each has to have. pagefaults_test.go shows each rule a page that breaks it.
+
+func TestPageRules(t *testing.T) {
+	all := pages(t)
+	for path, reader := range readers {
+		if !slices.ContainsFunc(all, func(p page) bool { return p.path == path }) {
+			t.Errorf("there is no page %s for this reader: %s", path, reader)
 		}
+	}
+	for path, why := range unexecuted {
+		if !slices.ContainsFunc(all, func(p page) bool { return p.path == path }) {
+			t.Errorf("no page %s needs an excuse (%s)", path, why)
+		}
+	}
+	commands := 0
+	for _, p := range all {
+		t.Run(p.path, func(t *testing.T) {
+			for _, problem := range slices.Concat(p.sizes(), p.contents(), p.blockProblems(), p.links(t), p.habits(t)) {
+				t.Error(problem)
+			}
+		})
+		commands += len(p.steps(t))
+	}
+	t.Logf("%d pages with %d commands", len(all), commands)
+	for _, problem := range collisions(t, all) {
+		t.Error(problem)
 	}
 }
 
-func TestPageSteps(t *testing.T) {
-	p := newPage(t, "x.md", "```console\n$ cat <<'EOF'\n> a\n>\n> b\n> EOF\na\n\nb\n$ true\n```\n")
-	want := []step{{"cat <<'EOF'\na\n\nb\nEOF", "a\n\nb\n", 2}, {"true", "", 10}}
-	if steps := p.steps(t); !slices.Equal(steps, want) {
-		t.Errorf("%+v", steps)
+// sizes are the bounds that the page breaks.
+func (p page) sizes() (problems []string) {
+	lines, bytes := maxLines, maxBytes
+	if p.path == "README.md" {
+		lines, bytes = maxFrontLines, maxFrontBytes
 	}
-}
-
-func TestPagesCollide(t *testing.T) {
-	one := func(path, command string) page { return newPage(t, path, "```console\n$ "+command+"\n```\n") }
-	a := one("a.md", "policy-service serve --data a --listen 127.0.0.1:8181 &")
-	for _, c := range []struct {
-		other page
-		found int
-	}{
-		{one("b.md", "policy-service serve --data b --listen 127.0.0.1:8182 &"), 0},
-		{one("b.md", "policy-service serve --data a --listen 127.0.0.1:8181 &"), 2},
-		{one("b.md", "echo 'listen: 127.0.0.1:8181' >config.yaml"), 1},
-		{one("b.md", "policy-service serve --listen 127.0.0.1:8180 &"), 1},
-	} {
-		if problems := collisions(t, []page{a, c.other}); len(problems) != c.found {
-			t.Errorf("%s: %q", c.other.text, problems)
+	if n := strings.Count(p.text, "\n"); n > lines {
+		problems = append(problems, fmt.Sprintf("%s has %d lines, and may have %d", p.path, n, lines))
+	}
+	if len(p.text) > bytes {
+		problems = append(problems, fmt.Sprintf("%s has %d bytes, and may have %d", p.path, len(p.text), bytes))
+	}
+	for n, line := range p.prose() {
+		if columns := utf8.RuneCountInString(line); columns > maxColumns && !strings.HasPrefix(line, "|") {
+			problems = append(problems, fmt.Sprintf("%s:%d: %d columns, and prose may have %d", p.path, n, columns, maxColumns))
 		}
 	}
+	return problems
+}
+
+// contents are the headings that the table of contents lacks. It stands before the first of them. The first page has a
+// table of readers instead, and a sample's page is part of a sample.
+func (p page) contents() (problems []string) {
+	if p.path == "README.md" || p.path == "pdp/decisionlog/sample_readme.md" {
+		return nil
+	}
+	listed := -1
+	for _, h := range p.headings() {
+		if h.level != 2 {
+			continue
+		}
+		if listed < 0 {
+			listed = 0
+		}
+		front := strings.Join(slices.Collect(p.frontOf(2)), "\n")
+		at := strings.Index(front[listed:], "(#"+h.anchor+")")
+		if at < 0 {
+			problems = append(problems, fmt.Sprintf("%s:%d: the table of contents lacks #%s, or has it in another order", p.path, h.line, h.anchor))
+			continue
+		}
+		listed += at
+	}
+	if listed < 0 {
+		problems = append(problems, p.path+" has no headings")
+	}
+	return problems
+}
+
+// blockProblems lets nothing onto a page that looks like an example and is executed by nobody.
+func (p page) blockProblems() (problems []string) {
+	executed := false
+	for _, b := range p.blocks {
+		switch b.tag {
+		case "console":
+			executed = true
+		case "text":
+			for n, line := range b.lines {
+				if strings.HasPrefix(line, "$ ") {
+					problems = append(problems, fmt.Sprintf("%s:%d: a picture shows a command: make it a console block", p.path, b.line+1+n))
+				}
+			}
+		case "go":
+			if p.path != "evaluation/authzenclient/README.md" {
+				problems = append(problems, fmt.Sprintf("%s:%d: only the page of authzenclient can show Go that is run", p.path, b.line))
+			}
+		case "yaml":
+			if p.path != "conformance/cases/README.md" {
+				problems = append(problems, fmt.Sprintf("%s:%d: only the page of conformance cases can show YAML that is read", p.path, b.line))
+			}
+		case "sh":
+			problems = append(problems, p.shProblems(b)...)
+		default:
+			problems = append(problems, fmt.Sprintf("%s:%d: a block tagged %q is executed by no test", p.path, b.line, b.tag))
+		}
+	}
+	if _, excused := unexecuted[p.path]; executed == excused {
+		problems = append(problems, fmt.Sprintf("%s has executed blocks: %t; it is in the list of those without: %t", p.path, executed, excused))
+	}
+	return problems
+}
+
+func (p page) shProblems(b block) (problems []string) {
+	if p.path == "pdp/decisionlog/sample_readme.md" {
+		return nil
+	}
+	for n, line := range b.lines {
+		words := strings.Fields(line)
+		if len(words) < 2 || words[0] != "make" {
+			problems = append(problems, fmt.Sprintf("%s:%d: %q is executed by no test: make it a console block", p.path, b.line+1+n, line))
+			continue
+		}
+		if _, err := makeOutput(append([]string{"-n"}, words[1:]...)...); err != nil {
+			problems = append(problems, fmt.Sprintf("%s:%d: %q: %v", p.path, b.line+1+n, line, err))
+		}
+	}
+	return problems
+}
+
+// links are those that lead nowhere. What is on other machines is not looked at.
+func (p page) links(t *testing.T) (problems []string) {
+	t.Helper()
+	for n, line := range p.prose() {
+		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(regexp.MustCompile("`[^`]*`").ReplaceAllString(line, ""), -1) {
+			if problem := p.link(t, link[1]); problem != "" {
+				problems = append(problems, fmt.Sprintf("%s:%d: %s", p.path, n, problem))
+			}
+		}
+	}
+	return problems
+}
+
+func (p page) link(t *testing.T, target string) (problem string) {
+	t.Helper()
+	if strings.Contains(target, "://") {
+		return ""
+	}
+	path, anchor, hasAnchor := strings.Cut(target, "#")
+	to := p
+	if path != "" {
+		path = filepath.Join(filepath.Dir(p.path), path)
+		if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+			return fmt.Sprintf("a link to %s: %v", target, err)
+		}
+		if !hasAnchor {
+			return ""
+		}
+		if !strings.HasSuffix(path, ".md") {
+			return fmt.Sprintf("a link to %s: only pages have anchors", target)
+		}
+		to = readPage(t, path)
+	}
+	if !slices.ContainsFunc(to.headings(), func(h heading) bool { return h.anchor == anchor }) {
+		return fmt.Sprintf("a link to %s: %s has no such heading", target, to.path)
+	}
+	return ""
+}
+
+// untyped is what nobody types who reads an answer: it hides from the reader what the test cannot foresee, or waits
+// where a reader looks.
+var untyped = map[string]*regexp.Regexp{
+	"a filter behind a pipe hides what is answered": regexp.MustCompile(`\| *(sed|cut|tr|awk)\b`),
+	"grep -o and grep -c hide what is answered":     regexp.MustCompile(`\bgrep( -\w+)* -\w*[oc]`),
+	"nobody sees what goes to /dev/null":            regexp.MustCompile(`[12&]?> */dev/null`),
+	"a function hides what is asked":                regexp.MustCompile(`(?m)^\w+ *\(\) *\{`),
+	"only a test needs --addr-file, or port 0":      regexp.MustCompile(`--addr-file|127\.0\.0\.1:0\b`),
+	"a reader does not wait for a file":             regexp.MustCompile(`until +test|while +!`),
+}
+
+// habits are the commands of the page that nobody would type, and expected output that says nothing.
+func (p page) habits(t *testing.T) (problems []string) {
+	t.Helper()
+	for _, s := range p.steps(t) {
+		if strings.Contains(waits.ReplaceAllString(s.command, ""), "sleep ") {
+			problems = append(problems, fmt.Sprintf("%s:%d: a reader sleeps at the end of a command, before the one that shows what came", p.path, s.line))
+		}
+		for why, pattern := range untyped {
+			if pattern.MatchString(s.command) {
+				problems = append(problems, fmt.Sprintf("%s:%d: %s", p.path, s.line, why))
+			}
+		}
+		if saysNothing(s.want) {
+			problems = append(problems, fmt.Sprintf("%s:%d: this expected output fits any: %q", p.path, s.line, s.want))
+		}
+	}
+	slices.Sort(problems)
+	return problems
+}
+
+// collisions are what two pages use that a reader of both would have once: the port of a server, or its data directory.
+func collisions(t *testing.T, all []page) (problems []string) {
+	t.Helper()
+	users := map[string]string{"127.0.0.1:8180": "make run", "--data .data": "make run"}
+	for _, p := range all {
+		for _, s := range p.steps(t) {
+			for _, used := range regexp.MustCompile(`--data \S+|listen:? 127\.0\.0\.1:\d+`).FindAllString(s.command, -1) {
+				used = regexp.MustCompile(`listen:? `).ReplaceAllString(used, "")
+				if user := cmp.Or(users[used], p.path); user != p.path {
+					problems = append(problems, fmt.Sprintf("%s:%d: %s is that of %s: readers of both would have to choose", p.path, s.line, used, user))
+				}
+				users[used] = p.path
+			}
+		}
+	}
+	return problems
 }

@@ -1,7 +1,6 @@
 package main // and not main_test: a cached result must not outlive a change of the program that the test builds
 
 import (
-	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 )
 
 // The pages of this repository promise commands and their answers. Here they are taken at their word: each page is typed,
@@ -23,10 +21,7 @@ import (
 //	go       on the page of authzenclient, whose own test holds it to examples that are run
 //	yaml     on the page of conformance cases, whose own test reads it as a case
 //	text     a picture
-const (
-	root       = "../.."
-	readmePath = root + "/README.md"
-)
+const root = "../.."
 
 // readers are the pages that have to be there, each with its reader's name.
 var readers = map[string]string{
@@ -89,219 +84,6 @@ func TestPagesFirstCurl(t *testing.T) {
 	if first := readPage(t, "README.md").steps(t)[0]; first.command != line || first.want != "{\"decision\":true}\n" {
 		t.Errorf("make run prints\n%s\nbut README.md:%d starts with\n%s\n%s", line, first.line, first.command, first.want)
 	}
-}
-
-func TestPageRules(t *testing.T) {
-	all := pages(t)
-	for path, reader := range readers {
-		if !slices.ContainsFunc(all, func(p page) bool { return p.path == path }) {
-			t.Errorf("there is no page %s for this reader: %s", path, reader)
-		}
-	}
-	for path, why := range unexecuted {
-		if !slices.ContainsFunc(all, func(p page) bool { return p.path == path }) {
-			t.Errorf("no page %s needs an excuse (%s)", path, why)
-		}
-	}
-	commands := 0
-	for _, p := range all {
-		t.Run(p.path, func(t *testing.T) {
-			for _, problem := range slices.Concat(p.sizes(), p.contents(), p.blockProblems(), p.links(t), p.habits(t)) {
-				t.Error(problem)
-			}
-		})
-		commands += len(p.steps(t))
-	}
-	t.Logf("%d pages with %d commands", len(all), commands)
-	for _, problem := range collisions(t, all) {
-		t.Error(problem)
-	}
-}
-
-// sizes are the bounds that the page breaks.
-func (p page) sizes() (problems []string) {
-	lines, bytes := maxLines, maxBytes
-	if p.path == "README.md" {
-		lines, bytes = maxFrontLines, maxFrontBytes
-	}
-	if n := strings.Count(p.text, "\n"); n > lines {
-		problems = append(problems, fmt.Sprintf("%s has %d lines, and may have %d", p.path, n, lines))
-	}
-	if len(p.text) > bytes {
-		problems = append(problems, fmt.Sprintf("%s has %d bytes, and may have %d", p.path, len(p.text), bytes))
-	}
-	for n, line := range p.prose() {
-		if columns := utf8.RuneCountInString(line); columns > maxColumns && !strings.HasPrefix(line, "|") {
-			problems = append(problems, fmt.Sprintf("%s:%d: %d columns, and prose may have %d", p.path, n, columns, maxColumns))
-		}
-	}
-	return problems
-}
-
-// contents are the headings that the table of contents lacks. It stands before the first of them. The first page has a
-// table of readers instead, and a sample's page is part of a sample.
-func (p page) contents() (problems []string) {
-	if p.path == "README.md" || p.path == "pdp/decisionlog/sample_readme.md" {
-		return nil
-	}
-	listed := -1
-	for _, h := range p.headings() {
-		if h.level != 2 {
-			continue
-		}
-		if listed < 0 {
-			listed = 0
-		}
-		front := strings.Join(slices.Collect(p.frontOf(2)), "\n")
-		at := strings.Index(front[listed:], "(#"+h.anchor+")")
-		if at < 0 {
-			problems = append(problems, fmt.Sprintf("%s:%d: the table of contents lacks #%s, or has it in another order", p.path, h.line, h.anchor))
-			continue
-		}
-		listed += at
-	}
-	if listed < 0 {
-		problems = append(problems, p.path+" has no headings")
-	}
-	return problems
-}
-
-// blockProblems lets nothing onto a page that looks like an example and is executed by nobody.
-func (p page) blockProblems() (problems []string) {
-	executed := false
-	for _, b := range p.blocks {
-		switch b.tag {
-		case "console":
-			executed = true
-		case "text":
-			for n, line := range b.lines {
-				if strings.HasPrefix(line, "$ ") {
-					problems = append(problems, fmt.Sprintf("%s:%d: a picture shows a command: make it a console block", p.path, b.line+1+n))
-				}
-			}
-		case "go":
-			if p.path != "evaluation/authzenclient/README.md" {
-				problems = append(problems, fmt.Sprintf("%s:%d: only the page of authzenclient can show Go that is run", p.path, b.line))
-			}
-		case "yaml":
-			if p.path != "conformance/cases/README.md" {
-				problems = append(problems, fmt.Sprintf("%s:%d: only the page of conformance cases can show YAML that is read", p.path, b.line))
-			}
-		case "sh":
-			problems = append(problems, p.shProblems(b)...)
-		default:
-			problems = append(problems, fmt.Sprintf("%s:%d: a block tagged %q is executed by no test", p.path, b.line, b.tag))
-		}
-	}
-	if _, excused := unexecuted[p.path]; executed == excused {
-		problems = append(problems, fmt.Sprintf("%s has executed blocks: %t; it is in the list of those without: %t", p.path, executed, excused))
-	}
-	return problems
-}
-
-func (p page) shProblems(b block) (problems []string) {
-	if p.path == "pdp/decisionlog/sample_readme.md" {
-		return nil
-	}
-	for n, line := range b.lines {
-		words := strings.Fields(line)
-		if len(words) < 2 || words[0] != "make" {
-			problems = append(problems, fmt.Sprintf("%s:%d: %q is executed by no test: make it a console block", p.path, b.line+1+n, line))
-			continue
-		}
-		if _, err := makeOutput(append([]string{"-n"}, words[1:]...)...); err != nil {
-			problems = append(problems, fmt.Sprintf("%s:%d: %q: %v", p.path, b.line+1+n, line, err))
-		}
-	}
-	return problems
-}
-
-// links are those that lead nowhere. What is on other machines is not looked at.
-func (p page) links(t *testing.T) (problems []string) {
-	t.Helper()
-	for n, line := range p.prose() {
-		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(regexp.MustCompile("`[^`]*`").ReplaceAllString(line, ""), -1) {
-			if problem := p.link(t, link[1]); problem != "" {
-				problems = append(problems, fmt.Sprintf("%s:%d: %s", p.path, n, problem))
-			}
-		}
-	}
-	return problems
-}
-
-func (p page) link(t *testing.T, target string) (problem string) {
-	t.Helper()
-	if strings.Contains(target, "://") {
-		return ""
-	}
-	path, anchor, hasAnchor := strings.Cut(target, "#")
-	to := p
-	if path != "" {
-		path = filepath.Join(filepath.Dir(p.path), path)
-		if _, err := os.Stat(filepath.Join(root, path)); err != nil {
-			return fmt.Sprintf("a link to %s: %v", target, err)
-		}
-		if !hasAnchor {
-			return ""
-		}
-		if !strings.HasSuffix(path, ".md") {
-			return fmt.Sprintf("a link to %s: only pages have anchors", target)
-		}
-		to = readPage(t, path)
-	}
-	if !slices.ContainsFunc(to.headings(), func(h heading) bool { return h.anchor == anchor }) {
-		return fmt.Sprintf("a link to %s: %s has no such heading", target, to.path)
-	}
-	return ""
-}
-
-// untyped is what nobody types who reads an answer: it hides from the reader what the test cannot foresee, or waits
-// where a reader looks.
-var untyped = map[string]*regexp.Regexp{
-	"a filter behind a pipe hides what is answered": regexp.MustCompile(`\| *(sed|cut|tr|awk)\b`),
-	"grep -o and grep -c hide what is answered":     regexp.MustCompile(`\bgrep( -\w+)* -\w*[oc]`),
-	"nobody sees what goes to /dev/null":            regexp.MustCompile(`[12&]?> */dev/null`),
-	"a function hides what is asked":                regexp.MustCompile(`(?m)^\w+ *\(\) *\{`),
-	"only a test needs --addr-file, or port 0":      regexp.MustCompile(`--addr-file|127\.0\.0\.1:0\b`),
-	"a reader does not wait for a file":             regexp.MustCompile(`until +test|while +!`),
-}
-
-// habits are the commands of the page that nobody would type, and expected output that says nothing.
-func (p page) habits(t *testing.T) (problems []string) {
-	t.Helper()
-	for _, s := range p.steps(t) {
-		if strings.Contains(waits.ReplaceAllString(s.command, ""), "sleep ") {
-			problems = append(problems, fmt.Sprintf("%s:%d: a reader sleeps at the end of a command, before the one that shows what came", p.path, s.line))
-		}
-		for why, pattern := range untyped {
-			if pattern.MatchString(s.command) {
-				problems = append(problems, fmt.Sprintf("%s:%d: %s", p.path, s.line, why))
-			}
-		}
-		if saysNothing(s.want) {
-			problems = append(problems, fmt.Sprintf("%s:%d: this expected output fits any: %q", p.path, s.line, s.want))
-		}
-	}
-	slices.Sort(problems)
-	return problems
-}
-
-// collisions are what two pages use that a reader of both would have once: the port of a server, or its data directory.
-func collisions(t *testing.T, all []page) (problems []string) {
-	t.Helper()
-	users := map[string]string{"127.0.0.1:8180": "make run", "--data .data": "make run"}
-	for _, p := range all {
-		for _, s := range p.steps(t) {
-			for _, used := range regexp.MustCompile(`--data \S+|listen:? 127\.0\.0\.1:\d+`).FindAllString(s.command, -1) {
-				used = regexp.MustCompile(`listen:? `).ReplaceAllString(used, "")
-				if user := cmp.Or(users[used], p.path); user != p.path {
-					problems = append(problems, fmt.Sprintf("%s:%d: %s is that of %s: readers of both would have to choose", p.path, s.line, used, user))
-				}
-				users[used] = p.path
-			}
-		}
-	}
-	return problems
 }
 
 // pages are all of the repository, in the order of their paths.
