@@ -98,9 +98,14 @@ func (k known) unlearned() (all []string) {
 	return all
 }
 
-// saysNothing is true of expected output that leaves everything open.
+// saysNothing is true of expected output of which a line leaves everything open.
 func saysNothing(want string) bool {
-	return strings.Contains(want, "…") && !regexp.MustCompile(`[\pL\pN]`).MatchString(want)
+	for line := range strings.Lines(want) {
+		if strings.Contains(line, "…") && !regexp.MustCompile(`[\pL\pN]`).MatchString(line) {
+			return true
+		}
+	}
+	return false
 }
 
 func TestPageOutputFits(t *testing.T) {
@@ -157,7 +162,7 @@ func TestPageExamples(t *testing.T) {
 }
 
 func TestPageSaysNothing(t *testing.T) {
-	for want, nothing := range map[string]bool{"…\n": true, "{\"…\":…}\n": true, "…\n…\n": true, "": false, "psk_…\n": false, "{}\n": false} {
+	for want, nothing := range map[string]bool{"…\n": true, "{\"…\":…}\n": true, "…\n…\n": true, "a\n…\n": true, "": false, "psk_…\n": false, "{}\n": false} {
 		if saysNothing(want) != nothing {
 			t.Errorf("%q says nothing: %t", want, !nothing)
 		}
