@@ -143,9 +143,8 @@ func (k *Keys) edit(change func(*keyFile) error) error {
 	if err := writeKeyFile(k.dir, file); err != nil {
 		return fmt.Errorf("cannot write the API keys: %w; try it as the user the service runs as, and look for space on the disk", err)
 	}
-	if err := mark(lock); err != nil {
-		return fmt.Errorf("cannot note that there are API keys: %w; the change is made; try it once more as the user the service runs as", err)
-	}
+	// A note that fails now is no reason to lose a key that is made: no server starts before Keep has made it.
+	_ = mark(lock)
 	return k.look(k.view.Load()).err
 }
 
@@ -164,7 +163,7 @@ func mark(lock *lockedfile.File) error {
 	return lock.Sync()
 }
 
-// Keep notes that there are keys, in a directory of before that note was made.
+// Keep notes that there are keys, if nobody has. A server calls it before it lets anybody in.
 func (k *Keys) Keep() error {
 	if k.current().info == nil {
 		return nil
@@ -173,7 +172,10 @@ func (k *Keys) Keep() error {
 	if err != nil {
 		return fmt.Errorf("cannot lock the API keys: %w; try it as the user the service runs as", err)
 	}
-	return errors.Join(mark(lock), lock.Close())
+	if err := errors.Join(mark(lock), lock.Close()); err != nil {
+		return fmt.Errorf("cannot note that there are API keys: %w; try it as the user the service runs as, and look for space on the disk", err)
+	}
+	return nil
 }
 
 // lost is an error where there were keys, and their file is not there.

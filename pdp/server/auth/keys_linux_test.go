@@ -1,0 +1,23 @@
+package auth
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A disk that has no room for the note loses no key that was made, and lets no server start.
+func TestNoteThatFails(t *testing.T) {
+	dir, c := t.TempDir(), newClock()
+	if err := os.Symlink("/dev/full", filepath.Join(dir, keyLockName)); err != nil {
+		t.Fatal(err)
+	}
+	k := open(t, dir, c)
+	if _, found := k.Find(add(t, k, "pep")); !found {
+		t.Error("the key that was printed is not good")
+	}
+	if err := k.Keep(); err == nil || !strings.Contains(err.Error(), "; try ") {
+		t.Errorf("got %v, want an error that says what to try", err)
+	}
+}
