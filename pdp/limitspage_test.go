@@ -11,29 +11,20 @@ import (
 func TestTheLimitsPageSaysWhatAnOwnerMayBring(t *testing.T) {
 	page, err := os.ReadFile("server/LIMITS.md")
 	must(t, err)
-	n := func(n int) string {
-		text := fmt.Sprint(n)
-		for at := len(text) - 3; at > 0; at -= 3 {
-			text = text[:at] + "," + text[at:]
-		}
-		return text
-	}
 	row := func(what string, of func(*bounds) string) {
 		t.Helper()
-		if want := fmt.Sprintf("| %s | %s | %s |\n", what, of(tenantBounds), of(rootBounds)); !strings.Contains(string(page), want) {
-			t.Errorf("it does not say %s", want)
-		}
+		holds(t, string(page), what, of(tenantBounds), of(rootBounds))
 	}
-	row("files, bytes of all of them", func(b *bounds) string { return fmt.Sprintf("%s, %d MiB", n(b.files), b.bytes>>20) })
-	row("names looked up on the ways to its files", func(b *bounds) string { return n(b.looked) })
-	row("entities, values in them", func(b *bounds) string { return n(b.entities) + ", " + n(b.values) })
-	row("references to parents; ancestors of one entity", func(b *bounds) string { return n(b.parents) + "; " + n(b.ancestors) })
-	row("steps through `identities` of one person, of all", func(b *bounds) string { return n(b.person) + ", " + n(b.persons) })
-	row("words and signs of policies", func(b *bounds) string { return n(b.words) })
-	row("steps of checking policies against the schema", func(b *bounds) string { return n(b.checks) })
+	row("files, bytes of all of them", func(b *bounds) string { return fmt.Sprintf("%s, %d MiB", grouped(b.files), b.bytes>>20) })
+	row("names looked up on the ways to its files", func(b *bounds) string { return grouped(b.looked) })
+	row("entities, values in them", func(b *bounds) string { return grouped(b.entities) + ", " + grouped(b.values) })
+	row("references to parents; ancestors of one entity", func(b *bounds) string { return grouped(b.parents) + "; " + grouped(b.ancestors) })
+	row("steps through `identities` of one person, of all", func(b *bounds) string { return grouped(b.person) + ", " + grouped(b.persons) })
+	row("words and signs of policies", func(b *bounds) string { return grouped(b.words) })
+	row("steps of checking policies against the schema", func(b *bounds) string { return grouped(b.checks) })
 	a := newAllowance()
 	for _, want := range []string{
-		n(maxSchema) + " types and references",
+		grouped(maxSchema) + " types and references",
 		fmt.Sprintf("more than %d MiB of new files at once, or %d KiB a second in the long run; each\n  edit counts as %d KiB at least", a.most>>20, a.second>>10, a.least>>10),
 	} {
 		if !strings.Contains(string(page), want) {
