@@ -49,6 +49,12 @@ var unexecuted = map[string]string{
 	"pdp/server/LIMITS.md":             "it is tables, which pdp/server and pdp hold to the code",
 }
 
+// withoutContents are the pages that begin with no table of contents, each with the reason.
+var withoutContents = map[string]string{
+	"README.md":                        "it has a table of readers, and their pages",
+	"pdp/decisionlog/sample_readme.md": "it is read beside the files that it is about, from its first line to its last",
+}
+
 // What a page may be at most: a reader should see its end.
 const (
 	maxLines, maxBytes           = 500, 40_000
