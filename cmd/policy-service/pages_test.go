@@ -18,9 +18,9 @@ import (
 //	console  a transcript. A line that begins with "$ " is a command, lines right after it that begin with "> " continue
 //	         it, and the lines after those are what a terminal shows of it (pagematch_test.go says what "…" means there).
 //	sh       make, with targets that exist
-//	go       on the page of authzenclient, whose own test holds it to examples that are run
-//	yaml     on the page of conformance cases, whose own test reads it as a case
 //	text     a picture
+//
+// and what a test of another package makes sure of.
 const root = "../.."
 
 // readers are the pages that have to be there, each with its reader's name.
@@ -39,14 +39,19 @@ var readers = map[string]string{
 	"cmd/policy-service/CHANGES.md":      "operator, who upgrades",
 }
 
-// unexecuted are the pages without a transcript, each with the reason.
+// elsewhere are the blocks that another test executes or reads: which one, by the page and the tag.
+var elsewhere = map[string]map[string]string{
+	"evaluation/authzenclient/README.md": {"go": "readme_test.go beside it, which holds them to examples that are run"},
+	"conformance/cases/README.md":        {"yaml": "conformance/casespage_test.go, which reads it as a case"},
+	"pdp/decisionlog/sample_readme.md":   {"sh": "log_sample_test.go, which runs them in a sample"},
+}
+
+// unexecuted are the pages of which no block is executed, each with the reason.
 var unexecuted = map[string]string{
-	"cmd/policy-service/CHANGES.md":    "it tells of the past",
-	"conformance/REQUIREMENTS.md":      "its rows are held to the cases, and the suite runs those",
-	"conformance/cases/README.md":      "it describes a file format, whose files the suite runs",
-	"pdp/PERFORMANCE.md":               "its commands take minutes, and its numbers are those of one machine",
-	"pdp/decisionlog/sample_readme.md": "it is part of a sample; log_sample_test.go runs its commands there",
-	"pdp/server/LIMITS.md":             "it is tables, which pdp/server and pdp hold to the code",
+	"cmd/policy-service/CHANGES.md": "it tells of the past",
+	"conformance/REQUIREMENTS.md":   "its rows are held to the cases, and the suite runs those",
+	"pdp/PERFORMANCE.md":            "its commands take minutes, and its numbers are those of one machine",
+	"pdp/server/LIMITS.md":          "it is tables, which pdp/server and pdp hold to the code",
 }
 
 // withoutContents are the pages that begin with no table of contents, each with the reason.
