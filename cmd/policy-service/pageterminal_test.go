@@ -128,17 +128,18 @@ func (m *terminal) read(t *testing.T, p page, steps []step) {
 			t.Errorf("%s:%d: %v", p.path, s.line, err)
 			continue
 		}
-		shown, alive := m.enter(t, command)
-		fits := k.fits(s.want, shown)
-		for deadline := time.Now().Add(patience); patient && alive && !fits && time.Now().Before(deadline); {
-			shown, alive = m.enter(t, command)
-			fits = k.fits(s.want, shown)
-		}
-		if !fits {
-			t.Errorf("%s:%d:\n$ %s\nshows\n%s\nand the page says\n%s", p.path, s.line, command, shown, s.want)
-		}
-		if !alive {
-			t.Fatalf("%s:%d: this command ended the shell, or takes too long", p.path, s.line)
+		for deadline := time.Now().Add(patience); ; {
+			shown, alive := m.enter(t, command)
+			if !alive {
+				t.Fatalf("%s:%d: this command ended the shell, or takes too long:\n$ %s", p.path, s.line, command)
+			}
+			if k.fits(s.want, shown) {
+				break
+			}
+			if !patient || time.Now().After(deadline) {
+				t.Errorf("%s:%d:\n$ %s\nshows\n%s\nand the page says\n%s", p.path, s.line, command, shown, s.want)
+				break
+			}
 		}
 		patient = waits.MatchString(s.command)
 	}
