@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -147,24 +148,38 @@ func (s *shared) refused(got pdptest.Response, status int) time.Duration {
 	return time.Duration(after) * time.Second
 }
 
-// photographed is the data directory as it would be found after a crash now.
+// photographed is the data directory as it would be found after a crash now. It is taken
+// again if the server renamed a file meanwhile: no crash leaves a directory like that.
 func (s *shared) photographed() string {
 	s.t.Helper()
-	copied := s.t.TempDir()
-	must(s.t, filepath.WalkDir(s.data, func(name string, entry fs.DirEntry, err error) error {
-		must(s.t, err)
-		inside, err := filepath.Rel(s.data, name)
-		must(s.t, err)
-		if entry.IsDir() {
-			return os.MkdirAll(filepath.Join(copied, inside), 0o700)
+	for {
+		copied := s.t.TempDir()
+		err := filepath.WalkDir(s.data, func(name string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			inside, err := filepath.Rel(s.data, name)
+			must(s.t, err)
+			if entry.IsDir() {
+				return os.MkdirAll(filepath.Join(copied, inside), 0o700)
+			}
+			content, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			info, err := entry.Info()
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(copied, inside), content, info.Mode().Perm())
+		})
+		if err == nil {
+			return copied
 		}
-		content, err := os.ReadFile(name)
-		must(s.t, err)
-		info, err := entry.Info()
-		must(s.t, err)
-		return os.WriteFile(filepath.Join(copied, inside), content, info.Mode().Perm())
-	}))
-	return copied
+		if !errors.Is(err, fs.ErrNotExist) {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // One caller with 64 connections fills its share of the log and no more, whatever is
@@ -351,11 +366,13 @@ func TestFullShareStopsAskingAndNoDecisionOfAPerson(t *testing.T) {
 	c.welcome("everything", `user::"zoe"`, auth.Decide, auth.Search, auth.Request, auth.Approve, auth.LogAdmin, auth.LogRead)
 	denied, approved := c.asks("pep", tool("push", `"arguments":{}`)).Approval.ID, c.approved("noah")
 	own := c.asks("everything", tool("stop", push)).Approval.ID
+	// The last of them goes far beyond the share: what others put on record meanwhile changes
+	// what a record counts by a little.
 	status, asked := 200, 0
 	for ; status == 200 && asked < 1000; asked++ {
-		status, _ = c.do("everything", "POST", evaluationPath, one(16<<10))
+		status, _ = c.do("everything", "POST", evaluationPath, one(130<<10))
 	}
-	if status != http.StatusTooManyRequests || asked < 10 {
+	if status != http.StatusTooManyRequests || asked < 5 {
 		t.Fatalf("after %d got %d", asked, status)
 	}
 	for path, body := range map[string]string{
