@@ -18,7 +18,7 @@ export FIRST_CURL
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help build run first-curl test race soak lint fuzz bench bench-http conformance ci
+.PHONY: help build run first-curl test race soak lint loc fuzz bench bench-http conformance ci
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,10 +54,14 @@ soak: ## SOAKTIME of reloads, rotations and overload, kills and stops under load
 
 lint: ## gofmt, go vet, staticcheck, and whether go.mod and the module cache are as they should be
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
-	$(GO) vet ./...
-	$(GO) tool staticcheck ./...
+	$(GO) vet ./... ./.ci/loc
+	$(GO) tool staticcheck ./... ./.ci/loc
 	$(GO) mod tidy -diff
 	$(GO) mod verify
+
+# A hidden folder, so that nothing of it ships; the ./... above passes over it.
+loc: ## count the lines of Go by room, code and comments apart
+	@$(GO) run ./.ci/loc
 
 fuzz: ## run every fuzz target for FUZZTIME each (default 30s)
 	@FUZZTIME=$(FUZZTIME) .ci/fuzz
