@@ -233,17 +233,7 @@ func imports(t *testing.T) []imported {
 }
 
 var readImports = sync.OnceValues(func() (all []imported, err error) {
-	top := os.DirFS("..")
-	err = fs.WalkDir(top, ".", func(name string, entry fs.DirEntry, err error) error {
-		hidden := name != "." && strings.HasPrefix(entry.Name(), ".")
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && (hidden || entry.Name() == "testdata"):
-			return fs.SkipDir
-		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
-			return nil
-		}
+	err = walkSources(func(name string) error {
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", name), nil, parser.ImportsOnly)
 		if err != nil {
 			return err
@@ -259,6 +249,22 @@ var readImports = sync.OnceValues(func() (all []imported, err error) {
 	})
 	return all, err
 })
+
+// walkSources calls visit with the name of every Go file outside the tests, from the top of the repository.
+func walkSources(visit func(name string) error) error {
+	return fs.WalkDir(os.DirFS(".."), ".", func(name string, entry fs.DirEntry, err error) error {
+		hidden := name != "." && strings.HasPrefix(entry.Name(), ".")
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (hidden || entry.Name() == "testdata"):
+			return fs.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		return visit(name)
+	})
+}
 
 // closure is, for every package of ours, all that it brings along. It asks the go command, which alone knows.
 func closure(t *testing.T) map[string][]string {
