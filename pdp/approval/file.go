@@ -13,7 +13,7 @@ func (s *Store) File(ctx context.Context, q Question) (Approval, error) {
 	if err := errors.Join(s.fits(&q), s.ready(ctx)); err != nil {
 		return Approval{}, err
 	}
-	release, err := s.turn(ctx, "digest "+string(q.Digest[:])) // no id has a space
+	release, err := s.lock(ctx, "digest "+string(q.Digest[:])) // no id has a space
 	if err != nil {
 		return Approval{}, err
 	}
@@ -24,7 +24,7 @@ func (s *Store) File(ctx context.Context, q Question) (Approval, error) {
 	now := s.now()
 	m := &move{store: s, to: Approval{Question: q, ID: s.options.NewID(), Version: 1, Status: Pending, FiledAt: now, ExpiresAt: now.Add(q.Terms.Timeout)}}
 	m.step(Step{Name: StepFiled, At: now, Caller: q.Caller})
-	mine, err := s.turn(ctx, m.to.ID)
+	mine, err := s.lock(ctx, m.to.ID)
 	if err != nil {
 		return Approval{}, err
 	}

@@ -70,7 +70,7 @@ func (s *Store) each(ctx context.Context, ids []string, do func(context.Context,
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		release, ok := s.turns.Try(id)
+		release, ok := s.locks.TryLock(id)
 		if !ok {
 			continue
 		}

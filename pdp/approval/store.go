@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/boltfile"
-	"policy-service/pdp/turns"
+	"policy-service/pdp/keyedmutex"
 )
 
 // Store keeps approvals in a file. [Store.File] asks for one, [Store.Decide] is what a
@@ -29,7 +29,7 @@ type Store struct {
 	options  Options
 	key      []byte                        // of values in the file
 	seals    []byte                        // the key of steps on record
-	turns    turns.Turns                   // of approvals: what is done to one, with all that goes on record of it, is done before the next thing is
+	locks    keyedmutex.Mutex              // by id; whoever changes an approval holds its lock until the change is on record
 	grown    atomic.Pointer[chan struct{}] // closed at the next change
 	wake     chan struct{}                 // has room for one: Run has something to look at
 	listeners
@@ -135,9 +135,9 @@ func (s *Store) remembered() *memory {
 // now is the time as it is stored.
 func (s *Store) now() time.Time { return s.options.Now().Round(0).UTC() }
 
-// turn waits until nobody else does anything about what has this name.
-func (s *Store) turn(ctx context.Context, name string) (release func(), err error) {
-	if release, err = s.turns.Take(ctx, name); err != nil {
+// lock locks a name: the id of an approval, or the digest of a question that is being filed.
+func (s *Store) lock(ctx context.Context, name string) (release func(), err error) {
+	if release, err = s.locks.Lock(ctx, name); err != nil {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return release, err
@@ -146,7 +146,7 @@ func (s *Store) turn(ctx context.Context, name string) (release func(), err erro
 // locked is an approval as it is, which nobody changes before release, and with all
 // its steps on record.
 func (s *Store) locked(ctx context.Context, id string) (a Approval, release func(), err error) {
-	if release, err = s.turn(ctx, id); err != nil {
+	if release, err = s.lock(ctx, id); err != nil {
 		return a, nil, err
 	}
 	if err = s.ready(ctx); err == nil {

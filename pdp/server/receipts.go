@@ -44,7 +44,7 @@ func (s *Server) receipts(c echo.Context) error {
 	ctx, cancel := s.within(c)
 	defer cancel()
 	id := c.Param("id")
-	done, err := s.reporting.Take(ctx, id)
+	done, err := s.reporting.Lock(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errReceipt, err)
 	}

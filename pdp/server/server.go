@@ -28,8 +28,8 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/keyedmutex"
 	"policy-service/pdp/signing"
-	"policy-service/pdp/turns"
 )
 
 // Server is the service as a value: made by [New], running between
@@ -48,7 +48,7 @@ type Server struct {
 	out          *output
 	exports      *exports
 	retention    *retention
-	reporting    turns.Turns // of PEPs that report on a decision
+	reporting    keyedmutex.Mutex // of PEPs that report on a decision
 	approvals    *approvals
 	approvalKey  []byte
 	old          *evidence // of a file of approvals of format 1; nil where it is of another

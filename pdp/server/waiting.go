@@ -15,7 +15,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/approval"
-	"policy-service/pdp/turns"
+	"policy-service/pdp/keyedmutex"
 )
 
 // waiting are those who wait for something to become of an approval. They hold up
@@ -27,7 +27,7 @@ type waiting struct {
 	most time.Duration
 
 	// callers make one page each at a time, pages bounds those of all of them.
-	callers turns.Turns
+	callers keyedmutex.Mutex
 	pages   gate
 
 	mu      sync.Mutex // guards what follows, and what is in watches
@@ -97,7 +97,7 @@ func (w *waiting) turn(ctx context.Context, caller string) (*turn, error) {
 		return nil, errBusy
 	}
 	defer w.unqueue(caller)
-	release, err := w.callers.Take(ctx, caller)
+	release, err := w.callers.Lock(ctx, caller)
 	if err != nil {
 		return nil, err
 	}
