@@ -64,7 +64,7 @@ type bench struct {
 	calls    []pdp.Call
 	outcomes outcomes
 	took     time.Duration
-	times    latency.Histogram
+	times    *latency.Histogram
 	memory   [2]runtime.MemStats // before and after
 	costs    []pdp.PolicyCost
 }
@@ -106,17 +106,15 @@ func (b *bench) decideEach(all []askedRequest) error {
 // state, then the whole is measured, then the policies, which would slow the whole.
 func (b *bench) measure(c benchCommand) error {
 	aside := c.Duration / 5
-	if _, err := b.drive(aside, c.Concurrency); err != nil {
+	if _, _, err := b.drive(aside, c.Concurrency); err != nil {
 		return err
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&b.memory[0])
-	start := time.Now()
-	times, err := b.drive(c.Duration, c.Concurrency)
-	if err != nil {
+	var err error
+	if b.times, b.took, err = b.drive(c.Duration, c.Concurrency); err != nil {
 		return err
 	}
-	b.took, b.times = time.Since(start), times
 	runtime.ReadMemStats(&b.memory[1])
 
 	ctx, cancel := context.WithTimeout(context.Background(), aside)
@@ -143,40 +141,14 @@ func sample[T any](all []T, n int) []T {
 
 // drive decides for a while, several at once, each of whom begins elsewhere among
 // the requests.
-func (b *bench) drive(d time.Duration, workers int) (all latency.Histogram, err error) {
-	type result struct {
-		times latency.Histogram
-		err   error
-	}
-	results := make(chan *result)
-	end := time.Now().Add(d)
-	for w := range workers {
-		go func() {
-			var r result
-			r.err = b.decideUntil(end, w*len(b.calls)/workers, &r.times)
-			results <- &r
-		}()
-	}
-	for range workers {
-		r := <-results
-		all.Add(&r.times)
-		err = errors.Join(err, r.err)
-	}
-	return all, err
-}
-
-// decideUntil decides at least once. The end of one decision is the beginning of
-// the next: reading the clock is dear beside a decision.
-func (b *bench) decideUntil(end time.Time, first int, times *latency.Histogram) error {
-	ctx, before := context.Background(), time.Now()
-	for n := first; ; n++ {
-		if _, err := b.decider.Evaluate(ctx, b.calls[n%len(b.calls)]); err != nil {
+func (b *bench) drive(d time.Duration, workers int) (*latency.Histogram, time.Duration, error) {
+	return latency.Measure(d, workers, func(worker int) func() error {
+		next := worker * len(b.calls) / workers
+		return func() error {
+			call := b.calls[next%len(b.calls)]
+			next++
+			_, err := b.decider.Evaluate(context.Background(), call)
 			return err
 		}
-		now := time.Now()
-		times.Record(now.Sub(before))
-		if before = now; now.After(end) {
-			return nil
-		}
-	}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"policy-service/pdp"
+	"policy-service/pdp/latency"
 )
 
 // benchReport is what bench --json prints. Programs read it: members may be added,
@@ -18,35 +19,21 @@ type benchReport struct {
 	Requests    int               `json:"requests"`
 	Outcomes    outcomes          `json:"outcomes"`
 	Concurrency int               `json:"concurrency"`
-	Took        int64             `json:"took_ns"`
+	Took        time.Duration     `json:"took_ns"`
 	Decisions   uint64            `json:"decisions"`
 	PerSecond   float64           `json:"decisions_per_second"`
 	Allocations float64           `json:"allocations_per_decision"`
 	Bytes       float64           `json:"bytes_per_decision"`
-	Latency     benchLatency      `json:"latency_ns"`
-	Histogram   []benchBar        `json:"histogram"`
+	Latency     latency.Quantiles `json:"latency_ns"`
+	Histogram   []latency.Bar     `json:"histogram"`
 	Costs       []benchPolicyCost `json:"policy_costs"`
-}
-
-type benchLatency struct {
-	P50  int64 `json:"p50"`
-	P99  int64 `json:"p99"`
-	P999 int64 `json:"p99_9"`
-	Max  int64 `json:"max"`
-}
-
-// benchBar counts decisions that took From or longer, but less than To.
-type benchBar struct {
-	From  int64  `json:"from_ns"`
-	To    int64  `json:"to_ns"`
-	Count uint64 `json:"count"`
 }
 
 type benchPolicyCost struct {
 	policyJSON
 	// Requests is how many requests the policy was put to, of a thousand at most.
-	Requests int   `json:"requests"`
-	Each     int64 `json:"each_ns"`
+	Requests int           `json:"requests"`
+	Each     time.Duration `json:"each_ns"`
 	// Share is of the time that evaluating all policies takes, from 0 to 1.
 	Share float64 `json:"share"`
 }
@@ -55,14 +42,19 @@ func (b *bench) report(bundle *pdp.Bundle, c benchCommand) benchReport {
 	count := b.times.Count()
 	per := func(before, after uint64) float64 { return float64(after-before) / float64(count) }
 	r := benchReport{
-		Bundle: bundle.Digest(), Policies: len(bundle.Policies()), Requests: len(b.calls), Outcomes: b.outcomes, Concurrency: c.Concurrency,
-		Took: b.took.Nanoseconds(), Decisions: count, PerSecond: float64(count) / b.took.Seconds(),
-		Allocations: per(b.memory[0].Mallocs, b.memory[1].Mallocs), Bytes: per(b.memory[0].TotalAlloc, b.memory[1].TotalAlloc),
-		Latency: benchLatency{int64(b.times.Quantile(.5)), int64(b.times.Quantile(.99)), int64(b.times.Quantile(.999)), int64(b.times.Max())},
-		Costs:   []benchPolicyCost{},
-	}
-	for bar := range b.times.Bars() {
-		r.Histogram = append(r.Histogram, benchBar{int64(bar.From), int64(bar.To), bar.Count})
+		Bundle:      bundle.Digest(),
+		Policies:    len(bundle.Policies()),
+		Requests:    len(b.calls),
+		Outcomes:    b.outcomes,
+		Concurrency: c.Concurrency,
+		Took:        b.took,
+		Decisions:   count,
+		PerSecond:   float64(count) / b.took.Seconds(),
+		Allocations: per(b.memory[0].Mallocs, b.memory[1].Mallocs),
+		Bytes:       per(b.memory[0].TotalAlloc, b.memory[1].TotalAlloc),
+		Latency:     b.times.Quantiles(),
+		Histogram:   slices.Collect(b.times.Bars()),
+		Costs:       []benchPolicyCost{},
 	}
 	var all time.Duration
 	for _, p := range b.costs {
@@ -70,7 +62,7 @@ func (b *bench) report(bundle *pdp.Bundle, c benchCommand) benchReport {
 	}
 	for _, p := range b.costs {
 		share := float64(p.Total) / float64(max(all, 1))
-		r.Costs = append(r.Costs, benchPolicyCost{policyJSON(p.PolicyInfo), p.Requests, int64(p.Total) / int64(p.Requests), share})
+		r.Costs = append(r.Costs, benchPolicyCost{policyJSON(p.PolicyInfo), p.Requests, p.Total / time.Duration(p.Requests), share})
 	}
 	return r
 }
@@ -79,17 +71,19 @@ func (b *bench) report(bundle *pdp.Bundle, c benchCommand) benchReport {
 func (r benchReport) print(s streams, dir string) {
 	s.print("bundle     %s, policies: %d", dir, r.Policies)
 	s.print("requests   %d: %s", r.Requests, r.Outcomes)
-	s.print("asked by   %d at once, for %v", r.Concurrency, time.Duration(r.Took).Round(time.Millisecond))
+	s.print("asked by   %d at once, for %v", r.Concurrency, r.Took.Round(time.Millisecond))
 	s.print("decisions  %.0f a second, each with %.0f allocations of %.0f bytes together", r.PerSecond, r.Allocations, r.Bytes)
-	s.print("latency    p50 %s, p99 %s, p99.9 %s, max %s", short(r.Latency.P50), short(r.Latency.P99), short(r.Latency.P999), short(r.Latency.Max))
+	s.print("latency    %s", r.Latency)
 	s.print("")
 	s.print("took from  decisions")
-	r.printHistogram(s)
+	for _, line := range latency.Chart(r.Histogram) {
+		s.print("%s", line)
+	}
 	s.print("")
 	s.print("policies that cost most, each evaluated by itself")
 	s.print("%7s  %9s  %9s  policy", "share", "each", "requests")
 	for _, p := range r.Costs[:min(len(r.Costs), dearest)] {
-		s.print("%6.1f%%  %9s  %9d  %s (%s)", 100*p.Share, short(p.Each), p.Requests, p.ID, p.Position)
+		s.print("%6.1f%%  %9s  %9d  %s (%s)", 100*p.Share, latency.Short(p.Each), p.Requests, p.ID, p.Position)
 	}
 	if more := len(r.Costs) - dearest; more > 0 {
 		s.print("and %d more; --json has them all", more)
@@ -99,26 +93,8 @@ func (r benchReport) print(s streams, dir string) {
 	}
 }
 
-const (
-	dearest  = 10
-	barWidth = 50
-)
-
-// printHistogram draws a bar for each doubling of time. What is too little for one
-// character still shows as a dot: the tail is what one looks for.
-func (r benchReport) printHistogram(s streams) {
-	var most uint64
-	for _, bar := range r.Histogram {
-		most = max(most, bar.Count)
-	}
-	for _, bar := range r.Histogram {
-		drawn := strings.Repeat("█", int(bar.Count*barWidth/most))
-		if drawn == "" && bar.Count > 0 {
-			drawn = "·"
-		}
-		s.print("%9s  %6.2f%%  %s", short(bar.From), 100*float64(bar.Count)/float64(r.Decisions), drawn)
-	}
-}
+// dearest is how many policies the report for people shows.
+const dearest = 10
 
 // String says the outcomes in words people read.
 func (o outcomes) String() string {
@@ -135,13 +111,4 @@ func (o outcomes) String() string {
 		text += " (" + strings.Join(reasons, ", ") + ")"
 	}
 	return text
-}
-
-// short writes nanoseconds with three digits that count.
-func short(nanoseconds int64) string {
-	d, unit := time.Duration(nanoseconds), time.Duration(1)
-	for d/unit >= 1000 {
-		unit *= 10
-	}
-	return d.Round(unit).String()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/mattn/go-isatty"
 )
 
@@ -28,11 +29,10 @@ const (
 	yellow = "33"
 )
 
-// printJSON writes v as one line, members in a fixed order. Names of files may
-// hold bytes that are not UTF-8; they become U+FFFD. What cannot be seen is in
-// strings alone, and is escaped there as JSON does.
+// printJSON writes v as one line, members in a fixed order, durations in nanoseconds. Names of files may hold bytes that
+// are not UTF-8; they become U+FFFD. What cannot be seen is in strings alone, and is escaped there as JSON does.
 func (s streams) printJSON(v any) error {
-	b, err := json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	b, err := json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true), jsonv1.FormatDurationAsNano(true))
 	if err != nil {
 		return fmt.Errorf("cannot write the answer as JSON: %w; try it without --json", err)
 	}

@@ -1,6 +1,7 @@
-// Package latency counts how long things took. A [Histogram] has room for any
-// duration in a fixed 15 kB, takes one in a few nanoseconds, and tells quantiles
-// to within 3 percent. The bench command and the load test print with it.
+// Package latency measures how long calls take. [Measure] is the loop: it makes the calls, from several goroutines at
+// once, and counts each in a [Histogram]. A Histogram has room for any duration in a fixed 15 kB, takes one in a few
+// nanoseconds, and tells quantiles to within 3 percent. [Quantiles] and [Chart] report what it counted. The bench command
+// measures decisions so, and conformance/load measures answers over HTTP. The package does not know what is called.
 package latency
 
 import (
@@ -61,10 +62,12 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return h.max
 }
 
-// Bar is how many durations lay between two powers of two: from From, and before To.
+// Bar is how many durations lay between two powers of two: from From, and before To. As JSON, both are numbers of
+// nanoseconds.
 type Bar struct {
-	From, To time.Duration
-	Count    uint64
+	From  time.Duration `json:"from_ns"`
+	To    time.Duration `json:"to_ns"`
+	Count uint64        `json:"count"`
 }
 
 // Bars are the doublings from the shortest duration to the longest, empty ones
@@ -73,7 +76,7 @@ func (h *Histogram) Bars() iter.Seq[Bar] {
 	return func(yield func(Bar) bool) {
 		seen := uint64(0)
 		for to := time.Duration(1); seen < h.count && to > 0; to *= 2 {
-			bar := Bar{From: to / 2, To: to, Count: h.between(to/2, to)}
+			bar := Bar{to / 2, to, h.between(to/2, to)}
 			if seen += bar.Count; seen > 0 && !yield(bar) {
 				return
 			}
