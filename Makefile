@@ -70,9 +70,12 @@ fuzz: ## run every fuzz target for FUZZTIME each (default 30s)
 bench: ## run the benchmarks (BENCH=regexp, BENCHTIME=1s)
 	$(GO) test -run='^$$' -bench='$(BENCH)' -benchtime=$(BENCHTIME) -benchmem -timeout 15m ./evaluation/ ./pdp/...
 
-# Some five minutes. DURATION is for each case and number of connections. The log's disk is that of TMPDIR.
+# Some five minutes. DURATION is for each case and number of connections. The log's disk is that of TMPDIR. A test whose
+# package is not named prints while it runs. It has ends of its own: the timeout is only to be longer than any DURATION.
 bench-http: build ## measure the service over HTTP beside the floor (DURATION=5s, CONNS=1,4,32,128, CASES=all)
-	@$(GO) run ./pdp/server/loadtest -binary bin/policy-service -duration '$(DURATION)' -conns '$(CONNS)' -cases '$(CASES)'
+	@cd conformance/load && \
+		BENCH_HTTP='-binary $(CURDIR)/bin/policy-service -duration $(DURATION) -conns $(CONNS) -cases $(CASES)' \
+		$(GO) test -count=1 -timeout 24h -run '^TestBenchHTTP$$'
 
 # Over plain HTTP, over TLS, with each kind of credential and on a tenant's path. Any other PDP: policy-service conformance URL.
 conformance: ## run the conformance suite against our own server, in each of its modes

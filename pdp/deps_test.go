@@ -50,18 +50,19 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/visible", "", "text is made harmless without knowing for what screen"},
 	{"pdp/spelling", "", "how far apart two names are: it knows nothing of what they name"},
 	{"pdp/server", "pdp/keyedmutex pdp/approval pdp/approval/webhook pdp/decisionlog pdp/decisionlog/mask pdp/decisionlog/verify pdp/server/auth pdp/signing pdp obligations evaluation schemas policies pdp/plainfile pdp/spelling pdp/visible", "the process knows the library, never the other way round"},
-	{"pdp/server/loadtest", "evaluation pdp pdp/decisionlog pdp/latency pdp/pdptest/organisation pdp/server policies", "a program that measures the real one: nobody imports it"},
+	{"pdp/server/floor", "", "it is what our server is measured beside: anything of ours in it would hide what ours costs"},
 	{"pdp/server/doctor", "pdp/approval pdp/decisionlog pdp/server pdp/server/auth pdp", "it looks at what a server would meet, and asks each owner whether it can be used"},
 	{"pdp/pdptest", "pdp/server pdp/server/auth pdp evaluation schemas policies", "a real server for tests, in nobody's binary"},
 	{"pdp/pdptest/organisation", "", "the library's own benchmarks import it, so it must not import the library"},
 	{"pdp/pdptest/bound", "", "benchmarks of every package import it, so it must not import any"},
 	{"conformance", "evaluation", "it judges any PDP from outside, so it must not know ours"},
+	{"conformance/load", "pdp/latency", "it measures any server from outside, so it must not know ours; what takes time is nothing to pdp/latency"},
 	{"cmd/policy-service", "conformance pdp/approval/inbox pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/verify pdp/latency pdp/server pdp/server/auth pdp/server/doctor pdp/signing pdp/visible pdp evaluation schemas policies", "flags and signals on top of all of it"},
 }
 
 // owners says where alone something from outside may be imported: packages, or a file. The longest line counts.
 var owners = []struct{ path, where, why string }{
-	{"github.com/labstack/echo", "pdp/server pdp/server/loadtest", "v4's support ends on 2026-12-31: a move to v5 touches one package, and the floor it is measured by"},
+	{"github.com/labstack/echo", "pdp/server pdp/server/floor", "v4's support ends on 2026-12-31: a move to v5 touches one package, and the floor it is measured by"},
 	{"go.opentelemetry.io/otel/sdk", "pdp/server", "the process chooses where telemetry goes, libraries only speak the API"},
 	{"go.opentelemetry.io/otel/exporters", "pdp/server", "as the SDK"},
 	{"go.opentelemetry.io/contrib", "pdp/server", "as the SDK"},
@@ -93,6 +94,7 @@ var heavy = []struct{ room, never, why string }{
 	{"pdp", "github.com/labstack", "a PDP inside another program brings no web framework"},
 	{"pdp", "go.opentelemetry.io/otel/sdk", "a PDP inside another program uses that program's telemetry"},
 	{"conformance", "github.com/cedar-policy", "it judges PDPs that know nothing of Cedar"},
+	{"conformance/load", "github.com/cedar-policy", "it measures PDPs that know nothing of Cedar"},
 }
 
 // notYet are paths above that nothing but tests imports yet, with what brings them. Any other must be in use, or it is misspelt.

@@ -64,7 +64,7 @@ func (c testCase) path() string {
 }
 
 // perRequest is how many decisions one request asks for, and so how many records it makes.
-func (c testCase) perRequest() int {
+func (c testCase) perRequest() uint64 {
 	if c.batch {
 		return batchSize
 	}

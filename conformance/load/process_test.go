@@ -13,9 +13,6 @@ import (
 	"time"
 )
 
-// patience is how long a process may take to start, and to stop.
-const patience = 30 * time.Second
-
 // process is a server that was started here.
 type process struct {
 	*exec.Cmd

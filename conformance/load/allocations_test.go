@@ -11,12 +11,13 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/floor"
 )
 
 // allocations counts what a request allocates, which nobody can see from outside: a
 // server with the same configuration runs in this process, and the floor after it, each
 // behind a real port and asked by the same generator, which itself allocates nothing.
-func allocations(ctx context.Context, s *setup) (ours, floor float64, err error) {
+func allocations(ctx context.Context, s *setup) (ours, floors float64, err error) {
 	config := server.Config{Source: pdp.Dir(s.policies), Listen: "127.0.0.1:0", Data: s.data}
 	if s.config != "" {
 		if err := server.ReadConfig(s.config, &config); err != nil {
@@ -35,16 +36,16 @@ func allocations(ctx context.Context, s *setup) (ours, floor float64, err error)
 	if err = errors.Join(err, service.Stop(ctx)); err != nil {
 		return 0, 0, err
 	}
-	bare := httptest.NewServer(floorHandler())
+	bare := httptest.NewServer(floor.Handler())
 	defer bare.Close()
-	floor, err = allocated(ctx, strings.TrimPrefix(bare.URL, "http://"), answeredBy(s.exchanges, floorAnswer))
-	return ours, floor, err
+	floors, err = allocated(ctx, strings.TrimPrefix(bare.URL, "http://"), answeredBy(s.exchanges, floor.Answer))
+	return ours, floors, err
 }
 
 // allocated is per request, over 32 connections so that a strict log commits as it
 // does under load.
 func allocated(ctx context.Context, addr string, exchanges []exchange) (each float64, err error) {
-	c, err := dial(addr, 32, exchanges)
+	c, err := dial(target{addr: addr}, 32, exchanges)
 	if err != nil {
 		return 0, err
 	}

@@ -13,15 +13,9 @@ import (
 	"time"
 )
 
-// logState is what can be known of a decision log from outside.
-type logState struct{ records, commits uint64 }
-
 // logOf is the log of a running service: its size as /readyz tells it, and the number
 // of transactions in its files.
 func logOf(ctx context.Context, service *process, s *setup) (state logState, err error) {
-	if s.log == "" {
-		return state, nil
-	}
 	if state.records, err = logSize(ctx, service.addr, s.authorization); err != nil {
 		return state, err
 	}

@@ -166,7 +166,7 @@ func (s *setup) answerAll(bodies []string) error {
 		if err != nil {
 			return err
 		}
-		s.exchanges = append(s.exchanges, newExchange(s.path(), s.authorization, body, answer))
+		s.exchanges = append(s.exchanges, newExchange("127.0.0.1", s.path(), s.authorization, body, answer))
 	}
 	return nil
 }

@@ -7,22 +7,15 @@ import (
 	"maps"
 	"math"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-)
 
-// TestMain lets the test's own binary be the floor, as the program is its own.
-func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == floorCommand {
-		main()
-	}
-	os.Exit(m.Run())
-}
+	"policy-service/pdp/server/floor"
+)
 
 // service builds the real binary.
 func service(t *testing.T) (binary string) {
@@ -42,7 +35,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := run(t.Context(), o, &out); err != nil {
+	if err := benchHTTP(t.Context(), o, &out); err != nil {
 		t.Fatal(err)
 	}
 	t.Log(out.String())
@@ -72,11 +65,11 @@ func TestRecordsAndCommits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	floor := started(t, func(ctx context.Context) (*process, error) { return startFloor(ctx, dir) })
+	bare := started(t, func(ctx context.Context) (*process, error) { return startFloor(ctx, dir) })
 	ours := started(t, func(ctx context.Context) (*process, error) { return startService(ctx, binary, s) })
 	const connections = 8
-	sides, err := measure(t.Context(), floor, ours, s, connections, 4*slice)
-	if err != nil {
+	sides := sides(bare, ours, s)
+	if err := measure(t.Context(), sides, connections, 4*slice); err != nil {
 		t.Fatal(err)
 	}
 	for i, one := range sides {
@@ -117,20 +110,20 @@ func started(t *testing.T, start func(context.Context) (*process, error)) *proce
 
 // A generator that takes any answer would measure how fast a service is wrong.
 func TestOnlyTheRightAnswerCounts(t *testing.T) {
-	floor := started(t, func(ctx context.Context) (*process, error) { return startFloor(ctx, t.TempDir()) })
+	bare := started(t, func(ctx context.Context) (*process, error) { return startFloor(ctx, t.TempDir()) })
 	path := testCases[0].path()
 	for name, test := range map[string]struct {
 		exchange
 		want string
 	}{
-		"right":            {newExchange(path, "", "{}", floorAnswer), ""},
-		"another answer":   {newExchange(path, "", "{}", []byte(`{"decision":false}`)), "{\"decision\":true}\nwhere\n{\"decision\":false}\nis right"},
-		"a longer one":     {newExchange(path, "", "{}", append(slices.Clone(floorAnswer), '\n')), "is right"},
-		"another status":   {newExchange("/nosuch", "", "{}", floorAnswer), `the answer is "HTTP/1.1 404 Not Found"`},
-		"malformed to all": {newExchange(path, "", "{", floorAnswer), `the answer is "HTTP/1.1 500`},
+		"right":            {newExchange("127.0.0.1", path, "", "{}", floor.Answer), ""},
+		"another answer":   {newExchange("127.0.0.1", path, "", "{}", []byte(`{"decision":false}`)), "{\"decision\":true}\nwhere\n{\"decision\":false}\nis right"},
+		"a longer one":     {newExchange("127.0.0.1", path, "", "{}", append(slices.Clone(floor.Answer), '\n')), "is right"},
+		"another status":   {newExchange("127.0.0.1", "/nosuch", "", "{}", floor.Answer), `the answer is "HTTP/1.1 404 Not Found"`},
+		"malformed to all": {newExchange("127.0.0.1", path, "", "{", floor.Answer), `the answer is "HTTP/1.1 500`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := dial(floor.addr, 2, []exchange{test.exchange})
+			c, err := dial(target{addr: bare.addr}, 2, []exchange{test.exchange})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +141,7 @@ func TestOnlyTheRightAnswerCounts(t *testing.T) {
 
 // What the generator allocated would be counted as the server's.
 func TestAskingAllocatesNothing(t *testing.T) {
-	e := newExchange("/", "Bearer x", "{}", floorAnswer)
+	e := newExchange("127.0.0.1", "/", "Bearer x", "{}", floor.Answer)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -156,14 +149,14 @@ func TestAskingAllocatesNothing(t *testing.T) {
 	go func() { // answers without allocating, which no real server does
 		conn, err := listener.Accept()
 		request := make([]byte, len(e.request))
-		answer := []byte("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 17\r\n\r\n" + string(floorAnswer))
+		answer := []byte("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 17\r\n\r\n" + string(floor.Answer))
 		for err == nil {
 			if _, err = io.ReadFull(conn, request); err == nil {
 				_, err = conn.Write(answer)
 			}
 		}
 	}()
-	c, err := dial(listener.Addr().String(), 1, []exchange{e})
+	c, err := dial(target{addr: listener.Addr().String()}, 1, []exchange{e})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +191,7 @@ func TestBounds(t *testing.T) {
 		"without what is compared": {[]int{128}, map[string][]float64{"policies-10000": {9}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := report{out: io.Discard, connections: test.connections, ratios: test.ratios, names: slices.Sorted(maps.Keys(test.ratios))}
+			r := comparison{report: report{io.Discard}, connections: test.connections, ratios: test.ratios, names: slices.Sorted(maps.Keys(test.ratios))}
 			var got []string
 			if err := r.end(); err != nil {
 				got = strings.Split(err.Error(), "\n")

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// anyPDP answers as it is asked, until there were so many requests.
+func anyPDP(t *testing.T, credential string, until int64) *httptest.Server {
+	t.Helper()
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || r.Header.Get("Authorization") != credential || r.URL.RequestURI() != "/evaluate?x=1" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		answer := fmt.Sprintf(`{"decision":%t}`, strings.Contains(string(body), "alice") && asked.Add(1) <= until)
+		_, _ = w.Write([]byte(answer))
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func file(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// Any server can be measured, alone and beside another one, by its URL.
+func TestAnyURL(t *testing.T) {
+	const always = 1 << 62
+	one, other, fickle := anyPDP(t, "Bearer secret", always), anyPDP(t, "Bearer secret", always), anyPDP(t, "Bearer secret", 100)
+	requests, credential := file(t, "{\"subject\":\"alice\"}\n\n{\"subject\":\"bob\"}\n"), file(t, "secret\n")
+	for name, test := range map[string]struct {
+		args []string
+		want string // a pattern; of the error if it begins with "error: "
+	}{
+		"alone": {[]string{"-url", one.URL + "/evaluate?x=1", "-requests", requests, "-credential", credential},
+			`^conns .*\n    2  url   +[1-9][0-9]* +- +\S+s +\S+s +\S+s +-\n$`},
+		"beside another": {[]string{"-url", one.URL + "/evaluate?x=1", "-beside", other.URL + "/evaluate?x=1", "-requests", requests, "-credential", credential},
+			`\n    2  other +[1-9].*\n    2  url   +[1-9].*\n    2  ratio +[0-9.]+ +- +[0-9.]+ +[0-9.]+ +[0-9.]+\n$`},
+		"an answer that changes": {[]string{"-url", fickle.URL + "/evaluate?x=1", "-requests", requests, "-credential", credential}, "error: is right, to"},
+		"no credential":          {[]string{"-url", one.URL + "/evaluate?x=1", "-requests", requests}, `error: the answer is "HTTP/1.1 403 Forbidden"`},
+		"no request":             {[]string{"-url", one.URL, "-requests", file(t, "\n")}, "error: there is no request in .*; try "},
+		"no file":                {[]string{"-url", one.URL, "-requests", "nosuch"}, "error: nosuch: .*; try "},
+		"no URL":                 {[]string{"-requests", requests}, "error: ; try -url URL"},
+		"not a URL":              {[]string{"-url", "localhost", "-requests", requests}, "error: ; try http://"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			err := run(t.Context(), append(test.args, "-duration", "500ms", "-conns", "2"), &out)
+			got := out.String()
+			if err != nil {
+				got = "error: " + strings.ReplaceAll(err.Error(), "\n", " ")
+			}
+			want, isError := strings.CutPrefix(test.want, "error: ")
+			if isError != (err != nil) || !regexp.MustCompile(want).MatchString(got) {
+				t.Errorf("got\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+}
