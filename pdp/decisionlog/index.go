@@ -130,21 +130,11 @@ func (x *index) follow(ctx context.Context) {
 		if err != nil { // the log is being opened again
 			wait = x.log.options.RetryEvery
 		}
-		if !pause(ctx, wait) {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// pause waits, and says whether to go on.
-func pause(ctx context.Context, wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

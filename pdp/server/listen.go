@@ -3,9 +3,9 @@ package server
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
-	"strings"
+
+	"policy-service/pdp/server/auth"
 )
 
 // checkListen refuses an address that is certain to be refused later: other than
@@ -26,12 +26,7 @@ func isLoopbackAddress(address string) bool {
 	if err != nil {
 		return false
 	}
-	return isLoopbackName(host)
-}
-
-func isLoopbackName(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
+	return auth.IsLoopbackName(host)
 }
 
 // exposable says why nobody but this machine may be let in. TLS, because a credential
@@ -49,7 +44,7 @@ const addCredentials = "try policy-service keys add --data DIR --name NAME first
 // needed then, wherever the server listens.
 func (c Config) Published() bool {
 	u, err := url.Parse(c.PublicURL)
-	return c.PublicURL != "" && (err != nil || !isLoopbackName(u.Hostname()))
+	return c.PublicURL != "" && (err != nil || !auth.IsLoopbackName(u.Hostname()))
 }
 
 // checkPublished refuses a public_url that is certain to be refused later: API keys are

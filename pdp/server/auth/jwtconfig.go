@@ -3,7 +3,6 @@ package auth
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -88,13 +87,8 @@ func (i JWTIssuer) same(other JWTIssuer) bool {
 func checkFetchable(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err == nil && u.Host != "" && u.User == nil && u.Fragment == "" &&
-		(u.Scheme == "https" || u.Scheme == "http" && isLoopbackName(u.Hostname())) {
+		(u.Scheme == "https" || u.Scheme == "http" && IsLoopbackName(u.Hostname())) {
 		return u, nil
 	}
 	return nil, errors.New("keys are fetched over https only, or http on loopback; write such an address, or use jwks_file")
-}
-
-func isLoopbackName(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }

@@ -64,3 +64,9 @@ func loopbackHost(hostport string) bool {
 	ip, err := netip.ParseAddr(inner)
 	return err == nil && ip.Zone() == "" && ip.IsLoopback() && ip.Is6() == bracketed
 }
+
+// IsLoopbackName reports if a host, without a port, is this machine by its name alone.
+func IsLoopbackName(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
+}
