@@ -34,7 +34,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp", "obligations evaluation schemas pdp/plainfile pdp/spelling", "the product as a library: whoever embeds a PDP gets no process around it"},
 	{"pdp/approval", "obligations evaluation pdp/boltfile pdp/keyedmutex", "it keeps what people said: who may decide, what is asked and how that is recorded, it is told"},
 	{"pdp/boltfile", "pdp/boltfile/pages pdp/plainfile", "it knows no more of a file than that bbolt reads it"},
-	{"pdp/boltfile/pages", "", "whoever does not trust a file reads it so: the verifier, and who opens one, before bbolt does"},
+	{"pdp/boltfile/pages", "", "whoever does not trust a file reads it so: the verifier, and boltfile before bbolt opens one"},
 	{"pdp/plainfile", "", "it opens any file, whatever is in it"},
 	{"pdp/keyedmutex", "", "a lock knows nothing of what it guards"},
 	{"pdp/latency", "", "how long things took is counted without knowing what things"},

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -277,8 +278,12 @@ func FuzzOpen(f *testing.F) {
 func lookUp(f *pages.File) error {
 	for _, name := range []string{"a", "b", "small"} {
 		if b, found, err := f.Bucket(name); err == nil && found {
-			_, _, _ = b.Last()
+			_, _, _ = b.Cursor().Last()
 			_, _, _ = b.Get([]byte("key"))
+			c := b.Cursor()
+			for _, more, err := c.Next(); more && err == nil; _, more, err = c.Next() {
+				// A damaged file comes to an end, too.
+			}
 		}
 	}
 	return nil
@@ -323,7 +328,7 @@ func TestLook(t *testing.T) {
 				t.Errorf("%s: found %v as %s, %v", key, found, e.Key, err)
 			}
 		}
-		if e, found, err := a.Last(); err != nil || !found || string(e.Key) != fmt.Sprintf("%030d", 399) {
+		if e, found, err := a.Cursor().Last(); err != nil || !found || string(e.Key) != fmt.Sprintf("%030d", 399) {
 			t.Errorf("the last is %s, %v, %v", e.Key, found, err)
 		}
 		small, found, err := f.Bucket("small")
@@ -345,7 +350,72 @@ func TestLook(t *testing.T) {
 	err := boltfile.Look(path, errDamaged, 0, func(f *pages.File) error {
 		a, _, err := f.Bucket("a")
 		must(t, err)
-		_, _, err = a.Last()
+		_, _, err = a.Cursor().Last()
+		return err
+	})
+	if !errors.Is(err, errDamaged) {
+		t.Error(err)
+	}
+}
+
+// TestCursor: a cursor goes through all keys in order, from the first or from where a key is or would be; and through
+// pages that name each other it does not go for ever.
+func TestCursor(t *testing.T) {
+	whole := raw(written(t))
+	path := filepath.Join(t.TempDir(), "file.db")
+	must(t, os.WriteFile(path, whole, 0o600))
+	var all []string
+	for n := range 400 {
+		if key := fmt.Sprintf("%030d", n); key[29] != '7' {
+			all = append(all, key)
+		}
+	}
+	rest := func(c *pages.Cursor) (keys []string) {
+		for {
+			e, found, err := c.Next()
+			if must(t, err); !found {
+				return keys
+			}
+			keys = append(keys, string(e.Key))
+		}
+	}
+	must(t, boltfile.Look(path, errDamaged, 0, func(f *pages.File) error {
+		a, _, err := f.Bucket("a")
+		must(t, err)
+		if got := rest(a.Cursor()); !slices.Equal(got, all) {
+			t.Errorf("from the first: %d keys, want %d", len(got), len(all))
+		}
+		for n := range 402 {
+			key := fmt.Sprintf("%030d", n-1)
+			c := a.Cursor()
+			_, found, err := c.Seek([]byte(key))
+			must(t, err)
+			at, is := slices.BinarySearch(all, key)
+			if is {
+				at++
+			}
+			if got := rest(c); found != is || !slices.Equal(got, all[at:]) {
+				t.Errorf("after %s: found %v, then %d keys, want %v and %d", key, found, len(got), is, len(all)-at)
+			}
+		}
+		c := a.Cursor()
+		_, _, err = c.Last()
+		must(t, err)
+		if got := rest(c); len(got) != 0 {
+			t.Errorf("after the last: %v", got)
+		}
+		if got := rest(pages.Bucket{}.Cursor()); len(got) != 0 {
+			t.Errorf("in an empty bucket: %v", got)
+		}
+		return nil
+	}))
+	id, top := whole.top(t, "a")
+	top.put64(16+8, id)
+	must(t, os.WriteFile(path, whole, 0o600))
+	err := boltfile.Look(path, errDamaged, 0, func(f *pages.File) error {
+		a, _, err := f.Bucket("a")
+		must(t, err)
+		_, _, err = a.Cursor().Next()
 		return err
 	})
 	if !errors.Is(err, errDamaged) {

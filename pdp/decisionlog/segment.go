@@ -116,7 +116,7 @@ func (s *segment) readMeta(f *pages.File) (end uint64, err error) {
 		}
 		buckets[name] = b
 	}
-	last, found, err := buckets[BucketHashes].Last()
+	last, found, err := buckets[BucketHashes].Cursor().Last()
 	if err != nil || !found {
 		return 0, err
 	}

@@ -103,7 +103,7 @@ func (c *checker) free() error {
 // bucket goes through a bucket, and all that are in it. The topmost is read whole in any
 // case: it holds where the others are.
 func (c *checker) bucket(root uint64, depth int) error {
-	if depth > MaxDepth {
+	if depth > maxDepth {
 		return damage("buckets in buckets, %d deep", depth)
 	}
 	t := tree{checker: c, leaves: c.leaves || depth == 0, visit: func(e Element) error {
@@ -139,7 +139,7 @@ type tree struct {
 // one that the branch above has for it: with another bbolt puts a second element there when
 // it writes the page, and frees what the first one still names.
 func (t *tree) below(id uint64, from, to []byte, depth int) (height int, err error) {
-	if depth > MaxDepth {
+	if depth > maxDepth {
 		return 0, damage("a tree %d pages deep", depth)
 	}
 	p, err := t.read(id)

@@ -50,8 +50,8 @@ const (
 	maxPageLength = 64 << 20 // the longest value and what stands beside it
 )
 
-// MaxDepth is how far below a root a page can be: bbolt's trees of a billion keys are 6 deep.
-const MaxDepth = 32
+// maxDepth is how far below a root a page can be: bbolt's trees of a billion keys are 6 deep.
+const maxDepth = 32
 
 // ErrDamaged: it is no bbolt file, or a damaged one.
 var ErrDamaged = errors.New("not a bbolt file, or a damaged one")
