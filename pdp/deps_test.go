@@ -49,7 +49,8 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/approval/inbox", "pdp/httpclient", "it is at the other end of the line from the store, and may be of another version: they share nothing but HTTP"},
 	{"pdp/visible", "", "text is made harmless without knowing for what screen"},
 	{"pdp/spelling", "", "how far apart two names are: it knows nothing of what they name"},
-	{"pdp/server", "pdp/keyedmutex pdp/approval pdp/approval/webhook pdp/decisionlog pdp/decisionlog/mask pdp/decisionlog/verify pdp/server/auth pdp/signing pdp obligations evaluation schemas policies pdp/plainfile pdp/spelling pdp/visible", "the process knows the library, never the other way round"},
+	{"pdp/server/config", "pdp/plainfile pdp/spelling", "it reads a file into any struct: what the keys mean, their program knows"},
+	{"pdp/server", "pdp/keyedmutex pdp/approval pdp/approval/webhook pdp/decisionlog pdp/decisionlog/mask pdp/decisionlog/verify pdp/server/auth pdp/server/config pdp/signing pdp obligations evaluation schemas policies pdp/plainfile pdp/visible", "the process knows the library, never the other way round"},
 	{"pdp/server/floor", "", "it is what our server is measured beside: anything of ours in it would hide what ours costs"},
 	{"pdp/server/doctor", "pdp/approval pdp/decisionlog pdp/server pdp/server/auth pdp", "it looks at what a server would meet, and asks each owner whether it can be used"},
 	{"pdp/pdptest", "pdp/server pdp/server/auth pdp evaluation schemas policies", "a real server for tests, in nobody's binary"},
@@ -57,7 +58,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/pdptest/bound", "", "benchmarks of every package import it, so it must not import any"},
 	{"conformance", "evaluation", "it judges any PDP from outside, so it must not know ours"},
 	{"conformance/load", "pdp/latency", "it measures any server from outside, so it must not know ours; what takes time is nothing to pdp/latency"},
-	{"cmd/policy-service", "conformance pdp/approval/inbox pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/verify pdp/latency pdp/server pdp/server/auth pdp/server/doctor pdp/signing pdp/visible pdp evaluation schemas policies", "flags and signals on top of all of it"},
+	{"cmd/policy-service", "conformance pdp/approval/inbox pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/verify pdp/latency pdp/server pdp/server/auth pdp/server/config pdp/server/doctor pdp/signing pdp/visible pdp evaluation schemas policies", "flags and signals on top of all of it"},
 }
 
 // owners says where alone something from outside may be imported: packages, or a file. The longest line counts.

@@ -12,6 +12,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/config"
 )
 
 type configCommand struct {
@@ -31,9 +32,9 @@ func (configCheckCommand) Help() string {
 
 // Run prints every mistake. What flags or the environment may still say is a warning.
 func (c configCheckCommand) Run(s streams) error {
-	var config server.Config
-	var mistakes server.Mistakes
-	from, err := server.Given{File: c.File}.Read(&config)
+	var told server.Config
+	var mistakes config.Mistakes
+	from, err := server.ConfigForm.Read(config.Given{File: c.File}, &told)
 	if err != nil && !errors.As(err, &mistakes) {
 		return err
 	}
@@ -44,14 +45,14 @@ func (c configCheckCommand) Run(s streams) error {
 		s.print("%s cannot be served: %s; mend it and try again", c.File, plural(len(mistakes), "mistake"))
 		return exitCode(exitNo)
 	}
-	config.Checkpoints = s.out
-	if _, err := server.New(config); err != nil {
+	told.Program.Checkpoints = s.out
+	if _, err := server.New(told); err != nil {
 		s.print("%s", colour(s.out, yellow, fmt.Sprintf("%s: warning: %v", c.File, err)))
 	}
-	if err := config.DecisionLog.Retain.Unsaid(); err != nil {
+	if err := told.DecisionLog.Retain.Unsaid(); err != nil {
 		s.print("%s", colour(s.out, yellow, fmt.Sprintf("%s: warning: %v", from[server.KeyRetainBytes], err)))
 	}
-	if err := outlasted(config); err != nil {
+	if err := outlasted(told); err != nil {
 		s.print("%s", colour(s.out, yellow, fmt.Sprintf("%s: warning: %v", from[server.KeyRetainAge], err)))
 	}
 	s.print("%s has no mistakes", c.File)
@@ -60,15 +61,15 @@ func (c configCheckCommand) Run(s streams) error {
 
 // outlasted is what is wrong with retention for the bundle of a configuration. What is
 // wrong with the bundle itself is for check to say.
-func outlasted(config server.Config) error {
-	if config.Policies == "" {
+func outlasted(told server.Config) error {
+	if told.Policies == "" {
 		return nil
 	}
-	bundle, _ := pdp.Load(pdp.Dir(config.Policies))
+	bundle, _ := pdp.Load(pdp.Dir(told.Policies))
 	if bundle == nil {
 		return nil
 	}
-	return config.DecisionLog.Retain.Outlasted(bundle.LongestApproval())
+	return told.DecisionLog.Retain.Outlasted(bundle.LongestApproval())
 }
 
 type configPrintCommand struct {
@@ -82,16 +83,16 @@ func (configPrintCommand) Help() string {
 
 // Run prints what serve would be told.
 func (c configPrintCommand) Run(s streams) error {
-	config, from, err := c.read()
+	told, from, err := c.read()
 	if err != nil {
 		return err
 	}
-	config.Checkpoints = s.out
-	if _, err := server.New(config); err != nil {
+	told.Program.Checkpoints = s.out
+	if _, err := server.New(told); err != nil {
 		return err
 	}
 	var text bytes.Buffer
-	if err := config.Write(&text, from); err != nil {
+	if err := server.ConfigForm.Write(&text, told, from); err != nil {
 		return err
 	}
 	s.print("%s", lines(strings.TrimSuffix(text.String(), "\n")))
@@ -102,7 +103,7 @@ type configSchemaCommand struct{}
 
 // Run prints the schema.
 func (configSchemaCommand) Run(s streams) error {
-	_, err := s.out.Write(server.ConfigSchema())
+	_, err := s.out.Write(server.ConfigForm.Schema())
 	return err
 }
 
@@ -126,19 +127,24 @@ type configFlags struct {
 var errNoPolicies = errors.New("there is no bundle to answer from; add --policies DIR, or policies in the configuration")
 
 // read is the configuration of file, environment and flags.
-func (c configFlags) read() (config server.Config, from server.Origins, err error) {
-	from, err = server.Given{File: string(c.Config), Environ: os.Environ(), Flags: c.given()}.Read(&config)
-	if err == nil && config.Policies == "" {
+func (c configFlags) read() (told server.Config, from config.Origins, err error) {
+	given := config.Given{
+		File:    string(c.Config),
+		Environ: os.Environ(),
+		Flags:   c.given(),
+	}
+	from, err = server.ConfigForm.Read(given, &told)
+	if err == nil && told.Policies == "" {
 		err = errNoPolicies
 	}
-	return config, from, err
+	return told, from, err
 }
 
 // given are the flags that were given, by their keys.
-func (c configFlags) given() (all []server.Flag) {
+func (c configFlags) given() (all []config.Flag) {
 	for field, value := range reflect.ValueOf(c).Fields() {
 		if key, text := field.Tag.Get("key"), value.String(); key != "" && text != "" {
-			all = append(all, server.Flag{Key: key, Name: flagName(field), Value: text})
+			all = append(all, config.Flag{Key: key, Name: flagName(field), Value: text})
 		}
 	}
 	return all
@@ -170,7 +176,7 @@ func (g *given) Decode(ctx *kong.DecodeContext) error {
 // helpOfKeys gives the flags that are keys the help of these.
 func helpOfKeys(k *kong.Kong) error {
 	docs := map[string]string{}
-	for _, key := range server.Keys() {
+	for _, key := range server.ConfigForm.Keys() {
 		docs[key.Path] = key.Doc
 		if key.Default != "" {
 			docs[key.Path] += " The default is " + key.Default + "."

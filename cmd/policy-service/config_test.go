@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/config"
 )
 
 // keysPage is where operators look a key up.
@@ -43,7 +44,7 @@ func keyFlags(t *testing.T) map[string]string {
 }
 
 // keyRow is the row of a key, with its flag if it has one.
-func keyRow(k server.Key, flag string) string {
+func keyRow(k config.Key, flag string) string {
 	name, values, byDefault, change := "`"+k.Path+"`", "", "", "restart"
 	if flag != "" {
 		name += ", `" + flag + "`"
@@ -74,7 +75,7 @@ func keyRow(k server.Key, flag string) string {
 // go test ./cmd/policy-service -run ServerPageHasEveryKey -update-keys.
 func TestServerPageHasEveryKey(t *testing.T) {
 	flags, tables := keyFlags(t), map[string]string{}
-	for _, k := range server.Keys() {
+	for _, k := range server.ConfigForm.Keys() {
 		groups := 0
 		for _, g := range keyGroups {
 			if slices.ContainsFunc(g.begin, func(begin string) bool { return strings.HasPrefix(k.Path, begin) }) {

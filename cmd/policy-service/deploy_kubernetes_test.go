@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/config"
 )
 
 // TestKubernetesObjects: each says what it is, and they find one another.
@@ -150,23 +151,23 @@ func bytesOf(t *testing.T, quantity string) int64 {
 func TestKubernetesConfig(t *testing.T) {
 	c := readCluster(t)
 	program, _ := parsed(t, c.container.Args)
-	config := server.Config{Source: pdp.Dir("deploy/kubernetes/bundle"), Listen: string(program.Serve.Listen), Data: string(program.Serve.Data)}
-	if err := server.ReadConfig("deploy/kubernetes/config.yaml", &config); err != nil {
+	told := server.Config{Program: server.Program{Source: pdp.Dir("deploy/kubernetes/bundle")}, Listen: string(program.Serve.Listen), Data: string(program.Serve.Data)}
+	if _, err := server.ConfigForm.Read(config.Given{File: "deploy/kubernetes/config.yaml"}, &told); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server.New(config); err != nil {
+	if _, err := server.New(told); err != nil {
 		t.Error(err)
 	}
-	for _, file := range []string{config.TLS.CertFile, config.TLS.KeyFile, config.TLS.ClientCAFile} {
+	for _, file := range []string{told.TLS.CertFile, told.TLS.KeyFile, told.TLS.ClientCAFile} {
 		if !slices.Contains([]string{"/tls/tls.crt", "/tls/tls.key", "/tls/ca.crt"}, file) {
 			t.Errorf("%s is not in the secret", file)
 		}
 	}
-	if len(config.Auth.JWT)+len(config.Auth.MTLS) == 0 {
+	if len(told.Auth.JWT)+len(told.Auth.MTLS) == 0 {
 		t.Error("without credentials it does not listen beyond loopback, and there are no API keys before it runs")
 	}
 	// What is kept, the hashes of much more, and a reserve.
-	if keep, disk := config.DecisionLog.Retain.Bytes, bytesOf(t, c.set.Spec.Claims[0].Spec.Resources.Requests["storage"]); keep == 0 || keep > disk/100*70 {
+	if keep, disk := told.DecisionLog.Retain.Bytes, bytesOf(t, c.set.Spec.Claims[0].Spec.Resources.Requests["storage"]); keep == 0 || keep > disk/100*70 {
 		t.Errorf("%d of %d bytes are kept", keep, disk)
 	}
 	if files := c.files(t, "policy-service-config"); files["config.yaml"] != "config.yaml" {

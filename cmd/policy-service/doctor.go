@@ -36,7 +36,7 @@ func (c doctorCommand) Run(s streams) error {
 	if err == errNoPolicies {
 		return err // there is nothing to examine
 	}
-	config.Checkpoints, config.Logger = io.Discard, slog.New(slog.DiscardHandler)
+	config.Program.Checkpoints, config.Program.Logger = io.Discard, slog.New(slog.DiscardHandler)
 	built, _ := time.Parse(time.RFC3339, thisBuild().Time) // the zero time where nobody knows
 	found := doctor.Examine(ctx, doctor.Patient{Policies: config.Policies, Config: config, ConfigErr: err, Built: built})
 	if ctx.Err() != nil {

@@ -28,7 +28,7 @@ type serveCommand struct {
 func (c serveCommand) Run(s streams) error {
 	read := func() (server.Config, error) {
 		config, _, err := c.read()
-		config.Checkpoints, config.Logger = s.out, logger(s.err)
+		config.Program.Checkpoints, config.Program.Logger = s.out, logger(s.err)
 		return config, err
 	}
 	config, err := read()
@@ -38,7 +38,7 @@ func (c serveCommand) Run(s streams) error {
 	if err := isBundle(config.Policies); err != nil {
 		return err
 	}
-	limitMemory(config.Logger)
+	limitMemory(config.Program.Logger)
 	untouched := reserve()
 	defer runtime.KeepAlive(untouched)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

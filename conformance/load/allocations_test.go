@@ -11,6 +11,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/config"
 	"policy-service/pdp/server/floor"
 )
 
@@ -18,14 +19,14 @@ import (
 // server with the same configuration runs in this process, and the floor after it, each
 // behind a real port and asked by the same generator, which itself allocates nothing.
 func allocations(ctx context.Context, s *setup) (ours, floors float64, err error) {
-	config := server.Config{Source: pdp.Dir(s.policies), Listen: "127.0.0.1:0", Data: s.data}
+	told := server.Config{Program: server.Program{Source: pdp.Dir(s.policies)}, Listen: "127.0.0.1:0", Data: s.data}
 	if s.config != "" {
-		if err := server.ReadConfig(s.config, &config); err != nil {
+		if _, err := server.ConfigForm.Read(config.Given{File: s.config}, &told); err != nil {
 			return 0, 0, err
 		}
 	}
-	config.DecisionLog.Mode = decisionlog.Mode(s.log)
-	service, err := server.New(config)
+	told.DecisionLog.Mode = decisionlog.Mode(s.log)
+	service, err := server.New(told)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -80,7 +80,7 @@ func (d *desk) must(err error) {
 func (d *desk) open(source pdp.Source) {
 	d.t.Helper()
 	d.server = pdptest.Start(d.t, source, func(c *server.Config) {
-		c.Data, c.PublicURL, c.PDP.Now, c.PDP.NewID = d.data, deskURL, d.clock, nil
+		c.Data, c.PublicURL, c.Program.PDP.Now, c.Program.PDP.NewID = d.data, deskURL, d.clock, nil
 	})
 	d.reach(d.server.Addr())
 }

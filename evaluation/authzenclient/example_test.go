@@ -132,7 +132,7 @@ func ExampleClient_Resume() {
 // TestMain puts a server on the starter bundle at the address that README.md names, as `make run` does: the examples
 // are run as they stand there. What waits for people has a server of its own.
 func TestMain(m *testing.M) {
-	s, err := server.New(server.Config{Source: pdp.FS(policies.Starter()), Listen: "127.0.0.1:0"})
+	s, err := server.New(server.Config{Program: server.Program{Source: pdp.FS(policies.Starter())}, Listen: "127.0.0.1:0"})
 	if err == nil {
 		err = s.Start(context.Background())
 	}

@@ -82,7 +82,7 @@ func starterWithApprovals(data string) (*server.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := server.New(server.Config{Source: pdp.FS(files), Listen: "127.0.0.1:0", Data: data})
+	s, err := server.New(server.Config{Program: server.Program{Source: pdp.FS(files)}, Listen: "127.0.0.1:0", Data: data})
 	if err == nil {
 		err = s.Start(context.Background())
 	}

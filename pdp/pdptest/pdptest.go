@@ -50,12 +50,14 @@ type Option func(*server.Config)
 func Start(t testing.TB, source pdp.Source, options ...Option) *Server {
 	t.Helper()
 	config := server.Config{
-		Source: source,
 		Listen: "127.0.0.1:0",
-		PDP: pdp.Options{
-			Now:   func() time.Time { return Now },
-			NewID: IDs(),
-			Quiet: 20 * time.Millisecond, // tests write files in one go
+		Program: server.Program{
+			Source: source,
+			PDP: pdp.Options{
+				Now:   func() time.Time { return Now },
+				NewID: IDs(),
+				Quiet: 20 * time.Millisecond, // tests write files in one go
+			},
 		},
 	}
 	for _, option := range options {

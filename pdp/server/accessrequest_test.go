@@ -262,7 +262,7 @@ func TestAccessRequestMetadata(t *testing.T) {
 			t.Errorf("%s: got %s", point, text)
 		}
 	}
-	without := pdptest.Start(t, bundle(t), public, func(c *server.Config) { c.Authenticator = asCaller{} })
+	without := pdptest.Start(t, bundle(t), public, func(c *server.Config) { c.Program.Authenticator = asCaller{} })
 	if got := without.Get(metadataPath); got.Status != 200 || strings.Contains(got.Body, "access_request") || strings.Contains(got.Body, "capabilities") {
 		t.Errorf("where nobody is asked: %s", got.Body)
 	}

@@ -159,7 +159,7 @@ func TestCallbacksStayOutside(t *testing.T) {
 		"an address within": {URL: "https://10.0.0.1/", SecretFile: e.secret}, "the metadata of a cloud": {URL: "https://169.254.169.254/", SecretFile: e.secret},
 		"without TLS": {URL: "http://pep.example.com/", SecretFile: e.secret}, "twice": {URL: e.URL + "/mine", SecretFile: e.secret, Allow: []string{"127.0.0.1"}},
 	} {
-		s, err := server.New(server.Config{Source: bundle(t), Listen: "127.0.0.1:0", Data: t.TempDir(), Approvals: server.ApprovalsConfig{
+		s, err := server.New(server.Config{Program: server.Program{Source: bundle(t)}, Listen: "127.0.0.1:0", Data: t.TempDir(), Approvals: server.ApprovalsConfig{
 			Callbacks: []server.CallbackConfig{{Caller: "key:asker", Config: webhook.Config{URL: e.URL + "/mine", SecretFile: e.secret, Allow: []string{"127.0.0.1"}}}, {Caller: "key:asker", Config: config}},
 		}})
 		if err == nil {
@@ -174,7 +174,7 @@ func TestCallbacksStayOutside(t *testing.T) {
 	defer moved.Close()
 	there := &ear{Server: moved, secret: e.secret}
 	c := openDesk(t, there.listed("key:asker", "/moved", "127.0.0.1"), func(config *server.Config) {
-		config.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+		config.Program.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 		named := webhook.Config{URL: strings.Replace(within, "http:", "https:", 1) + "/named", SecretFile: e.secret}
 		config.Approvals.Callbacks = append(config.Approvals.Callbacks, server.CallbackConfig{Caller: "key:asker", Config: named})
 	})

@@ -37,7 +37,7 @@ func (s *Server) submitRequest(c echo.Context) error {
 	if s.approvals == nil {
 		return noApprovals()
 	}
-	submission, err := evaluation.DecodeSubmission(body, tenant, s.config.Limits)
+	submission, err := evaluation.DecodeSubmission(body, tenant, s.config.Program.Limits)
 	if err != nil {
 		return err
 	}
@@ -318,7 +318,7 @@ func (s *Server) cancelRequest(c echo.Context) error {
 			return err
 		}
 	}
-	said, err := evaluation.DecodeWithdrawal(body, s.config.Limits)
+	said, err := evaluation.DecodeWithdrawal(body, s.config.Program.Limits)
 	if err != nil {
 		return err
 	}

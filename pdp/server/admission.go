@@ -35,7 +35,7 @@ const (
 // is one, else after one byte too many. Between the two may says whether who asks may
 // send it, by what the header says alone: nothing is kept of anybody else.
 func (s *Server) body(c echo.Context, may func() (Caller, error)) ([]byte, Caller, error) {
-	limit := int64(s.config.Limits.Body)
+	limit := int64(s.config.Program.Limits.Body)
 	r := c.Request()
 	if r.ContentLength > limit {
 		return nil, Caller{}, tooLarge(limit)
@@ -76,7 +76,7 @@ func (s *Server) unread(c echo.Context, refusal error) error {
 	s.connections.awaits(r.Context(), false)
 	defer s.connections.came(r.Context(), false)
 	_ = http.NewResponseController(c.Response()).SetReadDeadline(time.Now().Add(refusedTime))
-	limit := int64(s.config.Limits.Body)
+	limit := int64(s.config.Program.Limits.Body)
 	if n, _ := io.Copy(io.Discard, io.LimitReader(r.Body, limit+1)); n > limit {
 		return tooLarge(limit)
 	}

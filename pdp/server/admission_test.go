@@ -42,7 +42,7 @@ func refusedLater(t *testing.T, what string, got pdptest.Response, status int) {
 func TestMaxConcurrent(t *testing.T) {
 	h := newHolding()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
-		c.PDP.Recorder = h
+		c.Program.PDP.Recorder = h
 		c.Load.MaxConcurrent = 1
 	})
 	s.BePatient(time.Millisecond, patience)
@@ -71,7 +71,7 @@ func TestMaxConcurrent(t *testing.T) {
 func TestMaxConcurrentWaits(t *testing.T) {
 	h := newHolding()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
-		c.PDP.Recorder = h
+		c.Program.PDP.Recorder = h
 		c.Load.MaxConcurrent = 1
 	})
 	s.BePatient(patience, patience)
@@ -89,7 +89,7 @@ func TestMaxConcurrentWaits(t *testing.T) {
 
 func TestPanicGivesThePlaceBack(t *testing.T) {
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
-		c.PDP.Recorder = recorder(func() error { panic("now") })
+		c.Program.PDP.Recorder = recorder(func() error { panic("now") })
 		c.Load.MaxConcurrent, c.Load.QueueTime = 1, time.Millisecond
 	})
 	for range 3 {
@@ -101,7 +101,7 @@ func TestPanicGivesThePlaceBack(t *testing.T) {
 
 func TestRequestTime(t *testing.T) {
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
-		c.PDP.Recorder = newHolding() // for ever
+		c.Program.PDP.Recorder = newHolding() // for ever
 		c.Load.RequestTime = time.Millisecond
 	})
 	for path, body := range map[string]string{
@@ -115,7 +115,7 @@ func TestRequestTime(t *testing.T) {
 // The clock of the test stands still, so that what is used up stays so.
 func TestRateLimit(t *testing.T) {
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
-		c.Authenticator = asCaller{}
+		c.Program.Authenticator = asCaller{}
 		c.Load.RateLimit = server.RateLimit{
 			Rate:    server.Rate{PerSecond: 1, Burst: 3},
 			Callers: []server.CallerRate{{Caller: "key:big", Rate: server.Rate{PerSecond: 5}}},
@@ -156,7 +156,7 @@ func TestRateLimit(t *testing.T) {
 // A large body of nobody known is read to its end, because its size comes first in the
 // order of checks.
 func TestLargeBodies(t *testing.T) {
-	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Authenticator = asCaller{} })
+	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.Authenticator = asCaller{} })
 	fill := func(n int) string { return strings.Repeat(" ", n-len(readQuestion)) + readQuestion }
 	for _, test := range []struct {
 		size   int
@@ -284,7 +284,7 @@ func TestAdminListener(t *testing.T) {
 	stopAndWait(t, s)
 	waitUntilRefused(t, s.AdminAddr())
 	for _, address := range []string{":8181", "0.0.0.0:0", "192.0.2.1:8181", "example.com:8181", "127.0.0.1"} {
-		if _, err := server.New(server.Config{Source: bundle(t), AdminListen: address}); err == nil || !strings.Contains(err.Error(), "; try ") {
+		if _, err := server.New(server.Config{Program: server.Program{Source: bundle(t)}, AdminListen: address}); err == nil || !strings.Contains(err.Error(), "; try ") {
 			t.Errorf("%s: got %v, want a refusal", address, err)
 		}
 	}
@@ -295,9 +295,9 @@ func TestClientGoesAway(t *testing.T) {
 	h := newHolding()
 	var logged log
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
-		c.PDP.Recorder = h
+		c.Program.PDP.Recorder = h
 		c.Load.MaxConcurrent = 1
-		c.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+		c.Program.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 	})
 	s.BePatient(patience, 2*patience) // the place is given back in time by who goes away alone
 	ctx, leave := context.WithCancel(t.Context())

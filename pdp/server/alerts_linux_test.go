@@ -262,7 +262,7 @@ func fullDisk(t *testing.T) (before, after model.Vector) {
 func slowly(t *testing.T) (before, after model.Vector) {
 	var slow atomic.Bool
 	s := pdptest.Start(t, telling(), withData(t.TempDir()), func(c *server.Config) {
-		c.PDP.Now = func() time.Time {
+		c.Program.PDP.Now = func() time.Time {
 			if slow.Load() {
 				<-time.After(time.Second / 3)
 			}
@@ -327,7 +327,7 @@ func TestEveryAlertFires(t *testing.T) {
 func healthy(t *testing.T) (before, after model.Vector, slowest time.Duration) {
 	t.Helper()
 	options := []pdptest.Option{withData(t.TempDir()), func(c *server.Config) {
-		c.Checkpoints, c.DecisionLog.Sinks.Stdout = new(buffer), &server.SinkConfig{}
+		c.Program.Checkpoints, c.DecisionLog.Sinks.Stdout = new(buffer), &server.SinkConfig{}
 		server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) { o.SegmentBytes = 64 << 10 })
 	}}
 	s, other := pdptest.Start(t, obliging(), options...), pdptest.Start(t, obliging())

@@ -89,7 +89,7 @@ func benchCounter(b *testing.B, data string) (s *pdptest.Server, keys map[string
 		keys[name] = "Bearer " + key
 	}
 	return pdptest.Start(b, pdptest.Bundle(approvalFiles("a.cedar", `permit(principal, action == Action::"read", resource);`)), func(c *server.Config) {
-		c.Data, c.PDP.Now, c.PDP.NewID = data, nil, nil
+		c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = data, nil, nil
 	}), keys
 }
 
@@ -125,7 +125,7 @@ func BenchmarkWith100kPending(b *testing.B) {
 		for b.Loop() {
 			for range 3 { // one alone could be a disturbed one
 				start := time.Now()
-				s := pdptest.Start(b, pdptest.Bundle(approvalFiles()), func(c *server.Config) { c.Data, c.PDP.Now, c.PDP.NewID = data, nil, nil })
+				s := pdptest.Start(b, pdptest.Bundle(approvalFiles()), func(c *server.Config) { c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = data, nil, nil })
 				starts.Took(time.Since(start))
 				if err := s.Stop(context.Background()); err != nil {
 					b.Fatal(err)
@@ -166,7 +166,7 @@ func BenchmarkStartWith10kPendingBeforeAMillionRecords(b *testing.B) {
 	must(b, err)
 	start := func() *pdptest.Server {
 		return pdptest.Start(b, pdptest.Bundle(approvalFiles()), func(c *server.Config) {
-			c.Data, c.PDP.Now, c.PDP.NewID = data, nil, nil
+			c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = data, nil, nil
 			c.Approvals.MaxPendingPerSubject, c.Approvals.MaxPendingPerTenant, c.Approvals.MaxPendingPerCaller, c.Approvals.NewPerMinutePerSubject = 1_000_000, 1_000_000, 1_000_000, 1_000_000
 		})
 	}

@@ -134,7 +134,7 @@ func (a *approvals) samePerson(tenant, one, other string) bool {
 // openApprovalKey reads the key of approvals, before anything else has to do with them,
 // and what the log says of a file of format 1.
 func (s *Server) openApprovalKey() (err error) {
-	if s.config.Data == "" || s.config.PDP.Recorder != nil {
+	if s.config.Data == "" || s.config.Program.PDP.Recorder != nil {
 		return nil
 	}
 	if err := keyWithFile(s.config.Data); err != nil {

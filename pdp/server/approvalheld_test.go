@@ -43,7 +43,7 @@ func (c *counter) refusesToStart(meanwhile func(), why string) {
 	c.t.Helper()
 	must(c.t, c.Stop(c.t.Context()))
 	meanwhile()
-	s, err := server.New(server.Config{Source: pdptest.Bundle(approvalFiles()), Listen: "127.0.0.1:0", Data: c.data, PDP: pdp.Options{Now: c.clock}})
+	s, err := server.New(server.Config{Program: server.Program{Source: pdptest.Bundle(approvalFiles()), PDP: pdp.Options{Now: c.clock}}, Listen: "127.0.0.1:0", Data: c.data})
 	must(c.t, err)
 	if err = s.Start(c.t.Context()); err == nil {
 		_ = s.Stop(c.t.Context())
@@ -185,7 +185,7 @@ func TestOlderApprovalsDoNotAllow(t *testing.T) {
 // doctor is what bites of the approvals while no server runs.
 func (c *counter) doctor() (found string) {
 	c.t.Helper()
-	for _, f := range doctor.Examine(c.t.Context(), doctor.Patient{Policies: "../../policies/starter", Config: server.Config{Data: c.data, Listen: "127.0.0.1:0", PDP: pdp.Options{Now: c.clock}}}) {
+	for _, f := range doctor.Examine(c.t.Context(), doctor.Patient{Policies: "../../policies/starter", Config: server.Config{Data: c.data, Listen: "127.0.0.1:0", Program: server.Program{PDP: pdp.Options{Now: c.clock}}}}) {
 		if f.Check == "approvals" && f.Bites {
 			found += f.Message + "; " + f.Try + "\n"
 		}

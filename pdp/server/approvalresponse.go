@@ -17,7 +17,7 @@ func (s *Server) respondApproval(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	answer, err := evaluation.DecodeResponse(body, r.of.ID, s.config.Limits)
+	answer, err := evaluation.DecodeResponse(body, r.of.ID, s.config.Program.Limits)
 	if err != nil {
 		return err
 	}

@@ -303,7 +303,7 @@ type ruling struct {
 func (s *Server) ruling(c echo.Context, may func(*approver) error, decode func([]byte, evaluation.Limits) (evaluation.Ruling, error)) (ruling, error) {
 	r, body, err := s.hear(c, may)
 	if err == nil {
-		r.Ruling, err = decode(body, s.config.Limits)
+		r.Ruling, err = decode(body, s.config.Program.Limits)
 	}
 	return r, err
 }

@@ -53,7 +53,7 @@ func (s *Server) openApprovals() (err error) {
 	a := &approvals{server: s, key: s.approvalKey}
 	c := s.config.Approvals
 	a.store, err = approval.Open(s.config.Data, approval.Options{
-		Now: s.config.PDP.Now, Key: a.key, Retain: c.Retain, OnError: a.failed, Silent: len(c.Webhooks)+len(c.Callbacks) == 0,
+		Now: s.config.Program.PDP.Now, Key: a.key, Retain: c.Retain, OnError: a.failed, Silent: len(c.Webhooks)+len(c.Callbacks) == 0,
 		Record: a.record, Recorded: a.recorded, Attest: a.attest, Steps: a.steps, Size: s.decisions.Size, Old: s.old.of,
 		InForce: a.inForce, SamePerson: a.samePerson,
 		Limits: approval.Limits{MaxPendingPerSubject: int(c.MaxPendingPerSubject), MaxPendingPerTenant: int(c.MaxPendingPerTenant), MaxPendingPerCaller: int(c.MaxPendingPerCaller), NewPerMinutePerSubject: int(c.NewPerMinutePerSubject), NewPerMinutePerCaller: int(c.NewPerMinutePerCaller)},
@@ -65,7 +65,7 @@ func (s *Server) openApprovals() (err error) {
 	if err := a.mark(); err != nil {
 		return err
 	}
-	s.approvals, s.config.PDP.Approvals = a, a
+	s.approvals, s.config.Program.PDP.Approvals = a, a
 	if a.callbacks, err = s.newCallbacks(); err != nil {
 		return err
 	}

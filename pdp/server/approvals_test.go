@@ -116,7 +116,7 @@ func (c *counter) grant(name string, tenants []string, principal string, permiss
 func (c *counter) open(source pdp.Source, options ...pdptest.Option) {
 	c.t.Helper()
 	own := func(config *server.Config) {
-		config.Data, config.PDP.Now, config.PDP.NewID = c.data, c.clock, nil
+		config.Data, config.Program.PDP.Now, config.Program.PDP.NewID = c.data, c.clock, nil
 	}
 	c.Server = pdptest.Start(c.t, source, append([]pdptest.Option{own}, options...)...)
 	c.Client = &http.Client{Transport: pdptest.NewOpenAPI(c.t).RoundTrip(http.DefaultTransport)}

@@ -449,7 +449,7 @@ func TestRecordOverHTTP(t *testing.T) {
 
 // asking has every request come from one caller.
 func asking(caller auth.Caller) pdptest.Option {
-	return func(c *server.Config) { c.Authenticator = always(caller) }
+	return func(c *server.Config) { c.Program.Authenticator = always(caller) }
 }
 
 type always auth.Caller

@@ -76,12 +76,12 @@ func (s *Server) openCallers() error {
 func (s *Server) callers(config Config, before *auth.Authenticator) (known *auth.Authenticator, err error) {
 	known = &auth.Authenticator{Keys: before.Keys}
 	if issuers := config.Auth.JWT; len(issuers) > 0 {
-		if known.JWT, err = auth.NewJWT(issuers, auth.JWTOptions{Now: config.PDP.Now, Logger: s.log, Before: before.JWT}); err != nil {
+		if known.JWT, err = auth.NewJWT(issuers, auth.JWTOptions{Now: config.Program.PDP.Now, Logger: s.log, Before: before.JWT}); err != nil {
 			return nil, err
 		}
 	}
 	if rules := config.Auth.MTLS; len(rules) > 0 {
-		if known.MTLS, err = auth.NewMTLS(rules, config.PDP.Now); err != nil {
+		if known.MTLS, err = auth.NewMTLS(rules, config.Program.PDP.Now); err != nil {
 			return nil, err
 		}
 	}

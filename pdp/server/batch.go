@@ -23,7 +23,7 @@ func (s *Server) evaluations(c echo.Context) error {
 	}
 	defer shift.end()
 	span := stage(c, "decode")
-	batch, err := evaluation.DecodeBatch(body, tenant, s.config.Limits)
+	batch, err := evaluation.DecodeBatch(body, tenant, s.config.Program.Limits)
 	ended(span, err)
 	if err != nil {
 		return err

@@ -89,10 +89,10 @@ hide: {type: redact, properties: {fields: [/email, /phone]}}`,
 // besides? The same question goes to three servers in turn, each over one
 // kept-alive connection, without a log: beside a disk nothing of it would show.
 func BenchmarkTelemetryAgainstNone(b *testing.B) {
-	none := func(c *server.Config) { c.MeterProvider = noop.NewMeterProvider() }
+	none := func(c *server.Config) { c.Program.MeterProvider = noop.NewMeterProvider() }
 	counted := func(*server.Config) {}
 	traced := func(c *server.Config) {
-		c.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithBatcher(tracetest.NewNoopExporter()))
+		c.Program.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithBatcher(tracetest.NewNoopExporter()))
 	}
 	names := []string{"none", "counted", "traced"}
 	var urls []string

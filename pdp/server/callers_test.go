@@ -202,13 +202,13 @@ func TestExposure(t *testing.T) {
 		"TLS and no key":          {[]pdptest.Option{withTLS(a), withData(empty)}, false},
 		"keys without TLS":        {[]pdptest.Option{withData(keyed)}, false},
 		"keys behind another TLS": {[]pdptest.Option{withData(keyed), func(c *server.Config) { c.PublicURL = "https://pdp.example.com" }}, false},
-		"loopback's own rule":     {[]pdptest.Option{withTLS(a), func(c *server.Config) { c.Authenticator = auth.Loopback{} }}, false},
+		"loopback's own rule":     {[]pdptest.Option{withTLS(a), func(c *server.Config) { c.Program.Authenticator = auth.Loopback{} }}, false},
 		"unreadable keys":         {[]pdptest.Option{withTLS(a), withData(unreadable)}, false},
 		"TLS and keys":            {[]pdptest.Option{withTLS(a), withData(keyed)}, true},
 		"TLS and certificates":    {[]pdptest.Option{withTLS(a), mtls}, true},
-		"TLS and one's own":       {[]pdptest.Option{withTLS(a), func(c *server.Config) { c.Authenticator = asCaller{} }}, true},
+		"TLS and one's own":       {[]pdptest.Option{withTLS(a), func(c *server.Config) { c.Program.Authenticator = asCaller{} }}, true},
 	} {
-		config := server.Config{Source: bundle(t), Listen: "0.0.0.0:0"}
+		config := server.Config{Program: server.Program{Source: bundle(t)}, Listen: "0.0.0.0:0"}
 		for _, option := range test.options {
 			option(&config)
 		}

@@ -61,8 +61,8 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 		case len(ids) == 0:
 		case len(ids) > 1:
 			return newProblem(http.StatusBadRequest, "X-Request-ID is given more than once; send one")
-		case len(ids[0]) > s.config.Limits.RequestID:
-			return beyond(http.StatusBadRequest, fmt.Sprintf("X-Request-ID has more than %d bytes; send a shorter one", s.config.Limits.RequestID))
+		case len(ids[0]) > s.config.Program.Limits.RequestID:
+			return beyond(http.StatusBadRequest, fmt.Sprintf("X-Request-ID has more than %d bytes; send a shorter one", s.config.Program.Limits.RequestID))
 		case strings.ContainsFunc(ids[0], unicode.IsControl):
 			return newProblem(http.StatusBadRequest, "X-Request-ID holds control characters; send it without")
 		default:

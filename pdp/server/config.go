@@ -4,7 +4,11 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -13,26 +17,45 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/config"
 )
 
-// DefaultListen is where a server listens that is told nothing else.
+// DefaultListen is where a server listens unless told otherwise.
 const DefaultListen = "127.0.0.1:8180"
 
-// Config is what a [Server] is told. Nothing in it can change an answer: what
-// does lives in the bundle, so that all commands agree.
+// The environment variables that are not keys and begin like those that are.
+const (
+	// ConfigVariable names the configuration file, as --config does.
+	ConfigVariable = "POLICY_SERVICE_CONFIG"
+	// CredentialVariable holds the credential of the commands that ask a running server. It
+	// may well be set on the machine of the service.
+	CredentialVariable = "POLICY_SERVICE_KEY"
+)
+
+// ConfigForm is how a [Config] is written: in a file, in the environment and as flags.
+var ConfigForm = config.Form[Config]{
+	Title:          "The configuration of policy-service",
+	Prefix:         "POLICY_SERVICE_",
+	FileVariable:   ConfigVariable,
+	OtherVariables: []string{CredentialVariable},
+	Check:          (*Config).checkRead,
+}
+
+// Config is what a [Server] is told. Nothing in it can change an answer: every switch that
+// changes one is in the bundle, so that all commands agree.
 //
 // A field with a yaml tag is a key of the configuration: the file, the environment,
-// the JSON Schema, the help and the page README.md take it from its tags, which [Key]
-// explains. To add one, add a field.
+// the JSON Schema, the help and the page README.md take it from its tags, which [config.Key]
+// explains. To add a key, add a field. A handler asks for the value of a key with the tag
+// reload in every request: pinned(ctx).config, see [Server.Reconfigure].
 type Config struct {
-	// Source is the bundle to answer from; without one it is the directory Policies.
-	Source pdp.Source `yaml:"-"`
-	// Policies is the directory of the bundle, where there is no Source.
+	// Policies is the directory of the bundle, unless the program gives a Source.
 	Policies string `yaml:"policies" path:"yes" doc:"The directory of the bundle. The service watches it: an edit is in force a moment later."`
 	// Listen is the address, host:port; port 0 takes any free one. Other than
 	// loopback needs TLS and credentials.
 	Listen string `yaml:"listen" default:"127.0.0.1:8180" doc:"The address to listen on, as host:port. Port 0 takes a free port. An address other than loopback needs TLS and credentials."`
-	// Data is the directory for what the service keeps, made where it does not
+	// Data is the directory for what the service keeps, made if it does not
 	// exist; without one there are no API keys and the signing key is not kept.
 	Data string `yaml:"data" path:"yes" doc:"The directory for what the service keeps: the decision log, approvals, API keys and signing keys. The service makes it if it does not exist. Without it the service keeps nothing, and there are no API keys."`
 	// PublicURL is the address by which clients reach the service. What it publishes
@@ -40,48 +63,57 @@ type Config struct {
 	PublicURL string `yaml:"public_url" doc:"The address by which clients reach the service, as https://host[:port][/path]. The service makes what it publishes about itself from it. A slash at its end is dropped. A host other than loopback needs credentials."`
 	// TLS turns TLS on; the zero value is plain HTTP.
 	TLS TLSFiles `yaml:"tls"`
-	// Auth is who may ask besides the holders of API keys.
+	// Auth names the callers besides the holders of API keys.
 	Auth AuthConfig `yaml:"auth" reload:"yes"`
-	// DecisionLog is how decisions are recorded. There is a log where there is Data.
+	// DecisionLog is how decisions are recorded. There is a log if there is Data.
 	DecisionLog DecisionLogConfig `yaml:"decision_log"`
-	// Approvals bounds what people are asked. They are asked where there is a log.
+	// Approvals bounds what people are asked. They are asked if there is a log.
 	Approvals ApprovalsConfig `yaml:"approvals"`
 	// Load bounds what all requests together may cost.
 	Load LoadConfig `yaml:",inline"`
 	// AdminListen is the address of a second listener, for profiles of the process; ""
 	// is none. It must be loopback.
 	AdminListen string `yaml:"admin_listen" doc:"A second address to listen on, as host:port on loopback, for profiles of the process (/debug/pprof) and its metrics. It takes no credentials. None unless given."`
-	// Checkpoints takes every signed checkpoint of the decision log as it is made,
-	// for somebody to keep elsewhere; the default discards them. With the sink stdout
-	// it takes the records, too; see [SinksConfig]. One call takes whole lines.
-	Checkpoints io.Writer `yaml:"-"`
+	// Program has what only a program can give; it is no key.
+	Program Program `yaml:"-"`
+}
+
+// Program is the part of a [Config] that no file can say: values of the program that runs
+// the server. The zero value is ready to use.
+type Program struct {
+	// Source is the bundle to answer from; without one it is the directory Policies.
+	Source pdp.Source
+	// Checkpoints takes every signed checkpoint of the decision log as it is made, to be
+	// kept elsewhere; the default discards them. With the sink stdout it takes the records,
+	// too; see [SinksConfig]. One call takes whole lines.
+	Checkpoints io.Writer
 	// MeterProvider takes what the service counts. Without one it is at /metrics, and sent
 	// where the environment variables of OpenTelemetry say.
-	MeterProvider metric.MeterProvider `yaml:"-"`
+	MeterProvider metric.MeterProvider
 	// TracerProvider takes the traces of requests. Without one they are sent where the
-	// environment variables of OpenTelemetry say, and there are none where they say nothing.
-	TracerProvider trace.TracerProvider `yaml:"-"`
+	// environment variables of OpenTelemetry say. If these say nothing there are no traces.
+	TracerProvider trace.TracerProvider
 	// Logger takes what the operator should know; the default discards it.
-	Logger *slog.Logger `yaml:"-"`
+	Logger *slog.Logger
 	// Limits bound requests; the zero value is [evaluation.DefaultLimits].
-	Limits evaluation.Limits `yaml:"-"`
+	Limits evaluation.Limits
 	// Authenticator takes the place of the one that Data and Auth make.
-	Authenticator Authenticator `yaml:"-"`
+	Authenticator Authenticator
 	// PDP is passed on. Its BeforeSwap and OnLoad are called after the server's own;
 	// its Recorder takes the place of the decision log.
-	PDP pdp.Options `yaml:"-"`
+	PDP pdp.Options
 
 	// tuneLog is for tests of what takes hours and gigabytes otherwise.
 	tuneLog func(*decisionlog.Options, *decisionlog.Retention)
 	// tuneHTTP is for tests of what takes minutes otherwise.
 	tuneHTTP func(*http.Server)
-	// unhurried is for tests of what is handed on at a stop, on a machine that may be slow.
+	// unhurried is for tests of what a stop hands on, on a machine that may be slow.
 	unhurried bool
 }
 
-// stopsWithin is how long a stop waits for those who take what it hands on.
-func (c *Config) stopsWithin(usual time.Duration) time.Duration {
-	if c.unhurried {
+// stopsWithin is how long a stop waits for the receivers of what it hands on.
+func (p *Program) stopsWithin(usual time.Duration) time.Duration {
+	if p.unhurried {
 		return time.Minute
 	}
 	return usual
@@ -89,30 +121,31 @@ func (c *Config) stopsWithin(usual time.Duration) time.Duration {
 
 // withDefaults sets what is not set. Defaults of keys stand in their tags.
 func (c Config) withDefaults() Config {
-	c.setDefaults()
-	if c.Source == (pdp.Source{}) && c.Policies != "" {
-		c.Source = pdp.Dir(c.Policies)
+	ConfigForm.SetDefaults(&c)
+	p := &c.Program
+	if p.Source == (pdp.Source{}) && c.Policies != "" {
+		p.Source = pdp.Dir(c.Policies)
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+	if p.Logger == nil {
+		p.Logger = slog.New(slog.DiscardHandler)
 	}
-	c.Logger = slog.New(correlated{c.Logger.Handler()})
-	if c.Limits == (evaluation.Limits{}) {
-		c.Limits = evaluation.DefaultLimits()
+	p.Logger = slog.New(correlated{p.Logger.Handler()})
+	if p.Limits == (evaluation.Limits{}) {
+		p.Limits = evaluation.DefaultLimits()
 	}
-	if c.Checkpoints == nil {
-		c.Checkpoints = io.Discard
+	if p.Checkpoints == nil {
+		p.Checkpoints = io.Discard
 	}
-	if c.PDP.Now == nil {
-		c.PDP.Now = time.Now
+	if p.PDP.Now == nil {
+		p.PDP.Now = time.Now
 	}
 	return c
 }
 
-// check finds what cannot work whatever the files hold. It also writes PublicURL in
-// its one form.
+// check finds what cannot work, whatever is in the files that the configuration names. It also
+// writes PublicURL in its one form.
 func (c *Config) check() (err error) {
-	if err := c.checkBounds(); err != nil {
+	if err := ConfigForm.CheckBounds(c); err != nil {
 		return err
 	}
 	if c.PublicURL != "" {
@@ -130,6 +163,57 @@ func (c *Config) check() (err error) {
 		return err
 	}
 	return c.checkListen()
+}
+
+// checkRead finds what is wrong with values that were read, while their places are known. It
+// passes over a value that is not sound: that may be the reason.
+func (c *Config) checkRead(r *config.Reading) {
+	if r.Given("public_url") && r.Sound("public_url") {
+		if _, err := cleanPublicURL(c.PublicURL); err != nil {
+			r.Add("public_url", err)
+		}
+	}
+	c.DecisionLog.checkRead(r)
+	if r.Sound("auth") {
+		c.Auth.checkRead(r)
+	}
+	if r.Sound("rate_limit") {
+		addAll(r, c.Load.RateLimit.check())
+	}
+	if err := c.checkAdmin(); err != nil {
+		r.Add("admin_listen", err)
+	}
+}
+
+// addAll adds mistakes that are known by their keys.
+func addAll(r *config.Reading, wrong map[string]error) {
+	for _, key := range slices.Sorted(maps.Keys(wrong)) {
+		r.Add(key, wrong[key])
+	}
+}
+
+func (c AuthConfig) checkRead(r *config.Reading) {
+	for _, key := range []string{"auth", "auth.jwt", "auth.mtls"} {
+		if r.Empty(key) {
+			r.Add(key, errors.New(key+" is empty, and would let nobody in; list who may ask, or leave it out"))
+		}
+	}
+	_, err := auth.NewJWT(c.JWT, auth.JWTOptions{})
+	addEntries(r, err)
+	_, err = auth.NewMTLS(c.MTLS, nil)
+	addEntries(r, err)
+}
+
+var authEntry = regexp.MustCompile(`^auth\.\w+\[\d+\]`)
+
+// addEntries adds each line of an error at the place of the entry that the line begins with.
+func addEntries(r *config.Reading, err error) {
+	if err == nil {
+		return
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		r.Add(authEntry.FindString(line), errors.New(line))
+	}
 }
 
 // httpServer sets every bound that net/http leaves open.
@@ -163,8 +247,8 @@ func (s *Server) httpServer() *http.Server {
 			WriteByteTimeout: 20 * time.Second,
 		},
 	}
-	if s.config.tuneHTTP != nil {
-		s.config.tuneHTTP(server)
+	if s.config.Program.tuneHTTP != nil {
+		s.config.Program.tuneHTTP(server)
 	}
 	return server
 }

@@ -12,6 +12,7 @@ import (
 
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/config"
 )
 
 func readConfig(t *testing.T, text string) (server.Config, string, error) {
@@ -21,7 +22,7 @@ func readConfig(t *testing.T, text string) (server.Config, string, error) {
 		t.Fatal(err)
 	}
 	var c server.Config
-	err := server.ReadConfig(file, &c)
+	_, err := server.ConfigForm.Read(config.Given{File: file}, &c)
 	return c, filepath.Dir(file), err
 }
 
@@ -228,7 +229,7 @@ decision_log:
   mask: [x, /context/pin, /subject/id]
   retain: {age: 1m, bytes: 1}
 `)
-	var got server.Mistakes
+	var got config.Mistakes
 	if !errors.As(err, &got) {
 		t.Fatalf("got %v", err)
 	}
@@ -252,7 +253,7 @@ func TestPublicURL(t *testing.T) {
 		"https://[2001:db8::1]:8443/x":      "https://[2001:db8::1]:8443/x",
 		"https://h/~a.b_c-d":                "https://h/~a.b_c-d",
 	} {
-		s, err := server.New(server.Config{Source: bundle(t), PublicURL: given, Authenticator: asCaller{}})
+		s, err := server.New(server.Config{Program: server.Program{Source: bundle(t), Authenticator: asCaller{}}, PublicURL: given})
 		if err != nil {
 			t.Errorf("%s: %v", given, err)
 		} else if got := s.PublicURL(); got != want {
@@ -265,7 +266,7 @@ func TestPublicURL(t *testing.T) {
 		"https://h//", "https://h/a//b", "https://h/./a", "https://h/../a", "https://h/a%2fb", "https://h/:a", "https://h/*", "https://h/a b", "https://h/é",
 		"https://h/tenants", "https://h/tenants/acme", " https://h", "https://h ", "https://h\n", "https://h_-", "https://[::1", "https://exa mple", `https://h\a`,
 	} {
-		if _, err := server.New(server.Config{Source: bundle(t), PublicURL: given}); err == nil {
+		if _, err := server.New(server.Config{Program: server.Program{Source: bundle(t)}, PublicURL: given}); err == nil {
 			t.Errorf("%q is taken", given)
 		} else if strings.Contains(err.Error(), "u:p") {
 			t.Errorf("%q: the error quotes a password: %v", given, err)

@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/config"
 )
 
 // everything is a file that the service reads, with every section there is.
@@ -31,7 +32,7 @@ decision_log:
 `
 
 // sample is what could be written for a scalar key.
-func sample(k server.Key) string {
+func sample(k config.Key) string {
 	for _, text := range append([]string{k.Min, k.Default}, k.Enum...) {
 		if text != "" {
 			return text
@@ -59,10 +60,10 @@ func nested(path, value string) string {
 	return b.String() + " " + value + "\n"
 }
 
-func printed(t *testing.T, c server.Config, from server.Origins) string {
+func printed(t *testing.T, c server.Config, from config.Origins) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := c.Write(&b, from); err != nil {
+	if err := server.ConfigForm.Write(&b, c, from); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -70,7 +71,7 @@ func printed(t *testing.T, c server.Config, from server.Origins) string {
 
 func TestEveryKeyIsDescribed(t *testing.T) {
 	variables := map[string]string{}
-	for _, k := range server.Keys() {
+	for _, k := range server.ConfigForm.Keys() {
 		if !strings.HasSuffix(k.Doc, ".") {
 			t.Errorf("%s has no doc that ends with a full stop: %q", k.Path, k.Doc)
 		}
@@ -91,7 +92,7 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 func TestNoKeyTakesASecret(t *testing.T) {
 	secret := regexp.MustCompile(`(?i)secret|password|passwd|token|key|credential|private|cookie|authorization`)
 	seen := 0
-	for _, k := range server.Keys() {
+	for _, k := range server.ConfigForm.Keys() {
 		name := k.Path[strings.LastIndex(k.Path, ".")+1:]
 		if secret.MatchString(name) {
 			if seen++; !strings.HasSuffix(name, "_file") {
@@ -109,7 +110,7 @@ func TestEveryScalarKeyHasAVariable(t *testing.T) {
 	// These are refused without per_second, or bytes.
 	beside := map[string]bool{"rate_limit.burst": true, "decision_log.retain.least_age": true, "decision_log.retain.share": true}
 	seen := 0
-	for _, k := range server.Keys() {
+	for _, k := range server.ConfigForm.Keys() {
 		if k.Variable == "" || beside[k.Path] {
 			continue
 		}
@@ -117,10 +118,10 @@ func TestEveryScalarKeyHasAVariable(t *testing.T) {
 		var byFile, byVariable server.Config
 		file := filepath.Join(t.TempDir(), "c.yaml")
 		must(t, os.WriteFile(file, []byte(nested(k.Path, sample(k))), 0o600))
-		if err := server.ReadConfig(file, &byFile); err != nil {
+		if _, err := server.ConfigForm.Read(config.Given{File: file}, &byFile); err != nil {
 			t.Fatal(err)
 		}
-		from, err := server.Given{Environ: []string{"HOME=/", k.Variable + "=" + sample(k)}}.Read(&byVariable)
+		from, err := server.ConfigForm.Read(config.Given{Environ: []string{"HOME=/", k.Variable + "=" + sample(k)}}, &byVariable)
 		if err != nil || from[k.Path] != k.Variable || printed(t, byFile, nil) != printed(t, byVariable, nil) {
 			t.Errorf("%s=%s: %v, from %q\n%s%s", k.Variable, sample(k), err, from[k.Path], printed(t, byFile, nil), printed(t, byVariable, nil))
 		}
@@ -134,19 +135,19 @@ func TestWhichOfManyCounts(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	must(t, os.WriteFile(file, []byte("listen: 127.0.0.1:1\ntls: {cert_file: c.pem}\n"), 0o600))
 	environ := []string{"POLICY_SERVICE_LISTEN=127.0.0.1:2", "POLICY_SERVICE_TLS_KEY_FILE=k.pem", "POLICY_SERVICE_CONFIG=elsewhere.yaml"}
-	flags := []server.Flag{{Key: "listen", Name: "--listen", Value: "127.0.0.1:3"}}
+	flags := []config.Flag{{Key: "listen", Name: "--listen", Value: "127.0.0.1:3"}}
 	for _, test := range []struct {
-		given        server.Given
+		given        config.Given
 		listen, from string
 	}{
-		{server.Given{}, "", ""},
-		{server.Given{File: file}, "127.0.0.1:1", file + ":1:9"},
-		{server.Given{File: file, Environ: environ}, "127.0.0.1:2", "POLICY_SERVICE_LISTEN"},
-		{server.Given{File: file, Environ: environ, Flags: flags}, "127.0.0.1:3", "--listen"},
-		{server.Given{Flags: flags}, "127.0.0.1:3", "--listen"},
+		{config.Given{}, "", ""},
+		{config.Given{File: file}, "127.0.0.1:1", file + ":1:9"},
+		{config.Given{File: file, Environ: environ}, "127.0.0.1:2", "POLICY_SERVICE_LISTEN"},
+		{config.Given{File: file, Environ: environ, Flags: flags}, "127.0.0.1:3", "--listen"},
+		{config.Given{Flags: flags}, "127.0.0.1:3", "--listen"},
 	} {
 		var c server.Config
-		from, err := test.given.Read(&c)
+		from, err := server.ConfigForm.Read(test.given, &c)
 		if err != nil || c.Listen != test.listen || from["listen"] != test.from {
 			t.Errorf("%+v: got %q from %q, %v", test.given, c.Listen, from["listen"], err)
 		}
@@ -180,9 +181,22 @@ func TestVariablesThatSayNothing(t *testing.T) {
 		"POLICY_SERVICE_ADMIN_PORT_9090_TCP_PROTO=tcp":   "",
 		"POLICY_SERVICE_ADMIN_PORT_9090_TCP_PROTOCOL=xx": "no key is called like this variable",
 	} {
-		_, err := server.Given{Environ: []string{assignment}}.Read(&server.Config{})
+		_, err := server.ConfigForm.Read(config.Given{Environ: []string{assignment}}, &server.Config{})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", assignment, err, want)
+		}
+	}
+}
+
+// A zero in a Config means that nobody gave a value, and becomes the default. So nobody may be able to give zero.
+func TestNoDefaultOverridesWhatWasGiven(t *testing.T) {
+	for _, k := range server.ConfigForm.Keys() {
+		if k.Default == "" || len(k.Enum) > 0 || k.Path == "listen" {
+			continue
+		}
+		_, err := server.ConfigForm.Read(config.Given{Flags: []config.Flag{{Key: k.Path, Name: "--x", Value: "0"}}}, &server.Config{})
+		if err == nil || !strings.Contains(err.Error(), " is less than ") {
+			t.Errorf("%s: zero would become %s; give it a min above zero, or call it so that zero is its default", k.Path, k.Default)
 		}
 	}
 }
@@ -192,7 +206,7 @@ func TestWrittenConfigurationSaysTheSame(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	must(t, os.WriteFile(file, []byte(everything), 0o600))
 	var c, again server.Config
-	from, err := server.Given{File: file, Flags: []server.Flag{{Key: "decision_log.mode", Name: "--log-mode", Value: "strict"}}}.Read(&c)
+	from, err := server.ConfigForm.Read(config.Given{File: file, Flags: []config.Flag{{Key: "decision_log.mode", Name: "--log-mode", Value: "strict"}}}, &c)
 	must(t, err)
 	text := printed(t, c, from)
 	for _, want := range []string{"mode: strict # --log-mode\n", "listen: 127.0.0.1:0 # " + file + ":22:9\n", "queue: 10000 # default\n", "queue: 20000 # " + file, "obligations: [] # " + file, "age: 36h0m0s # "} {
@@ -202,7 +216,8 @@ func TestWrittenConfigurationSaysTheSame(t *testing.T) {
 	}
 	other := filepath.Join(t.TempDir(), "other.yaml")
 	must(t, os.WriteFile(other, []byte(text), 0o600))
-	must(t, server.ReadConfig(other, &again))
+	_, err = server.ConfigForm.Read(config.Given{File: other}, &again)
+	must(t, err)
 	if diff := cmp.Diff(printed(t, c, nil), printed(t, again, nil)); diff != "" {
 		t.Error(diff)
 	}
@@ -211,7 +226,7 @@ func TestWrittenConfigurationSaysTheSame(t *testing.T) {
 		t.Errorf("got %+v %+v", again.Auth, again.TLS)
 	}
 	// A default is what is said where nobody says anything, and the caller's own stays as it was.
-	if got := printed(t, server.Config{}, server.Origins{}); got != "listen: 127.0.0.1:8180 # default\ntls:\n  min_version: \"1.3\" # default\ndecision_log:\n  mode: strict # default\napprovals:\n  max_pending_per_subject: 200 # default\n  max_pending_per_tenant: 10000 # default\n  new_per_minute_per_subject: 60 # default\n  retain: 720h0m0s # default\nqueue_time: 100ms # default\nrequest_time: 10s # default\n" {
+	if got := printed(t, server.Config{}, config.Origins{}); got != "listen: 127.0.0.1:8180 # default\ntls:\n  min_version: \"1.3\" # default\ndecision_log:\n  mode: strict # default\napprovals:\n  max_pending_per_subject: 200 # default\n  max_pending_per_tenant: 10000 # default\n  new_per_minute_per_subject: 60 # default\n  retain: 720h0m0s # default\nqueue_time: 100ms # default\nrequest_time: 10s # default\n" {
 		t.Errorf("got %s", got)
 	}
 	if c.DecisionLog.Sinks.Stdout.Queue != 0 {
@@ -226,7 +241,8 @@ func TestConfigSchema(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	must(t, os.WriteFile(file, []byte(everything), 0o600))
 	var c server.Config
-	must(t, server.ReadConfig(file, &c))
+	_, err := server.ConfigForm.Read(config.Given{File: file}, &c)
+	must(t, err)
 	accepted["printed"] = printed(t, c, nil)
 	for name, text := range accepted {
 		if err := schema.Validate(plain(t, text)); err != nil {
@@ -251,7 +267,7 @@ func TestConfigSchema(t *testing.T) {
 
 func TestConfigSchemaHasEveryKey(t *testing.T) {
 	var schema map[string]any
-	must(t, json.Unmarshal(server.ConfigSchema(), &schema))
+	must(t, json.Unmarshal(server.ConfigForm.Schema(), &schema))
 	found := map[string]bool{}
 	var walk func(schema map[string]any, path string)
 	walk = func(schema map[string]any, path string) {
@@ -269,7 +285,7 @@ func TestConfigSchemaHasEveryKey(t *testing.T) {
 		found[path] = true
 	}
 	walk(schema, "")
-	for _, k := range server.Keys() {
+	for _, k := range server.ConfigForm.Keys() {
 		if !found[k.Path] {
 			t.Errorf("%s is not in the schema", k.Path)
 		}
@@ -282,7 +298,7 @@ func TestConfigSchemaHasEveryKey(t *testing.T) {
 
 func compiled(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(server.ConfigSchema()))
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(server.ConfigForm.Schema()))
 	must(t, err)
 	compiler := jsonschema.NewCompiler()
 	must(t, compiler.AddResource("config.json", document))

@@ -56,7 +56,7 @@ func TestCheckKeys(t *testing.T) {
 		if errs := server.CheckKeys(data); len(errs) != 1 {
 			t.Errorf("%s is garbage: %v", name, errs)
 		}
-		s, err := server.New(server.Config{Source: pdp.FS(policies.Starter()), Data: data, Listen: "127.0.0.1:0"})
+		s, err := server.New(server.Config{Program: server.Program{Source: pdp.FS(policies.Starter())}, Data: data, Listen: "127.0.0.1:0"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -106,7 +106,7 @@ func TestSignedMetadata(t *testing.T) {
 
 func TestMetadataIsSignedAnew(t *testing.T) {
 	now := pdptest.Now
-	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.PDP.Now = func() time.Time { return now } })
+	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.PDP.Now = func() time.Time { return now } })
 	first := s.Get(metadataPath)
 	now = pdptest.Now.Truncate(time.Hour).Add(time.Hour - 1)
 	if same := s.Get(metadataPath); same.Body != first.Body || same.Header.Get("ETag") != first.Header.Get("ETag") {

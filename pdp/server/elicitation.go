@@ -156,7 +156,7 @@ func quotes(text string) string {
 
 // form is what a person is to fill in. An approval is never what a field begins with.
 func (s *Server) form(name string, call *toolCall) (formSchema, error) {
-	f := formSchema{Type: "object", Properties: map[string]field{"reason": {Type: "string", Title: "Reason", MaxLength: s.config.Limits.Detail}}}
+	f := formSchema{Type: "object", Properties: map[string]field{"reason": {Type: "string", Title: "Reason", MaxLength: s.config.Program.Limits.Detail}}}
 	switch name {
 	case "", "approve", "review":
 		f.Properties["approve"] = field{Type: "boolean", Title: "Approve"}

@@ -22,7 +22,7 @@ func (s *Server) authzen(c echo.Context) error {
 	}
 	defer shift.end()
 	span := stage(c, "decode")
-	request, err := evaluation.DecodeAuthZEN(body, tenant, s.config.Limits)
+	request, err := evaluation.DecodeAuthZEN(body, tenant, s.config.Program.Limits)
 	ended(span, err)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (s *Server) native(c echo.Context) error {
 	}
 	defer shift.end()
 	span := stage(c, "decode")
-	request, err := evaluation.DecodeNative(body, s.config.Limits)
+	request, err := evaluation.DecodeNative(body, s.config.Program.Limits)
 	ended(span, err)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ func TestAnEventIsOnRecordOnce(t *testing.T) {
 			(*cut)()
 		}
 	}})
-	e := newEvents(&Server{config: Config{PDP: pdp.Options{Now: time.Now}}, log: slog.New(slog.DiscardHandler), decisions: l})
+	e := newEvents(&Server{config: Config{Program: Program{PDP: pdp.Options{Now: time.Now}}}, log: slog.New(slog.DiscardHandler), decisions: l})
 	e.notice = func() {}
 	ctx, cancel := context.WithCancel(t.Context())
 	stop.Store(&cancel)

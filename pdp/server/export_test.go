@@ -31,7 +31,9 @@ func Routes() ([]string, error) {
 }
 
 // TuneLog has a server keep its log otherwise than a configuration can say.
-func TuneLog(c *Config, tune func(*decisionlog.Options, *decisionlog.Retention)) { c.tuneLog = tune }
+func TuneLog(c *Config, tune func(*decisionlog.Options, *decisionlog.Retention)) {
+	c.Program.tuneLog = tune
+}
 
 // Recorded reports whether there is a record of an event.
 func (s *Server) Recorded(event string) bool {
@@ -56,10 +58,10 @@ func (s *Server) Receipts(decision string) int {
 func (s *Server) Log() *decisionlog.Log { return s.decisions }
 
 // Unhurried has a stop wait as long as it takes for those who take what it hands on.
-func Unhurried(c *Config) { c.unhurried = true }
+func Unhurried(c *Config) { c.Program.unhurried = true }
 
 // TuneHTTP has a server keep other limits than its own.
-func TuneHTTP(c *Config, tune func(*http.Server)) { c.tuneHTTP = tune }
+func TuneHTTP(c *Config, tune func(*http.Server)) { c.Program.tuneHTTP = tune }
 
 // BePatient has a running server let requests wait for a place, and take, for longer than
 // can be configured.

@@ -32,8 +32,8 @@ func TestFailuresNeverAllow(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var log bytes.Buffer
 			s := pdptest.Start(t, bundle(t), func(c *server.Config) {
-				c.PDP = test.options
-				c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				c.Program.PDP = test.options
+				c.Program.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			})
 			for _, path := range []string{evaluationPath, authorizePath} {
 				body := readQuestion

@@ -81,7 +81,7 @@ func TestAProxyIsWelcomeWithCredentials(t *testing.T) {
 func TestAPublicURLNeedsCredentials(t *testing.T) {
 	keyed := t.TempDir()
 	addKey(t, keyed, "pep", auth.Grant{})
-	own := func(c *server.Config) { c.Authenticator = asCaller{} }
+	own := func(c *server.Config) { c.Program.Authenticator = asCaller{} }
 	for _, test := range []struct {
 		url    string
 		option pdptest.Option
@@ -94,7 +94,7 @@ func TestAPublicURLNeedsCredentials(t *testing.T) {
 		{"https://127.0.0.1.example.com", withData(t.TempDir()), false},
 		{"https://10.0.0.1", withData(t.TempDir()), false},
 		{"http://127.1", withData(t.TempDir()), false},
-		{"https://pdp.example.com", func(c *server.Config) { c.Authenticator = auth.Loopback{} }, false},
+		{"https://pdp.example.com", func(c *server.Config) { c.Program.Authenticator = auth.Loopback{} }, false},
 		{"https://pdp.example.com", withData(keyed), true},
 		{"https://pdp.example.com", own, true},
 		{"http://localhost:8180", withData(""), true},
@@ -102,7 +102,7 @@ func TestAPublicURLNeedsCredentials(t *testing.T) {
 		{"http://127.0.0.1:8180", withData(t.TempDir()), true},
 		{"http://[::1]:8180", withData(t.TempDir()), true},
 	} {
-		config := server.Config{Source: bundle(t), Listen: "127.0.0.1:0", PublicURL: test.url}
+		config := server.Config{Program: server.Program{Source: bundle(t)}, Listen: "127.0.0.1:0", PublicURL: test.url}
 		test.option(&config)
 		s, err := server.New(config)
 		if err == nil {

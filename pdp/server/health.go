@@ -141,7 +141,7 @@ func (s *Server) loaded(status pdp.Status) {
 		s.meters.loads.add(context.Background(), 1, loadAccepted)
 		s.log.Info("bundle in force", "digest", status.Digest)
 	}
-	if s.config.PDP.OnLoad != nil {
-		s.config.PDP.OnLoad(status)
+	if s.config.Program.PDP.OnLoad != nil {
+		s.config.Program.PDP.OnLoad(status)
 	}
 }

@@ -91,7 +91,7 @@ func TestAnEndedCredentialEndsAnExport(t *testing.T) {
 			var config server.Config
 			o := openOffice(t, logTo(&log), func(c *server.Config) {
 				c.Auth.JWT = []auth.JWTIssuer{{Issuer: "https://issuer.example", Audience: "pdp", JWKSFile: file, Algorithms: []string{"EdDSA"}, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.LogRead}}}}
-				c.PDP.Now = func() time.Time { return time.Unix(0, clock.Load()).UTC() }
+				c.Program.PDP.Now = func() time.Time { return time.Unix(0, clock.Load()).UTC() }
 				config = *c
 			})
 			o.large()

@@ -61,7 +61,7 @@ func TestReadiness(t *testing.T) {
 }
 
 func TestNoBundleDecidesNothing(t *testing.T) {
-	s, err := New(Config{Authenticator: auth.Loopback{}})
+	s, err := New(Config{Program: Program{Authenticator: auth.Loopback{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func (c Config) Published() bool {
 // checkPublished refuses a public_url that is certain to be refused later: API keys are
 // in the data directory, and there is none.
 func (c Config) checkPublished() error {
-	if !c.Published() || c.Data != "" || c.Authenticator != nil || len(c.Auth.JWT)+len(c.Auth.MTLS) > 0 {
+	if !c.Published() || c.Data != "" || c.Program.Authenticator != nil || len(c.Auth.JWT)+len(c.Auth.MTLS) > 0 {
 		return nil
 	}
 	return c.refusedPublished()

@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,7 @@ import (
 )
 
 // LoadConfig bounds what all requests together may cost; what one request may, is
-// [Config.Limits]. Without any of it nobody is refused for being one of many, but for
+// [Program.Limits]. Without any of it nobody is refused for being one of many, but for
 // the number of connections.
 type LoadConfig struct {
 	// MaxConcurrent is how many requests are worked on at once, besides batches, searches
@@ -95,11 +94,3 @@ func (r RateLimit) checkCaller(n int) error {
 }
 
 func (l LoadConfig) check() error { return joined(l.RateLimit.check()) }
-
-// checkRates says the place of what is wrong in the file.
-func (r *configReader) checkRates(l RateLimit) {
-	faults := l.check()
-	for _, key := range slices.Sorted(maps.Keys(faults)) {
-		r.badAt(key, faults[key])
-	}
-}

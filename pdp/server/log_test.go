@@ -272,14 +272,14 @@ func TestWithoutDataThereIsNoLog(t *testing.T) {
 	if !strings.Contains(log.String(), "decisions are not recorded") {
 		t.Error(log.String())
 	}
-	if _, err := server.New(server.Config{Source: telling(), DecisionLog: server.DecisionLogConfig{Mode: decisionlog.Strict}}); err == nil || !strings.Contains(err.Error(), "--data") {
+	if _, err := server.New(server.Config{Program: server.Program{Source: telling()}, DecisionLog: server.DecisionLogConfig{Mode: decisionlog.Strict}}); err == nil || !strings.Contains(err.Error(), "--data") {
 		t.Errorf("a strict log without a directory: got %v", err)
 	}
 }
 
 func TestCheckpointsAreWrittenOut(t *testing.T) {
 	var out buffer
-	s := pdptest.Start(t, telling(), withData(t.TempDir()), func(c *server.Config) { c.Checkpoints = &out })
+	s := pdptest.Start(t, telling(), withData(t.TempDir()), func(c *server.Config) { c.Program.Checkpoints = &out })
 	s.Post(evaluationPath, readQuestion)
 	if got := s.Get("/readyz").Body; !strings.Contains(got, `"log":{"mode":"strict","ok":true,"size":`) {
 		t.Error(got)

@@ -211,7 +211,7 @@ func TestARecordIsAnsweredWithWhatItInherits(t *testing.T) {
 func TestInheritedSecretsAreMaskedInWhatIsSaidLater(t *testing.T) {
 	const secret = "hunter-0001-zebra"
 	data := t.TempDir()
-	s := pdptest.Start(t, obliging(), withData(data), func(c *server.Config) { c.Authenticator = asCaller{} })
+	s := pdptest.Start(t, obliging(), withData(data), func(c *server.Config) { c.Program.Authenticator = asCaller{} })
 	const caller = "pep:decide log.read log.admin"
 	question := strings.Replace(strings.Replace(obligingQuestion, "ACTION", "read", 1), `"context":{`, `"context":{"password":"`+secret+`",`, 1)
 	asked := s.Post(evaluationPath, question, "Authorization", caller)

@@ -48,7 +48,7 @@ func benchServer(b *testing.B, mode decisionlog.Mode) *pdptest.Server {
 		if mode != "" {
 			c.Data, c.DecisionLog.Mode = b.TempDir(), mode
 		}
-		c.PDP.Now = nil
+		c.Program.PDP.Now = nil
 	})
 	// A PEP keeps its connections; the default client keeps two.
 	transport := &http.Transport{MaxIdleConnsPerHost: 128}

@@ -11,6 +11,7 @@ import (
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/server/config"
 )
 
 // DecisionLogConfig says how decisions are recorded.
@@ -142,11 +143,17 @@ func (c *Config) checkData() error {
 	return nil
 }
 
-// checkRetain says the place of what is wrong with retention.
-func (r *configReader) checkRetain(c RetainConfig) {
-	faults := c.check()
-	for _, key := range slices.Sorted(maps.Keys(faults)) {
-		r.badAt(key, faults[key])
+// checkRead finds what is wrong with values that were read; see [Config.checkRead].
+func (c DecisionLogConfig) checkRead(r *config.Reading) {
+	if r.Sound("decision_log.mask") {
+		for n, pattern := range c.Mask {
+			if err := mask.Check([]string{pattern}); err != nil {
+				r.Add(fmt.Sprintf("decision_log.mask[%d]", n), err)
+			}
+		}
+	}
+	if r.Sound("decision_log.retain") {
+		addAll(r, c.Retain.check())
 	}
 }
 
@@ -157,13 +164,4 @@ func joined(wrong map[string]error) error {
 		errs = append(errs, wrong[key])
 	}
 	return errors.Join(errs...)
-}
-
-// checkMask says the place of a pattern that is wrong.
-func (r *configReader) checkMask(patterns []string) {
-	for n, pattern := range patterns {
-		if err := mask.Check([]string{pattern}); err != nil {
-			r.badAt(fmt.Sprintf("decision_log.mask[%d]", n), err)
-		}
-	}
 }

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 func serveAsChild(mode decisionlog.Mode) error {
 	signal.Ignore(unix.SIGXFSZ) // as serve does
 	s, err := server.New(server.Config{
-		Source: pdp.Dir(os.Getenv("POLICIES")), Listen: "127.0.0.1:0", Data: os.Getenv("DATA"), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Program: server.Program{Source: pdp.Dir(os.Getenv("POLICIES")), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}, Listen: "127.0.0.1:0", Data: os.Getenv("DATA"),
 		DecisionLog: server.DecisionLogConfig{Mode: mode},
 	})
 	if err != nil {

@@ -18,7 +18,7 @@ func (s *Server) openLog(ctx context.Context) error {
 		s.log.Info("no data directory is given: decisions are not recorded")
 		return nil
 	}
-	if s.config.PDP.Recorder != nil {
+	if s.config.Program.PDP.Recorder != nil {
 		return nil // the embedding program keeps its own record
 	}
 	key, err := maskKey.open(s.config.Data)
@@ -38,7 +38,7 @@ func (s *Server) openLog(ctx context.Context) error {
 	}
 	published := s.publish()
 	s.events = newEvents(s)
-	options := decisionlog.Options{Mode: s.config.DecisionLog.Mode, Now: s.config.PDP.Now, OnCheckpoint: published.take, OnState: s.logState,
+	options := decisionlog.Options{Mode: s.config.DecisionLog.Mode, Now: s.config.Program.PDP.Now, OnCheckpoint: published.take, OnState: s.logState,
 		Index: true, OnIndex: s.indexFailed, Kinds: []string{kindApproval}}
 	options.OnCommit, options.OnRotate, options.OnReplace = s.meters.commit, s.meters.rotated, s.meters.replaced
 	s.newRetention(&options)
@@ -55,8 +55,8 @@ func (s *Server) openLog(ctx context.Context) error {
 	s.startSinks(sinks)
 	s.teardown.add("record of the stop", s.recordStop)
 	s.recorder.log = s.decisions
-	s.config.PDP.Recorder = s.recorder
-	if err := s.events.now(ctx, event{name: "start", details: startDetails()}, event{name: "configuration", details: s.config.recorded()}); err != nil {
+	s.config.Program.PDP.Recorder = s.recorder
+	if err := s.events.now(ctx, event{name: "start", details: startDetails()}, event{name: "configuration", details: ConfigForm.Values(s.config)}); err != nil {
 		return fmt.Errorf("the start cannot be recorded: %w; see to the disk of the data directory", err)
 	}
 	return nil
@@ -101,7 +101,7 @@ func (s *Server) admitBundle(b pdp.Incoming) error {
 			return fmt.Errorf("it cannot be recorded: %w", err)
 		}
 	}
-	if ask := s.config.PDP.BeforeSwap; ask != nil {
+	if ask := s.config.Program.PDP.BeforeSwap; ask != nil {
 		return ask(b)
 	}
 	return nil

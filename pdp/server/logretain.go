@@ -34,7 +34,7 @@ const (
 func (s *Server) newRetention(o *decisionlog.Options) {
 	s.config.DecisionLog.Retain.segments(o)
 	keep := func() decisionlog.Retention { return s.live.Load().config.DecisionLog.Retain.bounds() }
-	if tune := s.config.tuneLog; tune != nil {
+	if tune := s.config.Program.tuneLog; tune != nil {
 		tuned := keep()
 		tune(o, &tuned)
 		keep = func() decisionlog.Retention { return tuned }

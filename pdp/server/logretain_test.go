@@ -35,7 +35,7 @@ func TestReadRetention(t *testing.T) {
 		"is less than 67108864": {Data: "d", DecisionLog: server.DecisionLogConfig{Retain: server.RetainConfig{Bytes: 1}}},
 		"add --data":            {DecisionLog: server.DecisionLogConfig{Retain: server.RetainConfig{Age: time.Hour}}},
 	} {
-		c.Source = bundle(t)
+		c.Program.Source = bundle(t)
 		if _, err := server.New(c); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("got %v, want %s", err, what)
 		}
@@ -80,7 +80,7 @@ func TestRetentionByAge(t *testing.T) {
 	var later atomic.Int64
 	s := pdptest.Start(t, telling(), withData(data), func(c *server.Config) {
 		c.DecisionLog.Retain.Age = 2 * time.Hour
-		c.PDP.Now = func() time.Time { return begun.Add(time.Duration(later.Load())) }
+		c.Program.PDP.Now = func() time.Time { return begun.Add(time.Duration(later.Load())) }
 		// A segment is sealed after a record, and not before it because nobody asks: the clock is set between two.
 		server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) {
 			o.CheckpointIdle, o.CheckpointEvery = time.Hour, time.Hour

@@ -18,7 +18,7 @@ import (
 
 func logTo(to *buffer) pdptest.Option {
 	return func(c *server.Config) {
-		c.Logger = slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Program.Logger = slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 }
 
@@ -126,7 +126,7 @@ func everyFile(t *testing.T, dir string) (all [][2]string) {
 func TestDigestsJoinAcrossRestarts(t *testing.T) {
 	data := t.TempDir()
 	digest := func() any {
-		s := pdptest.Start(t, telling(), withData(data), func(c *server.Config) { c.PDP.NewID = nil })
+		s := pdptest.Start(t, telling(), withData(data), func(c *server.Config) { c.Program.PDP.NewID = nil })
 		id := s.Post(evaluationPath, strings.TrimSuffix(readQuestion, "}")+`,"context":{"token":"s"}}`).Header.Get("X-Decision-Id")
 		stopAndWait(t, s)
 		return byID(lines(t, data))[id].Request.Context["token"]
@@ -140,7 +140,7 @@ func TestDigestsJoinAcrossRestarts(t *testing.T) {
 		t.Fatal(err, len(key))
 	}
 	must(t, os.WriteFile(name, key[:31], 0o600))
-	s, err := server.New(server.Config{Source: telling(), Listen: "127.0.0.1:0", Data: data, PDP: pdp.Options{}})
+	s, err := server.New(server.Config{Program: server.Program{Source: telling(), PDP: pdp.Options{}}, Listen: "127.0.0.1:0", Data: data})
 	must(t, err)
 	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "mask.key") {
 		t.Errorf("a damaged key: got %v", err)

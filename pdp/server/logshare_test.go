@@ -59,8 +59,8 @@ func startShared(t *testing.T) *shared {
 func (s *shared) start(data string) {
 	s.t.Helper()
 	s.Server = pdptest.Start(s.t, telling(), withData(data), func(c *server.Config) {
-		c.PDP.Now = func() time.Time { return pdptest.Now.Add(time.Duration(s.later.Load())) }
-		c.PDP.NewID = nil
+		c.Program.PDP.Now = func() time.Time { return pdptest.Now.Add(time.Duration(s.later.Load())) }
+		c.Program.PDP.NewID = nil
 		server.TuneLog(c, func(o *decisionlog.Options, keep *decisionlog.Retention) {
 			o.SegmentBytes = 512 << 10
 			*keep = decisionlog.Retention{Bytes: sharedBytes, LeastAge: time.Hour, Share: 0.25}
@@ -321,7 +321,7 @@ func TestShareIsTakenWhileRunning(t *testing.T) {
 			c.DecisionLog.Retain = server.RetainConfig{Bytes: 64 << 20, Share: share}
 		}
 	}
-	s := pdptest.Start(t, telling(), with(0.25), logTo(&told), func(c *server.Config) { c.PDP.NewID = nil })
+	s := pdptest.Start(t, telling(), with(0.25), logTo(&told), func(c *server.Config) { c.Program.PDP.NewID = nil })
 	ask := func() pdptest.Response {
 		return s.Post(evaluationPath, one(100<<10), "Authorization", greedy)
 	}
@@ -413,7 +413,7 @@ func TestRefusedBundleIsASmallRecord(t *testing.T) {
 	dir, data := t.TempDir(), t.TempDir()
 	writeAll(t, dir, map[string]string{"a.cedar": "permit(principal is user, action, resource);"})
 	var logged log
-	s := pdptest.Start(t, pdp.Dir(dir), withData(data), func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+	s := pdptest.Start(t, pdp.Dir(dir), withData(data), func(c *server.Config) { c.Program.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
 	// They come at once, so that whatever the watcher reads is all of them or nothing.
 	coming := t.TempDir()
 	for _, tenant := range []string{"acme", "other", "third"} {

@@ -178,7 +178,7 @@ func TestWhoMaySeeMetrics(t *testing.T) {
 
 // A program around the service that takes what is counted shows it itself.
 func TestMetricsOfAnEmbeddingProgram(t *testing.T) {
-	s := pdptest.Start(t, telling(), func(c *server.Config) { c.MeterProvider = noop.NewMeterProvider() })
+	s := pdptest.Start(t, telling(), func(c *server.Config) { c.Program.MeterProvider = noop.NewMeterProvider() })
 	if got := s.Get("/metrics"); got.Status != http.StatusNotFound || s.MetricsHandler() != nil {
 		t.Errorf("got %d %s", got.Status, got.Body)
 	}

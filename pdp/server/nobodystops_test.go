@@ -59,7 +59,7 @@ func largeQuestion() string { return strings.Repeat(" ", largeBody-len(readQuest
 // One credential has its share of the places for large bodies, however many it sends and
 // however slowly; who else has one to send is answered.
 func TestOneCallersLargeBodiesKeepNobodyElseOut(t *testing.T) {
-	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Authenticator = asCaller{} })
+	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.Authenticator = asCaller{} })
 	trickle := strings.Repeat(" ", 17<<10)
 	for range 80 {
 		conn := hang(t, s.Addr(), headerOf("greedy:decide", largeBody)+trickle)
@@ -87,7 +87,7 @@ func TestOneCallersLargeBodiesKeepNobodyElseOut(t *testing.T) {
 // Where many credentials have all places, those whose bodies do not come make way for a
 // caller who has fewer.
 func TestBodiesThatDoNotComeMakeWay(t *testing.T) {
-	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Authenticator = asCaller{} })
+	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.Authenticator = asCaller{} })
 	var all []net.Conn
 	for n := range 64 {
 		all = append(all, hang(t, s.Addr(), headerOf(fmt.Sprintf("greedy%d:decide", n/16), largeBody)+strings.Repeat(" ", 20<<10)))
@@ -123,7 +123,7 @@ func TestBodiesThatDoNotComeMakeWay(t *testing.T) {
 // alone, and nothing of the body is kept for it.
 func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
-		c.Authenticator = asCaller{}
+		c.Program.Authenticator = asCaller{}
 		c.Load.RateLimit.Rate = server.Rate{PerSecond: 1}
 	})
 	if got := s.Post(evaluationPath, readQuestion, "Authorization", "often:decide"); got.Status != 200 {
@@ -153,7 +153,7 @@ func TestConnectionsWhoseOtherSideIsSlowGoFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := pdptest.Start(t, bundle(t), func(c *server.Config) {
-				c.Authenticator = asCaller{}
+				c.Program.Authenticator = asCaller{}
 				c.Load.MaxConnections = most
 			})
 			victim := aloof(s)
@@ -182,7 +182,7 @@ func TestConnectionsWhoseOtherSideIsSlowGoFirst(t *testing.T) {
 func TestWhoSendsNothingPushesOutNobodyWhoSends(t *testing.T) {
 	const most = 8
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
-		c.Authenticator = asCaller{}
+		c.Program.Authenticator = asCaller{}
 		c.Load.MaxConnections = most
 	})
 	conn := hang(t, s.Addr(), headerOf("victim:decide", len(readQuestion))+readQuestion[:10])
@@ -204,7 +204,7 @@ func TestStreamsWhoseBodiesDoNotComeAreBounded(t *testing.T) {
 	const most = 16
 	a := pdptest.NewAuthority(t)
 	s := pdptest.Start(t, bundle(t), withTLS(a), func(c *server.Config) {
-		c.Authenticator = asCaller{}
+		c.Program.Authenticator = asCaller{}
 		c.Load.MaxConnections = most
 	})
 	s.Trust(a)
@@ -344,7 +344,7 @@ func (m manifold) Authenticate(r *http.Request) (server.Caller, error) {
 // route comes here first.
 func TestEveryRouteTakesOfTheRateOrSaysWhyNot(t *testing.T) {
 	s := pdptest.Start(t, bundle(t), withData(t.TempDir()), func(c *server.Config) {
-		c.Authenticator = manifold{new(atomic.Int64)}
+		c.Program.Authenticator = manifold{new(atomic.Int64)}
 		c.Load.RateLimit.Rate = server.Rate{PerSecond: 1}
 	})
 	routes, err := server.Routes()
@@ -369,7 +369,7 @@ func TestEveryRouteTakesOfTheRateOrSaysWhyNot(t *testing.T) {
 // Who asks is found out once: a credential may cost as much as a signature.
 func TestWhoAsksIsFoundOutOnce(t *testing.T) {
 	asked := new(atomic.Int64)
-	s := pdptest.Start(t, bundle(t), withData(t.TempDir()), func(c *server.Config) { c.Authenticator = manifold{asked} })
+	s := pdptest.Start(t, bundle(t), withData(t.TempDir()), func(c *server.Config) { c.Program.Authenticator = manifold{asked} })
 	routes, err := server.Routes()
 	must(t, err)
 	for _, route := range routes {
@@ -393,7 +393,7 @@ func TestConnectionsWithoutARequestPushThemselvesOut(t *testing.T) {
 	const most = 8
 	a := pdptest.NewAuthority(t)
 	s := pdptest.Start(t, bundle(t), withTLS(a), func(c *server.Config) {
-		c.Authenticator = asCaller{}
+		c.Program.Authenticator = asCaller{}
 		c.Load.MaxConnections = most
 	})
 	s.Trust(a)
@@ -422,7 +422,7 @@ func TestSearchesPayForWhatTheyExamine(t *testing.T) {
 		"entities/people.json": "[" + people.String()[1:] + "]",
 	})
 	s := pdptest.Start(t, source, withData(t.TempDir()), func(c *server.Config) {
-		c.Authenticator = manifold{new(atomic.Int64)}
+		c.Program.Authenticator = manifold{new(atomic.Int64)}
 		c.Load.RateLimit.Rate = server.Rate{PerSecond: 1, Burst: 20}
 	})
 	left := func(caller string) (n int) {

@@ -34,11 +34,11 @@ const telemetryStopsWithin = 3 * time.Second
 // OpenTelemetry name a receiver; what is wrong with one of them keeps the server from
 // starting, because OpenTelemetry itself would go on with a default.
 func (s *Server) openTelemetry(ctx context.Context) error {
-	traces, err := otlpWanted("TRACES", s.config.TracerProvider != nil)
+	traces, err := otlpWanted("TRACES", s.config.Program.TracerProvider != nil)
 	if err != nil {
 		return err
 	}
-	metrics, err := otlpWanted("METRICS", s.config.MeterProvider != nil)
+	metrics, err := otlpWanted("METRICS", s.config.Program.MeterProvider != nil)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (s *Server) openTelemetry(ctx context.Context) error {
 	if traces != "" {
 		err = s.openTraces(ctx, from)
 	}
-	if s.config.MeterProvider == nil {
+	if s.config.Program.MeterProvider == nil {
 		err = errors.Join(err, s.openMetrics(ctx, from, metrics != ""))
 	}
 	if said != nil {
@@ -63,13 +63,13 @@ func (s *Server) openTelemetry(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.config.TracerProvider != nil {
-		s.tracer = s.config.TracerProvider.Tracer(scopeName)
+	if s.config.Program.TracerProvider != nil {
+		s.tracer = s.config.Program.TracerProvider.Tracer(scopeName)
 	}
 	if traces != "" || metrics != "" {
 		s.log.Info("telemetry is sent over OTLP", "traces", traces, "metrics", metrics)
 	}
-	s.meters, err = newMeters(s.config.MeterProvider.Meter(scopeName))
+	s.meters, err = newMeters(s.config.Program.MeterProvider.Meter(scopeName))
 	return err
 }
 
@@ -81,7 +81,7 @@ func (s *Server) openTraces(ctx context.Context, from *resource.Resource) error 
 	}
 	provider := trace.NewTracerProvider(trace.WithBatcher(spans{exporter, &receiverState{what: "traces", log: s.log}}), trace.WithResource(from))
 	s.providers = append(s.providers, provider)
-	s.config.TracerProvider = provider
+	s.config.Program.TracerProvider = provider
 	return nil
 }
 
@@ -106,7 +106,7 @@ func (s *Server) openMetrics(ctx context.Context, from *resource.Resource, send 
 	}
 	provider := metric.NewMeterProvider(readers...)
 	s.providers = append(s.providers, provider)
-	s.config.MeterProvider = provider
+	s.config.Program.MeterProvider = provider
 	// What can be said is said, also where one thing cannot.
 	s.scrape = promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)})
 	// By default memory and goroutines may be those of 15 seconds ago.
@@ -116,7 +116,7 @@ func (s *Server) openMetrics(ctx context.Context, from *resource.Resource, send 
 // endTelemetry sends what was not yet sent. No receiver can hold the stop up for long, nor
 // make it fail: what it was to get is lost, and nothing else.
 func (s *Server) endTelemetry(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.config.stopsWithin(telemetryStopsWithin))
+	ctx, cancel := context.WithTimeout(ctx, s.config.Program.stopsWithin(telemetryStopsWithin))
 	defer cancel()
 	var all sync.WaitGroup
 	for _, provider := range s.providers {

@@ -56,7 +56,7 @@ func (s *Server) receipts(c echo.Context) error {
 	if err := wantJSON(c.Request().Header); err != nil {
 		return err
 	}
-	receipts, err := evaluation.DecodeReceipts(body, s.config.Limits)
+	receipts, err := evaluation.DecodeReceipts(body, s.config.Program.Limits)
 	if err != nil {
 		return err
 	}

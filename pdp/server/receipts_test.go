@@ -82,7 +82,7 @@ func described(t *testing.T, s *pdptest.Server) *pdptest.Server {
 
 func TestReceipts(t *testing.T) {
 	data := t.TempDir()
-	s := described(t, pdptest.Start(t, obliging(), withData(data), func(c *server.Config) { c.Authenticator = asCaller{} }))
+	s := described(t, pdptest.Start(t, obliging(), withData(data), func(c *server.Config) { c.Program.Authenticator = asCaller{} }))
 	const pep, other = "pep:decide search", "other:decide"
 	read := func() string { return askFor(t, s, evaluationPath, "read", "Authorization", pep) }
 	searched := s.Post("/access/v1/search/action", strings.Replace(obligingQuestion, "ACTION", "read", 1), "Authorization", pep).Header.Get("X-Decision-Id")
@@ -192,7 +192,7 @@ func (serving) Authenticate(r *http.Request) (server.Caller, error) {
 // Whose decision it is, and whether there is one, has one and the same answer.
 func TestReceiptsOfOthersAreAnsweredLikeNone(t *testing.T) {
 	data := t.TempDir()
-	unique := func(c *server.Config) { c.Authenticator, c.PDP.NewID = serving{}, nil }
+	unique := func(c *server.Config) { c.Program.Authenticator, c.Program.PDP.NewID = serving{}, nil }
 	s := pdptest.Start(t, obliging(), withData(data), unique)
 	acme := askFor(t, s, "/tenants/acme"+evaluationPath, "ping", "Authorization", "pep:acme")
 	redacted := askFor(t, s, "/tenants/acme"+evaluationPath, "ping", "Authorization", "pep:acme")
@@ -247,7 +247,7 @@ func lastAdmin(t *testing.T, log *decisionlog.Log) string {
 func TestAnObligationIsReportedOnce(t *testing.T) {
 	for _, mode := range []decisionlog.Mode{decisionlog.Strict, decisionlog.BestEffort} {
 		data := t.TempDir()
-		configured := func(c *server.Config) { c.DecisionLog.Mode, c.PDP.NewID = mode, nil }
+		configured := func(c *server.Config) { c.DecisionLog.Mode, c.Program.PDP.NewID = mode, nil }
 		s := pdptest.Start(t, obliging(), withData(data), configured)
 		id := askFor(t, s, evaluationPath, "read")
 		statuses := make([]int, 64)
@@ -358,7 +358,7 @@ func TestReceiptDetailIsMasked(t *testing.T) {
 // The difference of two counters is what nobody discharged.
 func TestObligationsAreCounted(t *testing.T) {
 	reader := metric.NewManualReader()
-	s := pdptest.Start(t, obliging(), withData(t.TempDir()), func(c *server.Config) { c.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader)) })
+	s := pdptest.Start(t, obliging(), withData(t.TempDir()), func(c *server.Config) { c.Program.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader)) })
 	id := askFor(t, s, evaluationPath, "read")
 	askFor(t, s, evaluationPath, "delete")
 	askFor(t, s, evaluationPath, "look")

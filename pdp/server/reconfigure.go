@@ -63,7 +63,7 @@ func (e *RestartError) Error() string {
 // makes it, from what the one at the start was made from. Where it cannot be read, where
 // it cannot work, or where a key has changed that does not reload, all stays as it is;
 // that is logged, put on record, and returned. Requests under way keep what they began
-// with. What a program set besides keys stays as it was at the start.
+// with. [Config.Program] stays as it was at the start.
 func (s *Server) Reconfigure(ctx context.Context, read func() (Config, error)) error {
 	s.reconfiguring.Lock()
 	defer s.reconfiguring.Unlock()
@@ -97,7 +97,7 @@ func (s *Server) reconfigure(ctx context.Context, read func() (Config, error)) (
 		return nil, err
 	}
 	if s.events != nil {
-		if err := s.events.now(ctx, event{"configuration", config.recorded()}); err != nil {
+		if err := s.events.now(ctx, event{"configuration", ConfigForm.Values(config)}); err != nil {
 			return nil, fmt.Errorf("the new configuration cannot be recorded: %w; see to the disk of the data directory, and send SIGHUP again", err)
 		}
 	}
@@ -113,21 +113,23 @@ func (s *Server) reconfigure(ctx context.Context, read func() (Config, error)) (
 }
 
 // merged is the running configuration with the keys of another, and which of them changed.
-func (s *Server) merged(told Config) (Config, []string, error) {
-	if err := told.checkData(); err != nil {
-		return told, nil, err
+func (s *Server) merged(next Config) (Config, []string, error) {
+	if err := next.checkData(); err != nil {
+		return next, nil, err
 	}
-	next := s.live.Load().config
-	from, to := reflect.ValueOf(told), reflect.ValueOf(&next).Elem()
-	for _, f := range configFields(to.Type()) {
-		to.FieldByIndex(f.index).Set(from.FieldByIndex(f.index))
-	}
-	next.setDefaults()
+	running := s.live.Load().config
+	next.Program = running.Program
+	ConfigForm.SetDefaults(&next)
 	if err := next.check(); err != nil {
 		return next, nil, err
 	}
-	changed := changedKeys(s.live.Load().config, next)
-	restart := slices.DeleteFunc(slices.Clone(changed), func(path string) bool { return keyAt(path).Reloads })
+	var changed, restart []string
+	for _, key := range ConfigForm.Changed(running, next) {
+		changed = append(changed, key.Path)
+		if !key.Reloads {
+			restart = append(restart, key.Path)
+		}
+	}
 	// The size of segments is made from it, and is the log's from the start.
 	if retain := next.DecisionLog.Retain; !retain.sameSegments(s.config.DecisionLog.Retain) {
 		restart = append(restart, "decision_log.retain")
@@ -136,30 +138,6 @@ func (s *Server) merged(told Config) (Config, []string, error) {
 		return next, nil, &RestartError{restart}
 	}
 	return next, changed, nil
-}
-
-// changedKeys are the keys, outside lists, whose values differ.
-func changedKeys(a, b Config) (changed []string) {
-	of := func(c Config) map[string]any {
-		all := map[string]any{}
-		eachKey(reflect.ValueOf(c), "", func(path string, v reflect.Value) {
-			switch v.Kind() {
-			case reflect.Struct: // what is in it comes by itself
-			case reflect.Pointer:
-				all[path] = v.IsNil()
-			default:
-				all[path] = v.Interface()
-			}
-		})
-		return all
-	}
-	before, after := of(a), of(b)
-	for _, k := range Keys() {
-		if !reflect.DeepEqual(before[k.Path], after[k.Path]) {
-			changed = append(changed, k.Path)
-		}
-	}
-	return changed
 }
 
 // newCallers is who may ask from now on. Where nothing of auth has changed it is as

@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/config"
 )
 
 // changing is a server whose configuration changes while it runs.
@@ -39,12 +40,12 @@ func startChanging(t *testing.T) *changing {
 	c := &changing{t: t, authority: pdptest.NewAuthority(t), data: t.TempDir()}
 	cert, key := c.authority.Server()
 	c.base = func(config *server.Config) {
-		config.Listen, config.Data, config.Checkpoints = "127.0.0.1:0", c.data, io.Discard
+		config.Listen, config.Data, config.Program.Checkpoints = "127.0.0.1:0", c.data, io.Discard
 		config.TLS = server.TLSFiles{CertFile: cert, KeyFile: key, ClientCAFile: c.authority.File}
 		config.Auth.MTLS = []auth.MTLSRule{letIn("one.example")}
 		config.DecisionLog.Mask = []string{"/context/pin"}
 	}
-	c.Server = pdptest.Start(t, telling(), c.base, logTo(&c.told), func(config *server.Config) { config.Checkpoints = &c.told })
+	c.Server = pdptest.Start(t, telling(), c.base, logTo(&c.told), func(config *server.Config) { config.Program.Checkpoints = &c.told })
 	return c
 }
 
@@ -121,7 +122,7 @@ func TestReconfigureTakesAllOrNothing(t *testing.T) {
 		"decision_log.sinks.stdout.queue": "2000", "decision_log.sinks.otlp.queue": "2000", "decision_log.retain.age": "90d", "decision_log.retain.bytes": "10737418240",
 	}
 	c := startChanging(t)
-	for _, k := range server.Keys() {
+	for _, k := range server.ConfigForm.Keys() {
 		switch k.Path {
 		case "rate_limit.burst", "decision_log.retain.least_age", "decision_log.retain.share": // which are refused without per_second and bytes
 			continue
@@ -139,11 +140,11 @@ func TestReconfigureTakesAllOrNothing(t *testing.T) {
 		default:
 			value = filepath.Join(t.TempDir(), "other")
 		}
-		err := c.take(func(config *server.Config) {
-			config.Auth.MTLS = []auth.MTLSRule{letIn("two.example")}
-			_, err := server.Given{Flags: []server.Flag{{Key: k.Path, Name: "--x", Value: value}}}.Read(config)
+		err := c.take(func(told *server.Config) {
+			told.Auth.MTLS = []auth.MTLSRule{letIn("two.example")}
+			_, err := server.ConfigForm.Read(config.Given{Flags: []config.Flag{{Key: k.Path, Name: "--x", Value: value}}}, told)
 			must(t, err)
-			config.Checkpoints = &c.told
+			told.Program.Checkpoints = &c.told
 		})
 		if k.Reloads {
 			if err != nil {
@@ -168,7 +169,7 @@ func TestReconfigureTakesAllOrNothing(t *testing.T) {
 
 func TestReconfigureRefuses(t *testing.T) {
 	c := startChanging(t)
-	broken := server.Mistakes{"c.yaml:1:1: unknown key \"lisen\"; use one of listen", "c.yaml:2:1: another; mend it"}
+	broken := config.Mistakes{"c.yaml:1:1: unknown key \"lisen\"; use one of listen", "c.yaml:2:1: another; mend it"}
 	for want, read := range map[string]func() (server.Config, error){
 		"unknown key":               func() (server.Config, error) { return server.Config{}, broken },
 		"auth.mtls[1]: ":            c.changed(func(config *server.Config) { config.Auth.MTLS = append(config.Auth.MTLS, letIn("one.example")) }),

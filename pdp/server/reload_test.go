@@ -99,8 +99,8 @@ func reloadUnderLoad(t *testing.T, dir string, all []version, put func(version))
 	put(all[0])
 	outcomes := make(chan pdp.Status, 16*rewrites)
 	s := pdptest.Start(t, pdp.Dir(dir), func(c *server.Config) {
-		c.PDP.Quiet = time.Millisecond
-		c.PDP.OnLoad = func(status pdp.Status) { outcomes <- status }
+		c.Program.PDP.Quiet = time.Millisecond
+		c.Program.PDP.OnLoad = func(status pdp.Status) { outcomes <- status }
 	})
 	done := make(chan struct{})
 	var clients sync.WaitGroup
@@ -285,8 +285,8 @@ func TestEditIsVisible(t *testing.T) {
 func edit(t *testing.T, dir string) time.Duration {
 	changed := make(chan pdp.Status, 16)
 	pdptest.Start(t, pdp.Dir(dir), func(c *server.Config) {
-		c.PDP.Quiet = 0 // the default
-		c.PDP.OnLoad = func(s pdp.Status) { changed <- s }
+		c.Program.PDP.Quiet = 0 // the default
+		c.Program.PDP.OnLoad = func(s pdp.Status) { changed <- s }
 	})
 	begin := time.Now()
 	must(t, os.WriteFile(filepath.Join(dir, "edit.cedar"), []byte("forbid(principal, action == Action::\"tool.invoke\", resource) when { false };\n"), 0o644))

@@ -25,8 +25,8 @@ func TestATenantThatWritesWithoutAPauseHoldsUpNoForbid(t *testing.T) {
 	writeAll(t, dir, map[string]string{"a.cedar": "@id(\"a\") permit(principal is user, action, resource);\n", "tenants/acme/x.cedar": policy(0)})
 	loads := make(chan pdp.Status, 10_000)
 	s := pdptest.Start(t, pdp.Dir(dir), withData(data), func(c *server.Config) {
-		c.PDP.Quiet = 50 * time.Millisecond // longer than the tenant pauses
-		c.PDP.OnLoad = func(status pdp.Status) { loads <- status }
+		c.Program.PDP.Quiet = 50 * time.Millisecond // longer than the tenant pauses
+		c.Program.PDP.OnLoad = func(status pdp.Status) { loads <- status }
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var others sync.WaitGroup

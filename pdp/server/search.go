@@ -23,7 +23,7 @@ func (s *Server) search(kind evaluation.SearchKind) echo.HandlerFunc {
 		}
 		defer shift.end()
 		span := stage(c, "decode")
-		search, err := evaluation.DecodeSearch(kind, body, tenant, s.config.Limits)
+		search, err := evaluation.DecodeSearch(kind, body, tenant, s.config.Program.Limits)
 		ended(span, err)
 		if err != nil {
 			return err

@@ -94,7 +94,7 @@ func TestPages(t *testing.T) {
 func TestPageTokens(t *testing.T) {
 	var offset atomic.Int64
 	now := func(c *server.Config) {
-		c.PDP.Now = func() time.Time { return pdptest.Now.Add(time.Duration(offset.Load())) }
+		c.Program.PDP.Now = func() time.Time { return pdptest.Now.Add(time.Duration(offset.Load())) }
 	}
 	s, other := pdptest.Start(t, library(30), now), pdptest.Start(t, library(30), now)
 	first, _ := search(t, s, resources, books+`,"page":{"limit":2,"properties":{"a":1}}}`)

@@ -98,17 +98,17 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		config: config, instance: uuid.NewString(), log: config.Logger, pages: pages, exports: newExports(), out: &output{to: config.Checkpoints}, meters: meters,
+		config: config, instance: uuid.NewString(), log: config.Program.Logger, pages: pages, exports: newExports(), out: &output{to: config.Program.Checkpoints}, meters: meters,
 		gate:    &gate{limit: int(config.Load.MaxConcurrent), patience: config.Load.QueueTime},
 		work:    newWork(config.Load.RequestTime),
 		waiting: newWaiting(config.Load.RequestTime),
-		rates:   newRates(config.Load.RateLimit, config.PDP.Now),
+		rates:   newRates(config.Load.RateLimit, config.Program.PDP.Now),
 		large:   places{gate: gate{limit: mostLargeBodies, share: largeOfOne, queue: longQueue}},
 		reading: gate{limit: mostReading(), queue: longQueue},
 		failed:  make(chan error, 1),
 	}
 	s.connections = newConnections(int(config.Load.MaxConnections), func() { s.tooMany("connections") })
-	s.live.Store(&live{config: config, callers: config.Authenticator})
+	s.live.Store(&live{config: config, callers: config.Program.Authenticator})
 	return s, nil
 }
 
@@ -182,13 +182,13 @@ func (s *Server) start(ctx context.Context) error {
 // load waits for the bundle no longer than ctx: reading takes as long as
 // somebody goes on writing, and a signal to stop must not.
 func (s *Server) load(ctx context.Context) error {
-	options := s.config.PDP
+	options := s.config.Program.PDP
 	options.BeforeSwap, options.OnLoad = s.admitBundle, s.loaded
 	done := make(chan error, 1)
 	var p *pdp.PDP
 	go func() {
 		var err error
-		p, err = pdp.New(s.config.Source, options)
+		p, err = pdp.New(s.config.Program.Source, options)
 		done <- err
 	}()
 	select {
@@ -309,7 +309,7 @@ func (s *Server) background(name string, run func(context.Context)) {
 }
 
 // now is the clock that decisions read.
-func (s *Server) now() time.Time { return s.config.PDP.Now() }
+func (s *Server) now() time.Time { return s.config.Program.PDP.Now() }
 
 // Addr is the address listened on, as host:port; "" before [Server.Start].
 func (s *Server) Addr() string {

@@ -29,7 +29,7 @@ func TestListensOnLoopbackOnly(t *testing.T) {
 		"localhost.evil:1":   false,
 		"8180":               false,
 	} {
-		_, err := server.New(server.Config{Source: bundle(t), Listen: address})
+		_, err := server.New(server.Config{Program: server.Program{Source: bundle(t)}, Listen: address})
 		if (err == nil) != ok {
 			t.Errorf("%s: got %v, want accepted: %v", address, err, ok)
 		}
@@ -41,7 +41,7 @@ func TestListensOnLoopbackOnly(t *testing.T) {
 
 func TestStartFailsWithAllProblems(t *testing.T) {
 	source := pdptest.Bundle(map[string]string{"a.cedar": "permit(", "b.cedar": "forbid("})
-	s, err := server.New(server.Config{Source: source, Listen: "127.0.0.1:0"})
+	s, err := server.New(server.Config{Program: server.Program{Source: source}, Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestStartFailsWithAllProblems(t *testing.T) {
 
 func TestStartFailsWhereTheAddressIsTaken(t *testing.T) {
 	taken := pdptest.Start(t, bundle(t))
-	s, err := server.New(server.Config{Source: bundle(t), Listen: taken.Addr()})
+	s, err := server.New(server.Config{Program: server.Program{Source: bundle(t)}, Listen: taken.Addr()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestStartFailsWhereTheAddressIsTaken(t *testing.T) {
 func TestStopAnswersWhatWasAsked(t *testing.T) {
 	asked, release := make(chan struct{}), make(chan struct{})
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
-		c.PDP.Recorder = recorder(func() error { close(asked); <-release; return nil })
+		c.Program.PDP.Recorder = recorder(func() error { close(asked); <-release; return nil })
 	})
 	s.BePatient(0, patience)
 	answered := make(chan pdptest.Response)
@@ -118,9 +118,9 @@ func waitUntilRefused(t *testing.T, addr string) {
 func TestStopCutsOffWhatTakesTooLong(t *testing.T) {
 	asked, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
-	s, err := server.New(server.Config{Source: bundle(t), Listen: "127.0.0.1:0", PDP: pdp.Options{
+	s, err := server.New(server.Config{Program: server.Program{Source: bundle(t), PDP: pdp.Options{
 		Recorder: recorder(func() error { close(asked); <-release; return nil }),
-	}})
+	}}, Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func (w writing) Open(string) (fs.File, error) {
 func TestStartEndsWithItsContext(t *testing.T) {
 	over := make(chan struct{})
 	defer close(over)
-	s, err := server.New(server.Config{Source: pdp.FS(writing{over}), Listen: "127.0.0.1:0"})
+	s, err := server.New(server.Config{Program: server.Program{Source: pdp.FS(writing{over})}, Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}

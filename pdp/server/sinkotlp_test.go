@@ -49,7 +49,7 @@ type meters struct {
 func newMeters(t *testing.T) (meters, pdptest.Option) {
 	m := meters{t, sdkmetric.NewManualReader()}
 	return m, func(c *server.Config) {
-		c.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(m.reader))
+		c.Program.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(m.reader))
 	}
 }
 
@@ -89,7 +89,7 @@ func equal(t *testing.T, got, want []string) {
 // for byte as it was hashed.
 func TestOTLPHasTheLog(t *testing.T) {
 	data := t.TempDir()
-	before := pdptest.Start(t, telling(), withData(data), func(c *server.Config) { c.PDP.NewID = nil })
+	before := pdptest.Start(t, telling(), withData(data), func(c *server.Config) { c.Program.PDP.NewID = nil })
 	before.Post(evaluationPath, readQuestion)
 	stopAndWait(t, before)
 	first := size(t, data)
@@ -332,7 +332,7 @@ func TestOTLPRefusesVariables(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 			t.Setenv(test.set, test.to)
 			var log buffer
-			config := server.Config{Source: telling(), Listen: "127.0.0.1:0", Data: t.TempDir()}
+			config := server.Config{Program: server.Program{Source: telling()}, Listen: "127.0.0.1:0", Data: t.TempDir()}
 			logTo(&log)(&config)
 			withOTLP(0)(&config)
 			s, err := server.New(config)

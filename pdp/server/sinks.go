@@ -15,7 +15,7 @@ import (
 // SinksConfig says where records go besides the decision log. None of it is the truth:
 // a sink may lack records, and may have one twice.
 type SinksConfig struct {
-	// Stdout writes each record to [Config.Checkpoints] as the line that was hashed.
+	// Stdout writes each record to [Program.Checkpoints] as the line that was hashed.
 	// Such a line begins with {, and no line of a checkpoint does.
 	Stdout *SinkConfig `yaml:"stdout" doc:"Writes each record to standard output, as the line that was hashed."`
 	// OTLP sends each record over OTLP/HTTP, to where the environment variables of
@@ -54,17 +54,17 @@ func (c SinksConfig) all() iter.Seq2[string, *SinkConfig] {
 func (c *Config) checkSinks() error {
 	sinks := c.DecisionLog.Sinks
 	switch {
-	case sinks != (SinksConfig{}) && c.PDP.Recorder != nil:
+	case sinks != (SinksConfig{}) && c.Program.PDP.Recorder != nil:
 		return errors.New("decision_log.sinks follow the decision log, and a Recorder takes its place; leave one of them out")
-	case sinks.Stdout != nil && c.Checkpoints == io.Discard:
-		return errors.New("decision_log.sinks.stdout has nowhere to write; set Config.Checkpoints")
+	case sinks.Stdout != nil && c.Program.Checkpoints == io.Discard:
+		return errors.New("decision_log.sinks.stdout has nowhere to write; set Config.Program.Checkpoints")
 	}
 	return nil
 }
 
 // newSinks makes the sinks that are configured, and starts none.
 func (s *Server) newSinks(ctx context.Context) (sinks []*sink, err error) {
-	meter := s.config.MeterProvider.Meter(scopeName)
+	meter := s.config.Program.MeterProvider.Meter(scopeName)
 	handedOn, err := meter.Int64Counter("policy_service.sink.records", metric.WithUnit("{record}"), metric.WithDescription("Records that a sink handed on."))
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (s *Server) startSinks(sinks []*sink) {
 	done := make(chan struct{})
 	s.teardown.add("sinks", func(patience context.Context) error {
 		defer cancel()
-		patience, enough := context.WithTimeout(patience, s.config.stopsWithin(sinksStopWithin))
+		patience, enough := context.WithTimeout(patience, s.config.Program.stopsWithin(sinksStopWithin))
 		defer enough()
 		stop()
 		select {

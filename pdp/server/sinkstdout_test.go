@@ -15,7 +15,7 @@ import (
 func withStdout(queue int64, out io.Writer) pdptest.Option {
 	return func(c *server.Config) {
 		server.Unhurried(c)
-		c.Checkpoints = out
+		c.Program.Checkpoints = out
 		c.DecisionLog.Sinks.Stdout = &server.SinkConfig{Queue: queue}
 	}
 }
@@ -102,12 +102,12 @@ func TestStdoutThatNobodyReads(t *testing.T) {
 func TestSinksThatCannotBe(t *testing.T) {
 	sinks := server.SinksConfig{Stdout: &server.SinkConfig{}}
 	for want, config := range map[string]server.Config{
-		"needs a directory to be kept in":                   {DecisionLog: server.DecisionLogConfig{Sinks: sinks}, Checkpoints: &buffer{}},
-		"nowhere to write; set Config.Checkpoints":          {DecisionLog: server.DecisionLogConfig{Sinks: sinks}, Data: "d"},
+		"needs a directory to be kept in":                   {DecisionLog: server.DecisionLogConfig{Sinks: sinks}, Program: server.Program{Checkpoints: &buffer{}}},
+		"nowhere to write; set Config.Program.Checkpoints":  {DecisionLog: server.DecisionLogConfig{Sinks: sinks}, Data: "d"},
 		"sinks.otlp.queue is less than 1000":                {DecisionLog: server.DecisionLogConfig{Sinks: server.SinksConfig{OTLP: &server.SinkConfig{Queue: 999}}}, Data: "d"},
-		"a Recorder takes its place; leave one of them out": {DecisionLog: server.DecisionLogConfig{Sinks: sinks}, Checkpoints: &buffer{}, Data: "d", PDP: pdp.Options{Recorder: recorder(func() error { return nil })}},
+		"a Recorder takes its place; leave one of them out": {DecisionLog: server.DecisionLogConfig{Sinks: sinks}, Program: server.Program{Checkpoints: &buffer{}, PDP: pdp.Options{Recorder: recorder(func() error { return nil })}}, Data: "d"},
 	} {
-		config.Source = telling()
+		config.Program.Source = telling()
 		if _, err := server.New(config); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}

@@ -18,7 +18,7 @@ type state struct {
 
 // tellState has metrics say how the service is, from now until it stops.
 func (s *Server) tellState() error {
-	meter := s.config.MeterProvider.Meter(scopeName)
+	meter := s.config.Program.MeterProvider.Meter(scopeName)
 	t, all, err := newState(meter)
 	if err != nil {
 		return err

@@ -46,8 +46,8 @@ func TestATenantsFilesHoldUpNoForbid(t *testing.T) {
 			writeAll(t, dir, map[string]string{"a.cedar": "@id(\"a\") permit(principal is user, action, resource);\n", "tenants/acme/x.cedar": "// nothing\n", "tenants/acme/" + c.file + ".not": "x"})
 			loads := make(chan pdp.Status, 1_000)
 			s := pdptest.Start(t, pdp.Dir(dir), func(config *server.Config) {
-				config.PDP.Quiet = 50 * time.Millisecond
-				config.PDP.OnLoad = func(status pdp.Status) { loads <- status }
+				config.Program.PDP.Quiet = 50 * time.Millisecond
+				config.Program.PDP.OnLoad = func(status pdp.Status) { loads <- status }
 			})
 			start := processCPU(t)
 			writeAll(t, dir, map[string]string{"tenants/acme/" + c.file: c.text})

@@ -103,7 +103,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 func TestCertificateReload(t *testing.T) {
 	a := pdptest.NewAuthority(t)
 	var logged log
-	s := pdptest.Start(t, bundle(t), withTLS(a), func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+	s := pdptest.Start(t, bundle(t), withTLS(a), func(c *server.Config) { c.Program.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
 	shown := func() *x509.Certificate {
 		return dial(t, s.Addr(), &tls.Config{RootCAs: a.Pool}).PeerCertificates[0]
 	}
@@ -219,7 +219,7 @@ func TestTLSFilesThatCannotBeUsed(t *testing.T) {
 		"no certificate":  {KeyFile: key},
 		"client CA alone": {ClientCAFile: a.File},
 	} {
-		s, err := server.New(server.Config{Source: bundle(t), Listen: "127.0.0.1:0", TLS: files})
+		s, err := server.New(server.Config{Program: server.Program{Source: bundle(t)}, Listen: "127.0.0.1:0", TLS: files})
 		if err == nil {
 			err = s.Start(t.Context())
 		}
@@ -236,7 +236,7 @@ func TestStopOverHTTP2(t *testing.T) {
 	var decided, answered atomic.Int64
 	enough := make(chan struct{})
 	s := pdptest.Start(t, bundle(t), withTLS(a), func(c *server.Config) {
-		c.PDP.Recorder = recorder(func() error {
+		c.Program.PDP.Recorder = recorder(func() error {
 			if decided.Add(1) == 200 {
 				close(enough)
 			}

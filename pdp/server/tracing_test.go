@@ -190,7 +190,7 @@ func TestTelemetryRefusesVariables(t *testing.T) {
 			t.Setenv("OTEL_TRACES_SAMPLER", "traceidratio")
 			t.Setenv(test.set, test.to)
 			var log buffer
-			config := server.Config{Source: telling(), Listen: "127.0.0.1:0"}
+			config := server.Config{Program: server.Program{Source: telling()}, Listen: "127.0.0.1:0"}
 			logTo(&log)(&config)
 			s, err := server.New(config)
 			must(t, err)
@@ -235,7 +235,7 @@ func TestLogLinesHaveTheTrace(t *testing.T) {
 		}
 		var log buffer
 		s := pdptest.Start(t, bundle(t), logTo(&log), func(c *server.Config) {
-			c.PDP = pdp.Options{Recorder: recorder(func() error { return errors.New("disk full") })}
+			c.Program.PDP = pdp.Options{Recorder: recorder(func() error { return errors.New("disk full") })}
 		})
 		if got := s.Post(evaluationPath, readQuestion, "Traceparent", traceparent); got.Status != 503 {
 			t.Errorf("got %d", got.Status)

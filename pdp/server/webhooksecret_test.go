@@ -10,6 +10,7 @@ import (
 
 	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/config"
 )
 
 // What stands behind the host of a webhook's URL is often all that keeps others from
@@ -49,7 +50,8 @@ func TestNobodyIsToldTheRestOfAWebhooksURL(t *testing.T) {
 		c.Get("/v1/approvals/"+id, "Authorization", c.key["mia"]).Body + c.Get("/v1/log/export", "Authorization", c.key["auditor"]).Body
 	must(t, c.Stop(t.Context()))
 	var written strings.Builder
-	must(t, (server.Config{Approvals: server.ApprovalsConfig{Webhooks: []webhook.Config{{URL: "https://u:zebra-user@h.example/zebra-path"}, {URL: "zebra-path"}, {URL: "zebra:path"}}}}).Write(&written, server.Origins{}))
+	hooks := []webhook.Config{{URL: "https://u:zebra-user@h.example/zebra-path"}, {URL: "zebra-path"}, {URL: "zebra:path"}}
+	must(t, server.ConfigForm.Write(&written, server.Config{Approvals: server.ApprovalsConfig{Webhooks: hooks}}, config.Origins{}))
 	all += log.String() + stdout.String() + written.String()
 	if strings.Contains(all, "zebra") {
 		at := strings.Index(all, "zebra")

@@ -49,7 +49,7 @@ func openCounter(t *testing.T) *counter {
 			@id("mia") permit(principal == user::"mia", action == Action::"approval.decide", resource is Approval);`,
 		"obligations.yaml": "ask: {type: approval_required, properties: {template: owner, delegable: true}}\n",
 	}), func(config *server.Config) {
-		config.Data, config.PDP.NewID = data, nil
+		config.Data, config.Program.PDP.NewID = data, nil
 		config.Approvals = server.ApprovalsConfig{MaxPendingPerSubject: 1000, MaxPendingPerTenant: 1000, MaxPendingPerCaller: 1000, NewPerMinutePerSubject: 1000}
 	})
 	return c

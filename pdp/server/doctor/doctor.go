@@ -86,8 +86,8 @@ func (x *exam) wrong(check string, err error) {
 
 // now is the clock that the server would read.
 func (x *exam) now() time.Time {
-	if x.Config.PDP.Now != nil {
-		return x.Config.PDP.Now()
+	if x.Config.Program.PDP.Now != nil {
+		return x.Config.Program.PDP.Now()
 	}
 	return time.Now()
 }

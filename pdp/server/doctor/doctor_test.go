@@ -51,7 +51,7 @@ func living(t *testing.T, data string, options ...pdptest.Option) *pdptest.Serve
 func patient(data string) doctor.Patient {
 	return doctor.Patient{
 		Policies: starter,
-		Config:   server.Config{Data: data, Listen: "127.0.0.1:0", PDP: pdp.Options{Now: func() time.Time { return later }}},
+		Config:   server.Config{Data: data, Listen: "127.0.0.1:0", Program: server.Program{PDP: pdp.Options{Now: func() time.Time { return later }}}},
 	}
 }
 
@@ -242,7 +242,7 @@ func TestClock(t *testing.T) {
 		{now: later, built: later.Add(time.Hour), want: "and this program is of 2026-01-02T04:05:05Z"},
 	} {
 		p := patient(data)
-		p.Built, p.Config.PDP.Now = c.built, func() time.Time { return c.now }
+		p.Built, p.Config.Program.PDP.Now = c.built, func() time.Time { return c.now }
 		found := doctor.Examine(t.Context(), p)
 		if mustBite(t, found, "clock", c.want); c.want == "" && biting(found, "clock") != "" {
 			t.Errorf("%v: %s", c.now, biting(found, "clock"))
@@ -294,7 +294,7 @@ func TestTLS(t *testing.T) {
 		p := patient(data)
 		secure(&p.Config)
 		p.Config.Listen = listen
-		p.Config.PDP.Now = time.Now // the certificate is of today
+		p.Config.Program.PDP.Now = time.Now // the certificate is of today
 		return p
 	}
 	mustBite(t, doctor.Examine(t.Context(), with("", "0.0.0.0:0")), "listen", "there are no credentials: serve will not start")
@@ -307,7 +307,7 @@ func TestTLS(t *testing.T) {
 	}
 
 	late := with(data, "127.0.0.1:0")
-	late.Config.PDP.Now = func() time.Time { return time.Now().Add(100 * 365 * 24 * time.Hour) }
+	late.Config.Program.PDP.Now = func() time.Time { return time.Now().Add(100 * 365 * 24 * time.Hour) }
 	mustBite(t, doctor.Examine(t.Context(), late), "configuration", "and clients refuse it; renew it")
 	if err := os.Chmod(key, 0o644); err != nil {
 		t.Fatal(err)

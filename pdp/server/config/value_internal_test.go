@@ -1,4 +1,4 @@
-package server
+package config
 
 import (
 	"reflect"
@@ -36,7 +36,7 @@ func TestEveryFormOfAScalar(t *testing.T) {
 		"{number: 9223372036854775808}":                                      "number must be a whole number; ",
 		"{while: 90}":                                                        "while must be a duration; ",
 	} {
-		r := newConfigReader("f")
+		r := newReading("f", nil)
 		var got forms
 		r.value(r.document([]byte(text)), reflect.ValueOf(&got).Elem(), "")
 		if text := r.mistakes.Error(); (text == "") != (want == "") || !strings.Contains(text, want) {
@@ -62,19 +62,6 @@ func TestBoundsOfEveryForm(t *testing.T) {
 		test.key.Path, test.key.kind = "k", reflect.TypeOf(test.v)
 		if got, _ := test.key.misfit(reflect.ValueOf(test.v)); got != test.want {
 			t.Errorf("%v: got %q, want %q", test.v, got, test.want)
-		}
-	}
-}
-
-// In a Config zero is what nobody gave, so nobody may be able to give it where that is
-// not what it comes to.
-func TestNoDefaultOverridesWhatWasGiven(t *testing.T) {
-	for _, k := range Keys() {
-		if k.Default == "" || k.kind.Kind() == reflect.String {
-			continue
-		}
-		if what, _ := k.misfit(reflect.Zero(k.kind)); what == "" {
-			t.Errorf("%s: zero would become %s; give it a min above zero, or call it so that zero is its default", k.Path, k.Default)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package config
 
 import (
 	"bytes"
@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// durationPattern is what a duration looks like; see parseDuration.
+// durationPattern is the form of a duration; see parseDuration.
 const durationPattern = `^([0-9]+d)?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))*$`
 
-// ConfigSchema is the JSON Schema of the configuration file, for editors: it knows the
-// keys and what they can be, and less of what goes together than the service does.
-func ConfigSchema() []byte {
-	schema := sectionSchema(reflect.TypeFor[Config](), "")
+// Schema is the JSON Schema of the configuration file, for editors. It knows the keys and the
+// form of their values. What the program checks beyond the form it does not know.
+func (f Form[T]) Schema() []byte {
+	schema := f.table().section(reflect.TypeFor[T](), "")
 	schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	schema["title"] = "The configuration of policy-service"
+	schema["title"] = f.Title
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	if err := encoder.Encode(schema); err != nil {
-		panic(err) // it is made of nothing but text and numbers
+		panic(err) // the schema holds nothing but text and numbers
 	}
 	return text.Bytes()
 }
 
-func sectionSchema(t reflect.Type, above string) map[string]any {
+func (t keyTable) section(of reflect.Type, path string) map[string]any {
 	properties, required := map[string]any{}, []string{}
-	for _, f := range configFields(t) {
-		k := newKey(f, joinKey(above, f.name))
-		properties[f.name] = k.schema()
+	for _, f := range fields(of) {
+		k := t[join(path, f.name)]
+		properties[f.name] = t.schema(k)
 		if k.Required {
 			required = append(required, f.name)
 		}
@@ -42,8 +42,8 @@ func sectionSchema(t reflect.Type, above string) map[string]any {
 	return schema
 }
 
-func (k Key) schema() map[string]any {
-	schema := k.form(k.kind)
+func (t keyTable) schema(k Key) map[string]any {
+	schema := t.form(k, k.kind)
 	if k.Doc != "" {
 		schema["description"] = k.Doc
 	}
@@ -59,23 +59,23 @@ func (k Key) schema() map[string]any {
 	return schema
 }
 
-// form is what a value of a type looks like.
-func (k Key) form(t reflect.Type) map[string]any {
+// form is the schema of the values of a type that a key takes.
+func (t keyTable) form(k Key, of reflect.Type) map[string]any {
 	switch {
-	case t.Kind() == reflect.Pointer:
-		return k.form(t.Elem())
-	case t.Kind() == reflect.Struct:
-		return sectionSchema(t, k.Path)
-	case t.Kind() == reflect.Slice:
-		item := Key{Path: k.Path + "[]", kind: t.Elem()}
-		return k.bounded(map[string]any{"type": "array", "items": item.schema()}, "minItems", "maxItems")
-	case t == reflect.TypeFor[time.Duration]():
+	case of.Kind() == reflect.Pointer:
+		return t.form(k, of.Elem())
+	case of.Kind() == reflect.Struct:
+		return t.section(of, k.Path)
+	case of.Kind() == reflect.Slice:
+		item := Key{Path: k.Path + "[]", kind: of.Elem()}
+		return k.bounded(map[string]any{"type": "array", "items": t.schema(item)}, "minItems", "maxItems")
+	case of == reflect.TypeFor[time.Duration]():
 		return map[string]any{"type": "string", "minLength": 2, "pattern": durationPattern}
-	case t.Kind() == reflect.Float64:
+	case of.Kind() == reflect.Float64:
 		return k.bounded(map[string]any{"type": "number"}, "minimum", "maximum")
-	case t.Kind() == reflect.Bool:
+	case of.Kind() == reflect.Bool:
 		return map[string]any{"type": "boolean"}
-	case t.Kind() == reflect.String:
+	case of.Kind() == reflect.String:
 		return map[string]any{"type": "string", "minLength": 1}
 	}
 	return k.bounded(map[string]any{"type": "integer"}, "minimum", "maximum")
