@@ -58,7 +58,8 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/pdptest/bound", "", "benchmarks of every package import it, so it must not import any"},
 	{"conformance", "evaluation", "it judges any PDP from outside, so it must not know ours"},
 	{"conformance/load", "pdp/latency", "it measures any server from outside, so it must not know ours; what takes time is nothing to pdp/latency"},
-	{"cmd/policy-service", "conformance pdp/approval/inbox pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/verify pdp/latency pdp/server pdp/server/auth pdp/server/config pdp/server/doctor pdp/signing pdp/visible pdp evaluation schemas policies", "flags and signals on top of all of it"},
+	{"cmd/policy-service/internal/cli", "pdp/visible", "how a command speaks with who runs it: it knows no command"},
+	{"cmd/policy-service", "cmd/policy-service/internal/cli conformance pdp/approval/inbox pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/verify pdp/latency pdp/server pdp/server/auth pdp/server/config pdp/server/doctor pdp/signing pdp/visible pdp evaluation schemas policies", "flags and signals on top of all of it"},
 }
 
 // owners says where alone something from outside may be imported: packages, or a file. The longest line counts.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/httpclient"
 )
@@ -26,10 +27,10 @@ type approvalsCommand struct {
 
 // approvalsAt says which server is meant, and who asks.
 type approvalsAt struct {
-	Server     string `required:"" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine."`
-	Credential given  `placeholder:"FILE" help:"The file with an API key or a token, which tells the server who you are. An approver needs one that has the permission approve. Without the flag, $$POLICY_SERVICE_KEY is used."`
-	CA         given  `name:"ca" placeholder:"FILE" help:"The root certificates to trust instead of the system's, in PEM."`
-	JSON       bool   `name:"json" help:"Print JSON, for programs: one line for each approval request."`
+	Server     string    `required:"" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine."`
+	Credential cli.Given `placeholder:"FILE" help:"The file with an API key or a token, which tells the server who you are. An approver needs one that has the permission approve. Without the flag, $$POLICY_SERVICE_KEY is used."`
+	CA         cli.Given `name:"ca" placeholder:"FILE" help:"The root certificates to trust instead of the system's, in PEM."`
+	JSON       bool      `name:"json" help:"Print JSON, for programs: one line for each approval request."`
 }
 
 // approvalID is the request that is meant.
@@ -41,7 +42,7 @@ type approvalID struct {
 const refusing = "\n\nExit codes: 0 if it is done, 1 if the server refuses it (the approval request is decided, has changed, or is not yours), 2 if the command is wrong or the server could not be asked."
 
 // open hands the requests of the server to f, and says what failed.
-func (a approvalsAt) open(s streams, what string, f func(context.Context, *inbox.Inbox) error) error {
+func (a approvalsAt) open(s cli.Streams, what string, f func(context.Context, *inbox.Inbox) error) error {
 	options, err := clientOptions(a.Credential, a.CA)
 	if err != nil {
 		return a.failed(s, what, err)
@@ -60,12 +61,12 @@ func (a approvalsAt) open(s streams, what string, f func(context.Context, *inbox
 }
 
 // failed tells a refusal, which is an answer, from what could not be asked.
-func (a approvalsAt) failed(s streams, what string, err error) error {
+func (a approvalsAt) failed(s cli.Streams, what string, err error) error {
 	message := fmt.Errorf("cannot %s: %s; %s", what, err, a.try(err))
 	switch httpclient.StatusOf(err) {
 	case http.StatusForbidden, http.StatusNotFound, http.StatusConflict:
-		s.failed(message)
-		return exitCode(exitNo)
+		s.Fail(message)
+		return cli.No
 	}
 	return message
 }
@@ -86,23 +87,23 @@ func (a approvalsAt) try(err error) string {
 
 // where is the server on a command line, and who asks.
 func (a approvalsAt) where() string {
-	words := "--server " + shell(a.Server)
+	words := "--server " + cli.Shell(a.Server)
 	if a.Credential != "" {
-		words += " --credential " + shell(string(a.Credential))
+		words += " --credential " + cli.Shell(string(a.Credential))
 	}
 	if a.CA != "" {
-		words += " --ca " + shell(string(a.CA))
+		words += " --ca " + cli.Shell(string(a.CA))
 	}
 	return words
 }
 
 // print shows one request, to programs or to people.
-func (a approvalsAt) print(s streams, r inbox.Request) {
+func (a approvalsAt) print(s cli.Streams, r inbox.Request) {
 	if a.JSON {
-		s.print("%s", r.JSON)
+		s.Print("%s", r.JSON)
 		return
 	}
-	approvalPage{streams: s, at: a}.print(r)
+	approvalPage{Streams: s, at: a}.print(r)
 }
 
 type approvalsShowCommand struct {
@@ -112,7 +113,7 @@ type approvalsShowCommand struct {
 }
 
 // Run shows a request.
-func (c approvalsShowCommand) Run(s streams) error {
+func (c approvalsShowCommand) Run(s cli.Streams) error {
 	return c.open(s, "show the approval request", func(ctx context.Context, box *inbox.Inbox) error {
 		r, err := box.Get(ctx, c.ID, c.Wait)
 		if err == nil {
@@ -132,15 +133,15 @@ func (approvalsWatchCommand) Help() string {
 }
 
 // Run prints requests until it is interrupted.
-func (c approvalsWatchCommand) Run(s streams) error {
+func (c approvalsWatchCommand) Run(s cli.Streams) error {
 	return c.open(s, "watch", func(ctx context.Context, box *inbox.Inbox) error {
 		trouble := func(err error) {
-			s.tell("policy-service: %v; the command asks again until the server answers", err)
+			s.Tell("policy-service: %v; the command asks again until the server answers", err)
 		}
 		err := box.Watch(ctx, inbox.Filter{}, trouble, func(r inbox.Request) error {
 			c.print(s, r)
 			if !c.JSON {
-				s.print("")
+				s.Print("")
 			}
 			return nil
 		})

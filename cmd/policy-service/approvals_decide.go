@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/approval/inbox"
 )
 
 // rulingReason is why somebody decides as they do.
 type rulingReason struct {
-	Reason given `required:"" placeholder:"R" help:"The reason, for those who read the record. Write no secret into it."`
+	Reason cli.Given `required:"" placeholder:"R" help:"The reason, for those who read the record. Write no secret into it."`
 }
 
 type approvalsApproveCommand struct {
@@ -36,7 +37,7 @@ func (c approvalsApproveCommand) Validate() error {
 }
 
 // Run approves what was seen, and nothing that it became since.
-func (c approvalsApproveCommand) Run(s streams) error {
+func (c approvalsApproveCommand) Run(s cli.Streams) error {
 	return c.open(s, "approve", func(ctx context.Context, box *inbox.Inbox) error {
 		ruling := inbox.Ruling{Decision: "approve", Reason: string(c.Reason), ValidUntil: c.ValidUntil}
 		if c.Version != nil {
@@ -57,11 +58,11 @@ func (c approvalsApproveCommand) Run(s streams) error {
 }
 
 // preview is what is about to be approved. Programs have their answer alone on standard output.
-func (c approvalsApproveCommand) preview(s streams, r inbox.Request) {
+func (c approvalsApproveCommand) preview(s cli.Streams, r inbox.Request) {
 	if c.JSON {
-		s.out = s.err
+		s.Out = s.Err
 	}
-	approvalPage{streams: s}.print(r)
+	approvalPage{Streams: s}.print(r)
 }
 
 type approvalsDenyCommand struct {
@@ -76,7 +77,7 @@ func (approvalsDenyCommand) Help() string {
 }
 
 // Run denies.
-func (c approvalsDenyCommand) Run(s streams) error {
+func (c approvalsDenyCommand) Run(s cli.Streams) error {
 	return c.open(s, "deny", func(ctx context.Context, box *inbox.Inbox) error {
 		return c.said(s)(box.Decide(ctx, c.ID, inbox.Ruling{Decision: "deny", Reason: string(c.Reason)}))
 	})
@@ -85,7 +86,7 @@ func (c approvalsDenyCommand) Run(s streams) error {
 type approvalsDelegateCommand struct {
 	approvalsAt
 	approvalID
-	To given `required:"" placeholder:"ENTITY" help:"The person, as policies write one: 'User::\"noah\"'."`
+	To cli.Given `required:"" placeholder:"ENTITY" help:"The person, as policies write one: 'User::\"noah\"'."`
 	rulingReason
 }
 
@@ -95,7 +96,7 @@ func (approvalsDelegateCommand) Help() string {
 }
 
 // Run names another.
-func (c approvalsDelegateCommand) Run(s streams) error {
+func (c approvalsDelegateCommand) Run(s cli.Streams) error {
 	return c.open(s, "delegate", func(ctx context.Context, box *inbox.Inbox) error {
 		return c.said(s)(box.Decide(ctx, c.ID, inbox.Ruling{Decision: "delegate", To: string(c.To), Reason: string(c.Reason)}))
 	})
@@ -103,7 +104,7 @@ func (c approvalsDelegateCommand) Run(s streams) error {
 
 // withdrawalReason need not be given.
 type withdrawalReason struct {
-	Reason given `placeholder:"R" help:"The reason, for those who read the record. Write no secret into it."`
+	Reason cli.Given `placeholder:"R" help:"The reason, for those who read the record. Write no secret into it."`
 }
 
 type approvalsRevokeCommand struct {
@@ -118,7 +119,7 @@ func (approvalsRevokeCommand) Help() string {
 }
 
 // Run takes an approval back.
-func (c approvalsRevokeCommand) Run(s streams) error {
+func (c approvalsRevokeCommand) Run(s cli.Streams) error {
 	return c.open(s, "revoke", func(ctx context.Context, box *inbox.Inbox) error {
 		return c.said(s)(box.Revoke(ctx, c.ID, inbox.Ruling{Reason: string(c.Reason)}))
 	})
@@ -136,14 +137,14 @@ func (approvalsCancelCommand) Help() string {
 }
 
 // Run gives up waiting.
-func (c approvalsCancelCommand) Run(s streams) error {
+func (c approvalsCancelCommand) Run(s cli.Streams) error {
 	return c.open(s, "cancel", func(ctx context.Context, box *inbox.Inbox) error {
 		return c.said(s)(box.Cancel(ctx, c.ID, inbox.Ruling{Reason: string(c.Reason)}))
 	})
 }
 
 // said prints what became of a request.
-func (a approvalsAt) said(s streams) func(inbox.Request, error) error {
+func (a approvalsAt) said(s cli.Streams) func(inbox.Request, error) error {
 	return func(r inbox.Request, err error) error {
 		switch {
 		case err != nil:
@@ -151,7 +152,7 @@ func (a approvalsAt) said(s streams) func(inbox.Request, error) error {
 		case a.JSON:
 			a.print(s, r)
 		default:
-			s.print("%s", standing(r))
+			s.Print("%s", standing(r))
 		}
 		return nil
 	}
@@ -161,10 +162,10 @@ func (a approvalsAt) said(s streams) func(inbox.Request, error) error {
 func standing(r inbox.Request) string {
 	line := fmt.Sprintf("approval %s is %s, version %d", r.ID, r.Status, r.Version)
 	if r.Pending() {
-		line += fmt.Sprintf(": %d of %s", r.Approvals, plural(r.Quorum, "approval"))
+		line += fmt.Sprintf(": %d of %s", r.Approvals, cli.Plural(r.Quorum, "approval"))
 	}
 	if !r.ExpiresAt.IsZero() {
-		line += ", until " + stamp(r.ExpiresAt)
+		line += ", until " + cli.Time(r.ExpiresAt)
 	}
 	return line
 }

@@ -4,21 +4,22 @@ import (
 	"context"
 	"fmt"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/approval/inbox"
 )
 
 type approvalsListCommand struct {
 	approvalsAt
-	Status   given `placeholder:"STATUS" help:"Only approval requests in this state: pending, approved, denied, expired, cancelled, used_up or revoked. The default is pending."`
-	Tenant   given `placeholder:"T" help:"Only approval requests of this tenant."`
-	Template given `placeholder:"NAME" help:"Only approval requests of this template. Policies use the template to say who may decide."`
-	Subject  given `placeholder:"ID" help:"Only approval requests with this subject: an id, or TYPE/ID."`
-	Resource given `placeholder:"ID" help:"Only approval requests with this resource: an id, or TYPE/ID."`
-	Action   given `placeholder:"NAME" help:"Only approval requests with this action."`
+	Status   cli.Given `placeholder:"STATUS" help:"Only approval requests in this state: pending, approved, denied, expired, cancelled, used_up or revoked. The default is pending."`
+	Tenant   cli.Given `placeholder:"T" help:"Only approval requests of this tenant."`
+	Template cli.Given `placeholder:"NAME" help:"Only approval requests of this template. Policies use the template to say who may decide."`
+	Subject  cli.Given `placeholder:"ID" help:"Only approval requests with this subject: an id, or TYPE/ID."`
+	Resource cli.Given `placeholder:"ID" help:"Only approval requests with this resource: an id, or TYPE/ID."`
+	Action   cli.Given `placeholder:"NAME" help:"Only approval requests with this action."`
 }
 
 // Run lists requests, the oldest first.
-func (c approvalsListCommand) Run(s streams) error {
+func (c approvalsListCommand) Run(s cli.Streams) error {
 	return c.open(s, "list the approval requests", func(ctx context.Context, box *inbox.Inbox) error {
 		var all []inbox.Request
 		_, err := box.Pages(ctx, c.filter(), func(r inbox.Request) error {
@@ -39,7 +40,7 @@ func (c approvalsListCommand) filter() inbox.Filter {
 	}
 }
 
-func (c approvalsListCommand) printAll(s streams, all []inbox.Request) error {
+func (c approvalsListCommand) printAll(s cli.Streams, all []inbox.Request) error {
 	if c.JSON {
 		for _, r := range all {
 			c.print(s, r)
@@ -47,20 +48,20 @@ func (c approvalsListCommand) printAll(s streams, all []inbox.Request) error {
 		return nil
 	}
 	if len(all) == 0 {
-		s.tell("nothing that you may decide about")
+		s.Tell("nothing that you may decide about")
 		return nil
 	}
-	table := s.table()
-	table.row("ID", "STATUS", "APPROVALS", "UNTIL", "TENANT", "SUBJECT", "ACTION", "RESOURCE", "MESSAGE")
+	table := s.Table()
+	table.Row("ID", "STATUS", "APPROVALS", "UNTIL", "TENANT", "SUBJECT", "ACTION", "RESOURCE", "MESSAGE")
 	for _, r := range all {
 		cells := []any{
-			r.ID, r.Status, fmt.Sprintf("%d/%d", r.Approvals, r.Quorum), orElse(r.ExpiresAt, "-"), r.Tenant,
+			r.ID, r.Status, fmt.Sprintf("%d/%d", r.Approvals, r.Quorum), cli.TimeOr(r.ExpiresAt, "-"), r.Tenant,
 			named(r.Request.Subject), r.Request.Action.Name, named(r.Request.Resource), r.Message,
 		}
 		for n := range cells {
-			cells[n] = cut(fmt.Sprint(cells[n]), longestCell)
+			cells[n] = cli.Cut(fmt.Sprint(cells[n]), longestCell)
 		}
-		table.row(cells...)
+		table.Row(cells...)
 	}
 	return table.Flush()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/visible"
 )
@@ -18,7 +19,7 @@ import (
 // approvalPage is a request as a person reads it who is to decide. Nearly all of it was written by who wants a yes: it
 // cannot act on the terminal, each value keeps to its line, and what is too long is cut with a note, here and at the end.
 type approvalPage struct {
-	streams
+	cli.Streams
 	at approvalsAt // of the commands at the end; none for a page without
 }
 
@@ -30,22 +31,22 @@ const (
 func (p approvalPage) print(r inbox.Request) {
 	p.line("approval", "%s", strings.TrimPrefix(standing(r), "approval "))
 	if r.Message != "" {
-		p.row("message", "%s", cut(r.Message, longestText))
+		p.row("message", "%s", cli.Cut(r.Message, longestText))
 	}
 	p.who(r)
 	p.what(r)
-	p.row("needs", "%s of template %s; can be used %s, used %s", plural(r.Quorum, "approval"), cut(r.Template, longestText), times(r.Uses), times(r.Used))
+	p.row("needs", "%s of template %s; can be used %s, used %s", cli.Plural(r.Quorum, "approval"), cli.Cut(r.Template, longestText), times(r.Uses), times(r.Used))
 	for _, said := range r.Said {
 		p.row("said", "%s", sentence(said))
 	}
-	p.row("filed", "%s, for tenant %s", stamp(r.FiledAt), cut(r.Tenant, longestText))
-	p.row("decision", "%s", cut(r.Decision, longestText))
+	p.row("filed", "%s, for tenant %s", cli.Time(r.FiledAt), cli.Cut(r.Tenant, longestText))
+	p.row("decision", "%s", cli.Cut(r.Decision, longestText))
 	p.commands(r)
 }
 
 // line prints what is ours, which can be copied from the line it is on.
 func (p approvalPage) line(name, format string, args ...any) {
-	p.streams.print("%-10s  %s", name, lines(fmt.Sprintf(format, args...)))
+	p.Print("%-10s  %s", name, cli.Lines(fmt.Sprintf(format, args...)))
 }
 
 // row prints what others wrote. Nothing of that may come to stand where our names do, not even where a terminal breaks a line.
@@ -81,12 +82,12 @@ func fold(text string) string {
 // who says who wants to do what, with what, and for whom.
 func (p approvalPage) who(r inbox.Request) {
 	by, others := actors(r.Request)
-	p.row("asked by", "%s, through %s", cut(by, longestText), cut(cmp.Or(r.Requester, "-"), longestText))
+	p.row("asked by", "%s, through %s", cli.Cut(by, longestText), cli.Cut(cmp.Or(r.Requester, "-"), longestText))
 	for _, one := range others {
-		p.row("for", "%s", cut(one, longestText))
+		p.row("for", "%s", cli.Cut(one, longestText))
 	}
-	p.row("to do", "%s", cut(r.Request.Action.Name, longestText))
-	p.row("with", "%s", cut(named(r.Request.Resource), longestText))
+	p.row("to do", "%s", cli.Cut(r.Request.Action.Name, longestText))
+	p.row("with", "%s", cli.Cut(named(r.Request.Resource), longestText))
 }
 
 // what is the rest of what was sent, the arguments first.
@@ -98,10 +99,10 @@ func (p approvalPage) what(r inbox.Request) {
 	short = p.value("resource", r.Request.Resource.Properties) || short
 	short = p.value("says why", r.Justification) || short
 	if len(r.Unbound) > 0 {
-		p.row("not bound", "%s: the approval also counts with other values there", cut(strings.Join(r.Unbound, ", "), longestText))
+		p.row("not bound", "%s: the approval also counts with other values there", cli.Cut(strings.Join(r.Unbound, ", "), longestText))
 	}
 	if short {
-		p.streams.print("%s", colour(p.out, yellow, "Not all of it is shown: some is too long. --json shows all."))
+		p.Print("%s", p.Colour(cli.Yellow, "Not all of it is shown: some is too long. --json shows all."))
 	}
 }
 
@@ -124,7 +125,7 @@ func (p approvalPage) value(name string, v jsontext.Value) (short bool) {
 	text, short := readable(v)
 	lines := strings.Split(visible.Lines(text), "\n")
 	if more := len(lines) - longestValue; more > 0 {
-		lines, short = append(lines[:longestValue], fmt.Sprintf("… (and %s)", plural(more, "more line"))), true
+		lines, short = append(lines[:longestValue], fmt.Sprintf("… (and %s)", cli.Plural(more, "more line"))), true
 	}
 	p.row(name, "%s", strings.Join(lines, "\n"))
 	return short
@@ -141,8 +142,8 @@ func readable(v jsontext.Value) (text string, short bool) {
 			return strings.TrimSuffix(b.String(), "\n"), short
 		}
 		if err == nil && token.Kind() == '"' {
-			if beginning, left := shorten(token.String(), longestText); left > 0 {
-				token, short = jsontext.String(beginning+moreOf(left)), true
+			if beginning, left := cli.Shorten(token.String(), longestText); left > 0 {
+				token, short = jsontext.String(beginning+cli.More(left)), true
 			}
 		}
 		if err == nil {
@@ -160,7 +161,7 @@ func (p approvalPage) commands(r inbox.Request) {
 		return
 	}
 	command := func(name, more string) {
-		p.line(name, "policy-service approvals %s %s%s --reason WHY %s", name, shell(r.ID), more, p.at.where())
+		p.line(name, "policy-service approvals %s %s%s --reason WHY %s", name, cli.Shell(r.ID), more, p.at.where())
 	}
 	switch r.Status {
 	case "pending":
@@ -203,15 +204,15 @@ func reference(v jsontext.Value) string {
 }
 
 func sentence(said inbox.Said) string {
-	line := cut(said.By, longestText) + " " + cut(said.Decision, longestCell)
+	line := cli.Cut(said.By, longestText) + " " + cli.Cut(said.Decision, longestCell)
 	if said.To != "" {
-		line += " to " + cut(said.To, longestText)
+		line += " to " + cli.Cut(said.To, longestText)
 	}
-	line += ", " + stamp(said.At)
+	line += ", " + cli.Time(said.At)
 	if !said.ValidUntil.IsZero() {
-		line += ", valid until " + stamp(said.ValidUntil)
+		line += ", valid until " + cli.Time(said.ValidUntil)
 	}
-	return line + ": " + cut(cmp.Or(said.Reason, "-"), longestText)
+	return line + ": " + cli.Cut(cmp.Or(said.Reason, "-"), longestText)
 }
 
 func times(n int) string {

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp"
 	"policy-service/pdp/latency"
 )
@@ -28,7 +29,7 @@ Exit codes: 0, or 2 if it cannot run: the bundle does not load, a request is mal
 }
 
 // Run measures, and prints what it found.
-func (c benchCommand) Run(s streams) error {
+func (c benchCommand) Run(s cli.Streams) error {
 	if c.Concurrency == 0 {
 		c.Concurrency = runtime.GOMAXPROCS(0)
 	}
@@ -52,7 +53,7 @@ func (c benchCommand) Run(s streams) error {
 	}
 	report := b.report(bundle, c)
 	if c.JSON {
-		return s.printJSON(report)
+		return s.PrintJSON(report)
 	}
 	report.print(s, c.Policies)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp"
 	"policy-service/pdp/latency"
 )
@@ -68,28 +69,28 @@ func (b *bench) report(bundle *pdp.Bundle, c benchCommand) benchReport {
 }
 
 // print is the report for people; it has the same lines whatever was measured.
-func (r benchReport) print(s streams, dir string) {
-	s.print("bundle     %s, policies: %d", dir, r.Policies)
-	s.print("requests   %d: %s", r.Requests, r.Outcomes)
-	s.print("asked by   %d at once, for %v", r.Concurrency, r.Took.Round(time.Millisecond))
-	s.print("decisions  %.0f a second, each with %.0f allocations of %.0f bytes together", r.PerSecond, r.Allocations, r.Bytes)
-	s.print("latency    %s", r.Latency)
-	s.print("")
-	s.print("took from  decisions")
+func (r benchReport) print(s cli.Streams, dir string) {
+	s.Print("bundle     %s, policies: %d", dir, r.Policies)
+	s.Print("requests   %d: %s", r.Requests, r.Outcomes)
+	s.Print("asked by   %d at once, for %v", r.Concurrency, r.Took.Round(time.Millisecond))
+	s.Print("decisions  %.0f a second, each with %.0f allocations of %.0f bytes together", r.PerSecond, r.Allocations, r.Bytes)
+	s.Print("latency    %s", r.Latency)
+	s.Print("")
+	s.Print("took from  decisions")
 	for _, line := range latency.Chart(r.Histogram) {
-		s.print("%s", line)
+		s.Print("%s", line)
 	}
-	s.print("")
-	s.print("policies that cost most, each evaluated by itself")
-	s.print("%7s  %9s  %9s  policy", "share", "each", "requests")
+	s.Print("")
+	s.Print("policies that cost most, each evaluated by itself")
+	s.Print("%7s  %9s  %9s  policy", "share", "each", "requests")
 	for _, p := range r.Costs[:min(len(r.Costs), dearest)] {
-		s.print("%6.1f%%  %9s  %9d  %s (%s)", 100*p.Share, latency.Short(p.Each), p.Requests, p.ID, p.Position)
+		s.Print("%6.1f%%  %9s  %9d  %s (%s)", 100*p.Share, latency.Short(p.Each), p.Requests, p.ID, p.Position)
 	}
 	if more := len(r.Costs) - dearest; more > 0 {
-		s.print("and %d more; --json has them all", more)
+		s.Print("and %d more; --json has them all", more)
 	}
 	if len(r.Costs) == 0 {
-		s.print("no policy's scope fits any of the requests")
+		s.Print("no policy's scope fits any of the requests")
 	}
 }
 

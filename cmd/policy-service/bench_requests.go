@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp"
 )
@@ -19,11 +20,11 @@ type askedRequest struct {
 }
 
 // asked are the requests of the file, or those of the bundle's tests.
-func (c benchCommand) asked(s streams) ([]askedRequest, error) {
+func (c benchCommand) asked(s cli.Streams) ([]askedRequest, error) {
 	if c.Requests == "" {
 		return c.examples(s)
 	}
-	in := s.in
+	in := s.In
 	if c.Requests != "-" {
 		f, err := os.Open(c.Requests)
 		if err != nil {
@@ -70,13 +71,13 @@ func (c benchCommand) lines(in io.Reader) (all []askedRequest, err error) {
 
 // examples are the requests of the bundle's tests, with the caller and the time
 // that each of them names.
-func (c benchCommand) examples(s streams) ([]askedRequest, error) {
+func (c benchCommand) examples(s cli.Streams) ([]askedRequest, error) {
 	if c.Tenant != "" {
 		return nil, errors.New("--tenant is for requests of a file, tests name their own; add --requests, or leave --tenant out")
 	}
 	examples, problems := pdp.Examples(pdp.Dir(c.Policies))
 	if problems.Refuse() {
-		s.tell("%s", lines(problems.Error()))
+		s.Tell("%s", cli.Lines(problems.Error()))
 		return nil, fmt.Errorf("the tests in %s cannot be read; mend what is listed above, or try --requests FILE", c.Policies)
 	}
 	if len(examples) == 0 {

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp"
 )
 
@@ -22,7 +22,7 @@ func isBundle(dir string) error {
 }
 
 // load loads a bundle, or prints everything that keeps it from loading.
-func load(dir string, s streams) (*pdp.Bundle, error) {
+func load(dir string, s cli.Streams) (*pdp.Bundle, error) {
 	if err := isBundle(dir); err != nil {
 		return nil, err
 	}
@@ -34,25 +34,11 @@ func load(dir string, s streams) (*pdp.Bundle, error) {
 }
 
 // refused prints the problems of a bundle, a line each, where err is that.
-func refused(dir string, err error, s streams) error {
+func refused(dir string, err error, s cli.Streams) error {
 	var problems pdp.Problems
 	if !errors.As(err, &problems) {
 		return err
 	}
-	s.tell("%s", lines(problems.Error()))
-	return fmt.Errorf("the bundle in %s does not load; mend what is listed above, and try policy-service check %s", dir, shell(dir))
-}
-
-// writeFile puts a file in place as a whole: who sees it sees all of it.
-func writeFile(name string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone already where all went well
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
+	s.Tell("%s", cli.Lines(problems.Error()))
+	return fmt.Errorf("the bundle in %s does not load; mend what is listed above, and try policy-service check %s", dir, cli.Shell(dir))
 }

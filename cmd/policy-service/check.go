@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp"
 )
 
@@ -21,7 +22,7 @@ func (checkCommand) Help() string {
 }
 
 // Run prints everything that is wrong or odd.
-func (c checkCommand) Run(s streams) error {
+func (c checkCommand) Run(s cli.Streams) error {
 	if err := isBundle(c.Dir); err != nil {
 		return err
 	}
@@ -57,9 +58,9 @@ func mendable(problems pdp.Problems) bool {
 	return true
 }
 
-func (c checkCommand) print(bundle *pdp.Bundle, problems pdp.Problems, s streams) error {
+func (c checkCommand) print(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) error {
 	if c.JSON {
-		err := s.printJSON(struct {
+		err := s.PrintJSON(struct {
 			Problems pdp.Problems `json:"problems"`
 		}{problems})
 		if err != nil {
@@ -69,28 +70,28 @@ func (c checkCommand) print(bundle *pdp.Bundle, problems pdp.Problems, s streams
 		c.printLines(bundle, problems, s)
 	}
 	if problems.Refuse() || c.Strict && len(problems) > 0 {
-		return exitCode(exitNo)
+		return cli.No
 	}
 	return nil
 }
 
-func (c checkCommand) printLines(bundle *pdp.Bundle, problems pdp.Problems, s streams) {
+func (c checkCommand) printLines(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) {
 	warnings := 0
 	for _, p := range problems {
-		hue := red
+		hue := cli.Red
 		if p.Severity == pdp.SeverityWarning {
-			hue = yellow
+			hue = cli.Yellow
 			warnings++
 		}
-		s.print("%s", colour(s.out, hue, p.String()))
+		s.Print("%s", s.Colour(hue, p.String()))
 	}
 	wrong := len(problems) - warnings
 	switch {
 	case bundle == nil:
-		s.print("%s does not load: %s, %s; mend the errors and try again", c.Dir, plural(wrong, "error"), plural(warnings, "warning"))
+		s.Print("%s does not load: %s, %s; mend the errors and try again", c.Dir, cli.Plural(wrong, "error"), cli.Plural(warnings, "warning"))
 	case wrong > 0:
-		s.print("%s loads, its tests do not: %s, %s; mend the errors and try again", c.Dir, plural(wrong, "error"), plural(warnings, "warning"))
+		s.Print("%s loads, its tests do not: %s, %s; mend the errors and try again", c.Dir, cli.Plural(wrong, "error"), cli.Plural(warnings, "warning"))
 	default:
-		s.print("%s loads: %s, %s", c.Dir, plural(warnings, "warning"), bundle.Digest())
+		s.Print("%s loads: %s, %s", c.Dir, cli.Plural(warnings, "warning"), bundle.Digest())
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/config"
@@ -31,7 +32,7 @@ func (configCheckCommand) Help() string {
 }
 
 // Run prints every mistake. What flags or the environment may still say is a warning.
-func (c configCheckCommand) Run(s streams) error {
+func (c configCheckCommand) Run(s cli.Streams) error {
 	var told server.Config
 	var mistakes config.Mistakes
 	from, err := server.ConfigForm.Read(config.Given{File: c.File}, &told)
@@ -39,23 +40,23 @@ func (c configCheckCommand) Run(s streams) error {
 		return err
 	}
 	for _, mistake := range mistakes {
-		s.print("%s", colour(s.out, red, mistake))
+		s.Print("%s", s.Colour(cli.Red, mistake))
 	}
 	if len(mistakes) > 0 {
-		s.print("%s cannot be served: %s; mend it and try again", c.File, plural(len(mistakes), "mistake"))
-		return exitCode(exitNo)
+		s.Print("%s cannot be served: %s; mend it and try again", c.File, cli.Plural(len(mistakes), "mistake"))
+		return cli.No
 	}
-	told.Program.Checkpoints = s.out
+	told.Program.Checkpoints = s.Out
 	if _, err := server.New(told); err != nil {
-		s.print("%s", colour(s.out, yellow, fmt.Sprintf("%s: warning: %v", c.File, err)))
+		s.Print("%s", s.Colour(cli.Yellow, fmt.Sprintf("%s: warning: %v", c.File, err)))
 	}
 	if err := told.DecisionLog.Retain.Unsaid(); err != nil {
-		s.print("%s", colour(s.out, yellow, fmt.Sprintf("%s: warning: %v", from[server.KeyRetainBytes], err)))
+		s.Print("%s", s.Colour(cli.Yellow, fmt.Sprintf("%s: warning: %v", from[server.KeyRetainBytes], err)))
 	}
 	if err := outlasted(told); err != nil {
-		s.print("%s", colour(s.out, yellow, fmt.Sprintf("%s: warning: %v", from[server.KeyRetainAge], err)))
+		s.Print("%s", s.Colour(cli.Yellow, fmt.Sprintf("%s: warning: %v", from[server.KeyRetainAge], err)))
 	}
-	s.print("%s has no mistakes", c.File)
+	s.Print("%s has no mistakes", c.File)
 	return nil
 }
 
@@ -82,12 +83,12 @@ func (configPrintCommand) Help() string {
 }
 
 // Run prints what serve would be told.
-func (c configPrintCommand) Run(s streams) error {
+func (c configPrintCommand) Run(s cli.Streams) error {
 	told, from, err := c.read()
 	if err != nil {
 		return err
 	}
-	told.Program.Checkpoints = s.out
+	told.Program.Checkpoints = s.Out
 	if _, err := server.New(told); err != nil {
 		return err
 	}
@@ -95,33 +96,33 @@ func (c configPrintCommand) Run(s streams) error {
 	if err := server.ConfigForm.Write(&text, told, from); err != nil {
 		return err
 	}
-	s.print("%s", lines(strings.TrimSuffix(text.String(), "\n")))
+	s.Print("%s", cli.Lines(strings.TrimSuffix(text.String(), "\n")))
 	return nil
 }
 
 type configSchemaCommand struct{}
 
 // Run prints the schema.
-func (configSchemaCommand) Run(s streams) error {
-	_, err := s.out.Write(server.ConfigForm.Schema())
+func (configSchemaCommand) Run(s cli.Streams) error {
+	_, err := s.Out.Write(server.ConfigForm.Schema())
 	return err
 }
 
 // configFlags are what serve is told on the command line. One with a key is that key of
 // the configuration, and wins over the file and the environment; its help is the key's.
 type configFlags struct {
-	Config    given `placeholder:"FILE" env:"POLICY_SERVICE_CONFIG" help:"The configuration file, in YAML. Environment variables win over the file, and flags win over both."`
-	Policies  given `key:"policies" placeholder:"DIR"`
-	Data      given `key:"data" placeholder:"DIR"`
-	Listen    given `key:"listen" placeholder:"ADDR"`
-	PublicURL given `key:"public_url" name:"public-url" placeholder:"URL"`
-	TLSCert   given `key:"tls.cert_file" name:"tls-cert" placeholder:"FILE"`
-	TLSKey    given `key:"tls.key_file" name:"tls-key" placeholder:"FILE"`
-	ClientCA  given `key:"tls.client_ca_file" name:"client-ca" placeholder:"FILE"`
-	LogMode   given `key:"decision_log.mode" name:"log-mode" placeholder:"MODE"`
+	Config    cli.Given `placeholder:"FILE" env:"POLICY_SERVICE_CONFIG" help:"The configuration file, in YAML. Environment variables win over the file, and flags win over both."`
+	Policies  cli.Given `key:"policies" placeholder:"DIR"`
+	Data      cli.Given `key:"data" placeholder:"DIR"`
+	Listen    cli.Given `key:"listen" placeholder:"ADDR"`
+	PublicURL cli.Given `key:"public_url" name:"public-url" placeholder:"URL"`
+	TLSCert   cli.Given `key:"tls.cert_file" name:"tls-cert" placeholder:"FILE"`
+	TLSKey    cli.Given `key:"tls.key_file" name:"tls-key" placeholder:"FILE"`
+	ClientCA  cli.Given `key:"tls.client_ca_file" name:"client-ca" placeholder:"FILE"`
+	LogMode   cli.Given `key:"decision_log.mode" name:"log-mode" placeholder:"MODE"`
 
-	MaxConcurrent given `key:"max_concurrent" name:"max-concurrent" placeholder:"N"`
-	AdminListen   given `key:"admin_listen" name:"admin-listen" placeholder:"ADDR"`
+	MaxConcurrent cli.Given `key:"max_concurrent" name:"max-concurrent" placeholder:"N"`
+	AdminListen   cli.Given `key:"admin_listen" name:"admin-listen" placeholder:"ADDR"`
 }
 
 var errNoPolicies = errors.New("there is no bundle to answer from; add --policies DIR, or policies in the configuration")
@@ -156,21 +157,6 @@ func flagName(field reflect.StructField) string {
 		return "--" + name
 	}
 	return "--" + strings.ToLower(field.Name)
-}
-
-// given is a flag that is given with a value or not at all: --tls-cert "$UNSET" must
-// not come to mean plain HTTP.
-type given string
-
-// Decode refuses an empty value.
-func (g *given) Decode(ctx *kong.DecodeContext) error {
-	if err := ctx.Scan.PopValueInto("value", (*string)(g)); err != nil {
-		return err
-	}
-	if *g == "" {
-		return errors.New("is given without a value; write one, or leave the flag out")
-	}
-	return nil
 }
 
 // helpOfKeys gives the flags that are keys the help of these.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/conformance"
 )
 
@@ -34,7 +35,7 @@ func (conformanceCommand) Help() string {
 }
 
 // Run judges a PDP.
-func (c conformanceCommand) Run(s streams) error {
+func (c conformanceCommand) Run(s cli.Streams) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	target := conformance.Target{URL: c.URL, Plans: c.Plan, Header: http.Header{}}
@@ -46,17 +47,17 @@ func (c conformanceCommand) Run(s streams) error {
 		return fmt.Errorf("cannot judge: %w", err)
 	}
 	if c.JSON {
-		err = s.printJSON(report)
+		err = s.PrintJSON(report)
 	} else {
 		var text strings.Builder
 		err = report.WriteText(&text) // what a server answered is in it
-		s.print("%s", lines(strings.TrimSuffix(text.String(), "\n")))
+		s.Print("%s", cli.Lines(strings.TrimSuffix(text.String(), "\n")))
 	}
 	if err != nil {
 		return err
 	}
 	if !report.OK() {
-		return exitCode(exitNo)
+		return cli.No
 	}
 	return nil
 }

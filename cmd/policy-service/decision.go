@@ -3,70 +3,71 @@ package main
 import (
 	"strings"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp"
 )
 
 // printDecision says a decision to a person: the answer first, then why.
-func (s streams) printDecision(bundle *pdp.Bundle, d evaluation.Decision) {
-	s.print("%s", s.verdict(d.Allow))
+func printDecision(s cli.Streams, bundle *pdp.Bundle, d evaluation.Decision) {
+	s.Print("%s", verdict(s, d.Allow))
 	if d.Reason != "" {
-		s.print("  reason       %s", d.Reason)
+		s.Print("  reason       %s", d.Reason)
 	}
 	for _, m := range d.Mismatch {
-		s.print("  mismatch     %s: %s", m.Pointer, m.Detail)
+		s.Print("  mismatch     %s: %s", m.Pointer, m.Detail)
 	}
 	if d.ReasonUser != "" {
-		s.print("  to the user  %s", d.ReasonUser)
+		s.Print("  to the user  %s", d.ReasonUser)
 	}
 	positions := positionsOf(bundle)
 	for _, id := range d.Determining {
-		s.print("  determining  %s%s", id, positions[id])
+		s.Print("  determining  %s%s", id, positions[id])
 	}
 	for _, e := range d.Errors {
-		s.print("  error        %s (%s): %s", e.Policy, e.Position, e.Kind)
+		s.Print("  error        %s (%s): %s", e.Policy, e.Position, e.Kind)
 	}
 	for _, o := range d.Obligations {
 		from := make([]string, len(o.Policies))
 		for n, id := range o.Policies {
 			from[n] = id + positions[id]
 		}
-		s.print("  obligation   %s (%s) from %s", o.ID, o.Type, strings.Join(from, ", "))
+		s.Print("  obligation   %s (%s) from %s", o.ID, o.Type, strings.Join(from, ", "))
 	}
 	for _, t := range d.Required {
-		s.print("  required     %s: declare it in context.supported_obligations", t)
+		s.Print("  required     %s: declare it in context.supported_obligations", t)
 	}
 	for _, o := range d.LeftOut {
-		s.print("  left out     %s: %s", o.ID, o.Reason)
+		s.Print("  left out     %s: %s", o.ID, o.Reason)
 	}
 	if len(d.Determining) == 0 && d.Reason == "" && d.Explain == nil {
-		s.print("  no permit applies; try --explain")
+		s.Print("  no permit applies; try --explain")
 	}
 	if d.Explain != nil {
-		s.printExplanation(*d.Explain)
+		printExplanation(s, *d.Explain)
 	}
 }
 
-func (s streams) printExplanation(e evaluation.Explanation) {
+func printExplanation(s cli.Streams, e evaluation.Explanation) {
 	if len(e.Policies) == 0 {
-		s.print("  no policy's scope fits the request")
+		s.Print("  no policy's scope fits the request")
 	}
 	for _, p := range e.Policies {
-		s.print("%-13s  %s %s (%s)", p.Verdict, p.Effect, p.ID, p.Position)
+		s.Print("%-13s  %s %s (%s)", p.Verdict, p.Effect, p.ID, p.Position)
 		if p.Failed != "" {
-			s.print("  failed       %s", strings.Join(strings.Fields(p.Failed), " "))
+			s.Print("  failed       %s", strings.Join(strings.Fields(p.Failed), " "))
 		}
 		for _, a := range p.Attributes {
-			s.print("  reads        %s: %s", a.Path, strings.ReplaceAll(string(a.Source), "_", " "))
+			s.Print("  reads        %s: %s", a.Path, strings.ReplaceAll(string(a.Source), "_", " "))
 		}
 	}
 }
 
-func (s streams) verdict(allow bool) coloured {
+func verdict(s cli.Streams, allow bool) cli.Coloured {
 	if allow {
-		return colour(s.out, green, "allow")
+		return s.Colour(cli.Green, "allow")
 	}
-	return colour(s.out, red, "deny")
+	return s.Colour(cli.Red, "deny")
 }
 
 // positionsOf maps ids of policies to " (file:line:column)".

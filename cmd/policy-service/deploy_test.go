@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"policy-service/cmd/policy-service/internal/cli"
 )
 
 // What stands in deploy/ is for machines that no test has: no Docker engine, no cluster and no systemd. What can be held
@@ -21,7 +23,7 @@ import (
 // parsed is a command line as the program itself reads it, and the command's path, as "keys add".
 func parsed(t *testing.T, args []string) (c commands, command string) {
 	t.Helper()
-	parser, err := newParser(&c, streams{nil, io.Discard, io.Discard})
+	parser, err := newParser(&c, cli.Streams{Out: io.Discard, Err: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}

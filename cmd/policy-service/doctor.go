@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/server/doctor"
 )
 
@@ -28,7 +29,7 @@ Exit codes: 0 if nothing bites, 1 if something does, 2 if it cannot run.`
 }
 
 // Run examines.
-func (c doctorCommand) Run(s streams) error {
+func (c doctorCommand) Run(s cli.Streams) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	signal.Ignore(syscall.SIGXFSZ) // a limit on the size of files is to be told of, not died of
@@ -45,7 +46,7 @@ func (c doctorCommand) Run(s streams) error {
 	return c.print(found, s)
 }
 
-func (c doctorCommand) print(found []doctor.Finding, s streams) error {
+func (c doctorCommand) print(found []doctor.Finding, s cli.Streams) error {
 	biting := 0
 	for _, f := range found {
 		if f.Bites {
@@ -53,7 +54,7 @@ func (c doctorCommand) print(found []doctor.Finding, s streams) error {
 		}
 	}
 	if c.JSON {
-		err := s.printJSON(struct {
+		err := s.PrintJSON(struct {
 			Findings []doctor.Finding `json:"findings"`
 		}{found})
 		if err != nil {
@@ -63,30 +64,30 @@ func (c doctorCommand) print(found []doctor.Finding, s streams) error {
 		return err
 	}
 	if biting > 0 {
-		return exitCode(exitNo)
+		return cli.No
 	}
 	return nil
 }
 
-func printFindings(found []doctor.Finding, biting int, s streams) error {
-	table := s.table()
+func printFindings(found []doctor.Finding, biting int, s cli.Streams) error {
+	table := s.Table()
 	for _, f := range found {
-		how, message := colour(s.out, green, "ok   "), f.Message
+		how, message := s.Colour(cli.Green, "ok   "), f.Message
 		if f.Bites {
-			how = colour(s.out, red, "bites")
+			how = s.Colour(cli.Red, "bites")
 		}
 		if f.Try != "" {
 			message += "; " + f.Try
 		}
-		table.row(how, f.Check, message)
+		table.Row(how, f.Check, message)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	if biting == 0 {
-		s.print("nothing bites")
+		s.Print("nothing bites")
 	} else {
-		s.print("things that bite: %d of %d", biting, len(found))
+		s.Print("things that bite: %d of %d", biting, len(found))
 	}
 	return nil
 }

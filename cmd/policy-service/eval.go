@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp"
 )
@@ -27,9 +28,9 @@ func (evalCommand) Help() string {
 }
 
 // Run answers one request.
-func (c evalCommand) Run(s streams) error {
+func (c evalCommand) Run(s cli.Streams) error {
 	limits := evaluation.DefaultLimits()
-	body, err := readRequest(c.File, s.in, limits.Body)
+	body, err := readRequest(c.File, s.In, limits.Body)
 	if err != nil {
 		return err
 	}
@@ -47,17 +48,17 @@ func (c evalCommand) Run(s streams) error {
 		return undecided(err, request)
 	}
 	if c.JSON {
-		err = s.printJSON(evalOutput(decision))
+		err = s.PrintJSON(evalOutput(decision))
 	} else {
-		s.printDecision(bundle, decision)
+		printDecision(s, bundle, decision)
 	}
 	switch {
 	case err != nil:
 		return err
 	case !decision.Allow:
-		return exitCode(exitNo)
+		return cli.No
 	case len(decision.Obligations) > 0:
-		return exitCode(exitOwing)
+		return cli.Owing
 	}
 	return nil
 }

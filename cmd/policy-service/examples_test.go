@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"policy-service/cmd/policy-service/internal/cli"
 )
 
 // leaves are the commands that --help lists.
 func leaves(t *testing.T) []*kong.Node {
 	t.Helper()
-	parser, err := newParser(&commands{}, streams{nil, io.Discard, io.Discard})
+	parser, err := newParser(&commands{}, cli.Streams{Out: io.Discard, Err: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}

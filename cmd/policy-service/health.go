@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/server/doctor"
 )
 
@@ -13,7 +14,7 @@ import (
 // container that holds nothing else to ask with.
 type healthCommand struct {
 	URL     string        `default:"http://127.0.0.1:8180" placeholder:"URL" help:"The URL of the server, without a path. The default is ${default}."`
-	TLSCert given         `name:"tls-cert" placeholder:"FILE" help:"The certificate that serve has, in PEM. health trusts exactly this certificate, whatever the host name."`
+	TLSCert cli.Given     `name:"tls-cert" placeholder:"FILE" help:"The certificate that serve has, in PEM. health trusts exactly this certificate, whatever the host name."`
 	Ready   bool          `help:"Ask whether the server can decide (/readyz), not only whether it is alive (/livez)."`
 	Timeout time.Duration `default:"3s" placeholder:"D" help:"How long to wait for the answer. The default is ${default}."`
 }
@@ -24,7 +25,7 @@ func (healthCommand) Help() string {
 }
 
 // Run asks once.
-func (c healthCommand) Run(s streams) error {
+func (c healthCommand) Run(s cli.Streams) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
@@ -39,9 +40,9 @@ func (c healthCommand) Run(s streams) error {
 	}
 	status, err := ask(ctx)
 	if err != nil {
-		s.tell("policy-service: not well: %v", err)
-		return exitCode(exitNo)
+		s.Tell("policy-service: not well: %v", err)
+		return cli.No
 	}
-	s.print("%s", status)
+	s.Print("%s", status)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/httpclient"
 	"policy-service/pdp/server"
 )
@@ -17,7 +18,7 @@ import (
 const keyVariable = server.CredentialVariable
 
 // clientOptions are how a running server is spoken to, by what every command that does so is given.
-func clientOptions(credential, ca given) (o httpclient.Options, err error) {
+func clientOptions(credential, ca cli.Given) (o httpclient.Options, err error) {
 	o.Credential = strings.TrimSpace(os.Getenv(keyVariable))
 	if credential != "" {
 		content, err := readSmall(string(credential), os.Stdin)

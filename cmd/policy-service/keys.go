@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/server/auth"
 )
 
@@ -30,7 +31,7 @@ type keysAddCommand struct {
 }
 
 // Run prints the key alone, for scripts to keep.
-func (c keysAddCommand) Run(s streams) error {
+func (c keysAddCommand) Run(s cli.Streams) error {
 	keys, err := auth.OpenKeys(c.Data)
 	if err != nil {
 		return err
@@ -43,7 +44,7 @@ func (c keysAddCommand) Run(s streams) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(s.out, key); err != nil { // nobody can use it, or somebody has a part of it
+	if _, err := fmt.Fprintln(s.Out, key); err != nil { // nobody can use it, or somebody has a part of it
 		return fmt.Errorf("the key could not be printed, and is revoked: %w; try to add one of another name", errors.Join(err, keys.Revoke(c.Name)))
 	}
 	return nil
@@ -55,24 +56,24 @@ type keysListCommand struct {
 }
 
 // Run lists keys in the order they were added.
-func (c keysListCommand) Run(s streams) error {
+func (c keysListCommand) Run(s cli.Streams) error {
 	keys, err := openKeys(c.Data)
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return s.printJSON(struct {
+		return s.PrintJSON(struct {
 			Keys []auth.KeyInfo `json:"keys"`
 		}{keys.List()})
 	}
-	table := s.table()
-	table.row("NAME", "ID", "TENANTS", "PERMISSIONS", "OBLIGATIONS", "PRINCIPAL", "ADDED", "REVOKED")
+	table := s.Table()
+	table.Row("NAME", "ID", "TENANTS", "PERMISSIONS", "OBLIGATIONS", "PRINCIPAL", "ADDED", "REVOKED")
 	for _, k := range keys.List() {
 		principal := "-"
 		if k.Principal != (auth.Principal{}) {
 			principal = k.Principal.String()
 		}
-		table.row(k.Name, k.ID, strings.Join(k.Tenants, ","),
+		table.Row(k.Name, k.ID, strings.Join(k.Tenants, ","),
 			joined(k.Permissions), cmp.Or(joined(k.Obligations), "-"), principal, day(k.Created), day(k.Revoked))
 	}
 	return table.Flush()
@@ -84,7 +85,7 @@ type keysRevokeCommand struct {
 }
 
 // Run ends a key.
-func (c keysRevokeCommand) Run(streams) error {
+func (c keysRevokeCommand) Run(cli.Streams) error {
 	keys, err := openKeys(c.Data)
 	if err != nil {
 		return err

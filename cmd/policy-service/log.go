@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/remote"
 )
@@ -36,10 +37,10 @@ type logCommand struct {
 
 // logAt says which log is meant: that of a data directory, or of a running server.
 type logAt struct {
-	Data       string `required:"" xor:"log" placeholder:"DIR" help:"The data directory of the server. Give this or --server."`
-	Server     string `required:"" xor:"log" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine. Give this or --data."`
-	Credential given  `placeholder:"FILE" help:"With --server: the file with an API key or a token that has the permission ${permission}. Without the flag, $$POLICY_SERVICE_KEY is used."`
-	CA         given  `name:"ca" placeholder:"FILE" help:"With --server: the root certificates to trust instead of the system's, in PEM."`
+	Data       string    `required:"" xor:"log" placeholder:"DIR" help:"The data directory of the server. Give this or --server."`
+	Server     string    `required:"" xor:"log" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine. Give this or --data."`
+	Credential cli.Given `placeholder:"FILE" help:"With --server: the file with an API key or a token that has the permission ${permission}. Without the flag, $$POLICY_SERVICE_KEY is used."`
+	CA         cli.Given `name:"ca" placeholder:"FILE" help:"With --server: the root certificates to trust instead of the system's, in PEM."`
 }
 
 // auditLog is what is read of a log, wherever it is.
@@ -68,13 +69,13 @@ func (a logAt) read(f func(context.Context, auditLog) error) error {
 type logFilter struct {
 	From     time.Time   `placeholder:"RFC3339" help:"Only records at or after this time."`
 	To       time.Time   `placeholder:"RFC3339" help:"Only records before this time."`
-	Tenant   given       `placeholder:"T" help:"Only records of this tenant."`
+	Tenant   cli.Given   `placeholder:"T" help:"Only records of this tenant."`
 	Decision logDecision `placeholder:"allow|deny" help:"Only records with this decision."`
-	Subject  given       `placeholder:"ID" help:"Only records with this subject: an id, or TYPE/ID."`
-	Resource given       `placeholder:"ID" help:"Only records with this resource: an id, or TYPE/ID."`
-	Action   given       `placeholder:"NAME" help:"Only records with this action."`
-	Policy   given       `placeholder:"ID" help:"Only decisions that this policy determined, or in which it had an error."`
-	Approval given       `placeholder:"ID" help:"Only records of this approval request: its steps, and the decisions that used it."`
+	Subject  cli.Given   `placeholder:"ID" help:"Only records with this subject: an id, or TYPE/ID."`
+	Resource cli.Given   `placeholder:"ID" help:"Only records with this resource: an id, or TYPE/ID."`
+	Action   cli.Given   `placeholder:"NAME" help:"Only records with this action."`
+	Policy   cli.Given   `placeholder:"ID" help:"Only decisions that this policy determined, or in which it had an error."`
+	Approval cli.Given   `placeholder:"ID" help:"Only records of this approval request: its steps, and the decisions that used it."`
 }
 
 // logDecision is allow or deny, "" for both.
@@ -139,15 +140,15 @@ func (a logAt) tryData(err error) string {
 	case errors.Is(err, decisionlog.ErrLocked):
 		return "stop the server that runs on " + a.Data + ", or ask it with --server, and try again"
 	case errors.Is(err, decisionlog.ErrNotFound):
-		return "try policy-service log tail --data " + shell(a.Data) + "; use --server for what a running server recorded since it sealed its last segment"
+		return "try policy-service log tail --data " + cli.Shell(a.Data) + "; use --server for what a running server recorded since it sealed its last segment"
 	case errors.Is(err, decisionlog.ErrGone):
-		return "policy-service log stats --data " + shell(a.Data) + " says what is gone and why; an earlier export may hold it"
+		return "policy-service log stats --data " + cli.Shell(a.Data) + " says what is gone and why; an earlier export may hold it"
 	case errors.Is(err, decisionlog.ErrNotRedactable):
 		return "such a record says what was done to the decision log"
 	case errors.Is(err, decisionlog.ErrUnavailable):
 		return "see to the disk, and try again"
 	}
-	return "try policy-service log verify " + shell(a.Data)
+	return "try policy-service log verify " + cli.Shell(a.Data)
 }
 
 // exists keeps a slip of the pen from making a log: to open one for writing makes it.
@@ -165,7 +166,7 @@ func untilSignal() (context.Context, context.CancelFunc) {
 const partly = "a server is running on this directory: what it recorded since it sealed its last segment cannot be read here; --server reads all of it"
 
 // sayPartial says so where it is so.
-func (a logAt) sayPartial(s streams) error {
+func (a logAt) sayPartial(s cli.Streams) error {
 	if a.Server != "" {
 		return nil
 	}
@@ -174,7 +175,7 @@ func (a logAt) sayPartial(s streams) error {
 		return a.failed("read the log", err)
 	}
 	if reader.Partial() {
-		s.tell(partly)
+		s.Tell(partly)
 	}
 	return reader.Close()
 }

@@ -8,17 +8,16 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/mattn/go-isatty"
-
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
 )
 
 type logExportCommand struct {
 	logAt
 	logFilter
-	Format string `enum:"ndjson,csv" default:"ndjson" placeholder:"FORMAT" help:"The format: ndjson, which log verify reads, or csv, which spreadsheets read. The default is ${default}."`
-	Proofs bool   `help:"Write a proof after every record, so that you can hand on each record alone."`
-	Out    given  `short:"o" name:"out" placeholder:"FILE" help:"Write to this file instead of standard output. The file appears as a whole or not at all."`
+	Format string    `enum:"ndjson,csv" default:"ndjson" placeholder:"FORMAT" help:"The format: ndjson, which log verify reads, or csv, which spreadsheets read. The default is ${default}."`
+	Proofs bool      `help:"Write a proof after every record, so that you can hand on each record alone."`
+	Out    cli.Given `short:"o" name:"out" placeholder:"FILE" help:"Write to this file instead of standard output. The file appears as a whole or not at all."`
 }
 
 // Help ends the command's help.
@@ -28,7 +27,7 @@ func (logExportCommand) Help() string {
 }
 
 // Run writes the export; what it holds is said on standard error.
-func (c logExportCommand) Run(s streams) error {
+func (c logExportCommand) Run(s cli.Streams) error {
 	if c.Proofs && c.Format == "csv" {
 		return errors.New("a csv holds no proofs; leave out --proofs, or try --format ndjson")
 	}
@@ -40,7 +39,7 @@ func (c logExportCommand) Run(s streams) error {
 		out := &outcome{Writer: w}
 		err = c.read(func(ctx context.Context, log auditLog) error {
 			done, err = log.Export(ctx, out, decisionlog.ExportOptions{
-				Format: c.Format, Filter: c.filter(), Proofs: c.Proofs, Progress: progress(s.err),
+				Format: c.Format, Filter: c.filter(), Proofs: c.Proofs, Progress: progress(s.Err),
 			})
 			return err
 		})
@@ -52,11 +51,11 @@ func (c logExportCommand) Run(s streams) error {
 		}
 		return nil
 	})
-	clearProgress(s.err)
+	clearProgress(s.Err)
 	if err != nil {
 		return err
 	}
-	s.tell("%s", exported(done))
+	s.Tell("%s", exported(done))
 	return nil
 }
 
@@ -74,10 +73,10 @@ func (o *outcome) Write(b []byte) (int, error) {
 
 // write gives the export to standard output or to a file. A file appears when it is whole: half an export looks like a
 // log that was cut.
-func (c logExportCommand) write(s streams, export func(io.Writer) error) error {
+func (c logExportCommand) write(s cli.Streams, export func(io.Writer) error) error {
 	name := string(c.Out)
 	if name == "" || name == "-" {
-		return export(s.out)
+		return export(s.Out)
 	}
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		return exportInto(name, export) // a pipe or a device must not be replaced
@@ -110,7 +109,7 @@ func unwritable(err error) error {
 
 // progress is shown to a person at a terminal, and nil for anything else. A size below 0 is not known.
 func progress(w io.Writer) func(done, size int64) {
-	if !isTerminal(w) {
+	if !cli.IsTerminal(w) {
 		return nil
 	}
 	return func(done, size int64) {
@@ -124,19 +123,14 @@ func progress(w io.Writer) func(done, size int64) {
 
 // clearProgress makes room for what is said at the end.
 func clearProgress(w io.Writer) {
-	if isTerminal(w) {
+	if cli.IsTerminal(w) {
 		_, _ = fmt.Fprint(w, "\r\x1b[K")
 	}
 }
 
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && isatty.IsTerminal(f.Fd())
-}
-
 // exported says in one line what an export holds, and in more what it does not.
 func exported(e decisionlog.Exported) string {
-	text := fmt.Sprintf("exported %s of %d", plural(int(e.Records), "record"), e.Size)
+	text := fmt.Sprintf("exported %s of %d", cli.Plural(int(e.Records), "record"), e.Size)
 	for _, less := range []struct {
 		count int64
 		why   string
@@ -149,7 +143,7 @@ func exported(e decisionlog.Exported) string {
 		text += "\n" + partly
 	}
 	if e.Uncovered > 0 {
-		text += fmt.Sprintf("\n%s after the last checkpoint, left by a crash, not here: the next start of the server signs for them", plural(int(e.Uncovered), "record"))
+		text += fmt.Sprintf("\n%s after the last checkpoint, left by a crash, not here: the next start of the server signs for them", cli.Plural(int(e.Uncovered), "record"))
 	}
 	return text
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/remote"
 )
@@ -16,13 +17,13 @@ type logKeyCommand struct {
 type logKeyPrintCommand struct{ logAt }
 
 // Run prints what verify --key reads: the keys of all times, for each signed the checkpoints of its time.
-func (c logKeyPrintCommand) Run(s streams) error {
+func (c logKeyPrintCommand) Run(s cli.Streams) error {
 	keys, err := c.keys()
 	if err != nil {
 		return c.failed("read the log's public keys", err)
 	}
 	for _, key := range keys {
-		s.print("%s", key)
+		s.Print("%s", key)
 	}
 	return nil
 }
@@ -51,14 +52,14 @@ func (logKeyRotateCommand) Help() string {
 }
 
 // Run rotates the key.
-func (c logKeyRotateCommand) Run(s streams) error {
+func (c logKeyRotateCommand) Run(s cli.Streams) error {
 	ctx, stop := untilSignal()
 	defer stop()
 	key, err := c.rotate(ctx)
 	if err != nil {
 		return c.failed("rotate the log's key", err)
 	}
-	s.print("%s", key)
+	s.Print("%s", key)
 	return nil
 }
 

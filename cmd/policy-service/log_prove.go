@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
 )
 
@@ -20,8 +21,8 @@ func (logProveCommand) Help() string {
 }
 
 // Run prints the proof.
-func (c logProveCommand) Run(s streams) error {
-	err := c.read(func(ctx context.Context, log auditLog) error { return log.Prove(ctx, s.out, c.ID) })
+func (c logProveCommand) Run(s cli.Streams) error {
+	err := c.read(func(ctx context.Context, log auditLog) error { return log.Prove(ctx, s.Out, c.ID) })
 	if err != nil {
 		return c.failed("prove the record", err)
 	}
@@ -36,7 +37,7 @@ func (logCheckpointCommand) Help() string {
 }
 
 // Run prints the checkpoint as it was signed.
-func (c logCheckpointCommand) Run(s streams) error {
+func (c logCheckpointCommand) Run(s cli.Streams) error {
 	var checkpoint []byte
 	err := c.read(func(ctx context.Context, log auditLog) (err error) {
 		checkpoint, err = log.Checkpoint(ctx)
@@ -45,7 +46,7 @@ func (c logCheckpointCommand) Run(s streams) error {
 	if err != nil {
 		return c.failed("read the newest checkpoint", err)
 	}
-	_, err = s.out.Write(checkpoint)
+	_, err = s.Out.Write(checkpoint)
 	return err
 }
 
@@ -60,15 +61,15 @@ func (logConsistencyCommand) Help() string {
 }
 
 // Run prints the proof.
-func (c logConsistencyCommand) Run(s streams) error {
-	old, err := readSmall(c.File, s.in)
+func (c logConsistencyCommand) Run(s cli.Streams) error {
+	old, err := readSmall(c.File, s.In)
 	if err == nil {
 		_, err = decisionlog.ParseCheckpoint(old, nil) // the proof is for verify to judge, but a slip of the pen is not
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read the checkpoint: %w; try a file that log checkpoint printed", err)
 	}
-	err = c.read(func(ctx context.Context, log auditLog) error { return log.Consistency(ctx, s.out, old) })
+	err = c.read(func(ctx context.Context, log auditLog) error { return log.Consistency(ctx, s.Out, old) })
 	if err != nil {
 		return c.failed("prove consistency", err)
 	}

@@ -4,14 +4,15 @@ import (
 	"context"
 	"strings"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/remote"
 )
 
 type logRedactCommand struct {
 	logAt  `set:"permission=log.admin"`
-	ID     string `arg:"" help:"The id of the record, such as the value of X-Decision-Id."`
-	Reason given  `required:"" placeholder:"R" help:"The reason, for the record of the redaction. It must not contain what you redact."`
+	ID     string    `arg:"" help:"The id of the record, such as the value of X-Decision-Id."`
+	Reason cli.Given `required:"" placeholder:"R" help:"The reason, for the record of the redaction. It must not contain what you redact."`
 }
 
 // Help ends the command's help.
@@ -23,7 +24,7 @@ func (logRedactCommand) Help() string {
 }
 
 // Run redacts a record.
-func (c logRedactCommand) Run(s streams) error {
+func (c logRedactCommand) Run(s cli.Streams) error {
 	ctx, stop := untilSignal()
 	defer stop()
 	var stays decisionlog.Recorded
@@ -40,7 +41,7 @@ func (c logRedactCommand) Run(s streams) error {
 		if err != nil {
 			return err
 		}
-		s.tell("what it inherits (%s) stands in the record of its batch and stays; log redact %s removes it for all items of the batch", strings.Join(stays.Inherits, ", "), shell(batch.ID))
+		s.Tell("what it inherits (%s) stands in the record of its batch and stays; log redact %s removes it for all items of the batch", strings.Join(stays.Inherits, ", "), cli.Shell(batch.ID))
 	}
 	return nil
 }

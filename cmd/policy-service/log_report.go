@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
 )
 
@@ -25,7 +26,7 @@ func (logReportCommand) Help() string {
 }
 
 // Run prints the report.
-func (c logReportCommand) Run(s streams) error {
+func (c logReportCommand) Run(s cli.Streams) error {
 	o := decisionlog.ReportOptions{From: c.From, To: c.To}
 	if err := (decisionlog.Filter{From: o.From, To: o.To}).Check(); err != nil {
 		return err
@@ -39,16 +40,16 @@ func (c logReportCommand) Run(s streams) error {
 		return c.failed("report", err)
 	}
 	if c.JSON {
-		return s.printJSON(report)
+		return s.PrintJSON(report)
 	}
 	return printAuditReport(s, report)
 }
 
 // reportTable prints rows of a name and a text.
-type reportTable struct{ table }
+type reportTable struct{ cli.Table }
 
 func (t reportTable) row(name, format string, args ...any) {
-	t.table.row(name, fmt.Sprintf(format, args...))
+	t.Row(name, fmt.Sprintf(format, args...))
 }
 
 // none says that there was nothing of something: in a report that is an answer, too.
@@ -58,11 +59,11 @@ func (t reportTable) none(name string, n int) {
 	}
 }
 
-func printAuditReport(s streams, r decisionlog.Report) error {
-	t := reportTable{s.table()}
+func printAuditReport(s cli.Streams, r decisionlog.Report) error {
+	t := reportTable{s.Table()}
 	t.row("log", "%s", r.Origin)
-	t.row("from", "%s", orElse(r.From, "the beginning"))
-	t.row("to", "%s", orElse(r.To, "the checkpoint"))
+	t.row("from", "%s", cli.TimeOr(r.From, "the beginning"))
+	t.row("to", "%s", cli.TimeOr(r.To, "the checkpoint"))
 	t.population(r)
 	t.decisions(r)
 	t.approvals(r.Approvals)
@@ -74,7 +75,7 @@ func printAuditReport(s streams, r decisionlog.Report) error {
 	}
 	t.none("clock behind", len(r.ClockBehind))
 	for _, one := range r.ClockBehind {
-		t.row("clock behind", "%s: %s with the time of the one before", when(one.First), plural(int(one.Records), "record"))
+		t.row("clock behind", "%s: %s with the time of the one before", when(one.First), cli.Plural(int(one.Records), "record"))
 	}
 	if r.Service == nil {
 		t.row("tenants", "%s only: gaps, starts, refused bundles, retention, losses and keys are of all tenants together, and not here", strings.Join(r.Tenants, ", "))
@@ -84,7 +85,7 @@ func printAuditReport(s streams, r decisionlog.Report) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	s.print("\n%s", lines(strings.TrimSuffix(r.Checkpoint, "\n")))
+	s.Print("\n%s", cli.Lines(strings.TrimSuffix(r.Checkpoint, "\n")))
 	return nil
 }
 
@@ -92,7 +93,7 @@ func (t reportTable) population(r decisionlog.Report) {
 	p := r.Population
 	t.row("records", "%d of the %d that the checkpoint below covers%s", p.Records, r.Size, counts(p.Kinds))
 	if p.Records > 0 {
-		t.row("first, last", "%s, %s", stamp(p.First), stamp(p.Last))
+		t.row("first, last", "%s, %s", cli.Time(p.First), cli.Time(p.Last))
 	}
 	t.row("decisions", "%d allow, %d deny", p.Allowed, p.Denied)
 }
@@ -132,11 +133,11 @@ func seconds(s float64) time.Duration {
 func (t reportTable) bundles(all []decisionlog.BundleInForce) {
 	t.none("bundles", len(all))
 	for _, b := range all {
-		made := plural(int(b.Decisions), "decision")
+		made := cli.Plural(int(b.Decisions), "decision")
 		if b.Decisions > 0 {
-			made += fmt.Sprintf(" from %s to %s", stamp(b.First), stamp(b.Last))
+			made += fmt.Sprintf(" from %s to %s", cli.Time(b.First), cli.Time(b.Last))
 		}
-		t.row("bundle", "%s, loaded %s, %s", b.Digest, orElse(b.Loaded, "by no record that is here"), made)
+		t.row("bundle", "%s, loaded %s, %s", b.Digest, cli.TimeOr(b.Loaded, "by no record that is here"), made)
 	}
 }
 
@@ -150,7 +151,7 @@ func (t reportTable) days(r decisionlog.Report) {
 		proof := "nothing proves this day: no checkpoint was signed on it, either"
 		switch {
 		case day.Checkpoints > 0:
-			proof = plural(int(day.Checkpoints), "checkpoint") + " signed on it"
+			proof = cli.Plural(int(day.Checkpoints), "checkpoint") + " signed on it"
 		case day.Proved:
 			proof = "checkpoints were signed on it"
 		}
@@ -164,7 +165,7 @@ func (t reportTable) days(r decisionlog.Report) {
 func (t reportTable) service(r *decisionlog.Service) {
 	t.none("gaps", len(r.Gaps))
 	for _, gap := range r.Gaps {
-		t.row("gap", "%d to %d %s, between %s and %s", gap.First, gap.Next-1, gap.Why, orElse(gap.After, "the beginning"), stamp(gap.Before))
+		t.row("gap", "%d to %d %s, between %s and %s", gap.First, gap.Next-1, gap.Why, cli.TimeOr(gap.After, "the beginning"), cli.Time(gap.Before))
 	}
 	t.none("refused bundles", len(r.Refused))
 	for _, one := range r.Refused {
@@ -172,7 +173,7 @@ func (t reportTable) service(r *decisionlog.Service) {
 		if len(one.Problems) > 0 {
 			first = ", the first " + one.Problems[0]
 		}
-		t.row("refused bundle", "%s: %s%s", when(one.At), plural(int(one.Count), "problem"), first)
+		t.row("refused bundle", "%s: %s%s", when(one.At), cli.Plural(int(one.Count), "problem"), first)
 	}
 	t.none("runs", len(r.Runs))
 	for _, one := range r.Runs {
@@ -200,27 +201,16 @@ func (t reportTable) losses(all []decisionlog.Loss) {
 	for _, one := range all {
 		text := when(one.At) + ":"
 		if one.Dropped > 0 {
-			text += fmt.Sprintf(" %s dropped, from %s to %s;", plural(int(one.Dropped), "record"), stamp(one.First), stamp(one.Last))
+			text += fmt.Sprintf(" %s dropped, from %s to %s;", cli.Plural(int(one.Dropped), "record"), cli.Time(one.First), cli.Time(one.Last))
 		}
 		if !one.Failed.IsZero() {
-			text += fmt.Sprintf(" %s refused from %s to %s, %s;", plural(int(one.Refused), "record"), stamp(one.Failed), stamp(one.Resumed), strings.ReplaceAll(one.Error, "_", " "))
+			text += fmt.Sprintf(" %s refused from %s to %s, %s;", cli.Plural(int(one.Refused), "record"), cli.Time(one.Failed), cli.Time(one.Resumed), strings.ReplaceAll(one.Error, "_", " "))
 		}
 		t.row("loss", "%s", strings.TrimRight(text, ";:"))
 	}
 }
 
-// stamp is a time for people.
-func stamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05Z") }
-
 // when is the time of a record, and which.
 func when(m decisionlog.Instant) string {
-	return fmt.Sprintf("%s, record %d", stamp(m.Time), m.Sequence)
-}
-
-// orElse is a time, or what stands for none.
-func orElse(at time.Time, none string) string {
-	if at.IsZero() {
-		return none
-	}
-	return stamp(at)
+	return fmt.Sprintf("%s, record %d", cli.Time(m.Time), m.Sequence)
 }

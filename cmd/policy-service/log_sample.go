@@ -9,16 +9,17 @@ import (
 	"path/filepath"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
 )
 
 type logSampleCommand struct {
 	logAt
 	N    int       `name:"n" default:"25" placeholder:"N" help:"How many decisions to choose. The default is ${default}."`
-	Seed given     `required:"" placeholder:"S" help:"The text that the choice depends on. The auditor should choose it, after the newest checkpoint was made."`
+	Seed cli.Given `required:"" placeholder:"S" help:"The text that the choice depends on. The auditor should choose it, after the newest checkpoint was made."`
 	From time.Time `placeholder:"RFC3339" help:"Only decisions at or after this time."`
 	To   time.Time `placeholder:"RFC3339" help:"Only decisions before this time."`
-	Out  given     `short:"o" name:"out" required:"" placeholder:"DIR" help:"Write the sample into this new directory. The directory appears as a whole or not at all."`
+	Out  cli.Given `short:"o" name:"out" required:"" placeholder:"DIR" help:"Write the sample into this new directory. The directory appears as a whole or not at all."`
 }
 
 // Help ends the command's help.
@@ -28,7 +29,7 @@ func (logSampleCommand) Help() string {
 }
 
 // Run writes the sample.
-func (c logSampleCommand) Run(s streams) error {
+func (c logSampleCommand) Run(s cli.Streams) error {
 	o := decisionlog.SampleOptions{N: c.N, Seed: string(c.Seed), From: c.From, To: c.To}
 	if err := o.Check(); err != nil {
 		return err
@@ -51,9 +52,9 @@ func (c logSampleCommand) Run(s streams) error {
 		return fmt.Errorf("cannot write the sample: %w; try another --out", err)
 	}
 	sum := sample.Summary
-	s.print("chose %d of %s; %s says how to check them", len(sum.Chosen), plural(int(sum.Population), "decision"), filepath.Join(string(c.Out), "README.md"))
+	s.Print("chose %d of %s; %s says how to check them", len(sum.Chosen), cli.Plural(int(sum.Population), "decision"), filepath.Join(string(c.Out), "README.md"))
 	if sum.Live {
-		s.tell(partly)
+		s.Tell(partly)
 	}
 	return nil
 }

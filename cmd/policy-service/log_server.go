@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/httpclient"
@@ -34,9 +35,9 @@ func (a logAt) remote(f func(*remote.Log) error) error {
 // where names the log on a command line.
 func (a logAt) where() string {
 	if a.Server != "" {
-		return "--server " + shell(a.Server)
+		return "--server " + cli.Shell(a.Server)
 	}
-	return "--data " + shell(a.Data)
+	return "--data " + cli.Shell(a.Data)
 }
 
 // tryServer says what to do about an error of a server's log.
@@ -45,7 +46,7 @@ func (a logAt) tryServer(err error) string {
 	case errors.Is(err, decisionlog.ErrChanged):
 		return "run it again, for an export of today"
 	case status == http.StatusNotFound || status == http.StatusGone:
-		return "try policy-service log tail --server " + shell(a.Server)
+		return "try policy-service log tail --server " + cli.Shell(a.Server)
 	}
 	return tryServer(err)
 }

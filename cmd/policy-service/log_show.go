@@ -11,18 +11,19 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
 )
 
 type logShowCommand struct {
 	logAt
-	ID     string `arg:"" help:"The id of the record, such as the value of X-Decision-Id."`
-	Bundle given  `placeholder:"DIR" help:"Also write the bundle that decided into this new directory, for eval --policies."`
-	JSON   bool   `name:"json" help:"Print JSON, for programs."`
+	ID     string    `arg:"" help:"The id of the record, such as the value of X-Decision-Id."`
+	Bundle cli.Given `placeholder:"DIR" help:"Also write the bundle that decided into this new directory, for eval --policies."`
+	JSON   bool      `name:"json" help:"Print JSON, for programs."`
 }
 
 // Run shows a record, then the policies its answer came from.
-func (c logShowCommand) Run(s streams) error {
+func (c logShowCommand) Run(s cli.Streams) error {
 	var shown decisionlog.Shown
 	err := c.read(func(ctx context.Context, log auditLog) (err error) {
 		shown, err = log.Show(ctx, c.ID)
@@ -38,7 +39,7 @@ func (c logShowCommand) Run(s streams) error {
 	}
 	then, note := c.then(shown)
 	if c.JSON {
-		return s.printJSON(struct {
+		return s.PrintJSON(struct {
 			Record   jsontext.Value `json:"record"`
 			LeafHash string         `json:"leaf_hash"`
 			*inheritedJSON
@@ -96,47 +97,47 @@ func (c logShowCommand) then(shown decisionlog.Shown) (then []policyThen, note s
 	return found, ""
 }
 
-func (c logShowCommand) print(s streams, shown decisionlog.Shown, then []policyThen, note string) error {
+func (c logShowCommand) print(s cli.Streams, shown decisionlog.Shown, then []policyThen, note string) error {
 	if err := c.printJSONOf(s, shown.Line); err != nil {
 		return err
 	}
-	s.print("leaf hash %s", shown.LeafHash)
+	s.Print("leaf hash %s", shown.LeafHash)
 	if err := c.printInherited(s, shown.Recorded); err != nil {
 		return err
 	}
 	for _, p := range then {
-		s.print("\n%s %s, %s:\n%s", p.Effect, p.ID, p.Position, lines(p.Text))
+		s.Print("\n%s %s, %s:\n%s", p.Effect, p.ID, p.Position, cli.Lines(p.Text))
 	}
 	if note != "" {
-		s.print("\n%s", note)
+		s.Print("\n%s", note)
 	}
 	return nil
 }
 
-func (c logShowCommand) printJSONOf(s streams, text []byte) error {
+func (c logShowCommand) printJSONOf(s cli.Streams, text []byte) error {
 	indented := jsontext.Value(slices.Clone(text))
 	if err := indented.Indent(jsontext.WithIndent("  ")); err != nil {
 		return fmt.Errorf("the record is no JSON: %w; %s", err, c.try(err))
 	}
-	s.print("%s", lines(indented))
+	s.Print("%s", cli.Lines(indented))
 	return nil
 }
 
 // printInherited prints the request of an item that inherits from its batch, whole.
-func (c logShowCommand) printInherited(s streams, r decisionlog.Recorded) error {
+func (c logShowCommand) printInherited(s cli.Streams, r decisionlog.Recorded) error {
 	if len(r.Inherits) == 0 {
 		return nil
 	}
 	if len(r.Gone) > 0 {
-		s.print("\nthe request, without %s: gone with the record of its batch:", strings.Join(r.Gone, ", "))
+		s.Print("\nthe request, without %s: gone with the record of its batch:", strings.Join(r.Gone, ", "))
 	} else {
-		s.print("\nthe request, with %s from the record of its batch:", strings.Join(r.Inherits, ", "))
+		s.Print("\nthe request, with %s from the record of its batch:", strings.Join(r.Inherits, ", "))
 	}
 	if err := c.printJSONOf(s, r.Request); err != nil {
 		return err
 	}
 	if r.Batch.Line != nil {
-		s.print("leaf hash of the record of its batch %s", r.Batch.Leaf)
+		s.Print("leaf hash of the record of its batch %s", r.Batch.Leaf)
 	}
 	return nil
 }

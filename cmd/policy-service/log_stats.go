@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
 )
 
@@ -17,7 +18,7 @@ type logStatsCommand struct {
 }
 
 // Run counts, which reads the whole log once.
-func (c logStatsCommand) Run(s streams) error {
+func (c logStatsCommand) Run(s cli.Streams) error {
 	var stats decisionlog.Statistics
 	err := c.read(func(ctx context.Context, log auditLog) (err error) {
 		stats, err = log.Stats(ctx)
@@ -27,14 +28,14 @@ func (c logStatsCommand) Run(s streams) error {
 		return c.failed("count the records", err)
 	}
 	if c.JSON {
-		return s.printJSON(stats)
+		return s.PrintJSON(stats)
 	}
 	return printStats(s, stats)
 }
 
-func printStats(s streams, st decisionlog.Statistics) error {
-	table := s.table()
-	row := func(name, format string, args ...any) { table.row(name, fmt.Sprintf(format, args...)) }
+func printStats(s cli.Streams, st decisionlog.Statistics) error {
+	table := s.Table()
+	row := func(name, format string, args ...any) { table.Row(name, fmt.Sprintf(format, args...)) }
 	row("log", "%s", st.Origin)
 	row("records", "%d%s", st.Size, counts(st.Kinds))
 	row("decisions", "%d allow, %d deny", st.Allowed, st.Denied)
@@ -53,7 +54,7 @@ func printStats(s streams, st decisionlog.Statistics) error {
 		row("tenants", "%s only", strings.Join(st.Tenants, ", "))
 		return table.Flush()
 	}
-	row("bytes", "%d of records, %d on disk in %s", st.Bytes, st.Disk, plural(len(st.Segments), "segment"))
+	row("bytes", "%d of records, %d on disk in %s", st.Bytes, st.Disk, cli.Plural(len(st.Segments), "segment"))
 	for _, gap := range st.Gaps {
 		row(gap.Why, "%d to %d", gap.First, gap.Next-1)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/remote"
 )
@@ -30,7 +31,7 @@ func (logTailCommand) Help() string {
 const followEvery = time.Second
 
 // Run prints records in order.
-func (c logTailCommand) Run(s streams) error {
+func (c logTailCommand) Run(s cli.Streams) error {
 	if err := c.filter().Check(); err != nil {
 		return err
 	}
@@ -43,11 +44,11 @@ func (c logTailCommand) Run(s streams) error {
 	if err != nil && ctx.Err() == nil { // being interrupted is how a tail ends
 		return c.failed("tail the log", err)
 	}
-	s.tell("cursor %d: --after %d goes on from here", cursor, cursor)
+	s.Tell("cursor %d: --after %d goes on from here", cursor, cursor)
 	return nil
 }
 
-func (c logTailCommand) tail(ctx context.Context, s streams) (cursor int64, err error) {
+func (c logTailCommand) tail(ctx context.Context, s cli.Streams) (cursor int64, err error) {
 	if c.Server != "" {
 		err = c.remote(func(log *remote.Log) error {
 			cursor, err = c.tailServer(ctx, log, s)
@@ -65,7 +66,7 @@ func (c logTailCommand) tail(ctx context.Context, s streams) (cursor int64, err 
 }
 
 // options are those of all tails: what is printed as it is stored is printed whole.
-func (c logTailCommand) options(s streams) decisionlog.TailOptions {
+func (c logTailCommand) options(s cli.Streams) decisionlog.TailOptions {
 	o := decisionlog.TailOptions{Filter: c.filter()}
 	if c.JSON {
 		o.Inherited = func(id string, batch decisionlog.Record) error { return printBatch(s, id, batch.Line) }
@@ -73,17 +74,17 @@ func (c logTailCommand) options(s streams) decisionlog.TailOptions {
 	return o
 }
 
-func printBatch(s streams, id string, line []byte) error {
+func printBatch(s cli.Streams, id string, line []byte) error {
 	if line == nil {
-		s.tell("the record of the batch %s is not there any more, nor is what its items inherit from it", id)
+		s.Tell("the record of the batch %s is not there any more, nor is what its items inherit from it", id)
 		return nil
 	}
-	_, err := fmt.Fprintf(s.out, "%s\n", line)
+	_, err := fmt.Fprintf(s.Out, "%s\n", line)
 	return err
 }
 
 // tailServer asks the server, which has an index, for the last ones.
-func (c logTailCommand) tailServer(ctx context.Context, log *remote.Log, s streams) (cursor int64, err error) {
+func (c logTailCommand) tailServer(ctx context.Context, log *remote.Log, s cli.Streams) (cursor int64, err error) {
 	o, print := c.options(s), c.printer(s)
 	if c.After == nil {
 		o.Last = c.Last
@@ -101,7 +102,7 @@ func (c logTailCommand) tailServer(ctx context.Context, log *remote.Log, s strea
 }
 
 // begin prints what is there already, and waits for something to be there where it follows.
-func (c logTailCommand) begin(ctx context.Context, s streams) (cursor int64, err error) {
+func (c logTailCommand) begin(ctx context.Context, s cli.Streams) (cursor int64, err error) {
 	for {
 		cursor, err = c.first(ctx, s)
 		if err == nil || !c.nothingYet(err) {
@@ -119,7 +120,7 @@ func (c logTailCommand) begin(ctx context.Context, s streams) (cursor int64, err
 }
 
 // first prints what is there already. The last N that pass a filter are only known at the end.
-func (c logTailCommand) first(ctx context.Context, s streams) (cursor int64, err error) {
+func (c logTailCommand) first(ctx context.Context, s cli.Streams) (cursor int64, err error) {
 	o := c.options(s)
 	if c.After != nil {
 		o.After = *c.After
@@ -141,15 +142,15 @@ func (c logTailCommand) wholeLast() int64 {
 	return 0
 }
 
-func (c logTailCommand) printer(s streams) func(int64, []byte) error {
+func (c logTailCommand) printer(s cli.Streams) func(int64, []byte) error {
 	return func(_ int64, line []byte) error {
 		if c.JSON {
-			_, err := fmt.Fprintf(s.out, "%s\n", line)
+			_, err := fmt.Fprintf(s.Out, "%s\n", line)
 			return err
 		}
 		l, err := parseLogLine(line)
 		if err == nil {
-			_, err = fmt.Fprintln(s.out, l)
+			_, err = fmt.Fprintln(s.Out, l)
 		}
 		return err
 	}
@@ -194,7 +195,7 @@ func (w *window) add(_ int64, line []byte) error {
 	return nil
 }
 
-func (w *window) print(s streams, print func(int64, []byte) error) error {
+func (w *window) print(s cli.Streams, print func(int64, []byte) error) error {
 	var inherited decisionlog.Inheritance
 	for _, one := range w.lines {
 		id, err := inherited.Lacks(one.line)

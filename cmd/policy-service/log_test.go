@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog/verify"
 )
 
@@ -92,13 +93,13 @@ func TestBundleStaysInItsDirectory(t *testing.T) {
 func TestExportFileIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "export")
-	c := logExportCommand{Out: given(name)}
+	c := logExportCommand{Out: cli.Given(name)}
 	whole := func(w io.Writer) error { _, err := io.WriteString(w, "whole"); return err }
 	half := func(w io.Writer) error { _, _ = io.WriteString(w, "ha"); return errors.New("disk") }
-	if err := c.write(streams{}, whole); err != nil {
+	if err := c.write(cli.Streams{}, whole); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.write(streams{}, half); err == nil {
+	if err := c.write(cli.Streams{}, half); err == nil {
 		t.Error("a failed export is no error")
 	}
 	if content, err := os.ReadFile(name); err != nil || string(content) != "whole" {

@@ -7,14 +7,15 @@ import (
 	"os"
 	"strings"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog/verify"
 )
 
 type logVerifyCommand struct {
-	Path       string `arg:"" placeholder:"DIR|FILE" help:"A data directory, or the output of log export, log prove or log consistency. - is standard input."`
-	Key        given  `placeholder:"FILE" help:"The public key of the decision log, as log key prints it. Without the flag, the key comes from the decision log itself."`
-	Checkpoint given  `placeholder:"FILE" help:"A checkpoint of this decision log that you kept elsewhere."`
-	JSON       bool   `name:"json" help:"Print JSON, for programs."`
+	Path       string    `arg:"" placeholder:"DIR|FILE" help:"A data directory, or the output of log export, log prove or log consistency. - is standard input."`
+	Key        cli.Given `placeholder:"FILE" help:"The public key of the decision log, as log key prints it. Without the flag, the key comes from the decision log itself."`
+	Checkpoint cli.Given `placeholder:"FILE" help:"A checkpoint of this decision log that you kept elsewhere."`
+	JSON       bool      `name:"json" help:"Print JSON, for programs."`
 }
 
 // Help ends the command's help.
@@ -35,13 +36,13 @@ var advice = map[verify.Code]string{
 }
 
 // Run says what was found first, then what it proves, then what it could not exclude.
-func (c logVerifyCommand) Run(s streams) error {
+func (c logVerifyCommand) Run(s cli.Streams) error {
 	options, err := c.options(s)
 	if err != nil {
 		return err
 	}
 	report, err := c.verify(s, options)
-	clearProgress(s.err)
+	clearProgress(s.Err)
 	if err == nil {
 		err = c.unanswered(report)
 	}
@@ -49,7 +50,7 @@ func (c logVerifyCommand) Run(s streams) error {
 		return err
 	}
 	if c.JSON {
-		err = s.printJSON(verifyJSONOf(report))
+		err = s.PrintJSON(verifyJSONOf(report))
 	} else {
 		printReport(s, c.Path, report)
 	}
@@ -57,29 +58,29 @@ func (c logVerifyCommand) Run(s streams) error {
 		return err
 	}
 	if !report.Verified() {
-		return exitCode(report.Code)
+		return cli.ExitCode(report.Code)
 	}
 	return nil
 }
 
 // options are what is trusted, because whoever asks has it from elsewhere.
-func (c logVerifyCommand) options(s streams) (o verify.Options, err error) {
+func (c logVerifyCommand) options(s cli.Streams) (o verify.Options, err error) {
 	if o.Key, err = trusted(c.Key, "log key", s); err != nil {
 		return o, err
 	}
 	o.Checkpoint, err = trusted(c.Checkpoint, "log checkpoint", s)
-	if show := progress(s.err); show != nil {
+	if show := progress(s.Err); show != nil {
 		o.Progress = func(records int64) { show(records, -1) }
 	}
 	return o, err
 }
 
 // trusted reads a key or a checkpoint. An empty file must not come to mean that none was given.
-func trusted(file given, from string, s streams) (string, error) {
+func trusted(file cli.Given, from string, s cli.Streams) (string, error) {
 	if file == "" {
 		return "", nil
 	}
-	content, err := readSmall(string(file), s.in)
+	content, err := readSmall(string(file), s.In)
 	if err == nil && len(bytes.TrimSpace(content)) == 0 {
 		err = errors.New("it is empty")
 	}
@@ -89,9 +90,9 @@ func trusted(file given, from string, s streams) (string, error) {
 	return string(content), nil
 }
 
-func (c logVerifyCommand) verify(s streams, o verify.Options) (verify.Report, error) {
+func (c logVerifyCommand) verify(s cli.Streams, o verify.Options) (verify.Report, error) {
 	if c.Path == "-" {
-		return verify.Export(s.in, o), nil
+		return verify.Export(s.In, o), nil
 	}
 	info, err := os.Stat(c.Path)
 	if err != nil {
@@ -120,18 +121,18 @@ func (c logVerifyCommand) unanswered(r verify.Report) error {
 	return nil
 }
 
-func printReport(s streams, path string, r verify.Report) {
+func printReport(s cli.Streams, path string, r verify.Report) {
 	if r.Verified() {
-		s.print("%s %s: %s", colour(s.out, green, "verified"), path, r.Origin)
+		s.Print("%s %s: %s", s.Colour(cli.Green, "verified"), path, r.Origin)
 	} else {
-		s.print("%s %s", colour(s.out, red, strings.ReplaceAll(r.Code.String(), "_", " ")), r.Problem)
-		s.print("    try: %s", advice[r.Code])
+		s.Print("%s %s", s.Colour(cli.Red, strings.ReplaceAll(r.Code.String(), "_", " ")), r.Problem)
+		s.Print("    try: %s", advice[r.Code])
 	}
 	for _, line := range r.Proved {
-		s.print("  %s", line)
+		s.Print("  %s", line)
 	}
 	for _, line := range r.NotExcluded {
-		s.print("  %s %s", colour(s.out, yellow, "not excluded:"), line)
+		s.Print("  %s %s", s.Colour(cli.Yellow, "not excluded:"), line)
 	}
 }
 

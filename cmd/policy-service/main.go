@@ -6,10 +6,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/alecthomas/kong"
+
+	"policy-service/cmd/policy-service/internal/cli"
 )
 
 // commands is the whole command line.
@@ -31,44 +32,38 @@ type commands struct {
 	Version versionCommand `cmd:"" help:"Print the version and the commit. policy-service --version does the same."`
 }
 
-// The exit codes all subcommands share, but for eval's 3.
-const (
-	exitOK     = 0
-	exitNo     = 1 // a deny, a problem, a failed test
-	exitFailed = 2 // could not do what was asked
-	exitOwing  = 3 // an allow with obligations
-)
+func main() {
+	os.Exit(int(run(os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})))
+}
 
-func main() { os.Exit(run(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})) }
-
-func run(args []string, s streams) int {
+func run(args []string, s cli.Streams) cli.ExitCode {
 	parser, err := newParser(&commands{}, s)
 	if err != nil {
-		return s.failed(err)
+		return s.Fail(err)
 	}
 	if len(args) > 0 && args[0] == "--version" { // for those who try that first; elsewhere it is the version of an approval
 		args = []string{"version"}
 	}
 	command, err := parser.Parse(args)
 	if err != nil {
-		return s.failed(fmt.Errorf("%w; try %s", err, helpFor(err)))
+		return s.Fail(fmt.Errorf("%w; try %s", err, helpFor(err)))
 	}
-	var code exitCode
+	var code cli.ExitCode
 	switch err := command.Run(s); {
 	case err == nil:
-		return exitOK
+		return cli.OK
 	case errors.As(err, &code):
-		return int(code)
+		return code
 	default:
-		return s.failed(err)
+		return s.Fail(err)
 	}
 }
 
-func newParser(c *commands, s streams) (*kong.Kong, error) {
+func newParser(c *commands, s cli.Streams) (*kong.Kong, error) {
 	return kong.New(c,
 		kong.Name("policy-service"),
 		kong.Description("Decides who may do what, from Cedar policies in a directory."),
-		kong.Writers(s.out, s.err),
+		kong.Writers(s.Out, s.Err),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.PostBuild(helpOfKeys),
 		kong.Vars{"permission": "log.read"}, // of log commands, unless they say another
@@ -85,32 +80,4 @@ func helpFor(err error) string {
 		}
 	}
 	return "policy-service --help"
-}
-
-// exitCode ends a subcommand that has said what there is to say.
-type exitCode int
-
-func (c exitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }
-
-// streams are where a subcommand reads and writes.
-type streams struct {
-	in       io.Reader
-	out, err io.Writer
-}
-
-func (s streams) failed(err error) int {
-	s.tell("policy-service: %s", lines(err.Error()))
-	return exitFailed
-}
-
-// print writes a line of output, with what is in it made visible. A reader that has
-// gone is not our error.
-func (s streams) print(format string, args ...any) {
-	_, _ = fmt.Fprintf(s.out, format+"\n", shown(args)...)
-}
-
-// tell is print to standard error.
-func (s streams) tell(format string, args ...any) {
-	s.out = s.err
-	s.print(format, args...)
 }

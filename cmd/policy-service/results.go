@@ -6,35 +6,36 @@ import (
 	"fmt"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/visible"
 )
 
 // print says what failed and how to see it again; what passed is counted.
-func (r *results) print(s streams) {
+func (r *results) print(s cli.Streams) {
 	for _, c := range r.cases {
 		if len(c.differs) == 0 {
 			continue
 		}
-		s.print("%s %s: %s", colour(s.out, red, "FAIL"), c.place(), c.Name)
+		s.Print("%s %s: %s", s.Colour(cli.Red, "FAIL"), c.place(), c.Name)
 		for _, d := range c.differs {
-			s.print("    %s", d)
+			s.Print("    %s", d)
 		}
-		s.print("    try: %s", c.reproduce(r.dir))
+		s.Print("    try: %s", c.reproduce(r.dir))
 	}
 	uncovered := r.uncovered()
 	for _, p := range uncovered {
-		s.print("%s %s: no test satisfies %s %s", colour(s.out, yellow, "uncovered"), p.Position, p.Effect, p.ID)
+		s.Print("%s %s: no test satisfies %s %s", s.Colour(cli.Yellow, "uncovered"), p.Position, p.Effect, p.ID)
 	}
-	verdict := colour(s.out, green, "ok")
+	verdict := s.Colour(cli.Green, "ok")
 	if r.failed() > 0 {
-		verdict = colour(s.out, red, "FAIL")
+		verdict = s.Colour(cli.Red, "FAIL")
 	}
 	summary := fmt.Sprintf("%d passed, %d failed", len(r.cases)-r.failed(), r.failed())
 	if r.coverage {
 		all := len(r.bundle.Policies())
 		summary += fmt.Sprintf("; %d of %d policies satisfied", all-len(uncovered), all)
 	}
-	s.print("%s %s: %s", verdict, r.dir, summary)
+	s.Print("%s %s: %s", verdict, r.dir, summary)
 }
 
 func (c result) place() string { return fmt.Sprintf("%s:%d:%d", c.File, c.Line, c.Column) }
@@ -42,14 +43,14 @@ func (c result) place() string { return fmt.Sprintf("%s:%d:%d", c.File, c.Line, 
 // reproduce is a command that asks the same question and says why it is
 // answered so. Only a caller cannot be given on the command line.
 func (c result) reproduce(dir string) string {
-	command := "policy-service eval --explain --policies " + shell(dir)
+	command := "policy-service eval --explain --policies " + cli.Shell(dir)
 	if tenant := c.Call.Request.Tenant; tenant != "default" {
-		command += " --tenant " + shell(tenant)
+		command += " --tenant " + cli.Shell(tenant)
 	}
 	if !c.Call.Now.IsZero() {
 		command += " --now " + c.Call.Now.Format(time.RFC3339)
 	}
-	command = "printf %s " + shell(string(c.Body)) + " | " + command + " -"
+	command = "printf %s " + cli.Shell(string(c.Body)) + " | " + command + " -"
 	if c.Call.Caller != "" {
 		command += " # but without the caller"
 	}

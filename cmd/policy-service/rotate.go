@@ -1,6 +1,9 @@
 package main
 
-import "policy-service/pdp/signing"
+import (
+	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/signing"
+)
 
 type keysRotateCommand struct {
 	Data string `required:"" placeholder:"DIR" help:"The data directory."`
@@ -12,11 +15,11 @@ func (keysRotateCommand) Help() string {
 }
 
 // Run replaces the signing key, which has nothing to do with API keys.
-func (c keysRotateCommand) Run(s streams) error {
+func (c keysRotateCommand) Run(s cli.Streams) error {
 	kid, err := signing.Rotate(c.Data)
 	if err != nil {
 		return err
 	}
-	s.print("%s", kid)
+	s.Print("%s", kid)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/server"
 )
 
@@ -25,10 +26,10 @@ type serveCommand struct {
 }
 
 // Run serves until SIGTERM or SIGINT.
-func (c serveCommand) Run(s streams) error {
+func (c serveCommand) Run(s cli.Streams) error {
 	read := func() (server.Config, error) {
 		config, _, err := c.read()
-		config.Program.Checkpoints, config.Program.Logger = s.out, logger(s.err)
+		config.Program.Checkpoints, config.Program.Logger = s.Out, logger(s.Err)
 		return config, err
 	}
 	config, err := read()
@@ -66,7 +67,7 @@ func (c serveCommand) Run(s streams) error {
 	return errors.Join(err, srv.Stop(ctx))
 }
 
-func (c serveCommand) start(ctx context.Context, srv *server.Server, policies string, s streams) error {
+func (c serveCommand) start(ctx context.Context, srv *server.Server, policies string, s cli.Streams) error {
 	if c.AddrFile != "" {
 		// One left by an earlier run would be taken for this one's.
 		if err := os.Remove(c.AddrFile); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -77,7 +78,7 @@ func (c serveCommand) start(ctx context.Context, srv *server.Server, policies st
 		return refused(policies, err, s)
 	}
 	if c.AddrFile != "" {
-		if err := writeFile(c.AddrFile, []byte(srv.Addr()+"\n")); err != nil {
+		if err := cli.WriteFile(c.AddrFile, []byte(srv.Addr()+"\n")); err != nil {
 			return errors.Join(fmt.Errorf("cannot write the address file: %w; try another --addr-file", err), srv.Stop(ctx))
 		}
 	}

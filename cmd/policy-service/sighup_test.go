@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest"
 )
@@ -102,7 +103,7 @@ func (h *hup) write(more string, names ...string) {
 	for _, name := range names {
 		fmt.Fprintf(&b, "    - {san: %s, tenants: [default], permissions: [decide]}\n", name)
 	}
-	if err := writeFile(h.file, b.Bytes()); err != nil {
+	if err := cli.WriteFile(h.file, b.Bytes()); err != nil {
 		h.t.Fatal(err)
 	}
 }

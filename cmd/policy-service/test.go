@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp"
 )
@@ -27,7 +28,7 @@ func (testCommand) Help() string {
 }
 
 // Run runs the tests of a bundle.
-func (c testCommand) Run(s streams) error {
+func (c testCommand) Run(s cli.Streams) error {
 	started := time.Now()
 	bundle, err := load(c.Dir, s)
 	if err != nil {
@@ -44,33 +45,33 @@ func (c testCommand) Run(s streams) error {
 	}
 	r.took = time.Since(started)
 	if c.JUnit != "" {
-		if err := writeFile(c.JUnit, r.junit()); err != nil {
+		if err := cli.WriteFile(c.JUnit, r.junit()); err != nil {
 			return fmt.Errorf("cannot write the results: %w; try another --junit", err)
 		}
 	}
 	if c.JSON {
-		if err := s.printJSON(r.json()); err != nil {
+		if err := s.PrintJSON(r.json()); err != nil {
 			return err
 		}
 	} else {
 		r.print(s)
 	}
 	if r.failed() > 0 {
-		return exitCode(exitNo)
+		return cli.No
 	}
 	return nil
 }
 
 // examples are the tests to run. None at all is a failure to run: whoever runs
 // tests believes there are some.
-func (c testCommand) examples(s streams) ([]pdp.Example, error) {
+func (c testCommand) examples(s cli.Streams) ([]pdp.Example, error) {
 	match, err := regexp.Compile(c.Match)
 	if err != nil {
 		return nil, fmt.Errorf("--run is not a regular expression: %w; try a part of a test's name", err)
 	}
 	examples, problems := pdp.Examples(pdp.Dir(c.Dir))
 	if problems.Refuse() {
-		s.tell("%s", lines(problems.Error()))
+		s.Tell("%s", cli.Lines(problems.Error()))
 		return nil, fmt.Errorf("the tests in %s cannot be read; mend what is listed above and try again", c.Dir)
 	}
 	if len(examples) == 0 {

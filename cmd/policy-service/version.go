@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+
+	"policy-service/cmd/policy-service/internal/cli"
 )
 
 type versionCommand struct {
@@ -12,12 +14,12 @@ type versionCommand struct {
 }
 
 // Run prints which program this is.
-func (c versionCommand) Run(s streams) error {
+func (c versionCommand) Run(s cli.Streams) error {
 	b := thisBuild()
 	if c.JSON {
-		return s.printJSON(b)
+		return s.PrintJSON(b)
 	}
-	s.print("%s", b)
+	s.Print("%s", b)
 	return nil
 }
 

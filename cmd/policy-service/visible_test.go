@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"policy-service/cmd/policy-service/internal/cli"
 )
 
 // TestNoAnswerOfAServerActsOnTheTerminal asks a server whose every answer would.
@@ -24,8 +26,8 @@ func TestNoAnswerOfAServerActsOnTheTerminal(t *testing.T) {
 		"log stats --server URL", "log tail --server URL", "log report --server URL", "log show 1 --server URL", "log checkpoint --server URL",
 	} {
 		var out, told strings.Builder
-		code := run(strings.Fields(strings.ReplaceAll(args, "URL", server.URL)), streams{strings.NewReader(""), &out, &told})
-		if text := out.String() + told.String(); code == exitOK || text == "" || strings.ContainsAny(text, "\x1b\u009b\u202e") {
+		code := run(strings.Fields(strings.ReplaceAll(args, "URL", server.URL)), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &told})
+		if text := out.String() + told.String(); code == cli.OK || text == "" || strings.ContainsAny(text, "\x1b\u009b\u202e") {
 			t.Errorf("%s: exit %d, %q", args, code, text)
 		}
 	}

@@ -1,0 +1,107 @@
+// Package cli is how a command speaks with the person or the program that runs it: the flags that hold a value
+// ([Given]), the lines, tables and JSON that it prints ([Streams]), and how it ends ([ExitCode]).
+//
+// Nothing that is printed can act on a terminal: every value of a line is made visible by itself, so that none can begin
+// a line that looks like one of ours. The package knows no command.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/alecthomas/kong"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+)
+
+// ExitCode ends a command that has said what there is to say.
+type ExitCode int
+
+// The exit codes that all commands share, but for Owing, which is of eval alone.
+const (
+	OK     ExitCode = 0
+	No     ExitCode = 1 // a deny, a problem, a failed test
+	Failed ExitCode = 2 // it could not do what was asked
+	Owing  ExitCode = 3 // an allow with obligations
+)
+
+func (c ExitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }
+
+// Streams are where a command reads and writes.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// Fail prints the error that ends a command.
+func (s Streams) Fail(err error) ExitCode {
+	s.Tell("policy-service: %s", Lines(err.Error()))
+	return Failed
+}
+
+// Print writes a line of output, with its values made visible. It is no error of ours if nobody reads it any more.
+func (s Streams) Print(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.Out, format+"\n", visibleValues(args)...)
+}
+
+// Tell is Print to standard error.
+func (s Streams) Tell(format string, args ...any) {
+	s.Out = s.Err
+	s.Print(format, args...)
+}
+
+// PrintJSON writes v as one line, members in a fixed order, durations in nanoseconds. Names of files may hold bytes that
+// are not UTF-8; they become U+FFFD. Characters that cannot be seen stand only in strings, and JSON escapes them there.
+func (s Streams) PrintJSON(v any) error {
+	b, err := json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true), jsonv1.FormatDurationAsNano(true))
+	if err != nil {
+		return fmt.Errorf("cannot write the answer as JSON: %w; try it without --json", err)
+	}
+	s.Print("%s", b)
+	return nil
+}
+
+// Table is printed when it is flushed, with its cells made visible.
+type Table struct{ *tabwriter.Writer }
+
+// Table begins a table.
+func (s Streams) Table() Table { return Table{tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)} }
+
+// Row adds a row.
+func (t Table) Row(cells ...any) {
+	_, _ = fmt.Fprintf(t, strings.Repeat("\t%v", len(cells))[1:]+"\n", visibleValues(cells)...)
+}
+
+// Given is a flag that is given with a value or not at all: --tls-cert "$UNSET" must not come to mean plain HTTP.
+type Given string
+
+// Decode refuses an empty value.
+func (g *Given) Decode(ctx *kong.DecodeContext) error {
+	if err := ctx.Scan.PopValueInto("value", (*string)(g)); err != nil {
+		return err
+	}
+	if *g == "" {
+		return errors.New("is given without a value; write one, or leave the flag out")
+	}
+	return nil
+}
+
+// WriteFile puts a file in place as a whole: a program that sees it sees all of it.
+func WriteFile(name string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // gone already if all went well
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}

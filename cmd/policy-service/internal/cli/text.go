@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mattn/go-isatty"
+
+	"policy-service/pdp/visible"
+)
+
+// Lines are a text of several lines, which stay lines when they are printed.
+type Lines string
+
+// Coloured is what [Streams.Colour] made: its text is visible already, and the marks in it are ours.
+type Coloured string
+
+// The colours of output, as ANSI has them.
+const (
+	Red    = "31"
+	Green  = "32"
+	Yellow = "33"
+)
+
+// Colour marks a text if a person looks at a terminal and does not object (https://no-color.org).
+func (s Streams) Colour(code string, text any) Coloured {
+	text = visibleValue(text)
+	if !IsTerminal(s.Out) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return Coloured(fmt.Sprint(text))
+	}
+	return Coloured(fmt.Sprintf("\x1b[%sm%s\x1b[0m", code, text))
+}
+
+// IsTerminal reports whether a person may be looking.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+func visibleValues(values []any) []any {
+	all := make([]any, len(values))
+	for n, v := range values {
+		all[n] = visibleValue(v)
+	}
+	return all
+}
+
+func visibleValue(v any) any {
+	switch v := v.(type) {
+	case Coloured:
+		return v
+	case Lines:
+		return visible.Lines(string(v))
+	case []byte:
+		return visible.Text(string(v))
+	}
+	if k := reflect.ValueOf(v).Kind(); reflect.Bool <= k && k <= reflect.Float64 {
+		return v
+	}
+	return visible.Text(fmt.Sprint(v))
+}
+
+// Cut is the beginning of a text that somebody else wrote, made visible, with a note of how much is left out.
+func Cut(text string, most int) string {
+	short, left := Shorten(text, most)
+	if left == 0 {
+		return visible.Text(text)
+	}
+	return visible.Text(short) + More(left)
+}
+
+// Shorten keeps at most so many characters, and says how many are left out.
+func Shorten(text string, most int) (short string, left int) {
+	if left = utf8.RuneCountInString(text) - most; left <= 0 {
+		return text, 0
+	}
+	return string([]rune(text)[:most]), left
+}
+
+// More is the note at the end of a text of which so many characters are left out.
+func More(left int) string { return fmt.Sprintf("… (and %s)", Plural(left, "more character")) }
+
+// Shell quotes a word for sh, if it needs quotes.
+func Shell(word string) string {
+	special := func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.,:/@%", r)
+	}
+	if word != "" && !strings.ContainsFunc(word, special) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// Plural counts in words that people read.
+func Plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Time is a time for people.
+func Time(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05Z") }
+
+// TimeOr is a time for people, or what stands for none.
+func TimeOr(at time.Time, none string) string {
+	if at.IsZero() {
+		return none
+	}
+	return Time(at)
+}
