@@ -59,7 +59,9 @@ var rooms = []struct{ room, may, why string }{
 	{"conformance", "evaluation", "it judges any PDP from outside, so it must not know ours"},
 	{"conformance/load", "pdp/latency", "it measures any server from outside, so it must not know ours; what takes time is nothing to pdp/latency"},
 	{"cmd/policy-service/internal/cli", "pdp/visible", "how a command speaks with who runs it: it knows no command"},
-	{"cmd/policy-service", "cmd/policy-service/internal/cli conformance pdp/approval/inbox pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/verify pdp/latency pdp/server pdp/server/auth pdp/server/config pdp/server/doctor pdp/signing pdp/visible pdp evaluation schemas policies", "flags and signals on top of all of it"},
+	{"cmd/policy-service/internal/bundledir", "cmd/policy-service/internal/cli pdp", "a bundle's directory as commands take it"},
+	{"cmd/policy-service/internal/author", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli evaluation pdp pdp/latency pdp/visible", "who writes policies needs no server and no log"},
+	{"cmd/policy-service", "cmd/policy-service/internal/author cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli conformance pdp/approval/inbox pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/verify pdp/latency pdp/server pdp/server/auth pdp/server/config pdp/server/doctor pdp/signing pdp/visible pdp evaluation schemas policies", "flags and signals on top of all of it"},
 }
 
 // owners says where alone something from outside may be imported: packages, or a file. The longest line counts.
@@ -95,6 +97,7 @@ var heavy = []struct{ room, never, why string }{
 	{"evaluation/authzenclient", "go.opentelemetry.io", "a PEP's telemetry is its own: it wraps the http.Client it gives us"},
 	{"pdp", "github.com/labstack", "a PDP inside another program brings no web framework"},
 	{"pdp", "go.opentelemetry.io/otel/sdk", "a PDP inside another program uses that program's telemetry"},
+	{"cmd/policy-service/internal/author", "github.com/labstack", "who writes policies needs no server"},
 	{"conformance", "github.com/cedar-policy", "it judges PDPs that know nothing of Cedar"},
 	{"conformance/load", "github.com/cedar-policy", "it measures PDPs that know nothing of Cedar"},
 }

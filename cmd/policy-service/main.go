@@ -1,6 +1,7 @@
-// Command policy-service decides who may do what, from Cedar policies in a
-// directory. One file is one subcommand; this one holds what they share: flags,
-// streams and exit codes.
+// Command policy-service decides who may do what, from Cedar policies in a directory.
+//
+// This package has the whole of the command line in one struct, and what --help prints. The commands stand below
+// internal, in a room for each kind of user, one file a command; internal/cli is how all of them speak and end.
 package main
 
 import (
@@ -10,16 +11,17 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"policy-service/cmd/policy-service/internal/author"
 	"policy-service/cmd/policy-service/internal/cli"
 )
 
 // commands is the whole command line.
 type commands struct {
 	Serve serveCommand `cmd:"" help:"Answer requests over HTTP."`
-	Eval  evalCommand  `cmd:"" help:"Answer one request from a file."`
-	Check checkCommand `cmd:"" help:"Say whether a bundle loads, and list its errors and warnings."`
-	Test  testCommand  `cmd:"" help:"Run the tests of a bundle."`
-	Bench benchCommand `cmd:"" help:"Measure how fast a bundle decides, and which policies cost most."`
+	Eval  author.Eval  `cmd:"" help:"Answer one request from a file."`
+	Check author.Check `cmd:"" help:"Say whether a bundle loads, and list its errors and warnings."`
+	Test  author.Test  `cmd:"" help:"Run the tests of a bundle."`
+	Bench author.Bench `cmd:"" help:"Measure how fast a bundle decides, and which policies cost most."`
 
 	Config      configCommand      `cmd:"" help:"Check, print and describe the configuration."`
 	Conformance conformanceCommand `cmd:"" help:"Test whether the PDP at a URL conforms to AuthZEN."`

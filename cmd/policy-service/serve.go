@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/server"
 )
@@ -36,7 +37,7 @@ func (c serveCommand) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := isBundle(config.Policies); err != nil {
+	if err := bundledir.Exists(config.Policies); err != nil {
 		return err
 	}
 	limitMemory(config.Program.Logger)
@@ -75,7 +76,7 @@ func (c serveCommand) start(ctx context.Context, srv *server.Server, policies st
 		}
 	}
 	if err := srv.Start(ctx); err != nil {
-		return refused(policies, err, s)
+		return bundledir.Refused(policies, err, s)
 	}
 	if c.AddrFile != "" {
 		if err := cli.WriteFile(c.AddrFile, []byte(srv.Addr()+"\n")); err != nil {

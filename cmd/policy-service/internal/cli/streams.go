@@ -1,8 +1,8 @@
 // Package cli is how a command speaks with the person or the program that runs it: the flags that hold a value
 // ([Given]), the lines, tables and JSON that it prints ([Streams]), and how it ends ([ExitCode]).
 //
-// Nothing that is printed can act on a terminal: every value of a line is made visible by itself, so that none can begin
-// a line that looks like one of ours. The package knows no command.
+// Nothing that is printed can act on a terminal: every value of a line is made visible by itself, so that no value can
+// begin a line that looks like one of ours. The package knows no command.
 package cli
 
 import (
@@ -56,8 +56,9 @@ func (s Streams) Tell(format string, args ...any) {
 	s.Print(format, args...)
 }
 
-// PrintJSON writes v as one line, members in a fixed order, durations in nanoseconds. Names of files may hold bytes that
-// are not UTF-8; they become U+FFFD. Characters that cannot be seen stand only in strings, and JSON escapes them there.
+// PrintJSON writes v as one line, members in a fixed order, durations in nanoseconds. Names of files may hold bytes
+// that are not UTF-8; they become U+FFFD. Characters that cannot be seen stand only in strings, and JSON escapes them
+// there.
 func (s Streams) PrintJSON(v any) error {
 	b, err := json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true), jsonv1.FormatDurationAsNano(true))
 	if err != nil {

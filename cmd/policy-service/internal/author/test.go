@@ -1,4 +1,4 @@
-package main
+package author
 
 import (
 	"context"
@@ -9,12 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp"
 )
 
-type testCommand struct {
+// Test runs the tests of a bundle.
+type Test struct {
 	Dir      string `arg:"" help:"The directory of the bundle."`
 	Match    string `name:"run" placeholder:"RE" help:"Run only the tests whose name matches this regular expression."`
 	JUnit    string `name:"junit" placeholder:"FILE" help:"Also write the results to this file, as JUnit XML."`
@@ -23,14 +25,14 @@ type testCommand struct {
 }
 
 // Help ends the command's help.
-func (testCommand) Help() string {
+func (Test) Help() string {
 	return "Exit codes: 0 if all tests pass, 1 if one fails, 2 if the bundle does not load or there is no test to run."
 }
 
 // Run runs the tests of a bundle.
-func (c testCommand) Run(s cli.Streams) error {
+func (c Test) Run(s cli.Streams) error {
 	started := time.Now()
-	bundle, err := load(c.Dir, s)
+	bundle, err := bundledir.Load(c.Dir, s)
 	if err != nil {
 		return err
 	}
@@ -62,9 +64,9 @@ func (c testCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-// examples are the tests to run. None at all is a failure to run: whoever runs
-// tests believes there are some.
-func (c testCommand) examples(s cli.Streams) ([]pdp.Example, error) {
+// examples are the tests to run. No test at all is an error, because a person who runs tests believes that there are
+// some.
+func (c Test) examples(s cli.Streams) ([]pdp.Example, error) {
 	match, err := regexp.Compile(c.Match)
 	if err != nil {
 		return nil, fmt.Errorf("--run is not a regular expression: %w; try a part of a test's name", err)
@@ -75,7 +77,7 @@ func (c testCommand) examples(s cli.Streams) ([]pdp.Example, error) {
 		return nil, fmt.Errorf("the tests in %s cannot be read; mend what is listed above and try again", c.Dir)
 	}
 	if len(examples) == 0 {
-		return nil, fmt.Errorf("there is no test in %s; write one in tests/, such as\n- name: what it shows\n  request: {subject: {type: user, id: alice}, action: {name: read}, resource: {type: file, id: plan}}\n  decision: allow", c.Dir)
+		return nil, fmt.Errorf("there is no test in %s; write one in tests/, such as\n%s", c.Dir, firstTest)
 	}
 	examples = slices.DeleteFunc(examples, func(e pdp.Example) bool { return !match.MatchString(e.Name) })
 	if len(examples) == 0 {
@@ -83,6 +85,11 @@ func (c testCommand) examples(s cli.Streams) ([]pdp.Example, error) {
 	}
 	return examples, nil
 }
+
+// firstTest is a test to begin with.
+const firstTest = `- name: what it shows
+  request: {subject: {type: user, id: alice}, action: {name: read}, resource: {type: file, id: plan}}
+  decision: allow`
 
 // results are the outcomes of all tests that ran.
 type results struct {
@@ -94,7 +101,7 @@ type results struct {
 	covered  map[[2]string]bool // tenant and id of the policies satisfied
 }
 
-// result is the outcome of one test; it passed where nothing differs.
+// result is the outcome of one test; it passed if nothing differs.
 type result struct {
 	pdp.Example
 	differs []string
@@ -141,7 +148,8 @@ func differences(e pdp.Example, d evaluation.Decision) []string {
 	}
 	list := func(what string, want, got []string) {
 		if want, got = sorted(want), sorted(got); !slices.Equal(want, got) {
-			differs = append(differs, fmt.Sprintf("%s: expected [%s], got [%s]", what, strings.Join(want, ", "), strings.Join(got, ", ")))
+			expected := fmt.Sprintf("expected [%s], got [%s]", strings.Join(want, ", "), strings.Join(got, ", "))
+			differs = append(differs, what+": "+expected)
 		}
 	}
 	if e.Determining != nil {

@@ -1,4 +1,4 @@
-package main
+package author
 
 import (
 	"policy-service/evaluation"

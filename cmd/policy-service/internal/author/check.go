@@ -1,15 +1,21 @@
-package main
+// Package author has the commands of people who write policies: check, test, eval and bench. Each reads a bundle from
+// its directory, as serve would, and answers from it in this process.
+//
+// None of them needs a server, and none records a decision. Read check.go first: it is the shortest.
+package author
 
 import (
 	"errors"
 	"fmt"
 	"strings"
 
+	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp"
 )
 
-type checkCommand struct {
+// Check lists what is wrong or odd in a bundle.
+type Check struct {
 	Dir           string `arg:"" help:"The directory of the bundle."`
 	JSON          bool   `name:"json" help:"Print JSON, for programs."`
 	Strict        bool   `help:"Count warnings as errors."`
@@ -17,13 +23,14 @@ type checkCommand struct {
 }
 
 // Help ends the command's help.
-func (checkCommand) Help() string {
-	return "Exit codes: 0 if there are no errors, 1 if there are (with --strict also if there are warnings), 2 if it cannot run."
+func (Check) Help() string {
+	return "Exit codes: 0 if there are no errors, 1 if there are (with --strict also if there are warnings), " +
+		"2 if it cannot run."
 }
 
 // Run prints everything that is wrong or odd.
-func (c checkCommand) Run(s cli.Streams) error {
-	if err := isBundle(c.Dir); err != nil {
+func (c Check) Run(s cli.Streams) error {
+	if err := bundledir.Exists(c.Dir); err != nil {
 		return err
 	}
 	source := pdp.Dir(c.Dir)
@@ -40,15 +47,15 @@ func (c checkCommand) Run(s cli.Streams) error {
 	return c.print(bundle, problems, s)
 }
 
-// check loads the bundle and reads its tests, which loading does not.
+// check loads the bundle, and also reads its tests, which are no part of loading.
 func check(source pdp.Source) (*pdp.Bundle, pdp.Problems) {
 	bundle, problems := pdp.Check(source)
 	_, tests := pdp.Examples(source)
 	return bundle, append(problems, tests...)
 }
 
-// mendable reports whether a new MANIFEST would make the bundle load: one that
-// is wrong in itself must not be given one that says it is right.
+// mendable reports whether a new MANIFEST would make the bundle load. A bundle that is wrong in itself must not get a
+// MANIFEST that says it is right.
 func mendable(problems pdp.Problems) bool {
 	for _, p := range problems {
 		if p.Severity == pdp.SeverityError && !strings.HasPrefix(p.Code, "manifest_") {
@@ -58,7 +65,7 @@ func mendable(problems pdp.Problems) bool {
 	return true
 }
 
-func (c checkCommand) print(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) error {
+func (c Check) print(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) error {
 	if c.JSON {
 		err := s.PrintJSON(struct {
 			Problems pdp.Problems `json:"problems"`
@@ -75,7 +82,7 @@ func (c checkCommand) print(bundle *pdp.Bundle, problems pdp.Problems, s cli.Str
 	return nil
 }
 
-func (c checkCommand) printLines(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) {
+func (c Check) printLines(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) {
 	warnings := 0
 	for _, p := range problems {
 		hue := cli.Red
@@ -85,13 +92,13 @@ func (c checkCommand) printLines(bundle *pdp.Bundle, problems pdp.Problems, s cl
 		}
 		s.Print("%s", s.Colour(hue, p.String()))
 	}
-	wrong := len(problems) - warnings
+	errors, odd := cli.Plural(len(problems)-warnings, "error"), cli.Plural(warnings, "warning")
 	switch {
 	case bundle == nil:
-		s.Print("%s does not load: %s, %s; mend the errors and try again", c.Dir, cli.Plural(wrong, "error"), cli.Plural(warnings, "warning"))
-	case wrong > 0:
-		s.Print("%s loads, its tests do not: %s, %s; mend the errors and try again", c.Dir, cli.Plural(wrong, "error"), cli.Plural(warnings, "warning"))
+		s.Print("%s does not load: %s, %s; mend the errors and try again", c.Dir, errors, odd)
+	case len(problems) > warnings:
+		s.Print("%s loads, its tests do not: %s, %s; mend the errors and try again", c.Dir, errors, odd)
 	default:
-		s.Print("%s loads: %s, %s", c.Dir, cli.Plural(warnings, "warning"), bundle.Digest())
+		s.Print("%s loads: %s, %s", c.Dir, odd, bundle.Digest())
 	}
 }

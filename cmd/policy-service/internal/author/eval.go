@@ -1,4 +1,4 @@
-package main
+package author
 
 import (
 	"context"
@@ -8,12 +8,14 @@ import (
 	"os"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp"
 )
 
-type evalCommand struct {
+// Eval answers one request from a file.
+type Eval struct {
 	Policies string    `required:"" placeholder:"DIR" help:"The directory of the bundle to answer from."`
 	Tenant   string    `placeholder:"T" help:"The tenant of the request. A native request names its own."`
 	Now      time.Time `placeholder:"RFC3339" help:"Decide as if it were this time."`
@@ -23,12 +25,12 @@ type evalCommand struct {
 }
 
 // Help ends the command's help.
-func (evalCommand) Help() string {
+func (Eval) Help() string {
 	return "Exit codes: 0 allow, 1 deny, 2 if it could not decide, 3 allow with obligations."
 }
 
 // Run answers one request.
-func (c evalCommand) Run(s cli.Streams) error {
+func (c Eval) Run(s cli.Streams) error {
 	limits := evaluation.DefaultLimits()
 	body, err := readRequest(c.File, s.In, limits.Body)
 	if err != nil {
@@ -38,7 +40,7 @@ func (c evalCommand) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	bundle, err := load(c.Policies, s)
+	bundle, err := bundledir.Load(c.Policies, s)
 	if err != nil {
 		return err
 	}
@@ -63,10 +65,11 @@ func (c evalCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-func (c evalCommand) decode(body []byte, limits evaluation.Limits) (evaluation.Request, error) {
+func (c Eval) decode(body []byte, limits evaluation.Limits) (evaluation.Request, error) {
 	request, err := evaluation.Decode(body, c.Tenant, limits)
 	if err != nil {
-		return request, fmt.Errorf("the request in %s is malformed: %w; nothing was decided, mend it and try again", c.File, err)
+		return request, fmt.Errorf("the request in %s is malformed: %w; nothing was decided, mend it and try again",
+			c.File, err)
 	}
 	if !evaluation.IsTenantName(request.Tenant) { // "" must not come to mean default
 		return request, undecided(pdp.ErrUnknownTenant, request)
@@ -74,8 +77,7 @@ func (c evalCommand) decode(body []byte, limits evaluation.Limits) (evaluation.R
 	return request, nil
 }
 
-// readRequest reads one byte more than a request may have, so that one that is
-// too large is refused as such.
+// readRequest reads one byte more than a request may have, so that decoding refuses a request that is too large.
 func readRequest(file string, stdin io.Reader, limit int) ([]byte, error) {
 	in := stdin
 	if file != "-" {
@@ -122,7 +124,16 @@ type evalJSON struct {
 }
 
 func evalOutput(d evaluation.Decision) evalJSON {
-	out := evalJSON{d.Allow, d.Reason, d.Determining, d.Errors, d.Obligations, d.Bundle, d.Required, d.Mismatch, nil}
+	out := evalJSON{
+		Decision:    d.Allow,
+		Reason:      d.Reason,
+		Determining: d.Determining,
+		Errors:      d.Errors,
+		Obligations: d.Obligations,
+		Bundle:      d.Bundle,
+		Required:    d.Required,
+		Mismatch:    d.Mismatch,
+	}
 	if d.Explain != nil {
 		out.Policies = append([]evaluation.PolicyExplanation{}, d.Explain.Policies...)
 	}

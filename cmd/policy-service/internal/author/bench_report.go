@@ -1,4 +1,4 @@
-package main
+package author
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"policy-service/pdp/latency"
 )
 
-// benchReport is what bench --json prints. Programs read it: members may be added,
-// never renamed. Times are in nanoseconds.
+// benchReport is what bench --json prints. Programs read it: members may be added, never renamed. Times are in
+// nanoseconds.
 type benchReport struct {
 	Bundle      string            `json:"bundle"`
 	Policies    int               `json:"policies"`
@@ -39,7 +39,7 @@ type benchPolicyCost struct {
 	Share float64 `json:"share"`
 }
 
-func (b *bench) report(bundle *pdp.Bundle, c benchCommand) benchReport {
+func (b *bench) report(bundle *pdp.Bundle, c Bench) benchReport {
 	count := b.times.Count()
 	per := func(before, after uint64) float64 { return float64(after-before) / float64(count) }
 	r := benchReport{
@@ -62,18 +62,23 @@ func (b *bench) report(bundle *pdp.Bundle, c benchCommand) benchReport {
 		all += p.Total
 	}
 	for _, p := range b.costs {
-		share := float64(p.Total) / float64(max(all, 1))
-		r.Costs = append(r.Costs, benchPolicyCost{policyJSON(p.PolicyInfo), p.Requests, p.Total / time.Duration(p.Requests), share})
+		r.Costs = append(r.Costs, benchPolicyCost{
+			policyJSON: policyJSON(p.PolicyInfo),
+			Requests:   p.Requests,
+			Each:       p.Total / time.Duration(p.Requests),
+			Share:      float64(p.Total) / float64(max(all, 1)),
+		})
 	}
 	return r
 }
 
-// print is the report for people; it has the same lines whatever was measured.
+// print is the report for people. It has the same lines, whatever was measured.
 func (r benchReport) print(s cli.Streams, dir string) {
 	s.Print("bundle     %s, policies: %d", dir, r.Policies)
 	s.Print("requests   %d: %s", r.Requests, r.Outcomes)
 	s.Print("asked by   %d at once, for %v", r.Concurrency, r.Took.Round(time.Millisecond))
-	s.Print("decisions  %.0f a second, each with %.0f allocations of %.0f bytes together", r.PerSecond, r.Allocations, r.Bytes)
+	s.Print("decisions  %.0f a second, each with %.0f allocations of %.0f bytes together",
+		r.PerSecond, r.Allocations, r.Bytes)
 	s.Print("latency    %s", r.Latency)
 	s.Print("")
 	s.Print("took from  decisions")
@@ -97,7 +102,7 @@ func (r benchReport) print(s cli.Streams, dir string) {
 // dearest is how many policies the report for people shows.
 const dearest = 10
 
-// String says the outcomes in words people read.
+// String is the outcomes in words that people read.
 func (o outcomes) String() string {
 	text := fmt.Sprintf("%d allow", o.Allow)
 	if o.Obliging > 0 {

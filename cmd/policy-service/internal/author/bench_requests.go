@@ -1,4 +1,4 @@
-package main
+package author
 
 import (
 	"bufio"
@@ -20,7 +20,7 @@ type askedRequest struct {
 }
 
 // asked are the requests of the file, or those of the bundle's tests.
-func (c benchCommand) asked(s cli.Streams) ([]askedRequest, error) {
+func (c Bench) asked(s cli.Streams) ([]askedRequest, error) {
 	if c.Requests == "" {
 		return c.examples(s)
 	}
@@ -28,20 +28,25 @@ func (c benchCommand) asked(s cli.Streams) ([]askedRequest, error) {
 	if c.Requests != "-" {
 		f, err := os.Open(c.Requests)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the requests: %w; try a file with a request on each line, or - for standard input", err)
+			return nil, fmt.Errorf("cannot read the requests: %w; "+
+				"try a file with a request on each line, or - for standard input", err)
 		}
 		defer func() { _ = f.Close() }()
 		in = f
 	}
 	all, err := c.lines(in)
 	if err == nil && len(all) == 0 {
-		err = fmt.Errorf("there is no request in %s; write one on each line, such as\n%s", c.Requests, `{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"file","id":"plan"}}`)
+		err = fmt.Errorf("there is no request in %s; write one on each line, such as\n%s", c.Requests, firstRequest)
 	}
 	return all, err
 }
 
-// lines reads NDJSON, of which empty lines are no requests.
-func (c benchCommand) lines(in io.Reader) (all []askedRequest, err error) {
+// firstRequest is a request to begin with.
+const firstRequest = `{"subject":{"type":"user","id":"alice"},` +
+	`"action":{"name":"read"},"resource":{"type":"file","id":"plan"}}`
+
+// lines reads NDJSON, and passes over empty lines.
+func (c Bench) lines(in io.Reader) (all []askedRequest, err error) {
 	limits := evaluation.DefaultLimits()
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, limits.Body+len("\r\n")+1)
@@ -62,7 +67,8 @@ func (c benchCommand) lines(in io.Reader) (all []askedRequest, err error) {
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return nil, fmt.Errorf("%s:%d: the line has more than %d bytes; a request must not, so write one on each line", c.Requests, n, limits.Body)
+		return nil, fmt.Errorf("%s:%d: the line has more than %d bytes; a request must not, so write one on each line",
+			c.Requests, n, limits.Body)
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the requests: %w; try again", err)
 	}
@@ -71,17 +77,20 @@ func (c benchCommand) lines(in io.Reader) (all []askedRequest, err error) {
 
 // examples are the requests of the bundle's tests, with the caller and the time
 // that each of them names.
-func (c benchCommand) examples(s cli.Streams) ([]askedRequest, error) {
+func (c Bench) examples(s cli.Streams) ([]askedRequest, error) {
 	if c.Tenant != "" {
-		return nil, errors.New("--tenant is for requests of a file, tests name their own; add --requests, or leave --tenant out")
+		return nil, errors.New("--tenant is for requests of a file, tests name their own; " +
+			"add --requests, or leave --tenant out")
 	}
 	examples, problems := pdp.Examples(pdp.Dir(c.Policies))
 	if problems.Refuse() {
 		s.Tell("%s", cli.Lines(problems.Error()))
-		return nil, fmt.Errorf("the tests in %s cannot be read; mend what is listed above, or try --requests FILE", c.Policies)
+		return nil, fmt.Errorf("the tests in %s cannot be read; mend what is listed above, or try --requests FILE",
+			c.Policies)
 	}
 	if len(examples) == 0 {
-		return nil, fmt.Errorf("there is no test in %s whose request could be asked; try --requests FILE, with a request on each line", c.Policies)
+		return nil, fmt.Errorf("there is no test in %s whose request could be asked; "+
+			"try --requests FILE, with a request on each line", c.Policies)
 	}
 	all := make([]askedRequest, len(examples))
 	for i, e := range examples {

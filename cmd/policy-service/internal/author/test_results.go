@@ -1,4 +1,4 @@
-package main
+package author
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"policy-service/pdp/visible"
 )
 
-// print says what failed and how to see it again; what passed is counted.
+// print shows each test that failed, and how to ask its question again. It counts the tests that passed.
 func (r *results) print(s cli.Streams) {
 	for _, c := range r.cases {
 		if len(c.differs) == 0 {
@@ -87,7 +87,15 @@ type policyJSON struct {
 func (r *results) json() testJSON {
 	out := testJSON{Bundle: r.bundle.Digest(), Passed: len(r.cases) - r.failed(), Failed: r.failed()}
 	for _, c := range r.cases {
-		out.Tests = append(out.Tests, testCaseJSON{c.Name, c.File, c.Line, c.Column, c.Call.Request.Tenant, len(c.differs) == 0, c.differs})
+		out.Tests = append(out.Tests, testCaseJSON{
+			Name:   c.Name,
+			File:   c.File,
+			Line:   c.Line,
+			Column: c.Column,
+			Tenant: c.Call.Request.Tenant,
+			Passed: len(c.differs) == 0,
+			Differ: c.differs,
+		})
 	}
 	if r.coverage {
 		out.Uncovered = []policyJSON{}
@@ -123,9 +131,19 @@ type junitFailure struct {
 }
 
 func (r *results) junit() []byte {
-	suite := junitSuite{Name: visible.Text(r.dir), Tests: len(r.cases), Failures: r.failed(), Time: fmt.Sprintf("%.3f", r.took.Seconds())}
+	suite := junitSuite{
+		Name:     visible.Text(r.dir),
+		Tests:    len(r.cases),
+		Failures: r.failed(),
+		Time:     fmt.Sprintf("%.3f", r.took.Seconds()),
+	}
 	for _, c := range r.cases {
-		line := junitCase{Class: visible.Text(c.File), Name: visible.Text(c.Name), File: visible.Text(c.File), Line: c.Line}
+		line := junitCase{
+			Class: visible.Text(c.File),
+			Name:  visible.Text(c.Name),
+			File:  visible.Text(c.File),
+			Line:  c.Line,
+		}
 		if len(c.differs) > 0 {
 			line.Failure = &junitFailure{visible.Text(c.differs[0]), c.text(r.dir)}
 		}

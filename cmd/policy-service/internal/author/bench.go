@@ -1,4 +1,4 @@
-package main
+package author
 
 import (
 	"context"
@@ -7,12 +7,14 @@ import (
 	"runtime"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp"
 	"policy-service/pdp/latency"
 )
 
-type benchCommand struct {
+// Bench measures how fast a bundle decides.
+type Bench struct {
 	Policies    string        `required:"" placeholder:"DIR" help:"The bundle to measure."`
 	Requests    string        `placeholder:"FILE" help:"The file with requests in either shape, one on each line (NDJSON). - is standard input. Without the flag, bench uses the requests of the bundle's tests."`
 	Tenant      string        `placeholder:"T" help:"The tenant of the requests in the file. A native request names its own."`
@@ -22,21 +24,22 @@ type benchCommand struct {
 }
 
 // Help ends the command's help.
-func (benchCommand) Help() string {
-	return `bench decides requests as eval and serve do, without HTTP and without a decision log. Reading the JSON of the requests is not measured.
-
-Exit codes: 0, or 2 if it cannot run: the bundle does not load, a request is malformed, or there is no request.`
+func (Bench) Help() string {
+	return "bench decides requests as eval and serve do, without HTTP and without a decision log. " +
+		"Reading the JSON of the requests is not measured.\n\n" +
+		"Exit codes: 0, or 2 if it cannot run: the bundle does not load, a request is malformed, or there is no request."
 }
 
 // Run measures, and prints what it found.
-func (c benchCommand) Run(s cli.Streams) error {
+func (c Bench) Run(s cli.Streams) error {
 	if c.Concurrency == 0 {
 		c.Concurrency = runtime.GOMAXPROCS(0)
 	}
 	if c.Duration <= 0 || c.Concurrency < 0 {
-		return errors.New("--duration and --concurrency must be greater than 0; try --duration 5s, and leave --concurrency out")
+		return errors.New("--duration and --concurrency must be greater than 0; " +
+			"try --duration 5s, and leave --concurrency out")
 	}
-	bundle, err := load(c.Policies, s)
+	bundle, err := bundledir.Load(c.Policies, s)
 	if err != nil {
 		return err
 	}
@@ -79,7 +82,7 @@ type outcomes struct {
 	Reasons  map[string]int `json:"reasons"`
 }
 
-// decideEach finds, before anything is measured, a request that has no answer.
+// decideEach answers each request once, so that a request without an answer is found before anything is measured.
 func (b *bench) decideEach(all []askedRequest) error {
 	for _, a := range all {
 		d, err := b.decider.Evaluate(context.Background(), a.call)
@@ -103,9 +106,9 @@ func (b *bench) decideEach(all []askedRequest) error {
 	return nil
 }
 
-// measure takes three steps: caches, branch predictors and the heap find their
-// state, then the whole is measured, then the policies, which would slow the whole.
-func (b *bench) measure(c benchCommand) error {
+// measure has three steps. The first brings caches, branch predictors and the heap into their usual state. The second
+// measures decisions. The third measures each policy alone: during the second it would slow decisions down.
+func (b *bench) measure(c Bench) error {
 	aside := c.Duration / 5
 	if _, _, err := b.drive(aside, c.Concurrency); err != nil {
 		return err
@@ -124,8 +127,8 @@ func (b *bench) measure(c benchCommand) error {
 	return err
 }
 
-// mostCosted is how many requests at most the policies are evaluated with: one
-// round of them may take long, and has to come to its end.
+// mostCosted is with how many requests at most the policies are evaluated. One round may take long, and always runs to
+// its end.
 const mostCosted = 1000
 
 // sample takes n of many, evenly.
@@ -140,8 +143,7 @@ func sample[T any](all []T, n int) []T {
 	return some
 }
 
-// drive decides for a while, several at once, each of whom begins elsewhere among
-// the requests.
+// drive decides for a while, with several workers at once. Each worker begins with another request.
 func (b *bench) drive(d time.Duration, workers int) (*latency.Histogram, time.Duration, error) {
 	return latency.Measure(d, workers, func(worker int) func() error {
 		next := worker * len(b.calls) / workers

@@ -1,4 +1,4 @@
-package main
+package author
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 	"policy-service/pdp"
 )
 
-// printDecision says a decision to a person: the answer first, then why.
+// printDecision shows a decision to a person: the answer first, then why.
 func printDecision(s cli.Streams, bundle *pdp.Bundle, d evaluation.Decision) {
 	s.Print("%s", verdict(s, d.Allow))
 	if d.Reason != "" {

@@ -1,0 +1,47 @@
+// Package bundledir is the directory of a bundle as commands take it: whether it is one, what it loads to, and why it
+// does not load. It does not say what a bundle is: package pdp does.
+package bundledir
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp"
+)
+
+// Exists refuses what is no directory, so that a slip of the pen is told from a bundle that is at fault.
+func Exists(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("cannot read the bundle: %w; try the directory that holds the .cedar files", err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is not a directory; try the directory that holds the .cedar files", dir)
+	}
+	return nil
+}
+
+// Load loads a bundle, or prints everything that keeps it from loading.
+func Load(dir string, s cli.Streams) (*pdp.Bundle, error) {
+	if err := Exists(dir); err != nil {
+		return nil, err
+	}
+	bundle, problems := pdp.Load(pdp.Dir(dir))
+	if problems.Refuse() {
+		return nil, Refused(dir, problems, s)
+	}
+	return bundle, nil
+}
+
+// Refused prints the problems of a bundle, a line each, if err is those; any other error stays what it is.
+func Refused(dir string, err error, s cli.Streams) error {
+	var problems pdp.Problems
+	if !errors.As(err, &problems) {
+		return err
+	}
+	s.Tell("%s", cli.Lines(problems.Error()))
+	return fmt.Errorf("the bundle in %s does not load; mend what is listed above, and try policy-service check %s",
+		dir, cli.Shell(dir))
+}
