@@ -11,34 +11,74 @@ import (
 	"policy-service/obligations"
 )
 
-// Approvals keeps what people said about requests that wait for them.
-type Approvals interface {
-	// Find looks for an approval of exactly this that can be spent; where the request
-	// presents an id it is that one or none. Of a question without a binding, which waits
-	// for nobody, it says what there is to say about the approval that it presents.
-	Find(context.Context, Awaited) (Found, error)
-	// Spend takes one use of an approval for a decision, and has the decision recorded.
-	// It is spent where the record is durable, and only there. Not spent and no error is
-	// that there was no use left, and then nothing was recorded.
-	Spend(ctx context.Context, a Awaited, id string, record func(context.Context) error) (spent bool, err error)
-	// File asks for an approval, once for one question however often it is put.
-	File(context.Context, Awaited) (*evaluation.Approval, error)
-	// Offer says how an approval can be asked for, or why the one that was presented does
-	// not count; nil is nothing.
-	Offer(ctx context.Context, a Awaited, why evaluation.Reason) (*evaluation.Access, error)
+// ApprovalMode says what an approval can do for a call.
+type ApprovalMode uint8
+
+// The modes. [ApprovalsFor] says which one a request over HTTP has.
+const (
+	// NotAsked leaves approvals out: the answer only says what the policies say now.
+	NotAsked ApprovalMode = iota
+	// Spend uses the approval that the request presents.
+	Spend
+	// SpendOrFile uses it, and files an approval request if there is none to use.
+	SpendOrFile
+	// SpendOrOffer uses it, and else says how an approval can be requested.
+	SpendOrOffer
+)
+
+// ApprovalsFor is the mode of a call that came over HTTP. The native contract files, unless
+// the client wants none filed (mayFile is false). AuthZEN offers, if the caller may request an
+// approval. A call that asks for an explanation is no leave to go on, and so spends nothing.
+func ApprovalsFor(call *Call, mayFile, mayRequest bool) ApprovalMode {
+	shape := call.Request.Shape
+	switch {
+	case call.Explain:
+		return NotAsked
+	case shape == evaluation.Native && mayFile:
+		return SpendOrFile
+	case shape == evaluation.AuthZEN && mayRequest:
+		return SpendOrOffer
+	}
+	return Spend
 }
 
-// Found is an approval that can be spent; with an empty ID there is none, and Why says
-// why the one that was presented is none.
+// Approvals keeps approval requests, and the approvals that people gave.
+type Approvals interface {
+	// Find looks for an approval of exactly this request that can be used now. If the request
+	// presents an id, only the approval with that id will do. If a.Binding is nil the request
+	// is not waiting, and Find only explains why the presented approval does not apply.
+	Find(ctx context.Context, a ApprovalRequest) (Found, error)
+	// Reserve takes one use of an approval for the decision a.Decision, durably: whatever
+	// happens then, no other decision has that use. Nil and no error: there is no use left.
+	Reserve(ctx context.Context, a ApprovalRequest, id string) (Reservation, error)
+	// File asks people for an approval, once for one request however often it comes.
+	File(ctx context.Context, a ApprovalRequest) (*evaluation.Approval, error)
+	// Offer says how an approval can be requested, or why the presented approval does not
+	// count; nil is nothing.
+	Offer(ctx context.Context, a ApprovalRequest, why evaluation.Reason) (*evaluation.Access, error)
+}
+
+// Reservation is a use of an approval that is reserved for one decision. The PDP calls exactly
+// one of its methods, once, and nothing else can happen to the approval before that.
+type Reservation interface {
+	// Spent settles the use: the decision is on record.
+	Spent(ctx context.Context)
+	// InDoubt leaves the use reserved: it is not known whether the decision is on record. The
+	// log is asked later.
+	InDoubt()
+}
+
+// Found is an approval that can be used. If ID is empty there is none, and Why says why the
+// presented approval does not apply.
 type Found struct {
 	ID    string
 	Until time.Time
 	Why   evaluation.Reason
 }
 
-// Awaited is an allow that waits for a person: who asked what, and what exactly an
-// approval would be for.
-type Awaited struct {
+// ApprovalRequest is an allow that waits for a person: what was asked by which caller, and
+// what exactly an approval would be for.
+type ApprovalRequest struct {
 	Call Call
 	// Decision is the id of the record of the answer, Bundle the policies that gave it.
 	Decision, Bundle string
@@ -48,7 +88,7 @@ type Awaited struct {
 	// Binding is what the approval is bound to, as one text: another request, caller,
 	// tenant or obligation has another. It holds the request's secrets.
 	Binding []byte
-	// Members are the members of its context that say what the question is.
+	// Members are the members of its context that say what the request is.
 	Members []string
 	// OfTenant says that the demand is the tenant's own; see [Reviewed].
 	OfTenant bool
@@ -58,19 +98,19 @@ type Awaited struct {
 	Now time.Time
 }
 
-// waits reports whether an allow stands that only a person's approval is missing to.
-func (w *weighed) waits() bool {
+// waits reports whether the verdict is an allow that lacks only a person's approval.
+func (w *verdict) waits() bool {
 	_, _, ok := w.approvalOwed()
 	return ok
 }
 
 // approvalOwed is the obligation that asks for an approval. There is one at most: two
 // are in conflict.
-func (w *weighed) approvalOwed() (o evaluation.Obligation, t obligations.Terms, ok bool) {
-	if !w.Allow {
+func (w *verdict) approvalOwed() (o evaluation.Obligation, t obligations.Terms, ok bool) {
+	if !w.decision.Allow {
 		return o, t, false
 	}
-	for _, o := range w.Obligations {
+	for _, o := range w.decision.Obligations {
 		if t, ok := obligations.TermsOf(o); ok {
 			return o, t, true
 		}
@@ -81,10 +121,10 @@ func (w *weighed) approvalOwed() (o evaluation.Obligation, t obligations.Terms, 
 // demandOfTenant reports whether the tenant alone demands the approval: neither a policy
 // of the root asks for it, nor an obligation of the root. Two different obligations of the
 // type are in conflict, so whatever a determining policy names of it is this one.
-func (w *weighed) demandOfTenant() bool {
+func (w *verdict) demandOfTenant(b *Bundle) bool {
 	o, _, _ := w.approvalOwed()
 	return w.view.tenant != evaluation.DefaultTenant && !slices.ContainsFunc(o.Policies, func(id string) bool {
-		return w.bundle.demandsAsRoot(w.view.byID[id])
+		return b.demandsAsRoot(w.view.byID[id])
 	})
 }
 
@@ -97,34 +137,41 @@ func (b *Bundle) demandsAsRoot(p *policy) bool {
 	return !p.ofTenant() || slices.ContainsFunc(p.obliges, ofRoot)
 }
 
-// await answers a call that waits for a person. With an approval of exactly this
-// request the answer is what the policies say of one that is approved; without, it
-// stands as it is, and a person is asked, or can be.
-func (p *PDP) await(ctx context.Context, call Call, stands evaluation.Decision, w *weighed) (evaluation.Decision, error) {
-	a, ok := w.awaited(&call)
+// await answers a call that waits for a person. If there is an approval of exactly this
+// request, the answer is what the policies say of an approved one, and a use of the approval
+// is reserved for it. If there is none the first answer stands, and an approval is filed or
+// offered.
+func (p *PDP) await(ctx context.Context, bundle *Bundle, call Call, first *verdict, stands evaluation.Decision) (evaluation.Decision, Reservation, error) {
+	a, ok := first.approvalRequest(bundle, call)
+	if !ok {
+		return stands, nil, nil
+	}
 	a.Decision = stands.ID
-	var why evaluation.Reason
-	if ok && call.Spend && (call.Request.Presented() != "" || call.Request.Justified()) {
-		d, found, err := p.approved(ctx, call, a, w)
-		if err != nil || found.ID != "" {
-			return d, err
+	var found Found
+	if call.Request.Presented() != "" || call.Request.Justified() {
+		var d evaluation.Decision
+		var use Reservation
+		var err error
+		if d, use, found, err = p.approved(ctx, bundle, a, first); err != nil || found.ID != "" {
+			return d, use, err
 		}
-		why = found.Why
 	}
 	var err error
 	switch {
-	case ok && call.File && stands.Allow: // and not what the PEP could not do for another reason
+	case call.Approvals == SpendOrFile && stands.Allow: // and not what the PEP could not do for another reason
 		stands.Approval, err = p.options.Approvals.File(ctx, a)
-	case ok && call.Offer && requestable(&stands):
-		stands.Access, err = p.options.Approvals.Offer(ctx, a, why)
+	case call.Approvals == SpendOrOffer && requestable(&stands):
+		stands.Access, err = p.options.Approvals.Offer(ctx, a, found.Why)
 	}
-	if err != nil {
-		return evaluation.Decision{}, fmt.Errorf("%w: %w", ErrNotRecorded, err)
+	return stands, nil, notRecorded(err)
+}
+
+// notRecorded wraps an error of who keeps approvals: the answer cannot be kept without them.
+func notRecorded(err error) error {
+	if err == nil {
+		return nil
 	}
-	if err := p.record(ctx, record(call, stands)); err != nil {
-		return evaluation.Decision{}, err
-	}
-	return stands, nil
+	return fmt.Errorf("%w: %w", ErrNotRecorded, err)
 }
 
 // requestable reports whether an approval is all that is missing.
@@ -132,102 +179,92 @@ func requestable(d *evaluation.Decision) bool {
 	return d.Reason == evaluation.ApprovalRequired && len(d.Required) == 1
 }
 
-// Requestable asks whether a call is denied for want of an approval and of nothing else,
-// and what that would be for. It answers nobody, and is on no record.
-func (p *PDP) Requestable(ctx context.Context, call Call) (Awaited, bool, error) {
+// Requestable reports whether a call is denied for want of an approval and of nothing else,
+// and what that approval would be for. Nothing goes on record.
+func (p *PDP) Requestable(ctx context.Context, call Call) (ApprovalRequest, bool, error) {
 	p.stamp(&call)
-	call.Offer = true
-	s, err := p.say(ctx, p.Bundle(), call)
-	if err != nil || s.waiting == nil || !requestable(&s.decision) {
-		return Awaited{}, false, err
+	in := inquiry{bundle: p.Bundle(), call: call}
+	w, d, err := judge(ctx, &in)
+	if err != nil || p.options.Approvals == nil || !w.waits() || !requestable(&d) {
+		return ApprovalRequest{}, false, err
 	}
-	a, ok := s.waiting.awaited(&call)
+	a, ok := w.approvalRequest(in.bundle, call)
 	return a, ok, nil
 }
 
-// refused says of a deny that no approval could change what there is to say of the one
-// that was presented all the same.
+// refused attaches, to a deny that no approval can change, the reason why the presented
+// approval does not count.
 func (p *PDP) refused(ctx context.Context, call Call, d *evaluation.Decision) error {
-	if !call.Offer || d.Allow || p.options.Approvals == nil || call.Request.Presented() == "" {
+	if call.Approvals != SpendOrOffer || d.Allow || call.Request.Presented() == "" {
 		return nil
 	}
-	a := Awaited{Call: call, Decision: d.ID, Bundle: d.Bundle, Presented: call.Request.Presented(), Now: call.Now}
+	a := ApprovalRequest{Call: call, Decision: d.ID, Bundle: d.Bundle, Presented: call.Request.Presented(), Now: call.Now}
 	found, err := p.options.Approvals.Find(ctx, a)
 	if err == nil && found.Why != "" {
 		d.Access, err = p.options.Approvals.Offer(ctx, a, found.Why)
 	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotRecorded, err)
-	}
-	return nil
+	return notRecorded(err)
 }
 
-// approved answers by an approval, where there is one. What was asked first must be
-// an allow, and so must what is asked with the approval; what either of them obliges
-// to is owed, but for what was approved. Without an ID in what it found there is no
-// answer by it.
-func (p *PDP) approved(ctx context.Context, call Call, a Awaited, first *weighed) (d evaluation.Decision, found Found, err error) {
-	if found, err = p.options.Approvals.Find(ctx, a); err != nil {
-		return d, Found{}, fmt.Errorf("%w: %w", ErrNotRecorded, err)
+// approved answers by an approval. The first verdict is an allow, and what the policies say of
+// an approved request must be one, too; the obligations of both are owed, but for the one that
+// was approved. If what it found has no ID there is no answer by an approval.
+func (p *PDP) approved(ctx context.Context, bundle *Bundle, a ApprovalRequest, first *verdict) (d evaluation.Decision, use Reservation, found Found, err error) {
+	if found, err = p.options.Approvals.Find(ctx, a); err != nil || found.ID == "" {
+		return d, nil, found, notRecorded(err)
 	}
-	if found.ID == "" {
-		return d, found, nil
-	}
-	again := call
-	again.approved = true
-	second, err := first.bundle.weigh(ctx, &again, nil)
+	again := inquiry{bundle: bundle, call: a.Call, approved: true, tells: true}
+	second, err := again.judge(ctx)
 	if err != nil {
-		return d, Found{}, err
+		return d, nil, Found{}, err
 	}
-	if second.Allow {
-		if a.OfTenant && second.waits() && !second.demandOfTenant() {
-			return d, Found{Why: evaluation.ApprovalOutOfScope}, nil // equal words, but the root's: its people were not asked
+	if second.decision.Allow {
+		if a.OfTenant && second.waits() && !second.demandOfTenant(bundle) {
+			return d, nil, Found{Why: evaluation.ApprovalOutOfScope}, nil // equal words, but the root's: its people were not asked
 		}
-		if second.unite(first, a.Obligation, found.ID); second.Allow && second.waits() {
-			return d, Found{Why: evaluation.ApprovalOutOfScope}, nil // for somebody else's approval, and that stands
+		if second.unite(first, a.Obligation, found.ID); second.decision.Allow && second.waits() {
+			return d, nil, Found{Why: evaluation.ApprovalOutOfScope}, nil // for another approval, which is still owed
 		}
 	}
-	if d, err = second.finish(ctx, &again); err != nil {
-		return d, Found{}, err
+	if d, err = second.answer(ctx, &again); err != nil {
+		return d, nil, Found{}, err
 	}
 	d.ID = a.Decision
-	put := func(ctx context.Context) error { return p.record(ctx, record(call, d)) }
-	if !d.Allow {
-		if call.Offer {
-			if d.Access, err = p.options.Approvals.Offer(ctx, a, evaluation.ApprovalPolicyDenied); err != nil {
-				return evaluation.Decision{}, Found{}, fmt.Errorf("%w: %w", ErrNotRecorded, err)
-			}
+	offers := a.Call.Approvals == SpendOrOffer
+	if !d.Allow { // and so nothing is used
+		if offers {
+			d.Access, err = p.options.Approvals.Offer(ctx, a, evaluation.ApprovalPolicyDenied)
 		}
-		return d, found, put(ctx)
+		return d, nil, found, notRecorded(err)
 	}
-	if call.Offer {
+	if offers {
 		d.Access = &evaluation.Access{Approval: &evaluation.ApprovalReference{ID: found.ID, ApprovedUntil: found.Until}}
 	}
-	spent, err := p.options.Approvals.Spend(ctx, a, found.ID, put)
-	if err != nil {
-		return evaluation.Decision{}, Found{}, fmt.Errorf("%w: %w", ErrNotRecorded, err)
+	// The last thing before the record: nothing may come between that could keep the use reserved for ever.
+	if use, err = p.options.Approvals.Reserve(ctx, a, found.ID); err != nil {
+		return evaluation.Decision{}, nil, Found{}, notRecorded(err)
 	}
-	if !spent {
-		return d, Found{Why: evaluation.ApprovalExpired}, nil // somebody was faster
+	if use == nil {
+		return d, nil, Found{Why: evaluation.ApprovalExpired}, nil // another decision was faster
 	}
-	return d, found, nil
+	return d, use, found, nil
 }
 
 // unite makes one answer of two that both hold, without what is approved.
-func (w *weighed) unite(first *weighed, met evaluation.Obligation, approval string) {
-	w.Determining = union(first.Determining, w.Determining)
-	for _, e := range first.Errors {
-		if !slices.Contains(w.Errors, e) {
-			w.Errors = append(w.Errors, e)
+func (w *verdict) unite(first *verdict, met evaluation.Obligation, approval string) {
+	w.decision.Determining = union(first.decision.Determining, w.decision.Determining)
+	for _, e := range first.decision.Errors {
+		if !slices.Contains(w.decision.Errors, e) {
+			w.decision.Errors = append(w.decision.Errors, e)
 		}
 	}
-	slices.SortStableFunc(w.Errors, func(a, b evaluation.PolicyError) int { return strings.Compare(a.Policy, b.Policy) })
-	out := obligations.Unite(first.Obligations, w.Obligations)
+	slices.SortStableFunc(w.decision.Errors, func(a, b evaluation.PolicyError) int { return strings.Compare(a.Policy, b.Policy) })
+	out := obligations.Unite(first.decision.Obligations, w.decision.Obligations)
 	out.Obligations = slices.DeleteFunc(out.Obligations, func(o evaluation.Obligation) bool {
 		return o.Type == met.Type && o.Properties.Value().Equal(met.Properties.Value())
 	})
-	w.Met = []evaluation.Met{{ID: met.ID, Type: met.Type, Approval: approval}}
-	take(&w.Decision, out)
+	w.decision.Met = []evaluation.Met{{ID: met.ID, Type: met.Type, Approval: approval}}
+	applyObligations(&w.decision, out)
 }
 
 func union(a, b []string) []string {

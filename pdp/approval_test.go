@@ -16,34 +16,51 @@ type desk struct {
 	approved map[string]int // uses left
 	filed    []string
 	recorded []evaluation.Decision
+	settled  []settled
 	failing  error
+	under    func(context.Context) error // while a decision is recorded
 }
 
-func (d *desk) Find(_ context.Context, a pdp.Awaited) (pdp.Found, error) {
+func (d *desk) Find(_ context.Context, a pdp.ApprovalRequest) (pdp.Found, error) {
 	if d.approved[string(a.Binding)] == 0 || a.Presented != "" && a.Presented != "one" {
 		return pdp.Found{Why: evaluation.ApprovalUnverifiable}, d.failing
 	}
 	return pdp.Found{ID: "one", Until: a.Now.Add(a.Terms.ValidFor)}, d.failing
 }
 
-func (d *desk) Offer(_ context.Context, a pdp.Awaited, why evaluation.Reason) (*evaluation.Access, error) {
+func (d *desk) Offer(_ context.Context, a pdp.ApprovalRequest, why evaluation.Reason) (*evaluation.Access, error) {
 	return &evaluation.Access{EvaluationID: "e", Reason: why}, d.failing
 }
 
-func (d *desk) Spend(ctx context.Context, a pdp.Awaited, _ string, record func(context.Context) error) (bool, error) {
+func (d *desk) Reserve(_ context.Context, a pdp.ApprovalRequest, _ string) (pdp.Reservation, error) {
 	if d.approved[string(a.Binding)] == 0 {
-		return false, nil
+		return nil, nil
 	}
 	d.approved[string(a.Binding)]--
-	return true, record(ctx)
+	return d, nil
 }
 
-func (d *desk) File(_ context.Context, a pdp.Awaited) (*evaluation.Approval, error) {
+// Spent and InDoubt note what became of a reservation.
+func (d *desk) Spent(ctx context.Context) { d.settled = append(d.settled, settled{"spent", ctx.Err()}) }
+func (d *desk) InDoubt()                  { d.settled = append(d.settled, settled{"in doubt", nil}) }
+
+// settled is what became of a reservation, and whether the context had ended by then.
+type settled struct {
+	how   string
+	ended error
+}
+
+func (d *desk) File(_ context.Context, a pdp.ApprovalRequest) (*evaluation.Approval, error) {
 	d.filed = append(d.filed, string(a.Binding))
 	return &evaluation.Approval{ID: fmt.Sprintf("a%d", len(d.filed)), Status: "pending", ExpiresAt: a.Now.Add(a.Terms.Timeout), StatusURL: "/s"}, d.failing
 }
 
-func (d *desk) Record(_ context.Context, records []pdp.Record) error {
+func (d *desk) Record(ctx context.Context, records []pdp.Record) error {
+	if d.under != nil {
+		if err := d.under(ctx); err != nil {
+			return err
+		}
+	}
 	for _, r := range records {
 		d.recorded = append(d.recorded, r.Decision)
 	}
@@ -60,8 +77,8 @@ func (b bundle) desk(t testing.TB) (*pdp.PDP, *desk) {
 	return pdp.Of(loaded, pdp.Options{Now: clock, Approvals: d, Recorder: d}), d
 }
 
-func filing(c *pdp.Call)   { c.Spend, c.File = true, true }
-func spending(c *pdp.Call) { c.Spend = true }
+func filing(c *pdp.Call)   { c.Approvals = pdp.SpendOrFile }
+func spending(c *pdp.Call) { c.Approvals = pdp.Spend }
 
 // native is a request in the native shape, with members of its context.
 func native(context string) string {
@@ -104,13 +121,16 @@ func TestAwaitingApproval(t *testing.T) {
 			p, d := one(test.policies, "obligations.yaml", askFirst).desk(t)
 			ask(t, p, strings.NewReplacer(approved, `"x":0`, `"approval_id":"one"`, `"x":0`, `"approval_id":"two"`, `"x":0`).Replace(test.request), spending)
 			probe, bindings := one(test.policies, "obligations.yaml", askFirst).desk(t)
-			ask(t, probe, test.request, func(c *pdp.Call) { c.File = true })
+			ask(t, probe, test.request, filing)
 			for _, binding := range bindings.filed {
 				d.approved[binding] = 1
 			}
 			d.recorded = nil
 			if got := ask(t, p, test.request, test.change); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			if used := len(d.settled) == 1 && d.settled[0].how == "spent"; used != test.spent || len(d.settled) > 1 {
+				t.Errorf("the reservation: %v", d.settled)
 			}
 			spent := len(bindings.filed) > 0 && d.approved[bindings.filed[0]] == 0
 			if spent != test.spent || len(d.recorded) != 1 || (len(d.recorded[0].Met) == 1) != test.spent {
@@ -134,8 +154,71 @@ func TestApprovalsFail(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := p.Evaluate(t.Context(), pdp.Call{Request: r, Spend: true, File: true}); !errors.Is(err, pdp.ErrNotRecorded) || got.Allow || len(d.recorded) > 0 {
+		if got, err := p.Evaluate(t.Context(), pdp.Call{Request: r, Approvals: pdp.SpendOrFile}); !errors.Is(err, pdp.ErrNotRecorded) || got.Allow || len(d.recorded) > 0 {
 			t.Errorf("got %+v, %v, recorded %v", got, err, d.recorded)
+		}
+	}
+}
+
+// Each reservation is settled exactly once, whatever happens while the decision is recorded.
+func TestReservationIsSettledOnce(t *testing.T) {
+	failed := errors.New("the disk is full")
+	request, err := evaluation.DecodeNative([]byte(native(approved)), evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		under func(context.Context) error
+		want  settled
+	}{
+		"recorded":              {nil, settled{how: "spent"}},
+		"not recorded":          {func(context.Context) error { return failed }, settled{how: "in doubt"}},
+		"a panic":               {func(context.Context) error { panic(failed) }, settled{how: "in doubt"}},
+		"the context of record": {func(ctx context.Context) error { return ctx.Err() }, settled{how: "spent"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, d := one(`@obligation("ask") permit(principal is agent, action, resource);`, "obligations.yaml", askFirst).desk(t)
+			d.approved[bindingOf(t, p, d, native(``))] = 1
+			ctx, cancel := context.WithCancel(t.Context())
+			d.under = func(under context.Context) error {
+				cancel() // the caller goes away
+				if test.under == nil {
+					return nil
+				}
+				return test.under(under)
+			}
+			func() {
+				defer func() { _ = recover() }()
+				got, err := p.Evaluate(ctx, pdp.Call{Request: request, Approvals: pdp.SpendOrFile})
+				if spent := test.want.how == "spent"; got.Allow != spent || (err == nil) != spent {
+					t.Errorf("got %+v, %v", got, err)
+				}
+			}()
+			if len(d.settled) != 1 || d.settled[0] != test.want {
+				t.Errorf("got %v, want %v once", d.settled, test.want)
+			}
+		})
+	}
+}
+
+// The mode of a call is a rule of the PDP, of every combination of what HTTP knows.
+func TestApprovalsFor(t *testing.T) {
+	for _, explain := range []bool{false, true} {
+		for _, mayFile := range []bool{false, true} {
+			for _, mayRequest := range []bool{false, true} {
+				for shape, want := range map[evaluation.Shape]pdp.ApprovalMode{
+					evaluation.Native:  map[bool]pdp.ApprovalMode{false: pdp.Spend, true: pdp.SpendOrFile}[mayFile],
+					evaluation.AuthZEN: map[bool]pdp.ApprovalMode{false: pdp.Spend, true: pdp.SpendOrOffer}[mayRequest],
+				} {
+					if explain {
+						want = pdp.NotAsked
+					}
+					call := pdp.Call{Request: evaluation.Request{Shape: shape}, Explain: explain}
+					if got := pdp.ApprovalsFor(&call, mayFile, mayRequest); got != want {
+						t.Errorf("shape %v, explain %v, may file %v, may request %v: got %v, want %v", shape, explain, mayFile, mayRequest, got, want)
+					}
+				}
+			}
 		}
 	}
 }
@@ -201,7 +284,7 @@ func TestBinding(t *testing.T) {
 			}
 		})
 	}
-	if bindingOf(t, all, atAll, base) == bindingOf(t, all, atAll, base, func(c *pdp.Call) { c.Caller = "key:other" }) {
+	if bindingOf(t, all, atAll, base) == bindingOf(t, all, atAll, base, func(c *pdp.Call) { c.Asker.Name = "key:other" }) {
 		t.Error("another PEP could go by it")
 	}
 	if of := bindingOf(t, all, atAll, change(`7`, `9007199254740992`)); of == bindingOf(t, all, atAll, change(`7`, `9007199254740993`)) || of == "" {

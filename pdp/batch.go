@@ -11,17 +11,12 @@ import (
 
 // BatchCall is a batch together with who asks and how.
 type BatchCall struct {
-	Batch   evaluation.Batch
-	Caller  string
+	Batch evaluation.Batch
+	evaluation.Asker
 	Now     time.Time
 	Explain bool
-	// The others are those of a [Call].
-	RequestID, TraceID string
-
-	Registered  bool
-	Obligations []string
-	// GoOn, where there is one, is asked before each item, and an error of it ends the
-	// batch: it may have others do something meanwhile.
+	// GoOn, if it is set, is called before each item, and its error ends the batch. It may
+	// let other work go first.
 	GoOn func(context.Context) error
 }
 
@@ -35,13 +30,11 @@ type BatchDecision struct {
 // and one reading of the clock, each as [PDP.Evaluate] would, and up to the one
 // that its semantic makes the last. They go on record together.
 func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision, error) {
-	bundle := p.Bundle()
-	call := Call{Caller: batch.Caller, Now: batch.Now, Explain: batch.Explain, RequestID: batch.RequestID, TraceID: batch.TraceID, Registered: batch.Registered, Obligations: batch.Obligations, tell: true}
-	call.goOn = batch.GoOn
+	call := Call{Asker: batch.Asker, Now: batch.Now, Explain: batch.Explain}
 	p.stamp(&call)
 	answer := BatchDecision{ID: p.options.NewID()}
 	_, span := step(ctx, "authorize")
-	records, err := p.items(ctx, bundle, call, batch.Batch, &answer)
+	records, err := items(ctx, &inquiry{bundle: p.Bundle(), call: call, tells: true}, batch, &answer)
 	ended(span, err)
 	if err != nil {
 		return BatchDecision{}, err
@@ -52,18 +45,28 @@ func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision
 	return answer, nil
 }
 
-// items decides the items of a batch, and says what is to go on record of them.
-func (p *PDP) items(ctx context.Context, bundle *Bundle, call Call, batch evaluation.Batch, answer *BatchDecision) ([]Record, error) {
+// goesOn is called between two questions of one call.
+func goesOn(ctx context.Context, goOn func(context.Context) error) error {
+	if goOn == nil {
+		return ctx.Err()
+	}
+	return goOn(ctx)
+}
+
+// items decides the items of a batch, and returns what goes on record.
+func items(ctx context.Context, in *inquiry, call BatchCall, answer *BatchDecision) ([]Record, error) {
+	batch := call.Batch
 	records := make([]Record, 0, len(batch.Items))
-	m, filled, size := new(memo), 0, sizeOf(batch)
+	filled, size := 0, sizeOf(batch)
 	explaining := explaining{asked: call.Explain}
 	for n, item := range batch.Items {
-		if err := call.goesOn(ctx); err != nil {
+		if err := goesOn(ctx, call.GoOn); err != nil {
 			return nil, err
 		}
-		call.Request, m.inherits = item.Request, item.Inherits()
-		call.Explain = explaining.more()
-		d, err := p.item(ctx, bundle, call, item, m)
+		in.call.Request, in.inherits = item.Request, item.Inherits()
+		in.call.Explain = explaining.more()
+		asked := in.call // as it came
+		d, err := judgeItem(ctx, in, item)
 		if err != nil {
 			return nil, err
 		}
@@ -73,13 +76,13 @@ func (p *PDP) items(ctx context.Context, bundle *Bundle, call Call, batch evalua
 		if filled += filledSize(d); filled > maxFilled {
 			return nil, overfilled()
 		}
-		if m.converted > maxConverted {
+		if in.converted > maxConverted {
 			return nil, overconverted()
 		}
 		d.ID = fmt.Sprintf("%s.%d", answer.ID, n)
 		answer.Items = append(answer.Items, d)
-		one := record(call, d)
-		one.Item = Item{Batch: answer.ID, Size: size, Inherits: item.Inherits()}
+		one := record(asked, d)
+		one.Item = Item{Batch: answer.ID, Size: size, Inherits: in.inherits}
 		records = append(records, one)
 		if batch.Semantic.Decides(d.Allow) {
 			break
@@ -133,14 +136,18 @@ func (e *explaining) take(d *evaluation.Decision) error {
 	return nil
 }
 
-// item decides one item; what is wrong with it is its own answer.
-func (p *PDP) item(ctx context.Context, bundle *Bundle, call Call, item evaluation.Item, m *memo) (evaluation.Decision, error) {
-	if bundle == nil {
-		return evaluation.Decision{}, ErrNoBundle
+// judgeItem decides one item. What is wrong with an item is its own answer, and no error of
+// the batch.
+func judgeItem(ctx context.Context, in *inquiry, item evaluation.Item) (d evaluation.Decision, err error) {
+	if in.bundle == nil {
+		return d, ErrNoBundle
 	}
 	malformed := item.Err
 	if malformed == nil {
-		d, err := p.decide(ctx, bundle, call, m)
+		var w verdict
+		if w, err = in.judge(ctx); err == nil {
+			d, err = w.answer(ctx, in)
+		}
 		for n := range d.Mismatch { // which are those of the explanation, too
 			d.Mismatch[n].Pointer = item.Pointer(d.Mismatch[n].Pointer)
 		}
@@ -150,7 +157,7 @@ func (p *PDP) item(ctx context.Context, bundle *Bundle, call Call, item evaluati
 		}
 		malformed = item.InBody(malformed)
 	}
-	return evaluation.Decision{Bundle: bundle.Digest(), Malformed: malformed}, nil
+	return evaluation.Decision{Bundle: in.bundle.Digest(), Malformed: malformed}, nil
 }
 
 // maxFilled bounds the obligations of one answer: a megabyte of context that a

@@ -33,7 +33,7 @@ func BenchmarkObligations(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				d, err := bundle.decide(context.Background(), Call{Request: request, Now: propertyTime}, nil)
+				d, err := decideBy(context.Background(), bundle, Call{Request: request, Now: propertyTime})
 				if err != nil || !d.Allow || len(d.Obligations) != n {
 					b.Fatal(d, err)
 				}

@@ -99,7 +99,7 @@ func (w *office) considered() float64 {
 	v := w.bundle.views[evaluation.DefaultTenant]
 	found := 0
 	for _, call := range w.calls {
-		q, err := w.bundle.ask(v, &call, nil)
+		q, err := questionOf(w.bundle, v, call)
 		if err != nil {
 			return -1
 		}
@@ -167,7 +167,7 @@ func BenchmarkIndexLookupByPolicies(b *testing.B) {
 			v := w.bundle.views[evaluation.DefaultTenant]
 			all := make([]lineages, len(w.calls))
 			for i := range w.calls {
-				q, err := w.bundle.ask(v, &w.calls[i], nil)
+				q, err := questionOf(w.bundle, v, w.calls[i])
 				if err != nil {
 					b.Fatal(err)
 				}

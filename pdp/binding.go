@@ -9,16 +9,17 @@ import (
 	"policy-service/obligations"
 )
 
-// awaited is what an approval would be for. It fails for a request that could not be
-// shown to anybody as what it is: by who is behind it, or by a number in it.
-func (w *weighed) awaited(call *Call) (a Awaited, ok bool) {
-	a = Awaited{Call: *call, Bundle: w.Decision.Bundle, Presented: call.Request.Presented(), Now: call.Now}
+// approvalRequest is what an approval would be for. It fails for a request that could not be
+// shown to anybody as what it is: for the actors it names, or for a number in it.
+func (w *verdict) approvalRequest(b *Bundle, call Call) (a ApprovalRequest, ok bool) {
+	c := &b.config
+	a = ApprovalRequest{Call: call, Bundle: w.decision.Bundle, Presented: call.Request.Presented(), Now: call.Now}
 	a.Obligation, a.Terms, _ = w.approvalOwed()
-	if a.Actors, ok = call.Request.Actors(); !ok || !w.bundle.config.knows(a.Actors) {
+	if a.Actors, ok = call.Request.Actors(); !ok || !c.knows(a.Actors) {
 		return a, false
 	}
-	a.Members, a.OfTenant = w.members(call), w.demandOfTenant()
-	a.Binding, ok = w.bundle.config.binding(call, a.Obligation.ID, a.Terms, a.OfTenant)
+	a.Members, a.OfTenant = c.members(call.Request.Context), w.demandOfTenant(b)
+	a.Binding, ok = c.binding(&call, a.Obligation.ID, a.Terms, a.OfTenant)
 	return a, ok
 }
 
@@ -37,10 +38,10 @@ func (c *config) knows(actors evaluation.Actors) bool {
 }
 
 // members are those of the context that the approval is bound to, or that may be.
-func (w *weighed) members(call *Call) []string {
+func (c *config) members(context evaluation.Object) []string {
 	names := []string{}
-	for name := range call.Request.Context.Members {
-		if !evaluation.Protocol(name) && !slices.Contains(w.bundle.config.volatile, name) {
+	for name := range context.Members {
+		if !evaluation.Protocol(name) && !slices.Contains(c.volatile, name) {
 			names = append(names, name)
 		}
 	}
@@ -57,7 +58,7 @@ func (w *weighed) members(call *Call) []string {
 func (c *config) binding(call *Call, obligation string, t obligations.Terms, ofTenant bool) ([]byte, bool) {
 	r := &call.Request
 	b := binder{ok: true}
-	head := []string{"v2", r.Tenant, call.Caller, obligation, t.Template, strconv.Itoa(t.Quorum)}
+	head := []string{"v2", r.Tenant, call.Asker.Name, obligation, t.Template, strconv.Itoa(t.Quorum)}
 	if ofTenant { // of what the root demands it is the text of the first release, so that what was approved then counts
 		head = append(head, "of tenant")
 	}

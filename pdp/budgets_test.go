@@ -46,7 +46,6 @@ var ceilings = map[string]int{
 	"fields of pdp.scoped":                          20,
 	"fields of pdp.textScan":                        16,
 	"fields of pdp.usage":                           27,
-	"fields of pdp.weighed":                         26,
 	"fields of pdp/approval.Store":                  20,
 	"fields of pdp/approval/inbox.Request":          20,
 	"fields of pdp/decisionlog.Log":                 24,

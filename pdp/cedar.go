@@ -48,63 +48,51 @@ func (p *piece) add(more piece) {
 	p.unusable = append(p.unusable, more.unusable...)
 }
 
-// decide is the decision as a function of call and bundle, and nothing else:
-// when ctx ends before it is made, there is none. What it takes from the memo, it
-// would have found again.
-func (b *Bundle) decide(ctx context.Context, call Call, m *memo) (evaluation.Decision, error) {
-	w, err := b.weigh(ctx, &call, m)
-	if err != nil {
-		return evaluation.Decision{}, err
-	}
-	return w.finish(ctx, &call)
+// verdict is what the policies say, before it counts what the PEP can do.
+type verdict struct {
+	decision evaluation.Decision
+	question *question
+	view     *view
 }
 
-// weighed is what the policies say, before it counts what the PEP can do.
-type weighed struct {
-	evaluation.Decision
-	bundle *Bundle
-	view   *view
-	*question
-	memo *memo
-}
-
-// weigh puts a call to the policies.
-func (b *Bundle) weigh(ctx context.Context, call *Call, m *memo) (w weighed, err error) {
-	w.bundle, w.memo = b, m
-	if w.view, err = b.view(call); err != nil {
+// judge puts the request to the policies. What they say is a function of call and bundle,
+// and nothing else; if ctx ends before all were asked there is no verdict.
+func (in *inquiry) judge(ctx context.Context) (w verdict, err error) {
+	if in.bundle == nil {
+		return w, ErrNoBundle
+	}
+	if w.view, err = in.view(); err != nil {
 		return w, err
 	}
-	if call.review != noReview {
-		v := *w.view
-		v.review, w.view = call.review, &v
-	}
-	if w.question, err = b.ask(w.view, call, m); err != nil {
+	if w.question, err = in.question(w.view); err != nil {
 		return w, err
 	}
-	w.Decision = evaluation.Decision{Bundle: b.digest, Reason: w.reason}
-	if w.reason != "" {
+	w.decision = evaluation.Decision{Bundle: in.bundle.digest, Reason: w.question.reason}
+	if w.question.reason != "" {
 		return w, nil
 	}
-	if err := b.authorize(ctx, w.view, w.question, &w.Decision); err != nil {
+	if err := in.bundle.authorize(ctx, w.view, w.question, &w.decision); err != nil {
 		return w, err
 	}
-	w.view.oblige(w.question, &w.Decision)
+	w.view.oblige(w.question, &w.decision)
 	return w, nil
 }
 
-// finish denies where the PEP has not said that it can do what is owed, and explains.
-func (w *weighed) finish(ctx context.Context, call *Call) (d evaluation.Decision, err error) {
-	d = w.Decision
-	if call.tell && (w.reason != "" || len(w.unusable) > 0) {
-		d.Mismatch = w.bundle.mismatch(w.view, &call.Request, w.memo)
+// answer is the decision that a verdict of an inquiry comes to: a deny if the PEP has not said that it can
+// do what is owed, and explained if that was asked for.
+func (w *verdict) answer(ctx context.Context, in *inquiry) (d evaluation.Decision, err error) {
+	d = w.decision
+	call := &in.call
+	if in.tells && (w.question.reason != "" || len(w.question.unusable) > 0) {
+		d.Mismatch = in.mismatch(w.view)
 	}
-	if w.reason != "" {
+	if w.question.reason != "" {
 		if call.Explain {
 			d.Explain = &evaluation.Explanation{Policies: []evaluation.PolicyExplanation{}, Mismatch: d.Mismatch}
 		}
 		return d, nil
 	}
-	w.bundle.declare(call, &d)
+	in.bundle.declare(call, &d)
 	if call.Explain {
 		d.Explain, err = w.view.explain(ctx, w.question, &d)
 	}
@@ -112,20 +100,25 @@ func (w *weighed) finish(ctx context.Context, call *Call) (d evaluation.Decision
 }
 
 // view is the bundle as the request's tenant sees it.
-func (b *Bundle) view(call *Call) (*view, error) {
-	if call.Request.Tenant == "" && call.Request.Shape == evaluation.AuthZEN {
-		call.Request.Tenant = evaluation.DefaultTenant // a native request must name its own
+func (in *inquiry) view() (*view, error) {
+	if r := &in.call.Request; r.Tenant == "" && r.Shape == evaluation.AuthZEN {
+		r.Tenant = evaluation.DefaultTenant // a native request must name its own
 	}
-	v, ok := b.views[call.Request.Tenant]
-	if !ok {
+	v, ok := in.bundle.views[in.call.Request.Tenant]
+	switch {
+	case !ok:
 		return nil, ErrUnknownTenant
+	case in.review != noReview:
+		reviewed := *v
+		reviewed.review = in.review
+		return &reviewed, nil
 	}
 	return v, nil
 }
 
-// ask maps a request onto Cedar. The error is an [*evaluation.Error].
-func (b *Bundle) ask(v *view, call *Call, m *memo) (*question, error) {
-	r, q := &call.Request, &question{}
+// question maps the request onto Cedar. The error is an [*evaluation.Error].
+func (in *inquiry) question(v *view) (*question, error) {
+	b, r, q := in.bundle, &in.call.Request, &question{}
 	principal, ok1 := b.config.entityType(r.Subject.Type)
 	resource, ok2 := b.config.entityType(r.Resource.Type)
 	if !ok1 || !ok2 {
@@ -137,21 +130,21 @@ func (b *Bundle) ask(v *view, call *Call, m *memo) (*question, error) {
 		actionVar:    {Type: b.config.actionType, ID: types.String(r.Action.Name)},
 		resourceVar:  {Type: resource, ID: types.String(r.Resource.ID)},
 	}
-	if err := b.askEntities(v, r, q, m); err != nil {
+	if err := in.askEntities(v, q); err != nil {
 		return nil, err
 	}
-	context, err := m.context(b, call, q.uids[actionVar])
+	context, err := in.contextOf(q.uids[actionVar])
 	if err != nil {
 		return nil, err
 	}
 	q.context, q.contextOrigins = context.record, context.origins
 	q.add(context.piece)
-	if b.schema != nil && q.reason != evaluation.SchemaMismatch && !m.fits(b.schema, r, q) {
+	if b.schema != nil && q.reason != evaluation.SchemaMismatch && !in.fits(q) {
 		q.refuse(evaluation.SchemaMismatch)
 	}
 	slices.Sort(q.unusable)
 	if q.reason == "" {
-		m.lineages(q)
+		in.lineages(q)
 	}
 	return q, nil
 }
@@ -163,7 +156,7 @@ type contextPiece struct {
 	record types.Record
 }
 
-func (b *Bundle) askContext(call *Call, action types.EntityUID) (contextPiece, error) {
+func (b *Bundle) askContext(call *Call, approved bool, action types.EntityUID) (contextPiece, error) {
 	r := &call.Request
 	declared := b.schema.contextOf(action)
 	m := b.merger(make(types.RecordMap, r.Context.Len()+2), declared)
@@ -184,8 +177,8 @@ func (b *Bundle) askContext(call *Call, action types.EntityUID) (contextPiece, e
 	m.members["pdp"] = types.NewRecord(types.RecordMap{
 		"now":      types.NewDatetime(call.Now),
 		"tenant":   types.String(r.Tenant),
-		"caller":   types.String(call.Caller),
-		"approved": types.Boolean(call.approved),
+		"caller":   types.String(call.Asker.Name),
+		"approved": types.Boolean(approved),
 	})
 	return contextPiece{m.piece(), m.origins, types.NewRecord(m.members)}, nil
 }

@@ -247,7 +247,7 @@ func (c *corpusFile) authorize(t *testing.T, where string, v *view, r *corpusReq
 	}
 	q := &question{uids: [variables]types.EntityUID{r.Principal.uid(), r.Action.uid(), r.Resource.uid()}, context: context}
 	q.entities = &overlay{store: v.store, principal: c.stored(v, r.Principal), resource: c.stored(v, r.Resource)}
-	(*memo)(nil).lineages(q)
+	new(inquiry).lineages(q)
 	var d evaluation.Decision
 	_ = c.bundle.authorize(t.Context(), v, q, &d)
 	check(t, where, r, d)

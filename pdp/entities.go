@@ -98,20 +98,20 @@ type entityPiece struct {
 }
 
 // askEntities makes subject and resource of what is stored and what was sent.
-func (b *Bundle) askEntities(v *view, r *evaluation.Request, q *question, m *memo) error {
-	principal, resource := q.uids[principalVar], q.uids[resourceVar]
+func (in *inquiry) askEntities(v *view, q *question) error {
+	r, principal, resource := &in.call.Request, q.uids[principalVar], q.uids[resourceVar]
 	if principal == resource {
-		one, err := m.oneEntity(b, v, principal, r.Subject.Properties, r.Resource.Properties)
+		one, err := in.oneEntity(v, principal)
 		if err == nil {
 			q.see(v, one, one)
 		}
 		return err
 	}
-	p, err := m.entity(b, v, principalVar, principal, r.Subject.Properties)
+	p, err := in.entity(v, principalVar, principal, r.Subject.Properties)
 	if err != nil {
 		return err
 	}
-	s, err := m.entity(b, v, resourceVar, resource, r.Resource.Properties)
+	s, err := in.entity(v, resourceVar, resource, r.Resource.Properties)
 	q.see(v, p, s)
 	return err
 }

@@ -83,7 +83,7 @@ func (f *exampleFile) example(n *yaml.Node) (Example, bool) {
 		"name":        func(v *yaml.Node) { name = v; m.text(v); e.Name = v.Value },
 		"tenant":      func(v *yaml.Node) { tenant = f.named(v) },
 		"now":         func(v *yaml.Node) { e.Call.Now = f.time(v) },
-		"caller":      func(v *yaml.Node) { e.Call.Caller = f.string(v) },
+		"caller":      func(v *yaml.Node) { e.Call.Asker.Name = f.string(v) },
 		"request":     func(v *yaml.Node) { request = v },
 		"decision":    func(v *yaml.Node) { decision = v; e.Allow = m.oneOf(v, "allow", "deny") == "allow" },
 		"reason":      func(v *yaml.Node) { s := f.string(v); e.Reason = &s },

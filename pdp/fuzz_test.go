@@ -350,9 +350,9 @@ func sameAnswers(t *testing.T, bundle *Bundle, files fstest.MapFS) {
 		if err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
-		call := Call{Request: r, Now: time.UnixMilli(0), Caller: "key:x", Explain: true}
-		one, err1 := bundle.decide(context.Background(), call, nil)
-		two, err2 := again.decide(context.Background(), call, nil)
+		call := Call{Request: r, Now: time.UnixMilli(0), Asker: evaluation.Asker{Name: "key:x"}, Explain: true}
+		one, err1 := decideBy(context.Background(), bundle, call)
+		two, err2 := decideBy(context.Background(), again, call)
 		if !reflect.DeepEqual(one, two) || !reflect.DeepEqual(err1, err2) {
 			t.Errorf("%s\nis answered %+v, %v\nand by the same files %+v, %v", body, one, err1, two, err2)
 		}

@@ -240,7 +240,7 @@ func pairsOfPermits(t *testing.T, b *Bundle, a asked, together, alone map[[2]str
 	t.Helper()
 	call := a.call(t)
 	call.Explain = true
-	d, err := b.decide(context.Background(), call, nil)
+	d, err := decideBy(context.Background(), b, call)
 	if err != nil {
 		return
 	}

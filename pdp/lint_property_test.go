@@ -106,7 +106,7 @@ func (e *escapeTest) decide(context map[string]any) evaluation.Decision {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	d, err := e.b.decide(e.t.Context(), Call{Request: r, Now: time.Unix(0, 0)}, nil)
+	d, err := decideBy(e.t.Context(), e.b, Call{Request: r, Now: time.Unix(0, 0)})
 	if err != nil {
 		e.t.Fatal(err)
 	}

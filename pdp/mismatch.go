@@ -18,18 +18,19 @@ const maxMismatches = 16
 // mismatch says what in a request cannot be put to the policies, by the places in the body
 // that was sent. It goes the way of ask once more, with the same conversions, so that a
 // request without a mismatch pays nothing for it.
-func (b *Bundle) mismatch(v *view, r *evaluation.Request, from *memo) []evaluation.Mismatch {
-	m := mismatches{b: b, v: v, r: r}
+func (in *inquiry) mismatch(v *view) []evaluation.Mismatch {
+	b, r := in.bundle, &in.call.Request
+	m := mismatches{b: b, v: v, r: *r}
 	subject, ok1 := m.named(r.Subject, "subject")
 	resource, ok2 := m.named(r.Resource, "resource")
 	if ok1 && ok2 {
-		m.entities(subject, resource, from)
+		m.entities(in, subject, resource)
 		var action types.EntityUID // which nothing depends on, but for a schema
 		if b.schema != nil {
 			action = types.EntityUID{Type: b.config.actionType, ID: types.String(r.Action.Name)}
 			m.applies(b.schema, action, subject, resource)
 		}
-		from.misfit(actionVar, action, r.Context, r.Action.Properties, &m, func(m *mismatches) { m.context(action) })
+		in.misfit(actionVar, parts{uid: action, sent: r.Context, more: r.Action.Properties}, &m, func(m *mismatches) { m.context(action) })
 	}
 	sortMismatch(m.found)
 	return m.found
@@ -42,7 +43,7 @@ func sortMismatch(all []evaluation.Mismatch) {
 type mismatches struct {
 	b     *Bundle
 	v     *view
-	r     *evaluation.Request
+	r     evaluation.Request
 	found []evaluation.Mismatch
 }
 
@@ -75,14 +76,14 @@ func (m *mismatches) named(e evaluation.Entity, part string) (types.EntityUID, b
 }
 
 // entities goes the way of askEntities.
-func (m *mismatches) entities(subject, resource types.EntityUID, from *memo) {
+func (m *mismatches) entities(in *inquiry, subject, resource types.EntityUID) {
 	ofSubject, ofResource := m.r.Subject.Properties, m.r.Resource.Properties
 	if subject != resource {
-		from.misfit(principalVar, subject, ofSubject, evaluation.Object{}, m, func(m *mismatches) { m.entity(subject, ofSubject, "subject", nil) })
-		from.misfit(resourceVar, resource, ofResource, evaluation.Object{}, m, func(m *mismatches) { m.entity(resource, ofResource, "resource", nil) })
+		in.misfit(principalVar, parts{uid: subject, sent: ofSubject}, m, func(m *mismatches) { m.entity(subject, ofSubject, "subject", nil) })
+		in.misfit(resourceVar, parts{uid: resource, sent: ofResource}, m, func(m *mismatches) { m.entity(resource, ofResource, "resource", nil) })
 		return
 	}
-	from.misfit(principalVar, subject, ofSubject, ofResource, m, func(m *mismatches) {
+	in.misfit(principalVar, parts{uid: subject, sent: ofSubject, more: ofResource}, m, func(m *mismatches) {
 		both, onlyResource, _ := oneEntity(ofSubject, ofResource)
 		m.entity(subject, both, "subject", onlyResource)
 	})

@@ -23,11 +23,12 @@ func (v *view) oblige(q *question, d *evaluation.Decision) {
 	if len(owed) == 0 {
 		return
 	}
-	take(d, obligations.Resolve(d.Allow, owed, q.variable))
+	applyObligations(d, obligations.Resolve(d.Allow, owed, q.variable))
 }
 
-// take has a decision come with what its obligations come to.
-func take(d *evaluation.Decision, out obligations.Resolution) {
+// applyObligations gives a decision its obligations. It denies if they contradict each other,
+// or if one cannot be filled in.
+func applyObligations(d *evaluation.Decision, out obligations.Resolution) {
 	d.Obligations, d.LeftOut = out.Obligations, out.LeftOut
 	switch {
 	case !d.Allow:
@@ -60,16 +61,17 @@ func (b *Bundle) declare(call *Call, d *evaluation.Decision) {
 // approval_required by itself.
 func (c *Call) declares() func(string) bool {
 	sent, inRequest := c.Request.Context.Get("supported_obligations")
+	asker, shape := c.Asker, c.Request.Shape
 	return func(typ string) bool {
-		if c.Request.Shape == evaluation.Native && typ == obligations.ApprovalRequired {
+		if shape == evaluation.Native && typ == obligations.ApprovalRequired {
 			return true
 		}
-		requested := !inRequest && c.Registered
+		requested := !inRequest && asker.Registered
 		for _, v := range sent.Elements {
 			requested = requested || v.Text() == typ
 		}
-		registered := !c.Registered
-		for _, t := range c.Obligations {
+		registered := !asker.Registered
+		for _, t := range asker.Obligations {
 			registered = registered || t == typ
 		}
 		return requested && registered

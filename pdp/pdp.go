@@ -90,37 +90,13 @@ type Incoming struct {
 // Call is a request together with who asks and how.
 type Call struct {
 	Request evaluation.Request
-	// Caller is the PEP as authentication knows it; "" is none.
-	Caller string
-	// RequestID and TraceID are what others know the request by; they go on record
-	// and change nothing.
-	RequestID, TraceID string
+	evaluation.Asker
 	// Now overrides the clock, to ask what would have been answered then.
 	Now time.Time
-	// Registered is set where the caller's registration declares obligation
-	// types, Obligations: then a request cannot declare others.
-	Registered  bool
-	Obligations []string
 	// Explain asks for [evaluation.Decision.Explain].
 	Explain bool
-	// Spend has an approval count that the request presents. File has one asked for
-	// where it is missing, and Offer says how it can be. What was only asked to be known
-	// sets none of them.
-	Spend, File, Offer bool
-
-	approved bool // what policies see as context.pdp.approved
-	review   review
-	tell     bool // have the decision say what does not fit
-
-	goOn func(context.Context) error // see [BatchCall.GoOn]
-}
-
-// goesOn is asked between two parts of one call.
-func (c *Call) goesOn(ctx context.Context) error {
-	if c.goOn == nil {
-		return ctx.Err()
-	}
-	return c.goOn(ctx)
+	// Approvals says what a person's approval can do for the call.
+	Approvals ApprovalMode
 }
 
 // The errors of [PDP.Evaluate] besides [*evaluation.Error].
@@ -164,34 +140,73 @@ func newPDP(source Source, first loaded, options Options) *PDP {
 	}
 	first.at = options.Now()
 	p := &PDP{source: source, options: options}
-	p.reloader = reloader{turn: make(chan struct{}, 1), seen: first.read, acted: first.read, allowance: newAllowance(), pollBlind: pollBlind, pollWatched: pollWatched}
+	p.reloader = reloader{
+		turn:        make(chan struct{}, 1),
+		seen:        first.read,
+		acted:       first.read,
+		allowance:   newAllowance(),
+		pollBlind:   pollBlind,
+		pollWatched: pollWatched,
+	}
 	p.inForce.Store(&first)
 	return p
 }
 
-// Evaluate answers one call. With [PDP.decide] this is the whole of the decision
-// path: every answer the service gives, over whatever door, is made by it. When
-// ctx ends first there is no answer, and the error is that of ctx.
+// Evaluate answers one call. It is the decision path from top to bottom:
+//
+//   - judge: the policies of one bundle are asked, and their verdict becomes an answer;
+//   - if the answer waits for a person's approval and there is one, the policies are asked
+//     again as approved, and a use of the approval is reserved for the new answer;
+//   - record: the answer is durable before it leaves;
+//   - settle: the reserved use is spent, or in doubt if it is not known what was recorded.
+//
+// [PDP.EvaluateBatch] and [PDP.Search] judge and record in the same way, without approvals.
+// If ctx ends first there is no answer, and the error is that of ctx.
 func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, error) {
-	bundle := p.Bundle() // pinned: one call sees one bundle
 	p.stamp(&call)
-	call.tell = true
-	said, err := p.authorize(ctx, bundle, call)
+	in := inquiry{bundle: p.Bundle(), call: call, tells: true} // pinned: one call sees one bundle
+	first, d, err := judge(ctx, &in)
 	if err != nil {
 		return evaluation.Decision{}, err
 	}
-	decision := said.decision
-	decision.ID = p.options.NewID()
-	if said.waiting != nil {
-		return p.await(ctx, call, decision, said.waiting)
+	d.ID = p.options.NewID()
+
+	var use Reservation // nil if the answer goes by no approval
+	if call.Approvals != NotAsked && p.options.Approvals != nil {
+		if first.waits() {
+			d, use, err = p.await(ctx, in.bundle, call, &first, d)
+		} else {
+			err = p.refused(ctx, call, &d)
+		}
+		if err != nil {
+			return evaluation.Decision{}, err
+		}
 	}
-	if err := p.refused(ctx, call, &decision); err != nil {
+
+	if use != nil {
+		err = p.recordUse(ctx, record(call, d), use)
+	} else {
+		err = p.record(ctx, record(call, d))
+	}
+	if err != nil {
 		return evaluation.Decision{}, err
 	}
-	if err := p.record(ctx, record(call, decision)); err != nil {
-		return evaluation.Decision{}, err
+	return d, nil
+}
+
+// judge puts one request to the policies, and makes an answer of their verdict, as one step
+// of a trace.
+func judge(ctx context.Context, in *inquiry) (w verdict, d evaluation.Decision, err error) {
+	_, span := step(ctx, "authorize")
+	if w, err = in.judge(ctx); err == nil {
+		d, err = w.answer(ctx, in)
 	}
-	return decision, nil
+	if err == nil && filledSize(d) > maxFilled {
+		d, err = evaluation.Decision{}, overfilled()
+	}
+	decided(span, d)
+	ended(span, err)
+	return w, d, err
 }
 
 // stamp reads the clock, once for all that belongs together.
@@ -199,51 +214,6 @@ func (p *PDP) stamp(call *Call) {
 	if call.Now.IsZero() {
 		call.Now = p.options.Now()
 	}
-}
-
-// said is a decision, and the allow that a person's approval could make of it.
-type said struct {
-	decision evaluation.Decision
-	waiting  *weighed // nil where approvals change nothing
-}
-
-// authorize is decide as a step of its own.
-func (p *PDP) authorize(ctx context.Context, bundle *Bundle, call Call) (s said, err error) {
-	_, span := step(ctx, "authorize")
-	s, err = p.say(ctx, bundle, call)
-	decided(span, s.decision)
-	ended(span, err)
-	return s, err
-}
-
-func (p *PDP) say(ctx context.Context, bundle *Bundle, call Call) (s said, err error) {
-	if bundle == nil {
-		return s, ErrNoBundle
-	}
-	w, err := bundle.weigh(ctx, &call, nil)
-	if err != nil {
-		return s, err
-	}
-	if (call.Spend || call.File || call.Offer) && p.options.Approvals != nil && w.waits() {
-		kept := w // w itself needs no place on the heap
-		s.waiting = &kept
-	}
-	if s.decision, err = w.finish(ctx, &call); err == nil && filledSize(s.decision) > maxFilled {
-		return said{}, overfilled()
-	}
-	return s, err
-}
-
-// decide is one decision, not yet on record.
-func (p *PDP) decide(ctx context.Context, bundle *Bundle, call Call, m *memo) (evaluation.Decision, error) {
-	if bundle == nil {
-		return evaluation.Decision{}, ErrNoBundle
-	}
-	decision, err := bundle.decide(ctx, call, m)
-	if err != nil {
-		return evaluation.Decision{}, err
-	}
-	return decision, nil
 }
 
 func record(call Call, d evaluation.Decision) Record {
@@ -258,6 +228,25 @@ func (p *PDP) record(ctx context.Context, records ...Record) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotRecorded, err)
 	}
+	return nil
+}
+
+// recordUse records an answer that goes by an approval, and settles the use that is reserved
+// for it: spent if the record is durable, and in doubt after an error or a panic. From here on
+// the caller going away changes nothing.
+func (p *PDP) recordUse(ctx context.Context, r Record, use Reservation) error {
+	ctx = context.WithoutCancel(ctx)
+	recorded := false
+	defer func() {
+		if !recorded {
+			use.InDoubt()
+		}
+	}()
+	if err := p.record(ctx, r); err != nil {
+		return err
+	}
+	recorded = true
+	use.Spent(ctx)
 	return nil
 }
 

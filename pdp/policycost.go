@@ -61,11 +61,12 @@ func (m *costing) round(ctx context.Context, calls []Call) error {
 		if !m.first && ctx.Err() != nil {
 			return nil
 		}
-		v, err := m.bundle.view(&calls[i])
+		in := inquiry{bundle: m.bundle, call: calls[i]}
+		v, err := in.view()
 		if err != nil {
 			return err
 		}
-		q, err := m.bundle.ask(v, &calls[i], nil)
+		q, err := in.question(v)
 		if err != nil {
 			return err
 		}

@@ -40,14 +40,14 @@ func TestPropertyExplain(t *testing.T) {
 // explainDiffers says where a decision and its explanation disagree.
 func explainDiffers(t *testing.T, b *Bundle, a asked, seen tally) string {
 	call := a.call(t)
-	d, err1 := b.decide(context.Background(), call, nil)
+	d, err1 := decideBy(context.Background(), b, call)
 	call.Explain = true
-	e, err2 := b.decide(context.Background(), call, nil)
+	e, err2 := decideBy(context.Background(), b, call)
 	if err1 != nil || err2 != nil {
 		return whereDiffers("errors", fmt.Sprint(err1), fmt.Sprint(err2))
 	}
 	v := b.viewOf(call)
-	q, _ := b.ask(v, &call, nil)
+	q, _ := questionOf(b, v, call)
 	x := explained{v: v, q: q, r: call.Request, d: d, policies: e.Explain.Policies}
 	seen.count("allow", d.Allow)
 	seen.count("errors", len(d.Errors) > 0)

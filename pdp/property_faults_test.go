@@ -122,9 +122,9 @@ func (f *fault) found(t *testing.T, g *generator) int {
 	}
 	for n := range 30 {
 		call := g.question(w).call(t)
-		want, err1 := good.decide(context.Background(), call, nil)
+		want, err1 := decideBy(context.Background(), good, call)
 		v := bad.viewOf(call)
-		q, err2 := bad.ask(v, &call, nil)
+		q, err2 := questionOf(bad, v, call)
 		if err1 != nil || err2 != nil || q.reason != "" {
 			continue
 		}

@@ -64,8 +64,8 @@ func (n tally) atLeast(t *testing.T, what string, percent int) {
 // indexDiffers says how the three ways to decide differ, and counts what was seen.
 func indexDiffers(t *testing.T, b *Bundle, w world, a asked, seen tally) string {
 	call := a.call(t)
-	with, err1 := b.decide(context.Background(), call, nil)
-	without, err2 := b.WithoutIndex().decide(context.Background(), call, nil)
+	with, err1 := decideBy(context.Background(), b, call)
+	without, err2 := decideBy(context.Background(), b.WithoutIndex(), call)
 	if err1 != nil || err2 != nil {
 		return whereDiffers("errors", fmt.Sprint(err1), fmt.Sprint(err2))
 	}
@@ -85,7 +85,7 @@ func indexDiffers(t *testing.T, b *Bundle, w world, a asked, seen tally) string 
 // countShapes counts the forms of questions that an index could mishandle.
 func (b *Bundle) countShapes(call Call, seen tally) {
 	v := b.viewOf(call)
-	q, _ := b.ask(v, &call, nil)
+	q, _ := questionOf(b, v, call)
 	if q.reason != "" {
 		return
 	}
@@ -114,7 +114,7 @@ func outcome(d evaluation.Decision) string {
 // rules of SEMANTICS.md 2 and 3.3, written down a second time.
 func plainDiffers(b *Bundle, w world, call Call, got evaluation.Decision) string {
 	v := b.viewOf(call)
-	q, err := b.ask(v, &call, nil)
+	q, err := questionOf(b, v, call)
 	if err != nil || q.reason != "" {
 		return whereDiffers("a question that cannot be put", fmt.Sprint(err, q.reason), fmt.Sprint(nil, got.Reason))
 	}

@@ -288,7 +288,7 @@ func sameObject(a, b evaluation.Object) bool { return a.Value().Equal(b.Value())
 
 // evaluated is all that Evaluate says to a request but the decision's id.
 func evaluated(b *Bundle, r evaluation.Request, seen tally) string {
-	d, err := Of(b, Options{}).Evaluate(context.Background(), Call{Request: r, Caller: "key:pep", Now: propertyTime, Explain: true})
+	d, err := Of(b, Options{}).Evaluate(context.Background(), Call{Request: r, Asker: evaluation.Asker{Name: "key:pep"}, Now: propertyTime, Explain: true})
 	for n := range d.Mismatch { // the places of one body, to be compared
 		d.Mismatch[n].Pointer = evaluation.Native.Pointer(d.Mismatch[n].Pointer)
 	}

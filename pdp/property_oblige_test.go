@@ -51,8 +51,8 @@ func TestPropertyObligations(t *testing.T) {
 func obligedDiffers(t *testing.T, b, without *Bundle, o obligedWorld, a asked, by declaration, seen tally) string {
 	call := a.by(t, by)
 	call.Explain = true
-	d, err1 := b.decide(context.Background(), call, nil)
-	plain, err2 := without.decide(context.Background(), call, nil)
+	d, err1 := decideBy(context.Background(), b, call)
+	plain, err2 := decideBy(context.Background(), without, call)
 	if err1 != nil || err2 != nil {
 		return whereDiffers("errors", fmt.Sprint(err1), fmt.Sprint(err2))
 	}
@@ -230,8 +230,8 @@ func TestPropertyMorePermits(t *testing.T) {
 		before, after := o.load(t), more.load(t)
 		for range 24 {
 			a, by := g.question(o.world), g.declaration()
-			one, err1 := before.decide(context.Background(), a.by(t, by), nil)
-			two, err2 := after.decide(context.Background(), a.by(t, by), nil)
+			one, err1 := decideBy(context.Background(), before, a.by(t, by))
+			two, err2 := decideBy(context.Background(), after, a.by(t, by))
 			if err1 != nil || err2 != nil || !one.Allow || !two.Allow {
 				continue
 			}
@@ -279,8 +279,8 @@ type nativeBody struct {
 }
 
 func shapesOfObligations(t *testing.T, b *Bundle, a asked, by declaration, seen tally) string {
-	n, err1 := b.decide(context.Background(), a.by(t, by).native(), nil)
-	z, err2 := b.decide(context.Background(), a.by(t, by.with(obligations.ApprovalRequired)), nil)
+	n, err1 := decideBy(context.Background(), b, a.by(t, by).native())
+	z, err2 := decideBy(context.Background(), b, a.by(t, by.with(obligations.ApprovalRequired)))
 	if err1 != nil || err2 != nil {
 		return whereDiffers("errors", fmt.Sprint(err1), fmt.Sprint(err2))
 	}
@@ -368,7 +368,7 @@ func TestPropertyObligationsOfBatch(t *testing.T) {
 			by.requested = g.declaration().requested // each item's context declares for itself
 			pool = append(pool, g.question(o.world).by(t, by))
 		}
-		batch := BatchCall{Now: propertyTime, Registered: by.registered != nil, Obligations: by.registered, Explain: true}
+		batch := BatchCall{Now: propertyTime, Asker: evaluation.Asker{Registered: by.registered != nil, Obligations: by.registered}, Explain: true}
 		for range 30 {
 			r := oneOf(g, pool...).Request
 			r.Tenant, r.Subject, r.Resource = pool[0].Request.Tenant, oneOf(g, pool...).Request.Subject, oneOf(g, pool...).Request.Resource
@@ -379,7 +379,7 @@ func TestPropertyObligationsOfBatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n, item := range batch.Batch.Items {
-			want, err := p.Evaluate(t.Context(), Call{Request: item.Request, Now: propertyTime, Registered: batch.Registered, Obligations: by.registered, Explain: true})
+			want, err := p.Evaluate(t.Context(), Call{Request: item.Request, Now: propertyTime, Asker: batch.Asker, Explain: true})
 			if err != nil {
 				continue // malformed, which TestPropertyBatch is about
 			}
@@ -417,7 +417,7 @@ func TestPropertyObligationsOfSearch(t *testing.T) {
 
 func searchDiffers(t *testing.T, p *PDP, kind evaluation.SearchKind, call Call, seen tally) string {
 	call.Request = without(kind, call.Request)
-	answer, err := p.Search(t.Context(), SearchCall{Search: evaluation.Search{Kind: kind, Request: call.Request}, Now: call.Now, Registered: call.Registered, Obligations: call.Obligations, Limit: 1000})
+	answer, err := p.Search(t.Context(), SearchCall{Search: evaluation.Search{Kind: kind, Request: call.Request}, Now: call.Now, Asker: call.Asker, Limit: 1000})
 	if err != nil {
 		return "" // malformed
 	}

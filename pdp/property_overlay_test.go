@@ -22,7 +22,7 @@ func TestPropertyOverlay(t *testing.T) {
 		for range 40 {
 			a := g.question(w)
 			call := a.call(t)
-			q, err := b.ask(b.viewOf(call), &call, nil)
+			q, err := questionOf(b, b.viewOf(call), call)
 			if err != nil {
 				continue
 			}

@@ -155,7 +155,7 @@ func boundTo(v *view) (all []string) {
 }
 
 func decisionText(t *testing.T, b *Bundle, call Call) string {
-	d, err := b.decide(context.Background(), call, nil)
+	d, err := decideBy(context.Background(), b, call)
 	text, bad := json.Marshal(struct {
 		Decision evaluation.Decision
 		Error    string

@@ -104,11 +104,11 @@ func (m member) asIs() []string {
 // engine which members are unusable: what the store overrides has to hold, too.
 func (m member) matters(t *testing.T, b *Bundle, a asked, seen tally) string {
 	call := a.call(t)
-	d, err := b.decide(context.Background(), call, nil)
+	d, err := decideBy(context.Background(), b, call)
 	if err != nil {
 		return "refused: " + err.Error()
 	}
-	q, _ := b.ask(b.viewOf(call), &call, nil)
+	q, _ := questionOf(b, b.viewOf(call), call)
 	seen.count("unusable", len(q.unusable) > 0)
 	seen.count("allowed", d.Allow && len(q.unusable) > 0)
 	seen.count("allowed with a policy that names it", d.Allow && len(q.unusable) > 0 && b.names(m.asIs()))
@@ -122,7 +122,7 @@ func (m member) matters(t *testing.T, b *Bundle, a asked, seen tally) string {
 	}
 	for _, value := range values {
 		c := m.set(call, value)
-		d, err := b.decide(context.Background(), c, nil)
+		d, err := decideBy(context.Background(), b, c)
 		if text, _ := value.MarshalJSON(); err != nil || !d.Allow {
 			return fmt.Sprintf("where %v is unusable, the answer is an allow; where it is %s, it is not: %v %s", m, text, err, outcome(d))
 		}

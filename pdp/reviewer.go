@@ -53,8 +53,8 @@ type Reviewed struct {
 	// What the root demands the root's permits decide about, and no tenant's: a tenant adds
 	// to what stands above it, and never weakens it.
 	OfTenant bool
-	// Asker is the caller that asked. Whoever has its credential asked, whoever else
-	// they are.
+	// Asker is the caller that asked. A person who authenticates as this caller counts as the
+	// requester.
 	Asker string
 }
 
@@ -79,32 +79,38 @@ const (
 // Reviewer answers which approvals one person may decide about, all from one bundle
 // and one reading of the clock.
 type Reviewer struct {
-	bundle *Bundle
-	view   *view
-	call   Call
-	person types.EntityUID
-	memo   memo
+	inquiry inquiry
+	store   *store
+	person  types.EntityUID
 }
 
 // Reviewer is for a person, named as policies name them, in a tenant.
 func (p *PDP) Reviewer(tenant string, person evaluation.Ref, caller string) (*Reviewer, error) {
-	r := &Reviewer{bundle: p.Bundle(), person: types.NewEntityUID(types.EntityType(person.Type), types.String(person.ID))}
-	if r.bundle == nil {
+	call := Call{
+		Asker:   evaluation.Asker{Name: caller},
+		Request: evaluation.Request{Tenant: tenant, Action: evaluation.Action{Name: approvalAction}},
+	}
+	p.stamp(&call)
+	r := &Reviewer{
+		inquiry: inquiry{bundle: p.Bundle(), call: call},
+		person:  types.NewEntityUID(types.EntityType(person.Type), types.String(person.ID)),
+	}
+	if r.inquiry.bundle == nil {
 		return nil, ErrNoBundle
 	}
-	r.call = Call{Caller: caller, Request: evaluation.Request{Tenant: tenant, Action: evaluation.Action{Name: approvalAction}}}
-	p.stamp(&r.call)
-	var err error
-	r.view, err = r.bundle.view(&r.call)
+	view, err := r.inquiry.view()
+	if err == nil {
+		r.store = view.store
+	}
 	return r, err
 }
 
 // Now is the reading of the clock.
-func (r *Reviewer) Now() time.Time { return r.call.Now }
+func (r *Reviewer) Now() time.Time { return r.inquiry.call.Now }
 
 // Review is what there is to say about one person and one approval.
 type Review struct {
-	// May is the answer. Own is set where it is no because it is their own request.
+	// May is the answer. Own is set if it is no because it is their own request.
 	May, Own    bool
 	Determining []string
 	Bundle      string
@@ -112,39 +118,44 @@ type Review struct {
 
 // Review asks the policies. What cannot be asked is a no.
 func (r *Reviewer) Review(ctx context.Context, a Reviewed) (Review, error) {
-	out := Review{Bundle: r.bundle.digest}
-	if !slices.Contains(r.bundle.config.allowSelfApproval, a.Template) && (a.Asker != "" && a.Asker == r.call.Caller || r.bundle.own(r.view.store, r.person, &a)) {
+	b, caller := r.inquiry.bundle, r.inquiry.call.Asker.Name
+	out := Review{Bundle: b.digest}
+	if !slices.Contains(b.config.allowSelfApproval, a.Template) && (a.Asker != "" && a.Asker == caller || b.own(r.store, r.person, &a)) {
 		out.Own = true
 		return out, nil
 	}
-	call, ok, err := r.question(a)
+	ok, err := r.ask(a)
 	if !ok || err != nil {
 		return out, err
 	}
-	d, err := r.bundle.decide(ctx, call, &r.memo)
+	w, err := r.inquiry.judge(ctx)
+	if err != nil {
+		return out, err
+	}
+	d, err := w.answer(ctx, &r.inquiry)
 	out.May = err == nil && d.Allow && len(d.Obligations) == 0 // what is owed nobody here could do
 	out.Determining = d.Determining
 	return out, err
 }
 
-// question is what the policies are asked. It fails for a person or a type that no
+// ask makes the question that the policies are asked. It fails for a person or a type that no
 // request could name.
-func (r *Reviewer) question(a Reviewed) (Call, bool, error) {
-	c := &r.bundle.config
+func (r *Reviewer) ask(a Reviewed) (bool, error) {
+	c := &r.inquiry.bundle.config
 	person, ok1 := c.wireType(r.person.Type)
 	approval, ok2 := c.wireType(c.approvalType)
 	if !ok1 || !ok2 {
-		return Call{}, false, nil
+		return false, nil
 	}
-	properties, err := r.bundle.propertiesOf(&a)
-	call := r.call
-	call.Request.Subject = evaluation.Entity{Type: person, ID: string(r.person.ID)}
-	call.review = reviewOfRoot
+	properties, err := r.inquiry.bundle.propertiesOf(&a)
+	r.inquiry.review = reviewOfRoot
 	if a.OfTenant {
-		call.review = reviewOfTenant
+		r.inquiry.review = reviewOfTenant
 	}
-	call.Request.Resource = evaluation.Entity{Type: approval, ID: a.ID, Properties: properties}
-	return call, true, err
+	request := &r.inquiry.call.Request
+	request.Subject = evaluation.Entity{Type: person, ID: string(r.person.ID)}
+	request.Resource = evaluation.Entity{Type: approval, ID: a.ID, Properties: properties}
+	return true, err
 }
 
 // propertiesOf are the attributes of an approval, as far as they are declared.
@@ -168,8 +179,8 @@ func (b *Bundle) propertiesOf(a *Reviewed) (evaluation.Object, error) {
 func reference(r evaluation.Ref) map[string]any { return map[string]any{"type": r.Type, "id": r.ID} }
 
 // own reports whether a person is one of those who ask: by the person's own name or
-// another of theirs, and by any name of the others. Of whom nobody can say who they
-// are, it may be anybody.
+// another of theirs, and by any name of the others. If an identity cannot be resolved, it is
+// treated as the same person (fail safe).
 func (b *Bundle) own(s *store, person types.EntityUID, a *Reviewed) bool {
 	asking := people{store: s}
 	for _, ref := range append([]evaluation.Ref{a.Subject}, a.Chain...) {
@@ -189,9 +200,9 @@ func (b *Bundle) own(s *store, person types.EntityUID, a *Reviewed) bool {
 
 // SamePerson reports whether two names are of one person.
 func (r *Reviewer) SamePerson(a, b evaluation.Ref) bool {
-	one := people{store: r.view.store}
+	one := people{store: r.store}
 	one.add(types.NewEntityUID(types.EntityType(a.Type), types.String(a.ID)))
-	return one.overlaps(r.view.store, types.NewEntityUID(types.EntityType(b.Type), types.String(b.ID)))
+	return one.overlaps(r.store, types.NewEntityUID(types.EntityType(b.Type), types.String(b.ID)))
 }
 
 // people are entities with all their identities: those that they have, those of these,

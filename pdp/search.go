@@ -20,17 +20,12 @@ const examinedPerPage = 10_000
 // SearchCall is a search together with who asks, and where to go on.
 type SearchCall struct {
 	Search evaluation.Search
-	Caller string
-	Now    time.Time
-	// RequestID, TraceID, Registered and Obligations are those of a [Call].
-	RequestID, TraceID string
-
-	Registered  bool
-	Obligations []string
+	evaluation.Asker
+	Now time.Time
 	// After is the last candidate that was examined before; nil at the beginning.
 	After *string
 	Limit int
-	// GoOn is asked before each candidate, as that of a [BatchCall] is before each item.
+	// GoOn is called before each candidate, as that of a [BatchCall] is before each item.
 	GoOn func(context.Context) error
 }
 
@@ -50,30 +45,38 @@ type SearchAnswer struct {
 // [PDP.Evaluate] would, so that every result is a permit. With an error comes only how
 // many were examined.
 func (p *PDP) Search(ctx context.Context, search SearchCall) (SearchAnswer, error) {
-	bundle := p.Bundle()
-	if bundle == nil {
+	call := Call{Request: search.Search.Request, Asker: search.Asker, Now: search.Now}
+	p.stamp(&call)
+	in := inquiry{bundle: p.Bundle(), call: call}
+	if in.bundle == nil {
 		return SearchAnswer{}, ErrNoBundle
 	}
-	call := Call{Request: search.Search.Request, Caller: search.Caller, RequestID: search.RequestID, TraceID: search.TraceID, Now: search.Now, Registered: search.Registered, Obligations: search.Obligations}
-	call.goOn = search.GoOn
-	p.stamp(&call)
 	answer := SearchAnswer{ID: p.options.NewID(), Last: search.After, Found: []evaluation.Found{}}
 	_, span := step(ctx, "authorize")
-	err := p.examine(ctx, bundle, search, &call, &answer)
+	err := in.examine(ctx, search, &answer)
 	ended(span, err)
 	if err != nil {
 		return SearchAnswer{Examined: answer.Examined}, err
 	}
-	if err := p.record(ctx, Record{ID: answer.ID, Time: call.Now, Call: call, Search: &answer, Kind: search.Search.Kind, Bundle: bundle.Digest()}); err != nil {
+	call.Request.Tenant = in.call.Request.Tenant // named, if the search left it out
+	r := Record{
+		ID:     answer.ID,
+		Time:   call.Now,
+		Call:   call,
+		Search: &answer,
+		Kind:   search.Search.Kind,
+		Bundle: in.bundle.Digest(),
+	}
+	if err := p.record(ctx, r); err != nil {
 		return SearchAnswer{Examined: answer.Examined}, err
 	}
 	return answer, nil
 }
 
 // examine decides for one candidate after the other, up to the end of the page.
-func (p *PDP) examine(ctx context.Context, bundle *Bundle, search SearchCall, call *Call, answer *SearchAnswer) error {
-	m := new(memo)
-	candidates, err := bundle.searched(ctx, search.Search.Kind, call, m)
+func (in *inquiry) examine(ctx context.Context, search SearchCall, answer *SearchAnswer) error {
+	kind := search.Search.Kind
+	candidates, err := in.candidates(ctx, kind)
 	if err != nil {
 		return err
 	}
@@ -83,15 +86,15 @@ func (p *PDP) examine(ctx context.Context, bundle *Bundle, search SearchCall, ca
 		if !ok {
 			break
 		}
-		if err := call.goesOn(ctx); err != nil {
+		if err := goesOn(ctx, search.GoOn); err != nil {
 			return err
 		}
-		d, err := p.candidate(ctx, bundle, search.Search.Kind, call, id, m)
+		d, err := in.candidate(ctx, kind, id)
 		if err != nil {
 			return err
 		}
 		if d.Allow {
-			f := found(search.Search.Kind, call, id)
+			f := found(kind, &in.call, id)
 			f.Obligations = d.Obligations
 			filled += filledSize(d)
 			answer.Found = append(answer.Found, f)
@@ -105,17 +108,19 @@ func (p *PDP) examine(ctx context.Context, bundle *Bundle, search SearchCall, ca
 
 // candidate decides for one candidate. What would be malformed as a request of
 // its own is no permit.
-func (p *PDP) candidate(ctx context.Context, bundle *Bundle, kind evaluation.SearchKind, call *Call, id string, m *memo) (evaluation.Decision, error) {
-	candidate := *call
-	switch kind {
+func (in *inquiry) candidate(ctx context.Context, kind evaluation.SearchKind, id string) (d evaluation.Decision, err error) {
+	switch r := &in.call.Request; kind {
 	case evaluation.SubjectSearch:
-		candidate.Request.Subject.ID = id
+		r.Subject.ID = id
 	case evaluation.ResourceSearch:
-		candidate.Request.Resource.ID = id
+		r.Resource.ID = id
 	default:
-		candidate.Request.Action.Name = id
+		r.Action.Name = id
 	}
-	d, err := p.decide(ctx, bundle, candidate, m)
+	w, err := in.judge(ctx)
+	if err == nil {
+		d, err = w.answer(ctx, in)
+	}
 	var malformed *evaluation.Error
 	if errors.As(err, &malformed) {
 		return evaluation.Decision{}, nil
@@ -134,11 +139,11 @@ func found(kind evaluation.SearchKind, call *Call, id string) evaluation.Found {
 	return evaluation.Found{Name: id}
 }
 
-// searched finds the candidates of a search. What is wrong with the rest of the
-// request is an [*evaluation.Error], also where there are none.
-func (b *Bundle) searched(ctx context.Context, kind evaluation.SearchKind, call *Call, m *memo) (*candidates, error) {
-	r := &call.Request
-	v, err := b.view(call)
+// candidates finds the candidates of a search. What is wrong with the rest of the
+// request is an [*evaluation.Error], also if there are none.
+func (in *inquiry) candidates(ctx context.Context, kind evaluation.SearchKind) (*candidates, error) {
+	b, r := in.bundle, &in.call.Request
+	v, err := in.view()
 	if err != nil {
 		return nil, err
 	}
@@ -148,30 +153,32 @@ func (b *Bundle) searched(ctx context.Context, kind evaluation.SearchKind, call 
 		return &candidates{}, nil
 	}
 	q := &question{entities: &overlay{store: v.store}, uids: [variables]types.EntityUID{
-		{Type: principal, ID: types.String(r.Subject.ID)}, {Type: b.config.actionType, ID: types.String(r.Action.Name)}, {Type: resource, ID: types.String(r.Resource.ID)},
+		principalVar: {Type: principal, ID: types.String(r.Subject.ID)},
+		actionVar:    {Type: b.config.actionType, ID: types.String(r.Action.Name)},
+		resourceVar:  {Type: resource, ID: types.String(r.Resource.ID)},
 	}}
 	of := principalVar
 	switch kind {
 	case evaluation.ActionSearch:
-		if err := b.askEntities(v, r, q, m); err != nil {
+		if err := in.askEntities(v, q); err != nil {
 			return nil, err
 		}
-		return &candidates{own: v.actions}, b.contextOfSome(ctx, v.actions, call, m)
+		return &candidates{own: v.actions}, in.contextOfSome(ctx, v.actions)
 	case evaluation.ResourceSearch:
 		of = resourceVar
-		p, err := m.entity(b, v, principalVar, q.uids[principalVar], r.Subject.Properties)
+		p, err := in.entity(v, principalVar, q.uids[principalVar], r.Subject.Properties)
 		if err != nil {
 			return nil, err
 		}
 		q.entities.principal = p.entity
 	default:
-		p, err := m.entity(b, v, resourceVar, q.uids[resourceVar], r.Resource.Properties)
+		p, err := in.entity(v, resourceVar, q.uids[resourceVar], r.Resource.Properties)
 		if err != nil {
 			return nil, err
 		}
 		q.entities.resource = p.entity
 	}
-	if _, err := m.context(b, call, q.uids[actionVar]); err != nil {
+	if _, err := in.contextOf(q.uids[actionVar]); err != nil {
 		return nil, err
 	}
 	return v.candidatesFor(q, of), nil
@@ -179,14 +186,15 @@ func (b *Bundle) searched(ctx context.Context, kind evaluation.SearchKind, call 
 
 // contextOfSome says what is wrong with a context that is malformed for every
 // action that the schema declares: an evaluation of any of them would say so too.
-func (b *Bundle) contextOfSome(ctx context.Context, actions []string, call *Call, m *memo) error {
+func (in *inquiry) contextOfSome(ctx context.Context, actions []string) error {
 	var first error
+	b := in.bundle
 	for _, name := range actions {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		action := types.EntityUID{Type: b.config.actionType, ID: types.String(name)}
-		if _, err := m.context(b, call, action); err != nil {
+		if _, err := in.contextOf(action); err != nil {
 			if first == nil {
 				first = err
 			}

@@ -264,17 +264,19 @@ func whoMay(t *testing.T, decider *pdp.PDP, a pdp.Reviewed) string {
 // filed is what approvals would be for, in the order in which they were asked for.
 type filed struct{ bindings []string }
 
-func (f *filed) Find(context.Context, pdp.Awaited) (pdp.Found, error) { return pdp.Found{}, nil }
+func (f *filed) Find(context.Context, pdp.ApprovalRequest) (pdp.Found, error) {
+	return pdp.Found{}, nil
+}
 
-func (f *filed) Offer(context.Context, pdp.Awaited, evaluation.Reason) (*evaluation.Access, error) {
+func (f *filed) Offer(context.Context, pdp.ApprovalRequest, evaluation.Reason) (*evaluation.Access, error) {
 	return nil, nil
 }
 
-func (f *filed) Spend(context.Context, pdp.Awaited, string, func(context.Context) error) (bool, error) {
-	return false, nil
+func (f *filed) Reserve(context.Context, pdp.ApprovalRequest, string) (pdp.Reservation, error) {
+	return nil, nil
 }
 
-func (f *filed) File(_ context.Context, a pdp.Awaited) (*evaluation.Approval, error) {
+func (f *filed) File(_ context.Context, a pdp.ApprovalRequest) (*evaluation.Approval, error) {
 	f.bindings = append(f.bindings, string(a.Binding))
 	return &evaluation.Approval{ID: "a-1", Status: "pending", ExpiresAt: a.Now, StatusURL: "/"}, nil
 }
@@ -294,7 +296,7 @@ func TestAskingAgain(t *testing.T) {
 		asked := &filed{}
 		decider := pdp.Of(loaded, pdp.Options{Approvals: asked})
 		for _, differs := range []string{``, `"agent_invocation_id":"inv-2"`, `"workflow_id":"wf-2"`, `"param_summary":"other"`, `"arguments":{"branch":"other"}`} {
-			if _, err := decider.Evaluate(t.Context(), pdp.Call{Request: push(t, agent, differs), File: true}); err != nil {
+			if _, err := decider.Evaluate(t.Context(), pdp.Call{Request: push(t, agent, differs), Approvals: pdp.SpendOrFile}); err != nil {
 				t.Fatal(err)
 			}
 		}

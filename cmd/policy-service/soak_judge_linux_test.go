@@ -240,7 +240,7 @@ func (a *answer) answerOf(p *pdp.PDP) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		d, err := p.Evaluate(context.Background(), pdp.Call{Request: request, Caller: caller, Registered: registered, Obligations: q.pep.obligations, Explain: q.explain})
+		d, err := p.Evaluate(context.Background(), pdp.Call{Request: request, Asker: evaluation.Asker{Name: caller, Registered: registered, Obligations: q.pep.obligations}, Explain: q.explain})
 		if err != nil {
 			return "", err
 		}
@@ -259,7 +259,7 @@ func (a *answer) answerOf(p *pdp.PDP) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	d, err := p.EvaluateBatch(context.Background(), pdp.BatchCall{Batch: batch, Caller: caller, Registered: registered, Obligations: q.pep.obligations, Explain: q.explain})
+	d, err := p.EvaluateBatch(context.Background(), pdp.BatchCall{Batch: batch, Asker: evaluation.Asker{Name: caller, Registered: registered, Obligations: q.pep.obligations}, Explain: q.explain})
 	if err != nil {
 		return "", err
 	}
@@ -274,7 +274,7 @@ func (a *answer) searchOf(p *pdp.PDP, caller string, registered bool) (string, e
 	if err != nil {
 		return "", err
 	}
-	call := pdp.SearchCall{Search: search, Caller: caller, Registered: registered, Obligations: a.pep.obligations, After: a.after, Limit: cmp.Or(a.limit, evaluation.MaxPage)}
+	call := pdp.SearchCall{Search: search, Asker: evaluation.Asker{Name: caller, Registered: registered, Obligations: a.pep.obligations}, After: a.after, Limit: cmp.Or(a.limit, evaluation.MaxPage)}
 	want, err := p.Search(context.Background(), call)
 	if err != nil {
 		return "", err

@@ -105,7 +105,7 @@ func BenchmarkSpend(b *testing.B) {
 			b.StartTimer()
 		}
 		d := fmt.Sprint("d", n)
-		if spent, err := s.Spend(b.Context(), a.ID, q.Digest, d, r.decide(d)); !spent {
+		if spent, err := spend(b.Context(), s, a.ID, q.Digest, d, r.decide(d)); !spent {
 			b.Fatal(err)
 		}
 	}

@@ -176,7 +176,7 @@ func wholeWay(l *decisionlog.Log, s *approval.Store, name string, i int, say fun
 	for n := range 2 {
 		both.Go(func() {
 			decision := fmt.Sprint(name, "-d", n)
-			spent, err := s.Spend(ctx, a.ID, q.Digest, decision, allow(l, decision, a.ID))
+			spent, err := spend(ctx, s, a.ID, q.Digest, decision, allow(l, decision, a.ID))
 			if err != nil {
 				say("ERROR", err)
 			}
@@ -259,7 +259,7 @@ func unspent(t *testing.T, l *decisionlog.Log, s *approval.Store, kept map[strin
 		}
 		for n := range a.Terms.Uses - len(a.Used) {
 			d := fmt.Sprint(id, "-last", n)
-			if spent, err := s.Spend(t.Context(), id, a.Digest, d, allow(l, d, id)); err != nil || !spent {
+			if spent, err := spend(t.Context(), s, id, a.Digest, d, allow(l, d, id)); err != nil || !spent {
 				t.Errorf("a use of %s is lost: %v", id, err)
 			}
 		}

@@ -31,7 +31,7 @@ func TestDamage(t *testing.T) {
 			a = mustDecide(t, s, a.ID, approval.Vote{By: "mia", Kind: approval.Deny})
 		case 3:
 			mustDecide(t, s, a.ID, by("mia"))
-			if spent, err := s.Spend(t.Context(), a.ID, q.Digest, a.ID, r.decide(a.ID)); !spent {
+			if spent, err := spend(t.Context(), s, a.ID, q.Digest, a.ID, r.decide(a.ID)); !spent {
 				t.Fatal(err)
 			}
 			a, _, _ = s.Get(t.Context(), a.ID)
@@ -80,7 +80,7 @@ func TestDamage(t *testing.T) {
 				t.Errorf("%d: %s was %s, and is decided about", seed, id, a.Status)
 			}
 			d := fmt.Sprint(seed, id)
-			if spent, _ := s.Spend(t.Context(), id, a.Digest, d, r.decide(d)); spent && a.Status != approval.Approved && a.Status != approval.Pending {
+			if spent, _ := spend(t.Context(), s, id, a.Digest, d, r.decide(d)); spent && a.Status != approval.Approved && a.Status != approval.Pending {
 				t.Errorf("%d: %s was %s, and is spent", seed, id, a.Status)
 			}
 		}

@@ -155,7 +155,7 @@ func TestEnds(t *testing.T) {
 	if _, live := s.Live(q.Digest, ""); live {
 		t.Error("what was revoked can be spent")
 	}
-	if spent, err := s.Spend(t.Context(), c.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
+	if spent, err := spend(t.Context(), s, c.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
 		t.Errorf("what was revoked is spent: %v", err)
 	}
 

@@ -65,14 +65,14 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("live %v, pending %d of %d", live, s.Pending(), len(filed))
 	}
 	limit(t, 4096) // now nothing at all can be written
-	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || !errors.Is(err, approval.ErrUnavailable) || r.ids["d"] {
+	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || !errors.Is(err, approval.ErrUnavailable) || r.ids["d"] {
 		t.Errorf("spent %v, on record %v: %v", spent, r.ids["d"], err)
 	}
 	if _, err := s.Decide(t.Context(), filed[0], 0, by("mia"), all, equal); !errors.Is(err, approval.ErrUnavailable) {
 		t.Error(err)
 	}
 	limit(t, unix.RLIM_INFINITY)
-	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "e", r.decide("e")); !spent || err != nil {
+	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "e", r.decide("e")); !spent || err != nil {
 		t.Errorf("there is room again: %v, %v", spent, err)
 	}
 	filed = append(filed, mustFile(t, s, question("after")).ID)
@@ -99,7 +99,7 @@ func TestDiskFailsAfterRecord(t *testing.T) {
 	q := question("a", func(q *approval.Question) { q.Terms.Uses = 2 })
 	a := mustFile(t, s, q)
 	mustDecide(t, s, a.ID, by("mia"))
-	spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", func(ctx context.Context) error { limit(t, 4096); return r.decide("d")(ctx) })
+	spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", func(ctx context.Context) error { limit(t, 4096); return r.decide("d")(ctx) })
 	if !spent || err != nil || len(r.errors) == 0 {
 		t.Fatal(spent, err, r.errors)
 	}

@@ -34,7 +34,7 @@ func putBack(t testing.TB, data string, whole []byte) {
 func TestOlderCopyDoesNotUseTwice(t *testing.T) {
 	for name, since := range map[string]func(*testing.T, *approval.Store, *record, approval.Approval){
 		"used_up": func(t *testing.T, s *approval.Store, r *record, a approval.Approval) {
-			if spent, err := s.Spend(t.Context(), a.ID, a.Digest, "d", r.decide("d")); !spent {
+			if spent, err := spend(t.Context(), s, a.ID, a.Digest, "d", r.decide("d")); !spent {
 				t.Fatal(err)
 			}
 		},
@@ -57,7 +57,7 @@ func TestOlderCopyDoesNotUseTwice(t *testing.T) {
 				putBack(t, data, older)
 				r := r.copy()
 				s := mustOpen(t, data, r.options())
-				if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "again", r.decide("again")); spent || err != nil {
+				if spent, err := spend(t.Context(), s, a.ID, q.Digest, "again", r.decide("again")); spent || err != nil {
 					t.Errorf("spent %v, %v", spent, err)
 				}
 				if got, _, err := s.Get(t.Context(), a.ID); err != nil || string(got.Status) != name {
@@ -90,7 +90,7 @@ func TestOlderCopyCatchesUp(t *testing.T) {
 	for _, r := range []*record{r, forged} {
 		putBack(t, data, pending)
 		s := mustOpen(t, data, r.options())
-		spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d"))
+		spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d"))
 		if err != nil || spent != (r != forged) {
 			t.Errorf("forged %v, spent %v: %v", r == forged, spent, err)
 		}
@@ -108,14 +108,14 @@ func TestStepThatIsGoneDoesNotAllow(t *testing.T) {
 		a := mustFile(t, s, q)
 		mustDecide(t, s, a.ID, by("mia"))
 		r.log = slices.DeleteFunc(r.log, func(s approval.Step) bool { return s.Name == gone })
-		if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
+		if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
 			t.Errorf("%s is gone: spent %v, %v", gone, spent, err)
 		}
 		if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Pending || !got.ExpiresAt.Equal(start.Add(time.Hour)) || len(got.Votes) > 0 {
 			t.Errorf("%s is gone: %+v", gone, got)
 		}
 		mustDecide(t, s, a.ID, by("mia"))
-		if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); !spent {
+		if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); !spent {
 			t.Errorf("what was approved again cannot be used: %v", err)
 		}
 	}
@@ -144,7 +144,7 @@ func TestRevokedCredentialDoesNotCount(t *testing.T) {
 		t.Errorf("the same person may not vote again: %+v", got)
 	}
 	revoked["key:ben"] = true
-	if spent, err := s.Spend(t.Context(), a.ID, a.Digest, "d", r.decide("d")); spent || err != nil {
+	if spent, err := spend(t.Context(), s, a.ID, a.Digest, "d", r.decide("d")); spent || err != nil {
 		t.Errorf("what a revoked key approved is used: %v, %v", spent, err)
 	}
 	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Pending || s.Pending() != 1 || len(got.Votes) != 1 {
@@ -171,7 +171,7 @@ func TestDelegateCountsWithWhoNamedThem(t *testing.T) {
 	mustDecide(t, s, a.ID, approval.Vote{By: "mia", Caller: "key:mia", Kind: approval.Delegate, To: "ben"})
 	mustDecide(t, s, a.ID, approval.Vote{By: "ben", Caller: "key:ben", Kind: approval.Approve, From: "mia"})
 	revoked["key:mia"] = true
-	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
+	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
 		t.Errorf("spent %v, %v", spent, err)
 	}
 }
@@ -227,10 +227,10 @@ func TestFormat1IsTakenAsTheLogHasIt(t *testing.T) {
 	if got := s.Upgraded(); got == nil || !slices.Equal(got.Kept, []string{approved.ID, edited.ID}) || !slices.Equal(got.Dropped, []string{unknown.ID}) {
 		t.Errorf("kept and dropped: %+v", got)
 	}
-	if spent, err := s.Spend(t.Context(), edited.ID, edited.Digest, "d", r.decide("d")); spent || err != nil {
+	if spent, err := spend(t.Context(), s, edited.ID, edited.Digest, "d", r.decide("d")); spent || err != nil {
 		t.Errorf("what nobody approved is used: %v", err)
 	}
-	if spent, err := s.Spend(t.Context(), approved.ID, approved.Digest, "d", r.decide("d")); !spent {
+	if spent, err := spend(t.Context(), s, approved.ID, approved.Digest, "d", r.decide("d")); !spent {
 		t.Errorf("what was approved cannot be used: %v", err)
 	}
 	must(t, s.Close())
@@ -249,7 +249,7 @@ func TestReservedUseIsNotGivenBack(t *testing.T) {
 	a := mustFile(t, s, q)
 	mustDecide(t, s, a.ID, by("mia"))
 	var reserved []byte
-	spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", func(ctx context.Context) error {
+	spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", func(ctx context.Context) error {
 		reserved = copyOf(t, data)
 		return r.decide("d")(ctx)
 	})
@@ -262,7 +262,7 @@ func TestReservedUseIsNotGivenBack(t *testing.T) {
 	r.log = append(r.log, approval.Step{ID: "d", Decision: "d", Approval: approval.Approval{ID: a.ID}}) // the decision itself
 	delete(r.ids, "d")
 	s = mustOpen(t, data, r.options())
-	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "again", r.decide("again")); spent || err != nil {
+	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "again", r.decide("again")); spent || err != nil {
 		t.Errorf("one use was spent twice: %v, %v", spent, err)
 	}
 }
@@ -287,7 +287,7 @@ func TestUnlistedIsNotDecided(t *testing.T) {
 	if got, err := s.Decide(t.Context(), a.ID, 0, by("mia"), all, equal); err == nil {
 		t.Errorf("what was denied is %s", got.Status)
 	}
-	if spent, _ := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent {
+	if spent, _ := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent {
 		t.Error("what was denied is used")
 	}
 }
@@ -305,7 +305,7 @@ func TestRecordThatIsGoneDoesNotAllow(t *testing.T) {
 		return map[string][]approval.Step{a.ID: {{Name: approval.StepGone, Approval: approval.Approval{ID: a.ID, After: r.size()}}}}, nil
 	}
 	s = mustOpen(t, data, o)
-	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
+	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
 		t.Errorf("spent %v, %v", spent, err)
 	}
 }

@@ -318,7 +318,7 @@ func (m *model) spend(a *modelled) {
 	d := fmt.Sprint("d", m.n)
 	m.said = a.ID + ": spend for " + d
 	called := false
-	spent, err := m.s.Spend(m.Context(), a.ID, a.Digest, d, func(ctx context.Context) error { called = true; return m.decide(d)(ctx) })
+	spent, err := spend(m.Context(), m.s, a.ID, a.Digest, d, func(ctx context.Context) error { called = true; return m.decide(d)(ctx) })
 	if !m.put(a) {
 		m.want(err, approval.ErrUnrecorded)
 	} else if a.Status != approval.Approved || m.late(a) || len(a.Used)+len(a.Reserved) >= a.Terms.Uses {

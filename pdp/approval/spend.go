@@ -26,54 +26,73 @@ func (s *Store) Live(digest [32]byte, id string) (a Approval, live bool) {
 	return a, live
 }
 
-// Spend takes one use of an approval for a decision, and has that recorded. Where there
-// is no use to be had spent is false, and nothing was recorded.
+// Reservation is a use of an approval that one decision has, and no other can have. The
+// approval is locked until exactly one of Spent and InDoubt is called.
+type Reservation struct {
+	store    *Store
+	approval Approval // with the reservation
+	decision string
+	release  func()
+}
+
+// Reserve takes one use of an approval for a decision, durably, so that the decision can be
+// recorded. Nil and no error: there is no use left.
 //
-// Before that the log is asked for every vote, and for the step that said that they are
-// enough. If they are not any more, the approval is pending again, and not spent.
+// Before that the log is asked for every vote, and for the step that said that the votes are
+// enough. If they are not enough any more, the approval is pending again, and not reserved.
 //
-// The use is reserved before record is called, and durably: whatever happens then, it
-// is not there for another. After an error of record it is in doubt until Recorded
-// tells whether the decision is on record. Record's context does not end, for the
-// reason that that of Options.Record does not.
-func (s *Store) Spend(ctx context.Context, id string, digest [32]byte, decision string, record func(context.Context) error) (spent bool, err error) {
+// Whatever happens after Reserve, the use is not there for another decision. If it is neither
+// spent nor in doubt, because the process ended, it is as in doubt: then Options.Recorded tells
+// whether the decision is on record.
+func (s *Store) Reserve(ctx context.Context, id string, digest [32]byte, decision string) (r *Reservation, err error) {
 	a, release, err := s.locked(ctx, id)
 	if errors.Is(err, ErrNotFound) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	defer release()
+	defer func() {
+		if r == nil {
+			release()
+		}
+	}()
 	if decision == "" || slices.Contains(a.Used, decision) || slices.Contains(a.Reserved, decision) {
-		return false, fmt.Errorf("%w: the decision %q has used the approval, or has no id", ErrInvalid, decision)
+		return nil, fmt.Errorf("%w: the decision %q has used the approval, or has no id", ErrInvalid, decision)
 	}
 	if !a.usable(s.now(), digest) || !s.remembered().isLive(id) {
-		return false, nil
+		return nil, nil
 	}
 	if votes, enough, err := s.holding(ctx, &a); err != nil || !enough {
 		if err == nil {
 			_, err = s.askAgain(ctx, a, votes)
 		}
-		return false, err
+		return nil, err
 	}
 	m := s.move(a)
 	m.to.Reserved = append(m.to.Reserved, decision)
 	if err := s.update(m.write); err != nil {
-		return false, err
+		return nil, err
 	}
-	if err := record(context.WithoutCancel(ctx)); err != nil {
-		return false, err
-	}
-	// The decision is on record, and that is what counts: the rest can be done later.
-	if err := s.settle(ctx, m.to, func(d string) (bool, error) { return d == decision, nil }, decision); err != nil {
-		s.options.OnError(err)
-	}
-	return true, nil
+	return &Reservation{store: s, approval: m.to, decision: decision, release: release}, nil
 }
 
-// settle says of reservations what became of them: they are used, or there again. The
-// lock of the approval is held.
+// Spent settles the use: the decision is on record, and that is what counts. What cannot be
+// written now is written later.
+func (r *Reservation) Spent(ctx context.Context) {
+	defer r.release()
+	onRecord := func(decision string) (bool, error) { return decision == r.decision, nil }
+	if err := r.store.settle(ctx, r.approval, onRecord, r.decision); err != nil {
+		r.store.options.OnError(err)
+	}
+}
+
+// InDoubt leaves the use reserved: it is not known whether the decision is on record. [Store.Run]
+// asks the log, and then the use is spent or there again.
+func (r *Reservation) InDoubt() { r.release() }
+
+// settle notes what became of reservations: they are used, or there again. The lock of the
+// approval is held.
 func (s *Store) settle(ctx context.Context, a Approval, recorded func(string) (bool, error), decisions ...string) error {
 	m, now := s.move(a), s.now()
 	for _, d := range decisions {

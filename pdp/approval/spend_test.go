@@ -13,6 +13,55 @@ import (
 	"policy-service/pdp/approval"
 )
 
+// spend reserves a use for a decision, has the decision recorded, and settles what became of
+// it, as the PDP does.
+func spend(ctx context.Context, s *approval.Store, id string, digest [32]byte, decision string, record func(context.Context) error) (spent bool, err error) {
+	use, err := s.Reserve(ctx, id, digest, decision)
+	if use == nil || err != nil {
+		return false, err
+	}
+	if err := record(context.WithoutCancel(ctx)); err != nil {
+		use.InDoubt()
+		return false, err
+	}
+	use.Spent(ctx)
+	return true, nil
+}
+
+// TestReservedIsLocked: between Reserve and what settles it nothing else happens to the
+// approval, and afterwards it can.
+func TestReservedIsLocked(t *testing.T) {
+	for name, settle := range map[string]func(*approval.Reservation, context.Context){
+		"spent":    (*approval.Reservation).Spent,
+		"in doubt": func(r *approval.Reservation, _ context.Context) { r.InDoubt() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRecord()
+			s := mustOpen(t, quick(t), r.options())
+			q := question("a", func(q *approval.Question) { q.Terms.Uses = 2 })
+			a := mustFile(t, s, q)
+			mustDecide(t, s, a.ID, by("mia"))
+			use, err := s.Reserve(t.Context(), a.ID, q.Digest, "d")
+			if use == nil || err != nil {
+				t.Fatal(use, err)
+			}
+			s.Work(t.Context()) // which leaves alone what is locked
+			if got, _, _ := s.Stored(a.ID); !slices.Equal(got.Reserved, []string{"d"}) {
+				t.Errorf("it is settled by another: %+v", got)
+			}
+			gone, cancel := context.WithCancel(t.Context())
+			cancel()
+			if other, err := s.Reserve(gone, a.ID, q.Digest, "e"); other != nil || !errors.Is(err, approval.ErrUnavailable) {
+				t.Errorf("another use is reserved meanwhile: %v", err)
+			}
+			settle(use, t.Context())
+			if spent, err := spend(t.Context(), s, a.ID, q.Digest, "e", r.decide("e")); !spent || err != nil {
+				t.Errorf("it is still locked: %v, %v", spent, err)
+			}
+		})
+	}
+}
+
 // TestOneUseOnce has two callers want the one use of an approval, a thousand times.
 func TestOneUseOnce(t *testing.T) {
 	r := newRecord()
@@ -26,7 +75,7 @@ func TestOneUseOnce(t *testing.T) {
 		for i := range 2 {
 			both.Go(func() {
 				decision := fmt.Sprint(a.ID, i)
-				is, err := s.Spend(t.Context(), a.ID, q.Digest, decision, func(ctx context.Context) error {
+				is, err := spend(t.Context(), s, a.ID, q.Digest, decision, func(ctx context.Context) error {
 					recorded.Add(1)
 					return r.decide(decision)(ctx)
 				})
@@ -55,7 +104,7 @@ func TestInDoubt(t *testing.T) {
 		a := mustFile(t, s, q)
 		mustDecide(t, s, a.ID, by("mia"))
 		r.set(true, half, true)
-		if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || !errors.Is(err, errRecord) {
+		if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || !errors.Is(err, errRecord) {
 			t.Fatal(spent, err)
 		}
 		must(t, s.Close())
@@ -67,7 +116,7 @@ func TestInDoubt(t *testing.T) {
 		if _, live := s.Live(q.Digest, a.ID); live {
 			t.Error("a use that is in doubt can be had")
 		}
-		if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "e", r.decide("e")); spent || err != nil {
+		if spent, err := spend(t.Context(), s, a.ID, q.Digest, "e", r.decide("e")); spent || err != nil {
 			t.Errorf("a use that is in doubt is spent: %v", err)
 		}
 		r.set(false, false, false)
@@ -95,7 +144,7 @@ func TestUnrecorded(t *testing.T) {
 	if _, live := s.Live(q.Digest, ""); live {
 		t.Error("it can be spent by an approval that is not on record")
 	}
-	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || !errors.Is(err, approval.ErrUnrecorded) {
+	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || !errors.Is(err, approval.ErrUnrecorded) {
 		t.Errorf("it is spent by an approval that is not on record: %v", err)
 	}
 	if _, err := s.Revoke(t.Context(), a.ID, 0, by("mia")); !errors.Is(err, approval.ErrUnrecorded) {
@@ -182,7 +231,7 @@ func TestUsesAtOnce(t *testing.T) {
 	for i := range 8 {
 		group.Go(func() {
 			d := fmt.Sprint("d", i)
-			if is, err := s.Spend(t.Context(), a.ID, q.Digest, d, r.decide(d)); is {
+			if is, err := spend(t.Context(), s, a.ID, q.Digest, d, r.decide(d)); is {
 				spent.Add(1)
 			} else if err != nil {
 				t.Error(err)
@@ -211,7 +260,7 @@ func TestSpendLate(t *testing.T) {
 	if _, live := s.Live(q.Digest, ""); live {
 		t.Error("it is live when it ends")
 	}
-	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
+	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
 		t.Errorf("it is spent when it ends: %v", err)
 	}
 	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Expired || !got.EndedAt.Equal(start.Add(10*time.Minute)) {
@@ -222,7 +271,7 @@ func TestSpendLate(t *testing.T) {
 	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Expired {
 		t.Errorf("the clock was set back, and it is %s", got.Status)
 	}
-	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
+	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
 		t.Errorf("the clock was set back, and it is spent: %v", err)
 	}
 	if b := mustFile(t, s, q); b.ID == a.ID {
@@ -239,7 +288,7 @@ func TestSpendTwiceForOneDecision(t *testing.T) {
 	a := mustFile(t, s, q)
 	mustDecide(t, s, a.ID, by("mia"))
 	for i, want := range []error{nil, approval.ErrInvalid} {
-		if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d")); !errors.Is(err, want) || spent != (i == 0) {
+		if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); !errors.Is(err, want) || spent != (i == 0) {
 			t.Errorf("%d: %v, %v", i, spent, err)
 		}
 	}

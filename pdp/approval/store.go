@@ -17,7 +17,7 @@ import (
 )
 
 // Store keeps approvals in a file. [Store.File] asks for one, [Store.Decide] is what a
-// person says, and [Store.Spend] uses what was approved.
+// person says, and [Store.Reserve] takes a use of what was approved.
 //
 // Every change is one transaction, in which stands also what goes on record of it; it
 // counts when it is there ([Store.record]). [Store.Run] does what time does, and what

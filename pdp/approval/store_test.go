@@ -265,15 +265,15 @@ func TestLife(t *testing.T) {
 	if _, is := s.Live(q.Digest, "another"); is {
 		t.Error("it can be spent by another id")
 	}
-	if spent, err := s.Spend(t.Context(), a.ID, digest("b"), "d", r.decide("d")); spent || err != nil {
+	if spent, err := spend(t.Context(), s, a.ID, digest("b"), "d", r.decide("d")); spent || err != nil {
 		t.Errorf("it can be spent on what it is not bound to: %v", err)
 	}
-	spent, err := s.Spend(t.Context(), a.ID, q.Digest, "d", r.decide("d"))
+	spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d"))
 	if !spent || err != nil {
 		t.Fatal(spent, err)
 	}
 	again()
-	if spent, err := s.Spend(t.Context(), a.ID, q.Digest, "e", r.decide("e")); spent || err != nil {
+	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "e", r.decide("e")); spent || err != nil {
 		t.Errorf("it can be spent twice: %v", err)
 	}
 	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.UsedUp || !slices.Equal(got.Used, []string{"d"}) || got.Unrecorded {

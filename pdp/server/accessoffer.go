@@ -40,7 +40,7 @@ func (s *Server) point(tenant string) string {
 }
 
 // Find implements [pdp.Approvals].
-func (a *approvals) Find(ctx context.Context, w pdp.Awaited) (pdp.Found, error) {
+func (a *approvals) Find(ctx context.Context, w pdp.ApprovalRequest) (pdp.Found, error) {
 	known, err := a.mine(ctx, w)
 	if err != nil {
 		return pdp.Found{}, err
@@ -61,7 +61,7 @@ func (a *approvals) Find(ctx context.Context, w pdp.Awaited) (pdp.Found, error) 
 // doubts says what is wrong with the state that an approval is presented with, "" for
 // nothing. Without it the store alone is asked, and with it as well: that is where it
 // turns out whether what was approved is what is asked for.
-func (a *approvals) doubts(w pdp.Awaited, known *approval.Approval) evaluation.Reason {
+func (a *approvals) doubts(w pdp.ApprovalRequest, known *approval.Approval) evaluation.Reason {
 	reference, _ := w.Call.Request.Context.Get("approval")
 	state, given := reference.Object().Get("state")
 	if !given {
@@ -87,7 +87,7 @@ func (a *approvals) read(token, typ string, claims any) bool {
 
 // why says why an approval that was presented does not count. Of one that is another's
 // it says no more than of one that never was.
-func why(w pdp.Awaited, known *approval.Approval, digest [32]byte) evaluation.Reason {
+func why(w pdp.ApprovalRequest, known *approval.Approval, digest [32]byte) evaluation.Reason {
 	switch {
 	case w.Presented == "":
 		return ""
@@ -112,19 +112,19 @@ func whyDenied(known *approval.Approval) evaluation.Reason {
 }
 
 // mine is the approval that was presented, nil where there is none or it is another's.
-func (a *approvals) mine(ctx context.Context, w pdp.Awaited) (*approval.Approval, error) {
+func (a *approvals) mine(ctx context.Context, w pdp.ApprovalRequest) (*approval.Approval, error) {
 	known, ok, err := a.store.Get(ctx, w.Presented)
 	if errors.Is(err, approval.ErrUnrecorded) {
 		err = nil // why says so, of one's own
 	}
-	if err != nil || !ok || known.Caller != w.Call.Caller || known.Tenant != w.Call.Request.Tenant {
+	if err != nil || !ok || known.Caller != w.Call.Asker.Name || known.Tenant != w.Call.Request.Tenant {
 		return nil, err
 	}
 	return &known, nil
 }
 
 // Offer implements [pdp.Approvals].
-func (a *approvals) Offer(_ context.Context, w pdp.Awaited, why evaluation.Reason) (*evaluation.Access, error) {
+func (a *approvals) Offer(_ context.Context, w pdp.ApprovalRequest, why evaluation.Reason) (*evaluation.Access, error) {
 	point := a.server.point(w.Call.Request.Tenant)
 	if point == "" {
 		return nil, nil // nobody could be told where to ask
@@ -150,7 +150,7 @@ func (a *approvals) Offer(_ context.Context, w pdp.Awaited, why evaluation.Reaso
 }
 
 // binding is a token that says which denial an approval can be asked for after.
-func (a *approvals) binding(w pdp.Awaited, point string, expires time.Time) (string, error) {
+func (a *approvals) binding(w pdp.ApprovalRequest, point string, expires time.Time) (string, error) {
 	digest := a.digest(w)
 	return a.sign(evaluation.BindingClaims{
 		Issuer: point, Audience: point + requestsPath, IssuedAt: w.Now.Unix(), Expires: expires.Unix(), ID: uuid.NewString(),

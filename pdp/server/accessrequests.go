@@ -101,7 +101,7 @@ func (s *Server) begin(c echo.Context, caller Caller, submission evaluation.Subm
 	}
 	questions := make([]approval.Question, 0, len(submission.Items))
 	for n, item := range submission.Items {
-		q, err := s.requested(ctx, caller, submission, item)
+		q, err := s.requested(ctx, asker(c, caller), submission, item)
 		if err != nil {
 			return t, atItem(err, submission.Bulk, n)
 		}
@@ -129,7 +129,7 @@ func atItem(err error, bulk bool, n int) error {
 
 // requested is what a person is asked, where the submission follows a denial of ours that
 // is still one.
-func (s *Server) requested(ctx context.Context, caller Caller, submission evaluation.Submission, item evaluation.SubmissionItem) (q approval.Question, err error) {
+func (s *Server) requested(ctx context.Context, by evaluation.Asker, submission evaluation.Submission, item evaluation.SubmissionItem) (q approval.Question, err error) {
 	claims, err := s.denial(item)
 	if err != nil {
 		return q, err
@@ -140,8 +140,7 @@ func (s *Server) requested(ctx context.Context, caller Caller, submission evalua
 		p.Pointer = "/client/actor"
 		return q, p
 	}
-	call := pdp.Call{Request: r, Caller: caller.Name, Registered: caller.Registered, Obligations: caller.Obligations}
-	a, ok, err := s.pdp.Requestable(ctx, call)
+	a, ok, err := s.pdp.Requestable(ctx, pdp.Call{Request: r, Asker: by})
 	if err != nil {
 		return q, err
 	}

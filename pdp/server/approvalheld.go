@@ -345,7 +345,7 @@ func sameJSON(a, b jsontext.Value) bool {
 
 // asShown reports whether what is asked is what people were shown, of an approval from
 // a file of format 1: its binding is in no record. Of others the file vouches for that.
-func (a *approvals) asShown(ctx context.Context, w pdp.Awaited, id string) (bool, error) {
+func (a *approvals) asShown(ctx context.Context, w pdp.ApprovalRequest, id string) (bool, error) {
 	known, found, err := a.store.Get(ctx, id)
 	if err != nil || !found || !known.Upgraded {
 		return found, err

@@ -78,23 +78,27 @@ func (a *approvals) failed(err error) {
 }
 
 // digest is what an approval is bound to.
-func (a *approvals) digest(w pdp.Awaited) [sha256.Size]byte {
+func (a *approvals) digest(w pdp.ApprovalRequest) [sha256.Size]byte {
 	mac := hmac.New(sha256.New, a.key)
 	_, _ = mac.Write(w.Binding) // never fails
 	return [sha256.Size]byte(mac.Sum(nil))
 }
 
-// Spend implements [pdp.Approvals].
-func (a *approvals) Spend(ctx context.Context, w pdp.Awaited, id string, record func(context.Context) error) (bool, error) {
+// Reserve implements [pdp.Approvals].
+func (a *approvals) Reserve(ctx context.Context, w pdp.ApprovalRequest, id string) (pdp.Reservation, error) {
 	if is, err := a.asShown(ctx, w, id); !is || err != nil {
-		return false, err
+		return nil, err
 	}
-	// Whoever asked may go away: a use is either on record or not taken.
-	return a.store.Spend(context.WithoutCancel(ctx), id, a.digest(w), w.Decision, record)
+	// The caller may go away: a use is either on record or not taken.
+	use, err := a.store.Reserve(context.WithoutCancel(ctx), id, a.digest(w), w.Decision)
+	if use == nil {
+		return nil, err // and no reservation that only looks like one
+	}
+	return use, err
 }
 
 // File implements [pdp.Approvals].
-func (a *approvals) File(ctx context.Context, w pdp.Awaited) (*evaluation.Approval, error) {
+func (a *approvals) File(ctx context.Context, w pdp.ApprovalRequest) (*evaluation.Approval, error) {
 	digest := a.digest(w)
 	known, ok, err := a.store.Get(ctx, w.Presented)
 	if err != nil {
@@ -135,11 +139,11 @@ func (a *approvals) told(one approval.Approval) *evaluation.Approval {
 }
 
 // question is what people are asked, without secrets; digest is what it is bound to.
-func (a *approvals) question(ctx context.Context, w pdp.Awaited, digest [sha256.Size]byte) (q approval.Question, err error) {
+func (a *approvals) question(ctx context.Context, w pdp.ApprovalRequest, digest [sha256.Size]byte) (q approval.Question, err error) {
 	r := w.Call.Request
 	masked := a.server.pinned(ctx).mask.Of(r, w.Obligation.Properties)
 	q = approval.Question{
-		Digest: digest, Tenant: r.Tenant, Caller: w.Call.Caller, Decision: w.Decision, Bundle: w.Bundle, Obligation: w.Obligation.ID, Terms: w.Terms, OfTenant: w.OfTenant, Members: w.Members,
+		Digest: digest, Tenant: r.Tenant, Caller: w.Call.Asker.Name, Decision: w.Decision, Bundle: w.Bundle, Obligation: w.Obligation.ID, Terms: w.Terms, OfTenant: w.OfTenant, Members: w.Members,
 		Subject: approval.Entity{Type: r.Subject.Type, ID: r.Subject.ID}, Resource: approval.Entity{Type: r.Resource.Type, ID: r.Resource.ID}, Action: r.Action.Name,
 	}
 	q.Terms.Message = masked.Text(q.Terms.Message)

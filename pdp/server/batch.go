@@ -32,8 +32,7 @@ func (s *Server) evaluations(c echo.Context) error {
 		return s.answer(c, caller, batch.Items[0].Request)
 	}
 	s.rates.more(caller.Name, len(batch.Items)-1)
-	call := pdp.BatchCall{Batch: batch, Caller: caller.Name, Explain: explains(c, caller), Registered: caller.Registered, Obligations: caller.Obligations, GoOn: shift.goOn}
-	call.RequestID, call.TraceID = known(c)
+	call := pdp.BatchCall{Batch: batch, Asker: asker(c, caller), Explain: explains(c, caller), GoOn: shift.goOn}
 	ctx, cancel := s.within(c)
 	defer cancel()
 	answer, err := s.pdp.EvaluateBatch(ctx, call)

@@ -100,17 +100,8 @@ func (s *Server) native(c echo.Context) error {
 // answer asks the PDP. Nothing is written before it has answered without an
 // error: that is all that keeps a failure from looking like an allow.
 func (s *Server) answer(c echo.Context, caller Caller, request evaluation.Request) error {
-	call := pdp.Call{
-		Request: request,
-		Caller:  caller.Name,
-		Explain: explains(c, caller),
-
-		Registered: caller.Registered, Obligations: caller.Obligations,
-	}
-	call.Spend = !call.Explain // what explains is no leave to go on
-	call.File = call.Spend && request.Shape == evaluation.Native && c.Request().Header.Get("X-Approval") != "none"
-	call.Offer = call.Spend && request.Shape == evaluation.AuthZEN && caller.May(Request)
-	call.RequestID, call.TraceID = known(c)
+	call := pdp.Call{Request: request, Asker: asker(c, caller), Explain: explains(c, caller)}
+	call.Approvals = pdp.ApprovalsFor(&call, c.Request().Header.Get("X-Approval") != "none", caller.May(Request))
 	ctx, cancel := s.within(c)
 	defer cancel()
 	decision, err := s.pdp.Evaluate(ctx, call)
@@ -124,6 +115,13 @@ func (s *Server) answer(c echo.Context, caller Caller, request evaluation.Reques
 	s.meters.decided(c.Request().Context(), request.Tenant, decision)
 	c.Response().Header().Set("X-Decision-Id", decision.ID)
 	return c.Blob(http.StatusOK, "application/json", body)
+}
+
+// asker is the caller of a request, with what others know the request by.
+func asker(c echo.Context, caller Caller) evaluation.Asker {
+	a := evaluation.Asker{Name: caller.Name, Registered: caller.Registered, Obligations: caller.Obligations}
+	a.RequestID, a.TraceID = known(c)
+	return a
 }
 
 // explains reports whether an explanation was asked for by somebody who may have it.

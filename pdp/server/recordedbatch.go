@@ -70,7 +70,7 @@ func batchEntries(ctx context.Context, masker *mask.Masker, records []pdp.Record
 func sharedEntry(first pdp.Record, shared, masked evaluation.Request) (e decisionlog.Entry, err error) {
 	e = decisionlog.Entry{
 		ID: first.Item.Batch, Kind: decisionlog.KindBatch, Tenant: first.Call.Request.Tenant,
-		Caller: first.Call.Caller, RequestID: first.Call.RequestID, TraceID: first.Call.TraceID, Now: first.Time,
+		Caller: first.Call.Asker.Name, RequestID: first.Call.RequestID, TraceID: first.Call.TraceID, Now: first.Time,
 		Request: new(decisionlog.Request),
 	}
 	for _, part := range []struct {

@@ -160,7 +160,7 @@ func TestABatchIsCountedAsLongAsItsLinesAre(t *testing.T) {
 		{Decision: evaluation.Decision{Obligations: []evaluation.Obligation{{Properties: o}, {Properties: o}}}},
 	} {
 		record.ID, record.Bundle, record.Decision.Bundle = "0197a8f0-0000-7000-8000-000000000000.999", "h1:"+text, "h1:"+text
-		record.Call = pdp.Call{Request: request, Caller: "key:" + text, RequestID: text + "\xff", TraceID: text}
+		record.Call = pdp.Call{Request: request, Asker: evaluation.Asker{Name: "key:" + text, RequestID: text + "\xff", TraceID: text}}
 		record.Item.Batch, record.Item.Size = "0197a8f0-0000-7000-8000-000000000000", 1<<20
 		entries, err := batchEntries(t.Context(), r.mask(t.Context()), []pdp.Record{record})
 		if err != nil {

@@ -88,7 +88,7 @@ func entryOf(record pdp.Record, masked *mask.Masking) (decisionlog.Entry, error)
 	call, d := record.Call, record.Decision
 	e := decisionlog.Entry{
 		ID: record.ID, Kind: decisionlog.KindDecision, Tenant: call.Request.Tenant,
-		Caller: call.Caller, RequestID: call.RequestID, TraceID: call.TraceID, Now: record.Time,
+		Caller: call.Asker.Name, RequestID: call.RequestID, TraceID: call.TraceID, Now: record.Time,
 	}
 	var err error
 	switch {

@@ -32,8 +32,7 @@ func (s *Server) search(kind evaluation.SearchKind) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		call.RequestID, call.TraceID = known(c)
-		call.GoOn = shift.goOn
+		call.Asker, call.GoOn = asker(c, caller), shift.goOn
 		ctx, cancel := s.within(c)
 		defer cancel()
 		answer, err := s.pdp.Search(ctx, call)
@@ -67,5 +66,5 @@ func (s *Server) pageOf(search evaluation.Search, caller Caller) (pdp.SearchCall
 	if token.Limit < 0 {
 		token.Limit = evaluation.MaxPage
 	}
-	return pdp.SearchCall{Search: search, Caller: caller.Name, Registered: caller.Registered, Obligations: caller.Obligations, After: token.Last, Limit: token.Limit}, token, nil
+	return pdp.SearchCall{Search: search, After: token.Last, Limit: token.Limit}, token, nil
 }

@@ -51,7 +51,7 @@ func (c result) reproduce(dir string) string {
 		command += " --now " + c.Call.Now.Format(time.RFC3339)
 	}
 	command = "printf %s " + cli.Shell(string(c.Body)) + " | " + command + " -"
-	if c.Call.Caller != "" {
+	if c.Call.Asker.Name != "" {
 		command += " # but without the caller"
 	}
 	return command
