@@ -341,7 +341,20 @@ func TestVoteFallsWithWhoNamedThem(t *testing.T) {
 func open1(t *testing.T) (c *counter, ids map[string]string) {
 	t.Helper()
 	c = &counter{t: t, data: t.TempDir(), now: pdptest.Now}
-	f, err := os.Open(filepath.Join("testdata", "data-5f3b7dc.tar.gz"))
+	unpack(t, filepath.Join("testdata", "data-5f3b7dc.tar.gz"), c.data)
+	var told struct {
+		Keys      map[string]string `json:"keys"`
+		Approvals map[string]string `json:"approvals"`
+	}
+	must(t, json.Unmarshal(c.file("told.json"), &told))
+	c.key = told.Keys
+	return c, told.Approvals
+}
+
+// unpack puts the files of an archive into a directory, with the modes that they have there.
+func unpack(t *testing.T, archive, dir string) {
+	t.Helper()
+	f, err := os.Open(archive)
 	must(t, err)
 	defer func() { _ = f.Close() }()
 	unzipped, err := gzip.NewReader(f)
@@ -352,7 +365,7 @@ func open1(t *testing.T) (c *counter, ids map[string]string) {
 			break
 		}
 		must(t, err)
-		name := filepath.Join(c.data, filepath.Clean("/"+h.Name))
+		name := filepath.Join(dir, filepath.Clean("/"+h.Name))
 		if h.FileInfo().IsDir() {
 			must(t, os.MkdirAll(name, 0o700))
 			continue
@@ -361,13 +374,6 @@ func open1(t *testing.T) (c *counter, ids map[string]string) {
 		must(t, err)
 		must(t, os.WriteFile(name, content, fs.FileMode(h.Mode)))
 	}
-	var told struct {
-		Keys      map[string]string `json:"keys"`
-		Approvals map[string]string `json:"approvals"`
-	}
-	must(t, json.Unmarshal(c.file("told.json"), &told))
-	c.key = told.Keys
-	return c, told.Approvals
 }
 
 // TestFormat1IsTakenOnceAsTheLogHasIt: what was approved, half approved and used goes on,
