@@ -12,6 +12,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/approval/webhook"
+	"policy-service/pdp/server/door"
 )
 
 // CallbackConfig is where a caller may have itself told.
@@ -61,7 +62,7 @@ func (a *approvals) callBackOne(ctx context.Context, t approval.Task) error {
 		return nil
 	}
 	f, err := a.follow(ctx, t)
-	var p *Problem
+	var p *door.Problem
 	if errors.As(err, &p) && p.Status == http.StatusGone { // nothing is left to tell
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/door"
 )
 
 // atPublic is where a server says that it is. The tokens of one that is started again
@@ -103,7 +104,7 @@ func (p program) told(status int, text string) (t task) {
 		must(p.t, json.Unmarshal([]byte(text), &t.TaskAnswer))
 		return t
 	}
-	var problem server.Problem
+	var problem door.Problem
 	must(p.t, json.Unmarshal([]byte(text), &problem))
 	name, ours := strings.CutPrefix(problem.Type, evaluation.AccessRequestProblem)
 	if t.problem = name; !ours {

@@ -16,6 +16,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/server/door"
 	"policy-service/schemas"
 )
 
@@ -25,19 +26,23 @@ const viaAuthZEN = "authzen"
 // submitRequest answers POST /access/v1/requests and the same below /tenants/:tenant:
 // a program asks for an approval of what it was denied.
 func (s *Server) submitRequest(c echo.Context) error {
-	body, caller, tenant, err := s.admit(c, Request)
-	if err != nil {
-		return err
+	need := door.Need{
+		Permission: Request,
+		Tenant:     true,
+		Body:       door.JSON,
+		Records:    true,
+		Work:       door.WorkBySize,
 	}
-	shift, err := s.letIn(c, caller, len(body) > smallBody)
-	if err != nil {
-		return err
-	}
-	defer shift.end()
 	if s.approvals == nil {
-		return noApprovals()
+		need.Absent = noApprovals()
 	}
-	submission, err := evaluation.DecodeSubmission(body, tenant, s.config.Program.Limits)
+	admitted, err := s.door.Admit(c, need)
+	if err != nil {
+		return err
+	}
+	defer admitted.Shift.End()
+	caller, tenant := admitted.Caller, admitted.Tenant
+	submission, err := evaluation.DecodeSubmission(admitted.Body, tenant, s.config.Program.Limits)
 	if err != nil {
 		return err
 	}
@@ -47,10 +52,16 @@ func (s *Server) submitRequest(c echo.Context) error {
 	}
 	known, found, err := s.approvals.store.Known(key, submission.Hash)
 	if err == nil && !found {
-		known, err = s.begin(c, caller, submission, approval.Task{Tenant: tenant, Caller: caller.Name, Key: key, Body: submission.Hash, Bulk: submission.Bulk})
+		known, err = s.begin(c, caller, submission, approval.Task{
+			Tenant: tenant,
+			Caller: caller.Name,
+			Key:    key,
+			Body:   submission.Hash,
+			Bulk:   submission.Bulk,
+		})
 	}
 	if err != nil {
-		return s.submissionProblem(c, err)
+		return submissionProblem(err)
 	}
 	f, err := s.approvals.follow(c.Request().Context(), known)
 	if err != nil {
@@ -64,8 +75,8 @@ func (s *Server) submitRequest(c echo.Context) error {
 	return s.approvals.tell(c, status, s.approvals.seen(f))
 }
 
-func noApprovals() *Problem {
-	return newProblem(http.StatusNotFound, "there are no approvals here; the operator gives the server a data directory with --data")
+func noApprovals() *door.Problem {
+	return door.NewProblem(http.StatusNotFound, "there are no approvals here; the operator gives the server a data directory with --data")
 }
 
 // longestKey bounds an Idempotency-Key.
@@ -78,7 +89,7 @@ func (s *Server) idempotency(c echo.Context, caller Caller, tenant string) (key 
 		return key, nil
 	}
 	if len(values) > 1 || values[0] == "" || len(values[0]) > longestKey {
-		return key, newProblem(http.StatusBadRequest, "the header Idempotency-Key is empty, given twice, or of more than "+strconv.Itoa(longestKey)+" bytes; send one that you can send again")
+		return key, door.NewProblem(http.StatusBadRequest, "the header Idempotency-Key is empty, given twice, or of more than "+strconv.Itoa(longestKey)+" bytes; send one that you can send again")
 	}
 	mac := hmac.New(sha256.New, s.approvals.key)
 	for _, part := range []string{"idempotency", caller.Name, tenant, values[0]} {
@@ -89,11 +100,11 @@ func (s *Server) idempotency(c echo.Context, caller Caller, tenant string) (key 
 
 // begin looks at everything before anybody is asked for anything.
 func (s *Server) begin(c echo.Context, caller Caller, submission evaluation.Submission, t approval.Task) (approval.Task, error) {
-	ctx, cancel := s.within(c)
+	ctx, cancel := s.door.Within(c)
 	defer cancel()
 	if callback := submission.Callback; callback != nil {
 		if s.approvals.callbacks[callbackOf{caller.Name, callback.Endpoint}] == nil {
-			p := newProblem(http.StatusBadRequest, "this caller has no such callback; the operator lists it in approvals.callbacks")
+			p := door.NewProblem(http.StatusBadRequest, "this caller has no such callback; the operator lists it in approvals.callbacks")
 			p.Pointer = "/callback/endpoint"
 			return t, p
 		}
@@ -120,7 +131,7 @@ func (s *Server) begin(c echo.Context, caller Caller, submission evaluation.Subm
 
 // atItem says of which item a problem is.
 func atItem(err error, bulk bool, n int) error {
-	var p *Problem
+	var p *door.Problem
 	if bulk && errors.As(err, &p) {
 		p.Pointer = "/items/" + strconv.Itoa(n) + p.Pointer
 	}
@@ -136,7 +147,7 @@ func (s *Server) requested(ctx context.Context, by evaluation.Asker, submission 
 	}
 	r, said := s.asDenied(item.Request, claims)
 	if submission.Actor != "" && !acts(&r, submission.Actor) {
-		p := newProblem(http.StatusForbidden, "client.actor was not named in the request that was denied; name the actor in the context.agent of that request, or leave client.actor out")
+		p := door.NewProblem(http.StatusForbidden, "client.actor was not named in the request that was denied; name the actor in the context.agent of that request, or leave client.actor out")
 		p.Pointer = "/client/actor"
 		return q, p
 	}
@@ -192,7 +203,7 @@ func (s *Server) denial(item evaluation.SubmissionItem) (claims evaluation.Bindi
 	return claims, nil
 }
 
-func invalidBinding(detail string) *Problem {
+func invalidBinding(detail string) *door.Problem {
 	return accessProblem(http.StatusBadRequest, evaluation.InvalidDenialBinding, detail)
 }
 
@@ -215,11 +226,11 @@ func acts(r *evaluation.Request, id string) bool {
 }
 
 // submissionProblem says what keeps a submission from being taken.
-func (s *Server) submissionProblem(c echo.Context, err error) error {
+func submissionProblem(err error) error {
 	var limit *approval.LimitError
 	switch {
 	case errors.As(err, &limit):
-		return s.limited(c, limitOf(limit), limit.RetryAfter, newProblem(http.StatusTooManyRequests, "too many approval requests wait, or too many tasks follow this one; ask again after Retry-After seconds, with the same Idempotency-Key if you send the same again"))
+		return door.TooMany(limitOf(limit), limit.RetryAfter, http.StatusTooManyRequests, "too many approval requests wait, or too many tasks follow this one; ask again after Retry-After seconds, with the same Idempotency-Key if you send the same again")
 	case errors.Is(err, approval.ErrOtherBody):
 		return accessProblem(http.StatusConflict, evaluation.DuplicateRequest, "this Idempotency-Key came with another body; use a new one for a new request")
 	case errors.Is(err, approval.ErrTooLarge):
@@ -228,27 +239,19 @@ func (s *Server) submissionProblem(c echo.Context, err error) error {
 	return approvalProblem(err)
 }
 
-// follower is who asks about a task, and in which tenant.
-func (s *Server) follower(c echo.Context) (caller Caller, tenant string, err error) {
-	if caller, err = s.authenticate(c); err != nil {
-		return caller, "", err
-	}
-	if tenant, err = s.pathTenant(c, caller); err != nil {
-		return caller, "", err
-	}
-	if err := need(caller, Request); err != nil {
-		return caller, "", err
-	}
+// follower admits a request about a task, in the tenant of its path.
+func (s *Server) follower(c echo.Context, need door.Need) (door.Admitted, error) {
+	need.Permission, need.Tenant = Request, true
 	if s.approvals == nil {
-		return caller, "", noApprovals()
+		need.Absent = noApprovals()
 	}
-	return caller, tenant, s.pace(c, caller)
+	return s.door.Admit(c, need)
 }
 
 // task finds a task of the caller's. Whether there is another's, nobody learns.
-func (s *Server) task(c echo.Context, caller Caller, tenant string) (approval.Task, error) {
+func (s *Server) task(c echo.Context, a door.Admitted) (approval.Task, error) {
 	t, found, err := s.approvals.store.Task(c.Param("id"))
-	if err == nil && (!found || t.Caller != caller.Name || t.Tenant != tenant) {
+	if err == nil && (!found || t.Caller != a.Caller.Name || t.Tenant != a.Tenant) {
 		err = accessProblem(http.StatusNotFound, evaluation.UnknownTask, "no such task, or none of yours; use the status_endpoint that you were given")
 	}
 	return t, approvalProblem(err)
@@ -257,7 +260,7 @@ func (s *Server) task(c echo.Context, caller Caller, tenant string) (approval.Ta
 // requestStatus answers GET /access/v1/requests/:id. Who waits takes nobody's place who
 // is worked for.
 func (s *Server) requestStatus(c echo.Context) error {
-	caller, tenant, err := s.follower(c)
+	a, err := s.follower(c, door.Need{})
 	if err != nil {
 		return err
 	}
@@ -266,15 +269,15 @@ func (s *Server) requestStatus(c echo.Context) error {
 		return err
 	}
 	if wait == 0 {
-		if err := s.enter(c, caller); err != nil {
+		if err := s.door.Enter(c, a.Caller); err != nil {
 			return err
 		}
 	}
-	t, err := s.task(c, caller, tenant)
+	t, err := s.task(c, a)
 	if err != nil {
 		return err
 	}
-	saw, err := s.until(c, caller, awaited{
+	saw, err := s.longPoll(c, a.Caller, awaited{
 		wait: wait,
 		look: func(ctx context.Context) seen {
 			f, err := s.approvals.follow(ctx, t)
@@ -293,18 +296,11 @@ func (s *Server) requestStatus(c echo.Context) error {
 
 // cancelRequest answers POST /access/v1/requests/:id/cancel.
 func (s *Server) cancelRequest(c echo.Context) error {
-	var tenant string
-	body, caller, err := s.body(c, func() (caller Caller, err error) {
-		caller, tenant, err = s.follower(c)
-		return caller, err
-	})
+	a, err := s.follower(c, door.Need{Body: door.OptionalJSON, Work: door.ShortWork})
 	if err != nil {
 		return err
 	}
-	if err := s.enter(c, caller); err != nil {
-		return err
-	}
-	t, err := s.task(c, caller, tenant)
+	t, err := s.task(c, a)
 	if err != nil {
 		return err
 	}
@@ -312,18 +308,13 @@ func (s *Server) cancelRequest(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(body) > 0 {
-		if err := wantJSON(c.Request().Header); err != nil {
-			return err
-		}
-	}
-	said, err := evaluation.DecodeWithdrawal(body, s.config.Program.Limits)
+	said, err := evaluation.DecodeWithdrawal(a.Body, s.config.Program.Limits)
 	if err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
 	reason := s.unsecret(ctx, said.Reason, f.of...)
-	cancelled, err := s.approvals.cancel(context.WithoutCancel(ctx), f, caller.Name, reason)
+	cancelled, err := s.approvals.cancel(context.WithoutCancel(ctx), f, a.Caller.Name, reason)
 	if err != nil {
 		return approvalProblem(err)
 	}
@@ -355,7 +346,7 @@ func (a *approvals) cancel(ctx context.Context, f followed, caller, reason strin
 // requestSchema answers GET /access/v1/requests/schema: what a submission may hold
 // besides the denied request.
 func (s *Server) requestSchema(c echo.Context) error {
-	if _, err := s.prober(c); err != nil {
+	if _, err := s.door.Recognize(c); err != nil {
 		return err
 	}
 	return document(c, "application/schema+json", entityTag(schemas.AccessRequest), schemas.AccessRequest)

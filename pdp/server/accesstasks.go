@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/server/door"
 )
 
 // followed is a task with its approvals.
@@ -141,8 +142,8 @@ func shownParts(shown jsontext.Value) (resource, action jsontext.Value, err erro
 }
 
 // accessProblem is one of the profile's own.
-func accessProblem(status int, name, detail string) *Problem {
-	p := newProblem(status, detail)
+func accessProblem(status int, name, detail string) *door.Problem {
+	p := door.NewProblem(status, detail)
 	p.Type = evaluation.AccessRequestProblem + name
 	return p
 }

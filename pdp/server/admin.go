@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
 )
 
 // The admin listener shows the process, not its answers: profiles, which tell more of it
@@ -37,7 +38,7 @@ func (s *Server) adminHandler() http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
-		header["X-Content-Type-Options"], header["Content-Security-Policy"] = noSniff, noContent
+		header["X-Content-Type-Options"], header["Content-Security-Policy"] = door.NoSniff, door.NoContent
 		// A page in a browser on this machine can be made to ask, too; see [auth.Loopback].
 		if _, err := (auth.Loopback{}).Authenticate(r); err != nil {
 			http.Error(w, err.Error(), http.StatusForbidden)

@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/door"
 )
 
 // holding is a recorder that says when it is asked, and answers when it is let go, or
@@ -116,9 +117,9 @@ func TestRequestTime(t *testing.T) {
 func TestRateLimit(t *testing.T) {
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
 		c.Program.Authenticator = asCaller{}
-		c.Load.RateLimit = server.RateLimit{
-			Rate:    server.Rate{PerSecond: 1, Burst: 3},
-			Callers: []server.CallerRate{{Caller: "key:big", Rate: server.Rate{PerSecond: 5}}},
+		c.Load.RateLimit = door.RateLimit{
+			Rate:    door.Rate{PerSecond: 1, Burst: 3},
+			Callers: []door.CallerRate{{Caller: "key:big", Rate: door.Rate{PerSecond: 5}}},
 		}
 	})
 	ask := func(caller, path, body string) pdptest.Response {
@@ -241,7 +242,7 @@ func TestABatchThatFindsNoTurnAgainIsToldToAskLater(t *testing.T) {
 }
 
 func TestEveryAnswerHasTheHeadersOfSecurity(t *testing.T) {
-	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Load.RateLimit.Rate = server.Rate{PerSecond: 1, Burst: 4} })
+	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Load.RateLimit.Rate = door.Rate{PerSecond: 1, Burst: 4} })
 	seen := map[int]bool{}
 	for _, ask := range []struct{ method, path, body string }{
 		{"POST", evaluationPath, readQuestion}, {"POST", evaluationPath, "{"}, {"PUT", evaluationPath, ""}, {"GET", "/debug/pprof/", ""},

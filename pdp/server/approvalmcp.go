@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/server/door"
 	"policy-service/pdp/visible"
 )
 
@@ -69,7 +70,7 @@ type refusedCall struct {
 // authorizationRequest answers GET /v1/approvals/:id/authorization-request: what a gateway
 // answers the call with, as long as nobody approved it.
 func (s *Server) authorizationRequest(c echo.Context) error {
-	a, given, err := s.asked(c, "call")
+	a, given, err := s.asked(c, []string{"call"})
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func callID(text, otherwise string) (jsontext.Value, error) {
 	id := jsontext.Value(text)
 	_, err := strconv.ParseInt(text, 10, 64)
 	if !id.IsValid() || id.Kind() != '"' && err != nil {
-		return nil, badParameter("call", "is no id of JSON-RPC; give a whole number, or a string in double quotes")
+		return nil, door.BadParameter("call", "is no id of JSON-RPC; give a whole number, or a string in double quotes")
 	}
 	return id, nil
 }
@@ -121,7 +122,7 @@ func whyNot(a approval.Approval) string {
 
 // authorizationNotification answers GET /v1/approvals/:id/authorization-notification.
 func (s *Server) authorizationNotification(c echo.Context) error {
-	a, call, _, err := s.pendingCall(c)
+	a, call, _, err := s.pendingCall(c, door.NoParameters)
 	if err != nil {
 		return err
 	}
@@ -129,8 +130,8 @@ func (s *Server) authorizationNotification(c echo.Context) error {
 }
 
 // pendingCall is the call that waits for the approval that a request names.
-func (s *Server) pendingCall(c echo.Context, known ...string) (a approval.Approval, call toolCall, given map[string]string, err error) {
-	if a, given, err = s.asked(c, known...); err != nil {
+func (s *Server) pendingCall(c echo.Context, known []string) (a approval.Approval, call toolCall, given map[string]string, err error) {
+	if a, given, err = s.asked(c, known); err != nil {
 		return a, call, nil, err
 	}
 	if a.Status != approval.Pending {
@@ -141,21 +142,15 @@ func (s *Server) pendingCall(c echo.Context, known ...string) (a approval.Approv
 }
 
 // asked is the approval request that a request names, where whoever asks may see it.
-func (s *Server) asked(c echo.Context, known ...string) (a approval.Approval, given map[string]string, err error) {
-	v, err := s.approver(c)
+func (s *Server) asked(c echo.Context, known []string) (a approval.Approval, given map[string]string, err error) {
+	v, err := s.approver(c, door.Need{Parameters: known})
 	if err != nil {
-		return a, nil, err
-	}
-	if err = s.pace(c, v.caller); err != nil {
-		return a, nil, err
-	}
-	if given, err = parameters(c, known); err != nil {
 		return a, nil, err
 	}
 	if a, _, err = v.find(c.Request().Context(), c.Param("id")); err != nil {
 		return a, nil, approvalProblem(err)
 	}
-	return a, given, nil
+	return a, v.Given, nil
 }
 
 func otherState(a approval.Approval) error {

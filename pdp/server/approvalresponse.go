@@ -8,16 +8,17 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/server/door"
 )
 
 // respondApproval answers POST /v1/approvals/:id/response: an approver's word, as an MCP
 // client sends it. Who that is the credential says, and nothing in the body.
 func (s *Server) respondApproval(c echo.Context) error {
-	r, body, err := s.hear(c, (*approver).mustDecide)
+	r, err := s.admitRuling(c, Approve)
 	if err != nil {
 		return err
 	}
-	answer, err := evaluation.DecodeResponse(body, r.of.ID, s.config.Program.Limits)
+	answer, err := evaluation.DecodeResponse(r.Body, r.of.ID, s.config.Program.Limits)
 	if err != nil {
 		return err
 	}
@@ -31,10 +32,10 @@ func (s *Server) respondApproval(c echo.Context) error {
 			return err
 		}
 		if changed(answer.Reviewed, call.arguments) {
-			return newProblem(http.StatusConflict, "these are other arguments than those that were shown, so nothing was approved, and the request still waits; have the call asked for again with the changed arguments")
+			return door.NewProblem(http.StatusConflict, "these are other arguments than those that were shown, so nothing was approved, and the request still waits; have the call asked for again with the changed arguments")
 		}
 	}
-	r.Ruling, r.via = answer.Ruling, "mcp"
+	r.said, r.via = answer.Ruling, "mcp"
 	return s.decide(c, &r)
 }
 

@@ -15,6 +15,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
 )
 
 const (
@@ -33,21 +34,15 @@ var errNoTurn = errors.New("there was no time to make a page")
 
 // approvalsPage answers GET /v1/approvals: what whoever asks may decide about.
 func (s *Server) approvalsPage(c echo.Context) error {
-	v, err := s.approver(c)
+	v, err := s.approver(c, door.Need{Permission: Approve, Parameters: inboxParameters})
 	if err != nil {
 		return err
 	}
-	if err := v.mustDecide(); err != nil {
-		return err
-	}
-	if err := s.pace(c, v.caller); err != nil {
-		return err
-	}
-	q, err := v.query(c)
+	q, err := v.query()
 	if err != nil {
 		return err
 	}
-	saw, err := s.until(c, v.caller, awaited{
+	saw, err := s.longPoll(c, v.Caller, awaited{
 		wait: q.wait,
 		look: func(ctx context.Context) seen { return v.inbox(ctx, q) },
 		of:   func(tenant, _ string) bool { return q.tenants == nil || slices.Contains(q.tenants, tenant) },
@@ -61,30 +56,19 @@ func (s *Server) approvalsPage(c echo.Context) error {
 // inbox makes a page when it is the caller's turn. One that ends before all was looked at
 // is an answer without requests as well: who asks goes on behind it.
 func (v *approver) inbox(ctx context.Context, q inboxQuery) (saw seen) {
-	t, err := v.server.waiting.turn(ctx, v.caller.Name)
+	t, err := v.server.waiting.turn(ctx, v.Caller.Name)
 	if err != nil {
 		return seen{err: fmt.Errorf("%w: %w", errNoTurn, err)}
 	}
 	defer t.done()
 	clear(v.reviewers) // each look is by the policies of its moment
-	page, err := v.page(ctx, q, t.goOn)
+	page, err := v.page(ctx, q, t.GoOn)
 	if err != nil {
 		return seen{err: err}
 	}
 	saw.done = len(page.Items) > 0 || page.Next != ""
 	saw.body, saw.err = marshal(page)
 	return saw
-}
-
-// mustDecide refuses who is nobody to decide.
-func (v *approver) mustDecide() error {
-	if err := need(v.caller, auth.Approve); err != nil {
-		return err
-	}
-	if !v.decides() {
-		return newProblem(http.StatusForbidden, "this credential does not say which person it is; the operator names the person with the key (keys add --principal), or the claim with the issuer")
-	}
-	return nil
 }
 
 type inbox struct {
@@ -101,29 +85,36 @@ type inboxQuery struct {
 	wait                                        time.Duration
 }
 
-func (v *approver) query(c echo.Context) (q inboxQuery, err error) {
-	given, err := parameters(c, []string{"status", "tenant", "template", "subject", "resource", "action", "cursor", "limit", "wait"})
-	if err != nil {
-		return q, err
+var inboxParameters = []string{"status", "tenant", "template", "subject", "resource", "action", "cursor", "limit", "wait"}
+
+func (v *approver) query() (q inboxQuery, err error) {
+	given := v.Given
+	q = inboxQuery{
+		status:   approval.Pending,
+		template: given["template"],
+		subject:  given["subject"],
+		resource: given["resource"],
+		action:   given["action"],
+		cursor:   given["cursor"],
+		limit:    inboxLimit,
 	}
-	q = inboxQuery{status: approval.Pending, template: given["template"], subject: given["subject"], resource: given["resource"], action: given["action"], cursor: given["cursor"], limit: inboxLimit}
 	if text := given["status"]; text != "" {
 		if q.status = approval.Status(text); !slices.Contains(approval.Statuses(), q.status) {
-			return q, badParameter("status", "is no status; give pending, approved, denied, expired, cancelled, used_up or revoked")
+			return q, door.BadParameter("status", "is no status; give pending, approved, denied, expired, cancelled, used_up or revoked")
 		}
 	}
 	if text := given["limit"]; text != "" {
 		limit, err := strconv.ParseUint(text, 10, 31)
 		if err != nil || limit == 0 {
-			return q, badParameter("limit", fmt.Sprintf("is no number of approval requests; give one from 1 to %d", inboxMost))
+			return q, door.BadParameter("limit", fmt.Sprintf("is no number of approval requests; give one from 1 to %d", inboxMost))
 		}
 		q.limit = int(min(limit, inboxMost))
 	}
-	if !v.caller.AllTenants {
-		q.tenants = append([]string{}, v.caller.Tenants...)
+	if !v.Caller.AllTenants {
+		q.tenants = append([]string{}, v.Caller.Tenants...)
 	}
 	if tenant := given["tenant"]; tenant != "" {
-		if !v.caller.Serves(tenant) {
+		if !v.Caller.Serves(tenant) {
 			q.tenants = []string{} // as where there is none of that name
 		} else {
 			q.tenants = []string{tenant}
@@ -192,23 +183,16 @@ func (q *inboxQuery) picks(a approval.Approval) bool {
 
 // approvalStatus answers GET /v1/approvals/:id.
 func (s *Server) approvalStatus(c echo.Context) error {
-	v, err := s.approver(c)
+	v, err := s.approver(c, door.Need{Parameters: []string{"wait"}})
 	if err != nil {
 		return err
 	}
-	if err := s.pace(c, v.caller); err != nil {
-		return err
-	}
-	given, err := parameters(c, []string{"wait"})
-	if err != nil {
-		return err
-	}
-	wait, err := patience(given)
+	wait, err := patience(v.Given)
 	if err != nil {
 		return err
 	}
 	id := c.Param("id")
-	saw, err := s.until(c, v.caller, awaited{
+	saw, err := s.longPoll(c, v.Caller, awaited{
 		wait: wait,
 		look: func(ctx context.Context) (saw seen) {
 			clear(v.reviewers)
@@ -256,64 +240,49 @@ func (v *approver) find(ctx context.Context, id string) (approval.Approval, stan
 	return a, s, nil
 }
 
-func noSuchApproval() *Problem {
-	return newProblem(http.StatusNotFound, "no such approval request, or none that you may see; GET /v1/approvals lists those you may decide about")
+func noSuchApproval() *door.Problem {
+	return door.NewProblem(http.StatusNotFound, "no such approval request, or none that you may see; GET /v1/approvals lists those you may decide about")
 }
 
-// hear does what comes before somebody's word counts, in the order of every other
-// request: who it is and whether they may say anything at all, and the approval
-// request. What they say is the body.
-func (s *Server) hear(c echo.Context, may func(*approver) error) (r ruling, body []byte, err error) {
-	body, _, err = s.body(c, func() (Caller, error) {
-		if r.approver, err = s.approver(c); err != nil {
-			return Caller{}, err
-		}
-		if err := may(r.approver); err != nil {
-			return r.caller, err
-		}
-		return r.caller, s.pace(c, r.caller)
+// admitRuling admits somebody's word on an approval request, which is the body, and finds the approval request. Without
+// a permission everybody who sees it may say something.
+func (s *Server) admitRuling(c echo.Context, p Permission) (r ruling, err error) {
+	r.approver, err = s.approver(c, door.Need{
+		Permission: p,
+		Body:       door.OptionalJSON,
+		Work:       door.ShortWork,
 	})
 	if err != nil {
-		return r, nil, err
+		return r, err
 	}
-	if len(body) > 0 {
-		if err = wantJSON(c.Request().Header); err != nil {
-			return r, nil, err
-		}
-	}
-	if err = s.enter(c, r.caller); err != nil {
-		return r, nil, err
-	}
-	if r.of, r.standing, err = r.find(c.Request().Context(), c.Param("id")); err != nil {
-		return r, nil, approvalProblem(err)
-	}
-	return r, body, nil
+	r.of, r.standing, err = r.find(c.Request().Context(), c.Param("id"))
+	return r, approvalProblem(err)
 }
 
 // ruling is what somebody says of an approval request.
 type ruling struct {
 	*approver
 	standing
-	evaluation.Ruling
-	of  approval.Approval
-	via string
+	said evaluation.Ruling
+	of   approval.Approval
+	via  string
 }
 
 // ruling is what somebody says in this service's own form.
-func (s *Server) ruling(c echo.Context, may func(*approver) error, decode func([]byte, evaluation.Limits) (evaluation.Ruling, error)) (ruling, error) {
-	r, body, err := s.hear(c, may)
+func (s *Server) ruling(c echo.Context, p Permission, decode func([]byte, evaluation.Limits) (evaluation.Ruling, error)) (ruling, error) {
+	r, err := s.admitRuling(c, p)
 	if err == nil {
-		r.Ruling, err = decode(body, s.config.Program.Limits)
+		r.said, err = decode(r.Body, s.config.Program.Limits)
 	}
 	return r, err
 }
 
 // vote is a ruling as the words of a person, without the secrets of the request.
 func (r *ruling) vote(ctx context.Context) approval.Vote {
-	v := approval.Vote{Caller: r.caller.Name, Kind: approval.VoteKind(r.Decision), ValidUntil: r.ValidUntil, Via: r.via}
-	v.Reason = r.server.unsecret(ctx, r.Reason, r.of)
+	v := approval.Vote{Caller: r.Caller.Name, Kind: approval.VoteKind(r.said.Decision), ValidUntil: r.said.ValidUntil, Via: r.via}
+	v.Reason = r.server.unsecret(ctx, r.said.Reason, r.of)
 	if r.approver.decides() {
-		v.By = r.caller.Principal.String()
+		v.By = r.Caller.Principal.String()
 	}
 	return v
 }
@@ -337,7 +306,7 @@ func (s *Server) unsecret(ctx context.Context, text string, of ...approval.Appro
 
 // decideApproval answers POST /v1/approvals/:id/decision.
 func (s *Server) decideApproval(c echo.Context) error {
-	r, err := s.ruling(c, (*approver).mustDecide, evaluation.DecodeRuling)
+	r, err := s.ruling(c, Approve, evaluation.DecodeRuling)
 	if err != nil {
 		return err
 	}
@@ -353,7 +322,7 @@ func (s *Server) decide(c echo.Context, r *ruling) (err error) {
 	vote := r.vote(ctx)
 	vote.From = r.from
 	if vote.Kind == approval.Delegate {
-		if vote.To, err = r.delegate(ctx, r.of, r.To); err != nil {
+		if vote.To, err = r.delegate(ctx, r.of, r.said.To); err != nil {
 			return err
 		}
 	}
@@ -367,7 +336,7 @@ func (s *Server) decide(c echo.Context, r *ruling) (err error) {
 		return err == nil && may.decides
 	}
 	same := func(one, other string) bool { return r.same(r.of.Tenant, one, other) }
-	decided, err := s.approvals.store.Decide(ctx, r.of.ID, r.Version, vote, counts, same)
+	decided, err := s.approvals.store.Decide(ctx, r.of.ID, r.said.Version, vote, counts, same)
 	if err != nil {
 		return approvalProblem(err)
 	}
@@ -378,9 +347,9 @@ func (s *Server) decide(c echo.Context, r *ruling) (err error) {
 func (s standing) mayDecide() error {
 	switch {
 	case s.own:
-		return newProblem(http.StatusForbidden, "this is your own approval request, or one of somebody who acts for you; another person must decide about it")
+		return door.NewProblem(http.StatusForbidden, "this is your own approval request, or one of somebody who acts for you; another person must decide about it")
 	case !s.decides:
-		return newProblem(http.StatusForbidden, "you may see this approval request, but you have no vote on it")
+		return door.NewProblem(http.StatusForbidden, "you may see this approval request, but you have no vote on it")
 	}
 	return nil
 }
@@ -395,7 +364,7 @@ func (v *approver) delegate(ctx context.Context, a approval.Approval, to string)
 	if err != nil {
 		return "", approvalProblem(err)
 	}
-	if review.Own || v.same(a.Tenant, person.String(), v.caller.Principal.String()) {
+	if review.Own || v.same(a.Tenant, person.String(), v.Caller.Principal.String()) {
 		return "", evaluation.Malformed("this is yourself, or one of those who ask", "name another person", "to")
 	}
 	return person.String(), nil
@@ -403,7 +372,7 @@ func (v *approver) delegate(ctx context.Context, a approval.Approval, to string)
 
 // revokeApproval answers POST /v1/approvals/:id/revoke.
 func (s *Server) revokeApproval(c echo.Context) error {
-	r, err := s.ruling(c, (*approver).mustDecide, evaluation.DecodeWithdrawal)
+	r, err := s.ruling(c, Approve, evaluation.DecodeWithdrawal)
 	if err != nil {
 		return err
 	}
@@ -411,7 +380,7 @@ func (s *Server) revokeApproval(c echo.Context) error {
 		return err
 	}
 	ctx := context.WithoutCancel(c.Request().Context())
-	revoked, err := s.approvals.store.Revoke(ctx, r.of.ID, r.Version, r.vote(ctx))
+	revoked, err := s.approvals.store.Revoke(ctx, r.of.ID, r.said.Version, r.vote(ctx))
 	if err != nil {
 		return approvalProblem(err)
 	}
@@ -420,17 +389,16 @@ func (s *Server) revokeApproval(c echo.Context) error {
 
 // cancelApproval answers POST /v1/approvals/:id/cancel, by the program that asked.
 func (s *Server) cancelApproval(c echo.Context) error {
-	anybody := func(*approver) error { return nil }
-	r, err := s.ruling(c, anybody, evaluation.DecodeWithdrawal)
+	r, err := s.ruling(c, "", evaluation.DecodeWithdrawal)
 	if err != nil {
 		return err
 	}
 	if !r.asked {
-		return newProblem(http.StatusForbidden, "only the caller that filed an approval request can cancel it; an approver can deny it")
+		return door.NewProblem(http.StatusForbidden, "only the caller that filed an approval request can cancel it; an approver can deny it")
 	}
 	ctx := context.WithoutCancel(c.Request().Context())
 	vote := r.vote(ctx)
-	cancelled, err := s.approvals.store.Cancel(ctx, r.of.ID, r.Version, vote.By, vote.Caller, vote.Reason)
+	cancelled, err := s.approvals.store.Cancel(ctx, r.of.ID, r.said.Version, vote.By, vote.Caller, vote.Reason)
 	if err != nil {
 		return approvalProblem(err)
 	}
@@ -442,21 +410,21 @@ func approvalProblem(err error) error {
 	var state *approval.StateError
 	switch {
 	case errors.As(err, &state):
-		return newProblem(http.StatusConflict, fmt.Sprintf("this approval request is %s, in version %d; look at it again", state.Status, state.Version))
+		return door.NewProblem(http.StatusConflict, fmt.Sprintf("this approval request is %s, in version %d; look at it again", state.Status, state.Version))
 	case errors.Is(err, approval.ErrVoted):
-		return newProblem(http.StatusConflict, "you have voted on this approval request already, perhaps by another name of yours; each person counts once")
+		return door.NewProblem(http.StatusConflict, "you have voted on this approval request already, perhaps by another name of yours; each person counts once")
 	case errors.Is(err, approval.ErrNotDelegable):
-		return newProblem(http.StatusConflict, "this approval request cannot be delegated; approve or deny it")
+		return door.NewProblem(http.StatusConflict, "this approval request cannot be delegated; approve or deny it")
 	case errors.Is(err, approval.ErrNotFound):
 		return noSuchApproval()
 	case errors.Is(err, approval.ErrInvalid):
-		return newProblem(http.StatusBadRequest, "this can never be done, perhaps because valid_until has passed; leave it out, or look at the approval request again")
+		return door.NewProblem(http.StatusBadRequest, "this can never be done, perhaps because valid_until has passed; leave it out, or look at the approval request again")
 	case errors.Is(err, approval.ErrUnavailable), errors.Is(err, approval.ErrClosed):
-		return newProblem(http.StatusServiceUnavailable, "this cannot be stored at the moment; look at the approval request again later")
+		return door.NewProblem(http.StatusServiceUnavailable, "this cannot be stored at the moment; look at the approval request again later")
 	case errors.Is(err, approval.ErrUnrecorded):
-		return newProblem(http.StatusServiceUnavailable, "this could not be recorded, and does not count until it is; look at the approval request again later")
+		return door.NewProblem(http.StatusServiceUnavailable, "this could not be recorded, and does not count until it is; look at the approval request again later")
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return newProblem(http.StatusServiceUnavailable, "there was no time to answer; ask again later")
+		return door.NewProblem(http.StatusServiceUnavailable, "there was no time to answer; ask again later")
 	}
 	return err
 }

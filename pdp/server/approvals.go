@@ -115,7 +115,7 @@ func (a *approvals) File(ctx context.Context, w pdp.ApprovalRequest) (*evaluatio
 	var limit *approval.LimitError
 	switch {
 	case errors.As(err, &limit):
-		a.server.tooMany(limitOf(limit))
+		a.server.door.Refused(limitOf(limit))
 		return &evaluation.Approval{Status: "refused", RetryAfter: max(1, int(math.Ceil(limit.RetryAfter.Seconds())))}, nil
 	case errors.Is(err, approval.ErrTooLarge): // nobody could be shown it
 		return nil, nil

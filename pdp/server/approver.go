@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"github.com/labstack/echo/v4"
 
@@ -11,13 +10,14 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
 )
 
-// approver is who asks about approval requests: a person, by their own credential,
-// or the program that asked for one. Nothing but the credential says who it is.
+// approver is an admitted request about approval requests: of a person, by their own credential, or of the program
+// that asked for one. Nothing but the credential says whose request it is.
 type approver struct {
+	door.Admitted
 	server    *Server
-	caller    Caller
 	reviewers map[reviewerOf]*pdp.Reviewer
 }
 
@@ -26,21 +26,18 @@ type reviewerOf struct {
 	person         auth.Principal
 }
 
-// approver does what comes before anything of a request about approvals is looked at.
-func (s *Server) approver(c echo.Context) (*approver, error) {
-	caller, err := s.authenticate(c)
-	if err != nil {
-		return nil, err
+// approver admits a request about approvals, which says what it needs besides approvals.
+func (s *Server) approver(c echo.Context, need door.Need) (*approver, error) {
+	if s.approvals == nil { // every caller hears that, whatever it may do
+		need.Permission, need.Absent = "", noApprovals()
 	}
-	if s.approvals == nil {
-		return nil, newProblem(http.StatusNotFound, "there are no approvals here; the operator gives the server a data directory with --data")
-	}
-	return &approver{server: s, caller: caller, reviewers: map[reviewerOf]*pdp.Reviewer{}}, nil
+	a, err := s.door.Admit(c, need)
+	return &approver{Admitted: a, server: s, reviewers: map[reviewerOf]*pdp.Reviewer{}}, err
 }
 
 // decides reports whether this is a person who may decide about anything at all.
 func (v *approver) decides() bool {
-	return v.caller.May(auth.Approve) && v.caller.Principal != (auth.Principal{})
+	return v.Caller.May(auth.Approve)
 }
 
 // standing is what somebody is to an approval request.
@@ -58,18 +55,18 @@ func (s standing) sees() bool { return s.decides || s.asked || s.voted }
 
 // standing says what whoever asks is to an approval request.
 func (v *approver) standing(ctx context.Context, a approval.Approval) (s standing, err error) {
-	if !v.caller.Serves(a.Tenant) {
+	if !v.Caller.Serves(a.Tenant) {
 		return s, nil
 	}
-	s.asked = v.caller.Name == a.Caller
+	s.asked = v.Caller.Name == a.Caller
 	if !v.decides() {
 		return s, nil
 	}
-	me := v.caller.Principal
+	me := v.Caller.Principal
 	for _, vote := range a.Votes {
 		s.voted = s.voted || vote.By == me.String()
 	}
-	may, err := v.may(ctx, a, me, v.caller.Name)
+	may, err := v.may(ctx, a, me, v.Caller.Name)
 	s.decides, s.own, s.from = may.decides, may.own, may.from
 	return s, err
 }
@@ -136,7 +133,7 @@ func (v *approver) reviewer(tenant string, person auth.Principal, caller string)
 func (v *approver) same(tenant, one, other string) bool {
 	a, err1 := auth.ParsePrincipal(one)
 	b, err2 := auth.ParsePrincipal(other)
-	reviewer, err3 := v.reviewer(tenant, a, v.caller.Name)
+	reviewer, err3 := v.reviewer(tenant, a, v.Caller.Name)
 	return err1 != nil || err2 != nil || err3 != nil || reviewer.SamePerson(evaluation.Ref(a), evaluation.Ref(b))
 }
 

@@ -3,48 +3,33 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"net/http"
-	"net/url"
-	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/door"
 )
 
-// auditor is who asks about the decision log, and whose records there are for them.
-// Everything else is answered like what does not exist.
+// auditor is an admitted request about the decision log, and whose records its caller sees. All other records are
+// answered as if they did not exist.
 type auditor struct {
-	caller Caller
-	// tenants are those whose records they see; nil is all, and those of no tenant.
-	tenants []string
+	door.Admitted
+	tenants []string // nil is all, and the records of no tenant
 }
 
-// auditor does what comes before anything of a request about the log is looked at.
-func (s *Server) auditor(c echo.Context, p Permission) (auditor, error) {
-	caller, err := s.authenticate(c)
-	if err != nil {
-		return auditor{}, err
-	}
-	if err := need(caller, p); err != nil {
-		return auditor{}, err
-	}
+// auditor admits a request about the log, which says what it needs besides a log.
+func (s *Server) auditor(c echo.Context, need door.Need) (auditor, error) {
 	if s.decisions == nil {
-		return auditor{}, newProblem(http.StatusNotFound, "no decision log is kept here; the operator gives the server a data directory with --data")
+		need.Absent = door.NewProblem(http.StatusNotFound, "no decision log is kept here; the operator gives the server a data directory with --data")
 	}
-	if err := s.pace(c, caller); err != nil {
-		return auditor{}, err
+	admitted, err := s.door.Admit(c, need)
+	a := auditor{Admitted: admitted}
+	if !a.Caller.AllTenants {
+		a.tenants = append([]string{}, a.Caller.Tenants...) // never nil: that would be all
 	}
-	a := auditor{caller: caller}
-	if !caller.AllTenants {
-		a.tenants = append([]string{}, caller.Tenants...) // never nil: that would be all
-	}
-	return a, nil
+	return a, err
 }
 
 // sees reports whether a record is there for the auditor.
@@ -79,7 +64,7 @@ func (s *Server) signed(ctx context.Context) (*decisionlog.Snapshot, error) {
 // checkpointProblem is about a log that could not be signed for even once.
 func checkpointProblem(err error) error {
 	if errors.Is(err, decisionlog.ErrNotFound) {
-		return newProblem(http.StatusServiceUnavailable, "there is no checkpoint yet, and none can be made at the moment; ask again later")
+		return door.NewProblem(http.StatusServiceUnavailable, "there is no checkpoint yet, and none can be made at the moment; ask again later")
 	}
 	return logProblem(err)
 }
@@ -90,8 +75,8 @@ func (s *Server) sign(ctx context.Context) {
 	}
 }
 
-func noSuchRecord() *Problem {
-	return newProblem(http.StatusNotFound, "no such record, or none of yours; GET /v1/decisions lists those there are")
+func noSuchRecord() *door.Problem {
+	return door.NewProblem(http.StatusNotFound, "no such record, or none of yours; GET /v1/decisions lists those there are")
 }
 
 // logProblem says what an error of the log is to the outside. What the log's own text
@@ -101,86 +86,41 @@ func logProblem(err error) error {
 	case errors.Is(err, decisionlog.ErrNotFound):
 		return noSuchRecord()
 	case errors.Is(err, decisionlog.ErrGone):
-		return newProblem(http.StatusGone, "the content of this record was removed, and its hash is left; GET /v1/log/stats says where and why, and an earlier export may hold it")
+		return door.NewProblem(http.StatusGone, "the content of this record was removed, and its hash is left; GET /v1/log/stats says where and why, and an earlier export may hold it")
 	case errors.Is(err, decisionlog.ErrNotRedactable):
-		return newProblem(http.StatusConflict, "an administrative record cannot be redacted; it says what was done to the log, and stays")
+		return door.NewProblem(http.StatusConflict, "an administrative record cannot be redacted; it says what was done to the log, and stays")
 	case errors.Is(err, decisionlog.ErrNoSuchCursor):
-		return newProblem(http.StatusBadRequest, "the parameter cursor is beyond the end of the log: it belongs to another log, or to one that was rolled back; begin without it")
+		return door.NewProblem(http.StatusBadRequest, "the parameter cursor is beyond the end of the log: it belongs to another log, or to one that was rolled back; begin without it")
 	case errors.Is(err, decisionlog.ErrUnavailable), errors.Is(err, decisionlog.ErrClosed):
-		return newProblem(http.StatusServiceUnavailable, "this part of the decision log is not to be had at the moment; ask again later")
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errBusy):
-		return newProblem(http.StatusServiceUnavailable, "there was no time to answer; ask again later")
+		return door.NewProblem(http.StatusServiceUnavailable, "this part of the decision log is not to be had at the moment; ask again later")
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, door.ErrBusy):
+		return door.NewProblem(http.StatusServiceUnavailable, "there was no time to answer; ask again later")
 	}
 	return err
-}
-
-// pathValue is a part of the path as it was meant. echo hands it over as it was
-// written where anything in the path was escaped that need not be.
-func pathValue(c echo.Context, name string) (string, error) {
-	value := c.Param(name)
-	if c.Request().URL.RawPath == "" {
-		return value, nil
-	}
-	value, err := url.PathUnescape(value)
-	if err != nil {
-		return "", newProblem(http.StatusBadRequest, "the path is escaped in no legal way; write what is no letter or digit as % and two hexadecimal digits")
-	}
-	return value, nil
-}
-
-// parameters reads a query string: each parameter known, given once and not empty. A
-// slip of the pen must not widen what is asked for.
-func parameters(c echo.Context, known []string) (map[string]string, error) {
-	values, err := url.ParseQuery(c.Request().URL.RawQuery)
-	if err != nil {
-		return nil, newProblem(http.StatusBadRequest, "the query cannot be read; write what is no letter or digit as % and two hexadecimal digits")
-	}
-	given := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		value := values[name][0]
-		switch {
-		case !slices.Contains(known, name):
-			return nil, newProblem(http.StatusBadRequest, fmt.Sprintf("there is no parameter %s; there are %s", harmlessName(name), strings.Join(known, ", ")))
-		case len(values[name]) > 1:
-			return nil, badParameter(name, "is given more than once; give it once")
-		case value == "":
-			return nil, badParameter(name, "is empty; leave it out, or give it a value")
-		case !utf8.ValidString(value):
-			return nil, badParameter(name, "is not UTF-8; write it so, and percent-encoded")
-		}
-		given[name] = value
-	}
-	return given, nil
-}
-
-// harmlessName is an unknown name where it looks like one: errors quote nothing else
-// of what was sent.
-func harmlessName(name string) string {
-	other := func(r rune) bool { return (r < 'a' || r > 'z') && r != '_' && r != '-' }
-	if name == "" || len(name) > 32 || strings.ContainsFunc(name, other) {
-		return "of that name"
-	}
-	return name
-}
-
-func badParameter(name, what string) *Problem {
-	return newProblem(http.StatusBadRequest, "the parameter "+name+" "+what)
 }
 
 // filterNames are the parameters that pick records.
 var filterNames = []string{"from", "to", "tenant", "kind", "decision", "subject", "resource", "action", "policy", "event", "of", "approval"}
 
 // filter is what the parameters pick of what the auditor sees.
-func (a auditor) filter(given map[string]string) (f decisionlog.Filter, err error) {
+func (a auditor) filter() (f decisionlog.Filter, err error) {
 	f = decisionlog.Filter{
-		Tenants: a.tenants, Tenant: given["tenant"], Kind: given["kind"], Decision: given["decision"], Subject: given["subject"],
-		Resource: given["resource"], Action: given["action"], Policy: given["policy"], Event: given["event"], Of: given["of"],
-		Approval: given["approval"],
+		Tenants:  a.tenants,
+		Tenant:   a.Given["tenant"],
+		Kind:     a.Given["kind"],
+		Decision: a.Given["decision"],
+		Subject:  a.Given["subject"],
+		Resource: a.Given["resource"],
+		Action:   a.Given["action"],
+		Policy:   a.Given["policy"],
+		Event:    a.Given["event"],
+		Of:       a.Given["of"],
+		Approval: a.Given["approval"],
 	}
 	if d := f.Decision; d != "" && d != "allow" && d != "deny" {
-		return f, badParameter("decision", "is neither allow nor deny; give one of them")
+		return f, door.BadParameter("decision", "is neither allow nor deny; give one of them")
 	}
-	f.From, f.To, err = times(given)
+	f.From, f.To, err = times(a.Given)
 	return f, err
 }
 
@@ -193,7 +133,7 @@ func times(given map[string]string) (from, to time.Time, err error) {
 		return from, to, err
 	}
 	if (decisionlog.Filter{From: from, To: to}).Check() != nil {
-		err = badParameter("from", "is not before to; nothing is at or after the one and before the other")
+		err = door.BadParameter("from", "is not before to; nothing is at or after the one and before the other")
 	}
 	return from, to, err
 }
@@ -204,7 +144,7 @@ func moment(given map[string]string, name string) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, given[name])
 	if err != nil {
-		return at, badParameter(name, "is no time; write it like 2026-01-02T15:04:05Z, and the + of a time zone as %2B")
+		return at, door.BadParameter(name, "is no time; write it like 2026-01-02T15:04:05Z, and the + of a time zone as %2B")
 	}
 	return at.UTC(), nil
 }

@@ -1,20 +1,8 @@
 package server
 
 import (
-	"cmp"
-	"errors"
-	"net/http"
-
-	"github.com/labstack/echo/v4"
-
 	"policy-service/pdp/server/auth"
 )
-
-// Authenticator says who a request comes from. An error that is an [*auth.Refusal] is
-// answered with 401 or 403; any other is a 500.
-type Authenticator interface {
-	Authenticate(*http.Request) (Caller, error)
-}
 
 // The vocabulary of package auth, which every handler speaks.
 type (
@@ -88,18 +76,6 @@ func (s *Server) callers(config Config, before *auth.Authenticator) (known *auth
 	return known, nil
 }
 
-// authenticate says who asks, and counts credentials that are not good.
-func (s *Server) authenticate(c echo.Context) (Caller, error) {
-	caller, err := s.callerOf(c)
-	if err == nil {
-		s.connections.knows(c.Request().Context(), caller.Name)
-	}
-	if refused := (*auth.Refusal)(nil); errors.As(err, &refused) {
-		s.meters.credentials.add(c.Request().Context(), 1, cmp.Or(refused.Credential, auth.ByOther))
-	}
-	return caller, err
-}
-
 // credentials reports whether callers are told apart at all.
 func (s *Server) credentials() bool {
 	switch a := s.live.Load().callers.(type) {
@@ -109,14 +85,4 @@ func (s *Server) credentials() bool {
 		return a.Configured()
 	}
 	return true // one of the embedding program's own
-}
-
-// refused says an authenticator's refusal to the outside.
-func refused(r *auth.Refusal) *Problem {
-	if errors.Is(r, auth.ErrForbidden) {
-		return newProblem(http.StatusForbidden, r.Detail)
-	}
-	p := newProblem(http.StatusUnauthorized, r.Detail)
-	p.challenge = r.Challenge
-	return p
 }

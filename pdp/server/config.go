@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/config"
+	"policy-service/pdp/server/door"
 )
 
 // DefaultListen is where a server listens unless told otherwise.
@@ -70,7 +71,7 @@ type Config struct {
 	// Approvals bounds what people are asked. They are asked if there is a log.
 	Approvals ApprovalsConfig `yaml:"approvals"`
 	// Load bounds what all requests together may cost.
-	Load LoadConfig `yaml:",inline"`
+	Load door.LoadConfig `yaml:",inline"`
 	// AdminListen is the address of a second listener, for profiles of the process; ""
 	// is none. It must be loopback.
 	AdminListen string `yaml:"admin_listen" doc:"A second address to listen on, as host:port on loopback, for profiles of the process (/debug/pprof) and its metrics. It takes no credentials. None unless given."`
@@ -98,7 +99,7 @@ type Program struct {
 	// Limits bound requests; the zero value is [evaluation.DefaultLimits].
 	Limits evaluation.Limits
 	// Authenticator takes the place of the one that Data and Auth make.
-	Authenticator Authenticator
+	Authenticator door.Authenticator
 	// PDP is passed on. Its BeforeSwap and OnLoad are called after the server's own;
 	// its Recorder takes the place of the decision log.
 	PDP pdp.Options
@@ -159,7 +160,7 @@ func (c *Config) check() (err error) {
 	if len(c.Auth.MTLS) > 0 && c.TLS.ClientCAFile == "" {
 		return errors.New("auth.mtls needs the authority of the clients' certificates; add --client-ca, or tls.client_ca_file")
 	}
-	if err := errors.Join(c.checkLog(), c.Load.check(), c.checkAdmin(), c.checkPublished()); err != nil {
+	if err := errors.Join(c.checkLog(), joined(c.Load.RateLimit.Check()), c.checkAdmin(), c.checkPublished()); err != nil {
 		return err
 	}
 	return c.checkListen()
@@ -178,7 +179,7 @@ func (c *Config) checkRead(r *config.Reading) {
 		c.Auth.checkRead(r)
 	}
 	if r.Sound("rate_limit") {
-		addAll(r, c.Load.RateLimit.check())
+		addAll(r, c.Load.RateLimit.Check())
 	}
 	if err := c.checkAdmin(); err != nil {
 		r.Add("admin_listen", err)
@@ -235,8 +236,8 @@ func (s *Server) httpServer() *http.Server {
 		// "OPTIONS *" is to go the way of every other request.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-		ConnState:                    s.connections.changed,
-		ConnContext:                  s.connections.named,
+		ConnState:                    s.door.Connections.ConnState,
+		ConnContext:                  s.door.Connections.ConnContext,
 		HTTP2: &http.HTTP2Config{
 			// As many requests at once as a busy PEP has, on one connection.
 			MaxConcurrentStreams: 128,

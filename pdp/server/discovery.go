@@ -8,6 +8,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
+	"policy-service/pdp/server/door"
 )
 
 // Documents that a client reads before it has credentials, or to check signatures.
@@ -74,18 +75,18 @@ type claims struct {
 // discovery answers metadata, of the default tenant or of one in the path. That
 // tenant need not exist: who may not ask it must not learn whether it does.
 func (s *Server) discovery(c echo.Context) error {
-	if _, err := s.prober(c); err != nil {
+	if _, err := s.door.Recognize(c); err != nil {
 		return err
 	}
 	base := s.base()
 	if base == "" {
-		return newProblem(http.StatusNotFound, "this server does not know by which address it is reached; the operator sets public_url")
+		return door.NewProblem(http.StatusNotFound, "this server does not know by which address it is reached; the operator sets public_url")
 	}
 	point := base
 	if names := c.ParamNames(); len(names) > 0 {
 		tenant := c.Param(names[0])
 		if !evaluation.IsTenantName(tenant) || tenant == evaluation.DefaultTenant {
-			return unknownTenant(evaluation.AuthZEN)
+			return door.UnknownTenant(evaluation.AuthZEN)
 		}
 		point = base + "/tenants/" + tenant
 	}
@@ -128,9 +129,9 @@ func (s *Server) takesRequests() bool { return s.approvals != nil && s.credentia
 // host and the path of public_url (AuthZEN 1.0, 9.2); a proxy that takes the path away
 // before it asks is understood too.
 func (s *Server) discoveryRoutes() []string {
-	paths := []string{metadataPath, metadataPath + tenantPrefix}
+	paths := []string{metadataPath, metadataPath + door.TenantPrefix}
 	if path := urlPath(s.config.PublicURL); path != "" {
-		paths = append(paths, metadataPath+path, metadataPath+path+tenantPrefix)
+		paths = append(paths, metadataPath+path, metadataPath+path+door.TenantPrefix)
 	}
 	return paths
 }

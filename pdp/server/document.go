@@ -13,7 +13,7 @@ import (
 
 // jwks answers the public halves of the signing keys.
 func (s *Server) jwks(c echo.Context) error {
-	if _, err := s.prober(c); err != nil {
+	if _, err := s.door.Recognize(c); err != nil {
 		return err
 	}
 	body := s.signing.JWKS()
@@ -22,7 +22,7 @@ func (s *Server) jwks(c echo.Context) error {
 
 // openAPI answers the description of all that is served.
 func (s *Server) openAPI(c echo.Context) error {
-	if _, err := s.prober(c); err != nil {
+	if _, err := s.door.Recognize(c); err != nil {
 		return err
 	}
 	return document(c, "application/yaml", entityTag(schemas.OpenAPI), schemas.OpenAPI)

@@ -14,6 +14,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/server/door"
 	"policy-service/pdp/visible"
 )
 
@@ -61,7 +62,7 @@ type field struct {
 // elicitation answers GET /v1/approvals/:id/elicitation: a whole elicitation/create, for
 // the MCP client of an approver.
 func (s *Server) elicitation(c echo.Context) error {
-	a, call, given, err := s.pendingCall(c, "form")
+	a, call, given, err := s.pendingCall(c, []string{"form"})
 	if err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func (s *Server) form(name string, call *toolCall) (formSchema, error) {
 		f.Properties["delegateTo"] = field{Type: "string", Title: "Delegate to", Description: `Who decides instead, as policies name them, such as User::"mia".`}
 		f.Required = []string{"action"}
 	default:
-		return f, badParameter("form", "is no form; give approve, choose or review")
+		return f, door.BadParameter("form", "is no form; give approve, choose or review")
 	}
 	if name == "review" {
 		for argument, v := range call.arguments.Members {

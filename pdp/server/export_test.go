@@ -2,9 +2,10 @@ package server
 
 import (
 	"context"
-	"maps"
 	"net/http"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -66,7 +67,7 @@ func TuneHTTP(c *Config, tune func(*http.Server)) { c.Program.tuneHTTP = tune }
 // BePatient has a running server let requests wait for a place, and take, for longer than
 // can be configured.
 func (s *Server) BePatient(queue, request time.Duration) {
-	s.gate.patience, s.config.Load.RequestTime = queue, request
+	s.door.Short.Patience, s.door.Options.Load.RequestTime, s.config.Load.RequestTime = queue, request, request
 }
 
 // CloseApprovals has a running server without its approvals, as after a disk that failed.
@@ -80,90 +81,67 @@ func (s *Server) Waiting() int {
 }
 
 // LargeBodies is how many places for large bodies each caller has.
-func (s *Server) LargeBodies() map[string]int { return s.large.places() }
+func (s *Server) LargeBodies() map[string]int { return s.door.Large.Shares() }
 
 // Exports is how many places for readers of the whole log each caller has.
-func (s *Server) Exports() map[string]int { return s.exports.places.places() }
-
-func (p *places) places() map[string]int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return maps.Clone(p.gate.of)
-}
+func (s *Server) Exports() map[string]int { return s.exports.Shares() }
 
 // OneReads has a server let one at a time work on what is read of the log.
-func (s *Server) OneReads() { s.reading.limit = 1 }
+func (s *Server) OneReads() { s.reading.Limit = 1 }
 
 // Unsent is how many bodies are waited for.
 func (s *Server) Unsent() int {
-	s.connections.mu.Lock()
-	defer s.connections.mu.Unlock()
-	return s.connections.unsent
+	_, unsent, _ := s.door.Connections.Counts()
+	return unsent
 }
 
 // Open is how many connections there are.
 func (s *Server) Open() int {
-	s.connections.mu.Lock()
-	defer s.connections.mu.Unlock()
-	return len(s.connections.open)
+	open, _, _ := s.door.Connections.Counts()
+	return open
 }
 
 // Makeable is how many connections make room for one that comes, before any that is idle.
-func (s *Server) Makeable() (n int) {
-	c := s.connections
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for line, atLeast := range []time.Duration{ofStrangers: 0, ofCallers: notHeardOf, ofReaders: notHeardOf} {
-		for one := c.lines[line].after; one != &c.lines[line]; one = one.after {
-			if time.Since(one.waitedOn) >= atLeast {
-				n++
-			}
-		}
-	}
-	return n
+func (s *Server) Makeable() int {
+	_, _, makeWay := s.door.Connections.Counts()
+	return makeWay
 }
 
 // WorkWaits is how many requests of a caller wait for their turn at long work.
-func (s *Server) WorkWaits(caller string) int {
-	s.work.mu.Lock()
-	defer s.work.mu.Unlock()
-	if n := s.work.find(caller); n >= 0 {
-		return len(s.work.lines[n].wait)
-	}
-	return 0
-}
+func (s *Server) WorkWaits(caller string) int { return s.door.Long.Waiting()[caller] }
 
 // CrowdWork has as many of a caller wait for a turn as may, who come after all that wait.
 func (s *Server) CrowdWork(caller string) (leave func()) {
-	var crowd []chan bool
-	for range s.work.queue {
-		crowd = append(crowd, s.work.join(caller))
+	ctx, cancel := context.WithCancel(context.Background())
+	var crowd sync.WaitGroup
+	for range s.door.Long.Queue {
+		crowd.Go(func() {
+			if s.door.Long.Enter(ctx, caller) == nil {
+				<-ctx.Done()
+				s.door.Long.Leave(caller)
+			}
+		})
 	}
-	return func() {
-		for _, one := range crowd {
-			s.work.giveUp(caller, one)
-		}
+	for s.WorkWaits(caller) < s.door.Long.Queue {
+		runtime.Gosched()
 	}
+	return func() { cancel(); crowd.Wait() }
 }
 
 // HoldWork takes all places of those who may keep a processor for long, until it is let go.
 func (s *Server) HoldWork(caller string) (release func()) {
-	for range s.work.limit {
-		_ = s.work.enter(context.Background(), caller)
+	for range s.door.Long.Limit {
+		_ = s.door.Long.Enter(context.Background(), caller)
 	}
 	return func() {
-		for range s.work.limit {
-			s.work.leave(caller)
+		for range s.door.Long.Limit {
+			s.door.Long.Leave(caller)
 		}
 	}
 }
 
 // Refused is how many were refused for one limit, since that was last told.
-func (s *Server) Refused(limit string) int {
-	s.refusals.mu.Lock()
-	defer s.refusals.mu.Unlock()
-	return s.refusals.counts[limit]
-}
+func (s *Server) Refused(limit string) int { return s.door.Refusals.Counts()[limit] }
 
 // Looks is how often somebody looked for all who wait with the same question, and Pages
 // how many pages of approval requests were begun.

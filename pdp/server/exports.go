@@ -10,12 +10,13 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/door"
 )
 
 // exports bounds what reads the whole log, and ends it when the server stops: an
 // export can be resumed, and a slow reader must not hold up the stop.
 type exports struct {
-	places
+	door.Places
 	ctx  context.Context // ends with the server
 	stop context.CancelFunc
 }
@@ -33,7 +34,11 @@ const (
 )
 
 func newExports() *exports {
-	e := &exports{places: places{gate: gate{limit: maxExports, share: exportsOfOne, queue: longQueue}}}
+	e := &exports{Places: door.Places{Gate: door.Gate{
+		Limit: maxExports,
+		Share: exportsOfOne,
+		Queue: door.LongQueue,
+	}}}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	return e
 }
@@ -44,21 +49,23 @@ var errStopping = errors.New("the server is stopping")
 // counts, or refuses. What is written must be written to the patient it returns, and its
 // context ends where it should.
 func (s *Server) readsAll(c echo.Context, a auditor) (*patient, func(), error) {
-	waits, cancel := s.within(c)
+	waits, cancel := s.door.Within(c)
 	defer cancel()
 	w := &patient{to: c.Response(), control: http.NewResponseController(c.Response()), server: s, asked: c.Request().Context()}
-	place, err := s.exports.take(waits, a.caller.Name, w.cut)
+	place, err := s.exports.Take(waits, a.Caller.Name, w.cut)
 	if err != nil {
-		return nil, nil, s.limited(c, "exports", exportsRetry, beyond(http.StatusServiceUnavailable, "the whole log is being read by as many as may at once; ask again after Retry-After seconds"))
+		p := door.TooMany("exports", exportsRetry, http.StatusServiceUnavailable, "the whole log is being read by as many as may at once; ask again after Retry-After seconds")
+		p.Bound = true
+		return nil, nil, p
 	}
-	w.place, w.turn = place, &shift{of: &s.reading, caller: a.caller.Name}
-	if err := w.turn.begin(waits); err != nil {
-		place.leave()
-		return nil, nil, s.tooManyReaders(c)
+	w.place, w.turn = place, &door.Shift{Gate: &s.reading, Caller: a.Caller.Name}
+	if err := w.turn.Begin(waits); err != nil {
+		place.Leave()
+		return nil, nil, tooManyReaders()
 	}
-	valid, done := s.whileInForce(c, a.caller)
+	valid, done := s.door.WhileInForce(c, a.Caller)
 	ctx, end := context.WithCancel(valid)
-	w.ctx = decisionlog.WithTurns(ctx, w.turn.goOn)
+	w.ctx = decisionlog.WithTurns(ctx, w.turn.GoOn)
 	forget := context.AfterFunc(s.exports.ctx, end)
 	keep := context.AfterFunc(ctx, w.cut)
 	_ = w.deadline(time.Time{}) // an error comes again with the first write
@@ -86,7 +93,7 @@ func (e *exports) letPass(ctx context.Context) {
 	defer cancel()
 	tick := time.NewTicker(graceLook)
 	defer tick.Stop()
-	for e.busy() {
+	for e.Inside() > 0 {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -102,8 +109,8 @@ type patient struct {
 	ctx     context.Context
 	to      http.ResponseWriter
 	control *http.ResponseController
-	place   *place
-	turn    *shift
+	place   *door.Place
+	turn    *door.Shift
 	server  *Server
 	asked   context.Context // of the request
 	making  bool            // more, after the answer has begun
@@ -114,8 +121,7 @@ type patient struct {
 }
 
 func (p *patient) Write(b []byte) (written int, err error) {
-	reads := p.turn.inside
-	p.turn.end()
+	reads := p.turn.End()
 	p.made()
 	for err == nil && written < len(b) {
 		var n int
@@ -124,7 +130,7 @@ func (p *patient) Write(b []byte) (written int, err error) {
 	}
 	if err == nil && reads {
 		p.makes()
-		err = p.turn.begin(p.ctx)
+		err = p.turn.Begin(p.ctx)
 	}
 	return written, err
 }
@@ -134,12 +140,12 @@ func (p *patient) piece(b []byte) (n int, err error) {
 	if err := p.deadline(begun.Add(exportPatience)); err != nil {
 		return 0, err
 	}
-	p.place.waits()
+	p.place.Waits()
 	n, err = p.to.Write(b)
-	p.place.works()
-	p.server.connections.heard(p.asked)
-	if err != nil && (p.place.wasPushed() || time.Since(begun) >= exportPatience) {
-		p.server.tooMany("slow_readers")
+	p.place.Works()
+	p.server.door.Connections.Moved(p.asked)
+	if err != nil && (p.place.WasPushed() || time.Since(begun) >= exportPatience) {
+		p.server.door.Refused("slow_readers")
 	}
 	if err == nil {
 		err = p.deadline(time.Time{})
@@ -152,14 +158,14 @@ func (p *patient) piece(b []byte) (n int, err error) {
 func (p *patient) makes() {
 	if !p.making {
 		p.making = true
-		p.server.connections.asked(p.asked)
+		p.server.door.Connections.Works(p.asked)
 	}
 }
 
 func (p *patient) made() {
 	if p.making {
 		p.making = false
-		p.server.connections.answers(p.asked)
+		p.server.door.Connections.Answers(p.asked)
 	}
 }
 
@@ -168,8 +174,8 @@ func (p *patient) leave() {
 	p.left = true // a cut may be on its way still
 	p.mu.Unlock()
 	p.made()
-	p.turn.end()
-	p.place.leave()
+	p.turn.End()
+	p.place.Leave()
 }
 
 func (p *patient) deadline(at time.Time) error {

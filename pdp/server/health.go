@@ -92,30 +92,16 @@ func (s *Server) readiness() (int, readiness) {
 	if state.Log != nil && !state.Log.OK {
 		state.Status = "degraded"
 	}
-	if s.stopping.Load() || state.Log != nil && (state.Log.Full || !state.Log.OK && state.Log.Mode != decisionlog.BestEffort) {
+	if s.door.Stopping.Load() || state.Log != nil && (state.Log.Full || !state.Log.OK && state.Log.Mode != decisionlog.BestEffort) {
 		state.Status = "unavailable"
 		return http.StatusServiceUnavailable, state
 	}
 	return http.StatusOK, state
 }
 
-// prober is who asks about health, or for a document. Having no credentials is no reason not to
-// tell; being forbidden, which here is a foreign Host or a proxy, is.
-func (s *Server) prober(c echo.Context) (Caller, error) {
-	caller, err := s.callerOf(c)
-	refused := (*auth.Refusal)(nil)
-	if errors.As(err, &refused) && refused.Credential != auth.ByNone { // here, too, one can be guessed
-		s.meters.credentials.add(c.Request().Context(), 1, refused.Credential)
-	}
-	if errors.Is(err, auth.ErrUnauthenticated) {
-		return Caller{}, nil
-	}
-	return caller, err
-}
-
-// healthProber is who asks about health. A proxy does, too, before it sends anybody here.
+// healthProber is the caller of a request about health. A proxy sends one, too, before it sends any other here.
 func (s *Server) healthProber(c echo.Context) (Caller, error) {
-	caller, err := s.prober(c)
+	caller, err := s.door.Recognize(c)
 	if errors.Is(err, auth.ErrForwarded) {
 		return Caller{}, nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
 )
 
 func TestTeardownRunsAllOfItBackwards(t *testing.T) {
@@ -42,14 +43,14 @@ func TestReadiness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopping := &Server{pdp: ready}
-	stopping.stopping.Store(true)
+	stopping := &Server{pdp: ready, door: &door.Door{}}
+	stopping.door.Stopping.Store(true)
 	for name, test := range map[string]struct {
 		server *Server
 		code   int
 		status string
 	}{
-		"ready":     {&Server{pdp: ready}, http.StatusOK, "ready"},
+		"ready":     {&Server{pdp: ready, door: &door.Door{}}, http.StatusOK, "ready"},
 		"stopping":  {stopping, http.StatusServiceUnavailable, "unavailable"},
 		"no bundle": {&Server{pdp: pdp.Of(nil, pdp.Options{})}, http.StatusServiceUnavailable, "unavailable"},
 	} {

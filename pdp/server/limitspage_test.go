@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"policy-service/pdp/server/door"
 )
 
 func limitsPage(t *testing.T) string {
@@ -43,15 +45,15 @@ func TestTheLimitsPageHasEveryWord(t *testing.T) {
 func TestTheLimitsPageHasTheNumbers(t *testing.T) {
 	page := limitsPage(t)
 	for _, want := range []string{
-		fmt.Sprintf("in memory | %d | %d; %d wait |", mostLargeBodies, largeOfOne, longQueue),
-		fmt.Sprintf("408 for a body of which no %d KiB came for %v |", smallBody>>10, shown(makesWay)),
-		fmt.Sprintf("samples, counts | %d | %d; %d wait |", maxExports, exportsOfOne, longQueue),
-		fmt.Sprintf("must take %d KiB in %v, or in %v", exportPiece>>10, shown(exportPatience), shown(makesWay)),
+		fmt.Sprintf("in memory | %d | %d; %d wait |", door.MostLargeBodies, door.LargeOfOne, door.LongQueue),
+		fmt.Sprintf("408 for a body of which no %d KiB came for %v |", door.SmallBody>>10, shown(door.MakesWay)),
+		fmt.Sprintf("samples, counts | %d | %d; %d wait |", maxExports, exportsOfOne, door.LongQueue),
+		fmt.Sprintf("must take %d KiB in %v, or in %v", exportPiece>>10, shown(exportPatience), shown(door.MakesWay)),
 		fmt.Sprintf("`?wait=` | %s | %d |", thousands(mostPatient), mostOfOne),
 		fmt.Sprintf("share one look, at most every %v", shown(lookAgain)),
 		fmt.Sprintf("pages of approval requests | %d at once | 1,", mostPages),
-		fmt.Sprintf("changed every %v; %d wait |", shown(shiftTime), longQueue),
-		fmt.Sprintf("`max_connections`, %s |", thousands(defaultMaxConnections)),
+		fmt.Sprintf("changed every %v; %d wait |", shown(door.ShiftTime), door.LongQueue),
+		fmt.Sprintf("`max_connections`, %s |", thousands(door.DefaultMaxConnections)),
 		fmt.Sprintf("a page of the decision log, of approval requests | %d MiB,", pageBytes>>20),
 	} {
 		if !strings.Contains(page, want) {

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/door"
 )
 
 // keptBundle is a bundle as it was when it decided.
@@ -28,11 +29,11 @@ type keptFile struct {
 
 // logBundle answers GET /v1/bundles/:digest.
 func (s *Server) logBundle(c echo.Context) error {
-	a, err := s.whole(c, LogRead)
+	a, err := s.auditor(c, door.Need{Permission: LogRead, Parameters: door.NoParameters})
 	if err != nil {
 		return err
 	}
-	digest, err := pathValue(c, "digest")
+	digest, err := door.PathValue(c, "digest")
 	if err != nil {
 		return err
 	}
@@ -44,7 +45,7 @@ func (s *Server) logBundle(c echo.Context) error {
 	digest = standardDigest(digest)
 	files, err := s.bundles.Files(digest)
 	if errors.Is(err, decisionlog.ErrNoSuchBundle) {
-		return newProblem(http.StatusNotFound, "no bundle is kept under this digest; the member bundle of a record has one, and in a path its / is %2F, or _")
+		return door.NewProblem(http.StatusNotFound, "no bundle is kept under this digest; the member bundle of a record has one, and in a path its / is %2F, or _")
 	}
 	if err != nil {
 		return err

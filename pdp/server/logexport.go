@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/door"
 )
 
 // An export is never kept: it is made of the log each time it is asked for. Its ETag
@@ -44,7 +46,7 @@ type exportAsked struct {
 
 // logExport answers GET /v1/log/export.
 func (s *Server) logExport(c echo.Context) error {
-	a, err := s.auditor(c, LogRead)
+	a, err := s.auditor(c, door.Need{Permission: LogRead, Parameters: exportParameters})
 	if err != nil {
 		return err
 	}
@@ -101,7 +103,7 @@ func (s *Server) exportRest(c echo.Context, w *patient, want exportAsked, snapsh
 	header.Set(summaryHeader, summary(done))
 	if want.from >= int64(total) {
 		header.Set("Content-Range", fmt.Sprintf("bytes */%d", total))
-		return newProblem(http.StatusRequestedRangeNotSatisfiable, "the export has no more bytes than you have; see Content-Range")
+		return door.NewProblem(http.StatusRequestedRangeNotSatisfiable, "the export has no more bytes than you have; see Content-Range")
 	}
 	header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", want.from, total-1, total))
 	header.Set(echo.HeaderContentLength, strconv.FormatInt(int64(total)-want.from, 10))
@@ -116,14 +118,14 @@ func (s *Server) exportRest(c echo.Context, w *patient, want exportAsked, snapsh
 // abort gives up on an answer that has begun, so that nobody takes it for whole.
 func (s *Server) abort(c echo.Context, err error) {
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, errStopping) {
-		s.log.WarnContext(logContext(c), "an export was cut off", "request_id", requestID(c), "changed", errors.Is(err, decisionlog.ErrChanged), "cause", fmt.Sprintf("%T", err))
+		s.log.WarnContext(logContext(c), "an export was cut off", "request_id", door.RequestID(c), "changed", errors.Is(err, decisionlog.ErrChanged), "cause", fmt.Sprintf("%T", err))
 	}
 	panic(http.ErrAbortHandler)
 }
 
 func exportProblem(err error) error {
 	if errors.Is(err, decisionlog.ErrChanged) {
-		return newProblem(http.StatusGone, "content was removed from the log since, and these bytes cannot be had again; export anew, without Range and snapshot")
+		return door.NewProblem(http.StatusGone, "content was removed from the log since, and these bytes cannot be had again; export anew, without Range and snapshot")
 	}
 	return logProblem(err)
 }
@@ -182,37 +184,35 @@ func (r *rest) Write(b []byte) (int, error) {
 	return n + int(skipped), err
 }
 
+var exportParameters = slices.Concat(filterNames, []string{"format", "proofs", "snapshot"})
+
 // export reads what is asked for.
 func (a auditor) export(c echo.Context) (want exportAsked, err error) {
 	want.auditor = a
-	given, err := parameters(c, append(filterNames[:len(filterNames):len(filterNames)], "format", "proofs", "snapshot"))
-	if err != nil {
+	if want.options.Filter, err = a.filter(); err != nil {
 		return want, err
 	}
-	if want.options.Filter, err = a.filter(given); err != nil {
-		return want, err
-	}
-	switch want.options.Format = given["format"]; want.options.Format {
+	switch want.options.Format = a.Given["format"]; want.options.Format {
 	case "":
 		want.options.Format = "ndjson"
 	case "ndjson", "csv":
 	default:
-		return want, badParameter("format", "is neither ndjson nor csv; give one of them")
+		return want, door.BadParameter("format", "is neither ndjson nor csv; give one of them")
 	}
-	switch given["proofs"] {
+	switch a.Given["proofs"] {
 	case "", "false":
 	case "true":
 		want.options.Proofs = true
 	default:
-		return want, badParameter("proofs", "is neither true nor false; give one of them")
+		return want, door.BadParameter("proofs", "is neither true nor false; give one of them")
 	}
 	if want.options.Proofs && want.options.Format == "csv" {
-		return want, badParameter("proofs", "is for ndjson: a csv holds none; leave one of the two out")
+		return want, door.BadParameter("proofs", "is for ndjson: a csv holds none; leave one of the two out")
 	}
 	h := c.Request().Header
 	want.gzip = acceptsGzip(h)
 	want.from, want.partial = rangeFrom(h)
-	if want.tag, want.insist = given["snapshot"], given["snapshot"] != ""; !want.insist {
+	if want.tag, want.insist = a.Given["snapshot"], a.Given["snapshot"] != ""; !want.insist {
 		want.tag = strings.TrimSuffix(strings.TrimPrefix(h.Get("If-Range"), `"`), `"`)
 	}
 	return want, nil

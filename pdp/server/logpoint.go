@@ -9,11 +9,12 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/door"
 )
 
 // logCheckpoint answers GET /v1/log/checkpoint.
 func (s *Server) logCheckpoint(c echo.Context) error {
-	a, err := s.whole(c, LogRead)
+	a, err := s.auditor(c, door.Need{Permission: LogRead, Parameters: door.NoParameters})
 	if err != nil {
 		return err
 	}
@@ -33,18 +34,9 @@ func (s *Server) logCheckpoint(c echo.Context) error {
 	return c.Blob(http.StatusOK, echo.MIMETextPlainCharsetUTF8, checkpoint)
 }
 
-// whole is an auditor who asks about the log as a whole, with no parameters.
-func (s *Server) whole(c echo.Context, p Permission) (auditor, error) {
-	a, err := s.auditor(c, p)
-	if err == nil {
-		_, err = parameters(c, nil)
-	}
-	return a, err
-}
-
 // logKeys answers GET /v1/log/keys.
 func (s *Server) logKeys(c echo.Context) error {
-	if _, err := s.whole(c, LogRead); err != nil {
+	if _, err := s.auditor(c, door.Need{Permission: LogRead, Parameters: door.NoParameters}); err != nil {
 		return err
 	}
 	keys, err := decisionlog.VerifierKeys(s.config.Data)
@@ -57,14 +49,15 @@ func (s *Server) logKeys(c echo.Context) error {
 // rotateLogKey answers POST /v1/log/keys. The key signs for all tenants, so that one
 // of them alone cannot have it changed.
 func (s *Server) rotateLogKey(c echo.Context) error {
-	a, err := s.whole(c, LogAdmin)
+	a, err := s.auditor(c, door.Need{
+		Permission: LogAdmin,
+		AllTenants: "this needs the permission log.admin on all tenants; ask the operator for a credential that has it",
+		Parameters: door.NoParameters,
+	})
 	if err != nil {
 		return err
 	}
-	if !a.caller.AllTenants {
-		return newProblem(http.StatusForbidden, "this needs the permission log.admin on all tenants; ask the operator for a credential that has it")
-	}
-	key, err := s.decisions.RotateKeyAs(c.Request().Context(), a.caller.Name)
+	key, err := s.decisions.RotateKeyAs(c.Request().Context(), a.Caller.Name)
 	if err != nil {
 		return logProblem(err)
 	}
@@ -73,17 +66,17 @@ func (s *Server) rotateLogKey(c echo.Context) error {
 
 // logConsistency answers POST /v1/log/consistency, whose body is the old checkpoint.
 func (s *Server) logConsistency(c echo.Context) error {
-	var a auditor
-	body, _, err := s.body(c, func() (_ Caller, err error) {
-		a, err = s.whole(c, LogRead)
-		return a.caller, err
+	a, err := s.auditor(c, door.Need{
+		Permission: LogRead,
+		Parameters: door.NoParameters,
+		Body:       door.AnyBody,
 	})
 	if err != nil {
 		return err
 	}
-	old, err := decisionlog.ParseCheckpoint(body, nil)
+	old, err := decisionlog.ParseCheckpoint(a.Body, nil)
 	if err != nil {
-		return newProblem(http.StatusBadRequest, "the body is no checkpoint; send one as it was given, whole and unchanged")
+		return door.NewProblem(http.StatusBadRequest, "the body is no checkpoint; send one as it was given, whole and unchanged")
 	}
 	ctx, done, err := s.reads(c, a)
 	if err != nil {
@@ -95,12 +88,12 @@ func (s *Server) logConsistency(c echo.Context) error {
 		return err
 	}
 	var proof bytes.Buffer
-	err = snapshot.Consistency(ctx, &proof, body)
+	err = snapshot.Consistency(ctx, &proof, a.Body)
 	switch {
 	case errors.Is(err, decisionlog.ErrForked):
-		return newProblem(http.StatusConflict, "the checkpoint is not of this log's history; keep it, and see whether it is of this log at all: if so, the history was replaced")
+		return door.NewProblem(http.StatusConflict, "the checkpoint is not of this log's history; keep it, and see whether it is of this log at all: if so, the history was replaced")
 	case err != nil && old.Size > 0 && !snapshot.Covers(old.Size-1):
-		return newProblem(http.StatusConflict, "the checkpoint covers more records than there are; keep it: the log was cut, or an older copy of it put back")
+		return door.NewProblem(http.StatusConflict, "the checkpoint covers more records than there are; keep it: the log was cut, or an older copy of it put back")
 	case err != nil:
 		return logProblem(err)
 	}

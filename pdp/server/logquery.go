@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/door"
 )
 
 const (
@@ -26,11 +28,11 @@ const (
 
 // decisionsPage answers GET /v1/decisions.
 func (s *Server) decisionsPage(c echo.Context) error {
-	a, err := s.auditor(c, LogRead)
+	a, err := s.auditor(c, door.Need{Permission: LogRead, Parameters: pageParameters})
 	if err != nil {
 		return err
 	}
-	query, err := a.query(c)
+	query, err := a.query()
 	if err != nil {
 		return err
 	}
@@ -40,7 +42,7 @@ func (s *Server) decisionsPage(c echo.Context) error {
 	}
 	defer done()
 	page, err := s.page(ctx, query)
-	s.charge(a.caller, page.Examined)
+	s.door.ChargeExamined(a.Caller, page.Examined)
 	if err != nil {
 		return noTimeFor(err, "there was no time to find a page of these records; give from and to, or a filter that picks fewer")
 	}
@@ -68,31 +70,29 @@ type recordPage struct {
 	gone    []string
 }
 
-func (a auditor) query(c echo.Context) (q decisionlog.Query, err error) {
-	given, err := parameters(c, append(filterNames[:len(filterNames):len(filterNames)], "order", "cursor", "limit"))
-	if err != nil {
+var pageParameters = slices.Concat(filterNames, []string{"order", "cursor", "limit"})
+
+func (a auditor) query() (q decisionlog.Query, err error) {
+	if q.Filter, err = a.filter(); err != nil {
 		return q, err
 	}
-	if q.Filter, err = a.filter(given); err != nil {
-		return q, err
-	}
-	switch given["order"] {
+	switch a.Given["order"] {
 	case "", "newest":
 		q.Newest, q.Cursor = true, decisionlog.End
 	case "oldest":
 	default:
-		return q, badParameter("order", "is neither oldest nor newest; give one of them")
+		return q, door.BadParameter("order", "is neither oldest nor newest; give one of them")
 	}
-	if text := given["cursor"]; text != "" {
+	if text := a.Given["cursor"]; text != "" {
 		if q.Cursor, err = strconv.ParseUint(text, 10, 63); err != nil {
-			return q, badParameter("cursor", "is no cursor; give the member next of the page before, or leave it out")
+			return q, door.BadParameter("cursor", "is no cursor; give the member next of the page before, or leave it out")
 		}
 	}
 	q.Limit = pageLimit
-	if text := given["limit"]; text != "" {
+	if text := a.Given["limit"]; text != "" {
 		limit, err := strconv.ParseUint(text, 10, 31)
 		if err != nil || limit == 0 {
-			return q, badParameter("limit", fmt.Sprintf("is no number of records; give one from 1 to %d", pageMost))
+			return q, door.BadParameter("limit", fmt.Sprintf("is no number of records; give one from 1 to %d", pageMost))
 		}
 		q.Limit = int(min(limit, pageMost))
 	}

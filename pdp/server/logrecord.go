@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/door"
 )
 
 // ndjsonType is what proofs, consistency proofs and exports are.
@@ -26,7 +27,7 @@ type asked struct {
 
 // recordOfPath finds the record for who may have it.
 func (s *Server) recordOfPath(c echo.Context, a auditor) (asked, error) {
-	id, err := pathValue(c, "id")
+	id, err := door.PathValue(c, "id")
 	if err != nil {
 		return asked{}, err
 	}
@@ -36,7 +37,7 @@ func (s *Server) recordOfPath(c echo.Context, a auditor) (asked, error) {
 
 // readsRecord lets an auditor in who reads of the record that a path names.
 func (s *Server) readsRecord(c echo.Context) (ctx context.Context, a asked, done func(), err error) {
-	who, err := s.whole(c, LogRead)
+	who, err := s.auditor(c, door.Need{Permission: LogRead, Parameters: door.NoParameters})
 	if err != nil {
 		return nil, a, nil, err
 	}
@@ -59,7 +60,7 @@ func (s *Server) decisionRecord(c echo.Context) error {
 	receipts, err := s.page(ctx, decisionlog.Query{
 		Filter: decisionlog.Filter{Tenants: a.tenants, Kind: decisionlog.KindReceipt, Of: a.id}, Cursor: a.record.Sequence, Limit: pageMost,
 	})
-	s.charge(a.caller, receipts.Examined)
+	s.door.ChargeExamined(a.Caller, receipts.Examined)
 	if err != nil {
 		return logProblem(err)
 	}
@@ -119,7 +120,7 @@ func (s *Server) decisionProof(c echo.Context) error {
 		return err
 	}
 	if !snapshot.Covers(a.record.Sequence) {
-		return newProblem(http.StatusServiceUnavailable, "no checkpoint covers this record yet, and none can be made at the moment; ask again later")
+		return door.NewProblem(http.StatusServiceUnavailable, "no checkpoint covers this record yet, and none can be made at the moment; ask again later")
 	}
 	var proof bytes.Buffer
 	if err := snapshot.For(a.tenants).Prove(ctx, &proof, a.id); err != nil {
@@ -133,10 +134,10 @@ const maxReason = 1000
 
 // redaction answers POST /v1/decisions/:id/redaction.
 func (s *Server) redaction(c echo.Context) error {
-	var who auditor
-	body, _, err := s.body(c, func() (_ Caller, err error) {
-		who, err = s.whole(c, LogAdmin)
-		return who.caller, err
+	who, err := s.auditor(c, door.Need{
+		Permission: LogAdmin,
+		Parameters: door.NoParameters,
+		Body:       door.JSON,
 	})
 	if err != nil {
 		return err
@@ -145,7 +146,7 @@ func (s *Server) redaction(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	reason, err := reasonOf(c, body)
+	reason, err := reasonOf(who.Body)
 	if err != nil {
 		return err
 	}
@@ -155,21 +156,18 @@ func (s *Server) redaction(c echo.Context) error {
 	}
 	reason = s.pinned(c.Request().Context()).mask.After(reason, said...)
 	// Who asked may go away: half a redaction is on record, and its content still there.
-	if err := s.decisions.RedactAs(context.WithoutCancel(c.Request().Context()), a.caller.Name, a.id, reason); err != nil {
+	if err := s.decisions.RedactAs(context.WithoutCancel(c.Request().Context()), a.Caller.Name, a.id, reason); err != nil {
 		return logProblem(err)
 	}
 	return c.NoContent(http.StatusNoContent)
 }
 
-func reasonOf(c echo.Context, body []byte) (string, error) {
-	if err := wantJSON(c.Request().Header); err != nil {
-		return "", err
-	}
+func reasonOf(body []byte) (string, error) {
 	var asked struct {
 		Reason string `json:"reason"`
 	}
 	if err := json.Unmarshal(body, &asked); err != nil {
-		return "", newProblem(http.StatusBadRequest, `the body cannot be read; send {"reason": "…"}`)
+		return "", door.NewProblem(http.StatusBadRequest, `the body cannot be read; send {"reason": "…"}`)
 	}
 	if strings.TrimSpace(asked.Reason) == "" || len(asked.Reason) > maxReason {
 		return "", &evaluation.Error{

@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/door"
 )
 
 // sampleMost is how many decisions a sample over HTTP has at most: it is one answer.
@@ -19,7 +20,7 @@ const sampleMost = 1000
 
 // logStats answers GET /v1/log/stats.
 func (s *Server) logStats(c echo.Context) error {
-	return s.readOnce(c, nil, func(ctx context.Context, log *decisionlog.Snapshot, _ map[string]string) (any, error) {
+	return s.readOnce(c, door.NoParameters, func(ctx context.Context, log *decisionlog.Snapshot, _ map[string]string) (any, error) {
 		stats, err := log.Stats(ctx)
 		if stats.WholeLog != nil {
 			stats.Uncovered = 0 // the server signs for them in a moment
@@ -49,9 +50,9 @@ func (s *Server) logSample(c echo.Context) error {
 		sample, err := log.Sample(ctx, o)
 		switch {
 		case errors.Is(err, decisionlog.ErrNoPopulation):
-			return nil, newProblem(http.StatusNotFound, "there is no decision in this time that is there for you; try another from and to")
+			return nil, door.NewProblem(http.StatusNotFound, "there is no decision in this time that is there for you; try another from and to")
 		case errors.Is(err, decisionlog.ErrSampleTooLarge):
-			return nil, newProblem(http.StatusBadRequest, "the parameter n is too large for records of this size; ask for fewer")
+			return nil, door.NewProblem(http.StatusBadRequest, "the parameter n is too large for records of this size; ask for fewer")
 		case err != nil:
 			return nil, err
 		}
@@ -81,11 +82,11 @@ func sampleOptions(given map[string]string) (o decisionlog.SampleOptions, err er
 	}
 	if text := given["n"]; text != "" {
 		if o.N, err = strconv.Atoi(text); err != nil || o.N < 1 || o.N > sampleMost {
-			return o, badParameter("n", fmt.Sprintf("is no number of decisions; give one from 1 to %d", sampleMost))
+			return o, door.BadParameter("n", fmt.Sprintf("is no number of decisions; give one from 1 to %d", sampleMost))
 		}
 	}
 	if o.Check() != nil { // all that is left to be wrong
-		return o, badParameter("seed", "is missing, too long or not in one line; give some text that nobody could know before, such as the result of a lottery")
+		return o, door.BadParameter("seed", "is missing, too long or not in one line; give some text that nobody could know before, such as the result of a lottery")
 	}
 	return o, nil
 }
@@ -93,11 +94,7 @@ func sampleOptions(given map[string]string) (o decisionlog.SampleOptions, err er
 // readOnce answers with what is found by going once over all that is there for the
 // auditor. Few do that at a time.
 func (s *Server) readOnce(c echo.Context, names []string, read func(context.Context, *decisionlog.Snapshot, map[string]string) (any, error)) error {
-	a, err := s.auditor(c, LogRead)
-	if err != nil {
-		return err
-	}
-	given, err := parameters(c, names)
+	a, err := s.auditor(c, door.Need{Permission: LogRead, Parameters: names})
 	if err != nil {
 		return err
 	}
@@ -112,7 +109,7 @@ func (s *Server) readOnce(c echo.Context, names []string, read func(context.Cont
 	if err != nil {
 		return err
 	}
-	found, err := read(ctx, snapshot.For(a.tenants), given)
+	found, err := read(ctx, snapshot.For(a.tenants), a.Given)
 	if err != nil {
 		return noTimeFor(err, "the whole log takes longer to read than a request may take; policy-service log report, sample and stats with --data have all the time there is, beside the server or on a copy of its data directory")
 	}
@@ -120,7 +117,7 @@ func (s *Server) readOnce(c echo.Context, names []string, read func(context.Cont
 	if err != nil {
 		return err
 	}
-	w.turn.end() // for good
+	w.turn.End() // for good
 	c.Response().Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
 	c.Response().WriteHeader(http.StatusOK)
 	_, err = w.Write(body)

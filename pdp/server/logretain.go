@@ -7,9 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/door"
 )
 
 // retention drops what the decision log need not keep any more, beside everything
@@ -94,21 +93,17 @@ func (s *Server) boundCallers(ctx context.Context) error {
 	return s.decisions.Limit(ctx, s.retention.keep())
 }
 
-// roomFor refuses a caller of which nothing more can be put on record now, before anything
-// of its request is looked at.
-func (s *Server) roomFor(c echo.Context, caller Caller) error {
-	if s.decisions == nil {
-		return nil
-	}
+// roomOnRecord refuses a caller of which nothing more can be put on record now.
+func (s *Server) roomOnRecord(caller string) error {
 	var none *decisionlog.RoomError
-	if errors.As(s.decisions.Room(caller.Name), &none) {
-		return s.noRoom(c, none)
+	if s.decisions != nil && errors.As(s.decisions.Room(caller), &none) {
+		return noRoom(none)
 	}
 	return nil
 }
 
-// noRoom says it to the outside.
-func (s *Server) noRoom(c echo.Context, none *decisionlog.RoomError) *Problem {
+// noRoom says to the outside that nothing more can be put on record.
+func noRoom(none *decisionlog.RoomError) *door.Problem {
 	status, detail := http.StatusTooManyRequests, "this caller has put as much on record lately as one caller may; ask again after Retry-After seconds"
 	switch none.Bound {
 	case decisionlog.BoundIssuer:
@@ -116,7 +111,7 @@ func (s *Server) noRoom(c echo.Context, none *decisionlog.RoomError) *Problem {
 	case decisionlog.BoundAll:
 		status, detail = http.StatusServiceUnavailable, "the decision log is full of records that are too young to be dropped, so nothing is decided; ask again after Retry-After seconds"
 	}
-	return s.limited(c, string(none.Bound), none.RetryAfter, newProblem(status, detail))
+	return door.TooMany(string(none.Bound), none.RetryAfter, status, detail)
 }
 
 func (s *Server) retain(ctx context.Context, keep decisionlog.Retention) error {

@@ -183,8 +183,20 @@ func (m *meters) aboutLog(i *instruments) {
 	m.pauses.series.attributes = named[string]("cause")
 }
 
-// limit counts what was refused for being one too many. The limit is one of a few.
-func (m *meters) limit(ctx context.Context, limit string) { m.limited.add(ctx, 1, limit) }
+// limits are the words that refusals are counted by.
+var limits = []string{
+	"large_bodies", "slow_bodies", "exports", "slow_readers", "log_reads", "rate", "concurrency", "connections",
+	"approvals", "approvals_share", "waiting", "waiting_share", "pages", "work",
+	string(decisionlog.BoundShare), string(decisionlog.BoundIssuer), string(decisionlog.BoundAll),
+}
+
+// Limit implements [door.Meters]. The limit is one of a few words.
+func (m *meters) Limit(ctx context.Context, limit string) { m.limited.add(ctx, 1, limit) }
+
+// Credential implements [door.Meters].
+func (m *meters) Credential(ctx context.Context, kind auth.Credential) {
+	m.credentials.add(ctx, 1, kind)
+}
 
 // answer counts an answer that was given, whichever it was.
 func (m *meters) answer(ctx context.Context, route string, status int, took time.Duration) {
@@ -203,12 +215,13 @@ var refusedWhy = map[int]string{
 	http.StatusServiceUnavailable:    "unavailable",
 }
 
-func (m *meters) problem(ctx context.Context, p *Problem) {
-	why := refusedWhy[p.Status]
+// Problem implements [door.Meters].
+func (m *meters) Problem(ctx context.Context, status int, bound bool) {
+	why := refusedWhy[status]
 	switch {
 	case why == "":
 		why = "other"
-	case p.limit && p.Status != http.StatusRequestEntityTooLarge:
+	case bound && status != http.StatusRequestEntityTooLarge:
 		why = "limit"
 	}
 	m.refused.add(ctx, 1, why)

@@ -4,6 +4,8 @@ import (
 	"net/http"
 
 	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/server/door"
 )
 
 // metricsPath is where Prometheus looks.
@@ -12,21 +14,15 @@ const metricsPath = "/metrics"
 // metrics answers GET /metrics. It is about all tenants, so who may see it is who may see
 // the details of /readyz.
 func (s *Server) metrics(c echo.Context) error {
-	caller, err := s.authenticate(c)
-	if err != nil {
-		return err
-	}
-	if !caller.AllTenants {
-		return newProblem(http.StatusForbidden, "metrics are of all tenants; ask the operator for a credential that is for all")
-	}
-	if err := need(caller, Explain); err != nil {
-		return err
-	}
-	if err := s.pace(c, caller); err != nil {
-		return err
+	need := door.Need{
+		Permission: Explain,
+		AllTenants: "metrics are of all tenants; ask the operator for a credential that is for all",
 	}
 	if s.scrape == nil {
-		return newProblem(http.StatusNotFound, "the program that this service is part of takes its metrics; ask that")
+		need.Absent = door.NewProblem(http.StatusNotFound, "the program that this service is part of takes its metrics; ask that")
+	}
+	if _, err := s.door.Admit(c, need); err != nil {
+		return err
 	}
 	s.scrape.ServeHTTP(c.Response(), c.Request())
 	return nil

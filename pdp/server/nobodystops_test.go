@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
 )
 
 // hang opens a connection, sends something that is not all of a request, and keeps it.
@@ -124,7 +125,7 @@ func TestBodiesThatDoNotComeMakeWay(t *testing.T) {
 func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
 		c.Program.Authenticator = asCaller{}
-		c.Load.RateLimit.Rate = server.Rate{PerSecond: 1}
+		c.Load.RateLimit.Rate = door.Rate{PerSecond: 1}
 	})
 	if got := s.Post(evaluationPath, readQuestion, "Authorization", "often:decide"); got.Status != 200 {
 		t.Fatalf("got %d %s", got.Status, got.Body)
@@ -345,7 +346,7 @@ func (m manifold) Authenticate(r *http.Request) (server.Caller, error) {
 func TestEveryRouteTakesOfTheRateOrSaysWhyNot(t *testing.T) {
 	s := pdptest.Start(t, bundle(t), withData(t.TempDir()), func(c *server.Config) {
 		c.Program.Authenticator = manifold{new(atomic.Int64)}
-		c.Load.RateLimit.Rate = server.Rate{PerSecond: 1}
+		c.Load.RateLimit.Rate = door.Rate{PerSecond: 1}
 	})
 	routes, err := server.Routes()
 	must(t, err)
@@ -423,7 +424,7 @@ func TestSearchesPayForWhatTheyExamine(t *testing.T) {
 	})
 	s := pdptest.Start(t, source, withData(t.TempDir()), func(c *server.Config) {
 		c.Program.Authenticator = manifold{new(atomic.Int64)}
-		c.Load.RateLimit.Rate = server.Rate{PerSecond: 1, Burst: 20}
+		c.Load.RateLimit.Rate = door.Rate{PerSecond: 1, Burst: 20}
 	})
 	left := func(caller string) (n int) {
 		for s.Post(evaluationPath, readQuestion, "Authorization", caller).Status == 200 {

@@ -70,6 +70,7 @@ func (s *Server) openTelemetry(ctx context.Context) error {
 		s.log.Info("telemetry is sent over OTLP", "traces", traces, "metrics", metrics)
 	}
 	s.meters, err = newMeters(s.config.Program.MeterProvider.Meter(scopeName))
+	s.door.Options.Meters = s.meters
 	return err
 }
 

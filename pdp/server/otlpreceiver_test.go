@@ -31,7 +31,7 @@ type receiver struct {
 	answer func(w http.ResponseWriter, n int) (taken bool) // nil takes all
 
 	mu       sync.Mutex
-	door     *door
+	entrance *entrance
 	came     chan struct{} // closed with each request
 	requests int
 	raw      []string // the bodies of those that were taken
@@ -58,16 +58,16 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// door is where those who connect come in while the receiver is there. The port is kept
+// entrance is where those who connect come in while the receiver is there. The port is kept
 // when it is not, or somebody else could take it.
-type door struct {
+type entrance struct {
 	net.Listener
 	guests chan net.Conn
 	shut   chan struct{}
 	once   sync.Once
 }
 
-func (d *door) Accept() (net.Conn, error) {
+func (d *entrance) Accept() (net.Conn, error) {
 	select {
 	case guest := <-d.guests:
 		return guest, nil
@@ -76,7 +76,7 @@ func (d *door) Accept() (net.Conn, error) {
 	}
 }
 
-func (d *door) Close() error {
+func (d *entrance) Close() error {
 	d.once.Do(func() { close(d.shut) })
 	return nil
 }
@@ -89,20 +89,20 @@ func (r *receiver) admit() {
 			return
 		}
 		r.mu.Lock()
-		door := r.door
+		entrance := r.entrance
 		r.mu.Unlock()
 		select {
-		case door.guests <- guest:
-		case <-door.shut:
+		case entrance.guests <- guest:
+		case <-entrance.shut:
 			_ = guest.Close()
 		}
 	}
 }
 
 func (r *receiver) up() {
-	opened := &door{Listener: r.port, guests: make(chan net.Conn), shut: make(chan struct{})}
+	opened := &entrance{Listener: r.port, guests: make(chan net.Conn), shut: make(chan struct{})}
 	r.mu.Lock()
-	r.door = opened
+	r.entrance = opened
 	r.mu.Unlock()
 	r.http = &httptest.Server{Listener: opened, Config: &http.Server{Handler: r}}
 	if r.http.TLS = r.tls; r.tls != nil {

@@ -11,6 +11,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/door"
 )
 
 // recordedDecision is what of a decision's record matters to its receipts.
@@ -56,8 +57,8 @@ func (s *Server) decisionOf(ctx context.Context, id string, caller Caller) (d re
 	return d, nil
 }
 
-func unknownDecision() *Problem {
-	return newProblem(http.StatusNotFound, "no such decision, or not one of yours; send the X-Decision-Id of your own answer, for item n of a batch with .n behind it")
+func unknownDecision() *door.Problem {
+	return door.NewProblem(http.StatusNotFound, "no such decision, or not one of yours; send the X-Decision-Id of your own answer, for item n of a batch with .n behind it")
 }
 
 // named is the id of the obligation that a PEP means: by id, or by type where that says

@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/door"
 )
 
 // errReceipt is the error of a receipt that may not be on record.
@@ -25,23 +26,19 @@ var errReceipt = errors.New("the receipt could not be recorded")
 // before, it succeeds only once the log has been opened again, and then all that is
 // durable is seen. For the same reason the writing does not end with the request.
 func (s *Server) receipts(c echo.Context) error {
-	body, caller, err := s.body(c, func() (Caller, error) {
-		caller, err := s.authenticate(c)
-		if err != nil {
-			return caller, err
-		}
-		if s.decisions == nil {
-			return caller, newProblem(http.StatusNotFound, "decisions are not recorded here, and neither is what becomes of their obligations; the operator can give the service a data directory")
-		}
-		return caller, s.paceToRecord(c, caller)
-	})
+	need := door.Need{
+		Body:    door.AnyBody, // what is wrong with the decision is said first, and then what with the body
+		Records: true,
+		Work:    door.ShortWork,
+	}
+	if s.decisions == nil {
+		need.Absent = door.NewProblem(http.StatusNotFound, "decisions are not recorded here, and neither is what becomes of their obligations; the operator can give the service a data directory")
+	}
+	a, err := s.door.Admit(c, need)
 	if err != nil {
 		return err
 	}
-	if err := s.enter(c, caller); err != nil {
-		return err
-	}
-	ctx, cancel := s.within(c)
+	ctx, cancel := s.door.Within(c)
 	defer cancel()
 	id := c.Param("id")
 	done, err := s.reporting.Lock(ctx, id)
@@ -49,14 +46,14 @@ func (s *Server) receipts(c echo.Context) error {
 		return fmt.Errorf("%w: %w", errReceipt, err)
 	}
 	defer done()
-	decision, err := s.decisionOf(ctx, id, caller)
+	decision, err := s.decisionOf(ctx, id, a.Caller)
 	if err != nil {
 		return err
 	}
-	if err := wantJSON(c.Request().Header); err != nil {
+	if err := door.WantJSON(c.Request().Header); err != nil {
 		return err
 	}
-	receipts, err := evaluation.DecodeReceipts(body, s.config.Program.Limits)
+	receipts, err := evaluation.DecodeReceipts(a.Body, s.config.Program.Limits)
 	if err != nil {
 		return err
 	}
@@ -96,7 +93,7 @@ func (s *Server) unreported(ctx context.Context, d recordedDecision, r decisionl
 	}
 	for n, o := range r.Obligations {
 		if reported[o.ID] {
-			p := newProblem(http.StatusConflict, "this obligation was reported before, and each is reported once; nothing of this request was recorded")
+			p := door.NewProblem(http.StatusConflict, "this obligation was reported before, and each is reported once; nothing of this request was recorded")
 			p.Pointer = "/obligations/" + strconv.Itoa(n)
 			return p
 		}

@@ -12,6 +12,7 @@ import (
 
 	"policy-service/pdp/decisionlog/mask"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
 )
 
 // live is what a new configuration replaces, all of it by one pointer. It is not changed
@@ -20,7 +21,7 @@ type live struct {
 	// config is the configuration in force. What it says of keys that do not reload is
 	// what it said at the start.
 	config  Config
-	callers Authenticator
+	callers door.Authenticator
 	mask    *mask.Masker // nil without a decision log
 }
 
@@ -41,11 +42,6 @@ func (s *Server) pinned(ctx context.Context) *live {
 		return l
 	}
 	return s.live.Load()
-}
-
-// callerOf says who a request comes from.
-func (s *Server) callerOf(c echo.Context) (Caller, error) {
-	return s.pinned(c.Request().Context()).callers.Authenticate(c.Request())
 }
 
 // RestartError is the error of a new configuration of which something counts only from
@@ -142,7 +138,7 @@ func (s *Server) merged(next Config) (Config, []string, error) {
 
 // newCallers is who may ask from now on. Where nothing of auth has changed it is as
 // before, and knows what it knew.
-func (s *Server) newCallers(ctx context.Context, config Config, before *live) (Authenticator, error) {
+func (s *Server) newCallers(ctx context.Context, config Config, before *live) (door.Authenticator, error) {
 	known, ours := before.callers.(*auth.Authenticator)
 	if !ours || reflect.DeepEqual(config.Auth, before.config.Auth) {
 		return before.callers, nil

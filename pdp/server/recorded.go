@@ -13,6 +13,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/server/door"
 )
 
 // searchOf is what a search found: ids, or names of actions.
@@ -117,7 +118,7 @@ func isHex(s string, length int) bool {
 // nobody traces here the one it says it belongs to.
 func known(c echo.Context) (request, inTrace string) {
 	if of := trace.SpanContextFromContext(c.Request().Context()); of.IsValid() {
-		return requestID(c), of.TraceID().String()
+		return door.RequestID(c), of.TraceID().String()
 	}
-	return requestID(c), traceID(c.Request().Header)
+	return door.RequestID(c), traceID(c.Request().Header)
 }

@@ -10,6 +10,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/server/door"
 )
 
 // What callers put on record with a batch is so many bytes at most for each byte of its
@@ -27,7 +28,7 @@ func batchEntries(ctx context.Context, masker *mask.Masker, records []pdp.Record
 	var shared evaluation.Request
 	inherited, secrets := false, masker.Gather()
 	for _, record := range records {
-		if err := goesOn(ctx); err != nil {
+		if err := door.GoOn(ctx); err != nil {
 			return nil, err
 		}
 		of, r := record.Item.Inherits, record.Call.Request
@@ -48,7 +49,7 @@ func batchEntries(ctx context.Context, masker *mask.Masker, records []pdp.Record
 		entries = append(entries, e)
 	}
 	for _, record := range records {
-		if err := goesOn(ctx); err != nil {
+		if err := door.GoOn(ctx); err != nil {
 			return nil, err
 		}
 		e, err := entryOf(record, masked.With(record.Item.Inherits.Own(record.Call.Request)))

@@ -11,6 +11,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/server/door"
 )
 
 // recorder puts decisions on the log, masked. It is there before the log is: a
@@ -39,7 +40,7 @@ func (r *recorder) Record(ctx context.Context, records []pdp.Record) error {
 	if err != nil {
 		return err
 	}
-	rests(ctx)
+	door.EndShift(ctx)
 	_, err = r.log.Append(ctx, entries)
 	switch {
 	case !errors.Is(err, decisionlog.ErrTooLarge):

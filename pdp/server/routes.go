@@ -9,18 +9,16 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/server/door"
 )
-
-// tenantPrefix is where the AuthZEN endpoints of tenants other than default are.
-const tenantPrefix = "/tenants/:tenant"
 
 // handler is every route there is. What has none is a 404 in the same form as
 // every other problem.
 func (s *Server) handler() http.Handler {
 	e := echo.New()
-	e.HTTPErrorHandler = s.fail
+	e.HTTPErrorHandler = s.door.Fail
 	known := routes{}
-	e.Pre(s.attend, s.observe(known), s.recover, s.pin, s.identify) // before routing, so that 404 and 405 are covered too
+	e.Pre(s.door.Attend, s.observe(known), s.recover, s.pin, s.door.Identify) // before routing, so that 404 and 405 are covered too
 	others := map[string][]string{}
 	route := func(path string, handle echo.HandlerFunc, methods ...string) {
 		e.Match(methods, path, handle)
@@ -29,7 +27,7 @@ func (s *Server) handler() http.Handler {
 		others[path] = append(others[path], methods...)
 		e.RouteNotFound(path, otherMethod(others[path]))
 	}
-	for _, prefix := range []string{"", tenantPrefix} {
+	for _, prefix := range []string{"", door.TenantPrefix} {
 		route(prefix+"/access/v1/evaluation", s.authzen, http.MethodPost)
 		route(prefix+"/access/v1/evaluations", s.evaluations, http.MethodPost)
 		for _, kind := range []evaluation.SearchKind{evaluation.SubjectSearch, evaluation.ResourceSearch, evaluation.ActionSearch} {
@@ -89,7 +87,7 @@ func otherMethod(methods []string) echo.HandlerFunc {
 	allow := strings.Join(methods, ", ")
 	return func(c echo.Context) error {
 		c.Response().Header().Set(echo.HeaderAllow, allow)
-		return newProblem(http.StatusMethodNotAllowed, "this path takes "+allow+" only; see the Allow header")
+		return door.NewProblem(http.StatusMethodNotAllowed, "this path takes "+allow+" only; see the Allow header")
 	}
 }
 
@@ -106,7 +104,7 @@ func (s *Server) recover(next echo.HandlerFunc) echo.HandlerFunc {
 			if v == http.ErrAbortHandler { // net/http's own way to give up on a connection
 				panic(v)
 			}
-			s.log.ErrorContext(logContext(c), "panic", "cause", describe(v), "request_id", requestID(c), "stack", string(debug.Stack()))
+			s.log.ErrorContext(logContext(c), "panic", "cause", describe(v), "request_id", door.RequestID(c), "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %T", v)
 		}()
 		return next(c)

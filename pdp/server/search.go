@@ -7,44 +7,47 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/server/door"
 )
 
 // search answers POST /access/v1/search/{subject,resource,action} and the same
 // below /tenants/:tenant.
 func (s *Server) search(kind evaluation.SearchKind) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		body, caller, tenant, err := s.admit(c, Search)
+		a, err := s.door.Admit(c, door.Need{
+			Permission: Search,
+			Tenant:     true,
+			Body:       door.JSON,
+			Records:    true,
+			Work:       door.LongWork,
+		})
 		if err != nil {
 			return err
 		}
-		shift, err := s.letIn(c, caller, true)
-		if err != nil {
-			return err
-		}
-		defer shift.end()
+		defer a.Shift.End()
 		span := stage(c, "decode")
-		search, err := evaluation.DecodeSearch(kind, body, tenant, s.config.Program.Limits)
+		search, err := evaluation.DecodeSearch(kind, a.Body, a.Tenant, s.config.Program.Limits)
 		ended(span, err)
 		if err != nil {
 			return err
 		}
-		call, token, err := s.pageOf(search, caller)
+		call, token, err := s.pageOf(search, a.Caller)
 		if err != nil {
 			return err
 		}
-		call.Asker, call.GoOn = asker(c, caller), shift.goOn
-		ctx, cancel := s.within(c)
+		call.Asker, call.GoOn = asker(c, a.Caller), a.Shift.GoOn
+		ctx, cancel := s.door.Within(c)
 		defer cancel()
 		answer, err := s.pdp.Search(ctx, call)
-		s.charge(caller, answer.Examined)
+		s.door.ChargeExamined(a.Caller, answer.Examined)
 		if err != nil {
-			return s.refusal(c, err, evaluation.AuthZEN)
+			return s.door.Refuse(c, err, evaluation.AuthZEN)
 		}
 		var page *string
 		if search.Page.Sent || answer.More {
 			next := ""
 			if answer.More {
-				next = s.pages.seal(token.next(answer.Last, s.now()), searchBinding(search, caller))
+				next = s.pages.seal(token.next(answer.Last, s.now()), searchBinding(search, a.Caller))
 			}
 			page = &next
 		}

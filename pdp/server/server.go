@@ -6,8 +6,8 @@
 // and writes an answer only where the PDP gave one without an error: no failure
 // of any kind turns into an allow.
 //
-// It is the only package that imports echo, so that a move to its next version
-// touches nothing else.
+// Only this package and its rooms import echo, so that a move to its next version touches nothing else. A request
+// comes in through package door.
 package server
 
 import (
@@ -29,6 +29,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/keyedmutex"
+	"policy-service/pdp/server/door"
 	"policy-service/pdp/signing"
 )
 
@@ -57,19 +58,13 @@ type Server struct {
 	tracer       trace.Tracer                                   // nil where nobody traces
 	scrape       http.Handler                                   // answers with the metrics; nil where they are not ours
 	providers    []interface{ Shutdown(context.Context) error } // of telemetry
-	gate         *gate
-	work         *gate
-	rates        *rates
-	large        places // of large bodies
-	reading      gate   // of those who read some of the log
-	connections  *connections
-	refusals     refusals
+	door         *door.Door
+	reading      door.Gate     // of those who read some of the log
 	certificates *certificates // nil is plain HTTP
 	listener     net.Listener
 	admin        net.Listener         // nil where there is none
 	live         atomic.Pointer[live] // what a new configuration replaces
 	failed       chan error
-	stopping     atomic.Bool
 
 	reconfiguring sync.Mutex // is held while a new configuration is looked at
 
@@ -98,16 +93,29 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		config: config, instance: uuid.NewString(), log: config.Program.Logger, pages: pages, exports: newExports(), out: &output{to: config.Program.Checkpoints}, meters: meters,
-		gate:    &gate{limit: int(config.Load.MaxConcurrent), patience: config.Load.QueueTime},
-		work:    newWork(config.Load.RequestTime),
-		waiting: newWaiting(config.Load.RequestTime),
-		rates:   newRates(config.Load.RateLimit, config.Program.PDP.Now),
-		large:   places{gate: gate{limit: mostLargeBodies, share: largeOfOne, queue: longQueue}},
-		reading: gate{limit: mostReading(), queue: longQueue},
-		failed:  make(chan error, 1),
+		config:   config,
+		instance: uuid.NewString(),
+		log:      config.Program.Logger,
+		pages:    pages,
+		exports:  newExports(),
+		out:      &output{to: config.Program.Checkpoints},
+		meters:   meters,
+		waiting:  newWaiting(config.Load.RequestTime),
+		reading:  door.Gate{Limit: mostReading(), Queue: door.LongQueue},
+		failed:   make(chan error, 1),
 	}
-	s.connections = newConnections(int(config.Load.MaxConnections), func() { s.tooMany("connections") })
+	s.door = door.New(door.Options{
+		Limits:     config.Program.Limits,
+		Load:       config.Load,
+		Now:        config.Program.PDP.Now,
+		Log:        config.Program.Logger,
+		Meters:     meters,
+		LogContext: logContext,
+		Callers:    func(ctx context.Context) door.Authenticator { return s.pinned(ctx).callers },
+		HasTenant:  s.hasTenant,
+		Room:       s.roomOnRecord,
+		Explain:    explain,
+	})
 	s.live.Store(&live{config: config, callers: config.Program.Authenticator})
 	return s, nil
 }
@@ -164,7 +172,7 @@ func (s *Server) start(ctx context.Context) error {
 		s.events.begin()
 		s.background("events", s.events.run)
 	}
-	s.background("refusals", s.refusals.run(s.log))
+	s.background("refusals", s.door.Run)
 	if s.retention != nil {
 		s.background("retention", s.retention.run)
 	}
@@ -238,7 +246,7 @@ func (s *Server) serve() {
 	s.teardown.add("exports", closing(func() error { s.exports.stop(); return nil }))
 	go func() {
 		err := s.serveOn(server)
-		closed := errors.Is(err, net.ErrClosed) && s.stopping.Load() // by drain
+		closed := errors.Is(err, net.ErrClosed) && s.door.Stopping.Load() // by drain
 		if !closed && !errors.Is(err, http.ErrServerClosed) {
 			s.log.Error("serving ended", "error", err)
 			s.failed <- err
@@ -256,13 +264,13 @@ func (s *Server) drain(ctx context.Context, server *http.Server) error {
 		defer cancel()
 	}
 	_ = s.listener.Close()
-	s.connections.drain(ctx)
+	s.door.Connections.Drain(ctx)
 	err := server.Shutdown(ctx)
 	if err == nil {
 		return nil
 	}
 	// Out of patience: what still runs is cut off.
-	undecided := s.gate.busy() || s.work.busy()
+	undecided := s.door.Busy()
 	if closing := server.Close(); undecided {
 		return errors.Join(err, closing)
 	}
@@ -308,6 +316,15 @@ func (s *Server) background(name string, run func(context.Context)) {
 	}()
 }
 
+// hasTenant reports whether the bundle in force has a tenant.
+func (s *Server) hasTenant(name string) (bool, error) {
+	bundle := s.pdp.Bundle()
+	if bundle == nil {
+		return false, pdp.ErrNoBundle
+	}
+	return bundle.HasTenant(name), nil
+}
+
 // now is the clock that decisions read.
 func (s *Server) now() time.Time { return s.config.Program.PDP.Now() }
 
@@ -333,7 +350,7 @@ func (s *Server) Reload(ctx context.Context) error {
 // Stop answers what was asked, takes nothing new, and undoes what
 // [Server.Start] did. When ctx ends first, what still runs is cut off.
 func (s *Server) Stop(ctx context.Context) error {
-	s.stopping.Store(true)
+	s.door.Stopping.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.teardown.run(ctx)

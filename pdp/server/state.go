@@ -67,7 +67,7 @@ func newState(meter metric.Meter) (t state, all []metric.Observable, err error) 
 
 func (s *Server) look(t state, o metric.Observer) {
 	o.ObserveInt64(t.active, s.meters.active.Load())
-	o.ObserveInt64(t.exports, int64(s.exports.count()))
+	o.ObserveInt64(t.exports, int64(s.exports.Inside()))
 	bundle := s.pdp.Status()
 	o.ObserveInt64(t.bundle, 1, metric.WithAttributes(attribute.String("bundle", bundle.Digest)))
 	o.ObserveFloat64(t.age, s.now().Sub(bundle.LoadedAt).Seconds())

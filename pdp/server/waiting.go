@@ -16,6 +16,7 @@ import (
 
 	"policy-service/pdp/approval"
 	"policy-service/pdp/keyedmutex"
+	"policy-service/pdp/server/door"
 )
 
 // waiting are those who wait for something to become of an approval. They hold up
@@ -28,7 +29,7 @@ type waiting struct {
 
 	// callers make one page each at a time, pages bounds those of all of them.
 	callers keyedmutex.Mutex
-	pages   gate
+	pages   door.Gate
 
 	mu      sync.Mutex // guards what follows, and what is in watches
 	all     int
@@ -56,7 +57,13 @@ const (
 )
 
 func newWaiting(most time.Duration) *waiting {
-	w := &waiting{most: most, pages: gate{limit: mostPages, patience: most}, of: map[string]int{}, queued: map[string]int{}, watches: map[string]*watch{}}
+	w := &waiting{
+		most:    most,
+		pages:   door.Gate{Limit: mostPages, Patience: most},
+		of:      map[string]int{},
+		queued:  map[string]int{},
+		watches: map[string]*watch{},
+	}
 	w.ctx, w.end = context.WithCancel(context.Background())
 	return w
 }
@@ -87,22 +94,22 @@ func (w *waiting) leave(caller string) {
 
 // turn is a caller's time to make a page. Who has one calls done, once.
 type turn struct {
-	shift
+	door.Shift
 	release func()
 }
 
 // turn waits until a caller can make a page.
 func (w *waiting) turn(ctx context.Context, caller string) (*turn, error) {
 	if !w.queue(caller) {
-		return nil, errBusy
+		return nil, door.ErrBusy
 	}
 	defer w.unqueue(caller)
 	release, err := w.callers.Lock(ctx, caller)
 	if err != nil {
 		return nil, err
 	}
-	t := &turn{shift{of: &w.pages, caller: caller}, release}
-	if err := t.begin(ctx); err != nil {
+	t := &turn{door.Shift{Gate: &w.pages, Caller: caller}, release}
+	if err := t.Begin(ctx); err != nil {
 		release()
 		return nil, err
 	}
@@ -130,7 +137,7 @@ func (w *waiting) unqueue(caller string) {
 }
 
 func (t *turn) done() {
-	t.end()
+	t.End()
 	t.release()
 }
 
@@ -274,39 +281,39 @@ func patience(given map[string]string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		return 0, badParameter("wait", "is no time; write it like 30s, which is the longest")
+		return 0, door.BadParameter("wait", "is no time; write it like 30s, which is the longest")
 	}
 	return min(d, longestWait), nil
 }
 
-// until looks, and looks again with each change, until there is something to answer or
-// the time is up. None is the answer for whose credential has ended meanwhile.
-func (s *Server) until(c echo.Context, caller Caller, a awaited) (seen, error) {
+// longPoll looks, and looks again with each change, until there is something to answer or the time is up. A caller whose
+// credential has ended meanwhile gets the refusal of that.
+func (s *Server) longPoll(c echo.Context, caller Caller, a awaited) (seen, error) {
 	if a.wait == 0 {
-		ctx, cancel := s.within(c)
+		ctx, cancel := s.door.Within(c)
 		defer cancel()
 		saw := a.look(ctx)
-		return saw, s.notSeen(c, saw.err)
+		return saw, notSeen(saw.err)
 	}
 	key, err := sameQuestion(c, caller)
 	if err != nil {
 		return seen{}, err
 	}
 	a.look = s.safely(a.look)
-	valid, done := s.whileInForce(c, caller)
+	valid, done := s.door.WhileInForce(c, caller)
 	defer done()
 	limit := s.waiting.place(caller.Name)
 	if limit == "" {
 		defer s.waiting.leave(caller.Name)
 	}
 	saw := s.waiting.wait(valid, key, s.approvals.store, a, limit != "")
-	switch lapsed := valid.lapsed(); {
+	switch lapsed := valid.Lapsed(); {
 	case lapsed != nil:
 		return seen{}, lapsed
 	case limit != "" && !saw.answers():
-		return seen{}, s.limited(c, limit, time.Second, newProblem(http.StatusServiceUnavailable, "too many are waiting at once; ask again after Retry-After seconds, or without wait"))
+		return seen{}, door.TooMany(limit, time.Second, http.StatusServiceUnavailable, "too many are waiting at once; ask again after Retry-After seconds, or without wait")
 	}
-	return saw, s.notSeen(c, saw.err)
+	return saw, notSeen(saw.err)
 }
 
 // safely makes an error of a panic, as a request that panics gets: who looks for all who
@@ -324,9 +331,9 @@ func (s *Server) safely(look func(context.Context) seen) func(context.Context) s
 }
 
 // notSeen is the problem of a look that failed.
-func (s *Server) notSeen(c echo.Context, err error) error {
+func notSeen(err error) error {
 	if errors.Is(err, errNoTurn) {
-		return s.limited(c, "pages", time.Second, newProblem(http.StatusServiceUnavailable, "more pages of approval requests are asked for at once than can be made in time; ask again after Retry-After seconds"))
+		return door.TooMany("pages", time.Second, http.StatusServiceUnavailable, "more pages of approval requests are asked for at once than can be made in time; ask again after Retry-After seconds")
 	}
 	return approvalProblem(err)
 }

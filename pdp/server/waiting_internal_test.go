@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"policy-service/pdp/server/door"
 )
 
 // However many one caller has wait, there is room for others, and after all that there
@@ -70,9 +72,10 @@ func TestACallerMakesOnePageAtATime(t *testing.T) {
 	waits := func(n int) {
 		t.Helper()
 		for {
-			w.pages.mu.Lock()
-			now := w.pages.waiting
-			w.pages.mu.Unlock()
+			now := 0
+			for _, waiting := range w.pages.Waiting() {
+				now += waiting
+			}
 			if now == n {
 				return
 			}
@@ -80,12 +83,12 @@ func TestACallerMakesOnePageAtATime(t *testing.T) {
 		}
 	}
 	waits(1) // c, as a's own wait for a
-	first.since = time.Now().Add(time.Hour)
-	if err := first.goOn(t.Context()); err != nil || len(order) != 0 {
+	first.Since = time.Now().Add(time.Hour)
+	if err := first.GoOn(t.Context()); err != nil || len(order) != 0 {
 		t.Errorf("before its time is up: %v, and %d came", err, len(order))
 	}
-	first.since = time.Now().Add(-shiftTime)
-	if err := first.goOn(t.Context()); err != nil {
+	first.Since = time.Now().Add(-door.ShiftTime)
+	if err := first.GoOn(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if got := <-order; got != "key:c" {
@@ -93,8 +96,8 @@ func TestACallerMakesOnePageAtATime(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	first.since = time.Now().Add(-shiftTime)
-	if err := first.goOn(ended); err == nil && ended.Err() == nil {
+	first.Since = time.Now().Add(-door.ShiftTime)
+	if err := first.GoOn(ended); err == nil && ended.Err() == nil {
 		t.Error("it goes on without time")
 	}
 	first.done()
@@ -104,7 +107,7 @@ func TestACallerMakesOnePageAtATime(t *testing.T) {
 			t.Errorf("then comes %s", got)
 		}
 	}
-	if w.pages.busy() {
+	if w.pages.Inside() > 0 {
 		t.Error("a place is not given back")
 	}
 }

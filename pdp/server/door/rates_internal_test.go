@@ -1,4 +1,4 @@
-package server
+package door
 
 import (
 	"fmt"
@@ -52,8 +52,8 @@ func TestNoRate(t *testing.T) {
 		}
 		r.more("jwt:i#1", 1000)
 	}
-	if len(r.of) != 0 {
-		t.Errorf("%d buckets are kept for nothing", len(r.of))
+	if len(r.buckets) != 0 {
+		t.Errorf("%d buckets are kept for nothing", len(r.buckets))
 	}
 }
 
@@ -68,14 +68,14 @@ func TestRatesAreBounded(t *testing.T) {
 			passed++
 		}
 	}
-	if len(r.of) != mostRates || len(r.shared) != 1 || passed != mostRates+3 {
-		t.Errorf("%d buckets, %d shared, %d passed; want %d, 1, %d", len(r.of), len(r.shared), passed, mostRates, mostRates+3)
+	if len(r.buckets) != mostRates || len(r.shared) != 1 || passed != mostRates+3 {
+		t.Errorf("%d buckets, %d shared, %d passed; want %d, 1, %d", len(r.buckets), len(r.shared), passed, mostRates, mostRates+3)
 	}
 	if _, ok := r.take("key:own"); !ok {
 		t.Error("a caller with a rate of its own shares with the others")
 	}
 	clock.at = clock.at.Add(2 * time.Second)
-	if _, ok := r.take("jwt:i#late"); !ok || len(r.of) != 1 {
-		t.Errorf("%d buckets when all were full again", len(r.of))
+	if _, ok := r.take("jwt:i#late"); !ok || len(r.buckets) != 1 {
+		t.Errorf("%d buckets when all were full again", len(r.buckets))
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package door
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func told(t *testing.T, who string, by chan bool, want bool) {
 }
 
 func TestGateTakesTurns(t *testing.T) {
-	g := &gate{limit: 1, patience: time.Hour}
+	g := &Gate{Limit: 1, Patience: time.Hour}
 	if g.join("first") != nil {
 		t.Fatal("the first had to wait")
 	}
@@ -32,18 +32,18 @@ func TestGateTakesTurns(t *testing.T) {
 		who, caller string
 		by          chan bool
 	}{{"a's newest", "a", a3}, {"b", "b", b}, {"c", "c", c}, {"a's second", "a", a2}, {"a's oldest", "a", a1}} {
-		g.leave(leaves)
+		g.Leave(leaves)
 		told(t, next.who, next.by, true)
 		leaves = next.caller
 	}
-	g.leave(leaves)
-	if g.busy() || g.waiting != 0 || len(g.lines) != 0 {
+	g.Leave(leaves)
+	if g.Inside() > 0 || g.waiting != 0 || len(g.lines) != 0 {
 		t.Errorf("something is left: %+v", g)
 	}
 }
 
 func TestGateIsFullOfWhoAsksMost(t *testing.T) {
-	g := &gate{limit: 1, patience: time.Hour}
+	g := &Gate{Limit: 1, Patience: time.Hour}
 	g.join("first")
 	quiet, oldest := g.join("quiet"), g.join("noisy")
 	for range mostWaiting - 2 {
@@ -60,26 +60,26 @@ func TestGateIsFullOfWhoAsksMost(t *testing.T) {
 }
 
 func TestGateDoesNotWaitForEver(t *testing.T) {
-	g := &gate{limit: 1, patience: time.Millisecond}
+	g := &Gate{Limit: 1, Patience: time.Millisecond}
 	g.join("first")
-	if err := g.enter(t.Context(), "a"); !errors.Is(err, errBusy) {
-		t.Errorf("got %v, want errBusy", err)
+	if err := g.Enter(t.Context(), "a"); !errors.Is(err, ErrBusy) {
+		t.Errorf("got %v, want ErrBusy", err)
 	}
-	g.patience = time.Hour
+	g.Patience = time.Hour
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := g.enter(gone, "a"); !errors.Is(err, context.Canceled) {
+	if err := g.Enter(gone, "a"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v of who went away", err)
 	}
-	g.leave("first")
-	if g.busy() || g.waiting != 0 || len(g.lines) != 0 {
+	g.Leave("first")
+	if g.Inside() > 0 || g.waiting != 0 || len(g.lines) != 0 {
 		t.Errorf("something is left: %+v", g)
 	}
 }
 
 // Where it takes long, not even all who wait are of one caller.
 func TestGateBoundsTheQueueOfACaller(t *testing.T) {
-	g := &gate{limit: 1, queue: 2}
+	g := &Gate{Limit: 1, Queue: 2}
 	g.join("first")
 	oldest, next := g.join("noisy"), g.join("noisy")
 	newest, quiet := g.join("noisy"), g.join("quiet")
@@ -92,7 +92,7 @@ func TestGateBoundsTheQueueOfACaller(t *testing.T) {
 // One caller has its share and no more, also where there is room; and of those who wait
 // whoever has fewest comes first.
 func TestGateKeepsShares(t *testing.T) {
-	g := &gate{limit: 4, share: 2}
+	g := &Gate{Limit: 4, Share: 2}
 	in := g.join
 	a1, a2, a3, b1, b2 := in("a"), in("a"), in("a"), in("b"), in("b")
 	if a1 != nil || a2 != nil || b1 != nil || b2 != nil {
@@ -105,25 +105,25 @@ func TestGateKeepsShares(t *testing.T) {
 	if b3 == nil || c == nil || a4 == nil {
 		t.Fatal("there are more inside than may")
 	}
-	g.leave("a") // a has one, b two, and c none
+	g.Leave("a") // a has one, b two, and c none
 	told(t, "c", c, true)
 	if len(a3)+len(a4)+len(b3) > 0 {
 		t.Error("somebody came in besides")
 	}
-	g.leave("c") // b has its share
+	g.Leave("c") // b has its share
 	told(t, "a's newest", a4, true)
-	g.leave("a")
+	g.Leave("a")
 	told(t, "a's oldest", a3, true)
-	g.leave("a")
-	g.leave("a")
+	g.Leave("a")
+	g.Leave("a")
 	if len(b3) > 0 {
 		t.Error("b has more than its share")
 	}
-	g.leave("b")
+	g.Leave("b")
 	told(t, "b", b3, true)
-	g.leave("b")
-	g.leave("b")
-	if g.busy() || g.waiting != 0 || len(g.lines)+len(g.of) != 0 {
+	g.Leave("b")
+	g.Leave("b")
+	if g.Inside() > 0 || g.waiting != 0 || len(g.lines)+len(g.of) != 0 {
 		t.Errorf("something is left: %+v", g)
 	}
 }
@@ -132,14 +132,14 @@ func TestGateKeepsShares(t *testing.T) {
 // place is lost.
 func TestGateKeepsCount(t *testing.T) {
 	const limit = 3
-	g := &gate{limit: limit, patience: 50 * time.Microsecond}
+	g := &Gate{Limit: limit, Patience: 50 * time.Microsecond}
 	var inside, entered atomic.Int64
 	var all sync.WaitGroup
 	for n := range 16 {
 		all.Go(func() {
 			for range 500 {
 				caller := string(rune('a' + n%4))
-				if g.enter(t.Context(), caller) != nil {
+				if g.Enter(t.Context(), caller) != nil {
 					continue
 				}
 				entered.Add(1)
@@ -147,12 +147,12 @@ func TestGateKeepsCount(t *testing.T) {
 					t.Errorf("%d are inside", now)
 				}
 				inside.Add(-1)
-				g.leave(caller)
+				g.Leave(caller)
 			}
 		})
 	}
 	all.Wait()
-	if g.busy() || g.waiting != 0 || len(g.lines) != 0 {
+	if g.Inside() > 0 || g.waiting != 0 || len(g.lines) != 0 {
 		t.Errorf("something is left after %d: %+v", entered.Load(), g)
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package door
 
 import (
 	"errors"
@@ -6,35 +6,31 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"policy-service/pdp/decisionlog"
 )
 
-// LoadConfig bounds what all requests together may cost; what one request may, is
-// [Program.Limits]. Without any of it nobody is refused for being one of many, but for
-// the number of connections.
+// LoadConfig limits what all requests together may cost. What one request may cost is in [Options.Limits]. The zero
+// value limits nothing but the number of connections.
 type LoadConfig struct {
-	// MaxConcurrent is how many requests are worked on at once, besides batches, searches
-	// and large bodies, which take turns; 0 is no limit. Those beyond it wait for QueueTime,
-	// and are refused then.
+	// MaxConcurrent is how many requests are worked on at once; 0 is no limit. Batches, searches and large bodies do
+	// not count: they take turns. A request beyond the limit waits for QueueTime, and is refused then.
 	MaxConcurrent int64 `yaml:"max_concurrent" min:"1" max:"1048576" doc:"How many requests the service works on at once. Batches, searches and large bodies do not count: they take turns. Further requests wait for queue_time and then get 503 with Retry-After. No limit unless given."`
 	// QueueTime is at most a second; the default is 100 ms.
 	QueueTime time.Duration `yaml:"queue_time" default:"100ms" min:"1ms" max:"1s" doc:"How long a request beyond max_concurrent waits for a place."`
-	// RequestTime is how long a request may take once it has come; the default, and the
-	// most, is 10 s: less than a stop waits, so that a stop never cuts a decision off.
+	// RequestTime is how long a request may take once it has arrived. The default, and the most, is 10 s: less than a
+	// stop waits, so that a stop never cuts a decision off.
 	RequestTime time.Duration `yaml:"request_time" default:"10s" min:"1ms" max:"10s" doc:"How long a request may take once it has arrived."`
-	// MaxConnections is how many connections there are at once; the default is 4,096,
-	// or fewer where the process may not open so many.
+	// MaxConnections is how many connections there are at once. The default is 4,096, or fewer if the process may not
+	// open so many.
 	MaxConnections int64 `yaml:"max_connections" min:"1" max:"1048576" doc:"How many connections may be open at once. 4096 unless given, or fewer if the process may not open so many files."`
 	// RateLimit is how often one caller may ask; the zero value is no limit.
 	RateLimit RateLimit `yaml:"rate_limit"`
 }
 
-// RateLimit bounds how often a caller may ask. An item of a batch counts as one request,
-// and so do each 1,000 candidates of a search, or records that a page of the log looks at.
+// RateLimit limits how often a caller may ask. Each item of a batch counts as one request, and so do each 1,000
+// candidates of a search, or 1,000 records that a page of the log looks at.
 type RateLimit struct {
 	Rate `yaml:",inline"`
-	// Callers have a rate of their own in place of the one for all.
+	// Callers have a rate of their own instead of the rate for all.
 	Callers []CallerRate `yaml:"callers" doc:"Callers that have a rate of their own instead of the rate for all."`
 }
 
@@ -46,22 +42,15 @@ type Rate struct {
 	Burst int64 `yaml:"burst" min:"1" max:"1048576" doc:"How many requests may come at once. As many as per_second unless given."`
 }
 
-// CallerRate is the rate of a caller, by the name that records and policies know it by.
-// jwt:ISSUER without a subject is every subject of that issuer, each by itself.
+// CallerRate is the rate of one caller, by its name in records and policies. jwt:ISSUER without a subject gives the
+// rate to each subject of that issuer.
 type CallerRate struct {
 	Caller string `yaml:"caller" required:"yes" doc:"The caller, as records name it: key:NAME, jwt:ISSUER#SUBJECT or mtls:SAN. jwt:ISSUER gives the rate to each subject of the issuer."`
 	Rate   `yaml:",inline"`
 }
 
-// defaultMaxConnections is no default of the key: how many files there may be open counts, too.
-const defaultMaxConnections = 4096
-
-// limits are the words that refusals are counted by.
-var limits = []string{"large_bodies", "slow_bodies", "exports", "slow_readers", "log_reads", "rate", "concurrency", "connections", "approvals", "approvals_share", "waiting", "waiting_share", "pages", "work",
-	string(decisionlog.BoundShare), string(decisionlog.BoundIssuer), string(decisionlog.BoundAll)}
-
-// check says what is wrong beyond the bounds of each key, by where it is.
-func (r RateLimit) check() map[string]error {
+// Check finds what is wrong besides the bounds of each key, by the path of the key.
+func (r RateLimit) Check() map[string]error {
 	wrong := map[string]error{}
 	burst := func(key string, r Rate) {
 		if r.Burst > 0 && r.PerSecond == 0 {
@@ -92,5 +81,3 @@ func (r RateLimit) checkCaller(n int) error {
 	}
 	return nil
 }
-
-func (l LoadConfig) check() error { return joined(l.RateLimit.check()) }

@@ -1,4 +1,4 @@
-package server
+package door
 
 import (
 	"errors"
@@ -35,12 +35,12 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	}
 	in := func(n int, states ...http.ConnState) {
 		for _, state := range states {
-			c.changed(all[n].Conn, state)
+			c.ConnState(all[n].Conn, state)
 			if state == http.StateActive {
-				c.asked(c.named(t.Context(), all[n].Conn))
+				c.Works(c.ConnContext(t.Context(), all[n].Conn))
 			}
 			if state == http.StateIdle {
-				c.answers(c.named(t.Context(), all[n].Conn))
+				c.Answers(c.ConnContext(t.Context(), all[n].Conn))
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	if len(c.open) != 0 {
 		t.Errorf("%d are left", len(c.open))
 	}
-	c.drain(t.Context())
+	c.Drain(t.Context())
 }
 
 // Who has asked keeps what they are silent on while others come and say nothing; and who
@@ -78,17 +78,17 @@ func TestConnectionsOfWhoIsKnownStay(t *testing.T) {
 	c := newConnections(8, func() {})
 	come := func(caller string, asks bool) near {
 		one := newNear(t)
-		c.changed(one.Conn, http.StateNew)
+		c.ConnState(one.Conn, http.StateNew)
 		if caller == "" {
 			return one
 		}
-		ctx := c.named(t.Context(), one.Conn)
-		c.changed(one.Conn, http.StateActive)
-		c.asked(ctx)
+		ctx := c.ConnContext(t.Context(), one.Conn)
+		c.ConnState(one.Conn, http.StateActive)
+		c.Works(ctx)
 		c.knows(ctx, caller)
 		if !asks {
-			c.answers(ctx)
-			c.changed(one.Conn, http.StateIdle)
+			c.Answers(ctx)
+			c.ConnState(one.Conn, http.StateIdle)
 		}
 		return one
 	}
@@ -128,13 +128,13 @@ func TestDrainWaitsForTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newConnections(4, func() {})
 		one := newNear(t)
-		c.changed(one.Conn, http.StateNew)
+		c.ConnState(one.Conn, http.StateNew)
 		began := time.Now()
 		var draining sync.WaitGroup
-		draining.Go(func() { c.drain(t.Context()) })
+		draining.Go(func() { c.Drain(t.Context()) })
 		synctest.Wait() // until it waits
-		c.changed(one.Conn, http.StateActive)
-		c.changed(one.Conn, http.StateClosed)
+		c.ConnState(one.Conn, http.StateActive)
+		c.ConnState(one.Conn, http.StateClosed)
 		draining.Wait()
 		if took := time.Since(began); took > 0 {
 			t.Errorf("it did not see the last one go, and gave up after %v", took)

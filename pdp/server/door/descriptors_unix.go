@@ -1,14 +1,13 @@
 //go:build unix
 
-package server
+package door
 
 import (
 	"math"
 	"syscall"
 )
 
-// descriptors is how many files and connections the process may have open, 0 where
-// nobody knows.
+// descriptors is how many files and connections the process may have open; 0 is unknown.
 func descriptors() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

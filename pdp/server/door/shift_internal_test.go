@@ -1,4 +1,4 @@
-package server
+package door
 
 import (
 	"context"
@@ -9,28 +9,28 @@ import (
 // While one caller's request is worked on, and more of it wait, another caller has its turn
 // in the middle, before the others.
 func TestOneCallersWorkMakesWayForAnothers(t *testing.T) {
-	w := &gate{limit: 1, patience: time.Hour}
-	long := &shift{of: w, caller: "loud"}
-	if err := long.begin(t.Context()); err != nil {
+	w := &Gate{Limit: 1, Patience: time.Hour}
+	long := &Shift{Gate: w, Caller: "loud"}
+	if err := long.Begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	more := w.join("loud")
-	long.since = time.Time{} // its time is over
-	if err := long.goOn(t.Context()); err != nil || !long.inside || len(more) > 0 {
+	long.Since = time.Time{} // its time is over
+	if err := long.GoOn(t.Context()); err != nil || !long.inside || len(more) > 0 {
 		t.Fatalf("it makes way for itself: %v", err)
 	}
-	other := &shift{of: w, caller: "calm"}
+	other := &Shift{Gate: w, Caller: "calm"}
 	begun := make(chan error)
-	go func() { begun <- other.begin(t.Context()) }()
+	go func() { begun <- other.Begin(t.Context()) }()
 	for !w.wanted("loud") {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	again := make(chan error)
-	go func() { again <- long.goOn(ctx) }()
+	go func() { again <- long.GoOn(ctx) }()
 	// The first of the others of loud came before calm, so it is that one's turn, and then calm's.
 	select {
 	case <-more:
-		w.leave("loud")
+		w.Leave("loud")
 	case err := <-begun:
 		t.Fatal("out of turn", err)
 	}
@@ -41,10 +41,10 @@ func TestOneCallersWorkMakesWayForAnothers(t *testing.T) {
 	if err := <-again; err == nil || long.inside {
 		t.Errorf("it goes on: %v", err)
 	}
-	long.end()
-	other.end()
-	other.end()
-	if w.busy() || w.waiting != 0 {
+	long.End()
+	other.End()
+	other.End()
+	if w.Inside() > 0 || w.waiting != 0 {
 		t.Errorf("something is left: %+v", w)
 	}
 }

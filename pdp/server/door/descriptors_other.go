@@ -1,5 +1,5 @@
 //go:build !unix
 
-package server
+package door
 
 func descriptors() int { return 0 }

@@ -1,0 +1,104 @@
+package door
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/server/auth"
+)
+
+const (
+	// SmallBody is the size up to which bodies are not counted.
+	SmallBody = 16 << 10
+	// MostLargeBodies is how many larger bodies are held at once, and LargeOfOne how many of one caller. Others wait for
+	// their turn: a thousand megabytes need not be in memory together.
+	MostLargeBodies = 64
+	LargeOfOne      = MostLargeBodies / 4
+	// largeTime is what the rest of a large body has from the moment when there is room for it.
+	largeTime = 15 * time.Second
+	// refusedTime is how long the service waits for the body of a request that it refuses.
+	refusedTime = time.Second
+)
+
+// readBody reads the whole body of a caller, or refuses it after one byte too many.
+func (d *Door) readBody(c echo.Context, caller auth.Caller) ([]byte, error) {
+	limit := int64(d.Options.Limits.Body)
+	r := c.Request()
+	if r.ContentLength != 0 {
+		d.Connections.awaits(r.Context(), true)
+		defer d.Connections.came(r.Context(), true)
+	}
+	// An announced size is a promise; it gets room before the bytes only up to what is usual.
+	buf := bytes.NewBuffer(make([]byte, 0, bytes.MinRead+min(max(r.ContentLength, 0), SmallBody)))
+	if _, err := buf.ReadFrom(io.LimitReader(r.Body, min(SmallBody, limit+1))); err != nil {
+		return nil, cutShort()
+	}
+	if buf.Len() == SmallBody {
+		if err := d.readLarge(c, caller, buf, io.LimitReader(r.Body, limit+1-SmallBody)); err != nil {
+			return nil, err
+		}
+	}
+	if int64(buf.Len()) > limit {
+		return nil, tooLarge(limit)
+	}
+	return buf.Bytes(), nil
+}
+
+// unread is the answer to a request whose body is not wanted. That the body is too large goes before the refusal, as
+// far as the body arrives soon. A stream of HTTP/2 ends without its body, and so need not be waited for at all.
+func (d *Door) unread(c echo.Context, refusal error) error {
+	r := c.Request()
+	if r.ContentLength == 0 || r.ProtoMajor > 1 {
+		return refusal
+	}
+	d.Connections.awaits(r.Context(), false)
+	defer d.Connections.came(r.Context(), false)
+	_ = http.NewResponseController(c.Response()).SetReadDeadline(time.Now().Add(refusedTime))
+	limit := int64(d.Options.Limits.Body)
+	if n, _ := io.Copy(io.Discard, io.LimitReader(r.Body, limit+1)); n > limit {
+		return tooLarge(limit)
+	}
+	return refusal
+}
+
+// readLarge reads the rest of a large body into buf, in its place among the large bodies.
+func (d *Door) readLarge(c echo.Context, caller auth.Caller, buf *bytes.Buffer, rest io.Reader) error {
+	turn, cancel := d.Within(c)
+	defer cancel()
+	control := http.NewResponseController(c.Response())
+	place, err := d.Large.Take(turn, caller.Name, func() { _ = control.SetReadDeadline(time.Unix(1, 0)) })
+	if err != nil {
+		return TooMany("large_bodies", time.Second, http.StatusServiceUnavailable, "too many large bodies are sent at once; ask again after Retry-After seconds")
+	}
+	c.Response().Before(place.Leave)
+	_ = control.SetReadDeadline(time.Now().Add(largeTime))
+	if announced := c.Request().ContentLength; announced > 0 {
+		buf.Grow(int(announced) - buf.Len() + bytes.MinRead)
+	}
+	for err == nil {
+		place.Waits()
+		_, err = io.CopyN(buf, rest, SmallBody)
+		d.Connections.Moved(c.Request().Context())
+	}
+	place.Works()
+	if place.WasPushed() {
+		return TooMany("slow_bodies", time.Second, http.StatusRequestTimeout, "the body came too slowly, and others waited for its place; send it faster, or ask again after Retry-After seconds")
+	}
+	if err != io.EOF {
+		return cutShort()
+	}
+	return nil
+}
+
+func tooLarge(limit int64) *Problem {
+	return Beyond(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes; send less", limit))
+}
+
+func cutShort() *Problem {
+	return NewProblem(http.StatusBadRequest, "the body could not be read to its end; send it whole, and in time")
+}

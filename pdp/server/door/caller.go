@@ -1,0 +1,97 @@
+package door
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"reflect"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/server/auth"
+)
+
+// authenticate says which caller asks, and counts credentials that are not good.
+func (d *Door) authenticate(c echo.Context) (auth.Caller, error) {
+	ctx := c.Request().Context()
+	caller, err := d.Options.Callers(ctx).Authenticate(c.Request())
+	if err == nil {
+		d.Connections.knows(ctx, caller.Name)
+	}
+	if refused := (*auth.Refusal)(nil); errors.As(err, &refused) {
+		d.Options.Meters.Credential(ctx, cmp.Or(refused.Credential, auth.ByOther))
+	}
+	return caller, err
+}
+
+// Recognize is for what is said to everybody, such as health and documents. No credential is no reason to refuse, and
+// neither is one that is not good; a request that is forbidden, which here has a foreign Host or came by a proxy, is
+// refused. A caller who is not known is the zero Caller.
+func (d *Door) Recognize(c echo.Context) (auth.Caller, error) {
+	ctx := c.Request().Context()
+	caller, err := d.Options.Callers(ctx).Authenticate(c.Request())
+	refused := (*auth.Refusal)(nil)
+	if errors.As(err, &refused) && refused.Credential != auth.ByNone { // a credential can be guessed here, too
+		d.Options.Meters.Credential(ctx, refused.Credential)
+	}
+	if errors.Is(err, auth.ErrUnauthenticated) {
+		return auth.Caller{}, nil
+	}
+	return caller, err
+}
+
+// askedAgain is how often the credential of a request that takes long is checked again. With the age that a look at the
+// API keys may have, a revoked key ends its requests within a second.
+const askedAgain = 200 * time.Millisecond
+
+// InForce is the context of a request that takes long, such as one that waits for an approval or reads the whole log.
+// It ends when the credential no longer says what it said, for whatever reason, and Lapsed says why. The configuration
+// in force counts here, and not the one that the request began with.
+type InForce struct {
+	context.Context
+	check func() error
+}
+
+// WhileInForce checks the credential again and again until done is called.
+func (d *Door) WhileInForce(c echo.Context, caller auth.Caller) (f InForce, done func()) {
+	r := c.Request()
+	check := func() error {
+		now, err := d.Options.Callers(context.Background()).Authenticate(r)
+		if err == nil && !reflect.DeepEqual(now, caller) {
+			err = &auth.Refusal{
+				Kind:       auth.ErrForbidden,
+				Detail:     "what the credential allows has changed meanwhile; ask again",
+				Credential: auth.ByOther,
+			}
+		}
+		return err
+	}
+	logged, id := d.Options.LogContext(c), RequestID(c) // here, because the goroutine must leave the answer to its handler
+	ctx, end := context.WithCancelCause(r.Context())
+	go func() {
+		tick := time.NewTicker(askedAgain)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if err := check(); err != nil {
+					d.Options.Log.InfoContext(logged, "a request that takes long ended with its credential", "request_id", id, "caller", caller.Name)
+					end(err)
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return InForce{ctx, check}, func() { end(nil) }
+}
+
+// Lapsed is the refusal of a credential that ended meanwhile; nil if it has not.
+func (f InForce) Lapsed() error {
+	if refused := (*auth.Refusal)(nil); errors.As(context.Cause(f), &refused) {
+		return refused
+	}
+	return f.check()
+}

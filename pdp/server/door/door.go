@@ -1,0 +1,134 @@
+// Package door lets requests in. Start with [Door.Admit]: everything that happens to a request before its route looks
+// at it stands there once, in one order. A route says in a [Need] what it asks for.
+//
+// A request that may not enter gets a [Problem], and so does every other request that gets no answer of its own.
+// [Door.Fail] is where errors become problems.
+//
+// What all requests together may cost is limited here as well: how many there are at once ([Gate], [Places], [Shift]),
+// how often a caller may ask ([LoadConfig]), and how many connections there are ([Connections]). No request is refused
+// before its caller is known, and each caller has a share that no other caller can take.
+//
+// The package refuses to know what is asked: it imports neither the PDP nor the decision log. What it must ask of them
+// it is given as functions in its [Options].
+package door
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/server/auth"
+)
+
+// Authenticator says which caller a request comes from. An error that is an [*auth.Refusal] is answered with 401 or
+// 403; any other is a 500.
+type Authenticator interface {
+	Authenticate(*http.Request) (auth.Caller, error)
+}
+
+// Meters counts what happens at the door.
+type Meters interface {
+	// Problem counts a problem by its status; bound says that what was sent exceeds a bound.
+	Problem(ctx context.Context, status int, bound bool)
+	// Limit counts a refusal by the limit that was in the way.
+	Limit(ctx context.Context, limit string)
+	// Credential counts a credential that is not good.
+	Credential(ctx context.Context, kind auth.Credential)
+}
+
+// Options are what a Door works with. All of them must be set.
+type Options struct {
+	Limits evaluation.Limits
+	Load   LoadConfig
+	Now    func() time.Time // of the rates
+	Log    *slog.Logger
+	Meters Meters
+	// LogContext is the context of a log line about a request.
+	LogContext func(echo.Context) context.Context
+	// Callers authenticates the request of a context, or with any other context new requests.
+	Callers func(context.Context) Authenticator
+	// HasTenant reports whether there is a tenant of this legal name. The error says why that is not known.
+	HasTenant func(name string) (bool, error)
+	// Room is why nothing more of a caller can be put on record now; nil if there is room.
+	Room func(caller string) error
+	// Explain is the problem of an error that the door does not know; nil if it is just a failure.
+	Explain func(err error, shape evaluation.Shape) *Problem
+}
+
+// Door is the one way in. Make it with [New].
+type Door struct {
+	Options Options
+	// Connections belong to the server behind whose listener the door is.
+	Connections *Connections
+	// Short limits the short work that goes on at once.
+	Short *Gate
+	// Long limits the work that may keep a processor for long: batches, searches, and requests with large bodies. As
+	// many of them go on at once as there are processors but one, and callers take turns even in the middle of a
+	// request: Go gives each goroutine as much time as any other, so one caller's many would leave little to all others.
+	Long *Gate
+	// Large are the places of large bodies.
+	Large *Places
+	// Stopping is set when the server begins to stop.
+	Stopping atomic.Bool
+
+	// Refusals counts what was refused because there was too much of it.
+	Refusals Refusals
+
+	rates *rates
+}
+
+// New makes a Door.
+func New(o Options) *Door {
+	d := &Door{
+		Options: o,
+		Short:   &Gate{Limit: int(o.Load.MaxConcurrent), Patience: o.Load.QueueTime},
+		Long:    &Gate{Limit: max(1, runtime.GOMAXPROCS(0)-1), Queue: LongQueue, Patience: o.Load.RequestTime},
+		Large:   &Places{Gate: Gate{Limit: MostLargeBodies, Share: LargeOfOne, Queue: LongQueue}},
+		rates:   newRates(o.Load.RateLimit, o.Now),
+	}
+	d.Connections = newConnections(int(o.Load.MaxConnections), func() { d.Refused("connections") })
+	return d
+}
+
+// Attend is middleware that knows of each request from its header to the first byte of its answer.
+func (d *Door) Attend(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		arrived := c.Request().Context()
+		d.Connections.Works(arrived)
+		c.Response().Before(func() { d.Connections.Answers(arrived) })
+		defer func() {
+			if !c.Response().Committed {
+				d.Connections.Answers(arrived)
+			}
+		}()
+		return next(c)
+	}
+}
+
+// Run logs how many requests were refused, until ctx ends.
+func (d *Door) Run(ctx context.Context) { d.Refusals.run(ctx, d.Options.Log) }
+
+// Busy reports whether any request is being worked on.
+func (d *Door) Busy() bool { return d.Short.Inside()+d.Long.Inside() > 0 }
+
+// Within is the time that a request has for its answer once it was let in. It ends as well when the client goes away.
+func (d *Door) Within(c echo.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.Request().Context(), d.Options.Load.RequestTime)
+}
+
+// Charge makes a caller's next requests wait for what this one turned out to cost besides, in requests.
+func (d *Door) Charge(caller auth.Caller, requests int) { d.rates.more(caller.Name, requests) }
+
+// examinedForOne is how many candidates of a search, or records of the log, cost as much as one request.
+const examinedForOne = 1000
+
+// ChargeExamined is [Door.Charge] for so many candidates or records that were looked at.
+func (d *Door) ChargeExamined(caller auth.Caller, examined int) {
+	d.Charge(caller, examined/examinedForOne)
+}

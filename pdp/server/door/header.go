@@ -1,0 +1,124 @@
+package door
+
+import (
+	"fmt"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+)
+
+const requestIDHeader = "X-Request-Id"
+
+// What every answer tells browsers, and only them: to take the answer for nothing but what it says it is, to show it
+// nowhere, and to run nothing in it. (It does not say that this host speaks TLS only: that would be about all its
+// ports.) The values are shared, and not to be changed.
+var (
+	NoSniff   = []string{"nosniff"}
+	NoContent = []string{"default-src 'none'; frame-ancestors 'none'"}
+)
+
+// Identify is middleware, the first thing that happens to a request: its X-Request-ID goes onto the answer, whichever
+// that will be, or is refused and goes nowhere.
+func (d *Door) Identify(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		header := c.Response().Header()
+		header.Set("Cache-Control", "no-store") // an answer is true at its moment only
+		header["X-Content-Type-Options"], header["Content-Security-Policy"] = NoSniff, NoContent
+		if d.Stopping.Load() {
+			header.Set("Connection", "close") // the next request would find no server
+		}
+		ids := c.Request().Header[requestIDHeader]
+		switch {
+		case len(ids) == 0:
+		case len(ids) > 1:
+			return NewProblem(http.StatusBadRequest, "X-Request-ID is given more than once; send one")
+		case len(ids[0]) > d.Options.Limits.RequestID:
+			return Beyond(http.StatusBadRequest, fmt.Sprintf("X-Request-ID has more than %d bytes; send a shorter one", d.Options.Limits.RequestID))
+		case strings.ContainsFunc(ids[0], unicode.IsControl):
+			return NewProblem(http.StatusBadRequest, "X-Request-ID holds control characters; send it without")
+		default:
+			header[requestIDHeader] = ids
+		}
+		return next(c)
+	}
+}
+
+// RequestID is the id on the answer: "" if none was sent, or none fit to be logged.
+func RequestID(c echo.Context) string { return c.Response().Header().Get(requestIDHeader) }
+
+// WantJSON accepts a header that leaves one reading of the body: a body that others would read differently is not read.
+func WantJSON(h http.Header) error {
+	types := h.Values("Content-Type")
+	if len(types) != 1 {
+		return NewProblem(http.StatusBadRequest, "the Content-Type must be given once; send application/json")
+	}
+	if mediaType, _, err := mime.ParseMediaType(types[0]); err != nil || mediaType != "application/json" {
+		return NewProblem(http.StatusBadRequest, "the Content-Type is not application/json; send it, with parameters or without")
+	}
+	for _, encoding := range h.Values("Content-Encoding") {
+		if encoding != "" && !strings.EqualFold(encoding, "identity") {
+			return NewProblem(http.StatusBadRequest, "the body has a Content-Encoding, and would not be read as what was meant; send it as it is")
+		}
+	}
+	return nil
+}
+
+// PathValue is a part of the path as it was meant. If anything in the path was escaped without need, echo hands the
+// part over as it was written.
+func PathValue(c echo.Context, name string) (string, error) {
+	value := c.Param(name)
+	if c.Request().URL.RawPath == "" {
+		return value, nil
+	}
+	value, err := url.PathUnescape(value)
+	if err != nil {
+		return "", NewProblem(http.StatusBadRequest, "the path is escaped in no legal way; write what is no letter or digit as % and two hexadecimal digits")
+	}
+	return value, nil
+}
+
+// parameters reads a query string. Each parameter must be known, given once, and not empty: a slip of the pen must not
+// widen what is asked for.
+func parameters(c echo.Context, known []string) (map[string]string, error) {
+	values, err := url.ParseQuery(c.Request().URL.RawQuery)
+	if err != nil {
+		return nil, NewProblem(http.StatusBadRequest, "the query cannot be read; write what is no letter or digit as % and two hexadecimal digits")
+	}
+	given := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		value := values[name][0]
+		switch {
+		case !slices.Contains(known, name):
+			return nil, NewProblem(http.StatusBadRequest, fmt.Sprintf("there is no parameter %s; there are %s", harmlessName(name), strings.Join(known, ", ")))
+		case len(values[name]) > 1:
+			return nil, BadParameter(name, "is given more than once; give it once")
+		case value == "":
+			return nil, BadParameter(name, "is empty; leave it out, or give it a value")
+		case !utf8.ValidString(value):
+			return nil, BadParameter(name, "is not UTF-8; write it so, and percent-encoded")
+		}
+		given[name] = value
+	}
+	return given, nil
+}
+
+// harmlessName is an unknown name if it looks like one: errors quote nothing else that was sent.
+func harmlessName(name string) string {
+	other := func(r rune) bool { return (r < 'a' || r > 'z') && r != '_' && r != '-' }
+	if name == "" || len(name) > 32 || strings.ContainsFunc(name, other) {
+		return "of that name"
+	}
+	return name
+}
+
+// BadParameter is the problem of a query parameter.
+func BadParameter(name, what string) *Problem {
+	return NewProblem(http.StatusBadRequest, "the parameter "+name+" "+what)
+}
