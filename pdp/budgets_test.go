@@ -26,10 +26,9 @@ const (
 // a number grows, and if a line is no longer needed because the number is within the budget, or the thing is gone. It
 // does not fail if a number shrinks, so a change that takes something away need not come here.
 var ceilings = map[string]int{
-	"files of cmd/policy-service": 43,
-	"files of pdp":                57,
-	"files of pdp/decisionlog":    63,
-	"files of pdp/server":         89,
+	"files of pdp":             57,
+	"files of pdp/decisionlog": 63,
+	"files of pdp/server":      89,
 
 	"methods of pdp/approval.Store":  78,
 	"methods of pdp/decisionlog.Log": 98,

@@ -1,10 +1,9 @@
-package main // and not main_test: it knows the flags
+package main
 
 import (
 	"flag"
 	"fmt"
 	"os"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -35,9 +34,11 @@ var keyGroups = []struct {
 func keyFlags(t *testing.T) map[string]string {
 	t.Helper()
 	flags := map[string]string{}
-	for field := range reflect.TypeFor[configFlags]().Fields() {
-		if key := field.Tag.Get("key"); key != "" {
-			flags[key] = flagName(field)
+	for _, leaf := range leaves(t) {
+		for _, flag := range leaf.Flags {
+			if key := flag.Tag.Get("key"); key != "" {
+				flags[key] = "--" + flag.Name
+			}
 		}
 	}
 	return flags

@@ -13,25 +13,26 @@ import (
 
 	"policy-service/cmd/policy-service/internal/author"
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/cmd/policy-service/internal/operate"
 )
 
 // commands is the whole command line.
 type commands struct {
-	Serve serveCommand `cmd:"" help:"Answer requests over HTTP."`
-	Eval  author.Eval  `cmd:"" help:"Answer one request from a file."`
-	Check author.Check `cmd:"" help:"Say whether a bundle loads, and list its errors and warnings."`
-	Test  author.Test  `cmd:"" help:"Run the tests of a bundle."`
-	Bench author.Bench `cmd:"" help:"Measure how fast a bundle decides, and which policies cost most."`
+	Serve operate.Serve `cmd:"" help:"Answer requests over HTTP."`
+	Eval  author.Eval   `cmd:"" help:"Answer one request from a file."`
+	Check author.Check  `cmd:"" help:"Say whether a bundle loads, and list its errors and warnings."`
+	Test  author.Test   `cmd:"" help:"Run the tests of a bundle."`
+	Bench author.Bench  `cmd:"" help:"Measure how fast a bundle decides, and which policies cost most."`
 
-	Config      configCommand      `cmd:"" help:"Check, print and describe the configuration."`
-	Conformance conformanceCommand `cmd:"" help:"Test whether the PDP at a URL conforms to AuthZEN."`
-	Keys        keysCommand        `cmd:"" help:"Add, list and revoke API keys, and rotate the signing key."`
-	Log         logCommand         `cmd:"" help:"Read, prove and verify the decision log."`
-	Approvals   approvalsCommand   `cmd:"" help:"See the approval requests that wait for you, and decide about them."`
+	Config      operate.Config      `cmd:"" help:"Check, print and describe the configuration."`
+	Conformance operate.Conformance `cmd:"" help:"Test whether the PDP at a URL conforms to AuthZEN."`
+	Keys        operate.Keys        `cmd:"" help:"Add, list and revoke API keys, and rotate the signing key."`
+	Log         logCommand          `cmd:"" help:"Read, prove and verify the decision log."`
+	Approvals   approvalsCommand    `cmd:"" help:"See the approval requests that wait for you, and decide about them."`
 
-	Doctor  doctorCommand  `cmd:"" help:"Find what would go wrong with a server before it does, and say what to do."`
-	Health  healthCommand  `cmd:"" help:"Ask a running server whether it is alive, or with --ready whether it can decide."`
-	Version versionCommand `cmd:"" help:"Print the version and the commit. policy-service --version does the same."`
+	Doctor  operate.Doctor  `cmd:"" help:"Find what would go wrong with a server before it does, and say what to do."`
+	Health  operate.Health  `cmd:"" help:"Ask a running server whether it is alive, or with --ready whether it can decide."`
+	Version operate.Version `cmd:"" help:"Print the version and the commit. policy-service --version does the same."`
 }
 
 func main() {
@@ -67,7 +68,7 @@ func newParser(c *commands, s cli.Streams) (*kong.Kong, error) {
 		kong.Description("Decides who may do what, from Cedar policies in a directory."),
 		kong.Writers(s.Out, s.Err),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.PostBuild(helpOfKeys),
+		kong.PostBuild(operate.HelpOfKeys),
 		kong.Vars{"permission": "log.read"}, // of log commands, unless they say another
 		kong.Help(printHelp),
 	)

@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"context"
@@ -14,39 +14,44 @@ import (
 	"policy-service/pdp/server/doctor"
 )
 
-// doctorCommand takes what serve takes, so that what is examined is what would be
-// served: put one word in the place of the other.
-type doctorCommand struct {
-	serveCommand
+// Doctor examines what serve would serve. It takes the flags of serve: put one word in the place of the other.
+type Doctor struct {
+	Serve
 	JSON bool `name:"json" help:"Print JSON, for programs."`
 }
 
 // Help ends the command's help.
-func (doctorCommand) Help() string {
-	return `doctor takes the flags of serve. It changes nothing: it writes one file into the data directory to measure the disk, and removes it. It sees the limits and permissions of the user and the place it runs in, so run it where serve runs, as the same user. A server may be running meanwhile.
-
-Exit codes: 0 if nothing bites, 1 if something does, 2 if it cannot run.`
+func (Doctor) Help() string {
+	return "doctor takes the flags of serve. It changes nothing: it writes one file into the data directory to measure the disk, " +
+		"and removes it. It sees the limits and permissions of the user and the place it runs in, so run it where serve runs, " +
+		"as the same user. A server may be running meanwhile.\n\n" +
+		"Exit codes: 0 if nothing bites, 1 if something does, 2 if it cannot run."
 }
 
 // Run examines.
-func (c doctorCommand) Run(s cli.Streams) error {
+func (c Doctor) Run(s cli.Streams) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	signal.Ignore(syscall.SIGXFSZ) // a limit on the size of files is to be told of, not died of
+	signal.Ignore(syscall.SIGXFSZ) // a limit on the size of files is a finding, and must not end the process
 	config, _, err := c.read()
 	if err == errNoPolicies {
 		return err // there is nothing to examine
 	}
 	config.Program.Checkpoints, config.Program.Logger = io.Discard, slog.New(slog.DiscardHandler)
-	built, _ := time.Parse(time.RFC3339, thisBuild().Time) // the zero time where nobody knows
-	found := doctor.Examine(ctx, doctor.Patient{Policies: config.Policies, Config: config, ConfigErr: err, Built: built})
+	built, _ := time.Parse(time.RFC3339, thisBuild().Time) // the zero time if it is not known
+	found := doctor.Examine(ctx, doctor.Patient{
+		Policies:  config.Policies,
+		Config:    config,
+		ConfigErr: err,
+		Built:     built,
+	})
 	if ctx.Err() != nil {
 		return fmt.Errorf("it was interrupted, run it again")
 	}
 	return c.print(found, s)
 }
 
-func (c doctorCommand) print(found []doctor.Finding, s cli.Streams) error {
+func (c Doctor) print(found []doctor.Finding, s cli.Streams) error {
 	biting := 0
 	for _, f := range found {
 		if f.Bites {

@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"cmp"
@@ -12,9 +12,9 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// keysCommand is about the keys of callers. All of it works beside a running
-// server, which notices within a second.
-type keysCommand struct {
+// Keys is about the API keys of callers, and about the key that signs tokens. Each command works while a server is
+// running. The server notices a change of API keys within a second.
+type Keys struct {
 	Add    keysAddCommand    `cmd:"" help:"Make an API key and print it. The service does not keep it and cannot show it again."`
 	List   keysListCommand   `cmd:"" help:"List all API keys, also revoked ones, without the keys themselves."`
 	Revoke keysRevokeCommand `cmd:"" help:"Revoke an API key."`
@@ -44,8 +44,9 @@ func (c keysAddCommand) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(s.Out, key); err != nil { // nobody can use it, or somebody has a part of it
-		return fmt.Errorf("the key could not be printed, and is revoked: %w; try to add one of another name", errors.Join(err, keys.Revoke(c.Name)))
+	if _, err := fmt.Fprintln(s.Out, key); err != nil { // the user has no key, or only a part of it
+		err = errors.Join(err, keys.Revoke(c.Name))
+		return fmt.Errorf("the key could not be printed, and is revoked: %w; try to add one of another name", err)
 	}
 	return nil
 }
@@ -73,8 +74,8 @@ func (c keysListCommand) Run(s cli.Streams) error {
 		if k.Principal != (auth.Principal{}) {
 			principal = k.Principal.String()
 		}
-		table.Row(k.Name, k.ID, strings.Join(k.Tenants, ","),
-			joined(k.Permissions), cmp.Or(joined(k.Obligations), "-"), principal, day(k.Created), day(k.Revoked))
+		table.Row(k.Name, k.ID, strings.Join(k.Tenants, ","), joined(k.Permissions),
+			cmp.Or(joined(k.Obligations), "-"), principal, day(k.Created), day(k.Revoked))
 	}
 	return table.Flush()
 }
@@ -84,7 +85,7 @@ type keysRevokeCommand struct {
 	Name string `arg:"" help:"The name of the caller, as given to keys add."`
 }
 
-// Run ends a key.
+// Run revokes a key.
 func (c keysRevokeCommand) Run(cli.Streams) error {
 	keys, err := openKeys(c.Data)
 	if err != nil {
@@ -93,8 +94,7 @@ func (c keysRevokeCommand) Run(cli.Streams) error {
 	return keys.Revoke(c.Name)
 }
 
-// openKeys is for commands that make no directory: a slip of the pen must not
-// look like a service without keys.
+// openKeys is for the commands that make no directory: a mistyped directory must not look like a service without keys.
 func openKeys(dir string) (*auth.Keys, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("cannot read the data directory: %w; try the one that serve is given", err)

@@ -1,4 +1,9 @@
-package main
+// Package operate has the commands of people who run the service: serve, config, keys, conformance, doctor, health and
+// version. Each command does its work in this process, or asks a running server over HTTP.
+//
+// What a server does is not here: package server has that. Here are its flags, its signals and its memory. Read serve.go
+// first.
+package operate
 
 import (
 	"context"
@@ -17,17 +22,18 @@ import (
 	"policy-service/pdp/server"
 )
 
-// drain is how long a stop waits for what was asked already: longer than any
-// decision takes, shorter than the 30 s after which Kubernetes kills.
-const drain = 20 * time.Second
+// Drain is how long a stop waits for requests that came before it: longer than any decision takes, shorter than the 30 s
+// after which Kubernetes kills.
+const Drain = 20 * time.Second
 
-type serveCommand struct {
+// Serve answers requests over HTTP.
+type Serve struct {
 	configFlags `embed:""`
 	AddrFile    string `placeholder:"FILE" help:"Write host:port to this file as soon as the server answers requests."`
 }
 
 // Run serves until SIGTERM or SIGINT.
-func (c serveCommand) Run(s cli.Streams) error {
+func (c Serve) Run(s cli.Streams) error {
 	read := func() (server.Config, error) {
 		config, _, err := c.read()
 		config.Program.Checkpoints, config.Program.Logger = s.Out, logger(s.Err)
@@ -45,8 +51,8 @@ func (c serveCommand) Run(s cli.Streams) error {
 	defer runtime.KeepAlive(untouched)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// A limit on the size of files is an error of writing, like a full disk, and
-	// no reason to end; nor is standard output that nobody reads any more.
+	// A limit on the size of files is an error of writing, like a full disk, and no reason to end. Neither is standard
+	// output that is closed at the other end.
 	signal.Ignore(syscall.SIGXFSZ, syscall.SIGPIPE)
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP) // before the start: without it a SIGHUP ends the process
@@ -56,21 +62,21 @@ func (c serveCommand) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := c.start(ctx, srv, config.Policies, s); err != nil && ctx.Err() == nil { // else it was told to stop before it had started
-		return err
+	if err := c.start(ctx, srv, config.Policies, s); err != nil && ctx.Err() == nil {
+		return err // if ctx has ended, a signal came before the start was done, which is no error
 	}
 	err = wait(ctx, srv, hup, read)
 	stop() // a second signal ends the process at once
 
-	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	ctx, cancel := context.WithTimeout(context.Background(), Drain)
 	defer cancel()
 	c.removeAddr(srv.Addr())
 	return errors.Join(err, srv.Stop(ctx))
 }
 
-func (c serveCommand) start(ctx context.Context, srv *server.Server, policies string, s cli.Streams) error {
+func (c Serve) start(ctx context.Context, srv *server.Server, policies string, s cli.Streams) error {
 	if c.AddrFile != "" {
-		// One left by an earlier run would be taken for this one's.
+		// A file that an earlier run left would be taken for the file of this run.
 		if err := os.Remove(c.AddrFile); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("cannot replace the address file: %w; try another --addr-file", err)
 		}
@@ -86,16 +92,15 @@ func (c serveCommand) start(ctx context.Context, srv *server.Server, policies st
 	return nil
 }
 
-// removeAddr takes the address file away, unless a server that takes over has
-// written its own.
-func (c serveCommand) removeAddr(addr string) {
+// removeAddr removes the address file, unless the next server has already written its own.
+func (c Serve) removeAddr(addr string) {
 	if content, err := os.ReadFile(c.AddrFile); err == nil && string(content) == addr+"\n" {
 		_ = os.Remove(c.AddrFile)
 	}
 }
 
-// wait serves until a signal ends ctx, or serving ends by itself. SIGHUP reads everything
-// again that can count without a restart.
+// wait serves until a signal ends ctx, or serving ends by itself. At SIGHUP the server reads again everything that can
+// change without a restart.
 func wait(ctx context.Context, srv *server.Server, hup <-chan os.Signal, read func() (server.Config, error)) error {
 	for {
 		select {
@@ -104,14 +109,13 @@ func wait(ctx context.Context, srv *server.Server, hup <-chan os.Signal, read fu
 		case err := <-srv.Failed():
 			return fmt.Errorf("serving ended: %w; start it again", err)
 		case <-hup:
-			_ = srv.Reconfigure(ctx, read) // the server logs how each of them ended
+			_ = srv.Reconfigure(ctx, read) // the server logs the outcome of both
 			_ = srv.Reload(ctx)
 		}
 	}
 }
 
-// logger writes one line an event, for people and machines alike; the time is
-// what journald and Docker do not know better.
+// logger writes one line for each event, which people and programs can read.
 func logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, nil))
 }

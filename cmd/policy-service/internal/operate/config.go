@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"bytes"
@@ -16,7 +16,8 @@ import (
 	"policy-service/pdp/server/config"
 )
 
-type configCommand struct {
+// Config is about the configuration of serve.
+type Config struct {
 	Check  configCheckCommand  `cmd:"" help:"List every mistake in a configuration file."`
 	Print  configPrintCommand  `cmd:"" help:"Print the configuration that serve would have, and the origin of each value."`
 	Schema configSchemaCommand `cmd:"" help:"Print the JSON Schema of the configuration file, for editors."`
@@ -28,10 +29,11 @@ type configCheckCommand struct {
 
 // Help ends the command's help.
 func (configCheckCommand) Help() string {
-	return "The command reads the file and the bundle that the file names. It does not read flags or environment variables.\n\nExit codes: 0 if there are no mistakes (there may be warnings), 1 if there are mistakes, 2 if it cannot read the file."
+	return "The command reads the file and the bundle that the file names. It does not read flags or environment variables.\n\n" +
+		"Exit codes: 0 if there are no mistakes (there may be warnings), 1 if there are mistakes, 2 if it cannot read the file."
 }
 
-// Run prints every mistake. What flags or the environment may still say is a warning.
+// Run prints every mistake. What a flag or a variable may still correct is a warning.
 func (c configCheckCommand) Run(s cli.Streams) error {
 	var told server.Config
 	var mistakes config.Mistakes
@@ -60,8 +62,8 @@ func (c configCheckCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-// outlasted is what is wrong with retention for the bundle of a configuration. What is
-// wrong with the bundle itself is for check to say.
+// outlasted is what is wrong with retention for the bundle of a configuration. A bundle that does not load is no mistake
+// of the configuration: the command check is for that.
 func outlasted(told server.Config) error {
 	if told.Policies == "" {
 		return nil
@@ -79,10 +81,11 @@ type configPrintCommand struct {
 
 // Help ends the command's help.
 func (configPrintCommand) Help() string {
-	return "The command takes the flags of serve. It prints a configuration file that says the same. A comment beside each value names its origin: default, file:line:column, a variable or a flag."
+	return "The command takes the flags of serve. It prints a configuration file that says the same. " +
+		"A comment beside each value names its origin: default, file:line:column, a variable or a flag."
 }
 
-// Run prints what serve would be told.
+// Run prints the configuration that serve would have.
 func (c configPrintCommand) Run(s cli.Streams) error {
 	told, from, err := c.read()
 	if err != nil {
@@ -108,8 +111,8 @@ func (configSchemaCommand) Run(s cli.Streams) error {
 	return err
 }
 
-// configFlags are what serve is told on the command line. One with a key is that key of
-// the configuration, and wins over the file and the environment; its help is the key's.
+// configFlags are the flags of serve that configure it. A flag with a key sets that key of the configuration, and wins
+// over the file and the environment. Its help is that of the key.
 type configFlags struct {
 	Config    cli.Given `placeholder:"FILE" env:"POLICY_SERVICE_CONFIG" help:"The configuration file, in YAML. Environment variables win over the file, and flags win over both."`
 	Policies  cli.Given `key:"policies" placeholder:"DIR"`
@@ -125,7 +128,8 @@ type configFlags struct {
 	AdminListen   cli.Given `key:"admin_listen" name:"admin-listen" placeholder:"ADDR"`
 }
 
-var errNoPolicies = errors.New("there is no bundle to answer from; add --policies DIR, or policies in the configuration")
+var errNoPolicies = errors.New("there is no bundle to answer from; " +
+	"add --policies DIR, or policies in the configuration")
 
 // read is the configuration of file, environment and flags.
 func (c configFlags) read() (told server.Config, from config.Origins, err error) {
@@ -159,8 +163,8 @@ func flagName(field reflect.StructField) string {
 	return "--" + strings.ToLower(field.Name)
 }
 
-// helpOfKeys gives the flags that are keys the help of these.
-func helpOfKeys(k *kong.Kong) error {
+// HelpOfKeys gives each flag that sets a key the help of that key.
+func HelpOfKeys(k *kong.Kong) error {
 	docs := map[string]string{}
 	for _, key := range server.ConfigForm.Keys() {
 		docs[key.Path] = key.Doc

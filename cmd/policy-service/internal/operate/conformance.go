@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"context"
@@ -12,7 +12,8 @@ import (
 	"policy-service/conformance"
 )
 
-type conformanceCommand struct {
+// Conformance tests a PDP from outside, ours or another.
+type Conformance struct {
 	URL  string   `arg:"" help:"The base URL of the PDP, with the path of a tenant if it has one."`
 	Key  string   `placeholder:"KEY" help:"The credential to send, as Authorization: Bearer."`
 	Plan []string `placeholder:"PLAN" help:"Run only this plan. Repeat for more. The default is all plans of the specification."`
@@ -20,7 +21,7 @@ type conformanceCommand struct {
 }
 
 // Help ends the command's help.
-func (conformanceCommand) Help() string {
+func (Conformance) Help() string {
 	var b strings.Builder
 	b.WriteString("The PDP must answer as conformance/bundle answers. The plans are:\n\n")
 	for _, p := range conformance.Plans() {
@@ -35,7 +36,7 @@ func (conformanceCommand) Help() string {
 }
 
 // Run judges a PDP.
-func (c conformanceCommand) Run(s cli.Streams) error {
+func (c Conformance) Run(s cli.Streams) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	target := conformance.Target{URL: c.URL, Plans: c.Plan, Header: http.Header{}}

@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"cmp"
@@ -9,12 +9,13 @@ import (
 	"policy-service/cmd/policy-service/internal/cli"
 )
 
-type versionCommand struct {
+// Version prints which program this is.
+type Version struct {
 	JSON bool `name:"json" help:"Print JSON, for programs."`
 }
 
 // Run prints which program this is.
-func (c versionCommand) Run(s cli.Streams) error {
+func (c Version) Run(s cli.Streams) error {
 	b := thisBuild()
 	if c.JSON {
 		return s.PrintJSON(b)
@@ -23,11 +24,11 @@ func (c versionCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-// build says which program this is. All of it is the same for two builds of one
-// commit on one platform: the time is the commit's, not the build's.
+// build says which program this is. It is the same for two builds of one commit on one platform: the time is that of the
+// commit, not of the build.
 type build struct {
 	Version  string `json:"version"`           // the tag, or what go makes of a commit without one
-	Commit   string `json:"commit,omitzero"`   // empty where the build did not see the repository
+	Commit   string `json:"commit,omitzero"`   // empty if the build did not see the repository
 	Time     string `json:"time,omitzero"`     // of the commit
 	Modified bool   `json:"modified,omitzero"` // with changes that are not in the commit
 	Go       string `json:"go"`
@@ -43,7 +44,11 @@ func thisBuild() build {
 }
 
 func buildOf(info *debug.BuildInfo) build {
-	b := build{Version: cmp.Or(info.Main.Version, "(devel)"), Go: info.GoVersion, Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	b := build{
+		Version:  cmp.Or(info.Main.Version, "(devel)"),
+		Go:       info.GoVersion,
+		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
@@ -57,7 +62,7 @@ func buildOf(info *debug.BuildInfo) build {
 	return b
 }
 
-// String is the line people read, and paste into a report.
+// String is the line that people read, and paste into a report.
 func (b build) String() string {
 	parts := []string{"policy-service " + b.Version, "commit unknown: it was built without the repository"}
 	if b.Commit != "" {

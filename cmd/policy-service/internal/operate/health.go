@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"policy-service/pdp/server/doctor"
 )
 
-// healthCommand is for those who watch a process from beside it, above all in a
-// container that holds nothing else to ask with.
-type healthCommand struct {
+// Health asks a running server whether it is well. A container's health check runs it: the container holds no other
+// program that could ask.
+type Health struct {
 	URL     string        `default:"http://127.0.0.1:8180" placeholder:"URL" help:"The URL of the server, without a path. The default is ${default}."`
 	TLSCert cli.Given     `name:"tls-cert" placeholder:"FILE" help:"The certificate that serve has, in PEM. health trusts exactly this certificate, whatever the host name."`
 	Ready   bool          `help:"Ask whether the server can decide (/readyz), not only whether it is alive (/livez)."`
@@ -20,12 +20,13 @@ type healthCommand struct {
 }
 
 // Help ends the command's help.
-func (healthCommand) Help() string {
-	return "Exit codes: 0 if the server is well, 1 if it is not well or does not answer, 2 if it could not ask, for example because of a wrong flag."
+func (Health) Help() string {
+	return "Exit codes: 0 if the server is well, 1 if it is not well or does not answer, " +
+		"2 if it could not ask, for example because of a wrong flag."
 }
 
 // Run asks once.
-func (c healthCommand) Run(s cli.Streams) error {
+func (c Health) Run(s cli.Streams) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
