@@ -2,7 +2,10 @@ package evaluation
 
 // Ref names an entity. The Type of an agent that the request names by its id alone
 // is empty: it stands for every entity with that id.
-type Ref struct{ Type, ID string }
+type Ref struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+}
 
 // Actors are those who act besides the subject of a request, or for whom.
 type Actors struct {

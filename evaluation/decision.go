@@ -111,7 +111,9 @@ type LeftOut struct {
 
 // Met is an obligation that was met before the answer, and the approval that met it.
 type Met struct {
-	ID, Type, Approval string
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Approval string `json:"approval"`
 }
 
 // Approval is a request for a person's approval, as whoever asked is told of it.

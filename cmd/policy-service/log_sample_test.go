@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
 )
 
@@ -37,7 +38,7 @@ func fillSampled(t *testing.T, log *decisionlog.Log, data string, n int) {
 				Resource: jsontext.Value(`{"type":"doc","id":"%s\\n"}`),
 			},
 			Decision: &decisionlog.Decision{Allow: true, Bundle: digest, Obligations: jsontext.Value(`[{"id":"log","type":"log","properties":{}}]`)}}
-		receipt := decisionlog.Receipt{Decision: id, Obligations: []decisionlog.ReceiptFor{{ID: "log", Status: decisionlog.StatusDischarged, Detail: `"kind":"decision"`}}}
+		receipt := decisionlog.Receipt{Decision: id, Obligations: []evaluation.Receipt{{ID: "log", Status: evaluation.Discharged, Detail: `"kind":"decision"`}}}
 		_, err := log.Append(t.Context(), []decisionlog.Entry{e, receipt.Entry(e.Tenant, "")})
 		fatal(t, err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation"
 	"policy-service/obligations"
 )
 
@@ -41,12 +42,6 @@ const (
 // Final reports whether nothing comes after a state.
 func (s Status) Final() bool { return s != Pending && s != Approved }
 
-// Entity is somebody or something as requests name them.
-type Entity struct {
-	Type string `json:"type"`
-	ID   string `json:"id"`
-}
-
 // Question is the request that an approval is asked for.
 type Question struct {
 	// Digest is what the approval is bound to. Two requests with the same digest are one.
@@ -65,13 +60,13 @@ type Question struct {
 	// nothing says so, as of what was filed before there was this member, the root does.
 	OfTenant bool `json:"of_tenant,omitzero"`
 
-	Subject  Entity `json:"subject"`
-	Resource Entity `json:"resource"`
-	Action   string `json:"action"`
+	Subject  evaluation.Ref `json:"subject"`
+	Resource evaluation.Ref `json:"resource"`
+	Action   string         `json:"action"`
 	// Agent is who acts for the subject, as the request names it; the Type of one that
 	// is named by its id alone is empty. Chain is on whose behalf besides.
-	Agent *Entity  `json:"agent,omitzero"`
-	Chain []Entity `json:"chain,omitzero"`
+	Agent *evaluation.Ref  `json:"agent,omitzero"`
+	Chain []evaluation.Ref `json:"chain,omitzero"`
 	// Shown is the request as approvers are shown it: in the AuthZEN form, masked.
 	Shown jsontext.Value `json:"shown,omitzero"`
 	// Members are the members of the context that were part of the request.

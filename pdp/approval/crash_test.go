@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
@@ -109,7 +110,7 @@ func stepOf(line []byte) (approval.Step, error) {
 func allow(l *decisionlog.Log, decision, id string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := l.Append(ctx, []decisionlog.Entry{{ID: decision, Kind: decisionlog.KindDecision, Tenant: "acme",
-			Decision: &decisionlog.Decision{Allow: true, Discharged: []decisionlog.Discharged{{ID: "approval_required", Type: "approval_required", Approval: id}}}}})
+			Decision: &decisionlog.Decision{Allow: true, Discharged: []evaluation.Met{{ID: "approval_required", Type: "approval_required", Approval: id}}}}})
 		return err
 	}
 }

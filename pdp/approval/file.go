@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"policy-service/evaluation"
 )
 
 // File asks for an approval, once: where one that is bound to the same digest waits,
@@ -81,7 +83,7 @@ func (s *Store) limit(q *Question, now time.Time) error {
 	// What a caller has is looked at before its subject has a bucket, or one that names ever
 	// new subjects would leave none to others; and it is taken after, so that a subject that
 	// asks too often takes nothing from the others for whom its gateway asks.
-	by := owner{q.Tenant, Entity{ID: q.Caller}}
+	by := owner{q.Tenant, evaluation.Ref{ID: q.Caller}}
 	if wait := s.asking.wait(by, now); wait > 0 {
 		return &LimitError{RetryAfter: wait, OfCaller: true}
 	}

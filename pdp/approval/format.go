@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
+
+	"policy-service/evaluation"
 )
 
 // The file is DATA/approvals.db, in bbolt's format. Its buckets, a time in a key being
@@ -72,15 +74,15 @@ var buckets = []string{bucketMeta, bucketApprovals, bucketPending, bucketDigests
 
 // waiting is what is known of a pending one without reading it.
 type waiting struct {
-	Tenant  string    `json:"tenant"`
-	Subject Entity    `json:"subject"`
-	Until   time.Time `json:"until"`
+	Tenant  string         `json:"tenant"`
+	Subject evaluation.Ref `json:"subject"`
+	Until   time.Time      `json:"until"`
 }
 
 // owner is who is limited.
 type owner struct {
 	tenant  string
-	subject Entity
+	subject evaluation.Ref
 }
 
 func (w waiting) owner() owner { return owner{w.Tenant, w.Subject} }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"policy-service/evaluation"
 )
 
 // TestRateOfMany: more subjects than there is memory for share one rate with their
@@ -11,7 +13,7 @@ import (
 func TestRateOfMany(t *testing.T) {
 	r, now := newRates(1), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	take := func(tenant string, n int) (time.Duration, bool) {
-		return r.take(owner{tenant, Entity{Type: "user", ID: fmt.Sprint(n)}}, now)
+		return r.take(owner{tenant, evaluation.Ref{Type: "user", ID: fmt.Sprint(n)}}, now)
 	}
 	for n := range mostRates {
 		if _, ok := take("acme", n); !ok {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp/approval"
 )
@@ -201,8 +202,8 @@ func question(name string, change ...func(*approval.Question)) approval.Question
 		Obligation: "approval_required",
 		Terms: obligations.Terms{Template: "writes", Quorum: 1, Uses: 1, Timeout: time.Hour, ValidFor: 10 * time.Minute,
 			Material: obligations.DefaultMaterial},
-		Subject: approval.Entity{Type: "user", ID: "alice"}, Resource: approval.Entity{Type: "tool", ID: "tickets:create_ticket"}, Action: "tool.invoke",
-		Agent: &approval.Entity{ID: "bot"}, Chain: []approval.Entity{{Type: "agent", ID: "planner"}},
+		Subject: evaluation.Ref{Type: "user", ID: "alice"}, Resource: evaluation.Ref{Type: "tool", ID: "tickets:create_ticket"}, Action: "tool.invoke",
+		Agent: &evaluation.Ref{ID: "bot"}, Chain: []evaluation.Ref{{Type: "agent", ID: "planner"}},
 		Shown: []byte(`{"subject":{"type":"user","id":"alice"},"context":{"purpose":"line"}}`),
 	}
 	for _, f := range change {

@@ -71,10 +71,7 @@ type Decision struct {
 	Obligations        jsontext.Value
 	Required           []string
 	LeftOut            []evaluation.LeftOut
-	Discharged         []Discharged
-	Mismatch           []string // JSON Pointers
+	Discharged         []evaluation.Met // obligations that an approval has met
+	Mismatch           []string         // JSON Pointers
 	Bundle             string
 }
-
-// Discharged is an obligation that was met before, by an approval.
-type Discharged struct{ ID, Type, Approval string }

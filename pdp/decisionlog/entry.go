@@ -48,20 +48,7 @@ func (b *body) decision(d *Decision) {
 	}
 	list(b, "required", d.Required)
 	list(b, "left_out", d.LeftOut)
-	b.discharged(d.Discharged)
+	list(b, "discharged", d.Discharged)
 	list(b, "mismatch", d.Mismatch)
 	b.text("bundle", d.Bundle)
-}
-
-func (b *body) discharged(all []Discharged) {
-	type item struct {
-		ID       string `json:"id"`
-		Type     string `json:"type"`
-		Approval string `json:"approval"`
-	}
-	items := make([]item, len(all))
-	for i, d := range all {
-		items[i] = item(d)
-	}
-	list(b, "discharged", items)
 }

@@ -139,7 +139,7 @@ func TestLine(t *testing.T) {
 	e.Decision.Errors = []evaluation.PolicyError{{Policy: "p", Position: "a:1:2", Kind: evaluation.Overflow}}
 	e.Decision.Obligations = jsontext.Value(`[{"id":"log","type":"log","properties":{}}]`)
 	e.Decision.LeftOut = []evaluation.LeftOut{{ID: "o", Reason: evaluation.ObligationUnfilled}}
-	e.Decision.Discharged = []Discharged{{"a", "approval_required", "x"}}
+	e.Decision.Discharged = []evaluation.Met{{ID: "a", Type: "approval_required", Approval: "x"}}
 	e.RequestID = "bad \xff utf"
 	first := mustAppend(t, l, e, Entry{ID: "two", Kind: KindSearch, Tenant: "t", Search: &Search{Query: evaluation.ActionSearch, Found: []string{"a"}, Examined: 3}})
 	want := []string{

@@ -1,6 +1,10 @@
 package decisionlog
 
-import "crypto/sha256"
+import (
+	"crypto/sha256"
+
+	"policy-service/evaluation"
+)
 
 // Obligations count what became of the obligations that decisions came with, as
 // far as their callers said so in receipts.
@@ -72,9 +76,9 @@ func (l *ledger) received(r Receipt) {
 		switch {
 		case count == nil:
 			continue
-		case of.Status == StatusDischarged:
+		case of.Status == evaluation.Discharged:
 			count.Discharged++
-		case of.Status == StatusFailed:
+		case of.Status == evaluation.NotDischarged:
 			count.Failed++
 		default:
 			continue

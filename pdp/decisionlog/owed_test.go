@@ -9,6 +9,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
+
+	"policy-service/evaluation"
 )
 
 // owing is a decision that obliges to what is named, each of the type before the
@@ -25,10 +27,10 @@ func owing(id, tenant string, obligations ...string) Entry {
 	return e
 }
 
-func receiptFor(decision, tenant string, status ReceiptStatus, obligations ...string) Entry {
+func receiptFor(decision, tenant string, status evaluation.ReceiptStatus, obligations ...string) Entry {
 	r := Receipt{Decision: decision}
 	for _, id := range obligations {
-		r.Obligations = append(r.Obligations, ReceiptFor{ID: id, Status: status, Detail: "of " + tenant})
+		r.Obligations = append(r.Obligations, evaluation.Receipt{ID: id, Status: status, Detail: "of " + tenant})
 	}
 	return r.Entry(tenant, "key:pep")
 }
@@ -40,11 +42,11 @@ func TestStatsCountWhatIsOwed(t *testing.T) {
 		owing("b", "default", "redact-1"),
 		owing("c", "acme", "log-1"))
 	mustAppend(t, l,
-		receiptFor("a", "acme", StatusDischarged, "notification-1", "log-1"),
-		receiptFor("a", "acme", StatusFailed, "notification-2"),
-		receiptFor("a", "acme", StatusFailed, "log-1"),                        // said before
-		receiptFor("b", "default", StatusDischarged, "redact-1", "redact-99"), // one that it did not oblige to
-		receiptFor("nobody", "default", StatusDischarged, "redact-1"))
+		receiptFor("a", "acme", evaluation.Discharged, "notification-1", "log-1"),
+		receiptFor("a", "acme", evaluation.NotDischarged, "notification-2"),
+		receiptFor("a", "acme", evaluation.NotDischarged, "log-1"),                 // said before
+		receiptFor("b", "default", evaluation.Discharged, "redact-1", "redact-99"), // one that it did not oblige to
+		receiptFor("nobody", "default", evaluation.Discharged, "redact-1"))
 	for name, c := range map[string]struct {
 		tenants []string
 		want    Obligations
@@ -102,12 +104,12 @@ func TestLedgerProperty(t *testing.T) {
 			count := want[kind]
 			count.Owed++
 			open[s.ID] = kind
-			of, status := fmt.Sprint(random.IntN(n+1)), []ReceiptStatus{StatusDischarged, StatusFailed}[random.IntN(2)]
-			l.received(Receipt{Decision: of, Obligations: []ReceiptFor{{ID: "o", Status: status}}})
+			of, status := fmt.Sprint(random.IntN(n+1)), []evaluation.ReceiptStatus{evaluation.Discharged, evaluation.NotDischarged}[random.IntN(2)]
+			l.received(Receipt{Decision: of, Obligations: []evaluation.Receipt{{ID: "o", Status: status}}})
 			want[kind] = count
 			if kind, still := open[of]; still {
 				count := want[kind]
-				if status == StatusFailed {
+				if status == evaluation.NotDischarged {
 					count.Failed++
 				} else {
 					count.Discharged++
@@ -138,7 +140,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	for n := range 1000 {
 		owe(fmt.Sprint("silent", n), "log")
 		owe(fmt.Sprint("honest", n), "redact")
-		l.received(Receipt{Decision: fmt.Sprint("honest", n), Obligations: []ReceiptFor{{ID: "o", Status: StatusDischarged}}})
+		l.received(Receipt{Decision: fmt.Sprint("honest", n), Obligations: []evaluation.Receipt{{ID: "o", Status: evaluation.Discharged}}})
 	}
 	got := l.byType()
 	if got["redact"] != (Obligations{Owed: 1000, Discharged: 1000}) {

@@ -2,6 +2,8 @@ package decisionlog
 
 import (
 	"github.com/go-json-experiment/json"
+
+	"policy-service/evaluation"
 )
 
 // KindReceipt is the kind of record that says what a PEP did about the obligations
@@ -12,25 +14,9 @@ const KindReceipt = "receipt"
 // the PEP says, and changes no decision.
 type Receipt struct {
 	// Decision is the id of the decision.
-	Decision    string       `json:"decision"`
-	Obligations []ReceiptFor `json:"obligations"`
+	Decision    string               `json:"decision"`
+	Obligations []evaluation.Receipt `json:"obligations"`
 }
-
-// ReceiptFor says what became of one obligation.
-type ReceiptFor struct {
-	ID     string        `json:"id"`
-	Status ReceiptStatus `json:"status"`
-	Detail string        `json:"detail,omitempty"`
-}
-
-// ReceiptStatus is [StatusDischarged] or [StatusFailed].
-type ReceiptStatus string
-
-// What may become of an obligation.
-const (
-	StatusDischarged ReceiptStatus = "discharged"
-	StatusFailed     ReceiptStatus = "failed"
-)
 
 // Entry is the receipt as it goes on record.
 func (r Receipt) Entry(tenant, caller string) Entry {

@@ -145,7 +145,7 @@ func TestReport(t *testing.T) {
 	d.ok(err)
 	d.admin("stop", "")
 	d.set("2026-03-07 10:00") // after the time of the report: receipts count all the same
-	mustAppend(d, d.log, receiptFor("a1", "default", StatusDischarged, "log-1"), owing("late", "default", "log-1"))
+	mustAppend(d, d.log, receiptFor("a1", "default", evaluation.Discharged, "log-1"), owing("late", "default", "log-1"))
 	d.heartbeat("2026-03-07 11:00")
 
 	r := d.report("2026-03-03 00:00", "2026-03-07 00:00")

@@ -17,6 +17,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/evaluation"
 )
 
 // sampleNow is a sample of the log as of now, which the stranger has verified.
@@ -124,10 +126,10 @@ func TestSampleHoldsReceipts(t *testing.T) {
 	for i := range 60 {
 		id := fmt.Sprintf("r-%02d", i)
 		mustAppend(t, l, owing(id, "default", "log-1", "redact-1"))
-		mustAppend(t, l, receiptFor(id, "default", StatusDischarged, "log-1"))
+		mustAppend(t, l, receiptFor(id, "default", evaluation.Discharged, "log-1"))
 	}
 	for i := range 60 {
-		mustAppend(t, l, receiptFor(fmt.Sprintf("r-%02d", i), "default", StatusFailed, "redact-1"))
+		mustAppend(t, l, receiptFor(fmt.Sprintf("r-%02d", i), "default", evaluation.NotDischarged, "redact-1"))
 	}
 	sample := sampleNow(t, l, nil, SampleOptions{N: 10, Seed: "s"})
 	of := map[int64]string{}
@@ -233,7 +235,7 @@ func TestSampleOfSomeTenants(t *testing.T) {
 			id := fmt.Sprintf("%s-%d", tenant, i)
 			e := owing(id, tenant, "log-1")
 			e.Decision.Bundle = bundle
-			mustAppend(t, l, e, receiptFor(id, tenant, StatusDischarged, "log-1"))
+			mustAppend(t, l, e, receiptFor(id, tenant, evaluation.Discharged, "log-1"))
 		}
 	}
 	if err := l.Redact(t.Context(), "hidden-3", "hidden reason"); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/decisionlog"
@@ -54,7 +55,7 @@ func withWaiting(b *testing.B, n int) string {
 		q := approval.Question{
 			Digest: sha256.Sum256([]byte(strconv.Itoa(k))), Tenant: "default", Caller: "key:pep", Decision: strconv.Itoa(k), Obligation: "ask",
 			Terms:   obligations.Terms{Template: "owner", Quorum: 1, Uses: 1, Timeout: 300 * time.Hour, ValidFor: time.Hour},
-			Subject: approval.Entity{Type: "agent", ID: fmt.Sprint("bot", k%1000)}, Resource: approval.Entity{Type: "tool", ID: "push"}, Action: "tool.invoke",
+			Subject: evaluation.Ref{Type: "agent", ID: fmt.Sprint("bot", k%1000)}, Resource: evaluation.Ref{Type: "tool", ID: "push"}, Action: "tool.invoke",
 			Shown: []byte(`{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"push"},"context":{"arguments":{"branch":"main"}}}`),
 		}
 		if _, err := s.File(context.Background(), q); err != nil {

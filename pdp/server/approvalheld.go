@@ -304,8 +304,8 @@ func (e *evidence) confirms(a approval.Approval) bool {
 		return false
 	}
 	var shown struct {
-		Subject  approval.Entity `json:"subject"`
-		Resource approval.Entity `json:"resource"`
+		Subject  evaluation.Ref `json:"subject"`
+		Resource evaluation.Ref `json:"resource"`
 		Action   struct {
 			Name string `json:"name"`
 		} `json:"action"`

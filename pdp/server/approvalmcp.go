@@ -204,7 +204,7 @@ func toolCallOf(a approval.Approval) (toolCall, error) {
 }
 
 // spelt is an entity as text; of an agent that is named by its id alone there is no type.
-func spelt(e approval.Entity) string {
+func spelt(e evaluation.Ref) string {
 	if e.Type == "" {
 		return e.ID
 	}

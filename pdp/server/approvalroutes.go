@@ -175,7 +175,7 @@ func (v *approver) shows(ctx context.Context, q inboxQuery, a approval.Approval)
 }
 
 func (q *inboxQuery) picks(a approval.Approval) bool {
-	entity := func(want string, e approval.Entity) bool {
+	entity := func(want string, e evaluation.Ref) bool {
 		return want == "" || want == e.ID || want == e.Type+"/"+e.ID
 	}
 	return (q.template == "" || q.template == a.Terms.Template) && (q.action == "" || q.action == a.Action) && entity(q.subject, a.Subject) && entity(q.resource, a.Resource)

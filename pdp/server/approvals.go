@@ -143,16 +143,22 @@ func (a *approvals) question(ctx context.Context, w pdp.ApprovalRequest, digest 
 	r := w.Call.Request
 	masked := a.server.pinned(ctx).mask.Of(r, w.Obligation.Properties)
 	q = approval.Question{
-		Digest: digest, Tenant: r.Tenant, Caller: w.Call.Asker.Name, Decision: w.Decision, Bundle: w.Bundle, Obligation: w.Obligation.ID, Terms: w.Terms, OfTenant: w.OfTenant, Members: w.Members,
-		Subject: approval.Entity{Type: r.Subject.Type, ID: r.Subject.ID}, Resource: approval.Entity{Type: r.Resource.Type, ID: r.Resource.ID}, Action: r.Action.Name,
+		Digest:     digest,
+		Tenant:     r.Tenant,
+		Caller:     w.Call.Asker.Name,
+		Decision:   w.Decision,
+		Bundle:     w.Bundle,
+		Obligation: w.Obligation.ID,
+		Terms:      w.Terms,
+		OfTenant:   w.OfTenant,
+		Members:    w.Members,
+		Subject:    evaluation.Ref{Type: r.Subject.Type, ID: r.Subject.ID},
+		Resource:   evaluation.Ref{Type: r.Resource.Type, ID: r.Resource.ID},
+		Action:     r.Action.Name,
+		Agent:      w.Actors.Agent,
+		Chain:      w.Actors.Chain,
 	}
 	q.Terms.Message = masked.Text(q.Terms.Message)
-	if agent := w.Actors.Agent; agent != nil {
-		q.Agent = &approval.Entity{Type: agent.Type, ID: agent.ID}
-	}
-	for _, ref := range w.Actors.Chain {
-		q.Chain = append(q.Chain, approval.Entity{Type: ref.Type, ID: ref.ID})
-	}
 	// Nothing of how a request is sent is part of what is approved, but it would look so.
 	asked := masked.Request()
 	why, said := asked.Context.Get("justification")

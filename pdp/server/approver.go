@@ -114,7 +114,16 @@ func (v *approver) review(ctx context.Context, a approval.Approval, person auth.
 	if err != nil {
 		return pdp.Review{}, err
 	}
-	return reviewer.Review(ctx, reviewed(a))
+	return reviewer.Review(ctx, pdp.Reviewed{
+		ID:       a.ID,
+		Template: a.Terms.Template,
+		Subject:  a.Subject,
+		Resource: a.Resource,
+		Action:   a.Action,
+		Actors:   evaluation.Actors{Agent: a.Agent, Chain: a.Chain},
+		OfTenant: a.OfTenant,
+		Asker:    a.Caller,
+	})
 }
 
 func (v *approver) reviewer(tenant string, person auth.Principal, caller string) (*pdp.Reviewer, error) {
@@ -135,17 +144,4 @@ func (v *approver) same(tenant, one, other string) bool {
 	b, err2 := auth.ParsePrincipal(other)
 	reviewer, err3 := v.reviewer(tenant, a, v.Caller.Name)
 	return err1 != nil || err2 != nil || err3 != nil || reviewer.SamePerson(evaluation.Ref(a), evaluation.Ref(b))
-}
-
-// reviewed is an approval as the policies are asked about it.
-func reviewed(a approval.Approval) pdp.Reviewed {
-	r := pdp.Reviewed{ID: a.ID, Template: a.Terms.Template, Subject: evaluation.Ref(a.Subject), Resource: evaluation.Ref(a.Resource), Action: a.Action, Asker: a.Caller, OfTenant: a.OfTenant}
-	if a.Agent != nil {
-		agent := evaluation.Ref(*a.Agent)
-		r.Agent = &agent
-	}
-	for _, e := range a.Chain {
-		r.Chain = append(r.Chain, evaluation.Ref(e))
-	}
-	return r
 }

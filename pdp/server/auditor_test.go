@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
+	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
@@ -129,7 +130,7 @@ func (o *office) happen(tenant string) []string {
 		batch + ".0", batch + ".1", batch + ".2",
 		o.ask(tenant, evaluationPath, tenantQuestion),
 	}
-	receipt := decisionlog.Receipt{Decision: ids[0], Obligations: []decisionlog.ReceiptFor{{ID: tenant + "-tell", Status: decisionlog.StatusFailed, Detail: tenant + "-detail"}}}
+	receipt := decisionlog.Receipt{Decision: ids[0], Obligations: []evaluation.Receipt{{ID: tenant + "-tell", Status: evaluation.NotDischarged, Detail: tenant + "-detail"}}}
 	_, err := o.Log().Append(o.t.Context(), []decisionlog.Entry{receipt.Entry(tenant, "key:"+tenant+"-pep")})
 	must(o.t, err)
 	if got := o.as(tenant+"-auditor").Do("POST", "/v1/decisions/"+ids[len(ids)-1]+"/redaction", `{"reason":"`+tenant+`-erasure"}`); got.Status != 204 {

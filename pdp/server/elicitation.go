@@ -129,7 +129,7 @@ func (t *toolCall) asks(a approval.Approval) string {
 
 // words are an entity in a sentence; of an agent that is named by its id alone there is
 // no type.
-func words(e approval.Entity) string {
+func words(e evaluation.Ref) string {
 	if e.Type != "" {
 		return word(e.Type) + "/" + word(e.ID)
 	}

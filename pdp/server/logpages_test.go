@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
 )
 
@@ -25,7 +26,7 @@ func somebody(r *rand.Rand, id string) decisionlog.Entry {
 	return decisionlog.Entry{ID: id, Kind: decisionlog.KindDecision, Tenant: []string{"initech", "globex"}[r.IntN(2)], Caller: "key:pep",
 		Request: &decisionlog.Request{Subject: entity("user"), Action: jsontext.Value(`{"name":"read"}`), Resource: entity("doc")},
 		Decision: &decisionlog.Decision{Allow: r.IntN(2) == 0, Determining: []string{fmt.Sprintf("p%d", r.IntN(3))},
-			Discharged: []decisionlog.Discharged{{ID: "ask", Type: "approval_required", Approval: fmt.Sprintf("approval-%d", r.IntN(3))}}}}
+			Discharged: []evaluation.Met{{ID: "ask", Type: "approval_required", Approval: fmt.Sprintf("approval-%d", r.IntN(3))}}}}
 }
 
 // somewhere picks a filter, of which each member is as likely to be set as not.

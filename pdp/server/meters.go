@@ -60,7 +60,7 @@ type (
 	}
 	report struct {
 		obligation string
-		status     decisionlog.ReceiptStatus
+		status     evaluation.ReceiptStatus
 	}
 )
 
@@ -151,7 +151,7 @@ func (m *meters) aboutDecisions(i *instruments) {
 		return []attribute.KeyValue{attribute.String("type", r.obligation), attribute.String("status", string(r.status))}
 	}
 	for _, t := range obligations.Types() {
-		m.reported.begin(report{t, decisionlog.StatusDischarged}, report{t, decisionlog.StatusFailed})
+		m.reported.begin(report{t, evaluation.Discharged}, report{t, evaluation.NotDischarged})
 	}
 	m.loads.instrument = i.counter("policy_service.bundle.loads", "{load}", "Bundles that were loaded, and that were refused.")
 	m.loads.series.attributes = named[string]("result")

@@ -103,7 +103,7 @@ func (s *Server) receipt(ctx context.Context, d recordedDecision, sent []evaluat
 		if d.whole {
 			detail = s.pinned(ctx).mask.After(one.Detail, d.said...)
 		}
-		r.Obligations = append(r.Obligations, decisionlog.ReceiptFor{ID: id, Status: decisionlog.ReceiptStatus(one.Status), Detail: detail})
+		r.Obligations = append(r.Obligations, evaluation.Receipt{ID: id, Status: one.Status, Detail: detail})
 	}
 	return r, nil
 }
