@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/evaluation"
 	"policy-service/pdp/approval/inbox"
 )
 
@@ -69,4 +70,4 @@ func (c approvalsListCommand) printAll(s cli.Streams, all []inbox.Request) error
 // longestCell leaves a table readable.
 const longestCell = 48
 
-func named(e inbox.Entity) string { return logEntity{Type: e.Type, ID: e.ID}.String() }
+func named(e inbox.Entity) string { return entityText(evaluation.Ref{Type: e.Type, ID: e.ID}) }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/evaluation"
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/visible"
 )
@@ -192,9 +193,9 @@ func actors(a inbox.Asked) (by string, others []string) {
 
 // reference is {"type", "id"}, or the id alone.
 func reference(v jsontext.Value) string {
-	var e logEntity
+	var e evaluation.Ref
 	if json.Unmarshal(v, &e) == nil && e.Type != "" {
-		return e.String()
+		return entityText(e)
 	}
 	var id string
 	if json.Unmarshal(v, &id) == nil && !strings.Contains(id, "/") { // which would pass for a type and an id

@@ -4,78 +4,38 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
+	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/visible"
 )
 
-// logLine is what people are shown of a record. A line holds more, and later ones hold more still: members that are not
-// here are passed over.
-type logLine struct {
-	Sequence    int64     `json:"sequence"`
-	ID          string    `json:"id"`
-	Time        time.Time `json:"time"`
-	Kind        string    `json:"kind"`
-	Tenant      string    `json:"tenant"`
-	Decision    *bool     `json:"decision"`
-	Reason      string    `json:"reason"`
-	Determining []string  `json:"determining"`
-	Errors      []struct {
-		Policy string `json:"policy"`
-	} `json:"errors"`
-	Request  logRequest `json:"request"`
-	Query    string     `json:"query"`
-	Found    []string   `json:"found"`
-	Examined int        `json:"examined"`
+// logLine is a record as people are shown it, in one line.
+type logLine decisionlog.Recorded
 
-	Event   string         `json:"event"`
-	Details jsontext.Value `json:"details"`
+func parseLogLine(line []byte) (logLine, error) {
+	r, err := decisionlog.Parse(line)
+	return logLine(*r), err
 }
 
-type logRequest struct {
-	Subject  logEntity `json:"subject"`
-	Resource logEntity `json:"resource"`
-	Action   struct {
-		Name string `json:"name"`
-	} `json:"action"`
-}
-
-func (r logRequest) String() string {
-	return fmt.Sprintf("%s %s %s", r.Subject, cmp.Or(r.Action.Name, "*"), r.Resource)
-}
-
-type logEntity struct {
-	Type string `json:"type"`
-	ID   string `json:"id"`
-}
-
-// String is * for what a search looked for.
-func (e logEntity) String() string {
+// entityText is the entity as text, and * for what a search looked for.
+func entityText(e evaluation.Ref) string {
 	if e.Type == "" {
 		return "*"
 	}
 	return e.Type + "/" + e.ID
 }
 
-func parseLogLine(line []byte) (l logLine, err error) {
-	err = json.Unmarshal(line, &l)
-	return l, err
-}
-
-// policies are those that the answer came from, and those that erred.
-func (l logLine) policies() []string {
-	all := append([]string(nil), l.Determining...)
-	for _, e := range l.Errors {
+// policiesOf are the policies that the answer came from, and those that failed.
+func policiesOf(r decisionlog.Recorded) []string {
+	all := append([]string(nil), r.Determining...)
+	for _, e := range r.Errors {
 		all = append(all, e.Policy)
 	}
 	return all
 }
 
-// String is the record in one line, without what could act on a terminal: ids are whatever a caller sent.
+// String is the record without what could act on a terminal: ids are whatever a caller sent.
 func (l logLine) String() string {
 	words := []string{fmt.Sprintf("%6d", l.Sequence), l.ID, l.Time.UTC().Format("2006-01-02T15:04:05.000Z")}
 	switch {
@@ -84,12 +44,13 @@ func (l logLine) String() string {
 	case l.Kind == decisionlog.KindBatch: // what its items inherit: it asks nothing itself
 		words = append(words, l.Kind, cmp.Or(l.Tenant, "-"))
 	default:
-		words = append(words, fmt.Sprintf("%-6s", l.outcome()), cmp.Or(l.Tenant, "-"), l.Request.String())
+		asked := fmt.Sprintf("%s %s %s", entityText(l.Names.Subject), cmp.Or(l.Names.Action.Name, "*"), entityText(l.Names.Resource))
+		words = append(words, fmt.Sprintf("%-6s", l.outcome()), cmp.Or(l.Tenant, "-"), asked)
 	}
 	if l.Reason != "" {
 		words = append(words, l.Reason)
 	}
-	if policies := l.policies(); len(policies) > 0 {
+	if policies := policiesOf(decisionlog.Recorded(l)); len(policies) > 0 {
 		words = append(words, "["+strings.Join(policies, " ")+"]")
 	}
 	return visible.Text(strings.TrimRight(strings.Join(words, "  "), " "))
@@ -97,13 +58,9 @@ func (l logLine) String() string {
 
 // outcome is what came of a question.
 func (l logLine) outcome() string {
-	switch {
-	case l.Query != "":
+	if l.Query != "" {
 		return fmt.Sprintf("%s search: %d of %d", l.Query, len(l.Found), l.Examined)
-	case l.Decision == nil:
-		return l.Kind
-	case *l.Decision:
-		return "allow"
 	}
-	return "deny"
+	r := decisionlog.Recorded(l)
+	return cmp.Or(r.Answer(), l.Kind)
 }

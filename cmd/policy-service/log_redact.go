@@ -30,14 +30,14 @@ func (c logRedactCommand) Run(s cli.Streams) error {
 	var stays decisionlog.Recorded
 	_ = c.read(func(ctx context.Context, log auditLog) error { // what is wrong with the record redacting it says
 		shown, err := log.Show(ctx, c.ID)
-		stays = shown.Recorded
+		stays = shown.Record
 		return err
 	})
 	if err := c.redact(ctx); err != nil {
 		return c.failed("redact the record", err)
 	}
 	if stays.Batch.Line != nil {
-		batch, err := decisionlog.ItemOf(stays.Batch.Line)
+		batch, err := decisionlog.Parse(stays.Batch.Line)
 		if err != nil {
 			return err
 		}

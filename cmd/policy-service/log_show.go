@@ -45,7 +45,7 @@ func (c logShowCommand) Run(s cli.Streams) error {
 			*inheritedJSON
 			Policies []policyThen `json:"policies"`
 			Note     string       `json:"note,omitempty"`
-		}{shown.Line, shown.LeafHash, inheritedOf(shown.Recorded), then, note})
+		}{shown.Record.Line, shown.LeafHash, inheritedOf(shown.Record), then, note})
 	}
 	return c.print(s, shown, then, note)
 }
@@ -67,7 +67,7 @@ func inheritedOf(r decisionlog.Recorded) *inheritedJSON {
 	if len(r.Inherits) == 0 {
 		return nil
 	}
-	inherited := &inheritedJSON{Request: r.Request, Gone: r.Gone}
+	inherited := &inheritedJSON{Request: r.Asked, Gone: r.Gone}
 	if r.Batch.Line != nil {
 		inherited.Batch = &batchJSON{r.Batch.Line, r.Batch.Leaf.String()}
 	}
@@ -77,15 +77,12 @@ func inheritedOf(r decisionlog.Recorded) *inheritedJSON {
 // then are the policies of a record, or why they cannot be shown: the record itself always can.
 func (c logShowCommand) then(shown decisionlog.Shown) (then []policyThen, note string) {
 	then = []policyThen{}
-	l, err := parseLogLine(shown.Line)
-	ids := l.policies()
+	ids := policiesOf(shown.Record)
 	switch {
-	case err != nil:
-		return then, fmt.Sprintf("the record cannot be understood: %v; try a newer policy-service", err)
-	case shown.Bundle == "":
+	case shown.Record.Bundle == "":
 		return then, ""
 	case shown.Files == nil:
-		return then, fmt.Sprintf("the files of bundle %s are not kept here; try the directory of policies in its repository", shown.Bundle)
+		return then, fmt.Sprintf("the files of bundle %s are not kept here; try the directory of policies in its repository", shown.Record.Bundle)
 	case len(ids) == 0:
 		return then, "no policy applied"
 	}
@@ -98,11 +95,11 @@ func (c logShowCommand) then(shown decisionlog.Shown) (then []policyThen, note s
 }
 
 func (c logShowCommand) print(s cli.Streams, shown decisionlog.Shown, then []policyThen, note string) error {
-	if err := c.printJSONOf(s, shown.Line); err != nil {
+	if err := c.printJSONOf(s, shown.Record.Line); err != nil {
 		return err
 	}
 	s.Print("leaf hash %s", shown.LeafHash)
-	if err := c.printInherited(s, shown.Recorded); err != nil {
+	if err := c.printInherited(s, shown.Record); err != nil {
 		return err
 	}
 	for _, p := range then {
@@ -133,7 +130,7 @@ func (c logShowCommand) printInherited(s cli.Streams, r decisionlog.Recorded) er
 	} else {
 		s.Print("\nthe request, with %s from the record of its batch:", strings.Join(r.Inherits, ", "))
 	}
-	if err := c.printJSONOf(s, r.Request); err != nil {
+	if err := c.printJSONOf(s, r.Asked); err != nil {
 		return err
 	}
 	if r.Batch.Line != nil {

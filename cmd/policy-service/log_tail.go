@@ -177,7 +177,7 @@ func (w *window) add(_ int64, line []byte) error {
 	if w.size == 0 {
 		return nil
 	}
-	item, err := decisionlog.ItemOf(line)
+	item, err := decisionlog.Parse(line)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (w *window) add(_ int64, line []byte) error {
 	if item.Kind == decisionlog.KindBatch {
 		w.id, w.batch = item.ID, one.line
 	}
-	if item.Batch() == w.id && w.id != "" {
+	if item.BatchID() == w.id && w.id != "" {
 		one.batch = w.batch
 	}
 	w.lines = append(w.lines, one)

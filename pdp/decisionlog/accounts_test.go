@@ -244,7 +244,7 @@ func TestChargesAreReadBackWithoutNames(t *testing.T) {
 	if !bytes.Contains(record.Line, []byte("key:known")) {
 		t.Fatalf("%s", record.Line)
 	}
-	var s seen
+	var s Recorded
 	c.ok(json.Unmarshal(record.Line, &s))
 	c.ok(c.Redact(t.Context(), s.ID, "on request"))
 	for _, segment := range c.Segments() {

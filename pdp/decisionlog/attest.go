@@ -184,8 +184,8 @@ func (w *walker) find(line []byte) (named, removal bool) {
 
 // removal notes what a record says of content that is gone.
 func (w *walker) removal(line []byte) error {
-	var s seen
-	if err := json.Unmarshal(line, &s); err != nil || s.Kind != KindAdmin {
+	s, err := Parse(line)
+	if err != nil || s.Kind != KindAdmin {
 		return err
 	}
 	var d struct {

@@ -70,7 +70,7 @@ func TestNobodyHidesAStep(t *testing.T) {
 			if err == nil {
 				defer func() { _ = l.Close() }()
 				err = l.Approvals(t.Context(), 0, map[string]bool{"mine": true}, func(r Record) error {
-					var s seen
+					var s Recorded
 					if r.Line == nil {
 						return nil // what comes of it is said at the end
 					}

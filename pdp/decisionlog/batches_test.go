@@ -184,16 +184,16 @@ func TestTailHandsOverWhatIsInherited(t *testing.T) {
 			return nil
 		}}, func(_ int64, line []byte) error {
 			lines++
-			item, err := ItemOf(line)
+			item, err := Parse(line)
 			k.ok(err)
 			switch {
 			case item.Kind == KindBatch:
 				last, batch = item.ID, Record{Line: line}
-			case item.Batch() != "":
+			case item.BatchID() != "":
 				got, err := Resolve(line, batch)
 				k.ok(err)
-				if item.Batch() != last || batch.Line != nil && string(got.Request) != whole[item.ID] || batch.Line == nil && len(got.Gone) == 0 {
-					t.Errorf("%s after %s: got %s, want %s", item.ID, last, got.Request, whole[item.ID])
+				if item.BatchID() != last || batch.Line != nil && string(got.Asked) != whole[item.ID] || batch.Line == nil && len(got.Gone) == 0 {
+					t.Errorf("%s after %s: got %s, want %s", item.ID, last, got.Asked, whole[item.ID])
 				}
 			}
 			return nil
@@ -223,7 +223,7 @@ func TestRecordsOfBatchesComeAlong(t *testing.T) {
 		k.ok(JudgeExport(all))
 		for line := range bytes.Lines(all) {
 			if !bytes.HasPrefix(line, []byte(ExportPrefix)) {
-				item, err := ItemOf(line)
+				item, err := Parse(line)
 				k.ok(err)
 				ids = append(ids, item.ID)
 			}
@@ -242,7 +242,7 @@ func TestRecordsOfBatchesComeAlong(t *testing.T) {
 	}
 	shown, err := snapshotNow(t, k.log).Show(t.Context(), inherits)
 	k.ok(err)
-	if string(shown.Request) != whole[inherits] || shown.Batch.Line == nil || shown.Gone != nil {
+	if string(shown.Record.Asked) != whole[inherits] || shown.Record.Batch.Line == nil || shown.Record.Gone != nil {
 		t.Errorf("got %+v", shown)
 	}
 	choose := func() (Sample, []string) {
@@ -268,7 +268,7 @@ func TestRecordsOfBatchesComeAlong(t *testing.T) {
 	}
 	shown, err = snapshotNow(t, k.log).Show(t.Context(), inherits)
 	k.ok(err)
-	if shown.Batch.Line != nil || len(shown.Gone) == 0 || strings.Contains(string(shown.Request), "secret-of") {
+	if shown.Record.Batch.Line != nil || len(shown.Record.Gone) == 0 || strings.Contains(string(shown.Record.Asked), "secret-of") {
 		t.Errorf("redacted: got %+v", shown)
 	}
 	s, ids = choose()

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/go-json-experiment/json"
 )
 
 // The columns of a CSV export. New ones come at the end.
@@ -32,18 +30,18 @@ func (t *table) end(Exported) error {
 	return t.w.Error()
 }
 
-func (t *table) without(l leaf, why string) error {
+func (t *table) without(l Record, why string) error {
 	if why == WhyFiltered {
 		return nil
 	}
 	row := make([]string, len(tableColumns))
-	row[0], row[3], row[len(row)-1] = strconv.FormatInt(l.Sequence, 10), why, l.Hash.String()
+	row[0], row[3], row[len(row)-1] = strconv.FormatUint(l.Sequence, 10), why, l.Leaf.String()
 	return t.write(row)
 }
 
-func (t *table) record(l leaf) error {
-	var s seen
-	if err := json.Unmarshal(l.Line, &s); err != nil {
+func (t *table) record(l Record) error {
+	s, err := Parse(l.Line)
+	if err != nil {
 		return fmt.Errorf("record %d: %w", l.Sequence, err)
 	}
 	var errors, obligations []string
@@ -53,10 +51,10 @@ func (t *table) record(l leaf) error {
 	for _, o := range s.Obligations {
 		obligations = append(obligations, o.ID)
 	}
-	r := &s.Request
-	return t.write([]string{strconv.FormatInt(l.Sequence, 10), s.ID, s.Time.Format(time.RFC3339Nano), s.Kind, s.Event, s.Tenant, s.Caller, s.answer(), s.Reason,
+	r := &s.Names
+	return t.write([]string{strconv.FormatUint(l.Sequence, 10), s.ID, s.Time.Format(time.RFC3339Nano), s.Kind, s.Event, s.Tenant, s.Caller, s.Answer(), s.Reason,
 		r.Subject.Type, r.Subject.ID, r.Action.Name, r.Resource.Type, r.Resource.ID,
-		strings.Join(s.Determining, " "), strings.Join(errors, " "), strings.Join(obligations, " "), s.Bundle, l.Hash.String()})
+		strings.Join(s.Determining, " "), strings.Join(errors, " "), strings.Join(obligations, " "), s.Bundle, l.Leaf.String()})
 }
 
 func (t *table) write(row []string) error {

@@ -30,7 +30,7 @@ func csvRow(t *testing.T, line string) []string {
 	if err := w.begin(head{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.record(leaf{Sequence: 7, Line: []byte(line)}); err != nil {
+	if err := w.record(Record{Sequence: 7, Line: []byte(line)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.end(Exported{}); err != nil {

@@ -59,7 +59,7 @@ func (s *Snapshot) Export(ctx context.Context, w io.Writer, o ExportOptions) (Ex
 	if err := out.begin(head); err != nil {
 		return done, err
 	}
-	for l, err := range s.leaves(ctx, 0, head.Size) {
+	for l, err := range s.leaves(ctx, 0, uint64(head.Size)) {
 		if err == nil {
 			err = s.exportLeaf(ctx, out, l, o.Filter, &done)
 		}
@@ -67,7 +67,7 @@ func (s *Snapshot) Export(ctx context.Context, w io.Writer, o ExportOptions) (Ex
 			return done, err
 		}
 		if o.Progress != nil && (l.Sequence+1)%progressEvery == 0 {
-			o.Progress(l.Sequence+1, head.Size)
+			o.Progress(int64(l.Sequence+1), head.Size)
 		}
 	}
 	if err := out.end(done); err != nil {
@@ -80,7 +80,7 @@ func (s *Snapshot) Export(ctx context.Context, w io.Writer, o ExportOptions) (Ex
 }
 
 // exportLeaf writes one leaf as what it is in this export.
-func (s *Snapshot) exportLeaf(ctx context.Context, out exportWriter, l leaf, f Filter, done *Exported) error {
+func (s *Snapshot) exportLeaf(ctx context.Context, out exportWriter, l Record, f Filter, done *Exported) error {
 	switch l.Gone {
 	case WhyFiltered:
 		done.Skipped++
@@ -114,26 +114,26 @@ const batchSpan = 1000
 // passedOn reports whether a record is that of a batch an item of which passes and
 // inherits from it: without the one nobody could read the other whole. It looks ahead,
 // and holds nothing.
-func (s *Snapshot) passedOn(ctx context.Context, l leaf, f Filter) (bool, error) {
+func (s *Snapshot) passedOn(ctx context.Context, l Record, f Filter) (bool, error) {
 	if !bytes.Contains(l.Line, []byte(`"kind":"`+KindBatch+`"`)) { // most are read once
 		return false, nil
 	}
-	batch, err := ItemOf(l.Line)
+	batch, err := Parse(l.Line)
 	if err != nil || batch.Kind != KindBatch {
 		return false, err
 	}
-	for next, err := range s.leaves(ctx, l.Sequence+1, min(l.Sequence+1+batchSpan, s.head.Size)) {
+	for next, err := range s.leaves(ctx, l.Sequence+1, min(l.Sequence+1+batchSpan, uint64(s.head.Size))) {
 		if err != nil {
 			return false, err
 		}
 		if next.Gone != "" { // perhaps an item that was redacted: others follow
 			continue
 		}
-		item, err := ItemOf(next.Line)
+		item, err := Parse(next.Line)
 		if err != nil || !strings.HasPrefix(item.ID, batch.ID+".") {
 			return false, err
 		}
-		if item.Batch() != batch.ID {
+		if item.BatchID() != batch.ID {
 			continue
 		}
 		if passes, err := f.Matches(next.Line); err != nil || passes {
@@ -148,8 +148,8 @@ type exportWriter interface {
 	begin(head) error
 	// whole says that records are written whole, so that what they inherit must be, too.
 	whole() bool
-	record(leaf) error
-	without(l leaf, why string) error
+	record(Record) error
+	without(l Record, why string) error
 	end(Exported) error
 }
 

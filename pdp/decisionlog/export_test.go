@@ -99,7 +99,7 @@ func TestDataDirectory(t *testing.T) {
 		st, err = s.Stats(t.Context())
 		return err
 	}))
-	if !strings.HasPrefix(string(shown.Files["a.cedar"]), "permit") || shown.Sequence != 1 {
+	if !strings.HasPrefix(string(shown.Files["a.cedar"]), "permit") || shown.Record.Sequence != 1 {
 		t.Errorf("%+v", shown)
 	}
 	keys, err := VerifierKeys(k.data)

@@ -86,7 +86,7 @@ type exportBegin struct {
 
 type exportLeaves struct {
 	Export string   `json:"export"`
-	First  int64    `json:"first"`
+	First  uint64   `json:"first"`
 	Why    string   `json:"why"`
 	Hashes hashList `json:"hashes"`
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
 )
 
 // Filter picks records. Everything that is set must hold; the zero Filter picks
@@ -55,104 +56,46 @@ func (f Filter) Check() error {
 	return nil
 }
 
-// seen is what filters, tables and counts read of a record line. A line has more,
-// and this need not know it.
-type seen struct {
-	Sequence int64     `json:"sequence"`
-	ID       string    `json:"id"`
-	Time     time.Time `json:"time"`
-	Behind   bool      `json:"clock_behind"`
-	Kind     string    `json:"kind"`
-	Tenant   string    `json:"tenant"`
-	Caller   string    `json:"caller"`
-	Decision *bool     `json:"decision"`
-	Reason   string    `json:"reason"`
-	Bundle   string    `json:"bundle"`
-	Request  struct {
-		Subject  seenEntity `json:"subject"`
-		Action   seenAction `json:"action"`
-		Resource seenEntity `json:"resource"`
-	} `json:"request"`
-	Determining []string `json:"determining"`
-	Errors      []struct {
-		Policy string `json:"policy"`
-		Kind   string `json:"kind"`
-	} `json:"errors"`
-	Obligations []seenObligation `json:"obligations"`
-	Discharged  []struct {
-		Approval string `json:"approval"`
-	} `json:"discharged"`
-	Event   string         `json:"event"`
-	Details jsontext.Value `json:"details"`
-}
-
-type seenObligation struct {
-	ID   string `json:"id"`
-	Type string `json:"type"`
-}
-
-type seenEntity struct {
-	Type string `json:"type"`
-	ID   string `json:"id"`
-}
-
-type seenAction struct {
-	Name string `json:"name"`
-}
-
 // Matches reports whether a record line passes. A line that is no record is an
 // error, never a record that does not match: it must not be passed over.
 func (f Filter) Matches(line []byte) (bool, error) {
 	if f.All() {
 		return true, nil
 	}
-	var s seen
-	if err := json.Unmarshal(line, &s); err != nil {
-		return false, fmt.Errorf("not a record: %w", err)
-	}
-	return f.passes(&s), nil
+	r, err := Parse(line)
+	return err == nil && f.Passes(r), err
 }
 
-func (f Filter) passes(s *seen) bool {
-	return (f.From.IsZero() || !s.Time.Before(f.From)) &&
-		(f.To.IsZero() || s.Time.Before(f.To)) &&
-		(f.Tenants == nil || slices.Contains(f.Tenants, s.Tenant)) &&
-		(f.Tenant == "" || f.Tenant == s.Tenant) &&
-		(f.Kind == "" || f.Kind == s.Kind) &&
-		(f.Decision == "" || f.Decision == s.answer()) &&
-		(f.Subject == "" || s.Request.Subject.is(f.Subject)) &&
-		(f.Resource == "" || s.Request.Resource.is(f.Resource)) &&
-		(f.Action == "" || f.Action == s.Request.Action.Name) &&
-		(f.Policy == "" || s.decidedBy(f.Policy)) &&
-		(f.Event == "" || f.Event == s.Event) &&
-		(f.Of == "" || s.receipt().Decision == f.Of) &&
-		(f.Approval == "" || s.goesBy(f.Approval))
+// Passes reports whether a record passes.
+func (f Filter) Passes(r *Recorded) bool {
+	return (f.From.IsZero() || !r.Time.Before(f.From)) &&
+		(f.To.IsZero() || r.Time.Before(f.To)) &&
+		(f.Tenants == nil || slices.Contains(f.Tenants, r.Tenant)) &&
+		(f.Tenant == "" || f.Tenant == r.Tenant) &&
+		(f.Kind == "" || f.Kind == r.Kind) &&
+		(f.Decision == "" || f.Decision == r.Answer()) &&
+		(f.Subject == "" || named(r.Names.Subject, f.Subject)) &&
+		(f.Resource == "" || named(r.Names.Resource, f.Resource)) &&
+		(f.Action == "" || f.Action == r.Names.Action.Name) &&
+		(f.Policy == "" || r.decidedBy(f.Policy)) &&
+		(f.Event == "" || f.Event == r.Event) &&
+		(f.Of == "" || r.Receipt().Decision == f.Of) &&
+		(f.Approval == "" || r.goesBy(f.Approval))
 }
 
-// answer is "allow", "deny", or "" for a record that holds no decision.
-func (s *seen) answer() string {
-	switch {
-	case s.Decision == nil:
-		return ""
-	case *s.Decision:
-		return "allow"
-	}
-	return "deny"
-}
-
-func (s *seen) decidedBy(policy string) bool {
-	for _, e := range s.Errors {
+func (r *Recorded) decidedBy(policy string) bool {
+	for _, e := range r.Errors {
 		if e.Policy == policy {
 			return true
 		}
 	}
-	return slices.Contains(s.Determining, policy)
+	return slices.Contains(r.Determining, policy)
 }
 
 // goesBy reports whether a record is a step of an approval request, or of a decision
 // that went by it.
-func (s *seen) goesBy(approval string) bool {
-	for _, d := range s.Discharged {
+func (r *Recorded) goesBy(approval string) bool {
+	for _, d := range r.Discharged {
 		if d.Approval == approval {
 			return true
 		}
@@ -160,9 +103,10 @@ func (s *seen) goesBy(approval string) bool {
 	var of struct {
 		Approval string `json:"approval"`
 	}
-	return len(s.Details) > 0 && json.Unmarshal(s.Details, &of) == nil && of.Approval == approval
+	return len(r.Details) > 0 && json.Unmarshal(r.Details, &of) == nil && of.Approval == approval
 }
 
-func (e seenEntity) is(name string) bool {
+// named reports whether an entity is the one of an id, or of "type/id".
+func named(e evaluation.Ref, name string) bool {
 	return e.ID != "" && (name == e.ID || name == e.Type+"/"+e.ID)
 }

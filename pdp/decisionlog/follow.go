@@ -55,7 +55,7 @@ func (s *Snapshot) follow(ctx context.Context, cursor int64, o TailOptions, inhe
 	if cursor >= size { // the log is not the one that the cursor is of
 		return cursor, fmt.Errorf("the log ends before record %d, after which to go on", cursor)
 	}
-	for l, err := range s.leaves(ctx, cursor+1, size) {
+	for l, err := range s.leaves(ctx, uint64(cursor+1), uint64(size)) {
 		if err != nil {
 			return cursor, err
 		}
@@ -64,14 +64,14 @@ func (s *Snapshot) follow(ctx context.Context, cursor int64, o TailOptions, inhe
 			if err == nil && passes {
 				err = s.inherited(l.Line, o, inherited)
 				if err == nil {
-					err = yield(l.Sequence, l.Line)
+					err = yield(int64(l.Sequence), l.Line)
 				}
 			}
 			if err != nil {
 				return cursor, err
 			}
 		}
-		cursor = l.Sequence
+		cursor = int64(l.Sequence)
 	}
 	return cursor, nil
 }

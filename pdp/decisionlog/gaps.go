@@ -3,8 +3,6 @@ package decisionlog
 import (
 	"fmt"
 	"time"
-
-	"github.com/go-json-experiment/json"
 )
 
 // DatedGap is a gap with what is still known of its time: records are in the order
@@ -26,7 +24,7 @@ type gaps struct {
 }
 
 // gone takes in a record without content.
-func (g *gaps) gone(l leaf) {
+func (g *gaps) gone(l Record) {
 	if n := len(g.open); n > 0 && g.open[n-1].Why == l.Gone {
 		g.open[n-1].Next++
 		return
@@ -62,7 +60,7 @@ func (s span) hasAll(g DatedGap) bool {
 }
 
 // read is what a record says; nil where there is none for the reader.
-func (g *gaps) read(l leaf) (*seen, error) {
+func (g *gaps) read(l Record) (*Recorded, error) {
 	switch l.Gone {
 	case "":
 	case WhyFiltered:
@@ -71,10 +69,10 @@ func (g *gaps) read(l leaf) (*seen, error) {
 		g.gone(l)
 		return nil, nil
 	}
-	s := new(seen)
-	if err := json.Unmarshal(l.Line, s); err != nil {
+	r, err := Parse(l.Line)
+	if err != nil {
 		return nil, fmt.Errorf("record %d: %w", l.Sequence, err)
 	}
-	g.reached(s.Time)
-	return s, nil
+	g.reached(r.Time)
+	return r, nil
 }

@@ -1,6 +1,8 @@
 package decisionlog
 
-import "context"
+import (
+	"context"
+)
 
 type goOnKey struct{}
 

@@ -1,6 +1,8 @@
 package decisionlog
 
-import "context"
+import (
+	"context"
+)
 
 // grow makes records visible, and wakes who waits for them.
 func (l *Log) grow(size uint64) {

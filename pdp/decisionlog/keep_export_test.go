@@ -72,13 +72,13 @@ func (k *kept) read(all []byte, done Exported) (records [][]byte) {
 		case ExportLeaves:
 			var l exportLeaves
 			k.ok(json.Unmarshal(line, &l))
-			if l.First != int64(len(leaves)) {
+			if l.First != uint64(len(leaves)) {
 				k.Errorf("leaves from %d stand at %d", l.First, len(leaves))
 			}
 			for i, h := range l.Hashes {
 				add(h)
-				if why := k.gone[l.First+int64(i)]; l.Why != WhyFiltered && l.Why != why {
-					k.Errorf("record %d is %q, want %q", l.First+int64(i), l.Why, why)
+				if why := k.gone[int64(l.First)+int64(i)]; l.Why != WhyFiltered && l.Why != why {
+					k.Errorf("record %d is %q, want %q", l.First+uint64(i), l.Why, why)
 				}
 			}
 		case ExportProof:

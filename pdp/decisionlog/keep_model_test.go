@@ -68,8 +68,8 @@ func (k *kept) readBack(whole map[string]string) {
 		batch, _, _ := strings.Cut(id, ".")
 		switch gone := k.gone[ids[batch]] != ""; {
 		case len(got.Inherits) == 0:
-		case !gone && (string(got.Request) != want || got.Gone != nil):
-			k.Errorf("%s: got %s, want %s", id, got.Request, want)
+		case !gone && (string(got.Asked) != want || got.Gone != nil):
+			k.Errorf("%s: got %s, want %s", id, got.Asked, want)
 		case gone && (!slices.Equal(got.Gone, got.Inherits) || got.Batch.Line != nil):
 			k.Errorf("%s: the record of its batch is gone, and it says that of %v", id, got.Gone)
 		}

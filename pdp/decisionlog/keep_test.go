@@ -136,7 +136,7 @@ func (k *kept) holds(secret string) (files []string) {
 }
 
 type seenSalt struct {
-	seen
+	Recorded
 	Salt string `json:"salt"`
 }
 

@@ -12,8 +12,8 @@ import (
 
 // termsOf are the terms of a line as a decoder understands it.
 func termsOf(line []byte) (terms []string, ok bool) {
-	var s seen
-	if json.Unmarshal(line, &s) != nil {
+	s, err := Parse(line)
+	if err != nil {
 		return nil, false
 	}
 	terms = []string{term(termTenant, s.Tenant)}
@@ -24,11 +24,11 @@ func termsOf(line []byte) (terms []string, ok bool) {
 	}
 	add(termKind, s.Kind)
 	add(termEvent, s.Event)
-	add(termDecision, s.answer())
-	add(termSubject, s.Request.Subject.ID)
-	add(termResource, s.Request.Resource.ID)
-	add(termAction, s.Request.Action.Name)
-	add(termOf, s.receipt().Decision)
+	add(termDecision, s.Answer())
+	add(termSubject, s.Names.Subject.ID)
+	add(termResource, s.Names.Resource.ID)
+	add(termAction, s.Names.Action.Name)
+	add(termOf, s.Receipt().Decision)
 	for _, d := range s.Discharged {
 		add(termApproval, d.Approval)
 	}

@@ -157,8 +157,8 @@ func (r *removed) look(ctx context.Context) error {
 }
 
 func (r *removed) take(line []byte) error {
-	var s seen
-	if err := json.Unmarshal(line, &s); err != nil {
+	s, err := Parse(line)
+	if err != nil {
 		return err
 	}
 	if s.Kind != KindAdmin || s.Event != EventRedacted && s.Event != EventRetired {

@@ -36,25 +36,25 @@ func (n *ndjson) begin(h head) error {
 
 func (n *ndjson) whole() bool { return true }
 
-func (n *ndjson) record(l leaf) error {
+func (n *ndjson) record(l Record) error {
 	if err := n.flush(); err != nil {
 		return err
 	}
 	if err := n.line(l.Line); err != nil || !n.proofs {
 		return err
 	}
-	proof, err := tlog.ProveRecord(n.size, l.Sequence, n.hashes)
+	proof, err := tlog.ProveRecord(n.size, int64(l.Sequence), n.hashes)
 	if err != nil {
 		return fmt.Errorf("record %d: %w", l.Sequence, err)
 	}
 	// By hand: there are as many of these lines as records.
 	n.buffer = append(n.buffer[:0], `{"export":"`+ExportProof+`","sequence":`...)
-	n.buffer = append(strconv.AppendInt(n.buffer, l.Sequence, 10), `,"hashes":`...)
+	n.buffer = append(strconv.AppendUint(n.buffer, l.Sequence, 10), `,"hashes":`...)
 	n.buffer = append(hashList(proof).append(n.buffer), '}')
 	return n.line(n.buffer)
 }
 
-func (n *ndjson) without(l leaf, why string) error {
+func (n *ndjson) without(l Record, why string) error {
 	if p := &n.pending; len(p.Hashes) == ExportHashes || len(p.Hashes) > 0 && p.Why != why {
 		if err := n.flush(); err != nil {
 			return err
@@ -63,7 +63,7 @@ func (n *ndjson) without(l leaf, why string) error {
 	if len(n.pending.Hashes) == 0 {
 		n.pending.Export, n.pending.First, n.pending.Why = ExportLeaves, l.Sequence, why
 	}
-	n.pending.Hashes = append(n.pending.Hashes, l.Hash)
+	n.pending.Hashes = append(n.pending.Hashes, l.Leaf)
 	return nil
 }
 

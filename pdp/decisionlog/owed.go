@@ -45,7 +45,7 @@ func owedBy(decision, id string) owed {
 }
 
 // decided takes in what a decision obliges to.
-func (l *ledger) decided(s *seen) {
+func (l *ledger) decided(s *Recorded) {
 	for _, o := range s.Obligations {
 		count := l.types[o.Type]
 		if count == nil {

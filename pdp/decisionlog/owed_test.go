@@ -99,7 +99,7 @@ func TestLedgerProperty(t *testing.T) {
 		open := map[string]string{} // obligation → type
 		for n := range 200 {
 			kind := []string{"log", "redact"}[random.IntN(2)]
-			s := &seen{ID: fmt.Sprint(n), Obligations: []seenObligation{{"o", kind}}}
+			s := &Recorded{ID: fmt.Sprint(n), Obligations: []RecordedObligation{{"o", kind}}}
 			l.decided(s)
 			count := want[kind]
 			count.Owed++
@@ -132,7 +132,7 @@ func TestLedgerProperty(t *testing.T) {
 func TestLedgerIsBounded(t *testing.T) {
 	l := newLedger(100)
 	owe := func(decision, kind string) {
-		l.decided(&seen{ID: decision, Obligations: []seenObligation{{"o", kind}}})
+		l.decided(&Recorded{ID: decision, Obligations: []RecordedObligation{{"o", kind}}})
 		if held := len(l.young) + len(l.older); held > 100 {
 			t.Fatalf("%d are held", held)
 		}

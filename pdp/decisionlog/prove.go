@@ -21,7 +21,7 @@ func (s *Snapshot) Prove(_ context.Context, w io.Writer, id string) error {
 	if err != nil {
 		return err
 	}
-	records, _, err := s.withBatches([]leaf{l}) // what is gone verify cannot tell, nor need it
+	records, _, err := s.withBatches([]Record{l}) // what is gone verify cannot tell, nor need it
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (s *Snapshot) Prove(_ context.Context, w io.Writer, id string) error {
 }
 
 // all writes records alone, in order of sequence.
-func (n *ndjson) all(h head, records []leaf) error {
+func (n *ndjson) all(h head, records []Record) error {
 	if err := n.begin(h); err != nil {
 		return err
 	}
@@ -49,15 +49,15 @@ func (n *ndjson) all(h head, records []leaf) error {
 // withBatches are records, with those of the batches that they inherit from, each once,
 // in order of sequence. gone are, by sequence, the members that inherit from one that is
 // not there any more.
-func (s *Snapshot) withBatches(records []leaf) (all []leaf, gone map[int64][]string, err error) {
-	all, gone = slices.Clone(records), map[int64][]string{}
+func (s *Snapshot) withBatches(records []Record) (all []Record, gone map[uint64][]string, err error) {
+	all, gone = slices.Clone(records), map[uint64][]string{}
 	held, found := 0, map[string]bool{} // by id
 	for _, l := range records {
-		item, err := ItemOf(l.Line)
+		item, err := Parse(l.Line)
 		if err != nil {
 			return nil, nil, err
 		}
-		id := item.Batch()
+		id := item.BatchID()
 		if _, known := found[id]; id != "" && !known {
 			batch, err := s.Batch(l.Line)
 			if err != nil {
@@ -67,14 +67,14 @@ func (s *Snapshot) withBatches(records []leaf) (all []leaf, gone map[int64][]str
 				return nil, nil, ErrSampleTooLarge
 			}
 			if found[id] = batch.Line != nil; batch.Line != nil {
-				all = append(all, leaf{Sequence: int64(batch.Sequence), Hash: batch.Leaf, Line: batch.Line})
+				all = append(all, batch)
 			}
 		}
 		if id != "" && !found[id] {
 			gone[l.Sequence] = item.Inherits
 		}
 	}
-	slices.SortFunc(all, func(a, b leaf) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	return all, gone, nil
 }
 
@@ -124,18 +124,17 @@ func (s *Snapshot) continues(then Checkpoint) error {
 }
 
 // find looks for a record by its id.
-func (s *Snapshot) find(id string) (leaf, error) {
-	record, err := s.ByID(id)
-	l := leaf{Sequence: int64(record.Sequence), Hash: record.Leaf, Line: record.Line}
+func (s *Snapshot) find(id string) (Record, error) {
+	l, err := s.ByID(id)
 	if (err == nil || errors.Is(err, ErrGone)) && !s.sees(l.Line) {
-		return leaf{}, fmt.Errorf("%w: %q", ErrNotFound, id)
+		return Record{}, fmt.Errorf("%w: %q", ErrNotFound, id)
 	}
 	if errors.Is(err, ErrGone) {
-		if l.Gone, err = s.why(record.Sequence); err == nil {
+		if l.Gone, err = s.why(l.Sequence); err == nil {
 			err = fmt.Errorf("%w: record %d was %s", ErrGone, l.Sequence, l.Gone)
 		}
 	}
-	if err == nil && l.Sequence >= s.head.Size {
+	if err == nil && !s.Covers(l.Sequence) {
 		err = fmt.Errorf("%w that a checkpoint covers: record %d stands after the newest one", ErrNotFound, l.Sequence)
 	}
 	return l, err

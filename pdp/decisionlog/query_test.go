@@ -200,7 +200,7 @@ func TestQueryIsAScan(t *testing.T) {
 				if err != nil {
 					continue
 				}
-				var s seen
+				var s Recorded
 				if err := json.Unmarshal(record.Line, &s); err != nil || s.Kind == KindAdmin {
 					continue
 				}

@@ -12,11 +12,15 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Record is a record as it stands in the log. Line is nil where its content is gone.
+// Record is a record as it stands in the log.
 type Record struct {
 	Sequence uint64
-	Line     []byte
-	Leaf     tlog.Hash
+	// Line is the record without its newline, nil if its content is gone.
+	Line []byte
+	Leaf tlog.Hash
+	// Gone says why a [Snapshot] has no Line: [WhyRetired], [WhyRedacted], or [WhyFiltered]
+	// if the reader may not see it.
+	Gone string
 }
 
 // A transaction of a reader ends after so many records, or bytes of them.
@@ -92,10 +96,10 @@ func (r *Reader) Get(sequence uint64) (Record, error) {
 	if err != nil {
 		return Record{Sequence: sequence}, err
 	}
-	return some[0], some[0].gone()
+	return some[0], some[0].orGone()
 }
 
-func (r Record) gone() error {
+func (r Record) orGone() error {
 	if r.Line == nil {
 		return fmt.Errorf("record %d: %w", r.Sequence, ErrGone)
 	}
@@ -128,7 +132,7 @@ func (r *Reader) ByID(id string) (Record, error) {
 			return Record{}, err
 		}
 		if len(some) > 0 {
-			return some[0], some[0].gone()
+			return some[0], some[0].orGone()
 		}
 	}
 	return Record{}, none

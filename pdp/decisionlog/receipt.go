@@ -1,8 +1,6 @@
 package decisionlog
 
 import (
-	"github.com/go-json-experiment/json"
-
 	"policy-service/evaluation"
 )
 
@@ -21,12 +19,4 @@ type Receipt struct {
 // Entry is the receipt as it goes on record.
 func (r Receipt) Entry(tenant, caller string) Entry {
 	return Entry{Kind: KindReceipt, Tenant: tenant, Caller: caller, Details: details(r)}
-}
-
-// receipt is the receipt that a record is, or an empty one.
-func (s *seen) receipt() (r Receipt) {
-	if s.Kind != KindReceipt || json.Unmarshal(s.Details, &r) != nil {
-		return Receipt{}
-	}
-	return r
 }

@@ -4,26 +4,126 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"go.etcd.io/bbolt"
+
+	"policy-service/evaluation"
 )
 
-// Recorded is a record with the request as it was put on record, whole: an item of a
-// batch leaves out what it inherits, which stands once in the record of the batch.
-// Whoever reads a request back reads it here.
+// Recorded is what a record says: the members that format.go lists, by their names there.
+// [Parse] reads the line of a record alone. [Resolve] and [Reader.Recorded] add what an
+// item of a batch left out, because it stands once in the record of the batch. A line may
+// have members that are not here: a later program wrote them, and this one passes over them.
 type Recorded struct {
-	// Line is the record as it is stored. Batch is the record of its batch, without a
-	// Line where it inherits nothing and where that record is gone.
-	Line  []byte
-	Batch Record
-	// Inherits are the members that it inherits, as the line says.
-	Inherits []string
-	// Request is the request, nil where the record has none. Gone are those members that
-	// it lacks, because they stood in a record that is not there any more.
-	Request jsontext.Value
-	Gone    []string
+	Sequence    uint64                   `json:"sequence"`
+	ID          string                   `json:"id"`
+	Time        time.Time                `json:"time"`
+	ClockBehind bool                     `json:"clock_behind"`
+	Now         time.Time                `json:"now"`
+	Tenant      string                   `json:"tenant"`
+	Kind        string                   `json:"kind"`
+	Caller      string                   `json:"caller"`
+	RequestID   string                   `json:"request_id"`
+	TraceID     string                   `json:"trace_id"`
+	Names       RecordedNames            `json:"request"`
+	Inherits    []string                 `json:"inherits"`
+	Query       evaluation.SearchKind    `json:"query"`
+	Found       []string                 `json:"found"`
+	Examined    int                      `json:"examined"`
+	Decision    *bool                    `json:"decision"`
+	Reason      string                   `json:"reason"`
+	Determining []string                 `json:"determining"`
+	Errors      []evaluation.PolicyError `json:"errors"`
+	Obligations []RecordedObligation     `json:"obligations"`
+	Discharged  []evaluation.Met         `json:"discharged"`
+	Bundle      string                   `json:"bundle"`
+	Event       string                   `json:"event"`
+	Details     jsontext.Value           `json:"details"`
+
+	// Line is the record as it is stored.
+	Line []byte `json:"-"`
+	// Batch is the record of the item's batch. It has no Line if the item inherits nothing,
+	// if the content of that record is gone, and if the record was not resolved.
+	Batch Record `json:"-"`
+	// Asked is the request as JSON with what it inherits, nil if the record has none or was
+	// not resolved. Gone are the members that Asked lacks, because they stood in a record
+	// whose content is gone.
+	Asked jsontext.Value `json:"-"`
+	Gone  []string       `json:"-"`
+}
+
+// RecordedNames are the names in a request: what people and filters look for.
+type RecordedNames struct {
+	Subject  evaluation.Ref `json:"subject"`
+	Action   RecordedAction `json:"action"`
+	Resource evaluation.Ref `json:"resource"`
+}
+
+// RecordedAction is the name of an action.
+type RecordedAction struct {
+	Name string `json:"name"`
+}
+
+// RecordedObligation is an obligation that a decision came with.
+type RecordedObligation struct {
+	ID   string `json:"id"`
+	Type string `json:"type"`
+}
+
+// Parse reads the line of a record. What the line inherits is not in it: see [Resolve].
+func Parse(line []byte) (*Recorded, error) {
+	r := &Recorded{Line: line}
+	return r, readInto(r, line)
+}
+
+// Answer is "allow", "deny", or "" for a record that holds no decision.
+func (r *Recorded) Answer() string {
+	switch {
+	case r.Decision == nil:
+		return ""
+	case *r.Decision:
+		return "allow"
+	}
+	return "deny"
+}
+
+// Receipt is the receipt that a record is, or an empty one.
+func (r *Recorded) Receipt() (receipt Receipt) {
+	if r.Kind != KindReceipt || json.Unmarshal(r.Details, &receipt) != nil {
+		return Receipt{}
+	}
+	return receipt
+}
+
+// ErrNoRequest is returned for a record from which no request can be rebuilt: it has none,
+// a part of the request is gone, or what was sent was no request either.
+var ErrNoRequest = errors.New("the record holds no whole request")
+
+// Request rebuilds the request of a resolved record, masked as it was recorded. The record
+// does not hold the wire shape: the request comes as one of AuthZEN, whichever it was. What
+// a search looked for is empty, as it was in the search. The limits are those that bodies
+// are read with, but for the length of the body.
+func (r *Recorded) Request(limits evaluation.Limits) (evaluation.Request, error) {
+	if len(r.Asked) == 0 || len(r.Gone) > 0 {
+		return evaluation.Request{}, fmt.Errorf("record %d: %w", r.Sequence, ErrNoRequest)
+	}
+	limits.Body = MaxLine // masking may have made the request longer than it was
+	var q evaluation.Request
+	var err error
+	if r.Kind == KindSearch {
+		var s evaluation.Search
+		s, err = evaluation.DecodeSearch(r.Query, r.Asked, r.Tenant, limits)
+		q = s.Request
+	} else {
+		q, err = evaluation.DecodeAuthZEN(r.Asked, r.Tenant, limits)
+	}
+	if err != nil {
+		err = fmt.Errorf("record %d: %w: %w", r.Sequence, ErrNoRequest, err)
+	}
+	return q, err
 }
 
 // The members that an item can inherit, as its record names them.
@@ -35,32 +135,16 @@ const (
 	inheritsSupported = "supported_obligations" // of the context, where the item has one of its own
 )
 
-// Item is what of a line says whether it inherits, and from which record.
-type Item struct {
-	Sequence uint64   `json:"sequence"`
-	ID       string   `json:"id"`
-	Tenant   string   `json:"tenant"`
-	Kind     string   `json:"kind"`
-	Inherits []string `json:"inherits"`
-}
-
-// ItemOf reads it of a line.
-func ItemOf(line []byte) (i Item, err error) {
-	err = readInto(&i, line)
-	return i, err
-}
-
-// Batch is the id of the record that it inherits from, "" where it inherits nothing.
-func (i Item) Batch() string {
-	if dot := strings.LastIndexByte(i.ID, '.'); dot > 0 && len(i.Inherits) > 0 {
-		return i.ID[:dot]
+// BatchID is the id of the record that an item inherits from, "" if it inherits nothing.
+func (r *Recorded) BatchID() string {
+	if dot := strings.LastIndexByte(r.ID, '.'); dot > 0 && len(r.Inherits) > 0 {
+		return r.ID[:dot]
 	}
 	return ""
 }
 
-// asked is an item with the request that stands in its own line.
-type asked struct {
-	Item
+// parts are the members of the request in a record's own line.
+type parts struct {
 	Request *recordedRequest `json:"request"`
 }
 
@@ -71,66 +155,68 @@ type recordedRequest struct {
 	Context  jsontext.Value `json:"context,omitzero"`
 }
 
-// of returns an error where the other record is not that of its batch: nobody's
-// properties are shown as somebody else's.
-func (i Item) of(batch Item) error {
-	if batch.Kind != KindBatch || batch.ID != i.Batch() || batch.Tenant != i.Tenant {
-		return fmt.Errorf("%w: record %d is not that of the batch which record %d is an item of", ErrDamaged, batch.Sequence, i.Sequence)
+// itemOf returns an error if the other record is not that of the item's batch: no properties
+// of one caller are shown as those of another.
+func (r *Recorded) itemOf(batch *Recorded) error {
+	if batch.Kind != KindBatch || batch.ID != r.BatchID() || batch.Tenant != r.Tenant {
+		return fmt.Errorf("%w: record %d is not that of the batch which record %d is an item of", ErrDamaged, batch.Sequence, r.Sequence)
 	}
 	return nil
 }
 
-func readInto(of any, line []byte) error {
-	if err := json.Unmarshal(line, of); err != nil {
+func readInto(into any, line []byte) error {
+	if err := json.Unmarshal(line, into); err != nil {
 		return fmt.Errorf("not a record: %w", err)
 	}
 	return nil
 }
 
-// Resolve puts a record and that of its batch together, which has no Line where the one
-// inherits nothing, and where the other is gone.
+// Resolve reads a record together with that of its batch, which has no Line if the record
+// inherits nothing and if the content of the other is gone.
 func Resolve(line []byte, batch Record) (Recorded, error) {
-	var item asked
-	if err := readInto(&item, line); err != nil {
+	parsed, err := Parse(line)
+	if err != nil {
 		return Recorded{}, err
 	}
-	r := Recorded{Line: line, Inherits: item.Inherits}
-	if len(item.Inherits) == 0 {
-		return r, item.request(&r)
+	r := *parsed
+	var own, shared parts
+	if err := readInto(&own, line); err != nil {
+		return Recorded{}, err
 	}
-	var from recordedRequest
-	if batch.Line != nil {
-		var of asked
-		if err := readInto(&of, batch.Line); err != nil {
-			return Recorded{}, err
+	if len(r.Inherits) > 0 {
+		if batch.Line != nil {
+			of, err := Parse(batch.Line)
+			if err == nil {
+				err = r.itemOf(of)
+			}
+			if err == nil {
+				err = readInto(&shared, batch.Line)
+			}
+			if err != nil {
+				return Recorded{}, err
+			}
+			r.Batch = batch
 		}
-		if err := item.of(of.Item); err != nil {
-			return Recorded{}, err
+		if own.Request == nil {
+			own.Request = &recordedRequest{}
 		}
-		if r.Batch = batch; of.Request != nil {
-			from = *of.Request
+		if shared.Request == nil {
+			shared.Request = &recordedRequest{}
 		}
 	}
-	if item.Request == nil {
-		item.Request = &recordedRequest{}
-	}
-	for _, member := range item.Inherits {
-		has, err := item.Request.inherit(member, &from)
+	for _, member := range r.Inherits {
+		has, err := own.Request.inherit(member, shared.Request)
 		if err != nil {
-			return Recorded{}, fmt.Errorf("record %d: %w", item.Sequence, err)
+			return Recorded{}, fmt.Errorf("record %d: %w", r.Sequence, err)
 		}
 		if !has {
 			r.Gone = append(r.Gone, member)
 		}
 	}
-	return r, item.request(&r)
-}
-
-func (i *asked) request(into *Recorded) (err error) {
-	if i.Request != nil {
-		into.Request, err = json.Marshal(i.Request)
+	if own.Request != nil {
+		r.Asked, err = json.Marshal(own.Request)
 	}
-	return err
+	return r, err
 }
 
 // inherit takes a member over, whole, and reports whether it is there.
@@ -184,14 +270,14 @@ func membersOf(object jsontext.Value) (members map[string]jsontext.Value, err er
 	return members, json.Unmarshal(object, &members)
 }
 
-// Batch is the record that a record inherits from, without a Line where it inherits
-// nothing, and where that record is gone. It stands in the same segment.
+// Batch is the record that a record inherits from. It has no Line if the record inherits
+// nothing and if the content of the other is gone. Both stand in the same segment.
 func (r *Reader) Batch(line []byte) (batch Record, err error) {
-	i, err := ItemOf(line)
-	if err != nil || i.Batch() == "" {
+	item, err := Parse(line)
+	if err != nil || item.BatchID() == "" {
 		return Record{}, err
 	}
-	s, err := r.find(i.Sequence)
+	s, err := r.find(item.Sequence)
 	if errors.Is(err, ErrGone) { // dropped since the line was read
 		return Record{}, nil
 	}
@@ -200,8 +286,8 @@ func (r *Reader) Batch(line []byte) (batch Record, err error) {
 	}
 	err = r.view(s, func(tx *bbolt.Tx) error {
 		batch = Record{}
-		sequence, found := readNumber(tx.Bucket([]byte(BucketIDs)).Get([]byte(i.Batch())))
-		if !found || sequence >= i.Sequence {
+		sequence, found := readNumber(tx.Bucket([]byte(BucketIDs)).Get([]byte(item.BatchID())))
+		if !found || sequence >= item.Sequence {
 			return nil
 		}
 		some, err := someOf(tx, sequence, sequence+1)
@@ -213,14 +299,14 @@ func (r *Reader) Batch(line []byte) (batch Record, err error) {
 	if err != nil || batch.Line == nil {
 		return Record{}, err
 	}
-	of, err := ItemOf(batch.Line)
+	of, err := Parse(batch.Line)
 	if err == nil {
-		err = i.of(of)
+		err = item.itemOf(of)
 	}
 	return batch, err
 }
 
-// Recorded is a record of this log with what it inherits.
+// Recorded reads a record of this log with what it inherits.
 func (r *Reader) Recorded(line []byte) (Recorded, error) {
 	batch, err := r.Batch(line)
 	if err != nil {
@@ -233,15 +319,15 @@ func (r *Reader) Recorded(line []byte) (Recorded, error) {
 // batch put before it, because that was not among those before. Its zero value is ready.
 type Inheritance struct{ last string }
 
-// Lacks is the id of the record that a record inherits from, where that did not come
-// before, and "" otherwise; from now on it counts as come.
+// Lacks is the id of the record that a record inherits from if that did not come before,
+// and "" otherwise. From now on it counts as come.
 func (h *Inheritance) Lacks(line []byte) (id string, err error) {
-	item, err := ItemOf(line)
-	switch of := item.Batch(); {
+	r, err := Parse(line)
+	switch of := r.BatchID(); {
 	case err != nil:
 		return "", err
-	case item.Kind == KindBatch:
-		h.last = item.ID
+	case r.Kind == KindBatch:
+		h.last = r.ID
 	case of != "" && of != h.last:
 		h.last = of
 		return of, nil

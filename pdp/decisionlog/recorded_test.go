@@ -80,20 +80,20 @@ func TestItemsAreReadBackWithWhatTheyInherit(t *testing.T) {
 				t.Fatal(err)
 			}
 			gone += len(got.Gone)
-			if got.Batch.Line != nil && string(got.Request) != want {
-				t.Fatalf("%s:\ngot  %s\nwant %s", id, got.Request, want)
+			if got.Batch.Line != nil && string(got.Asked) != want {
+				t.Fatalf("%s:\ngot  %s\nwant %s", id, got.Asked, want)
 			}
 			if got.Batch.Line != nil && len(got.Gone) > 0 || got.Batch.Line == nil && !slices.Equal(got.Gone, got.Inherits) || string(got.Line) != string(record.Line) {
 				t.Fatalf("%s: got %+v", id, got)
 			}
 			var lacks, all struct{ Subject, Action, Resource, Context map[string]any }
-			if json.Unmarshal(got.Request, &lacks) != nil || json.Unmarshal([]byte(want), &all) != nil {
-				t.Fatal(string(got.Request))
+			if json.Unmarshal(got.Asked, &lacks) != nil || json.Unmarshal([]byte(want), &all) != nil {
+				t.Fatal(string(got.Asked))
 			}
 			for member, parts := range map[string][2]map[string]any{"subject": {lacks.Subject, all.Subject}, "action": {lacks.Action, all.Action}, "resource": {lacks.Resource, all.Resource}, "context": {lacks.Context, all.Context}} {
 				says := slices.Contains(got.Gone, member) || member == "context" && slices.Contains(got.Gone, "supported_obligations")
 				if same := reflect.DeepEqual(parts[0], parts[1]); same == says {
-					t.Fatalf("%s: %s of %s is the same: %v, and gone are %v", id, member, got.Request, same, got.Gone)
+					t.Fatalf("%s: %s of %s is the same: %v, and gone are %v", id, member, got.Asked, same, got.Gone)
 				}
 			}
 		}
@@ -107,7 +107,7 @@ func TestItemsAreReadBackWithWhatTheyInherit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := l.Recorded(record.Line); err != nil || got.Batch.Line != nil || got.Inherits != nil || got.Gone != nil || id == "start" && got.Request != nil || id == "alone" && string(got.Request) != `{"subject":{"type":"user","id":"a"}}` {
+		if got, err := l.Recorded(record.Line); err != nil || got.Batch.Line != nil || got.Inherits != nil || got.Gone != nil || id == "start" && got.Asked != nil || id == "alone" && string(got.Asked) != `{"subject":{"type":"user","id":"a"}}` {
 			t.Errorf("%s: got %+v, %v", id, got, err)
 		}
 	}
@@ -130,7 +130,7 @@ func TestItemsInheritFromTheirOwnBatch(t *testing.T) {
 		`{"sequence":8,`, `[]`,
 	} {
 		if got, err := Resolve([]byte(item), Record{Line: []byte(batch)}); err == nil {
-			t.Errorf("%s: got %s", batch, got.Request)
+			t.Errorf("%s: got %s", batch, got.Asked)
 		}
 	}
 	for _, batch := range []string{ // what it says to inherit, and is not there, is gone
@@ -139,7 +139,7 @@ func TestItemsInheritFromTheirOwnBatch(t *testing.T) {
 		`{"sequence":8,"id":"b1","tenant":"acme","kind":"batch"}`,
 	} {
 		if got, err := Resolve([]byte(item), Record{Line: []byte(batch)}); err != nil || !slices.Equal(got.Gone, []string{"subject"}) {
-			t.Errorf("%s: got %s, gone %v, %v", batch, got.Request, got.Gone, err)
+			t.Errorf("%s: got %s, gone %v, %v", batch, got.Asked, got.Gone, err)
 		}
 	}
 	for _, bad := range []string{
@@ -147,7 +147,7 @@ func TestItemsInheritFromTheirOwnBatch(t *testing.T) {
 		`{"sequence":9,"id":"b1.0","tenant":"acme","request":{"context":{}},"inherits":["context"]}`,
 	} { // never merged
 		if got, err := Resolve([]byte(bad), Record{Line: []byte(`{"id":"b1","tenant":"acme","kind":"batch","request":{"subject":{"properties":{"x":1}},"context":{"x":1}}}`)}); err == nil {
-			t.Errorf("%s: got %s", bad, got.Request)
+			t.Errorf("%s: got %s", bad, got.Asked)
 		}
 	}
 	later := `{"sequence":9,"id":"b1.0","tenant":"acme","request":{},"inherits":["mood"]}`
@@ -172,8 +172,8 @@ func FuzzResolve(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			if r.Request != nil && !r.Request.IsValid() {
-				t.Fatalf("%q with %q: %q", line, b, r.Request)
+			if r.Asked != nil && !r.Asked.IsValid() {
+				t.Fatalf("%q with %q: %q", line, b, r.Asked)
 			}
 			if b == nil && len(r.Gone) != len(r.Inherits) {
 				t.Fatalf("%q alone lacks %q, and gone are %q", line, r.Inherits, r.Gone)

@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-
-	"github.com/go-json-experiment/json"
 )
 
 // ErrNotRedactable is returned for a record that says what was done to the log:
@@ -47,8 +45,8 @@ func (l *Log) redaction(ctx context.Context, id, reason string) (*removal, Segme
 	if err != nil {
 		return nil, Segment{}, 0, err
 	}
-	var s seen
-	if err := json.Unmarshal(record.Line, &s); err != nil {
+	s, err := Parse(record.Line)
+	if err != nil {
 		return nil, Segment{}, 0, err
 	}
 	if s.Kind == KindAdmin {

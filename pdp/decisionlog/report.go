@@ -70,7 +70,7 @@ type BundleInForce struct {
 	// the time of the report. They are not there where that record is gone, or not
 	// for the reader.
 	Loaded   time.Time `json:"loaded,omitzero"`
-	Sequence int64     `json:"sequence,omitzero"`
+	Sequence uint64    `json:"sequence,omitzero"`
 	Files    int64     `json:"files,omitzero"`
 	// Decisions it made in the time of the report, and when the first and the last.
 	Decisions int64     `json:"decisions"`
@@ -82,7 +82,7 @@ type BundleInForce struct {
 type Redaction struct {
 	At Instant `json:"at"`
 	// Of is the sequence of the record whose content went, ID its id.
-	Of     int64  `json:"of"`
+	Of     uint64 `json:"of"`
 	ID     string `json:"id"`
 	Tenant string `json:"tenant,omitzero"`
 	// Caller is who asked for it, "" for somebody with the data directory.
@@ -92,7 +92,7 @@ type Redaction struct {
 
 // Instant is a record and its time.
 type Instant struct {
-	Sequence int64     `json:"sequence"`
+	Sequence uint64    `json:"sequence"`
 	Time     time.Time `json:"time"`
 }
 
@@ -156,7 +156,7 @@ type RefusedBundle struct {
 // RetentionRun is a run of retention: no record below has content any more.
 type RetentionRun struct {
 	At     Instant `json:"at"`
-	Below  int64   `json:"below"`
+	Below  uint64  `json:"below"`
 	Reason string  `json:"reason"`
 }
 
@@ -188,7 +188,7 @@ func (s *Snapshot) Report(ctx context.Context, o ReportOptions) (Report, error) 
 		return Report{}, err
 	}
 	p := s.newReporting(o)
-	for l, err := range s.leaves(ctx, 0, s.head.Size) {
+	for l, err := range s.leaves(ctx, 0, uint64(s.head.Size)) {
 		if err == nil {
 			err = p.look(l)
 		}

@@ -159,10 +159,10 @@ func TestReport(t *testing.T) {
 	if p := r.Population; p.Kinds[KindDecision] != 8 || p.Allowed != 4 || p.Denied != 4 || !p.First.Equal(at("2026-03-03 10:00").Time) || !p.Last.Equal(at("2026-03-06 11:00").Time) {
 		t.Errorf("%+v", p)
 	}
-	sequences := map[string]int64{}
+	sequences := map[string]uint64{}
 	for record, err := range d.log.Records(t.Context(), 0, d.log.Size()) {
 		d.ok(err)
-		var s seen
+		var s Recorded
 		if record.Line == nil {
 			continue
 		}

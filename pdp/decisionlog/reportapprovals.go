@@ -47,7 +47,7 @@ type approvals struct {
 	took []time.Duration
 }
 
-func (p *reporting) approval(s *seen) error {
+func (p *reporting) approval(s *Recorded) error {
 	var about struct {
 		Asked   string    `json:"asked"`
 		FiledAt time.Time `json:"filed_at"`

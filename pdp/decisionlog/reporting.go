@@ -52,7 +52,7 @@ func (s *Snapshot) newReporting(o ReportOptions) *reporting {
 }
 
 // look takes in one leaf.
-func (p *reporting) look(l leaf) error {
+func (p *reporting) look(l Record) error {
 	s, err := p.gaps.read(l)
 	if s == nil || err != nil {
 		return err
@@ -61,13 +61,13 @@ func (p *reporting) look(l leaf) error {
 		p.first = s.Time
 	}
 	if s.Kind == KindReceipt { // of any time: it says what became of a decision of the span
-		p.owed.received(s.receipt())
+		p.owed.received(s.Receipt())
 	}
 	switch inside := p.span.has(s.Time); {
 	case inside:
 		err = p.count(s)
 	case s.Event == eventBundleLoaded && s.Time.Before(p.span.from):
-		p.before, err = s.bundleLoaded()
+		p.before, err = bundleLoaded(s)
 	}
 	if err != nil {
 		return fmt.Errorf("record %d: its details are not those of %s: %w", l.Sequence, s.Event, err)
@@ -76,7 +76,7 @@ func (p *reporting) look(l leaf) error {
 }
 
 // count takes in a record of the span.
-func (p *reporting) count(s *seen) error {
+func (p *reporting) count(s *Recorded) error {
 	all := &p.report.Population
 	all.Records++
 	all.Kinds[s.Kind]++
@@ -97,8 +97,8 @@ func (p *reporting) count(s *seen) error {
 }
 
 // clock joins the records that repeat one time.
-func (p *reporting) clock(s *seen) {
-	if !s.Behind {
+func (p *reporting) clock(s *Recorded) {
+	if !s.ClockBehind {
 		return
 	}
 	all := p.report.ClockBehind
@@ -106,17 +106,17 @@ func (p *reporting) clock(s *seen) {
 		all[n-1].Records++
 		return
 	}
-	p.report.ClockBehind = append(all, ClockBehind{First: s.moment(), Records: 1})
+	p.report.ClockBehind = append(all, ClockBehind{First: moment(s), Records: 1})
 }
 
-func (p *reporting) decision(s *seen) {
+func (p *reporting) decision(s *Recorded) {
 	p.days[dayOf(s.Time)] = true
 	p.owed.decided(s)
-	if s.answer() == "allow" {
+	if s.Answer() == "allow" {
 		p.report.Population.Allowed++
 	} else {
 		p.report.Population.Denied++
-		p.report.Denies[s.whyDenied()]++
+		p.report.Denies[whyDenied(s)]++
 	}
 	for _, e := range s.Errors {
 		erring := p.errors[e.Policy]
@@ -125,7 +125,7 @@ func (p *reporting) decision(s *seen) {
 			p.errors[e.Policy] = erring
 		}
 		erring.Errors++
-		erring.Kinds[e.Kind]++
+		erring.Kinds[string(e.Kind)]++
 	}
 	if s.Bundle != "" {
 		b := p.bundle(s.Bundle)
@@ -138,7 +138,7 @@ func (p *reporting) decision(s *seen) {
 }
 
 // whyDenied is what a deny is counted under.
-func (s *seen) whyDenied() string {
+func whyDenied(s *Recorded) string {
 	switch {
 	case s.Reason != "":
 		return s.Reason

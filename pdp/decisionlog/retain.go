@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
 )
 
@@ -171,8 +170,8 @@ func (l *Log) worthwhile(segments []Segment, reason string) ([]Segment, string, 
 		if err != nil && !errors.Is(err, ErrGone) {
 			return nil, "", err
 		}
-		var s seen
-		if err != nil || json.Unmarshal(record.Line, &s) != nil || s.Kind != KindAdmin || s.Event != EventRetired {
+		s, unread := Parse(record.Line)
+		if err != nil || unread != nil || s.Kind != KindAdmin || s.Event != EventRetired {
 			return segments, reason, nil
 		}
 	}
@@ -186,8 +185,8 @@ func (l *Log) begun(first uint64) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	var s seen
-	if err := json.Unmarshal(record.Line, &s); err != nil {
+	s, err := Parse(record.Line)
+	if err != nil {
 		return time.Time{}, fmt.Errorf("record %d: %w", first, err)
 	}
 	return s.Time, nil

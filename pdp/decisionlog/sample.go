@@ -71,7 +71,7 @@ func (s *Snapshot) Sample(ctx context.Context, o SampleOptions) (Sample, error) 
 	}
 	p := picking{options: o, span: span{o.From, o.To}, byID: map[string]*picked{}}
 	p.gaps.told = p.tell
-	for l, err := range s.leaves(ctx, 0, s.head.Size) {
+	for l, err := range s.leaves(ctx, 0, uint64(s.head.Size)) {
 		if err == nil {
 			err = p.look(l)
 		}
@@ -92,12 +92,12 @@ func (s *Snapshot) Sample(ctx context.Context, o SampleOptions) (Sample, error) 
 
 // picked is a decision that is chosen so far. Its receipts come later in the log.
 type picked struct {
-	leaf
+	Record
 	score    [sha256.Size]byte
 	id       string
 	time     time.Time
 	bundle   string
-	receipts []leaf
+	receipts []Record
 	held     int // bytes of all these lines
 }
 
@@ -113,7 +113,7 @@ type picking struct {
 	byID       map[string]*picked
 }
 
-func (p *picking) look(l leaf) error {
+func (p *picking) look(l Record) error {
 	s, err := p.gaps.read(l)
 	if s == nil || err != nil {
 		return err
@@ -122,10 +122,10 @@ func (p *picking) look(l leaf) error {
 	case KindDecision:
 		if p.span.has(s.Time) {
 			p.population++
-			p.offer(&picked{leaf: l, score: score(p.options.Seed, l.Hash), id: s.ID, time: s.Time, bundle: s.Bundle, held: len(l.Line)})
+			p.offer(&picked{Record: l, score: score(p.options.Seed, l.Leaf), id: s.ID, time: s.Time, bundle: s.Bundle, held: len(l.Line)})
 		}
 	case KindReceipt:
-		if of := p.byID[s.receipt().Decision]; of != nil {
+		if of := p.byID[s.Receipt().Decision]; of != nil {
 			of.receipts = append(of.receipts, l)
 			of.held, p.held = of.held+len(l.Line), p.held+len(l.Line)
 		}
@@ -166,9 +166,9 @@ func (p *picking) tell(g DatedGap) {
 	}
 	switch {
 	case p.span.hasAll(g):
-		count.Inside += g.Next - g.First
+		count.Inside += int64(g.Next - g.First)
 	case p.span.mayHave(g):
-		count.Perhaps += g.Next - g.First
+		count.Perhaps += int64(g.Next - g.First)
 	}
 }
 
@@ -178,7 +178,7 @@ func (p *picking) chosen() []*picked {
 }
 
 func (d *picked) summary() Chosen {
-	c := Chosen{Sequence: d.Sequence, ID: d.id, Time: d.time, LeafHash: d.Hash.String(), Score: hex.EncodeToString(d.score[:]), Bundle: d.bundle, Receipts: []int64{}}
+	c := Chosen{Sequence: d.Sequence, ID: d.id, Time: d.time, LeafHash: d.Leaf.String(), Score: hex.EncodeToString(d.score[:]), Bundle: d.bundle, Receipts: []uint64{}}
 	for _, receipt := range d.receipts {
 		c.Receipts = append(c.Receipts, receipt.Sequence)
 	}

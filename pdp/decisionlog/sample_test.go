@@ -54,7 +54,7 @@ func best(t *testing.T, l *Log, o SampleOptions) (ids []string, population int64
 		if err != nil {
 			t.Fatal(err)
 		}
-		var s seen
+		var s Recorded
 		if record.Line == nil || json.Unmarshal(record.Line, &s) != nil || s.Kind != KindDecision ||
 			!o.From.IsZero() && s.Time.Before(o.From) || !o.To.IsZero() && !s.Time.Before(o.To) {
 			continue
@@ -132,10 +132,10 @@ func TestSampleHoldsReceipts(t *testing.T) {
 		mustAppend(t, l, receiptFor(fmt.Sprintf("r-%02d", i), "default", evaluation.NotDischarged, "redact-1"))
 	}
 	sample := sampleNow(t, l, nil, SampleOptions{N: 10, Seed: "s"})
-	of := map[int64]string{}
-	last := int64(-1)
+	of := map[uint64]string{}
+	last := uint64(0)
 	for line := range bytes.Lines(sample.Files["records.ndjson"]) {
-		var s seen
+		var s Recorded
 		if bytes.HasPrefix(line, []byte(ExportPrefix)) {
 			continue
 		}
@@ -144,7 +144,7 @@ func TestSampleHoldsReceipts(t *testing.T) {
 		}
 		last = s.Sequence
 		if s.Kind == KindReceipt {
-			of[s.Sequence] = s.receipt().Decision
+			of[s.Sequence] = s.Receipt().Decision
 		}
 	}
 	for _, c := range sample.Summary.Chosen {
@@ -311,8 +311,8 @@ func TestASampleIsBounded(t *testing.T) {
 	p := picking{options: SampleOptions{N: 1, Seed: "s"}, byID: map[string]*picked{}}
 	p.gaps.told = p.tell
 	look := func() (err error) {
-		for sequence := int64(1); sequence < 4 && err == nil; sequence++ {
-			err = p.look(leaf{Sequence: sequence, Line: k.lines[sequence], Hash: tlog.RecordHash(k.lines[sequence])})
+		for sequence := uint64(1); sequence < 4 && err == nil; sequence++ {
+			err = p.look(Record{Sequence: sequence, Line: k.lines[sequence], Leaf: tlog.RecordHash(k.lines[sequence])})
 		}
 		return err
 	}

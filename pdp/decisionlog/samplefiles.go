@@ -80,14 +80,14 @@ type GoneOf struct {
 
 // Chosen is a decision of a sample.
 type Chosen struct {
-	Sequence int64     `json:"sequence"`
+	Sequence uint64    `json:"sequence"`
 	ID       string    `json:"id"`
 	Time     time.Time `json:"time"`
 	LeafHash string    `json:"leaf_hash"`
 	Score    string    `json:"score"`
 	Bundle   string    `json:"bundle,omitzero"`
 	// Receipts are the sequences of those for it.
-	Receipts []int64 `json:"receipts"`
+	Receipts []uint64 `json:"receipts"`
 	// Gone are the members that it inherits from the record of its batch where that is
 	// not there any more.
 	Gone []string `json:"inherited_gone,omitzero"`
@@ -117,9 +117,9 @@ func (s *Snapshot) writeSample(p *picking) (Sample, error) {
 		out.Summary.Gone, out.Summary.Live, out.Summary.Uncovered = &p.gone, s.head.Live, s.head.Uncovered
 	}
 	chosen := p.chosen()
-	var records []leaf
+	var records []Record
 	for _, d := range chosen {
-		records = append(append(records, d.leaf), d.receipts...)
+		records = append(append(records, d.Record), d.receipts...)
 	}
 	records, gone, err := s.withBatches(records)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *Snapshot) writeSample(p *picking) (Sample, error) {
 }
 
 // proofs are the records of a sample, each with its proof, in order.
-func (s *Snapshot) proofs(records []leaf) ([]byte, error) {
+func (s *Snapshot) proofs(records []Record) ([]byte, error) {
 	var b bytes.Buffer
 	buffered := bufio.NewWriter(&b)
 	out := &ndjson{w: buffered, digest: sha256.New(), hashes: &cachedHashes{from: s}, proofs: true, form: FormProof}

@@ -3,20 +3,16 @@ package decisionlog
 import (
 	"context"
 	"errors"
-
-	"github.com/go-json-experiment/json"
 )
 
 // Shown is a record with the policies that decided it, as they were then.
 type Shown struct {
-	Sequence int64
+	// Record is the record as it is stored, with what it inherits.
+	Record   Recorded
 	LeafHash string
-	// Recorded is the record as it is stored, with what it inherits.
-	Recorded
-	// Bundle is the digest of the policies, Files are they, by path; nil where
-	// the record names no bundle or the bundle is not kept.
-	Bundle string
-	Files  map[string][]byte
+	// Files are the policies, by path. They are nil if the record names no bundle, or one
+	// that is not kept.
+	Files map[string][]byte
 }
 
 // Show finds a record by its id.
@@ -25,16 +21,11 @@ func (s *Snapshot) Show(_ context.Context, id string) (Shown, error) {
 	if err != nil {
 		return Shown{}, err
 	}
-	shown := Shown{Sequence: l.Sequence, LeafHash: l.Hash.String()}
-	if shown.Recorded, err = s.Recorded(l.Line); err != nil {
-		return Shown{}, err
-	}
-	var r seen
-	if err := json.Unmarshal(l.Line, &r); err != nil || r.Bundle == "" {
+	shown := Shown{LeafHash: l.Leaf.String()}
+	if shown.Record, err = s.Recorded(l.Line); err != nil || shown.Record.Bundle == "" {
 		return shown, err
 	}
-	shown.Bundle = r.Bundle
-	shown.Files, err = bundleFiles(s.data, r.Bundle)
+	shown.Files, err = bundleFiles(s.data, shown.Record.Bundle)
 	return shown, err
 }
 

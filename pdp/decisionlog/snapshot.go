@@ -7,20 +7,7 @@ import (
 	"iter"
 	"sort"
 	"time"
-
-	"golang.org/x/mod/sumdb/tlog"
 )
-
-// leaf is one record of the log, or what is left of it.
-type leaf struct {
-	Sequence int64
-	Hash     tlog.Hash
-	// Line is the record without its newline, nil where it is Gone.
-	Line []byte
-	// Gone is [WhyRetired], [WhyRedacted], "", or [WhyFiltered] for what a reader
-	// may not see.
-	Gone string
-}
 
 // head is what a snapshot reaches up to.
 type head struct {
@@ -101,22 +88,21 @@ func (r *Reader) snapshotTo(c Checkpoint, keys []string) *Snapshot {
 	return &Snapshot{Reader: r, head: h, segments: r.Segments(), retired: map[uint64]bool{}}
 }
 
-// leaves yields the leaves in [from, to), in order.
-func (s *Snapshot) leaves(ctx context.Context, from, to int64) iter.Seq2[leaf, error] {
-	return func(yield func(leaf, error) bool) {
-		for record, err := range s.Records(ctx, uint64(from), uint64(to)) {
-			l := leaf{Sequence: int64(record.Sequence), Hash: record.Leaf, Line: record.Line}
-			if err == nil && l.Line == nil {
-				err = s.wasGone(ctx, record.Sequence)
+// leaves yields the records in [from, to), in order, each as the reader may see it.
+func (s *Snapshot) leaves(ctx context.Context, from, to uint64) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for r, err := range s.Records(ctx, from, to) {
+			if err == nil && r.Line == nil {
+				err = s.wasGone(ctx, r.Sequence)
 			}
 			switch {
 			case err != nil:
-			case !s.sees(l.Line):
-				l.Line, l.Gone = nil, WhyFiltered
-			case l.Line == nil:
-				l.Gone, err = s.why(record.Sequence)
+			case !s.sees(r.Line):
+				r.Line, r.Gone = nil, WhyFiltered
+			case r.Line == nil:
+				r.Gone, err = s.why(r.Sequence)
 			}
-			if !yield(l, err) || err != nil {
+			if !yield(r, err) || err != nil {
 				return
 			}
 		}

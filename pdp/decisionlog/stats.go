@@ -4,8 +4,6 @@ import (
 	"context"
 	"path/filepath"
 	"time"
-
-	"github.com/go-json-experiment/json"
 )
 
 // Statistics count what is in the log.
@@ -47,16 +45,16 @@ type WholeLog struct {
 // SegmentInfo describes one file of the log.
 type SegmentInfo struct {
 	Name   string `json:"name"`
-	First  int64  `json:"first"`
-	Next   int64  `json:"next"` // the first sequence that is no longer in it
+	First  uint64 `json:"first"`
+	Next   uint64 `json:"next"` // the first sequence that is no longer in it
 	Bytes  int64  `json:"bytes"`
 	Sealed bool   `json:"sealed"`
 }
 
 // Gap is a run of records whose content is not there.
 type Gap struct {
-	First int64  `json:"first"`
-	Next  int64  `json:"next"`
+	First uint64 `json:"first"`
+	Next  uint64 `json:"next"`
 	Why   string `json:"why"`
 }
 
@@ -67,7 +65,7 @@ func (s *Snapshot) Stats(ctx context.Context) (Statistics, error) {
 		st.WholeLog = s.whole()
 	}
 	owed := newLedger(owedMost)
-	for l, err := range s.leaves(ctx, 0, s.head.Size) {
+	for l, err := range s.leaves(ctx, 0, uint64(s.head.Size)) {
 		if err == nil {
 			err = st.add(l, owed)
 		}
@@ -83,13 +81,13 @@ func (s *Snapshot) whole() *WholeLog {
 	w := &WholeLog{Live: s.head.Live, Uncovered: s.head.Uncovered, Gaps: []Gap{}}
 	for _, segment := range s.segments {
 		w.Disk += segment.Size
-		w.Segments = append(w.Segments, SegmentInfo{Name: filepath.Base(segment.Path), First: int64(segment.First),
-			Next: int64(segment.First + segment.Records), Bytes: segment.Size, Sealed: segment.Sealed})
+		w.Segments = append(w.Segments, SegmentInfo{Name: filepath.Base(segment.Path), First: segment.First,
+			Next: segment.First + segment.Records, Bytes: segment.Size, Sealed: segment.Sealed})
 	}
 	return w
 }
 
-func (st *Statistics) add(l leaf, owed *ledger) error {
+func (st *Statistics) add(l Record, owed *ledger) error {
 	switch l.Gone {
 	case "":
 	case WhyFiltered:
@@ -98,8 +96,8 @@ func (st *Statistics) add(l leaf, owed *ledger) error {
 		st.gap(l)
 		return nil
 	}
-	var s seen
-	if err := json.Unmarshal(l.Line, &s); err != nil {
+	s, err := Parse(l.Line)
+	if err != nil {
 		return err
 	}
 	st.Bytes += int64(len(l.Line)) + 1
@@ -107,7 +105,7 @@ func (st *Statistics) add(l leaf, owed *ledger) error {
 	if s.Reason != "" {
 		st.Reasons[s.Reason]++
 	}
-	switch s.answer() {
+	switch s.Answer() {
 	case "allow":
 		st.Allowed++
 	case "deny":
@@ -115,12 +113,12 @@ func (st *Statistics) add(l leaf, owed *ledger) error {
 	}
 	switch s.Kind {
 	case KindDecision:
-		owed.decided(&s)
+		owed.decided(s)
 	case KindReceipt:
-		owed.received(s.receipt())
+		owed.received(s.Receipt())
 	}
 	if st.WholeLog != nil && (s.Event == EventDropped || s.Event == EventResumed) {
-		lost, err := s.lost()
+		lost, err := lostBy(s)
 		if err != nil {
 			return err
 		}
@@ -133,7 +131,7 @@ func (st *Statistics) add(l leaf, owed *ledger) error {
 	return nil
 }
 
-func (st *Statistics) gap(l leaf) {
+func (st *Statistics) gap(l Record) {
 	if l.Gone == WhyRetired {
 		st.Retired++
 	} else {

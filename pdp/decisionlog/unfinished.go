@@ -82,8 +82,8 @@ func (l *Log) names(ctx context.Context, from, segment uint64, digest string) (b
 
 // newFiles are the files that a record says there are from now on.
 func newFiles(line []byte) []SegmentFile {
-	var s seen
-	if json.Unmarshal(line, &s) != nil || s.Kind != KindAdmin {
+	s, err := Parse(line)
+	if err != nil || s.Kind != KindAdmin {
 		return nil
 	}
 	var d struct {

@@ -297,8 +297,8 @@ func (s *Server) unsecret(ctx context.Context, text string, of ...approval.Appro
 			said = append(said, []byte(vote.Reason))
 		}
 		if record, err := s.decisions.ByID(one.Decision); err == nil { // else it is gone, and what was shown is not
-			decided, _, _ := s.said(record.Line) // where the record of its batch cannot be read it is as if that were gone
-			said = append(said, decided...)
+			decided, _ := s.decisions.Recorded(record.Line) // a batch that cannot be read counts as gone
+			said = append(said, record.Line, decided.Batch.Line)
 		}
 	}
 	return s.pinned(ctx).mask.After(text, said...)

@@ -63,7 +63,7 @@ func (o *office) batchPages(query string) (requests map[string]string, gone []st
 		must(o.t, json.Unmarshal([]byte(body), &p))
 		batches := map[string][]byte{}
 		for _, batch := range p.Batches {
-			i, err := decisionlog.ItemOf(batch)
+			i, err := decisionlog.Parse(batch)
 			must(o.t, err)
 			if batches[i.ID] != nil || i.Kind != decisionlog.KindBatch {
 				o.t.Errorf("the page has %s twice, or it is no batch's", i.ID)
@@ -72,19 +72,19 @@ func (o *office) batchPages(query string) (requests map[string]string, gone []st
 		}
 		used := map[string]bool{}
 		for _, line := range p.Items {
-			i, err := decisionlog.ItemOf(line)
+			i, err := decisionlog.Parse(line)
 			must(o.t, err)
-			used[i.Batch()] = true
-			if slices.Contains(p.Gone, i.Batch()) {
+			used[i.BatchID()] = true
+			if slices.Contains(p.Gone, i.BatchID()) {
 				gone = append(gone, i.ID)
 				continue
 			}
-			r, err := decisionlog.Resolve(line, decisionlog.Record{Line: batches[i.Batch()]})
+			r, err := decisionlog.Resolve(line, decisionlog.Record{Line: batches[i.BatchID()]})
 			must(o.t, err)
 			if r.Gone != nil {
 				o.t.Errorf("%s lacks %v, and the page does not say so", i.ID, r.Gone)
 			}
-			requests[i.ID] = string(r.Request)
+			requests[i.ID] = string(r.Asked)
 		}
 		for id := range batches {
 			if !used[id] {
@@ -188,7 +188,7 @@ func TestARecordIsAnsweredWithWhatItInherits(t *testing.T) {
 			t.Errorf("%s inherits nothing: got %+v", id, a)
 		}
 	}
-	if shown, err := log.Show(t.Context(), "b1.1"); err != nil || string(shown.Request) != whole || string(shown.Batch.Line) != string(batch.Line) {
+	if shown, err := log.Show(t.Context(), "b1.1"); err != nil || string(shown.Record.Asked) != whole || string(shown.Record.Batch.Line) != string(batch.Line) {
 		t.Errorf("from afar: %+v, %v", shown, err)
 	}
 	if got := o.Do("POST", "/v1/decisions/b1/redaction", `{"reason":"erasure"}`); got.Status != 204 {
@@ -197,7 +197,7 @@ func TestARecordIsAnsweredWithWhatItInherits(t *testing.T) {
 	if a := get("b1.1"); a.Batch != nil || !slices.Equal(a.Gone, []string{"subject", "context"}) || strings.Contains(string(a.Request), "payroll") {
 		t.Errorf("redacted: got %+v", a)
 	}
-	if shown, err := log.Show(t.Context(), "b1.1"); err != nil || !slices.Equal(shown.Gone, []string{"subject", "context"}) {
+	if shown, err := log.Show(t.Context(), "b1.1"); err != nil || !slices.Equal(shown.Record.Gone, []string{"subject", "context"}) {
 		t.Errorf("redacted, from afar: %+v, %v", shown, err)
 	}
 	if got := o.get("/v1/decisions/" + url.PathEscape("b1.2") + "/proof"); strings.Contains(got, `"id":"b1",`) || !strings.Contains(got, `"id":"b1.2"`) {

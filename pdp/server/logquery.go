@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
@@ -112,8 +111,8 @@ func (s *Server) page(ctx context.Context, q decisionlog.Query) (page recordPage
 		}
 		page.Next, page.More = some.Next, some.More
 		for _, line := range some.Lines {
-			item, err := decisionlog.ItemOf(line)
-			id, batch := item.Batch(), decisionlog.Record{}
+			r, err := decisionlog.Parse(line)
+			id, batch := r.BatchID(), decisionlog.Record{}
 			if err == nil && id != "" && !inherited[id] {
 				batch, err = s.decisions.Batch(line)
 			}
@@ -122,8 +121,11 @@ func (s *Server) page(ctx context.Context, q decisionlog.Query) (page recordPage
 			}
 			if size += len(line) + len(batch.Line); size > pageBytes && len(page.Lines) > 0 {
 				page.More = true
-				page.Next, err = cursorAt(line, q.Newest)
-				return page, err
+				page.Next = r.Sequence
+				if q.Newest {
+					page.Next++
+				}
+				return page, nil
 			}
 			page.Lines = append(page.Lines, line)
 			switch {
@@ -136,20 +138,6 @@ func (s *Server) page(ctx context.Context, q decisionlog.Query) (page recordPage
 		}
 	}
 	return page, nil
-}
-
-// cursorAt is where a page begins whose first record is this one.
-func cursorAt(line []byte, newest bool) (uint64, error) {
-	var record struct {
-		Sequence uint64 `json:"sequence"`
-	}
-	if err := json.Unmarshal(line, &record); err != nil {
-		return 0, err
-	}
-	if newest {
-		record.Sequence++
-	}
-	return record.Sequence, nil
 }
 
 // list is a JSON array of records, each as it is stored.

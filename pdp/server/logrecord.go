@@ -89,7 +89,7 @@ func (s *Server) inherited(line []byte) (members []byte, err error) {
 	if r.Batch.Line != nil {
 		members = append(append(append(members, `,"batch":{`...), proved(r.Batch)...), '}')
 	}
-	members = append(append(members, `,"request":`...), r.Request...)
+	members = append(append(members, `,"request":`...), r.Asked...)
 	if len(r.Gone) > 0 {
 		gone, err := marshal(r.Gone)
 		if err != nil {
@@ -98,13 +98,6 @@ func (s *Server) inherited(line []byte) (members []byte, err error) {
 		members = append(append(members, `,"inherited_gone":`...), gone...)
 	}
 	return members, nil
-}
-
-// said is what stands on record of a record: its line, and that of the batch it inherits
-// from. whole is false where that is gone, and with it which secrets were in it.
-func (s *Server) said(line []byte) (said [][]byte, whole bool, err error) {
-	r, err := s.decisions.Recorded(line)
-	return [][]byte{line, r.Batch.Line}, len(r.Gone) == 0, err
 }
 
 // decisionProof answers GET /v1/decisions/:id/proof. A record that no checkpoint
@@ -150,11 +143,11 @@ func (s *Server) redaction(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	said, _, err := s.said(a.record.Line)
+	recorded, err := s.decisions.Recorded(a.record.Line)
 	if err != nil {
 		return logProblem(err)
 	}
-	reason = s.pinned(c.Request().Context()).mask.After(reason, said...)
+	reason = s.pinned(c.Request().Context()).mask.After(reason, recorded.Line, recorded.Batch.Line)
 	// Who asked may go away: half a redaction is on record, and its content still there.
 	if err := s.decisions.RedactAs(context.WithoutCancel(c.Request().Context()), a.Caller.Name, a.id, reason); err != nil {
 		return logProblem(err)

@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"time"
 
-	"github.com/go-json-experiment/json"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/log"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -13,40 +11,6 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// streamed is what is read of a record line to say it in OpenTelemetry's terms.
-type streamed struct {
-	Sequence  int64     `json:"sequence"`
-	ID        string    `json:"id"`
-	Time      time.Time `json:"time"`
-	Tenant    string    `json:"tenant"`
-	Kind      string    `json:"kind"`
-	Caller    string    `json:"caller"`
-	RequestID string    `json:"request_id"`
-	TraceID   string    `json:"trace_id"`
-	Request   struct {
-		Subject  streamedEntity `json:"subject"`
-		Action   streamedAction `json:"action"`
-		Resource streamedEntity `json:"resource"`
-	} `json:"request"`
-	Decision    *bool    `json:"decision"`
-	Reason      string   `json:"reason"`
-	Determining []string `json:"determining"`
-	Errors      []struct {
-		Policy string `json:"policy"`
-	} `json:"errors"`
-	Bundle string `json:"bundle"`
-	Event  string `json:"event"`
-}
-
-type streamedEntity struct {
-	Type string `json:"type"`
-	ID   string `json:"id"`
-}
-
-type streamedAction struct {
-	Name string `json:"name"`
-}
-
 // emit makes a log record of a line. The line is its body, so that who has it can hash
 // it; what it is searched by are attributes, by OpenTelemetry's names where it has them.
 func (o *otlp) emit(line []byte) {
@@ -54,32 +18,31 @@ func (o *otlp) emit(line []byte) {
 	var r log.Record
 	r.SetBody(attribute.StringValue(string(line)))
 	r.SetObservedTimestamp(o.now())
-	var s streamed
-	if json.Unmarshal(line, &s) == nil { // else the line alone must do
+	if s, err := decisionlog.Parse(line); err == nil { // else the line alone must do
 		if id, err := trace.TraceIDFromHex(s.TraceID); err == nil {
 			ctx = trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: id}))
 		}
 		r.SetTimestamp(s.Time)
-		r.SetEventName(s.name())
-		r.SetSeverity(s.severity())
-		r.SetSeverityText(s.severity().String())
-		r.AddAttributes(s.attributes()...)
+		r.SetEventName(eventName(s))
+		r.SetSeverity(severityOf(s))
+		r.SetSeverityText(severityOf(s).String())
+		r.AddAttributes(attributesOf(s)...)
 	}
 	o.logger.Emit(ctx, r)
 }
 
-// name tells apart what is built differently: policy_service.decision,
+// eventName tells apart what is built differently: policy_service.decision,
 // policy_service.admin.start.
-func (s *streamed) name() string {
+func eventName(s *decisionlog.Recorded) string {
 	if s.Event != "" {
 		return "policy_service." + s.Kind + "." + s.Event
 	}
 	return "policy_service." + s.Kind
 }
 
-// severity is a warning where somebody should look: a policy that errs, and what went
+// severityOf is a warning if an operator should look: a policy that errs, and what went
 // wrong with the service itself. A deny is what policies are for.
-func (s *streamed) severity() log.Severity {
+func severityOf(s *decisionlog.Recorded) log.Severity {
 	switch s.Event {
 	case "bundle_refused", "configuration_refused", decisionlog.EventCrash, decisionlog.EventResumed, decisionlog.EventDropped:
 		return log.SeverityWarn
@@ -90,19 +53,19 @@ func (s *streamed) severity() log.Severity {
 	return log.SeverityInfo
 }
 
-func (s *streamed) attributes() []attribute.KeyValue {
-	all := []attribute.KeyValue{semconv.LogRecordUID(s.ID), attribute.Int64("policy_service.sequence", s.Sequence)}
+func attributesOf(s *decisionlog.Recorded) []attribute.KeyValue {
+	all := []attribute.KeyValue{semconv.LogRecordUID(s.ID), attribute.Int64("policy_service.sequence", int64(s.Sequence))}
 	for _, a := range []struct{ name, value string }{
 		{"kind", s.Kind},
 		{"tenant", s.Tenant},
 		{"caller", s.Caller},
 		{"request_id", s.RequestID},
-		{"subject.type", s.Request.Subject.Type},
-		{"subject.id", s.Request.Subject.ID},
-		{"action", s.Request.Action.Name},
-		{"resource.type", s.Request.Resource.Type},
-		{"resource.id", s.Request.Resource.ID},
-		{"decision", s.decision()},
+		{"subject.type", s.Names.Subject.Type},
+		{"subject.id", s.Names.Subject.ID},
+		{"action", s.Names.Action.Name},
+		{"resource.type", s.Names.Resource.Type},
+		{"resource.id", s.Names.Resource.ID},
+		{"decision", s.Answer()},
 		{"reason", s.Reason},
 		{"bundle", s.Bundle},
 	} {
@@ -114,14 +77,4 @@ func (s *streamed) attributes() []attribute.KeyValue {
 		all = append(all, attribute.StringSlice("policy_service.determining", s.Determining))
 	}
 	return all
-}
-
-func (s *streamed) decision() string {
-	switch {
-	case s.Decision == nil:
-		return ""
-	case *s.Decision:
-		return "allow"
-	}
-	return "deny"
 }

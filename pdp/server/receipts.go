@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
 	"policy-service/evaluation"
@@ -72,7 +71,7 @@ func (s *Server) receipts(c echo.Context) error {
 
 // unreported finds the first obligation of which there is a receipt already. There is
 // none from before the decision, and never more of them than obligations.
-func (s *Server) unreported(ctx context.Context, d recordedDecision, r decisionlog.Receipt) error {
+func (s *Server) unreported(ctx context.Context, d decisionlog.Recorded, r decisionlog.Receipt) error {
 	page, err := s.decisions.Query(ctx, decisionlog.Query{
 		Filter: decisionlog.Filter{Kind: decisionlog.KindReceipt, Of: d.ID}, Cursor: d.Sequence + 1, Limit: len(d.Obligations),
 	})
@@ -81,13 +80,11 @@ func (s *Server) unreported(ctx context.Context, d recordedDecision, r decisionl
 	}
 	reported := map[string]bool{}
 	for _, line := range page.Lines {
-		var record struct {
-			Details decisionlog.Receipt `json:"details"`
-		}
-		if err := json.Unmarshal(line, &record); err != nil {
+		record, err := decisionlog.Parse(line)
+		if err != nil {
 			return fmt.Errorf("%w: an earlier receipt cannot be read", errReceipt)
 		}
-		for _, o := range record.Details.Obligations {
+		for _, o := range record.Receipt().Obligations {
 			reported[o.ID] = true
 		}
 	}
@@ -103,14 +100,14 @@ func (s *Server) unreported(ctx context.Context, d recordedDecision, r decisionl
 
 // file puts a receipt on record. It waits in best effort as well: nobody goes on
 // before it, and nobody can tell later that it was dropped.
-func (s *Server) file(c echo.Context, d recordedDecision, r decisionlog.Receipt) error {
+func (s *Server) file(c echo.Context, d decisionlog.Recorded, r decisionlog.Receipt) error {
 	ctx, entry := c.Request().Context(), r.Entry(d.Tenant, d.Caller)
 	entry.RequestID, entry.TraceID = known(c)
 	if _, err := s.decisions.Append(context.WithoutCancel(ctx), []decisionlog.Entry{entry}); err != nil {
 		return fmt.Errorf("%w: %w", errReceipt, err)
 	}
 	for _, o := range r.Obligations {
-		s.meters.reported.add(ctx, 1, report{d.typeOf(o.ID), o.Status})
+		s.meters.reported.add(ctx, 1, report{obligationType(d.Obligations, o.ID), o.Status})
 	}
 	return nil
 }

@@ -267,7 +267,7 @@ func TestSinkSendsTheRecordOfABatchBeforeItsItems(t *testing.T) {
 				if id != "" {
 					lack = append(lack, id)
 				}
-				item, err := decisionlog.ItemOf(r.Line)
+				item, err := decisionlog.Parse(r.Line)
 				if err != nil {
 					t.Error(err)
 				}

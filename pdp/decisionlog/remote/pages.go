@@ -99,11 +99,11 @@ func (l *Log) Last(ctx context.Context, o decisionlog.TailOptions, yield func(se
 func (p *page) each(o decisionlog.TailOptions, inherited *decisionlog.Inheritance, yield func(int64, []byte) error) error {
 	batches := map[string][]byte{}
 	for _, batch := range p.Batches {
-		item, err := decisionlog.ItemOf(batch)
+		r, err := decisionlog.Parse(batch)
 		if err != nil {
 			return err
 		}
-		batches[item.ID] = batch
+		batches[r.ID] = batch
 	}
 	for _, line := range p.Items {
 		sequence, err := sequenceOf(line)
@@ -133,11 +133,8 @@ func lacks(o decisionlog.TailOptions, inherited *decisionlog.Inheritance, line [
 }
 
 func sequenceOf(line []byte) (int64, error) {
-	var record struct {
-		Sequence int64 `json:"sequence"`
-	}
-	err := json.Unmarshal(line, &record)
-	return record.Sequence, err
+	r, err := decisionlog.Parse(line)
+	return int64(r.Sequence), err
 }
 
 // Tail hands records to yield in order, as [decisionlog.Tail] does: those after

@@ -41,28 +41,21 @@ func (l *Log) Show(ctx context.Context, id string) (decisionlog.Shown, error) {
 	if err == nil && got.Batch != nil {
 		batch, err = got.Batch.record()
 	}
-	shown := decisionlog.Shown{Sequence: got.Sequence, LeafHash: got.LeafHash}
+	shown := decisionlog.Shown{LeafHash: got.LeafHash}
 	if err == nil {
-		shown.Recorded, err = decisionlog.Resolve(record.Line, batch)
+		shown.Record, err = decisionlog.Resolve(record.Line, batch)
 	}
-	if err != nil {
-		return decisionlog.Shown{}, err
-	}
-	var of struct {
-		Bundle string `json:"bundle"`
-	}
-	if err := json.Unmarshal(got.Record, &of); err != nil || of.Bundle == "" {
+	if err != nil || shown.Record.Bundle == "" {
 		return shown, err
 	}
-	shown.Bundle = of.Bundle
-	shown.Files, err = l.bundle(ctx, of.Bundle)
+	shown.Files, err = l.bundle(ctx, shown.Record.Bundle)
 	return shown, err
 }
 
 // proved is a record as a server answers with it.
 type proved struct {
 	Record   jsontext.Value `json:"record"`
-	Sequence int64          `json:"sequence"`
+	Sequence uint64         `json:"sequence"`
 	LeafHash string         `json:"leaf_hash"`
 }
 
@@ -71,7 +64,7 @@ func (p *proved) record() (decisionlog.Record, error) {
 	if leaf.String() != p.LeafHash {
 		return decisionlog.Record{}, errors.New("the record is not the one that its hash is of: something on the way altered it")
 	}
-	return decisionlog.Record{Sequence: uint64(p.Sequence), Line: p.Record, Leaf: leaf}, nil
+	return decisionlog.Record{Sequence: p.Sequence, Line: p.Record, Leaf: leaf}, nil
 }
 
 func recordPath(id string) string { return "/v1/decisions/" + url.PathEscape(id) }

@@ -120,7 +120,7 @@ func TestReadsAsFilesAreRead(t *testing.T) {
 	}
 	shown, err := l.Show(ctx, id)
 	must(t, err)
-	if !strings.Contains(string(shown.Line), `"id":"`+id+`"`) || len(shown.Files) != 3 || shown.Bundle == "" {
+	if !strings.Contains(string(shown.Record.Line), `"id":"`+id+`"`) || len(shown.Files) != 3 || shown.Record.Bundle == "" {
 		t.Errorf("got %+v", shown)
 	}
 	stats, err := l.Stats(ctx)

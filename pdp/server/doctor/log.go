@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"policy-service/pdp/decisionlog"
 )
 
@@ -53,12 +51,10 @@ func newest(r *decisionlog.Reader) time.Time {
 // recorded is when a record was made, the zero time where that is not known any more.
 func recorded(r *decisionlog.Reader, sequence uint64) time.Time {
 	record, err := r.Get(sequence)
-	var line struct {
-		Time time.Time `json:"time"`
-	}
-	if err != nil || json.Unmarshal(record.Line, &line) != nil {
+	if err != nil {
 		return time.Time{}
 	}
+	line, _ := decisionlog.Parse(record.Line)
 	return line.Time
 }
 

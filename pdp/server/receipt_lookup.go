@@ -7,32 +7,14 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/go-json-experiment/json"
-
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/door"
 )
 
-// recordedDecision is what of a decision's record matters to its receipts.
-type recordedDecision struct {
-	said  [][]byte // of it on record; whole says that nothing it inherits is gone
-	whole bool
-
-	Sequence    uint64 `json:"sequence"`
-	ID          string `json:"id"`
-	Kind        string `json:"kind"`
-	Tenant      string `json:"tenant"`
-	Caller      string `json:"caller"`
-	Obligations []struct {
-		ID   string `json:"id"`
-		Type string `json:"type"`
-	} `json:"obligations"`
-}
-
-// decisionOf is the decision of an id, where the caller asked for it. Whether there is
-// another's, nobody learns.
-func (s *Server) decisionOf(ctx context.Context, id string, caller Caller) (d recordedDecision, err error) {
+// decisionOf is the decision of an id, if the caller asked for it. A decision of another
+// caller gets the same answer as none.
+func (s *Server) decisionOf(ctx context.Context, id string, caller Caller) (d decisionlog.Recorded, err error) {
 	if s.config.DecisionLog.Mode == decisionlog.BestEffort { // it was answered, and may still wait to be written
 		if err := s.decisions.Flush(ctx); err != nil {
 			return d, fmt.Errorf("%w: %w", errReceipt, err)
@@ -45,13 +27,14 @@ func (s *Server) decisionOf(ctx context.Context, id string, caller Caller) (d re
 	case err != nil:
 		return d, fmt.Errorf("%w: %w", errReceipt, err)
 	}
-	if err := json.Unmarshal(record.Line, &d); err != nil {
+	parsed, err := decisionlog.Parse(record.Line)
+	if err != nil {
 		return d, fmt.Errorf("%w: record %d cannot be read", errReceipt, record.Sequence)
 	}
-	if d.Kind != decisionlog.KindDecision || d.Caller != caller.Name || !caller.Serves(d.Tenant) {
+	if parsed.Kind != decisionlog.KindDecision || parsed.Caller != caller.Name || !caller.Serves(parsed.Tenant) {
 		return d, unknownDecision()
 	}
-	if d.said, d.whole, err = s.said(record.Line); err != nil {
+	if d, err = s.decisions.Recorded(record.Line); err != nil {
 		return d, fmt.Errorf("%w: %w", errReceipt, err)
 	}
 	return d, nil
@@ -61,11 +44,11 @@ func unknownDecision() *door.Problem {
 	return door.NewProblem(http.StatusNotFound, "no such decision, or not one of yours; send the X-Decision-Id of your own answer, for item n of a batch with .n behind it")
 }
 
-// named is the id of the obligation that a PEP means: by id, or by type where that says
-// which, because the native answer may say no more.
-func (d recordedDecision) named(name string) (id string, ok bool) {
+// obligationNamed is the id of the obligation that a PEP means. The PEP may give the type
+// if only one obligation has it, because the native answer may say no more.
+func obligationNamed(all []decisionlog.RecordedObligation, name string) (id string, ok bool) {
 	found := 0
-	for _, o := range d.Obligations {
+	for _, o := range all {
 		if o.ID == name {
 			return name, true
 		}
@@ -76,8 +59,8 @@ func (d recordedDecision) named(name string) (id string, ok bool) {
 	return id, found == 1
 }
 
-func (d recordedDecision) typeOf(id string) string {
-	for _, o := range d.Obligations {
+func obligationType(all []decisionlog.RecordedObligation, id string) string {
+	for _, o := range all {
 		if o.ID == id {
 			return o.Type
 		}
@@ -86,12 +69,12 @@ func (d recordedDecision) typeOf(id string) string {
 }
 
 // receipt is what goes on record, or what is wrong with what was sent.
-func (s *Server) receipt(ctx context.Context, d recordedDecision, sent []evaluation.Receipt) (decisionlog.Receipt, error) {
+func (s *Server) receipt(ctx context.Context, d decisionlog.Recorded, sent []evaluation.Receipt) (decisionlog.Receipt, error) {
 	r := decisionlog.Receipt{Decision: d.ID}
 	given := map[string]bool{}
 	for n, one := range sent {
 		at := []string{"obligations", strconv.Itoa(n), "id"}
-		id, ok := d.named(one.ID)
+		id, ok := obligationNamed(d.Obligations, one.ID)
 		if !ok {
 			return r, evaluation.Malformed("the decision has no such obligation", "send the id that the answer gave it", at...)
 		}
@@ -99,9 +82,11 @@ func (s *Server) receipt(ctx context.Context, d recordedDecision, sent []evaluat
 			return r, evaluation.Malformed("the obligation is given twice", "send each once", at...)
 		}
 		given[id] = true
-		detail := "" // where a secret in it could not be told any more, which may be why that is gone
-		if d.whole {
-			detail = s.pinned(ctx).mask.After(one.Detail, d.said...)
+		// If what the decision inherits is gone, a secret in the detail can no longer be
+		// recognised, and the secret may be why it is gone.
+		detail := ""
+		if len(d.Gone) == 0 {
+			detail = s.pinned(ctx).mask.After(one.Detail, d.Line, d.Batch.Line)
 		}
 		r.Obligations = append(r.Obligations, evaluation.Receipt{ID: id, Status: one.Status, Detail: detail})
 	}
