@@ -32,7 +32,7 @@ func openCounted(t *testing.T) *counted {
 
 func (c *counted) open() {
 	c.Helper()
-	l, err := Open(c.data, Options{SegmentBytes: 256 << 10, CheckpointRecords: 10, CheckpointIdle: time.Hour, CheckpointEvery: time.Hour, Kinds: []string{kindApproval}, Now: func() time.Time { return c.now }})
+	l, err := Open(c.data, Options{SegmentBytes: 256 << 10, CheckpointRecords: 10, CheckpointIdle: time.Hour, CheckpointEvery: time.Hour, Kinds: []string{KindApproval}, Now: func() time.Time { return c.now }})
 	c.ok(err)
 	c.Log = l
 	c.Cleanup(func() { _ = l.Close() })
@@ -224,7 +224,7 @@ func TestChargesAreReadBackWithoutNames(t *testing.T) {
 	}
 	c.accounts.mu.Unlock()
 	// What comes of an approval by itself is whose request it was.
-	_, err := c.Append(t.Context(), []Entry{{Kind: kindApproval, Payer: "key:pep", Event: eventUsed, Details: []byte(`{"requester":"key:pep"}`)}})
+	_, err := c.Append(t.Context(), []Entry{{Kind: KindApproval, Payer: "key:pep", Event: eventUsed, Details: []byte(`{"requester":"key:pep"}`)}})
 	c.ok(err)
 	for _, caller := range []string{"jwt:https://idp#somebody", "key:nobody"} {
 		for range 3 {

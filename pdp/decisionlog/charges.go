@@ -114,7 +114,7 @@ func nameOf(line []byte, whose byte) string {
 	if line == nil || json.Unmarshal(line, &s) != nil {
 		return ""
 	}
-	if s.Kind == kindApproval && s.Caller == "" {
+	if s.Kind == KindApproval && s.Caller == "" {
 		var of struct {
 			Requester string `json:"requester"`
 		}

@@ -30,7 +30,7 @@ var ErrChanged = errors.New("content that was in the log then has been removed s
 // has is removed. It ends before every removal that is under way: a record that is
 // on its way out is there in one look and gone in the next.
 func (l *Log) Settled() (*Snapshot, error) {
-	last, err := l.checkpointTo(l.Size())
+	last, err := l.LastCheckpoint()
 	if err != nil {
 		return nil, err
 	}
@@ -190,35 +190,4 @@ func (r *Reader) removalsBegan() (uint64, error) {
 		}
 	}
 	return first, err
-}
-
-// checkpointTo is the newest stored checkpoint of no more than so many records. Asked
-// for those there are it passes over one that came with records nobody sees yet. While
-// writing fails the active segment is closed, and the sealed ones are there to be read.
-func (r *Reader) checkpointTo(size uint64) (last Checkpoint, err error) {
-	none := fmt.Errorf("%w: there is no checkpoint yet", ErrNotFound)
-	for _, s := range slices.Backward(r.all()) {
-		err := r.view(s, func(tx *bbolt.Tx) (err error) {
-			c := tx.Bucket([]byte(BucketCheckpoints)).Cursor()
-			k, v := c.Last()
-			for k != nil {
-				if n, ok := readNumber(k[:8]); !ok || n <= size {
-					break
-				}
-				k, v = c.Prev()
-			}
-			if k != nil {
-				last, err = ParseCheckpoint(bytes.Clone(v), nil)
-			}
-			return err
-		})
-		if errors.Is(err, ErrUnavailable) {
-			none = err
-			continue
-		}
-		if err != nil || last.Note != nil {
-			return last, err
-		}
-	}
-	return last, none
 }

@@ -217,18 +217,36 @@ func someCheckpoints(tx *bbolt.Tx, after []byte, to uint64) (out []Checkpoint, n
 	return out, after, nil
 }
 
-// LastCheckpoint is the newest stored checkpoint.
-func (r *Reader) LastCheckpoint() (last Checkpoint, err error) {
+// LastCheckpoint is the newest stored checkpoint. A checkpoint that was written with
+// records which are not visible yet does not count.
+func (r *Reader) LastCheckpoint() (Checkpoint, error) { return r.checkpointTo(r.Size()) }
+
+// checkpointTo is the newest stored checkpoint of no more than so many records. While
+// writing fails the active segment is closed, and the sealed ones are there to be read.
+func (r *Reader) checkpointTo(size uint64) (last Checkpoint, err error) {
+	none := fmt.Errorf("%w: there is no checkpoint yet", ErrNotFound)
 	for _, s := range slices.Backward(r.all()) {
 		err := r.view(s, func(tx *bbolt.Tx) (err error) {
-			if _, v := tx.Bucket([]byte(BucketCheckpoints)).Cursor().Last(); v != nil {
+			c := tx.Bucket([]byte(BucketCheckpoints)).Cursor()
+			k, v := c.Last()
+			for k != nil {
+				if n, ok := readNumber(k[:min(8, len(k))]); !ok || n <= size {
+					break
+				}
+				k, v = c.Prev()
+			}
+			if k != nil {
 				last, err = ParseCheckpoint(bytes.Clone(v), nil)
 			}
 			return err
 		})
+		if errors.Is(err, ErrUnavailable) {
+			none = err
+			continue
+		}
 		if err != nil || last.Note != nil {
 			return last, err
 		}
 	}
-	return last, fmt.Errorf("%w: there is no checkpoint yet", ErrNotFound)
+	return last, none
 }

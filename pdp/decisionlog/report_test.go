@@ -33,7 +33,7 @@ func (d *dated) open() {
 	d.Helper()
 	d.log = mustOpen(d, d.data, Options{
 		// No checkpoint and no segment but those that are asked for.
-		CheckpointEvery: time.Hour, CheckpointIdle: time.Hour, SegmentAge: 10_000 * time.Hour, Kinds: []string{kindApproval},
+		CheckpointEvery: time.Hour, CheckpointIdle: time.Hour, SegmentAge: 10_000 * time.Hour, Kinds: []string{KindApproval},
 		Now: func() time.Time { return time.Unix(0, d.now.Load()).UTC() },
 	})
 	// A log that was opened signs a checkpoint by itself, soon. This is that one, or the
@@ -305,7 +305,7 @@ func TestReportOfApprovals(t *testing.T) {
 	step := func(clock, tenant, event, details string) {
 		d.Helper()
 		d.set(clock)
-		mustAppend(d, d.log, Entry{Kind: kindApproval, Tenant: tenant, Event: event, Details: jsontext.Value(`{"filed_at":"2026-03-02T10:00:00Z"` + details + `}`)})
+		mustAppend(d, d.log, Entry{Kind: KindApproval, Tenant: tenant, Event: event, Details: jsontext.Value(`{"filed_at":"2026-03-02T10:00:00Z"` + details + `}`)})
 	}
 	step("2026-03-02 10:00", "acme", "filed", "")
 	step("2026-03-02 10:00", "acme", "filed", `,"asked":"authzen"`)

@@ -7,11 +7,8 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// kindApproval is the kind of the service's records of what became of approval
-// requests, and these are the events that a report counts.
+// The steps of approval requests that a report counts.
 const (
-	kindApproval = "approval"
-
 	eventFiled     = "filed"
 	eventApproved  = "approved"
 	eventDenied    = "denied"

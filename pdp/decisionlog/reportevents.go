@@ -8,17 +8,17 @@ import (
 // together do not come up for a reader who may see some only.
 func (p *reporting) event(s *Recorded) error {
 	switch s.Event {
-	case eventStart, eventStop, EventCrash, EventCreated:
+	case EventStart, EventStop, EventCrash, EventCreated:
 		p.service.Runs = append(p.service.Runs, Run{At: moment(s), Event: s.Event})
 		return nil
-	case eventBundleLoaded:
+	case EventBundleLoaded:
 		p.begin()
 		loaded, err := bundleLoaded(s)
 		if err == nil {
 			p.addBundle(*loaded)
 		}
 		return err
-	case eventBundleRefused:
+	case EventBundleRefused:
 		return addEvent(&p.service.Refused, s, func(b *RefusedBundle) { b.At = moment(s) })
 	case EventRetired:
 		return addEvent(&p.service.Retention, s, func(r *RetentionRun) { r.At = moment(s) })

@@ -9,14 +9,6 @@ import (
 	"time"
 )
 
-// What the service records of itself, besides the log's own events.
-const (
-	eventStart         = "start"
-	eventStop          = "stop"
-	eventBundleLoaded  = "bundle_loaded"
-	eventBundleRefused = "bundle_refused"
-)
-
 // reporting is a report in the making.
 type reporting struct {
 	snapshot  *Snapshot
@@ -66,7 +58,7 @@ func (p *reporting) look(l Record) error {
 	switch inside := p.span.has(s.Time); {
 	case inside:
 		err = p.count(s)
-	case s.Event == eventBundleLoaded && s.Time.Before(p.span.from):
+	case s.Event == EventBundleLoaded && s.Time.Before(p.span.from):
 		p.before, err = bundleLoaded(s)
 	}
 	if err != nil {
@@ -90,7 +82,7 @@ func (p *reporting) count(s *Recorded) error {
 		p.decision(s)
 	case KindAdmin:
 		return p.event(s)
-	case kindApproval:
+	case KindApproval:
 		return p.approval(s)
 	}
 	return nil

@@ -44,7 +44,7 @@ type recordedLine struct {
 // each approval that a decision went by.
 func (l *recordedLine) stepsOf() (steps []approval.Step) {
 	switch d := l.Details; {
-	case l.Kind == kindApproval:
+	case l.Kind == decisionlog.KindApproval:
 		return []approval.Step{{
 			ID: l.ID, At: l.Now, Name: l.Event, By: d.By, Caller: l.Caller, Reason: d.Reason, To: d.To, From: d.From, ValidUntil: d.ValidUntil, Decision: d.UsedBy, Seal: d.Seal,
 			Approval: approval.Approval{ID: d.Approval, Status: d.Status, Version: d.Version, FiledAt: d.FiledAt, ExpiresAt: d.ExpiresAt},
@@ -61,7 +61,7 @@ func readLine(line []byte) (l recordedLine, err error) {
 	var kind struct {
 		Kind string `json:"kind"`
 	}
-	if err = json.Unmarshal(line, &kind); err == nil && (kind.Kind == kindApproval || kind.Kind == decisionlog.KindDecision) {
+	if err = json.Unmarshal(line, &kind); err == nil && (kind.Kind == decisionlog.KindApproval || kind.Kind == decisionlog.KindDecision) {
 		err = json.Unmarshal(line, &l)
 	}
 	return l, err
@@ -209,9 +209,6 @@ func Approvals(ctx context.Context, data string, log *decisionlog.Reader) (pendi
 	return pending, behind, nil
 }
 
-// eventUpgraded says, in the log, that a file of approvals of format 1 counts no more.
-const eventUpgraded = "approvals_upgraded"
-
 // evidence is what the log has of the open approvals of a file of format 1. It is read
 // once, whole, and verified, because nothing keeps others from writing such a file.
 type evidence struct {
@@ -248,7 +245,7 @@ func readEvidence(data string) (*evidence, error) {
 				Event string `json:"event"`
 			}
 			unread = errors.Join(unread, json.Unmarshal(line, &admin))
-			upgraded = upgraded || admin.Event == eventUpgraded
+			upgraded = upgraded || admin.Event == decisionlog.EventApprovalsUpgraded
 			return
 		}
 		if wanted[l.ID] || slices.ContainsFunc(l.stepsOf(), func(s approval.Step) bool { return wanted[s.Approval.ID] }) {
@@ -395,10 +392,10 @@ func bound(request jsontext.Value, a approval.Approval) (jsontext.Value, error) 
 func (a *approvals) mark() error {
 	if upgraded := a.store.Upgraded(); upgraded != nil {
 		a.server.log.Info("the approval requests were taken over from format 1, as the log has them", "kept", len(upgraded.Kept), "dropped", len(upgraded.Dropped))
-		return a.server.events.now(context.Background(), event{eventUpgraded, markDetails{1, approval.FormatVersion, upgraded}})
+		return a.server.events.now(context.Background(), event{decisionlog.EventApprovalsUpgraded, markDetails{1, approval.FormatVersion, upgraded}})
 	}
 	if a.store.Begun() {
-		return a.server.events.now(context.Background(), event{eventUpgraded, markDetails{0, approval.FormatVersion, nil}})
+		return a.server.events.now(context.Background(), event{decisionlog.EventApprovalsUpgraded, markDetails{0, approval.FormatVersion, nil}})
 	}
 	return nil
 }
@@ -412,9 +409,9 @@ type markDetails struct {
 // remark puts the mark on record again where retention has dropped it, or a crash came
 // before it.
 func (a *approvals) remark(ctx context.Context) {
-	page, err := a.server.decisions.Query(ctx, decisionlog.Query{Filter: decisionlog.Filter{Event: eventUpgraded}, Newest: true, Cursor: decisionlog.End, Limit: 1})
+	page, err := a.server.decisions.Query(ctx, decisionlog.Query{Filter: decisionlog.Filter{Event: decisionlog.EventApprovalsUpgraded}, Newest: true, Cursor: decisionlog.End, Limit: 1})
 	if err == nil && len(page.Lines) == 0 {
-		err = a.server.events.now(ctx, event{eventUpgraded, markDetails{approval.FormatVersion, approval.FormatVersion, nil}})
+		err = a.server.events.now(ctx, event{decisionlog.EventApprovalsUpgraded, markDetails{approval.FormatVersion, approval.FormatVersion, nil}})
 	}
 	if err != nil && ctx.Err() == nil {
 		a.server.log.Error("it cannot be put on record that old files of approvals count no more; it is tried again after the next start", "error", err)

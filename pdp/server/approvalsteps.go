@@ -12,9 +12,6 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// kindApproval is the kind of record that says what became of an approval request.
-const kindApproval = "approval"
-
 // recordedStep are the details of a record of kind approval; its event is the step.
 type recordedStep struct {
 	Approval string          `json:"approval"`
@@ -68,7 +65,7 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 	if err != nil {
 		return decisionlog.Entry{}, fmt.Errorf("the step %s of an approval has no JSON form: %w", step.Name, err)
 	}
-	entry := decisionlog.Entry{ID: step.ID, Kind: kindApproval, Tenant: one.Tenant, Caller: step.Caller, Now: step.At, Event: step.Name, Details: details}
+	entry := decisionlog.Entry{ID: step.ID, Kind: decisionlog.KindApproval, Tenant: one.Tenant, Caller: step.Caller, Now: step.At, Event: step.Name, Details: details}
 	if step.Caller == "" {
 		entry.Payer = one.Caller
 	}

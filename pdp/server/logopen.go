@@ -39,7 +39,7 @@ func (s *Server) openLog(ctx context.Context) error {
 	published := s.publish()
 	s.events = newEvents(s)
 	options := decisionlog.Options{Mode: s.config.DecisionLog.Mode, Now: s.config.Program.PDP.Now, OnCheckpoint: published.take, OnState: s.logState,
-		Index: true, OnIndex: s.indexFailed, Kinds: []string{kindApproval}}
+		Index: true, OnIndex: s.indexFailed, Kinds: []string{decisionlog.KindApproval}}
 	options.OnCommit, options.OnRotate, options.OnReplace = s.meters.commit, s.meters.rotated, s.meters.replaced
 	s.newRetention(&options)
 	if s.decisions, err = decisionlog.Open(s.config.Data, options); err != nil {
@@ -56,7 +56,7 @@ func (s *Server) openLog(ctx context.Context) error {
 	s.teardown.add("record of the stop", s.recordStop)
 	s.recorder.log = s.decisions
 	s.config.Program.PDP.Recorder = s.recorder
-	if err := s.events.now(ctx, event{name: "start", details: startDetails()}, event{name: "configuration", details: ConfigForm.Values(s.config)}); err != nil {
+	if err := s.events.now(ctx, event{name: decisionlog.EventStart, details: startDetails()}, event{name: decisionlog.EventConfiguration, details: ConfigForm.Values(s.config)}); err != nil {
 		return fmt.Errorf("the start cannot be recorded: %w; see to the disk of the data directory", err)
 	}
 	return nil
@@ -72,7 +72,7 @@ const stopWithin = 5 * time.Second
 func (s *Server) recordStop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
-	if err := s.events.now(ctx, event{name: "stop"}); err != nil {
+	if err := s.events.now(ctx, event{name: decisionlog.EventStop}); err != nil {
 		s.log.Error("the stop cannot be recorded", "error", err)
 	}
 	return nil
@@ -97,7 +97,7 @@ func (s *Server) admitBundle(b pdp.Incoming) error {
 		if len(b.Later) > 0 { // the digest is not that of the directory
 			details["later"] = b.Later
 		}
-		if err := s.events.now(context.Background(), event{name: "bundle_loaded", details: details}); err != nil {
+		if err := s.events.now(context.Background(), event{name: decisionlog.EventBundleLoaded, details: details}); err != nil {
 			return fmt.Errorf("it cannot be recorded: %w", err)
 		}
 	}

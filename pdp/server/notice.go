@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/auth"
 )
 
@@ -17,16 +18,16 @@ func (s *Server) noticing() func() {
 		if known, ok := s.live.Load().callers.(*auth.Authenticator); ok && known.Keys != nil && known.Keys.Err() == nil {
 			all := known.Keys.List()
 			if first && len(all) > 0 {
-				s.events.soon(event{"api_keys", map[string]any{"keys": all}})
+				s.events.soon(event{decisionlog.EventAPIKeys, map[string]any{"keys": all}})
 			}
 			for _, key := range all {
 				s.noticeKey(keys, key, first)
 			}
 		}
 		if now := s.signing.Current().KeyID(); now != kid {
-			name := "signing_key_changed"
+			name := decisionlog.EventSigningKeyChanged
 			if first {
-				name = "signing_key"
+				name = decisionlog.EventSigningKey
 			}
 			s.events.soon(event{name, map[string]any{"kid": now}})
 			kid = now
@@ -41,9 +42,9 @@ func (s *Server) noticeKey(seen map[string]auth.KeyInfo, key auth.KeyInfo, first
 	switch {
 	case first: // told with the others
 	case !known:
-		s.events.soon(event{"api_key_added", key})
+		s.events.soon(event{decisionlog.EventAPIKeyAdded, key})
 	case before.Revoked.IsZero() && !key.Revoked.IsZero():
-		s.events.soon(event{"api_key_revoked", key})
+		s.events.soon(event{decisionlog.EventAPIKeyRevoked, key})
 	}
 }
 
@@ -57,5 +58,5 @@ func refusedEvent(inForce string, problems pdp.Problems) event {
 		text = strings.ToValidUTF8(text[:min(len(text), room)], "")
 		texts, room = append(texts, text), room-len(text)
 	}
-	return event{"bundle_refused", map[string]any{"in_force": inForce, "count": len(problems), "problems": texts}}
+	return event{decisionlog.EventBundleRefused, map[string]any{"in_force": inForce, "count": len(problems), "problems": texts}}
 }

@@ -44,7 +44,7 @@ func eventName(s *decisionlog.Recorded) string {
 // wrong with the service itself. A deny is what policies are for.
 func severityOf(s *decisionlog.Recorded) log.Severity {
 	switch s.Event {
-	case "bundle_refused", "configuration_refused", decisionlog.EventCrash, decisionlog.EventResumed, decisionlog.EventDropped:
+	case decisionlog.EventBundleRefused, decisionlog.EventConfigurationRefused, decisionlog.EventCrash, decisionlog.EventResumed, decisionlog.EventDropped:
 		return log.SeverityWarn
 	}
 	if len(s.Errors) > 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
@@ -93,7 +94,7 @@ func (s *Server) reconfigure(ctx context.Context, read func() (Config, error)) (
 		return nil, err
 	}
 	if s.events != nil {
-		if err := s.events.now(ctx, event{"configuration", ConfigForm.Values(config)}); err != nil {
+		if err := s.events.now(ctx, event{decisionlog.EventConfiguration, ConfigForm.Values(config)}); err != nil {
 			return nil, fmt.Errorf("the new configuration cannot be recorded: %w; see to the disk of the data directory, and send SIGHUP again", err)
 		}
 	}
@@ -182,5 +183,5 @@ func (s *Server) configRefused(err error) {
 	if restart := (*RestartError)(nil); errors.As(err, &restart) {
 		details["restart"] = restart.Keys
 	}
-	s.events.soon(event{"configuration_refused", details})
+	s.events.soon(event{decisionlog.EventConfigurationRefused, details})
 }
