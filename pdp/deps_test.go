@@ -63,7 +63,7 @@ var rooms = []struct{ room, may, why string }{
 	{"cmd/policy-service/internal/bundledir", "cmd/policy-service/internal/cli pdp", "a bundle's directory as commands take it"},
 	{"cmd/policy-service/internal/author", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli evaluation pdp pdp/latency pdp/visible", "who writes policies needs no server and no log"},
 	{"cmd/policy-service/internal/operate", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli conformance pdp pdp/server pdp/server/auth pdp/server/config pdp/server/doctor pdp/signing", "flags, signals and memory around the server; what others do with a log or an approval is not its business"},
-	{"cmd/policy-service", "cmd/policy-service/internal/author cmd/policy-service/internal/cli cmd/policy-service/internal/operate pdp/approval/inbox pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/verify pdp/server pdp/visible pdp", "flags and signals on top of all of it"},
+	{"cmd/policy-service", "cmd/policy-service/internal/author cmd/policy-service/internal/cli cmd/policy-service/internal/operate pdp/approval/inbox pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/verify pdp/server pdp/visible pdp evaluation", "flags and signals on top of all of it"},
 }
 
 // owners says where alone something from outside may be imported: packages, or a file. The longest line counts.
