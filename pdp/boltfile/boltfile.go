@@ -1,5 +1,9 @@
-// Package boltfile opens bbolt files that may be damaged, and those whose disk failed:
-// bbolt panics on the one, or worse, and believes the page cache of the other.
+// Package boltfile opens bbolt files that may be damaged, or whose disk failed. On a damaged file bbolt panics, or
+// worse; after a failed disk it believes the page cache.
+//
+// [Open] checks a file and hands it to bbolt. [Guard] runs what touches an open file and turns a panic into an error.
+// [Look] reads a file without bbolt. [Close] closes one, whatever state it is in. The package repairs nothing, and
+// knows nothing of what a file holds.
 package boltfile
 
 import (
@@ -16,11 +20,11 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
-// ErrLocked: another process has the file.
+// ErrLocked: another process has locked the file.
 var ErrLocked = errors.New("the file is in use by another process")
 
-// Guard runs what touches a bbolt file. On a damaged one bbolt panics, and on one that
-// lost its end the memory map faults: both become an error that is damaged.
+// Guard runs a function that touches a bbolt file. If the file is damaged, bbolt panics; if it lost its end, the memory
+// map faults. Both become an error that wraps damaged.
 func Guard(damaged error, f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -31,25 +35,27 @@ func Guard(damaged error, f func() error) (err error) {
 	return f()
 }
 
-// Use is what a file is opened for. It says how much of it is looked at before.
+// Use is what a file is opened for. It decides how much of the file is checked first.
 type Use int
 
 // What a file is opened for.
 const (
 	ToWrite     Use = iota
-	ToRead          // what is in a leaf may still be anything
-	ToExamine       // to read it, and know whether it can be written to
-	ToReadAgain     // it was opened before, and has not changed since
+	ToRead          // the content of leaves is not checked
+	ToExamine       // to read it, and to learn if it can be written to
+	ToReadAgain     // it was opened before, and has not changed since; nothing is checked
 )
 
 var checks = map[Use]func(*pages.File) error{
-	ToWrite: (*pages.File).Check, ToRead: (*pages.File).CheckWays, ToExamine: (*pages.File).Check,
+	ToWrite:     (*pages.File).Check,
+	ToRead:      (*pages.File).CheckWays,
+	ToExamine:   (*pages.File).Check,
 	ToReadAgain: func(*pages.File) error { return nil },
 }
 
-// Open opens a bbolt file that only its owner can read, and waits for who has it no
-// longer than options say. What no [Guard] catches is looked for before: pages that name
-// each other, or are said to be longer than the file.
+// Open opens a bbolt file. A new file gets a mode that lets only its owner read it. If another process has the file,
+// Open waits as long as options say. Before bbolt opens the file, Open looks for the damage that no [Guard] catches:
+// pages that name each other, and pages that claim to be longer than the file.
 func Open(path string, damaged error, use Use, options bbolt.Options) (db *bbolt.DB, err error) {
 	options.ReadOnly = use != ToWrite
 	var file *os.File
@@ -77,8 +83,8 @@ func Open(path string, damaged error, use Use, options bbolt.Options) (db *bbolt
 		return nil, ErrLocked
 	}
 	if err != nil {
-		if file != nil { // where bbolt panics it leaves the file open and locked
-			unlock(file) // the memory map that bbolt leaves behind would keep it
+		if file != nil { // a bbolt that panicked leaves the file open and locked
+			unlock(file) // closing is not enough: the memory map that bbolt leaves behind would keep the lock
 			_ = file.Close()
 		}
 		return nil, err
@@ -86,7 +92,7 @@ func Open(path string, damaged error, use Use, options bbolt.Options) (db *bbolt
 	return db, nil
 }
 
-// Look reads in a file without bbolt, which takes no time to open it and none to trust it.
+// Look reads a file without bbolt. It opens the file at once, because it checks only the pages that read asks for.
 func Look(path string, damaged error, wait time.Duration, read func(*pages.File) error) error {
 	f, err := plainfile.Open(path)
 	if err != nil {
@@ -104,11 +110,11 @@ func Look(path string, damaged error, wait time.Duration, read func(*pages.File)
 	if err == nil {
 		err = read(file)
 	}
-	return told(err, damaged)
+	return asDamaged(err, damaged)
 }
 
-// told says what a file is by the error of whose file it is.
-func told(err, damaged error) error {
+// asDamaged wraps damaged, which is the error of the room whose file it is, if pages found the file damaged.
+func asDamaged(err, damaged error) error {
 	if errors.Is(err, pages.ErrDamaged) {
 		return fmt.Errorf("%w: %w", damaged, err)
 	}
@@ -118,9 +124,8 @@ func told(err, damaged error) error {
 // closeAtMost is how long Close waits.
 var closeAtMost = 10 * time.Second
 
-// Close closes a file, whatever state it is in. Where bbolt panicked in the middle of
-// writing it may wait for itself for ever; then the file stays open, and locked, until the
-// process ends.
+// Close closes a file, whatever state it is in. If bbolt panicked in the middle of a write, closing may wait for ever.
+// Then Close gives up, and the file stays open and locked until the process ends.
 func Close(db *bbolt.DB, damaged error) error {
 	closed := make(chan error, 1)
 	go func() { closed <- Guard(damaged, db.Close) }()
@@ -136,12 +141,12 @@ func Close(db *bbolt.DB, damaged error) error {
 
 func check(f *os.File, damaged error, use Use) error {
 	info, err := f.Stat()
-	if err != nil || info.Size() == 0 { // bbolt makes it
+	if err != nil || info.Size() == 0 { // bbolt fills an empty file
 		return err
 	}
 	file, err := pages.Open(f, info.Size())
 	if err == nil {
 		err = checks[use](file)
 	}
-	return told(err, damaged)
+	return asDamaged(err, damaged)
 }

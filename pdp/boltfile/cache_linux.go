@@ -6,9 +6,8 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
-// DropCache forgets what the page cache holds of a file, so that it is read from the
-// disk again. After a failed sync Linux calls pages clean that never got there, and
-// what went on from them would be damaged by the next power cut.
+// DropCache drops a file from the page cache, so that it is read from the disk again. After a failed sync, Linux calls
+// pages clean that never reached the disk. Whatever is built on such pages, the next power cut damages.
 func DropCache(path string) {
 	f, err := plainfile.Open(path)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Lock leaves it to bbolt.
+// Lock does nothing: bbolt locks the file.
 func Lock(*os.File, bool, time.Duration) error { return nil }
 
 // unlock has nothing to do: closing the file is enough.

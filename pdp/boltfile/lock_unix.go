@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// Lock takes the lock of a file, as bbolt does, for reading or for oneself, and waits no
-// longer than told. It ends with the file, or the process. What is locked here bbolt
-// locks again at once.
+// Lock takes the lock of a file as bbolt does: shared, or alone. It waits at most so long. The lock ends when the file
+// is closed or the process ends. bbolt can lock a file that is locked here, because it is the same file handle.
 func Lock(f *os.File, alone bool, wait time.Duration) error {
 	how := syscall.LOCK_SH | syscall.LOCK_NB
 	if alone {

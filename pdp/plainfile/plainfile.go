@@ -1,7 +1,6 @@
-// Package plainfile opens files that may be anything by the time they are opened: [Read]
-// and [Open] take a regular file, and refuse the rest without waiting. Opening a FIFO
-// waits for somebody to write to it, which may be never, and whoever may write to a
-// directory may put one in the place of any file in it.
+// Package plainfile opens regular files, and refuses everything else without waiting. To open a FIFO is to wait until
+// another process writes to it, which may be for ever; and anybody who can write to a directory can put a FIFO in the
+// place of a file. Start with [Read], or with [Open]. The package does not look at owners or modes.
 package plainfile
 
 import (
@@ -18,8 +17,8 @@ func Open(name string) (*os.File, error) { return OpenFile(name, os.O_RDONLY, 0)
 
 // OpenFile is [os.OpenFile] for regular files.
 func OpenFile(name string, flag int, mode fs.FileMode) (*os.File, error) {
-	// Looking first keeps devices from being opened, of which some do things then.
-	// What counts is what was opened: the name may be another file's by then.
+	// Some devices act when they are opened, so the name is looked at first. The opened file is looked at again below,
+	// because the name may have become another file's meanwhile.
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, notPlain(name, info)
 	}
@@ -41,16 +40,17 @@ func OpenFile(name string, flag int, mode fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
-// NoWait is what the flags of an open need so that it waits for nobody.
+// NoWait is the flag that keeps an open from waiting.
 const NoWait = syscall.O_NONBLOCK
 
 var errNotPlain = errors.New("it is not a regular file; put one there")
 
 func notPlain(name string, info fs.FileInfo) error {
-	return &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("it is a %s, not a regular file; put one there", TypeName(info.Mode()))}
+	err := fmt.Errorf("it is a %s, not a regular file; put one there", TypeName(info.Mode()))
+	return &fs.PathError{Op: "open", Path: name, Err: err}
 }
 
-// Read reads a regular file of at most so many bytes.
+// Read reads a regular file. A file of more than limit bytes is an error.
 func Read(name string, limit int64) ([]byte, error) {
 	f, err := Open(name)
 	if err != nil {
@@ -60,7 +60,7 @@ func Read(name string, limit int64) ([]byte, error) {
 	return ReadAll(f, limit)
 }
 
-// ReadAll reads what is left of a file that [Open] opened, where it is not more than limit.
+// ReadAll reads the rest of a file that [Open] opened. More than limit bytes are an error.
 func ReadAll(f *os.File, limit int64) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(content)) > limit {
@@ -69,7 +69,7 @@ func ReadAll(f *os.File, limit int64) ([]byte, error) {
 	return content, err
 }
 
-// TypeName says what a file is that may not be regular.
+// TypeName is the word for a type of file: file, directory, FIFO and so on.
 func TypeName(mode fs.FileMode) string {
 	switch {
 	case mode.IsRegular():

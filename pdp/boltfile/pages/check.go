@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Check says whether bbolt can write to the file: it goes through every page in use, and
-// wants each to be there once, in its place, as long as it can be, and either free or not.
+// Check tells if bbolt can write to the file. It goes through every page in use. Each page must be used once, be where
+// it says it is, fit into the file, and be either free or in a tree.
 func (f *File) Check() error {
 	c := f.checker(true)
 	if err := c.free(); err != nil {
@@ -16,14 +16,14 @@ func (f *File) Check() error {
 	return c.bucket(f.Root, 0)
 }
 
-// CheckWays says whether bbolt finds its way through the file, which it only reads. Of
-// leaves it looks at how they begin, so that it is done with a large file in no time.
+// CheckWays tells if bbolt can read the file without getting lost. It reads all branches, and only the header of each
+// leaf, so that a large file takes little time.
 func (f *File) CheckWays() error { return f.checker(false).bucket(f.Root, 0) }
 
-// checker remembers which pages it met, a bit each.
+// checker marks the pages that it met, a bit each.
 type checker struct {
 	*File
-	leaves bool // what is in them is looked at, too
+	leaves bool // the content of leaves is checked, too
 	used   []uint64
 }
 
@@ -31,7 +31,7 @@ func (f *File) checker(leaves bool) *checker {
 	return &checker{File: f, leaves: leaves, used: make([]uint64, f.Pages/64+1)}
 }
 
-// use is called once for each page.
+// use marks a page, and fails if it was marked before.
 func (c *checker) use(id uint64) error {
 	if id < 2 || id >= c.Pages {
 		return damage("page %d of %d", id, c.Pages)
@@ -43,7 +43,7 @@ func (c *checker) use(id uint64) error {
 	return nil
 }
 
-// read reads a page that nothing else is to be in.
+// read reads a page, and marks it with its overflow.
 func (c *checker) read(id uint64) (Page, error) {
 	p, err := c.Page(id)
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *checker) useAll(p Page) error {
 	return nil
 }
 
-// glance looks at how a leaf begins.
+// glance reads the header of a leaf.
 func (c *checker) glance(id uint64) error {
 	if id >= c.Pages {
 		return damage("page %d of %d", id, c.Pages)
@@ -76,7 +76,7 @@ func (c *checker) glance(id uint64) error {
 	return c.useAll(p)
 }
 
-// free goes through the list of what is free. A file can be without one.
+// free goes through the freelist. A file may have none.
 func (c *checker) free() error {
 	if c.freelist == noFreelist {
 		return nil
@@ -100,8 +100,8 @@ func (c *checker) free() error {
 	return nil
 }
 
-// bucket goes through a bucket, and all that are in it. The topmost is read whole in any
-// case: it holds where the others are.
+// bucket goes through a bucket and the buckets in it. Leaves of the topmost bucket are always read, because they hold
+// where the other buckets are.
 func (c *checker) bucket(root uint64, depth int) error {
 	if depth > maxDepth {
 		return damage("buckets in buckets, %d deep", depth)
@@ -127,17 +127,17 @@ func (c *checker) bucket(root uint64, depth int) error {
 	return err
 }
 
-// tree is the pages of one bucket. Its leaves are all equally deep.
+// tree is the pages of one bucket. All leaves must be equally deep.
 type tree struct {
 	*checker
 	leaves bool
 	visit  func(Element) error
 }
 
-// below goes through a page and what is below it, with keys from one on to before the
-// other, and says how many pages lie between it and the leaves. The first key must be the
-// one that the branch above has for it: with another bbolt puts a second element there when
-// it writes the page, and frees what the first one still names.
+// below goes through a page and everything below it. Keys must be at least from and less than to. height is how many
+// levels lie between the page and the leaves. The first key must equal the key that the branch above has for the page:
+// if not, bbolt adds a second element to the branch when it writes the page, and frees pages that the first element
+// still names.
 func (t *tree) below(id uint64, from, to []byte, depth int) (height int, err error) {
 	if depth > maxDepth {
 		return 0, damage("a tree %d pages deep", depth)
@@ -151,7 +151,8 @@ func (t *tree) below(id uint64, from, to []byte, depth int) (height int, err err
 		return 0, err
 	}
 	n := len(elements)
-	if depth > 0 && (n == 0 || !bytes.Equal(elements[0].Key, from)) || to != nil && bytes.Compare(elements[n-1].Key, to) >= 0 {
+	foreign := depth > 0 && (n == 0 || !bytes.Equal(elements[0].Key, from))
+	if foreign || to != nil && bytes.Compare(elements[n-1].Key, to) >= 0 {
 		return 0, damage("page %d holds keys of another, or none", id)
 	}
 	if leaf {

@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// Cursor goes through a bucket in the order of its keys, a page at a time. It bounds how deep it goes and how many pages
-// it reads, because in a damaged file a branch may name a page above it, or the same empty page many times.
+// Cursor goes through a bucket in the order of its keys, a page at a time. It bounds how deep it goes and how many
+// pages it reads, because in a damaged file a branch may name a page above it, or the same empty page many times.
 type Cursor struct {
 	bucket Bucket
 	begun  bool

@@ -1,8 +1,10 @@
-// Package pages reads bbolt files without bbolt, which trusts them: it maps them into
-// memory and follows offsets unchecked, so that a truncated file is a bus error, a branch
-// page that names itself overflows the stack or fills the memory, which no recover
-// catches, and a page that says it is four billion long is freed page by page. Here every
-// offset is checked and every page is read with ReadAt.
+// Package pages reads bbolt files without bbolt. bbolt trusts a file: it maps the file into memory and follows offsets
+// unchecked. So a truncated file is a bus error; a branch page that names itself overflows the stack or fills the
+// memory, which no recover catches; and a page that claims a length of four billion is freed page by page. This package
+// checks every offset, and reads every page with ReadAt.
+//
+// [Open] finds the valid meta page. [File.Check] and [File.CheckWays] tell if bbolt may open the file. [File.Bucket]
+// and [Cursor] read it. The package writes nothing.
 //
 // The format, as far as it is read here (integers in the byte order of the machine
 // that wrote it, which on every platform we build for is little-endian):
@@ -29,8 +31,8 @@ import (
 
 // File is a bbolt file as its last transaction left it.
 type File struct {
-	Root  uint64 // the page of the bucket that holds the others
-	Pages uint64 // how many are in use
+	Root  uint64 // the page of the bucket that holds the other buckets
+	Pages uint64 // how many pages are in use
 
 	r        io.ReaderAt
 	pageSize int64
@@ -47,23 +49,23 @@ const (
 	freelistFlag  = 16
 	noFreelist    = 1<<64 - 1
 	bucketFlag    = 1
-	maxPageLength = 64 << 20 // the longest value and what stands beside it
+	maxPageLength = 64 << 20 // the longest value, and the keys beside it
 )
 
-// maxDepth is how far below a root a page can be: bbolt's trees of a billion keys are 6 deep.
+// maxDepth is how many levels a tree may have. bbolt's trees of a billion keys have 6.
 const maxDepth = 32
 
-// ErrDamaged: it is no bbolt file, or a damaged one.
+// ErrDamaged: the file is no bbolt file, or a damaged one.
 var ErrDamaged = errors.New("not a bbolt file, or a damaged one")
 
 func damage(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...))
 }
 
-// Open finds the meta page that counts, in a file of so many bytes.
+// Open finds the meta page that is in force, in a file of so many bytes.
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	f := &File{r: r}
-	var best uint64
+	var newest uint64
 	for _, at := range metaOffsets() {
 		page := make([]byte, headerSize+metaSize)
 		if at+int64(len(page)) > size {
@@ -79,12 +81,16 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 		sum := fnv.New64a()
 		_, _ = sum.Write(m[:metaSize-8])
 		length := int64(binary.LittleEndian.Uint32(m[8:]))
-		if sum.Sum64() != binary.LittleEndian.Uint64(m[metaSize-8:]) || length < 512 || length > 1<<16 || at != 0 && at != length {
+		whole := sum.Sum64() == binary.LittleEndian.Uint64(m[metaSize-8:])
+		if !whole || length < 512 || length > 1<<16 || at != 0 && at != length {
 			continue
 		}
-		if tx := binary.LittleEndian.Uint64(m[48:]); f.pageSize == 0 || tx > best {
-			best = tx
-			f.pageSize, f.Root, f.freelist, f.Pages = length, binary.LittleEndian.Uint64(m[16:]), binary.LittleEndian.Uint64(m[32:]), binary.LittleEndian.Uint64(m[40:])
+		if tx := binary.LittleEndian.Uint64(m[48:]); f.pageSize == 0 || tx > newest {
+			newest = tx
+			f.pageSize = length
+			f.Root = binary.LittleEndian.Uint64(m[16:])
+			f.freelist = binary.LittleEndian.Uint64(m[32:])
+			f.Pages = binary.LittleEndian.Uint64(m[40:])
 		}
 	}
 	if f.pageSize == 0 {
@@ -96,8 +102,8 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	return f, nil
 }
 
-// metaOffsets are the places where a meta page can be: the second one's depends on the
-// page size, which the first may be too damaged to tell.
+// metaOffsets are the places where a meta page can be. The place of the second depends on the page size, which the
+// first may be too damaged to give.
 func metaOffsets() []int64 {
 	offsets := []int64{0}
 	for length := int64(512); length <= 1<<16; length *= 2 {
@@ -106,10 +112,10 @@ func metaOffsets() []int64 {
 	return offsets
 }
 
-// Size is how many bytes are in use.
+// Size is how many bytes of the file are in use.
 func (f *File) Size() int64 { return int64(f.Pages) * f.pageSize }
 
-// Page is a page with its overflow, or one that stands in a value.
+// Page is a page with its overflow, or the page of an inline bucket, which stands in a value.
 type Page []byte
 
 // Page reads a page.
@@ -126,7 +132,7 @@ func (f *File) Page(id uint64) (Page, error) {
 	return page, err
 }
 
-// header reads how a page begins, which is where it says it is, and no longer than it can be.
+// header reads the header of a page. The page must give its own id, and a length that fits into the file.
 func (f *File) header(id uint64) (Page, error) {
 	header := make(Page, headerSize)
 	if _, err := f.r.ReadAt(header, int64(id)*f.pageSize); err != nil {
@@ -153,7 +159,7 @@ type Element struct {
 	IsBucket   bool
 }
 
-// Elements are a page's, in its order; whether they are leaves, its flags say.
+// Elements are the elements of a page, in its order. leaf tells if the page is a leaf.
 func (p Page) Elements() (all []Element, leaf bool, err error) {
 	if len(p) < headerSize {
 		return nil, false, damage("a page of %d bytes", len(p))
@@ -189,8 +195,8 @@ func element(from []byte, leaf bool) (e Element, err error) {
 	return e, nil
 }
 
-// Bucket is where the bucket in an element is: the page of its root, or else the one
-// that the element holds, which has no place and so says none.
+// Bucket finds the bucket that an element names: the page of its root, or an inline page, which the element itself
+// holds. An inline page has no place in the file, so its id must be 0.
 func (e Element) Bucket() (root uint64, inline Page, err error) {
 	if !e.IsBucket || len(e.Value) < 16 {
 		return 0, nil, damage("%.20q is no bucket", e.Key)
