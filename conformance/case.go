@@ -26,25 +26,25 @@ type Case struct {
 // Step is one request, and what must be true of its answer.
 type Step struct {
 	// Ask is an endpoint or a question of cases/questions.yaml, or a path.
-	Ask    string
-	Method string
+	Ask    string `yaml:"ask"`
+	Method string `yaml:"method"`
 	// Header is sent besides; a header with an empty value is not sent at all.
-	Header map[string]string
+	Header map[string]string `yaml:"header"`
 	// Anonymous leaves out the credential.
-	Anonymous bool
+	Anonymous bool `yaml:"anonymous"`
 	// Body is the body; without one it is that of the question.
-	Body Body
+	Body Body `yaml:"body"`
 	// Remove and Set edit the body, by JSON Pointer.
-	Remove []string
-	Set    edits
+	Remove []string `yaml:"remove"`
+	Set    edits    `yaml:"set"`
 	// Repeat sends the same so many times; each answer is judged.
-	Repeat int
+	Repeat int `yaml:"repeat"`
 	// If names a captured value: where it is empty or was never captured, the
 	// case ends here, and what came before is its outcome.
-	If string
+	If string `yaml:"if"`
 	// Walk follows the pages of a search to the end, at most so many, and judges
 	// all their results as one.
-	Walk int
+	Walk int `yaml:"walk"`
 
 	Want `yaml:",inline"`
 }
@@ -52,35 +52,35 @@ type Step struct {
 // Want is what must be true of an answer. Status is 200 unless given, and what
 // is 200 must be JSON.
 type Want struct {
-	Status statuses
+	Status statuses `yaml:"status"`
 	// Headers holds exact values; Present and Absent only names.
-	Headers map[string]string
-	Present []string
-	Absent  []string
+	Headers map[string]string `yaml:"headers"`
+	Present []string          `yaml:"present"`
+	Absent  []string          `yaml:"absent"`
 	// Bytes is the body, byte for byte.
-	Bytes string
+	Bytes string `yaml:"bytes"`
 	// Exact is the whole body as JSON; Has is a part of it.
-	Exact any
-	Has   any
+	Exact any `yaml:"exact"`
+	Has   any `yaml:"has"`
 	// Results are all of /results in any order; Ordered the same in this order;
 	// Includes are some of them; Excludes are none of them.
-	Results  []any
-	Ordered  []any
-	Includes []any
-	Excludes []any
+	Results  []any `yaml:"results"`
+	Ordered  []any `yaml:"ordered"`
+	Includes []any `yaml:"includes"`
+	Excludes []any `yaml:"excludes"`
 	// Each is what every one of /results has.
-	Each any
+	Each any `yaml:"each"`
 	// AtMost bounds the number of /results.
 	AtMost *int `yaml:"at_most"`
 	// Lacks are JSON Pointers to what must not be there.
-	Lacks []string
+	Lacks []string `yaml:"lacks"`
 	// First is the member that comes first, where the body has it at all.
-	First string
+	First string `yaml:"first"`
 	// Signed is set where a signed_metadata must hold, if there is one.
-	Signed bool
+	Signed bool `yaml:"signed"`
 	// Capture keeps something of the answer for later steps: a string of the body
 	// by JSON Pointer, "header:NAME", or "body".
-	Capture map[string]string
+	Capture map[string]string `yaml:"capture"`
 }
 
 // caseFile is one file of cases.
@@ -92,14 +92,14 @@ type caseFile struct {
 // caseEntry is a case as it is written: of one step, which then stands in the
 // case itself, or of several; for one question, or for several at once.
 type caseEntry struct {
-	ID       string
-	Plan     string
-	Title    string
-	Advisory bool
-	Needs    string
+	ID       string `yaml:"id"`
+	Plan     string `yaml:"plan"`
+	Title    string `yaml:"title"`
+	Advisory bool   `yaml:"advisory"`
+	Needs    string `yaml:"needs"`
 	// On makes a case of each of these questions, its id prefixed with the name.
-	On    []string
-	Steps []Step
+	On    []string `yaml:"on"`
+	Steps []Step   `yaml:"steps"`
 	Step  `yaml:",inline"`
 }
 
