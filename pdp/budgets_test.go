@@ -36,9 +36,6 @@ var ceilings = map[string]int{
 
 	"fields of cmd/policy-service.logExportCommand": 16,
 	"fields of cmd/policy-service.logTailCommand":   17,
-	"fields of conformance.Step":                    27,
-	"fields of conformance.Want":                    17,
-	"fields of conformance.caseEntry":               34,
 	"fields of evaluation.Decision":                 16,
 	"fields of evaluation/authzenclient.Client":     19,
 	"fields of pdp.bounds":                          17,
@@ -46,7 +43,6 @@ var ceilings = map[string]int{
 	"fields of pdp.textScan":                        16,
 	"fields of pdp.usage":                           27,
 	"fields of pdp/approval.Store":                  20,
-	"fields of pdp/approval/inbox.Request":          20,
 	"fields of pdp/decisionlog.Log":                 24,
 	"fields of pdp/decisionlog.Options":             21,
 	"fields of pdp/decisionlog.Query":               16,

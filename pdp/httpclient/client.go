@@ -1,10 +1,8 @@
-// Package httpclient speaks to a running server for somebody at a terminal. Start with
-// [New]; [Server.Call] is one request with a body of bounded size each way, and
-// [Server.Ask] one whose answer is read as it comes.
+// Package httpclient is an HTTP client of a running server, for commands at a terminal. Start with [New]. [Server.Call]
+// sends one request with bounded bodies both ways, and [Server.Ask] one request whose answer is read as it comes.
 //
-// It trusts nothing it is told, and reads no answer without an end. It follows no
-// redirect, and sends the credential to the origin it was given and nowhere else; no
-// error holds it.
+// It does not trust the server: it bounds every answer, and follows no redirect. It sends the credential only to the
+// origin that it was given, and no error holds the credential.
 package httpclient
 
 import (
@@ -31,24 +29,23 @@ type Server struct {
 	wait       func(context.Context, time.Duration) error
 }
 
-// Options say how a server is spoken to. The zero value sends no credential.
+// Options are how a server is asked. The zero value sends no credential.
 type Options struct {
 	// Credential is an API key or a token, sent as Bearer.
 	Credential string
-	// Roots are the authorities to trust, nil those of the system.
+	// Roots are the authorities to trust; nil is those of the system.
 	Roots *x509.CertPool
-	// Wait waits between attempts; the default is the real time.
+	// Wait waits between attempts. The default waits in real time.
 	Wait func(context.Context, time.Duration) error
 }
 
 const (
-	// callTimeout bounds one call: to count, a server reads its whole log.
+	// callTimeout bounds one call. It is long because a server reads its whole log to count.
 	callTimeout = 5 * time.Minute
 	dialTimeout = 10 * time.Second
 )
 
-// New makes a client of a server at a base URL, https or on this machine also http.
-// Nothing is sent yet.
+// New makes a client of the server at a base URL. The URL is https, or http on this machine. New sends nothing.
 func New(baseURL string, o Options) (*Server, error) {
 	u, err := url.Parse(baseURL)
 	switch {
@@ -95,11 +92,11 @@ func wait(ctx context.Context, d time.Duration) error {
 // Wait waits before another attempt, or until ctx ends.
 func (s *Server) Wait(ctx context.Context, d time.Duration) error { return s.wait(ctx, d) }
 
-// Close closes the connections that are kept.
+// Close closes idle connections.
 func (s *Server) Close() { s.http.CloseIdleConnections() }
 
-// Ask sends a request to a path of the server, and returns the answer where its status
-// is one of those wanted. Its body is the caller's to close.
+// Ask sends a request to a path of the server, and returns the answer if its status is one of those wanted. The caller
+// closes its body.
 func (s *Server) Ask(ctx context.Context, method, path string, header http.Header, body []byte, want ...int) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, s.base+path, bytes.NewReader(body))
 	if err != nil {
@@ -135,7 +132,7 @@ type Call struct {
 	// Sends is the media type of Body.
 	Sends string
 	Body  []byte
-	// Most bounds the answer, Want is the status of one that is good.
+	// Most bounds the answer in bytes. Any status but Want is an error.
 	Most int64
 	Want int
 }

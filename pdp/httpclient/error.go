@@ -11,14 +11,14 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Error is an answer that is not what was asked for.
+// Error is an answer with a status that was not wanted.
 type Error struct {
 	Status int
-	// Detail is the server's, without what could act on a terminal.
+	// Detail is the text of the server, without characters that could act on a terminal.
 	Detail string
 }
 
-// Error says what the server said.
+// Error is the detail, or else the status.
 func (e *Error) Error() string {
 	if e.Detail == "" {
 		return fmt.Sprintf("the server answers %d %s", e.Status, http.StatusText(e.Status))
@@ -26,7 +26,7 @@ func (e *Error) Error() string {
 	return "the server says: " + e.Detail
 }
 
-// StatusOf is the status of an answer that is an [Error], 0 of every other error.
+// StatusOf is the status of an [Error], and 0 for every other error.
 func StatusOf(err error) int {
 	var refused *Error
 	if !errors.As(err, &refused) {
@@ -35,7 +35,7 @@ func StatusOf(err error) int {
 	return refused.Status
 }
 
-// Passing reports whether an error may be gone a moment later.
+// Passing reports if another attempt may succeed a moment later.
 func Passing(err error) bool {
 	status := StatusOf(err)
 	return status == 0 || status >= http.StatusInternalServerError || status == http.StatusTooManyRequests

@@ -1,10 +1,9 @@
 // Package inbox reads the approval requests of a running server over HTTP, as approvers
 // and the callers that filed them see them. Start with [New]; [Inbox.Pages] and
 // [Inbox.Get] read, [Inbox.Decide], [Inbox.Revoke] and [Inbox.Cancel] change something,
-// and [Inbox.Watch] tells of each new one.
+// and [Inbox.Watch] yields each new one.
 //
-// The package makes nothing harmless for a terminal: whoever shows an approval request
-// does that.
+// The package makes nothing harmless for a terminal: the program that shows an approval request must do that.
 package inbox
 
 import (
@@ -20,11 +19,10 @@ import (
 	"policy-service/pdp/httpclient"
 )
 
-// Inbox is where the approval requests of one server come in.
+// Inbox is the approval requests of one server.
 type Inbox struct{ server *httpclient.Server }
 
-// New makes one of a server at a base URL, https or on this machine also http. Nothing
-// is sent yet.
+// New makes the inbox of the server at a base URL. The URL is https, or http on this machine. New sends nothing.
 func New(baseURL string, o httpclient.Options) (*Inbox, error) {
 	server, err := httpclient.New(baseURL, o)
 	if err != nil {
@@ -33,13 +31,13 @@ func New(baseURL string, o httpclient.Options) (*Inbox, error) {
 	return &Inbox{server}, nil
 }
 
-// Close closes the connections that are kept.
+// Close closes idle connections.
 func (i *Inbox) Close() { i.server.Close() }
 
 const (
-	// pageSize is how many requests are asked for at once, the most there are.
+	// pageSize is how many requests a page may have, the most that a server allows.
 	pageSize = 200
-	// longestPoll is how long a server waits at most before it answers.
+	// longestPoll is the longest that a server waits before it answers.
 	longestPoll = 30 * time.Second
 
 	requestBody = 16 << 20
@@ -47,13 +45,18 @@ const (
 	path        = "/v1/approvals"
 )
 
-// Filter picks requests. All that is given must hold; no status is pending.
+// Filter picks requests. Every given member must match. Without a status, pending requests match.
 type Filter struct{ Status, Tenant, Template, Subject, Resource, Action string }
 
 func (f Filter) query() url.Values {
 	query := url.Values{}
 	for name, value := range map[string]string{
-		"status": f.Status, "tenant": f.Tenant, "template": f.Template, "subject": f.Subject, "resource": f.Resource, "action": f.Action,
+		"status":   f.Status,
+		"tenant":   f.Tenant,
+		"template": f.Template,
+		"subject":  f.Subject,
+		"resource": f.Resource,
+		"action":   f.Action,
 	} {
 		if value != "" {
 			query.Set(name, value)
@@ -62,8 +65,7 @@ func (f Filter) query() url.Values {
 	return query
 }
 
-// Pages hands requests to yield, the oldest first, and returns the cursor after which
-// new ones come.
+// Pages hands requests to yield, the oldest first. It returns the cursor after which new requests come.
 func (i *Inbox) Pages(ctx context.Context, f Filter, yield func(Request) error) (cursor string, err error) {
 	for {
 		page, err := i.page(ctx, f, cursor, 0)
@@ -91,7 +93,7 @@ type page struct {
 	Next  string    `json:"next"`
 }
 
-// page reads those after a cursor. It waits until there is one.
+// page reads the requests after a cursor. If there is none, the server waits so long for one.
 func (i *Inbox) page(ctx context.Context, f Filter, cursor string, wait time.Duration) (p page, err error) {
 	query := f.query()
 	query.Set("limit", fmt.Sprint(pageSize))
@@ -111,7 +113,7 @@ func (i *Inbox) page(ctx context.Context, f Filter, cursor string, wait time.Dur
 	return p, err
 }
 
-// Get reads one request. While it is pending it waits, for as long as it may.
+// Get reads one request. If the request is pending, Get waits up to wait for its end.
 func (i *Inbox) Get(ctx context.Context, id string, wait time.Duration) (Request, error) {
 	for end := time.Now().Add(wait); ; {
 		poll := min(wait, longestPoll)
@@ -131,7 +133,8 @@ func (i *Inbox) Get(ctx context.Context, id string, wait time.Duration) (Request
 	}
 }
 
-// pace keeps a server that stops, and so waits no more, from being asked without a pause.
+// pace pauses if a poll returned early. A server that stops does not wait any more, and must not be asked in a busy
+// loop.
 func (i *Inbox) pace(ctx context.Context, began time.Time, poll time.Duration) error {
 	if time.Since(began) >= min(poll, time.Second) {
 		return ctx.Err()
@@ -139,39 +142,44 @@ func (i *Inbox) pace(ctx context.Context, began time.Time, poll time.Duration) e
 	return i.server.Wait(ctx, time.Second)
 }
 
-// Ruling is what a person says of a request.
+// Ruling is what a person decides about a request, and why.
 type Ruling struct {
-	// Decision is approve, deny or delegate; of a revocation or a cancellation it is empty.
+	// Decision is approve, deny or delegate. It is empty for a revocation or a cancellation.
 	Decision string `json:"decision,omitempty"`
 	Reason   string `json:"reason,omitempty"`
-	// Version is the one that the person has seen; 0 is any.
+	// Version is the version of the request that the person has seen; 0 is any.
 	Version    int       `json:"version,omitzero"`
 	To         string    `json:"to,omitempty"`
 	ValidUntil time.Time `json:"valid_until,omitzero"`
 }
 
-// Decide approves, denies or delegates, and returns what became of the request.
+// Decide approves, denies or delegates, and returns the request as it is after that.
 func (i *Inbox) Decide(ctx context.Context, id string, r Ruling) (Request, error) {
-	return i.say(ctx, id, "/decision", r)
+	return i.post(ctx, id, "/decision", r)
 }
 
 // Revoke takes an approval back.
 func (i *Inbox) Revoke(ctx context.Context, id string, r Ruling) (Request, error) {
-	return i.say(ctx, id, "/revoke", r)
+	return i.post(ctx, id, "/revoke", r)
 }
 
-// Cancel gives up waiting, for the program that asked.
+// Cancel withdraws a request, for the program that filed it.
 func (i *Inbox) Cancel(ctx context.Context, id string, r Ruling) (Request, error) {
-	return i.say(ctx, id, "/cancel", r)
+	return i.post(ctx, id, "/cancel", r)
 }
 
-func (i *Inbox) say(ctx context.Context, id, what string, r Ruling) (Request, error) {
+func (i *Inbox) post(ctx context.Context, id, what string, r Ruling) (Request, error) {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return Request{}, err
 	}
 	return requestOf(i.server.Call(ctx, httpclient.Call{
-		Method: http.MethodPost, Path: pathOf(id) + what, Sends: "application/json", Body: body, Most: requestBody, Want: http.StatusOK,
+		Method: http.MethodPost,
+		Path:   pathOf(id) + what,
+		Sends:  "application/json",
+		Body:   body,
+		Most:   requestBody,
+		Want:   http.StatusOK,
 	}))
 }
 

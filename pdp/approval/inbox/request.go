@@ -7,15 +7,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Request is an approval request, as far as it is shown to people. JSON has all of
-// it, as the server wrote it but on one line.
+// Request is an approval request, as far as it is shown to people. JSON is the whole request as the server wrote it,
+// but on one line.
 type Request struct {
-	JSON jsontext.Value
+	JSON jsontext.Value `json:"-"`
 	Shown
 }
 
-// Shown is what people are shown of an approval request. Later servers say more:
-// members that are not here are passed over.
+// Shown is what people are shown of an approval request. It ignores the members that later servers add.
 type Shown struct {
 	ID       string `json:"id"`
 	Status   string `json:"status"`
@@ -24,9 +23,9 @@ type Shown struct {
 	Template string `json:"template"`
 	Message  string `json:"message"`
 	Request  Asked  `json:"request"`
-	// Unbound is what of the request may be otherwise when it is done.
+	// Unbound are the parts of the request that may differ when the approval is used.
 	Unbound []string `json:"unbound"`
-	// Justification is what was said for it, an object.
+	// Justification is an object with the reasons that the requester gave.
 	Justification jsontext.Value `json:"justification"`
 	Decision      string         `json:"decision"`
 	Requester     string         `json:"requester"`
@@ -40,7 +39,7 @@ type Shown struct {
 	Said          []Said         `json:"said"`
 }
 
-// Said is what somebody said.
+// Said is one vote or other ruling about a request.
 type Said struct {
 	By         string    `json:"by"`
 	Decision   string    `json:"decision"`
@@ -50,7 +49,7 @@ type Said struct {
 	At         time.Time `json:"at"`
 }
 
-// Asked is the request that waits, in AuthZEN's form.
+// Asked is the question that waits for approval, in AuthZEN's form.
 type Asked struct {
 	Subject  Entity `json:"subject"`
 	Resource Entity `json:"resource"`
@@ -61,17 +60,17 @@ type Asked struct {
 	Context map[string]jsontext.Value `json:"context"`
 }
 
-// Entity is somebody or something, with what was sent of it.
+// Entity is a subject or a resource, with the properties that the question had.
 type Entity struct {
 	Type       string         `json:"type"`
 	ID         string         `json:"id"`
 	Properties jsontext.Value `json:"properties"`
 }
 
-// Pending reports whether people have yet to decide.
+// Pending reports if people have yet to decide.
 func (s *Shown) Pending() bool { return s.Status == "pending" }
 
-// UnmarshalJSON keeps what was written beside what was understood of it.
+// UnmarshalJSON keeps the text of the request beside its members.
 func (r *Request) UnmarshalJSON(b []byte) error {
 	r.JSON = jsontext.Value(b).Clone()
 	if err := r.JSON.Compact(); err != nil {

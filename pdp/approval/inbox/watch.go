@@ -7,16 +7,15 @@ import (
 	"policy-service/pdp/httpclient"
 )
 
-// Trouble is told why a server that answered before does not now. It is asked again.
+// Trouble is called with the reason if a server that answered before does not answer now. Watch then asks again.
 type Trouble func(error)
 
-// Watch hands to yield what is pending, and then each new request as it comes, once
-// each, until ctx ends. A server that is away, or has no time, is asked again; but the
-// first time it must answer, so that a wrong address is no endless wait.
+// Watch hands the pending requests to yield, and then each new request as it comes, once each, until ctx ends. If a
+// server is away or overloaded, Watch asks again. The server must answer the first time, so that a wrong address is no
+// endless wait.
 //
-// New requests come after the cursor, as a rule. One that was filed at the same moment as
-// another, or that somebody has a say in only now, may stand before it: so each round
-// looks through all of them.
+// As a rule, new requests come after the cursor. A request may come before it if it was filed at the same moment as
+// another, or if the person may decide about it only now. So each round looks at all requests.
 func (i *Inbox) Watch(ctx context.Context, f Filter, trouble Trouble, yield func(Request) error) error {
 	w := &watch{inbox: i, filter: f, yield: yield}
 	if err := w.round(ctx); err != nil {
@@ -41,9 +40,9 @@ func (i *Inbox) Watch(ctx context.Context, f Filter, trouble Trouble, yield func
 }
 
 const (
-	// watchPoll is after how long all is looked through at the latest.
+	// watchPoll is the longest time between two rounds.
 	watchPoll = 10 * time.Second
-	// longestPause is between attempts to reach a server that is away.
+	// longestPause is the longest pause between attempts to reach a server that is away.
 	longestPause = 5 * time.Second
 )
 
@@ -51,19 +50,19 @@ type watch struct {
 	inbox  *Inbox
 	filter Filter
 	yield  func(Request) error
-	seen   map[string]bool // of those that are pending
+	seen   map[string]bool // ids of pending requests that were yielded
 	cursor string
 	failed error // of yield
 }
 
-// next waits for a new request, and looks.
+// next waits for a new request, and then makes a round.
 func (w *watch) next(ctx context.Context) error {
 	began := time.Now()
 	p, err := w.inbox.page(ctx, w.filter, w.cursor, watchPoll)
 	if err != nil {
 		return err
 	}
-	if len(p.Items) == 0 && p.Next > w.cursor { // others have much that waits; new ones come behind that
+	if len(p.Items) == 0 && p.Next > w.cursor { // a page full of requests of others; new requests come behind it
 		w.cursor = p.Next
 		return nil
 	}
@@ -73,7 +72,7 @@ func (w *watch) next(ctx context.Context) error {
 	return w.inbox.pace(ctx, began, watchPoll)
 }
 
-// round looks through all that is pending. What is pending no more need not be known.
+// round yields each pending request that was not yielded before, and forgets those that are no longer pending.
 func (w *watch) round(ctx context.Context) error {
 	pending := map[string]bool{}
 	cursor, err := w.inbox.Pages(ctx, w.filter, func(r Request) error {
@@ -88,7 +87,7 @@ func (w *watch) round(ctx context.Context) error {
 		w.seen, w.cursor = pending, cursor
 		return nil
 	}
-	for id := range w.seen { // the rest was not looked at
+	for id := range w.seen { // the round broke off before it met all of them
 		pending[id] = true
 	}
 	w.seen = pending

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// maxHeader and maxAnswer bound what is read of an answer. Nobody looks at its body: it
-	// is read so that a receiver that writes a few words can end.
+	// maxHeader and maxAnswer bound what is read of an answer. Its body is read, though nothing in it counts, so that a
+	// receiver that writes a few words can finish.
 	maxHeader = 16 << 10
 	maxAnswer = 4 << 10
 )
 
-// receiver is one receiver, and how it is doing.
+// receiver is one receiver, and its state.
 type receiver struct {
 	url    string
 	name   string // for logs: without path and query, which may be secret
 	secret []byte
-	// A transport, and no client: that would follow redirects.
+	// A transport and not a client, because a client follows redirects.
 	transport http.RoundTripper
 	slots     chan struct{} // one is held by each attempt under way
 	failing   atomic.Bool
@@ -49,12 +49,15 @@ func newReceiver(c Config, o Options) (*receiver, error) {
 		return nil, fmt.Errorf("secret_file: %w", err)
 	}
 	return &receiver{
-		url: u.String(), name: u.Scheme + "://" + u.Host, secret: secret,
-		transport: newTransport(t, o), slots: make(chan struct{}, o.InFlight),
+		url:       u.String(),
+		name:      u.Scheme + "://" + u.Host,
+		secret:    secret,
+		transport: newTransport(t, o),
+		slots:     make(chan struct{}, o.InFlight),
 	}, nil
 }
 
-// parseURL quotes nothing of the URL in its errors.
+// parseURL parses the URL of a receiver. No error quotes the URL.
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -66,9 +69,9 @@ func parseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// newTransport makes a connection for each attempt, so that each is held to t. It does
-// not ask the environment for a proxy, which would connect in our place. The timeouts
-// are for what outlives an attempt: the context of that bounds all else.
+// newTransport makes a transport with a connection for each attempt, so that t checks each one. It takes no proxy from
+// the environment, because a proxy would connect in our place. The context of an attempt bounds the attempt; the
+// timeouts bound what outlives it.
 func newTransport(t target, o Options) *http.Transport {
 	dialer := &net.Dialer{Timeout: o.Timeout, Resolver: o.Resolver, Control: t.control}
 	return &http.Transport{
@@ -77,11 +80,11 @@ func newTransport(t target, o Options) *http.Transport {
 		TLSHandshakeTimeout:    o.Timeout,
 		MaxResponseHeaderBytes: maxHeader,
 		DisableKeepAlives:      true,
-		DisableCompression:     true, // what is not looked at is not unpacked either
+		DisableCompression:     true, // no need to unpack a body that does not count
 	}
 }
 
-// post sends a message once. Of the answer, what may be read of the body has been.
+// post sends a message once. It has read and closed the body of the answer.
 func (r *receiver) post(ctx context.Context, m message, now time.Time) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(m.body))
 	if err != nil {
@@ -97,14 +100,14 @@ func (r *receiver) post(ctx context.Context, m message, now time.Time) (*http.Re
 	if err != nil {
 		return nil, err
 	}
-	// The status was the answer: that the rest cannot be read changes nothing.
+	// The status was the answer. It counts even if the body cannot be read.
 	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer)
 	_ = answer.Body.Close()
 	return answer, nil
 }
 
-// reason says why there was no answer. Words of the receiver are left out: what it sends
-// instead of an answer may be what it was sent.
+// reason is why there was no answer. It quotes nothing that the receiver sent, because that may be an echo of our
+// message.
 func reason(err error) string {
 	var address *refusedAddress
 	var lookup *net.DNSError

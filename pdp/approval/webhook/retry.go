@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// Backoff is when attempts are made. The pause after the first is about First, and
-// doubles each time up to about Most, which is also the longest a receiver can ask for.
-// There are no more than Tries attempts, and none is made Within after the message came.
+// Backoff is when attempts are made. The pause after the first attempt is about First. It doubles each time, up to
+// about Most, which is also the longest pause that a receiver can ask for. There are at most Tries attempts, and none
+// later than Within after the message came.
 type Backoff struct {
 	First, Most, Within time.Duration
 	Tries               int
 }
 
-// deliver sends a message to one receiver until it has it or is given up. The error is
-// that of ctx.
+// deliver sends a message to one receiver until the receiver has it or is given up. The error is that of ctx.
 func (s *Sender) deliver(ctx context.Context, r *receiver, m message) error {
 	log := s.o.Logger.With("receiver", r.name, "event", m.event, "id", m.id)
 	for n := 1; ; n++ {
@@ -25,7 +24,7 @@ func (s *Sender) deliver(ctx context.Context, r *receiver, m message) error {
 		if o.kind == stopped {
 			return ctx.Err()
 		}
-		r.tell(log, o)
+		r.report(log, o)
 		if o.kind != later {
 			return nil
 		}
@@ -40,7 +39,7 @@ func (s *Sender) deliver(ctx context.Context, r *receiver, m message) error {
 	}
 }
 
-// try makes one attempt, when it is this message's turn.
+// try waits for a slot of the receiver and makes one attempt.
 func (s *Sender) try(ctx context.Context, r *receiver, m message) outcome {
 	select {
 	case r.slots <- struct{}{}:
@@ -77,7 +76,7 @@ func (s *Sender) pause(n int, o outcome) time.Duration {
 	return max(pause, min(o.after, b.Most))
 }
 
-// outcome is what became of one attempt.
+// outcome is the result of one attempt.
 type outcome struct {
 	kind  kind
 	why   string
@@ -87,15 +86,15 @@ type outcome struct {
 type kind int
 
 const (
-	later   kind = iota // another attempt may do better
-	never               // none will
-	gone                // the receiver wants nothing any more
-	taken               // the receiver has it
-	stopped             // we were told to stop
+	later   kind = iota // another attempt may succeed
+	never               // no attempt will succeed
+	gone                // the receiver wants no more messages
+	taken               // the receiver has the message
+	stopped             // ctx has ended
 )
 
-// judge says what an answer means. A redirect is one that no other attempt changes:
-// the operator has to give the other URL.
+// judge reads the outcome from an answer. After a redirect no attempt is made, because only the operator can change the
+// URL.
 func judge(answer *http.Response, now time.Time) outcome {
 	o := outcome{why: "it answers " + strconv.Itoa(answer.StatusCode)}
 	switch status := answer.StatusCode; {
@@ -113,7 +112,7 @@ func judge(answer *http.Response, now time.Time) outcome {
 	return o
 }
 
-// retryAfter reads seconds, or a date; 0 is none.
+// retryAfter reads a number of seconds, or a date. Without either it is 0.
 func retryAfter(text string, now time.Time) time.Duration {
 	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return time.Duration(n) * time.Second
@@ -125,9 +124,9 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return max(at.Sub(now), 0)
 }
 
-// tell logs what changed: a receiver that is down is said to be so once, not for every
-// message that it misses, but what it will never get is said of each.
-func (r *receiver) tell(log *slog.Logger, o outcome) {
+// report logs what changed. That a receiver is down is logged once, and not for every message. That a message is given
+// up is logged for each.
+func (r *receiver) report(log *slog.Logger, o outcome) {
 	switch o.kind {
 	case taken:
 		if r.failing.CompareAndSwap(true, false) {

@@ -26,13 +26,13 @@ const (
 const (
 	minSecret  = 32
 	maxSecret  = 4 << 10
-	minForeign = 24 // the least that the specification lets others use
+	minForeign = 24 // the shortest secret that the specification permits
 )
 
-// isID also keeps out the full stop, by which two messages could share one signature.
+// isID reports if an id is valid. A full stop is not: with it, two messages could share one signature.
 var isID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`).MatchString
 
-// sign is one signature, as it stands in the header.
+// sign makes one signature, as it stands in the header.
 func sign(secret []byte, id, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	_, _ = io.WriteString(mac, id+"."+timestamp+".")
@@ -40,13 +40,11 @@ func sign(secret []byte, id, timestamp string, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// Verify says whether a request is from a sender with the same secret: h and body are
-// those of the request, body byte for byte as it came. A request that was signed longer
-// than tolerance before now, or after it, is refused; five minutes are usual. Whoever
-// keeps the Webhook-Id of what it accepted for twice that time also knows what was sent
-// again.
+// Verify checks that a request is from a sender with the same secret. h and body are those of the request, body byte
+// for byte as it came. A request that was signed more than tolerance before now, or after now, is refused; five minutes
+// are usual. A receiver that keeps each accepted Webhook-Id for twice that time also recognises repetitions.
 //
-// Nothing in h or body is to be believed before Verify returned nil.
+// Believe nothing in h or body before Verify returned nil.
 func Verify(secret []byte, h http.Header, body []byte, now time.Time, tolerance time.Duration) error {
 	if len(secret) < minForeign {
 		return fmt.Errorf("webhook: the secret has less than %d bytes; give the one that the sender has", minForeign)
@@ -71,7 +69,7 @@ func Verify(secret []byte, h http.Header, body []byte, now time.Time, tolerance 
 	return errors.New("webhook: no signature is that of the secret for this request")
 }
 
-// only is the value of a header that is there once: of two, others may see the other.
+// only is the value of a header that is there once. If there are two, another program may read the other one.
 func only(h http.Header, name string) string {
 	if values := h.Values(name); len(values) == 1 {
 		return values[0]
@@ -79,7 +77,7 @@ func only(h http.Header, name string) string {
 	return ""
 }
 
-// readSecret reads the key of the signatures. Its errors hold nothing of it.
+// readSecret reads the key of the signatures. No error quotes the key.
 func readSecret(file string) ([]byte, error) {
 	if file == "" {
 		return nil, errors.New("it is missing; make one with: openssl rand -hex 32")

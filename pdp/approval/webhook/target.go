@@ -10,14 +10,14 @@ import (
 	"syscall"
 )
 
-// target says which addresses a receiver may have.
+// target holds which addresses a receiver may have.
 type target struct {
-	plain  bool // http, which goes nowhere but to what is listed
+	plain  bool // http, which goes only to listed addresses
 	named  bool // the host is listed, whatever its addresses are
 	listed []netip.Prefix
 }
 
-// newTarget reads allow, whose entries are part of an error but never the URL.
+// newTarget reads allow. An error may quote entries of allow, but never the URL.
 func newTarget(u *url.URL, allow []string) (target, error) {
 	t := target{plain: u.Scheme == "http"}
 	for _, entry := range allow {
@@ -28,7 +28,7 @@ func newTarget(u *url.URL, allow []string) (target, error) {
 	if t.plain && len(allow) == 0 {
 		return target{}, errors.New("plain http lets anybody on the way read what is sent; use https, or list the host in allow")
 	}
-	// A mistake that can be found now is told now. It is asked again of each connection.
+	// An address in the URL is checked now, so that the mistake is found at start. Each connection is checked again.
 	if a, err := netip.ParseAddr(u.Hostname()); err == nil {
 		return t, t.check(a)
 	}
@@ -57,8 +57,7 @@ func sameHost(a, b string) bool {
 	return strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, "."))
 }
 
-// control is called by the dialer when an address is known and nothing was sent to it
-// yet, for each address of a name.
+// control refuses an address. The dialer calls it for each address of a name, before it sends anything there.
 func (t target) control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -80,19 +79,19 @@ func (t target) check(a netip.Addr) error {
 	return nil
 }
 
-// refusedAddress is an address that a message does not go to.
+// refusedAddress is the error for an address that no message goes to.
 type refusedAddress struct {
 	address netip.Addr
 	why     string
 }
 
-// Error says which, and what would let it.
+// Error gives the address, the reason, and what would permit it.
 func (e *refusedAddress) Error() string {
 	return fmt.Sprintf("%s %s; list it in allow if it is meant", e.address, e.why)
 }
 
-// The addresses that are not public, by the registries of special-purpose addresses
-// (RFC 6890): whoever adds to them there adds here.
+// The addresses that are not public, by the registries of special-purpose addresses (RFC 6890). An addition to the
+// registries must be added here.
 var (
 	unicast6 = netip.MustParsePrefix("2000::/3") // of IPv6 everything else is special
 	special  = prefixes(
@@ -130,8 +129,8 @@ func within(all []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// public judges an address that stands for one of IPv4 by that one: where there is only
-// IPv6, DNS64 makes every receiver such an address.
+// public tells if an address is public. An IPv6 address that stands for an IPv4 address is judged by the latter,
+// because in a network with IPv6 only, DNS64 gives every receiver such an address.
 func public(a netip.Addr) bool {
 	switch b := a.As16(); {
 	case nat64.Contains(a):

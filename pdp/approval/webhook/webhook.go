@@ -1,22 +1,20 @@
 // Package webhook tells other systems that something happened: a chat, a ticket
-// system. Start with [New] and [Sender.Send]; who receives uses [Verify].
+// system. Start with [New] and [Sender.Send]; a receiver uses [Verify].
 //
 // A message is a POST of JSON, signed as Standard Webhooks 1.0.0 has it:
 //
-//	Webhook-Id: the same for every attempt, so that a receiver can tell what it has
+//	Webhook-Id: the same for every attempt, so that a receiver recognises a repetition
 //	Webhook-Timestamp: the second of this attempt, since 1970
 //	Webhook-Signature: v1,BASE64 of HMAC-SHA256(secret, "id.timestamp.body")
 //
-// A receiver gets a message at least once or, when it takes nothing for an hour or says
-// that it does not want it, not at all: the log then says so. Messages may arrive out of
-// order. What a receiver answers is looked at by its status alone.
+// A receiver gets a message at least once. If it takes nothing for an hour, or refuses the message, it does not get it,
+// and the log says so. Messages may arrive out of order. Of a receiver's answer only the status counts.
 //
-// The package connects to nothing that is not public unless the operator lists it.
-// That is asked of the address of each connection as it is made, so that no answer of
-// a DNS server gets round it. It follows no redirect, uses no proxy, and keeps no
-// connection, each of which would have somebody else choose where a message goes.
+// The package connects only to public addresses and to those that the operator lists. It checks the address of each
+// connection as the connection is made, so that no answer of a DNS server gets round the check. It follows no redirect,
+// uses no proxy and keeps no connection, because each of these lets another choose where a message goes.
 //
-// It knows nothing of what it tells.
+// It knows nothing of the content of messages.
 package webhook
 
 import (
@@ -46,12 +44,12 @@ type Config struct {
 
 // Options say how messages are sent. The zero value is what a server uses.
 type Options struct {
-	// Logger takes what the operator should know; the default discards it. It names
-	// receivers by scheme and host.
+	// Logger takes what the operator should know; the default discards it. Receivers are
+	// named in it by scheme and host.
 	Logger *slog.Logger
-	// Roots are the authorities to trust, nil those of the system.
+	// Roots are the authorities to trust; nil is those of the system.
 	Roots *x509.CertPool
-	// Resolver finds the addresses of names, nil as the system does.
+	// Resolver finds the addresses of names; nil is the one of the system.
 	Resolver *net.Resolver
 	// Backoff is when attempts are made.
 	Backoff Backoff
@@ -60,8 +58,8 @@ type Options struct {
 	Timeout time.Duration
 	// InFlight bounds the attempts under way at each receiver; the default is 8.
 	InFlight int
-	// Waiting bounds the messages that are not delivered yet: one more is given up at once.
-	// The default is no bound.
+	// Waiting bounds the messages that are not delivered yet. A message beyond the bound is
+	// given up at once. The default is no bound.
 	Waiting int
 
 	// Now is the time of signatures, Wait waits between attempts, and Jitter is a number
@@ -76,7 +74,12 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Backoff == (Backoff{}) {
-		o.Backoff = Backoff{First: time.Second, Most: 10 * time.Minute, Within: time.Hour, Tries: 15}
+		o.Backoff = Backoff{
+			First:  time.Second,
+			Most:   10 * time.Minute,
+			Within: time.Hour,
+			Tries:  15,
+		}
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 15 * time.Second
@@ -125,14 +128,13 @@ func New(configs []Config, o Options) (*Sender, error) {
 	return s, nil
 }
 
-// Send sends body to every receiver, again and again where that may help, and returns
-// when each has it or was given up. That takes up to an hour, so call it where nobody
-// waits; a Send that waits costs its goroutines, and how many there are is up to the
-// caller. The error is that of ctx where it ended before, or says that id is none: at
-// most 128 of the characters A-Z, a-z, 0-9, _ and -.
+// Send sends body to every receiver. It tries again as long as that may help, and returns when each receiver has the
+// message or was given up. That takes up to an hour, so call it in a goroutine of its own; the caller bounds how many
+// of them there are. The error is that of ctx, or says that id is not valid: an id is 1 to 128 of the characters A-Z,
+// a-z, 0-9, _ and -.
 //
-// The same id is for the same body: receivers take a second for a repetition. The event
-// is what the log calls the message; it is not sent.
+// An id belongs to one body: a receiver takes a second message with the same id for a repetition. The event is the name
+// of the message in the log; it is not sent.
 func (s *Sender) Send(ctx context.Context, id, event string, body []byte) error {
 	if !isID(id) {
 		return errors.New("webhook: an id is 1 to 128 of the characters A-Z, a-z, 0-9, _ and -")
@@ -142,7 +144,7 @@ func (s *Sender) Send(ctx context.Context, id, event string, body []byte) error 
 		s.o.Logger.Error("a webhook is given up: too many wait already", "event", event, "id", id)
 		return nil
 	}
-	m := message{id, event, body, s.o.Now().Add(s.o.Backoff.Within)}
+	m := message{id: id, event: event, body: body, end: s.o.Now().Add(s.o.Backoff.Within)}
 	var all errgroup.Group
 	for _, r := range s.receivers {
 		all.Go(func() error { return s.deliver(ctx, r, m) })
@@ -150,7 +152,7 @@ func (s *Sender) Send(ctx context.Context, id, event string, body []byte) error 
 	return all.Wait()
 }
 
-// message is what is sent, and when it is worth nothing any more.
+// message is what is sent, and until when it is worth sending.
 type message struct {
 	id, event string
 	body      []byte
