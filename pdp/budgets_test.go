@@ -46,7 +46,6 @@ var ceilings = map[string]int{
 	"fields of pdp/decisionlog.Log":                 24,
 	"fields of pdp/decisionlog.Options":             21,
 	"fields of pdp/decisionlog.Query":               16,
-	"fields of pdp/decisionlog.Sample.readme":       19,
 	"fields of pdp/decisionlog/verify.Report":       19,
 	"fields of pdp/decisionlog/verify.exported":     24,
 	"fields of pdp/decisionlog/verify.segment":      18,

@@ -43,15 +43,16 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/server/door", "evaluation pdp/server/auth", "requests are let in without knowing what for: that is for the routes"},
 	{"pdp/server/auth", "evaluation pdp/plainfile", "who asks is found out without knowing what for"},
 	{"pdp/decisionlog", "evaluation pdp/boltfile pdp/boltfile/pages pdp/plainfile", "it keeps what it is given: who decides and who serves are not its business"},
+	{"pdp/decisionlog/report", "evaluation pdp/approval pdp/decisionlog", "it counts what records say, and what an approval's steps are counted as its owner says"},
 	{"pdp/decisionlog/verify", "pdp/boltfile/pages pdp/decisionlog", "a verifier that shares code with the writer shares its mistakes: of the log it uses constants, which its own test holds it to, and it reads files without what wrote them"},
 	{"pdp/decisionlog/mask", "evaluation", "what a secret is, is told by a request alone"},
 	{"pdp/httpclient", "", "how a running server is spoken to is known in one place, without knowing what about"},
-	{"pdp/decisionlog/remote", "pdp/httpclient pdp/decisionlog", "it reads over HTTP what the log reads from files, and says it in the log's own types"},
+	{"pdp/decisionlog/remote", "pdp/httpclient pdp/decisionlog pdp/decisionlog/report", "it reads over HTTP what the log reads from files, and says it in the log's own types"},
 	{"pdp/approval/inbox", "pdp/httpclient", "it is at the other end of the line from the store, and may be of another version: they share nothing but HTTP"},
 	{"pdp/visible", "", "text is made harmless without knowing for what screen"},
 	{"pdp/spelling", "", "how far apart two names are: it knows nothing of what they name"},
 	{"pdp/server/config", "pdp/plainfile pdp/spelling", "it reads a file into any struct: what the keys mean, their program knows"},
-	{"pdp/server", "pdp/keyedmutex pdp/approval pdp/approval/webhook pdp/decisionlog pdp/decisionlog/mask pdp/decisionlog/verify pdp/server/auth pdp/server/config pdp/server/door pdp/signing pdp obligations evaluation schemas policies pdp/plainfile pdp/visible", "the process knows the library, never the other way round"},
+	{"pdp/server", "pdp/keyedmutex pdp/approval pdp/approval/webhook pdp/decisionlog pdp/decisionlog/mask pdp/decisionlog/report pdp/decisionlog/verify pdp/server/auth pdp/server/config pdp/server/door pdp/signing pdp obligations evaluation schemas policies pdp/plainfile pdp/visible", "the process knows the library, never the other way round"},
 	{"pdp/server/floor", "", "it is what our server is measured beside: anything of ours in it would hide what ours costs"},
 	{"pdp/server/doctor", "pdp/approval pdp/decisionlog pdp/server pdp/server/auth pdp", "it looks at what a server would meet, and asks each owner whether it can be used"},
 	{"pdp/pdptest", "pdp/server pdp/server/auth pdp evaluation schemas policies", "a real server for tests, in nobody's binary"},
@@ -63,7 +64,7 @@ var rooms = []struct{ room, may, why string }{
 	{"cmd/policy-service/internal/bundledir", "cmd/policy-service/internal/cli pdp", "a bundle's directory as commands take it"},
 	{"cmd/policy-service/internal/author", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli evaluation pdp pdp/latency pdp/visible", "who writes policies needs no server and no log"},
 	{"cmd/policy-service/internal/operate", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli conformance pdp pdp/server pdp/server/auth pdp/server/config pdp/server/doctor pdp/signing", "flags, signals and memory around the server; what others do with a log or an approval is not its business"},
-	{"cmd/policy-service", "cmd/policy-service/internal/author cmd/policy-service/internal/cli cmd/policy-service/internal/operate pdp/approval/inbox pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/verify pdp/server pdp/visible pdp evaluation", "flags and signals on top of all of it"},
+	{"cmd/policy-service", "cmd/policy-service/internal/author cmd/policy-service/internal/cli cmd/policy-service/internal/operate pdp/approval pdp/approval/inbox pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/report pdp/decisionlog/verify pdp/server pdp/visible pdp evaluation", "flags and signals on top of all of it"},
 }
 
 // owners says where alone something from outside may be imported: packages, or a file. The longest line counts.

@@ -16,6 +16,7 @@ import (
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/remote"
+	"policy-service/pdp/decisionlog/report"
 )
 
 // logCommand is for auditors: what was decided, and the proof that nothing of it was altered. What it does to the log
@@ -50,9 +51,9 @@ type auditLog interface {
 	Prove(ctx context.Context, w io.Writer, id string) error
 	Checkpoint(context.Context) ([]byte, error)
 	Consistency(ctx context.Context, w io.Writer, old []byte) error
-	Stats(context.Context) (decisionlog.Statistics, error)
-	Sample(context.Context, decisionlog.SampleOptions) (decisionlog.Sample, error)
-	Report(context.Context, decisionlog.ReportOptions) (decisionlog.Report, error)
+	Stats(context.Context) (report.Statistics, error)
+	Sample(context.Context, report.SampleOptions) (report.Sample, error)
+	Report(context.Context, report.Options) (report.Report, error)
 }
 
 // read hands the log to f.
@@ -62,7 +63,25 @@ func (a logAt) read(f func(context.Context, auditLog) error) error {
 	if a.Server != "" {
 		return a.remote(func(log *remote.Log) error { return f(ctx, log) })
 	}
-	return decisionlog.Read(a.Data, func(s *decisionlog.Snapshot) error { return f(ctx, s) })
+	return decisionlog.Read(a.Data, func(s *decisionlog.Snapshot) error { return f(ctx, logHere{s}) })
+}
+
+// logHere is the log of a data directory.
+type logHere struct{ *decisionlog.Snapshot }
+
+// Stats counts the records.
+func (l logHere) Stats(ctx context.Context) (report.Statistics, error) {
+	return report.Count(ctx, l.Snapshot)
+}
+
+// Sample chooses decisions.
+func (l logHere) Sample(ctx context.Context, o report.SampleOptions) (report.Sample, error) {
+	return report.Choose(ctx, l.Snapshot, o)
+}
+
+// Report says what an auditor asks first.
+func (l logHere) Report(ctx context.Context, o report.Options) (report.Report, error) {
+	return report.Make(ctx, l.Snapshot, o)
 }
 
 // logFilter picks records. All that is given must hold.

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/approval"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/report"
 )
 
 type logReportCommand struct {
@@ -27,22 +29,22 @@ func (logReportCommand) Help() string {
 
 // Run prints the report.
 func (c logReportCommand) Run(s cli.Streams) error {
-	o := decisionlog.ReportOptions{From: c.From, To: c.To}
+	o := report.Options{From: c.From, To: c.To}
 	if err := (decisionlog.Filter{From: o.From, To: o.To}).Check(); err != nil {
 		return err
 	}
-	var report decisionlog.Report
+	var made report.Report
 	err := c.read(func(ctx context.Context, log auditLog) (err error) {
-		report, err = log.Report(ctx, o)
+		made, err = log.Report(ctx, o)
 		return err
 	})
 	if err != nil {
 		return c.failed("report", err)
 	}
 	if c.JSON {
-		return s.PrintJSON(report)
+		return s.PrintJSON(made)
 	}
-	return printAuditReport(s, report)
+	return printAuditReport(s, made)
 }
 
 // reportTable prints rows of a name and a text.
@@ -59,7 +61,7 @@ func (t reportTable) none(name string, n int) {
 	}
 }
 
-func printAuditReport(s cli.Streams, r decisionlog.Report) error {
+func printAuditReport(s cli.Streams, r report.Report) error {
 	t := reportTable{s.Table()}
 	t.row("log", "%s", r.Origin)
 	t.row("from", "%s", cli.TimeOr(r.From, "the beginning"))
@@ -89,7 +91,7 @@ func printAuditReport(s cli.Streams, r decisionlog.Report) error {
 	return nil
 }
 
-func (t reportTable) population(r decisionlog.Report) {
+func (t reportTable) population(r report.Report) {
 	p := r.Population
 	t.row("records", "%d of the %d that the checkpoint below covers%s", p.Records, r.Size, counts(p.Kinds))
 	if p.Records > 0 {
@@ -98,7 +100,7 @@ func (t reportTable) population(r decisionlog.Report) {
 	t.row("decisions", "%d allow, %d deny", p.Allowed, p.Denied)
 }
 
-func (t reportTable) decisions(r decisionlog.Report) {
+func (t reportTable) decisions(r report.Report) {
 	t.none("denies", len(r.Denies))
 	for _, reason := range slices.Sorted(maps.Keys(r.Denies)) {
 		t.row("denies", "%d %s", r.Denies[reason], reason)
@@ -113,7 +115,7 @@ func (t reportTable) decisions(r decisionlog.Report) {
 	}
 }
 
-func (t reportTable) approvals(all map[string]decisionlog.Approvals) {
+func (t reportTable) approvals(all map[string]approval.Tally) {
 	t.none("approvals", len(all))
 	for _, form := range slices.Sorted(maps.Keys(all)) {
 		a := all[form]
@@ -130,7 +132,7 @@ func seconds(s float64) time.Duration {
 	return time.Duration(s * float64(time.Second)).Round(time.Second)
 }
 
-func (t reportTable) bundles(all []decisionlog.BundleInForce) {
+func (t reportTable) bundles(all []report.BundleInForce) {
 	t.none("bundles", len(all))
 	for _, b := range all {
 		made := cli.Plural(int(b.Decisions), "decision")
@@ -141,7 +143,7 @@ func (t reportTable) bundles(all []decisionlog.BundleInForce) {
 	}
 }
 
-func (t reportTable) days(r decisionlog.Report) {
+func (t reportTable) days(r report.Report) {
 	if r.Days.First == "" {
 		t.row("days", "none on which the log was there")
 		return
@@ -162,7 +164,7 @@ func (t reportTable) days(r decisionlog.Report) {
 	}
 }
 
-func (t reportTable) service(r *decisionlog.Service) {
+func (t reportTable) service(r *report.Service) {
 	t.none("gaps", len(r.Gaps))
 	for _, gap := range r.Gaps {
 		t.row("gap", "%d to %d %s, between %s and %s", gap.First, gap.Next-1, gap.Why, cli.TimeOr(gap.After, "the beginning"), cli.Time(gap.Before))
@@ -196,7 +198,7 @@ func (t reportTable) service(r *decisionlog.Service) {
 	}
 }
 
-func (t reportTable) losses(all []decisionlog.Loss) {
+func (t reportTable) losses(all []report.Loss) {
 	t.none("losses", len(all))
 	for _, one := range all {
 		text := when(one.At) + ":"
@@ -211,6 +213,6 @@ func (t reportTable) losses(all []decisionlog.Loss) {
 }
 
 // when is the time of a record, and which.
-func when(m decisionlog.Instant) string {
+func when(m report.Instant) string {
 	return fmt.Sprintf("%s, record %d", cli.Time(m.Time), m.Sequence)
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"policy-service/cmd/policy-service/internal/cli"
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/report"
 )
 
 type logSampleCommand struct {
@@ -30,19 +30,19 @@ func (logSampleCommand) Help() string {
 
 // Run writes the sample.
 func (c logSampleCommand) Run(s cli.Streams) error {
-	o := decisionlog.SampleOptions{N: c.N, Seed: string(c.Seed), From: c.From, To: c.To}
+	o := report.SampleOptions{N: c.N, Seed: string(c.Seed), From: c.From, To: c.To}
 	if err := o.Check(); err != nil {
 		return err
 	}
 	if err := isNew(string(c.Out)); err != nil { // before the log is read: that may take a while
 		return err
 	}
-	var sample decisionlog.Sample
+	var sample report.Sample
 	err := c.read(func(ctx context.Context, log auditLog) (err error) {
 		sample, err = log.Sample(ctx, o)
 		return err
 	})
-	if errors.Is(err, decisionlog.ErrNoPopulation) {
+	if errors.Is(err, report.ErrNoPopulation) {
 		return fmt.Errorf("cannot make a sample: %w; try another --from and --to, and policy-service log stats %s for what there is", err, c.where())
 	}
 	if err != nil {

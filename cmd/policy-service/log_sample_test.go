@@ -15,6 +15,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/report"
 )
 
 // A sample says how it is checked. Here it is taken at its word, by somebody who has the sample, the public key, and for
@@ -58,13 +59,13 @@ type desk struct {
 }
 
 // receive is a desk with a sample of the log as of now, and an export of later.
-func receive(t *testing.T, o decisionlog.SampleOptions, tenants ...string) desk {
+func receive(t *testing.T, o report.SampleOptions, tenants ...string) desk {
 	t.Helper()
 	return receiveAfter(t, func(string) {}, o, tenants...)
 }
 
 // receiveAfter is the same after something happened to the data directory.
-func receiveAfter(t *testing.T, happens func(data string), o decisionlog.SampleOptions, tenants ...string) desk {
+func receiveAfter(t *testing.T, happens func(data string), o report.SampleOptions, tenants ...string) desk {
 	t.Helper()
 	data := t.TempDir()
 	log, err := decisionlog.Open(data, decisionlog.Options{Origin: "pdp.example.com/log"})
@@ -77,7 +78,7 @@ func receiveAfter(t *testing.T, happens func(data string), o decisionlog.SampleO
 	fatal(t, err)
 	snapshot, err := log.Snapshot()
 	fatal(t, err)
-	sample, err := snapshot.For(tenants).Sample(t.Context(), o)
+	sample, err := report.Choose(t.Context(), snapshot.For(tenants), o)
 	fatal(t, err)
 	d := desk{t, t.TempDir()}
 	fatal(t, writeNew(filepath.Join(d.dir, "sample"), sample.Files))
@@ -144,13 +145,13 @@ func (d desk) check(commands string) error {
 func TestSampleReadme(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		options decisionlog.SampleOptions
+		options report.SampleOptions
 		tenants []string
 	}{
-		{"whole", decisionlog.SampleOptions{N: 7, Seed: `it's $(touch ../touched) "é" \n %s`}, nil},
-		{"from a time on", decisionlog.SampleOptions{N: 1, Seed: "s", From: time.Date(2020, 1, 1, 0, 0, 0, 5, time.FixedZone("", 3600))}, nil},
-		{"all of it", decisionlog.SampleOptions{N: 1000, Seed: "s"}, nil},
-		{"of a tenant", decisionlog.SampleOptions{N: 7, Seed: "s"}, []string{"acme"}},
+		{"whole", report.SampleOptions{N: 7, Seed: `it's $(touch ../touched) "é" \n %s`}, nil},
+		{"from a time on", report.SampleOptions{N: 1, Seed: "s", From: time.Date(2020, 1, 1, 0, 0, 0, 5, time.FixedZone("", 3600))}, nil},
+		{"all of it", report.SampleOptions{N: 1000, Seed: "s"}, nil},
+		{"of a tenant", report.SampleOptions{N: 7, Seed: "s"}, []string{"acme"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := receive(t, c.options, c.tenants...)
@@ -170,7 +171,7 @@ func TestSampleReadme(t *testing.T) {
 
 // Where the policies were never kept the sample says so, and the rest of it is checked all the same.
 func TestSampleReadmeWithoutPolicies(t *testing.T) {
-	d := receiveAfter(t, func(data string) { fatal(t, os.RemoveAll(filepath.Join(data, decisionlog.BundlesDir))) }, decisionlog.SampleOptions{N: 7, Seed: "s"})
+	d := receiveAfter(t, func(data string) { fatal(t, os.RemoveAll(filepath.Join(data, decisionlog.BundlesDir))) }, report.SampleOptions{N: 7, Seed: "s"})
 	if !strings.Contains(d.read("README.md"), "were not kept, and are not here") {
 		t.Error("the README does not say that the policies are not there")
 	}
@@ -186,7 +187,7 @@ func TestSampleReadmeWithoutPolicies(t *testing.T) {
 
 // Whatever of a sample is changed, one of its commands fails.
 func TestSampleReadmeFindsTampering(t *testing.T) {
-	d := receive(t, decisionlog.SampleOptions{N: 7, Seed: "s"})
+	d := receive(t, report.SampleOptions{N: 7, Seed: "s"})
 	commands := d.commands()
 	fatal(t, d.check(commands)) // or the failures below would prove nothing
 	policies, err := filepath.Glob(filepath.Join(d.dir, "sample/bundles/*/a b.cedar"))
@@ -203,7 +204,7 @@ func TestSampleReadmeFindsTampering(t *testing.T) {
 			d.write(name, strings.Replace(text, old, with, 1))
 		}
 	}
-	other := receive(t, decisionlog.SampleOptions{N: 7, Seed: "s"}) // by the same name, with another key
+	other := receive(t, report.SampleOptions{N: 7, Seed: "s"}) // by the same name, with another key
 	for _, c := range []struct {
 		name, file string
 		tamper     func()

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"policy-service/cmd/policy-service/internal/cli"
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/report"
 )
 
 type logStatsCommand struct {
@@ -19,7 +19,7 @@ type logStatsCommand struct {
 
 // Run counts, which reads the whole log once.
 func (c logStatsCommand) Run(s cli.Streams) error {
-	var stats decisionlog.Statistics
+	var stats report.Statistics
 	err := c.read(func(ctx context.Context, log auditLog) (err error) {
 		stats, err = log.Stats(ctx)
 		return err
@@ -33,7 +33,7 @@ func (c logStatsCommand) Run(s cli.Streams) error {
 	return printStats(s, stats)
 }
 
-func printStats(s cli.Streams, st decisionlog.Statistics) error {
+func printStats(s cli.Streams, st report.Statistics) error {
 	table := s.Table()
 	row := func(name, format string, args ...any) { table.Row(name, fmt.Sprintf(format, args...)) }
 	row("log", "%s", st.Origin)
@@ -80,7 +80,7 @@ func counts(of map[string]int64) string {
 }
 
 // owed says what became of obligations.
-func owed(o decisionlog.Obligations) string {
+func owed(o report.Obligations) string {
 	text := fmt.Sprintf("%d owed, %d discharged, %d failed, %d never reported", o.Owed, o.Discharged, o.Failed, o.Unreported)
 	if o.GivenUp > 0 {
 		text += fmt.Sprintf(" (%d of them were too many to wait for)", o.GivenUp)

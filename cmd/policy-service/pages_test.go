@@ -41,9 +41,9 @@ var readers = map[string]string{
 
 // elsewhere are the blocks that another test executes or reads: which one, by the page and the tag.
 var elsewhere = map[string]map[string]string{
-	"evaluation/authzenclient/README.md": {"go": "readme_test.go beside it, which holds them to examples that are run"},
-	"conformance/cases/README.md":        {"yaml": "conformance/casespage_test.go, which reads it as a case"},
-	"pdp/decisionlog/sample_readme.md":   {"sh": "log_sample_test.go, which runs them in a sample"},
+	"evaluation/authzenclient/README.md":      {"go": "readme_test.go beside it, which holds them to examples that are run"},
+	"conformance/cases/README.md":             {"yaml": "conformance/casespage_test.go, which reads it as a case"},
+	"pdp/decisionlog/report/sample_readme.md": {"sh": "log_sample_test.go, which runs them in a sample"},
 }
 
 // unexecuted are the pages of which no block is executed, each with the reason.
@@ -56,8 +56,8 @@ var unexecuted = map[string]string{
 
 // withoutContents are the pages that begin with no table of contents, each with the reason.
 var withoutContents = map[string]string{
-	"README.md":                        "it has a table of readers, and their pages",
-	"pdp/decisionlog/sample_readme.md": "it is read beside the files that it is about, from its first line to its last",
+	"README.md": "it has a table of readers, and their pages",
+	"pdp/decisionlog/report/sample_readme.md": "it is read beside the files that it is about, from its first line to its last",
 }
 
 // What a page may be at most: a reader should see its end.

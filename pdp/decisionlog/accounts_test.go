@@ -224,7 +224,7 @@ func TestChargesAreReadBackWithoutNames(t *testing.T) {
 	}
 	c.accounts.mu.Unlock()
 	// What comes of an approval by itself is whose request it was.
-	_, err := c.Append(t.Context(), []Entry{{Kind: KindApproval, Payer: "key:pep", Event: eventUsed, Details: []byte(`{"requester":"key:pep"}`)}})
+	_, err := c.Append(t.Context(), []Entry{{Kind: KindApproval, Payer: "key:pep", Event: "used", Details: []byte(`{"requester":"key:pep"}`)}})
 	c.ok(err)
 	for _, caller := range []string{"jwt:https://idp#somebody", "key:nobody"} {
 		for range 3 {

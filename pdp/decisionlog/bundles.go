@@ -65,14 +65,14 @@ func (b *Bundles) Put(files map[string][]byte) (digest string, err error) {
 		}
 	}
 	// The list is last: where it stands, all that it names stands.
-	if err := b.keep(listOf(files)); err != nil {
+	if err := b.keep(BundleList(files)); err != nil {
 		return "", err
 	}
 	return digest, nil
 }
 
-// listOf is the list of the files of a bundle, as its digest is made of.
-func listOf(files map[string][]byte) []byte {
+// BundleList is the list of the files of a bundle, as its digest is made of.
+func BundleList(files map[string][]byte) []byte {
 	var list bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		fmt.Fprintf(&list, "%x  %s\n", sha256.Sum256(files[name]), name)

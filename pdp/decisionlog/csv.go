@@ -20,7 +20,7 @@ type table struct{ w *csv.Writer }
 
 func newTable(w *bufio.Writer) *table { return &table{w: csv.NewWriter(w)} }
 
-func (t *table) begin(head) error { return t.w.Write(tableColumns) }
+func (t *table) begin(Head) error { return t.w.Write(tableColumns) }
 
 // whole is false: no column is of what can be inherited.
 func (t *table) whole() bool { return false }

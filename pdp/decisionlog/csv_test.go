@@ -27,7 +27,7 @@ func csvRow(t *testing.T, line string) []string {
 	t.Helper()
 	var b bytes.Buffer
 	w := &table{w: csv.NewWriter(&b)}
-	if err := w.begin(head{}); err != nil {
+	if err := w.begin(Head{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.record(Record{Sequence: 7, Line: []byte(line)}); err != nil {

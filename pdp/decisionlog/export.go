@@ -45,7 +45,7 @@ const progressEvery = 1 << 12
 
 // Export writes the records of the log. It holds a few records at a time.
 func (s *Snapshot) Export(ctx context.Context, w io.Writer, o ExportOptions) (Exported, error) {
-	o.Filter.Tenants = s.tenants
+	o.Filter.Tenants = s.Tenants
 	if err := o.Filter.Check(); err != nil {
 		return Exported{}, err
 	}
@@ -54,12 +54,12 @@ func (s *Snapshot) Export(ctx context.Context, w io.Writer, o ExportOptions) (Ex
 	if err != nil {
 		return Exported{}, err
 	}
-	head := s.head
+	head := s.Head
 	done := Exported{Size: head.Size, Live: head.Live, Uncovered: head.Uncovered}
 	if err := out.begin(head); err != nil {
 		return done, err
 	}
-	for l, err := range s.leaves(ctx, 0, uint64(head.Size)) {
+	for l, err := range s.Records(ctx, 0, uint64(head.Size)) {
 		if err == nil {
 			err = s.exportLeaf(ctx, out, l, o.Filter, &done)
 		}
@@ -122,7 +122,7 @@ func (s *Snapshot) passedOn(ctx context.Context, l Record, f Filter) (bool, erro
 	if err != nil || batch.Kind != KindBatch {
 		return false, err
 	}
-	for next, err := range s.leaves(ctx, l.Sequence+1, min(l.Sequence+1+batchSpan, uint64(s.head.Size))) {
+	for next, err := range s.Records(ctx, l.Sequence+1, min(l.Sequence+1+batchSpan, uint64(s.Head.Size))) {
 		if err != nil {
 			return false, err
 		}
@@ -145,7 +145,7 @@ func (s *Snapshot) passedOn(ctx context.Context, l Record, f Filter) (bool, erro
 
 // exportWriter is one form of export.
 type exportWriter interface {
-	begin(head) error
+	begin(Head) error
 	// whole says that records are written whole, so that what they inherit must be, too.
 	whole() bool
 	record(Record) error

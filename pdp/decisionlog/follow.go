@@ -34,7 +34,7 @@ func Tail(ctx context.Context, data string, o TailOptions, yield func(sequence i
 	for cursor = o.After; ; o.Last = 0 {
 		err = Read(data, func(s *Snapshot) error {
 			if o.Last > 0 {
-				cursor = max(-1, s.head.Size-o.Last-1)
+				cursor = max(-1, s.Head.Size-o.Last-1)
 			}
 			cursor, err = s.follow(ctx, cursor, o, &inherited, yield)
 			return err
@@ -51,11 +51,11 @@ func Tail(ctx context.Context, data string, o TailOptions, yield func(sequence i
 }
 
 func (s *Snapshot) follow(ctx context.Context, cursor int64, o TailOptions, inherited *Inheritance, yield func(int64, []byte) error) (int64, error) {
-	size := s.head.Size
+	size := s.Head.Size
 	if cursor >= size { // the log is not the one that the cursor is of
 		return cursor, fmt.Errorf("the log ends before record %d, after which to go on", cursor)
 	}
-	for l, err := range s.leaves(ctx, uint64(cursor+1), uint64(size)) {
+	for l, err := range s.Records(ctx, uint64(cursor+1), uint64(size)) {
 		if err != nil {
 			return cursor, err
 		}

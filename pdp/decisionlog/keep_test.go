@@ -145,3 +145,15 @@ func (k *kept) seen(line []byte) (s seenSalt) {
 	k.ok(json.Unmarshal(line, &s))
 	return s
 }
+
+func snapshotNow(tb testing.TB, l *Log) *Snapshot {
+	tb.Helper()
+	if _, err := l.Checkpoint(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	s, err := l.Snapshot()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}

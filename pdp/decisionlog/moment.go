@@ -84,13 +84,13 @@ func (l *Log) watched(c Checkpoint) (*Snapshot, error) {
 }
 
 // Moment is what [Log.At] finds the snapshot by.
-func (s *Snapshot) Moment() Moment { return Moment{uint64(s.head.Size), s.head.Time} }
+func (s *Snapshot) Moment() Moment { return Moment{uint64(s.Head.Size), s.Head.Time} }
 
 // Keys are the public keys the snapshot is exported with, oldest first.
-func (s *Snapshot) Keys() []string { return s.head.Keys }
+func (s *Snapshot) Keys() []string { return s.Head.Keys }
 
 // Covers reports whether a record stands before the snapshot's checkpoint.
-func (s *Snapshot) Covers(sequence uint64) bool { return sequence < uint64(s.head.Size) }
+func (s *Snapshot) Covers(sequence uint64) bool { return sequence < uint64(s.Head.Size) }
 
 // Intact returns [ErrChanged] where content that the reader could see in the
 // snapshot has been removed since, or may have been. Only one from [Log.Settled]
@@ -127,7 +127,7 @@ func (s *Snapshot) wasGone(ctx context.Context, sequence uint64) error {
 }
 
 func (s *Snapshot) seesTenant(tenant string) bool {
-	return s.tenants == nil || slices.Contains(s.tenants, tenant)
+	return s.Tenants == nil || slices.Contains(s.Tenants, tenant)
 }
 
 // removed is what the records after a snapshot say was removed.

@@ -24,7 +24,7 @@ type ndjson struct {
 	buffer  []byte
 }
 
-func (n *ndjson) begin(h head) error {
+func (n *ndjson) begin(h Head) error {
 	n.size = h.Size
 	line := exportBegin{Export: ExportBegin, Format: ExportFormat, Form: n.form, Origin: h.Origin,
 		Size: h.Size, Checkpoint: string(h.Checkpoint), Keys: h.Keys, Live: h.Live}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -21,21 +22,19 @@ func (s *Snapshot) Prove(_ context.Context, w io.Writer, id string) error {
 	if err != nil {
 		return err
 	}
-	records, _, err := s.withBatches([]Record{l}) // what is gone verify cannot tell, nor need it
+	records, _, err := s.WithBatches([]Record{l}, math.MaxInt) // what is gone verify cannot tell, nor need it
 	if err != nil {
 		return err
 	}
-	buffered := bufio.NewWriter(w)
-	out := &ndjson{w: buffered, digest: sha256.New(), hashes: s, proofs: true, form: FormProof}
-	if err := out.all(s.head, records); err != nil {
-		return err
-	}
-	return buffered.Flush()
+	return s.WriteProofs(w, records)
 }
 
-// all writes records alone, in order of sequence.
-func (n *ndjson) all(h head, records []Record) error {
-	if err := n.begin(h); err != nil {
+// WriteProofs writes records alone, each with its proof, in order of sequence: an export of
+// the form "proof".
+func (s *Snapshot) WriteProofs(w io.Writer, records []Record) error {
+	buffered := bufio.NewWriter(w)
+	n := &ndjson{w: buffered, digest: sha256.New(), hashes: &cachedHashes{from: s}, proofs: true, form: FormProof}
+	if err := n.begin(s.Head); err != nil {
 		return err
 	}
 	for _, l := range records {
@@ -43,13 +42,17 @@ func (n *ndjson) all(h head, records []Record) error {
 			return err
 		}
 	}
-	return n.end(Exported{Records: int64(len(records))})
+	if err := n.end(Exported{Records: int64(len(records))}); err != nil {
+		return err
+	}
+	return buffered.Flush()
 }
 
-// withBatches are records, with those of the batches that they inherit from, each once,
-// in order of sequence. gone are, by sequence, the members that inherit from one that is
-// not there any more.
-func (s *Snapshot) withBatches(records []Record) (all []Record, gone map[uint64][]string, err error) {
+// WithBatches are records, with those of the batches that they inherit from, each once, in
+// order of sequence. gone are, by sequence, the members that a record lacks because they
+// stood in the record of a batch whose content is gone. The error is [ErrTooLarge] if the
+// records of the batches have more bytes than most.
+func (s *Snapshot) WithBatches(records []Record, most int) (all []Record, gone map[uint64][]string, err error) {
 	all, gone = slices.Clone(records), map[uint64][]string{}
 	held, found := 0, map[string]bool{} // by id
 	for _, l := range records {
@@ -63,8 +66,8 @@ func (s *Snapshot) withBatches(records []Record) (all []Record, gone map[uint64]
 			if err != nil {
 				return nil, nil, err
 			}
-			if held += len(batch.Line); held > sampleHold {
-				return nil, nil, ErrSampleTooLarge
+			if held += len(batch.Line); held > most {
+				return nil, nil, ErrTooLarge
 			}
 			if found[id] = batch.Line != nil; batch.Line != nil {
 				all = append(all, batch)
@@ -91,11 +94,11 @@ func (s *Snapshot) Consistency(_ context.Context, w io.Writer, old []byte) error
 	if err := s.continues(then); err != nil {
 		return err
 	}
-	line := exportConsistency{Export: ExportConsistency, Format: ExportFormat, Origin: s.head.Origin,
-		Old: string(old), New: string(s.head.Checkpoint)}
+	line := exportConsistency{Export: ExportConsistency, Format: ExportFormat, Origin: s.Head.Origin,
+		Old: string(old), New: string(s.Head.Checkpoint)}
 	// No proof is needed from nothing, and tlog has none.
 	if then.Size > 0 {
-		proof, err := tlog.ProveTree(s.head.Size, int64(then.Size), s)
+		proof, err := tlog.ProveTree(s.Head.Size, int64(then.Size), s)
 		if err != nil {
 			return err
 		}
@@ -110,7 +113,7 @@ func (s *Snapshot) Consistency(_ context.Context, w io.Writer, old []byte) error
 
 // continues says why no proof from a checkpoint could hold.
 func (s *Snapshot) continues(then Checkpoint) error {
-	switch now := s.head; {
+	switch now := s.Head; {
 	case then.Origin != now.Origin:
 		return fmt.Errorf("%w: it is of %s, and this log is %s", ErrForked, then.Origin, now.Origin)
 	case int64(then.Size) > now.Size:

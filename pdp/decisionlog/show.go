@@ -25,14 +25,14 @@ func (s *Snapshot) Show(_ context.Context, id string) (Shown, error) {
 	if shown.Record, err = s.Recorded(l.Line); err != nil || shown.Record.Bundle == "" {
 		return shown, err
 	}
-	shown.Files, err = bundleFiles(s.data, shown.Record.Bundle)
+	shown.Files, err = s.Bundle(shown.Record.Bundle)
 	return shown, err
 }
 
-// bundleFiles is nil for a bundle that was never kept: a record stays readable
-// without its policies.
-func bundleFiles(data, digest string) (map[string][]byte, error) {
-	files, err := (&Bundles{dir: bundlesDir(data)}).Files(digest)
+// Bundle are the files of a bundle, nil for one that was never kept: a record stays
+// readable without its policies.
+func (s *Snapshot) Bundle(digest string) (map[string][]byte, error) {
+	files, err := (&Bundles{dir: bundlesDir(s.data)}).Files(digest)
 	if errors.Is(err, ErrNoSuchBundle) {
 		return nil, nil
 	}

@@ -9,25 +9,27 @@ import (
 	"time"
 )
 
-// head is what a snapshot reaches up to.
-type head struct {
+// Head is what a snapshot reaches up to.
+type Head struct {
 	Origin     string
-	Size       int64 // the leaves that Checkpoint covers
+	Size       int64 // the records that Checkpoint covers
 	Time       time.Time
 	Checkpoint []byte
 	Keys       []string
-	Live       bool
-	Uncovered  int64
+	// Live and Uncovered say what is not in the snapshot: see [Exported].
+	Live      bool
+	Uncovered int64
 }
 
 // Snapshot is the log up to its newest checkpoint that can be read, for one
 // reader: what is exported, proved and counted. It is not for concurrent use.
 type Snapshot struct {
 	*Reader
-	head     head
+	Head    Head
+	Tenants []string // whose records are there for the reader; nil is all
+
 	segments []Segment
 	retired  map[uint64]bool // by segment, as far as it was asked for
-	tenants  []string        // whose records are there for the reader; nil is all
 	removed  *removed        // since; nil where nobody asks
 }
 
@@ -65,12 +67,12 @@ func (l *Log) Snapshot() (*Snapshot, error) {
 // others there are their hashes, and nothing says what became of them.
 func (s *Snapshot) For(tenants []string) *Snapshot {
 	cut := *s
-	cut.tenants = tenants
+	cut.Tenants = tenants
 	return &cut
 }
 
 // Checkpoint is the signed checkpoint that the snapshot ends with.
-func (s *Snapshot) Checkpoint(context.Context) ([]byte, error) { return s.head.Checkpoint, nil }
+func (s *Snapshot) Checkpoint(context.Context) ([]byte, error) { return s.Head.Checkpoint, nil }
 
 func (r *Reader) snapshot(keys []string) (*Snapshot, error) {
 	last, err := r.LastCheckpoint()
@@ -81,17 +83,18 @@ func (r *Reader) snapshot(keys []string) (*Snapshot, error) {
 }
 
 func (r *Reader) snapshotTo(c Checkpoint, keys []string) *Snapshot {
-	h := head{Origin: c.Origin, Size: int64(c.Size), Time: c.Time, Checkpoint: c.Note, Keys: keys, Live: r.Partial()}
+	h := Head{Origin: c.Origin, Size: int64(c.Size), Time: c.Time, Checkpoint: c.Note, Keys: keys, Live: r.Partial()}
 	if !h.Live {
 		h.Uncovered = int64(r.Size()) - h.Size
 	}
-	return &Snapshot{Reader: r, head: h, segments: r.Segments(), retired: map[uint64]bool{}}
+	return &Snapshot{Reader: r, Head: h, segments: r.Segments(), retired: map[uint64]bool{}}
 }
 
-// leaves yields the records in [from, to), in order, each as the reader may see it.
-func (s *Snapshot) leaves(ctx context.Context, from, to uint64) iter.Seq2[Record, error] {
+// Records yields the records in [from, to), in order, each as the reader may see it: without
+// its Line, and with the reason in Gone, if its content is gone or is not for the reader.
+func (s *Snapshot) Records(ctx context.Context, from, to uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		for r, err := range s.Records(ctx, from, to) {
+		for r, err := range s.Reader.Records(ctx, from, to) {
 			if err == nil && r.Line == nil {
 				err = s.wasGone(ctx, r.Sequence)
 			}
@@ -112,10 +115,10 @@ func (s *Snapshot) leaves(ctx context.Context, from, to uint64) iter.Seq2[Record
 // sees reports whether a record is there for the reader. Of one without content
 // nobody knows any more whose it was.
 func (s *Snapshot) sees(line []byte) bool {
-	if s.tenants == nil {
+	if s.Tenants == nil {
 		return true
 	}
-	passes, err := (Filter{Tenants: s.tenants}).Matches(line)
+	passes, err := (Filter{Tenants: s.Tenants}).Matches(line)
 	return err == nil && passes
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/report"
 	"policy-service/pdp/server/door"
 )
 
@@ -21,7 +22,7 @@ const sampleMost = 1000
 // logStats answers GET /v1/log/stats.
 func (s *Server) logStats(c echo.Context) error {
 	return s.readOnce(c, door.NoParameters, func(ctx context.Context, log *decisionlog.Snapshot, _ map[string]string) (any, error) {
-		stats, err := log.Stats(ctx)
+		stats, err := report.Count(ctx, log)
 		if stats.WholeLog != nil {
 			stats.Uncovered = 0 // the server signs for them in a moment
 		}
@@ -36,7 +37,7 @@ func (s *Server) logReport(c echo.Context) error {
 		if err != nil {
 			return nil, err
 		}
-		return log.Report(ctx, decisionlog.ReportOptions{From: from, To: to})
+		return report.Make(ctx, log, report.Options{From: from, To: to})
 	})
 }
 
@@ -47,11 +48,11 @@ func (s *Server) logSample(c echo.Context) error {
 		if err != nil {
 			return nil, err
 		}
-		sample, err := log.Sample(ctx, o)
+		sample, err := report.Choose(ctx, log, o)
 		switch {
-		case errors.Is(err, decisionlog.ErrNoPopulation):
+		case errors.Is(err, report.ErrNoPopulation):
 			return nil, door.NewProblem(http.StatusNotFound, "there is no decision in this time that is there for you; try another from and to")
-		case errors.Is(err, decisionlog.ErrSampleTooLarge):
+		case errors.Is(err, report.ErrSampleTooLarge):
 			return nil, door.NewProblem(http.StatusBadRequest, "the parameter n is too large for records of this size; ask for fewer")
 		case err != nil:
 			return nil, err
@@ -62,8 +63,8 @@ func (s *Server) logSample(c echo.Context) error {
 
 // sampleAnswer is a sample in one answer.
 type sampleAnswer struct {
-	Summary decisionlog.SampleSummary `json:"summary"`
-	Files   []keptFile                `json:"files"`
+	Summary report.SampleSummary `json:"summary"`
+	Files   []keptFile           `json:"files"`
 }
 
 // filesOf are files in the order of their paths.
@@ -75,8 +76,8 @@ func filesOf(files map[string][]byte) []keptFile {
 	return list
 }
 
-func sampleOptions(given map[string]string) (o decisionlog.SampleOptions, err error) {
-	o = decisionlog.SampleOptions{N: 25, Seed: given["seed"]}
+func sampleOptions(given map[string]string) (o report.SampleOptions, err error) {
+	o = report.SampleOptions{N: 25, Seed: given["seed"]}
 	if o.From, o.To, err = times(given); err != nil {
 		return o, err
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/report"
 	"policy-service/pdp/decisionlog/verify"
 )
 
@@ -14,12 +14,12 @@ func TestReportAndSampleOverHTTP(t *testing.T) {
 	o := openOffice(t)
 	o.ask("initech", evaluationPath, tenantQuestion)
 	o.ask("globex", evaluationPath, tenantQuestion)
-	var report decisionlog.Report
-	must(t, json.Unmarshal([]byte(o.get("/v1/log/report")), &report))
-	if report.Population.Kinds["decision"] != 2 || report.Service == nil || len(report.Bundles) != 1 {
-		t.Errorf("got %+v", report)
+	var whole report.Report
+	must(t, json.Unmarshal([]byte(o.get("/v1/log/report")), &whole))
+	if whole.Population.Kinds["decision"] != 2 || whole.Service == nil || len(whole.Bundles) != 1 {
+		t.Errorf("got %+v", whole)
 	}
-	var mine decisionlog.Report
+	var mine report.Report
 	must(t, json.Unmarshal([]byte(o.as("initech-auditor").get("/v1/log/report")), &mine))
 	if mine.Population.Kinds["decision"] != 1 || mine.Service != nil || len(mine.Tenants) != 1 {
 		t.Errorf("got %+v", mine)

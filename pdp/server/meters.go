@@ -35,7 +35,7 @@ type meters struct {
 	policyErrors tally[evaluation.ErrorKind]
 	// The difference of these two is what nobody discharged.
 	owed     tally[string]
-	reported tally[report]
+	reported tally[discharge]
 
 	loads     tally[string]
 	approvals tally[string]
@@ -58,7 +58,8 @@ type (
 		tenant, reason string
 		allow          bool
 	}
-	report struct {
+	// discharge is what a caller said of an obligation, by the type of the obligation.
+	discharge struct {
 		obligation string
 		status     evaluation.ReceiptStatus
 	}
@@ -147,11 +148,11 @@ func (m *meters) aboutDecisions(i *instruments) {
 	m.owed.series.attributes = named[string]("type")
 	m.owed.begin(obligations.Types()...)
 	m.reported.instrument = i.counter("policy_service.obligations.reported", "{obligation}", "Obligations of which a PEP said what became of them, by type and status.")
-	m.reported.series.attributes = func(r report) []attribute.KeyValue {
+	m.reported.series.attributes = func(r discharge) []attribute.KeyValue {
 		return []attribute.KeyValue{attribute.String("type", r.obligation), attribute.String("status", string(r.status))}
 	}
 	for _, t := range obligations.Types() {
-		m.reported.begin(report{t, evaluation.Discharged}, report{t, evaluation.NotDischarged})
+		m.reported.begin(discharge{t, evaluation.Discharged}, discharge{t, evaluation.NotDischarged})
 	}
 	m.loads.instrument = i.counter("policy_service.bundle.loads", "{load}", "Bundles that were loaded, and that were refused.")
 	m.loads.series.attributes = named[string]("result")

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/report"
 	"policy-service/pdp/httpclient"
 )
 
@@ -149,8 +150,8 @@ func passed(w io.Writer) func([]byte, error) error {
 }
 
 // Stats counts the records that the caller sees.
-func (l *Log) Stats(ctx context.Context) (decisionlog.Statistics, error) {
-	var stats decisionlog.Statistics
+func (l *Log) Stats(ctx context.Context) (report.Statistics, error) {
+	var stats report.Statistics
 	body, err := l.server.Get(ctx, "/v1/log/stats", nil, recordBody)
 	if err == nil {
 		err = json.Unmarshal(body, &stats)
@@ -159,35 +160,35 @@ func (l *Log) Stats(ctx context.Context) (decisionlog.Statistics, error) {
 }
 
 // Report says what an auditor asks first, of the records that the caller sees.
-func (l *Log) Report(ctx context.Context, o decisionlog.ReportOptions) (report decisionlog.Report, err error) {
+func (l *Log) Report(ctx context.Context, o report.Options) (r report.Report, err error) {
 	body, err := l.server.Get(ctx, "/v1/log/report", timesOf(o.From, o.To), bundleBody)
 	if err == nil {
-		err = json.Unmarshal(body, &report)
+		err = json.Unmarshal(body, &r)
 	}
-	return report, err
+	return r, err
 }
 
 // Sample chooses decisions among those that the caller sees. What it holds says
 // itself how it is checked.
-func (l *Log) Sample(ctx context.Context, o decisionlog.SampleOptions) (decisionlog.Sample, error) {
+func (l *Log) Sample(ctx context.Context, o report.SampleOptions) (report.Sample, error) {
 	query := timesOf(o.From, o.To)
 	query.Set("n", strconv.Itoa(o.N))
 	query.Set("seed", o.Seed)
 	body, err := l.server.Get(ctx, "/v1/log/sample", query, sampleBody)
 	if httpclient.StatusOf(err) == http.StatusNotFound {
-		return decisionlog.Sample{}, decisionlog.ErrNoPopulation
+		return report.Sample{}, report.ErrNoPopulation
 	}
 	if err != nil {
-		return decisionlog.Sample{}, err
+		return report.Sample{}, err
 	}
 	var got struct {
-		Summary decisionlog.SampleSummary `json:"summary"`
-		Files   fileList                  `json:"files"`
+		Summary report.SampleSummary `json:"summary"`
+		Files   fileList             `json:"files"`
 	}
 	if err := json.Unmarshal(body, &got); err != nil {
-		return decisionlog.Sample{}, fmt.Errorf("the server's answer is no sample: %w", err)
+		return report.Sample{}, fmt.Errorf("the server's answer is no sample: %w", err)
 	}
-	return decisionlog.Sample{Summary: got.Summary, Files: got.Files.byPath()}, nil
+	return report.Sample{Summary: got.Summary, Files: got.Files.byPath()}, nil
 }
 
 func timesOf(from, to time.Time) url.Values {

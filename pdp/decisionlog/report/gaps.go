@@ -1,8 +1,10 @@
-package decisionlog
+package report
 
 import (
 	"fmt"
 	"time"
+
+	"policy-service/pdp/decisionlog"
 )
 
 // DatedGap is a gap with what is still known of its time: records are in the order
@@ -24,7 +26,7 @@ type gaps struct {
 }
 
 // gone takes in a record without content.
-func (g *gaps) gone(l Record) {
+func (g *gaps) gone(l decisionlog.Record) {
 	if n := len(g.open); n > 0 && g.open[n-1].Why == l.Gone {
 		g.open[n-1].Next++
 		return
@@ -60,16 +62,16 @@ func (s span) hasAll(g DatedGap) bool {
 }
 
 // read is what a record says; nil where there is none for the reader.
-func (g *gaps) read(l Record) (*Recorded, error) {
+func (g *gaps) read(l decisionlog.Record) (*decisionlog.Recorded, error) {
 	switch l.Gone {
 	case "":
-	case WhyFiltered:
+	case decisionlog.WhyFiltered:
 		return nil, nil
 	default:
 		g.gone(l)
 		return nil, nil
 	}
-	r, err := Parse(l.Line)
+	r, err := decisionlog.Parse(l.Line)
 	if err != nil {
 		return nil, fmt.Errorf("record %d: %w", l.Sequence, err)
 	}

@@ -1,9 +1,10 @@
-package decisionlog
+package report
 
 import (
 	"crypto/sha256"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/decisionlog"
 )
 
 // Obligations count what became of the obligations that decisions came with, as
@@ -45,7 +46,7 @@ func owedBy(decision, id string) owed {
 }
 
 // decided takes in what a decision obliges to.
-func (l *ledger) decided(s *Recorded) {
+func (l *ledger) decided(s *decisionlog.Recorded) {
 	for _, o := range s.Obligations {
 		count := l.types[o.Type]
 		if count == nil {
@@ -66,7 +67,7 @@ func (l *ledger) decided(s *Recorded) {
 
 // received takes in a receipt. What it says of obligations that nobody waits for
 // is passed over: their decision may be gone, or not of the time that is asked for.
-func (l *ledger) received(r Receipt) {
+func (l *ledger) received(r decisionlog.Receipt) {
 	for _, of := range r.Obligations {
 		name := owedBy(r.Decision, of.ID)
 		count := l.young[name]

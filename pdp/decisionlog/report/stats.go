@@ -1,9 +1,11 @@
-package decisionlog
+package report
 
 import (
 	"context"
 	"path/filepath"
 	"time"
+
+	"policy-service/pdp/decisionlog"
 )
 
 // Statistics count what is in the log.
@@ -58,14 +60,20 @@ type Gap struct {
 	Why   string `json:"why"`
 }
 
-// Stats reads the whole log once.
-func (s *Snapshot) Stats(ctx context.Context) (Statistics, error) {
-	st := Statistics{Origin: s.head.Origin, Size: s.head.Size, Tenants: s.tenants, Kinds: map[string]int64{}, Reasons: map[string]int64{}}
-	if s.tenants == nil {
-		st.WholeLog = s.whole()
+// Count reads the whole log once.
+func Count(ctx context.Context, s *decisionlog.Snapshot) (Statistics, error) {
+	st := Statistics{
+		Origin:  s.Head.Origin,
+		Size:    s.Head.Size,
+		Tenants: s.Tenants,
+		Kinds:   map[string]int64{},
+		Reasons: map[string]int64{},
+	}
+	if s.Tenants == nil {
+		st.WholeLog = wholeOf(s)
 	}
 	owed := newLedger(owedMost)
-	for l, err := range s.leaves(ctx, 0, uint64(s.head.Size)) {
+	for l, err := range s.Records(ctx, 0, uint64(s.Head.Size)) {
 		if err == nil {
 			err = st.add(l, owed)
 		}
@@ -77,26 +85,31 @@ func (s *Snapshot) Stats(ctx context.Context) (Statistics, error) {
 	return st, nil
 }
 
-func (s *Snapshot) whole() *WholeLog {
-	w := &WholeLog{Live: s.head.Live, Uncovered: s.head.Uncovered, Gaps: []Gap{}}
-	for _, segment := range s.segments {
+func wholeOf(s *decisionlog.Snapshot) *WholeLog {
+	w := &WholeLog{Live: s.Head.Live, Uncovered: s.Head.Uncovered, Gaps: []Gap{}}
+	for _, segment := range s.Segments() {
 		w.Disk += segment.Size
-		w.Segments = append(w.Segments, SegmentInfo{Name: filepath.Base(segment.Path), First: segment.First,
-			Next: segment.First + segment.Records, Bytes: segment.Size, Sealed: segment.Sealed})
+		w.Segments = append(w.Segments, SegmentInfo{
+			Name:   filepath.Base(segment.Path),
+			First:  segment.First,
+			Next:   segment.First + segment.Records,
+			Bytes:  segment.Size,
+			Sealed: segment.Sealed,
+		})
 	}
 	return w
 }
 
-func (st *Statistics) add(l Record, owed *ledger) error {
+func (st *Statistics) add(l decisionlog.Record, owed *ledger) error {
 	switch l.Gone {
 	case "":
-	case WhyFiltered:
+	case decisionlog.WhyFiltered:
 		return nil
 	default:
 		st.gap(l)
 		return nil
 	}
-	s, err := Parse(l.Line)
+	s, err := decisionlog.Parse(l.Line)
 	if err != nil {
 		return err
 	}
@@ -112,12 +125,12 @@ func (st *Statistics) add(l Record, owed *ledger) error {
 		st.Denied++
 	}
 	switch s.Kind {
-	case KindDecision:
+	case decisionlog.KindDecision:
 		owed.decided(s)
-	case KindReceipt:
+	case decisionlog.KindReceipt:
 		owed.received(s.Receipt())
 	}
-	if st.WholeLog != nil && (s.Event == EventDropped || s.Event == EventResumed) {
+	if st.WholeLog != nil && (s.Event == decisionlog.EventDropped || s.Event == decisionlog.EventResumed) {
 		lost, err := lostBy(s)
 		if err != nil {
 			return err
@@ -131,8 +144,8 @@ func (st *Statistics) add(l Record, owed *ledger) error {
 	return nil
 }
 
-func (st *Statistics) gap(l Record) {
-	if l.Gone == WhyRetired {
+func (st *Statistics) gap(l decisionlog.Record) {
+	if l.Gone == decisionlog.WhyRetired {
 		st.Retired++
 	} else {
 		st.Redacted++

@@ -1,8 +1,10 @@
-package decisionlog
+package report
 
 import (
 	"context"
 	"time"
+
+	"policy-service/pdp/decisionlog"
 )
 
 const day = 24 * time.Hour
@@ -13,7 +15,7 @@ func dayOf(t time.Time) int64 { return t.Unix() / int64(day/time.Second) }
 func startOf(day int64) time.Time { return time.Unix(day*24*60*60, 0).UTC() }
 
 // countDays finds the days without decisions, and what there is to say of each.
-func (p *reporting) countDays(ctx context.Context, last Checkpoint) error {
+func (p *reporting) countDays(ctx context.Context, last decisionlog.Checkpoint) error {
 	signed, began, err := p.heartbeats(ctx, last)
 	if err != nil {
 		return err
@@ -32,7 +34,7 @@ func (p *reporting) countDays(ctx context.Context, last Checkpoint) error {
 			continue
 		}
 		quiet := QuietDay{Day: startOf(d).Format(time.DateOnly), Proved: signed[d] > 0}
-		if p.snapshot.tenants == nil {
+		if p.snapshot.Tenants == nil {
 			quiet.Checkpoints, quiet.Gone = signed[d], gone[d]
 		}
 		days.Quiet = append(days.Quiet, quiet)
@@ -42,7 +44,7 @@ func (p *reporting) countDays(ctx context.Context, last Checkpoint) error {
 
 // heartbeats counts the checkpoints of each day: they are made every minute, also
 // in silence. began is when the first one was.
-func (p *reporting) heartbeats(ctx context.Context, last Checkpoint) (signed map[int64]int64, began time.Time, err error) {
+func (p *reporting) heartbeats(ctx context.Context, last decisionlog.Checkpoint) (signed map[int64]int64, began time.Time, err error) {
 	signed = map[int64]int64{}
 	for c, err := range p.snapshot.Checkpoints(ctx, 0, last.Size) {
 		if err != nil {

@@ -1,32 +1,38 @@
-package decisionlog
+package report
 
 import (
+	"cmp"
+	"time"
+
 	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/approval"
+	"policy-service/pdp/decisionlog"
 )
 
 // event takes in an administrative record of the span. Those of all tenants
 // together do not come up for a reader who may see some only.
-func (p *reporting) event(s *Recorded) error {
+func (p *reporting) event(s *decisionlog.Recorded) error {
 	switch s.Event {
-	case EventStart, EventStop, EventCrash, EventCreated:
+	case decisionlog.EventStart, decisionlog.EventStop, decisionlog.EventCrash, decisionlog.EventCreated:
 		p.service.Runs = append(p.service.Runs, Run{At: moment(s), Event: s.Event})
 		return nil
-	case EventBundleLoaded:
+	case decisionlog.EventBundleLoaded:
 		p.begin()
 		loaded, err := bundleLoaded(s)
 		if err == nil {
 			p.addBundle(*loaded)
 		}
 		return err
-	case EventBundleRefused:
+	case decisionlog.EventBundleRefused:
 		return addEvent(&p.service.Refused, s, func(b *RefusedBundle) { b.At = moment(s) })
-	case EventRetired:
+	case decisionlog.EventRetired:
 		return addEvent(&p.service.Retention, s, func(r *RetentionRun) { r.At = moment(s) })
-	case EventKeyRotated:
+	case decisionlog.EventKeyRotated:
 		return addEvent(&p.service.Keys, s, func(k *KeyRotation) { k.At = moment(s) })
-	case EventDropped, EventResumed:
+	case decisionlog.EventDropped, decisionlog.EventResumed:
 		return addEvent(&p.service.Losses, s, func(l *Loss) { l.At = moment(s) })
-	case EventRedacted:
+	case decisionlog.EventRedacted:
 		return p.redaction(s)
 	}
 	return nil
@@ -34,7 +40,7 @@ func (p *reporting) event(s *Recorded) error {
 
 // addEvent reads the details of a record, whose members have the names that they
 // have in a report, and adds to them what stands beside.
-func addEvent[T any](to *[]T, s *Recorded, beside func(*T)) error {
+func addEvent[T any](to *[]T, s *decisionlog.Recorded, beside func(*T)) error {
 	var one T
 	if len(s.Details) > 0 {
 		if err := json.Unmarshal(s.Details, &one); err != nil {
@@ -46,7 +52,28 @@ func addEvent[T any](to *[]T, s *Recorded, beside func(*T)) error {
 	return nil
 }
 
-func (p *reporting) redaction(s *Recorded) error {
+// NativeForm is the name that approval requests of the native form are counted under.
+// Others have the name that their records give.
+const NativeForm = "native"
+
+// approval takes in a step of an approval request.
+func (p *reporting) approval(s *decisionlog.Recorded) error {
+	var about struct {
+		Asked   string    `json:"asked"`
+		FiledAt time.Time `json:"filed_at"`
+	}
+	if err := json.Unmarshal(s.Details, &about); err != nil {
+		return err
+	}
+	form := cmp.Or(about.Asked, NativeForm)
+	if p.approvals[form] == nil {
+		p.approvals[form] = &approval.Counter{}
+	}
+	p.approvals[form].Count(s.Event, s.Time.Sub(about.FiledAt))
+	return nil
+}
+
+func (p *reporting) redaction(s *decisionlog.Recorded) error {
 	var about struct {
 		Sequence uint64 `json:"sequence"`
 		ID       string `json:"id"`
@@ -61,7 +88,7 @@ func (p *reporting) redaction(s *Recorded) error {
 	return nil
 }
 
-func bundleLoaded(s *Recorded) (*BundleInForce, error) {
+func bundleLoaded(s *decisionlog.Recorded) (*BundleInForce, error) {
 	var about struct {
 		Bundle string `json:"bundle"`
 		Files  int64  `json:"files"`
@@ -71,9 +98,9 @@ func bundleLoaded(s *Recorded) (*BundleInForce, error) {
 }
 
 // lostBy is what a record says was never recorded.
-func lostBy(s *Recorded) (l Loss, err error) {
+func lostBy(s *decisionlog.Recorded) (l Loss, err error) {
 	err = json.Unmarshal(s.Details, &l)
 	return l, err
 }
 
-func moment(s *Recorded) Instant { return Instant{s.Sequence, s.Time} }
+func moment(s *decisionlog.Recorded) Instant { return Instant{s.Sequence, s.Time} }

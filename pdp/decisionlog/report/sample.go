@@ -1,4 +1,4 @@
-package decisionlog
+package report
 
 import (
 	"bytes"
@@ -16,6 +16,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/pdp/decisionlog"
 )
 
 // SampleOptions say how many decisions are chosen, by which seed, and from which
@@ -41,7 +43,7 @@ func (o SampleOptions) Check() error {
 	case o.Seed == "" || len(o.Seed) > seedMost || !utf8.ValidString(o.Seed) || strings.ContainsFunc(o.Seed, invisible):
 		return fmt.Errorf("a seed is 1 to %d bytes of text in one line; take something that nobody could know before, such as the result of a lottery", seedMost)
 	}
-	return Filter{From: o.From, To: o.To}.Check()
+	return decisionlog.Filter{From: o.From, To: o.To}.Check()
 }
 
 // invisible characters have no place in a seed: it is compared by eye.
@@ -61,17 +63,17 @@ type Sample struct {
 // held at once.
 var ErrSampleTooLarge = fmt.Errorf("the records of the sample are more than %d bytes; take fewer", sampleHold)
 
-// Sample chooses decisions. The score of one is SHA-256(seed, 0x00, leaf hash), and
+// Choose chooses decisions. The score of one is SHA-256(seed, 0x00, leaf hash), and
 // those with the smallest scores are the sample: it depends on nothing but the seed
 // and what there is to choose from, so that anybody can choose again. The log is
 // read once, and what is held of it is the sample.
-func (s *Snapshot) Sample(ctx context.Context, o SampleOptions) (Sample, error) {
+func Choose(ctx context.Context, s *decisionlog.Snapshot, o SampleOptions) (Sample, error) {
 	if err := o.Check(); err != nil {
 		return Sample{}, err
 	}
 	p := picking{options: o, span: span{o.From, o.To}, byID: map[string]*picked{}}
 	p.gaps.told = p.tell
-	for l, err := range s.leaves(ctx, 0, uint64(s.head.Size)) {
+	for l, err := range s.Records(ctx, 0, uint64(s.Head.Size)) {
 		if err == nil {
 			err = p.look(l)
 		}
@@ -79,7 +81,7 @@ func (s *Snapshot) Sample(ctx context.Context, o SampleOptions) (Sample, error) 
 			return Sample{}, err
 		}
 	}
-	last, err := ParseCheckpoint(s.head.Checkpoint, nil)
+	last, err := decisionlog.ParseCheckpoint(s.Head.Checkpoint, nil)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -87,17 +89,17 @@ func (s *Snapshot) Sample(ctx context.Context, o SampleOptions) (Sample, error) 
 	if p.population == 0 {
 		return Sample{}, ErrNoPopulation
 	}
-	return s.writeSample(&p)
+	return writeSample(s, &p)
 }
 
 // picked is a decision that is chosen so far. Its receipts come later in the log.
 type picked struct {
-	Record
+	decisionlog.Record
 	score    [sha256.Size]byte
 	id       string
 	time     time.Time
 	bundle   string
-	receipts []Record
+	receipts []decisionlog.Record
 	held     int // bytes of all these lines
 }
 
@@ -113,18 +115,18 @@ type picking struct {
 	byID       map[string]*picked
 }
 
-func (p *picking) look(l Record) error {
+func (p *picking) look(l decisionlog.Record) error {
 	s, err := p.gaps.read(l)
 	if s == nil || err != nil {
 		return err
 	}
 	switch s.Kind {
-	case KindDecision:
+	case decisionlog.KindDecision:
 		if p.span.has(s.Time) {
 			p.population++
 			p.offer(&picked{Record: l, score: score(p.options.Seed, l.Leaf), id: s.ID, time: s.Time, bundle: s.Bundle, held: len(l.Line)})
 		}
-	case KindReceipt:
+	case decisionlog.KindReceipt:
 		if of := p.byID[s.Receipt().Decision]; of != nil {
 			of.receipts = append(of.receipts, l)
 			of.held, p.held = of.held+len(l.Line), p.held+len(l.Line)
@@ -161,7 +163,7 @@ func (d *picked) compare(other *picked) int { return bytes.Compare(d.score[:], o
 // tell counts what is gone of the time that is sampled, or may be of it.
 func (p *picking) tell(g DatedGap) {
 	count := &p.gone.Redacted
-	if g.Why == WhyRetired {
+	if g.Why == decisionlog.WhyRetired {
 		count = &p.gone.Retired
 	}
 	switch {

@@ -1,12 +1,11 @@
-package decisionlog
+package report
 
 import (
-	"bufio"
 	"bytes"
-	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -18,6 +17,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/decisionlog"
 )
 
 // A sample is these files:
@@ -105,23 +106,26 @@ type SampleBundle struct {
 }
 
 // writeSample makes the files of a sample.
-func (s *Snapshot) writeSample(p *picking) (Sample, error) {
+func writeSample(s *decisionlog.Snapshot, p *picking) (Sample, error) {
 	o := p.options
-	out := Sample{Files: map[string][]byte{sampleCheckpoint: s.head.Checkpoint}, Summary: SampleSummary{
-		Format: sampleFormat, Seed: o.Seed, N: o.N, From: o.From, To: o.To, Tenants: s.tenants,
+	out := Sample{Files: map[string][]byte{sampleCheckpoint: s.Head.Checkpoint}, Summary: SampleSummary{
+		Format: sampleFormat, Seed: o.Seed, N: o.N, From: o.From, To: o.To, Tenants: s.Tenants,
 		Method: "of the population, which is every decision in the log up to the checkpoint whose time is from \"from\" on and before \"to\" and whose content is there: " +
 			"the \"n\" ones with the smallest SHA-256 of the seed, a zero byte and the record's leaf hash (RFC 6962)",
-		Origin: s.head.Origin, Size: s.head.Size, Checkpoint: string(s.head.Checkpoint), Population: p.population, Bundles: []SampleBundle{},
+		Origin: s.Head.Origin, Size: s.Head.Size, Checkpoint: string(s.Head.Checkpoint), Population: p.population, Bundles: []SampleBundle{},
 	}}
-	if s.tenants == nil {
-		out.Summary.Gone, out.Summary.Live, out.Summary.Uncovered = &p.gone, s.head.Live, s.head.Uncovered
+	if s.Tenants == nil {
+		out.Summary.Gone, out.Summary.Live, out.Summary.Uncovered = &p.gone, s.Head.Live, s.Head.Uncovered
 	}
 	chosen := p.chosen()
-	var records []Record
+	var records []decisionlog.Record
 	for _, d := range chosen {
 		records = append(append(records, d.Record), d.receipts...)
 	}
-	records, gone, err := s.withBatches(records)
+	records, gone, err := s.WithBatches(records, sampleHold)
+	if errors.Is(err, decisionlog.ErrTooLarge) {
+		return Sample{}, ErrSampleTooLarge
+	}
 	if err != nil {
 		return Sample{}, err
 	}
@@ -134,13 +138,15 @@ func (s *Snapshot) writeSample(p *picking) (Sample, error) {
 	}
 	delete(digests, "")
 	for _, digest := range slices.Sorted(maps.Keys(digests)) {
-		if err := s.addBundle(&out, digest); err != nil {
+		if err := out.addBundle(s, digest); err != nil {
 			return Sample{}, err
 		}
 	}
-	if out.Files[sampleRecords], err = s.proofs(records); err != nil {
+	var proved bytes.Buffer
+	if err := s.WriteProofs(&proved, records); err != nil {
 		return Sample{}, err
 	}
+	out.Files[sampleRecords] = proved.Bytes()
 	summary, err := json.Marshal(out.Summary, json.Deterministic(true), jsontext.WithIndent("  "))
 	if err != nil {
 		return Sample{}, err
@@ -150,31 +156,19 @@ func (s *Snapshot) writeSample(p *picking) (Sample, error) {
 	return out, err
 }
 
-// proofs are the records of a sample, each with its proof, in order.
-func (s *Snapshot) proofs(records []Record) ([]byte, error) {
-	var b bytes.Buffer
-	buffered := bufio.NewWriter(&b)
-	out := &ndjson{w: buffered, digest: sha256.New(), hashes: &cachedHashes{from: s}, proofs: true, form: FormProof}
-	if err := out.all(s.head, records); err != nil {
-		return nil, err
-	}
-	err := buffered.Flush()
-	return b.Bytes(), err
-}
-
 // addBundle adds the files of a bundle, as far as they are for the reader.
-func (s *Snapshot) addBundle(out *Sample, digest string) error {
+func (out *Sample) addBundle(s *decisionlog.Snapshot, digest string) error {
 	about := SampleBundle{Digest: digest}
-	files, err := bundleFiles(s.data, digest)
+	files, err := s.Bundle(digest)
 	if err != nil {
 		return fmt.Errorf("the files of the bundle %s: %w", digest, err)
 	}
 	if files != nil {
 		sum, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(digest, "h1:")) // it was, to find them
-		cut := CutFiles(files, s.tenants)
+		cut := decisionlog.CutFiles(files, s.Tenants)
 		about.Dir = path.Join(sampleBundles, hex.EncodeToString(sum))
 		about.Files, about.Kept, about.Whole = len(cut), true, len(cut) == len(files)
-		out.Files[about.Dir+".list"] = listOf(cut)
+		out.Files[about.Dir+".list"] = decisionlog.BundleList(cut)
 		for name, content := range cut {
 			if !fs.ValidPath(name) { // none leaves the directory
 				return fmt.Errorf("the bundle %s has a file %q, which is no path", digest, name)
@@ -192,7 +186,7 @@ var sampleReadmeText string
 var sampleReadmeTemplate = template.Must(template.New(sampleReadme).Funcs(template.FuncMap{
 	"sh":     quoteForShell,
 	"hash":   func(digest string) string { return quoteForShell(strings.TrimPrefix(digest, "h1:")) },
-	"moment": func(at time.Time) string { return at.UTC().Format(TimeLayout) },
+	"moment": func(at time.Time) string { return at.UTC().Format(decisionlog.TimeLayout) },
 }).Parse(sampleReadmeText))
 
 func quoteForShell(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
@@ -209,10 +203,11 @@ func (out *Sample) readme() ([]byte, error) {
 		}
 	}
 	var b bytes.Buffer
-	err := sampleReadmeTemplate.Execute(&b, struct {
-		SampleSummary
-		Cut, Absent []string
-		Unwhole     bool
-	}{out.Summary, cut, absent, slices.ContainsFunc(out.Summary.Chosen, func(c Chosen) bool { return c.Gone != nil })})
+	err := sampleReadmeTemplate.Execute(&b, map[string]any{
+		"Summary": out.Summary,
+		"Cut":     cut,
+		"Absent":  absent,
+		"Unwhole": slices.ContainsFunc(out.Summary.Chosen, func(c Chosen) bool { return c.Gone != nil }),
+	})
 	return b.Bytes(), err
 }

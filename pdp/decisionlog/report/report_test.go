@@ -1,7 +1,9 @@
-package decisionlog
+package report
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,12 +14,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/decisionlog"
 )
 
 // dated is a log whose clock is the test's.
 type dated struct {
 	*testing.T
-	log  *Log
+	log  *decisionlog.Log
 	data string
 	now  atomic.Int64
 }
@@ -31,9 +35,9 @@ func datedLog(t *testing.T, start string) *dated {
 
 func (d *dated) open() {
 	d.Helper()
-	d.log = mustOpen(d, d.data, Options{
+	d.log = mustOpen(d, d.data, decisionlog.Options{
 		// No checkpoint and no segment but those that are asked for.
-		CheckpointEvery: time.Hour, CheckpointIdle: time.Hour, SegmentAge: 10_000 * time.Hour, Kinds: []string{KindApproval},
+		CheckpointEvery: time.Hour, CheckpointIdle: time.Hour, SegmentAge: 10_000 * time.Hour, Kinds: []string{decisionlog.KindApproval},
 		Now: func() time.Time { return time.Unix(0, d.now.Load()).UTC() },
 	})
 	// A log that was opened signs a checkpoint by itself, soon. This is that one, or the
@@ -68,7 +72,7 @@ func (d *dated) heartbeat(clock string) {
 
 func (d *dated) admin(event, details string) {
 	d.Helper()
-	mustAppend(d, d.log, Entry{Kind: KindAdmin, Event: event, Details: jsontext.Value(details)})
+	mustAppend(d, d.log, decisionlog.Entry{Kind: decisionlog.KindAdmin, Event: event, Details: jsontext.Value(details)})
 }
 
 func (d *dated) ok(err error) {
@@ -81,7 +85,7 @@ func (d *dated) ok(err error) {
 // report is that of a time, "" being without a bound.
 func (d *dated) report(from, to string, tenants ...string) Report {
 	d.Helper()
-	var o ReportOptions
+	var o Options
 	if from != "" {
 		o.From = at(d, from)
 	}
@@ -90,13 +94,13 @@ func (d *dated) report(from, to string, tenants ...string) Report {
 	}
 	s, err := d.log.Snapshot()
 	d.ok(err)
-	r, err := s.For(tenants).Report(d.Context(), o)
+	r, err := Make(d.Context(), s.For(tenants), o)
 	d.ok(err)
 	return r
 }
 
 // denied is a decision with a reason, or with policies that forbade or erred.
-func denied(id, reason string, change func(*Decision)) Entry {
+func denied(id, reason string, change func(*decisionlog.Decision)) decisionlog.Entry {
 	e := entryOf(id, false)
 	e.Decision.Reason, e.Decision.Determining = reason, nil
 	if change != nil {
@@ -116,12 +120,12 @@ func TestReport(t *testing.T) {
 	d.set("2026-03-03 10:00") // the report begins on this day
 	allow := owing("a1", "default", "log-1", "notification-1")
 	allow.Decision.Bundle = "h1:one"
-	mustAppend(d, d.log, allow, denied("d1", "policy_error", func(of *Decision) {
+	mustAppend(d, d.log, allow, denied("d1", "policy_error", func(of *decisionlog.Decision) {
 		of.Errors = []evaluation.PolicyError{{Policy: "p9", Kind: evaluation.Overflow}, {Policy: "p8", Kind: "type"}}
-	}), denied("d2", "", func(of *Decision) { of.Determining = []string{"f1"} }), denied("d3", "", nil))
+	}), denied("d2", "", func(of *decisionlog.Decision) { of.Determining = []string{"f1"} }), denied("d3", "", nil))
 	malformed := denied("d4", "", nil)
 	malformed.Details = jsontext.Value(`{"malformed":{"pointer":"/x","detail":"y"}}`)
-	mustAppend(d, d.log, malformed, denied("d5", "policy_error", func(of *Decision) {
+	mustAppend(d, d.log, malformed, denied("d5", "policy_error", func(of *decisionlog.Decision) {
 		of.Errors = []evaluation.PolicyError{{Policy: "p9", Kind: evaluation.Overflow}}
 	}))
 	d.set("2026-03-03 09:00") // the clock steps back
@@ -137,8 +141,8 @@ func TestReport(t *testing.T) {
 	two := entryOf("two", true)
 	two.Decision.Bundle = "h1:two"
 	mustAppend(d, d.log, two)
-	d.admin(EventDropped, `{"dropped":3,"dropped_first":"2026-03-06T09:00:00.000000000Z","dropped_last":"2026-03-06T09:30:00.000000000Z"}`)
-	d.admin(EventResumed, `{"failed_at":"2026-03-06T09:40:00.000000000Z","resumed_at":"2026-03-06T09:50:00.000000000Z","error":"disk_full","refused":7}`)
+	d.admin(decisionlog.EventDropped, `{"dropped":3,"dropped_first":"2026-03-06T09:00:00.000000000Z","dropped_last":"2026-03-06T09:30:00.000000000Z"}`)
+	d.admin(decisionlog.EventResumed, `{"failed_at":"2026-03-06T09:40:00.000000000Z","resumed_at":"2026-03-06T09:50:00.000000000Z","error":"disk_full","refused":7}`)
 	d.set("2026-03-06 11:00")
 	d.ok(d.log.Redact(t.Context(), "d2", "erasure request 17"))
 	key, err := d.log.RotateKey(t.Context())
@@ -156,13 +160,13 @@ func TestReport(t *testing.T) {
 		t.Errorf("%d records:\n%s", r.Size, r.Checkpoint)
 	}
 	// 8 decisions but one that was redacted, and another bundle's one; the admin records are the log's own, too.
-	if p := r.Population; p.Kinds[KindDecision] != 8 || p.Allowed != 4 || p.Denied != 4 || !p.First.Equal(at("2026-03-03 10:00").Time) || !p.Last.Equal(at("2026-03-06 11:00").Time) {
+	if p := r.Population; p.Kinds[decisionlog.KindDecision] != 8 || p.Allowed != 4 || p.Denied != 4 || !p.First.Equal(at("2026-03-03 10:00").Time) || !p.Last.Equal(at("2026-03-06 11:00").Time) {
 		t.Errorf("%+v", p)
 	}
 	sequences := map[string]uint64{}
 	for record, err := range d.log.Records(t.Context(), 0, d.log.Size()) {
 		d.ok(err)
-		var s Recorded
+		var s decisionlog.Recorded
 		if record.Line == nil {
 			continue
 		}
@@ -181,16 +185,16 @@ func TestReport(t *testing.T) {
 			{Digest: "h1:one", Loaded: at("2026-03-02 10:00").Time, Sequence: 2, Files: 3, Decisions: 1, First: at("2026-03-03 10:00").Time, Last: at("2026-03-03 10:00").Time},
 			{Digest: "h1:two", Loaded: at("2026-03-06 10:00").Time, Sequence: sequences["bundle_loaded"], Files: 4, Decisions: 1, First: at("2026-03-06 10:00").Time, Last: at("2026-03-06 10:00").Time}}},
 		"obligations": {r.Obligations, map[string]Obligations{"log": {Owed: 1, Discharged: 1}, "notification": {Owed: 1, Unreported: 1}}},
-		"redactions":  {r.Redactions, []Redaction{{At: moment(EventRedacted, "2026-03-06 11:00"), Of: 6, ID: "d2", Tenant: "default", Reason: "erasure request 17"}}},
+		"redactions":  {r.Redactions, []Redaction{{At: moment(decisionlog.EventRedacted, "2026-03-06 11:00"), Of: 6, ID: "d2", Tenant: "default", Reason: "erasure request 17"}}},
 		"clock":       {r.ClockBehind, []ClockBehind{{First: moment("b1", "2026-03-03 10:00"), Records: 2}}},
 		"days": {r.Days, Days{First: "2026-03-03", Last: "2026-03-06", WithDecisions: 2, Quiet: []QuietDay{
 			{Day: "2026-03-04", Proved: true, Checkpoints: 2}, {Day: "2026-03-05"}}}},
-		"gaps":    {r.Service.Gaps, []DatedGap{{Gap: Gap{First: 6, Next: 7, Why: WhyRedacted}, After: at("2026-03-03 10:00").Time, Before: at("2026-03-03 10:00").Time}}},
+		"gaps":    {r.Service.Gaps, []DatedGap{{Gap: Gap{First: 6, Next: 7, Why: decisionlog.WhyRedacted}, After: at("2026-03-03 10:00").Time, Before: at("2026-03-03 10:00").Time}}},
 		"runs":    {r.Service.Runs, []Run{{At: moment("stop", "2026-03-06 11:00"), Event: "stop"}}},
 		"refused": {r.Service.Refused, []RefusedBundle{{At: moment("bundle_refused", "2026-03-06 10:00"), InForce: "h1:one", Count: 2, Problems: []string{"a.cedar:1:1: no", "b"}}}},
 		"losses": {r.Service.Losses, []Loss{
-			{At: moment(EventDropped, "2026-03-06 10:00"), Dropped: 3, First: at("2026-03-06 09:00").Time, Last: at("2026-03-06 09:30").Time},
-			{At: moment(EventResumed, "2026-03-06 10:00"), Refused: 7, Failed: at("2026-03-06 09:40").Time, Resumed: at("2026-03-06 09:50").Time, Error: "disk_full"}}},
+			{At: moment(decisionlog.EventDropped, "2026-03-06 10:00"), Dropped: 3, First: at("2026-03-06 09:00").Time, Last: at("2026-03-06 09:30").Time},
+			{At: moment(decisionlog.EventResumed, "2026-03-06 10:00"), Refused: 7, Failed: at("2026-03-06 09:40").Time, Resumed: at("2026-03-06 09:50").Time, Error: "disk_full"}}},
 		"retention": {r.Service.Retention, []RetentionRun{}},
 	} {
 		if diff := cmp.Diff(c.want, c.got); diff != "" {
@@ -212,7 +216,7 @@ func TestReportAfterRetention(t *testing.T) {
 	d.ok(d.log.Rotate(t.Context()))
 	d.heartbeat("2026-03-05 10:00")
 	d.set("2026-03-06 10:00")
-	done, err := d.log.Retain(t.Context(), Retention{Age: time.Hour}, at(t, "2026-03-06 10:00"))
+	done, err := d.log.Retain(t.Context(), decisionlog.Retention{Age: time.Hour}, at(t, "2026-03-06 10:00"))
 	d.ok(err)
 	if done.Records != 2 {
 		t.Fatalf("%+v", done)
@@ -227,7 +231,7 @@ func TestReportAfterRetention(t *testing.T) {
 		if diff := cmp.Diff(want, r.Days.Quiet); diff != "" {
 			t.Errorf("from %q: %s", from, diff)
 		}
-		if from == "" && (len(r.Service.Gaps) != 1 || r.Service.Gaps[0].Why != WhyRetired || r.Service.Gaps[0].Next != 2 || !r.Service.Gaps[0].After.IsZero()) ||
+		if from == "" && (len(r.Service.Gaps) != 1 || r.Service.Gaps[0].Why != decisionlog.WhyRetired || r.Service.Gaps[0].Next != 2 || !r.Service.Gaps[0].After.IsZero()) ||
 			from != "" && len(r.Service.Gaps) != 0 {
 			t.Errorf("from %q: %+v", from, r.Service.Gaps)
 		}
@@ -240,11 +244,14 @@ func TestReportAfterRetention(t *testing.T) {
 func TestReportFindsTheCrash(t *testing.T) {
 	d := datedLog(t, "2026-03-02 10:00")
 	mustAppend(d, d.log, entryOf("r1", true))
-	crash(d.log)
+	crashed := t.TempDir() // the files of a log that nobody closed
+	d.ok(os.CopyFS(crashed, os.DirFS(d.data)))
+	d.ok(os.Chmod(filepath.Join(crashed, decisionlog.KeyFile), 0o600))
+	d.data = crashed
 	d.open()
 	d.heartbeat("2026-03-02 11:00")
 	runs := d.report("", "").Service.Runs
-	if len(runs) != 2 || runs[0].Event != EventCreated || runs[1].Event != EventCrash {
+	if len(runs) != 2 || runs[0].Event != decisionlog.EventCreated || runs[1].Event != decisionlog.EventCrash {
 		t.Errorf("%+v", runs)
 	}
 }
@@ -255,7 +262,7 @@ func TestReportOfSomeTenants(t *testing.T) {
 	d.admin("start", "")
 	d.admin("bundle_loaded", `{"bundle":"h1:one","files":3}`)
 	mustAppend(d, d.log, owing("a", "acme", "log-1"), owing("b", "other", "redact-1"), denied("x", "unknown_type", nil))
-	other := denied("y", "schema_mismatch", func(of *Decision) {
+	other := denied("y", "schema_mismatch", func(of *decisionlog.Decision) {
 		of.Bundle, of.Errors = "h1:other", []evaluation.PolicyError{{Policy: "p-other", Kind: "type"}}
 	})
 	other.Tenant = "other"
@@ -294,7 +301,7 @@ func TestReportOfNothing(t *testing.T) {
 	}
 	s, err := d.log.Snapshot()
 	d.ok(err)
-	if _, err := s.Report(t.Context(), ReportOptions{From: at(t, "2026-03-03 00:00"), To: at(t, "2026-03-02 00:00")}); err == nil {
+	if _, err := Make(t.Context(), s, Options{From: at(t, "2026-03-03 00:00"), To: at(t, "2026-03-02 00:00")}); err == nil {
 		t.Error("a time that ends before it begins was reported")
 	}
 }
@@ -305,7 +312,7 @@ func TestReportOfApprovals(t *testing.T) {
 	step := func(clock, tenant, event, details string) {
 		d.Helper()
 		d.set(clock)
-		mustAppend(d, d.log, Entry{Kind: KindApproval, Tenant: tenant, Event: event, Details: jsontext.Value(`{"filed_at":"2026-03-02T10:00:00Z"` + details + `}`)})
+		mustAppend(d, d.log, decisionlog.Entry{Kind: decisionlog.KindApproval, Tenant: tenant, Event: event, Details: jsontext.Value(`{"filed_at":"2026-03-02T10:00:00Z"` + details + `}`)})
 	}
 	step("2026-03-02 10:00", "acme", "filed", "")
 	step("2026-03-02 10:00", "acme", "filed", `,"asked":"authzen"`)
@@ -324,14 +331,14 @@ func TestReportOfApprovals(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
 		tenants  []string
-		want     map[string]Approvals
+		want     map[string]approval.Tally
 	}{
-		{"", "2026-03-03 00:00", nil, map[string]Approvals{
+		{"", "2026-03-03 00:00", nil, map[string]approval.Tally{
 			"native": {Filed: 1, Approved: 2, Denied: 1, Expired: 1, Used: 1, Median: number(180), Longest: number(1800)}, "authzen": {Filed: 1, Cancelled: 1}}},
-		{"", "2026-03-03 00:00", []string{"acme"}, map[string]Approvals{
+		{"", "2026-03-03 00:00", []string{"acme"}, map[string]approval.Tally{
 			"native": {Filed: 1, Approved: 1, Denied: 1, Used: 1, Median: number(60), Longest: number(180)}, "authzen": {Filed: 1, Cancelled: 1}}},
-		{"2026-03-03 00:00", "", nil, map[string]Approvals{"native": {Approved: 1, Median: number(86400), Longest: number(86400)}}},
-		{"2026-03-04 00:00", "", nil, map[string]Approvals{}},
+		{"2026-03-03 00:00", "", nil, map[string]approval.Tally{"native": {Approved: 1, Median: number(86400), Longest: number(86400)}}},
+		{"2026-03-04 00:00", "", nil, map[string]approval.Tally{}},
 	} {
 		if diff := cmp.Diff(c.want, d.report(c.from, c.to, c.tenants...).Approvals); diff != "" {
 			t.Errorf("from %q to %q, %v: %s", c.from, c.to, c.tenants, diff)

@@ -1,13 +1,23 @@
-package decisionlog
+// Package report says what is in the decision log without showing the records: the
+// [Report] that an auditor asks for first, the [Statistics], and a [Sample] of decisions
+// that anybody can choose again.
+//
+// Each reads a [decisionlog.Snapshot] in one pass and holds no more than what it counts.
+// The package verifies nothing: it says what the records say, and whether they are what
+// was signed is for package verify to judge.
+package report
 
 import (
 	"context"
 	"time"
+
+	"policy-service/pdp/approval"
+	"policy-service/pdp/decisionlog"
 )
 
-// ReportOptions say what a report is of: what was recorded from From on and before
+// Options say what a report is of: what was recorded from From on and before
 // To. Zero is without a bound.
-type ReportOptions struct{ From, To time.Time }
+type Options struct{ From, To time.Time }
 
 // Report is what an auditor asks first. It is read in one pass, and says what the
 // records say: that they are what was signed is for verify to judge.
@@ -31,11 +41,11 @@ type Report struct {
 	// receipt there is, also of later.
 	Obligations map[string]Obligations `json:"obligations"`
 	// Approvals are the approval requests, by the form in which they were asked for.
-	Approvals   map[string]Approvals `json:"approvals"`
-	Redactions  []Redaction          `json:"redactions"`
-	ClockBehind []ClockBehind        `json:"clock_behind"`
-	Days        Days                 `json:"days"`
-	Service     *Service             `json:"service,omitzero"`
+	Approvals   map[string]approval.Tally `json:"approvals"`
+	Redactions  []Redaction               `json:"redactions"`
+	ClockBehind []ClockBehind             `json:"clock_behind"`
+	Days        Days                      `json:"days"`
+	Service     *Service                  `json:"service,omitzero"`
 }
 
 // Population are the records of the time that have content.
@@ -180,15 +190,15 @@ type KeyRotation struct {
 	New string  `json:"new"`
 }
 
-// Report reads the whole log once. What it holds in memory grows with days, loads
+// Make reads the whole log once. What it holds in memory grows with days, loads
 // of bundles and other events, and with what is still owed up to a bound; not with
 // decisions.
-func (s *Snapshot) Report(ctx context.Context, o ReportOptions) (Report, error) {
-	if err := (Filter{From: o.From, To: o.To}).Check(); err != nil {
+func Make(ctx context.Context, s *decisionlog.Snapshot, o Options) (Report, error) {
+	if err := (decisionlog.Filter{From: o.From, To: o.To}).Check(); err != nil {
 		return Report{}, err
 	}
-	p := s.newReporting(o)
-	for l, err := range s.leaves(ctx, 0, uint64(s.head.Size)) {
+	p := newReporting(s, o)
+	for l, err := range s.Records(ctx, 0, uint64(s.Head.Size)) {
 		if err == nil {
 			err = p.look(l)
 		}

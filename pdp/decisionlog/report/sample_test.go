@@ -1,4 +1,4 @@
-package decisionlog
+package report
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,20 +21,18 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/decisionlog"
 )
 
 // sampleNow is a sample of the log as of now, which the stranger has verified.
-func sampleNow(t *testing.T, l *Log, tenants []string, o SampleOptions) Sample {
+func sampleNow(t *testing.T, l *decisionlog.Log, tenants []string, o SampleOptions) Sample {
 	t.Helper()
-	sample, err := snapshotNow(t, l).For(tenants).Sample(t.Context(), o)
+	sample, err := Choose(t.Context(), snapshotNow(t, l).For(tenants), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := VerifierKeys(l.data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := JudgeExport(sample.Files["records.ndjson"], keys...); err != nil {
+	keys := snapshotNow(t, l).Head.Keys
+	if err := judgeExport(sample.Files["records.ndjson"], keys...); err != nil {
 		t.Fatal(err)
 	}
 	var written SampleSummary
@@ -46,7 +46,7 @@ func sampleNow(t *testing.T, l *Log, tenants []string, o SampleOptions) Sample {
 }
 
 // best chooses as the specification says it: by sorting all there is.
-func best(t *testing.T, l *Log, o SampleOptions) (ids []string, population int64) {
+func best(t *testing.T, l *decisionlog.Log, o SampleOptions) (ids []string, population int64) {
 	t.Helper()
 	type scored struct{ score, id string }
 	var all []scored
@@ -54,8 +54,8 @@ func best(t *testing.T, l *Log, o SampleOptions) (ids []string, population int64
 		if err != nil {
 			t.Fatal(err)
 		}
-		var s Recorded
-		if record.Line == nil || json.Unmarshal(record.Line, &s) != nil || s.Kind != KindDecision ||
+		var s decisionlog.Recorded
+		if record.Line == nil || json.Unmarshal(record.Line, &s) != nil || s.Kind != decisionlog.KindDecision ||
 			!o.From.IsZero() && s.Time.Before(o.From) || !o.To.IsZero() && !s.Time.Before(o.To) {
 			continue
 		}
@@ -122,7 +122,7 @@ func TestSampleIsReproducible(t *testing.T) {
 
 // A sample holds the receipts of what it holds, whenever they came, and no others.
 func TestSampleHoldsReceipts(t *testing.T) {
-	l := mustOpen(t, t.TempDir(), Options{})
+	l := mustOpen(t, t.TempDir(), decisionlog.Options{})
 	for i := range 60 {
 		id := fmt.Sprintf("r-%02d", i)
 		mustAppend(t, l, owing(id, "default", "log-1", "redact-1"))
@@ -135,15 +135,15 @@ func TestSampleHoldsReceipts(t *testing.T) {
 	of := map[uint64]string{}
 	last := uint64(0)
 	for line := range bytes.Lines(sample.Files["records.ndjson"]) {
-		var s Recorded
-		if bytes.HasPrefix(line, []byte(ExportPrefix)) {
+		var s decisionlog.Recorded
+		if bytes.HasPrefix(line, []byte(decisionlog.ExportPrefix)) {
 			continue
 		}
 		if err := json.Unmarshal(line, &s); err != nil || s.Sequence <= last {
 			t.Fatalf("%d after %d: %v", s.Sequence, last, err)
 		}
 		last = s.Sequence
-		if s.Kind == KindReceipt {
+		if s.Kind == decisionlog.KindReceipt {
 			of[s.Sequence] = s.Receipt().Decision
 		}
 	}
@@ -165,8 +165,9 @@ func TestSampleHoldsReceipts(t *testing.T) {
 // The bundles of a sample are those that its decisions name, and one that was
 // altered since keeps the sample from being made.
 func TestSampleHoldsBundles(t *testing.T) {
-	l := mustOpen(t, t.TempDir(), Options{})
-	store, err := OpenBundles(l.data)
+	data := t.TempDir()
+	l := mustOpen(t, data, decisionlog.Options{})
+	store, err := decisionlog.OpenBundles(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,10 +205,10 @@ func TestSampleHoldsBundles(t *testing.T) {
 			t.Errorf("%s: %q", b.Digest, got)
 		}
 	}
-	if err := writeFile(bundlesDir(l.data)+"/"+hex.EncodeToString(sha(t, "two")), "permit all"); err != nil {
+	if err := os.WriteFile(filepath.Join(data, decisionlog.BundlesDir, hex.EncodeToString(sha(t, "two"))), []byte("permit all"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := snapshotNow(t, l).Sample(t.Context(), SampleOptions{N: 3, Seed: "s"}); err == nil || !strings.Contains(err.Error(), "altered") {
+	if _, err := Choose(t.Context(), snapshotNow(t, l), SampleOptions{N: 3, Seed: "s"}); err == nil || !strings.Contains(err.Error(), "altered") {
 		t.Errorf("with an altered policy: %v", err)
 	}
 }
@@ -220,8 +221,9 @@ func sha(t *testing.T, text string) []byte {
 
 // A caller of one tenant gets a sample without a byte of another's.
 func TestSampleOfSomeTenants(t *testing.T) {
-	l := mustOpen(t, t.TempDir(), Options{})
-	store, err := OpenBundles(l.data)
+	data := t.TempDir()
+	l := mustOpen(t, data, decisionlog.Options{})
+	store, err := decisionlog.OpenBundles(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,27 +279,27 @@ func TestSampleCountsWhatIsGone(t *testing.T) {
 	if got := sample.Summary; got.Population != 6 || *got.Gone != (SampleGone{Redacted: GoneOf{Inside: 1, Perhaps: 2}}) {
 		t.Errorf("%d, %+v", got.Population, got.Gone)
 	}
-	if _, err := d.log.Retain(t.Context(), Retention{Age: time.Hour}, at(t, "2026-03-20 10:00")); err != nil {
+	if _, err := d.log.Retain(t.Context(), decisionlog.Retention{Age: time.Hour}, at(t, "2026-03-20 10:00")); err != nil {
 		t.Fatal(err)
 	}
-	_, err := snapshotNow(t, d.log).Sample(t.Context(), SampleOptions{N: 3, Seed: "s", To: at(t, "2026-03-06 00:00")})
+	_, err := Choose(t.Context(), snapshotNow(t, d.log), SampleOptions{N: 3, Seed: "s", To: at(t, "2026-03-06 00:00")})
 	if !errors.Is(err, ErrNoPopulation) {
 		t.Errorf("of nothing: %v", err)
 	}
 }
 
 func TestSampleRefuses(t *testing.T) {
-	l := mustOpen(t, t.TempDir(), Options{})
+	l := mustOpen(t, t.TempDir(), decisionlog.Options{})
 	mustAppend(t, l, entryOf("a", true))
 	for _, o := range []SampleOptions{
 		{N: 0, Seed: "s"}, {N: -1, Seed: "s"}, {N: SampleMost + 1, Seed: "s"}, {N: 1}, {N: 1, Seed: "a\nb"}, {N: 1, Seed: "a\x00b"}, {N: 1, Seed: "\u202e"},
 		{N: 1, Seed: "\xff"}, {N: 1, Seed: strings.Repeat("s", 257)}, {N: 1, Seed: "s", From: time.Unix(2, 0), To: time.Unix(1, 0)},
 	} {
-		if _, err := snapshotNow(t, l).Sample(t.Context(), o); err == nil {
+		if _, err := Choose(t.Context(), snapshotNow(t, l), o); err == nil {
 			t.Errorf("%+v was sampled", o)
 		}
 	}
-	mustAppend(t, l, Entry{Kind: KindReceipt, Details: jsontext.Value(`{"decision":"a","obligations":"none"}`)}) // a receipt that is none
+	mustAppend(t, l, decisionlog.Entry{Kind: decisionlog.KindReceipt, Details: jsontext.Value(`{"decision":"a","obligations":"none"}`)}) // a receipt that is none
 	if got := sampleNow(t, l, nil, SampleOptions{N: 1, Seed: "s"}); len(got.Summary.Chosen[0].Receipts) != 0 {
 		t.Errorf("%+v", got.Summary.Chosen)
 	}
@@ -306,15 +308,20 @@ func TestSampleRefuses(t *testing.T) {
 // What is held of a sample is bounded, whatever the size of its records; what a better
 // one takes the place of is not held any more.
 func TestASampleIsBounded(t *testing.T) {
-	k := keepLog(t)
-	k.append("a-1", "a-2", "a-3")
+	l := mustOpen(t, t.TempDir(), decisionlog.Options{})
+	mustAppend(t, l, entryOf("a-1", true), entryOf("a-2", true), entryOf("a-3", true))
 	p := picking{options: SampleOptions{N: 1, Seed: "s"}, byID: map[string]*picked{}}
 	p.gaps.told = p.tell
-	look := func() (err error) {
-		for sequence := uint64(1); sequence < 4 && err == nil; sequence++ {
-			err = p.look(Record{Sequence: sequence, Line: k.lines[sequence], Leaf: tlog.RecordHash(k.lines[sequence])})
+	look := func() error {
+		for record, err := range l.Records(t.Context(), 1, 4) {
+			if err == nil {
+				err = p.look(record)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		return err
+		return nil
 	}
 	if err := look(); err != nil || p.held != len(p.best[0].Line) {
 		t.Fatalf("%d bytes are held: %v", p.held, err)
@@ -322,5 +329,96 @@ func TestASampleIsBounded(t *testing.T) {
 	p.options.N, p.held = 100, sampleHold
 	if err := look(); !errors.Is(err, ErrSampleTooLarge) {
 		t.Errorf("more than can be held: %v", err)
+	}
+}
+
+// aBatch are the entries of a batch whose 30 items inherit its context, but every fifth.
+func aBatch() []decisionlog.Entry {
+	entries := []decisionlog.Entry{{ID: "b1", Kind: decisionlog.KindBatch, Tenant: "acme", Caller: "key:pep", Request: &decisionlog.Request{Context: jsontext.Value(`{"purpose":"secret-of-b1"}`)}}}
+	for i := range 30 {
+		e := entryOf(fmt.Sprintf("b1.%d", i), i%2 == 0)
+		e.Tenant = "acme"
+		if i%5 != 0 {
+			e.Inherits, e.Request.Context = []string{"context"}, nil
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// A decision that is chosen comes with the record of its batch, and says what is gone with
+// that.
+func TestSampledItemsOfABatchComeWithItsRecord(t *testing.T) {
+	l := mustOpen(t, t.TempDir(), decisionlog.Options{})
+	mustAppend(t, l, aBatch()...)
+	choose := func() (s Sample, ids []string) {
+		s = sampleNow(t, l, nil, SampleOptions{N: 25, Seed: "s"})
+		for line := range bytes.Lines(s.Files["records.ndjson"]) {
+			if !bytes.HasPrefix(line, []byte(decisionlog.ExportPrefix)) {
+				r, err := decisionlog.Parse(line)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ids = append(ids, r.ID)
+			}
+		}
+		return s, ids
+	}
+	s, ids := choose()
+	if len(ids) != 26 || ids[0] != "b1" || len(s.Summary.Chosen) != 25 || s.Summary.Population != 30 {
+		t.Errorf("%d are chosen, with %v", len(s.Summary.Chosen), ids)
+	}
+	for _, c := range s.Summary.Chosen {
+		if c.Gone != nil {
+			t.Errorf("%+v", c)
+		}
+	}
+	if readme := string(s.Files["README.md"]); strings.Contains(readme, "inherited_gone") {
+		t.Error("nothing is gone, and the README says so")
+	}
+	if err := l.Redact(t.Context(), "b1", "on request"); err != nil {
+		t.Fatal(err)
+	}
+	s, ids = choose()
+	gone := 0
+	for _, c := range s.Summary.Chosen {
+		gone += len(c.Gone)
+	}
+	if len(ids) != 25 || gone == 0 || !strings.Contains(string(s.Files["README.md"]), "inherited_gone") {
+		t.Errorf("redacted: %v, %d members are gone", ids, gone)
+	}
+}
+
+// A batch's record is no decision: reports and statistics count none for it. Beside no
+// server they are the same, of the files.
+func TestARecordOfABatchIsNoDecision(t *testing.T) {
+	data := t.TempDir()
+	l := mustOpen(t, data, decisionlog.Options{})
+	mustAppend(t, l, aBatch()...)
+	count := func(s *decisionlog.Snapshot) error {
+		st, err := Count(t.Context(), s)
+		if err != nil {
+			return err
+		}
+		r, err := Make(t.Context(), s, Options{})
+		if err != nil {
+			return err
+		}
+		if st.Allowed+st.Denied != 30 || st.Kinds[decisionlog.KindBatch] != 1 || r.Population.Allowed+r.Population.Denied != 30 || r.Population.Kinds[decisionlog.KindBatch] != 1 {
+			t.Errorf("got %+v, %+v", st, r.Population)
+		}
+		if st.Disk == 0 || len(st.Segments) == 0 {
+			t.Errorf("got %+v", st)
+		}
+		return nil
+	}
+	if err := count(snapshotNow(t, l)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := decisionlog.Read(data, count); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package decisionlog
+package report
 
 import (
 	"fmt"
@@ -11,11 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/decisionlog"
 )
 
 // owing is a decision that obliges to what is named, each of the type before the
 // hyphen.
-func owing(id, tenant string, obligations ...string) Entry {
+func owing(id, tenant string, obligations ...string) decisionlog.Entry {
 	e := entryOf(id, true)
 	e.Tenant = tenant
 	var list []string
@@ -27,8 +28,8 @@ func owing(id, tenant string, obligations ...string) Entry {
 	return e
 }
 
-func receiptFor(decision, tenant string, status evaluation.ReceiptStatus, obligations ...string) Entry {
-	r := Receipt{Decision: decision}
+func receiptFor(decision, tenant string, status evaluation.ReceiptStatus, obligations ...string) decisionlog.Entry {
+	r := decisionlog.Receipt{Decision: decision}
 	for _, id := range obligations {
 		r.Obligations = append(r.Obligations, evaluation.Receipt{ID: id, Status: status, Detail: "of " + tenant})
 	}
@@ -36,7 +37,7 @@ func receiptFor(decision, tenant string, status evaluation.ReceiptStatus, obliga
 }
 
 func TestStatsCountWhatIsOwed(t *testing.T) {
-	l := mustOpen(t, t.TempDir(), Options{})
+	l := mustOpen(t, t.TempDir(), decisionlog.Options{})
 	mustAppend(t, l,
 		owing("a", "acme", "notification-1", "notification-2", "log-1"),
 		owing("b", "default", "redact-1"),
@@ -56,7 +57,7 @@ func TestStatsCountWhatIsOwed(t *testing.T) {
 		"default": {[]string{"default"}, Obligations{Owed: 1, Discharged: 1}},
 		"nobody":  {[]string{}, Obligations{}},
 	} {
-		st, err := snapshotNow(t, l).For(c.tenants).Stats(t.Context())
+		st, err := Count(t.Context(), snapshotNow(t, l).For(c.tenants))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,12 +69,12 @@ func TestStatsCountWhatIsOwed(t *testing.T) {
 
 // Who may see some tenants learns the size of the whole log, and nothing else of it.
 func TestStatsOfSomeTenants(t *testing.T) {
-	l := mustOpen(t, t.TempDir(), Options{})
+	l := mustOpen(t, t.TempDir(), decisionlog.Options{})
 	mustAppend(t, l, entryOf("r-7", true), entryOf("r-8", true)) // the first is of acme, the other of default
 	if err := l.Redact(t.Context(), "r-8", "on request"); err != nil {
 		t.Fatal(err)
 	}
-	st, err := snapshotNow(t, l).For([]string{"acme"}).Stats(t.Context())
+	st, err := Count(t.Context(), snapshotNow(t, l).For([]string{"acme"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestStatsOfSomeTenants(t *testing.T) {
 			t.Errorf("it says %s: %s", member, text)
 		}
 	}
-	if st.Kinds[KindDecision] != 1 || len(st.Kinds) != 1 || st.Size < 5 || cmp.Diff(st.Tenants, []string{"acme"}) != "" {
+	if st.Kinds[decisionlog.KindDecision] != 1 || len(st.Kinds) != 1 || st.Size < 5 || cmp.Diff(st.Tenants, []string{"acme"}) != "" {
 		t.Errorf("%s", text)
 	}
 }
@@ -99,13 +100,13 @@ func TestLedgerProperty(t *testing.T) {
 		open := map[string]string{} // obligation → type
 		for n := range 200 {
 			kind := []string{"log", "redact"}[random.IntN(2)]
-			s := &Recorded{ID: fmt.Sprint(n), Obligations: []RecordedObligation{{"o", kind}}}
+			s := &decisionlog.Recorded{ID: fmt.Sprint(n), Obligations: []decisionlog.RecordedObligation{{ID: "o", Type: kind}}}
 			l.decided(s)
 			count := want[kind]
 			count.Owed++
 			open[s.ID] = kind
 			of, status := fmt.Sprint(random.IntN(n+1)), []evaluation.ReceiptStatus{evaluation.Discharged, evaluation.NotDischarged}[random.IntN(2)]
-			l.received(Receipt{Decision: of, Obligations: []evaluation.Receipt{{ID: "o", Status: status}}})
+			l.received(decisionlog.Receipt{Decision: of, Obligations: []evaluation.Receipt{{ID: "o", Status: status}}})
 			want[kind] = count
 			if kind, still := open[of]; still {
 				count := want[kind]
@@ -132,7 +133,7 @@ func TestLedgerProperty(t *testing.T) {
 func TestLedgerIsBounded(t *testing.T) {
 	l := newLedger(100)
 	owe := func(decision, kind string) {
-		l.decided(&Recorded{ID: decision, Obligations: []RecordedObligation{{"o", kind}}})
+		l.decided(&decisionlog.Recorded{ID: decision, Obligations: []decisionlog.RecordedObligation{{ID: "o", Type: kind}}})
 		if held := len(l.young) + len(l.older); held > 100 {
 			t.Fatalf("%d are held", held)
 		}
@@ -140,7 +141,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	for n := range 1000 {
 		owe(fmt.Sprint("silent", n), "log")
 		owe(fmt.Sprint("honest", n), "redact")
-		l.received(Receipt{Decision: fmt.Sprint("honest", n), Obligations: []evaluation.Receipt{{ID: "o", Status: evaluation.Discharged}}})
+		l.received(decisionlog.Receipt{Decision: fmt.Sprint("honest", n), Obligations: []evaluation.Receipt{{ID: "o", Status: evaluation.Discharged}}})
 	}
 	got := l.byType()
 	if got["redact"] != (Obligations{Owed: 1000, Discharged: 1000}) {
@@ -152,7 +153,7 @@ func TestLedgerIsBounded(t *testing.T) {
 }
 
 // snapshotNow is the whole log, signed for now.
-func snapshotNow(tb testing.TB, l *Log) *Snapshot {
+func snapshotNow(tb testing.TB, l *decisionlog.Log) *decisionlog.Snapshot {
 	tb.Helper()
 	if _, err := l.Checkpoint(tb.Context()); err != nil {
 		tb.Fatal(err)

@@ -1,4 +1,4 @@
-package decisionlog
+package report
 
 import (
 	"bytes"
@@ -7,17 +7,20 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"policy-service/pdp/approval"
+	"policy-service/pdp/decisionlog"
 )
 
 // reporting is a report in the making.
 type reporting struct {
-	snapshot  *Snapshot
+	snapshot  *decisionlog.Snapshot
 	span      span
 	report    Report
 	service   *Service // never nil, and left out of a report for some tenants
 	gaps      gaps
 	owed      *ledger
-	approvals map[string]*approvals // by form
+	approvals map[string]*approval.Counter // by form
 	errors    map[string]*ErringPolicy
 	before    *BundleInForce // in force when the span begins
 	latest    map[string]int // by digest, in report.Bundles
@@ -25,15 +28,40 @@ type reporting struct {
 	first     time.Time      // of all records that are there
 }
 
-func (s *Snapshot) newReporting(o ReportOptions) *reporting {
+func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
 	p := &reporting{
-		snapshot: s, span: span{o.From, o.To}, owed: newLedger(owedMost), approvals: map[string]*approvals{},
-		errors: map[string]*ErringPolicy{}, latest: map[string]int{}, days: map[int64]bool{},
-		service: &Service{Gaps: []DatedGap{}, Runs: []Run{}, Refused: []RefusedBundle{}, Retention: []RetentionRun{}, Losses: []Loss{}, Keys: []KeyRotation{},
-			Live: s.head.Live, Uncovered: s.head.Uncovered},
-		report: Report{Origin: s.head.Origin, From: o.From, To: o.To, Size: s.head.Size, Checkpoint: string(s.head.Checkpoint), Tenants: s.tenants,
-			Population: Population{Kinds: map[string]int64{}}, Denies: map[string]int64{},
-			Errors: []ErringPolicy{}, Approvals: map[string]Approvals{}, Bundles: []BundleInForce{}, Redactions: []Redaction{}, ClockBehind: []ClockBehind{}},
+		snapshot:  s,
+		span:      span{o.From, o.To},
+		owed:      newLedger(owedMost),
+		approvals: map[string]*approval.Counter{},
+		errors:    map[string]*ErringPolicy{},
+		latest:    map[string]int{},
+		days:      map[int64]bool{},
+		service: &Service{
+			Gaps:      []DatedGap{},
+			Runs:      []Run{},
+			Refused:   []RefusedBundle{},
+			Retention: []RetentionRun{},
+			Losses:    []Loss{},
+			Keys:      []KeyRotation{},
+			Live:      s.Head.Live,
+			Uncovered: s.Head.Uncovered,
+		},
+		report: Report{
+			Origin:      s.Head.Origin,
+			From:        o.From,
+			To:          o.To,
+			Size:        s.Head.Size,
+			Checkpoint:  string(s.Head.Checkpoint),
+			Tenants:     s.Tenants,
+			Population:  Population{Kinds: map[string]int64{}},
+			Denies:      map[string]int64{},
+			Errors:      []ErringPolicy{},
+			Approvals:   map[string]approval.Tally{},
+			Bundles:     []BundleInForce{},
+			Redactions:  []Redaction{},
+			ClockBehind: []ClockBehind{},
+		},
 	}
 	p.gaps.told = func(g DatedGap) {
 		if p.span.mayHave(g) {
@@ -44,7 +72,7 @@ func (s *Snapshot) newReporting(o ReportOptions) *reporting {
 }
 
 // look takes in one leaf.
-func (p *reporting) look(l Record) error {
+func (p *reporting) look(l decisionlog.Record) error {
 	s, err := p.gaps.read(l)
 	if s == nil || err != nil {
 		return err
@@ -52,13 +80,13 @@ func (p *reporting) look(l Record) error {
 	if p.first.IsZero() {
 		p.first = s.Time
 	}
-	if s.Kind == KindReceipt { // of any time: it says what became of a decision of the span
+	if s.Kind == decisionlog.KindReceipt { // of any time: it says what became of a decision of the span
 		p.owed.received(s.Receipt())
 	}
 	switch inside := p.span.has(s.Time); {
 	case inside:
 		err = p.count(s)
-	case s.Event == EventBundleLoaded && s.Time.Before(p.span.from):
+	case s.Event == decisionlog.EventBundleLoaded && s.Time.Before(p.span.from):
 		p.before, err = bundleLoaded(s)
 	}
 	if err != nil {
@@ -68,7 +96,7 @@ func (p *reporting) look(l Record) error {
 }
 
 // count takes in a record of the span.
-func (p *reporting) count(s *Recorded) error {
+func (p *reporting) count(s *decisionlog.Recorded) error {
 	all := &p.report.Population
 	all.Records++
 	all.Kinds[s.Kind]++
@@ -78,18 +106,18 @@ func (p *reporting) count(s *Recorded) error {
 	}
 	p.clock(s)
 	switch s.Kind {
-	case KindDecision:
+	case decisionlog.KindDecision:
 		p.decision(s)
-	case KindAdmin:
+	case decisionlog.KindAdmin:
 		return p.event(s)
-	case KindApproval:
+	case decisionlog.KindApproval:
 		return p.approval(s)
 	}
 	return nil
 }
 
 // clock joins the records that repeat one time.
-func (p *reporting) clock(s *Recorded) {
+func (p *reporting) clock(s *decisionlog.Recorded) {
 	if !s.ClockBehind {
 		return
 	}
@@ -101,7 +129,7 @@ func (p *reporting) clock(s *Recorded) {
 	p.report.ClockBehind = append(all, ClockBehind{First: moment(s), Records: 1})
 }
 
-func (p *reporting) decision(s *Recorded) {
+func (p *reporting) decision(s *decisionlog.Recorded) {
 	p.days[dayOf(s.Time)] = true
 	p.owed.decided(s)
 	if s.Answer() == "allow" {
@@ -130,7 +158,7 @@ func (p *reporting) decision(s *Recorded) {
 }
 
 // whyDenied is what a deny is counted under.
-func whyDenied(s *Recorded) string {
+func whyDenied(s *decisionlog.Recorded) string {
 	switch {
 	case s.Reason != "":
 		return s.Reason
@@ -171,7 +199,7 @@ func (p *reporting) begin() {
 // end is the report.
 func (p *reporting) end(ctx context.Context) (Report, error) {
 	p.begin()
-	last, err := ParseCheckpoint(p.snapshot.head.Checkpoint, nil)
+	last, err := decisionlog.ParseCheckpoint(p.snapshot.Head.Checkpoint, nil)
 	if err != nil {
 		return Report{}, err
 	}
@@ -179,14 +207,14 @@ func (p *reporting) end(ctx context.Context) (Report, error) {
 	for _, policy := range slices.Sorted(maps.Keys(p.errors)) {
 		p.report.Errors = append(p.report.Errors, *p.errors[policy])
 	}
-	for form, a := range p.approvals {
-		p.report.Approvals[form] = a.end()
+	for form, counter := range p.approvals {
+		p.report.Approvals[form] = counter.Tally()
 	}
 	p.report.Obligations = p.owed.byType()
 	if err := p.countDays(ctx, last); err != nil {
 		return Report{}, err
 	}
-	if p.snapshot.tenants == nil {
+	if p.snapshot.Tenants == nil {
 		p.report.Service = p.service
 	}
 	return p.report, nil
