@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// Check says why [Open] would refuse the keys of a data directory, and touches
-// nothing. That there are none yet is no reason: Open makes the first.
+// Check returns the error with which [Open] would refuse the keys of a data directory. It changes nothing. A directory
+// without keys is no error, because Open makes the first key.
 func Check(dir string) error {
 	file := filepath.Join(dir, File)
 	content, err := readFile(file)

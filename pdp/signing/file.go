@@ -15,7 +15,7 @@ import (
 // maxFile bounds what is read: two keys are 400 bytes.
 const maxFile = 64 << 10
 
-// readFile reads the file with the keys, unless strangers could have read it too.
+// readFile reads the file with the keys. It refuses a file that every user of the machine can read.
 func readFile(name string) ([]byte, error) {
 	f, err := plainfile.Open(name)
 	if err != nil {
@@ -33,8 +33,8 @@ func readFile(name string) ([]byte, error) {
 	return plainfile.ReadAll(f, maxFile)
 }
 
-// createFirst writes a file with a new key, unless another process has by then: of
-// two servers that start together, both use the key of one.
+// createFirst writes a file with a new key, unless another process has written one meanwhile. So two servers that start
+// together use one key.
 func createFirst(name string) error {
 	unlock, err := lock(name)
 	if err != nil {
@@ -55,15 +55,15 @@ func createFirst(name string) error {
 	return write(name, set.encode())
 }
 
-// write puts content on disk beside name, and only then into its place, so that a
-// reader, or a crash, meets a whole file or none.
+// write writes content to a file beside name and renames it, so that a reader, or a restart after a crash, finds a
+// whole file or none.
 func write(name string, content []byte) error {
 	dir := filepath.Dir(name)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(name)+".*") // with mode 0600
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone already where all went well
+	defer func() { _ = os.Remove(f.Name()) }() // after a success it is gone already
 	_, err = f.Write(content)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
@@ -75,10 +75,10 @@ func write(name string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close()) // else a crash may take the new name back
+	return errors.Join(d.Sync(), d.Close()) // without the sync, a crash may undo the rename
 }
 
-// lock keeps two that write at once from losing what one of them wrote.
+// lock keeps two processes from writing at once, which would lose what one of them wrote.
 func lock(name string) (unlock func(), err error) {
 	unlock, err = lockedfile.MutexAt(name + ".lock").Lock()
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Set is keys that do not change: one signs, and it and the one before verify.
+// Set is a set of keys that does not change. The current key signs; the current and the previous key verify.
 type Set struct {
 	key  ed25519.PrivateKey
 	keys []jose.JSONWebKey // public, the one that signs first
 	jwks []byte
 }
 
-// newSet is a set with a key that signs and the one before, which may be nil.
+// newSet makes a set of a key that signs and the previous key, which may be nil.
 func newSet(key ed25519.PrivateKey, before ed25519.PublicKey) (*Set, error) {
 	s := &Set{key: key}
 	for _, public := range []ed25519.PublicKey{key.Public().(ed25519.PublicKey), before} {
@@ -40,8 +40,7 @@ func newSet(key ed25519.PrivateKey, before ed25519.PublicKey) (*Set, error) {
 	return s, err
 }
 
-// KeyID names the key that signs: its thumbprint (RFC 7638, SHA-256), so that a
-// key has one name wherever it is met.
+// KeyID is the id of the key that signs: its thumbprint (RFC 7638, SHA-256), which is the same everywhere.
 func (s *Set) KeyID() string { return s.keys[0].KeyID }
 
 // JWKS is the public keys as a JWK Set (RFC 7517), the one that signs first. The
@@ -63,14 +62,13 @@ func (s *Set) Sign(payload []byte, typ string) (jws string, err error) {
 	return signed.CompactSerialize()
 }
 
-// Verify returns what was signed, where one of the keys signed it for this typ.
-// Whether it still counts is the caller's to ask.
+// Verify returns the payload if one of the keys signed it for this typ. The caller checks if the payload still counts.
 func (s *Set) Verify(jws, typ string) (payload []byte, err error) {
 	signed, err := jose.ParseSignedCompact(jws, []jose.SignatureAlgorithm{jose.EdDSA})
 	if err != nil {
 		return nil, errors.New("this is no JWS signed with EdDSA")
 	}
-	// White space, and bits at the end of base64 that count for nothing, would let one thing be told in many texts.
+	// Without this check, white space and the unused bits at the end of base64 would give one JWS many texts.
 	if same, err := signed.CompactSerialize(); err != nil || same != jws {
 		return nil, errors.New("this JWS is written otherwise than it was signed")
 	}
@@ -109,7 +107,7 @@ func (s *Set) encode() []byte {
 	return append(content, '\n')
 }
 
-// parse reads what encode wrote. Its errors quote nothing of the file.
+// parse reads what encode wrote. No error quotes the file.
 func parse(content []byte) (*Set, error) {
 	var file jose.JSONWebKeySet
 	if err := json.Unmarshal(content, &file); err != nil {

@@ -2,9 +2,8 @@
 // or makes the keys of a data directory, [Keys.Sign] signs a JWS with the one in
 // force, and [Keys.JWKS] is what others verify it with.
 //
-// The package knows one algorithm, Ed25519, and nothing of what is signed: a typ
-// keeps signatures for one purpose from passing for another. It does not decide
-// how long a signature counts; what is signed says so itself.
+// The package has one algorithm, Ed25519, and knows nothing of what is signed: a typ keeps a signature for one purpose
+// from passing for another. It does not decide how long a signature counts; the payload must hold that.
 package signing
 
 import (
@@ -24,29 +23,29 @@ import (
 // File is the name, in the data directory, of the file with the keys.
 const File = "signing.jwks"
 
-// recheck is how long a change of the file may go unnoticed.
+// recheck is the longest time until a change of the file is noticed.
 const recheck = time.Second
 
-// Keys are the keys of one data directory, or of this process alone. They follow
-// the file: a rotation counts within a second, without a restart.
+// Keys are the keys of one data directory, or of this process alone. They follow the file, so a rotation is in force
+// within a second, without a restart.
 type Keys struct {
-	file string // "" where the key is in memory alone
+	file string // "" if the key is in memory alone
 	log  *slog.Logger
 
 	mu      sync.Mutex // guards what follows
 	current *Set
-	content []byte // of the file when it was last looked at
+	content []byte // of the file when it was last read
 	checked time.Time
 }
 
-// Open reads the keys of a data directory, and makes the first one where there is
-// none yet. The directory must exist. The logger is told of every change.
+// Open reads the keys of a data directory, and makes the first key if there is none. The directory must exist. Every
+// change of the keys is logged.
 func Open(dir string, log *slog.Logger) (*Keys, error) {
 	file := filepath.Join(dir, File)
 	content, err := readFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = createFirst(file); err == nil {
-			content, err = readFile(file) // perhaps another process's, which was first
+			content, err = readFile(file) // another process may have been first
 		}
 	}
 	if err != nil {
@@ -56,7 +55,13 @@ func Open(dir string, log *slog.Logger) (*Keys, error) {
 	if err != nil {
 		return nil, unusable(file, err)
 	}
-	return &Keys{file: file, log: log, current: set, content: content, checked: time.Now()}, nil
+	return &Keys{
+		file:    file,
+		log:     log,
+		current: set,
+		content: content,
+		checked: time.Now(),
+	}, nil
 }
 
 func unusable(file string, err error) error {
@@ -78,7 +83,7 @@ func generate() (ed25519.PrivateKey, error) {
 	return key, err
 }
 
-// Current is the keys of this moment: what one answer is made from.
+// Current is the keys of this moment. One answer is made from one of these sets.
 func (k *Keys) Current() *Set {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -89,8 +94,8 @@ func (k *Keys) Current() *Set {
 	return k.current
 }
 
-// look reads the file again. What cannot be used changes nothing but the log: a
-// signature by the key before is worth more than none.
+// look reads the file again. If the file cannot be used, look logs that and keeps the keys, because a signature by the
+// previous key is worth more than none.
 func (k *Keys) look() {
 	content, err := readFile(k.file)
 	if err == nil && bytes.Equal(content, k.content) {
@@ -98,12 +103,12 @@ func (k *Keys) look() {
 	}
 	var set *Set
 	if err == nil {
-		k.content = content // looked at, whatever comes of it: told once
+		k.content = content // even if it cannot be used, so that the error is logged once
 		set, err = parse(content)
 	} else if k.content != nil {
 		k.content = nil // so that its return counts as a change
 	} else {
-		return // told before
+		return // logged before
 	}
 	if err != nil {
 		k.log.Error("the signing keys cannot be read; those before stay in force", "file", k.file, "error", err)
@@ -128,9 +133,8 @@ func (k *Keys) Verify(jws, typ string) (payload []byte, err error) {
 // JWKS is the public keys as a JWK Set. See [Set.JWKS].
 func (k *Keys) JWKS() []byte { return k.Current().JWKS() }
 
-// Rotate makes a new key the one that signs, and returns its id. The key it
-// replaces loses its private half, and goes on verifying until the next rotation:
-// rotating twice is how a key that was stolen is thrown out at once.
+// Rotate makes a new key that signs from now on, and returns its id. The key before it loses its private half, and
+// verifies until the next rotation. To throw out a stolen key at once, rotate twice.
 func Rotate(dir string) (kid string, err error) {
 	file := filepath.Join(dir, File)
 	if _, err := os.Stat(file); err != nil {

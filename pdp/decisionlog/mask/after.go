@@ -11,20 +11,18 @@ import (
 	"policy-service/evaluation"
 )
 
-// looked is the length of the longest secret that is looked for at any place of a later
-// text; a longer one is found where it begins and ends as words do. It bounds the work:
-// some 120 digests for each byte of a text.
-const looked = 128
+// mostSought is the length of the longest secret that is sought at every place of a later text. A longer secret is
+// found if it begins and ends where words do. This bounds the work: some 120 digests for each byte of a text.
+const mostSought = 128
 
-// After is a text that comes after its record was made, when the secrets are no longer
-// known but by their digests. What of it has a digest that stands in said, which is what
-// is on record, becomes that digest, wherever it stands; and so does what would be masked
-// in any text. A secret that went into a digest with more around it, as in an object that
-// was masked whole, is not found.
-func (m *Masker) After(text string, said ...[]byte) string {
+// After masks a text that comes after its record was made, when only the digests of the secrets are known. records is
+// what is on record. A part of the text becomes its digest if that digest stands in records, or if the part would be
+// masked in any text. A secret that was masked together with what stood around it, as in an object that was masked
+// whole, is not found.
+func (m *Masker) After(text string, records ...[]byte) string {
 	text = m.Of(evaluation.Request{}).Text(text)
-	recorded := digestsIn(said)
-	if len(recorded) == 0 || len(text) < searched {
+	recorded := digestsIn(records)
+	if len(recorded) == 0 || len(text) < leastSought {
 		return text
 	}
 	l := later{recorded: recorded, hash: m.digests.Get().(hash.Hash)}
@@ -52,12 +50,12 @@ func (m *Masker) After(text string, said ...[]byte) string {
 
 type digest [16]byte
 
-// digestsIn are those that stand in what is on record. Who sent one that looks like it
-// is not lied about: nothing has it.
-func digestsIn(said [][]byte) map[digest]bool {
+// digestsIn are the digests in what is on record. A caller may have sent a text that looks like one, but no text has
+// that digest.
+func digestsIn(records [][]byte) map[digest]bool {
 	const length = 22
 	found := map[digest]bool{}
-	for _, text := range said {
+	for _, text := range records {
 		for {
 			_, after, ok := bytes.Cut(text, []byte(Prefix))
 			if !ok {
@@ -73,7 +71,7 @@ func digestsIn(said [][]byte) map[digest]bool {
 	return found
 }
 
-// later looks for what is known by its digest.
+// later finds secrets by their digests.
 type later struct {
 	recorded map[digest]bool
 	hash     hash.Hash
@@ -81,14 +79,14 @@ type later struct {
 	sum      []byte
 }
 
-// longest is the length of the longest secret that begins at a place; 0 is none.
+// longest is the length of the longest secret that begins at a place, or 0.
 func (l *later) longest(text string, at int) (length int) {
 	begins := (at == 0 || joint(text[:at], utf8.DecodeLastRuneInString)) && !joint(text[at:], utf8.DecodeRuneInString)
-	for end := at + searched; end <= len(text); end++ {
+	for end := at + leastSought; end <= len(text); end++ {
 		if end < len(text) && !utf8.RuneStart(text[end]) {
 			continue
 		}
-		if end-at > looked {
+		if end-at > mostSought {
 			if !begins {
 				return length
 			}
@@ -103,7 +101,7 @@ func (l *later) longest(text string, at int) (length int) {
 	return length
 }
 
-// joint reports whether the next character, or the last, is none of a word.
+// joint reports if the first character that decode reads, or the last, is neither letter nor digit.
 func joint(text string, decode func(string) (rune, int)) bool {
 	r, _ := decode(text)
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r)

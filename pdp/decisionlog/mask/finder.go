@@ -1,13 +1,12 @@
 package mask
 
-// finder finds every occurrence of many strings in a text in one pass (Aho and
-// Corasick, 1975). A request can bring thousands of secrets and a megabyte of text to
-// look for them in; looking for one after the other would take minutes of their
-// product, this takes their sum.
+// finder finds every occurrence of many strings in a text in one pass (Aho and Corasick, 1975). A request can bring
+// thousands of secrets and a megabyte of text. To seek one after the other takes the product of both, which is minutes;
+// this takes their sum.
 type finder struct {
 	nodes []node
-	// branches are the ways on from a node but for its first one: no more than there
-	// are strings, whatever their length.
+	// branches are the children of a node besides its first one. There are no more of them
+	// than strings, whatever the length of the strings.
 	branches map[edge]int32
 	first    [256]bool // the bytes that any of the strings begins with
 }
@@ -15,20 +14,20 @@ type finder struct {
 // node is a prefix of one or more of the strings; node 0 is the empty one.
 type node struct {
 	depth, fail int32 // fail is the longest proper suffix that is a node as well
-	longest     int32 // the length of the longest of the strings that ends here, 0 is none
+	longest     int32 // the length of the longest string that ends here, or 0
 	parent      int32
 	by          byte // the last byte of the prefix
 	branching   bool
-	nextBy      byte // the first way on: the byte, and the node it leads to; 0 is none
+	nextBy      byte // the first child: its byte, and its node; 0 is none
 	next        int32
 }
 
-// edge is a node and the byte that comes after it: one number, which maps are fastest with.
+// edge is a node and the byte after it, as one number, because maps are fastest with numbers.
 type edge uint64
 
 func edgeOf(from int32, by byte) edge { return edge(from)<<8 | edge(by) }
 
-// newFinder takes time and space of the sum of the lengths.
+// newFinder takes time and space in proportion to the sum of the lengths.
 func newFinder(of []string) *finder {
 	total := 1
 	for _, s := range of {
@@ -79,7 +78,7 @@ func (f *finder) grow(from int32, by byte) int32 {
 	return to
 }
 
-// link finds the suffix of every node, the shorter ones first.
+// link sets the suffix of every node, shorter prefixes first.
 func (f *finder) link() {
 	for _, n := range f.byDepth() {
 		node := &f.nodes[n]
@@ -90,7 +89,7 @@ func (f *finder) link() {
 	}
 }
 
-// byDepth is every node but the first, sorted by counting.
+// byDepth is every node but the first, by depth. It sorts by counting.
 func (f *finder) byDepth() []int32 {
 	deepest := int32(0)
 	for _, n := range f.nodes {
@@ -128,8 +127,7 @@ func (f *finder) step(from int32, by byte) int32 {
 // span is a part of a text.
 type span struct{ from, to int }
 
-// spans are the parts of a text that are occurrences of the strings, those that
-// overlap taken together, in their order.
+// spans are the occurrences of the strings in a text, in order. Occurrences that overlap are one span.
 func (f *finder) spans(text string) (found []span) {
 	at := int32(0)
 	for i := range len(text) {

@@ -10,40 +10,40 @@ import (
 	"policy-service/evaluation"
 )
 
-// A string may hold JSON: models send the arguments of a tool so, and what it holds may
-// hold JSON again. It is masked like what stands in the open, so that the same value has
-// the same digest, and written anew. What only looks like JSON, because it is cut off,
-// has a name twice or stands in prose, is masked whole where a name in it tells.
+// A string may hold JSON: models send the arguments of a tool so, and that JSON may hold strings with JSON again. It is
+// masked as if it stood in the open, so that the same value has the same digest, and written anew. A string may only
+// look like JSON, because it is cut off, has a name twice, or quotes JSON in prose. Such a string is masked whole if a
+// name in it is that of a secret.
 
-// reading is how a string is masked, besides for the secrets that stand in it.
+// reading is how a string is masked, besides for the secrets in it.
 type reading int
 
 const (
 	asText  reading = iota
-	asValue         // like the JSON value that it is
-	asWhole         // it cannot be read, and a member in it is one to mask
+	asValue         // it is a JSON value, and is masked like one
+	asWhole         // it cannot be read, and a member in it is a secret
 )
 
-// read says how to mask a string that stands where a walk has come to.
+// read decides how to mask a string at this place.
 func (a at) read(text string) (evaluation.Value, reading) {
 	first := strings.TrimLeft(text[:min(len(text), blanks)], " \t\r\n")
 	like := first != "" && strings.IndexByte(`{["`, first[0]) >= 0
-	telling := quotes(text, '"') || quotes(text, '\'')
-	if !like && !telling {
+	secret := quotesSecret(text, '"') || quotesSecret(text, '\'')
+	if !like && !secret {
 		return evaluation.Value{}, asText
 	}
 	if v, ok := inside(text); ok {
 		return v, asValue
 	}
-	if telling || len(a) > 0 { // a pattern goes on below it
+	if secret || len(a) > 0 { // a pattern addresses a member of it
 		return evaluation.Value{}, asWhole
 	}
 	return evaluation.Value{}, asText
 }
 
-// quotes reports whether a telling name stands in quotes before a colon. Each byte is
-// looked at once, whatever is quoted in what.
-func quotes(text string, quote byte) bool {
+// quotesSecret reports if the name of a secret stands in quotes before a colon. It looks at each byte once, however
+// quotes are nested.
+func quotesSecret(text string, quote byte) bool {
 	begin := strings.IndexByte(text, quote) + 1
 	if begin == 0 {
 		return false
@@ -56,19 +56,18 @@ func quotes(text string, quote byte) bool {
 		end := begin + n
 		window := text[end+1 : min(end+1+blanks, len(text))]
 		after := strings.TrimLeft(window, " \t\r\n")
-		if (after == "" && len(window) == blanks || strings.HasPrefix(after, ":")) && tells(unicodeEscapes(text[begin:end])) {
+		colon := after == "" && len(window) == blanks || strings.HasPrefix(after, ":")
+		if colon && isSecretName(unicodeEscapes(text[begin:end])) {
 			return true
 		}
 		begin = end + 1
 	}
 }
 
-// blanks is how many are looked at between a name and its colon: what has more of them
-// counts as having one.
+// blanks is how many blanks are read between a name and its colon. If there are more, a colon is assumed.
 const blanks = 64
 
-// unicodeEscapes undoes those of JSON, however often they were escaped again. Other
-// escapes hide no letter.
+// unicodeEscapes undoes the \u escapes of JSON, however often they were escaped again. Other escapes hide no letter.
 func unicodeEscapes(name string) string {
 	if !strings.Contains(name, `\u`) {
 		return name
@@ -88,9 +87,8 @@ func unicodeEscapes(name string) string {
 	return b.String()
 }
 
-// inside is the JSON value that a string is, by the rules and limits of a request. Where
-// it is itself a string it may hold one again: each has at most half the length of what
-// it is quoted in twice, so the work is of the size of the text.
+// inside is the JSON value that a string holds, by the rules and limits of a request. If the value is a string, it may
+// hold JSON again. Each quoting twice makes a text at least double as long, so the work is in proportion to the text.
 func inside(text string) (v evaluation.Value, ok bool) {
 	if !utf8.ValidString(text) || !jsontext.Value(text).IsValid() { // it is one value, and nothing after it
 		return v, false

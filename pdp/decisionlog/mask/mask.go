@@ -1,6 +1,5 @@
-// Package mask keeps secrets off the record: [New] says what is one, and
-// [Masker.Of] reads the secrets of one request and hands back the request, its
-// obligations and its texts without them.
+// Package mask keeps secrets off the record. [New] takes what counts as a secret. [Masker.Of] reads the secrets of one
+// request, and gives the request, its obligations and its texts without them.
 //
 // What is masked:
 //
@@ -14,18 +13,17 @@
 //     inside.go. It is written anew, so that the secret alone is masked. A string that
 //     quotes the name of a secret before a colon and cannot be read is masked whole.
 //
-// What goes on record together, as a batch does, is one in this: a secret of any of its
-// requests is masked in all of them. See [Masker.Gather].
+// Requests that go on record together, as those of a batch do, share their secrets: a secret of one of them is masked
+// in all of them. See [Masker.Gather].
 //
-// What is not: tenant, caller, types, ids and action names, which say who asked
-// what; strings of less than eight bytes in other places; a secret in another
-// spelling, base64 or a URL's; and names inside a value that is masked whole are
-// not secrets of their own, or every member called "username" would be one.
+// What is not masked: tenant, caller, types, ids and action names, because a record must
+// show who asked what; a string of less than eight bytes in other places; and a secret in
+// another spelling, such as base64 or that of a URL. Names inside a value that is masked
+// whole are no secrets, or every member called "username" would be one.
 //
 // A masked value becomes "masked:" and 22 characters of a keyed digest
-// (HMAC-SHA-256, 128 bits): the same value has the same digest in every record, and
-// nobody without the key can try values against it. What cannot be masked is
-// removed.
+// (HMAC-SHA-256, 128 bits). The same value has the same digest in every record, and
+// only with the key can one try values against it. What cannot be masked is removed.
 //
 // The package is pure: it reads no file and keeps nothing.
 package mask
@@ -42,17 +40,17 @@ import (
 // KeySize is the length of a key in bytes.
 const KeySize = 32
 
-// Prefix is what every masked value begins with. Whoever sends a string that begins
-// like this is not lied about: its digest is not one of the key's.
+// Prefix is what every masked value begins with. A caller can send a string that begins with it, but cannot make a
+// digest of the key.
 const Prefix = "masked:"
 
-// Masker knows what to mask. It is safe for concurrent use.
+// Masker masks by one key and one set of patterns. It is safe for concurrent use.
 type Masker struct {
 	patterns []pattern
 	digests  sync.Pool // of hash.Hash, each with the key in it
 }
 
-// New makes a Masker. The key makes digests: those of two keys cannot be joined.
+// New makes a Masker. Digests are made with the key, so records with digests of two keys cannot be joined.
 func New(key []byte, patterns []string) (*Masker, error) {
 	if len(key) != KeySize {
 		return nil, errors.New("the key of the mask must have 32 bytes")
@@ -68,7 +66,7 @@ func New(key []byte, patterns []string) (*Masker, error) {
 	return m, nil
 }
 
-// digest is what stands for a value of that form; see appendForm.
+// digest is the text in the place of a value with that form; see appendForm.
 func (m *Masker) digest(form []byte) string {
 	h := m.digests.Get().(hash.Hash)
 	defer m.digests.Put(h)

@@ -8,18 +8,18 @@ import (
 	"policy-service/evaluation"
 )
 
-// searched is the least length of a masked value that is looked for elsewhere: a
-// shorter one is a part of too much that is no secret.
-const searched = 8
+// leastSought is the least length of a masked value that is sought elsewhere. A shorter one is a part of too many texts
+// that are no secrets.
+const leastSought = 8
 
-// Masking is what the secrets are of what is on record together.
+// Masking masks a request, and what goes on record with it, by the secrets of all of them.
 type Masking struct {
 	masker  *Masker
 	request evaluation.Request
-	any     bool            // whether anything is masked at all
-	find    *finder         // nil where there is nothing to look for
-	shown   map[string]bool // names of members on record, once asked for; see Pointer
-	beside  *Masking        // of what else is on record of the request; see With
+	any     bool            // anything is masked at all
+	find    *finder         // nil if there is nothing to seek
+	shown   map[string]bool // names of members on record, made when first needed; see Pointer
+	beside  *Masking        // of another part of the same record; see With
 }
 
 // Of reads the secrets of a request and of what goes on record with it.
@@ -29,8 +29,8 @@ func (m *Masker) Of(r evaluation.Request, obligations ...evaluation.Object) *Mas
 	return g.Of(r)
 }
 
-// Gathering reads the secrets of all that goes on record together, before any of it is
-// masked: each is a secret in all of it, and is read, and looked for, once.
+// Gathering reads the secrets of all requests that go on record together, before any of them is masked. Each secret
+// counts in all of them, and is read and sought once.
 type Gathering struct {
 	masker *Masker
 	collector
@@ -41,7 +41,7 @@ func (m *Masker) Gather() *Gathering {
 	return &Gathering{m, collector{seen: map[string]bool{}}}
 }
 
-// Add reads the secrets of a request, or a part of one, and of what goes on record with it.
+// Add reads the secrets of a request, or of a part of one, and of its obligations.
 func (g *Gathering) Add(r evaluation.Request, obligations ...evaluation.Object) {
 	for n, o := range objects(&r) {
 		g.object(*o, g.masker.place(n))
@@ -51,7 +51,7 @@ func (g *Gathering) Add(r evaluation.Request, obligations ...evaluation.Object) 
 	}
 }
 
-// Of masks a request, or a part of one, once all secrets were read.
+// Of masks a request, or a part of one. All secrets must have been read before.
 func (g *Gathering) Of(r evaluation.Request) *Masking {
 	k := &Masking{masker: g.masker, request: r, any: g.any}
 	if len(g.secrets) > 0 {
@@ -60,13 +60,12 @@ func (g *Gathering) Of(r evaluation.Request) *Masking {
 	return k
 }
 
-// With masks another request by the same secrets: one whose record has k's request as a
-// part that stands elsewhere.
+// With masks another request by the same secrets. k's request is a part of that request, recorded elsewhere.
 func (k *Masking) With(r evaluation.Request) *Masking {
 	return &Masking{masker: k.masker, request: r, any: k.any, find: k.find, beside: k}
 }
 
-// objects are what a caller fills freely, in the order of places.
+// objects are the four objects of a request that a caller fills freely, in the order of places.
 func objects(r *evaluation.Request) [4]*evaluation.Object {
 	return [4]*evaluation.Object{&r.Subject.Properties, &r.Action.Properties, &r.Resource.Properties, &r.Context}
 }
@@ -86,7 +85,7 @@ func (c *collector) object(o evaluation.Object, a at) {
 	for name, v := range o.Members {
 		c.text(name, nil)
 		inner, whole := a.in(name)
-		c.value(v, inner, whole || tells(name))
+		c.value(v, inner, whole || isSecretName(name))
 	}
 }
 
@@ -114,7 +113,7 @@ func (c *collector) value(v evaluation.Value, a at, masked bool) {
 	}
 }
 
-// text is a string that is not masked, and may hold what is.
+// text reads the secrets in a string that is itself no secret.
 func (c *collector) text(text string, a at) {
 	switch v, how := a.read(text); how {
 	case asValue:
@@ -126,7 +125,7 @@ func (c *collector) text(text string, a at) {
 }
 
 func (c *collector) secret(text string) {
-	if len(text) >= searched && !c.seen[text] {
+	if len(text) >= leastSought && !c.seen[text] {
 		c.seen[text] = true
 		c.secrets = append(c.secrets, text)
 	}
@@ -144,13 +143,13 @@ func (k *Masking) Request() evaluation.Request {
 // Object is an obligation's properties without secrets.
 func (k *Masking) Object(o evaluation.Object) evaluation.Object { return k.object(o, nil) }
 
-// Text is a text without secrets, "" where they cannot be taken out of it.
+// Text is a text without secrets. It is "" if the secrets cannot be taken out.
 func (k *Masking) Text(text string) string {
 	text, _ = k.text(text)
 	return text
 }
 
-// below says how many of a pointer's last names are of what is in a value that is masked.
+// below is how many of a pointer's last names lie inside a value that is masked whole.
 func (m *Masker) below(place string) int {
 	names := strings.Split(place, "/")
 	for n := range names {
@@ -162,7 +161,7 @@ func (m *Masker) below(place string) int {
 		}
 		for inner, rest := m.place(n), names[len(of)+1:]; len(rest) > 0; rest = rest[1:] {
 			whole := false
-			if inner, whole = inner.in(rest[0]); whole || tells(rest[0]) {
+			if inner, whole = inner.in(rest[0]); whole || isSecretName(rest[0]) {
 				return len(rest) - 1
 			}
 		}
@@ -176,13 +175,13 @@ func (k *Masking) object(o evaluation.Object, a at) evaluation.Object {
 	}
 	return o.Rewrite(func(m evaluation.Member) (evaluation.Member, bool) {
 		inner, whole := a.in(m.Name)
-		value, kept := k.value(m.Value, inner, whole || tells(m.Name))
+		value, kept := k.value(m.Value, inner, whole || isSecretName(m.Name))
 		name, ok := k.text(m.Name)
 		return evaluation.Member{Name: name, Value: value}, kept && ok
 	})
 }
 
-// value is a value without secrets; ok is false where it must go altogether.
+// value is a value without secrets. If ok is false, the value must be left out.
 func (k *Masking) value(v evaluation.Value, a at, masked bool) (_ evaluation.Value, ok bool) {
 	switch kind := v.Kind(); {
 	case kind == evaluation.Null:
@@ -224,7 +223,7 @@ func (k *Masking) text(text string) (_ string, ok bool) { return k.textAt(text, 
 func (k *Masking) textAt(text string, a at) (_ string, ok bool) {
 	switch v, how := a.read(text); how {
 	case asValue:
-		within := Masking{masker: k.masker, any: true, find: k.find} // it may come after all that was read
+		within := Masking{masker: k.masker, any: true, find: k.find} // any: the text may have secrets that were never read
 		made, ok := within.value(v, a, false)
 		if !ok {
 			return "", false
@@ -243,9 +242,8 @@ func (k *Masking) textAt(text string, a at) (_ string, ok bool) {
 	return k.plainText(text)
 }
 
-// plainText takes the secrets out of a text that is no JSON. A secret may have been
-// chosen so that it stands again in what is put in its place; then the text goes as a
-// whole.
+// plainText takes the secrets out of a text that is no JSON. A caller can choose a secret that occurs again in the
+// digest in its place. Then the whole text is masked, or left out.
 func (k *Masking) plainText(text string) (_ string, ok bool) {
 	if k.find == nil {
 		return text, true

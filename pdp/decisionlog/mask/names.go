@@ -5,18 +5,18 @@ import (
 	"unicode"
 )
 
-// telling are the parts of names that say that a member is a secret. Names are
-// compared without case, and by their letters and digits alone, so that api_key, apiKey,
-// API-KEY, api/key and "api key" are one, whatever blank or invisible character it is.
-var telling = []string{
+// secretWords are the words that mark a member as a secret if its name contains one. Names are compared without case,
+// and by their letters and digits alone, so that api_key, apiKey, API-KEY, api/key and "api key" are the same, whatever
+// blank or invisible character stands between the words.
+var secretWords = []string{
 	"password", "passwd", "secret", "token", "apikey", "authorization", "cookie",
 	"credential", "privatekey", "capability", "proof", "signature",
 }
 
-// tells reports whether a member's name says that its value is a secret.
-func tells(name string) bool {
+// isSecretName reports if a member's value is a secret by the member's name.
+func isSecretName(name string) bool {
 	name = strings.Map(plain, name)
-	for _, part := range telling {
+	for _, part := range secretWords {
 		if strings.Contains(name, part) {
 			return true
 		}
@@ -24,9 +24,8 @@ func tells(name string) bool {
 	return false
 }
 
-// plain is a letter in its lower case or a digit, and -1 for all that can stand between
-// them. The letters that Unicode folds to ASCII ones (the Kelvin sign, the long s) are
-// those, and so are the wide ones.
+// plain is a letter in lower case, or a digit, and -1 for every other character. A letter that Unicode folds to an
+// ASCII letter (the Kelvin sign, the long s) becomes that letter, and so does a fullwidth letter.
 func plain(r rune) rune {
 	switch {
 	case 'A' <= r && r <= 'Z':

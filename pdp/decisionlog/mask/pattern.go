@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// pattern is a JSON Pointer (RFC 6901) into a request in its canonical form, whose
-// segment * stands for any one member or element.
+// pattern is a JSON Pointer (RFC 6901) into a request in its canonical form. The segment * stands for any one member or
+// element.
 type pattern []string
 
 // Check finds what is wrong with patterns before there is a key.
@@ -35,7 +35,7 @@ func parsePattern(text string) (pattern, error) {
 		p[n] = unescape.Replace(p[n])
 	}
 	if !p.reaches() {
-		// A mask that never masks anything would be found out from the log.
+		// Otherwise the operator would learn only from the log that this pattern masks nothing.
 		return nil, fmt.Errorf("the mask %q addresses nothing that is masked; begin with /context/NAME, or with /subject, /resource or /action and properties/NAME; types, ids and action names stay as they are", text)
 	}
 	return p, nil
@@ -50,20 +50,20 @@ func badEscape(text string) bool {
 	return false
 }
 
-// reaches reports whether a pattern can address something in the four objects of a
-// request that a caller fills freely. The objects themselves stay objects: whoever
-// means all that is in one writes /context/*.
+// reaches reports if a pattern can address something in the four objects of a request that a caller fills freely. It
+// cannot address such an object itself, which stays an object; /context/* addresses everything in one.
 func (p pattern) reaches() bool {
 	if len(p) >= 2 && (p[0] == "context" || p[0] == "*") && !(p[0] == "*" && len(p) == 2) {
 		return true
 	}
-	return len(p) >= 3 && slices.Contains([]string{"subject", "action", "resource"}, p[0]) && (p[1] == "properties" || p[1] == "*")
+	return len(p) >= 3 && (p[1] == "properties" || p[1] == "*") &&
+		slices.Contains([]string{"subject", "action", "resource"}, p[0])
 }
 
-// at holds what is left of each pattern that still fits where a walk has come to.
+// at is a place in a request: the rest of each pattern that fits so far.
 type at []pattern
 
-// in is the place one segment further down; whole is set where a pattern ends there.
+// in is the place one segment further down. whole is set if a pattern ends there.
 func (a at) in(segment string) (inner at, whole bool) {
 	for _, p := range a {
 		if p[0] != "*" && p[0] != segment {

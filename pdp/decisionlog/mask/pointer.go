@@ -7,20 +7,19 @@ import (
 	"policy-service/evaluation"
 )
 
-// Pointer is a JSON Pointer into what was sent, as a record has it: each segment without
-// secrets. It ends at a value that is masked whole, whose inner names nobody sees. A name
-// that the request on record does not hold is the caller's alone, and anything: a key that
-// was sent where a name belongs. It becomes its digest. A name is looked at as it was sent:
-// escaped, or cut, a secret in it would not be found, so of a pointer that ends in … only
-// its beginning is left. Place is the pointer into the request, of which at least the end
-// is the same; where it is known, a name that was not sent is one that the schema declares.
-// "" is where that is not known.
+// Pointer masks a JSON Pointer into what was sent, for a record: each segment is without secrets. The pointer ends at a
+// value that is masked whole, because the names inside are not on record. A name that the recorded request does not
+// hold becomes its digest, because it may be anything, such as a key that was sent in the place of a name. Secrets are
+// sought in unescaped, whole names; a pointer that ends in … was cut, so only its beginning is kept.
+//
+// place is the same pointer into the request; at least its end is the same. If place is known, a name that was not sent
+// is one that the schema declares. "" is an unknown place.
 func (k *Masking) Pointer(pointer, place string) string {
 	segments := strings.Split(pointer, "/")
 	var end int
 	if strings.HasSuffix(pointer, cut) {
 		end = min(2, len(segments)-1)
-	} else { // which is short, and so is the place
+	} else { // the pointer is short, and so is the place
 		end = len(segments) - k.masker.below(place)
 	}
 	segments = segments[:max(1, end)]
@@ -44,26 +43,27 @@ func (k *Masking) Pointer(pointer, place string) string {
 // cut ends a pointer that was too long to be repeated.
 const cut = "…"
 
-// words are the names that the protocol gives.
+// words are names of the protocol.
 var words = []string{
 	"subject", "action", "resource", "context", "type", "id", "name", "properties", "evaluations", "options", "page",
 	"tenant_id", "actor", "actor_id", "actor_type", "roles", "department_id", "labels", "purpose",
-	"agent", "on_behalf_of", "arguments", "pdp", "unknown", "evaluations_semantic", "capability", "person", "__entity", "__extn",
+	"agent", "on_behalf_of", "arguments", "pdp", "unknown", "evaluations_semantic", "capability", "person",
+	"__entity", "__extn",
 }
 
 func vocabulary(name string) bool { return slices.Contains(words, name) || evaluation.Protocol(name) }
 
-// isIndex reports whether a segment is the place of an element: arrays are not longer.
+// isIndex reports if a segment is the index of an element. Arrays have less than 10,000 elements.
 func isIndex(segment string) bool {
 	return segment != "" && len(segment) <= 4 && strings.Trim(segment, "0123456789") == ""
 }
 
-// shows reports whether the record shows a member of that name.
+// shows reports if the record holds a member of that name.
 func (k *Masking) shows(name string) bool {
 	return k.names()[name] || k.beside != nil && k.beside.shows(name)
 }
 
-// names are those of the members of the request as it is masked.
+// names are the names of all members of the masked request.
 func (k *Masking) names() map[string]bool {
 	if k.shown == nil {
 		k.shown = map[string]bool{}
