@@ -244,8 +244,8 @@ func noSuchApproval() *door.Problem {
 	return door.NewProblem(http.StatusNotFound, "no such approval request, or none that you may see; GET /v1/approvals lists those you may decide about")
 }
 
-// admitRuling admits somebody's word on an approval request, which is the body, and finds the approval request. Without
-// a permission everybody who sees it may say something.
+// admitRuling admits a ruling on an approval request, which is its body, and finds the approval request. If no
+// permission is needed, every caller that sees the approval request may rule.
 func (s *Server) admitRuling(c echo.Context, p Permission) (r ruling, err error) {
 	r.approver, err = s.approver(c, door.Need{
 		Permission: p,
@@ -259,7 +259,7 @@ func (s *Server) admitRuling(c echo.Context, p Permission) (r ruling, err error)
 	return r, approvalProblem(err)
 }
 
-// ruling is what somebody says of an approval request.
+// ruling is what an approver, or the program that asked, says about an approval request.
 type ruling struct {
 	*approver
 	standing
@@ -268,7 +268,7 @@ type ruling struct {
 	via  string
 }
 
-// ruling is what somebody says in this service's own form.
+// ruling admits a ruling in this service's own form.
 func (s *Server) ruling(c echo.Context, p Permission, decode func([]byte, evaluation.Limits) (evaluation.Ruling, error)) (ruling, error) {
 	r, err := s.admitRuling(c, p)
 	if err == nil {

@@ -1,8 +1,6 @@
 package server
 
-import (
-	"policy-service/pdp/server/auth"
-)
+import "policy-service/pdp/server/auth"
 
 // The vocabulary of package auth, which every handler speaks.
 type (

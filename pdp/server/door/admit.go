@@ -77,15 +77,16 @@ type Admitted struct {
 //
 //  1. the announced size of the body: it needs no more than the header
 //  2. the caller
-//  3. the tenant in the path, before the permission: a caller of another tenant does not even learn what is asked there
-//  4. the permission, then whether the server has what is asked for
-//  5. the media type
-//  6. the rate, and room on record: only a request that could be answered costs its caller anything
-//  7. the parameters of the query
-//  8. the body: nothing is read, or kept, of a request that its header refuses
-//  9. the place, last: it is held until the answer begins to be written
+//  3. the tenant in the path: below a tenant that is not its own, a caller learns nothing, not even what it may not do
+//  4. the permission, and whether the caller must be for all tenants
+//  5. whether this server has what the route is about
+//  6. the media type
+//  7. the rate, and room on record: only a request that could be answered costs its caller anything
+//  8. the parameters of the query
+//  9. the body: nothing is read, or kept, of a request that its header refuses
+//  10. the place, last: it is held until the answer begins to be written
 //
-// (The router checks the method before, and the path.)
+// The router has checked the path and the method before.
 func (d *Door) Admit(c echo.Context, n Need) (a Admitted, err error) {
 	limit := int64(d.Options.Limits.Body)
 	if n.Body != NoBody && c.Request().ContentLength > limit {
@@ -122,7 +123,8 @@ func (d *Door) admitHeader(c echo.Context, n Need, a *Admitted) (err error) {
 	}
 	switch {
 	case n.Permission != "" && !a.Caller.May(n.Permission):
-		return NewProblem(http.StatusForbidden, fmt.Sprintf("this needs the permission %s; ask the operator for a credential that has it", n.Permission))
+		return NewProblem(http.StatusForbidden,
+			fmt.Sprintf("this needs the permission %s; ask the operator for a credential that has it", n.Permission))
 	case n.AllTenants != "" && !a.Caller.AllTenants:
 		return NewProblem(http.StatusForbidden, n.AllTenants)
 	case n.Absent != nil:
@@ -134,7 +136,8 @@ func (d *Door) admitHeader(c echo.Context, n Need, a *Admitted) (err error) {
 		}
 	}
 	if wait, ok := d.rates.take(a.Caller.Name); !ok {
-		return TooMany("rate", wait, http.StatusTooManyRequests, "this caller asks more often than it may; ask again after Retry-After seconds")
+		return TooMany("rate", wait, http.StatusTooManyRequests,
+			"this caller asks more often than it may; ask again after Retry-After seconds")
 	}
 	if n.Records {
 		if err := d.Options.Room(a.Caller.Name); err != nil {
@@ -172,7 +175,8 @@ func (d *Door) enter(c echo.Context, a *Admitted, work Work) error {
 func (d *Door) Enter(c echo.Context, caller auth.Caller) error {
 	err := d.Short.Enter(c.Request().Context(), caller.Name)
 	if errors.Is(err, ErrBusy) {
-		return TooMany("concurrency", time.Second, http.StatusServiceUnavailable, "more is asked at once than can be answered in time; ask again after Retry-After seconds")
+		return TooMany("concurrency", time.Second, http.StatusServiceUnavailable,
+			"more is asked at once than can be answered in time; ask again after Retry-After seconds")
 	}
 	if err == nil {
 		c.Response().Before(func() { d.Short.Leave(caller.Name) })

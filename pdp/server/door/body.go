@@ -73,7 +73,8 @@ func (d *Door) readLarge(c echo.Context, caller auth.Caller, buf *bytes.Buffer, 
 	control := http.NewResponseController(c.Response())
 	place, err := d.Large.Take(turn, caller.Name, func() { _ = control.SetReadDeadline(time.Unix(1, 0)) })
 	if err != nil {
-		return TooMany("large_bodies", time.Second, http.StatusServiceUnavailable, "too many large bodies are sent at once; ask again after Retry-After seconds")
+		return TooMany("large_bodies", time.Second, http.StatusServiceUnavailable,
+			"too many large bodies are sent at once; ask again after Retry-After seconds")
 	}
 	c.Response().Before(place.Leave)
 	_ = control.SetReadDeadline(time.Now().Add(largeTime))
@@ -87,7 +88,9 @@ func (d *Door) readLarge(c echo.Context, caller auth.Caller, buf *bytes.Buffer, 
 	}
 	place.Works()
 	if place.WasPushed() {
-		return TooMany("slow_bodies", time.Second, http.StatusRequestTimeout, "the body came too slowly, and others waited for its place; send it faster, or ask again after Retry-After seconds")
+		return TooMany("slow_bodies", time.Second, http.StatusRequestTimeout,
+			"the body came too slowly, and others waited for its place; send it faster, or ask again after Retry-After "+
+				"seconds")
 	}
 	if err != io.EOF {
 		return cutShort()

@@ -76,7 +76,8 @@ func (d *Door) WhileInForce(c echo.Context, caller auth.Caller) (f InForce, done
 			select {
 			case <-tick.C:
 				if err := check(); err != nil {
-					d.Options.Log.InfoContext(logged, "a request that takes long ended with its credential", "request_id", id, "caller", caller.Name)
+					d.Options.Log.InfoContext(logged,
+						"a request that takes long ended with its credential", "request_id", id, "caller", caller.Name)
 					end(err)
 					return
 				}

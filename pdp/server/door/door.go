@@ -51,13 +51,14 @@ type Options struct {
 	Meters Meters
 	// LogContext is the context of a log line about a request.
 	LogContext func(echo.Context) context.Context
-	// Callers authenticates the request of a context, or with any other context new requests.
+	// Callers is the authenticator of the request that a context belongs to; with any other context it is the one for
+	// new requests. They differ while a request lasts longer than the configuration that it began with.
 	Callers func(context.Context) Authenticator
 	// HasTenant reports whether there is a tenant of this legal name. The error says why that is not known.
 	HasTenant func(name string) (bool, error)
 	// Room is why nothing more of a caller can be put on record now; nil if there is room.
 	Room func(caller string) error
-	// Explain is the problem of an error that the door does not know; nil if it is just a failure.
+	// Explain is the problem of an error that the door does not know; nil if the error is a failure of the service.
 	Explain func(err error, shape evaluation.Shape) *Problem
 }
 

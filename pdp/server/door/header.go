@@ -40,7 +40,8 @@ func (d *Door) Identify(next echo.HandlerFunc) echo.HandlerFunc {
 		case len(ids) > 1:
 			return NewProblem(http.StatusBadRequest, "X-Request-ID is given more than once; send one")
 		case len(ids[0]) > d.Options.Limits.RequestID:
-			return Beyond(http.StatusBadRequest, fmt.Sprintf("X-Request-ID has more than %d bytes; send a shorter one", d.Options.Limits.RequestID))
+			return Beyond(http.StatusBadRequest,
+				fmt.Sprintf("X-Request-ID has more than %d bytes; send a shorter one", d.Options.Limits.RequestID))
 		case strings.ContainsFunc(ids[0], unicode.IsControl):
 			return NewProblem(http.StatusBadRequest, "X-Request-ID holds control characters; send it without")
 		default:
@@ -60,11 +61,13 @@ func WantJSON(h http.Header) error {
 		return NewProblem(http.StatusBadRequest, "the Content-Type must be given once; send application/json")
 	}
 	if mediaType, _, err := mime.ParseMediaType(types[0]); err != nil || mediaType != "application/json" {
-		return NewProblem(http.StatusBadRequest, "the Content-Type is not application/json; send it, with parameters or without")
+		return NewProblem(http.StatusBadRequest,
+			"the Content-Type is not application/json; send it, with parameters or without")
 	}
 	for _, encoding := range h.Values("Content-Encoding") {
 		if encoding != "" && !strings.EqualFold(encoding, "identity") {
-			return NewProblem(http.StatusBadRequest, "the body has a Content-Encoding, and would not be read as what was meant; send it as it is")
+			return NewProblem(http.StatusBadRequest,
+				"the body has a Content-Encoding, and would not be read as what was meant; send it as it is")
 		}
 	}
 	return nil
@@ -79,7 +82,8 @@ func PathValue(c echo.Context, name string) (string, error) {
 	}
 	value, err := url.PathUnescape(value)
 	if err != nil {
-		return "", NewProblem(http.StatusBadRequest, "the path is escaped in no legal way; write what is no letter or digit as % and two hexadecimal digits")
+		return "", NewProblem(http.StatusBadRequest,
+			"the path is escaped in no legal way; write what is no letter or digit as % and two hexadecimal digits")
 	}
 	return value, nil
 }
@@ -89,14 +93,16 @@ func PathValue(c echo.Context, name string) (string, error) {
 func parameters(c echo.Context, known []string) (map[string]string, error) {
 	values, err := url.ParseQuery(c.Request().URL.RawQuery)
 	if err != nil {
-		return nil, NewProblem(http.StatusBadRequest, "the query cannot be read; write what is no letter or digit as % and two hexadecimal digits")
+		return nil, NewProblem(http.StatusBadRequest,
+			"the query cannot be read; write what is no letter or digit as % and two hexadecimal digits")
 	}
 	given := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		value := values[name][0]
 		switch {
 		case !slices.Contains(known, name):
-			return nil, NewProblem(http.StatusBadRequest, fmt.Sprintf("there is no parameter %s; there are %s", harmlessName(name), strings.Join(known, ", ")))
+			return nil, NewProblem(http.StatusBadRequest,
+				fmt.Sprintf("there is no parameter %s; there are %s", harmlessName(name), strings.Join(known, ", ")))
 		case len(values[name]) > 1:
 			return nil, BadParameter(name, "is given more than once; give it once")
 		case value == "":

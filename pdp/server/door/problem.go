@@ -73,12 +73,15 @@ func UnknownTenant(shape evaluation.Shape) *Problem {
 	if shape == evaluation.Native {
 		return NewProblem(http.StatusForbidden, "no such tenant, or not one of yours; check tenant_id")
 	}
-	return NewProblem(http.StatusNotFound, "no such tenant, or not one of yours; check the path, and use /access/v1/… for the tenant default")
+	return NewProblem(http.StatusNotFound,
+		"no such tenant, or not one of yours; check the path, and use /access/v1/… for the tenant default")
 }
 
 // noTurn is the problem of a request that got no turn at long work, at its beginning or in its middle.
 func noTurn() *Problem {
-	return TooMany("work", time.Second, http.StatusServiceUnavailable, "more is asked at once than can be worked on in time; ask again after Retry-After seconds, with fewer batches, searches and large bodies at once")
+	return TooMany("work", time.Second, http.StatusServiceUnavailable,
+		"more is asked at once than can be worked on in time; ask again after Retry-After seconds, with fewer "+
+			"batches, searches and large bodies at once")
 }
 
 // problemOf is the answer to an error. What it means to the outside is known here if it is an error of the door's own
@@ -103,7 +106,8 @@ func (d *Door) problemOf(err error, shape evaluation.Shape) *Problem {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return NewProblem(http.StatusServiceUnavailable, "there was no time to decide; ask again later")
 	}
-	return NewProblem(http.StatusInternalServerError, "the service failed, and nothing was decided; the operator finds the cause in its log by X-Request-ID")
+	return NewProblem(http.StatusInternalServerError,
+		"the service failed, and nothing was decided; the operator finds the cause in its log by X-Request-ID")
 }
 
 func unauthenticated(r *auth.Refusal) *Problem {
@@ -179,7 +183,8 @@ func (d *Door) logFailure(c echo.Context, p *Problem, err error) {
 	if cause == "" {
 		cause = fmt.Sprintf("%T", err)
 	}
-	d.Options.Log.WarnContext(d.Options.LogContext(c), "not answered", "status", p.Status, "route", c.Path(), "request_id", RequestID(c), "cause", cause)
+	d.Options.Log.WarnContext(d.Options.LogContext(c),
+		"not answered", "status", p.Status, "route", c.Path(), "request_id", RequestID(c), "cause", cause)
 }
 
 // Refused counts a request or connection that was refused because of a limit, which is one of a few words.
