@@ -60,11 +60,13 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/pdptest/bound", "", "benchmarks of every package import it, so it must not import any"},
 	{"conformance", "evaluation", "it judges any PDP from outside, so it must not know ours"},
 	{"conformance/load", "pdp/latency", "it measures any server from outside, so it must not know ours; what takes time is nothing to pdp/latency"},
-	{"cmd/policy-service/internal/cli", "pdp/visible", "how a command speaks with who runs it: it knows no command"},
+	{"cmd/policy-service/internal/cli", "evaluation pdp/visible", "how a command speaks with who runs it: it knows no command"},
 	{"cmd/policy-service/internal/bundledir", "cmd/policy-service/internal/cli pdp", "a bundle's directory as commands take it"},
 	{"cmd/policy-service/internal/author", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli evaluation pdp pdp/latency pdp/visible", "who writes policies needs no server and no log"},
 	{"cmd/policy-service/internal/operate", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli conformance pdp pdp/server pdp/server/auth pdp/server/config pdp/server/doctor pdp/signing", "flags, signals and memory around the server; what others do with a log or an approval is not its business"},
-	{"cmd/policy-service", "cmd/policy-service/internal/author cmd/policy-service/internal/cli cmd/policy-service/internal/operate pdp/approval pdp/approval/inbox pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/report pdp/decisionlog/verify pdp/server pdp/visible pdp evaluation", "flags and signals on top of all of it"},
+	{"cmd/policy-service/internal/connection", "cmd/policy-service/internal/cli pdp/httpclient pdp/server", "how a running server is reached, whatever it is asked; of the server it uses the name of a variable"},
+	{"cmd/policy-service/internal/approve", "cmd/policy-service/internal/cli cmd/policy-service/internal/connection evaluation pdp/approval/inbox pdp/httpclient pdp/visible", "an approver has a server's URL and a credential, and nothing of ours besides"},
+	{"cmd/policy-service", "cmd/policy-service/internal/approve cmd/policy-service/internal/connection cmd/policy-service/internal/author cmd/policy-service/internal/cli cmd/policy-service/internal/operate pdp/approval pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/report pdp/decisionlog/verify pdp/visible pdp evaluation", "flags and signals on top of all of it"},
 }
 
 // owners says where alone something from outside may be imported: packages, or a file. The longest line counts.

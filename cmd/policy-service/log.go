@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"policy-service/cmd/policy-service/internal/cli"
@@ -58,7 +55,7 @@ type auditLog interface {
 
 // read hands the log to f.
 func (a logAt) read(f func(context.Context, auditLog) error) error {
-	ctx, stop := untilSignal()
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	if a.Server != "" {
 		return a.remote(func(log *remote.Log) error { return f(ctx, log) })
@@ -174,11 +171,6 @@ func (a logAt) tryData(err error) string {
 func (a logAt) exists() error {
 	_, err := decisionlog.VerifierKeys(a.Data)
 	return err
-}
-
-// untilSignal is a context that SIGINT and SIGTERM end: a half-written file is removed, and a tail ends well.
-func untilSignal() (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 }
 
 // partly is what there is to know of reading beside a running server.

@@ -32,7 +32,7 @@ func (c logKeyPrintCommand) keys() (keys []string, err error) {
 	if c.Server == "" {
 		return decisionlog.VerifierKeys(c.Data)
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	err = c.remote(func(log *remote.Log) error {
 		keys, err = log.Keys(ctx)
@@ -53,7 +53,7 @@ func (logKeyRotateCommand) Help() string {
 
 // Run rotates the key.
 func (c logKeyRotateCommand) Run(s cli.Streams) error {
-	ctx, stop := untilSignal()
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	key, err := c.rotate(ctx)
 	if err != nil {

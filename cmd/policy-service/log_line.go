@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"policy-service/evaluation"
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/visible"
 )
@@ -16,14 +16,6 @@ type logLine decisionlog.Recorded
 func parseLogLine(line []byte) (logLine, error) {
 	r, err := decisionlog.Parse(line)
 	return logLine(*r), err
-}
-
-// entityText is the entity as text, and * for what a search looked for.
-func entityText(e evaluation.Ref) string {
-	if e.Type == "" {
-		return "*"
-	}
-	return e.Type + "/" + e.ID
 }
 
 // policiesOf are the policies that the answer came from, and those that failed.
@@ -44,7 +36,7 @@ func (l logLine) String() string {
 	case l.Kind == decisionlog.KindBatch: // what its items inherit: it asks nothing itself
 		words = append(words, l.Kind, cmp.Or(l.Tenant, "-"))
 	default:
-		asked := fmt.Sprintf("%s %s %s", entityText(l.Names.Subject), cmp.Or(l.Names.Action.Name, "*"), entityText(l.Names.Resource))
+		asked := fmt.Sprintf("%s %s %s", cli.Entity(l.Names.Subject), cmp.Or(l.Names.Action.Name, "*"), cli.Entity(l.Names.Resource))
 		words = append(words, fmt.Sprintf("%-6s", l.outcome()), cmp.Or(l.Tenant, "-"), asked)
 	}
 	if l.Reason != "" {

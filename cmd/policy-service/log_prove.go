@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
@@ -62,7 +60,7 @@ func (logConsistencyCommand) Help() string {
 
 // Run prints the proof.
 func (c logConsistencyCommand) Run(s cli.Streams) error {
-	old, err := readSmall(c.File, s.In)
+	old, err := cli.ReadSmall(c.File, s.In)
 	if err == nil {
 		_, err = decisionlog.ParseCheckpoint(old, nil) // the proof is for verify to judge, but a slip of the pen is not
 	}
@@ -74,21 +72,4 @@ func (c logConsistencyCommand) Run(s cli.Streams) error {
 		return c.failed("prove consistency", err)
 	}
 	return nil
-}
-
-// readSmall reads a checkpoint or a key. A slip of the pen may name a whole export.
-func readSmall(name string, in io.Reader) ([]byte, error) {
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = f.Close() }()
-		in = f
-	}
-	content, err := io.ReadAll(io.LimitReader(in, decisionlog.MaxCheckpointBytes+1))
-	if err == nil && len(content) > decisionlog.MaxCheckpointBytes {
-		err = fmt.Errorf("%s is too large to be one", name)
-	}
-	return content, err
 }

@@ -25,7 +25,7 @@ func (logRedactCommand) Help() string {
 
 // Run redacts a record.
 func (c logRedactCommand) Run(s cli.Streams) error {
-	ctx, stop := untilSignal()
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	var stays decisionlog.Recorded
 	_ = c.read(func(ctx context.Context, log auditLog) error { // what is wrong with the record redacting it says

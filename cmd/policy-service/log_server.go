@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/cmd/policy-service/internal/connection"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/httpclient"
@@ -20,7 +21,7 @@ func (a logAt) Validate() error {
 
 // remote hands the log of the server to f.
 func (a logAt) remote(f func(*remote.Log) error) error {
-	options, err := clientOptions(a.Credential, a.CA)
+	options, err := connection.Options(a.Credential, a.CA)
 	if err != nil {
 		return err
 	}
@@ -48,5 +49,5 @@ func (a logAt) tryServer(err error) string {
 	case status == http.StatusNotFound || status == http.StatusGone:
 		return "try policy-service log tail --server " + cli.Shell(a.Server)
 	}
-	return tryServer(err)
+	return connection.Try(err)
 }

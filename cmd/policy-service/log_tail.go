@@ -35,7 +35,7 @@ func (c logTailCommand) Run(s cli.Streams) error {
 	if err := c.filter().Check(); err != nil {
 		return err
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	if err := c.sayPartial(s); err != nil {
 		return err

@@ -80,7 +80,7 @@ func trusted(file cli.Given, from string, s cli.Streams) (string, error) {
 	if file == "" {
 		return "", nil
 	}
-	content, err := readSmall(string(file), s.In)
+	content, err := cli.ReadSmall(string(file), s.In)
 	if err == nil && len(bytes.TrimSpace(content)) == 0 {
 		err = errors.New("it is empty")
 	}

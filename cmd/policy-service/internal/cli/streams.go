@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -91,18 +89,4 @@ func (g *Given) Decode(ctx *kong.DecodeContext) error {
 		return errors.New("is given without a value; write one, or leave the flag out")
 	}
 	return nil
-}
-
-// WriteFile puts a file in place as a whole: a program that sees it sees all of it.
-func WriteFile(name string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone already if all went well
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
 }

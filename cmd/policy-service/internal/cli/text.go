@@ -11,6 +11,7 @@ import (
 
 	"github.com/mattn/go-isatty"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/visible"
 )
 
@@ -113,4 +114,12 @@ func TimeOr(at time.Time, none string) string {
 		return none
 	}
 	return Time(at)
+}
+
+// Entity is an entity as people read it, and * for what a search looked for.
+func Entity(e evaluation.Ref) string {
+	if e.Type == "" {
+		return "*"
+	}
+	return e.Type + "/" + e.ID
 }

@@ -1,12 +1,9 @@
 package operate
 
 import (
-	"context"
 	"fmt"
 	"net/http"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/conformance"
@@ -37,7 +34,7 @@ func (Conformance) Help() string {
 
 // Run judges a PDP.
 func (c Conformance) Run(s cli.Streams) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	target := conformance.Target{URL: c.URL, Plans: c.Plan, Header: http.Header{}}
 	if c.Key != "" {

@@ -1,11 +1,9 @@
 package operate
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -30,7 +28,7 @@ func (Doctor) Help() string {
 
 // Run examines.
 func (c Doctor) Run(s cli.Streams) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	signal.Ignore(syscall.SIGXFSZ) // a limit on the size of files is a finding, and must not end the process
 	config, _, err := c.read()

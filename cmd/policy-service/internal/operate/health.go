@@ -2,8 +2,6 @@ package operate
 
 import (
 	"context"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"policy-service/cmd/policy-service/internal/cli"
@@ -27,7 +25,7 @@ func (Health) Help() string {
 
 // Run asks once.
 func (c Health) Run(s cli.Streams) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()

@@ -49,7 +49,7 @@ func (c Serve) Run(s cli.Streams) error {
 	limitMemory(config.Program.Logger)
 	untouched := reserve()
 	defer runtime.KeepAlive(untouched)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	// A limit on the size of files is an error of writing, like a full disk, and no reason to end. Neither is standard
 	// output that is closed at the other end.

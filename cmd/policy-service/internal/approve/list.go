@@ -1,4 +1,4 @@
-package main
+package approve
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"policy-service/pdp/approval/inbox"
 )
 
-type approvalsListCommand struct {
-	approvalsAt
+type listCommand struct {
+	serverFlags
 	Status   cli.Given `placeholder:"STATUS" help:"Only approval requests in this state: pending, approved, denied, expired, cancelled, used_up or revoked. The default is pending."`
 	Tenant   cli.Given `placeholder:"T" help:"Only approval requests of this tenant."`
 	Template cli.Given `placeholder:"NAME" help:"Only approval requests of this template. Policies use the template to say who may decide."`
@@ -19,8 +19,8 @@ type approvalsListCommand struct {
 	Action   cli.Given `placeholder:"NAME" help:"Only approval requests with this action."`
 }
 
-// Run lists requests, the oldest first.
-func (c approvalsListCommand) Run(s cli.Streams) error {
+// Run lists approval requests, the oldest first.
+func (c listCommand) Run(s cli.Streams) error {
 	return c.open(s, "list the approval requests", func(ctx context.Context, box *inbox.Inbox) error {
 		var all []inbox.Request
 		_, err := box.Pages(ctx, c.filter(), func(r inbox.Request) error {
@@ -34,14 +34,18 @@ func (c approvalsListCommand) Run(s cli.Streams) error {
 	})
 }
 
-func (c approvalsListCommand) filter() inbox.Filter {
+func (c listCommand) filter() inbox.Filter {
 	return inbox.Filter{
-		Status: string(c.Status), Tenant: string(c.Tenant), Template: string(c.Template),
-		Subject: string(c.Subject), Resource: string(c.Resource), Action: string(c.Action),
+		Status:   string(c.Status),
+		Tenant:   string(c.Tenant),
+		Template: string(c.Template),
+		Subject:  string(c.Subject),
+		Resource: string(c.Resource),
+		Action:   string(c.Action),
 	}
 }
 
-func (c approvalsListCommand) printAll(s cli.Streams, all []inbox.Request) error {
+func (c listCommand) printAll(s cli.Streams, all []inbox.Request) error {
 	if c.JSON {
 		for _, r := range all {
 			c.print(s, r)
@@ -56,8 +60,8 @@ func (c approvalsListCommand) printAll(s cli.Streams, all []inbox.Request) error
 	table.Row("ID", "STATUS", "APPROVALS", "UNTIL", "TENANT", "SUBJECT", "ACTION", "RESOURCE", "MESSAGE")
 	for _, r := range all {
 		cells := []any{
-			r.ID, r.Status, fmt.Sprintf("%d/%d", r.Approvals, r.Quorum), cli.TimeOr(r.ExpiresAt, "-"), r.Tenant,
-			named(r.Request.Subject), r.Request.Action.Name, named(r.Request.Resource), r.Message,
+			r.ID, r.Status, fmt.Sprintf("%d/%d", r.Approvals, r.Quorum), cli.TimeOr(r.ExpiresAt, "-"),
+			r.Tenant, named(r.Request.Subject), r.Request.Action.Name, named(r.Request.Resource), r.Message,
 		}
 		for n := range cells {
 			cells[n] = cli.Cut(fmt.Sprint(cells[n]), longestCell)
@@ -67,7 +71,8 @@ func (c approvalsListCommand) printAll(s cli.Streams, all []inbox.Request) error
 	return table.Flush()
 }
 
-// longestCell leaves a table readable.
+// longestCell keeps a table readable.
 const longestCell = 48
 
-func named(e inbox.Entity) string { return entityText(evaluation.Ref{Type: e.Type, ID: e.ID}) }
+// named is an entity as people read it.
+func named(e inbox.Entity) string { return cli.Entity(evaluation.Ref{Type: e.Type, ID: e.ID}) }

@@ -1,4 +1,6 @@
-package main
+// Package connection is how a command reaches a running server: what --credential and --ca mean, and what to try if the
+// server cannot be asked. It asks nothing itself.
+package connection
 
 import (
 	"context"
@@ -14,14 +16,14 @@ import (
 	"policy-service/pdp/server"
 )
 
-// keyVariable holds the credential where no file does. A flag would show it to every user of the machine.
-const keyVariable = server.CredentialVariable
+// variable holds the credential if no file does. A flag would show it to every user of the machine.
+const variable = server.CredentialVariable
 
-// clientOptions are how a running server is spoken to, by what every command that does so is given.
-func clientOptions(credential, ca cli.Given) (o httpclient.Options, err error) {
-	o.Credential = strings.TrimSpace(os.Getenv(keyVariable))
+// Options are how a running server is asked, by the values of --credential and --ca.
+func Options(credential, ca cli.Given) (o httpclient.Options, err error) {
+	o.Credential = strings.TrimSpace(os.Getenv(variable))
 	if credential != "" {
-		content, err := readSmall(string(credential), os.Stdin)
+		content, err := cli.ReadSmall(string(credential), os.Stdin)
 		if err != nil {
 			return o, fmt.Errorf("the credential cannot be read: %w", err)
 		}
@@ -42,8 +44,8 @@ func clientOptions(credential, ca cli.Given) (o httpclient.Options, err error) {
 	return o, nil
 }
 
-// tryServer says what to do about an error of a server, whatever it was asked.
-func tryServer(err error) string {
+// Try says what to do about an error of a server, whatever it was asked.
+func Try(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "it was interrupted, run it again"
 	}
@@ -51,7 +53,7 @@ func tryServer(err error) string {
 	case 0:
 		return "see that --server, --credential and --ca are right, and that the server runs"
 	case http.StatusUnauthorized:
-		return "try --credential FILE, or " + keyVariable + ", with a key of this server"
+		return "try --credential FILE, or " + variable + ", with a key of this server"
 	case http.StatusForbidden:
 		return "policy-service keys add makes a key with another --permission"
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:

@@ -1,4 +1,4 @@
-package main
+package approve
 
 import (
 	"bytes"
@@ -17,11 +17,12 @@ import (
 	"policy-service/pdp/visible"
 )
 
-// approvalPage is a request as a person reads it who is to decide. Nearly all of it was written by who wants a yes: it
-// cannot act on the terminal, each value keeps to its line, and what is too long is cut with a note, here and at the end.
-type approvalPage struct {
+// page shows an approval request to the person who decides about it. Nearly all of it was written by the program that
+// wants a yes. So none of it can act on the terminal, each value stays on its line, and a value that is too long is
+// cut, with a note there and at the end.
+type page struct {
 	cli.Streams
-	at approvalsAt // of the commands at the end; none for a page without
+	flags serverFlags // of the commands at the end; without a server there are none
 }
 
 const (
@@ -29,29 +30,33 @@ const (
 	longestValue = 100 // lines of the arguments, of the properties, …
 )
 
-func (p approvalPage) print(r inbox.Request) {
+// cut is a value as far as it is shown.
+func cut(text string) string { return cli.Cut(text, longestText) }
+
+func (p page) print(r inbox.Request) {
 	p.line("approval", "%s", strings.TrimPrefix(standing(r), "approval "))
 	if r.Message != "" {
-		p.row("message", "%s", cli.Cut(r.Message, longestText))
+		p.row("message", "%s", cut(r.Message))
 	}
 	p.who(r)
 	p.what(r)
-	p.row("needs", "%s of template %s; can be used %s, used %s", cli.Plural(r.Quorum, "approval"), cli.Cut(r.Template, longestText), times(r.Uses), times(r.Used))
+	p.row("needs", "%s of template %s; can be used %s, used %s",
+		cli.Plural(r.Quorum, "approval"), cut(r.Template), times(r.Uses), times(r.Used))
 	for _, said := range r.Said {
 		p.row("said", "%s", sentence(said))
 	}
-	p.row("filed", "%s, for tenant %s", cli.Time(r.FiledAt), cli.Cut(r.Tenant, longestText))
-	p.row("decision", "%s", cli.Cut(r.Decision, longestText))
+	p.row("filed", "%s, for tenant %s", cli.Time(r.FiledAt), cut(r.Tenant))
+	p.row("decision", "%s", cut(r.Decision))
 	p.commands(r)
 }
 
-// line prints what is ours, which can be copied from the line it is on.
-func (p approvalPage) line(name, format string, args ...any) {
+// line prints text of ours. It stays on one line, from which it can be copied.
+func (p page) line(name, format string, args ...any) {
 	p.Print("%-10s  %s", name, cli.Lines(fmt.Sprintf(format, args...)))
 }
 
-// row prints what others wrote. Nothing of that may come to stand where our names do, not even where a terminal breaks a line.
-func (p approvalPage) row(name, format string, args ...any) {
+// row prints what others wrote. None of it may stand below our names, not even if the terminal breaks a line.
+func (p page) row(name, format string, args ...any) {
 	p.line(name, "%s", fold(fmt.Sprintf(format, args...)))
 }
 
@@ -80,19 +85,19 @@ func fold(text string) string {
 	return b.String()
 }
 
-// who says who wants to do what, with what, and for whom.
-func (p approvalPage) who(r inbox.Request) {
+// who shows who wants to do what, with what, and for whom.
+func (p page) who(r inbox.Request) {
 	by, others := actors(r.Request)
-	p.row("asked by", "%s, through %s", cli.Cut(by, longestText), cli.Cut(cmp.Or(r.Requester, "-"), longestText))
+	p.row("asked by", "%s, through %s", cut(by), cut(cmp.Or(r.Requester, "-")))
 	for _, one := range others {
-		p.row("for", "%s", cli.Cut(one, longestText))
+		p.row("for", "%s", cut(one))
 	}
-	p.row("to do", "%s", cli.Cut(r.Request.Action.Name, longestText))
-	p.row("with", "%s", cli.Cut(named(r.Request.Resource), longestText))
+	p.row("to do", "%s", cut(r.Request.Action.Name))
+	p.row("with", "%s", cut(named(r.Request.Resource)))
 }
 
-// what is the rest of what was sent, the arguments first.
-func (p approvalPage) what(r inbox.Request) {
+// what shows the rest of what was sent, the arguments first.
+func (p page) what(r inbox.Request) {
 	short := p.value("arguments", r.Request.Context["arguments"])
 	short = p.value("context", without(r.Request.Context, "arguments")) || short
 	short = p.value("action", r.Request.Action.Properties) || short
@@ -100,26 +105,26 @@ func (p approvalPage) what(r inbox.Request) {
 	short = p.value("resource", r.Request.Resource.Properties) || short
 	short = p.value("says why", r.Justification) || short
 	if len(r.Unbound) > 0 {
-		p.row("not bound", "%s: the approval also counts with other values there", cli.Cut(strings.Join(r.Unbound, ", "), longestText))
+		p.row("not bound", "%s: the approval also counts with other values there", cut(strings.Join(r.Unbound, ", ")))
 	}
 	if short {
 		p.Print("%s", p.Colour(cli.Yellow, "Not all of it is shown: some is too long. --json shows all."))
 	}
 }
 
-// without is an object that lacks a member.
+// without is the object without one member.
 func without(members map[string]jsontext.Value, name string) jsontext.Value {
 	rest := maps.Clone(members)
 	delete(rest, name)
 	object, err := json.Marshal(rest, json.Deterministic(true))
-	if err != nil { // what is no JSON says that it cannot be shown
+	if err != nil { // value shows that this is no JSON
 		return jsontext.Value(err.Error())
 	}
 	return object
 }
 
-// value prints something that was sent, and says whether it was cut.
-func (p approvalPage) value(name string, v jsontext.Value) (short bool) {
+// value prints something that was sent, and reports whether it was cut.
+func (p page) value(name string, v jsontext.Value) (short bool) {
 	if len(v) == 0 || string(v) == "{}" {
 		return false
 	}
@@ -132,11 +137,13 @@ func (p approvalPage) value(name string, v jsontext.Value) (short bool) {
 	return short
 }
 
-// readable is JSON with an indent, in which no text is longer than can be read.
+// readable is indented JSON, in which every text is short enough to be read.
 func readable(v jsontext.Value) (text string, short bool) {
 	var b bytes.Buffer
 	in := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true))
-	out := jsontext.NewEncoder(&b, jsontext.Multiline(true), jsontext.WithIndent("  "), jsontext.AllowDuplicateNames(true)) // names that are cut may be equal
+	// Names that are cut may be equal.
+	out := jsontext.NewEncoder(&b,
+		jsontext.Multiline(true), jsontext.WithIndent("  "), jsontext.AllowDuplicateNames(true))
 	for {
 		token, err := in.ReadToken()
 		if err == io.EOF {
@@ -156,13 +163,13 @@ func readable(v jsontext.Value) (text string, short bool) {
 	}
 }
 
-// commands are those that come next.
-func (p approvalPage) commands(r inbox.Request) {
-	if p.at.Server == "" {
+// commands shows the commands that may come next.
+func (p page) commands(r inbox.Request) {
+	if p.flags.Server == "" {
 		return
 	}
 	command := func(name, more string) {
-		p.line(name, "policy-service approvals %s %s%s --reason WHY %s", name, cli.Shell(r.ID), more, p.at.where())
+		p.line(name, "policy-service approvals %s %s%s --reason WHY %s", name, cli.Shell(r.ID), more, p.flags.where())
 	}
 	switch r.Status {
 	case "pending":
@@ -176,7 +183,7 @@ func (p approvalPage) commands(r inbox.Request) {
 	}
 }
 
-// actors are who acts, and for whom. An agent that is named acts for the subject.
+// actors are the one who acts, and those it acts for. If an agent is named, it acts for the subject.
 func actors(a inbox.Asked) (by string, others []string) {
 	by = named(a.Subject)
 	if agent, ok := a.Context["agent"]; ok {
@@ -191,11 +198,11 @@ func actors(a inbox.Asked) (by string, others []string) {
 	return by, others
 }
 
-// reference is {"type", "id"}, or the id alone.
+// reference is an entity as JSON has it: {"type", "id"}, or the id alone.
 func reference(v jsontext.Value) string {
 	var e evaluation.Ref
 	if json.Unmarshal(v, &e) == nil && e.Type != "" {
-		return entityText(e)
+		return cli.Entity(e)
 	}
 	var id string
 	if json.Unmarshal(v, &id) == nil && !strings.Contains(id, "/") { // which would pass for a type and an id
@@ -205,15 +212,15 @@ func reference(v jsontext.Value) string {
 }
 
 func sentence(said inbox.Said) string {
-	line := cli.Cut(said.By, longestText) + " " + cli.Cut(said.Decision, longestCell)
+	line := cut(said.By) + " " + cli.Cut(said.Decision, longestCell)
 	if said.To != "" {
-		line += " to " + cli.Cut(said.To, longestText)
+		line += " to " + cut(said.To)
 	}
 	line += ", " + cli.Time(said.At)
 	if !said.ValidUntil.IsZero() {
 		line += ", valid until " + cli.Time(said.ValidUntil)
 	}
-	return line + ": " + cli.Cut(cmp.Or(said.Reason, "-"), longestText)
+	return line + ": " + cut(cmp.Or(said.Reason, "-"))
 }
 
 func times(n int) string {

@@ -1,0 +1,61 @@
+package approve
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/approval/inbox"
+)
+
+type approveCommand struct {
+	serverFlags
+	approvalID
+	rulingReason
+	Version    *int      `placeholder:"N" help:"The version that you have seen. The server refuses the vote if the version is another one by now. Without the flag, the command shows the approval request first, and approves that version."`
+	ValidUntil time.Time `placeholder:"RFC3339" help:"An end of the approval that is earlier than the one the policies give."`
+}
+
+// Help ends the command's help.
+func (approveCommand) Help() string {
+	return "You approve exactly what was asked, with all its arguments, for the program that asked. " +
+		"Nobody approves their own request." + refusing
+}
+
+// Validate refuses a number that is no version: it would come to mean any version.
+func (c approveCommand) Validate() error {
+	if c.Version != nil && *c.Version < 1 {
+		return errors.New("--version is a whole number from 1; leave it out to approve what is shown")
+	}
+	return nil
+}
+
+// Run approves the version that was seen, and no later one.
+func (c approveCommand) Run(s cli.Streams) error {
+	return c.change(s, "approve", func(ctx context.Context, box *inbox.Inbox) (inbox.Request, error) {
+		ruling := inbox.Ruling{Decision: "approve", Reason: string(c.Reason), ValidUntil: c.ValidUntil}
+		if c.Version != nil {
+			ruling.Version = *c.Version
+		} else {
+			r, err := box.Get(ctx, c.ID, 0)
+			if err != nil {
+				return r, err
+			}
+			if r.Version < 1 {
+				return r, errors.New("the server does not say which version this is; update it")
+			}
+			ruling.Version = r.Version
+			c.preview(s, r)
+		}
+		return box.Decide(ctx, c.ID, ruling)
+	})
+}
+
+// preview shows what is about to be approved. For programs, standard output has the answer alone.
+func (c approveCommand) preview(s cli.Streams, r inbox.Request) {
+	if c.JSON {
+		s.Out = s.Err
+	}
+	page{Streams: s}.print(r)
+}

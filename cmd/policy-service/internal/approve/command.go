@@ -1,0 +1,153 @@
+// Package approve has the commands of approvers, policy-service approvals. They list and show what programs ask
+// approval for, and decide about it. Each asks a running server, which knows the approver by the credential alone.
+//
+// The server says who may decide: nothing here checks it. Most of an approval request was written by the program that
+// wants a yes, so page.go shows it in a way that this program cannot abuse.
+package approve
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/cmd/policy-service/internal/connection"
+	"policy-service/pdp/approval/inbox"
+	"policy-service/pdp/httpclient"
+)
+
+// Command is policy-service approvals.
+type Command struct {
+	List     listCommand     `cmd:"" help:"List the approval requests that you may decide about."`
+	Show     showCommand     `cmd:"" help:"Show one approval request: what is asked, by whom, for whom, and the votes."`
+	Approve  approveCommand  `cmd:"" help:"Approve an approval request as you have seen it."`
+	Deny     denyCommand     `cmd:"" help:"Deny an approval request for good."`
+	Delegate delegateCommand `cmd:"" help:"Name another person who decides in your place."`
+	Revoke   revokeCommand   `cmd:"" help:"Take back an approval, as far as it is not used."`
+	Cancel   cancelCommand   `cmd:"" help:"Withdraw an approval request, as the caller that filed it."`
+	Watch    watchCommand    `cmd:"" help:"Print the pending approval requests, and each new one until you interrupt it."`
+}
+
+// serverFlags say which server is meant, and who asks.
+type serverFlags struct {
+	Server     string    `required:"" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine."`
+	Credential cli.Given `placeholder:"FILE" help:"The file with an API key or a token, which tells the server who you are. An approver needs one that has the permission approve. Without the flag, $$POLICY_SERVICE_KEY is used."`
+	CA         cli.Given `name:"ca" placeholder:"FILE" help:"The root certificates to trust instead of the system's, in PEM."`
+	JSON       bool      `name:"json" help:"Print JSON, for programs: one line for each approval request."`
+}
+
+// approvalID says which approval request is meant.
+type approvalID struct {
+	ID string `arg:"" help:"The id of the approval request."`
+}
+
+// refusing ends the help of the commands that change something.
+const refusing = "\n\nExit codes: 0 if it is done, " +
+	"1 if the server refuses it (the approval request is decided, has changed, or is not yours), " +
+	"2 if the command is wrong or the server could not be asked."
+
+// open calls f with the approval requests of the server. what names in an error what could not be done.
+func (at serverFlags) open(s cli.Streams, what string, f func(context.Context, *inbox.Inbox) error) error {
+	options, err := connection.Options(at.Credential, at.CA)
+	if err != nil {
+		return at.failed(s, what, err)
+	}
+	box, err := inbox.New(at.Server, options)
+	if err != nil {
+		return at.failed(s, what, err)
+	}
+	defer box.Close()
+	ctx, stop := cli.UntilSignal()
+	defer stop()
+	if err := f(ctx, box); err != nil {
+		return at.failed(s, what, err)
+	}
+	return nil
+}
+
+// failed tells a refusal, which is an answer and exits 1, from an error.
+func (at serverFlags) failed(s cli.Streams, what string, err error) error {
+	message := fmt.Errorf("cannot %s: %s; %s", what, err, at.try(err))
+	switch httpclient.StatusOf(err) {
+	case http.StatusForbidden, http.StatusNotFound, http.StatusConflict:
+		s.Fail(message)
+		return cli.No
+	}
+	return message
+}
+
+func (at serverFlags) try(err error) string {
+	switch httpclient.StatusOf(err) {
+	case http.StatusBadRequest:
+		return "correct it, and run it again"
+	case http.StatusForbidden:
+		return "the policies say who may decide, and the operator says who you are (keys add --principal)"
+	case http.StatusNotFound:
+		return "try policy-service approvals list " + at.where()
+	case http.StatusConflict:
+		return "try policy-service approvals show ID " + at.where()
+	}
+	return connection.Try(err)
+}
+
+// where are the same flags on a command line.
+func (at serverFlags) where() string {
+	words := "--server " + cli.Shell(at.Server)
+	if at.Credential != "" {
+		words += " --credential " + cli.Shell(string(at.Credential))
+	}
+	if at.CA != "" {
+		words += " --ca " + cli.Shell(string(at.CA))
+	}
+	return words
+}
+
+// print shows one request, to programs or to people.
+func (at serverFlags) print(s cli.Streams, r inbox.Request) {
+	if at.JSON {
+		s.Print("%s", r.JSON)
+		return
+	}
+	page{Streams: s, flags: at}.print(r)
+}
+
+// rulingReason is why an approver decides so.
+type rulingReason struct {
+	Reason cli.Given `required:"" placeholder:"R" help:"The reason, for those who read the record. Write no secret into it."`
+}
+
+// withdrawalReason is why something is taken back. It need not be given.
+type withdrawalReason struct {
+	Reason cli.Given `placeholder:"R" help:"The reason, for those who read the record. Write no secret into it."`
+}
+
+// changing is a call that changes an approval request, and returns it as it stands then.
+type changing = func(context.Context, *inbox.Inbox) (inbox.Request, error)
+
+// change calls f, and prints how the approval request stands then.
+func (at serverFlags) change(s cli.Streams, what string, f changing) error {
+	return at.open(s, what, func(ctx context.Context, box *inbox.Inbox) error {
+		r, err := f(ctx, box)
+		switch {
+		case err != nil:
+			return err
+		case at.JSON:
+			at.print(s, r)
+		default:
+			s.Print("%s", standing(r))
+		}
+		return nil
+	})
+}
+
+// standing is how an approval request stands, in one line.
+func standing(r inbox.Request) string {
+	line := fmt.Sprintf("approval %s is %s, version %d", r.ID, r.Status, r.Version)
+	if r.Pending() {
+		line += fmt.Sprintf(": %d of %s", r.Approvals, cli.Plural(r.Quorum, "approval"))
+	}
+	if !r.ExpiresAt.IsZero() {
+		line += ", until " + cli.Time(r.ExpiresAt)
+	}
+	return line
+}

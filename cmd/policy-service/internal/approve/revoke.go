@@ -1,0 +1,26 @@
+package approve
+
+import (
+	"context"
+
+	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/approval/inbox"
+)
+
+type revokeCommand struct {
+	serverFlags
+	approvalID
+	withdrawalReason
+}
+
+// Help ends the command's help.
+func (revokeCommand) Help() string {
+	return "What was done with the approval before stays done." + refusing
+}
+
+// Run takes the approval back.
+func (c revokeCommand) Run(s cli.Streams) error {
+	return c.change(s, "revoke", func(ctx context.Context, box *inbox.Inbox) (inbox.Request, error) {
+		return box.Revoke(ctx, c.ID, inbox.Ruling{Reason: string(c.Reason)})
+	})
+}
