@@ -37,7 +37,6 @@ var ceilings = map[string]int{
 	"fields of cmd/policy-service.logExportCommand": 16,
 	"fields of cmd/policy-service.logTailCommand":   17,
 	"fields of evaluation.Decision":                 16,
-	"fields of evaluation/authzenclient.Client":     19,
 	"fields of pdp.bounds":                          17,
 	"fields of pdp.scoped":                          20,
 	"fields of pdp.textScan":                        16,

@@ -101,7 +101,7 @@ func (c *Client) once(ctx context.Context, a asking, id string, read func(reply)
 
 // credentials adds them, where the request goes to the PDP's origin.
 func (c *Client) credentials(r *http.Request, a asking) (token string, err *Error) {
-	if c.token == nil || a.public || originOf(r.URL) != c.origin {
+	if c.token == nil || a.public || originOf(r.URL) != c.at.origin {
 		return "", nil
 	}
 	token, failure := c.token(r.Context())

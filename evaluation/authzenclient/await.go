@@ -142,11 +142,11 @@ func (e *Error) passing() bool {
 func (w *waiter) pause(ctx context.Context, n int, atLeast time.Duration, ends time.Time) *Error {
 	c := w.client
 	longest := min(firstLook<<min(n, 10), mostBetween)
-	pause := max(time.Duration((0.5+c.jitter()/2)*float64(longest)), atLeast)
-	if !ends.IsZero() && !c.now().Add(pause).Before(ends) {
+	pause := max(time.Duration((0.5+c.clock.jitter()/2)*float64(longest)), atLeast)
+	if !ends.IsZero() && !c.clock.now().Add(pause).Before(ends) {
 		return notApproved("nobody decided in time")
 	}
-	if err := c.wait(ctx, pause); err != nil {
+	if err := c.clock.wait(ctx, pause); err != nil {
 		e := &Error{Kind: Cancelled, Detail: "the wait for people was given up", cause: err}
 		if ctx.Err() == context.DeadlineExceeded {
 			e.Kind = TimedOut

@@ -18,11 +18,8 @@ import (
 // Client asks one PDP about one tenant. It is safe for concurrent use; a PEP
 // makes one and keeps it, since breaker and connections are its own.
 type Client struct {
-	base     *url.URL // without a slash at its end
-	origin   string
-	allowed  []string // origins an endpoint may have
-	tenant   string   // "" if none was named
-	plain    bool
+	at       address
+	tenant   string // "" if none was named
 	http     http.Client
 	token    TokenSource
 	ids      func() string
@@ -31,12 +28,25 @@ type Client struct {
 	maxBody  int64
 	retries  int
 	pages    pageLimits
-	now      func() time.Time
-	wait     func(context.Context, time.Duration) error
-	jitter   func() float64
+	clock    clock
 	breaker  *breaker
 	receipts reporting
 	endpoint atomic.Pointer[endpoints]
+}
+
+// address is where the PDP is.
+type address struct {
+	base    *url.URL // without a slash at its end
+	origin  string
+	allowed []string // origins an endpoint may have
+	plain   bool     // plain http is permitted
+}
+
+// clock is the time that the client goes by, and the random part of its pauses.
+type clock struct {
+	now    func() time.Time
+	wait   func(context.Context, time.Duration) error
+	jitter func() float64
 }
 
 // New makes a client of the PDP at a base URL, which is what AuthZEN calls its
@@ -48,16 +58,13 @@ func New(baseURL string, options ...Option) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		base:    base,
-		origin:  originOf(base),
+		at:      address{base: base, origin: originOf(base)},
 		ids:     uuid.NewString,
 		timeout: 5 * time.Second,
 		maxBody: 4 << 20,
 		retries: 2,
 		pages:   pageLimits{most: 10_000, idle: 1_000},
-		now:     time.Now,
-		wait:    wait,
-		jitter:  rand.Float64,
+		clock:   clock{now: time.Now, wait: wait, jitter: rand.Float64},
 		breaker: newBreaker(),
 	}
 	c.receipts.breaker, c.receipts.within = newBreaker(), receiptTime
@@ -67,12 +74,12 @@ func New(baseURL string, options ...Option) (*Client, error) {
 			return nil, err
 		}
 	}
-	if !c.plain && slices.ContainsFunc(append(c.allowed, c.origin), exposed) {
+	if !c.at.plain && slices.ContainsFunc(append(c.at.allowed, c.at.origin), exposed) {
 		return nil, errors.New("authzen: plain http to another machine: anybody on the way could write the answer; use https, or WithPlainHTTP")
 	}
 	// A decision that was moved is not a decision, and a redirect is how a token would leave its origin.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	c.breaker.now, c.receipts.breaker.now = c.now, c.now
+	c.breaker.now, c.receipts.breaker.now = c.clock.now, c.clock.now
 	c.endpoint.Store(c.usual())
 	return c, nil
 }

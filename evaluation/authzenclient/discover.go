@@ -24,9 +24,9 @@ func (c *Client) endpoints() *endpoints { return c.endpoint.Load() }
 // pdp is what AuthZEN calls policy_decision_point: the base of its paths.
 func (c *Client) pdp() string {
 	if c.tenant == "" || c.tenant == "default" {
-		return c.base.String()
+		return c.at.base.String()
 	}
-	return c.base.JoinPath("tenants", c.tenant).String()
+	return c.at.base.JoinPath("tenants", c.tenant).String()
 }
 
 // usual are the endpoints of a PDP that publishes none.
@@ -44,7 +44,7 @@ func (c *Client) usual() *endpoints {
 }
 
 // native is in no metadata, and its tenant is in the body.
-func (c *Client) native() string { return c.base.String() + "/v1/authorize" }
+func (c *Client) native() string { return c.at.base.String() + "/v1/authorize" }
 
 // Discover asks the PDP for its metadata and uses the endpoints it names. A call
 // whose endpoint it does not name is one it does not offer, and is denied.

@@ -93,12 +93,12 @@ func WithoutReceipts() Option {
 
 // WithClock replaces the clock, and what waits between attempts.
 func WithClock(now func() time.Time, wait func(context.Context, time.Duration) error) Option {
-	return func(c *Client) error { c.now, c.wait = now, wait; return nil }
+	return func(c *Client) error { c.clock.now, c.clock.wait = now, wait; return nil }
 }
 
 // WithJitter replaces the source, in [0,1), of what spreads repetitions.
 func WithJitter(source func() float64) Option {
-	return func(c *Client) error { c.jitter = source; return nil }
+	return func(c *Client) error { c.clock.jitter = source; return nil }
 }
 
 // WithRequestIDs replaces the source of X-Request-ID, by default a UUID per
@@ -134,7 +134,7 @@ func WithEndpointOrigin(origin string) Option {
 		if err != nil || u.Host == "" || u.Path != "" || u.Scheme != "https" && u.Scheme != "http" {
 			return errors.New("authzen: not an origin; give scheme://host or scheme://host:port")
 		}
-		c.allowed = append(c.allowed, originOf(u))
+		c.at.allowed = append(c.at.allowed, originOf(u))
 		return nil
 	}
 }
@@ -142,7 +142,7 @@ func WithEndpointOrigin(origin string) Option {
 // WithPlainHTTP allows http to another machine than this one, for networks that
 // encrypt by themselves. Otherwise whoever is on the way decides.
 func WithPlainHTTP() Option {
-	return func(c *Client) error { c.plain = true; return nil }
+	return func(c *Client) error { c.at.plain = true; return nil }
 }
 
 func positive(ok bool, set func(*Client)) Option {

@@ -33,7 +33,7 @@ func (w *waiter) use(ctx context.Context, given approval) (Enforcement, offer) {
 // what may have been answered may have used the approval up.
 func (w *waiter) present(ctx context.Context, given approval) Enforcement {
 	c := w.client
-	if !c.now().Before(given.until) {
+	if !c.clock.now().Before(given.until) {
 		return Enforcement{decision: denied("evaluate", notApproved("the approval has ended"))}
 	}
 	body, err := c.encodeApproved(w.question, given)
@@ -42,7 +42,7 @@ func (w *waiter) present(ctx context.Context, given approval) Enforcement {
 	}
 	d := c.decide(ctx, asking{op: "evaluate", url: c.endpoints().evaluation, body: body, repeat: unsent}, evaluation.AuthZEN)
 	until, err := d.end(given.until)
-	if err == nil && !c.now().Before(until) {
+	if err == nil && !c.clock.now().Before(until) {
 		err = notApproved("the approval has ended")
 	}
 	if err != nil && d.allow {
@@ -50,7 +50,7 @@ func (w *waiter) present(ctx context.Context, given approval) Enforcement {
 		d.permit, d.err = false, err
 	}
 	e := enforce(ctx, d, w.handlers)
-	e.until, e.ended = until, d.allow && !c.now().Before(until)
+	e.until, e.ended = until, d.allow && !c.clock.now().Before(until)
 	c.report(ctx, &e)
 	return e
 }

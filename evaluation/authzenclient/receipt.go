@@ -45,7 +45,7 @@ func (c *Client) report(ctx context.Context, all ...*Enforcement) {
 	group.SetLimit(receiptsAtOnce)
 	for _, e := range all {
 		receipts := e.report.Receipts()
-		if len(receipts) == 0 || e.decision.id == "" || c.receipts.quiet(c.now()) {
+		if len(receipts) == 0 || e.decision.id == "" || c.receipts.quiet(c.clock.now()) {
 			continue
 		}
 		group.Go(func() error {
@@ -66,7 +66,7 @@ func (c *Client) tell(ctx context.Context, id string, receipts []evaluation.Rece
 		a := asking{op: "report", url: c.receiptURL(id), body: body, repeat: unsent, statuses: []int{http.StatusNoContent}, breaker: c.receipts.breaker}
 		_, err = c.ask(ctx, a, func(reply) *Error { return nil })
 	}
-	if err = c.receipts.heard(err, c.now()); err != nil {
+	if err = c.receipts.heard(err, c.clock.now()); err != nil {
 		err.Op = "report"
 	}
 	return err
@@ -78,7 +78,7 @@ func (c *Client) receiptURL(id string) string {
 	if id == "." || id == ".." {
 		return ""
 	}
-	return c.base.String() + "/v1/decisions/" + url.PathEscape(id) + "/obligations"
+	return c.at.base.String() + "/v1/decisions/" + url.PathEscape(id) + "/obligations"
 }
 
 func (r *reporting) quiet(now time.Time) bool {

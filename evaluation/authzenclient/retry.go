@@ -45,12 +45,12 @@ func (c *Client) mayRepeat(ctx context.Context, a asking, err *Error, n int) boo
 		return false
 	}
 	// The exponent is bounded so that no number of retries overflows.
-	pause := time.Duration((0.5 + c.jitter()) * float64(50*time.Millisecond<<min(n, 10)))
+	pause := time.Duration((0.5 + c.clock.jitter()) * float64(50*time.Millisecond<<min(n, 10)))
 	pause = max(pause, err.RetryAfter)
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause {
 		return false // waiting would only turn a clear error into a timeout
 	}
-	return c.wait(ctx, pause) == nil
+	return c.clock.wait(ctx, pause) == nil
 }
 
 // retryAfter reads the header, in seconds or as a date; 0 is none.
@@ -65,5 +65,5 @@ func (c *Client) retryAfter(h http.Header) time.Duration {
 	if err != nil {
 		return 0
 	}
-	return min(max(at.Sub(c.now()), time.Nanosecond), most)
+	return min(max(at.Sub(c.clock.now()), time.Nanosecond), most)
 }

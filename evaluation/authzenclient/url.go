@@ -56,7 +56,7 @@ func (c *Client) near(endpoint string) error {
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" {
 		return errors.New("is not a URL without fragment and credentials")
 	}
-	for _, origin := range append([]string{c.origin}, c.allowed...) {
+	for _, origin := range append([]string{c.at.origin}, c.at.allowed...) {
 		if originOf(u) == origin {
 			return nil
 		}
