@@ -50,7 +50,6 @@ var ceilings = map[string]int{
 	"fields of pdp/decisionlog/verify.segment":      18,
 	"fields of pdp/pdptest.Server":                  42,
 	"fields of pdp/server.Server":                   39,
-	"fields of pdp/server.meters":                   22,
 	"fields of pdp/server.sink":                     17,
 }
 
@@ -70,7 +69,6 @@ var wiring = map[string]string{
 	"pdp/server/logopen.go":   "it makes the masker and opens the log with it",
 	"pdp/server/logconfig.go": "it reads the masker's part of the configuration",
 	"pdp/server/datacheck.go": "it says which files a server would open",
-	"pdp/server/meters.go":    "it counts what the store reports",
 
 	"pdp/server/accesscallbacks.go": "not yet: approval/broker",
 	"pdp/server/accessoffer.go":     "not yet: approval/broker",

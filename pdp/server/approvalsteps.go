@@ -50,7 +50,7 @@ func (a *approvals) record(ctx context.Context, step approval.Step) error {
 	if _, err := a.server.decisions.Append(ctx, []decisionlog.Entry{entry}); err != nil {
 		return err
 	}
-	a.server.meters.approvals.add(ctx, 1, step.Name)
+	a.server.telemetry.Approvals.Count(ctx, step.Name)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/telemetry"
 )
 
 // evaluations answers POST /access/v1/evaluations and the same below
@@ -25,9 +26,9 @@ func (s *Server) evaluations(c echo.Context) error {
 		return err
 	}
 	defer a.Shift.End()
-	span := stage(c, "decode")
+	span := telemetry.Stage(c.Request().Context(), "decode")
 	batch, err := evaluation.DecodeBatch(a.Body, a.Tenant, s.config.Program.Limits)
-	ended(span, err)
+	telemetry.EndStage(span, err)
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func (s *Server) evaluations(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	s.meters.decided(c.Request().Context(), a.Tenant, answer.Items...)
+	s.telemetry.Decisions.Answered(c.Request().Context(), a.Tenant, answer.Items...)
 	c.Response().Header().Set("X-Decision-Id", answer.ID)
 	return c.Blob(http.StatusOK, "application/json", text)
 }

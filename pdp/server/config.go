@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/config"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/telemetry"
 )
 
 // DefaultListen is where a server listens unless told otherwise.
@@ -130,7 +131,7 @@ func (c Config) withDefaults() Config {
 	if p.Logger == nil {
 		p.Logger = slog.New(slog.DiscardHandler)
 	}
-	p.Logger = slog.New(correlated{p.Logger.Handler()})
+	p.Logger = slog.New(telemetry.Correlated{Handler: p.Logger.Handler()})
 	if p.Limits == (evaluation.Limits{}) {
 		p.Limits = evaluation.DefaultLimits()
 	}

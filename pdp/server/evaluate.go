@@ -8,6 +8,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/telemetry"
 )
 
 // authzen answers POST /access/v1/evaluation and the same below /tenants/:tenant.
@@ -23,9 +24,9 @@ func (s *Server) authzen(c echo.Context) error {
 		return err
 	}
 	defer a.Shift.End()
-	span := stage(c, "decode")
+	span := telemetry.Stage(c.Request().Context(), "decode")
 	request, err := evaluation.DecodeAuthZEN(a.Body, a.Tenant, s.config.Program.Limits)
-	ended(span, err)
+	telemetry.EndStage(span, err)
 	if err != nil {
 		return err
 	}
@@ -44,9 +45,9 @@ func (s *Server) native(c echo.Context) error {
 		return err
 	}
 	defer a.Shift.End()
-	span := stage(c, "decode")
+	span := telemetry.Stage(c.Request().Context(), "decode")
 	request, err := evaluation.DecodeNative(a.Body, s.config.Program.Limits)
-	ended(span, err)
+	telemetry.EndStage(span, err)
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func (s *Server) answer(c echo.Context, caller Caller, request evaluation.Reques
 	if err != nil {
 		return err
 	}
-	s.meters.decided(c.Request().Context(), request.Tenant, decision)
+	s.telemetry.Decisions.Answered(c.Request().Context(), request.Tenant, decision)
 	c.Response().Header().Set("X-Decision-Id", decision.ID)
 	return c.Blob(http.StatusOK, "application/json", body)
 }

@@ -11,6 +11,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/telemetry"
 )
 
 // readiness is the body of /readyz. An outsider's monitoring reads it: members
@@ -111,7 +112,7 @@ func (s *Server) healthProber(c echo.Context) (Caller, error) {
 // loaded logs the outcome of every load after the first.
 func (s *Server) loaded(status pdp.Status) {
 	if r := status.Refused; r != nil {
-		s.meters.loads.add(context.Background(), 1, loadRefused)
+		s.telemetry.Loads.Count(context.Background(), telemetry.Refused)
 		s.log.Error("bundle refused; the one before it stays in force", "in_force", status.Digest, "problems", len(r.Problems))
 		first, more := firstOf(r.Problems)
 		for _, p := range first {
@@ -124,7 +125,7 @@ func (s *Server) loaded(status pdp.Status) {
 			s.events.soon(refusedEvent(status.Digest, r.Problems))
 		}
 	} else {
-		s.meters.loads.add(context.Background(), 1, loadAccepted)
+		s.telemetry.Loads.Count(context.Background(), telemetry.Loaded)
 		s.log.Info("bundle in force", "digest", status.Digest)
 	}
 	if s.config.Program.PDP.OnLoad != nil {

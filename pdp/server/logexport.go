@@ -16,6 +16,7 @@ import (
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/telemetry"
 )
 
 // An export is never kept: it is made of the log each time it is asked for. Its ETag
@@ -118,7 +119,7 @@ func (s *Server) exportRest(c echo.Context, w *patient, want exportAsked, snapsh
 // abort gives up on an answer that has begun, so that nobody takes it for whole.
 func (s *Server) abort(c echo.Context, err error) {
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, errStopping) {
-		s.log.WarnContext(logContext(c), "an export was cut off", "request_id", door.RequestID(c), "changed", errors.Is(err, decisionlog.ErrChanged), "cause", fmt.Sprintf("%T", err))
+		s.log.WarnContext(telemetry.LogContext(c.Request()), "an export was cut off", "request_id", door.RequestID(c), "changed", errors.Is(err, decisionlog.ErrChanged), "cause", fmt.Sprintf("%T", err))
 	}
 	panic(http.ErrAbortHandler)
 }

@@ -40,7 +40,8 @@ func (s *Server) openLog(ctx context.Context) error {
 	s.events = newEvents(s)
 	options := decisionlog.Options{Mode: s.config.DecisionLog.Mode, Now: s.config.Program.PDP.Now, OnCheckpoint: published.take, OnState: s.logState,
 		Index: true, OnIndex: s.indexFailed, Kinds: []string{decisionlog.KindApproval}}
-	options.OnCommit, options.OnRotate, options.OnReplace = s.meters.commit, s.meters.rotated, s.meters.replaced
+	counts := &s.telemetry.Log
+	options.OnCommit, options.OnRotate, options.OnReplace = counts.Committed, counts.Rotated, counts.Replaced
 	s.newRetention(&options)
 	if s.decisions, err = decisionlog.Open(s.config.Data, options); err != nil {
 		return fmt.Errorf("cannot open the decision log: %w; another process may serve from this data directory, or the disk be full", err)
@@ -122,7 +123,7 @@ func (s *Server) logState(err error) {
 
 // indexFailed tells the operator. Nothing is wrong but how long a query takes.
 func (s *Server) indexFailed(err error) {
-	s.meters.indexFailures.Add(context.Background(), 1)
+	s.telemetry.Log.IndexFailed()
 	s.log.Warn("an index of the decision log cannot be made; queries are slow until it can, and it is tried again; see to the disk of the data directory", "error", err)
 }
 

@@ -120,7 +120,7 @@ func (s *Server) retain(ctx context.Context, keep decisionlog.Retention) error {
 	}
 	s.exports.letPass(ctx)
 	done, err := s.decisions.Retain(ctx, keep, s.now())
-	s.meters.retention(done, err)
+	s.telemetry.Log.Retained(done, err)
 	if err == nil && len(done.Segments) > 0 {
 		if s.approvals != nil {
 			s.approvals.remark(ctx)

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/telemetry"
 )
 
 // counting is a server that counts, and a request to it.
@@ -22,7 +22,8 @@ func counting(t testing.TB) (*Server, echo.Context) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.meters, err = newMeters(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())).Meter(scopeName)); err != nil {
+	meter := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())).Meter("test")
+	if s.telemetry.Meters, err = telemetry.NewMeters(meter); err != nil {
 		t.Fatal(err)
 	}
 	c := s.handler().(*echo.Echo).NewContext(httptest.NewRequest(http.MethodPost, "/access/v1/evaluation", nil), httptest.NewRecorder())
@@ -34,35 +35,23 @@ func counting(t testing.TB) (*Server, echo.Context) {
 // a thousand requests are counted without one allocation.
 func TestMeasuringTakesNoMemory(t *testing.T) {
 	s, c := counting(t)
-	m := s.meters
-	observed := s.observe(routes{})(func(c echo.Context) error { ended(stage(c, "decode"), nil); return nil })
+	m := s.telemetry.Meters
+	observed := s.observe(routes{})(func(c echo.Context) error {
+		telemetry.EndStage(telemetry.Stage(c.Request().Context(), "decode"), nil)
+		return nil
+	})
 	ctx := context.Background()
 	allow := evaluation.Decision{Allow: true, Determining: []string{"a"}, Obligations: []evaluation.Obligation{{Type: "log"}}}
 	deny := evaluation.Decision{Errors: []evaluation.PolicyError{{Kind: evaluation.Overflow}}}
 	all := []evaluation.Decision{allow, deny}
 	for name, measure := range map[string]func(){
-		"decisions": func() { m.decided(ctx, "default", all...) },
-		"commits":   func() { m.commit(decisionlog.Commit{Records: 3, Bytes: 1000, Took: time.Millisecond}) },
+		"decisions": func() { m.Decisions.Answered(ctx, "default", all...) },
+		"commits":   func() { m.Log.Committed(decisionlog.Commit{Records: 3, Bytes: 1000, Took: time.Millisecond}) },
 		"requests":  func() { _ = observed(c) },
 	} {
 		if n := testing.AllocsPerRun(1000, measure); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
-	}
-}
-
-// However many tenants come and go, only so many are told apart.
-func TestTenantsAreBounded(t *testing.T) {
-	var names tenantNames
-	seen := map[string]int{}
-	for n := range 3 * maxTenantsNamed {
-		seen[names.name(fmt.Sprintf("tenant-%d", n))]++
-	}
-	if len(seen) != maxTenantsNamed+1 || seen[otherTenants] != 2*maxTenantsNamed {
-		t.Errorf("%d names, %d others", len(seen), seen[otherTenants])
-	}
-	if names.name("tenant-7") != "tenant-7" {
-		t.Error("one that had a name lost it")
 	}
 }
 
@@ -72,8 +61,8 @@ func BenchmarkCountingARequest(b *testing.B) {
 	s, c := counting(b)
 	d := evaluation.Decision{Allow: true, Determining: []string{"a"}}
 	observed := s.observe(routes{})(func(c echo.Context) error {
-		ended(stage(c, "decode"), nil)
-		s.meters.decided(c.Request().Context(), "default", d)
+		telemetry.EndStage(telemetry.Stage(c.Request().Context(), "decode"), nil)
+		s.telemetry.Decisions.Answered(c.Request().Context(), "default", d)
 		return nil
 	})
 	b.ReportAllocs()

@@ -18,12 +18,12 @@ func (s *Server) metrics(c echo.Context) error {
 		Permission: Explain,
 		AllTenants: "metrics are of all tenants; ask the operator for a credential that is for all",
 	}
-	if s.scrape == nil {
+	if s.telemetry.Scrape == nil {
 		need.Absent = door.NewProblem(http.StatusNotFound, "the program that this service is part of takes its metrics; ask that")
 	}
 	if _, err := s.door.Admit(c, need); err != nil {
 		return err
 	}
-	s.scrape.ServeHTTP(c.Response(), c.Request())
+	s.telemetry.Scrape.ServeHTTP(c.Response(), c.Request())
 	return nil
 }

@@ -28,7 +28,7 @@ func (o *otlp) emit(line []byte) {
 		r.SetSeverityText(severityOf(s).String())
 		r.AddAttributes(attributesOf(s)...)
 	}
-	o.logger.Emit(ctx, r)
+	o.to.Logger.Emit(ctx, r)
 }
 
 // eventName tells apart what is built differently: policy_service.decision,

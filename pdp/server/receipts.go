@@ -107,7 +107,7 @@ func (s *Server) file(c echo.Context, d decisionlog.Recorded, r decisionlog.Rece
 		return fmt.Errorf("%w: %w", errReceipt, err)
 	}
 	for _, o := range r.Obligations {
-		s.meters.reported.add(ctx, 1, discharge{obligationType(d.Obligations, o.ID), o.Status})
+		s.telemetry.Decisions.Reported(ctx, obligationType(d.Obligations, o.ID), o.Status)
 	}
 	return nil
 }

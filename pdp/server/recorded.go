@@ -1,19 +1,17 @@
 package server
 
 import (
-	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
-	"go.opentelemetry.io/otel/trace"
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/telemetry"
 )
 
 // searchOf is what a search found: ids, or names of actions.
@@ -84,38 +82,7 @@ func pointersOf(all []evaluation.Mismatch, masked *mask.Masking) (pointers []str
 	return slices.Compact(pointers)
 }
 
-// traceID is the trace a request says it belongs to, "" for none.
-func traceID(h http.Header) string {
-	if parts := traceParent(h); parts != nil {
-		return parts[1]
-	}
-	return ""
-}
-
-// traceParent are the parts of the header traceparent of W3C Trace Context: version, trace,
-// span and flags; nil where there is none that is legal.
-func traceParent(h http.Header) []string {
-	headers := h.Values("Traceparent")
-	if len(headers) != 1 {
-		return nil
-	}
-	parts := strings.Split(headers[0], "-")
-	if len(parts) < 4 || !isHex(parts[0], 2) || parts[0] == "ff" || !isHex(parts[1], 32) || !isHex(parts[2], 16) || !isHex(parts[3], 2) ||
-		parts[0] == "00" && len(parts) != 4 || strings.Trim(parts[1], "0") == "" || strings.Trim(parts[2], "0") == "" {
-		return nil
-	}
-	return parts
-}
-
-func isHex(s string, length int) bool {
-	return len(s) == length && strings.Trim(s, "0123456789abcdef") == ""
-}
-
-// known is what others know a request by: the trace is the one it is traced in, or where
-// nobody traces here the one it says it belongs to.
+// known are the names by which clients and tracers know a request: its id and its trace.
 func known(c echo.Context) (request, inTrace string) {
-	if of := trace.SpanContextFromContext(c.Request().Context()); of.IsValid() {
-		return door.RequestID(c), of.TraceID().String()
-	}
-	return door.RequestID(c), traceID(c.Request().Header)
+	return door.RequestID(c), telemetry.TraceID(c.Request())
 }

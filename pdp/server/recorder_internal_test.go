@@ -146,18 +146,3 @@ func TestABatchThatIsTooMuchToRecordIsRefused(t *testing.T) {
 		t.Errorf("before there is a log: got %v", err)
 	}
 }
-
-func TestTraceID(t *testing.T) {
-	const id, rest = "4bf92f3577b34da6a3ce929d0e0e4736", "-00f067aa0ba902b7-01"
-	for header, want := range map[string]string{
-		"00-" + id + rest: id, "01-" + id + rest + "-more": id, "00-" + id + rest + "-more": "", "ff-" + id + rest: "", "": "", "x": "",
-		"00-" + strings.Repeat("0", 32) + rest: "", "00-" + strings.ToUpper(id) + rest: "", "00-" + id[1:] + rest: "",
-	} {
-		if got := traceID(map[string][]string{"Traceparent": {header}}); got != want {
-			t.Errorf("%s: got %q, want %q", header, got, want)
-		}
-	}
-	if got := traceID(map[string][]string{"Traceparent": {"00-" + id + rest, "00-" + id + rest}}); got != "" {
-		t.Errorf("two headers: got %q", got)
-	}
-}

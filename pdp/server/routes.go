@@ -10,6 +10,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/telemetry"
 )
 
 // handler is every route there is. What has none is a 404 in the same form as
@@ -104,7 +105,7 @@ func (s *Server) recover(next echo.HandlerFunc) echo.HandlerFunc {
 			if v == http.ErrAbortHandler { // net/http's own way to give up on a connection
 				panic(v)
 			}
-			s.log.ErrorContext(logContext(c), "panic", "cause", describe(v), "request_id", door.RequestID(c), "stack", string(debug.Stack()))
+			s.log.ErrorContext(telemetry.LogContext(c.Request()), "panic", "cause", describe(v), "request_id", door.RequestID(c), "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %T", v)
 		}()
 		return next(c)

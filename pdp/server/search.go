@@ -8,6 +8,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/telemetry"
 )
 
 // search answers POST /access/v1/search/{subject,resource,action} and the same
@@ -25,9 +26,9 @@ func (s *Server) search(kind evaluation.SearchKind) echo.HandlerFunc {
 			return err
 		}
 		defer a.Shift.End()
-		span := stage(c, "decode")
+		span := telemetry.Stage(c.Request().Context(), "decode")
 		search, err := evaluation.DecodeSearch(kind, a.Body, a.Tenant, s.config.Program.Limits)
-		ended(span, err)
+		telemetry.EndStage(span, err)
 		if err != nil {
 			return err
 		}

@@ -22,14 +22,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
-	"go.opentelemetry.io/otel/metric/noop"
-	"go.opentelemetry.io/otel/trace"
-
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/keyedmutex"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/telemetry"
 	"policy-service/pdp/signing"
 )
 
@@ -37,7 +34,6 @@ import (
 // [Server.Start] and [Server.Stop]. It serves once; start another for another run.
 type Server struct {
 	config       Config
-	instance     string // of this run, in telemetry
 	log          *slog.Logger
 	pdp          *pdp.PDP
 	pages        *pager
@@ -54,10 +50,7 @@ type Server struct {
 	approvalKey  []byte
 	old          *evidence // of a file of approvals of format 1; nil where it is of another
 	waiting      *waiting  // those who wait for an approval
-	meters       *meters
-	tracer       trace.Tracer                                   // nil where nobody traces
-	scrape       http.Handler                                   // answers with the metrics; nil where they are not ours
-	providers    []interface{ Shutdown(context.Context) error } // of telemetry
+	telemetry    *telemetry.Telemetry
 	door         *door.Door
 	reading      door.Gate     // of those who read some of the log
 	certificates *certificates // nil is plain HTTP
@@ -88,29 +81,28 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	meters, err := newMeters(noop.NewMeterProvider().Meter(scopeName)) // until the start
+	silent, err := telemetry.Silent() // until the start
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		config:   config,
-		instance: uuid.NewString(),
-		log:      config.Program.Logger,
-		pages:    pages,
-		exports:  newExports(),
-		out:      &output{to: config.Program.Checkpoints},
-		meters:   meters,
-		waiting:  newWaiting(config.Load.RequestTime),
-		reading:  door.Gate{Limit: mostReading(), Queue: door.LongQueue},
-		failed:   make(chan error, 1),
+		config:    config,
+		log:       config.Program.Logger,
+		pages:     pages,
+		exports:   newExports(),
+		out:       &output{to: config.Program.Checkpoints},
+		telemetry: silent,
+		waiting:   newWaiting(config.Load.RequestTime),
+		reading:   door.Gate{Limit: mostReading(), Queue: door.LongQueue},
+		failed:    make(chan error, 1),
 	}
 	s.door = door.New(door.Options{
 		Limits:     config.Program.Limits,
 		Load:       config.Load,
 		Now:        config.Program.PDP.Now,
 		Log:        config.Program.Logger,
-		Meters:     meters,
-		LogContext: logContext,
+		Meters:     &silent.Requests,
+		LogContext: telemetry.LogContext,
 		Callers:    func(ctx context.Context) door.Authenticator { return s.pinned(ctx).callers },
 		HasTenant:  s.hasTenant,
 		Room:       s.roomOnRecord,
@@ -157,7 +149,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.load(ctx); err != nil {
 		return err
 	}
-	for _, step := range []func() error{s.openCallers, s.openTLS, s.tellState} {
+	for _, step := range []func() error{s.openCallers, s.openTLS, s.showState} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -203,7 +195,7 @@ func (s *Server) load(ctx context.Context) error {
 	case err := <-done:
 		s.pdp = p
 		if err == nil {
-			s.meters.loads.add(ctx, 1, loadAccepted)
+			s.telemetry.Loads.Count(ctx, telemetry.Loaded)
 		}
 		s.refusedAtStart(err)
 		return err

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/telemetry"
 )
 
 // sink hands the records of the decision log on, beside everything else. It follows the
@@ -19,8 +20,7 @@ import (
 type sink struct {
 	name  string
 	queue uint64
-	// send hands records on, all or none; it returns an error to be called again with the
-	// same ones, and a refusal not to be. It ends when the context does, or soon after.
+	// send hands records on, all or nX It ends when the context does, or soon after.
 	send func(context.Context, []decisionlog.Record) error
 	from *decisionlog.Log
 	log  *slog.Logger
@@ -34,18 +34,10 @@ type sink struct {
 	upTo    uint64
 	sent    decisionlog.Inheritance // of what was sent; only run's goroutine has to do with it
 	untold  uint64                  // records left out that the operator does not know of
-	told    seldom                  // of that
+	told    telemetry.Seldom        // of that
 	failing bool                    // and the operator knows
-	failed  seldom                  // told of that
+	failed  telemetry.Seldom        // told of that
 }
-
-// refusal is an error of records that no further attempt would bring through.
-type refusal struct {
-	records int // how many of those that were sent
-	why     string
-}
-
-func (r *refusal) Error() string { return r.why }
 
 const (
 	// What is handed on together, so that a receiver that bounds its requests takes it.
@@ -58,8 +50,6 @@ const (
 	// it, up to sinkAgainMost.
 	sinkAgain     = 250 * time.Millisecond
 	sinkAgainMost = 30 * time.Second
-	// sinkTells is how often the operator is told of the same trouble at most.
-	sinkTells = time.Minute
 )
 
 // run hands on what comes after the records that are waiting now. When stopping ends it
@@ -145,10 +135,10 @@ func (s *sink) attempt(ctx context.Context) (next uint64, err error) {
 			taken++
 		}
 	}
-	if refused := (*refusal)(nil); errors.As(err, &refused) {
-		lost := min(refused.records, taken)
+	if refused := (*telemetry.Refusal)(nil); errors.As(err, &refused) {
+		lost := min(refused.Records, taken)
 		taken -= lost
-		s.drop(uint64(lost), refused.why)
+		s.drop(uint64(lost), refused.Why)
 	} else if err != nil {
 		return next, err
 	}
@@ -208,7 +198,7 @@ func (s *sink) drop(n uint64, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.untold += n
-	if s.told.now() {
+	if s.told.Now() {
 		s.tellDropped(why)
 	}
 }
@@ -222,7 +212,7 @@ func (s *sink) tellDropped(why string) {
 func (s *sink) fails(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failed.now() {
+	if s.failed.Now() {
 		s.failing = true
 		s.log.Warn("a sink does not take records; it is tried again, and the decision log has them", "sink", s.name, "error", err)
 	}
@@ -241,7 +231,7 @@ func (s *sink) works() {
 func (s *sink) ended() {
 	s.mu.Lock()
 	left := s.upTo - s.sending + s.from.Size() - s.waiting
-	s.told = seldom{} // it is the last time
+	s.told = telemetry.Seldom{} // it is the last time
 	s.mu.Unlock()
 	s.drop(left, "the server stopped")
 	s.mu.Lock()
@@ -249,15 +239,4 @@ func (s *sink) ended() {
 	if s.untold > 0 {
 		s.tellDropped("the server stopped")
 	}
-}
-
-// seldom says whether to tell the same thing again.
-type seldom struct{ last time.Time }
-
-func (s *seldom) now() bool {
-	if !s.last.IsZero() && time.Since(s.last) < sinkTells {
-		return false
-	}
-	s.last = time.Now()
-	return true
 }

@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/telemetry"
 )
 
 func openTestLog(t *testing.T, options decisionlog.Options) *decisionlog.Log {
@@ -84,7 +85,7 @@ func TestSinkLosesNothingUncounted(t *testing.T) {
 				failures--
 				return errors.New("not now")
 			case n == 1:
-				return &refusal{len(records), "no"}
+				return &telemetry.Refusal{Records: len(records), Why: "no"}
 			}
 			for _, r := range records {
 				got = append(got, r.Sequence)

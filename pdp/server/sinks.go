@@ -31,12 +31,8 @@ type SinkConfig struct {
 	Queue int64 `yaml:"queue" default:"10000" min:"1000" doc:"How many records may wait for the sink. If more wait, the sink leaves out the oldest."`
 }
 
-const (
-	// sinksStopWithin is what sinks have at a stop to hand on what they have not yet.
-	sinksStopWithin = 5 * time.Second
-	// scopeName says in telemetry that it is ours.
-	scopeName = "policy-service"
-)
+// sinksStopWithin is what sinks have at a stop to hand on what they have not yet.
+const sinksStopWithin = 5 * time.Second
 
 // all are those that are on, by their keys.
 func (c SinksConfig) all() iter.Seq2[string, *SinkConfig] {
@@ -64,7 +60,7 @@ func (c *Config) checkSinks() error {
 
 // newSinks makes the sinks that are configured, and starts none.
 func (s *Server) newSinks(ctx context.Context) (sinks []*sink, err error) {
-	meter := s.config.Program.MeterProvider.Meter(scopeName)
+	meter := s.telemetry.Meter
 	handedOn, err := meter.Int64Counter("policy_service.sink.records", metric.WithUnit("{record}"), metric.WithDescription("Records that a sink handed on."))
 	if err != nil {
 		return nil, err
@@ -76,7 +72,7 @@ func (s *Server) newSinks(ctx context.Context) (sinks []*sink, err error) {
 	for name, config := range s.config.DecisionLog.Sinks.all() {
 		one := &sink{name: name, queue: uint64(config.Queue), send: s.out.records, log: s.log, handedOn: handedOn, dropped: dropped}
 		one.attributes = metric.WithAttributes(attribute.String("sink", name))
-		handedOn.Add(ctx, 0, one.attributes) // there from the start; see tally
+		handedOn.Add(ctx, 0, one.attributes) // there from the start; see [telemetry.Tally]
 		dropped.Add(ctx, 0, one.attributes)
 		if name == "otlp" {
 			if one.send, err = s.newOTLP(ctx); err != nil {

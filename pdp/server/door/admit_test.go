@@ -44,7 +44,7 @@ func TestTheOrderOfAdmission(t *testing.T) {
 		Now:        func() time.Time { return clock },
 		Log:        slog.New(slog.DiscardHandler),
 		Meters:     uncounted{},
-		LogContext: func(c echo.Context) context.Context { return c.Request().Context() },
+		LogContext: (*http.Request).Context,
 		Callers:    func(context.Context) door.Authenticator { return credential{&caller} },
 		HasTenant:  func(name string) (bool, error) { return name == "acme", nil },
 		Room:       func(string) error { return room },

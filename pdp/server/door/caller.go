@@ -67,7 +67,7 @@ func (d *Door) WhileInForce(c echo.Context, caller auth.Caller) (f InForce, done
 		}
 		return err
 	}
-	logged, id := d.Options.LogContext(c), RequestID(c) // here, because the goroutine must leave the answer to its handler
+	logged, id := d.Options.LogContext(c.Request()), RequestID(c) // here, because the goroutine must leave the answer to its handler
 	ctx, end := context.WithCancelCause(r.Context())
 	go func() {
 		tick := time.NewTicker(askedAgain)

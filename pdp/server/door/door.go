@@ -50,7 +50,7 @@ type Options struct {
 	Log    *slog.Logger
 	Meters Meters
 	// LogContext is the context of a log line about a request.
-	LogContext func(echo.Context) context.Context
+	LogContext func(*http.Request) context.Context
 	// Callers is the authenticator of the request that a context belongs to; with any other context it is the one for
 	// new requests. They differ while a request lasts longer than the configuration that it began with.
 	Callers func(context.Context) Authenticator

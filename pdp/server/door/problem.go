@@ -183,7 +183,7 @@ func (d *Door) logFailure(c echo.Context, p *Problem, err error) {
 	if cause == "" {
 		cause = fmt.Sprintf("%T", err)
 	}
-	d.Options.Log.WarnContext(d.Options.LogContext(c),
+	d.Options.Log.WarnContext(d.Options.LogContext(c.Request()),
 		"not answered", "status", p.Status, "route", c.Path(), "request_id", RequestID(c), "cause", cause)
 }
 

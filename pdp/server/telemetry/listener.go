@@ -1,4 +1,4 @@
-package server
+package telemetry
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/otel"
 )
 
-// listener takes what OpenTelemetry has to say of itself to the service's log. While
-// something is being made of environment variables it gathers which of them are wrong.
+// listener writes the errors of OpenTelemetry itself to the service's log. While an exporter is
+// made of environment variables, the listener gathers which of them are wrong.
 type listener struct {
 	log *slog.Logger
 
@@ -23,7 +23,8 @@ type listener struct {
 	wrong []string
 }
 
-// listen has OpenTelemetry say all to this log from now on; it is one for the process.
+// listen makes a listener that hears every error of OpenTelemetry from now on. The process has one
+// listener: a later one takes its place.
 func listen(to *slog.Logger) *listener {
 	l := &listener{log: to}
 	otel.SetErrorHandler(l)
@@ -33,14 +34,15 @@ func listen(to *slog.Logger) *listener {
 
 const (
 	certificateVariables = "OTEL_EXPORTER_OTLP_CERTIFICATE, _CLIENT_CERTIFICATE or _CLIENT_KEY"
-	// unsaidVariable is the one whose errors say least of where they come from.
+	// unsaidVariable is the variable whose errors say least about their cause.
 	unsaidVariable = "OTEL_RESOURCE_ATTRIBUTES"
 )
 
-// unread are errors by which variables they are of. The value comes after, and is a secret in some.
+// unread are the beginnings of errors, with the variables that cause them. The value of the
+// variable comes after the beginning, and may be a secret.
 var unread = []struct {
 	begins *regexp.Regexp
-	name   string // "" is what the error says
+	name   string // "" if the error has it
 }{
 	{regexp.MustCompile(`^invalid (OTEL_\w+) value`), ""},
 	{regexp.MustCompile(`^(failed to load TLS|read tls|create tls)`), certificateVariables},
@@ -51,7 +53,7 @@ var unread = []struct {
 	{regexp.MustCompile(`^(parse url|parse endpoint url)`), "OTEL_EXPORTER_OTLP_ENDPOINT"},
 }
 
-// variableOf names the variable that an error is of; "" where it is of none that is known.
+// variableOf names the variable that causes an error; "" if no known variable does.
 func variableOf(text string) string {
 	for _, u := range unread {
 		if m := u.begins.FindStringSubmatch(text); m != nil {
@@ -79,7 +81,7 @@ func (l *listener) ready() bool {
 	return l.made
 }
 
-// mistaken is told of a variable that cannot be read.
+// mistaken keeps or logs the name of a variable that cannot be read.
 func (l *listener) mistaken(name string) {
 	if name == "" {
 		name = unsaidVariable
@@ -93,7 +95,7 @@ func (l *listener) mistaken(name string) {
 	l.wrong = append(l.wrong, name)
 }
 
-// mistakes are those of the variables so far.
+// mistakes are the variables so far that cannot be read. Later ones are logged.
 func (l *listener) mistakes() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,11 +107,11 @@ func (l *listener) mistakes() error {
 	return fmt.Errorf("these environment variables cannot be read: %s; correct or unset them", strings.Join(slices.Compact(l.wrong), ", "))
 }
 
-// confidant takes what OpenTelemetry logs by itself. With each line come values, of headers
-// as well, so that nothing of a line is passed on but what it is about.
+// confidant takes the lines that OpenTelemetry logs by itself. A line has values with it, of
+// headers as well, so only the message is passed on.
 type confidant struct{ *listener }
 
-// Enabled implements [slog.Handler]. What is no error is OpenTelemetry's own business.
+// Enabled implements [slog.Handler]. Only errors are passed on.
 func (c confidant) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
 
 // Handle implements [slog.Handler].

@@ -1,0 +1,106 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/server/telemetry"
+)
+
+// openTelemetry makes the receivers of traces and metrics, unless the program has them.
+func (s *Server) openTelemetry(ctx context.Context) error {
+	p := &s.config.Program
+	t, err := telemetry.Open(ctx, telemetry.Options{
+		Version:        version(),
+		Instance:       uuid.NewString(),
+		MeterProvider:  p.MeterProvider,
+		TracerProvider: p.TracerProvider,
+		Untraced:       []string{"/livez", "/readyz", metricsPath},
+		Log:            s.log,
+		StopsWithin:    p.stopsWithin(telemetry.StopsWithin),
+	})
+	if err != nil {
+		return err
+	}
+	s.telemetry = t
+	s.door.Options.Meters = &t.Requests
+	s.teardown.add("telemetry", t.Close)
+	return nil
+}
+
+// showState has metrics show the state of the service, from now until it stops.
+func (s *Server) showState() error {
+	registration, err := s.telemetry.Observe(s.state)
+	if err != nil {
+		return err
+	}
+	// What the state is made of is taken down before the metrics are sent for the last time.
+	s.teardown.add("state in metrics", closing(registration.Unregister))
+	return nil
+}
+
+func (s *Server) state() telemetry.State {
+	bundle := s.pdp.Status()
+	state := telemetry.State{
+		Exports:       s.exports.Inside(),
+		Bundle:        bundle.Digest,
+		BundleAge:     s.now().Sub(bundle.LoadedAt),
+		BundleRefused: bundle.Refused != nil,
+	}
+	if s.decisions != nil {
+		log := s.decisions.Status()
+		state.Log = &log
+	}
+	if s.approvals != nil {
+		pending := s.approvals.store.Pending()
+		state.Pending = &pending
+	}
+	return state
+}
+
+// observe is around everything that happens to a request: the request is measured, and has a span
+// if there is a tracer. It is our own and not otelhttp, which would copy the request and wrap the
+// answer also without a tracer, and counts by the Host that was sent.
+func (s *Server) observe(known routes) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			begun := time.Now()
+			s.telemetry.Requests.Begin()
+			r, span := s.telemetry.Begin(c.Request(), c.Response().Header())
+			c.SetRequest(r)
+			answered := false // else it panics, to cut the answer off
+			defer func() {
+				route, status := known.of(c), c.Response().Status
+				telemetry.End(span, c.Request().Method, route, status, answered)
+				s.telemetry.Requests.End(c.Request().Context(), route, status, time.Since(begun))
+			}()
+			if err := next(c); err != nil {
+				c.Error(err) // here, so that the status is known
+			}
+			answered = true
+			return nil
+		}
+	}
+}
+
+// unmatched is the route of requests that have none.
+const unmatched = "unmatched"
+
+// routes are the patterns there are. Nothing else may become an attribute: a path is
+// the client's.
+type routes map[string]bool
+
+func (r routes) of(c echo.Context) string {
+	if path := c.Path(); r[path] {
+		return path
+	}
+	return unmatched
+}
+
+// MetricsHandler answers with all metrics in the text format of Prometheus, and asks for no
+// credential. It is nil before [Server.Start], and if the metrics go to [Program.MeterProvider].
+func (s *Server) MetricsHandler() http.Handler { return s.telemetry.Scrape }

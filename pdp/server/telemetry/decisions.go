@@ -1,0 +1,110 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"policy-service/evaluation"
+	"policy-service/obligations"
+)
+
+// Decisions counts decisions and their obligations. The difference of the obligations that are
+// owed and those that are reported is what no PEP discharged.
+type Decisions struct {
+	tenants      tenantNames
+	decided      Tally[outcome]
+	policyErrors Tally[evaluation.ErrorKind]
+	owed         Tally[string]
+	reported     Tally[discharge]
+}
+
+type (
+	// outcome is what was decided for whom, and by what.
+	outcome struct {
+		tenant, reason string
+		allow          bool
+	}
+	// discharge is what became of an obligation.
+	discharge struct {
+		obligation string
+		status     evaluation.ReceiptStatus
+	}
+)
+
+// The words for the reason of a decision that has none itself: policies determined it, no policy
+// did, or, in a batch, the item was no request.
+const (
+	byPolicy    = "policy"
+	byNoPolicy  = "no_policy"
+	byMalformed = "malformed"
+)
+
+func (d *Decisions) make(i *instruments) {
+	d.decided.instrument = i.counter("policy_service.decisions", "{decision}",
+		"Decisions answered, by answer, tenant and reason; no_policy is a deny that no policy determined.")
+	d.decided.series.attributes = func(o outcome) []attribute.KeyValue {
+		decision := "deny"
+		if o.allow {
+			decision = "allow"
+		}
+		return []attribute.KeyValue{
+			attribute.String("decision", decision),
+			attribute.String("tenant", o.tenant),
+			attribute.String("reason", o.reason),
+		}
+	}
+	d.policyErrors.instrument = i.counter("policy_service.policy.errors", "{error}",
+		"Policies that could not be evaluated, by kind of error.")
+	d.policyErrors.series.attributes = named[evaluation.ErrorKind]("kind")
+	d.policyErrors.begin(evaluation.MissingAttribute, evaluation.WrongType, evaluation.Overflow,
+		evaluation.ParseFailure, evaluation.UnusableValue, evaluation.OtherError)
+	d.owed.instrument = i.counter("policy_service.obligations.owed", "{obligation}",
+		"Obligations in answers to evaluations, by type.")
+	d.owed.series.attributes = named[string]("type")
+	d.owed.begin(obligations.Types()...)
+	d.reported.instrument = i.counter("policy_service.obligations.reported", "{obligation}",
+		"Obligations of which a PEP said what became of them, by type and status.")
+	d.reported.series.attributes = func(r discharge) []attribute.KeyValue {
+		return []attribute.KeyValue{
+			attribute.String("type", r.obligation),
+			attribute.String("status", string(r.status)),
+		}
+	}
+	for _, t := range obligations.Types() {
+		d.reported.begin(discharge{t, evaluation.Discharged}, discharge{t, evaluation.NotDischarged})
+	}
+}
+
+// Answered counts decisions that were answered, and their obligations. The results of a search are
+// not counted: their obligations are on no record, and cannot be reported.
+func (d *Decisions) Answered(ctx context.Context, tenant string, decisions ...evaluation.Decision) {
+	tenant = d.tenants.name(tenant)
+	for i := range decisions {
+		one := &decisions[i]
+		d.decided.Count(ctx, outcome{tenant, determinedBy(one), one.Allow})
+		for _, e := range one.Errors {
+			d.policyErrors.Count(ctx, e.Kind)
+		}
+		for _, o := range one.Obligations {
+			d.owed.Count(ctx, o.Type)
+		}
+	}
+}
+
+// Reported counts an obligation whose receipt came.
+func (d *Decisions) Reported(ctx context.Context, obligation string, status evaluation.ReceiptStatus) {
+	d.reported.Count(ctx, discharge{obligation, status})
+}
+
+func determinedBy(d *evaluation.Decision) string {
+	switch {
+	case d.Malformed != nil:
+		return byMalformed
+	case d.Reason != "":
+		return string(d.Reason)
+	case len(d.Determining) > 0:
+		return byPolicy
+	}
+	return byNoPolicy
+}

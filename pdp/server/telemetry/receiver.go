@@ -1,0 +1,172 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// wanted is the receiver of a signal. It is "" if there is none: the environment names none or
+// switches the signal off, or the embedding program takes it.
+func wanted(signal string, taken bool) (string, error) {
+	if taken || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+		return "", nil
+	}
+	switch name := "OTEL_" + signal + "_EXPORTER"; os.Getenv(name) {
+	case "none":
+		return "", nil
+	case "", "otlp":
+	default:
+		const text = "the environment variable %s names an exporter that there is not; set it to otlp or none"
+		return "", fmt.Errorf(text, name)
+	}
+	return receiver(signal)
+}
+
+// receiver is the host that the variables name for a signal, which is LOGS, METRICS or TRACES;
+// "" if they name none.
+func receiver(signal string) (string, error) {
+	endpoint := ""
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
+		v := os.Getenv(name)
+		if v == "" || endpoint != "" {
+			continue
+		}
+		u, err := url.Parse(v)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			const text = "the environment variable %s is no address; write it like https://collector.example:4318"
+			return "", fmt.Errorf(text, name)
+		}
+		endpoint = u.Scheme + "://" + u.Host
+	}
+	if endpoint == "" {
+		return "", nil
+	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+		if v := os.Getenv(name); v != "" && v != "http/protobuf" {
+			const text = "only http/protobuf is spoken, and the environment variable %s says otherwise; " +
+				"set it to that, with the endpoint for it"
+			return "", fmt.Errorf(text, name)
+		}
+	}
+	return endpoint, nil
+}
+
+// spans and points are exporters whose errors are logged in words of ours. The words of a
+// receiver may quote what it was sent, a key too.
+type (
+	spans struct {
+		sdktrace.SpanExporter
+		state *receiverState
+	}
+	points struct {
+		sdkmetric.Exporter
+		state *receiverState
+	}
+)
+
+// ExportSpans implements [sdktrace.SpanExporter].
+func (e spans) ExportSpans(ctx context.Context, all []sdktrace.ReadOnlySpan) error {
+	e.state.took(e.SpanExporter.ExportSpans(ctx, all))
+	return nil
+}
+
+// Export implements [sdkmetric.Exporter].
+func (e points) Export(ctx context.Context, all *metricdata.ResourceMetrics) error {
+	e.state.took(e.Exporter.Export(ctx, all))
+	return nil
+}
+
+// receiverState logs when a receiver does not take a signal, now and then, and when it takes the
+// signal again.
+type receiverState struct {
+	what    string
+	log     *slog.Logger
+	failed  Seldom
+	failing bool
+}
+
+// took has the result of an export. No two calls run at once.
+func (r *receiverState) took(err error) {
+	if err = sendError(err, 0); err == nil {
+		if r.failing {
+			r.failing = false
+			r.log.Info("telemetry is taken again", "of", r.what)
+		}
+		return
+	}
+	if r.failed.Now() {
+		r.failing = true
+		r.log.Warn("telemetry is not taken; decisions are made all the same", "of", r.what, "error", err)
+	}
+}
+
+// seldom is how often the operator is told of the same trouble at most.
+const seldom = time.Minute
+
+// Seldom keeps the same trouble from being logged again and again. The zero value is ready.
+type Seldom struct{ last time.Time }
+
+// Now reports whether it is time to log the trouble, and takes it that the caller does so.
+func (s *Seldom) Now() bool {
+	if !s.last.IsZero() && time.Since(s.last) < seldom {
+		return false
+	}
+	s.last = time.Now()
+	return true
+}
+
+// Refusal is the error of records that no further attempt would bring through.
+type Refusal struct {
+	Records int // how many of those that were sent
+	Why     string
+}
+
+func (r *Refusal) Error() string { return r.Why }
+
+var (
+	// finalStatus finds the status in what the exporter makes of a final answer. The words of
+	// the receiver come after it.
+	finalStatus = regexp.MustCompile(`: (\d{3} [A-Za-z ]*)\(body: `)
+	// partialSuccess finds how many a receiver did not take of what it took in part. That
+	// comes after the words of the receiver.
+	partialSuccess = regexp.MustCompile(`(?s)OTLP partial success: .* \((\d+) [a-z ]+ rejected\)$`)
+)
+
+// sendError sorts what an exporter says: nothing, to be tried again, or a [Refusal]. It leaves
+// the words of the receiver out: they may quote what it was sent, a key too.
+func sendError(err error, records int) error {
+	var transport *url.Error
+	var network net.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &transport):
+		return transport.Err // without the address, a part of which may be a secret
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return errors.New("the receiver does not answer, or says that it takes nothing now")
+	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the connection broke off before the receiver had answered")
+	}
+	if m := partialSuccess.FindStringSubmatch(err.Error()); m != nil {
+		n, _ := strconv.Atoi(m[1])
+		return &Refusal{min(n, records), "the receiver refused some"}
+	}
+	if m := finalStatus.FindStringSubmatch(err.Error()); m != nil {
+		return &Refusal{records, "the receiver answered " + m[1]}
+	}
+	return &Refusal{records, "they cannot be sent, or the answer of the receiver cannot be read"}
+}

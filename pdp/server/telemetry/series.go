@@ -1,0 +1,104 @@
+package telemetry
+
+import (
+	"context"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// series are the sets of attributes that an instrument is used with. Each set is made once: to
+// make one is to sort and to hash it, and a request has no time for that. There must be few keys.
+type series[K comparable] struct {
+	attributes func(K) []attribute.KeyValue
+	made       sync.Map // of attributeSet by K
+}
+
+// attributeSet is a set of attributes in the forms that instruments take.
+type attributeSet struct {
+	add    []metric.AddOption
+	record []metric.RecordOption
+}
+
+func (s *series[K]) of(key K) *attributeSet {
+	if made, ok := s.made.Load(key); ok {
+		return made.(*attributeSet)
+	}
+	set := metric.WithAttributeSet(attribute.NewSet(s.attributes(key)...))
+	made, _ := s.made.LoadOrStore(key, &attributeSet{[]metric.AddOption{set}, []metric.RecordOption{set}})
+	return made.(*attributeSet)
+}
+
+// Tally counts things of several kinds.
+type Tally[K comparable] struct {
+	instrument metric.Int64Counter
+	series     series[K]
+}
+
+// Count counts one thing of a kind.
+func (c *Tally[K]) Count(ctx context.Context, kind K) {
+	c.instrument.Add(ctx, 1, c.series.of(kind).add...)
+}
+
+// begin has kinds there from the start. What appears only with its first event has, for
+// Prometheus, not increased by it, and an event that stays alone would raise no alert.
+func (c *Tally[K]) begin(kinds ...K) {
+	for _, kind := range kinds {
+		c.instrument.Add(context.Background(), 0, c.series.of(kind).add...)
+	}
+}
+
+// histogram is how long things of several kinds take.
+type histogram[K comparable] struct {
+	instrument metric.Float64Histogram
+	series     series[K]
+}
+
+func (h *histogram[K]) record(ctx context.Context, v float64, kind K) {
+	h.instrument.Record(ctx, v, h.series.of(kind).record...)
+}
+
+// named is a series with one attribute.
+func named[K ~string](name string) func(K) []attribute.KeyValue {
+	return func(value K) []attribute.KeyValue {
+		return []attribute.KeyValue{attribute.String(name, string(value))}
+	}
+}
+
+// tenantNames bound how many tenants are told apart, over the life of the process: tenants
+// come and go with bundles, and what was counted once is kept.
+type tenantNames struct {
+	mu    sync.RWMutex
+	named map[string]bool
+}
+
+const (
+	// maxTenantsNamed is how many tenants are counted by their names.
+	maxTenantsNamed = 100
+	// otherTenants is the name of all the others.
+	otherTenants = "other"
+)
+
+// name is what a tenant of the bundle is counted as.
+func (t *tenantNames) name(tenant string) string {
+	t.mu.RLock()
+	known, full := t.named[tenant], len(t.named) >= maxTenantsNamed
+	t.mu.RUnlock()
+	switch {
+	case known:
+		return tenant
+	case full:
+		return otherTenants
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.named) >= maxTenantsNamed && !t.named[tenant] {
+		return otherTenants
+	}
+	if t.named == nil {
+		t.named = map[string]bool{}
+	}
+	t.named[tenant] = true
+	return tenant
+}

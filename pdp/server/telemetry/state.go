@@ -1,0 +1,99 @@
+package telemetry
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"policy-service/pdp/decisionlog"
+)
+
+// State is what the service looks up when its metrics are read.
+type State struct {
+	// Exports is how many read the whole decision log.
+	Exports int
+	// Bundle is the digest of the bundle in force, and BundleAge how long it has been in force.
+	Bundle    string
+	BundleAge time.Duration
+	// BundleRefused is set while a later bundle is refused.
+	BundleRefused bool
+	// Log is the state of the decision log; nil without one.
+	Log *decisionlog.Status
+	// Pending is how many approval requests wait for people; nil if people are not asked.
+	Pending *int
+}
+
+// Observe has metrics show the state of the service, until the registration is undone.
+func (t *Telemetry) Observe(look func() State) (metric.Registration, error) {
+	i := &instruments{meter: t.Meter}
+	bundle := i.gauge("policy_service.bundle.info", "", "1, with the digest of the bundle in force.")
+	age := i.secondsGauge("policy_service.bundle.age", "How long the bundle has been in force.")
+	pending := i.gauge("policy_service.approvals.pending", "{request}", "Approval requests that wait for people.")
+	always := []observed[State]{
+		{i.gauge("policy_service.http.requests.active", "{request}", "Requests being answered."),
+			func(State) int64 { return t.Requests.active.Load() }},
+		{i.gauge("policy_service.exports.active", "{export}",
+			"Readers of the whole decision log; there may be 4, and 2 of one caller."),
+			func(s State) int64 { return int64(s.Exports) }},
+		{i.gauge("policy_service.bundle.refused", "", "1 while a later bundle than the one in force is refused, else 0."),
+			func(s State) int64 { return oneIf(s.BundleRefused) }},
+	}
+	ofLog := []observed[*decisionlog.Status]{
+		{i.gauge("policy_service.log.ok", "", "1 while the decision log can be written, else 0."),
+			func(l *decisionlog.Status) int64 { return oneIf(l.OK) }},
+		{i.gauge("policy_service.log.queue", "{call}", "Calls that wait to be written to the decision log."),
+			func(l *decisionlog.Status) int64 { return int64(l.Queued) }},
+		{i.gauge("policy_service.log.size", "{record}", "Records in the decision log, those without content too."),
+			func(l *decisionlog.Status) int64 { return int64(l.Size) }},
+		{i.gauge("policy_service.log.disk", "By", "What the files of the decision log take on disk."),
+			func(l *decisionlog.Status) int64 { return l.Bytes }},
+		{i.gauge("policy_service.log.recent", "By",
+			"What records take that are too young to be dropped, of decision_log.retain.bytes; 0 without it."),
+			func(l *decisionlog.Status) int64 { return l.Recent }},
+		{i.gauge("policy_service.log.full", "", "1 while that is all that there may be, and nothing is decided, else 0."),
+			func(l *decisionlog.Status) int64 { return oneIf(l.Full) }},
+		{i.gauge("policy_service.log.segments", "{segment}", "Files of the decision log."),
+			func(l *decisionlog.Status) int64 { return int64(l.Segments) }},
+		{i.total("policy_service.log.dropped",
+			"Records of decisions that were answered and are not on record; best effort only."),
+			func(l *decisionlog.Status) int64 { return int64(l.Dropped) }},
+		{i.total("policy_service.log.refused",
+			"Records that could not be written, and whose decisions were not answered."),
+			func(l *decisionlog.Status) int64 { return int64(l.Refused) }},
+	}
+	if i.err != nil {
+		return nil, i.err
+	}
+	return t.Meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		s := look()
+		o.ObserveInt64(bundle, 1, metric.WithAttributes(attribute.String("bundle", s.Bundle)))
+		o.ObserveFloat64(age, s.BundleAge.Seconds())
+		for _, one := range always {
+			o.ObserveInt64(one.instrument, one.value(s))
+		}
+		if s.Pending != nil {
+			o.ObserveInt64(pending, int64(*s.Pending))
+		}
+		if s.Log != nil {
+			for _, one := range ofLog {
+				o.ObserveInt64(one.instrument, one.value(s.Log))
+			}
+		}
+		return nil
+	}, i.observable...)
+}
+
+// observed is an instrument with the part of a state that it shows.
+type observed[S any] struct {
+	instrument metric.Int64Observable
+	value      func(S) int64
+}
+
+func oneIf(yes bool) int64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
