@@ -44,7 +44,7 @@ func (a logAt) where() string {
 // tryServer says what to do about an error of a server's log.
 func (a logAt) tryServer(err error) string {
 	switch status := httpclient.StatusOf(err); {
-	case errors.Is(err, decisionlog.ErrChanged):
+	case errors.Is(err, decisionlog.ErrChanged), errors.Is(err, remote.ErrOtherExport):
 		return "run it again, for an export of today"
 	case status == http.StatusNotFound || status == http.StatusGone:
 		return "try policy-service log tail --server " + cli.Shell(a.Server)

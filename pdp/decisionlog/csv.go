@@ -1,9 +1,10 @@
 package decisionlog
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/csv"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,23 +12,32 @@ import (
 
 // The columns of a CSV export. New ones come at the end.
 var tableColumns = []string{"sequence", "id", "time", "kind", "event", "tenant", "caller", "decision", "reason",
-	"subject_type", "subject_id", "action", "resource_type", "resource_id", "policies", "policy_errors", "obligations", "bundle", "leaf_hash"}
+	"subject_type", "subject_id", "action", "resource_type", "resource_id",
+	"policies", "policy_errors", "obligations", "bundle", "leaf_hash"}
 
 // table writes CSV. It is for reading, and proves nothing, but that leaf_hash
 // finds a row in an export that does. Records without content have a row too, so
 // that a gap is not taken for nothing; those a filter passed over have none.
-type table struct{ w *csv.Writer }
+type table struct {
+	exportLines
+	row  bytes.Buffer // as rows writes it
+	rows *csv.Writer
+}
 
-func newTable(w *bufio.Writer) *table { return &table{w: csv.NewWriter(w)} }
+func newTable(lines exportLines) *table {
+	t := &table{exportLines: lines}
+	t.rows = csv.NewWriter(&t.row)
+	return t
+}
 
-func (t *table) begin(Head) error { return t.w.Write(tableColumns) }
+func (t *table) begin(Head) error { return t.add(0, slices.Clone(tableColumns)) }
 
 // whole is false: no column is of what can be inherited.
 func (t *table) whole() bool { return false }
 
-func (t *table) end(Exported) error {
-	t.w.Flush()
-	return t.w.Error()
+func (t *table) end(done *Exported) error {
+	done.Digest = t.sum()
+	return nil
 }
 
 func (t *table) without(l Record, why string) error {
@@ -36,7 +46,7 @@ func (t *table) without(l Record, why string) error {
 	}
 	row := make([]string, len(tableColumns))
 	row[0], row[3], row[len(row)-1] = strconv.FormatUint(l.Sequence, 10), why, l.Leaf.String()
-	return t.write(row)
+	return t.add(l.Sequence, row)
 }
 
 func (t *table) record(l Record) error {
@@ -52,16 +62,25 @@ func (t *table) record(l Record) error {
 		obligations = append(obligations, o.ID)
 	}
 	r := &s.Names
-	return t.write([]string{strconv.FormatUint(l.Sequence, 10), s.ID, s.Time.Format(time.RFC3339Nano), s.Kind, s.Event, s.Tenant, s.Caller, s.Answer(), s.Reason,
+	return t.add(l.Sequence, []string{
+		strconv.FormatUint(l.Sequence, 10), s.ID, s.Time.Format(time.RFC3339Nano), s.Kind, s.Event, s.Tenant, s.Caller,
+		s.Answer(), s.Reason,
 		r.Subject.Type, r.Subject.ID, r.Action.Name, r.Resource.Type, r.Resource.ID,
-		strings.Join(s.Determining, " "), strings.Join(errors, " "), strings.Join(obligations, " "), s.Bundle, l.Leaf.String()})
+		strings.Join(s.Determining, " "), strings.Join(errors, " "), strings.Join(obligations, " "),
+		s.Bundle, l.Leaf.String(),
+	})
 }
 
-func (t *table) write(row []string) error {
+func (t *table) add(sequence uint64, row []string) error {
 	for i, cell := range row {
 		row[i] = harmless(cell)
 	}
-	return t.w.Write(row)
+	t.row.Reset()
+	if err := t.rows.Write(row); err != nil {
+		return err
+	}
+	t.rows.Flush()
+	return t.write(sequence, t.row.Bytes())
 }
 
 // harmless keeps a spreadsheet from running a cell as a formula: what a caller

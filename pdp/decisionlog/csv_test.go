@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
@@ -26,14 +27,15 @@ func TestCSVCellsAreNoFormulas(t *testing.T) {
 func csvRow(t *testing.T, line string) []string {
 	t.Helper()
 	var b bytes.Buffer
-	w := &table{w: csv.NewWriter(&b)}
+	buffered := bufio.NewWriter(&b)
+	w := newTable(newExportLines(buffered, 0))
 	if err := w.begin(Head{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.record(Record{Sequence: 7, Line: []byte(line)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.end(Exported{}); err != nil {
+	if err := buffered.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(&b).ReadAll()

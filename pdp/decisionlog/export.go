@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"hash"
 	"io"
 	"strings"
 )
@@ -18,6 +20,10 @@ type ExportOptions struct {
 	Filter Filter
 	// Proofs adds an inclusion proof to every record of an NDJSON export.
 	Proofs bool
+	// From leaves out what a reader has already: the beginning, and each line that begins
+	// with an earlier record. 0 writes all. The digest at the end, and what [Exported] says,
+	// are those of the whole export, so that pieces put together equal the export in one piece.
+	From uint64
 	// Progress, where it is set, is told now and then how far the export is.
 	Progress func(done, size int64)
 }
@@ -38,6 +44,9 @@ type Exported struct {
 	// Uncovered records stand after the last checkpoint and are not here: a
 	// crash left them, and the next start signs for them.
 	Uncovered int64 `json:"uncovered,omitempty"`
+	// Digest is the SHA-256, in hexadecimal, of every byte of the export; of NDJSON, of
+	// every byte before the last line, which holds it too.
+	Digest string `json:"digest,omitempty"`
 }
 
 // progressEvery is how many leaves lie between two calls of Progress.
@@ -50,7 +59,7 @@ func (s *Snapshot) Export(ctx context.Context, w io.Writer, o ExportOptions) (Ex
 		return Exported{}, err
 	}
 	buffered := bufio.NewWriterSize(w, 1<<16)
-	out, err := newExportWriter(buffered, s, o)
+	out, err := newExportWriter(newExportLines(buffered, o.From), s, o)
 	if err != nil {
 		return Exported{}, err
 	}
@@ -70,7 +79,7 @@ func (s *Snapshot) Export(ctx context.Context, w io.Writer, o ExportOptions) (Ex
 			o.Progress(int64(l.Sequence+1), head.Size)
 		}
 	}
-	if err := out.end(done); err != nil {
+	if err := out.end(&done); err != nil {
 		return done, err
 	}
 	if o.Progress != nil {
@@ -150,15 +159,48 @@ type exportWriter interface {
 	whole() bool
 	record(Record) error
 	without(l Record, why string) error
-	end(Exported) error
+	// end sets the digest.
+	end(*Exported) error
 }
 
-func newExportWriter(w *bufio.Writer, s *Snapshot, o ExportOptions) (exportWriter, error) {
+func newExportWriter(lines exportLines, s *Snapshot, o ExportOptions) (exportWriter, error) {
 	switch o.Format {
 	case "", "ndjson":
-		return &ndjson{w: w, digest: sha256.New(), hashes: &cachedHashes{from: s}, filter: o.Filter, proofs: o.Proofs, form: FormLog}, nil
+		return &ndjson{
+			exportLines: lines,
+			hashes:      &cachedHashes{from: s},
+			filter:      o.Filter,
+			proofs:      o.Proofs,
+			form:        FormLog,
+		}, nil
 	case "csv":
-		return newTable(w), nil
+		return newTable(lines), nil
 	}
 	return nil, fmt.Errorf("%q is no format of an export; take ndjson or csv", o.Format)
 }
+
+// exportLines takes the lines of an export. Every line counts in the digest; only those
+// that a reader does not have yet are written.
+type exportLines struct {
+	w      *bufio.Writer
+	digest hash.Hash
+	from   uint64 // the first record to be written
+}
+
+func newExportLines(w *bufio.Writer, from uint64) exportLines {
+	return exportLines{w: w, digest: sha256.New(), from: from}
+}
+
+// write takes a line, in parts. first is the first record that the line is about, and 0
+// for the line that the export begins with.
+func (e *exportLines) write(first uint64, parts ...[]byte) (err error) {
+	for _, part := range parts {
+		e.digest.Write(part)
+		if first >= e.from {
+			_, err = e.w.Write(part) // the writer keeps its first error
+		}
+	}
+	return err
+}
+
+func (e *exportLines) sum() string { return hex.EncodeToString(e.digest.Sum(nil)) }

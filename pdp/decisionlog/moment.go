@@ -9,33 +9,48 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
+	"golang.org/x/mod/sumdb/note"
 )
 
-// Moment names a state of the log by the checkpoint that it ends with, under
-// which that is stored.
+// Moment names a state of the log: by the size and the time of the checkpoint that it
+// ends with. The checkpoint is stored under these two.
 type Moment struct {
 	Size uint64
 	Time time.Time
 }
 
-// ErrChanged is returned for a moment that cannot be had any more: content that was
-// there then has been removed since.
+// String is the moment as a name, SIZE-TIME, with the time in nanoseconds since 1970.
+func (m Moment) String() string { return fmt.Sprintf("%d-%d", m.Size, m.Time.UnixNano()) }
+
+// ParseMoment reads the name of a moment.
+func ParseMoment(name string) (m Moment, ok bool) {
+	size, at, _ := strings.Cut(name, "-")
+	n, sizeErr := strconv.ParseUint(size, 10, 63)
+	nanos, timeErr := strconv.ParseInt(at, 10, 64)
+	m = Moment{Size: n, Time: time.Unix(0, nanos)}
+	return m, sizeErr == nil && timeErr == nil && m.String() == name
+}
+
+// ErrChanged means that a moment cannot be read any more, because content that was in
+// the log then has been removed since.
 var ErrChanged = errors.New("content that was in the log then has been removed since")
 
-// Settled is a snapshot that [Log.At] gives again, the very same, until content it
-// has is removed. It ends before every removal that is under way: a record that is
-// on its way out is there in one look and gone in the next.
+// Settled is a snapshot that [Log.At] can give again, the very same, until some of its
+// content is removed. It ends before every removal that is under way, because a record
+// that is being removed can be there in one read and gone in the next.
 func (l *Log) Settled() (*Snapshot, error) {
 	last, err := l.LastCheckpoint()
 	if err != nil {
 		return nil, err
 	}
-	// In this order: a removal that began before the checkpoint has its file here
-	// still, or is done.
+	// In this order: if a removal began before the checkpoint was read, its new file is
+	// still here, or the removal is done.
 	before, err := l.removalsBegan()
 	if err != nil {
 		return nil, err
@@ -48,8 +63,8 @@ func (l *Log) Settled() (*Snapshot, error) {
 	return l.watched(last)
 }
 
-// At is the log as it was at a moment: [ErrNotFound] where there was no such
-// moment, and see [Snapshot.Intact].
+// At is the log as it was at a moment. It returns [ErrNotFound] if there was no such
+// moment. If content was removed since, reading the snapshot fails with [ErrChanged].
 func (l *Log) At(m Moment) (*Snapshot, error) {
 	if m.Size == 0 {
 		return nil, ErrNotFound
@@ -78,40 +93,39 @@ func (l *Log) watched(c Checkpoint) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := l.snapshotTo(c, keys)
+	s := l.snapshotTo(c, keysUntil(c, keys))
 	s.removed = &removed{log: l, next: c.Size, redacted: map[uint64]string{}}
 	return s, nil
+}
+
+// keysUntil are the keys up to the one that signed a checkpoint, and the one that the
+// checkpoint signs in. An export names its keys. With a key that came later, it would be
+// another export than the one that a reader has the first part of.
+func keysUntil(c Checkpoint, keys []string) []string {
+	for i, key := range keys {
+		v, err := note.NewVerifier(key)
+		if err == nil {
+			_, err = note.Open(c.Note, note.VerifierList(v))
+		}
+		if err != nil {
+			continue
+		}
+		if keys = keys[:i+1]; c.NextKey != "" {
+			keys = append(keys, c.NextKey) // the file of keys gets it a moment later
+		}
+		break
+	}
+	return keys
 }
 
 // Moment is what [Log.At] finds the snapshot by.
 func (s *Snapshot) Moment() Moment { return Moment{uint64(s.Head.Size), s.Head.Time} }
 
-// Keys are the public keys the snapshot is exported with, oldest first.
-func (s *Snapshot) Keys() []string { return s.Head.Keys }
-
 // Covers reports whether a record stands before the snapshot's checkpoint.
 func (s *Snapshot) Covers(sequence uint64) bool { return sequence < uint64(s.Head.Size) }
 
-// Intact returns [ErrChanged] where content that the reader could see in the
-// snapshot has been removed since, or may have been. Only one from [Log.Settled]
-// or [Log.At] knows.
-func (s *Snapshot) Intact(ctx context.Context) error {
-	if err := s.removed.look(ctx); err != nil {
-		return err
-	}
-	for _, tenant := range s.removed.redacted {
-		if s.seesTenant(tenant) {
-			return ErrChanged
-		}
-	}
-	if s.removed.below > 0 {
-		return ErrChanged // of whom those records were nobody knows any more
-	}
-	return nil
-}
-
-// wasGone returns [ErrChanged] for a record without content that had it at the
-// snapshot's moment: an export would tell two stories.
+// wasGone returns [ErrChanged] for a record without content if the record had content at
+// the snapshot's moment. Without this, one export would mix the log of two moments.
 func (s *Snapshot) wasGone(ctx context.Context, sequence uint64) error {
 	if s.removed == nil {
 		return nil
@@ -133,19 +147,20 @@ func (s *Snapshot) seesTenant(tenant string) bool {
 // removed is what the records after a snapshot say was removed.
 type removed struct {
 	log      *Log
-	next     uint64            // the records before it were looked at
-	below    uint64            // no record before it has content any more
+	next     uint64            // the next record to read; all before it were read
+	below    uint64            // no record before this one has content any more
 	redacted map[uint64]string // sequence to tenant
 }
 
-// look takes in the sealed records that came since it last looked. A removal's record
-// is sealed before its content goes, so that the active segment need not be read, which
-// it cannot be while writing fails.
+// look reads the sealed records that came since the last look. It need not read the
+// active segment, which cannot be read while writing fails: the record of a removal is
+// sealed before the content is removed.
 func (r *removed) look(ctx context.Context) error {
 	all := r.log.all()
 	end := all[len(all)-1].first
 	for record, err := range r.log.Records(ctx, r.next, end) {
-		if err == nil && (bytes.Contains(record.Line, []byte(EventRedacted)) || bytes.Contains(record.Line, []byte(EventRetired))) {
+		removal := bytes.Contains(record.Line, []byte(EventRedacted)) || bytes.Contains(record.Line, []byte(EventRetired))
+		if err == nil && removal {
 			err = r.take(record.Line)
 		}
 		if err != nil {
@@ -162,7 +177,7 @@ func (r *removed) take(line []byte) error {
 		return err
 	}
 	if s.Kind != KindAdmin || s.Event != EventRedacted && s.Event != EventRetired {
-		return nil // somebody's text
+		return nil // the name of the event stands in some other text of the record
 	}
 	var d struct {
 		Sequence uint64 `json:"sequence"`
@@ -179,8 +194,8 @@ func (r *removed) take(line []byte) error {
 	return nil
 }
 
-// removalsBegan is how many records there were when the first of the removals began
-// that are not done: their new files say so.
+// removalsBegan is how many records there were when the earliest unfinished removal
+// began. The name of a removal's new file says so.
 func (r *Reader) removalsBegan() (uint64, error) {
 	first := uint64(math.MaxUint64)
 	entries, err := os.ReadDir(filepath.Join(r.data, LogDir))

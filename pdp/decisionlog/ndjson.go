@@ -1,11 +1,8 @@
 package decisionlog
 
 import (
-	"bufio"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"hash"
 	"strconv"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -13,8 +10,7 @@ import (
 
 // ndjson writes the lines that exportformat.go specifies.
 type ndjson struct {
-	w       *bufio.Writer
-	digest  hash.Hash
+	exportLines
 	hashes  tlog.HashReader
 	filter  Filter
 	proofs  bool
@@ -26,12 +22,20 @@ type ndjson struct {
 
 func (n *ndjson) begin(h Head) error {
 	n.size = h.Size
-	line := exportBegin{Export: ExportBegin, Format: ExportFormat, Form: n.form, Origin: h.Origin,
-		Size: h.Size, Checkpoint: string(h.Checkpoint), Keys: h.Keys, Live: h.Live}
+	line := exportBegin{
+		Export:     ExportBegin,
+		Format:     ExportFormat,
+		Form:       n.form,
+		Origin:     h.Origin,
+		Size:       h.Size,
+		Checkpoint: string(h.Checkpoint),
+		Keys:       h.Keys,
+		Live:       h.Live,
+	}
 	if !n.filter.All() {
 		line.Filter = &n.filter
 	}
-	return n.envelope(line)
+	return n.envelope(0, line)
 }
 
 func (n *ndjson) whole() bool { return true }
@@ -40,7 +44,7 @@ func (n *ndjson) record(l Record) error {
 	if err := n.flush(); err != nil {
 		return err
 	}
-	if err := n.line(l.Line); err != nil || !n.proofs {
+	if err := n.line(l.Sequence, l.Line); err != nil || !n.proofs {
 		return err
 	}
 	proof, err := tlog.ProveRecord(n.size, int64(l.Sequence), n.hashes)
@@ -51,7 +55,7 @@ func (n *ndjson) record(l Record) error {
 	n.buffer = append(n.buffer[:0], `{"export":"`+ExportProof+`","sequence":`...)
 	n.buffer = append(strconv.AppendUint(n.buffer, l.Sequence, 10), `,"hashes":`...)
 	n.buffer = append(hashList(proof).append(n.buffer), '}')
-	return n.line(n.buffer)
+	return n.line(l.Sequence, n.buffer)
 }
 
 func (n *ndjson) without(l Record, why string) error {
@@ -71,29 +75,25 @@ func (n *ndjson) flush() error {
 	if len(n.pending.Hashes) == 0 {
 		return nil
 	}
-	err := n.envelope(n.pending)
+	err := n.envelope(n.pending.First, n.pending)
 	n.pending.Hashes = n.pending.Hashes[:0]
 	return err
 }
 
-func (n *ndjson) end(done Exported) error {
+func (n *ndjson) end(done *Exported) error {
 	if err := n.flush(); err != nil {
 		return err
 	}
-	return n.envelope(exportEnd{Export: ExportEnd, Records: done.Records, Size: n.size, Digest: hex.EncodeToString(n.digest.Sum(nil))})
+	done.Digest = n.sum()
+	return n.envelope(uint64(n.size), exportEnd{Export: ExportEnd, Records: done.Records, Size: n.size, Digest: done.Digest})
 }
 
-func (n *ndjson) envelope(line any) error {
+func (n *ndjson) envelope(first uint64, line any) error {
 	b, err := json.Marshal(line)
 	if err != nil {
 		return err
 	}
-	return n.line(b)
+	return n.line(first, b)
 }
 
-func (n *ndjson) line(b []byte) error {
-	n.digest.Write(b)
-	n.digest.Write([]byte{'\n'})
-	_, _ = n.w.Write(b) // the writer keeps its first error
-	return n.w.WriteByte('\n')
-}
+func (n *ndjson) line(first uint64, b []byte) error { return n.write(first, b, []byte{'\n'}) }

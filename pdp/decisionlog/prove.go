@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,7 +32,12 @@ func (s *Snapshot) Prove(_ context.Context, w io.Writer, id string) error {
 // the form "proof".
 func (s *Snapshot) WriteProofs(w io.Writer, records []Record) error {
 	buffered := bufio.NewWriter(w)
-	n := &ndjson{w: buffered, digest: sha256.New(), hashes: &cachedHashes{from: s}, proofs: true, form: FormProof}
+	n := &ndjson{
+		exportLines: newExportLines(buffered, 0),
+		hashes:      &cachedHashes{from: s},
+		proofs:      true,
+		form:        FormProof,
+	}
 	if err := n.begin(s.Head); err != nil {
 		return err
 	}
@@ -42,7 +46,7 @@ func (s *Snapshot) WriteProofs(w io.Writer, records []Record) error {
 			return err
 		}
 	}
-	if err := n.end(Exported{Records: int64(len(records))}); err != nil {
+	if err := n.end(&Exported{Records: int64(len(records))}); err != nil {
 		return err
 	}
 	return buffered.Flush()

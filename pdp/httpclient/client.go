@@ -69,7 +69,6 @@ func New(baseURL string, o Options) (*Server, error) {
 		TLSClientConfig:     &tls.Config{RootCAs: o.Roots, MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2:   true,
 		IdleConnTimeout:     time.Minute,
-		DisableCompression:  true, // an export goes on at bytes as they were sent
 	}
 	s.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return s, nil

@@ -19,30 +19,31 @@ import (
 	"policy-service/pdp/server/telemetry"
 )
 
-// An export is never kept: it is made of the log each time it is asked for. Its ETag
-// names the checkpoint it ends with and all else its bytes depend on, so that who was
-// cut off gets the rest of the very same bytes: Range: bytes=N- and If-Range with the
-// tag, or the parameter snapshot in place of If-Range. Where content was removed from
-// the log since, those bytes cannot be had again: If-Range then gets a new export from
-// its beginning (200), snapshot a 410. Range alone does not say of which export, and is
-// passed over.
+// An export is never kept: the server makes it from the log for each request. The header
+// X-Export-Checkpoint names the checkpoint that it ends with. If the connection breaks,
+// the reader asks again with that name as checkpoint, and as after the sequence of the
+// last record of which it has all lines. The answer is the lines that follow. The first
+// lines and these are the export in one piece: the server makes the first lines again,
+// for the digest at the end, and does not send them.
+//
+// The lines are the same as long as the log has the content of then. If content was
+// removed since, the answer is 410. If something else differs, such as another filter or
+// another credential, the digest in the last line is not that of the lines the reader
+// has, and verify refuses them.
 
-// summaryHeader says what an export holds; after one that began at its beginning it is
-// a trailer.
-const summaryHeader = "X-Export-Summary"
+const (
+	// checkpointHeader names the checkpoint that an export ends with.
+	checkpointHeader = "X-Export-Checkpoint"
+	// summaryHeader is a trailer: what the whole export holds.
+	summaryHeader = "X-Export-Summary"
+)
 
-// exportAsked is what somebody wants exported.
+// exportAsked is the export that a request asks for.
 type exportAsked struct {
 	auditor
-	options decisionlog.ExportOptions
-	gzip    bool
-	// tag names the export to have again, "" for a new one; insist is set where no other
-	// will do.
-	tag    string
-	insist bool
-	// from is the first byte wanted; partial is set where somebody wants it so.
-	from    int64
-	partial bool
+	options    decisionlog.ExportOptions
+	gzip       bool
+	checkpoint decisionlog.Moment // the zero Moment is the newest checkpoint
 }
 
 // logExport answers GET /v1/log/export.
@@ -60,89 +61,88 @@ func (s *Server) logExport(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	snapshot, tag, again, err := s.exported(w.ctx, want)
+	snapshot, err := s.exported(w.ctx, want)
 	if err != nil {
 		return err
 	}
-	if again && want.partial {
-		return s.exportRest(c, w, want, snapshot, tag)
-	}
 	header := c.Response().Header()
 	header.Set("Trailer", summaryHeader)
-	want.begin(c, http.StatusOK, tag)
-	w.makes()
-	done, err := want.write(w.ctx, w, snapshot)
-	if err != nil {
-		s.abort(c, err)
-	}
-	header.Set(summaryHeader, summary(done))
-	return nil
-}
-
-// begin writes the header.
-func (want exportAsked) begin(c echo.Context, status int, tag string) {
-	header := c.Response().Header()
-	header.Set("ETag", tag)
-	header.Set("Accept-Ranges", "bytes")
+	header.Set("Accept-Ranges", "none")
+	header.Set(checkpointHeader, snapshot.Moment().String())
 	header.Set(echo.HeaderVary, echo.HeaderAcceptEncoding)
 	header.Set(echo.HeaderContentType, want.contentType())
 	if want.gzip {
 		header.Set(echo.HeaderContentEncoding, "gzip")
 	}
-	c.Response().WriteHeader(status)
-}
-
-// exportRest sends the bytes from some on. A 206 says how many there are, so they are
-// made twice: once to be counted.
-func (s *Server) exportRest(c echo.Context, w *patient, want exportAsked, snapshot *decisionlog.Snapshot, tag string) error {
-	header := c.Response().Header()
-	var total counter
-	done, err := want.write(w.ctx, &total, snapshot)
+	done, err := want.write(w.ctx, w, snapshot)
 	if err != nil {
-		return exportProblem(err)
+		return s.cutOff(c, err)
 	}
 	header.Set(summaryHeader, summary(done))
-	if want.from >= int64(total) {
-		header.Set("Content-Range", fmt.Sprintf("bytes */%d", total))
-		return door.NewProblem(http.StatusRequestedRangeNotSatisfiable, "the export has no more bytes than you have; see Content-Range")
-	}
-	header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", want.from, total-1, total))
-	header.Set(echo.HeaderContentLength, strconv.FormatInt(int64(total)-want.from, 10))
-	want.begin(c, http.StatusPartialContent, tag)
-	w.makes()
-	if _, err := want.write(w.ctx, &rest{to: w, skip: want.from}, snapshot); err != nil {
-		s.abort(c, err)
-	}
 	return nil
 }
 
-// abort gives up on an answer that has begun, so that nobody takes it for whole.
-func (s *Server) abort(c echo.Context, err error) {
+// exported is the state of the log that is to be exported.
+func (s *Server) exported(ctx context.Context, want exportAsked) (*decisionlog.Snapshot, error) {
+	if want.checkpoint == (decisionlog.Moment{}) {
+		s.sign(ctx)
+		snapshot, err := s.decisions.Settled()
+		if err != nil {
+			return nil, checkpointProblem(err)
+		}
+		return snapshot.For(want.tenants), nil
+	}
+	if want.options.From > want.checkpoint.Size {
+		return nil, door.BadParameter("after",
+			"is no record that the checkpoint covers; give the sequence of the last record you have")
+	}
+	snapshot, err := s.decisions.At(want.checkpoint)
+	if errors.Is(err, decisionlog.ErrNotFound) || errors.Is(err, decisionlog.ErrGone) {
+		return nil, door.NewProblem(http.StatusNotFound,
+			"this log has no such checkpoint: it is of another log, or an older copy of the log was put back; "+
+				"export anew, without checkpoint and after")
+	}
+	if err != nil {
+		return nil, logProblem(err)
+	}
+	return snapshot.For(want.tenants), nil
+}
+
+// cutOff gives up an export. Before the first byte, the answer becomes a problem: so a
+// reader who goes on after removed content is told. Later it breaks the connection, so
+// that no reader takes the answer for whole.
+func (s *Server) cutOff(c echo.Context, err error) error {
+	if answer := c.Response(); !answer.Committed && !errors.Is(err, errStopping) {
+		for _, name := range []string{"Trailer", echo.HeaderContentType, echo.HeaderContentEncoding} {
+			answer.Header().Del(name)
+		}
+		if errors.Is(err, decisionlog.ErrChanged) {
+			return door.NewProblem(http.StatusGone,
+				"content was removed from the log since, and the rest of this export cannot be had any more; "+
+					"export anew, without checkpoint and after")
+		}
+		return logProblem(err)
+	}
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, errStopping) {
-		s.log.WarnContext(telemetry.LogContext(c.Request()), "an export was cut off", "request_id", door.RequestID(c), "changed", errors.Is(err, decisionlog.ErrChanged), "cause", fmt.Sprintf("%T", err))
+		s.log.WarnContext(telemetry.LogContext(c.Request()), "an export was cut off",
+			"request_id", door.RequestID(c), "changed", errors.Is(err, decisionlog.ErrChanged), "cause", fmt.Sprintf("%T", err))
 	}
 	panic(http.ErrAbortHandler)
 }
 
-func exportProblem(err error) error {
-	if errors.Is(err, decisionlog.ErrChanged) {
-		return door.NewProblem(http.StatusGone, "content was removed from the log since, and these bytes cannot be had again; export anew, without Range and snapshot")
-	}
-	return logProblem(err)
-}
-
 // write makes the export.
-func (want exportAsked) write(ctx context.Context, w io.Writer, snapshot *decisionlog.Snapshot) (decisionlog.Exported, error) {
+func (want exportAsked) write(
+	ctx context.Context, w io.Writer, snapshot *decisionlog.Snapshot,
+) (done decisionlog.Exported, err error) {
 	if !want.gzip {
 		return snapshot.Export(ctx, w, want.options)
 	}
-	// Nothing is flushed on the way: where would depend on the moment, and the bytes on that.
-	pieces := bufio.NewWriterSize(w, exportPiece) // what gzip writes are a few hundred bytes
+	pieces := bufio.NewWriterSize(w, exportPiece) // gzip writes a few hundred bytes at a time
 	z, err := gzip.NewWriterLevel(pieces, gzip.BestSpeed)
 	if err != nil {
-		return decisionlog.Exported{}, err
+		return done, err
 	}
-	done, err := snapshot.Export(ctx, z, want.options)
+	done, err = snapshot.Export(ctx, z, want.options)
 	if err == nil {
 		err = z.Close()
 	}
@@ -156,40 +156,34 @@ func summary(done decisionlog.Exported) string {
 	done.Uncovered = 0 // the server signs for them in a moment
 	text, err := marshal(done)
 	if err != nil {
-		panic(err) // numbers and a boolean
+		panic(err) // numbers, a boolean and a digest
 	}
 	return string(text)
 }
 
-// counter counts what is written to it.
-type counter int64
-
-func (n *counter) Write(b []byte) (int, error) {
-	*n += counter(len(b))
-	return len(b), nil
-}
-
-// rest passes on what comes after the first bytes.
-type rest struct {
-	to   io.Writer
-	skip int64
-}
-
-func (r *rest) Write(b []byte) (int, error) {
-	skipped := min(r.skip, int64(len(b)))
-	r.skip -= skipped
-	if skipped == int64(len(b)) {
-		return len(b), nil
-	}
-	n, err := r.to.Write(b[skipped:])
-	return n + int(skipped), err
-}
-
-var exportParameters = slices.Concat(filterNames, []string{"format", "proofs", "snapshot"})
+var exportParameters = slices.Concat(filterNames, []string{"format", "proofs", "checkpoint", "after", "snapshot"})
 
 // export reads what is asked for.
+//
+// The first release went on at a byte. For one release, the old ways get the answer that
+// makes no client append what does not belong there:
+//
+//   - the parameter snapshot, and Range alone, get 410. They ask for the rest of an export
+//     that cannot be had. After a 200, wget -c appends the end of the new export to the
+//     part that it has; after a 416, wget -c and curl -C - take the part for the whole.
+//   - Range with If-Range gets 200 and the whole export. No export has an ETag any more,
+//     so If-Range never matches, and a client that sends it begins its file anew after
+//     a 200.
 func (a auditor) export(c echo.Context) (want exportAsked, err error) {
 	want.auditor = a
+	h := c.Request().Header
+	part := h.Get("Range") != "" && h.Get("Range") != "bytes=0-" && h.Get("If-Range") == ""
+	if part || a.Given["snapshot"] != "" {
+		return want, door.NewProblem(http.StatusGone,
+			"an export goes on after a record, and no longer at a byte: ask without Range and snapshot, "+
+				"give as checkpoint what "+checkpointHeader+" said, and as after the sequence of the last record you have; "+
+				"begin anew if you have no "+checkpointHeader)
+	}
 	if want.options.Filter, err = a.filter(); err != nil {
 		return want, err
 	}
@@ -210,13 +204,32 @@ func (a auditor) export(c echo.Context) (want exportAsked, err error) {
 	if want.options.Proofs && want.options.Format == "csv" {
 		return want, door.BadParameter("proofs", "is for ndjson: a csv holds none; leave one of the two out")
 	}
-	h := c.Request().Header
 	want.gzip = acceptsGzip(h)
-	want.from, want.partial = rangeFrom(h)
-	if want.tag, want.insist = a.Given["snapshot"], a.Given["snapshot"] != ""; !want.insist {
-		want.tag = strings.TrimSuffix(strings.TrimPrefix(h.Get("If-Range"), `"`), `"`)
+	err = want.goOn()
+	return want, err
+}
+
+// goOn reads which export is to go on, and after which record.
+func (want *exportAsked) goOn() error {
+	checkpoint, after := want.Given["checkpoint"], want.Given["after"]
+	if checkpoint != "" {
+		var ok bool
+		if want.checkpoint, ok = decisionlog.ParseMoment(checkpoint); !ok {
+			return door.BadParameter("checkpoint", "is no name of a checkpoint; give what "+checkpointHeader+" said")
+		}
 	}
-	return want, nil
+	if after == "" {
+		return nil
+	}
+	if checkpoint == "" {
+		return door.BadParameter("after", "is a record of one export; give as checkpoint what "+checkpointHeader+" said of it")
+	}
+	sequence, err := strconv.ParseUint(after, 10, 63)
+	if err != nil {
+		return door.BadParameter("after", "is no sequence of a record; give that of the last record you have")
+	}
+	want.options.From = sequence + 1
+	return nil
 }
 
 func (want exportAsked) contentType() string {
@@ -237,17 +250,4 @@ func acceptsGzip(h http.Header) bool {
 		}
 	}
 	return false
-}
-
-// rangeFrom reads "bytes=N-". Whoever asks for any other range gets all, as RFC 9110
-// allows.
-func rangeFrom(h http.Header) (from int64, ok bool) {
-	ranges := h.Values("Range")
-	if len(ranges) != 1 {
-		return 0, false
-	}
-	text, isBytes := strings.CutPrefix(ranges[0], "bytes=")
-	text, isOpen := strings.CutSuffix(text, "-")
-	n, err := strconv.ParseUint(text, 10, 63)
-	return int64(n), isBytes && isOpen && err == nil
 }

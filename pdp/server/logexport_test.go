@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -50,9 +51,9 @@ func unzipped(t *testing.T, body string) string {
 	return string(text)
 }
 
-// An export that was stopped at any byte goes on there, also when the log has grown, by
-// the tag in either place; and where nobody says which export is meant, it begins anew.
-func TestExportGoesOnAtAnyByte(t *testing.T) {
+// An export that went on after any record is the export in one piece, for each reader,
+// filter, form and coding, also when the log has grown meanwhile.
+func TestExportGoesOnAfterAnyRecord(t *testing.T) {
 	o := openOffice(t)
 	o.fill(0, 300)
 	r := rand.New(rand.NewPCG(5, 6))
@@ -60,71 +61,113 @@ func TestExportGoesOnAtAnyByte(t *testing.T) {
 		for m, query := range []string{"?", "?proofs=true&decision=deny", "?format=csv&subject=user-1&from=2026-01-01T00:00:00%2B02:00"} {
 			for _, coding := range []string{"identity", "gzip"} {
 				me, path := o.as(reader), "/v1/log/export"+query
-				whole := me.Get(path, "Accept-Encoding", coding)
-				tag := whole.Header.Get("ETag")
-				if whole.Status != 200 || tag == "" || (whole.Header.Get("Content-Encoding") == "gzip") != (coding == "gzip") {
-					t.Fatalf("%s as %s: got %d %v", path, reader, whole.Status, whole.Header)
-				}
-				text := whole.Body
-				if coding == "gzip" {
-					text = unzipped(t, text)
-				}
+				whole := me.export(path, coding)
 				if !strings.Contains(query, "csv") {
-					o.verified(text)
+					o.verified(whole.text)
 				}
 				o.fill(10_000*(n+1)+1000*m+len(coding), 10_000*(n+1)+1000*m+len(coding)+3)
-				for _, at := range []int{0, len(whole.Body) - 1, r.IntN(len(whole.Body)), r.IntN(len(whole.Body))} {
-					bytes := fmt.Sprintf("bytes=%d-", at)
-					byHeader := me.Get(path, "Accept-Encoding", coding, "Range", bytes, "If-Range", tag)
-					byParameter := me.Get(path+"&snapshot="+strings.Trim(tag, `"`), "Accept-Encoding", coding, "Range", bytes)
-					if byHeader.Status != 206 || byHeader.Body != whole.Body[at:] || byHeader.Header.Get("ETag") != tag || byHeader.Header.Get("X-Export-Summary") == "" ||
-						byHeader.Header.Get("Content-Range") != fmt.Sprintf("bytes %d-%d/%d", at, len(whole.Body)-1, len(whole.Body)) {
-						t.Errorf("%s from %d: got %d %v", path, at, byHeader.Status, byHeader.Header)
+				rows := strings.SplitAfter(whole.text, "\n")
+				last := len(rows) - 2 // the last row of a table, or the line before "end"
+				if !strings.Contains(query, "csv") {
+					last--
+				}
+				for _, at := range []int{1, last, 1 + r.IntN(last), 1 + r.IntN(last)} {
+					for strings.Contains(query, "proofs") && !strings.HasPrefix(rows[at], `{"export":`) {
+						at++ // its proof belongs to it
 					}
-					if byParameter.Status != 206 || byParameter.Body != byHeader.Body {
-						t.Errorf("%s from %d by parameter: got %d", path, at, byParameter.Status)
+					rest := me.export(path+"&checkpoint="+whole.checkpoint+"&after="+sequenceIn(rows[at]), coding)
+					if rest.text != strings.Join(rows[at+1:], "") || rest.checkpoint != whole.checkpoint || rest.summary != whole.summary {
+						t.Errorf("%s after %s: got %+v", path, rows[at], rest)
 					}
 				}
-				if again := me.Get(path+"&snapshot="+strings.Trim(tag, `"`), "Accept-Encoding", coding); again.Status != 200 || again.Body != whole.Body {
-					t.Errorf("%s again: got %d", path, again.Status)
-				}
-				end := me.Get(path, "Accept-Encoding", coding, "Range", fmt.Sprintf("bytes=%d-", len(whole.Body)), "If-Range", tag)
-				if end.Status != 416 || end.Header.Get("Content-Range") != fmt.Sprintf("bytes */%d", len(whole.Body)) {
-					t.Errorf("%s from its end: got %d %v", path, end.Status, end.Header)
+				if again := me.export(path+"&checkpoint="+whole.checkpoint, coding); again != whole {
+					t.Errorf("%s again: got %d bytes of %s", path, len(again.text), again.checkpoint)
 				}
 			}
 		}
 	}
 }
 
-// A tag is good for the export it came with, and for no other: another filter, form,
-// coding or reader gets an export of its own.
-func TestTagsAreOfOneExport(t *testing.T) {
+// export is a whole export, or the rest of one.
+type export struct{ text, checkpoint, summary string }
+
+func (o *office) export(path, coding string) export {
+	o.t.Helper()
+	answer := o.stream(o.t.Context(), path, "Accept-Encoding", coding)
+	body, err := io.ReadAll(answer.Body)
+	must(o.t, err)
+	h, text := answer.Header, string(body)
+	if (h.Get("Content-Encoding") == "gzip") != (coding == "gzip") || h.Get("ETag") != "" || h.Get("Accept-Ranges") != "none" {
+		o.t.Errorf("%s: got %v", path, h)
+	}
+	if coding == "gzip" {
+		text = unzipped(o.t, text)
+	}
+	return export{text, h.Get("X-Export-Checkpoint"), answer.Trailer.Get("X-Export-Summary")}
+}
+
+// sequenceIn is the first record that a line of an export is about.
+func sequenceIn(line string) string {
+	return regexp.MustCompile(`^(?:.*?"(?:sequence|first)":)?(\d+)`).FindStringSubmatch(line)[1]
+}
+
+// What cannot be gone on with is refused, and says what to do: no answer is taken for the
+// rest of an export that it is not the rest of.
+func TestExportRefusesToGoOn(t *testing.T) {
 	o := openOffice(t)
 	o.fill(0, 50)
-	tag := o.Get("/v1/log/export", "Accept-Encoding", "identity").Header.Get("ETag")
-	for name, got := range map[string]int{
-		"the same":       o.Get("/v1/log/export", "Accept-Encoding", "identity", "Range", "bytes=7-", "If-Range", tag).Status,
-		"another filter": o.Get("/v1/log/export?tenant=initech", "Accept-Encoding", "identity", "Range", "bytes=7-", "If-Range", tag).Status,
-		"another form":   o.Get("/v1/log/export?format=csv", "Accept-Encoding", "identity", "Range", "bytes=7-", "If-Range", tag).Status,
-		"with proofs":    o.Get("/v1/log/export?proofs=true", "Accept-Encoding", "identity", "Range", "bytes=7-", "If-Range", tag).Status,
-		"another coding": o.Get("/v1/log/export", "Accept-Encoding", "br, gzip;q=0.5", "Range", "bytes=7-", "If-Range", tag).Status,
-		"another reader": o.as("initech-auditor").Get("/v1/log/export", "Accept-Encoding", "identity", "Range", "bytes=7-", "If-Range", tag).Status,
+	checkpoint := o.export("/v1/log/export", "identity").checkpoint
+	size, _, _ := strings.Cut(checkpoint, "-")
+	other := openOffice(t)
+	other.fill(0, 49) // with the clock of these tests only the size tells the two apart
+	for query, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		"checkpoint=" + checkpoint:                                {200, ""},
+		"checkpoint=" + checkpoint + "&after=0":                   {200, ""},
+		"after=7":                                                 {400, "give as checkpoint what X-Export-Checkpoint said"},
+		"checkpoint=" + checkpoint + "&after=" + size:             {400, "no record that the checkpoint covers"},
+		"checkpoint=" + checkpoint + "&after=9223372036854775808": {400, "no sequence"},
+		"checkpoint=" + checkpoint + "&after=-1":                  {400, "no sequence"},
+		"checkpoint=" + checkpoint + "&after=x":                   {400, "no sequence"},
+		"checkpoint=" + size:                                      {400, "no name of a checkpoint"},
+		"checkpoint=" + checkpoint + "-M_FpQcZBQ4LruIw-1pY-":      {400, "no name of a checkpoint"},
+		"checkpoint=" + size + "-1&after=7":                       {404, "export anew"},
+		"checkpoint=99999999-1&after=7":                           {404, "export anew"},
+		"checkpoint=0-1":                                          {404, "export anew"},
+		"checkpoint=" + other.export("/v1/log/export", "identity").checkpoint + "&after=7": {404, "export anew"},
+		"snapshot=" + checkpoint + "-M_FpQcZBQ4LruIw-1pY-":                                 {410, "X-Export-Checkpoint"},
+		"snapshot=": {400, "empty"},
 	} {
-		if want := map[bool]int{true: 206, false: 200}[name == "the same"]; got != want {
-			t.Errorf("%s: got %d, want %d", name, got, want)
+		got := o.Get("/v1/log/export?"+query, "Accept-Encoding", "identity")
+		if got.Status != want.status || want.status != 200 && !strings.Contains(got.Body, want.says) {
+			t.Errorf("%s: got %d %.300s", query, got.Status, got.Body)
 		}
 	}
-	for _, headers := range [][]string{
-		{"Range", "bytes=7-"}, {"Range", "bytes=7-", "If-Range", "W/" + tag}, {"Range", "bytes=7-", "If-Range", `"1-2-x"`}, {"Range", "bytes=7-", "If-Range", "Fri, 20 Nov 2026 11:00:00 GMT"},
-		{"Range", "bytes=7-9", "If-Range", tag}, {"Range", "bytes=-9", "If-Range", tag}, {"Range", "bytes=1-,5-", "If-Range", tag}, {"If-Range", tag},
+}
+
+// Of a reader who asks for bytes, as in the first release, no answer makes another export
+// out of what it has: one that says of which export begins anew, and the others are told.
+func TestExportHasNoRanges(t *testing.T) {
+	o := openOffice(t)
+	o.fill(0, 50)
+	want := o.export("/v1/log/export", "identity")
+	for headers, status := range map[[4]string]int{
+		{"Range", "bytes=7-", "If-Range", `"` + want.checkpoint + `-M_FpQcZBQ4LruIw-1pY-"`}: 200,
+		{"Range", "bytes=7-", "If-Range", `"1-2-x"`}:                                        200,
+		{"Range", "bytes=7-", "If-Range", "Fri, 20 Nov 2026 11:00:00 GMT"}:                  200,
+		{"Range", "bytes=0-", "X-Other", "1"}:                                               200,
+		{"If-Range", `"x"`, "X-Other", "1"}:                                                 200,
+		{"Range", "bytes=7-", "X-Other", "1"}:                                               410,
+		{"Range", "bytes=7-9", "X-Other", "1"}:                                              410,
+		{"Range", "bytes=-9", "X-Other", "1"}:                                               410,
+		{"Range", "bytes=1-,5-", "X-Other", "1"}:                                            410,
 	} {
-		if got := o.Get("/v1/log/export", append(headers, "Accept-Encoding", "identity")...); got.Status != 200 {
-			t.Errorf("%v: got %d", headers, got.Status)
+		got := o.Get("/v1/log/export?checkpoint="+want.checkpoint, append(headers[:], "Accept-Encoding", "identity")...)
+		if got.Status != status || status == 200 && got.Body != want.text || got.Header.Get("Content-Range") != "" || status == 410 && !strings.Contains(got.Body, "X-Export-Checkpoint") {
+			t.Errorf("%v: got %d %v", headers, got.Status, got.Header)
 		}
-	}
-	if got := o.as("initech-auditor").Get("/v1/log/export?snapshot=" + strings.Trim(tag, `"`)).Status; got != 410 {
-		t.Errorf("another reader's snapshot: got %d", got)
 	}
 	for accepts, want := range map[string]string{"gzip": "gzip", "GZIP;q=1.0": "gzip", "br, gzip; q=0.1": "gzip", "gzip;q=0": "", "gzip;q=0.000": "", "br": "", "x-gzip-not": ""} {
 		got := o.Get("/v1/log/export", "Accept-Encoding", accepts)
@@ -132,51 +175,80 @@ func TestTagsAreOfOneExport(t *testing.T) {
 			t.Errorf("%s: got %v", accepts, got.Header)
 		}
 	}
-	other := openOffice(t)
-	if got := other.Get("/v1/log/export?snapshot=" + strings.Trim(tag, `"`)).Status; got != 410 {
-		t.Errorf("another log's snapshot: got %d", got)
+}
+
+// Pieces of two exports never verify as one: not with another filter, form or reader.
+func TestPiecesOfTwoExports(t *testing.T) {
+	o := openOffice(t)
+	o.fill(0, 50)
+	whole := o.export("/v1/log/export", "identity")
+	rows := strings.SplitAfter(whole.text, "\n")
+	first := strings.Join(rows[:12], "")
+	rest := func(o *office, query string) string {
+		return o.export("/v1/log/export?checkpoint="+whole.checkpoint+"&after="+sequenceIn(rows[11])+query, "identity").text
+	}
+	if first+rest(o, "") != whole.text {
+		t.Error("the pieces of one export are not that export")
+	}
+	for name, rest := range map[string]string{
+		"another filter": rest(o, "&decision=deny"), "with proofs": rest(o, "&proofs=true"), "another form": rest(o, "&format=csv"), "another reader": rest(o.as("initech-auditor"), ""),
+	} {
+		if report := verify.Export(strings.NewReader(first+rest), verify.Options{Key: o.get("/v1/log/keys")}); report.Verified() {
+			t.Errorf("%s: it verifies", name)
+		}
 	}
 }
 
-// Where content was removed since, the rest of the old export is not to be had: the
-// answer is a new one, whole. Who sees nothing of the removal gets the rest.
+// When content was removed since, the rest of the old export is not to be had. A reader
+// who sees nothing of the removal gets the rest.
 func TestExportAfterARedaction(t *testing.T) {
 	o := openOffice(t)
 	o.fill(0, 200)
 	id := o.ask("initech", evaluationPath, tenantQuestion)
 	readers := []string{"auditor", "initech-auditor", "globex-auditor"}
-	whole, tag := map[string]string{}, map[string]string{}
+	whole := map[string]export{}
 	for _, reader := range readers {
-		got := o.as(reader).Get("/v1/log/export", "Accept-Encoding", "identity")
-		whole[reader], tag[reader] = got.Body, got.Header.Get("ETag")
+		whole[reader] = o.as(reader).export("/v1/log/export", "identity")
 	}
 	if got := o.Do("POST", "/v1/decisions/"+id+"/redaction", `{"reason":"r"}`); got.Status != 204 {
 		t.Fatalf("got %d %s", got.Status, got.Body)
 	}
 	for _, reader := range readers {
 		me := o.as(reader)
-		got := me.Get("/v1/log/export", "Accept-Encoding", "identity", "Range", "bytes=100-", "If-Range", tag[reader])
-		insists := me.Get("/v1/log/export?snapshot="+strings.Trim(tag[reader], `"`), "Accept-Encoding", "identity", "Range", "bytes=100-")
+		path := "/v1/log/export?checkpoint=" + whole[reader].checkpoint
 		if reader == "globex-auditor" {
-			if got.Status != 206 || got.Body != whole[reader][100:] || insists.Status != 206 {
-				t.Errorf("%s: got %d and %d", reader, got.Status, insists.Status)
+			rows := strings.SplitAfter(whole[reader].text, "\n")
+			if rest := me.export(path+"&after="+sequenceIn(rows[1]), "identity"); rest.text != strings.Join(rows[2:], "") {
+				t.Errorf("%s: got %s", reader, rest.text)
+			}
+			if again := me.export(path, "identity"); again != whole[reader] {
+				t.Errorf("%s: got %+v", reader, again)
 			}
 			continue
 		}
-		if got.Status != 200 || got.Header.Get("ETag") == tag[reader] || strings.Contains(got.Body, "initech-plan") || insists.Status != 410 {
-			t.Errorf("%s: got %d and %d", reader, got.Status, insists.Status)
+		for _, path := range []string{path, path + "&after=7"} {
+			if got := me.Get(path); got.Status != 410 || !strings.Contains(got.Body, "content was removed from the log since") {
+				t.Errorf("%s: got %d %s", reader, got.Status, got.Body)
+			}
 		}
-		o.verified(got.Body)
+		anew := me.export("/v1/log/export", "identity")
+		if anew.checkpoint == whole[reader].checkpoint || strings.Contains(anew.text, "initech-plan") {
+			t.Errorf("%s: got %s", reader, anew.checkpoint)
+		}
+		o.verified(anew.text)
 	}
 }
 
 // stream begins an export and leaves the rest of it to be read.
-func (o *office) stream(ctx context.Context, path string) *http.Response {
+func (o *office) stream(ctx context.Context, path string, headers ...string) *http.Response {
 	o.t.Helper()
 	r, err := http.NewRequestWithContext(ctx, "GET", o.URL+path, nil)
 	must(o.t, err)
 	r.Header.Set("Authorization", o.key[o.authorized])
 	r.Header.Set("Accept-Encoding", "identity")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
 	transport := &http.Transport{ReadBufferSize: 4 << 10}
 	o.t.Cleanup(transport.CloseIdleConnections)
 	answer, err := (&http.Client{Transport: transport}).Do(r)

@@ -1,15 +1,18 @@
 package remote
 
 import (
+	"bufio"
 	"bytes"
-	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -18,34 +21,48 @@ import (
 	"policy-service/pdp/httpclient"
 )
 
-// Export writes the records of the log up to its newest checkpoint. Where the
-// connection breaks it goes on where it was; where that cannot be, because content
-// was removed from the log meanwhile, the error is [decisionlog.ErrChanged].
+// ErrOtherExport means that the server can go on with an export, but not with the one
+// that has begun.
+var ErrOtherExport = errors.New(
+	"the server's log, its program or what the credential may read changed since the export began")
+
+// Export writes the records of the log up to its newest checkpoint. If the connection
+// breaks, Export goes on after the last record that came whole. If that cannot be, the
+// error is [decisionlog.ErrChanged] when content was removed from the log meanwhile, and
+// [ErrOtherExport] when the rest would be that of another export.
 func (l *Log) Export(ctx context.Context, w io.Writer, o decisionlog.ExportOptions) (decisionlog.Exported, error) {
-	var done decisionlog.Exported
-	d := &download{log: l, ctx: ctx, path: "/v1/log/export?" + exportQuery(o)}
-	defer d.close()
-	if err := d.open(); err != nil {
-		return done, err
+	d := &download{
+		server:  l.server,
+		query:   exportQuery(o),
+		options: o,
+		to:      bufio.NewWriterSize(w, 64<<10),
+		digest:  sha256.New(),
+		last:    -1,
 	}
-	content := io.Reader(d)
-	if d.gzip {
-		z, err := gzip.NewReader(d)
-		if err != nil {
+	for failures := 0; ; {
+		last := d.last
+		done, err := d.piece(ctx)
+		var broke broken
+		switch {
+		case err == nil:
+			return done, nil
+		case ctx.Err() != nil:
+			return done, ctx.Err()
+		case !errors.As(err, &broke):
+			return done, err
+		case d.last > last:
+			failures = 0
+		}
+		if failures++; failures > attempts || d.checkpoint == "" {
+			return done, fmt.Errorf("the export broke off: %w", err)
+		}
+		if err := l.server.Wait(ctx, 50*time.Millisecond<<failures); err != nil {
 			return done, err
 		}
-		content = z
 	}
-	if _, err := io.Copy(&lines{Writer: w, progress: o.Progress}, content); err != nil {
-		return done, err
-	}
-	if d.summary == "" { // a proxy took it away
-		return done, nil
-	}
-	return done, json.Unmarshal([]byte(d.summary), &done)
 }
 
-func exportQuery(o decisionlog.ExportOptions) string {
+func exportQuery(o decisionlog.ExportOptions) url.Values {
 	query := filterQuery(o.Filter)
 	if o.Format != "" {
 		query.Set("format", o.Format)
@@ -53,156 +70,209 @@ func exportQuery(o decisionlog.ExportOptions) string {
 	if o.Proofs {
 		query.Set("proofs", "true")
 	}
-	return query.Encode()
+	return query
 }
 
-// download reads an export as it is sent, over as many connections as it takes.
+// download is an export on its way, over as many connections as it takes.
 type download struct {
-	log  *Log
-	ctx  context.Context
-	path string
+	server  *httpclient.Server
+	query   url.Values
+	options decisionlog.ExportOptions
 
-	gzip     bool
-	tag      string // which export it is
-	offset   int64  // of its bytes, as sent
-	failures int    // in a row
-	answer   *http.Response
-	idle     *time.Timer
-	end      context.CancelFunc
-	summary  string
+	checkpoint string // names the export, "" before the first answer
+	to         *bufio.Writer
+	digest     hash.Hash // of what was written
+	last       int64     // the last record that was written
+	written    int       // how many times
+	held       []byte    // lines that came, and are not written yet
+	end        string    // the digest of the last line, where that is held
 }
 
-const summaryHeader = "X-Export-Summary"
+// broken is an error after which another connection may go on.
+type broken struct{ error }
 
-// idleTimeout ends a connection on which an export says nothing. Before it goes on
-// the server makes again what came before, which takes a while.
-const idleTimeout = 5 * time.Minute
+func (b broken) Unwrap() error { return b.error }
 
-// Read implements [io.Reader].
-func (d *download) Read(b []byte) (int, error) {
-	for {
-		if d.answer == nil {
-			if err := d.resume(); err != nil {
-				return 0, err
-			}
-		}
-		d.idle.Reset(idleTimeout)
-		n, err := d.answer.Body.Read(b)
-		d.offset += int64(n)
-		if n > 0 {
-			d.failures = 0
-		}
-		if err == io.EOF { // not of a connection that was cut: net/http tells them apart
-			d.summary = strings.TrimSpace(d.answer.Trailer.Get(summaryHeader) + d.answer.Header.Get(summaryHeader))
-			return n, io.EOF
-		}
-		if err != nil {
-			d.close()
-			if again := d.again(err); again != nil {
-				return n, again
-			}
-		}
-		if n > 0 || err == nil {
-			return n, nil
+const (
+	checkpointHeader = "X-Export-Checkpoint"
+	summaryHeader    = "X-Export-Summary"
+
+	// idleTimeout ends a connection on which an export says nothing. Before the server
+	// goes on it makes again what came before, which takes a while.
+	idleTimeout = 5 * time.Minute
+	// maxHeld bounds the lines that are held: a record and its proof.
+	maxHeld = 2 * decisionlog.MaxLine
+	// progressEvery is how many writes lie between two calls of Progress.
+	progressEvery = 1 << 12
+)
+
+// piece reads what one connection brings.
+func (d *download) piece(ctx context.Context) (done decisionlog.Exported, err error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	idle := time.AfterFunc(idleTimeout, end)
+	defer idle.Stop()
+	answer, err := d.open(ctx)
+	if err != nil {
+		return done, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	d.held, d.end = d.held[:0], ""
+	content := bufio.NewReaderSize(&awake{answer.Body, idle}, 64<<10)
+	for err == nil {
+		err = d.line(content)
+	}
+	if err != io.EOF {
+		return done, err
+	}
+	// A proxy may have taken the summary away.
+	if summary := answer.Trailer.Get(summaryHeader); summary != "" {
+		if err := json.Unmarshal([]byte(summary), &done); err != nil {
+			return done, fmt.Errorf("the server's summary of the export is none: %w", err)
 		}
 	}
+	return done, d.finish(done)
 }
 
-// again waits before the next attempt, or returns why there is none.
-func (d *download) again(err error) error {
-	if d.ctx.Err() != nil {
-		return d.ctx.Err()
-	}
-	if d.failures++; d.failures > attempts || d.tag == "" || !httpclient.Passing(err) {
-		return fmt.Errorf("the export broke off: %w", err)
-	}
-	return d.log.server.Wait(d.ctx, 50*time.Millisecond<<d.failures)
+// awake puts off the end of an idle connection with each read.
+type awake struct {
+	io.Reader
+	idle *time.Timer
 }
 
-// errNoRest: all of the export has come.
-var errNoRest = errors.New("the export has no more bytes")
-
-// resume opens a connection that goes on where the last one ended.
-func (d *download) resume() error {
-	for {
-		err := d.open()
-		switch {
-		case errors.Is(err, errNoRest):
-			return io.EOF
-		case err == nil, errors.Is(err, decisionlog.ErrChanged):
-			return err
-		}
-		if err := d.again(err); err != nil {
-			return err
-		}
-	}
+func (a *awake) Read(b []byte) (int, error) {
+	a.idle.Reset(idleTimeout)
+	return a.Reader.Read(b)
 }
 
 // open asks for the export, or for the rest of it.
-func (d *download) open() error {
-	ctx, end := context.WithCancel(d.ctx)
-	d.idle, d.end = time.AfterFunc(idleTimeout, end), end
-	header := http.Header{"Accept-Encoding": {"gzip"}}
-	want := []int{http.StatusOK}
-	if d.tag != "" {
-		header.Set("Range", fmt.Sprintf("bytes=%d-", d.offset))
-		header.Set("If-Range", d.tag)
-		want = append(want, http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable, http.StatusGone)
+func (d *download) open(ctx context.Context) (*http.Response, error) {
+	if d.checkpoint != "" {
+		d.query.Set("checkpoint", d.checkpoint)
 	}
-	var err error
-	if d.answer, err = d.log.server.Ask(ctx, http.MethodGet, d.path, header, nil, want...); err == nil {
-		err = d.admit()
+	if d.last >= 0 {
+		d.query.Set("after", strconv.FormatInt(d.last, 10))
 	}
-	if err != nil {
-		d.close()
+	answer, err := d.server.Ask(ctx, http.MethodGet, "/v1/log/export?"+d.query.Encode(), nil, nil, http.StatusOK)
+	if d.checkpoint == "" {
+		if err == nil {
+			d.checkpoint = answer.Header.Get(checkpointHeader)
+		}
+		return answer, err
+	}
+	switch status := httpclient.StatusOf(err); {
+	case status == http.StatusGone:
+		err = fmt.Errorf("the export broke off and cannot go on: %w", decisionlog.ErrChanged)
+	case status == http.StatusNotFound:
+		err = cannotGoOn()
+	case err != nil && httpclient.Passing(err):
+		err = broken{err}
+	case err == nil && answer.Header.Get(checkpointHeader) != d.checkpoint:
+		_ = answer.Body.Close()
+		err = cannotGoOn()
+	}
+	return answer, err
+}
+
+func cannotGoOn() error {
+	return fmt.Errorf("the export broke off and cannot go on: %w", ErrOtherExport)
+}
+
+// line reads a line and, where it is the last one of a record, writes what is held. A
+// line of CSV ends outside of quotes. The error is [io.EOF] at the end of the answer.
+func (d *download) line(content *bufio.Reader) error {
+	begun, quotes := len(d.held), 0
+	for {
+		part, err := content.ReadSlice('\n')
+		d.held = append(d.held, part...)
+		quotes += bytes.Count(part, []byte{'"'})
+		switch {
+		case len(d.held) > maxHeld:
+			return errors.New("the export has a line that is longer than any record")
+		case err == io.EOF && len(d.held) == begun:
+			return io.EOF
+		case err == io.EOF:
+			return broken{io.ErrUnexpectedEOF}
+		case err == bufio.ErrBufferFull, err == nil && d.options.Format == "csv" && quotes%2 != 0:
+			continue
+		case err != nil:
+			return broken{err}
+		}
+		break
+	}
+	last, err := d.place(d.held[begun:])
+	if err != nil || last < 0 {
+		return err
+	}
+	if last <= d.last { // the server began anew
+		return cannotGoOn()
+	}
+	d.last = last
+	return d.write()
+}
+
+// place is the record that a line is the last one of, and -1 where another line belongs
+// to what is held. Of a line of hashes the first is enough: the server goes on after the
+// line.
+func (d *download) place(line []byte) (int64, error) {
+	if d.options.Format == "csv" {
+		cell, _, _ := bytes.Cut(line, []byte{','})
+		if last, err := strconv.ParseInt(string(cell), 10, 64); err == nil {
+			return last, nil
+		}
+		return -1, nil // the header
+	}
+	var of struct {
+		Export   string `json:"export"`
+		Sequence int64  `json:"sequence"`
+		First    int64  `json:"first"`
+		Digest   string `json:"digest"`
+	}
+	if err := json.Unmarshal(line, &of); err != nil {
+		return -1, fmt.Errorf("the server's answer is no export: %w", err)
+	}
+	switch of.Export {
+	case "":
+		if d.options.Proofs {
+			return -1, nil
+		}
+		return of.Sequence, nil
+	case decisionlog.ExportProof:
+		return of.Sequence, nil
+	case decisionlog.ExportLeaves:
+		return of.First, nil
+	case decisionlog.ExportEnd:
+		d.end = of.Digest
+	}
+	return -1, nil
+}
+
+// write writes what is held.
+func (d *download) write() error {
+	d.digest.Write(d.held)
+	_, err := d.to.Write(d.held)
+	d.held = d.held[:0]
+	if d.written++; d.options.Progress != nil && d.written%progressEvery == 0 {
+		d.options.Progress(d.last+1, -1)
 	}
 	return err
 }
 
-// admit says whether an answer is what was asked for.
-func (d *download) admit() error {
-	h := d.answer.Header
+// finish writes the last line, if all before it is what the server made the digest of.
+func (d *download) finish(done decisionlog.Exported) error {
+	want := d.end
 	switch {
-	case d.tag == "":
-		d.tag, d.gzip = h.Get("ETag"), h.Get("Content-Encoding") == "gzip"
-		return nil
-	case d.answer.StatusCode == http.StatusRequestedRangeNotSatisfiable && h.Get("Content-Range") == "bytes */"+strconv.FormatInt(d.offset, 10):
-		d.summary = h.Get(summaryHeader)
-		return errNoRest
-	case d.answer.StatusCode == http.StatusPartialContent && h.Get("ETag") == d.tag &&
-		strings.HasPrefix(h.Get("Content-Range"), fmt.Sprintf("bytes %d-", d.offset)):
-		return nil
+	case d.options.Format == "csv":
+		if err := d.write(); err != nil { // the header, where there are no records
+			return err
+		}
+		want = done.Digest
+	case want == "":
+		return broken{io.ErrUnexpectedEOF}
 	}
-	return fmt.Errorf("the export broke off and cannot go on: %w", decisionlog.ErrChanged)
-}
-
-// close lets go of the connection.
-func (d *download) close() {
-	if d.answer != nil {
-		_ = d.answer.Body.Close()
-		d.answer = nil
+	if want != "" && hex.EncodeToString(d.digest.Sum(nil)) != want {
+		return fmt.Errorf("the export is not in one piece: %w", ErrOtherExport)
 	}
-	if d.idle != nil {
-		d.idle.Stop()
-		d.end()
-	}
-}
-
-// lines counts what passes through, for somebody who watches.
-type lines struct {
-	io.Writer
-	progress   func(done, size int64)
-	done, said int64
-}
-
-// linesEvery is how many lines lie between two calls of progress.
-const linesEvery = 1 << 12
-
-func (l *lines) Write(b []byte) (int, error) {
-	n, err := l.Writer.Write(b)
-	if l.done += int64(bytes.Count(b[:n], []byte{'\n'})); l.progress != nil && l.done-l.said >= linesEvery {
-		l.said = l.done
-		l.progress(l.done, -1)
-	}
-	return n, err
+	_, err := d.to.Write(d.held)
+	return errors.Join(err, d.to.Flush())
 }

@@ -3,16 +3,12 @@ package remote_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -153,145 +149,6 @@ func TestReadsOfOneTenant(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if err := l.Redact(t.Context(), mine, "r"); httpclient.StatusOf(err) != 403 {
-		t.Errorf("got %v", err)
-	}
-}
-
-// breaker stands before a server and breaks each connection after so many bytes of its
-// answers as cut says.
-func breaker(t *testing.T, address string, cut func(connection int) int64) (url string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	var all sync.WaitGroup
-	all.Go(func() {
-		for n := 0; ; n++ {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			behind, err := net.Dial("tcp", address)
-			if err != nil {
-				t.Error(err)
-				_ = client.Close()
-				continue
-			}
-			limit := cut(n)
-			all.Go(func() {
-				_, _ = io.Copy(behind, client)
-				_ = behind.Close()
-			})
-			all.Go(func() {
-				_, _ = io.CopyN(client, behind, limit)
-				_, _ = client.Close(), behind.Close()
-			})
-		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		all.Wait()
-	})
-	return "http://" + listener.Addr().String()
-}
-
-// An export over connections that break at any byte, in the header, the body or what
-// ends it, is the export over one that does not.
-func TestExportOverBrokenConnections(t *testing.T) {
-	d := openDesk(t)
-	for i := range 300 {
-		d.decide([]string{"acme", "default"}[i%2], fmt.Sprintf("doc-%d", rand.Uint64()))
-	}
-	r := rand.New(rand.NewPCG(8, 9))
-	var waits int
-	broken := d.reader(breaker(t, d.Addr(), func(n int) int64 { return 300 + r.Int64N(6000) }), d.key, func(o *httpclient.Options) {
-		o.Wait = func(context.Context, time.Duration) error { waits++; return nil }
-	})
-	whole := d.reader(d.URL, d.key)
-	for _, o := range []decisionlog.ExportOptions{{}, {Proofs: true, Filter: decisionlog.Filter{Tenant: "acme"}}, {Format: "csv"}} {
-		var before, got, after bytes.Buffer
-		for { // the log signs for itself now and then, also in silence
-			before.Reset()
-			got.Reset()
-			after.Reset()
-			want, err := whole.Export(t.Context(), &before, o)
-			must(t, err)
-			done, err := exportOnce(t, broken, &got, o)
-			must(t, err)
-			_, err = whole.Export(t.Context(), &after, o)
-			must(t, err)
-			if !bytes.Equal(before.Bytes(), after.Bytes()) {
-				continue
-			}
-			if done != want || done.Size == 0 {
-				t.Errorf("%+v: it says %+v, want %+v", o, done, want)
-			}
-			break
-		}
-		if !bytes.Equal(got.Bytes(), before.Bytes()) {
-			t.Errorf("%+v: %d bytes came, want %d", o, got.Len(), before.Len())
-		}
-	}
-	if waits == 0 {
-		t.Error("no connection broke")
-	}
-}
-
-// exportOnce begins again where the very first answer broke off before it said which
-// export it is: then nothing has come.
-func exportOnce(t *testing.T, l *remote.Log, w *bytes.Buffer, o decisionlog.ExportOptions) (done decisionlog.Exported, err error) {
-	t.Helper()
-	for range 50 {
-		if done, err = l.Export(t.Context(), w, o); err == nil || w.Len() > 0 {
-			return done, err
-		}
-	}
-	return done, err
-}
-
-// An export that cannot go on, because of what was removed meanwhile, says so.
-func TestExportThatCannotGoOn(t *testing.T) {
-	d := openDesk(t)
-	id := d.decide("acme", strings.Repeat("x", 100_000))
-	for range 20 {
-		d.decide("acme", fmt.Sprint(rand.Uint64()))
-	}
-	whole := d.reader(d.URL, d.key)
-	removed := false
-	l := d.reader(breaker(t, d.Addr(), func(int) int64 { return 1500 }), d.key, func(o *httpclient.Options) {
-		o.Wait = func(ctx context.Context, _ time.Duration) error {
-			if !removed {
-				removed = true
-				return whole.Redact(ctx, id, "r")
-			}
-			return nil
-		}
-	})
-	if _, err := l.Export(t.Context(), io.Discard, decisionlog.ExportOptions{}); !errors.Is(err, decisionlog.ErrChanged) || !removed {
-		t.Errorf("got %v", err)
-	}
-}
-
-// A server that stays away is given up, and an interrupted export ends.
-func TestExportGivesUp(t *testing.T) {
-	d := openDesk(t)
-	for range 50 {
-		d.decide("acme", fmt.Sprint(rand.Uint64()))
-	}
-	waits := 0
-	l := d.reader(breaker(t, d.Addr(), func(n int) int64 {
-		if n == 0 {
-			return 2500
-		}
-		return 0
-	}), d.key, func(o *httpclient.Options) {
-		o.Wait = func(context.Context, time.Duration) error { waits++; return nil }
-	})
-	if _, err := l.Export(t.Context(), io.Discard, decisionlog.ExportOptions{}); err == nil || errors.Is(err, decisionlog.ErrChanged) || waits != 5 {
-		t.Errorf("got %v after %d attempts", err, waits)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := d.reader(d.URL, d.key).Export(ctx, io.Discard, decisionlog.ExportOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
