@@ -13,8 +13,8 @@ import (
 	"policy-service/pdp/server/door"
 )
 
-// exports bounds what reads the whole log, and ends it when the server stops: an
-// export can be resumed, and a slow reader must not hold up the stop.
+// exports bounds how many requests read the whole log at once, and ends them when the
+// server stops. A slow reader must not delay the stop, and an export can be continued.
 type exports struct {
 	door.Places
 	ctx  context.Context // ends with the server
@@ -22,12 +22,12 @@ type exports struct {
 }
 
 const (
-	// maxExports is how many read the whole log at once, exportsOfOne how many of one
-	// caller: a sample may hold hundreds of megabytes.
+	// maxExports is how many requests read the whole log at once, and exportsOfOne how many
+	// of one caller: a sample may hold hundreds of megabytes.
 	maxExports   = 4
 	exportsOfOne = maxExports / 2
-	// exportPatience is how long a reader may take for one piece of an export, which is of
-	// exportPiece bytes. As long as it goes on reading, an export may take all day.
+	// exportPatience is how long a reader may take for one piece of exportPiece bytes. If
+	// the reader takes each piece in time, an export may take all day.
 	exportPatience = 30 * time.Second
 	exportPiece    = 64 << 10
 	exportsRetry   = 10 * time.Second
@@ -45,16 +45,22 @@ func newExports() *exports {
 
 var errStopping = errors.New("the server is stopping")
 
-// readsAll lets an auditor in who reads the whole log, for as long as their credential
-// counts, or refuses. What is written must be written to the patient it returns, and its
-// context ends where it should.
-func (s *Server) readsAll(c echo.Context, a auditor) (*patient, func(), error) {
+// readsAll gives an auditor a place to read the whole log, until the credential ends, or
+// refuses. The handler writes its answer to the slowWriter, works in the writer's context,
+// and calls the function when it is done.
+func (s *Server) readsAll(c echo.Context, a auditor) (*slowWriter, func(), error) {
 	waits, cancel := s.door.Within(c)
 	defer cancel()
-	w := &patient{to: c.Response(), control: http.NewResponseController(c.Response()), server: s, asked: c.Request().Context()}
+	w := &slowWriter{
+		to:      c.Response(),
+		control: http.NewResponseController(c.Response()),
+		server:  s,
+		request: c.Request().Context(),
+	}
 	place, err := s.exports.Take(waits, a.Caller.Name, w.cut)
 	if err != nil {
-		p := door.TooMany("exports", exportsRetry, http.StatusServiceUnavailable, "the whole log is being read by as many as may at once; ask again after Retry-After seconds")
+		p := door.TooMany("exports", exportsRetry, http.StatusServiceUnavailable,
+			"the whole log is being read by as many as may at once; ask again after Retry-After seconds")
 		p.Bound = true
 		return nil, nil, p
 	}
@@ -68,26 +74,26 @@ func (s *Server) readsAll(c echo.Context, a auditor) (*patient, func(), error) {
 	w.ctx = decisionlog.WithTurns(ctx, w.turn.GoOn)
 	forget := context.AfterFunc(s.exports.ctx, end)
 	keep := context.AfterFunc(ctx, w.cut)
-	_ = w.deadline(time.Time{}) // an error comes again with the first write
+	_ = w.deadline(time.Time{}) // the first write meets the same error
 	return w, func() {
 		forget()
 		keep()
 		end()
 		done()
-		_ = w.deadline(time.Now().Add(exportPatience)) // net/http may still have a last piece
+		_ = w.deadline(time.Now().Add(exportPatience)) // net/http may still have to send a last piece
 		w.leave()
 	}, nil
 }
 
 const (
-	// exportGrace is how long retention waits for those who read the whole log: what it
-	// takes away is what they come to first, and they would have to begin again. A reader
-	// who takes longer has passed that by then.
+	// exportGrace is how long retention waits for readers of the whole log. Retention
+	// removes the oldest records, which a reader reads first: without the wait, the reader
+	// would have to begin again. A slower reader has read the oldest records by then.
 	exportGrace = 20 * time.Second
 	graceLook   = 50 * time.Millisecond
 )
 
-// letPass waits until nobody reads the whole log, or long enough.
+// letPass waits until no request reads the whole log, at most exportGrace.
 func (e *exports) letPass(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, exportGrace)
 	defer cancel()
@@ -102,98 +108,99 @@ func (e *exports) letPass(ctx context.Context) {
 	}
 }
 
-// patient writes an answer that may take long. The server's limit is on the whole of an
-// answer; here it is on each piece, and none is on making the next. While it waits for its
-// reader it keeps nobody else from reading.
-type patient struct {
+// slowWriter writes an answer that may take long. The time limit of the server is on the
+// whole answer. Here the limit is on each piece that the reader takes, and the time that
+// the server needs to make the next piece has none. While a slowWriter waits for its
+// reader, it gives up its turn to work on the log.
+type slowWriter struct {
 	ctx     context.Context
 	to      http.ResponseWriter
 	control *http.ResponseController
 	place   *door.Place
 	turn    *door.Shift
 	server  *Server
-	asked   context.Context // of the request
-	making  bool            // more, after the answer has begun
+	request context.Context // names the connection
+	making  bool            // the server makes the next piece, after the answer has begun
 
 	mu      sync.Mutex // guards the deadline, stopped and left
 	stopped bool
-	left    bool // the answer is somebody else's from here on
+	left    bool // the handler has returned, and the connection is net/http's again
 }
 
-func (p *patient) Write(b []byte) (written int, err error) {
-	reads := p.turn.End()
-	p.made()
+func (w *slowWriter) Write(b []byte) (written int, err error) {
+	reads := w.turn.End()
+	w.made()
 	for err == nil && written < len(b) {
 		var n int
-		n, err = p.piece(b[written:min(len(b), written+exportPiece)])
+		n, err = w.piece(b[written:min(len(b), written+exportPiece)])
 		written += n
 	}
 	if err == nil && reads {
-		p.makes()
-		err = p.turn.Begin(p.ctx)
+		w.makes()
+		err = w.turn.Begin(w.ctx)
 	}
 	return written, err
 }
 
-func (p *patient) piece(b []byte) (n int, err error) {
+func (w *slowWriter) piece(b []byte) (n int, err error) {
 	begun := time.Now()
-	if err := p.deadline(begun.Add(exportPatience)); err != nil {
+	if err := w.deadline(begun.Add(exportPatience)); err != nil {
 		return 0, err
 	}
-	p.place.Waits()
-	n, err = p.to.Write(b)
-	p.place.Works()
-	p.server.door.Connections.Moved(p.asked)
-	if err != nil && (p.place.WasPushed() || time.Since(begun) >= exportPatience) {
-		p.server.door.Refused("slow_readers")
+	w.place.Waits()
+	n, err = w.to.Write(b)
+	w.place.Works()
+	w.server.door.Connections.Moved(w.request)
+	if err != nil && (w.place.WasPushed() || time.Since(begun) >= exportPatience) {
+		w.server.door.Refused("slow_readers")
 	}
 	if err == nil {
-		err = p.deadline(time.Time{})
+		err = w.deadline(time.Time{})
 	}
 	return n, err
 }
 
-// makes says that the connection is worked on although its answer has begun, and made
-// that it is not any more.
-func (p *patient) makes() {
-	if !p.making {
-		p.making = true
-		p.server.door.Connections.Works(p.asked)
+// makes marks the connection as one that the server works for, although its answer has
+// begun. made takes the mark away.
+func (w *slowWriter) makes() {
+	if !w.making {
+		w.making = true
+		w.server.door.Connections.Works(w.request)
 	}
 }
 
-func (p *patient) made() {
-	if p.making {
-		p.making = false
-		p.server.door.Connections.Answers(p.asked)
+func (w *slowWriter) made() {
+	if w.making {
+		w.making = false
+		w.server.door.Connections.Answers(w.request)
 	}
 }
 
-func (p *patient) leave() {
-	p.mu.Lock()
-	p.left = true // a cut may be on its way still
-	p.mu.Unlock()
-	p.made()
-	p.turn.End()
-	p.place.Leave()
+func (w *slowWriter) leave() {
+	w.mu.Lock()
+	w.left = true // cut may still be called
+	w.mu.Unlock()
+	w.made()
+	w.turn.End()
+	w.place.Leave()
 }
 
-func (p *patient) deadline(at time.Time) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopped {
+func (w *slowWriter) deadline(at time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
 		return errStopping
 	}
-	return p.control.SetWriteDeadline(at)
+	return w.control.SetWriteDeadline(at)
 }
 
-// cut ends a write that waits for its reader.
-func (p *patient) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.left {
+// cut ends a write that waits for its reader, and every later write.
+func (w *slowWriter) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.left {
 		return
 	}
-	p.stopped = true
-	_ = p.control.SetWriteDeadline(time.Now())
+	w.stopped = true
+	_ = w.control.SetWriteDeadline(time.Now())
 }
