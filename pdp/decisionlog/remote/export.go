@@ -21,15 +21,15 @@ import (
 	"policy-service/pdp/httpclient"
 )
 
-// ErrOtherExport means that the server can go on with an export, but not with the one
-// that has begun.
+// ErrOtherExport means that the server cannot go on with the export that has begun: it
+// would send the rest of another one.
 var ErrOtherExport = errors.New(
 	"the server's log, its program or what the credential may read changed since the export began")
 
 // Export writes the records of the log up to its newest checkpoint. If the connection
-// breaks, Export goes on after the last record that came whole. If that cannot be, the
-// error is [decisionlog.ErrChanged] when content was removed from the log meanwhile, and
-// [ErrOtherExport] when the rest would be that of another export.
+// breaks, Export goes on after the last record that came whole. The error is
+// [decisionlog.ErrChanged] if content was removed from the log meanwhile, and
+// [ErrOtherExport] if the rest would be that of another export.
 func (l *Log) Export(ctx context.Context, w io.Writer, o decisionlog.ExportOptions) (decisionlog.Exported, error) {
 	d := &download{
 		server:  l.server,
@@ -85,10 +85,10 @@ type download struct {
 	last       int64     // the last record that was written
 	written    int       // how many times
 	held       []byte    // lines that came, and are not written yet
-	end        string    // the digest of the last line, where that is held
+	end        string    // the digest in the last line, "" before that line has come
 }
 
-// broken is an error after which another connection may go on.
+// broken marks an error after which another connection may go on.
 type broken struct{ error }
 
 func (b broken) Unwrap() error { return b.error }
@@ -97,8 +97,8 @@ const (
 	checkpointHeader = "X-Export-Checkpoint"
 	summaryHeader    = "X-Export-Summary"
 
-	// idleTimeout ends a connection on which an export says nothing. Before the server
-	// goes on it makes again what came before, which takes a while.
+	// idleTimeout ends a connection on which nothing comes. A server that goes on with an
+	// export first makes the earlier lines again, which takes a while.
 	idleTimeout = 5 * time.Minute
 	// maxHeld bounds the lines that are held: a record and its proof.
 	maxHeld = 2 * decisionlog.MaxLine
@@ -178,8 +178,9 @@ func cannotGoOn() error {
 	return fmt.Errorf("the export broke off and cannot go on: %w", ErrOtherExport)
 }
 
-// line reads a line and, where it is the last one of a record, writes what is held. A
-// line of CSV ends outside of quotes. The error is [io.EOF] at the end of the answer.
+// line reads a line. If the line is the last one of its record, line writes what is held.
+// A line of CSV does not end within quotes. The error is [io.EOF] at the end of the
+// answer.
 func (d *download) line(content *bufio.Reader) error {
 	begun, quotes := len(d.held), 0
 	for {
@@ -211,9 +212,9 @@ func (d *download) line(content *bufio.Reader) error {
 	return d.write()
 }
 
-// place is the record that a line is the last one of, and -1 where another line belongs
-// to what is held. Of a line of hashes the first is enough: the server goes on after the
-// line.
+// place returns the sequence of the record that ends with this line, and -1 if no record
+// ends here. For a line of hashes it returns the first sequence: the server goes on after
+// the whole line.
 func (d *download) place(line []byte) (int64, error) {
 	if d.options.Format == "csv" {
 		cell, _, _ := bytes.Cut(line, []byte{','})
@@ -258,7 +259,7 @@ func (d *download) write() error {
 	return err
 }
 
-// finish writes the last line, if all before it is what the server made the digest of.
+// finish writes the last line, if the digest of everything before it is the server's.
 func (d *download) finish(done decisionlog.Exported) error {
 	want := d.end
 	switch {

@@ -3,9 +3,9 @@
 // [decisionlog.Snapshot], and also follows the log, redacts records and rotates
 // the key where the credential permits it.
 //
-// It trusts nothing it is told: a record is held to its hash, and the files of a
-// bundle to their digest. Whether the log is what was signed, policy-service log
-// verify says of what is exported here.
+// It trusts nothing that a server sends: it checks a record against its hash, the files of
+// a bundle against their digest, and an export against the digest in its last line. It does
+// not check signatures: policy-service log verify does, on an export.
 package remote
 
 import "policy-service/pdp/httpclient"
