@@ -3,11 +3,13 @@ package decisionlog
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/decisionlog/index"
 )
 
 // Filter picks records. Everything that is set must hold; the zero Filter picks
@@ -109,4 +111,46 @@ func (r *Recorded) goesBy(approval string) bool {
 // named reports whether an entity is the one of an id, or of "type/id".
 func named(e evaluation.Ref, name string) bool {
 	return e.ID != "" && (name == e.ID || name == e.Type+"/"+e.ID)
+}
+
+// terms are what a record must have: of each list one at least, the lists that are short
+// as a rule first. None says that the index is of no help.
+func (f Filter) terms() (all [][]string) {
+	one := func(letter byte, value string) {
+		if value != "" {
+			all = append(all, []string{index.Term(letter, value)})
+		}
+	}
+	one(index.TermOf, f.Of)
+	one(index.TermApproval, f.Approval)
+	for letter, name := range map[byte]string{index.TermSubject: f.Subject, index.TermResource: f.Resource} {
+		if name != "" {
+			all = append(all, entityTerms(letter, name))
+		}
+	}
+	one(index.TermPolicy, f.Policy)
+	one(index.TermAction, f.Action)
+	one(index.TermEvent, f.Event)
+	one(index.TermTenant, f.Tenant)
+	if f.Tenants != nil {
+		any := make([]string, len(f.Tenants))
+		for i, tenant := range f.Tenants {
+			any[i] = index.Term(index.TermTenant, tenant)
+		}
+		all = append(all, any)
+	}
+	one(index.TermDecision, f.Decision)
+	one(index.TermKind, f.Kind)
+	return all
+}
+
+// entityTerms are those of an id, or "type/id": both may have slashes in them.
+func entityTerms(letter byte, name string) []string {
+	terms := []string{index.Term(letter, name)}
+	for rest, more := name, true; more; {
+		if _, rest, more = strings.Cut(rest, "/"); more && rest != "" {
+			terms = append(terms, index.Term(letter, rest))
+		}
+	}
+	return terms
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/decisionlog/index"
 )
 
 // termsOf are the terms of a line as a decoder understands it.
@@ -16,44 +18,41 @@ func termsOf(line []byte) (terms []string, ok bool) {
 	if err != nil {
 		return nil, false
 	}
-	terms = []string{term(termTenant, s.Tenant)}
+	terms = []string{index.Term(index.TermTenant, s.Tenant)}
 	add := func(letter byte, value string) {
 		if value != "" {
-			terms = append(terms, term(letter, value))
+			terms = append(terms, index.Term(letter, value))
 		}
 	}
-	add(termKind, s.Kind)
-	add(termEvent, s.Event)
-	add(termDecision, s.Answer())
-	add(termSubject, s.Names.Subject.ID)
-	add(termResource, s.Names.Resource.ID)
-	add(termAction, s.Names.Action.Name)
-	add(termOf, s.Receipt().Decision)
+	add(index.TermKind, s.Kind)
+	add(index.TermEvent, s.Event)
+	add(index.TermDecision, s.Answer())
+	add(index.TermSubject, s.Names.Subject.ID)
+	add(index.TermResource, s.Names.Resource.ID)
+	add(index.TermAction, s.Names.Action.Name)
+	add(index.TermOf, s.Receipt().Decision)
 	for _, d := range s.Discharged {
-		add(termApproval, d.Approval)
+		add(index.TermApproval, d.Approval)
 	}
 	var step struct {
 		Approval string `json:"approval"`
 	}
 	if json.Unmarshal(s.Details, &step) == nil {
-		add(termApproval, step.Approval)
+		add(index.TermApproval, step.Approval)
 	}
 	for _, policy := range s.Determining {
-		add(termPolicy, policy)
+		add(index.TermPolicy, policy)
 	}
 	for _, e := range s.Errors {
-		add(termPolicy, e.Policy)
+		add(index.TermPolicy, e.Policy)
 	}
 	return terms, true
 }
 
 // missed is a term that a decoder finds in a line and the index does not.
 func missed(line []byte) string {
-	var got []string
-	for _, term := range new(termReader).read(line) {
-		got = append(got, string(term))
-	}
-	if slices.Contains(got, termOdd) {
+	got := index.Terms(line)
+	if slices.Contains(got, index.TermOdd) {
 		return ""
 	}
 	want, ok := termsOf(line)
@@ -76,8 +75,8 @@ func TestTermsOfLines(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.finish(uint64(n), time.Now(), n%2 == 0)
-		terms := new(termReader).read(p.line)
-		if term := missed(p.line); term != "" || string(terms[0]) == termOdd {
+		terms := index.Terms(p.line)
+		if term := missed(p.line); term != "" || terms[0] == index.TermOdd {
 			t.Fatalf("%s: %q is missed", p.line, term)
 		}
 		if want, _ := termsOf(p.line); len(terms) != len(want) {

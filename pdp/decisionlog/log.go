@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"policy-service/pdp/boltfile"
+	"policy-service/pdp/decisionlog/index"
 	"policy-service/pdp/plainfile"
 )
 
@@ -39,7 +40,7 @@ type Log struct {
 	ending sync.RWMutex // guards closed; held for reading while something goes into the queue
 	closed bool
 
-	index    *index
+	index    *index.Index
 	accounts *accounts
 
 	removing sync.Mutex       // one redaction or retention at a time
@@ -96,7 +97,7 @@ func Open(data string, options Options) (*Log, error) {
 	for _, kind := range options.Kinds {
 		l.kinds[kind] = true
 	}
-	l.index = newIndex(l)
+	l.index = index.New(data, l, index.Options{RetryEvery: l.options.RetryEvery, OnError: l.options.OnIndex})
 	l.accounts, l.w.charged = newAccounts(l.options.Now, l.options.OnAged), newCharges()
 	l.bytes = semaphore.NewWeighted(l.options.QueueBytes)
 	if l.shares.most = callerBytes; l.options.Mode == BestEffort {
@@ -110,12 +111,12 @@ func Open(data string, options Options) (*Log, error) {
 		return nil, fmt.Errorf("opening the decision log: %w", err)
 	}
 	go l.run()
-	err := errors.Join(l.index.sweep(), l.finishRemovals(context.Background()))
+	err := errors.Join(l.index.Sweep(), l.finishRemovals(context.Background()))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the decision log: %w", err), l.Close())
 	}
 	if l.options.Index {
-		l.index.start()
+		l.index.Start()
 	}
 	return l, nil
 }
@@ -269,7 +270,7 @@ func (l *Log) Close() error {
 		<-l.done
 		return nil
 	}
-	l.index.stop()
+	l.index.Stop()
 	close(l.stop)
 	<-l.done
 	err := l.finish()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/decisionlog/index"
 )
 
 // Query asks for a page of records. A cursor stands between two records: at n
@@ -56,11 +58,12 @@ func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
 	if q.Cursor > size {
 		return Page{}, fmt.Errorf("%w: it is %d, and there are %d records", ErrNoSuchCursor, q.Cursor, size)
 	}
-	low, high, err := l.span(q.Filter, size)
+	p := pager{log: l, query: q, terms: q.terms()}
+	low, high, err := p.span(size)
 	if err != nil {
 		return Page{}, err
 	}
-	p := pager{log: l, query: q, terms: q.terms(), low: low, high: min(high, q.Cursor)}
+	p.low, p.high = low, min(high, q.Cursor)
 	if !q.Newest {
 		p.low, p.high, p.page.Next = max(low, q.Cursor), high, size
 	}
@@ -69,13 +72,13 @@ func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
 }
 
 // span is where the records of a time are: they are in the order of their times.
-func (l *Log) span(f Filter, size uint64) (low, high uint64, err error) {
+func (p *pager) span(size uint64) (low, high uint64, err error) {
 	high = size
-	if !f.From.IsZero() {
-		low, err = l.notBefore(f.From, size)
+	if !p.query.From.IsZero() {
+		low, err = p.notBefore(p.query.From, size)
 	}
-	if err == nil && !f.To.IsZero() {
-		high, err = l.notBefore(f.To, size)
+	if err == nil && !p.query.To.IsZero() {
+		high, err = p.notBefore(p.query.To, size)
 	}
 	return low, high, err
 }
@@ -83,11 +86,11 @@ func (l *Log) span(f Filter, size uint64) (low, high uint64, err error) {
 // notBefore is where the records begin that are not before a moment. Where the
 // records around it have no content any more it is the one after these: they pass
 // no filter anyway.
-func (l *Log) notBefore(moment time.Time, size uint64) (uint64, error) {
+func (p *pager) notBefore(moment time.Time, size uint64) (uint64, error) {
 	low, high := uint64(0), size
 	for low < high {
 		middle := low + (high-low)/2
-		at, found, err := l.firstFrom(middle, high)
+		at, found, err := p.firstFrom(middle, high)
 		if err != nil {
 			return 0, err
 		}
@@ -102,18 +105,18 @@ func (l *Log) notBefore(moment time.Time, size uint64) (uint64, error) {
 
 // firstFrom is the first record of a span that has content, and its time; where
 // there is none it is the end of the span.
-func (l *Log) firstFrom(from, to uint64) (at time.Time, sequence uint64, err error) {
+func (p *pager) firstFrom(from, to uint64) (at time.Time, sequence uint64, err error) {
 	for from < to {
-		s, err := l.find(from)
+		s, err := p.log.find(from)
 		if err != nil {
 			if errors.Is(err, ErrGone) { // its segment was moved away
-				from = l.all()[0].first
+				from = p.log.all()[0].first
 				continue
 			}
 			return at, 0, err
 		}
 		var some []found
-		some, err = l.lines(s, from, to, false, 1)
+		some, err = p.log.lines(s, from, to, false, 1)
 		if err != nil {
 			return at, 0, err
 		}
@@ -124,7 +127,7 @@ func (l *Log) firstFrom(from, to uint64) (at time.Time, sequence uint64, err err
 			}
 			return at, some[0].sequence, err
 		}
-		from = l.endOf(s)
+		from = p.log.endOf(s)
 	}
 	return at, to, nil
 }
@@ -182,7 +185,7 @@ func (p *pager) segment(ctx context.Context, s *segment, low, high uint64) error
 	if len(p.terms) == 0 || p.log.index == nil {
 		return p.all(ctx, s, low, high)
 	}
-	list, upTo := p.log.index.candidates(s, p.log.endOf(s), p.terms)
+	list, upTo := p.log.index.Candidates(index.Segment{Number: s.number, First: s.first, End: p.log.endOf(s)}, p.terms)
 	first := func() error { return p.named(ctx, s, between(list, s.first, low, high)) }
 	then := func() error { return p.all(ctx, s, max(low, upTo), high) }
 	if p.query.Newest {
@@ -326,4 +329,33 @@ func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (ou
 		return nil
 	})
 	return out, err
+}
+
+// Layout implements [index.Source].
+func (l *Log) Layout() []index.Segment {
+	size := l.Size() // before the segments: they are added before it grows
+	all := l.all()
+	list := make([]index.Segment, len(all))
+	for i, s := range all {
+		end := max(size, s.first)
+		if i+1 < len(all) {
+			end = all[i+1].first
+		}
+		list[i] = index.Segment{Number: s.number, First: s.first, End: end}
+	}
+	return list
+}
+
+// Lines implements [index.Source].
+func (l *Log) Lines(from, to uint64) ([]index.Line, error) {
+	s, err := l.find(from)
+	if err != nil {
+		return nil, err
+	}
+	some, err := l.lines(s, from, to, false, readRecords)
+	list := make([]index.Line, len(some))
+	for i, r := range some {
+		list[i] = index.Line{Sequence: r.sequence, Text: r.line}
+	}
+	return list, err
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/decisionlog/index"
 )
 
 // randomEntry draws from few values, so that filters find some of them; slashes
@@ -127,16 +129,12 @@ func settled(t testing.TB, l *Log) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
-		all := l.all()
-		p := l.index.followed(all[len(all)-1].number)
-		done := p != nil
-		if done {
-			l.index.mu.Lock()
-			done = p.next == l.Size()
-			l.index.mu.Unlock()
-		}
+		all := l.Layout()
+		last := all[len(all)-1]
+		_, upTo := l.index.Candidates(last, [][]string{{index.Term(index.TermKind, KindAdmin)}})
+		done := upTo == last.End
 		for _, s := range all[:len(all)-1] {
-			_, err := os.Stat(l.index.path(s.number))
+			_, err := os.Stat(filepath.Join(l.data, filepath.FromSlash(index.Dir), fmt.Sprintf(SegmentName, s.Number)))
 			done = done && err == nil
 		}
 		if done {
@@ -229,7 +227,7 @@ func TestQueryIsAScan(t *testing.T) {
 			if err := l.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.RemoveAll(filepath.Join(data, filepath.FromSlash(IndexDir))); err != nil {
+			if err := os.RemoveAll(filepath.Join(data, filepath.FromSlash(index.Dir))); err != nil {
 				t.Fatal(err)
 			}
 			l = indexedLog(t, data, begun.Add(2*time.Hour), true)
@@ -241,7 +239,7 @@ func TestQueryIsAScan(t *testing.T) {
 // damageIndex leaves hardly a file as it was.
 func damageIndex(t *testing.T, l *Log, r *rand.Rand) {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(l.index.dir, "*.db"))
+	names, err := filepath.Glob(filepath.Join(l.data, filepath.FromSlash(index.Dir), "*.db"))
 	if err != nil || len(names) < 4 {
 		t.Fatal(len(names), err)
 	}
@@ -360,9 +358,9 @@ func TestTheIndexIsMadeOfWhatIsLeft(t *testing.T) {
 	k := &kept{T: t, data: data, log: mustOpen(t, data, Options{}), gone: map[int64]string{}}
 	x := k.log.index
 	follow := func() { // as the index does by itself
-		all := k.log.all()
+		all := k.log.Layout()
 		s := all[len(all)-1]
-		_, err := x.add(t.Context(), s, s.first, k.log.Size())
+		_, err := x.Add(t.Context(), s, s.First, s.End)
 		k.ok(err)
 	}
 	k.append("a-1", "a-2")
@@ -372,16 +370,16 @@ func TestTheIndexIsMadeOfWhatIsLeft(t *testing.T) {
 	if files := k.holds("subject-of-a-2"); files != nil {
 		t.Errorf("it is in %v", files)
 	}
-	k.ok(x.fillAll(t.Context()))
+	k.ok(x.Fill(t.Context()))
 	if k.inIndex("subject-of-a-1") != 1 || k.inIndex("subject-of-a-2") != 0 {
 		t.Error("it is not made again of what is left")
 	}
 	k.append("b-1") // and what it reads while content goes
-	all := k.log.all()
+	all := k.log.Layout()
 	s := all[len(all)-1]
 	k.ok(k.log.Rotate(t.Context()))
-	k.ok(x.without(s.number, func() error {
-		_, err := x.add(t.Context(), s, s.first, k.log.endOf(s))
+	k.ok(x.Without(s.Number, func() error {
+		_, err := x.Add(t.Context(), s, s.First, k.log.Layout()[len(all)-1].End)
 		return err
 	}))
 	follow()

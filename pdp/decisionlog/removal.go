@@ -118,7 +118,7 @@ func (r *removal) replace(ctx context.Context) error {
 func (l *Log) exchange(ctx context.Context, segment uint64, next string) error {
 	ctx = context.WithoutCancel(ctx)
 	delete(l.contents, segment)
-	return l.index.without(segment, func() error { return l.Replace(ctx, segment, next) })
+	return l.index.Without(segment, func() error { return l.Replace(ctx, segment, next) })
 }
 
 func digestFile(name string) (digest string, size int64, err error) {

@@ -22,6 +22,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/index"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
@@ -174,7 +175,7 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 	"PolicyServiceIndexFailing": func(t *testing.T) (before, after model.Vector) {
 		data := t.TempDir()
 		must(t, os.Mkdir(filepath.Join(data, decisionlog.LogDir), 0o700))
-		must(t, os.WriteFile(filepath.Join(data, decisionlog.IndexDir), nil, 0o600)) // it is to be a directory
+		must(t, os.WriteFile(filepath.Join(data, index.Dir), nil, 0o600)) // it is to be a directory
 		s := pdptest.Start(t, telling(), withData(data), func(c *server.Config) {
 			server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) { o.SegmentBytes = 64 << 10 })
 		})

@@ -1,4 +1,4 @@
-package decisionlog
+package index
 
 import (
 	"bytes"
@@ -16,9 +16,9 @@ type termReader struct {
 
 // read returns the terms of a line, which are the reader's until the next.
 func (r *termReader) read(line []byte) [][]byte {
-	r.terms = append(r.terms[:0], []byte{termTenant}) // of no tenant, unless it says so
+	r.terms = append(r.terms[:0], []byte{TermTenant}) // of no tenant, unless it says so
 	if !eachMember(line, r.member) {
-		return [][]byte{[]byte(termOdd)}
+		return [][]byte{[]byte(TermOdd)}
 	}
 	return r.terms
 }
@@ -27,17 +27,17 @@ func (r *termReader) member(name, value []byte) bool {
 	switch string(name) {
 	case "tenant":
 		r.terms = r.terms[1:]
-		return r.text(termTenant, value)
+		return r.text(TermTenant, value)
 	case "kind":
-		return r.text(termKind, value)
+		return r.text(TermKind, value)
 	case "event":
-		return r.text(termEvent, value)
+		return r.text(TermEvent, value)
 	case "decision":
 		return r.decision(value)
 	case "request":
 		return eachMember(value, r.request)
 	case "determining":
-		return eachItem(value, func(id []byte) bool { return r.text(termPolicy, id) })
+		return eachItem(value, func(id []byte) bool { return r.text(TermPolicy, id) })
 	case "errors":
 		return eachItem(value, func(e []byte) bool { return eachMember(e, r.policy) })
 	case "discharged":
@@ -51,17 +51,17 @@ func (r *termReader) member(name, value []byte) bool {
 func (r *termReader) request(name, value []byte) bool {
 	switch string(name) {
 	case "subject":
-		return eachMember(value, func(name, value []byte) bool { return string(name) != "id" || r.text(termSubject, value) })
+		return eachMember(value, func(name, value []byte) bool { return string(name) != "id" || r.text(TermSubject, value) })
 	case "resource":
-		return eachMember(value, func(name, value []byte) bool { return string(name) != "id" || r.text(termResource, value) })
+		return eachMember(value, func(name, value []byte) bool { return string(name) != "id" || r.text(TermResource, value) })
 	case "action":
-		return eachMember(value, func(name, value []byte) bool { return string(name) != "name" || r.text(termAction, value) })
+		return eachMember(value, func(name, value []byte) bool { return string(name) != "name" || r.text(TermAction, value) })
 	}
 	return true
 }
 
 func (r *termReader) policy(name, value []byte) bool {
-	return string(name) != "policy" || r.text(termPolicy, value)
+	return string(name) != "policy" || r.text(TermPolicy, value)
 }
 
 func (r *termReader) of(name, value []byte) bool {
@@ -69,21 +69,21 @@ func (r *termReader) of(name, value []byte) bool {
 	case value[0] != '"':
 		return true
 	case string(name) == "decision":
-		return r.text(termOf, value)
+		return r.text(TermOf, value)
 	}
 	return r.by(name, value)
 }
 
 func (r *termReader) by(name, value []byte) bool {
-	return string(name) != "approval" || value[0] != '"' || r.text(termApproval, value)
+	return string(name) != "approval" || value[0] != '"' || r.text(TermApproval, value)
 }
 
 func (r *termReader) decision(value []byte) bool {
 	switch string(value) {
 	case "true":
-		r.terms = append(r.terms, []byte(string(termDecision)+"allow"))
+		r.terms = append(r.terms, []byte(string(TermDecision)+"allow"))
 	case "false":
-		r.terms = append(r.terms, []byte(string(termDecision)+"deny"))
+		r.terms = append(r.terms, []byte(string(TermDecision)+"deny"))
 	default:
 		return false
 	}
@@ -103,8 +103,16 @@ func (r *termReader) text(letter byte, value []byte) bool {
 		}
 		text = r.unquote
 	}
-	r.terms = append(r.terms, []byte(term(letter, string(text))))
+	r.terms = append(r.terms, []byte(Term(letter, string(text))))
 	return true
+}
+
+// Terms are the terms of a line, or of one that is written otherwise [TermOdd] alone.
+func Terms(line []byte) (terms []string) {
+	for _, term := range new(termReader).read(line) {
+		terms = append(terms, string(term))
+	}
+	return terms
 }
 
 // eachMember goes over the members of an object without whitespace, and says

@@ -1,4 +1,4 @@
-package decisionlog
+package index
 
 import (
 	"context"
@@ -31,11 +31,11 @@ func newPostings(segment, first uint64) *postings {
 }
 
 // add adds records, which come in order, and what they reach up to.
-func (p *postings) add(records []found, next uint64) {
+func (p *postings) add(lines []Line, next uint64) {
 	var reader termReader
-	for _, r := range records {
-		offset := uint32(r.sequence - p.first)
-		for _, term := range reader.read(r.line) {
+	for _, r := range lines {
+		offset := uint32(r.Sequence - p.first)
+		for _, term := range reader.read(r.Text) {
 			list := p.lists[string(term)]
 			if list == nil {
 				list = new([]uint32)
@@ -57,13 +57,22 @@ func (p *postings) of(term string) []uint32 {
 	return nil
 }
 
-const bucketTerms, metaNext = "terms", "next"
+// The names in a file of the index.
+const (
+	bucketMeta  = "meta"
+	bucketTerms = "terms"
+	metaFormat  = "format"
+	metaFirst   = "first"
+	metaNext    = "next"
+)
+
+var errDamaged = errors.New("the index is damaged")
 
 // writeTerms is how many terms one transaction writes.
 const writeTerms = 20_000
 
 // write makes the file of an index that is complete. It may be given up at any time.
-func (x *index) write(ctx context.Context, p *postings) error {
+func (x *Index) write(ctx context.Context, p *postings) error {
 	if err := os.MkdirAll(x.dir, 0o700); err != nil {
 		return err
 	}
@@ -74,7 +83,7 @@ func (x *index) write(ctx context.Context, p *postings) error {
 		err = ctx.Err()
 	}
 	if err == nil {
-		return rename(draft, name)
+		return os.Rename(draft, name)
 	}
 	return errors.Join(err, removeIfThere(draft))
 }
@@ -111,9 +120,9 @@ func writeIndex(ctx context.Context, name string, p *postings) (err error) {
 		if _, err := tx.CreateBucketIfNotExists([]byte(bucketTerms)); err != nil {
 			return err
 		}
-		meta, err := tx.CreateBucket([]byte(BucketMeta))
-		return errors.Join(err, meta.Put([]byte(MetaFormat), strconv.AppendInt(nil, IndexVersion, 10)),
-			meta.Put([]byte(MetaFirst), number(p.first)), meta.Put([]byte(metaNext), number(p.next)))
+		meta, err := tx.CreateBucket([]byte(bucketMeta))
+		return errors.Join(err, meta.Put([]byte(metaFormat), strconv.AppendInt(nil, Version, 10)),
+			meta.Put([]byte(metaFirst), number(p.first)), meta.Put([]byte(metaNext), number(p.next)))
 	})
 	return errors.Join(err, db.Sync())
 }
@@ -137,24 +146,25 @@ func putTerms(tx *bbolt.Tx, p *postings, terms []string) error {
 	return nil
 }
 
-// candidates are the sequences of a segment, in order, that may pass what asks for
-// terms, and where the index ends: what comes from there on is to be scanned.
-func (x *index) candidates(s *segment, end uint64, terms [][]string) (list []uint32, upTo uint64) {
-	if p := x.followed(s.number); p != nil {
+// Candidates are how far from the first record of a segment, in order, those stand that
+// may pass what asks for terms: one at least of each list. The index ends at upTo: what
+// comes from there on is to be scanned.
+func (x *Index) Candidates(s Segment, terms [][]string) (list []uint32, upTo uint64) {
+	if p := x.followed(s.Number); p != nil {
 		return x.inMemory(p, terms)
 	}
-	list, err := x.onDisk(s, end, terms)
+	list, err := x.onDisk(s, terms)
 	switch {
 	case err == nil:
-		return list, end
-	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, ErrLocked):
-		_ = removeIfThere(x.path(s.number)) // it is made again
+		return list, s.End
+	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, boltfile.ErrLocked):
+		_ = removeIfThere(x.path(s.Number)) // it is made again
 	}
 	x.wakeUp()
-	return nil, s.first
+	return nil, s.First
 }
 
-func (x *index) inMemory(p *postings, terms [][]string) ([]uint32, uint64) {
+func (x *Index) inMemory(p *postings, terms [][]string) ([]uint32, uint64) {
 	lists := map[string][]uint32{}
 	x.mu.Lock()
 	upTo := p.next
@@ -163,44 +173,44 @@ func (x *index) inMemory(p *postings, terms [][]string) ([]uint32, uint64) {
 			lists[term] = p.of(term)
 		}
 	}
-	lists[termOdd] = p.of(termOdd)
+	lists[TermOdd] = p.of(TermOdd)
 	x.mu.Unlock()
 	list, _ := narrow(terms, func(term string) ([]uint32, error) { return lists[term], nil })
 	return list, upTo
 }
 
-func (x *index) onDisk(s *segment, end uint64, terms [][]string) (list []uint32, err error) {
-	err = boltfile.Look(x.path(s.number), ErrDamaged, readerWait, func(f *pages.File) error {
-		list, err = readLists(f, s, end, terms)
+func (x *Index) onDisk(s Segment, terms [][]string) (list []uint32, err error) {
+	err = boltfile.Look(x.path(s.Number), errDamaged, lookWait, func(f *pages.File) error {
+		list, err = readLists(f, s, terms)
 		return err
 	})
-	return list, inFile(err, x.path(s.number))
+	return list, err
 }
 
-func readLists(f *pages.File, s *segment, end uint64, terms [][]string) ([]uint32, error) {
-	meta, isIndex, err := f.Bucket(BucketMeta)
+func readLists(f *pages.File, s Segment, terms [][]string) ([]uint32, error) {
+	meta, isIndex, err := f.Bucket(bucketMeta)
 	if err != nil || !isIndex {
-		return nil, errors.Join(fmt.Errorf("%w: it is no index", ErrDamaged), err)
+		return nil, errors.Join(fmt.Errorf("%w: it is no index", errDamaged), err)
 	}
-	values, err := meta.Values(MetaFormat, MetaFirst, metaNext)
+	values, err := meta.Values(metaFormat, metaFirst, metaNext)
 	if err != nil {
 		return nil, err
 	}
-	first, _ := readNumber(values[MetaFirst])
+	first, _ := readNumber(values[metaFirst])
 	next, _ := readNumber(values[metaNext])
-	if string(values[MetaFormat]) != strconv.Itoa(IndexVersion) || first != s.first || next != end {
-		return nil, fmt.Errorf("%w: it is the index of something else", ErrDamaged)
+	if string(values[metaFormat]) != strconv.Itoa(Version) || first != s.First || next != s.End {
+		return nil, fmt.Errorf("%w: it is the index of something else", errDamaged)
 	}
 	b, isIndex, err := f.Bucket(bucketTerms)
 	if err != nil || !isIndex {
-		return nil, errors.Join(fmt.Errorf("%w: it is no index", ErrDamaged), err)
+		return nil, errors.Join(fmt.Errorf("%w: it is no index", errDamaged), err)
 	}
 	return narrow(terms, func(term string) ([]uint32, error) {
 		e, _, err := b.Get([]byte(term))
 		if err != nil {
 			return nil, err
 		}
-		return readList(e.Value, uint32(end-first))
+		return readList(e.Value, uint32(s.End-first))
 	})
 }
 
@@ -230,7 +240,7 @@ func narrow(terms [][]string, read func(term string) ([]uint32, error)) ([]uint3
 			narrowed = intersection(narrowed, group)
 		}
 	}
-	odd, err := read(termOdd)
+	odd, err := read(TermOdd)
 	return union(narrowed, odd), err
 }
 
@@ -265,9 +275,20 @@ func readList(b []byte, limit uint32) (list []uint32, err error) {
 	for len(b) > 0 {
 		n, width := binary.Uvarint(b)
 		if at += n; width <= 0 || at >= uint64(limit) {
-			return nil, fmt.Errorf("%w: a list of the index", ErrDamaged)
+			return nil, fmt.Errorf("%w: a list of the index", errDamaged)
 		}
 		list, b = append(list, uint32(at)), b[width:]
 	}
 	return list, nil
+}
+
+// number is n in 8 bytes, big-endian.
+func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+// readNumber reads what number wrote; anything else is 0 and false.
+func readNumber(b []byte) (uint64, bool) {
+	if len(b) != 8 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(b), true
 }

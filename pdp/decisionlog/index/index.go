@@ -1,0 +1,332 @@
+// Package index says which records of a segment may pass a filter, so that a page of a
+// large log is found without reading all of it. It is made beside the writer, of what is
+// durable already.
+//
+// The package refuses to decide: an index only narrows down. What it names is read and
+// filtered all the same, and what it does not reach yet is scanned. So no answer depends
+// on it, only how soon there is one. It knows lines and their sequences, and nothing else
+// of the log.
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Source is the log that is indexed.
+type Source interface {
+	// Layout lists the segments that have records, in order. The last one is written to.
+	Layout() []Segment
+	// Lines reads some lines from one sequence up to before another, which are of one
+	// segment. None means that there are none: the content of all is gone.
+	Lines(from, to uint64) ([]Line, error)
+	// Beyond waits until there are more records than so many.
+	Beyond(ctx context.Context, size uint64) error
+}
+
+// Segment is a part of the log that has an index of its own.
+type Segment struct {
+	Number     uint64
+	First, End uint64 // its records are from one sequence to before the other
+}
+
+// Line is a record that has content.
+type Line struct {
+	Sequence uint64
+	Text     []byte
+}
+
+// Options say how an index is made.
+type Options struct {
+	// RetryEvery is how long to wait after the log could not be read.
+	RetryEvery time.Duration
+	// OnError is told when an index cannot be made. It is tried again.
+	OnError func(error)
+}
+
+// Index is the index of a log. What can still be appended to is indexed in memory. A
+// segment that is replaced, by redaction or retention, loses its index first and gets
+// another, made of what is left: no file of the index keeps what is gone from the log.
+//
+//	DATA/log/index/00000001.db   of the sealed segment of that number: a bbolt file that may be deleted at any time, and
+//	                             is made again. Names that begin with a dot are files being written.
+//
+//	meta   "format" the decimal Version; "first" and "next": it covers the sequences from one to before the other
+//	terms  a letter for the member, and its value (see [Term]) -> the records that have it: how far each is from the one
+//	       before, the first one from "first", as unsigned varints
+type Index struct {
+	log     Source
+	options Options
+	dir     string
+	wake    chan struct{} // something is to be made
+
+	mu     sync.Mutex
+	tail   *postings      // of the segment that is followed
+	barred map[uint64]int // segments that are being replaced: no index is made of them
+	making uint64         // the segment whose index is being made; 0 is none
+	cancel context.CancelFunc
+	made   *sync.Cond // with mu: making has changed
+
+	end func() // of Start: stops both goroutines, and waits for them
+}
+
+const (
+	// Version is the version of the index's files. Others are made again.
+	Version = 2
+	// Dir is where they are, below the data directory.
+	Dir = "log/index"
+
+	indexRetry = time.Minute            // an index that could not be made is tried again
+	lookWait   = 100 * time.Millisecond // for a file that somebody else is opening
+	indexEvery = 20 * time.Millisecond  // and records are taken up together: until then they are scanned
+)
+
+// New is the index of the log in a data directory. It is of what is on disk until [Index.Start].
+func New(data string, log Source, o Options) *Index {
+	x := &Index{
+		log:     log,
+		options: o,
+		dir:     filepath.Join(data, filepath.FromSlash(Dir)),
+		wake:    make(chan struct{}, 1),
+		barred:  map[uint64]int{},
+		end:     func() {},
+	}
+	x.made = sync.NewCond(&x.mu)
+	return x
+}
+
+// Stop ends what [Index.Start] began, and waits for the end.
+func (x *Index) Stop() { x.end() }
+
+// Start begins to index, and to make what is missing.
+func (x *Index) Start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var both sync.WaitGroup
+	both.Go(func() { x.follow(ctx) })
+	both.Go(func() { x.fill(ctx) })
+	x.end = func() {
+		cancel()
+		both.Wait()
+	}
+}
+
+func (x *Index) path(segment uint64) string {
+	return filepath.Join(x.dir, fmt.Sprintf("%08d.db", segment))
+}
+
+// Sweep removes what a crash left half written.
+func (x *Index) Sweep() error {
+	drafts, err := filepath.Glob(filepath.Join(x.dir, ".*"))
+	for _, name := range drafts {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
+}
+
+// Without runs what replaces a segment. From before it until after no file of the
+// index is of that segment.
+func (x *Index) Without(segment uint64, replace func() error) error {
+	x.mu.Lock()
+	x.barred[segment]++
+	for x.making == segment {
+		x.cancel()
+		x.made.Wait()
+	}
+	x.mu.Unlock()
+	err := os.Remove(x.path(segment))
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = replace()
+	}
+	x.mu.Lock()
+	if x.barred[segment]--; x.barred[segment] == 0 {
+		delete(x.barred, segment)
+	}
+	if x.tail != nil && x.tail.segment == segment {
+		x.tail.replaced = true
+	}
+	x.mu.Unlock()
+	x.wakeUp()
+	return err
+}
+
+func (x *Index) wakeUp() {
+	select {
+	case x.wake <- struct{}{}:
+	default:
+	}
+}
+
+// follow indexes what is appended, from the beginning of the active segment on.
+func (x *Index) follow(ctx context.Context) {
+	all := x.log.Layout()
+	next := all[len(all)-1].First
+	for x.log.Beyond(ctx, next) == nil {
+		s, err := x.segmentOf(next)
+		if err == nil {
+			next, err = x.Add(ctx, s, next, s.End)
+		}
+		wait := indexEvery
+		if err != nil { // the log is being opened again
+			wait = x.options.RetryEvery
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// segmentOf is the segment that a record stands in.
+func (x *Index) segmentOf(sequence uint64) (Segment, error) {
+	for _, s := range x.log.Layout() {
+		if s.First <= sequence && sequence < s.End {
+			return s, nil
+		}
+	}
+	return Segment{}, fmt.Errorf("record %d is in no segment", sequence)
+}
+
+// Add indexes the records of a span of one segment in memory. The segment before
+// it is at its end then, and gets its file.
+func (x *Index) Add(ctx context.Context, s Segment, from, to uint64) (uint64, error) {
+	if x.tail == nil || x.tail.segment != s.Number { // only this goroutine sets it
+		if x.tail != nil {
+			x.keep(ctx, x.tail)
+		}
+		x.mu.Lock()
+		x.tail = newPostings(s.Number, s.First)
+		x.mu.Unlock()
+		x.wakeUp() // where the file could not be written
+		from = s.First
+	}
+	for from < to {
+		some, err := x.log.Lines(from, to)
+		if err != nil || ctx.Err() != nil {
+			return from, errors.Join(err, ctx.Err())
+		}
+		next := to
+		if len(some) > 0 {
+			next = some[len(some)-1].Sequence + 1
+		}
+		x.mu.Lock()
+		x.tail.add(some, next)
+		x.mu.Unlock()
+		from = next
+	}
+	return to, nil
+}
+
+// keep writes the index of a sealed segment, unless that is being replaced or was,
+// or stop comes first.
+func (x *Index) keep(ctx context.Context, p *postings) {
+	// Where it fails it is tried again from the segment's records, and then told of.
+	_ = x.exclusively(ctx, p.segment, func(ctx context.Context) error {
+		if p.replaced {
+			return errBarred
+		}
+		return x.write(ctx, p)
+	})
+}
+
+// errBarred: the segment is being replaced.
+var errBarred = errors.New("the segment is being replaced")
+
+// exclusively makes one file at a time, and none of a segment that is being
+// replaced.
+func (x *Index) exclusively(ctx context.Context, segment uint64, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	x.mu.Lock()
+	for x.making != 0 {
+		x.made.Wait()
+	}
+	if x.barred[segment] > 0 {
+		x.mu.Unlock()
+		return errBarred
+	}
+	x.making, x.cancel = segment, cancel
+	x.mu.Unlock()
+	err := do(ctx)
+	x.mu.Lock()
+	x.making = 0
+	x.made.Broadcast()
+	x.mu.Unlock()
+	return err
+}
+
+// fill makes the indexes that are missing, the newest first.
+func (x *Index) fill(ctx context.Context) {
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	wake := x.wake
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-retry.C:
+		case <-wake:
+		}
+		wake = x.wake
+		if err := x.Fill(ctx); err != nil {
+			x.options.OnError(err)
+			retry.Reset(indexRetry)
+			wake = nil // not with each page that is asked for
+		}
+	}
+}
+
+// Fill makes the indexes that are missing, once.
+func (x *Index) Fill(ctx context.Context) (err error) {
+	segments := x.log.Layout()
+	for _, s := range slices.Backward(segments[:len(segments)-1]) {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if x.followed(s.Number) != nil {
+			continue // it is about to be written
+		}
+		if _, failed := os.Stat(x.path(s.Number)); failed == nil {
+			continue
+		}
+		failed := x.exclusively(ctx, s.Number, func(ctx context.Context) error { return x.build(ctx, s) })
+		if failed != nil && !errors.Is(failed, errBarred) && !errors.Is(failed, context.Canceled) {
+			err = errors.Join(err, fmt.Errorf("the index of %s: %w", filepath.Base(x.path(s.Number)), failed))
+		}
+	}
+	return err
+}
+
+// build makes the index of a sealed segment from its records.
+func (x *Index) build(ctx context.Context, s Segment) error {
+	p, end := newPostings(s.Number, s.First), s.End
+	for p.next < end {
+		some, err := x.log.Lines(p.next, end)
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		if len(some) == 0 {
+			break
+		}
+		p.add(some, some[len(some)-1].Sequence+1)
+	}
+	p.next = end
+	return x.write(ctx, p)
+}
+
+// followed is what is in memory of a segment, nil where that is nothing.
+func (x *Index) followed(segment uint64) *postings {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.tail != nil && x.tail.segment == segment {
+		return x.tail
+	}
+	return nil
+}
