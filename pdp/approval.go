@@ -3,8 +3,6 @@ package pdp
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"policy-service/evaluation"
@@ -98,51 +96,12 @@ type ApprovalRequest struct {
 	Now time.Time
 }
 
-// waits reports whether the verdict is an allow that lacks only a person's approval.
-func (w *verdict) waits() bool {
-	_, _, ok := w.approvalOwed()
-	return ok
-}
-
-// approvalOwed is the obligation that asks for an approval. There is one at most: two
-// are in conflict.
-func (w *verdict) approvalOwed() (o evaluation.Obligation, t obligations.Terms, ok bool) {
-	if !w.decision.Allow {
-		return o, t, false
-	}
-	for _, o := range w.decision.Obligations {
-		if t, ok := obligations.TermsOf(o); ok {
-			return o, t, true
-		}
-	}
-	return o, t, false
-}
-
-// demandOfTenant reports whether the tenant alone demands the approval: neither a policy
-// of the root asks for it, nor an obligation of the root. Two different obligations of the
-// type are in conflict, so whatever a determining policy names of it is this one.
-func (w *verdict) demandOfTenant(b *Bundle) bool {
-	o, _, _ := w.approvalOwed()
-	return w.view.tenant != evaluation.DefaultTenant && !slices.ContainsFunc(o.Policies, func(id string) bool {
-		return b.demandsAsRoot(w.view.byID[id])
-	})
-}
-
-// demandsAsRoot reports whether an approval that a policy asks for is the root's.
-func (b *Bundle) demandsAsRoot(p *policy) bool {
-	ofRoot := func(d *obligations.Definition) bool {
-		known := b.views[evaluation.DefaultTenant].obligations[d.Name]
-		return d.Type.Name == obligations.ApprovalRequired && known.Definition == d && known.file != ""
-	}
-	return !p.ofTenant() || slices.ContainsFunc(p.obliges, ofRoot)
-}
-
 // await answers a call that waits for a person. If there is an approval of exactly this
 // request, the answer is what the policies say of an approved one, and a use of the approval
 // is reserved for it. If there is none the first answer stands, and an approval is filed or
 // offered.
 func (p *PDP) await(ctx context.Context, bundle *Bundle, call Call, first *verdict, stands evaluation.Decision) (evaluation.Decision, Reservation, error) {
-	a, ok := first.approvalRequest(bundle, call)
+	a, ok := approvalRequest(first, bundle, call)
 	if !ok {
 		return stands, nil, nil
 	}
@@ -183,12 +142,12 @@ func requestable(d *evaluation.Decision) bool {
 // and what that approval would be for. Nothing goes on record.
 func (p *PDP) Requestable(ctx context.Context, call Call) (ApprovalRequest, bool, error) {
 	p.stamp(&call)
-	in := inquiry{bundle: p.Bundle(), call: call}
+	in := inquire(p.Bundle(), &call)
 	w, d, err := judge(ctx, &in)
 	if err != nil || p.options.Approvals == nil || !w.waits() || !requestable(&d) {
 		return ApprovalRequest{}, false, err
 	}
-	a, ok := w.approvalRequest(in.bundle, call)
+	a, ok := approvalRequest(&w, in.bundle, call)
 	return a, ok, nil
 }
 
@@ -213,7 +172,8 @@ func (p *PDP) approved(ctx context.Context, bundle *Bundle, a ApprovalRequest, f
 	if found, err = p.options.Approvals.Find(ctx, a); err != nil || found.ID == "" {
 		return d, nil, found, notRecorded(err)
 	}
-	again := inquiry{bundle: bundle, call: a.Call, approved: true, tells: true}
+	again := inquire(bundle, &a.Call)
+	again.approved, again.tells = true, true
 	second, err := again.judge(ctx)
 	if err != nil {
 		return d, nil, Found{}, err
@@ -250,25 +210,16 @@ func (p *PDP) approved(ctx context.Context, bundle *Bundle, a ApprovalRequest, f
 	return d, use, found, nil
 }
 
-// unite makes one answer of two that both hold, without what is approved.
-func (w *verdict) unite(first *verdict, met evaluation.Obligation, approval string) {
-	w.decision.Determining = union(first.decision.Determining, w.decision.Determining)
-	for _, e := range first.decision.Errors {
-		if !slices.Contains(w.decision.Errors, e) {
-			w.decision.Errors = append(w.decision.Errors, e)
-		}
+// approvalRequest is what an approval would be for. It fails for a request that could not be
+// shown to anybody as what it is: for the actors it names, or for a number in it.
+func approvalRequest(w *verdict, b *Bundle, call Call) (a ApprovalRequest, ok bool) {
+	c := &b.config
+	a = ApprovalRequest{Call: call, Bundle: w.decision.Bundle, Presented: call.Request.Presented(), Now: call.Now}
+	a.Obligation, a.Terms, _ = w.approvalOwed()
+	if a.Actors, ok = call.Request.Actors(); !ok || !c.knows(a.Actors) {
+		return a, false
 	}
-	slices.SortStableFunc(w.decision.Errors, func(a, b evaluation.PolicyError) int { return strings.Compare(a.Policy, b.Policy) })
-	out := obligations.Unite(first.decision.Obligations, w.decision.Obligations)
-	out.Obligations = slices.DeleteFunc(out.Obligations, func(o evaluation.Obligation) bool {
-		return o.Type == met.Type && o.Properties.Value().Equal(met.Properties.Value())
-	})
-	w.decision.Met = []evaluation.Met{{ID: met.ID, Type: met.Type, Approval: approval}}
-	applyObligations(&w.decision, out)
-}
-
-func union(a, b []string) []string {
-	both := slices.Concat(a, b)
-	slices.Sort(both)
-	return slices.Compact(both)
+	a.Members, a.OfTenant = c.members(call.Request.Context), w.demandOfTenant(b)
+	a.Binding, ok = c.binding(&call.Request, call.Asker.Name, a.Obligation.ID, a.Terms, a.OfTenant)
+	return a, ok
 }

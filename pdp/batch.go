@@ -34,7 +34,7 @@ func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision
 	p.stamp(&call)
 	answer := BatchDecision{ID: p.options.NewID()}
 	_, span := step(ctx, "authorize")
-	records, err := items(ctx, &inquiry{bundle: p.Bundle(), call: call, tells: true}, batch, &answer)
+	records, err := p.items(ctx, call, batch, &answer)
 	ended(span, err)
 	if err != nil {
 		return BatchDecision{}, err
@@ -54,19 +54,20 @@ func goesOn(ctx context.Context, goOn func(context.Context) error) error {
 }
 
 // items decides the items of a batch, and returns what goes on record.
-func items(ctx context.Context, in *inquiry, call BatchCall, answer *BatchDecision) ([]Record, error) {
-	batch := call.Batch
+func (p *PDP) items(ctx context.Context, call Call, all BatchCall, answer *BatchDecision) ([]Record, error) {
+	batch := all.Batch
+	in := inquire(p.Bundle(), &call)
+	in.tells = true
 	records := make([]Record, 0, len(batch.Items))
 	filled, size := 0, sizeOf(batch)
 	explaining := explaining{asked: call.Explain}
 	for n, item := range batch.Items {
-		if err := goesOn(ctx, call.GoOn); err != nil {
+		if err := goesOn(ctx, all.GoOn); err != nil {
 			return nil, err
 		}
-		in.call.Request, in.inherits = item.Request, item.Inherits()
-		in.call.Explain = explaining.more()
-		asked := in.call // as it came
-		d, err := judgeItem(ctx, in, item)
+		call.Request, call.Explain = item.Request, explaining.more()
+		in.request, in.explain, in.inherits = call.Request, call.Explain, item.Inherits()
+		d, err := judgeItem(ctx, &in, item)
 		if err != nil {
 			return nil, err
 		}
@@ -81,7 +82,7 @@ func items(ctx context.Context, in *inquiry, call BatchCall, answer *BatchDecisi
 		}
 		d.ID = fmt.Sprintf("%s.%d", answer.ID, n)
 		answer.Items = append(answer.Items, d)
-		one := record(asked, d)
+		one := record(call, d)
 		one.Item = Item{Batch: answer.ID, Size: size, Inherits: in.inherits}
 		records = append(records, one)
 		if batch.Semantic.Decides(d.Allow) {

@@ -103,7 +103,7 @@ func (w *office) considered() float64 {
 		if err != nil {
 			return -1
 		}
-		given, _ := v.candidates(q, new(scratch))
+		given, _ := policiesFor(v, q, new(scratch))
 		found += len(given)
 	}
 	return float64(found) / float64(len(w.calls))

@@ -9,20 +9,6 @@ import (
 	"policy-service/obligations"
 )
 
-// approvalRequest is what an approval would be for. It fails for a request that could not be
-// shown to anybody as what it is: for the actors it names, or for a number in it.
-func (w *verdict) approvalRequest(b *Bundle, call Call) (a ApprovalRequest, ok bool) {
-	c := &b.config
-	a = ApprovalRequest{Call: call, Bundle: w.decision.Bundle, Presented: call.Request.Presented(), Now: call.Now}
-	a.Obligation, a.Terms, _ = w.approvalOwed()
-	if a.Actors, ok = call.Request.Actors(); !ok || !c.knows(a.Actors) {
-		return a, false
-	}
-	a.Members, a.OfTenant = c.members(call.Request.Context), w.demandOfTenant(b)
-	a.Binding, ok = c.binding(&call, a.Obligation.ID, a.Terms, a.OfTenant)
-	return a, ok
-}
-
 // knows reports whether those who act are of types that there are.
 func (c *config) knows(actors evaluation.Actors) bool {
 	for _, ref := range actors.Chain {
@@ -55,10 +41,9 @@ func (c *config) members(context evaluation.Object) []string {
 // that act then; and whether the tenant alone demands it, since that says whose permits let
 // them decide. Protocol members are how one and the same request is sent again, and never
 // in it.
-func (c *config) binding(call *Call, obligation string, t obligations.Terms, ofTenant bool) ([]byte, bool) {
-	r := &call.Request
+func (c *config) binding(r *evaluation.Request, caller, obligation string, t obligations.Terms, ofTenant bool) ([]byte, bool) {
 	b := binder{ok: true}
-	head := []string{"v2", r.Tenant, call.Asker.Name, obligation, t.Template, strconv.Itoa(t.Quorum)}
+	head := []string{"v2", r.Tenant, caller, obligation, t.Template, strconv.Itoa(t.Quorum)}
 	if ofTenant { // of what the root demands it is the text of the first release, so that what was approved then counts
 		head = append(head, "of tenant")
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
@@ -71,7 +72,7 @@ func Load(source Source) (*Bundle, Problems) { return build(source.Read()) }
 // build makes a bundle of one reading. Everything that can fail happens here,
 // before anybody can ask the bundle anything.
 func build(files *Files) (*Bundle, Problems) {
-	return newLoading(context.Background(), files, &loaded{}).build()
+	return newLoading(context.Background(), files, inForce{}).build()
 }
 
 func (l *loading) build() (*Bundle, Problems) {
@@ -259,4 +260,51 @@ func (p *policy) effect() string {
 		return "forbid"
 	}
 	return "permit"
+}
+
+// findActions lists the actions that schema, entities or policies name.
+func (b *Bundle) findActions(v *view) {
+	seen := map[string]struct{}{}
+	for s := v.store; s != nil; s = s.root {
+		for _, id := range s.ids[b.config.actionType] {
+			seen[id] = struct{}{}
+		}
+	}
+	for _, p := range v.policies {
+		for _, uid := range p.facts.uids {
+			if uid.Type == b.config.actionType {
+				seen[string(uid.ID)] = struct{}{}
+			}
+		}
+	}
+	for id := range seen {
+		v.actions = append(v.actions, id)
+	}
+	slices.Sort(v.actions)
+}
+
+// findTypes lists the types that requests can name and that bundle.yaml, the schema or the
+// root's entities do, by their wire names.
+func (b *Bundle) findTypes() {
+	seen := map[string]struct{}{}
+	for wire := range b.config.types {
+		seen[wire] = struct{}{}
+	}
+	see := func(typ types.EntityType) {
+		if wire, ok := b.config.wireType(typ); ok {
+			seen[wire] = struct{}{}
+		}
+	}
+	for typ := range b.config.known {
+		see(typ)
+	}
+	for typ := range b.views[evaluation.DefaultTenant].store.ids {
+		see(typ)
+	}
+	if b.schema != nil {
+		for typ := range b.schema.entities {
+			see(typ)
+		}
+	}
+	b.wireTypes = slices.Sorted(maps.Keys(seen))
 }

@@ -291,3 +291,20 @@ func (m *yamlMap) oneOf(n *yaml.Node, values ...string) string {
 	}
 	return n.Value
 }
+
+// listedTypes are the types that bundle.yaml or the PDP treats in a way of their
+// own, and "" for all others.
+func (c *config) listedTypes() []types.EntityType {
+	listed := []types.EntityType{"", c.approvalType}
+	for typ := range c.attributes {
+		listed = append(listed, typ)
+	}
+	for typ := range c.parents {
+		listed = append(listed, typ)
+	}
+	for typ := range c.known {
+		listed = append(listed, typ)
+	}
+	slices.Sort(listed)
+	return slices.Compact(listed)
+}

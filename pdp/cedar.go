@@ -1,7 +1,10 @@
 package pdp
 
 import (
+	"errors"
+
 	"context"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +24,16 @@ type question struct {
 	entities *overlay
 	// how the members of context came to be, for explain.
 	contextOrigins origins
+}
+
+// request is the question as cedar-go takes it.
+func (q *question) request() cedar.Request {
+	return cedar.Request{
+		Principal: q.uids[principalVar],
+		Action:    q.uids[actionVar],
+		Resource:  q.uids[resourceVar],
+		Context:   q.context,
+	}
 }
 
 // piece is what any part of a request can come to besides values.
@@ -48,6 +61,13 @@ func (p *piece) add(more piece) {
 	p.unusable = append(p.unusable, more.unusable...)
 }
 
+// What keeps an inquiry from having a verdict, besides an [*evaluation.Error] and the end of
+// its context.
+var (
+	errNoBundle      = errors.New("no bundle is loaded")
+	errUnknownTenant = errors.New("no such tenant")
+)
+
 // verdict is what the policies say, before it counts what the PEP can do.
 type verdict struct {
 	decision evaluation.Decision
@@ -59,7 +79,7 @@ type verdict struct {
 // and nothing else; if ctx ends before all were asked there is no verdict.
 func (in *inquiry) judge(ctx context.Context) (w verdict, err error) {
 	if in.bundle == nil {
-		return w, ErrNoBundle
+		return w, errNoBundle
 	}
 	if w.view, err = in.view(); err != nil {
 		return w, err
@@ -71,10 +91,10 @@ func (in *inquiry) judge(ctx context.Context) (w verdict, err error) {
 	if w.question.reason != "" {
 		return w, nil
 	}
-	if err := in.bundle.authorize(ctx, w.view, w.question, &w.decision); err != nil {
+	if err := authorize(ctx, in.bundle, w.view, w.question, &w.decision); err != nil {
 		return w, err
 	}
-	w.view.oblige(w.question, &w.decision)
+	oblige(w.view, w.question, &w.decision)
 	return w, nil
 }
 
@@ -82,32 +102,31 @@ func (in *inquiry) judge(ctx context.Context) (w verdict, err error) {
 // do what is owed, and explained if that was asked for.
 func (w *verdict) answer(ctx context.Context, in *inquiry) (d evaluation.Decision, err error) {
 	d = w.decision
-	call := &in.call
 	if in.tells && (w.question.reason != "" || len(w.question.unusable) > 0) {
 		d.Mismatch = in.mismatch(w.view)
 	}
 	if w.question.reason != "" {
-		if call.Explain {
+		if in.explain {
 			d.Explain = &evaluation.Explanation{Policies: []evaluation.PolicyExplanation{}, Mismatch: d.Mismatch}
 		}
 		return d, nil
 	}
-	in.bundle.declare(call, &d)
-	if call.Explain {
-		d.Explain, err = w.view.explain(ctx, w.question, &d)
+	in.declare(&d)
+	if in.explain {
+		d.Explain, err = explain(ctx, w.view, w.question, &d)
 	}
 	return d, err
 }
 
 // view is the bundle as the request's tenant sees it.
 func (in *inquiry) view() (*view, error) {
-	if r := &in.call.Request; r.Tenant == "" && r.Shape == evaluation.AuthZEN {
+	if r := &in.request; r.Tenant == "" && r.Shape == evaluation.AuthZEN {
 		r.Tenant = evaluation.DefaultTenant // a native request must name its own
 	}
-	v, ok := in.bundle.views[in.call.Request.Tenant]
+	v, ok := in.bundle.views[in.request.Tenant]
 	switch {
 	case !ok:
-		return nil, ErrUnknownTenant
+		return nil, errUnknownTenant
 	case in.review != noReview:
 		reviewed := *v
 		reviewed.review = in.review
@@ -118,7 +137,7 @@ func (in *inquiry) view() (*view, error) {
 
 // question maps the request onto Cedar. The error is an [*evaluation.Error].
 func (in *inquiry) question(v *view) (*question, error) {
-	b, r, q := in.bundle, &in.call.Request, &question{}
+	b, r, q := in.bundle, &in.request, &question{}
 	principal, ok1 := b.config.entityType(r.Subject.Type)
 	resource, ok2 := b.config.entityType(r.Resource.Type)
 	if !ok1 || !ok2 {
@@ -156,10 +175,10 @@ type contextPiece struct {
 	record types.Record
 }
 
-func (b *Bundle) askContext(call *Call, approved bool, action types.EntityUID) (contextPiece, error) {
-	r := &call.Request
+func (in *inquiry) makeContext(action types.EntityUID) (contextPiece, error) {
+	b, r := in.bundle, &in.request
 	declared := b.schema.contextOf(action)
-	m := b.merger(make(types.RecordMap, r.Context.Len()+2), declared)
+	m := newMerger(b, make(types.RecordMap, r.Context.Len()+2), declared)
 	for name, value := range r.Context.Members {
 		switch {
 		case evaluation.Protocol(name):
@@ -175,24 +194,22 @@ func (b *Bundle) askContext(call *Call, approved bool, action types.EntityUID) (
 		return contextPiece{}, err
 	}
 	m.members["pdp"] = types.NewRecord(types.RecordMap{
-		"now":      types.NewDatetime(call.Now),
+		"now":      types.NewDatetime(in.now),
 		"tenant":   types.String(r.Tenant),
-		"caller":   types.String(call.Asker.Name),
-		"approved": types.Boolean(approved),
+		"caller":   types.String(in.asker.Name),
+		"approved": types.Boolean(in.approved),
 	})
 	return contextPiece{m.piece(), m.origins, types.NewRecord(m.members)}, nil
 }
 
 // authorize puts the question to the policies and settles what their answers mean.
 // Its error is that of a ctx that ended before the last of them was asked.
-func (b *Bundle) authorize(ctx context.Context, v *view, q *question, d *evaluation.Decision) error {
+func authorize(ctx context.Context, b *Bundle, v *view, q *question, d *evaluation.Decision) error {
 	s := scratches.Get().(*scratch)
-	defer s.release()
-	given, counted := v.candidates(q, s)
+	defer release(s)
+	given, counted := policiesFor(v, q, s)
 
-	result, diagnostic := cedar.Authorize(policiesUntil{ctx, given}, q.entities, cedar.Request{
-		Principal: q.uids[principalVar], Action: q.uids[actionVar], Resource: q.uids[resourceVar], Context: q.context,
-	})
+	result, diagnostic := cedar.Authorize(policiesUntil{ctx, given}, q.entities, q.request())
 	if err := ctx.Err(); err != nil { // perhaps not all were asked, a forbid not among them
 		return err
 	}
@@ -205,16 +222,16 @@ func (b *Bundle) authorize(ctx context.Context, v *view, q *question, d *evaluat
 	blocked := false
 	for _, p := range counted {
 		d.Errors = append(d.Errors, evaluation.PolicyError{Policy: p.id, Position: p.position, Kind: evaluation.UnusableValue})
-		blocked = blocked || p.forbids() || p.obligesAllow()
+		blocked = blocked || p.forbids() || obligesAllow(p)
 	}
 	for _, e := range diagnostic.Errors {
 		p := v.byID[string(e.PolicyID)]
 		kind := errorKind(e.Message)
-		if p.reads(q.unusable) {
+		if reads(p, q.unusable) {
 			kind = evaluation.UnusableValue
 		}
 		d.Errors = append(d.Errors, evaluation.PolicyError{Policy: p.id, Position: p.position, Kind: kind})
-		blocked = blocked || (p.forbids() || p.obligesAllow()) && (kind == evaluation.UnusableValue || !b.config.ignoreForbidErrors)
+		blocked = blocked || (p.forbids() || obligesAllow(p)) && (kind == evaluation.UnusableValue || !b.config.ignoreForbidErrors)
 	}
 	slices.SortFunc(d.Errors, func(a, b evaluation.PolicyError) int { return strings.Compare(a.Policy, b.Policy) })
 	if d.Allow && blocked {
@@ -229,16 +246,16 @@ func (b *Bundle) authorize(ctx context.Context, v *view, q *question, d *evaluat
 	return nil
 }
 
-// candidates are the policies to put to cedar-go, and those that count as
+// policiesFor are the policies to put to cedar-go, and those that count as
 // errored because an unusable value stands where they would look.
-func (v *view) candidates(q *question, s *scratch) (given, counted policyList) {
+func policiesFor(v *view, q *question, s *scratch) (given, counted policyList) {
 	ls := &q.up
 	if v.index == nil { // as if there were no index, to compare with
 		for _, p := range v.policies {
-			if v.passesOver(p) {
+			if passesOver(v, p) {
 				continue
 			}
-			if ls.considers(p) && p.countsAsErrored(q.unusable) {
+			if ls.considers(p) && countsAsErrored(p, q.unusable) {
 				counted = append(counted, p)
 			} else {
 				s.given = append(s.given, p)
@@ -249,8 +266,8 @@ func (v *view) candidates(q *question, s *scratch) (given, counted policyList) {
 	for _, n := range v.index.find(ls, s) {
 		p := v.policies[n]
 		switch {
-		case v.passesOver(p), !ls.considers(p):
-		case p.countsAsErrored(q.unusable):
+		case passesOver(v, p), !ls.considers(p):
+		case countsAsErrored(p, q.unusable):
 			counted = append(counted, p)
 		default:
 			s.given = append(s.given, p)
@@ -260,18 +277,18 @@ func (v *view) candidates(q *question, s *scratch) (given, counted policyList) {
 }
 
 // passesOver reports whether a policy is a permit that does not count. Forbids always do.
-func (v *view) passesOver(p *policy) bool {
+func passesOver(v *view, p *policy) bool {
 	return v.review == reviewOfRoot && p.ofTenant() && !p.forbids()
 }
 
 // countsAsErrored reports whether a policy asks of an unusable member in a way
 // that would not err in Cedar: by has, or by the whole context.
-func (p *policy) countsAsErrored(unusable []string) bool {
+func countsAsErrored(p *policy, unusable []string) bool {
 	return len(unusable) > 0 && (p.facts.whole || anyIn(unusable, p.facts.hasNames))
 }
 
 // reads reports whether a policy accesses a member that is unusable.
-func (p *policy) reads(unusable []string) bool { return anyIn(unusable, p.facts.readNames) }
+func reads(p *policy, unusable []string) bool { return anyIn(unusable, p.facts.readNames) }
 
 // anyIn goes through the policy's names, not the sorted ones of the request: a
 // request may send thousands, and would be asked about by every policy.
@@ -289,7 +306,7 @@ func anyIn(sorted []string, set map[string]struct{}) bool {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-func (s *scratch) release() {
+func release(s *scratch) {
 	clear(s.given)
 	s.given = s.given[:0]
 	scratches.Put(s)
@@ -319,4 +336,22 @@ var errorKinds = []struct {
 	{"cannot access", evaluation.MissingAttribute},
 	{"entity `", evaluation.MissingAttribute},
 	{"`", evaluation.MissingAttribute},
+}
+
+// policiesUntil are policies that are asked one after the other until ctx ends.
+// Whoever asks looks at ctx afterwards: an answer from some of them is none.
+type policiesUntil struct {
+	ctx context.Context
+	policyList
+}
+
+// All implements cedar.PolicyIterator.
+func (l policiesUntil) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
+	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
+		for id, p := range l.policyList.All() {
+			if l.ctx.Err() != nil || !yield(id, p) {
+				return
+			}
+		}
+	}
 }

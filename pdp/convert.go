@@ -1,10 +1,8 @@
 package pdp
 
 import (
-	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
 
@@ -24,9 +22,9 @@ type merger struct {
 	mismatch bool
 }
 
-// merger merges into members, which are attributes of what declares them: a type
+// newMerger merges into members, which are attributes of what declares them: a type
 // or an action, or nothing where there is no such declaration.
-func (b *Bundle) merger(members types.RecordMap, declared map[string]attributeShape) merger {
+func newMerger(b *Bundle, members types.RecordMap, declared map[string]attributeShape) merger {
 	return merger{members: members, declared: declared, typed: b.schema != nil, config: &b.config}
 }
 
@@ -235,16 +233,6 @@ func (c *converter) record(v evaluation.Value, s *shape) (types.Value, bool) {
 	return types.NewRecord(members), true
 }
 
-// missingFrom finds a required member that is not there, of several the first in order.
-func missingFrom(members types.RecordMap, declared map[string]attributeShape) (first string, missing bool) {
-	for name, a := range declared {
-		if _, ok := members[types.String(name)]; !ok && !a.optional && (!missing || name < first) {
-			first, missing = name, true
-		}
-	}
-	return first, missing
-}
-
 func (c *converter) scalar(v evaluation.Value, s *shape) (types.Value, bool) {
 	switch {
 	case s.form == shapeBool && v.Kind() == evaluation.Bool:
@@ -267,35 +255,6 @@ func (c *converter) scalar(v evaluation.Value, s *shape) (types.Value, bool) {
 	return nil, false
 }
 
-// fromText converts a string where the schema says it is one, or what it names.
-func fromText(text string, s *shape) (types.Value, bool) {
-	var v types.Value
-	var err error
-	switch s.form {
-	case shapeString:
-		return types.String(text), true
-	case shapeEntity:
-		if s.entity == anyEntity {
-			return nil, false
-		}
-		return allowed(types.EntityUID{Type: s.entity, ID: types.String(text)}, s)
-	case shapeIP:
-		v, err = types.ParseIPAddr(text)
-	case shapeDatetime:
-		v, err = types.ParseDatetime(text)
-	case shapeDuration:
-		v, err = types.ParseDuration(text)
-	case shapeDecimal:
-		if strings.HasPrefix(text, "+") || strings.Contains(text, ".+") || strings.Contains(text, ".-") {
-			return nil, false // cedar-go takes a sign where Cedar takes none
-		}
-		v, err = types.ParseDecimal(text)
-	default:
-		return nil, false
-	}
-	return v, err == nil
-}
-
 // reference converts {"type": …, "id": …} where the schema says entity. The type
 // is a wire name, as everywhere in a request, and must become the declared one.
 func (c *converter) reference(o evaluation.Object, s *shape) (types.Value, bool) {
@@ -309,71 +268,4 @@ func (c *converter) reference(o evaluation.Object, s *shape) (types.Value, bool)
 		return nil, false
 	}
 	return allowed(types.EntityUID{Type: name, ID: types.String(id.Text())}, s)
-}
-
-func allowed(uid types.EntityUID, s *shape) (types.Value, bool) {
-	if s.enum != nil {
-		if _, ok := s.enum[uid]; !ok {
-			return nil, false
-		}
-	}
-	return uid, true
-}
-
-// coerce gives a stored value, read without a schema, the type the schema
-// declares. What cannot be that type stays as it is, for the validator to name.
-func coerce(v types.Value, s *shape) types.Value {
-	if s == nil {
-		return v
-	}
-	switch v := v.(type) {
-	case types.String:
-		if s.form >= shapeIP {
-			if t, ok := fromText(string(v), s); ok {
-				return t
-			}
-		}
-	case types.Set:
-		if s.form == shapeSet {
-			elements := v.Slice()
-			for i := range elements {
-				elements[i] = coerce(elements[i], s.element)
-			}
-			if set, ok := newSet(elements); ok {
-				return set
-			}
-		}
-	case types.Record:
-		return coerceRecord(v, s)
-	}
-	return v
-}
-
-func coerceRecord(v types.Record, s *shape) types.Value {
-	if s.form == shapeRecord {
-		members := v.Map()
-		coerceMembers(members, s.members)
-		return types.NewRecord(members)
-	}
-	if s.form >= shapeIP {
-		if t, ok := implied(v); ok {
-			return t
-		}
-	}
-	typ, _ := v.Get("type")
-	id, _ := v.Get("id")
-	t, ok1 := typ.(types.String)
-	i, ok2 := id.(types.String)
-	if name, err := types.NewEntityType(string(t)); s.form == shapeEntity && ok1 && ok2 && v.Len() == 2 && err == nil {
-		return types.EntityUID{Type: name, ID: i}
-	}
-	return v
-}
-
-func coerceMembers(members types.RecordMap, declared map[string]attributeShape) {
-	for _, name := range slices.Collect(maps.Keys(members)) {
-		if a, ok := declared[string(name)]; ok {
-			members[name] = coerce(members[name], a.shape)
-		}
-	}
 }

@@ -249,7 +249,7 @@ func (c *corpusFile) authorize(t *testing.T, where string, v *view, r *corpusReq
 	q.entities = &overlay{store: v.store, principal: c.stored(v, r.Principal), resource: c.stored(v, r.Resource)}
 	new(inquiry).lineages(q)
 	var d evaluation.Decision
-	_ = c.bundle.authorize(t.Context(), v, q, &d)
+	_ = authorize(t.Context(), c.bundle, v, q, &d)
 	check(t, where, r, d)
 }
 

@@ -8,41 +8,6 @@ import (
 	"policy-service/evaluation"
 )
 
-// store holds the entities of one view: a tenant's own above the root's.
-type store struct {
-	root     *store // nil for the root itself
-	entities map[types.EntityUID]types.Entity
-	// written holds the parents as the file gives them, for entities some of
-	// whose parents come from attributes.
-	written map[types.EntityUID]types.EntityUIDSet
-	// what searches look candidates up in: ids by type, sorted, and what has an
-	// entity as a parent
-	ids      map[types.EntityType][]string
-	children map[types.EntityUID][]types.EntityUID
-	// and those that have other identities, by their own id, because an agent may be named
-	// by that alone, and by the ids that they name
-	identified, naming map[types.String][]types.Entity
-}
-
-// Get implements types.EntityGetter.
-func (s *store) Get(uid types.EntityUID) (types.Entity, bool) {
-	for ; s != nil; s = s.root {
-		if e, ok := s.entities[uid]; ok {
-			return e, true
-		}
-	}
-	return types.Entity{}, false
-}
-
-func (s *store) writtenParents(e types.Entity) types.EntityUIDSet {
-	for ; s != nil; s = s.root {
-		if parents, ok := s.written[e.UID]; ok {
-			return parents
-		}
-	}
-	return e.Parents
-}
-
 // overlay is the store as one request sees it: subject and resource as they are
 // in this request, everything else as stored.
 type overlay struct {
@@ -72,15 +37,6 @@ type origin struct {
 	mode   attributeMode
 }
 
-// attributeMode says what a sent property may do.
-type attributeMode uint8
-
-const (
-	fill    attributeMode = iota // counts where the store has none
-	stored                       // an entity in the store takes nothing
-	request                      // sent wins
-)
-
 // passesOver reports whether the value sent for a name does not count.
 func (o *origin) passesOver(name string) bool {
 	if !o.known || o.mode == request {
@@ -99,7 +55,7 @@ type entityPiece struct {
 
 // askEntities makes subject and resource of what is stored and what was sent.
 func (in *inquiry) askEntities(v *view, q *question) error {
-	r, principal, resource := &in.call.Request, q.uids[principalVar], q.uids[resourceVar]
+	r, principal, resource := &in.request, q.uids[principalVar], q.uids[resourceVar]
 	if principal == resource {
 		one, err := in.oneEntity(v, principal)
 		if err == nil {
@@ -116,22 +72,13 @@ func (in *inquiry) askEntities(v *view, q *question) error {
 	return err
 }
 
-// oneEntity is the entity that is subject and resource.
-func (b *Bundle) oneEntity(v *view, uid types.EntityUID, subject, resource evaluation.Object) (entityPiece, error) {
-	both, onlyResource, err := oneEntity(subject, resource)
-	if err != nil {
-		return entityPiece{}, err
-	}
-	return b.entity(v, uid, both, "subject", onlyResource)
-}
-
 func (q *question) see(v *view, principal, resource entityPiece) {
 	q.entities = &overlay{principal: principal.entity, resource: resource.entity, origin: [2]origin{principal.origin, resource.origin}, store: v.store}
 	q.add(principal.piece)
 	q.add(resource.piece)
 }
 
-func (b *Bundle) originOf(v *view, uid types.EntityUID, sent evaluation.Object) origin {
+func originOf(b *Bundle, v *view, uid types.EntityUID, sent evaluation.Object) origin {
 	o := origin{sent: sent, mode: b.config.attributes[uid.Type]}
 	if v.review == noReview || uid.Type != b.config.approvalType { // its id may be known by now, and somebody write an entity for it
 		o.stored, o.known = v.store.Get(uid)
@@ -170,22 +117,22 @@ func sameValue(a, b evaluation.Value) bool {
 	return a.Equal(b)
 }
 
-// entity is one entity as this request sees it.
-func (b *Bundle) entity(v *view, uid types.EntityUID, sent evaluation.Object, path string, suspect []string) (entityPiece, error) {
-	p := entityPiece{origin: b.originOf(v, uid, sent)}
+// seenEntity is one entity as this request sees it.
+func seenEntity(b *Bundle, v *view, uid types.EntityUID, sent evaluation.Object, path string, suspect []string) (entityPiece, error) {
+	p := entityPiece{origin: originOf(b, v, uid, sent)}
 	o, e := &p.origin, p.origin.stored
 	e.UID = uid
 	if !o.known && b.config.known[uid.Type] {
 		p.refuse(evaluation.UnknownEntity)
 	}
-	parents, err := b.parents(v, uid, o, path, suspect)
+	parents, err := parentsOf(b, v, uid, o, path, suspect)
 	if err != nil {
 		return p, err
 	}
 	e.Parents = parents
 
 	if o.sent.Len() > 0 {
-		m := b.merger(o.stored.Attributes.Map(), b.attributesOf(uid.Type))
+		m := newMerger(b, o.stored.Attributes.Map(), b.attributesOf(uid.Type))
 		m.lenient = uid.Type == b.config.approvalType
 		if m.members == nil {
 			m.members = make(types.RecordMap, o.sent.Len())
@@ -218,9 +165,9 @@ func (b *Bundle) entity(v *view, uid types.EntityUID, sent evaluation.Object, pa
 	return p, nil
 }
 
-// parents are the entity's parents in this request: those stored, unless a sent
+// parentsOf are the entity's parents in this request: those stored, unless a sent
 // attribute that gives parents is in force.
-func (b *Bundle) parents(v *view, uid types.EntityUID, o *origin, path string, suspect []string) (types.EntityUIDSet, error) {
+func parentsOf(b *Bundle, v *view, uid types.EntityUID, o *origin, path string, suspect []string) (types.EntityUIDSet, error) {
 	rules := b.config.parents[uid.Type]
 	sent := false
 	for _, rule := range rules {
@@ -265,26 +212,4 @@ func sentParents(v evaluation.Value, parent types.EntityType) ([]types.EntityUID
 		uids = append(uids, types.EntityUID{Type: parent, ID: types.String(e.Text())})
 	}
 	return uids, v.Kind() == evaluation.Array
-}
-
-// storedParents reads the same from the store, where an attribute may also hold
-// references of the parent type.
-func storedParents(v types.Value, parent types.EntityType) ([]types.EntityUID, bool) {
-	switch v := v.(type) {
-	case types.String:
-		return []types.EntityUID{{Type: parent, ID: v}}, true
-	case types.EntityUID:
-		return []types.EntityUID{v}, v.Type == parent
-	case types.Set:
-		var uids []types.EntityUID
-		for e := range v.All() {
-			one, ok := storedParents(e, parent)
-			if _, set := e.(types.Set); set || !ok {
-				return nil, false
-			}
-			uids = append(uids, one...)
-		}
-		return uids, true
-	}
-	return nil, false
 }

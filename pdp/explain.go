@@ -18,11 +18,9 @@ const nearest = 3
 // explain says how each considered policy answered, and for a default deny
 // which permits came nearest. Every verdict is cedar-go's, asked again with one
 // policy, or one clause of it, at a time. It ends with ctx, like the decision.
-func (v *view) explain(ctx context.Context, q *question, d *evaluation.Decision) (*evaluation.Explanation, error) {
+func explain(ctx context.Context, v *view, q *question, d *evaluation.Decision) (*evaluation.Explanation, error) {
 	ls := &q.up
-	e := explainer{ctx: ctx, q: q, request: cedar.Request{
-		Principal: q.uids[principalVar], Action: q.uids[actionVar], Resource: q.uids[resourceVar], Context: q.context,
-	}}
+	e := explainer{ctx: ctx, q: q, request: q.request()}
 	var near []nearMiss
 	if !d.Allow && len(d.Determining) == 0 && d.Reason == "" {
 		near = e.nearMisses(v, ls)
@@ -65,7 +63,7 @@ func (e *explainer) holds(p *cedar.Policy) evaluation.Verdict {
 
 func (e *explainer) policy(p *policy, ls *lineages) evaluation.PolicyExplanation {
 	verdict := e.holds(p.cedar)
-	if ls.considers(p) && p.countsAsErrored(e.q.unusable) { // a near miss need not be considered
+	if ls.considers(p) && countsAsErrored(p, e.q.unusable) { // a near miss need not be considered
 		verdict = evaluation.Errored
 	}
 	return evaluation.PolicyExplanation{ID: p.id, Effect: p.effect(), Verdict: verdict, Position: p.position, Attributes: e.attributes(p)}

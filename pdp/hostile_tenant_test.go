@@ -276,7 +276,7 @@ func TestOneFileDoesNotMakeThousandsOfProblems(t *testing.T) {
 		dir := t.TempDir()
 		files.write(t, dir)
 		read := Dir(dir).Read()
-		l := newLoading(t.Context(), read, &loaded{})
+		l := newLoading(t.Context(), read, inForce{})
 		bundle, problems := l.build()
 		count := map[string]int{}
 		for _, p := range problems {

@@ -1,7 +1,6 @@
 package pdp
 
 import (
-	"context"
 	"iter"
 	"slices"
 
@@ -254,24 +253,6 @@ type scratch struct {
 // iterates policies: with it, what cedar-go reports comes in that order too.
 type policyList []*policy
 
-// policiesUntil are policies that are asked one after the other until ctx ends.
-// Whoever asks looks at ctx afterwards: an answer from some of them is none.
-type policiesUntil struct {
-	ctx context.Context
-	policyList
-}
-
-// All implements cedar.PolicyIterator.
-func (l policiesUntil) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
-	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
-		for id, p := range l.policyList.All() {
-			if l.ctx.Err() != nil || !yield(id, p) {
-				return
-			}
-		}
-	}
-}
-
 // All implements cedar.PolicyIterator.
 func (l policyList) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
@@ -281,4 +262,18 @@ func (l policyList) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 			}
 		}
 	}
+}
+
+// WithoutIndex is a bundle that decides the same without any of what finds policies and
+// candidates faster: every policy is put to cedar-go, and a search examines every entity
+// of its type. It is for tests that compare the two.
+func (b *Bundle) WithoutIndex() *Bundle {
+	plain := *b
+	plain.views = map[string]*view{}
+	for tenant, v := range b.views {
+		v := *v
+		v.index = nil
+		plain.views[tenant] = &v
+	}
+	return &plain
 }

@@ -1,6 +1,8 @@
 package pdp
 
 import (
+	"time"
+
 	"github.com/cedar-policy/cedar-go/types"
 
 	"policy-service/evaluation"
@@ -13,7 +15,11 @@ import (
 // one tenant, one caller and one reading of the clock.
 type inquiry struct {
 	bundle *Bundle
-	call   Call // its Request is the one in question, and changes from one to the next
+	// request is the one in question, and changes from one question to the next.
+	request evaluation.Request
+	asker   evaluation.Asker
+	now     time.Time
+	explain bool // have decisions explained
 	// approved is what policies see as context.pdp.approved.
 	approved bool
 	// review is set if the question is who may decide about an approval.
@@ -25,16 +31,17 @@ type inquiry struct {
 	inherits evaluation.Inherited
 	// converted is how much was converted so far, in bytes of JSON.
 	converted int
-
-	entities [variables]kept[entityPiece]
-	one      kept[entityPiece] // the entity that is both subject and resource
-	context  kept[contextPiece]
-	misfits  [variables]kept[[]evaluation.Mismatch] // the context's in the place of the action's
-	fit      kept[bool]
-	up       [variables]struct {
-		set  bool
-		sent evaluation.Object
-		lineage
+	keeps     struct {
+		entities [variables]kept[entityPiece]
+		one      kept[entityPiece] // the entity that is both subject and resource
+		context  kept[contextPiece]
+		misfits  [variables]kept[[]evaluation.Mismatch] // the context's in the place of the action's
+		fit      kept[bool]
+		up       [variables]struct {
+			set  bool
+			sent evaluation.Object
+			lineage
+		}
 	}
 }
 
@@ -92,41 +99,45 @@ func (in *inquiry) shares(of variable) bool {
 
 // entity is the subject or the resource.
 func (in *inquiry) entity(v *view, of variable, uid types.EntityUID, sent evaluation.Object) (entityPiece, error) {
-	return in.entities[of].get(parts{uid: uid, sent: sent}, in.shares(of), func() (entityPiece, error) {
+	return in.keeps.entities[of].get(parts{uid: uid, sent: sent}, in.shares(of), func() (entityPiece, error) {
 		in.converts(sent)
 		path := "subject"
 		if of == resourceVar {
 			path = "resource"
 		}
-		return in.bundle.entity(v, uid, sent, path, nil)
+		return seenEntity(in.bundle, v, uid, sent, path, nil)
 	})
 }
 
 // oneEntity is the entity that is both subject and resource.
 func (in *inquiry) oneEntity(v *view, uid types.EntityUID) (entityPiece, error) {
-	subject, resource := in.call.Request.Subject.Properties, in.call.Request.Resource.Properties
-	return in.one.get(parts{uid: uid, sent: subject, more: resource}, in.inherits.Subject && in.inherits.Resource, func() (entityPiece, error) {
+	subject, resource := in.request.Subject.Properties, in.request.Resource.Properties
+	return in.keeps.one.get(parts{uid: uid, sent: subject, more: resource}, in.inherits.Subject && in.inherits.Resource, func() (entityPiece, error) {
 		in.converts(subject, resource)
-		return in.bundle.oneEntity(v, uid, subject, resource)
+		both, onlyResource, err := oneEntity(subject, resource)
+		if err != nil {
+			return entityPiece{}, err
+		}
+		return seenEntity(in.bundle, v, uid, both, "subject", onlyResource)
 	})
 }
 
 // contextOf is the context with an action.
 func (in *inquiry) contextOf(action types.EntityUID) (contextPiece, error) {
-	of := parts{sent: in.call.Request.Context, more: in.call.Request.Action.Properties}
+	of := parts{sent: in.request.Context, more: in.request.Action.Properties}
 	if in.bundle.schema != nil { // without one the context is the same for every action
 		of.uid = action
 	}
-	return in.context.get(of, in.inherits.Context, func() (contextPiece, error) {
+	return in.keeps.context.get(of, in.inherits.Context, func() (contextPiece, error) {
 		in.converts(of.sent, of.more)
-		return in.bundle.askContext(&in.call, in.approved, action)
+		return in.makeContext(action)
 	})
 }
 
 // misfit notes what does not fit in one part of the request. All that is noted of a part
 // depends on the members of that part alone.
 func (in *inquiry) misfit(of variable, made parts, to *mismatches, find func(*mismatches)) {
-	found, _ := in.misfits[of].get(made, in.shares(of), func() ([]evaluation.Mismatch, error) {
+	found, _ := in.keeps.misfits[of].get(made, in.shares(of), func() ([]evaluation.Mismatch, error) {
 		in.converts(made.sent, made.more)
 		part := mismatches{b: to.b, v: to.v, r: to.r}
 		find(&part)
@@ -140,7 +151,7 @@ func (in *inquiry) misfit(of variable, made parts, to *mismatches, find func(*mi
 // fits reports whether the question fits the schema. For one action and one context only the
 // types can make a difference.
 func (in *inquiry) fits(q *question) bool {
-	s, r := in.bundle.schema, &in.call.Request
+	s, r := in.bundle.schema, &in.request
 	of := parts{
 		uid:       q.uids[actionVar],
 		sent:      r.Context,
@@ -148,9 +159,9 @@ func (in *inquiry) fits(q *question) bool {
 		principal: q.uids[principalVar].Type,
 		resource:  q.uids[resourceVar].Type,
 	}
-	fits, _ := in.fit.get(of, in.inherits.Context, func() (bool, error) {
+	fits, _ := in.keeps.fit.get(of, in.inherits.Context, func() (bool, error) {
 		in.converts(r.Context)
-		return s.fitsRequest(q), nil
+		return s.fitsRequest(q.request()), nil
 	})
 	return fits && s.allows(q.uids[principalVar]) && s.allows(q.uids[resourceVar])
 }
@@ -160,13 +171,13 @@ func (in *inquiry) fits(q *question) bool {
 // parents in another request.
 func (in *inquiry) lineages(q *question) {
 	for n, uid := range q.uids {
-		sent, up := q.sentParents(variable(n)), &in.up[n]
-		if up.set && up.uid == uid && up.sent.Same(sent) && !up.reaches(q, variable(n)) {
+		sent, up := q.sentParents(variable(n)), &in.keeps.up[n]
+		if up.set && up.uid == uid && up.sent.Same(sent) && !reaches(&up.lineage, q, variable(n)) {
 			q.up[n] = up.lineage
 			continue
 		}
 		q.up[n] = lineageOf(uid, q.entities)
-		up.set, up.sent, up.lineage = !q.up[n].reaches(q, variable(n)), sent, q.up[n]
+		up.set, up.sent, up.lineage = !reaches(&q.up[n], q, variable(n)), sent, q.up[n]
 	}
 }
 
@@ -183,6 +194,6 @@ func (q *question) sentParents(of variable) evaluation.Object {
 
 // reaches reports whether the subject or the resource is among the ancestors of another
 // variable.
-func (l *lineage) reaches(q *question, of variable) bool {
+func reaches(l *lineage, q *question, of variable) bool {
 	return of != principalVar && l.in(q.uids[principalVar]) || of != resourceVar && l.in(q.uids[resourceVar])
 }

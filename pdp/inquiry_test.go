@@ -8,7 +8,7 @@ import (
 
 // decideBy is the answer of a bundle to one call, without a PDP around it.
 func decideBy(ctx context.Context, b *Bundle, call Call) (d evaluation.Decision, err error) {
-	in := inquiry{bundle: b, call: call}
+	in := inquire(b, &call)
 	w, err := in.judge(ctx)
 	if err != nil {
 		return d, err
@@ -18,6 +18,6 @@ func decideBy(ctx context.Context, b *Bundle, call Call) (d evaluation.Decision,
 
 // questionOf is what a bundle makes of one call.
 func questionOf(b *Bundle, v *view, call Call) (*question, error) {
-	in := inquiry{bundle: b, call: call}
+	in := inquire(b, &call)
 	return in.question(v)
 }

@@ -1,12 +1,9 @@
 package pdp
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/cedar-policy/cedar-go/types"
-
-	"policy-service/evaluation"
 )
 
 // Check is [Load], and says besides what is legal and yet probably not meant:
@@ -46,7 +43,7 @@ type linter struct {
 
 func (l *linter) lint(p *policy) {
 	l.names(p)
-	if p.tooLong() {
+	if tooLong(p) {
 		l.warn(p, "too_long_to_check", "reads so many attributes that what it misses or lets escape is not looked for", "split it into several policies")
 		return
 	}
@@ -62,7 +59,7 @@ func (l *linter) lint(p *policy) {
 // looked at closely: the work grows with the cube of it.
 const longest = 300
 
-func (p *policy) tooLong() bool {
+func tooLong(p *policy) bool {
 	names := 0
 	for _, path := range p.facts.reads {
 		names += len(path.names)
@@ -88,19 +85,4 @@ func (ps *paths) add(path attributePath) {
 
 func (ps paths) covers(path attributePath) bool {
 	return slices.ContainsFunc(ps, func(p attributePath) bool { return p.leadsTo(path) })
-}
-
-// leadsTo reports whether other is the same path or goes on from it.
-func (p attributePath) leadsTo(other attributePath) bool {
-	return p.root == other.root && len(p.names) <= len(other.names) && slices.Equal(p.names, other.names[:len(p.names)])
-}
-
-// shorter orders paths so that what a path goes on from comes before it.
-func shorter(a, b attributePath) int {
-	return cmp.Or(cmp.Compare(len(a.names), len(b.names)), cmp.Compare(a.String(), b.String()))
-}
-
-// protocol reports whether the path begins at a member that no policy ever sees.
-func (p attributePath) protocol() bool {
-	return p.root == "context" && len(p.names) > 0 && evaluation.Protocol(p.names[0])
 }

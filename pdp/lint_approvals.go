@@ -22,7 +22,7 @@ func (l *linter) approvals() {
 		root := slices.DeleteFunc(slices.Clone(deciders), (*policy).ofTenant)
 		waiting, ofRoot, ofTenant := map[*policy]template{}, []template{}, []template{}
 		for _, p := range v.policies {
-			t, waits := p.waits()
+			t, waits := approvalOf(p)
 			if !waits || l.never(p) {
 				continue
 			}
@@ -37,7 +37,7 @@ func (l *linter) approvals() {
 		}
 		for _, p := range deciders {
 			counts := p.ofTenant() && len(ofTenant) > 0 || !p.ofTenant() && len(waiting) > 0
-			if counts && !warned[p] && p.wide() {
+			if counts && !warned[p] && wide(p) {
 				warned[p] = true
 				l.warn(p, "approval_unnamed", "names no action and no resource, so whoever it is for may decide about approvals too", "name the actions it is for, and write a permit for the action "+quote(approvalAction)+" where they are to decide")
 			}
@@ -77,9 +77,9 @@ func templateOf(d *obligations.Definition) (template, bool) {
 	return template(text.Text()), d.Type.Name == obligations.ApprovalRequired && text.Kind() == evaluation.String
 }
 
-// waits reports for an approval of which template a permit waits. Of several the
+// approvalOf reports for an approval of which template a permit waits. Of several the
 // first counts: two are in conflict.
-func (p *policy) waits() (template, bool) {
+func approvalOf(p *policy) (template, bool) {
 	for _, d := range p.obliges {
 		if t, ok := templateOf(d); ok && !p.forbids() {
 			return t, true
@@ -98,20 +98,20 @@ func (l *linter) deciders(v *view) []*policy {
 }
 
 // wide reports whether a policy asks nothing of the action nor of the resource.
-func (p *policy) wide() bool {
+func wide(p *policy) bool {
 	asks := func(t scopeTest) bool { return t.of != principalVar }
-	return !slices.ContainsFunc(p.facts.scope, asks) && !slices.ContainsFunc(p.terms(), (*term).asksWhat)
+	return !slices.ContainsFunc(p.facts.scope, asks) && !slices.ContainsFunc(p.terms(), asksWhat)
 }
 
 // asksWhat reports whether a clause looks at the action or the resource.
-func (t *term) asksWhat() bool {
+func asksWhat(t *term) bool {
 	switch t.op {
 	case opTest:
 		return t.test.of != principalVar
 	case opPath, opHas:
 		return t.path.root == "action" || t.path.root == "resource"
 	}
-	return slices.ContainsFunc(t.args, (*term).asksWhat)
+	return slices.ContainsFunc(t.args, asksWhat)
 }
 
 // decides reports whether a policy may be for the question who decides.

@@ -2,8 +2,6 @@ package pdp
 
 import (
 	"slices"
-
-	"github.com/cedar-policy/cedar-go/types"
 )
 
 // missing warns of attributes that a permit reads without having asked for them:
@@ -41,25 +39,6 @@ func (l *linter) missable(p *policy, set *setting, path attributePath) bool {
 		return entity && l.waived(typ, path)
 	}
 	return l.optional(p, set, path)
-}
-
-// unsupplied reports whether the path is below context.pdp and not there.
-func (p attributePath) unsupplied() bool {
-	if p.root != "context" || p.names[0] != "pdp" || len(p.names) == 1 {
-		return false
-	}
-	_, ok := pdpMembers[types.String(p.names[1])]
-	return !ok
-}
-
-// asked is the path's test for presence, in Cedar.
-func (p attributePath) asked() string {
-	last := len(p.names) - 1
-	name := p.names[last]
-	if !identifier.MatchString(name) {
-		name = quote(name)
-	}
-	return attributePath{root: p.root, names: p.names[:last]}.String() + " has " + name
 }
 
 // presence follows which attributes are known to be there, as the capabilities
@@ -112,14 +91,6 @@ func (w *presence) read(path attributePath, have paths) paths {
 		}
 	}
 	return have
-}
-
-func (p attributePath) up() attributePath {
-	return attributePath{root: p.root, names: p.names[:len(p.names)-1]}
-}
-
-func (p attributePath) same(other attributePath) bool {
-	return p.root == other.root && slices.Equal(p.names, other.names)
 }
 
 // with and both leave what they are given as it is: it is known on other

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cedar-policy/cedar-go/types"
-
 	"policy-service/obligations"
 	"policy-service/pdp/spelling"
 )
@@ -87,7 +85,7 @@ func (l *linter) never(p *policy) bool {
 		}
 	}
 	for _, t := range p.terms() {
-		if t.never() {
+		if neverTrue(t) {
 			return true
 		}
 	}
@@ -101,37 +99,15 @@ func (l *linter) possibleAction(t scopeTest) bool {
 	return (t.is == "" || t.is == typ) && (!t.eq || t.uids[0].Type == typ)
 }
 
-// never reports whether a clause is false as it is written.
-func (t *term) never() bool {
+// neverTrue reports whether a clause is false as it is written.
+func neverTrue(t *term) bool {
 	switch t.op {
 	case opFalse:
 		return true
 	case opAnd:
-		return slices.ContainsFunc(t.args, (*term).never)
+		return slices.ContainsFunc(t.args, neverTrue)
 	case opNot:
 		return t.args[0].op == opTrue
 	}
 	return false
-}
-
-// tests are those that a policy makes of the three variables before anything else.
-func (p *policy) tests() []scopeTest { return slices.Concat(p.facts.scope, p.facts.leading) }
-
-// excludes reports whether no entity could pass both tests, whatever its parents
-// are: they want different ids, different types, or an id of another type.
-func (t scopeTest) excludes(other scopeTest) bool {
-	typ := func(t scopeTest) types.EntityType {
-		if t.eq {
-			return t.uids[0].Type
-		}
-		return t.is
-	}
-	switch a, b := typ(t), typ(other); {
-	case t.of != other.of:
-		return false
-	case t.eq && other.eq:
-		return t.uids[0] != other.uids[0]
-	default:
-		return a != "" && b != "" && a != b
-	}
 }

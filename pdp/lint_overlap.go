@@ -235,8 +235,6 @@ func (s *scoped) refuse(c conjunct) {
 	}
 }
 
-func (t scopeTest) key() string { return fmt.Sprint(t.of, t.is, t.uids, t.eq) }
-
 // around names the obliging permits that a permit without obligations gets round.
 func (o *overlap) around(p *scoped, others []scoped) []string {
 	var around []string
@@ -313,26 +311,4 @@ func (o *overlap) passedByAll(actions map[string]struct{}, t scopeTest) bool {
 		}
 	}
 	return t.of == actionVar && actions != nil
-}
-
-// follows reports whether a test holds for whatever passes the tests given.
-func (t scopeTest) follows(tests []scopeTest) bool {
-	typed, placed := t.is == "", t.uids == nil
-	for _, s := range tests {
-		if s.of != t.of {
-			continue
-		}
-		typed = typed || s.is == t.is || s.eq && s.uids[0].Type == t.is
-		placed = placed || s.within(t)
-	}
-	return typed && placed
-}
-
-// within reports whether the entities that one test names are among those of
-// another, or are what stands in them.
-func (t scopeTest) within(other scopeTest) bool {
-	if t.uids == nil || other.eq && !t.eq {
-		return false
-	}
-	return !slices.ContainsFunc(t.uids, func(uid types.EntityUID) bool { return !slices.Contains(other.uids, uid) })
 }

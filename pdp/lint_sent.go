@@ -37,23 +37,6 @@ func (l *linter) settings(p *policy) []*setting {
 	})
 }
 
-// listedTypes are the types that bundle.yaml or the PDP treats in a way of their
-// own, and "" for all others.
-func (c *config) listedTypes() []types.EntityType {
-	listed := []types.EntityType{"", c.approvalType}
-	for typ := range c.attributes {
-		listed = append(listed, typ)
-	}
-	for typ := range c.parents {
-		listed = append(listed, typ)
-	}
-	for typ := range c.known {
-		listed = append(listed, typ)
-	}
-	slices.Sort(listed)
-	return slices.Compact(listed)
-}
-
 // truth says what a test comes to by the types alone, err where they do not
 // settle it.
 func (l *linter) truth(set *setting, t scopeTest) termOutcome {

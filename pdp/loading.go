@@ -31,7 +31,7 @@ import (
 type loading struct {
 	ctx    context.Context // where it ends, so does the load, and what is made is no bundle
 	files  *Files
-	before *loaded // without a bundle there is nothing to take over
+	before inForce // without a bundle there is nothing to take over
 	bundle *Bundle
 	did    work
 
@@ -45,7 +45,13 @@ type loading struct {
 	byRoot map[types.EntityUID]struct{} // the entities that the root names
 }
 
-func newLoading(ctx context.Context, files *Files, before *loaded) *loading {
+// inForce is a bundle that answers requests, and the files that it was made of.
+type inForce struct {
+	bundle *Bundle
+	files  *Files
+}
+
+func newLoading(ctx context.Context, files *Files, before inForce) *loading {
 	l := &loading{ctx: ctx, files: files, before: before, names: files.names(), inDir: map[string][]string{}, changed: map[string]bool{}}
 	for _, name := range l.names {
 		dir, _ := path.Split(name)
@@ -266,13 +272,6 @@ func (l *loading) parseOwn(tenant, dir string, root *view) *own {
 		into.checkAncestors()
 	}
 	return o
-}
-
-// on is a tenant's store above the root's.
-func (s *store) on(root *store) *store {
-	above := *s
-	above.root = root
-	return &above
 }
 
 // namedBy are the entities that the root names, for all tenants.

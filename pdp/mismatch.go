@@ -2,7 +2,6 @@ package pdp
 
 import (
 	"iter"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +18,7 @@ const maxMismatches = 16
 // that was sent. It goes the way of ask once more, with the same conversions, so that a
 // request without a mismatch pays nothing for it.
 func (in *inquiry) mismatch(v *view) []evaluation.Mismatch {
-	b, r := in.bundle, &in.call.Request
+	b, r := in.bundle, &in.request
 	m := mismatches{b: b, v: v, r: *r}
 	subject, ok1 := m.named(r.Subject, "subject")
 	resource, ok2 := m.named(r.Resource, "resource")
@@ -89,9 +88,9 @@ func (m *mismatches) entities(in *inquiry, subject, resource types.EntityUID) {
 	})
 }
 
-// entity goes the way of [Bundle.entity].
+// entity goes the way of seenEntity.
 func (m *mismatches) entity(uid types.EntityUID, sent evaluation.Object, part string, suspect []string) {
-	b, o := m.b, m.b.originOf(m.v, uid, sent)
+	b, o := m.b, originOf(m.b, m.v, uid, sent)
 	if !o.known && b.config.known[uid.Type] {
 		m.add("no entity of this id is in the store, and type "+cut(m.wire(part))+" is listed under known", part, "id")
 	}
@@ -100,7 +99,7 @@ func (m *mismatches) entity(uid types.EntityUID, sent evaluation.Object, part st
 	} else if s != nil && !s.allows(uid) {
 		m.add("type "+cut(m.wire(part))+" is enumerated, and has no such id", part, "id")
 	}
-	to := b.merger(nil, b.attributesOf(uid.Type))
+	to := newMerger(b, nil, b.attributesOf(uid.Type))
 	to.lenient = uid.Type == b.config.approvalType
 	for name, value := range sent.Members {
 		if o.passesOver(name) {
@@ -154,10 +153,10 @@ func (m *mismatches) parents(uid types.EntityUID, name string, value evaluation.
 	}
 }
 
-// context goes the way of askContext.
+// context goes the way of makeContext.
 func (m *mismatches) context(action types.EntityUID) {
 	b := m.b
-	to := b.merger(nil, b.schema.contextOf(action))
+	to := newMerger(b, nil, b.schema.contextOf(action))
 	for name, value := range m.r.Context.Members {
 		if !evaluation.Protocol(name) {
 			m.member(&to, name, value, "context", "context", name)
@@ -242,25 +241,6 @@ var kindNames = map[evaluation.Kind]string{
 	evaluation.Null: "null", evaluation.Bool: "a boolean", evaluation.Number: "a number", evaluation.String: "a string", evaluation.Array: "an array", evaluation.Map: "an object",
 }
 
-// String is a declared type as Cedar's schemas write it, a record without its members.
-func (s *shape) String() string {
-	switch s.form {
-	case shapeSet:
-		return "Set<" + s.element.String() + ">"
-	case shapeEntity:
-		if s.entity == anyEntity {
-			return "an entity"
-		}
-		return string(s.entity)
-	}
-	return formNames[s.form]
-}
-
-var formNames = map[shapeForm]string{
-	shapeBool: "Bool", shapeLong: "Long", shapeString: "String", shapeRecord: "a record",
-	shapeIP: "ipaddr", shapeDecimal: "decimal", shapeDatetime: "datetime", shapeDuration: "duration",
-}
-
 // unusable finds what keeps a value from being one of Cedar's, the first in order, and says
 // why; "" is nothing.
 func unusable(v evaluation.Value) (at []string, why string) {
@@ -315,43 +295,6 @@ func (m *mismatches) meantType(wire string) string {
 }
 
 func (m *mismatches) actionNames() iter.Seq[string] { return slices.Values(m.v.actions) }
-
-// findTypes lists the types that requests can name and that bundle.yaml, the schema or the
-// root's entities do, by their wire names.
-func (b *Bundle) findTypes() {
-	seen := map[string]struct{}{}
-	for wire := range b.config.types {
-		seen[wire] = struct{}{}
-	}
-	see := func(typ types.EntityType) {
-		if wire, ok := b.config.wireType(typ); ok {
-			seen[wire] = struct{}{}
-		}
-	}
-	for typ := range b.config.known {
-		see(typ)
-	}
-	for typ := range b.views[evaluation.DefaultTenant].store.ids {
-		see(typ)
-	}
-	if b.schema != nil {
-		for typ := range b.schema.entities {
-			see(typ)
-		}
-	}
-	b.wireTypes = slices.Sorted(maps.Keys(seen))
-}
-
-// byName yields what is in a map, in the order of the names.
-func byName[K ~string, V any](declared map[K]V) iter.Seq2[K, V] {
-	return func(yield func(K, V) bool) {
-		for _, name := range slices.Sorted(maps.Keys(declared)) {
-			if !yield(name, declared[name]) {
-				return
-			}
-		}
-	}
-}
 
 // maxNamed bounds how much of a name that a caller chose is repeated.
 const maxNamed = 100

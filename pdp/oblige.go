@@ -13,7 +13,7 @@ import (
 
 // oblige settles what the PEP must do besides, and denies where it cannot be said.
 // It never turns a deny into an allow.
-func (v *view) oblige(q *question, d *evaluation.Decision) {
+func oblige(v *view, q *question, d *evaluation.Decision) {
 	var owed []obligations.Owed
 	for _, id := range d.Determining {
 		for _, o := range v.byID[id].obliges {
@@ -40,11 +40,11 @@ func applyObligations(d *evaluation.Decision, out obligations.Resolution) {
 }
 
 // declare denies where the PEP has not said that it can do what is owed.
-func (b *Bundle) declare(call *Call, d *evaluation.Decision) {
-	if !d.Allow || len(d.Obligations) == 0 || b.config.allowUndeclared {
+func (in *inquiry) declare(d *evaluation.Decision) {
+	if !d.Allow || len(d.Obligations) == 0 || in.bundle.config.allowUndeclared {
 		return
 	}
-	missing := obligations.Missing(d.Obligations, call.declares())
+	missing := obligations.Missing(d.Obligations, in.declares())
 	if len(missing) == 0 {
 		return
 	}
@@ -59,9 +59,9 @@ func (b *Bundle) declare(call *Call, d *evaluation.Decision) {
 // declares says which types the PEP declared: in its registration, in the
 // request, or in both, and then those in both. The native contract declares
 // approval_required by itself.
-func (c *Call) declares() func(string) bool {
-	sent, inRequest := c.Request.Context.Get("supported_obligations")
-	asker, shape := c.Asker, c.Request.Shape
+func (in *inquiry) declares() func(string) bool {
+	sent, inRequest := in.request.Context.Get("supported_obligations")
+	asker, shape := in.asker, in.request.Shape
 	return func(typ string) bool {
 		if shape == evaluation.Native && typ == obligations.ApprovalRequired {
 			return true
@@ -109,6 +109,6 @@ func (q *question) variable(name string) (string, bool) {
 
 // obligesAllow reports whether an allow would depend on an obligation of the
 // policy.
-func (p *policy) obligesAllow() bool {
+func obligesAllow(p *policy) bool {
 	return !p.forbids() && len(p.obliges) > 0
 }

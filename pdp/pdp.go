@@ -101,8 +101,8 @@ type Call struct {
 
 // The errors of [PDP.Evaluate] besides [*evaluation.Error].
 var (
-	ErrNoBundle      = errors.New("no bundle is loaded")
-	ErrUnknownTenant = errors.New("no such tenant")
+	ErrNoBundle      = errNoBundle
+	ErrUnknownTenant = errUnknownTenant
 	ErrNotRecorded   = errors.New("the decision could not be recorded")
 )
 
@@ -117,12 +117,12 @@ func New(source Source, options Options) (*PDP, error) {
 	if err := options.ask(bundle, files, nil); err != nil {
 		return nil, err
 	}
-	return newPDP(source, loaded{bundle: bundle, files: files, read: files.reading(), problems: problems}, options), nil
+	return newPDP(source, loaded{inForce: inForce{bundle, files}, read: files.reading(), problems: problems}, options), nil
 }
 
 // Of returns a PDP that answers from a bundle already loaded, and from no other.
 func Of(bundle *Bundle, options Options) *PDP {
-	return newPDP(Source{}, loaded{bundle: bundle}, options)
+	return newPDP(Source{}, loaded{inForce: inForce{bundle: bundle}}, options)
 }
 
 func newPDP(source Source, first loaded, options Options) *PDP {
@@ -164,7 +164,8 @@ func newPDP(source Source, first loaded, options Options) *PDP {
 // If ctx ends first there is no answer, and the error is that of ctx.
 func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, error) {
 	p.stamp(&call)
-	in := inquiry{bundle: p.Bundle(), call: call, tells: true} // pinned: one call sees one bundle
+	in := inquire(p.Bundle(), &call) // pinned: one call sees one bundle
+	in.tells = true
 	first, d, err := judge(ctx, &in)
 	if err != nil {
 		return evaluation.Decision{}, err
@@ -192,6 +193,11 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 		return evaluation.Decision{}, err
 	}
 	return d, nil
+}
+
+// inquire asks a bundle what a call asks.
+func inquire(b *Bundle, call *Call) inquiry {
+	return inquiry{bundle: b, request: call.Request, asker: call.Asker, now: call.Now, explain: call.Explain}
 }
 
 // judge puts one request to the policies, and makes an answer of their verdict, as one step

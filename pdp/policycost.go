@@ -61,7 +61,7 @@ func (m *costing) round(ctx context.Context, calls []Call) error {
 		if !m.first && ctx.Err() != nil {
 			return nil
 		}
-		in := inquiry{bundle: m.bundle, call: calls[i]}
+		in := inquire(m.bundle, &calls[i])
 		v, err := in.view()
 		if err != nil {
 			return err
@@ -73,7 +73,7 @@ func (m *costing) round(ctx context.Context, calls []Call) error {
 		if q.reason != "" {
 			continue // no policy is asked
 		}
-		given, _ := v.candidates(q, new(scratch))
+		given, _ := policiesFor(v, q, new(scratch))
 		for _, p := range given {
 			m.visit(next, p, timed(p, q))
 			next++
@@ -113,9 +113,7 @@ func (m *costing) sum() []PolicyCost {
 // a few follow each other in one call of cedar-go.
 func timed(p *policy, q *question) time.Duration {
 	start := time.Now()
-	cedar.Authorize(repeated{p}, q.entities, cedar.Request{
-		Principal: q.uids[principalVar], Action: q.uids[actionVar], Resource: q.uids[resourceVar], Context: q.context,
-	})
+	cedar.Authorize(repeated{p}, q.entities, q.request())
 	return time.Since(start) / repetitions
 }
 

@@ -135,7 +135,7 @@ func (f *fault) found(t *testing.T, g *generator) int {
 		got := want
 		got.Allow, got.Reason, got.Determining, got.Errors = false, "", nil, nil
 		q.up = *ls
-		_ = bad.authorize(context.Background(), v, q, &got)
+		_ = authorize(context.Background(), bad, v, q, &got)
 		if outcome(got) != outcome(want) {
 			return n + 1
 		}

@@ -90,7 +90,7 @@ func (b *Bundle) countShapes(call Call, seen tally) {
 		return
 	}
 	ls, o := q.lineages(), q.entities
-	given, counted := v.candidates(q, new(scratch))
+	given, counted := policiesFor(v, q, new(scratch))
 	seen.count("principal = resource", o.principal.UID == o.resource.UID)
 	seen.count("unknown entity", !o.origin[0].known || !o.origin[1].known)
 	seen.count("parents from the request", !o.principal.Parents.Equal(o.origin[0].stored.Parents) || !o.resource.Parents.Equal(o.origin[1].stored.Parents))
@@ -126,7 +126,7 @@ func plainDiffers(b *Bundle, w world, call Call, got evaluation.Decision) string
 		if ls.considers(p) != considered {
 			return fmt.Sprintf("%s is considered: %t, its head holds: %t", p.id, !considered, considered)
 		}
-		if considered && p.countsAsErrored(q.unusable) {
+		if considered && countsAsErrored(p, q.unusable) {
 			counted = append(counted, p)
 		} else {
 			given[p.cedarID] = p.cedar
@@ -184,7 +184,7 @@ func (b *Bundle) settle(v *view, q *question, counted []*policy, result cedar.De
 	for _, e := range diagnostic.Errors {
 		p := v.byID[string(e.PolicyID)]
 		kind := errorKind(e.Message)
-		if p.reads(q.unusable) {
+		if reads(p, q.unusable) {
 			kind = evaluation.UnusableValue
 		}
 		d.Errors = append(d.Errors, evaluation.PolicyError{Policy: p.id, Position: p.position, Kind: kind})

@@ -41,7 +41,7 @@ func TestPropertyReuse(t *testing.T) {
 	eachSeed(t, 60, func(t *testing.T, g *generator) {
 		names := slices.Sorted(maps.Keys(pieces))
 		texts := map[string]string{"bundle.yaml": pieces["bundle.yaml"][1], "a.cedar": pieces["a.cedar"][0]}
-		before := &loaded{}
+		before := inForce{}
 		for step := range 40 {
 			kept := maps.Clone(texts)
 			for range 1 + g.IntN(2) {
@@ -57,7 +57,7 @@ func TestPropertyReuse(t *testing.T) {
 			files := FS(source).Read()
 			l := newLoading(context.Background(), files, before)
 			got, said := l.build()
-			fresh := newLoading(context.Background(), FS(source).Read(), &loaded{})
+			fresh := newLoading(context.Background(), FS(source).Read(), inForce{})
 			want, problems := fresh.build()
 			if what := bundlesDiffer(t, got, want, said, problems); what != "" {
 				t.Fatalf("seed %d, step %d: %s\n%v", g.seed, step, what, texts)
@@ -71,7 +71,7 @@ func TestPropertyReuse(t *testing.T) {
 				texts = kept // whoever broke it mends it
 			}
 			if got != nil {
-				before = &loaded{bundle: got, files: files}
+				before = inForce{got, files}
 			}
 		}
 	})
@@ -230,7 +230,7 @@ func TestALoadGrowsWithTheTenantsNotTheirSquare(t *testing.T) {
 		for range 3 {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			newLoading(t.Context(), files, &loaded{bundle: bundle, files: files}).build()
+			newLoading(t.Context(), files, inForce{bundle, files}).build()
 			runtime.ReadMemStats(&after)
 			most = min(most, after.TotalAlloc-before.TotalAlloc)
 		}

@@ -149,7 +149,7 @@ func (m member) set(c Call, value evaluation.Value) Call {
 // names reports whether any policy says anything about the members.
 func (b *Bundle) names(unusable []string) bool {
 	for p := range b.everyPolicy {
-		if p.reads(unusable) || p.countsAsErrored(unusable) {
+		if reads(p, unusable) || countsAsErrored(p, unusable) {
 			return true
 		}
 	}

@@ -10,8 +10,7 @@ import (
 
 // loaded is a bundle in force and how it came to be.
 type loaded struct {
-	bundle   *Bundle
-	files    *Files   // what the bundle was built from
+	inForce
 	read     reading  // and what is kept to compare them by
 	later    []string // tenants whose edits wait
 	at       time.Time
@@ -232,7 +231,7 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 		p.swap(&after)
 		return problems
 	}
-	after = loaded{bundle: bundle, files: files, read: read, later: held, at: now, problems: problems}
+	after = loaded{inForce: inForce{bundle, files}, read: read, later: held, at: now, problems: problems}
 	// Nothing can fail from here on.
 	p.swap(&after)
 	return later
@@ -249,7 +248,7 @@ func (p *PDP) build(ctx context.Context, files *Files, before *loaded) (*Bundle,
 	if p.reloader.building != nil {
 		p.reloader.building(ctx)
 	}
-	l := newLoading(ctx, files, before)
+	l := newLoading(ctx, files, before.inForce)
 	bundle, problems := l.build()
 	p.reloader.did = l.did
 	return bundle, problems, context.Cause(ctx)

@@ -10,38 +10,6 @@ import (
 	"policy-service/evaluation"
 )
 
-// Who may decide about an approval is a question like any other: may this principal do
-// the action approval.decide on an entity of type Approval, which has the attributes
-// below? Authors answer it in policies, and the default is nobody. One thing is not
-// theirs to allow, unless bundle.yaml says so: that people approve what they ask for
-// themselves.
-const (
-	approvalAction = "approval.decide"
-	approvalType   = "Approval"
-	identities     = "identities" // the attribute with the other entities of one person
-)
-
-// anyEntity is the type of a reference to whatever is named.
-const anyEntity types.EntityType = ""
-
-// approvalAttributes are those of an Approval where no schema declares it.
-var approvalAttributes = map[string]attributeShape{
-	"template":  {shape: &shape{form: shapeString}},
-	"action":    {shape: &shape{form: shapeString}},
-	"subject":   {shape: &shape{form: shapeEntity, entity: anyEntity}},
-	"requester": {shape: &shape{form: shapeEntity, entity: anyEntity}},
-	"resource":  {shape: &shape{form: shapeEntity, entity: anyEntity}},
-	"chain":     {shape: &shape{form: shapeSet, element: &shape{form: shapeEntity, entity: anyEntity}}},
-}
-
-// attributesOf are the attributes that are declared of a type.
-func (b *Bundle) attributesOf(typ types.EntityType) map[string]attributeShape {
-	if b.schema == nil && typ == b.config.approvalType {
-		return approvalAttributes
-	}
-	return b.schema.attributes(typ)
-}
-
 // Reviewed is an approval as far as it matters to who may decide about it. Types are
 // those of requests.
 type Reviewed struct {
@@ -66,16 +34,6 @@ func (r *Reviewed) requester() evaluation.Ref {
 	return r.Subject
 }
 
-// review is whether a question is who decides about an approval, and whose demand that
-// is. Only the PDP asks it, and what it says of the approval stands in no store.
-type review uint8
-
-const (
-	noReview review = iota
-	reviewOfRoot
-	reviewOfTenant
-)
-
 // Reviewer answers which approvals one person may decide about, all from one bundle
 // and one reading of the clock.
 type Reviewer struct {
@@ -92,7 +50,7 @@ func (p *PDP) Reviewer(tenant string, person evaluation.Ref, caller string) (*Re
 	}
 	p.stamp(&call)
 	r := &Reviewer{
-		inquiry: inquiry{bundle: p.Bundle(), call: call},
+		inquiry: inquire(p.Bundle(), &call),
 		person:  types.NewEntityUID(types.EntityType(person.Type), types.String(person.ID)),
 	}
 	if r.inquiry.bundle == nil {
@@ -106,7 +64,7 @@ func (p *PDP) Reviewer(tenant string, person evaluation.Ref, caller string) (*Re
 }
 
 // Now is the reading of the clock.
-func (r *Reviewer) Now() time.Time { return r.inquiry.call.Now }
+func (r *Reviewer) Now() time.Time { return r.inquiry.now }
 
 // Review is what there is to say about one person and one approval.
 type Review struct {
@@ -118,9 +76,9 @@ type Review struct {
 
 // Review asks the policies. What cannot be asked is a no.
 func (r *Reviewer) Review(ctx context.Context, a Reviewed) (Review, error) {
-	b, caller := r.inquiry.bundle, r.inquiry.call.Asker.Name
+	b, caller := r.inquiry.bundle, r.inquiry.asker.Name
 	out := Review{Bundle: b.digest}
-	if !slices.Contains(b.config.allowSelfApproval, a.Template) && (a.Asker != "" && a.Asker == caller || b.own(r.store, r.person, &a)) {
+	if !slices.Contains(b.config.allowSelfApproval, a.Template) && (a.Asker != "" && a.Asker == caller || ownRequest(b, r.store, r.person, &a)) {
 		out.Own = true
 		return out, nil
 	}
@@ -147,19 +105,19 @@ func (r *Reviewer) ask(a Reviewed) (bool, error) {
 	if !ok1 || !ok2 {
 		return false, nil
 	}
-	properties, err := r.inquiry.bundle.propertiesOf(&a)
+	properties, err := propertiesOf(r.inquiry.bundle, &a)
 	r.inquiry.review = reviewOfRoot
 	if a.OfTenant {
 		r.inquiry.review = reviewOfTenant
 	}
-	request := &r.inquiry.call.Request
+	request := &r.inquiry.request
 	request.Subject = evaluation.Entity{Type: person, ID: string(r.person.ID)}
 	request.Resource = evaluation.Entity{Type: approval, ID: a.ID, Properties: properties}
 	return true, err
 }
 
 // propertiesOf are the attributes of an approval, as far as they are declared.
-func (b *Bundle) propertiesOf(a *Reviewed) (evaluation.Object, error) {
+func propertiesOf(b *Bundle, a *Reviewed) (evaluation.Object, error) {
 	chain := make([]any, len(a.Chain))
 	for n, ref := range a.Chain {
 		chain[n] = reference(ref)
@@ -178,10 +136,10 @@ func (b *Bundle) propertiesOf(a *Reviewed) (evaluation.Object, error) {
 
 func reference(r evaluation.Ref) map[string]any { return map[string]any{"type": r.Type, "id": r.ID} }
 
-// own reports whether a person is one of those who ask: by the person's own name or
+// ownRequest reports whether a person is one of those who ask: by the person's own name or
 // another of theirs, and by any name of the others. If an identity cannot be resolved, it is
 // treated as the same person (fail safe).
-func (b *Bundle) own(s *store, person types.EntityUID, a *Reviewed) bool {
+func ownRequest(b *Bundle, s *store, person types.EntityUID, a *Reviewed) bool {
 	asking := people{store: s}
 	for _, ref := range append([]evaluation.Ref{a.Subject}, a.Chain...) {
 		if !asking.addRef(&b.config, ref) {
@@ -203,135 +161,4 @@ func (r *Reviewer) SamePerson(a, b evaluation.Ref) bool {
 	one := people{store: r.store}
 	one.add(types.NewEntityUID(types.EntityType(a.Type), types.String(a.ID)))
 	return one.overlaps(r.store, types.NewEntityUID(types.EntityType(b.Type), types.String(b.ID)))
-}
-
-// people are entities with all their identities: those that they have, those of these,
-// and whoever has one of them. Two other names of one person are one person, too.
-type people struct {
-	store *store
-	uids  []types.EntityUID
-	ids   []types.String // each stands for every entity that has it
-	vague bool           // somebody's identities cannot be read
-	// steps are names and entities come by; where there are most, it ends beyond them. That
-	// is for [entityLoader.checkPersons] alone, after which there are never too many.
-	steps, most int
-}
-
-// step reports whether one more may be taken.
-func (p *people) step() bool {
-	p.steps++
-	return p.most == 0 || p.steps <= p.most
-}
-
-func (p *people) addRef(c *config, r evaluation.Ref) bool {
-	typ, ok := c.entityType(r.Type)
-	p.add(types.NewEntityUID(typ, types.String(r.ID)))
-	return ok
-}
-
-func (p *people) add(uid types.EntityUID) {
-	if !p.step() || slices.Contains(p.uids, uid) {
-		return
-	}
-	p.uids = append(p.uids, uid)
-	if e, ok := p.store.Get(uid); ok {
-		p.addIdentities(e)
-	}
-	for s := p.store; s != nil; s = s.root {
-		for _, e := range s.naming[uid.ID] {
-			if !p.step() {
-				return
-			}
-			if uids, ids, _ := identitiesOf(e); slices.Contains(uids, uid) || slices.Contains(ids, uid.ID) {
-				p.add(e.UID)
-			}
-		}
-	}
-}
-
-// addID adds every entity with an id.
-func (p *people) addID(id types.String) {
-	if !p.step() || slices.Contains(p.ids, id) {
-		return
-	}
-	p.ids = append(p.ids, id)
-	for s := p.store; s != nil; s = s.root {
-		for _, e := range s.identified[id] {
-			if !p.step() {
-				return
-			}
-			p.addIdentities(e)
-		}
-		for _, e := range s.naming[id] {
-			if !p.step() {
-				return
-			}
-			p.add(e.UID)
-		}
-	}
-}
-
-func (p *people) addIdentities(e types.Entity) {
-	uids, ids, ok := identitiesOf(e)
-	p.vague = p.vague || !ok
-	for _, uid := range uids {
-		p.add(uid)
-	}
-	for _, id := range ids {
-		p.addID(id)
-	}
-}
-
-// identitiesOf reads what else an entity is named. It fails where there is anything but
-// references and ids.
-func identitiesOf(e types.Entity) (uids []types.EntityUID, ids []types.String, ok bool) {
-	value, given := e.Attributes.Get(identities)
-	if !given {
-		return nil, nil, true
-	}
-	set, ok := value.(types.Set)
-	for one := range set.All() {
-		switch one := one.(type) {
-		case types.EntityUID:
-			uids = append(uids, one)
-		case types.String:
-			ids = append(ids, one)
-		default:
-			ok = false
-		}
-	}
-	return uids, ids, ok
-}
-
-// identityIDs are the ids of whatever an entity is named besides.
-func identityIDs(e types.Entity) []types.String {
-	uids, ids, _ := identitiesOf(e)
-	for _, uid := range uids {
-		ids = append(ids, uid.ID)
-	}
-	return ids
-}
-
-// overlaps reports whether a person is among them.
-func (p *people) overlaps(s *store, person types.EntityUID) bool {
-	other := people{store: s}
-	other.add(person)
-	if p.vague || other.vague {
-		return true
-	}
-	return p.has(&other) || other.has(p)
-}
-
-func (p *people) has(other *people) bool {
-	for _, uid := range other.uids {
-		if slices.Contains(p.uids, uid) || slices.Contains(p.ids, uid.ID) {
-			return true
-		}
-	}
-	for _, id := range other.ids {
-		if slices.Contains(p.ids, id) {
-			return true
-		}
-	}
-	return false
 }

@@ -252,8 +252,8 @@ func compileType(t resolved.IsType, enums map[types.EntityType]map[types.EntityU
 }
 
 // fitsRequest reports whether the action takes these types and this context.
-func (s *schemaOf) fitsRequest(q *question) bool {
-	return s.validator.Request(cedar.Request{Principal: q.uids[principalVar], Action: q.uids[actionVar], Resource: q.uids[resourceVar], Context: q.context}) == nil
+func (s *schemaOf) fitsRequest(r cedar.Request) bool {
+	return s.validator.Request(r) == nil
 }
 
 // mayBeBelow reports whether entities of one type may have parents of another.

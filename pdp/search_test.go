@@ -43,7 +43,7 @@ func TestPropertySearch(t *testing.T) {
 					t.Fatalf("seed %d, %s search\nfound    %v\nin pages %v\nwant     %v\n%s", g.seed, kind, got, paged, want, w)
 				}
 				total += len(want)
-				in := inquiry{bundle: b, call: Call{Request: search.Search.Request, Now: call.Now}}
+				in := inquiry{bundle: b, request: search.Search.Request, now: call.Now}
 				if c, err := in.candidates(t.Context(), kind); err == nil && kind == evaluation.ResourceSearch && c.len() < len(b.viewOf(call).store.ids[b.resourceType(call)]) {
 					narrowed++
 					if call.Request.Subject.Type == call.Request.Resource.Type && slices.Contains(want, call.Request.Subject.ID) {
