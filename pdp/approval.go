@@ -223,3 +223,10 @@ func approvalRequest(w *verdict, b *Bundle, call Call) (a ApprovalRequest, ok bo
 	a.Binding, ok = c.binding(&call.Request, call.Asker.Name, a.Obligation.ID, a.Terms, a.OfTenant)
 	return a, ok
 }
+
+// Reviewer is for a person, named as policies name them, in a tenant.
+func (p *PDP) Reviewer(tenant string, person evaluation.Ref, caller string) (*Reviewer, error) {
+	call := Call{Asker: evaluation.Asker{Name: caller}, Request: evaluation.Request{Tenant: tenant}}
+	p.stamp(&call)
+	return newReviewer(inquire(p.Bundle(), &call), person)
+}

@@ -87,7 +87,7 @@ func (in *inquiry) judge(ctx context.Context) (w verdict, err error) {
 	if w.question, err = in.question(w.view); err != nil {
 		return w, err
 	}
-	w.decision = evaluation.Decision{Bundle: in.bundle.digest, Reason: w.question.reason}
+	w.decision = evaluation.Decision{Bundle: in.bundle.Digest(), Reason: w.question.reason}
 	if w.question.reason != "" {
 		return w, nil
 	}

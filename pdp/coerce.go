@@ -1,8 +1,11 @@
 package pdp
 
 import (
+	"encoding/binary"
 	"maps"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -112,4 +115,121 @@ func missingFrom(members types.RecordMap, declared map[string]attributeShape) (f
 		}
 	}
 	return first, missing
+}
+
+// cedar-go's Set puts an element where its hash says, or at the next free place
+// after that. The hash has no secret and is easily turned round, so whoever
+// sends a request can choose a few thousand elements that cost millions of
+// steps, once when the set is made and again whenever a policy looks into it.
+// Such a set is a value that we have none for, as is a number beyond int64.
+
+const (
+	// fewElements cost little, however they collide.
+	fewElements = 16
+	// stepsPerElement is far above what elements take that nobody chose for it.
+	stepsPerElement = 2
+)
+
+// newSet makes a Set of what a request sends. It fails for elements that were
+// chosen to collide.
+func newSet(elements []types.Value) (types.Value, bool) {
+	if len(elements) > fewElements && collide(elements) {
+		return nil, false
+	}
+	return types.NewSet(elements...), true
+}
+
+// collide reports whether making a Set of the elements takes too many steps. A
+// set that holds sets anywhere is not looked into: honest ones collide, because
+// the hash of a set is a sum, and [evaluation.Limits] keeps them small.
+func collide(elements []types.Value) bool {
+	steps := 0
+	places := make(map[uint64]types.Value, len(elements))
+	for _, e := range elements {
+		place, ok := hashOf(e)
+		if !ok {
+			return false
+		}
+		for {
+			taken, ok := places[place]
+			if !ok {
+				places[place] = e
+				break
+			}
+			if e.Equal(taken) {
+				break
+			}
+			if steps++; steps > stepsPerElement*len(elements) {
+				return true
+			}
+			place++
+		}
+	}
+	return false
+}
+
+// hashOf is cedar-go's hash of a value, which it does not export. A test holds
+// the two together. It is not known of what holds a set.
+func hashOf(v types.Value) (uint64, bool) {
+	switch v := v.(type) {
+	case types.Long:
+		return uint64(v), true
+	case types.Boolean:
+		if v {
+			return 1, true
+		}
+		return 0, true
+	case types.String:
+		return fnv1(fnvStart, string(v)), true
+	case types.EntityUID:
+		return fnv1(fnv1(fnvStart, string(v.Type)), string(v.ID)), true
+	case types.IPAddr:
+		text, err := netip.Prefix(v).MarshalBinary()
+		return fnv1(fnvStart, string(text)), err == nil
+	case types.Datetime:
+		return uint64(v.Milliseconds()), true
+	case types.Duration:
+		return uint64(v.ToMilliseconds()), true
+	case types.Decimal:
+		return hashOfDecimal(v)
+	case types.Record:
+		return hashOfRecord(v)
+	}
+	return 0, false
+}
+
+func hashOfRecord(r types.Record) (uint64, bool) {
+	if r.Len() == 0 {
+		return 0, true
+	}
+	h := uint64(fnvStart)
+	for _, name := range slices.Sorted(maps.Keys(maps.Collect(r.All()))) {
+		value, _ := r.Get(name)
+		inner, ok := hashOf(value)
+		if !ok {
+			return 0, false
+		}
+		var text [8]byte
+		binary.LittleEndian.PutUint64(text[:], inner)
+		h = fnv1(fnv1(h, string(name)), string(text[:]))
+	}
+	return h, true
+}
+
+// hashOfDecimal is the decimal in ten-thousandths, which cedar-go gives away
+// exactly only as a text with at most four digits after the point.
+func hashOfDecimal(d types.Decimal) (uint64, bool) {
+	whole, fraction, _ := strings.Cut(d.String(), ".")
+	n, err := strconv.ParseInt(whole+(fraction + "0000")[:4], 10, 64)
+	return uint64(n), err == nil
+}
+
+// fnvStart and the prime in fnv1 are those of FNV-1, 64 bits.
+const fnvStart = 14695981039346656037
+
+func fnv1(h uint64, text string) uint64 {
+	for i := range len(text) {
+		h = h*1099511628211 ^ uint64(text[i])
+	}
+	return h
 }

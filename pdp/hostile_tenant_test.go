@@ -277,12 +277,12 @@ func TestOneFileDoesNotMakeThousandsOfProblems(t *testing.T) {
 		files.write(t, dir)
 		read := Dir(dir).Read()
 		l := newLoading(t.Context(), read, inForce{})
-		bundle, problems := l.build()
+		b, problems := l.build()
 		count := map[string]int{}
 		for _, p := range problems {
 			count[p.Code]++
 		}
-		if bundle != nil || len(problems) > mostErrors+4 || count["many_errors"] != 1 || !slices.ContainsFunc(problems, func(p Problem) bool { return p.File == "tenants/other/bad.cedar" }) {
+		if b != nil || len(problems) > mostErrors+4 || count["many_errors"] != 1 || !slices.ContainsFunc(problems, func(p Problem) bool { return p.File == "tenants/other/bad.cedar" }) {
 			t.Errorf("%s: %d problems: %v", what, len(problems), count)
 		}
 	}

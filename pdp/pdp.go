@@ -110,19 +110,19 @@ var (
 // error is of type [Problems] where the bundle is at fault.
 func New(source Source, options Options) (*PDP, error) {
 	files := firstReading(source, cmp.Or(options.Quiet, defaultQuiet))
-	bundle, problems := build(files)
+	b, problems := build(files)
 	if problems.Refuse() {
 		return nil, problems
 	}
-	if err := options.ask(bundle, files, nil); err != nil {
+	if err := options.ask(b, files, nil); err != nil {
 		return nil, err
 	}
-	return newPDP(source, loaded{inForce: inForce{bundle, files}, read: files.reading(), problems: problems}, options), nil
+	return newPDP(source, loaded{inForce: inForce{bundle: b, files: files}, read: files.reading(), problems: problems}, options), nil
 }
 
 // Of returns a PDP that answers from a bundle already loaded, and from no other.
-func Of(bundle *Bundle, options Options) *PDP {
-	return newPDP(Source{}, loaded{inForce: inForce{bundle: bundle}}, options)
+func Of(b *Bundle, options Options) *PDP {
+	return newPDP(Source{}, loaded{inForce: inForce{bundle: b}}, options)
 }
 
 func newPDP(source Source, first loaded, options Options) *PDP {

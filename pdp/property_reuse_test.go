@@ -71,7 +71,7 @@ func TestPropertyReuse(t *testing.T) {
 				texts = kept // whoever broke it mends it
 			}
 			if got != nil {
-				before = inForce{got, files}
+				before = inForce{bundle: got, files: files}
 			}
 		}
 	})
@@ -92,7 +92,7 @@ func bundlesDiffer(t *testing.T, got, want *Bundle, said, problems Problems) str
 		return ""
 	}
 	for what, pair := range map[string][2]any{
-		"digest": {got.digest, want.digest}, "config": {got.config, want.config}, "types": {got.wireTypes, want.wireTypes},
+		"digest": {got.Digest(), want.Digest()}, "config": {got.config, want.config}, "types": {got.wireTypes, want.wireTypes},
 		"policies": {got.Policies(), want.Policies()}, "approvals": {got.LongestApproval(), want.LongestApproval()},
 		"tenants": {slices.Sorted(maps.Keys(got.views)), slices.Sorted(maps.Keys(want.views))},
 	} {
@@ -222,7 +222,7 @@ func TestALoadGrowsWithTheTenantsNotTheirSquare(t *testing.T) {
 		dir := t.TempDir()
 		content.write(t, dir)
 		files := Dir(dir).Read()
-		bundle, problems := build(files)
+		b, problems := build(files)
 		if problems.Refuse() {
 			t.Fatal(problems)
 		}
@@ -230,7 +230,7 @@ func TestALoadGrowsWithTheTenantsNotTheirSquare(t *testing.T) {
 		for range 3 {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			newLoading(t.Context(), files, inForce{bundle, files}).build()
+			newLoading(t.Context(), files, inForce{bundle: b, files: files}).build()
 			runtime.ReadMemStats(&after)
 			most = min(most, after.TotalAlloc-before.TotalAlloc)
 		}

@@ -204,7 +204,7 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 		p.inForce.Store(&after)
 		return later // refused already, and nothing but the tenant's moves
 	}
-	bundle, problems, err := p.build(ctx, files, before)
+	b, problems, err := p.build(ctx, files, before)
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 	now := p.options.Now()
 	var yet error
 	if !problems.Refuse() {
-		yet = p.options.ask(bundle, files, held)
+		yet = p.options.ask(b, files, held)
 	}
 	if yet != nil {
 		problems = notYet(yet)
@@ -231,7 +231,7 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 		p.swap(&after)
 		return problems
 	}
-	after = loaded{inForce: inForce{bundle, files}, read: read, later: held, at: now, problems: problems}
+	after = loaded{inForce: inForce{bundle: b, files: files}, read: read, later: held, at: now, problems: problems}
 	// Nothing can fail from here on.
 	p.swap(&after)
 	return later

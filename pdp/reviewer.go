@@ -42,20 +42,14 @@ type Reviewer struct {
 	person  types.EntityUID
 }
 
-// Reviewer is for a person, named as policies name them, in a tenant.
-func (p *PDP) Reviewer(tenant string, person evaluation.Ref, caller string) (*Reviewer, error) {
-	call := Call{
-		Asker:   evaluation.Asker{Name: caller},
-		Request: evaluation.Request{Tenant: tenant, Action: evaluation.Action{Name: approvalAction}},
+// newReviewer is for a person, named as policies name them. The inquiry says in which tenant,
+// for which caller and when.
+func newReviewer(in inquiry, person evaluation.Ref) (*Reviewer, error) {
+	if in.bundle == nil {
+		return nil, errNoBundle
 	}
-	p.stamp(&call)
-	r := &Reviewer{
-		inquiry: inquire(p.Bundle(), &call),
-		person:  types.NewEntityUID(types.EntityType(person.Type), types.String(person.ID)),
-	}
-	if r.inquiry.bundle == nil {
-		return nil, ErrNoBundle
-	}
+	in.request.Action.Name = approvalAction
+	r := &Reviewer{inquiry: in, person: types.NewEntityUID(types.EntityType(person.Type), types.String(person.ID))}
 	view, err := r.inquiry.view()
 	if err == nil {
 		r.store = view.store
@@ -77,7 +71,7 @@ type Review struct {
 // Review asks the policies. What cannot be asked is a no.
 func (r *Reviewer) Review(ctx context.Context, a Reviewed) (Review, error) {
 	b, caller := r.inquiry.bundle, r.inquiry.asker.Name
-	out := Review{Bundle: b.digest}
+	out := Review{Bundle: b.Digest()}
 	if !slices.Contains(b.config.allowSelfApproval, a.Template) && (a.Asker != "" && a.Asker == caller || ownRequest(b, r.store, r.person, &a)) {
 		out.Own = true
 		return out, nil

@@ -21,21 +21,11 @@ type PolicyCost struct {
 	Total time.Duration
 }
 
-// Costs says what each policy takes that any of the calls is put to, the dearest
-// first. It evaluates each by itself, over and over until ctx ends but at least
-// once, and of every policy and call keeps the least time: to that, whatever else
-// the machine does adds nothing. No answer is made of it, and nothing recorded.
-func (p *PDP) Costs(ctx context.Context, calls []Call) ([]PolicyCost, error) {
-	m := costing{bundle: p.Bundle()}
-	if m.bundle == nil {
-		return nil, ErrNoBundle
-	}
-	calls = slices.Clone(calls)
-	for i := range calls {
-		p.stamp(&calls[i]) // once: every round asks the very same
-	}
+// costs says what each policy takes that any of the inquiries is put to.
+func costs(ctx context.Context, asked []inquiry) ([]PolicyCost, error) {
+	var m costing
 	for m.first = true; m.first || ctx.Err() == nil; m.first = false {
-		if err := m.round(ctx, calls); err != nil {
+		if err := m.round(ctx, asked); err != nil {
 			return nil, err
 		}
 	}
@@ -44,9 +34,8 @@ func (p *PDP) Costs(ctx context.Context, calls []Call) ([]PolicyCost, error) {
 
 // costing measures, round after round.
 type costing struct {
-	bundle *Bundle
 	first  bool
-	visits []visit // every policy under every call, in the order of a round
+	visits []visit // every policy under every inquiry, in the order of a round
 }
 
 type visit struct {
@@ -55,13 +44,13 @@ type visit struct {
 }
 
 // round visits all once; after the first one it may end early.
-func (m *costing) round(ctx context.Context, calls []Call) error {
+func (m *costing) round(ctx context.Context, asked []inquiry) error {
 	next := 0
-	for i := range calls {
+	for i := range asked {
 		if !m.first && ctx.Err() != nil {
 			return nil
 		}
-		in := inquire(m.bundle, &calls[i])
+		in := asked[i] // a copy, which keeps nothing for the next round
 		v, err := in.view()
 		if err != nil {
 			return err
