@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"time"
+
+	"policy-service/pdp/internal/bundle"
 )
 
 // An allowance bounds what each tenant's own edits bring: what comes into force is kept for
@@ -22,7 +24,7 @@ type allowance struct {
 
 // paid is what was counted: what a tenant's files were, and whether they were kept.
 type paid struct {
-	part part
+	part bundle.Part
 	kept bool
 }
 
@@ -48,22 +50,22 @@ func (a *allowance) spend(tenant string, size int64, now time.Time) {
 // charge counts what a reading brings that is neither in force nor was counted before.
 // Where it is kept, so is a list of all files of all owners, of which each tenant that
 // edited something has a share.
-func (a *allowance) charge(files *Files, read reading, kept bool, before *loaded, now time.Time) {
+func (a *allowance) charge(files *Files, read bundle.Reading, kept bool, before *loaded, now time.Time) {
 	brought := map[string]int64{}
-	for name, text := range files.content {
-		if owner := files.owner(name); owner != "" && !bytes.Equal(text, before.files.content[name]) {
+	for name, text := range files.Content {
+		if owner := files.Owner(name); owner != "" && !bytes.Equal(text, before.Files.Content[name]) {
 			brought[owner] += int64(len(text))
 		}
 	}
 	var payers []string
-	for _, tenant := range read.others(before.read) {
-		if was, is := a.paid[tenant], read.tenants[tenant]; !is.equal(was.part) {
+	for _, tenant := range read.Others(before.read) {
+		if was, is := a.paid[tenant], read.Tenants[tenant]; !is.Equal(was.part) {
 			payers = append(payers, tenant)
 		} else if kept && !was.kept {
 			delete(brought, tenant) // only the list is new
 			payers = append(payers, tenant)
 		}
-		a.paid[tenant] = paid{read.tenants[tenant], kept}
+		a.paid[tenant] = paid{read.Tenants[tenant], kept}
 	}
 	for _, tenant := range payers {
 		size := brought[tenant]
@@ -76,14 +78,14 @@ func (a *allowance) charge(files *Files, read reading, kept bool, before *loaded
 
 // forget drops what is of no use any more: of tenants that are gone, that have made good
 // what they spent, and whose files, as they lie there, are those in force.
-func (a *allowance) forget(read, inForce reading, now time.Time) {
+func (a *allowance) forget(read, inForce bundle.Reading, now time.Time) {
 	for tenant, good := range a.good {
-		if _, there := read.tenants[tenant]; !there || good.Before(now) {
+		if _, there := read.Tenants[tenant]; !there || good.Before(now) {
 			delete(a.good, tenant)
 		}
 	}
 	for tenant := range a.paid {
-		if is, there := read.tenants[tenant]; !there || is.equal(inForce.tenants[tenant]) {
+		if is, there := read.Tenants[tenant]; !there || is.Equal(inForce.Tenants[tenant]) {
 			delete(a.paid, tenant)
 		}
 	}
@@ -91,15 +93,15 @@ func (a *allowance) forget(read, inForce reading, now time.Time) {
 
 // isKept reports whether a tenant's files were kept as they are, so that to load them again
 // brings nothing.
-func (a *allowance) isKept(tenant string, is part) bool {
+func (a *allowance) isKept(tenant string, is bundle.Part) bool {
 	was, ever := a.paid[tenant]
-	return ever && was.kept && was.part.equal(is)
+	return ever && was.kept && was.part.Equal(is)
 }
 
 // listSize is what the list of a bundle's files takes that is kept with them.
 func listSize(files *Files) (size int64) {
 	const line = 2*sha256.Size + len("  \n")
-	for name := range files.content {
+	for name := range files.Content {
 		size += int64(line + len(name))
 	}
 	return size

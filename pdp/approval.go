@@ -7,6 +7,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
+	"policy-service/pdp/internal/engine"
 )
 
 // ApprovalMode says what an approval can do for a call.
@@ -100,7 +101,7 @@ type ApprovalRequest struct {
 // request, the answer is what the policies say of an approved one, and a use of the approval
 // is reserved for it. If there is none the first answer stands, and an approval is filed or
 // offered.
-func (p *PDP) await(ctx context.Context, bundle *Bundle, call Call, first *verdict, stands evaluation.Decision) (evaluation.Decision, Reservation, error) {
+func (p *PDP) await(ctx context.Context, bundle *Bundle, call Call, first *engine.Verdict, stands evaluation.Decision) (evaluation.Decision, Reservation, error) {
 	a, ok := approvalRequest(first, bundle, call)
 	if !ok {
 		return stands, nil, nil
@@ -144,10 +145,10 @@ func (p *PDP) Requestable(ctx context.Context, call Call) (ApprovalRequest, bool
 	p.stamp(&call)
 	in := inquire(p.Bundle(), &call)
 	w, d, err := judge(ctx, &in)
-	if err != nil || p.options.Approvals == nil || !w.waits() || !requestable(&d) {
+	if err != nil || p.options.Approvals == nil || !w.Waits() || !requestable(&d) {
 		return ApprovalRequest{}, false, err
 	}
-	a, ok := approvalRequest(&w, in.bundle, call)
+	a, ok := approvalRequest(&w, in.Bundle, call)
 	return a, ok, nil
 }
 
@@ -168,25 +169,25 @@ func (p *PDP) refused(ctx context.Context, call Call, d *evaluation.Decision) er
 // approved answers by an approval. The first verdict is an allow, and what the policies say of
 // an approved request must be one, too; the obligations of both are owed, but for the one that
 // was approved. If what it found has no ID there is no answer by an approval.
-func (p *PDP) approved(ctx context.Context, bundle *Bundle, a ApprovalRequest, first *verdict) (d evaluation.Decision, use Reservation, found Found, err error) {
+func (p *PDP) approved(ctx context.Context, bundle *Bundle, a ApprovalRequest, first *engine.Verdict) (d evaluation.Decision, use Reservation, found Found, err error) {
 	if found, err = p.options.Approvals.Find(ctx, a); err != nil || found.ID == "" {
 		return d, nil, found, notRecorded(err)
 	}
 	again := inquire(bundle, &a.Call)
-	again.approved, again.tells = true, true
-	second, err := again.judge(ctx)
+	again.Approved, again.Tells = true, true
+	second, err := again.Judge(ctx)
 	if err != nil {
 		return d, nil, Found{}, err
 	}
-	if second.decision.Allow {
-		if a.OfTenant && second.waits() && !second.demandOfTenant(bundle) {
+	if second.Decision.Allow {
+		if a.OfTenant && second.Waits() && !second.DemandOfTenant(bundle) {
 			return d, nil, Found{Why: evaluation.ApprovalOutOfScope}, nil // equal words, but the root's: its people were not asked
 		}
-		if second.unite(first, a.Obligation, found.ID); second.decision.Allow && second.waits() {
+		if second.Unite(first, a.Obligation, found.ID); second.Decision.Allow && second.Waits() {
 			return d, nil, Found{Why: evaluation.ApprovalOutOfScope}, nil // for another approval, which is still owed
 		}
 	}
-	if d, err = second.answer(ctx, &again); err != nil {
+	if d, err = second.Answer(ctx, &again); err != nil {
 		return d, nil, Found{}, err
 	}
 	d.ID = a.Decision
@@ -212,15 +213,15 @@ func (p *PDP) approved(ctx context.Context, bundle *Bundle, a ApprovalRequest, f
 
 // approvalRequest is what an approval would be for. It fails for a request that could not be
 // shown to anybody as what it is: for the actors it names, or for a number in it.
-func approvalRequest(w *verdict, b *Bundle, call Call) (a ApprovalRequest, ok bool) {
-	c := &b.config
-	a = ApprovalRequest{Call: call, Bundle: w.decision.Bundle, Presented: call.Request.Presented(), Now: call.Now}
-	a.Obligation, a.Terms, _ = w.approvalOwed()
-	if a.Actors, ok = call.Request.Actors(); !ok || !c.knows(a.Actors) {
+func approvalRequest(w *engine.Verdict, b *Bundle, call Call) (a ApprovalRequest, ok bool) {
+	c := &b.Config
+	a = ApprovalRequest{Call: call, Bundle: w.Decision.Bundle, Presented: call.Request.Presented(), Now: call.Now}
+	a.Obligation, a.Terms, _ = w.ApprovalOwed()
+	if a.Actors, ok = call.Request.Actors(); !ok || !c.Knows(a.Actors) {
 		return a, false
 	}
-	a.Members, a.OfTenant = c.members(call.Request.Context), w.demandOfTenant(b)
-	a.Binding, ok = c.binding(&call.Request, call.Asker.Name, a.Obligation.ID, a.Terms, a.OfTenant)
+	a.Members, a.OfTenant = c.Members(call.Request.Context), w.DemandOfTenant(b)
+	a.Binding, ok = c.Binding(&call.Request, call.Asker.Name, a.Obligation.ID, a.Terms, a.OfTenant)
 	return a, ok
 }
 
@@ -228,5 +229,5 @@ func approvalRequest(w *verdict, b *Bundle, call Call) (a ApprovalRequest, ok bo
 func (p *PDP) Reviewer(tenant string, person evaluation.Ref, caller string) (*Reviewer, error) {
 	call := Call{Asker: evaluation.Asker{Name: caller}, Request: evaluation.Request{Tenant: tenant}}
 	p.stamp(&call)
-	return newReviewer(inquire(p.Bundle(), &call), person)
+	return engine.NewReviewer(inquire(p.Bundle(), &call), person)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/engine"
 )
 
 // BatchCall is a batch together with who asks and how.
@@ -57,7 +58,7 @@ func goesOn(ctx context.Context, goOn func(context.Context) error) error {
 func (p *PDP) items(ctx context.Context, call Call, all BatchCall, answer *BatchDecision) ([]Record, error) {
 	batch := all.Batch
 	in := inquire(p.Bundle(), &call)
-	in.tells = true
+	in.Tells = true
 	records := make([]Record, 0, len(batch.Items))
 	filled, size := 0, sizeOf(batch)
 	explaining := explaining{asked: call.Explain}
@@ -66,7 +67,7 @@ func (p *PDP) items(ctx context.Context, call Call, all BatchCall, answer *Batch
 			return nil, err
 		}
 		call.Request, call.Explain = item.Request, explaining.more()
-		in.request, in.explain, in.inherits = call.Request, call.Explain, item.Inherits()
+		in.Request, in.Explain, in.Inherits = call.Request, call.Explain, item.Inherits()
 		d, err := judgeItem(ctx, &in, item)
 		if err != nil {
 			return nil, err
@@ -77,13 +78,13 @@ func (p *PDP) items(ctx context.Context, call Call, all BatchCall, answer *Batch
 		if filled += filledSize(d); filled > maxFilled {
 			return nil, overfilled()
 		}
-		if in.converted > maxConverted {
+		if in.Converted > maxConverted {
 			return nil, overconverted()
 		}
 		d.ID = fmt.Sprintf("%s.%d", answer.ID, n)
 		answer.Items = append(answer.Items, d)
 		one := record(call, d)
-		one.Item = Item{Batch: answer.ID, Size: size, Inherits: in.inherits}
+		one.Item = Item{Batch: answer.ID, Size: size, Inherits: in.Inherits}
 		records = append(records, one)
 		if batch.Semantic.Decides(d.Allow) {
 			break
@@ -139,26 +140,26 @@ func (e *explaining) take(d *evaluation.Decision) error {
 
 // judgeItem decides one item. What is wrong with an item is its own answer, and no error of
 // the batch.
-func judgeItem(ctx context.Context, in *inquiry, item evaluation.Item) (d evaluation.Decision, err error) {
-	if in.bundle == nil {
+func judgeItem(ctx context.Context, in *engine.Inquiry, item evaluation.Item) (d evaluation.Decision, err error) {
+	if in.Bundle == nil {
 		return d, ErrNoBundle
 	}
 	malformed := item.Err
 	if malformed == nil {
-		var w verdict
-		if w, err = in.judge(ctx); err == nil {
-			d, err = w.answer(ctx, in)
+		var w engine.Verdict
+		if w, err = in.Judge(ctx); err == nil {
+			d, err = w.Answer(ctx, in)
 		}
 		for n := range d.Mismatch { // which are those of the explanation, too
 			d.Mismatch[n].Pointer = item.Pointer(d.Mismatch[n].Pointer)
 		}
-		sortMismatch(d.Mismatch)
+		engine.SortMismatch(d.Mismatch)
 		if !errors.As(err, &malformed) {
 			return d, err
 		}
 		malformed = item.InBody(malformed)
 	}
-	return evaluation.Decision{Bundle: in.bundle.Digest(), Malformed: malformed}, nil
+	return evaluation.Decision{Bundle: in.Bundle.Digest(), Malformed: malformed}, nil
 }
 
 // maxFilled bounds the obligations of one answer: a megabyte of context that a

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/engine"
 )
 
 func decodeBatch(t *testing.T, defaults string, items ...string) evaluation.Batch {
@@ -256,7 +257,7 @@ func TestPropertyInherited(t *testing.T) {
 			for m := range want.Mismatch {
 				want.Mismatch[m].Pointer = item.Pointer(want.Mismatch[m].Pointer)
 			}
-			sortMismatch(want.Mismatch)
+			engine.SortMismatch(want.Mismatch)
 			want.ID = got.Items[n].ID
 			if diff := cmp.Diff(want, got.Items[n]); diff != "" {
 				t.Fatalf("seed %d, item %d: by itself (-) and in a batch (+)\n%s\n%s\n%s", g.seed, n, diff, text, w)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
 )
 
 // What do obligations add to a decision, by how many come?
@@ -21,7 +22,7 @@ func BenchmarkObligations(b *testing.B) {
 			}
 			annotation := ""
 			if n > 0 {
-				annotation = "@obligation(" + quote(strings.Join(names, ",")) + ")"
+				annotation = "@obligation(" + bundle.Quote(strings.Join(names, ",")) + ")"
 			}
 			bundle, problems := Load(FS(obliging(annotation+` permit(principal is user, action == Action::"read", resource is doc);`, definitions.String()+"other: {type: log}")))
 			if bundle == nil {

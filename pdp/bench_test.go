@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/engine"
 	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/organisation"
 )
@@ -96,14 +98,14 @@ func BenchmarkDecisionByPolicies(b *testing.B) {
 
 // considered is how many policies an average request is put to.
 func (w *office) considered() float64 {
-	v := w.bundle.views[evaluation.DefaultTenant]
+	v := w.bundle.Views[evaluation.DefaultTenant]
 	found := 0
 	for _, call := range w.calls {
 		q, err := questionOf(w.bundle, v, call)
 		if err != nil {
 			return -1
 		}
-		given, _ := policiesFor(v, q, new(scratch))
+		given, _ := engine.PoliciesFor(v, q, new(bundle.Scratch))
 		found += len(given)
 	}
 	return float64(found) / float64(len(w.calls))
@@ -164,19 +166,19 @@ func BenchmarkIndexLookupByPolicies(b *testing.B) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			w := officeOf(b, n, 10_000)
-			v := w.bundle.views[evaluation.DefaultTenant]
-			all := make([]lineages, len(w.calls))
+			v := w.bundle.Views[evaluation.DefaultTenant]
+			all := make([]bundle.Lineages, len(w.calls))
 			for i := range w.calls {
 				q, err := questionOf(w.bundle, v, w.calls[i])
 				if err != nil {
 					b.Fatal(err)
 				}
-				all[i] = q.up
+				all[i] = q.Up
 			}
-			s := new(scratch)
+			s := new(bundle.Scratch)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				v.index.find(&all[i%len(all)], s)
+				v.Index.Find(&all[i%len(all)], s)
 			}
 		})
 	}

@@ -26,7 +26,6 @@ const (
 // a number grows, and if a line is no longer needed because the number is within the budget, or the thing is gone. It
 // does not fail if a number shrinks, so a change that takes something away need not come here.
 var ceilings = map[string]int{
-	"files of pdp":             57,
 	"files of pdp/decisionlog": 63,
 	"files of pdp/server":      89,
 
@@ -37,10 +36,6 @@ var ceilings = map[string]int{
 	"fields of cmd/policy-service.logExportCommand": 16,
 	"fields of cmd/policy-service.logTailCommand":   17,
 	"fields of evaluation.Decision":                 16,
-	"fields of pdp.bounds":                          17,
-	"fields of pdp.scoped":                          20,
-	"fields of pdp.textScan":                        16,
-	"fields of pdp.usage":                           27,
 	"fields of pdp/approval.Store":                  20,
 	"fields of pdp/decisionlog.Log":                 24,
 	"fields of pdp/decisionlog.Options":             21,
@@ -48,6 +43,10 @@ var ceilings = map[string]int{
 	"fields of pdp/decisionlog/verify.Report":       19,
 	"fields of pdp/decisionlog/verify.exported":     24,
 	"fields of pdp/decisionlog/verify.segment":      18,
+	"fields of pdp/internal/bundle.Bounds":          17,
+	"fields of pdp/internal/lint.scoped":            20,
+	"fields of pdp/internal/bundle.textScan":        16,
+	"fields of pdp/internal/bundle.usage":           27,
 	"fields of pdp/pdptest.Server":                  42,
 	"fields of pdp/server.Server":                   39,
 	"fields of pdp/server.sink":                     17,

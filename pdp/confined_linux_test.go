@@ -66,7 +66,7 @@ func TestALinkSwappedInReachesNoOtherTenant(t *testing.T) {
 	var right, wrong int
 	for range readings {
 		files := Dir(dir).Read()
-		switch content := string(files.content["tenants/a/x.cedar"]); {
+		switch content := string(files.Content["tenants/a/x.cedar"]); {
 		case strings.Contains(content, "kept"):
 			t.Fatal("tenant a has a policy of tenant b")
 		case content == "":

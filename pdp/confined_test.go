@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"policy-service/pdp/internal/bundle"
 )
 
 // twoTenants is a bundle in which tenant b has something to keep to itself.
@@ -62,16 +64,16 @@ func TestALinkReachesNothingOfAnotherOwner(t *testing.T) {
 			}
 			for range 2 { // beside the MANIFEST, and without it
 				files := Dir(dir).Read()
-				if !strings.Contains(files.problems.Error()+"\n", c.want) || !slices.ContainsFunc(files.problems, func(p Problem) bool { return p.Code == "link_astray" }) {
-					t.Errorf("want %s, got %v", c.want, files.problems)
+				if !strings.Contains(files.Problems.Error()+"\n", c.want) || !slices.ContainsFunc(files.Problems, func(p Problem) bool { return p.Code == "link_astray" }) {
+					t.Errorf("want %s, got %v", c.want, files.Problems)
 				}
-				for file, content := range files.content {
+				for file, content := range files.Content {
 					if !strings.HasPrefix(file, "tenants/b/") && strings.Contains(string(content), "kept") {
 						t.Errorf("%s holds what is not its owner's", file)
 					}
 				}
-				if strings.Contains(files.problems.Error(), outside) {
-					t.Errorf("it names the target: %v", files.problems)
+				if strings.Contains(files.Problems.Error(), outside) {
+					t.Errorf("it names the target: %v", files.Problems)
 				}
 				if bundle, problems := Load(Dir(dir)); bundle != nil || !problems.Refuse() {
 					t.Error("it loads")
@@ -91,8 +93,8 @@ func TestALinkReachesNoTestsOfAnotherTenant(t *testing.T) {
 		twoTenants.write(t, dir)
 		links.write(t, dir)
 		files := Dir(dir).ReadTests()
-		if !slices.Equal(loadedNames(files), []string{"tenants/b/tests/t.yaml"}) || !files.problems.Refuse() {
-			t.Errorf("%v: %v, %v", links, loadedNames(files), files.problems)
+		if !slices.Equal(loadedNames(files), []string{"tenants/b/tests/t.yaml"}) || !files.Problems.Refuse() {
+			t.Errorf("%v: %v, %v", links, loadedNames(files), files.Problems)
 		}
 	}
 }
@@ -104,7 +106,7 @@ func TestAManifestMakesNoLinkFollowed(t *testing.T) {
 	must(t, Dir(dir).WriteManifest())
 	must(t, os.Rename(filepath.Join(dir, "tenants/a/x.cedar"), filepath.Join(dir, "tenants/b/x.cedar")))
 	tree{"tenants/a/x.cedar": "-> ../b/x.cedar"}.write(t, dir)
-	if got := codes(Dir(dir).Read().problems); !slices.Contains(got, "tenants/a/x.cedar link_astray") {
+	if got := codes(Dir(dir).Read().Problems); !slices.Contains(got, "tenants/a/x.cedar link_astray") {
 		t.Error(got)
 	}
 	if _, problems := Dir(dir).Manifest(); !problems.Refuse() {
@@ -146,8 +148,8 @@ func TestLinksThatStayWithTheirOwnerAreFollowed(t *testing.T) {
 			_ = os.Symlink("bundle", link) // there from the case before
 			for _, root := range []string{dir, link} {
 				files := Dir(root).Read()
-				if got := loadedNames(files); !slices.Equal(got, c.want) || len(files.problems) > 0 {
-					t.Error(root, got, files.problems)
+				if got := loadedNames(files); !slices.Equal(got, c.want) || len(files.Problems) > 0 {
+					t.Error(root, got, files.Problems)
 				}
 			}
 		})
@@ -177,8 +179,8 @@ func TestATenantsWindingLinksHoldUpNoReading(t *testing.T) {
 		"a long chain": {allOf(winding("tenants/acme/", ".x"), sameLinks(1, ".l0")), "tenants/acme/x0.cedar link_astray", 100},
 		"outside":      {sameLinks(1, filepath.Join(outside, ".l0")), "tenants/acme/x0.cedar link_astray", 200},
 		"a name more":  {allOf(tree{"tenants/acme/e/": ""}, sameLinks(1, strings.Repeat("e/../", 127)+".x")), "tenants/acme/x0.cedar link_astray", 100},
-		"many files":   {allOf(tree{"tenants/acme/e/": ""}, sameLinks(400, strings.Repeat("e/../", 126)+".x")), "", tenantBounds.looked + 300},
-		"deep down":    {allOf(tree{"tenants/acme/" + deep + "x": "// nothing"}, sameLinks(400, deep+"x")), "", tenantBounds.looked + 300},
+		"many files":   {allOf(tree{"tenants/acme/e/": ""}, sameLinks(400, strings.Repeat("e/../", 126)+".x")), "", bundle.TenantBounds.Looked + 300},
+		"deep down":    {allOf(tree{"tenants/acme/" + deep + "x": "// nothing"}, sameLinks(400, deep+"x")), "", bundle.TenantBounds.Looked + 300},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -191,9 +193,9 @@ func TestATenantsWindingLinksHoldUpNoReading(t *testing.T) {
 			if walked["acme"] > c.most {
 				t.Errorf("%d names are looked up for one tenant", walked["acme"])
 			}
-			got := codes(slices.DeleteFunc(slices.Clone(files.problems), func(p Problem) bool { return p.Severity != SeverityError }))
-			if len(got) != 1 || c.want != "" && got[0] != c.want || c.want == "" && !strings.HasSuffix(got[0], " many_links") || !files.problems.Refuse() {
-				t.Error(files.problems)
+			got := codes(slices.DeleteFunc(slices.Clone(files.Problems), func(p Problem) bool { return p.Severity != SeverityError }))
+			if len(got) != 1 || c.want != "" && got[0] != c.want || c.want == "" && !strings.HasSuffix(got[0], " many_links") || !files.Problems.Refuse() {
+				t.Error(files.Problems)
 			}
 			if names := loadedNames(files); !slices.Contains(names, "a.cedar") || !slices.Contains(names, "tenants/other/y.cedar") {
 				t.Errorf("of the others %v is read", names)
@@ -206,27 +208,27 @@ func TestATenantsWindingLinksHoldUpNoReading(t *testing.T) {
 func TestATenantsVolumeIsWithinWhatMayBeLookedUp(t *testing.T) {
 	dir := t.TempDir()
 	tree{"..1/a.cedar": smallest, "..data": "-> ..1", "a.cedar": "-> ..data/a.cedar", "tenants": "-> ..data/tenants", "..1/tenants/acme/..data": "-> ..1"}.write(t, dir)
-	for n := range tenantBounds.files {
+	for n := range bundle.TenantBounds.Files {
 		tree{fmt.Sprintf("..1/tenants/acme/..1/x%d.cedar", n): "// nothing", fmt.Sprintf("..1/tenants/acme/x%d.cedar", n): fmt.Sprintf("-> ..data/x%d.cedar", n)}.write(t, dir)
 	}
 	must(t, Dir(dir).WriteManifest())
 	files, walked := read(t, dir)
-	if len(files.problems) > 0 || len(files.content) != tenantBounds.files+1 || walked["acme"] == 0 {
-		t.Errorf("%d files, %v", len(files.content), files.problems)
+	if len(files.Problems) > 0 || len(files.Content) != bundle.TenantBounds.Files+1 || walked["acme"] == 0 {
+		t.Errorf("%d files, %v", len(files.Content), files.Problems)
 	}
-	t.Logf("%d names of %d", walked["acme"], tenantBounds.looked)
+	t.Logf("%d names of %d", walked["acme"], bundle.TenantBounds.Looked)
 }
 
 // read is a reading, and what was looked up in it for whom.
 func read(t *testing.T, dir string) (*Files, map[string]int) {
 	t.Helper()
-	r := Dir(dir).reader()
-	defer func() { r.close() }()
-	if r.root() {
-		r.bundle()
-		r.checkManifest()
+	r := Dir(dir).Reader()
+	defer func() { r.Close() }()
+	if r.Root() {
+		r.Bundle()
+		r.CheckManifest()
 	}
-	return r.done(), r.fsys.(*confined).walked
+	return r.Done(), r.Fsys.(*bundle.Confined).Walked
 }
 
 // sameLinks are as many links of a tenant to the same.

@@ -23,6 +23,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/engine"
 )
 
 // Cedar's own corpus stands inside the cedar-go module: policies, entities and requests, with the decision, reasons and
@@ -109,8 +111,8 @@ type corpusFile struct {
 	name      string
 	namespace string
 	bundle    *Bundle
-	indexed   *view // with the index, and
-	plain     *view // without
+	indexed   *bundle.View // with the index, and
+	plain     *bundle.View // without
 	pdp       *PDP
 	tally     *corpusTally
 }
@@ -189,9 +191,9 @@ func openCorpus(t *testing.T, archive map[string][]byte, name string) *corpusFil
 	if problems.Refuse() {
 		t.Fatalf("%s does not load:\n%v", name, problems)
 	}
-	c.bundle, c.indexed, c.pdp = bundle, bundle.views[evaluation.DefaultTenant], Of(bundle, Options{})
+	c.bundle, c.indexed, c.pdp = bundle, bundle.Views[evaluation.DefaultTenant], Of(bundle, Options{})
 	plain := *c.indexed
-	plain.index = nil
+	plain.Index = nil
 	c.plain = &plain
 	return c
 }
@@ -239,22 +241,22 @@ func count(is bool) int {
 }
 
 // authorize puts the corpus' own values to the authorize stage.
-func (c *corpusFile) authorize(t *testing.T, where string, v *view, r *corpusRequest) {
+func (c *corpusFile) authorize(t *testing.T, where string, v *bundle.View, r *corpusRequest) {
 	t.Helper()
 	var context types.Record
 	if err := json.Unmarshal(r.Context, &context); err != nil {
 		t.Fatalf("%s: %v", where, err)
 	}
-	q := &question{uids: [variables]types.EntityUID{r.Principal.uid(), r.Action.uid(), r.Resource.uid()}, context: context}
-	q.entities = &overlay{store: v.store, principal: c.stored(v, r.Principal), resource: c.stored(v, r.Resource)}
-	new(inquiry).lineages(q)
+	q := &engine.Question{Uids: [bundle.Variables]types.EntityUID{r.Principal.uid(), r.Action.uid(), r.Resource.uid()}, Context: context}
+	q.Entities = &engine.Overlay{Store: v.Store, Principal: c.stored(v, r.Principal), Resource: c.stored(v, r.Resource)}
+	new(engine.Inquiry).Lineages(q)
 	var d evaluation.Decision
-	_ = authorize(t.Context(), c.bundle, v, q, &d)
+	_ = engine.Authorize(t.Context(), c.bundle, v, q, &d)
 	check(t, where, r, d)
 }
 
-func (c *corpusFile) stored(v *view, u corpusUID) types.Entity {
-	e, ok := v.store.Get(u.uid())
+func (c *corpusFile) stored(v *bundle.View, u corpusUID) types.Entity {
+	e, ok := v.Store.Get(u.uid())
 	e.UID = u.uid()
 	c.tally.stored += count(ok)
 	c.tally.unstored += count(!ok)

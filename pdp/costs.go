@@ -2,6 +2,8 @@ package pdp
 
 import (
 	"context"
+
+	"policy-service/pdp/internal/engine"
 )
 
 // Costs says what each policy takes that any of the calls is put to, the dearest
@@ -13,10 +15,10 @@ func (p *PDP) Costs(ctx context.Context, calls []Call) ([]PolicyCost, error) {
 	if bundle == nil {
 		return nil, ErrNoBundle
 	}
-	asked := make([]inquiry, len(calls))
+	asked := make([]engine.Inquiry, len(calls))
 	for i, call := range calls {
 		p.stamp(&call) // once: every round asks the very same
 		asked[i] = inquire(bundle, &call)
 	}
-	return costs(ctx, asked)
+	return engine.Costs(ctx, asked)
 }

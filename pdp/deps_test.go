@@ -31,7 +31,10 @@ var rooms = []struct{ room, may, why string }{
 	{"evaluation", "schemas", "PEP authors import this package, and get a vocabulary, not a server"},
 	{"evaluation/authzenclient", "evaluation obligations", "PEP authors import this package, and get HTTP, the vocabulary and their half of obligations, nothing else of ours"},
 	{"obligations", "evaluation schemas", "PEP authors import this package: a PEP does obligations without being able to decide"},
-	{"pdp", "obligations evaluation schemas pdp/plainfile pdp/spelling", "the product as a library: whoever embeds a PDP gets no process around it"},
+	{"pdp", "pdp/internal/bundle pdp/internal/engine pdp/internal/lint obligations evaluation", "the product as a library: whoever embeds a PDP gets no process around it"},
+	{"pdp/internal/bundle", "obligations evaluation schemas pdp/plainfile pdp/spelling", "what is loaded is checked before anybody asks: it knows no questions"},
+	{"pdp/internal/engine", "pdp/internal/bundle obligations evaluation", "a decision is a function of a question and a bundle: it knows nothing of clocks, records and approvals"},
+	{"pdp/internal/lint", "pdp/internal/bundle obligations evaluation pdp/spelling", "it reads a bundle and returns warnings: nothing that decides depends on it"},
 	{"pdp/approval", "obligations evaluation pdp/boltfile pdp/keyedmutex", "it keeps what people said: who may decide, what is asked and how that is recorded, it is told"},
 	{"pdp/boltfile", "pdp/boltfile/pages pdp/plainfile", "it knows no more of a file than that bbolt reads it"},
 	{"pdp/boltfile/pages", "", "whoever does not trust a file reads it so: the verifier, and boltfile before bbolt opens one"},
@@ -80,10 +83,10 @@ var owners = []struct{ path, where, why string }{
 	{"github.com/prometheus", "pdp/server/telemetry", "what is counted is counted by the OpenTelemetry API; how it is shown is the process's business"},
 	{"go.etcd.io/bbolt", "pdp/boltfile pdp/decisionlog pdp/decisionlog/index pdp/approval", "it panics on a damaged file: only who knows that may open one, and each has a file of its own"},
 	{"github.com/modelcontextprotocol/go-sdk", "", "our messages are held to it in tests; who sends them brings their own"},
-	{"github.com/cedar-policy/cedar-go", "pdp", "one place turns requests into Cedar, and it is the fail-safe one"},
+	{"github.com/cedar-policy/cedar-go", "pdp/internal/bundle pdp/internal/engine pdp/internal/lint", "one place turns requests into Cedar, and it is the fail-safe one: importers of pdp see none of it"},
 	{"github.com/cedar-policy/cedar-go/x/exp", "", "experimental; its batch evaluator drops forbids"},
-	{"github.com/cedar-policy/cedar-go/x/exp/ast", "pdp/ast.go pdp/policysteps.go", "experimental: a change upstream touches two files"},
-	{"github.com/cedar-policy/cedar-go/x/exp/schema", "pdp/schema.go pdp/schemasize.go", "experimental: a change upstream touches two files"},
+	{"github.com/cedar-policy/cedar-go/x/exp/ast", "pdp/internal/bundle/ast.go pdp/internal/bundle/policysteps.go", "experimental: a change upstream touches two files"},
+	{"github.com/cedar-policy/cedar-go/x/exp/schema", "pdp/internal/bundle/schema.go pdp/internal/bundle/schemasize.go", "experimental: a change upstream touches two files"},
 }
 
 // heavy says what a package must not bring along, directly or through others.

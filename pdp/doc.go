@@ -1,15 +1,12 @@
 // Package pdp is the policy decision point as a library. [New] loads a bundle of
 // Cedar policies from a [Source]; [PDP.Evaluate] answers requests from it.
 //
-// Read pdp.go first: Evaluate is the decision path from top to bottom. Then
-// approval.go (what an approval changes about an answer), inquiry.go (how the questions
-// of one call are made), cedar.go (a question is put to Cedar, and its answers become a
-// verdict and a decision), convert.go (JSON values become Cedar values, or are unusable), entities.go
-// (what is stored and what was sent become one), index.go (which policies are
-// asked at all), explain.go (how it came about), policycost.go (what each policy
-// takes); and for what is on disk bundle.go (everything that can be wrong with a
-// bundle, found before it decides anything), source.go and watch.go (reading it,
-// and reading it again).
+// Read pdp.go first: Evaluate is the decision path from top to bottom. Then approval.go
+// (what an approval changes about an answer), batch.go and search.go (many questions of one
+// call), and reload.go with watch.go, lookout.go and overtake.go (how the next bundle comes
+// into force). What makes it work stands in three rooms below internal: bundle (files become
+// a [Bundle], and everything that can be wrong with one is found before it decides anything),
+// engine (one question to one Bundle) and lint (what is legal and probably not meant).
 //
 // Three rules hold everywhere. A decision is a function of request, caller,
 // clock reading, bundle and, where one is spent, the approval. Whatever goes wrong ends

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
 )
 
 // Example is one case of a bundle's tests directory: a request and the answer
@@ -31,13 +32,13 @@ type Example struct {
 // problems at once. A case with a problem is left out.
 func Examples(source Source) ([]Example, Problems) {
 	files := source.ReadTests()
-	problems := slices.Clone(files.problems)
+	problems := slices.Clone(files.Problems)
 	var all []Example
-	for _, name := range slices.Sorted(maps.Keys(files.content)) {
-		r := exampleFile{yamlMap{file: name, problems: &problems}, tenantOf(name)}
-		all = append(all, r.read(files.content[name])...)
+	for _, name := range slices.Sorted(maps.Keys(files.Content)) {
+		r := exampleFile{bundle.YamlMap{File: name, Problems: &problems}, tenantOf(name)}
+		all = append(all, r.read(files.Content[name])...)
 	}
-	return all, problems.sorted()
+	return all, problems.Sorted()
 }
 
 // tenantOf is the tenant in whose directory a file stands, "" at the root.
@@ -52,45 +53,45 @@ func tenantOf(file string) string {
 
 // exampleFile reads one file of cases.
 type exampleFile struct {
-	yamlMap
+	bundle.YamlMap
 	tenant string
 }
 
 func (f *exampleFile) read(text []byte) []Example {
-	list, ok := yamlDocument(f.file, text, f.problems)
+	list, ok := bundle.YamlDocument(f.File, text, f.Problems)
 	if !ok {
 		return nil
 	}
 	var examples []Example
-	f.list(list, func(n *yaml.Node) {
+	f.List(list, func(n *yaml.Node) {
 		if e, ok := f.example(n); ok {
 			examples = append(examples, e)
 		}
 	})
 	if list.Kind == yaml.SequenceNode && len(list.Content) == 0 {
-		f.bad(list, "no_tests", "there is no test in this file", "write one, or remove the file")
+		f.Bad(list, "no_tests", "there is no test in this file", "write one, or remove the file")
 	}
 	return examples
 }
 
 func (f *exampleFile) example(n *yaml.Node) (Example, bool) {
-	before := len(*f.problems)
-	e := Example{File: f.file, Line: n.Line, Column: n.Column}
+	before := len(*f.Problems)
+	e := Example{File: f.File, Line: n.Line, Column: n.Column}
 	tenant := f.tenant
 	var name, request, decision *yaml.Node
-	m := yamlMap{file: f.file, problems: f.problems}
-	m.known = map[string]func(*yaml.Node){
-		"name":        func(v *yaml.Node) { name = v; m.text(v); e.Name = v.Value },
+	m := bundle.YamlMap{File: f.File, Problems: f.Problems}
+	m.Known = map[string]func(*yaml.Node){
+		"name":        func(v *yaml.Node) { name = v; m.Text(v); e.Name = v.Value },
 		"tenant":      func(v *yaml.Node) { tenant = f.named(v) },
 		"now":         func(v *yaml.Node) { e.Call.Now = f.time(v) },
 		"caller":      func(v *yaml.Node) { e.Call.Asker.Name = f.string(v) },
 		"request":     func(v *yaml.Node) { request = v },
-		"decision":    func(v *yaml.Node) { decision = v; e.Allow = m.oneOf(v, "allow", "deny") == "allow" },
+		"decision":    func(v *yaml.Node) { decision = v; e.Allow = m.OneOf(v, "allow", "deny") == "allow" },
 		"reason":      func(v *yaml.Node) { s := f.string(v); e.Reason = &s },
 		"determining": func(v *yaml.Node) { e.Determining = f.strings(v) },
 		"obligations": func(v *yaml.Node) { e.Obligations = f.strings(v) },
 	}
-	m.read(n)
+	m.Read(n)
 	if n.Kind == yaml.MappingNode {
 		f.required(n, "name", name != nil)
 		f.required(n, "request", request != nil)
@@ -99,23 +100,23 @@ func (f *exampleFile) example(n *yaml.Node) (Example, bool) {
 	if request != nil {
 		e.Body, e.Call.Request = f.request(request, tenant)
 	}
-	return e, len(*f.problems) == before
+	return e, len(*f.Problems) == before
 }
 
 func (f *exampleFile) required(n *yaml.Node, key string, ok bool) {
 	if !ok {
-		f.bad(n, "missing_key", "this test has no "+key, "add "+key+": to it")
+		f.Bad(n, "missing_key", "this test has no "+key, "add "+key+": to it")
 	}
 }
 
 // named is the tenant a test names. Below a tenant's directory there is one only.
 func (f *exampleFile) named(n *yaml.Node) string {
 	switch {
-	case !f.text(n):
+	case !f.Text(n):
 	case !evaluation.IsTenantName(n.Value):
-		f.bad(n, "tenant_name", "this is no legal tenant name", "use default, or the name of a directory below tenants/")
+		f.Bad(n, "tenant_name", "this is no legal tenant name", "use default, or the name of a directory below tenants/")
 	case f.tenant != "" && f.tenant != n.Value:
-		f.bad(n, "other_tenant", "this file stands in the directory of another tenant", "leave tenant: out, or move the test")
+		f.Bad(n, "other_tenant", "this file stands in the directory of another tenant", "leave tenant: out, or move the test")
 	default:
 		return n.Value
 	}
@@ -125,7 +126,7 @@ func (f *exampleFile) named(n *yaml.Node) string {
 func (f *exampleFile) time(n *yaml.Node) time.Time {
 	t, err := time.Parse(time.RFC3339, n.Value)
 	if err != nil || n.Kind != yaml.ScalarNode {
-		f.bad(n, "yaml_value", "this must be a time", "write it as 2026-01-02T03:04:05Z")
+		f.Bad(n, "yaml_value", "this must be a time", "write it as 2026-01-02T03:04:05Z")
 	}
 	return t
 }
@@ -133,15 +134,15 @@ func (f *exampleFile) time(n *yaml.Node) time.Time {
 // string also takes the empty one: a test may say that there is no reason.
 func (f *exampleFile) string(n *yaml.Node) string {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
-		f.bad(n, "yaml_form", "this must be a string", `write it in quotes; "" is none`)
+		f.Bad(n, "yaml_form", "this must be a string", `write it in quotes; "" is none`)
 	}
 	return n.Value
 }
 
 func (f *exampleFile) strings(n *yaml.Node) []string {
 	list := []string{} // not nil: an empty list asserts that there is none
-	f.list(n, func(item *yaml.Node) {
-		if f.text(item) {
+	f.List(n, func(item *yaml.Node) {
+		if f.Text(item) {
 			list = append(list, item.Value)
 		}
 	})
@@ -151,20 +152,20 @@ func (f *exampleFile) strings(n *yaml.Node) []string {
 // request makes JSON of the YAML and decodes that: a test and a caller go
 // through the same door.
 func (f *exampleFile) request(n *yaml.Node, tenant string) ([]byte, evaluation.Request) {
-	body, bad := appendJSON(nil, n)
+	body, bad := bundle.AppendJSON(nil, n)
 	if bad != nil {
-		f.bad(bad.at, "yaml_json", bad.what, bad.try)
+		f.Bad(bad.At, "yaml_json", bad.What, bad.Try)
 		return nil, evaluation.Request{}
 	}
 	request, err := evaluation.Decode(body, tenant, evaluation.DefaultLimits())
 	var malformed *evaluation.Error
 	switch {
 	case errors.As(err, &malformed):
-		f.bad(nodeAt(n, malformed.Pointer), "malformed_request", "the request is malformed: "+malformed.Detail, malformed.Try)
+		f.Bad(bundle.NodeAt(n, malformed.Pointer), "malformed_request", "the request is malformed: "+malformed.Detail, malformed.Try)
 	case err != nil:
-		f.bad(n, "malformed_request", "the request is malformed", "")
+		f.Bad(n, "malformed_request", "the request is malformed", "")
 	case !evaluation.IsTenantName(request.Tenant):
-		f.bad(nodeAt(n, "/tenant_id"), "tenant_name", "this is no legal tenant name", "use default, or the name of a directory below tenants/")
+		f.Bad(bundle.NodeAt(n, "/tenant_id"), "tenant_name", "this is no legal tenant name", "use default, or the name of a directory below tenants/")
 	}
 	return body, request
 }

@@ -11,6 +11,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
+	"policy-service/pdp/internal/bundle"
 )
 
 // obliging is a bundle of policies and an obligations.yaml.
@@ -83,28 +84,28 @@ func FuzzAnnotation(f *testing.F) {
 		b, problems := Load(FS(obliging(permitEverybody+`@id("p") @obligation("`+annotation+`") `+effect+"(principal is u, action, resource);",
 			"a: {type: custom}\nb-2: {type: custom}\na.b: {type: redact}\non-deny: {type: log, on: deny}\n")))
 		saysWhere(t, problems)
-		if b == nil || b.views["default"].byID["p"] == nil {
+		if b == nil || b.Views["default"].ByID["p"] == nil {
 			return // what is not Cedar, or ends the annotation
 		}
-		p, names := b.views["default"].byID["p"], []string{}
-		for _, d := range p.obliges {
+		p, names := b.Views["default"].ByID["p"], []string{}
+		for _, d := range p.Obliges {
 			names = append(names, d.Name)
 			if !d.On.With(permits) {
 				t.Errorf("%q never comes with a %s", d.Name, effect)
 			}
 		}
-		if p.obligation == nil {
+		if p.Obligation == nil {
 			if len(names) > 0 {
 				t.Errorf("%q without an annotation", names)
 			}
 			return
 		}
 		var want []string
-		for name := range strings.SplitSeq(*p.obligation, ",") {
+		for name := range strings.SplitSeq(*p.Obligation, ",") {
 			want = append(want, strings.TrimSpace(name))
 		}
 		if !slices.Equal(names, want) {
-			t.Errorf("%q names %q", *p.obligation, names)
+			t.Errorf("%q names %q", *p.Obligation, names)
 		}
 	})
 }
@@ -140,8 +141,8 @@ func FuzzObligationsFile(f *testing.F) {
 			return
 		}
 		var all []obligations.Owed
-		for name, d := range b.views["default"].obligations {
-			if d.Name != name || !obligationName.MatchString(name) || d.On == 0 || d.file != "" && d.line < 1 {
+		for name, d := range b.Views["default"].Obligations {
+			if d.Name != name || !bundle.ObligationName.MatchString(name) || d.On == 0 || d.File != "" && d.Line < 1 {
 				t.Errorf("%q is %+v", name, d)
 			}
 			all = append(all, obligations.Owed{Definition: d.Definition, Policy: "p"})

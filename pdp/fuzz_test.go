@@ -17,6 +17,8 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/engine"
 )
 
 // FuzzUntyped compares the conversion of a value that no schema types with one that reads JSON and numbers another way.
@@ -33,10 +35,10 @@ func FuzzUntyped(f *testing.F) {
 		if !ok {
 			return
 		}
-		got, usable := untyped(v)
+		got, usable := engine.Untyped(v)
 		want, expected := plainly(t, v)
 		switch {
-		case usable != expected && (usable || len(text) < 2*fewElements): // a long array may collide
+		case usable != expected && (usable || len(text) < 2*bundle.FewElements): // a long array may collide
 			t.Errorf("%s is usable: %v", text, usable)
 		case usable && (!got.Equal(want) || !want.Equal(got) || !reflect.DeepEqual(got, want)):
 			t.Errorf("%s becomes %v, and not %v", text, got, want)
@@ -131,11 +133,11 @@ const typedSchema = `
 // FuzzTyped compares the conversion that a schema directs with what each type's texts and numbers are said to be.
 func FuzzTyped(f *testing.F) {
 	var problems Problems
-	s := parseSchema("schema.cedarschema", []byte(typedSchema), &config{}, &problems)
+	s := bundle.ParseSchema("schema.cedarschema", []byte(typedSchema), &bundle.Config{}, &problems)
 	if problems.Refuse() {
 		f.Fatal(problems)
 	}
-	declared := s.contextOf(types.NewEntityUID("Action", "a"))
+	declared := s.ContextOf(types.NewEntityUID("Action", "a"))
 	for name, seeds := range map[string][]string{
 		"bool": {`true`, `"true"`, `1`}, "long": {`1`, `1.0`, `1.5`, `"1"`, `9223372036854775808`}, "string": {`"x"`, `1`, `null`},
 		"decimal":  {`1`, `1.5`, `0.00001`, `922337203685477.5807`, `922337203685477.5808`, `-922337203685477.5808`, `"1.5"`, `"1"`, `"+1.5"`, `"1.+5"`, `"-0.0"`, `"1.00000"`, `".5"`, `"01.5"`, `"922337203685477.5808"`, `"1_0.0"`},
@@ -157,21 +159,21 @@ func FuzzTyped(f *testing.F) {
 		if !ok || !known || name == "pdp" || name == "action" {
 			return
 		}
-		c := converter{config: &config{}}
-		got, fits := c.convert(v, a.shape)
+		c := engine.Converter{Config: &bundle.Config{}}
+		got, fits := c.Convert(v, a.Shape)
 		want, expected := typedPlainly(name, v)
 		switch {
-		case fits != expected && (fits || len(text) < 2*fewElements):
+		case fits != expected && (fits || len(text) < 2*bundle.FewElements):
 			t.Errorf("%s as %s fits: %v", text, name, fits)
 		case fits && !got.Equal(want):
 			t.Errorf("%s as %s becomes %v, and not %v", text, name, got, want)
 		}
-		if !fits && c.fault.want == nil && len(c.fault.at) == 0 {
+		if !fits && c.Fault.Want == nil && len(c.Fault.At) == 0 {
 			t.Errorf("%s as %s does not fit, and nothing is said to be missing", text, name)
 		}
-		c = converter{config: &config{}, reject: true}
-		if _, fits := c.convert(v, a.shape); c.fault.undeclared && (fits || len(c.fault.at) == 0) {
-			t.Errorf("%s as %s: %+v", text, name, c.fault)
+		c = engine.Converter{Config: &bundle.Config{}, Reject: true}
+		if _, fits := c.Convert(v, a.Shape); c.Fault.Undeclared && (fits || len(c.Fault.At) == 0) {
+			t.Errorf("%s as %s: %+v", text, name, c.Fault)
 		}
 	})
 }
@@ -371,8 +373,8 @@ func questions(b *Bundle) []string {
 		return `{"type":` + string(typ) + `,"id":` + string(id) + `,"properties":` + values + `}`
 	}
 	uids := []types.EntityUID{types.NewEntityUID("user", "1"), types.NewEntityUID("doc", "2"), types.NewEntityUID("Action", "r")}
-	for _, p := range b.views[evaluation.DefaultTenant].policies {
-		uids = append(uids, p.facts.uids...)
+	for _, p := range b.Views[evaluation.DefaultTenant].Policies {
+		uids = append(uids, p.Facts.Uids...)
 	}
 	uids = uids[:min(len(uids), 6)]
 	var all []string

@@ -116,7 +116,7 @@ func definitionsText(all []owing) string {
 }
 
 func (o obligedWorld) source() Source {
-	files := o.world.source().fsys.(fstest.MapFS)
+	files := o.world.source().Fsys.(fstest.MapFS)
 	files["obligations.yaml"] = &fstest.MapFile{Data: []byte(definitionsText(o.root))}
 	if len(o.tenant) > 0 {
 		files["tenants/acme/obligations.yaml"] = &fstest.MapFile{Data: []byte(definitionsText(o.tenant))}

@@ -15,6 +15,7 @@ import (
 	"github.com/cedar-policy/cedar-go"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
 )
 
 // The property tests ask generated bundles generated questions. Everything that
@@ -253,7 +254,7 @@ func (g *generator) uidFor(variable string) string {
 
 // chained is the length of the chain of groups h0, h1, …, which is more than
 // a lineage keeps in a list.
-const chained = manyAncestors + 6
+const chained = bundle.ManyAncestors + 6
 
 // world makes a bundle of about that many policies.
 func (g *generator) world(policies int) world {

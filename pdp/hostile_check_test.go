@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"policy-service/pdp/internal/bundle"
 )
 
 // wideSchema has many actions in groups, with many types each, a large context, and attributes of large types.
@@ -57,17 +59,17 @@ func hostilePolicies(n int) map[string]string {
 func TestStepsOfPoliciesAreNeverTooFew(t *testing.T) {
 	for _, size := range []struct{ actions, types, n int }{{20, 5, 20}, {300, 20, 100}, {20, 100, 200}, {200, 4, 400}} {
 		var problems Problems
-		s := parseSchema("schema.cedarschema", []byte(wideSchema(size.actions, size.types)), &config{}, &problems)
+		s := bundle.ParseSchema("schema.cedarschema", []byte(wideSchema(size.actions, size.types)), &bundle.Config{}, &problems)
 		if s == nil {
 			t.Fatal(problems)
 		}
 		for name, text := range hostilePolicies(size.n) {
-			use := usageOf("default")
-			policies := parsePolicies("p.cedar", use, []byte(text), &problems)
+			use := bundle.UsageOf("default")
+			policies := bundle.ParsePolicies("p.cedar", use, []byte(text), &problems)
 			steps := 0
 			most := 30_000_000
 			for _, p := range policies {
-				n, _ := s.stepsOf(p, most)
+				n, _ := s.StepsOf(p, most)
 				if steps += n; steps > most {
 					break
 				}
@@ -78,7 +80,7 @@ func TestStepsOfPoliciesAreNeverTooFew(t *testing.T) {
 			runtime.GC()
 			start := cpu(t)
 			for _, p := range policies {
-				s.checkPolicy(p, &problems)
+				s.CheckPolicy(p, &problems)
 			}
 			took := cpu(t) - start
 			t.Logf("%3d actions, %3d types, %3d times %-22s %9d steps, %8v, %6.0f ns a step", size.actions, size.types, size.n, name, steps, took.Round(time.Millisecond), float64(took.Nanoseconds())/float64(steps))

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"policy-service/pdp/internal/bundle"
 )
 
 // tenantFiles is a bundle with a tenant t, given by pairs of a file's name in its directory and its text.
@@ -70,13 +72,13 @@ func manyNames(size int) string {
 // What a tenant may bring, all of it at once, loads within a second of CPU. The test fails only at a multiple that no noise
 // explains, and prints what it takes.
 func TestATenantAtAllItsBoundsLoadsInASecond(t *testing.T) {
-	b := tenantBounds
+	b := bundle.TenantBounds
 	alone := loadCPU(t, tenantFiles("p.cedar", "// nothing"), "")
 	strs := strings.Join(each(numbers(4_000), func(i int) string { return strconv.Quote("text " + strconv.Itoa(i)) }), ",")
 	for name, files := range map[string][]string{
 		"ignored":  {"entities/e.json", "[" + entityOf("e", "1", `"a":{"__entity":{"type":"e","id":"1","x":[`+strings.Join(append(each(numbers(100_000), strconv.Itoa), times("true", 100_000)...)[1:], ",")+`]}}`) + "]"},
-		"policies": manyPolicies(b.words - 3_000),
-		"entities": {"entities/e.json", manyEntities(b.entities, plainEntity)},
+		"policies": manyPolicies(b.Words - 3_000),
+		"entities": {"entities/e.json", manyEntities(b.Entities, plainEntity)},
 		"values":   {"entities/e.json", manyEntities(24, func(i int) string { return entityOf("e", strconv.Itoa(i), `"a":[`+strs+`]`) })},
 		"objects": {"entities/e.json", manyEntities(1_000, func(i int) string {
 			return entityOf("e", strconv.Itoa(i), `"a":`+object(90, `"k%d":{"__entity":{"type":"e","id":"%d"}}`))
@@ -85,21 +87,21 @@ func TestATenantAtAllItsBoundsLoadsInASecond(t *testing.T) {
 		"parents": {"entities/e.json", manyEntities(2_000, func(i int) string {
 			return entityOf("e", strconv.Itoa(i), "", each(numbers(19), func(p int) string { return parentText("f", strconv.Itoa(p*i)) })...)
 		})},
-		"a chain of parents": {"entities/e.json", manyEntities(b.ancestors, func(i int) string {
+		"a chain of parents": {"entities/e.json", manyEntities(b.Ancestors, func(i int) string {
 			return entityOf("e", strconv.Itoa(i), "", parentText("e", strconv.Itoa(i+1)))
 		})},
-		"many below a chain": {"entities/e.json", manyEntities(b.entities-1, func(i int) string {
-			return entityOf("e", strconv.Itoa(i+1), "", parentText("e", strconv.Itoa(min(i, b.ancestors-1))))
+		"many below a chain": {"entities/e.json", manyEntities(b.Entities-1, func(i int) string {
+			return entityOf("e", strconv.Itoa(i+1), "", parentText("e", strconv.Itoa(min(i, b.Ancestors-1))))
 		})},
 		"a tangle": {"entities/e.json", manyEntities(190, tangled(10, 18))},
 		"persons": {"entities/e.json", manyEntities(15_000, func(i int) string {
 			return entityOf("n", strconv.Itoa(i), fmt.Sprintf(`"identities":[{"__entity":{"type":"n","id":"%d"}}]`, i^1))
 		})},
 		"a crowd":     {"entities/e.json", manyEntities(2_000, func(i int) string { return entityOf("n", strconv.Itoa(i), fmt.Sprintf(`"identities":["g%d"]`, i/25)) })},
-		"obligations": {"obligations.yaml", manyNames(int(b.settings))},
-		"bytes":       {"entities/e.json", `[` + entityOf("e", "1", `"a":"`+strings.Repeat("x", int(b.bytes)-200)+`"`) + `]`},
-		"nulls":       {"entities/e.json", `[` + strings.TrimSuffix(entityOf("e", "1", ""), "}") + `,"more":[` + strings.Repeat("1,", int(b.bytes)/2-200) + `1]}]`},
-		"files":       filesOf(b.files - 1),
+		"obligations": {"obligations.yaml", manyNames(int(b.Settings))},
+		"bytes":       {"entities/e.json", `[` + entityOf("e", "1", `"a":"`+strings.Repeat("x", int(b.Bytes)-200)+`"`) + `]`},
+		"nulls":       {"entities/e.json", `[` + strings.TrimSuffix(entityOf("e", "1", ""), "}") + `,"more":[` + strings.Repeat("1,", int(b.Bytes)/2-200) + `1]}]`},
+		"files":       filesOf(b.Files - 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			took := loadCPU(t, tenantFiles(files...), "") - alone
@@ -109,7 +111,7 @@ func TestATenantAtAllItsBoundsLoadsInASecond(t *testing.T) {
 			}
 		})
 	}
-	all := append(manyPolicies(b.words-3_000), "obligations.yaml", manyNames(int(b.settings)),
+	all := append(manyPolicies(b.Words-3_000), "obligations.yaml", manyNames(int(b.Settings)),
 		"entities/a.json", manyEntities(190, tangled(10, 18)),
 		"entities/b.json", manyEntities(450, func(i int) string {
 			return entityOf("v", strconv.Itoa(i), `"a":`+object(90, `"k%d":{"__entity":{"type":"e","id":"%d"}}`))
@@ -152,7 +154,7 @@ func loadCPU(t *testing.T, files fstest.MapFS, code string) time.Duration {
 
 // What is beyond a bound is refused where it begins to be, and costs no more than what is within.
 func TestATenantBeyondABoundIsRefusedInItsPlace(t *testing.T) {
-	b := tenantBounds
+	b := bundle.TenantBounds
 	strs := colliding(4096)
 	flood := strings.Join(append(each(numbers(2_000), strconv.Itoa), times("true", 2_000)...)[1:], ",")
 	entity := func(attrs string) string { return "[\n" + entityOf("e", "1", attrs) + "]" }
@@ -164,19 +166,19 @@ func TestATenantBeyondABoundIsRefusedInItsPlace(t *testing.T) {
 		line       int
 		files      []string
 	}{
-		"files":       {"many_files", "", 0, filesOf(b.files + 1)},
-		"bytes":       {"many_bytes", "entities/b.json", 0, []string{"entities/a.json", `[` + entityOf("e", "1", `"a":"`+strings.Repeat("x", int(b.bytes)-200)+`"`) + `]`, "entities/b.json", manyEntities(10, plainEntity)}},
-		"a file":      {"too_large", "entities/a.json", 0, []string{"entities/a.json", strings.Repeat(" ", int(b.entityFile)+1)}},
-		"obligations": {"too_large", "obligations.yaml", 0, []string{"obligations.yaml", manyNames(int(b.settings)) + strings.Repeat("#", 100)}},
-		"words":       {"many_words", "", -1, manyPolicies(b.words + 3_000)},
-		"entities":    {"many_entities", "entities/e.json", b.entities + 1, []string{"entities/e.json", manyEntities(b.entities+1, plainEntity)}},
+		"files":       {"many_files", "", 0, filesOf(b.Files + 1)},
+		"bytes":       {"many_bytes", "entities/b.json", 0, []string{"entities/a.json", `[` + entityOf("e", "1", `"a":"`+strings.Repeat("x", int(b.Bytes)-200)+`"`) + `]`, "entities/b.json", manyEntities(10, plainEntity)}},
+		"a file":      {"too_large", "entities/a.json", 0, []string{"entities/a.json", strings.Repeat(" ", int(b.EntityFile)+1)}},
+		"obligations": {"too_large", "obligations.yaml", 0, []string{"obligations.yaml", manyNames(int(b.Settings)) + strings.Repeat("#", 100)}},
+		"words":       {"many_words", "", -1, manyPolicies(b.Words + 3_000)},
+		"entities":    {"many_entities", "entities/e.json", b.Entities + 1, []string{"entities/e.json", manyEntities(b.Entities+1, plainEntity)}},
 		"values":      {"many_values", "entities/e.json", 1_001, []string{"entities/e.json", manyEntities(2_000, func(i int) string { return entityOf("e", strconv.Itoa(i), `"a":`+object(98, `"k%d":%d`)) })}},
 		"parents": {"many_parents", "entities/e.json", 2_001, []string{"entities/e.json", manyEntities(3_000, func(i int) string {
 			return entityOf("e", strconv.Itoa(i), "", each(numbers(20), func(p int) string { return parentText("f", strconv.Itoa(p)) })...)
 		})}},
-		"ancestors": {"many_ancestors", "entities/e.json", 1, []string{"entities/e.json", manyEntities(b.ancestors+2, func(i int) string { return entityOf("e", strconv.Itoa(i), "", parentText("e", strconv.Itoa(i+1))) })}},
-		"a circle": {"many_ancestors", "entities/e.json", 1, []string{"entities/e.json", manyEntities(b.ancestors+2, func(i int) string {
-			return entityOf("e", strconv.Itoa(i), "", parentText("e", strconv.Itoa((i+1)%(b.ancestors+2))))
+		"ancestors": {"many_ancestors", "entities/e.json", 1, []string{"entities/e.json", manyEntities(b.Ancestors+2, func(i int) string { return entityOf("e", strconv.Itoa(i), "", parentText("e", strconv.Itoa(i+1))) })}},
+		"a circle": {"many_ancestors", "entities/e.json", 1, []string{"entities/e.json", manyEntities(b.Ancestors+2, func(i int) string {
+			return entityOf("e", strconv.Itoa(i), "", parentText("e", strconv.Itoa((i+1)%(b.Ancestors+2))))
 		})}},
 		"ways up": {"many_ways_up", "entities/e.json", -1, []string{"entities/e.json", manyEntities(1_900, tangled(100, 18))}},
 		"one person": {"many_identities", "entities/e.json", -1, []string{"entities/e.json", manyEntities(600, func(i int) string {
@@ -231,7 +233,7 @@ func TestATenantBeyondABoundIsRefusedInItsPlace(t *testing.T) {
 // In a directory of very many names, no more are read than may be.
 func TestNamesInADirectoryAreBounded(t *testing.T) {
 	files := tenantFiles("p.cedar", "// nothing")
-	for i := range tenantBounds.names + 1 {
+	for i := range bundle.TenantBounds.Names + 1 {
 		files[fmt.Sprintf("tenants/t/entities/.%d", i)] = &fstest.MapFile{}
 	}
 	_, problems := Load(FS(files))
@@ -243,8 +245,8 @@ func TestNamesInADirectoryAreBounded(t *testing.T) {
 // The root may bring more than a tenant, and what it brings is bounded, too.
 func TestTheRootMayBringMore(t *testing.T) {
 	for name, files := range map[string]fstest.MapFS{
-		"entities": {"entities/e.json": {Data: []byte(manyEntities(tenantBounds.entities+1, plainEntity))}},
-		"files":    filesAtRoot(filesOf(tenantBounds.files + 1)),
+		"entities": {"entities/e.json": {Data: []byte(manyEntities(bundle.TenantBounds.Entities+1, plainEntity))}},
+		"files":    filesAtRoot(filesOf(bundle.TenantBounds.Files + 1)),
 	} {
 		files["p.cedar"] = &fstest.MapFile{Data: []byte(`permit(principal == user::"a", action, resource);`)}
 		if _, problems := Load(FS(files)); problems.Refuse() {
@@ -276,20 +278,20 @@ func TestOneFileDoesNotMakeThousandsOfProblems(t *testing.T) {
 		dir := t.TempDir()
 		files.write(t, dir)
 		read := Dir(dir).Read()
-		l := newLoading(t.Context(), read, inForce{})
-		b, problems := l.build()
+		l := bundle.NewLoading(t.Context(), read, bundle.InForce{})
+		b, problems := l.Build()
 		count := map[string]int{}
 		for _, p := range problems {
 			count[p.Code]++
 		}
-		if b != nil || len(problems) > mostErrors+4 || count["many_errors"] != 1 || !slices.ContainsFunc(problems, func(p Problem) bool { return p.File == "tenants/other/bad.cedar" }) {
+		if b != nil || len(problems) > bundle.MostErrors+4 || count["many_errors"] != 1 || !slices.ContainsFunc(problems, func(p Problem) bool { return p.File == "tenants/other/bad.cedar" }) {
 			t.Errorf("%s: %d problems: %v", what, len(problems), count)
 		}
 	}
 	var problems Problems
-	use := usageOf("acme")
-	parseEntities("tenants/acme/entities/a.json", []byte(broken), use, &problems)
-	if use.entityCount != mostErrors+1 {
-		t.Errorf("%d entities were read", use.entityCount)
+	use := bundle.UsageOf("acme")
+	bundle.ParseEntities("tenants/acme/entities/a.json", []byte(broken), use, &problems)
+	if use.EntityCount != bundle.MostErrors+1 {
+		t.Errorf("%d entities were read", use.EntityCount)
 	}
 }

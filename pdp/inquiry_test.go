@@ -4,20 +4,22 @@ import (
 	"context"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/engine"
 )
 
 // decideBy is the answer of a bundle to one call, without a PDP around it.
 func decideBy(ctx context.Context, b *Bundle, call Call) (d evaluation.Decision, err error) {
 	in := inquire(b, &call)
-	w, err := in.judge(ctx)
+	w, err := in.Judge(ctx)
 	if err != nil {
 		return d, err
 	}
-	return w.answer(ctx, &in)
+	return w.Answer(ctx, &in)
 }
 
 // questionOf is what a bundle makes of one call.
-func questionOf(b *Bundle, v *view, call Call) (*question, error) {
+func questionOf(b *Bundle, v *bundle.View, call Call) (*engine.Question, error) {
 	in := inquire(b, &call)
-	return in.question(v)
+	return in.Question(v)
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"policy-service/pdp/internal/bundle"
 )
 
 // named is a bundle of policies, an obligations.yaml, and pairs of name and
@@ -223,7 +225,7 @@ func TestCheckFindsEveryOverlap(t *testing.T) {
 		}
 		for pair, a := range together {
 			if other, ok := alone[pair]; ok {
-				if found++; !warned[quote(pair[0])] {
+				if found++; !warned[bundle.Quote(pair[0])] {
 					t.Fatalf("seed %d: %s gets round %s, and there is no warning\n%s%s%s", g.seed, pair[0], pair[1], o, a, other)
 				}
 			}
@@ -248,13 +250,13 @@ func pairsOfPermits(t *testing.T, b *Bundle, a asked, together, alone map[[2]str
 	for _, p := range d.Explain.Policies {
 		satisfied[p.ID] = p.Verdict == "satisfied"
 	}
-	v := b.viewOf(call)
-	for _, p := range v.policies {
-		for _, o := range v.policies {
-			if p.forbids() || o.forbids() || len(p.obliges) > 0 || len(o.obliges) == 0 || !satisfied[p.id] {
+	v := viewOf(b, call)
+	for _, p := range v.Policies {
+		for _, o := range v.Policies {
+			if p.Forbids() || o.Forbids() || len(p.Obliges) > 0 || len(o.Obliges) == 0 || !satisfied[p.Id] {
 				continue
 			}
-			if pair := [2]string{p.id, o.id}; satisfied[o.id] {
+			if pair := [2]string{p.Id, o.Id}; satisfied[o.Id] {
 				together[pair] = a
 			} else {
 				alone[pair] = a

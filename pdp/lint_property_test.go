@@ -24,7 +24,7 @@ func TestCheckFindsEveryEscape(t *testing.T) {
 		if b == nil {
 			t.Fatal(problems.Error())
 		}
-		e := escapeTest{t: t, b: b, problems: problems, policy: string(b.views["default"].policies[1].cedar.MarshalCedar())}
+		e := escapeTest{t: t, b: b, problems: problems, policy: string(b.Views["default"].Policies[1].Cedar.MarshalCedar())}
 		e.try()
 	}
 }

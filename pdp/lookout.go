@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"policy-service/pdp/internal/bundle"
 )
 
 // lookout watches what one reading of a bundle directory depends on: the bundle's
@@ -30,7 +32,7 @@ type lookout struct {
 	roots map[string]rootNames
 	// may is how much the owner may have of whose directories are watched next, steps and
 	// armed how much of it is used up: names that were followed, and new directories.
-	may          *bounds
+	may          *bundle.Bounds
 	steps, armed int
 	// blind is set where something could not be watched.
 	blind bool
@@ -55,7 +57,7 @@ func newLookout(root string) (*lookout, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lookout{watcher: watcher, names: map[string]map[string]bool{}, whole: map[string]bool{}, roots: map[string]rootNames{}, may: rootBounds}
+	l := &lookout{watcher: watcher, names: map[string]map[string]bool{}, whole: map[string]bool{}, roots: map[string]rootNames{}, may: bundle.RootBounds}
 	real, ok := l.follow(root)
 	if !ok {
 		l.blind = true
@@ -70,7 +72,7 @@ func newLookout(root string) (*lookout, error) {
 			l.roots[dir] = rootNames{l.whole[dir], maps.Clone(names)}
 		}
 	}
-	l.may = tenantBounds
+	l.may = bundle.TenantBounds
 	for _, name := range names {
 		l.steps, l.armed = 0, 0
 		l.part(filepath.Join(tenants, name))
@@ -96,11 +98,11 @@ func (l *lookout) directory(dir string) (names []string) {
 		return nil // its creation is watched
 	}
 	l.whole[real] = true
-	entries, err := readSome(real, l.may.names+1)
+	entries, err := readSome(real, l.may.Names+1)
 	if err != nil {
 		l.blind = true
 	}
-	if len(entries) > l.may.names {
+	if len(entries) > l.may.Names {
 		l.blind = true
 		return nil // and the reader refuses it
 	}
@@ -118,12 +120,12 @@ func (l *lookout) directory(dir string) (names []string) {
 
 // readSome reads a directory as far as so many names.
 func readSome(dir string, most int) ([]fs.DirEntry, error) {
-	root, err := openDirectory(dir)
+	root, err := bundle.OpenDirectory(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	return readDirectory(root, ".", most)
+	return bundle.ReadDirectory(root, ".", most)
 }
 
 // follow resolves a path as the operating system does, and watches each name on
@@ -138,7 +140,7 @@ func (l *lookout) follow(path string) (real string, isDirectory bool) {
 // polled, and the reader refuses it.
 func (l *lookout) followFrom(dir string, todo []string) (real string, isDirectory bool) {
 	for steps := 0; len(todo) > 0; steps++ {
-		if steps+len(todo) > maxSteps || l.steps >= l.may.followed || l.armed >= l.may.armed {
+		if steps+len(todo) > bundle.MaxSteps || l.steps >= l.may.Followed || l.armed >= l.may.Armed {
 			l.blind = true
 			return dir, false
 		}

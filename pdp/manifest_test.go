@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"policy-service/pdp/internal/bundle"
 )
 
 // listed is a directory with a MANIFEST, and the MANIFEST.
@@ -22,15 +24,15 @@ func listed(t *testing.T) (dir, manifest string) {
 	data, err := os.ReadFile(filepath.Join(dir, "MANIFEST"))
 	must(t, err)
 	// As sha256sum over everything would have it: what is listed counts, loaded or not.
-	manifest = strings.Replace(string(data), manifestEnd, fmt.Sprintf("%x  tests/a.yaml\n%s", sha256.Sum256([]byte("[]\n")), manifestEnd), 1)
+	manifest = strings.Replace(string(data), bundle.ManifestEnd, fmt.Sprintf("%x  tests/a.yaml\n%s", sha256.Sum256([]byte("[]\n")), bundle.ManifestEnd), 1)
 	tree{"MANIFEST": manifest}.write(t, dir)
 	return dir, manifest
 }
 
 func TestWriteManifest(t *testing.T) {
 	dir, manifest := listed(t)
-	if files := Dir(dir).Read(); len(files.problems) > 0 {
-		t.Error(files.problems)
+	if files := Dir(dir).Read(); len(files.Problems) > 0 {
+		t.Error(files.Problems)
 	}
 	var names []string
 	for line := range strings.Lines(manifest) {
@@ -48,8 +50,8 @@ func TestWriteManifest(t *testing.T) {
 	// It can be written again when it no longer fits, but not over a bundle that cannot be read.
 	tree{"a.cedar": more}.write(t, dir)
 	must(t, Dir(dir).WriteManifest())
-	if files := Dir(dir).Read(); len(files.problems) > 0 {
-		t.Error(files.problems)
+	if files := Dir(dir).Read(); len(files.Problems) > 0 {
+		t.Error(files.Problems)
 	}
 	tree{"a.cedar": ""}.write(t, dir)
 	if err := Dir(dir).WriteManifest(); err == nil {
@@ -121,8 +123,8 @@ func TestManifestRefuses(t *testing.T) {
 				must(t, os.Remove(filepath.Join(dir, c.remove)))
 			}
 			files := Dir(dir).Read()
-			if !slices.Contains(codes(files.problems), c.want) || !files.problems.Refuse() {
-				t.Errorf("want %s, got %v", c.want, files.problems)
+			if !slices.Contains(codes(files.Problems), c.want) || !files.Problems.Refuse() {
+				t.Errorf("want %s, got %v", c.want, files.Problems)
 			}
 		})
 	}
@@ -133,12 +135,12 @@ func TestManifestMayListOtherFiles(t *testing.T) {
 	const sum = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03" // of "hello\n"
 	dir, manifest := listed(t)
 	tree{"docs/README": "hello\n", "MANIFEST": sum + " *docs/README\n" + manifest}.write(t, dir)
-	if files := Dir(dir).Read(); files.problems.Refuse() {
-		t.Error(files.problems)
+	if files := Dir(dir).Read(); files.Problems.Refuse() {
+		t.Error(files.Problems)
 	}
 	tree{"docs/README": "hallo\n"}.write(t, dir)
-	if files := Dir(dir).Read(); !slices.Contains(codes(files.problems), "docs/README manifest_differs") {
-		t.Error(files.problems)
+	if files := Dir(dir).Read(); !slices.Contains(codes(files.Problems), "docs/README manifest_differs") {
+		t.Error(files.Problems)
 	}
 }
 
@@ -150,7 +152,7 @@ func TestParseManifest(t *testing.T) {
 		a + " *a.cedar\n" + b + "  tenants/acme/b c.cedar\n# end\n",
 		a + "   a\n# end\n", // a name may begin with a space
 	} {
-		if _, ps := parseManifest([]byte(good)); ps.Refuse() {
+		if _, ps := bundle.ParseManifest([]byte(good)); ps.Refuse() {
 			t.Errorf("%q: %v", good, ps)
 		}
 	}
@@ -186,7 +188,7 @@ func TestParseManifest(t *testing.T) {
 		a + "  a\n" + b + "  a\n# end\n":    "manifest_twice",
 		a + "  a\n" + a + " *a\n# end\n":    "manifest_twice",
 	} {
-		if _, ps := parseManifest([]byte(bad)); len(ps) == 0 || ps[0].Code != want {
+		if _, ps := bundle.ParseManifest([]byte(bad)); len(ps) == 0 || ps[0].Code != want {
 			t.Errorf("%q: %v, want %s", bad, ps, want)
 		}
 	}

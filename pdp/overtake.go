@@ -1,17 +1,21 @@
 package pdp
 
-import "context"
+import (
+	"context"
+
+	"policy-service/pdp/internal/bundle"
+)
 
 // overtake ends a load, by the context that it returns, as soon as the root's files are
 // no longer those that are being loaded: an emergency forbid must not wait for what a
 // tenant's edit takes. What a tenant edits meanwhile ends no load, or one that edits
 // without a pause would have none come to its end. stop must be called.
-func (p *PDP) overtake(ctx context.Context, read reading) (_ context.Context, stop func()) {
+func (p *PDP) overtake(ctx context.Context, read bundle.Reading) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if p.source.dir != "" && p.rootChanges(ctx, read) {
+		if p.source.Dir != "" && p.rootChanges(ctx, read) {
 			cancel(errOvertaken)
 		}
 	}()
@@ -23,12 +27,12 @@ func (p *PDP) overtake(ctx context.Context, read reading) (_ context.Context, st
 
 // rootChanges waits until the root is another one than was read, and reports whether
 // that was before ctx ended.
-func (p *PDP) rootChanges(ctx context.Context, read reading) bool {
+func (p *PDP) rootChanges(ctx context.Context, read bundle.Reading) bool {
 	pause(ctx, p.options.Quiet) // most loads take no longer
 	for ctx.Err() == nil {
-		out, err := newLookout(p.source.dir)
+		out, err := newLookout(p.source.Dir)
 		// As in Watch, arming stands before reading.
-		if files, err := p.source.readRoot(ctx); err == nil && !files.reading().sameRootFiles(read) {
+		if files, err := p.source.ReadRoot(ctx); err == nil && !files.Reading().SameRootFiles(read) {
 			return true
 		}
 		pause(ctx, breather)

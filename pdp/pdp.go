@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/engine"
 )
 
 // PDP answers requests from the bundle in force. It is safe for concurrent use.
@@ -101,8 +103,8 @@ type Call struct {
 
 // The errors of [PDP.Evaluate] besides [*evaluation.Error].
 var (
-	ErrNoBundle      = errNoBundle
-	ErrUnknownTenant = errUnknownTenant
+	ErrNoBundle      = engine.ErrNoBundle
+	ErrUnknownTenant = engine.ErrUnknownTenant
 	ErrNotRecorded   = errors.New("the decision could not be recorded")
 )
 
@@ -110,19 +112,19 @@ var (
 // error is of type [Problems] where the bundle is at fault.
 func New(source Source, options Options) (*PDP, error) {
 	files := firstReading(source, cmp.Or(options.Quiet, defaultQuiet))
-	b, problems := build(files)
+	b, problems := bundle.Build(files)
 	if problems.Refuse() {
 		return nil, problems
 	}
 	if err := options.ask(b, files, nil); err != nil {
 		return nil, err
 	}
-	return newPDP(source, loaded{inForce: inForce{bundle: b, files: files}, read: files.reading(), problems: problems}, options), nil
+	return newPDP(source, loaded{InForce: bundle.InForce{Bundle: b, Files: files}, read: files.Reading(), problems: problems}, options), nil
 }
 
 // Of returns a PDP that answers from a bundle already loaded, and from no other.
 func Of(b *Bundle, options Options) *PDP {
-	return newPDP(Source{}, loaded{inForce: inForce{bundle: b}}, options)
+	return newPDP(Source{}, loaded{InForce: bundle.InForce{Bundle: b}}, options)
 }
 
 func newPDP(source Source, first loaded, options Options) *PDP {
@@ -165,7 +167,7 @@ func newPDP(source Source, first loaded, options Options) *PDP {
 func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, error) {
 	p.stamp(&call)
 	in := inquire(p.Bundle(), &call) // pinned: one call sees one bundle
-	in.tells = true
+	in.Tells = true
 	first, d, err := judge(ctx, &in)
 	if err != nil {
 		return evaluation.Decision{}, err
@@ -174,8 +176,8 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 
 	var use Reservation // nil if the answer goes by no approval
 	if call.Approvals != NotAsked && p.options.Approvals != nil {
-		if first.waits() {
-			d, use, err = p.await(ctx, in.bundle, call, &first, d)
+		if first.Waits() {
+			d, use, err = p.await(ctx, in.Bundle, call, &first, d)
 		} else {
 			err = p.refused(ctx, call, &d)
 		}
@@ -196,16 +198,16 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 }
 
 // inquire asks a bundle what a call asks.
-func inquire(b *Bundle, call *Call) inquiry {
-	return inquiry{bundle: b, request: call.Request, asker: call.Asker, now: call.Now, explain: call.Explain}
+func inquire(b *Bundle, call *Call) engine.Inquiry {
+	return engine.Inquiry{Bundle: b, Request: call.Request, Asker: call.Asker, Now: call.Now, Explain: call.Explain}
 }
 
 // judge puts one request to the policies, and makes an answer of their verdict, as one step
 // of a trace.
-func judge(ctx context.Context, in *inquiry) (w verdict, d evaluation.Decision, err error) {
+func judge(ctx context.Context, in *engine.Inquiry) (w engine.Verdict, d evaluation.Decision, err error) {
 	_, span := step(ctx, "authorize")
-	if w, err = in.judge(ctx); err == nil {
-		d, err = w.answer(ctx, in)
+	if w, err = in.Judge(ctx); err == nil {
+		d, err = w.Answer(ctx, in)
 	}
 	if err == nil && filledSize(d) > maxFilled {
 		d, err = evaluation.Decision{}, overfilled()
@@ -257,7 +259,7 @@ func (p *PDP) recordUse(ctx context.Context, r Record, use Reservation) error {
 }
 
 // Bundle returns the bundle in force.
-func (p *PDP) Bundle() *Bundle { return p.inForce.Load().bundle }
+func (p *PDP) Bundle() *Bundle { return p.inForce.Load().Bundle }
 
 // unrecorded is the Recorder of a PDP that was given none.
 type unrecorded struct{}

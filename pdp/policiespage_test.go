@@ -9,37 +9,39 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"policy-service/pdp/internal/bundle"
 )
 
 // The page for policy authors says what a bundle may hold, and by which code more is refused.
 func TestThePoliciesPageSaysWhatABundleMayHold(t *testing.T) {
 	page := policiesPage(t, "Limits")
-	owner := func(what string, of func(*bounds) string, names ...string) {
+	owner := func(what string, of func(*bundle.Bounds) string, names ...string) {
 		t.Helper()
-		holds(t, page, what, of(tenantBounds), of(rootBounds), coded(names))
+		holds(t, page, what, of(bundle.TenantBounds), of(bundle.RootBounds), coded(names))
 	}
-	owner("files; bytes of all of them", func(b *bounds) string { return grouped(b.files) + "; " + size(b.bytes) }, "many_files", "many_bytes")
-	owner("files and directories in one directory", func(b *bounds) string { return grouped(b.names) }, "many_names")
-	owner("names looked up on the ways to its files, links included", func(b *bounds) string { return grouped(b.looked) }, "many_links")
-	owner("words and signs of policies", func(b *bounds) string { return grouped(b.words) }, "many_words")
-	owner("steps of checking policies against the schema", func(b *bounds) string { return grouped(b.checks) }, "many_checks")
-	owner("entities; values in them", func(b *bounds) string { return grouped(b.entities) + "; " + grouped(b.values) }, "many_entities", "many_values")
-	owner("references to parents", func(b *bounds) string { return grouped(b.parents) }, "many_parents")
-	owner("ancestors of one entity; steps to count them all", func(b *bounds) string { return grouped(b.ancestors) + "; " + grouped(b.walked) }, "many_ancestors", "many_ways_up")
-	owner("steps through `identities` of one person; of all", func(b *bounds) string { return grouped(b.person) + "; " + grouped(b.persons) }, "many_identities")
-	owner("bytes of `obligations.yaml`; of one entity file", func(b *bounds) string { return size(b.settings) + "; " + size(b.entityFile) }, "too_large")
-	owner("errors that are told", func(*bounds) string { return grouped(mostErrors) }, "many_errors")
+	owner("files; bytes of all of them", func(b *bundle.Bounds) string { return grouped(b.Files) + "; " + size(b.Bytes) }, "many_files", "many_bytes")
+	owner("files and directories in one directory", func(b *bundle.Bounds) string { return grouped(b.Names) }, "many_names")
+	owner("names looked up on the ways to its files, links included", func(b *bundle.Bounds) string { return grouped(b.Looked) }, "many_links")
+	owner("words and signs of policies", func(b *bundle.Bounds) string { return grouped(b.Words) }, "many_words")
+	owner("steps of checking policies against the schema", func(b *bundle.Bounds) string { return grouped(b.Checks) }, "many_checks")
+	owner("entities; values in them", func(b *bundle.Bounds) string { return grouped(b.Entities) + "; " + grouped(b.Values) }, "many_entities", "many_values")
+	owner("references to parents", func(b *bundle.Bounds) string { return grouped(b.Parents) }, "many_parents")
+	owner("ancestors of one entity; steps to count them all", func(b *bundle.Bounds) string { return grouped(b.Ancestors) + "; " + grouped(b.Walked) }, "many_ancestors", "many_ways_up")
+	owner("steps through `identities` of one person; of all", func(b *bundle.Bounds) string { return grouped(b.Person) + "; " + grouped(b.Persons) }, "many_identities")
+	owner("bytes of `obligations.yaml`; of one entity file", func(b *bundle.Bounds) string { return size(b.Settings) + "; " + size(b.EntityFile) }, "too_large")
+	owner("errors that are told", func(*bundle.Bounds) string { return grouped(bundle.MostErrors) }, "many_errors")
 
-	holds(t, page, "policy file; test file; schema, `bundle.yaml`; MANIFEST", size(policyKind.max)+"; "+size(testKind.max)+"; "+size(min(schemaKind.max, settingsKind.max))+"; "+size(manifestKind.max), "`too_large`")
-	holds(t, page, "brackets, ifs and signs of a policy or a schema, nested", grouped(maxNesting)+" deep", "`policy_nesting`, `schema_nesting`")
-	holds(t, page, "names in a chain of dots or colons", grouped(maxChain), "`policy_chain`, `schema_chain`")
-	holds(t, page, "names in all chains behind `has`, those before each counted with it", grouped(maxHasCopies), "`policy_has`")
-	holds(t, page, "a text; a pattern behind `like`", size(int64(maxText))+"; "+grouped(maxPattern)+" bytes", "`policy_text`, `policy_pattern`")
-	holds(t, page, "elements of a list", fmt.Sprintf("%s plain values; %d if others are among them", grouped(storedLimits.Elements), maxUnknown), "`policy_list`")
-	holds(t, page, "types and references of a schema, once all names of types are written out", grouped(maxSchema), "`schema_size`")
-	holds(t, page, "steps from all actions of a schema up to all their groups", grouped(maxActionWays), "`schema_groups`")
+	holds(t, page, "policy file; test file; schema, `bundle.yaml`; MANIFEST", size(bundle.PolicyKind.Max)+"; "+size(bundle.TestKind.Max)+"; "+size(min(bundle.SchemaKind.Max, bundle.SettingsKind.Max))+"; "+size(bundle.ManifestKind.Max), "`too_large`")
+	holds(t, page, "brackets, ifs and signs of a policy or a schema, nested", grouped(bundle.MaxNesting)+" deep", "`policy_nesting`, `schema_nesting`")
+	holds(t, page, "names in a chain of dots or colons", grouped(bundle.MaxChain), "`policy_chain`, `schema_chain`")
+	holds(t, page, "names in all chains behind `has`, those before each counted with it", grouped(bundle.MaxHasCopies), "`policy_has`")
+	holds(t, page, "a text; a pattern behind `like`", size(int64(bundle.MaxText))+"; "+grouped(bundle.MaxPattern)+" bytes", "`policy_text`, `policy_pattern`")
+	holds(t, page, "elements of a list", fmt.Sprintf("%s plain values; %d if others are among them", grouped(bundle.StoredLimits.Elements), bundle.MaxUnknown), "`policy_list`")
+	holds(t, page, "types and references of a schema, once all names of types are written out", grouped(bundle.MaxSchema), "`schema_size`")
+	holds(t, page, "steps from all actions of a schema up to all their groups", grouped(bundle.MaxActionWays), "`schema_groups`")
 	holds(t, page, "a stored value", fmt.Sprintf("%d deep; a list has %s plain values, %d if lists or objects are among them, and %d lists in all if it holds lists of lists",
-		storedLimits.Depth, grouped(storedLimits.Elements), storedLimits.NestedElements, maxArraysWithin), "`entity_form`")
+		bundle.StoredLimits.Depth, grouped(bundle.StoredLimits.Elements), bundle.StoredLimits.NestedElements, bundle.MaxArraysWithin), "`entity_form`")
 	for code := range codesIn(t, `"(many_[a-z_]+)"`) {
 		if !strings.Contains(page, "`"+code+"`") {
 			t.Errorf("it does not name %s", code)
@@ -50,7 +52,7 @@ func TestThePoliciesPageSaysWhatABundleMayHold(t *testing.T) {
 // It has a row for each warning of check, and for nothing else.
 func TestThePoliciesPageNamesEveryWarning(t *testing.T) {
 	page := policiesPage(t, "Warnings")
-	want := codesIn(t, `\.warn\([^"\n]*"([a-z_]+)"`)
+	want := codesIn(t, `\.(?:warn|Warn)\([^"\n]*"([a-z_]+)"`)
 	delete(want, "unknown_") // is followed by what it is
 	want["unknown_file"], want["unknown_directory"] = true, true
 	got := map[string]bool{}
@@ -84,6 +86,9 @@ func codesIn(t *testing.T, pattern string) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
 	must(t, err)
+	rooms, err := filepath.Glob("internal/*/*.go")
+	must(t, err)
+	files = append(files, rooms...)
 	found := map[string]bool{}
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {

@@ -10,6 +10,8 @@ import (
 	"github.com/cedar-policy/cedar-go"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/engine"
 )
 
 // TestPropertyExplain holds explanations to the decisions they explain: asked
@@ -46,7 +48,7 @@ func explainDiffers(t *testing.T, b *Bundle, a asked, seen tally) string {
 	if err1 != nil || err2 != nil {
 		return whereDiffers("errors", fmt.Sprint(err1), fmt.Sprint(err2))
 	}
-	v := b.viewOf(call)
+	v := viewOf(b, call)
 	q, _ := questionOf(b, v, call)
 	x := explained{v: v, q: q, r: call.Request, d: d, policies: e.Explain.Policies}
 	seen.count("allow", d.Allow)
@@ -66,8 +68,8 @@ func explainDiffers(t *testing.T, b *Bundle, a asked, seen tally) string {
 
 // explained is a decision with its explanation.
 type explained struct {
-	v        *view
-	q        *question
+	v        *bundle.View
+	q        *engine.Question
 	r        evaluation.Request
 	d        evaluation.Decision
 	policies []evaluation.PolicyExplanation
@@ -112,9 +114,9 @@ func (x *explained) verdictsDiffer() string {
 // of them are there once, and nothing but near misses besides.
 func (x *explained) consideredDiffer() string {
 	var want, got []string
-	for _, p := range x.v.policies {
-		if x.q.reason == "" && x.q.lineages().considers(p) {
-			want = append(want, p.id)
+	for _, p := range x.v.Policies {
+		if x.q.Reason == "" && lineagesOf(x.q).Considers(p) {
+			want = append(want, p.Id)
 		}
 	}
 	for _, p := range x.policies {
@@ -133,8 +135,8 @@ func (x *explained) nearMissesDiffer() string {
 	if near < 0 {
 		near = len(x.policies)
 	}
-	isDefault := x.q.reason == "" && !x.d.Allow && x.d.Reason == "" && len(x.d.Determining) == 0
-	if near > nearest || !isDefault && near > 0 || slices.ContainsFunc(x.policies[near:], func(p evaluation.PolicyExplanation) bool { return p.Failed != "" }) {
+	isDefault := x.q.Reason == "" && !x.d.Allow && x.d.Reason == "" && len(x.d.Determining) == 0
+	if near > engine.Nearest || !isDefault && near > 0 || slices.ContainsFunc(x.policies[near:], func(p evaluation.PolicyExplanation) bool { return p.Failed != "" }) {
 		return fmt.Sprintf("%d near misses of a decision whose outcome is %s", near, outcome(x.d))
 	}
 	if isDefault && near == 0 && slices.ContainsFunc(x.policies, func(p evaluation.PolicyExplanation) bool {
@@ -143,18 +145,18 @@ func (x *explained) nearMissesDiffer() string {
 		return "a permit was not satisfied, and it is not said why"
 	}
 	for _, p := range x.policies[:near] {
-		if of := x.v.byID[p.ID]; of.forbids() || !x.q.lineages().hold(of.facts.scope) || p.Verdict == evaluation.Satisfied {
+		if of := x.v.ByID[p.ID]; of.Forbids() || !lineagesOf(x.q).Hold(of.Facts.Scope) || p.Verdict == evaluation.Satisfied {
 			return p.ID + " is no near miss"
 		}
 		if x.satisfied(p.Failed) {
 			return fmt.Sprintf("%s is said to have failed for %q, which holds", p.ID, p.Failed)
 		}
-		for _, c := range x.v.byID[p.ID].facts.conjuncts {
-			if c.text() == p.Failed {
+		for _, c := range x.v.ByID[p.ID].Facts.Conjuncts {
+			if c.Text() == p.Failed {
 				break
 			}
-			if !x.satisfied(c.text()) {
-				return fmt.Sprintf("%s is said to have failed for %q, and %q before it failed already", p.ID, p.Failed, c.text())
+			if !x.satisfied(c.Text()) {
+				return fmt.Sprintf("%s is said to have failed for %q, and %q before it failed already", p.ID, p.Failed, c.Text())
 			}
 		}
 	}
@@ -163,7 +165,7 @@ func (x *explained) nearMissesDiffer() string {
 
 // satisfied asks cedar-go whether a condition holds.
 func (x *explained) satisfied(condition string) bool {
-	result, _ := cedar.Authorize(cedar.PolicyMap{"": parsed("permit (principal, action, resource) " + condition + ";")}, x.q.flat(), x.q.cedar())
+	result, _ := cedar.Authorize(cedar.PolicyMap{"": parsed("permit (principal, action, resource) " + condition + ";")}, flatOf(x.q), requestOf(x.q))
 	return result == cedar.Allow
 }
 

@@ -2,9 +2,13 @@ package pdp
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
+
+	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/engine"
 )
 
 // fault is a mistake that the index could have, made in the data it works on.
@@ -12,23 +16,23 @@ type fault struct {
 	name string
 	// bundle damages a loaded bundle, lineages what a request is looked up by.
 	bundle   func(*Bundle)
-	lineages func(*question, *lineages)
+	lineages func(*engine.Question, *bundle.Lineages)
 }
 
 var faults = []fault{
-	{name: "what is filed under anything is not looked up", bundle: eachIndex(func(x index) {
+	{name: "what is filed under anything is not looked up", bundle: eachIndex(func(x bundle.Index) {
 		for _, byPrincipal := range x {
-			delete(byPrincipal, indexKey{})
+			delete(byPrincipal, bundle.IndexKey{})
 		}
 	})},
-	{name: "what is filed under a type is not looked up", bundle: eachIndex(func(x index) {
+	{name: "what is filed under a type is not looked up", bundle: eachIndex(func(x bundle.Index) {
 		for _, byPrincipal := range x {
 			for _, byResource := range byPrincipal {
 				dropTypes(byResource)
 			}
 		}
 	})},
-	{name: "the last policy of every list is lost", bundle: eachIndex(func(x index) {
+	{name: "the last policy of every list is lost", bundle: eachIndex(func(x bundle.Index) {
 		for _, byPrincipal := range x {
 			for _, byResource := range byPrincipal {
 				for key, numbers := range byResource {
@@ -37,62 +41,62 @@ var faults = []fault{
 			}
 		}
 	})},
-	{name: "the numbers of the policies are one off", bundle: eachView(func(v *view) {
-		v.index = newIndex(append(v.policies[1:len(v.policies):len(v.policies)], v.policies[0]))
+	{name: "the numbers of the policies are one off", bundle: eachView(func(v *bundle.View) {
+		v.Index = bundle.NewIndex(append(v.Policies[1:len(v.Policies):len(v.Policies)], v.Policies[0]))
 	})},
-	{name: "a policy found twice is given twice", bundle: eachView(func(v *view) {
-		v.policies = append(slices.Clone(v.policies), v.policies...)
-		slices.SortFunc(v.policies, func(a, b *policy) int { return strings.Compare(a.id, b.id) })
-		v.index = newIndex(v.policies)
+	{name: "a policy found twice is given twice", bundle: eachView(func(v *bundle.View) {
+		v.Policies = append(slices.Clone(v.Policies), v.Policies...)
+		slices.SortFunc(v.Policies, func(a, b *bundle.Policy) int { return strings.Compare(a.Id, b.Id) })
+		v.Index = bundle.NewIndex(v.Policies)
 	})},
-	{name: "only the first entity of a set is filed", bundle: filedAs(func(f *facts) {
-		eachTest(f, func(t *scopeTest) { t.uids = t.uids[:min(1, len(t.uids)):len(t.uids)] })
+	{name: "only the first entity of a set is filed", bundle: filedAs(func(f *bundle.Facts) {
+		eachTest(f, func(t *bundle.ScopeTest) { t.Uids = t.Uids[:min(1, len(t.Uids)):len(t.Uids)] })
 	})},
-	{name: "an empty set is no test", bundle: filedAndReadAs(func(f *facts) {
-		empty := func(t scopeTest) bool { return t.uids != nil && len(t.uids) == 0 }
-		f.scope, f.leading = slices.DeleteFunc(f.scope, empty), slices.DeleteFunc(f.leading, empty)
+	{name: "an empty set is no test", bundle: filedAndReadAs(func(f *bundle.Facts) {
+		empty := func(t bundle.ScopeTest) bool { return t.Uids != nil && len(t.Uids) == 0 }
+		f.Scope, f.Leading = slices.DeleteFunc(f.Scope, empty), slices.DeleteFunc(f.Leading, empty)
 	})},
-	{name: "in is read as ==", bundle: filedAndReadAs(func(f *facts) {
-		eachTest(f, func(t *scopeTest) { t.eq = t.eq || len(t.uids) == 1 })
+	{name: "in is read as ==", bundle: filedAndReadAs(func(f *bundle.Facts) {
+		eachTest(f, func(t *bundle.ScopeTest) { t.Eq = t.Eq || len(t.Uids) == 1 })
 	})},
-	{name: "== is read as in", bundle: filedAndReadAs(func(f *facts) {
-		eachTest(f, func(t *scopeTest) { t.eq = false })
+	{name: "== is read as in", bundle: filedAndReadAs(func(f *bundle.Facts) {
+		eachTest(f, func(t *bundle.ScopeTest) { t.Eq = false })
 	})},
-	{name: "is … in is read as in", bundle: filedAndReadAs(func(f *facts) {
-		eachTest(f, func(t *scopeTest) {
-			if len(t.uids) > 0 {
-				t.is = ""
+	{name: "is … in is read as in", bundle: filedAndReadAs(func(f *bundle.Facts) {
+		eachTest(f, func(t *bundle.ScopeTest) {
+			if len(t.Uids) > 0 {
+				t.Is = ""
 			}
 		})
 	})},
-	{name: "tests are hoisted past a clause that errs", bundle: filedAndReadAs(func(f *facts) {
-		f.leading = testsAmong(f.conjuncts, func(c conjunct) bool { return !c.unless })
+	{name: "tests are hoisted past a clause that errs", bundle: filedAndReadAs(func(f *bundle.Facts) {
+		f.Leading = testsAmong(f.Conjuncts, func(c bundle.Conjunct) bool { return !c.Unless })
 	})},
-	{name: "unless is hoisted as if it were when", bundle: filedAndReadAs(func(f *facts) {
-		if len(f.conjuncts) > 0 && f.conjuncts[0].unless {
-			f.leading = testsAmong(f.conjuncts[:1], func(conjunct) bool { return true })
+	{name: "unless is hoisted as if it were when", bundle: filedAndReadAs(func(f *bundle.Facts) {
+		if len(f.Conjuncts) > 0 && f.Conjuncts[0].Unless {
+			f.Leading = testsAmong(f.Conjuncts[:1], func(bundle.Conjunct) bool { return true })
 		}
 	})},
 	{name: "leading tests are filed by and then forgotten", bundle: func(b *Bundle) {
-		for p := range b.everyPolicy {
-			p.facts.leading = nil
+		for p := range everyPolicy(b) {
+			p.Facts.Leading = nil
 		}
 	}},
-	{name: "ancestors are not looked up", lineages: func(_ *question, ls *lineages) {
+	{name: "ancestors are not looked up", lineages: func(_ *engine.Question, ls *bundle.Lineages) {
 		for n := range ls {
-			ls[n].up, ls[n].set = nil, nil
+			ls[n].Up, ls[n].Set = nil, nil
 		}
 	}},
-	{name: "ancestors end at the parents", lineages: func(q *question, ls *lineages) {
+	{name: "ancestors end at the parents", lineages: func(q *engine.Question, ls *bundle.Lineages) {
 		for n := range ls {
-			e, _ := q.entities.Get(ls[n].uid)
-			ls[n].set = nil
-			ls[n].up = slices.Collect(e.Parents.All())
+			e, _ := q.Entities.Get(ls[n].Uid)
+			ls[n].Set = nil
+			ls[n].Up = slices.Collect(e.Parents.All())
 		}
 	}},
-	{name: "stored parents count instead of those in force", lineages: func(q *question, ls *lineages) {
+	{name: "stored parents count instead of those in force", lineages: func(q *engine.Question, ls *bundle.Lineages) {
 		for n := range ls {
-			ls[n] = lineageOf(ls[n].uid, q.entities.store)
+			ls[n] = bundle.LineageOf(ls[n].Uid, q.Entities.Store)
 		}
 	}},
 }
@@ -123,19 +127,19 @@ func (f *fault) found(t *testing.T, g *generator) int {
 	for n := range 30 {
 		call := g.question(w).call(t)
 		want, err1 := decideBy(context.Background(), good, call)
-		v := bad.viewOf(call)
+		v := viewOf(bad, call)
 		q, err2 := questionOf(bad, v, call)
-		if err1 != nil || err2 != nil || q.reason != "" {
+		if err1 != nil || err2 != nil || q.Reason != "" {
 			continue
 		}
-		ls := q.lineages()
+		ls := lineagesOf(q)
 		if f.lineages != nil {
 			f.lineages(q, ls)
 		}
 		got := want
 		got.Allow, got.Reason, got.Determining, got.Errors = false, "", nil, nil
-		q.up = *ls
-		_ = authorize(context.Background(), bad, v, q, &got)
+		q.Up = *ls
+		_ = engine.Authorize(context.Background(), bad, v, q, &got)
 		if outcome(got) != outcome(want) {
 			return n + 1
 		}
@@ -153,76 +157,78 @@ func TestPropertyNoFault(t *testing.T) {
 	})
 }
 
-func eachView(do func(*view)) func(*Bundle) {
+func eachView(do func(*bundle.View)) func(*Bundle) {
 	return func(b *Bundle) {
-		for _, v := range b.views {
+		for _, v := range b.Views {
 			do(v)
 		}
 	}
 }
 
-func eachIndex(do func(index)) func(*Bundle) {
-	return eachView(func(v *view) { do(v.index) })
+func eachIndex(do func(bundle.Index)) func(*Bundle) {
+	return eachView(func(v *bundle.View) { do(v.Index) })
 }
 
 // filedAs files policies as if their facts were others.
-func filedAs(change func(*facts)) func(*Bundle) {
-	return eachView(func(v *view) {
-		changed := make([]*policy, len(v.policies))
-		for n, p := range v.policies {
+func filedAs(change func(*bundle.Facts)) func(*Bundle) {
+	return eachView(func(v *bundle.View) {
+		changed := make([]*bundle.Policy, len(v.Policies))
+		for n, p := range v.Policies {
 			q := *p
-			q.facts.scope, q.facts.leading = slices.Clone(p.facts.scope), slices.Clone(p.facts.leading)
-			change(&q.facts)
+			q.Facts.Scope, q.Facts.Leading = slices.Clone(p.Facts.Scope), slices.Clone(p.Facts.Leading)
+			change(&q.Facts)
 			changed[n] = &q
 		}
-		v.index = newIndex(changed)
+		v.Index = bundle.NewIndex(changed)
 	})
 }
 
 // filedAndReadAs changes the facts of policies for every use of them.
-func filedAndReadAs(change func(*facts)) func(*Bundle) {
+func filedAndReadAs(change func(*bundle.Facts)) func(*Bundle) {
 	return func(b *Bundle) {
-		for p := range b.everyPolicy {
-			change(&p.facts)
+		for p := range everyPolicy(b) {
+			change(&p.Facts)
 		}
-		eachView(func(v *view) { v.index = newIndex(v.policies) })(b)
+		eachView(func(v *bundle.View) { v.Index = bundle.NewIndex(v.Policies) })(b)
 	}
 }
 
 // everyPolicy yields each policy once, although every tenant's view has the root's.
-func (b *Bundle) everyPolicy(yield func(*policy) bool) {
-	seen := map[*policy]bool{}
-	for _, v := range b.views {
-		for _, p := range v.policies {
-			if !seen[p] && !yield(p) {
-				return
+func everyPolicy(b *Bundle) iter.Seq[*bundle.Policy] {
+	return func(yield func(*bundle.Policy) bool) {
+		seen := map[*bundle.Policy]bool{}
+		for _, v := range b.Views {
+			for _, p := range v.Policies {
+				if !seen[p] && !yield(p) {
+					return
+				}
+				seen[p] = true
 			}
-			seen[p] = true
 		}
 	}
 }
 
-func eachTest(f *facts, do func(*scopeTest)) {
-	for _, tests := range [][]scopeTest{f.scope, f.leading} {
+func eachTest(f *bundle.Facts, do func(*bundle.ScopeTest)) {
+	for _, tests := range [][]bundle.ScopeTest{f.Scope, f.Leading} {
 		for n := range tests {
 			do(&tests[n])
 		}
 	}
 }
 
-func testsAmong(conjuncts []conjunct, that func(conjunct) bool) []scopeTest {
-	var tests []scopeTest
+func testsAmong(conjuncts []bundle.Conjunct, that func(bundle.Conjunct) bool) []bundle.ScopeTest {
+	var tests []bundle.ScopeTest
 	for _, c := range conjuncts {
-		if t, ok := testOfNode(c.body); ok && that(c) {
+		if t, ok := bundle.TestOfNode(c.Body); ok && that(c) {
 			tests = append(tests, t)
 		}
 	}
 	return tests
 }
 
-func dropTypes(numbers map[indexKey][]int32) {
+func dropTypes(numbers map[bundle.IndexKey][]int32) {
 	for key := range numbers {
-		if key.form == keyType {
+		if key.Form == bundle.KeyType {
 			delete(numbers, key)
 		}
 	}

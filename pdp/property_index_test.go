@@ -12,6 +12,8 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/engine"
 )
 
 // TestPropertyIndexChangesNothing holds the promise of the index: a decision, the
@@ -69,7 +71,7 @@ func indexDiffers(t *testing.T, b *Bundle, w world, a asked, seen tally) string 
 	if err1 != nil || err2 != nil {
 		return whereDiffers("errors", fmt.Sprint(err1), fmt.Sprint(err2))
 	}
-	b.countShapes(call, seen)
+	countShapes(b, call, seen)
 	seen.count("allow", with.Allow)
 	seen.count("deny", !with.Allow)
 	seen.count("determined", len(with.Determining) > 0)
@@ -83,19 +85,19 @@ func indexDiffers(t *testing.T, b *Bundle, w world, a asked, seen tally) string 
 }
 
 // countShapes counts the forms of questions that an index could mishandle.
-func (b *Bundle) countShapes(call Call, seen tally) {
-	v := b.viewOf(call)
+func countShapes(b *Bundle, call Call, seen tally) {
+	v := viewOf(b, call)
 	q, _ := questionOf(b, v, call)
-	if q.reason != "" {
+	if q.Reason != "" {
 		return
 	}
-	ls, o := q.lineages(), q.entities
-	given, counted := policiesFor(v, q, new(scratch))
-	seen.count("principal = resource", o.principal.UID == o.resource.UID)
-	seen.count("unknown entity", !o.origin[0].known || !o.origin[1].known)
-	seen.count("parents from the request", !o.principal.Parents.Equal(o.origin[0].stored.Parents) || !o.resource.Parents.Equal(o.origin[1].stored.Parents))
-	seen.count("many ancestors", ls[principalVar].set != nil || ls[resourceVar].set != nil)
-	seen.count("narrowed", len(given)+len(counted) < len(v.policies))
+	ls, o := lineagesOf(q), q.Entities
+	given, counted := engine.PoliciesFor(v, q, new(bundle.Scratch))
+	seen.count("principal = resource", o.Principal.UID == o.Resource.UID)
+	seen.count("unknown entity", !o.Origin[0].Known || !o.Origin[1].Known)
+	seen.count("parents from the request", !o.Principal.Parents.Equal(o.Origin[0].Stored.Parents) || !o.Resource.Parents.Equal(o.Origin[1].Stored.Parents))
+	seen.count("many ancestors", ls[bundle.PrincipalVar].Set != nil || ls[bundle.ResourceVar].Set != nil)
+	seen.count("narrowed", len(given)+len(counted) < len(v.Policies))
 }
 
 func whereDiffers(what, a, b string) string {
@@ -113,64 +115,64 @@ func outcome(d evaluation.Decision) string {
 // plainDiffers compares a decision with one made of nothing but cedar-go and the
 // rules of SEMANTICS.md 2 and 3.3, written down a second time.
 func plainDiffers(b *Bundle, w world, call Call, got evaluation.Decision) string {
-	v := b.viewOf(call)
+	v := viewOf(b, call)
 	q, err := questionOf(b, v, call)
-	if err != nil || q.reason != "" {
-		return whereDiffers("a question that cannot be put", fmt.Sprint(err, q.reason), fmt.Sprint(nil, got.Reason))
+	if err != nil || q.Reason != "" {
+		return whereDiffers("a question that cannot be put", fmt.Sprint(err, q.Reason), fmt.Sprint(nil, got.Reason))
 	}
-	var counted []*policy
+	var counted []*bundle.Policy
 	given := cedar.PolicyMap{}
-	for _, p := range v.policies {
-		considered := headHolds(w, p.id, q)
-		ls := q.lineages()
-		if ls.considers(p) != considered {
-			return fmt.Sprintf("%s is considered: %t, its head holds: %t", p.id, !considered, considered)
+	for _, p := range v.Policies {
+		considered := headHolds(w, p.Id, q)
+		ls := lineagesOf(q)
+		if ls.Considers(p) != considered {
+			return fmt.Sprintf("%s is considered: %t, its head holds: %t", p.Id, !considered, considered)
 		}
-		if considered && countsAsErrored(p, q.unusable) {
+		if considered && engine.CountsAsErrored(p, q.Unusable) {
 			counted = append(counted, p)
 		} else {
-			given[p.cedarID] = p.cedar
+			given[p.CedarID] = p.Cedar
 		}
 	}
-	result, diagnostic := cedar.Authorize(given, q.flat(), q.cedar())
-	return whereDiffers("here and in cedar-go", outcome(got), outcome(b.settle(v, q, counted, result, diagnostic)))
+	result, diagnostic := cedar.Authorize(given, flatOf(q), requestOf(q))
+	return whereDiffers("here and in cedar-go", outcome(got), outcome(settledBy(b, v, q, counted, result, diagnostic)))
 }
 
-func (b *Bundle) viewOf(call Call) *view { return b.views[call.Request.Tenant] }
+func viewOf(b *Bundle, call Call) *bundle.View { return b.Views[call.Request.Tenant] }
 
-func (q *question) cedar() cedar.Request {
-	return cedar.Request{Principal: q.uids[principalVar], Action: q.uids[actionVar], Resource: q.uids[resourceVar], Context: q.context}
+func requestOf(q *engine.Question) cedar.Request {
+	return cedar.Request{Principal: q.Uids[bundle.PrincipalVar], Action: q.Uids[bundle.ActionVar], Resource: q.Uids[bundle.ResourceVar], Context: q.Context}
 }
 
-func (q *question) lineages() *lineages {
-	var ls lineages
-	for n, uid := range q.uids {
-		ls[n] = lineageOf(uid, q.entities)
+func lineagesOf(q *engine.Question) *bundle.Lineages {
+	var ls bundle.Lineages
+	for n, uid := range q.Uids {
+		ls[n] = bundle.LineageOf(uid, q.Entities)
 	}
 	return &ls
 }
 
 // flat copies the entities of a question into a map, cedar-go's own getter.
-func (q *question) flat() types.EntityMap {
+func flatOf(q *engine.Question) types.EntityMap {
 	all := types.EntityMap{}
-	for s := q.entities.store; s != nil; s = s.root {
-		maps.Copy(all, s.entities)
+	for s := q.Entities.Store; s != nil; s = s.Root {
+		maps.Copy(all, s.Entities)
 	}
-	all[q.entities.principal.UID] = q.entities.principal
-	all[q.entities.resource.UID] = q.entities.resource
+	all[q.Entities.Principal.UID] = q.Entities.Principal
+	all[q.Entities.Resource.UID] = q.Entities.Resource
 	return all
 }
 
 // headHolds asks cedar-go whether a policy is considered.
-func headHolds(w world, id string, q *question) bool {
+func headHolds(w world, id string, q *engine.Question) bool {
 	all := slices.Concat(w.policies, w.tenant)
 	n := slices.IndexFunc(all, func(p policyText) bool { return p.id == id })
-	result, _ := cedar.Authorize(cedar.PolicyMap{"": all[n].head}, q.entities, q.cedar())
+	result, _ := cedar.Authorize(cedar.PolicyMap{"": all[n].head}, q.Entities, requestOf(q))
 	return bool(result)
 }
 
 // settle turns cedar-go's answer into a decision.
-func (b *Bundle) settle(v *view, q *question, counted []*policy, result cedar.Decision, diagnostic cedar.Diagnostic) evaluation.Decision {
+func settledBy(b *Bundle, v *bundle.View, q *engine.Question, counted []*bundle.Policy, result cedar.Decision, diagnostic cedar.Diagnostic) evaluation.Decision {
 	d := evaluation.Decision{Allow: bool(result)}
 	for _, r := range diagnostic.Reasons {
 		d.Determining = append(d.Determining, string(r.PolicyID))
@@ -178,17 +180,17 @@ func (b *Bundle) settle(v *view, q *question, counted []*policy, result cedar.De
 	slices.Sort(d.Determining)
 	denies := false
 	for _, p := range counted {
-		d.Errors = append(d.Errors, evaluation.PolicyError{Policy: p.id, Position: p.position, Kind: evaluation.UnusableValue})
-		denies = denies || p.forbids()
+		d.Errors = append(d.Errors, evaluation.PolicyError{Policy: p.Id, Position: p.Position, Kind: evaluation.UnusableValue})
+		denies = denies || p.Forbids()
 	}
 	for _, e := range diagnostic.Errors {
-		p := v.byID[string(e.PolicyID)]
-		kind := errorKind(e.Message)
-		if reads(p, q.unusable) {
+		p := v.ByID[string(e.PolicyID)]
+		kind := engine.ErrorKind(e.Message)
+		if engine.Reads(p, q.Unusable) {
 			kind = evaluation.UnusableValue
 		}
-		d.Errors = append(d.Errors, evaluation.PolicyError{Policy: p.id, Position: p.position, Kind: kind})
-		denies = denies || p.forbids() && (!b.config.ignoreForbidErrors || kind == evaluation.UnusableValue)
+		d.Errors = append(d.Errors, evaluation.PolicyError{Policy: p.Id, Position: p.Position, Kind: kind})
+		denies = denies || p.Forbids() && (!b.Config.IgnoreForbidErrors || kind == evaluation.UnusableValue)
 	}
 	slices.SortFunc(d.Errors, func(a, b evaluation.PolicyError) int { return strings.Compare(a.Policy, b.Policy) })
 	if d.Allow && denies {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/engine"
 )
 
 // TestPropertyNativeIsAuthZEN holds SEMANTICS.md 1: the native request is the
@@ -292,9 +293,9 @@ func evaluated(b *Bundle, r evaluation.Request, seen tally) string {
 	for n := range d.Mismatch { // the places of one body, to be compared
 		d.Mismatch[n].Pointer = evaluation.Native.Pointer(d.Mismatch[n].Pointer)
 	}
-	sortMismatch(d.Mismatch)
+	engine.SortMismatch(d.Mismatch)
 	seen.count("with a mismatch", len(d.Mismatch) > 0)
-	if slices.Contains(reasonOrder, d.Reason) && len(d.Mismatch) == 0 {
+	if slices.Contains(engine.ReasonOrder, d.Reason) && len(d.Mismatch) == 0 {
 		return fmt.Sprintf("%d: %s without saying where", r.Shape, d.Reason)
 	}
 	unusable := d.Explain != nil && slices.ContainsFunc(d.Explain.Policies, func(p evaluation.PolicyExplanation) bool {

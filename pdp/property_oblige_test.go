@@ -440,17 +440,17 @@ func searchDiffers(t *testing.T, p *PDP, kind evaluation.SearchKind, call Call, 
 
 // candidateIDs are all that a search could find, whether a permit names it or not.
 func candidateIDs(b *Bundle, kind evaluation.SearchKind, call Call) []string {
-	v := b.viewOf(call)
+	v := viewOf(b, call)
 	typ := call.Request.Subject.Type
 	switch kind {
 	case evaluation.ActionSearch:
-		return v.actions
+		return v.Actions
 	case evaluation.ResourceSearch:
 		typ = call.Request.Resource.Type
 	}
 	var all []string
-	for s := v.store; s != nil; s = s.root {
-		for uid := range s.entities {
+	for s := v.Store; s != nil; s = s.Root {
+		for uid := range s.Entities {
 			if string(uid.Type) == typ {
 				all = append(all, string(uid.ID))
 			}

@@ -22,12 +22,12 @@ func TestPropertyOverlay(t *testing.T) {
 		for range 40 {
 			a := g.question(w)
 			call := a.call(t)
-			q, err := questionOf(b, b.viewOf(call), call)
+			q, err := questionOf(b, viewOf(b, call), call)
 			if err != nil {
 				continue
 			}
 			e := s.expected(w.config, a)
-			principal := described(q.entities.principal)
+			principal := described(q.Entities.Principal)
 			seen.count("some parents", strings.Contains(e, "Group"))
 			seen.count("stored and sent", len(a.members[inSubject]) > 0 && s[a.subject] != nil)
 			if principal != e {

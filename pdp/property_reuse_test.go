@@ -13,6 +13,7 @@ import (
 	"testing/fstest"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
 )
 
 // pieces are what a bundle of two tenants is made of by chance, each file with what it
@@ -41,7 +42,7 @@ func TestPropertyReuse(t *testing.T) {
 	eachSeed(t, 60, func(t *testing.T, g *generator) {
 		names := slices.Sorted(maps.Keys(pieces))
 		texts := map[string]string{"bundle.yaml": pieces["bundle.yaml"][1], "a.cedar": pieces["a.cedar"][0]}
-		before := inForce{}
+		before := bundle.InForce{}
 		for step := range 40 {
 			kept := maps.Clone(texts)
 			for range 1 + g.IntN(2) {
@@ -55,23 +56,23 @@ func TestPropertyReuse(t *testing.T) {
 				}
 			}
 			files := FS(source).Read()
-			l := newLoading(context.Background(), files, before)
-			got, said := l.build()
-			fresh := newLoading(context.Background(), FS(source).Read(), inForce{})
-			want, problems := fresh.build()
+			l := bundle.NewLoading(context.Background(), files, before)
+			got, said := l.Build()
+			fresh := bundle.NewLoading(context.Background(), FS(source).Read(), bundle.InForce{})
+			want, problems := fresh.Build()
 			if what := bundlesDiffer(t, got, want, said, problems); what != "" {
 				t.Fatalf("seed %d, step %d: %s\n%v", g.seed, step, what, texts)
 			}
 			seen.count("loads", want != nil)
 			seen.count("refusals", want == nil)
 			seen.count("warnings", want != nil && len(problems) > 0)
-			seen.count("a tenant taken over by itself", want != nil && l.did.policyFiles < fresh.did.policyFiles && len(l.fresh) == len(fresh.fresh))
-			seen.count("a tenant taken over beside another", want != nil && len(l.fresh) == 1)
+			seen.count("a tenant taken over by itself", want != nil && l.Did.PolicyFiles < fresh.Did.PolicyFiles && len(l.Fresh) == len(fresh.Fresh))
+			seen.count("a tenant taken over beside another", want != nil && len(l.Fresh) == 1)
 			if got == nil && g.chance(80) {
 				texts = kept // whoever broke it mends it
 			}
 			if got != nil {
-				before = inForce{bundle: got, files: files}
+				before = bundle.InForce{Bundle: got, Files: files}
 			}
 		}
 	})
@@ -92,23 +93,23 @@ func bundlesDiffer(t *testing.T, got, want *Bundle, said, problems Problems) str
 		return ""
 	}
 	for what, pair := range map[string][2]any{
-		"digest": {got.Digest(), want.Digest()}, "config": {got.config, want.config}, "types": {got.wireTypes, want.wireTypes},
+		"digest": {got.Digest(), want.Digest()}, "config": {got.Config, want.Config}, "types": {got.TypeNames, want.TypeNames},
 		"policies": {got.Policies(), want.Policies()}, "approvals": {got.LongestApproval(), want.LongestApproval()},
-		"tenants": {slices.Sorted(maps.Keys(got.views)), slices.Sorted(maps.Keys(want.views))},
+		"tenants": {slices.Sorted(maps.Keys(got.Views)), slices.Sorted(maps.Keys(want.Views))},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			return fmt.Sprintf("%s\n%v\nwant\n%v", what, pair[0], pair[1])
 		}
 	}
-	for tenant, v := range got.views {
-		w := want.views[tenant]
-		if root := got.views[evaluation.DefaultTenant].store; tenant != evaluation.DefaultTenant && v.store.root != root {
+	for tenant, v := range got.Views {
+		w := want.Views[tenant]
+		if root := got.Views[evaluation.DefaultTenant].Store; tenant != evaluation.DefaultTenant && v.Store.Root != root {
 			return tenant + " stands above another root"
 		}
 		for what, pair := range map[string][2]any{
-			"index": {v.index, w.index}, "actions": {v.actions, w.actions}, "obligations": {v.obligations, w.obligations},
-			"bound": {boundTo(v), boundTo(w)}, "entities": {v.store.entities, w.store.entities}, "written": {v.store.written, w.store.written},
-			"ids": {v.store.ids, w.store.ids}, "children": {sets(v.store.children), sets(w.store.children)}, "identified": {len(v.store.identified), len(w.store.identified)}, "naming": {len(v.store.naming), len(w.store.naming)},
+			"index": {v.Index, w.Index}, "actions": {v.Actions, w.Actions}, "obligations": {v.Obligations, w.Obligations},
+			"bound": {boundTo(v), boundTo(w)}, "entities": {v.Store.Entities, w.Store.Entities}, "written": {v.Store.Written, w.Store.Written},
+			"ids": {v.Store.Ids, w.Store.Ids}, "children": {sets(v.Store.Children), sets(w.Store.Children)}, "identified": {len(v.Store.Identified), len(w.Store.Identified)}, "naming": {len(v.Store.Naming), len(w.Store.Naming)},
 		} {
 			if !reflect.DeepEqual(pair[0], pair[1]) {
 				return fmt.Sprintf("%s of %s\n%v\nwant\n%v", what, tenant, pair[0], pair[1])
@@ -137,16 +138,16 @@ func sets[K, V comparable](m map[K][]V) map[K]map[V]bool {
 }
 
 // boundTo is each policy of a view in its order, with where it stands and what it obliges to.
-func boundTo(v *view) (all []string) {
-	for _, p := range v.policies {
-		text := p.id + " " + p.position + " " + p.tenant
-		for _, d := range p.obliges {
+func boundTo(v *bundle.View) (all []string) {
+	for _, p := range v.Policies {
+		text := p.Id + " " + p.Position + " " + p.Tenant
+		for _, d := range p.Obliges {
 			text += fmt.Sprintf(" %s=%v", d.Name, d.Properties)
-			if known := v.obligations[d.Name]; known.Definition != d {
+			if known := v.Obligations[d.Name]; known.Definition != d {
 				text += " of another bundle"
 			}
 		}
-		if v.byID[p.id] != p {
+		if v.ByID[p.Id] != p {
 			text += " is not the one of its id"
 		}
 		all = append(all, text)
@@ -180,7 +181,7 @@ func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
 	files.write(t, dir)
 	p, err := New(Dir(dir), Options{Quiet: 1})
 	must(t, err)
-	edit := func(what string, want work, views int, files tree) {
+	edit := func(what string, want bundle.Work, views int, files tree) {
 		t.Helper()
 		files.write(t, dir)
 		before := p.Bundle()
@@ -189,8 +190,8 @@ func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
 			t.Errorf("%s: read %+v, want %+v", what, p.reloader.did, want)
 		}
 		fresh := 0
-		for tenant, v := range p.Bundle().views {
-			if v != before.views[tenant] {
+		for tenant, v := range p.Bundle().Views {
+			if v != before.Views[tenant] {
 				fresh++
 			}
 		}
@@ -201,12 +202,12 @@ func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
 			t.Errorf("%s: %v, and it differs: %s", what, problems, bundlesDiffer(t, p.Bundle(), b, nil, nil))
 		}
 	}
-	edit("a root policy", work{policyFiles: 3, entityFiles: 1}, many+1, tree{"stop.cedar": forbidAll})
-	edit("a tenant's policy", work{policyFiles: 2, entityFiles: 1}, 1, tree{"tenants/t07/p.cedar": renamed(numbered(1), "p")})
-	edit("what the root defines", work{policyFiles: 3, entityFiles: 1, obligationFiles: 1 + many}, many+1, tree{"obligations.yaml": "tell: {type: log, on: both}\n"})
-	edit("a root entity", work{policyFiles: 3, entityFiles: 1}, many+1, tree{"entities/e.json": `[{"uid":{"type":"User","id":"v"},"attrs":{},"parents":[]}]`})
-	edit("a new tenant", work{policyFiles: 1}, 1, tree{"tenants/fresh/p.cedar": renamed(smallest, "p")})
-	edit("the settings, on which all hangs", work{settings: 1, policyFiles: 3 + 2*many + 1, entityFiles: 1 + many}, many+2, tree{"bundle.yaml": "unknown_entities: evaluate\n"})
+	edit("a root policy", bundle.Work{PolicyFiles: 3, EntityFiles: 1}, many+1, tree{"stop.cedar": forbidAll})
+	edit("a tenant's policy", bundle.Work{PolicyFiles: 2, EntityFiles: 1}, 1, tree{"tenants/t07/p.cedar": renamed(numbered(1), "p")})
+	edit("what the root defines", bundle.Work{PolicyFiles: 3, EntityFiles: 1, ObligationFiles: 1 + many}, many+1, tree{"obligations.yaml": "tell: {type: log, on: both}\n"})
+	edit("a root entity", bundle.Work{PolicyFiles: 3, EntityFiles: 1}, many+1, tree{"entities/e.json": `[{"uid":{"type":"User","id":"v"},"attrs":{},"parents":[]}]`})
+	edit("a new tenant", bundle.Work{PolicyFiles: 1}, 1, tree{"tenants/fresh/p.cedar": renamed(smallest, "p")})
+	edit("the settings, on which all hangs", bundle.Work{Settings: 1, PolicyFiles: 3 + 2*many + 1, EntityFiles: 1 + many}, many+2, tree{"bundle.yaml": "unknown_entities: evaluate\n"})
 }
 
 // What a load looks at grows with the tenants, not with their square: a load that one of
@@ -222,7 +223,7 @@ func TestALoadGrowsWithTheTenantsNotTheirSquare(t *testing.T) {
 		dir := t.TempDir()
 		content.write(t, dir)
 		files := Dir(dir).Read()
-		b, problems := build(files)
+		b, problems := bundle.Build(files)
 		if problems.Refuse() {
 			t.Fatal(problems)
 		}
@@ -230,7 +231,7 @@ func TestALoadGrowsWithTheTenantsNotTheirSquare(t *testing.T) {
 		for range 3 {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			newLoading(t.Context(), files, inForce{bundle: b, files: files}).build()
+			bundle.NewLoading(t.Context(), files, bundle.InForce{Bundle: b, Files: files}).Build()
 			runtime.ReadMemStats(&after)
 			most = min(most, after.TotalAlloc-before.TotalAlloc)
 		}

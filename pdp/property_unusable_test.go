@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/engine"
 )
 
 // TestPropertyUnusable holds the promise of SEMANTICS.md 2: an allow with an
@@ -47,18 +49,18 @@ func TestPropertyUnusable(t *testing.T) {
 // TestPropertyUnusableFaults takes away, one at a time, what the promise rests
 // on. Where its corpus still passed, it would not hold the promise.
 func TestPropertyUnusableFaults(t *testing.T) {
-	for name, damage := range map[string]func(*facts){
-		"has is not noted":               func(f *facts) { f.hasNames = nil },
-		"the whole context is not noted": func(f *facts) { f.whole = false },
-		"errors are as good as any":      func(f *facts) { f.readNames = nil },
-		"has is noted at the ends only":  func(f *facts) { f.hasNames = lastOfHas(f) },
+	for name, damage := range map[string]func(*bundle.Facts){
+		"has is not noted":               func(f *bundle.Facts) { f.HasNames = nil },
+		"the whole context is not noted": func(f *bundle.Facts) { f.Whole = false },
+		"errors are as good as any":      func(f *bundle.Facts) { f.ReadNames = nil },
+		"has is noted at the ends only":  func(f *bundle.Facts) { f.HasNames = lastOfHas(f) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(1500) {
 				g := newGenerator(seed)
 				b := g.wordy().load(t)
-				for p := range b.everyPolicy {
-					damage(&p.facts)
+				for p := range everyPolicy(b) {
+					damage(&p.Facts)
 				}
 				for range 8 {
 					a, m := g.unusable()
@@ -75,11 +77,11 @@ func TestPropertyUnusableFaults(t *testing.T) {
 
 // lastOfHas keeps of the names tested with has those whose paths start at a
 // variable, as if (if … then … else …) has x were nothing.
-func lastOfHas(f *facts) map[string]struct{} {
+func lastOfHas(f *bundle.Facts) map[string]struct{} {
 	names := map[string]struct{}{}
-	for _, r := range f.reads {
-		if r.has {
-			names[r.names[len(r.names)-1]] = struct{}{}
+	for _, r := range f.Reads {
+		if r.Has {
+			names[r.Names[len(r.Names)-1]] = struct{}{}
 		}
 	}
 	return names
@@ -108,16 +110,16 @@ func (m member) matters(t *testing.T, b *Bundle, a asked, seen tally) string {
 	if err != nil {
 		return "refused: " + err.Error()
 	}
-	q, _ := questionOf(b, b.viewOf(call), call)
-	seen.count("unusable", len(q.unusable) > 0)
-	seen.count("allowed", d.Allow && len(q.unusable) > 0)
-	seen.count("allowed with a policy that names it", d.Allow && len(q.unusable) > 0 && b.names(m.asIs()))
-	seen.count("allowed, and one entity is both", d.Allow && len(q.unusable) > 0 && q.uids[principalVar] == q.uids[resourceVar])
+	q, _ := questionOf(b, viewOf(b, call), call)
+	seen.count("unusable", len(q.Unusable) > 0)
+	seen.count("allowed", d.Allow && len(q.Unusable) > 0)
+	seen.count("allowed with a policy that names it", d.Allow && len(q.Unusable) > 0 && namesAny(b, m.asIs()))
+	seen.count("allowed, and one entity is both", d.Allow && len(q.Unusable) > 0 && q.Uids[bundle.PrincipalVar] == q.Uids[bundle.ResourceVar])
 	if !d.Allow {
 		return ""
 	}
 	values := append(valuesIn(call.Request), usableValues...)
-	if !b.names(m.asIs()) { // then it hardly matters
+	if !namesAny(b, m.asIs()) { // then it hardly matters
 		values = values[len(values)-3:]
 	}
 	for _, value := range values {
@@ -147,9 +149,9 @@ func (m member) set(c Call, value evaluation.Value) Call {
 }
 
 // names reports whether any policy says anything about the members.
-func (b *Bundle) names(unusable []string) bool {
-	for p := range b.everyPolicy {
-		if reads(p, unusable) || countsAsErrored(p, unusable) {
+func namesAny(b *Bundle, unusable []string) bool {
+	for p := range everyPolicy(b) {
+		if engine.Reads(p, unusable) || engine.CountsAsErrored(p, unusable) {
 			return true
 		}
 	}
@@ -182,7 +184,7 @@ func valuesIn(r evaluation.Request) []evaluation.Value {
 	var all []evaluation.Value
 	for _, o := range []evaluation.Object{r.Subject.Properties, r.Resource.Properties, r.Action.Properties, r.Context} {
 		for _, v := range o.Members {
-			if _, ok := untyped(v); ok {
+			if _, ok := engine.Untyped(v); ok {
 				all = append(all, v)
 			}
 		}

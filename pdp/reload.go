@@ -6,18 +6,20 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"policy-service/pdp/internal/bundle"
 )
 
 // loaded is a bundle in force and how it came to be.
 type loaded struct {
-	inForce
-	read     reading  // and what is kept to compare them by
-	later    []string // tenants whose edits wait
+	bundle.InForce
+	read     bundle.Reading // and what is kept to compare them by
+	later    []string       // tenants whose edits wait
 	at       time.Time
 	problems Problems // warnings of the load
 	refused  *Refusal
 	// refusedOf is the reading that was refused.
-	refusedOf reading
+	refusedOf bundle.Reading
 }
 
 // Refusal is a load that failed; the bundle before it stays in force.
@@ -38,14 +40,14 @@ type reloader struct {
 	turn chan struct{} // holds one element while a load is going on
 	// seen is the last reading that was acted on, in force or refused.
 	// It is nothing where that is to be tried again, and acted is not.
-	seen, acted reading
+	seen, acted bundle.Reading
 	// pollBlind is how often a directory is read again that events may not tell of,
 	// pollWatched how often one is that they do.
 	pollBlind, pollWatched time.Duration
 	// building is called when a load begins to build; tests hold it up there.
 	building func(context.Context)
 	allowance
-	did work // of the last load that was built
+	did bundle.Work // of the last load that was built
 }
 
 const (
@@ -70,8 +72,8 @@ var errOvertaken = errors.New("a later edit of the root overtook this load")
 func (p *PDP) Status() Status {
 	now := p.inForce.Load()
 	status := Status{LoadedAt: now.at, Refused: now.refused}
-	if now.bundle != nil {
-		status.Digest = now.bundle.Digest()
+	if now.Bundle != nil {
+		status.Digest = now.Bundle.Digest()
 	}
 	return status
 }
@@ -93,7 +95,7 @@ func (p *PDP) Reload(ctx context.Context) error { return p.reload(ctx, true) }
 // reload is Reload; without insist, a source that reads as it did at the last
 // load, even a refused one, is left at that.
 func (p *PDP) reload(ctx context.Context, insist bool) error {
-	if p.source.isNothing() {
+	if p.source.IsNothing() {
 		return errors.New("there is no source to reload from")
 	}
 	select {
@@ -102,12 +104,12 @@ func (p *PDP) reload(ctx context.Context, insist bool) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	files, err := p.source.read(ctx)
+	files, err := p.source.ReadWithin(ctx)
 	if err != nil {
 		return err
 	}
 	// Where somebody waited who took back what waits, nobody does any more.
-	if !insist && len(p.inForce.Load().later) == 0 && files.reading().equal(p.reloader.seen) {
+	if !insist && len(p.inForce.Load().later) == 0 && files.Reading().Equal(p.reloader.seen) {
 		return nil
 	}
 	overtaken := false
@@ -121,7 +123,7 @@ func (p *PDP) reload(ctx context.Context, insist bool) error {
 		if overtaken = errors.Is(err, errOvertaken); !overtaken && !again {
 			return err
 		}
-		if files, err = p.source.read(ctx); err != nil {
+		if files, err = p.source.ReadWithin(ctx); err != nil {
 			return err
 		}
 	}
@@ -141,15 +143,15 @@ type picked struct {
 // allowance, but not for what was kept already and could not come into force.
 func (p *PDP) pick(s *stable, overtaken, insist bool) picked {
 	to := picked{stable: s}
-	if s.files.manifest {
+	if s.files.Manifest {
 		return to // which says what is whole, and refuses anything else
 	}
-	others := s.read.others(p.inForce.Load().read)
+	others := s.read.Others(p.inForce.Load().read)
 	if to.held = s.moving; overtaken {
 		to.first = others
-	} else if !insist && s.read.sameRoot(p.reloader.acted) {
+	} else if !insist && s.read.SameRoot(p.reloader.acted) {
 		for _, tenant := range others {
-			waits := p.reloader.spent(tenant, time.Now()) && !p.reloader.isKept(tenant, s.read.tenants[tenant])
+			waits := p.reloader.spent(tenant, time.Now()) && !p.reloader.isKept(tenant, s.read.Tenants[tenant])
 			if waits && !slices.Contains(to.held, tenant) {
 				to.held = append(to.held, tenant)
 			}
@@ -181,26 +183,26 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 	files, read := from.files, from.read
 	var later error
 	if len(held) > 0 {
-		files = files.holding(held, before.files)
-		read, later = files.reading(), errLater
+		files = files.Holding(held, before.Files)
+		read, later = files.Reading(), errLater
 	}
 	if len(from.moving) > 0 {
 		later = errLater
 	}
 	after.later = held
 	p.reloader.forget(from.read, before.read, time.Now())
-	if read.equal(before.read) {
+	if read.Equal(before.read) {
 		p.reloader.seen, p.reloader.acted = read, read
 		if before.refused != nil && (later == nil || len(held) > 0 && !before.refusedFor(held)) {
 			// Back to what is in force: there is nothing to complain of.
-			after.refused, after.refusedOf = nil, reading{}
+			after.refused, after.refusedOf = nil, bundle.Reading{}
 			p.swap(&after)
 		} else {
 			p.inForce.Store(&after)
 		}
 		return later
 	}
-	if len(held) > 0 && read.equal(p.reloader.seen) {
+	if len(held) > 0 && read.Equal(p.reloader.seen) {
 		p.inForce.Store(&after)
 		return later // refused already, and nothing but the tenant's moves
 	}
@@ -221,7 +223,7 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 	}
 	if yet != nil {
 		problems = notYet(yet)
-		p.reloader.seen = reading{} // nothing is wrong with the files: read them again
+		p.reloader.seen = bundle.Reading{} // nothing is wrong with the files: read them again
 		if before.refused != nil && slices.Equal(before.refused.Problems, problems) {
 			return problems // as was told before
 		}
@@ -231,7 +233,7 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 		p.swap(&after)
 		return problems
 	}
-	after = loaded{inForce: inForce{bundle: b, files: files}, read: read, later: held, at: now, problems: problems}
+	after = loaded{InForce: bundle.InForce{Bundle: b, Files: files}, read: read, later: held, at: now, problems: problems}
 	// Nothing can fail from here on.
 	p.swap(&after)
 	return later
@@ -240,7 +242,7 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 // refusedFor reports whether any of those tenants had edited something of what was refused:
 // it may be what is wrong, and come back as it was.
 func (l *loaded) refusedFor(tenants []string) bool {
-	return slices.ContainsFunc(l.refusedOf.others(l.read), func(tenant string) bool { return slices.Contains(tenants, tenant) })
+	return slices.ContainsFunc(l.refusedOf.Others(l.read), func(tenant string) bool { return slices.Contains(tenants, tenant) })
 }
 
 // build is what takes long of a load. It ends when ctx does.
@@ -248,9 +250,9 @@ func (p *PDP) build(ctx context.Context, files *Files, before *loaded) (*Bundle,
 	if p.reloader.building != nil {
 		p.reloader.building(ctx)
 	}
-	l := newLoading(ctx, files, before.inForce)
-	bundle, problems := l.build()
-	p.reloader.did = l.did
+	l := bundle.NewLoading(ctx, files, before.InForce)
+	bundle, problems := l.Build()
+	p.reloader.did = l.Did
 	return bundle, problems, context.Cause(ctx)
 }
 
@@ -259,12 +261,12 @@ func (o Options) ask(bundle *Bundle, files *Files, later []string) error {
 	if o.BeforeSwap == nil {
 		return nil
 	}
-	return o.BeforeSwap(Incoming{Digest: bundle.Digest(), Files: files.content, Later: later})
+	return o.BeforeSwap(Incoming{Digest: bundle.Digest(), Files: files.Content, Later: later})
 }
 
 // notYet is what keeps a bundle out that has nothing wrong with it.
 func notYet(err error) (problems Problems) {
-	problems.add("", 0, 0, "not_yet", "the bundle cannot come into force yet: "+err.Error(), "nothing need be done to its files; it is tried again by itself")
+	problems.Add("", 0, 0, "not_yet", "the bundle cannot come into force yet: "+err.Error(), "nothing need be done to its files; it is tried again by itself")
 	return problems
 }
 
@@ -284,7 +286,7 @@ func (p *PDP) swap(to *loaded) {
 func Settled(ctx context.Context, source Source, quiet time.Duration) *Files {
 	s, err := settle(ctx, source, quiet, source.Read(), 0)
 	if err != nil {
-		s.files.problems.add("", 0, 0, "unsettled", "the files did not lie still for "+quiet.String(), "let whoever writes them finish, then try again")
+		s.files.Problems.Add("", 0, 0, "unsettled", "the files did not lie still for "+quiet.String(), "let whoever writes them finish, then try again")
 	}
 	return s.files
 }
@@ -293,14 +295,14 @@ func Settled(ctx context.Context, source Source, quiet time.Duration) *Files {
 // a quiet period earlier.
 type stable struct {
 	files  *Files
-	read   reading
+	read   bundle.Reading
 	moving []string // tenants whose parts are not
 }
 
 // settle is Settled from a first reading on; the files are never nil. Once the root lies
 // still, tenants that do not are waited for that many quiet periods more; 0 is for ever.
 func settle(ctx context.Context, source Source, quiet time.Duration, files *Files, most int) (*stable, error) {
-	s := &stable{files: files, read: files.reading()}
+	s := &stable{files: files, read: files.Reading()}
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
 	for waited := 0; ; waited++ {
@@ -309,13 +311,13 @@ func settle(ctx context.Context, source Source, quiet time.Duration, files *File
 			return s, fmt.Errorf("the files did not lie still: %w", ctx.Err())
 		case <-timer.C:
 		}
-		again, err := source.read(ctx)
+		again, err := source.ReadWithin(ctx)
 		if err != nil {
 			return s, fmt.Errorf("the files did not lie still: %w", err)
 		}
-		read := again.reading()
-		still := read.sameRoot(s.read)
-		s = &stable{files: again, read: read, moving: read.others(s.read)}
+		read := again.Reading()
+		still := read.SameRoot(s.read)
+		s = &stable{files: again, read: read, moving: read.Others(s.read)}
 		switch {
 		case still && (len(s.moving) == 0 || most > 0 && waited >= most):
 			return s, nil
@@ -329,7 +331,7 @@ func settle(ctx context.Context, source Source, quiet time.Duration, files *File
 // firstReading is what a PDP starts from: a directory is settled, any other file
 // system is taken to lie still.
 func firstReading(source Source, quiet time.Duration) *Files {
-	if source.dir == "" {
+	if source.Dir == "" {
 		return source.Read()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

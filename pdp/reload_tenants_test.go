@@ -15,6 +15,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/internal/bundle"
 )
 
 const forbidAll = "@id(\"stop\")\nforbid (principal, action, resource);\n"
@@ -66,7 +67,7 @@ func (w *tenants) serves(what string, files tree) {
 	}
 }
 
-func digestOfContent(content map[string][]byte) string { return (&Files{content: content}).Digest() }
+func digestOfContent(content map[string][]byte) string { return (&Files{Content: content}).Digest() }
 
 // restless is a source of which one tenant writes a file during each reading, after the
 // root was read and before the tenants are.
@@ -306,7 +307,7 @@ func TestAnEditPaysForTheListThatIsKept(t *testing.T) {
 	began := time.Now()
 	w.write(tree{"tenants/acme/x.cedar": ofTenant("x", 1)})
 	must(t, w.reload(t.Context(), false))
-	_, err = kept.Put(Dir(w.dir).Read().content)
+	_, err = kept.Put(Dir(w.dir).Read().Content)
 	must(t, err)
 	all, err := os.ReadDir(filepath.Join(data, decisionlog.BundlesDir))
 	must(t, err)
@@ -543,7 +544,7 @@ func TestATenantsEditOvertakesNoLoad(t *testing.T) {
 		}
 	}
 	w := tenantsIn(t)
-	before := Dir(w.dir).Read().reading()
+	before := Dir(w.dir).Read().Reading()
 	w.write(tree{"tenants/acme/x.cedar": ofTenant("x", 1), "tenants/acme/z.cedar": "forbid("})
 	ctx, cancel := context.WithCancel(t.Context())
 	w.reloader.pollWatched = time.Millisecond
@@ -565,7 +566,7 @@ func TestATenantsEditOvertakesNoLoad(t *testing.T) {
 func TestATenantsLinksDoNotTakeAllWatches(t *testing.T) {
 	dir := t.TempDir()
 	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/other/y.cedar": ofTenant("y", 0)}.write(t, dir)
-	for n := range tenantBounds.names {
+	for n := range bundle.TenantBounds.Names {
 		target := filepath.Join(dir, "tenants/acme/.far", fmt.Sprint(n))
 		must(t, os.MkdirAll(target, 0o755))
 		must(t, os.Symlink(target+"/x", filepath.Join(dir, "tenants/acme", fmt.Sprintf("l%d.cedar", n))))
@@ -594,17 +595,17 @@ func TestATenantsWindingLinksTakeFewWatches(t *testing.T) {
 		if all := len(out.names) - before; all > mostDirectories || out.blind != blind || !out.whole[at("other")] || !out.whole[at("acme")] {
 			t.Errorf("%s: %d directories are watched, blind: %v", what, all, out.blind)
 		}
-		out.steps, out.armed, out.may = 0, 0, tenantBounds
+		out.steps, out.armed, out.may = 0, 0, bundle.TenantBounds
 		out.part(at("acme"))
 		if out.steps > mostSteps {
 			t.Errorf("%s: %d names are followed", what, out.steps)
 		}
 	}
-	for n := range tenantBounds.names - 3 { // as in a volume
+	for n := range bundle.TenantBounds.Names - 3 { // as in a volume
 		must(t, os.Symlink("..data/x", at(fmt.Sprintf("acme/l%d.cedar", n))))
 	}
 	tree{"tenants/acme/..1/x": "// nothing", "tenants/acme/..data": "-> ..1"}.write(t, dir)
-	look("a volume", tenantBounds.followed, 2, false)
+	look("a volume", bundle.TenantBounds.Followed, 2, false)
 
 	relink := func(target func(n int) string) {
 		for n := range 500 {
@@ -613,14 +614,14 @@ func TestATenantsWindingLinksTakeFewWatches(t *testing.T) {
 		}
 	}
 	relink(func(int) string { return strings.Repeat("e/../", 120) + "e" })
-	look("winding links", tenantBounds.followed, 3, true)
+	look("winding links", bundle.TenantBounds.Followed, 3, true)
 	relink(func(int) string { return strings.Repeat("e/../", 800) + "e" })
-	look("links that are too long", tenantBounds.followed, 2, true)
+	look("links that are too long", bundle.TenantBounds.Followed, 2, true)
 	for n := range 500 {
 		must(t, os.Mkdir(at(fmt.Sprintf("acme/e/%d", n)), 0o755))
 	}
 	relink(func(n int) string { return fmt.Sprintf("e/%d/x", n) })
-	look("links to many directories", tenantBounds.followed, tenantBounds.armed, true)
+	look("links to many directories", bundle.TenantBounds.Followed, bundle.TenantBounds.Armed, true)
 }
 
 // A directory that is really watched, and a tenant that really does not stop.

@@ -22,7 +22,7 @@ type hooked struct {
 }
 
 func hook(dir string, after func(reading int)) Source {
-	return Source{fsys: hooked{os.DirFS(dir), after, new(atomic.Int32)}, dir: dir}
+	return Source{Fsys: hooked{os.DirFS(dir), after, new(atomic.Int32)}, Dir: dir}
 }
 
 func (h hooked) Open(name string) (fs.File, error) {
@@ -62,8 +62,8 @@ func TestSettledWaitsForAHalfWrittenFile(t *testing.T) {
 		}
 	})
 	files := Settled(t.Context(), source, time.Millisecond)
-	if string(files.content["a.cedar"]) != more || len(files.problems) > 0 || last != 5 {
-		t.Errorf("after %d readings: %q %v", last, files.content["a.cedar"], files.problems)
+	if string(files.Content["a.cedar"]) != more || len(files.Problems) > 0 || last != 5 {
+		t.Errorf("after %d readings: %q %v", last, files.Content["a.cedar"], files.Problems)
 	}
 	p, err := New(hook(dir, func(int) {}), Options{Quiet: time.Millisecond})
 	if err != nil || p.Status().Digest != digestOf(dir) {
@@ -90,8 +90,8 @@ func TestSettledEndsWithItsContext(t *testing.T) {
 	if p.Status() != before {
 		t.Error("something was loaded")
 	}
-	if files := Settled(ctx, p.source, time.Millisecond); !slices.Contains(codes(files.problems), " unsettled") {
-		t.Error(files.problems)
+	if files := Settled(ctx, p.source, time.Millisecond); !slices.Contains(codes(files.Problems), " unsettled") {
+		t.Error(files.Problems)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/engine"
 )
 
 // examinedPerPage bounds the work of one page: a page of fewer results than
@@ -43,7 +44,7 @@ func (p *PDP) Search(ctx context.Context, search SearchCall) (SearchAnswer, erro
 	call := Call{Request: search.Search.Request, Asker: search.Asker, Now: search.Now}
 	p.stamp(&call)
 	in := inquire(p.Bundle(), &call)
-	if in.bundle == nil {
+	if in.Bundle == nil {
 		return SearchAnswer{}, ErrNoBundle
 	}
 	answer := SearchAnswer{ID: p.options.NewID(), Last: search.After, Found: []evaluation.Found{}}
@@ -53,14 +54,14 @@ func (p *PDP) Search(ctx context.Context, search SearchCall) (SearchAnswer, erro
 	if err != nil {
 		return SearchAnswer{Examined: answer.Examined}, err
 	}
-	call.Request.Tenant = in.request.Tenant // named, if the search left it out
+	call.Request.Tenant = in.Request.Tenant // named, if the search left it out
 	r := Record{
 		ID:     answer.ID,
 		Time:   call.Now,
 		Call:   call,
 		Search: &answer,
 		Kind:   search.Search.Kind,
-		Bundle: in.bundle.Digest(),
+		Bundle: in.Bundle.Digest(),
 	}
 	if err := p.record(ctx, r); err != nil {
 		return SearchAnswer{Examined: answer.Examined}, err
@@ -69,15 +70,15 @@ func (p *PDP) Search(ctx context.Context, search SearchCall) (SearchAnswer, erro
 }
 
 // examine decides for one candidate after the other, up to the end of the page.
-func examine(ctx context.Context, in *inquiry, search SearchCall, answer *SearchAnswer) error {
+func examine(ctx context.Context, in *engine.Inquiry, search SearchCall, answer *SearchAnswer) error {
 	kind := search.Search.Kind
-	candidates, err := in.candidates(ctx, kind)
+	candidates, err := in.Candidates(ctx, kind)
 	if err != nil {
 		return err
 	}
-	candidates.skip(search.After)
+	candidates.Skip(search.After)
 	for filled := 0; answer.Examined < examinedPerPage && len(answer.Found) < search.Limit && filled <= maxFilled; {
-		id, ok := candidates.next()
+		id, ok := candidates.Next()
 		if !ok {
 			break
 		}
@@ -89,7 +90,7 @@ func examine(ctx context.Context, in *inquiry, search SearchCall, answer *Search
 			return err
 		}
 		if d.Allow {
-			f := found(kind, &in.request, id)
+			f := found(kind, &in.Request, id)
 			f.Obligations = d.Obligations
 			filled += filledSize(d)
 			answer.Found = append(answer.Found, f)
@@ -97,14 +98,14 @@ func examine(ctx context.Context, in *inquiry, search SearchCall, answer *Search
 		answer.Last = &id
 		answer.Examined++
 	}
-	answer.More = candidates.any()
+	answer.More = candidates.Any()
 	return nil
 }
 
 // judgeCandidate decides for one candidate. What would be malformed as a request of
 // its own is no permit.
-func judgeCandidate(ctx context.Context, in *inquiry, kind evaluation.SearchKind, id string) (d evaluation.Decision, err error) {
-	switch r := &in.request; kind {
+func judgeCandidate(ctx context.Context, in *engine.Inquiry, kind evaluation.SearchKind, id string) (d evaluation.Decision, err error) {
+	switch r := &in.Request; kind {
 	case evaluation.SubjectSearch:
 		r.Subject.ID = id
 	case evaluation.ResourceSearch:
@@ -112,9 +113,9 @@ func judgeCandidate(ctx context.Context, in *inquiry, kind evaluation.SearchKind
 	default:
 		r.Action.Name = id
 	}
-	w, err := in.judge(ctx)
+	w, err := in.Judge(ctx)
 	if err == nil {
-		d, err = w.answer(ctx, in)
+		d, err = w.Answer(ctx, in)
 	}
 	var malformed *evaluation.Error
 	if errors.As(err, &malformed) {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/engine"
 )
 
 // TestPropertySearch holds searches to evaluation: what is found is what
@@ -43,8 +44,8 @@ func TestPropertySearch(t *testing.T) {
 					t.Fatalf("seed %d, %s search\nfound    %v\nin pages %v\nwant     %v\n%s", g.seed, kind, got, paged, want, w)
 				}
 				total += len(want)
-				in := inquiry{bundle: b, request: search.Search.Request, now: call.Now}
-				if c, err := in.candidates(t.Context(), kind); err == nil && kind == evaluation.ResourceSearch && c.len() < len(b.viewOf(call).store.ids[b.resourceType(call)]) {
+				in := engine.Inquiry{Bundle: b, Request: search.Search.Request, Now: call.Now}
+				if c, err := in.Candidates(t.Context(), kind); err == nil && kind == evaluation.ResourceSearch && c.Len() < len(viewOf(b, call).Store.Ids[resourceType(b, call)]) {
 					narrowed++
 					if call.Request.Subject.Type == call.Request.Resource.Type && slices.Contains(want, call.Request.Subject.ID) {
 						itself++
@@ -137,8 +138,8 @@ func TestSearchLeavesNothingOut(t *testing.T) {
 	}
 }
 
-func (b *Bundle) resourceType(c Call) (typ types.EntityType) {
-	typ, _ = b.config.entityType(c.Request.Resource.Type)
+func resourceType(b *Bundle, c Call) (typ types.EntityType) {
+	typ, _ = b.Config.EntityType(c.Request.Resource.Type)
 	return typ
 }
 
@@ -171,16 +172,16 @@ func about(kind evaluation.SearchKind, r evaluation.Request, id string) evaluati
 // permitted asks about every entity of the type, and every action, one by one.
 func permitted(p *PDP, b *Bundle, kind evaluation.SearchKind, call Call) ([]string, error) {
 	r := without(kind, call.Request)
-	v := b.viewOf(call)
-	typ, _ := b.config.entityType(r.Subject.Type)
+	v := viewOf(b, call)
+	typ, _ := b.Config.EntityType(r.Subject.Type)
 	if kind == evaluation.ResourceSearch {
-		typ, _ = b.config.entityType(r.Resource.Type)
+		typ, _ = b.Config.EntityType(r.Resource.Type)
 	}
-	ids := slices.Clone(v.actions)
+	ids := slices.Clone(v.Actions)
 	if kind != evaluation.ActionSearch {
 		ids = nil
-		for s := v.store; s != nil; s = s.root {
-			for uid := range s.entities {
+		for s := v.Store; s != nil; s = s.Root {
+			for uid := range s.Entities {
 				if uid.Type == typ {
 					ids = append(ids, string(uid.ID))
 				}

@@ -10,6 +10,8 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/engine"
 )
 
 // TestHashOf holds our copy of cedar-go's hash to the original, which shows in the order in which a set is written: an
@@ -32,7 +34,7 @@ func TestHashOf(t *testing.T) {
 		types.NewRecord(types.RecordMap{"a": types.Long(7)}),
 		types.NewRecord(types.RecordMap{"b": types.String("x"), "a": types.Boolean(true), "c": types.NewRecord(nil)}),
 	} {
-		hash, ok := hashOf(v)
+		hash, ok := bundle.HashOf(v)
 		if !ok {
 			t.Errorf("%v has no hash", v)
 			continue
@@ -47,11 +49,11 @@ func TestHashOf(t *testing.T) {
 		}
 	}
 	for _, v := range []types.Value{types.NewRecord(nil), types.Boolean(false), types.Long(0)} {
-		if hash, ok := hashOf(v); hash != 0 || !ok {
+		if hash, ok := bundle.HashOf(v); hash != 0 || !ok {
 			t.Errorf("the hash of %v is %d, %v", v, hash, ok)
 		}
 	}
-	if _, ok := hashOf(types.NewSet(types.Long(1))); ok {
+	if _, ok := bundle.HashOf(types.NewSet(types.Long(1))); ok {
 		t.Error("the hash of a set is known, and honest sets of sets would be refused")
 	}
 }
@@ -64,8 +66,8 @@ func TestCollidingSets(t *testing.T) {
 		usable   bool
 	}{
 		"colliding strings":                   {strs, false},
-		"a few of them":                       {strs[:fewElements], true},
-		"a few of them more":                  {strs[:fewElements+1], false},
+		"a few of them":                       {strs[:bundle.FewElements], true},
+		"a few of them more":                  {strs[:bundle.FewElements+1], false},
 		"the same one again and again":        {times(strs[0], 4096), true},
 		"numbers":                             {longs, true},
 		"numbers in the other order":          {slices.Collect(backward(longs)), true},
@@ -83,7 +85,7 @@ func TestCollidingSets(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		a, _ := r.Context.Get("a")
-		if _, usable := untyped(a); usable != c.usable {
+		if _, usable := engine.Untyped(a); usable != c.usable {
 			t.Errorf("%s: usable is %v", what, usable)
 		}
 	}

@@ -22,7 +22,7 @@ func TestReadRefusesWhatItsModeForbids(t *testing.T) {
 	must(t, unix.Capget(&header, &rights[0]))
 	rights[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
 	must(t, unix.Capset(&header, &rights[0]))
-	if files := Dir(dir).Read(); !slices.Contains(codes(files.problems), "a.cedar unreadable") {
-		t.Error(files.problems)
+	if files := Dir(dir).Read(); !slices.Contains(codes(files.Problems), "a.cedar unreadable") {
+		t.Error(files.Problems)
 	}
 }

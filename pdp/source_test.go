@@ -13,6 +13,8 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"policy-service/pdp/internal/bundle"
 )
 
 // tree is a directory's files by path; a value "-> x" is a symbolic link to x,
@@ -68,7 +70,7 @@ var whole = tree{
 	".a.cedar.swp":                   "ignored",
 }
 
-func loadedNames(files *Files) []string { return slices.Sorted(maps.Keys(files.content)) }
+func loadedNames(files *Files) []string { return slices.Sorted(maps.Keys(files.Content)) }
 
 func TestReadTakesWhatTheLayoutNames(t *testing.T) {
 	dir := t.TempDir()
@@ -81,11 +83,11 @@ func TestReadTakesWhatTheLayoutNames(t *testing.T) {
 	if diff := cmp.Diff(want, loadedNames(files)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"acme", "entities"}, files.tenants); diff != "" {
+	if diff := cmp.Diff([]string{"acme", "entities"}, files.Tenants); diff != "" {
 		t.Error(diff)
 	}
-	if len(files.problems) > 0 {
-		t.Error(files.problems)
+	if len(files.Problems) > 0 {
+		t.Error(files.Problems)
 	}
 	if got := loadedNames(Dir(dir).ReadTests()); !slices.Equal(got, []string{"tenants/acme/tests/b.json", "tests/a.yaml"}) {
 		t.Error("tests:", got)
@@ -127,7 +129,7 @@ func TestReadingsAreEqual(t *testing.T) {
 		other[name] = data
 		return other
 	}
-	if !read(base).reading().equal(read(base).reading()) {
+	if !read(base).Reading().Equal(read(base).Reading()) {
 		t.Error("a reading differs from another of the same files")
 	}
 	for what, other := range map[string]tree{
@@ -137,7 +139,7 @@ func TestReadingsAreEqual(t *testing.T) {
 		"warning": with("README", "hello"),
 		"error":   with("c.cedar", ""),
 	} {
-		if read(base).reading().equal(read(other).reading()) {
+		if read(base).Reading().Equal(read(other).Reading()) {
 			t.Errorf("%s: a reading equals another", what)
 		}
 	}
@@ -155,16 +157,16 @@ func TestReadWarns(t *testing.T) {
 		"README.md unknown_file", "a.cedar~ unknown_file", "entities/notes.txt unknown_file", "old unknown_directory", "other.cedarschema unknown_file",
 		"tenants/README unknown_file", "tenants/acme/bundle.yaml unknown_file", "tenants/empty empty_tenant",
 	}
-	if diff := cmp.Diff(want, codes(files.problems)); diff != "" {
+	if diff := cmp.Diff(want, codes(files.Problems)); diff != "" {
 		t.Error(diff)
 	}
-	if files.problems.Refuse() {
-		t.Error(files.problems)
+	if files.Problems.Refuse() {
+		t.Error(files.Problems)
 	}
 	if got := loadedNames(files); !slices.Equal(got, []string{"a.cedar", "tenants/acme/b.cedar"}) {
 		t.Error("loaded", got)
 	}
-	if diff := cmp.Diff([]string{"tests/README unknown_file"}, codes(Dir(dir).ReadTests().problems)); diff != "" {
+	if diff := cmp.Diff([]string{"tests/README unknown_file"}, codes(Dir(dir).ReadTests().Problems)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -223,15 +225,15 @@ func TestReadRefuses(t *testing.T) {
 				c.also(t, dir)
 			}
 			files := Dir(dir).Read()
-			i := slices.Index(codes(files.problems), c.want)
+			i := slices.Index(codes(files.Problems), c.want)
 			if i < 0 {
-				t.Fatalf("want %s, got %v", c.want, files.problems)
+				t.Fatalf("want %s, got %v", c.want, files.Problems)
 			}
-			p := files.problems[i]
+			p := files.Problems[i]
 			if p.Severity != SeverityError || p.Try == "" || strings.Contains(p.Message, dir) {
 				t.Errorf("%+v", p)
 			}
-			if _, is := files.content[p.File]; is && p.Code != "two_schemas" {
+			if _, is := files.Content[p.File]; is && p.Code != "two_schemas" {
 				t.Error("it is loaded all the same")
 			}
 			if _, problems := Load(Dir(dir)); !problems.Refuse() {
@@ -243,9 +245,9 @@ func TestReadRefuses(t *testing.T) {
 
 func TestReadTakesFilesAtTheirLimit(t *testing.T) {
 	dir := t.TempDir()
-	tree{"a.cedar": "//" + strings.Repeat("x", maxPolicyFile-2)}.write(t, dir)
-	if files := Dir(dir).Read(); len(files.problems) > 0 || len(files.content["a.cedar"]) != maxPolicyFile {
-		t.Error(files.problems)
+	tree{"a.cedar": "//" + strings.Repeat("x", bundle.MaxPolicyFile-2)}.write(t, dir)
+	if files := Dir(dir).Read(); len(files.Problems) > 0 || len(files.Content["a.cedar"]) != bundle.MaxPolicyFile {
+		t.Error(files.Problems)
 	}
 }
 
@@ -257,18 +259,18 @@ func TestReadRefusesARootThatIsNone(t *testing.T) {
 		"gone": " no_directory", "file": " unreadable", "fifo": " unreadable", "loop": " symlink_loop",
 	} {
 		files := Dir(filepath.Join(dir, name)).Read()
-		if got := codes(files.problems); !slices.Equal(got, []string{want}) || !files.problems.Refuse() {
-			t.Errorf("%s: %v", name, files.problems)
+		if got := codes(files.Problems); !slices.Equal(got, []string{want}) || !files.Problems.Refuse() {
+			t.Errorf("%s: %v", name, files.Problems)
 		}
-		if !strings.Contains(files.problems.Error(), name) {
-			t.Errorf("it does not say which: %v", files.problems)
+		if !strings.Contains(files.Problems.Error(), name) {
+			t.Errorf("it does not say which: %v", files.Problems)
 		}
-		if tests := Dir(filepath.Join(dir, name)).ReadTests(); !tests.problems.Refuse() {
+		if tests := Dir(filepath.Join(dir, name)).ReadTests(); !tests.Problems.Refuse() {
 			t.Errorf("%s: its tests can be read", name)
 		}
 	}
 	for _, source := range []Source{{}, Dir("")} {
-		if files := source.Read(); !files.problems.Refuse() {
+		if files := source.Read(); !files.Problems.Refuse() {
 			t.Error("a source of nothing can be read")
 		}
 	}
@@ -293,8 +295,8 @@ func TestReadRefusesWhatItMayNotRead(t *testing.T) {
 		dir := t.TempDir()
 		whole.write(t, dir)
 		files := FS(denied{os.DirFS(dir), name}).Read()
-		if !files.problems.Refuse() || !strings.Contains(files.problems.Error(), "permission") || strings.Contains(files.problems.Error(), "secret") {
-			t.Errorf("%s: %v", name, files.problems)
+		if !files.Problems.Refuse() || !strings.Contains(files.Problems.Error(), "permission") || strings.Contains(files.Problems.Error(), "secret") {
+			t.Errorf("%s: %v", name, files.Problems)
 		}
 	}
 }
@@ -304,8 +306,8 @@ func TestReadRefusesWhatIsNoFileInAFileSystem(t *testing.T) {
 	for target, want := range map[string]string{"/dev/zero": "x.cedar not_a_file", "/proc/self/mem": "x.cedar unreadable"} {
 		dir := t.TempDir()
 		tree{"x.cedar": "-> " + target}.write(t, dir)
-		if files := FS(os.DirFS(dir)).Read(); !slices.Equal(codes(files.problems), []string{want}) {
-			t.Errorf("%s: %v", target, files.problems)
+		if files := FS(os.DirFS(dir)).Read(); !slices.Equal(codes(files.Problems), []string{want}) {
+			t.Errorf("%s: %v", target, files.Problems)
 		}
 	}
 }
@@ -318,10 +320,10 @@ func (g growing) Stat(name string) (fs.FileInfo, error) { return fs.Stat(g.small
 
 func TestReadIsBoundedHoweverAFileGrows(t *testing.T) {
 	small := fstest.MapFS{"a.cedar": {Data: []byte(smallest)}}
-	large := fstest.MapFS{"a.cedar": {Data: make([]byte, 2*maxPolicyFile)}}
+	large := fstest.MapFS{"a.cedar": {Data: make([]byte, 2*bundle.MaxPolicyFile)}}
 	files := FS(growing{small, large}).Read()
-	if got := codes(files.problems); !slices.Equal(got, []string{"a.cedar too_large"}) {
-		t.Error(files.problems)
+	if got := codes(files.Problems); !slices.Equal(got, []string{"a.cedar too_large"}) {
+		t.Error(files.Problems)
 	}
 }
 
@@ -337,7 +339,7 @@ func (f faulty) ReadDir(name string) ([]fs.DirEntry, error) {
 // Half a listing must not pass for the whole: the other half may hold the forbids.
 func TestReadRefusesHalfAListing(t *testing.T) {
 	files := FS(faulty{fstest.MapFS{"a.cedar": {Data: []byte(smallest)}, "b.cedar": {Data: []byte(smallest)}}}).Read()
-	if len(files.content) > 0 || !files.problems.Refuse() {
-		t.Error(loadedNames(files), files.problems)
+	if len(files.Content) > 0 || !files.Problems.Refuse() {
+		t.Error(loadedNames(files), files.Problems)
 	}
 }

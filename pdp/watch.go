@@ -23,12 +23,12 @@ const (
 // in [PDP.Status]. The error says that there is nothing to watch, or nothing to
 // watch it with.
 func (p *PDP) Watch(ctx context.Context) error {
-	if p.source.dir == "" {
+	if p.source.Dir == "" {
 		return errors.New("only a directory can be watched, and this bundle is not read from one")
 	}
-	out, err := newLookout(p.source.dir)
+	out, err := newLookout(p.source.Dir)
 	if err != nil {
-		return fmt.Errorf("watching %s: %w", p.source.dir, err)
+		return fmt.Errorf("watching %s: %w", p.source.Dir, err)
 	}
 	defer func() { out.close() }()
 	for ctx.Err() == nil {
@@ -49,7 +49,7 @@ func (p *PDP) Watch(ctx context.Context) error {
 		// What is to be watched may be other directories by now, or others by the
 		// same name, which no bookkeeping can tell apart (inodes are used again).
 		// So everything is armed anew, and before the old watches go.
-		if next, err := newLookout(p.source.dir); err == nil {
+		if next, err := newLookout(p.source.Dir); err == nil {
 			out.close()
 			out = next
 		} else {

@@ -1,0 +1,571 @@
+package bundle
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	publicast "github.com/cedar-policy/cedar-go/ast"
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+)
+
+// This file is the only one that looks inside a policy. What it finds goes into
+// plain values of ours, so that a change of cedar-go's AST ends here.
+
+// Variable is one of the three variables of a policy that hold an entity.
+type Variable uint8
+
+const (
+	PrincipalVar Variable = iota
+	ActionVar
+	ResourceVar
+	Variables = iota
+)
+
+// ScopeTest is a test of one variable that needs nothing but its uid, its type
+// and its ancestors, and that can therefore neither err nor depend on a value.
+type ScopeTest struct {
+	Of   Variable
+	Is   types.EntityType  // "" is any type
+	Uids []types.EntityUID // nil: only the type is tested
+	Eq   bool              // the uid itself must be uids[0]; otherwise it or an ancestor must be in uids
+}
+
+// Facts is what the decision path needs to know of a policy's text.
+type Facts struct {
+	// Scope holds the tests of the policy's head; leading those of the
+	// conjuncts that open its first when clauses. A policy whose scope or
+	// leading tests do not hold is false without an error, whatever else
+	// stands in it.
+	Scope, Leading []ScopeTest
+	// Whole is set where context is used as a value, not only through its members.
+	Whole bool
+	// HasNames and readNames are the names tested with has, and those accessed.
+	HasNames, ReadNames map[string]struct{}
+	// Reads are the attribute paths the policy reads, in order of their text;
+	// known are their texts while they are gathered.
+	Reads []AttributePath
+	known map[string]struct{}
+	// Conjuncts are the clauses of the policy that must all hold, in order.
+	Conjuncts []Conjunct
+	// Uids are the entities the policy names.
+	Uids []types.EntityUID
+	// conditions is the number of when and unless clauses.
+	conditions int
+}
+
+// AttributePath is a chain of attributes from a variable.
+type AttributePath struct {
+	Root  string // principal, action, resource or context
+	Names []string
+	Has   bool // tested for presence rather than read
+}
+
+func (p AttributePath) String() string {
+	var b strings.Builder
+	b.WriteString(p.Root)
+	for _, n := range p.Names {
+		if identifier.MatchString(n) {
+			b.WriteString("." + n)
+		} else {
+			b.WriteString("[" + strconv.Quote(n) + "]")
+		}
+	}
+	return b.String()
+}
+
+var identifier = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
+
+// Conjunct is one clause of a policy, as a node of its AST.
+type Conjunct struct {
+	Unless bool
+	Body   ast.IsNode
+}
+
+// Policy compiles the conjunct as a permit with this one condition, so that
+// cedar-go, and nobody else, says whether it holds.
+func (c Conjunct) Policy() *cedar.Policy {
+	p := ast.Permit()
+	if c.Unless {
+		p.Unless(ast.NewNode(c.Body))
+	} else {
+		p.When(ast.NewNode(c.Body))
+	}
+	return cedar.NewPolicyFromAST((*publicast.Policy)(p))
+}
+
+// Text is the conjunct in Cedar's syntax: when { … } or unless { … }.
+func (c Conjunct) Text() string {
+	text := c.Policy().MarshalCedar()
+	i := max(bytes.Index(text, []byte("\nwhen ")), bytes.Index(text, []byte("\nunless ")))
+	return strings.Join(strings.Fields(string(bytes.TrimSuffix(text[i+1:], []byte(";")))), " ")
+}
+
+func factsOf(p *cedar.Policy) Facts {
+	tree := (*ast.Policy)(p.AST())
+	f := Facts{HasNames: map[string]struct{}{}, ReadNames: map[string]struct{}{}, known: map[string]struct{}{}, conditions: len(tree.Conditions)}
+	for v, node := range [Variables]ast.IsScopeNode{PrincipalVar: tree.Principal, ActionVar: tree.Action, ResourceVar: tree.Resource} {
+		if t, ok := testOfScope(Variable(v), node); ok {
+			f.Scope = append(f.Scope, t)
+		}
+	}
+	leads := true
+	for _, c := range tree.Conditions {
+		if !c.Condition {
+			f.Conjuncts = append(f.Conjuncts, Conjunct{Unless: true, Body: c.Body})
+			leads = false
+			continue
+		}
+		for _, node := range Flatten(c.Body, nil) {
+			f.Conjuncts = append(f.Conjuncts, Conjunct{Body: node})
+			t, ok := TestOfNode(node)
+			if leads = leads && ok; leads {
+				f.Leading = append(f.Leading, t)
+			}
+		}
+	}
+	for _, t := range f.Scope {
+		f.Uids = append(f.Uids, t.Uids...)
+	}
+	for _, c := range tree.Conditions {
+		ast.Inspect(ast.NewNode(c.Body), f.note)
+	}
+	slices.SortFunc(f.Reads, func(a, b AttributePath) int { return strings.Compare(a.String(), b.String()) })
+	f.known = nil
+	return f
+}
+
+// Flatten lists the operands of a chain of && in order of evaluation.
+func Flatten(n ast.IsNode, to []ast.IsNode) []ast.IsNode {
+	if and, ok := n.(ast.NodeTypeAnd); ok {
+		return Flatten(and.Right, Flatten(and.Left, to))
+	}
+	return append(to, n)
+}
+
+func testOfScope(of Variable, node ast.IsScopeNode) (ScopeTest, bool) {
+	switch s := node.(type) {
+	case ast.ScopeTypeEq:
+		return ScopeTest{Of: of, Uids: []types.EntityUID{s.Entity}, Eq: true}, true
+	case ast.ScopeTypeIn:
+		return ScopeTest{Of: of, Uids: []types.EntityUID{s.Entity}}, true
+	case ast.ScopeTypeInSet:
+		return ScopeTest{Of: of, Uids: append([]types.EntityUID{}, s.Entities...)}, true
+	case ast.ScopeTypeIs:
+		return ScopeTest{Of: of, Is: s.Type}, true
+	case ast.ScopeTypeIsIn:
+		return ScopeTest{Of: of, Is: s.Type, Uids: []types.EntityUID{s.Entity}}, true
+	}
+	return ScopeTest{}, false
+}
+
+// TestOfNode recognises a condition of the same form as a scope constraint.
+func TestOfNode(node ast.IsNode) (ScopeTest, bool) {
+	switch n := node.(type) {
+	case ast.NodeTypeEquals:
+		of, ok := entityVariable(n.Left)
+		uids, set, literal := literalUIDs(n.Right)
+		return ScopeTest{Of: of, Uids: uids, Eq: true}, ok && literal && !set
+	case ast.NodeTypeIn:
+		of, ok := entityVariable(n.Left)
+		uids, _, literal := literalUIDs(n.Right)
+		return ScopeTest{Of: of, Uids: uids}, ok && literal
+	case ast.NodeTypeIs:
+		of, ok := entityVariable(n.Left)
+		return ScopeTest{Of: of, Is: n.EntityType}, ok
+	case ast.NodeTypeIsIn:
+		of, ok := entityVariable(n.Left)
+		uids, _, literal := literalUIDs(n.Entity)
+		return ScopeTest{Of: of, Is: n.EntityType, Uids: uids}, ok && literal
+	}
+	return ScopeTest{}, false
+}
+
+func entityVariable(n ast.IsNode) (Variable, bool) {
+	v, ok := n.(ast.NodeTypeVariable)
+	switch {
+	case ok && v.Name == "principal":
+		return PrincipalVar, true
+	case ok && v.Name == "action":
+		return ActionVar, true
+	case ok && v.Name == "resource":
+		return ResourceVar, true
+	}
+	return 0, false
+}
+
+// literalUIDs reads an entity, or a set of nothing but entities, written out.
+func literalUIDs(n ast.IsNode) (uids []types.EntityUID, set, ok bool) {
+	switch n := n.(type) {
+	case ast.NodeValue:
+		uid, ok := n.Value.(types.EntityUID)
+		return []types.EntityUID{uid}, false, ok
+	case ast.NodeTypeSet:
+		uids = []types.EntityUID{}
+		for _, e := range n.Elements {
+			v, ok := e.(ast.NodeValue)
+			if !ok {
+				return nil, true, false
+			}
+			uid, ok := v.Value.(types.EntityUID)
+			if !ok {
+				return nil, true, false
+			}
+			uids = append(uids, uid)
+		}
+		return uids, true, true
+	}
+	return nil, false, false
+}
+
+// note gathers what one node adds to the facts; it is the visitor of ast.Inspect.
+func (f *Facts) note(node ast.IsNode) bool {
+	switch n := node.(type) {
+	case ast.NodeTypeHas:
+		f.HasNames[string(n.Value)] = struct{}{}
+		return f.read(n.Arg, string(n.Value), true)
+	case ast.NodeTypeAccess:
+		f.ReadNames[string(n.Value)] = struct{}{}
+		return f.read(n.Arg, string(n.Value), false)
+	case ast.NodeTypeVariable:
+		f.Whole = f.Whole || n.Name == "context"
+	case ast.NodeValue:
+		if uid, ok := n.Value.(types.EntityUID); ok {
+			f.Uids = append(f.Uids, uid)
+		}
+	}
+	return true
+}
+
+// read notes the path base.name and reports whether base has still to be
+// visited, which it never has: a chain that starts at a variable is one path,
+// read once, and what else a chain starts at is visited from here, because a
+// visit to each of its links would walk the rest of it every time.
+func (f *Facts) read(base ast.IsNode, name string, has bool) bool {
+	path, ok := pathOf(base)
+	for _, n := range path.Names {
+		f.ReadNames[n] = struct{}{}
+	}
+	if !ok {
+		_, root := chainOf(base)
+		ast.Inspect(ast.NewNode(root), f.note)
+		return false
+	}
+	path.Names, path.Has = append(path.Names, name), has
+	key := path.String()
+	if has {
+		key = "has " + key
+	}
+	if _, known := f.known[key]; !known {
+		f.known[key] = struct{}{}
+		f.Reads = append(f.Reads, path)
+	}
+	return false
+}
+
+// pathOf reads a chain of attributes of a variable, or the variable alone.
+func pathOf(n ast.IsNode) (AttributePath, bool) {
+	names, root := chainOf(n)
+	v, ok := root.(ast.NodeTypeVariable)
+	return AttributePath{Root: string(v.Name), Names: names}, ok
+}
+
+// chainOf takes a chain of attributes apart into its names and what it starts at.
+func chainOf(n ast.IsNode) (names []string, root ast.IsNode) {
+	for {
+		access, ok := n.(ast.NodeTypeAccess)
+		if !ok {
+			slices.Reverse(names)
+			return names, n
+		}
+		names = append(names, string(access.Value))
+		n = access.Arg
+	}
+}
+
+// tree is the policy's AST, for the validator.
+func (p *Policy) tree() *ast.Policy { return (*ast.Policy)(p.Cedar.AST()) }
+
+// Term is a condition as plain values, for those who follow how it is
+// evaluated. Nothing on the decision path does.
+type Term struct {
+	Op   termOp
+	Path AttributePath // of opPath, and what opHas tests for
+	Test ScopeTest     // of opTest
+	Args []*Term
+}
+
+type termOp uint8
+
+const (
+	opOther termOp = iota // errs on an argument of a wrong type
+	OpBuild               // a set or a record, made of anything
+	OpTrue
+	OpFalse
+	OpPath // a variable, or attributes read from one
+	OpHas  // has on such a path
+	OpTest // a test like those of a scope
+	OpIn   // any other in
+	OpEqual
+	OpContains // contains, containsAll, containsAny
+	OpIsEmpty
+	OpNot
+	OpAnd
+	OpOr
+	OpIf
+)
+
+// Terms are the conditions of the policy, all of which must hold, in order; an
+// unless is the opposite of its body.
+func (p *Policy) Terms() []*Term {
+	var terms []*Term
+	for _, c := range p.tree().Conditions {
+		t := termOf(c.Body)
+		if !c.Condition {
+			t = &Term{Op: OpNot, Args: []*Term{t}}
+		}
+		terms = append(terms, t)
+	}
+	return terms
+}
+
+func termOf(n ast.IsNode) *Term {
+	if test, ok := TestOfNode(n); ok {
+		return &Term{Op: OpTest, Test: test}
+	}
+	if path, ok := pathOf(n); ok {
+		return &Term{Op: OpPath, Path: path}
+	}
+	t := &Term{Op: OpOf(n)}
+	if has, ok := n.(ast.NodeTypeHas); ok {
+		if path, ok := pathOf(has.Arg); ok {
+			path.Names, path.Has = append(path.Names, string(has.Value)), true
+			return &Term{Op: OpHas, Path: path}
+		}
+	}
+	for _, child := range Children(n) {
+		t.Args = append(t.Args, termOf(child))
+	}
+	if _, ok := n.(ast.NodeTypeNotEquals); ok {
+		return &Term{Op: OpNot, Args: []*Term{t}}
+	}
+	return t
+}
+
+func OpOf(n ast.IsNode) termOp {
+	switch n := n.(type) {
+	case ast.NodeValue:
+		switch n.Value {
+		case types.True:
+			return OpTrue
+		case types.False:
+			return OpFalse
+		}
+	case ast.NodeTypeSet, ast.NodeTypeRecord:
+		return OpBuild
+	case ast.NodeTypeIn, ast.NodeTypeIsIn:
+		return OpIn
+	case ast.NodeTypeEquals, ast.NodeTypeNotEquals:
+		return OpEqual
+	case ast.NodeTypeContains, ast.NodeTypeContainsAll, ast.NodeTypeContainsAny:
+		return OpContains
+	case ast.NodeTypeIsEmpty:
+		return OpIsEmpty
+	case ast.NodeTypeNot:
+		return OpNot
+	case ast.NodeTypeAnd:
+		return OpAnd
+	case ast.NodeTypeOr:
+		return OpOr
+	case ast.NodeTypeIfThenElse:
+		return OpIf
+	}
+	return opOther
+}
+
+// Children are the operands of a node, in order of evaluation.
+func Children(n ast.IsNode) []ast.IsNode {
+	var nodes []ast.IsNode
+	self := true
+	ast.Inspect(ast.NewNode(n), func(node ast.IsNode) bool {
+		if self {
+			self = false
+			return true
+		}
+		nodes = append(nodes, node)
+		return false
+	})
+	return nodes
+}
+
+// Mentions lists the entity types that the policy names, and the texts
+// it makes decimals of.
+func (p *Policy) Mentions() (named []types.EntityType, decimals []string) {
+	for _, t := range p.Facts.Scope {
+		named = append(named, t.Is)
+	}
+	for _, uid := range p.Facts.Uids {
+		named = append(named, uid.Type)
+	}
+	for _, c := range p.tree().Conditions {
+		ast.Inspect(ast.NewNode(c.Body), func(node ast.IsNode) bool {
+			switch n := node.(type) {
+			case ast.NodeTypeIs:
+				named = append(named, n.EntityType)
+			case ast.NodeTypeIsIn:
+				named = append(named, n.EntityType)
+			case ast.NodeTypeExtensionCall:
+				if n.Name == "decimal" && len(n.Args) == 1 {
+					if v, ok := n.Args[0].(ast.NodeValue); ok {
+						text, _ := v.Value.(types.String)
+						decimals = append(decimals, string(text))
+					}
+				}
+			}
+			return true
+		})
+	}
+	return named, decimals
+}
+
+// hasTests are the has tests of a policy, and what must hold where they are evaluated.
+type hasTests struct {
+	has    []hasTest
+	guards []guard // the first is none
+}
+
+type hasTest struct {
+	of    ast.IsNode
+	name  string
+	guard int // which of the guards it stands behind
+}
+
+// guard is a test without which what stands behind it is not evaluated; nor is
+// it without the guard that this one stands behind.
+type guard struct {
+	test  ScopeTest
+	outer int
+}
+
+// hasTests walks the policy: only a schema asks for them, while it is loaded.
+func (p *Policy) hasTests() *hasTests {
+	h := &hasTests{guards: make([]guard, 1)}
+	behind := 0
+	for _, c := range p.tree().Conditions {
+		if then := h.walk(c.Body, behind); c.Condition {
+			behind = then
+		}
+	}
+	return h
+}
+
+// walk visits what is evaluated behind a guard, and returns the one behind which
+// is what is evaluated only where n is true.
+func (h *hasTests) walk(n ast.IsNode, behind int) int {
+	switch n := n.(type) {
+	case ast.NodeTypeAnd:
+		return h.walk(n.Right, h.walk(n.Left, behind))
+	case ast.NodeTypeIfThenElse:
+		h.walk(n.Then, h.walk(n.If, behind))
+		h.walk(n.Else, behind)
+		return behind
+	case ast.NodeTypeHas:
+		h.has = append(h.has, hasTest{of: n.Arg, name: string(n.Value), guard: behind})
+	}
+	if test, ok := TestOfNode(n); ok {
+		h.guards = append(h.guards, guard{test: test, outer: behind})
+		return len(h.guards) - 1
+	}
+	for _, child := range Children(n) {
+		h.walk(child, behind)
+	}
+	return behind
+}
+
+// path is what is tested for, as far as it has names.
+func (h *hasTest) path() string {
+	names, root := chainOf(h.of)
+	path := AttributePath{Root: "(…)", Names: append(names, h.name)}
+	switch root := root.(type) {
+	case ast.NodeTypeVariable:
+		path.Root = string(root.Name)
+	case ast.NodeValue:
+		path.Root = root.Value.String()
+	}
+	return path.String()
+}
+
+// owner is something that can have attributes: an entity of a type, a declared
+// record, the context of an action, or a record that the policy writes.
+type owner struct {
+	entity  types.EntityType
+	record  *Shape
+	context *actionShape
+	written *ast.NodeTypeRecord
+}
+
+// owners lists what an expression can be that has attributes: nothing where it
+// has none, and more than one where an if decides.
+func (s *Schema) owners(n ast.IsNode, env environment) (all []owner) {
+	switch n := n.(type) {
+	case ast.NodeTypeVariable:
+		return []owner{env.owner(string(n.Name))}
+	case ast.NodeValue:
+		if uid, ok := n.Value.(types.EntityUID); ok {
+			return []owner{{entity: uid.Type}}
+		}
+	case ast.NodeTypeRecord:
+		return []owner{{written: &n}}
+	case ast.NodeTypeIfThenElse:
+		return distinct(append(s.owners(n.Then, env), s.owners(n.Else, env)...))
+	case ast.NodeTypeGetTag:
+		for _, o := range s.owners(n.Left, env) {
+			all = append(all, ownerOf(s.tagOf(o))...)
+		}
+	case ast.NodeTypeAccess:
+		for _, o := range s.owners(n.Arg, env) {
+			if o.written == nil {
+				all = append(all, ownerOf(s.attributesOf(o)[string(n.Value)].Shape)...)
+			} else if member := o.member(string(n.Value)); member != nil {
+				all = append(all, s.owners(member, env)...)
+			}
+		}
+	}
+	return distinct(all)
+}
+
+// distinct drops owners that occur twice, so that a chain of attributes behind
+// many ifs is not followed for each of them.
+func distinct(owners []owner) []owner {
+	if len(owners) < 2 {
+		return owners
+	}
+	seen := make(map[owner]struct{}, len(owners))
+	return slices.DeleteFunc(owners, func(o owner) bool {
+		_, known := seen[o]
+		seen[o] = struct{}{}
+		return known
+	})
+}
+
+// member is what the policy writes as a member of a record, or nil.
+func (o owner) member(name string) ast.IsNode {
+	for _, e := range o.written.Elements {
+		if string(e.Key) == name {
+			return e.Value
+		}
+	}
+	return nil
+}
+
+func (s *Schema) declares(o owner, name string) bool {
+	if o.written != nil {
+		return o.member(name) != nil
+	}
+	_, ok := s.attributesOf(o)[name]
+	return ok
+}

@@ -1,0 +1,111 @@
+package bundle
+
+import (
+	"fmt"
+
+	"github.com/cedar-policy/cedar-go/types"
+)
+
+// checkAncestors bounds the ancestors of every entity. Most need no walk: they have no more
+// than their parents have together, counted from the top down. Only where that is too
+// many, because several ways lead to one ancestor, or entities stand in a circle, is it walked.
+func (l *entityLoader) checkAncestors() {
+	s := l.view.Store
+	above, waits := map[types.EntityUID]int{}, map[types.EntityUID]int{}
+	var next []types.EntityUID
+	for uid, e := range s.Entities {
+		for parent := range e.Parents.All() {
+			if _, here := s.Entities[parent]; here {
+				waits[uid]++
+			}
+		}
+		if waits[uid] == 0 {
+			next = append(next, uid)
+		}
+	}
+	for len(next) > 0 {
+		uid := next[len(next)-1]
+		next = next[:len(next)-1]
+		n := 0
+		for parent := range s.Entities[uid].Parents.All() {
+			n += 1 + above[parent]
+		}
+		above[uid] = min(n, l.use.Ancestors+1)
+		for _, child := range s.Children[uid] {
+			if waits[child]--; waits[child] == 0 {
+				next = append(next, child)
+			}
+		}
+	}
+	left := l.use.Walked
+	for _, uid := range l.order {
+		if n, ok := above[uid]; ok && n <= l.use.Ancestors {
+			continue
+		}
+		if n := l.walk(uid, &left); n > l.use.Ancestors {
+			l.bad(l.places[uid], "many_ancestors", fmt.Sprintf("%s is in more than %d others, with all that those are in", uid, l.use.Ancestors), tryFlatly)
+			return
+		}
+		if left < 0 {
+			l.bad(l.places[uid], "many_ways_up", fmt.Sprintf("from the entities of %s so many ways lead up that following them takes more than %d steps, here at last", l.use.who(), l.use.Walked), tryFlatly)
+			return
+		}
+	}
+}
+
+// walk counts the ancestors of an entity, as far as one too many or as steps are left.
+func (l *entityLoader) walk(uid types.EntityUID, left *int) int {
+	seen := map[types.EntityUID]struct{}{}
+	for todo := []types.EntityUID{uid}; len(todo) > 0 && len(seen) <= l.use.Ancestors && *left >= 0; {
+		e := l.view.Store.Entities[todo[len(todo)-1]]
+		todo = todo[:len(todo)-1]
+		*left -= 1 + e.Parents.Len()
+		for parent := range e.Parents.All() {
+			if _, known := seen[parent]; !known {
+				seen[parent] = struct{}{}
+				todo = append(todo, parent)
+			}
+		}
+	}
+	return len(seen)
+}
+
+// checkPersons bounds how far a look goes at who somebody is: whoever decides about approvals
+// waits for it, for each of them. Looks begin at every name that these entities say anything of.
+func (l *entityLoader) checkPersons() {
+	s := l.view.Store
+	left := l.use.Persons
+	// What a look came by needs none of its own: it would come by no more.
+	seenUIDs, seenIDs := map[types.EntityUID]struct{}{}, map[types.String]struct{}{}
+	for _, uid := range l.order {
+		e := s.Entities[uid]
+		if _, ok := e.Attributes.Get(identities); !ok {
+			continue
+		}
+		p := People{}
+		look := func(begin func(*People)) {
+			p = People{Store: s, most: min(l.use.Person, left)}
+			begin(&p)
+			left -= p.steps
+			for _, uid := range p.uids {
+				seenUIDs[uid] = struct{}{}
+			}
+			for _, id := range p.ids {
+				seenIDs[id] = struct{}{}
+			}
+		}
+		if _, known := seenUIDs[uid]; !known {
+			look(func(p *People) { p.Add(uid) })
+		}
+		for _, id := range append(identityIDs(e), uid.ID) {
+			if _, known := seenIDs[id]; !known && p.steps <= l.use.Person && left > 0 {
+				look(func(p *People) { p.AddID(id) })
+			}
+		}
+		if p.steps > l.use.Person || left <= 0 {
+			l.bad(l.places[uid], "many_identities", fmt.Sprintf("looking for all names of the person %s, from one to the next, takes more than %d steps, or it takes more than %d for all of %s", uid, l.use.Person, l.use.Persons, l.use.who()),
+				"let attribute "+identities+" name a person's own other entities only, and ids that no others have")
+			return
+		}
+	}
+}

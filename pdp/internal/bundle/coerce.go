@@ -1,0 +1,235 @@
+package bundle
+
+import (
+	"encoding/binary"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+)
+
+// coerce gives a stored value, read without a schema, the type the schema
+// declares. What cannot be that type stays as it is, for the validator to name.
+func coerce(v types.Value, s *Shape) types.Value {
+	if s == nil {
+		return v
+	}
+	switch v := v.(type) {
+	case types.String:
+		if s.Form >= shapeIP {
+			if t, ok := FromText(string(v), s); ok {
+				return t
+			}
+		}
+	case types.Set:
+		if s.Form == ShapeSet {
+			elements := v.Slice()
+			for i := range elements {
+				elements[i] = coerce(elements[i], s.Element)
+			}
+			if set, ok := NewSet(elements); ok {
+				return set
+			}
+		}
+	case types.Record:
+		return coerceRecord(v, s)
+	}
+	return v
+}
+
+func coerceRecord(v types.Record, s *Shape) types.Value {
+	if s.Form == ShapeRecord {
+		members := v.Map()
+		coerceMembers(members, s.Members)
+		return types.NewRecord(members)
+	}
+	if s.Form >= shapeIP {
+		if t, ok := implied(v); ok {
+			return t
+		}
+	}
+	typ, _ := v.Get("type")
+	id, _ := v.Get("id")
+	t, ok1 := typ.(types.String)
+	i, ok2 := id.(types.String)
+	if name, err := types.NewEntityType(string(t)); s.Form == ShapeEntity && ok1 && ok2 && v.Len() == 2 && err == nil {
+		return types.EntityUID{Type: name, ID: i}
+	}
+	return v
+}
+
+func coerceMembers(members types.RecordMap, declared map[string]AttributeShape) {
+	for _, name := range slices.Collect(maps.Keys(members)) {
+		if a, ok := declared[string(name)]; ok {
+			members[name] = coerce(members[name], a.Shape)
+		}
+	}
+}
+
+// FromText converts a string where the schema says it is one, or what it names.
+func FromText(text string, s *Shape) (types.Value, bool) {
+	var v types.Value
+	var err error
+	switch s.Form {
+	case shapeString:
+		return types.String(text), true
+	case ShapeEntity:
+		if s.Entity == AnyEntity {
+			return nil, false
+		}
+		return Allowed(types.EntityUID{Type: s.Entity, ID: types.String(text)}, s)
+	case shapeIP:
+		v, err = types.ParseIPAddr(text)
+	case shapeDatetime:
+		v, err = types.ParseDatetime(text)
+	case shapeDuration:
+		v, err = types.ParseDuration(text)
+	case ShapeDecimal:
+		if strings.HasPrefix(text, "+") || strings.Contains(text, ".+") || strings.Contains(text, ".-") {
+			return nil, false // cedar-go takes a sign where Cedar takes none
+		}
+		v, err = types.ParseDecimal(text)
+	default:
+		return nil, false
+	}
+	return v, err == nil
+}
+
+func Allowed(uid types.EntityUID, s *Shape) (types.Value, bool) {
+	if s.Enum != nil {
+		if _, ok := s.Enum[uid]; !ok {
+			return nil, false
+		}
+	}
+	return uid, true
+}
+
+// MissingFrom finds a required member that is not there, of several the first in order.
+func MissingFrom(members types.RecordMap, declared map[string]AttributeShape) (first string, missing bool) {
+	for name, a := range declared {
+		if _, ok := members[types.String(name)]; !ok && !a.Optional && (!missing || name < first) {
+			first, missing = name, true
+		}
+	}
+	return first, missing
+}
+
+// cedar-go's Set puts an element where its hash says, or at the next free place
+// after that. The hash has no secret and is easily turned round, so whoever
+// sends a request can choose a few thousand elements that cost millions of
+// steps, once when the set is made and again whenever a policy looks into it.
+// Such a set is a value that we have none for, as is a number beyond int64.
+
+const (
+	// FewElements cost little, however they collide.
+	FewElements = 16
+	// stepsPerElement is far above what elements take that nobody chose for it.
+	stepsPerElement = 2
+)
+
+// NewSet makes a Set of what a request sends. It fails for elements that were
+// chosen to collide.
+func NewSet(elements []types.Value) (types.Value, bool) {
+	if len(elements) > FewElements && collide(elements) {
+		return nil, false
+	}
+	return types.NewSet(elements...), true
+}
+
+// collide reports whether making a Set of the elements takes too many steps. A
+// set that holds sets anywhere is not looked into: honest ones collide, because
+// the hash of a set is a sum, and [evaluation.Limits] keeps them small.
+func collide(elements []types.Value) bool {
+	steps := 0
+	places := make(map[uint64]types.Value, len(elements))
+	for _, e := range elements {
+		place, ok := HashOf(e)
+		if !ok {
+			return false
+		}
+		for {
+			taken, ok := places[place]
+			if !ok {
+				places[place] = e
+				break
+			}
+			if e.Equal(taken) {
+				break
+			}
+			if steps++; steps > stepsPerElement*len(elements) {
+				return true
+			}
+			place++
+		}
+	}
+	return false
+}
+
+// HashOf is cedar-go's hash of a value, which it does not export. A test holds
+// the two together. It is not known of what holds a set.
+func HashOf(v types.Value) (uint64, bool) {
+	switch v := v.(type) {
+	case types.Long:
+		return uint64(v), true
+	case types.Boolean:
+		if v {
+			return 1, true
+		}
+		return 0, true
+	case types.String:
+		return fnv1(fnvStart, string(v)), true
+	case types.EntityUID:
+		return fnv1(fnv1(fnvStart, string(v.Type)), string(v.ID)), true
+	case types.IPAddr:
+		text, err := netip.Prefix(v).MarshalBinary()
+		return fnv1(fnvStart, string(text)), err == nil
+	case types.Datetime:
+		return uint64(v.Milliseconds()), true
+	case types.Duration:
+		return uint64(v.ToMilliseconds()), true
+	case types.Decimal:
+		return hashOfDecimal(v)
+	case types.Record:
+		return hashOfRecord(v)
+	}
+	return 0, false
+}
+
+func hashOfRecord(r types.Record) (uint64, bool) {
+	if r.Len() == 0 {
+		return 0, true
+	}
+	h := uint64(fnvStart)
+	for _, name := range slices.Sorted(maps.Keys(maps.Collect(r.All()))) {
+		value, _ := r.Get(name)
+		inner, ok := HashOf(value)
+		if !ok {
+			return 0, false
+		}
+		var text [8]byte
+		binary.LittleEndian.PutUint64(text[:], inner)
+		h = fnv1(fnv1(h, string(name)), string(text[:]))
+	}
+	return h, true
+}
+
+// hashOfDecimal is the decimal in ten-thousandths, which cedar-go gives away
+// exactly only as a text with at most four digits after the point.
+func hashOfDecimal(d types.Decimal) (uint64, bool) {
+	whole, fraction, _ := strings.Cut(d.String(), ".")
+	n, err := strconv.ParseInt(whole+(fraction + "0000")[:4], 10, 64)
+	return uint64(n), err == nil
+}
+
+// fnvStart and the prime in fnv1 are those of FNV-1, 64 bits.
+const fnvStart = 14695981039346656037
+
+func fnv1(h uint64, text string) uint64 {
+	for i := range len(text) {
+		h = h*1099511628211 ^ uint64(text[i])
+	}
+	return h
+}

@@ -1,0 +1,310 @@
+package bundle
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+	"go.yaml.in/yaml/v3"
+)
+
+// Config is bundle.yaml: every switch that changes an answer.
+type Config struct {
+	namespace         types.EntityType // "" or a path
+	ActionType        types.EntityType
+	ApprovalType      types.EntityType
+	Types             map[string]types.EntityType // wire names that are listed
+	mapped            map[types.EntityType]bool   // what they become
+	Attributes        map[types.EntityType]AttributeMode
+	Parents           map[types.EntityType][]parentRule
+	Known             map[types.EntityType]bool
+	volatile          []string // members of the context that no approval is bound to
+	AllowSelfApproval []string // templates
+
+	EvaluateUnknown    bool // unknown_entities: evaluate
+	RejectUnknown      bool // unknown_properties: reject
+	IgnoreForbidErrors bool // forbid_errors: ignore
+	AllowUndeclared    bool // undeclared_obligations: allow
+	allowTrivial       bool
+}
+
+// parentRule says that an attribute's values are ids of parents of a type.
+type parentRule struct {
+	Attribute    string
+	Parent       types.EntityType
+	line, column int
+}
+
+// EntityType maps a type's wire name to Cedar's. It fails for a name that is no
+// type, that is reserved, or that stands on the right-hand side of types: and
+// would thereby be a second wire name for one type.
+func (c *Config) EntityType(wire string) (types.EntityType, bool) {
+	typ, listed := c.Types[wire]
+	if !listed {
+		if typ = types.EntityType(wire); c.mapped[typ] {
+			return "", false
+		}
+	}
+	if !legalType(typ) {
+		return "", false
+	}
+	return c.Qualify(typ), true
+}
+
+// ParentsFrom reports whether an attribute gives parents.
+func (c *Config) ParentsFrom(typ types.EntityType, attribute string) bool {
+	return slices.ContainsFunc(c.Parents[typ], func(r parentRule) bool { return r.Attribute == attribute })
+}
+
+func (c *Config) Qualify(typ types.EntityType) types.EntityType {
+	if c.namespace == "" {
+		return typ
+	}
+	return c.namespace + "::" + typ
+}
+
+// WireType is the name by which requests mean a type of Cedar's, the way back of
+// entityType.
+func (c *Config) WireType(typ types.EntityType) (string, bool) {
+	wire := string(typ)
+	if c.namespace != "" {
+		rest, ok := strings.CutPrefix(wire, string(c.namespace)+"::")
+		if !ok {
+			return "", false
+		}
+		wire = rest
+	}
+	for name, mapped := range c.Types {
+		if string(mapped) == wire {
+			wire = name
+			break
+		}
+	}
+	back, ok := c.EntityType(wire)
+	return wire, ok && back == typ
+}
+
+// legalType reports whether a request may name entities of the type.
+func legalType(typ types.EntityType) bool {
+	if typ == "Action" || strings.HasSuffix(string(typ), "::Action") {
+		return false
+	}
+	for part := range strings.SplitSeq(string(typ), "::") {
+		if part == "__cedar" {
+			return false
+		}
+	}
+	_, err := types.NewEntityType(string(typ))
+	return err == nil
+}
+
+const ConfigFile = "bundle.yaml"
+
+func parseConfig(text []byte, problems *Problems) Config {
+	c := Config{ActionType: "Action", ApprovalType: approvalType}
+	if text == nil {
+		return c
+	}
+	root, ok := YamlDocument(ConfigFile, text, problems)
+	if !ok {
+		return c
+	}
+	byKey := map[string]func(*yaml.Node){}
+	doc := YamlMap{File: ConfigFile, Problems: problems, Known: byKey}
+	var attributes, parents, known *yaml.Node
+	byKey["namespace"] = func(n *yaml.Node) { c.namespace = types.EntityType(doc.path(n)) }
+	byKey["types"] = func(n *yaml.Node) { c.Types, c.mapped = doc.typeNames(n) }
+	byKey["volatile"] = func(n *yaml.Node) { c.volatile = doc.names(n) }
+	byKey["allow_self_approval"] = func(n *yaml.Node) { c.AllowSelfApproval = doc.names(n) }
+	byKey["attributes"] = func(n *yaml.Node) { attributes = n }
+	byKey["parents"] = func(n *yaml.Node) { parents = n }
+	byKey["known"] = func(n *yaml.Node) { known = n }
+	byKey["unknown_entities"] = func(n *yaml.Node) { c.EvaluateUnknown = doc.OneOf(n, "deny", "evaluate") == "evaluate" }
+	byKey["unknown_properties"] = func(n *yaml.Node) { c.RejectUnknown = doc.OneOf(n, "drop", "reject") == "reject" }
+	byKey["forbid_errors"] = func(n *yaml.Node) { c.IgnoreForbidErrors = doc.OneOf(n, "deny", "ignore") == "ignore" }
+	byKey["undeclared_obligations"] = func(n *yaml.Node) { c.AllowUndeclared = doc.OneOf(n, "deny", "allow") == "allow" }
+	byKey["allow_trivial"] = func(n *yaml.Node) { c.allowTrivial = doc.OneOf(n, "false", "true") == "true" }
+	doc.Read(root)
+
+	// What names types comes after what says how type names are read.
+	c.ActionType, c.ApprovalType = c.Qualify("Action"), c.Qualify(approvalType)
+	c.Attributes = map[types.EntityType]AttributeMode{}
+	doc.Each(attributes, func(name, value *yaml.Node) {
+		modes := map[string]AttributeMode{"fill": Fill, "store": Stored, "request": Request}
+		c.Attributes[doc.WireType(&c, name)] = modes[doc.OneOf(value, "fill", "store", "request")]
+	})
+	c.Parents = map[types.EntityType][]parentRule{}
+	doc.Each(parents, func(name, rules *yaml.Node) {
+		typ := doc.WireType(&c, name)
+		doc.Each(rules, func(attribute, parent *yaml.Node) {
+			c.Parents[typ] = append(c.Parents[typ], parentRule{attribute.Value, c.Qualify(types.EntityType(doc.path(parent))), parent.Line, parent.Column})
+		})
+		slices.SortFunc(c.Parents[typ], func(a, b parentRule) int { return strings.Compare(a.Attribute, b.Attribute) })
+	})
+	c.Known = map[types.EntityType]bool{}
+	doc.List(known, func(name *yaml.Node) { c.Known[doc.WireType(&c, name)] = true })
+	return c
+}
+
+func (m *YamlMap) path(n *yaml.Node) string {
+	if m.Text(n) && !legalType(types.EntityType(n.Value)) {
+		m.Bad(n, "type_name", "this is no name of a Cedar type that requests may use", "write identifiers joined by ::, not ending in Action")
+	}
+	return n.Value
+}
+
+func (m *YamlMap) typeNames(n *yaml.Node) (map[string]types.EntityType, map[types.EntityType]bool) {
+	names, mapped := map[string]types.EntityType{}, map[types.EntityType]bool{}
+	m.Each(n, func(wire, cedar *yaml.Node) {
+		typ := types.EntityType(m.path(cedar))
+		if mapped[typ] {
+			m.Bad(cedar, "types_not_injective", fmt.Sprintf("two wire names become the type %s", typ), "give each wire name a type of its own")
+		}
+		names[wire.Value], mapped[typ] = typ, true
+	})
+	return names, mapped
+}
+
+// WireType reads the wire name of a type and returns Cedar's name.
+func (m *YamlMap) WireType(c *Config, n *yaml.Node) types.EntityType {
+	typ, ok := c.EntityType(n.Value)
+	if m.Text(n) && !ok {
+		m.Bad(n, "type_name", "this is no wire name of a type", "use the name that requests send, as types: lists it")
+	}
+	return typ
+}
+
+var yamlLine = regexp.MustCompile(`line (\d+)`)
+
+// YamlMap reads one YAML mapping strictly: unknown and repeated keys, and
+// values of the wrong form, are problems with their place.
+type YamlMap struct {
+	File     string
+	Problems *Problems
+	Known    map[string]func(*yaml.Node)
+}
+
+func YamlDocument(file string, text []byte, problems *Problems) (*yaml.Node, bool) {
+	var doc, more yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(text))
+	err := documents.Decode(&doc)
+	if err == nil {
+		// The reader stops at a line of three hyphens, and what follows would
+		// be passed over in silence.
+		if err = documents.Decode(&more); err == nil {
+			problems.Add(file, more.Line, 1, "yaml_documents", "a second document begins here, and would not be read", "put everything into one")
+			return nil, false
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		line := 0
+		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
+			_, _ = fmt.Sscan(m[1], &line)
+		}
+		problems.Add(file, line, 1, "yaml_syntax", "this is not YAML", "check indentation and quotes near this line")
+		return nil, false
+	}
+	if len(doc.Content) == 0 {
+		problems.Add(file, 1, 1, "yaml_empty", "the document is empty", "write a value or remove the file")
+		return nil, false
+	}
+	return doc.Content[0], true
+}
+
+func (m *YamlMap) Bad(n *yaml.Node, code, message, try string) bool {
+	m.Problems.Add(m.File, n.Line, n.Column, code, message, try)
+	return false
+}
+
+func (m *YamlMap) Read(n *yaml.Node) {
+	m.Each(n, func(key, value *yaml.Node) {
+		if set, ok := m.Known[key.Value]; ok {
+			set(value)
+			return
+		}
+		m.Bad(key, "unknown_key", fmt.Sprintf("unknown key %q", key.Value), "use one of "+strings.Join(slices.Sorted(maps.Keys(m.Known)), ", "))
+	})
+}
+
+func (m *YamlMap) Each(n *yaml.Node, do func(key, value *yaml.Node)) {
+	if n == nil {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		m.Bad(n, "yaml_form", "this must be a mapping", "write key: value lines")
+		return
+	}
+	seen := map[string]bool{}
+	for i := 0; i < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		switch {
+		case key.Kind != yaml.ScalarNode || value.Kind == yaml.AliasNode || key.Tag == "!!merge":
+			m.Bad(key, "yaml_form", "aliases, merges and complex keys are not read here", "write the value out")
+		case seen[key.Value]:
+			m.Bad(key, "duplicate_key", fmt.Sprintf("the key %q occurs twice", key.Value), "keep one")
+		default:
+			seen[key.Value] = true
+			do(key, value)
+		}
+	}
+}
+
+func (m *YamlMap) List(n *yaml.Node, do func(*yaml.Node)) {
+	if n == nil {
+		return
+	}
+	if n.Kind != yaml.SequenceNode {
+		m.Bad(n, "yaml_form", "this must be a list", "write - item lines")
+		return
+	}
+	for _, item := range n.Content {
+		do(item)
+	}
+}
+
+// names reads a list of strings.
+func (m *YamlMap) names(n *yaml.Node) (names []string) {
+	m.List(n, func(item *yaml.Node) {
+		if m.Text(item) {
+			names = append(names, item.Value)
+		}
+	})
+	return names
+}
+
+func (m *YamlMap) Text(n *yaml.Node) bool {
+	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" || n.Value == "" {
+		return m.Bad(n, "yaml_form", "this must be a name", "write it as a string")
+	}
+	return true
+}
+
+func (m *YamlMap) OneOf(n *yaml.Node, values ...string) string {
+	if n.Kind != yaml.ScalarNode || !slices.Contains(values, n.Value) {
+		m.Bad(n, "yaml_value", "this must be one of "+strings.Join(values, ", "), "")
+	}
+	return n.Value
+}
+
+// ListedTypes are the types that bundle.yaml or the PDP treats in a way of their
+// own, and "" for all others.
+func (c *Config) ListedTypes() []types.EntityType {
+	listed := []types.EntityType{"", c.ApprovalType}
+	for typ := range c.Attributes {
+		listed = append(listed, typ)
+	}
+	for typ := range c.Parents {
+		listed = append(listed, typ)
+	}
+	for typ := range c.Known {
+		listed = append(listed, typ)
+	}
+	slices.Sort(listed)
+	return slices.Compact(listed)
+}

@@ -1,0 +1,377 @@
+package bundle
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"policy-service/pdp/plainfile"
+)
+
+// Confined is a bundle directory during one reading. A symbolic link in it is followed
+// only to what belongs to the same owner: a tenant's to what is in the tenant's own
+// directory, any other to what is in the bundle's and in no tenant's. Otherwise who may
+// write one tenant's files could have the policies of another decide, or those of all
+// tenants, and could have any file of the machine read.
+//
+// Names are looked up by path, and opened below a directory that is open already
+// ([os.Root]), so that a link that a tenant changes in between leads nowhere else.
+type Confined struct {
+	root    *os.Root
+	real    string              // the path of root, without links
+	tenants string              // where tenants/ is in root, without links; "" where it is nowhere
+	homes   map[string]string   // where each tenant's directory is in root, without links
+	owners  map[string][]string // the other way round: a directory has one, or is one's by a link
+	dirs    map[string]string   // where a name leads that others are below
+	open    map[string]*os.Root
+	Walked  map[string]int // by owner, see [bounds]
+}
+
+// astray is a link that is not followed: it says where it leads.
+type astray string
+
+func (a astray) Error() string { return "a symbolic link leads from here " + string(a) }
+
+const outOfBundle = astray("out of the bundle's directory")
+
+// maxLinks is how many links a name may pass through, as on Linux. A link may say 4 KB of
+// names, and maxSteps is how many names there may be on the whole way.
+const (
+	maxLinks = 40
+	MaxSteps = 255
+)
+
+var (
+	errTooLong = astray(fmt.Sprintf("through more than %d names", MaxSteps))
+	// errWalked says that the owner has used up what may be walked for it.
+	errWalked = errors.New("too many names on the ways to its files")
+)
+
+// confine opens a bundle directory. Links on the way to it are its operator's.
+func confine(dir string) (*Confined, error) {
+	real, err := filepath.EvalSymlinks(dir)
+	if err == nil {
+		real, err = filepath.Abs(real)
+	}
+	if err != nil {
+		_, again := os.Stat(dir) // which says what kind of error it is
+		return nil, cmp.Or(again, err)
+	}
+	c := &Confined{real: real, homes: map[string]string{}, owners: map[string][]string{}, dirs: map[string]string{}, open: map[string]*os.Root{}, Walked: map[string]int{}}
+	if c.root, err = OpenDirectory(real); err != nil {
+		return nil, err
+	}
+	c.findHomes()
+	return c, nil
+}
+
+// OpenDirectory opens what must be a directory: with the dot, all else is refused
+// before it is opened, and a FIFO would be waited for.
+func OpenDirectory(dir string) (*os.Root, error) {
+	return os.OpenRoot(dir + string(filepath.Separator) + ".")
+}
+
+func (c *Confined) close() {
+	for _, home := range c.open {
+		_ = home.Close()
+	}
+	_ = c.root.Close()
+}
+
+// findHomes finds the tenants' directories. What is wrong with one is said when it is
+// read.
+func (c *Confined) findHomes() {
+	at, err := c.resolve("tenants")
+	if err != nil {
+		return
+	}
+	c.tenants = at
+	entries, err := ReadDirectory(c.root, at, -1)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		home, err := c.resolve("tenants/" + e.Name())
+		if err != nil || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		if info, err := c.root.Lstat(home); err == nil && info.IsDir() {
+			c.homes[e.Name()] = home
+			c.owners[home] = append(c.owners[home], e.Name())
+		}
+	}
+}
+
+// resolve returns where a name leads in root, without links. Of the directories it is in
+// that is found out once.
+func (c *Confined) resolve(name string) (string, error) {
+	if name == "." {
+		return name, nil
+	}
+	dir := path.Dir(name)
+	at, known := c.dirs[dir]
+	if !known {
+		var err error
+		if at, err = c.resolve(dir); err != nil {
+			return "", err
+		}
+		c.dirs[dir] = at
+	}
+	return c.follow(ownerOfFile(name), at, path.Base(name))
+}
+
+// walk counts that a path is looked up for an owner: each name in it is. It refuses what
+// is beyond the owner's bound, because others wait for it.
+func (c *Confined) walk(owner, at string) error {
+	if c.Walked[owner] >= boundsOf(owner).Looked {
+		return errWalked
+	}
+	c.Walked[owner] += 1 + strings.Count(at, "/")
+	return nil
+}
+
+// follow follows each link that stays in root, whose ever it is.
+func (c *Confined) follow(owner, at, name string) (string, error) {
+	todo := []string{name}
+	for links, steps := 0, 0; len(todo) > 0; steps++ {
+		if steps+len(todo) > MaxSteps {
+			return "", errTooLong
+		}
+		next := todo[0]
+		todo = todo[1:]
+		switch next {
+		case "", ".":
+			continue
+		case "..":
+			if at == "." {
+				return "", outOfBundle
+			}
+			at = path.Dir(at)
+			continue
+		}
+		if err := c.walk(owner, path.Join(at, next)); err != nil {
+			return "", err
+		}
+		info, err := c.root.Lstat(path.Join(at, next))
+		if err != nil {
+			return "", err
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			at = path.Join(at, next)
+			continue
+		}
+		if links++; links > maxLinks {
+			return "", syscall.ELOOP
+		}
+		target, err := c.root.Readlink(path.Join(at, next))
+		if err != nil {
+			return "", err
+		}
+		names := strings.Split(filepath.ToSlash(target), "/")
+		if filepath.IsAbs(target) {
+			if names, err = c.inside(owner, names); err != nil {
+				return "", err
+			}
+			at = "."
+		}
+		todo = slices.Concat(names, todo)
+	}
+	return at, nil
+}
+
+// inside returns what is left of an absolute path once it has come to root. The link may
+// lead there by another way than the bundle was opened by.
+func (c *Confined) inside(owner string, todo []string) ([]string, error) {
+	at := string(filepath.Separator)
+	for links, steps := 0, 0; at != c.real; steps++ {
+		if len(todo) == 0 {
+			return nil, outOfBundle
+		}
+		if steps+len(todo) > MaxSteps {
+			return nil, errTooLong
+		}
+		next := todo[0]
+		todo = todo[1:]
+		switch next {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		to := filepath.Join(at, next)
+		if err := c.walk(owner, to); err != nil {
+			return nil, err
+		}
+		target, err := os.Readlink(to)
+		switch {
+		case errors.Is(err, syscall.EINVAL): // no link
+			at = to
+			continue
+		case err != nil:
+			return nil, outOfBundle
+		}
+		if links++; links > maxLinks {
+			return nil, syscall.ELOOP
+		}
+		if filepath.IsAbs(target) {
+			at = string(filepath.Separator)
+		}
+		todo = slices.Concat(strings.Split(filepath.ToSlash(target), "/"), todo)
+	}
+	return todo, nil
+}
+
+// locate returns where a name of the bundle is: a path without links, below a directory
+// that is open.
+func (c *Confined) locate(name string) (*os.Root, string, error) {
+	at, err := c.resolve(name)
+	if err != nil {
+		return nil, "", err
+	}
+	tenant, home, err := c.owner(name)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := c.owned(name, tenant, home, at); err != nil {
+		return nil, "", err
+	}
+	if tenant == "" {
+		return c.root, at, nil
+	}
+	below, err := c.openHome(home)
+	if err != nil {
+		return nil, "", err
+	}
+	return below, path.Join(".", strings.TrimPrefix(strings.TrimPrefix(at, home), "/")), nil
+}
+
+// owner is the tenant whose name it is, "" where it is that of all, and where what is
+// the owner's must be. What is in a directory that came after the tenants' were found is
+// not there yet.
+func (c *Confined) owner(name string) (tenant, home string, err error) {
+	rest, below := strings.CutPrefix(name, "tenants/")
+	if !below {
+		return "", ".", nil
+	}
+	tenant, _, deeper := strings.Cut(rest, "/")
+	home, known := c.homes[tenant]
+	switch {
+	case known:
+		return tenant, home, nil
+	case deeper:
+		return "", "", fs.ErrNotExist
+	}
+	return "", ".", nil
+}
+
+// owned says why a name that is an owner's may not lead there.
+func (c *Confined) owned(name, tenant, home, at string) error {
+	switch {
+	case tenant != "" && c.holdsTenants(home):
+		return astray("to what holds the tenants' directories")
+	case !isIn(at, home):
+		return astray("out of the directory of tenant " + Quote(tenant))
+	}
+	for dir := at; dir != "." && !c.holdsTenants(dir); dir = path.Dir(dir) {
+		for _, other := range c.owners[dir] {
+			if other != tenant {
+				return astray("into the directory of tenant " + Quote(other))
+			}
+		}
+	}
+	outside := name != "." && name != "tenants" && !strings.HasPrefix(name, "tenants/")
+	if outside && c.tenants != "" && isIn(at, c.tenants) {
+		return astray("into what holds the tenants' directories")
+	}
+	return nil
+}
+
+// holdsTenants reports whether a directory is that of all tenants, or above it: no
+// tenant may have it.
+func (c *Confined) holdsTenants(dir string) bool { return isIn(c.tenants, dir) }
+
+// isIn reports whether a path is a directory's, or the directory; both are without links.
+func isIn(at, dir string) bool {
+	return dir == "." || at == dir || strings.HasPrefix(at, dir+"/")
+}
+
+// openHome opens a tenant's directory once.
+func (c *Confined) openHome(home string) (*os.Root, error) {
+	if c.open[home] != nil {
+		return c.open[home], nil
+	}
+	below, err := OpenDirectory(filepath.Join(c.real, filepath.FromSlash(home)))
+	if err != nil {
+		return nil, err
+	}
+	is, err := below.Stat(".")
+	was, missing := c.root.Lstat(home)
+	if err = cmp.Or(err, missing); err == nil && !os.SameFile(is, was) {
+		err = astray("elsewhere since it was looked at")
+	}
+	if err != nil {
+		_ = below.Close()
+		return nil, err
+	}
+	c.open[home] = below
+	return below, nil
+}
+
+// Open is for [fs.FS].
+func (c *Confined) Open(name string) (fs.File, error) {
+	below, at, err := c.locate(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := below.OpenFile(at, os.O_RDONLY|plainfile.NoWait, 0)
+	if err != nil {
+		return nil, err // and not f, a nil *os.File
+	}
+	return f, nil
+}
+
+// Stat is for [fs.StatFS].
+func (c *Confined) Stat(name string) (fs.FileInfo, error) {
+	below, at, err := c.locate(name)
+	if err != nil {
+		return nil, err
+	}
+	return below.Lstat(at)
+}
+
+// ReadDir is for [fs.ReadDirFS]. It stops one name beyond what there may be.
+func (c *Confined) ReadDir(name string) ([]fs.DirEntry, error) {
+	below, at, err := c.locate(name)
+	if err != nil {
+		return nil, err
+	}
+	return ReadDirectory(below, at, boundsOf(ownerOfFile(name)).Names+1)
+}
+
+// Lstat and ReadLink are for [fs.ReadLinkFS].
+func (c *Confined) Lstat(name string) (fs.FileInfo, error) { return c.root.Lstat(name) }
+
+func (c *Confined) ReadLink(name string) (string, error) { return c.root.Readlink(name) }
+
+func ReadDirectory(below *os.Root, at string, most int) ([]fs.DirEntry, error) {
+	f, err := below.OpenFile(at, os.O_RDONLY|plainfile.NoWait, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	entries, err := f.ReadDir(most)
+	if err == io.EOF { // none
+		err = nil
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, err
+}

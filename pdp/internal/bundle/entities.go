@@ -1,0 +1,282 @@
+package bundle
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// parsedEntity is an entity and where its file has it.
+type parsedEntity struct {
+	types.Entity
+	line, column int
+}
+
+// ParseEntities reads an array of entities in Cedar's JSON form. Its problems
+// give places and no values: those may be secrets.
+func ParseEntities(file string, text []byte, use *usage, problems *Problems) []parsedEntity {
+	place := placer{text: text, line: 1, column: 1}
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
+	fail := func(offset int64, what string) []parsedEntity {
+		line, column := place.at(offset)
+		problems.Add(file, line, column, "entity_syntax", what, `write [{"uid": {"type": …, "id": …}, "attrs": {…}, "parents": […]}, …]`)
+		return nil
+	}
+	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '[' {
+		return fail(dec.InputOffset(), "this is not a JSON array of entities")
+	}
+	var entities []parsedEntity
+	for dec.PeekKind() != ']' {
+		value, err := dec.ReadValue()
+		if err != nil {
+			return fail(offsetOf(err, dec), "this is not valid JSON, or a member occurs twice")
+		}
+		line, column := place.at(dec.InputOffset() - int64(len(value)))
+		e := parsedEntity{line: line, column: column}
+		var more bool
+		e.Entity, more, err = readEntity(value, use)
+		if use.tooManyEntities(entityPlace{file, line, column}, &e, problems) {
+			return entities
+		}
+		if err != nil {
+			what, try := "this is no entity in Cedar's JSON form", "it needs uid, attrs and parents, and may have tags; uid and parents are references {\"type\", \"id\"}"
+			if e.UID.Type != "" {
+				what = "this entity of type " + string(e.UID.Type) + " is not in Cedar's JSON form"
+			}
+			var bad *valueError
+			if errors.As(err, &bad) {
+				try = bad.try
+			}
+			problems.Add(file, line, column, "entity_form", what+": "+err.Error(), try)
+			if use.tooManyErrors() {
+				return entities
+			}
+			continue
+		}
+		if more {
+			// Cedar passes it over, and a misspelt "parents" would lose a parent.
+			problems.Warn(file, line, column, "entity_member", fmt.Sprintf("%s has a member that is none of uid, attrs, parents and tags", e.UID), "correct its name, or move it to attrs")
+		}
+		entities = append(entities, e)
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return fail(offsetOf(err, dec), "the array does not end")
+	}
+	if rest := bytes.TrimSpace(text[dec.InputOffset():]); len(rest) > 0 {
+		return fail(dec.InputOffset(), "something follows the array")
+	}
+	return entities
+}
+
+func offsetOf(err error, dec *jsontext.Decoder) int64 {
+	var syntax *jsontext.SyntacticError
+	if errors.As(err, &syntax) {
+		return syntax.ByteOffset
+	}
+	return dec.InputOffset()
+}
+
+// readEntity reads one entity, as far as it can; more is set where it has members that mean
+// nothing.
+func readEntity(text jsontext.Value, use *usage) (e types.Entity, more bool, err error) {
+	var parts struct {
+		UID     jsontext.Value `json:"uid"`
+		Attrs   jsontext.Value `json:"attrs"`
+		Parents jsontext.Value `json:"parents"`
+		Tags    jsontext.Value `json:"tags"`
+		Other   jsontext.Value `json:",embed"`
+	}
+	if json.Unmarshal(text, &parts) != nil {
+		return e, false, errors.New("it is no object")
+	}
+	for _, part := range []struct {
+		name string
+		text jsontext.Value
+	}{{"uid", parts.UID}, {"parents", parts.Parents}, {"attrs", parts.Attrs}} {
+		if part.text == nil || part.text.Kind() == 'n' {
+			return e, false, errors.New(part.name + " is missing")
+		}
+	}
+	if json.Unmarshal(parts.UID, &e.UID) != nil {
+		return types.Entity{}, false, errors.New("uid names no entity")
+	}
+	if json.Unmarshal(parts.Parents, &e.Parents) != nil {
+		return e, false, errors.New("parents is no list of references")
+	}
+	if e.Attributes, err = storedRecord(parts.Attrs, use); err != nil {
+		return e, false, below("attrs", err)
+	}
+	if parts.Tags != nil {
+		if e.Tags, err = storedRecord(parts.Tags, use); err != nil {
+			return e, false, below("tags", err)
+		}
+	}
+	return e, len(parts.Other) > 0, nil
+}
+
+// placer turns offsets, asked in ascending order, into lines and columns.
+type placer struct {
+	text         []byte
+	i            int64
+	line, column int
+}
+
+func (p *placer) at(offset int64) (line, column int) {
+	for ; p.i < min(offset, int64(len(p.text))); p.i++ {
+		if c := p.text[p.i]; c == '\n' {
+			p.line, p.column = p.line+1, 1
+		} else if c < 0x80 || c >= 0xC0 {
+			p.column++
+		}
+	}
+	return p.line, p.column
+}
+
+// entityLoader puts the entities of a view's files into its store.
+type entityLoader struct {
+	bundle   *Bundle
+	view     *View
+	use      *usage
+	problems *Problems
+	places   map[types.EntityUID]entityPlace
+	order    []types.EntityUID // in which they stand in the files
+}
+
+type entityPlace struct {
+	file         string
+	line, column int
+}
+
+func (l *entityLoader) load(file string, entities []parsedEntity) {
+	for _, e := range entities {
+		if l.use.errorCount > MostErrors {
+			return
+		}
+		at := entityPlace{file, e.line, e.column}
+		if taken := l.taken(e.UID); taken != "" {
+			l.bad(at, "duplicate_entity", fmt.Sprintf("%s is defined already, %s", e.UID, taken), "define an entity once; a tenant cannot redefine what stands above it")
+			continue
+		}
+		l.places[e.UID] = at
+		l.order = append(l.order, e.UID)
+		l.put(e.Entity, at)
+	}
+}
+
+func (l *entityLoader) bad(at entityPlace, code, message, try string) {
+	l.problems.Add(at.file, at.line, at.column, code, message, try)
+	l.use.tooManyErrors()
+}
+
+func (l *entityLoader) taken(uid types.EntityUID) string {
+	if other, ok := l.places[uid]; ok {
+		return fmt.Sprintf("at %s:%d:%d", other.file, other.line, other.column)
+	}
+	if _, ok := l.view.Store.Root.Get(uid); ok {
+		return "in the root of the bundle"
+	}
+	return ""
+}
+
+// put adds one entity, with the types that the schema gives its values and the
+// parents that bundle.yaml finds in its attributes.
+func (l *entityLoader) put(e types.Entity, at entityPlace) {
+	if s := l.bundle.Schema; s != nil {
+		if shape := s.Entities[e.UID.Type]; shape != nil {
+			e = typedEntity(e, shape)
+		}
+	}
+	store := l.view.Store
+	written := e.Parents
+	for _, rule := range l.bundle.Config.Parents[e.UID.Type] {
+		value, ok := e.Attributes.Get(types.String(rule.Attribute))
+		if !ok {
+			continue
+		}
+		more, ok := StoredParents(value, rule.Parent)
+		if !ok {
+			l.bad(at, "parent_attribute", fmt.Sprintf("attribute %s of %s gives parents, and is neither a string nor a set of strings or %s references", rule.Attribute, e.UID, rule.Parent), "write ids only")
+			continue
+		}
+		store.Written[e.UID] = written
+		e.Parents = types.NewEntityUIDSet(append(slices.Collect(e.Parents.All()), more...)...)
+	}
+	if s := l.bundle.Schema; s != nil {
+		if err := s.fitsEntity(e); err != nil {
+			l.bad(at, "schema_entity", fmt.Sprintf("%s does not fit the schema: %s", e.UID, err), "correct the entity or its declaration")
+		}
+		if _, action := s.Actions[e.UID]; action {
+			return // the schema's own stands
+		}
+	}
+	if _, _, ok := identitiesOf(e); !ok {
+		l.problems.Warn(at.file, at.line, at.column, "identities_form", fmt.Sprintf("attribute %s of %s is no set of entities or ids, so nobody knows who that is: it approves nothing, and what it asks for nobody can approve", identities, e.UID), `write a list of {"__entity": {"type": …, "id": …}}, or of ids`)
+	}
+	store.Entities[e.UID] = e
+}
+
+func typedEntity(e types.Entity, s *entityShape) types.Entity {
+	if members := e.Attributes.Map(); len(members) > 0 {
+		coerceMembers(members, s.attributes)
+		e.Attributes = types.NewRecord(members)
+	}
+	if members := e.Tags.Map(); len(members) > 0 {
+		for name, value := range members {
+			members[name] = coerce(value, s.tags)
+		}
+		e.Tags = types.NewRecord(members)
+	}
+	return e
+}
+
+// refuseRootParents refuses a tenant's entities whose parents the root names:
+// through them a tenant would take part in what the root's policies say. One that the root
+// names without defining it does so too, but it may be meant.
+func (l *entityLoader) refuseRootParents(named map[types.EntityUID]struct{}) {
+	for uid, at := range l.places { // problems have an order of their own
+		e := l.view.Store.Entities[uid]
+		if _, ok := named[uid]; ok {
+			l.problems.Warn(at.file, at.line, at.column, "root_entity", fmt.Sprintf("the root of the bundle names %s and does not define it, so what this tenant says of it counts in the root's policies, its forbids too", uid), "define it in the root, or see that no policy there relies on its attributes")
+		}
+		for parent := range e.Parents.All() {
+			if _, ok := named[parent]; ok {
+				l.bad(at, "root_parent", fmt.Sprintf("%s takes %s as a parent, which the root of the bundle names", uid, parent), "a tenant's entities may only stand below the tenant's own; move the entity to the root if it belongs there")
+			}
+		}
+	}
+}
+
+// named are the entities that the root's policies and entity files name.
+func (v *View) named() map[types.EntityUID]struct{} {
+	named := map[types.EntityUID]struct{}{}
+	for _, p := range v.Policies {
+		for _, uid := range p.Facts.Uids {
+			named[uid] = struct{}{}
+		}
+	}
+	for uid, e := range v.Store.Entities {
+		named[uid] = struct{}{}
+		for parent := range e.Parents.All() {
+			named[parent] = struct{}{}
+		}
+		for _, values := range []types.Record{e.Attributes, e.Tags} {
+			for _, value := range values.All() {
+				for _, uid := range appendUIDs(nil, value) {
+					named[uid] = struct{}{}
+				}
+			}
+		}
+	}
+	return named
+}
+
+func compareUIDs(a, b types.EntityUID) int {
+	return cmp.Or(strings.Compare(string(a.Type), string(b.Type)), strings.Compare(string(a.ID), string(b.ID)))
+}

@@ -1,0 +1,322 @@
+package bundle
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// valueError is what keeps an attribute or tag of an entity from being one of Cedar's:
+// where, and never the value, which may be a secret.
+type valueError struct{ at, what, try string }
+
+func (e *valueError) Error() string { return e.at + " " + e.what }
+
+// below puts the place of an error into what it is in.
+func below(in string, err error) error {
+	if bad, ok := err.(*valueError); ok {
+		bad.at = in + bad.at
+	}
+	return err
+}
+
+// memberOf is how Cedar writes the access to a member.
+func memberOf(name string) string {
+	if identifier.MatchString(name) {
+		return "." + name
+	}
+	return "[" + Quote(name) + "]"
+}
+
+// form is what to try where a value should be one of an extension type.
+const form = `write {"__extn": {"fn": "ip", "arg": "10.0.0.1"}}, and likewise decimal, datetime and duration`
+
+// maxExtensions bounds values of extension types in the arguments of others.
+const maxExtensions = 4
+
+// storedRecord reads attributes or tags in Cedar's JSON form. It is stricter than Cedar in
+// one thing: a member called __entity, __extn or __expr that is none of Cedar's forms is
+// no member of a record, but a mistake.
+func storedRecord(text jsontext.Value, use *usage) (types.Record, error) {
+	r := valueReader{Decoder: jsontext.NewDecoder(bytes.NewReader(text)), use: use, extensions: maxExtensions}
+	if r.PeekKind() != '{' {
+		return types.Record{}, &valueError{what: "is no object", try: "write {…}"}
+	}
+	v, err := r.value()
+	if err != nil {
+		return types.Record{}, err
+	}
+	record, ok := v.(types.Record)
+	if !ok {
+		return record, &valueError{what: "is a value, and no object of values", try: "write {…}"}
+	}
+	return record, nil
+}
+
+// valueReader reads values, whose JSON is well-formed.
+type valueReader struct {
+	*jsontext.Decoder
+	use        *usage
+	extensions int // that may be in the arguments of others
+	depth      int // in how many containers the next value is
+}
+
+// value reads the next value.
+func (r valueReader) value() (types.Value, error) {
+	r.use.valueCount++
+	kind := r.PeekKind()
+	if kind == '{' || kind == '[' {
+		r.depth++
+	}
+	switch {
+	case r.use.valueCount > r.use.Values:
+		return nil, errTooMuch
+	case r.depth > StoredLimits.Depth:
+		return nil, &valueError{what: fmt.Sprintf("nests more than %d deep", StoredLimits.Depth), try: "write it flatter"}
+	case kind == '{':
+		return r.object()
+	case kind == '[':
+		return r.set()
+	}
+	text, err := r.ReadValue()
+	if err != nil {
+		return nil, err
+	}
+	if text.Kind() == '"' {
+		plain, err := jsontext.AppendUnquote(nil, text)
+		return types.String(plain), err
+	}
+	var v types.Value
+	switch err := types.UnmarshalJSON(text, &v); {
+	case err == nil:
+		return v, nil
+	case text.Kind() == '0':
+		return nil, &valueError{what: "is no integer of 64 bits", try: `write a decimal as {"__extn": {"fn": "decimal", "arg": "1.5"}}`}
+	}
+	return nil, &valueError{what: "is null, which Cedar does not have", try: "leave it out"}
+}
+
+// errTooMuch ends a reading at a bound of its owner.
+var errTooMuch = errors.New("there is more than may be")
+
+// set reads an array, within the limits of one in a request: it is compared with such.
+func (r valueReader) set() (types.Value, error) {
+	_, _ = r.ReadToken()
+	var elements []types.Value
+	nested, within := false, arrays{}
+	for n := 0; r.PeekKind() != ']'; n++ {
+		e, err := r.value()
+		if err != nil {
+			return nil, below("["+strconv.Itoa(n)+"]", err)
+		}
+		nested = nested || isNested(e)
+		within.add(e)
+		if most := mostElements(nested); n == most {
+			return nil, &valueError{what: fmt.Sprintf("has more than the %d elements that an array %s may have", most, map[bool]string{true: "of arrays or objects", false: "of plain values"}[nested]), try: "make entities of them, or several attributes"}
+		}
+		elements = append(elements, e)
+	}
+	if _, err := r.ReadToken(); err != nil {
+		return nil, err
+	}
+	if within.deep > 1 && within.count > MaxArraysWithin {
+		return nil, &valueError{what: fmt.Sprintf("holds arrays of arrays, and more than %d arrays in all", MaxArraysWithin), try: "write fewer arrays within arrays"}
+	}
+	set, ok := NewSet(elements)
+	if !ok {
+		return nil, &valueError{what: "has elements that were chosen to make it slow: Cedar takes the square of their number for them", try: "write other elements"}
+	}
+	return set, nil
+}
+
+// MaxArraysWithin bounds arrays in one that holds arrays of arrays: comparing two such
+// takes the square of their number.
+const MaxArraysWithin = 64
+
+// arrays are those within a value: how many, and how deep.
+type arrays struct{ count, deep int }
+
+func (a *arrays) add(v types.Value) {
+	var in arrays
+	switch v := v.(type) {
+	case types.Set:
+		for e := range v.All() {
+			in.add(e)
+		}
+		in.count++
+		in.deep++
+	case types.Record:
+		for _, m := range v.All() {
+			in.add(m)
+		}
+	}
+	a.count += in.count
+	a.deep = max(a.deep, in.deep)
+}
+
+func isNested(v types.Value) bool {
+	switch v.(type) {
+	case types.Set, types.Record:
+		return true
+	}
+	return false
+}
+
+func mostElements(nested bool) int {
+	if nested {
+		return StoredLimits.NestedElements
+	}
+	return StoredLimits.Elements
+}
+
+func (r valueReader) object() (types.Value, error) {
+	_, _ = r.ReadToken()
+	members := types.RecordMap{}
+	for first := true; r.PeekKind() != '}'; first = false {
+		token, err := r.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		name := token.String()
+		switch name {
+		case "__entity", "__extn", "__expr":
+			text, err := r.ReadValue()
+			if err != nil {
+				return nil, err
+			}
+			text = text.Clone() // what is read next may take its place
+			if !first || r.PeekKind() != '}' {
+				return nil, &valueError{what: "has " + name + " beside other members", try: "let it stand alone"}
+			}
+			_, _ = r.ReadToken()
+			return r.escaped(name, text)
+		}
+		if members[types.String(name)], err = r.value(); err != nil {
+			return nil, below(memberOf(name), err)
+		}
+	}
+	_, err := r.ReadToken()
+	return types.NewRecord(members), err
+}
+
+// escaped is a value that JSON has no form for.
+func (r valueReader) escaped(name string, text jsontext.Value) (types.Value, error) {
+	switch name {
+	case "__entity":
+		// Cedar ignores other members, and so must they be: it makes sets of what is in them.
+		var ref struct {
+			Type *string `json:"type"`
+			ID   *string `json:"id"`
+		}
+		if err := json.Unmarshal(text, &ref); err == nil && ref.Type != nil && ref.ID != nil {
+			if typ, err := types.NewEntityType(*ref.Type); err == nil {
+				return types.NewEntityUID(typ, types.String(*ref.ID)), nil
+			}
+		}
+		return nil, &valueError{what: "names no entity", try: `write {"__entity": {"type": "User", "id": "alice"}}`}
+	case "__extn":
+		return r.extension(text)
+	}
+	return nil, &valueError{what: "is an expression, which Cedar does not read any more", try: form}
+}
+
+// constructors are the functions that make a value of a text.
+var constructors = map[string]*Shape{
+	"ip": {Form: shapeIP}, "decimal": {Form: ShapeDecimal}, "datetime": {Form: shapeDatetime}, "duration": {Form: shapeDuration},
+}
+
+// extension is a call of one of Cedar's functions: {"fn", "arg"}, or {"fn", "args"} with a
+// list of them. Those that make a value of another one are not called, but for offset, as
+// which Cedar itself writes a datetime.
+func (r valueReader) extension(text jsontext.Value) (types.Value, error) {
+	var call struct {
+		Fn   string           `json:"fn"`
+		Arg  jsontext.Value   `json:"arg"`
+		Args []jsontext.Value `json:"args"`
+	}
+	switch err := json.Unmarshal(text, &call); {
+	case err != nil || call.Fn == "" || call.Arg == nil && call.Args == nil:
+		return nil, &valueError{what: "is no value of an extension type: it has no fn, or neither arg nor args", try: form}
+	case r.extensions == 0:
+		return nil, &valueError{what: "has more calls within calls than are read", try: form}
+	case call.Arg != nil: // Cedar looks no further
+		call.Args = []jsontext.Value{call.Arg}
+	}
+	r.extensions--
+	args := make([]types.Value, len(call.Args))
+	for n, text := range call.Args {
+		var err error
+		r.Decoder = jsontext.NewDecoder(bytes.NewReader(text))
+		if args[n], err = r.value(); err != nil {
+			return nil, err
+		}
+	}
+	if v, ok := called(call.Fn, args); ok {
+		return v, nil
+	}
+	switch of := constructors[call.Fn]; {
+	case of != nil:
+		return nil, &valueError{what: "is no " + of.String() + ": " + call.Fn + " takes one text in its form", try: form}
+	case call.Fn == "offset":
+		return nil, &valueError{what: "is no datetime that Cedar can hold: offset takes a datetime and a duration", try: form}
+	}
+	return nil, &valueError{what: "calls a function other than ip, decimal, datetime, duration and offset", try: form}
+}
+
+// called is what a function makes of its arguments.
+func called(fn string, args []types.Value) (types.Value, bool) {
+	switch of := constructors[fn]; {
+	case of != nil && len(args) == 1:
+		text, ok := args[0].(types.String)
+		if !ok {
+			return nil, false
+		}
+		return FromText(string(text), of)
+	case fn != "offset" || len(args) != 2:
+		return nil, false
+	}
+	from, ok1 := args[0].(types.Datetime)
+	by, ok2 := args[1].(types.Duration)
+	a, b := from.Milliseconds(), by.ToMilliseconds()
+	if !ok1 || !ok2 || b > 0 && a > math.MaxInt64-b || b < 0 && a < math.MinInt64-b {
+		return nil, false
+	}
+	return types.NewDatetimeFromMillis(a + b), true
+}
+
+// implied is a value of an extension type as it may be written where a schema says the type:
+// {"fn", "arg"} or {"fn", "args"}. A list of arguments has become a set by now, but those of
+// offset cannot be taken for each other.
+func implied(v types.Record) (types.Value, bool) {
+	name, _ := v.Get("fn")
+	fn, ok := name.(types.String)
+	if !ok || v.Len() != 2 {
+		return nil, false
+	}
+	if arg, ok := v.Get("arg"); ok {
+		return called(string(fn), []types.Value{arg})
+	}
+	list, _ := v.Get("args")
+	set, ok := list.(types.Set)
+	if args := set.Slice(); !ok || len(args) != 2 {
+		return called(string(fn), args)
+	}
+	var args [2]types.Value
+	for arg := range set.All() {
+		for _, of := range []*Shape{constructors["datetime"], constructors["duration"]} {
+			switch v := coerce(arg, of).(type) {
+			case types.Datetime:
+				args[0] = v
+			case types.Duration:
+				args[1] = v
+			}
+		}
+	}
+	return called(string(fn), args[:])
+}

@@ -1,0 +1,140 @@
+package bundle
+
+import (
+	"slices"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"policy-service/evaluation"
+)
+
+// People are entities with all their identities: those that they have, those of these,
+// and whoever has one of them. Two other names of one person are one person, too.
+type People struct {
+	Store *Store
+	uids  []types.EntityUID
+	ids   []types.String // each stands for every entity that has it
+	vague bool           // somebody's identities cannot be read
+	// steps are names and entities come by; where there are most, it ends beyond them. That
+	// is for [entityLoader.checkPersons] alone, after which there are never too many.
+	steps, most int
+}
+
+// step reports whether one more may be taken.
+func (p *People) step() bool {
+	p.steps++
+	return p.most == 0 || p.steps <= p.most
+}
+
+func (p *People) AddRef(c *Config, r evaluation.Ref) bool {
+	typ, ok := c.EntityType(r.Type)
+	p.Add(types.NewEntityUID(typ, types.String(r.ID)))
+	return ok
+}
+
+func (p *People) Add(uid types.EntityUID) {
+	if !p.step() || slices.Contains(p.uids, uid) {
+		return
+	}
+	p.uids = append(p.uids, uid)
+	if e, ok := p.Store.Get(uid); ok {
+		p.addIdentities(e)
+	}
+	for s := p.Store; s != nil; s = s.Root {
+		for _, e := range s.Naming[uid.ID] {
+			if !p.step() {
+				return
+			}
+			if uids, ids, _ := identitiesOf(e); slices.Contains(uids, uid) || slices.Contains(ids, uid.ID) {
+				p.Add(e.UID)
+			}
+		}
+	}
+}
+
+// AddID adds every entity with an id.
+func (p *People) AddID(id types.String) {
+	if !p.step() || slices.Contains(p.ids, id) {
+		return
+	}
+	p.ids = append(p.ids, id)
+	for s := p.Store; s != nil; s = s.Root {
+		for _, e := range s.Identified[id] {
+			if !p.step() {
+				return
+			}
+			p.addIdentities(e)
+		}
+		for _, e := range s.Naming[id] {
+			if !p.step() {
+				return
+			}
+			p.Add(e.UID)
+		}
+	}
+}
+
+func (p *People) addIdentities(e types.Entity) {
+	uids, ids, ok := identitiesOf(e)
+	p.vague = p.vague || !ok
+	for _, uid := range uids {
+		p.Add(uid)
+	}
+	for _, id := range ids {
+		p.AddID(id)
+	}
+}
+
+// identitiesOf reads what else an entity is named. It fails where there is anything but
+// references and ids.
+func identitiesOf(e types.Entity) (uids []types.EntityUID, ids []types.String, ok bool) {
+	value, given := e.Attributes.Get(identities)
+	if !given {
+		return nil, nil, true
+	}
+	set, ok := value.(types.Set)
+	for one := range set.All() {
+		switch one := one.(type) {
+		case types.EntityUID:
+			uids = append(uids, one)
+		case types.String:
+			ids = append(ids, one)
+		default:
+			ok = false
+		}
+	}
+	return uids, ids, ok
+}
+
+// identityIDs are the ids of whatever an entity is named besides.
+func identityIDs(e types.Entity) []types.String {
+	uids, ids, _ := identitiesOf(e)
+	for _, uid := range uids {
+		ids = append(ids, uid.ID)
+	}
+	return ids
+}
+
+// Overlaps reports whether a person is among them.
+func (p *People) Overlaps(s *Store, person types.EntityUID) bool {
+	other := People{Store: s}
+	other.Add(person)
+	if p.vague || other.vague {
+		return true
+	}
+	return p.has(&other) || other.has(p)
+}
+
+func (p *People) has(other *People) bool {
+	for _, uid := range other.uids {
+		if slices.Contains(p.uids, uid) || slices.Contains(p.ids, uid.ID) {
+			return true
+		}
+	}
+	for _, id := range other.ids {
+		if slices.Contains(p.ids, id) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,231 @@
+package bundle
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"policy-service/evaluation"
+)
+
+// kind is a kind of file that a bundle is made of, and how large one may be:
+// every file is measured before it is read.
+type kind struct {
+	name string
+	Max  int64
+}
+
+// MaxPolicyFile bounds a policy file before it is read, and so what cedar-go's
+// parser is ever given.
+const MaxPolicyFile = 256 << 10
+
+var (
+	PolicyKind   = &kind{"policy file", MaxPolicyFile}
+	SettingsKind = &kind{"YAML file", 1 << 20}
+	SchemaKind   = &kind{"schema", 1 << 20}
+	entityKind   = &kind{"entity file", RootBounds.EntityFile}
+	TestKind     = &kind{"test file", 1 << 20}
+	ManifestKind = &kind{"MANIFEST", 16 << 20}
+)
+
+const layout = "bundle.yaml, *.cedar, schema.cedarschema, entities/*.json, obligations.yaml, tests/*.yaml, tenants/<tenant>/, MANIFEST"
+
+// kindOf says what a file's place and name make of it, nil where no rule of the
+// layout names it.
+func kindOf(file string) *kind {
+	rest, inTenant := strings.CutPrefix(file, "tenants/")
+	if inTenant {
+		_, rest, _ = strings.Cut(rest, "/")
+	}
+	switch dir, name := path.Split(rest); dir {
+	case "":
+		return kindAtTop(name, inTenant)
+	case "entities/":
+		if strings.HasSuffix(name, ".json") {
+			return entityKind
+		}
+	case "tests/":
+		switch path.Ext(name) {
+		case ".yaml", ".yml", ".json":
+			return TestKind
+		}
+	}
+	return nil
+}
+
+func kindAtTop(name string, inTenant bool) *kind {
+	switch {
+	case strings.HasSuffix(name, ".cedar"):
+		return PolicyKind
+	case name == obligationsFile, name == "bundle.yaml" && !inTenant:
+		return SettingsKind
+	case (name == "schema.cedarschema" || strings.HasSuffix(name, ".cedarschema.json")) && !inTenant:
+		return SchemaKind
+	}
+	return nil
+}
+
+// Bundle reads everything that is loaded. Each directory is named here by its
+// fixed place, so a link that leads back up cannot make the reading go round.
+func (r *reader) Bundle() {
+	r.part(".")
+	r.findTenants()
+	for _, name := range r.files.Tenants {
+		before := len(r.files.Content)
+		r.part("tenants/" + name)
+		if len(r.files.Content) == before {
+			r.emptyTenant("tenants/" + name)
+		}
+	}
+}
+
+// emptyTenant is a tenant that its directory alone makes one. No MANIFEST can list
+// a directory, and where one stands only what it lists may make a difference.
+func (r *reader) emptyTenant(dir string) {
+	const message = "nothing in this tenant's directory is loaded, so the policies of every tenant alone decide for it and the digest does not name it"
+	if r.manifest {
+		r.problem(dir, "empty_tenant", message+", nor can the MANIFEST",
+			"remove the directory, or put a .cedar file there, a comment is enough, and write the MANIFEST again with policy-service check --write-manifest")
+		return
+	}
+	r.files.Problems.Warn(dir, 0, 0, "empty_tenant", message, "put a .cedar file there, a comment is enough, or remove the directory")
+}
+
+// part reads what stands directly in the root or in a tenant's directory, and
+// the entities beside it.
+func (r *reader) part(dir string) {
+	for _, e := range r.entries(dir) {
+		file := path.Join(dir, e.Name())
+		switch {
+		case e.Name() == "entities":
+			r.entities(file)
+		case e.Name() == "tests" && !e.Type().IsRegular():
+			// Read by ReadTests: not loaded, and not in the digest.
+		case file == "tenants":
+			// Read by findTenants.
+		case file == "MANIFEST":
+			r.manifest = true
+		default:
+			r.load(file, e)
+		}
+	}
+}
+
+func (r *reader) entities(dir string) {
+	if !r.isDirectory(dir) {
+		return
+	}
+	for _, e := range r.entries(dir) {
+		r.load(path.Join(dir, e.Name()), e)
+	}
+}
+
+// tests reads a tests directory, where there is one.
+func (r *reader) tests(dir string) {
+	if !r.has(dir) || !r.isDirectory(dir) {
+		return
+	}
+	for _, e := range r.entries(dir) {
+		r.load(path.Join(dir, e.Name()), e)
+	}
+}
+
+// has reports whether something has that name, be it a link to nothing.
+func (r *reader) has(name string) bool {
+	_, err := fs.Lstat(r.Fsys, name)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func (r *reader) findTenants() {
+	if !r.has("tenants") || !r.isDirectory("tenants") {
+		return
+	}
+	for _, e := range r.entries("tenants") {
+		name := e.Name()
+		dir := "tenants/" + name
+		info, err := fs.Stat(r.Fsys, dir)
+		switch {
+		case err != nil:
+			r.unreadable(dir, err)
+		case !info.IsDir():
+			r.files.Problems.Warn(dir, 0, 0, "unknown_file", "only tenants' directories belong here; this is not loaded", "move it out")
+		case name == evaluation.DefaultTenant:
+			r.problem(dir, "tenant_name", "the tenant default is the root of the bundle and has no directory", "move its files to the root, or rename the directory")
+		case !evaluation.IsTenantName(name):
+			r.problem(dir, "tenant_name", "this is no legal tenant name", "rename the directory: a letter or digit, then at most 62 letters, digits, dots, underscores and hyphens")
+		default:
+			r.files.Tenants = append(r.files.Tenants, name)
+		}
+	}
+}
+
+// load reads one file into the bundle, or says that it does not belong there.
+func (r *reader) load(file string, e fs.DirEntry) {
+	if r.ctx.Err() != nil {
+		return // nobody waits for what is read
+	}
+	k := kindOf(file)
+	if k == nil {
+		what := "file"
+		if e.IsDir() {
+			what = "directory"
+		}
+		r.files.Problems.Warn(file, 0, 0, "unknown_"+what, "no rule of the layout names this "+what+", so nothing of it is loaded", "rename or remove it: a bundle is made of "+layout)
+		return
+	}
+	if k == SchemaKind {
+		if r.schema != "" {
+			r.problem(file, "two_schemas", "there is a schema already, "+r.schema, "keep one of the two")
+		}
+		r.schema = file
+	}
+	use := r.usage(file)
+	if use.over {
+		return
+	}
+	data, ok := r.read(file, use.kind(k))
+	switch {
+	case !ok:
+	case use.tooMuchText(file, len(data), &r.files.Problems):
+	case len(bytes.TrimSpace(data)) == 0:
+		r.problem(file, "empty_file", "this "+k.name+" is empty, perhaps half-written", "write its content, or remove it")
+	default:
+		r.files.Content[file] = data
+	}
+}
+
+// entries lists a directory without the names that begin with a dot, and
+// without those that could not be written in a digest, a MANIFEST or a log line.
+func (r *reader) entries(dir string) []fs.DirEntry {
+	most := boundsOf(ownerOfFile(dir)).Names
+	all, err := fs.ReadDir(r.Fsys, dir)
+	if err != nil {
+		r.unreadable(dir, err)
+		return nil // a part of a directory is as bad as a part of a file
+	}
+	if len(all) > most {
+		r.problem(dir, "many_names", fmt.Sprintf("this directory may hold %d files and directories, and holds more", most), "remove some")
+		return nil
+	}
+	legal := all[:0:0]
+	for _, e := range all {
+		switch name := e.Name(); {
+		case strings.HasPrefix(name, "."):
+		case !legalName(name):
+			r.problem(path.Join(dir, strconv.Quote(name)), "file_name", "a name must be UTF-8 without control characters and backslashes", "rename it")
+		default:
+			legal = append(legal, e)
+		}
+	}
+	return legal
+}
+
+func legalName(name string) bool {
+	return utf8.ValidString(name) && !strings.ContainsRune(name, '\\') && !strings.ContainsFunc(name, unicode.IsControl)
+}

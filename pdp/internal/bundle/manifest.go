@@ -1,0 +1,172 @@
+package bundle
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// ManifestEnd is the last line of a MANIFEST. A file that was cut anywhere does
+// not end in it.
+const ManifestEnd = "# end\n"
+
+// A MANIFEST says exactly what a bundle holds, for those who copy one file by
+// file. Its format, all of it:
+//
+//	<64 lowercase hex digits of SHA-256><space><space or *><path>\n
+//	…
+//	# end\n
+//
+// which is what `sha256sum` writes and `sha256sum --check` reads, and the last
+// line. Paths are slash paths inside the bundle, without "./", "..", backslash or
+// control characters, each once; the order does not matter. There are no other
+// comments and no blank lines, and lines end in LF alone: a CR would be part of
+// the name for sha256sum. It may grow only behind a "# " that today's parser
+// refuses, so an old version never half-understands a new one.
+func ParseManifest(data []byte) (map[string]string, Problems) {
+	var ps Problems
+	body, complete := bytes.CutSuffix(data, []byte(ManifestEnd))
+	if !complete || len(body) > 0 && body[len(body)-1] != '\n' {
+		ps.Add("MANIFEST", 0, 0, "manifest_incomplete", "it does not end in the line \"# end\", perhaps it is half-written", "write it whole, with \"# end\" and a newline last, or remove it")
+		return nil, ps
+	}
+	sums, number := map[string]string{}, 0
+	for line := range strings.Lines(string(body)) {
+		number++
+		sum, name, ok := parseManifestLine(strings.TrimSuffix(line, "\n"))
+		switch _, twice := sums[name]; {
+		case !ok:
+			ps.Add("MANIFEST", number, 1, "manifest_line", "this is not a line as sha256sum writes it for a file of the bundle", "write it again with policy-service check --write-manifest")
+		case twice:
+			ps.Add("MANIFEST", number, 1, "manifest_twice", "this path is listed twice", "remove one of the lines")
+		default:
+			sums[name] = sum
+		}
+	}
+	return sums, ps
+}
+
+func parseManifestLine(line string) (sum, name string, ok bool) {
+	if len(line) <= 66 || line[64] != ' ' || line[65] != ' ' && line[65] != '*' {
+		return "", "", false
+	}
+	sum, name = line[:64], line[66:]
+	_, err := hex.DecodeString(sum)
+	ok = err == nil && sum == strings.ToLower(sum) && name != "MANIFEST" && name != "." && fs.ValidPath(name) && legalName(name)
+	return sum, name, ok
+}
+
+// CheckManifest holds what was read against the MANIFEST, where there is one.
+func (r *reader) CheckManifest() {
+	if !r.manifest {
+		return
+	}
+	data, ok := r.read("MANIFEST", ManifestKind)
+	if !ok {
+		return
+	}
+	sums, ps := ParseManifest(data)
+	if r.files.Problems = append(r.files.Problems, ps...); ps.Refuse() {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		r.checkListed(name, sums[name])
+	}
+	for name := range r.files.Content {
+		if _, listed := sums[name]; !listed {
+			r.problem(name, "manifest_unlisted", "the MANIFEST does not list this file", "remove the file, or write the MANIFEST again with policy-service check --write-manifest")
+		}
+	}
+}
+
+// checkListed compares one listed file, loaded or not.
+func (r *reader) checkListed(name, want string) {
+	if _, err := fs.Stat(r.Fsys, name); errors.Is(err, fs.ErrNotExist) {
+		r.problem(name, "manifest_absent", "the MANIFEST lists this file, and there is none", "copy the file, or write the MANIFEST again with policy-service check --write-manifest")
+		return
+	}
+	got, ok := r.sum(name)
+	if ok && got != want {
+		r.problem(name, "manifest_differs", "this is not the content that the MANIFEST lists", "copy the file again, or write the MANIFEST again with policy-service check --write-manifest")
+	}
+}
+
+// sum hashes what was loaded, because another reading could see another content;
+// what is not loaded is read for this alone.
+func (r *reader) sum(name string) (string, bool) {
+	h := sha256.New()
+	if data, loaded := r.files.Content[name]; loaded {
+		h.Write(data)
+		return hex.EncodeToString(h.Sum(nil)), true
+	}
+	f, _ := r.open(name, &kind{"file", entityKind.Max})
+	if f == nil {
+		return "", false
+	}
+	defer f.Close()
+	if _, err := io.Copy(h, io.LimitReader(f, entityKind.Max)); err != nil {
+		r.unreadable(name, err)
+		return "", false
+	}
+	return hex.EncodeToString(h.Sum(nil)), true
+}
+
+// Manifest is the MANIFEST of the source as it stands: every file that
+// [Source.Read] loads, in byte order of path. What does not decide is not listed:
+// a deployment may leave tests out, and an edit of one needs no new MANIFEST. A
+// MANIFEST that is there already is not looked at. The problems are those of the
+// files; there is no MANIFEST where one of them is an error.
+func (s Source) Manifest() ([]byte, Problems) {
+	r := s.Reader()
+	defer func() { r.Close() }()
+	r.manifest = true // what it is made for is held to it
+	if r.Root() {
+		r.Bundle()
+	}
+	files := r.Done()
+	problems := files.Problems.Sorted()
+	if problems.Refuse() {
+		return nil, problems
+	}
+	var b bytes.Buffer
+	for _, name := range files.names() {
+		fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256(files.Content[name]), name)
+	}
+	b.WriteString(ManifestEnd)
+	return b.Bytes(), problems
+}
+
+// WriteManifest writes [Source.Manifest] into the source's directory, by rename,
+// so that whoever reads the directory meanwhile sees the old one or the new. The
+// error is of type [Problems] where the files are at fault.
+func (s Source) WriteManifest() error {
+	if s.Dir == "" {
+		return errors.New("a MANIFEST can only be written into a directory")
+	}
+	data, problems := s.Manifest()
+	if problems.Refuse() {
+		return problems
+	}
+	// A name that begins with a dot is not part of any bundle.
+	f, err := os.CreateTemp(s.Dir, ".MANIFEST-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // after the rename there is nothing to remove
+	_, err = f.Write(data)
+	// As readable as a file made by an editor: the service may be another user.
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), filepath.Join(s.Dir, "MANIFEST"))
+}

@@ -1,0 +1,246 @@
+package bundle
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
+
+	"policy-service/evaluation"
+	"policy-service/obligations"
+	"policy-service/pdp/spelling"
+	"policy-service/schemas"
+)
+
+// Definition is an obligation's definition and where it stands.
+type Definition struct {
+	*obligations.Definition
+	File         string // "" where it is built in
+	Line, Column int
+}
+
+var ObligationName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+const obligationsFile = "obligations.yaml"
+
+// parseObligations reads obligations.yaml on top of what stands above it.
+func parseObligations(file string, text []byte, above map[string]Definition, problems *Problems) map[string]Definition {
+	known := maps.Clone(above)
+	root, ok := YamlDocument(file, text, problems)
+	if !ok {
+		return known
+	}
+	r := obligationReader{YamlMap: YamlMap{File: file, Problems: problems}, above: above}
+	r.Each(root, func(name, value *yaml.Node) {
+		if d, ok := r.definition(name, value); ok {
+			known[name.Value] = d
+		}
+	})
+	return known
+}
+
+type obligationReader struct {
+	YamlMap
+	above map[string]Definition
+}
+
+func (r *obligationReader) definition(name, value *yaml.Node) (Definition, bool) {
+	before := len(*r.Problems)
+	d := Definition{&obligations.Definition{Name: name.Value}, r.File, name.Line, name.Column}
+	if !ObligationName.MatchString(name.Value) {
+		r.Bad(name, "obligation_name", "this is no name of an obligation", "use letters, digits, dots, underscores and hyphens")
+	}
+	above, redefines := r.above[name.Value]
+	if redefines && (above.File != "" || strings.HasPrefix(r.File, "tenants/")) {
+		r.Bad(name, "obligation_redefined", fmt.Sprintf("obligation %q is defined above the tenant", name.Value), "give it a name of its own")
+	}
+	var typ, on, properties *yaml.Node
+	m := YamlMap{File: r.File, Problems: r.Problems, Known: map[string]func(*yaml.Node){
+		"type":       func(n *yaml.Node) { typ = n },
+		"on":         func(n *yaml.Node) { on = n },
+		"properties": func(n *yaml.Node) { properties = n },
+	}}
+	m.Read(value)
+	switch {
+	case value.Kind != yaml.MappingNode:
+		return d, false
+	case typ == nil:
+		r.Bad(value, "missing_key", fmt.Sprintf("obligation %q has no type", name.Value), "add type: with one of "+strings.Join(obligations.Types(), ", "))
+		return d, false
+	}
+	var ok bool
+	if d.Type, ok = obligations.Lookup(typ.Value); !ok || typ.Kind != yaml.ScalarNode {
+		r.Bad(typ, "obligation_type", fmt.Sprintf("unknown obligation type %q%s", typ.Value, DidYouMean(typ.Value, slices.Values(obligations.Types()))), "use one of "+strings.Join(obligations.Types(), ", "))
+		return d, false
+	}
+	if redefines && above.Type.Name != d.Type.Name {
+		r.Bad(typ, "obligation_type", fmt.Sprintf("%q is built in with the type %s", name.Value, above.Type.Name), "keep its type, or use another name")
+	}
+	if d.On = d.Type.On; on != nil {
+		d.On = map[string]obligations.On{"allow": obligations.OnAllow, "deny": obligations.OnDeny, "both": obligations.OnBoth}[r.OneOf(on, "allow", "deny", "both")]
+	}
+	if properties == nil {
+		properties = &yaml.Node{Kind: yaml.MappingNode, Line: value.Line, Column: value.Column}
+	}
+	d.Properties = r.properties(properties, d.Type)
+	return d, len(*r.Problems) == before
+}
+
+// properties holds them to the schema of their type, and their strings to the
+// templates there are.
+func (r *obligationReader) properties(n *yaml.Node, typ obligations.Type) evaluation.Object {
+	if n.Kind != yaml.MappingNode {
+		r.Bad(n, "yaml_form", "properties must be a mapping", "write name: value lines")
+		return evaluation.Object{}
+	}
+	text, bad := AppendJSON(nil, n)
+	if bad != nil {
+		r.Bad(bad.At, "yaml_json", bad.What, bad.Try)
+		return evaluation.Object{}
+	}
+	o, err := evaluation.ParseObject(text, evaluation.DefaultLimits())
+	if err != nil {
+		r.Bad(n, "obligation_properties", "the properties are "+err.Error(), "write values that JSON has, and no reserved names")
+		return evaluation.Object{}
+	}
+	instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err == nil {
+		err = propertySchemas()[typ.Name].Validate(instance)
+	}
+	if err != nil {
+		r.Bad(n, "obligation_properties", fmt.Sprintf("the properties are none of type %s%s", typ.Name, where(err)), "see schemas/obligations/"+typ.Name+".json")
+	}
+	r.templates(n)
+	if typ.Name == obligations.ApprovalRequired {
+		r.terms(n, o)
+	}
+	return o
+}
+
+// terms holds what an approval is asked for by to what its schema cannot say.
+func (r *obligationReader) terms(n *yaml.Node, properties evaluation.Object) {
+	material, _ := properties.Get("material")
+	for _, name := range material.Elements {
+		if !obligations.IsMaterial(name.Text()) {
+			r.Bad(n, "obligation_material", fmt.Sprintf("material has %q, which is no part of a request", name.Text()), "use subject, action, resource, context, or context.NAME for one member of it")
+		}
+	}
+	if template, ok := properties.Get("template"); !ok || template.Text() == "" {
+		return
+	}
+	if _, ok := obligations.TermsOf(evaluation.Obligation{Type: obligations.ApprovalRequired, Properties: properties}); !ok {
+		r.Bad(n, "obligation_terms", "quorum, uses, timeout or valid_for is more than there can be", "keep numbers to 1000, and times to 366 days")
+	}
+}
+
+// templates checks every string where it stands.
+func (r *obligationReader) templates(n *yaml.Node) {
+	// Also a tag that is no string's may stand before what becomes one.
+	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "${") {
+		if _, err := obligations.Variables(n.Value); err != nil {
+			r.Bad(n, "obligation_template", err.Error(), "use ${principal.id}, ${resource.id}, ${action.name} or ${context.NAME}")
+		}
+	}
+	for i, child := range n.Content {
+		if n.Kind != yaml.MappingNode || i%2 == 1 {
+			r.templates(child)
+		}
+	}
+}
+
+// propertySchemas compiles the schemas of all types, once.
+var propertySchemas = sync.OnceValue(func() map[string]*jsonschema.Schema {
+	compiled := map[string]*jsonschema.Schema{}
+	for _, name := range obligations.Types() {
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schemas.Obligation(name)))
+		if err != nil {
+			panic(err) // the documents are ours, and a test reads them all
+		}
+		c := jsonschema.NewCompiler()
+		if err := c.AddResource(name, doc); err != nil {
+			panic(err)
+		}
+		compiled[name] = c.MustCompile(name)
+	}
+	return compiled
+})
+
+// where says which property a schema refuses; what it is stays in its file.
+func where(err error) string {
+	invalid, ok := err.(*jsonschema.ValidationError)
+	if !ok {
+		return ""
+	}
+	for len(invalid.Causes) > 0 {
+		invalid = invalid.Causes[0]
+	}
+	if len(invalid.InstanceLocation) == 0 {
+		return ": one is missing, or one is too many"
+	}
+	return ": " + strings.Join(invalid.InstanceLocation, ".") + " is not what it must be"
+}
+
+// oblige resolves what a policy's @obligation names.
+func (p *Policy) oblige(annotation string, known map[string]Definition, problems *Problems) {
+	for name := range strings.SplitSeq(annotation, ",") {
+		name = strings.TrimSpace(name)
+		d, ok := known[name]
+		switch {
+		case name == "":
+			problems.Add(p.File, p.Line, p.Column, "obligation_name", "the @obligation of policy "+Quote(p.Id)+" names nothing", "name an obligation, or several separated by commas")
+		case !ok:
+			problems.Add(p.File, p.Line, p.Column, "unknown_obligation", "unknown obligation "+Quote(name)+suggestion(name, known, len(*problems)), "define it in obligations.yaml, or correct its name")
+		case !d.On.With(!p.Forbids()):
+			problems.Add(p.File, p.Line, p.Column, "obligation_never", fmt.Sprintf("obligation %q never comes with the answer of a %s", name, p.Effect()), "define it with on: both, or name another")
+		case slices.Contains(p.Obliges, d.Definition):
+			problems.Add(p.File, p.Line, p.Column, "obligation_twice", "policy "+Quote(p.Id)+" names the obligation "+Quote(name)+" twice", "name it once")
+		default:
+			p.Obliges = append(p.Obliges, d.Definition)
+		}
+	}
+}
+
+// Comparing costs the product of two lengths and of two counts, and a file may
+// hold tens of thousands of names that are none: nobody reads that many
+// suggestions, and no name is that long.
+const (
+	maxSuggestions = 100
+	maxSuggested   = 64
+)
+
+// suggestion is what may have been meant by a name of no obligation, unless
+// there are that many problems already.
+func suggestion(name string, known map[string]Definition, problems int) string {
+	if problems >= maxSuggestions {
+		return ""
+	}
+	return DidYouMean(name, maps.Keys(known))
+}
+
+// DidYouMean names the candidate that is nearest to a name, where one is near;
+// of several the first in order.
+func DidYouMean(name string, candidates iter.Seq[string]) string {
+	best, distance := "", len(name)/3+2
+	if len(name) > maxSuggested {
+		return ""
+	}
+	for c := range candidates {
+		if apart := max(len(c)-len(name), len(name)-len(c)); apart > distance {
+			continue // at least as many letters are to be changed
+		}
+		if d := spelling.Distance(name, c); d < distance || d == distance && best != "" && c < best {
+			best, distance = c, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + Quote(best) + "?"
+}

@@ -1,0 +1,316 @@
+package bundle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+)
+
+// cedar-go holds a policy against the schema once for each combination of action, principal
+// and resource that its scope admits, and some of what it does there grows with the square
+// or the cube of the policy. What it takes is counted before, in steps of about a tenth of a
+// microsecond, never too few: the text of a policy and the schema tell.
+
+// mayCheck counts the steps of all policies of one owner, before any of them is taken.
+func (s *Schema) mayCheck(all []*Policy, use *usage, problems *Problems) bool {
+	for _, p := range all {
+		steps, combinations := s.StepsOf(p, use.Checks-use.checkCount)
+		if use.checkCount = plus(use.checkCount, steps); use.checkCount > use.Checks {
+			try := fmt.Sprintf("let the scopes of policies name actions and types, or use fewer words: policy %q alone takes %s", p.Id, number(steps))
+			if combinations > 0 {
+				try += fmt.Sprintf(", for %d combinations of action, principal and resource", combinations)
+			}
+			use.exceeds(true, "many_checks", "steps of holding policies against the schema", int64(use.Checks), entityPlace{p.File, p.Line, p.Column}, try, problems)
+			return false
+		}
+	}
+	return true
+}
+
+// StepsOf is how many steps checkPolicy takes of a policy, as far as more than most, and for
+// how many combinations it is checked.
+func (s *Schema) StepsOf(p *Policy, most int) (steps, combinations int) {
+	listed, lists := 0, 0
+	for _, t := range p.Facts.Scope {
+		if t.Of == ActionVar {
+			listed = len(t.Uids)
+			if !t.Eq {
+				steps = plus(steps, product(len(t.Uids), s.sizes.ways))
+			}
+		} else if len(t.Uids) > 0 && !t.Eq {
+			steps = plus(steps, s.sizes.typesBelow(t.Uids[0].Type))
+			lists += len(s.Entities)
+		}
+	}
+	if steps = plus(steps, 1+product(len(s.Actions), 1+listed)/8); steps > most {
+		return steps, 0
+	}
+	all := 0
+	for a := range s.actionsOf(p) {
+		env := environment{Action: a, up: &a.up}
+		all += len(a.Principals) * len(a.Resources)
+		combinations += env.admitted(p, PrincipalVar, a.Principals) * env.admitted(p, ResourceVar, a.Resources)
+		steps = plus(steps, a.size)
+	}
+	steps = plus(steps, product(all, 1+(listed+lists)/16))
+	return plus(steps, product(combinations, s.weigh(p))), combinations
+}
+
+// admitted counts the types that the policy's scope admits for a variable.
+func (e environment) admitted(p *Policy, of Variable, all []types.EntityType) (n int) {
+	for _, typ := range all {
+		e.Principal, e.Resource = typ, typ
+		if e.admitsAll(p, of) {
+			n++
+		}
+	}
+	return n
+}
+
+// weigh is what checking the conditions of a policy takes for one combination.
+func (s *Schema) weigh(p *Policy) (steps int) {
+	for _, c := range p.tree().Conditions {
+		w := weighing{sizes: &s.sizes}
+		w.visit(c.Body, 0, 1)
+		// Errors are handed up from each node, and known attributes are compared as texts.
+		steps = plus(steps, plus(w.steps, product(w.nodes, w.deepest)/32))
+		steps = plus(steps, product(w.compared, 1+w.longest/4))
+	}
+	return plus(1, steps)
+}
+
+type weighing struct {
+	sizes        *schemaNumbers
+	steps, nodes int
+	deepest      int
+	compared     int // what is known to be there with what is known to be there
+	longest      int // expression that something is known of, in nodes
+}
+
+func (w *weighing) visited(depth, steps int) {
+	w.nodes++
+	w.steps = plus(w.steps, 1+steps)
+	w.deepest = max(w.deepest, depth)
+}
+
+// visit weighs a node where so many attributes and tags are known to be there, and returns
+// how many are where it is true.
+func (w *weighing) visit(n ast.IsNode, known, depth int) int {
+	before := w.nodes
+	switch n := n.(type) {
+	case ast.NodeTypeAnd:
+		left := w.visit(n.Left, known, depth+1)
+		w.compare(left, left)
+		w.visited(depth, 0)
+		return w.visit(n.Right, left, depth+1)
+	case ast.NodeTypeOr:
+		left, right := w.visit(n.Left, known, depth+1), w.visit(n.Right, known, depth+1)
+		w.compare(left, right)
+		w.visited(depth, 0)
+		return min(left, right)
+	case ast.NodeTypeIfThenElse:
+		test := w.visit(n.If, known, depth+1)
+		w.compare(test, test)
+		then, other := w.visit(n.Then, test, depth+1), w.visit(n.Else, known, depth+1)
+		w.compare(then, other)
+		w.visited(depth, 0)
+		return min(then, other)
+	case ast.NodeTypeHas:
+		w.visit(n.Arg, known, depth+1)
+		w.longest = max(w.longest, w.nodes-before)
+		w.compare(1, 2*known)
+		w.visited(depth, 0)
+		return known + 1
+	case ast.NodeTypeHasTag:
+		w.visit(n.Left, known, depth+1)
+		w.visit(n.Right, known, depth+1)
+		w.longest = max(w.longest, w.nodes-before)
+		w.compare(1, known)
+		w.visited(depth, 0)
+		return known + 1
+	case ast.NodeTypeAccess:
+		w.visit(n.Arg, known, depth+1)
+		w.compare(1, known)
+		w.visited(depth, w.sizes.attributes[string(n.Value)])
+	case ast.NodeTypeGetTag:
+		w.visit(n.Left, known, depth+1)
+		w.visit(n.Right, known, depth+1)
+		w.compare(1, known)
+		w.visited(depth, w.sizes.tags)
+	case ast.NodeTypeIn:
+		w.visit(n.Left, known, depth+1)
+		w.visit(n.Right, known, depth+1)
+		uids, _, _ := literalUIDs(n.Right)
+		steps := w.sizes.typeWays
+		if isAction(n.Left) {
+			steps = plus(steps, product(max(1, len(uids)), w.sizes.ways))
+		}
+		w.visited(depth, steps)
+	case ast.NodeTypeVariable:
+		w.visited(depth, 0)
+		if n.Name == "context" {
+			w.steps = plus(w.steps, w.sizes.context)
+		}
+	case ast.NodeValue:
+		steps := 0
+		if isAction(n) {
+			steps = w.sizes.actions
+		}
+		w.visited(depth, steps)
+	default:
+		for _, child := range Children(n) {
+			w.visit(child, known, depth+1)
+		}
+		w.visited(depth, 0)
+	}
+	return known
+}
+
+func (w *weighing) compare(a, b int) { w.compared = plus(w.compared, product(a, b)) }
+
+// isAction reports whether an expression may be an action that the policy names.
+func isAction(n ast.IsNode) bool {
+	switch n := n.(type) {
+	case ast.NodeTypeVariable:
+		return n.Name == "action"
+	case ast.NodeValue:
+		uid, ok := n.Value.(types.EntityUID)
+		return ok && (uid.Type == "Action" || strings.HasSuffix(string(uid.Type), "::Action"))
+	}
+	return false
+}
+
+// schemaNumbers are what a schema's declarations come to.
+type schemaNumbers struct {
+	actions, ways int // actions, and steps from all of them up to their groups
+	context       int // of the largest context
+	typeWays      int // most steps from a type up to all that its entities may be in
+	tags          int // size of the largest type of tags
+	attributes    map[string]int
+	children      map[types.EntityType][]types.EntityType
+	edges         int
+	mutex         *sync.Mutex
+	below         map[types.EntityType]int
+}
+
+// typesBelow is what finding the types takes that may be in one: all types are gone through,
+// with all parents of each, once for each row of them.
+func (z *schemaNumbers) typesBelow(top types.EntityType) int {
+	z.mutex.Lock()
+	defer z.mutex.Unlock()
+	if steps, known := z.below[top]; known {
+		return steps
+	}
+	seen := []types.EntityType{top}
+	known := map[types.EntityType]struct{}{top: {}}
+	rows := 1
+	for row := seen; len(row) > 0; rows++ {
+		var next []types.EntityType
+		for _, above := range row {
+			for _, typ := range z.children[above] {
+				if _, again := known[typ]; !again {
+					known[typ] = struct{}{}
+					next = append(next, typ)
+				}
+			}
+		}
+		seen, row = append(seen, next...), next
+	}
+	steps := product(product(z.edges, len(seen)), rows) / 16
+	z.below[top] = steps
+	return steps
+}
+
+// size is how large a declared type is when it is written out.
+func (s *Shape) size() int {
+	if s == nil {
+		return 0
+	}
+	size := 1 + s.Element.size()
+	for _, a := range s.Members {
+		size += a.Shape.size()
+	}
+	return size
+}
+
+// measure finds the numbers of a schema, once it is compiled.
+func (s *Schema) measure() {
+	z := schemaNumbers{actions: len(s.Actions), attributes: map[string]int{}, children: map[types.EntityType][]types.EntityType{}, below: map[types.EntityType]int{}, mutex: new(sync.Mutex)}
+	var note func(members map[string]AttributeShape) int
+	note = func(members map[string]AttributeShape) int {
+		total := 1
+		for name, a := range members {
+			size := 1
+			for of := a.Shape; of != nil; of = of.Element {
+				size++
+				if of.Members != nil {
+					size += note(of.Members)
+				}
+			}
+			z.attributes[name] = max(z.attributes[name], size)
+			total += size
+		}
+		return total
+	}
+	for typ, e := range s.Entities {
+		note(e.attributes)
+		z.tags = max(z.tags, e.tags.size())
+		z.edges += 1 + len(e.parents)
+		for _, parent := range e.parents {
+			z.children[parent] = append(z.children[parent], typ)
+		}
+	}
+	for _, a := range s.Actions {
+		a.size = note(a.Context)
+		z.context = max(z.context, a.size)
+		for _, above := range append(slices.Clone(a.up.Up), a.up.Uid) {
+			if of := s.Actions[above]; of != nil {
+				z.ways += 1 + of.Entity.Parents.Len()
+			}
+		}
+	}
+	z.typeWays = s.waysUp(z.edges)
+	s.sizes = z
+}
+
+// waysUp is the most steps from a type up to all that its entities may be in; where finding
+// that out takes long itself, it is as many as there are.
+func (s *Schema) waysUp(edges int) (most int) {
+	left := MaxActionWays
+	for typ := range s.Entities {
+		steps := 0
+		known := map[types.EntityType]struct{}{typ: {}}
+		for todo := []types.EntityType{typ}; len(todo) > 0; {
+			of := s.Entities[todo[len(todo)-1]]
+			todo = todo[:len(todo)-1]
+			steps++
+			if of == nil {
+				continue
+			}
+			steps += len(of.parents)
+			for _, parent := range of.parents {
+				if _, again := known[parent]; !again {
+					known[parent] = struct{}{}
+					todo = append(todo, parent)
+				}
+			}
+		}
+		most = max(most, steps)
+		if left -= steps; left < 0 {
+			return edges
+		}
+	}
+	return most
+}
+
+// product multiplies numbers that are not negative, and stops where there are no more.
+func product(a, b int) int {
+	if b != 0 && a > maxNumber/b {
+		return maxNumber
+	}
+	return a * b
+}

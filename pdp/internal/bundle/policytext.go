@@ -1,0 +1,315 @@
+package bundle
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+)
+
+// What a text in Cedar's syntax may be made of, checked before cedar-go parses it, which
+// at once evaluates what is constant.
+const (
+	// 500 KB of parentheses overflow its stack, which nothing can catch.
+	MaxNesting = 200
+	// Each name of a chain copies those before it: 16 KB of `context has a.a.a…` cost it 2 GB.
+	MaxChain = 16
+	// And where such chains stand behind has, 256 KiB of them cost seconds: so many
+	// names may be copied in one file.
+	MaxHasCopies = 50_000
+	// `like` goes over the text again for every character of the pattern.
+	MaxPattern = 512
+	MaxText    = 16 << 10
+	// A list that is not of plain values cannot be looked into: see [textScan.list].
+	MaxUnknown = 32
+)
+
+// checkText bounds a text in Cedar's syntax, and counts its words.
+func checkText(file string, text []byte, use *usage, problems *Problems) bool {
+	s := textScan{text: text, line: 1, column: 1, schema: strings.HasSuffix(file, ".cedarschema"), levels: []level{{from: -1}}}
+	for s.i < len(text) {
+		s.step()
+		if s.wrong != nil {
+			problems.Add(file, s.wrong.line, s.wrong.column, s.code(s.wrong.code), s.wrong.message, s.wrong.try)
+			return false
+		}
+		if use.wordCount+s.words > use.Words {
+			use.exceeds(true, "many_words", "names, texts and signs in policies", int64(use.Words), entityPlace{file, s.line, s.column}, tryLess, problems)
+			return false
+		}
+	}
+	use.wordCount += s.words
+	return true
+}
+
+// textScan walks a text, past what cedar-go takes for white space and strings,
+// counting what is bounded: with anything that one of the two skips and the
+// other does not, the bounds would be no bounds.
+type textScan struct {
+	text         []byte
+	i, end       int // end is that of the last word
+	line, column int
+	schema       bool // where < and > are brackets
+	levels       []level
+	open         int    // ifs that are open, at all levels
+	signs        int    // ! and - in a row
+	chain        int    // names in the chain of dots or colons being read
+	dot          bool   // the last thing read was a dot or two colons
+	last         string // the last name read, "" where something else came after it
+	has          bool   // the chain being read is behind has
+	copies       int    // of names in such chains
+	words        int
+	wrong        *misuse
+}
+
+// level is what is between two brackets, as far as it was read.
+type level struct {
+	ifs   int // that are open
+	list  bool
+	lists int // how deep lists of more than one element nest in it
+	from  int // where the element being read begins, -1 before its first word
+	// elements are those before it, plain where that is what they are.
+	elements int
+	plain    []types.Value
+}
+
+// misuse is the first thing that is beyond a bound.
+type misuse struct {
+	line, column       int
+	code, message, try string
+}
+
+func (s *textScan) refuse(code, try, format string, args ...any) {
+	if s.wrong == nil {
+		s.wrong = &misuse{s.line, s.column, code, fmt.Sprintf(format, args...), try}
+	}
+}
+
+func (s *textScan) code(of string) string {
+	if s.schema {
+		return "schema_" + of
+	}
+	return "policy_" + of
+}
+
+func (s *textScan) step() {
+	c := s.text[s.i]
+	switch {
+	case c == ' ', c == '\t', c == '\r', c == '\n':
+		s.next()
+		return
+	case s.at("//"):
+		for s.i < len(s.text) && s.text[s.i] != '\n' {
+			s.next()
+		}
+		return
+	case s.at("/*"):
+		s.next()
+		s.next()
+		for s.i < len(s.text) && !s.at("*/") {
+			s.next()
+		}
+		s.next()
+		s.next()
+		return
+	}
+	s.words++
+	if here := &s.levels[len(s.levels)-1]; here.from < 0 {
+		here.from = s.i
+	}
+	defer func() { s.end = s.i }()
+	switch {
+	case isNameByte(c):
+		s.name()
+	case c == '"':
+		s.quoted()
+	default:
+		s.sign(c)
+		s.nesting()
+		return
+	}
+	s.signs = 0
+}
+
+// nesting bounds how deep a parser is in its recursion.
+func (s *textScan) nesting() {
+	if len(s.levels)-1+s.open+s.signs <= MaxNesting {
+		return
+	}
+	try := "write the condition flatter"
+	if s.schema {
+		try = "name inner types, and refer to them"
+	}
+	s.refuse("nesting", try, "brackets, ifs and signs nest more than %d deep", MaxNesting)
+}
+
+func (s *textScan) at(mark string) bool { return bytes.HasPrefix(s.text[s.i:], []byte(mark)) }
+
+func (s *textScan) quoted() {
+	from, pattern := s.i, s.last == "like"
+	s.next()
+	for s.i < len(s.text) && s.text[s.i] != '"' {
+		if s.text[s.i] == '\\' {
+			s.next()
+		}
+		s.next()
+	}
+	s.next()
+	s.chain, s.dot, s.last = 0, false, ""
+	switch size := s.i - from; {
+	case pattern && size > MaxPattern:
+		s.refuse("pattern", "look for less", "a pattern behind like has more than %d bytes", MaxPattern)
+	case size > MaxText && !s.schema:
+		s.refuse("text", "write a shorter one, or let an attribute of an entity hold it", "a text has more than %d bytes", MaxText)
+	}
+}
+
+func (s *textScan) name() {
+	from := s.i
+	for s.i < len(s.text) && isNameByte(s.text[s.i]) {
+		s.next()
+	}
+	here := &s.levels[len(s.levels)-1]
+	name := string(s.text[from:min(s.i, from+8)])
+	if !s.dot {
+		s.chain, s.has = 0, s.last == "has"
+		if name == "if" {
+			here.ifs++
+			s.open++
+			s.nesting()
+		}
+	}
+	s.chain++
+	s.dot, s.last = false, name
+	if s.has && s.chain > 1 {
+		s.copies += s.chain
+	}
+	switch {
+	case s.chain > MaxChain:
+		s.refuse("chain", "shorten the path", "more than %d names in a chain of dots or colons", MaxChain)
+	case s.copies > MaxHasCopies:
+		s.refuse("has", "test for shorter paths, or move policies to another file", "the paths behind has are too long together")
+	}
+}
+
+func (s *textScan) sign(c byte) {
+	here := &s.levels[len(s.levels)-1]
+	switch {
+	case c == '(' || c == '[' || c == '{' || c == '<' && s.schema:
+		s.levels = append(s.levels, level{list: c == '[' && !s.schema, from: -1})
+	case c == ')' || c == ']' || c == '}' || c == '>' && s.schema:
+		s.endIfs(here)
+		if here.list {
+			s.element(here)
+			s.list(here)
+		}
+		if last := len(s.levels) - 1; last > 0 {
+			outer := &s.levels[last-1]
+			outer.lists = max(outer.lists, here.lists)
+			s.levels = s.levels[:last]
+		}
+	case c == ',':
+		s.endIfs(here)
+		if here.list {
+			s.element(here)
+		}
+		here.from = -1
+	case c == ';':
+		s.endIfs(here)
+	}
+	if c == '!' || c == '-' {
+		s.signs++
+	} else {
+		s.signs = 0
+	}
+	if s.at("::") { // each part copies what is before it, as a dot's does
+		s.next()
+		c = '.'
+	}
+	s.dot, s.last = c == '.', ""
+	s.next()
+}
+
+// endIfs notes that the ifs of this level cannot go on.
+func (s *textScan) endIfs(l *level) {
+	s.open -= l.ifs
+	l.ifs = 0
+}
+
+// element notes one that ends here.
+func (s *textScan) element(l *level) {
+	if l.from == s.i { // it has no word: this is the bracket or comma
+		return
+	}
+	text := s.text[l.from:s.end]
+	if l.elements++; l.elements > StoredLimits.Elements {
+		s.refuse("list", "make a group of them, and test with in", "a list has more than %d elements", StoredLimits.Elements)
+	} else if v, ok := literalOf(text); ok {
+		l.plain = append(l.plain, v)
+	}
+}
+
+// list checks a list that ends here. cedar-go makes a Set of it while it parses, which
+// takes the square of the number of elements that collide.
+func (s *textScan) list(l *level) {
+	if l.elements < 2 {
+		return // also what is between the brackets of a member
+	}
+	l.lists++
+	switch {
+	case l.lists > StoredLimits.ArrayDepth:
+		s.refuse("list", "write fewer lists within lists", "lists nest more than %d deep", StoredLimits.ArrayDepth)
+	case l.elements-len(l.plain) > MaxUnknown || l.elements > MaxUnknown && l.lists > 1:
+		s.refuse("list", "write texts, whole numbers and entities only, or several lists", "a list has more than %d elements, and not all of them are plain values", MaxUnknown)
+	case len(l.plain) > FewElements && collide(l.plain):
+		s.refuse("list", "write other elements", "the elements of a list were chosen to make it slow: Cedar takes the square of their number for them")
+	}
+}
+
+func (s *textScan) next() {
+	if s.i >= len(s.text) {
+		return
+	}
+	if c := s.text[s.i]; c == '\n' {
+		s.line, s.column = s.line+1, 1
+	} else if c < 0x80 || c >= 0xC0 { // a character, not a byte
+		s.column++
+	}
+	s.i++
+}
+
+func isNameByte(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
+}
+
+var (
+	plainUID  = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*(?:::[A-Za-z_][A-Za-z0-9_]*)*)::("[^"\\]*")$`)
+	plainCall = regexp.MustCompile(`^(ip|decimal|datetime|duration)\(\s*("[^"\\]*")\s*\)$`)
+	plainText = regexp.MustCompile(`^"(?:[^"\\]|\\["'\\nrt0])*"$`)
+	unescape  = strings.NewReplacer(`\"`, `"`, `\'`, `'`, `\\`, `\`, `\n`, "\n", `\r`, "\r", `\t`, "\t", `\0`, "\x00")
+)
+
+// literalOf is the value of a literal in its usual form: a text, a whole number, true,
+// false, an entity, or a value of an extension type.
+func literalOf(text []byte) (types.Value, bool) {
+	t := string(text)
+	switch {
+	case t == "true", t == "false":
+		return types.Boolean(t == "true"), true
+	case plainText.MatchString(t):
+		return types.String(unescape.Replace(t[1 : len(t)-1])), true
+	}
+	if n, err := strconv.ParseInt(t, 10, 64); err == nil && t[0] != '+' {
+		return types.Long(n), true
+	}
+	if m := plainUID.FindStringSubmatch(t); m != nil {
+		return types.NewEntityUID(types.EntityType(m[1]), types.String(m[2][1:len(m[2])-1])), true
+	}
+	if m := plainCall.FindStringSubmatch(t); m != nil {
+		return FromText(m[2][1:len(m[2])-1], constructors[m[1]])
+	}
+	return nil, false
+}

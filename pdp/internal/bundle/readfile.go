@@ -1,0 +1,135 @@
+package bundle
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"syscall"
+
+	"policy-service/pdp/plainfile"
+)
+
+// read returns a file's bytes; where it cannot, it has noted why.
+func (r *reader) read(file string, k *kind) ([]byte, bool) {
+	f, size := r.open(file, k)
+	if f == nil {
+		return nil, false
+	}
+	defer f.Close()
+	var b bytes.Buffer
+	b.Grow(int(size) + bytes.MinRead)
+	// The file may have grown since it was measured.
+	if _, err := b.ReadFrom(io.LimitReader(f, k.Max+1)); err != nil {
+		r.unreadable(file, err)
+		return nil, false
+	}
+	if int64(b.Len()) > k.Max {
+		r.tooLarge(file, k)
+		return nil, false
+	}
+	return b.Bytes(), true
+}
+
+// open opens a regular file within its bound. Most of what is none is told apart
+// before it is opened, because opening a device may do anything. What was opened is
+// looked at again: it may be another file by then, a FIFO too, and [confined] opens
+// that without waiting for whoever writes to it.
+func (r *reader) open(file string, k *kind) (fs.File, int64) {
+	info, err := fs.Stat(r.Fsys, file)
+	if err != nil {
+		r.unreadable(file, err)
+		return nil, 0
+	}
+	if !r.fits(file, k, info) {
+		return nil, 0
+	}
+	f, err := r.Fsys.Open(file)
+	if err != nil {
+		r.unreadable(file, err)
+		return nil, 0
+	}
+	if info, err = f.Stat(); err != nil {
+		r.unreadable(file, err)
+	} else if r.fits(file, k, info) {
+		return f, info.Size()
+	}
+	_ = f.Close()
+	return nil, 0
+}
+
+// fits reports whether it is a regular file within its bound, and notes where not.
+func (r *reader) fits(file string, k *kind, info fs.FileInfo) bool {
+	switch {
+	case !info.Mode().IsRegular():
+		r.problem(file, "not_a_file", "a "+k.name+" is expected here, and this is a "+plainfile.TypeName(info.Mode()), "put a regular file there, or remove it")
+	case info.Size() > k.Max:
+		r.tooLarge(file, k)
+	default:
+		return true
+	}
+	return false
+}
+
+func (r *reader) isDirectory(dir string) bool {
+	info, err := fs.Stat(r.Fsys, dir)
+	if err != nil {
+		r.unreadable(dir, err)
+		return false
+	}
+	if !info.IsDir() {
+		r.problem(dir, "not_a_directory", "a directory is expected here, and this is a "+plainfile.TypeName(info.Mode()), "make it a directory, or rename it")
+		return false
+	}
+	return true
+}
+
+func (r *reader) tooLarge(file string, k *kind) {
+	try := "split it into several files"
+	if k.name == SchemaKind.name || k.name == SettingsKind.name {
+		try = "there may be one of it only: say less in it"
+	}
+	r.problem(file, "too_large", fmt.Sprintf("a %s may have %d bytes, and this one has more", k.name, k.Max), try)
+}
+
+// unreadable notes why a file or directory could not be read. The error's own
+// path is left out: it may be one of this machine, and the problem has its own.
+func (r *reader) unreadable(file string, err error) {
+	if file == "." {
+		file = ""
+	}
+	subject := "this"
+	if file == "" {
+		subject = "the directory " + r.place()
+	}
+	var led astray
+	switch {
+	case errors.As(err, &led):
+		r.problem(file, "link_astray", led.Error()+", and is not followed", "put a file or directory here instead; a link may lead to what is in the same tenant's directory, or one outside of tenants/ to what is in the bundle and in no tenant's")
+	case errors.Is(err, errWalked):
+		use := r.usage(file)
+		use.exceeds(true, "many_links", "names on the ways to all its files, links followed", int64(use.Looked), entityPlace{file: file}, "put files in the place of links, or have the links lead there by fewer names", &r.files.Problems)
+	case errors.Is(err, syscall.ELOOP):
+		r.problem(file, "symlink_loop", subject+" is a symbolic link that leads back to itself", "point the link at something, or remove it")
+	case errors.Is(err, fs.ErrNotExist):
+		r.problem(file, "unreadable", subject+" is a link to nothing, or vanished while it was read", "point the link at something, or remove it")
+	case errors.Is(err, fs.ErrPermission):
+		r.problem(file, "unreadable", subject+" may not be read by this process", "give the user that runs policy-service permission to read it")
+	default:
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			err = pe.Err
+		}
+		r.problem(file, "unreadable", subject+" cannot be read: "+err.Error(), "see to the disk or the mount it is on")
+	}
+}
+
+// place names the bundle's root in messages.
+func (r *reader) place() string {
+	if r.dir == "" {
+		return "that holds the bundle"
+	}
+	return strconv.Quote(r.dir)
+}

@@ -1,0 +1,719 @@
+package bundle
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/schema"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+
+	"policy-service/evaluation"
+)
+
+// This file is the only one that knows cedar-go's schema packages.
+
+// Schema is a bundle's schema: cedar-go's validator, and the declared types
+// as plain values for the converter.
+type Schema struct {
+	validator *validate.Validator
+	// unstored validates entities that are in no store: with unknown_entities: evaluate
+	// they may lack what the schema requires.
+	unstored *validate.Validator
+	Entities map[types.EntityType]*entityShape
+	Actions  map[types.EntityUID]*actionShape
+	sizes    schemaNumbers
+	narrow   *narrowed
+}
+
+type entityShape struct {
+	attributes map[string]AttributeShape
+	parents    []types.EntityType
+	enum       map[types.EntityUID]struct{} // nil: any id
+	tags       *Shape
+}
+
+type actionShape struct {
+	Entity                types.Entity
+	up                    Lineage
+	size                  int // of its context
+	Principals, Resources []types.EntityType
+	Context               map[string]AttributeShape
+}
+
+type AttributeShape struct {
+	Shape    *Shape
+	Optional bool
+}
+
+// Shape is a declared type.
+type Shape struct {
+	Form    shapeForm
+	Element *Shape                    // of a set
+	Members map[string]AttributeShape // of a record
+	Entity  types.EntityType          // of a reference
+	Enum    map[types.EntityUID]struct{}
+}
+
+type shapeForm uint8
+
+const (
+	ShapeBool shapeForm = iota
+	ShapeLong
+	shapeString
+	ShapeSet
+	ShapeRecord
+	ShapeEntity
+	shapeIP
+	ShapeDecimal
+	shapeDatetime
+	shapeDuration
+)
+
+// ParseSchema reads a schema in either form, adds what the PDP puts into every
+// context, and refuses what it cannot keep its promises with.
+func ParseSchema(file string, text []byte, c *Config, problems *Problems) *Schema {
+	var s schema.Schema
+	s.SetFilename(file)
+	var err error
+	if strings.HasSuffix(file, ".json") {
+		if !checkJSONNesting(file, text, problems) {
+			return nil
+		}
+		err = s.UnmarshalJSON(text)
+	} else {
+		if checkText(file, text, UsageOf(evaluation.DefaultTenant), problems); problems.Refuse() {
+			return nil
+		}
+		err = s.UnmarshalCedar(text)
+	}
+	if err != nil {
+		line, column := positionIn(err.Error())
+		problems.Add(file, line, column, "schema_syntax", "the schema cannot be read"+expectation(err.Error()), "check the syntax at this place")
+		return nil
+	}
+	if !checkSchemaSize(file, text, s.AST(), problems) {
+		return nil
+	}
+	r, err := s.Resolve()
+	if err != nil {
+		problems.Add(file, 0, 0, "schema_reference", "the schema does not hold together: "+unquoted(err.Error()), "declare every type and action once, and refer only to declared ones")
+		return nil
+	}
+	for _, uid := range slices.SortedFunc(maps.Keys(r.Actions), compareUIDs) {
+		action := r.Actions[uid]
+		if action.AppliesTo == nil {
+			continue
+		}
+		var wrong *contextMember
+		if action.AppliesTo.Context, wrong = contextWithPDP(action.AppliesTo.Context); wrong != nil {
+			var line, column int
+			if len(*problems) < maxPlaced {
+				line, column = declaredAt(string(text), string(uid.ID), wrong.name)
+			}
+			problems.Add(file, line, column, "schema_context", fmt.Sprintf("the context of action %q: %s", string(uid.ID), wrong.what), wrong.try)
+		}
+	}
+	if problems.Refuse() {
+		return nil
+	}
+	compiled := compileSchema(r, c)
+	if compiled.checkActionWays(file, text, problems) {
+		compiled.measure()
+		compiled.narrow = narrowing(r)
+	}
+	return compiled
+}
+
+// maxPlaced is for how many problems their place in a schema is looked for: each time
+// takes as long as the schema.
+const maxPlaced = 20
+
+var pdpMembers = resolved.RecordType{
+	"now":      {Type: resolved.ExtensionType("datetime")},
+	"tenant":   {Type: resolved.StringType{}},
+	"caller":   {Type: resolved.StringType{}},
+	"approved": {Type: resolved.BoolType{}},
+}
+
+// contextMember is what is wrong with a member of a declared context.
+type contextMember struct{ name, what, try string }
+
+// contextWithPDP adds the members that the PDP supplies to a context type.
+func contextWithPDP(declared resolved.RecordType) (resolved.RecordType, *contextMember) {
+	context := maps.Clone(declared)
+	if context == nil {
+		context = resolved.RecordType{}
+	}
+	if own, ok := context["pdp"]; ok {
+		record, isRecord := own.Type.(resolved.RecordType)
+		same := isRecord && !own.Optional && maps.EqualFunc(record, pdpMembers, func(a, b resolved.Attribute) bool {
+			return a.Type == b.Type && !a.Optional
+		})
+		if !same {
+			return nil, &contextMember{"pdp", "pdp is declared otherwise than the PDP supplies it",
+				"declare pdp as {now: datetime, tenant: String, caller: String, approved: Bool}, all of them required, or leave it out: it is added"}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(declared)) {
+		if evaluation.Protocol(string(name)) && !declared[name].Optional {
+			return nil, &contextMember{string(name), string(name) + " is required, but as a member of the protocol it is taken out before a policy could see it", "leave it out"}
+		}
+	}
+	context["pdp"] = resolved.Attribute{Type: pdpMembers}
+	action, ok := context["action"]
+	if _, isRecord := action.Type.(resolved.RecordType); ok && !isRecord {
+		return nil, &contextMember{"action", "action is declared as something else than a record", "declare it as a record of the action's properties, or leave it out"}
+	} else if !ok {
+		context["action"] = resolved.Attribute{Type: resolved.RecordType{}}
+	}
+	return context, nil
+}
+
+func compileSchema(r *resolved.Schema, c *Config) *Schema {
+	s := &Schema{validator: validate.New(r), unstored: validate.New(unstored(r, c)), Entities: map[types.EntityType]*entityShape{}, Actions: map[types.EntityUID]*actionShape{}}
+	enums := map[types.EntityType]map[types.EntityUID]struct{}{}
+	for name, e := range r.Enums {
+		enums[name] = map[types.EntityUID]struct{}{}
+		for _, uid := range e.Values {
+			enums[name][uid] = struct{}{}
+		}
+		s.Entities[name] = &entityShape{attributes: map[string]AttributeShape{}, enum: enums[name]}
+	}
+	for name, e := range r.Entities {
+		s.Entities[name] = &entityShape{attributes: compileRecord(e.Shape, enums), parents: e.ParentTypes, tags: compileType(e.Tags, enums)}
+	}
+	for uid, a := range r.Actions {
+		shape := &actionShape{Entity: a.Entity}
+		if a.AppliesTo != nil {
+			shape.Principals, shape.Resources = a.AppliesTo.Principals, a.AppliesTo.Resources
+			shape.Context = compileRecord(a.AppliesTo.Context, enums)
+		}
+		s.Actions[uid] = shape
+	}
+	return s
+}
+
+// unstored is the schema of entities that are in no store. What gives parents is required
+// of them in any case: a parent that is missing makes no policy err, and a forbid of what
+// is below it would be passed over.
+func unstored(r *resolved.Schema, c *Config) *resolved.Schema {
+	if !c.EvaluateUnknown {
+		return r
+	}
+	lenient := *r
+	lenient.Entities = maps.Clone(r.Entities)
+	for typ, e := range r.Entities {
+		e.Shape = maps.Clone(e.Shape)
+		for name, a := range e.Shape {
+			a.Optional = a.Optional || !c.ParentsFrom(typ, string(name))
+			e.Shape[name] = a
+		}
+		lenient.Entities[typ] = e
+	}
+	return &lenient
+}
+
+func compileRecord(r resolved.RecordType, enums map[types.EntityType]map[types.EntityUID]struct{}) map[string]AttributeShape {
+	m := make(map[string]AttributeShape, len(r))
+	for name, a := range r {
+		m[string(name)] = AttributeShape{Shape: compileType(a.Type, enums), Optional: a.Optional}
+	}
+	return m
+}
+
+func compileType(t resolved.IsType, enums map[types.EntityType]map[types.EntityUID]struct{}) *Shape {
+	switch t := t.(type) {
+	case resolved.BoolType:
+		return &Shape{Form: ShapeBool}
+	case resolved.LongType:
+		return &Shape{Form: ShapeLong}
+	case resolved.StringType:
+		return &Shape{Form: shapeString}
+	case resolved.SetType:
+		return &Shape{Form: ShapeSet, Element: compileType(t.Element, enums)}
+	case resolved.RecordType:
+		return &Shape{Form: ShapeRecord, Members: compileRecord(t, enums)}
+	case resolved.EntityType:
+		return &Shape{Form: ShapeEntity, Entity: types.EntityType(t), Enum: enums[types.EntityType(t)]}
+	case resolved.ExtensionType:
+		return &Shape{Form: map[resolved.ExtensionType]shapeForm{"ipaddr": shapeIP, "decimal": ShapeDecimal, "datetime": shapeDatetime, "duration": shapeDuration}[t]}
+	}
+	return nil
+}
+
+// FitsRequest reports whether the action takes these types and this context.
+func (s *Schema) FitsRequest(r cedar.Request) bool {
+	return s.validator.Request(r) == nil
+}
+
+// mayBeBelow reports whether entities of one type may have parents of another.
+func (s *Schema) mayBeBelow(typ, parent types.EntityType) bool {
+	shape := s.Entities[typ]
+	return shape != nil && slices.Contains(shape.parents, parent)
+}
+
+// Allows reports whether an entity's id is one its type has.
+func (s *Schema) Allows(uid types.EntityUID) bool {
+	shape := s.Entities[uid.Type]
+	if shape == nil || shape.enum == nil {
+		return true
+	}
+	_, ok := shape.enum[uid]
+	return ok
+}
+
+func (s *Schema) allowsAll(uids types.EntityUIDSet) bool {
+	for uid := range uids.All() {
+		if !s.Allows(uid) {
+			return false
+		}
+	}
+	return true
+}
+
+// FitsSent reports whether an entity is one of the schema's as a request sees it.
+func (s *Schema) FitsSent(e types.Entity, stored bool) bool {
+	validator := s.unstored
+	if stored {
+		validator = s.validator
+	}
+	return validator.Entity(e) == nil && s.allowsAll(e.Parents)
+}
+
+func (s *Schema) fitsEntity(e types.Entity) error {
+	if shape := s.Entities[e.UID.Type]; shape != nil && shape.enum != nil && (e.Attributes.Len() > 0 || e.Tags.Len() > 0 || e.Parents.Len() > 0) {
+		return fmt.Errorf("type %s is enumerated: its entities have no attributes, tags or parents", e.UID.Type)
+	}
+	if err := s.validator.Entity(e); err != nil {
+		return cmp.Or(s.misfit(e), errors.New(unquoted(err.Error())))
+	}
+	uids := []types.EntityUID{e.UID}
+	for parent := range e.Parents.All() {
+		uids = append(uids, parent)
+	}
+	for _, v := range e.Attributes.All() {
+		uids = appendUIDs(uids, v)
+	}
+	for _, v := range e.Tags.All() {
+		uids = appendUIDs(uids, v)
+	}
+	for _, uid := range uids {
+		if !s.Allows(uid) {
+			return fmt.Errorf("type %s is enumerated and has no such id", uid.Type)
+		}
+	}
+	return nil
+}
+
+// misfit says which attribute or tag of an entity is not as the schema has it; nil is none.
+func (s *Schema) misfit(e types.Entity) error {
+	of := s.Entities[e.UID.Type]
+	if of == nil {
+		return nil
+	}
+	if err := misfitIn(e.Attributes, of.attributes); err != nil {
+		return below("attrs", err)
+	}
+	for name, v := range ByName(e.Tags.Map()) {
+		if of.tags == nil {
+			return nil
+		}
+		if err := of.tags.misfit(v); err != nil {
+			return below("tags"+memberOf(string(name)), err)
+		}
+	}
+	return nil
+}
+
+// misfitIn looks into a record: for what is of another type first, then for what is missing.
+func misfitIn(members types.Record, declared map[string]AttributeShape) error {
+	for name, v := range ByName(members.Map()) {
+		a, ok := declared[string(name)]
+		if !ok {
+			return &valueError{at: memberOf(string(name)), what: "is not declared"}
+		}
+		if err := a.Shape.misfit(v); err != nil {
+			return below(memberOf(string(name)), err)
+		}
+	}
+	if name, missing := MissingFrom(members.Map(), declared); missing {
+		return &valueError{at: memberOf(name), what: "is required, and missing"}
+	}
+	return nil
+}
+
+func (s *Shape) misfit(v types.Value) error {
+	ok := false
+	switch v := v.(type) {
+	case types.Set:
+		if s.Form != ShapeSet {
+			break
+		}
+		var first error // in the order of texts: a set has none
+		for e := range v.All() {
+			if err := s.Element.misfit(e); err != nil && (first == nil || err.Error() < first.Error()) {
+				first = err
+			}
+		}
+		return below("[]", first)
+	case types.Record:
+		if s.Form == ShapeRecord {
+			return misfitIn(v, s.Members)
+		}
+	case types.EntityUID:
+		ok = s.Form == ShapeEntity && (s.Entity == AnyEntity || v.Type == s.Entity)
+	case types.Boolean:
+		ok = s.Form == ShapeBool
+	case types.Long:
+		ok = s.Form == ShapeLong
+	case types.String:
+		ok = s.Form == shapeString
+	case types.IPAddr:
+		ok = s.Form == shapeIP
+	case types.Decimal:
+		ok = s.Form == ShapeDecimal
+	case types.Datetime:
+		ok = s.Form == shapeDatetime
+	case types.Duration:
+		ok = s.Form == shapeDuration
+	}
+	if ok {
+		return nil
+	}
+	what := "is declared as " + s.String()
+	if s.Form >= shapeIP {
+		what += `, and is none: write a text in its form, or {"fn": …, "arg": …}`
+	}
+	return &valueError{what: what}
+}
+
+// appendUIDs appends the entities that a value refers to.
+func appendUIDs(uids []types.EntityUID, v types.Value) []types.EntityUID {
+	switch v := v.(type) {
+	case types.EntityUID:
+		return append(uids, v)
+	case types.Set:
+		for e := range v.All() {
+			uids = appendUIDs(uids, e)
+		}
+	case types.Record:
+		for _, m := range v.All() {
+			uids = appendUIDs(uids, m)
+		}
+	}
+	return uids
+}
+
+// noAction is how cedar-go's validator says that a policy can never apply,
+// which Cedar warns of and we warn of too.
+const noAction = "unable to find an applicable action given the policy scope constraints"
+
+// CheckPolicy validates a policy strictly.
+func (s *Schema) CheckPolicy(p *Policy, problems *Problems) {
+	s.narrow.Lock()
+	defer s.narrow.Unlock()
+	err := s.narrow.to(s, p).Policy("", p.tree())
+	for _, e := range flattened(err) {
+		if e.Error() == noAction {
+			problems.Warn(p.File, p.Line, p.Column, "no_applicable_action", fmt.Sprintf("policy %q can never apply: no action of the schema takes these principals and resources", p.Id), "compare its scope with the appliesTo of its actions")
+			continue
+		}
+		problems.Add(p.File, p.Line, p.Column, "schema_policy", fmt.Sprintf("policy %q does not fit the schema: %s", p.Id, e), "correct the policy or declare what it uses")
+	}
+	for _, uid := range p.Facts.Uids {
+		if !s.Allows(uid) {
+			problems.Add(p.File, p.Line, p.Column, "enum_id", fmt.Sprintf("policy %q names %s, which is no id of that enumerated type", p.Id, uid), "use one of the ids the schema lists")
+		}
+	}
+	for _, path := range s.undeclared(p) {
+		problems.Add(p.File, p.Line, p.Column, "has_undeclared", fmt.Sprintf("policy %q tests for %s, which the schema does not declare: the test is always false", p.Id, path), "declare the attribute, or correct its name")
+	}
+}
+
+func flattened(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []error
+		for _, e := range joined.Unwrap() {
+			all = append(all, flattened(e)...)
+		}
+		return all
+	}
+	return []error{err}
+}
+
+// undeclared lists what the policy tests for with has where no combination of
+// types in which it comes to that test declares it.
+func (s *Schema) undeclared(p *Policy) (paths []string) {
+	tests := p.hasTests()
+	if len(tests.has) == 0 {
+		return nil
+	}
+	asked, declared := make([]bool, len(tests.has)), make([]bool, len(tests.has))
+	holds := make([]bool, len(tests.guards))
+	for env := range s.Environments(p) {
+		for i, g := range tests.guards {
+			holds[i] = i == 0 || holds[g.outer] && env.admits(&g.test)
+		}
+		for i, h := range tests.has {
+			if declared[i] || !holds[h.guard] {
+				continue
+			}
+			for _, o := range s.owners(h.of, env) {
+				asked[i] = true
+				declared[i] = declared[i] || s.declares(o, h.name)
+			}
+		}
+	}
+	for i, h := range tests.has {
+		if asked[i] && !declared[i] {
+			paths = append(paths, h.path())
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// ownerOf is what stands for a value of a declared type; only an entity and a
+// record have attributes.
+func ownerOf(of *Shape) []owner {
+	switch {
+	case of == nil:
+		return nil
+	case of.Form == ShapeRecord:
+		return []owner{{record: of}}
+	case of.Form == ShapeEntity:
+		return []owner{{entity: of.Entity}}
+	}
+	return nil
+}
+
+// attributesOf are the declared attributes of what a policy does not write itself.
+// Actions, and entities of a type that is not declared, have none.
+func (s *Schema) attributesOf(o owner) map[string]AttributeShape {
+	switch {
+	case o.record != nil:
+		return o.record.Members
+	case o.context != nil:
+		return o.context.Context
+	}
+	return s.Attributes(o.entity)
+}
+
+// tagOf is the declared type of an entity's tags.
+func (s *Schema) tagOf(o owner) *Shape {
+	if e := s.Entities[o.entity]; e != nil {
+		return e.tags
+	}
+	return nil
+}
+
+// environment is one combination of types that a policy can be evaluated for.
+type environment struct {
+	Principal, Resource types.EntityType
+	Action              *actionShape
+	up                  *Lineage // of the action
+}
+
+// owner is what a variable stands for.
+func (e environment) owner(variable string) owner {
+	switch variable {
+	case "principal":
+		return owner{entity: e.Principal}
+	case "resource":
+		return owner{entity: e.Resource}
+	case "action":
+		return owner{entity: e.up.Uid.Type}
+	}
+	return owner{context: e.Action}
+}
+
+// admits reports whether a test could hold; where only ids are tested,
+// ancestors of principals and resources may be of any type.
+func (e environment) admits(t *ScopeTest) bool {
+	typ := e.Principal
+	switch t.Of {
+	case ActionVar:
+		return e.up.Holds(t)
+	case ResourceVar:
+		typ = e.Resource
+	}
+	return (t.Is == "" || t.Is == typ) && (!t.Eq || t.Uids[0].Type == typ)
+}
+
+// Environments yields the combinations that the policy's scope admits.
+func (s *Schema) Environments(p *Policy) func(func(environment) bool) {
+	return func(yield func(environment) bool) {
+		for action := range s.actionsOf(p) {
+			env := environment{Action: action, up: &action.up}
+			for _, env.Principal = range action.Principals {
+				if s.Entities[env.Principal] == nil || !env.admitsAll(p, PrincipalVar) {
+					continue
+				}
+				for _, env.Resource = range action.Resources {
+					if s.Entities[env.Resource] == nil || !env.admitsAll(p, ResourceVar) {
+						continue
+					}
+					if !yield(env) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// actionsOf yields the actions that the policy's scope admits.
+func (s *Schema) actionsOf(p *Policy) func(func(*actionShape) bool) {
+	return func(yield func(*actionShape) bool) {
+		for _, t := range p.Facts.Scope {
+			if t.Of == ActionVar && t.Eq {
+				if a := s.Actions[t.Uids[0]]; a != nil {
+					yield(a)
+				}
+				return
+			}
+		}
+		for _, a := range s.Actions {
+			if env := (environment{up: &a.up}); env.admitsAll(p, ActionVar) && !yield(a) {
+				return
+			}
+		}
+	}
+}
+
+// narrowed is the schema as the validator is given it for one policy: with what actions
+// apply to only where the policy's scope admits them. The validator writes out the
+// contexts of all others, too, for every policy.
+type narrowed struct {
+	sync.Mutex // while a policy is checked
+	validator  *validate.Validator
+	applies    map[types.EntityUID]resolved.Action // as they are declared
+	shown      map[types.EntityUID]resolved.Action // as the validator sees them
+	now        []types.EntityUID                   // that apply there
+}
+
+func narrowing(r *resolved.Schema) *narrowed {
+	n := &narrowed{applies: r.Actions, shown: make(map[types.EntityUID]resolved.Action, len(r.Actions))}
+	for uid, a := range r.Actions {
+		a.AppliesTo = nil
+		n.shown[uid] = a
+	}
+	seen := *r
+	seen.Actions = n.shown
+	n.validator = validate.New(&seen)
+	return n
+}
+
+// to is the validator for a policy, until the next is asked for.
+func (n *narrowed) to(s *Schema, p *Policy) *validate.Validator {
+	for _, uid := range n.now {
+		a := n.applies[uid]
+		a.AppliesTo = nil
+		n.shown[uid] = a
+	}
+	n.now = n.now[:0]
+	for a := range s.actionsOf(p) {
+		uid := a.Entity.UID
+		n.shown[uid] = n.applies[uid]
+		n.now = append(n.now, uid)
+		if 2*len(n.now) > len(n.applies) {
+			return s.validator // nearly all of them
+		}
+	}
+	return n.validator
+}
+
+// admitsAll reports whether the policy's scope could hold for a variable.
+func (e environment) admitsAll(p *Policy, of Variable) bool {
+	return !slices.ContainsFunc(p.Facts.Scope, func(t ScopeTest) bool { return t.Of == of && !e.admits(&t) })
+}
+
+func (s *Schema) ActionEntities() types.EntityGetter { return actionGetter(s.Actions) }
+
+type actionGetter map[types.EntityUID]*actionShape
+
+func (g actionGetter) Get(uid types.EntityUID) (types.Entity, bool) {
+	a, ok := g[uid]
+	if !ok {
+		return types.Entity{}, false
+	}
+	return a.Entity, true
+}
+
+var (
+	positionText = regexp.MustCompile(`:(\d+):(\d+)`)
+	expectText   = regexp.MustCompile(`\b(?:want|expected) [^"]{1,40}$`)
+	quotedText   = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+)
+
+// positionIn finds line and column in a text of cedar-go's.
+func positionIn(text string) (line, column int) {
+	if m := positionText.FindStringSubmatch(text); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		column, _ = strconv.Atoi(m[2])
+	}
+	return line, column
+}
+
+// expectation keeps what a parser's text says it expected: that is grammar,
+// while the rest of the text quotes the file.
+func expectation(text string) string {
+	m := expectText.FindString(text)
+	if m == "" {
+		return ""
+	}
+	return ": expected " + strings.TrimPrefix(strings.TrimPrefix(m, "want "), "expected ")
+}
+
+// unquoted takes quoted text out of a message: values stay where they are.
+func unquoted(text string) string { return quotedText.ReplaceAllString(text, `"…"`) }
+
+// Attributes are the declared attributes of an entity type; a bundle without a
+// schema, and a type it does not declare, have none.
+func (s *Schema) Attributes(typ types.EntityType) map[string]AttributeShape {
+	if s == nil || s.Entities[typ] == nil {
+		return nil
+	}
+	return s.Entities[typ].attributes
+}
+
+func (s *Schema) ContextOf(action types.EntityUID) map[string]AttributeShape {
+	if s == nil || s.Actions[action] == nil {
+		return nil
+	}
+	return s.Actions[action].Context
+}
+
+// LeavesOut reports whether the schema lets a request leave out what stands at a
+// path below attributes, and whether it declares that at all. What stands beyond
+// a reference to an entity is not the request's to leave out.
+func (s *Schema) LeavesOut(attributes map[string]AttributeShape, names []string) (optional, declared bool) {
+	for i, name := range names {
+		a, ok := attributes[name]
+		if !ok {
+			return false, false
+		}
+		optional = optional || a.Optional
+		if i == len(names)-1 {
+			break
+		}
+		if a.Shape.Form != ShapeRecord {
+			return false, true
+		}
+		attributes = a.Shape.Members
+	}
+	return optional, true
+}

@@ -1,0 +1,214 @@
+package bundle
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/ast"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A schema is much larger once every name of a type stands for what it names, and every
+// list for each of the declarations that share it: thirty types that each name the one
+// before twice are a billion. cedar-go writes all of that out, and so it is counted first.
+const (
+	// MaxSchema is how many types and references a schema may come to: a second's work is
+	// some millions. A schema of 500 actions with 100 attributes each is 60,000.
+	MaxSchema = 250_000
+	// MaxActionWays is how many steps it may take to go from every action up to all the
+	// groups that it is in.
+	MaxActionWays = 1_000_000
+)
+
+// comesTo is how much of the resolved schema one declaration makes up.
+type comesTo struct {
+	kind, name string
+	size       int
+}
+
+// schemaSizes counts what a schema comes to. Sums stop at the greatest number there is.
+type schemaSizes struct {
+	common map[types.Path]ast.IsType
+	sized  map[types.Path]int // 0 while it is being counted: a cycle, which cedar-go refuses
+	found  []comesTo
+}
+
+// checkSchemaSize refuses a schema that is too large to be resolved.
+func checkSchemaSize(file string, text []byte, s *ast.Schema, problems *Problems) bool {
+	z := schemaSizes{common: map[types.Path]ast.IsType{}, sized: map[types.Path]int{}}
+	all := map[types.Path]ast.Namespace{"": {Entities: s.Entities, Enums: s.Enums, Actions: s.Actions, CommonTypes: s.CommonTypes}}
+	for name, ns := range s.Namespaces {
+		all[name] = ns
+	}
+	for ns, d := range all {
+		for name, common := range d.CommonTypes {
+			z.common[inNamespace(ns, string(name))] = common.Type
+		}
+	}
+	for ns, d := range all {
+		z.count(ns, d)
+	}
+	total := 0
+	for _, d := range z.found {
+		total = plus(total, d.size)
+	}
+	if total <= MaxSchema {
+		return true
+	}
+	largest := slices.MaxFunc(z.found, func(a, b comesTo) int {
+		return cmp.Or(cmp.Compare(a.size, b.size), strings.Compare(b.kind+b.name, a.kind+a.name))
+	})
+	line, column := declarationAt(string(text), largest.name)
+	problems.Add(file, line, column, "schema_size", fmt.Sprintf("with all names of types written out the schema comes to %s types and references, and may come to %s; %s %s alone is %s",
+		number(total), number(MaxSchema), largest.kind, Quote(largest.name), number(largest.size)),
+		"let fewer types refer to others, and fewer actions share long lists and large contexts")
+	return false
+}
+
+func (z *schemaSizes) count(ns types.Path, d ast.Namespace) {
+	add := func(kind, name string, size int) { z.found = append(z.found, comesTo{kind, name, size}) }
+	for name, e := range d.Entities {
+		size := plus(1+len(e.ParentTypes), z.size(ns, e.Shape))
+		if e.Tags != nil {
+			size = plus(size, z.size(ns, e.Tags))
+		}
+		add("entity", string(name), size)
+	}
+	for name, e := range d.Enums {
+		add("entity", string(name), 1+len(e.Values))
+	}
+	for name, a := range d.Actions {
+		size := 1 + len(a.Parents)
+		if to := a.AppliesTo; to != nil {
+			size = plus(size+len(to.Principals)+len(to.Resources)+len(pdpMembers)+2, 0) // pdp and action are added
+			if to.Context != nil {
+				size = plus(size, z.size(ns, to.Context))
+			}
+		}
+		add("action", string(name), size)
+	}
+}
+
+func (z *schemaSizes) size(ns types.Path, t ast.IsType) int {
+	switch t := t.(type) {
+	case ast.SetType:
+		return plus(1, z.size(ns, t.Element))
+	case ast.RecordType:
+		size := 1
+		for _, a := range t {
+			size = plus(size, z.size(ns, a.Type))
+		}
+		return size
+	case ast.TypeRef:
+		return plus(1, z.named(ns, types.Path(t)))
+	}
+	return 1
+}
+
+// named is the size of what a name stands for, found as cedar-go finds it.
+func (z *schemaSizes) named(ns, name types.Path) int {
+	switch inside := inNamespace(ns, string(name)); {
+	case strings.Contains(string(name), "::"):
+		ns = name[:strings.LastIndex(string(name), "::")]
+	case z.common[inside] != nil:
+		name = inside
+	default:
+		ns = ""
+	}
+	common, ok := z.common[name]
+	if !ok {
+		return 0
+	}
+	size, known := z.sized[name]
+	if !known {
+		z.sized[name] = 0
+		size = z.size(ns, common)
+		z.sized[name] = size
+	}
+	return size
+}
+
+func inNamespace(ns types.Path, name string) types.Path {
+	if ns == "" {
+		return types.Path(name)
+	}
+	return ns + "::" + types.Path(name)
+}
+
+const maxNumber = math.MaxInt
+
+// plus adds numbers that are not negative, and stops where there are no more.
+func plus(a, b int) int {
+	if a > maxNumber-b {
+		return maxNumber
+	}
+	return a + b
+}
+
+func number(n int) string {
+	if n == maxNumber {
+		return "more than anybody can count"
+	}
+	return fmt.Sprint(n)
+}
+
+// checkActionWays refuses groups of actions that take too long to be gone through, and
+// finds the lineage of every action.
+func (s *Schema) checkActionWays(file string, text []byte, problems *Problems) bool {
+	ways := 0
+	for _, uid := range slices.SortedFunc(maps.Keys(s.Actions), compareUIDs) {
+		a := s.Actions[uid]
+		a.up = LineageOf(uid, s.ActionEntities())
+		for _, above := range append(a.up.Up, uid) {
+			if of := s.Actions[above]; of != nil {
+				ways += 1 + of.Entity.Parents.Len()
+			}
+		}
+		if ways > MaxActionWays {
+			line, column := declarationAt(string(text), string(uid.ID))
+			problems.Add(file, line, column, "schema_groups", fmt.Sprintf("from all actions up to all the groups that they are in there may be %d steps, and with action %s there are more", MaxActionWays, Quote(string(uid.ID))),
+				"let groups be in fewer groups: an action is in what its groups are in")
+			return false
+		}
+	}
+	return true
+}
+
+// checkJSONNesting bounds how deep a parser of a JSON text is in its recursion.
+func checkJSONNesting(file string, text []byte, problems *Problems) bool {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
+	for {
+		if _, err := dec.ReadToken(); err != nil {
+			return true // the parser says it better
+		}
+		if dec.StackDepth() > MaxNesting {
+			line, column := placeOf(string(text), int(dec.InputOffset())-1)
+			problems.Add(file, line, column, "schema_nesting", fmt.Sprintf("objects and arrays nest more than %d deep", MaxNesting), "name inner types, and refer to them")
+			return false
+		}
+	}
+}
+
+// declarationAt is where the text of a schema seems to declare a name; both are 0 where
+// that is not found.
+func declarationAt(text, name string) (line, column int) {
+	written := regexp.QuoteMeta(strings.Trim(Quote(name), `"`))
+	const follows = `\s*(?:[,;={]|in\b|enum\b|tags\b|appliesTo\b)`
+	for _, pattern := range []string{
+		`\b(?:entity|action)\s+("?` + written + `"?)` + follows,
+		`,\s*("?` + written + `"?)` + follows,
+		`("` + written + `")\s*:`, // in JSON
+	} {
+		if at := regexp.MustCompile(pattern).FindStringSubmatchIndex(text); at != nil {
+			return placeOf(text, at[2])
+		}
+	}
+	return 0, 0
+}

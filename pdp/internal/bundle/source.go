@@ -1,0 +1,282 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/sumdb/dirhash"
+)
+
+// Source is where a bundle comes from: a directory, or any file system.
+type Source struct {
+	Dir  string // the directory to watch; "" where there is none
+	Fsys fs.FS  // nil: each reading opens the directory
+}
+
+// Files is one reading of a bundle's files.
+type Files struct {
+	Content  map[string][]byte // every file that is loaded, by slash path
+	Tenants  []string          // every legally named directory in tenants/, sorted, empty ones too
+	Problems Problems
+	// Manifest is set where a MANIFEST says what the files are to be.
+	Manifest bool
+}
+
+// Dir is the bundle in a directory. Symbolic links in it are followed where they
+// stay with their owner: a tenant's in that tenant's directory, others in the
+// bundle's and out of every tenant's. Kubernetes lays out a mounted volume so.
+func Dir(path string) Source { return Source{Dir: path} }
+
+// FS is the bundle at the root of a file system.
+func FS(fsys fs.FS) Source { return Source{Fsys: fsys} }
+
+// Read reads the bundle's files once. It always returns: what cannot be read is
+// a problem of the reading.
+func (s Source) Read() *Files {
+	files, _ := s.ReadWithin(context.Background())
+	return files
+}
+
+// ReadWithin is Read. Where ctx ends first there are no files: a part of them is none.
+func (s Source) ReadWithin(ctx context.Context) (*Files, error) {
+	r := s.Reader()
+	r.ctx = ctx
+	defer func() { r.Close() }()
+	if r.Root() {
+		r.Bundle()
+		r.CheckManifest()
+	}
+	return r.Done(), ctx.Err()
+}
+
+// ReadRoot reads what is no tenant's, and which tenants there are. What is wrong with
+// either is not looked for.
+func (s Source) ReadRoot(ctx context.Context) (*Files, error) {
+	r := s.Reader()
+	r.ctx = ctx
+	defer func() { r.Close() }()
+	if r.Root() {
+		r.part(".")
+		r.findTenants()
+	}
+	return r.Done(), ctx.Err()
+}
+
+// ReadTests reads the files in the tests directories of the root and of each
+// tenant. What is wrong elsewhere is [Source.Read]'s to say.
+func (s Source) ReadTests() *Files {
+	r := s.Reader()
+	defer func() { r.Close() }()
+	if r.Root() {
+		r.findTenants()
+		r.files.Problems = nil
+		r.tests("tests")
+		for _, name := range r.files.Tenants {
+			r.tests("tenants/" + name + "/tests")
+		}
+	}
+	return r.Done()
+}
+
+// Digest is dirhash.Hash1 over path and bytes of every loaded file: the same on
+// any machine. MANIFEST, tests and directories without a file are not in it.
+func (f *Files) Digest() string { return f.digestOf(slices.Collect(maps.Keys(f.Content))) }
+
+func (f *Files) digestOf(names []string) string {
+	open := func(name string) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(f.Content[name])), nil
+	}
+	digest, err := dirhash.Hash1(names, open)
+	if err != nil {
+		return "" // a name with a newline, which no reading holds
+	}
+	return digest
+}
+
+// Owner is the tenant whose file it is, "" where it is that of all.
+func (f *Files) Owner(file string) string {
+	if rest, below := strings.CutPrefix(file, "tenants/"); below {
+		tenant, _, _ := strings.Cut(rest, "/")
+		if _, there := slices.BinarySearch(f.Tenants, tenant); there {
+			return tenant
+		}
+	}
+	return ""
+}
+
+// Holding returns the files with some tenants' as they are in another reading, all of
+// them: names, contents and problems. A tenant that is not there is left out.
+func (f *Files) Holding(tenants []string, before *Files) *Files {
+	if len(tenants) == 0 {
+		return f
+	}
+	held := &Files{Content: map[string][]byte{}, Manifest: f.Manifest}
+	isHeld := map[string]bool{}
+	for _, tenant := range tenants {
+		isHeld[tenant] = true
+	}
+	for _, of := range []struct {
+		*Files
+		theirs bool
+	}{{f, false}, {before, true}} {
+		for name, text := range of.Content {
+			if isHeld[of.Owner(name)] == of.theirs {
+				held.Content[name] = text
+			}
+		}
+		for _, p := range of.Problems {
+			if isHeld[of.Owner(p.File)] == of.theirs {
+				held.Problems = append(held.Problems, p)
+			}
+		}
+	}
+	held.Problems = held.Problems.Sorted()
+	for _, name := range f.Tenants {
+		if !isHeld[name] || slices.Contains(before.Tenants, name) {
+			held.Tenants = append(held.Tenants, name)
+		}
+	}
+	return held
+}
+
+// Reading is what is kept of [Files] once they are loaded: enough to tell whose part
+// of a later reading says anything new.
+type Reading struct {
+	root    Part
+	Tenants map[string]Part
+}
+
+// Part is what one owner's files are, and what is wrong with them.
+type Part struct {
+	digest   string
+	problems Problems
+}
+
+func (p Part) Equal(q Part) bool {
+	return p.digest == q.digest && slices.Equal(p.problems, q.problems)
+}
+
+func (f *Files) Reading() Reading {
+	names, problems := map[string][]string{}, map[string]Problems{}
+	for name := range f.Content {
+		names[f.Owner(name)] = append(names[f.Owner(name)], name)
+	}
+	for _, p := range f.Problems {
+		problems[f.Owner(p.File)] = append(problems[f.Owner(p.File)], p)
+	}
+	of := func(owner string) Part { return Part{f.digestOf(names[owner]), problems[owner]} }
+	r := Reading{root: of(""), Tenants: map[string]Part{}}
+	for _, tenant := range f.Tenants {
+		r.Tenants[tenant] = of(tenant)
+	}
+	return r
+}
+
+func (r Reading) Equal(s Reading) bool { return r.SameRoot(s) && len(r.Others(s)) == 0 }
+
+// SameRoot reports whether two readings saw the same besides the tenants' own files.
+// Which tenants there are is the root's to say.
+func (r Reading) SameRoot(s Reading) bool {
+	return r.root.Equal(s.root) && r.sameTenants(s)
+}
+
+// SameRootFiles is sameRoot but for what is wrong with the files.
+func (r Reading) SameRootFiles(s Reading) bool {
+	return r.root.digest == s.root.digest && r.sameTenants(s)
+}
+
+func (r Reading) sameTenants(s Reading) bool {
+	return maps.EqualFunc(r.Tenants, s.Tenants, func(Part, Part) bool { return true })
+}
+
+// Others are the tenants whose files are not those of another reading, sorted; one that
+// is not there has none.
+func (r Reading) Others(s Reading) (tenants []string) {
+	for name, p := range r.Tenants {
+		if q, there := s.Tenants[name]; !there || !p.Equal(q) {
+			tenants = append(tenants, name)
+		}
+	}
+	slices.Sort(tenants)
+	return tenants
+}
+
+// reader is one reading in progress.
+type reader struct {
+	ctx   context.Context
+	Fsys  fs.FS
+	dir   string
+	files *Files
+	Close func()
+	// schema is the first schema file found, manifest whether the bundle has, or is
+	// to have, a MANIFEST.
+	schema   string
+	manifest bool
+	uses     map[string]*usage // by the tenant whose files they are
+}
+
+func (s Source) Reader() *reader {
+	return &reader{ctx: context.Background(), Fsys: s.Fsys, dir: s.Dir, files: &Files{Content: map[string][]byte{}}, Close: func() {}, uses: map[string]*usage{}}
+}
+
+// IsNothing reports that there is nowhere to read from.
+func (s Source) IsNothing() bool { return s.Dir == "" && s.Fsys == nil }
+
+func (r *reader) Done() *Files {
+	r.files.Problems = r.files.Problems.Sorted()
+	r.files.Manifest = r.manifest
+	return r.files
+}
+
+// usage is what was read so far of the files beside this one.
+func (r *reader) usage(file string) *usage {
+	owner := ownerOfFile(file)
+	if r.uses[owner] == nil {
+		r.uses[owner] = UsageOf(owner)
+	}
+	return r.uses[owner]
+}
+
+func (r *reader) problem(file, code, message, try string) {
+	r.files.Problems.Add(file, 0, 0, code, message, try)
+}
+
+// Root reports whether there is a directory to read at all.
+func (r *reader) Root() bool {
+	if r.dir == "" && r.Fsys == nil {
+		r.problem("", "no_source", "there is nowhere to read it from", "name its directory")
+		return false
+	}
+	info, err := r.enter()
+	if errors.Is(err, fs.ErrNotExist) {
+		r.problem("", "no_directory", "there is no directory "+r.place(), "create it, or name another one")
+		return false
+	}
+	if err != nil {
+		r.unreadable(".", err)
+		return false
+	}
+	if !info.IsDir() {
+		r.problem("", "not_a_directory", r.place()+" is no directory", "name the directory that holds bundle.yaml or the *.cedar files")
+		return false
+	}
+	return true
+}
+
+// enter opens the directory, where the bundle is in one, and looks at the root.
+func (r *reader) enter() (fs.FileInfo, error) {
+	if r.Fsys == nil {
+		c, err := confine(r.dir)
+		if err != nil {
+			return nil, err
+		}
+		r.Fsys, r.Close = c, c.close
+	}
+	return fs.Stat(r.Fsys, ".")
+}

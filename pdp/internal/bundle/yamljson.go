@@ -1,0 +1,114 @@
+package bundle
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"go.yaml.in/yaml/v3"
+)
+
+// notJSON says which part of a YAML document has no JSON form.
+type notJSON struct {
+	At        *yaml.Node
+	What, Try string
+}
+
+var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+
+// AppendJSON writes a YAML node as JSON. Numbers keep their text, because the
+// decoder tells 1 from 1.5 by it, and members that occur twice stay, because
+// refusing them is the decoder's. Aliases are not followed: a few lines of them
+// are a document of any size.
+func AppendJSON(b []byte, n *yaml.Node) ([]byte, *notJSON) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return appendJSONMembers(b, n)
+	case yaml.SequenceNode:
+		b = append(b, '[')
+		for i, item := range n.Content {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			var bad *notJSON
+			if b, bad = AppendJSON(b, item); bad != nil {
+				return nil, bad
+			}
+		}
+		return append(b, ']'), nil
+	case yaml.ScalarNode:
+		return appendJSONScalar(b, n)
+	}
+	return nil, &notJSON{n, "aliases are not read here", "write the value out"}
+}
+
+func appendJSONMembers(b []byte, n *yaml.Node) ([]byte, *notJSON) {
+	b = append(b, '{')
+	for i := 0; i < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" {
+			return nil, &notJSON{key, "the name of a member must be a string", "write it in quotes"}
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		var bad *notJSON
+		if b, bad = appendJSONScalar(b, key); bad != nil {
+			return nil, bad
+		}
+		if b, bad = AppendJSON(append(b, ':'), n.Content[i+1]); bad != nil {
+			return nil, bad
+		}
+	}
+	return append(b, '}'), nil
+}
+
+func appendJSONScalar(b []byte, n *yaml.Node) ([]byte, *notJSON) {
+	switch n.ShortTag() {
+	case "!!null":
+		return append(b, "null"...), nil
+	case "!!bool":
+		return append(b, strings.ToLower(n.Value)...), nil
+	case "!!int", "!!float":
+		if !jsonNumber.MatchString(n.Value) {
+			return nil, &notJSON{n, "JSON has no number of this form", "write it in plain decimal, or in quotes if it is a string"}
+		}
+		return append(b, n.Value...), nil
+	case "!!str", "!!timestamp": // a plain 2026-01-02 is a string to JSON
+		if quoted, err := jsontext.AppendQuote(b, n.Value); err == nil {
+			return quoted, nil
+		}
+		return nil, &notJSON{n, "the string is not valid UTF-8", "write it as UTF-8"}
+	}
+	return nil, &notJSON{n, "JSON has nothing with this tag", "leave the tag out"}
+}
+
+// NodeAt finds the node a JSON Pointer leads to, or the nearest one around it.
+func NodeAt(n *yaml.Node, pointer string) *yaml.Node {
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for _, token := range strings.Split(pointer, "/")[1:] {
+		next := childNode(n, unescape.Replace(token))
+		if next == nil {
+			return n
+		}
+		n = next
+	}
+	return n
+}
+
+func childNode(n *yaml.Node, name string) *yaml.Node {
+	if n.Kind == yaml.SequenceNode {
+		if i, err := strconv.Atoi(name); err == nil && 0 <= i && i < len(n.Content) {
+			return n.Content[i]
+		}
+	}
+	if n.Kind == yaml.MappingNode {
+		for i := 0; i < len(n.Content); i += 2 {
+			if n.Content[i].Value == name {
+				return n.Content[i+1]
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+
+	"policy-service/evaluation"
+	"policy-service/obligations"
+	"policy-service/pdp/internal/bundle"
+)
+
+// Waits reports whether the verdict is an allow that lacks only a person's approval.
+func (w *Verdict) Waits() bool {
+	_, _, ok := w.ApprovalOwed()
+	return ok
+}
+
+// ApprovalOwed is the obligation that asks for an approval. There is one at most: two
+// are in conflict.
+func (w *Verdict) ApprovalOwed() (o evaluation.Obligation, t obligations.Terms, ok bool) {
+	if !w.Decision.Allow {
+		return o, t, false
+	}
+	for _, o := range w.Decision.Obligations {
+		if t, ok := obligations.TermsOf(o); ok {
+			return o, t, true
+		}
+	}
+	return o, t, false
+}
+
+// DemandOfTenant reports whether the tenant alone demands the approval: neither a policy
+// of the root asks for it, nor an obligation of the root. Two different obligations of the
+// type are in conflict, so whatever a determining policy names of it is this one.
+func (w *Verdict) DemandOfTenant(b *bundle.Bundle) bool {
+	o, _, _ := w.ApprovalOwed()
+	return w.view.Tenant != evaluation.DefaultTenant && !slices.ContainsFunc(o.Policies, func(id string) bool {
+		return b.DemandsAsRoot(w.view.ByID[id])
+	})
+}
+
+// Unite makes one answer of two that both hold, without what is approved.
+func (w *Verdict) Unite(first *Verdict, met evaluation.Obligation, approval string) {
+	w.Decision.Determining = union(first.Decision.Determining, w.Decision.Determining)
+	for _, e := range first.Decision.Errors {
+		if !slices.Contains(w.Decision.Errors, e) {
+			w.Decision.Errors = append(w.Decision.Errors, e)
+		}
+	}
+	slices.SortStableFunc(w.Decision.Errors, func(a, b evaluation.PolicyError) int { return strings.Compare(a.Policy, b.Policy) })
+	out := obligations.Unite(first.Decision.Obligations, w.Decision.Obligations)
+	out.Obligations = slices.DeleteFunc(out.Obligations, func(o evaluation.Obligation) bool {
+		return o.Type == met.Type && o.Properties.Value().Equal(met.Properties.Value())
+	})
+	w.Decision.Met = []evaluation.Met{{ID: met.ID, Type: met.Type, Approval: approval}}
+	applyObligations(&w.Decision, out)
+}
+
+func union(a, b []string) []string {
+	both := slices.Concat(a, b)
+	slices.Sort(both)
+	return slices.Compact(both)
+}

@@ -1,0 +1,358 @@
+package engine
+
+import (
+	"errors"
+
+	"context"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+)
+
+// Question is a request in Cedar's terms.
+type Question struct {
+	piece
+	Uids     [bundle.Variables]types.EntityUID
+	Up       bundle.Lineages
+	Context  types.Record
+	Entities *Overlay
+	// how the members of context came to be, for explain.
+	contextOrigins origins
+}
+
+// request is the question as cedar-go takes it.
+func (q *Question) request() cedar.Request {
+	return cedar.Request{
+		Principal: q.Uids[bundle.PrincipalVar],
+		Action:    q.Uids[bundle.ActionVar],
+		Resource:  q.Uids[bundle.ResourceVar],
+		Context:   q.Context,
+	}
+}
+
+// piece is what any part of a request can come to besides values.
+type piece struct {
+	// Reason is set where the question cannot be put to the policies at all.
+	Reason evaluation.Reason
+	// Unusable are the names of top-level members that hold a value Cedar has
+	// none for. They are nowhere in the question: no stand-in would be safe.
+	Unusable []string
+}
+
+// ReasonOrder says which of several reasons is given.
+var ReasonOrder = []evaluation.Reason{evaluation.UnknownType, evaluation.SchemaMismatch, evaluation.UnknownEntity}
+
+func (p *piece) refuse(reason evaluation.Reason) {
+	if p.Reason == "" || slices.Index(ReasonOrder, reason) < slices.Index(ReasonOrder, p.Reason) {
+		p.Reason = reason
+	}
+}
+
+func (p *piece) add(more piece) {
+	if more.Reason != "" {
+		p.refuse(more.Reason)
+	}
+	p.Unusable = append(p.Unusable, more.Unusable...)
+}
+
+// What keeps an inquiry from having a verdict, besides an [*evaluation.Error] and the end of
+// its context.
+var (
+	ErrNoBundle      = errors.New("no bundle is loaded")
+	ErrUnknownTenant = errors.New("no such tenant")
+)
+
+// Verdict is what the policies say, before it counts what the PEP can do.
+type Verdict struct {
+	Decision evaluation.Decision
+	question *Question
+	view     *bundle.View
+}
+
+// Judge puts the request to the policies. What they say is a function of call and bundle,
+// and nothing else; if ctx ends before all were asked there is no verdict.
+func (in *Inquiry) Judge(ctx context.Context) (w Verdict, err error) {
+	if in.Bundle == nil {
+		return w, ErrNoBundle
+	}
+	if w.view, err = in.view(); err != nil {
+		return w, err
+	}
+	if w.question, err = in.Question(w.view); err != nil {
+		return w, err
+	}
+	w.Decision = evaluation.Decision{Bundle: in.Bundle.Digest(), Reason: w.question.Reason}
+	if w.question.Reason != "" {
+		return w, nil
+	}
+	if err := Authorize(ctx, in.Bundle, w.view, w.question, &w.Decision); err != nil {
+		return w, err
+	}
+	oblige(w.view, w.question, &w.Decision)
+	return w, nil
+}
+
+// Answer is the decision that a verdict of an inquiry comes to: a deny if the PEP has not said that it can
+// do what is owed, and explained if that was asked for.
+func (w *Verdict) Answer(ctx context.Context, in *Inquiry) (d evaluation.Decision, err error) {
+	d = w.Decision
+	if in.Tells && (w.question.Reason != "" || len(w.question.Unusable) > 0) {
+		d.Mismatch = in.mismatch(w.view)
+	}
+	if w.question.Reason != "" {
+		if in.Explain {
+			d.Explain = &evaluation.Explanation{Policies: []evaluation.PolicyExplanation{}, Mismatch: d.Mismatch}
+		}
+		return d, nil
+	}
+	in.declare(&d)
+	if in.Explain {
+		d.Explain, err = explain(ctx, w.view, w.question, &d)
+	}
+	return d, err
+}
+
+// view is the bundle as the request's tenant sees it.
+func (in *Inquiry) view() (*bundle.View, error) {
+	if r := &in.Request; r.Tenant == "" && r.Shape == evaluation.AuthZEN {
+		r.Tenant = evaluation.DefaultTenant // a native request must name its own
+	}
+	v, ok := in.Bundle.Views[in.Request.Tenant]
+	switch {
+	case !ok:
+		return nil, ErrUnknownTenant
+	case in.review != bundle.NoReview:
+		reviewed := *v
+		reviewed.Review = in.review
+		return &reviewed, nil
+	}
+	return v, nil
+}
+
+// Question maps the request onto Cedar. The error is an [*evaluation.Error].
+func (in *Inquiry) Question(v *bundle.View) (*Question, error) {
+	b, r, q := in.Bundle, &in.Request, &Question{}
+	principal, ok1 := b.Config.EntityType(r.Subject.Type)
+	resource, ok2 := b.Config.EntityType(r.Resource.Type)
+	if !ok1 || !ok2 {
+		q.Reason = evaluation.UnknownType
+		return q, nil
+	}
+	q.Uids = [bundle.Variables]types.EntityUID{
+		bundle.PrincipalVar: {Type: principal, ID: types.String(r.Subject.ID)},
+		bundle.ActionVar:    {Type: b.Config.ActionType, ID: types.String(r.Action.Name)},
+		bundle.ResourceVar:  {Type: resource, ID: types.String(r.Resource.ID)},
+	}
+	if err := in.askEntities(v, q); err != nil {
+		return nil, err
+	}
+	context, err := in.contextOf(q.Uids[bundle.ActionVar])
+	if err != nil {
+		return nil, err
+	}
+	q.Context, q.contextOrigins = context.record, context.origins
+	q.add(context.piece)
+	if b.Schema != nil && q.Reason != evaluation.SchemaMismatch && !in.fits(q) {
+		q.refuse(evaluation.SchemaMismatch)
+	}
+	slices.Sort(q.Unusable)
+	if q.Reason == "" {
+		in.Lineages(q)
+	}
+	return q, nil
+}
+
+// contextPiece is the context of a request in Cedar's terms.
+type contextPiece struct {
+	piece
+	origins
+	record types.Record
+}
+
+func (in *Inquiry) makeContext(action types.EntityUID) (contextPiece, error) {
+	b, r := in.Bundle, &in.Request
+	declared := b.Schema.ContextOf(action)
+	m := newMerger(b, make(types.RecordMap, r.Context.Len()+2), declared)
+	for name, value := range r.Context.Members {
+		switch {
+		case evaluation.Protocol(name):
+			continue
+		case name == "action", name == "pdp":
+			return contextPiece{}, evaluation.Malformed("only the PDP sets this member of the context", "", "context", name)
+		}
+		if err := m.take(name, value, "context"); err != nil {
+			return contextPiece{}, err
+		}
+	}
+	if err := m.take("action", r.Action.Properties.Value(), "action", "properties"); err != nil {
+		return contextPiece{}, err
+	}
+	m.members["pdp"] = types.NewRecord(types.RecordMap{
+		"now":      types.NewDatetime(in.Now),
+		"tenant":   types.String(r.Tenant),
+		"caller":   types.String(in.Asker.Name),
+		"approved": types.Boolean(in.Approved),
+	})
+	return contextPiece{m.piece(), m.origins, types.NewRecord(m.members)}, nil
+}
+
+// Authorize puts the question to the policies and settles what their answers mean.
+// Its error is that of a ctx that ended before the last of them was asked.
+func Authorize(ctx context.Context, b *bundle.Bundle, v *bundle.View, q *Question, d *evaluation.Decision) error {
+	s := scratches.Get().(*bundle.Scratch)
+	defer release(s)
+	given, counted := PoliciesFor(v, q, s)
+
+	result, diagnostic := cedar.Authorize(policiesUntil{ctx, given}, q.Entities, q.request())
+	if err := ctx.Err(); err != nil { // perhaps not all were asked, a forbid not among them
+		return err
+	}
+	// What counted as errored was not put to cedar-go, and what errored there
+	// takes no part in its answer: this is the answer without either.
+	d.Allow = bool(result)
+	for _, r := range diagnostic.Reasons {
+		d.Determining = append(d.Determining, string(r.PolicyID))
+	}
+	blocked := false
+	for _, p := range counted {
+		d.Errors = append(d.Errors, evaluation.PolicyError{Policy: p.Id, Position: p.Position, Kind: evaluation.UnusableValue})
+		blocked = blocked || p.Forbids() || obligesAllow(p)
+	}
+	for _, e := range diagnostic.Errors {
+		p := v.ByID[string(e.PolicyID)]
+		kind := ErrorKind(e.Message)
+		if Reads(p, q.Unusable) {
+			kind = evaluation.UnusableValue
+		}
+		d.Errors = append(d.Errors, evaluation.PolicyError{Policy: p.Id, Position: p.Position, Kind: kind})
+		blocked = blocked || (p.Forbids() || obligesAllow(p)) && (kind == evaluation.UnusableValue || !b.Config.IgnoreForbidErrors)
+	}
+	slices.SortFunc(d.Errors, func(a, b evaluation.PolicyError) int { return strings.Compare(a.Policy, b.Policy) })
+	if d.Allow && blocked {
+		d.Deny(evaluation.ErroredPolicy)
+	}
+	for _, id := range d.Determining {
+		if text := v.ByID[id].ReasonUser; text != "" {
+			d.ReasonUser = text
+			break
+		}
+	}
+	return nil
+}
+
+// PoliciesFor are the policies to put to cedar-go, and those that count as
+// errored because an unusable value stands where they would look.
+func PoliciesFor(v *bundle.View, q *Question, s *bundle.Scratch) (given, counted bundle.PolicyList) {
+	ls := &q.Up
+	if v.Index == nil { // as if there were no index, to compare with
+		for _, p := range v.Policies {
+			if passesOver(v, p) {
+				continue
+			}
+			if ls.Considers(p) && CountsAsErrored(p, q.Unusable) {
+				counted = append(counted, p)
+			} else {
+				s.Given = append(s.Given, p)
+			}
+		}
+		return s.Given, counted
+	}
+	for _, n := range v.Index.Find(ls, s) {
+		p := v.Policies[n]
+		switch {
+		case passesOver(v, p), !ls.Considers(p):
+		case CountsAsErrored(p, q.Unusable):
+			counted = append(counted, p)
+		default:
+			s.Given = append(s.Given, p)
+		}
+	}
+	return s.Given, counted
+}
+
+// passesOver reports whether a policy is a permit that does not count. Forbids always do.
+func passesOver(v *bundle.View, p *bundle.Policy) bool {
+	return v.Review == bundle.ReviewOfRoot && p.OfTenant() && !p.Forbids()
+}
+
+// CountsAsErrored reports whether a policy asks of an unusable member in a way
+// that would not err in Cedar: by has, or by the whole context.
+func CountsAsErrored(p *bundle.Policy, unusable []string) bool {
+	return len(unusable) > 0 && (p.Facts.Whole || anyIn(unusable, p.Facts.HasNames))
+}
+
+// Reads reports whether a policy accesses a member that is unusable.
+func Reads(p *bundle.Policy, unusable []string) bool { return anyIn(unusable, p.Facts.ReadNames) }
+
+// anyIn goes through the policy's names, not the sorted ones of the request: a
+// request may send thousands, and would be asked about by every policy.
+func anyIn(sorted []string, set map[string]struct{}) bool {
+	if len(sorted) == 0 {
+		return false
+	}
+	for name := range set {
+		if contains(sorted, name) {
+			return true
+		}
+	}
+	return false
+}
+
+var scratches = sync.Pool{New: func() any { return new(bundle.Scratch) }}
+
+func release(s *bundle.Scratch) {
+	clear(s.Given)
+	s.Given = s.Given[:0]
+	scratches.Put(s)
+}
+
+// ErrorKind classifies a text of cedar-go's evaluator, of which nothing else is
+// kept because such texts quote values. It looks at how texts begin, where no
+// value stands.
+func ErrorKind(text string) evaluation.ErrorKind {
+	for _, k := range errorKinds {
+		if strings.HasPrefix(text, k.prefix) {
+			return k.kind
+		}
+	}
+	return evaluation.OtherError
+}
+
+var errorKinds = []struct {
+	prefix string
+	kind   evaluation.ErrorKind
+}{
+	{"type error", evaluation.WrongType},
+	{"integer overflow", evaluation.Overflow},
+	{"overflow", evaluation.Overflow},
+	{"error parsing", evaluation.ParseFailure},
+	{"record does not have", evaluation.MissingAttribute},
+	{"cannot access", evaluation.MissingAttribute},
+	{"entity `", evaluation.MissingAttribute},
+	{"`", evaluation.MissingAttribute},
+}
+
+// policiesUntil are policies that are asked one after the other until ctx ends.
+// Whoever asks looks at ctx afterwards: an answer from some of them is none.
+type policiesUntil struct {
+	ctx context.Context
+	bundle.PolicyList
+}
+
+// All implements cedar.PolicyIterator.
+func (l policiesUntil) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
+	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
+		for id, p := range l.PolicyList.All() {
+			if l.ctx.Err() != nil || !yield(id, p) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package engine
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+)
+
+// merger turns members of a request into attributes, one at a time.
+type merger struct {
+	members  types.RecordMap
+	declared map[string]bundle.AttributeShape
+	typed    bool // there is a schema, and declared is what it says
+	config   *bundle.Config
+	// lenient leaves an optional member out whose type does not hold the value. Who asks
+	// for an approval may be a person or an agent, and Cedar has no type for either.
+	lenient bool
+	origins
+	mismatch bool
+}
+
+// newMerger merges into members, which are attributes of what declares them: a type
+// or an action, or nothing where there is no such declaration.
+func newMerger(b *bundle.Bundle, members types.RecordMap, declared map[string]bundle.AttributeShape) merger {
+	return merger{members: members, declared: declared, typed: b.Schema != nil, config: &b.Config}
+}
+
+// origins remembers what became of members that are not simply there.
+type origins struct {
+	unusable, dropped []string
+}
+
+// take converts one member, which stands in the request at the path followed
+// by its name; action.properties, which as a whole is one member, at the path.
+func (m *merger) take(name string, value evaluation.Value, path ...string) error {
+	a, declared := m.declared[name]
+	if !m.typed && !declared {
+		v, ok := Untyped(value)
+		if !ok {
+			m.unusable = append(m.unusable, name)
+			delete(m.members, types.String(name))
+			return nil
+		}
+		m.members[types.String(name)] = v
+		return nil
+	}
+	if path[0] != "action" {
+		path = append(path, name)
+	}
+	// What nobody declared is no place to find unknown members in: it is a mismatch.
+	c := Converter{Config: m.config, Reject: m.config.RejectUnknown && m.declared != nil}
+	if !declared {
+		m.dropped = append(m.dropped, name)
+		delete(m.members, types.String(name))
+		if c.Reject {
+			return undeclaredAt(path)
+		}
+		return nil
+	}
+	v, fits := c.Convert(value, a.Shape)
+	switch {
+	case c.Fault.Undeclared:
+		return undeclaredAt(c.Fault.below(path))
+	case fits:
+		m.members[types.String(name)] = v
+	case m.lenient && a.Optional:
+		delete(m.members, types.String(name))
+		c.dropped = true
+	default:
+		m.mismatch = true
+	}
+	if c.dropped {
+		m.dropped = append(m.dropped, name)
+	}
+	return nil
+}
+
+// knows reports whether a member can be there: a schema drops what it does not declare.
+func (m *merger) knows(name string) bool {
+	_, declared := m.declared[name]
+	return declared || !m.typed
+}
+
+// piece is what happened, besides the members.
+func (m *merger) piece() piece {
+	p := piece{Unusable: m.unusable}
+	if m.mismatch {
+		p.refuse(evaluation.SchemaMismatch)
+	}
+	return p
+}
+
+// Untyped converts a value that no schema types. It never guesses a type from a
+// value: a string that looks like a date is a string, and a number that is not
+// integral has no type at all.
+func Untyped(v evaluation.Value) (types.Value, bool) {
+	switch v.Kind() {
+	case evaluation.Bool:
+		return types.Boolean(v.True()), true
+	case evaluation.String:
+		return types.String(v.Text()), true
+	case evaluation.Number:
+		n, ok := v.Scaled(0)
+		return types.Long(n), ok
+	case evaluation.Array:
+		elements := make([]types.Value, 0, v.Len())
+		for _, e := range v.Elements {
+			c, ok := Untyped(e)
+			if !ok {
+				return nil, false
+			}
+			elements = append(elements, c)
+		}
+		return bundle.NewSet(elements)
+	case evaluation.Map:
+		members := make(types.RecordMap, v.Len())
+		for name, e := range v.Object().Members {
+			c, ok := Untyped(e)
+			if !ok {
+				return nil, false
+			}
+			members[types.String(name)] = c
+		}
+		return types.NewRecord(members), true
+	}
+	return nil, false // null, which only an array can hold
+}
+
+func undeclaredAt(path []string) error {
+	return evaluation.Malformed("the schema does not declare this member", "leave it out, or have it declared", path...)
+}
+
+// Converter converts as a schema says.
+type Converter struct {
+	Config  *bundle.Config
+	Reject  bool // what is not declared is malformed
+	dropped bool
+	Fault   misfit // where something does not fit
+}
+
+// misfit is why a value does not fit, and where below the value that was converted.
+type misfit struct {
+	Undeclared bool             // a member that is not declared
+	Want       *bundle.Shape    // nil where a required member is missing
+	got        evaluation.Value // what was sent in its place
+	At         []string         // the innermost name first
+	name       string           // as the policies name it
+}
+
+// below is the place of the fault in a request, where the value stands at the path.
+func (f *misfit) below(path []string) []string {
+	path = slices.Clone(path)
+	for _, name := range slices.Backward(f.At) {
+		path = append(path, name)
+	}
+	return path
+}
+
+// fail notes what does not fit.
+func (c *Converter) fail(v evaluation.Value, s *bundle.Shape) (types.Value, bool) {
+	c.Fault = misfit{Want: s, got: v}
+	return nil, false
+}
+
+// in notes what the place of a fault is in.
+func (c *Converter) in(token, name string) (types.Value, bool) {
+	c.Fault.At, c.Fault.name = append(c.Fault.At, token), name+c.Fault.name
+	return nil, false
+}
+
+// Convert converts a value. Where it does not fit, fault says why.
+func (c *Converter) Convert(v evaluation.Value, s *bundle.Shape) (types.Value, bool) {
+	switch s.Form {
+	case bundle.ShapeSet:
+		return c.set(v, s)
+	case bundle.ShapeRecord:
+		return c.record(v, s)
+	}
+	t, fits := c.scalar(v, s)
+	if !fits {
+		return c.fail(v, s)
+	}
+	return t, true
+}
+
+func (c *Converter) set(v evaluation.Value, s *bundle.Shape) (types.Value, bool) {
+	if v.Kind() != evaluation.Array {
+		return c.fail(v, s)
+	}
+	elements := make([]types.Value, 0, v.Len())
+	for n, e := range v.Elements {
+		t, fits := c.Convert(e, s.Element)
+		if !fits {
+			return c.in(strconv.Itoa(n), "[]")
+		}
+		elements = append(elements, t)
+	}
+	set, ok := bundle.NewSet(elements)
+	if !ok {
+		return c.fail(v, s)
+	}
+	return set, true
+}
+
+func (c *Converter) record(v evaluation.Value, s *bundle.Shape) (types.Value, bool) {
+	if v.Kind() != evaluation.Map {
+		return c.fail(v, s)
+	}
+	members := make(types.RecordMap, v.Len())
+	for name, e := range v.Object().Members {
+		a, declared := s.Members[name]
+		if !declared {
+			c.dropped = true
+			if c.Reject {
+				c.Fault = misfit{Undeclared: true}
+				return c.in(name, "."+name)
+			}
+			continue
+		}
+		t, fits := c.Convert(e, a.Shape)
+		if !fits {
+			return c.in(name, "."+name)
+		}
+		members[types.String(name)] = t
+	}
+	if name, missing := bundle.MissingFrom(members, s.Members); missing {
+		c.Fault = misfit{}
+		return c.in(name, "."+name)
+	}
+	return types.NewRecord(members), true
+}
+
+func (c *Converter) scalar(v evaluation.Value, s *bundle.Shape) (types.Value, bool) {
+	switch {
+	case s.Form == bundle.ShapeBool && v.Kind() == evaluation.Bool:
+		return types.Boolean(v.True()), true
+	case s.Form == bundle.ShapeLong && v.Kind() == evaluation.Number:
+		n, ok := v.Scaled(0)
+		return types.Long(n), ok
+	case s.Form == bundle.ShapeDecimal && v.Kind() == evaluation.Number:
+		n, ok := v.Scaled(4)
+		if !ok {
+			return nil, false
+		}
+		d, err := types.NewDecimal(n, -4)
+		return d, err == nil
+	case s.Form == bundle.ShapeEntity && v.Kind() == evaluation.Map:
+		return c.reference(v.Object(), s)
+	case v.Kind() == evaluation.String:
+		return bundle.FromText(v.Text(), s)
+	}
+	return nil, false
+}
+
+// reference converts {"type": …, "id": …} where the schema says entity. The type
+// is a wire name, as everywhere in a request, and must become the declared one.
+func (c *Converter) reference(o evaluation.Object, s *bundle.Shape) (types.Value, bool) {
+	typ, ok1 := o.Get("type")
+	id, ok2 := o.Get("id")
+	if !ok1 || !ok2 || o.Len() != 2 || id.Kind() != evaluation.String || typ.Kind() != evaluation.String {
+		return nil, false
+	}
+	name, ok := c.Config.EntityType(typ.Text())
+	if !ok || s.Entity != bundle.AnyEntity && name != s.Entity {
+		return nil, false
+	}
+	return bundle.Allowed(types.EntityUID{Type: name, ID: types.String(id.Text())}, s)
+}

@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+)
+
+// Overlay is the store as one request sees it: subject and resource as they are
+// in this request, everything else as stored.
+type Overlay struct {
+	Principal, Resource types.Entity
+	// how the attributes of the two came to be, for explain
+	Origin [2]origin
+	Store  *bundle.Store
+}
+
+// Get implements types.EntityGetter.
+func (o *Overlay) Get(uid types.EntityUID) (types.Entity, bool) {
+	switch uid {
+	case o.Principal.UID:
+		return o.Principal, true
+	case o.Resource.UID:
+		return o.Resource, true
+	}
+	return o.Store.Get(uid)
+}
+
+// origin is where the attributes of an entity come from.
+type origin struct {
+	origins
+	sent   evaluation.Object
+	Stored types.Entity
+	Known  bool // the store has the entity
+	mode   bundle.AttributeMode
+}
+
+// passesOver reports whether the value sent for a name does not count.
+func (o *origin) passesOver(name string) bool {
+	if !o.Known || o.mode == bundle.Request {
+		return false
+	}
+	_, has := o.Stored.Attributes.Get(types.String(name))
+	return has || o.mode == bundle.Stored
+}
+
+// entityPiece is one entity as a request sees it.
+type entityPiece struct {
+	piece
+	origin
+	entity types.Entity
+}
+
+// askEntities makes subject and resource of what is stored and what was sent.
+func (in *Inquiry) askEntities(v *bundle.View, q *Question) error {
+	r, principal, resource := &in.Request, q.Uids[bundle.PrincipalVar], q.Uids[bundle.ResourceVar]
+	if principal == resource {
+		one, err := in.oneEntity(v, principal)
+		if err == nil {
+			q.see(v, one, one)
+		}
+		return err
+	}
+	p, err := in.entity(v, bundle.PrincipalVar, principal, r.Subject.Properties)
+	if err != nil {
+		return err
+	}
+	s, err := in.entity(v, bundle.ResourceVar, resource, r.Resource.Properties)
+	q.see(v, p, s)
+	return err
+}
+
+func (q *Question) see(v *bundle.View, principal, resource entityPiece) {
+	q.Entities = &Overlay{Principal: principal.entity, Resource: resource.entity, Origin: [2]origin{principal.origin, resource.origin}, Store: v.Store}
+	q.add(principal.piece)
+	q.add(resource.piece)
+}
+
+func originOf(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, sent evaluation.Object) origin {
+	o := origin{sent: sent, mode: b.Config.Attributes[uid.Type]}
+	if v.Review == bundle.NoReview || uid.Type != b.Config.ApprovalType { // its id may be known by now, and somebody write an entity for it
+		o.Stored, o.Known = v.Store.Get(uid)
+	}
+	return o
+}
+
+// oneEntity unites what is said of an entity that is subject and resource. A
+// user who edits himself must not give himself a role by sending it with the
+// resource, so what only the resource sends is noted, sorted, to be left out.
+func oneEntity(subject, resource evaluation.Object) (both evaluation.Object, onlyResource []string, err error) {
+	both = subject.Beside(resource)
+	for name, value := range resource.Members {
+		own, ok := subject.Get(name)
+		if !ok {
+			onlyResource = append(onlyResource, name)
+		} else if !sameValue(own, value) {
+			return both, nil, evaluation.Malformed("subject and resource are one entity, and this property is sent with two values", "send it once, with the subject", "resource", "properties", name)
+		}
+	}
+	return both, onlyResource, nil
+}
+
+// contains searches a sorted list: a request may send thousands of members.
+func contains(sorted []string, name string) bool {
+	_, ok := slices.BinarySearch(sorted, name)
+	return ok
+}
+
+func sameValue(a, b evaluation.Value) bool {
+	x, ok1 := Untyped(a)
+	y, ok2 := Untyped(b)
+	if ok1 && ok2 {
+		return x.Equal(y)
+	}
+	return a.Equal(b)
+}
+
+// seenEntity is one entity as this request sees it.
+func seenEntity(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, sent evaluation.Object, path string, suspect []string) (entityPiece, error) {
+	p := entityPiece{origin: originOf(b, v, uid, sent)}
+	o, e := &p.origin, p.origin.Stored
+	e.UID = uid
+	if !o.Known && b.Config.Known[uid.Type] {
+		p.refuse(evaluation.UnknownEntity)
+	}
+	parents, err := parentsOf(b, v, uid, o, path, suspect)
+	if err != nil {
+		return p, err
+	}
+	e.Parents = parents
+
+	if o.sent.Len() > 0 {
+		m := newMerger(b, o.Stored.Attributes.Map(), b.AttributesOf(uid.Type))
+		m.lenient = uid.Type == b.Config.ApprovalType
+		if m.members == nil {
+			m.members = make(types.RecordMap, o.sent.Len())
+		}
+		for name, value := range o.sent.Members {
+			if o.passesOver(name) {
+				continue
+			}
+			from := path
+			if contains(suspect, name) {
+				if m.knows(name) {
+					m.unusable = append(m.unusable, name)
+					delete(m.members, types.String(name))
+					continue
+				}
+				from = "resource"
+			}
+			if err := m.take(name, value, from, "properties"); err != nil {
+				return p, err
+			}
+		}
+		e.Attributes = types.NewRecord(m.members)
+		o.origins = m.origins
+		p.add(m.piece())
+	}
+	if b.Schema != nil && (!o.Known || o.sent.Len() > 0) && !b.Schema.FitsSent(e, o.Known) {
+		p.refuse(evaluation.SchemaMismatch)
+	}
+	p.entity = e
+	return p, nil
+}
+
+// parentsOf are the entity's parents in this request: those stored, unless a sent
+// attribute that gives parents is in force.
+func parentsOf(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, o *origin, path string, suspect []string) (types.EntityUIDSet, error) {
+	rules := b.Config.Parents[uid.Type]
+	sent := false
+	for _, rule := range rules {
+		value, ok := o.sent.Get(rule.Attribute)
+		if !ok {
+			continue
+		}
+		passed := o.passesOver(rule.Attribute)
+		if contains(suspect, rule.Attribute) {
+			path = "resource" // it is the one that sends it
+		}
+		if _, ok := sentParents(value, rule.Parent); !ok || !passed && contains(suspect, rule.Attribute) {
+			return o.Stored.Parents, evaluation.Malformed("this property gives "+string(rule.Parent)+" parents: it must be a string or an array of strings, sent with the subject where subject and resource are one", "send ids only", path, "properties", rule.Attribute)
+		}
+		sent = sent || !passed
+	}
+	if !sent {
+		return o.Stored.Parents, nil
+	}
+	uids := slices.Collect(v.Store.WrittenParents(o.Stored).All())
+	for _, rule := range rules {
+		if value, ok := o.sent.Get(rule.Attribute); ok && !o.passesOver(rule.Attribute) {
+			more, _ := sentParents(value, rule.Parent)
+			uids = append(uids, more...)
+		} else if value, ok := o.Stored.Attributes.Get(types.String(rule.Attribute)); ok {
+			more, _ := bundle.StoredParents(value, rule.Parent)
+			uids = append(uids, more...)
+		}
+	}
+	return types.NewEntityUIDSet(uids...), nil
+}
+
+func sentParents(v evaluation.Value, parent types.EntityType) ([]types.EntityUID, bool) {
+	if v.Kind() == evaluation.String {
+		return []types.EntityUID{{Type: parent, ID: types.String(v.Text())}}, true
+	}
+	var uids []types.EntityUID
+	for _, e := range v.Elements {
+		if e.Kind() != evaluation.String {
+			return nil, false
+		}
+		uids = append(uids, types.EntityUID{Type: parent, ID: types.String(e.Text())})
+	}
+	return uids, v.Kind() == evaluation.Array
+}

@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+)
+
+// Nearest is how many permits a default deny names that came near.
+const Nearest = 3
+
+// explain says how each considered policy answered, and for a default deny
+// which permits came nearest. Every verdict is cedar-go's, asked again with one
+// policy, or one clause of it, at a time. It ends with ctx, like the decision.
+func explain(ctx context.Context, v *bundle.View, q *Question, d *evaluation.Decision) (*evaluation.Explanation, error) {
+	ls := &q.Up
+	e := explainer{ctx: ctx, q: q, request: q.request()}
+	var near []nearMiss
+	if !d.Allow && len(d.Determining) == 0 && d.Reason == "" {
+		near = e.nearMisses(v, ls)
+	}
+	policies := []evaluation.PolicyExplanation{}
+	for _, m := range near {
+		text := e.policy(m.policy, ls)
+		text.Failed = m.policy.Facts.Conjuncts[m.held].Text()
+		policies = append(policies, text)
+	}
+	for _, p := range v.Policies {
+		if ctx.Err() != nil {
+			break
+		}
+		isNear := slices.ContainsFunc(near, func(m nearMiss) bool { return m.policy == p })
+		if !isNear && ls.Considers(p) {
+			policies = append(policies, e.policy(p, ls))
+		}
+	}
+	return &evaluation.Explanation{Policies: policies, Mismatch: d.Mismatch}, ctx.Err()
+}
+
+type explainer struct {
+	ctx     context.Context
+	q       *Question
+	request cedar.Request
+}
+
+// holds asks cedar-go about one policy.
+func (e *explainer) holds(p *cedar.Policy) evaluation.Verdict {
+	_, diagnostic := cedar.Authorize(cedar.PolicyMap{"": p}, e.q.Entities, e.request)
+	switch {
+	case len(diagnostic.Errors) > 0:
+		return evaluation.Errored
+	case len(diagnostic.Reasons) > 0:
+		return evaluation.Satisfied
+	}
+	return evaluation.NotSatisfied
+}
+
+func (e *explainer) policy(p *bundle.Policy, ls *bundle.Lineages) evaluation.PolicyExplanation {
+	verdict := e.holds(p.Cedar)
+	if ls.Considers(p) && CountsAsErrored(p, e.q.Unusable) { // a near miss need not be considered
+		verdict = evaluation.Errored
+	}
+	return evaluation.PolicyExplanation{ID: p.Id, Effect: p.Effect(), Verdict: verdict, Position: p.Position, Attributes: e.attributes(p)}
+}
+
+// nearMiss is a permit whose scope matches, and how many of its clauses held
+// before one did not.
+type nearMiss struct {
+	policy *bundle.Policy
+	held   int
+}
+
+func (e *explainer) nearMisses(v *bundle.View, ls *bundle.Lineages) []nearMiss {
+	var near []nearMiss
+	for _, p := range v.Policies {
+		if e.ctx.Err() != nil {
+			return nil // and nothing of the explanation will be seen
+		}
+		if p.Forbids() || !ls.Hold(p.Facts.Scope) {
+			continue
+		}
+		held := slices.IndexFunc(p.Facts.Conjuncts, func(c bundle.Conjunct) bool { return e.holds(c.Policy()) != evaluation.Satisfied })
+		if held >= 0 {
+			near = append(near, nearMiss{p, held})
+		}
+	}
+	slices.SortStableFunc(near, func(a, b nearMiss) int { return cmp.Compare(b.held, a.held) })
+	return near[:min(Nearest, len(near))]
+}
+
+// attributes are what a policy reads and where each value came from.
+func (e *explainer) attributes(p *bundle.Policy) []evaluation.AttributeRead {
+	reads := make([]evaluation.AttributeRead, 0, len(p.Facts.Reads))
+	for _, path := range p.Facts.Reads {
+		read := evaluation.AttributeRead{Path: path.String(), Source: e.source(path)}
+		if !slices.Contains(reads, read) {
+			reads = append(reads, read)
+		}
+	}
+	slices.SortFunc(reads, func(a, b evaluation.AttributeRead) int { return strings.Compare(a.Path, b.Path) })
+	return reads
+}
+
+func (e *explainer) source(path bundle.AttributePath) evaluation.Source {
+	o := e.q.Entities
+	switch path.Root {
+	case "principal":
+		return o.Origin[0].source(path, o.Principal.Attributes, o)
+	case "resource":
+		return o.Origin[1].source(path, o.Resource.Attributes, o)
+	case "context":
+		sent := origin{origins: e.q.contextOrigins}
+		if path.Names[0] == "pdp" {
+			if present(path.Names, e.q.Context, o) {
+				return evaluation.ByPDP
+			}
+			return evaluation.Missing
+		}
+		return sent.source(path, e.q.Context, o)
+	}
+	action, _ := o.Get(e.q.Uids[bundle.ActionVar])
+	own := origin{Stored: action, Known: true}
+	return own.source(path, action.Attributes, o)
+}
+
+// source says where the value at a path came from, which is where the
+// attribute that the path begins with came from.
+func (o *origin) source(path bundle.AttributePath, in types.Record, entities types.EntityGetter) evaluation.Source {
+	name := path.Names[0]
+	_, inStore := o.Stored.Attributes.Get(types.String(name))
+	_, sent := o.sent.Get(name)
+	switch {
+	case slices.Contains(o.unusable, name):
+		return evaluation.Unusable
+	case sent && o.passesOver(name):
+		return evaluation.PassedOver
+	case present(path.Names, in, entities):
+		if inStore && !sent {
+			return evaluation.Stored
+		}
+		return evaluation.Sent
+	case slices.Contains(o.dropped, name):
+		return evaluation.Dropped
+	}
+	return evaluation.Missing
+}
+
+// present reports whether there is a value at the path.
+func present(names []string, in types.Record, entities types.EntityGetter) bool {
+	value, ok := in.Get(types.String(names[0]))
+	if !ok || len(names) == 1 {
+		return ok
+	}
+	switch v := value.(type) {
+	case types.Record:
+		return present(names[1:], v, entities)
+	case types.EntityUID:
+		entity, ok := entities.Get(v)
+		return ok && present(names[1:], entity.Attributes, entities)
+	}
+	return false
+}

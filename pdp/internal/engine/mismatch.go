@@ -1,0 +1,309 @@
+package engine
+
+import (
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+)
+
+// maxMismatches bounds what is said of one request.
+const maxMismatches = 16
+
+// mismatch says what in a request cannot be put to the policies, by the places in the body
+// that was sent. It goes the way of ask once more, with the same conversions, so that a
+// request without a mismatch pays nothing for it.
+func (in *Inquiry) mismatch(v *bundle.View) []evaluation.Mismatch {
+	b, r := in.Bundle, &in.Request
+	m := mismatches{b: b, v: v, r: *r}
+	subject, ok1 := m.named(r.Subject, "subject")
+	resource, ok2 := m.named(r.Resource, "resource")
+	if ok1 && ok2 {
+		m.entities(in, subject, resource)
+		var action types.EntityUID // which nothing depends on, but for a schema
+		if b.Schema != nil {
+			action = types.EntityUID{Type: b.Config.ActionType, ID: types.String(r.Action.Name)}
+			m.applies(b.Schema, action, subject, resource)
+		}
+		in.misfit(bundle.ActionVar, parts{uid: action, sent: r.Context, more: r.Action.Properties}, &m, func(m *mismatches) { m.context(action) })
+	}
+	SortMismatch(m.found)
+	return m.found
+}
+
+func SortMismatch(all []evaluation.Mismatch) {
+	slices.SortFunc(all, func(a, b evaluation.Mismatch) int { return strings.Compare(a.Pointer, b.Pointer) })
+}
+
+type mismatches struct {
+	b     *bundle.Bundle
+	v     *bundle.View
+	r     evaluation.Request
+	found []evaluation.Mismatch
+}
+
+// add notes a mismatch, the first at each place.
+func (m *mismatches) add(detail string, at ...string) {
+	if len(m.found) == maxMismatches {
+		return
+	}
+	one := evaluation.MisfitAt(detail, at...)
+	one.Pointer = m.r.Shape.Pointer(one.Pointer)
+	m.note(one)
+}
+
+func (m *mismatches) note(one evaluation.Mismatch) {
+	if len(m.found) == maxMismatches {
+		return
+	}
+	if !slices.ContainsFunc(m.found, func(other evaluation.Mismatch) bool { return other.Pointer == one.Pointer }) {
+		m.found = append(m.found, one)
+	}
+}
+
+// named is an entity of the request. It fails where its type is none.
+func (m *mismatches) named(e evaluation.Entity, part string) (types.EntityUID, bool) {
+	typ, ok := m.b.Config.EntityType(e.Type)
+	if !ok {
+		m.add("type "+cut(e.Type)+" is not known"+m.meantType(e.Type), part, "type")
+	}
+	return types.EntityUID{Type: typ, ID: types.String(e.ID)}, ok
+}
+
+// entities goes the way of askEntities.
+func (m *mismatches) entities(in *Inquiry, subject, resource types.EntityUID) {
+	ofSubject, ofResource := m.r.Subject.Properties, m.r.Resource.Properties
+	if subject != resource {
+		in.misfit(bundle.PrincipalVar, parts{uid: subject, sent: ofSubject}, m, func(m *mismatches) { m.entity(subject, ofSubject, "subject", nil) })
+		in.misfit(bundle.ResourceVar, parts{uid: resource, sent: ofResource}, m, func(m *mismatches) { m.entity(resource, ofResource, "resource", nil) })
+		return
+	}
+	in.misfit(bundle.PrincipalVar, parts{uid: subject, sent: ofSubject, more: ofResource}, m, func(m *mismatches) {
+		both, onlyResource, _ := oneEntity(ofSubject, ofResource)
+		m.entity(subject, both, "subject", onlyResource)
+	})
+}
+
+// entity goes the way of seenEntity.
+func (m *mismatches) entity(uid types.EntityUID, sent evaluation.Object, part string, suspect []string) {
+	b, o := m.b, originOf(m.b, m.v, uid, sent)
+	if !o.Known && b.Config.Known[uid.Type] {
+		m.add("no entity of this id is in the store, and type "+cut(m.wire(part))+" is listed under known", part, "id")
+	}
+	if s := b.Schema; s != nil && s.Entities[uid.Type] == nil {
+		m.add("the schema declares no type "+cut(m.wire(part))+m.meantType(m.wire(part)), part, "type")
+	} else if s != nil && !s.Allows(uid) {
+		m.add("type "+cut(m.wire(part))+" is enumerated, and has no such id", part, "id")
+	}
+	to := newMerger(b, nil, b.AttributesOf(uid.Type))
+	to.lenient = uid.Type == b.Config.ApprovalType
+	for name, value := range sent.Members {
+		if o.passesOver(name) {
+			continue
+		}
+		from := part
+		if contains(suspect, name) {
+			if to.knows(name) {
+				m.add("subject and resource are one entity, and only the resource sends this property; send it with the subject", "resource", "properties", name)
+				continue
+			}
+			from = "resource"
+		}
+		m.member(&to, name, value, string(uid.Type), from, "properties", name)
+		m.parents(uid, name, value, from)
+	}
+	if !o.Known && b.Schema != nil {
+		m.missing(uid.Type, to.declared, sent, part)
+	}
+}
+
+// wire is the type of subject or resource as the request has it.
+func (m *mismatches) wire(part string) string {
+	if part == "subject" {
+		return m.r.Subject.Type
+	}
+	return m.r.Resource.Type
+}
+
+// missing notes what is required of an entity that is in no store.
+func (m *mismatches) missing(typ types.EntityType, declared map[string]bundle.AttributeShape, sent evaluation.Object, part string) {
+	c := &m.b.Config
+	for name, a := range bundle.ByName(declared) {
+		if _, ok := sent.Get(name); ok || a.Optional || c.EvaluateUnknown && !c.ParentsFrom(typ, name) {
+			continue
+		}
+		m.add("required attribute "+bundle.Quote(name)+" was not sent, and no entity of this id is stored", part, "properties", name)
+	}
+}
+
+// parents notes parents that their enumerated type has no ids of.
+func (m *mismatches) parents(uid types.EntityUID, name string, value evaluation.Value, part string) {
+	for _, rule := range m.b.Config.Parents[uid.Type] {
+		if rule.Attribute != name || m.b.Schema == nil {
+			continue
+		}
+		uids, _ := sentParents(value, rule.Parent)
+		if slices.ContainsFunc(uids, func(parent types.EntityUID) bool { return !m.b.Schema.Allows(parent) }) {
+			m.add("this gives parents of type "+bundle.Quote(string(rule.Parent))+", which is enumerated, and has no such id", part, "properties", name)
+		}
+	}
+}
+
+// context goes the way of makeContext.
+func (m *mismatches) context(action types.EntityUID) {
+	b := m.b
+	to := newMerger(b, nil, b.Schema.ContextOf(action))
+	for name, value := range m.r.Context.Members {
+		if !evaluation.Protocol(name) {
+			m.member(&to, name, value, "context", "context", name)
+		}
+	}
+	m.member(&to, "action", m.r.Action.Properties.Value(), "context", "action", "properties")
+	for name, a := range bundle.ByName(to.declared) {
+		if _, ok := m.r.Context.Get(name); !ok && !a.Optional && name != "pdp" && name != "action" {
+			m.add("required member "+bundle.Quote(name)+" was not sent", "context", name)
+		}
+	}
+}
+
+// applies notes an action that the schema does not declare for these types.
+func (m *mismatches) applies(s *bundle.Schema, uid, subject, resource types.EntityUID) {
+	action, name := s.Actions[uid], cut(m.r.Action.Name)
+	if action == nil {
+		m.add("the schema declares no action "+name+bundle.DidYouMean(m.r.Action.Name, m.actionNames()), "action", "name")
+		return
+	}
+	for _, of := range []struct {
+		part string
+		typ  types.EntityType
+		list []types.EntityType
+	}{{"subject", subject.Type, action.Principals}, {"resource", resource.Type, action.Resources}} {
+		if !slices.Contains(of.list, of.typ) {
+			m.add("the schema declares action "+name+" for no "+of.part+" of type "+cut(m.wire(of.part)), of.part, "type")
+		}
+	}
+}
+
+// member goes the way of [merger.take]: owner is what has the member, by its name in the policies.
+func (m *mismatches) member(to *merger, name string, value evaluation.Value, owner string, path ...string) {
+	a, declared := to.declared[name]
+	switch {
+	case !to.typed && !declared:
+		if at, why := unusable(value); why != "" {
+			m.add(why, append(path, at...)...)
+		}
+	case declared:
+		c := Converter{Config: to.config}
+		if _, fits := c.Convert(value, a.Shape); !fits && !(to.lenient && a.Optional) {
+			m.add(c.Fault.detail(owner+"."+name), c.Fault.below(path)...)
+		}
+	}
+}
+
+// detail says what is declared at a fault and what was sent.
+func (f *misfit) detail(of string) string {
+	if f.Want == nil {
+		return "the schema requires " + of + f.name + ", which was not sent"
+	}
+	return "the schema declares " + of + f.name + " as " + f.Want.String() + "; " + f.sent()
+}
+
+func (f *misfit) sent() string {
+	switch v, form := f.got, f.Want.Form; {
+	case v.Kind() == evaluation.Number && form == bundle.ShapeLong:
+		return unusableNumber + " was sent"
+	case v.Kind() == evaluation.Number && form == bundle.ShapeDecimal:
+		return "a number beyond its four places or its range was sent"
+	case v.Kind() == evaluation.String && form == bundle.ShapeEntity && f.Want.Entity == bundle.AnyEntity:
+		return "a string was sent, which has no type"
+	case v.Kind() == evaluation.String && f.Want.Enum != nil:
+		return "the string that was sent is none of its ids"
+	case v.Kind() == evaluation.String && form >= bundle.ShapeEntity:
+		return "the string that was sent is none"
+	case v.Kind() == evaluation.Map && form == bundle.ShapeEntity:
+		return "the object that was sent names none; it has type and id alone"
+	case v.Kind() == evaluation.Array && form == bundle.ShapeSet:
+		return tooAlike
+	}
+	return kindNames[f.got.Kind()] + " was sent"
+}
+
+const (
+	unusableNumber = "a number that is not integral, or beyond 64 bits,"
+	tooAlike       = "its elements take too long to be told apart"
+)
+
+var kindNames = map[evaluation.Kind]string{
+	evaluation.Null: "null", evaluation.Bool: "a boolean", evaluation.Number: "a number", evaluation.String: "a string", evaluation.Array: "an array", evaluation.Map: "an object",
+}
+
+// unusable finds what keeps a value from being one of Cedar's, the first in order, and says
+// why; "" is nothing.
+func unusable(v evaluation.Value) (at []string, why string) {
+	in := func(token string, e evaluation.Value) bool {
+		if at, why = unusable(e); why != "" {
+			at = append([]string{token}, at...)
+		}
+		return why != ""
+	}
+	switch v.Kind() {
+	case evaluation.Null:
+		return nil, "null stands in an array, and Cedar has no null"
+	case evaluation.Number:
+		if _, ok := v.Scaled(0); !ok {
+			return nil, unusableWhy(v)
+		}
+	case evaluation.Array:
+		for n, e := range v.Elements {
+			if in(strconv.Itoa(n), e) {
+				return at, why
+			}
+		}
+		if _, ok := Untyped(v); !ok {
+			return nil, tooAlike
+		}
+	case evaluation.Map:
+		for name, e := range v.Object().Members {
+			if in(name, e) {
+				return at, why
+			}
+		}
+	}
+	return nil, ""
+}
+
+// unusableWhy tells a fraction from an integer that is too large.
+func unusableWhy(v evaluation.Value) string {
+	if f, err := strconv.ParseFloat(v.Text(), 64); err != nil || f >= 1<<63 || f < -1<<63 {
+		return "is beyond 64 bits, and no schema declares it"
+	}
+	return "is not integral, and no schema declares it decimal"
+}
+
+// meantType suggests a type for a name that is none.
+func (m *mismatches) meantType(wire string) string {
+	for name, typ := range m.b.Config.Types {
+		if string(typ) == wire { // it is the policies' name
+			return "; did you mean " + bundle.Quote(name) + "?"
+		}
+	}
+	return bundle.DidYouMean(wire, slices.Values(m.b.TypeNames))
+}
+
+func (m *mismatches) actionNames() iter.Seq[string] { return slices.Values(m.v.Actions) }
+
+// maxNamed bounds how much of a name that a caller chose is repeated.
+const maxNamed = 100
+
+// cut quotes a name that a caller chose, as far as it is repeated.
+func cut(name string) string {
+	if len(name) <= maxNamed {
+		return bundle.Quote(name)
+	}
+	return bundle.Quote(strings.ToValidUTF8(name[:maxNamed], "")) + "…"
+}

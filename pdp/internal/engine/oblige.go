@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"policy-service/evaluation"
+	"policy-service/obligations"
+	"policy-service/pdp/internal/bundle"
+)
+
+// oblige settles what the PEP must do besides, and denies where it cannot be said.
+// It never turns a deny into an allow.
+func oblige(v *bundle.View, q *Question, d *evaluation.Decision) {
+	var owed []obligations.Owed
+	for _, id := range d.Determining {
+		for _, o := range v.ByID[id].Obliges {
+			owed = append(owed, obligations.Owed{Definition: o, Policy: id})
+		}
+	}
+	if len(owed) == 0 {
+		return
+	}
+	applyObligations(d, obligations.Resolve(d.Allow, owed, q.variable))
+}
+
+// applyObligations gives a decision its obligations. It denies if they contradict each other,
+// or if one cannot be filled in.
+func applyObligations(d *evaluation.Decision, out obligations.Resolution) {
+	d.Obligations, d.LeftOut = out.Obligations, out.LeftOut
+	switch {
+	case !d.Allow:
+	case out.Conflict:
+		d.Deny(evaluation.ObligationConflict)
+	case out.Unfilled:
+		d.Deny(evaluation.ObligationUnfilled)
+	}
+}
+
+// declare denies where the PEP has not said that it can do what is owed.
+func (in *Inquiry) declare(d *evaluation.Decision) {
+	if !d.Allow || len(d.Obligations) == 0 || in.Bundle.Config.AllowUndeclared {
+		return
+	}
+	missing := obligations.Missing(d.Obligations, in.declares())
+	if len(missing) == 0 {
+		return
+	}
+	reason := evaluation.ObligationUnsupported
+	if slices.Contains(missing, obligations.ApprovalRequired) {
+		reason = evaluation.ApprovalRequired
+	}
+	d.Deny(reason)
+	d.Required = missing
+}
+
+// declares says which types the PEP declared: in its registration, in the
+// request, or in both, and then those in both. The native contract declares
+// approval_required by itself.
+func (in *Inquiry) declares() func(string) bool {
+	sent, inRequest := in.Request.Context.Get("supported_obligations")
+	asker, shape := in.Asker, in.Request.Shape
+	return func(typ string) bool {
+		if shape == evaluation.Native && typ == obligations.ApprovalRequired {
+			return true
+		}
+		requested := !inRequest && asker.Registered
+		for _, v := range sent.Elements {
+			requested = requested || v.Text() == typ
+		}
+		registered := !asker.Registered
+		for _, t := range asker.Obligations {
+			registered = registered || t == typ
+		}
+		return requested && registered
+	}
+}
+
+// variable is the value of a variable in a template.
+func (q *Question) variable(name string) (string, bool) {
+	switch name {
+	case "principal.id":
+		return string(q.Uids[bundle.PrincipalVar].ID), true
+	case "resource.id":
+		return string(q.Uids[bundle.ResourceVar].ID), true
+	case "action.name":
+		return string(q.Uids[bundle.ActionVar].ID), true
+	}
+	member, ok := strings.CutPrefix(name, "context.")
+	if !ok {
+		return "", false
+	}
+	value, ok := q.Context.Get(types.String(member))
+	if !ok {
+		return "", false
+	}
+	switch v := value.(type) {
+	case types.String:
+		return string(v), true
+	case types.Long:
+		return strconv.FormatInt(int64(v), 10), true
+	case types.Boolean:
+		return strconv.FormatBool(bool(v)), true
+	}
+	return "", false
+}
+
+// obligesAllow reports whether an allow would depend on an obligation of the
+// policy.
+func obligesAllow(p *bundle.Policy) bool {
+	return !p.Forbids() && len(p.Obliges) > 0
+}

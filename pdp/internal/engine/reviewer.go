@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+)
+
+// Reviewed is an approval as far as it matters to who may decide about it. Types are
+// those of requests.
+type Reviewed struct {
+	ID, Template      string
+	Subject, Resource evaluation.Ref
+	Action            string
+	evaluation.Actors
+	// OfTenant says that only policies and obligations of the tenant demand the approval.
+	// What the root demands the root's permits decide about, and no tenant's: a tenant adds
+	// to what stands above it, and never weakens it.
+	OfTenant bool
+	// Asker is the caller that asked. A person who authenticates as this caller counts as the
+	// requester.
+	Asker string
+}
+
+// requester is who acts: the agent, where there is one that is named as an entity.
+func (r *Reviewed) requester() evaluation.Ref {
+	if r.Agent != nil && r.Agent.Type != "" {
+		return *r.Agent
+	}
+	return r.Subject
+}
+
+// Reviewer answers which approvals one person may decide about, all from one bundle
+// and one reading of the clock.
+type Reviewer struct {
+	inquiry Inquiry
+	store   *bundle.Store
+	person  types.EntityUID
+}
+
+// NewReviewer is for a person, named as policies name them. The inquiry says in which tenant,
+// for which caller and when.
+func NewReviewer(in Inquiry, person evaluation.Ref) (*Reviewer, error) {
+	if in.Bundle == nil {
+		return nil, ErrNoBundle
+	}
+	in.Request.Action.Name = bundle.ApprovalAction
+	r := &Reviewer{inquiry: in, person: types.NewEntityUID(types.EntityType(person.Type), types.String(person.ID))}
+	view, err := r.inquiry.view()
+	if err == nil {
+		r.store = view.Store
+	}
+	return r, err
+}
+
+// Now is the reading of the clock.
+func (r *Reviewer) Now() time.Time { return r.inquiry.Now }
+
+// Review is what there is to say about one person and one approval.
+type Review struct {
+	// May is the answer. Own is set if it is no because it is their own request.
+	May, Own    bool
+	Determining []string
+	Bundle      string
+}
+
+// Review asks the policies. What cannot be asked is a no.
+func (r *Reviewer) Review(ctx context.Context, a Reviewed) (Review, error) {
+	b, caller := r.inquiry.Bundle, r.inquiry.Asker.Name
+	out := Review{Bundle: b.Digest()}
+	if !slices.Contains(b.Config.AllowSelfApproval, a.Template) && (a.Asker != "" && a.Asker == caller || ownRequest(b, r.store, r.person, &a)) {
+		out.Own = true
+		return out, nil
+	}
+	ok, err := r.ask(a)
+	if !ok || err != nil {
+		return out, err
+	}
+	w, err := r.inquiry.Judge(ctx)
+	if err != nil {
+		return out, err
+	}
+	d, err := w.Answer(ctx, &r.inquiry)
+	out.May = err == nil && d.Allow && len(d.Obligations) == 0 // what is owed nobody here could do
+	out.Determining = d.Determining
+	return out, err
+}
+
+// ask makes the question that the policies are asked. It fails for a person or a type that no
+// request could name.
+func (r *Reviewer) ask(a Reviewed) (bool, error) {
+	c := &r.inquiry.Bundle.Config
+	person, ok1 := c.WireType(r.person.Type)
+	approval, ok2 := c.WireType(c.ApprovalType)
+	if !ok1 || !ok2 {
+		return false, nil
+	}
+	properties, err := propertiesOf(r.inquiry.Bundle, &a)
+	r.inquiry.review = bundle.ReviewOfRoot
+	if a.OfTenant {
+		r.inquiry.review = bundle.ReviewOfTenant
+	}
+	request := &r.inquiry.Request
+	request.Subject = evaluation.Entity{Type: person, ID: string(r.person.ID)}
+	request.Resource = evaluation.Entity{Type: approval, ID: a.ID, Properties: properties}
+	return true, err
+}
+
+// propertiesOf are the attributes of an approval, as far as they are declared.
+func propertiesOf(b *bundle.Bundle, a *Reviewed) (evaluation.Object, error) {
+	chain := make([]any, len(a.Chain))
+	for n, ref := range a.Chain {
+		chain[n] = reference(ref)
+	}
+	all := map[string]any{
+		"template": a.Template, "action": a.Action, "subject": reference(a.Subject), "requester": reference(a.requester()),
+		"resource": reference(a.Resource), "chain": chain,
+	}
+	o, err := evaluation.NewObject(all)
+	if err != nil {
+		return o, err
+	}
+	declared := b.AttributesOf(b.Config.ApprovalType)
+	return o.Without(func(name string) bool { _, ok := declared[name]; return !ok }), nil
+}
+
+func reference(r evaluation.Ref) map[string]any { return map[string]any{"type": r.Type, "id": r.ID} }
+
+// ownRequest reports whether a person is one of those who ask: by the person's own name or
+// another of theirs, and by any name of the others. If an identity cannot be resolved, it is
+// treated as the same person (fail safe).
+func ownRequest(b *bundle.Bundle, s *bundle.Store, person types.EntityUID, a *Reviewed) bool {
+	asking := bundle.People{Store: s}
+	for _, ref := range append([]evaluation.Ref{a.Subject}, a.Chain...) {
+		if !asking.AddRef(&b.Config, ref) {
+			return true
+		}
+	}
+	switch {
+	case a.Agent == nil:
+	case a.Agent.Type == "":
+		asking.AddID(types.String(a.Agent.ID))
+	case !asking.AddRef(&b.Config, *a.Agent):
+		return true
+	}
+	return asking.Overlaps(s, person)
+}
+
+// SamePerson reports whether two names are of one person.
+func (r *Reviewer) SamePerson(a, b evaluation.Ref) bool {
+	one := bundle.People{Store: r.store}
+	one.Add(types.NewEntityUID(types.EntityType(a.Type), types.String(a.ID)))
+	return one.Overlaps(r.store, types.NewEntityUID(types.EntityType(b.Type), types.String(b.ID)))
+}

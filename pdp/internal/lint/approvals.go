@@ -1,0 +1,187 @@
+package lint
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+	"go.yaml.in/yaml/v3"
+
+	"policy-service/evaluation"
+	"policy-service/obligations"
+	"policy-service/pdp/internal/bundle"
+)
+
+// approvals warns of permits that wait for a person where nobody could ever decide.
+// The root's are looked at in its own view: what decides there decides everywhere.
+// And of permits that let people decide who were not thought of, or that let nobody.
+func (l *linter) approvals() {
+	warned := map[*bundle.Policy]bool{}
+	for name, v := range l.b.Views {
+		deciders := l.deciders(v)
+		root := slices.DeleteFunc(slices.Clone(deciders), (*bundle.Policy).OfTenant)
+		waiting, ofRoot, ofTenant := map[*bundle.Policy]template{}, []template{}, []template{}
+		for _, p := range v.Policies {
+			t, waits := approvalOf(p)
+			if !waits || l.never(p) {
+				continue
+			}
+			if p.Tenant == v.Tenant {
+				waiting[p] = t
+			}
+			if l.b.DemandsAsRoot(p) {
+				ofRoot = append(ofRoot, t)
+			} else {
+				ofTenant = append(ofTenant, t)
+			}
+		}
+		for _, p := range deciders {
+			counts := p.OfTenant() && len(ofTenant) > 0 || !p.OfTenant() && len(waiting) > 0
+			if counts && !warned[p] && wide(p) {
+				warned[p] = true
+				l.warn(p, "approval_unnamed", "names no action and no resource, so whoever it is for may decide about approvals too", "name the actions it is for, and write a permit for the action "+bundle.Quote(bundle.ApprovalAction)+" where they are to decide")
+			}
+			decided := func(t template) bool { return t.decidedBy(p) }
+			if p.OfTenant() && l.onlyDecides(p) && slices.ContainsFunc(ofRoot, decided) && !slices.ContainsFunc(ofTenant, decided) {
+				l.warn(p, "approval_unheard", "lets nobody decide: each approval that it is for is demanded by a policy or an obligation of the root, and only the root's permits say who decides about those", "have the permit written in the root, or define the obligation in the tenant's own obligations.yaml where the tenant alone demands it")
+			}
+		}
+		for p, t := range waiting {
+			by, whose := deciders, "no policy"
+			if l.b.DemandsAsRoot(p) {
+				by, whose = root, "no policy of the root"
+			}
+			if !slices.ContainsFunc(by, t.decidedBy) {
+				l.warn(p, "approval_nobody", "waits for an approval of template "+bundle.Quote(string(t))+", and in tenant "+bundle.Quote(name)+" "+whose+" lets anybody give one", "write a permit, with no obligation, for the action "+bundle.Quote(bundle.ApprovalAction)+" on a resource of type "+string(l.b.Config.ApprovalType)+" and of that template, and declare both where there is a schema")
+			}
+		}
+	}
+}
+
+// onlyDecides reports whether a policy is for decisions about approvals and for no others.
+func (l *linter) onlyDecides(p *bundle.Policy) bool {
+	action := types.NewEntityUID(l.b.Config.ActionType, bundle.ApprovalAction)
+	return slices.ContainsFunc(p.Tests(), func(t bundle.ScopeTest) bool {
+		return t.Of == bundle.ActionVar && t.Uids != nil && !slices.ContainsFunc(t.Uids, func(uid types.EntityUID) bool { return uid != action })
+	})
+}
+
+// template is that of an approval; what a request fills in is only known then.
+type template string
+
+func (t template) open() bool { return strings.Contains(string(t), "${") }
+
+// templateOf is the template of an obligation that waits for a person.
+func templateOf(d *obligations.Definition) (template, bool) {
+	text, _ := d.Properties.Get("template")
+	return template(text.Text()), d.Type.Name == obligations.ApprovalRequired && text.Kind() == evaluation.String
+}
+
+// approvalOf reports for an approval of which template a permit waits. Of several the
+// first counts: two are in conflict.
+func approvalOf(p *bundle.Policy) (template, bool) {
+	for _, d := range p.Obliges {
+		if t, ok := templateOf(d); ok && !p.Forbids() {
+			return t, true
+		}
+	}
+	return "", false
+}
+
+// deciders are the permits of a view by which somebody may decide about an approval.
+// One that obliges to anything is none: nobody there could do it.
+func (l *linter) deciders(v *bundle.View) []*bundle.Policy {
+	action := bundle.LineageOf(types.NewEntityUID(l.b.Config.ActionType, bundle.ApprovalAction), v.Store)
+	return slices.DeleteFunc(slices.Clone(v.Policies), func(p *bundle.Policy) bool {
+		return p.Forbids() || len(p.Obliges) > 0 || !l.decides(p, &action) || l.never(p)
+	})
+}
+
+// wide reports whether a policy asks nothing of the action nor of the resource.
+func wide(p *bundle.Policy) bool {
+	asks := func(t bundle.ScopeTest) bool { return t.Of != bundle.PrincipalVar }
+	return !slices.ContainsFunc(p.Facts.Scope, asks) && !slices.ContainsFunc(p.Terms(), asksWhat)
+}
+
+// asksWhat reports whether a clause looks at the action or the resource.
+func asksWhat(t *bundle.Term) bool {
+	switch t.Op {
+	case bundle.OpTest:
+		return t.Test.Of != bundle.PrincipalVar
+	case bundle.OpPath, bundle.OpHas:
+		return t.Path.Root == "action" || t.Path.Root == "resource"
+	}
+	return slices.ContainsFunc(t.Args, asksWhat)
+}
+
+// decides reports whether a policy may be for the question who decides.
+func (l *linter) decides(p *bundle.Policy, action *bundle.Lineage) bool {
+	excluded := func(t bundle.ScopeTest) bool {
+		return t.Of == bundle.ActionVar && !action.Holds(&t) || t.Of == bundle.ResourceVar && !l.ofApprovals(t)
+	}
+	return !slices.ContainsFunc(p.Tests(), excluded) && slices.ContainsFunc(l.settings(p), func(set *setting) bool {
+		return set.types[bundle.ResourceVar] == l.b.Config.ApprovalType && (set.action == nil || set.action.Uid == action.Uid)
+	})
+}
+
+// ofApprovals reports whether an approval can pass a test. It is in no group, unless
+// bundle.yaml says so.
+func (l *linter) ofApprovals(t bundle.ScopeTest) bool {
+	typ := l.b.Config.ApprovalType
+	of := func(uid types.EntityUID) bool { return uid.Type == typ }
+	return (t.Is == "" || t.Is == typ) && (t.Uids == nil || slices.ContainsFunc(t.Uids, of) || len(l.b.Config.Parents[typ]) > 0)
+}
+
+// decidedBy reports whether a policy does not want another template, as far as its
+// text says so.
+func (t template) decidedBy(p *bundle.Policy) bool {
+	wanted := choice{term: "resource.template", strings: []string{inOneLine(string(types.String(t).MarshalCedar()))}}
+	for _, c := range p.Facts.Conjuncts {
+		if c.Unless || t.open() {
+			continue
+		}
+		if c, ok := choiceOf(c); ok && wanted.excludes(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// inOneLine is a text as a conjunct's is written.
+func inOneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// approvalConfig warns of what bundle.yaml says of approvals and cannot mean.
+func (l *linter) approvalConfig(text []byte) {
+	templates, open := l.templates()
+	self := func(name *yaml.Node) {
+		if !open && !templates[name.Value] { // no approval is ever asked for by it
+			l.problems.Warn(bundle.ConfigFile, name.Line, name.Column, "unknown_template", "no obligation has the template "+bundle.Quote(name.Value)+bundle.DidYouMean(name.Value, maps.Keys(templates)), "correct it, or take it out: people could approve their own requests for whatever is given that name later")
+		}
+	}
+	l.readConfig(text, func(doc *bundle.YamlMap) map[string]func(*yaml.Node) {
+		known := func(name *yaml.Node) {
+			if doc.WireType(&l.b.Config, name) == l.b.Config.ApprovalType {
+				l.problems.Warn(bundle.ConfigFile, name.Line, name.Column, "approval_known", "no approval is in the entity store: as long as its type is listed here nobody may decide about any", "take "+bundle.Quote(name.Value)+" out of known")
+			}
+		}
+		return map[string]func(*yaml.Node){
+			"allow_self_approval": func(n *yaml.Node) { doc.List(n, self) },
+			"known":               func(n *yaml.Node) { doc.List(n, known) },
+		}
+	})
+}
+
+// templates are those of all obligations; open is set where a request makes one up.
+func (l *linter) templates() (known map[string]bool, open bool) {
+	known = map[string]bool{}
+	for _, v := range l.b.Views {
+		for _, d := range v.Obligations {
+			if t, ok := templateOf(d.Definition); ok {
+				known[string(t)] = true
+				open = open || t.open()
+			}
+		}
+	}
+	return known, open
+}

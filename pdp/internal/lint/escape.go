@@ -1,0 +1,217 @@
+package lint
+
+import (
+	"slices"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"policy-service/pdp/internal/bundle"
+)
+
+// escapes warns of forbids that a caller switches off: by leaving an attribute
+// out, or by sending one of another type. An error is no way out, because a
+// forbid that errs denies, unless bundle.yaml says forbid_errors: ignore.
+func (l *linter) escapes(p *bundle.Policy, terms []*bundle.Term) {
+	e := escape{l: l, p: p}
+	for _, t := range p.Facts.Scope {
+		e.terms = append(e.terms, &bundle.Term{Op: bundle.OpTest, Test: t})
+	}
+	e.terms = append(e.terms, terms...)
+	var omitted, parents, retyped paths
+	for _, set := range l.settings(p) {
+		for _, path := range e.candidates(set) {
+			typ, entity := set.typeOf(path.Root)
+			switch {
+			case !l.optional(p, set, path) || !e.lost(change{set: set, path: path}):
+			case entity && l.givesParents(typ, path) && !e.tests(path):
+				parents.add(path)
+			default:
+				omitted.add(path)
+			}
+			if l.b.Schema == nil && l.sendable(p, set, path) && e.lost(change{set: set, path: path, retyped: true}) {
+				retyped.add(path)
+			}
+		}
+	}
+	for _, path := range omitted {
+		l.warn(p, "forbid_omittable", "does not apply where the request leaves out "+path.String()+", so leaving it out is a way around it", "forbid unless the request shows what must be there, as in `unless { "+path.Asked()+" && … }`, or "+l.ensured(path))
+	}
+	for _, path := range parents {
+		l.warn(p, "forbid_omittable", "tests parents that "+path.String()+" gives, and does not apply where the request leaves that out", "restrict it to types whose parents are stored and known, or forbid unless a parent is there")
+	}
+	for _, path := range retyped {
+		l.warn(p, "forbid_untyped_comparison", "compares "+path.String()+", which no schema types: sent as a value of another type it compares without an error, and the policy does not apply", "declare the attribute in a schema, or forbid unless it has a permitted value")
+	}
+}
+
+// sendable reports whether a caller can send a value that counts at the path.
+func (l *linter) sendable(p *bundle.Policy, set *setting, path bundle.AttributePath) bool {
+	switch path.Root {
+	case "context":
+		return path.Names[0] != "pdp" && !path.Protocol() && (path.Names[0] != "action" || len(path.Names) > 1)
+	case "principal", "resource":
+		typ, _ := set.typeOf(path.Root)
+		return !l.fixed(p, typ, path.Names[0])
+	}
+	return false
+}
+
+// escape asks how a forbid takes a change.
+type escape struct {
+	l     *linter
+	p     *bundle.Policy
+	terms []*bundle.Term
+}
+
+// candidates are the attributes on which the policy depends, the containing
+// ones first, and those that give parents to principal and resource.
+func (e *escape) candidates(set *setting) paths {
+	var all paths
+	for _, path := range e.p.Facts.Reads {
+		for n := range path.Names {
+			all = with(all, bundle.AttributePath{Root: path.Root, Names: path.Names[:n+1]})
+		}
+	}
+	for _, root := range []string{"principal", "resource"} {
+		typ, _ := set.typeOf(root)
+		for _, rule := range e.l.b.Config.Parents[typ] {
+			all = with(all, bundle.AttributePath{Root: root, Names: []string{rule.Attribute}})
+		}
+	}
+	slices.SortFunc(all, bundle.Shorter)
+	return all
+}
+
+// tests reports whether the policy looks at the attribute itself.
+func (e *escape) tests(path bundle.AttributePath) bool {
+	return slices.ContainsFunc(e.p.Facts.Reads, path.LeadsTo)
+}
+
+// change is what a caller does: leave an attribute out, or send it with a value
+// of another type.
+type change struct {
+	set     *setting
+	path    bundle.AttributePath
+	retyped bool
+}
+
+// lost reports whether the policy can apply before the change and not after it.
+func (e *escape) lost(c change) bool {
+	all := pairOf(yes, yes)
+	for _, t := range e.terms {
+		all = all.with(e.termOutcomes(c, t), and)
+	}
+	return all.has(yes, no) || !c.retyped && e.l.b.Config.IgnoreForbidErrors && all.has(yes, err)
+}
+
+func (e *escape) termOutcomes(c change, t *bundle.Term) termOutcomes {
+	if t.Op == bundle.OpTest {
+		return e.test(c, t.Test)
+	}
+	args := make([]termOutcomes, len(t.Args))
+	for i, arg := range t.Args {
+		args[i] = e.termOutcomes(c, arg)
+	}
+	switch t.Op {
+	case bundle.OpTrue:
+		return pairOf(yes, yes)
+	case bundle.OpFalse:
+		return pairOf(no, no)
+	case bundle.OpPath:
+		return c.read(t.Path)
+	case bundle.OpHas:
+		return c.has(t.Path)
+	case bundle.OpNot:
+		return args[0].not()
+	case bundle.OpAnd:
+		return args[0].with(args[1], and)
+	case bundle.OpOr:
+		return args[0].with(args[1], or)
+	case bundle.OpIf:
+		return choose(args[0], args[1], args[2])
+	case bundle.OpEqual, bundle.OpContains:
+		return compared(args)
+	case bundle.OpIsEmpty: // sent as a set of other elements it is as empty as it was
+		return joinedOutcomes(args, false) | args[0].with(same, func(x, y termOutcome) termOutcome {
+			if x == odd {
+				return y
+			}
+			return x
+		})
+	case bundle.OpIn:
+		return joinedOutcomes(args, false) | e.loses(c, t.Args[0], nil)
+	}
+	return joinedOutcomes(args, t.Op == bundle.OpBuild)
+}
+
+// compared is what == and contains come to: for a value of another type, or a
+// set of such values, false and no error.
+func compared(args []termOutcomes) (result termOutcomes) {
+	for b1, a1 := range args[0].each {
+		for b2, a2 := range args[1].each {
+			if max(a1, a2) != odd {
+				result |= joinedOutcomes([]termOutcomes{pairOf(b1, a1), pairOf(b2, a2)}, true)
+			} else if max(b1, b2) != err {
+				result |= pairsOf(anything, []termOutcome{no})
+			}
+		}
+	}
+	return result
+}
+
+// read is the value of a path.
+func (c *change) read(path bundle.AttributePath) termOutcomes {
+	switch {
+	case c.path.Same(path) && c.retyped:
+		return pairsOf(anything, []termOutcome{odd})
+	case c.path.LeadsTo(path):
+		return pairsOf(anything, []termOutcome{err})
+	case path.LeadsTo(c.path) && (len(path.Names) > 0 || path.Root == "context"):
+		return differs // the record that the attribute is in
+	}
+	return same
+}
+
+func (c *change) has(path bundle.AttributePath) termOutcomes {
+	switch {
+	case path.Same(c.path) && !c.retyped:
+		return pairOf(yes, no)
+	case path.LeadsTo(c.path): // what is changed is there, and so is what it is in
+		return pairOf(yes, yes)
+	case c.path.LeadsTo(path):
+		return pairsOf(anything, []termOutcome{err})
+	}
+	return same
+}
+
+var variableNames = [bundle.Variables]string{bundle.PrincipalVar: "principal", bundle.ActionVar: "action", bundle.ResourceVar: "resource"}
+
+// test is a test like those of a scope: types settle it, or parents that the
+// change takes away, or nothing that is known here.
+func (e *escape) test(c change, t bundle.ScopeTest) termOutcomes {
+	if settled := e.l.truth(c.set, t); settled != err {
+		return pairOf(settled, settled)
+	}
+	if t.Uids == nil || t.Eq {
+		return same
+	}
+	return same | e.loses(c, &bundle.Term{Op: bundle.OpPath, Path: bundle.AttributePath{Root: variableNames[t.Of]}}, t.Uids)
+}
+
+// loses is (yes, no) where the change takes away parents through which a
+// variable can be in one of the groups; nil is any group.
+func (e *escape) loses(c change, variable *bundle.Term, groups []types.EntityUID) termOutcomes {
+	typ, entity := c.set.typeOf(c.path.Root)
+	if variable.Op != bundle.OpPath || len(variable.Path.Names) > 0 || variable.Path.Root != c.path.Root || c.retyped || !entity || len(c.path.Names) > 1 {
+		return 0
+	}
+	for _, rule := range e.l.b.Config.Parents[typ] {
+		reaches := func(group types.EntityUID) bool {
+			return group.Type == rule.Parent || e.l.isAbove(e.p, group, rule.Parent)
+		}
+		if rule.Attribute == c.path.Names[0] && (groups == nil || slices.ContainsFunc(groups, reaches)) {
+			return pairOf(yes, no)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,109 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+	"go.yaml.in/yaml/v3"
+
+	"policy-service/pdp/internal/bundle"
+)
+
+// names warns of what can be seen without following how a policy is evaluated.
+func (l *linter) names(p *bundle.Policy) {
+	if len(p.Facts.Scope) == 0 && len(p.Facts.Leading) == 0 {
+		l.warn(p, "no_scope", "has neither a scope nor a first condition that says for which principals, actions or resources it is, so every decision evaluates it", "name the action, or the types, in its scope")
+	}
+	if !p.Named {
+		l.warn(p, "no_id", "is named by its place, and gets another name when a policy is put before it", "write @id(\"…\") above it")
+	}
+	for _, read := range p.Facts.Reads {
+		if read.Protocol() {
+			l.warn(p, "protocol_member", "looks at "+read.String()+", which belongs to the protocol between PEP and PDP and never reaches a policy", "look at context.pdp, or have the fact sent under another name")
+		}
+	}
+	l.actionTypes(p)
+	named, decimals := p.Mentions()
+	for _, text := range decimals {
+		// ParseInt, on which cedar-go relies, takes the sign; Cedar's grammar has none.
+		if strings.HasPrefix(text, "+") {
+			l.warn(p, "decimal_sign", "writes a decimal with a plus sign, which cedar-go accepts and Cedar does not", "leave the sign out")
+		}
+	}
+	for _, typ := range named {
+		if typ != "" && !isActionType(typ) && l.unknown(typ) {
+			l.warn(p, "unknown_entity_type", "names the entity type "+string(typ)+", which the schema does not declare", "declare it, or correct its name")
+		}
+	}
+}
+
+func (l *linter) unknown(typ types.EntityType) bool {
+	return l.b.Schema != nil && l.b.Schema.Entities[typ] == nil
+}
+
+func isActionType(typ types.EntityType) bool {
+	return typ == "Action" || strings.HasSuffix(string(typ), "::Action")
+}
+
+// actionTypes warns of actions that no request can ask for. A group of actions
+// may come from another namespace, where there is one with such an action in it.
+func (l *linter) actionTypes(p *bundle.Policy) {
+	for _, t := range slices.Concat(p.Facts.Scope, p.Facts.Leading) {
+		if t.Of != bundle.ActionVar {
+			continue
+		}
+		if t.Is != "" && t.Is != l.b.Config.ActionType {
+			l.actionType(p, t.Is)
+		}
+		for _, uid := range t.Uids {
+			if uid.Type != l.b.Config.ActionType && (t.Eq || !isActionType(uid.Type) || !l.isAbove(p, uid, l.b.Config.ActionType)) {
+				l.actionType(p, uid.Type)
+			}
+		}
+	}
+}
+
+func (l *linter) actionType(p *bundle.Policy, typ types.EntityType) {
+	l.warn(p, "action_type", "names an action of type "+string(typ)+", while those of requests are of type "+string(l.b.Config.ActionType), "write "+string(l.b.Config.ActionType)+"::\"…\", or set namespace in bundle.yaml")
+}
+
+// readConfig reads bundle.yaml again, for the lines of what some of its keys say;
+// that it is well formed is known.
+func (l *linter) readConfig(text []byte, keys func(doc *bundle.YamlMap) map[string]func(*yaml.Node)) {
+	if text == nil {
+		return
+	}
+	var unused bundle.Problems
+	if root, ok := bundle.YamlDocument(bundle.ConfigFile, text, &unused); ok {
+		doc := bundle.YamlMap{File: bundle.ConfigFile, Problems: &unused}
+		doc.Known = keys(&doc)
+		doc.Read(root)
+	}
+}
+
+// configTypes warns of what has no effect in bundle.yaml: types that the schema does not
+// declare, and unknown_entities where there is no schema.
+func (l *linter) configTypes(text []byte) {
+	c := &l.b.Config
+	l.readConfig(text, func(doc *bundle.YamlMap) map[string]func(*yaml.Node) {
+		if l.b.Schema == nil {
+			return map[string]func(*yaml.Node){"unknown_entities": func(n *yaml.Node) {
+				l.problems.Warn(bundle.ConfigFile, n.Line, n.Column, "unknown_entities_unused", "unknown_entities changes nothing where there is no schema that requires an attribute: what was sent is evaluated", "list types under known to deny entities that are in no store")
+			}}
+		}
+		wire := func(n *yaml.Node) { l.configType(n, doc.WireType(c, n)) }
+		right := func(n *yaml.Node) { l.configType(n, c.Qualify(types.EntityType(n.Value))) }
+		return map[string]func(*yaml.Node){
+			"types":      func(n *yaml.Node) { doc.Each(n, func(_, typ *yaml.Node) { right(typ) }) },
+			"attributes": func(n *yaml.Node) { doc.Each(n, func(typ, _ *yaml.Node) { wire(typ) }) },
+			"known":      func(n *yaml.Node) { doc.List(n, wire) },
+		} // a rule in parents with such a type does not load
+	})
+}
+
+func (l *linter) configType(n *yaml.Node, typ types.EntityType) {
+	if l.unknown(typ) {
+		l.problems.Warn(bundle.ConfigFile, n.Line, n.Column, "unknown_entity_type", "the schema does not declare the entity type "+string(typ), "declare it, or correct its name")
+	}
+}

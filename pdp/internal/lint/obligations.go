@@ -1,0 +1,114 @@
+package lint
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"policy-service/obligations"
+	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/spelling"
+)
+
+// obligations warns of definitions that no answer can ever come with, and of
+// permits by which an obligation is got round.
+func (l *linter) obligations() {
+	naming := map[*obligations.Definition][]*bundle.Policy{}
+	for _, name := range slices.Sorted(maps.Keys(l.b.Views)) {
+		v := l.b.Views[name]
+		for _, p := range v.Policies {
+			if p.Tenant == v.Tenant {
+				l.misspelt(p)
+				for _, d := range p.Obliges {
+					naming[d] = append(naming[d], p)
+				}
+			}
+		}
+	}
+	l.produced(naming)
+	for _, v := range l.b.Views {
+		l.overlaps(v)
+	}
+}
+
+// misspelt warns of an annotation that was meant to be @obligation: Cedar takes
+// any name, and the policy would oblige nobody.
+func (l *linter) misspelt(p *bundle.Policy) {
+	for key := range p.Cedar.Annotations() {
+		name := strings.ToLower(string(key))
+		if key != "obligation" && len(name) < 2*len("obligation") && spelling.Distance(name, "obligation") <= 2 {
+			l.warn(p, "obligation_misspelt", "has the annotation @"+string(key)+", which obliges nobody", "write @obligation(\"…\"), or give the annotation a name less like it")
+		}
+	}
+}
+
+// produced warns of definitions that no policy names, or none that can apply. A
+// name that is built in stands in no file, so that the policy is the place.
+func (l *linter) produced(naming map[*obligations.Definition][]*bundle.Policy) {
+	for _, d := range l.definitions(naming) {
+		by := naming[d.Definition]
+		switch {
+		case len(by) == 0:
+			l.problems.Warn(d.File, d.Line, d.Column, "obligation_unused", "no policy names the obligation "+bundle.Quote(d.Name), "name it in an @obligation, or take it out")
+		case !slices.ContainsFunc(by, func(p *bundle.Policy) bool { return !l.never(p) }):
+			if d.File == "" {
+				d.File, d.Line, d.Column = by[0].File, by[0].Line, by[0].Column
+			}
+			l.problems.Warn(d.File, d.Line, d.Column, "obligation_never_produced", "the obligation "+bundle.Quote(d.Name)+" is named only by policies that can never apply, as "+bundle.Quote(by[0].Id)+" at "+by[0].Position, "correct their scopes, or name it in a policy that applies")
+		}
+	}
+}
+
+// definitions are those of all files, each once, and the built-in ones that are
+// named: of those every bundle has all.
+func (l *linter) definitions(naming map[*obligations.Definition][]*bundle.Policy) []bundle.Definition {
+	var all []bundle.Definition
+	seen := map[*obligations.Definition]bool{}
+	for _, v := range l.b.Views {
+		for _, d := range v.Obligations {
+			if !seen[d.Definition] && (d.File != "" || len(naming[d.Definition]) > 0) {
+				seen[d.Definition] = true
+				all = append(all, d)
+			}
+		}
+	}
+	return all
+}
+
+// never reports whether a policy certainly applies to no request: its tests of
+// one variable exclude each other, a clause is written out as false, or no
+// combination of types admits it.
+func (l *linter) never(p *bundle.Policy) bool {
+	tests := p.Tests()
+	for n, t := range tests {
+		if t.Uids != nil && len(t.Uids) == 0 || t.Of == bundle.ActionVar && !l.possibleAction(t) || slices.ContainsFunc(tests[:n], t.Excludes) {
+			return true
+		}
+	}
+	for _, t := range p.Terms() {
+		if neverTrue(t) {
+			return true
+		}
+	}
+	return len(l.settings(p)) == 0
+}
+
+// possibleAction reports whether the action of a request could be what a test
+// wants; a group of actions may be of any type.
+func (l *linter) possibleAction(t bundle.ScopeTest) bool {
+	typ := l.b.Config.ActionType
+	return (t.Is == "" || t.Is == typ) && (!t.Eq || t.Uids[0].Type == typ)
+}
+
+// neverTrue reports whether a clause is false as it is written.
+func neverTrue(t *bundle.Term) bool {
+	switch t.Op {
+	case bundle.OpFalse:
+		return true
+	case bundle.OpAnd:
+		return slices.ContainsFunc(t.Args, neverTrue)
+	case bundle.OpNot:
+		return t.Args[0].Op == bundle.OpTrue
+	}
+	return false
+}
