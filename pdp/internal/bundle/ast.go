@@ -44,7 +44,7 @@ type Facts struct {
 	Scope, Leading []ScopeTest
 	// Whole is set where context is used as a value, not only through its members.
 	Whole bool
-	// HasNames and readNames are the names tested with has, and those accessed.
+	// HasNames and ReadNames are the names tested with has, and those accessed.
 	HasNames, ReadNames map[string]struct{}
 	// Reads are the attribute paths the policy reads, in order of their text;
 	// known are their texts while they are gathered.
@@ -65,6 +65,7 @@ type AttributePath struct {
 	Has   bool // tested for presence rather than read
 }
 
+// String is the path as policies write it.
 func (p AttributePath) String() string {
 	var b strings.Builder
 	b.WriteString(p.Root)
@@ -294,8 +295,8 @@ func (p *Policy) tree() *ast.Policy { return (*ast.Policy)(p.Cedar.AST()) }
 // evaluated. Nothing on the decision path does.
 type Term struct {
 	Op   termOp
-	Path AttributePath // of opPath, and what opHas tests for
-	Test ScopeTest     // of opTest
+	Path AttributePath // of OpPath, and what OpHas tests for
+	Test ScopeTest     // of OpTest
 	Args []*Term
 }
 
@@ -356,6 +357,7 @@ func termOf(n ast.IsNode) *Term {
 	return t
 }
 
+// OpOf is the operator of a node, as far as terms tell them apart.
 func OpOf(n ast.IsNode) termOp {
 	switch n := n.(type) {
 	case ast.NodeValue:

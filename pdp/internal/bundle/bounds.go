@@ -34,7 +34,7 @@ type Bounds struct {
 	// Person is how many names and entities one look at who somebody is may come by,
 	// persons how many all of these looks together may when they are tried.
 	Person, Persons int
-	// Checks are steps of holding policies against the schema: see [schemaOf.stepsOf].
+	// Checks are steps of holding policies against the schema: see [Schema.StepsOf].
 	Checks int
 }
 
@@ -85,6 +85,7 @@ type usage struct {
 	byteCount                                                                          int64
 }
 
+// UsageOf counts what one tenant's files come to.
 func UsageOf(tenant string) *usage { return &usage{Bounds: boundsOf(tenant), owner: tenant} }
 
 func (u *usage) who() string {

@@ -71,6 +71,7 @@ type Policy struct {
 	Facts        Facts
 }
 
+// Forbids reports whether the policy is a forbid.
 func (p *Policy) Forbids() bool { return p.Cedar.Effect() == cedar.Forbid }
 
 // OfTenant reports whether a policy is not the root's.
@@ -262,10 +263,12 @@ func (b *Bundle) Policies() []PolicyInfo {
 	return all
 }
 
+// Info is what there is to say about the policy.
 func (p *Policy) Info() PolicyInfo {
 	return PolicyInfo{ID: p.Id, Effect: p.Effect(), Position: p.Position, Tenant: p.Tenant}
 }
 
+// Effect is permit or forbid.
 func (p *Policy) Effect() string {
 	if p.Forbids() {
 		return "forbid"

@@ -98,6 +98,7 @@ func FromText(text string, s *Shape) (types.Value, bool) {
 	return v, err == nil
 }
 
+// Allowed is an entity of a type, if its type has that id.
 func Allowed(uid types.EntityUID, s *Shape) (types.Value, bool) {
 	if s.Enum != nil {
 		if _, ok := s.Enum[uid]; !ok {

@@ -62,6 +62,7 @@ func (c *Config) ParentsFrom(typ types.EntityType, attribute string) bool {
 	return slices.ContainsFunc(c.Parents[typ], func(r parentRule) bool { return r.Attribute == attribute })
 }
 
+// Qualify puts a type into the namespace of the bundle, if the bundle has one.
 func (c *Config) Qualify(typ types.EntityType) types.EntityType {
 	if c.namespace == "" {
 		return typ
@@ -70,7 +71,7 @@ func (c *Config) Qualify(typ types.EntityType) types.EntityType {
 }
 
 // WireType is the name by which requests mean a type of Cedar's, the way back of
-// entityType.
+// EntityType.
 func (c *Config) WireType(typ types.EntityType) (string, bool) {
 	wire := string(typ)
 	if c.namespace != "" {
@@ -104,6 +105,7 @@ func legalType(typ types.EntityType) bool {
 	return err == nil
 }
 
+// ConfigFile holds the settings of a bundle.
 const ConfigFile = "bundle.yaml"
 
 func parseConfig(text []byte, problems *Problems) Config {
@@ -190,6 +192,7 @@ type YamlMap struct {
 	Known    map[string]func(*yaml.Node)
 }
 
+// YamlDocument reads a file that is one YAML document. Anything else is a problem.
 func YamlDocument(file string, text []byte, problems *Problems) (*yaml.Node, bool) {
 	var doc, more yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(text))
@@ -217,11 +220,13 @@ func YamlDocument(file string, text []byte, problems *Problems) (*yaml.Node, boo
 	return doc.Content[0], true
 }
 
+// Bad notes a problem at a node, and is false.
 func (m *YamlMap) Bad(n *yaml.Node, code, message, try string) bool {
 	m.Problems.Add(m.File, n.Line, n.Column, code, message, try)
 	return false
 }
 
+// Read reads the members of a mapping, each of which must be known.
 func (m *YamlMap) Read(n *yaml.Node) {
 	m.Each(n, func(key, value *yaml.Node) {
 		if set, ok := m.Known[key.Value]; ok {
@@ -232,6 +237,7 @@ func (m *YamlMap) Read(n *yaml.Node) {
 	})
 }
 
+// Each calls do for each member of a mapping.
 func (m *YamlMap) Each(n *yaml.Node, do func(key, value *yaml.Node)) {
 	if n == nil {
 		return
@@ -255,6 +261,7 @@ func (m *YamlMap) Each(n *yaml.Node, do func(key, value *yaml.Node)) {
 	}
 }
 
+// List calls do for each element of a list.
 func (m *YamlMap) List(n *yaml.Node, do func(*yaml.Node)) {
 	if n == nil {
 		return
@@ -278,6 +285,7 @@ func (m *YamlMap) names(n *yaml.Node) (names []string) {
 	return names
 }
 
+// Text reports whether a node is a text that is not empty. Anything else is a problem.
 func (m *YamlMap) Text(n *yaml.Node) bool {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" || n.Value == "" {
 		return m.Bad(n, "yaml_form", "this must be a name", "write it as a string")
@@ -285,6 +293,7 @@ func (m *YamlMap) Text(n *yaml.Node) bool {
 	return true
 }
 
+// OneOf is the text of a node, which must be one of some values.
 func (m *YamlMap) OneOf(n *yaml.Node, values ...string) string {
 	if n.Kind != yaml.ScalarNode || !slices.Contains(values, n.Value) {
 		m.Bad(n, "yaml_value", "this must be one of "+strings.Join(values, ", "), "")

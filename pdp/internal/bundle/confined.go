@@ -360,8 +360,10 @@ func (c *Confined) ReadDir(name string) ([]fs.DirEntry, error) {
 // Lstat and ReadLink are for [fs.ReadLinkFS].
 func (c *Confined) Lstat(name string) (fs.FileInfo, error) { return c.root.Lstat(name) }
 
+// ReadLink implements fs.ReadLinkFS.
 func (c *Confined) ReadLink(name string) (string, error) { return c.root.Readlink(name) }
 
+// ReadDirectory lists a directory, and of a larger one no more than most entries.
 func ReadDirectory(below *os.Root, at string, most int) ([]fs.DirEntry, error) {
 	f, err := below.OpenFile(at, os.O_RDONLY|plainfile.NoWait, 0)
 	if err != nil {

@@ -44,10 +44,12 @@ func (p AttributePath) Asked() string {
 	return AttributePath{Root: p.Root, Names: p.Names[:last]}.String() + " has " + name
 }
 
+// Up is the path without its last name.
 func (p AttributePath) Up() AttributePath {
 	return AttributePath{Root: p.Root, Names: p.Names[:len(p.Names)-1]}
 }
 
+// Same reports whether two paths are one.
 func (p AttributePath) Same(other AttributePath) bool {
 	return p.Root == other.Root && slices.Equal(p.Names, other.Names)
 }
@@ -74,6 +76,7 @@ func (t ScopeTest) Excludes(other ScopeTest) bool {
 	}
 }
 
+// Key is the same for tests that ask the same.
 func (t ScopeTest) Key() string { return fmt.Sprint(t.Of, t.Is, t.Uids, t.Eq) }
 
 // Follows reports whether a test holds for whatever passes the tests given.

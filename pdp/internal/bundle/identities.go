@@ -26,12 +26,15 @@ func (p *People) step() bool {
 	return p.most == 0 || p.steps <= p.most
 }
 
+// AddRef adds an entity as requests name it, and reports whether its type is one that they can
+// name.
 func (p *People) AddRef(c *Config, r evaluation.Ref) bool {
 	typ, ok := c.EntityType(r.Type)
 	p.Add(types.NewEntityUID(typ, types.String(r.ID)))
 	return ok
 }
 
+// Add adds an entity, with all its identities.
 func (p *People) Add(uid types.EntityUID) {
 	if !p.step() || slices.Contains(p.uids, uid) {
 		return

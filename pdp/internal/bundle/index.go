@@ -78,6 +78,7 @@ func (l *Lineage) Holds(t *ScopeTest) bool {
 // Lineages are those of the three variables of one request.
 type Lineages [Variables]Lineage
 
+// Hold reports whether all of some tests hold.
 func (ls *Lineages) Hold(tests []ScopeTest) bool {
 	for i := range tests {
 		if !ls[tests[i].Of].Holds(&tests[i]) {
@@ -113,6 +114,7 @@ const (
 	keyEntity
 )
 
+// NewIndex files policies under what their scopes name.
 func NewIndex(policies []*Policy) Index {
 	x := Index{}
 	for n, p := range policies {

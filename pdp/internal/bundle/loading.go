@@ -51,6 +51,7 @@ type InForce struct {
 	Files  *Files
 }
 
+// NewLoading prepares to make a bundle of files. It may take over parts of the bundle in force.
 func NewLoading(ctx context.Context, files *Files, before InForce) *loading {
 	l := &loading{ctx: ctx, files: files, before: before, names: files.names(), inDir: map[string][]string{}, changed: map[string]bool{}}
 	for _, name := range l.names {

@@ -26,6 +26,7 @@ type Definition struct {
 	Line, Column int
 }
 
+// ObligationName is how an obligation may be named.
 var ObligationName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 const obligationsFile = "obligations.yaml"

@@ -41,4 +41,5 @@ func ParsePolicies(file string, use *usage, text []byte, problems *Problems) []*
 	return policies
 }
 
+// Quote quotes a name for a message.
 func Quote(s string) string { return strconv.Quote(s) }

@@ -31,7 +31,7 @@ func (s *Schema) mayCheck(all []*Policy, use *usage, problems *Problems) bool {
 	return true
 }
 
-// StepsOf is how many steps checkPolicy takes of a policy, as far as more than most, and for
+// StepsOf is how many steps CheckPolicy takes of a policy, as far as more than most, and for
 // how many combinations it is checked.
 func (s *Schema) StepsOf(p *Policy, most int) (steps, combinations int) {
 	listed, lists := 0, 0

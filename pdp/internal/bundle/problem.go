@@ -68,6 +68,7 @@ func (ps Problems) Refuse() bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Severity == SeverityError })
 }
 
+// Sorted are the problems in the order of their places, each once.
 func (ps Problems) Sorted() Problems {
 	slices.SortStableFunc(ps, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
@@ -103,6 +104,7 @@ func (ps *Problems) Add(file string, line, column int, code, message, try string
 	*ps = append(*ps, Problem{SeverityError, file, line, column, code, message, try})
 }
 
+// Warn adds a warning.
 func (ps *Problems) Warn(file string, line, column int, code, message, try string) {
 	*ps = append(*ps, Problem{SeverityWarning, file, line, column, code, message, try})
 }

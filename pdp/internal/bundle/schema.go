@@ -50,6 +50,7 @@ type actionShape struct {
 	Context               map[string]AttributeShape
 }
 
+// AttributeShape is what a schema declares of one attribute.
 type AttributeShape struct {
 	Shape    *Shape
 	Optional bool
@@ -641,6 +642,7 @@ func (e environment) admitsAll(p *Policy, of Variable) bool {
 	return !slices.ContainsFunc(p.Facts.Scope, func(t ScopeTest) bool { return t.Of == of && !e.admits(&t) })
 }
 
+// ActionEntities are the actions, with the groups they are in.
 func (s *Schema) ActionEntities() types.EntityGetter { return actionGetter(s.Actions) }
 
 type actionGetter map[types.EntityUID]*actionShape
@@ -690,6 +692,7 @@ func (s *Schema) Attributes(typ types.EntityType) map[string]AttributeShape {
 	return s.Entities[typ].attributes
 }
 
+// ContextOf is what the schema declares of the context of an action; nil if there is no schema.
 func (s *Schema) ContextOf(action types.EntityUID) map[string]AttributeShape {
 	if s == nil || s.Actions[action] == nil {
 		return nil

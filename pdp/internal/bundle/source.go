@@ -158,10 +158,12 @@ type Part struct {
 	problems Problems
 }
 
+// Equal reports whether two parts have the same content.
 func (p Part) Equal(q Part) bool {
 	return p.digest == q.digest && slices.Equal(p.problems, q.problems)
 }
 
+// Reading is what to compare the files by.
 func (f *Files) Reading() Reading {
 	names, problems := map[string][]string{}, map[string]Problems{}
 	for name := range f.Content {
@@ -178,6 +180,7 @@ func (f *Files) Reading() Reading {
 	return r
 }
 
+// Equal reports whether two readings have the same content.
 func (r Reading) Equal(s Reading) bool { return r.SameRoot(s) && len(r.Others(s)) == 0 }
 
 // SameRoot reports whether two readings saw the same besides the tenants' own files.
@@ -186,7 +189,7 @@ func (r Reading) SameRoot(s Reading) bool {
 	return r.root.Equal(s.root) && r.sameTenants(s)
 }
 
-// SameRootFiles is sameRoot but for what is wrong with the files.
+// SameRootFiles is SameRoot but for what is wrong with the files.
 func (r Reading) SameRootFiles(s Reading) bool {
 	return r.root.digest == s.root.digest && r.sameTenants(s)
 }
@@ -221,6 +224,7 @@ type reader struct {
 	uses     map[string]*usage // by the tenant whose files they are
 }
 
+// Reader reads the files of the source.
 func (s Source) Reader() *reader {
 	return &reader{ctx: context.Background(), Fsys: s.Fsys, dir: s.Dir, files: &Files{Content: map[string][]byte{}}, Close: func() {}, uses: map[string]*usage{}}
 }

@@ -32,6 +32,7 @@ func (s *Store) Get(uid types.EntityUID) (types.Entity, bool) {
 	return types.Entity{}, false
 }
 
+// WrittenParents are an entity's parents as its file gives them.
 func (s *Store) WrittenParents(e types.Entity) types.EntityUIDSet {
 	for ; s != nil; s = s.Root {
 		if parents, ok := s.Written[e.UID]; ok {

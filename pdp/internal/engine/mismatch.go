@@ -36,6 +36,7 @@ func (in *Inquiry) mismatch(v *bundle.View) []evaluation.Mismatch {
 	return m.found
 }
 
+// SortMismatch puts mismatches into the order of their places.
 func SortMismatch(all []evaluation.Mismatch) {
 	slices.SortFunc(all, func(a, b evaluation.Mismatch) int { return strings.Compare(a.Pointer, b.Pointer) })
 }

@@ -108,7 +108,7 @@ type choice struct {
 }
 
 // choiceOf reads a clause as t == "a", or as ["a", "b"].contains(t). It compares
-// texts, because opOf does not tell == from !=, nor contains from containsAny.
+// texts, because OpOf does not tell == from !=, nor contains from containsAny.
 func choiceOf(c bundle.Conjunct) (choice, bool) {
 	op, parts := bundle.OpOf(c.Body), bundle.Children(c.Body)
 	if op != bundle.OpEqual && op != bundle.OpContains {
