@@ -71,7 +71,8 @@ var rooms = []struct{ room, may, why string }{
 	{"cmd/policy-service/internal/operate", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli conformance pdp pdp/server pdp/server/auth pdp/server/config pdp/server/doctor pdp/signing", "flags, signals and memory around the server; what others do with a log or an approval is not its business"},
 	{"cmd/policy-service/internal/connection", "cmd/policy-service/internal/cli pdp/httpclient pdp/server", "how a running server is reached, whatever it is asked; of the server it uses the name of a variable"},
 	{"cmd/policy-service/internal/approve", "cmd/policy-service/internal/cli cmd/policy-service/internal/connection evaluation pdp/approval/inbox pdp/httpclient pdp/visible", "an approver has a server's URL and a credential, and nothing of ours besides"},
-	{"cmd/policy-service", "cmd/policy-service/internal/approve cmd/policy-service/internal/connection cmd/policy-service/internal/author cmd/policy-service/internal/cli cmd/policy-service/internal/operate pdp/approval pdp/httpclient pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/report pdp/decisionlog/verify pdp/visible pdp evaluation", "flags and signals on top of all of it"},
+	{"cmd/policy-service/internal/audit", "cmd/policy-service/internal/cli cmd/policy-service/internal/connection pdp pdp/approval pdp/decisionlog pdp/decisionlog/remote pdp/decisionlog/report pdp/decisionlog/verify pdp/httpclient pdp/visible", "an auditor reads a log where it lies or over HTTP, and needs no server in this process"},
+	{"cmd/policy-service", "cmd/policy-service/internal/approve cmd/policy-service/internal/audit cmd/policy-service/internal/author cmd/policy-service/internal/cli cmd/policy-service/internal/operate", "one command line on top of all of it"},
 }
 
 // owners says where alone something from outside may be imported: packages, or a file. The longest line counts.

@@ -192,7 +192,7 @@ func (c *crash) count(t *testing.T, rounds int) {
 	t.Helper()
 	missing, crashes, records := maps.Clone(c.answered), 0, 0
 	_, err := decisionlog.Tail(t.Context(), c.data, decisionlog.TailOptions{After: -1}, func(_ int64, line []byte) error {
-		l, err := parseLogLine(line)
+		l, err := decisionlog.Parse(line)
 		delete(missing, l.ID)
 		if l.Event == decisionlog.EventCrash {
 			crashes++

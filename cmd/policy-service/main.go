@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"policy-service/cmd/policy-service/internal/approve"
+	"policy-service/cmd/policy-service/internal/audit"
 	"policy-service/cmd/policy-service/internal/author"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/operate"
@@ -28,7 +29,7 @@ type commands struct {
 	Config      operate.Config      `cmd:"" help:"Check, print and describe the configuration."`
 	Conformance operate.Conformance `cmd:"" help:"Test whether the PDP at a URL conforms to AuthZEN."`
 	Keys        operate.Keys        `cmd:"" help:"Add, list and revoke API keys, and rotate the signing key."`
-	Log         logCommand          `cmd:"" help:"Read, prove and verify the decision log."`
+	Log         audit.Command       `cmd:"" help:"Read, prove and verify the decision log."`
 	Approvals   approve.Command     `cmd:"" help:"See the approval requests that wait for you, and decide about them."`
 
 	Doctor  operate.Doctor  `cmd:"" help:"Find what would go wrong with a server before it does, and say what to do."`

@@ -250,7 +250,7 @@ func (r *resident) compare(t *testing.T, data string) {
 	missing, unasked := len(r.recorded), 0
 	only := decisionlog.Filter{Tenant: "calm", Kind: decisionlog.KindDecision}
 	_, err := decisionlog.Tail(t.Context(), data, decisionlog.TailOptions{After: -1, Filter: only}, func(_ int64, line []byte) error {
-		l, err := parseLogLine(line)
+		l, err := decisionlog.Parse(line)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"policy-service/pdp/decisionlog/report"
 )
 
-type logSampleCommand struct {
-	logAt
+type sampleCommand struct {
+	logFlags
 	N    int       `name:"n" default:"25" placeholder:"N" help:"How many decisions to choose. The default is ${default}."`
 	Seed cli.Given `required:"" placeholder:"S" help:"The text that the choice depends on. The auditor should choose it, after the newest checkpoint was made."`
 	From time.Time `placeholder:"RFC3339" help:"Only decisions at or after this time."`
@@ -23,13 +23,13 @@ type logSampleCommand struct {
 }
 
 // Help ends the command's help.
-func (logSampleCommand) Help() string {
+func (sampleCommand) Help() string {
 	return "The same seed and the same time choose the same decisions for everybody. The sample holds each decision with its proof, its receipts and the policies that were in force, " +
 		"and a README.md that says how to check all of it with nothing but the public key of the decision log."
 }
 
 // Run writes the sample.
-func (c logSampleCommand) Run(s cli.Streams) error {
+func (c sampleCommand) Run(s cli.Streams) error {
 	o := report.SampleOptions{N: c.N, Seed: string(c.Seed), From: c.From, To: c.To}
 	if err := o.Check(); err != nil {
 		return err

@@ -1,4 +1,9 @@
-package main
+// Package audit has the commands of auditors, policy-service log: they read, export, prove and verify the decision log, in a
+// data directory or of a running server. redact and key rotate change the log, and each change is itself a record.
+//
+// verify shares nothing with the writer of the log: package decisionlog/verify does that work. Here is what is asked, and
+// what is printed. Read command.go first: it has what all commands share.
+package audit
 
 import (
 	"context"
@@ -16,32 +21,31 @@ import (
 	"policy-service/pdp/decisionlog/report"
 )
 
-// logCommand is for auditors: what was decided, and the proof that nothing of it was altered. What it does to the log
-// (redact, key rotate) is itself a record; the rest only reads.
-type logCommand struct {
-	Export      logExportCommand      `cmd:"" help:"Write out records, for other programs or as evidence."`
-	Verify      logVerifyCommand      `cmd:"" help:"Check whether records were altered, removed, reordered or added later."`
-	Tail        logTailCommand        `cmd:"" help:"Print the newest records, and with --follow each new one."`
-	Show        logShowCommand        `cmd:"" help:"Show one record, with the policies as they were then."`
-	Prove       logProveCommand       `cmd:"" help:"Print the proof that a record is in the decision log. log verify checks it without the decision log."`
-	Checkpoint  logCheckpointCommand  `cmd:"" help:"Print the newest checkpoint, for you to keep elsewhere."`
-	Consistency logConsistencyCommand `cmd:"" help:"Prove that today's decision log continues a checkpoint that you kept."`
-	Sample      logSampleCommand      `cmd:"" help:"Choose decisions by a seed, each with its proof and its policies, for an auditor to check."`
-	Report      logReportCommand      `cmd:"" help:"Print what an auditor asks first: counts, gaps, days without decisions, denies, errors, bundles, losses."`
-	Redact      logRedactCommand      `cmd:"" help:"Remove the content of a record for good. The proof that the record was there stays."`
-	Stats       logStatsCommand       `cmd:"" help:"Count the records, and the bytes that they take on disk."`
-	Key         logKeyCommand         `cmd:"" help:"Print or rotate the key that signs checkpoints."`
+// Command is policy-service log.
+type Command struct {
+	Export      exportCommand      `cmd:"" help:"Write out records, for other programs or as evidence."`
+	Verify      verifyCommand      `cmd:"" help:"Check whether records were altered, removed, reordered or added later."`
+	Tail        tailCommand        `cmd:"" help:"Print the newest records, and with --follow each new one."`
+	Show        showCommand        `cmd:"" help:"Show one record, with the policies as they were then."`
+	Prove       proveCommand       `cmd:"" help:"Print the proof that a record is in the decision log. log verify checks it without the decision log."`
+	Checkpoint  checkpointCommand  `cmd:"" help:"Print the newest checkpoint, for you to keep elsewhere."`
+	Consistency consistencyCommand `cmd:"" help:"Prove that today's decision log continues a checkpoint that you kept."`
+	Sample      sampleCommand      `cmd:"" help:"Choose decisions by a seed, each with its proof and its policies, for an auditor to check."`
+	Report      reportCommand      `cmd:"" help:"Print what an auditor asks first: counts, gaps, days without decisions, denies, errors, bundles, losses."`
+	Redact      redactCommand      `cmd:"" help:"Remove the content of a record for good. The proof that the record was there stays."`
+	Stats       statsCommand       `cmd:"" help:"Count the records, and the bytes that they take on disk."`
+	Key         keyCommand         `cmd:"" help:"Print or rotate the key that signs checkpoints."`
 }
 
-// logAt says which log is meant: that of a data directory, or of a running server.
-type logAt struct {
+// logFlags say which log is meant: that of a data directory, or that of a running server.
+type logFlags struct {
 	Data       string    `required:"" xor:"log" placeholder:"DIR" help:"The data directory of the server. Give this or --server."`
 	Server     string    `required:"" xor:"log" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine. Give this or --data."`
 	Credential cli.Given `placeholder:"FILE" help:"With --server: the file with an API key or a token that has the permission ${permission}. Without the flag, $$POLICY_SERVICE_KEY is used."`
 	CA         cli.Given `name:"ca" placeholder:"FILE" help:"With --server: the root certificates to trust instead of the system's, in PEM."`
 }
 
-// auditLog is what is read of a log, wherever it is.
+// auditLog is what these commands read of a log, whether it is in a directory or behind a server.
 type auditLog interface {
 	Export(context.Context, io.Writer, decisionlog.ExportOptions) (decisionlog.Exported, error)
 	Show(ctx context.Context, id string) (decisionlog.Shown, error)
@@ -53,8 +57,8 @@ type auditLog interface {
 	Report(context.Context, report.Options) (report.Report, error)
 }
 
-// read hands the log to f.
-func (a logAt) read(f func(context.Context, auditLog) error) error {
+// read calls f with the log.
+func (a logFlags) read(f func(context.Context, auditLog) error) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
 	if a.Server != "" {
@@ -81,12 +85,12 @@ func (l logHere) Report(ctx context.Context, o report.Options) (report.Report, e
 	return report.Make(ctx, l.Snapshot, o)
 }
 
-// logFilter picks records. All that is given must hold.
-type logFilter struct {
+// filterFlags choose records. A record must pass each flag that is given.
+type filterFlags struct {
 	From     time.Time   `placeholder:"RFC3339" help:"Only records at or after this time."`
 	To       time.Time   `placeholder:"RFC3339" help:"Only records before this time."`
 	Tenant   cli.Given   `placeholder:"T" help:"Only records of this tenant."`
-	Decision logDecision `placeholder:"allow|deny" help:"Only records with this decision."`
+	Decision allowOrDeny `placeholder:"allow|deny" help:"Only records with this decision."`
 	Subject  cli.Given   `placeholder:"ID" help:"Only records with this subject: an id, or TYPE/ID."`
 	Resource cli.Given   `placeholder:"ID" help:"Only records with this resource: an id, or TYPE/ID."`
 	Action   cli.Given   `placeholder:"NAME" help:"Only records with this action."`
@@ -94,14 +98,14 @@ type logFilter struct {
 	Approval cli.Given   `placeholder:"ID" help:"Only records of this approval request: its steps, and the decisions that used it."`
 }
 
-// logDecision is allow or deny, "" for both.
-type logDecision string
+// allowOrDeny is allow or deny, or "" for both.
+type allowOrDeny string
 
-var _ encoding.TextUnmarshaler = (*logDecision)(nil)
+var _ encoding.TextUnmarshaler = (*allowOrDeny)(nil)
 
 // UnmarshalText refuses every other word.
-func (d *logDecision) UnmarshalText(text []byte) error {
-	switch *d = logDecision(text); *d {
+func (d *allowOrDeny) UnmarshalText(text []byte) error {
+	switch *d = allowOrDeny(text); *d {
 	case "allow", "deny":
 		return nil
 	}
@@ -109,31 +113,37 @@ func (d *logDecision) UnmarshalText(text []byte) error {
 }
 
 // filter is the same in the log's own terms.
-func (f logFilter) filter() decisionlog.Filter {
+func (f filterFlags) filter() decisionlog.Filter {
 	return decisionlog.Filter{
-		From: f.From, To: f.To, Tenant: string(f.Tenant), Decision: string(f.Decision),
-		Subject: string(f.Subject), Resource: string(f.Resource), Action: string(f.Action), Policy: string(f.Policy),
+		From:     f.From,
+		To:       f.To,
+		Tenant:   string(f.Tenant),
+		Decision: string(f.Decision),
+		Subject:  string(f.Subject),
+		Resource: string(f.Resource),
+		Action:   string(f.Action),
+		Policy:   string(f.Policy),
 		Approval: string(f.Approval),
 	}
 }
 
 // failed says in one line what could not be done, and what to try.
-func (a logAt) failed(what string, err error) error {
+func (a logFlags) failed(what string, err error) error {
 	if a.nothingYet(err) {
 		return fmt.Errorf("cannot %s: a server is running on %s and has sealed no segment yet; ask it with --server, or stop it", what, a.Data)
 	}
 	return fmt.Errorf("cannot %s: %s; %s", what, strings.ReplaceAll(err.Error(), "\n", ": "), a.try(err))
 }
 
-func (a logAt) try(err error) string {
+func (a logFlags) try(err error) string {
 	if a.Server != "" {
 		return a.tryServer(err)
 	}
 	return a.tryData(err)
 }
 
-// nothingYet reports whether something is not found because all there is is the server's own segment.
-func (a logAt) nothingYet(err error) bool {
+// nothingYet reports whether something is not found because the log has only the segment that the server still writes.
+func (a logFlags) nothingYet(err error) bool {
 	if a.Server != "" || !errors.Is(err, decisionlog.ErrNotFound) {
 		return false
 	}
@@ -145,7 +155,7 @@ func (a logAt) nothingYet(err error) bool {
 	return reader.Partial() && reader.Size() == 0
 }
 
-func (a logAt) tryData(err error) string {
+func (a logFlags) tryData(err error) string {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return "it was interrupted, run it again"
@@ -167,17 +177,17 @@ func (a logAt) tryData(err error) string {
 	return "try policy-service log verify " + cli.Shell(a.Data)
 }
 
-// exists keeps a slip of the pen from making a log: to open one for writing makes it.
-func (a logAt) exists() error {
+// exists refuses a directory without a log: opening it for writing would make one.
+func (a logFlags) exists() error {
 	_, err := decisionlog.VerifierKeys(a.Data)
 	return err
 }
 
-// partly is what there is to know of reading beside a running server.
+// partly says what cannot be read while a server runs on the directory.
 const partly = "a server is running on this directory: what it recorded since it sealed its last segment cannot be read here; --server reads all of it"
 
-// sayPartial says so where it is so.
-func (a logAt) sayPartial(s cli.Streams) error {
+// sayPartial tells so, if it is so.
+func (a logFlags) sayPartial(s cli.Streams) error {
 	if a.Server != "" {
 		return nil
 	}

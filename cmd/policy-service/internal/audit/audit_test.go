@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 
 // A record must not be able to rewrite the screen it is read on.
 func TestLogLineIsHarmless(t *testing.T) {
-	l, err := parseLogLine([]byte(`{"sequence":7,"id":"i","time":"2026-01-02T03:04:05.678Z","kind":"decision","tenant":"default",` +
+	l, err := parseRecordLine([]byte(`{"sequence":7,"id":"i","time":"2026-01-02T03:04:05.678Z","kind":"decision","tenant":"default",` +
 		`"request":{"subject":{"type":"user","id":"a\u001b[2J\u009b1m` + "\u202e\U000e0041" + `"},"action":{"name":"n"},"resource":{"type":"t","id":"é\n"}},"decision":true,"determining":["p"]}`))
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestLogLine(t *testing.T) {
 		`"kind":"decision","decision":false,"reason":"policy_error","errors":[{"policy":"b"}]}`:             `deny    default  * * *  policy_error  [b]`,
 		`"kind":"approval","request":{"subject":{"type":"u","id":"x"}},"something":"that will come later"}`: `approval  default  u/x * *`,
 	} {
-		l, err := parseLogLine([]byte(head + record))
+		l, err := parseRecordLine([]byte(head + record))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestBundleStaysInItsDirectory(t *testing.T) {
 func TestExportFileIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "export")
-	c := logExportCommand{Out: cli.Given(name)}
+	c := exportCommand{Out: cli.Given(name)}
 	whole := func(w io.Writer) error { _, err := io.WriteString(w, "whole"); return err }
 	half := func(w io.Writer) error { _, _ = io.WriteString(w, "ha"); return errors.New("disk") }
 	if err := c.write(cli.Streams{}, whole); err != nil {
@@ -147,5 +147,41 @@ func TestVerifyAdvice(t *testing.T) {
 		if advice[code] == "" && code.String() != "" {
 			t.Errorf("no advice for %d, %s", code, code)
 		}
+	}
+}
+
+// A sample that cannot be written whole is not written.
+func TestSampleIsWholeOrNot(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "sample")
+	if err := writeNew(out, map[string][]byte{"a": nil, "../b": nil}); err == nil {
+		t.Error("a file outside was written")
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
+		t.Errorf("left behind: %v", entries)
+	}
+	if err := os.Mkdir(out, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := isNew(out); err != nil { // it is empty
+		t.Fatal(err)
+	}
+	if err := writeNew(out, map[string][]byte{"a": []byte("x"), "b/c": nil}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(out, "b/c")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if err := isNew(out); err == nil {
+		t.Error("a directory with files is taken for a new one")
+	}
+	if err := writeNew(out, map[string][]byte{"a": []byte("y")}); err == nil {
+		t.Error("a directory with files was replaced")
+	}
+	if content, err := os.ReadFile(filepath.Join(out, "a")); err != nil || string(content) != "x" {
+		t.Errorf("%q, %v", content, err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("left behind: %v", entries)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"context"
@@ -8,18 +8,18 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-type logProveCommand struct {
-	logAt
+type proveCommand struct {
+	logFlags
 	ID string `arg:"" help:"The id of the record, such as the value of X-Decision-Id."`
 }
 
 // Help ends the command's help.
-func (logProveCommand) Help() string {
+func (proveCommand) Help() string {
 	return "The proof holds the record, its path through the Merkle tree and the signed checkpoint. Check it with policy-service log verify --key."
 }
 
 // Run prints the proof.
-func (c logProveCommand) Run(s cli.Streams) error {
+func (c proveCommand) Run(s cli.Streams) error {
 	err := c.read(func(ctx context.Context, log auditLog) error { return log.Prove(ctx, s.Out, c.ID) })
 	if err != nil {
 		return c.failed("prove the record", err)
@@ -27,15 +27,15 @@ func (c logProveCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-type logCheckpointCommand struct{ logAt }
+type checkpointCommand struct{ logFlags }
 
 // Help ends the command's help.
-func (logCheckpointCommand) Help() string {
+func (checkpointCommand) Help() string {
 	return "Keep the checkpoint where the operators of this machine cannot write. policy-service log verify --checkpoint reads it."
 }
 
 // Run prints the checkpoint as it was signed.
-func (c logCheckpointCommand) Run(s cli.Streams) error {
+func (c checkpointCommand) Run(s cli.Streams) error {
 	var checkpoint []byte
 	err := c.read(func(ctx context.Context, log auditLog) (err error) {
 		checkpoint, err = log.Checkpoint(ctx)
@@ -48,18 +48,18 @@ func (c logCheckpointCommand) Run(s cli.Streams) error {
 	return err
 }
 
-type logConsistencyCommand struct {
-	logAt
+type consistencyCommand struct {
+	logFlags
 	File string `arg:"" help:"The file with the checkpoint that you kept. - is standard input."`
 }
 
 // Help ends the command's help.
-func (logConsistencyCommand) Help() string {
+func (consistencyCommand) Help() string {
 	return "The proof shows that records were only added since that checkpoint. Check it with policy-service log verify --key."
 }
 
 // Run prints the proof.
-func (c logConsistencyCommand) Run(s cli.Streams) error {
+func (c consistencyCommand) Run(s cli.Streams) error {
 	old, err := cli.ReadSmall(c.File, s.In)
 	if err == nil {
 		_, err = decisionlog.ParseCheckpoint(old, nil) // the proof is for verify to judge, but a slip of the pen is not

@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"context"
@@ -15,15 +15,15 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-type logShowCommand struct {
-	logAt
+type showCommand struct {
+	logFlags
 	ID     string    `arg:"" help:"The id of the record, such as the value of X-Decision-Id."`
 	Bundle cli.Given `placeholder:"DIR" help:"Also write the bundle that decided into this new directory, for eval --policies."`
 	JSON   bool      `name:"json" help:"Print JSON, for programs."`
 }
 
 // Run shows a record, then the policies its answer came from.
-func (c logShowCommand) Run(s cli.Streams) error {
+func (c showCommand) Run(s cli.Streams) error {
 	var shown decisionlog.Shown
 	err := c.read(func(ctx context.Context, log auditLog) (err error) {
 		shown, err = log.Show(ctx, c.ID)
@@ -75,7 +75,7 @@ func inheritedOf(r decisionlog.Recorded) *inheritedJSON {
 }
 
 // then are the policies of a record, or why they cannot be shown: the record itself always can.
-func (c logShowCommand) then(shown decisionlog.Shown) (then []policyThen, note string) {
+func (c showCommand) then(shown decisionlog.Shown) (then []policyThen, note string) {
 	then = []policyThen{}
 	ids := policiesOf(shown.Record)
 	switch {
@@ -94,7 +94,7 @@ func (c logShowCommand) then(shown decisionlog.Shown) (then []policyThen, note s
 	return found, ""
 }
 
-func (c logShowCommand) print(s cli.Streams, shown decisionlog.Shown, then []policyThen, note string) error {
+func (c showCommand) print(s cli.Streams, shown decisionlog.Shown, then []policyThen, note string) error {
 	if err := c.printJSONOf(s, shown.Record.Line); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (c logShowCommand) print(s cli.Streams, shown decisionlog.Shown, then []pol
 	return nil
 }
 
-func (c logShowCommand) printJSONOf(s cli.Streams, text []byte) error {
+func (c showCommand) printJSONOf(s cli.Streams, text []byte) error {
 	indented := jsontext.Value(slices.Clone(text))
 	if err := indented.Indent(jsontext.WithIndent("  ")); err != nil {
 		return fmt.Errorf("the record is no JSON: %w; %s", err, c.try(err))
@@ -121,7 +121,7 @@ func (c logShowCommand) printJSONOf(s cli.Streams, text []byte) error {
 }
 
 // printInherited prints the request of an item that inherits from its batch, whole.
-func (c logShowCommand) printInherited(s cli.Streams, r decisionlog.Recorded) error {
+func (c showCommand) printInherited(s cli.Streams, r decisionlog.Recorded) error {
 	if len(r.Inherits) == 0 {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (c logShowCommand) printInherited(s cli.Streams, r decisionlog.Recorded) er
 }
 
 // writeBundle writes the bundle for eval --policies. It must be a new directory: beside other files it would be another bundle.
-func (c logShowCommand) writeBundle(shown decisionlog.Shown) error {
+func (c showCommand) writeBundle(shown decisionlog.Shown) error {
 	if shown.Files == nil {
 		return errors.New("this record has no bundle that is kept here; leave out --bundle")
 	}

@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 )
 
 // Validate refuses what would be ignored.
-func (a logAt) Validate() error {
+func (a logFlags) Validate() error {
 	if a.Server == "" && (a.Credential != "" || a.CA != "") {
 		return errors.New("--credential and --ca are for --server; leave them out")
 	}
@@ -20,7 +20,7 @@ func (a logAt) Validate() error {
 }
 
 // remote hands the log of the server to f.
-func (a logAt) remote(f func(*remote.Log) error) error {
+func (a logFlags) remote(f func(*remote.Log) error) error {
 	options, err := connection.Options(a.Credential, a.CA)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func (a logAt) remote(f func(*remote.Log) error) error {
 }
 
 // where names the log on a command line.
-func (a logAt) where() string {
+func (a logFlags) where() string {
 	if a.Server != "" {
 		return "--server " + cli.Shell(a.Server)
 	}
@@ -42,7 +42,7 @@ func (a logAt) where() string {
 }
 
 // tryServer says what to do about an error of a server's log.
-func (a logAt) tryServer(err error) string {
+func (a logFlags) tryServer(err error) string {
 	switch status := httpclient.StatusOf(err); {
 	case errors.Is(err, decisionlog.ErrChanged), errors.Is(err, remote.ErrOtherExport):
 		return "run it again, for an export of today"

@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"cmp"
@@ -15,20 +15,20 @@ import (
 	"policy-service/pdp/decisionlog/report"
 )
 
-type logReportCommand struct {
-	logAt
+type reportCommand struct {
+	logFlags
 	From time.Time `placeholder:"RFC3339" help:"Only records at or after this time."`
 	To   time.Time `placeholder:"RFC3339" help:"Only records before this time."`
 	JSON bool      `name:"json" help:"Print JSON, for programs."`
 }
 
 // Help ends the command's help.
-func (logReportCommand) Help() string {
+func (reportCommand) Help() string {
 	return "The command reads the whole decision log once. It does not check signatures: policy-service log verify does."
 }
 
 // Run prints the report.
-func (c logReportCommand) Run(s cli.Streams) error {
+func (c reportCommand) Run(s cli.Streams) error {
 	o := report.Options{From: c.From, To: c.To}
 	if err := (decisionlog.Filter{From: o.From, To: o.To}).Check(); err != nil {
 		return err

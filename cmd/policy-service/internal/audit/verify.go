@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 )
 
-type logVerifyCommand struct {
+type verifyCommand struct {
 	Path       string    `arg:"" placeholder:"DIR|FILE" help:"A data directory, or the output of log export, log prove or log consistency. - is standard input."`
 	Key        cli.Given `placeholder:"FILE" help:"The public key of the decision log, as log key prints it. Without the flag, the key comes from the decision log itself."`
 	Checkpoint cli.Given `placeholder:"FILE" help:"A checkpoint of this decision log that you kept elsewhere."`
@@ -19,7 +19,7 @@ type logVerifyCommand struct {
 }
 
 // Help ends the command's help.
-func (logVerifyCommand) Help() string {
+func (verifyCommand) Help() string {
 	return "Only a checkpoint that you kept elsewhere (--checkpoint) shows that the end was cut off, that the whole directory was replaced by an older copy, or that the decision log was signed anew.\n\n" +
 		"Exit codes: 0 verified, 2 usage, 3 altered, 4 missing, 5 truncated, 6 forked, 7 time reversed, 8 unreadable, 9 other key."
 }
@@ -36,7 +36,7 @@ var advice = map[verify.Code]string{
 }
 
 // Run says what was found first, then what it proves, then what it could not exclude.
-func (c logVerifyCommand) Run(s cli.Streams) error {
+func (c verifyCommand) Run(s cli.Streams) error {
 	options, err := c.options(s)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (c logVerifyCommand) Run(s cli.Streams) error {
 }
 
 // options are what is trusted, because whoever asks has it from elsewhere.
-func (c logVerifyCommand) options(s cli.Streams) (o verify.Options, err error) {
+func (c verifyCommand) options(s cli.Streams) (o verify.Options, err error) {
 	if o.Key, err = trusted(c.Key, "log key", s); err != nil {
 		return o, err
 	}
@@ -90,7 +90,7 @@ func trusted(file cli.Given, from string, s cli.Streams) (string, error) {
 	return string(content), nil
 }
 
-func (c logVerifyCommand) verify(s cli.Streams, o verify.Options) (verify.Report, error) {
+func (c verifyCommand) verify(s cli.Streams, o verify.Options) (verify.Report, error) {
 	if c.Path == "-" {
 		return verify.Export(s.In, o), nil
 	}
@@ -111,7 +111,7 @@ func (c logVerifyCommand) verify(s cli.Streams, o verify.Options) (verify.Report
 
 // unanswered is why nothing was verified, though nothing is wrong with any log: a slip of the pen, or a server that holds
 // all there is. It must not look like a finding.
-func (c logVerifyCommand) unanswered(r verify.Report) error {
+func (c verifyCommand) unanswered(r verify.Report) error {
 	switch {
 	case r.Code == verify.Usage:
 		return fmt.Errorf("cannot verify: %s; see policy-service log verify --help", r.Problem)

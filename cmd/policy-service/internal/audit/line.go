@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"cmp"
@@ -10,12 +10,12 @@ import (
 	"policy-service/pdp/visible"
 )
 
-// logLine is a record as people are shown it, in one line.
-type logLine decisionlog.Recorded
+// recordLine is a record as people are shown it, in one line.
+type recordLine decisionlog.Recorded
 
-func parseLogLine(line []byte) (logLine, error) {
+func parseRecordLine(line []byte) (recordLine, error) {
 	r, err := decisionlog.Parse(line)
-	return logLine(*r), err
+	return recordLine(*r), err
 }
 
 // policiesOf are the policies that the answer came from, and those that failed.
@@ -28,7 +28,7 @@ func policiesOf(r decisionlog.Recorded) []string {
 }
 
 // String is the record without what could act on a terminal: ids are whatever a caller sent.
-func (l logLine) String() string {
+func (l recordLine) String() string {
 	words := []string{fmt.Sprintf("%6d", l.Sequence), l.ID, l.Time.UTC().Format("2006-01-02T15:04:05.000Z")}
 	switch {
 	case l.Event != "":
@@ -49,7 +49,7 @@ func (l logLine) String() string {
 }
 
 // outcome is what came of a question.
-func (l logLine) outcome() string {
+func (l recordLine) outcome() string {
 	if l.Query != "" {
 		return fmt.Sprintf("%s search: %d of %d", l.Query, len(l.Found), l.Examined)
 	}

@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"context"
@@ -9,15 +9,15 @@ import (
 	"policy-service/pdp/decisionlog/remote"
 )
 
-type logKeyCommand struct {
-	Print  logKeyPrintCommand  `cmd:"" default:"withargs" help:"Print the public keys of the decision log, oldest first."`
-	Rotate logKeyRotateCommand `cmd:"" help:"Sign checkpoints with a new key from now on, and print its public key. The old key signs the change."`
+type keyCommand struct {
+	Print  keyPrintCommand  `cmd:"" default:"withargs" help:"Print the public keys of the decision log, oldest first."`
+	Rotate keyRotateCommand `cmd:"" help:"Sign checkpoints with a new key from now on, and print its public key. The old key signs the change."`
 }
 
-type logKeyPrintCommand struct{ logAt }
+type keyPrintCommand struct{ logFlags }
 
 // Run prints what verify --key reads: the keys of all times, for each signed the checkpoints of its time.
-func (c logKeyPrintCommand) Run(s cli.Streams) error {
+func (c keyPrintCommand) Run(s cli.Streams) error {
 	keys, err := c.keys()
 	if err != nil {
 		return c.failed("read the log's public keys", err)
@@ -28,7 +28,7 @@ func (c logKeyPrintCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-func (c logKeyPrintCommand) keys() (keys []string, err error) {
+func (c keyPrintCommand) keys() (keys []string, err error) {
 	if c.Server == "" {
 		return decisionlog.VerifierKeys(c.Data)
 	}
@@ -41,18 +41,18 @@ func (c logKeyPrintCommand) keys() (keys []string, err error) {
 	return keys, err
 }
 
-type logKeyRotateCommand struct {
-	logAt `set:"permission=log.admin on all tenants"`
+type keyRotateCommand struct {
+	logFlags `set:"permission=log.admin on all tenants"`
 }
 
 // Help ends the command's help.
-func (logKeyRotateCommand) Help() string {
+func (keyRotateCommand) Help() string {
 	return "If a server is running, use --server. With --data, no server may be running.\n\n" +
 		"If the key was stolen, keep a checkpoint elsewhere before you rotate it. With the old key a thief can sign another history up to now, and only that checkpoint tells the two apart."
 }
 
 // Run rotates the key.
-func (c logKeyRotateCommand) Run(s cli.Streams) error {
+func (c keyRotateCommand) Run(s cli.Streams) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
 	key, err := c.rotate(ctx)
@@ -63,7 +63,7 @@ func (c logKeyRotateCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-func (c logKeyRotateCommand) rotate(ctx context.Context) (key string, err error) {
+func (c keyRotateCommand) rotate(ctx context.Context) (key string, err error) {
 	if c.Server != "" {
 		err = c.remote(func(log *remote.Log) error {
 			key, err = log.RotateKey(ctx)

@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 	"policy-service/pdp/decisionlog/report"
 )
 
-type logStatsCommand struct {
-	logAt
+type statsCommand struct {
+	logFlags
 	JSON bool `name:"json" help:"Print JSON, for programs."`
 }
 
 // Run counts, which reads the whole log once.
-func (c logStatsCommand) Run(s cli.Streams) error {
+func (c statsCommand) Run(s cli.Streams) error {
 	var stats report.Statistics
 	err := c.read(func(ctx context.Context, log auditLog) (err error) {
 		stats, err = log.Stats(ctx)

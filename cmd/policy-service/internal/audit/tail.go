@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"bytes"
@@ -12,17 +12,17 @@ import (
 	"policy-service/pdp/decisionlog/remote"
 )
 
-type logTailCommand struct {
-	logAt
-	logFilter
-	Last   int64  `short:"n" default:"10" placeholder:"N" help:"Begin with the last N records that match the filters. The default is ${default}."`
-	After  *int64 `placeholder:"SEQUENCE" help:"Begin after the record with this sequence number instead, -1 for all records. An earlier log tail prints it as its cursor."`
-	Follow bool   `short:"f" help:"Go on with new records until you interrupt the command."`
-	JSON   bool   `name:"json" help:"Print records as they are stored, one JSON line each. The record of a batch is printed before its items, which inherit from it."`
+type tailCommand struct {
+	logFlags
+	Only   filterFlags `embed:""`
+	Last   int64       `short:"n" default:"10" placeholder:"N" help:"Begin with the last N records that match the filters. The default is ${default}."`
+	After  *int64      `placeholder:"SEQUENCE" help:"Begin after the record with this sequence number instead, -1 for all records. An earlier log tail prints it as its cursor."`
+	Follow bool        `short:"f" help:"Go on with new records until you interrupt the command."`
+	JSON   bool        `name:"json" help:"Print records as they are stored, one JSON line each. The record of a batch is printed before its items, which inherit from it."`
 }
 
 // Help ends the command's help.
-func (logTailCommand) Help() string {
+func (tailCommand) Help() string {
 	return "With --server, new records appear within a second. With --data while a server is running, the command reads only the sealed segments, and --follow prints a segment when it is sealed.\n\n" +
 		"The last line on standard error is the cursor for --after."
 }
@@ -31,8 +31,8 @@ func (logTailCommand) Help() string {
 const followEvery = time.Second
 
 // Run prints records in order.
-func (c logTailCommand) Run(s cli.Streams) error {
-	if err := c.filter().Check(); err != nil {
+func (c tailCommand) Run(s cli.Streams) error {
+	if err := c.Only.filter().Check(); err != nil {
 		return err
 	}
 	ctx, stop := cli.UntilSignal()
@@ -48,7 +48,7 @@ func (c logTailCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-func (c logTailCommand) tail(ctx context.Context, s cli.Streams) (cursor int64, err error) {
+func (c tailCommand) tail(ctx context.Context, s cli.Streams) (cursor int64, err error) {
 	if c.Server != "" {
 		err = c.remote(func(log *remote.Log) error {
 			cursor, err = c.tailServer(ctx, log, s)
@@ -66,8 +66,8 @@ func (c logTailCommand) tail(ctx context.Context, s cli.Streams) (cursor int64, 
 }
 
 // options are those of all tails: what is printed as it is stored is printed whole.
-func (c logTailCommand) options(s cli.Streams) decisionlog.TailOptions {
-	o := decisionlog.TailOptions{Filter: c.filter()}
+func (c tailCommand) options(s cli.Streams) decisionlog.TailOptions {
+	o := decisionlog.TailOptions{Filter: c.Only.filter()}
 	if c.JSON {
 		o.Inherited = func(id string, batch decisionlog.Record) error { return printBatch(s, id, batch.Line) }
 	}
@@ -84,7 +84,7 @@ func printBatch(s cli.Streams, id string, line []byte) error {
 }
 
 // tailServer asks the server, which has an index, for the last ones.
-func (c logTailCommand) tailServer(ctx context.Context, log *remote.Log, s cli.Streams) (cursor int64, err error) {
+func (c tailCommand) tailServer(ctx context.Context, log *remote.Log, s cli.Streams) (cursor int64, err error) {
 	o, print := c.options(s), c.printer(s)
 	if c.After == nil {
 		o.Last = c.Last
@@ -102,7 +102,7 @@ func (c logTailCommand) tailServer(ctx context.Context, log *remote.Log, s cli.S
 }
 
 // begin prints what is there already, and waits for something to be there where it follows.
-func (c logTailCommand) begin(ctx context.Context, s cli.Streams) (cursor int64, err error) {
+func (c tailCommand) begin(ctx context.Context, s cli.Streams) (cursor int64, err error) {
 	for {
 		cursor, err = c.first(ctx, s)
 		if err == nil || !c.nothingYet(err) {
@@ -120,7 +120,7 @@ func (c logTailCommand) begin(ctx context.Context, s cli.Streams) (cursor int64,
 }
 
 // first prints what is there already. The last N that pass a filter are only known at the end.
-func (c logTailCommand) first(ctx context.Context, s cli.Streams) (cursor int64, err error) {
+func (c tailCommand) first(ctx context.Context, s cli.Streams) (cursor int64, err error) {
 	o := c.options(s)
 	if c.After != nil {
 		o.After = *c.After
@@ -135,20 +135,20 @@ func (c logTailCommand) first(ctx context.Context, s cli.Streams) (cursor int64,
 }
 
 // wholeLast spares reading the whole log where nothing is filtered.
-func (c logTailCommand) wholeLast() int64 {
-	if c.filter().All() {
+func (c tailCommand) wholeLast() int64 {
+	if c.Only.filter().All() {
 		return c.Last
 	}
 	return 0
 }
 
-func (c logTailCommand) printer(s cli.Streams) func(int64, []byte) error {
+func (c tailCommand) printer(s cli.Streams) func(int64, []byte) error {
 	return func(_ int64, line []byte) error {
 		if c.JSON {
 			_, err := fmt.Fprintf(s.Out, "%s\n", line)
 			return err
 		}
-		l, err := parseLogLine(line)
+		l, err := parseRecordLine(line)
 		if err == nil {
 			_, err = fmt.Fprintln(s.Out, l)
 		}

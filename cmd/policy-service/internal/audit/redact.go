@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"policy-service/pdp/decisionlog/remote"
 )
 
-type logRedactCommand struct {
-	logAt  `set:"permission=log.admin"`
-	ID     string    `arg:"" help:"The id of the record, such as the value of X-Decision-Id."`
-	Reason cli.Given `required:"" placeholder:"R" help:"The reason, for the record of the redaction. It must not contain what you redact."`
+type redactCommand struct {
+	logFlags `set:"permission=log.admin"`
+	ID       string    `arg:"" help:"The id of the record, such as the value of X-Decision-Id."`
+	Reason   cli.Given `required:"" placeholder:"R" help:"The reason, for the record of the redaction. It must not contain what you redact."`
 }
 
 // Help ends the command's help.
-func (logRedactCommand) Help() string {
+func (redactCommand) Help() string {
 	return "The command removes the content of the record from the data directory for good. The hash of the record stays, and the redaction is itself a record. " +
 		"Copies, backups and exports that were made before still hold the content.\n\n" +
 		"The record of a batch holds what its items inherit. To remove that, redact the record of the batch, by the id of the batch.\n\n" +
@@ -24,7 +24,7 @@ func (logRedactCommand) Help() string {
 }
 
 // Run redacts a record.
-func (c logRedactCommand) Run(s cli.Streams) error {
+func (c redactCommand) Run(s cli.Streams) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
 	var stays decisionlog.Recorded
@@ -46,7 +46,7 @@ func (c logRedactCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-func (c logRedactCommand) redact(ctx context.Context) error {
+func (c redactCommand) redact(ctx context.Context) error {
 	if c.Server != "" {
 		return c.remote(func(log *remote.Log) error { return log.Redact(ctx, c.ID, string(c.Reason)) })
 	}

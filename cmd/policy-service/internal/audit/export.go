@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"context"
@@ -12,26 +12,26 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-type logExportCommand struct {
-	logAt
-	logFilter
-	Format string    `enum:"ndjson,csv" default:"ndjson" placeholder:"FORMAT" help:"The format: ndjson, which log verify reads, or csv, which spreadsheets read. The default is ${default}."`
-	Proofs bool      `help:"Write a proof after every record, so that you can hand on each record alone."`
-	Out    cli.Given `short:"o" name:"out" placeholder:"FILE" help:"Write to this file instead of standard output. The file appears as a whole or not at all."`
+type exportCommand struct {
+	logFlags
+	Only   filterFlags `embed:""`
+	Format string      `enum:"ndjson,csv" default:"ndjson" placeholder:"FORMAT" help:"The format: ndjson, which log verify reads, or csv, which spreadsheets read. The default is ${default}."`
+	Proofs bool        `help:"Write a proof after every record, so that you can hand on each record alone."`
+	Out    cli.Given   `short:"o" name:"out" placeholder:"FILE" help:"Write to this file instead of standard output. The file appears as a whole or not at all."`
 }
 
 // Help ends the command's help.
-func (logExportCommand) Help() string {
+func (exportCommand) Help() string {
 	return "Without a filter, an export proves that it is complete up to its checkpoint. With a filter, it holds a hash for each record that it leaves out, and proves that its records are in the decision log.\n\n" +
 		"With --server, an export holds all records that your credential may read, and continues by itself, after the last whole record, if the connection breaks. With --data while a server is running, it holds only the sealed segments."
 }
 
 // Run writes the export; what it holds is said on standard error.
-func (c logExportCommand) Run(s cli.Streams) error {
+func (c exportCommand) Run(s cli.Streams) error {
 	if c.Proofs && c.Format == "csv" {
 		return errors.New("a csv holds no proofs; leave out --proofs, or try --format ndjson")
 	}
-	if err := c.filter().Check(); err != nil {
+	if err := c.Only.filter().Check(); err != nil {
 		return err
 	}
 	var done decisionlog.Exported
@@ -39,7 +39,7 @@ func (c logExportCommand) Run(s cli.Streams) error {
 		out := &outcome{Writer: w}
 		err = c.read(func(ctx context.Context, log auditLog) error {
 			done, err = log.Export(ctx, out, decisionlog.ExportOptions{
-				Format: c.Format, Filter: c.filter(), Proofs: c.Proofs, Progress: progress(s.Err),
+				Format: c.Format, Filter: c.Only.filter(), Proofs: c.Proofs, Progress: progress(s.Err),
 			})
 			return err
 		})
@@ -73,7 +73,7 @@ func (o *outcome) Write(b []byte) (int, error) {
 
 // write gives the export to standard output or to a file. A file appears when it is whole: half an export looks like a
 // log that was cut.
-func (c logExportCommand) write(s cli.Streams, export func(io.Writer) error) error {
+func (c exportCommand) write(s cli.Streams, export func(io.Writer) error) error {
 	name := string(c.Out)
 	if name == "" || name == "-" {
 		return export(s.Out)
