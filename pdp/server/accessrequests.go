@@ -16,6 +16,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 	"policy-service/schemas"
 )
@@ -27,7 +28,7 @@ const viaAuthZEN = "authzen"
 // a program asks for an approval of what it was denied.
 func (s *Server) submitRequest(c echo.Context) error {
 	need := door.Need{
-		Permission: Request,
+		Permission: auth.Request,
 		Tenant:     true,
 		Body:       door.JSON,
 		Records:    true,
@@ -83,7 +84,7 @@ func noApprovals() *door.Problem {
 const longestKey = 256
 
 // idempotency is what the caller's own name of the asking is known by; zero is none.
-func (s *Server) idempotency(c echo.Context, caller Caller, tenant string) (key [32]byte, err error) {
+func (s *Server) idempotency(c echo.Context, caller auth.Caller, tenant string) (key [32]byte, err error) {
 	values := c.Request().Header.Values("Idempotency-Key")
 	if len(values) == 0 {
 		return key, nil
@@ -99,7 +100,7 @@ func (s *Server) idempotency(c echo.Context, caller Caller, tenant string) (key 
 }
 
 // begin looks at everything before anybody is asked for anything.
-func (s *Server) begin(c echo.Context, caller Caller, submission evaluation.Submission, t approval.Task) (approval.Task, error) {
+func (s *Server) begin(c echo.Context, caller auth.Caller, submission evaluation.Submission, t approval.Task) (approval.Task, error) {
 	ctx, cancel := s.door.Within(c)
 	defer cancel()
 	if callback := submission.Callback; callback != nil {
@@ -241,7 +242,7 @@ func submissionProblem(err error) error {
 
 // follower admits a request about a task, in the tenant of its path.
 func (s *Server) follower(c echo.Context, need door.Need) (door.Admitted, error) {
-	need.Permission, need.Tenant = Request, true
+	need.Permission, need.Tenant = auth.Request, true
 	if s.approvals == nil {
 		need.Absent = noApprovals()
 	}

@@ -8,13 +8,14 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
 
 // respondApproval answers POST /v1/approvals/:id/response: an approver's word, as an MCP
 // client sends it. Who that is the credential says, and nothing in the body.
 func (s *Server) respondApproval(c echo.Context) error {
-	r, err := s.admitRuling(c, Approve)
+	r, err := s.admitRuling(c, auth.Approve)
 	if err != nil {
 		return err
 	}

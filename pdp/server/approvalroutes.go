@@ -34,7 +34,7 @@ var errNoTurn = errors.New("there was no time to make a page")
 
 // approvalsPage answers GET /v1/approvals: what whoever asks may decide about.
 func (s *Server) approvalsPage(c echo.Context) error {
-	v, err := s.approver(c, door.Need{Permission: Approve, Parameters: inboxParameters})
+	v, err := s.approver(c, door.Need{Permission: auth.Approve, Parameters: inboxParameters})
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func noSuchApproval() *door.Problem {
 
 // admitRuling admits a ruling on an approval request, which is its body, and finds the approval request. If no
 // permission is needed, every caller that sees the approval request may rule.
-func (s *Server) admitRuling(c echo.Context, p Permission) (r ruling, err error) {
+func (s *Server) admitRuling(c echo.Context, p auth.Permission) (r ruling, err error) {
 	r.approver, err = s.approver(c, door.Need{
 		Permission: p,
 		Body:       door.OptionalJSON,
@@ -269,7 +269,7 @@ type ruling struct {
 }
 
 // ruling admits a ruling in this service's own form.
-func (s *Server) ruling(c echo.Context, p Permission, decode func([]byte, evaluation.Limits) (evaluation.Ruling, error)) (ruling, error) {
+func (s *Server) ruling(c echo.Context, p auth.Permission, decode func([]byte, evaluation.Limits) (evaluation.Ruling, error)) (ruling, error) {
 	r, err := s.admitRuling(c, p)
 	if err == nil {
 		r.said, err = decode(r.Body, s.config.Program.Limits)
@@ -306,7 +306,7 @@ func (s *Server) unsecret(ctx context.Context, text string, of ...approval.Appro
 
 // decideApproval answers POST /v1/approvals/:id/decision.
 func (s *Server) decideApproval(c echo.Context) error {
-	r, err := s.ruling(c, Approve, evaluation.DecodeRuling)
+	r, err := s.ruling(c, auth.Approve, evaluation.DecodeRuling)
 	if err != nil {
 		return err
 	}
@@ -372,7 +372,7 @@ func (v *approver) delegate(ctx context.Context, a approval.Approval, to string)
 
 // revokeApproval answers POST /v1/approvals/:id/revoke.
 func (s *Server) revokeApproval(c echo.Context) error {
-	r, err := s.ruling(c, Approve, evaluation.DecodeWithdrawal)
+	r, err := s.ruling(c, auth.Approve, evaluation.DecodeWithdrawal)
 	if err != nil {
 		return err
 	}

@@ -455,4 +455,4 @@ func asking(caller auth.Caller) pdptest.Option {
 
 type always auth.Caller
 
-func (a always) Authenticate(*http.Request) (server.Caller, error) { return auth.Caller(a), nil }
+func (a always) Authenticate(*http.Request) (auth.Caller, error) { return auth.Caller(a), nil }

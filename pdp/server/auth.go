@@ -2,23 +2,6 @@ package server
 
 import "policy-service/pdp/server/auth"
 
-// The vocabulary of package auth, which every handler speaks.
-type (
-	Caller     = auth.Caller
-	Permission = auth.Permission
-)
-
-// The permissions that handlers ask for.
-const (
-	Decide   = auth.Decide
-	Search   = auth.Search
-	Explain  = auth.Explain
-	LogRead  = auth.LogRead
-	LogAdmin = auth.LogAdmin
-	Approve  = auth.Approve
-	Request  = auth.Request
-)
-
 // AuthConfig says who may ask besides those who hold an API key.
 type AuthConfig struct {
 	JWT  []auth.JWTIssuer `yaml:"jwt" min:"1" doc:"Issuers whose bearer tokens the service accepts."`

@@ -7,6 +7,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
 )
@@ -16,7 +17,7 @@ import (
 // as one.
 func (s *Server) evaluations(c echo.Context) error {
 	a, err := s.door.Admit(c, door.Need{
-		Permission: Decide,
+		Permission: auth.Decide,
 		Tenant:     true,
 		Body:       door.JSON,
 		Records:    true,

@@ -7,6 +7,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
 )
@@ -14,7 +15,7 @@ import (
 // authzen answers POST /access/v1/evaluation and the same below /tenants/:tenant.
 func (s *Server) authzen(c echo.Context) error {
 	a, err := s.door.Admit(c, door.Need{
-		Permission: Decide,
+		Permission: auth.Decide,
 		Tenant:     true,
 		Body:       door.JSON,
 		Records:    true,
@@ -36,7 +37,7 @@ func (s *Server) authzen(c echo.Context) error {
 // native answers POST /v1/authorize. Its tenant is in the body, and so is checked last.
 func (s *Server) native(c echo.Context) error {
 	a, err := s.door.Admit(c, door.Need{
-		Permission: Decide,
+		Permission: auth.Decide,
 		Body:       door.JSON,
 		Records:    true,
 		Work:       door.WorkBySize,
@@ -59,9 +60,9 @@ func (s *Server) native(c echo.Context) error {
 
 // answer asks the PDP. Nothing is written before it has answered without an
 // error: that is all that keeps a failure from looking like an allow.
-func (s *Server) answer(c echo.Context, caller Caller, request evaluation.Request) error {
+func (s *Server) answer(c echo.Context, caller auth.Caller, request evaluation.Request) error {
 	call := pdp.Call{Request: request, Asker: asker(c, caller), Explain: explains(c, caller)}
-	call.Approvals = pdp.ApprovalsFor(&call, c.Request().Header.Get("X-Approval") != "none", caller.May(Request))
+	call.Approvals = pdp.ApprovalsFor(&call, c.Request().Header.Get("X-Approval") != "none", caller.May(auth.Request))
 	ctx, cancel := s.door.Within(c)
 	defer cancel()
 	decision, err := s.pdp.Evaluate(ctx, call)
@@ -78,13 +79,13 @@ func (s *Server) answer(c echo.Context, caller Caller, request evaluation.Reques
 }
 
 // asker is the caller of a request, with what others know the request by.
-func asker(c echo.Context, caller Caller) evaluation.Asker {
+func asker(c echo.Context, caller auth.Caller) evaluation.Asker {
 	a := evaluation.Asker{Name: caller.Name, Registered: caller.Registered, Obligations: caller.Obligations}
 	a.RequestID, a.TraceID = known(c)
 	return a
 }
 
 // explains reports whether an explanation was asked for by somebody who may have it.
-func explains(c echo.Context, caller Caller) bool {
-	return caller.May(Explain) && c.Request().Header.Get("X-Explain") == "true"
+func explains(c echo.Context, caller auth.Caller) bool {
+	return caller.May(auth.Explain) && c.Request().Header.Get("X-Explain") == "true"
 }

@@ -65,7 +65,7 @@ func (s *Server) readyz(c echo.Context) error {
 	}
 	code, state := s.readiness()
 	var body []byte
-	if caller.AllTenants && caller.May(Explain) {
+	if caller.AllTenants && caller.May(auth.Explain) {
 		body, err = marshal(state)
 	} else { // digests and file names are no stranger's business
 		body, err = marshal(struct {
@@ -101,10 +101,10 @@ func (s *Server) readiness() (int, readiness) {
 }
 
 // healthProber is the caller of a request about health. A proxy sends one, too, before it sends any other here.
-func (s *Server) healthProber(c echo.Context) (Caller, error) {
+func (s *Server) healthProber(c echo.Context) (auth.Caller, error) {
 	caller, err := s.door.Recognize(c)
 	if errors.Is(err, auth.ErrForwarded) {
-		return Caller{}, nil
+		return auth.Caller{}, nil
 	}
 	return caller, err
 }

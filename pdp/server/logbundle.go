@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
 
@@ -29,7 +30,7 @@ type keptFile struct {
 
 // logBundle answers GET /v1/bundles/:digest.
 func (s *Server) logBundle(c echo.Context) error {
-	a, err := s.auditor(c, door.Need{Permission: LogRead, Parameters: door.NoParameters})
+	a, err := s.auditor(c, door.Need{Permission: auth.LogRead, Parameters: door.NoParameters})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
 )
@@ -48,7 +49,7 @@ type exportAsked struct {
 
 // logExport answers GET /v1/log/export.
 func (s *Server) logExport(c echo.Context) error {
-	a, err := s.auditor(c, door.Need{Permission: LogRead, Parameters: exportParameters})
+	a, err := s.auditor(c, door.Need{Permission: auth.LogRead, Parameters: exportParameters})
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,13 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
 
 // logCheckpoint answers GET /v1/log/checkpoint.
 func (s *Server) logCheckpoint(c echo.Context) error {
-	a, err := s.auditor(c, door.Need{Permission: LogRead, Parameters: door.NoParameters})
+	a, err := s.auditor(c, door.Need{Permission: auth.LogRead, Parameters: door.NoParameters})
 	if err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func (s *Server) logCheckpoint(c echo.Context) error {
 
 // logKeys answers GET /v1/log/keys.
 func (s *Server) logKeys(c echo.Context) error {
-	if _, err := s.auditor(c, door.Need{Permission: LogRead, Parameters: door.NoParameters}); err != nil {
+	if _, err := s.auditor(c, door.Need{Permission: auth.LogRead, Parameters: door.NoParameters}); err != nil {
 		return err
 	}
 	keys, err := decisionlog.VerifierKeys(s.config.Data)
@@ -50,7 +51,7 @@ func (s *Server) logKeys(c echo.Context) error {
 // of them alone cannot have it changed.
 func (s *Server) rotateLogKey(c echo.Context) error {
 	a, err := s.auditor(c, door.Need{
-		Permission: LogAdmin,
+		Permission: auth.LogAdmin,
 		AllTenants: "this needs the permission log.admin on all tenants; ask the operator for a credential that has it",
 		Parameters: door.NoParameters,
 	})
@@ -67,7 +68,7 @@ func (s *Server) rotateLogKey(c echo.Context) error {
 // logConsistency answers POST /v1/log/consistency, whose body is the old checkpoint.
 func (s *Server) logConsistency(c echo.Context) error {
 	a, err := s.auditor(c, door.Need{
-		Permission: LogRead,
+		Permission: auth.LogRead,
 		Parameters: door.NoParameters,
 		Body:       door.AnyBody,
 	})

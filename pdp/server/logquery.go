@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
 
@@ -27,7 +28,7 @@ const (
 
 // decisionsPage answers GET /v1/decisions.
 func (s *Server) decisionsPage(c echo.Context) error {
-	a, err := s.auditor(c, door.Need{Permission: LogRead, Parameters: pageParameters})
+	a, err := s.auditor(c, door.Need{Permission: auth.LogRead, Parameters: pageParameters})
 	if err != nil {
 		return err
 	}

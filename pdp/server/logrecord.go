@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
 
@@ -37,7 +38,7 @@ func (s *Server) recordOfPath(c echo.Context, a auditor) (asked, error) {
 
 // readsRecord lets an auditor in who reads of the record that a path names.
 func (s *Server) readsRecord(c echo.Context) (ctx context.Context, a asked, done func(), err error) {
-	who, err := s.auditor(c, door.Need{Permission: LogRead, Parameters: door.NoParameters})
+	who, err := s.auditor(c, door.Need{Permission: auth.LogRead, Parameters: door.NoParameters})
 	if err != nil {
 		return nil, a, nil, err
 	}
@@ -128,7 +129,7 @@ const maxReason = 1000
 // redaction answers POST /v1/decisions/:id/redaction.
 func (s *Server) redaction(c echo.Context) error {
 	who, err := s.auditor(c, door.Need{
-		Permission: LogAdmin,
+		Permission: auth.LogAdmin,
 		Parameters: door.NoParameters,
 		Body:       door.JSON,
 	})

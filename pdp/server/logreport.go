@@ -13,6 +13,7 @@ import (
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/report"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
 
@@ -95,7 +96,7 @@ func sampleOptions(given map[string]string) (o report.SampleOptions, err error) 
 // readOnce answers with what is found by going once over all that is there for the
 // auditor. Few do that at a time.
 func (s *Server) readOnce(c echo.Context, names []string, read func(context.Context, *decisionlog.Snapshot, map[string]string) (any, error)) error {
-	a, err := s.auditor(c, door.Need{Permission: LogRead, Parameters: names})
+	a, err := s.auditor(c, door.Need{Permission: auth.LogRead, Parameters: names})
 	if err != nil {
 		return err
 	}

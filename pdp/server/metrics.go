@@ -5,6 +5,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
 
@@ -15,7 +16,7 @@ const metricsPath = "/metrics"
 // the details of /readyz.
 func (s *Server) metrics(c echo.Context) error {
 	need := door.Need{
-		Permission: Explain,
+		Permission: auth.Explain,
 		AllTenants: "metrics are of all tenants; ask the operator for a credential that is for all",
 	}
 	if s.telemetry.Scrape == nil {

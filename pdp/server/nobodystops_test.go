@@ -335,10 +335,10 @@ var unpaced = map[string]string{
 // manifold is whoever the header says, with everything. It counts how often it is asked.
 type manifold struct{ asked *atomic.Int64 }
 
-func (m manifold) Authenticate(r *http.Request) (server.Caller, error) {
+func (m manifold) Authenticate(r *http.Request) (auth.Caller, error) {
 	m.asked.Add(1)
 	all := []auth.Permission{auth.Decide, auth.Search, auth.Explain, auth.LogRead, auth.LogAdmin, auth.Approve, auth.Request}
-	return server.Caller{Name: "key:" + r.Header.Get("Authorization"), AllTenants: true, Permissions: all, Principal: auth.Principal{Type: "User", ID: "mia"}}, nil
+	return auth.Caller{Name: "key:" + r.Header.Get("Authorization"), AllTenants: true, Permissions: all, Principal: auth.Principal{Type: "User", ID: "mia"}}, nil
 }
 
 // Each route takes one of its caller's rate, or is listed with a reason why not: a new

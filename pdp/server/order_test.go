@@ -20,14 +20,14 @@ const (
 // asCaller answers for authentication: the header says what the caller is.
 type asCaller struct{}
 
-func (asCaller) Authenticate(r *http.Request) (server.Caller, error) {
+func (asCaller) Authenticate(r *http.Request) (auth.Caller, error) {
 	name, permissions, _ := strings.Cut(r.Header.Get("Authorization"), ":")
 	if name == "" {
-		return server.Caller{}, &auth.Refusal{Kind: auth.ErrUnauthenticated}
+		return auth.Caller{}, &auth.Refusal{Kind: auth.ErrUnauthenticated}
 	}
-	c := server.Caller{Name: "key:" + name, Tenants: []string{"default"}}
+	c := auth.Caller{Name: "key:" + name, Tenants: []string{"default"}}
 	for _, p := range strings.Fields(permissions) {
-		c.Permissions = append(c.Permissions, server.Permission(p))
+		c.Permissions = append(c.Permissions, auth.Permission(p))
 	}
 	return c, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/server/auth"
 )
 
 // A page token is base64url(nonce ‖ AES-256-GCM(JSON of pageToken)). What it is
@@ -70,7 +71,7 @@ func (p *pager) open(token string, binding []byte, now time.Time) (pageToken, bo
 }
 
 // searchBinding is all that a token is for.
-func searchBinding(s evaluation.Search, caller Caller) []byte {
+func searchBinding(s evaluation.Search, caller auth.Caller) []byte {
 	properties, _ := s.Page.Properties.MarshalJSON()
 	h := sha256.New()
 	for _, part := range []string{string(s.Kind), string(s.Hash[:]), string(properties), s.Request.Tenant, caller.Name} {

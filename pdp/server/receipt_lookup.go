@@ -9,12 +9,13 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
 
 // decisionOf is the decision of an id, if the caller asked for it. A decision of another
 // caller gets the same answer as none.
-func (s *Server) decisionOf(ctx context.Context, id string, caller Caller) (d decisionlog.Recorded, err error) {
+func (s *Server) decisionOf(ctx context.Context, id string, caller auth.Caller) (d decisionlog.Recorded, err error) {
 	if s.config.DecisionLog.Mode == decisionlog.BestEffort { // it was answered, and may still wait to be written
 		if err := s.decisions.Flush(ctx); err != nil {
 			return d, fmt.Errorf("%w: %w", errReceipt, err)

@@ -184,9 +184,9 @@ func TestReceipts(t *testing.T) {
 // serving answers for authentication: the header is the caller's name and its tenants.
 type serving struct{}
 
-func (serving) Authenticate(r *http.Request) (server.Caller, error) {
+func (serving) Authenticate(r *http.Request) (auth.Caller, error) {
 	name, tenants, _ := strings.Cut(r.Header.Get("Authorization"), ":")
-	return server.Caller{Name: name, Tenants: strings.Fields(tenants), Permissions: []server.Permission{server.Decide}}, nil
+	return auth.Caller{Name: name, Tenants: strings.Fields(tenants), Permissions: []auth.Permission{auth.Decide}}, nil
 }
 
 // Whose decision it is, and whether there is one, has one and the same answer.

@@ -7,6 +7,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
 )
@@ -16,7 +17,7 @@ import (
 func (s *Server) search(kind evaluation.SearchKind) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		a, err := s.door.Admit(c, door.Need{
-			Permission: Search,
+			Permission: auth.Search,
 			Tenant:     true,
 			Body:       door.JSON,
 			Records:    true,
@@ -58,7 +59,7 @@ func (s *Server) search(kind evaluation.SearchKind) echo.HandlerFunc {
 }
 
 // pageOf says where a search goes on, and how far.
-func (s *Server) pageOf(search evaluation.Search, caller Caller) (pdp.SearchCall, pageToken, error) {
+func (s *Server) pageOf(search evaluation.Search, caller auth.Caller) (pdp.SearchCall, pageToken, error) {
 	token := pageToken{Limit: search.Page.Limit}
 	if search.Page.Token != "" {
 		opened, ok := s.pages.open(search.Page.Token, searchBinding(search, caller), s.now())

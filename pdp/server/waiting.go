@@ -16,6 +16,7 @@ import (
 
 	"policy-service/pdp/approval"
 	"policy-service/pdp/keyedmutex"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
 
@@ -288,7 +289,7 @@ func patience(given map[string]string) (time.Duration, error) {
 
 // longPoll looks, and looks again with each change, until there is something to answer or the time is up. A caller whose
 // credential has ended meanwhile gets the refusal of that.
-func (s *Server) longPoll(c echo.Context, caller Caller, a awaited) (seen, error) {
+func (s *Server) longPoll(c echo.Context, caller auth.Caller, a awaited) (seen, error) {
 	if a.wait == 0 {
 		ctx, cancel := s.door.Within(c)
 		defer cancel()
@@ -340,7 +341,7 @@ func notSeen(err error) error {
 
 // sameQuestion is equal of two requests that are answered alike: by the same caller, who
 // may the same, and with the same words, but for how long they wait.
-func sameQuestion(c echo.Context, caller Caller) (string, error) {
+func sameQuestion(c echo.Context, caller auth.Caller) (string, error) {
 	who, err := marshal(caller)
 	if err != nil {
 		return "", err
