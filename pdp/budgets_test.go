@@ -26,7 +26,7 @@ const (
 // a number grows, and if a line is no longer needed because the number is within the budget, or the thing is gone. It
 // does not fail if a number shrinks, so a change that takes something away need not come here.
 var ceilings = map[string]int{
-	"files of pdp/decisionlog": 63,
+	"files of pdp/decisionlog": 48,
 	"files of pdp/server":      89,
 
 	"methods of pdp/approval.Store":  78,
@@ -63,9 +63,9 @@ var domain = []string{"pdp/approval", "pdp/decisionlog/mask"}
 // wiring are the files that break the rule of domain, each with its reason. "not yet" says that the file waits for the
 // room it belongs to.
 var wiring = map[string]string{
-	"pdp/server/logopen.go":   "it makes the masker and opens the log with it",
-	"pdp/server/logconfig.go": "it reads the masker's part of the configuration",
-	"pdp/server/datacheck.go": "it says which files a server would open",
+	"pdp/server/log_lifecycle.go": "it makes the masker and opens the log with it",
+	"pdp/server/logconfig.go":     "it reads the masker's part of the configuration",
+	"pdp/server/datacheck.go":     "it says which files a server would open",
 
 	"pdp/server/accesscallbacks.go": "not yet: approval/broker",
 	"pdp/server/accessoffer.go":     "not yet: approval/broker",
