@@ -1,0 +1,128 @@
+package wire
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+)
+
+// ApprovalRequest is an approval request as people are shown it.
+type ApprovalRequest struct {
+	ID string
+	// Decision is the id of the decision that waits.
+	Decision string
+	Tenant   string
+	Subject  evaluation.Ref
+	Action   string
+	Resource evaluation.Ref
+	// Agent acts for the subject, on behalf of those in Chain. An Agent that is known by its id alone has no type.
+	Agent *evaluation.Ref
+	Chain []evaluation.Ref
+	// Message is what the author of the policies has people told.
+	Message string
+	// Uses is how often the request may be done once it is approved.
+	Uses      int
+	ExpiresAt time.Time
+	// Request is the masked request, and Unbound names the parts that may differ when it is done.
+	Request jsontext.Value
+	Unbound []string
+}
+
+// Call is an approval request as the call of a tool, with the arguments that approvers are shown.
+type Call struct {
+	of        ApprovalRequest
+	arguments evaluation.Object
+	// given are the arguments in whatever form they came, and besides is what else was sent.
+	given   evaluation.Value
+	besides evaluation.Object
+}
+
+// ReadCall reads an approval request as the call of a tool. The request was within the limits of the form in which it
+// was asked, and may be beyond those limits as it is shown: a native request is shown in another form. So only its own
+// size limits it here.
+func ReadCall(r ApprovalRequest) (Call, error) {
+	n := len(r.Request)
+	shown, err := evaluation.ParseObject(r.Request, evaluation.Limits{
+		Body:           n,
+		Depth:          n,
+		Elements:       n,
+		NestedElements: n,
+		ArrayDepth:     n,
+		Values:         n,
+	})
+	if err != nil { // not wrapped: an error of a body would blame the message that arrived now
+		return Call{}, fmt.Errorf("the request of an approval cannot be read: %v", err)
+	}
+	about, _ := shown.Get("context")
+	given, _ := about.Object().Get("arguments")
+	besides := evaluation.Object{}
+	for _, part := range []string{"action", "resource", "subject"} {
+		one, _ := shown.Get(part)
+		if sent, _ := one.Object().Get("properties"); sent.Len() > 0 {
+			besides = besides.With(part, sent)
+		}
+	}
+	rest := about.Object().Without(func(name string) bool { return name == "arguments" || evaluation.NamesActors(name) })
+	if rest.Len() > 0 {
+		besides = besides.With("context", rest.Value())
+	}
+	return Call{of: r, arguments: given.Object(), given: given, besides: besides}, nil
+}
+
+// caller is the agent, or the subject if no agent acts for it.
+func (c *Call) caller() evaluation.Ref {
+	if c.of.Agent != nil {
+		return *c.of.Agent
+	}
+	return c.of.Subject
+}
+
+// requester is the caller as text.
+func (c *Call) requester() string {
+	by := c.caller()
+	if by.Type == "" {
+		return by.ID
+	}
+	return by.Type + "/" + by.ID
+}
+
+func (c *Call) reason() string {
+	return cmp.Or(c.of.Message, "a person must approve this call")
+}
+
+// Changed reports whether the arguments that a person reviewed differ from those that were shown. A form that has one
+// argument has all of them: if one does not come back, the person took it out.
+func (c *Call) Changed(reviewed evaluation.Object) bool {
+	cameBack := 0
+	for name, value := range reviewed.Members {
+		if name == "arguments" {
+			if !equal(value, c.arguments.Value()) {
+				return true
+			}
+			continue
+		}
+		argument, ofForm := strings.CutPrefix(name, evaluation.ArgumentPrefix)
+		was, known := c.arguments.Get(argument)
+		switch {
+		case !known && !ofForm: // no argument of the call
+		case !known, !equal(value, was) && !equal(value, fieldValue(was)):
+			return true
+		case ofForm:
+			cameBack++
+		}
+	}
+	return cameBack > 0 && cameBack < c.arguments.Len()
+}
+
+// equal reports whether two values are the same, however they are written.
+func equal(v, w evaluation.Value) bool {
+	one, ok1 := v.AppendCanonical(nil)
+	other, ok2 := w.AppendCanonical(nil)
+	return ok1 && ok2 && bytes.Equal(one, other)
+}

@@ -1,0 +1,153 @@
+package wire
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/visible"
+)
+
+// elicitParams are the parameters of elicitation/create. The members that MCP does not name stand in them twice: SDKs
+// hand on only _meta, and other readers of these messages look for metadata.
+type elicitParams struct {
+	Meta     elicitMeta `json:"_meta"`
+	Message  string     `json:"message"`
+	Schema   Form       `json:"requestedSchema"`
+	Metadata elicitMeta `json:"metadata"`
+}
+
+type elicitMeta struct {
+	Type     string          `json:"elicitationType"`
+	Timeout  int64           `json:"timeout"` // milliseconds
+	Priority string          `json:"priority"`
+	Original originalRequest `json:"originalRequest"`
+}
+
+type originalRequest struct {
+	From      string            `json:"from"`
+	Tool      string            `json:"tool"`
+	Arguments evaluation.Object `json:"arguments"`
+	RequestID string            `json:"requestId"`
+	wholeRequest
+}
+
+// Form is what a person fills in, in the JSON Schema that MCP allows: a flat object of primitive fields.
+type Form struct {
+	Type       string           `json:"type"`
+	Properties map[string]Field `json:"properties"`
+	Required   []string         `json:"required"`
+}
+
+// Field is one field of a [Form].
+type Field struct {
+	Type        string         `json:"type"`
+	Title       string         `json:"title,omitempty"`
+	Description string         `json:"description,omitempty"`
+	Enum        []string       `json:"enum,omitempty"`
+	MaxLength   int            `json:"maxLength,omitzero"`
+	Default     jsontext.Value `json:"default,omitzero"`
+}
+
+// Form makes the form of a name: approve, which "" means as well, choose or review. Ok is false if there is no form of
+// that name. A reason has at most maxReason characters. No field has an approval as its default.
+func (c *Call) Form(name string, maxReason int) (f Form, ok bool) {
+	f = Form{
+		Type:       "object",
+		Properties: map[string]Field{"reason": {Type: "string", Title: "Reason", MaxLength: maxReason}},
+	}
+	switch name {
+	case "", "approve", "review":
+		f.Properties["approve"] = Field{Type: "boolean", Title: "Approve"}
+		f.Required = []string{"approve"}
+	case "choose":
+		f.Properties["action"] = Field{Type: "string", Title: "Decision", Enum: []string{"approve", "deny", "delegate"}}
+		f.Properties["delegateTo"] = Field{
+			Type:        "string",
+			Title:       "Delegate to",
+			Description: `Who decides instead, as policies name them, such as User::"mia".`,
+		}
+		f.Required = []string{"action"}
+	default:
+		return f, false
+	}
+	if name == "review" {
+		for argument, v := range c.arguments.Members {
+			f.Properties[evaluation.ArgumentPrefix+argument] = argumentField(argument, v)
+			f.Required = append(f.Required, evaluation.ArgumentPrefix+argument)
+		}
+	}
+	slices.Sort(f.Required)
+	return f, true
+}
+
+// Elicitation is a whole elicitation/create, for the MCP client of an approver.
+func (c *Call) Elicitation(f Form, now time.Time) Message {
+	meta := elicitMeta{
+		Type:     "tool_approval",
+		Timeout:  max(0, c.of.ExpiresAt.Sub(now).Milliseconds()),
+		Priority: "normal",
+		Original: originalRequest{
+			From:         c.requester(),
+			Tool:         c.of.Resource.ID,
+			Arguments:    c.arguments,
+			RequestID:    c.of.Decision,
+			wholeRequest: wholeRequest{c.of.Request, c.of.Unbound},
+		},
+	}
+	return Message{
+		Version: version,
+		ID:      quoted(c.of.ID),
+		Method:  "elicitation/create",
+		Params: elicitParams{
+			Meta:     meta,
+			Message:  c.question(),
+			Schema:   f,
+			Metadata: meta,
+		},
+	}
+}
+
+// argumentField is the field of an argument.
+func argumentField(argument string, v evaluation.Value) Field {
+	v = fieldValue(v)
+	kind := map[evaluation.Kind]string{
+		evaluation.Bool:   "boolean",
+		evaluation.Number: "number",
+		evaluation.String: "string",
+	}[v.Kind()]
+	if _, err := strconv.ParseInt(v.Text(), 10, 64); err == nil && v.Kind() == evaluation.Number {
+		kind = "integer"
+	}
+	return Field{Type: kind, Title: visible.Text(argument), Default: jsontext.Value(jsonText(v))}
+}
+
+// fieldValue is a value as a field holds it: as it is, or as JSON text if it is an object, an array, or a number that
+// many programs would round.
+func fieldValue(v evaluation.Value) evaluation.Value {
+	switch v.Kind() {
+	case evaluation.Bool, evaluation.String:
+		return v
+	case evaluation.Number:
+		if exact(v) {
+			return v
+		}
+	}
+	text, _ := evaluation.Text(jsonText(v)) // which is UTF-8
+	return text
+}
+
+// exact reports whether a number survives programs that have only floats.
+func exact(v evaluation.Value) bool {
+	f, err := strconv.ParseFloat(v.Text(), 64)
+	if err != nil || math.Abs(f) > 1<<53 {
+		return false
+	}
+	kept, err := evaluation.NewObject(map[string]any{"n": f})
+	n, _ := kept.Get("n")
+	return err == nil && equal(n, v)
+}

@@ -1,0 +1,87 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/visible"
+)
+
+// question is the text that a person reads. It has everything that the approval would be for, in every form: some
+// clients show nothing but this text and the fields, and a person cannot approve what is cut off. Each line is the
+// service's own, whatever names and values it holds: they break no line, and a name that could be read as more than a
+// name is in quotes.
+func (c *Call) question() string {
+	lines := []string{c.reason(), c.asks()}
+	if c.besides.Len() > 0 {
+		lines = append(lines, "Besides: "+jsonText(c.besides.Value()))
+	}
+	if len(c.of.Unbound) > 0 {
+		names := make([]string, len(c.of.Unbound))
+		for n, name := range c.of.Unbound {
+			names[n] = word(name)
+		}
+		lines = append(lines, "May be otherwise when it is done: "+strings.Join(names, ", "))
+	}
+	if c.of.Uses > 1 {
+		lines = append(lines, fmt.Sprintf("Once approved it may be done %d times", c.of.Uses))
+	}
+	for n, line := range lines {
+		lines[n] = visible.Text(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// asks is the sentence that names the caller, the action, the resource, the subject and the arguments.
+func (c *Call) asks() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s asks for %s on %s", words(c.caller()), word(c.of.Action), words(c.of.Resource))
+	if c.of.Agent != nil {
+		b.WriteString(" for " + words(c.of.Subject))
+	}
+	for n, one := range c.of.Chain {
+		b.WriteString([]string{" on behalf of ", ", "}[min(n, 1)] + words(one))
+	}
+	if c.of.Tenant != evaluation.DefaultTenant {
+		b.WriteString(" in tenant " + word(c.of.Tenant))
+	}
+	if c.given.Kind() != evaluation.Null {
+		b.WriteString(" with " + jsonText(c.given))
+	}
+	return b.String()
+}
+
+// words is an entity in a sentence. An agent that is known by its id alone has no type.
+func words(e evaluation.Ref) string {
+	if e.Type != "" {
+		return word(e.Type) + "/" + word(e.ID)
+	}
+	if strings.Contains(e.ID, "/") { // it would pass for a type and an id
+		return quotes(e.ID)
+	}
+	return word(e.ID)
+}
+
+// word is a name in a sentence. It is in quotes unless it can only be read as one word.
+func word(name string) string {
+	other := func(r rune) bool {
+		return r >= utf8.RuneSelf || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._:@/-", r)
+	}
+	if name == "" || strings.ContainsFunc(name, other) {
+		return quotes(name)
+	}
+	return name
+}
+
+func quotes(text string) string {
+	v, _ := evaluation.Text(text) // names are UTF-8
+	return jsonText(v)
+}
+
+func jsonText(v evaluation.Value) string {
+	text, _ := v.MarshalJSON() // never fails
+	return string(text)
+}
