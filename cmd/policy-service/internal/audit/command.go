@@ -1,8 +1,8 @@
-// Package audit has the commands of auditors, policy-service log: they read, export, prove and verify the decision log, in a
-// data directory or of a running server. redact and key rotate change the log, and each change is itself a record.
+// Package audit has the commands of auditors, policy-service log. They read, export, prove and verify the decision log,
+// in a data directory or of a running server. redact and key rotate change the log, and each change is itself a record.
 //
-// verify shares nothing with the writer of the log: package decisionlog/verify does that work. Here is what is asked, and
-// what is printed. Read command.go first: it has what all commands share.
+// Here are the flags and the output: packages decisionlog, remote, report and verify do the work, and verify shares
+// nothing with the writer of the log. Read command.go first: it has what all commands share.
 package audit
 
 import (
@@ -98,7 +98,7 @@ type filterFlags struct {
 	Approval cli.Given   `placeholder:"ID" help:"Only records of this approval request: its steps, and the decisions that used it."`
 }
 
-// allowOrDeny is allow or deny, or "" for both.
+// allowOrDeny is one decision, or "" for both.
 type allowOrDeny string
 
 var _ encoding.TextUnmarshaler = (*allowOrDeny)(nil)
@@ -112,7 +112,7 @@ func (d *allowOrDeny) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is no decision; write allow or deny", text)
 }
 
-// filter is the same in the log's own terms.
+// filter is the same as the log has it.
 func (f filterFlags) filter() decisionlog.Filter {
 	return decisionlog.Filter{
 		From:     f.From,

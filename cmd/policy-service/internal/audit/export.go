@@ -26,7 +26,7 @@ func (exportCommand) Help() string {
 		"With --server, an export holds all records that your credential may read, and continues by itself, after the last whole record, if the connection breaks. With --data while a server is running, it holds only the sealed segments."
 }
 
-// Run writes the export; what it holds is said on standard error.
+// Run writes the export, and tells on standard error what it holds.
 func (c exportCommand) Run(s cli.Streams) error {
 	if c.Proofs && c.Format == "csv" {
 		return errors.New("a csv holds no proofs; leave out --proofs, or try --format ndjson")
@@ -128,7 +128,7 @@ func clearProgress(w io.Writer) {
 	}
 }
 
-// exported says in one line what an export holds, and in more what it does not.
+// exported is a line on what an export holds, and further lines on what it lacks.
 func exported(e decisionlog.Exported) string {
 	text := fmt.Sprintf("exported %s of %d", cli.Plural(int(e.Records), "record"), e.Size)
 	for _, less := range []struct {

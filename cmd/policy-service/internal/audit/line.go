@@ -10,7 +10,7 @@ import (
 	"policy-service/pdp/visible"
 )
 
-// recordLine is a record as people are shown it, in one line.
+// recordLine is a record as people read it, in one line.
 type recordLine decisionlog.Recorded
 
 func parseRecordLine(line []byte) (recordLine, error) {
@@ -36,7 +36,8 @@ func (l recordLine) String() string {
 	case l.Kind == decisionlog.KindBatch: // what its items inherit: it asks nothing itself
 		words = append(words, l.Kind, cmp.Or(l.Tenant, "-"))
 	default:
-		asked := fmt.Sprintf("%s %s %s", cli.Entity(l.Names.Subject), cmp.Or(l.Names.Action.Name, "*"), cli.Entity(l.Names.Resource))
+		subject, resource := cli.Entity(l.Names.Subject), cli.Entity(l.Names.Resource)
+		asked := fmt.Sprintf("%s %s %s", subject, cmp.Or(l.Names.Action.Name, "*"), resource)
 		words = append(words, fmt.Sprintf("%-6s", l.outcome()), cmp.Or(l.Tenant, "-"), asked)
 	}
 	if l.Reason != "" {
@@ -48,7 +49,7 @@ func (l recordLine) String() string {
 	return visible.Text(strings.TrimRight(strings.Join(words, "  "), " "))
 }
 
-// outcome is what came of a question.
+// outcome is the answer to a question.
 func (l recordLine) outcome() string {
 	if l.Query != "" {
 		return fmt.Sprintf("%s search: %d of %d", l.Query, len(l.Found), l.Examined)

@@ -40,12 +40,17 @@ func policiesThen(files map[string][]byte, ids []string) ([]policyThen, error) {
 		if i < 0 {
 			return nil, fmt.Errorf("the bundle of then has no policy %q", id)
 		}
-		then = append(then, policyThen{ID: id, Effect: all[i].Effect, Position: all[i].Position, Text: textOf(all[i], all, files)})
+		then = append(then, policyThen{
+			ID:       id,
+			Effect:   all[i].Effect,
+			Position: all[i].Position,
+			Text:     textOf(all[i], all, files),
+		})
 	}
 	return then, nil
 }
 
-// textOf is the file from the policy to the next, without the comments that lead to that one.
+// textOf is the file from this policy to the next one, without the comments above the next one.
 func textOf(p pdp.PolicyInfo, all []pdp.PolicyInfo, files map[string][]byte) string {
 	file, start := place(p)
 	lines := strings.Split(string(files[file]), "\n")
@@ -70,7 +75,7 @@ func beside(line string) bool {
 	return line == "" || strings.HasPrefix(line, "//")
 }
 
-// place takes file:line:column apart; a file's name may hold colons itself.
+// place splits file:line:column. The name of a file may hold colons itself.
 func place(p pdp.PolicyInfo) (file string, line int) {
 	parts := strings.Split(p.Position, ":")
 	if len(parts) < 3 {
@@ -80,8 +85,8 @@ func place(p pdp.PolicyInfo) (file string, line int) {
 	return strings.Join(parts[:len(parts)-2], ":"), line
 }
 
-// writeBundle writes the files of a bundle where eval can read them. The names come out of the log, which somebody may
-// have altered: none leaves the directory.
+// writeBundle writes the files of a bundle into a directory, where eval can read them. Their names come out of the log,
+// which may have been altered: no file is written outside the directory.
 func writeBundle(dir string, files map[string][]byte) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -59,7 +59,7 @@ func (c sampleCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-// isNew refuses a directory that holds something: beside other files a sample would be another one.
+// isNew refuses a directory that is not empty: with other files beside it a sample would be another sample.
 func isNew(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -73,7 +73,7 @@ func isNew(dir string) error {
 	return nil
 }
 
-// writeNew makes a directory that appears when it is whole.
+// writeNew writes a directory, which appears only when all of it is written.
 func writeNew(dir string, files map[string][]byte) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -83,7 +83,7 @@ func writeNew(dir string, files map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(draft) }() // gone already where all went well
+	defer func() { _ = os.RemoveAll(draft) }() // gone already if all went well
 	if err := writeBundle(draft, files); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"policy-service/pdp/httpclient"
 )
 
-// Validate refuses what would be ignored.
+// Validate refuses flags that would be ignored.
 func (a logFlags) Validate() error {
 	if a.Server == "" && (a.Credential != "" || a.CA != "") {
 		return errors.New("--credential and --ca are for --server; leave them out")
@@ -19,7 +19,7 @@ func (a logFlags) Validate() error {
 	return nil
 }
 
-// remote hands the log of the server to f.
+// remote calls f with the log of the server.
 func (a logFlags) remote(f func(*remote.Log) error) error {
 	options, err := connection.Options(a.Credential, a.CA)
 	if err != nil {

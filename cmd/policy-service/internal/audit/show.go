@@ -50,7 +50,8 @@ func (c showCommand) Run(s cli.Streams) error {
 	return c.print(s, shown, then, note)
 }
 
-// inheritedJSON is what an item of a batch inherits: its request whole, but for what is gone with the record of the batch.
+// inheritedJSON is what an item of a batch inherits: its whole request, without what is gone with the record of the
+// batch.
 type inheritedJSON struct {
 	Batch   *batchJSON     `json:"batch,omitempty"`
 	Request jsontext.Value `json:"request"`
@@ -139,7 +140,8 @@ func (c showCommand) printInherited(s cli.Streams, r decisionlog.Recorded) error
 	return nil
 }
 
-// writeBundle writes the bundle for eval --policies. It must be a new directory: beside other files it would be another bundle.
+// writeBundle writes the bundle for eval --policies. The directory must be new: with other files beside it the bundle
+// would be another bundle.
 func (c showCommand) writeBundle(shown decisionlog.Shown) error {
 	if shown.Files == nil {
 		return errors.New("this record has no bundle that is kept here; leave out --bundle")

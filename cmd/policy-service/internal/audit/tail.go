@@ -101,7 +101,7 @@ func (c tailCommand) tailServer(ctx context.Context, log *remote.Log, s cli.Stre
 	return log.Tail(ctx, o, print)
 }
 
-// begin prints what is there already, and waits for something to be there where it follows.
+// begin prints the records that are there. If it follows a log without any, it waits for the first.
 func (c tailCommand) begin(ctx context.Context, s cli.Streams) (cursor int64, err error) {
 	for {
 		cursor, err = c.first(ctx, s)
@@ -134,7 +134,7 @@ func (c tailCommand) first(ctx context.Context, s cli.Streams) (cursor int64, er
 	return cursor, errors.Join(err, last.print(s, c.printer(s)))
 }
 
-// wholeLast spares reading the whole log where nothing is filtered.
+// wholeLast avoids reading the whole log if nothing is filtered.
 func (c tailCommand) wholeLast() int64 {
 	if c.Only.filter().All() {
 		return c.Last
@@ -156,8 +156,7 @@ func (c tailCommand) printer(s cli.Streams) func(int64, []byte) error {
 	}
 }
 
-// window holds the last lines of many, and where they are printed whole each with the
-// record that it inherits from.
+// window holds the last lines of many. If lines are printed whole, it holds for each the record that it inherits from.
 type window struct {
 	size  int
 	whole bool

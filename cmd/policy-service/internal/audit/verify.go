@@ -35,7 +35,7 @@ var advice = map[verify.Code]string{
 	verify.OtherKey:     "see whether --key is this log's; if it is, somebody has signed this history with another key",
 }
 
-// Run says what was found first, then what it proves, then what it could not exclude.
+// Run prints first what was found, then what that proves, then what it cannot exclude.
 func (c verifyCommand) Run(s cli.Streams) error {
 	options, err := c.options(s)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c verifyCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-// options are what is trusted, because whoever asks has it from elsewhere.
+// options are what verify may trust, because the auditor has it from elsewhere.
 func (c verifyCommand) options(s cli.Streams) (o verify.Options, err error) {
 	if o.Key, err = trusted(c.Key, "log key", s); err != nil {
 		return o, err
@@ -167,9 +167,22 @@ type badJSON struct {
 
 func verifyJSONOf(r verify.Report) verifyJSON {
 	v := verifyJSON{
-		Result: r.Code.String(), Exit: int(r.Code), Origin: r.Origin, Key: r.Key, KeyGiven: r.KeyGiven, Size: r.Size, Root: r.Root,
-		Checkpoint: r.Checkpoint, Records: r.Records, Redacted: r.Redacted, Retired: r.Retired, Skipped: r.Skipped, Unsigned: r.Unsigned, Live: r.Live,
-		Proved: append([]string{}, r.Proved...), NotExcluded: append([]string{}, r.NotExcluded...),
+		Result:      r.Code.String(),
+		Exit:        int(r.Code),
+		Origin:      r.Origin,
+		Key:         r.Key,
+		KeyGiven:    r.KeyGiven,
+		Size:        r.Size,
+		Root:        r.Root,
+		Checkpoint:  r.Checkpoint,
+		Records:     r.Records,
+		Redacted:    r.Redacted,
+		Retired:     r.Retired,
+		Skipped:     r.Skipped,
+		Unsigned:    r.Unsigned,
+		Live:        r.Live,
+		Proved:      append([]string{}, r.Proved...),
+		NotExcluded: append([]string{}, r.NotExcluded...),
 	}
 	if p := r.Problem; p != nil {
 		v.Problem = &badJSON{File: p.File, Line: p.Line, What: p.What, Try: advice[r.Code]}
