@@ -47,7 +47,6 @@ var ceilings = map[string]int{
 	"fields of pdp/internal/bundle.usage":       27,
 	"fields of pdp/pdptest.Server":              42,
 	"fields of pdp/server.Server":               39,
-	"fields of pdp/server.sink":                 17,
 }
 
 // holders are the types outside pdp/server that hold a *server.Server, each with its reason. No other type or package

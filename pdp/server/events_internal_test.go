@@ -16,11 +16,15 @@ import (
 // once more with that of the stop.
 func TestAnEventIsOnRecordOnce(t *testing.T) {
 	var stop atomic.Pointer[context.CancelFunc]
-	l := openTestLog(t, decisionlog.Options{OnCommit: func(decisionlog.Commit) {
+	l, err := decisionlog.Open(t.TempDir(), decisionlog.Options{OnCommit: func(decisionlog.Commit) {
 		if cut := stop.Load(); cut != nil {
 			(*cut)()
 		}
 	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
 	e := newEvents(&Server{config: Config{Program: Program{PDP: pdp.Options{Now: time.Now}}}, log: slog.New(slog.DiscardHandler), decisions: l})
 	e.notice = func() {}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -26,6 +26,7 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/keyedmutex"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/sink"
 	"policy-service/pdp/server/telemetry"
 	"policy-service/pdp/signing"
 )
@@ -42,7 +43,7 @@ type Server struct {
 	decisions    *decisionlog.Log
 	bundles      *decisionlog.Bundles
 	events       *events
-	out          *output
+	out          *sink.Output
 	exports      *exports
 	retention    *retention
 	reporting    keyedmutex.Mutex // of PEPs that report on a decision
@@ -90,7 +91,7 @@ func New(config Config) (*Server, error) {
 		log:       config.Program.Logger,
 		pages:     pages,
 		exports:   newExports(),
-		out:       &output{to: config.Program.Checkpoints},
+		out:       &sink.Output{To: config.Program.Checkpoints},
 		telemetry: silent,
 		waiting:   newWaiting(config.Load.RequestTime),
 		reading:   door.Gate{Limit: mostReading(), Queue: door.LongQueue},

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"iter"
-	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
+	"policy-service/pdp/server/sink"
 )
 
 // SinksConfig says where records go besides the decision log. None of it is the truth:
@@ -34,19 +31,7 @@ type SinkConfig struct {
 // sinksStopWithin is what sinks have at a stop to hand on what they have not yet.
 const sinksStopWithin = 5 * time.Second
 
-// all are those that are on, by their keys.
-func (c SinksConfig) all() iter.Seq2[string, *SinkConfig] {
-	return func(yield func(string, *SinkConfig) bool) {
-		if c.Stdout != nil && !yield("stdout", c.Stdout) {
-			return
-		}
-		if c.OTLP != nil {
-			yield("otlp", c.OTLP)
-		}
-	}
-}
-
-// checkSinks refuses sinks that nothing would ever come to.
+// checkSinks refuses sinks that no record would ever come to.
 func (c *Config) checkSinks() error {
 	sinks := c.DecisionLog.Sinks
 	switch {
@@ -59,61 +44,32 @@ func (c *Config) checkSinks() error {
 }
 
 // newSinks makes the sinks that are configured, and starts none.
-func (s *Server) newSinks(ctx context.Context) (sinks []*sink, err error) {
-	meter := s.telemetry.Meter
-	handedOn, err := meter.Int64Counter("policy_service.sink.records", metric.WithUnit("{record}"), metric.WithDescription("Records that a sink handed on."))
+func (s *Server) newSinks(ctx context.Context) (*sink.Sinks, error) {
+	sinks, err := sink.New(s.telemetry.Meter, s.log)
 	if err != nil {
 		return nil, err
 	}
-	dropped, err := meter.Int64Counter("policy_service.sink.dropped", metric.WithUnit("{record}"), metric.WithDescription("Records that a sink left out; the decision log has them."))
-	if err != nil {
-		return nil, err
+	on := s.config.DecisionLog.Sinks
+	if on.Stdout != nil {
+		sinks.Add(ctx, "stdout", on.Stdout.Queue, s.out.Send)
 	}
-	for name, config := range s.config.DecisionLog.Sinks.all() {
-		one := &sink{name: name, queue: uint64(config.Queue), send: s.out.records, log: s.log, handedOn: handedOn, dropped: dropped}
-		one.attributes = metric.WithAttributes(attribute.String("sink", name))
-		handedOn.Add(ctx, 0, one.attributes) // there from the start; see [telemetry.Tally]
-		dropped.Add(ctx, 0, one.attributes)
-		if name == "otlp" {
-			if one.send, err = s.newOTLP(ctx); err != nil {
-				return nil, err
-			}
+	if on.OTLP != nil {
+		send, err := sink.OTLP(ctx, s.telemetry, s.now)
+		if err != nil {
+			return nil, err
 		}
-		sinks = append(sinks, one)
+		sinks.Add(ctx, "otlp", on.OTLP.Queue, send)
 	}
 	return sinks, nil
 }
 
-// startSinks has sinks follow the log from where it ends now.
-func (s *Server) startSinks(sinks []*sink) {
-	if len(sinks) == 0 {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	stopping, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	s.teardown.add("sinks", func(patience context.Context) error {
+// startSinks has sinks follow the log from its end.
+func (s *Server) startSinks(sinks *sink.Sinks) {
+	sinks.Start(s.decisions)
+	s.teardown.add("sinks", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, s.config.Program.stopsWithin(sinksStopWithin))
 		defer cancel()
-		patience, enough := context.WithTimeout(patience, s.config.Program.stopsWithin(sinksStopWithin))
-		defer enough()
-		stop()
-		select {
-		case <-done:
-		case <-patience.Done(): // no error: the log has it all
-		}
-		cancel()
-		for _, one := range sinks {
-			one.ended()
-		}
+		sinks.Stop(ctx)
 		return nil
 	})
-	var running sync.WaitGroup
-	for _, one := range sinks {
-		one.from, one.waiting = s.decisions, s.decisions.Size()
-		running.Go(func() { one.run(ctx, stopping) })
-	}
-	go func() {
-		defer close(done)
-		running.Wait()
-	}()
 }

@@ -1,4 +1,4 @@
-package server
+package sink
 
 import (
 	"bytes"
@@ -190,10 +190,10 @@ func TestOutputKeepsLinesApart(t *testing.T) {
 	const record, note = `{"sequence":1,"salt":"s"}`, "origin\n1\n\n— origin s\n"
 	for seed := range uint64(20) {
 		disk := &torn{random: rand.New(rand.NewPCG(seed, 2))}
-		out := &output{to: disk}
+		out := &Output{To: disk}
 		want := 0
 		for range 20 {
-			if err := out.records(t.Context(), []decisionlog.Record{{Line: []byte(record)}}); err == nil {
+			if err := out.Send(t.Context(), []decisionlog.Record{{Line: []byte(record)}}); err == nil {
 				want++
 			}
 			_, _ = out.Write([]byte(note))

@@ -1,4 +1,4 @@
-package server
+package sink
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// emit makes a log record of a line. The line is its body, so that who has it can hash
-// it; what it is searched by are attributes, by OpenTelemetry's names where it has them.
+// emit makes a log record of a line. The line is its body, so that a reader can hash it. The members
+// to search by are attributes, by the names of OpenTelemetry if it has any.
 func (o *otlp) emit(line []byte) {
 	ctx := context.Background()
 	var r log.Record
@@ -31,7 +31,7 @@ func (o *otlp) emit(line []byte) {
 	o.to.Logger.Emit(ctx, r)
 }
 
-// eventName tells apart what is built differently: policy_service.decision,
+// eventName tells records apart that have different members: policy_service.decision,
 // policy_service.admin.start.
 func eventName(s *decisionlog.Recorded) string {
 	if s.Event != "" {

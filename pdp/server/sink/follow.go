@@ -1,4 +1,4 @@
-package server
+package sink
 
 import (
 	"context"
@@ -14,46 +14,50 @@ import (
 	"policy-service/pdp/server/telemetry"
 )
 
-// sink hands the records of the decision log on, beside everything else. It follows the
-// log, so that what it has is durable, and nobody waits for it: its queue is the log
-// itself. Where more than queue records wait, the oldest of those are left out.
+// sink hands the records of the decision log on. It follows the log, so its records are durable, and
+// no decision waits for it: its queue is the log itself. If more than queue records wait, the sink
+// leaves the oldest of them out.
 type sink struct {
 	name  string
 	queue uint64
-	// send hands records on, all or nX It ends when the context does, or soon after.
-	send func(context.Context, []decisionlog.Record) error
-	from *decisionlog.Log
-	log  *slog.Logger
+	send  Send
+	from  *decisionlog.Log
+	log   *slog.Logger
 
 	handedOn, dropped metric.Int64Counter
 	attributes        metric.MeasurementOption
 
 	mu      sync.Mutex
-	waiting uint64 // the first record that waits, unless the log ends there
-	sending uint64 // the first record that is being sent, those up to sendingTo with it
-	upTo    uint64
-	sent    decisionlog.Inheritance // of what was sent; only run's goroutine has to do with it
-	untold  uint64                  // records left out that the operator does not know of
-	told    telemetry.Seldom        // of that
-	failing bool                    // and the operator knows
-	failed  telemetry.Seldom        // told of that
+	waiting uint64                  // the first record that waits, unless the log ends there
+	sending uint64                  // the first record that is being sent
+	upTo    uint64                  // the first record after those that are being sent
+	sent    decisionlog.Inheritance // of the records that were sent; only the goroutine of run uses it
+	trouble trouble
+}
+
+// trouble is what the operator knows of a sink that does not hand everything on.
+type trouble struct {
+	unknown uint64           // records left out that the operator does not know of
+	dropped telemetry.Seldom // when the operator was last told of records left out
+	failing bool             // attempts fail, and the operator knows
+	failed  telemetry.Seldom // when the operator was last told of that
 }
 
 const (
-	// What is handed on together, so that a receiver that bounds its requests takes it.
+	// At most so much is handed on together, so that a receiver that bounds its requests takes it.
 	sinkRecords = 512
 	sinkBytes   = 4 << 20
-	// sinkAttempt is how long an attempt may take before the operator hears that it does
-	// not end. It is begun anew then.
+	// sinkAttempt is how long an attempt may take. Then the operator hears that it does not end,
+	// and it begins anew.
 	sinkAttempt = time.Minute
-	// sinkAgain is when a failed attempt is repeated; each further one that fails doubles
-	// it, up to sinkAgainMost.
+	// sinkAgain is how long after a failed attempt the next one begins. Each further failure
+	// doubles it, up to sinkAgainMost.
 	sinkAgain     = 250 * time.Millisecond
 	sinkAgainMost = 30 * time.Second
 )
 
-// run hands on what comes after the records that are waiting now. When stopping ends it
-// goes on to the end of the log, and no longer than ctx.
+// run hands on the records from the first that waits. When stopping ends it goes on to the end of
+// the log, and no longer than ctx.
 func (s *sink) run(ctx, stopping context.Context) {
 	var trimming sync.WaitGroup
 	defer trimming.Wait()
@@ -70,7 +74,7 @@ func (s *sink) position() uint64 {
 	return s.waiting
 }
 
-// trim keeps the queue within its bound, also while an attempt takes long.
+// trim keeps the queue within its bound while an attempt takes long.
 func (s *sink) trim(ctx context.Context) {
 	for s.from.Beyond(ctx, s.position()+s.queue) == nil {
 		s.mu.Lock()
@@ -131,7 +135,7 @@ func (s *sink) attempt(ctx context.Context) (next uint64, err error) {
 	err = s.send(ctx, records)
 	taken := 0
 	for _, r := range records {
-		if r.Sequence >= s.sending { // else it was left out, and counted so: see lacks
+		if r.Sequence >= s.sending { // else it was left out and counted; see lacks
 			taken++
 		}
 	}
@@ -150,10 +154,10 @@ func (s *sink) attempt(ctx context.Context) (next uint64, err error) {
 	return next, nil
 }
 
-// read reads what goes together of the records that are being sent. Those whose content
-// is gone are passed over. They are read for every attempt: what is redacted while a
-// receiver is away must not wait for it here. Before an item of a batch goes the record
-// that it inherits from, also where that one was left out because too many waited.
+// read reads those of the records being sent that go together, and passes over those whose content
+// is gone. It reads them anew for every attempt: a record that is redacted while a receiver is away
+// must not wait for it here. The record that an item of a batch inherits from goes before the item,
+// even if it was left out because too many waited.
 func (s *sink) read(ctx context.Context) (records []decisionlog.Record, next uint64, sent decisionlog.Inheritance, err error) {
 	size, next, sent := 0, s.sending, s.sent
 	for r, err := range s.from.Records(ctx, s.sending, s.upTo) {
@@ -189,7 +193,7 @@ func (s *sink) lacks(sent *decisionlog.Inheritance, line []byte) (decisionlog.Re
 	return s.from.Batch(line)
 }
 
-// drop counts records that are not handed on, and tells of them now and then.
+// drop counts records that are not handed on, and logs them now and then.
 func (s *sink) drop(n uint64, why string) {
 	if n == 0 {
 		return
@@ -197,23 +201,23 @@ func (s *sink) drop(n uint64, why string) {
 	s.dropped.Add(context.Background(), int64(n), s.attributes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.untold += n
-	if s.told.Now() {
-		s.tellDropped(why)
+	s.trouble.unknown += n
+	if s.trouble.dropped.Now() {
+		s.logDropped(why)
 	}
 }
 
-// tellDropped is called with the lock held.
-func (s *sink) tellDropped(why string) {
-	s.log.Warn("a sink left records out; the decision log has them", "sink", s.name, "records", s.untold, "why", why)
-	s.untold = 0
+// logDropped is called with the lock held.
+func (s *sink) logDropped(why string) {
+	s.log.Warn("a sink left records out; the decision log has them", "sink", s.name, "records", s.trouble.unknown, "why", why)
+	s.trouble.unknown = 0
 }
 
 func (s *sink) fails(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failed.Now() {
-		s.failing = true
+	if s.trouble.failed.Now() {
+		s.trouble.failing = true
 		s.log.Warn("a sink does not take records; it is tried again, and the decision log has them", "sink", s.name, "error", err)
 	}
 }
@@ -221,22 +225,22 @@ func (s *sink) fails(err error) {
 func (s *sink) works() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failing {
-		s.failing = false
+	if s.trouble.failing {
+		s.trouble.failing = false
 		s.log.Info("a sink takes records again", "sink", s.name)
 	}
 }
 
-// ended tells and counts what was not handed on in the time there was.
+// ended counts and logs what was not handed on before the end.
 func (s *sink) ended() {
 	s.mu.Lock()
 	left := s.upTo - s.sending + s.from.Size() - s.waiting
-	s.told = telemetry.Seldom{} // it is the last time
+	s.trouble.dropped = telemetry.Seldom{} // it is the last time
 	s.mu.Unlock()
 	s.drop(left, "the server stopped")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.untold > 0 {
-		s.tellDropped("the server stopped")
+	if s.trouble.unknown > 0 {
+		s.logDropped("the server stopped")
 	}
 }

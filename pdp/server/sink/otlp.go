@@ -1,4 +1,4 @@
-package server
+package sink
 
 import (
 	"context"
@@ -14,15 +14,15 @@ type otlp struct {
 	now func() time.Time
 }
 
-// newOTLP makes the exporter. A variable that cannot be read keeps the server from starting.
-func (s *Server) newOTLP(ctx context.Context) (func(context.Context, []decisionlog.Record) error, error) {
+// OTLP makes the exporter of records. A variable that cannot be read is an error.
+func OTLP(ctx context.Context, from *telemetry.Telemetry, now func() time.Time) (Send, error) {
 	// If a receiver asks to be tried again, or names a time to wait, the exporter does so as long
 	// as the attempt lasts. The sink sees to every other failure.
-	to, err := s.telemetry.OpenRecords(ctx, sinkAgain)
+	to, err := from.OpenRecords(ctx, sinkAgain)
 	if err != nil {
 		return nil, err
 	}
-	return (&otlp{to, s.now}).send, nil
+	return (&otlp{to, now}).send, nil
 }
 
 // send exports records, all in one request.
