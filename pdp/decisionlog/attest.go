@@ -79,16 +79,23 @@ func (r *Reader) walk(ctx context.Context, from, to uint64, ids map[string]bool,
 	if w.edge, err = edgeAt(from, r); err != nil {
 		return nil, err
 	}
+	if err := r.walkTo(ctx, w, to); err != nil {
+		return nil, err
+	}
+	return w, w.explained()
+}
+
+func (r *Reader) walkTo(ctx context.Context, w *walker, to uint64) error {
 	for w.edge.size < to {
 		s, err := r.find(w.edge.size)
 		if err == nil {
 			err = r.view(s, func(tx *bbolt.Tx) error { return w.segment(ctx, tx, to) })
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return w, w.explained()
+	return nil
 }
 
 // walker goes over records, and makes the tree of them again.
@@ -129,7 +136,9 @@ func (w *walker) segment(ctx context.Context, tx *bbolt.Tx, to uint64) error {
 		} else {
 			lineKey, line = records.Next()
 		}
-		w.edge.extend(leaf)
+		if !w.edge.extend(leaf, stored) {
+			return fmt.Errorf("%w: the tree does not hold record %d", ErrDamaged, sequence)
+		}
 	}
 	if w.edge.size == began {
 		return fmt.Errorf("%w: record %d is not in it", ErrDamaged, began)
@@ -217,16 +226,21 @@ func (w *walker) explained() error {
 	return nil
 }
 
-// extend adds a leaf, without the hashes that are to be stored with it.
-func (e *edge) extend(leaf tlog.Hash) {
+// extend adds a leaf, and reports whether the hashes stored with it are those of the tree.
+func (e *edge) extend(leaf tlog.Hash, stored []byte) (same bool) {
 	hash := leaf
+	stored, same = bytes.CutPrefix(stored, hash[:])
 	for n := e.size; n&1 == 1; n >>= 1 {
 		left := e.hashes[len(e.hashes)-1]
 		e.hashes = e.hashes[:len(e.hashes)-1]
 		hash = nodeHash(left, hash)
+		found := false
+		stored, found = bytes.CutPrefix(stored, hash[:])
+		same = same && found
 	}
 	e.hashes = append(e.hashes, hash)
 	e.size++
+	return same && len(stored) == 0
 }
 
 // nodeHash is [tlog.NodeHash] without an allocation.

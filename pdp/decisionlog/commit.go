@@ -102,9 +102,8 @@ func (l *Log) fill(tx *bbolt.Tx, next *tail, calls []*call, o order, commit *Com
 		commit.Records += len(c.entries)
 		next.appended = time.Now()
 	}
-	sealing := l.w.ahead.sealing() && o.begin == nil
 	due := next.edge.size-next.checkpointed >= uint64(l.options.CheckpointRecords)
-	if o.checkpoint || due || o.clean || sealing && next.edge.size > next.checkpointed {
+	if o.checkpoint || due || o.clean {
 		if err := errors.Join(l.checkpoint(w, next, o.nextKey), l.w.charged.put(tx)); err != nil {
 			return err
 		}

@@ -57,8 +57,36 @@ import (
 //
 //	split -b 65536 --filter='sha256sum | cut -c-64 | xxd -r -p' 00000001.db | sha256sum
 //
-// In blocks, because bbolt rewrites pages anywhere: so blocks are hashed ahead, and rotation waits only for those that
-// changed since.
+// # Digest of a sealed segment
+//
+// A segment that is sealed is not written to any more, so its file has a digest. The digest is computed beside the
+// writer, and so stands in a record of its own, segment_sealed, which comes some time after segment_opened of the next
+// segment. That record names the sealed segments whose digest is not on record at that moment: "undigested". Each of
+// them has one record segment_sealed in this segment at most, and is "undigested" of the next if it has none. So the end
+// of the log says after a crash what is left to do, and the one transaction that records a digest also ends that: each
+// segment has one record segment_sealed, whenever the process was killed.
+//
+// Before a digest is recorded the segment is read again: each line must be what its leaf hash was made of, the stored
+// hashes must be those of the tree, with the edge that the segment begins with, and that tree must be the beginning of
+// the one the writer goes on with, which is checked against the last signature when the log is opened. If they are not,
+// the segment was altered: its digest is never recorded before it is mended, it is told (OnFailure, Status.Altered), and
+// nothing is redacted or retired in it, because a new file would hide what was done.
+//
+// What do the checks see of a file that is altered while its digest is not on record?
+//
+//	records, hashes, meta "edge"    any change is found: by this check, and by verify at any time, digest or not
+//	checkpoints                     verify finds any change: each is signed, and of a tree that is known
+//	meta "format" "segment" "first" opening the log and verify find any change
+//	ids, charges, meta "key" and    nobody finds it: what is not covered by a signature counts as the file's once its
+//	"clean", what is unknown,       digest is on record. The same holds of a segment that is still written to. An entry
+//	free pages, the rest of a page  of ids that is wrong makes a record hard to find by its id, not by its sequence
+//
+// So a digest adds what no hash covers, from the moment of its record on. Who removes or changes a record segment_sealed,
+// or the list "undigested", changes a line, which verify finds. verify names the sealed segments whose digest no signed
+// record has.
+//
+// Logs of the first release have the digest in the first record of the next segment, as "previous", and no record
+// segment_sealed. A log can change from one form to the other at any segment.
 //
 // # Line
 //
@@ -102,8 +130,10 @@ import (
 // # Records the log makes itself (kind admin)
 //
 //	log_created            sequence 0. details {"format","origin","key"}
-//	segment_opened         first record of every segment but the first.
-//	                       details {"segment","previous":{"segment","file","first","records","size","digest"}}
+//	segment_opened         first record of every segment but the first. details {"segment","undigested":[SEGMENT,…]};
+//	                       in logs of the first release {"segment","previous":{"segment","file","first","records",
+//	                       "size","digest"}}
+//	segment_sealed         details {"segment","first","records","size","digest"}, of a sealed segment and its file
 //	log_opened_after_crash details {"size"}: records that were there
 //	writes_resumed         details {"failed_at","resumed_at","error","refused","dropped","dropped_first","dropped_last"}:
 //	                       refused with an error, or dropped in best_effort mode. The last two are the dates of the
@@ -180,6 +210,7 @@ const (
 	// The events the log records itself.
 	EventCreated       = "log_created"
 	EventSegment       = "segment_opened"
+	EventSealed        = "segment_sealed"
 	EventCrash         = "log_opened_after_crash"
 	EventResumed       = "writes_resumed"
 	EventDropped       = "records_dropped"

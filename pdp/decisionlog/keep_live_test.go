@@ -26,7 +26,7 @@ func TestExportBesideAServer(t *testing.T) {
 		}
 		return nil
 	}))
-	if !done.Live || done.Size != 5 || done.Redacted != 1 || done.Uncovered != 0 {
+	if !done.Live || done.Size != 6 || done.Redacted != 1 || done.Uncovered != 0 {
 		t.Errorf("%+v", done)
 	}
 	k.ok(JudgeExport(b.Bytes()))

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,19 @@ func (k *kept) check() {
 	for i, line := range k.lines {
 		if k.gone[int64(i)] == "" {
 			want = append(want, line)
+		}
+	}
+	sealed := digested(k, k.lines)
+	if slices.Sort(sealed); len(slices.Compact(slices.Clone(sealed))) != len(sealed) {
+		k.Errorf("a digest is recorded twice: %d", sealed)
+	}
+	for i, line := range k.lines {
+		for _, file := range newFiles(line) {
+			before := k.lines[:i]
+			seen := !slices.ContainsFunc(before, func(line []byte) bool { return line == nil }) // all of them, before they were gone
+			if seen && !slices.Contains(digested(k, before), file.Segment) {
+				k.Errorf("record %d removes content of segment %d, whose digest was not on record", i, file.Segment)
+			}
 		}
 	}
 	if len(k.log.Segments()) > 1 { // else there is nothing that can be read beside the writer

@@ -42,12 +42,18 @@ type Log struct {
 
 	index    *index.Index
 	accounts *accounts
+	digests  *digests
 
-	removing sync.Mutex       // one redaction or retention at a time
-	retired  uint64           // segments up to this number are known to be retired; with removing
-	contents map[uint64]int64 // what retention can free of the sealed ones that it has seen; with removing
+	removing removing
 
 	w writer // the writer's goroutine alone
+}
+
+// removing has one redaction or retention at a time, and what they know of segments.
+type removing struct {
+	sync.Mutex
+	retired  uint64           // segments up to this number are retired
+	contents map[uint64]int64 // what retention can free of the sealed ones that it has seen
 }
 
 // writer is what only the writer's goroutine touches.
@@ -57,7 +63,6 @@ type writer struct {
 	key     key
 	opened  time.Time // when the active segment was begun
 	failed  error
-	ahead   *hashAhead
 	charged *charges  // of the active segment
 	keep    Retention // of which Bytes, LeastAge and Share bound callers
 	next    *nextSegment
@@ -89,7 +94,7 @@ func Open(data string, options Options) (*Log, error) {
 		kinds:    map[string]bool{KindDecision: true, KindSearch: true, KindBatch: true, KindAdmin: true, KindReceipt: true},
 		queue:    make(chan *call, queueLength),
 		stop:     make(chan struct{}),
-		contents: map[uint64]int64{},
+		removing: removing{contents: map[uint64]int64{}},
 		done:     make(chan struct{}),
 	}
 	grown := make(chan struct{})
@@ -97,7 +102,8 @@ func Open(data string, options Options) (*Log, error) {
 	for _, kind := range options.Kinds {
 		l.kinds[kind] = true
 	}
-	l.index = index.New(data, l, index.Options{RetryEvery: l.options.RetryEvery, OnError: l.options.OnIndex})
+	l.index = index.New(data, l, index.Options{RetryEvery: l.options.RetryEvery, OnError: l.options.OnFailure})
+	l.digests = newDigests(l)
 	l.accounts, l.w.charged = newAccounts(l.options.Now, l.options.OnAged), newCharges()
 	l.bytes = semaphore.NewWeighted(l.options.QueueBytes)
 	if l.shares.most = callerBytes; l.options.Mode == BestEffort {
@@ -111,6 +117,7 @@ func Open(data string, options Options) (*Log, error) {
 		return nil, fmt.Errorf("opening the decision log: %w", err)
 	}
 	go l.run()
+	l.digests.start()
 	err := errors.Join(l.index.Sweep(), l.finishRemovals(context.Background()))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the decision log: %w", err), l.Close())
@@ -271,6 +278,7 @@ func (l *Log) Close() error {
 		return nil
 	}
 	l.index.Stop()
+	l.digests.stop()
 	close(l.stop)
 	<-l.done
 	err := l.finish()

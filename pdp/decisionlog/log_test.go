@@ -75,9 +75,7 @@ func verify(t testing.TB, data string) (lines [][]byte) {
 			Sequence uint64
 			Time     string
 			Event    string
-			Details  struct {
-				Previous struct{ File, Digest string }
-			}
+			Details  SegmentFile
 		}
 		if err := json.Unmarshal(record.Line, &line, json.MatchCaseInsensitiveNames(true)); err != nil {
 			t.Fatal(err)
@@ -85,8 +83,12 @@ func verify(t testing.TB, data string) (lines [][]byte) {
 		if line.Sequence != e.size || record.Sequence != e.size || line.Time < last || tlog.RecordHash(record.Line) != record.Leaf {
 			t.Fatalf("record %d: %s", e.size, record.Line)
 		}
-		if line.Event == EventSegment {
-			digests[line.Details.Previous.File] = line.Details.Previous.Digest
+		if line.Event == EventSealed {
+			name := filepath.Base(segmentPath(data, line.Details.Segment))
+			if digests[name] != "" {
+				t.Fatalf("the digest of %s is recorded twice", name)
+			}
+			digests[name] = line.Details.Digest
 		}
 		last = line.Time
 		if _, err := e.add(record.Leaf); err != nil {

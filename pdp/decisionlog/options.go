@@ -50,8 +50,9 @@ type Options struct {
 	// OnAged is told when more records are old enough to be dropped than before, where
 	// [Log.Limit] says how old that is. It must be quick, and must not call the log.
 	OnAged func()
-	// OnIndex is told why an index could not be made; it is tried again.
-	OnIndex func(error)
+	// OnFailure is told what failed beside the writer: a digest, with [ErrUndigested], or an
+	// index, which is tried again.
+	OnFailure func(error)
 	// OnState is told when writing fails (err) and when it works again (nil), likewise.
 	OnState func(err error)
 
@@ -80,6 +81,9 @@ var (
 	ErrTooLarge    = errors.New("too large for a record")
 	ErrDamaged     = errors.New("the decision log is damaged")
 	ErrNotFound    = errors.New("no such record")
+	// ErrUndigested: a sealed segment is not what was written, or cannot be read, so its
+	// digest is not recorded. That is tried when the log is opened again.
+	ErrUndigested = errors.New("the digest of a sealed segment is not recorded")
 	// ErrGone: the record was redacted or retired; its leaf hash is still there.
 	ErrGone = errors.New("the record's content is gone")
 )
@@ -116,8 +120,8 @@ func (o Options) withDefaults() Options {
 	if o.OnAged == nil {
 		o.OnAged = func() {}
 	}
-	if o.OnIndex == nil {
-		o.OnIndex = func(error) {}
+	if o.OnFailure == nil {
+		o.OnFailure = func(error) {}
 	}
 	if o.OnState == nil {
 		o.OnState = func(error) {}

@@ -19,7 +19,6 @@ func (l *Log) fail(err error) {
 
 // letGo closes what the writer has open, whatever state it is in.
 func (l *Log) letGo() {
-	l.dropAhead()
 	l.dropNext()
 	if s := l.w.active; s != nil {
 		_ = s.close() // it failed already
@@ -84,8 +83,10 @@ func (l *Log) finish() error {
 	if err := l.unavailable(); err != nil {
 		return err
 	}
-	l.dropAhead()
 	l.dropNext()
+	if err := l.digests.finish(); err != nil {
+		return err
+	}
 	lost, _ := l.state.take() // dropped when nothing was written any more
 	err := l.transact(l.told(lost), order{checkpoint: true, clean: true})
 	l.letGo()

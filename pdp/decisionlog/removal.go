@@ -83,9 +83,8 @@ func (r *removal) writeOne(segment Segment, keep func(bucket, key, value []byte)
 	if err := os.Chmod(name, 0o400); err != nil {
 		return err
 	}
-	digest, size, err := digestFile(name)
-	r.files = append(r.files, SegmentFile{Segment: segment.Number, File: filepath.Base(segment.Path),
-		First: segment.First, Records: segment.Records, Size: size, Digest: digest})
+	file, err := fileOf(segment, name)
+	r.files = append(r.files, file)
 	return err
 }
 
@@ -117,8 +116,21 @@ func (r *removal) replace(ctx context.Context) error {
 // given up while it is in the queue: an index could be made before it happens.
 func (l *Log) exchange(ctx context.Context, segment uint64, next string) error {
 	ctx = context.WithoutCancel(ctx)
-	delete(l.contents, segment)
+	delete(l.removing.contents, segment)
 	return l.index.Without(segment, func() error { return l.Replace(ctx, segment, next) })
+}
+
+// fileOf describes a file of a segment.
+func fileOf(s Segment, name string) (SegmentFile, error) {
+	digest, size, err := digestFile(name)
+	return SegmentFile{
+		Segment: s.Number,
+		File:    filepath.Base(s.Path),
+		First:   s.First,
+		Records: s.Records,
+		Size:    size,
+		Digest:  digest,
+	}, err
 }
 
 func digestFile(name string) (digest string, size int64, err error) {

@@ -20,13 +20,14 @@ import (
 //
 //	record_redacted    details {"sequence","id","reason","file":FILE}
 //	segments_retired   details {"below","reason","files":[FILE,…]}
-//	FILE               {"segment","file","first","records","size","digest"}, as in segment_opened
+//	FILE               {"segment","file","first","records","size","digest"}: a segment and its new file
 //
 // "below" is cumulative: no record with a lower sequence has content any more,
 // from this run of retention or an earlier one, so that the record may itself be
 // retired once a later one stands. "reason" of a retirement is "age" or "size".
 //
-// The steps, each durable before the next:
+// The digest of the old file is on record before any of this: else what was done to it
+// could not be told from what is done now. The steps, each durable before the next:
 //
 //	1  the new file is written as log/00000001.db.<size>.next, <size> being the number of records then
 //	2  the admin record is appended
@@ -37,7 +38,7 @@ import (
 // After a crash before 2 the new file belongs to no record, and is removed. After
 // one before 4 a record from <size> on names it, and it takes its place. Until
 // then the segment is the file that was: a reader accepts, as a segment's file,
-// the one that segment_opened names or any that a later record names.
+// the one that segment_sealed names or any that a later record names.
 const (
 	EventRedacted = "record_redacted"
 	EventRetired  = "segments_retired"

@@ -2,7 +2,6 @@ package decisionlog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -49,6 +48,14 @@ func (l *Log) Retain(ctx context.Context, keep Retention, now time.Time) (Retire
 	if err != nil || len(segments) == 0 {
 		return Retired{}, err
 	}
+	for i, segment := range segments {
+		if err := l.digests.wait(ctx, segment.Number); err != nil && i == 0 {
+			return Retired{}, err
+		} else if err != nil { // those before it can go, and the next run says why it cannot
+			segments = segments[:i]
+			break
+		}
+	}
 	r := l.retirement(segments, reason)
 	if err := r.run(ctx, segments, hashesOnly); err != nil {
 		return Retired{}, err
@@ -85,7 +92,7 @@ func contentOf(used int64, records uint64) int64 {
 // the file, which grows ahead of its use: each run ends a segment, and were that
 // counted at its size, the runs' own segments would crowd out records.
 func (l *Log) content(s Segment) (int64, error) {
-	if known, ok := l.contents[s.Number]; ok {
+	if known, ok := l.removing.contents[s.Number]; ok {
 		return known, nil
 	}
 	segment, err := l.find(s.First)
@@ -96,7 +103,7 @@ func (l *Log) content(s Segment) (int64, error) {
 	err = l.view(segment, func(tx *bbolt.Tx) error { used = tx.Size(); return nil })
 	used = contentOf(used, s.Records)
 	if err == nil && s.Sealed {
-		l.contents[s.Number] = used
+		l.removing.contents[s.Number] = used
 	}
 	return used, err
 }
@@ -140,7 +147,7 @@ func (l *Log) expired(keep Retention, now time.Time) (out []Segment, reason stri
 func (l *Log) unretired() ([]Segment, error) {
 	segments := l.Segments()
 	for len(segments) > 1 {
-		if segments[0].Number > l.retired {
+		if segments[0].Number > l.removing.retired {
 			gone, err := l.isRetired(segments[0])
 			if err != nil {
 				return nil, err
@@ -148,34 +155,56 @@ func (l *Log) unretired() ([]Segment, error) {
 			if !gone {
 				break
 			}
-			l.retired = segments[0].Number
+			l.removing.retired = segments[0].Number
 		}
 		segments = segments[1:]
 	}
 	return segments, nil
 }
 
-// worthwhile is nothing where segments hold nothing but the records of earlier
-// retirements. These wait until something else goes: dropped by themselves they
-// would make another such segment, and so on for ever, also in silence.
+// worthwhile is nothing where segments hold nothing but what the log says of its own
+// segments, and the records of earlier retirements. These wait until something else
+// goes: dropped by themselves they would make another such segment, and so on for ever,
+// also in silence.
 func (l *Log) worthwhile(segments []Segment, reason string) ([]Segment, string, error) {
 	for _, segment := range segments {
-		if segment.Records > 2 {
-			return segments, reason, nil
-		}
-		if segment.Records < 2 { // there is only its own first
-			continue
-		}
-		record, err := l.Get(segment.First + 1)
-		if err != nil && !errors.Is(err, ErrGone) {
+		idle, err := l.onlyUpkeep(segment.First, segment.Records)
+		if err != nil {
 			return nil, "", err
 		}
-		s, unread := Parse(record.Line)
-		if err != nil || unread != nil || s.Kind != KindAdmin || s.Event != EventRetired {
+		if !idle {
 			return segments, reason, nil
 		}
 	}
 	return nil, "", nil
+}
+
+// upkeepMost is how many records a segment has at most that holds nothing else. After a
+// crash it has some more than the three that there are in general.
+const upkeepMost = 16
+
+// onlyUpkeep reports whether records of a segment are only those of the log's own
+// housekeeping: what it seals, opens and retires.
+func (l *Log) onlyUpkeep(first, records uint64) (bool, error) {
+	if records > upkeepMost {
+		return false, nil
+	}
+	some, err := l.some(first, first+records)
+	if err != nil {
+		return false, err
+	}
+	for _, record := range some {
+		s, err := Parse(record.Line)
+		if err != nil || s.Kind != KindAdmin {
+			return false, nil
+		}
+		switch s.Event {
+		case EventCreated, EventSegment, EventSealed, EventRetired:
+		default:
+			return false, nil
+		}
+	}
+	return uint64(len(some)) == records, nil
 }
 
 // begun is when a segment was, by its first record, which is the log's own and cannot

@@ -15,28 +15,17 @@ import (
 // allocSize is by how much the file of a segment grows; each time costs a sync.
 const allocSize = 4 << 20
 
-// writing are the options of a segment that is written to. Its memory map is
-// large from the start: to enlarge it bbolt waits until nobody reads, and while
-// the blocks of the file are hashed ahead, somebody does.
-func (l *Log) writing(wait time.Duration) bbolt.Options {
-	return bbolt.Options{Timeout: max(wait, time.Millisecond), InitialMmapSize: l.mapped()}
-}
-
-func (l *Log) mapped() int { return int(2*l.options.SegmentBytes) + MaxAppend }
-
-// room says whether calls fit below the end of the memory map, with all that
-// bbolt adds to them.
-func (l *Log) room(calls []*call) bool {
-	size := l.w.active.size + allocSize
-	for _, c := range calls {
-		size += 2*c.size + 512*int64(len(c.entries))
+// writing are the options of a segment that is written to. Its memory map is large from
+// the start: to enlarge it bbolt waits until nobody reads.
+func (l *Log) writing() bbolt.Options {
+	return bbolt.Options{
+		Timeout:         max(l.options.LockTimeout, time.Millisecond),
+		InitialMmapSize: int(2 * l.options.SegmentBytes),
 	}
-	return size < int64(l.mapped())
 }
 
-// turn looks after the size and the age of the active segment: at half its size
-// the next one is prepared, at its size its blocks are hashed, then those written
-// meanwhile, and then it is sealed. Only the last step keeps the writer.
+// turn looks after the size and the age of the active segment: at half its size the next
+// one is prepared, and at its size it is sealed.
 func (l *Log) turn() {
 	s := l.w.active
 	if l.w.failed != nil || s == nil {
@@ -48,27 +37,26 @@ func (l *Log) turn() {
 	if s.size >= l.options.SegmentBytes/2 && l.w.next == nil && time.Since(l.w.tried) > l.options.RetryEvery {
 		l.w.next = l.prepareAside(s.number + 1)
 	}
-	switch {
-	case l.w.ahead.ready() && l.w.ahead.again():
-	case l.w.ahead.ready():
-		if l.w.tail.edge.size == l.w.tail.checkpointed || len(l.queue) == 0 { // else the next commit brings a checkpoint along
-			_ = l.rotate()
-		}
-	case l.w.ahead != nil || !l.ripe(s):
-	case !l.room(nil):
+	if l.ripe(s) {
 		_ = l.rotate()
-	default:
-		l.w.ahead = startHashing(s)
 	}
 }
 
-// ripe says whether a segment is to be sealed. One that holds nothing but its
-// first record never is: silence needs no segments.
+// ripe reports whether a segment is to be sealed. One that holds nothing but what the
+// log says of its own segments never is: silence needs no segments.
 func (l *Log) ripe(s *segment) bool {
-	if l.w.tail.edge.size-s.first < 2 || time.Since(l.w.tried) < l.options.RetryEvery {
+	size := l.w.tail.edge.size
+	if size-s.first < 2 || time.Since(l.w.tried) < l.options.RetryEvery {
 		return false
 	}
-	return s.size >= l.options.SegmentBytes || l.options.Now().Sub(l.w.opened) >= l.options.SegmentAge
+	if s.size >= l.options.SegmentBytes {
+		return true
+	}
+	if l.options.Now().Sub(l.w.opened) < l.options.SegmentAge {
+		return false
+	}
+	idle, err := l.onlyUpkeep(s.first, size-s.first)
+	return err == nil && !idle
 }
 
 // rotate seals the active segment and begins the next. Where the next cannot be
@@ -78,7 +66,6 @@ func (l *Log) rotate() error {
 	next := l.takeNext()
 	if next.err != nil {
 		l.w.tried = time.Now()
-		l.dropAhead()
 		return fmt.Errorf("beginning a segment: %w", next.err)
 	}
 	if err := l.seal(old, next.segment); err != nil {
@@ -103,29 +90,20 @@ func (l *Log) retireSealed(number uint64) error {
 	return nil
 }
 
-// seal ends a segment, and puts its digest into the first record of the next.
+// seal ends a segment, and begins the next. Its digest is recorded once it is known.
 func (l *Log) seal(old, next *segment) error {
 	if l.w.tail.edge.size > l.w.tail.checkpointed {
 		if err := l.transact(nil, order{checkpoint: true}); err != nil {
 			return err
 		}
 	}
-	digest, size, err := l.w.ahead.finish(old.path)
-	if err != nil {
+	left, _ := l.digests.list()
+	left = append(left, old.number)
+	if err := l.begin(next, EventSegment, map[string]any{"segment": next.number, "undigested": left}); err != nil {
 		return err
 	}
-	l.dropAhead()
-	return l.begin(next, EventSegment, map[string]any{
-		"segment": next.number,
-		"previous": map[string]any{
-			"segment": old.number,
-			"file":    filepath.Base(old.path),
-			"first":   old.first,
-			"records": l.w.tail.edge.size - old.first,
-			"size":    size,
-			"digest":  digest,
-		},
-	})
+	l.digests.set(left)
+	return nil
 }
 
 // begin makes a prepared segment the active one, by its first record.
@@ -163,7 +141,7 @@ func (l *Log) prepareSegment(number uint64) *nextSegment {
 	s := &segment{number: number, path: segmentPath(l.data, number), active: true}
 	draft := filepath.Join(filepath.Dir(s.path), fmt.Sprintf(".prepared-%08d", number))
 	_ = os.Remove(draft)
-	db, err := openFile(draft, boltfile.ToWrite, l.writing(l.options.LockTimeout))
+	db, err := openFile(draft, boltfile.ToWrite, l.writing())
 	if err != nil {
 		return &nextSegment{err: err}
 	}

@@ -2,7 +2,6 @@ package decisionlog
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -19,86 +18,7 @@ func thousand() []Entry {
 	return entries
 }
 
-// callsOf are those of one transaction.
-func (l *Log) callsOf(t *testing.T, entries ...Entry) []*call {
-	t.Helper()
-	c := &call{at: l.options.Now()}
-	for _, e := range entries {
-		e.ID = l.options.NewID()
-		p, err := prepare(e, l.kinds)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.entries = append(c.entries, p)
-	}
-	return []*call{c}
-}
-
-// While the writer is kept nothing is hashed but what the last commits wrote, and
-// next to nothing else is read: not what was written while the rest was hashed,
-// nor what the file has in reserve.
-func TestLittleIsHashedWhileTheWriterIsKept(t *testing.T) {
-	l := mustOpen(t, t.TempDir(), Options{})
-	for range 20 {
-		mustAppend(t, l, thousand()...)
-	}
-	mustAppend(t, l, entryOf("", true)) // writes to fewer pages than the commit before freed: some stay free
-	err := l.order(t.Context(), func() error {
-		s := l.w.active
-		l.w.ahead = startHashing(s)
-		<-l.w.ahead.done
-		for range 5 { // as if beside the first round
-			for _, entries := range [][]Entry{thousand(), thousand()[:1]} {
-				if err := l.transact(l.callsOf(t, entries...), order{}); err != nil {
-					return err
-				}
-			}
-		}
-		if !l.w.ahead.again() {
-			t.Error("there is one round only")
-		}
-		<-l.w.ahead.done
-		if err := l.transact(l.callsOf(t, entryOf("", true)), order{}); err != nil {
-			return err
-		}
-		if l.w.ahead.again() {
-			t.Error("the rounds have no end")
-		}
-		before := append([]block(nil), l.w.ahead.blocks...)
-		digest, size, err := l.w.ahead.finish(s.path)
-		if err != nil {
-			return err
-		}
-		f, err := os.Open(s.path)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = f.Close() }()
-		if want, bytes, err := FileDigest(f); err != nil || digest != want || size != bytes {
-			t.Errorf("%s of %d bytes, want %s of %d, %v", digest, size, want, bytes, err)
-		}
-		read, hashed := 0, 0
-		for i, b := range l.w.ahead.blocks {
-			if i >= len(before) || !before[i].done {
-				read++
-			}
-			if i >= len(before) || before[i].sum != b.sum {
-				hashed++
-			}
-		}
-		t.Logf("of %d blocks %d were read and %d hashed", len(l.w.ahead.blocks), read, hashed)
-		reserve := int(allocSize / DigestBlock)
-		if hashed < 1 || hashed > 8 || read > reserve+16 || len(before) < 2*reserve {
-			t.Errorf("of %d blocks %d were read and %d hashed", len(l.w.ahead.blocks), read, hashed)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// A segment that is written to while it is hashed gets the digest that its file has.
+// Segments that are sealed while others write get the digests that their files have.
 func TestDigestsUnderLoad(t *testing.T) {
 	k := keepLog(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -121,57 +41,20 @@ func TestDigestsUnderLoad(t *testing.T) {
 	k.ok(JudgeDirectory(k.data))
 }
 
-// While the writer is kept there is one transaction, which costs two syncs: the
-// checkpoint came with the commit before.
-func TestOneCommitKeepsTheWriter(t *testing.T) {
+// While the writer is kept there are two transactions, which cost two syncs each: the
+// checkpoint that ends a segment, and the record that begins the next.
+func TestTwoCommitsKeepTheWriter(t *testing.T) {
 	var commits int
 	l := mustOpen(t, t.TempDir(), Options{OnCommit: func(Commit) { commits++ }})
 	mustAppend(t, l, thousand()...)
+	mustAppend(t, l, entryOf("", true))
 	err := l.order(t.Context(), func() error {
-		l.w.ahead = startHashing(l.w.active)
-		<-l.w.ahead.done
-		l.w.ahead.again()
-		if err := l.transact(l.callsOf(t, entryOf("", true)), order{}); err != nil {
-			return err
-		}
-		<-l.w.ahead.done
 		commits = 0
 		err := l.rotate()
-		if commits != 1 { // counted here: the writer goes on, and signs in silence too
-			t.Errorf("%d commits, want 1", commits)
+		if commits != 2 { // counted here: the writer goes on, and signs in silence too
+			t.Errorf("%d commits, want 2", commits)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// The last commits of a segment are small: what the very last one writes is
-// hashed while the writer is kept.
-func TestLastCommitsAreSmall(t *testing.T) {
-	l := mustOpen(t, t.TempDir(), Options{})
-	gathered := func() (n int) {
-		big := &call{size: commitBytes / 16}
-		for range 5 {
-			l.queue <- big
-		}
-		n = len(l.gather(big))
-		for len(l.queue) > 0 {
-			<-l.queue
-		}
-		return n
-	}
-	err := l.order(t.Context(), func() error {
-		if n := gathered(); n != 6 {
-			t.Errorf("%d calls share a commit, want 6", n)
-		}
-		l.w.ahead = startHashing(l.w.active)
-		<-l.w.ahead.done
-		if n := gathered(); n != 2 {
-			t.Errorf("%d calls share a commit before a segment is sealed, want 2", n)
-		}
-		return nil
 	})
 	if err != nil {
 		t.Fatal(err)

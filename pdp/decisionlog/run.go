@@ -19,15 +19,9 @@ func (l *Log) run() {
 	timer := time.NewTimer(l.wait())
 	defer timer.Stop()
 	for {
-		var hashed <-chan struct{}
-		if l.w.ahead != nil {
-			hashed = l.w.ahead.done
-		}
 		select {
 		case c := <-l.queue:
 			l.serve(l.gather(c))
-		case <-hashed:
-			l.turn() // nothing is written, but the segment can be sealed
 		case <-timer.C:
 			l.tick()
 		case <-l.stop:
@@ -75,11 +69,7 @@ const unhurried = 5 * time.Millisecond
 func (l *Log) gather(c *call) []*call {
 	calls := []*call{c}
 	var enough <-chan time.Time
-	share := 1
-	if l.w.ahead.sealing() { // what the last commit of a segment writes keeps the writer until it is hashed
-		share = 8
-	}
-	for bytes, records := c.size, len(c.entries); c.do == nil && bytes < commitBytes/int64(share) && records < commitRecords/share; {
+	for bytes, records := c.size, len(c.entries); c.do == nil && bytes < commitBytes && records < commitRecords; {
 		if enough == nil && c.reply == nil {
 			enough = time.After(unhurried)
 		}
@@ -152,9 +142,6 @@ func (l *Log) write(calls []*call) error {
 	}
 	lost, _ := l.state.take()
 	calls = append(calls[:len(calls):len(calls)], l.told(lost)...)
-	if !l.room(calls) {
-		l.dropAhead() // bbolt would wait for the end of its transaction
-	}
 	if err := l.transact(calls, order{}); err != nil {
 		l.state.giveBack(lost)
 		l.fail(err)
@@ -245,49 +232,39 @@ func (l *Log) signed(ctx context.Context, willDo func(*tail) bool) (signed []byt
 	return signed, nil
 }
 
-// Rotate seals the active segment, so that all that is on record now can be read
-// by others and rewritten with [Log.Replace]. What takes long is done beside the
-// writer first, as when a segment is full.
+// Rotate seals the active segment, so that all that is on record now can be read by
+// others. It returns when the digest of the segment is on record too, or never will be:
+// then the segment can be rewritten with [Log.Replace], if it was not altered.
 func (l *Log) Rotate(ctx context.Context) error {
 	var old *segment
-	var prepared, hashed <-chan struct{}
+	var prepared <-chan struct{}
 	err := l.order(ctx, func() error {
 		old = l.w.active
-		if l.w.ahead == nil {
-			l.w.ahead = startHashing(old)
-		}
-		if l.w.next == nil {
+		if l.w.next == nil { // it takes long, and so is made beside the writer
 			l.w.next = l.prepareAside(old.number + 1)
 		}
-		prepared, hashed = l.w.next.done, l.w.ahead.done
+		prepared = l.w.next.done
 		return nil
 	})
-	for err == nil && hashed != nil {
-		for _, ready := range []<-chan struct{}{prepared, hashed} {
-			select {
-			case <-ready:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		err = l.order(ctx, func() (err error) {
-			hashed, err = l.rotateHashed(old.number)
-			return err
-		})
-	}
 	if err != nil {
 		return err // what was set is the writer's still
 	}
-	return old.retire() // if that is not yet done
-}
-
-// rotateHashed seals a segment, or says what to wait for first.
-func (l *Log) rotateHashed(number uint64) (hashed <-chan struct{}, err error) {
-	switch ahead := l.w.ahead; {
-	case l.w.active.number != number: // the writer saw by itself that all is ready
-		return nil, nil
-	case ahead != nil && (!ahead.ready() || ahead.again()):
-		return ahead.done, nil
+	select {
+	case <-prepared:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return nil, l.rotate()
+	err = l.order(ctx, func() error {
+		if l.w.active.number != old.number { // the writer saw by itself that it was full
+			return nil
+		}
+		return l.rotate()
+	})
+	if err != nil {
+		return err
+	}
+	if err := l.digests.wait(ctx, old.number); err != nil && !errors.Is(err, ErrDamaged) {
+		return err
+	}
+	return old.retire() // if that is not yet done
 }

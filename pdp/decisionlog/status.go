@@ -17,6 +17,7 @@ type Status struct {
 	Records, Commits, Refused, Dropped uint64 // since it was opened
 	Queued                             int    // calls that wait
 	Segments                           int
+	Altered                            int   // sealed segments that were altered, or cannot be read, and have no digest on record
 	Recent                             int64 // bytes that retention may not drop yet; 0 without a Limit
 	Full                               bool  // and that is all there may be
 }
@@ -26,6 +27,8 @@ func (l *Log) Status() Status {
 	s := l.state.now()
 	s.Mode, s.OK, s.Size, s.Queued = l.options.Mode, s.Err == nil, l.Size(), len(l.queue)
 	s.Recent, s.Full = l.accounts.state()
+	all, open := l.digests.list()
+	s.Altered = len(all) - len(open)
 	for _, segment := range l.Segments() {
 		s.Segments, s.Bytes = s.Segments+1, s.Bytes+segment.Size
 	}

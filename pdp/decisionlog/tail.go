@@ -39,7 +39,7 @@ func (l *Log) openTail() (crashed bool, err error) {
 	if err := os.Chmod(s.path, 0o600); err != nil { // it may have been sealed before a crash
 		return false, err
 	}
-	db, err := openFile(s.path, boltfile.ToWrite, l.writing(l.options.LockTimeout))
+	db, err := openFile(s.path, boltfile.ToWrite, l.writing())
 	if err != nil {
 		return false, err
 	}
@@ -57,6 +57,7 @@ func (l *Log) openTail() (crashed bool, err error) {
 		if l.w.tail, err = checkTail(tx, s, l.Size()); err != nil {
 			return err
 		}
+		l.digests.set(readUndigested(tx))
 		l.w.charged = activeCharges(tx, s.first, l.w.tail.checkpointed, l.Size())
 		s.size = tx.Size()
 		l.accounts.reopen(l.w.charged, contentOf(s.size, l.Size()-s.first))
@@ -185,17 +186,22 @@ func timeOf(line []byte) (time.Time, bool) {
 	return at, err == nil
 }
 
+// edgeBefore reads the edge that a segment begins with.
+func edgeBefore(tx *bbolt.Tx, first uint64) (edge, error) {
+	hashes, err := splitHashes(tx.Bucket([]byte(BucketMeta)).Get([]byte(MetaEdge)))
+	if err == nil && len(hashes) != bits.OnesCount64(first) {
+		err = fmt.Errorf("%w: its edge has %d hashes, and it begins with record %d", ErrDamaged, len(hashes), first)
+	}
+	return edge{first, hashes}, err
+}
+
 // segmentHashes reads hashes from one segment alone, what stands before it from
 // its edge.
 func segmentHashes(tx *bbolt.Tx, first uint64) (tlog.HashReader, error) {
-	before, err := splitHashes(tx.Bucket([]byte(BucketMeta)).Get([]byte(MetaEdge)))
+	edge, err := edgeBefore(tx, first)
 	if err != nil {
 		return nil, err
 	}
-	if len(before) != bits.OnesCount64(first) {
-		return nil, fmt.Errorf("%w: its edge has %d hashes, and it begins with record %d", ErrDamaged, len(before), first)
-	}
-	edge := edge{first, before}
 	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
 		out := make([]tlog.Hash, len(indexes))
 		for i, index := range indexes {

@@ -90,7 +90,7 @@ func (s *Server) readiness() (int, readiness) {
 		state.Refused = &refusedState{r.At.UTC(), first, more}
 	}
 	state.Log = s.logReadiness()
-	if state.Log != nil && !state.Log.OK {
+	if state.Log != nil && (!state.Log.OK || state.Log.Altered > 0) {
 		state.Status = "degraded"
 	}
 	if s.door.Stopping.Load() || state.Log != nil && (state.Log.Full || !state.Log.OK && state.Log.Mode != decisionlog.BestEffort) {

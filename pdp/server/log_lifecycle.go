@@ -38,8 +38,15 @@ func (s *Server) openLog(ctx context.Context) error {
 	}
 	published := s.publish()
 	s.events = newEvents(s)
-	options := decisionlog.Options{Mode: s.config.DecisionLog.Mode, Now: s.config.Program.PDP.Now, OnCheckpoint: published.take, OnState: s.logState,
-		Index: true, OnIndex: s.indexFailed, Kinds: []string{decisionlog.KindApproval}}
+	options := decisionlog.Options{
+		Mode:         s.config.DecisionLog.Mode,
+		Now:          s.config.Program.PDP.Now,
+		OnCheckpoint: published.take,
+		OnState:      s.logState,
+		Index:        true,
+		OnFailure:    s.logFailure,
+		Kinds:        []string{decisionlog.KindApproval},
+	}
 	counts := &s.telemetry.Log
 	options.OnCommit, options.OnRotate, options.OnReplace = counts.Committed, counts.Rotated, counts.Replaced
 	s.newRetention(&options)
@@ -121,9 +128,14 @@ func (s *Server) logState(err error) {
 	}
 }
 
-// indexFailed tells the operator. Nothing is wrong but how long a query takes.
-func (s *Server) indexFailed(err error) {
-	s.telemetry.Log.IndexFailed()
+// logFailure tells the operator what failed beside the log's writer.
+func (s *Server) logFailure(err error) {
+	if errors.Is(err, decisionlog.ErrUndigested) {
+		s.log.Error("a segment of the decision log was altered before its digest was on record, or cannot be read; nothing is redacted or retired in it; "+
+			"run policy-service log verify, keep the file as evidence, put back a copy that verifies, and start again", "error", err)
+		return
+	}
+	s.telemetry.Log.IndexFailed() // nothing is wrong but how long a query takes
 	s.log.Warn("an index of the decision log cannot be made; queries are slow until it can, and it is tried again; see to the disk of the data directory", "error", err)
 }
 
@@ -134,6 +146,8 @@ type logReadiness struct {
 	Size uint64           `json:"size"`
 	// Full is that records too young to be dropped are all that there may be.
 	Full bool `json:"full,omitzero"`
+	// Altered counts the sealed segments that were altered before their digest was on record.
+	Altered int `json:"altered,omitzero"`
 }
 
 func (s *Server) logReadiness() *logReadiness {
@@ -141,5 +155,5 @@ func (s *Server) logReadiness() *logReadiness {
 		return nil
 	}
 	status := s.decisions.Status()
-	return &logReadiness{status.Mode, status.OK, status.Size, status.Full}
+	return &logReadiness{status.Mode, status.OK, status.Size, status.Full, status.Altered}
 }

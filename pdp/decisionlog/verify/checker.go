@@ -83,7 +83,11 @@ func (c *checker) inOtherOrder(p *Problem, next []byte) {
 func (c *checker) tell(r *record) error {
 	switch u := &c.unsigned; r.event {
 	case decisionlog.EventSegment:
-		u.files = append(u.files, r.details.Previous)
+		if r.details.Previous.Digest != "" {
+			u.files = append(u.files, r.details.Previous)
+		}
+	case decisionlog.EventSealed:
+		u.files = append(u.files, r.details.segmentFile)
 	case decisionlog.EventRedacted:
 		u.files, u.redacted = append(u.files, r.details.File), append(u.redacted, r.details.Sequence)
 	case decisionlog.EventRetired:

@@ -94,7 +94,7 @@ func (c *checker) conclude() {
 func (c *checker) doubts() {
 	r := &c.report
 	if r.Live {
-		r.doubt("anything about what a server wrote since its last sealed segment: it was not to be read beside it")
+		r.doubt("anything about what a server wrote since its last sealed segment, such as the digest of that segment: it was not to be read beside it")
 	}
 	if r.Unsigned > 0 {
 		r.doubt("the last %d records are covered by no checkpoint: anybody could have written or changed them", r.Unsigned)

@@ -149,6 +149,7 @@ func quiet(t *testing.T, what string, do func(verify.Options) verify.Report, o v
 // before its end, behind which it can be cut.
 func TestChangedSegment(t *testing.T) {
 	tamper(t, sample(t, t.TempDir()), *rounds)
+	tamper(t, bothForms(t, t.TempDir()), *rounds)
 	w := newWriter(t, t.TempDir())
 	w.records(20)
 	w.checkpoint()

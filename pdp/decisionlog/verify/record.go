@@ -36,11 +36,12 @@ func (r *record) of() []byte {
 
 // details are the members that verify reads of the events it knows.
 type details struct {
-	Previous segmentFile   `json:"previous"` // segment_opened
-	File     segmentFile   `json:"file"`     // record_redacted
-	Files    []segmentFile `json:"files"`    // segments_retired
-	Sequence int64         `json:"sequence"` // record_redacted
-	Below    int64         `json:"below"`    // segments_retired
+	segmentFile               // segment_sealed
+	Previous    segmentFile   `json:"previous"` // segment_opened of the first release
+	File        segmentFile   `json:"file"`     // record_redacted
+	Files       []segmentFile `json:"files"`    // segments_retired
+	Sequence    int64         `json:"sequence"` // record_redacted
+	Below       int64         `json:"below"`    // segments_retired
 }
 
 // segmentFile says what a segment's file is from this record on.
@@ -50,7 +51,12 @@ type segmentFile struct {
 }
 
 // reads are the events whose details say what verify must know.
-var reads = map[string]bool{decisionlog.EventSegment: true, decisionlog.EventRedacted: true, decisionlog.EventRetired: true}
+var reads = map[string]bool{
+	decisionlog.EventSegment:  true,
+	decisionlog.EventSealed:   true,
+	decisionlog.EventRedacted: true,
+	decisionlog.EventRetired:  true,
+}
 
 // recordStart is how every record line begins, and no line of an export's envelope does.
 var recordStart = []byte(`{"sequence":`)

@@ -47,11 +47,17 @@ type Report struct {
 	Skipped     int64    // records that a filter left out of an export, their hashes given
 	Unsigned    int64    // records read after the last checkpoint, which no signature covers
 	Checkpoints int64    // checkpoints whose signature and root were checked
-	Segments    int64    // files read
-	Digests     int64    // files that are what a signed record says they are
-	Live        bool     // a server holds the log: its active segment was not read
+	Files       Files
+	Live        bool // a server holds the log: its active segment was not read
 	Proved      []string
 	NotExcluded []string
+}
+
+// Files are the segments of a data directory.
+type Files struct {
+	Read       int64
+	Digested   int64    // they are what a signed record says they are
+	Undigested []string // sealed ones of which no signed record says what they are
 }
 
 // Verified says whether all that was checked held.

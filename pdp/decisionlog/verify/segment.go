@@ -34,13 +34,19 @@ func (c *checker) segmentFile(name string, number int64, last bool, digests map[
 		ready := digestOf(f, info.Size())
 		digests[number] = ready
 		// The file must stay open until it is read; a digest is a value, kept in the channel.
-		defer func() { d := <-ready; kept := make(chan digest, 1); kept <- d; digests[number] = kept }()
+		defer func() {
+			d := <-ready
+			d.end = c.tree.size
+			kept := make(chan digest, 1)
+			kept <- d
+			digests[number] = kept
+		}()
 	}
 	b, err := pages.Open(f, info.Size())
 	if err != nil {
 		return inFile(err, name)
 	}
-	c.report.Segments++
+	c.report.Files.Read++
 	return inFile(c.segment(b, number, last), name)
 }
 

@@ -255,13 +255,29 @@ func (w *writer) rotateKey() {
 	w.signer = next
 }
 
-// seal ends a segment and begins the next.
+// seal ends a segment and begins the next, as the first release did.
 func (w *writer) seal() {
-	w.must(w.db.Close())
-	w.must(os.Chmod(w.path(w.segment), 0o400))
-	previous := w.file(w.segment, w.first, len(w.lines)-w.first)
+	previous := w.sealed()
 	w.open()
 	w.admin(decisionlog.EventSegment, map[string]any{"segment": w.segment, "previous": previous})
+}
+
+// sealAlone does it as it is done since. What it returns puts the digest on record.
+func (w *writer) sealAlone() (digest func()) {
+	file := w.sealed()
+	w.open()
+	w.admin(decisionlog.EventSegment, map[string]any{"segment": w.segment, "undigested": []uint64{file.Segment}})
+	return func() {
+		w.admin(decisionlog.EventSealed, map[string]any{"segment": file.Segment, "first": file.First, "records": file.Records,
+			"size": file.Size, "digest": file.Digest})
+	}
+}
+
+// sealed ends a segment.
+func (w *writer) sealed() decisionlog.SegmentFile {
+	w.must(w.db.Close())
+	w.must(os.Chmod(w.path(w.segment), 0o400))
+	return w.file(w.segment, w.first, len(w.lines)-w.first)
 }
 
 func (w *writer) file(segment, first, records int) decisionlog.SegmentFile {

@@ -21,6 +21,7 @@ type verifyCommand struct {
 // Help ends the command's help.
 func (verifyCommand) Help() string {
 	return "Only a checkpoint that you kept elsewhere (--checkpoint) shows that the end was cut off, that the whole directory was replaced by an older copy, or that the decision log was signed anew.\n\n" +
+		"In a data directory the command also compares each sealed file with its digest, which is on record. If a digest is not on record yet, as after a crash, the command names the file, and that is no failure.\n\n" +
 		"Exit codes: 0 verified, 2 usage, 3 altered, 4 missing, 5 truncated, 6 forked, 7 time reversed, 8 unreadable, 9 other key."
 }
 
@@ -115,7 +116,7 @@ func (c verifyCommand) unanswered(r verify.Report) error {
 	switch {
 	case r.Code == verify.Usage:
 		return fmt.Errorf("cannot verify: %s; see policy-service log verify --help", r.Problem)
-	case r.Live && r.Segments == 0 && !r.Verified():
+	case r.Live && r.Files.Read == 0 && !r.Verified():
 		return fmt.Errorf("cannot verify: a server is running on %s and has sealed no segment yet; verify what log export --server URL writes, or stop it", c.Path)
 	}
 	return nil
@@ -153,6 +154,7 @@ type verifyJSON struct {
 	Skipped     int64    `json:"skipped"`
 	Unsigned    int64    `json:"unsigned"`
 	Live        bool     `json:"live,omitempty"`
+	Undigested  []string `json:"undigested,omitempty"`
 	Proved      []string `json:"proved"`
 	NotExcluded []string `json:"not_excluded"`
 }
@@ -181,6 +183,7 @@ func verifyJSONOf(r verify.Report) verifyJSON {
 		Skipped:     r.Skipped,
 		Unsigned:    r.Unsigned,
 		Live:        r.Live,
+		Undigested:  r.Files.Undigested,
 		Proved:      append([]string{}, r.Proved...),
 		NotExcluded: append([]string{}, r.NotExcluded...),
 	}

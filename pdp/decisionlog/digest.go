@@ -1,0 +1,241 @@
+package decisionlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"go.etcd.io/bbolt"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// digests records the digests of sealed segments, and knows which are not on record. The
+// active segment says which: its first record names them, and each EventSealed after that
+// strikes one off. So the list is right after any crash, and no digest is recorded twice.
+//
+// Only the writer changes the list. A goroutine of its own works it off.
+type digests struct {
+	log  *Log
+	stop func() // ends the goroutine, and waits for its end
+
+	mu       sync.Mutex
+	segments []uint64         // their numbers, ascending
+	faults   map[uint64]error // why the digests of some are not recorded before the log is opened again
+	closed   bool             // no digest is recorded any more
+	changed  chan struct{}    // closed at the next change
+}
+
+func newDigests(l *Log) *digests {
+	return &digests{log: l, stop: func() {}, faults: map[uint64]error{}, changed: make(chan struct{})}
+}
+
+// change changes the list, and wakes those who wait for a change.
+func (d *digests) change(do func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	do()
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+func (d *digests) set(segments []uint64) { d.change(func() { d.segments = segments }) }
+
+func (d *digests) refuse(segment uint64, err error) {
+	d.change(func() { d.faults[segment] = err })
+}
+
+// list returns all segments of the list, and those whose digest can be recorded.
+func (d *digests) list() (all, open []uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	open = slices.DeleteFunc(slices.Clone(d.segments), func(n uint64) bool { return d.faults[n] != nil })
+	return slices.Clone(d.segments), open
+}
+
+// wait waits until the digest of a segment is on record. A segment with a fault must stay
+// as it is: a new file in its place would hide what was done.
+func (d *digests) wait(ctx context.Context, segment uint64) error {
+	for {
+		d.mu.Lock()
+		listed, fault, closed, changed := slices.Contains(d.segments, segment), d.faults[segment], d.closed, d.changed
+		d.mu.Unlock()
+		switch {
+		case !listed:
+			return nil
+		case fault != nil:
+			return fmt.Errorf("%w: the digest of segment %d is not on record: %w", ErrDamaged, segment, fault)
+		case closed:
+			return ErrClosed
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// readUndigested reads the list from the active segment. It ends after a few records,
+// unless a crash came before a digest was on record.
+func readUndigested(tx *bbolt.Tx) (left []uint64) {
+	records := tx.Bucket([]byte(BucketRecords)).Cursor()
+	for key, line := records.First(); key != nil; key, line = records.Next() {
+		var details struct {
+			Segment    uint64   `json:"segment"`
+			Undigested []uint64 `json:"undigested"`
+		}
+		if bytes.Contains(line, []byte(`"segment_`)) {
+			s, err := Parse(line)
+			switch {
+			case err != nil || s.Kind != KindAdmin || json.Unmarshal(s.Details, &details) != nil:
+			case s.Event == EventSegment:
+				left = details.Undigested
+			case s.Event == EventSealed:
+				left = slices.DeleteFunc(left, func(n uint64) bool { return n == details.Segment })
+			}
+		}
+		if len(left) == 0 {
+			break
+		}
+	}
+	return left
+}
+
+// start begins to record digests.
+func (d *digests) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		d.run(ctx)
+		d.change(func() { d.closed = true })
+	})
+	d.stop = func() {
+		cancel()
+		done.Wait()
+	}
+}
+
+// run records the digests of sealed segments, oldest first.
+func (d *digests) run(ctx context.Context) {
+	for {
+		d.mu.Lock()
+		changed := d.changed
+		d.mu.Unlock()
+		var again <-chan time.Time
+		if _, open := d.list(); len(open) > 0 {
+			switch err := d.record(ctx, open[0]); {
+			case err == nil:
+				continue
+			case errors.Is(err, ErrClosed):
+				return
+			case errors.Is(err, ErrUnavailable):
+				again = time.After(d.log.options.RetryEvery)
+			}
+		}
+		select {
+		case <-changed:
+		case <-again:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// record records the digest of one segment, which is computed beside the writer.
+func (d *digests) record(ctx context.Context, segment uint64) error {
+	var tree edge
+	if err := d.log.order(ctx, func() error { tree = d.log.w.tail.edge.clone(); return nil }); err != nil {
+		return err
+	}
+	file, err := d.of(ctx, segment, tree)
+	if err != nil {
+		return err
+	}
+	return d.log.order(ctx, func() error { return d.put(file) })
+}
+
+// finish records what is left when nothing else is written any more.
+func (d *digests) finish() error {
+	_, open := d.list()
+	for _, segment := range open {
+		if file, err := d.of(context.Background(), segment, d.log.w.tail.edge); err != nil {
+			continue // it was told
+		} else if err := d.put(file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put puts a digest on record. Only the writer calls it. An order that was given up
+// may have been carried out all the same: then the segment is off the list.
+func (d *digests) put(file SegmentFile) error {
+	all, _ := d.list()
+	at := slices.Index(all, file.Segment)
+	if at < 0 {
+		return nil
+	}
+	about := map[string]any{
+		"segment": file.Segment,
+		"first":   file.First,
+		"records": file.Records,
+		"size":    file.Size,
+		"digest":  file.Digest,
+	}
+	if err := d.log.record(EventSealed, about); err != nil {
+		d.log.fail(err)
+		return d.log.unavailable()
+	}
+	d.set(slices.Delete(all, at, at+1))
+	return nil
+}
+
+// of computes the digest of a sealed segment, and checks after that what was read.
+// In this order: what is altered in between is found by the check, or gives the file
+// another digest than the one on record. What is wrong is told.
+func (d *digests) of(ctx context.Context, segment uint64, tree edge) (file SegmentFile, err error) {
+	all := d.log.Segments()
+	if at := slices.IndexFunc(all, func(s Segment) bool { return s.Number == segment }); at < 0 {
+		err = fmt.Errorf("segment %d is not here", segment)
+	} else if file, err = fileOf(all[at], all[at].Path); err == nil {
+		err = d.check(ctx, all[at], tree)
+	}
+	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
+		d.refuse(segment, err)
+		d.log.options.OnFailure(fmt.Errorf("%w: segment %d: %w", ErrUndigested, segment, err))
+	}
+	return file, err
+}
+
+// check makes the tree of a sealed segment again, from its edge and its lines. The
+// hashes stored with them must be those of the tree, and it must be the beginning of the
+// tree that the writer has in memory.
+func (d *digests) check(ctx context.Context, sealed Segment, tree edge) error {
+	s, err := d.log.find(sealed.First)
+	if err != nil {
+		return err
+	}
+	w := &walker{visit: func(r Record) error { return r.orGone() }} // nothing is removed from it before its digest is on record
+	if err := d.log.view(s, func(tx *bbolt.Tx) (err error) { w.edge, err = edgeBefore(tx, s.first); return err }); err != nil {
+		return err
+	}
+	end := sealed.First + sealed.Records
+	if err := d.log.walkTo(ctx, w, end); err != nil {
+		return err
+	}
+	root, err := w.edge.root()
+	grown, err2 := tree.root()
+	proof, err3 := tlog.ProveTree(int64(tree.size), int64(end), d.log)
+	if err := errors.Join(err, err2, err3); err != nil {
+		return err
+	}
+	if err := tlog.CheckTree(proof, int64(tree.size), grown, int64(end), root); err != nil {
+		return fmt.Errorf("%w: records %d to %d are not those that were written: %w", ErrDamaged, sealed.First, end-1, err)
+	}
+	return nil
+}
