@@ -67,12 +67,9 @@ var wiring = map[string]string{
 	"pdp/server/datacheck.go":     "it says which files a server would open",
 
 	"pdp/server/accesscallbacks.go": "not yet: approval/broker",
-	"pdp/server/accessoffer.go":     "not yet: approval/broker",
 	"pdp/server/approvalheld.go":    "not yet: approval/broker",
 	"pdp/server/approvals.go":       "not yet: approval/broker",
-	"pdp/server/approvalsteps.go":   "not yet: approval/broker",
 	"pdp/server/approvalteller.go":  "not yet: approval/broker",
-	"pdp/server/approvalunbound.go": "not yet: approval/broker",
 	"pdp/server/approvalview.go":    "not yet: approval/broker",
 	"pdp/server/recordedbatch.go":   "not yet: what a decision's record holds",
 	"pdp/server/recorder.go":        "not yet: what a decision's record holds",

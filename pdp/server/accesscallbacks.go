@@ -45,7 +45,7 @@ func (s *Server) newCallbacks() (map[callbackOf]*webhook.Sender, error) {
 
 // callBack tells the programs that asked for an approval what became of their tasks.
 func (a *approvals) callBack(ctx context.Context, id string) error {
-	tasks, err := a.store.TasksOf(id)
+	tasks, err := a.Store.TasksOf(id)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 	"policy-service/schemas"
@@ -51,7 +52,7 @@ func (s *Server) submitRequest(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	known, found, err := s.approvals.store.Known(key, submission.Hash)
+	known, found, err := s.approvals.Store.Known(key, submission.Hash)
 	if err == nil && !found {
 		known, err = s.begin(c, caller, submission, approval.Task{
 			Tenant: tenant,
@@ -72,7 +73,7 @@ func (s *Server) submitRequest(c echo.Context) error {
 	if f.status() != string(approval.Pending) {
 		status = http.StatusCreated
 	}
-	c.Response().Header().Set(echo.HeaderLocation, s.point(tenant)+requestsPath+"/"+known.ID)
+	c.Response().Header().Set(echo.HeaderLocation, s.issuerURL(tenant)+broker.RequestsPath+"/"+known.ID)
 	return s.approvals.tell(c, status, s.approvals.seen(f))
 }
 
@@ -92,7 +93,7 @@ func (s *Server) idempotency(c echo.Context, caller auth.Caller, tenant string) 
 	if len(values) > 1 || values[0] == "" || len(values[0]) > longestKey {
 		return key, door.NewProblem(http.StatusBadRequest, "the header Idempotency-Key is empty, given twice, or of more than "+strconv.Itoa(longestKey)+" bytes; send one that you can send again")
 	}
-	mac := hmac.New(sha256.New, s.approvals.key)
+	mac := hmac.New(sha256.New, s.kept.key)
 	for _, part := range []string{"idempotency", caller.Name, tenant, values[0]} {
 		_, _ = mac.Write([]byte(strconv.Itoa(len(part)) + ":" + part))
 	}
@@ -120,14 +121,14 @@ func (s *Server) begin(c echo.Context, caller auth.Caller, submission evaluation
 		questions = append(questions, q)
 	}
 	for _, q := range questions {
-		filed, err := s.approvals.store.File(context.WithoutCancel(ctx), q)
+		filed, err := s.approvals.Store.File(context.WithoutCancel(ctx), q)
 		if err != nil {
 			return t, err // what was filed before waits, and is joined when it is asked for again
 		}
 		t.Items = append(t.Items, filed.ID)
 	}
 	t.ID = uuid.NewString()
-	return s.approvals.store.Begin(t)
+	return s.approvals.Store.Begin(t)
 }
 
 // atItem says of which item a problem is.
@@ -160,11 +161,11 @@ func (s *Server) requested(ctx context.Context, by evaluation.Asker, submission 
 		return q, accessProblem(http.StatusBadRequest, evaluation.NotRequestable, "this is not denied for want of an approval, or no more; ask for the decision again")
 	}
 	a.Decision = claims.EvaluationID
-	digest := s.approvals.digest(a)
+	digest := s.approvals.Digest(a)
 	if hex.EncodeToString(digest[:]) != claims.Binding {
 		return q, invalidBinding("the denial was of another request, or other policies are in force since; ask for the decision again")
 	}
-	if q, err = s.approvals.question(ctx, a, digest); err != nil {
+	if q, err = s.approvals.ApprovalRequest(ctx, a, digest); err != nil {
 		return q, err
 	}
 	q.Via = viaAuthZEN
@@ -189,11 +190,11 @@ func (s *Server) shownBeside(ctx context.Context, r evaluation.Request, within, 
 
 // denial is what the binding token says, where it is ours, of this place, and fresh.
 func (s *Server) denial(item evaluation.SubmissionItem) (claims evaluation.BindingClaims, err error) {
-	d, point := item.Denial, s.point(item.Request.Tenant)
+	d, point := item.Denial, s.issuerURL(item.Request.Tenant)
 	switch {
 	case !d.Given || d.BindingToken == "":
 		return claims, invalidBinding("there is no denial.binding_token; send the one that the denial came with")
-	case point == "" || !s.approvals.read(d.BindingToken, bindingType, &claims) || claims.Issuer != point || claims.Audience != point+requestsPath:
+	case point == "" || !s.approvals.Verify(d.BindingToken, broker.BindingType, &claims) || claims.Issuer != point || claims.Audience != point+broker.RequestsPath:
 		return claims, invalidBinding("denial.binding_token is none of ours; send the one that the denial came with, byte for byte")
 	case d.EvaluationID != "" && d.EvaluationID != claims.EvaluationID, !d.ExpiresAt.Equal(claims.DenialExpiresAt):
 		return claims, invalidBinding("the denial is of another evaluation than its binding_token, or has another expires_at; send both as they came")
@@ -251,7 +252,7 @@ func (s *Server) follower(c echo.Context, need door.Need) (door.Admitted, error)
 
 // task finds a task of the caller's. Whether there is another's, nobody learns.
 func (s *Server) task(c echo.Context, a door.Admitted) (approval.Task, error) {
-	t, found, err := s.approvals.store.Task(c.Param("id"))
+	t, found, err := s.approvals.Store.Task(c.Param("id"))
 	if err == nil && (!found || t.Caller != a.Caller.Name || t.Tenant != a.Tenant) {
 		err = accessProblem(http.StatusNotFound, evaluation.UnknownTask, "no such task, or none of yours; use the status_endpoint that you were given")
 	}
@@ -334,7 +335,7 @@ func (a *approvals) cancel(ctx context.Context, f followed, caller, reason strin
 		if taskStatus(one) != string(approval.Pending) {
 			continue
 		}
-		_, err := a.store.Cancel(ctx, one.ID, 0, "", caller, reason)
+		_, err := a.Store.Cancel(ctx, one.ID, 0, "", caller, reason)
 		var state *approval.StateError
 		if err != nil && !errors.As(err, &state) {
 			return cancelled, err

@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/server/door"
 )
 
@@ -24,7 +25,7 @@ type followed struct {
 // follow reads what a task asked for.
 func (a *approvals) follow(ctx context.Context, t approval.Task) (f followed, err error) {
 	f.Task = t
-	if f.of, err = a.store.Of(ctx, t); errors.Is(err, approval.ErrNotFound) {
+	if f.of, err = a.Store.Of(ctx, t); errors.Is(err, approval.ErrNotFound) {
 		return f, accessProblem(http.StatusGone, evaluation.TaskExpired, "what this task asked for ended long ago, and nothing is left of it; ask anew where it is still wanted")
 	}
 	return f, approvalProblem(err)
@@ -59,13 +60,13 @@ func (f followed) status() string {
 
 // handle is the task as its program is told of it.
 func (a *approvals) handle(f followed) (h evaluation.TaskHandle, err error) {
-	endpoint := a.server.point(f.Tenant) + requestsPath + "/" + f.ID
+	endpoint := a.server.issuerURL(f.Tenant) + broker.RequestsPath + "/" + f.ID
 	h = evaluation.TaskHandle{ID: f.ID, Status: f.status(), StatusEndpoint: endpoint}
 	if h.Status == string(approval.Pending) {
 		h.Links = map[string]string{"cancel": endpoint + "/cancel"}
 		for _, one := range f.of {
 			if one.Status == approval.Pending && one.ExpiresAt.After(h.ExpiresAt) {
-				h.ExpiresAt = seconds(one.ExpiresAt)
+				h.ExpiresAt = broker.Seconds(one.ExpiresAt)
 			}
 		}
 	}
@@ -94,8 +95,8 @@ func (a *approvals) result(one approval.Approval) (*evaluation.TaskResult, error
 	if one.Status.Final() {
 		until = one.EndedAt
 	}
-	state, err := a.state(one, until)
-	reference := evaluation.ApprovalReference{ID: one.ID, ApprovedAt: seconds(one.DecidedAt), ApprovedUntil: seconds(until), State: state}
+	state, err := a.State(one, until)
+	reference := evaluation.ApprovalReference{ID: one.ID, ApprovedAt: broker.Seconds(one.DecidedAt), ApprovedUntil: broker.Seconds(until), State: state}
 	return &evaluation.TaskResult{Mode: evaluation.ReevaluateMode, Approval: reference}, err
 }
 
@@ -114,7 +115,7 @@ func (a *approvals) seen(f followed) (saw seen) {
 		return seen{err: err}
 	}
 	if saw.done = answer.Task.Status != string(approval.Pending); !saw.done {
-		saw.retry = strconv.Itoa(retryLater)
+		saw.retry = strconv.Itoa(broker.RetryLater)
 	}
 	saw.body, saw.err = marshal(answer)
 	return saw

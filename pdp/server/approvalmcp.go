@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/mcp/wire"
 	"policy-service/pdp/server/door"
 )
@@ -121,6 +122,6 @@ func toolCallOf(a approval.Approval) (wire.Call, error) {
 		Uses:      a.Terms.Uses,
 		ExpiresAt: a.ExpiresAt,
 		Request:   a.Shown,
-		Unbound:   unbound(a),
+		Unbound:   broker.Unbound(a),
 	})
 }

@@ -131,7 +131,7 @@ func (v *approver) page(ctx context.Context, q inboxQuery, goOn func(context.Con
 	page = inbox{Items: []approvalView{}, Next: q.cursor}
 	bytes := 0
 	for looked := 0; looked < inboxLooked; {
-		some, next, err := v.server.approvals.store.List(ctx, q.tenants, q.status, page.Next, min(inboxAtOnce, inboxLooked-looked))
+		some, next, err := v.server.approvals.Store.List(ctx, q.tenants, q.status, page.Next, min(inboxAtOnce, inboxLooked-looked))
 		if err != nil {
 			return page, err
 		}
@@ -223,7 +223,7 @@ func showApproval(c echo.Context, a approval.Approval) error {
 // find finds an approval request that is there for whoever asks. That one is not on
 // record yet is said to nobody else.
 func (v *approver) find(ctx context.Context, id string) (approval.Approval, standing, error) {
-	a, ok, unrecorded := v.server.approvals.store.Get(ctx, id)
+	a, ok, unrecorded := v.server.approvals.Store.Get(ctx, id)
 	if unrecorded != nil && !errors.Is(unrecorded, approval.ErrUnrecorded) {
 		return approval.Approval{}, standing{}, unrecorded
 	}
@@ -336,7 +336,7 @@ func (s *Server) decide(c echo.Context, r *ruling) (err error) {
 		return err == nil && may.decides
 	}
 	same := func(one, other string) bool { return r.same(r.of.Tenant, one, other) }
-	decided, err := s.approvals.store.Decide(ctx, r.of.ID, r.said.Version, vote, counts, same)
+	decided, err := s.approvals.Store.Decide(ctx, r.of.ID, r.said.Version, vote, counts, same)
 	if err != nil {
 		return approvalProblem(err)
 	}
@@ -380,7 +380,7 @@ func (s *Server) revokeApproval(c echo.Context) error {
 		return err
 	}
 	ctx := context.WithoutCancel(c.Request().Context())
-	revoked, err := s.approvals.store.Revoke(ctx, r.of.ID, r.said.Version, r.vote(ctx))
+	revoked, err := s.approvals.Store.Revoke(ctx, r.of.ID, r.said.Version, r.vote(ctx))
 	if err != nil {
 		return approvalProblem(err)
 	}
@@ -398,7 +398,7 @@ func (s *Server) cancelApproval(c echo.Context) error {
 	}
 	ctx := context.WithoutCancel(c.Request().Context())
 	vote := r.vote(ctx)
-	cancelled, err := s.approvals.store.Cancel(ctx, r.of.ID, r.said.Version, vote.By, vote.Caller, vote.Reason)
+	cancelled, err := s.approvals.Store.Cancel(ctx, r.of.ID, r.said.Version, vote.By, vote.Caller, vote.Reason)
 	if err != nil {
 		return approvalProblem(err)
 	}

@@ -2,18 +2,14 @@ package server
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"policy-service/evaluation"
-	"policy-service/pdp"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/approval/webhook"
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/mask"
 )
 
 // ApprovalsConfig bounds what people are asked.
@@ -33,39 +29,58 @@ type ApprovalsConfig struct {
 	Webhooks []webhook.Config `yaml:"webhooks" doc:"Systems that are told of every approval request, by signed POSTs."`
 }
 
-// approvals is where decisions and approvals meet: what the PDP asks of them, and what
-// they put on record.
+// approvals are the approvals of a server, and those who are told of them.
 type approvals struct {
+	*broker.Broker
 	server *Server
-	store  *approval.Store
 	teller *teller
 	// callbacks are by caller and address.
 	callbacks map[callbackOf]*webhook.Sender
-	key       []byte
 }
 
-// openApprovals opens the file of approvals. There are some where decisions are
-// recorded: each step of an approval is on record.
+// openApprovals opens the file of approvals. A server has approvals if it records decisions, because each step of an
+// approval is on record.
 func (s *Server) openApprovals() (err error) {
 	if s.decisions == nil {
 		return nil
 	}
-	a := &approvals{server: s, key: s.approvalKey}
+	a := &approvals{server: s}
 	c := s.config.Approvals
-	a.store, err = approval.Open(s.config.Data, approval.Options{
-		Now: s.config.Program.PDP.Now, Key: a.key, Retain: c.Retain, OnError: a.failed, Silent: len(c.Webhooks)+len(c.Callbacks) == 0,
-		Record: a.record, Recorded: a.recorded, Attest: a.attest, Steps: a.steps, Size: s.decisions.Size, Old: s.old.of,
-		InForce: a.inForce, SamePerson: a.samePerson,
-		Limits: approval.Limits{MaxPendingPerSubject: int(c.MaxPendingPerSubject), MaxPendingPerTenant: int(c.MaxPendingPerTenant), MaxPendingPerCaller: int(c.MaxPendingPerCaller), NewPerMinutePerSubject: int(c.NewPerMinutePerSubject), NewPerMinutePerCaller: int(c.NewPerMinutePerCaller)},
+	a.Broker, err = broker.Open(broker.Options{
+		Data: s.config.Data,
+		Store: approval.Options{
+			Now:        s.config.Program.PDP.Now,
+			Key:        s.kept.key,
+			Retain:     c.Retain,
+			OnError:    a.failed,
+			Silent:     len(c.Webhooks)+len(c.Callbacks) == 0,
+			InForce:    a.inForce,
+			SamePerson: a.samePerson,
+			Limits: approval.Limits{
+				MaxPendingPerSubject:   int(c.MaxPendingPerSubject),
+				MaxPendingPerTenant:    int(c.MaxPendingPerTenant),
+				MaxPendingPerCaller:    int(c.MaxPendingPerCaller),
+				NewPerMinutePerSubject: int(c.NewPerMinutePerSubject),
+				NewPerMinutePerCaller:  int(c.NewPerMinutePerCaller),
+			},
+		},
+		Evidence:  s.kept.evidence,
+		Log:       s.decisions,
+		Keys:      s.signing,
+		Mask:      func(ctx context.Context) *mask.Masker { return s.pinned(ctx).mask },
+		IssuerURL: s.issuerURL,
+		Count:     s.telemetry.Approvals.Count,
+		Refused:   func(limit *approval.LimitError) { s.door.Refused(limitOf(limit)) },
 	})
 	if err != nil {
-		return fmt.Errorf("cannot open the approvals: %w; another process may serve from this data directory, or the disk be full", err)
+		return fmt.Errorf("cannot open the approvals: %w; "+
+			"another process may serve from this data directory, or the disk be full", err)
 	}
-	s.teardown.add("approvals", closing(a.store.Close))
+	s.teardown.add("approvals", closing(a.Store.Close))
 	if err := a.mark(); err != nil {
 		return err
 	}
-	s.approvals, s.config.Program.PDP.Approvals = a, a
+	s.approvals, s.config.Program.PDP.Approvals = a, a.Broker
 	if a.callbacks, err = s.newCallbacks(); err != nil {
 		return err
 	}
@@ -77,54 +92,6 @@ func (a *approvals) failed(err error) {
 	a.server.log.Error("approvals wait for something that failed; it is tried again", "error", err)
 }
 
-// digest is what an approval is bound to.
-func (a *approvals) digest(w pdp.ApprovalRequest) [sha256.Size]byte {
-	mac := hmac.New(sha256.New, a.key)
-	_, _ = mac.Write(w.Binding) // never fails
-	return [sha256.Size]byte(mac.Sum(nil))
-}
-
-// Reserve implements [pdp.Approvals].
-func (a *approvals) Reserve(ctx context.Context, w pdp.ApprovalRequest, id string) (pdp.Reservation, error) {
-	if is, err := a.asShown(ctx, w, id); !is || err != nil {
-		return nil, err
-	}
-	// The caller may go away: a use is either on record or not taken.
-	use, err := a.store.Reserve(context.WithoutCancel(ctx), id, a.digest(w), w.Decision)
-	if use == nil {
-		return nil, err // and no reservation that only looks like one
-	}
-	return use, err
-}
-
-// File implements [pdp.Approvals].
-func (a *approvals) File(ctx context.Context, w pdp.ApprovalRequest) (*evaluation.Approval, error) {
-	digest := a.digest(w)
-	known, ok, err := a.store.Get(ctx, w.Presented)
-	if err != nil {
-		return nil, err
-	}
-	if ok && known.Digest == digest && known.Status.Final() {
-		return a.told(known), nil // an agent that shows what was refused does not ask again by that
-	}
-	q, err := a.question(ctx, w, digest)
-	if err != nil {
-		return nil, err
-	}
-	filed, err := a.store.File(context.WithoutCancel(ctx), q)
-	var limit *approval.LimitError
-	switch {
-	case errors.As(err, &limit):
-		a.server.door.Refused(limitOf(limit))
-		return &evaluation.Approval{Status: "refused", RetryAfter: max(1, int(math.Ceil(limit.RetryAfter.Seconds())))}, nil
-	case errors.Is(err, approval.ErrTooLarge): // nobody could be shown it
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return a.told(filed), nil
-}
-
 // limitOf is the word that a refusal is counted by.
 func limitOf(limit *approval.LimitError) string {
 	if limit.OfCaller {
@@ -133,54 +100,11 @@ func limitOf(limit *approval.LimitError) string {
 	return "approvals"
 }
 
-// told is what whoever asked is told.
-func (a *approvals) told(one approval.Approval) *evaluation.Approval {
-	return &evaluation.Approval{ID: one.ID, Status: string(one.Status), ExpiresAt: one.ExpiresAt, StatusURL: a.server.base() + "/v1/approvals/" + one.ID}
-}
-
-// question is what people are asked, without secrets; digest is what it is bound to.
-func (a *approvals) question(ctx context.Context, w pdp.ApprovalRequest, digest [sha256.Size]byte) (q approval.Question, err error) {
-	r := w.Call.Request
-	masked := a.server.pinned(ctx).mask.Of(r, w.Obligation.Properties)
-	q = approval.Question{
-		Digest:     digest,
-		Tenant:     r.Tenant,
-		Caller:     w.Call.Asker.Name,
-		Decision:   w.Decision,
-		Bundle:     w.Bundle,
-		Obligation: w.Obligation.ID,
-		Terms:      w.Terms,
-		OfTenant:   w.OfTenant,
-		Members:    w.Members,
-		Subject:    evaluation.Ref{Type: r.Subject.Type, ID: r.Subject.ID},
-		Resource:   evaluation.Ref{Type: r.Resource.Type, ID: r.Resource.ID},
-		Action:     r.Action.Name,
-		Agent:      w.Actors.Agent,
-		Chain:      w.Actors.Chain,
+// issuerURL is the URL by which a tenant's decisions are asked for, "" if it is not known. Tokens are by it and for it.
+func (s *Server) issuerURL(tenant string) string {
+	base := s.base()
+	if base == "" || tenant == evaluation.DefaultTenant {
+		return base
 	}
-	q.Terms.Message = masked.Text(q.Terms.Message)
-	// Nothing of how a request is sent is part of what is approved, but it would look so.
-	asked := masked.Request()
-	why, said := asked.Context.Get("justification")
-	asked.Context = asked.Context.Without(evaluation.Protocol)
-	if q.Shown, err = asked.MarshalJSON(); err == nil && said && why.Text() != "approved" {
-		q.Said, err = evaluation.Object{}.With("justification", why).MarshalJSON()
-	}
-	return q, err
-}
-
-// recorded says whether there is a record of an id. While the log cannot be written
-// nobody knows: what failed last may be there or not.
-func (a *approvals) recorded(id string) (bool, error) {
-	if !a.server.decisions.Status().OK {
-		return false, decisionlog.ErrUnavailable
-	}
-	_, err := a.server.decisions.ByID(id)
-	switch {
-	case err == nil, errors.Is(err, decisionlog.ErrGone):
-		return true, nil
-	case errors.Is(err, decisionlog.ErrNotFound):
-		return false, nil
-	}
-	return false, err
+	return base + "/tenants/" + tenant
 }

@@ -35,7 +35,7 @@ const (
 
 // newTeller checks the receivers.
 func (s *Server) newTeller() (*teller, error) {
-	t := &teller{store: s.approvals.store, callBack: s.approvals.callBack, under: map[approval.Told]bool{}}
+	t := &teller{store: s.approvals.Store, callBack: s.approvals.callBack, under: map[approval.Told]bool{}}
 	if len(s.config.Approvals.Webhooks) == 0 {
 		return t, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/broker"
 )
 
 // approvalView is an approval request as approvers, and who asked, are shown it.
@@ -49,7 +50,7 @@ type voteView struct {
 func viewOf(a approval.Approval) approvalView {
 	v := approvalView{
 		ID: a.ID, Status: a.Status, Version: a.Version, Tenant: a.Tenant, Template: a.Terms.Template, Message: a.Terms.Message,
-		Request: a.Shown, Unbound: unbound(a), Justification: a.Said, Via: a.Via, Decision: a.Decision, Requester: a.Caller, Quorum: a.Terms.Quorum, Uses: a.Terms.Uses, Used: len(a.Used) + len(a.Reserved),
+		Request: a.Shown, Unbound: broker.Unbound(a), Justification: a.Said, Via: a.Via, Decision: a.Decision, Requester: a.Caller, Quorum: a.Terms.Quorum, Uses: a.Terms.Uses, Used: len(a.Used) + len(a.Reserved),
 		Delegable: a.Terms.Delegable, FiledAt: a.FiledAt, ExpiresAt: a.ExpiresAt, DecidedAt: a.DecidedAt, Said: []voteView{},
 	}
 	for _, vote := range a.Votes {

@@ -8,6 +8,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
+	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/server/door"
 )
 
@@ -59,7 +60,7 @@ func newMetadata(base, point string, requests bool) metadata {
 		SupportedObligations:      obligations.Types(),
 	}
 	if requests {
-		m.AccessRequestEndpoint, m.Capabilities = point+requestsPath, []string{evaluation.AccessRequestCapability}
+		m.AccessRequestEndpoint, m.Capabilities = point+broker.RequestsPath, []string{evaluation.AccessRequestCapability}
 	}
 	return m
 }

@@ -71,7 +71,7 @@ func (s *Server) BePatient(queue, request time.Duration) {
 }
 
 // CloseApprovals has a running server without its approvals, as after a disk that failed.
-func (s *Server) CloseApprovals() error { return s.approvals.store.Close() }
+func (s *Server) CloseApprovals() error { return s.approvals.Store.Close() }
 
 // Waiting is how many wait for something to become of an approval.
 func (s *Server) Waiting() int {

@@ -56,7 +56,7 @@ func (s *Server) state() telemetry.State {
 		state.Log = &log
 	}
 	if s.approvals != nil {
-		pending := s.approvals.store.Pending()
+		pending := s.approvals.Store.Pending()
 		state.Pending = &pending
 	}
 	return state

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
 )
@@ -34,9 +35,9 @@ func (s *Server) handler() http.Handler {
 		for _, kind := range []evaluation.SearchKind{evaluation.SubjectSearch, evaluation.ResourceSearch, evaluation.ActionSearch} {
 			route(prefix+"/access/v1/search/"+string(kind), s.search(kind), http.MethodPost)
 		}
-		route(prefix+requestsPath, s.submitRequest, http.MethodPost)
-		route(prefix+requestsPath+"/:id", s.requestStatus, http.MethodGet)
-		route(prefix+requestsPath+"/:id/cancel", s.cancelRequest, http.MethodPost)
+		route(prefix+broker.RequestsPath, s.submitRequest, http.MethodPost)
+		route(prefix+broker.RequestsPath+"/:id", s.requestStatus, http.MethodGet)
+		route(prefix+broker.RequestsPath+"/:id/cancel", s.cancelRequest, http.MethodPost)
 	}
 	route("/v1/authorize", s.native, http.MethodPost)
 	route("/v1/decisions/:id/obligations", s.receipts, http.MethodPost)
@@ -49,7 +50,7 @@ func (s *Server) handler() http.Handler {
 		route(path, s.discovery, http.MethodGet, http.MethodHead)
 	}
 	route(jwksPath, s.jwks, http.MethodGet, http.MethodHead)
-	route(requestSchemaPath, s.requestSchema, http.MethodGet, http.MethodHead)
+	route(broker.RequestSchemaPath, s.requestSchema, http.MethodGet, http.MethodHead)
 	route(openAPIPath, s.openAPI, http.MethodGet, http.MethodHead)
 	return e
 }

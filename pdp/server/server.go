@@ -48,9 +48,8 @@ type Server struct {
 	retention    *retention
 	reporting    keyedmutex.Mutex // of PEPs that report on a decision
 	approvals    *approvals
-	approvalKey  []byte
-	old          *evidence // of a file of approvals of format 1; nil where it is of another
-	waiting      *waiting  // those who wait for an approval
+	kept         approvalsKept
+	waiting      *waiting // those who wait for an approval
 	telemetry    *telemetry.Telemetry
 	door         *door.Door
 	reading      door.Gate     // of those who read some of the log
@@ -170,7 +169,7 @@ func (s *Server) start(ctx context.Context) error {
 		s.background("retention", s.retention.run)
 	}
 	if s.approvals != nil {
-		s.background("approvals", s.approvals.store.Run)
+		s.background("approvals", s.approvals.Store.Run)
 		s.background("mark of approvals", s.approvals.remark)
 		s.background("approvals told of", s.approvals.teller.run)
 	}

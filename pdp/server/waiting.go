@@ -307,7 +307,7 @@ func (s *Server) longPoll(c echo.Context, caller auth.Caller, a awaited) (seen, 
 	if limit == "" {
 		defer s.waiting.leave(caller.Name)
 	}
-	saw := s.waiting.wait(valid, key, s.approvals.store, a, limit != "")
+	saw := s.waiting.wait(valid, key, s.approvals.Store, a, limit != "")
 	switch lapsed := valid.Lapsed(); {
 	case lapsed != nil:
 		return seen{}, lapsed

@@ -1,4 +1,4 @@
-package server
+package broker
 
 import (
 	"slices"
@@ -10,9 +10,9 @@ import (
 	"policy-service/pdp/approval"
 )
 
-// unbound names what people are shown of a request that it may be done with otherwise:
-// the author of the policies bound less than that.
-func unbound(a approval.Approval) (names []string) {
+// Unbound names the parts of a request that people are shown and that may differ when it is done: the author of the
+// policies did not bind the approval to them.
+func Unbound(a approval.Approval) (names []string) {
 	bound := func(name string) bool { return slices.Contains(a.Terms.Material, name) }
 	type part struct {
 		Properties map[string]jsontext.Value `json:"properties"`

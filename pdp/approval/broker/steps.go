@@ -1,4 +1,4 @@
-package server
+package broker
 
 import (
 	"context"
@@ -17,7 +17,7 @@ type recordedStep struct {
 	Approval string          `json:"approval"`
 	Status   approval.Status `json:"status"`
 	Version  int             `json:"version"`
-	// Decision is the one that waits, UsedBy the one that went by the approval.
+	// Decision is the decision that waits, and UsedBy the one that used the approval.
 	Decision   string    `json:"decision"`
 	UsedBy     string    `json:"used_by,omitempty"`
 	By         string    `json:"by,omitempty"`
@@ -32,40 +32,66 @@ type recordedStep struct {
 	Message    string    `json:"message,omitempty"`
 	Requester  string    `json:"requester"`
 	Bundle     string    `json:"bundle"`
-	// Asked is the form in which it was asked for, where that is not the native one.
+	// Asked is the form in which the approval was asked for, "" for the native one.
 	Asked     string    `json:"asked,omitempty"`
 	FiledAt   time.Time `json:"filed_at"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
-	// Seal is the store's, which takes no step from the log without it.
+	// Seal is the store's: it takes no step from the log without it.
 	Seal string `json:"seal,omitempty"`
 }
 
-// record puts a step on record. It waits for the disk in best effort as well: an
-// approval must not be known of and then be gone.
-func (a *approvals) record(ctx context.Context, step approval.Step) error {
+// record puts a step on record. It waits for the disk in best effort as well, because an approval that was seen must
+// not be lost.
+func (b *Broker) record(ctx context.Context, step approval.Step) error {
 	entry, err := entryOfStep(step)
 	if err != nil {
 		return err
 	}
-	if _, err := a.server.decisions.Append(ctx, []decisionlog.Entry{entry}); err != nil {
+	if _, err := b.options.Log.Append(ctx, []decisionlog.Entry{entry}); err != nil {
 		return err
 	}
-	a.server.telemetry.Approvals.Count(ctx, step.Name)
+	b.options.Count(ctx, step.Name)
 	return nil
 }
 
-// entryOfStep has the request beside what was done wherever somebody was shown it.
+// entryOfStep is the record of a step. It has the request if a person was shown it.
 func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 	one := step.Approval
 	details, err := marshal(recordedStep{
-		Approval: one.ID, Status: one.Status, Version: one.Version, Decision: one.Decision, UsedBy: step.Decision,
-		By: step.By, Reason: step.Reason, To: step.To, From: step.From, Via: via(step), ValidUntil: step.ValidUntil, Obligation: one.Obligation, Template: one.Terms.Template,
-		Quorum: one.Terms.Quorum, Message: one.Terms.Message, Requester: one.Caller, Bundle: one.Bundle, Asked: one.Via, FiledAt: one.FiledAt, ExpiresAt: one.ExpiresAt, Seal: step.Seal,
+		Approval:   one.ID,
+		Status:     one.Status,
+		Version:    one.Version,
+		Decision:   one.Decision,
+		UsedBy:     step.Decision,
+		By:         step.By,
+		Reason:     step.Reason,
+		To:         step.To,
+		From:       step.From,
+		Via:        via(step),
+		ValidUntil: step.ValidUntil,
+		Obligation: one.Obligation,
+		Template:   one.Terms.Template,
+		Quorum:     one.Terms.Quorum,
+		Message:    one.Terms.Message,
+		Requester:  one.Caller,
+		Bundle:     one.Bundle,
+		Asked:      one.Via,
+		FiledAt:    one.FiledAt,
+		ExpiresAt:  one.ExpiresAt,
+		Seal:       step.Seal,
 	})
 	if err != nil {
 		return decisionlog.Entry{}, fmt.Errorf("the step %s of an approval has no JSON form: %w", step.Name, err)
 	}
-	entry := decisionlog.Entry{ID: step.ID, Kind: decisionlog.KindApproval, Tenant: one.Tenant, Caller: step.Caller, Now: step.At, Event: step.Name, Details: details}
+	entry := decisionlog.Entry{
+		ID:      step.ID,
+		Kind:    decisionlog.KindApproval,
+		Tenant:  one.Tenant,
+		Caller:  step.Caller,
+		Now:     step.At,
+		Event:   step.Name,
+		Details: details,
+	}
 	if step.Caller == "" {
 		entry.Payer = one.Caller
 	}
@@ -75,7 +101,7 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 	return entry, err
 }
 
-// via is the protocol that a vote was said in: it is the last one when it is a step.
+// via is the protocol in which a vote was cast. The vote of a step is the last one of its approval.
 func via(step approval.Step) (protocol string) {
 	switch step.Name {
 	case approval.StepApprove, approval.StepDeny, approval.StepDelegate:

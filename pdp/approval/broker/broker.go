@@ -1,0 +1,184 @@
+// Package broker is where decisions and approvals meet. A [Broker] is the [pdp.Approvals] of a PDP whose decisions are
+// on record: it finds, reserves, files and offers approvals.
+//
+// [Open] opens the store of approvals and holds it to the decision log. Each step of an approval is a record there, the
+// file of approvals alone is no reason to allow anything, and [ReadEvidence] reads what the log says of a file of
+// format 1, which has no key of its own. The two tokens of AuthZEN's profile for access requests are made and verified
+// here: the binding token names the denial that an approval can be asked for after, and the state token names what was
+// approved.
+//
+// The package serves nothing and knows no HTTP. Who the caller is, what is masked, and which URL is the issuer's, it
+// is told by its [Options].
+package broker
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"math"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/signing"
+)
+
+// Options are what a [Broker] is given. All must be there.
+type Options struct {
+	// Data is the data directory, and Store are the options of the store in it. [Open] sets those of the decision log.
+	Data  string
+	Store approval.Options
+	// Evidence is what the log says of a file of format 1; nil if the file has another format.
+	Evidence *Evidence
+	Log      *decisionlog.Log
+	// Keys sign the tokens.
+	Keys *signing.Keys
+	// Mask is the masker of the configuration that answers a request.
+	Mask func(context.Context) *mask.Masker
+	// IssuerURL is the URL by which a tenant's decisions are asked for, "" if it is not known. Tokens are by it and
+	// for it.
+	IssuerURL func(tenant string) string
+	// Count counts a step that is on record, and Refused an approval request that a limit refused.
+	Count   func(ctx context.Context, step string)
+	Refused func(*approval.LimitError)
+}
+
+// Broker implements [pdp.Approvals].
+type Broker struct {
+	Store   *approval.Store
+	options Options
+}
+
+// Open opens the store of approvals. Its caller closes the Store.
+func Open(options Options) (*Broker, error) {
+	b := &Broker{options: options}
+	o := options.Store
+	o.Record, o.Recorded, o.Attest, o.Steps = b.record, b.recorded, b.attest, b.steps
+	o.Size, o.Old = options.Log.Size, options.Evidence.of
+	var err error
+	b.Store, err = approval.Open(options.Data, o)
+	return b, err
+}
+
+// marshal writes v with members in a fixed order.
+func marshal(v any) ([]byte, error) {
+	return json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+}
+
+// Digest is what an approval is bound to.
+func (b *Broker) Digest(w pdp.ApprovalRequest) [sha256.Size]byte {
+	mac := hmac.New(sha256.New, b.options.Store.Key)
+	_, _ = mac.Write(w.Binding) // never fails
+	return [sha256.Size]byte(mac.Sum(nil))
+}
+
+// Reserve implements [pdp.Approvals].
+func (b *Broker) Reserve(ctx context.Context, w pdp.ApprovalRequest, id string) (pdp.Reservation, error) {
+	if is, err := b.asShown(ctx, w, id); !is || err != nil {
+		return nil, err
+	}
+	// The caller may go away: a use is either on record or not taken.
+	use, err := b.Store.Reserve(context.WithoutCancel(ctx), id, b.Digest(w), w.Decision)
+	if use == nil {
+		return nil, err // and no reservation that only looks like one
+	}
+	return use, err
+}
+
+// File implements [pdp.Approvals].
+func (b *Broker) File(ctx context.Context, w pdp.ApprovalRequest) (*evaluation.Approval, error) {
+	digest := b.Digest(w)
+	known, ok, err := b.Store.Get(ctx, w.Presented)
+	if err != nil {
+		return nil, err
+	}
+	if ok && known.Digest == digest && known.Status.Final() {
+		return b.answerFor(known), nil // an agent that presents a refused approval does not ask again by that
+	}
+	q, err := b.ApprovalRequest(ctx, w, digest)
+	if err != nil {
+		return nil, err
+	}
+	filed, err := b.Store.File(context.WithoutCancel(ctx), q)
+	var limit *approval.LimitError
+	switch {
+	case errors.As(err, &limit):
+		b.options.Refused(limit)
+		return &evaluation.Approval{
+			Status:     "refused",
+			RetryAfter: max(1, int(math.Ceil(limit.RetryAfter.Seconds()))),
+		}, nil
+	case errors.Is(err, approval.ErrTooLarge): // no person could be shown it
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return b.answerFor(filed), nil
+}
+
+// answerFor is the answer to the caller that asked for an approval.
+func (b *Broker) answerFor(one approval.Approval) *evaluation.Approval {
+	return &evaluation.Approval{
+		ID:        one.ID,
+		Status:    string(one.Status),
+		ExpiresAt: one.ExpiresAt,
+		StatusURL: b.options.IssuerURL(evaluation.DefaultTenant) + "/v1/approvals/" + one.ID,
+	}
+}
+
+// ApprovalRequest is the approval request that people are shown, without secrets; digest is what it is bound to.
+func (b *Broker) ApprovalRequest(
+	ctx context.Context,
+	w pdp.ApprovalRequest,
+	digest [sha256.Size]byte,
+) (q approval.Question, err error) {
+	r := w.Call.Request
+	masked := b.options.Mask(ctx).Of(r, w.Obligation.Properties)
+	q = approval.Question{
+		Digest:     digest,
+		Tenant:     r.Tenant,
+		Caller:     w.Call.Asker.Name,
+		Decision:   w.Decision,
+		Bundle:     w.Bundle,
+		Obligation: w.Obligation.ID,
+		Terms:      w.Terms,
+		OfTenant:   w.OfTenant,
+		Members:    w.Members,
+		Subject:    evaluation.Ref{Type: r.Subject.Type, ID: r.Subject.ID},
+		Resource:   evaluation.Ref{Type: r.Resource.Type, ID: r.Resource.ID},
+		Action:     r.Action.Name,
+		Agent:      w.Actors.Agent,
+		Chain:      w.Actors.Chain,
+	}
+	q.Terms.Message = masked.Text(q.Terms.Message)
+	// How a request is sent is no part of what is approved, and would look as if it were.
+	asked := masked.Request()
+	why, said := asked.Context.Get("justification")
+	asked.Context = asked.Context.Without(evaluation.Protocol)
+	if q.Shown, err = asked.MarshalJSON(); err == nil && said && why.Text() != "approved" {
+		q.Said, err = evaluation.Object{}.With("justification", why).MarshalJSON()
+	}
+	return q, err
+}
+
+// recorded reports whether the log has a record of an id. While the log cannot be written that is not known: the record
+// that failed last may be there or not.
+func (b *Broker) recorded(id string) (bool, error) {
+	if !b.options.Log.Status().OK {
+		return false, decisionlog.ErrUnavailable
+	}
+	_, err := b.options.Log.ByID(id)
+	switch {
+	case err == nil, errors.Is(err, decisionlog.ErrGone):
+		return true, nil
+	case errors.Is(err, decisionlog.ErrNotFound):
+		return false, nil
+	}
+	return false, err
+}

@@ -1,0 +1,334 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/obligations"
+	"policy-service/pdp"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/verify"
+)
+
+// This file has what an approval is compared with before it counts: what the log says, and what people were shown. The
+// file of approvals alone is no reason to allow anything.
+
+// recordedLine is what is read back of a step's record, or of a decision's.
+type recordedLine struct {
+	ID         string    `json:"id"`
+	Now        time.Time `json:"now"`
+	Kind       string    `json:"kind"`
+	Tenant     string    `json:"tenant"`
+	Caller     string    `json:"caller"`
+	Event      string    `json:"event"`
+	Decision   bool      `json:"decision"`
+	Discharged []struct {
+		Approval string `json:"approval"`
+	} `json:"discharged"`
+	Obligations jsontext.Value `json:"obligations"`
+	Request     jsontext.Value `json:"request"`
+	Details     recordedStep   `json:"details"`
+}
+
+// stepsOf reads the steps of a line: a step of an approval, or one without a name for each approval that a decision
+// used.
+func (l *recordedLine) stepsOf() (steps []approval.Step) {
+	switch d := l.Details; {
+	case l.Kind == decisionlog.KindApproval:
+		return []approval.Step{{
+			ID:         l.ID,
+			At:         l.Now,
+			Name:       l.Event,
+			By:         d.By,
+			Caller:     l.Caller,
+			Reason:     d.Reason,
+			To:         d.To,
+			From:       d.From,
+			ValidUntil: d.ValidUntil,
+			Decision:   d.UsedBy,
+			Seal:       d.Seal,
+			Approval: approval.Approval{
+				ID:        d.Approval,
+				Status:    d.Status,
+				Version:   d.Version,
+				FiledAt:   d.FiledAt,
+				ExpiresAt: d.ExpiresAt,
+			},
+		}}
+	case l.Kind == decisionlog.KindDecision && l.Decision:
+		for _, one := range l.Discharged {
+			steps = append(steps, approval.Step{
+				ID:       l.ID,
+				At:       l.Now,
+				Decision: l.ID,
+				Approval: approval.Approval{ID: one.Approval},
+			})
+		}
+	}
+	return steps
+}
+
+func readLine(line []byte) (l recordedLine, err error) {
+	var kind struct {
+		Kind string `json:"kind"`
+	}
+	err = json.Unmarshal(line, &kind)
+	if err == nil && (kind.Kind == decisionlog.KindApproval || kind.Kind == decisionlog.KindDecision) {
+		err = json.Unmarshal(line, &l)
+	}
+	return l, err
+}
+
+// attest finds a step by the id of its record, if the log vouches for that record.
+func (b *Broker) attest(ctx context.Context, id string) (step approval.Step, found bool, err error) {
+	record, err := b.options.Log.Attest(ctx, id)
+	if errors.Is(err, decisionlog.ErrNotFound) || errors.Is(err, decisionlog.ErrGone) {
+		return step, false, nil
+	}
+	if err != nil {
+		return step, false, err
+	}
+	line, err := readLine(record.Line)
+	if steps := line.stepsOf(); err == nil && len(steps) > 0 {
+		return steps[0], steps[0].Name != "", nil
+	}
+	return step, false, err
+}
+
+// steps are the steps that the log has of some approvals.
+func (b *Broker) steps(ctx context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
+	return StepsOf(ctx, b.options.Log.Approvals, from, ids)
+}
+
+// StepsOf are the steps that a log has of some approvals, by [decisionlog.Log.Approvals]
+// or [decisionlog.Reader.Approvals].
+func StepsOf(
+	ctx context.Context,
+	read func(context.Context, uint64, map[string]bool, func(decisionlog.Record) error) error,
+	from uint64,
+	ids map[string]bool,
+) (map[string][]approval.Step, error) {
+	all, gone := map[string][]approval.Step{}, false
+	var last uint64 // the last record that is gone: a store that knows of it knows of those before it
+	err := read(ctx, from, ids, func(r decisionlog.Record) error {
+		if r.Line == nil {
+			last, gone = r.Sequence, true
+			return nil
+		}
+		line, err := readLine(r.Line)
+		if err != nil {
+			return fmt.Errorf("record %d: %w", r.Sequence, err)
+		}
+		for _, step := range line.stepsOf() {
+			all[step.Approval.ID] = append(all[step.Approval.ID], step)
+		}
+		return nil
+	})
+	if gone {
+		for id := range ids {
+			all[id] = append(all[id], approval.Step{
+				Name:     approval.StepGone,
+				Approval: approval.Approval{ID: id, After: last},
+			})
+		}
+	}
+	return all, err
+}
+
+// Evidence is what the log has of the open approvals of a file of format 1. The log is read once, whole, and verified,
+// because nothing keeps others from writing such a file.
+type Evidence struct {
+	steps map[string][]approval.Step
+	filed map[string]recordedLine
+	asked map[string]recordedLine // decisions that wait, by their ids
+}
+
+// ReadEvidence reads the [Evidence] for the file of approvals in a data directory. It is nil if the file is not of
+// format 1.
+func ReadEvidence(data string) (*Evidence, error) {
+	open, is, err := approval.Old(data)
+	if err != nil || !is {
+		return nil, err
+	}
+	refuse := func(why string) error {
+		return fmt.Errorf("%s has format 1, which nothing keeps others from changing, and %s; "+
+			"put the right file back, or move it away to begin without any approval",
+			filepath.Join(data, approval.FileName), why)
+	}
+	e := &Evidence{
+		steps: map[string][]approval.Step{},
+		filed: map[string]recordedLine{},
+		asked: map[string]recordedLine{},
+	}
+	wanted := map[string]bool{}
+	for _, a := range open {
+		wanted[a.ID], wanted[a.Decision] = true, true
+	}
+	upgraded, unread := false, error(nil)
+	type found struct {
+		sequence int64
+		line     recordedLine
+	}
+	var named []found // which count once it is known that a checkpoint covers them
+	report := verify.Directory(data, verify.Options{Record: func(sequence int64, line []byte) {
+		l, err := readLine(line)
+		unread = errors.Join(unread, err)
+		if l.Kind == "" {
+			var admin struct {
+				Event string `json:"event"`
+			}
+			unread = errors.Join(unread, json.Unmarshal(line, &admin))
+			upgraded = upgraded || admin.Event == decisionlog.EventApprovalsUpgraded
+			return
+		}
+		ofWanted := func(s approval.Step) bool { return wanted[s.Approval.ID] }
+		if wanted[l.ID] || slices.ContainsFunc(l.stepsOf(), ofWanted) {
+			named = append(named, found{sequence, l})
+		}
+	}})
+	switch {
+	case upgraded:
+		return nil, refuse("the log says that it was upgraded before")
+	case !report.Verified() || unread != nil:
+		return nil, refuse(fmt.Sprintf("the log, which is to vouch for it, does not verify "+
+			"(policy-service log verify %s says why)", data))
+	}
+	for _, one := range named {
+		if one.sequence < report.Size {
+			e.take(one.line)
+		}
+	}
+	return e, nil
+}
+
+func (e *Evidence) take(l recordedLine) {
+	if l.Kind == decisionlog.KindDecision {
+		e.asked[l.ID] = l
+	}
+	for _, step := range l.stepsOf() {
+		if e.steps[step.Approval.ID] = append(e.steps[step.Approval.ID], step); step.Name == approval.StepFiled {
+			e.filed[step.Approval.ID] = l
+		}
+	}
+}
+
+// of has the steps of each approval that is in the file as it is in the log.
+func (e *Evidence) of(_ context.Context, open []approval.Approval) (map[string][]approval.Step, error) {
+	if e == nil {
+		return nil, approval.ErrOld
+	}
+	known := map[string][]approval.Step{}
+	for _, a := range open {
+		if e.confirms(a) {
+			known[a.ID] = e.steps[a.ID]
+		}
+	}
+	return known, nil
+}
+
+// confirms reports whether the log has what an approval is for: the request as people were shown it, and the terms in
+// the decision that waits.
+func (e *Evidence) confirms(a approval.Approval) bool {
+	l, filed := e.filed[a.ID]
+	d := l.Details
+	if !filed || l.Tenant != a.Tenant || d.Requester != a.Caller || d.Decision != a.Decision ||
+		d.Bundle != a.Bundle || d.Obligation != a.Obligation || d.Asked != a.Via ||
+		!d.FiledAt.Equal(a.FiledAt) || !sameJSON(l.Request, a.Shown) {
+		return false
+	}
+	var shown struct {
+		Subject  evaluation.Ref `json:"subject"`
+		Resource evaluation.Ref `json:"resource"`
+		Action   struct {
+			Name string `json:"name"`
+		} `json:"action"`
+	}
+	if json.Unmarshal(a.Shown, &shown) != nil ||
+		shown.Subject != a.Subject || shown.Resource != a.Resource || shown.Action.Name != a.Action {
+		return false
+	}
+	var owed []struct {
+		ID         string         `json:"id"`
+		Type       string         `json:"type"`
+		Properties jsontext.Value `json:"properties"`
+	}
+	if json.Unmarshal(e.asked[a.Decision].Obligations, &owed) != nil {
+		return false
+	}
+	for _, o := range owed {
+		properties, err := evaluation.ParseObject(o.Properties, evaluation.DefaultLimits())
+		t, is := obligations.TermsOf(evaluation.Obligation{ID: o.ID, Type: o.Type, Properties: properties})
+		t.Message = a.Terms.Message // masked otherwise, and no part of what is approved
+		if err == nil && is && o.ID == a.Obligation && sameTerms(t, a.Terms) {
+			return true
+		}
+	}
+	return false
+}
+
+func sameTerms(a, b obligations.Terms) bool {
+	materials := slices.Equal(a.Material, b.Material)
+	a.Material, b.Material = nil, nil
+	return materials && fmt.Sprint(a) == fmt.Sprint(b)
+}
+
+func sameJSON(a, b jsontext.Value) bool {
+	a, b = slices.Clone(a), slices.Clone(b)
+	return a.Canonicalize() == nil && b.Canonicalize() == nil && string(a) == string(b)
+}
+
+// asShown reports whether a request is the one that people were shown. It compares the two if the approval is from a
+// file of format 1, whose binding is in no record; for any other approval the file vouches for that.
+func (b *Broker) asShown(ctx context.Context, w pdp.ApprovalRequest, id string) (bool, error) {
+	known, found, err := b.Store.Get(ctx, id)
+	if err != nil || !found || !known.Upgraded {
+		return found, err
+	}
+	q, err := b.ApprovalRequest(ctx, w, known.Digest)
+	if err != nil {
+		return false, err
+	}
+	if q.Tenant != known.Tenant || q.Caller != known.Caller || q.Obligation != known.Obligation ||
+		q.Subject != known.Subject || q.Resource != known.Resource || q.Action != known.Action {
+		return false, nil
+	}
+	asked, err1 := bound(q.Shown, known)
+	shown, err2 := bound(known.Shown, known)
+	return err1 == nil && err2 == nil && sameJSON(asked, shown), errors.Join(err1, err2)
+}
+
+// bound has the parts of a shown request that an approval is bound to.
+func bound(request jsontext.Value, a approval.Approval) (jsontext.Value, error) {
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(request, &members); err != nil {
+		return nil, err
+	}
+	var context map[string]jsontext.Value
+	if c, given := members["context"]; given {
+		if err := json.Unmarshal(c, &context); err != nil {
+			return nil, err
+		}
+	}
+	out := map[string]any{}
+	for _, part := range []string{"subject", "action", "resource"} {
+		if slices.Contains(a.Terms.Material, part) {
+			out[part] = members[part]
+		}
+	}
+	for name, value := range context {
+		whole := slices.Contains(a.Terms.Material, "context") && slices.Contains(a.Members, name)
+		if whole || slices.Contains(a.Terms.Material, "context."+name) || evaluation.NamesActors(name) {
+			out["context."+name] = value
+		}
+	}
+	return marshal(out)
+}

@@ -1,0 +1,186 @@
+package broker
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+	"policy-service/pdp/approval"
+)
+
+const (
+	// BindingType and StateType are the typ of the two tokens, so that neither passes for the other.
+	BindingType = "access-request-binding+jwt"
+	StateType   = "access-request-approval+jwt"
+
+	// offeredFor is how long after a denial an approval can be asked for.
+	offeredFor = 10 * time.Minute
+	// RetryLater is the number of seconds after which it is worth asking again if a person has decided.
+	RetryLater = 5
+
+	// RequestsPath and RequestSchemaPath follow the issuer's URL, and the URL of the service.
+	RequestsPath      = "/access/v1/requests"
+	RequestSchemaPath = "/access/v1/requests/schema"
+)
+
+// Find implements [pdp.Approvals].
+func (b *Broker) Find(ctx context.Context, w pdp.ApprovalRequest) (pdp.Found, error) {
+	known, err := b.presentedBy(ctx, w)
+	if err != nil {
+		return pdp.Found{}, err
+	}
+	if w.Binding == nil {
+		return pdp.Found{Why: whyDenied(known)}, nil
+	}
+	digest := b.Digest(w)
+	if doubt := b.stateProblem(w, known); doubt != "" {
+		return pdp.Found{Why: doubt}, nil
+	}
+	if live, ok := b.Store.Live(digest, w.Presented); ok {
+		return pdp.Found{ID: live.ID, Until: Seconds(live.ExpiresAt)}, nil
+	}
+	return pdp.Found{Why: reasonNotValid(w, known, digest)}, nil
+}
+
+// stateProblem is what is wrong with the state token that an approval is presented with, "" if nothing is or there is
+// no token. The store is asked in every case: it knows whether the approval is for this very request.
+func (b *Broker) stateProblem(w pdp.ApprovalRequest, known *approval.Approval) evaluation.Reason {
+	reference, _ := w.Call.Request.Context.Get("approval")
+	state, given := reference.Object().Get("state")
+	if !given {
+		return ""
+	}
+	var claims evaluation.StateClaims
+	issuer := b.options.IssuerURL(w.Call.Request.Tenant)
+	if known == nil || state.Kind() != evaluation.String || issuer == "" ||
+		!b.Verify(state.Text(), StateType, &claims) || claims.Issuer != issuer || claims.Audience != issuer ||
+		claims.ApprovalID != known.ID || claims.Binding != hex.EncodeToString(known.Digest[:]) {
+		return evaluation.ApprovalUnverifiable
+	}
+	if w.Now.Unix() >= claims.Expires {
+		return evaluation.ApprovalExpired
+	}
+	return ""
+}
+
+// Verify reports whether a token of a type is ours, and reads its claims.
+func (b *Broker) Verify(token, typ string, claims any) bool {
+	payload, err := b.options.Keys.Verify(token, typ)
+	return err == nil && json.Unmarshal(payload, claims) == nil
+}
+
+// reasonNotValid is why an approval that was presented does not count. An approval of another caller has the same
+// reason as an unknown one.
+func reasonNotValid(w pdp.ApprovalRequest, known *approval.Approval, digest [32]byte) evaluation.Reason {
+	switch {
+	case w.Presented == "":
+		return ""
+	case known == nil:
+		return evaluation.ApprovalUnverifiable
+	case known.Digest != digest:
+		return evaluation.ApprovalOutOfScope
+	case known.Unrecorded, !known.Status.Final(): // it waits for the disk, or for a person
+		return evaluation.ApprovalPending
+	case known.Status == approval.Denied:
+		return evaluation.ApprovalDenied
+	}
+	return evaluation.ApprovalExpired
+}
+
+// whyDenied is the reason beside a deny that no approval can change.
+func whyDenied(known *approval.Approval) evaluation.Reason {
+	if known == nil {
+		return evaluation.ApprovalUnverifiable
+	}
+	return evaluation.ApprovalPolicyDenied
+}
+
+// presentedBy is the approval that the caller presented, nil if there is none or it is another caller's.
+func (b *Broker) presentedBy(ctx context.Context, w pdp.ApprovalRequest) (*approval.Approval, error) {
+	known, ok, err := b.Store.Get(ctx, w.Presented)
+	if errors.Is(err, approval.ErrUnrecorded) {
+		err = nil // reasonNotValid tells its own caller
+	}
+	if err != nil || !ok || known.Caller != w.Call.Asker.Name || known.Tenant != w.Call.Request.Tenant {
+		return nil, err
+	}
+	return &known, nil
+}
+
+// Offer implements [pdp.Approvals].
+func (b *Broker) Offer(_ context.Context, w pdp.ApprovalRequest, why evaluation.Reason) (*evaluation.Access, error) {
+	issuer := b.options.IssuerURL(w.Call.Request.Tenant)
+	if issuer == "" {
+		return nil, nil // there is no URL to ask at
+	}
+	access := &evaluation.Access{EvaluationID: w.Decision, EvaluatedAt: Seconds(w.Now), Reason: why}
+	switch why {
+	case "":
+	case evaluation.ApprovalExpired, evaluation.ApprovalOutOfScope:
+		access.NextAction = evaluation.NextRequest
+	case evaluation.ApprovalPending:
+		access.NextAction, access.RetryAfter = evaluation.NextRetry, RetryLater
+		return access, nil
+	default:
+		access.NextAction = evaluation.NextNone
+		return access, nil
+	}
+	expires := Seconds(w.Now.Add(offeredFor))
+	token, err := b.binding(w, issuer, expires)
+	access.Request = &evaluation.AccessRequest{
+		Endpoint:         issuer + RequestsPath,
+		Template:         w.Terms.Template,
+		ExpiresAt:        expires,
+		BindingToken:     token,
+		RequestSchemaURL: b.options.IssuerURL(evaluation.DefaultTenant) + RequestSchemaPath,
+	}
+	return access, err
+}
+
+// binding is a token that names the denial after which an approval can be asked for.
+func (b *Broker) binding(w pdp.ApprovalRequest, issuer string, expires time.Time) (string, error) {
+	digest := b.Digest(w)
+	return b.sign(evaluation.BindingClaims{
+		Issuer:          issuer,
+		Audience:        issuer + RequestsPath,
+		IssuedAt:        w.Now.Unix(),
+		Expires:         expires.Unix(),
+		ID:              uuid.NewString(),
+		DenialExpiresAt: expires,
+		EvaluationID:    w.Decision,
+		Members:         w.Members,
+		Binding:         hex.EncodeToString(digest[:]),
+	}, BindingType)
+}
+
+// State is a token that names what was approved.
+func (b *Broker) State(one approval.Approval, until time.Time) (string, error) {
+	issuer := b.options.IssuerURL(one.Tenant)
+	return b.sign(evaluation.StateClaims{
+		Issuer:       issuer,
+		Audience:     issuer,
+		IssuedAt:     one.DecidedAt.Unix(),
+		Expires:      until.Unix(),
+		ApprovalID:   one.ID,
+		EvaluationID: one.Decision,
+		Members:      one.Members,
+		Binding:      hex.EncodeToString(one.Digest[:]),
+	}, StateType)
+}
+
+func (b *Broker) sign(claims any, typ string) (string, error) {
+	payload, err := marshal(claims)
+	if err != nil {
+		return "", err
+	}
+	return b.options.Keys.Sign(payload, typ)
+}
+
+// Seconds is a time as answers have it: rounded down, so that nothing is promised for longer than it counts.
+func Seconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
