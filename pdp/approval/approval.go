@@ -42,8 +42,8 @@ const (
 // Final reports whether nothing comes after a state.
 func (s Status) Final() bool { return s != Pending && s != Approved }
 
-// Question is the request that an approval is asked for.
-type Question struct {
+// ApprovalRequest is a request for approval as it is filed: what is asked, who asks, and on what terms.
+type ApprovalRequest struct {
 	// Digest is what the approval is bound to. Two requests with the same digest are one.
 	Digest [32]byte `json:"digest"`
 	Tenant string   `json:"tenant"`
@@ -80,11 +80,11 @@ type Question struct {
 // Approval is one approval request, and what became of it. It is a copy: changing
 // it changes nothing.
 type Approval struct {
-	Question `json:",inline"`
-	ID       string    `json:"id"`
-	Version  int       `json:"version"` // of each change one more, from 1
-	Status   Status    `json:"status"`
-	FiledAt  time.Time `json:"filed_at"`
+	ApprovalRequest `json:",inline"`
+	ID              string    `json:"id"`
+	Version         int       `json:"version"` // of each change one more, from 1
+	Status          Status    `json:"status"`
+	FiledAt         time.Time `json:"filed_at"`
 	// ExpiresAt is when the state ends by itself: of a pending one its timeout, of an
 	// approved one the end of its validity. Zero in a final state.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`

@@ -23,7 +23,7 @@ func filed(b *testing.B, r *record) string {
 	data := quick(b)
 	s, err := approval.Open(data, many(r))
 	must(b, err)
-	questions := make([]approval.Question, 0, manyPending)
+	questions := make([]approval.ApprovalRequest, 0, manyPending)
 	for n := range manyPending {
 		questions = append(questions, question(fmt.Sprint(n), of(fmt.Sprint("tenant", n%10), fmt.Sprint("subject", n%1000))))
 	}
@@ -92,14 +92,14 @@ func BenchmarkLiveAmong100kPending(b *testing.B) {
 func BenchmarkSpend(b *testing.B) {
 	r := newRecord()
 	s := mustOpen(b, b.TempDir(), many(r))
-	var q approval.Question
+	var q approval.ApprovalRequest
 	var a approval.Approval
 	b.ReportAllocs()
 	const uses = 100 // an approval grows with its uses
 	for n := 0; b.Loop(); n++ {
 		if n%uses == 0 {
 			b.StopTimer()
-			q = question(fmt.Sprint(n), func(q *approval.Question) { q.Terms.Uses = uses })
+			q = question(fmt.Sprint(n), func(q *approval.ApprovalRequest) { q.Terms.Uses = uses })
 			a = mustFile(b, s, q)
 			mustDecide(b, s, a.ID, by("mia"))
 			b.StartTimer()

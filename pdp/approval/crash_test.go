@@ -155,7 +155,7 @@ func spendUntilKilled(data string) {
 
 func wholeWay(l *decisionlog.Log, s *approval.Store, name string, i int, say func(...any)) error {
 	ctx := context.Background()
-	q := question(name, func(q *approval.Question) {
+	q := question(name, func(q *approval.ApprovalRequest) {
 		q.Terms.Uses = i%2 + 1
 		q.Terms.Timeout, q.Terms.ValidFor = 24*time.Hour, 24*time.Hour // by the real clock, on a disk however slow
 	})

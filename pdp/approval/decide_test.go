@@ -8,11 +8,11 @@ import (
 	"policy-service/pdp/approval"
 )
 
-func quorum(n int) func(*approval.Question) {
-	return func(q *approval.Question) { q.Terms.Quorum = n }
+func quorum(n int) func(*approval.ApprovalRequest) {
+	return func(q *approval.ApprovalRequest) { q.Terms.Quorum = n }
 }
 
-func delegable(q *approval.Question) { q.Terms.Delegable = true }
+func delegable(q *approval.ApprovalRequest) { q.Terms.Delegable = true }
 
 // wantState wants a conflict with a state.
 func wantState(t *testing.T, err error, status approval.Status, version int) {

@@ -51,7 +51,7 @@ func TestDiskFull(t *testing.T) {
 	limit(t, 1<<20)
 	filed, failed := []string{}, 0
 	for n := 0; failed < 3; n++ {
-		b, err := s.File(t.Context(), question(fmt.Sprint(n), func(q *approval.Question) { q.Shown = []byte(`"` + strings.Repeat("x", 20_000) + `"`) }))
+		b, err := s.File(t.Context(), question(fmt.Sprint(n), func(q *approval.ApprovalRequest) { q.Shown = []byte(`"` + strings.Repeat("x", 20_000) + `"`) }))
 		switch {
 		case err == nil: // also after a failure: where pages were freed there may be room for one more
 			filed, failed = append(filed, b.ID), 0
@@ -96,7 +96,7 @@ func TestDiskFailsAfterRecord(t *testing.T) {
 	}
 	r := newRecord()
 	s := mustOpen(t, t.TempDir(), r.options())
-	q := question("a", func(q *approval.Question) { q.Terms.Uses = 2 })
+	q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 2 })
 	a := mustFile(t, s, q)
 	mustDecide(t, s, a.ID, by("mia"))
 	spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", func(ctx context.Context) error { limit(t, 4096); return r.decide("d")(ctx) })

@@ -17,11 +17,11 @@ func PutFormat(tx *bbolt.Tx, key []byte, version int) error {
 }
 
 // FileAll files many in one transaction, and puts nothing on record.
-func (s *Store) FileAll(questions []Question) error {
+func (s *Store) FileAll(questions []ApprovalRequest) error {
 	now := s.now()
 	return s.update(func(c *change) error {
 		for _, q := range questions {
-			a := Approval{Question: q, ID: s.options.NewID(), Version: 1, Status: Pending, FiledAt: now, ExpiresAt: now.Add(q.Terms.Timeout)}
+			a := Approval{ApprovalRequest: q, ID: s.options.NewID(), Version: 1, Status: Pending, FiledAt: now, ExpiresAt: now.Add(q.Terms.Timeout)}
 			if err := c.save(nil, &a); err != nil {
 				return err
 			}

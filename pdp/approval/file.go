@@ -11,7 +11,7 @@ import (
 
 // File asks for an approval, once: where one that is bound to the same digest waits,
 // or was approved, it is that one.
-func (s *Store) File(ctx context.Context, q Question) (Approval, error) {
+func (s *Store) File(ctx context.Context, q ApprovalRequest) (Approval, error) {
 	if err := errors.Join(s.fits(&q), s.ready(ctx)); err != nil {
 		return Approval{}, err
 	}
@@ -24,7 +24,14 @@ func (s *Store) File(ctx context.Context, q Question) (Approval, error) {
 		return a, err
 	}
 	now := s.now()
-	m := &move{store: s, to: Approval{Question: q, ID: s.options.NewID(), Version: 1, Status: Pending, FiledAt: now, ExpiresAt: now.Add(q.Terms.Timeout)}}
+	m := &move{store: s, to: Approval{
+		ApprovalRequest: q,
+		ID:              s.options.NewID(),
+		Version:         1,
+		Status:          Pending,
+		FiledAt:         now,
+		ExpiresAt:       now.Add(q.Terms.Timeout),
+	}}
 	m.step(Step{Name: StepFiled, At: now, Caller: q.Caller})
 	mine, err := s.lock(ctx, m.to.ID)
 	if err != nil {
@@ -36,7 +43,7 @@ func (s *Store) File(ctx context.Context, q Question) (Approval, error) {
 }
 
 // fits refuses what could not be shown, or could be approved by nobody or by anybody.
-func (s *Store) fits(q *Question) error {
+func (s *Store) fits(q *ApprovalRequest) error {
 	if size := len(q.Shown) + len(q.Said); size > s.options.Limits.MaxShown {
 		return fmt.Errorf("%w: %d bytes, and %d are the most", ErrTooLarge, size, s.options.Limits.MaxShown)
 	}
@@ -71,7 +78,7 @@ func (s *Store) join(ctx context.Context, digest [32]byte) (a Approval, joined b
 }
 
 // limit is asked by the writer, so that nobody comes between it and the new one.
-func (s *Store) limit(q *Question, now time.Time) error {
+func (s *Store) limit(q *ApprovalRequest, now time.Time) error {
 	most := s.options.Limits
 	subject, caller, tenant := s.memory.counts(q)
 	switch {

@@ -21,8 +21,8 @@ func wantLimit(t *testing.T, err error, retry time.Duration) {
 	}
 }
 
-func of(tenant, subject string) func(*approval.Question) {
-	return func(q *approval.Question) { q.Tenant, q.Subject.ID = tenant, subject }
+func of(tenant, subject string) func(*approval.ApprovalRequest) {
+	return func(q *approval.ApprovalRequest) { q.Tenant, q.Subject.ID = tenant, subject }
 }
 
 // TestLimits: of a subject, of its tenant, and each only of its own; after a restart
@@ -107,15 +107,15 @@ func TestFileAtOnce(t *testing.T) {
 func TestFileRefused(t *testing.T) {
 	s := mustOpen(t, t.TempDir(), newRecord().options())
 	for name, c := range map[string]struct {
-		change func(*approval.Question)
+		change func(*approval.ApprovalRequest)
 		want   error
 	}{
-		"too large":   {func(q *approval.Question) { q.Shown = []byte(`"` + strings.Repeat("x", 64<<10) + `"`) }, approval.ErrTooLarge},
-		"no JSON":     {func(q *approval.Question) { q.Shown = []byte(`{"a":`) }, approval.ErrInvalid},
-		"no quorum":   {func(q *approval.Question) { q.Terms.Quorum = 0 }, approval.ErrInvalid},
-		"no uses":     {func(q *approval.Question) { q.Terms.Uses = 0 }, approval.ErrInvalid},
-		"no timeout":  {func(q *approval.Question) { q.Terms.Timeout = 0 }, approval.ErrInvalid},
-		"no validity": {func(q *approval.Question) { q.Terms.ValidFor = -1 }, approval.ErrInvalid},
+		"too large":   {func(q *approval.ApprovalRequest) { q.Shown = []byte(`"` + strings.Repeat("x", 64<<10) + `"`) }, approval.ErrTooLarge},
+		"no JSON":     {func(q *approval.ApprovalRequest) { q.Shown = []byte(`{"a":`) }, approval.ErrInvalid},
+		"no quorum":   {func(q *approval.ApprovalRequest) { q.Terms.Quorum = 0 }, approval.ErrInvalid},
+		"no uses":     {func(q *approval.ApprovalRequest) { q.Terms.Uses = 0 }, approval.ErrInvalid},
+		"no timeout":  {func(q *approval.ApprovalRequest) { q.Terms.Timeout = 0 }, approval.ErrInvalid},
+		"no validity": {func(q *approval.ApprovalRequest) { q.Terms.ValidFor = -1 }, approval.ErrInvalid},
 	} {
 		if a, err := s.File(t.Context(), question("a", c.change)); !errors.Is(err, c.want) || a.ID != "" {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
@@ -132,8 +132,8 @@ func TestFileRefused(t *testing.T) {
 	}
 }
 
-func asked(caller, subject string) func(*approval.Question) {
-	return func(q *approval.Question) { q.Tenant, q.Caller, q.Subject.ID = "acme", caller, subject }
+func asked(caller, subject string) func(*approval.ApprovalRequest) {
+	return func(q *approval.ApprovalRequest) { q.Tenant, q.Caller, q.Subject.ID = "acme", caller, subject }
 }
 
 // TestACallerTakesNoMoreThanItsShare: of what waits in a tenant, whatever subjects it names;
@@ -171,7 +171,7 @@ func TestACallerTakesNoMoreThanItsShare(t *testing.T) {
 	mustDecide(t, s, last.ID, by("mia"))
 	share("after one was decided", "key:greedy", 1)
 	share("of a third", "key:third", 3)
-	if _, err := s.File(t.Context(), question("other tenant", func(q *approval.Question) { q.Tenant, q.Caller = "other", "key:greedy" })); err != nil {
+	if _, err := s.File(t.Context(), question("other tenant", func(q *approval.ApprovalRequest) { q.Tenant, q.Caller = "other", "key:greedy" })); err != nil {
 		t.Errorf("in another tenant: %v", err)
 	}
 	must(t, s.Close())

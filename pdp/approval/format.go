@@ -87,12 +87,12 @@ type owner struct {
 
 func (w waiting) owner() owner { return owner{w.Tenant, w.Subject} }
 
-func (q *Question) owner() owner { return owner{q.Tenant, q.Subject} }
+func (q *ApprovalRequest) owner() owner { return owner{q.Tenant, q.Subject} }
 
 // asker is who is limited whatever subjects it names.
 type asker struct{ tenant, caller string }
 
-func (q *Question) asker() asker { return asker{q.Tenant, q.Caller} }
+func (q *ApprovalRequest) asker() asker { return asker{q.Tenant, q.Caller} }
 
 // values are a transaction, with the key of what it reads and writes.
 type values struct {

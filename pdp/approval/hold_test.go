@@ -77,7 +77,7 @@ func TestOlderCopyDoesNotUseTwice(t *testing.T) {
 func TestOlderCopyCatchesUp(t *testing.T) {
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
-	q := question("a", func(q *approval.Question) { q.Terms.Uses = 2 })
+	q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 2 })
 	a := mustFile(t, s, q)
 	pending := copyOf(t, data)
 	mustDecide(t, s, a.ID, by("mia"))
@@ -132,7 +132,7 @@ func TestRevokedCredentialDoesNotCount(t *testing.T) {
 	vote := func(by, caller string) approval.Vote {
 		return approval.Vote{By: by, Caller: caller, Kind: approval.Approve}
 	}
-	two := func(q *approval.Question) { q.Terms.Quorum = 2 }
+	two := func(q *approval.ApprovalRequest) { q.Terms.Quorum = 2 }
 	a := mustFile(t, s, question("a", two))
 	mustDecide(t, s, a.ID, vote("mia", "key:mia"))
 	revoked["key:mia"] = true
@@ -166,7 +166,7 @@ func TestDelegateCountsWithWhoNamedThem(t *testing.T) {
 	o := r.options()
 	o.InForce = func(_, caller string) bool { return !revoked[caller] }
 	s := mustOpen(t, quick(t), o)
-	q := question("a", func(q *approval.Question) { q.Terms.Delegable = true })
+	q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Delegable = true })
 	a := mustFile(t, s, q)
 	mustDecide(t, s, a.ID, approval.Vote{By: "mia", Caller: "key:mia", Kind: approval.Delegate, To: "ben"})
 	mustDecide(t, s, a.ID, approval.Vote{By: "ben", Caller: "key:ben", Kind: approval.Approve, From: "mia"})

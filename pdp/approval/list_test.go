@@ -33,7 +33,7 @@ func TestList(t *testing.T) {
 	of := map[string][]string{} // by tenant and status
 	for n := range 150 {
 		tenant := []string{"acme", "other"}[n%3/2]
-		a := mustFile(t, s, question(fmt.Sprint(n), func(q *approval.Question) { q.Tenant = tenant }))
+		a := mustFile(t, s, question(fmt.Sprint(n), func(q *approval.ApprovalRequest) { q.Tenant = tenant }))
 		status := approval.Pending
 		if n%5 == 0 {
 			status = approval.Denied

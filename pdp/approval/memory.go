@@ -182,7 +182,7 @@ func (m *memory) isNotLive(id string) {
 
 // counts are how many are pending of the subject of a question, of its caller, and in its
 // tenant.
-func (m *memory) counts(q *Question) (subject, caller, tenant int) {
+func (m *memory) counts(q *ApprovalRequest) (subject, caller, tenant int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.subjects[q.owner()], m.callers[q.asker()], len(m.tenants[q.Tenant])

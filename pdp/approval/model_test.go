@@ -198,7 +198,7 @@ var errState = errors.New("a state error")
 
 func (m *model) file() {
 	name := fmt.Sprint("q", m.rand.IntN(5))
-	q := question(name, func(q *approval.Question) {
+	q := question(name, func(q *approval.ApprovalRequest) {
 		q.Terms.Quorum, q.Terms.Uses, q.Terms.Delegable = int(name[1]-'0')%2+1, int(name[1]-'0')%3+1, true
 	})
 	m.said = "file " + name
@@ -218,7 +218,7 @@ func (m *model) file() {
 			return
 		}
 	}
-	a := &modelled{Approval: approval.Approval{Question: q, ID: m.newest(), Version: 1, Status: approval.Pending, FiledAt: m.now, ExpiresAt: m.now.Add(q.Terms.Timeout)}}
+	a := &modelled{Approval: approval.Approval{ApprovalRequest: q, ID: m.newest(), Version: 1, Status: approval.Pending, FiledAt: m.now, ExpiresAt: m.now.Add(q.Terms.Timeout)}}
 	a.step(approval.StepFiled)
 	m.all = append(m.all, a)
 	m.done(a, err)

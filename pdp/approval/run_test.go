@@ -72,7 +72,7 @@ func TestRunIsOnTime(t *testing.T) {
 	o.Now = time.Now
 	s := mustOpen(t, quick(t), o)
 	go s.Run(t.Context())
-	a := mustFile(t, s, question("a", func(q *approval.Question) { q.Terms.Timeout = 50 * time.Millisecond }))
+	a := mustFile(t, s, question("a", func(q *approval.ApprovalRequest) { q.Terms.Timeout = 50 * time.Millisecond }))
 	expired := func() bool { return slices.Contains(r.names(a.ID), approval.StepExpired) }
 	for n := 0; !expired(); n++ {
 		if b := mustFile(t, s, question(fmt.Sprint(n))); n > 5 {

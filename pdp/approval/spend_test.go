@@ -38,7 +38,7 @@ func TestReservedIsLocked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRecord()
 			s := mustOpen(t, quick(t), r.options())
-			q := question("a", func(q *approval.Question) { q.Terms.Uses = 2 })
+			q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 2 })
 			a := mustFile(t, s, q)
 			mustDecide(t, s, a.ID, by("mia"))
 			use, err := s.Reserve(t.Context(), a.ID, q.Digest, "d")
@@ -223,7 +223,7 @@ func TestToldOnRecord(t *testing.T) {
 func TestUsesAtOnce(t *testing.T) {
 	r := newRecord()
 	s := mustOpen(t, quick(t), r.options())
-	q := question("a", func(q *approval.Question) { q.Terms.Uses = 5 })
+	q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 5 })
 	a := mustFile(t, s, q)
 	mustDecide(t, s, a.ID, by("mia"))
 	var spent atomic.Int32
@@ -284,7 +284,7 @@ func TestSpendLate(t *testing.T) {
 func TestSpendTwiceForOneDecision(t *testing.T) {
 	r := newRecord()
 	s := mustOpen(t, t.TempDir(), r.options())
-	q := question("a", func(q *approval.Question) { q.Terms.Uses = 2 })
+	q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 2 })
 	a := mustFile(t, s, q)
 	mustDecide(t, s, a.ID, by("mia"))
 	for i, want := range []error{nil, approval.ErrInvalid} {

@@ -196,8 +196,8 @@ func quick(t testing.TB) string {
 // digest is what a question with that name is bound to.
 func digest(name string) [32]byte { return sha256.Sum256([]byte(name)) }
 
-func question(name string, change ...func(*approval.Question)) approval.Question {
-	q := approval.Question{
+func question(name string, change ...func(*approval.ApprovalRequest)) approval.ApprovalRequest {
+	q := approval.ApprovalRequest{
 		Digest: digest(name), Tenant: "acme", Caller: "key:gateway", Decision: "decision of " + name, Bundle: "h1:abc",
 		Obligation: "approval_required",
 		Terms: obligations.Terms{Template: "writes", Quorum: 1, Uses: 1, Timeout: time.Hour, ValidFor: 10 * time.Minute,
@@ -218,7 +218,7 @@ func by(name string) approval.Vote {
 	return approval.Vote{By: name, Caller: "key:console", Kind: approval.Approve}
 }
 
-func mustFile(t testing.TB, s *approval.Store, q approval.Question) approval.Approval {
+func mustFile(t testing.TB, s *approval.Store, q approval.ApprovalRequest) approval.Approval {
 	t.Helper()
 	a, err := s.File(t.Context(), q)
 	must(t, err)

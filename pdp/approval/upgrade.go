@@ -203,7 +203,15 @@ func (s *Store) rewrite(tx values, before old, steps map[string][]Step, result *
 // again makes an open approval of format 1 from its steps. Of a reservation only the log
 // can say what became of it; it is asked after that.
 func (s *Store) again(a Approval, steps []Step) Approval {
-	begun := Approval{Question: a.Question, ID: a.ID, Status: Pending, FiledAt: a.FiledAt, ExpiresAt: a.FiledAt.Add(a.Terms.Timeout), Reserved: a.Reserved, Upgraded: true}
+	begun := Approval{
+		ApprovalRequest: a.ApprovalRequest,
+		ID:              a.ID,
+		Status:          Pending,
+		FiledAt:         a.FiledAt,
+		ExpiresAt:       a.FiledAt.Add(a.Terms.Timeout),
+		Reserved:        a.Reserved,
+		Upgraded:        true,
+	}
 	to, _ := begun.since(steps, s.now(), func(*Step) bool { return true })
 	for n := range to.Votes {
 		v := &to.Votes[n]

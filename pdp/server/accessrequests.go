@@ -112,7 +112,7 @@ func (s *Server) begin(c echo.Context, caller auth.Caller, submission evaluation
 		}
 		t.Callback, t.CallbackState, t.Events = callback.Endpoint, callback.State, callback.Events
 	}
-	questions := make([]approval.Question, 0, len(submission.Items))
+	questions := make([]approval.ApprovalRequest, 0, len(submission.Items))
 	for n, item := range submission.Items {
 		q, err := s.requested(ctx, asker(c, caller), submission, item)
 		if err != nil {
@@ -142,7 +142,7 @@ func atItem(err error, bulk bool, n int) error {
 
 // requested is what a person is asked, where the submission follows a denial of ours that
 // is still one.
-func (s *Server) requested(ctx context.Context, by evaluation.Asker, submission evaluation.Submission, item evaluation.SubmissionItem) (q approval.Question, err error) {
+func (s *Server) requested(ctx context.Context, by evaluation.Asker, submission evaluation.Submission, item evaluation.SubmissionItem) (q approval.ApprovalRequest, err error) {
 	claims, err := s.denial(item)
 	if err != nil {
 		return q, err

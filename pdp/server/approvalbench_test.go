@@ -52,7 +52,7 @@ func withWaiting(b *testing.B, n int) string {
 		b.Fatal(err)
 	}
 	for k := range n {
-		q := approval.Question{
+		q := approval.ApprovalRequest{
 			Digest: sha256.Sum256([]byte(strconv.Itoa(k))), Tenant: "default", Caller: "key:pep", Decision: strconv.Itoa(k), Obligation: "ask",
 			Terms:   obligations.Terms{Template: "owner", Quorum: 1, Uses: 1, Timeout: 300 * time.Hour, ValidFor: time.Hour},
 			Subject: evaluation.Ref{Type: "agent", ID: fmt.Sprint("bot", k%1000)}, Resource: evaluation.Ref{Type: "tool", ID: "push"}, Action: "tool.invoke",

@@ -137,10 +137,10 @@ func (b *Broker) ApprovalRequest(
 	ctx context.Context,
 	w pdp.ApprovalRequest,
 	digest [sha256.Size]byte,
-) (q approval.Question, err error) {
+) (q approval.ApprovalRequest, err error) {
 	r := w.Call.Request
 	masked := b.options.Mask(ctx).Of(r, w.Obligation.Properties)
-	q = approval.Question{
+	q = approval.ApprovalRequest{
 		Digest:     digest,
 		Tenant:     r.Tenant,
 		Caller:     w.Call.Asker.Name,

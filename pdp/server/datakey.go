@@ -14,20 +14,20 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
-// keptKey is a key of 32 bytes below the data directory that is made once: unlike that of
-// page tokens it is never replaced, and it is on disk before it is used.
-type keptKey struct{ file, of, moved string }
+// dataKey is a key of 32 bytes below the data directory. It is made once and is on disk before it is used, and unlike
+// the key of page tokens it is never replaced.
+type dataKey struct{ file, of, moved string }
 
 var (
-	// Who has the key of masked values can try some against the log, who loses it cannot
-	// join what comes with what went before.
-	maskKey = keptKey{"mask.key", "masked values", "to begin with a new key"}
-	// Without that of approvals a stranger with their file could try values against it.
-	approvalKey = keptKey{"approvals.key", "approvals", "and nothing counts that was approved before"}
+	// With the key of masked values a person could try values against the log; without it new records cannot be joined
+	// with earlier ones.
+	maskKey = dataKey{"mask.key", "masked values", "to begin with a new key"}
+	// The key of approvals keeps a person who has their file from trying values against it.
+	approvalKey = dataKey{"approvals.key", "approvals", "and nothing counts that was approved before"}
 )
 
-// open reads the key, and makes it where there is none.
-func (k keptKey) open(data string) (key []byte, err error) {
+// open reads the key, and makes it if there is none.
+func (k dataKey) open(data string) (key []byte, err error) {
 	name := filepath.Join(data, k.file)
 	f, err := plainfile.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -45,19 +45,19 @@ func (k keptKey) open(data string) (key []byte, err error) {
 }
 
 // there reports whether there is a key, or something in its place.
-func (k keptKey) there(data string) bool {
+func (k dataKey) there(data string) bool {
 	info, err := os.Stat(filepath.Join(data, k.file))
 	return err == nil && info.Size() > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
 // check says why open would fail, and touches nothing.
-func (k keptKey) check(data string) error {
+func (k dataKey) check(data string) error {
 	_, err := k.read(data)
 	return err
 }
 
 // read is the key, nil where there is none yet.
-func (k keptKey) read(data string) ([]byte, error) {
+func (k dataKey) read(data string) ([]byte, error) {
 	name := filepath.Join(data, k.file)
 	key, err := plainfile.Read(name, 1<<10)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(key) == 0 {
@@ -76,7 +76,7 @@ func usable(name string, key []byte) error {
 	return nil
 }
 
-func (k keptKey) refused(err error) error {
+func (k dataKey) refused(err error) error {
 	if err == nil {
 		return nil
 	}
