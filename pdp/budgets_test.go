@@ -68,9 +68,7 @@ var wiring = map[string]string{
 
 	"pdp/server/accesscallbacks.go": "not yet: approval/broker",
 	"pdp/server/approvalheld.go":    "not yet: approval/broker",
-	"pdp/server/approvals.go":       "not yet: approval/broker",
-	"pdp/server/approvalteller.go":  "not yet: approval/broker",
-	"pdp/server/approvalview.go":    "not yet: approval/broker",
+	"pdp/server/approvals.go":       "it opens the broker with the server's options",
 	"pdp/server/recordedbatch.go":   "not yet: what a decision's record holds",
 	"pdp/server/recorder.go":        "not yet: what a decision's record holds",
 }

@@ -14,6 +14,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
@@ -72,7 +73,7 @@ func (v *approver) inbox(ctx context.Context, q inboxQuery) (saw seen) {
 }
 
 type inbox struct {
-	Items []approvalView `json:"items"`
+	Items []broker.View `json:"items"`
 	// Next is where the next page begins; "" is that there is none.
 	Next string `json:"next"`
 }
@@ -128,7 +129,7 @@ func (v *approver) query() (q inboxQuery, err error) {
 // time something was looked at goOn says whether there is time for more: where there is
 // none the page ends, unless it would be where it began.
 func (v *approver) page(ctx context.Context, q inboxQuery, goOn func(context.Context) error) (page inbox, err error) {
-	page = inbox{Items: []approvalView{}, Next: q.cursor}
+	page = inbox{Items: []broker.View{}, Next: q.cursor}
 	bytes := 0
 	for looked := 0; looked < inboxLooked; {
 		some, next, err := v.server.approvals.Store.List(ctx, q.tenants, q.status, page.Next, min(inboxAtOnce, inboxLooked-looked))
@@ -148,7 +149,7 @@ func (v *approver) page(ctx context.Context, q inboxQuery, goOn func(context.Con
 				return page, nil
 			}
 			if shows {
-				page.Items = append(page.Items, viewOf(a))
+				page.Items = append(page.Items, broker.ViewOf(a))
 				bytes += len(a.Shown) + len(a.Said)
 			}
 			if page.Next = a.ID; n == len(some)-1 {
@@ -201,7 +202,7 @@ func (s *Server) approvalStatus(c echo.Context) error {
 				return seen{err: err}
 			}
 			saw.done = found.Status != approval.Pending
-			saw.body, saw.err = marshal(viewOf(found))
+			saw.body, saw.err = marshal(broker.ViewOf(found))
 			return saw
 		},
 		of: func(_, changed string) bool { return changed == id },
@@ -213,7 +214,7 @@ func (s *Server) approvalStatus(c echo.Context) error {
 }
 
 func showApproval(c echo.Context, a approval.Approval) error {
-	body, err := marshal(viewOf(a))
+	body, err := marshal(broker.ViewOf(a))
 	if err != nil {
 		return err
 	}

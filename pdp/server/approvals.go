@@ -33,7 +33,7 @@ type ApprovalsConfig struct {
 type approvals struct {
 	*broker.Broker
 	server *Server
-	teller *teller
+	teller *broker.Teller
 	// callbacks are by caller and address.
 	callbacks map[callbackOf]*webhook.Sender
 }
@@ -84,8 +84,14 @@ func (s *Server) openApprovals() (err error) {
 	if a.callbacks, err = s.newCallbacks(); err != nil {
 		return err
 	}
-	a.teller, err = s.newTeller()
-	return err
+	var sender *webhook.Sender
+	if len(c.Webhooks) > 0 {
+		if sender, err = webhook.New(c.Webhooks, webhook.Options{Logger: s.log}); err != nil {
+			return fmt.Errorf("approvals.%w", err)
+		}
+	}
+	a.teller = broker.NewTeller(a.Store, sender, a.callBack)
+	return nil
 }
 
 func (a *approvals) failed(err error) {

@@ -171,7 +171,7 @@ func (s *Server) start(ctx context.Context) error {
 	if s.approvals != nil {
 		s.background("approvals", s.approvals.Store.Run)
 		s.background("mark of approvals", s.approvals.remark)
-		s.background("approvals told of", s.approvals.teller.run)
+		s.background("approvals told of", s.approvals.teller.Run)
 	}
 	s.serve()
 	s.watch()

@@ -7,6 +7,8 @@
 // here: the binding token names the denial that an approval can be asked for after, and the state token names what was
 // approved.
 //
+// A [View] is an approval as its approvers and its caller are shown it, and a [Teller] sends views to other systems.
+//
 // The package serves nothing and knows no HTTP. Who the caller is, what is masked, and which URL is the issuer's, it
 // is told by its [Options].
 package broker
