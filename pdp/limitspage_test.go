@@ -21,7 +21,7 @@ func TestTheLimitsPageSaysWhatAnOwnerMayBring(t *testing.T) {
 	row("names looked up on the ways to its files", func(b *bundle.Bounds) string { return grouped(b.Looked) })
 	row("entities, values in them", func(b *bundle.Bounds) string { return grouped(b.Entities) + ", " + grouped(b.Values) })
 	row("references to parents; ancestors of one entity", func(b *bundle.Bounds) string { return grouped(b.Parents) + "; " + grouped(b.Ancestors) })
-	row("steps through `identities` of one person, of all", func(b *bundle.Bounds) string { return grouped(b.Person) + ", " + grouped(b.Persons) })
+	row("steps through `identities` of one person, of all", func(b *bundle.Bounds) string { return grouped(b.People.One) + ", " + grouped(b.People.All) })
 	row("words and signs of policies", func(b *bundle.Bounds) string { return grouped(b.Words) })
 	row("steps of checking policies against the schema", func(b *bundle.Bounds) string { return grouped(b.Checks) })
 	a := newAllowance()

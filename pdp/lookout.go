@@ -140,7 +140,7 @@ func (l *lookout) follow(path string) (real string, isDirectory bool) {
 // polled, and the reader refuses it.
 func (l *lookout) followFrom(dir string, todo []string) (real string, isDirectory bool) {
 	for steps := 0; len(todo) > 0; steps++ {
-		if steps+len(todo) > bundle.MaxSteps || l.steps >= l.may.Followed || l.armed >= l.may.Armed {
+		if steps+len(todo) > bundle.MaxSteps || l.steps >= l.may.Watch.Followed || l.armed >= l.may.Watch.Armed {
 			l.blind = true
 			return dir, false
 		}

@@ -28,7 +28,7 @@ func TestThePoliciesPageSaysWhatABundleMayHold(t *testing.T) {
 	owner("entities; values in them", func(b *bundle.Bounds) string { return grouped(b.Entities) + "; " + grouped(b.Values) }, "many_entities", "many_values")
 	owner("references to parents", func(b *bundle.Bounds) string { return grouped(b.Parents) }, "many_parents")
 	owner("ancestors of one entity; steps to count them all", func(b *bundle.Bounds) string { return grouped(b.Ancestors) + "; " + grouped(b.Walked) }, "many_ancestors", "many_ways_up")
-	owner("steps through `identities` of one person; of all", func(b *bundle.Bounds) string { return grouped(b.Person) + "; " + grouped(b.Persons) }, "many_identities")
+	owner("steps through `identities` of one person; of all", func(b *bundle.Bounds) string { return grouped(b.People.One) + "; " + grouped(b.People.All) }, "many_identities")
 	owner("bytes of `obligations.yaml`; of one entity file", func(b *bundle.Bounds) string { return size(b.Settings) + "; " + size(b.EntityFile) }, "too_large")
 	owner("errors that are told", func(*bundle.Bounds) string { return grouped(bundle.MostErrors) }, "many_errors")
 

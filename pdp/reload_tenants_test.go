@@ -605,7 +605,7 @@ func TestATenantsWindingLinksTakeFewWatches(t *testing.T) {
 		must(t, os.Symlink("..data/x", at(fmt.Sprintf("acme/l%d.cedar", n))))
 	}
 	tree{"tenants/acme/..1/x": "// nothing", "tenants/acme/..data": "-> ..1"}.write(t, dir)
-	look("a volume", bundle.TenantBounds.Followed, 2, false)
+	look("a volume", bundle.TenantBounds.Watch.Followed, 2, false)
 
 	relink := func(target func(n int) string) {
 		for n := range 500 {
@@ -614,14 +614,14 @@ func TestATenantsWindingLinksTakeFewWatches(t *testing.T) {
 		}
 	}
 	relink(func(int) string { return strings.Repeat("e/../", 120) + "e" })
-	look("winding links", bundle.TenantBounds.Followed, 3, true)
+	look("winding links", bundle.TenantBounds.Watch.Followed, 3, true)
 	relink(func(int) string { return strings.Repeat("e/../", 800) + "e" })
-	look("links that are too long", bundle.TenantBounds.Followed, 2, true)
+	look("links that are too long", bundle.TenantBounds.Watch.Followed, 2, true)
 	for n := range 500 {
 		must(t, os.Mkdir(at(fmt.Sprintf("acme/e/%d", n)), 0o755))
 	}
 	relink(func(n int) string { return fmt.Sprintf("e/%d/x", n) })
-	look("links to many directories", bundle.TenantBounds.Followed, bundle.TenantBounds.Armed, true)
+	look("links to many directories", bundle.TenantBounds.Watch.Followed, bundle.TenantBounds.Watch.Armed, true)
 }
 
 // A directory that is really watched, and a tenant that really does not stop.

@@ -133,7 +133,7 @@ func factsOf(p *cedar.Policy) Facts {
 		f.Uids = append(f.Uids, t.Uids...)
 	}
 	for _, c := range tree.Conditions {
-		ast.Inspect(ast.NewNode(c.Body), f.note)
+		ast.Inspect(ast.NewNode(c.Body), f.visit)
 	}
 	slices.SortFunc(f.Reads, func(a, b AttributePath) int { return strings.Compare(a.String(), b.String()) })
 	f.known = nil
@@ -224,14 +224,14 @@ func literalUIDs(n ast.IsNode) (uids []types.EntityUID, set, ok bool) {
 }
 
 // note gathers what one node adds to the facts; it is the visitor of ast.Inspect.
-func (f *Facts) note(node ast.IsNode) bool {
+func (f *Facts) visit(node ast.IsNode) bool {
 	switch n := node.(type) {
 	case ast.NodeTypeHas:
 		f.HasNames[string(n.Value)] = struct{}{}
-		return f.read(n.Arg, string(n.Value), true)
+		return f.noteRead(n.Arg, string(n.Value), true)
 	case ast.NodeTypeAccess:
 		f.ReadNames[string(n.Value)] = struct{}{}
-		return f.read(n.Arg, string(n.Value), false)
+		return f.noteRead(n.Arg, string(n.Value), false)
 	case ast.NodeTypeVariable:
 		f.Whole = f.Whole || n.Name == "context"
 	case ast.NodeValue:
@@ -246,14 +246,14 @@ func (f *Facts) note(node ast.IsNode) bool {
 // visited, which it never has: a chain that starts at a variable is one path,
 // read once, and what else a chain starts at is visited from here, because a
 // visit to each of its links would walk the rest of it every time.
-func (f *Facts) read(base ast.IsNode, name string, has bool) bool {
+func (f *Facts) noteRead(base ast.IsNode, name string, has bool) bool {
 	path, ok := pathOf(base)
 	for _, n := range path.Names {
 		f.ReadNames[n] = struct{}{}
 	}
 	if !ok {
 		_, root := chainOf(base)
-		ast.Inspect(ast.NewNode(root), f.note)
+		ast.Inspect(ast.NewNode(root), f.visit)
 		return false
 	}
 	path.Names, path.Has = append(path.Names, name), has
@@ -294,17 +294,17 @@ func (p *Policy) tree() *ast.Policy { return (*ast.Policy)(p.Cedar.AST()) }
 // Term is a condition as plain values, for those who follow how it is
 // evaluated. Nothing on the decision path does.
 type Term struct {
-	Op   termOp
+	Op   Op
 	Path AttributePath // of OpPath, and what OpHas tests for
 	Test ScopeTest     // of OpTest
 	Args []*Term
 }
 
-type termOp uint8
+type Op uint8
 
 const (
-	opOther termOp = iota // errs on an argument of a wrong type
-	OpBuild               // a set or a record, made of anything
+	opOther Op = iota // errs on an argument of a wrong type
+	OpBuild           // a set or a record, made of anything
 	OpTrue
 	OpFalse
 	OpPath // a variable, or attributes read from one
@@ -358,7 +358,7 @@ func termOf(n ast.IsNode) *Term {
 }
 
 // OpOf is the operator of a node, as far as terms tell them apart.
-func OpOf(n ast.IsNode) termOp {
+func OpOf(n ast.IsNode) Op {
 	switch n := n.(type) {
 	case ast.NodeValue:
 		switch n.Value {
@@ -512,7 +512,7 @@ type owner struct {
 
 // owners lists what an expression can be that has attributes: nothing where it
 // has none, and more than one where an if decides.
-func (s *Schema) owners(n ast.IsNode, env environment) (all []owner) {
+func (s *Schema) owners(n ast.IsNode, env Environment) (all []owner) {
 	switch n := n.(type) {
 	case ast.NodeTypeVariable:
 		return []owner{env.owner(string(n.Name))}

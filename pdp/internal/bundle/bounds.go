@@ -7,51 +7,83 @@ import (
 	"policy-service/evaluation"
 )
 
-// Bounds are what one owner of files, the root of a bundle or one of its tenants, may bring.
-// Whoever may write the files of one tenant decides how long every load takes, the one too
-// that brings the root's emergency forbid: what is at all of a tenant's bounds at once
-// loads within a second of CPU. The root's files are the operator's, whose
-// bounds only keep a mistake from taking the machine.
+// Bounds limit what one owner of files may bring. An owner is the root of a bundle, or one of
+// its tenants.
+//
+// The author of one tenant's files decides how long every load takes. A load can be the one
+// that brings an emergency forbid of the root. So a tenant that is at all of its bounds at
+// once loads within a second of CPU. The root's files are the operator's. Their bounds only
+// keep a mistake from taking the whole machine.
 type Bounds struct {
-	Files int   // that are loaded
-	Names int   // that one directory may hold, loaded or not
-	Bytes int64 // of all of them together
-	// Looked are the names on the ways to them, links included, that one reading looks up:
-	// for each file some times the depth it is at, and twice that in a mounted volume.
+	Files int   // files that are loaded
+	Names int   // names in one directory, loaded or not
+	Bytes int64 // of all files together
+	// Looked is how many names one reading looks up on the ways to the files, links included.
+	// Each file takes a few times its depth, and twice that in a mounted volume.
 	Looked int
-	// Followed are the names on the ways of links that one [lookout] goes, armed the
-	// directories that it watches there: each takes one of the machine's watches.
-	Followed, Armed int
-	// EntityFile and settings are the greatest entity file, and obligations.yaml.
+	Watch  WatchBounds
+	// EntityFile is the size of the greatest entity file, and Settings that of obligations.yaml.
 	EntityFile, Settings int64
-	// Words are names, texts and signs in policies: what parsing and compiling them costs.
+	// Words are names, texts and signs in policies. They decide what parsing and compiling cost.
 	Words int
-	// Entities, and the values of their attributes and tags, sets and records included.
+	// Values are those of the attributes and tags of all Entities, sets and records included.
 	Entities, Values int
-	// Parents are all references from an entity to one it is in. ancestors are how many
-	// one entity may have, and walked how many are walked to find that out.
+	// Parents are all references from an entity to a parent. Ancestors is how many ancestors
+	// one entity may have, and Walked how many steps it may take to count those of all.
 	Parents, Ancestors, Walked int
-	// Person is how many names and entities one look at who somebody is may come by,
-	// persons how many all of these looks together may when they are tried.
-	Person, Persons int
-	// Checks are steps of holding policies against the schema: see [Schema.StepsOf].
+	People                     PeopleBounds
+	// Checks are steps of checking policies against the schema: see [Schema.StepsOf].
 	Checks int
 }
 
+// WatchBounds limit what a lookout of package pdp follows for one owner.
+type WatchBounds struct {
+	Followed int // names on the ways of links
+	Armed    int // directories that are watched there: each takes one of the machine's watches
+}
+
+// PeopleBounds limit the search for all names of a person, in names and entities that the
+// search comes by.
+type PeopleBounds struct {
+	One int // for one person
+	All int // for all people together, when the searches are tried
+}
+
+// The bounds of the two kinds of owner.
 var (
 	TenantBounds = &Bounds{
-		Files: 500, Names: 2_000, Bytes: 4 << 20, Looked: 100_000, Followed: 10_000, Armed: 200, EntityFile: 4 << 20, Settings: 128 << 10,
-		Words: 250_000, Entities: 20_000, Values: 100_000,
-		Parents: 40_000, Ancestors: 4_096, Walked: 1_000_000,
-		Person: 1_000, Persons: 500_000,
-		Checks: 2_000_000,
+		Files:      500,
+		Names:      2_000,
+		Bytes:      4 << 20,
+		Looked:     100_000,
+		Watch:      WatchBounds{Followed: 10_000, Armed: 200},
+		EntityFile: 4 << 20,
+		Settings:   128 << 10,
+		Words:      250_000,
+		Entities:   20_000,
+		Values:     100_000,
+		Parents:    40_000,
+		Ancestors:  4_096,
+		Walked:     1_000_000,
+		People:     PeopleBounds{One: 1_000, All: 500_000},
+		Checks:     2_000_000,
 	}
 	RootBounds = &Bounds{
-		Files: 10_000, Names: 100_000, Bytes: 512 << 20, Looked: 10_000_000, Followed: 1_000_000, Armed: 10_000, EntityFile: 256 << 20, Settings: 1 << 20,
-		Words: 25_000_000, Entities: 1_000_000, Values: 20_000_000,
-		Parents: 4_000_000, Ancestors: 4_096, Walked: 100_000_000,
-		Person: 1_000, Persons: 50_000_000,
-		Checks: 50_000_000,
+		Files:      10_000,
+		Names:      100_000,
+		Bytes:      512 << 20,
+		Looked:     10_000_000,
+		Watch:      WatchBounds{Followed: 1_000_000, Armed: 10_000},
+		EntityFile: 256 << 20,
+		Settings:   1 << 20,
+		Words:      25_000_000,
+		Entities:   1_000_000,
+		Values:     20_000_000,
+		Parents:    4_000_000,
+		Ancestors:  4_096,
+		Walked:     100_000_000,
+		People:     PeopleBounds{One: 1_000, All: 50_000_000},
+		Checks:     50_000_000,
 	}
 )
 
@@ -74,21 +106,23 @@ func ownerOfFile(file string) string {
 	return evaluation.DefaultTenant
 }
 
-// usage is how much of the bounds of one owner is used up. What is over is told once,
-// where it came to be, and nothing more of the owner's is read: it is what would take long.
-type usage struct {
-	*Bounds
-	owner string
-	over  bool
-	// what was counted so far
-	fileCount, wordCount, EntityCount, valueCount, parentCount, checkCount, errorCount int
-	byteCount                                                                          int64
+// Usage counts how much one owner has used of its bounds. The first bound that is exceeded
+// becomes one problem, at the place where it happened. Nothing more of that owner is read
+// then, because reading on is what would take long.
+type Usage struct {
+	bounds   *Bounds
+	owner    string
+	exceeded bool
+	// The counts so far.
+	EntityCount                                                           int
+	fileCount, wordCount, valueCount, parentCount, checkCount, errorCount int
+	byteCount                                                             int64
 }
 
-// UsageOf counts what one tenant's files come to.
-func UsageOf(tenant string) *usage { return &usage{Bounds: boundsOf(tenant), owner: tenant} }
+// UsageOf begins to count what one tenant's files use.
+func UsageOf(tenant string) *Usage { return &Usage{bounds: boundsOf(tenant), owner: tenant} }
 
-func (u *usage) who() string {
+func (u *Usage) ownerName() string {
 	if u.owner == evaluation.DefaultTenant {
 		return "the root of the bundle"
 	}
@@ -96,21 +130,21 @@ func (u *usage) who() string {
 }
 
 // exceeds notes that a bound is passed, and reports whether one is.
-func (u *usage) exceeds(is bool, code, what string, bound int64, at entityPlace, try string, problems *Problems) bool {
-	if is && !u.over {
-		u.over = true
-		problems.Add(at.file, at.line, at.column, code, fmt.Sprintf("%s may have %d %s, and has more from here on", u.who(), bound, what), try)
+func (u *Usage) exceeds(is bool, code, what string, bound int64, at entityPlace, try string, problems *Problems) bool {
+	if is && !u.exceeded {
+		u.exceeded = true
+		problems.Add(at.file, at.line, at.column, code, fmt.Sprintf("%s may have %d %s, and has more from here on", u.ownerName(), bound, what), try)
 	}
-	return u.over
+	return u.exceeded
 }
 
 // tooManyErrors counts an error. That there are more is told where all are known: see
 // [Problems.cut].
-func (u *usage) tooManyErrors() bool {
+func (u *Usage) tooManyErrors() bool {
 	if u.errorCount++; u.errorCount > MostErrors {
-		u.over = true
+		u.exceeded = true
 	}
-	return u.over
+	return u.exceeded
 }
 
 const (
@@ -119,30 +153,30 @@ const (
 )
 
 // tooMuchText counts a file that was read.
-func (u *usage) tooMuchText(file string, size int, problems *Problems) bool {
+func (u *Usage) tooMuchText(file string, size int, problems *Problems) bool {
 	u.fileCount++
 	u.byteCount += int64(size)
 	at := entityPlace{file: file}
-	return u.exceeds(u.fileCount > u.Files, "many_files", "files", int64(u.Files), at, tryLess, problems) ||
-		u.exceeds(u.byteCount > u.Bytes, "many_bytes", "bytes in all its files", u.Bytes, at, tryLess, problems)
+	return u.exceeds(u.fileCount > u.bounds.Files, "many_files", "files", int64(u.bounds.Files), at, tryLess, problems) ||
+		u.exceeds(u.byteCount > u.bounds.Bytes, "many_bytes", "bytes in all its files", u.bounds.Bytes, at, tryLess, problems)
 }
 
 // tooManyEntities counts an entity that was read, its values having been counted on the way.
-func (u *usage) tooManyEntities(at entityPlace, e *parsedEntity, problems *Problems) bool {
+func (u *Usage) tooManyEntities(at entityPlace, e *ParsedEntity, problems *Problems) bool {
 	u.EntityCount++
 	u.parentCount += e.Parents.Len()
-	return u.exceeds(u.EntityCount > u.Entities, "many_entities", "entities", int64(u.Entities), at, tryLess, problems) ||
-		u.exceeds(u.valueCount > u.Values, "many_values", "values of attributes and tags", int64(u.Values), at, tryLess, problems) ||
-		u.exceeds(u.parentCount > u.Parents, "many_parents", "references from entities to their parents", int64(u.Parents), at, tryFlatly, problems)
+	return u.exceeds(u.EntityCount > u.bounds.Entities, "many_entities", "entities", int64(u.bounds.Entities), at, tryLess, problems) ||
+		u.exceeds(u.valueCount > u.bounds.Values, "many_values", "values of attributes and tags", int64(u.bounds.Values), at, tryLess, problems) ||
+		u.exceeds(u.parentCount > u.bounds.Parents, "many_parents", "references from entities to their parents", int64(u.bounds.Parents), at, tryFlatly, problems)
 }
 
 // kind is a kind of file within the bounds of its owner.
-func (u *usage) kind(k *kind) *kind {
+func (u *Usage) kind(k *kind) *kind {
 	switch k {
 	case entityKind:
-		return &kind{k.name, u.EntityFile}
+		return &kind{k.name, u.bounds.EntityFile}
 	case SettingsKind:
-		return &kind{k.name, u.Settings}
+		return &kind{k.name, u.bounds.Settings}
 	}
 	return k
 }

@@ -30,33 +30,33 @@ func (l *entityLoader) checkAncestors() {
 		for parent := range s.Entities[uid].Parents.All() {
 			n += 1 + above[parent]
 		}
-		above[uid] = min(n, l.use.Ancestors+1)
+		above[uid] = min(n, l.use.bounds.Ancestors+1)
 		for _, child := range s.Children[uid] {
 			if waits[child]--; waits[child] == 0 {
 				next = append(next, child)
 			}
 		}
 	}
-	left := l.use.Walked
+	left := l.use.bounds.Walked
 	for _, uid := range l.order {
-		if n, ok := above[uid]; ok && n <= l.use.Ancestors {
+		if n, ok := above[uid]; ok && n <= l.use.bounds.Ancestors {
 			continue
 		}
-		if n := l.walk(uid, &left); n > l.use.Ancestors {
-			l.bad(l.places[uid], "many_ancestors", fmt.Sprintf("%s is in more than %d others, with all that those are in", uid, l.use.Ancestors), tryFlatly)
+		if n := l.countAncestors(uid, &left); n > l.use.bounds.Ancestors {
+			l.bad(l.places[uid], "many_ancestors", fmt.Sprintf("%s is in more than %d others, with all that those are in", uid, l.use.bounds.Ancestors), tryFlatly)
 			return
 		}
 		if left < 0 {
-			l.bad(l.places[uid], "many_ways_up", fmt.Sprintf("from the entities of %s so many ways lead up that following them takes more than %d steps, here at last", l.use.who(), l.use.Walked), tryFlatly)
+			l.bad(l.places[uid], "many_ways_up", fmt.Sprintf("from the entities of %s so many ways lead up that following them takes more than %d steps, here at last", l.use.ownerName(), l.use.bounds.Walked), tryFlatly)
 			return
 		}
 	}
 }
 
 // walk counts the ancestors of an entity, as far as one too many or as steps are left.
-func (l *entityLoader) walk(uid types.EntityUID, left *int) int {
+func (l *entityLoader) countAncestors(uid types.EntityUID, left *int) int {
 	seen := map[types.EntityUID]struct{}{}
-	for todo := []types.EntityUID{uid}; len(todo) > 0 && len(seen) <= l.use.Ancestors && *left >= 0; {
+	for todo := []types.EntityUID{uid}; len(todo) > 0 && len(seen) <= l.use.bounds.Ancestors && *left >= 0; {
 		e := l.view.Store.Entities[todo[len(todo)-1]]
 		todo = todo[:len(todo)-1]
 		*left -= 1 + e.Parents.Len()
@@ -74,7 +74,7 @@ func (l *entityLoader) walk(uid types.EntityUID, left *int) int {
 // waits for it, for each of them. Looks begin at every name that these entities say anything of.
 func (l *entityLoader) checkPersons() {
 	s := l.view.Store
-	left := l.use.Persons
+	left := l.use.bounds.People.All
 	// What a look came by needs none of its own: it would come by no more.
 	seenUIDs, seenIDs := map[types.EntityUID]struct{}{}, map[types.String]struct{}{}
 	for _, uid := range l.order {
@@ -84,7 +84,7 @@ func (l *entityLoader) checkPersons() {
 		}
 		p := People{}
 		look := func(begin func(*People)) {
-			p = People{Store: s, most: min(l.use.Person, left)}
+			p = People{Store: s, most: min(l.use.bounds.People.One, left)}
 			begin(&p)
 			left -= p.steps
 			for _, uid := range p.uids {
@@ -98,12 +98,12 @@ func (l *entityLoader) checkPersons() {
 			look(func(p *People) { p.Add(uid) })
 		}
 		for _, id := range append(identityIDs(e), uid.ID) {
-			if _, known := seenIDs[id]; !known && p.steps <= l.use.Person && left > 0 {
+			if _, known := seenIDs[id]; !known && p.steps <= l.use.bounds.People.One && left > 0 {
 				look(func(p *People) { p.AddID(id) })
 			}
 		}
-		if p.steps > l.use.Person || left <= 0 {
-			l.bad(l.places[uid], "many_identities", fmt.Sprintf("looking for all names of the person %s, from one to the next, takes more than %d steps, or it takes more than %d for all of %s", uid, l.use.Person, l.use.Persons, l.use.who()),
+		if p.steps > l.use.bounds.People.One || left <= 0 {
+			l.bad(l.places[uid], "many_identities", fmt.Sprintf("looking for all names of the person %s, from one to the next, takes more than %d steps, or it takes more than %d for all of %s", uid, l.use.bounds.People.One, l.use.bounds.People.All, l.use.ownerName()),
 				"let attribute "+identities+" name a person's own other entities only, and ids that no others have")
 			return
 		}

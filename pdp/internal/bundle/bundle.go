@@ -31,10 +31,11 @@ import (
 type Bundle struct {
 	digest string
 	Config Config
-	Schema *Schema          // nil where there is none
+	Schema *Schema          // nil: there is no schema
 	Views  map[string]*View // by tenant, the default one included
-	said   Problems         // warnings of bundle.yaml and the schema
-	// TypeNames are names that requests can call types by, for who misspelt one
+	// problems are the warnings of bundle.yaml and the schema
+	problems Problems
+	// TypeNames are the names of types in requests. They are suggested if a name is misspelt.
 	TypeNames []string
 }
 
@@ -47,12 +48,12 @@ type View struct {
 	Store    *Store
 	Actions  []string // the candidates of an action search, sorted
 
-	Obligations     map[string]Definition // what policies can name
-	obligationsSaid Problems              // warnings of their files
+	Obligations        map[string]Definition // what policies can name
+	obligationProblems Problems              // warnings of the files that define them
 
-	own    *own     // what was made of the tenant's files by themselves; the root has none
-	said   Problems // warnings of all its files
-	Review Review
+	own      *own     // what was made of the tenant's files by themselves; the root has none
+	problems Problems // warnings of all files of the view
+	Review   Review
 }
 
 // Policy is one loaded policy.
@@ -87,12 +88,12 @@ func Build(files *Files) (*Bundle, Problems) {
 	return NewLoading(context.Background(), files, InForce{}).Build()
 }
 
-func (l *loading) Build() (*Bundle, Problems) {
+func (l *Loading) Build() (*Bundle, Problems) {
 	problems := slices.Clone(l.files.Problems)
 	b := &Bundle{digest: l.files.Digest(), Views: map[string]*View{}}
 	l.bundle = b
 	l.settings()
-	if problems = append(problems, b.said...); problems.Refuse() { // the rest would repeat what is wrong already
+	if problems = append(problems, b.problems...); problems.Refuse() { // the rest would repeat what is wrong already
 		l.parseEverything(&problems)
 		return nil, problems.Sorted().cut()
 	}
@@ -100,7 +101,7 @@ func (l *loading) Build() (*Bundle, Problems) {
 	root := l.view(evaluation.DefaultTenant, "", nil, &problems)
 	b.Views[root.Tenant] = root
 	for _, tenant := range l.files.Tenants {
-		if l.over() {
+		if l.cancelled() {
 			return nil, nil
 		}
 		b.Views[tenant] = l.view(tenant, "tenants/"+tenant+"/", root, &problems)
@@ -112,7 +113,7 @@ func (l *loading) Build() (*Bundle, Problems) {
 		return nil, problems.Sorted().cut()
 	}
 	for _, v := range l.Fresh {
-		if l.over() {
+		if l.cancelled() {
 			return nil, nil
 		}
 		v.Index = NewIndex(v.Policies)
@@ -140,11 +141,11 @@ func (b *Bundle) checkParentRules(problems *Problems) {
 // parseEverything adds the errors of the files by themselves, where what they would be
 // checked against did not load. Those of an owner that the bundle in force was made of
 // have none.
-func (l *loading) parseEverything(problems *Problems) {
+func (l *Loading) parseEverything(problems *Problems) {
 	var found Problems
-	uses := map[string]*usage{}
+	uses := map[string]*Usage{}
 	for _, name := range l.names {
-		if l.over() || l.sameOwner(dirOf(name)) {
+		if l.cancelled() || l.sameOwner(dirOf(name)) {
 			continue
 		}
 		use := uses[ownerOfFile(name)]
@@ -195,7 +196,7 @@ func (v *View) addPolicy(p *Policy, problems *Problems) {
 	if p.Obligation != nil {
 		bound := *p
 		p = &bound
-		p.oblige(*p.Obligation, v.Obligations, problems)
+		p.resolveObligations(*p.Obligation, v.Obligations, problems)
 	}
 	v.ByID[p.Id] = p
 	v.Policies = append(v.Policies, p)

@@ -47,7 +47,7 @@ func coerceRecord(v types.Record, s *Shape) types.Value {
 		return types.NewRecord(members)
 	}
 	if s.Form >= shapeIP {
-		if t, ok := implied(v); ok {
+		if t, ok := impliedExtension(v); ok {
 			return t
 		}
 	}

@@ -130,7 +130,7 @@ func (c *Confined) resolve(name string) (string, error) {
 
 // walk counts that a path is looked up for an owner: each name in it is. It refuses what
 // is beyond the owner's bound, because others wait for it.
-func (c *Confined) walk(owner, at string) error {
+func (c *Confined) countNames(owner, at string) error {
 	if c.Walked[owner] >= boundsOf(owner).Looked {
 		return errWalked
 	}
@@ -157,7 +157,7 @@ func (c *Confined) follow(owner, at, name string) (string, error) {
 			at = path.Dir(at)
 			continue
 		}
-		if err := c.walk(owner, path.Join(at, next)); err != nil {
+		if err := c.countNames(owner, path.Join(at, next)); err != nil {
 			return "", err
 		}
 		info, err := c.root.Lstat(path.Join(at, next))
@@ -208,7 +208,7 @@ func (c *Confined) inside(owner string, todo []string) ([]string, error) {
 			continue
 		}
 		to := filepath.Join(at, next)
-		if err := c.walk(owner, to); err != nil {
+		if err := c.countNames(owner, to); err != nil {
 			return nil, err
 		}
 		target, err := os.Readlink(to)
@@ -241,7 +241,7 @@ func (c *Confined) locate(name string) (*os.Root, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if err := c.owned(name, tenant, home, at); err != nil {
+	if err := c.checkOwner(name, tenant, home, at); err != nil {
 		return nil, "", err
 	}
 	if tenant == "" {
@@ -274,7 +274,7 @@ func (c *Confined) owner(name string) (tenant, home string, err error) {
 }
 
 // owned says why a name that is an owner's may not lead there.
-func (c *Confined) owned(name, tenant, home, at string) error {
+func (c *Confined) checkOwner(name, tenant, home, at string) error {
 	switch {
 	case tenant != "" && c.holdsTenants(home):
 		return astray("to what holds the tenants' directories")

@@ -13,18 +13,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// parsedEntity is an entity and where its file has it.
-type parsedEntity struct {
+// ParsedEntity is an entity and where its file has it.
+type ParsedEntity struct {
 	types.Entity
 	line, column int
 }
 
 // ParseEntities reads an array of entities in Cedar's JSON form. Its problems
 // give places and no values: those may be secrets.
-func ParseEntities(file string, text []byte, use *usage, problems *Problems) []parsedEntity {
+func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []ParsedEntity {
 	place := placer{text: text, line: 1, column: 1}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
-	fail := func(offset int64, what string) []parsedEntity {
+	fail := func(offset int64, what string) []ParsedEntity {
 		line, column := place.at(offset)
 		problems.Add(file, line, column, "entity_syntax", what, `write [{"uid": {"type": …, "id": …}, "attrs": {…}, "parents": […]}, …]`)
 		return nil
@@ -32,14 +32,14 @@ func ParseEntities(file string, text []byte, use *usage, problems *Problems) []p
 	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '[' {
 		return fail(dec.InputOffset(), "this is not a JSON array of entities")
 	}
-	var entities []parsedEntity
+	var entities []ParsedEntity
 	for dec.PeekKind() != ']' {
 		value, err := dec.ReadValue()
 		if err != nil {
 			return fail(offsetOf(err, dec), "this is not valid JSON, or a member occurs twice")
 		}
 		line, column := place.at(dec.InputOffset() - int64(len(value)))
-		e := parsedEntity{line: line, column: column}
+		e := ParsedEntity{line: line, column: column}
 		var more bool
 		e.Entity, more, err = readEntity(value, use)
 		if use.tooManyEntities(entityPlace{file, line, column}, &e, problems) {
@@ -85,7 +85,7 @@ func offsetOf(err error, dec *jsontext.Decoder) int64 {
 
 // readEntity reads one entity, as far as it can; more is set where it has members that mean
 // nothing.
-func readEntity(text jsontext.Value, use *usage) (e types.Entity, more bool, err error) {
+func readEntity(text jsontext.Value, use *Usage) (e types.Entity, more bool, err error) {
 	var parts struct {
 		UID     jsontext.Value `json:"uid"`
 		Attrs   jsontext.Value `json:"attrs"`
@@ -111,11 +111,11 @@ func readEntity(text jsontext.Value, use *usage) (e types.Entity, more bool, err
 		return e, false, errors.New("parents is no list of references")
 	}
 	if e.Attributes, err = storedRecord(parts.Attrs, use); err != nil {
-		return e, false, below("attrs", err)
+		return e, false, belowPlace("attrs", err)
 	}
 	if parts.Tags != nil {
 		if e.Tags, err = storedRecord(parts.Tags, use); err != nil {
-			return e, false, below("tags", err)
+			return e, false, belowPlace("tags", err)
 		}
 	}
 	return e, len(parts.Other) > 0, nil
@@ -143,7 +143,7 @@ func (p *placer) at(offset int64) (line, column int) {
 type entityLoader struct {
 	bundle   *Bundle
 	view     *View
-	use      *usage
+	use      *Usage
 	problems *Problems
 	places   map[types.EntityUID]entityPlace
 	order    []types.EntityUID // in which they stand in the files
@@ -154,13 +154,13 @@ type entityPlace struct {
 	line, column int
 }
 
-func (l *entityLoader) load(file string, entities []parsedEntity) {
+func (l *entityLoader) load(file string, entities []ParsedEntity) {
 	for _, e := range entities {
 		if l.use.errorCount > MostErrors {
 			return
 		}
 		at := entityPlace{file, e.line, e.column}
-		if taken := l.taken(e.UID); taken != "" {
+		if taken := l.definedAt(e.UID); taken != "" {
 			l.bad(at, "duplicate_entity", fmt.Sprintf("%s is defined already, %s", e.UID, taken), "define an entity once; a tenant cannot redefine what stands above it")
 			continue
 		}
@@ -175,7 +175,7 @@ func (l *entityLoader) bad(at entityPlace, code, message, try string) {
 	l.use.tooManyErrors()
 }
 
-func (l *entityLoader) taken(uid types.EntityUID) string {
+func (l *entityLoader) definedAt(uid types.EntityUID) string {
 	if other, ok := l.places[uid]; ok {
 		return fmt.Sprintf("at %s:%d:%d", other.file, other.line, other.column)
 	}

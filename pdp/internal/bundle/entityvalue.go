@@ -19,7 +19,7 @@ type valueError struct{ at, what, try string }
 func (e *valueError) Error() string { return e.at + " " + e.what }
 
 // below puts the place of an error into what it is in.
-func below(in string, err error) error {
+func belowPlace(in string, err error) error {
 	if bad, ok := err.(*valueError); ok {
 		bad.at = in + bad.at
 	}
@@ -43,7 +43,7 @@ const maxExtensions = 4
 // storedRecord reads attributes or tags in Cedar's JSON form. It is stricter than Cedar in
 // one thing: a member called __entity, __extn or __expr that is none of Cedar's forms is
 // no member of a record, but a mistake.
-func storedRecord(text jsontext.Value, use *usage) (types.Record, error) {
+func storedRecord(text jsontext.Value, use *Usage) (types.Record, error) {
 	r := valueReader{Decoder: jsontext.NewDecoder(bytes.NewReader(text)), use: use, extensions: maxExtensions}
 	if r.PeekKind() != '{' {
 		return types.Record{}, &valueError{what: "is no object", try: "write {…}"}
@@ -62,7 +62,7 @@ func storedRecord(text jsontext.Value, use *usage) (types.Record, error) {
 // valueReader reads values, whose JSON is well-formed.
 type valueReader struct {
 	*jsontext.Decoder
-	use        *usage
+	use        *Usage
 	extensions int // that may be in the arguments of others
 	depth      int // in how many containers the next value is
 }
@@ -75,7 +75,7 @@ func (r valueReader) value() (types.Value, error) {
 		r.depth++
 	}
 	switch {
-	case r.use.valueCount > r.use.Values:
+	case r.use.valueCount > r.use.bounds.Values:
 		return nil, errTooMuch
 	case r.depth > StoredLimits.Depth:
 		return nil, &valueError{what: fmt.Sprintf("nests more than %d deep", StoredLimits.Depth), try: "write it flatter"}
@@ -113,7 +113,7 @@ func (r valueReader) set() (types.Value, error) {
 	for n := 0; r.PeekKind() != ']'; n++ {
 		e, err := r.value()
 		if err != nil {
-			return nil, below("["+strconv.Itoa(n)+"]", err)
+			return nil, belowPlace("["+strconv.Itoa(n)+"]", err)
 		}
 		nested = nested || isNested(e)
 		within.add(e)
@@ -198,7 +198,7 @@ func (r valueReader) object() (types.Value, error) {
 			return r.escaped(name, text)
 		}
 		if members[types.String(name)], err = r.value(); err != nil {
-			return nil, below(memberOf(name), err)
+			return nil, belowPlace(memberOf(name), err)
 		}
 	}
 	_, err := r.ReadToken()
@@ -257,7 +257,7 @@ func (r valueReader) extension(text jsontext.Value) (types.Value, error) {
 			return nil, err
 		}
 	}
-	if v, ok := called(call.Fn, args); ok {
+	if v, ok := callExtension(call.Fn, args); ok {
 		return v, nil
 	}
 	switch of := constructors[call.Fn]; {
@@ -270,7 +270,7 @@ func (r valueReader) extension(text jsontext.Value) (types.Value, error) {
 }
 
 // called is what a function makes of its arguments.
-func called(fn string, args []types.Value) (types.Value, bool) {
+func callExtension(fn string, args []types.Value) (types.Value, bool) {
 	switch of := constructors[fn]; {
 	case of != nil && len(args) == 1:
 		text, ok := args[0].(types.String)
@@ -293,19 +293,19 @@ func called(fn string, args []types.Value) (types.Value, bool) {
 // implied is a value of an extension type as it may be written where a schema says the type:
 // {"fn", "arg"} or {"fn", "args"}. A list of arguments has become a set by now, but those of
 // offset cannot be taken for each other.
-func implied(v types.Record) (types.Value, bool) {
+func impliedExtension(v types.Record) (types.Value, bool) {
 	name, _ := v.Get("fn")
 	fn, ok := name.(types.String)
 	if !ok || v.Len() != 2 {
 		return nil, false
 	}
 	if arg, ok := v.Get("arg"); ok {
-		return called(string(fn), []types.Value{arg})
+		return callExtension(string(fn), []types.Value{arg})
 	}
 	list, _ := v.Get("args")
 	set, ok := list.(types.Set)
 	if args := set.Slice(); !ok || len(args) != 2 {
-		return called(string(fn), args)
+		return callExtension(string(fn), args)
 	}
 	var args [2]types.Value
 	for arg := range set.All() {
@@ -318,5 +318,5 @@ func implied(v types.Record) (types.Value, bool) {
 			}
 		}
 	}
-	return called(string(fn), args[:])
+	return callExtension(string(fn), args[:])
 }

@@ -73,7 +73,7 @@ func kindAtTop(name string, inTenant bool) *kind {
 
 // Bundle reads everything that is loaded. Each directory is named here by its
 // fixed place, so a link that leads back up cannot make the reading go round.
-func (r *reader) Bundle() {
+func (r *Reader) Bundle() {
 	r.part(".")
 	r.findTenants()
 	for _, name := range r.files.Tenants {
@@ -87,7 +87,7 @@ func (r *reader) Bundle() {
 
 // emptyTenant is a tenant that its directory alone makes one. No MANIFEST can list
 // a directory, and where one stands only what it lists may make a difference.
-func (r *reader) emptyTenant(dir string) {
+func (r *Reader) emptyTenant(dir string) {
 	const message = "nothing in this tenant's directory is loaded, so the policies of every tenant alone decide for it and the digest does not name it"
 	if r.manifest {
 		r.problem(dir, "empty_tenant", message+", nor can the MANIFEST",
@@ -99,7 +99,7 @@ func (r *reader) emptyTenant(dir string) {
 
 // part reads what stands directly in the root or in a tenant's directory, and
 // the entities beside it.
-func (r *reader) part(dir string) {
+func (r *Reader) part(dir string) {
 	for _, e := range r.entries(dir) {
 		file := path.Join(dir, e.Name())
 		switch {
@@ -117,7 +117,7 @@ func (r *reader) part(dir string) {
 	}
 }
 
-func (r *reader) entities(dir string) {
+func (r *Reader) entities(dir string) {
 	if !r.isDirectory(dir) {
 		return
 	}
@@ -127,7 +127,7 @@ func (r *reader) entities(dir string) {
 }
 
 // tests reads a tests directory, where there is one.
-func (r *reader) tests(dir string) {
+func (r *Reader) tests(dir string) {
 	if !r.has(dir) || !r.isDirectory(dir) {
 		return
 	}
@@ -137,12 +137,12 @@ func (r *reader) tests(dir string) {
 }
 
 // has reports whether something has that name, be it a link to nothing.
-func (r *reader) has(name string) bool {
+func (r *Reader) has(name string) bool {
 	_, err := fs.Lstat(r.Fsys, name)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-func (r *reader) findTenants() {
+func (r *Reader) findTenants() {
 	if !r.has("tenants") || !r.isDirectory("tenants") {
 		return
 	}
@@ -166,7 +166,7 @@ func (r *reader) findTenants() {
 }
 
 // load reads one file into the bundle, or says that it does not belong there.
-func (r *reader) load(file string, e fs.DirEntry) {
+func (r *Reader) load(file string, e fs.DirEntry) {
 	if r.ctx.Err() != nil {
 		return // nobody waits for what is read
 	}
@@ -186,7 +186,7 @@ func (r *reader) load(file string, e fs.DirEntry) {
 		r.schema = file
 	}
 	use := r.usage(file)
-	if use.over {
+	if use.exceeded {
 		return
 	}
 	data, ok := r.read(file, use.kind(k))
@@ -202,7 +202,7 @@ func (r *reader) load(file string, e fs.DirEntry) {
 
 // entries lists a directory without the names that begin with a dot, and
 // without those that could not be written in a digest, a MANIFEST or a log line.
-func (r *reader) entries(dir string) []fs.DirEntry {
+func (r *Reader) entries(dir string) []fs.DirEntry {
 	most := boundsOf(ownerOfFile(dir)).Names
 	all, err := fs.ReadDir(r.Fsys, dir)
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 //
 // It never takes over a part of what belongs to one owner, and nothing of a load that
 // failed. What it takes over it does not write to: requests are being answered by it.
-type loading struct {
+type Loading struct {
 	ctx    context.Context // where it ends, so does the load, and what is made is no bundle
 	files  *Files
 	before InForce // without a bundle there is nothing to take over
@@ -52,8 +52,8 @@ type InForce struct {
 }
 
 // NewLoading prepares to make a bundle of files. It may take over parts of the bundle in force.
-func NewLoading(ctx context.Context, files *Files, before InForce) *loading {
-	l := &loading{ctx: ctx, files: files, before: before, names: files.names(), inDir: map[string][]string{}, changed: map[string]bool{}}
+func NewLoading(ctx context.Context, files *Files, before InForce) *Loading {
+	l := &Loading{ctx: ctx, files: files, before: before, names: files.names(), inDir: map[string][]string{}, changed: map[string]bool{}}
 	for _, name := range l.names {
 		dir, _ := path.Split(name)
 		l.inDir[dir] = append(l.inDir[dir], name)
@@ -75,7 +75,7 @@ func NewLoading(ctx context.Context, files *Files, before InForce) *loading {
 }
 
 // in are the files of a directory whose names end in ext, sorted.
-func (l *loading) in(dir, ext string) (names []string) {
+func (l *Loading) filesIn(dir, ext string) (names []string) {
 	for _, name := range l.inDir[dir] {
 		if path.Ext(name) == ext {
 			names = append(names, name)
@@ -89,43 +89,43 @@ type Work struct{ Settings, PolicyFiles, EntityFiles, ObligationFiles int }
 
 // own is what is made of a tenant's files by themselves.
 type own struct {
-	policies     []*Policy // not bound to obligations yet
-	policiesSaid Problems
-	store        *Store // above no other
-	places       map[types.EntityUID]entityPlace
-	order        []types.EntityUID // in which the entities stand in their files
-	entitiesSaid Problems
+	policies       []*Policy // not bound to obligations yet
+	policyProblems Problems
+	store          *Store // above no other
+	places         map[types.EntityUID]entityPlace
+	order          []types.EntityUID // in which the entities stand in their files
+	entityProblems Problems
 }
 
 // over reports whether nobody waits for the bundle any more.
-func (l *loading) over() bool { return l.ctx.Err() != nil }
+func (l *Loading) cancelled() bool { return l.ctx.Err() != nil }
 
 // settings reads bundle.yaml and the schema.
-func (l *loading) settings() {
+func (l *Loading) settings() {
 	b, before := l.bundle, l.before.Bundle
 	if l.sameSettings {
-		b.Config, b.Schema, b.said = before.Config, before.Schema, before.said
+		b.Config, b.Schema, b.problems = before.Config, before.Schema, before.problems
 		return
 	}
 	l.Did.Settings++
-	b.Config = parseConfig(l.files.Content[ConfigFile], &b.said)
+	b.Config = parseConfig(l.files.Content[ConfigFile], &b.problems)
 	if name, text := l.files.schema(); name != "" {
 		var found Problems
 		b.Schema = ParseSchema(name, text, &b.Config, &found)
-		b.said = append(b.said, found...)
+		b.problems = append(b.problems, found...)
 	}
-	b.checkParentRules(&b.said)
+	b.checkParentRules(&b.problems)
 }
 
 // same reports whether a file is as it was, or was not there and is not.
-func (l *loading) same(name string) bool {
+func (l *Loading) same(name string) bool {
 	now, is := l.files.Content[name]
 	then, was := l.before.Files.Content[name]
 	return is == was && bytes.Equal(now, then)
 }
 
 // sameOwner reports whether all files of an owner are as they were, by its directory.
-func (l *loading) sameOwner(dir string) bool { return l.before.Bundle != nil && !l.changed[dir] }
+func (l *Loading) sameOwner(dir string) bool { return l.before.Bundle != nil && !l.changed[dir] }
 
 // dirOf is the directory of whose file it is: a tenant's, with a slash, or "".
 func dirOf(name string) string {
@@ -137,23 +137,23 @@ func dirOf(name string) string {
 	return "tenants/" + tenant + "/"
 }
 
-func (l *loading) policies(name string, use *usage, problems *Problems) []*Policy {
+func (l *Loading) policies(name string, use *Usage, problems *Problems) []*Policy {
 	l.Did.PolicyFiles++
 	return ParsePolicies(name, use, l.files.Content[name], problems)
 }
 
-func (l *loading) entities(name string, use *usage, problems *Problems) []parsedEntity {
+func (l *Loading) entities(name string, use *Usage, problems *Problems) []ParsedEntity {
 	l.Did.EntityFiles++
 	return ParseEntities(name, l.files.Content[name], use, problems)
 }
 
-func (l *loading) obligations(name string, above map[string]Definition, problems *Problems) map[string]Definition {
+func (l *Loading) obligations(name string, above map[string]Definition, problems *Problems) map[string]Definition {
 	l.Did.ObligationFiles++
 	return parseObligations(name, l.files.Content[name], above, problems)
 }
 
 // view is what the files below dir come to on top of what the root has.
-func (l *loading) view(tenant, dir string, root *View, problems *Problems) *View {
+func (l *Loading) view(tenant, dir string, root *View, problems *Problems) *View {
 	var before, rootBefore *View
 	if l.sameSettings && l.sameOwner(dir) {
 		before, rootBefore = l.before.Bundle.Views[tenant], l.before.Bundle.Views[evaluation.DefaultTenant]
@@ -163,34 +163,34 @@ func (l *loading) view(tenant, dir string, root *View, problems *Problems) *View
 		v = l.newView(tenant, dir, root, before)
 		l.Fresh = append(l.Fresh, v)
 	}
-	*problems = append(*problems, v.said...)
+	*problems = append(*problems, v.problems...)
 	return v
 }
 
-func (l *loading) newView(tenant, dir string, root, before *View) *View {
+func (l *Loading) newView(tenant, dir string, root, before *View) *View {
 	v := &View{Tenant: tenant, ByID: map[string]*Policy{}}
 	if root != nil {
 		v.Policies = slices.Clone(root.Policies)
 		maps.Copy(v.ByID, root.ByID)
 	}
 	l.define(v, dir, root)
-	v.said = append(v.said, v.obligationsSaid...)
+	v.problems = append(v.problems, v.obligationProblems...)
 	var o *own
 	if before != nil && before.own.fits(root) {
 		o = before.own
 	} else {
 		o = l.parseOwn(tenant, dir, root)
 	}
-	v.said = append(v.said, o.policiesSaid...)
+	v.problems = append(v.problems, o.policyProblems...)
 	for _, p := range o.policies {
-		v.addPolicy(p, &v.said)
+		v.addPolicy(p, &v.problems)
 	}
 	slices.SortFunc(v.Policies, func(a, b *Policy) int { return strings.Compare(a.Id, b.Id) })
-	v.said = append(v.said, o.entitiesSaid...)
+	v.problems = append(v.problems, o.entityProblems...)
 	v.Store = o.store
-	loaded := &entityLoader{bundle: l.bundle, view: v, use: UsageOf(tenant), problems: &v.said, places: o.places, order: o.order}
+	loaded := &entityLoader{bundle: l.bundle, view: v, use: UsageOf(tenant), problems: &v.problems, places: o.places, order: o.order}
 	if root != nil {
-		v.own, v.Store = o, o.store.on(root.Store)
+		v.own, v.Store = o, o.store.above(root.Store)
 		loaded.refuseRootParents(l.namedBy(root))
 	}
 	loaded.checkPersons()
@@ -198,11 +198,11 @@ func (l *loading) newView(tenant, dir string, root, before *View) *View {
 }
 
 // define gives a view the obligations that its policies can name.
-func (l *loading) define(v *View, dir string, root *View) {
+func (l *Loading) define(v *View, dir string, root *View) {
 	file := dir + obligationsFile
 	if l.before.Bundle != nil && l.same(file) && l.same(obligationsFile) {
 		if before := l.before.Bundle.Views[v.Tenant]; before != nil {
-			v.Obligations, v.obligationsSaid = before.Obligations, before.obligationsSaid
+			v.Obligations, v.obligationProblems = before.Obligations, before.obligationProblems
 			return
 		}
 	}
@@ -211,7 +211,7 @@ func (l *loading) define(v *View, dir string, root *View) {
 		v.Obligations = root.Obligations
 	}
 	if _, ok := l.files.Content[file]; ok {
-		v.Obligations = l.obligations(file, v.Obligations, &v.obligationsSaid)
+		v.Obligations = l.obligations(file, v.Obligations, &v.obligationProblems)
 	}
 }
 
@@ -228,7 +228,7 @@ func (o *own) fits(root *View) bool {
 
 // parseOwn reads an owner's policies and entities. The entities are those of a tenant only
 // where the root has not got them.
-func (l *loading) parseOwn(tenant, dir string, root *View) *own {
+func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 	o := &own{store: &Store{
 		Entities: map[types.EntityUID]types.Entity{},
 		Written:  map[types.EntityUID]types.EntityUIDSet{},
@@ -241,27 +241,27 @@ func (l *loading) parseOwn(tenant, dir string, root *View) *own {
 			o.store.Entities[uid] = a.Entity
 		}
 	}
-	for _, name := range l.in(dir, ".cedar") {
-		if l.over() {
+	for _, name := range l.filesIn(dir, ".cedar") {
+		if l.cancelled() {
 			return o
 		}
-		o.policies = append(o.policies, l.policies(name, use, &o.policiesSaid)...)
+		o.policies = append(o.policies, l.policies(name, use, &o.policyProblems)...)
 	}
-	if schema != nil && schema.mayCheck(o.policies, use, &o.policiesSaid) {
+	if schema != nil && schema.mayCheck(o.policies, use, &o.policyProblems) {
 		for _, p := range o.policies {
-			if l.over() {
+			if l.cancelled() {
 				return o
 			}
-			schema.CheckPolicy(p, &o.policiesSaid)
+			schema.CheckPolicy(p, &o.policyProblems)
 		}
 	}
-	into := &entityLoader{bundle: l.bundle, view: &View{Store: o.store}, use: use, problems: &o.entitiesSaid, places: map[types.EntityUID]entityPlace{}}
-	for _, name := range l.in(dir+"entities/", ".json") {
-		if l.over() {
+	into := &entityLoader{bundle: l.bundle, view: &View{Store: o.store}, use: use, problems: &o.entityProblems, places: map[types.EntityUID]entityPlace{}}
+	for _, name := range l.filesIn(dir+"entities/", ".json") {
+		if l.cancelled() {
 			return o
 		}
-		for some := range slices.Chunk(l.entities(name, use, &o.entitiesSaid), 1000) {
-			if !l.over() {
+		for some := range slices.Chunk(l.entities(name, use, &o.entityProblems), 1000) {
+			if !l.cancelled() {
 				into.load(name, some)
 			}
 		}
@@ -269,14 +269,14 @@ func (l *loading) parseOwn(tenant, dir string, root *View) *own {
 	o.places, o.order = into.places, into.order
 	o.store.Root = nil // or it would be kept as long as the tenant's files stay as they are
 	o.store.prepareSearch()
-	if !use.over {
+	if !use.exceeded {
 		into.checkAncestors()
 	}
 	return o
 }
 
 // namedBy are the entities that the root names, for all tenants.
-func (l *loading) namedBy(root *View) map[types.EntityUID]struct{} {
+func (l *Loading) namedBy(root *View) map[types.EntityUID]struct{} {
 	if l.byRoot == nil {
 		l.byRoot = root.named()
 	}

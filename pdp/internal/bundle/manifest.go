@@ -66,7 +66,7 @@ func parseManifestLine(line string) (sum, name string, ok bool) {
 }
 
 // CheckManifest holds what was read against the MANIFEST, where there is one.
-func (r *reader) CheckManifest() {
+func (r *Reader) CheckManifest() {
 	if !r.manifest {
 		return
 	}
@@ -89,7 +89,7 @@ func (r *reader) CheckManifest() {
 }
 
 // checkListed compares one listed file, loaded or not.
-func (r *reader) checkListed(name, want string) {
+func (r *Reader) checkListed(name, want string) {
 	if _, err := fs.Stat(r.Fsys, name); errors.Is(err, fs.ErrNotExist) {
 		r.problem(name, "manifest_absent", "the MANIFEST lists this file, and there is none", "copy the file, or write the MANIFEST again with policy-service check --write-manifest")
 		return
@@ -102,7 +102,7 @@ func (r *reader) checkListed(name, want string) {
 
 // sum hashes what was loaded, because another reading could see another content;
 // what is not loaded is read for this alone.
-func (r *reader) sum(name string) (string, bool) {
+func (r *Reader) sum(name string) (string, bool) {
 	h := sha256.New()
 	if data, loaded := r.files.Content[name]; loaded {
 		h.Write(data)

@@ -116,7 +116,7 @@ func (r *obligationReader) properties(n *yaml.Node, typ obligations.Type) evalua
 		err = propertySchemas()[typ.Name].Validate(instance)
 	}
 	if err != nil {
-		r.Bad(n, "obligation_properties", fmt.Sprintf("the properties are none of type %s%s", typ.Name, where(err)), "see schemas/obligations/"+typ.Name+".json")
+		r.Bad(n, "obligation_properties", fmt.Sprintf("the properties are none of type %s%s", typ.Name, refusedProperty(err)), "see schemas/obligations/"+typ.Name+".json")
 	}
 	r.templates(n)
 	if typ.Name == obligations.ApprovalRequired {
@@ -174,7 +174,7 @@ var propertySchemas = sync.OnceValue(func() map[string]*jsonschema.Schema {
 })
 
 // where says which property a schema refuses; what it is stays in its file.
-func where(err error) string {
+func refusedProperty(err error) string {
 	invalid, ok := err.(*jsonschema.ValidationError)
 	if !ok {
 		return ""
@@ -189,7 +189,7 @@ func where(err error) string {
 }
 
 // oblige resolves what a policy's @obligation names.
-func (p *Policy) oblige(annotation string, known map[string]Definition, problems *Problems) {
+func (p *Policy) resolveObligations(annotation string, known map[string]Definition, problems *Problems) {
 	for name := range strings.SplitSeq(annotation, ",") {
 		name = strings.TrimSpace(name)
 		d, ok := known[name]

@@ -8,8 +8,8 @@ import (
 )
 
 // ParsePolicies reads the policies of one file.
-func ParsePolicies(file string, use *usage, text []byte, problems *Problems) []*Policy {
-	if use.over || !checkText(file, text, use, problems) {
+func ParsePolicies(file string, use *Usage, text []byte, problems *Problems) []*Policy {
+	if use.exceeded || !checkText(file, text, use, problems) {
 		return nil
 	}
 	list, err := cedar.NewPolicyListFromBytes(file, text)

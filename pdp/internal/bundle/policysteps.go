@@ -16,15 +16,15 @@ import (
 // microsecond, never too few: the text of a policy and the schema tell.
 
 // mayCheck counts the steps of all policies of one owner, before any of them is taken.
-func (s *Schema) mayCheck(all []*Policy, use *usage, problems *Problems) bool {
+func (s *Schema) mayCheck(all []*Policy, use *Usage, problems *Problems) bool {
 	for _, p := range all {
-		steps, combinations := s.StepsOf(p, use.Checks-use.checkCount)
-		if use.checkCount = plus(use.checkCount, steps); use.checkCount > use.Checks {
+		steps, combinations := s.StepsOf(p, use.bounds.Checks-use.checkCount)
+		if use.checkCount = plus(use.checkCount, steps); use.checkCount > use.bounds.Checks {
 			try := fmt.Sprintf("let the scopes of policies name actions and types, or use fewer words: policy %q alone takes %s", p.Id, number(steps))
 			if combinations > 0 {
 				try += fmt.Sprintf(", for %d combinations of action, principal and resource", combinations)
 			}
-			use.exceeds(true, "many_checks", "steps of holding policies against the schema", int64(use.Checks), entityPlace{p.File, p.Line, p.Column}, try, problems)
+			use.exceeds(true, "many_checks", "steps of holding policies against the schema", int64(use.bounds.Checks), entityPlace{p.File, p.Line, p.Column}, try, problems)
 			return false
 		}
 	}
@@ -51,7 +51,7 @@ func (s *Schema) StepsOf(p *Policy, most int) (steps, combinations int) {
 	}
 	all := 0
 	for a := range s.actionsOf(p) {
-		env := environment{Action: a, up: &a.up}
+		env := Environment{Action: a, up: &a.up}
 		all += len(a.Principals) * len(a.Resources)
 		combinations += env.admitted(p, PrincipalVar, a.Principals) * env.admitted(p, ResourceVar, a.Resources)
 		steps = plus(steps, a.size)
@@ -61,7 +61,7 @@ func (s *Schema) StepsOf(p *Policy, most int) (steps, combinations int) {
 }
 
 // admitted counts the types that the policy's scope admits for a variable.
-func (e environment) admitted(p *Policy, of Variable, all []types.EntityType) (n int) {
+func (e Environment) admitted(p *Policy, of Variable, all []types.EntityType) (n int) {
 	for _, typ := range all {
 		e.Principal, e.Resource = typ, typ
 		if e.admitsAll(p, of) {

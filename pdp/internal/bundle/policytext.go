@@ -28,7 +28,7 @@ const (
 )
 
 // checkText bounds a text in Cedar's syntax, and counts its words.
-func checkText(file string, text []byte, use *usage, problems *Problems) bool {
+func checkText(file string, text []byte, use *Usage, problems *Problems) bool {
 	s := textScan{text: text, line: 1, column: 1, schema: strings.HasSuffix(file, ".cedarschema"), levels: []level{{from: -1}}}
 	for s.i < len(text) {
 		s.step()
@@ -36,8 +36,8 @@ func checkText(file string, text []byte, use *usage, problems *Problems) bool {
 			problems.Add(file, s.wrong.line, s.wrong.column, s.code(s.wrong.code), s.wrong.message, s.wrong.try)
 			return false
 		}
-		if use.wordCount+s.words > use.Words {
-			use.exceeds(true, "many_words", "names, texts and signs in policies", int64(use.Words), entityPlace{file, s.line, s.column}, tryLess, problems)
+		if use.wordCount+s.words > use.bounds.Words {
+			use.exceeds(true, "many_words", "names, texts and signs in policies", int64(use.bounds.Words), entityPlace{file, s.line, s.column}, tryLess, problems)
 			return false
 		}
 	}
@@ -45,24 +45,29 @@ func checkText(file string, text []byte, use *usage, problems *Problems) bool {
 	return true
 }
 
-// textScan walks a text, past what cedar-go takes for white space and strings,
-// counting what is bounded: with anything that one of the two skips and the
-// other does not, the bounds would be no bounds.
+// textScan walks a text and counts what is bounded. It skips exactly what cedar-go takes for
+// white space, comments and strings. If one of the two skipped what the other reads, the
+// bounds would be no bounds.
 type textScan struct {
 	text         []byte
-	i, end       int // end is that of the last word
+	i, end       int // end is the end of the last word
 	line, column int
-	schema       bool // where < and > are brackets
+	schema       bool // the text is a schema: < and > are brackets in it
 	levels       []level
-	open         int    // ifs that are open, at all levels
-	signs        int    // ! and - in a row
-	chain        int    // names in the chain of dots or colons being read
-	dot          bool   // the last thing read was a dot or two colons
-	last         string // the last name read, "" where something else came after it
-	has          bool   // the chain being read is behind has
-	copies       int    // of names in such chains
+	open         int // ifs that are open, at all levels
+	signs        int // ! and - in a row
+	chain        chainScan
 	words        int
 	wrong        *misuse
+}
+
+// chainScan is the chain of names, joined by dots or double colons, that is being read.
+type chainScan struct {
+	names  int
+	dot    bool   // the last thing read was a dot or two colons
+	last   string // the last name read, "" if something else came after it
+	has    bool   // the chain stands behind has
+	copies int    // names that cedar-go copies for all chains behind has, in the whole text
 }
 
 // level is what is between two brackets, as far as it was read.
@@ -149,7 +154,7 @@ func (s *textScan) nesting() {
 func (s *textScan) at(mark string) bool { return bytes.HasPrefix(s.text[s.i:], []byte(mark)) }
 
 func (s *textScan) quoted() {
-	from, pattern := s.i, s.last == "like"
+	from, pattern := s.i, s.chain.last == "like"
 	s.next()
 	for s.i < len(s.text) && s.text[s.i] != '"' {
 		if s.text[s.i] == '\\' {
@@ -158,7 +163,7 @@ func (s *textScan) quoted() {
 		s.next()
 	}
 	s.next()
-	s.chain, s.dot, s.last = 0, false, ""
+	s.chain.names, s.chain.dot, s.chain.last = 0, false, ""
 	switch size := s.i - from; {
 	case pattern && size > MaxPattern:
 		s.refuse("pattern", "look for less", "a pattern behind like has more than %d bytes", MaxPattern)
@@ -174,23 +179,23 @@ func (s *textScan) name() {
 	}
 	here := &s.levels[len(s.levels)-1]
 	name := string(s.text[from:min(s.i, from+8)])
-	if !s.dot {
-		s.chain, s.has = 0, s.last == "has"
+	if !s.chain.dot {
+		s.chain.names, s.chain.has = 0, s.chain.last == "has"
 		if name == "if" {
 			here.ifs++
 			s.open++
 			s.nesting()
 		}
 	}
-	s.chain++
-	s.dot, s.last = false, name
-	if s.has && s.chain > 1 {
-		s.copies += s.chain
+	s.chain.names++
+	s.chain.dot, s.chain.last = false, name
+	if s.chain.has && s.chain.names > 1 {
+		s.chain.copies += s.chain.names
 	}
 	switch {
-	case s.chain > MaxChain:
+	case s.chain.names > MaxChain:
 		s.refuse("chain", "shorten the path", "more than %d names in a chain of dots or colons", MaxChain)
-	case s.copies > MaxHasCopies:
+	case s.chain.copies > MaxHasCopies:
 		s.refuse("has", "test for shorter paths, or move policies to another file", "the paths behind has are too long together")
 	}
 }
@@ -229,7 +234,7 @@ func (s *textScan) sign(c byte) {
 		s.next()
 		c = '.'
 	}
-	s.dot, s.last = c == '.', ""
+	s.chain.dot, s.chain.last = c == '.', ""
 	s.next()
 }
 

@@ -91,7 +91,7 @@ func (ps Problems) cut() Problems {
 				continue
 			}
 			if errors[owner] > MostErrors {
-				p.Code, p.Message, p.Try = "many_errors", fmt.Sprintf("%s has more errors than the %d that are told, from here on", UsageOf(owner).who(), MostErrors), "mend those, then try again"
+				p.Code, p.Message, p.Try = "many_errors", fmt.Sprintf("%s has more errors than the %d that are told, from here on", UsageOf(owner).ownerName(), MostErrors), "mend those, then try again"
 			}
 		}
 		kept = append(kept, p)

@@ -13,7 +13,7 @@ import (
 )
 
 // read returns a file's bytes; where it cannot, it has noted why.
-func (r *reader) read(file string, k *kind) ([]byte, bool) {
+func (r *Reader) read(file string, k *kind) ([]byte, bool) {
 	f, size := r.open(file, k)
 	if f == nil {
 		return nil, false
@@ -37,7 +37,7 @@ func (r *reader) read(file string, k *kind) ([]byte, bool) {
 // before it is opened, because opening a device may do anything. What was opened is
 // looked at again: it may be another file by then, a FIFO too, and [confined] opens
 // that without waiting for whoever writes to it.
-func (r *reader) open(file string, k *kind) (fs.File, int64) {
+func (r *Reader) open(file string, k *kind) (fs.File, int64) {
 	info, err := fs.Stat(r.Fsys, file)
 	if err != nil {
 		r.unreadable(file, err)
@@ -61,7 +61,7 @@ func (r *reader) open(file string, k *kind) (fs.File, int64) {
 }
 
 // fits reports whether it is a regular file within its bound, and notes where not.
-func (r *reader) fits(file string, k *kind, info fs.FileInfo) bool {
+func (r *Reader) fits(file string, k *kind, info fs.FileInfo) bool {
 	switch {
 	case !info.Mode().IsRegular():
 		r.problem(file, "not_a_file", "a "+k.name+" is expected here, and this is a "+plainfile.TypeName(info.Mode()), "put a regular file there, or remove it")
@@ -73,7 +73,7 @@ func (r *reader) fits(file string, k *kind, info fs.FileInfo) bool {
 	return false
 }
 
-func (r *reader) isDirectory(dir string) bool {
+func (r *Reader) isDirectory(dir string) bool {
 	info, err := fs.Stat(r.Fsys, dir)
 	if err != nil {
 		r.unreadable(dir, err)
@@ -86,7 +86,7 @@ func (r *reader) isDirectory(dir string) bool {
 	return true
 }
 
-func (r *reader) tooLarge(file string, k *kind) {
+func (r *Reader) tooLarge(file string, k *kind) {
 	try := "split it into several files"
 	if k.name == SchemaKind.name || k.name == SettingsKind.name {
 		try = "there may be one of it only: say less in it"
@@ -96,7 +96,7 @@ func (r *reader) tooLarge(file string, k *kind) {
 
 // unreadable notes why a file or directory could not be read. The error's own
 // path is left out: it may be one of this machine, and the problem has its own.
-func (r *reader) unreadable(file string, err error) {
+func (r *Reader) unreadable(file string, err error) {
 	if file == "." {
 		file = ""
 	}
@@ -110,7 +110,7 @@ func (r *reader) unreadable(file string, err error) {
 		r.problem(file, "link_astray", led.Error()+", and is not followed", "put a file or directory here instead; a link may lead to what is in the same tenant's directory, or one outside of tenants/ to what is in the bundle and in no tenant's")
 	case errors.Is(err, errWalked):
 		use := r.usage(file)
-		use.exceeds(true, "many_links", "names on the ways to all its files, links followed", int64(use.Looked), entityPlace{file: file}, "put files in the place of links, or have the links lead there by fewer names", &r.files.Problems)
+		use.exceeds(true, "many_links", "names on the ways to all its files, links followed", int64(use.bounds.Looked), entityPlace{file: file}, "put files in the place of links, or have the links lead there by fewer names", &r.files.Problems)
 	case errors.Is(err, syscall.ELOOP):
 		r.problem(file, "symlink_loop", subject+" is a symbolic link that leads back to itself", "point the link at something, or remove it")
 	case errors.Is(err, fs.ErrNotExist):
@@ -127,7 +127,7 @@ func (r *reader) unreadable(file string, err error) {
 }
 
 // place names the bundle's root in messages.
-func (r *reader) place() string {
+func (r *Reader) place() string {
 	if r.dir == "" {
 		return "that holds the bundle"
 	}

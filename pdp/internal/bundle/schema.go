@@ -323,14 +323,14 @@ func (s *Schema) misfit(e types.Entity) error {
 		return nil
 	}
 	if err := misfitIn(e.Attributes, of.attributes); err != nil {
-		return below("attrs", err)
+		return belowPlace("attrs", err)
 	}
 	for name, v := range ByName(e.Tags.Map()) {
 		if of.tags == nil {
 			return nil
 		}
 		if err := of.tags.misfit(v); err != nil {
-			return below("tags"+memberOf(string(name)), err)
+			return belowPlace("tags"+memberOf(string(name)), err)
 		}
 	}
 	return nil
@@ -344,7 +344,7 @@ func misfitIn(members types.Record, declared map[string]AttributeShape) error {
 			return &valueError{at: memberOf(string(name)), what: "is not declared"}
 		}
 		if err := a.Shape.misfit(v); err != nil {
-			return below(memberOf(string(name)), err)
+			return belowPlace(memberOf(string(name)), err)
 		}
 	}
 	if name, missing := MissingFrom(members.Map(), declared); missing {
@@ -366,7 +366,7 @@ func (s *Shape) misfit(v types.Value) error {
 				first = err
 			}
 		}
-		return below("[]", first)
+		return belowPlace("[]", first)
 	case types.Record:
 		if s.Form == ShapeRecord {
 			return misfitIn(v, s.Members)
@@ -423,7 +423,7 @@ const noAction = "unable to find an applicable action given the policy scope con
 func (s *Schema) CheckPolicy(p *Policy, problems *Problems) {
 	s.narrow.Lock()
 	defer s.narrow.Unlock()
-	err := s.narrow.to(s, p).Policy("", p.tree())
+	err := s.narrow.validatorFor(s, p).Policy("", p.tree())
 	for _, e := range flattened(err) {
 		if e.Error() == noAction {
 			problems.Warn(p.File, p.Line, p.Column, "no_applicable_action", fmt.Sprintf("policy %q can never apply: no action of the schema takes these principals and resources", p.Id), "compare its scope with the appliesTo of its actions")
@@ -522,14 +522,14 @@ func (s *Schema) tagOf(o owner) *Shape {
 }
 
 // environment is one combination of types that a policy can be evaluated for.
-type environment struct {
+type Environment struct {
 	Principal, Resource types.EntityType
 	Action              *actionShape
 	up                  *Lineage // of the action
 }
 
 // owner is what a variable stands for.
-func (e environment) owner(variable string) owner {
+func (e Environment) owner(variable string) owner {
 	switch variable {
 	case "principal":
 		return owner{entity: e.Principal}
@@ -543,7 +543,7 @@ func (e environment) owner(variable string) owner {
 
 // admits reports whether a test could hold; where only ids are tested,
 // ancestors of principals and resources may be of any type.
-func (e environment) admits(t *ScopeTest) bool {
+func (e Environment) admits(t *ScopeTest) bool {
 	typ := e.Principal
 	switch t.Of {
 	case ActionVar:
@@ -555,10 +555,10 @@ func (e environment) admits(t *ScopeTest) bool {
 }
 
 // Environments yields the combinations that the policy's scope admits.
-func (s *Schema) Environments(p *Policy) func(func(environment) bool) {
-	return func(yield func(environment) bool) {
+func (s *Schema) Environments(p *Policy) func(func(Environment) bool) {
+	return func(yield func(Environment) bool) {
 		for action := range s.actionsOf(p) {
-			env := environment{Action: action, up: &action.up}
+			env := Environment{Action: action, up: &action.up}
 			for _, env.Principal = range action.Principals {
 				if s.Entities[env.Principal] == nil || !env.admitsAll(p, PrincipalVar) {
 					continue
@@ -588,7 +588,7 @@ func (s *Schema) actionsOf(p *Policy) func(func(*actionShape) bool) {
 			}
 		}
 		for _, a := range s.Actions {
-			if env := (environment{up: &a.up}); env.admitsAll(p, ActionVar) && !yield(a) {
+			if env := (Environment{up: &a.up}); env.admitsAll(p, ActionVar) && !yield(a) {
 				return
 			}
 		}
@@ -603,7 +603,7 @@ type narrowed struct {
 	validator  *validate.Validator
 	applies    map[types.EntityUID]resolved.Action // as they are declared
 	shown      map[types.EntityUID]resolved.Action // as the validator sees them
-	now        []types.EntityUID                   // that apply there
+	applied    []types.EntityUID                   // the actions that apply there now
 }
 
 func narrowing(r *resolved.Schema) *narrowed {
@@ -619,18 +619,18 @@ func narrowing(r *resolved.Schema) *narrowed {
 }
 
 // to is the validator for a policy, until the next is asked for.
-func (n *narrowed) to(s *Schema, p *Policy) *validate.Validator {
-	for _, uid := range n.now {
+func (n *narrowed) validatorFor(s *Schema, p *Policy) *validate.Validator {
+	for _, uid := range n.applied {
 		a := n.applies[uid]
 		a.AppliesTo = nil
 		n.shown[uid] = a
 	}
-	n.now = n.now[:0]
+	n.applied = n.applied[:0]
 	for a := range s.actionsOf(p) {
 		uid := a.Entity.UID
 		n.shown[uid] = n.applies[uid]
-		n.now = append(n.now, uid)
-		if 2*len(n.now) > len(n.applies) {
+		n.applied = append(n.applied, uid)
+		if 2*len(n.applied) > len(n.applies) {
 			return s.validator // nearly all of them
 		}
 	}
@@ -638,7 +638,7 @@ func (n *narrowed) to(s *Schema, p *Policy) *validate.Validator {
 }
 
 // admitsAll reports whether the policy's scope could hold for a variable.
-func (e environment) admitsAll(p *Policy, of Variable) bool {
+func (e Environment) admitsAll(p *Policy, of Variable) bool {
 	return !slices.ContainsFunc(p.Facts.Scope, func(t ScopeTest) bool { return t.Of == of && !e.admits(&t) })
 }
 

@@ -211,7 +211,7 @@ func (r Reading) Others(s Reading) (tenants []string) {
 }
 
 // reader is one reading in progress.
-type reader struct {
+type Reader struct {
 	ctx   context.Context
 	Fsys  fs.FS
 	dir   string
@@ -221,25 +221,25 @@ type reader struct {
 	// to have, a MANIFEST.
 	schema   string
 	manifest bool
-	uses     map[string]*usage // by the tenant whose files they are
+	uses     map[string]*Usage // by the tenant whose files they are
 }
 
 // Reader reads the files of the source.
-func (s Source) Reader() *reader {
-	return &reader{ctx: context.Background(), Fsys: s.Fsys, dir: s.Dir, files: &Files{Content: map[string][]byte{}}, Close: func() {}, uses: map[string]*usage{}}
+func (s Source) Reader() *Reader {
+	return &Reader{ctx: context.Background(), Fsys: s.Fsys, dir: s.Dir, files: &Files{Content: map[string][]byte{}}, Close: func() {}, uses: map[string]*Usage{}}
 }
 
 // IsNothing reports that there is nowhere to read from.
 func (s Source) IsNothing() bool { return s.Dir == "" && s.Fsys == nil }
 
-func (r *reader) Done() *Files {
+func (r *Reader) Done() *Files {
 	r.files.Problems = r.files.Problems.Sorted()
 	r.files.Manifest = r.manifest
 	return r.files
 }
 
 // usage is what was read so far of the files beside this one.
-func (r *reader) usage(file string) *usage {
+func (r *Reader) usage(file string) *Usage {
 	owner := ownerOfFile(file)
 	if r.uses[owner] == nil {
 		r.uses[owner] = UsageOf(owner)
@@ -247,12 +247,12 @@ func (r *reader) usage(file string) *usage {
 	return r.uses[owner]
 }
 
-func (r *reader) problem(file, code, message, try string) {
+func (r *Reader) problem(file, code, message, try string) {
 	r.files.Problems.Add(file, 0, 0, code, message, try)
 }
 
 // Root reports whether there is a directory to read at all.
-func (r *reader) Root() bool {
+func (r *Reader) Root() bool {
 	if r.dir == "" && r.Fsys == nil {
 		r.problem("", "no_source", "there is nowhere to read it from", "name its directory")
 		return false
@@ -274,7 +274,7 @@ func (r *reader) Root() bool {
 }
 
 // enter opens the directory, where the bundle is in one, and looks at the root.
-func (r *reader) enter() (fs.FileInfo, error) {
+func (r *Reader) enter() (fs.FileInfo, error) {
 	if r.Fsys == nil {
 		c, err := confine(r.dir)
 		if err != nil {

@@ -74,7 +74,7 @@ func StoredParents(v types.Value, parent types.EntityType) ([]types.EntityUID, b
 }
 
 // on is a tenant's store above the root's.
-func (s *Store) on(root *Store) *Store {
+func (s *Store) above(root *Store) *Store {
 	above := *s
 	above.Root = root
 	return &above

@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// notJSON says which part of a YAML document has no JSON form.
-type notJSON struct {
+// NotJSON says which part of a YAML document has no JSON form.
+type NotJSON struct {
 	At        *yaml.Node
 	What, Try string
 }
@@ -21,7 +21,7 @@ var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9
 // decoder tells 1 from 1.5 by it, and members that occur twice stay, because
 // refusing them is the decoder's. Aliases are not followed: a few lines of them
 // are a document of any size.
-func AppendJSON(b []byte, n *yaml.Node) ([]byte, *notJSON) {
+func AppendJSON(b []byte, n *yaml.Node) ([]byte, *NotJSON) {
 	switch n.Kind {
 	case yaml.MappingNode:
 		return appendJSONMembers(b, n)
@@ -31,7 +31,7 @@ func AppendJSON(b []byte, n *yaml.Node) ([]byte, *notJSON) {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			var bad *notJSON
+			var bad *NotJSON
 			if b, bad = AppendJSON(b, item); bad != nil {
 				return nil, bad
 			}
@@ -40,20 +40,20 @@ func AppendJSON(b []byte, n *yaml.Node) ([]byte, *notJSON) {
 	case yaml.ScalarNode:
 		return appendJSONScalar(b, n)
 	}
-	return nil, &notJSON{n, "aliases are not read here", "write the value out"}
+	return nil, &NotJSON{n, "aliases are not read here", "write the value out"}
 }
 
-func appendJSONMembers(b []byte, n *yaml.Node) ([]byte, *notJSON) {
+func appendJSONMembers(b []byte, n *yaml.Node) ([]byte, *NotJSON) {
 	b = append(b, '{')
 	for i := 0; i < len(n.Content); i += 2 {
 		key := n.Content[i]
 		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" {
-			return nil, &notJSON{key, "the name of a member must be a string", "write it in quotes"}
+			return nil, &NotJSON{key, "the name of a member must be a string", "write it in quotes"}
 		}
 		if i > 0 {
 			b = append(b, ',')
 		}
-		var bad *notJSON
+		var bad *NotJSON
 		if b, bad = appendJSONScalar(b, key); bad != nil {
 			return nil, bad
 		}
@@ -64,7 +64,7 @@ func appendJSONMembers(b []byte, n *yaml.Node) ([]byte, *notJSON) {
 	return append(b, '}'), nil
 }
 
-func appendJSONScalar(b []byte, n *yaml.Node) ([]byte, *notJSON) {
+func appendJSONScalar(b []byte, n *yaml.Node) ([]byte, *NotJSON) {
 	switch n.ShortTag() {
 	case "!!null":
 		return append(b, "null"...), nil
@@ -72,16 +72,16 @@ func appendJSONScalar(b []byte, n *yaml.Node) ([]byte, *notJSON) {
 		return append(b, strings.ToLower(n.Value)...), nil
 	case "!!int", "!!float":
 		if !jsonNumber.MatchString(n.Value) {
-			return nil, &notJSON{n, "JSON has no number of this form", "write it in plain decimal, or in quotes if it is a string"}
+			return nil, &NotJSON{n, "JSON has no number of this form", "write it in plain decimal, or in quotes if it is a string"}
 		}
 		return append(b, n.Value...), nil
 	case "!!str", "!!timestamp": // a plain 2026-01-02 is a string to JSON
 		if quoted, err := jsontext.AppendQuote(b, n.Value); err == nil {
 			return quoted, nil
 		}
-		return nil, &notJSON{n, "the string is not valid UTF-8", "write it as UTF-8"}
+		return nil, &NotJSON{n, "the string is not valid UTF-8", "write it as UTF-8"}
 	}
-	return nil, &notJSON{n, "JSON has nothing with this tag", "leave the tag out"}
+	return nil, &NotJSON{n, "JSON has nothing with this tag", "leave the tag out"}
 }
 
 // NodeAt finds the node a JSON Pointer leads to, or the nearest one around it.
