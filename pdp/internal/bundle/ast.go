@@ -13,12 +13,13 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// This file is the only one that looks inside a policy. What it finds goes into
-// plain values of ours, so that a change of cedar-go's AST ends here.
+// This file is the only one that looks inside a policy. It puts what it finds into plain
+// values of ours, so that a change of cedar-go's AST ends here.
 
 // Variable is one of the three variables of a policy that hold an entity.
 type Variable uint8
 
+// The variables, and their number.
 const (
 	PrincipalVar Variable = iota
 	ActionVar
@@ -26,31 +27,31 @@ const (
 	Variables = iota
 )
 
-// ScopeTest is a test of one variable that needs nothing but its uid, its type
-// and its ancestors, and that can therefore neither err nor depend on a value.
+// ScopeTest is a test of one variable that needs only the uid, the type and the ancestors of
+// the variable. So the test can neither err nor depend on a value.
 type ScopeTest struct {
 	Of   Variable
 	Is   types.EntityType  // "" is any type
 	Uids []types.EntityUID // nil: only the type is tested
-	Eq   bool              // the uid itself must be uids[0]; otherwise it or an ancestor must be in uids
+	Eq   bool              // the uid itself must be Uids[0]; otherwise it or an ancestor must be in Uids
 }
 
-// Facts is what the decision path needs to know of a policy's text.
+// Facts are what the decision path needs to know of the text of a policy.
 type Facts struct {
-	// Scope holds the tests of the policy's head; leading those of the
-	// conjuncts that open its first when clauses. A policy whose scope or
-	// leading tests do not hold is false without an error, whatever else
-	// stands in it.
+	// Scope holds the tests of the policy's head. Leading holds the tests that the first when
+	// clauses begin with. If a test of either does not hold, the policy is false without an
+	// error, whatever else stands in it.
 	Scope, Leading []ScopeTest
-	// Whole is set where context is used as a value, not only through its members.
+	// Whole is set if the policy uses context as a value, not only through its members.
 	Whole bool
-	// HasNames and ReadNames are the names tested with has, and those accessed.
+	// HasNames are the names that the policy tests with has, ReadNames the names that it
+	// reads.
 	HasNames, ReadNames map[string]struct{}
-	// Reads are the attribute paths the policy reads, in order of their text;
-	// known are their texts while they are gathered.
+	// Reads are the attribute paths that the policy reads, in the order of their texts. The
+	// map known holds these texts while the paths are gathered.
 	Reads []AttributePath
 	known map[string]struct{}
-	// Conjuncts are the clauses of the policy that must all hold, in order.
+	// Conjuncts are the clauses of the policy, in order. All of them must hold.
 	Conjuncts []Conjunct
 	// Uids are the entities the policy names.
 	Uids []types.EntityUID
@@ -87,8 +88,8 @@ type Conjunct struct {
 	Body   ast.IsNode
 }
 
-// Policy compiles the conjunct as a permit with this one condition, so that
-// cedar-go, and nobody else, says whether it holds.
+// Policy compiles the conjunct as a permit with this one condition. So cedar-go alone decides
+// if the condition holds.
 func (c Conjunct) Policy() *cedar.Policy {
 	p := ast.Permit()
 	if c.Unless {
@@ -106,6 +107,7 @@ func (c Conjunct) Text() string {
 	return strings.Join(strings.Fields(string(bytes.TrimSuffix(text[i+1:], []byte(";")))), " ")
 }
 
+// factsOf gathers the facts of one policy.
 func factsOf(p *cedar.Policy) Facts {
 	tree := (*ast.Policy)(p.AST())
 	f := Facts{HasNames: map[string]struct{}{}, ReadNames: map[string]struct{}{}, known: map[string]struct{}{}, conditions: len(tree.Conditions)}
@@ -148,6 +150,7 @@ func Flatten(n ast.IsNode, to []ast.IsNode) []ast.IsNode {
 	return append(to, n)
 }
 
+// testOfScope turns the constraint of a scope into a test, if there is a constraint.
 func testOfScope(of Variable, node ast.IsScopeNode) (ScopeTest, bool) {
 	switch s := node.(type) {
 	case ast.ScopeTypeEq:
@@ -164,7 +167,7 @@ func testOfScope(of Variable, node ast.IsScopeNode) (ScopeTest, bool) {
 	return ScopeTest{}, false
 }
 
-// TestOfNode recognises a condition of the same form as a scope constraint.
+// TestOfNode recognises a condition that has the same form as a scope constraint.
 func TestOfNode(node ast.IsNode) (ScopeTest, bool) {
 	switch n := node.(type) {
 	case ast.NodeTypeEquals:
@@ -186,6 +189,7 @@ func TestOfNode(node ast.IsNode) (ScopeTest, bool) {
 	return ScopeTest{}, false
 }
 
+// entityVariable recognises a variable that holds an entity.
 func entityVariable(n ast.IsNode) (Variable, bool) {
 	v, ok := n.(ast.NodeTypeVariable)
 	switch {
@@ -199,7 +203,8 @@ func entityVariable(n ast.IsNode) (Variable, bool) {
 	return 0, false
 }
 
-// literalUIDs reads an entity, or a set of nothing but entities, written out.
+// literalUIDs reads an entity that the policy writes out, or a set of nothing but such
+// entities.
 func literalUIDs(n ast.IsNode) (uids []types.EntityUID, set, ok bool) {
 	switch n := n.(type) {
 	case ast.NodeValue:
@@ -223,7 +228,7 @@ func literalUIDs(n ast.IsNode) (uids []types.EntityUID, set, ok bool) {
 	return nil, false, false
 }
 
-// note gathers what one node adds to the facts; it is the visitor of ast.Inspect.
+// visit gathers what one node adds to the facts. It is the visitor of ast.Inspect.
 func (f *Facts) visit(node ast.IsNode) bool {
 	switch n := node.(type) {
 	case ast.NodeTypeHas:
@@ -242,10 +247,10 @@ func (f *Facts) visit(node ast.IsNode) bool {
 	return true
 }
 
-// read notes the path base.name and reports whether base has still to be
-// visited, which it never has: a chain that starts at a variable is one path,
-// read once, and what else a chain starts at is visited from here, because a
-// visit to each of its links would walk the rest of it every time.
+// noteRead notes the path base.name. It always returns false, so that ast.Inspect does not
+// visit base. A chain that starts at a variable is one path, read once. If a chain starts at
+// something else, noteRead visits that start itself: a visit to each link of the chain would
+// walk the rest of the chain every time.
 func (f *Facts) noteRead(base ast.IsNode, name string, has bool) bool {
 	path, ok := pathOf(base)
 	for _, n := range path.Names {
@@ -275,7 +280,7 @@ func pathOf(n ast.IsNode) (AttributePath, bool) {
 	return AttributePath{Root: string(v.Name), Names: names}, ok
 }
 
-// chainOf takes a chain of attributes apart into its names and what it starts at.
+// chainOf splits a chain of attributes into its names and the node that it starts at.
 func chainOf(n ast.IsNode) (names []string, root ast.IsNode) {
 	for {
 		access, ok := n.(ast.NodeTypeAccess)
@@ -291,17 +296,19 @@ func chainOf(n ast.IsNode) (names []string, root ast.IsNode) {
 // tree is the policy's AST, for the validator.
 func (p *Policy) tree() *ast.Policy { return (*ast.Policy)(p.Cedar.AST()) }
 
-// Term is a condition as plain values, for those who follow how it is
-// evaluated. Nothing on the decision path does.
+// Term is a condition as plain values, for code that follows how the condition is evaluated.
+// Nothing on the decision path uses terms.
 type Term struct {
 	Op   Op
-	Path AttributePath // of OpPath, and what OpHas tests for
+	Path AttributePath // of OpPath; for OpHas, the path that it tests for
 	Test ScopeTest     // of OpTest
 	Args []*Term
 }
 
+// Op is the operator of a term.
 type Op uint8
 
+// The operators, as far as terms tell them apart.
 const (
 	opOther Op = iota // errs on an argument of a wrong type
 	OpBuild           // a set or a record, made of anything
@@ -320,7 +327,7 @@ const (
 	OpIf
 )
 
-// Terms are the conditions of the policy, all of which must hold, in order; an
+// Terms are the conditions of the policy, in order. All of them must hold. The term of an
 // unless is the opposite of its body.
 func (p *Policy) Terms() []*Term {
 	var terms []*Term
@@ -334,6 +341,7 @@ func (p *Policy) Terms() []*Term {
 	return terms
 }
 
+// termOf makes the term of a node.
 func termOf(n ast.IsNode) *Term {
 	if test, ok := TestOfNode(n); ok {
 		return &Term{Op: OpTest, Test: test}
@@ -404,8 +412,8 @@ func Children(n ast.IsNode) []ast.IsNode {
 	return nodes
 }
 
-// Mentions lists the entity types that the policy names, and the texts
-// it makes decimals of.
+// Mentions lists the entity types that the policy names, and the texts that it makes decimals
+// of.
 func (p *Policy) Mentions() (named []types.EntityType, decimals []string) {
 	for _, t := range p.Facts.Scope {
 		named = append(named, t.Is)
@@ -434,26 +442,27 @@ func (p *Policy) Mentions() (named []types.EntityType, decimals []string) {
 	return named, decimals
 }
 
-// hasTests are the has tests of a policy, and what must hold where they are evaluated.
+// hasTests are the has tests of a policy, each with what must hold before it is evaluated.
 type hasTests struct {
 	has    []hasTest
-	guards []guard // the first is none
+	guards []guard // the first stands for no guard
 }
 
+// hasTest is one has test.
 type hasTest struct {
 	of    ast.IsNode
 	name  string
-	guard int // which of the guards it stands behind
+	guard int // the index of the guard that the test stands behind
 }
 
-// guard is a test without which what stands behind it is not evaluated; nor is
-// it without the guard that this one stands behind.
+// guard is a test. If it does not hold, the expression behind it is not evaluated. A guard can
+// itself stand behind an outer guard.
 type guard struct {
 	test  ScopeTest
 	outer int
 }
 
-// hasTests walks the policy: only a schema asks for them, while it is loaded.
+// hasTests walks the policy. Only a schema asks for these tests, while it is loaded.
 func (p *Policy) hasTests() *hasTests {
 	h := &hasTests{guards: make([]guard, 1)}
 	behind := 0
@@ -465,8 +474,8 @@ func (p *Policy) hasTests() *hasTests {
 	return h
 }
 
-// walk visits what is evaluated behind a guard, and returns the one behind which
-// is what is evaluated only where n is true.
+// walk visits a node that stands behind a guard. It returns the guard behind which an
+// expression stands that is evaluated only if the node is true.
 func (h *hasTests) walk(n ast.IsNode, behind int) int {
 	switch n := n.(type) {
 	case ast.NodeTypeAnd:
@@ -488,7 +497,7 @@ func (h *hasTests) walk(n ast.IsNode, behind int) int {
 	return behind
 }
 
-// path is what is tested for, as far as it has names.
+// path is the tested path, as far as it has names.
 func (h *hasTest) path() string {
 	names, root := chainOf(h.of)
 	path := AttributePath{Root: "(…)", Names: append(names, h.name)}
@@ -510,8 +519,8 @@ type owner struct {
 	written *ast.NodeTypeRecord
 }
 
-// owners lists what an expression can be that has attributes: nothing where it
-// has none, and more than one where an if decides.
+// owners lists the owners that an expression can be. It lists none if the expression has no
+// attributes, and several if an if decides.
 func (s *Schema) owners(n ast.IsNode, env Environment) (all []owner) {
 	switch n := n.(type) {
 	case ast.NodeTypeVariable:
@@ -540,8 +549,8 @@ func (s *Schema) owners(n ast.IsNode, env Environment) (all []owner) {
 	return distinct(all)
 }
 
-// distinct drops owners that occur twice, so that a chain of attributes behind
-// many ifs is not followed for each of them.
+// distinct drops owners that occur twice. Otherwise a chain of attributes behind many ifs
+// would be followed once for each of the ifs.
 func distinct(owners []owner) []owner {
 	if len(owners) < 2 {
 		return owners
@@ -554,7 +563,7 @@ func distinct(owners []owner) []owner {
 	})
 }
 
-// member is what the policy writes as a member of a record, or nil.
+// member is the expression that the policy writes for a member of a record, or nil.
 func (o owner) member(name string) ast.IsNode {
 	for _, e := range o.written.Elements {
 		if string(e.Key) == name {
@@ -564,6 +573,7 @@ func (o owner) member(name string) ast.IsNode {
 	return nil
 }
 
+// declares reports if an owner has an attribute.
 func (s *Schema) declares(o owner, name string) bool {
 	if o.written != nil {
 		return o.member(name) != nil

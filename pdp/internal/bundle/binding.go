@@ -9,7 +9,7 @@ import (
 	"policy-service/obligations"
 )
 
-// Knows reports whether those who act are of types that there are.
+// Knows reports if every actor has a type that exists.
 func (c *Config) Knows(actors evaluation.Actors) bool {
 	for _, ref := range actors.Chain {
 		if _, ok := c.EntityType(ref.Type); !ok {
@@ -23,7 +23,7 @@ func (c *Config) Knows(actors evaluation.Actors) bool {
 	return ok
 }
 
-// Members are those of the context that the approval is bound to, or that may be.
+// Members are the members of the context that an approval is bound to, or may be bound to.
 func (c *Config) Members(context evaluation.Object) []string {
 	names := []string{}
 	for name := range context.Members {
@@ -34,22 +34,27 @@ func (c *Config) Members(context evaluation.Object) []string {
 	return names
 }
 
-// Binding is what an approval is bound to, as one text for all ways of writing the
-// same request: members in a fixed order, each value in its canonical form. It always
-// has types, ids and names, who acts and for whom, and who asks where; the terms say
-// what else. Who decided was held to be none of those who act, so they must be the ones
-// that act then; and whether the tenant alone demands it, since that says whose permits let
-// them decide. Protocol members are how one and the same request is sent again, and never
-// in it.
+// Binding is what an approval is bound to, as one text. All ways to write the same request
+// have the same text: members come in a fixed order, and each value in its canonical form.
+//
+// The text always has the types, ids and names of the request, the actors and the caller with
+// its tenant. The terms say what else it has. It has the actors because the approver was
+// checked to be none of them: so the actors must be the same when the approval is used. It
+// says if the tenant alone demands the approval, because that decides whose permits let an
+// approver decide. It never has protocol members: they are how one and the same request is
+// sent again.
 func (c *Config) Binding(r *evaluation.Request, caller, obligation string, t obligations.Terms, ofTenant bool) ([]byte, bool) {
 	b := binder{ok: true}
 	head := []string{"v2", r.Tenant, caller, obligation, t.Template, strconv.Itoa(t.Quorum)}
-	if ofTenant { // of what the root demands it is the text of the first release, so that what was approved then counts
+	// If the root demands the approval, the text is that of the first release, so that what was
+	// approved then still counts.
+	if ofTenant {
 		head = append(head, "of tenant")
 	}
 	b.strings(head...)
 	b.strings(t.Material...)
-	b.strings(slices.Sorted(slices.Values(c.volatile))...) // people were told what it is not bound to
+	// The approvers were told what the approval is not bound to.
+	b.strings(slices.Sorted(slices.Values(c.volatile))...)
 	b.strings(r.Subject.Type, r.Subject.ID, r.Action.Name, r.Resource.Type, r.Resource.ID)
 	b.value(r.Context.Without(func(member string) bool { return !evaluation.NamesActors(member) }).Value())
 	for _, name := range t.Material {
@@ -62,10 +67,12 @@ func (c *Config) Binding(r *evaluation.Request, caller, obligation string, t obl
 		case name == "resource":
 			b.value(r.Resource.Properties.Value())
 		case one:
-			v, _ := r.Context.Get(member) // one that is not there is null, which no member is
+			v, _ := r.Context.Get(member) // a missing member is null, and no present member is
 			b.value(v)
 		default:
-			b.value(r.Context.Without(func(member string) bool { return evaluation.Protocol(member) || slices.Contains(c.volatile, member) }).Value())
+			b.value(r.Context.Without(func(member string) bool {
+				return evaluation.Protocol(member) || slices.Contains(c.volatile, member)
+			}).Value())
 		}
 	}
 	return b.text, b.ok
@@ -82,7 +89,7 @@ func (b *binder) value(v evaluation.Value) {
 	b.text, b.ok = append(text, '\n'), b.ok && ok
 }
 
-// strings writes a list of strings, as one value.
+// strings writes a list of strings as one value.
 func (b *binder) strings(all ...string) {
 	b.text = append(b.text, '[')
 	for n, s := range all {

@@ -87,9 +87,11 @@ var (
 	}
 )
 
-// StoredLimits bounds one value of an entity, as a request's is: the same sets are compared.
+// StoredLimits bound one value of an entity by the limits for a value of a request, because
+// policies compare the two.
 var StoredLimits = evaluation.DefaultLimits()
 
+// boundsOf chooses the bounds of an owner.
 func boundsOf(tenant string) *Bounds {
 	if tenant == evaluation.DefaultTenant {
 		return RootBounds
@@ -97,7 +99,8 @@ func boundsOf(tenant string) *Bounds {
 	return TenantBounds
 }
 
-// ownerOfFile is the tenant whose file it is.
+// ownerOfFile is the tenant that a file belongs to. A file of the root belongs to the default
+// tenant.
 func ownerOfFile(file string) string {
 	if rest, ok := strings.CutPrefix(file, "tenants/"); ok {
 		tenant, _, _ := strings.Cut(rest, "/")
@@ -122,6 +125,7 @@ type Usage struct {
 // UsageOf begins to count what one tenant's files use.
 func UsageOf(tenant string) *Usage { return &Usage{bounds: boundsOf(tenant), owner: tenant} }
 
+// ownerName names the owner in messages.
 func (u *Usage) ownerName() string {
 	if u.owner == evaluation.DefaultTenant {
 		return "the root of the bundle"
@@ -129,7 +133,7 @@ func (u *Usage) ownerName() string {
 	return "tenant " + Quote(u.owner)
 }
 
-// exceeds notes that a bound is passed, and reports whether one is.
+// exceeds notes that a bound is exceeded, and reports if one was exceeded now or before.
 func (u *Usage) exceeds(is bool, code, what string, bound int64, at entityPlace, try string, problems *Problems) bool {
 	if is && !u.exceeded {
 		u.exceeded = true
@@ -138,8 +142,8 @@ func (u *Usage) exceeds(is bool, code, what string, bound int64, at entityPlace,
 	return u.exceeded
 }
 
-// tooManyErrors counts an error. That there are more is told where all are known: see
-// [Problems.cut].
+// tooManyErrors counts an error. [Problems.cut] adds the message that there are more, once all
+// errors are known.
 func (u *Usage) tooManyErrors() bool {
 	if u.errorCount++; u.errorCount > MostErrors {
 		u.exceeded = true
@@ -161,7 +165,8 @@ func (u *Usage) tooMuchText(file string, size int, problems *Problems) bool {
 		u.exceeds(u.byteCount > u.bounds.Bytes, "many_bytes", "bytes in all its files", u.bounds.Bytes, at, tryLess, problems)
 }
 
-// tooManyEntities counts an entity that was read, its values having been counted on the way.
+// tooManyEntities counts an entity that was read. Its values were counted while they were
+// read.
 func (u *Usage) tooManyEntities(at entityPlace, e *ParsedEntity, problems *Problems) bool {
 	u.EntityCount++
 	u.parentCount += e.Parents.Len()
@@ -170,7 +175,7 @@ func (u *Usage) tooManyEntities(at entityPlace, e *ParsedEntity, problems *Probl
 		u.exceeds(u.parentCount > u.bounds.Parents, "many_parents", "references from entities to their parents", int64(u.bounds.Parents), at, tryFlatly, problems)
 }
 
-// kind is a kind of file within the bounds of its owner.
+// kind is a kind of file with the size that the bounds of the owner allow.
 func (u *Usage) kind(k *kind) *kind {
 	switch k {
 	case entityKind:

@@ -6,9 +6,11 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 )
 
-// checkAncestors bounds the ancestors of every entity. Most need no walk: they have no more
-// than their parents have together, counted from the top down. Only where that is too
-// many, because several ways lead to one ancestor, or entities stand in a circle, is it walked.
+// checkAncestors bounds the ancestors of every entity. Most entities need no walk: an entity
+// has no more ancestors than its parents and the ancestors of its parents together, and these
+// sums are counted from the top down. An entity is walked only if its sum is too large,
+// because several ways lead to one ancestor, or if it has no sum, because entities stand in a
+// circle.
 func (l *entityLoader) checkAncestors() {
 	s := l.view.Store
 	above, waits := map[types.EntityUID]int{}, map[types.EntityUID]int{}
@@ -53,7 +55,8 @@ func (l *entityLoader) checkAncestors() {
 	}
 }
 
-// walk counts the ancestors of an entity, as far as one too many or as steps are left.
+// countAncestors counts the ancestors of an entity. It stops at one ancestor too many, or if
+// no steps are left.
 func (l *entityLoader) countAncestors(uid types.EntityUID, left *int) int {
 	seen := map[types.EntityUID]struct{}{}
 	for todo := []types.EntityUID{uid}; len(todo) > 0 && len(seen) <= l.use.bounds.Ancestors && *left >= 0; {
@@ -70,12 +73,13 @@ func (l *entityLoader) countAncestors(uid types.EntityUID, left *int) int {
 	return len(seen)
 }
 
-// checkPersons bounds how far a look goes at who somebody is: whoever decides about approvals
-// waits for it, for each of them. Looks begin at every name that these entities say anything of.
+// checkPersons bounds the search for all names of a person. Each approver who decides about
+// approvals waits for such a search. The searches tried here begin at every name that these
+// entities say anything about.
 func (l *entityLoader) checkPersons() {
 	s := l.view.Store
 	left := l.use.bounds.People.All
-	// What a look came by needs none of its own: it would come by no more.
+	// A name that a search came by needs no search of its own: it would find no more.
 	seenUIDs, seenIDs := map[types.EntityUID]struct{}{}, map[types.String]struct{}{}
 	for _, uid := range l.order {
 		e := s.Entities[uid]

@@ -1,14 +1,15 @@
-// Package bundle makes a [Bundle] of the files of a bundle: policies, schema, entities,
-// obligations and settings, loaded and checked as one. [Load] is the way in.
+// Package bundle makes a [Bundle] from the files of a bundle: policies, schema, entities,
+// obligations and settings, loaded and checked together. Begin at [Load].
 //
-// source.go and confined.go read the files, layout.go says which there are, and loading.go
-// makes a bundle of them, of which it takes over what did not change since the bundle before.
-// What authors write is parsed in policies.go, schema.go, entities.go, obligations.go and
-// config.go; bounds.go and the files beside it refuse what would take too long. A [View] is
-// the bundle as one tenant sees it, with a [Store] of entities and an [Index] of policies.
+// source.go and confined.go read the files, and layout.go knows which files a bundle has.
+// loading.go makes a bundle from them. It takes over the parts that have not changed since
+// the bundle in force. The texts of authors are parsed in policies.go, schema.go, entities.go,
+// obligations.go and config.go. bounds.go and the files beside it refuse what would take too
+// long. A [View] is the bundle as one tenant sees it, with a [Store] of entities and an
+// [Index] of policies.
 //
-// Everything that can fail happens here, before the bundle answers anybody. The package puts
-// no question to the policies: that is package engine's.
+// Everything that can fail happens here, before the bundle answers its first request. The
+// package evaluates no policy for a request: package engine does.
 package bundle
 
 import (
@@ -27,7 +28,7 @@ import (
 	"policy-service/obligations"
 )
 
-// Bundle is everything that decides, loaded and checked as one, immutable.
+// Bundle is everything that decides, loaded and checked together. It is immutable.
 type Bundle struct {
 	digest string
 	Config Config
@@ -39,7 +40,7 @@ type Bundle struct {
 	TypeNames []string
 }
 
-// View is the bundle as one tenant sees it: the root and the tenant's own.
+// View is the bundle as one tenant sees it: the root's part and the tenant's own.
 type View struct {
 	Tenant   string
 	Policies PolicyList // by id
@@ -65,9 +66,9 @@ type Policy struct {
 	File         string
 	Line, Column int
 	Position     string // file:line:column
-	Named        bool   // by @id, not by its place
+	Named        bool   // the policy has an @id; otherwise its id is its place
 	ReasonUser   string
-	Obligation   *string // what the annotation says
+	Obligation   *string // the text of the annotation @obligation
 	Obliges      []*obligations.Definition
 	Facts        Facts
 }
@@ -75,25 +76,28 @@ type Policy struct {
 // Forbids reports whether the policy is a forbid.
 func (p *Policy) Forbids() bool { return p.Cedar.Effect() == cedar.Forbid }
 
-// OfTenant reports whether a policy is not the root's.
+// OfTenant reports if a policy belongs to a tenant, not to the root.
 func (p *Policy) OfTenant() bool { return p.Tenant != evaluation.DefaultTenant }
 
-// Load reads and builds the bundle of a source. All problems are reported at
-// once; the bundle is nil where any of them is an error.
+// Load reads and builds the bundle of a source. It reports all problems at once. If any of
+// them is an error, the bundle is nil.
 func Load(source Source) (*Bundle, Problems) { return Build(source.Read()) }
 
-// Build makes a bundle of one reading. Everything that can fail happens here,
-// before anybody can ask the bundle anything.
+// Build makes a bundle from one reading. Everything that can fail happens here, before the
+// bundle can be asked anything.
 func Build(files *Files) (*Bundle, Problems) {
 	return NewLoading(context.Background(), files, InForce{}).Build()
 }
 
+// Build makes the bundle. If any problem is an error, or the context of the load ended, the
+// bundle is nil.
 func (l *Loading) Build() (*Bundle, Problems) {
 	problems := slices.Clone(l.files.Problems)
 	b := &Bundle{digest: l.files.Digest(), Views: map[string]*View{}}
 	l.bundle = b
 	l.settings()
-	if problems = append(problems, b.problems...); problems.Refuse() { // the rest would repeat what is wrong already
+	if problems = append(problems, b.problems...); problems.Refuse() {
+		// The rest would repeat what is wrong already.
 		l.parseEverything(&problems)
 		return nil, problems.Sorted().cut()
 	}
@@ -106,7 +110,8 @@ func (l *Loading) Build() (*Bundle, Problems) {
 		}
 		b.Views[tenant] = l.view(tenant, "tenants/"+tenant+"/", root, &problems)
 	}
-	if !problems.Refuse() { // a policy that could not be read might be the permit that is missed
+	// Only if all policies were read: one that was not may be the permit that seems to be missing.
+	if !problems.Refuse() {
 		b.refuseTrivial(&problems)
 	}
 	if problems.Refuse() {
@@ -123,8 +128,8 @@ func (l *Loading) Build() (*Bundle, Problems) {
 	return b, problems.Sorted()
 }
 
-// checkParentRules refuses a rule whose parents the schema would refuse in every
-// request.
+// checkParentRules refuses a rule of bundle.yaml if the schema would refuse its parents in
+// every request.
 func (b *Bundle) checkParentRules(problems *Problems) {
 	if b.Schema == nil {
 		return
@@ -138,9 +143,9 @@ func (b *Bundle) checkParentRules(problems *Problems) {
 	}
 }
 
-// parseEverything adds the errors of the files by themselves, where what they would be
-// checked against did not load. Those of an owner that the bundle in force was made of
-// have none.
+// parseEverything adds the errors that the files have by themselves, if bundle.yaml or the
+// schema, which they would be checked against, did not load. It skips an owner whose files are
+// those of the bundle in force, because these have no errors.
 func (l *Loading) parseEverything(problems *Problems) {
 	var found Problems
 	uses := map[string]*Usage{}
@@ -165,6 +170,7 @@ func (l *Loading) parseEverything(problems *Problems) {
 	*problems = append(*problems, slices.DeleteFunc(found, func(p Problem) bool { return p.Severity != SeverityError })...)
 }
 
+// builtinObligations are the obligations that every bundle has.
 func builtinObligations() map[string]Definition {
 	known := map[string]Definition{}
 	for _, d := range obligations.Builtin() {
@@ -187,7 +193,8 @@ func (f *Files) schema() (first string, text []byte) {
 	return first, text
 }
 
-// addPolicy puts a policy into a view. What other loads have of it is not written to.
+// addPolicy puts a policy into a view. It does not write to the policy itself, which other
+// loads may share.
 func (v *View) addPolicy(p *Policy, problems *Problems) {
 	if other, ok := v.ByID[p.Id]; ok {
 		problems.Add(p.File, p.Line, p.Column, "duplicate_id", "the policy id "+Quote(p.Id)+" is taken by the policy at "+other.Position, "give this policy an @id of its own")
@@ -202,7 +209,7 @@ func (v *View) addPolicy(p *Policy, problems *Problems) {
 	v.Policies = append(v.Policies, p)
 }
 
-// refuseTrivial refuses a bundle that answers every question alike by accident.
+// refuseTrivial refuses a bundle that would, by accident, give every request the same answer.
 func (b *Bundle) refuseTrivial(problems *Problems) {
 	if b.Config.allowTrivial {
 		return
@@ -226,15 +233,15 @@ func (b *Bundle) refuseTrivial(problems *Problems) {
 // Digest is the bundle's digest: the same on any machine for the same files.
 func (b *Bundle) Digest() string { return b.digest }
 
-// Volatile reports whether a member of the context may be otherwise when a question is
-// put again, and the question is the same.
+// Volatile reports if a member of the context may change when a request is repeated, while the
+// request still counts as the same.
 func (b *Bundle) Volatile(member string) bool { return slices.Contains(b.Config.volatile, member) }
 
-// HasTenant reports whether requests of that tenant can be answered.
+// HasTenant reports if the bundle can answer requests of a tenant.
 func (b *Bundle) HasTenant(name string) bool { _, ok := b.Views[name]; return ok }
 
-// LongestApproval is how long the longest approval request can last that this bundle
-// asks for: its timeout, and then its valid_for. It is 0 where nobody is asked.
+// LongestApproval is how long the longest approval request that this bundle asks for can last:
+// its timeout, and then its valid_for. It is 0 if the bundle asks for no approval.
 func (b *Bundle) LongestApproval() (longest time.Duration) {
 	for _, v := range b.Views {
 		for _, d := range v.Obligations {
@@ -246,7 +253,7 @@ func (b *Bundle) LongestApproval() (longest time.Duration) {
 	return longest
 }
 
-// PolicyInfo is what there is to say of a policy besides its text.
+// PolicyInfo describes a policy without its text.
 type PolicyInfo struct {
 	ID, Effect, Position, Tenant string
 }
@@ -264,7 +271,7 @@ func (b *Bundle) Policies() []PolicyInfo {
 	return all
 }
 
-// Info is what there is to say about the policy.
+// Info describes the policy.
 func (p *Policy) Info() PolicyInfo {
 	return PolicyInfo{ID: p.Id, Effect: p.Effect(), Position: p.Position, Tenant: p.Tenant}
 }
@@ -277,7 +284,7 @@ func (p *Policy) Effect() string {
 	return "permit"
 }
 
-// findActions lists the actions that schema, entities or policies name.
+// findActions lists the actions that the schema, the entities or the policies name.
 func (b *Bundle) findActions(v *View) {
 	seen := map[string]struct{}{}
 	for s := v.Store; s != nil; s = s.Root {
@@ -298,8 +305,8 @@ func (b *Bundle) findActions(v *View) {
 	slices.Sort(v.Actions)
 }
 
-// findTypes lists the types that requests can name and that bundle.yaml, the schema or the
-// root's entities do, by their wire names.
+// findTypes lists, by their wire names, the types that requests can name and that bundle.yaml,
+// the schema or the root's entities name.
 func (b *Bundle) findTypes() {
 	seen := map[string]struct{}{}
 	for wire := range b.Config.Types {

@@ -11,8 +11,9 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 )
 
-// coerce gives a stored value, read without a schema, the type the schema
-// declares. What cannot be that type stays as it is, for the validator to name.
+// coerce gives a stored value, which was read without a schema, the type that the schema
+// declares. If the value cannot have that type it stays as it is, and the validator will name
+// it.
 func coerce(v types.Value, s *Shape) types.Value {
 	if s == nil {
 		return v
@@ -69,7 +70,7 @@ func coerceMembers(members types.RecordMap, declared map[string]AttributeShape) 
 	}
 }
 
-// FromText converts a string where the schema says it is one, or what it names.
+// FromText converts a string to the type that the schema declares.
 func FromText(text string, s *Shape) (types.Value, bool) {
 	var v types.Value
 	var err error
@@ -98,7 +99,7 @@ func FromText(text string, s *Shape) (types.Value, bool) {
 	return v, err == nil
 }
 
-// Allowed is an entity of a type, if its type has that id.
+// Allowed is an entity of a type, if the type has an entity with that id.
 func Allowed(uid types.EntityUID, s *Shape) (types.Value, bool) {
 	if s.Enum != nil {
 		if _, ok := s.Enum[uid]; !ok {
@@ -108,7 +109,8 @@ func Allowed(uid types.EntityUID, s *Shape) (types.Value, bool) {
 	return uid, true
 }
 
-// MissingFrom finds a required member that is not there, of several the first in order.
+// MissingFrom finds a required member that is missing. If several are missing, it is the first
+// in order.
 func MissingFrom(members types.RecordMap, declared map[string]AttributeShape) (first string, missing bool) {
 	for name, a := range declared {
 		if _, ok := members[types.String(name)]; !ok && !a.Optional && (!missing || name < first) {
@@ -118,21 +120,21 @@ func MissingFrom(members types.RecordMap, declared map[string]AttributeShape) (f
 	return first, missing
 }
 
-// cedar-go's Set puts an element where its hash says, or at the next free place
-// after that. The hash has no secret and is easily turned round, so whoever
-// sends a request can choose a few thousand elements that cost millions of
-// steps, once when the set is made and again whenever a policy looks into it.
-// Such a set is a value that we have none for, as is a number beyond int64.
+// cedar-go's Set puts an element at the place that its hash says, or at the next free place.
+// The hash has no secret and is easy to invert. So the sender of a request can choose a few
+// thousand elements that cost millions of steps, once when the set is made and again each time
+// a policy looks into it. We refuse such a set as a value that we do not have, as we refuse a
+// number beyond int64.
 
 const (
-	// FewElements cost little, however they collide.
+	// FewElements cost little, however much they collide.
 	FewElements = 16
-	// stepsPerElement is far above what elements take that nobody chose for it.
+	// stepsPerElement is far more than elements need if they were not chosen to collide.
 	stepsPerElement = 2
 )
 
-// NewSet makes a Set of what a request sends. It fails for elements that were
-// chosen to collide.
+// NewSet makes a Set from elements that a request sends. It fails if the elements were chosen
+// to collide.
 func NewSet(elements []types.Value) (types.Value, bool) {
 	if len(elements) > FewElements && collide(elements) {
 		return nil, false
@@ -140,9 +142,9 @@ func NewSet(elements []types.Value) (types.Value, bool) {
 	return types.NewSet(elements...), true
 }
 
-// collide reports whether making a Set of the elements takes too many steps. A
-// set that holds sets anywhere is not looked into: honest ones collide, because
-// the hash of a set is a sum, and [evaluation.Limits] keeps them small.
+// collide reports if making a Set from the elements takes too many steps. It does not check
+// elements that contain sets: honest sets collide, because the hash of a set is a sum, and
+// [evaluation.Limits] keeps them small.
 func collide(elements []types.Value) bool {
 	steps := 0
 	places := make(map[uint64]types.Value, len(elements))
@@ -169,8 +171,8 @@ func collide(elements []types.Value) bool {
 	return false
 }
 
-// HashOf is cedar-go's hash of a value, which it does not export. A test holds
-// the two together. It is not known of what holds a set.
+// HashOf is cedar-go's hash of a value, which cedar-go does not export. A test checks that the
+// two agree. HashOf fails for a value that contains a set.
 func HashOf(v types.Value) (uint64, bool) {
 	switch v := v.(type) {
 	case types.Long:
@@ -217,7 +219,7 @@ func hashOfRecord(r types.Record) (uint64, bool) {
 	return h, true
 }
 
-// hashOfDecimal is the decimal in ten-thousandths, which cedar-go gives away
+// hashOfDecimal hashes a decimal as its number of ten-thousandths. cedar-go gives that number
 // exactly only as a text with at most four digits after the point.
 func hashOfDecimal(d types.Decimal) (uint64, bool) {
 	whole, fraction, _ := strings.Cut(d.String(), ".")
@@ -225,7 +227,7 @@ func hashOfDecimal(d types.Decimal) (uint64, bool) {
 	return uint64(n), err == nil
 }
 
-// fnvStart and the prime in fnv1 are those of FNV-1, 64 bits.
+// fnvStart and the prime in fnv1 are the constants of FNV-1 with 64 bits.
 const fnvStart = 14695981039346656037
 
 func fnv1(h uint64, text string) uint64 {

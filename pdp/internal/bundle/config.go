@@ -19,8 +19,8 @@ type Config struct {
 	namespace         types.EntityType // "" or a path
 	ActionType        types.EntityType
 	ApprovalType      types.EntityType
-	Types             map[string]types.EntityType // wire names that are listed
-	mapped            map[types.EntityType]bool   // what they become
+	Types             map[string]types.EntityType // by the wire names that types: lists
+	mapped            map[types.EntityType]bool   // the types that wire names become
 	Attributes        map[types.EntityType]AttributeMode
 	Parents           map[types.EntityType][]parentRule
 	Known             map[types.EntityType]bool
@@ -34,16 +34,17 @@ type Config struct {
 	allowTrivial       bool
 }
 
-// parentRule says that an attribute's values are ids of parents of a type.
+// parentRule says that the values of an attribute are the ids of parents, and which type the
+// parents have.
 type parentRule struct {
 	Attribute    string
 	Parent       types.EntityType
 	line, column int
 }
 
-// EntityType maps a type's wire name to Cedar's. It fails for a name that is no
-// type, that is reserved, or that stands on the right-hand side of types: and
-// would thereby be a second wire name for one type.
+// EntityType maps the wire name of a type to Cedar's name. It fails for a name that is no type
+// or is reserved. It also fails for a name on the right-hand side of types:, which would be a
+// second wire name for one type.
 func (c *Config) EntityType(wire string) (types.EntityType, bool) {
 	typ, listed := c.Types[wire]
 	if !listed {
@@ -57,7 +58,7 @@ func (c *Config) EntityType(wire string) (types.EntityType, bool) {
 	return c.Qualify(typ), true
 }
 
-// ParentsFrom reports whether an attribute gives parents.
+// ParentsFrom reports if an attribute gives parents to entities of a type.
 func (c *Config) ParentsFrom(typ types.EntityType, attribute string) bool {
 	return slices.ContainsFunc(c.Parents[typ], func(r parentRule) bool { return r.Attribute == attribute })
 }
@@ -70,8 +71,7 @@ func (c *Config) Qualify(typ types.EntityType) types.EntityType {
 	return c.namespace + "::" + typ
 }
 
-// WireType is the name by which requests mean a type of Cedar's, the way back of
-// EntityType.
+// WireType is the name that requests use for a type of Cedar. It is the inverse of EntityType.
 func (c *Config) WireType(typ types.EntityType) (string, bool) {
 	wire := string(typ)
 	if c.namespace != "" {
@@ -91,7 +91,7 @@ func (c *Config) WireType(typ types.EntityType) (string, bool) {
 	return wire, ok && back == typ
 }
 
-// legalType reports whether a request may name entities of the type.
+// legalType reports if a request may name entities of the type.
 func legalType(typ types.EntityType) bool {
 	if typ == "Action" || strings.HasSuffix(string(typ), "::Action") {
 		return false
@@ -105,7 +105,7 @@ func legalType(typ types.EntityType) bool {
 	return err == nil
 }
 
-// ConfigFile holds the settings of a bundle.
+// ConfigFile is the file with the settings of a bundle.
 const ConfigFile = "bundle.yaml"
 
 func parseConfig(text []byte, problems *Problems) Config {
@@ -134,7 +134,7 @@ func parseConfig(text []byte, problems *Problems) Config {
 	byKey["allow_trivial"] = func(n *yaml.Node) { c.allowTrivial = doc.OneOf(n, "false", "true") == "true" }
 	doc.Read(root)
 
-	// What names types comes after what says how type names are read.
+	// Keys that name types are read after the keys that say how names of types are read.
 	c.ActionType, c.ApprovalType = c.Qualify("Action"), c.Qualify(approvalType)
 	c.Attributes = map[types.EntityType]AttributeMode{}
 	doc.Each(attributes, func(name, value *yaml.Node) {
@@ -145,7 +145,12 @@ func parseConfig(text []byte, problems *Problems) Config {
 	doc.Each(parents, func(name, rules *yaml.Node) {
 		typ := doc.WireType(&c, name)
 		doc.Each(rules, func(attribute, parent *yaml.Node) {
-			c.Parents[typ] = append(c.Parents[typ], parentRule{attribute.Value, c.Qualify(types.EntityType(doc.path(parent))), parent.Line, parent.Column})
+			c.Parents[typ] = append(c.Parents[typ], parentRule{
+				Attribute: attribute.Value,
+				Parent:    c.Qualify(types.EntityType(doc.path(parent))),
+				line:      parent.Line,
+				column:    parent.Column,
+			})
 		})
 		slices.SortFunc(c.Parents[typ], func(a, b parentRule) int { return strings.Compare(a.Attribute, b.Attribute) })
 	})
@@ -154,6 +159,7 @@ func parseConfig(text []byte, problems *Problems) Config {
 	return c
 }
 
+// path reads the name of a type, which may be a path of identifiers.
 func (m *YamlMap) path(n *yaml.Node) string {
 	if m.Text(n) && !legalType(types.EntityType(n.Value)) {
 		m.Bad(n, "type_name", "this is no name of a Cedar type that requests may use", "write identifiers joined by ::, not ending in Action")
@@ -161,6 +167,7 @@ func (m *YamlMap) path(n *yaml.Node) string {
 	return n.Value
 }
 
+// typeNames reads types: as a map from wire names to types, with the set of these types.
 func (m *YamlMap) typeNames(n *yaml.Node) (map[string]types.EntityType, map[types.EntityType]bool) {
 	names, mapped := map[string]types.EntityType{}, map[types.EntityType]bool{}
 	m.Each(n, func(wire, cedar *yaml.Node) {
@@ -184,8 +191,8 @@ func (m *YamlMap) WireType(c *Config, n *yaml.Node) types.EntityType {
 
 var yamlLine = regexp.MustCompile(`line (\d+)`)
 
-// YamlMap reads one YAML mapping strictly: unknown and repeated keys, and
-// values of the wrong form, are problems with their place.
+// YamlMap reads one YAML mapping strictly. Unknown keys, repeated keys and values of the wrong
+// form are problems with their place.
 type YamlMap struct {
 	File     string
 	Problems *Problems
@@ -198,8 +205,8 @@ func YamlDocument(file string, text []byte, problems *Problems) (*yaml.Node, boo
 	documents := yaml.NewDecoder(bytes.NewReader(text))
 	err := documents.Decode(&doc)
 	if err == nil {
-		// The reader stops at a line of three hyphens, and what follows would
-		// be passed over in silence.
+		// The reader stops at a line of three hyphens, and would silently skip the text
+		// after it.
 		if err = documents.Decode(&more); err == nil {
 			problems.Add(file, more.Line, 1, "yaml_documents", "a second document begins here, and would not be read", "put everything into one")
 			return nil, false
@@ -220,13 +227,13 @@ func YamlDocument(file string, text []byte, problems *Problems) (*yaml.Node, boo
 	return doc.Content[0], true
 }
 
-// Bad notes a problem at a node, and is false.
+// Bad notes a problem at a node. It always returns false.
 func (m *YamlMap) Bad(n *yaml.Node, code, message, try string) bool {
 	m.Problems.Add(m.File, n.Line, n.Column, code, message, try)
 	return false
 }
 
-// Read reads the members of a mapping, each of which must be known.
+// Read reads the members of a mapping. Each member must be known.
 func (m *YamlMap) Read(n *yaml.Node) {
 	m.Each(n, func(key, value *yaml.Node) {
 		if set, ok := m.Known[key.Value]; ok {
@@ -285,7 +292,7 @@ func (m *YamlMap) names(n *yaml.Node) (names []string) {
 	return names
 }
 
-// Text reports whether a node is a text that is not empty. Anything else is a problem.
+// Text reports if a node is a text that is not empty. Anything else is a problem.
 func (m *YamlMap) Text(n *yaml.Node) bool {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" || n.Value == "" {
 		return m.Bad(n, "yaml_form", "this must be a name", "write it as a string")
@@ -293,7 +300,7 @@ func (m *YamlMap) Text(n *yaml.Node) bool {
 	return true
 }
 
-// OneOf is the text of a node, which must be one of some values.
+// OneOf is the text of a node. The text must be one of the values.
 func (m *YamlMap) OneOf(n *yaml.Node, values ...string) string {
 	if n.Kind != yaml.ScalarNode || !slices.Contains(values, n.Value) {
 		m.Bad(n, "yaml_value", "this must be one of "+strings.Join(values, ", "), "")
@@ -301,8 +308,8 @@ func (m *YamlMap) OneOf(n *yaml.Node, values ...string) string {
 	return n.Value
 }
 
-// ListedTypes are the types that bundle.yaml or the PDP treats in a way of their
-// own, and "" for all others.
+// ListedTypes are the types that bundle.yaml or the PDP treats in a special way, and "" for
+// all other types.
 func (c *Config) ListedTypes() []types.EntityType {
 	listed := []types.EntityType{"", c.ApprovalType}
 	for typ := range c.Attributes {

@@ -16,34 +16,34 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
-// Confined is a bundle directory during one reading. A symbolic link in it is followed
-// only to what belongs to the same owner: a tenant's to what is in the tenant's own
-// directory, any other to what is in the bundle's and in no tenant's. Otherwise who may
-// write one tenant's files could have the policies of another decide, or those of all
-// tenants, and could have any file of the machine read.
+// Confined is a bundle directory during one reading. It follows a symbolic link only to files
+// of the owner of the link. A link of a tenant may lead to files in the directory of that
+// tenant. Any other link may lead to files of the bundle that are in no tenant's directory.
+// Otherwise an author of one tenant's files could let the policies of another tenant decide,
+// or those of all tenants, and could make the service read any file of the machine.
 //
-// Names are looked up by path, and opened below a directory that is open already
-// ([os.Root]), so that a link that a tenant changes in between leads nowhere else.
+// Names are looked up by path, and opened below a directory that is open already ([os.Root]).
+// So a link that a tenant changes in between leads nowhere else.
 type Confined struct {
 	root    *os.Root
 	real    string              // the path of root, without links
-	tenants string              // where tenants/ is in root, without links; "" where it is nowhere
+	tenants string              // where tenants/ is in root, without links; "" if there is none
 	homes   map[string]string   // where each tenant's directory is in root, without links
-	owners  map[string][]string // the other way round: a directory has one, or is one's by a link
-	dirs    map[string]string   // where a name leads that others are below
+	owners  map[string][]string // the inverse of homes: several tenants can have one directory, by links
+	dirs    map[string]string   // where the name of a directory leads
 	open    map[string]*os.Root
-	Walked  map[string]int // by owner, see [bounds]
+	Walked  map[string]int // names looked up, by owner: see [Bounds]
 }
 
-// astray is a link that is not followed: it says where it leads.
+// astray is the error for a link that is not followed. It says where the link leads.
 type astray string
 
 func (a astray) Error() string { return "a symbolic link leads from here " + string(a) }
 
 const outOfBundle = astray("out of the bundle's directory")
 
-// maxLinks is how many links a name may pass through, as on Linux. A link may say 4 KB of
-// names, and maxSteps is how many names there may be on the whole way.
+// maxLinks is how many links a name may pass through, as on Linux. One link may contain 4 KB
+// of names, so MaxSteps bounds the names on the whole way.
 const (
 	maxLinks = 40
 	MaxSteps = 255
@@ -51,21 +51,29 @@ const (
 
 var (
 	errTooLong = astray(fmt.Sprintf("through more than %d names", MaxSteps))
-	// errWalked says that the owner has used up what may be walked for it.
+	// errWalked says that the reading has looked up as many names as it may for the owner.
 	errWalked = errors.New("too many names on the ways to its files")
 )
 
-// confine opens a bundle directory. Links on the way to it are its operator's.
+// confine opens a bundle directory. It follows every link on the way to the directory, because
+// these links are the operator's.
 func confine(dir string) (*Confined, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err == nil {
 		real, err = filepath.Abs(real)
 	}
 	if err != nil {
-		_, again := os.Stat(dir) // which says what kind of error it is
+		_, again := os.Stat(dir) // the error of os.Stat says which kind it is
 		return nil, cmp.Or(again, err)
 	}
-	c := &Confined{real: real, homes: map[string]string{}, owners: map[string][]string{}, dirs: map[string]string{}, open: map[string]*os.Root{}, Walked: map[string]int{}}
+	c := &Confined{
+		real:   real,
+		homes:  map[string]string{},
+		owners: map[string][]string{},
+		dirs:   map[string]string{},
+		open:   map[string]*os.Root{},
+		Walked: map[string]int{},
+	}
 	if c.root, err = OpenDirectory(real); err != nil {
 		return nil, err
 	}
@@ -73,8 +81,8 @@ func confine(dir string) (*Confined, error) {
 	return c, nil
 }
 
-// OpenDirectory opens what must be a directory: with the dot, all else is refused
-// before it is opened, and a FIFO would be waited for.
+// OpenDirectory opens a path that must be a directory. The dot at the end makes the system
+// refuse anything else before it is opened: opening a FIFO would wait.
 func OpenDirectory(dir string) (*os.Root, error) {
 	return os.OpenRoot(dir + string(filepath.Separator) + ".")
 }
@@ -86,8 +94,8 @@ func (c *Confined) close() {
 	_ = c.root.Close()
 }
 
-// findHomes finds the tenants' directories. What is wrong with one is said when it is
-// read.
+// findHomes finds the tenants' directories. Problems with a directory are noted later, when
+// the directory is read.
 func (c *Confined) findHomes() {
 	at, err := c.resolve("tenants")
 	if err != nil {
@@ -110,8 +118,8 @@ func (c *Confined) findHomes() {
 	}
 }
 
-// resolve returns where a name leads in root, without links. Of the directories it is in
-// that is found out once.
+// resolve returns where a name leads in root, without links. It resolves each directory on the
+// way once.
 func (c *Confined) resolve(name string) (string, error) {
 	if name == "." {
 		return name, nil
@@ -128,8 +136,8 @@ func (c *Confined) resolve(name string) (string, error) {
 	return c.follow(ownerOfFile(name), at, path.Base(name))
 }
 
-// walk counts that a path is looked up for an owner: each name in it is. It refuses what
-// is beyond the owner's bound, because others wait for it.
+// countNames counts the names of a path that is looked up for an owner. It refuses a path
+// beyond the owner's bound, because other owners wait for the reading.
 func (c *Confined) countNames(owner, at string) error {
 	if c.Walked[owner] >= boundsOf(owner).Looked {
 		return errWalked
@@ -138,7 +146,7 @@ func (c *Confined) countNames(owner, at string) error {
 	return nil
 }
 
-// follow follows each link that stays in root, whose ever it is.
+// follow follows each link that stays in root, whichever owner it belongs to.
 func (c *Confined) follow(owner, at, name string) (string, error) {
 	todo := []string{name}
 	for links, steps := 0, 0; len(todo) > 0; steps++ {
@@ -187,8 +195,8 @@ func (c *Confined) follow(owner, at, name string) (string, error) {
 	return at, nil
 }
 
-// inside returns what is left of an absolute path once it has come to root. The link may
-// lead there by another way than the bundle was opened by.
+// inside returns the rest of an absolute path after the point at which the path reaches root.
+// The path may reach root by another way than the one that the bundle was opened by.
 func (c *Confined) inside(owner string, todo []string) ([]string, error) {
 	at := string(filepath.Separator)
 	for links, steps := 0, 0; at != c.real; steps++ {
@@ -213,7 +221,7 @@ func (c *Confined) inside(owner string, todo []string) ([]string, error) {
 		}
 		target, err := os.Readlink(to)
 		switch {
-		case errors.Is(err, syscall.EINVAL): // no link
+		case errors.Is(err, syscall.EINVAL): // not a link
 			at = to
 			continue
 		case err != nil:
@@ -230,8 +238,8 @@ func (c *Confined) inside(owner string, todo []string) ([]string, error) {
 	return todo, nil
 }
 
-// locate returns where a name of the bundle is: a path without links, below a directory
-// that is open.
+// locate returns where a name of the bundle is: a path without links, below a directory that
+// is open.
 func (c *Confined) locate(name string) (*os.Root, string, error) {
 	at, err := c.resolve(name)
 	if err != nil {
@@ -254,9 +262,9 @@ func (c *Confined) locate(name string) (*os.Root, string, error) {
 	return below, path.Join(".", strings.TrimPrefix(strings.TrimPrefix(at, home), "/")), nil
 }
 
-// owner is the tenant whose name it is, "" where it is that of all, and where what is
-// the owner's must be. What is in a directory that came after the tenants' were found is
-// not there yet.
+// owner is the tenant that a name belongs to, "" if it belongs to all tenants, and the
+// directory that the owner's files must be in. A tenant's directory that was made after
+// findHomes ran does not exist for this reading.
 func (c *Confined) owner(name string) (tenant, home string, err error) {
 	rest, below := strings.CutPrefix(name, "tenants/")
 	if !below {
@@ -273,7 +281,7 @@ func (c *Confined) owner(name string) (tenant, home string, err error) {
 	return "", ".", nil
 }
 
-// owned says why a name that is an owner's may not lead there.
+// checkOwner refuses a name that leads out of what its owner may read.
 func (c *Confined) checkOwner(name, tenant, home, at string) error {
 	switch {
 	case tenant != "" && c.holdsTenants(home):
@@ -295,11 +303,11 @@ func (c *Confined) checkOwner(name, tenant, home, at string) error {
 	return nil
 }
 
-// holdsTenants reports whether a directory is that of all tenants, or above it: no
-// tenant may have it.
+// holdsTenants reports if a directory is tenants/, or contains it. No tenant may have such a
+// directory.
 func (c *Confined) holdsTenants(dir string) bool { return isIn(c.tenants, dir) }
 
-// isIn reports whether a path is a directory's, or the directory; both are without links.
+// isIn reports if a path is a directory, or is in it. Both are without links.
 func isIn(at, dir string) bool {
 	return dir == "." || at == dir || strings.HasPrefix(at, dir+"/")
 }
@@ -326,7 +334,7 @@ func (c *Confined) openHome(home string) (*os.Root, error) {
 	return below, nil
 }
 
-// Open is for [fs.FS].
+// Open implements [fs.FS].
 func (c *Confined) Open(name string) (fs.File, error) {
 	below, at, err := c.locate(name)
 	if err != nil {
@@ -339,7 +347,7 @@ func (c *Confined) Open(name string) (fs.File, error) {
 	return f, nil
 }
 
-// Stat is for [fs.StatFS].
+// Stat implements [fs.StatFS].
 func (c *Confined) Stat(name string) (fs.FileInfo, error) {
 	below, at, err := c.locate(name)
 	if err != nil {
@@ -348,7 +356,7 @@ func (c *Confined) Stat(name string) (fs.FileInfo, error) {
 	return below.Lstat(at)
 }
 
-// ReadDir is for [fs.ReadDirFS]. It stops one name beyond what there may be.
+// ReadDir implements [fs.ReadDirFS]. It reads at most one name more than a directory may have.
 func (c *Confined) ReadDir(name string) ([]fs.DirEntry, error) {
 	below, at, err := c.locate(name)
 	if err != nil {
@@ -357,13 +365,13 @@ func (c *Confined) ReadDir(name string) ([]fs.DirEntry, error) {
 	return ReadDirectory(below, at, boundsOf(ownerOfFile(name)).Names+1)
 }
 
-// Lstat and ReadLink are for [fs.ReadLinkFS].
+// Lstat implements [fs.ReadLinkFS].
 func (c *Confined) Lstat(name string) (fs.FileInfo, error) { return c.root.Lstat(name) }
 
-// ReadLink implements fs.ReadLinkFS.
+// ReadLink implements [fs.ReadLinkFS].
 func (c *Confined) ReadLink(name string) (string, error) { return c.root.Readlink(name) }
 
-// ReadDirectory lists a directory, and of a larger one no more than most entries.
+// ReadDirectory lists a directory. It lists no more than most entries.
 func ReadDirectory(below *os.Root, at string, most int) ([]fs.DirEntry, error) {
 	f, err := below.OpenFile(at, os.O_RDONLY|plainfile.NoWait, 0)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ParsedEntity is an entity and where its file has it.
+// ParsedEntity is an entity with its place in its file.
 type ParsedEntity struct {
 	types.Entity
 	line, column int
 }
 
-// ParseEntities reads an array of entities in Cedar's JSON form. Its problems
-// give places and no values: those may be secrets.
+// ParseEntities reads an array of entities in Cedar's JSON form. Its problems name places and
+// no values, because a value may be a secret.
 func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []ParsedEntity {
 	place := placer{text: text, line: 1, column: 1}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
@@ -61,7 +61,7 @@ func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []P
 			continue
 		}
 		if more {
-			// Cedar passes it over, and a misspelt "parents" would lose a parent.
+			// Cedar ignores the member. If it is a misspelt "parents", the entity loses a parent.
 			problems.Warn(file, line, column, "entity_member", fmt.Sprintf("%s has a member that is none of uid, attrs, parents and tags", e.UID), "correct its name, or move it to attrs")
 		}
 		entities = append(entities, e)
@@ -75,6 +75,7 @@ func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []P
 	return entities
 }
 
+// offsetOf is the place of an error, or else the place that the decoder has reached.
 func offsetOf(err error, dec *jsontext.Decoder) int64 {
 	var syntax *jsontext.SyntacticError
 	if errors.As(err, &syntax) {
@@ -83,8 +84,8 @@ func offsetOf(err error, dec *jsontext.Decoder) int64 {
 	return dec.InputOffset()
 }
 
-// readEntity reads one entity, as far as it can; more is set where it has members that mean
-// nothing.
+// readEntity reads one entity, as far as it can. It sets more if the entity has members that
+// mean nothing.
 func readEntity(text jsontext.Value, use *Usage) (e types.Entity, more bool, err error) {
 	var parts struct {
 		UID     jsontext.Value `json:"uid"`
@@ -121,7 +122,7 @@ func readEntity(text jsontext.Value, use *Usage) (e types.Entity, more bool, err
 	return e, len(parts.Other) > 0, nil
 }
 
-// placer turns offsets, asked in ascending order, into lines and columns.
+// placer turns offsets into lines and columns. The offsets must come in ascending order.
 type placer struct {
 	text         []byte
 	i            int64
@@ -139,16 +140,17 @@ func (p *placer) at(offset int64) (line, column int) {
 	return p.line, p.column
 }
 
-// entityLoader puts the entities of a view's files into its store.
+// entityLoader puts the entities of a view's files into the store of the view.
 type entityLoader struct {
 	bundle   *Bundle
 	view     *View
 	use      *Usage
 	problems *Problems
 	places   map[types.EntityUID]entityPlace
-	order    []types.EntityUID // in which they stand in the files
+	order    []types.EntityUID // the entities in the order of the files
 }
 
+// entityPlace is a place in a file of the bundle.
 type entityPlace struct {
 	file         string
 	line, column int
@@ -175,6 +177,7 @@ func (l *entityLoader) bad(at entityPlace, code, message, try string) {
 	l.use.tooManyErrors()
 }
 
+// definedAt says where an entity is defined already, "" if it is not.
 func (l *entityLoader) definedAt(uid types.EntityUID) string {
 	if other, ok := l.places[uid]; ok {
 		return fmt.Sprintf("at %s:%d:%d", other.file, other.line, other.column)
@@ -185,7 +188,7 @@ func (l *entityLoader) definedAt(uid types.EntityUID) string {
 	return ""
 }
 
-// put adds one entity, with the types that the schema gives its values and the
+// put adds one entity. It gives the values of the entity the types of the schema, and adds the
 // parents that bundle.yaml finds in its attributes.
 func (l *entityLoader) put(e types.Entity, at entityPlace) {
 	if s := l.bundle.Schema; s != nil {
@@ -213,7 +216,7 @@ func (l *entityLoader) put(e types.Entity, at entityPlace) {
 			l.bad(at, "schema_entity", fmt.Sprintf("%s does not fit the schema: %s", e.UID, err), "correct the entity or its declaration")
 		}
 		if _, action := s.Actions[e.UID]; action {
-			return // the schema's own stands
+			return // the store keeps the schema's own
 		}
 	}
 	if _, _, ok := identitiesOf(e); !ok {
@@ -222,6 +225,7 @@ func (l *entityLoader) put(e types.Entity, at entityPlace) {
 	store.Entities[e.UID] = e
 }
 
+// typedEntity gives the attributes and tags of an entity the types that the schema declares.
 func typedEntity(e types.Entity, s *entityShape) types.Entity {
 	if members := e.Attributes.Map(); len(members) > 0 {
 		coerceMembers(members, s.attributes)
@@ -236,11 +240,12 @@ func typedEntity(e types.Entity, s *entityShape) types.Entity {
 	return e
 }
 
-// refuseRootParents refuses a tenant's entities whose parents the root names:
-// through them a tenant would take part in what the root's policies say. One that the root
-// names without defining it does so too, but it may be meant.
+// refuseRootParents refuses a tenant's entity if the root names one of its parents. Through
+// such a parent a tenant would take part in what the root's policies decide. An entity that
+// the root names without defining it takes part too. It is only a warning, because the root
+// may mean it so.
 func (l *entityLoader) refuseRootParents(named map[types.EntityUID]struct{}) {
-	for uid, at := range l.places { // problems have an order of their own
+	for uid, at := range l.places { // problems are sorted later
 		e := l.view.Store.Entities[uid]
 		if _, ok := named[uid]; ok {
 			l.problems.Warn(at.file, at.line, at.column, "root_entity", fmt.Sprintf("the root of the bundle names %s and does not define it, so what this tenant says of it counts in the root's policies, its forbids too", uid), "define it in the root, or see that no policy there relies on its attributes")

@@ -12,13 +12,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// valueError is what keeps an attribute or tag of an entity from being one of Cedar's:
-// where, and never the value, which may be a secret.
+// valueError says why an attribute or tag of an entity is no value of Cedar. It names the
+// place, and never the value, which may be a secret.
 type valueError struct{ at, what, try string }
 
 func (e *valueError) Error() string { return e.at + " " + e.what }
 
-// below puts the place of an error into what it is in.
+// belowPlace puts the place of a container before the place of an error in the container.
 func belowPlace(in string, err error) error {
 	if bad, ok := err.(*valueError); ok {
 		bad.at = in + bad.at
@@ -26,7 +26,7 @@ func belowPlace(in string, err error) error {
 	return err
 }
 
-// memberOf is how Cedar writes the access to a member.
+// memberOf is the access to a member, as Cedar writes it.
 func memberOf(name string) string {
 	if identifier.MatchString(name) {
 		return "." + name
@@ -34,15 +34,15 @@ func memberOf(name string) string {
 	return "[" + Quote(name) + "]"
 }
 
-// form is what to try where a value should be one of an extension type.
+// form says what to try if a value should be one of an extension type.
 const form = `write {"__extn": {"fn": "ip", "arg": "10.0.0.1"}}, and likewise decimal, datetime and duration`
 
-// maxExtensions bounds values of extension types in the arguments of others.
+// maxExtensions bounds how many values of extension types stand in the arguments of others.
 const maxExtensions = 4
 
-// storedRecord reads attributes or tags in Cedar's JSON form. It is stricter than Cedar in
-// one thing: a member called __entity, __extn or __expr that is none of Cedar's forms is
-// no member of a record, but a mistake.
+// storedRecord reads attributes or tags in Cedar's JSON form. It is stricter than Cedar in one
+// thing: if a member is called __entity, __extn or __expr and is none of Cedar's forms,
+// storedRecord takes it for a mistake, not for a member of a record.
 func storedRecord(text jsontext.Value, use *Usage) (types.Record, error) {
 	r := valueReader{Decoder: jsontext.NewDecoder(bytes.NewReader(text)), use: use, extensions: maxExtensions}
 	if r.PeekKind() != '{' {
@@ -59,12 +59,12 @@ func storedRecord(text jsontext.Value, use *Usage) (types.Record, error) {
 	return record, nil
 }
 
-// valueReader reads values, whose JSON is well-formed.
+// valueReader reads values. Their JSON is well-formed already.
 type valueReader struct {
 	*jsontext.Decoder
 	use        *Usage
-	extensions int // that may be in the arguments of others
-	depth      int // in how many containers the next value is
+	extensions int // values of extension types that may still come in arguments of others
+	depth      int // how many containers the next value is in
 }
 
 // value reads the next value.
@@ -102,10 +102,11 @@ func (r valueReader) value() (types.Value, error) {
 	return nil, &valueError{what: "is null, which Cedar does not have", try: "leave it out"}
 }
 
-// errTooMuch ends a reading at a bound of its owner.
+// errTooMuch ends a reading that reached a bound of its owner.
 var errTooMuch = errors.New("there is more than may be")
 
-// set reads an array, within the limits of one in a request: it is compared with such.
+// set reads an array. It has the limits of an array in a request, because policies compare the
+// two.
 func (r valueReader) set() (types.Value, error) {
 	_, _ = r.ReadToken()
 	var elements []types.Value
@@ -118,7 +119,11 @@ func (r valueReader) set() (types.Value, error) {
 		nested = nested || isNested(e)
 		within.add(e)
 		if most := mostElements(nested); n == most {
-			return nil, &valueError{what: fmt.Sprintf("has more than the %d elements that an array %s may have", most, map[bool]string{true: "of arrays or objects", false: "of plain values"}[nested]), try: "make entities of them, or several attributes"}
+			of := map[bool]string{true: "of arrays or objects", false: "of plain values"}[nested]
+			return nil, &valueError{
+				what: fmt.Sprintf("has more than the %d elements that an array %s may have", most, of),
+				try:  "make entities of them, or several attributes",
+			}
 		}
 		elements = append(elements, e)
 	}
@@ -126,20 +131,26 @@ func (r valueReader) set() (types.Value, error) {
 		return nil, err
 	}
 	if within.deep > 1 && within.count > MaxArraysWithin {
-		return nil, &valueError{what: fmt.Sprintf("holds arrays of arrays, and more than %d arrays in all", MaxArraysWithin), try: "write fewer arrays within arrays"}
+		return nil, &valueError{
+			what: fmt.Sprintf("holds arrays of arrays, and more than %d arrays in all", MaxArraysWithin),
+			try:  "write fewer arrays within arrays",
+		}
 	}
 	set, ok := NewSet(elements)
 	if !ok {
-		return nil, &valueError{what: "has elements that were chosen to make it slow: Cedar takes the square of their number for them", try: "write other elements"}
+		return nil, &valueError{
+			what: "has elements that were chosen to make it slow: Cedar takes the square of their number for them",
+			try:  "write other elements",
+		}
 	}
 	return set, nil
 }
 
-// MaxArraysWithin bounds arrays in one that holds arrays of arrays: comparing two such
-// takes the square of their number.
+// MaxArraysWithin bounds the arrays in an array that holds arrays of arrays. Comparing two
+// such arrays takes the square of their number.
 const MaxArraysWithin = 64
 
-// arrays are those within a value: how many, and how deep.
+// arrays counts the arrays within a value, and how deep they nest.
 type arrays struct{ count, deep int }
 
 func (a *arrays) add(v types.Value) {
@@ -175,6 +186,7 @@ func mostElements(nested bool) int {
 	return StoredLimits.Elements
 }
 
+// object reads an object: a record, or one of the forms that begin with two underscores.
 func (r valueReader) object() (types.Value, error) {
 	_, _ = r.ReadToken()
 	members := types.RecordMap{}
@@ -190,7 +202,7 @@ func (r valueReader) object() (types.Value, error) {
 			if err != nil {
 				return nil, err
 			}
-			text = text.Clone() // what is read next may take its place
+			text = text.Clone() // the next read may overwrite it
 			if !first || r.PeekKind() != '}' {
 				return nil, &valueError{what: "has " + name + " beside other members", try: "let it stand alone"}
 			}
@@ -205,11 +217,12 @@ func (r valueReader) object() (types.Value, error) {
 	return types.NewRecord(members), err
 }
 
-// escaped is a value that JSON has no form for.
+// escaped reads a value that JSON has no form for.
 func (r valueReader) escaped(name string, text jsontext.Value) (types.Value, error) {
 	switch name {
 	case "__entity":
-		// Cedar ignores other members, and so must they be: it makes sets of what is in them.
+		// Cedar ignores other members. We must not read their values: that would make sets from
+		// what stands in them.
 		var ref struct {
 			Type *string `json:"type"`
 			ID   *string `json:"id"`
@@ -226,14 +239,17 @@ func (r valueReader) escaped(name string, text jsontext.Value) (types.Value, err
 	return nil, &valueError{what: "is an expression, which Cedar does not read any more", try: form}
 }
 
-// constructors are the functions that make a value of a text.
+// constructors are the functions that make a value from a text.
 var constructors = map[string]*Shape{
-	"ip": {Form: shapeIP}, "decimal": {Form: ShapeDecimal}, "datetime": {Form: shapeDatetime}, "duration": {Form: shapeDuration},
+	"ip":       {Form: shapeIP},
+	"decimal":  {Form: ShapeDecimal},
+	"datetime": {Form: shapeDatetime},
+	"duration": {Form: shapeDuration},
 }
 
-// extension is a call of one of Cedar's functions: {"fn", "arg"}, or {"fn", "args"} with a
-// list of them. Those that make a value of another one are not called, but for offset, as
-// which Cedar itself writes a datetime.
+// extension reads a call of one of Cedar's functions: {"fn", "arg"}, or {"fn", "args"} with a
+// list of arguments. It calls no function that makes a value from another value, except
+// offset: Cedar itself writes a datetime as a call of offset.
 func (r valueReader) extension(text jsontext.Value) (types.Value, error) {
 	var call struct {
 		Fn   string           `json:"fn"`
@@ -242,10 +258,13 @@ func (r valueReader) extension(text jsontext.Value) (types.Value, error) {
 	}
 	switch err := json.Unmarshal(text, &call); {
 	case err != nil || call.Fn == "" || call.Arg == nil && call.Args == nil:
-		return nil, &valueError{what: "is no value of an extension type: it has no fn, or neither arg nor args", try: form}
+		return nil, &valueError{
+			what: "is no value of an extension type: it has no fn, or neither arg nor args",
+			try:  form,
+		}
 	case r.extensions == 0:
 		return nil, &valueError{what: "has more calls within calls than are read", try: form}
-	case call.Arg != nil: // Cedar looks no further
+	case call.Arg != nil: // Cedar ignores args then
 		call.Args = []jsontext.Value{call.Arg}
 	}
 	r.extensions--
@@ -262,14 +281,20 @@ func (r valueReader) extension(text jsontext.Value) (types.Value, error) {
 	}
 	switch of := constructors[call.Fn]; {
 	case of != nil:
-		return nil, &valueError{what: "is no " + of.String() + ": " + call.Fn + " takes one text in its form", try: form}
+		return nil, &valueError{
+			what: "is no " + of.String() + ": " + call.Fn + " takes one text in its form",
+			try:  form,
+		}
 	case call.Fn == "offset":
-		return nil, &valueError{what: "is no datetime that Cedar can hold: offset takes a datetime and a duration", try: form}
+		return nil, &valueError{
+			what: "is no datetime that Cedar can hold: offset takes a datetime and a duration",
+			try:  form,
+		}
 	}
 	return nil, &valueError{what: "calls a function other than ip, decimal, datetime, duration and offset", try: form}
 }
 
-// called is what a function makes of its arguments.
+// callExtension calls a function with arguments. It fails if they make no value.
 func callExtension(fn string, args []types.Value) (types.Value, bool) {
 	switch of := constructors[fn]; {
 	case of != nil && len(args) == 1:
@@ -290,9 +315,9 @@ func callExtension(fn string, args []types.Value) (types.Value, bool) {
 	return types.NewDatetimeFromMillis(a + b), true
 }
 
-// implied is a value of an extension type as it may be written where a schema says the type:
-// {"fn", "arg"} or {"fn", "args"}. A list of arguments has become a set by now, but those of
-// offset cannot be taken for each other.
+// impliedExtension is a value of an extension type in the form that is allowed if a schema
+// declares the type: {"fn", "arg"} or {"fn", "args"}. A list of arguments has become a set by
+// now, which has no order. The two arguments of offset can still be told apart by their types.
 func impliedExtension(v types.Record) (types.Value, bool) {
 	name, _ := v.Get("fn")
 	fn, ok := name.(types.String)

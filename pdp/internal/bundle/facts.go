@@ -10,22 +10,22 @@ import (
 	"policy-service/evaluation"
 )
 
-// LeadsTo reports whether other is the same path or goes on from it.
+// LeadsTo reports if other is the same path or continues this path.
 func (p AttributePath) LeadsTo(other AttributePath) bool {
 	return p.Root == other.Root && len(p.Names) <= len(other.Names) && slices.Equal(p.Names, other.Names[:len(p.Names)])
 }
 
-// Protocol reports whether the path begins at a member that no policy ever sees.
+// Protocol reports if the path begins at a member that no policy ever sees.
 func (p AttributePath) Protocol() bool {
 	return p.Root == "context" && len(p.Names) > 0 && evaluation.Protocol(p.Names[0])
 }
 
-// Shorter orders paths so that what a path goes on from comes before it.
+// Shorter orders paths, so that a path comes before the paths that continue it.
 func Shorter(a, b AttributePath) int {
 	return cmp.Or(cmp.Compare(len(a.Names), len(b.Names)), cmp.Compare(a.String(), b.String()))
 }
 
-// Unsupplied reports whether the path is below context.pdp and not there.
+// Unsupplied reports if the path is below context.pdp and the PDP does not supply it.
 func (p AttributePath) Unsupplied() bool {
 	if p.Root != "context" || p.Names[0] != "pdp" || len(p.Names) == 1 {
 		return false
@@ -34,7 +34,7 @@ func (p AttributePath) Unsupplied() bool {
 	return !ok
 }
 
-// Asked is the path's test for presence, in Cedar.
+// Asked is the test for the presence of the path, in Cedar.
 func (p AttributePath) Asked() string {
 	last := len(p.Names) - 1
 	name := p.Names[last]
@@ -49,16 +49,16 @@ func (p AttributePath) Up() AttributePath {
 	return AttributePath{Root: p.Root, Names: p.Names[:len(p.Names)-1]}
 }
 
-// Same reports whether two paths are one.
+// Same reports if two paths are equal.
 func (p AttributePath) Same(other AttributePath) bool {
 	return p.Root == other.Root && slices.Equal(p.Names, other.Names)
 }
 
-// Tests are those that a policy makes of the three variables before anything else.
+// Tests are the tests of the three variables that the policy makes before anything else.
 func (p *Policy) Tests() []ScopeTest { return slices.Concat(p.Facts.Scope, p.Facts.Leading) }
 
-// Excludes reports whether no entity could pass both tests, whatever its parents
-// are: they want different ids, different types, or an id of another type.
+// Excludes reports if no entity can pass both tests, whatever its parents are. The tests then
+// want different ids, different types, or an id of another type.
 func (t ScopeTest) Excludes(other ScopeTest) bool {
 	typ := func(t ScopeTest) types.EntityType {
 		if t.Eq {
@@ -76,10 +76,10 @@ func (t ScopeTest) Excludes(other ScopeTest) bool {
 	}
 }
 
-// Key is the same for tests that ask the same.
+// Key is equal for equal tests.
 func (t ScopeTest) Key() string { return fmt.Sprint(t.Of, t.Is, t.Uids, t.Eq) }
 
-// Follows reports whether a test holds for whatever passes the tests given.
+// Follows reports if the test holds for every entity that passes the given tests.
 func (t ScopeTest) Follows(tests []ScopeTest) bool {
 	typed, placed := t.Is == "", t.Uids == nil
 	for _, s := range tests {
@@ -92,8 +92,8 @@ func (t ScopeTest) Follows(tests []ScopeTest) bool {
 	return typed && placed
 }
 
-// within reports whether the entities that one test names are among those of
-// another, or are what stands in them.
+// within reports if every entity that the test names is also named by the other test. Then an
+// entity below the first is below the second.
 func (t ScopeTest) within(other ScopeTest) bool {
 	if t.Uids == nil || other.Eq && !t.Eq {
 		return false

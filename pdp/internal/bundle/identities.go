@@ -8,33 +8,35 @@ import (
 	"policy-service/evaluation"
 )
 
-// People are entities with all their identities: those that they have, those of these,
-// and whoever has one of them. Two other names of one person are one person, too.
+// People are entities with all their identities: the identities that the entities have, those
+// that these identities have, and every entity that has one of them. Two other names of one
+// person are one person, too.
 type People struct {
 	Store *Store
 	uids  []types.EntityUID
-	ids   []types.String // each stands for every entity that has it
-	vague bool           // somebody's identities cannot be read
-	// steps are names and entities come by; where there are most, it ends beyond them. That
-	// is for [entityLoader.checkPersons] alone, after which there are never too many.
+	ids   []types.String // an id stands for every entity with that id
+	vague bool           // the identities of an entity cannot be read
+	// steps counts the names and entities that the search comes by. If most is not 0, the
+	// search ends beyond most steps. Only [entityLoader.checkPersons] sets most: after its
+	// check there are never too many steps.
 	steps, most int
 }
 
-// step reports whether one more may be taken.
+// step counts one step, and reports if the search may go on.
 func (p *People) step() bool {
 	p.steps++
 	return p.most == 0 || p.steps <= p.most
 }
 
-// AddRef adds an entity as requests name it, and reports whether its type is one that they can
-// name.
+// AddRef adds an entity by the name that a request has for it. It reports if requests can name
+// entities of its type.
 func (p *People) AddRef(c *Config, r evaluation.Ref) bool {
 	typ, ok := c.EntityType(r.Type)
 	p.Add(types.NewEntityUID(typ, types.String(r.ID)))
 	return ok
 }
 
-// Add adds an entity, with all its identities.
+// Add adds an entity with all its identities.
 func (p *People) Add(uid types.EntityUID) {
 	if !p.step() || slices.Contains(p.uids, uid) {
 		return
@@ -88,8 +90,8 @@ func (p *People) addIdentities(e types.Entity) {
 	}
 }
 
-// identitiesOf reads what else an entity is named. It fails where there is anything but
-// references and ids.
+// identitiesOf reads the other identities of an entity. It fails if the attribute has anything
+// but references and ids.
 func identitiesOf(e types.Entity) (uids []types.EntityUID, ids []types.String, ok bool) {
 	value, given := e.Attributes.Get(identities)
 	if !given {
@@ -109,7 +111,7 @@ func identitiesOf(e types.Entity) (uids []types.EntityUID, ids []types.String, o
 	return uids, ids, ok
 }
 
-// identityIDs are the ids of whatever an entity is named besides.
+// identityIDs are the ids of the other identities of an entity.
 func identityIDs(e types.Entity) []types.String {
 	uids, ids, _ := identitiesOf(e)
 	for _, uid := range uids {
@@ -118,7 +120,8 @@ func identityIDs(e types.Entity) []types.String {
 	return ids
 }
 
-// Overlaps reports whether a person is among them.
+// Overlaps reports if a person is one of the people. It reports true if the identities of
+// either cannot be read.
 func (p *People) Overlaps(s *Store, person types.EntityUID) bool {
 	other := People{Store: s}
 	other.Add(person)
@@ -128,6 +131,7 @@ func (p *People) Overlaps(s *Store, person types.EntityUID) bool {
 	return p.has(&other) || other.has(p)
 }
 
+// has reports if an identity of other is one of these. It looks one way only.
 func (p *People) has(other *People) bool {
 	for _, uid := range other.uids {
 		if slices.Contains(p.uids, uid) || slices.Contains(p.ids, uid.ID) {

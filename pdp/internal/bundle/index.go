@@ -8,18 +8,19 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 )
 
-// Lineage is what scope tests see of a variable: its uid, and its ancestors.
+// Lineage is what a scope test sees of a variable: its uid and its ancestors.
 type Lineage struct {
 	Uid types.EntityUID
 	Up  []types.EntityUID // without uid itself, each once
 	Set map[types.EntityUID]struct{}
 }
 
-// ManyAncestors is where looking an ancestor up beats walking the list.
+// ManyAncestors is the number of ancestors from which a lookup in a set is faster than a walk
+// through the list.
 const ManyAncestors = 16
 
-// LineageOf walks the parents of uid. It reaches what cedar-go's own walk for
-// `in` reaches, so that a test holds here exactly when it holds there.
+// LineageOf walks the parents of uid. It reaches the same entities as cedar-go's own walk for
+// `in`, so that a test holds here exactly if it holds there.
 func LineageOf(uid types.EntityUID, entities types.EntityGetter) Lineage {
 	l := Lineage{Uid: uid}
 	for next, i := uid, 0; ; i++ {
@@ -50,7 +51,7 @@ func (l *Lineage) add(uid types.EntityUID) {
 	}
 }
 
-// In reports whether the variable is uid or below it.
+// In reports if the variable is uid or below it.
 func (l *Lineage) In(uid types.EntityUID) bool {
 	if l.Uid == uid {
 		return true
@@ -62,7 +63,7 @@ func (l *Lineage) In(uid types.EntityUID) bool {
 	return slices.Contains(l.Up, uid)
 }
 
-// Holds reports whether a test of this variable is true.
+// Holds reports if a test of this variable is true.
 func (l *Lineage) Holds(t *ScopeTest) bool {
 	switch {
 	case t.Is != "" && t.Is != l.Uid.Type:
@@ -75,10 +76,10 @@ func (l *Lineage) Holds(t *ScopeTest) bool {
 	return slices.ContainsFunc(t.Uids, l.In)
 }
 
-// Lineages are those of the three variables of one request.
+// Lineages are the lineages of the three variables of one request.
 type Lineages [Variables]Lineage
 
-// Hold reports whether all of some tests hold.
+// Hold reports if all the tests hold.
 func (ls *Lineages) Hold(tests []ScopeTest) bool {
 	for i := range tests {
 		if !ls[tests[i].Of].Holds(&tests[i]) {
@@ -88,16 +89,16 @@ func (ls *Lineages) Hold(tests []ScopeTest) bool {
 	return true
 }
 
-// Considers reports whether a policy's scope and leading tests hold: only then
-// can it be satisfied or err, and only then is it part of a decision.
+// Considers reports if the scope and the leading tests of a policy hold. Only then can the
+// policy be satisfied or err, and only then is it part of a decision.
 func (ls *Lineages) Considers(p *Policy) bool {
 	return ls.Hold(p.Facts.Scope) && ls.Hold(p.Facts.Leading)
 }
 
-// Index finds the policies that a request could satisfy without looking at the
-// others. It files each under one key per variable (the most selective of its
-// tests, so that what comes out still has to be checked with considers) in
-// maps nested action, principal, resource.
+// Index finds the policies that a request could satisfy, without looking at the other
+// policies. Its maps are nested: action, principal, resource. It files each policy under one
+// key for each variable, from the most selective test of the policy. So a policy that the
+// index finds must still be checked with Considers.
 type Index map[IndexKey]map[IndexKey]map[IndexKey][]int32
 
 // IndexKey is an entity, a type (without an id), or anything at all.
@@ -114,7 +115,7 @@ const (
 	keyEntity
 )
 
-// NewIndex files policies under what their scopes name.
+// NewIndex files policies under the keys that their scopes name.
 func NewIndex(policies []*Policy) Index {
 	x := Index{}
 	for n, p := range policies {
@@ -140,7 +141,7 @@ func (x Index) put(a, p, r IndexKey, n int32) {
 	x[a][p][r] = append(x[a][p][r], n)
 }
 
-// keys chooses what to file a policy under.
+// keys chooses the keys that a policy is filed under.
 func (p *Policy) keys() [Variables][]IndexKey {
 	var keys [Variables][]IndexKey
 	for v := range keys {
@@ -154,17 +155,20 @@ func (p *Policy) keys() [Variables][]IndexKey {
 		}
 	}
 	for len(keys[PrincipalVar])*len(keys[ActionVar])*len(keys[ResourceVar]) > maxFiled {
-		longest := slices.MaxFunc([]Variable{PrincipalVar, ActionVar, ResourceVar}, func(a, b Variable) int { return len(keys[a]) - len(keys[b]) })
+		longest := slices.MaxFunc([]Variable{PrincipalVar, ActionVar, ResourceVar}, func(a, b Variable) int {
+			return len(keys[a]) - len(keys[b])
+		})
 		keys[longest] = []IndexKey{{}}
 	}
 	return keys
 }
 
-// maxFiled bounds under how many combinations of keys one policy is filed. One
-// that lists thousands of principals and of resources is filed by the shorter
-// list: what comes out of the index is checked anyway.
+// maxFiled bounds the combinations of keys that one policy is filed under. A policy that lists
+// thousands of principals and thousands of resources is filed by the shorter list only. That
+// is safe, because the policies that the index finds are checked anyway.
 const maxFiled = 10_000
 
+// keysOf are the keys of one test.
 func keysOf(t ScopeTest) []IndexKey {
 	if t.Uids == nil {
 		return []IndexKey{{uid: types.EntityUID{Type: t.Is}, Form: KeyType}}
@@ -176,18 +180,18 @@ func keysOf(t ScopeTest) []IndexKey {
 	return keys
 }
 
-// narrower prefers entities to types to nothing, and fewer entities to more.
+// narrower prefers entities to types and types to no test, and fewer entities to more.
 func narrower(a, b []IndexKey) bool {
 	rank := func(k []IndexKey) keyForm {
 		if len(k) == 0 {
-			return keyEntity // in []: never true, and filed nowhere
+			return keyEntity // a test in []: it is never true, and the policy is filed nowhere
 		}
 		return k[0].Form
 	}
 	return rank(a) > rank(b) || rank(a) == rank(b) && len(a) < len(b)
 }
 
-// requestKeys are the keys under which policies that could match are filed.
+// requestKeys are the keys that a matching policy can be filed under.
 func (l *Lineage) requestKeys(keys []IndexKey) []IndexKey {
 	keys = append(keys, IndexKey{}, IndexKey{types.EntityUID{Type: l.Uid.Type}, KeyType}, IndexKey{l.Uid, keyEntity})
 	for _, uid := range l.Up {
@@ -196,8 +200,8 @@ func (l *Lineage) requestKeys(keys []IndexKey) []IndexKey {
 	return keys
 }
 
-// Find returns the numbers of the policies filed under the request's keys,
-// ascending, each once.
+// Find returns the numbers of the policies that are filed under the request's keys, ascending,
+// each once.
 func (x Index) Find(ls *Lineages, scratch *Scratch) []int32 {
 	keys, found := &scratch.keys, scratch.found[:0]
 	for v := range ls {
@@ -214,9 +218,9 @@ func (x Index) Find(ls *Lineages, scratch *Scratch) []int32 {
 	return slices.Compact(found)
 }
 
-// filedUnder calls do with what is filed under the keys of a variable. A request may
-// give thousands of ancestors, for each of two variables, so it goes through
-// whichever is shorter, the keys or what is filed.
+// filedUnder calls do for every value that is filed under the keys of a variable. A request
+// may bring thousands of ancestors for each of two variables. So filedUnder walks the shorter
+// one, the keys or the filed values.
 func filedUnder[T any](filed map[IndexKey]T, keys []IndexKey, l *Lineage, do func(T)) {
 	if len(filed) < len(keys) {
 		for k, v := range filed {
@@ -233,7 +237,7 @@ func filedUnder[T any](filed map[IndexKey]T, keys []IndexKey, l *Lineage, do fun
 	}
 }
 
-// matches reports whether a key is one of the variable's requestKeys.
+// matches reports if a key is one of the variable's requestKeys.
 func (l *Lineage) matches(k IndexKey) bool {
 	switch k.Form {
 	case keyEntity:
@@ -251,8 +255,8 @@ type Scratch struct {
 	Given PolicyList
 }
 
-// PolicyList is a list of policies in the order of their ids, as cedar-go
-// iterates policies: with it, what cedar-go reports comes in that order too.
+// PolicyList is a list of policies in the order of their ids. cedar-go iterates policies in
+// the order of this list, so its report comes in that order too.
 type PolicyList []*Policy
 
 // All implements cedar.PolicyIterator.
@@ -266,9 +270,9 @@ func (l PolicyList) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	}
 }
 
-// WithoutIndex is a bundle that decides the same without any of what finds policies and
-// candidates faster: every policy is put to cedar-go, and a search examines every entity
-// of its type. It is for tests that compare the two.
+// WithoutIndex is a bundle that decides the same without the means to find policies and
+// candidates faster. cedar-go examines every policy, and a search examines every entity of its
+// type. It is for tests that compare the two bundles.
 func (b *Bundle) WithoutIndex() *Bundle {
 	plain := *b
 	plain.Views = map[string]*View{}

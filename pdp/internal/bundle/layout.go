@@ -14,17 +14,18 @@ import (
 	"policy-service/evaluation"
 )
 
-// kind is a kind of file that a bundle is made of, and how large one may be:
-// every file is measured before it is read.
+// kind is a kind of file in a bundle, and how large such a file may be. Every file is measured
+// before it is read.
 type kind struct {
 	name string
 	Max  int64
 }
 
-// MaxPolicyFile bounds a policy file before it is read, and so what cedar-go's
-// parser is ever given.
+// MaxPolicyFile bounds a policy file before it is read. So it bounds what cedar-go's parser
+// ever gets.
 const MaxPolicyFile = 256 << 10
 
+// The kinds of files.
 var (
 	PolicyKind   = &kind{"policy file", MaxPolicyFile}
 	SettingsKind = &kind{"YAML file", 1 << 20}
@@ -36,8 +37,8 @@ var (
 
 const layout = "bundle.yaml, *.cedar, schema.cedarschema, entities/*.json, obligations.yaml, tests/*.yaml, tenants/<tenant>/, MANIFEST"
 
-// kindOf says what a file's place and name make of it, nil where no rule of the
-// layout names it.
+// kindOf finds the kind of a file by its place and name. It returns nil if no rule of the
+// layout names the file.
 func kindOf(file string) *kind {
 	rest, inTenant := strings.CutPrefix(file, "tenants/")
 	if inTenant {
@@ -71,8 +72,8 @@ func kindAtTop(name string, inTenant bool) *kind {
 	return nil
 }
 
-// Bundle reads everything that is loaded. Each directory is named here by its
-// fixed place, so a link that leads back up cannot make the reading go round.
+// Bundle reads everything that is loaded. It names each directory by its fixed place, so a
+// link that leads back up cannot make the reading go in circles.
 func (r *Reader) Bundle() {
 	r.part(".")
 	r.findTenants()
@@ -85,8 +86,9 @@ func (r *Reader) Bundle() {
 	}
 }
 
-// emptyTenant is a tenant that its directory alone makes one. No MANIFEST can list
-// a directory, and where one stands only what it lists may make a difference.
+// emptyTenant notes a tenant that exists only because its directory does. A MANIFEST cannot
+// list a directory. If there is a MANIFEST, only files that it lists may make a difference, so
+// such a tenant is an error.
 func (r *Reader) emptyTenant(dir string) {
 	const message = "nothing in this tenant's directory is loaded, so the policies of every tenant alone decide for it and the digest does not name it"
 	if r.manifest {
@@ -97,8 +99,8 @@ func (r *Reader) emptyTenant(dir string) {
 	r.files.Problems.Warn(dir, 0, 0, "empty_tenant", message, "put a .cedar file there, a comment is enough, or remove the directory")
 }
 
-// part reads what stands directly in the root or in a tenant's directory, and
-// the entities beside it.
+// part reads the files directly in the root or in a tenant's directory, and the entities
+// beside them.
 func (r *Reader) part(dir string) {
 	for _, e := range r.entries(dir) {
 		file := path.Join(dir, e.Name())
@@ -126,7 +128,7 @@ func (r *Reader) entities(dir string) {
 	}
 }
 
-// tests reads a tests directory, where there is one.
+// tests reads a tests directory, if it exists.
 func (r *Reader) tests(dir string) {
 	if !r.has(dir) || !r.isDirectory(dir) {
 		return
@@ -136,12 +138,13 @@ func (r *Reader) tests(dir string) {
 	}
 }
 
-// has reports whether something has that name, be it a link to nothing.
+// has reports if a name exists. A link to nothing exists, too.
 func (r *Reader) has(name string) bool {
 	_, err := fs.Lstat(r.Fsys, name)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
+// findTenants lists the tenants by their directories.
 func (r *Reader) findTenants() {
 	if !r.has("tenants") || !r.isDirectory("tenants") {
 		return
@@ -165,10 +168,10 @@ func (r *Reader) findTenants() {
 	}
 }
 
-// load reads one file into the bundle, or says that it does not belong there.
+// load reads one file into the bundle, or notes that the file does not belong there.
 func (r *Reader) load(file string, e fs.DirEntry) {
 	if r.ctx.Err() != nil {
-		return // nobody waits for what is read
+		return // the result of this reading is not wanted any more
 	}
 	k := kindOf(file)
 	if k == nil {
@@ -200,8 +203,8 @@ func (r *Reader) load(file string, e fs.DirEntry) {
 	}
 }
 
-// entries lists a directory without the names that begin with a dot, and
-// without those that could not be written in a digest, a MANIFEST or a log line.
+// entries lists a directory. It leaves out names that begin with a dot, and names that a
+// digest, a MANIFEST or a log line could not contain.
 func (r *Reader) entries(dir string) []fs.DirEntry {
 	most := boundsOf(ownerOfFile(dir)).Names
 	all, err := fs.ReadDir(r.Fsys, dir)

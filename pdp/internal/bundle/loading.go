@@ -13,47 +13,56 @@ import (
 	"policy-service/evaluation"
 )
 
-// loading is one load on its way to a bundle. It takes over from the bundle in force what
-// its files still say, so that an edit of the root does not wait for what tenants have
-// that is as it was:
+// Loading is one load on its way to a bundle. If files have not changed since the bundle in
+// force, it takes over what that bundle made from them. So a change of the root does not
+// wait for tenants whose files are unchanged. It takes over:
 //
-//   - bundle.yaml and the schema, where both are the same, byte for byte. Where one is not,
-//     nothing is taken over.
-//   - the view of all tenants, where the root's files are the same.
-//   - the view of a tenant, where its files and the root's are the same.
-//   - what is made of a tenant's files by themselves, where only those are the same: its
-//     policies, parsed and held to the schema, and its entities. What they are to the root's
-//     is looked at anew.
-//   - the obligations that are defined, where their files and the root's are the same.
+//   - bundle.yaml and the schema, if both are the same, byte for byte. If one of them
+//     differs, the load takes over nothing.
+//   - the view of the root, if the root's files are the same.
+//   - the view of a tenant, if its files and the root's are the same.
+//   - what is made from a tenant's files by themselves, if only these files are the same: the
+//     policies, parsed and checked against the schema, and the entities. How they relate to
+//     the root's files is checked again.
+//   - the obligations, if the files that define them and the root's are the same.
 //
-// It never takes over a part of what belongs to one owner, and nothing of a load that
-// failed. What it takes over it does not write to: requests are being answered by it.
+// A load never takes over only a part of what belongs to one owner. It takes over nothing from
+// a load that failed. It does not write to what it takes over, because the bundle in force
+// answers requests with it.
 type Loading struct {
-	ctx    context.Context // where it ends, so does the load, and what is made is no bundle
+	ctx    context.Context // if it ends, the load ends too and makes no bundle
 	files  *Files
-	before InForce // without a bundle there is nothing to take over
+	before InForce // without a bundle in it, there is nothing to take over
 	bundle *Bundle
 	Did    Work
 
-	names   []string            // of all files, sorted
-	inDir   map[string][]string // and by directory, with a slash, that of the root ""
-	changed map[string]bool     // owners of whom a file is not as it was
-	// sameSettings is whether bundle.yaml and the schema are as they were.
+	names   []string            // the names of all files, sorted
+	inDir   map[string][]string // names by directory, which ends in a slash; the root is ""
+	changed map[string]bool     // the directories of owners with a file that changed
+	// sameSettings is set if bundle.yaml and the schema have not changed.
 	sameSettings bool
 
-	Fresh  []*View                      // those that the bundle in force has not got
+	Fresh  []*View                      // the views that the bundle in force does not have
 	byRoot map[types.EntityUID]struct{} // the entities that the root names
 }
 
-// InForce is a bundle that answers requests, and the files that it was made of.
+// InForce is a bundle that answers requests, with the files that it was made from.
 type InForce struct {
 	Bundle *Bundle
 	Files  *Files
 }
 
-// NewLoading prepares to make a bundle of files. It may take over parts of the bundle in force.
+// NewLoading prepares to make a bundle from files. It may take over parts of the bundle in
+// force.
 func NewLoading(ctx context.Context, files *Files, before InForce) *Loading {
-	l := &Loading{ctx: ctx, files: files, before: before, names: files.names(), inDir: map[string][]string{}, changed: map[string]bool{}}
+	l := &Loading{
+		ctx:     ctx,
+		files:   files,
+		before:  before,
+		names:   files.names(),
+		inDir:   map[string][]string{},
+		changed: map[string]bool{},
+	}
 	for _, name := range l.names {
 		dir, _ := path.Split(name)
 		l.inDir[dir] = append(l.inDir[dir], name)
@@ -74,7 +83,7 @@ func NewLoading(ctx context.Context, files *Files, before InForce) *Loading {
 	return l
 }
 
-// in are the files of a directory whose names end in ext, sorted.
+// filesIn are the files of a directory whose names end in ext, sorted.
 func (l *Loading) filesIn(dir, ext string) (names []string) {
 	for _, name := range l.inDir[dir] {
 		if path.Ext(name) == ext {
@@ -87,17 +96,17 @@ func (l *Loading) filesIn(dir, ext string) (names []string) {
 // Work counts what a load read anew.
 type Work struct{ Settings, PolicyFiles, EntityFiles, ObligationFiles int }
 
-// own is what is made of a tenant's files by themselves.
+// own is what is made from a tenant's files by themselves.
 type own struct {
 	policies       []*Policy // not bound to obligations yet
 	policyProblems Problems
-	store          *Store // above no other
+	store          *Store // it has no store below it
 	places         map[types.EntityUID]entityPlace
-	order          []types.EntityUID // in which the entities stand in their files
+	order          []types.EntityUID // the entities in the order of their files
 	entityProblems Problems
 }
 
-// over reports whether nobody waits for the bundle any more.
+// cancelled reports if the bundle is not wanted any more.
 func (l *Loading) cancelled() bool { return l.ctx.Err() != nil }
 
 // settings reads bundle.yaml and the schema.
@@ -117,17 +126,18 @@ func (l *Loading) settings() {
 	b.checkParentRules(&b.problems)
 }
 
-// same reports whether a file is as it was, or was not there and is not.
+// same reports if a file has not changed. A file that existed in neither reading has not.
 func (l *Loading) same(name string) bool {
 	now, is := l.files.Content[name]
 	then, was := l.before.Files.Content[name]
 	return is == was && bytes.Equal(now, then)
 }
 
-// sameOwner reports whether all files of an owner are as they were, by its directory.
+// sameOwner reports if no file of an owner has changed. The owner is given by its directory.
 func (l *Loading) sameOwner(dir string) bool { return l.before.Bundle != nil && !l.changed[dir] }
 
-// dirOf is the directory of whose file it is: a tenant's, with a slash, or "".
+// dirOf is the directory of the owner of a file: a tenant's directory, with a slash at the
+// end, or "" for the root.
 func dirOf(name string) string {
 	rest, below := strings.CutPrefix(name, "tenants/")
 	if !below {
@@ -152,7 +162,7 @@ func (l *Loading) obligations(name string, above map[string]Definition, problems
 	return parseObligations(name, l.files.Content[name], above, problems)
 }
 
-// view is what the files below dir come to on top of what the root has.
+// view makes the view of one tenant from the files below dir and the view of the root.
 func (l *Loading) view(tenant, dir string, root *View, problems *Problems) *View {
 	var before, rootBefore *View
 	if l.sameSettings && l.sameOwner(dir) {
@@ -167,6 +177,7 @@ func (l *Loading) view(tenant, dir string, root *View, problems *Problems) *View
 	return v
 }
 
+// newView makes a view that cannot be taken over as a whole.
 func (l *Loading) newView(tenant, dir string, root, before *View) *View {
 	v := &View{Tenant: tenant, ByID: map[string]*Policy{}}
 	if root != nil {
@@ -188,7 +199,14 @@ func (l *Loading) newView(tenant, dir string, root, before *View) *View {
 	slices.SortFunc(v.Policies, func(a, b *Policy) int { return strings.Compare(a.Id, b.Id) })
 	v.problems = append(v.problems, o.entityProblems...)
 	v.Store = o.store
-	loaded := &entityLoader{bundle: l.bundle, view: v, use: UsageOf(tenant), problems: &v.problems, places: o.places, order: o.order}
+	loaded := &entityLoader{
+		bundle:   l.bundle,
+		view:     v,
+		use:      UsageOf(tenant),
+		problems: &v.problems,
+		places:   o.places,
+		order:    o.order,
+	}
 	if root != nil {
 		v.own, v.Store = o, o.store.above(root.Store)
 		loaded.refuseRootParents(l.namedBy(root))
@@ -215,8 +233,8 @@ func (l *Loading) define(v *View, dir string, root *View) {
 	}
 }
 
-// fits reports whether the root has none of a tenant's entities: otherwise the error is
-// found where they are read.
+// fits reports if the root has none of the tenant's entities. If it has one, the entities are
+// read again, because the error is found while they are read.
 func (o *own) fits(root *View) bool {
 	for uid := range o.places {
 		if _, taken := root.Store.Get(uid); taken {
@@ -226,8 +244,8 @@ func (o *own) fits(root *View) bool {
 	return true
 }
 
-// parseOwn reads an owner's policies and entities. The entities are those of a tenant only
-// where the root has not got them.
+// parseOwn reads the policies and entities of an owner. It leaves out an entity of a tenant
+// that the root has already.
 func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 	o := &own{store: &Store{
 		Entities: map[types.EntityUID]types.Entity{},
@@ -255,7 +273,13 @@ func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 			schema.CheckPolicy(p, &o.policyProblems)
 		}
 	}
-	into := &entityLoader{bundle: l.bundle, view: &View{Store: o.store}, use: use, problems: &o.entityProblems, places: map[types.EntityUID]entityPlace{}}
+	into := &entityLoader{
+		bundle:   l.bundle,
+		view:     &View{Store: o.store},
+		use:      use,
+		problems: &o.entityProblems,
+		places:   map[types.EntityUID]entityPlace{},
+	}
 	for _, name := range l.filesIn(dir+"entities/", ".json") {
 		if l.cancelled() {
 			return o
@@ -267,7 +291,7 @@ func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 		}
 	}
 	o.places, o.order = into.places, into.order
-	o.store.Root = nil // or it would be kept as long as the tenant's files stay as they are
+	o.store.Root = nil // otherwise the old root stays in memory until the tenant's files change
 	o.store.prepareSearch()
 	if !use.exceeded {
 		into.checkAncestors()
@@ -275,7 +299,7 @@ func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 	return o
 }
 
-// namedBy are the entities that the root names, for all tenants.
+// namedBy are the entities that the root names. They are found once for all tenants.
 func (l *Loading) namedBy(root *View) map[types.EntityUID]struct{} {
 	if l.byRoot == nil {
 		l.byRoot = root.named()

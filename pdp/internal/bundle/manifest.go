@@ -15,23 +15,23 @@ import (
 	"strings"
 )
 
-// ManifestEnd is the last line of a MANIFEST. A file that was cut anywhere does
-// not end in it.
+// ManifestEnd is the last line of a MANIFEST. A file that was cut off anywhere does not end
+// with it.
 const ManifestEnd = "# end\n"
 
-// A MANIFEST says exactly what a bundle holds, for those who copy one file by
-// file. Its format, all of it:
+// ParseManifest reads a MANIFEST, which says exactly which files a bundle holds, for operators
+// who copy a bundle file by file. This is its whole format:
 //
 //	<64 lowercase hex digits of SHA-256><space><space or *><path>\n
 //	…
 //	# end\n
 //
-// which is what `sha256sum` writes and `sha256sum --check` reads, and the last
-// line. Paths are slash paths inside the bundle, without "./", "..", backslash or
-// control characters, each once; the order does not matter. There are no other
-// comments and no blank lines, and lines end in LF alone: a CR would be part of
-// the name for sha256sum. It may grow only behind a "# " that today's parser
-// refuses, so an old version never half-understands a new one.
+// The lines are those that `sha256sum` writes and `sha256sum --check` reads, and then the last
+// line. Paths are slash paths inside the bundle, without "./", "..", backslash or control
+// characters, each once. The order does not matter. There are no other comments and no blank
+// lines. Lines end in LF alone: for sha256sum a CR would be part of the name. The format may
+// grow only behind a "# " that today's parser refuses, so an old version never
+// half-understands a new file.
 func ParseManifest(data []byte) (map[string]string, Problems) {
 	var ps Problems
 	body, complete := bytes.CutSuffix(data, []byte(ManifestEnd))
@@ -55,6 +55,7 @@ func ParseManifest(data []byte) (map[string]string, Problems) {
 	return sums, ps
 }
 
+// parseManifestLine reads one line of a MANIFEST.
 func parseManifestLine(line string) (sum, name string, ok bool) {
 	if len(line) <= 66 || line[64] != ' ' || line[65] != ' ' && line[65] != '*' {
 		return "", "", false
@@ -65,7 +66,7 @@ func parseManifestLine(line string) (sum, name string, ok bool) {
 	return sum, name, ok
 }
 
-// CheckManifest holds what was read against the MANIFEST, where there is one.
+// CheckManifest compares the files that were read with the MANIFEST, if there is one.
 func (r *Reader) CheckManifest() {
 	if !r.manifest {
 		return
@@ -88,7 +89,7 @@ func (r *Reader) CheckManifest() {
 	}
 }
 
-// checkListed compares one listed file, loaded or not.
+// checkListed compares one listed file, whether it was loaded or not.
 func (r *Reader) checkListed(name, want string) {
 	if _, err := fs.Stat(r.Fsys, name); errors.Is(err, fs.ErrNotExist) {
 		r.problem(name, "manifest_absent", "the MANIFEST lists this file, and there is none", "copy the file, or write the MANIFEST again with policy-service check --write-manifest")
@@ -100,8 +101,8 @@ func (r *Reader) checkListed(name, want string) {
 	}
 }
 
-// sum hashes what was loaded, because another reading could see another content;
-// what is not loaded is read for this alone.
+// sum hashes a file. It hashes the content that was loaded, because a second reading could see
+// another content. A file that was not loaded is read for the hash alone.
 func (r *Reader) sum(name string) (string, bool) {
 	h := sha256.New()
 	if data, loaded := r.files.Content[name]; loaded {
@@ -120,15 +121,15 @@ func (r *Reader) sum(name string) (string, bool) {
 	return hex.EncodeToString(h.Sum(nil)), true
 }
 
-// Manifest is the MANIFEST of the source as it stands: every file that
-// [Source.Read] loads, in byte order of path. What does not decide is not listed:
-// a deployment may leave tests out, and an edit of one needs no new MANIFEST. A
-// MANIFEST that is there already is not looked at. The problems are those of the
-// files; there is no MANIFEST where one of them is an error.
+// Manifest makes the MANIFEST of the source as it is now: every file that [Source.Read] loads,
+// in byte order of path. It does not list files that decide nothing: a deployment may leave
+// tests out, and an edit of a test needs no new MANIFEST. It ignores a MANIFEST that exists
+// already. The problems are those of the files. If one of them is an error, there is no
+// MANIFEST.
 func (s Source) Manifest() ([]byte, Problems) {
 	r := s.Reader()
 	defer func() { r.Close() }()
-	r.manifest = true // what it is made for is held to it
+	r.manifest = true // the files will be checked against the new MANIFEST
 	if r.Root() {
 		r.Bundle()
 	}
@@ -145,9 +146,9 @@ func (s Source) Manifest() ([]byte, Problems) {
 	return b.Bytes(), problems
 }
 
-// WriteManifest writes [Source.Manifest] into the source's directory, by rename,
-// so that whoever reads the directory meanwhile sees the old one or the new. The
-// error is of type [Problems] where the files are at fault.
+// WriteManifest writes [Source.Manifest] into the source's directory, by rename. So a reader
+// of the directory sees either the old MANIFEST or the new one. If the files are at fault, the
+// error is of type [Problems].
 func (s Source) WriteManifest() error {
 	if s.Dir == "" {
 		return errors.New("a MANIFEST can only be written into a directory")
@@ -163,7 +164,7 @@ func (s Source) WriteManifest() error {
 	}
 	defer os.Remove(f.Name()) // after the rename there is nothing to remove
 	_, err = f.Write(data)
-	// As readable as a file made by an editor: the service may be another user.
+	// The service may run as another user, so it is as readable as a file made by an editor.
 	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
 	if err != nil {
 		return err

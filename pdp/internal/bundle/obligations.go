@@ -19,19 +19,19 @@ import (
 	"policy-service/schemas"
 )
 
-// Definition is an obligation's definition and where it stands.
+// Definition is the definition of an obligation, with its place.
 type Definition struct {
 	*obligations.Definition
-	File         string // "" where it is built in
+	File         string // "" if it is built in
 	Line, Column int
 }
 
-// ObligationName is how an obligation may be named.
+// ObligationName matches the legal names of obligations.
 var ObligationName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 const obligationsFile = "obligations.yaml"
 
-// parseObligations reads obligations.yaml on top of what stands above it.
+// parseObligations reads obligations.yaml on top of the definitions above it.
 func parseObligations(file string, text []byte, above map[string]Definition, problems *Problems) map[string]Definition {
 	known := maps.Clone(above)
 	root, ok := YamlDocument(file, text, problems)
@@ -47,11 +47,13 @@ func parseObligations(file string, text []byte, above map[string]Definition, pro
 	return known
 }
 
+// obligationReader reads the definitions of one file.
 type obligationReader struct {
 	YamlMap
 	above map[string]Definition
 }
 
+// definition reads one definition. It reports if there was no problem.
 func (r *obligationReader) definition(name, value *yaml.Node) (Definition, bool) {
 	before := len(*r.Problems)
 	d := Definition{&obligations.Definition{Name: name.Value}, r.File, name.Line, name.Column}
@@ -85,7 +87,12 @@ func (r *obligationReader) definition(name, value *yaml.Node) (Definition, bool)
 		r.Bad(typ, "obligation_type", fmt.Sprintf("%q is built in with the type %s", name.Value, above.Type.Name), "keep its type, or use another name")
 	}
 	if d.On = d.Type.On; on != nil {
-		d.On = map[string]obligations.On{"allow": obligations.OnAllow, "deny": obligations.OnDeny, "both": obligations.OnBoth}[r.OneOf(on, "allow", "deny", "both")]
+		answers := map[string]obligations.On{
+			"allow": obligations.OnAllow,
+			"deny":  obligations.OnDeny,
+			"both":  obligations.OnBoth,
+		}
+		d.On = answers[r.OneOf(on, "allow", "deny", "both")]
 	}
 	if properties == nil {
 		properties = &yaml.Node{Kind: yaml.MappingNode, Line: value.Line, Column: value.Column}
@@ -94,8 +101,8 @@ func (r *obligationReader) definition(name, value *yaml.Node) (Definition, bool)
 	return d, len(*r.Problems) == before
 }
 
-// properties holds them to the schema of their type, and their strings to the
-// templates there are.
+// properties checks the properties of an obligation against the schema of its type, and checks
+// the templates in their strings.
 func (r *obligationReader) properties(n *yaml.Node, typ obligations.Type) evaluation.Object {
 	if n.Kind != yaml.MappingNode {
 		r.Bad(n, "yaml_form", "properties must be a mapping", "write name: value lines")
@@ -125,7 +132,7 @@ func (r *obligationReader) properties(n *yaml.Node, typ obligations.Type) evalua
 	return o
 }
 
-// terms holds what an approval is asked for by to what its schema cannot say.
+// terms checks what the schema of an approval cannot say.
 func (r *obligationReader) terms(n *yaml.Node, properties evaluation.Object) {
 	material, _ := properties.Get("material")
 	for _, name := range material.Elements {
@@ -141,9 +148,9 @@ func (r *obligationReader) terms(n *yaml.Node, properties evaluation.Object) {
 	}
 }
 
-// templates checks every string where it stands.
+// templates checks the templates in every string, each at its place.
 func (r *obligationReader) templates(n *yaml.Node) {
-	// Also a tag that is no string's may stand before what becomes one.
+	// A value can become a string even if its tag is not that of a string.
 	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "${") {
 		if _, err := obligations.Variables(n.Value); err != nil {
 			r.Bad(n, "obligation_template", err.Error(), "use ${principal.id}, ${resource.id}, ${action.name} or ${context.NAME}")
@@ -173,7 +180,8 @@ var propertySchemas = sync.OnceValue(func() map[string]*jsonschema.Schema {
 	return compiled
 })
 
-// where says which property a schema refuses; what it is stays in its file.
+// refusedProperty says which property a schema refuses. It does not give the value, which
+// stays in its file.
 func refusedProperty(err error) string {
 	invalid, ok := err.(*jsonschema.ValidationError)
 	if !ok {
@@ -188,7 +196,7 @@ func refusedProperty(err error) string {
 	return ": " + strings.Join(invalid.InstanceLocation, ".") + " is not what it must be"
 }
 
-// oblige resolves what a policy's @obligation names.
+// resolveObligations finds the obligations that the @obligation of a policy names.
 func (p *Policy) resolveObligations(annotation string, known map[string]Definition, problems *Problems) {
 	for name := range strings.SplitSeq(annotation, ",") {
 		name = strings.TrimSpace(name)
@@ -208,16 +216,16 @@ func (p *Policy) resolveObligations(annotation string, known map[string]Definiti
 	}
 }
 
-// Comparing costs the product of two lengths and of two counts, and a file may
-// hold tens of thousands of names that are none: nobody reads that many
-// suggestions, and no name is that long.
+// A comparison costs the product of two lengths, and all of them the product of two counts. A
+// file may hold tens of thousands of wrong names. People read only some suggestions, and no
+// name is as long as maxSuggested.
 const (
 	maxSuggestions = 100
 	maxSuggested   = 64
 )
 
-// suggestion is what may have been meant by a name of no obligation, unless
-// there are that many problems already.
+// suggestion names the obligation that an unknown name may stand for. It suggests nothing if
+// there are too many problems already.
 func suggestion(name string, known map[string]Definition, problems int) string {
 	if problems >= maxSuggestions {
 		return ""
@@ -225,8 +233,8 @@ func suggestion(name string, known map[string]Definition, problems int) string {
 	return DidYouMean(name, maps.Keys(known))
 }
 
-// DidYouMean names the candidate that is nearest to a name, where one is near;
-// of several the first in order.
+// DidYouMean names the candidate nearest to a name, if one is near. If several are equally
+// near, it is the first in order.
 func DidYouMean(name string, candidates iter.Seq[string]) string {
 	best, distance := "", len(name)/3+2
 	if len(name) > maxSuggested {

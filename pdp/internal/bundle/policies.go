@@ -22,8 +22,14 @@ func ParsePolicies(file string, use *Usage, text []byte, problems *Problems) []*
 	for n, c := range list {
 		at := c.Position()
 		p := &Policy{
-			Id: fmt.Sprintf("%s#%d", file, n), Cedar: c, Tenant: use.owner, File: file, Line: at.Line, Column: at.Column,
-			Position: fmt.Sprintf("%s:%d:%d", file, at.Line, at.Column), Facts: factsOf(c),
+			Id:       fmt.Sprintf("%s#%d", file, n),
+			Cedar:    c,
+			Tenant:   use.owner,
+			File:     file,
+			Line:     at.Line,
+			Column:   at.Column,
+			Position: fmt.Sprintf("%s:%d:%d", file, at.Line, at.Column),
+			Facts:    factsOf(c),
 		}
 		annotations := c.Annotations()
 		if id, ok := annotations["id"]; ok {

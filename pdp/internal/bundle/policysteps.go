@@ -10,12 +10,13 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// cedar-go holds a policy against the schema once for each combination of action, principal
-// and resource that its scope admits, and some of what it does there grows with the square
-// or the cube of the policy. What it takes is counted before, in steps of about a tenth of a
-// microsecond, never too few: the text of a policy and the schema tell.
+// cedar-go checks a policy against the schema once for each combination of action, principal
+// and resource that the scope of the policy admits. Some of these checks grow with the square
+// or the cube of the policy. So we count beforehand how many steps cedar-go will take, from
+// the text of the policy and the schema. A step is about a tenth of a microsecond, and the
+// count is never too low.
 
-// mayCheck counts the steps of all policies of one owner, before any of them is taken.
+// mayCheck counts the steps for all policies of one owner, before any policy is checked.
 func (s *Schema) mayCheck(all []*Policy, use *Usage, problems *Problems) bool {
 	for _, p := range all {
 		steps, combinations := s.StepsOf(p, use.bounds.Checks-use.checkCount)
@@ -31,8 +32,8 @@ func (s *Schema) mayCheck(all []*Policy, use *Usage, problems *Problems) bool {
 	return true
 }
 
-// StepsOf is how many steps CheckPolicy takes of a policy, as far as more than most, and for
-// how many combinations it is checked.
+// StepsOf is how many steps CheckPolicy takes for a policy, and for how many combinations it
+// checks the policy. It may stop counting beyond most steps.
 func (s *Schema) StepsOf(p *Policy, most int) (steps, combinations int) {
 	listed, lists := 0, 0
 	for _, t := range p.Facts.Scope {
@@ -71,7 +72,7 @@ func (e Environment) admitted(p *Policy, of Variable, all []types.EntityType) (n
 	return n
 }
 
-// weigh is what checking the conditions of a policy takes for one combination.
+// weigh is how many steps a check of the conditions of a policy takes for one combination.
 func (s *Schema) weigh(p *Policy) (steps int) {
 	for _, c := range p.tree().Conditions {
 		w := weighing{sizes: &s.sizes}
@@ -83,22 +84,24 @@ func (s *Schema) weigh(p *Policy) (steps int) {
 	return plus(1, steps)
 }
 
+// weighing counts the steps for the conditions of one policy.
 type weighing struct {
 	sizes        *schemaNumbers
 	steps, nodes int
 	deepest      int
-	compared     int // what is known to be there with what is known to be there
-	longest      int // expression that something is known of, in nodes
+	compared     int // comparisons of known attributes and tags with each other
+	longest      int // the longest expression with a known attribute or tag, in nodes
 }
 
+// visited counts one node.
 func (w *weighing) visited(depth, steps int) {
 	w.nodes++
 	w.steps = plus(w.steps, 1+steps)
 	w.deepest = max(w.deepest, depth)
 }
 
-// visit weighs a node where so many attributes and tags are known to be there, and returns
-// how many are where it is true.
+// visit weighs a node. The number known is how many attributes and tags are known to be
+// present there. visit returns how many are known to be present if the node is true.
 func (w *weighing) visit(n ast.IsNode, known, depth int) int {
 	before := w.nodes
 	switch n := n.(type) {
@@ -170,9 +173,10 @@ func (w *weighing) visit(n ast.IsNode, known, depth int) int {
 	return known
 }
 
+// compare counts the comparisons of two numbers of known attributes and tags.
 func (w *weighing) compare(a, b int) { w.compared = plus(w.compared, product(a, b)) }
 
-// isAction reports whether an expression may be an action that the policy names.
+// isAction reports if an expression may be an action that the policy names.
 func isAction(n ast.IsNode) bool {
 	switch n := n.(type) {
 	case ast.NodeTypeVariable:
@@ -184,11 +188,11 @@ func isAction(n ast.IsNode) bool {
 	return false
 }
 
-// schemaNumbers are what a schema's declarations come to.
+// schemaNumbers are sizes of the declarations of a schema.
 type schemaNumbers struct {
-	actions, ways int // actions, and steps from all of them up to their groups
-	context       int // of the largest context
-	typeWays      int // most steps from a type up to all that its entities may be in
+	actions, ways int // how many actions, and steps from all of them up to their groups
+	context       int // size of the largest context
+	typeWays      int // most steps from a type up to all types that its entities may be in
 	tags          int // size of the largest type of tags
 	attributes    map[string]int
 	children      map[types.EntityType][]types.EntityType
@@ -197,8 +201,9 @@ type schemaNumbers struct {
 	below         map[types.EntityType]int
 }
 
-// typesBelow is what finding the types takes that may be in one: all types are gone through,
-// with all parents of each, once for each row of them.
+// typesBelow is how many steps it takes to find the types whose entities may be below one
+// type. cedar-go goes through all types and all their parents, once for each level below that
+// type.
 func (z *schemaNumbers) typesBelow(top types.EntityType) int {
 	z.mutex.Lock()
 	defer z.mutex.Unlock()
@@ -225,7 +230,7 @@ func (z *schemaNumbers) typesBelow(top types.EntityType) int {
 	return steps
 }
 
-// size is how large a declared type is when it is written out.
+// size is the size of a declared type that is written out.
 func (s *Shape) size() int {
 	if s == nil {
 		return 0
@@ -237,9 +242,15 @@ func (s *Shape) size() int {
 	return size
 }
 
-// measure finds the numbers of a schema, once it is compiled.
+// measure finds the numbers of a schema after it was compiled.
 func (s *Schema) measure() {
-	z := schemaNumbers{actions: len(s.Actions), attributes: map[string]int{}, children: map[types.EntityType][]types.EntityType{}, below: map[types.EntityType]int{}, mutex: new(sync.Mutex)}
+	z := schemaNumbers{
+		actions:    len(s.Actions),
+		attributes: map[string]int{},
+		children:   map[types.EntityType][]types.EntityType{},
+		below:      map[types.EntityType]int{},
+		mutex:      new(sync.Mutex),
+	}
 	var note func(members map[string]AttributeShape) int
 	note = func(members map[string]AttributeShape) int {
 		total := 1
@@ -277,8 +288,8 @@ func (s *Schema) measure() {
 	s.sizes = z
 }
 
-// waysUp is the most steps from a type up to all that its entities may be in; where finding
-// that out takes long itself, it is as many as there are.
+// waysUp is the most steps from a type up to all types that its entities may be in. If finding
+// that out takes too long itself, it is the number of all edges.
 func (s *Schema) waysUp(edges int) (most int) {
 	left := MaxActionWays
 	for typ := range s.Entities {
@@ -307,7 +318,7 @@ func (s *Schema) waysUp(edges int) (most int) {
 	return most
 }
 
-// product multiplies numbers that are not negative, and stops where there are no more.
+// product multiplies numbers that are not negative. It stops at the greatest number.
 func product(a, b int) int {
 	if b != 0 && a > maxNumber/b {
 		return maxNumber

@@ -10,26 +10,36 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 )
 
-// What a text in Cedar's syntax may be made of, checked before cedar-go parses it, which
-// at once evaluates what is constant.
+// The bounds of a text in Cedar's syntax. They are checked before cedar-go parses the text,
+// because cedar-go evaluates constants while it parses.
 const (
-	// 500 KB of parentheses overflow its stack, which nothing can catch.
+	// MaxNesting is needed because 500 KB of parentheses overflow cedar-go's stack, and no
+	// program can catch that.
 	MaxNesting = 200
-	// Each name of a chain copies those before it: 16 KB of `context has a.a.a…` cost it 2 GB.
+	// MaxChain bounds the names of a chain. Each name copies the names before it: 16 KB of
+	// `context has a.a.a…` cost cedar-go 2 GB.
 	MaxChain = 16
-	// And where such chains stand behind has, 256 KiB of them cost seconds: so many
-	// names may be copied in one file.
+	// MaxHasCopies bounds the names that are copied in one file for chains behind has. 256 KiB
+	// of such chains cost seconds.
 	MaxHasCopies = 50_000
-	// `like` goes over the text again for every character of the pattern.
+	// MaxPattern and MaxText bound what `like` works on: it goes over the text again for
+	// every character of the pattern.
 	MaxPattern = 512
 	MaxText    = 16 << 10
-	// A list that is not of plain values cannot be looked into: see [textScan.list].
+	// MaxUnknown bounds a list with elements that are no plain values. They cannot be checked
+	// for collisions: see [textScan.list].
 	MaxUnknown = 32
 )
 
 // checkText bounds a text in Cedar's syntax, and counts its words.
 func checkText(file string, text []byte, use *Usage, problems *Problems) bool {
-	s := textScan{text: text, line: 1, column: 1, schema: strings.HasSuffix(file, ".cedarschema"), levels: []level{{from: -1}}}
+	s := textScan{
+		text:   text,
+		line:   1,
+		column: 1,
+		schema: strings.HasSuffix(file, ".cedarschema"),
+		levels: []level{{from: -1}},
+	}
 	for s.i < len(text) {
 		s.step()
 		if s.wrong != nil {
@@ -70,18 +80,19 @@ type chainScan struct {
 	copies int    // names that cedar-go copies for all chains behind has, in the whole text
 }
 
-// level is what is between two brackets, as far as it was read.
+// level is the text between two brackets, as far as it was read.
 type level struct {
-	ifs   int // that are open
+	ifs   int // ifs that are open
 	list  bool
-	lists int // how deep lists of more than one element nest in it
+	lists int // how deep lists with more than one element nest in it
 	from  int // where the element being read begins, -1 before its first word
-	// elements are those before it, plain where that is what they are.
+	// elements counts the elements before the one being read. The slice plain holds those
+	// that are plain values.
 	elements int
 	plain    []types.Value
 }
 
-// misuse is the first thing that is beyond a bound.
+// misuse is the first thing in a text that exceeds a bound.
 type misuse struct {
 	line, column       int
 	code, message, try string
@@ -100,6 +111,7 @@ func (s *textScan) code(of string) string {
 	return "policy_" + of
 }
 
+// step reads white space, a comment or a word.
 func (s *textScan) step() {
 	c := s.text[s.i]
 	switch {
@@ -139,7 +151,7 @@ func (s *textScan) step() {
 	s.signs = 0
 }
 
-// nesting bounds how deep a parser is in its recursion.
+// nesting bounds how deep the recursion of a parser goes.
 func (s *textScan) nesting() {
 	if len(s.levels)-1+s.open+s.signs <= MaxNesting {
 		return
@@ -153,6 +165,7 @@ func (s *textScan) nesting() {
 
 func (s *textScan) at(mark string) bool { return bytes.HasPrefix(s.text[s.i:], []byte(mark)) }
 
+// quoted reads a string.
 func (s *textScan) quoted() {
 	from, pattern := s.i, s.chain.last == "like"
 	s.next()
@@ -168,10 +181,12 @@ func (s *textScan) quoted() {
 	case pattern && size > MaxPattern:
 		s.refuse("pattern", "look for less", "a pattern behind like has more than %d bytes", MaxPattern)
 	case size > MaxText && !s.schema:
-		s.refuse("text", "write a shorter one, or let an attribute of an entity hold it", "a text has more than %d bytes", MaxText)
+		s.refuse("text", "write a shorter one, or let an attribute of an entity hold it",
+			"a text has more than %d bytes", MaxText)
 	}
 }
 
+// name reads a name or a number.
 func (s *textScan) name() {
 	from := s.i
 	for s.i < len(s.text) && isNameByte(s.text[s.i]) {
@@ -200,6 +215,7 @@ func (s *textScan) name() {
 	}
 }
 
+// sign reads a sign that is part of no name and no string.
 func (s *textScan) sign(c byte) {
 	here := &s.levels[len(s.levels)-1]
 	switch {
@@ -230,7 +246,7 @@ func (s *textScan) sign(c byte) {
 	} else {
 		s.signs = 0
 	}
-	if s.at("::") { // each part copies what is before it, as a dot's does
+	if s.at("::") { // each part copies the parts before it, as behind a dot
 		s.next()
 		c = '.'
 	}
@@ -238,15 +254,15 @@ func (s *textScan) sign(c byte) {
 	s.next()
 }
 
-// endIfs notes that the ifs of this level cannot go on.
+// endIfs notes that the ifs of this level end here at the latest.
 func (s *textScan) endIfs(l *level) {
 	s.open -= l.ifs
 	l.ifs = 0
 }
 
-// element notes one that ends here.
+// element notes an element that ends here.
 func (s *textScan) element(l *level) {
-	if l.from == s.i { // it has no word: this is the bracket or comma
+	if l.from == s.i { // it has no word: the text is the bracket or comma itself
 		return
 	}
 	text := s.text[l.from:s.end]
@@ -257,23 +273,26 @@ func (s *textScan) element(l *level) {
 	}
 }
 
-// list checks a list that ends here. cedar-go makes a Set of it while it parses, which
-// takes the square of the number of elements that collide.
+// list checks a list that ends here. cedar-go makes a Set from the list while it parses, which
+// takes the square of the number of colliding elements.
 func (s *textScan) list(l *level) {
 	if l.elements < 2 {
-		return // also what is between the brackets of a member
+		return // this may be a member in brackets, and no list
 	}
 	l.lists++
 	switch {
 	case l.lists > StoredLimits.ArrayDepth:
 		s.refuse("list", "write fewer lists within lists", "lists nest more than %d deep", StoredLimits.ArrayDepth)
 	case l.elements-len(l.plain) > MaxUnknown || l.elements > MaxUnknown && l.lists > 1:
-		s.refuse("list", "write texts, whole numbers and entities only, or several lists", "a list has more than %d elements, and not all of them are plain values", MaxUnknown)
+		s.refuse("list", "write texts, whole numbers and entities only, or several lists",
+			"a list has more than %d elements, and not all of them are plain values", MaxUnknown)
 	case len(l.plain) > FewElements && collide(l.plain):
-		s.refuse("list", "write other elements", "the elements of a list were chosen to make it slow: Cedar takes the square of their number for them")
+		s.refuse("list", "write other elements",
+			"the elements of a list were chosen to make it slow: Cedar takes the square of their number for them")
 	}
 }
 
+// next goes on by one byte.
 func (s *textScan) next() {
 	if s.i >= len(s.text) {
 		return

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Problem is one thing wrong with a bundle, as facts: where it is, what it is,
-// and what to try. It never quotes a value from a policy or an entity.
+// Problem is one problem with a bundle: its place, what is wrong, and what to try. It never
+// quotes a value from a policy or an entity.
 type Problem struct {
 	Severity Severity `json:"severity"`
-	// File is the slash path inside the bundle; "" is the bundle as a whole.
+	// File is a slash path inside the bundle, or "" for the bundle as a whole.
 	File string `json:"file"`
-	// Line and Column count from 1; 0 is unknown.
+	// Line and Column count from 1. They are 0 if they are unknown.
 	Line    int    `json:"line"`
 	Column  int    `json:"column"`
 	Code    string `json:"code"`
@@ -21,7 +21,7 @@ type Problem struct {
 	Try     string `json:"try"`
 }
 
-// Severity is whether a problem keeps the bundle from loading.
+// Severity decides if a problem keeps the bundle from loading.
 type Severity string
 
 // The severities of a [Problem].
@@ -30,7 +30,7 @@ const (
 	SeverityWarning Severity = "warning"
 )
 
-// String makes the line people read: file:line:column: what; and what to try.
+// String makes the line that people read: file:line:column: what is wrong; and what to try.
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(cmp.Or(p.File, "bundle"))
@@ -49,10 +49,10 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems is everything wrong with a bundle, found in one pass.
+// Problems are all problems with a bundle, found in one pass.
 type Problems []Problem
 
-// Error lists the errors among the problems, a line each.
+// Error lists the errors among the problems, one line each.
 func (ps Problems) Error() string {
 	var lines []string
 	for _, p := range ps {
@@ -63,24 +63,30 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Refuse reports whether any of the problems keeps a bundle from loading.
+// Refuse reports if one of the problems keeps the bundle from loading.
 func (ps Problems) Refuse() bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Severity == SeverityError })
 }
 
-// Sorted are the problems in the order of their places, each once.
+// Sorted returns the problems in the order of their places, each once.
 func (ps Problems) Sorted() Problems {
 	slices.SortStableFunc(ps, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
+		return cmp.Or(
+			cmp.Compare(a.File, b.File),
+			cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Column, b.Column),
+			cmp.Compare(a.Code, b.Code),
+			cmp.Compare(a.Message, b.Message),
+		)
 	})
 	return slices.Compact(ps)
 }
 
-// MostErrors is how many errors of one owner are told of: one small file can hold tens of
-// thousands, and each is a line of the log.
+// MostErrors is how many errors of one owner are reported. One small file can hold tens of
+// thousands of errors, and each is a line of the log.
 const MostErrors = 100
 
-// cut leaves the first errors of each owner; the one after them says that there are more.
+// cut keeps the first errors of each owner, and one more that says that there are more.
 func (ps Problems) cut() Problems {
 	errors := map[string]int{}
 	var kept Problems
@@ -91,7 +97,10 @@ func (ps Problems) cut() Problems {
 				continue
 			}
 			if errors[owner] > MostErrors {
-				p.Code, p.Message, p.Try = "many_errors", fmt.Sprintf("%s has more errors than the %d that are told, from here on", UsageOf(owner).ownerName(), MostErrors), "mend those, then try again"
+				p.Code = "many_errors"
+				p.Message = fmt.Sprintf("%s has more errors than the %d that are told, from here on",
+					UsageOf(owner).ownerName(), MostErrors)
+				p.Try = "mend those, then try again"
 			}
 		}
 		kept = append(kept, p)
@@ -99,7 +108,7 @@ func (ps Problems) cut() Problems {
 	return kept
 }
 
-// Add notes a problem of severity error; at 0:0 where no place is known.
+// Add notes a problem of severity error. The place is 0:0 if it is unknown.
 func (ps *Problems) Add(file string, line, column int, code, message, try string) {
 	*ps = append(*ps, Problem{SeverityError, file, line, column, code, message, try})
 }

@@ -12,7 +12,7 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
-// read returns a file's bytes; where it cannot, it has noted why.
+// read returns the bytes of a file. If it cannot, it notes why.
 func (r *Reader) read(file string, k *kind) ([]byte, bool) {
 	f, size := r.open(file, k)
 	if f == nil {
@@ -33,10 +33,10 @@ func (r *Reader) read(file string, k *kind) ([]byte, bool) {
 	return b.Bytes(), true
 }
 
-// open opens a regular file within its bound. Most of what is none is told apart
-// before it is opened, because opening a device may do anything. What was opened is
-// looked at again: it may be another file by then, a FIFO too, and [confined] opens
-// that without waiting for whoever writes to it.
+// open opens a regular file within its bound. It recognises most other things before it opens
+// them, because to open a device may do anything. It looks again after the file is open,
+// because the name may lead to another file by then, even to a FIFO. [Confined] opens a FIFO
+// without waiting for a process that writes to it.
 func (r *Reader) open(file string, k *kind) (fs.File, int64) {
 	info, err := fs.Stat(r.Fsys, file)
 	if err != nil {
@@ -60,7 +60,7 @@ func (r *Reader) open(file string, k *kind) (fs.File, int64) {
 	return nil, 0
 }
 
-// fits reports whether it is a regular file within its bound, and notes where not.
+// fits reports if a file is regular and within its bound. If not, it notes why.
 func (r *Reader) fits(file string, k *kind, info fs.FileInfo) bool {
 	switch {
 	case !info.Mode().IsRegular():
@@ -94,8 +94,8 @@ func (r *Reader) tooLarge(file string, k *kind) {
 	r.problem(file, "too_large", fmt.Sprintf("a %s may have %d bytes, and this one has more", k.name, k.Max), try)
 }
 
-// unreadable notes why a file or directory could not be read. The error's own
-// path is left out: it may be one of this machine, and the problem has its own.
+// unreadable notes why a file or directory could not be read. It leaves out the path in the
+// error, which may be a path of this machine. The problem has a path of its own.
 func (r *Reader) unreadable(file string, err error) {
 	if file == "." {
 		file = ""

@@ -9,18 +9,17 @@ import (
 	"policy-service/obligations"
 )
 
-// Who may decide about an approval is a question like any other: may this principal do
-// the action approval.decide on an entity of type Approval, which has the attributes
-// below? Authors answer it in policies, and the default is nobody. One thing is not
-// theirs to allow, unless bundle.yaml says so: that people approve what they ask for
-// themselves.
+// The PDP itself answers who may decide about an approval: may this principal do the action
+// approval.decide on an entity of type Approval, which has the attributes below? Authors
+// answer that in policies, and without such a policy no principal may. Authors cannot allow
+// one thing, unless bundle.yaml says so: that people approve what they ask for themselves.
 const (
 	ApprovalAction = "approval.decide"
 	approvalType   = "Approval"
 	identities     = "identities" // the attribute with the other entities of one person
 )
 
-// ApprovalAttributes are those of an Approval where no schema declares it.
+// ApprovalAttributes are the attributes of an Approval if no schema declares that type.
 var ApprovalAttributes = map[string]AttributeShape{
 	"template":  {Shape: &Shape{Form: shapeString}},
 	"action":    {Shape: &Shape{Form: shapeString}},
@@ -30,7 +29,7 @@ var ApprovalAttributes = map[string]AttributeShape{
 	"chain":     {Shape: &Shape{Form: ShapeSet, Element: &Shape{Form: ShapeEntity, Entity: AnyEntity}}},
 }
 
-// AttributesOf are the attributes that are declared of a type.
+// AttributesOf are the declared attributes of a type.
 func (b *Bundle) AttributesOf(typ types.EntityType) map[string]AttributeShape {
 	if b.Schema == nil && typ == b.Config.ApprovalType {
 		return ApprovalAttributes
@@ -38,17 +37,18 @@ func (b *Bundle) AttributesOf(typ types.EntityType) map[string]AttributeShape {
 	return b.Schema.Attributes(typ)
 }
 
-// Review is whether a question is who decides about an approval, and whose demand that
-// is. Only the PDP asks it, and what it says of the approval stands in no store.
+// Review says if a request asks who may decide about an approval, and which owner demands the
+// approval. Only the PDP makes such a request. The Approval that it is about is in no store.
 type Review uint8
 
+// The kinds of review.
 const (
 	NoReview Review = iota
 	ReviewOfRoot
 	ReviewOfTenant
 )
 
-// DemandsAsRoot reports whether an approval that a policy asks for is the root's.
+// DemandsAsRoot reports if an approval that a policy demands is demanded by the root.
 func (b *Bundle) DemandsAsRoot(p *Policy) bool {
 	ofRoot := func(d *obligations.Definition) bool {
 		known := b.Views[evaluation.DefaultTenant].Obligations[d.Name]

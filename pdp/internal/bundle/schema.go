@@ -22,12 +22,12 @@ import (
 
 // This file is the only one that knows cedar-go's schema packages.
 
-// Schema is a bundle's schema: cedar-go's validator, and the declared types
-// as plain values for the converter.
+// Schema is a bundle's schema: cedar-go's validator, and the declared types as plain values
+// for the converter.
 type Schema struct {
 	validator *validate.Validator
-	// unstored validates entities that are in no store: with unknown_entities: evaluate
-	// they may lack what the schema requires.
+	// unstored validates entities that are in no store. With unknown_entities: evaluate they
+	// may lack what the schema requires.
 	unstored *validate.Validator
 	Entities map[types.EntityType]*entityShape
 	Actions  map[types.EntityUID]*actionShape
@@ -35,6 +35,7 @@ type Schema struct {
 	narrow   *narrowed
 }
 
+// entityShape is what a schema declares of an entity type.
 type entityShape struct {
 	attributes map[string]AttributeShape
 	parents    []types.EntityType
@@ -42,10 +43,11 @@ type entityShape struct {
 	tags       *Shape
 }
 
+// actionShape is what a schema declares of an action.
 type actionShape struct {
 	Entity                types.Entity
 	up                    Lineage
-	size                  int // of its context
+	size                  int // size of its context
 	Principals, Resources []types.EntityType
 	Context               map[string]AttributeShape
 }
@@ -67,6 +69,7 @@ type Shape struct {
 
 type shapeForm uint8
 
+// The forms of types. Those from shapeIP on are extension types.
 const (
 	ShapeBool shapeForm = iota
 	ShapeLong
@@ -80,8 +83,8 @@ const (
 	shapeDuration
 )
 
-// ParseSchema reads a schema in either form, adds what the PDP puts into every
-// context, and refuses what it cannot keep its promises with.
+// ParseSchema reads a schema in either form. It adds the members that the PDP puts into every
+// context. It refuses a schema with which it could not keep its promises.
 func ParseSchema(file string, text []byte, c *Config, problems *Problems) *Schema {
 	var s schema.Schema
 	s.SetFilename(file)
@@ -135,10 +138,11 @@ func ParseSchema(file string, text []byte, c *Config, problems *Problems) *Schem
 	return compiled
 }
 
-// maxPlaced is for how many problems their place in a schema is looked for: each time
-// takes as long as the schema.
+// maxPlaced is how many problems may have their places looked up in a schema. Each lookup
+// takes as long as the schema is.
 const maxPlaced = 20
 
+// pdpMembers are the members of context.pdp, which the PDP supplies.
 var pdpMembers = resolved.RecordType{
 	"now":      {Type: resolved.ExtensionType("datetime")},
 	"tenant":   {Type: resolved.StringType{}},
@@ -146,10 +150,10 @@ var pdpMembers = resolved.RecordType{
 	"approved": {Type: resolved.BoolType{}},
 }
 
-// contextMember is what is wrong with a member of a declared context.
+// contextMember says what is wrong with a member of a declared context.
 type contextMember struct{ name, what, try string }
 
-// contextWithPDP adds the members that the PDP supplies to a context type.
+// contextWithPDP adds the members that the PDP supplies to the type of a context.
 func contextWithPDP(declared resolved.RecordType) (resolved.RecordType, *contextMember) {
 	context := maps.Clone(declared)
 	if context == nil {
@@ -167,21 +171,35 @@ func contextWithPDP(declared resolved.RecordType) (resolved.RecordType, *context
 	}
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
 		if evaluation.Protocol(string(name)) && !declared[name].Optional {
-			return nil, &contextMember{string(name), string(name) + " is required, but as a member of the protocol it is taken out before a policy could see it", "leave it out"}
+			return nil, &contextMember{
+				name: string(name),
+				what: string(name) + " is required, but as a member of the protocol it is taken out before a policy could see it",
+				try:  "leave it out",
+			}
 		}
 	}
 	context["pdp"] = resolved.Attribute{Type: pdpMembers}
 	action, ok := context["action"]
 	if _, isRecord := action.Type.(resolved.RecordType); ok && !isRecord {
-		return nil, &contextMember{"action", "action is declared as something else than a record", "declare it as a record of the action's properties, or leave it out"}
+		return nil, &contextMember{
+			name: "action",
+			what: "action is declared as something else than a record",
+			try:  "declare it as a record of the action's properties, or leave it out",
+		}
 	} else if !ok {
 		context["action"] = resolved.Attribute{Type: resolved.RecordType{}}
 	}
 	return context, nil
 }
 
+// compileSchema makes plain values from a resolved schema.
 func compileSchema(r *resolved.Schema, c *Config) *Schema {
-	s := &Schema{validator: validate.New(r), unstored: validate.New(unstored(r, c)), Entities: map[types.EntityType]*entityShape{}, Actions: map[types.EntityUID]*actionShape{}}
+	s := &Schema{
+		validator: validate.New(r),
+		unstored:  validate.New(unstored(r, c)),
+		Entities:  map[types.EntityType]*entityShape{},
+		Actions:   map[types.EntityUID]*actionShape{},
+	}
 	enums := map[types.EntityType]map[types.EntityUID]struct{}{}
 	for name, e := range r.Enums {
 		enums[name] = map[types.EntityUID]struct{}{}
@@ -191,7 +209,11 @@ func compileSchema(r *resolved.Schema, c *Config) *Schema {
 		s.Entities[name] = &entityShape{attributes: map[string]AttributeShape{}, enum: enums[name]}
 	}
 	for name, e := range r.Entities {
-		s.Entities[name] = &entityShape{attributes: compileRecord(e.Shape, enums), parents: e.ParentTypes, tags: compileType(e.Tags, enums)}
+		s.Entities[name] = &entityShape{
+			attributes: compileRecord(e.Shape, enums),
+			parents:    e.ParentTypes,
+			tags:       compileType(e.Tags, enums),
+		}
 	}
 	for uid, a := range r.Actions {
 		shape := &actionShape{Entity: a.Entity}
@@ -204,9 +226,9 @@ func compileSchema(r *resolved.Schema, c *Config) *Schema {
 	return s
 }
 
-// unstored is the schema of entities that are in no store. What gives parents is required
-// of them in any case: a parent that is missing makes no policy err, and a forbid of what
-// is below it would be passed over.
+// unstored is the schema for entities that are in no store. It still requires attributes that
+// give parents. A missing parent makes no policy err, so a forbid on everything below that
+// parent would be skipped silently.
 func unstored(r *resolved.Schema, c *Config) *resolved.Schema {
 	if !c.EvaluateUnknown {
 		return r
@@ -247,23 +269,29 @@ func compileType(t resolved.IsType, enums map[types.EntityType]map[types.EntityU
 	case resolved.EntityType:
 		return &Shape{Form: ShapeEntity, Entity: types.EntityType(t), Enum: enums[types.EntityType(t)]}
 	case resolved.ExtensionType:
-		return &Shape{Form: map[resolved.ExtensionType]shapeForm{"ipaddr": shapeIP, "decimal": ShapeDecimal, "datetime": shapeDatetime, "duration": shapeDuration}[t]}
+		forms := map[resolved.ExtensionType]shapeForm{
+			"ipaddr":   shapeIP,
+			"decimal":  ShapeDecimal,
+			"datetime": shapeDatetime,
+			"duration": shapeDuration,
+		}
+		return &Shape{Form: forms[t]}
 	}
 	return nil
 }
 
-// FitsRequest reports whether the action takes these types and this context.
+// FitsRequest reports if the action takes these types and this context.
 func (s *Schema) FitsRequest(r cedar.Request) bool {
 	return s.validator.Request(r) == nil
 }
 
-// mayBeBelow reports whether entities of one type may have parents of another.
+// mayBeBelow reports if entities of one type may have parents of another.
 func (s *Schema) mayBeBelow(typ, parent types.EntityType) bool {
 	shape := s.Entities[typ]
 	return shape != nil && slices.Contains(shape.parents, parent)
 }
 
-// Allows reports whether an entity's id is one its type has.
+// Allows reports if the type of an entity has an entity with that id.
 func (s *Schema) Allows(uid types.EntityUID) bool {
 	shape := s.Entities[uid.Type]
 	if shape == nil || shape.enum == nil {
@@ -282,7 +310,7 @@ func (s *Schema) allowsAll(uids types.EntityUIDSet) bool {
 	return true
 }
 
-// FitsSent reports whether an entity is one of the schema's as a request sees it.
+// FitsSent reports if an entity fits the schema, as a request sees the entity.
 func (s *Schema) FitsSent(e types.Entity, stored bool) bool {
 	validator := s.unstored
 	if stored {
@@ -291,8 +319,11 @@ func (s *Schema) FitsSent(e types.Entity, stored bool) bool {
 	return validator.Entity(e) == nil && s.allowsAll(e.Parents)
 }
 
+// fitsEntity says why an entity of a file does not fit the schema.
 func (s *Schema) fitsEntity(e types.Entity) error {
-	if shape := s.Entities[e.UID.Type]; shape != nil && shape.enum != nil && (e.Attributes.Len() > 0 || e.Tags.Len() > 0 || e.Parents.Len() > 0) {
+	shape := s.Entities[e.UID.Type]
+	hasContent := e.Attributes.Len() > 0 || e.Tags.Len() > 0 || e.Parents.Len() > 0
+	if shape != nil && shape.enum != nil && hasContent {
 		return fmt.Errorf("type %s is enumerated: its entities have no attributes, tags or parents", e.UID.Type)
 	}
 	if err := s.validator.Entity(e); err != nil {
@@ -316,7 +347,8 @@ func (s *Schema) fitsEntity(e types.Entity) error {
 	return nil
 }
 
-// misfit says which attribute or tag of an entity is not as the schema has it; nil is none.
+// misfit says which attribute or tag of an entity does not fit the schema. It returns nil if
+// all fit.
 func (s *Schema) misfit(e types.Entity) error {
 	of := s.Entities[e.UID.Type]
 	if of == nil {
@@ -336,7 +368,7 @@ func (s *Schema) misfit(e types.Entity) error {
 	return nil
 }
 
-// misfitIn looks into a record: for what is of another type first, then for what is missing.
+// misfitIn looks into a record, first for a member of a wrong type, then for a missing one.
 func misfitIn(members types.Record, declared map[string]AttributeShape) error {
 	for name, v := range ByName(members.Map()) {
 		a, ok := declared[string(name)]
@@ -353,6 +385,7 @@ func misfitIn(members types.Record, declared map[string]AttributeShape) error {
 	return nil
 }
 
+// misfit says why a value is not of the declared type.
 func (s *Shape) misfit(v types.Value) error {
 	ok := false
 	switch v := v.(type) {
@@ -360,7 +393,7 @@ func (s *Shape) misfit(v types.Value) error {
 		if s.Form != ShapeSet {
 			break
 		}
-		var first error // in the order of texts: a set has none
+		var first error // the first by its text, because a set has no order
 		for e := range v.All() {
 			if err := s.Element.misfit(e); err != nil && (first == nil || err.Error() < first.Error()) {
 				first = err
@@ -415,8 +448,8 @@ func appendUIDs(uids []types.EntityUID, v types.Value) []types.EntityUID {
 	return uids
 }
 
-// noAction is how cedar-go's validator says that a policy can never apply,
-// which Cedar warns of and we warn of too.
+// noAction is the text by which cedar-go's validator says that a policy can never apply. Cedar
+// itself only warns of that, so we do too.
 const noAction = "unable to find an applicable action given the policy scope constraints"
 
 // CheckPolicy validates a policy strictly.
@@ -441,6 +474,7 @@ func (s *Schema) CheckPolicy(p *Policy, problems *Problems) {
 	}
 }
 
+// flattened lists the errors that are joined in one.
 func flattened(err error) []error {
 	if err == nil {
 		return nil
@@ -455,8 +489,8 @@ func flattened(err error) []error {
 	return []error{err}
 }
 
-// undeclared lists what the policy tests for with has where no combination of
-// types in which it comes to that test declares it.
+// undeclared lists the attributes that the policy tests for with has and that the schema
+// declares in no combination of types for which the test is evaluated.
 func (s *Schema) undeclared(p *Policy) (paths []string) {
 	tests := p.hasTests()
 	if len(tests.has) == 0 {
@@ -487,8 +521,8 @@ func (s *Schema) undeclared(p *Policy) (paths []string) {
 	return slices.Compact(paths)
 }
 
-// ownerOf is what stands for a value of a declared type; only an entity and a
-// record have attributes.
+// ownerOf is the owner that a value of a declared type is. Only an entity and a record have
+// attributes.
 func ownerOf(of *Shape) []owner {
 	switch {
 	case of == nil:
@@ -501,8 +535,8 @@ func ownerOf(of *Shape) []owner {
 	return nil
 }
 
-// attributesOf are the declared attributes of what a policy does not write itself.
-// Actions, and entities of a type that is not declared, have none.
+// attributesOf are the declared attributes of an owner that is no record in the policy itself.
+// Actions have none, and neither have entities of an undeclared type.
 func (s *Schema) attributesOf(o owner) map[string]AttributeShape {
 	switch {
 	case o.record != nil:
@@ -521,14 +555,14 @@ func (s *Schema) tagOf(o owner) *Shape {
 	return nil
 }
 
-// environment is one combination of types that a policy can be evaluated for.
+// Environment is one combination of types that a policy can be evaluated for.
 type Environment struct {
 	Principal, Resource types.EntityType
 	Action              *actionShape
-	up                  *Lineage // of the action
+	up                  *Lineage // the lineage of the action
 }
 
-// owner is what a variable stands for.
+// owner is the owner that a variable stands for.
 func (e Environment) owner(variable string) owner {
 	switch variable {
 	case "principal":
@@ -541,8 +575,8 @@ func (e Environment) owner(variable string) owner {
 	return owner{context: e.Action}
 }
 
-// admits reports whether a test could hold; where only ids are tested,
-// ancestors of principals and resources may be of any type.
+// admits reports if a test could hold. A test of ids alone could always hold, because
+// ancestors of principals and resources may have any type.
 func (e Environment) admits(t *ScopeTest) bool {
 	typ := e.Principal
 	switch t.Of {
@@ -595,17 +629,18 @@ func (s *Schema) actionsOf(p *Policy) func(func(*actionShape) bool) {
 	}
 }
 
-// narrowed is the schema as the validator is given it for one policy: with what actions
-// apply to only where the policy's scope admits them. The validator writes out the
-// contexts of all others, too, for every policy.
+// narrowed is the schema that the validator sees for one policy. An action applies to
+// something there only if the policy's scope admits the action. With the full schema the
+// validator would write out the contexts of all actions for every policy.
 type narrowed struct {
-	sync.Mutex // while a policy is checked
+	sync.Mutex // locked while a policy is checked
 	validator  *validate.Validator
-	applies    map[types.EntityUID]resolved.Action // as they are declared
-	shown      map[types.EntityUID]resolved.Action // as the validator sees them
+	applies    map[types.EntityUID]resolved.Action // the actions as they are declared
+	shown      map[types.EntityUID]resolved.Action // the actions as the validator sees them
 	applied    []types.EntityUID                   // the actions that apply there now
 }
 
+// narrowing makes a narrowed schema in which no action applies yet.
 func narrowing(r *resolved.Schema) *narrowed {
 	n := &narrowed{applies: r.Actions, shown: make(map[types.EntityUID]resolved.Action, len(r.Actions))}
 	for uid, a := range r.Actions {
@@ -618,7 +653,7 @@ func narrowing(r *resolved.Schema) *narrowed {
 	return n
 }
 
-// to is the validator for a policy, until the next is asked for.
+// validatorFor is the validator for a policy. It is valid until the next call.
 func (n *narrowed) validatorFor(s *Schema, p *Policy) *validate.Validator {
 	for _, uid := range n.applied {
 		a := n.applies[uid]
@@ -637,12 +672,12 @@ func (n *narrowed) validatorFor(s *Schema, p *Policy) *validate.Validator {
 	return n.validator
 }
 
-// admitsAll reports whether the policy's scope could hold for a variable.
+// admitsAll reports if all tests of a variable in the policy's scope could hold.
 func (e Environment) admitsAll(p *Policy, of Variable) bool {
 	return !slices.ContainsFunc(p.Facts.Scope, func(t ScopeTest) bool { return t.Of == of && !e.admits(&t) })
 }
 
-// ActionEntities are the actions, with the groups they are in.
+// ActionEntities are the actions, with the groups that they are in.
 func (s *Schema) ActionEntities() types.EntityGetter { return actionGetter(s.Actions) }
 
 type actionGetter map[types.EntityUID]*actionShape
@@ -661,7 +696,7 @@ var (
 	quotedText   = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 )
 
-// positionIn finds line and column in a text of cedar-go's.
+// positionIn finds a line and a column in a text of cedar-go.
 func positionIn(text string) (line, column int) {
 	if m := positionText.FindStringSubmatch(text); m != nil {
 		line, _ = strconv.Atoi(m[1])
@@ -670,8 +705,8 @@ func positionIn(text string) (line, column int) {
 	return line, column
 }
 
-// expectation keeps what a parser's text says it expected: that is grammar,
-// while the rest of the text quotes the file.
+// expectation keeps the part of a parser's text that says what the parser expected. That part
+// is grammar. The rest of the text quotes the file.
 func expectation(text string) string {
 	m := expectText.FindString(text)
 	if m == "" {
@@ -680,11 +715,11 @@ func expectation(text string) string {
 	return ": expected " + strings.TrimPrefix(strings.TrimPrefix(m, "want "), "expected ")
 }
 
-// unquoted takes quoted text out of a message: values stay where they are.
+// unquoted takes quoted text out of a message, so that values stay in their files.
 func unquoted(text string) string { return quotedText.ReplaceAllString(text, `"…"`) }
 
-// Attributes are the declared attributes of an entity type; a bundle without a
-// schema, and a type it does not declare, have none.
+// Attributes are the declared attributes of an entity type. There are none without a schema,
+// or if the schema does not declare the type.
 func (s *Schema) Attributes(typ types.EntityType) map[string]AttributeShape {
 	if s == nil || s.Entities[typ] == nil {
 		return nil
@@ -700,9 +735,9 @@ func (s *Schema) ContextOf(action types.EntityUID) map[string]AttributeShape {
 	return s.Actions[action].Context
 }
 
-// LeavesOut reports whether the schema lets a request leave out what stands at a
-// path below attributes, and whether it declares that at all. What stands beyond
-// a reference to an entity is not the request's to leave out.
+// LeavesOut reports if the schema lets a request leave out the value at a path below
+// attributes, and if the schema declares that path at all. A request cannot leave out what
+// stands beyond a reference to an entity.
 func (s *Schema) LeavesOut(attributes map[string]AttributeShape, names []string) (optional, declared bool) {
 	for i, name := range names {
 		a, ok := attributes[name]

@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// schemaToken is a string, a name, a comment, or one other character, in either form of a
+// schemaToken matches a string, a name, a comment, or one other character, in either form of a
 // schema.
 var schemaToken = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[\pL_][\pL\pN_]*|//[^\n]*|\S`)
 
-// declaredAt is where the text of a schema declares a member of an action's context, else
-// where it declares the action: the member may stand in a type with a name. Both are 0
-// where neither is found. cedar-go keeps no places.
+// declaredAt is the place where the text of a schema declares a member of an action's context.
+// If the member is not found, it is the place of the action, because the member may be
+// declared in a named type. If the action is not found either, line and column are 0. We
+// search the text because cedar-go keeps no places.
 func declaredAt(text, action, member string) (line, column int) {
 	tokens := schemaToken.FindAllStringIndex(text, -1)
 	token := func(i int) string {
@@ -26,7 +27,7 @@ func declaredAt(text, action, member string) (line, column int) {
 		switch before, here, after := token(i-1), bareName(token(i)), token(i+1); {
 		case !found && here == action && (before == "action" || before == "," || after == ":"):
 			at, found = i, true
-		case found && token(i) == "action" && after != ":" && after != "?": // the next one
+		case found && token(i) == "action" && after != ":" && after != "?": // the next action begins
 			return placeOf(text, tokens[at][0])
 		case found && here == member && (after == ":" || after == "?"):
 			return placeOf(text, tokens[i][0])
@@ -38,7 +39,7 @@ func declaredAt(text, action, member string) (line, column int) {
 	return placeOf(text, tokens[at][0])
 }
 
-// bareName is a name without the quotes it may stand in.
+// bareName is a name without its quotes, if it has any.
 func bareName(token string) string {
 	if name, err := strconv.Unquote(token); err == nil {
 		return name
@@ -46,7 +47,7 @@ func bareName(token string) string {
 	return token
 }
 
-// placeOf is an offset as people count, columns in bytes as Cedar does.
+// placeOf is the line and column of an offset. Columns count bytes, as Cedar counts them.
 func placeOf(text string, offset int) (line, column int) {
 	before := text[:offset]
 	return strings.Count(before, "\n") + 1, offset - strings.LastIndex(before, "\n")

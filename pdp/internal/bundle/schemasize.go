@@ -15,35 +15,40 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A schema is much larger once every name of a type stands for what it names, and every
-// list for each of the declarations that share it: thirty types that each name the one
-// before twice are a billion. cedar-go writes all of that out, and so it is counted first.
+// cedar-go writes a schema out: it replaces each name of a type by the type, and copies each list
+// for each of the declarations that share it. A schema grows much by that: thirty types that
+// each name the one before twice come to a billion. So we count before cedar-go writes it out.
 const (
-	// MaxSchema is how many types and references a schema may come to: a second's work is
-	// some millions. A schema of 500 actions with 100 attributes each is 60,000.
+	// MaxSchema is how many types and references a written-out schema may have. Some millions
+	// take a second. A schema of 500 actions with 100 attributes each has 60,000.
 	MaxSchema = 250_000
-	// MaxActionWays is how many steps it may take to go from every action up to all the
-	// groups that it is in.
+	// MaxActionWays is how many steps it may take to go from every action up to all groups
+	// that it is in.
 	MaxActionWays = 1_000_000
 )
 
-// comesTo is how much of the resolved schema one declaration makes up.
+// comesTo is the size of one declaration in the resolved schema.
 type comesTo struct {
 	kind, name string
 	size       int
 }
 
-// schemaSizes counts what a schema comes to. Sums stop at the greatest number there is.
+// schemaSizes counts the size of a written-out schema. Sums stop at the greatest number.
 type schemaSizes struct {
 	common map[types.Path]ast.IsType
-	sized  map[types.Path]int // 0 while it is being counted: a cycle, which cedar-go refuses
+	sized  map[types.Path]int // 0 while a type is being counted; a cycle meets that 0, and cedar-go refuses it later
 	found  []comesTo
 }
 
 // checkSchemaSize refuses a schema that is too large to be resolved.
 func checkSchemaSize(file string, text []byte, s *ast.Schema, problems *Problems) bool {
 	z := schemaSizes{common: map[types.Path]ast.IsType{}, sized: map[types.Path]int{}}
-	all := map[types.Path]ast.Namespace{"": {Entities: s.Entities, Enums: s.Enums, Actions: s.Actions, CommonTypes: s.CommonTypes}}
+	all := map[types.Path]ast.Namespace{"": {
+		Entities:    s.Entities,
+		Enums:       s.Enums,
+		Actions:     s.Actions,
+		CommonTypes: s.CommonTypes,
+	}}
 	for name, ns := range s.Namespaces {
 		all[name] = ns
 	}
@@ -72,6 +77,7 @@ func checkSchemaSize(file string, text []byte, s *ast.Schema, problems *Problems
 	return false
 }
 
+// count notes the sizes of the declarations of one namespace.
 func (z *schemaSizes) count(ns types.Path, d ast.Namespace) {
 	add := func(kind, name string, size int) { z.found = append(z.found, comesTo{kind, name, size}) }
 	for name, e := range d.Entities {
@@ -87,7 +93,7 @@ func (z *schemaSizes) count(ns types.Path, d ast.Namespace) {
 	for name, a := range d.Actions {
 		size := 1 + len(a.Parents)
 		if to := a.AppliesTo; to != nil {
-			size = plus(size+len(to.Principals)+len(to.Resources)+len(pdpMembers)+2, 0) // pdp and action are added
+			size = plus(size+len(to.Principals)+len(to.Resources)+len(pdpMembers)+2, 0) // the PDP adds pdp and action
 			if to.Context != nil {
 				size = plus(size, z.size(ns, to.Context))
 			}
@@ -96,6 +102,7 @@ func (z *schemaSizes) count(ns types.Path, d ast.Namespace) {
 	}
 }
 
+// size is the size of a type.
 func (z *schemaSizes) size(ns types.Path, t ast.IsType) int {
 	switch t := t.(type) {
 	case ast.SetType:
@@ -112,7 +119,7 @@ func (z *schemaSizes) size(ns types.Path, t ast.IsType) int {
 	return 1
 }
 
-// named is the size of what a name stands for, found as cedar-go finds it.
+// named is the size of the type that a name stands for. It looks the name up as cedar-go does.
 func (z *schemaSizes) named(ns, name types.Path) int {
 	switch inside := inNamespace(ns, string(name)); {
 	case strings.Contains(string(name), "::"):
@@ -144,7 +151,7 @@ func inNamespace(ns types.Path, name string) types.Path {
 
 const maxNumber = math.MaxInt
 
-// plus adds numbers that are not negative, and stops where there are no more.
+// plus adds numbers that are not negative. It stops at the greatest number.
 func plus(a, b int) int {
 	if a > maxNumber-b {
 		return maxNumber
@@ -152,6 +159,7 @@ func plus(a, b int) int {
 	return a + b
 }
 
+// number writes a number for a message.
 func number(n int) string {
 	if n == maxNumber {
 		return "more than anybody can count"
@@ -159,8 +167,8 @@ func number(n int) string {
 	return fmt.Sprint(n)
 }
 
-// checkActionWays refuses groups of actions that take too long to be gone through, and
-// finds the lineage of every action.
+// checkActionWays finds the lineage of every action. It refuses groups of actions that would
+// take too many steps.
 func (s *Schema) checkActionWays(file string, text []byte, problems *Problems) bool {
 	ways := 0
 	for _, uid := range slices.SortedFunc(maps.Keys(s.Actions), compareUIDs) {
@@ -181,12 +189,12 @@ func (s *Schema) checkActionWays(file string, text []byte, problems *Problems) b
 	return true
 }
 
-// checkJSONNesting bounds how deep a parser of a JSON text is in its recursion.
+// checkJSONNesting bounds how deep the recursion of a parser goes in a JSON text.
 func checkJSONNesting(file string, text []byte, problems *Problems) bool {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
 	for {
 		if _, err := dec.ReadToken(); err != nil {
-			return true // the parser says it better
+			return true // the parser has a better message
 		}
 		if dec.StackDepth() > MaxNesting {
 			line, column := placeOf(string(text), int(dec.InputOffset())-1)
@@ -196,8 +204,8 @@ func checkJSONNesting(file string, text []byte, problems *Problems) bool {
 	}
 }
 
-// declarationAt is where the text of a schema seems to declare a name; both are 0 where
-// that is not found.
+// declarationAt is the place where the text of a schema seems to declare a name. Line and
+// column are 0 if there is no such place.
 func declarationAt(text, name string) (line, column int) {
 	written := regexp.QuoteMeta(strings.Trim(Quote(name), `"`))
 	const follows = `\s*(?:[,;={]|in\b|enum\b|tags\b|appliesTo\b)`

@@ -8,7 +8,8 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 )
 
-// String is a declared type as Cedar's schemas write it, a record without its members.
+// String is a declared type as Cedar's schemas write it. A record is written without its
+// members.
 func (s *Shape) String() string {
 	switch s.Form {
 	case ShapeSet:
@@ -27,7 +28,7 @@ var formNames = map[shapeForm]string{
 	shapeIP: "ipaddr", ShapeDecimal: "decimal", shapeDatetime: "datetime", shapeDuration: "duration",
 }
 
-// ByName yields what is in a map, in the order of the names.
+// ByName yields the entries of a map, in the order of their names.
 func ByName[K ~string, V any](declared map[K]V) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, name := range slices.Sorted(maps.Keys(declared)) {
@@ -38,5 +39,5 @@ func ByName[K ~string, V any](declared map[K]V) iter.Seq2[K, V] {
 	}
 }
 
-// AnyEntity is the type of a reference to whatever is named.
+// AnyEntity is the type of a reference to an entity of any type.
 const AnyEntity types.EntityType = ""

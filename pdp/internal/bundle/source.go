@@ -15,35 +15,37 @@ import (
 
 // Source is where a bundle comes from: a directory, or any file system.
 type Source struct {
-	Dir  string // the directory to watch; "" where there is none
+	Dir  string // the directory to watch, or ""
 	Fsys fs.FS  // nil: each reading opens the directory
 }
 
 // Files is one reading of a bundle's files.
 type Files struct {
 	Content  map[string][]byte // every file that is loaded, by slash path
-	Tenants  []string          // every legally named directory in tenants/, sorted, empty ones too
+	Tenants  []string          // every legally named directory in tenants/, even an empty one, sorted
 	Problems Problems
-	// Manifest is set where a MANIFEST says what the files are to be.
+	// Manifest is set if a MANIFEST says what the files must be.
 	Manifest bool
 }
 
-// Dir is the bundle in a directory. Symbolic links in it are followed where they
-// stay with their owner: a tenant's in that tenant's directory, others in the
-// bundle's and out of every tenant's. Kubernetes lays out a mounted volume so.
+// Dir is the bundle in a directory. A reading follows a symbolic link only if it stays with
+// its owner. A tenant's link must stay in that tenant's directory. Any other link must stay in
+// the bundle's directory, and out of every tenant's. A volume that Kubernetes mounts has such
+// links.
 func Dir(path string) Source { return Source{Dir: path} }
 
 // FS is the bundle at the root of a file system.
 func FS(fsys fs.FS) Source { return Source{Fsys: fsys} }
 
-// Read reads the bundle's files once. It always returns: what cannot be read is
-// a problem of the reading.
+// Read reads the bundle's files once. It always returns. If something cannot be read, that is
+// a problem in the result.
 func (s Source) Read() *Files {
 	files, _ := s.ReadWithin(context.Background())
 	return files
 }
 
-// ReadWithin is Read. Where ctx ends first there are no files: a part of them is none.
+// ReadWithin is Read with a context. If ctx ends first, the error says so and the files, which
+// may be only a part, are no bundle.
 func (s Source) ReadWithin(ctx context.Context) (*Files, error) {
 	r := s.Reader()
 	r.ctx = ctx
@@ -55,8 +57,8 @@ func (s Source) ReadWithin(ctx context.Context) (*Files, error) {
 	return r.Done(), ctx.Err()
 }
 
-// ReadRoot reads what is no tenant's, and which tenants there are. What is wrong with
-// either is not looked for.
+// ReadRoot reads the files that belong to no tenant, and lists the tenants. It does not look
+// for what is wrong with their files.
 func (s Source) ReadRoot(ctx context.Context) (*Files, error) {
 	r := s.Reader()
 	r.ctx = ctx
@@ -68,8 +70,8 @@ func (s Source) ReadRoot(ctx context.Context) (*Files, error) {
 	return r.Done(), ctx.Err()
 }
 
-// ReadTests reads the files in the tests directories of the root and of each
-// tenant. What is wrong elsewhere is [Source.Read]'s to say.
+// ReadTests reads the files in the tests directories of the root and of each tenant. It
+// reports no problems elsewhere, because [Source.Read] does.
 func (s Source) ReadTests() *Files {
 	r := s.Reader()
 	defer func() { r.Close() }()
@@ -84,8 +86,8 @@ func (s Source) ReadTests() *Files {
 	return r.Done()
 }
 
-// Digest is dirhash.Hash1 over path and bytes of every loaded file: the same on
-// any machine. MANIFEST, tests and directories without a file are not in it.
+// Digest is dirhash.Hash1 over path and bytes of every loaded file. It is the same on any
+// machine. It does not cover MANIFEST, tests and directories without a file.
 func (f *Files) Digest() string { return f.digestOf(slices.Collect(maps.Keys(f.Content))) }
 
 func (f *Files) digestOf(names []string) string {
@@ -94,12 +96,12 @@ func (f *Files) digestOf(names []string) string {
 	}
 	digest, err := dirhash.Hash1(names, open)
 	if err != nil {
-		return "" // a name with a newline, which no reading holds
+		return "" // a name has a newline: no reading has such a name
 	}
 	return digest
 }
 
-// Owner is the tenant whose file it is, "" where it is that of all.
+// Owner is the tenant that a file belongs to, or "" if the file belongs to all tenants.
 func (f *Files) Owner(file string) string {
 	if rest, below := strings.CutPrefix(file, "tenants/"); below {
 		tenant, _, _ := strings.Cut(rest, "/")
@@ -110,8 +112,9 @@ func (f *Files) Owner(file string) string {
 	return ""
 }
 
-// Holding returns the files with some tenants' as they are in another reading, all of
-// them: names, contents and problems. A tenant that is not there is left out.
+// Holding returns the files with those of some tenants as another reading saw them: all their
+// names, contents and problems. If the other reading did not have such a tenant, the result
+// does not have it either.
 func (f *Files) Holding(tenants []string, before *Files) *Files {
 	if len(tenants) == 0 {
 		return f
@@ -145,25 +148,25 @@ func (f *Files) Holding(tenants []string, before *Files) *Files {
 	return held
 }
 
-// Reading is what is kept of [Files] once they are loaded: enough to tell whose part
-// of a later reading says anything new.
+// Reading is the part of [Files] that is kept after a load. It is enough to tell which owner's
+// files are new in a later reading.
 type Reading struct {
 	root    Part
 	Tenants map[string]Part
 }
 
-// Part is what one owner's files are, and what is wrong with them.
+// Part identifies one owner's files, with the problems in them.
 type Part struct {
 	digest   string
 	problems Problems
 }
 
-// Equal reports whether two parts have the same content.
+// Equal reports if two parts have the same content.
 func (p Part) Equal(q Part) bool {
 	return p.digest == q.digest && slices.Equal(p.problems, q.problems)
 }
 
-// Reading is what to compare the files by.
+// Reading is the value to compare the files by.
 func (f *Files) Reading() Reading {
 	names, problems := map[string][]string{}, map[string]Problems{}
 	for name := range f.Content {
@@ -180,16 +183,16 @@ func (f *Files) Reading() Reading {
 	return r
 }
 
-// Equal reports whether two readings have the same content.
+// Equal reports if two readings have the same content.
 func (r Reading) Equal(s Reading) bool { return r.SameRoot(s) && len(r.Others(s)) == 0 }
 
-// SameRoot reports whether two readings saw the same besides the tenants' own files.
-// Which tenants there are is the root's to say.
+// SameRoot reports if two readings are equal apart from the tenants' own files. The list of
+// tenants belongs to the root.
 func (r Reading) SameRoot(s Reading) bool {
 	return r.root.Equal(s.root) && r.sameTenants(s)
 }
 
-// SameRootFiles is SameRoot but for what is wrong with the files.
+// SameRootFiles is SameRoot without the comparison of problems.
 func (r Reading) SameRootFiles(s Reading) bool {
 	return r.root.digest == s.root.digest && r.sameTenants(s)
 }
@@ -198,8 +201,8 @@ func (r Reading) sameTenants(s Reading) bool {
 	return maps.EqualFunc(r.Tenants, s.Tenants, func(Part, Part) bool { return true })
 }
 
-// Others are the tenants whose files are not those of another reading, sorted; one that
-// is not there has none.
+// Others are the tenants whose files differ from those in another reading, sorted. A tenant
+// that the other reading does not have differs.
 func (r Reading) Others(s Reading) (tenants []string) {
 	for name, p := range r.Tenants {
 		if q, there := s.Tenants[name]; !there || !p.Equal(q) {
@@ -210,35 +213,43 @@ func (r Reading) Others(s Reading) (tenants []string) {
 	return tenants
 }
 
-// reader is one reading in progress.
+// Reader is one reading in progress.
 type Reader struct {
 	ctx   context.Context
 	Fsys  fs.FS
 	dir   string
 	files *Files
 	Close func()
-	// schema is the first schema file found, manifest whether the bundle has, or is
-	// to have, a MANIFEST.
+	// schema is the first schema file that was found. The flag manifest is set if the bundle
+	// has a MANIFEST or will get one.
 	schema   string
 	manifest bool
-	uses     map[string]*Usage // by the tenant whose files they are
+	uses     map[string]*Usage // by tenant
 }
 
-// Reader reads the files of the source.
+// Reader begins a reading of the source.
 func (s Source) Reader() *Reader {
-	return &Reader{ctx: context.Background(), Fsys: s.Fsys, dir: s.Dir, files: &Files{Content: map[string][]byte{}}, Close: func() {}, uses: map[string]*Usage{}}
+	return &Reader{
+		ctx:   context.Background(),
+		Fsys:  s.Fsys,
+		dir:   s.Dir,
+		files: &Files{Content: map[string][]byte{}},
+		Close: func() {},
+		uses:  map[string]*Usage{},
+	}
 }
 
-// IsNothing reports that there is nowhere to read from.
+// IsNothing reports if the source names neither a directory nor a file system.
 func (s Source) IsNothing() bool { return s.Dir == "" && s.Fsys == nil }
 
+// Done returns the files that were read, with their problems sorted.
 func (r *Reader) Done() *Files {
 	r.files.Problems = r.files.Problems.Sorted()
 	r.files.Manifest = r.manifest
 	return r.files
 }
 
-// usage is what was read so far of the files beside this one.
+// usage is how much the owner of a file has used of its bounds so far.
 func (r *Reader) usage(file string) *Usage {
 	owner := ownerOfFile(file)
 	if r.uses[owner] == nil {
@@ -251,7 +262,7 @@ func (r *Reader) problem(file, code, message, try string) {
 	r.files.Problems.Add(file, 0, 0, code, message, try)
 }
 
-// Root reports whether there is a directory to read at all.
+// Root opens the root of the bundle. It reports if there is a directory to read.
 func (r *Reader) Root() bool {
 	if r.dir == "" && r.Fsys == nil {
 		r.problem("", "no_source", "there is nowhere to read it from", "name its directory")
@@ -273,7 +284,7 @@ func (r *Reader) Root() bool {
 	return true
 }
 
-// enter opens the directory, where the bundle is in one, and looks at the root.
+// enter opens the directory, if the bundle is in one, and looks at the root.
 func (r *Reader) enter() (fs.FileInfo, error) {
 	if r.Fsys == nil {
 		c, err := confine(r.dir)

@@ -6,19 +6,20 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 )
 
-// Store holds the entities of one view: a tenant's own above the root's.
+// Store holds the entities of one view: a tenant's own entities above those of the root.
 type Store struct {
 	Root     *Store // nil for the root itself
 	Entities map[types.EntityUID]types.Entity
-	// Written holds the parents as the file gives them, for entities some of
-	// whose parents come from attributes.
+	// Written holds the parents as the file gives them, for entities that have other parents
+	// from attributes.
 	Written map[types.EntityUID]types.EntityUIDSet
-	// what searches look candidates up in: ids by type, sorted, and what has an
-	// entity as a parent
+	// Searches find candidates by Ids, which are sorted, and by Children, the entities that
+	// have an entity as a parent.
 	Ids      map[types.EntityType][]string
 	Children map[types.EntityUID][]types.EntityUID
-	// and those that have other identities, by their own id, because an agent may be named
-	// by that alone, and by the ids that they name
+	// Identified and Naming hold the entities that have other identities. Identified has them
+	// by their own id, because an agent may be named by its id alone. Naming has them by the
+	// ids of these other identities.
 	Identified, Naming map[types.String][]types.Entity
 }
 
@@ -42,17 +43,18 @@ func (s *Store) WrittenParents(e types.Entity) types.EntityUIDSet {
 	return e.Parents
 }
 
-// AttributeMode says what a sent property may do.
+// AttributeMode says what a property that a request sends may do.
 type AttributeMode uint8
 
+// The modes of attributes.
 const (
-	Fill    AttributeMode = iota // counts where the store has none
-	Stored                       // an entity in the store takes nothing
-	Request                      // sent wins
+	Fill    AttributeMode = iota // a sent property counts if the store has none
+	Stored                       // an entity in the store takes no sent property
+	Request                      // a sent property replaces that in the store
 )
 
-// StoredParents reads the same from the store, where an attribute may also hold
-// references of the parent type.
+// StoredParents reads the parents that an attribute in the store gives. There, unlike in a
+// request, an attribute may also hold references of the parent type.
 func StoredParents(v types.Value, parent types.EntityType) ([]types.EntityUID, bool) {
 	switch v := v.(type) {
 	case types.String:
@@ -73,14 +75,14 @@ func StoredParents(v types.Value, parent types.EntityType) ([]types.EntityUID, b
 	return nil, false
 }
 
-// on is a tenant's store above the root's.
+// above is a tenant's store above that of the root.
 func (s *Store) above(root *Store) *Store {
 	above := *s
 	above.Root = root
 	return &above
 }
 
-// prepareSearch makes what searches look candidates up in.
+// prepareSearch makes the maps that searches find candidates in.
 func (s *Store) prepareSearch() {
 	s.Ids = map[types.EntityType][]string{}
 	s.Children = map[types.EntityUID][]types.EntityUID{}

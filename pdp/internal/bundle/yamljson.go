@@ -17,10 +17,9 @@ type NotJSON struct {
 
 var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// AppendJSON writes a YAML node as JSON. Numbers keep their text, because the
-// decoder tells 1 from 1.5 by it, and members that occur twice stay, because
-// refusing them is the decoder's. Aliases are not followed: a few lines of them
-// are a document of any size.
+// AppendJSON writes a YAML node as JSON. Numbers keep their text, because the decoder tells 1
+// from 1.5 by it. Members that occur twice stay, because the decoder refuses them. Aliases are
+// not followed, because a few lines of aliases can make a document of any size.
 func AppendJSON(b []byte, n *yaml.Node) ([]byte, *NotJSON) {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -84,7 +83,7 @@ func appendJSONScalar(b []byte, n *yaml.Node) ([]byte, *NotJSON) {
 	return nil, &NotJSON{n, "JSON has nothing with this tag", "leave the tag out"}
 }
 
-// NodeAt finds the node a JSON Pointer leads to, or the nearest one around it.
+// NodeAt finds the node that a JSON Pointer leads to, or else the nearest node around it.
 func NodeAt(n *yaml.Node, pointer string) *yaml.Node {
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	for _, token := range strings.Split(pointer, "/")[1:] {
