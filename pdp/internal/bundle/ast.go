@@ -110,8 +110,18 @@ func (c Conjunct) Text() string {
 // factsOf gathers the facts of one policy.
 func factsOf(p *cedar.Policy) Facts {
 	tree := (*ast.Policy)(p.AST())
-	f := Facts{HasNames: map[string]struct{}{}, ReadNames: map[string]struct{}{}, known: map[string]struct{}{}, conditions: len(tree.Conditions)}
-	for v, node := range [Variables]ast.IsScopeNode{PrincipalVar: tree.Principal, ActionVar: tree.Action, ResourceVar: tree.Resource} {
+	f := Facts{
+		HasNames:   map[string]struct{}{},
+		ReadNames:  map[string]struct{}{},
+		known:      map[string]struct{}{},
+		conditions: len(tree.Conditions),
+	}
+	heads := [Variables]ast.IsScopeNode{
+		PrincipalVar: tree.Principal,
+		ActionVar:    tree.Action,
+		ResourceVar:  tree.Resource,
+	}
+	for v, node := range heads {
 		if t, ok := testOfScope(Variable(v), node); ok {
 			f.Scope = append(f.Scope, t)
 		}

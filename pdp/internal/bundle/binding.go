@@ -37,13 +37,18 @@ func (c *Config) Members(context evaluation.Object) []string {
 // Binding is what an approval is bound to, as one text. All ways to write the same request
 // have the same text: members come in a fixed order, and each value in its canonical form.
 //
-// The text always has the types, ids and names of the request, the actors and the caller with
-// its tenant. The terms say what else it has. It has the actors because the approver was
-// checked to be none of them: so the actors must be the same when the approval is used. It
-// says if the tenant alone demands the approval, because that decides whose permits let an
-// approver decide. It never has protocol members: they are how one and the same request is
-// sent again.
-func (c *Config) Binding(r *evaluation.Request, caller, obligation string, t obligations.Terms, ofTenant bool) ([]byte, bool) {
+// The text always has the types, ids and names of the request, the actors, the caller and the
+// tenant. The terms say what else is in the text. The actors are in it because the approver
+// was checked to be none of them, so the same actors must act when the approval is used. The
+// text says if the tenant alone demands the approval, because that decides whose permits let
+// an approver decide. Protocol members are never in the text: they are how one and the same
+// request is sent again.
+func (c *Config) Binding(
+	r *evaluation.Request,
+	caller, obligation string,
+	t obligations.Terms,
+	ofTenant bool,
+) ([]byte, bool) {
 	b := binder{ok: true}
 	head := []string{"v2", r.Tenant, caller, obligation, t.Template, strconv.Itoa(t.Quorum)}
 	// If the root demands the approval, the text is that of the first release, so that what was

@@ -137,7 +137,8 @@ func (u *Usage) ownerName() string {
 func (u *Usage) exceeds(is bool, code, what string, bound int64, at entityPlace, try string, problems *Problems) bool {
 	if is && !u.exceeded {
 		u.exceeded = true
-		problems.Add(at.file, at.line, at.column, code, fmt.Sprintf("%s may have %d %s, and has more from here on", u.ownerName(), bound, what), try)
+		problems.Add(at.file, at.line, at.column, code,
+			fmt.Sprintf("%s may have %d %s, and has more from here on", u.ownerName(), bound, what), try)
 	}
 	return u.exceeded
 }
@@ -161,8 +162,9 @@ func (u *Usage) tooMuchText(file string, size int, problems *Problems) bool {
 	u.fileCount++
 	u.byteCount += int64(size)
 	at := entityPlace{file: file}
-	return u.exceeds(u.fileCount > u.bounds.Files, "many_files", "files", int64(u.bounds.Files), at, tryLess, problems) ||
-		u.exceeds(u.byteCount > u.bounds.Bytes, "many_bytes", "bytes in all its files", u.bounds.Bytes, at, tryLess, problems)
+	b := u.bounds
+	return u.exceeds(u.fileCount > b.Files, "many_files", "files", int64(b.Files), at, tryLess, problems) ||
+		u.exceeds(u.byteCount > b.Bytes, "many_bytes", "bytes in all its files", b.Bytes, at, tryLess, problems)
 }
 
 // tooManyEntities counts an entity that was read. Its values were counted while they were
@@ -170,9 +172,13 @@ func (u *Usage) tooMuchText(file string, size int, problems *Problems) bool {
 func (u *Usage) tooManyEntities(at entityPlace, e *ParsedEntity, problems *Problems) bool {
 	u.EntityCount++
 	u.parentCount += e.Parents.Len()
-	return u.exceeds(u.EntityCount > u.bounds.Entities, "many_entities", "entities", int64(u.bounds.Entities), at, tryLess, problems) ||
-		u.exceeds(u.valueCount > u.bounds.Values, "many_values", "values of attributes and tags", int64(u.bounds.Values), at, tryLess, problems) ||
-		u.exceeds(u.parentCount > u.bounds.Parents, "many_parents", "references from entities to their parents", int64(u.bounds.Parents), at, tryFlatly, problems)
+	b := u.bounds
+	return u.exceeds(u.EntityCount > b.Entities, "many_entities",
+		"entities", int64(b.Entities), at, tryLess, problems) ||
+		u.exceeds(u.valueCount > b.Values, "many_values",
+			"values of attributes and tags", int64(b.Values), at, tryLess, problems) ||
+		u.exceeds(u.parentCount > b.Parents, "many_parents",
+			"references from entities to their parents", int64(b.Parents), at, tryFlatly, problems)
 }
 
 // kind is a kind of file with the size that the bounds of the owner allow.

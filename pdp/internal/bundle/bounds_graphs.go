@@ -45,11 +45,16 @@ func (l *entityLoader) checkAncestors() {
 			continue
 		}
 		if n := l.countAncestors(uid, &left); n > l.use.bounds.Ancestors {
-			l.bad(l.places[uid], "many_ancestors", fmt.Sprintf("%s is in more than %d others, with all that those are in", uid, l.use.bounds.Ancestors), tryFlatly)
+			l.bad(l.places[uid], "many_ancestors",
+				fmt.Sprintf("%s is in more than %d others, with all that those are in", uid, l.use.bounds.Ancestors),
+				tryFlatly)
 			return
 		}
 		if left < 0 {
-			l.bad(l.places[uid], "many_ways_up", fmt.Sprintf("from the entities of %s so many ways lead up that following them takes more than %d steps, here at last", l.use.ownerName(), l.use.bounds.Walked), tryFlatly)
+			l.bad(l.places[uid], "many_ways_up",
+				fmt.Sprintf("from the entities of %s so many ways lead up that following them takes more than %d steps, here at last",
+					l.use.ownerName(), l.use.bounds.Walked),
+				tryFlatly)
 			return
 		}
 	}
@@ -107,7 +112,9 @@ func (l *entityLoader) checkPersons() {
 			}
 		}
 		if p.steps > l.use.bounds.People.One || left <= 0 {
-			l.bad(l.places[uid], "many_identities", fmt.Sprintf("looking for all names of the person %s, from one to the next, takes more than %d steps, or it takes more than %d for all of %s", uid, l.use.bounds.People.One, l.use.bounds.People.All, l.use.ownerName()),
+			l.bad(l.places[uid], "many_identities",
+				fmt.Sprintf("looking for all names of the person %s, from one to the next, takes more than %d steps, or it takes more than %d for all of %s",
+					uid, l.use.bounds.People.One, l.use.bounds.People.All, l.use.ownerName()),
 				"let attribute "+identities+" name a person's own other entities only, and ids that no others have")
 			return
 		}

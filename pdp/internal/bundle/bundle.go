@@ -73,7 +73,7 @@ type Policy struct {
 	Facts        Facts
 }
 
-// Forbids reports whether the policy is a forbid.
+// Forbids reports if the policy is a forbid.
 func (p *Policy) Forbids() bool { return p.Cedar.Effect() == cedar.Forbid }
 
 // OfTenant reports if a policy belongs to a tenant, not to the root.
@@ -137,7 +137,9 @@ func (b *Bundle) checkParentRules(problems *Problems) {
 	for typ, rules := range b.Config.Parents {
 		for _, rule := range rules {
 			if !b.Schema.mayBeBelow(typ, rule.Parent) {
-				problems.Add(ConfigFile, rule.line, rule.column, "parent_type", fmt.Sprintf("the schema does not let %s have parents of type %s", typ, rule.Parent), "declare it: entity "+string(typ)+" in ["+string(rule.Parent)+"]")
+				problems.Add(ConfigFile, rule.line, rule.column, "parent_type",
+					fmt.Sprintf("the schema does not let %s have parents of type %s", typ, rule.Parent),
+					"declare it: entity "+string(typ)+" in ["+string(rule.Parent)+"]")
 			}
 		}
 	}
@@ -167,7 +169,8 @@ func (l *Loading) parseEverything(problems *Problems) {
 			l.obligations(name, builtinObligations(), &found)
 		}
 	}
-	*problems = append(*problems, slices.DeleteFunc(found, func(p Problem) bool { return p.Severity != SeverityError })...)
+	noError := func(p Problem) bool { return p.Severity != SeverityError }
+	*problems = append(*problems, slices.DeleteFunc(found, noError)...)
 }
 
 // builtinObligations are the obligations that every bundle has.
@@ -185,7 +188,8 @@ func (f *Files) names() []string { return slices.Sorted(maps.Keys(f.Content)) }
 // schema is the first schema file, by name.
 func (f *Files) schema() (first string, text []byte) {
 	for name, content := range f.Content {
-		isSchema := !strings.Contains(name, "/") && (strings.HasSuffix(name, ".cedarschema") || strings.HasSuffix(name, ".cedarschema.json"))
+		isSchema := !strings.Contains(name, "/") &&
+			(strings.HasSuffix(name, ".cedarschema") || strings.HasSuffix(name, ".cedarschema.json"))
 		if isSchema && (first == "" || name < first) {
 			first, text = name, content
 		}
@@ -197,7 +201,9 @@ func (f *Files) schema() (first string, text []byte) {
 // loads may share.
 func (v *View) addPolicy(p *Policy, problems *Problems) {
 	if other, ok := v.ByID[p.Id]; ok {
-		problems.Add(p.File, p.Line, p.Column, "duplicate_id", "the policy id "+Quote(p.Id)+" is taken by the policy at "+other.Position, "give this policy an @id of its own")
+		problems.Add(p.File, p.Line, p.Column, "duplicate_id",
+			"the policy id "+Quote(p.Id)+" is taken by the policy at "+other.Position,
+			"give this policy an @id of its own")
 		return
 	}
 	if p.Obligation != nil {
@@ -221,12 +227,15 @@ func (b *Bundle) refuseTrivial(problems *Problems) {
 		for _, p := range v.Policies {
 			permits = permits || !p.Forbids()
 			if !forbids && !p.Forbids() && len(p.Facts.Scope) == 0 && p.Facts.conditions == 0 {
-				problems.Add(p.File, p.Line, p.Column, "trivial_permit", "policy "+Quote(p.Id)+" permits everything to everybody in tenant "+Quote(tenant)+", and nothing forbids anything there", "give it a scope or a condition, or set allow_trivial: true in bundle.yaml")
+				problems.Add(p.File, p.Line, p.Column, "trivial_permit",
+					"policy "+Quote(p.Id)+" permits everything to everybody in tenant "+Quote(tenant)+", and nothing forbids anything there",
+					"give it a scope or a condition, or set allow_trivial: true in bundle.yaml")
 			}
 		}
 	}
 	if !permits {
-		problems.Add("", 0, 0, "no_permit", "no policy is a permit, so every answer would be a deny", "add one, or set allow_trivial: true in bundle.yaml")
+		problems.Add("", 0, 0, "no_permit", "no policy is a permit, so every answer would be a deny",
+			"add one, or set allow_trivial: true in bundle.yaml")
 	}
 }
 

@@ -90,7 +90,7 @@ func FromText(text string, s *Shape) (types.Value, bool) {
 		v, err = types.ParseDuration(text)
 	case ShapeDecimal:
 		if strings.HasPrefix(text, "+") || strings.Contains(text, ".+") || strings.Contains(text, ".-") {
-			return nil, false // cedar-go takes a sign where Cedar takes none
+			return nil, false // cedar-go accepts a sign that Cedar refuses
 		}
 		v, err = types.ParseDecimal(text)
 	default:

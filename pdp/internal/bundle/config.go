@@ -127,11 +127,21 @@ func parseConfig(text []byte, problems *Problems) Config {
 	byKey["attributes"] = func(n *yaml.Node) { attributes = n }
 	byKey["parents"] = func(n *yaml.Node) { parents = n }
 	byKey["known"] = func(n *yaml.Node) { known = n }
-	byKey["unknown_entities"] = func(n *yaml.Node) { c.EvaluateUnknown = doc.OneOf(n, "deny", "evaluate") == "evaluate" }
-	byKey["unknown_properties"] = func(n *yaml.Node) { c.RejectUnknown = doc.OneOf(n, "drop", "reject") == "reject" }
-	byKey["forbid_errors"] = func(n *yaml.Node) { c.IgnoreForbidErrors = doc.OneOf(n, "deny", "ignore") == "ignore" }
-	byKey["undeclared_obligations"] = func(n *yaml.Node) { c.AllowUndeclared = doc.OneOf(n, "deny", "allow") == "allow" }
-	byKey["allow_trivial"] = func(n *yaml.Node) { c.allowTrivial = doc.OneOf(n, "false", "true") == "true" }
+	byKey["unknown_entities"] = func(n *yaml.Node) {
+		c.EvaluateUnknown = doc.OneOf(n, "deny", "evaluate") == "evaluate"
+	}
+	byKey["unknown_properties"] = func(n *yaml.Node) {
+		c.RejectUnknown = doc.OneOf(n, "drop", "reject") == "reject"
+	}
+	byKey["forbid_errors"] = func(n *yaml.Node) {
+		c.IgnoreForbidErrors = doc.OneOf(n, "deny", "ignore") == "ignore"
+	}
+	byKey["undeclared_obligations"] = func(n *yaml.Node) {
+		c.AllowUndeclared = doc.OneOf(n, "deny", "allow") == "allow"
+	}
+	byKey["allow_trivial"] = func(n *yaml.Node) {
+		c.allowTrivial = doc.OneOf(n, "false", "true") == "true"
+	}
 	doc.Read(root)
 
 	// Keys that name types are read after the keys that say how names of types are read.
@@ -162,7 +172,8 @@ func parseConfig(text []byte, problems *Problems) Config {
 // path reads the name of a type, which may be a path of identifiers.
 func (m *YamlMap) path(n *yaml.Node) string {
 	if m.Text(n) && !legalType(types.EntityType(n.Value)) {
-		m.Bad(n, "type_name", "this is no name of a Cedar type that requests may use", "write identifiers joined by ::, not ending in Action")
+		m.Bad(n, "type_name", "this is no name of a Cedar type that requests may use",
+			"write identifiers joined by ::, not ending in Action")
 	}
 	return n.Value
 }
@@ -173,7 +184,8 @@ func (m *YamlMap) typeNames(n *yaml.Node) (map[string]types.EntityType, map[type
 	m.Each(n, func(wire, cedar *yaml.Node) {
 		typ := types.EntityType(m.path(cedar))
 		if mapped[typ] {
-			m.Bad(cedar, "types_not_injective", fmt.Sprintf("two wire names become the type %s", typ), "give each wire name a type of its own")
+			m.Bad(cedar, "types_not_injective", fmt.Sprintf("two wire names become the type %s", typ),
+				"give each wire name a type of its own")
 		}
 		names[wire.Value], mapped[typ] = typ, true
 	})
@@ -208,7 +220,8 @@ func YamlDocument(file string, text []byte, problems *Problems) (*yaml.Node, boo
 		// The reader stops at a line of three hyphens, and would silently skip the text
 		// after it.
 		if err = documents.Decode(&more); err == nil {
-			problems.Add(file, more.Line, 1, "yaml_documents", "a second document begins here, and would not be read", "put everything into one")
+			problems.Add(file, more.Line, 1, "yaml_documents", "a second document begins here, and would not be read",
+				"put everything into one")
 			return nil, false
 		}
 	}
@@ -240,7 +253,8 @@ func (m *YamlMap) Read(n *yaml.Node) {
 			set(value)
 			return
 		}
-		m.Bad(key, "unknown_key", fmt.Sprintf("unknown key %q", key.Value), "use one of "+strings.Join(slices.Sorted(maps.Keys(m.Known)), ", "))
+		m.Bad(key, "unknown_key", fmt.Sprintf("unknown key %q", key.Value),
+			"use one of "+strings.Join(slices.Sorted(maps.Keys(m.Known)), ", "))
 	})
 }
 

@@ -26,7 +26,8 @@ func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []P
 	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
 	fail := func(offset int64, what string) []ParsedEntity {
 		line, column := place.at(offset)
-		problems.Add(file, line, column, "entity_syntax", what, `write [{"uid": {"type": …, "id": …}, "attrs": {…}, "parents": […]}, …]`)
+		problems.Add(file, line, column, "entity_syntax", what,
+			`write [{"uid": {"type": …, "id": …}, "attrs": {…}, "parents": […]}, …]`)
 		return nil
 	}
 	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '[' {
@@ -46,7 +47,8 @@ func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []P
 			return entities
 		}
 		if err != nil {
-			what, try := "this is no entity in Cedar's JSON form", "it needs uid, attrs and parents, and may have tags; uid and parents are references {\"type\", \"id\"}"
+			what := "this is no entity in Cedar's JSON form"
+			try := "it needs uid, attrs and parents, and may have tags; uid and parents are references {\"type\", \"id\"}"
 			if e.UID.Type != "" {
 				what = "this entity of type " + string(e.UID.Type) + " is not in Cedar's JSON form"
 			}
@@ -62,7 +64,9 @@ func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []P
 		}
 		if more {
 			// Cedar ignores the member. If it is a misspelt "parents", the entity loses a parent.
-			problems.Warn(file, line, column, "entity_member", fmt.Sprintf("%s has a member that is none of uid, attrs, parents and tags", e.UID), "correct its name, or move it to attrs")
+			problems.Warn(file, line, column, "entity_member",
+				fmt.Sprintf("%s has a member that is none of uid, attrs, parents and tags", e.UID),
+				"correct its name, or move it to attrs")
 		}
 		entities = append(entities, e)
 	}
@@ -163,7 +167,8 @@ func (l *entityLoader) load(file string, entities []ParsedEntity) {
 		}
 		at := entityPlace{file, e.line, e.column}
 		if taken := l.definedAt(e.UID); taken != "" {
-			l.bad(at, "duplicate_entity", fmt.Sprintf("%s is defined already, %s", e.UID, taken), "define an entity once; a tenant cannot redefine what stands above it")
+			l.bad(at, "duplicate_entity", fmt.Sprintf("%s is defined already, %s", e.UID, taken),
+				"define an entity once; a tenant cannot redefine what stands above it")
 			continue
 		}
 		l.places[e.UID] = at
@@ -205,7 +210,10 @@ func (l *entityLoader) put(e types.Entity, at entityPlace) {
 		}
 		more, ok := StoredParents(value, rule.Parent)
 		if !ok {
-			l.bad(at, "parent_attribute", fmt.Sprintf("attribute %s of %s gives parents, and is neither a string nor a set of strings or %s references", rule.Attribute, e.UID, rule.Parent), "write ids only")
+			l.bad(at, "parent_attribute",
+				fmt.Sprintf("attribute %s of %s gives parents, and is neither a string nor a set of strings or %s references",
+					rule.Attribute, e.UID, rule.Parent),
+				"write ids only")
 			continue
 		}
 		store.Written[e.UID] = written
@@ -213,14 +221,18 @@ func (l *entityLoader) put(e types.Entity, at entityPlace) {
 	}
 	if s := l.bundle.Schema; s != nil {
 		if err := s.fitsEntity(e); err != nil {
-			l.bad(at, "schema_entity", fmt.Sprintf("%s does not fit the schema: %s", e.UID, err), "correct the entity or its declaration")
+			l.bad(at, "schema_entity", fmt.Sprintf("%s does not fit the schema: %s", e.UID, err),
+				"correct the entity or its declaration")
 		}
 		if _, action := s.Actions[e.UID]; action {
 			return // the store keeps the schema's own
 		}
 	}
 	if _, _, ok := identitiesOf(e); !ok {
-		l.problems.Warn(at.file, at.line, at.column, "identities_form", fmt.Sprintf("attribute %s of %s is no set of entities or ids, so nobody knows who that is: it approves nothing, and what it asks for nobody can approve", identities, e.UID), `write a list of {"__entity": {"type": …, "id": …}}, or of ids`)
+		l.problems.Warn(at.file, at.line, at.column, "identities_form",
+			fmt.Sprintf("attribute %s of %s is no set of entities or ids, so nobody knows who that is: it approves nothing, and what it asks for nobody can approve",
+				identities, e.UID),
+			`write a list of {"__entity": {"type": …, "id": …}}, or of ids`)
 	}
 	store.Entities[e.UID] = e
 }
@@ -248,11 +260,16 @@ func (l *entityLoader) refuseRootParents(named map[types.EntityUID]struct{}) {
 	for uid, at := range l.places { // problems are sorted later
 		e := l.view.Store.Entities[uid]
 		if _, ok := named[uid]; ok {
-			l.problems.Warn(at.file, at.line, at.column, "root_entity", fmt.Sprintf("the root of the bundle names %s and does not define it, so what this tenant says of it counts in the root's policies, its forbids too", uid), "define it in the root, or see that no policy there relies on its attributes")
+			l.problems.Warn(at.file, at.line, at.column, "root_entity",
+				fmt.Sprintf("the root of the bundle names %s and does not define it, so what this tenant says of it counts in the root's policies, its forbids too",
+					uid),
+				"define it in the root, or see that no policy there relies on its attributes")
 		}
 		for parent := range e.Parents.All() {
 			if _, ok := named[parent]; ok {
-				l.bad(at, "root_parent", fmt.Sprintf("%s takes %s as a parent, which the root of the bundle names", uid, parent), "a tenant's entities may only stand below the tenant's own; move the entity to the root if it belongs there")
+				l.bad(at, "root_parent",
+					fmt.Sprintf("%s takes %s as a parent, which the root of the bundle names", uid, parent),
+					"a tenant's entities may only stand below the tenant's own; move the entity to the root if it belongs there")
 			}
 		}
 	}

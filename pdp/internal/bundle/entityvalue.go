@@ -78,7 +78,10 @@ func (r valueReader) value() (types.Value, error) {
 	case r.use.valueCount > r.use.bounds.Values:
 		return nil, errTooMuch
 	case r.depth > StoredLimits.Depth:
-		return nil, &valueError{what: fmt.Sprintf("nests more than %d deep", StoredLimits.Depth), try: "write it flatter"}
+		return nil, &valueError{
+			what: fmt.Sprintf("nests more than %d deep", StoredLimits.Depth),
+			try:  "write it flatter",
+		}
 	case kind == '{':
 		return r.object()
 	case kind == '[':
@@ -97,7 +100,10 @@ func (r valueReader) value() (types.Value, error) {
 	case err == nil:
 		return v, nil
 	case text.Kind() == '0':
-		return nil, &valueError{what: "is no integer of 64 bits", try: `write a decimal as {"__extn": {"fn": "decimal", "arg": "1.5"}}`}
+		return nil, &valueError{
+			what: "is no integer of 64 bits",
+			try:  `write a decimal as {"__extn": {"fn": "decimal", "arg": "1.5"}}`,
+		}
 	}
 	return nil, &valueError{what: "is null, which Cedar does not have", try: "leave it out"}
 }
@@ -221,8 +227,8 @@ func (r valueReader) object() (types.Value, error) {
 func (r valueReader) escaped(name string, text jsontext.Value) (types.Value, error) {
 	switch name {
 	case "__entity":
-		// Cedar ignores other members. We must not read their values: that would make sets from
-		// what stands in them.
+		// Cedar ignores other members, and so do we. Their values must not be read: cedar-go
+		// would make sets from the arrays in them.
 		var ref struct {
 			Type *string `json:"type"`
 			ID   *string `json:"id"`

@@ -96,7 +96,8 @@ func (r *Reader) emptyTenant(dir string) {
 			"remove the directory, or put a .cedar file there, a comment is enough, and write the MANIFEST again with policy-service check --write-manifest")
 		return
 	}
-	r.files.Problems.Warn(dir, 0, 0, "empty_tenant", message, "put a .cedar file there, a comment is enough, or remove the directory")
+	r.files.Problems.Warn(dir, 0, 0, "empty_tenant", message,
+		"put a .cedar file there, a comment is enough, or remove the directory")
 }
 
 // part reads the files directly in the root or in a tenant's directory, and the entities
@@ -157,11 +158,14 @@ func (r *Reader) findTenants() {
 		case err != nil:
 			r.unreadable(dir, err)
 		case !info.IsDir():
-			r.files.Problems.Warn(dir, 0, 0, "unknown_file", "only tenants' directories belong here; this is not loaded", "move it out")
+			r.files.Problems.Warn(dir, 0, 0, "unknown_file",
+				"only tenants' directories belong here; this is not loaded", "move it out")
 		case name == evaluation.DefaultTenant:
-			r.problem(dir, "tenant_name", "the tenant default is the root of the bundle and has no directory", "move its files to the root, or rename the directory")
+			r.problem(dir, "tenant_name", "the tenant default is the root of the bundle and has no directory",
+				"move its files to the root, or rename the directory")
 		case !evaluation.IsTenantName(name):
-			r.problem(dir, "tenant_name", "this is no legal tenant name", "rename the directory: a letter or digit, then at most 62 letters, digits, dots, underscores and hyphens")
+			r.problem(dir, "tenant_name", "this is no legal tenant name",
+				"rename the directory: a letter or digit, then at most 62 letters, digits, dots, underscores and hyphens")
 		default:
 			r.files.Tenants = append(r.files.Tenants, name)
 		}
@@ -179,7 +183,9 @@ func (r *Reader) load(file string, e fs.DirEntry) {
 		if e.IsDir() {
 			what = "directory"
 		}
-		r.files.Problems.Warn(file, 0, 0, "unknown_"+what, "no rule of the layout names this "+what+", so nothing of it is loaded", "rename or remove it: a bundle is made of "+layout)
+		r.files.Problems.Warn(file, 0, 0, "unknown_"+what,
+			"no rule of the layout names this "+what+", so nothing of it is loaded",
+			"rename or remove it: a bundle is made of "+layout)
 		return
 	}
 	if k == SchemaKind {
@@ -197,7 +203,8 @@ func (r *Reader) load(file string, e fs.DirEntry) {
 	case !ok:
 	case use.tooMuchText(file, len(data), &r.files.Problems):
 	case len(bytes.TrimSpace(data)) == 0:
-		r.problem(file, "empty_file", "this "+k.name+" is empty, perhaps half-written", "write its content, or remove it")
+		r.problem(file, "empty_file", "this "+k.name+" is empty, perhaps half-written",
+			"write its content, or remove it")
 	default:
 		r.files.Content[file] = data
 	}
@@ -213,7 +220,8 @@ func (r *Reader) entries(dir string) []fs.DirEntry {
 		return nil // a part of a directory is as bad as a part of a file
 	}
 	if len(all) > most {
-		r.problem(dir, "many_names", fmt.Sprintf("this directory may hold %d files and directories, and holds more", most), "remove some")
+		r.problem(dir, "many_names",
+			fmt.Sprintf("this directory may hold %d files and directories, and holds more", most), "remove some")
 		return nil
 	}
 	legal := all[:0:0]
@@ -221,7 +229,8 @@ func (r *Reader) entries(dir string) []fs.DirEntry {
 		switch name := e.Name(); {
 		case strings.HasPrefix(name, "."):
 		case !legalName(name):
-			r.problem(path.Join(dir, strconv.Quote(name)), "file_name", "a name must be UTF-8 without control characters and backslashes", "rename it")
+			r.problem(path.Join(dir, strconv.Quote(name)), "file_name",
+				"a name must be UTF-8 without control characters and backslashes", "rename it")
 		default:
 			legal = append(legal, e)
 		}

@@ -36,7 +36,9 @@ func ParseManifest(data []byte) (map[string]string, Problems) {
 	var ps Problems
 	body, complete := bytes.CutSuffix(data, []byte(ManifestEnd))
 	if !complete || len(body) > 0 && body[len(body)-1] != '\n' {
-		ps.Add("MANIFEST", 0, 0, "manifest_incomplete", "it does not end in the line \"# end\", perhaps it is half-written", "write it whole, with \"# end\" and a newline last, or remove it")
+		ps.Add("MANIFEST", 0, 0, "manifest_incomplete",
+			"it does not end in the line \"# end\", perhaps it is half-written",
+			"write it whole, with \"# end\" and a newline last, or remove it")
 		return nil, ps
 	}
 	sums, number := map[string]string{}, 0
@@ -45,7 +47,9 @@ func ParseManifest(data []byte) (map[string]string, Problems) {
 		sum, name, ok := parseManifestLine(strings.TrimSuffix(line, "\n"))
 		switch _, twice := sums[name]; {
 		case !ok:
-			ps.Add("MANIFEST", number, 1, "manifest_line", "this is not a line as sha256sum writes it for a file of the bundle", "write it again with policy-service check --write-manifest")
+			ps.Add("MANIFEST", number, 1, "manifest_line",
+				"this is not a line as sha256sum writes it for a file of the bundle",
+				"write it again with policy-service check --write-manifest")
 		case twice:
 			ps.Add("MANIFEST", number, 1, "manifest_twice", "this path is listed twice", "remove one of the lines")
 		default:
@@ -62,7 +66,8 @@ func parseManifestLine(line string) (sum, name string, ok bool) {
 	}
 	sum, name = line[:64], line[66:]
 	_, err := hex.DecodeString(sum)
-	ok = err == nil && sum == strings.ToLower(sum) && name != "MANIFEST" && name != "." && fs.ValidPath(name) && legalName(name)
+	ok = err == nil && sum == strings.ToLower(sum) && name != "MANIFEST" && name != "." && fs.ValidPath(name) &&
+		legalName(name)
 	return sum, name, ok
 }
 
@@ -84,7 +89,8 @@ func (r *Reader) CheckManifest() {
 	}
 	for name := range r.files.Content {
 		if _, listed := sums[name]; !listed {
-			r.problem(name, "manifest_unlisted", "the MANIFEST does not list this file", "remove the file, or write the MANIFEST again with policy-service check --write-manifest")
+			r.problem(name, "manifest_unlisted", "the MANIFEST does not list this file",
+				"remove the file, or write the MANIFEST again with policy-service check --write-manifest")
 		}
 	}
 }
@@ -92,12 +98,14 @@ func (r *Reader) CheckManifest() {
 // checkListed compares one listed file, whether it was loaded or not.
 func (r *Reader) checkListed(name, want string) {
 	if _, err := fs.Stat(r.Fsys, name); errors.Is(err, fs.ErrNotExist) {
-		r.problem(name, "manifest_absent", "the MANIFEST lists this file, and there is none", "copy the file, or write the MANIFEST again with policy-service check --write-manifest")
+		r.problem(name, "manifest_absent", "the MANIFEST lists this file, and there is none",
+			"copy the file, or write the MANIFEST again with policy-service check --write-manifest")
 		return
 	}
 	got, ok := r.sum(name)
 	if ok && got != want {
-		r.problem(name, "manifest_differs", "this is not the content that the MANIFEST lists", "copy the file again, or write the MANIFEST again with policy-service check --write-manifest")
+		r.problem(name, "manifest_differs", "this is not the content that the MANIFEST lists",
+			"copy the file again, or write the MANIFEST again with policy-service check --write-manifest")
 	}
 }
 

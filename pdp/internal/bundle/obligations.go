@@ -58,11 +58,13 @@ func (r *obligationReader) definition(name, value *yaml.Node) (Definition, bool)
 	before := len(*r.Problems)
 	d := Definition{&obligations.Definition{Name: name.Value}, r.File, name.Line, name.Column}
 	if !ObligationName.MatchString(name.Value) {
-		r.Bad(name, "obligation_name", "this is no name of an obligation", "use letters, digits, dots, underscores and hyphens")
+		r.Bad(name, "obligation_name", "this is no name of an obligation",
+			"use letters, digits, dots, underscores and hyphens")
 	}
 	above, redefines := r.above[name.Value]
 	if redefines && (above.File != "" || strings.HasPrefix(r.File, "tenants/")) {
-		r.Bad(name, "obligation_redefined", fmt.Sprintf("obligation %q is defined above the tenant", name.Value), "give it a name of its own")
+		r.Bad(name, "obligation_redefined", fmt.Sprintf("obligation %q is defined above the tenant", name.Value),
+			"give it a name of its own")
 	}
 	var typ, on, properties *yaml.Node
 	m := YamlMap{File: r.File, Problems: r.Problems, Known: map[string]func(*yaml.Node){
@@ -75,16 +77,21 @@ func (r *obligationReader) definition(name, value *yaml.Node) (Definition, bool)
 	case value.Kind != yaml.MappingNode:
 		return d, false
 	case typ == nil:
-		r.Bad(value, "missing_key", fmt.Sprintf("obligation %q has no type", name.Value), "add type: with one of "+strings.Join(obligations.Types(), ", "))
+		r.Bad(value, "missing_key", fmt.Sprintf("obligation %q has no type", name.Value),
+			"add type: with one of "+strings.Join(obligations.Types(), ", "))
 		return d, false
 	}
 	var ok bool
 	if d.Type, ok = obligations.Lookup(typ.Value); !ok || typ.Kind != yaml.ScalarNode {
-		r.Bad(typ, "obligation_type", fmt.Sprintf("unknown obligation type %q%s", typ.Value, DidYouMean(typ.Value, slices.Values(obligations.Types()))), "use one of "+strings.Join(obligations.Types(), ", "))
+		r.Bad(typ, "obligation_type",
+			fmt.Sprintf("unknown obligation type %q%s", typ.Value,
+				DidYouMean(typ.Value, slices.Values(obligations.Types()))),
+			"use one of "+strings.Join(obligations.Types(), ", "))
 		return d, false
 	}
 	if redefines && above.Type.Name != d.Type.Name {
-		r.Bad(typ, "obligation_type", fmt.Sprintf("%q is built in with the type %s", name.Value, above.Type.Name), "keep its type, or use another name")
+		r.Bad(typ, "obligation_type", fmt.Sprintf("%q is built in with the type %s", name.Value, above.Type.Name),
+			"keep its type, or use another name")
 	}
 	if d.On = d.Type.On; on != nil {
 		answers := map[string]obligations.On{
@@ -115,7 +122,8 @@ func (r *obligationReader) properties(n *yaml.Node, typ obligations.Type) evalua
 	}
 	o, err := evaluation.ParseObject(text, evaluation.DefaultLimits())
 	if err != nil {
-		r.Bad(n, "obligation_properties", "the properties are "+err.Error(), "write values that JSON has, and no reserved names")
+		r.Bad(n, "obligation_properties", "the properties are "+err.Error(),
+			"write values that JSON has, and no reserved names")
 		return evaluation.Object{}
 	}
 	instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
@@ -123,7 +131,9 @@ func (r *obligationReader) properties(n *yaml.Node, typ obligations.Type) evalua
 		err = propertySchemas()[typ.Name].Validate(instance)
 	}
 	if err != nil {
-		r.Bad(n, "obligation_properties", fmt.Sprintf("the properties are none of type %s%s", typ.Name, refusedProperty(err)), "see schemas/obligations/"+typ.Name+".json")
+		r.Bad(n, "obligation_properties",
+			fmt.Sprintf("the properties are none of type %s%s", typ.Name, refusedProperty(err)),
+			"see schemas/obligations/"+typ.Name+".json")
 	}
 	r.templates(n)
 	if typ.Name == obligations.ApprovalRequired {
@@ -132,19 +142,22 @@ func (r *obligationReader) properties(n *yaml.Node, typ obligations.Type) evalua
 	return o
 }
 
-// terms checks what the schema of an approval cannot say.
+// terms checks the rules for an approval that its schema cannot express.
 func (r *obligationReader) terms(n *yaml.Node, properties evaluation.Object) {
 	material, _ := properties.Get("material")
 	for _, name := range material.Elements {
 		if !obligations.IsMaterial(name.Text()) {
-			r.Bad(n, "obligation_material", fmt.Sprintf("material has %q, which is no part of a request", name.Text()), "use subject, action, resource, context, or context.NAME for one member of it")
+			r.Bad(n, "obligation_material", fmt.Sprintf("material has %q, which is no part of a request", name.Text()),
+				"use subject, action, resource, context, or context.NAME for one member of it")
 		}
 	}
 	if template, ok := properties.Get("template"); !ok || template.Text() == "" {
 		return
 	}
-	if _, ok := obligations.TermsOf(evaluation.Obligation{Type: obligations.ApprovalRequired, Properties: properties}); !ok {
-		r.Bad(n, "obligation_terms", "quorum, uses, timeout or valid_for is more than there can be", "keep numbers to 1000, and times to 366 days")
+	approval := evaluation.Obligation{Type: obligations.ApprovalRequired, Properties: properties}
+	if _, ok := obligations.TermsOf(approval); !ok {
+		r.Bad(n, "obligation_terms", "quorum, uses, timeout or valid_for is more than there can be",
+			"keep numbers to 1000, and times to 366 days")
 	}
 }
 
@@ -153,7 +166,8 @@ func (r *obligationReader) templates(n *yaml.Node) {
 	// A value can become a string even if its tag is not that of a string.
 	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "${") {
 		if _, err := obligations.Variables(n.Value); err != nil {
-			r.Bad(n, "obligation_template", err.Error(), "use ${principal.id}, ${resource.id}, ${action.name} or ${context.NAME}")
+			r.Bad(n, "obligation_template", err.Error(),
+				"use ${principal.id}, ${resource.id}, ${action.name} or ${context.NAME}")
 		}
 	}
 	for i, child := range n.Content {
@@ -203,13 +217,20 @@ func (p *Policy) resolveObligations(annotation string, known map[string]Definiti
 		d, ok := known[name]
 		switch {
 		case name == "":
-			problems.Add(p.File, p.Line, p.Column, "obligation_name", "the @obligation of policy "+Quote(p.Id)+" names nothing", "name an obligation, or several separated by commas")
+			problems.Add(p.File, p.Line, p.Column, "obligation_name",
+				"the @obligation of policy "+Quote(p.Id)+" names nothing",
+				"name an obligation, or several separated by commas")
 		case !ok:
-			problems.Add(p.File, p.Line, p.Column, "unknown_obligation", "unknown obligation "+Quote(name)+suggestion(name, known, len(*problems)), "define it in obligations.yaml, or correct its name")
+			problems.Add(p.File, p.Line, p.Column, "unknown_obligation",
+				"unknown obligation "+Quote(name)+suggestion(name, known, len(*problems)),
+				"define it in obligations.yaml, or correct its name")
 		case !d.On.With(!p.Forbids()):
-			problems.Add(p.File, p.Line, p.Column, "obligation_never", fmt.Sprintf("obligation %q never comes with the answer of a %s", name, p.Effect()), "define it with on: both, or name another")
+			problems.Add(p.File, p.Line, p.Column, "obligation_never",
+				fmt.Sprintf("obligation %q never comes with the answer of a %s", name, p.Effect()),
+				"define it with on: both, or name another")
 		case slices.Contains(p.Obliges, d.Definition):
-			problems.Add(p.File, p.Line, p.Column, "obligation_twice", "policy "+Quote(p.Id)+" names the obligation "+Quote(name)+" twice", "name it once")
+			problems.Add(p.File, p.Line, p.Column, "obligation_twice",
+				"policy "+Quote(p.Id)+" names the obligation "+Quote(name)+" twice", "name it once")
 		default:
 			p.Obliges = append(p.Obliges, d.Definition)
 		}

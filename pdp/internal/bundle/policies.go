@@ -15,7 +15,8 @@ func ParsePolicies(file string, use *Usage, text []byte, problems *Problems) []*
 	list, err := cedar.NewPolicyListFromBytes(file, text)
 	if err != nil {
 		line, column := positionIn(err.Error())
-		problems.Add(file, line, column, "policy_syntax", "this is not Cedar"+expectation(err.Error()), "check the syntax at this place; a policy ends with a semicolon")
+		problems.Add(file, line, column, "policy_syntax", "this is not Cedar"+expectation(err.Error()),
+			"check the syntax at this place; a policy ends with a semicolon")
 		return nil
 	}
 	policies := make([]*Policy, 0, len(list))
@@ -36,7 +37,8 @@ func ParsePolicies(file string, use *Usage, text []byte, problems *Problems) []*
 			p.Id, p.Named = string(id), true
 		}
 		if p.Id == "" {
-			problems.Add(file, at.Line, at.Column, "empty_id", "the policy's @id is empty", "give it a name, or leave the annotation out")
+			problems.Add(file, at.Line, at.Column, "empty_id", "the policy's @id is empty",
+				"give it a name, or leave the annotation out")
 		}
 		if names, ok := annotations["obligation"]; ok {
 			p.Obligation = (*string)(&names)

@@ -21,11 +21,13 @@ func (s *Schema) mayCheck(all []*Policy, use *Usage, problems *Problems) bool {
 	for _, p := range all {
 		steps, combinations := s.StepsOf(p, use.bounds.Checks-use.checkCount)
 		if use.checkCount = plus(use.checkCount, steps); use.checkCount > use.bounds.Checks {
-			try := fmt.Sprintf("let the scopes of policies name actions and types, or use fewer words: policy %q alone takes %s", p.Id, number(steps))
+			const format = "let the scopes of policies name actions and types, or use fewer words: policy %q alone takes %s"
+			try := fmt.Sprintf(format, p.Id, number(steps))
 			if combinations > 0 {
 				try += fmt.Sprintf(", for %d combinations of action, principal and resource", combinations)
 			}
-			use.exceeds(true, "many_checks", "steps of holding policies against the schema", int64(use.bounds.Checks), entityPlace{p.File, p.Line, p.Column}, try, problems)
+			use.exceeds(true, "many_checks", "steps of holding policies against the schema", int64(use.bounds.Checks),
+				entityPlace{p.File, p.Line, p.Column}, try, problems)
 			return false
 		}
 	}

@@ -47,7 +47,8 @@ func checkText(file string, text []byte, use *Usage, problems *Problems) bool {
 			return false
 		}
 		if use.wordCount+s.words > use.bounds.Words {
-			use.exceeds(true, "many_words", "names, texts and signs in policies", int64(use.bounds.Words), entityPlace{file, s.line, s.column}, tryLess, problems)
+			use.exceeds(true, "many_words", "names, texts and signs in policies", int64(use.bounds.Words),
+				entityPlace{file, s.line, s.column}, tryLess, problems)
 			return false
 		}
 	}
@@ -211,7 +212,8 @@ func (s *textScan) name() {
 	case s.chain.names > MaxChain:
 		s.refuse("chain", "shorten the path", "more than %d names in a chain of dots or colons", MaxChain)
 	case s.chain.copies > MaxHasCopies:
-		s.refuse("has", "test for shorter paths, or move policies to another file", "the paths behind has are too long together")
+		s.refuse("has", "test for shorter paths, or move policies to another file",
+			"the paths behind has are too long together")
 	}
 }
 
@@ -267,7 +269,8 @@ func (s *textScan) element(l *level) {
 	}
 	text := s.text[l.from:s.end]
 	if l.elements++; l.elements > StoredLimits.Elements {
-		s.refuse("list", "make a group of them, and test with in", "a list has more than %d elements", StoredLimits.Elements)
+		s.refuse("list", "make a group of them, and test with in", "a list has more than %d elements",
+			StoredLimits.Elements)
 	} else if v, ok := literalOf(text); ok {
 		l.plain = append(l.plain, v)
 	}

@@ -64,7 +64,8 @@ func (r *Reader) open(file string, k *kind) (fs.File, int64) {
 func (r *Reader) fits(file string, k *kind, info fs.FileInfo) bool {
 	switch {
 	case !info.Mode().IsRegular():
-		r.problem(file, "not_a_file", "a "+k.name+" is expected here, and this is a "+plainfile.TypeName(info.Mode()), "put a regular file there, or remove it")
+		r.problem(file, "not_a_file", "a "+k.name+" is expected here, and this is a "+plainfile.TypeName(info.Mode()),
+			"put a regular file there, or remove it")
 	case info.Size() > k.Max:
 		r.tooLarge(file, k)
 	default:
@@ -80,7 +81,9 @@ func (r *Reader) isDirectory(dir string) bool {
 		return false
 	}
 	if !info.IsDir() {
-		r.problem(dir, "not_a_directory", "a directory is expected here, and this is a "+plainfile.TypeName(info.Mode()), "make it a directory, or rename it")
+		r.problem(dir, "not_a_directory",
+			"a directory is expected here, and this is a "+plainfile.TypeName(info.Mode()),
+			"make it a directory, or rename it")
 		return false
 	}
 	return true
@@ -107,16 +110,22 @@ func (r *Reader) unreadable(file string, err error) {
 	var led astray
 	switch {
 	case errors.As(err, &led):
-		r.problem(file, "link_astray", led.Error()+", and is not followed", "put a file or directory here instead; a link may lead to what is in the same tenant's directory, or one outside of tenants/ to what is in the bundle and in no tenant's")
+		r.problem(file, "link_astray", led.Error()+", and is not followed",
+			"put a file or directory here instead; a link may lead to what is in the same tenant's directory, or one outside of tenants/ to what is in the bundle and in no tenant's")
 	case errors.Is(err, errWalked):
 		use := r.usage(file)
-		use.exceeds(true, "many_links", "names on the ways to all its files, links followed", int64(use.bounds.Looked), entityPlace{file: file}, "put files in the place of links, or have the links lead there by fewer names", &r.files.Problems)
+		use.exceeds(true, "many_links", "names on the ways to all its files, links followed", int64(use.bounds.Looked),
+			entityPlace{file: file}, "put files in the place of links, or have the links lead there by fewer names",
+			&r.files.Problems)
 	case errors.Is(err, syscall.ELOOP):
-		r.problem(file, "symlink_loop", subject+" is a symbolic link that leads back to itself", "point the link at something, or remove it")
+		r.problem(file, "symlink_loop", subject+" is a symbolic link that leads back to itself",
+			"point the link at something, or remove it")
 	case errors.Is(err, fs.ErrNotExist):
-		r.problem(file, "unreadable", subject+" is a link to nothing, or vanished while it was read", "point the link at something, or remove it")
+		r.problem(file, "unreadable", subject+" is a link to nothing, or vanished while it was read",
+			"point the link at something, or remove it")
 	case errors.Is(err, fs.ErrPermission):
-		r.problem(file, "unreadable", subject+" may not be read by this process", "give the user that runs policy-service permission to read it")
+		r.problem(file, "unreadable", subject+" may not be read by this process",
+			"give the user that runs policy-service permission to read it")
 	default:
 		var pe *fs.PathError
 		if errors.As(err, &pe) {

@@ -9,10 +9,11 @@ import (
 	"policy-service/obligations"
 )
 
-// The PDP itself answers who may decide about an approval: may this principal do the action
-// approval.decide on an entity of type Approval, which has the attributes below? Authors
-// answer that in policies, and without such a policy no principal may. Authors cannot allow
-// one thing, unless bundle.yaml says so: that people approve what they ask for themselves.
+// The PDP answers who may decide about an approval as it answers any other request: may this
+// principal do the action approval.decide on an entity of type Approval, which has the
+// attributes below? Authors answer that in policies, and without such a policy no principal
+// may. Authors cannot allow people to approve what they ask for themselves, unless
+// bundle.yaml says so.
 const (
 	ApprovalAction = "approval.decide"
 	approvalType   = "Approval"

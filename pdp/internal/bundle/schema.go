@@ -102,7 +102,8 @@ func ParseSchema(file string, text []byte, c *Config, problems *Problems) *Schem
 	}
 	if err != nil {
 		line, column := positionIn(err.Error())
-		problems.Add(file, line, column, "schema_syntax", "the schema cannot be read"+expectation(err.Error()), "check the syntax at this place")
+		problems.Add(file, line, column, "schema_syntax", "the schema cannot be read"+expectation(err.Error()),
+			"check the syntax at this place")
 		return nil
 	}
 	if !checkSchemaSize(file, text, s.AST(), problems) {
@@ -110,7 +111,8 @@ func ParseSchema(file string, text []byte, c *Config, problems *Problems) *Schem
 	}
 	r, err := s.Resolve()
 	if err != nil {
-		problems.Add(file, 0, 0, "schema_reference", "the schema does not hold together: "+unquoted(err.Error()), "declare every type and action once, and refer only to declared ones")
+		problems.Add(file, 0, 0, "schema_reference", "the schema does not hold together: "+unquoted(err.Error()),
+			"declare every type and action once, and refer only to declared ones")
 		return nil
 	}
 	for _, uid := range slices.SortedFunc(maps.Keys(r.Actions), compareUIDs) {
@@ -124,7 +126,8 @@ func ParseSchema(file string, text []byte, c *Config, problems *Problems) *Schem
 			if len(*problems) < maxPlaced {
 				line, column = declaredAt(string(text), string(uid.ID), wrong.name)
 			}
-			problems.Add(file, line, column, "schema_context", fmt.Sprintf("the context of action %q: %s", string(uid.ID), wrong.what), wrong.try)
+			problems.Add(file, line, column, "schema_context",
+				fmt.Sprintf("the context of action %q: %s", string(uid.ID), wrong.what), wrong.try)
 		}
 	}
 	if problems.Refuse() {
@@ -165,8 +168,11 @@ func contextWithPDP(declared resolved.RecordType) (resolved.RecordType, *context
 			return a.Type == b.Type && !a.Optional
 		})
 		if !same {
-			return nil, &contextMember{"pdp", "pdp is declared otherwise than the PDP supplies it",
-				"declare pdp as {now: datetime, tenant: String, caller: String, approved: Bool}, all of them required, or leave it out: it is added"}
+			return nil, &contextMember{
+				name: "pdp",
+				what: "pdp is declared otherwise than the PDP supplies it",
+				try:  "declare pdp as {now: datetime, tenant: String, caller: String, approved: Bool}, all of them required, or leave it out: it is added",
+			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
@@ -200,7 +206,7 @@ func compileSchema(r *resolved.Schema, c *Config) *Schema {
 		Entities:  map[types.EntityType]*entityShape{},
 		Actions:   map[types.EntityUID]*actionShape{},
 	}
-	enums := map[types.EntityType]map[types.EntityUID]struct{}{}
+	enums := enumerated{}
 	for name, e := range r.Enums {
 		enums[name] = map[types.EntityUID]struct{}{}
 		for _, uid := range e.Values {
@@ -246,7 +252,10 @@ func unstored(r *resolved.Schema, c *Config) *resolved.Schema {
 	return &lenient
 }
 
-func compileRecord(r resolved.RecordType, enums map[types.EntityType]map[types.EntityUID]struct{}) map[string]AttributeShape {
+// enumerated are the ids that enumerated types have.
+type enumerated map[types.EntityType]map[types.EntityUID]struct{}
+
+func compileRecord(r resolved.RecordType, enums enumerated) map[string]AttributeShape {
 	m := make(map[string]AttributeShape, len(r))
 	for name, a := range r {
 		m[string(name)] = AttributeShape{Shape: compileType(a.Type, enums), Optional: a.Optional}
@@ -254,7 +263,7 @@ func compileRecord(r resolved.RecordType, enums map[types.EntityType]map[types.E
 	return m
 }
 
-func compileType(t resolved.IsType, enums map[types.EntityType]map[types.EntityUID]struct{}) *Shape {
+func compileType(t resolved.IsType, enums enumerated) *Shape {
 	switch t := t.(type) {
 	case resolved.BoolType:
 		return &Shape{Form: ShapeBool}
@@ -459,18 +468,26 @@ func (s *Schema) CheckPolicy(p *Policy, problems *Problems) {
 	err := s.narrow.validatorFor(s, p).Policy("", p.tree())
 	for _, e := range flattened(err) {
 		if e.Error() == noAction {
-			problems.Warn(p.File, p.Line, p.Column, "no_applicable_action", fmt.Sprintf("policy %q can never apply: no action of the schema takes these principals and resources", p.Id), "compare its scope with the appliesTo of its actions")
+			problems.Warn(p.File, p.Line, p.Column, "no_applicable_action",
+				fmt.Sprintf("policy %q can never apply: no action of the schema takes these principals and resources", p.Id),
+				"compare its scope with the appliesTo of its actions")
 			continue
 		}
-		problems.Add(p.File, p.Line, p.Column, "schema_policy", fmt.Sprintf("policy %q does not fit the schema: %s", p.Id, e), "correct the policy or declare what it uses")
+		problems.Add(p.File, p.Line, p.Column, "schema_policy",
+			fmt.Sprintf("policy %q does not fit the schema: %s", p.Id, e), "correct the policy or declare what it uses")
 	}
 	for _, uid := range p.Facts.Uids {
 		if !s.Allows(uid) {
-			problems.Add(p.File, p.Line, p.Column, "enum_id", fmt.Sprintf("policy %q names %s, which is no id of that enumerated type", p.Id, uid), "use one of the ids the schema lists")
+			problems.Add(p.File, p.Line, p.Column, "enum_id",
+				fmt.Sprintf("policy %q names %s, which is no id of that enumerated type", p.Id, uid),
+				"use one of the ids the schema lists")
 		}
 	}
 	for _, path := range s.undeclared(p) {
-		problems.Add(p.File, p.Line, p.Column, "has_undeclared", fmt.Sprintf("policy %q tests for %s, which the schema does not declare: the test is always false", p.Id, path), "declare the attribute, or correct its name")
+		problems.Add(p.File, p.Line, p.Column, "has_undeclared",
+			fmt.Sprintf("policy %q tests for %s, which the schema does not declare: the test is always false",
+				p.Id, path),
+			"declare the attribute, or correct its name")
 	}
 }
 

@@ -71,8 +71,9 @@ func checkSchemaSize(file string, text []byte, s *ast.Schema, problems *Problems
 		return cmp.Or(cmp.Compare(a.size, b.size), strings.Compare(b.kind+b.name, a.kind+a.name))
 	})
 	line, column := declarationAt(string(text), largest.name)
-	problems.Add(file, line, column, "schema_size", fmt.Sprintf("with all names of types written out the schema comes to %s types and references, and may come to %s; %s %s alone is %s",
-		number(total), number(MaxSchema), largest.kind, Quote(largest.name), number(largest.size)),
+	problems.Add(file, line, column, "schema_size",
+		fmt.Sprintf("with all names of types written out the schema comes to %s types and references, and may come to %s; %s %s alone is %s",
+			number(total), number(MaxSchema), largest.kind, Quote(largest.name), number(largest.size)),
 		"let fewer types refer to others, and fewer actions share long lists and large contexts")
 	return false
 }
@@ -181,7 +182,9 @@ func (s *Schema) checkActionWays(file string, text []byte, problems *Problems) b
 		}
 		if ways > MaxActionWays {
 			line, column := declarationAt(string(text), string(uid.ID))
-			problems.Add(file, line, column, "schema_groups", fmt.Sprintf("from all actions up to all the groups that they are in there may be %d steps, and with action %s there are more", MaxActionWays, Quote(string(uid.ID))),
+			problems.Add(file, line, column, "schema_groups",
+				fmt.Sprintf("from all actions up to all the groups that they are in there may be %d steps, and with action %s there are more",
+					MaxActionWays, Quote(string(uid.ID))),
 				"let groups be in fewer groups: an action is in what its groups are in")
 			return false
 		}
@@ -198,7 +201,9 @@ func checkJSONNesting(file string, text []byte, problems *Problems) bool {
 		}
 		if dec.StackDepth() > MaxNesting {
 			line, column := placeOf(string(text), int(dec.InputOffset())-1)
-			problems.Add(file, line, column, "schema_nesting", fmt.Sprintf("objects and arrays nest more than %d deep", MaxNesting), "name inner types, and refer to them")
+			problems.Add(file, line, column, "schema_nesting",
+				fmt.Sprintf("objects and arrays nest more than %d deep", MaxNesting),
+				"name inner types, and refer to them")
 			return false
 		}
 	}

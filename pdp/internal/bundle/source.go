@@ -278,7 +278,8 @@ func (r *Reader) Root() bool {
 		return false
 	}
 	if !info.IsDir() {
-		r.problem("", "not_a_directory", r.place()+" is no directory", "name the directory that holds bundle.yaml or the *.cedar files")
+		r.problem("", "not_a_directory", r.place()+" is no directory",
+			"name the directory that holds bundle.yaml or the *.cedar files")
 		return false
 	}
 	return true

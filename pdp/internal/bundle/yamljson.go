@@ -71,7 +71,11 @@ func appendJSONScalar(b []byte, n *yaml.Node) ([]byte, *NotJSON) {
 		return append(b, strings.ToLower(n.Value)...), nil
 	case "!!int", "!!float":
 		if !jsonNumber.MatchString(n.Value) {
-			return nil, &NotJSON{n, "JSON has no number of this form", "write it in plain decimal, or in quotes if it is a string"}
+			return nil, &NotJSON{
+				At:   n,
+				What: "JSON has no number of this form",
+				Try:  "write it in plain decimal, or in quotes if it is a string",
+			}
 		}
 		return append(b, n.Value...), nil
 	case "!!str", "!!timestamp": // a plain 2026-01-02 is a string to JSON
