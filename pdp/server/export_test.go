@@ -84,10 +84,10 @@ func (s *Server) Waiting() int {
 func (s *Server) LargeBodies() map[string]int { return s.door.Large.Shares() }
 
 // Exports is how many places for readers of the whole log each caller has.
-func (s *Server) Exports() map[string]int { return s.exports.Shares() }
+func (s *Server) Exports() map[string]int { return s.audit.Exports.Shares() }
 
 // OneReads has a server let one at a time work on what is read of the log.
-func (s *Server) OneReads() { s.reading.Limit = 1 }
+func (s *Server) OneReads() { s.audit.Reading.Limit = 1 }
 
 // Unsent is how many bodies are waited for.
 func (s *Server) Unsent() int {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
 )
@@ -48,14 +49,14 @@ func TestTheLimitsPageHasTheNumbers(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("in memory | %d | %d; %d wait |", door.MostLargeBodies, door.LargeOfOne, door.LongQueue),
 		fmt.Sprintf("408 for a body of which no %d KiB came for %v |", door.SmallBody>>10, shown(door.MakesWay)),
-		fmt.Sprintf("samples, counts | %d | %d; %d wait |", maxExports, exportsOfOne, door.LongQueue),
-		fmt.Sprintf("must take %d KiB in %v, or in %v", exportPiece>>10, shown(exportPatience), shown(door.MakesWay)),
+		fmt.Sprintf("samples, counts | %d | %d; %d wait |", audit.MostExports, audit.ExportsOfOne, door.LongQueue),
+		fmt.Sprintf("must take %d KiB in %v, or in %v", audit.ExportPiece>>10, shown(audit.ExportPatience), shown(door.MakesWay)),
 		fmt.Sprintf("`?wait=` | %s | %d |", thousands(mostPatient), mostOfOne),
 		fmt.Sprintf("share one look, at most every %v", shown(lookAgain)),
 		fmt.Sprintf("pages of approval requests | %d at once | 1,", mostPages),
 		fmt.Sprintf("changed every %v; %d wait |", shown(door.ShiftTime), door.LongQueue),
 		fmt.Sprintf("`max_connections`, %s |", thousands(door.DefaultMaxConnections)),
-		fmt.Sprintf("a page of the decision log, of approval requests | %d MiB,", pageBytes>>20),
+		fmt.Sprintf("a page of the decision log, of approval requests | %d MiB,", audit.PageBytes>>20),
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)

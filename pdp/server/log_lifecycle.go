@@ -6,10 +6,25 @@ import (
 	"fmt"
 	"time"
 
+	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/server/audit"
 )
+
+// newAudit makes the routes of the decision log. Its log and the bundles are nil until [Server.openLog] has them.
+func (s *Server) newAudit() *audit.Audit {
+	return audit.New(audit.Options{
+		Door: s.door,
+		Data: s.config.Data,
+		Mode: s.config.DecisionLog.Mode,
+		Mask: func(ctx context.Context) *mask.Masker { return s.pinned(ctx).mask },
+		Reported: func(ctx context.Context, obligation string, status evaluation.ReceiptStatus) {
+			s.telemetry.Decisions.Reported(ctx, obligation, status)
+		},
+	})
+}
 
 // openLog opens the decision log and records the start. Until it returns nothing can
 // be decided, so nothing is decided that is not on record.
@@ -29,7 +44,7 @@ func (s *Server) openLog(ctx context.Context) error {
 	if s.live.Load().mask, err = mask.New(key, s.config.DecisionLog.Mask); err != nil {
 		return err
 	}
-	if s.bundles, err = decisionlog.OpenBundles(s.config.Data); err != nil {
+	if s.audit.Bundles, err = decisionlog.OpenBundles(s.config.Data); err != nil {
 		return fmt.Errorf("cannot make the directory for the files of bundles: %w; see to the permissions of the data directory", err)
 	}
 	sinks, err := s.newSinks(ctx)
@@ -62,7 +77,7 @@ func (s *Server) openLog(ctx context.Context) error {
 	}
 	s.startSinks(sinks)
 	s.teardown.add("record of the stop", s.recordStop)
-	s.recorder.log = s.decisions
+	s.recorder.log, s.audit.Log = s.decisions, s.decisions
 	s.config.Program.PDP.Recorder = s.recorder
 	if err := s.events.now(ctx, event{name: decisionlog.EventStart, details: startDetails()}, event{name: decisionlog.EventConfiguration, details: ConfigForm.Values(s.config)}); err != nil {
 		return fmt.Errorf("the start cannot be recorded: %w; see to the disk of the data directory", err)
@@ -98,7 +113,7 @@ func (s *Server) closeLog() error {
 // admitBundle puts a bundle on record, and keeps its files, before anything is decided by it.
 func (s *Server) admitBundle(b pdp.Incoming) error {
 	if s.decisions != nil {
-		if _, err := s.bundles.Put(b.Files); err != nil {
+		if _, err := s.audit.Bundles.Put(b.Files); err != nil {
 			return fmt.Errorf("its files cannot be kept: %w", err)
 		}
 		details := map[string]any{"bundle": b.Digest, "files": len(b.Files)}

@@ -118,7 +118,7 @@ func (s *Server) retain(ctx context.Context, keep decisionlog.Retention) error {
 	if keep == (decisionlog.Retention{}) {
 		return nil
 	}
-	s.exports.letPass(ctx)
+	s.audit.LetExportsPass(ctx)
 	done, err := s.decisions.Retain(ctx, keep, s.now())
 	s.telemetry.Log.Retained(done, err)
 	if err == nil && len(done.Segments) > 0 {

@@ -46,7 +46,7 @@ func (s *Server) showState() error {
 func (s *Server) state() telemetry.State {
 	bundle := s.pdp.Status()
 	state := telemetry.State{
-		Exports:       s.exports.Inside(),
+		Exports:       s.audit.Exports.Inside(),
 		Bundle:        bundle.Digest,
 		BundleAge:     s.now().Sub(bundle.LoadedAt),
 		BundleRefused: bundle.Refused != nil,

@@ -11,6 +11,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/door"
 )
 
@@ -29,7 +30,7 @@ func explain(err error, shape evaluation.Shape) *door.Problem {
 		return door.NewProblem(http.StatusServiceUnavailable, "no bundle is loaded; see /readyz")
 	case errors.Is(err, pdp.ErrNotRecorded):
 		return unrecorded(err, "the decision could not be recorded, so there is none; ask again later")
-	case errors.Is(err, errReceipt):
+	case errors.Is(err, audit.ErrReceipt):
 		return unrecorded(err, "the receipt may not be on record; send it again later, and 409 says that it was")
 	}
 	return nil

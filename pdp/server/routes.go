@@ -40,9 +40,8 @@ func (s *Server) handler() http.Handler {
 		route(prefix+broker.RequestsPath+"/:id/cancel", s.cancelRequest, http.MethodPost)
 	}
 	route("/v1/authorize", s.native, http.MethodPost)
-	route("/v1/decisions/:id/obligations", s.receipts, http.MethodPost)
 	s.approvalRoutes(route)
-	s.logRoutes(route)
+	s.audit.Routes(route)
 	route("/livez", s.livez, http.MethodGet, http.MethodHead)
 	route("/readyz", s.readyz, http.MethodGet, http.MethodHead)
 	route(metricsPath, s.metrics, http.MethodGet)
@@ -53,23 +52,6 @@ func (s *Server) handler() http.Handler {
 	route(broker.RequestSchemaPath, s.requestSchema, http.MethodGet, http.MethodHead)
 	route(openAPIPath, s.openAPI, http.MethodGet, http.MethodHead)
 	return e
-}
-
-// logRoutes are for who reads the decision log, and for who may change it.
-func (s *Server) logRoutes(route func(path string, handle echo.HandlerFunc, methods ...string)) {
-	route("/v1/decisions", s.decisionsPage, http.MethodGet)
-	route("/v1/decisions/:id", s.decisionRecord, http.MethodGet)
-	route("/v1/decisions/:id/proof", s.decisionProof, http.MethodGet)
-	route("/v1/decisions/:id/redaction", s.redaction, http.MethodPost)
-	route("/v1/log/checkpoint", s.logCheckpoint, http.MethodGet)
-	route("/v1/log/keys", s.logKeys, http.MethodGet)
-	route("/v1/log/keys", s.rotateLogKey, http.MethodPost)
-	route("/v1/log/consistency", s.logConsistency, http.MethodPost)
-	route("/v1/log/stats", s.logStats, http.MethodGet)
-	route("/v1/log/report", s.logReport, http.MethodGet)
-	route("/v1/log/sample", s.logSample, http.MethodGet)
-	route("/v1/log/export", s.logExport, http.MethodGet)
-	route("/v1/bundles/:digest", s.logBundle, http.MethodGet)
 }
 
 // approvalRoutes are for approvers, and for who asked them.

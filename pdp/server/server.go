@@ -24,7 +24,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/keyedmutex"
+	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/sink"
 	"policy-service/pdp/server/telemetry"
@@ -39,20 +39,17 @@ type Server struct {
 	pdp          *pdp.PDP
 	pages        *pager
 	signing      *signing.Keys
-	recorder     *recorder // nil without a decision log, as the next three and retention
+	recorder     *recorder // nil without a decision log, as the next two and retention
 	decisions    *decisionlog.Log
-	bundles      *decisionlog.Bundles
 	events       *events
 	out          *sink.Output
-	exports      *exports
+	audit        *audit.Audit
 	retention    *retention
-	reporting    keyedmutex.Mutex // of PEPs that report on a decision
 	approvals    *approvals
 	kept         approvalsKept
 	waiting      *waiting // those who wait for an approval
 	telemetry    *telemetry.Telemetry
 	door         *door.Door
-	reading      door.Gate     // of those who read some of the log
 	certificates *certificates // nil is plain HTTP
 	listener     net.Listener
 	admin        net.Listener         // nil where there is none
@@ -89,11 +86,9 @@ func New(config Config) (*Server, error) {
 		config:    config,
 		log:       config.Program.Logger,
 		pages:     pages,
-		exports:   newExports(),
 		out:       &sink.Output{To: config.Program.Checkpoints},
 		telemetry: silent,
 		waiting:   newWaiting(config.Load.RequestTime),
-		reading:   door.Gate{Limit: mostReading(), Queue: door.LongQueue},
 		failed:    make(chan error, 1),
 	}
 	s.door = door.New(door.Options{
@@ -108,6 +103,7 @@ func New(config Config) (*Server, error) {
 		Room:       s.roomOnRecord,
 		Explain:    explain,
 	})
+	s.audit = s.newAudit()
 	s.live.Store(&live{config: config, callers: config.Program.Authenticator})
 	return s, nil
 }
@@ -235,7 +231,7 @@ func (s *Server) serve() {
 	server := s.httpServer()
 	s.teardown.add("http", func(ctx context.Context) error { return s.drain(ctx, server) })
 	s.teardown.add("who waits", closing(func() error { s.waiting.end(); return nil }))
-	s.teardown.add("exports", closing(func() error { s.exports.stop(); return nil }))
+	s.teardown.add("exports", closing(func() error { s.audit.Stop(); return nil }))
 	go func() {
 		err := s.serveOn(server)
 		closed := errors.Is(err, net.ErrClosed) && s.door.Stopping.Load() // by drain

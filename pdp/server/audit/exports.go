@@ -1,4 +1,4 @@
-package server
+package audit
 
 import (
 	"context"
@@ -13,66 +13,48 @@ import (
 	"policy-service/pdp/server/door"
 )
 
-// exports bounds how many requests read the whole log at once, and ends them when the
-// server stops. A slow reader must not delay the stop, and an export can be continued.
-type exports struct {
-	door.Places
-	ctx  context.Context // ends with the server
-	stop context.CancelFunc
-}
-
 const (
-	// maxExports is how many requests read the whole log at once, and exportsOfOne how many
-	// of one caller: a sample may hold hundreds of megabytes.
-	maxExports   = 4
-	exportsOfOne = maxExports / 2
-	// exportPatience is how long a reader may take for one piece of exportPiece bytes. If
-	// the reader takes each piece in time, an export may take all day.
-	exportPatience = 30 * time.Second
-	exportPiece    = 64 << 10
+	// MostExports is how many requests read the whole log at once, and ExportsOfOne how many of one caller: a sample
+	// may hold hundreds of megabytes.
+	MostExports  = 4
+	ExportsOfOne = MostExports / 2
+	// ExportPatience is how long a reader may take for one piece of ExportPiece bytes. If the reader takes each piece
+	// in time, an export may take all day.
+	ExportPatience = 30 * time.Second
+	ExportPiece    = 64 << 10
 	exportsRetry   = 10 * time.Second
 )
-
-func newExports() *exports {
-	e := &exports{Places: door.Places{Gate: door.Gate{
-		Limit: maxExports,
-		Share: exportsOfOne,
-		Queue: door.LongQueue,
-	}}}
-	e.ctx, e.stop = context.WithCancel(context.Background())
-	return e
-}
 
 var errStopping = errors.New("the server is stopping")
 
 // readsAll gives an auditor a place to read the whole log, until the credential ends, or
 // refuses. The handler writes its answer to the slowWriter, works in the writer's context,
 // and calls the function when it is done.
-func (s *Server) readsAll(c echo.Context, a auditor) (*slowWriter, func(), error) {
-	waits, cancel := s.door.Within(c)
+func (a *Audit) readsAll(c echo.Context, who auditor) (*slowWriter, func(), error) {
+	waits, cancel := a.Door.Within(c)
 	defer cancel()
 	w := &slowWriter{
 		to:      c.Response(),
 		control: http.NewResponseController(c.Response()),
-		server:  s,
+		door:    a.Door,
 		request: c.Request().Context(),
 	}
-	place, err := s.exports.Take(waits, a.Caller.Name, w.cut)
+	place, err := a.Exports.Take(waits, who.Caller.Name, w.cut)
 	if err != nil {
 		p := door.TooMany("exports", exportsRetry, http.StatusServiceUnavailable,
 			"the whole log is being read by as many as may at once; ask again after Retry-After seconds")
 		p.Bound = true
 		return nil, nil, p
 	}
-	w.place, w.turn = place, &door.Shift{Gate: &s.reading, Caller: a.Caller.Name}
+	w.place, w.turn = place, &door.Shift{Gate: &a.Reading, Caller: who.Caller.Name}
 	if err := w.turn.Begin(waits); err != nil {
 		place.Leave()
 		return nil, nil, tooManyReaders()
 	}
-	valid, done := s.door.WhileInForce(c, a.Caller)
+	valid, done := a.Door.WhileInForce(c, who.Caller)
 	ctx, end := context.WithCancel(valid)
 	w.ctx = decisionlog.WithTurns(ctx, w.turn.GoOn)
-	forget := context.AfterFunc(s.exports.ctx, end)
+	forget := context.AfterFunc(a.stopping, end)
 	keep := context.AfterFunc(ctx, w.cut)
 	_ = w.deadline(time.Time{}) // the first write meets the same error
 	return w, func() {
@@ -80,7 +62,7 @@ func (s *Server) readsAll(c echo.Context, a auditor) (*slowWriter, func(), error
 		keep()
 		end()
 		done()
-		_ = w.deadline(time.Now().Add(exportPatience)) // net/http may still have to send a last piece
+		_ = w.deadline(time.Now().Add(ExportPatience)) // net/http may still have to send a last piece
 		w.leave()
 	}, nil
 }
@@ -93,13 +75,13 @@ const (
 	graceLook   = 50 * time.Millisecond
 )
 
-// letPass waits until no request reads the whole log, at most exportGrace.
-func (e *exports) letPass(ctx context.Context) {
+// LetExportsPass waits until no request reads the whole log, at most exportGrace.
+func (a *Audit) LetExportsPass(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, exportGrace)
 	defer cancel()
 	tick := time.NewTicker(graceLook)
 	defer tick.Stop()
-	for e.Inside() > 0 {
+	for a.Exports.Inside() > 0 {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -118,7 +100,7 @@ type slowWriter struct {
 	control *http.ResponseController
 	place   *door.Place
 	turn    *door.Shift
-	server  *Server
+	door    *door.Door
 	request context.Context // names the connection
 	making  bool            // the server makes the next piece, after the answer has begun
 
@@ -132,7 +114,7 @@ func (w *slowWriter) Write(b []byte) (written int, err error) {
 	w.made()
 	for err == nil && written < len(b) {
 		var n int
-		n, err = w.piece(b[written:min(len(b), written+exportPiece)])
+		n, err = w.piece(b[written:min(len(b), written+ExportPiece)])
 		written += n
 	}
 	if err == nil && reads {
@@ -144,15 +126,15 @@ func (w *slowWriter) Write(b []byte) (written int, err error) {
 
 func (w *slowWriter) piece(b []byte) (n int, err error) {
 	begun := time.Now()
-	if err := w.deadline(begun.Add(exportPatience)); err != nil {
+	if err := w.deadline(begun.Add(ExportPatience)); err != nil {
 		return 0, err
 	}
 	w.place.Waits()
 	n, err = w.to.Write(b)
 	w.place.Works()
-	w.server.door.Connections.Moved(w.request)
-	if err != nil && (w.place.WasPushed() || time.Since(begun) >= exportPatience) {
-		w.server.door.Refused("slow_readers")
+	w.door.Connections.Moved(w.request)
+	if err != nil && (w.place.WasPushed() || time.Since(begun) >= ExportPatience) {
+		w.door.Refused("slow_readers")
 	}
 	if err == nil {
 		err = w.deadline(time.Time{})
@@ -165,14 +147,14 @@ func (w *slowWriter) piece(b []byte) (n int, err error) {
 func (w *slowWriter) makes() {
 	if !w.making {
 		w.making = true
-		w.server.door.Connections.Works(w.request)
+		w.door.Connections.Works(w.request)
 	}
 }
 
 func (w *slowWriter) made() {
 	if w.making {
 		w.making = false
-		w.server.door.Connections.Answers(w.request)
+		w.door.Connections.Answers(w.request)
 	}
 }
 

@@ -1,4 +1,4 @@
-package server
+package audit
 
 import (
 	"bytes"
@@ -14,17 +14,17 @@ import (
 )
 
 // logCheckpoint answers GET /v1/log/checkpoint.
-func (s *Server) logCheckpoint(c echo.Context) error {
-	a, err := s.auditor(c, door.Need{Permission: auth.LogRead, Parameters: door.NoParameters})
+func (a *Audit) logCheckpoint(c echo.Context) error {
+	who, err := a.auditor(c, door.Need{Permission: auth.LogRead, Parameters: door.NoParameters})
 	if err != nil {
 		return err
 	}
-	ctx, done, err := s.reads(c, a)
+	ctx, done, err := a.reads(c, who)
 	if err != nil {
 		return err
 	}
 	defer done()
-	snapshot, err := s.signed(ctx)
+	snapshot, err := a.signed(ctx)
 	if err != nil {
 		return err
 	}
@@ -36,21 +36,21 @@ func (s *Server) logCheckpoint(c echo.Context) error {
 }
 
 // logKeys answers GET /v1/log/keys.
-func (s *Server) logKeys(c echo.Context) error {
-	if _, err := s.auditor(c, door.Need{Permission: auth.LogRead, Parameters: door.NoParameters}); err != nil {
+func (a *Audit) logKeys(c echo.Context) error {
+	if _, err := a.auditor(c, door.Need{Permission: auth.LogRead, Parameters: door.NoParameters}); err != nil {
 		return err
 	}
-	keys, err := decisionlog.VerifierKeys(s.config.Data)
+	keys, err := decisionlog.VerifierKeys(a.Data)
 	if err != nil {
 		return err
 	}
 	return c.Blob(http.StatusOK, echo.MIMETextPlainCharsetUTF8, []byte(strings.Join(keys, "\n")+"\n"))
 }
 
-// rotateLogKey answers POST /v1/log/keys. The key signs for all tenants, so that one
-// of them alone cannot have it changed.
-func (s *Server) rotateLogKey(c echo.Context) error {
-	a, err := s.auditor(c, door.Need{
+// rotateLogKey answers POST /v1/log/keys. The key signs for all tenants, so only a caller for all tenants may change
+// it.
+func (a *Audit) rotateLogKey(c echo.Context) error {
+	who, err := a.auditor(c, door.Need{
 		Permission: auth.LogAdmin,
 		AllTenants: "this needs the permission log.admin on all tenants; ask the operator for a credential that has it",
 		Parameters: door.NoParameters,
@@ -58,7 +58,7 @@ func (s *Server) rotateLogKey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	key, err := s.decisions.RotateKeyAs(c.Request().Context(), a.Caller.Name)
+	key, err := a.Log.RotateKeyAs(c.Request().Context(), who.Caller.Name)
 	if err != nil {
 		return logProblem(err)
 	}
@@ -66,8 +66,8 @@ func (s *Server) rotateLogKey(c echo.Context) error {
 }
 
 // logConsistency answers POST /v1/log/consistency, whose body is the old checkpoint.
-func (s *Server) logConsistency(c echo.Context) error {
-	a, err := s.auditor(c, door.Need{
+func (a *Audit) logConsistency(c echo.Context) error {
+	who, err := a.auditor(c, door.Need{
 		Permission: auth.LogRead,
 		Parameters: door.NoParameters,
 		Body:       door.AnyBody,
@@ -75,26 +75,31 @@ func (s *Server) logConsistency(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	old, err := decisionlog.ParseCheckpoint(a.Body, nil)
+	old, err := decisionlog.ParseCheckpoint(who.Body, nil)
 	if err != nil {
-		return door.NewProblem(http.StatusBadRequest, "the body is no checkpoint; send one as it was given, whole and unchanged")
+		return door.NewProblem(http.StatusBadRequest,
+			"the body is no checkpoint; send one as it was given, whole and unchanged")
 	}
-	ctx, done, err := s.reads(c, a)
+	ctx, done, err := a.reads(c, who)
 	if err != nil {
 		return err
 	}
 	defer done()
-	snapshot, err := s.signed(ctx)
+	snapshot, err := a.signed(ctx)
 	if err != nil {
 		return err
 	}
 	var proof bytes.Buffer
-	err = snapshot.Consistency(ctx, &proof, a.Body)
+	err = snapshot.Consistency(ctx, &proof, who.Body)
 	switch {
 	case errors.Is(err, decisionlog.ErrForked):
-		return door.NewProblem(http.StatusConflict, "the checkpoint is not of this log's history; keep it, and see whether it is of this log at all: if so, the history was replaced")
+		return door.NewProblem(http.StatusConflict,
+			"the checkpoint is not of this log's history; keep it, and see whether it is of this log at all: if "+
+				"so, the history was replaced")
 	case err != nil && old.Size > 0 && !snapshot.Covers(old.Size-1):
-		return door.NewProblem(http.StatusConflict, "the checkpoint covers more records than there are; keep it: the log was cut, or an older copy of it put back")
+		return door.NewProblem(http.StatusConflict,
+			"the checkpoint covers more records than there are; keep it: the log was cut, or an older copy of it "+
+				"put back")
 	case err != nil:
 		return logProblem(err)
 	}

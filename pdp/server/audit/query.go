@@ -1,4 +1,4 @@
-package server
+package audit
 
 import (
 	"bytes"
@@ -16,35 +16,35 @@ import (
 )
 
 const (
-	// pageLimit is how many records a page has unless told, pageMost the most it may.
+	// pageLimit is how many records a page has if the request does not say; pageMost is how many it may ask for.
 	pageLimit = 100
 	pageMost  = 1000
-	// pageBytes ends a page early: records of a megabyte each are possible.
-	pageBytes = 4 << 20
-	// pageStep is how many records are read at a time, so that a page is ended before
-	// memory is.
+	// PageBytes ends a page early: records of a megabyte each are possible.
+	PageBytes = 4 << 20
+	// pageStep is how many records are read at a time, so that a page ends before memory does.
 	pageStep = 32
 )
 
 // decisionsPage answers GET /v1/decisions.
-func (s *Server) decisionsPage(c echo.Context) error {
-	a, err := s.auditor(c, door.Need{Permission: auth.LogRead, Parameters: pageParameters})
+func (a *Audit) decisionsPage(c echo.Context) error {
+	who, err := a.auditor(c, door.Need{Permission: auth.LogRead, Parameters: pageParameters})
 	if err != nil {
 		return err
 	}
-	query, err := a.query()
+	query, err := who.query()
 	if err != nil {
 		return err
 	}
-	ctx, done, err := s.reads(c, a)
+	ctx, done, err := a.reads(c, who)
 	if err != nil {
 		return err
 	}
 	defer done()
-	page, err := s.page(ctx, query)
-	s.door.ChargeExamined(a.Caller, page.Examined)
+	page, err := a.page(ctx, query)
+	a.Door.ChargeExamined(who.Caller, page.Examined)
 	if err != nil {
-		return noTimeFor(err, "there was no time to find a page of these records; give from and to, or a filter that picks fewer")
+		return noTimeFor(err,
+			"there was no time to find a page of these records; give from and to, or a filter that picks fewer")
 	}
 	body := append([]byte(`{"items":`), list(page.Lines)...)
 	if len(page.batches) > 0 {
@@ -64,48 +64,50 @@ func (s *Server) decisionsPage(c echo.Context) error {
 // recordPage is a page with what its records inherit.
 type recordPage struct {
 	decisionlog.Page
-	// batches are the records of kind batch that others of the page inherit from, each
-	// once, and gone the ids of those that are not there any more.
+	// batches are the records of kind batch that records of the page inherit from, each once. gone are the ids of
+	// the batches whose content was removed.
 	batches [][]byte
 	gone    []string
 }
 
 var pageParameters = slices.Concat(filterNames, []string{"order", "cursor", "limit"})
 
-func (a auditor) query() (q decisionlog.Query, err error) {
-	if q.Filter, err = a.filter(); err != nil {
+func (who auditor) query() (q decisionlog.Query, err error) {
+	if q.Filter, err = who.filter(); err != nil {
 		return q, err
 	}
-	switch a.Given["order"] {
+	switch who.Given["order"] {
 	case "", "newest":
 		q.Newest, q.Cursor = true, decisionlog.End
 	case "oldest":
 	default:
 		return q, door.BadParameter("order", "is neither oldest nor newest; give one of them")
 	}
-	if text := a.Given["cursor"]; text != "" {
+	if text := who.Given["cursor"]; text != "" {
 		if q.Cursor, err = strconv.ParseUint(text, 10, 63); err != nil {
-			return q, door.BadParameter("cursor", "is no cursor; give the member next of the page before, or leave it out")
+			return q, door.BadParameter("cursor",
+				"is no cursor; give the member next of the page before, or leave it out")
 		}
 	}
 	q.Limit = pageLimit
-	if text := a.Given["limit"]; text != "" {
+	if text := who.Given["limit"]; text != "" {
 		limit, err := strconv.ParseUint(text, 10, 31)
 		if err != nil || limit == 0 {
-			return q, door.BadParameter("limit", fmt.Sprintf("is no number of records; give one from 1 to %d", pageMost))
+			return q, door.BadParameter("limit",
+				fmt.Sprintf("is no number of records; give one from 1 to %d", pageMost))
 		}
 		q.Limit = int(min(limit, pageMost))
 	}
 	return q, nil
 }
 
-// page fills a page up to its limit, or until it is too large: then it ends before the
-// record that made it so, with what that inherits, but never without one.
-func (s *Server) page(ctx context.Context, q decisionlog.Query) (page recordPage, err error) {
+// page fills a page up to its limit. If a record, with the batch it inherits from, makes the page too large, the page
+// ends before that record; but a page has at least one record.
+func (a *Audit) page(ctx context.Context, q decisionlog.Query) (page recordPage, err error) {
 	limit, size, inherited := q.Limit, 0, map[string]bool{}
 	for page.More = true; page.More && len(page.Lines) < limit; q.Cursor = page.Next {
 		q.Limit = min(limit-len(page.Lines), pageStep)
-		some, err := s.decisions.Query(ctx, q)
+		some, err := a.Log.Query(ctx, q)
 		page.Examined += some.Examined
 		if err != nil {
 			return page, err
@@ -115,12 +117,12 @@ func (s *Server) page(ctx context.Context, q decisionlog.Query) (page recordPage
 			r, err := decisionlog.Parse(line)
 			id, batch := r.BatchID(), decisionlog.Record{}
 			if err == nil && id != "" && !inherited[id] {
-				batch, err = s.decisions.Batch(line)
+				batch, err = a.Log.Batch(line)
 			}
 			if err != nil {
 				return page, err
 			}
-			if size += len(line) + len(batch.Line); size > pageBytes && len(page.Lines) > 0 {
+			if size += len(line) + len(batch.Line); size > PageBytes && len(page.Lines) > 0 {
 				page.More = true
 				page.Next = r.Sequence
 				if q.Newest {

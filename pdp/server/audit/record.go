@@ -1,4 +1,4 @@
-package server
+package audit
 
 import (
 	"bytes"
@@ -16,60 +16,66 @@ import (
 	"policy-service/pdp/server/door"
 )
 
-// ndjsonType is what proofs, consistency proofs and exports are.
+// ndjsonType is the type of proofs, consistency proofs and exports.
 const ndjsonType = "application/x-ndjson"
 
-// asked is a record that a path names, and who asks for it.
+// asked is a record that a path names, and the auditor who asks for it.
 type asked struct {
 	auditor
 	id     string
 	record decisionlog.Record
 }
 
-// recordOfPath finds the record for who may have it.
-func (s *Server) recordOfPath(c echo.Context, a auditor) (asked, error) {
+// recordOfPath finds the record that the path names, if the auditor sees it.
+func (a *Audit) recordOfPath(c echo.Context, who auditor) (asked, error) {
 	id, err := door.PathValue(c, "id")
 	if err != nil {
 		return asked{}, err
 	}
-	record, err := s.record(a, id)
-	return asked{a, id, record}, err
+	record, err := a.record(who, id)
+	return asked{who, id, record}, err
 }
 
-// readsRecord lets an auditor in who reads of the record that a path names.
-func (s *Server) readsRecord(c echo.Context) (ctx context.Context, a asked, done func(), err error) {
-	who, err := s.auditor(c, door.Need{Permission: auth.LogRead, Parameters: door.NoParameters})
+// readsRecord lets an auditor read about the record that a path names.
+func (a *Audit) readsRecord(c echo.Context) (ctx context.Context, want asked, done func(), err error) {
+	who, err := a.auditor(c, door.Need{Permission: auth.LogRead, Parameters: door.NoParameters})
 	if err != nil {
-		return nil, a, nil, err
+		return nil, want, nil, err
 	}
-	if ctx, done, err = s.reads(c, who); err != nil {
-		return nil, a, nil, err
+	if ctx, done, err = a.reads(c, who); err != nil {
+		return nil, want, nil, err
 	}
-	if a, err = s.recordOfPath(c, who); err != nil {
+	if want, err = a.recordOfPath(c, who); err != nil {
 		done()
 	}
-	return ctx, a, done, err
+	return ctx, want, done, err
 }
 
 // decisionRecord answers GET /v1/decisions/:id.
-func (s *Server) decisionRecord(c echo.Context) error {
-	ctx, a, done, err := s.readsRecord(c)
+func (a *Audit) decisionRecord(c echo.Context) error {
+	ctx, want, done, err := a.readsRecord(c)
 	if err != nil {
 		return err
 	}
 	defer done()
-	receipts, err := s.page(ctx, decisionlog.Query{
-		Filter: decisionlog.Filter{Tenants: a.tenants, Kind: decisionlog.KindReceipt, Of: a.id}, Cursor: a.record.Sequence, Limit: pageMost,
+	receipts, err := a.page(ctx, decisionlog.Query{
+		Filter: decisionlog.Filter{
+			Tenants: want.tenants,
+			Kind:    decisionlog.KindReceipt,
+			Of:      want.id,
+		},
+		Cursor: want.record.Sequence,
+		Limit:  pageMost,
 	})
-	s.door.ChargeExamined(a.Caller, receipts.Examined)
+	a.Door.ChargeExamined(want.Caller, receipts.Examined)
 	if err != nil {
 		return logProblem(err)
 	}
-	inherited, err := s.inherited(a.record.Line)
+	inherited, err := a.inherited(want.record.Line)
 	if err != nil {
 		return logProblem(err)
 	}
-	body := append([]byte(`{`), proved(a.record)...)
+	body := append([]byte(`{`), proved(want.record)...)
 	body = append(append(body, inherited...), `,"receipts":`...)
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, append(append(body, list(receipts.Lines)...), '}'))
 }
@@ -80,10 +86,10 @@ func proved(r decisionlog.Record) []byte {
 	return fmt.Appendf(members, `,"sequence":%d,"leaf_hash":%q`, r.Sequence, r.Leaf.String())
 }
 
-// inherited are the members of an answer, each with the comma before it, that say what a
-// record inherits; none where that is nothing.
-func (s *Server) inherited(line []byte) (members []byte, err error) {
-	r, err := s.decisions.Recorded(line)
+// inherited are the members of an answer that say what a record inherits, each with a comma before it. They are empty
+// if the record inherits nothing.
+func (a *Audit) inherited(line []byte) (members []byte, err error) {
+	r, err := a.Log.Recorded(line)
 	if err != nil || len(r.Inherits) == 0 {
 		return nil, err
 	}
@@ -103,21 +109,22 @@ func (s *Server) inherited(line []byte) (members []byte, err error) {
 
 // decisionProof answers GET /v1/decisions/:id/proof. A record that no checkpoint
 // covers yet gets one.
-func (s *Server) decisionProof(c echo.Context) error {
-	ctx, a, done, err := s.readsRecord(c)
+func (a *Audit) decisionProof(c echo.Context) error {
+	ctx, want, done, err := a.readsRecord(c)
 	if err != nil {
 		return err
 	}
 	defer done()
-	snapshot, err := s.signed(ctx)
+	snapshot, err := a.signed(ctx)
 	if err != nil {
 		return err
 	}
-	if !snapshot.Covers(a.record.Sequence) {
-		return door.NewProblem(http.StatusServiceUnavailable, "no checkpoint covers this record yet, and none can be made at the moment; ask again later")
+	if !snapshot.Covers(want.record.Sequence) {
+		return door.NewProblem(http.StatusServiceUnavailable,
+			"no checkpoint covers this record yet, and none can be made at the moment; ask again later")
 	}
 	var proof bytes.Buffer
-	if err := snapshot.For(a.tenants).Prove(ctx, &proof, a.id); err != nil {
+	if err := snapshot.For(want.tenants).Prove(ctx, &proof, want.id); err != nil {
 		return logProblem(err)
 	}
 	return c.Blob(http.StatusOK, ndjsonType, proof.Bytes())
@@ -127,8 +134,8 @@ func (s *Server) decisionProof(c echo.Context) error {
 const maxReason = 1000
 
 // redaction answers POST /v1/decisions/:id/redaction.
-func (s *Server) redaction(c echo.Context) error {
-	who, err := s.auditor(c, door.Need{
+func (a *Audit) redaction(c echo.Context) error {
+	who, err := a.auditor(c, door.Need{
 		Permission: auth.LogAdmin,
 		Parameters: door.NoParameters,
 		Body:       door.JSON,
@@ -136,7 +143,7 @@ func (s *Server) redaction(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	a, err := s.recordOfPath(c, who)
+	want, err := a.recordOfPath(c, who)
 	if err != nil {
 		return err
 	}
@@ -144,13 +151,14 @@ func (s *Server) redaction(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	recorded, err := s.decisions.Recorded(a.record.Line)
+	recorded, err := a.Log.Recorded(want.record.Line)
 	if err != nil {
 		return logProblem(err)
 	}
-	reason = s.pinned(c.Request().Context()).mask.After(reason, recorded.Line, recorded.Batch.Line)
-	// Who asked may go away: half a redaction is on record, and its content still there.
-	if err := s.decisions.RedactAs(context.WithoutCancel(c.Request().Context()), a.Caller.Name, a.id, reason); err != nil {
+	reason = a.Mask(c.Request().Context()).After(reason, recorded.Line, recorded.Batch.Line)
+	// The client may go away: half a redaction would be on record, with the content still there.
+	ctx := context.WithoutCancel(c.Request().Context())
+	if err := a.Log.RedactAs(ctx, want.Caller.Name, want.id, reason); err != nil {
 		return logProblem(err)
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -1,4 +1,4 @@
-package server
+package audit
 
 import (
 	"bufio"
@@ -17,7 +17,6 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
-	"policy-service/pdp/server/telemetry"
 )
 
 // An export is never kept: the server makes it from the log for each request. The header
@@ -48,21 +47,21 @@ type exportAsked struct {
 }
 
 // logExport answers GET /v1/log/export.
-func (s *Server) logExport(c echo.Context) error {
-	a, err := s.auditor(c, door.Need{Permission: auth.LogRead, Parameters: exportParameters})
+func (a *Audit) logExport(c echo.Context) error {
+	who, err := a.auditor(c, door.Need{Permission: auth.LogRead, Parameters: exportParameters})
 	if err != nil {
 		return err
 	}
-	want, err := a.export(c)
+	want, err := who.export(c)
 	if err != nil {
 		return err
 	}
-	w, leave, err := s.readsAll(c, a)
+	w, leave, err := a.readsAll(c, who)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	snapshot, err := s.exported(w.ctx, want)
+	snapshot, err := a.exported(w.ctx, want)
 	if err != nil {
 		return err
 	}
@@ -77,17 +76,17 @@ func (s *Server) logExport(c echo.Context) error {
 	}
 	done, err := want.write(w.ctx, w, snapshot)
 	if err != nil {
-		return s.cutOff(c, err)
+		return a.cutOff(c, err)
 	}
 	header.Set(summaryHeader, summary(done))
 	return nil
 }
 
 // exported is the state of the log that is to be exported.
-func (s *Server) exported(ctx context.Context, want exportAsked) (*decisionlog.Snapshot, error) {
+func (a *Audit) exported(ctx context.Context, want exportAsked) (*decisionlog.Snapshot, error) {
 	if want.checkpoint == (decisionlog.Moment{}) {
-		s.sign(ctx)
-		snapshot, err := s.decisions.Settled()
+		a.sign(ctx)
+		snapshot, err := a.Log.Settled()
 		if err != nil {
 			return nil, checkpointProblem(err)
 		}
@@ -97,7 +96,7 @@ func (s *Server) exported(ctx context.Context, want exportAsked) (*decisionlog.S
 		return nil, door.BadParameter("after",
 			"is no record that the checkpoint covers; give the sequence of the last record you have")
 	}
-	snapshot, err := s.decisions.At(want.checkpoint)
+	snapshot, err := a.Log.At(want.checkpoint)
 	if errors.Is(err, decisionlog.ErrNotFound) || errors.Is(err, decisionlog.ErrGone) {
 		return nil, door.NewProblem(http.StatusNotFound,
 			"this log has no such checkpoint: it is of another log, or an older copy of the log was put back; "+
@@ -112,7 +111,7 @@ func (s *Server) exported(ctx context.Context, want exportAsked) (*decisionlog.S
 // cutOff gives up an export. Before the first byte, the answer becomes a problem: so a
 // reader who goes on after removed content is told. Later it breaks the connection, so
 // that no reader takes the answer for whole.
-func (s *Server) cutOff(c echo.Context, err error) error {
+func (a *Audit) cutOff(c echo.Context, err error) error {
 	if answer := c.Response(); !answer.Committed && !errors.Is(err, errStopping) {
 		for _, name := range []string{"Trailer", echo.HeaderContentType, echo.HeaderContentEncoding} {
 			answer.Header().Del(name)
@@ -125,8 +124,10 @@ func (s *Server) cutOff(c echo.Context, err error) error {
 		return logProblem(err)
 	}
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, errStopping) {
-		s.log.WarnContext(telemetry.LogContext(c.Request()), "an export was cut off",
-			"request_id", door.RequestID(c), "changed", errors.Is(err, decisionlog.ErrChanged), "cause", fmt.Sprintf("%T", err))
+		a.Door.Options.Log.WarnContext(a.Door.Options.LogContext(c.Request()), "an export was cut off",
+			"request_id", door.RequestID(c),
+			"changed", errors.Is(err, decisionlog.ErrChanged),
+			"cause", fmt.Sprintf("%T", err))
 	}
 	panic(http.ErrAbortHandler)
 }
@@ -138,7 +139,7 @@ func (want exportAsked) write(
 	if !want.gzip {
 		return snapshot.Export(ctx, w, want.options)
 	}
-	pieces := bufio.NewWriterSize(w, exportPiece) // gzip writes a few hundred bytes at a time
+	pieces := bufio.NewWriterSize(w, ExportPiece) // gzip writes a few hundred bytes at a time
 	z, err := gzip.NewWriterLevel(pieces, gzip.BestSpeed)
 	if err != nil {
 		return done, err
@@ -175,27 +176,28 @@ var exportParameters = slices.Concat(filterNames, []string{"format", "proofs", "
 //   - Range with If-Range gets 200 and the whole export. No export has an ETag any more,
 //     so If-Range never matches, and a client that sends it begins its file anew after
 //     a 200.
-func (a auditor) export(c echo.Context) (want exportAsked, err error) {
-	want.auditor = a
+func (who auditor) export(c echo.Context) (want exportAsked, err error) {
+	want.auditor = who
 	h := c.Request().Header
 	part := h.Get("Range") != "" && h.Get("Range") != "bytes=0-" && h.Get("If-Range") == ""
-	if part || a.Given["snapshot"] != "" {
+	if part || who.Given["snapshot"] != "" {
 		return want, door.NewProblem(http.StatusGone,
 			"an export goes on after a record, and no longer at a byte: ask without Range and snapshot, "+
-				"give as checkpoint what "+checkpointHeader+" said, and as after the sequence of the last record you have; "+
+				"give as checkpoint what "+checkpointHeader+" said, "+
+				"and as after the sequence of the last record you have; "+
 				"begin anew if you have no "+checkpointHeader)
 	}
-	if want.options.Filter, err = a.filter(); err != nil {
+	if want.options.Filter, err = who.filter(); err != nil {
 		return want, err
 	}
-	switch want.options.Format = a.Given["format"]; want.options.Format {
+	switch want.options.Format = who.Given["format"]; want.options.Format {
 	case "":
 		want.options.Format = "ndjson"
 	case "ndjson", "csv":
 	default:
 		return want, door.BadParameter("format", "is neither ndjson nor csv; give one of them")
 	}
-	switch a.Given["proofs"] {
+	switch who.Given["proofs"] {
 	case "", "false":
 	case "true":
 		want.options.Proofs = true
@@ -223,7 +225,8 @@ func (want *exportAsked) goOn() error {
 		return nil
 	}
 	if checkpoint == "" {
-		return door.BadParameter("after", "is a record of one export; give as checkpoint what "+checkpointHeader+" said of it")
+		return door.BadParameter("after",
+			"is a record of one export; give as checkpoint what "+checkpointHeader+" said of it")
 	}
 	sequence, err := strconv.ParseUint(after, 10, 63)
 	if err != nil {

@@ -1,4 +1,4 @@
-package server
+package audit
 
 import (
 	"context"
@@ -21,30 +21,32 @@ import (
 const sampleMost = 1000
 
 // logStats answers GET /v1/log/stats.
-func (s *Server) logStats(c echo.Context) error {
-	return s.readOnce(c, door.NoParameters, func(ctx context.Context, log *decisionlog.Snapshot, _ map[string]string) (any, error) {
+func (a *Audit) logStats(c echo.Context) error {
+	count := func(ctx context.Context, log *decisionlog.Snapshot, _ map[string]string) (any, error) {
 		stats, err := report.Count(ctx, log)
 		if stats.WholeLog != nil {
 			stats.Uncovered = 0 // the server signs for them in a moment
 		}
 		return stats, err
-	})
+	}
+	return a.readOnce(c, door.NoParameters, count)
 }
 
 // logReport answers GET /v1/log/report.
-func (s *Server) logReport(c echo.Context) error {
-	return s.readOnce(c, []string{"from", "to"}, func(ctx context.Context, log *decisionlog.Snapshot, given map[string]string) (any, error) {
+func (a *Audit) logReport(c echo.Context) error {
+	sum := func(ctx context.Context, log *decisionlog.Snapshot, given map[string]string) (any, error) {
 		from, to, err := times(given)
 		if err != nil {
 			return nil, err
 		}
 		return report.Make(ctx, log, report.Options{From: from, To: to})
-	})
+	}
+	return a.readOnce(c, []string{"from", "to"}, sum)
 }
 
 // logSample answers GET /v1/log/sample with the files of a sample.
-func (s *Server) logSample(c echo.Context) error {
-	return s.readOnce(c, []string{"n", "seed", "from", "to"}, func(ctx context.Context, log *decisionlog.Snapshot, given map[string]string) (any, error) {
+func (a *Audit) logSample(c echo.Context) error {
+	choose := func(ctx context.Context, log *decisionlog.Snapshot, given map[string]string) (any, error) {
 		o, err := sampleOptions(given)
 		if err != nil {
 			return nil, err
@@ -52,14 +54,17 @@ func (s *Server) logSample(c echo.Context) error {
 		sample, err := report.Choose(ctx, log, o)
 		switch {
 		case errors.Is(err, report.ErrNoPopulation):
-			return nil, door.NewProblem(http.StatusNotFound, "there is no decision in this time that is there for you; try another from and to")
+			return nil, door.NewProblem(http.StatusNotFound,
+				"there is no decision in this time that is there for you; try another from and to")
 		case errors.Is(err, report.ErrSampleTooLarge):
-			return nil, door.NewProblem(http.StatusBadRequest, "the parameter n is too large for records of this size; ask for fewer")
+			return nil, door.NewProblem(http.StatusBadRequest,
+				"the parameter n is too large for records of this size; ask for fewer")
 		case err != nil:
 			return nil, err
 		}
 		return sampleAnswer{sample.Summary, filesOf(sample.Files)}, nil
-	})
+	}
+	return a.readOnce(c, []string{"n", "seed", "from", "to"}, choose)
 }
 
 // sampleAnswer is a sample in one answer.
@@ -84,36 +89,42 @@ func sampleOptions(given map[string]string) (o report.SampleOptions, err error) 
 	}
 	if text := given["n"]; text != "" {
 		if o.N, err = strconv.Atoi(text); err != nil || o.N < 1 || o.N > sampleMost {
-			return o, door.BadParameter("n", fmt.Sprintf("is no number of decisions; give one from 1 to %d", sampleMost))
+			return o, door.BadParameter("n",
+				fmt.Sprintf("is no number of decisions; give one from 1 to %d", sampleMost))
 		}
 	}
 	if o.Check() != nil { // all that is left to be wrong
-		return o, door.BadParameter("seed", "is missing, too long or not in one line; give some text that nobody could know before, such as the result of a lottery")
+		return o, door.BadParameter("seed", "is missing, too long or not in one line; "+
+			"give some text that nobody could know before, such as the result of a lottery")
 	}
 	return o, nil
 }
 
-// readOnce answers with what is found by going once over all that is there for the
-// auditor. Few do that at a time.
-func (s *Server) readOnce(c echo.Context, names []string, read func(context.Context, *decisionlog.Snapshot, map[string]string) (any, error)) error {
-	a, err := s.auditor(c, door.Need{Permission: auth.LogRead, Parameters: names})
+// reading makes an answer from all records that an auditor sees and the parameters of the query.
+type reading func(ctx context.Context, log *decisionlog.Snapshot, given map[string]string) (any, error)
+
+// readOnce answers with what one pass over all records that the auditor sees finds. Few requests do that at a time.
+func (a *Audit) readOnce(c echo.Context, names []string, read reading) error {
+	who, err := a.auditor(c, door.Need{Permission: auth.LogRead, Parameters: names})
 	if err != nil {
 		return err
 	}
-	w, leave, err := s.readsAll(c, a)
+	w, leave, err := a.readsAll(c, who)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(w.ctx, s.config.Load.RequestTime)
+	ctx, cancel := context.WithTimeout(w.ctx, a.Door.Options.Load.RequestTime)
 	defer cancel()
-	snapshot, err := s.signed(ctx)
+	snapshot, err := a.signed(ctx)
 	if err != nil {
 		return err
 	}
-	found, err := read(ctx, snapshot.For(a.tenants), a.Given)
+	found, err := read(ctx, snapshot.For(who.tenants), who.Given)
 	if err != nil {
-		return noTimeFor(err, "the whole log takes longer to read than a request may take; policy-service log report, sample and stats with --data have all the time there is, beside the server or on a copy of its data directory")
+		return noTimeFor(err,
+			"the whole log takes longer to read than a request may take; policy-service log report, sample and "+
+				"stats with --data have all the time there is, beside the server or on a copy of its data directory")
 	}
 	body, err := marshal(found)
 	if err != nil {

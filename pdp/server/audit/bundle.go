@@ -1,4 +1,4 @@
-package server
+package audit
 
 import (
 	"errors"
@@ -16,12 +16,12 @@ import (
 // keptBundle is a bundle as it was when it decided.
 type keptBundle struct {
 	Digest string `json:"digest"`
-	// Complete says whether all files are here: the digest is that of all.
+	// Complete says if all files are here. The digest is that of all files in any case.
 	Complete bool       `json:"complete"`
 	Files    []keptFile `json:"files"`
 }
 
-// keptFile has its content as text where it is text, else in base64.
+// keptFile has its content as text if it is valid UTF-8, else in base64.
 type keptFile struct {
 	Path    string  `json:"path"`
 	Content *string `json:"content,omitempty"`
@@ -29,8 +29,8 @@ type keptFile struct {
 }
 
 // logBundle answers GET /v1/bundles/:digest.
-func (s *Server) logBundle(c echo.Context) error {
-	a, err := s.auditor(c, door.Need{Permission: auth.LogRead, Parameters: door.NoParameters})
+func (a *Audit) logBundle(c echo.Context) error {
+	who, err := a.auditor(c, door.Need{Permission: auth.LogRead, Parameters: door.NoParameters})
 	if err != nil {
 		return err
 	}
@@ -38,20 +38,22 @@ func (s *Server) logBundle(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	_, done, err := s.reads(c, a)
+	_, done, err := a.reads(c, who)
 	if err != nil {
 		return err
 	}
 	defer done()
 	digest = standardDigest(digest)
-	files, err := s.bundles.Files(digest)
+	files, err := a.Bundles.Files(digest)
 	if errors.Is(err, decisionlog.ErrNoSuchBundle) {
-		return door.NewProblem(http.StatusNotFound, "no bundle is kept under this digest; the member bundle of a record has one, and in a path its / is %2F, or _")
+		return door.NewProblem(http.StatusNotFound,
+			"no bundle is kept under this digest; the member bundle of a record has one, and in a path its / is "+
+				"%2F, or _")
 	}
 	if err != nil {
 		return err
 	}
-	kept := decisionlog.CutFiles(files, a.tenants)
+	kept := decisionlog.CutFiles(files, who.tenants)
 	body, err := marshal(keptBundle{Digest: digest, Complete: len(kept) == len(files), Files: filesOf(kept)})
 	if err != nil {
 		return err
@@ -59,7 +61,7 @@ func (s *Server) logBundle(c echo.Context) error {
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
 }
 
-// standardDigest also takes a digest whose base64 is that of URLs, padded or not.
+// standardDigest writes a digest in standard base64. It also takes the base64 of URLs, padded or not.
 func standardDigest(digest string) string {
 	digest = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(digest, "="))
 	return digest + "="

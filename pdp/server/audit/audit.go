@@ -1,0 +1,97 @@
+// Package audit serves the decision log: to auditors, who read it and prove with it, to operators, who rotate its key
+// and redact records, and to PEPs, who report what became of their obligations. Start with [Audit.Routes].
+//
+// An auditor sees only the records of some tenants. The type auditor is a request together with what its caller sees,
+// and every route begins with one. A record of another tenant gets the same answer as a record that does not exist.
+//
+// Reading shares the processors with decisions, so it is bounded twice. [Audit.Reading] limits how many requests work
+// on the log at once, and they take turns (reading.go). [Audit.Exports] are the places of requests that read the whole
+// log, which may last as long as their credential and write no faster than their reader takes it (exports.go).
+//
+// The package refuses to decide and to know why something was decided: it imports no PDP and no approvals. It changes
+// nothing in the log but by the log's own functions, and a receipt changes no decision. What may be shown of a text is
+// for the masker that its [Options] name.
+package audit
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/keyedmutex"
+	"policy-service/pdp/server/door"
+)
+
+// Options are what an Audit works with.
+type Options struct {
+	Door *door.Door
+	// Log and Bundles are nil if no decision log is kept; then each route says so. They are set before the first
+	// request comes.
+	Log     *decisionlog.Log
+	Bundles *decisionlog.Bundles
+	Data    string // the data directory of the log
+	Mode    decisionlog.Mode
+	// Mask is the masker of the request that a context belongs to.
+	Mask func(context.Context) *mask.Masker
+	// Reported counts an obligation whose receipt came.
+	Reported func(ctx context.Context, obligation string, status evaluation.ReceiptStatus)
+}
+
+// Audit is the routes of the decision log. Make it with [New].
+type Audit struct {
+	Options
+	// Reading limits how many requests work on what is read of the log at once.
+	Reading door.Gate
+	// Exports limits how many requests read the whole log at once.
+	Exports door.Places
+	// Stop ends the requests that read the whole log. A slow reader must not delay the stop of the server, and an
+	// export can be continued.
+	Stop context.CancelFunc
+
+	stopping  context.Context  // ends with Stop
+	reporting keyedmutex.Mutex // of PEPs that report on a decision
+}
+
+// New makes an Audit.
+func New(o Options) *Audit {
+	a := &Audit{
+		Options: o,
+		Reading: door.Gate{Limit: mostReading(), Queue: door.LongQueue},
+		Exports: door.Places{Gate: door.Gate{
+			Limit: MostExports,
+			Share: ExportsOfOne,
+			Queue: door.LongQueue,
+		}},
+	}
+	a.stopping, a.Stop = context.WithCancel(context.Background())
+	return a
+}
+
+// Routes registers the routes.
+func (a *Audit) Routes(route func(path string, handle echo.HandlerFunc, methods ...string)) {
+	route("/v1/decisions/:id/obligations", a.receipts, http.MethodPost)
+	route("/v1/decisions", a.decisionsPage, http.MethodGet)
+	route("/v1/decisions/:id", a.decisionRecord, http.MethodGet)
+	route("/v1/decisions/:id/proof", a.decisionProof, http.MethodGet)
+	route("/v1/decisions/:id/redaction", a.redaction, http.MethodPost)
+	route("/v1/log/checkpoint", a.logCheckpoint, http.MethodGet)
+	route("/v1/log/keys", a.logKeys, http.MethodGet)
+	route("/v1/log/keys", a.rotateLogKey, http.MethodPost)
+	route("/v1/log/consistency", a.logConsistency, http.MethodPost)
+	route("/v1/log/stats", a.logStats, http.MethodGet)
+	route("/v1/log/report", a.logReport, http.MethodGet)
+	route("/v1/log/sample", a.logSample, http.MethodGet)
+	route("/v1/log/export", a.logExport, http.MethodGet)
+	route("/v1/bundles/:digest", a.logBundle, http.MethodGet)
+}
+
+// marshal writes v with members in a fixed order. Names of files may hold bytes that are not UTF-8; they become U+FFFD.
+func marshal(v any) ([]byte, error) {
+	return json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+}
