@@ -92,8 +92,9 @@ func (t ScopeTest) Follows(tests []ScopeTest) bool {
 	return typed && placed
 }
 
-// within reports if every entity that the test names is also named by the other test. Then an
-// entity below the first is below the second.
+// within reports if every entity that passes the test by its place also passes the other test:
+// each entity that the test names is among those that the other test names, and the other test
+// does not ask for equality if this one does not.
 func (t ScopeTest) within(other ScopeTest) bool {
 	if t.Uids == nil || other.Eq && !t.Eq {
 		return false

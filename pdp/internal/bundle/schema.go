@@ -592,8 +592,8 @@ func (e Environment) owner(variable string) owner {
 	return owner{context: e.Action}
 }
 
-// admits reports if a test could hold. A test of ids alone could always hold, because
-// ancestors of principals and resources may have any type.
+// admits reports if a test could hold. A test with in that names only ids could always hold
+// for a principal and a resource, because their ancestors may have any type.
 func (e Environment) admits(t *ScopeTest) bool {
 	typ := e.Principal
 	switch t.Of {

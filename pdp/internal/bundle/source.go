@@ -58,7 +58,7 @@ func (s Source) ReadWithin(ctx context.Context) (*Files, error) {
 }
 
 // ReadRoot reads the files that belong to no tenant, and lists the tenants. It does not look
-// for what is wrong with their files.
+// for what is wrong with the root or the tenants.
 func (s Source) ReadRoot(ctx context.Context) (*Files, error) {
 	r := s.Reader()
 	r.ctx = ctx
