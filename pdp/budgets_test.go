@@ -41,7 +41,6 @@ var ceilings = map[string]int{
 	"fields of pdp/decisionlog/verify.Report":   19,
 	"fields of pdp/decisionlog/verify.exported": 24,
 	"fields of pdp/decisionlog/verify.segment":  18,
-	"fields of pdp/internal/lint.scoped":        20,
 	"fields of pdp/pdptest.Server":              42,
 	"fields of pdp/server.Server":               39,
 }

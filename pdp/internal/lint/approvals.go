@@ -13,9 +13,10 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// approvals warns of permits that wait for a person where nobody could ever decide.
-// The root's are looked at in its own view: what decides there decides everywhere.
-// And of permits that let people decide who were not thought of, or that let nobody.
+// approvals warns of permits that wait for an approval that no policy lets a person give. The
+// root's permits are checked in the root's own view, because a permit that decides there
+// decides everywhere. approvals also warns of permits that let more people decide than the
+// author thought of, and of permits for approvers that let no person decide.
 func (l *linter) approvals() {
 	warned := map[*bundle.Policy]bool{}
 	for name, v := range l.b.Views {
@@ -40,11 +41,25 @@ func (l *linter) approvals() {
 			counts := p.OfTenant() && len(ofTenant) > 0 || !p.OfTenant() && len(waiting) > 0
 			if counts && !warned[p] && wide(p) {
 				warned[p] = true
-				l.warn(p, "approval_unnamed", "names no action and no resource, so whoever it is for may decide about approvals too", "name the actions it is for, and write a permit for the action "+bundle.Quote(bundle.ApprovalAction)+" where they are to decide")
+				l.warn(
+					p,
+					"approval_unnamed",
+					"names no action and no resource, so whoever it is for may decide about approvals too",
+					"name the actions it is for, and write a permit for the action "+
+						bundle.Quote(bundle.ApprovalAction)+" where they are to decide",
+				)
 			}
 			decided := func(t template) bool { return t.decidedBy(p) }
-			if p.OfTenant() && l.onlyDecides(p) && slices.ContainsFunc(ofRoot, decided) && !slices.ContainsFunc(ofTenant, decided) {
-				l.warn(p, "approval_unheard", "lets nobody decide: each approval that it is for is demanded by a policy or an obligation of the root, and only the root's permits say who decides about those", "have the permit written in the root, or define the obligation in the tenant's own obligations.yaml where the tenant alone demands it")
+			onlyRoots := slices.ContainsFunc(ofRoot, decided) && !slices.ContainsFunc(ofTenant, decided)
+			if p.OfTenant() && l.onlyDecides(p) && onlyRoots {
+				l.warn(
+					p,
+					"approval_unheard",
+					"lets nobody decide: each approval that it is for is demanded by a policy or an obligation "+
+						"of the root, and only the root's permits say who decides about those",
+					"have the permit written in the root, or define the obligation in the tenant's own "+
+						"obligations.yaml where the tenant alone demands it",
+				)
 			}
 		}
 		for p, t := range waiting {
@@ -53,33 +68,43 @@ func (l *linter) approvals() {
 				by, whose = root, "no policy of the root"
 			}
 			if !slices.ContainsFunc(by, t.decidedBy) {
-				l.warn(p, "approval_nobody", "waits for an approval of template "+bundle.Quote(string(t))+", and in tenant "+bundle.Quote(name)+" "+whose+" lets anybody give one", "write a permit, with no obligation, for the action "+bundle.Quote(bundle.ApprovalAction)+" on a resource of type "+string(l.b.Config.ApprovalType)+" and of that template, and declare both where there is a schema")
+				l.warn(
+					p,
+					"approval_nobody",
+					"waits for an approval of template "+bundle.Quote(string(t))+
+						", and in tenant "+bundle.Quote(name)+" "+whose+" lets anybody give one",
+					"write a permit, with no obligation, for the action "+bundle.Quote(bundle.ApprovalAction)+
+						" on a resource of type "+string(l.b.Config.ApprovalType)+
+						" and of that template, and declare both where there is a schema",
+				)
 			}
 		}
 	}
 }
 
-// onlyDecides reports whether a policy is for decisions about approvals and for no others.
+// onlyDecides reports whether a policy is for decisions about approvals alone.
 func (l *linter) onlyDecides(p *bundle.Policy) bool {
 	action := types.NewEntityUID(l.b.Config.ActionType, bundle.ApprovalAction)
 	return slices.ContainsFunc(p.Tests(), func(t bundle.ScopeTest) bool {
-		return t.Of == bundle.ActionVar && t.Uids != nil && !slices.ContainsFunc(t.Uids, func(uid types.EntityUID) bool { return uid != action })
+		another := func(uid types.EntityUID) bool { return uid != action }
+		return t.Of == bundle.ActionVar && t.Uids != nil && !slices.ContainsFunc(t.Uids, another)
 	})
 }
 
-// template is that of an approval; what a request fills in is only known then.
+// template is the template of an approval. It is open if a request fills in a part of it, and
+// then only the request tells the whole name.
 type template string
 
 func (t template) open() bool { return strings.Contains(string(t), "${") }
 
-// templateOf is the template of an obligation that waits for a person.
+// templateOf returns the template of an obligation, if the obligation demands an approval.
 func templateOf(d *obligations.Definition) (template, bool) {
 	text, _ := d.Properties.Get("template")
 	return template(text.Text()), d.Type.Name == obligations.ApprovalRequired && text.Kind() == evaluation.String
 }
 
-// approvalOf reports for an approval of which template a permit waits. Of several the
-// first counts: two are in conflict.
+// approvalOf returns the template of the approval that a permit waits for, if it waits for one.
+// If there are several, the first counts, because two are in conflict.
 func approvalOf(p *bundle.Policy) (template, bool) {
 	for _, d := range p.Obliges {
 		if t, ok := templateOf(d); ok && !p.Forbids() {
@@ -89,8 +114,8 @@ func approvalOf(p *bundle.Policy) (template, bool) {
 	return "", false
 }
 
-// deciders are the permits of a view by which somebody may decide about an approval.
-// One that obliges to anything is none: nobody there could do it.
+// deciders returns the permits of a view that let a person decide about an approval. It leaves
+// out permits with obligations, because nobody there could discharge an obligation.
 func (l *linter) deciders(v *bundle.View) []*bundle.Policy {
 	action := bundle.LineageOf(types.NewEntityUID(l.b.Config.ActionType, bundle.ApprovalAction), v.Store)
 	return slices.DeleteFunc(slices.Clone(v.Policies), func(p *bundle.Policy) bool {
@@ -98,45 +123,50 @@ func (l *linter) deciders(v *bundle.View) []*bundle.Policy {
 	})
 }
 
-// wide reports whether a policy asks nothing of the action nor of the resource.
+// wide reports whether a policy tests neither the action nor the resource.
 func wide(p *bundle.Policy) bool {
-	asks := func(t bundle.ScopeTest) bool { return t.Of != bundle.PrincipalVar }
-	return !slices.ContainsFunc(p.Facts.Scope, asks) && !slices.ContainsFunc(p.Terms(), asksWhat)
+	tests := func(t bundle.ScopeTest) bool { return t.Of != bundle.PrincipalVar }
+	return !slices.ContainsFunc(p.Facts.Scope, tests) && !slices.ContainsFunc(p.Terms(), looksAtWhat)
 }
 
-// asksWhat reports whether a clause looks at the action or the resource.
-func asksWhat(t *bundle.Term) bool {
+// looksAtWhat reports whether a clause looks at the action or the resource.
+func looksAtWhat(t *bundle.Term) bool {
 	switch t.Op {
 	case bundle.OpTest:
 		return t.Test.Of != bundle.PrincipalVar
 	case bundle.OpPath, bundle.OpHas:
 		return t.Path.Root == "action" || t.Path.Root == "resource"
 	}
-	return slices.ContainsFunc(t.Args, asksWhat)
+	return slices.ContainsFunc(t.Args, looksAtWhat)
 }
 
-// decides reports whether a policy may be for the question who decides.
+// decides reports whether a policy may apply to the question who may decide about an approval.
 func (l *linter) decides(p *bundle.Policy, action *bundle.Lineage) bool {
 	excluded := func(t bundle.ScopeTest) bool {
 		return t.Of == bundle.ActionVar && !action.Holds(&t) || t.Of == bundle.ResourceVar && !l.ofApprovals(t)
 	}
 	return !slices.ContainsFunc(p.Tests(), excluded) && slices.ContainsFunc(l.settings(p), func(set *setting) bool {
-		return set.types[bundle.ResourceVar] == l.b.Config.ApprovalType && (set.action == nil || set.action.Uid == action.Uid)
+		return set.types[bundle.ResourceVar] == l.b.Config.ApprovalType &&
+			(set.action == nil || set.action.Uid == action.Uid)
 	})
 }
 
-// ofApprovals reports whether an approval can pass a test. It is in no group, unless
+// ofApprovals reports whether an approval can pass a test. An approval is in no group, unless
 // bundle.yaml says so.
 func (l *linter) ofApprovals(t bundle.ScopeTest) bool {
 	typ := l.b.Config.ApprovalType
 	of := func(uid types.EntityUID) bool { return uid.Type == typ }
-	return (t.Is == "" || t.Is == typ) && (t.Uids == nil || slices.ContainsFunc(t.Uids, of) || len(l.b.Config.Parents[typ]) > 0)
+	return (t.Is == "" || t.Is == typ) &&
+		(t.Uids == nil || slices.ContainsFunc(t.Uids, of) || len(l.b.Config.Parents[typ]) > 0)
 }
 
-// decidedBy reports whether a policy does not want another template, as far as its
-// text says so.
+// decidedBy reports whether a policy can be for approvals of the template. It is false only if
+// the text of the policy wants another template.
 func (t template) decidedBy(p *bundle.Policy) bool {
-	wanted := choice{term: "resource.template", strings: []string{inOneLine(string(types.String(t).MarshalCedar()))}}
+	wanted := choice{
+		term:    "resource.template",
+		strings: []string{inOneLine(string(types.String(t).MarshalCedar()))},
+	}
 	for _, c := range p.Facts.Conjuncts {
 		if c.Unless || t.open() {
 			continue
@@ -148,21 +178,33 @@ func (t template) decidedBy(p *bundle.Policy) bool {
 	return true
 }
 
-// inOneLine is a text as a conjunct's is written.
+// inOneLine writes a text with single spaces, as the text of a conjunct is.
 func inOneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// approvalConfig warns of what bundle.yaml says of approvals and cannot mean.
+// approvalConfig warns of settings for approvals in bundle.yaml that cannot be meant.
 func (l *linter) approvalConfig(text []byte) {
 	templates, open := l.templates()
 	self := func(name *yaml.Node) {
-		if !open && !templates[name.Value] { // no approval is ever asked for by it
-			l.problems.Warn(bundle.ConfigFile, name.Line, name.Column, "unknown_template", "no obligation has the template "+bundle.Quote(name.Value)+bundle.DidYouMean(name.Value, maps.Keys(templates)), "correct it, or take it out: people could approve their own requests for whatever is given that name later")
+		if !open && !templates[name.Value] { // no approval request ever has it
+			l.warnConfig(
+				name,
+				"unknown_template",
+				"no obligation has the template "+bundle.Quote(name.Value)+
+					bundle.DidYouMean(name.Value, maps.Keys(templates)),
+				"correct it, or take it out: "+
+					"people could approve their own requests for whatever is given that name later",
+			)
 		}
 	}
 	l.readConfig(text, func(doc *bundle.YamlMap) map[string]func(*yaml.Node) {
 		known := func(name *yaml.Node) {
 			if doc.WireType(&l.b.Config, name) == l.b.Config.ApprovalType {
-				l.problems.Warn(bundle.ConfigFile, name.Line, name.Column, "approval_known", "no approval is in the entity store: as long as its type is listed here nobody may decide about any", "take "+bundle.Quote(name.Value)+" out of known")
+				l.warnConfig(
+					name,
+					"approval_known",
+					"no approval is in the entity store: as long as its type is listed here nobody may decide about any",
+					"take "+bundle.Quote(name.Value)+" out of known",
+				)
 			}
 		}
 		return map[string]func(*yaml.Node){
@@ -172,7 +214,8 @@ func (l *linter) approvalConfig(text []byte) {
 	})
 }
 
-// templates are those of all obligations; open is set where a request makes one up.
+// templates returns the templates of all obligations. open is set if a request fills in a part
+// of one of them.
 func (l *linter) templates() (known map[string]bool, open bool) {
 	known = map[string]bool{}
 	for _, v := range l.b.Views {

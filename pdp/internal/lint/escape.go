@@ -8,8 +8,8 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// escapes warns of forbids that a caller switches off: by leaving an attribute
-// out, or by sending one of another type. An error is no way out, because a
+// escapes warns of forbids that a caller can switch off by leaving an attribute out, or by
+// sending a value of another type. A caller cannot escape by causing an error, because a
 // forbid that errs denies, unless bundle.yaml says forbid_errors: ignore.
 func (l *linter) escapes(p *bundle.Policy, terms []*bundle.Term) {
 	e := escape{l: l, p: p}
@@ -34,13 +34,30 @@ func (l *linter) escapes(p *bundle.Policy, terms []*bundle.Term) {
 		}
 	}
 	for _, path := range omitted {
-		l.warn(p, "forbid_omittable", "does not apply where the request leaves out "+path.String()+", so leaving it out is a way around it", "forbid unless the request shows what must be there, as in `unless { "+path.Asked()+" && … }`, or "+l.ensured(path))
+		l.warn(
+			p,
+			"forbid_omittable",
+			"does not apply where the request leaves out "+path.String()+", so leaving it out is a way around it",
+			"forbid unless the request shows what must be there, as in `unless { "+path.Asked()+" && … }`, or "+
+				l.howToEnsure(path),
+		)
 	}
 	for _, path := range parents {
-		l.warn(p, "forbid_omittable", "tests parents that "+path.String()+" gives, and does not apply where the request leaves that out", "restrict it to types whose parents are stored and known, or forbid unless a parent is there")
+		l.warn(
+			p,
+			"forbid_omittable",
+			"tests parents that "+path.String()+" gives, and does not apply where the request leaves that out",
+			"restrict it to types whose parents are stored and known, or forbid unless a parent is there",
+		)
 	}
 	for _, path := range retyped {
-		l.warn(p, "forbid_untyped_comparison", "compares "+path.String()+", which no schema types: sent as a value of another type it compares without an error, and the policy does not apply", "declare the attribute in a schema, or forbid unless it has a permitted value")
+		l.warn(
+			p,
+			"forbid_untyped_comparison",
+			"compares "+path.String()+", which no schema types: "+
+				"sent as a value of another type it compares without an error, and the policy does not apply",
+			"declare the attribute in a schema, or forbid unless it has a permitted value",
+		)
 	}
 }
 
@@ -56,15 +73,15 @@ func (l *linter) sendable(p *bundle.Policy, set *setting, path bundle.AttributeP
 	return false
 }
 
-// escape asks how a forbid takes a change.
+// escape finds out whether a change by the caller switches off one forbid.
 type escape struct {
 	l     *linter
 	p     *bundle.Policy
 	terms []*bundle.Term
 }
 
-// candidates are the attributes on which the policy depends, the containing
-// ones first, and those that give parents to principal and resource.
+// candidates returns the attributes on which the policy depends, and the attributes that give
+// parents to principal and resource. An attribute comes before those that it contains.
 func (e *escape) candidates(set *setting) paths {
 	var all paths
 	for _, path := range e.p.Facts.Reads {
@@ -87,8 +104,8 @@ func (e *escape) tests(path bundle.AttributePath) bool {
 	return slices.ContainsFunc(e.p.Facts.Reads, path.LeadsTo)
 }
 
-// change is what a caller does: leave an attribute out, or send it with a value
-// of another type.
+// change is one thing that a caller does to an attribute: leave it out, or send it with a
+// value of another type (retyped).
 type change struct {
 	set     *setting
 	path    bundle.AttributePath
@@ -97,11 +114,12 @@ type change struct {
 
 // lost reports whether the policy can apply before the change and not after it.
 func (e *escape) lost(c change) bool {
-	all := pairOf(yes, yes)
+	all := pairOf(outcomeTrue, outcomeTrue)
 	for _, t := range e.terms {
 		all = all.with(e.termOutcomes(c, t), and)
 	}
-	return all.has(yes, no) || !c.retyped && e.l.b.Config.IgnoreForbidErrors && all.has(yes, err)
+	escapesByError := !c.retyped && e.l.b.Config.IgnoreForbidErrors
+	return all.has(outcomeTrue, outcomeFalse) || escapesByError && all.has(outcomeTrue, outcomeError)
 }
 
 func (e *escape) termOutcomes(c change, t *bundle.Term) termOutcomes {
@@ -114,9 +132,9 @@ func (e *escape) termOutcomes(c change, t *bundle.Term) termOutcomes {
 	}
 	switch t.Op {
 	case bundle.OpTrue:
-		return pairOf(yes, yes)
+		return pairOf(outcomeTrue, outcomeTrue)
 	case bundle.OpFalse:
-		return pairOf(no, no)
+		return pairOf(outcomeFalse, outcomeFalse)
 	case bundle.OpPath:
 		return c.read(t.Path)
 	case bundle.OpHas:
@@ -131,9 +149,9 @@ func (e *escape) termOutcomes(c change, t *bundle.Term) termOutcomes {
 		return choose(args[0], args[1], args[2])
 	case bundle.OpEqual, bundle.OpContains:
 		return compared(args)
-	case bundle.OpIsEmpty: // sent as a set of other elements it is as empty as it was
+	case bundle.OpIsEmpty: // a set of elements of another type is as empty as the set was before
 		return joinedOutcomes(args, false) | args[0].with(same, func(x, y termOutcome) termOutcome {
-			if x == odd {
+			if x == outcomeOddType {
 				return y
 			}
 			return x
@@ -144,65 +162,73 @@ func (e *escape) termOutcomes(c change, t *bundle.Term) termOutcomes {
 	return joinedOutcomes(args, t.Op == bundle.OpBuild)
 }
 
-// compared is what == and contains come to: for a value of another type, or a
-// set of such values, false and no error.
+// compared returns the outcomes of == and contains. For a value of another type, or a set of
+// such values, that is false and no error.
 func compared(args []termOutcomes) (result termOutcomes) {
 	for b1, a1 := range args[0].each {
 		for b2, a2 := range args[1].each {
-			if max(a1, a2) != odd {
+			if max(a1, a2) != outcomeOddType {
 				result |= joinedOutcomes([]termOutcomes{pairOf(b1, a1), pairOf(b2, a2)}, true)
-			} else if max(b1, b2) != err {
-				result |= pairsOf(anything, []termOutcome{no})
+			} else if max(b1, b2) != outcomeError {
+				result |= pairsOf(anything, []termOutcome{outcomeFalse})
 			}
 		}
 	}
 	return result
 }
 
-// read is the value of a path.
+// read returns the outcomes of reading a path.
 func (c *change) read(path bundle.AttributePath) termOutcomes {
 	switch {
 	case c.path.Same(path) && c.retyped:
-		return pairsOf(anything, []termOutcome{odd})
+		return pairsOf(anything, []termOutcome{outcomeOddType})
 	case c.path.LeadsTo(path):
-		return pairsOf(anything, []termOutcome{err})
+		return pairsOf(anything, []termOutcome{outcomeError})
 	case path.LeadsTo(c.path) && (len(path.Names) > 0 || path.Root == "context"):
 		return differs // the record that the attribute is in
 	}
 	return same
 }
 
+// has returns the outcomes of testing with `has` whether a path is there.
 func (c *change) has(path bundle.AttributePath) termOutcomes {
 	switch {
 	case path.Same(c.path) && !c.retyped:
-		return pairOf(yes, no)
-	case path.LeadsTo(c.path): // what is changed is there, and so is what it is in
-		return pairOf(yes, yes)
+		return pairOf(outcomeTrue, outcomeFalse)
+	case path.LeadsTo(c.path): // the changed attribute is there, and so is every record around it
+		return pairOf(outcomeTrue, outcomeTrue)
 	case c.path.LeadsTo(path):
-		return pairsOf(anything, []termOutcome{err})
+		return pairsOf(anything, []termOutcome{outcomeError})
 	}
 	return same
 }
 
-var variableNames = [bundle.Variables]string{bundle.PrincipalVar: "principal", bundle.ActionVar: "action", bundle.ResourceVar: "resource"}
+var variableNames = [bundle.Variables]string{
+	bundle.PrincipalVar: "principal",
+	bundle.ActionVar:    "action",
+	bundle.ResourceVar:  "resource",
+}
 
-// test is a test like those of a scope: types settle it, or parents that the
-// change takes away, or nothing that is known here.
+// test returns the outcomes of a test like those of a scope. The types alone may settle it. If
+// not, the change may take away the parents that it tests. Nothing else is known of it here.
 func (e *escape) test(c change, t bundle.ScopeTest) termOutcomes {
-	if settled := e.l.truth(c.set, t); settled != err {
+	if settled := e.l.truth(c.set, t); settled != outcomeError {
 		return pairOf(settled, settled)
 	}
 	if t.Uids == nil || t.Eq {
 		return same
 	}
-	return same | e.loses(c, &bundle.Term{Op: bundle.OpPath, Path: bundle.AttributePath{Root: variableNames[t.Of]}}, t.Uids)
+	variable := bundle.AttributePath{Root: variableNames[t.Of]}
+	return same | e.loses(c, &bundle.Term{Op: bundle.OpPath, Path: variable}, t.Uids)
 }
 
-// loses is (yes, no) where the change takes away parents through which a
-// variable can be in one of the groups; nil is any group.
+// loses returns the pair (true, false) if the change takes away parents through which a
+// variable can be in one of the groups. Nil groups stand for any group. In all other cases
+// loses returns the empty set.
 func (e *escape) loses(c change, variable *bundle.Term, groups []types.EntityUID) termOutcomes {
 	typ, entity := c.set.typeOf(c.path.Root)
-	if variable.Op != bundle.OpPath || len(variable.Path.Names) > 0 || variable.Path.Root != c.path.Root || c.retyped || !entity || len(c.path.Names) > 1 {
+	sameVariable := variable.Op == bundle.OpPath && len(variable.Path.Names) == 0 && variable.Path.Root == c.path.Root
+	if !sameVariable || c.retyped || !entity || len(c.path.Names) > 1 {
 		return 0
 	}
 	for _, rule := range e.l.b.Config.Parents[typ] {
@@ -210,7 +236,7 @@ func (e *escape) loses(c change, variable *bundle.Term, groups []types.EntityUID
 			return group.Type == rule.Parent || e.l.isAbove(e.p, group, rule.Parent)
 		}
 		if rule.Attribute == c.path.Names[0] && (groups == nil || slices.ContainsFunc(groups, reaches)) {
-			return pairOf(yes, no)
+			return pairOf(outcomeTrue, outcomeFalse)
 		}
 	}
 	return 0

@@ -1,10 +1,12 @@
-// Package lint says what in a bundle is legal and probably not meant. [Check] loads a bundle
-// and returns its problems with these warnings.
+// Package lint warns of what is legal in a bundle and probably not meant. [Check] loads a
+// bundle and returns its problems together with these warnings.
 //
 // Each kind of warning has a file: approvals.go, escape.go, missing.go, names.go,
-// obligations.go and overlap.go. They go by what can be sent (sent.go), what is stored
-// (stored.go), and what a clause can come to (outcome.go). No warning keeps a bundle from
-// loading, and nothing that decides depends on one.
+// obligations.go and overlap.go. They use what a request can send (sent.go), what the entity
+// store holds (stored.go), and the outcomes that a clause can have (outcome.go).
+//
+// The package refuses nothing and decides nothing: no warning keeps a bundle from loading, and
+// no decision depends on one.
 package lint
 
 import (
@@ -15,17 +17,22 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// Check is [Load], and says besides what is legal and yet probably not meant:
-// problems of severity warning, each at the policy it is about. It loads what
-// Load loads. Warnings wait until the bundle loads, because what a policy means
-// depends on schema and bundle.yaml.
+// Check loads a bundle as [bundle.Load] does, and adds warnings about what is legal and
+// probably not meant. Most warnings stand at the policy that they are about. There are
+// warnings only if the bundle loads, because the meaning of a policy depends on the schema and
+// on bundle.yaml.
 func Check(source bundle.Source) (*bundle.Bundle, bundle.Problems) {
 	files := source.Read()
 	b, problems := bundle.Build(files)
 	if b == nil {
 		return nil, problems
 	}
-	l := linter{b: b, problems: &problems, listed: b.Config.ListedTypes(), stores: map[*bundle.View]*storeFacts{}}
+	l := linter{
+		b:        b,
+		problems: &problems,
+		listed:   b.Config.ListedTypes(),
+		stores:   map[*bundle.View]*storeFacts{},
+	}
 	l.configTypes(files.Content[bundle.ConfigFile])
 	l.approvalConfig(files.Content[bundle.ConfigFile])
 	for _, v := range b.Views {
@@ -40,20 +47,25 @@ func Check(source bundle.Source) (*bundle.Bundle, bundle.Problems) {
 	return b, problems.Sorted()
 }
 
-// linter looks at one bundle. It follows attributes by their paths. What a policy
-// compares as a whole, as in `context == {…}`, it does not take apart: no member
-// is named there that could be left out.
+// linter checks one bundle. It follows attributes by their paths. It does not take apart what
+// a policy compares as a whole, as in `context == {…}`, because such a comparison names no
+// member that a caller could leave out.
 type linter struct {
 	b        *bundle.Bundle
 	problems *bundle.Problems
-	listed   []types.EntityType // that bundle.yaml tells apart
+	listed   []types.EntityType // the types that bundle.yaml tells apart
 	stores   map[*bundle.View]*storeFacts
 }
 
 func (l *linter) lint(p *bundle.Policy) {
 	l.names(p)
 	if tooLong(p) {
-		l.warn(p, "too_long_to_check", "reads so many attributes that what it misses or lets escape is not looked for", "split it into several policies")
+		l.warn(
+			p,
+			"too_long_to_check",
+			"reads so many attributes that what it misses or lets escape is not looked for",
+			"split it into several policies",
+		)
 		return
 	}
 	terms := p.Terms()
@@ -64,8 +76,8 @@ func (l *linter) lint(p *bundle.Policy) {
 	}
 }
 
-// longest is how many names of attributes a policy may read, or ask for, to be
-// looked at closely: the work grows with the cube of it.
+// longest is the greatest number of attribute names that a policy may read, or test with has,
+// and still be checked closely. The work grows with the cube of this number.
 const longest = 300
 
 func tooLong(p *bundle.Policy) bool {
@@ -80,10 +92,11 @@ func (l *linter) warn(p *bundle.Policy, code, message, try string) {
 	l.problems.Warn(p.File, p.Line, p.Column, code, "policy "+bundle.Quote(p.Id)+" "+message, try)
 }
 
-// paths are warnings of one code about one policy, an attribute each.
+// paths are attributes of one policy, such as those that one kind of warning is about.
 type paths []bundle.AttributePath
 
-// add keeps the shortest: `has a.b` is two tests, and one thing to correct.
+// add adds a path, and keeps only the shortest of those that contain each other: `has a.b` is
+// two tests, and one thing to correct.
 func (ps *paths) add(path bundle.AttributePath) {
 	if ps.covers(path) {
 		return

@@ -6,11 +6,11 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// missing warns of attributes that a permit reads without having asked for them:
-// where one is absent the permit errs, and so does not count, which its author
-// may not have thought of. With a schema the question does not arise: cedar-go's
-// strict validation refuses such a read, for each of the policy's environments, but
-// where bundle.yaml waives what the schema requires.
+// missing warns of attributes that a permit reads without testing with has that they are
+// there. If such an attribute is absent, the permit errs and does not count, and its author
+// may not have thought of that. If there is a schema, cedar-go's strict validation already
+// refuses such a read in each of the policy's environments. Then only attributes are left that
+// the schema requires and bundle.yaml waives.
 func (l *linter) missing(p *bundle.Policy, terms []*bundle.Term) {
 	if l.b.Schema != nil && !l.b.Config.EvaluateUnknown {
 		return
@@ -29,12 +29,17 @@ func (l *linter) missing(p *bundle.Policy, terms []*bundle.Term) {
 		}
 	}
 	for _, path := range found {
-		l.warn(p, "permit_missing_attribute", "reads "+path.String()+" without has, and does not apply where that is absent", "ask first, as in `"+path.Asked()+" && …`, or "+l.ensured(path))
+		l.warn(
+			p,
+			"permit_missing_attribute",
+			"reads "+path.String()+" without has, and does not apply where that is absent",
+			"ask first, as in `"+path.Asked()+" && …`, or "+l.howToEnsure(path),
+		)
 	}
 }
 
-// missable reports whether a permit can find nothing at a path that it reads without
-// having asked.
+// missable reports whether the attribute at a path can be absent when a permit reads the path
+// without a test.
 func (l *linter) missable(p *bundle.Policy, set *setting, path bundle.AttributePath) bool {
 	if l.b.Schema != nil {
 		typ, entity := set.typeOf(path.Root)
@@ -43,14 +48,14 @@ func (l *linter) missable(p *bundle.Policy, set *setting, path bundle.AttributeP
 	return l.optional(p, set, path)
 }
 
-// presence follows which attributes are known to be there, as the capabilities
-// of Cedar's validator do, but for both termOutcomes of a term: `!(x has a) || x.a`
-// is as safe as `x has a && x.a`.
+// presence follows which attributes are known to be there, as the capabilities of Cedar's
+// validator do. Unlike those, it does so for a term that is true and for one that is false:
+// `!(x has a) || x.a` is as safe as `x has a && x.a`.
 type presence struct {
-	unsure paths // read while nothing said that they are there
+	unsure paths // the paths that are read while nothing says that they are there
 }
 
-// walk returns what is known after the term where it is true, and where false.
+// walk returns the attributes that are there after the term, if it is true and if it is false.
 func (w *presence) walk(t *bundle.Term, have paths) (ifTrue, ifFalse paths) {
 	switch t.Op {
 	case bundle.OpPath:
@@ -82,8 +87,8 @@ func (w *presence) walk(t *bundle.Term, have paths) (ifTrue, ifFalse paths) {
 	return have, have
 }
 
-// read notes the parts of a path that may be absent. After the read all of them
-// are there: otherwise evaluation has ended in an error.
+// read notes the parts of a path that may be absent. After the read all parts count as there,
+// because otherwise evaluation has ended in an error.
 func (w *presence) read(path bundle.AttributePath, have paths) paths {
 	for n := range path.Names {
 		part := bundle.AttributePath{Root: path.Root, Names: path.Names[:n+1]}
@@ -95,8 +100,8 @@ func (w *presence) read(path bundle.AttributePath, have paths) paths {
 	return have
 }
 
-// with and both leave what they are given as it is: it is known on other
-// branches too.
+// with returns have and one path more. Neither with nor both changes its arguments, because
+// other branches use them too.
 func with(have paths, path bundle.AttributePath) paths {
 	if slices.ContainsFunc(have, path.Same) {
 		return have
@@ -104,6 +109,7 @@ func with(have paths, path bundle.AttributePath) paths {
 	return append(slices.Clip(have), path)
 }
 
+// both returns the paths that are in a and in b.
 func both(a, b paths) paths {
 	var common paths
 	for _, path := range a {

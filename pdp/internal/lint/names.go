@@ -10,30 +10,57 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// names warns of what can be seen without following how a policy is evaluated.
+// names warns of what a policy shows without following its evaluation.
 func (l *linter) names(p *bundle.Policy) {
 	if len(p.Facts.Scope) == 0 && len(p.Facts.Leading) == 0 {
-		l.warn(p, "no_scope", "has neither a scope nor a first condition that says for which principals, actions or resources it is, so every decision evaluates it", "name the action, or the types, in its scope")
+		l.warn(
+			p,
+			"no_scope",
+			"has neither a scope nor a first condition that says for which principals, actions or resources it is, "+
+				"so every decision evaluates it",
+			"name the action, or the types, in its scope",
+		)
 	}
 	if !p.Named {
-		l.warn(p, "no_id", "is named by its place, and gets another name when a policy is put before it", "write @id(\"…\") above it")
+		l.warn(
+			p,
+			"no_id",
+			"is named by its place, and gets another name when a policy is put before it",
+			"write @id(\"…\") above it",
+		)
 	}
 	for _, read := range p.Facts.Reads {
 		if read.Protocol() {
-			l.warn(p, "protocol_member", "looks at "+read.String()+", which belongs to the protocol between PEP and PDP and never reaches a policy", "look at context.pdp, or have the fact sent under another name")
+			l.warn(
+				p,
+				"protocol_member",
+				"looks at "+read.String()+
+					", which belongs to the protocol between PEP and PDP and never reaches a policy",
+				"look at context.pdp, or have the fact sent under another name",
+			)
 		}
 	}
 	l.actionTypes(p)
 	named, decimals := p.Mentions()
 	for _, text := range decimals {
-		// ParseInt, on which cedar-go relies, takes the sign; Cedar's grammar has none.
+		// cedar-go relies on ParseInt, which accepts the sign. Cedar's grammar has no plus sign.
 		if strings.HasPrefix(text, "+") {
-			l.warn(p, "decimal_sign", "writes a decimal with a plus sign, which cedar-go accepts and Cedar does not", "leave the sign out")
+			l.warn(
+				p,
+				"decimal_sign",
+				"writes a decimal with a plus sign, which cedar-go accepts and Cedar does not",
+				"leave the sign out",
+			)
 		}
 	}
 	for _, typ := range named {
 		if typ != "" && !isActionType(typ) && l.unknown(typ) {
-			l.warn(p, "unknown_entity_type", "names the entity type "+string(typ)+", which the schema does not declare", "declare it, or correct its name")
+			l.warn(
+				p,
+				"unknown_entity_type",
+				"names the entity type "+string(typ)+", which the schema does not declare",
+				"declare it, or correct its name",
+			)
 		}
 	}
 }
@@ -46,8 +73,8 @@ func isActionType(typ types.EntityType) bool {
 	return typ == "Action" || strings.HasSuffix(string(typ), "::Action")
 }
 
-// actionTypes warns of actions that no request can ask for. A group of actions
-// may come from another namespace, where there is one with such an action in it.
+// actionTypes warns of actions that no request can ask for. It does not warn of a group of
+// actions from another namespace if the group holds an action of the right type.
 func (l *linter) actionTypes(p *bundle.Policy) {
 	for _, t := range slices.Concat(p.Facts.Scope, p.Facts.Leading) {
 		if t.Of != bundle.ActionVar {
@@ -57,7 +84,8 @@ func (l *linter) actionTypes(p *bundle.Policy) {
 			l.actionType(p, t.Is)
 		}
 		for _, uid := range t.Uids {
-			if uid.Type != l.b.Config.ActionType && (t.Eq || !isActionType(uid.Type) || !l.isAbove(p, uid, l.b.Config.ActionType)) {
+			wanted := l.b.Config.ActionType
+			if uid.Type != wanted && (t.Eq || !isActionType(uid.Type) || !l.isAbove(p, uid, wanted)) {
 				l.actionType(p, uid.Type)
 			}
 		}
@@ -65,11 +93,17 @@ func (l *linter) actionTypes(p *bundle.Policy) {
 }
 
 func (l *linter) actionType(p *bundle.Policy, typ types.EntityType) {
-	l.warn(p, "action_type", "names an action of type "+string(typ)+", while those of requests are of type "+string(l.b.Config.ActionType), "write "+string(l.b.Config.ActionType)+"::\"…\", or set namespace in bundle.yaml")
+	wanted := string(l.b.Config.ActionType)
+	l.warn(
+		p,
+		"action_type",
+		"names an action of type "+string(typ)+", while those of requests are of type "+wanted,
+		"write "+wanted+"::\"…\", or set namespace in bundle.yaml",
+	)
 }
 
-// readConfig reads bundle.yaml again, for the lines of what some of its keys say;
-// that it is well formed is known.
+// readConfig reads bundle.yaml again, to find the lines on which some of its keys and values
+// stand. The file is well formed, because the bundle has loaded.
 func (l *linter) readConfig(text []byte, keys func(doc *bundle.YamlMap) map[string]func(*yaml.Node)) {
 	if text == nil {
 		return
@@ -83,13 +117,19 @@ func (l *linter) readConfig(text []byte, keys func(doc *bundle.YamlMap) map[stri
 }
 
 // configTypes warns of what has no effect in bundle.yaml: types that the schema does not
-// declare, and unknown_entities where there is no schema.
+// declare, and the key unknown_entities if there is no schema.
 func (l *linter) configTypes(text []byte) {
 	c := &l.b.Config
 	l.readConfig(text, func(doc *bundle.YamlMap) map[string]func(*yaml.Node) {
 		if l.b.Schema == nil {
 			return map[string]func(*yaml.Node){"unknown_entities": func(n *yaml.Node) {
-				l.problems.Warn(bundle.ConfigFile, n.Line, n.Column, "unknown_entities_unused", "unknown_entities changes nothing where there is no schema that requires an attribute: what was sent is evaluated", "list types under known to deny entities that are in no store")
+				l.warnConfig(
+					n,
+					"unknown_entities_unused",
+					"unknown_entities changes nothing where there is no schema that requires an attribute: "+
+						"what was sent is evaluated",
+					"list types under known to deny entities that are in no store",
+				)
 			}}
 		}
 		wire := func(n *yaml.Node) { l.configType(n, doc.WireType(c, n)) }
@@ -98,12 +138,21 @@ func (l *linter) configTypes(text []byte) {
 			"types":      func(n *yaml.Node) { doc.Each(n, func(_, typ *yaml.Node) { right(typ) }) },
 			"attributes": func(n *yaml.Node) { doc.Each(n, func(typ, _ *yaml.Node) { wire(typ) }) },
 			"known":      func(n *yaml.Node) { doc.List(n, wire) },
-		} // a rule in parents with such a type does not load
+		} // parents is not among them: a bundle with a rule for such a type does not load
 	})
 }
 
 func (l *linter) configType(n *yaml.Node, typ types.EntityType) {
 	if l.unknown(typ) {
-		l.problems.Warn(bundle.ConfigFile, n.Line, n.Column, "unknown_entity_type", "the schema does not declare the entity type "+string(typ), "declare it, or correct its name")
+		l.warnConfig(
+			n,
+			"unknown_entity_type",
+			"the schema does not declare the entity type "+string(typ),
+			"declare it, or correct its name",
+		)
 	}
+}
+
+func (l *linter) warnConfig(n *yaml.Node, code, message, try string) {
+	l.problems.Warn(bundle.ConfigFile, n.Line, n.Column, code, message, try)
 }

@@ -10,8 +10,8 @@ import (
 	"policy-service/pdp/spelling"
 )
 
-// obligations warns of definitions that no answer can ever come with, and of
-// permits by which an obligation is got round.
+// obligations warns of definitions that no answer can ever carry, and of permits that let a
+// request avoid an obligation.
 func (l *linter) obligations() {
 	naming := map[*obligations.Definition][]*bundle.Policy{}
 	for _, name := range slices.Sorted(maps.Keys(l.b.Views)) {
@@ -31,36 +31,53 @@ func (l *linter) obligations() {
 	}
 }
 
-// misspelt warns of an annotation that was meant to be @obligation: Cedar takes
-// any name, and the policy would oblige nobody.
+// misspelt warns of an annotation that was meant to be @obligation. Cedar accepts any name, so
+// such a policy loads and obliges nobody.
 func (l *linter) misspelt(p *bundle.Policy) {
 	for key := range p.Cedar.Annotations() {
 		name := strings.ToLower(string(key))
 		if key != "obligation" && len(name) < 2*len("obligation") && spelling.Distance(name, "obligation") <= 2 {
-			l.warn(p, "obligation_misspelt", "has the annotation @"+string(key)+", which obliges nobody", "write @obligation(\"…\"), or give the annotation a name less like it")
+			l.warn(
+				p,
+				"obligation_misspelt",
+				"has the annotation @"+string(key)+", which obliges nobody",
+				"write @obligation(\"…\"), or give the annotation a name less like it",
+			)
 		}
 	}
 }
 
-// produced warns of definitions that no policy names, or none that can apply. A
-// name that is built in stands in no file, so that the policy is the place.
+// produced warns of definitions that no policy names, and of those that only policies name
+// which can never apply. A built-in definition stands in no file, so its warning stands at a
+// policy that names it.
 func (l *linter) produced(naming map[*obligations.Definition][]*bundle.Policy) {
 	for _, d := range l.definitions(naming) {
 		by := naming[d.Definition]
 		switch {
 		case len(by) == 0:
-			l.problems.Warn(d.File, d.Line, d.Column, "obligation_unused", "no policy names the obligation "+bundle.Quote(d.Name), "name it in an @obligation, or take it out")
+			l.problems.Warn(
+				d.File, d.Line, d.Column,
+				"obligation_unused",
+				"no policy names the obligation "+bundle.Quote(d.Name),
+				"name it in an @obligation, or take it out",
+			)
 		case !slices.ContainsFunc(by, func(p *bundle.Policy) bool { return !l.never(p) }):
 			if d.File == "" {
 				d.File, d.Line, d.Column = by[0].File, by[0].Line, by[0].Column
 			}
-			l.problems.Warn(d.File, d.Line, d.Column, "obligation_never_produced", "the obligation "+bundle.Quote(d.Name)+" is named only by policies that can never apply, as "+bundle.Quote(by[0].Id)+" at "+by[0].Position, "correct their scopes, or name it in a policy that applies")
+			l.problems.Warn(
+				d.File, d.Line, d.Column,
+				"obligation_never_produced",
+				"the obligation "+bundle.Quote(d.Name)+" is named only by policies that can never apply, as "+
+					bundle.Quote(by[0].Id)+" at "+by[0].Position,
+				"correct their scopes, or name it in a policy that applies",
+			)
 		}
 	}
 }
 
-// definitions are those of all files, each once, and the built-in ones that are
-// named: of those every bundle has all.
+// definitions returns the definitions of all files, each once. It returns built-in definitions
+// only if a policy names them, because every bundle has all of those.
 func (l *linter) definitions(naming map[*obligations.Definition][]*bundle.Policy) []bundle.Definition {
 	var all []bundle.Definition
 	seen := map[*obligations.Definition]bool{}
@@ -75,13 +92,15 @@ func (l *linter) definitions(naming map[*obligations.Definition][]*bundle.Policy
 	return all
 }
 
-// never reports whether a policy certainly applies to no request: its tests of
-// one variable exclude each other, a clause is written out as false, or no
-// combination of types admits it.
+// never reports whether a policy certainly applies to no request. That is so if its tests of
+// one variable exclude each other, if a clause is written out as false, or if no combination
+// of types admits the policy.
 func (l *linter) never(p *bundle.Policy) bool {
 	tests := p.Tests()
 	for n, t := range tests {
-		if t.Uids != nil && len(t.Uids) == 0 || t.Of == bundle.ActionVar && !l.possibleAction(t) || slices.ContainsFunc(tests[:n], t.Excludes) {
+		namesNone := t.Uids != nil && len(t.Uids) == 0
+		impossible := t.Of == bundle.ActionVar && !l.possibleAction(t)
+		if namesNone || impossible || slices.ContainsFunc(tests[:n], t.Excludes) {
 			return true
 		}
 	}
@@ -93,8 +112,8 @@ func (l *linter) never(p *bundle.Policy) bool {
 	return len(l.settings(p)) == 0
 }
 
-// possibleAction reports whether the action of a request could be what a test
-// wants; a group of actions may be of any type.
+// possibleAction reports whether the action of a request can pass a test. A group of actions
+// may be of any type.
 func (l *linter) possibleAction(t bundle.ScopeTest) bool {
 	typ := l.b.Config.ActionType
 	return (t.Is == "" || t.Is == typ) && (!t.Eq || t.Uids[0].Type == typ)

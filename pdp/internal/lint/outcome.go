@@ -1,21 +1,21 @@
 package lint
 
-// termOutcome is what a term comes to.
+// termOutcome is the result of evaluating a term.
 type termOutcome uint8
 
 const (
-	no  termOutcome = iota // false, or one value
-	yes                    // true, or another value
-	odd                    // a value of a type that the term was not written for
-	err
+	outcomeFalse   termOutcome = iota // false, or one value
+	outcomeTrue                       // true, or another value
+	outcomeOddType                    // a value of a type that the term was not written for
+	outcomeError
 	allOutcomes = iota
 )
 
-// termOutcomes are the pairs that a term can come to in two requests at once: one as
-// the policy's author had it in mind, and the same one after the caller changed
-// one thing about one attribute. Pairs keep apart what polarity alone cannot: in
-// `!(context has a) || (context has a && …)` the second test loses by the
-// change, and the whole does not.
+// termOutcomes is a set of pairs. A pair holds the outcomes of one term in two requests:
+// the request that the policy's author had in mind, and the same request after the caller
+// changed one thing about one attribute. Polarity alone cannot tell all cases apart. In
+// `!(context has a) || (context has a && …)` the change makes the second test false, and
+// the whole condition stays true. Pairs show that.
 type termOutcomes uint16
 
 func pairOf(before, after termOutcome) termOutcomes { return 1 << (before*allOutcomes + after) }
@@ -30,9 +30,10 @@ func pairsOf(before, after []termOutcome) (o termOutcomes) {
 }
 
 var (
-	anything = []termOutcome{no, yes}
-	// same is what the change does not touch, differs what can become anything.
-	same    = pairOf(no, no) | pairOf(yes, yes)
+	anything = []termOutcome{outcomeFalse, outcomeTrue}
+	// same is for a term that the change does not touch. differs is for a term whose
+	// value the change can turn into any other.
+	same    = pairOf(outcomeFalse, outcomeFalse) | pairOf(outcomeTrue, outcomeTrue)
 	differs = pairsOf(anything, anything)
 )
 
@@ -49,7 +50,7 @@ func (o termOutcomes) each(yield func(before, after termOutcome) bool) {
 	}
 }
 
-// with combines what two terms come to, each request by itself.
+// with combines the outcomes of two terms, each request by itself.
 func (o termOutcomes) with(other termOutcomes, f func(x, y termOutcome) termOutcome) (result termOutcomes) {
 	for b1, a1 := range o.each {
 		for b2, a2 := range other.each {
@@ -62,45 +63,45 @@ func (o termOutcomes) with(other termOutcomes, f func(x, y termOutcome) termOutc
 func (o termOutcomes) not() termOutcomes {
 	return o.with(same, func(x, _ termOutcome) termOutcome {
 		switch x {
-		case no:
-			return yes
-		case yes:
-			return no
+		case outcomeFalse:
+			return outcomeTrue
+		case outcomeTrue:
+			return outcomeFalse
 		}
-		return err
+		return outcomeError
 	})
 }
 
 func and(x, y termOutcome) termOutcome {
 	switch {
-	case x == no:
-		return no
-	case x == yes && y <= yes:
+	case x == outcomeFalse:
+		return outcomeFalse
+	case x == outcomeTrue && y <= outcomeTrue:
 		return y
 	}
-	return err
+	return outcomeError
 }
 
 func or(x, y termOutcome) termOutcome {
 	switch {
-	case x == yes:
-		return yes
-	case x == no && y <= yes:
+	case x == outcomeTrue:
+		return outcomeTrue
+	case x == outcomeFalse && y <= outcomeTrue:
 		return y
 	}
-	return err
+	return outcomeError
 }
 
-// choose is if-then-else.
+// choose returns the outcomes of if-then-else.
 func choose(test, then, otherwise termOutcomes) (result termOutcomes) {
 	branch := func(test, then, otherwise termOutcome) termOutcome {
 		switch test {
-		case yes:
+		case outcomeTrue:
 			return then
-		case no:
+		case outcomeFalse:
 			return otherwise
 		}
-		return err
+		return outcomeError
 	}
 	for b, a := range test.each {
 		for b1, a1 := range then.each {
@@ -112,11 +113,13 @@ func choose(test, then, otherwise termOutcomes) (result termOutcomes) {
 	return result
 }
 
-// joined is what an operator of unknown result makes of its operands: an error
-// of an error, the same of the same, else anything. One that takes every type
-// makes a value of an odd one as well.
+// joinedOutcomes returns the outcomes of an operator whose result is not modelled. An operand
+// that errs makes an error. Operands that are the same before and after make the same
+// result. All other operands can make any result. If takesAll is set, the operator accepts
+// every type, so an operand of an odd type makes a value too.
 func joinedOutcomes(operands []termOutcomes, takesAll bool) termOutcomes {
-	state := pairOf(yes, yes) // nothing has changed yet; (yes, no) is that something has
+	// The state (true, true) says that no operand has changed yet. (true, false) says that one has.
+	state := pairOf(outcomeTrue, outcomeTrue)
 	for _, o := range operands {
 		var next termOutcomes
 		for b, a := range o.each {
@@ -130,30 +133,32 @@ func joinedOutcomes(operands []termOutcomes, takesAll bool) termOutcomes {
 }
 
 func join(b0, b, a0, a termOutcome, takesAll bool) termOutcomes {
-	fails := func(x, y termOutcome) bool { return x == err || y == err || y == odd && !takesAll }
-	before, after := yes, yes
+	fails := func(x, y termOutcome) bool {
+		return x == outcomeError || y == outcomeError || y == outcomeOddType && !takesAll
+	}
+	before, after := outcomeTrue, outcomeTrue
 	if a0 != b0 || a != b {
-		after = no
+		after = outcomeFalse
 	}
 	if fails(b0, b) {
-		before = err
+		before = outcomeError
 	}
 	if fails(a0, a) {
-		after = err
+		after = outcomeError
 	}
 	return pairOf(before, after)
 }
 
-// spread makes what changed and what did not into all the values it can have.
+// spread turns a state, which only says whether operands changed, into all outcomes that it can have.
 func spread(state termOutcomes) (result termOutcomes) {
 	for b, a := range state.each {
 		switch {
-		case b == err && a == err:
-			result |= pairOf(err, err)
-		case b == err:
-			result |= pairsOf([]termOutcome{err}, anything)
-		case a == err:
-			result |= pairsOf(anything, []termOutcome{err})
+		case b == outcomeError && a == outcomeError:
+			result |= pairOf(outcomeError, outcomeError)
+		case b == outcomeError:
+			result |= pairsOf([]termOutcome{outcomeError}, anything)
+		case a == outcomeError:
+			result |= pairsOf(anything, []termOutcome{outcomeError})
 		case b == a:
 			result |= same
 		default:

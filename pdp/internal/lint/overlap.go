@@ -10,20 +10,18 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// overlaps warns of a permit without obligations, where another permit that has
-// some is for the same requests: such a request may satisfy the first alone, and
-// then is allowed with no obligation at all. It does not warn
-//   - where both cannot apply to one request: their tests (of the scope, and of
-//     clauses that lead) exclude each other; no action that the bundle knows, or
-//     no combination of types, passes the tests of both; they want one term to be
-//     different strings; or one rules out in an unless, or behind a !, what the
-//     other demands;
-//   - where the obliging permit applies whenever the other does: each of its
-//     tests follows from the other's, and each of its other clauses is one of the
-//     other's too.
+// overlaps warns of a permit without obligations if another permit, which has some, is for the
+// same requests. Such a request may satisfy the first permit alone, and is then allowed with no
+// obligation at all. There is no warning in two cases.
+//   - Both permits cannot apply to one request: their tests (of the scope, and of leading
+//     clauses) exclude each other; no action that the bundle knows, or no combination of types,
+//     passes the tests of both; they want one term to be different strings; or one rules out,
+//     in an unless or behind a !, what the other demands.
+//   - The obliging permit applies whenever the other does: each of its tests follows from the
+//     other's tests, and each of its other clauses is a clause of the other too.
 //
-// The work is permits with obligations times permits without; a permit is warned
-// of once, whatever the number of permits it gets round.
+// The work is the number of permits with obligations times the number of permits without. There
+// is one warning for a permit, however many obliging permits it overlaps with.
 func (l *linter) overlaps(v *bundle.View) {
 	free, obliging := l.permits(v)
 	if len(free) == 0 || len(obliging) == 0 {
@@ -37,35 +35,41 @@ func (l *linter) overlaps(v *bundle.View) {
 	for _, p := range free {
 		s := o.scoped(p)
 		if around := o.around(&s, others); len(around) > 0 {
-			l.warn(p, "obligation_overlap", "permits without an obligation, and may be alone in permitting, what "+few(around)+" permits with one", "name the obligation here too, keep their scopes apart, or exclude here with unless { … } what the other has in its when { … }")
+			l.warn(
+				p,
+				"obligation_overlap",
+				"permits without an obligation, and may be alone in permitting, what "+few(around)+" permits with one",
+				"name the obligation here too, keep their scopes apart, "+
+					"or exclude here with unless { … } what the other has in its when { … }",
+			)
 		}
 	}
 }
 
-// permits are the permits of a view without obligations, and those with some,
-// that can apply. The root's are looked at beside each other in its own view: in
-// a tenant's only beside the tenant's.
+// permits returns the permits of a view that can apply: those without obligations, and those
+// with some. Two permits of the root are compared with each other in the root's own view. In a
+// tenant's view a permit of the root is only compared with the tenant's permits.
 func (l *linter) permits(v *bundle.View) (free, obliging []*bundle.Policy) {
-	var own [2]bool // whether some of the view's own are free, are obliging
+	var own struct{ free, obliging bool } // whether a permit of the view's own is one
 	for _, p := range v.Policies {
 		if p.Forbids() {
 			continue
 		}
 		if len(p.Obliges) > 0 {
 			obliging = append(obliging, p)
-			own[1] = own[1] || p.Tenant == v.Tenant
+			own.obliging = own.obliging || p.Tenant == v.Tenant
 		} else {
 			free = append(free, p)
-			own[0] = own[0] || p.Tenant == v.Tenant
+			own.free = own.free || p.Tenant == v.Tenant
 		}
 	}
-	unasked := func(others bool) func(*bundle.Policy) bool {
+	leftOut := func(others bool) func(*bundle.Policy) bool {
 		return func(p *bundle.Policy) bool { return p.Tenant != v.Tenant && !others || l.never(p) }
 	}
-	return slices.DeleteFunc(free, unasked(own[1])), slices.DeleteFunc(obliging, unasked(own[0]))
+	return slices.DeleteFunc(free, leftOut(own.obliging)), slices.DeleteFunc(obliging, leftOut(own.free))
 }
 
-// few names the first of many.
+// few joins the first names, and says how many more there are.
 func few(names []string) string {
 	const most = 3
 	if len(names) > most {
@@ -87,28 +91,30 @@ type settingKey struct {
 	action types.EntityUID
 }
 
-// scoped is what a permit says of whom it is for.
+// scoped is a permit, and what its text says about the requests that it is for.
 type scoped struct {
-	*bundle.Policy
+	policy   *bundle.Policy
 	tests    []bundle.ScopeTest
-	settings []uint64 // those it can meet, as bits
-	// actions are those that the bundle knows and that pass its tests; nil where
-	// it tests none, and then it is for actions that nobody knows as well.
+	settings []uint64 // the settings that the permit can meet, as bits
+	// actions are the actions that the bundle knows and that pass the permit's tests. It is
+	// nil if the permit tests no action. Then the permit is for unknown actions as well.
 	actions map[string]struct{}
-	clauses []string            // the keys of those that are no tests
-	demands map[string]struct{} // the keys of what is true where it applies
-	refuses [][]clause          // of each list, one is not true where it applies
-	choices []choice            // each is kept where it applies
+	clauses []string // the keys of the clauses that are no tests
+	// If the permit applies, every demand is true, one clause of each list of refuses is not
+	// true, and every choice is kept.
+	demands map[string]struct{} // the keys of clauses
+	refuses [][]clause
+	choices []choice
 }
 
-// choice is what a term must be one of.
+// choice says that a term must equal one of some strings.
 type choice struct {
 	term    string
-	strings []string // as they are written
+	strings []string // as the policy writes them
 }
 
-// choiceOf reads a clause as t == "a", or as ["a", "b"].contains(t). It compares
-// texts, because OpOf does not tell == from !=, nor contains from containsAny.
+// choiceOf reads a clause of the form t == "a" or ["a", "b"].contains(t). It compares texts,
+// because OpOf does not tell == from !=, nor contains from containsAny.
 func choiceOf(c bundle.Conjunct) (choice, bool) {
 	op, parts := bundle.OpOf(c.Body), bundle.Children(c.Body)
 	if op != bundle.OpEqual && op != bundle.OpContains {
@@ -117,12 +123,13 @@ func choiceOf(c bundle.Conjunct) (choice, bool) {
 	text := func(c bundle.Conjunct) string {
 		return strings.TrimSuffix(strings.TrimPrefix(c.Text(), "when { "), " }")
 	}
-	whole, left, right := text(bundle.Conjunct{Body: c.Body}), text(bundle.Conjunct{Body: parts[0]}), text(bundle.Conjunct{Body: parts[1]})
+	whole := text(bundle.Conjunct{Body: c.Body})
+	left, right := text(bundle.Conjunct{Body: parts[0]}), text(bundle.Conjunct{Body: parts[1]})
 	of, members := choice{term: left}, parts[1:]
 	if op == bundle.OpContains && bundle.OpOf(parts[0]) == bundle.OpBuild {
 		of.term, members = right, bundle.Children(parts[0])
 	}
-	if strings.Contains(of.term, `"`) { // text does not keep the spaces between quotes
+	if strings.Contains(of.term, `"`) { // the text of a conjunct does not keep spaces between quotes
 		return choice{}, false
 	}
 	for _, m := range members {
@@ -136,15 +143,16 @@ func choiceOf(c bundle.Conjunct) (choice, bool) {
 		op == bundle.OpContains && of.term == right && whole == left+".contains("+right+")"
 }
 
-// excludes reports whether no term keeps both.
+// excludes reports whether no value of a term keeps both choices.
 func (c choice) excludes(other choice) bool {
-	return c.term == other.term && !slices.ContainsFunc(c.strings, func(text string) bool { return slices.Contains(other.strings, text) })
+	shared := func(text string) bool { return slices.Contains(other.strings, text) }
+	return c.term == other.term && !slices.ContainsFunc(c.strings, shared)
 }
 
-// clause is what a permit says apart from its tests, or one of them again.
+// clause is one condition of a permit.
 type clause struct {
-	key  string // the same for clauses that say the same in the same words
-	test *bundle.ScopeTest
+	key  string            // equal for clauses with the same words
+	test *bundle.ScopeTest // nil if the clause is no test like those of a scope
 }
 
 func clauseOf(c bundle.Conjunct) clause {
@@ -155,8 +163,9 @@ func clauseOf(c bundle.Conjunct) clause {
 }
 
 func (o *overlap) scoped(p *bundle.Policy) scoped {
-	s := scoped{Policy: p, tests: p.Tests(), demands: map[string]struct{}{}}
-	if slices.ContainsFunc(s.tests, func(t bundle.ScopeTest) bool { return t.Of == bundle.ActionVar && t.Uids != nil }) {
+	s := scoped{policy: p, tests: p.Tests(), demands: map[string]struct{}{}}
+	namesActions := func(t bundle.ScopeTest) bool { return t.Of == bundle.ActionVar && t.Uids != nil }
+	if slices.ContainsFunc(s.tests, namesActions) {
 		s.actions = map[string]struct{}{}
 		for _, id := range o.v.Actions {
 			if o.passes(id, s.tests) {
@@ -183,11 +192,13 @@ func (o *overlap) scoped(p *bundle.Policy) scoped {
 	return s
 }
 
+// passes reports whether an action passes the tests of actions.
 func (o *overlap) passes(id string, tests []bundle.ScopeTest) bool {
 	up := bundle.LineageOf(types.EntityUID{Type: o.l.b.Config.ActionType, ID: types.String(id)}, o.v.Store)
 	return !slices.ContainsFunc(tests, func(t bundle.ScopeTest) bool { return t.Of == bundle.ActionVar && !up.Holds(&t) })
 }
 
+// bit returns the number of a setting: settings of two policies have the same if they are alike.
 func (o *overlap) bit(set *setting) int {
 	key := settingKey{types: set.types}
 	if set.action != nil {
@@ -208,7 +219,7 @@ func (s *scoped) meets(bit int) {
 	s.settings[bit/64] |= 1 << (bit % 64)
 }
 
-// demand notes what is true where the permit applies.
+// demand notes a condition that is true if the permit applies.
 func (s *scoped) demand(c bundle.Conjunct) {
 	for _, part := range bundle.Flatten(c.Body, nil) {
 		s.demands[clauseOf(bundle.Conjunct{Body: part}).key] = struct{}{}
@@ -221,7 +232,7 @@ func (s *scoped) demand(c bundle.Conjunct) {
 	}
 }
 
-// refuse notes what is false where the permit applies.
+// refuse notes a condition that is false if the permit applies.
 func (s *scoped) refuse(c bundle.Conjunct) {
 	switch bundle.OpOf(c.Body) {
 	case bundle.OpNot:
@@ -239,20 +250,21 @@ func (s *scoped) refuse(c bundle.Conjunct) {
 	}
 }
 
-// around names the obliging permits that a permit without obligations gets round.
+// around names the obliging permits that a permit without obligations lets a request avoid.
 func (o *overlap) around(p *scoped, others []scoped) []string {
 	var around []string
-	sets := o.l.settings(p.Policy)
+	sets := o.l.settings(p.policy)
 	for n := range others {
 		other := &others[n]
-		if (p.Tenant == o.v.Tenant || other.Tenant == o.v.Tenant) && !p.apart(other) && !o.follows(p, sets, other) {
-			around = append(around, bundle.Quote(other.Id)+" at "+other.Position)
+		ofView := p.policy.Tenant == o.v.Tenant || other.policy.Tenant == o.v.Tenant
+		if ofView && !p.apart(other) && !o.follows(p, sets, other) {
+			around = append(around, bundle.Quote(other.policy.Id)+" at "+other.policy.Position)
 		}
 	}
 	return around
 }
 
-// apart reports whether no request satisfies both.
+// apart reports whether no request satisfies both permits.
 func (s *scoped) apart(other *scoped) bool {
 	for _, t := range s.tests {
 		if slices.ContainsFunc(other.tests, t.Excludes) {
@@ -277,6 +289,7 @@ func disjoint(a, b map[string]struct{}) bool {
 	return true
 }
 
+// shares reports whether the permit can meet one of the settings.
 func (s *scoped) shares(settings []uint64) bool {
 	for n := range min(len(s.settings), len(settings)) {
 		if s.settings[n]&settings[n] != 0 {
@@ -286,7 +299,7 @@ func (s *scoped) shares(settings []uint64) bool {
 	return false
 }
 
-// ruledOut reports whether the other refuses what this one demands.
+// ruledOut reports whether the other permit refuses what this one demands.
 func (s *scoped) ruledOut(other *scoped) bool {
 	open := func(c clause) bool {
 		_, demanded := s.demands[c.key]
@@ -295,11 +308,11 @@ func (s *scoped) ruledOut(other *scoped) bool {
 	return slices.ContainsFunc(other.refuses, func(all []clause) bool { return !slices.ContainsFunc(all, open) })
 }
 
-// follows reports whether the other certainly applies wherever a permit does,
-// whose settings are given.
+// follows reports whether the other permit certainly applies whenever p does. sets are the
+// settings of p.
 func (o *overlap) follows(p *scoped, sets []*setting, other *scoped) bool {
 	for _, t := range other.tests {
-		unsettled := func(set *setting) bool { return o.l.truth(set, t) != yes }
+		unsettled := func(set *setting) bool { return o.l.truth(set, t) != outcomeTrue }
 		if !t.Follows(p.tests) && !o.passedByAll(p.actions, t) && slices.ContainsFunc(sets, unsettled) {
 			return false
 		}
@@ -307,7 +320,7 @@ func (o *overlap) follows(p *scoped, sets []*setting, other *scoped) bool {
 	return !slices.ContainsFunc(other.clauses, func(key string) bool { return !slices.Contains(p.clauses, key) })
 }
 
-// passedByAll reports whether a test holds for each of some actions.
+// passedByAll reports whether all the actions pass a test of actions.
 func (o *overlap) passedByAll(actions map[string]struct{}, t bundle.ScopeTest) bool {
 	for id := range actions {
 		if !o.passes(id, []bundle.ScopeTest{t}) {

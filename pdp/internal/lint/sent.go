@@ -8,76 +8,83 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// setting is a combination of types that a policy can meet. Where there is a
-// schema these are its environments; where there is none, "" stands for every
-// type that neither the policy's types nor bundle.yaml tell apart.
+// setting is a combination of types with which a policy can be evaluated. If there is a
+// schema, the settings are its environments. If there is none, the type "" stands for every
+// type that bundle.yaml does not list.
 type setting struct {
 	types  [bundle.Variables]types.EntityType
-	action *bundle.Lineage                  // nil: any
-	member map[string]bundle.AttributeShape // of the context
+	action *bundle.Lineage                  // nil stands for any action
+	member map[string]bundle.AttributeShape // the members of the context
 }
 
-// settings are those that the policy's scope and leading tests admit.
+// settings returns the settings that the policy's scope and leading tests admit.
 func (l *linter) settings(p *bundle.Policy) []*setting {
 	var all []*setting
 	if s := l.b.Schema; s != nil {
 		for env := range s.Environments(p) {
 			uid := env.Action.Entity.UID
 			up := bundle.LineageOf(uid, s.ActionEntities())
-			all = append(all, &setting{types: [bundle.Variables]types.EntityType{env.Principal, uid.Type, env.Resource}, action: &up, member: env.Action.Context})
+			all = append(all, &setting{
+				types:  [bundle.Variables]types.EntityType{env.Principal, uid.Type, env.Resource},
+				action: &up,
+				member: env.Action.Context,
+			})
 		}
 	} else {
 		for _, principal := range l.listed {
 			for _, resource := range l.listed {
-				all = append(all, &setting{types: [bundle.Variables]types.EntityType{principal, l.b.Config.ActionType, resource}})
+				all = append(all, &setting{
+					types: [bundle.Variables]types.EntityType{principal, l.b.Config.ActionType, resource},
+				})
 			}
 		}
 	}
 	return slices.DeleteFunc(all, func(set *setting) bool {
-		fails := func(t bundle.ScopeTest) bool { return l.truth(set, t) == no }
+		fails := func(t bundle.ScopeTest) bool { return l.truth(set, t) == outcomeFalse }
 		return slices.ContainsFunc(p.Facts.Scope, fails) || slices.ContainsFunc(p.Facts.Leading, fails)
 	})
 }
 
-// truth says what a test comes to by the types alone, err where they do not
+// truth returns the outcome of a test by the types alone, or outcomeError if they do not
 // settle it.
 func (l *linter) truth(set *setting, t bundle.ScopeTest) termOutcome {
 	typ := set.types[t.Of]
 	switch {
 	case t.Of == bundle.ActionVar && set.action != nil:
 		if set.action.Holds(&t) {
-			return yes
+			return outcomeTrue
 		}
-		return no
+		return outcomeFalse
 	case typ == "":
 		if t.Is != "" && slices.Contains(l.listed, t.Is) || t.Eq && slices.Contains(l.listed, t.Uids[0].Type) {
-			return no
+			return outcomeFalse
 		}
 	case t.Is != "" && t.Is != typ, t.Eq && t.Uids[0].Type != typ:
-		return no
+		return outcomeFalse
 	case t.Is == typ && t.Uids == nil:
-		return yes
+		return outcomeTrue
 	}
-	return err
+	return outcomeError
 }
 
-// optional reports whether a caller can leave out what stands at the path, and
-// the request still is evaluated. Members that the PDP adds, and those that the
-// schema requires, cannot be left out. An attribute of an entity can, unless
-//   - the type is known, so that the entity is stored, and takes nothing from
-//     requests (store), or
-//   - the type is known and every stored entity of it has the attribute: without
-//     a sent value the stored one counts. That holds for what stands below the
-//     attribute only where a sent value never hides the stored one.
+// optional reports whether a caller can leave out the attribute at the path in a request that
+// is still evaluated. A caller cannot leave out members that the PDP adds, and members that the
+// schema requires. A caller can leave out an attribute of an entity, unless
+//   - the type is listed under known, so that the entity is stored, and its mode is store, so
+//     that it takes nothing from requests, or
+//   - the type is listed under known and every stored entity of the type has the attribute. If
+//     no value is sent, the stored one counts. For members below the attribute that holds only
+//     if a sent value never hides the stored one.
 //
-// An entity of a type that is not known may be in no store, whatever the mode,
-// and then is what was sent. An approval is what the PDP itself says of it.
+// An entity of a type that is not listed under known may be in no store, whatever the mode.
+// Then it has only what was sent. The attributes of an approval come from the PDP itself.
 func (l *linter) optional(p *bundle.Policy, set *setting, path bundle.AttributePath) bool {
 	if path.Protocol() {
-		return false // never there, which is another warning
+		return false // it is never there, and another warning says so
 	}
 	if path.Root == "context" {
-		return path.Names[0] != "pdp" && (path.Names[0] != "action" || len(path.Names) > 1) && l.undemanded(set.member, path.Names)
+		return path.Names[0] != "pdp" && (path.Names[0] != "action" || len(path.Names) > 1) &&
+			l.notRequired(set.member, path.Names)
 	}
 	typ, ok := set.typeOf(path.Root)
 	if !ok || l.fixed(p, typ, path.Names[0]) || l.ofApproval(typ, path) {
@@ -86,12 +93,13 @@ func (l *linter) optional(p *bundle.Policy, set *setting, path bundle.AttributeP
 	if len(path.Names) == 1 && l.b.Config.Known[typ] && l.everyHas(p, typ, path.Names[0]) {
 		return false
 	}
-	return l.givesParents(typ, path) || l.waived(typ, path) || l.undemanded(l.b.Schema.Attributes(typ), path.Names)
+	return l.givesParents(typ, path) || l.waived(typ, path) || l.notRequired(l.b.Schema.Attributes(typ), path.Names)
 }
 
-// undemanded reports whether no schema requires the path. What a schema does not
-// declare does not count when it is sent, so leaving it out changes nothing.
-func (l *linter) undemanded(attributes map[string]bundle.AttributeShape, names []string) bool {
+// notRequired reports whether no schema requires the path. It is false for a path that the
+// schema does not declare: such a value does not count when it is sent, so leaving it out
+// changes nothing.
+func (l *linter) notRequired(attributes map[string]bundle.AttributeShape, names []string) bool {
 	if l.b.Schema == nil {
 		return true
 	}
@@ -99,30 +107,30 @@ func (l *linter) undemanded(attributes map[string]bundle.AttributeShape, names [
 	return optional && declared
 }
 
-// waived reports whether the schema requires the attribute, and bundle.yaml does not
-// require it of entities that are in no store.
+// waived reports whether the schema requires the attribute, but bundle.yaml does not require
+// it for entities that are in no store.
 func (l *linter) waived(typ types.EntityType, path bundle.AttributePath) bool {
 	c := &l.b.Config
 	if !c.EvaluateUnknown || len(path.Names) != 1 || c.Known[typ] || c.ParentsFrom(typ, path.Names[0]) {
 		return false
 	}
 	if _, ok := bundle.ApprovalAttributes[path.Names[0]]; ok && typ == c.ApprovalType {
-		return false // the PDP says what they are
+		return false // the PDP gives an approval these attributes
 	}
 	a, declared := l.b.Schema.Attributes(typ)[path.Names[0]]
 	return declared && !a.Optional
 }
 
-// ensured says how an author sees to it that an attribute is there.
-func (l *linter) ensured(path bundle.AttributePath) string {
+// howToEnsure tells the author a way to make sure that an attribute is there.
+func (l *linter) howToEnsure(path bundle.AttributePath) string {
 	if l.b.Schema != nil && l.b.Config.EvaluateUnknown && path.Root != "context" {
 		return "list the type under known in bundle.yaml"
 	}
 	return "have a schema require it"
 }
 
-// givesParents reports whether the attribute gives parents, which it does
-// whether the schema declares it or not.
+// givesParents reports whether the attribute gives parents and can be left out. An attribute
+// gives parents even if the schema does not declare it.
 func (l *linter) givesParents(typ types.EntityType, path bundle.AttributePath) bool {
 	if a, declared := l.b.Schema.Attributes(typ)[path.Names[0]]; declared && !a.Optional {
 		return false
@@ -146,8 +154,9 @@ func (set *setting) typeOf(root string) (types.EntityType, bool) {
 	return "", false
 }
 
-// fixed reports whether no request has a say in an attribute.
+// fixed reports whether no request can change the value of an attribute.
 func (l *linter) fixed(p *bundle.Policy, typ types.EntityType, name string) bool {
 	c := &l.b.Config
-	return c.Known[typ] && (c.Attributes[typ] == bundle.Stored || c.Attributes[typ] == bundle.Fill && l.everyHas(p, typ, name))
+	return c.Known[typ] &&
+		(c.Attributes[typ] == bundle.Stored || c.Attributes[typ] == bundle.Fill && l.everyHas(p, typ, name))
 }

@@ -8,11 +8,11 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// storeFacts remembers what was asked about the entities of one view, which can
-// be many and are asked about for every policy.
+// storeFacts remembers facts about the entities of one view. There can be many entities, and
+// the linter needs the facts for every policy.
 type storeFacts struct {
 	store *bundle.Store
-	every map[typedName]bool
+	every map[typedName]bool // whether each entity of the type has the attribute
 	above map[types.EntityType]map[types.EntityUID]struct{}
 }
 
@@ -51,7 +51,7 @@ func (f *storeFacts) everyHas(typ types.EntityType, name string) bool {
 	return every
 }
 
-// isAbove reports whether an entity of the type stands below the group.
+// isAbove reports whether an entity of the type is below the group.
 func (f *storeFacts) isAbove(group types.EntityUID, typ types.EntityType) bool {
 	above, asked := f.above[typ]
 	if !asked {
@@ -68,7 +68,7 @@ func (f *storeFacts) isAbove(group types.EntityUID, typ types.EntityType) bool {
 	return ok
 }
 
-// storesOf are the stores that the policy decides for: a root policy's are all.
+// storesOf returns the stores that the policy decides for. A root policy decides for all stores.
 func (l *linter) storesOf(p *bundle.Policy) []*storeFacts {
 	var facts []*storeFacts
 	for _, v := range l.b.Views {
@@ -76,21 +76,25 @@ func (l *linter) storesOf(p *bundle.Policy) []*storeFacts {
 			continue
 		}
 		if l.stores[v] == nil {
-			l.stores[v] = &storeFacts{store: v.Store, every: map[typedName]bool{}, above: map[types.EntityType]map[types.EntityUID]struct{}{}}
+			l.stores[v] = &storeFacts{
+				store: v.Store,
+				every: map[typedName]bool{},
+				above: map[types.EntityType]map[types.EntityUID]struct{}{},
+			}
 		}
 		facts = append(facts, l.stores[v])
 	}
 	return facts
 }
 
-// everyHas reports whether every stored entity of the type has the attribute,
-// wherever the policy decides.
+// everyHas reports whether every stored entity of the type has the attribute, in all stores
+// that the policy decides for.
 func (l *linter) everyHas(p *bundle.Policy, typ types.EntityType, name string) bool {
 	return !slices.ContainsFunc(l.storesOf(p), func(f *storeFacts) bool { return !f.everyHas(typ, name) })
 }
 
-// isAbove reports whether something of the type stands below the group anywhere
-// the policy decides.
+// isAbove reports whether an entity of the type is below the group, in any of the stores that
+// the policy decides for.
 func (l *linter) isAbove(p *bundle.Policy, group types.EntityUID, typ types.EntityType) bool {
 	return slices.ContainsFunc(l.storesOf(p), func(f *storeFacts) bool { return f.isAbove(group, typ) })
 }
