@@ -8,32 +8,41 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// An allowance bounds what each tenant's own edits bring: what comes into force is kept for
-// good, and each load is a record, so who edits without end would fill the disk for all.
-// Bytes that are new count, and each edit as much as its records and lists at least. A
-// tenant that has spent its allowance waits with its later edits; the last one counts.
+// An allowance bounds the bytes that each tenant's own edits add to the disk. Every bundle that
+// comes into force is kept for good, and every load is a record. Without a bound, a tenant that
+// edits without end would fill the disk for all. New bytes count, and each edit counts at least
+// as much as its records and lists take. If a tenant has spent its allowance, its later edits
+// wait, and only the last of them is loaded.
 type allowance struct {
-	least  int64 // bytes, of one edit
-	most   int64 // bytes at once
-	second int64 // bytes, in the long run
-	// good is when what a tenant spent is made good.
+	least  int64 // bytes that one edit counts at least
+	most   int64 // bytes that a tenant may spend at once
+	second int64 // bytes that a tenant may spend each second in the long run
+	// good is, for each tenant, the time at which all that it spent is made good.
 	good map[string]time.Time
-	// paid is what a tenant spent for last, as long as that is not in force.
+	// paid is the last edit that each tenant paid for, as long as it is not in force.
 	paid map[string]paid
 }
 
-// paid is what was counted: what a tenant's files were, and whether they were kept.
+// paid is an edit that was counted: what the tenant's files were, and whether they were kept.
 type paid struct {
 	part bundle.Part
 	kept bool
 }
 
-// A thousand small edits at once, or sixteen of all that a tenant may bring; in the long
-// run one every two seconds, or three gigabytes a day.
+// newAllowance allows a thousand small edits at once, or sixteen edits of the greatest size that a
+// tenant may have. In the long run it allows one small edit every two seconds, or three
+// gigabytes a day.
 func newAllowance() allowance {
-	return allowance{least: 64 << 10, most: 64 << 20, second: 32 << 10, good: map[string]time.Time{}, paid: map[string]paid{}}
+	return allowance{
+		least:  64 << 10,
+		most:   64 << 20,
+		second: 32 << 10,
+		good:   map[string]time.Time{},
+		paid:   map[string]paid{},
+	}
 }
 
+// spent reports whether a tenant has spent its allowance.
 func (a *allowance) spent(tenant string, now time.Time) bool {
 	return a.good[tenant].Sub(now) >= time.Duration(a.most)*time.Second/time.Duration(a.second)
 }
@@ -47,9 +56,9 @@ func (a *allowance) spend(tenant string, size int64, now time.Time) {
 	a.good[tenant] = from.Add(time.Duration(max(size, a.least)) * time.Second / time.Duration(a.second))
 }
 
-// charge counts what a reading brings that is neither in force nor was counted before.
-// Where it is kept, so is a list of all files of all owners, of which each tenant that
-// edited something has a share.
+// charge counts the bytes of a reading that are not in force and were not counted before. If the
+// reading is kept, a list of all files of all owners is kept with it, and the tenants that
+// edited something share the size of the list.
 func (a *allowance) charge(files *Files, read bundle.Reading, kept bool, before *loaded, now time.Time) {
 	brought := map[string]int64{}
 	for name, text := range files.Content {
@@ -76,8 +85,8 @@ func (a *allowance) charge(files *Files, read bundle.Reading, kept bool, before 
 	}
 }
 
-// forget drops what is of no use any more: of tenants that are gone, that have made good
-// what they spent, and whose files, as they lie there, are those in force.
+// forget drops the entries that are of no use any more: those of tenants that are gone, that have
+// made good what they spent, or whose files on disk are the files in force.
 func (a *allowance) forget(read, inForce bundle.Reading, now time.Time) {
 	for tenant, good := range a.good {
 		if _, there := read.Tenants[tenant]; !there || good.Before(now) {
@@ -91,14 +100,14 @@ func (a *allowance) forget(read, inForce bundle.Reading, now time.Time) {
 	}
 }
 
-// isKept reports whether a tenant's files were kept as they are, so that to load them again
-// brings nothing.
+// isKept reports whether a tenant's files were kept exactly as they are. To load such files again
+// adds nothing to the disk.
 func (a *allowance) isKept(tenant string, is bundle.Part) bool {
 	was, ever := a.paid[tenant]
 	return ever && was.kept && was.part.Equal(is)
 }
 
-// listSize is what the list of a bundle's files takes that is kept with them.
+// listSize returns the size of the list of files that is kept with a bundle.
 func listSize(files *Files) (size int64) {
 	const line = 2*sha256.Size + len("  \n")
 	for name := range files.Content {

@@ -15,19 +15,21 @@ type ApprovalMode uint8
 
 // The modes. [ApprovalsFor] says which one a request over HTTP has.
 const (
-	// NotAsked leaves approvals out: the answer only says what the policies say now.
+	// NotAsked leaves approvals out. The answer is what the policies decide now.
 	NotAsked ApprovalMode = iota
 	// Spend uses the approval that the request presents.
 	Spend
-	// SpendOrFile uses it, and files an approval request if there is none to use.
+	// SpendOrFile uses the approval. If there is none to use, it files an approval request.
 	SpendOrFile
-	// SpendOrOffer uses it, and else says how an approval can be requested.
+	// SpendOrOffer uses the approval. If there is none to use, the answer says how an approval
+	// can be requested.
 	SpendOrOffer
 )
 
-// ApprovalsFor is the mode of a call that came over HTTP. The native contract files, unless
-// the client wants none filed (mayFile is false). AuthZEN offers, if the caller may request an
-// approval. A call that asks for an explanation is no leave to go on, and so spends nothing.
+// ApprovalsFor returns the mode of a call that came over HTTP. The native contract files an
+// approval request, unless the client wants none filed (mayFile is false). AuthZEN offers, if
+// the caller may request an approval. An answer with an explanation does not let the client go
+// on, so a call that asks for one spends nothing.
 func ApprovalsFor(call *Call, mayFile, mayRequest bool) ApprovalMode {
 	shape := call.Request.Shape
 	switch {
@@ -47,23 +49,24 @@ type Approvals interface {
 	// presents an id, only the approval with that id will do. If a.Binding is nil the request
 	// is not waiting, and Find only explains why the presented approval does not apply.
 	Find(ctx context.Context, a ApprovalRequest) (Found, error)
-	// Reserve takes one use of an approval for the decision a.Decision, durably: whatever
-	// happens then, no other decision has that use. Nil and no error: there is no use left.
+	// Reserve reserves one use of an approval for the decision a.Decision, durably: whatever
+	// happens next, no other decision gets that use. If no use is left, Reserve returns nil
+	// and no error.
 	Reserve(ctx context.Context, a ApprovalRequest, id string) (Reservation, error)
-	// File asks people for an approval, once for one request however often it comes.
+	// File files an approval request. If the same request comes again, it files no second one.
 	File(ctx context.Context, a ApprovalRequest) (*evaluation.Approval, error)
 	// Offer says how an approval can be requested, or why the presented approval does not
-	// count; nil is nothing.
+	// count. It returns nil if it has nothing to say.
 	Offer(ctx context.Context, a ApprovalRequest, why evaluation.Reason) (*evaluation.Access, error)
 }
 
 // Reservation is a use of an approval that is reserved for one decision. The PDP calls exactly
-// one of its methods, once, and nothing else can happen to the approval before that.
+// one of its methods, once. Nothing else can happen to the approval before that call.
 type Reservation interface {
 	// Spent settles the use: the decision is on record.
 	Spent(ctx context.Context)
 	// InDoubt leaves the use reserved: it is not known whether the decision is on record. The
-	// log is asked later.
+	// decision log will show it later.
 	InDoubt()
 }
 
@@ -75,33 +78,36 @@ type Found struct {
 	Why   evaluation.Reason
 }
 
-// ApprovalRequest is an allow that waits for a person: what was asked by which caller, and
-// what exactly an approval would be for.
+// ApprovalRequest is an allow that waits for a person: the request, its caller, and what exactly an
+// approval would be for.
 type ApprovalRequest struct {
 	Call Call
-	// Decision is the id of the record of the answer, Bundle the policies that gave it.
+	// Decision is the id of the decision. Bundle is the digest of the policies that made it.
 	Decision, Bundle string
 	Obligation       evaluation.Obligation
 	Terms            obligations.Terms
 	Actors           evaluation.Actors
-	// Binding is what the approval is bound to, as one text: another request, caller,
-	// tenant or obligation has another. It holds the request's secrets.
+	// Binding is everything that the approval is bound to, as one text. If the request, the
+	// caller, the tenant or the obligation differs, so does the text. It holds the request's
+	// secrets.
 	Binding []byte
-	// Members are the members of its context that say what the request is.
+	// Members are the members of the request's context that say what the request is.
 	Members []string
-	// OfTenant says that the demand is the tenant's own; see [Reviewed].
+	// OfTenant says that the tenant alone demands the approval; see [Reviewed].
 	OfTenant bool
-	// Presented is the id of the approval that the request brings, "" for none.
+	// Presented is the id of the approval that the request presents, or "" if it presents none.
 	Presented string
-	// Now is when.
+	// Now is the reading of the clock for the call.
 	Now time.Time
 }
 
-// await answers a call that waits for a person. If there is an approval of exactly this
-// request, the answer is what the policies say of an approved one, and a use of the approval
-// is reserved for it. If there is none the first answer stands, and an approval is filed or
-// offered.
-func (p *PDP) await(ctx context.Context, bundle *Bundle, call Call, first *engine.Verdict, stands evaluation.Decision) (evaluation.Decision, Reservation, error) {
+// await answers a call that waits for a person. If there is an approval of exactly this request,
+// the policies decide again as approved, and a use of the approval is reserved for the new
+// answer. If there is no approval, the first answer (stands) is given, and an approval request
+// is filed or offered.
+func (p *PDP) await(
+	ctx context.Context, bundle *Bundle, call Call, first *engine.Verdict, stands evaluation.Decision,
+) (evaluation.Decision, Reservation, error) {
 	a, ok := approvalRequest(first, bundle, call)
 	if !ok {
 		return stands, nil, nil
@@ -112,13 +118,13 @@ func (p *PDP) await(ctx context.Context, bundle *Bundle, call Call, first *engin
 		var d evaluation.Decision
 		var use Reservation
 		var err error
-		if d, use, found, err = p.approved(ctx, bundle, a, first); err != nil || found.ID != "" {
+		if d, use, found, err = p.answerByApproval(ctx, bundle, a, first); err != nil || found.ID != "" {
 			return d, use, err
 		}
 	}
 	var err error
 	switch {
-	case call.Approvals == SpendOrFile && stands.Allow: // and not what the PEP could not do for another reason
+	case call.Approvals == SpendOrFile && stands.Allow: // a deny has another reason, which no approval changes
 		stands.Approval, err = p.options.Approvals.File(ctx, a)
 	case call.Approvals == SpendOrOffer && requestable(&stands):
 		stands.Access, err = p.options.Approvals.Offer(ctx, a, found.Why)
@@ -126,7 +132,8 @@ func (p *PDP) await(ctx context.Context, bundle *Bundle, call Call, first *engin
 	return stands, nil, notRecorded(err)
 }
 
-// notRecorded wraps an error of who keeps approvals: the answer cannot be kept without them.
+// notRecorded wraps an error of [Approvals]. Such an error counts as a failure to record, because
+// the answer cannot go on record without the approvals.
 func notRecorded(err error) error {
 	if err == nil {
 		return nil
@@ -134,15 +141,15 @@ func notRecorded(err error) error {
 	return fmt.Errorf("%w: %w", ErrNotRecorded, err)
 }
 
-// requestable reports whether an approval is all that is missing.
+// requestable reports whether the decision lacks only an approval.
 func requestable(d *evaluation.Decision) bool {
 	return d.Reason == evaluation.ApprovalRequired && len(d.Required) == 1
 }
 
-// Requestable reports whether a call is denied for want of an approval and of nothing else,
-// and what that approval would be for. Nothing goes on record.
+// Requestable reports whether a call is denied only because an approval is missing, and returns
+// what that approval would be for. Nothing goes on record.
 func (p *PDP) Requestable(ctx context.Context, call Call) (ApprovalRequest, bool, error) {
-	p.stamp(&call)
+	p.setTime(&call)
 	in := inquire(p.Bundle(), &call)
 	w, d, err := judge(ctx, &in)
 	if err != nil || p.options.Approvals == nil || !w.Waits() || !requestable(&d) {
@@ -152,13 +159,19 @@ func (p *PDP) Requestable(ctx context.Context, call Call) (ApprovalRequest, bool
 	return a, ok, nil
 }
 
-// refused attaches, to a deny that no approval can change, the reason why the presented
+// explainPresented attaches, to a deny that no approval can change, the reason why the presented
 // approval does not count.
-func (p *PDP) refused(ctx context.Context, call Call, d *evaluation.Decision) error {
+func (p *PDP) explainPresented(ctx context.Context, call Call, d *evaluation.Decision) error {
 	if call.Approvals != SpendOrOffer || d.Allow || call.Request.Presented() == "" {
 		return nil
 	}
-	a := ApprovalRequest{Call: call, Decision: d.ID, Bundle: d.Bundle, Presented: call.Request.Presented(), Now: call.Now}
+	a := ApprovalRequest{
+		Call:      call,
+		Decision:  d.ID,
+		Bundle:    d.Bundle,
+		Presented: call.Request.Presented(),
+		Now:       call.Now,
+	}
 	found, err := p.options.Approvals.Find(ctx, a)
 	if err == nil && found.Why != "" {
 		d.Access, err = p.options.Approvals.Offer(ctx, a, found.Why)
@@ -166,25 +179,30 @@ func (p *PDP) refused(ctx context.Context, call Call, d *evaluation.Decision) er
 	return notRecorded(err)
 }
 
-// approved answers by an approval. The first verdict is an allow, and what the policies say of
-// an approved request must be one, too; the obligations of both are owed, but for the one that
-// was approved. If what it found has no ID there is no answer by an approval.
-func (p *PDP) approved(ctx context.Context, bundle *Bundle, a ApprovalRequest, first *engine.Verdict) (d evaluation.Decision, use Reservation, found Found, err error) {
+// answerByApproval answers with the help of an approval. The first verdict is an allow, and the
+// verdict about the approved request must be an allow too. The obligations of both verdicts are
+// owed, except the obligation that was approved. If found.ID is empty, no approval could be
+// used, and there is no answer here.
+func (p *PDP) answerByApproval(
+	ctx context.Context, bundle *Bundle, a ApprovalRequest, first *engine.Verdict,
+) (d evaluation.Decision, use Reservation, found Found, err error) {
 	if found, err = p.options.Approvals.Find(ctx, a); err != nil || found.ID == "" {
 		return d, nil, found, notRecorded(err)
 	}
 	again := inquire(bundle, &a.Call)
-	again.Approved, again.Tells = true, true
+	again.Approved, again.WantMismatch = true, true
 	second, err := again.Judge(ctx)
 	if err != nil {
 		return d, nil, Found{}, err
 	}
 	if second.Decision.Allow {
 		if a.OfTenant && second.Waits() && !second.DemandOfTenant(bundle) {
-			return d, nil, Found{Why: evaluation.ApprovalOutOfScope}, nil // equal words, but the root's: its people were not asked
+			// The second demand has equal words but comes from the root, whose approvers were not asked.
+			return d, nil, Found{Why: evaluation.ApprovalOutOfScope}, nil
 		}
 		if second.Unite(first, a.Obligation, found.ID); second.Decision.Allow && second.Waits() {
-			return d, nil, Found{Why: evaluation.ApprovalOutOfScope}, nil // for another approval, which is still owed
+			// The second verdict waits for another approval, which is still owed.
+			return d, nil, Found{Why: evaluation.ApprovalOutOfScope}, nil
 		}
 	}
 	if d, err = second.Answer(ctx, &again); err != nil {
@@ -192,7 +210,7 @@ func (p *PDP) approved(ctx context.Context, bundle *Bundle, a ApprovalRequest, f
 	}
 	d.ID = a.Decision
 	offers := a.Call.Approvals == SpendOrOffer
-	if !d.Allow { // and so nothing is used
+	if !d.Allow { // a deny uses no approval
 		if offers {
 			d.Access, err = p.options.Approvals.Offer(ctx, a, evaluation.ApprovalPolicyDenied)
 		}
@@ -201,7 +219,8 @@ func (p *PDP) approved(ctx context.Context, bundle *Bundle, a ApprovalRequest, f
 	if offers {
 		d.Access = &evaluation.Access{Approval: &evaluation.ApprovalReference{ID: found.ID, ApprovedUntil: found.Until}}
 	}
-	// The last thing before the record: nothing may come between that could keep the use reserved for ever.
+	// This is the last step before the record. No step may come between the two that could
+	// keep the use reserved for ever.
 	if use, err = p.options.Approvals.Reserve(ctx, a, found.ID); err != nil {
 		return evaluation.Decision{}, nil, Found{}, notRecorded(err)
 	}
@@ -211,8 +230,8 @@ func (p *PDP) approved(ctx context.Context, bundle *Bundle, a ApprovalRequest, f
 	return d, use, found, nil
 }
 
-// approvalRequest is what an approval would be for. It fails for a request that could not be
-// shown to anybody as what it is: for the actors it names, or for a number in it.
+// approvalRequest returns what an approval would be for. It reports false if no approver could be
+// shown the request as it is, because of the actors that it names, or because of a number in it.
 func approvalRequest(w *engine.Verdict, b *Bundle, call Call) (a ApprovalRequest, ok bool) {
 	c := &b.Config
 	a = ApprovalRequest{Call: call, Bundle: w.Decision.Bundle, Presented: call.Request.Presented(), Now: call.Now}
@@ -225,9 +244,10 @@ func approvalRequest(w *engine.Verdict, b *Bundle, call Call) (a ApprovalRequest
 	return a, ok
 }
 
-// Reviewer is for a person, named as policies name them, in a tenant.
+// Reviewer returns a [Reviewer] for a person in a tenant. The person is named as policies name
+// entities. caller is the caller that the person authenticates as.
 func (p *PDP) Reviewer(tenant string, person evaluation.Ref, caller string) (*Reviewer, error) {
 	call := Call{Asker: evaluation.Asker{Name: caller}, Request: evaluation.Request{Tenant: tenant}}
-	p.stamp(&call)
+	p.setTime(&call)
 	return engine.NewReviewer(inquire(p.Bundle(), &call), person)
 }

@@ -10,14 +10,14 @@ import (
 	"policy-service/pdp/internal/engine"
 )
 
-// BatchCall is a batch together with who asks and how.
+// BatchCall is a batch together with its caller and the options of the call.
 type BatchCall struct {
 	Batch evaluation.Batch
 	evaluation.Asker
 	Now     time.Time
 	Explain bool
-	// GoOn, if it is set, is called before each item, and its error ends the batch. It may
-	// let other work go first.
+	// GoOn, if it is set, is called before each item. It may let other work go first. Its error
+	// ends the batch.
 	GoOn func(context.Context) error
 }
 
@@ -27,16 +27,16 @@ type BatchDecision struct {
 	Items []evaluation.Decision
 }
 
-// EvaluateBatch answers the items of a batch in their order, all from one bundle
-// and one reading of the clock, each as [PDP.Evaluate] would, and up to the one
-// that its semantic makes the last. They go on record together.
+// EvaluateBatch answers the items of a batch in their order, up to the item that the semantic of
+// the batch makes the last. Each answer is the one that [PDP.Evaluate] would give. All answers
+// come from one bundle and one reading of the clock, and go on record together.
 func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision, error) {
 	call := Call{Asker: batch.Asker, Now: batch.Now, Explain: batch.Explain}
-	p.stamp(&call)
+	p.setTime(&call)
 	answer := BatchDecision{ID: p.options.NewID()}
-	_, span := step(ctx, "authorize")
-	records, err := p.items(ctx, call, batch, &answer)
-	ended(span, err)
+	_, span := startStep(ctx, "authorize")
+	records, err := p.judgeItems(ctx, call, batch, &answer)
+	endStep(span, err)
 	if err != nil {
 		return BatchDecision{}, err
 	}
@@ -46,33 +46,34 @@ func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision
 	return answer, nil
 }
 
-// goesOn is called between two questions of one call.
-func goesOn(ctx context.Context, goOn func(context.Context) error) error {
+// mayGoOn is called between two questions of one call. Its error ends the call: it is that of goOn,
+// or of ctx if there is no goOn.
+func mayGoOn(ctx context.Context, goOn func(context.Context) error) error {
 	if goOn == nil {
 		return ctx.Err()
 	}
 	return goOn(ctx)
 }
 
-// items decides the items of a batch, and returns what goes on record.
-func (p *PDP) items(ctx context.Context, call Call, all BatchCall, answer *BatchDecision) ([]Record, error) {
+// judgeItems decides the items of a batch, and returns their records.
+func (p *PDP) judgeItems(ctx context.Context, call Call, all BatchCall, answer *BatchDecision) ([]Record, error) {
 	batch := all.Batch
 	in := inquire(p.Bundle(), &call)
-	in.Tells = true
+	in.WantMismatch = true
 	records := make([]Record, 0, len(batch.Items))
 	filled, size := 0, sizeOf(batch)
 	explaining := explaining{asked: call.Explain}
 	for n, item := range batch.Items {
-		if err := goesOn(ctx, all.GoOn); err != nil {
+		if err := mayGoOn(ctx, all.GoOn); err != nil {
 			return nil, err
 		}
-		call.Request, call.Explain = item.Request, explaining.more()
+		call.Request, call.Explain = item.Request, explaining.wantsNext()
 		in.Request, in.Explain, in.Inherits = call.Request, call.Explain, item.Inherits()
 		d, err := judgeItem(ctx, &in, item)
 		if err != nil {
 			return nil, err
 		}
-		if err := explaining.take(&d); err != nil {
+		if err := explaining.countOrOmit(&d); err != nil {
 			return nil, err
 		}
 		if filled += filledSize(d); filled > maxFilled {
@@ -93,7 +94,7 @@ func (p *PDP) items(ctx context.Context, call Call, all BatchCall, answer *Batch
 	return records, nil
 }
 
-// sizeOf is the size of a batch, whether it came in a body or not.
+// sizeOf returns the size of a batch, even if it came in no body.
 func sizeOf(batch evaluation.Batch) int {
 	if batch.Size > 0 {
 		return batch.Size
@@ -110,19 +111,20 @@ func sizeOf(batch evaluation.Batch) int {
 // maxExplained bounds the explanations of one batch, in bytes of the answer.
 const maxExplained = 1 << 20
 
-// explaining is what was explained of a batch so far. The first explanation that there is
-// no room for ends it: after that none is even made.
+// explaining counts the explanations of a batch so far. The first explanation that there is no
+// room for is left out. After it, no further explanation is even made.
 type explaining struct {
 	asked, full bool
 	size        int
 }
 
-func (e *explaining) more() bool { return e.asked && !e.full }
+// wantsNext reports whether the next decision is to be explained.
+func (e *explaining) wantsNext() bool { return e.asked && !e.full }
 
-// take counts the explanation of a decision, or leaves it out.
-func (e *explaining) take(d *evaluation.Decision) error {
+// countOrOmit counts the explanation of a decision, or leaves it out.
+func (e *explaining) countOrOmit(d *evaluation.Decision) error {
 	switch {
-	case !e.asked || d.Malformed != nil: // which says what is wrong with it
+	case !e.asked || d.Malformed != nil: // a malformed item has an error in place of an explanation
 		return nil
 	case !e.full:
 		text, err := d.Explain.MarshalJSON()
@@ -138,8 +140,8 @@ func (e *explaining) take(d *evaluation.Decision) error {
 	return nil
 }
 
-// judgeItem decides one item. What is wrong with an item is its own answer, and no error of
-// the batch.
+// judgeItem decides one item. If an item is malformed, that is the answer of the item, and not an
+// error of the batch.
 func judgeItem(ctx context.Context, in *engine.Inquiry, item evaluation.Item) (d evaluation.Decision, err error) {
 	if in.Bundle == nil {
 		return d, ErrNoBundle
@@ -150,7 +152,7 @@ func judgeItem(ctx context.Context, in *engine.Inquiry, item evaluation.Item) (d
 		if w, err = in.Judge(ctx); err == nil {
 			d, err = w.Answer(ctx, in)
 		}
-		for n := range d.Mismatch { // which are those of the explanation, too
+		for n := range d.Mismatch { // the explanation holds the same slice
 			d.Mismatch[n].Pointer = item.Pointer(d.Mismatch[n].Pointer)
 		}
 		engine.SortMismatch(d.Mismatch)
@@ -162,23 +164,33 @@ func judgeItem(ctx context.Context, in *engine.Inquiry, item evaluation.Item) (d
 	return evaluation.Decision{Bundle: in.Bundle.Digest(), Malformed: malformed}, nil
 }
 
-// maxFilled bounds the obligations of one answer: a megabyte of context that a
-// thousand items inherit, and a template copies, would be a gigabyte.
+// maxFilled bounds the obligations of one answer, in bytes. If a thousand items inherit a
+// megabyte of context, and a template copies it, the answer would be a gigabyte.
 const maxFilled = 16 << 20
 
-// maxConverted bounds what of one batch is converted, in bytes of JSON: about a second. What
-// items share is converted once, but where what they have of their own makes it another
-// thing each time, such as properties of the action, which stand in the context.
+// maxConverted bounds the JSON that is converted for one batch, in bytes; it takes about a second.
+// The parts that items share are converted once, except if each item's own parts make the
+// result different each time. Properties of the action do so, because they are in the context.
 const maxConverted = 32 << 20
 
 func overconverted() error {
-	return &evaluation.Error{TooLarge: true, Detail: fmt.Sprintf("what the items share comes to more than %d bytes, with what makes it different for each of them", maxConverted), Try: "send fewer items, or less in what they share beside properties of their own"}
+	return &evaluation.Error{
+		TooLarge: true,
+		Detail: fmt.Sprintf("what the items share comes to more than %d bytes, "+
+			"with what makes it different for each of them", maxConverted),
+		Try: "send fewer items, or less in what they share beside properties of their own",
+	}
 }
 
 func overfilled() error {
-	return &evaluation.Error{TooLarge: true, Detail: fmt.Sprintf("the obligations of the answer come to more than %d bytes", maxFilled), Try: "send fewer items, or less in the context they share"}
+	return &evaluation.Error{
+		TooLarge: true,
+		Detail:   fmt.Sprintf("the obligations of the answer come to more than %d bytes", maxFilled),
+		Try:      "send fewer items, or less in the context they share",
+	}
 }
 
+// filledSize returns the size of the obligations of a decision.
 func filledSize(d evaluation.Decision) int {
 	n := 0
 	for _, o := range d.Obligations {

@@ -8,19 +8,20 @@ import (
 	"policy-service/pdp/internal/lint"
 )
 
-// What is loaded, and what can be wrong with it.
+// The types of a bundle, and of the problems that it can have.
 type (
-	// Bundle is everything that decides, loaded and checked as one, immutable.
+	// Bundle is everything that decides, loaded and checked as one. It is immutable.
 	Bundle = bundle.Bundle
-	// PolicyInfo is what there is to say about a policy.
+	// PolicyInfo describes a policy.
 	PolicyInfo = bundle.PolicyInfo
-	// Source is where the files of a bundle are.
+	// Source is the place where the files of a bundle are.
 	Source = bundle.Source
 	// Files are the files of a bundle, as one reading found them.
 	Files = bundle.Files
-	// Problem is something that is wrong with a bundle.
+	// Problem is one thing that is wrong with a bundle.
 	Problem = bundle.Problem
-	// Problems are all that is wrong with a bundle. They are an error if one of them is.
+	// Problems are all things that are wrong with a bundle. They keep it from loading if the
+	// severity of one of them is error.
 	Problems = bundle.Problems
 	// Severity says whether a problem keeps a bundle from loading.
 	Severity = bundle.Severity
@@ -32,27 +33,27 @@ const (
 	SeverityWarning = bundle.SeverityWarning
 )
 
-// What is asked besides decisions.
+// The types of questions and answers besides decisions.
 type (
-	// Reviewer answers which approvals one person may decide about, all from one bundle
-	// and one reading of the clock.
+	// Reviewer answers which approvals one person may decide about. All its answers come from
+	// one bundle and one reading of the clock.
 	Reviewer = engine.Reviewer
-	// Reviewed is an approval as far as it matters to who may decide about it.
+	// Reviewed is what determines which persons may decide about an approval.
 	Reviewed = engine.Reviewed
 	// Review is the answer about one person and one approval.
 	Review = engine.Review
-	// PolicyCost is what one policy takes of the time in which requests are decided.
+	// PolicyCost is the share that one policy has in the time that decisions take.
 	PolicyCost = engine.PolicyCost
 )
 
-// Dir is a bundle in a directory.
+// Dir returns the source of a bundle in a directory.
 func Dir(path string) Source { return bundle.Dir(path) }
 
-// FS is a bundle in a file system.
+// FS returns the source of a bundle in a file system.
 func FS(fsys fs.FS) Source { return bundle.FS(fsys) }
 
-// Load reads a bundle. It is nil if one of the problems is an error.
+// Load reads a bundle. The bundle is nil if one of the problems is an error.
 func Load(source Source) (*Bundle, Problems) { return bundle.Load(source) }
 
-// Check is Load, and says besides what is legal and probably not meant.
+// Check reads a bundle as [Load] does, and adds warnings about what is legal and probably not meant.
 func Check(source Source) (*Bundle, Problems) { return lint.Check(source) }

@@ -6,10 +6,10 @@ import (
 	"policy-service/pdp/internal/engine"
 )
 
-// Costs says what each policy takes that any of the calls is put to, the dearest
-// first. It evaluates each by itself, over and over until ctx ends but at least
-// once, and of every policy and call keeps the least time: to that, whatever else
-// the machine does adds nothing. No answer is made of it, and nothing recorded.
+// Costs measures how long each policy takes that is evaluated for any of the calls. The policy
+// that takes longest comes first. Costs evaluates each policy by itself, at least once, and then
+// over and over until ctx ends. For every policy and call it keeps the least time, because
+// other work on the machine adds the least to that one. It answers no call and records nothing.
 func (p *PDP) Costs(ctx context.Context, calls []Call) ([]PolicyCost, error) {
 	bundle := p.Bundle()
 	if bundle == nil {
@@ -17,7 +17,7 @@ func (p *PDP) Costs(ctx context.Context, calls []Call) ([]PolicyCost, error) {
 	}
 	asked := make([]engine.Inquiry, len(calls))
 	for i, call := range calls {
-		p.stamp(&call) // once: every round asks the very same
+		p.setTime(&call) // once, so that every round asks the same question
 		asked[i] = inquire(bundle, &call)
 	}
 	return engine.Costs(ctx, asked)

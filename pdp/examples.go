@@ -23,13 +23,13 @@ type Example struct {
 	// Body is the request as JSON, the way it would be sent.
 	Body        []byte
 	Allow       bool
-	Reason      *string  // nil: not asserted
-	Determining []string // nil: not asserted
-	Obligations []string // nil: not asserted
+	Reason      *string  // nil if the case asserts nothing about it
+	Determining []string // nil if the case asserts nothing about it
+	Obligations []string // nil if the case asserts nothing about it
 }
 
-// Examples reads the cases of a source's tests directories, all of their
-// problems at once. A case with a problem is left out.
+// Examples reads the cases of a source's tests directories. It returns the problems of all cases
+// at once, and leaves out the cases that have a problem.
 func Examples(source Source) ([]Example, Problems) {
 	files := source.ReadTests()
 	problems := slices.Clone(files.Problems)
@@ -41,7 +41,7 @@ func Examples(source Source) ([]Example, Problems) {
 	return all, problems.Sorted()
 }
 
-// tenantOf is the tenant in whose directory a file stands, "" at the root.
+// tenantOf returns the tenant in whose directory a file is, or "" for a file of the root.
 func tenantOf(file string) string {
 	rest, _ := strings.CutPrefix(file, "tenants/")
 	tenant, _, _ := strings.Cut(rest, "/")
@@ -109,7 +109,8 @@ func (f *exampleFile) required(n *yaml.Node, key string, ok bool) {
 	}
 }
 
-// named is the tenant a test names. Below a tenant's directory there is one only.
+// named returns the tenant that a test names. A test in a tenant's directory can name only that
+// tenant.
 func (f *exampleFile) named(n *yaml.Node) string {
 	switch {
 	case !f.Text(n):
@@ -131,7 +132,7 @@ func (f *exampleFile) time(n *yaml.Node) time.Time {
 	return t
 }
 
-// string also takes the empty one: a test may say that there is no reason.
+// string also accepts the empty string: a test may say that there is no reason.
 func (f *exampleFile) string(n *yaml.Node) string {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
 		f.Bad(n, "yaml_form", "this must be a string", `write it in quotes; "" is none`)
@@ -149,8 +150,8 @@ func (f *exampleFile) strings(n *yaml.Node) []string {
 	return list
 }
 
-// request makes JSON of the YAML and decodes that: a test and a caller go
-// through the same door.
+// request makes JSON from the YAML and decodes the JSON, so that the request of a test is read as
+// the request of a caller is.
 func (f *exampleFile) request(n *yaml.Node, tenant string) ([]byte, evaluation.Request) {
 	body, bad := bundle.AppendJSON(nil, n)
 	if bad != nil {
@@ -161,11 +162,21 @@ func (f *exampleFile) request(n *yaml.Node, tenant string) ([]byte, evaluation.R
 	var malformed *evaluation.Error
 	switch {
 	case errors.As(err, &malformed):
-		f.Bad(bundle.NodeAt(n, malformed.Pointer), "malformed_request", "the request is malformed: "+malformed.Detail, malformed.Try)
+		f.Bad(
+			bundle.NodeAt(n, malformed.Pointer),
+			"malformed_request",
+			"the request is malformed: "+malformed.Detail,
+			malformed.Try,
+		)
 	case err != nil:
 		f.Bad(n, "malformed_request", "the request is malformed", "")
 	case !evaluation.IsTenantName(request.Tenant):
-		f.Bad(bundle.NodeAt(n, "/tenant_id"), "tenant_name", "this is no legal tenant name", "use default, or the name of a directory below tenants/")
+		f.Bad(
+			bundle.NodeAt(n, "/tenant_id"),
+			"tenant_name",
+			"this is no legal tenant name",
+			"use default, or the name of a directory below tenants/",
+		)
 	}
 	return body, request
 }

@@ -15,30 +15,31 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// lookout watches what one reading of a bundle directory depends on: the bundle's
-// directories, and every directory that a path to one of them or a symbolic link
-// in them passes through, so that the directory may vanish and come back and any
-// link may be pointed elsewhere. Files are watched by way of their directories,
-// because an editor replaces the file.
+// lookout watches all directories that one reading of a bundle directory depends on: the bundle's
+// directories, and every directory that a path to one of them, or a symbolic link in them,
+// passes through. So it notices if the directory vanishes and comes back, and if a link is
+// pointed elsewhere. It watches files through their directories, because an editor replaces the
+// file.
 type lookout struct {
 	watcher *fsnotify.Watcher
-	// names are the directories watched, by path without symbolic links, each with
-	// the names in it that matter.
+	// names are the watched directories, by path without symbolic links, each with the names
+	// in it that matter.
 	names map[string]map[string]bool
-	// whole are those in which every name matters.
+	// whole are the watched directories in which every name matters.
 	whole map[string]bool
-	// roots are the names that matter to more than one tenant, by the directories they are
-	// in. What a tenant's links lead to there is the tenant's alone.
+	// roots are the names that matter to more than one tenant, by the directories that they are
+	// in. A name there that only a tenant's links lead to matters to the tenant alone.
 	roots map[string]rootNames
-	// may is how much the owner may have of whose directories are watched next, steps and
-	// armed how much of it is used up: names that were followed, and new directories.
-	may          *bundle.Bounds
+	// bounds are those of the owner whose directories are watched now. steps and armed are how
+	// much of them the owner has used up: names that were followed, and newly watched
+	// directories.
+	bounds       *bundle.Bounds
 	steps, armed int
-	// blind is set where something could not be watched.
+	// blind is set if a directory could not be watched.
 	blind bool
 }
 
-// rootNames are the names in a directory that matter to the root: these, or every one.
+// rootNames are the names in a directory that matter to the root: every name if whole is set.
 type rootNames struct {
 	whole bool
 	names map[string]bool
@@ -57,58 +58,64 @@ func newLookout(root string) (*lookout, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lookout{watcher: watcher, names: map[string]map[string]bool{}, whole: map[string]bool{}, roots: map[string]rootNames{}, may: bundle.RootBounds}
+	l := &lookout{
+		watcher: watcher,
+		names:   map[string]map[string]bool{},
+		whole:   map[string]bool{},
+		roots:   map[string]rootNames{},
+		bounds:  bundle.RootBounds,
+	}
 	real, ok := l.follow(root)
 	if !ok {
 		l.blind = true
 		return l, nil
 	}
-	l.part(real)
+	l.watchOwner(real)
 	tenants := filepath.Join(real, "tenants")
-	names := l.directory(tenants)
+	names := l.watchDirectory(tenants)
 	for dir, names := range l.names {
-		// What is watched from here on is watched for one tenant.
-		if l.whole[dir] || len(names) > 0 { // else it is one that a link in tenants/ leads to
+		// From here on, each directory is watched for one tenant.
+		if l.whole[dir] || len(names) > 0 { // all others are directories that a link in tenants/ leads to
 			l.roots[dir] = rootNames{l.whole[dir], maps.Clone(names)}
 		}
 	}
-	l.may = bundle.TenantBounds
+	l.bounds = bundle.TenantBounds
 	for _, name := range names {
 		l.steps, l.armed = 0, 0
-		l.part(filepath.Join(tenants, name))
+		l.watchOwner(filepath.Join(tenants, name))
 	}
 	return l, nil
 }
 
 func (l *lookout) close() { l.watcher.Close() }
 
-// part watches the root or a tenant's directory, and what belongs to it. Tests
-// are watched because a MANIFEST may list them.
-func (l *lookout) part(dir string) {
-	l.directory(dir)
-	l.directory(filepath.Join(dir, "entities"))
-	l.directory(filepath.Join(dir, "tests"))
+// watchOwner watches the directory of the root or of a tenant, with its subdirectories. Tests are
+// watched because a MANIFEST may list them.
+func (l *lookout) watchOwner(dir string) {
+	l.watchDirectory(dir)
+	l.watchDirectory(filepath.Join(dir, "entities"))
+	l.watchDirectory(filepath.Join(dir, "tests"))
 }
 
-// directory watches everything in a directory, and what the links in it lead to.
-// It returns the names in it.
-func (l *lookout) directory(dir string) (names []string) {
+// watchDirectory watches every name in a directory, and the targets of the links in it. It returns
+// the names in the directory.
+func (l *lookout) watchDirectory(dir string) (names []string) {
 	real, ok := l.follow(dir)
 	if !ok {
-		return nil // its creation is watched
+		return nil // the lookout notices if it is created
 	}
 	l.whole[real] = true
-	entries, err := readSome(real, l.may.Names+1)
+	entries, err := readSome(real, l.bounds.Names+1)
 	if err != nil {
 		l.blind = true
 	}
-	if len(entries) > l.may.Names {
+	if len(entries) > l.bounds.Names {
 		l.blind = true
-		return nil // and the reader refuses it
+		return nil // the reader refuses such a directory
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
-			continue // ..data is watched where a link leads through it
+			continue // ..data is watched if a link leads through it
 		}
 		names = append(names, e.Name())
 		if e.Type()&fs.ModeSymlink != 0 {
@@ -118,7 +125,7 @@ func (l *lookout) directory(dir string) (names []string) {
 	return names
 }
 
-// readSome reads a directory as far as so many names.
+// readSome reads at most so many names of a directory.
 func readSome(dir string, most int) ([]fs.DirEntry, error) {
 	root, err := bundle.OpenDirectory(dir)
 	if err != nil {
@@ -128,19 +135,20 @@ func readSome(dir string, most int) ([]fs.DirEntry, error) {
 	return bundle.ReadDirectory(root, ".", most)
 }
 
-// follow resolves a path as the operating system does, and watches each name on
-// the way before it looks at it: what changes afterwards makes an event. It
-// returns the path without links, and whether a directory is there.
+// follow resolves a path as the operating system does. It watches each name on the way before it
+// looks at the name, so that every later change makes an event. It returns the path without
+// links, and whether a directory is there.
 func (l *lookout) follow(path string) (real string, isDirectory bool) {
 	return l.followFrom(split(path))
 }
 
-// followFrom follows names from a directory without links on its way. It stops where it
-// is too far to go, and where it has gone far enough for this owner: what is there is
-// polled, and the reader refuses it.
+// followFrom follows names from a directory whose path has no links. It stops if the path takes
+// too many steps, or if the owner has used up its bounds. Then the directory is polled, and the
+// reader refuses it.
 func (l *lookout) followFrom(dir string, todo []string) (real string, isDirectory bool) {
 	for steps := 0; len(todo) > 0; steps++ {
-		if steps+len(todo) > bundle.MaxSteps || l.steps >= l.may.Watch.Followed || l.armed >= l.may.Watch.Armed {
+		used := l.steps >= l.bounds.Watch.Followed || l.armed >= l.bounds.Watch.Armed
+		if used || steps+len(todo) > bundle.MaxSteps {
 			l.blind = true
 			return dir, false
 		}
@@ -177,7 +185,7 @@ func (l *lookout) followFrom(dir string, todo []string) (real string, isDirector
 	return dir, true
 }
 
-// split cuts a path into its root, "" where it is relative, and its names.
+// split cuts a path into its root and its names. The root is "" if the path is relative.
 func split(path string) (root string, names []string) {
 	volume := filepath.VolumeName(path)
 	rest := path[len(volume):]
@@ -192,11 +200,13 @@ func split(path string) (root string, names []string) {
 	return root, names
 }
 
+// watch watches one name in a directory.
 func (l *lookout) watch(dir, name string) {
 	l.arm(dir)
 	l.names[dir][name] = true
 }
 
+// arm begins to watch a directory.
 func (l *lookout) arm(dir string) {
 	if l.names[dir] != nil {
 		return
@@ -208,14 +218,14 @@ func (l *lookout) arm(dir string) {
 	}
 }
 
-// wait returns when something that matters has changed or may have: an event may
-// also have been lost, or never have been sent, and so it waits no longer than
-// the limit. It reports whether what it saw is one tenant's, and nobody else's.
+// wait returns if a name that matters has changed, or may have changed. Events may be lost, or
+// never be sent, so wait returns after the limit at the latest. It reports whether the change
+// that it saw matters to one tenant alone.
 func (l *lookout) wait(ctx context.Context, limit time.Duration) (tenants bool) {
 	return l.waitFor(ctx, limit, l.matters)
 }
 
-// waitForRoot is wait for what may be no tenant's.
+// waitForRoot waits as wait does, but only for changes that may matter to more than one tenant.
 func (l *lookout) waitForRoot(ctx context.Context, limit time.Duration) {
 	l.waitFor(ctx, limit, l.mattersToRoot)
 }
@@ -239,9 +249,9 @@ func (l *lookout) waitFor(ctx context.Context, limit time.Duration, matters func
 	}
 }
 
-// mattersToRoot reports whether it may be anybody's but one tenant's. A tenant's directory
-// stands in one of the root's, and what it has besides its files, such as its mode or its
-// times, is its owner's to change without end.
+// mattersToRoot reports whether an event may matter to more than one tenant. A tenant's directory
+// is in a directory of the root. Its tenant can change its mode and times without end, so
+// such a change does not matter to the root.
 func (l *lookout) mattersToRoot(event fsnotify.Event) bool {
 	dir, name := filepath.Split(event.Name)
 	dir = filepath.Clean(dir)
@@ -255,6 +265,7 @@ func (l *lookout) mattersToRoot(event fsnotify.Event) bool {
 	return rootItself || !known || in.whole || in.names[name]
 }
 
+// matters reports whether an event may be a change of the bundle.
 func (l *lookout) matters(event fsnotify.Event) bool {
 	dir, name := filepath.Split(event.Name)
 	dir = filepath.Clean(dir)

@@ -6,10 +6,10 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// overtake ends a load, by the context that it returns, as soon as the root's files are
-// no longer those that are being loaded: an emergency forbid must not wait for what a
-// tenant's edit takes. What a tenant edits meanwhile ends no load, or one that edits
-// without a pause would have none come to its end. stop must be called.
+// overtake returns a context that ends as soon as the root's files are no longer those that are
+// being loaded. That ends the load, because an emergency forbid must not wait for the load of a
+// tenant's edit. A tenant's edit does not end a load, because then no load would ever come to
+// its end if a tenant edits without a pause. stop must be called.
 func (p *PDP) overtake(ctx context.Context, read bundle.Reading) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -25,13 +25,13 @@ func (p *PDP) overtake(ctx context.Context, read bundle.Reading) (_ context.Cont
 	}
 }
 
-// rootChanges waits until the root is another one than was read, and reports whether
-// that was before ctx ended.
+// rootChanges waits until the root's files differ from those that were read. It reports false if
+// ctx ends first.
 func (p *PDP) rootChanges(ctx context.Context, read bundle.Reading) bool {
-	pause(ctx, p.options.Quiet) // most loads take no longer
+	pause(ctx, p.options.Quiet) // most loads are over by then
 	for ctx.Err() == nil {
 		out, err := newLookout(p.source.Dir)
-		// As in Watch, arming stands before reading.
+		// As in Watch, the directory is watched before it is read.
 		if files, err := p.source.ReadRoot(ctx); err == nil && !files.Reading().SameRootFiles(read) {
 			return true
 		}

@@ -32,68 +32,68 @@ type Options struct {
 	// Recorder puts decisions on record before they are answered; the default
 	// keeps none.
 	Recorder Recorder
-	// Approvals keeps what people said about requests that wait for them; by default
-	// nobody is asked, and nothing is approved.
+	// Approvals keeps approval requests and approvals. By default no approval is requested, and
+	// none is given.
 	Approvals Approvals
 	// Quiet is how long a bundle directory must lie still before it is loaded;
 	// the default is 200 ms.
 	Quiet time.Duration
-	// BeforeSwap is asked before a bundle is in force, the first one too: its error
-	// keeps the bundle before it. It is asked again a moment later, until it agrees.
+	// BeforeSwap is called before a bundle comes into force, even the first one. If it returns an
+	// error, the bundle before stays in force, and BeforeSwap is called again a moment later,
+	// until it returns nil.
 	BeforeSwap func(Incoming) error
-	// OnLoad is told the outcome of every load after the first, in order, and
-	// before the next one starts: it must not itself reload.
+	// OnLoad is called with the outcome of every load after the first, in order, and before the
+	// next load starts. So it must not itself reload.
 	OnLoad func(Status)
 }
 
-// Recorder puts decisions on record, all or none. An error keeps the answer
-// from leaving.
+// Recorder puts decisions on record, all or none. If it returns an error, the answer is not given.
 type Recorder interface {
 	Record(context.Context, []Record) error
 }
 
-// Record is what goes on record of one decision, or of one page of a search.
+// Record is the record of one decision, or of one page of a search.
 type Record struct {
 	ID       string
 	Time     time.Time
-	Call     Call // its Request is whole, whatever of it was inherited
+	Call     Call // its Request is whole, with the parts that it inherited
 	Decision evaluation.Decision
-	// Item is set for an item of a batch, whose records come together and are recorded
-	// together.
+	// Item is set for an item of a batch. The records of a batch are recorded together.
 	Item Item
-	// Kind and Search are set for a search: what was looked for, and found.
+	// Kind and Search are set for a search: what it looked for, and what it found.
 	Kind   evaluation.SearchKind
 	Search *SearchAnswer
 	// Bundle is the digest of the policies that decided.
 	Bundle string
 }
 
-// Item says what the request of a record is an item of.
+// Item says which batch the request of a record is an item of.
 type Item struct {
-	// Batch is the id of the batch; "" is none.
+	// Batch is the id of the batch, or "" if the request is in no batch.
 	Batch string
-	// Size is that of the batch: of its body, or where it came in none of its requests.
+	// Size is the size of the batch: the size of its body, or of its requests if it came in no
+	// body.
 	Size int
-	// Inherits says what of the request is the batch's: every item of it that inherits the
-	// same has the same there.
+	// Inherits says which parts of the request come from the batch. All items of the batch that
+	// inherit a part have the same there.
 	Inherits evaluation.Inherited
 }
 
-// Incoming is a bundle that is about to be in force, with its files by slash path.
-// Whoever is told of it must not change them.
+// Incoming is a bundle that is about to come into force, with its files by slash path.
+// [Options.BeforeSwap] must not change them.
 type Incoming struct {
 	Digest string
 	Files  map[string][]byte
-	// Later are tenants whose own files are still those of the bundle before, because
-	// they did not lie still, or wait for their turn.
+	// Later are the tenants whose own files are still those of the bundle before, because the
+	// new files did not lie still, or because they wait for their turn.
 	Later []string
 }
 
-// Call is a request together with who asks and how.
+// Call is a request together with its caller and the options of the call.
 type Call struct {
 	Request evaluation.Request
 	evaluation.Asker
-	// Now overrides the clock, to ask what would have been answered then.
+	// Now overrides the clock, to ask what the answer would have been at another time.
 	Now time.Time
 	// Explain asks for [evaluation.Decision.Explain].
 	Explain bool
@@ -108,8 +108,8 @@ var (
 	ErrNotRecorded   = errors.New("the decision could not be recorded")
 )
 
-// New loads the bundle of a source and returns a PDP that answers from it. The
-// error is of type [Problems] where the bundle is at fault.
+// New loads the bundle of a source and returns a PDP that answers from it. If the bundle is at
+// fault, the error is of type [Problems].
 func New(source Source, options Options) (*PDP, error) {
 	files := firstReading(source, cmp.Or(options.Quiet, defaultQuiet))
 	b, problems := bundle.Build(files)
@@ -119,10 +119,15 @@ func New(source Source, options Options) (*PDP, error) {
 	if err := options.ask(b, files, nil); err != nil {
 		return nil, err
 	}
-	return newPDP(source, loaded{InForce: bundle.InForce{Bundle: b, Files: files}, read: files.Reading(), problems: problems}, options), nil
+	first := loaded{
+		InForce:  bundle.InForce{Bundle: b, Files: files},
+		read:     files.Reading(),
+		problems: problems,
+	}
+	return newPDP(source, first, options), nil
 }
 
-// Of returns a PDP that answers from a bundle already loaded, and from no other.
+// Of returns a PDP that answers from a bundle that is already loaded, and never from another.
 func Of(b *Bundle, options Options) *PDP {
 	return newPDP(Source{}, loaded{InForce: bundle.InForce{Bundle: b}}, options)
 }
@@ -165,21 +170,21 @@ func newPDP(source Source, first loaded, options Options) *PDP {
 // [PDP.EvaluateBatch] and [PDP.Search] judge and record in the same way, without approvals.
 // If ctx ends first there is no answer, and the error is that of ctx.
 func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, error) {
-	p.stamp(&call)
+	p.setTime(&call)
 	in := inquire(p.Bundle(), &call) // pinned: one call sees one bundle
-	in.Tells = true
+	in.WantMismatch = true
 	first, d, err := judge(ctx, &in)
 	if err != nil {
 		return evaluation.Decision{}, err
 	}
 	d.ID = p.options.NewID()
 
-	var use Reservation // nil if the answer goes by no approval
+	var use Reservation // nil if the answer uses no approval
 	if call.Approvals != NotAsked && p.options.Approvals != nil {
 		if first.Waits() {
 			d, use, err = p.await(ctx, in.Bundle, call, &first, d)
 		} else {
-			err = p.refused(ctx, call, &d)
+			err = p.explainPresented(ctx, call, &d)
 		}
 		if err != nil {
 			return evaluation.Decision{}, err
@@ -197,51 +202,52 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 	return d, nil
 }
 
-// inquire asks a bundle what a call asks.
+// inquire returns the inquiry that puts a call to a bundle.
 func inquire(b *Bundle, call *Call) engine.Inquiry {
 	return engine.Inquiry{Bundle: b, Request: call.Request, Asker: call.Asker, Now: call.Now, Explain: call.Explain}
 }
 
-// judge puts one request to the policies, and makes an answer of their verdict, as one step
+// judge puts one request to the policies, and makes an answer of their verdict. Both are one step
 // of a trace.
 func judge(ctx context.Context, in *engine.Inquiry) (w engine.Verdict, d evaluation.Decision, err error) {
-	_, span := step(ctx, "authorize")
+	_, span := startStep(ctx, "authorize")
 	if w, err = in.Judge(ctx); err == nil {
 		d, err = w.Answer(ctx, in)
 	}
 	if err == nil && filledSize(d) > maxFilled {
 		d, err = evaluation.Decision{}, overfilled()
 	}
-	decided(span, d)
-	ended(span, err)
+	describeDecision(span, d)
+	endStep(span, err)
 	return w, d, err
 }
 
-// stamp reads the clock, once for all that belongs together.
-func (p *PDP) stamp(call *Call) {
+// setTime reads the clock, once for all decisions of one call.
+func (p *PDP) setTime(call *Call) {
 	if call.Now.IsZero() {
 		call.Now = p.options.Now()
 	}
 }
 
+// record returns the record of one decision.
 func record(call Call, d evaluation.Decision) Record {
 	return Record{ID: d.ID, Time: call.Now, Call: call, Decision: d, Bundle: d.Bundle}
 }
 
-// record puts what belongs together on record together, or nothing of it.
+// record puts the records of one call on record, all or none.
 func (p *PDP) record(ctx context.Context, records ...Record) error {
-	ctx, span := step(ctx, "record")
+	ctx, span := startStep(ctx, "record")
 	err := p.options.Recorder.Record(ctx, records)
-	ended(span, err)
+	endStep(span, err)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotRecorded, err)
 	}
 	return nil
 }
 
-// recordUse records an answer that goes by an approval, and settles the use that is reserved
-// for it: spent if the record is durable, and in doubt after an error or a panic. From here on
-// the caller going away changes nothing.
+// recordUse records an answer that uses an approval, and settles the use that is reserved for it:
+// spent if the record is durable, and in doubt after an error or a panic. It goes on even if the
+// caller goes away.
 func (p *PDP) recordUse(ctx context.Context, r Record, use Reservation) error {
 	ctx = context.WithoutCancel(ctx)
 	recorded := false
@@ -261,7 +267,7 @@ func (p *PDP) recordUse(ctx context.Context, r Record, use Reservation) error {
 // Bundle returns the bundle in force.
 func (p *PDP) Bundle() *Bundle { return p.inForce.Load().Bundle }
 
-// unrecorded is the Recorder of a PDP that was given none.
+// unrecorded is the Recorder of a PDP whose options have none.
 type unrecorded struct{}
 
 func (unrecorded) Record(context.Context, []Record) error { return nil }

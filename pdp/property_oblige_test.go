@@ -429,7 +429,7 @@ func searchDiffers(t *testing.T, p *PDP, kind evaluation.SearchKind, call Call, 
 		d, err := p.Evaluate(t.Context(), one)
 		seen.count("dropped for them", err == nil && len(d.Required) > 0)
 		if err == nil && d.Allow {
-			f := found(kind, &call.Request, id)
+			f := resultFor(kind, &call.Request, id)
 			f.Obligations = d.Obligations
 			seen.count("with obligations", len(d.Obligations) > 0)
 			want = append(want, f)

@@ -186,8 +186,8 @@ func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
 		files.write(t, dir)
 		before := p.Bundle()
 		must(t, p.Reload(t.Context()))
-		if p.reloader.did != want {
-			t.Errorf("%s: read %+v, want %+v", what, p.reloader.did, want)
+		if p.reloader.lastWork != want {
+			t.Errorf("%s: read %+v, want %+v", what, p.reloader.lastWork, want)
 		}
 		fresh := 0
 		for tenant, v := range p.Bundle().Views {

@@ -13,7 +13,7 @@ import (
 // loaded is a bundle in force and how it came to be.
 type loaded struct {
 	bundle.InForce
-	read     bundle.Reading // and what is kept to compare them by
+	read     bundle.Reading // the reading of its files, which later readings are compared with
 	later    []string       // tenants whose edits wait
 	at       time.Time
 	problems Problems // warnings of the load
@@ -22,13 +22,13 @@ type loaded struct {
 	refusedOf bundle.Reading
 }
 
-// Refusal is a load that failed; the bundle before it stays in force.
+// Refusal is a load that failed. The bundle before it stays in force.
 type Refusal struct {
 	At       time.Time `json:"at"`
 	Problems Problems  `json:"problems"`
 }
 
-// Status is which bundle is in force and whether a later one was refused.
+// Status says which bundle is in force, and whether a later one was refused.
 type Status struct {
 	Digest   string
 	LoadedAt time.Time
@@ -38,37 +38,37 @@ type Status struct {
 // reloader makes loads happen one after the other.
 type reloader struct {
 	turn chan struct{} // holds one element while a load is going on
-	// seen is the last reading that was acted on, in force or refused.
-	// It is nothing where that is to be tried again, and acted is not.
+	// acted is the last reading that was acted on, in force or refused. seen is the same
+	// reading, but it is empty if the reading is to be tried again.
 	seen, acted bundle.Reading
-	// pollBlind is how often a directory is read again that events may not tell of,
-	// pollWatched how often one is that they do.
+	// pollBlind is the time until a directory is read again if its changes may send no events.
+	// pollWatched is the time if they send events.
 	pollBlind, pollWatched time.Duration
-	// building is called when a load begins to build; tests hold it up there.
+	// building is called when a load begins to build. Tests hold up a load there.
 	building func(context.Context)
 	allowance
-	did bundle.Work // of the last load that was built
+	lastWork bundle.Work // what the last load that was built had to read
 }
 
 const (
 	defaultQuiet = 200 * time.Millisecond
 	// patience is how long the first reading waits for a directory to lie still.
 	patience = 30 * time.Second
-	// aWhile is, in quiet periods, how long tenants whose files do not lie still keep
-	// those waiting whose do, and how long what tenants alone do makes nobody read again:
-	// whoever writes without a pause must neither hold up an edit of the root, nor keep the
-	// reader busy, nor fill the log with loads.
+	// aWhile is a number of quiet periods. For so long, tenants whose files do not lie still hold
+	// up the load of all other files. And for so long after a reading, changes of tenants alone
+	// cause no new reading. A tenant that writes without a pause must not hold up an edit of the
+	// root for longer, keep the reader busy, or fill the log with loads.
 	aWhile = 5
 )
 
-// errLater says that files of some tenants are not loaded yet. What was loaded of them
-// before is in force.
+// errLater says that files of some tenants are not loaded yet. Of these tenants, the files that
+// were loaded before stay in force.
 var errLater = errors.New("the files of some tenants did not lie still, or too much of them was edited lately; what was loaded of them before stays in force")
 
 // errOvertaken ends a load when the root's files are no longer those that it loads.
 var errOvertaken = errors.New("a later edit of the root overtook this load")
 
-// Status says which bundle is in force.
+// Status returns which bundle is in force, and whether a later one was refused.
 func (p *PDP) Status() Status {
 	now := p.inForce.Load()
 	status := Status{LoadedAt: now.at, Refused: now.refused}
@@ -78,22 +78,23 @@ func (p *PDP) Status() Status {
 	return status
 }
 
-// Later are the tenants whose last edits wait: their files do not lie still, or they
-// edited too much lately. What was loaded of them before is in force.
+// Later returns the tenants whose last edits wait, because their files do not lie still, or because
+// they edited too much lately. The files that were loaded of them before stay in force.
 func (p *PDP) Later() []string { return slices.Clone(p.inForce.Load().later) }
 
-// Reload reads the source until it lies still, and puts what it says in force.
-// The error is of type [Problems] where that was refused; the bundle before it
-// then stays in force, and [PDP.Status] says so. Where the source says what is
-// in force already, nothing happens. Reloads are done one after the other.
+// Reload reads the source until it lies still, and puts its bundle in force. If that bundle is
+// refused, the error is of type [Problems], the bundle before it stays in force, and
+// [PDP.Status] says so. If the bundle is in force already, nothing happens. Reloads are done one
+// after the other.
 //
-// A tenant that goes on writing holds up nobody else: after a while the others' files
-// are loaded with what was loaded of that tenant before, whole, and the error says so.
-// Where a MANIFEST stands, it says what is whole, and anything else is refused.
+// A tenant that goes on writing does not hold up the others. After a while, the others' files
+// are loaded together with all files that were loaded of that tenant before, and the error says
+// so. If the source has a MANIFEST, the MANIFEST lists the whole bundle, and anything else is
+// refused.
 func (p *PDP) Reload(ctx context.Context) error { return p.reload(ctx, true) }
 
-// reload is Reload; without insist, a source that reads as it did at the last
-// load, even a refused one, is left at that.
+// reload does the work of Reload. Without insist, it loads nothing if the source reads as it did
+// at the last load, even if that load was refused.
 func (p *PDP) reload(ctx context.Context, insist bool) error {
 	if p.source.IsNothing() {
 		return errors.New("there is no source to reload from")
@@ -108,7 +109,8 @@ func (p *PDP) reload(ctx context.Context, insist bool) error {
 	if err != nil {
 		return err
 	}
-	// Where somebody waited who took back what waits, nobody does any more.
+	// If tenants' edits wait, go on even if the reading is the same: a tenant that has taken its
+	// edit back must no longer count as waiting.
 	if !insist && len(p.inForce.Load().later) == 0 && files.Reading().Equal(p.reloader.seen) {
 		return nil
 	}
@@ -118,8 +120,9 @@ func (p *PDP) reload(ctx context.Context, insist bool) error {
 		if err != nil {
 			return err
 		}
-		err = p.load(ctx, p.pick(still, overtaken, insist))
-		again := overtaken && errors.Is(err, errLater) // the root's edit is in force; now the tenants'
+		err = p.load(ctx, p.selectTenants(still, overtaken, insist))
+		// After an overtaken load, the root's edit is in force first. Now the tenants' edits are loaded.
+		again := overtaken && errors.Is(err, errLater)
 		if overtaken = errors.Is(err, errOvertaken); !overtaken && !again {
 			return err
 		}
@@ -129,22 +132,23 @@ func (p *PDP) reload(ctx context.Context, insist bool) error {
 	}
 }
 
-// picked is what of a reading is to be loaded.
-type picked struct {
+// selection says which files of a reading are to be loaded.
+type selection struct {
 	*stable
-	held  []string // tenants whose files are left as they are in force
-	first []string // where that loads, so are those of these, for now
+	held  []string // tenants whose files stay as they are in force
+	first []string // tenants whose files stay so too in a load of the root that goes first
 }
 
-// pick says whose files wait. Whatever lies still is loaded together, so that an edit of
-// the root and of a tenant is seen whole. Only where an edit of the root overtook a load, it
-// goes before everything that tenants edited: what took long then would take as long again.
-// Where nobody insists and the root is as it was, tenants wait who have spent their
-// allowance, but not for what was kept already and could not come into force.
-func (p *PDP) pick(s *stable, overtaken, insist bool) picked {
-	to := picked{stable: s}
+// selectTenants selects the tenants whose files wait. All files that lie still are loaded
+// together, so that an edit of both the root and a tenant comes into force whole. There is one
+// exception: if an edit of the root overtook a load, the root's edit is loaded before all edits of
+// tenants, because the load that took long would take as long again. Without insist, and if the
+// root is unchanged, tenants wait that have spent their allowance. They do not wait if their
+// files were kept already and could not come into force.
+func (p *PDP) selectTenants(s *stable, overtaken, insist bool) selection {
+	to := selection{stable: s}
 	if s.files.Manifest {
-		return to // which says what is whole, and refuses anything else
+		return to // the MANIFEST lists the whole bundle, and anything else is refused
 	}
 	others := s.read.Others(p.inForce.Load().read)
 	if to.held = s.moving; overtaken {
@@ -161,23 +165,23 @@ func (p *PDP) pick(s *stable, overtaken, insist bool) picked {
 	return to
 }
 
-// load puts a reading in force, or refuses it and says so.
-func (p *PDP) load(ctx context.Context, from picked) error {
+// load puts a reading in force, or refuses it and reports the refusal.
+func (p *PDP) load(ctx context.Context, from selection) error {
 	ctx, stop := p.overtake(ctx, from.read)
 	defer stop()
 	if len(from.first) > 0 {
 		both := slices.Concat(from.first, from.held)
 		slices.Sort(both)
-		if err := p.try(ctx, from, slices.Compact(both), false); !errors.As(err, new(Problems)) {
+		if err := p.loadHolding(ctx, from, slices.Compact(both), false); !errors.As(err, new(Problems)) {
 			return err
 		}
 	}
-	return p.try(ctx, from, from.held, true)
+	return p.loadHolding(ctx, from, from.held, true)
 }
 
-// try is load with those tenants' files as they are in force. Without tell, what is
-// refused is not told of, because it is not what the files say.
-func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) error {
+// loadHolding does the work of load, with the files of the held tenants as they are in force. Without report, a
+// refusal is not reported, because the refused bundle is not what the files say.
+func (p *PDP) loadHolding(ctx context.Context, from selection, held []string, report bool) error {
 	before := p.inForce.Load()
 	after := *before
 	files, read := from.files, from.read
@@ -194,7 +198,7 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 	if read.Equal(before.read) {
 		p.reloader.seen, p.reloader.acted = read, read
 		if before.refused != nil && (later == nil || len(held) > 0 && !before.refusedFor(held)) {
-			// Back to what is in force: there is nothing to complain of.
+			// The files are again those in force, so the refusal no longer holds.
 			after.refused, after.refusedOf = nil, bundle.Reading{}
 			p.swap(&after)
 		} else {
@@ -204,28 +208,28 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 	}
 	if len(held) > 0 && read.Equal(p.reloader.seen) {
 		p.inForce.Store(&after)
-		return later // refused already, and nothing but the tenant's moves
+		return later // it was refused already, and only files of held tenants change
 	}
 	b, problems, err := p.build(ctx, files, before)
 	if err != nil {
 		return err
 	}
-	if problems.Refuse() && !tell {
+	if problems.Refuse() && !report {
 		return problems
 	}
 	p.reloader.seen, p.reloader.acted = read, read
-	// What is asked for is kept, whatever the answer.
+	// The reading is charged whatever BeforeSwap answers, because the files are kept once it is called.
 	p.reloader.charge(files, read, !problems.Refuse(), before, time.Now())
 	now := p.options.Now()
-	var yet error
+	var notAllowed error
 	if !problems.Refuse() {
-		yet = p.options.ask(b, files, held)
+		notAllowed = p.options.ask(b, files, held)
 	}
-	if yet != nil {
-		problems = notYet(yet)
-		p.reloader.seen = bundle.Reading{} // nothing is wrong with the files: read them again
+	if notAllowed != nil {
+		problems = notYet(notAllowed)
+		p.reloader.seen = bundle.Reading{} // nothing is wrong with the files, so they are read again
 		if before.refused != nil && slices.Equal(before.refused.Problems, problems) {
-			return problems // as was told before
+			return problems // the same refusal was reported before
 		}
 	}
 	if problems.Refuse() {
@@ -233,26 +237,33 @@ func (p *PDP) try(ctx context.Context, from picked, held []string, tell bool) er
 		p.swap(&after)
 		return problems
 	}
-	after = loaded{InForce: bundle.InForce{Bundle: b, Files: files}, read: read, later: held, at: now, problems: problems}
+	after = loaded{
+		InForce:  bundle.InForce{Bundle: b, Files: files},
+		read:     read,
+		later:    held,
+		at:       now,
+		problems: problems,
+	}
 	// Nothing can fail from here on.
 	p.swap(&after)
 	return later
 }
 
-// refusedFor reports whether any of those tenants had edited something of what was refused:
-// it may be what is wrong, and come back as it was.
+// refusedFor reports whether the refused reading had an edit of one of the tenants. Such an edit
+// may be the cause of the refusal, and may come back unchanged.
 func (l *loaded) refusedFor(tenants []string) bool {
-	return slices.ContainsFunc(l.refusedOf.Others(l.read), func(tenant string) bool { return slices.Contains(tenants, tenant) })
+	among := func(tenant string) bool { return slices.Contains(tenants, tenant) }
+	return slices.ContainsFunc(l.refusedOf.Others(l.read), among)
 }
 
-// build is what takes long of a load. It ends when ctx does.
+// build is the long part of a load. It ends if ctx ends.
 func (p *PDP) build(ctx context.Context, files *Files, before *loaded) (*Bundle, Problems, error) {
 	if p.reloader.building != nil {
 		p.reloader.building(ctx)
 	}
 	l := bundle.NewLoading(ctx, files, before.InForce)
 	bundle, problems := l.Build()
-	p.reloader.did = l.Did
+	p.reloader.lastWork = l.Did
 	return bundle, problems, context.Cause(ctx)
 }
 
@@ -264,14 +275,19 @@ func (o Options) ask(bundle *Bundle, files *Files, later []string) error {
 	return o.BeforeSwap(Incoming{Digest: bundle.Digest(), Files: files.Content, Later: later})
 }
 
-// notYet is what keeps a bundle out that has nothing wrong with it.
+// notYet returns the problem of a bundle that has no mistake and cannot come into force yet.
 func notYet(err error) (problems Problems) {
-	problems.Add("", 0, 0, "not_yet", "the bundle cannot come into force yet: "+err.Error(), "nothing need be done to its files; it is tried again by itself")
+	problems.Add(
+		"", 0, 0,
+		"not_yet",
+		"the bundle cannot come into force yet: "+err.Error(),
+		"nothing need be done to its files; it is tried again by itself",
+	)
 	return problems
 }
 
-// swap is the only place where what is in force changes: one store, so that a
-// request sees all of an edit or none of it.
+// swap is the only place that puts another bundle in force. It is one store, so that a request
+// sees all of an edit or none of it.
 func (p *PDP) swap(to *loaded) {
 	p.inForce.Store(to)
 	if p.options.OnLoad != nil {
@@ -279,28 +295,33 @@ func (p *PDP) swap(to *loaded) {
 	}
 }
 
-// Settled reads a source until two readings, a quiet period apart, are equal: a
-// file that is being written may be cut behind a complete policy, and would load
-// without the forbids that follow. Where ctx ends first, that is an error among
-// the problems of what it returns.
+// Settled reads a source until two readings, a quiet period apart, are equal. A file that is being
+// written may be cut behind a complete policy, and would load without the forbids that follow.
+// If ctx ends first, the problems of the returned files include an error.
 func Settled(ctx context.Context, source Source, quiet time.Duration) *Files {
 	s, err := settle(ctx, source, quiet, source.Read(), 0)
 	if err != nil {
-		s.files.Problems.Add("", 0, 0, "unsettled", "the files did not lie still for "+quiet.String(), "let whoever writes them finish, then try again")
+		s.files.Problems.Add(
+			"", 0, 0,
+			"unsettled",
+			"the files did not lie still for "+quiet.String(),
+			"let whoever writes them finish, then try again",
+		)
 	}
 	return s.files
 }
 
-// stable is a reading of which the root's part is equal to that of the reading before,
+// stable is a reading. The root's files in it are equal to those of the reading before, which was
 // a quiet period earlier.
 type stable struct {
 	files  *Files
 	read   bundle.Reading
-	moving []string // tenants whose parts are not
+	moving []string // tenants whose files differ from the reading before
 }
 
-// settle is Settled from a first reading on; the files are never nil. Once the root lies
-// still, tenants that do not are waited for that many quiet periods more; 0 is for ever.
+// settle does the work of Settled, beginning with a first reading. The files that it returns are
+// never nil. Once the root lies still, settle waits at most so many quiet periods more for
+// tenants that do not lie still. If most is 0, it waits for them without end.
 func settle(ctx context.Context, source Source, quiet time.Duration, files *Files, most int) (*stable, error) {
 	s := &stable{files: files, read: files.Reading()}
 	timer := time.NewTimer(quiet)
@@ -328,8 +349,8 @@ func settle(ctx context.Context, source Source, quiet time.Duration, files *File
 	}
 }
 
-// firstReading is what a PDP starts from: a directory is settled, any other file
-// system is taken to lie still.
+// firstReading returns the files from which a PDP starts. It waits for a directory to lie still.
+// Any other file system is taken to lie still.
 func firstReading(source Source, quiet time.Duration) *Files {
 	if source.Dir == "" {
 		return source.Read()

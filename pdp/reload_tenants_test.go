@@ -595,8 +595,8 @@ func TestATenantsWindingLinksTakeFewWatches(t *testing.T) {
 		if all := len(out.names) - before; all > mostDirectories || out.blind != blind || !out.whole[at("other")] || !out.whole[at("acme")] {
 			t.Errorf("%s: %d directories are watched, blind: %v", what, all, out.blind)
 		}
-		out.steps, out.armed, out.may = 0, 0, bundle.TenantBounds
-		out.part(at("acme"))
+		out.steps, out.armed, out.bounds = 0, 0, bundle.TenantBounds
+		out.watchOwner(at("acme"))
 		if out.steps > mostSteps {
 			t.Errorf("%s: %d names are followed", what, out.steps)
 		}

@@ -9,19 +9,19 @@ import (
 	"policy-service/pdp/internal/engine"
 )
 
-// examinedPerPage bounds the work of one page: a page of fewer results than
-// asked for may still have one after it.
+// examinedPerPage bounds the work of one page. So a page can have fewer results than the limit, and
+// still not be the last page.
 const examinedPerPage = 10_000
 
-// SearchCall is a search together with who asks, and where to go on.
+// SearchCall is a search together with its caller and the candidate to go on after.
 type SearchCall struct {
 	Search evaluation.Search
 	evaluation.Asker
 	Now time.Time
-	// After is the last candidate that was examined before; nil at the beginning.
+	// After is the last candidate that was examined before, or nil at the beginning.
 	After *string
 	Limit int
-	// GoOn is called before each candidate, as that of a [BatchCall] is before each item.
+	// GoOn is called before each candidate, as the GoOn of a [BatchCall] is before each item.
 	GoOn func(context.Context) error
 }
 
@@ -29,28 +29,28 @@ type SearchCall struct {
 type SearchAnswer struct {
 	ID    string
 	Found []evaluation.Found
-	// Last is the last candidate examined; nil where none was, ever.
+	// Last is the last candidate that this page or one before it examined, or nil if there was none.
 	Last *string
-	// More is set where candidates are left.
+	// More is set if candidates are left.
 	More bool
-	// Examined is the number of candidates decided.
+	// Examined is the number of candidates that this page examined.
 	Examined int
 }
 
-// Search examines candidates in order of their ids, each decided as
-// [PDP.Evaluate] would, so that every result is a permit. With an error comes only how
-// many were examined.
+// Search examines candidates in the order of their ids. It decides each as [PDP.Evaluate] would, so
+// every result is a permit. With an error, the answer only holds how many candidates were
+// examined.
 func (p *PDP) Search(ctx context.Context, search SearchCall) (SearchAnswer, error) {
 	call := Call{Request: search.Search.Request, Asker: search.Asker, Now: search.Now}
-	p.stamp(&call)
+	p.setTime(&call)
 	in := inquire(p.Bundle(), &call)
 	if in.Bundle == nil {
 		return SearchAnswer{}, ErrNoBundle
 	}
 	answer := SearchAnswer{ID: p.options.NewID(), Last: search.After, Found: []evaluation.Found{}}
-	_, span := step(ctx, "authorize")
+	_, span := startStep(ctx, "authorize")
 	err := examine(ctx, &in, search, &answer)
-	ended(span, err)
+	endStep(span, err)
 	if err != nil {
 		return SearchAnswer{Examined: answer.Examined}, err
 	}
@@ -69,7 +69,7 @@ func (p *PDP) Search(ctx context.Context, search SearchCall) (SearchAnswer, erro
 	return answer, nil
 }
 
-// examine decides for one candidate after the other, up to the end of the page.
+// examine decides about one candidate after the other, up to the end of the page.
 func examine(ctx context.Context, in *engine.Inquiry, search SearchCall, answer *SearchAnswer) error {
 	kind := search.Search.Kind
 	candidates, err := in.Candidates(ctx, kind)
@@ -82,7 +82,7 @@ func examine(ctx context.Context, in *engine.Inquiry, search SearchCall, answer 
 		if !ok {
 			break
 		}
-		if err := goesOn(ctx, search.GoOn); err != nil {
+		if err := mayGoOn(ctx, search.GoOn); err != nil {
 			return err
 		}
 		d, err := judgeCandidate(ctx, in, kind, id)
@@ -90,7 +90,7 @@ func examine(ctx context.Context, in *engine.Inquiry, search SearchCall, answer 
 			return err
 		}
 		if d.Allow {
-			f := found(kind, &in.Request, id)
+			f := resultFor(kind, &in.Request, id)
 			f.Obligations = d.Obligations
 			filled += filledSize(d)
 			answer.Found = append(answer.Found, f)
@@ -102,9 +102,11 @@ func examine(ctx context.Context, in *engine.Inquiry, search SearchCall, answer 
 	return nil
 }
 
-// judgeCandidate decides for one candidate. What would be malformed as a request of
-// its own is no permit.
-func judgeCandidate(ctx context.Context, in *engine.Inquiry, kind evaluation.SearchKind, id string) (d evaluation.Decision, err error) {
+// judgeCandidate decides about one candidate. A candidate that makes the request malformed is no
+// permit.
+func judgeCandidate(
+	ctx context.Context, in *engine.Inquiry, kind evaluation.SearchKind, id string,
+) (d evaluation.Decision, err error) {
 	switch r := &in.Request; kind {
 	case evaluation.SubjectSearch:
 		r.Subject.ID = id
@@ -124,8 +126,8 @@ func judgeCandidate(ctx context.Context, in *engine.Inquiry, kind evaluation.Sea
 	return d, err
 }
 
-// found is a result, its type as the request spelt it.
-func found(kind evaluation.SearchKind, r *evaluation.Request, id string) evaluation.Found {
+// resultFor returns a result, with its type as the request writes it.
+func resultFor(kind evaluation.SearchKind, r *evaluation.Request, id string) evaluation.Found {
 	switch kind {
 	case evaluation.SubjectSearch:
 		return evaluation.Found{Type: r.Subject.Type, ID: id}

@@ -15,8 +15,8 @@ func (w *Verdict) Waits() bool {
 	return ok
 }
 
-// ApprovalOwed is the obligation that asks for an approval. There is one at most: two
-// are in conflict.
+// ApprovalOwed returns the obligation that asks for an approval. There is at most one, because
+// two are in conflict.
 func (w *Verdict) ApprovalOwed() (o evaluation.Obligation, t obligations.Terms, ok bool) {
 	if !w.Decision.Allow {
 		return o, t, false
@@ -29,17 +29,17 @@ func (w *Verdict) ApprovalOwed() (o evaluation.Obligation, t obligations.Terms, 
 	return o, t, false
 }
 
-// DemandOfTenant reports whether the tenant alone demands the approval: neither a policy
-// of the root asks for it, nor an obligation of the root. Two different obligations of the
-// type are in conflict, so whatever a determining policy names of it is this one.
+// DemandOfTenant reports whether the tenant alone demands the approval: no policy of the root
+// asks for it, and no obligation of the root. Two different obligations of the type are in
+// conflict. So if a determining policy names an obligation of this type, it is this one.
 func (w *Verdict) DemandOfTenant(b *bundle.Bundle) bool {
 	o, _, _ := w.ApprovalOwed()
-	return w.view.Tenant != evaluation.DefaultTenant && !slices.ContainsFunc(o.Policies, func(id string) bool {
-		return b.DemandsAsRoot(w.view.ByID[id])
-	})
+	ofRoot := func(id string) bool { return b.DemandsAsRoot(w.view.ByID[id]) }
+	return w.view.Tenant != evaluation.DefaultTenant && !slices.ContainsFunc(o.Policies, ofRoot)
 }
 
-// Unite makes one answer of two that both hold, without what is approved.
+// Unite adds the first verdict to this one, because both hold. It leaves out the obligation met,
+// which the approval has discharged.
 func (w *Verdict) Unite(first *Verdict, met evaluation.Obligation, approval string) {
 	w.Decision.Determining = union(first.Decision.Determining, w.Decision.Determining)
 	for _, e := range first.Decision.Errors {
@@ -47,7 +47,9 @@ func (w *Verdict) Unite(first *Verdict, met evaluation.Obligation, approval stri
 			w.Decision.Errors = append(w.Decision.Errors, e)
 		}
 	}
-	slices.SortStableFunc(w.Decision.Errors, func(a, b evaluation.PolicyError) int { return strings.Compare(a.Policy, b.Policy) })
+	slices.SortStableFunc(w.Decision.Errors, func(a, b evaluation.PolicyError) int {
+		return strings.Compare(a.Policy, b.Policy)
+	})
 	out := obligations.Unite(first.Decision.Obligations, w.Decision.Obligations)
 	out.Obligations = slices.DeleteFunc(out.Obligations, func(o evaluation.Obligation) bool {
 		return o.Type == met.Type && o.Properties.Value().Equal(met.Properties.Value())

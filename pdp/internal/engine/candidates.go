@@ -12,9 +12,9 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// Candidates finds the candidates of a search. What is wrong with the rest of the
-// request is an [*evaluation.Error], also if there are none.
-func (in *Inquiry) Candidates(ctx context.Context, kind evaluation.SearchKind) (*candidates, error) {
+// Candidates finds the candidates of a search. If the rest of the request is malformed, the
+// error is an [*evaluation.Error], even if there are no candidates.
+func (in *Inquiry) Candidates(ctx context.Context, kind evaluation.SearchKind) (*Candidates, error) {
 	b, r := in.Bundle, &in.Request
 	v, err := in.view()
 	if err != nil {
@@ -23,7 +23,7 @@ func (in *Inquiry) Candidates(ctx context.Context, kind evaluation.SearchKind) (
 	principal, ok1 := b.Config.EntityType(r.Subject.Type)
 	resource, ok2 := b.Config.EntityType(r.Resource.Type)
 	if !ok1 || !ok2 {
-		return &candidates{}, nil
+		return &Candidates{}, nil
 	}
 	q := &Question{Entities: &Overlay{Store: v.Store}, Uids: [bundle.Variables]types.EntityUID{
 		bundle.PrincipalVar: {Type: principal, ID: types.String(r.Subject.ID)},
@@ -36,7 +36,7 @@ func (in *Inquiry) Candidates(ctx context.Context, kind evaluation.SearchKind) (
 		if err := in.askEntities(v, q); err != nil {
 			return nil, err
 		}
-		return &candidates{own: v.Actions}, in.contextOfSome(ctx, v.Actions)
+		return &Candidates{own: v.Actions}, in.contextOfSome(ctx, v.Actions)
 	case evaluation.ResourceSearch:
 		of = bundle.ResourceVar
 		p, err := in.entity(v, bundle.PrincipalVar, q.Uids[bundle.PrincipalVar], r.Subject.Properties)
@@ -57,8 +57,8 @@ func (in *Inquiry) Candidates(ctx context.Context, kind evaluation.SearchKind) (
 	return candidatesFor(v, q, of), nil
 }
 
-// contextOfSome says what is wrong with a context that is malformed for every
-// action that the schema declares: an evaluation of any of them would say so too.
+// contextOfSome returns the first error of a context that is malformed for every action that
+// the schema declares. An evaluation of any of the actions would return an error too.
 func (in *Inquiry) contextOfSome(ctx context.Context, actions []string) error {
 	var first error
 	b := in.Bundle
@@ -78,12 +78,12 @@ func (in *Inquiry) contextOfSome(ctx context.Context, actions []string) error {
 	return first
 }
 
-// candidatesFor are the entities of the searched type that a permit could apply
-// to: those that the surviving permits name, and all that is below them; or all
-// of the type, where a surviving permit names none.
-func candidatesFor(v *bundle.View, q *Question, of bundle.Variable) *candidates {
+// candidatesFor returns the entities of the searched type that a permit could apply to. Those
+// are the entities that the surviving permits name, and all entities below them. If a surviving
+// permit names no entity, they are all entities of the type.
+func candidatesFor(v *bundle.View, q *Question, of bundle.Variable) *Candidates {
 	typ := q.Uids[of].Type
-	all := &candidates{own: v.Store.Ids[typ]}
+	all := &Candidates{own: v.Store.Ids[typ]}
 	if v.Store.Root != nil {
 		all.root = v.Store.Root.Ids[typ]
 	}
@@ -96,7 +96,8 @@ func candidatesFor(v *bundle.View, q *Question, of bundle.Variable) *candidates 
 			up[n] = bundle.LineageOf(q.Uids[n], q.Entities)
 		}
 	}
-	// What == names is apart: what is below it was not looked for.
+	// An entity that == names is kept apart from those that were walked, because the walk has
+	// not looked for the entities below it.
 	named, walked := map[types.EntityUID]struct{}{}, map[types.EntityUID]struct{}{}
 	for _, p := range v.Policies {
 		if p.Forbids() || !survives(p, of, &up) {
@@ -114,11 +115,11 @@ func candidatesFor(v *bundle.View, q *Question, of bundle.Variable) *candidates 
 			q.below(uid, walked)
 		}
 		if 2*(len(named)+len(walked)) > all.Len() {
-			return all // nearly everything: sorting it out would cost more than asking
+			return all // nearly everything: to sort it out would cost more than to ask
 		}
 	}
 	maps.Copy(named, walked)
-	few := &candidates{}
+	few := &Candidates{}
 	for uid := range named {
 		if _, ok := v.Store.Get(uid); ok && uid.Type == typ {
 			few.own = append(few.own, string(uid.ID))
@@ -128,8 +129,8 @@ func candidatesFor(v *bundle.View, q *Question, of bundle.Variable) *candidates 
 	return few
 }
 
-// survives reports whether a policy's tests of the variables that are not
-// searched for hold.
+// survives reports whether a policy's tests of the other variables hold, which are those that
+// the search does not look for.
 func survives(p *bundle.Policy, of bundle.Variable, up *bundle.Lineages) bool {
 	for _, tests := range [][]bundle.ScopeTest{p.Facts.Scope, p.Facts.Leading} {
 		for i := range tests {
@@ -141,11 +142,14 @@ func survives(p *bundle.Policy, of bundle.Variable, up *bundle.Lineages) bool {
 	return true
 }
 
-// naming is a test of a policy that names entities, the one that names fewest.
+// naming returns the test of a policy that names the fewest entities, if a test names any.
 func naming(p *bundle.Policy, of bundle.Variable) (best bundle.ScopeTest, ok bool) {
 	for _, tests := range [][]bundle.ScopeTest{p.Facts.Scope, p.Facts.Leading} {
 		for _, t := range tests {
-			if t.Of == of && t.Uids != nil && (!ok || t.Eq && !best.Eq || t.Eq == best.Eq && len(t.Uids) < len(best.Uids)) {
+			if t.Of != of || t.Uids == nil {
+				continue
+			}
+			if !ok || t.Eq && !best.Eq || t.Eq == best.Eq && len(t.Uids) < len(best.Uids) {
 				best, ok = t, true
 			}
 		}
@@ -153,9 +157,9 @@ func naming(p *bundle.Policy, of bundle.Variable) (best bundle.ScopeTest, ok boo
 	return best, ok
 }
 
-// below adds an entity and all that is below it, as this request sees it: the
-// entities it sends may have other parents than the stored ones, so whatever is
-// sent counts as below everything; it is asked like any other candidate.
+// below adds an entity and all entities below it, as this request sees them. The subject and
+// the resource of the request may have other parents than the stored ones. So both count as
+// below every entity, and the policies are asked about them as about any other candidate.
 func (q *Question) below(uid types.EntityUID, walked map[types.EntityUID]struct{}) {
 	var todo []types.EntityUID
 	add := func(uids ...types.EntityUID) {
@@ -176,15 +180,18 @@ func (q *Question) below(uid types.EntityUID, walked map[types.EntityUID]struct{
 	}
 }
 
-// candidates are ids in their order: those of a tenant and those of the root,
-// which have none in common.
-type candidates struct{ own, root []string }
+// Candidates are the ids that a search has still to examine, in their order. A tenant and the
+// root have no id in common.
+type Candidates struct{ own, root []string }
 
-func (c *candidates) Len() int { return len(c.own) + len(c.root) }
+// Len is the number of candidates that are left.
+func (c *Candidates) Len() int { return len(c.own) + len(c.root) }
 
-func (c *candidates) Any() bool { return c.Len() > 0 }
+// Any reports whether candidates are left.
+func (c *Candidates) Any() bool { return c.Len() > 0 }
 
-func (c *candidates) Skip(after *string) {
+// Skip drops the candidates up to and including after. Nil drops none.
+func (c *Candidates) Skip(after *string) {
 	if after == nil {
 		return
 	}
@@ -197,7 +204,8 @@ func (c *candidates) Skip(after *string) {
 	}
 }
 
-func (c *candidates) Next() (string, bool) {
+// Next takes the first candidate. It reports false if none is left.
+func (c *Candidates) Next() (string, bool) {
 	ids := &c.own
 	if len(c.own) == 0 || len(c.root) > 0 && strings.Compare(c.root[0], c.own[0]) < 0 {
 		ids = &c.root

@@ -1,9 +1,8 @@
 package engine
 
 import (
-	"errors"
-
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"strings"
@@ -23,11 +22,11 @@ type Question struct {
 	Up       bundle.Lineages
 	Context  types.Record
 	Entities *Overlay
-	// how the members of context came to be, for explain.
+	// contextOrigins says how the members of the context came to be, for explain.
 	contextOrigins origins
 }
 
-// request is the question as cedar-go takes it.
+// request returns the question in the form that cedar-go takes.
 func (q *Question) request() cedar.Request {
 	return cedar.Request{
 		Principal: q.Uids[bundle.PrincipalVar],
@@ -37,16 +36,16 @@ func (q *Question) request() cedar.Request {
 	}
 }
 
-// piece is what any part of a request can come to besides values.
+// piece is what the conversion of any part of a request can yield besides values.
 type piece struct {
-	// Reason is set where the question cannot be put to the policies at all.
+	// Reason is set if the question cannot be put to the policies at all.
 	Reason evaluation.Reason
-	// Unusable are the names of top-level members that hold a value Cedar has
-	// none for. They are nowhere in the question: no stand-in would be safe.
+	// Unusable are the names of top-level members whose value Cedar cannot express. The
+	// question leaves these members out, because no stand-in would be safe.
 	Unusable []string
 }
 
-// ReasonOrder says which of several reasons is given.
+// ReasonOrder says which one of several reasons a decision gives: the first in this list.
 var ReasonOrder = []evaluation.Reason{evaluation.UnknownType, evaluation.SchemaMismatch, evaluation.UnknownEntity}
 
 func (p *piece) refuse(reason evaluation.Reason) {
@@ -62,22 +61,23 @@ func (p *piece) add(more piece) {
 	p.Unusable = append(p.Unusable, more.Unusable...)
 }
 
-// What keeps an inquiry from having a verdict, besides an [*evaluation.Error] and the end of
-// its context.
+// The errors of [Inquiry.Judge], besides an [*evaluation.Error] and the error of a context that
+// ended.
 var (
 	ErrNoBundle      = errors.New("no bundle is loaded")
 	ErrUnknownTenant = errors.New("no such tenant")
 )
 
-// Verdict is what the policies say, before it counts what the PEP can do.
+// Verdict is the decision of the policies, before the obligations that the PEP declared are
+// taken into account.
 type Verdict struct {
 	Decision evaluation.Decision
 	question *Question
 	view     *bundle.View
 }
 
-// Judge puts the request to the policies. What they say is a function of call and bundle,
-// and nothing else; if ctx ends before all were asked there is no verdict.
+// Judge puts the request to the policies. The verdict is a function of call and bundle, and of
+// nothing else. If ctx ends before all policies were asked, there is no verdict.
 func (in *Inquiry) Judge(ctx context.Context) (w Verdict, err error) {
 	if in.Bundle == nil {
 		return w, ErrNoBundle
@@ -99,11 +99,11 @@ func (in *Inquiry) Judge(ctx context.Context) (w Verdict, err error) {
 	return w, nil
 }
 
-// Answer is the decision that a verdict of an inquiry comes to: a deny if the PEP has not said that it can
-// do what is owed, and explained if that was asked for.
+// Answer makes the decision of a verdict. The decision is a deny if the PEP did not declare the
+// obligations that are owed. It is explained if the inquiry asks for an explanation.
 func (w *Verdict) Answer(ctx context.Context, in *Inquiry) (d evaluation.Decision, err error) {
 	d = w.Decision
-	if in.Tells && (w.question.Reason != "" || len(w.question.Unusable) > 0) {
+	if in.WantMismatch && (w.question.Reason != "" || len(w.question.Unusable) > 0) {
 		d.Mismatch = in.mismatch(w.view)
 	}
 	if w.question.Reason != "" {
@@ -112,14 +112,14 @@ func (w *Verdict) Answer(ctx context.Context, in *Inquiry) (d evaluation.Decisio
 		}
 		return d, nil
 	}
-	in.declare(&d)
+	in.denyUndeclared(&d)
 	if in.Explain {
 		d.Explain, err = explain(ctx, w.view, w.question, &d)
 	}
 	return d, err
 }
 
-// view is the bundle as the request's tenant sees it.
+// view returns the bundle as the request's tenant sees it.
 func (in *Inquiry) view() (*bundle.View, error) {
 	if r := &in.Request; r.Tenant == "" && r.Shape == evaluation.AuthZEN {
 		r.Tenant = evaluation.DefaultTenant // a native request must name its own
@@ -187,11 +187,11 @@ func (in *Inquiry) makeContext(action types.EntityUID) (contextPiece, error) {
 		case name == "action", name == "pdp":
 			return contextPiece{}, evaluation.Malformed("only the PDP sets this member of the context", "", "context", name)
 		}
-		if err := m.take(name, value, "context"); err != nil {
+		if err := m.convertMember(name, value, "context"); err != nil {
 			return contextPiece{}, err
 		}
 	}
-	if err := m.take("action", r.Action.Properties.Value(), "action", "properties"); err != nil {
+	if err := m.convertMember("action", r.Action.Properties.Value(), "action", "properties"); err != nil {
 		return contextPiece{}, err
 	}
 	m.members["pdp"] = types.NewRecord(types.RecordMap{
@@ -203,26 +203,30 @@ func (in *Inquiry) makeContext(action types.EntityUID) (contextPiece, error) {
 	return contextPiece{m.piece(), m.origins, types.NewRecord(m.members)}, nil
 }
 
-// Authorize puts the question to the policies and settles what their answers mean.
-// Its error is that of a ctx that ended before the last of them was asked.
+// Authorize puts the question to the policies and decides what their answers mean. If ctx ends
+// before the last policy was asked, the error is that of ctx.
 func Authorize(ctx context.Context, b *bundle.Bundle, v *bundle.View, q *Question, d *evaluation.Decision) error {
 	s := scratches.Get().(*bundle.Scratch)
 	defer release(s)
 	given, counted := PoliciesFor(v, q, s)
 
 	result, diagnostic := cedar.Authorize(policiesUntil{ctx, given}, q.Entities, q.request())
-	if err := ctx.Err(); err != nil { // perhaps not all were asked, a forbid not among them
+	if err := ctx.Err(); err != nil { // perhaps a forbid was not asked
 		return err
 	}
-	// What counted as errored was not put to cedar-go, and what errored there
-	// takes no part in its answer: this is the answer without either.
+	// This is the answer without policies that err: those that count as errored were not put
+	// to cedar-go, and those that errored in cedar-go take no part in its answer.
 	d.Allow = bool(result)
 	for _, r := range diagnostic.Reasons {
 		d.Determining = append(d.Determining, string(r.PolicyID))
 	}
 	blocked := false
 	for _, p := range counted {
-		d.Errors = append(d.Errors, evaluation.PolicyError{Policy: p.Id, Position: p.Position, Kind: evaluation.UnusableValue})
+		d.Errors = append(d.Errors, evaluation.PolicyError{
+			Policy:   p.Id,
+			Position: p.Position,
+			Kind:     evaluation.UnusableValue,
+		})
 		blocked = blocked || p.Forbids() || obligesAllow(p)
 	}
 	for _, e := range diagnostic.Errors {
@@ -232,7 +236,8 @@ func Authorize(ctx context.Context, b *bundle.Bundle, v *bundle.View, q *Questio
 			kind = evaluation.UnusableValue
 		}
 		d.Errors = append(d.Errors, evaluation.PolicyError{Policy: p.Id, Position: p.Position, Kind: kind})
-		blocked = blocked || (p.Forbids() || obligesAllow(p)) && (kind == evaluation.UnusableValue || !b.Config.IgnoreForbidErrors)
+		counts := kind == evaluation.UnusableValue || !b.Config.IgnoreForbidErrors
+		blocked = blocked || counts && (p.Forbids() || obligesAllow(p))
 	}
 	slices.SortFunc(d.Errors, func(a, b evaluation.PolicyError) int { return strings.Compare(a.Policy, b.Policy) })
 	if d.Allow && blocked {
@@ -247,11 +252,11 @@ func Authorize(ctx context.Context, b *bundle.Bundle, v *bundle.View, q *Questio
 	return nil
 }
 
-// PoliciesFor are the policies to put to cedar-go, and those that count as
-// errored because an unusable value stands where they would look.
+// PoliciesFor returns the policies to put to cedar-go (given), and the policies that count as
+// errored because they would look at an unusable value (counted).
 func PoliciesFor(v *bundle.View, q *Question, s *bundle.Scratch) (given, counted bundle.PolicyList) {
 	ls := &q.Up
-	if v.Index == nil { // as if there were no index, to compare with
+	if v.Index == nil { // tests compare the index with this
 		for _, p := range v.Policies {
 			if passesOver(v, p) {
 				continue
@@ -277,13 +282,13 @@ func PoliciesFor(v *bundle.View, q *Question, s *bundle.Scratch) (given, counted
 	return s.Given, counted
 }
 
-// passesOver reports whether a policy is a permit that does not count. Forbids always do.
+// passesOver reports whether a policy is a permit that does not count. A forbid always counts.
 func passesOver(v *bundle.View, p *bundle.Policy) bool {
 	return v.Review == bundle.ReviewOfRoot && p.OfTenant() && !p.Forbids()
 }
 
-// CountsAsErrored reports whether a policy asks of an unusable member in a way
-// that would not err in Cedar: by has, or by the whole context.
+// CountsAsErrored reports whether a policy looks at an unusable member in a way that does not
+// err in Cedar: with has, or at the whole context.
 func CountsAsErrored(p *bundle.Policy, unusable []string) bool {
 	return len(unusable) > 0 && (p.Facts.Whole || anyIn(unusable, p.Facts.HasNames))
 }
@@ -291,8 +296,9 @@ func CountsAsErrored(p *bundle.Policy, unusable []string) bool {
 // Reads reports whether a policy accesses a member that is unusable.
 func Reads(p *bundle.Policy, unusable []string) bool { return anyIn(unusable, p.Facts.ReadNames) }
 
-// anyIn goes through the policy's names, not the sorted ones of the request: a
-// request may send thousands, and would be asked about by every policy.
+// anyIn reports whether a sorted list holds a name of a set. It goes through the set, which is
+// the policy's, and not through the list, which is the request's: a request may send thousands
+// of names, and every policy would go through all of them.
 func anyIn(sorted []string, set map[string]struct{}) bool {
 	if len(sorted) == 0 {
 		return false
@@ -313,9 +319,9 @@ func release(s *bundle.Scratch) {
 	scratches.Put(s)
 }
 
-// ErrorKind classifies a text of cedar-go's evaluator, of which nothing else is
-// kept because such texts quote values. It looks at how texts begin, where no
-// value stands.
+// ErrorKind classifies an error text of cedar-go's evaluator. Nothing else of the text is kept,
+// because such texts quote values. Only the beginning of a text counts, because no value stands
+// there.
 func ErrorKind(text string) evaluation.ErrorKind {
 	for _, k := range errorKinds {
 		if strings.HasPrefix(text, k.prefix) {
@@ -339,8 +345,8 @@ var errorKinds = []struct {
 	{"`", evaluation.MissingAttribute},
 }
 
-// policiesUntil are policies that are asked one after the other until ctx ends.
-// Whoever asks looks at ctx afterwards: an answer from some of them is none.
+// policiesUntil yields policies until ctx ends. The caller must look at ctx afterwards: an answer
+// from only some of the policies is not an answer.
 type policiesUntil struct {
 	ctx context.Context
 	bundle.PolicyList

@@ -14,29 +14,29 @@ import (
 type merger struct {
 	members  types.RecordMap
 	declared map[string]bundle.AttributeShape
-	typed    bool // there is a schema, and declared is what it says
+	typed    bool // there is a schema, and declared comes from it
 	config   *bundle.Config
-	// lenient leaves an optional member out whose type does not hold the value. Who asks
-	// for an approval may be a person or an agent, and Cedar has no type for either.
+	// lenient leaves out an optional member if its value does not fit the declared type. The
+	// requester of an approval may be a person or an agent, and Cedar has no type for either.
 	lenient bool
 	origins
 	mismatch bool
 }
 
-// newMerger merges into members, which are attributes of what declares them: a type
-// or an action, or nothing where there is no such declaration.
+// newMerger returns a merger that adds to members. declared are the attributes that an entity
+// type or an action declares, or nil if there is no such declaration.
 func newMerger(b *bundle.Bundle, members types.RecordMap, declared map[string]bundle.AttributeShape) merger {
 	return merger{members: members, declared: declared, typed: b.Schema != nil, config: &b.Config}
 }
 
-// origins remembers what became of members that are not simply there.
+// origins remembers the members that did not become attributes, or not with all that they hold.
 type origins struct {
 	unusable, dropped []string
 }
 
-// take converts one member, which stands in the request at the path followed
-// by its name; action.properties, which as a whole is one member, at the path.
-func (m *merger) take(name string, value evaluation.Value, path ...string) error {
+// convertMember converts one member. Its place in the request is the path followed by its name.
+// For action.properties, which as a whole is one member, it is the path alone.
+func (m *merger) convertMember(name string, value evaluation.Value, path ...string) error {
 	a, declared := m.declared[name]
 	if !m.typed && !declared {
 		v, ok := Untyped(value)
@@ -51,7 +51,8 @@ func (m *merger) take(name string, value evaluation.Value, path ...string) error
 	if path[0] != "action" {
 		path = append(path, name)
 	}
-	// What nobody declared is no place to find unknown members in: it is a mismatch.
+	// If there is no declaration at all, an unknown member is not rejected here: the request
+	// does not fit the schema, and gets that answer.
 	c := Converter{Config: m.config, Reject: m.config.RejectUnknown && m.declared != nil}
 	if !declared {
 		m.dropped = append(m.dropped, name)
@@ -79,13 +80,13 @@ func (m *merger) take(name string, value evaluation.Value, path ...string) error
 	return nil
 }
 
-// knows reports whether a member can be there: a schema drops what it does not declare.
-func (m *merger) knows(name string) bool {
+// canHold reports whether a member can become an attribute. A schema drops undeclared members.
+func (m *merger) canHold(name string) bool {
 	_, declared := m.declared[name]
 	return declared || !m.typed
 }
 
-// piece is what happened, besides the members.
+// piece returns what the conversion yielded besides the members.
 func (m *merger) piece() piece {
 	p := piece{Unusable: m.unusable}
 	if m.mismatch {
@@ -94,9 +95,8 @@ func (m *merger) piece() piece {
 	return p
 }
 
-// Untyped converts a value that no schema types. It never guesses a type from a
-// value: a string that looks like a date is a string, and a number that is not
-// integral has no type at all.
+// Untyped converts a value that no schema types. It never guesses a type from a value: a string
+// that looks like a date is a string, and a number that is not integral has no type at all.
 func Untyped(v evaluation.Value) (types.Value, bool) {
 	switch v.Kind() {
 	case evaluation.Bool:
@@ -134,24 +134,24 @@ func undeclaredAt(path []string) error {
 	return evaluation.Malformed("the schema does not declare this member", "leave it out, or have it declared", path...)
 }
 
-// Converter converts as a schema says.
+// Converter converts values to the types that a schema declares.
 type Converter struct {
 	Config  *bundle.Config
-	Reject  bool // what is not declared is malformed
+	Reject  bool // an undeclared member is malformed
 	dropped bool
-	Fault   misfit // where something does not fit
+	Fault   misfit // set if a value does not fit
 }
 
-// misfit is why a value does not fit, and where below the value that was converted.
+// misfit says why a value does not fit, and where below the converted value the fault is.
 type misfit struct {
-	Undeclared bool             // a member that is not declared
-	Want       *bundle.Shape    // nil where a required member is missing
-	got        evaluation.Value // what was sent in its place
-	At         []string         // the innermost name first
-	name       string           // as the policies name it
+	Undeclared bool             // the fault is an undeclared member
+	Want       *bundle.Shape    // nil if a required member is missing
+	got        evaluation.Value // the value that was sent
+	At         []string         // the path to the fault, the innermost name first
+	name       string           // the same path as policies write it
 }
 
-// below is the place of the fault in a request, where the value stands at the path.
+// below returns the place of the fault in a request, if the converted value stands at the path.
 func (f *misfit) below(path []string) []string {
 	path = slices.Clone(path)
 	for _, name := range slices.Backward(f.At) {
@@ -160,19 +160,19 @@ func (f *misfit) below(path []string) []string {
 	return path
 }
 
-// fail notes what does not fit.
+// fail notes a value that does not fit.
 func (c *Converter) fail(v evaluation.Value, s *bundle.Shape) (types.Value, bool) {
 	c.Fault = misfit{Want: s, got: v}
 	return nil, false
 }
 
-// in notes what the place of a fault is in.
+// in notes that the place of a fault is inside a member or an element.
 func (c *Converter) in(token, name string) (types.Value, bool) {
 	c.Fault.At, c.Fault.name = append(c.Fault.At, token), name+c.Fault.name
 	return nil, false
 }
 
-// Convert converts a value. Where it does not fit, fault says why.
+// Convert converts a value. If the value does not fit, c.Fault says why.
 func (c *Converter) Convert(v evaluation.Value, s *bundle.Shape) (types.Value, bool) {
 	switch s.Form {
 	case bundle.ShapeSet:
@@ -256,8 +256,8 @@ func (c *Converter) scalar(v evaluation.Value, s *bundle.Shape) (types.Value, bo
 	return nil, false
 }
 
-// reference converts {"type": …, "id": …} where the schema says entity. The type
-// is a wire name, as everywhere in a request, and must become the declared one.
+// reference converts {"type": …, "id": …} if the schema declares an entity. The type is a wire
+// name, as everywhere in a request. It must map to the declared type.
 func (c *Converter) reference(o evaluation.Object, s *bundle.Shape) (types.Value, bool) {
 	typ, ok1 := o.Get("type")
 	id, ok2 := o.Get("id")

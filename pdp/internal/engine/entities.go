@@ -9,11 +9,11 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// Overlay is the store as one request sees it: subject and resource as they are
-// in this request, everything else as stored.
+// Overlay is the store as one request sees it: the subject and the resource as they are in this
+// request, and everything else as stored.
 type Overlay struct {
 	Principal, Resource types.Entity
-	// how the attributes of the two came to be, for explain
+	// Origin says how the attributes of the two came to be, for explain.
 	Origin [2]origin
 	Store  *bundle.Store
 }
@@ -29,7 +29,7 @@ func (o *Overlay) Get(uid types.EntityUID) (types.Entity, bool) {
 	return o.Store.Get(uid)
 }
 
-// origin is where the attributes of an entity come from.
+// origin says where the attributes of an entity come from.
 type origin struct {
 	origins
 	sent   evaluation.Object
@@ -38,7 +38,7 @@ type origin struct {
 	mode   bundle.AttributeMode
 }
 
-// passesOver reports whether the value sent for a name does not count.
+// passesOver reports whether the value that was sent for a name does not count.
 func (o *origin) passesOver(name string) bool {
 	if !o.Known || o.mode == bundle.Request {
 		return false
@@ -54,13 +54,13 @@ type entityPiece struct {
 	entity types.Entity
 }
 
-// askEntities makes subject and resource of what is stored and what was sent.
+// askEntities makes the subject and the resource from the stored entities and the sent properties.
 func (in *Inquiry) askEntities(v *bundle.View, q *Question) error {
 	r, principal, resource := &in.Request, q.Uids[bundle.PrincipalVar], q.Uids[bundle.ResourceVar]
 	if principal == resource {
 		one, err := in.oneEntity(v, principal)
 		if err == nil {
-			q.see(v, one, one)
+			q.setEntities(v, one, one)
 		}
 		return err
 	}
@@ -69,27 +69,34 @@ func (in *Inquiry) askEntities(v *bundle.View, q *Question) error {
 		return err
 	}
 	s, err := in.entity(v, bundle.ResourceVar, resource, r.Resource.Properties)
-	q.see(v, p, s)
+	q.setEntities(v, p, s)
 	return err
 }
 
-func (q *Question) see(v *bundle.View, principal, resource entityPiece) {
-	q.Entities = &Overlay{Principal: principal.entity, Resource: resource.entity, Origin: [2]origin{principal.origin, resource.origin}, Store: v.Store}
+func (q *Question) setEntities(v *bundle.View, principal, resource entityPiece) {
+	q.Entities = &Overlay{
+		Principal: principal.entity,
+		Resource:  resource.entity,
+		Origin:    [2]origin{principal.origin, resource.origin},
+		Store:     v.Store,
+	}
 	q.add(principal.piece)
 	q.add(resource.piece)
 }
 
 func originOf(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, sent evaluation.Object) origin {
 	o := origin{sent: sent, mode: b.Config.Attributes[uid.Type]}
-	if v.Review == bundle.NoReview || uid.Type != b.Config.ApprovalType { // its id may be known by now, and somebody write an entity for it
+	// An approval that is being decided about takes nothing from the store: its id may be known by
+	// now, and an author could have written an entity for it.
+	if v.Review == bundle.NoReview || uid.Type != b.Config.ApprovalType {
 		o.Stored, o.Known = v.Store.Get(uid)
 	}
 	return o
 }
 
-// oneEntity unites what is said of an entity that is subject and resource. A
-// user who edits himself must not give himself a role by sending it with the
-// resource, so what only the resource sends is noted, sorted, to be left out.
+// oneEntity unites the properties of an entity that is both subject and resource. Users who edit
+// their own entity must not give themselves a role by sending it with the resource. So
+// oneEntity also returns the names that only the resource sends, sorted, to be left out.
 func oneEntity(subject, resource evaluation.Object) (both evaluation.Object, onlyResource []string, err error) {
 	both = subject.Beside(resource)
 	for name, value := range resource.Members {
@@ -97,13 +104,17 @@ func oneEntity(subject, resource evaluation.Object) (both evaluation.Object, onl
 		if !ok {
 			onlyResource = append(onlyResource, name)
 		} else if !sameValue(own, value) {
-			return both, nil, evaluation.Malformed("subject and resource are one entity, and this property is sent with two values", "send it once, with the subject", "resource", "properties", name)
+			return both, nil, evaluation.Malformed(
+				"subject and resource are one entity, and this property is sent with two values",
+				"send it once, with the subject",
+				"resource", "properties", name,
+			)
 		}
 	}
 	return both, onlyResource, nil
 }
 
-// contains searches a sorted list: a request may send thousands of members.
+// contains searches a sorted list. The list is sorted because a request may send thousands of members.
 func contains(sorted []string, name string) bool {
 	_, ok := slices.BinarySearch(sorted, name)
 	return ok
@@ -118,8 +129,11 @@ func sameValue(a, b evaluation.Value) bool {
 	return a.Equal(b)
 }
 
-// seenEntity is one entity as this request sees it.
-func seenEntity(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, sent evaluation.Object, path string, suspect []string) (entityPiece, error) {
+// seenEntity makes one entity as this request sees it. suspect are the names that only the
+// resource sends, if the entity is both subject and resource.
+func seenEntity(
+	b *bundle.Bundle, v *bundle.View, uid types.EntityUID, sent evaluation.Object, path string, suspect []string,
+) (entityPiece, error) {
 	p := entityPiece{origin: originOf(b, v, uid, sent)}
 	o, e := &p.origin, p.origin.Stored
 	e.UID = uid
@@ -144,14 +158,14 @@ func seenEntity(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, sent eval
 			}
 			from := path
 			if contains(suspect, name) {
-				if m.knows(name) {
+				if m.canHold(name) {
 					m.unusable = append(m.unusable, name)
 					delete(m.members, types.String(name))
 					continue
 				}
 				from = "resource"
 			}
-			if err := m.take(name, value, from, "properties"); err != nil {
+			if err := m.convertMember(name, value, from, "properties"); err != nil {
 				return p, err
 			}
 		}
@@ -166,9 +180,11 @@ func seenEntity(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, sent eval
 	return p, nil
 }
 
-// parentsOf are the entity's parents in this request: those stored, unless a sent
-// attribute that gives parents is in force.
-func parentsOf(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, o *origin, path string, suspect []string) (types.EntityUIDSet, error) {
+// parentsOf returns the entity's parents in this request. Those are the stored parents, unless the
+// request sends an attribute that gives parents and counts.
+func parentsOf(
+	b *bundle.Bundle, v *bundle.View, uid types.EntityUID, o *origin, path string, suspect []string,
+) (types.EntityUIDSet, error) {
 	rules := b.Config.Parents[uid.Type]
 	sent := false
 	for _, rule := range rules {
@@ -178,10 +194,15 @@ func parentsOf(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, o *origin,
 		}
 		passed := o.passesOver(rule.Attribute)
 		if contains(suspect, rule.Attribute) {
-			path = "resource" // it is the one that sends it
+			path = "resource" // only the resource sends the attribute
 		}
 		if _, ok := sentParents(value, rule.Parent); !ok || !passed && contains(suspect, rule.Attribute) {
-			return o.Stored.Parents, evaluation.Malformed("this property gives "+string(rule.Parent)+" parents: it must be a string or an array of strings, sent with the subject where subject and resource are one", "send ids only", path, "properties", rule.Attribute)
+			return o.Stored.Parents, evaluation.Malformed(
+				"this property gives "+string(rule.Parent)+" parents: it must be a string or an array of strings, "+
+					"sent with the subject where subject and resource are one",
+				"send ids only",
+				path, "properties", rule.Attribute,
+			)
 		}
 		sent = sent || !passed
 	}
@@ -201,6 +222,8 @@ func parentsOf(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, o *origin,
 	return types.NewEntityUIDSet(uids...), nil
 }
 
+// sentParents returns the parents that a sent attribute gives. It reports false if the value is
+// neither a string nor an array of strings.
 func sentParents(v evaluation.Value, parent types.EntityType) ([]types.EntityUID, bool) {
 	if v.Kind() == evaluation.String {
 		return []types.EntityUID{{Type: parent, ID: types.String(v.Text())}}, true

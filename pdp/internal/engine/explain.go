@@ -16,10 +16,12 @@ import (
 // Nearest is how many permits a default deny names that came near.
 const Nearest = 3
 
-// explain says how each considered policy answered, and for a default deny
-// which permits came nearest. Every verdict is cedar-go's, asked again with one
-// policy, or one clause of it, at a time. It ends with ctx, like the decision.
-func explain(ctx context.Context, v *bundle.View, q *Question, d *evaluation.Decision) (*evaluation.Explanation, error) {
+// explain returns how each considered policy answered, and for a default deny which permits came
+// nearest. Every verdict comes from cedar-go, which is asked again with one policy, or one
+// clause of it, at a time. Like the decision, explain ends if ctx ends.
+func explain(
+	ctx context.Context, v *bundle.View, q *Question, d *evaluation.Decision,
+) (*evaluation.Explanation, error) {
 	ls := &q.Up
 	e := explainer{ctx: ctx, q: q, request: q.request()}
 	var near []nearMiss
@@ -67,7 +69,13 @@ func (e *explainer) policy(p *bundle.Policy, ls *bundle.Lineages) evaluation.Pol
 	if ls.Considers(p) && CountsAsErrored(p, e.q.Unusable) { // a near miss need not be considered
 		verdict = evaluation.Errored
 	}
-	return evaluation.PolicyExplanation{ID: p.Id, Effect: p.Effect(), Verdict: verdict, Position: p.Position, Attributes: e.attributes(p)}
+	return evaluation.PolicyExplanation{
+		ID:         p.Id,
+		Effect:     p.Effect(),
+		Verdict:    verdict,
+		Position:   p.Position,
+		Attributes: e.attributes(p),
+	}
 }
 
 // nearMiss is a permit whose scope matches, and how many of its clauses held
@@ -81,13 +89,13 @@ func (e *explainer) nearMisses(v *bundle.View, ls *bundle.Lineages) []nearMiss {
 	var near []nearMiss
 	for _, p := range v.Policies {
 		if e.ctx.Err() != nil {
-			return nil // and nothing of the explanation will be seen
+			return nil // explain ends with the error of ctx
 		}
 		if p.Forbids() || !ls.Hold(p.Facts.Scope) {
 			continue
 		}
-		held := slices.IndexFunc(p.Facts.Conjuncts, func(c bundle.Conjunct) bool { return e.holds(c.Policy()) != evaluation.Satisfied })
-		if held >= 0 {
+		fails := func(c bundle.Conjunct) bool { return e.holds(c.Policy()) != evaluation.Satisfied }
+		if held := slices.IndexFunc(p.Facts.Conjuncts, fails); held >= 0 {
 			near = append(near, nearMiss{p, held})
 		}
 	}
@@ -95,7 +103,7 @@ func (e *explainer) nearMisses(v *bundle.View, ls *bundle.Lineages) []nearMiss {
 	return near[:min(Nearest, len(near))]
 }
 
-// attributes are what a policy reads and where each value came from.
+// attributes returns the attributes that a policy reads, and where each value came from.
 func (e *explainer) attributes(p *bundle.Policy) []evaluation.AttributeRead {
 	reads := make([]evaluation.AttributeRead, 0, len(p.Facts.Reads))
 	for _, path := range p.Facts.Reads {
@@ -130,8 +138,8 @@ func (e *explainer) source(path bundle.AttributePath) evaluation.Source {
 	return own.source(path, action.Attributes, o)
 }
 
-// source says where the value at a path came from, which is where the
-// attribute that the path begins with came from.
+// source returns where the value at a path came from. That is the source of the attribute with
+// which the path begins.
 func (o *origin) source(path bundle.AttributePath, in types.Record, entities types.EntityGetter) evaluation.Source {
 	name := path.Names[0]
 	_, inStore := o.Stored.Attributes.Get(types.String(name))

@@ -1,15 +1,18 @@
-// Package engine puts questions to a bundle. An [Inquiry] asks for one call; [Inquiry.Judge]
-// puts its request to the policies, and [Verdict.Answer] is the decision that comes of it.
+// Package engine puts questions to a bundle. An [Inquiry] asks for one call. [Inquiry.Judge]
+// puts its request to the policies, and [Verdict.Answer] makes the decision.
 //
-// Read inquiry.go first (what the questions of one call share), then cedar.go (a question, and
-// what Cedar's answers mean, with the fail-safe rules), convert.go (JSON values become Cedar
-// values, or are unusable), entities.go (what is stored and what was sent become one),
-// oblige.go, explain.go and mismatch.go (what an answer says besides), candidates.go (what a
-// search has to ask about), approval.go and reviewer.go (what waits for a person, and which
-// person may decide), measure.go (what each policy takes).
+// Read inquiry.go first: it has what the questions of one call share. Then read
+//   - cedar.go: a question, and the meaning of Cedar's answers, with the fail-safe rules;
+//   - convert.go: JSON values become Cedar values, or are unusable;
+//   - entities.go: the stored and the sent attributes become one entity;
+//   - oblige.go, explain.go and mismatch.go: the obligations, the explanation and the misfits
+//     of an answer;
+//   - candidates.go: the candidates that a search has to ask about;
+//   - approval.go and reviewer.go: which verdicts wait for a person, and which person may decide;
+//   - measure.go: how long each policy takes.
 //
-// Every verdict is cedar-go's. The package reads no clock, records nothing and knows no
-// approval: all that a decision depends on stands in the Inquiry and in the bundle.
+// Every verdict comes from cedar-go. No decision reads a clock. The package records nothing and keeps
+// no approval: everything that a decision depends on is in the Inquiry and in the bundle.
 package engine
 
 import (
@@ -21,34 +24,34 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// Inquiry puts the questions of one call to one bundle: a single request, the items of a
-// batch one after the other, or the candidates of a search. It makes each question, and
-// keeps the parts that the next question can take over: items of a batch share what they
-// inherit, and candidates of a search everything but the candidate. All its questions are of
-// one tenant, one caller and one reading of the clock.
+// Inquiry puts the questions of one call to one bundle: a single request, the items of a batch
+// one after the other, or the candidates of a search. It makes each question, and keeps the
+// parts that the next question can use again. Items of a batch share the parts that they
+// inherit, and candidates of a search share everything but the candidate. All questions of an
+// inquiry are of one tenant, one caller and one reading of the clock.
 type Inquiry struct {
 	Bundle *bundle.Bundle
-	// Request is the one in question, and changes from one question to the next.
+	// Request is the request in question. It changes from one question to the next.
 	Request evaluation.Request
 	Asker   evaluation.Asker
 	Now     time.Time
-	Explain bool // have decisions explained
-	// Approved is what policies see as context.pdp.approved.
+	Explain bool // decisions come with an explanation
+	// Approved is the value that policies see as context.pdp.approved.
 	Approved bool
 	// review is set if the question is who may decide about an approval.
 	review bundle.Review
-	// Tells has decisions say what in the request does not fit.
-	Tells bool
-	// Inherits says which parts of the request the next questions have, too. Such a part is
-	// not given up for one that only this question has.
+	// WantMismatch is set if decisions name the places in the request that do not fit.
+	WantMismatch bool
+	// Inherits says which parts of the request the next questions have too. Such a part is kept
+	// even if this question has another in its place.
 	Inherits evaluation.Inherited
-	// Converted is how much was converted so far, in bytes of JSON.
+	// Converted is the size of all JSON that was converted so far, in bytes.
 	Converted int
 	keeps     struct {
 		entities [bundle.Variables]kept[entityPiece]
 		one      kept[entityPiece] // the entity that is both subject and resource
 		context  kept[contextPiece]
-		misfits  [bundle.Variables]kept[[]evaluation.Mismatch] // the context's in the place of the action's
+		misfits  [bundle.Variables]kept[[]evaluation.Mismatch] // the context's are in the place of the action's
 		fit      kept[bool]
 		up       [bundle.Variables]struct {
 			set  bool
@@ -58,7 +61,7 @@ type Inquiry struct {
 	}
 }
 
-// kept is one part of a question, for the next question that has the same.
+// kept is one part of a question, for the next question that has the same part.
 type kept[T any] struct {
 	set, shared bool
 	of          parts
@@ -66,8 +69,8 @@ type kept[T any] struct {
 	err         error
 }
 
-// parts are what a part of a question is made of. Objects are the same if they share their
-// members: comparing what is in them would cost more than it saves.
+// parts are what a part of a question is made from. Two objects count as the same only if they
+// share their members, because a comparison of the members would cost more than it saves.
 type parts struct {
 	uid                 types.EntityUID
 	sent, more          evaluation.Object
@@ -75,11 +78,12 @@ type parts struct {
 }
 
 func (p *parts) same(as *parts) bool {
-	return p.uid == as.uid && p.sent.Same(as.sent) && p.more.Same(as.more) && p.principal == as.principal && p.resource == as.resource
+	return p.uid == as.uid && p.sent.Same(as.sent) && p.more.Same(as.more) &&
+		p.principal == as.principal && p.resource == as.resource
 }
 
-// get returns what was made of the same parts before, or else makes it. Shared is what the
-// next questions have, too.
+// get returns what was made from the same parts before, or else makes it. shared says that the
+// next questions have this part too.
 func (k *kept[T]) get(of parts, shared bool, make func() (T, error)) (T, error) {
 	if k.set && k.of.same(&of) {
 		return k.made, k.err
@@ -91,16 +95,16 @@ func (k *kept[T]) get(of parts, shared bool, make func() (T, error)) (T, error) 
 	return made, err
 }
 
-// converts counts what is converted.
-func (in *Inquiry) converts(parts ...evaluation.Object) {
+// countConverted adds to the size of what was converted.
+func (in *Inquiry) countConverted(parts ...evaluation.Object) {
 	for _, part := range parts {
 		in.Converted += part.Size()
 	}
 }
 
-// shares reports whether the next questions have a part of this one, too; in the place of the
-// action's is the context.
-func (in *Inquiry) shares(of bundle.Variable) bool {
+// isShared reports whether the next questions have a part of this question too. The context is
+// in the place of the action.
+func (in *Inquiry) isShared(of bundle.Variable) bool {
 	switch of {
 	case bundle.PrincipalVar:
 		return in.Inherits.Subject
@@ -110,10 +114,12 @@ func (in *Inquiry) shares(of bundle.Variable) bool {
 	return in.Inherits.Context
 }
 
-// entity is the subject or the resource.
-func (in *Inquiry) entity(v *bundle.View, of bundle.Variable, uid types.EntityUID, sent evaluation.Object) (entityPiece, error) {
-	return in.keeps.entities[of].get(parts{uid: uid, sent: sent}, in.shares(of), func() (entityPiece, error) {
-		in.converts(sent)
+// entity returns the subject or the resource.
+func (in *Inquiry) entity(
+	v *bundle.View, of bundle.Variable, uid types.EntityUID, sent evaluation.Object,
+) (entityPiece, error) {
+	return in.keeps.entities[of].get(parts{uid: uid, sent: sent}, in.isShared(of), func() (entityPiece, error) {
+		in.countConverted(sent)
 		path := "subject"
 		if of == bundle.ResourceVar {
 			path = "resource"
@@ -122,11 +128,12 @@ func (in *Inquiry) entity(v *bundle.View, of bundle.Variable, uid types.EntityUI
 	})
 }
 
-// oneEntity is the entity that is both subject and resource.
+// oneEntity returns the entity that is both subject and resource.
 func (in *Inquiry) oneEntity(v *bundle.View, uid types.EntityUID) (entityPiece, error) {
 	subject, resource := in.Request.Subject.Properties, in.Request.Resource.Properties
-	return in.keeps.one.get(parts{uid: uid, sent: subject, more: resource}, in.Inherits.Subject && in.Inherits.Resource, func() (entityPiece, error) {
-		in.converts(subject, resource)
+	of, shared := parts{uid: uid, sent: subject, more: resource}, in.Inherits.Subject && in.Inherits.Resource
+	return in.keeps.one.get(of, shared, func() (entityPiece, error) {
+		in.countConverted(subject, resource)
 		both, onlyResource, err := oneEntity(subject, resource)
 		if err != nil {
 			return entityPiece{}, err
@@ -135,23 +142,23 @@ func (in *Inquiry) oneEntity(v *bundle.View, uid types.EntityUID) (entityPiece, 
 	})
 }
 
-// contextOf is the context with an action.
+// contextOf returns the context for an action.
 func (in *Inquiry) contextOf(action types.EntityUID) (contextPiece, error) {
 	of := parts{sent: in.Request.Context, more: in.Request.Action.Properties}
-	if in.Bundle.Schema != nil { // without one the context is the same for every action
+	if in.Bundle.Schema != nil { // without a schema the context is the same for every action
 		of.uid = action
 	}
 	return in.keeps.context.get(of, in.Inherits.Context, func() (contextPiece, error) {
-		in.converts(of.sent, of.more)
+		in.countConverted(of.sent, of.more)
 		return in.makeContext(action)
 	})
 }
 
-// misfit notes what does not fit in one part of the request. All that is noted of a part
-// depends on the members of that part alone.
+// misfit notes what does not fit in one part of the request. The misfits of a part depend on the
+// members of that part alone.
 func (in *Inquiry) misfit(of bundle.Variable, made parts, to *mismatches, find func(*mismatches)) {
-	found, _ := in.keeps.misfits[of].get(made, in.shares(of), func() ([]evaluation.Mismatch, error) {
-		in.converts(made.sent, made.more)
+	found, _ := in.keeps.misfits[of].get(made, in.isShared(of), func() ([]evaluation.Mismatch, error) {
+		in.countConverted(made.sent, made.more)
 		part := mismatches{b: to.b, v: to.v, r: to.r}
 		find(&part)
 		return part.found, nil
@@ -161,8 +168,8 @@ func (in *Inquiry) misfit(of bundle.Variable, made parts, to *mismatches, find f
 	}
 }
 
-// fits reports whether the question fits the schema. For one action and one context only the
-// types can make a difference.
+// fits reports whether the question fits the schema. Among questions with the same action and
+// the same context, only the types can make a difference.
 func (in *Inquiry) fits(q *Question) bool {
 	s, r := in.Bundle.Schema, &in.Request
 	of := parts{
@@ -173,15 +180,15 @@ func (in *Inquiry) fits(q *Question) bool {
 		resource:  q.Uids[bundle.ResourceVar].Type,
 	}
 	fits, _ := in.keeps.fit.get(of, in.Inherits.Context, func() (bool, error) {
-		in.converts(r.Context)
+		in.countConverted(r.Context)
 		return s.FitsRequest(q.request()), nil
 	})
 	return fits && s.Allows(q.Uids[bundle.PrincipalVar]) && s.Allows(q.Uids[bundle.ResourceVar])
 }
 
 // Lineages finds the ancestors of the question's three variables. Ancestors that were found
-// before hold as long as none of the other variables is among them: only those can have other
-// parents in another request.
+// before can be used again, unless the subject or the resource is among the ancestors of another
+// variable: only those two can have other parents in another request.
 func (in *Inquiry) Lineages(q *Question) {
 	for n, uid := range q.Uids {
 		sent, up := q.sentParents(bundle.Variable(n)), &in.keeps.up[n]
@@ -194,7 +201,7 @@ func (in *Inquiry) Lineages(q *Question) {
 	}
 }
 
-// sentParents is what, besides the store, an entity's parents depend on.
+// sentParents returns the sent properties on which an entity's parents depend besides the store.
 func (q *Question) sentParents(of bundle.Variable) evaluation.Object {
 	switch of {
 	case bundle.PrincipalVar:
@@ -208,5 +215,6 @@ func (q *Question) sentParents(of bundle.Variable) evaluation.Object {
 // reaches reports whether the subject or the resource is among the ancestors of another
 // variable.
 func reaches(l *bundle.Lineage, q *Question, of bundle.Variable) bool {
-	return of != bundle.PrincipalVar && l.In(q.Uids[bundle.PrincipalVar]) || of != bundle.ResourceVar && l.In(q.Uids[bundle.ResourceVar])
+	return of != bundle.PrincipalVar && l.In(q.Uids[bundle.PrincipalVar]) ||
+		of != bundle.ResourceVar && l.In(q.Uids[bundle.ResourceVar])
 }

@@ -13,17 +13,17 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// PolicyCost is what one policy takes of the time in which requests are decided.
+// PolicyCost is the share that one policy has in the time that decisions take.
 type PolicyCost struct {
 	bundle.PolicyInfo
-	// Requests is to how many of the requests the policy was put; the index spares
-	// it the others.
+	// Requests is the number of requests for which the policy was evaluated. The index rules
+	// the policy out for the other requests.
 	Requests int
-	// Total is what evaluating it takes over all of them.
+	// Total is the time that its evaluation takes for all these requests together.
 	Total time.Duration
 }
 
-// Costs says what each policy takes that any of the inquiries is put to.
+// Costs measures every policy that is evaluated for any of the inquiries.
 func Costs(ctx context.Context, asked []Inquiry) ([]PolicyCost, error) {
 	var m costing
 	for m.first = true; m.first || ctx.Err() == nil; m.first = false {
@@ -45,14 +45,14 @@ type visit struct {
 	least  time.Duration
 }
 
-// round visits all once; after the first one it may end early.
+// round visits every policy of every inquiry once. A round after the first may end early.
 func (m *costing) round(ctx context.Context, asked []Inquiry) error {
 	next := 0
 	for i := range asked {
 		if !m.first && ctx.Err() != nil {
 			return nil
 		}
-		in := asked[i] // a copy, which keeps nothing for the next round
+		in := asked[i] // a copy, so that nothing is kept for the next round
 		v, err := in.view()
 		if err != nil {
 			return err
@@ -100,8 +100,8 @@ func (m *costing) sum() []PolicyCost {
 	return all
 }
 
-// timed is what one evaluation takes. A single one is too short for the clock, so
-// a few follow each other in one call of cedar-go.
+// timed returns the duration of one evaluation. A single evaluation is too short for the clock,
+// so several follow each other in one call of cedar-go.
 func timed(p *bundle.Policy, q *Question) time.Duration {
 	start := time.Now()
 	cedar.Authorize(repeated{p}, q.Entities, q.request())

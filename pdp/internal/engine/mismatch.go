@@ -12,25 +12,26 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// maxMismatches bounds what is said of one request.
+// maxMismatches bounds the mismatches that an answer names.
 const maxMismatches = 16
 
-// mismatch says what in a request cannot be put to the policies, by the places in the body
-// that was sent. It goes the way of ask once more, with the same conversions, so that a
-// request without a mismatch pays nothing for it.
+// mismatch finds the places in the sent body that cannot be put to the policies. It repeats the
+// steps of Inquiry.Question, with the same conversions. So a request without a mismatch pays
+// nothing for it.
 func (in *Inquiry) mismatch(v *bundle.View) []evaluation.Mismatch {
 	b, r := in.Bundle, &in.Request
 	m := mismatches{b: b, v: v, r: *r}
-	subject, ok1 := m.named(r.Subject, "subject")
-	resource, ok2 := m.named(r.Resource, "resource")
+	subject, ok1 := m.entityUID(r.Subject, "subject")
+	resource, ok2 := m.entityUID(r.Resource, "resource")
 	if ok1 && ok2 {
 		m.entities(in, subject, resource)
-		var action types.EntityUID // which nothing depends on, but for a schema
+		var action types.EntityUID // it matters only if there is a schema
 		if b.Schema != nil {
 			action = types.EntityUID{Type: b.Config.ActionType, ID: types.String(r.Action.Name)}
 			m.applies(b.Schema, action, subject, resource)
 		}
-		in.misfit(bundle.ActionVar, parts{uid: action, sent: r.Context, more: r.Action.Properties}, &m, func(m *mismatches) { m.context(action) })
+		of := parts{uid: action, sent: r.Context, more: r.Action.Properties}
+		in.misfit(bundle.ActionVar, of, &m, func(m *mismatches) { m.context(action) })
 	}
 	SortMismatch(m.found)
 	return m.found
@@ -48,7 +49,7 @@ type mismatches struct {
 	found []evaluation.Mismatch
 }
 
-// add notes a mismatch, the first at each place.
+// add notes a mismatch, unless one is noted for the same place already.
 func (m *mismatches) add(detail string, at ...string) {
 	if len(m.found) == maxMismatches {
 		return
@@ -62,26 +63,32 @@ func (m *mismatches) note(one evaluation.Mismatch) {
 	if len(m.found) == maxMismatches {
 		return
 	}
-	if !slices.ContainsFunc(m.found, func(other evaluation.Mismatch) bool { return other.Pointer == one.Pointer }) {
+	samePlace := func(other evaluation.Mismatch) bool { return other.Pointer == one.Pointer }
+	if !slices.ContainsFunc(m.found, samePlace) {
 		m.found = append(m.found, one)
 	}
 }
 
-// named is an entity of the request. It fails where its type is none.
-func (m *mismatches) named(e evaluation.Entity, part string) (types.EntityUID, bool) {
+// entityUID returns the name of the subject or the resource in policies. It reports false if the
+// type is not known.
+func (m *mismatches) entityUID(e evaluation.Entity, part string) (types.EntityUID, bool) {
 	typ, ok := m.b.Config.EntityType(e.Type)
 	if !ok {
-		m.add("type "+cut(e.Type)+" is not known"+m.meantType(e.Type), part, "type")
+		m.add("type "+quoteShortened(e.Type)+" is not known"+m.suggestType(e.Type), part, "type")
 	}
 	return types.EntityUID{Type: typ, ID: types.String(e.ID)}, ok
 }
 
-// entities goes the way of askEntities.
+// entities repeats the steps of askEntities.
 func (m *mismatches) entities(in *Inquiry, subject, resource types.EntityUID) {
 	ofSubject, ofResource := m.r.Subject.Properties, m.r.Resource.Properties
 	if subject != resource {
-		in.misfit(bundle.PrincipalVar, parts{uid: subject, sent: ofSubject}, m, func(m *mismatches) { m.entity(subject, ofSubject, "subject", nil) })
-		in.misfit(bundle.ResourceVar, parts{uid: resource, sent: ofResource}, m, func(m *mismatches) { m.entity(resource, ofResource, "resource", nil) })
+		in.misfit(bundle.PrincipalVar, parts{uid: subject, sent: ofSubject}, m, func(m *mismatches) {
+			m.entity(subject, ofSubject, "subject", nil)
+		})
+		in.misfit(bundle.ResourceVar, parts{uid: resource, sent: ofResource}, m, func(m *mismatches) {
+			m.entity(resource, ofResource, "resource", nil)
+		})
 		return
 	}
 	in.misfit(bundle.PrincipalVar, parts{uid: subject, sent: ofSubject, more: ofResource}, m, func(m *mismatches) {
@@ -90,16 +97,19 @@ func (m *mismatches) entities(in *Inquiry, subject, resource types.EntityUID) {
 	})
 }
 
-// entity goes the way of seenEntity.
+// entity repeats the steps of seenEntity.
 func (m *mismatches) entity(uid types.EntityUID, sent evaluation.Object, part string, suspect []string) {
 	b, o := m.b, originOf(m.b, m.v, uid, sent)
 	if !o.Known && b.Config.Known[uid.Type] {
-		m.add("no entity of this id is in the store, and type "+cut(m.wire(part))+" is listed under known", part, "id")
+		m.add(
+			"no entity of this id is in the store, and type "+quoteShortened(m.wire(part))+" is listed under known",
+			part, "id",
+		)
 	}
 	if s := b.Schema; s != nil && s.Entities[uid.Type] == nil {
-		m.add("the schema declares no type "+cut(m.wire(part))+m.meantType(m.wire(part)), part, "type")
+		m.add("the schema declares no type "+quoteShortened(m.wire(part))+m.suggestType(m.wire(part)), part, "type")
 	} else if s != nil && !s.Allows(uid) {
-		m.add("type "+cut(m.wire(part))+" is enumerated, and has no such id", part, "id")
+		m.add("type "+quoteShortened(m.wire(part))+" is enumerated, and has no such id", part, "id")
 	}
 	to := newMerger(b, nil, b.AttributesOf(uid.Type))
 	to.lenient = uid.Type == b.Config.ApprovalType
@@ -109,8 +119,11 @@ func (m *mismatches) entity(uid types.EntityUID, sent evaluation.Object, part st
 		}
 		from := part
 		if contains(suspect, name) {
-			if to.knows(name) {
-				m.add("subject and resource are one entity, and only the resource sends this property; send it with the subject", "resource", "properties", name)
+			if to.canHold(name) {
+				m.add(
+					"subject and resource are one entity, and only the resource sends this property; send it with the subject",
+					"resource", "properties", name,
+				)
 				continue
 			}
 			from = "resource"
@@ -123,7 +136,7 @@ func (m *mismatches) entity(uid types.EntityUID, sent evaluation.Object, part st
 	}
 }
 
-// wire is the type of subject or resource as the request has it.
+// wire returns the type of the subject or the resource as the request writes it.
 func (m *mismatches) wire(part string) string {
 	if part == "subject" {
 		return m.r.Subject.Type
@@ -131,31 +144,40 @@ func (m *mismatches) wire(part string) string {
 	return m.r.Resource.Type
 }
 
-// missing notes what is required of an entity that is in no store.
-func (m *mismatches) missing(typ types.EntityType, declared map[string]bundle.AttributeShape, sent evaluation.Object, part string) {
+// missing notes the required attributes that are missing for an entity that is in no store.
+func (m *mismatches) missing(
+	typ types.EntityType, declared map[string]bundle.AttributeShape, sent evaluation.Object, part string,
+) {
 	c := &m.b.Config
 	for name, a := range bundle.ByName(declared) {
 		if _, ok := sent.Get(name); ok || a.Optional || c.EvaluateUnknown && !c.ParentsFrom(typ, name) {
 			continue
 		}
-		m.add("required attribute "+bundle.Quote(name)+" was not sent, and no entity of this id is stored", part, "properties", name)
+		m.add(
+			"required attribute "+bundle.Quote(name)+" was not sent, and no entity of this id is stored",
+			part, "properties", name,
+		)
 	}
 }
 
-// parents notes parents that their enumerated type has no ids of.
+// parents notes parents of an enumerated type that does not have their ids.
 func (m *mismatches) parents(uid types.EntityUID, name string, value evaluation.Value, part string) {
 	for _, rule := range m.b.Config.Parents[uid.Type] {
 		if rule.Attribute != name || m.b.Schema == nil {
 			continue
 		}
 		uids, _ := sentParents(value, rule.Parent)
-		if slices.ContainsFunc(uids, func(parent types.EntityUID) bool { return !m.b.Schema.Allows(parent) }) {
-			m.add("this gives parents of type "+bundle.Quote(string(rule.Parent))+", which is enumerated, and has no such id", part, "properties", name)
+		noSuchID := func(parent types.EntityUID) bool { return !m.b.Schema.Allows(parent) }
+		if slices.ContainsFunc(uids, noSuchID) {
+			m.add(
+				"this gives parents of type "+bundle.Quote(string(rule.Parent))+", which is enumerated, and has no such id",
+				part, "properties", name,
+			)
 		}
 	}
 }
 
-// context goes the way of makeContext.
+// context repeats the steps of makeContext.
 func (m *mismatches) context(action types.EntityUID) {
 	b := m.b
 	to := newMerger(b, nil, b.Schema.ContextOf(action))
@@ -172,9 +194,9 @@ func (m *mismatches) context(action types.EntityUID) {
 	}
 }
 
-// applies notes an action that the schema does not declare for these types.
+// applies notes an action that the schema does not declare, or not for these types.
 func (m *mismatches) applies(s *bundle.Schema, uid, subject, resource types.EntityUID) {
-	action, name := s.Actions[uid], cut(m.r.Action.Name)
+	action, name := s.Actions[uid], quoteShortened(m.r.Action.Name)
 	if action == nil {
 		m.add("the schema declares no action "+name+bundle.DidYouMean(m.r.Action.Name, m.actionNames()), "action", "name")
 		return
@@ -185,12 +207,16 @@ func (m *mismatches) applies(s *bundle.Schema, uid, subject, resource types.Enti
 		list []types.EntityType
 	}{{"subject", subject.Type, action.Principals}, {"resource", resource.Type, action.Resources}} {
 		if !slices.Contains(of.list, of.typ) {
-			m.add("the schema declares action "+name+" for no "+of.part+" of type "+cut(m.wire(of.part)), of.part, "type")
+			m.add(
+				"the schema declares action "+name+" for no "+of.part+" of type "+quoteShortened(m.wire(of.part)),
+				of.part, "type",
+			)
 		}
 	}
 }
 
-// member goes the way of [merger.take]: owner is what has the member, by its name in the policies.
+// member repeats the steps of merger.convertMember. owner is the type or the variable that has
+// the member, by its name in the policies.
 func (m *mismatches) member(to *merger, name string, value evaluation.Value, owner string, path ...string) {
 	a, declared := to.declared[name]
 	switch {
@@ -206,7 +232,7 @@ func (m *mismatches) member(to *merger, name string, value evaluation.Value, own
 	}
 }
 
-// detail says what is declared at a fault and what was sent.
+// detail describes a fault: what the schema declares there, and what was sent.
 func (f *misfit) detail(of string) string {
 	if f.Want == nil {
 		return "the schema requires " + of + f.name + ", which was not sent"
@@ -240,11 +266,16 @@ const (
 )
 
 var kindNames = map[evaluation.Kind]string{
-	evaluation.Null: "null", evaluation.Bool: "a boolean", evaluation.Number: "a number", evaluation.String: "a string", evaluation.Array: "an array", evaluation.Map: "an object",
+	evaluation.Null:   "null",
+	evaluation.Bool:   "a boolean",
+	evaluation.Number: "a number",
+	evaluation.String: "a string",
+	evaluation.Array:  "an array",
+	evaluation.Map:    "an object",
 }
 
-// unusable finds what keeps a value from being one of Cedar's, the first in order, and says
-// why; "" is nothing.
+// unusable finds the first part of a value that Cedar cannot express. It returns where that part
+// is, and why Cedar cannot express it. If why is "", Cedar can express all of the value.
 func unusable(v evaluation.Value) (at []string, why string) {
 	in := func(token string, e evaluation.Value) bool {
 		if at, why = unusable(e); why != "" {
@@ -257,7 +288,7 @@ func unusable(v evaluation.Value) (at []string, why string) {
 		return nil, "null stands in an array, and Cedar has no null"
 	case evaluation.Number:
 		if _, ok := v.Scaled(0); !ok {
-			return nil, unusableWhy(v)
+			return nil, reasonUnusable(v)
 		}
 	case evaluation.Array:
 		for n, e := range v.Elements {
@@ -278,18 +309,18 @@ func unusable(v evaluation.Value) (at []string, why string) {
 	return nil, ""
 }
 
-// unusableWhy tells a fraction from an integer that is too large.
-func unusableWhy(v evaluation.Value) string {
+// reasonUnusable tells a fraction from an integer that is too large.
+func reasonUnusable(v evaluation.Value) string {
 	if f, err := strconv.ParseFloat(v.Text(), 64); err != nil || f >= 1<<63 || f < -1<<63 {
 		return "is beyond 64 bits, and no schema declares it"
 	}
 	return "is not integral, and no schema declares it decimal"
 }
 
-// meantType suggests a type for a name that is none.
-func (m *mismatches) meantType(wire string) string {
+// suggestType suggests a type for a name that is no type's.
+func (m *mismatches) suggestType(wire string) string {
 	for name, typ := range m.b.Config.Types {
-		if string(typ) == wire { // it is the policies' name
+		if string(typ) == wire { // the request writes the type as policies do
 			return "; did you mean " + bundle.Quote(name) + "?"
 		}
 	}
@@ -298,11 +329,11 @@ func (m *mismatches) meantType(wire string) string {
 
 func (m *mismatches) actionNames() iter.Seq[string] { return slices.Values(m.v.Actions) }
 
-// maxNamed bounds how much of a name that a caller chose is repeated.
+// maxNamed bounds how much of a name from the request an answer repeats.
 const maxNamed = 100
 
-// cut quotes a name that a caller chose, as far as it is repeated.
-func cut(name string) string {
+// quoteShortened quotes a name from the request, and shortens it if it is too long.
+func quoteShortened(name string) string {
 	if len(name) <= maxNamed {
 		return bundle.Quote(name)
 	}

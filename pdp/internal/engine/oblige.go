@@ -12,8 +12,8 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// oblige settles what the PEP must do besides, and denies where it cannot be said.
-// It never turns a deny into an allow.
+// oblige determines the obligations of a decision. It denies if they cannot be determined. It
+// never turns a deny into an allow.
 func oblige(v *bundle.View, q *Question, d *evaluation.Decision) {
 	var owed []obligations.Owed
 	for _, id := range d.Determining {
@@ -40,12 +40,12 @@ func applyObligations(d *evaluation.Decision, out obligations.Resolution) {
 	}
 }
 
-// declare denies where the PEP has not said that it can do what is owed.
-func (in *Inquiry) declare(d *evaluation.Decision) {
+// denyUndeclared denies if the PEP has not declared an obligation that is owed.
+func (in *Inquiry) denyUndeclared(d *evaluation.Decision) {
 	if !d.Allow || len(d.Obligations) == 0 || in.Bundle.Config.AllowUndeclared {
 		return
 	}
-	missing := obligations.Missing(d.Obligations, in.declares())
+	missing := obligations.Missing(d.Obligations, in.declared())
 	if len(missing) == 0 {
 		return
 	}
@@ -57,10 +57,10 @@ func (in *Inquiry) declare(d *evaluation.Decision) {
 	d.Required = missing
 }
 
-// declares says which types the PEP declared: in its registration, in the
-// request, or in both, and then those in both. The native contract declares
-// approval_required by itself.
-func (in *Inquiry) declares() func(string) bool {
+// declared returns a function that reports whether the PEP declared a type of obligation. A PEP
+// declares types in its registration, in the request, or in both. If it does so in both, only
+// the types in both count. The native contract by itself declares approval_required.
+func (in *Inquiry) declared() func(string) bool {
 	sent, inRequest := in.Request.Context.Get("supported_obligations")
 	asker, shape := in.Asker, in.Request.Shape
 	return func(typ string) bool {
@@ -79,7 +79,7 @@ func (in *Inquiry) declares() func(string) bool {
 	}
 }
 
-// variable is the value of a variable in a template.
+// variable returns the value of a variable in a template.
 func (q *Question) variable(name string) (string, bool) {
 	switch name {
 	case "principal.id":
@@ -108,8 +108,7 @@ func (q *Question) variable(name string) (string, bool) {
 	return "", false
 }
 
-// obligesAllow reports whether an allow would depend on an obligation of the
-// policy.
+// obligesAllow reports whether an allow would depend on an obligation of the policy.
 func obligesAllow(p *bundle.Policy) bool {
 	return !p.Forbids() && len(p.Obliges) > 0
 }

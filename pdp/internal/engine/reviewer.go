@@ -11,23 +11,24 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// Reviewed is an approval as far as it matters to who may decide about it. Types are
-// those of requests.
+// Reviewed is what determines which persons may decide about an approval. Types are named as
+// requests name them.
 type Reviewed struct {
 	ID, Template      string
 	Subject, Resource evaluation.Ref
 	Action            string
 	evaluation.Actors
-	// OfTenant says that only policies and obligations of the tenant demand the approval.
-	// What the root demands the root's permits decide about, and no tenant's: a tenant adds
-	// to what stands above it, and never weakens it.
+	// OfTenant says that only policies and obligations of the tenant demand the approval. If the
+	// root demands it, only permits of the root say who may decide, and no permit of a tenant:
+	// a tenant adds to the rules of the root, and never weakens them.
 	OfTenant bool
 	// Asker is the caller that asked. A person who authenticates as this caller counts as the
 	// requester.
 	Asker string
 }
 
-// requester is who acts: the agent, where there is one that is named as an entity.
+// requester returns the entity that acts: the agent, if there is one that is named as an entity,
+// or else the subject.
 func (r *Reviewed) requester() evaluation.Ref {
 	if r.Agent != nil && r.Agent.Type != "" {
 		return *r.Agent
@@ -35,22 +36,25 @@ func (r *Reviewed) requester() evaluation.Ref {
 	return r.Subject
 }
 
-// Reviewer answers which approvals one person may decide about, all from one bundle
-// and one reading of the clock.
+// Reviewer answers which approvals one person may decide about. All its answers come from one
+// bundle and one reading of the clock.
 type Reviewer struct {
 	inquiry Inquiry
 	store   *bundle.Store
 	person  types.EntityUID
 }
 
-// NewReviewer is for a person, named as policies name them. The inquiry says in which tenant,
-// for which caller and when.
+// NewReviewer returns a Reviewer for a person, who is named as policies name entities. The
+// inquiry holds the tenant, the caller and the time.
 func NewReviewer(in Inquiry, person evaluation.Ref) (*Reviewer, error) {
 	if in.Bundle == nil {
 		return nil, ErrNoBundle
 	}
 	in.Request.Action.Name = bundle.ApprovalAction
-	r := &Reviewer{inquiry: in, person: types.NewEntityUID(types.EntityType(person.Type), types.String(person.ID))}
+	r := &Reviewer{
+		inquiry: in,
+		person:  types.NewEntityUID(types.EntityType(person.Type), types.String(person.ID)),
+	}
 	view, err := r.inquiry.view()
 	if err == nil {
 		r.store = view.Store
@@ -58,24 +62,28 @@ func NewReviewer(in Inquiry, person evaluation.Ref) (*Reviewer, error) {
 	return r, err
 }
 
-// Now is the reading of the clock.
+// Now returns the reading of the clock.
 func (r *Reviewer) Now() time.Time { return r.inquiry.Now }
 
-// Review is what there is to say about one person and one approval.
+// Review is the answer about one person and one approval.
 type Review struct {
-	// May is the answer. Own is set if it is no because it is their own request.
+	// May is set if the person may decide. Own is set if the person may not, because the request
+	// is the person's own.
 	May, Own    bool
 	Determining []string
 	Bundle      string
 }
 
-// Review asks the policies. What cannot be asked is a no.
+// Review asks the policies whether the person may decide about an approval. If the question
+// cannot be put to the policies, the person may not.
 func (r *Reviewer) Review(ctx context.Context, a Reviewed) (Review, error) {
 	b, caller := r.inquiry.Bundle, r.inquiry.Asker.Name
 	out := Review{Bundle: b.Digest()}
-	if !slices.Contains(b.Config.AllowSelfApproval, a.Template) && (a.Asker != "" && a.Asker == caller || ownRequest(b, r.store, r.person, &a)) {
-		out.Own = true
-		return out, nil
+	if !slices.Contains(b.Config.AllowSelfApproval, a.Template) {
+		if a.Asker != "" && a.Asker == caller || ownRequest(b, r.store, r.person, &a) {
+			out.Own = true
+			return out, nil
+		}
 	}
 	ok, err := r.ask(a)
 	if !ok || err != nil {
@@ -86,12 +94,12 @@ func (r *Reviewer) Review(ctx context.Context, a Reviewed) (Review, error) {
 		return out, err
 	}
 	d, err := w.Answer(ctx, &r.inquiry)
-	out.May = err == nil && d.Allow && len(d.Obligations) == 0 // what is owed nobody here could do
+	out.May = err == nil && d.Allow && len(d.Obligations) == 0 // nobody here could discharge an obligation
 	out.Determining = d.Determining
 	return out, err
 }
 
-// ask makes the question that the policies are asked. It fails for a person or a type that no
+// ask makes the question for the policies. It reports false for a person or a type that no
 // request could name.
 func (r *Reviewer) ask(a Reviewed) (bool, error) {
 	c := &r.inquiry.Bundle.Config
@@ -111,15 +119,19 @@ func (r *Reviewer) ask(a Reviewed) (bool, error) {
 	return true, err
 }
 
-// propertiesOf are the attributes of an approval, as far as they are declared.
+// propertiesOf returns the attributes of an approval that the bundle declares.
 func propertiesOf(b *bundle.Bundle, a *Reviewed) (evaluation.Object, error) {
 	chain := make([]any, len(a.Chain))
 	for n, ref := range a.Chain {
 		chain[n] = reference(ref)
 	}
 	all := map[string]any{
-		"template": a.Template, "action": a.Action, "subject": reference(a.Subject), "requester": reference(a.requester()),
-		"resource": reference(a.Resource), "chain": chain,
+		"template":  a.Template,
+		"action":    a.Action,
+		"subject":   reference(a.Subject),
+		"requester": reference(a.requester()),
+		"resource":  reference(a.Resource),
+		"chain":     chain,
 	}
 	o, err := evaluation.NewObject(all)
 	if err != nil {
@@ -131,9 +143,9 @@ func propertiesOf(b *bundle.Bundle, a *Reviewed) (evaluation.Object, error) {
 
 func reference(r evaluation.Ref) map[string]any { return map[string]any{"type": r.Type, "id": r.ID} }
 
-// ownRequest reports whether a person is one of those who ask: by the person's own name or
-// another of theirs, and by any name of the others. If an identity cannot be resolved, it is
-// treated as the same person (fail safe).
+// ownRequest reports whether a person is one of the requesters. It compares all names of the
+// person with all names of the requesters. If an identity cannot be resolved, it is treated as
+// the same person (fail safe).
 func ownRequest(b *bundle.Bundle, s *bundle.Store, person types.EntityUID, a *Reviewed) bool {
 	asking := bundle.People{Store: s}
 	for _, ref := range append([]evaluation.Ref{a.Subject}, a.Chain...) {
@@ -151,7 +163,7 @@ func ownRequest(b *bundle.Bundle, s *bundle.Store, person types.EntityUID, a *Re
 	return asking.Overlaps(s, person)
 }
 
-// SamePerson reports whether two names are of one person.
+// SamePerson reports whether two names are names of one person.
 func (r *Reviewer) SamePerson(a, b evaluation.Ref) bool {
 	one := bundle.People{Store: r.store}
 	one.Add(types.NewEntityUID(types.EntityType(a.Type), types.String(a.ID)))
