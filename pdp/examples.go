@@ -82,7 +82,7 @@ func (f *exampleFile) example(n *yaml.Node) (Example, bool) {
 	m := bundle.YamlMap{File: f.File, Problems: f.Problems}
 	m.Known = map[string]func(*yaml.Node){
 		"name":        func(v *yaml.Node) { name = v; m.Text(v); e.Name = v.Value },
-		"tenant":      func(v *yaml.Node) { tenant = f.named(v) },
+		"tenant":      func(v *yaml.Node) { tenant = f.tenantOfTest(v) },
 		"now":         func(v *yaml.Node) { e.Call.Now = f.time(v) },
 		"caller":      func(v *yaml.Node) { e.Call.Asker.Name = f.string(v) },
 		"request":     func(v *yaml.Node) { request = v },
@@ -109,9 +109,9 @@ func (f *exampleFile) required(n *yaml.Node, key string, ok bool) {
 	}
 }
 
-// named returns the tenant that a test names. A test in a tenant's directory can name only that
+// tenantOfTest returns the tenant that a test names. A test in a tenant's directory can name only that
 // tenant.
-func (f *exampleFile) named(n *yaml.Node) string {
+func (f *exampleFile) tenantOfTest(n *yaml.Node) string {
 	switch {
 	case !f.Text(n):
 	case !evaluation.IsTenantName(n.Value):
@@ -162,18 +162,14 @@ func (f *exampleFile) request(n *yaml.Node, tenant string) ([]byte, evaluation.R
 	var malformed *evaluation.Error
 	switch {
 	case errors.As(err, &malformed):
-		f.Bad(
-			bundle.NodeAt(n, malformed.Pointer),
-			"malformed_request",
+		f.Bad(bundle.NodeAt(n, malformed.Pointer), "malformed_request",
 			"the request is malformed: "+malformed.Detail,
 			malformed.Try,
 		)
 	case err != nil:
 		f.Bad(n, "malformed_request", "the request is malformed", "")
 	case !evaluation.IsTenantName(request.Tenant):
-		f.Bad(
-			bundle.NodeAt(n, "/tenant_id"),
-			"tenant_name",
+		f.Bad(bundle.NodeAt(n, "/tenant_id"), "tenant_name",
 			"this is no legal tenant name",
 			"use default, or the name of a directory below tenants/",
 		)

@@ -116,7 +116,7 @@ func New(source Source, options Options) (*PDP, error) {
 	if problems.Refuse() {
 		return nil, problems
 	}
-	if err := options.ask(b, files, nil); err != nil {
+	if err := options.askBeforeSwap(b, files, nil); err != nil {
 		return nil, err
 	}
 	first := loaded{

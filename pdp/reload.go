@@ -47,7 +47,7 @@ type reloader struct {
 	// building is called when a load begins to build. Tests hold up a load there.
 	building func(context.Context)
 	allowance
-	lastWork bundle.Work // what the last load that was built had to read
+	lastWork bundle.Work // what the last load that was built read anew
 }
 
 const (
@@ -223,7 +223,7 @@ func (p *PDP) loadHolding(ctx context.Context, from selection, held []string, re
 	now := p.options.Now()
 	var notAllowed error
 	if !problems.Refuse() {
-		notAllowed = p.options.ask(b, files, held)
+		notAllowed = p.options.askBeforeSwap(b, files, held)
 	}
 	if notAllowed != nil {
 		problems = notYet(notAllowed)
@@ -267,8 +267,8 @@ func (p *PDP) build(ctx context.Context, files *Files, before *loaded) (*Bundle,
 	return bundle, problems, context.Cause(ctx)
 }
 
-// ask asks whether a bundle may come into force.
-func (o Options) ask(bundle *Bundle, files *Files, later []string) error {
+// askBeforeSwap asks whether a bundle may come into force.
+func (o Options) askBeforeSwap(bundle *Bundle, files *Files, later []string) error {
 	if o.BeforeSwap == nil {
 		return nil
 	}
@@ -277,9 +277,7 @@ func (o Options) ask(bundle *Bundle, files *Files, later []string) error {
 
 // notYet returns the problem of a bundle that has no mistake and cannot come into force yet.
 func notYet(err error) (problems Problems) {
-	problems.Add(
-		"", 0, 0,
-		"not_yet",
+	problems.Add("", 0, 0, "not_yet",
 		"the bundle cannot come into force yet: "+err.Error(),
 		"nothing need be done to its files; it is tried again by itself",
 	)
@@ -301,9 +299,7 @@ func (p *PDP) swap(to *loaded) {
 func Settled(ctx context.Context, source Source, quiet time.Duration) *Files {
 	s, err := settle(ctx, source, quiet, source.Read(), 0)
 	if err != nil {
-		s.files.Problems.Add(
-			"", 0, 0,
-			"unsettled",
+		s.files.Problems.Add("", 0, 0, "unsettled",
 			"the files did not lie still for "+quiet.String(),
 			"let whoever writes them finish, then try again",
 		)

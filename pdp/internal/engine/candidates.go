@@ -103,7 +103,7 @@ func candidatesFor(v *bundle.View, q *Question, of bundle.Variable) *Candidates 
 		if p.Forbids() || !survives(p, of, &up) {
 			continue
 		}
-		t, ok := naming(p, of)
+		t, ok := narrowestTest(p, of)
 		if !ok {
 			return all
 		}
@@ -142,8 +142,8 @@ func survives(p *bundle.Policy, of bundle.Variable, up *bundle.Lineages) bool {
 	return true
 }
 
-// naming returns the test of a policy that names the fewest entities, if a test names any.
-func naming(p *bundle.Policy, of bundle.Variable) (best bundle.ScopeTest, ok bool) {
+// narrowestTest returns the test of a policy that names the fewest entities, if a test names any.
+func narrowestTest(p *bundle.Policy, of bundle.Variable) (best bundle.ScopeTest, ok bool) {
 	for _, tests := range [][]bundle.ScopeTest{p.Facts.Scope, p.Facts.Leading} {
 		for _, t := range tests {
 			if t.Of != of || t.Uids == nil {

@@ -66,7 +66,7 @@ func (m *costing) round(ctx context.Context, asked []Inquiry) error {
 		}
 		given, _ := PoliciesFor(v, q, new(bundle.Scratch))
 		for _, p := range given {
-			m.visit(next, p, timed(p, q))
+			m.visit(next, p, timeEvaluation(p, q))
 			next++
 		}
 	}
@@ -100,9 +100,9 @@ func (m *costing) sum() []PolicyCost {
 	return all
 }
 
-// timed returns the duration of one evaluation. A single evaluation is too short for the clock,
+// timeEvaluation returns the duration of one evaluation. A single evaluation is too short for the clock,
 // so several follow each other in one call of cedar-go.
-func timed(p *bundle.Policy, q *Question) time.Duration {
+func timeEvaluation(p *bundle.Policy, q *Question) time.Duration {
 	start := time.Now()
 	cedar.Authorize(repeated{p}, q.Entities, q.request())
 	return time.Since(start) / repetitions

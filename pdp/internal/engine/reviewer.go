@@ -85,7 +85,7 @@ func (r *Reviewer) Review(ctx context.Context, a Reviewed) (Review, error) {
 			return out, nil
 		}
 	}
-	ok, err := r.ask(a)
+	ok, err := r.makeQuestion(a)
 	if !ok || err != nil {
 		return out, err
 	}
@@ -99,9 +99,9 @@ func (r *Reviewer) Review(ctx context.Context, a Reviewed) (Review, error) {
 	return out, err
 }
 
-// ask makes the question for the policies. It reports false for a person or a type that no
+// makeQuestion makes the question for the policies. It reports false for a person or a type that no
 // request could name.
-func (r *Reviewer) ask(a Reviewed) (bool, error) {
+func (r *Reviewer) makeQuestion(a Reviewed) (bool, error) {
 	c := &r.inquiry.Bundle.Config
 	person, ok1 := c.WireType(r.person.Type)
 	approval, ok2 := c.WireType(c.ApprovalType)

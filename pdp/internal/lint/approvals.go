@@ -25,7 +25,7 @@ func (l *linter) approvals() {
 		waiting, ofRoot, ofTenant := map[*bundle.Policy]template{}, []template{}, []template{}
 		for _, p := range v.Policies {
 			t, waits := approvalOf(p)
-			if !waits || l.never(p) {
+			if !waits || l.neverApplies(p) {
 				continue
 			}
 			if p.Tenant == v.Tenant {
@@ -39,11 +39,9 @@ func (l *linter) approvals() {
 		}
 		for _, p := range deciders {
 			counts := p.OfTenant() && len(ofTenant) > 0 || !p.OfTenant() && len(waiting) > 0
-			if counts && !warned[p] && wide(p) {
+			if counts && !warned[p] && testsOnlyPrincipal(p) {
 				warned[p] = true
-				l.warn(
-					p,
-					"approval_unnamed",
+				l.warn(p, "approval_unnamed",
 					"names no action and no resource, so whoever it is for may decide about approvals too",
 					"name the actions it is for, and write a permit for the action "+
 						bundle.Quote(bundle.ApprovalAction)+" where they are to decide",
@@ -52,9 +50,7 @@ func (l *linter) approvals() {
 			decided := func(t template) bool { return t.decidedBy(p) }
 			onlyRoots := slices.ContainsFunc(ofRoot, decided) && !slices.ContainsFunc(ofTenant, decided)
 			if p.OfTenant() && l.onlyDecides(p) && onlyRoots {
-				l.warn(
-					p,
-					"approval_unheard",
+				l.warn(p, "approval_unheard",
 					"lets nobody decide: each approval that it is for is demanded by a policy or an obligation "+
 						"of the root, and only the root's permits say who decides about those",
 					"have the permit written in the root, or define the obligation in the tenant's own "+
@@ -68,9 +64,7 @@ func (l *linter) approvals() {
 				by, whose = root, "no policy of the root"
 			}
 			if !slices.ContainsFunc(by, t.decidedBy) {
-				l.warn(
-					p,
-					"approval_nobody",
+				l.warn(p, "approval_nobody",
 					"waits for an approval of template "+bundle.Quote(string(t))+
 						", and in tenant "+bundle.Quote(name)+" "+whose+" lets anybody give one",
 					"write a permit, with no obligation, for the action "+bundle.Quote(bundle.ApprovalAction)+
@@ -119,12 +113,12 @@ func approvalOf(p *bundle.Policy) (template, bool) {
 func (l *linter) deciders(v *bundle.View) []*bundle.Policy {
 	action := bundle.LineageOf(types.NewEntityUID(l.b.Config.ActionType, bundle.ApprovalAction), v.Store)
 	return slices.DeleteFunc(slices.Clone(v.Policies), func(p *bundle.Policy) bool {
-		return p.Forbids() || len(p.Obliges) > 0 || !l.decides(p, &action) || l.never(p)
+		return p.Forbids() || len(p.Obliges) > 0 || !l.decides(p, &action) || l.neverApplies(p)
 	})
 }
 
-// wide reports whether a policy tests neither the action nor the resource.
-func wide(p *bundle.Policy) bool {
+// testsOnlyPrincipal reports whether a policy tests neither the action nor the resource.
+func testsOnlyPrincipal(p *bundle.Policy) bool {
 	tests := func(t bundle.ScopeTest) bool { return t.Of != bundle.PrincipalVar }
 	return !slices.ContainsFunc(p.Facts.Scope, tests) && !slices.ContainsFunc(p.Terms(), looksAtWhat)
 }
@@ -186,9 +180,7 @@ func (l *linter) approvalConfig(text []byte) {
 	templates, open := l.templates()
 	self := func(name *yaml.Node) {
 		if !open && !templates[name.Value] { // no approval request ever has it
-			l.warnConfig(
-				name,
-				"unknown_template",
+			l.problems.Warn(bundle.ConfigFile, name.Line, name.Column, "unknown_template",
 				"no obligation has the template "+bundle.Quote(name.Value)+
 					bundle.DidYouMean(name.Value, maps.Keys(templates)),
 				"correct it, or take it out: "+
@@ -199,9 +191,7 @@ func (l *linter) approvalConfig(text []byte) {
 	l.readConfig(text, func(doc *bundle.YamlMap) map[string]func(*yaml.Node) {
 		known := func(name *yaml.Node) {
 			if doc.WireType(&l.b.Config, name) == l.b.Config.ApprovalType {
-				l.warnConfig(
-					name,
-					"approval_known",
+				l.problems.Warn(bundle.ConfigFile, name.Line, name.Column, "approval_known",
 					"no approval is in the entity store: as long as its type is listed here nobody may decide about any",
 					"take "+bundle.Quote(name.Value)+" out of known",
 				)

@@ -22,38 +22,32 @@ func (l *linter) escapes(p *bundle.Policy, terms []*bundle.Term) {
 		for _, path := range e.candidates(set) {
 			typ, entity := set.typeOf(path.Root)
 			switch {
-			case !l.optional(p, set, path) || !e.lost(change{set: set, path: path}):
-			case entity && l.givesParents(typ, path) && !e.tests(path):
+			case !l.optional(p, set, path) || !e.escapesBy(change{set: set, path: path}):
+			case entity && l.givesParents(typ, path) && !e.readsInside(path):
 				parents.add(path)
 			default:
 				omitted.add(path)
 			}
-			if l.b.Schema == nil && l.sendable(p, set, path) && e.lost(change{set: set, path: path, retyped: true}) {
+			if l.b.Schema == nil && l.sendable(p, set, path) && e.escapesBy(change{set: set, path: path, retyped: true}) {
 				retyped.add(path)
 			}
 		}
 	}
 	for _, path := range omitted {
-		l.warn(
-			p,
-			"forbid_omittable",
+		l.warn(p, "forbid_omittable",
 			"does not apply where the request leaves out "+path.String()+", so leaving it out is a way around it",
 			"forbid unless the request shows what must be there, as in `unless { "+path.Asked()+" && … }`, or "+
 				l.howToEnsure(path),
 		)
 	}
 	for _, path := range parents {
-		l.warn(
-			p,
-			"forbid_omittable",
+		l.warn(p, "forbid_omittable",
 			"tests parents that "+path.String()+" gives, and does not apply where the request leaves that out",
 			"restrict it to types whose parents are stored and known, or forbid unless a parent is there",
 		)
 	}
 	for _, path := range retyped {
-		l.warn(
-			p,
-			"forbid_untyped_comparison",
+		l.warn(p, "forbid_untyped_comparison",
 			"compares "+path.String()+", which no schema types: "+
 				"sent as a value of another type it compares without an error, and the policy does not apply",
 			"declare the attribute in a schema, or forbid unless it has a permitted value",
@@ -99,8 +93,8 @@ func (e *escape) candidates(set *setting) paths {
 	return all
 }
 
-// tests reports whether the policy looks at the attribute itself.
-func (e *escape) tests(path bundle.AttributePath) bool {
+// readsInside reports whether the policy reads the attribute or a member below it.
+func (e *escape) readsInside(path bundle.AttributePath) bool {
 	return slices.ContainsFunc(e.p.Facts.Reads, path.LeadsTo)
 }
 
@@ -112,8 +106,8 @@ type change struct {
 	retyped bool
 }
 
-// lost reports whether the policy can apply before the change and not after it.
-func (e *escape) lost(c change) bool {
+// escapesBy reports whether the policy can apply before the change and not after it.
+func (e *escape) escapesBy(c change) bool {
 	all := pairOf(outcomeTrue, outcomeTrue)
 	for _, t := range e.terms {
 		all = all.with(e.termOutcomes(c, t), and)
@@ -124,7 +118,7 @@ func (e *escape) lost(c change) bool {
 
 func (e *escape) termOutcomes(c change, t *bundle.Term) termOutcomes {
 	if t.Op == bundle.OpTest {
-		return e.test(c, t.Test)
+		return e.testOutcomes(c, t.Test)
 	}
 	args := make([]termOutcomes, len(t.Args))
 	for i, arg := range t.Args {
@@ -136,9 +130,9 @@ func (e *escape) termOutcomes(c change, t *bundle.Term) termOutcomes {
 	case bundle.OpFalse:
 		return pairOf(outcomeFalse, outcomeFalse)
 	case bundle.OpPath:
-		return c.read(t.Path)
+		return c.readOutcomes(t.Path)
 	case bundle.OpHas:
-		return c.has(t.Path)
+		return c.hasOutcomes(t.Path)
 	case bundle.OpNot:
 		return args[0].not()
 	case bundle.OpAnd:
@@ -148,7 +142,7 @@ func (e *escape) termOutcomes(c change, t *bundle.Term) termOutcomes {
 	case bundle.OpIf:
 		return choose(args[0], args[1], args[2])
 	case bundle.OpEqual, bundle.OpContains:
-		return compared(args)
+		return equalityOutcomes(args)
 	case bundle.OpIsEmpty: // a set of elements of another type is as empty as the set was before
 		return joinedOutcomes(args, false) | args[0].with(same, func(x, y termOutcome) termOutcome {
 			if x == outcomeOddType {
@@ -157,14 +151,14 @@ func (e *escape) termOutcomes(c change, t *bundle.Term) termOutcomes {
 			return x
 		})
 	case bundle.OpIn:
-		return joinedOutcomes(args, false) | e.loses(c, t.Args[0], nil)
+		return joinedOutcomes(args, false) | e.losesParents(c, t.Args[0], nil)
 	}
 	return joinedOutcomes(args, t.Op == bundle.OpBuild)
 }
 
-// compared returns the outcomes of == and contains. For a value of another type, or a set of
+// equalityOutcomes returns the outcomes of == and contains. For a value of another type, or a set of
 // such values, that is false and no error.
-func compared(args []termOutcomes) (result termOutcomes) {
+func equalityOutcomes(args []termOutcomes) (result termOutcomes) {
 	for b1, a1 := range args[0].each {
 		for b2, a2 := range args[1].each {
 			if max(a1, a2) != outcomeOddType {
@@ -177,8 +171,8 @@ func compared(args []termOutcomes) (result termOutcomes) {
 	return result
 }
 
-// read returns the outcomes of reading a path.
-func (c *change) read(path bundle.AttributePath) termOutcomes {
+// readOutcomes returns the outcomes of reading a path.
+func (c *change) readOutcomes(path bundle.AttributePath) termOutcomes {
 	switch {
 	case c.path.Same(path) && c.retyped:
 		return pairsOf(anything, []termOutcome{outcomeOddType})
@@ -190,8 +184,8 @@ func (c *change) read(path bundle.AttributePath) termOutcomes {
 	return same
 }
 
-// has returns the outcomes of testing with `has` whether a path is there.
-func (c *change) has(path bundle.AttributePath) termOutcomes {
+// hasOutcomes returns the outcomes of testing with `has` whether a path is there.
+func (c *change) hasOutcomes(path bundle.AttributePath) termOutcomes {
 	switch {
 	case path.Same(c.path) && !c.retyped:
 		return pairOf(outcomeTrue, outcomeFalse)
@@ -209,9 +203,9 @@ var variableNames = [bundle.Variables]string{
 	bundle.ResourceVar:  "resource",
 }
 
-// test returns the outcomes of a test like those of a scope. The types alone may settle it. If
+// testOutcomes returns the outcomes of a test like those of a scope. The types alone may settle it. If
 // not, the change may take away the parents that it tests. Nothing else is known of it here.
-func (e *escape) test(c change, t bundle.ScopeTest) termOutcomes {
+func (e *escape) testOutcomes(c change, t bundle.ScopeTest) termOutcomes {
 	if settled := e.l.truth(c.set, t); settled != outcomeError {
 		return pairOf(settled, settled)
 	}
@@ -219,13 +213,13 @@ func (e *escape) test(c change, t bundle.ScopeTest) termOutcomes {
 		return same
 	}
 	variable := bundle.AttributePath{Root: variableNames[t.Of]}
-	return same | e.loses(c, &bundle.Term{Op: bundle.OpPath, Path: variable}, t.Uids)
+	return same | e.losesParents(c, &bundle.Term{Op: bundle.OpPath, Path: variable}, t.Uids)
 }
 
-// loses returns the pair (true, false) if the change takes away parents through which a
+// losesParents returns the pair (true, false) if the change takes away parents through which a
 // variable can be in one of the groups. Nil groups stand for any group. In all other cases
-// loses returns the empty set.
-func (e *escape) loses(c change, variable *bundle.Term, groups []types.EntityUID) termOutcomes {
+// losesParents returns the empty set.
+func (e *escape) losesParents(c change, variable *bundle.Term, groups []types.EntityUID) termOutcomes {
 	typ, entity := c.set.typeOf(c.path.Root)
 	sameVariable := variable.Op == bundle.OpPath && len(variable.Path.Names) == 0 && variable.Path.Root == c.path.Root
 	if !sameVariable || c.retyped || !entity || len(c.path.Names) > 1 {

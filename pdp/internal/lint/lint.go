@@ -60,9 +60,7 @@ type linter struct {
 func (l *linter) lint(p *bundle.Policy) {
 	l.names(p)
 	if tooLong(p) {
-		l.warn(
-			p,
-			"too_long_to_check",
+		l.warn(p, "too_long_to_check",
 			"reads so many attributes that what it misses or lets escape is not looked for",
 			"split it into several policies",
 		)

@@ -13,27 +13,21 @@ import (
 // names warns of what a policy shows without following its evaluation.
 func (l *linter) names(p *bundle.Policy) {
 	if len(p.Facts.Scope) == 0 && len(p.Facts.Leading) == 0 {
-		l.warn(
-			p,
-			"no_scope",
+		l.warn(p, "no_scope",
 			"has neither a scope nor a first condition that says for which principals, actions or resources it is, "+
 				"so every decision evaluates it",
 			"name the action, or the types, in its scope",
 		)
 	}
 	if !p.Named {
-		l.warn(
-			p,
-			"no_id",
+		l.warn(p, "no_id",
 			"is named by its place, and gets another name when a policy is put before it",
 			"write @id(\"…\") above it",
 		)
 	}
 	for _, read := range p.Facts.Reads {
 		if read.Protocol() {
-			l.warn(
-				p,
-				"protocol_member",
+			l.warn(p, "protocol_member",
 				"looks at "+read.String()+
 					", which belongs to the protocol between PEP and PDP and never reaches a policy",
 				"look at context.pdp, or have the fact sent under another name",
@@ -45,19 +39,15 @@ func (l *linter) names(p *bundle.Policy) {
 	for _, text := range decimals {
 		// cedar-go relies on ParseInt, which accepts the sign. Cedar's grammar has no plus sign.
 		if strings.HasPrefix(text, "+") {
-			l.warn(
-				p,
-				"decimal_sign",
+			l.warn(p, "decimal_sign",
 				"writes a decimal with a plus sign, which cedar-go accepts and Cedar does not",
 				"leave the sign out",
 			)
 		}
 	}
 	for _, typ := range named {
-		if typ != "" && !isActionType(typ) && l.unknown(typ) {
-			l.warn(
-				p,
-				"unknown_entity_type",
+		if typ != "" && !isActionType(typ) && l.undeclaredType(typ) {
+			l.warn(p, "unknown_entity_type",
 				"names the entity type "+string(typ)+", which the schema does not declare",
 				"declare it, or correct its name",
 			)
@@ -65,7 +55,7 @@ func (l *linter) names(p *bundle.Policy) {
 	}
 }
 
-func (l *linter) unknown(typ types.EntityType) bool {
+func (l *linter) undeclaredType(typ types.EntityType) bool {
 	return l.b.Schema != nil && l.b.Schema.Entities[typ] == nil
 }
 
@@ -94,9 +84,7 @@ func (l *linter) actionTypes(p *bundle.Policy) {
 
 func (l *linter) actionType(p *bundle.Policy, typ types.EntityType) {
 	wanted := string(l.b.Config.ActionType)
-	l.warn(
-		p,
-		"action_type",
+	l.warn(p, "action_type",
 		"names an action of type "+string(typ)+", while those of requests are of type "+wanted,
 		"write "+wanted+"::\"…\", or set namespace in bundle.yaml",
 	)
@@ -123,9 +111,7 @@ func (l *linter) configTypes(text []byte) {
 	l.readConfig(text, func(doc *bundle.YamlMap) map[string]func(*yaml.Node) {
 		if l.b.Schema == nil {
 			return map[string]func(*yaml.Node){"unknown_entities": func(n *yaml.Node) {
-				l.warnConfig(
-					n,
-					"unknown_entities_unused",
+				l.problems.Warn(bundle.ConfigFile, n.Line, n.Column, "unknown_entities_unused",
 					"unknown_entities changes nothing where there is no schema that requires an attribute: "+
 						"what was sent is evaluated",
 					"list types under known to deny entities that are in no store",
@@ -143,16 +129,10 @@ func (l *linter) configTypes(text []byte) {
 }
 
 func (l *linter) configType(n *yaml.Node, typ types.EntityType) {
-	if l.unknown(typ) {
-		l.warnConfig(
-			n,
-			"unknown_entity_type",
+	if l.undeclaredType(typ) {
+		l.problems.Warn(bundle.ConfigFile, n.Line, n.Column, "unknown_entity_type",
 			"the schema does not declare the entity type "+string(typ),
 			"declare it, or correct its name",
 		)
 	}
-}
-
-func (l *linter) warnConfig(n *yaml.Node, code, message, try string) {
-	l.problems.Warn(bundle.ConfigFile, n.Line, n.Column, code, message, try)
 }

@@ -25,7 +25,7 @@ func (l *linter) obligations() {
 			}
 		}
 	}
-	l.produced(naming)
+	l.unproduced(naming)
 	for _, v := range l.b.Views {
 		l.overlaps(v)
 	}
@@ -37,9 +37,7 @@ func (l *linter) misspelt(p *bundle.Policy) {
 	for key := range p.Cedar.Annotations() {
 		name := strings.ToLower(string(key))
 		if key != "obligation" && len(name) < 2*len("obligation") && spelling.Distance(name, "obligation") <= 2 {
-			l.warn(
-				p,
-				"obligation_misspelt",
+			l.warn(p, "obligation_misspelt",
 				"has the annotation @"+string(key)+", which obliges nobody",
 				"write @obligation(\"…\"), or give the annotation a name less like it",
 			)
@@ -47,27 +45,23 @@ func (l *linter) misspelt(p *bundle.Policy) {
 	}
 }
 
-// produced warns of definitions that no policy names, and of those that only policies name
+// unproduced warns of definitions that no policy names, and of those that only policies name
 // which can never apply. A built-in definition stands in no file, so its warning stands at a
 // policy that names it.
-func (l *linter) produced(naming map[*obligations.Definition][]*bundle.Policy) {
+func (l *linter) unproduced(naming map[*obligations.Definition][]*bundle.Policy) {
 	for _, d := range l.definitions(naming) {
 		by := naming[d.Definition]
 		switch {
 		case len(by) == 0:
-			l.problems.Warn(
-				d.File, d.Line, d.Column,
-				"obligation_unused",
+			l.problems.Warn(d.File, d.Line, d.Column, "obligation_unused",
 				"no policy names the obligation "+bundle.Quote(d.Name),
 				"name it in an @obligation, or take it out",
 			)
-		case !slices.ContainsFunc(by, func(p *bundle.Policy) bool { return !l.never(p) }):
+		case !slices.ContainsFunc(by, func(p *bundle.Policy) bool { return !l.neverApplies(p) }):
 			if d.File == "" {
 				d.File, d.Line, d.Column = by[0].File, by[0].Line, by[0].Column
 			}
-			l.problems.Warn(
-				d.File, d.Line, d.Column,
-				"obligation_never_produced",
+			l.problems.Warn(d.File, d.Line, d.Column, "obligation_never_produced",
 				"the obligation "+bundle.Quote(d.Name)+" is named only by policies that can never apply, as "+
 					bundle.Quote(by[0].Id)+" at "+by[0].Position,
 				"correct their scopes, or name it in a policy that applies",
@@ -92,10 +86,10 @@ func (l *linter) definitions(naming map[*obligations.Definition][]*bundle.Policy
 	return all
 }
 
-// never reports whether a policy certainly applies to no request. That is so if its tests of
+// neverApplies reports whether a policy certainly applies to no request. That is so if its tests of
 // one variable exclude each other, if a clause is written out as false, or if no combination
 // of types admits the policy.
-func (l *linter) never(p *bundle.Policy) bool {
+func (l *linter) neverApplies(p *bundle.Policy) bool {
 	tests := p.Tests()
 	for n, t := range tests {
 		namesNone := t.Uids != nil && len(t.Uids) == 0

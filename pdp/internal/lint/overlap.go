@@ -34,11 +34,9 @@ func (l *linter) overlaps(v *bundle.View) {
 	}
 	for _, p := range free {
 		s := o.scoped(p)
-		if around := o.around(&s, others); len(around) > 0 {
-			l.warn(
-				p,
-				"obligation_overlap",
-				"permits without an obligation, and may be alone in permitting, what "+few(around)+" permits with one",
+		if around := o.avoided(&s, others); len(around) > 0 {
+			l.warn(p, "obligation_overlap",
+				"permits without an obligation, and may be alone in permitting, what "+joinFirst(around)+" permits with one",
 				"name the obligation here too, keep their scopes apart, "+
 					"or exclude here with unless { … } what the other has in its when { … }",
 			)
@@ -64,13 +62,13 @@ func (l *linter) permits(v *bundle.View) (free, obliging []*bundle.Policy) {
 		}
 	}
 	leftOut := func(others bool) func(*bundle.Policy) bool {
-		return func(p *bundle.Policy) bool { return p.Tenant != v.Tenant && !others || l.never(p) }
+		return func(p *bundle.Policy) bool { return p.Tenant != v.Tenant && !others || l.neverApplies(p) }
 	}
 	return slices.DeleteFunc(free, leftOut(own.obliging)), slices.DeleteFunc(obliging, leftOut(own.free))
 }
 
-// few joins the first names, and says how many more there are.
-func few(names []string) string {
+// joinFirst joins the first names, and says how many more there are.
+func joinFirst(names []string) string {
 	const most = 3
 	if len(names) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
@@ -174,7 +172,7 @@ func (o *overlap) scoped(p *bundle.Policy) scoped {
 		}
 	}
 	for _, set := range o.l.settings(p) {
-		s.meets(o.bit(set))
+		s.addSetting(o.bit(set))
 	}
 	for _, t := range p.Facts.Scope {
 		s.demands[t.Key()] = struct{}{}
@@ -212,7 +210,8 @@ func (o *overlap) bit(set *setting) int {
 	return bit
 }
 
-func (s *scoped) meets(bit int) {
+// addSetting notes a setting that the permit can meet.
+func (s *scoped) addSetting(bit int) {
 	for len(s.settings) <= bit/64 {
 		s.settings = append(s.settings, 0)
 	}
@@ -250,8 +249,8 @@ func (s *scoped) refuse(c bundle.Conjunct) {
 	}
 }
 
-// around names the obliging permits that a permit without obligations lets a request avoid.
-func (o *overlap) around(p *scoped, others []scoped) []string {
+// avoided names the obliging permits that a permit without obligations lets a request avoid.
+func (o *overlap) avoided(p *scoped, others []scoped) []string {
 	var around []string
 	sets := o.l.settings(p.policy)
 	for n := range others {
