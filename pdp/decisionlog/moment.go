@@ -45,7 +45,7 @@ var ErrChanged = errors.New("content that was in the log then has been removed s
 // content is removed. It ends before every removal that is under way, because a record
 // that is being removed can be there in one read and gone in the next.
 func (l *Log) Settled() (*Snapshot, error) {
-	last, err := l.LastCheckpoint()
+	last, err := l.checkpointTo(l.Size())
 	if err != nil {
 		return nil, err
 	}

@@ -217,9 +217,23 @@ func someCheckpoints(tx *bbolt.Tx, after []byte, to uint64) (out []Checkpoint, n
 	return out, after, nil
 }
 
-// LastCheckpoint is the newest stored checkpoint. A checkpoint that was written with
-// records which are not visible yet does not count.
-func (r *Reader) LastCheckpoint() (Checkpoint, error) { return r.checkpointTo(r.Size()) }
+// LastCheckpoint is the newest stored checkpoint. It counts even if it covers more records
+// than there are: then it is the evidence that the end of the log was cut off. If a segment
+// cannot be read, neither can what it says.
+func (r *Reader) LastCheckpoint() (last Checkpoint, err error) {
+	for _, s := range slices.Backward(r.all()) {
+		err := r.view(s, func(tx *bbolt.Tx) (err error) {
+			if _, v := tx.Bucket([]byte(BucketCheckpoints)).Cursor().Last(); v != nil {
+				last, err = ParseCheckpoint(bytes.Clone(v), nil)
+			}
+			return err
+		})
+		if err != nil || last.Note != nil {
+			return last, err
+		}
+	}
+	return last, fmt.Errorf("%w: there is no checkpoint yet", ErrNotFound)
+}
 
 // checkpointTo is the newest stored checkpoint of no more than so many records. While
 // writing fails the active segment is closed, and the sealed ones are there to be read.

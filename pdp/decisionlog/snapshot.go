@@ -52,7 +52,7 @@ func Read(data string, f func(*Snapshot) error) error {
 
 // Snapshot is the log as of its newest checkpoint.
 func (l *Log) Snapshot() (*Snapshot, error) {
-	last, err := l.LastCheckpoint()
+	last, err := l.checkpointTo(l.Size())
 	if err != nil {
 		return nil, err
 	}
