@@ -84,6 +84,7 @@ type download struct {
 	digest     hash.Hash // of what was written
 	last       int64     // the last record that was written
 	written    int       // how many times
+	resumed    bool      // another connection went on with it
 	held       []byte    // lines that came, and are not written yet
 	end        string    // the digest in the last line, "" before that line has come
 }
@@ -150,7 +151,7 @@ func (d *download) open(ctx context.Context) (*http.Response, error) {
 	if d.checkpoint != "" {
 		d.query.Set("checkpoint", d.checkpoint)
 	}
-	if d.last >= 0 {
+	if d.resumed = d.last >= 0; d.resumed {
 		d.query.Set("after", strconv.FormatInt(d.last, 10))
 	}
 	answer, err := d.server.Ask(ctx, http.MethodGet, "/v1/log/export?"+d.query.Encode(), nil, nil, http.StatusOK)
@@ -268,6 +269,11 @@ func (d *download) finish(done decisionlog.Exported) error {
 			return err
 		}
 		want = done.Digest
+		if want == "" && d.resumed {
+			// A proxy took the summary away. Nothing else says that the pieces are of one export.
+			return fmt.Errorf("the summary of the export is missing, which would show that its pieces fit: %w; "+
+				"ask the server without a proxy that drops trailers", ErrOtherExport)
+		}
 	case want == "":
 		return broken{io.ErrUnexpectedEOF}
 	}

@@ -458,3 +458,38 @@ func TestExportIntoAFullDisk(t *testing.T) {
 type fullDisk struct{ error }
 
 func (f fullDisk) Write([]byte) (int, error) { return 0, f.error }
+
+// A proxy that drops trailers takes the digest of a CSV away, and then nothing else shows
+// that its pieces are of one export. Over one connection there are no pieces.
+func TestPiecesOfCSVNeedTheSummary(t *testing.T) {
+	for name, breaks := range map[string]bool{"one piece": false, "two pieces": true} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked++
+				w.Header().Set("X-Export-Checkpoint", "2-1")
+				switch {
+				case r.URL.Query().Get("after") == "1":
+					_, _ = io.WriteString(w, "2,b\n")
+				case breaks:
+					_, _ = io.WriteString(w, "sequence,id\n1,a\n2")
+					_ = http.NewResponseController(w).Flush()
+					panic(http.ErrAbortHandler)
+				default:
+					_, _ = io.WriteString(w, "sequence,id\n1,a\n2,b\n")
+				}
+			}))
+			t.Cleanup(s.Close)
+			l, err := remote.New(s.URL, httpclient.Options{Wait: func(context.Context, time.Duration) error { return nil }})
+			must(t, err)
+			t.Cleanup(l.Close)
+			_, err = l.Export(t.Context(), io.Discard, decisionlog.ExportOptions{Format: "csv"})
+			if errors.Is(err, remote.ErrOtherExport) != breaks || err != nil && !breaks {
+				t.Errorf("got %v", err)
+			}
+			if breaks != (asked > 1) {
+				t.Errorf("asked %d times", asked)
+			}
+		})
+	}
+}
