@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -134,6 +135,9 @@ func lacks(o decisionlog.TailOptions, inherited *decisionlog.Inheritance, line [
 
 func sequenceOf(line []byte) (int64, error) {
 	r, err := decisionlog.Parse(line)
+	if err == nil && r.Sequence > math.MaxInt64 {
+		err = fmt.Errorf("the server names a record %d, and no log has so many", r.Sequence)
+	}
 	return int64(r.Sequence), err
 }
 

@@ -245,6 +245,9 @@ func TestHostileAnswers(t *testing.T) {
 		"another record's hash": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"record":`+line+`,"sequence":1,"leaf_hash":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","receipts":[]}`)
 		},
+		"a sequence that no log has": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"items":[{"sequence":9223372036854775808,"id":"x","kind":"decision"}],"next":"9223372036854775809"}`)
+		},
 		"a page without an end": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"items":[],"next":"0","more":true}`)
 		},

@@ -88,7 +88,11 @@ func (a *Audit) unreported(ctx context.Context, d decisionlog.Recorded, r decisi
 		if err != nil {
 			return fmt.Errorf("%w: an earlier receipt cannot be read", ErrReceipt)
 		}
-		for _, o := range record.Receipt().Obligations {
+		receipt := record.Receipt()
+		if receipt.Decision != d.ID {
+			return fmt.Errorf("%w: an earlier receipt is not the one that was looked for", ErrReceipt)
+		}
+		for _, o := range receipt.Obligations {
 			reported[o.ID] = true
 		}
 	}
