@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,21 +19,24 @@ type counted struct {
 	*testing.T
 	*Log
 	data string
-	now  time.Time
+	at   atomic.Int64 // what the clock shows, in nanoseconds: the writer reads it at any time
 }
+
+func (c *counted) now() time.Time { return time.Unix(0, c.at.Load()).UTC() }
 
 var countedKeep = Retention{Bytes: 1 << 20, LeastAge: time.Hour, Share: 0.25}
 
 func openCounted(t *testing.T) *counted {
 	t.Helper()
-	c := &counted{T: t, data: t.TempDir(), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	c := &counted{T: t, data: t.TempDir()}
+	c.at.Store(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano())
 	c.open()
 	return c
 }
 
 func (c *counted) open() {
 	c.Helper()
-	l, err := Open(c.data, Options{SegmentBytes: 256 << 10, CheckpointRecords: 10, CheckpointIdle: time.Hour, CheckpointEvery: time.Hour, Kinds: []string{KindApproval}, Now: func() time.Time { return c.now }})
+	l, err := Open(c.data, Options{SegmentBytes: 256 << 10, CheckpointRecords: 10, CheckpointIdle: time.Hour, CheckpointEvery: time.Hour, Kinds: []string{KindApproval}, Now: c.now})
 	c.ok(err)
 	c.Log = l
 	c.Cleanup(func() { _ = l.Close() })
@@ -124,11 +128,11 @@ func TestRetentionBySizeSparesWhatIsYoung(t *testing.T) {
 	c.ok(c.Rotate(t.Context()))
 	small := countedKeep
 	small.Bytes = 1
-	done, err := c.Retain(t.Context(), small, c.now.Add(time.Hour))
+	done, err := c.Retain(t.Context(), small, c.now().Add(time.Hour))
 	if c.ok(err); len(done.Segments) > 0 {
 		t.Errorf("%+v", done)
 	}
-	done, err = c.Retain(t.Context(), small, c.now.Add(time.Hour+time.Second))
+	done, err = c.Retain(t.Context(), small, c.now().Add(time.Hour+time.Second))
 	if c.ok(err); len(done.Segments) == 0 {
 		t.Error("nothing goes")
 	}
@@ -275,7 +279,7 @@ func TestLimitIsTakenAnew(t *testing.T) {
 	if got := c.uses("key:a"); got != used {
 		t.Errorf("it had %d and has %d", used, got)
 	}
-	c.now = c.now.Add(time.Hour + time.Second)
+	c.at.Add(int64(time.Hour + time.Second))
 	c.ok(c.Limit(t.Context(), countedKeep))
 	if got := c.uses("key:a"); got != 0 {
 		t.Errorf("it has %d", got)
