@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"slices"
+
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/decisionlog"
@@ -33,6 +35,9 @@ type told struct {
 	redacted []int64
 	below    int64
 	files    []segmentFile
+	// named are the digests that records give of each segment. Only checker.told has them,
+	// and has also those that are not signed.
+	named map[int64][]string
 }
 
 // record takes a record with its content.
@@ -81,17 +86,26 @@ func (c *checker) inOtherOrder(p *Problem, next []byte) {
 
 // tell notes what an admin record says of the log.
 func (c *checker) tell(r *record) error {
+	var files []segmentFile
 	switch u := &c.unsigned; r.event {
 	case decisionlog.EventSegment:
 		if r.details.Previous.Digest != "" {
-			u.files = append(u.files, r.details.Previous)
+			files = []segmentFile{r.details.Previous}
 		}
 	case decisionlog.EventSealed:
-		u.files = append(u.files, r.details.segmentFile)
+		file := r.details.segmentFile
+		if named := c.told.named[file.Segment]; len(named) > 0 && !slices.Contains(named, file.Digest) {
+			return problem(Altered, r.sequence, "it gives segment %d another digest than a record before it", file.Segment)
+		}
+		files = []segmentFile{file}
 	case decisionlog.EventRedacted:
-		u.files, u.redacted = append(u.files, r.details.File), append(u.redacted, r.details.Sequence)
+		files, u.redacted = []segmentFile{r.details.File}, append(u.redacted, r.details.Sequence)
 	case decisionlog.EventRetired:
-		u.files, u.below = append(u.files, r.details.Files...), max(u.below, min(r.details.Below, r.sequence))
+		files, u.below = r.details.Files, max(u.below, min(r.details.Below, r.sequence))
+	}
+	c.unsigned.files = append(c.unsigned.files, files...)
+	for _, f := range files {
+		c.told.named[f.Segment] = append(c.told.named[f.Segment], f.Digest)
 	}
 	if len(c.told.files)+len(c.unsigned.files) > maxSpans {
 		return problem(Unreadable, r.sequence, "more than %d redactions", maxSpans)

@@ -105,3 +105,31 @@ func TestRetiredIsNotUndigested(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestOtherDigest: a second digest of a segment must be equal to one that is on record, or
+// it would cover up what was altered since.
+func TestOtherDigest(t *testing.T) {
+	for _, seal := range []func(*writer){(*writer).seal, func(w *writer) { w.sealAlone()() }} {
+		w := newWriter(t, t.TempDir())
+		w.records(3)
+		w.checkpoint()
+		seal(w)
+		w.records(2)
+		name := w.path(1)
+		w.must(os.Chmod(name, 0o600))
+		db := w.bolt(name)
+		put(w, db, decisionlog.BucketIDs, "0190-1", number(2))
+		w.must(db.Close())
+		w.admin(decisionlog.EventSealed, map[string]any{"segment": 1, "digest": w.file(1, 0, 3).Digest})
+		at := int64(len(w.lines) - 1)
+		w.close()
+		r := verify.Directory(w.data, verify.Options{})
+		if r.Code != verify.Altered || r.Problem.Sequence != at || !strings.Contains(r.Problem.What, "another digest") {
+			t.Errorf("%v: %v", r.Code, r.Problem)
+		}
+		r = verify.Export(strings.NewReader(string(w.export(nil, false))), verify.Options{})
+		if r.Code != verify.Altered || r.Problem.Sequence != at {
+			t.Errorf("the export: %v: %v", r.Code, r.Problem)
+		}
+	}
+}

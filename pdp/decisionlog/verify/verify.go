@@ -51,7 +51,7 @@ func Export(r io.Reader, o Options) Report {
 
 // run is the one place where an error becomes a report.
 func run(o Options, read func(*checker) error) (report Report) {
-	c := &checker{options: o, scanner: newScanner()}
+	c := &checker{options: o, scanner: newScanner(), told: told{named: map[int64][]string{}}}
 	defer func() {
 		if p := recover(); p != nil {
 			c.fail(problem(Unreadable, -1, "verify itself failed, which it should on no input: %v", p))
