@@ -45,6 +45,31 @@ func (d *digests) change(do func()) {
 
 func (d *digests) set(segments []uint64) { d.change(func() { d.segments = segments }) }
 
+// doubt takes a list that a record may contradict which is missing or altered. Of these
+// segments no digest is recorded: it may be on record, and another one would hide what was
+// done to the file since.
+func (d *digests) doubt(segments []uint64, err error) {
+	err = fmt.Errorf("%w: %w", errDoubt, err)
+	d.change(func() {
+		d.segments = segments
+		for _, n := range segments {
+			d.faults[n] = err
+		}
+	})
+	d.log.options.OnFailure(fmt.Errorf("%w: segments %d: %w", ErrUndigested, segments, err))
+}
+
+// errDoubt: the digest of a segment may be on record, or not.
+var errDoubt = errors.New("a record that may have the digest is missing or altered")
+
+// undoubted leaves out the segments of which a later one must not say that they have no
+// digest on record.
+func (d *digests) undoubted(segments []uint64) []uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(segments), func(n uint64) bool { return errors.Is(d.faults[n], errDoubt) })
+}
+
 func (d *digests) refuse(segment uint64, err error) {
 	d.change(func() { d.faults[segment] = err })
 }
@@ -81,27 +106,57 @@ func (d *digests) wait(ctx context.Context, segment uint64) error {
 }
 
 // readUndigested reads the list from the active segment. It ends after a few records,
-// unless a crash came before a digest was on record.
-func readUndigested(tx *bbolt.Tx) (left []uint64) {
-	records := tx.Bucket([]byte(BucketRecords)).Cursor()
-	for key, line := records.First(); key != nil; key, line = records.Next() {
-		var details struct {
-			Segment    uint64   `json:"segment"`
-			Undigested []uint64 `json:"undigested"`
-		}
-		if bytes.Contains(line, []byte(`"segment_`)) {
-			s, err := Parse(line)
-			switch {
-			case err != nil || s.Kind != KindAdmin || json.Unmarshal(s.Details, &details) != nil:
-			case s.Event == EventSegment:
-				left = details.Undigested
-			case s.Event == EventSealed:
-				left = slices.DeleteFunc(left, func(n uint64) bool { return n == details.Segment })
-			}
-		}
-		if len(left) == 0 {
+// unless a crash came before a digest was on record. The lines must be those that the tree
+// was made of. If one is not, the error says so, and the list has all segments that the
+// line may be about.
+func readUndigested(tx *bbolt.Tx, first uint64, tree edge, sealed []uint64) (left []uint64, err error) {
+	hashes, err := segmentHashes(tx, first)
+	if err != nil {
+		return sealed, err
+	}
+	read, err := edgeBefore(tx, first)
+	left = slices.Clone(sealed)
+	records := tx.Bucket([]byte(BucketRecords))
+	for err == nil && len(left) > 0 && read.size < tree.size {
+		line := records.Get(number(read.size))
+		var leaf tlog.Hash
+		if leaf, err = storedHash(tx, read.size, 0); err != nil {
 			break
 		}
+		if tlog.RecordHash(line) != leaf {
+			err = fmt.Errorf("%w: record %d is missing, or is not the one that was hashed", ErrDamaged, read.size)
+			break
+		}
+		if read.size == first {
+			left = nil
+		}
+		left = undigestedAfter(left, line)
+		_, err = read.add(leaf)
+	}
+	if read.size > first {
+		if err := read.begins(tree, hashes); err != nil {
+			return sealed, err
+		}
+	}
+	return left, err
+}
+
+// undigestedAfter is the list after a record.
+func undigestedAfter(left []uint64, line []byte) []uint64 {
+	if !bytes.Contains(line, []byte(`"segment_`)) {
+		return left
+	}
+	var details struct {
+		Segment    uint64   `json:"segment"`
+		Undigested []uint64 `json:"undigested"`
+	}
+	s, err := Parse(line)
+	switch {
+	case err != nil || s.Kind != KindAdmin || json.Unmarshal(s.Details, &details) != nil:
+	case s.Event == EventSegment:
+		return details.Undigested
+	case s.Event == EventSealed:
+		return slices.DeleteFunc(left, func(n uint64) bool { return n == details.Segment })
 	}
 	return left
 }
@@ -228,14 +283,8 @@ func (d *digests) check(ctx context.Context, sealed Segment, tree edge) error {
 	if err := d.log.walkTo(ctx, w, end); err != nil {
 		return err
 	}
-	root, err := w.edge.root()
-	grown, err2 := tree.root()
-	proof, err3 := tlog.ProveTree(int64(tree.size), int64(end), d.log)
-	if err := errors.Join(err, err2, err3); err != nil {
-		return err
-	}
-	if err := tlog.CheckTree(proof, int64(tree.size), grown, int64(end), root); err != nil {
-		return fmt.Errorf("%w: records %d to %d are not those that were written: %w", ErrDamaged, sealed.First, end-1, err)
+	if err := w.edge.begins(tree, d.log); err != nil {
+		return fmt.Errorf("records %d to %d are not those that were written: %w", sealed.First, end-1, err)
 	}
 	return nil
 }

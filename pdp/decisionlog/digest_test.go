@@ -3,6 +3,7 @@ package decisionlog
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -254,6 +255,84 @@ func TestAlteredBeforeItsDigest(t *testing.T) {
 			}
 			if err := JudgeDirectory(data); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// A digest that is on record is not recorded again of an altered file because its record was
+// taken away for a while, not even in a later segment.
+func TestNoSecondDigest(t *testing.T) {
+	const opened, sealed = 3, 4 // after the first record and two entries
+	lines := func(tx *bbolt.Tx) *bbolt.Bucket { return tx.Bucket([]byte(BucketRecords)) }
+	tests := map[string]func(tx *bbolt.Tx) error{
+		"missing":       func(tx *bbolt.Tx) error { return lines(tx).Delete(number(sealed)) },
+		"first missing": func(tx *bbolt.Tx) error { return lines(tx).Delete(number(opened)) },
+		"altered": func(tx *bbolt.Tx) error {
+			line := bytes.Clone(lines(tx).Get(number(sealed)))
+			return lines(tx).Put(number(sealed), bytes.Replace(line, []byte(`"segment":1`), []byte(`"segment":7`), 1))
+		},
+		"altered with its hash": func(tx *bbolt.Tx) error {
+			line := bytes.Replace(bytes.Clone(lines(tx).Get(number(sealed))), []byte(`"segment":1`), []byte(`"segment":7`), 1)
+			stored := bytes.Clone(tx.Bucket([]byte(BucketHashes)).Get(number(sealed)))
+			leaf := tlog.RecordHash(line)
+			copy(stored, leaf[:])
+			return errors.Join(lines(tx).Put(number(sealed), line), tx.Bucket([]byte(BucketHashes)).Put(number(sealed), stored))
+		},
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			data := t.TempDir()
+			l := mustOpen(t, data, Options{})
+			mustAppend(t, l, entryOf("", true), entryOf("", false))
+			if err := l.Rotate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			mustAppend(t, l, entryOf("", true), entryOf("", false))
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			alter(t, segmentPath(data, 1), func(t *testing.T, tx *bbolt.Tx) {
+				k, _ := tx.Bucket([]byte(BucketIDs)).Cursor().Last()
+				if err := tx.Bucket([]byte(BucketIDs)).Delete(bytes.Clone(k)); err != nil {
+					t.Error(err)
+				}
+			})
+			was := map[uint64][2][]byte{}
+			alter(t, segmentPath(data, 2), func(t *testing.T, tx *bbolt.Tx) {
+				for _, n := range []uint64{opened, sealed} {
+					was[n] = [2][]byte{bytes.Clone(lines(tx).Get(number(n))), bytes.Clone(tx.Bucket([]byte(BucketHashes)).Get(number(n)))}
+				}
+				if err := change(tx); err != nil {
+					t.Error(err)
+				}
+			})
+			var told error
+			l = mustOpen(t, data, Options{OnFailure: func(err error) { told = cmp.Or(told, err) }})
+			if err := told; !errors.Is(err, ErrUndigested) || l.Status().Altered != 1 {
+				t.Errorf("%d segments are altered: %v", l.Status().Altered, err)
+			}
+			if _, err := l.Retain(t.Context(), Retention{Age: time.Hour}, time.Now().Add(2*time.Hour)); err == nil {
+				t.Error("it is retired")
+			}
+			if err := errors.Join(l.Rotate(t.Context()), l.Close(), mustOpen(t, data, Options{}).Close()); err != nil {
+				t.Fatal(err)
+			}
+			alter(t, segmentPath(data, 2), func(t *testing.T, tx *bbolt.Tx) {
+				for n, v := range was {
+					if err := errors.Join(lines(tx).Put(number(n), v[0]), tx.Bucket([]byte(BucketHashes)).Put(number(n), v[1])); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			if err := mustOpen(t, data, Options{}).Close(); err != nil {
+				t.Fatal(err)
+			}
+			if got := digested(t, linesOf(t, data)); !slices.Equal(got, upTo(2)) {
+				t.Errorf("digests of the segments %d are on record", got)
+			}
+			if err := JudgeDirectory(data); err == nil {
+				t.Error("it verifies with another file than the digest is of")
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package decisionlog
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/bits"
 
@@ -46,6 +47,21 @@ func (e edge) clone() edge {
 }
 
 func (e edge) root() (tlog.Hash, error) { return tlog.TreeHash(int64(e.size), e) }
+
+// begins holds an edge against one that the tree has later: it must be the beginning of
+// that tree.
+func (e edge) begins(later edge, r tlog.HashReader) error {
+	root, err := e.root()
+	grown, err2 := later.root()
+	proof, err3 := tlog.ProveTree(int64(later.size), int64(e.size), r)
+	if err := errors.Join(err, err2, err3); err != nil {
+		return err
+	}
+	if err := tlog.CheckTree(proof, int64(later.size), grown, int64(e.size), root); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return nil
+}
 
 // edgeAt reads the edge of the tree of a size.
 func edgeAt(size uint64, r tlog.HashReader) (edge, error) {

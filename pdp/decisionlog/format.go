@@ -82,8 +82,10 @@ import (
 //	free pages, the rest of a page  of ids that is wrong makes a record hard to find by its id, not by its sequence
 //
 // So a digest adds what no hash covers, from the moment of its record on. Who removes or changes a record segment_sealed,
-// or the list "undigested", changes a line, which verify finds. verify names the sealed segments whose digest no signed
-// record has.
+// or the list "undigested", changes a line, which verify finds. When the log is opened, such a line counts only if the
+// tree was made of it. If it was not, no digest is recorded of the segments that the line may be about, now or from a
+// later segment: a second one could be of an altered file. verify accepts no segment_sealed whose digest differs from
+// all that records before it give the segment. verify names the sealed segments whose digest no signed record has.
 //
 // Logs of the first release have the digest in the first record of the next segment, as "previous", and no record
 // segment_sealed. A log can change from one form to the other at any segment.

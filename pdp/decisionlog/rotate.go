@@ -99,7 +99,8 @@ func (l *Log) seal(old, next *segment) error {
 	}
 	left, _ := l.digests.list()
 	left = append(left, old.number)
-	if err := l.begin(next, EventSegment, map[string]any{"segment": next.number, "undigested": left}); err != nil {
+	about := map[string]any{"segment": next.number, "undigested": l.digests.undoubted(left)}
+	if err := l.begin(next, EventSegment, about); err != nil {
 		return err
 	}
 	l.digests.set(left)

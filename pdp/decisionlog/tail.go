@@ -49,6 +49,8 @@ func (l *Log) openTail() (crashed bool, err error) {
 	s.mu.Unlock()
 	l.w.active, l.w.opened = s, l.options.Now()
 	clean := uint64(0)
+	var undigested []uint64
+	var doubt error
 	err = s.view(func(tx *bbolt.Tx) (err error) {
 		clean, _ = readNumber(tx.Bucket([]byte(BucketMeta)).Get([]byte(MetaClean)))
 		if at, ok := timeOf(tx.Bucket([]byte(BucketRecords)).Get(number(s.first))); ok {
@@ -57,12 +59,21 @@ func (l *Log) openTail() (crashed bool, err error) {
 		if l.w.tail, err = checkTail(tx, s, l.Size()); err != nil {
 			return err
 		}
-		l.digests.set(readUndigested(tx))
+		var sealed []uint64
+		for _, other := range all[:len(all)-1] {
+			sealed = append(sealed, other.number)
+		}
+		undigested, doubt = readUndigested(tx, s.first, l.w.tail.edge, sealed)
 		l.w.charged = activeCharges(tx, s.first, l.w.tail.checkpointed, l.Size())
 		s.size = tx.Size()
 		l.accounts.reopen(l.w.charged, contentOf(s.size, l.Size()-s.first))
 		return nil
 	})
+	if err == nil && doubt != nil && len(undigested) > 0 {
+		l.digests.doubt(undigested, doubt)
+	} else if err == nil {
+		l.digests.set(undigested)
+	}
 	return clean != l.Size(), err
 }
 
