@@ -279,11 +279,11 @@ func (d *digests) check(ctx context.Context, sealed Segment, tree edge) error {
 	if err := d.log.view(s, func(tx *bbolt.Tx) (err error) { w.edge, err = edgeBefore(tx, s.first); return err }); err != nil {
 		return err
 	}
-	end := sealed.First + sealed.Records
+	before, end := w.edge.clone(), sealed.First+sealed.Records
 	if err := d.log.walkTo(ctx, w, end); err != nil {
 		return err
 	}
-	if err := w.edge.begins(tree, d.log); err != nil {
+	if err := w.edge.begins(tree, before.then(d.log)); err != nil {
 		return fmt.Errorf("records %d to %d are not those that were written: %w", sealed.First, end-1, err)
 	}
 	return nil

@@ -338,6 +338,40 @@ func TestNoSecondDigest(t *testing.T) {
 	}
 }
 
+// Segments that were moved to an archive are not needed for the digests of later ones.
+func TestDigestsWithoutArchivedSegments(t *testing.T) {
+	data := t.TempDir()
+	l := mustOpen(t, data, Options{})
+	for range 7 {
+		mustAppend(t, l, entryOf("", true), entryOf("", false))
+		if err := l.Rotate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for n := range uint64(6) {
+		if err := os.Rename(segmentPath(data, n+1), segmentPath(data, n+1)+".away"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var told []error
+	l = mustOpen(t, data, Options{OnFailure: func(err error) { told = append(told, err) }})
+	for range 3 {
+		mustAppend(t, l, entryOf("", true), entryOf("", false))
+		if err := l.Rotate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := l.Status().Altered; n != 0 {
+		t.Errorf("%d segments count as altered", n)
+	}
+	if err := l.Close(); err != nil || told != nil {
+		t.Error(err, told)
+	}
+}
+
 // What no hash covers cannot be told apart from what was written, before the digest is on
 // record: the format says so. From then on it can.
 func TestWhatNoHashCovers(t *testing.T) {

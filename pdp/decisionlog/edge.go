@@ -48,6 +48,26 @@ func (e edge) clone() edge {
 
 func (e edge) root() (tlog.Hash, error) { return tlog.TreeHash(int64(e.size), e) }
 
+// then reads from the edge what was complete with it, and all else from r: the segments
+// before it need not be here.
+func (e edge) then(r tlog.HashReader) tlog.HashReader {
+	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
+		out := make([]tlog.Hash, len(indexes))
+		for i, index := range indexes {
+			from := r
+			if sequence, _ := completes(index); sequence < e.size {
+				from = e
+			}
+			one, err := from.ReadHashes([]int64{index})
+			if err != nil {
+				return nil, err
+			}
+			out[i] = one[0]
+		}
+		return out, nil
+	})
+}
+
 // begins holds an edge against one that the tree has later: it must be the beginning of
 // that tree.
 func (e edge) begins(later edge, r tlog.HashReader) error {
