@@ -25,7 +25,7 @@ type digests struct {
 
 	mu       sync.Mutex
 	segments []uint64         // their numbers, ascending
-	faults   map[uint64]error // why the digests of some are not recorded before the log is opened again
+	faults   map[uint64]error // why the digests of some are not recorded
 	closed   bool             // no digest is recorded any more
 	changed  chan struct{}    // closed at the next change
 }
@@ -72,6 +72,19 @@ func (d *digests) undoubted(segments []uint64) []uint64 {
 
 func (d *digests) refuse(segment uint64, err error) {
 	d.change(func() { d.faults[segment] = err })
+}
+
+// passingRetries is after how many times RetryEvery a segment is read again that could not
+// be read: other programs have it open, or this one has too many files open.
+const passingRetries = 40
+
+// retry takes a fault back that may have passed.
+func (d *digests) retry(segment uint64, passing error) {
+	d.change(func() {
+		if d.faults[segment] == passing {
+			delete(d.faults, segment)
+		}
+	})
 }
 
 // list returns all segments of the list, and those whose digest can be recorded.
@@ -263,6 +276,9 @@ func (d *digests) of(ctx context.Context, segment uint64, tree edge) (file Segme
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
 		d.refuse(segment, err)
 		d.log.options.OnFailure(fmt.Errorf("%w: segment %d: %w", ErrUndigested, segment, err))
+		if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrGone) {
+			time.AfterFunc(passingRetries*d.log.options.RetryEvery, func() { d.retry(segment, err) })
+		}
 	}
 	return file, err
 }

@@ -516,3 +516,50 @@ func TestDigestsNeedNoSegments(t *testing.T) {
 		t.Errorf("%d segments with %d records, want 2 with 4", n, size)
 	}
 }
+
+// A segment that cannot be read for a while is not altered: its digest is recorded when it
+// can be read again, without a restart.
+func TestDigestAfterAFileWasAway(t *testing.T) {
+	data := t.TempDir()
+	told := make(chan error, 100)
+	l := mustOpen(t, data, Options{
+		RetryEvery: 5 * time.Millisecond,
+		OnFailure: func(err error) {
+			select {
+			case told <- err:
+			default:
+			}
+		},
+	})
+	mustAppend(t, l, entry("a"), entry("b"))
+	path := segmentPath(data, 1)
+	away := path + ".away"
+	if err := os.Rename(path, away); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Rotate(t.Context()); err != nil {
+		t.Fatal(err) // the records go on, whatever becomes of the digest
+	}
+	if err := <-told; !errors.Is(err, ErrUndigested) || errors.Is(err, ErrDamaged) {
+		t.Errorf("told %v", err)
+	}
+	if err := os.Rename(away, path); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		l.digests.mu.Lock()
+		left, changed := slices.Contains(l.digests.segments, 1), l.digests.changed
+		l.digests.mu.Unlock()
+		if !left {
+			break
+		}
+		select {
+		case <-changed:
+		case <-time.After(time.Minute):
+			t.Fatal("no digest was recorded")
+		}
+	}
+	if n := l.Status().Altered; n != 0 {
+		t.Errorf("%d segments count as altered", n)
+	}
+}
