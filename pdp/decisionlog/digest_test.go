@@ -500,17 +500,27 @@ func TestCloseWaitsForDigests(t *testing.T) {
 
 // In silence no segment is sealed for its age, not even for the record of a digest.
 func TestDigestsNeedNoSegments(t *testing.T) {
-	l := mustOpen(t, t.TempDir(), Options{SegmentAge: time.Millisecond, CheckpointEvery: time.Millisecond, CheckpointIdle: time.Millisecond, RetryEvery: time.Millisecond})
+	rotated, commits := make(chan struct{}, 100), make(chan struct{})
+	l := mustOpen(t, t.TempDir(), Options{
+		SegmentAge:      time.Millisecond,
+		CheckpointEvery: time.Millisecond,
+		CheckpointIdle:  time.Millisecond,
+		RetryEvery:      time.Millisecond,
+		OnRotate:        func(uint64, time.Duration) { rotated <- struct{}{} },
+		OnCommit: func(Commit) {
+			select {
+			case commits <- struct{}{}:
+			default:
+			}
+		},
+	})
 	mustAppend(t, l, entryOf("", true))
-	for len(l.Segments()) < 2 {
-		time.Sleep(time.Millisecond)
-	}
+	<-rotated
 	if err := l.digests.wait(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	before := l.Status().Commits
-	for l.Status().Commits < before+20 { // checkpoints
-		time.Sleep(time.Millisecond)
+	for range 20 { // checkpoints
+		<-commits
 	}
 	if n, size := len(l.Segments()), l.Size(); n != 2 || size != 4 {
 		t.Errorf("%d segments with %d records, want 2 with 4", n, size)

@@ -82,7 +82,8 @@ var (
 	ErrDamaged     = errors.New("the decision log is damaged")
 	ErrNotFound    = errors.New("no such record")
 	// ErrUndigested: a sealed segment is not what was written, or cannot be read, so its
-	// digest is not recorded. That is tried when the log is opened again.
+	// digest is not recorded. That is tried again when the log is opened, and a while later
+	// if the segment could not be read.
 	ErrUndigested = errors.New("the digest of a sealed segment is not recorded")
 	// ErrGone: the record was redacted or retired; its leaf hash is still there.
 	ErrGone = errors.New("the record's content is gone")

@@ -166,20 +166,20 @@ func TestExportGivesUp(t *testing.T) {
 // cutter stands before a server, asks it for what is not gzipped, and keeps the first
 // answer. It cuts the first connection after so many bytes of the answer, below 0 never.
 type cutter struct {
-	url string
+	url   string
+	first chan []byte // the first answer
 
 	mu     sync.Mutex
 	server string
 	cut    int64
 	reset  bool // the connection ends by RST, not by FIN
-	answer []byte
 }
 
 func cutting(t *testing.T, server string) *cutter {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	c := &cutter{url: "http://" + listener.Addr().String(), server: server, cut: -1}
+	c := &cutter{url: "http://" + listener.Addr().String(), first: make(chan []byte, 1), server: server, cut: -1}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -228,11 +228,10 @@ func (c *cutter) pass(t *testing.T, client *net.TCPConn) {
 	if reset {
 		_ = client.SetLinger(0)
 	}
-	c.mu.Lock()
-	if c.answer == nil {
-		c.answer = answer.Bytes()
+	select {
+	case c.first <- answer.Bytes():
+	default: // another was first
 	}
-	c.mu.Unlock()
 	_, _ = client.Close(), behind.Close()
 }
 
@@ -273,14 +272,9 @@ func TestExportCutAtEachPlace(t *testing.T) {
 		if report := verify.Export(bytes.NewReader(want.Bytes()), verify.Options{}); o.Format != "csv" && !report.Verified() {
 			t.Errorf("%+v: it does not verify: %+v", o, report)
 		}
-		var all []int64
-		var header int // of how many bytes
-		eventually(t, func() bool {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			all, header = places(c.answer), bytes.Index(c.answer, []byte("\r\n\r\n"))+4
-			return len(all) > 0
-		})
+		answer := <-c.first
+		all := places(answer)
+		header := bytes.Index(answer, []byte("\r\n\r\n")) + 4 // of how many bytes
 		for n, at := range all {
 			c.next(at, n%2 == 0)
 			l := d.reader(c.url, d.key, noWait)
@@ -299,17 +293,6 @@ func TestExportCutAtEachPlace(t *testing.T) {
 			}
 		}
 	}
-}
-
-func eventually(t *testing.T, is func() bool) {
-	t.Helper()
-	for range 500 {
-		if is() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("it does not come to that")
 }
 
 // The key is rotated and the log grows while an export is broken: it goes on, and verifies.
