@@ -83,7 +83,7 @@ func (a *approvals) callBackOne(ctx context.Context, t approval.Task) error {
 	for n := range handle.Items {
 		handle.Items[n].Result = nil // a notice: what can be used is fetched by who may have it
 	}
-	body, err := marshal(evaluation.CallbackBody{State: t.CallbackState, Task: handle})
+	body, err := door.Marshal(evaluation.CallbackBody{State: t.CallbackState, Task: handle})
 	if err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ func (a *approvals) seen(f followed) (saw seen) {
 	if saw.done = answer.Task.Status != string(approval.Pending); !saw.done {
 		saw.retry = strconv.Itoa(broker.RetryLater)
 	}
-	saw.body, saw.err = marshal(answer)
+	saw.body, saw.err = door.Marshal(answer)
 	return saw
 }
 

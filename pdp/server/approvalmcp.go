@@ -100,7 +100,7 @@ func otherState(a approval.Approval) error {
 }
 
 func send(c echo.Context, m wire.Message) error {
-	body, err := marshal(m)
+	body, err := door.Marshal(m)
 	if err != nil {
 		return err
 	}

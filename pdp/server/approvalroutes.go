@@ -68,7 +68,7 @@ func (v *approver) inbox(ctx context.Context, q inboxQuery) (saw seen) {
 		return seen{err: err}
 	}
 	saw.done = len(page.Items) > 0 || page.Next != ""
-	saw.body, saw.err = marshal(page)
+	saw.body, saw.err = door.Marshal(page)
 	return saw
 }
 
@@ -202,7 +202,7 @@ func (s *Server) approvalStatus(c echo.Context) error {
 				return seen{err: err}
 			}
 			saw.done = found.Status != approval.Pending
-			saw.body, saw.err = marshal(broker.ViewOf(found))
+			saw.body, saw.err = door.Marshal(broker.ViewOf(found))
 			return saw
 		},
 		of: func(_, changed string) bool { return changed == id },
@@ -214,7 +214,7 @@ func (s *Server) approvalStatus(c echo.Context) error {
 }
 
 func showApproval(c echo.Context, a approval.Approval) error {
-	body, err := marshal(broker.ViewOf(a))
+	body, err := door.Marshal(broker.ViewOf(a))
 	if err != nil {
 		return err
 	}

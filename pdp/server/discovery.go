@@ -104,7 +104,7 @@ func (s *Server) metadata(base, point string) (body []byte, tag string, err erro
 	keys := s.signing.Current()
 	now := s.now().Truncate(signEvery)
 	m := newMetadata(base, point, s.takesRequests())
-	signed, err := marshal(claims{m.PolicyDecisionPoint, now.Unix(), now.Add(signedFor).Unix(), m})
+	signed, err := door.Marshal(claims{m.PolicyDecisionPoint, now.Unix(), now.Add(signedFor).Unix(), m})
 	if err != nil {
 		return nil, "", err
 	}
@@ -112,14 +112,14 @@ func (s *Server) metadata(base, point string) (body []byte, tag string, err erro
 	if err != nil {
 		return nil, "", err
 	}
-	body, err = marshal(struct {
+	body, err = door.Marshal(struct {
 		metadata
 		Signed string `json:"signed_metadata"`
 	}{m, jws})
 	if err != nil {
 		return nil, "", err
 	}
-	form, err := marshal(claims{keys.KeyID(), now.Unix(), 0, newMetadata(base, base, s.takesRequests())})
+	form, err := door.Marshal(claims{keys.KeyID(), now.Unix(), 0, newMetadata(base, base, s.takesRequests())})
 	return body, entityTag(form), err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/door"
 )
 
 // event is something administrative that goes on record: what happened, and to what.
@@ -89,7 +90,7 @@ func (e *events) entry(one event) (decisionlog.Entry, error) {
 	if one.details == nil {
 		return entry, nil
 	}
-	text, err := marshal(one.details)
+	text, err := door.Marshal(one.details)
 	if err != nil {
 		return entry, fmt.Errorf("the event %s has no JSON form: %w", one.name, err)
 	}

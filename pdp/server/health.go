@@ -11,6 +11,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
 )
 
@@ -66,9 +67,9 @@ func (s *Server) readyz(c echo.Context) error {
 	code, state := s.readiness()
 	var body []byte
 	if caller.AllTenants && caller.May(auth.Explain) {
-		body, err = marshal(state)
+		body, err = door.Marshal(state)
 	} else { // digests and file names are no stranger's business
-		body, err = marshal(struct {
+		body, err = door.Marshal(struct {
 			Status string `json:"status"`
 		}{state.Status})
 	}

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
 	"policy-service/evaluation"
@@ -41,9 +39,4 @@ func unrecorded(err error, detail string) *door.Problem {
 	p := door.NewProblem(http.StatusServiceUnavailable, detail)
 	p.Cause = err.Error()
 	return p
-}
-
-// marshal writes v with members in a fixed order. Names of files may hold bytes that are not UTF-8; they become U+FFFD.
-func marshal(v any) ([]byte, error) {
-	return json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 }

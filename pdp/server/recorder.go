@@ -144,7 +144,7 @@ func requestOf(r evaluation.Request, searched evaluation.SearchKind) (*decisionl
 // entityOf writes an entity, or its type alone.
 func entityOf(e evaluation.Entity, searched bool) (jsontext.Value, error) {
 	if searched {
-		return marshal(typed{e.Type})
+		return door.Marshal(typed{e.Type})
 	}
 	return e.MarshalJSON()
 }

@@ -47,14 +47,14 @@ func decisionOf(d evaluation.Decision, masked *mask.Masking) (*decisionlog.Decis
 		owed[n] = recordedObligation{o.ID, o.Type, masked.Object(o.Properties)}
 	}
 	var err error
-	out.Obligations, err = marshal(owed)
+	out.Obligations, err = door.Marshal(owed)
 	return out, err
 }
 
 // malformedOf is what was wrong with an item of a batch. It quotes names of members,
 // which are the caller's.
 func malformedOf(bad *evaluation.Error, masked *mask.Masking) (jsontext.Value, error) {
-	return marshal(struct {
+	return door.Marshal(struct {
 		Malformed struct {
 			Pointer string `json:"pointer"`
 			Detail  string `json:"detail"`

@@ -342,7 +342,7 @@ func notSeen(err error) error {
 // sameQuestion is equal of two requests that are answered alike: by the same caller, who
 // may the same, and with the same words, but for how long they wait.
 func sameQuestion(c echo.Context, caller auth.Caller) (string, error) {
-	who, err := marshal(caller)
+	who, err := door.Marshal(caller)
 	if err != nil {
 		return "", err
 	}

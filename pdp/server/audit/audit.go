@@ -17,8 +17,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
 	"policy-service/evaluation"
@@ -89,9 +87,4 @@ func (a *Audit) Routes(route func(path string, handle echo.HandlerFunc, methods 
 	route("/v1/log/sample", a.logSample, http.MethodGet)
 	route("/v1/log/export", a.logExport, http.MethodGet)
 	route("/v1/bundles/:digest", a.logBundle, http.MethodGet)
-}
-
-// marshal writes v with members in a fixed order. Names of files may hold bytes that are not UTF-8; they become U+FFFD.
-func marshal(v any) ([]byte, error) {
-	return json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 }

@@ -54,7 +54,7 @@ func (a *Audit) logBundle(c echo.Context) error {
 		return err
 	}
 	kept := decisionlog.CutFiles(files, who.tenants)
-	body, err := marshal(keptBundle{Digest: digest, Complete: len(kept) == len(files), Files: filesOf(kept)})
+	body, err := door.Marshal(keptBundle{Digest: digest, Complete: len(kept) == len(files), Files: filesOf(kept)})
 	if err != nil {
 		return err
 	}

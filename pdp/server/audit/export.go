@@ -156,7 +156,7 @@ func (want exportAsked) write(
 
 func summary(done decisionlog.Exported) string {
 	done.Uncovered = 0 // the server signs for them in a moment
-	text, err := marshal(done)
+	text, err := door.Marshal(done)
 	if err != nil {
 		panic(err) // numbers, a boolean and a digest
 	}

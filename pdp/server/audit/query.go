@@ -51,7 +51,7 @@ func (a *Audit) decisionsPage(c echo.Context) error {
 		body = append(append(body, `,"batches":`...), list(page.batches)...)
 	}
 	if len(page.gone) > 0 {
-		gone, err := marshal(page.gone)
+		gone, err := door.Marshal(page.gone)
 		if err != nil {
 			return err
 		}

@@ -98,7 +98,7 @@ func (a *Audit) inherited(line []byte) (members []byte, err error) {
 	}
 	members = append(append(members, `,"request":`...), r.Asked...)
 	if len(r.Gone) > 0 {
-		gone, err := marshal(r.Gone)
+		gone, err := door.Marshal(r.Gone)
 		if err != nil {
 			return nil, err
 		}

@@ -126,7 +126,7 @@ func (a *Audit) readOnce(c echo.Context, names []string, read reading) error {
 			"the whole log takes longer to read than a request may take; policy-service log report, sample and "+
 				"stats with --data have all the time there is, beside the server or on a copy of its data directory")
 	}
-	body, err := marshal(found)
+	body, err := door.Marshal(found)
 	if err != nil {
 		return err
 	}

@@ -192,3 +192,9 @@ func (d *Door) Refused(limit string) {
 	d.Refusals.add(limit)
 	d.Options.Meters.Limit(context.Background(), limit)
 }
+
+// Marshal writes what is answered, or recorded of what was done, with members in a fixed order. Names of files may
+// hold bytes that are not UTF-8; they become U+FFFD.
+func Marshal(v any) ([]byte, error) {
+	return json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+}
