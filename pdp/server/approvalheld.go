@@ -10,6 +10,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/approval/broker"
+	"policy-service/pdp/datakey"
 	"policy-service/pdp/decisionlog"
 )
 
@@ -29,6 +30,13 @@ func (a *approvals) samePerson(tenant, one, other string) bool {
 	return v.same(tenant, one, other)
 }
 
+// approvalKey keeps a person who has the file of approvals from trying values against it.
+var approvalKey = datakey.Key{
+	File:  "approvals.key",
+	Of:    "approvals",
+	Moved: "and nothing counts that was approved before",
+}
+
 // approvalsKept is what is read of the approvals before the log is opened: their key, and what the log says of a file of
 // format 1.
 type approvalsKept struct {
@@ -45,13 +53,13 @@ func (s *Server) openApprovalKey() (err error) {
 	if err := keyWithFile(s.config.Data); err != nil {
 		return err
 	}
-	if name := filepath.Join(s.config.Data, approval.FileName); !approvalKey.there(s.config.Data) {
+	if name := filepath.Join(s.config.Data, approval.FileName); !approvalKey.There(s.config.Data) {
 		// Nothing in it counts, and without the key nothing can be believed: it is begun anew.
 		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("%s belongs to a key that is missing, and cannot be begun anew: %w; move it away", name, err)
 		}
 	}
-	if s.kept.key, err = approvalKey.open(s.config.Data); err != nil {
+	if s.kept.key, err = approvalKey.Open(s.config.Data); err != nil {
 		return err
 	}
 	s.kept.evidence, err = broker.ReadEvidence(s.config.Data)
@@ -61,7 +69,7 @@ func (s *Server) openApprovalKey() (err error) {
 // keyWithFile refuses a file of approvals whose key is missing, if anybody could go by
 // what is in it.
 func keyWithFile(data string) error {
-	if approvalKey.there(data) {
+	if approvalKey.There(data) {
 		return nil
 	}
 	name := filepath.Join(data, approval.FileName)
@@ -69,11 +77,11 @@ func keyWithFile(data string) error {
 	const try = "put the key back from a backup, or move the file away to begin without any approval"
 	switch {
 	case errors.Is(err, approval.ErrLocked):
-		return fmt.Errorf("the key of approvals, %s, is missing, and another process has %s open; %s", approvalKey.file, name, try)
+		return fmt.Errorf("the key of approvals, %s, is missing, and another process has %s open; %s", approvalKey.File, name, try)
 	case err != nil:
-		return fmt.Errorf("the key of approvals, %s, is missing, and without it nothing in %s can be believed: %w; %s", approvalKey.file, name, err, try)
+		return fmt.Errorf("the key of approvals, %s, is missing, and without it nothing in %s can be believed: %w; %s", approvalKey.File, name, err, try)
 	case open > 0:
-		return fmt.Errorf("the key of approvals, %s, is missing, and %s has %d approval requests that wait or can be used; %s", approvalKey.file, name, open, try)
+		return fmt.Errorf("the key of approvals, %s, is missing, and %s has %d approval requests that wait or can be used; %s", approvalKey.File, name, open, try)
 	}
 	return nil
 }
@@ -85,7 +93,7 @@ func Approvals(ctx context.Context, data string, log *decisionlog.Reader) (pendi
 	if err := keyWithFile(data); err != nil {
 		return 0, nil, err
 	}
-	key, err := approvalKey.read(data)
+	key, err := approvalKey.Read(data)
 	if err != nil || key == nil {
 		return 0, nil, err
 	}

@@ -36,7 +36,7 @@ func (s *Server) openLog(ctx context.Context) error {
 	if s.config.Program.PDP.Recorder != nil {
 		return nil // the embedding program keeps its own record
 	}
-	key, err := maskKey.open(s.config.Data)
+	key, err := maskKey.Open(s.config.Data)
 	if err != nil {
 		return err
 	}

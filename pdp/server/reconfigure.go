@@ -161,7 +161,7 @@ func (s *Server) newMask(config Config, before *live) (*mask.Masker, error) {
 	if before.mask == nil || slices.Equal(config.DecisionLog.Mask, before.config.DecisionLog.Mask) {
 		return before.mask, nil
 	}
-	key, err := maskKey.open(config.Data)
+	key, err := maskKey.Open(config.Data)
 	if err != nil {
 		return nil, err
 	}
