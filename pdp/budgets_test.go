@@ -26,7 +26,7 @@ const (
 // a number grows, and if a line is no longer needed because the number is within the budget, or the thing is gone. It
 // does not fail if a number shrinks, so a change that takes something away need not come here.
 var ceilings = map[string]int{
-	"files of pdp/decisionlog": 48,
+	"files of pdp/decisionlog": 38,
 	"files of pdp/server":      89,
 
 	"methods of pdp/approval.Store":  78,

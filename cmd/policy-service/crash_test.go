@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/verify"
 )
 
@@ -191,7 +192,7 @@ func (c *crash) verify(t *testing.T) {
 func (c *crash) count(t *testing.T, rounds int) {
 	t.Helper()
 	missing, crashes, records := maps.Clone(c.answered), 0, 0
-	_, err := decisionlog.Tail(t.Context(), c.data, decisionlog.TailOptions{After: -1}, func(_ int64, line []byte) error {
+	_, err := export.Tail(t.Context(), c.data, export.TailOptions{After: -1}, func(_ int64, line []byte) error {
 		l, err := decisionlog.Parse(line)
 		delete(missing, l.ID)
 		if l.Event == decisionlog.EventCrash {

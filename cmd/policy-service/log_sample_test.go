@@ -15,6 +15,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/report"
 )
 
@@ -90,10 +91,10 @@ func receiveAfter(t *testing.T, happens func(data string), o report.SampleOption
 	fatal(t, err)
 	snapshot, err = log.Snapshot()
 	fatal(t, err)
-	var export bytes.Buffer
-	_, err = snapshot.For(tenants).Export(t.Context(), &export, decisionlog.ExportOptions{})
+	var exported bytes.Buffer
+	_, err = export.Log{Snapshot: snapshot.For(tenants)}.Export(t.Context(), &exported, export.Options{})
 	fatal(t, err)
-	d.write("../export.ndjson", export.String())
+	d.write("../export.ndjson", exported.String())
 	keys, err := decisionlog.VerifierKeys(data)
 	fatal(t, err)
 	d.write("../log.pub", strings.Join(keys, "\n")+"\n")

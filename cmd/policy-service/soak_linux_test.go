@@ -21,6 +21,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/httpclient"
@@ -241,7 +242,7 @@ func (s *soak) follow(t *testing.T) (stop func()) {
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		defer log.Close()
-		_, err := log.Tail(ctx, decisionlog.TailOptions{After: -1, Every: 50 * time.Millisecond}, s.judge.record)
+		_, err := log.Tail(ctx, export.TailOptions{After: -1, Every: 50 * time.Millisecond}, s.judge.record)
 		if err != nil && ctx.Err() == nil {
 			s.wrong("the log cannot be followed: %v", err)
 		}
@@ -306,7 +307,7 @@ func (s *soak) stopUnderLoad(t *testing.T, following func()) {
 // checkpoint.
 func (s *soak) finish(t *testing.T) {
 	t.Helper()
-	_, err := decisionlog.Tail(t.Context(), s.path("data"), decisionlog.TailOptions{After: s.judge.last}, s.judge.record)
+	_, err := export.Tail(t.Context(), s.path("data"), export.TailOptions{After: s.judge.last}, s.judge.record)
 	must(t, err)
 	s.judge.close()
 	for _, checkpoint := range []string{string(s.checkpoint), ""} {

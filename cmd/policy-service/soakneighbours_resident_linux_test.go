@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/latency"
 )
 
@@ -249,7 +250,7 @@ func (r *resident) compare(t *testing.T, data string) {
 	t.Helper()
 	missing, unasked := len(r.recorded), 0
 	only := decisionlog.Filter{Tenant: "calm", Kind: decisionlog.KindDecision}
-	_, err := decisionlog.Tail(t.Context(), data, decisionlog.TailOptions{After: -1, Filter: only}, func(_ int64, line []byte) error {
+	_, err := export.Tail(t.Context(), data, export.TailOptions{After: -1, Filter: only}, func(_ int64, line []byte) error {
 		l, err := decisionlog.Parse(line)
 		if err != nil {
 			return err

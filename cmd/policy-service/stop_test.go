@@ -20,6 +20,7 @@ import (
 
 	"policy-service/cmd/policy-service/internal/operate"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 )
 
 // TestStopUnderLoad tells a server to stop while 64 clients ask it. It ends in time, with
@@ -170,7 +171,7 @@ func (s *stopping) whole(client *http.Client, r *http.Request) (last bool, err e
 func (s *stopping) compare(t *testing.T, data string) {
 	t.Helper()
 	unrecorded, records := len(s.answered), 0
-	_, err := decisionlog.Tail(t.Context(), data, decisionlog.TailOptions{After: -1, Filter: decisionlog.Filter{Kind: decisionlog.KindDecision}}, func(_ int64, line []byte) error {
+	_, err := export.Tail(t.Context(), data, export.TailOptions{After: -1, Filter: decisionlog.Filter{Kind: decisionlog.KindDecision}}, func(_ int64, line []byte) error {
 		var record struct {
 			RequestID string `json:"request_id"`
 		}

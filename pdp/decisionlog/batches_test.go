@@ -129,7 +129,7 @@ func TestFilteredExportsCarryTheRecordsOfBatches(t *testing.T) {
 			to     *bytes.Buffer
 			format string
 		}{{&once, "ndjson"}, {&twice, "ndjson"}, {&table, "csv"}} {
-			_, err := snapshot.Export(t.Context(), o.to, ExportOptions{Filter: f, Format: o.format})
+			_, err := WriteExport(t.Context(), snapshot, o.to, ExportOptions{Filter: f, Format: o.format})
 			k.ok(err)
 		}
 		if !bytes.Equal(once.Bytes(), twice.Bytes()) {
@@ -145,7 +145,7 @@ func TestFilteredExportsCarryTheRecordsOfBatches(t *testing.T) {
 	for _, tenants := range [][]string{{"acme"}, {"acme", "globex"}, {}} { // who sees some tenants only
 		s := snapshotNow(t, k.log).For(tenants)
 		var b bytes.Buffer
-		_, err := s.Export(t.Context(), &b, ExportOptions{Filter: Filter{Decision: "deny"}})
+		_, err := WriteExport(t.Context(), s, &b, ExportOptions{Filter: Filter{Decision: "deny"}})
 		k.ok(err)
 		k.ok(JudgeExport(b.Bytes()))
 		var got []string
@@ -232,7 +232,7 @@ func TestRecordsOfBatchesComeAlong(t *testing.T) {
 	}
 	prove := func(id string) []string {
 		var b bytes.Buffer
-		k.ok(snapshotNow(t, k.log).Prove(t.Context(), &b, id))
+		k.ok(WriteProof(t.Context(), snapshotNow(t, k.log), &b, id))
 		return records(b.Bytes())
 	}
 	for id, want := range map[string][]string{inherits: {"b1", inherits}, alone: {alone}, "b1": {"b1"}} {

@@ -43,7 +43,7 @@ func TestACutEndShowsInAnExportOfTheFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Read(data, func(s *Snapshot) error {
-		done, err := s.Export(t.Context(), io.Discard, ExportOptions{})
+		done, err := WriteExport(t.Context(), s, io.Discard, ExportOptions{})
 		if err == nil && (done.Size != int64(size) || done.Uncovered >= 0) {
 			t.Errorf("an export without its last 2 of %d records: %+v", size, done)
 		}

@@ -90,9 +90,9 @@ func TestDataDirectory(t *testing.T) {
 	k.ok(Read(k.data, func(s *Snapshot) (err error) {
 		shown, err = s.Show(t.Context(), "with-bundle")
 		k.ok(err)
-		k.ok(s.Consistency(t.Context(), &b, old))
-		k.ok(s.Prove(t.Context(), &proof, "r-7"))
-		if err := s.Prove(t.Context(), io.Discard, "nothing"); !errors.Is(err, ErrNotFound) {
+		k.ok(WriteConsistency(t.Context(), s, &b, old))
+		k.ok(WriteProof(t.Context(), s, &proof, "r-7"))
+		if err := WriteProof(t.Context(), s, io.Discard, "nothing"); !errors.Is(err, ErrNotFound) {
 			t.Error(err)
 		}
 		return nil

@@ -34,7 +34,7 @@ func TestExportInPieces(t *testing.T) {
 		for _, tenants := range [][]string{nil, {"acme"}} {
 			for _, o := range []ExportOptions{{}, {Proofs: true}, {Filter: batchFilter(r)}, {Filter: batchFilter(r), Proofs: true}, {Format: "csv"}, {Format: "csv", Filter: batchFilter(r)}} {
 				var whole bytes.Buffer
-				done, err := settled.For(tenants).Export(t.Context(), &whole, o)
+				done, err := WriteExport(t.Context(), settled.For(tenants), &whole, o)
 				k.ok(err)
 				if done.Uncovered = 0; o.Format != "csv" {
 					k.ok(JudgeExport(whole.Bytes()))
@@ -59,7 +59,7 @@ func (k *kept) inPieces(r *rand.Rand, m Moment, tenants []string, o ExportOption
 		k.ok(err)
 		var rest bytes.Buffer
 		o.From = uint64(after) + 1
-		done, err := at.For(tenants).Export(k.Context(), &rest, o)
+		done, err := WriteExport(k.Context(), at.For(tenants), &rest, o)
 		k.ok(err)
 		if done.Uncovered = 0; done != want {
 			k.Fatalf("%+v after %d: it says %+v, want %+v", o, after, done, want)

@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"io"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 )
@@ -14,6 +16,49 @@ import (
 var (
 	JudgeDirectory func(data string) error
 	JudgeExport    func(all []byte, keys ...string) error
+)
+
+// What package export writes.
+var (
+	WriteExport      func(ctx context.Context, s *Snapshot, w io.Writer, o ExportOptions) (Exported, error)
+	WriteProof       func(ctx context.Context, s *Snapshot, w io.Writer, id string) error
+	WriteConsistency func(ctx context.Context, s *Snapshot, w io.Writer, old []byte) error
+	Tail             func(ctx context.Context, data string, o TailOptions, yield func(int64, []byte) error) (int64, error)
+)
+
+// ExportOptions are export.Options.
+type ExportOptions struct {
+	Format   string
+	Filter   Filter
+	Proofs   bool
+	From     uint64
+	Progress func(done, size int64)
+}
+
+// Exported is export.Result.
+type Exported struct {
+	Records, Size              int64
+	Skipped, Retired, Redacted int64
+	Live                       bool
+	Uncovered                  int64
+	Digest                     string
+}
+
+// TailOptions are export.TailOptions.
+type TailOptions struct {
+	After, Last int64
+	Filter      Filter
+	Inherited   func(id string, batch Record) error
+	Every       time.Duration
+}
+
+// The words of an export, as a stranger reads them.
+const (
+	ExportPrefix = `{"export":`
+	ExportBegin  = "begin"
+	ExportLeaves = "leaves"
+	ExportProof  = "proof"
+	ExportEnd    = "end"
 )
 
 // export reads back what Export writes, as a stranger would: every leaf in order,
@@ -39,7 +84,7 @@ func exportOf(ctx context.Context, l *Log, b *bytes.Buffer, o ExportOptions) (Ex
 	if err != nil {
 		return Exported{}, err
 	}
-	return s.Export(ctx, b, o)
+	return WriteExport(ctx, s, b, o)
 }
 
 func (k *kept) read(all []byte, done Exported) (records [][]byte) {
@@ -115,7 +160,24 @@ func hashesIn(stored []tlog.Hash) tlog.HashReaderFunc {
 }
 
 type exportProof struct {
-	Export   string   `json:"export"`
-	Sequence int64    `json:"sequence"`
-	Hashes   hashList `json:"hashes"`
+	Export   string      `json:"export"`
+	Sequence int64       `json:"sequence"`
+	Hashes   []tlog.Hash `json:"hashes"`
+}
+
+type exportBegin struct {
+	Size       int64  `json:"size"`
+	Checkpoint string `json:"checkpoint"`
+}
+
+type exportLeaves struct {
+	First  uint64      `json:"first"`
+	Why    string      `json:"why"`
+	Hashes []tlog.Hash `json:"hashes"`
+}
+
+type exportEnd struct {
+	Records int64  `json:"records"`
+	Size    int64  `json:"size"`
+	Digest  string `json:"digest"`
 }

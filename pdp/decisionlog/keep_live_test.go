@@ -19,9 +19,9 @@ func TestExportBesideAServer(t *testing.T) {
 	var b bytes.Buffer
 	var done Exported
 	k.ok(Read(k.data, func(s *Snapshot) (err error) {
-		done, err = s.Export(t.Context(), &b, ExportOptions{})
+		done, err = WriteExport(t.Context(), s, &b, ExportOptions{})
 		k.ok(err)
-		if err := s.Prove(t.Context(), io.Discard, "a-3"); err == nil {
+		if err := WriteProof(t.Context(), s, io.Discard, "a-3"); err == nil {
 			t.Error("a record of the active segment was proved")
 		}
 		return nil

@@ -28,7 +28,7 @@ func (k *kept) settled(tenants []string) look {
 
 func exportAll(ctx context.Context, s *Snapshot) ([]byte, error) {
 	var b bytes.Buffer
-	_, err := s.Export(ctx, &b, ExportOptions{})
+	_, err := WriteExport(ctx, s, &b, ExportOptions{})
 	return b.Bytes(), err
 }
 

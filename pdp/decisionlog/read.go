@@ -23,6 +23,13 @@ type Record struct {
 	Gone string
 }
 
+// The reasons why a record is without its Line.
+const (
+	WhyFiltered = "filtered"
+	WhyRedacted = "redacted"
+	WhyRetired  = "retired"
+)
+
 // A transaction of a reader ends after so many records, or bytes of them.
 const (
 	readRecords = 512
@@ -263,4 +270,23 @@ func (r *Reader) checkpointTo(size uint64) (last Checkpoint, err error) {
 		}
 	}
 	return last, none
+}
+
+type goOnKey struct{}
+
+// WithTurns has a reader of many records call goOn before each part of a few hundred records, so
+// that several readers take turns. Reading ends with the error of goOn.
+func WithTurns(ctx context.Context, goOn func(context.Context) error) context.Context {
+	return context.WithValue(ctx, goOnKey{}, goOn)
+}
+
+// mayGoOn is called between two parts, while no transaction is open.
+func mayGoOn(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if goOn, ok := ctx.Value(goOnKey{}).(func(context.Context) error); ok {
+		return goOn(ctx)
+	}
+	return nil
 }

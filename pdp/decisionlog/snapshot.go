@@ -16,7 +16,8 @@ type Head struct {
 	Time       time.Time
 	Checkpoint []byte
 	Keys       []string
-	// Live and Uncovered say what is not in the snapshot: see [Exported].
+	// Live is true if a server is running on the log: what it wrote since the last segment was
+	// sealed is not in the snapshot. Uncovered records stand after the checkpoint.
 	Live      bool
 	Uncovered int64
 }
@@ -112,6 +113,23 @@ func (s *Snapshot) Records(ctx context.Context, from, to uint64) iter.Seq2[Recor
 	}
 }
 
+// ByID finds a record by its id, as the reader may see it.
+func (s *Snapshot) ByID(id string) (Record, error) {
+	r, err := s.Reader.ByID(id)
+	if (err == nil || errors.Is(err, ErrGone)) && !s.sees(r.Line) {
+		return Record{}, fmt.Errorf("%w: %q", ErrNotFound, id)
+	}
+	if errors.Is(err, ErrGone) {
+		if r.Gone, err = s.why(r.Sequence); err == nil {
+			err = fmt.Errorf("%w: record %d was %s", ErrGone, r.Sequence, r.Gone)
+		}
+	}
+	if err == nil && !s.Covers(r.Sequence) {
+		err = fmt.Errorf("%w that a checkpoint covers: record %d stands after the newest one", ErrNotFound, r.Sequence)
+	}
+	return r, err
+}
+
 // sees reports whether a record is there for the reader. Of one without content
 // nobody knows any more whose it was.
 func (s *Snapshot) sees(line []byte) bool {
@@ -153,4 +171,38 @@ func (r *Reader) isRetired(segment Segment) (bool, error) {
 	default:
 		return false, err
 	}
+}
+
+// Shown is a record with the policies that decided it, as they were then.
+type Shown struct {
+	// Record is the record as it is stored, with what it inherits.
+	Record   Recorded
+	LeafHash string
+	// Files are the policies, by path. They are nil if the record names no bundle, or one
+	// that is not kept.
+	Files map[string][]byte
+}
+
+// Show finds a record by its id.
+func (s *Snapshot) Show(_ context.Context, id string) (Shown, error) {
+	r, err := s.ByID(id)
+	if err != nil {
+		return Shown{}, err
+	}
+	shown := Shown{LeafHash: r.Leaf.String()}
+	if shown.Record, err = s.Recorded(r.Line); err != nil || shown.Record.Bundle == "" {
+		return shown, err
+	}
+	shown.Files, err = s.Bundle(shown.Record.Bundle)
+	return shown, err
+}
+
+// Bundle returns the files of a bundle, nil if they were never kept: a record stays
+// readable without its policies.
+func (s *Snapshot) Bundle(digest string) (map[string][]byte, error) {
+	files, err := (&Bundles{dir: bundlesDir(s.data)}).Files(digest)
+	if errors.Is(err, ErrNoSuchBundle) {
+		return nil, nil
+	}
+	return files, err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/httpclient"
 )
 
@@ -30,7 +31,7 @@ var ErrOtherExport = errors.New(
 // breaks, Export goes on after the last record that came whole. The error is
 // [decisionlog.ErrChanged] if content was removed from the log meanwhile, and
 // [ErrOtherExport] if the rest would be that of another export.
-func (l *Log) Export(ctx context.Context, w io.Writer, o decisionlog.ExportOptions) (decisionlog.Exported, error) {
+func (l *Log) Export(ctx context.Context, w io.Writer, o export.Options) (export.Result, error) {
 	d := &download{
 		server:  l.server,
 		query:   exportQuery(o),
@@ -62,7 +63,7 @@ func (l *Log) Export(ctx context.Context, w io.Writer, o decisionlog.ExportOptio
 	}
 }
 
-func exportQuery(o decisionlog.ExportOptions) url.Values {
+func exportQuery(o export.Options) url.Values {
 	query := filterQuery(o.Filter)
 	if o.Format != "" {
 		query.Set("format", o.Format)
@@ -77,7 +78,7 @@ func exportQuery(o decisionlog.ExportOptions) url.Values {
 type download struct {
 	server  *httpclient.Server
 	query   url.Values
-	options decisionlog.ExportOptions
+	options export.Options
 
 	checkpoint string // names the export, "" before the first answer
 	to         *bufio.Writer
@@ -108,7 +109,7 @@ const (
 )
 
 // piece reads what one connection brings.
-func (d *download) piece(ctx context.Context) (done decisionlog.Exported, err error) {
+func (d *download) piece(ctx context.Context) (done export.Result, err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	idle := time.AfterFunc(idleTimeout, end)
@@ -239,11 +240,11 @@ func (d *download) place(line []byte) (int64, error) {
 			return -1, nil
 		}
 		return of.Sequence, nil
-	case decisionlog.ExportProof:
+	case export.LineProof:
 		return of.Sequence, nil
-	case decisionlog.ExportLeaves:
+	case export.LineLeaves:
 		return of.First, nil
-	case decisionlog.ExportEnd:
+	case export.LineEnd:
 		d.end = of.Digest
 	}
 	return -1, nil
@@ -261,7 +262,7 @@ func (d *download) write() error {
 }
 
 // finish writes the last line, if the digest of everything before it is the server's.
-func (d *download) finish(done decisionlog.Exported) error {
+func (d *download) finish(done export.Result) error {
 	want := d.end
 	switch {
 	case d.options.Format == "csv":

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/httpclient"
@@ -74,7 +75,7 @@ func TestExportOverBrokenConnections(t *testing.T) {
 		o.Wait = func(context.Context, time.Duration) error { waits++; return nil }
 	})
 	whole := d.reader(d.URL, d.key)
-	for _, o := range []decisionlog.ExportOptions{{}, {Proofs: true, Filter: decisionlog.Filter{Tenant: "acme"}}, {Format: "csv"}} {
+	for _, o := range []export.Options{{}, {Proofs: true, Filter: decisionlog.Filter{Tenant: "acme"}}, {Format: "csv"}} {
 		var before, got, after bytes.Buffer
 		for { // the log signs for itself now and then, also in silence
 			before.Reset()
@@ -105,7 +106,7 @@ func TestExportOverBrokenConnections(t *testing.T) {
 
 // exportOnce begins again where the very first answer broke off before it said which
 // export it is: then nothing has come.
-func exportOnce(t *testing.T, l *remote.Log, w *bytes.Buffer, o decisionlog.ExportOptions) (done decisionlog.Exported, err error) {
+func exportOnce(t *testing.T, l *remote.Log, w *bytes.Buffer, o export.Options) (done export.Result, err error) {
 	t.Helper()
 	for range 50 {
 		if done, err = l.Export(t.Context(), w, o); err == nil || w.Len() > 0 {
@@ -133,7 +134,7 @@ func TestExportThatCannotGoOn(t *testing.T) {
 			return nil
 		}
 	})
-	if _, err := l.Export(t.Context(), io.Discard, decisionlog.ExportOptions{}); !errors.Is(err, decisionlog.ErrChanged) || !removed {
+	if _, err := l.Export(t.Context(), io.Discard, export.Options{}); !errors.Is(err, decisionlog.ErrChanged) || !removed {
 		t.Errorf("got %v", err)
 	}
 }
@@ -153,12 +154,12 @@ func TestExportGivesUp(t *testing.T) {
 	}), d.key, func(o *httpclient.Options) {
 		o.Wait = func(context.Context, time.Duration) error { waits++; return nil }
 	})
-	if _, err := l.Export(t.Context(), io.Discard, decisionlog.ExportOptions{}); err == nil || errors.Is(err, decisionlog.ErrChanged) || waits != 5 {
+	if _, err := l.Export(t.Context(), io.Discard, export.Options{}); err == nil || errors.Is(err, decisionlog.ErrChanged) || waits != 5 {
 		t.Errorf("got %v after %d attempts", err, waits)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := d.reader(d.URL, d.key).Export(ctx, io.Discard, decisionlog.ExportOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := d.reader(d.URL, d.key).Export(ctx, io.Discard, export.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -262,7 +263,7 @@ func TestExportCutAtEachPlace(t *testing.T) {
 		d.decide([]string{"acme", "default"}[i%2], fmt.Sprintf(`doc, \"of\"\n%d`, i))
 	}
 	noWait := func(o *httpclient.Options) { o.Wait = func(context.Context, time.Duration) error { return nil } }
-	for _, o := range []decisionlog.ExportOptions{{}, {Proofs: true, Filter: decisionlog.Filter{Tenant: "acme"}}, {Format: "csv"}} {
+	for _, o := range []export.Options{{}, {Proofs: true, Filter: decisionlog.Filter{Tenant: "acme"}}, {Format: "csv"}} {
 		c := cutting(t, d.Addr())
 		var want bytes.Buffer
 		whole := d.reader(c.url, d.key)
@@ -314,7 +315,7 @@ func TestExportGoesOnAfterANewKey(t *testing.T) {
 	old, err := whole.Keys(t.Context())
 	must(t, err)
 	var got bytes.Buffer
-	_, err = l.Export(t.Context(), &got, decisionlog.ExportOptions{})
+	_, err = l.Export(t.Context(), &got, export.Options{})
 	must(t, err)
 	if report := verify.Export(&got, verify.Options{Key: strings.Join(old, "\n")}); !report.Verified() || rotated != 1 {
 		t.Errorf("rotated %d times: got %+v", rotated, report)
@@ -343,7 +344,7 @@ func TestExportOfAnotherLog(t *testing.T) {
 	}
 	longer.decide("acme", "more")
 	for _, other := range []*desk{same, longer} {
-		for _, o := range []decisionlog.ExportOptions{{}, {Format: "csv"}} {
+		for _, o := range []export.Options{{}, {Format: "csv"}} {
 			c := cutting(t, d.Addr())
 			c.next(6000, false)
 			if o.Format == "csv" {
@@ -417,7 +418,7 @@ func TestExportOfAHostileServer(t *testing.T) {
 		s := httptest.NewServer(test.answer)
 		l, err := remote.New(s.URL, httpclient.Options{Wait: func(context.Context, time.Duration) error { return nil }})
 		must(t, err)
-		if _, err := l.Export(t.Context(), io.Discard, decisionlog.ExportOptions{}); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := l.Export(t.Context(), io.Discard, export.Options{}); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		l.Close()
@@ -433,7 +434,7 @@ func TestExportIntoAFullDisk(t *testing.T) {
 	l := d.reader(d.URL, d.key, func(o *httpclient.Options) {
 		o.Wait = func(context.Context, time.Duration) error { t.Error("it is tried again"); return nil }
 	})
-	if _, err := l.Export(t.Context(), fullDisk{full}, decisionlog.ExportOptions{}); !errors.Is(err, full) {
+	if _, err := l.Export(t.Context(), fullDisk{full}, export.Options{}); !errors.Is(err, full) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -466,7 +467,7 @@ func TestPiecesOfCSVNeedTheSummary(t *testing.T) {
 			l, err := remote.New(s.URL, httpclient.Options{Wait: func(context.Context, time.Duration) error { return nil }})
 			must(t, err)
 			t.Cleanup(l.Close)
-			_, err = l.Export(t.Context(), io.Discard, decisionlog.ExportOptions{Format: "csv"})
+			_, err = l.Export(t.Context(), io.Discard, export.Options{Format: "csv"})
 			if errors.Is(err, remote.ErrOtherExport) != breaks || err != nil && !breaks {
 				t.Errorf("got %v", err)
 			}

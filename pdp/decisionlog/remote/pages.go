@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/httpclient"
 )
 
@@ -72,7 +73,7 @@ func filterQuery(f decisionlog.Filter) url.Values {
 
 // Last hands the last records that pass to yield, in order, at most o.Last, and returns
 // the cursor to go on from.
-func (l *Log) Last(ctx context.Context, o decisionlog.TailOptions, yield func(sequence int64, line []byte) error) (cursor int64, err error) {
+func (l *Log) Last(ctx context.Context, o export.TailOptions, yield func(sequence int64, line []byte) error) (cursor int64, err error) {
 	newest, err := l.page(ctx, decisionlog.Filter{}, "newest", -1, 1)
 	if err != nil || len(newest.Items) == 0 {
 		return -1, err
@@ -97,7 +98,7 @@ func (l *Log) Last(ctx context.Context, o decisionlog.TailOptions, yield func(se
 
 // each hands records to yield, and before them those that they inherit from, where
 // somebody asks for these.
-func (p *page) each(o decisionlog.TailOptions, inherited *decisionlog.Inheritance, yield func(int64, []byte) error) error {
+func (p *page) each(o export.TailOptions, inherited *decisionlog.Inheritance, yield func(int64, []byte) error) error {
 	batches := map[string][]byte{}
 	for _, batch := range p.Batches {
 		r, err := decisionlog.Parse(batch)
@@ -121,7 +122,7 @@ func (p *page) each(o decisionlog.TailOptions, inherited *decisionlog.Inheritanc
 	return nil
 }
 
-func lacks(o decisionlog.TailOptions, inherited *decisionlog.Inheritance, line []byte, batches map[string][]byte) error {
+func lacks(o export.TailOptions, inherited *decisionlog.Inheritance, line []byte, batches map[string][]byte) error {
 	id, err := inherited.Lacks(line)
 	if err != nil || id == "" {
 		return err
@@ -141,10 +142,10 @@ func sequenceOf(line []byte) (int64, error) {
 	return int64(r.Sequence), err
 }
 
-// Tail hands records to yield in order, as [decisionlog.Tail] does: those after
+// Tail hands records to yield in order, as [export.Tail] does: those after
 // o.After, and while it follows those that come. A server that is not there for a
 // moment is asked again.
-func (l *Log) Tail(ctx context.Context, o decisionlog.TailOptions, yield func(sequence int64, line []byte) error) (cursor int64, err error) {
+func (l *Log) Tail(ctx context.Context, o export.TailOptions, yield func(sequence int64, line []byte) error) (cursor int64, err error) {
 	cursor = o.After
 	inherited := new(decisionlog.Inheritance)
 	for failures := 0; ; {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/httpclient"
@@ -99,10 +100,10 @@ func TestReadsAsFilesAreRead(t *testing.T) {
 	keys, err := l.Keys(ctx)
 	must(t, err)
 	trusted := verify.Options{Key: strings.Join(keys, "\n"), Checkpoint: string(checkpoint)}
-	var export, proof, consistency bytes.Buffer
-	done, err := l.Export(ctx, &export, decisionlog.ExportOptions{Proofs: true})
+	var exported, proof, consistency bytes.Buffer
+	done, err := l.Export(ctx, &exported, export.Options{Proofs: true})
 	must(t, err)
-	if report := verify.Export(&export, trusted); !report.Verified() || report.Records != done.Records || done.Records != done.Size || done.Uncovered != 0 {
+	if report := verify.Export(&exported, trusted); !report.Verified() || report.Records != done.Records || done.Records != done.Size || done.Uncovered != 0 {
 		t.Errorf("got %+v, %+v", report, done)
 	}
 	must(t, l.Prove(ctx, &proof, id))
@@ -188,26 +189,26 @@ func TestTail(t *testing.T) {
 		}
 	})
 	f := decisionlog.Filter{Tenant: "acme"}
-	cursor, err := l.Last(ctx, decisionlog.TailOptions{Filter: f, Last: 2}, see)
+	cursor, err := l.Last(ctx, export.TailOptions{Filter: f, Last: 2}, see)
 	must(t, err)
 	l.Close() // so that the next request is on a new connection
-	cursor, err = l.Tail(ctx, decisionlog.TailOptions{After: cursor, Filter: f, Every: time.Second}, see)
+	cursor, err = l.Tail(ctx, export.TailOptions{After: cursor, Filter: f, Every: time.Second}, see)
 	must(t, err)
 	want := []string{"doc-3", "doc-4", "new-1", "new-2", "new-3", "new-4", "new-5", "new-6", "new-7"}
 	if !slices.Equal(seen, want) || away.Load() == 0 {
 		t.Errorf("got %v, %d connections broke", seen, away.Load())
 	}
 	seen = nil
-	again, err := d.reader(d.URL, d.key).Tail(t.Context(), decisionlog.TailOptions{After: -1, Filter: decisionlog.Filter{Subject: "user/alice", Tenant: "acme"}}, see)
+	again, err := d.reader(d.URL, d.key).Tail(t.Context(), export.TailOptions{After: -1, Filter: decisionlog.Filter{Subject: "user/alice", Tenant: "acme"}}, see)
 	must(t, err)
 	if len(seen) != 12 || again < cursor {
 		t.Errorf("from the beginning: got %v, cursor %d after %d", seen, again, cursor)
 	}
 	seen = nil
-	if _, err := d.reader(d.URL, d.key).Last(t.Context(), decisionlog.TailOptions{Filter: f}, see); err != nil || seen != nil {
+	if _, err := d.reader(d.URL, d.key).Last(t.Context(), export.TailOptions{Filter: f}, see); err != nil || seen != nil {
 		t.Errorf("got %v, %v", seen, err)
 	}
-	if _, err := l.Tail(t.Context(), decisionlog.TailOptions{After: 1_000_000, Every: time.Second}, see); httpclient.StatusOf(err) != 400 {
+	if _, err := l.Tail(t.Context(), export.TailOptions{After: 1_000_000, Every: time.Second}, see); httpclient.StatusOf(err) != 400 {
 		t.Errorf("beyond the end: got %v", err)
 	}
 }
@@ -264,7 +265,7 @@ func TestHostileAnswers(t *testing.T) {
 		l, err := remote.New(s.URL, httpclient.Options{Credential: key})
 		must(t, err)
 		_, show := l.Show(t.Context(), "x")
-		_, tail := l.Tail(t.Context(), decisionlog.TailOptions{After: -1}, func(int64, []byte) error { return nil })
+		_, tail := l.Tail(t.Context(), export.TailOptions{After: -1}, func(int64, []byte) error { return nil })
 		for _, err := range []error{show, tail} {
 			if err == nil || strings.Contains(err.Error(), key) || strings.Contains(err.Error(), "\x1b") || strings.Contains(err.Error(), elsewhere.URL) {
 				t.Errorf("%s: got %v", name, err)
@@ -284,10 +285,10 @@ func TestTLS(t *testing.T) {
 		t.Error("an unknown authority is trusted")
 	}
 	l := d.reader(d.URL, d.key, func(o *httpclient.Options) { o.Roots = a.Pool })
-	var export bytes.Buffer
-	done, err := l.Export(t.Context(), &export, decisionlog.ExportOptions{})
+	var exported bytes.Buffer
+	done, err := l.Export(t.Context(), &exported, export.Options{})
 	must(t, err)
-	if report := verify.Export(&export, verify.Options{}); !report.Verified() || report.Records != done.Records || done.Records == 0 {
+	if report := verify.Export(&exported, verify.Options{}); !report.Verified() || report.Records != done.Records || done.Records == 0 {
 		t.Errorf("got %+v, %+v", report, done)
 	}
 }

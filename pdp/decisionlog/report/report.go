@@ -143,7 +143,7 @@ type Service struct {
 	Retention []RetentionRun  `json:"retention"`
 	Losses    []Loss          `json:"losses"`
 	Keys      []KeyRotation   `json:"key_rotations"`
-	// Live and Uncovered say what was not read: see [Exported].
+	// Live and Uncovered say what was not read: see [decisionlog.Head].
 	Live      bool  `json:"live,omitzero"`
 	Uncovered int64 `json:"uncovered,omitzero"`
 }

@@ -22,6 +22,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 )
 
 // sampleNow is a sample of the log as of now, which the stranger has verified.
@@ -136,7 +137,7 @@ func TestSampleHoldsReceipts(t *testing.T) {
 	last := uint64(0)
 	for line := range bytes.Lines(sample.Files["records.ndjson"]) {
 		var s decisionlog.Recorded
-		if bytes.HasPrefix(line, []byte(decisionlog.ExportPrefix)) {
+		if bytes.HasPrefix(line, []byte(export.Prefix)) {
 			continue
 		}
 		if err := json.Unmarshal(line, &s); err != nil || s.Sequence <= last {
@@ -354,7 +355,7 @@ func TestSampledItemsOfABatchComeWithItsRecord(t *testing.T) {
 	choose := func() (s Sample, ids []string) {
 		s = sampleNow(t, l, nil, SampleOptions{N: 25, Seed: "s"})
 		for line := range bytes.Lines(s.Files["records.ndjson"]) {
-			if !bytes.HasPrefix(line, []byte(decisionlog.ExportPrefix)) {
+			if !bytes.HasPrefix(line, []byte(export.Prefix)) {
 				r, err := decisionlog.Parse(line)
 				if err != nil {
 					t.Fatal(err)

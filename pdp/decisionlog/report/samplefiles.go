@@ -19,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 )
 
 // A sample is these files:
@@ -60,7 +61,7 @@ type SampleSummary struct {
 	Gone    *SampleGone    `json:"gone,omitzero"`
 	Chosen  []Chosen       `json:"chosen"`
 	Bundles []SampleBundle `json:"bundles"`
-	// Live and Uncovered say what was not read: see [Exported].
+	// Live and Uncovered say what was not read: see [decisionlog.Head].
 	Live      bool  `json:"live,omitzero"`
 	Uncovered int64 `json:"uncovered,omitzero"`
 }
@@ -117,12 +118,12 @@ func writeSample(s *decisionlog.Snapshot, p *picking) (Sample, error) {
 	if s.Tenants == nil {
 		out.Summary.Gone, out.Summary.Live, out.Summary.Uncovered = &p.gone, s.Head.Live, s.Head.Uncovered
 	}
-	chosen := p.chosen()
+	log, chosen := export.Log{Snapshot: s}, p.chosen()
 	var records []decisionlog.Record
 	for _, d := range chosen {
 		records = append(append(records, d.Record), d.receipts...)
 	}
-	records, gone, err := s.WithBatches(records, sampleHold)
+	records, gone, err := log.WithBatches(records, sampleHold)
 	if errors.Is(err, decisionlog.ErrTooLarge) {
 		return Sample{}, ErrSampleTooLarge
 	}
@@ -143,7 +144,7 @@ func writeSample(s *decisionlog.Snapshot, p *picking) (Sample, error) {
 		}
 	}
 	var proved bytes.Buffer
-	if err := s.WriteProofs(&proved, records); err != nil {
+	if err := log.WriteProofs(&proved, records); err != nil {
 		return Sample{}, err
 	}
 	out.Files[sampleRecords] = proved.Bytes()

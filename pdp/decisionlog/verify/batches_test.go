@@ -84,19 +84,19 @@ func TestFilteredExportWithoutTheRecordOfABatch(t *testing.T) {
 	w.records(2)
 	w.close()
 	one := func(n int) bool { return n == 7 }
-	r, got := read(t, export(w.export(one, false)), verify.Options{})
+	r, got := read(t, exportOf(w.export(one, false)), verify.Options{})
 	if !r.Verified() || len(got) != 2 || got[4] == "" || got[7] == "" {
 		t.Errorf("with it: %+v, %v, %d records", r, r.Problem, len(got))
 	}
-	if r, got := read(t, export(w.export(func(n int) bool { return n == 8 }, false)), verify.Options{}); !r.Verified() || len(got) != 1 {
+	if r, got := read(t, exportOf(w.export(func(n int) bool { return n == 8 }, false)), verify.Options{}); !r.Verified() || len(got) != 1 {
 		t.Errorf("an item that inherits nothing: %v, %d records", r.Problem, len(got))
 	}
-	if r, got := read(t, export(w.prove(7)), verify.Options{}); !r.Verified() || len(got) != 1 {
+	if r, got := read(t, exportOf(w.prove(7)), verify.Options{}); !r.Verified() || len(got) != 1 {
 		t.Errorf("proved alone: %v", r.Problem)
 	}
 	w.of = map[int]int{} // so that it is left out
 	bad := w.export(one, false)
-	if r, _ := read(t, export(bad), verify.Options{}); r.Code != verify.Missing || r.Problem.Sequence != 7 {
+	if r, _ := read(t, exportOf(bad), verify.Options{}); r.Code != verify.Missing || r.Problem.Sequence != 7 {
 		t.Errorf("without it: %v, %v", r.Code, r.Problem)
 	}
 	ofTenants := bytes.Replace(bad, []byte(`"filter":{"tenant":"default"}`), []byte(`"filter":{"tenants":["default"]}`), 1)
@@ -110,7 +110,7 @@ func TestFilteredExportWithoutTheRecordOfABatch(t *testing.T) {
 		if bytes.Equal(changed, bad) {
 			t.Fatalf("%s: it is no other", what)
 		}
-		if r, got := read(t, export(join(mend(split(changed)))), verify.Options{}); !r.Verified() || got[7] != string(w.lines[7]) {
+		if r, got := read(t, exportOf(join(mend(split(changed)))), verify.Options{}); !r.Verified() || got[7] != string(w.lines[7]) {
 			t.Errorf("%s: %v", what, r.Problem)
 		}
 	}

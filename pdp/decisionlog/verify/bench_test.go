@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/verify"
 )
 
@@ -27,7 +28,7 @@ func BenchmarkHowFastAndHowSmall(b *testing.B) {
 	f, err := os.Create(name)
 	check(b, err)
 	check(b, decisionlog.Read(data, func(s *decisionlog.Snapshot) error {
-		_, err := s.Export(b.Context(), f, decisionlog.ExportOptions{})
+		_, err := export.Log{Snapshot: s}.Export(b.Context(), f, export.Options{})
 		return err
 	}))
 	check(b, f.Close())

@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 )
 
 // envelope is any line of an export that is no record, as package decisionlog specifies
@@ -33,7 +33,7 @@ type envelope struct {
 }
 
 func isEnvelope(line []byte) bool {
-	return bytes.HasPrefix(line, []byte(decisionlog.ExportPrefix))
+	return bytes.HasPrefix(line, []byte(export.Prefix))
 }
 
 // parseEnvelope reads an envelope line; names twice and what is no JSON are refused.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 )
 
 // An exported is an export being read. Its one checkpoint stands at the beginning, and
@@ -53,11 +54,11 @@ func (x *exported) read() error {
 		return err
 	}
 	switch x.begin.Format {
-	case decisionlog.ExportFormat:
+	case export.Format:
 	default:
-		return problem(Unreadable, -1, "the export is of format %d, and this verifies format %d", x.begin.Format, decisionlog.ExportFormat)
+		return problem(Unreadable, -1, "the export is of format %d, and this verifies format %d", x.begin.Format, export.Format)
 	}
-	if x.begin.Word == decisionlog.ExportConsistency {
+	if x.begin.Word == export.LineConsistency {
 		return x.consistency()
 	}
 	if err := x.start(); err != nil {
@@ -90,7 +91,7 @@ func (x *exported) hash(line []byte) {
 // start checks the first line, with the signature that the rest hangs on.
 func (x *exported) start() error {
 	b := &x.begin
-	if b.Word != decisionlog.ExportBegin || b.Form != decisionlog.FormLog && b.Form != decisionlog.FormProof {
+	if b.Word != export.LineBegin || b.Form != export.FormLog && b.Form != export.FormProof {
 		return problem(Unreadable, -1, "this is no export of a decision log")
 	}
 	signed, err := x.signature(b.Checkpoint, b.Keys)
@@ -101,7 +102,7 @@ func (x *exported) start() error {
 		return problem(Altered, -1, "its first line is not of the log or the size that its checkpoint is of")
 	}
 	x.signed, x.report.Checkpoints, x.report.Live = signed, 1, b.Live
-	x.apart, x.ofTenants = b.Form == decisionlog.FormProof, b.ofTenants()
+	x.apart, x.ofTenants = b.Form == export.FormProof, b.ofTenants()
 	return nil
 }
 
@@ -171,15 +172,15 @@ func (x *exported) line(line []byte) error {
 	if err != nil {
 		return err
 	}
-	if x.mustProve() && e.Word != decisionlog.ExportProof {
+	if x.mustProve() && e.Word != export.LineProof {
 		return problem(Altered, x.proof, "its proof does not stand behind it")
 	}
 	switch e.Word {
-	case decisionlog.ExportProof:
+	case export.LineProof:
 		return x.proofLine(&e)
-	case decisionlog.ExportLeaves:
+	case export.LineLeaves:
 		return x.leaves(&e)
-	case decisionlog.ExportEnd:
+	case export.LineEnd:
 		return x.end(&e)
 	}
 	return problem(Altered, -1, "%.20q is no word of an export", e.Word)
@@ -188,7 +189,7 @@ func (x *exported) line(line []byte) error {
 // end checks the last line: that the export is whole, and was not changed by accident.
 func (x *exported) end(e *envelope) error {
 	x.ended = true
-	if x.begin.Form == decisionlog.FormLog && x.tree.size < x.signed.size {
+	if x.begin.Form == export.FormLog && x.tree.size < x.signed.size {
 		return problem(Truncated, x.tree.size, "it and all up to record %d are not there, which the checkpoint covers", x.signed.size-1)
 	}
 	if e.Records == nil || *e.Records != x.report.Records || e.Size == nil || *e.Size != x.signed.size {

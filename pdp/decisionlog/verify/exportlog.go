@@ -6,19 +6,20 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 )
 
 // mustProve says whether a record waits for its proof: in the form "proof" each does, and
 // in a log that has one for any record each does.
 func (x *exported) mustProve() bool {
-	return x.proof >= 0 && (x.begin.Form == decisionlog.FormProof || x.proofs > 0)
+	return x.proof >= 0 && (x.begin.Form == export.FormProof || x.proofs > 0)
 }
 
 func (x *exported) recordLine(line []byte) error {
 	if x.mustProve() {
 		return problem(Altered, x.proof, "its proof does not stand behind it")
 	}
-	if x.begin.Form == decisionlog.FormProof {
+	if x.begin.Form == export.FormProof {
 		return x.alone(line)
 	}
 	if x.tree.size >= x.signed.size {
@@ -43,7 +44,7 @@ func (x *exported) swapped(err error) error {
 	for {
 		next, err := x.lines.next()
 		if err == nil && isEnvelope(next) {
-			if e, err := parseEnvelope(next); err == nil && e.Word == decisionlog.ExportProof {
+			if e, err := parseEnvelope(next); err == nil && e.Word == export.LineProof {
 				continue
 			}
 		}
@@ -80,7 +81,7 @@ func (x *exported) proofLine(e *envelope) error {
 	if err := tlog.CheckRecord(e.Hashes, x.signed.size, x.signed.root, x.proof, x.leafHash); err != nil {
 		return problem(Altered, x.proof, "it is not in the log that its checkpoint was signed for: %v", err)
 	}
-	if x.begin.Form == decisionlog.FormLog && x.proofs+1 != x.report.Records {
+	if x.begin.Form == export.FormLog && x.proofs+1 != x.report.Records {
 		return problem(Altered, x.proof, "it has a proof, and one before it has none")
 	}
 	x.proof = -1
@@ -92,7 +93,7 @@ func (x *exported) proofLine(e *envelope) error {
 func (x *exported) leaves(e *envelope) error {
 	x.proof = -1
 	switch {
-	case x.begin.Form != decisionlog.FormLog || e.First == nil || len(e.Hashes) == 0 || len(e.Hashes) > decisionlog.ExportHashes:
+	case x.begin.Form != export.FormLog || e.First == nil || len(e.Hashes) == 0 || len(e.Hashes) > export.MaxHashes:
 		return problem(Altered, x.tree.size, "a line of hashes that is none")
 	case *e.First > x.tree.size:
 		return problem(Missing, x.tree.size, "hashes from %d stand in its place", *e.First)
@@ -127,7 +128,7 @@ func (x *exported) hashOnly(hash tlog.Hash, why string) error {
 
 // close holds all leaves against the checkpoint.
 func (x *exported) close() error {
-	if x.begin.Form == decisionlog.FormProof {
+	if x.begin.Form == export.FormProof {
 		return x.closeProof()
 	}
 	if root := x.tree.root(); root != x.signed.root {

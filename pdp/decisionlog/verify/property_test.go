@@ -96,16 +96,16 @@ func TestChangedExport(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	third := func(n int) bool { return n%3 == 0 }
 	for _, content := range [][]byte{w.export(nil, false), w.export(third, false), w.export(nil, true), w.prove(50)} {
-		_, want := read(t, export(content), verify.Options{})
+		_, want := read(t, exportOf(content), verify.Options{})
 		codes := map[verify.Code]int{}
 		for range *rounds {
 			change := changes[r.IntN(len(changes))]
 			changed := change.make(r, bytes.Clone(content))
-			report, got := quiet(t, change.name, export(changed), verify.Options{})
+			report, got := quiet(t, change.name, exportOf(changed), verify.Options{})
 			codes[report.Code]++
 			holds(t, change.name, report, got, want)
 			if r.IntN(2) == 0 { // on purpose
-				report, got = quiet(t, change.name, export(join(mend(split(changed)))), verify.Options{})
+				report, got = quiet(t, change.name, exportOf(join(mend(split(changed)))), verify.Options{})
 				codes[report.Code]++
 				within(t, change.name, report, got, want)
 			}

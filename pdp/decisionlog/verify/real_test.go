@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/verify"
 )
 
@@ -74,11 +75,11 @@ func keysOf(t testing.TB, data string) []string {
 	return keys
 }
 
-func exportReal(t testing.TB, data string, o decisionlog.ExportOptions) []byte {
+func exportReal(t testing.TB, data string, o export.Options) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	check(t, decisionlog.Read(data, func(s *decisionlog.Snapshot) error {
-		_, err := s.Export(t.Context(), &out, o)
+		_, err := export.Log{Snapshot: s}.Export(t.Context(), &out, o)
 		return err
 	}))
 	return out.Bytes()
@@ -100,19 +101,23 @@ func TestReal(t *testing.T) {
 		}
 		size = r.Size
 	}
-	for _, o := range []decisionlog.ExportOptions{{}, {Proofs: true}, {Filter: decisionlog.Filter{Tenant: "a"}, Proofs: true}} {
-		r, got := read(t, export(exportReal(t, data, o)), verify.Options{Key: newest, Checkpoint: string(kept)})
+	for _, o := range []export.Options{{}, {Proofs: true}, {Filter: decisionlog.Filter{Tenant: "a"}, Proofs: true}} {
+		r, got := read(t, exportOf(exportReal(t, data, o)), verify.Options{Key: newest, Checkpoint: string(kept)})
 		if !r.Verified() || r.Size != size || int64(len(got)) != r.Records || r.Records+r.Skipped+r.Redacted+r.Retired != size {
 			t.Errorf("%+v: %v: %+v", o, r.Problem, r)
 		}
 	}
 	var proof bytes.Buffer
-	check(t, decisionlog.Read(data, func(s *decisionlog.Snapshot) error { return s.Prove(t.Context(), &proof, id(180)) }))
-	if r, got := read(t, export(proof.Bytes()), verify.Options{Key: newest}); !r.Verified() || len(got) != 1 {
+	check(t, decisionlog.Read(data, func(s *decisionlog.Snapshot) error {
+		return export.Log{Snapshot: s}.Prove(t.Context(), &proof, id(180))
+	}))
+	if r, got := read(t, exportOf(proof.Bytes()), verify.Options{Key: newest}); !r.Verified() || len(got) != 1 {
 		t.Errorf("proof: %v", r.Problem)
 	}
 	proof.Reset()
-	check(t, decisionlog.Read(data, func(s *decisionlog.Snapshot) error { return s.Consistency(t.Context(), &proof, kept) }))
+	check(t, decisionlog.Read(data, func(s *decisionlog.Snapshot) error {
+		return export.Log{Snapshot: s}.Consistency(t.Context(), &proof, kept)
+	}))
 	if r := verify.Export(&proof, verify.Options{Key: strings.Join(keys, "\n")}); !r.Verified() {
 		t.Errorf("consistency: %v", r.Problem)
 	}

@@ -9,36 +9,44 @@ import (
 	"testing"
 )
 
-// TestStranger: of the writer's package verify uses constants, and nothing that does
+// TestStranger: verify uses constants of the writer's packages, and nothing that does
 // anything. Otherwise a mistake there would be made here again, and never found.
 func TestStranger(t *testing.T) {
 	constants := map[string]bool{}
-	for _, file := range parse(t, "..") {
-		for _, d := range file.Decls {
-			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST {
-				for _, s := range g.Specs {
-					for _, name := range s.(*ast.ValueSpec).Names {
-						constants[name.Name] = true
+	used := map[string]int{"decisionlog": 0, "export": 0}
+	for name, dir := range map[string]string{"decisionlog": "..", "export": "../export"} {
+		for _, file := range parse(t, dir) {
+			for _, d := range file.Decls {
+				if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST {
+					for _, s := range g.Specs {
+						for _, constant := range s.(*ast.ValueSpec).Names {
+							constants[name+"."+constant.Name] = true
+						}
 					}
 				}
 			}
 		}
 	}
-	used := 0
 	for _, file := range parse(t, ".") {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if s, ok := n.(*ast.SelectorExpr); ok {
-				if x, ok := s.X.(*ast.Ident); ok && x.Name == "decisionlog" {
-					if used++; !constants[s.Sel.Name] {
-						t.Errorf("verify uses decisionlog.%s, which is no constant", s.Sel.Name)
+				x, ok := s.X.(*ast.Ident)
+				if !ok {
+					return true
+				}
+				if _, writers := used[x.Name]; writers {
+					if used[x.Name]++; !constants[x.Name+"."+s.Sel.Name] {
+						t.Errorf("verify uses %s.%s, which is no constant", x.Name, s.Sel.Name)
 					}
 				}
 			}
 			return true
 		})
 	}
-	if used == 0 {
-		t.Error("verify uses nothing of decisionlog: this test looks in the wrong place")
+	for name, n := range used {
+		if n == 0 {
+			t.Errorf("verify uses nothing of %s: this test looks in the wrong place", name)
+		}
 	}
 }
 

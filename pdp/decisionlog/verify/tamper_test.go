@@ -171,7 +171,7 @@ func TestOutside(t *testing.T) {
 		if r := verify.Directory(older, o); r.Code != verify.Forked {
 			t.Errorf("a fork by who holds the key: %v: %v", r.Code, r.Problem)
 		}
-		if r, _ := read(t, export(fork.export(nil, false)), o); r.Code != verify.Forked {
+		if r, _ := read(t, exportOf(fork.export(nil, false)), o); r.Code != verify.Forked {
 			t.Errorf("its export: %v: %v", r.Code, r.Problem)
 		}
 	}

@@ -41,7 +41,7 @@ func TestBothForms(t *testing.T) {
 	if r.Files.Digested != 3 || r.Files.Undigested != nil || len(r.NotExcluded) != 0 {
 		t.Errorf("%+v", r)
 	}
-	r, got = read(t, export(w.export(nil, false)), verify.Options{})
+	r, got = read(t, exportOf(w.export(nil, false)), verify.Options{})
 	w.want(r, got)
 }
 

@@ -62,7 +62,7 @@ func directory(data string) func(verify.Options) verify.Report {
 	return func(o verify.Options) verify.Report { return verify.Directory(data, o) }
 }
 
-func export(content []byte) func(verify.Options) verify.Report {
+func exportOf(content []byte) func(verify.Options) verify.Report {
 	return func(o verify.Options) verify.Report { return verify.Export(bytes.NewReader(content), o) }
 }
 
@@ -98,7 +98,7 @@ func TestWhole(t *testing.T) {
 			continue
 		}
 		for _, proofs := range []bool{false, true} {
-			r, got = read(t, export(w.export(nil, proofs)), o)
+			r, got = read(t, exportOf(w.export(nil, proofs)), o)
 			w.want(r, got)
 		}
 	}
@@ -115,12 +115,12 @@ func TestWhole(t *testing.T) {
 func TestFilteredAndProof(t *testing.T) {
 	w := sample(t, t.TempDir())
 	for _, proofs := range []bool{false, true} {
-		r, got := read(t, export(w.export(func(n int) bool { return n%3 == 0 }, proofs)), verify.Options{Key: w.keys[1]})
+		r, got := read(t, exportOf(w.export(func(n int) bool { return n%3 == 0 }, proofs)), verify.Options{Key: w.keys[1]})
 		if !r.Verified() || r.Skipped == 0 || r.Records != int64(len(got)) || len(got) == 0 {
 			t.Fatalf("%+v: %v", r, r.Problem)
 		}
 	}
-	r, got := read(t, export(w.prove(50)), verify.Options{Key: w.keys[1]})
+	r, got := read(t, exportOf(w.prove(50)), verify.Options{Key: w.keys[1]})
 	if !r.Verified() || len(got) != 1 || got[50] != string(w.lines[50]) {
 		t.Fatalf("%+v: %v", r, r.Problem)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
@@ -90,9 +91,9 @@ func (a *Audit) logConsistency(c echo.Context) error {
 		return err
 	}
 	var proof bytes.Buffer
-	err = snapshot.Consistency(ctx, &proof, who.Body)
+	err = export.Log{Snapshot: snapshot}.Consistency(ctx, &proof, who.Body)
 	switch {
-	case errors.Is(err, decisionlog.ErrForked):
+	case errors.Is(err, export.ErrForked):
 		return door.NewProblem(http.StatusConflict,
 			"the checkpoint is not of this log's history; keep it, and see whether it is of this log at all: if "+
 				"so, the history was replaced")

@@ -15,6 +15,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
@@ -41,7 +42,7 @@ const (
 // exportAsked is the export that a request asks for.
 type exportAsked struct {
 	auditor
-	options    decisionlog.ExportOptions
+	options    export.Options
 	gzip       bool
 	checkpoint decisionlog.Moment // the zero Moment is the newest checkpoint
 }
@@ -135,16 +136,17 @@ func (a *Audit) cutOff(c echo.Context, err error) error {
 // write makes the export.
 func (want exportAsked) write(
 	ctx context.Context, w io.Writer, snapshot *decisionlog.Snapshot,
-) (done decisionlog.Exported, err error) {
+) (done export.Result, err error) {
+	log := export.Log{Snapshot: snapshot}
 	if !want.gzip {
-		return snapshot.Export(ctx, w, want.options)
+		return log.Export(ctx, w, want.options)
 	}
 	pieces := bufio.NewWriterSize(w, ExportPiece) // gzip writes a few hundred bytes at a time
 	z, err := gzip.NewWriterLevel(pieces, gzip.BestSpeed)
 	if err != nil {
 		return done, err
 	}
-	done, err = snapshot.Export(ctx, z, want.options)
+	done, err = log.Export(ctx, z, want.options)
 	if err == nil {
 		err = z.Close()
 	}
@@ -154,7 +156,7 @@ func (want exportAsked) write(
 	return done, err
 }
 
-func summary(done decisionlog.Exported) string {
+func summary(done export.Result) string {
 	done.Uncovered = 0 // the server signs for them in a moment
 	text, err := door.Marshal(done)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
@@ -124,7 +125,7 @@ func (a *Audit) decisionProof(c echo.Context) error {
 			"no checkpoint covers this record yet, and none can be made at the moment; ask again later")
 	}
 	var proof bytes.Buffer
-	if err := snapshot.For(want.tenants).Prove(ctx, &proof, want.id); err != nil {
+	if err := (export.Log{Snapshot: snapshot.For(want.tenants)}).Prove(ctx, &proof, want.id); err != nil {
 		return logProblem(err)
 	}
 	return c.Blob(http.StatusOK, ndjsonType, proof.Bytes())

@@ -17,6 +17,7 @@ import (
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/decisionlog/report"
 )
@@ -47,7 +48,7 @@ type logFlags struct {
 
 // auditLog is what these commands read of a log, whether it is in a directory or behind a server.
 type auditLog interface {
-	Export(context.Context, io.Writer, decisionlog.ExportOptions) (decisionlog.Exported, error)
+	Export(context.Context, io.Writer, export.Options) (export.Result, error)
 	Show(ctx context.Context, id string) (decisionlog.Shown, error)
 	Prove(ctx context.Context, w io.Writer, id string) error
 	Checkpoint(context.Context) ([]byte, error)
@@ -64,11 +65,11 @@ func (a logFlags) read(f func(context.Context, auditLog) error) error {
 	if a.Server != "" {
 		return a.remote(func(log *remote.Log) error { return f(ctx, log) })
 	}
-	return decisionlog.Read(a.Data, func(s *decisionlog.Snapshot) error { return f(ctx, logHere{s}) })
+	return decisionlog.Read(a.Data, func(s *decisionlog.Snapshot) error { return f(ctx, logHere{export.Log{Snapshot: s}}) })
 }
 
 // logHere is the log of a data directory.
-type logHere struct{ *decisionlog.Snapshot }
+type logHere struct{ export.Log }
 
 // Stats counts the records.
 func (l logHere) Stats(ctx context.Context) (report.Statistics, error) {

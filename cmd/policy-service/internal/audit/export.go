@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"policy-service/cmd/policy-service/internal/cli"
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 )
 
 type exportCommand struct {
@@ -34,11 +34,11 @@ func (c exportCommand) Run(s cli.Streams) error {
 	if err := c.Only.filter().Check(); err != nil {
 		return err
 	}
-	var done decisionlog.Exported
+	var done export.Result
 	err := c.write(s, func(w io.Writer) (err error) {
 		out := &outcome{Writer: w}
 		err = c.read(func(ctx context.Context, log auditLog) error {
-			done, err = log.Export(ctx, out, decisionlog.ExportOptions{
+			done, err = log.Export(ctx, out, export.Options{
 				Format: c.Format, Filter: c.Only.filter(), Proofs: c.Proofs, Progress: progress(s.Err),
 			})
 			return err
@@ -129,7 +129,7 @@ func clearProgress(w io.Writer) {
 }
 
 // exported is a line on what an export holds, and further lines on what it lacks.
-func exported(e decisionlog.Exported) string {
+func exported(e export.Result) string {
 	text := fmt.Sprintf("exported %s of %d", cli.Plural(int(e.Records), "record"), e.Size)
 	for _, less := range []struct {
 		count int64

@@ -9,6 +9,7 @@ import (
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/remote"
 )
 
@@ -60,14 +61,14 @@ func (c tailCommand) tail(ctx context.Context, s cli.Streams) (cursor int64, err
 	if err == nil && c.Follow {
 		o := c.options(s)
 		o.After, o.Every = cursor, followEvery
-		cursor, err = decisionlog.Tail(ctx, c.Data, o, c.printer(s))
+		cursor, err = export.Tail(ctx, c.Data, o, c.printer(s))
 	}
 	return cursor, err
 }
 
 // options are those of all tails: what is printed as it is stored is printed whole.
-func (c tailCommand) options(s cli.Streams) decisionlog.TailOptions {
-	o := decisionlog.TailOptions{Filter: c.Only.filter()}
+func (c tailCommand) options(s cli.Streams) export.TailOptions {
+	o := export.TailOptions{Filter: c.Only.filter()}
 	if c.JSON {
 		o.Inherited = func(id string, batch decisionlog.Record) error { return printBatch(s, id, batch.Line) }
 	}
@@ -124,13 +125,13 @@ func (c tailCommand) first(ctx context.Context, s cli.Streams) (cursor int64, er
 	o := c.options(s)
 	if c.After != nil {
 		o.After = *c.After
-		return decisionlog.Tail(ctx, c.Data, o, c.printer(s))
+		return export.Tail(ctx, c.Data, o, c.printer(s))
 	}
 	last := window{size: int(c.Last), whole: c.JSON}
 	if o.After, o.Last = -1, c.wholeLast(); last.whole {
 		o.Inherited = last.inherited
 	}
-	cursor, err = decisionlog.Tail(ctx, c.Data, o, last.add)
+	cursor, err = export.Tail(ctx, c.Data, o, last.add)
 	return cursor, errors.Join(err, last.print(s, c.printer(s)))
 }
 

@@ -1,4 +1,4 @@
-package decisionlog
+package export
 
 import (
 	"bufio"
@@ -8,7 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"policy-service/pdp/decisionlog"
 )
+
+const oneLine = `{"sequence":7,"id":"0190","kind":"decision","time":"2026-11-20T11:00:00.5Z","tenant":"default","decision":true,` +
+	`"request":{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"doc","id":"a/b"}},"determining":["p1"]}`
 
 func TestCSVCellsAreNoFormulas(t *testing.T) {
 	for _, id := range []string{`=cmd|' /C calc'!A0`, "+1", "-1+2", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\u00a0=1", "'=1", "＝1", "=1\r\n=2", `","=1`} {
@@ -28,11 +33,11 @@ func csvRow(t *testing.T, line string) []string {
 	t.Helper()
 	var b bytes.Buffer
 	buffered := bufio.NewWriter(&b)
-	w := newTable(newExportLines(buffered, 0))
-	if err := w.begin(Head{}); err != nil {
+	w := newTable(newLines(buffered, 0))
+	if err := w.begin(decisionlog.Head{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.record(Record{Sequence: 7, Line: []byte(line)}); err != nil {
+	if err := w.record(decisionlog.Record{Sequence: 7, Line: []byte(line)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := buffered.Flush(); err != nil {

@@ -1,10 +1,15 @@
-package decisionlog
+package export
 
 import (
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/decisionlog"
 )
 
 // An export of many records takes the memory of few.
@@ -20,11 +25,11 @@ func TestExportMemory(t *testing.T) {
 			peak = now
 		}
 	}
-	s, err := l.snapshot(nil)
+	s, err := l.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, err := s.Export(t.Context(), io.Discard, ExportOptions{Filter: Filter{Tenant: "acme"}, Progress: progress})
+	done, err := Log{s}.Export(t.Context(), io.Discard, Options{Filter: decisionlog.Filter{Tenant: "acme"}, Progress: progress})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,16 +41,16 @@ func TestExportMemory(t *testing.T) {
 // How many records a second does an export write?
 func BenchmarkExportRecordsPerSecond(b *testing.B) {
 	l := fillLog(b, 50_000)
-	for name, o := range map[string]ExportOptions{"ndjson": {}, "proofs": {Proofs: true}, "filtered": {Filter: Filter{Tenant: "acme"}}, "csv": {Format: "csv"}} {
+	for name, o := range map[string]Options{"ndjson": {}, "proofs": {Proofs: true}, "filtered": {Filter: decisionlog.Filter{Tenant: "acme"}}, "csv": {Format: "csv"}} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			var records int64
 			for b.Loop() {
-				s, err := l.snapshot(nil)
+				s, err := l.Snapshot()
 				if err != nil {
 					b.Fatal(err)
 				}
-				done, err := s.Export(b.Context(), io.Discard, o)
+				done, err := Log{s}.Export(b.Context(), io.Discard, o)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -56,15 +61,15 @@ func BenchmarkExportRecordsPerSecond(b *testing.B) {
 	}
 }
 
-func fillLog(tb testing.TB, n int) *Log {
+func fillLog(tb testing.TB, n int) *decisionlog.Log {
 	tb.Helper()
-	l, err := Open(tb.TempDir(), Options{})
+	l, err := decisionlog.Open(tb.TempDir(), decisionlog.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = l.Close() })
 	for from := 0; from < n; from += 1000 {
-		var entries []Entry
+		var entries []decisionlog.Entry
 		for i := from; i < from+1000; i++ {
 			entries = append(entries, entryOf(fmt.Sprintf("r-%d", i), i%3 == 0))
 		}
@@ -76,4 +81,24 @@ func fillLog(tb testing.TB, n int) *Log {
 		tb.Fatal(err)
 	}
 	return l
+}
+
+func entryOf(id string, allow bool) decisionlog.Entry {
+	tenant := "default"
+	if strings.HasSuffix(id, "7") {
+		tenant = "acme"
+	}
+	return decisionlog.Entry{
+		ID:     id,
+		Kind:   decisionlog.KindDecision,
+		Tenant: tenant,
+		Caller: "key:pep",
+		Request: &decisionlog.Request{
+			Subject:  jsontext.Value(fmt.Sprintf(`{"type":"user","id":"subject-of-%s"}`, id)),
+			Action:   jsontext.Value(`{"name":"read"}`),
+			Resource: jsontext.Value(`{"type":"doc","id":"plan"}`),
+			Context:  jsontext.Value(fmt.Sprintf(`{"note":"content-of-%s"}`, id)),
+		},
+		Decision: &decisionlog.Decision{Allow: allow, Determining: []string{"p1"}},
+	}
 }

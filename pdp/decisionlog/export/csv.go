@@ -1,4 +1,4 @@
-package decisionlog
+package export
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"policy-service/pdp/decisionlog"
 )
 
 // The columns of a CSV export. New ones come at the end.
@@ -15,44 +17,44 @@ var tableColumns = []string{"sequence", "id", "time", "kind", "event", "tenant",
 	"subject_type", "subject_id", "action", "resource_type", "resource_id",
 	"policies", "policy_errors", "obligations", "bundle", "leaf_hash"}
 
-// table writes CSV. It is for reading, and proves nothing, but that leaf_hash
-// finds a row in an export that does. Records without content have a row too, so
-// that a gap is not taken for nothing; those a filter passed over have none.
+// table writes CSV. It is for reading, and proves nothing: leaf_hash finds the record of a
+// row in an export that proves it. A record without content has a row too, so that a reader
+// sees the gap. A record that does not pass the filter has none.
 type table struct {
-	exportLines
+	lines
 	row  bytes.Buffer // as rows writes it
 	rows *csv.Writer
 }
 
-func newTable(lines exportLines) *table {
-	t := &table{exportLines: lines}
+func newTable(lines lines) *table {
+	t := &table{lines: lines}
 	t.rows = csv.NewWriter(&t.row)
 	return t
 }
 
-func (t *table) begin(Head) error { return t.add(0, slices.Clone(tableColumns)) }
+func (t *table) begin(decisionlog.Head) error { return t.add(0, slices.Clone(tableColumns)) }
 
-// whole is false: no column is of what can be inherited.
+// whole is false, because no column shows what a record can inherit.
 func (t *table) whole() bool { return false }
 
-func (t *table) end(done *Exported) error {
+func (t *table) end(done *Result) error {
 	done.Digest = t.sum()
 	return nil
 }
 
-func (t *table) without(l Record, why string) error {
-	if why == WhyFiltered {
+func (t *table) without(r decisionlog.Record) error {
+	if r.Gone == decisionlog.WhyFiltered {
 		return nil
 	}
 	row := make([]string, len(tableColumns))
-	row[0], row[3], row[len(row)-1] = strconv.FormatUint(l.Sequence, 10), why, l.Leaf.String()
-	return t.add(l.Sequence, row)
+	row[0], row[3], row[len(row)-1] = strconv.FormatUint(r.Sequence, 10), r.Gone, r.Leaf.String()
+	return t.add(r.Sequence, row)
 }
 
-func (t *table) record(l Record) error {
-	s, err := Parse(l.Line)
+func (t *table) record(r decisionlog.Record) error {
+	s, err := decisionlog.Parse(r.Line)
 	if err != nil {
-		return fmt.Errorf("record %d: %w", l.Sequence, err)
+		return fmt.Errorf("record %d: %w", r.Sequence, err)
 	}
 	var errors, obligations []string
 	for _, e := range s.Errors {
@@ -61,13 +63,13 @@ func (t *table) record(l Record) error {
 	for _, o := range s.Obligations {
 		obligations = append(obligations, o.ID)
 	}
-	r := &s.Names
-	return t.add(l.Sequence, []string{
-		strconv.FormatUint(l.Sequence, 10), s.ID, s.Time.Format(time.RFC3339Nano), s.Kind, s.Event, s.Tenant, s.Caller,
+	names := &s.Names
+	return t.add(r.Sequence, []string{
+		strconv.FormatUint(r.Sequence, 10), s.ID, s.Time.Format(time.RFC3339Nano), s.Kind, s.Event, s.Tenant, s.Caller,
 		s.Answer(), s.Reason,
-		r.Subject.Type, r.Subject.ID, r.Action.Name, r.Resource.Type, r.Resource.ID,
+		names.Subject.Type, names.Subject.ID, names.Action.Name, names.Resource.Type, names.Resource.ID,
 		strings.Join(s.Determining, " "), strings.Join(errors, " "), strings.Join(obligations, " "),
-		s.Bundle, l.Leaf.String(),
+		s.Bundle, r.Leaf.String(),
 	})
 }
 
@@ -83,10 +85,10 @@ func (t *table) add(sequence uint64, row []string) error {
 	return t.write(sequence, t.row.Bytes())
 }
 
-// harmless keeps a spreadsheet from running a cell as a formula: what a caller
-// sends as an id would be code on the auditor's machine. Spaces count because
-// some programs trim them first, and a leading quote so that the one put before
-// a cell can be taken away again without doubt.
+// harmless keeps a spreadsheet from running a cell as a formula. Otherwise the id that a
+// caller sends would be code on the auditor's machine. Leading spaces are passed over because
+// some programs trim them first. A cell that begins with a quote gets another one, so that a
+// reader can take the first quote away without doubt.
 func harmless(cell string) string {
 	bare := strings.TrimLeft(cell, " \u00a0")
 	for _, sign := range formulaSigns {
