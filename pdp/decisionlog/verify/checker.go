@@ -8,36 +8,37 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// A checker takes the log's leaves in order, from whichever source, and holds what is
-// needed to judge them: the tree's edge, the last time, the keys, and what is missing.
+// A checker takes the leaves of the log in order, from any source. It holds what is needed to
+// judge them: the edge of the tree, the last time, the keys, and what is missing.
 type checker struct {
 	options Options
 	report  Report
 	scanner *scanner
 	keys    keyring
 	tree    frontier
-	time    string // of the last record that has content
-	outside *checkpoint
-	// reached is the root where the tree had the size of the checkpoint from outside.
-	reached *tlog.Hash
+	time    string   // of the last record that has content
+	outside *outside // nil if no checkpoint was given
 	apart   bool     // records are there without those before them
 	late    error    // the first problem that any other goes before
 	cut     *Problem // a checkpoint covers more than its segment has
 	gone    spans    // sequences without content
 	batches batches
-	// What signed records say of that, and of files; and, until a checkpoint covers it,
-	// what unsigned ones say: anybody could have written those.
-	told, unsigned told
+	digests map[int64][]string // by segment, as records give them, signed or not
+	// Until a checkpoint covers a record, anybody could have written what the record claims.
+	signed, unsigned claims
 }
 
-// told is what admin records say of the log itself.
-type told struct {
+// outside is the checkpoint that the auditor kept elsewhere.
+type outside struct {
+	checkpoint
+	reached *tlog.Hash // the root of the tree when it had the size of the checkpoint
+}
+
+// claims are what admin records say about the log itself.
+type claims struct {
 	redacted []int64
-	below    int64
+	below    int64 // retention dropped every record below this sequence
 	files    []segmentFile
-	// named are the digests that records give of each segment. Only checker.told has them,
-	// and has also those that are not signed.
-	named map[int64][]string
 }
 
 // record takes a record with its content.
@@ -56,7 +57,7 @@ func (c *checker) record(line []byte) error {
 	if c.batches.lacks(&r) && !c.apart {
 		c.later(problem(Missing, r.sequence, "it inherits from the record of its batch, and that does not stand before it"))
 	}
-	if err := c.tell(&r); err != nil {
+	if err := c.noteEvent(&r); err != nil {
 		return err
 	}
 	if c.options.Record != nil {
@@ -84,8 +85,8 @@ func (c *checker) inOtherOrder(p *Problem, next []byte) {
 	}
 }
 
-// tell notes what an admin record says of the log.
-func (c *checker) tell(r *record) error {
+// noteEvent notes what an admin record claims about the log.
+func (c *checker) noteEvent(r *record) error {
 	var files []segmentFile
 	switch u := &c.unsigned; r.event {
 	case decisionlog.EventSegment:
@@ -94,7 +95,7 @@ func (c *checker) tell(r *record) error {
 		}
 	case decisionlog.EventSealed:
 		file := r.details.segmentFile
-		if named := c.told.named[file.Segment]; len(named) > 0 && !slices.Contains(named, file.Digest) {
+		if known := c.digests[file.Segment]; len(known) > 0 && !slices.Contains(known, file.Digest) {
 			return problem(Altered, r.sequence, "it gives segment %d another digest than a record before it", file.Segment)
 		}
 		files = []segmentFile{file}
@@ -105,9 +106,9 @@ func (c *checker) tell(r *record) error {
 	}
 	c.unsigned.files = append(c.unsigned.files, files...)
 	for _, f := range files {
-		c.told.named[f.Segment] = append(c.told.named[f.Segment], f.Digest)
+		c.digests[f.Segment] = append(c.digests[f.Segment], f.Digest)
 	}
-	if len(c.told.files)+len(c.unsigned.files) > maxSpans {
+	if len(c.signed.files)+len(c.unsigned.files) > maxSpans {
 		return problem(Unreadable, r.sequence, "more than %d redactions", maxSpans)
 	}
 	return nil
@@ -118,7 +119,7 @@ func (c *checker) leaf(hash tlog.Hash) {
 	c.tree.add(hash)
 	if c.outside != nil && c.outside.size == c.tree.size {
 		root := c.tree.root()
-		c.reached = &root
+		c.outside.reached = &root
 	}
 	if c.options.Progress != nil && c.tree.size%(1<<16) == 0 {
 		c.options.Progress(c.tree.size)
@@ -153,24 +154,25 @@ func (c *checker) checkpoint(text string) error {
 	return nil
 }
 
-// sign makes the report, and what records say, go as far as a checkpoint that holds.
+// sign extends the report, and what counts as signed, to a checkpoint that holds.
 func (c *checker) sign(signed checkpoint) {
-	c.report.Size, c.report.Root, c.report.Checkpoint, c.report.Origin = signed.size, signed.root.String(), signed.text, signed.origin
-	c.told.redacted = append(c.told.redacted, c.unsigned.redacted...)
-	c.told.files = append(c.told.files, c.unsigned.files...)
-	c.told.below = max(c.told.below, c.unsigned.below)
-	c.unsigned = told{}
+	c.report.Size, c.report.Root = signed.size, signed.root.String()
+	c.report.Checkpoint, c.report.Origin = signed.text, signed.origin
+	c.signed.redacted = append(c.signed.redacted, c.unsigned.redacted...)
+	c.signed.files = append(c.signed.files, c.unsigned.files...)
+	c.signed.below = max(c.signed.below, c.unsigned.below)
+	c.unsigned = claims{}
 }
 
-// later notes a problem that is one only where there is no other: what was altered is
-// said to be altered, also where it makes the time go back.
+// later notes a problem that counts only if there is no other: a record that was altered is
+// reported as altered, even if the alteration makes the time go back.
 func (c *checker) later(p *Problem) {
 	if c.late == nil {
 		c.late = p
 	}
 }
 
-// at says which record a problem was met behind, where it does not say so itself.
+// at adds to a problem the record before it, if the problem names no record itself.
 func at(err error, sequence int64) error {
 	p := asProblem(err)
 	if p.Sequence < 0 && sequence > 0 {

@@ -13,14 +13,14 @@ func (x *exported) consistency() error {
 	if _, err := x.lines.next(); !errors.Is(err, io.EOF) {
 		return problem(Altered, -1, "something follows the proof")
 	}
-	if len(x.keys.given) == 0 {
+	if len(x.log.keys.given) == 0 {
 		return problem(Usage, -1, "a proof of consistency has no key in it: give the log's")
 	}
 	older, err := x.signature(b.Old, nil)
 	if err != nil {
 		return err
 	}
-	x.keys.given = append(x.keys.given, x.rotated(b.Old)...)
+	x.log.keys.given = append(x.log.keys.given, x.rotated(b.Old)...)
 	newer, err := x.signature(b.New, nil)
 	if err != nil {
 		return err
@@ -31,11 +31,11 @@ func (x *exported) consistency() error {
 	if err := continues(older, newer, b.Hashes); err != nil {
 		return err
 	}
-	x.signed, x.report.Checkpoints = newer, 2
-	x.sign(newer)
-	x.report.Key = x.keys.inForce.text
-	x.report.proved("the log of %d records is that of %d with more at its end", newer.size, older.size)
-	x.report.doubt("anything about what the records say: they are not here")
+	x.signed, x.log.report.Checkpoints = newer, 2
+	x.log.sign(newer)
+	x.log.report.Key = x.log.keys.inForce.text
+	x.log.report.proved("the log of %d records is that of %d with more at its end", newer.size, older.size)
+	x.log.report.doubt("anything about what the records say: they are not here")
 	return x.related()
 }
 
@@ -59,7 +59,7 @@ func continues(older, newer checkpoint, proof []tlog.Hash) error {
 // its end, given the proof of it (tlog.TreeProof). Both must be signed by a key given.
 func Consistency(older, newer string, proof []tlog.Hash, o Options) Report {
 	return run(o, func(c *checker) error {
-		x := exported{checker: c, lines: newLines(eof{}, 0)}
+		x := exported{log: c, lines: newLines(eof{}, 0)}
 		x.begin = envelope{Old: older, New: newer, Hashes: proof}
 		if signed, err := unverifiedCheckpoint(newer); err == nil {
 			x.begin.Origin = signed.origin
@@ -75,7 +75,7 @@ func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
 // rotated are the keys that a checkpoint signs in, once it is known to be good.
 func (x *exported) rotated(text string) []key {
-	k := keyring{inForce: x.keys.inForce}
+	k := keyring{inForce: x.log.keys.inForce}
 	if _, err := k.open(text); err != nil {
 		return nil
 	}
@@ -85,11 +85,11 @@ func (x *exported) rotated(text string) []key {
 // related holds the checkpoint from outside against the one signed here, as far as that
 // is possible without the leaves between them.
 func (x *exported) related() error {
-	if x.outside == nil {
-		x.doubts()
+	if x.log.outside == nil {
+		x.log.doubts()
 		return nil
 	}
-	outside, _, err := x.keys.any(x.outside.text)
+	outside, _, err := x.log.keys.any(x.log.outside.text)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (x *exported) related() error {
 	case outside.size == x.signed.size && outside.root != x.signed.root:
 		return problem(Forked, -1, "two checkpoints of %d records are not of the same ones", outside.size)
 	case outside.size != x.signed.size:
-		x.report.doubt("that the checkpoint given, of %d records, is of another history: that takes a proof of consistency", outside.size)
+		x.log.report.doubt("that the checkpoint given, of %d records, is of another history: that takes a proof of consistency", outside.size)
 	}
 	return nil
 }

@@ -5,29 +5,17 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"policy-service/pdp/decisionlog"
 )
 
-// digest is a segment file's, as records name it.
+// digest is the digest of a segment's file, as records give it.
 type digest struct {
 	text string
 	err  error
-	end  int64 // of the segment: the first record behind it
-}
-
-// digestOf computes a file's digest while it is read for its records: there are two
-// things to do with each byte, and more than one processor.
-func digestOf(f io.ReaderAt, size int64) <-chan digest {
-	ready := make(chan digest, 1)
-	go func() {
-		text, err := fileDigest(io.NewSectionReader(f, 0, size))
-		ready <- digest{text: text, err: err}
-	}()
-	return ready
+	end  int64 // of the segment: the first record after it
 }
 
 func fileDigest(r io.Reader) (string, error) {
@@ -47,34 +35,31 @@ func fileDigest(r io.Reader) (string, error) {
 	}
 }
 
-// digests holds each sealed file against what signed records say it is. The file that
-// any of them names is accepted: between the record of a redaction and the new file in
-// its place, a crash leaves the file that was. A file that none of them names is no
-// finding, because its digest is recorded some time after it was sealed: it is said.
-func (c *checker) digests(dir string, names []string, digests map[int64]<-chan digest) error {
-	known := map[int64][]string{}
-	for _, f := range c.told.files {
+// checkDigests compares each sealed file with the digests that signed records give of it. Any of
+// them will do: if a crash comes between the record of a redaction and the new file, the old file
+// is still there. A file without a digest is no finding, because its digest is recorded some time
+// after it was sealed, but the report names it.
+func (d *directory) checkDigests() error {
+	c, known := d.log, map[int64][]string{}
+	for _, f := range c.signed.files {
 		known[f.Segment] = append(known[f.Segment], f.Digest)
 	}
-	for i, name := range names {
-		ready, read := digests[int64(i+1)]
-		if !read {
-			continue
-		}
-		is, said := <-ready, known[int64(i+1)]
-		if len(said) == 0 {
-			if c.lacksDigest(is.end) {
-				c.report.Files.Undigested = append(c.report.Files.Undigested, name)
+	for n, name := range d.names {
+		is, recorded := d.digests[n], known[int64(n+1)]
+		switch {
+		case is == nil: // it was not read
+		case len(recorded) > 0:
+			err := is.err
+			if err == nil {
+				err = c.judge(is.text, recorded)
 			}
-			continue
+			if err != nil {
+				return inFile(err, d.file(n))
+			}
+			c.report.Files.Digested++
+		case c.lacksDigest(is.end):
+			c.report.Files.Undigested = append(c.report.Files.Undigested, name)
 		}
-		if is.err != nil {
-			return inFile(is.err, filepath.Join(dir, name))
-		}
-		if err := c.judge(is.text, said); err != nil {
-			return inFile(err, filepath.Join(dir, name))
-		}
-		c.report.Files.Digested++
 	}
 	if some := c.report.Files.Undigested; len(some) > 0 {
 		c.report.doubt("changes to %s that touch no record, no hash and no checkpoint: no signed record has the digest yet; start the server, and it records it",
@@ -86,15 +71,16 @@ func (c *checker) digests(dir string, names []string, digests map[int64]<-chan d
 // lacksDigest reports whether some record that was read should have the digest of the
 // segment that ends before a record. That of the last one read stands behind it. That of a
 // retired one may have been in a record that was retired later.
-func (c *checker) lacksDigest(end int64) bool { return end < c.tree.size && end > c.told.below }
+func (c *checker) lacksDigest(end int64) bool { return end < c.tree.size && end > c.signed.below }
 
-func (c *checker) judge(is string, said []string) error {
-	switch last := len(said) - 1; {
-	case said[last] == is:
+func (c *checker) judge(is string, recorded []string) error {
+	last := recorded[len(recorded)-1]
+	switch {
+	case is == last:
 		return nil
-	case slices.Contains(said, is):
+	case slices.Contains(recorded, is):
 		c.report.doubt("content that was recorded as redacted or retired is still there: start the server, and it removes it")
 		return nil
 	}
-	return problem(Altered, -1, "the file is none that a record names: its digest is %s, and the last one recorded %s", is, said[len(said)-1])
+	return problem(Altered, -1, "the file is none that a record names: its digest is %s, and the last one recorded %s", is, last)
 }

@@ -12,11 +12,19 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// directory verifies all segments of a data directory, in order.
-func (c *checker) directory(data string) error {
-	dir := filepath.Join(data, decisionlog.LogDir)
-	names, err := segments(dir)
-	if err != nil {
+// directory is the log of a data directory, while it is read.
+type directory struct {
+	log     *checker
+	path    string
+	names   []string // of the segments, in order
+	digests map[int]*digest
+}
+
+// readDirectory verifies all segments of a data directory, in order.
+func (c *checker) readDirectory(data string) error {
+	d := directory{log: c, path: filepath.Join(data, decisionlog.LogDir), digests: map[int]*digest{}}
+	var err error
+	if d.names, err = segments(d.path); err != nil {
 		return err
 	}
 	first, err := firstKey(data)
@@ -26,21 +34,30 @@ func (c *checker) directory(data string) error {
 	if err != nil {
 		return err
 	}
-	digests := map[int64]<-chan digest{}
-	sealed := c.sealed(dir, names)
-	for i, name := range names[:sealed] {
-		if err := c.segmentFile(filepath.Join(dir, name), int64(i+1), i+1 == len(names), digests); err != nil {
-			return err
-		}
+	sealed := d.sealed()
+	if err := d.read(0, sealed); err != nil {
+		return err
 	}
-	if err := c.active(data, dir, names, sealed, digests); err != nil {
+	if err := d.readActive(data, sealed); err != nil {
 		return err
 	}
 	if err := c.finish(); err != nil {
 		return err
 	}
-	return c.digests(dir, names, digests)
+	return d.checkDigests()
 }
+
+// read reads the segments of a range of names.
+func (d *directory) read(from, to int) error {
+	for n := from; n < to; n++ {
+		if err := inFile(d.readSegment(n), d.file(n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *directory) file(n int) string { return filepath.Join(d.path, d.names[n]) }
 
 // segments lists the names of the segments, of which there must be all from 1.
 func segments(dir string) (names []string, err error) {
@@ -72,12 +89,12 @@ func isSegment(name string) bool {
 	return found && len(digits) == 8 && strings.Trim(digits, "0123456789") == ""
 }
 
-// sealed is how many segments can be read whoever else is there. A server writes to the
-// last one only, or to the last but one, with one prepared behind it.
-func (c *checker) sealed(dir string, names []string) int {
-	n := len(names)
-	for n > 0 && n > len(names)-2 {
-		info, err := os.Stat(filepath.Join(dir, names[n-1]))
+// sealed is how many segments can be read even if a server is running. A server writes only to
+// the last one, or to the last but one if it has prepared another one after it.
+func (d *directory) sealed() int {
+	n := len(d.names)
+	for n > 0 && n > len(d.names)-2 {
+		info, err := os.Stat(d.file(n - 1))
 		if err != nil || info.Mode().Perm()&0o222 == 0 {
 			break
 		}
@@ -86,25 +103,19 @@ func (c *checker) sealed(dir string, names []string) int {
 	return n
 }
 
-// active reads what may be written to, while nobody does. The lock is held meanwhile,
-// and only then, because a server that starts does not wait long for it.
-func (c *checker) active(data, dir string, names []string, sealed int, digests map[int64]<-chan digest) error {
+// readActive reads the segments that may be written to, if no server is running. It holds the
+// lock only meanwhile, because a server that starts does not wait long for the lock.
+func (d *directory) readActive(data string, sealed int) error {
 	unlock, free, err := lockShared(filepath.Join(data, filepath.FromSlash(decisionlog.LockFile)))
 	if err != nil {
 		return err
 	}
 	if !free {
-		c.report.Live = true
+		d.log.report.Live = true
 		return nil
 	}
 	defer unlock()
-	for i, name := range names[sealed:] {
-		n := sealed + i + 1
-		if err := c.segmentFile(filepath.Join(dir, name), int64(n), n == len(names), digests); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.read(sealed, len(d.names))
 }
 
 // firstKey is the log's oldest public key.
@@ -122,7 +133,7 @@ func firstKey(data string) (string, error) {
 	return string(line), nil
 }
 
-// inFile says which file a problem is in.
+// inFile adds to a problem the file that it is in.
 func inFile(err error, name string) error {
 	if err == nil {
 		return nil

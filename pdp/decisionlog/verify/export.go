@@ -17,7 +17,7 @@ import (
 // An exported is an export being read. Its one checkpoint stands at the beginning, and
 // all that follows is held against it.
 type exported struct {
-	*checker
+	log    *checker
 	lines  *lines
 	begin  envelope
 	signed checkpoint
@@ -33,7 +33,7 @@ type exported struct {
 
 // export verifies an exported file.
 func (c *checker) export(r io.Reader) error {
-	x := exported{checker: c, lines: newLines(r, decisionlog.MaxLine), digest: sha256.New(), proof: -1}
+	x := exported{log: c, lines: newLines(r, decisionlog.MaxLine), digest: sha256.New(), proof: -1}
 	err := x.read()
 	if err != nil {
 		p := asProblem(err)
@@ -53,9 +53,7 @@ func (x *exported) read() error {
 	if x.begin, err = parseEnvelope(line); err != nil {
 		return err
 	}
-	switch x.begin.Format {
-	case export.Format:
-	default:
+	if x.begin.Format != export.Format {
 		return problem(Unreadable, -1, "the export is of format %d, and this verifies format %d", x.begin.Format, export.Format)
 	}
 	if x.begin.Word == export.LineConsistency {
@@ -67,10 +65,10 @@ func (x *exported) read() error {
 	for x.hash(line); !x.ended; x.hash(line) {
 		line, err = x.lines.next()
 		if errors.Is(err, io.EOF) || errors.Is(err, errCutLine) {
-			return problem(Truncated, x.tree.size, "the export ends before its last line")
+			return problem(Truncated, x.log.tree.size, "the export ends before its last line")
 		}
 		if err != nil {
-			return problem(Altered, x.tree.size, "%v", err)
+			return problem(Altered, x.log.tree.size, "%v", err)
 		}
 		if err := x.line(line); err != nil {
 			return err
@@ -101,8 +99,8 @@ func (x *exported) start() error {
 	if b.Size == nil || signed.size != *b.Size || signed.origin != b.Origin {
 		return problem(Altered, -1, "its first line is not of the log or the size that its checkpoint is of")
 	}
-	x.signed, x.report.Checkpoints, x.report.Live = signed, 1, b.Live
-	x.apart, x.ofTenants = b.Form == export.FormProof, b.ofTenants()
+	x.signed, x.log.report.Checkpoints, x.log.report.Live = signed, 1, b.Live
+	x.log.apart, x.ofTenants = b.Form == export.FormProof, b.ofTenants()
 	return nil
 }
 
@@ -112,9 +110,9 @@ const maxKeys = 1000
 // signature opens the export's checkpoint: with the key given, or one it was signed in
 // by, or else, proving less, with the keys that stand in the export.
 func (x *exported) signature(text string, standing []string) (checkpoint, error) {
-	k := keyring{given: x.keys.given}
-	if x.report.KeyGiven {
-		k.past = append(x.keys.past, x.outsideNextKey()...)
+	k := keyring{given: x.log.keys.given}
+	if x.log.report.KeyGiven {
+		k.past = append(x.log.keys.past, x.outsideNextKey()...)
 	}
 	if len(standing) > maxKeys {
 		return checkpoint{}, problem(Unreadable, -1, "more than %d keys", maxKeys)
@@ -127,7 +125,7 @@ func (x *exported) signature(text string, standing []string) (checkpoint, error)
 		}
 		others = append(others, key{v, text})
 	}
-	if !x.report.KeyGiven {
+	if !x.log.report.KeyGiven {
 		k.past = others
 	}
 	signed, by, err := k.any(text)
@@ -140,23 +138,23 @@ func (x *exported) signature(text string, standing []string) (checkpoint, error)
 	// The checkpoint from outside may be signed by an older key, once the asker himself says
 	// which is the newest. Without that nothing here says that the one signed the other in.
 	k.inForce, k.trusted, k.past = by, true, []key{by}
-	if x.report.KeyGiven {
+	if x.log.report.KeyGiven {
 		k.past = append(k.past, others...)
 	}
-	x.keys = k
+	x.log.keys = k
 	return signed, nil
 }
 
 // outsideNextKey is the key that the checkpoint from outside signs in, where one of the
 // keys given signed it: an export has the last checkpoint only, not those that rotated keys.
 func (x *exported) outsideNextKey() []key {
-	if x.outside == nil || x.outside.extension(decisionlog.ExtensionNextKey) == "" {
+	if x.log.outside == nil || x.log.outside.extension(decisionlog.ExtensionNextKey) == "" {
 		return nil
 	}
-	k := keyring{given: x.keys.given}
+	k := keyring{given: x.log.keys.given}
 	for _, one := range k.given {
 		k.inForce = one
-		if _, err := k.open(x.outside.text); err == nil {
+		if _, err := k.open(x.log.outside.text); err == nil {
 			return k.past
 		}
 	}
@@ -189,11 +187,11 @@ func (x *exported) line(line []byte) error {
 // end checks the last line: that the export is whole, and was not changed by accident.
 func (x *exported) end(e *envelope) error {
 	x.ended = true
-	if x.begin.Form == export.FormLog && x.tree.size < x.signed.size {
-		return problem(Truncated, x.tree.size, "it and all up to record %d are not there, which the checkpoint covers", x.signed.size-1)
+	if x.begin.Form == export.FormLog && x.log.tree.size < x.signed.size {
+		return problem(Truncated, x.log.tree.size, "it and all up to record %d are not there, which the checkpoint covers", x.signed.size-1)
 	}
-	if e.Records == nil || *e.Records != x.report.Records || e.Size == nil || *e.Size != x.signed.size {
-		return problem(Missing, x.tree.size, "the last line counts other records than there are")
+	if e.Records == nil || *e.Records != x.log.report.Records || e.Size == nil || *e.Size != x.signed.size {
+		return problem(Missing, x.log.tree.size, "the last line counts other records than there are")
 	}
 	if e.Digest != hex.EncodeToString(x.digest.Sum(nil)) {
 		return problem(Altered, -1, "the export is not the file that was written: its digest differs")

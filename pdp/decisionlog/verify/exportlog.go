@@ -22,14 +22,14 @@ func (x *exported) recordLine(line []byte) error {
 	if x.begin.Form == export.FormProof {
 		return x.alone(line)
 	}
-	if x.tree.size >= x.signed.size {
-		return problem(Altered, x.tree.size, "it stands behind the last one that the checkpoint covers")
+	if x.log.tree.size >= x.signed.size {
+		return problem(Altered, x.log.tree.size, "it stands behind the last one that the checkpoint covers")
 	}
-	x.proof, x.leafHash = x.tree.size, tlog.RecordHash(line)
-	if err := x.record(line); err != nil {
+	x.proof, x.leafHash = x.log.tree.size, tlog.RecordHash(line)
+	if err := x.log.record(line); err != nil {
 		return x.swapped(err)
 	}
-	x.leaf(x.leafHash)
+	x.log.leaf(x.leafHash)
 	return nil
 }
 
@@ -49,7 +49,7 @@ func (x *exported) swapped(err error) error {
 			}
 		}
 		if err == nil {
-			x.inOtherOrder(p, next)
+			x.log.inOtherOrder(p, next)
 		}
 		p.Line = at
 		return p
@@ -58,18 +58,18 @@ func (x *exported) swapped(err error) error {
 
 // alone takes a record of the form "proof", where others are not there at all.
 func (x *exported) alone(line []byte) error {
-	r, err := x.scanner.record(line)
+	r, err := x.log.scanner.record(line)
 	if err != nil {
 		return problem(Altered, -1, "%v", err)
 	}
-	if r.sequence < x.tree.size || r.sequence >= x.signed.size {
+	if r.sequence < x.log.tree.size || r.sequence >= x.signed.size {
 		return problem(Altered, r.sequence, "it stands out of order, or its checkpoint does not cover it")
 	}
-	x.tree.size = r.sequence // only counted, not computed: there are no leaves
-	if err := x.record(line); err != nil {
+	x.log.tree.size = r.sequence // only counted, not computed: there are no leaves
+	if err := x.log.record(line); err != nil {
 		return err
 	}
-	x.proof, x.leafHash, x.tree.size = r.sequence, tlog.RecordHash(line), r.sequence+1
+	x.proof, x.leafHash, x.log.tree.size = r.sequence, tlog.RecordHash(line), r.sequence+1
 	return nil
 }
 
@@ -81,7 +81,7 @@ func (x *exported) proofLine(e *envelope) error {
 	if err := tlog.CheckRecord(e.Hashes, x.signed.size, x.signed.root, x.proof, x.leafHash); err != nil {
 		return problem(Altered, x.proof, "it is not in the log that its checkpoint was signed for: %v", err)
 	}
-	if x.begin.Form == export.FormLog && x.proofs+1 != x.report.Records {
+	if x.begin.Form == export.FormLog && x.proofs+1 != x.log.report.Records {
 		return problem(Altered, x.proof, "it has a proof, and one before it has none")
 	}
 	x.proof = -1
@@ -94,15 +94,15 @@ func (x *exported) leaves(e *envelope) error {
 	x.proof = -1
 	switch {
 	case x.begin.Form != export.FormLog || e.First == nil || len(e.Hashes) == 0 || len(e.Hashes) > export.MaxHashes:
-		return problem(Altered, x.tree.size, "a line of hashes that is none")
-	case *e.First > x.tree.size:
-		return problem(Missing, x.tree.size, "hashes from %d stand in its place", *e.First)
-	case *e.First < x.tree.size || *e.First+int64(len(e.Hashes)) > x.signed.size:
-		return problem(Altered, x.tree.size, "hashes from %d stand in its place", *e.First)
+		return problem(Altered, x.log.tree.size, "a line of hashes that is none")
+	case *e.First > x.log.tree.size:
+		return problem(Missing, x.log.tree.size, "hashes from %d stand in its place", *e.First)
+	case *e.First < x.log.tree.size || *e.First+int64(len(e.Hashes)) > x.signed.size:
+		return problem(Altered, x.log.tree.size, "hashes from %d stand in its place", *e.First)
 	case e.Why == decisionlog.WhyFiltered && x.begin.Filter == nil:
-		return problem(Missing, x.tree.size, "it was left out, of an export without a filter")
+		return problem(Missing, x.log.tree.size, "it was left out, of an export without a filter")
 	case e.Why != decisionlog.WhyFiltered && e.Why != decisionlog.WhyRedacted && e.Why != decisionlog.WhyRetired:
-		return problem(Altered, x.tree.size, "%.20q is no reason for a hash", e.Why)
+		return problem(Altered, x.log.tree.size, "%.20q is no reason for a hash", e.Why)
 	}
 	for _, hash := range e.Hashes {
 		if err := x.hashOnly(hash, e.Why); err != nil {
@@ -118,11 +118,11 @@ func (x *exported) leaves(e *envelope) error {
 // not told of a redaction.
 func (x *exported) hashOnly(hash tlog.Hash, why string) error {
 	if x.begin.Filter == nil {
-		return x.missing(hash)
+		return x.log.missing(hash)
 	}
-	x.batches.gone = x.batches.gone || why != decisionlog.WhyFiltered || x.ofTenants
-	x.report.Skipped++
-	x.leaf(hash)
+	x.log.batches.gone = x.log.batches.gone || why != decisionlog.WhyFiltered || x.ofTenants
+	x.log.report.Skipped++
+	x.log.leaf(hash)
 	return nil
 }
 
@@ -131,26 +131,26 @@ func (x *exported) close() error {
 	if x.begin.Form == export.FormProof {
 		return x.closeProof()
 	}
-	if root := x.tree.root(); root != x.signed.root {
+	if root := x.log.tree.root(); root != x.signed.root {
 		return problem(Altered, -1, "a record or a hash is not what was signed: the checkpoint's root is %v, that of the export %v", x.signed.root, root)
 	}
-	x.sign(x.signed)
-	err := x.finish()
+	x.log.sign(x.signed)
+	err := x.log.finish()
 	if x.begin.Filter != nil {
-		x.report.Proved = nil
-		x.report.proved("each of the %d records here is in the log, at its place among the %d that the checkpoint covers", x.report.Records, x.report.Size)
-		x.report.doubt("of the %d records that were left out nothing is known but their hashes: whether they are what the filter was to leave out, too", x.report.Skipped)
+		x.log.report.Proved = nil
+		x.log.report.proved("each of the %d records here is in the log, at its place among the %d that the checkpoint covers", x.log.report.Records, x.log.report.Size)
+		x.log.report.doubt("of the %d records that were left out nothing is known but their hashes: whether they are what the filter was to leave out, too", x.log.report.Skipped)
 	}
 	return err
 }
 
 func (x *exported) closeProof() error {
-	if x.report.Records == 0 {
+	if x.log.report.Records == 0 {
 		return problem(Missing, -1, "there is no record in it")
 	}
-	x.sign(x.signed)
-	x.report.Key = x.keys.inForce.text
-	x.report.proved("each of the %d records here is in the log, at its place among the %d that the checkpoint covers", x.report.Records, x.report.Size)
-	x.report.doubt("anything about the records that are not here")
-	return errors.Join(x.related(), x.late)
+	x.log.sign(x.signed)
+	x.log.report.Key = x.log.keys.inForce.text
+	x.log.report.proved("each of the %d records here is in the log, at its place among the %d that the checkpoint covers", x.log.report.Records, x.log.report.Size)
+	x.log.report.doubt("anything about the records that are not here")
+	return errors.Join(x.related(), x.log.late)
 }

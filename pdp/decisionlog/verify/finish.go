@@ -28,8 +28,8 @@ func (c *checker) finish() error {
 
 // explain finds for each record without content the signed record that says why.
 func (c *checker) explain() error {
-	c.report.Retired = c.gone.cut(0, c.told.below)
-	for _, sequence := range c.told.redacted {
+	c.report.Retired = c.gone.cut(0, c.signed.below)
+	for _, sequence := range c.signed.redacted {
 		c.report.Redacted += c.gone.cut(sequence, sequence+1)
 	}
 	if len(c.gone) == 0 {
@@ -68,7 +68,7 @@ func (c *checker) compare() error {
 	case outside.size > c.tree.size:
 		return problem(Truncated, c.tree.size, "it and all up to record %d are not there: the checkpoint given covers %d records, the log has %d",
 			outside.size-1, outside.size, c.tree.size)
-	case outside.size > 0 && (c.reached == nil || *c.reached != outside.root):
+	case outside.size > 0 && (c.outside.reached == nil || *c.outside.reached != outside.root):
 		return problem(Forked, -1, "the first %d records are not those that the checkpoint given was signed for", outside.size)
 	case outside.size > c.report.Size:
 		c.sign(outside) // it covers what the log's own do not

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
@@ -35,16 +36,8 @@ func (k *keyring) start(text string) error {
 
 func (k *keyring) follow(next key) {
 	k.inForce, k.past = next, append(k.past, next)
-	k.trusted = k.trusted || len(k.given) == 0 || k.isGiven(next)
-}
-
-func (k *keyring) isGiven(one key) bool {
-	for _, g := range k.given {
-		if g.text == one.text {
-			return true
-		}
-	}
-	return false
+	k.trusted = k.trusted || len(k.given) == 0 ||
+		slices.ContainsFunc(k.given, func(given key) bool { return given.text == next.text })
 }
 
 // open checks a checkpoint of the log against the key in force, and puts the next one in

@@ -29,35 +29,35 @@ var codeNames = map[Code]string{
 // String is the code's name, as it stands in JSON output.
 func (c Code) String() string { return codeNames[c] }
 
-// A Report says what was found. What is proved is said of what was read, and only where
-// Code is Verified; what could not be excluded is said always, because an auditor who
-// reads "verified" must know what else could have happened.
+// A Report is what verify found, and is the document that `log verify --json` prints. Programs read the document: members
+// may be added, never renamed. Proved is empty unless Code is Verified. NotExcluded is there in any case, because an
+// auditor who reads "verified" must know what else could have happened.
 type Report struct {
-	Code        Code
-	Problem     *Problem // the first one; nil where Code is Verified
-	Origin      string   // the name of the log
-	Key         string   // the verifier key that the last checkpoint was checked with
-	KeyGiven    bool     // it was given by whoever asks, and not taken from the log itself
-	Size        int64    // records that the last checkpoint covers
-	Root        string   // its Merkle root, base64
-	Checkpoint  string   // the last checkpoint, as it stands
-	Records     int64    // records whose content was read and checked
-	Redacted    int64    // records whose content was removed, each by a recorded redaction
-	Retired     int64    // records in segments that retention dropped, each recorded
-	Skipped     int64    // records that a filter left out of an export, their hashes given
-	Unsigned    int64    // records read after the last checkpoint, which no signature covers
-	Checkpoints int64    // checkpoints whose signature and root were checked
-	Files       Files
-	Live        bool // a server holds the log: its active segment was not read
-	Proved      []string
-	NotExcluded []string
+	Code        Code     `json:"-"`
+	Problem     *Problem `json:"-"`                    // the first one; nil if Code is Verified
+	Origin      string   `json:"origin,omitempty"`     // the name of the log
+	Key         string   `json:"key,omitempty"`        // the verifier key that the last checkpoint was checked with
+	KeyGiven    bool     `json:"key_given"`            // the key was given, and not taken from the log itself
+	Size        int64    `json:"size"`                 // records that the last checkpoint covers
+	Root        string   `json:"root,omitempty"`       // its Merkle root, base64
+	Checkpoint  string   `json:"checkpoint,omitempty"` // the last checkpoint, unchanged
+	Records     int64    `json:"records"`              // records whose content was read and checked
+	Redacted    int64    `json:"redacted"`             // records whose content was removed, each by a recorded redaction
+	Retired     int64    `json:"retired"`              // records in segments that retention dropped, each recorded
+	Skipped     int64    `json:"skipped"`              // records that a filter left out of an export; their hashes are there
+	Unsigned    int64    `json:"unsigned"`             // records after the last checkpoint, which no signature covers
+	Checkpoints int64    `json:"-"`                    // checkpoints whose signature and root were checked
+	Live        bool     `json:"live,omitempty"`       // a server holds the log: its active segment was not read
+	Files       Files    `json:",inline"`
+	Proved      []string `json:"proved"`
+	NotExcluded []string `json:"not_excluded"`
 }
 
 // Files are the segments of a data directory.
 type Files struct {
-	Read       int64
-	Digested   int64    // they are what a signed record says they are
-	Undigested []string // sealed ones of which no signed record says what they are
+	Read       int64    `json:"-"`
+	Digested   int64    `json:"-"`                    // files whose digest is the one that a signed record gives
+	Undigested []string `json:"undigested,omitempty"` // sealed files whose digest no signed record gives
 }
 
 // Verified says whether all that was checked held.
@@ -65,11 +65,11 @@ func (r *Report) Verified() bool { return r.Code == Verified }
 
 // A Problem is the first thing found wrong, and where.
 type Problem struct {
-	Code     Code
-	Sequence int64  // of the record, -1 where it is no record's
-	File     string // as it was opened; empty for a stream
-	Line     int64  // of an export, from 1; 0 elsewhere
-	What     string // for a person to read
+	Code     Code   `json:"-"`
+	Sequence int64  `json:"-"`              // of the record; -1 if it is not about a record
+	File     string `json:"file,omitempty"` // as it was opened; empty for a stream
+	Line     int64  `json:"line,omitempty"` // of an export, from 1; 0 for anything else
+	What     string `json:"what"`           // for a person to read
 	found    int64  // the record that stands where another belongs
 }
 

@@ -3,8 +3,10 @@ package verify
 import (
 	"bytes"
 	"encoding/binary"
+	"io"
 	"os"
 	"strconv"
+	"sync"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -15,50 +17,51 @@ import (
 // A segment is one file being read: three buckets side by side, in the order of their
 // keys, which is that of the log.
 type segment struct {
-	*checker
+	log                          *checker
 	hashes, records, checkpoints *cursor
 }
 
-// segmentFile reads one segment, and begins to compute its file's digest beside it.
-func (c *checker) segmentFile(name string, number int64, last bool, digests map[int64]<-chan digest) error {
-	f, err := os.Open(name)
+// readSegment reads one segment, and computes the digest of its file at the same time: there are
+// two things to do with each byte, and more than one processor.
+func (d *directory) readSegment(n int) error {
+	f, err := os.Open(d.file(n))
 	if err != nil {
-		return inFile(err, name)
+		return err
 	}
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return inFile(problem(Unreadable, -1, "it is no file"), name)
+		return problem(Unreadable, -1, "it is no file")
 	}
+	last := n+1 == len(d.names)
 	if !last {
-		ready := digestOf(f, info.Size())
-		digests[number] = ready
-		// The file must stay open until it is read; a digest is a value, kept in the channel.
-		defer func() {
-			d := <-ready
-			d.end = c.tree.size
-			kept := make(chan digest, 1)
-			kept <- d
-			digests[number] = kept
+		var computing sync.WaitGroup
+		of := &digest{}
+		computing.Go(func() { of.text, of.err = fileDigest(io.NewSectionReader(f, 0, info.Size())) })
+		defer func() { // the file must stay open until it is read
+			computing.Wait()
+			of.end = d.log.tree.size
 		}()
+		d.digests[n] = of
 	}
 	b, err := pages.Open(f, info.Size())
 	if err != nil {
-		return inFile(err, name)
+		return err
 	}
-	c.report.Files.Read++
-	return inFile(c.segment(b, number, last), name)
+	d.log.report.Files.Read++
+	return d.log.segment(b, int64(n+1), last)
 }
 
 func (c *checker) segment(b *pages.File, number int64, last bool) (err error) {
-	s := segment{checker: c}
-	for _, open := range []struct {
-		cursor **cursor
-		name   string
-	}{{&s.hashes, decisionlog.BucketHashes}, {&s.records, decisionlog.BucketRecords}, {&s.checkpoints, decisionlog.BucketCheckpoints}} {
-		if *open.cursor, err = bucket(b, open.name); err != nil {
-			return err
-		}
+	s := segment{log: c}
+	if s.hashes, err = bucket(b, decisionlog.BucketHashes); err != nil {
+		return err
+	}
+	if s.records, err = bucket(b, decisionlog.BucketRecords); err != nil {
+		return err
+	}
+	if s.checkpoints, err = bucket(b, decisionlog.BucketCheckpoints); err != nil {
+		return err
 	}
 	if last && !s.hashes.has && !s.records.has {
 		return nil // prepared ahead, and never written to
@@ -86,11 +89,11 @@ func (c *checker) segment(b *pages.File, number int64, last bool) (err error) {
 
 // meta checks what a segment says of itself against what the segments before it are.
 func (c *checker) meta(b *pages.File, number int64) error {
-	meta, err := bucket(b, decisionlog.BucketMeta)
-	values := map[string][]byte{}
-	for ; err == nil && meta.has; err = meta.next() {
-		values[string(meta.peek.Key)] = meta.peek.Value
+	meta, _, err := b.Bucket(decisionlog.BucketMeta)
+	if err != nil {
+		return err
 	}
+	values, err := meta.Values(decisionlog.MetaFormat, decisionlog.MetaSegment, decisionlog.MetaFirst, decisionlog.MetaEdge)
 	if err != nil {
 		return err
 	}
@@ -114,7 +117,7 @@ func (c *checker) meta(b *pages.File, number int64) error {
 
 // one takes the next leaf, with its record where there is one.
 func (s *segment) one() error {
-	sequence := s.tree.size
+	sequence := s.log.tree.size
 	n, ok := integer(s.hashes.peek.Key)
 	switch stored := s.hashes.peek.Value; {
 	case ok && n > sequence:
@@ -126,7 +129,7 @@ func (s *segment) one() error {
 	if err := s.content(sequence, leaf); err != nil {
 		return err
 	}
-	if !sameHashes(s.hashes.peek.Value, s.tree.made) {
+	if !sameHashes(s.hashes.peek.Value, s.log.tree.made) {
 		return problem(Altered, sequence, "the hashes stored with it are not those of the tree")
 	}
 	return s.hashes.next()
@@ -136,7 +139,7 @@ func (s *segment) one() error {
 func (s *segment) content(sequence int64, leaf tlog.Hash) error {
 	n, ok := integer(s.records.peek.Key)
 	if !s.records.has || ok && n > sequence {
-		return s.missing(leaf)
+		return s.log.missing(leaf)
 	}
 	if !ok || n < sequence || s.records.peek.IsBucket {
 		return problem(Altered, sequence, "a record stands before it that has no hash")
@@ -145,14 +148,14 @@ func (s *segment) content(sequence int64, leaf tlog.Hash) error {
 	if tlog.RecordHash(line) != leaf {
 		return problem(Altered, sequence, "it is not the record that its hash was made of")
 	}
-	if err := s.record(line); err != nil {
+	if err := s.log.record(line); err != nil {
 		p := asProblem(err)
 		if p.Code == Missing && s.records.next() == nil && s.records.has {
-			s.inOtherOrder(p, s.records.peek.Value)
+			s.log.inOtherOrder(p, s.records.peek.Value)
 		}
 		return p
 	}
-	s.leaf(leaf)
+	s.log.leaf(leaf)
 	return s.records.next()
 }
 
@@ -160,13 +163,13 @@ func (s *segment) content(sequence int64, leaf tlog.Hash) error {
 func (s *segment) checkpointsHere() error {
 	for s.checkpoints.has && len(s.checkpoints.peek.Key) == 16 {
 		size, ok := integer(s.checkpoints.peek.Key[:8])
-		if ok && size > s.tree.size {
+		if ok && size > s.log.tree.size {
 			return nil
 		}
-		if !ok || size < s.tree.size {
+		if !ok || size < s.log.tree.size {
 			break
 		}
-		if err := s.checkpoint(string(bytes.Clone(s.checkpoints.peek.Value))); err != nil {
+		if err := s.log.checkpoint(string(bytes.Clone(s.checkpoints.peek.Value))); err != nil {
 			return err
 		}
 		if err := s.checkpoints.next(); err != nil {
@@ -182,14 +185,14 @@ func (s *segment) checkpointsHere() error {
 // leftOver says what it means that a bucket goes on where the hashes end.
 func (s *segment) leftOver() error {
 	if s.records.has {
-		return problem(Altered, s.tree.size, "it has no hash")
+		return problem(Altered, s.log.tree.size, "it has no hash")
 	}
 	if !s.checkpoints.has {
 		return nil
 	}
 	size, _ := integer(s.checkpoints.peek.Key[:8])
 	// Whether the end is missing, or something before it, the next segment tells.
-	s.cut = problem(Truncated, s.tree.size, "it and all up to record %d are not there, which a checkpoint covers", size-1)
+	s.log.cut = problem(Truncated, s.log.tree.size, "it and all up to record %d are not there, which a checkpoint covers", size-1)
 	return nil
 }
 

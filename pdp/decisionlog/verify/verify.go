@@ -41,7 +41,7 @@ type Options struct {
 // Directory verifies the log in a data directory. Where a server is running on it, what
 // is in the active segment is passed over.
 func Directory(data string, o Options) Report {
-	return run(o, func(c *checker) error { return c.directory(data) })
+	return run(o, func(c *checker) error { return c.readDirectory(data) })
 }
 
 // Export verifies what `log export`, `log prove` or `log consistency` wrote.
@@ -51,7 +51,7 @@ func Export(r io.Reader, o Options) Report {
 
 // run is the one place where an error becomes a report.
 func run(o Options, read func(*checker) error) (report Report) {
-	c := &checker{options: o, scanner: newScanner(), told: told{named: map[int64][]string{}}}
+	c := &checker{options: o, scanner: newScanner(), digests: map[int64][]string{}}
 	defer func() {
 		if p := recover(); p != nil {
 			c.fail(problem(Unreadable, -1, "verify itself failed, which it should on no input: %v", p))
@@ -87,11 +87,11 @@ func (c *checker) known() error {
 	if c.options.Checkpoint == "" {
 		return nil
 	}
-	outside, err := unverifiedCheckpoint(c.options.Checkpoint)
+	kept, err := unverifiedCheckpoint(c.options.Checkpoint)
 	if err != nil {
 		return problem(Usage, -1, "the checkpoint given is none: %v; take what `log checkpoint` prints", err)
 	}
-	c.outside = &outside
+	c.outside = &outside{checkpoint: kept}
 	return nil
 }
 

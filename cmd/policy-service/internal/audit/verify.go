@@ -51,7 +51,7 @@ func (c verifyCommand) Run(s cli.Streams) error {
 		return err
 	}
 	if c.JSON {
-		err = s.PrintJSON(verifyJSONOf(report))
+		err = printReportJSON(s, report)
 	} else {
 		printReport(s, c.Path, report)
 	}
@@ -137,61 +137,25 @@ func printReport(s cli.Streams, path string, r verify.Report) {
 	}
 }
 
-// verifyJSON is what verify --json prints. Programs read it: members may be added, never renamed.
-type verifyJSON struct {
-	Result      string   `json:"result"`
-	Exit        int      `json:"exit"`
-	Problem     *badJSON `json:"problem,omitempty"`
-	Origin      string   `json:"origin,omitempty"`
-	Key         string   `json:"key,omitempty"`
-	KeyGiven    bool     `json:"key_given"`
-	Size        int64    `json:"size"`
-	Root        string   `json:"root,omitempty"`
-	Checkpoint  string   `json:"checkpoint,omitempty"`
-	Records     int64    `json:"records"`
-	Redacted    int64    `json:"redacted"`
-	Retired     int64    `json:"retired"`
-	Skipped     int64    `json:"skipped"`
-	Unsigned    int64    `json:"unsigned"`
-	Live        bool     `json:"live,omitempty"`
-	Undigested  []string `json:"undigested,omitempty"`
-	Proved      []string `json:"proved"`
-	NotExcluded []string `json:"not_excluded"`
-}
-
-type badJSON struct {
+// problemJSON is a problem as verify --json prints it.
+type problemJSON struct {
 	Sequence *int64 `json:"sequence,omitempty"`
-	File     string `json:"file,omitempty"`
-	Line     int64  `json:"line,omitempty"`
-	What     string `json:"what"`
-	Try      string `json:"try"`
+	*verify.Problem
+	Try string `json:"try"`
 }
 
-func verifyJSONOf(r verify.Report) verifyJSON {
-	v := verifyJSON{
-		Result:      r.Code.String(),
-		Exit:        int(r.Code),
-		Origin:      r.Origin,
-		Key:         r.Key,
-		KeyGiven:    r.KeyGiven,
-		Size:        r.Size,
-		Root:        r.Root,
-		Checkpoint:  r.Checkpoint,
-		Records:     r.Records,
-		Redacted:    r.Redacted,
-		Retired:     r.Retired,
-		Skipped:     r.Skipped,
-		Unsigned:    r.Unsigned,
-		Live:        r.Live,
-		Undigested:  r.Files.Undigested,
-		Proved:      append([]string{}, r.Proved...),
-		NotExcluded: append([]string{}, r.NotExcluded...),
-	}
+func printReportJSON(s cli.Streams, r verify.Report) error {
+	document := struct {
+		Result  string       `json:"result"`
+		Exit    int          `json:"exit"`
+		Problem *problemJSON `json:"problem,omitempty"`
+		verify.Report
+	}{Result: r.Code.String(), Exit: int(r.Code), Report: r}
 	if p := r.Problem; p != nil {
-		v.Problem = &badJSON{File: p.File, Line: p.Line, What: p.What, Try: advice[r.Code]}
+		document.Problem = &problemJSON{Problem: p, Try: advice[r.Code]}
 		if p.Sequence >= 0 {
-			v.Problem.Sequence = &p.Sequence
+			document.Problem.Sequence = &p.Sequence
 		}
 	}
-	return v
+	return s.PrintJSON(document)
 }
