@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"testing"
 
-	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/plainfile"
 )
 
 // hupRounds is how often the configuration changes.
@@ -103,7 +103,7 @@ func (h *hup) write(more string, names ...string) {
 	for _, name := range names {
 		fmt.Fprintf(&b, "    - {san: %s, tenants: [default], permissions: [decide]}\n", name)
 	}
-	if err := cli.WriteFile(h.file, b.Bytes()); err != nil {
+	if err := plainfile.Replace(h.file, 0o644, b.Bytes()); err != nil {
 		h.t.Fatal(err)
 	}
 }

@@ -1,6 +1,7 @@
 // Package plainfile opens regular files, and refuses everything else without waiting. To open a FIFO is to wait until
 // another process writes to it, which may be for ever; and anybody who can write to a directory can put a FIFO in the
-// place of a file. Start with [Read], or with [Open]. The package does not look at owners or modes.
+// place of a file. Start with [Read], or with [Open]; [Replace] writes a file as a whole. The package does not look at
+// owners or modes.
 package plainfile
 
 import (
@@ -9,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -67,6 +69,29 @@ func ReadAll(f *os.File, limit int64) ([]byte, error) {
 		err = fmt.Errorf("%s has more than %d bytes", f.Name(), limit)
 	}
 	return content, err
+}
+
+// Replace puts a file with this content in the place of another one. A reader, or a restart after a crash, finds either
+// the old file or the new one, and never a part.
+func Replace(name string, mode fs.FileMode, content []byte) error {
+	dir := filepath.Dir(name)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(name)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // after a success it is gone already
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close()) // without the sync, a crash may undo the rename
 }
 
 // TypeName is the word for a type of file: file, directory, FIFO and so on.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/rogpeppe/go-internal/lockedfile"
 
@@ -52,30 +51,7 @@ func createFirst(name string) error {
 	if err != nil {
 		return err
 	}
-	return write(name, set.encode())
-}
-
-// write writes content to a file beside name and renames it, so that a reader, or a restart after a crash, finds a
-// whole file or none.
-func write(name string, content []byte) error {
-	dir := filepath.Dir(name)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(name)+".*") // with mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // after a success it is gone already
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), name); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close()) // without the sync, a crash may undo the rename
+	return plainfile.Replace(name, 0o600, set.encode())
 }
 
 // lock keeps two processes from writing at once, which would lose what one of them wrote.

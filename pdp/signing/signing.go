@@ -18,6 +18,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"policy-service/pdp/plainfile"
 )
 
 // File is the name, in the data directory, of the file with the keys.
@@ -161,7 +163,7 @@ func Rotate(dir string) (kid string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := write(file, set.encode()); err != nil {
+	if err := plainfile.Replace(file, 0o600, set.encode()); err != nil {
 		return "", fmt.Errorf("cannot write the signing keys: %w; the key before is still in force: see to the disk, and try again", err)
 	}
 	return set.KeyID(), nil

@@ -5,10 +5,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"policy-service/pdp/plainfile"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -120,33 +121,12 @@ func (k storedKey) hash() (hash [sha256.Size]byte, err error) {
 	return [sha256.Size]byte(b), nil
 }
 
-// writeKeyFile puts the file in place as a whole, and durably: a key that was
-// revoked must not come back with the power.
+// writeKeyFile puts the file in place durably: a key that was revoked must not come back after a power failure.
 func writeKeyFile(dir string, file keyFile) error {
 	file.Format = least(file.Keys)
 	content, err := json.Marshal(file, json.Deterministic(true))
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, "."+keyFileName+".*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone already where all went well
-	_, err = f.Write(append(content, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), filepath.Join(dir, keyFileName)); err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return plainfile.Replace(filepath.Join(dir, keyFileName), 0o600, append(content, '\n'))
 }

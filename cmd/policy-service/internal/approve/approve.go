@@ -33,23 +33,23 @@ func (c approveCommand) Validate() error {
 
 // Run approves the version that was seen, and no later one.
 func (c approveCommand) Run(s cli.Streams) error {
-	return c.change(s, "approve", func(ctx context.Context, box *inbox.Inbox) (inbox.Request, error) {
-		ruling := inbox.Ruling{Decision: "approve", Reason: string(c.Reason), ValidUntil: c.ValidUntil}
-		if c.Version != nil {
-			ruling.Version = *c.Version
-		} else {
-			r, err := box.Get(ctx, c.ID, 0)
-			if err != nil {
-				return r, err
-			}
-			if r.Version < 1 {
-				return r, errors.New("the server does not say which version this is; update it")
-			}
-			ruling.Version = r.Version
-			c.preview(s, r)
+	ruling := inbox.Ruling{Decision: "approve", Reason: string(c.Reason), ValidUntil: c.ValidUntil}
+	if c.Version != nil {
+		ruling.Version = *c.Version
+		return c.change(s, "approve", (*inbox.Inbox).Decide, c.ID, ruling)
+	}
+	shown := func(box *inbox.Inbox, ctx context.Context, id string, ruling inbox.Ruling) (inbox.Request, error) {
+		r, err := box.Get(ctx, id, 0)
+		if err != nil {
+			return r, err
 		}
-		return box.Decide(ctx, c.ID, ruling)
-	})
+		if ruling.Version = r.Version; r.Version < 1 {
+			return r, errors.New("the server does not say which version this is; update it")
+		}
+		c.preview(s, r)
+		return box.Decide(ctx, id, ruling)
+	}
+	return c.change(s, "approve", shown, c.ID, ruling)
 }
 
 // preview shows what is about to be approved. For programs, standard output has the answer alone.

@@ -1,8 +1,6 @@
 package approve
 
 import (
-	"context"
-
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/approval/inbox"
 )
@@ -20,7 +18,5 @@ func (cancelCommand) Help() string {
 
 // Run withdraws the approval request.
 func (c cancelCommand) Run(s cli.Streams) error {
-	return c.change(s, "cancel", func(ctx context.Context, box *inbox.Inbox) (inbox.Request, error) {
-		return box.Cancel(ctx, c.ID, inbox.Ruling{Reason: string(c.Reason)})
-	})
+	return c.change(s, "cancel", (*inbox.Inbox).Cancel, c.ID, inbox.Ruling{Reason: string(c.Reason)})
 }

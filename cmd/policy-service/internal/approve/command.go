@@ -121,13 +121,13 @@ type withdrawalReason struct {
 	Reason cli.Given `placeholder:"R" help:"The reason, for those who read the record. Write no secret into it."`
 }
 
-// changing is a call that changes an approval request, and returns it as it stands then.
-type changing = func(context.Context, *inbox.Inbox) (inbox.Request, error)
+// changing is a call that changes an approval request by a ruling, and returns the request as it is after that.
+type changing = func(*inbox.Inbox, context.Context, string, inbox.Ruling) (inbox.Request, error)
 
-// change calls f, and prints how the approval request stands then.
-func (at serverFlags) change(s cli.Streams, what string, f changing) error {
+// change calls f with a ruling about an approval request, and prints the request as it is after that.
+func (at serverFlags) change(s cli.Streams, what string, f changing, id string, r inbox.Ruling) error {
 	return at.open(s, what, func(ctx context.Context, box *inbox.Inbox) error {
-		r, err := f(ctx, box)
+		r, err := f(box, ctx, id, r)
 		switch {
 		case err != nil:
 			return err

@@ -1,8 +1,6 @@
 package approve
 
 import (
-	"context"
-
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/approval/inbox"
 )
@@ -22,11 +20,9 @@ func (delegateCommand) Help() string {
 
 // Run names the other person.
 func (c delegateCommand) Run(s cli.Streams) error {
-	return c.change(s, "delegate", func(ctx context.Context, box *inbox.Inbox) (inbox.Request, error) {
-		return box.Decide(ctx, c.ID, inbox.Ruling{
-			Decision: "delegate",
-			To:       string(c.To),
-			Reason:   string(c.Reason),
-		})
+	return c.change(s, "delegate", (*inbox.Inbox).Decide, c.ID, inbox.Ruling{
+		Decision: "delegate",
+		To:       string(c.To),
+		Reason:   string(c.Reason),
 	})
 }

@@ -1,8 +1,6 @@
 package approve
 
 import (
-	"context"
-
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/approval/inbox"
 )
@@ -20,7 +18,5 @@ func (denyCommand) Help() string {
 
 // Run denies.
 func (c denyCommand) Run(s cli.Streams) error {
-	return c.change(s, "deny", func(ctx context.Context, box *inbox.Inbox) (inbox.Request, error) {
-		return box.Decide(ctx, c.ID, inbox.Ruling{Decision: "deny", Reason: string(c.Reason)})
-	})
+	return c.change(s, "deny", (*inbox.Inbox).Decide, c.ID, inbox.Ruling{Decision: "deny", Reason: string(c.Reason)})
 }

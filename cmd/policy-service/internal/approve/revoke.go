@@ -1,8 +1,6 @@
 package approve
 
 import (
-	"context"
-
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/approval/inbox"
 )
@@ -20,7 +18,5 @@ func (revokeCommand) Help() string {
 
 // Run takes the approval back.
 func (c revokeCommand) Run(s cli.Streams) error {
-	return c.change(s, "revoke", func(ctx context.Context, box *inbox.Inbox) (inbox.Request, error) {
-		return box.Revoke(ctx, c.ID, inbox.Ruling{Reason: string(c.Reason)})
-	})
+	return c.change(s, "revoke", (*inbox.Inbox).Revoke, c.ID, inbox.Ruling{Reason: string(c.Reason)})
 }

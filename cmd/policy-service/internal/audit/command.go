@@ -58,14 +58,28 @@ type auditLog interface {
 	Report(context.Context, report.Options) (report.Report, error)
 }
 
-// read calls f with the log.
-func (a logFlags) read(f func(context.Context, auditLog) error) error {
+// read calls f with the log. what names in an error what could not be done.
+func (a logFlags) read(what string, f func(context.Context, auditLog) error) (err error) {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
 	if a.Server != "" {
-		return a.remote(func(log *remote.Log) error { return f(ctx, log) })
+		err = a.remote(func(log *remote.Log) error { return f(ctx, log) })
+	} else {
+		err = decisionlog.Read(a.Data, func(s *decisionlog.Snapshot) error { return f(ctx, logHere{export.Log{Snapshot: s}}) })
 	}
-	return decisionlog.Read(a.Data, func(s *decisionlog.Snapshot) error { return f(ctx, logHere{export.Log{Snapshot: s}}) })
+	if err != nil {
+		return a.failed(what, err)
+	}
+	return nil
+}
+
+// find is [logFlags.read] for what f finds in the log.
+func find[T any](a logFlags, what string, f func(auditLog, context.Context) (T, error)) (found T, err error) {
+	err = a.read(what, func(ctx context.Context, log auditLog) (err error) {
+		found, err = f(log, ctx)
+		return err
+	})
+	return found, err
 }
 
 // logHere is the log of a data directory.
@@ -137,7 +151,10 @@ func (a logFlags) failed(what string, err error) error {
 }
 
 func (a logFlags) try(err error) string {
-	if a.Server != "" {
+	switch {
+	case errors.Is(err, report.ErrNoPopulation):
+		return "try another --from and --to, and policy-service log stats " + a.where() + " for what there is"
+	case a.Server != "":
 		return a.tryServer(err)
 	}
 	return a.tryData(err)

@@ -27,9 +27,7 @@ func (c consistencyCommand) Run(s cli.Streams) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the checkpoint: %w; try a file that log checkpoint printed", err)
 	}
-	err = c.read(func(ctx context.Context, log auditLog) error { return log.Consistency(ctx, s.Out, old) })
-	if err != nil {
-		return c.failed("prove consistency", err)
-	}
-	return nil
+	return c.read("prove consistency", func(ctx context.Context, log auditLog) error {
+		return log.Consistency(ctx, s.Out, old)
+	})
 }

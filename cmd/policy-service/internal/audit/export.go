@@ -35,21 +35,21 @@ func (c exportCommand) Run(s cli.Streams) error {
 		return err
 	}
 	var done export.Result
-	err := c.write(s, func(w io.Writer) (err error) {
+	err := c.write(s, func(w io.Writer) error {
 		out := &outcome{Writer: w}
-		err = c.read(func(ctx context.Context, log auditLog) error {
+		err := c.read("export", func(ctx context.Context, log auditLog) (err error) {
 			done, err = log.Export(ctx, out, export.Options{
-				Format: c.Format, Filter: c.Only.filter(), Proofs: c.Proofs, Progress: progress(s.Err),
+				Format:   c.Format,
+				Filter:   c.Only.filter(),
+				Proofs:   c.Proofs,
+				Progress: progress(s.Err),
 			})
 			return err
 		})
-		switch {
-		case out.err != nil:
+		if out.err != nil {
 			return unwritable(out.err)
-		case err != nil:
-			return c.failed("export", err)
 		}
-		return nil
+		return err
 	})
 	clearProgress(s.Err)
 	if err != nil {

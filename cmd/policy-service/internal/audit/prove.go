@@ -18,9 +18,7 @@ func (proveCommand) Help() string {
 
 // Run prints the proof.
 func (c proveCommand) Run(s cli.Streams) error {
-	err := c.read(func(ctx context.Context, log auditLog) error { return log.Prove(ctx, s.Out, c.ID) })
-	if err != nil {
-		return c.failed("prove the record", err)
-	}
-	return nil
+	return c.read("prove the record", func(ctx context.Context, log auditLog) error {
+		return log.Prove(ctx, s.Out, c.ID)
+	})
 }

@@ -27,16 +27,14 @@ func (redactCommand) Help() string {
 func (c redactCommand) Run(s cli.Streams) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
-	var stays decisionlog.Recorded
-	_ = c.read(func(ctx context.Context, log auditLog) error { // what is wrong with the record redacting it says
-		shown, err := log.Show(ctx, c.ID)
-		stays = shown.Record
-		return err
+	// An error is ignored here: the redaction fails with the same error.
+	shown, _ := find(c.logFlags, "", func(log auditLog, ctx context.Context) (decisionlog.Shown, error) {
+		return log.Show(ctx, c.ID)
 	})
 	if err := c.redact(ctx); err != nil {
 		return c.failed("redact the record", err)
 	}
-	if stays.Batch.Line != nil {
+	if stays := shown.Record; stays.Batch.Line != nil {
 		batch, err := decisionlog.Parse(stays.Batch.Line)
 		if err != nil {
 			return err

@@ -33,13 +33,11 @@ func (c reportCommand) Run(s cli.Streams) error {
 	if err := (decisionlog.Filter{From: o.From, To: o.To}).Check(); err != nil {
 		return err
 	}
-	var made report.Report
-	err := c.read(func(ctx context.Context, log auditLog) (err error) {
-		made, err = log.Report(ctx, o)
-		return err
+	made, err := find(c.logFlags, "report", func(log auditLog, ctx context.Context) (report.Report, error) {
+		return log.Report(ctx, o)
 	})
 	if err != nil {
-		return c.failed("report", err)
+		return err
 	}
 	if c.JSON {
 		return s.PrintJSON(made)

@@ -37,16 +37,11 @@ func (c sampleCommand) Run(s cli.Streams) error {
 	if err := isNew(string(c.Out)); err != nil { // before the log is read: that may take a while
 		return err
 	}
-	var sample report.Sample
-	err := c.read(func(ctx context.Context, log auditLog) (err error) {
-		sample, err = log.Sample(ctx, o)
-		return err
+	sample, err := find(c.logFlags, "make a sample", func(log auditLog, ctx context.Context) (report.Sample, error) {
+		return log.Sample(ctx, o)
 	})
-	if errors.Is(err, report.ErrNoPopulation) {
-		return fmt.Errorf("cannot make a sample: %w; try another --from and --to, and policy-service log stats %s for what there is", err, c.where())
-	}
 	if err != nil {
-		return c.failed("make a sample", err)
+		return err
 	}
 	if err := writeNew(string(c.Out), sample.Files); err != nil {
 		return fmt.Errorf("cannot write the sample: %w; try another --out", err)

@@ -24,13 +24,11 @@ type showCommand struct {
 
 // Run shows a record, then the policies its answer came from.
 func (c showCommand) Run(s cli.Streams) error {
-	var shown decisionlog.Shown
-	err := c.read(func(ctx context.Context, log auditLog) (err error) {
-		shown, err = log.Show(ctx, c.ID)
-		return err
+	shown, err := find(c.logFlags, "show the record", func(log auditLog, ctx context.Context) (decisionlog.Shown, error) {
+		return log.Show(ctx, c.ID)
 	})
 	if err != nil {
-		return c.failed("show the record", err)
+		return err
 	}
 	if c.Bundle != "" {
 		if err := c.writeBundle(shown); err != nil {

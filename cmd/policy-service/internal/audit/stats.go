@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,13 +18,9 @@ type statsCommand struct {
 
 // Run counts, which reads the whole log once.
 func (c statsCommand) Run(s cli.Streams) error {
-	var stats report.Statistics
-	err := c.read(func(ctx context.Context, log auditLog) (err error) {
-		stats, err = log.Stats(ctx)
-		return err
-	})
+	stats, err := find(c.logFlags, "count the records", auditLog.Stats)
 	if err != nil {
-		return c.failed("count the records", err)
+		return err
 	}
 	if c.JSON {
 		return s.PrintJSON(stats)

@@ -13,6 +13,7 @@ import (
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/plainfile"
 )
 
 // Test runs the tests of a bundle.
@@ -47,7 +48,7 @@ func (c Test) Run(s cli.Streams) error {
 	}
 	r.took = time.Since(started)
 	if c.JUnit != "" {
-		if err := cli.WriteFile(c.JUnit, r.junit()); err != nil {
+		if err := plainfile.Replace(c.JUnit, 0o644, r.junit()); err != nil {
 			return fmt.Errorf("cannot write the results: %w; try another --junit", err)
 		}
 	}
