@@ -9,10 +9,11 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"policy-service/pdp/plainfile"
 )
 
 // ManifestEnd is the last line of a MANIFEST. A file that was cut off anywhere does not end
@@ -165,17 +166,7 @@ func (s Source) WriteManifest() error {
 	if problems.Refuse() {
 		return problems
 	}
-	// A name that begins with a dot is not part of any bundle.
-	f, err := os.CreateTemp(s.Dir, ".MANIFEST-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // after the rename there is nothing to remove
-	_, err = f.Write(data)
-	// The service may run as another user, so it is as readable as a file made by an editor.
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), filepath.Join(s.Dir, "MANIFEST"))
+	// The draft has a name that begins with a dot, which is not part of any bundle. The service may run as another user, so
+	// the file is as readable as a file made by an editor.
+	return plainfile.Replace(filepath.Join(s.Dir, "MANIFEST"), 0o644, data)
 }
