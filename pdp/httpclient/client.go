@@ -17,8 +17,11 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
 )
 
 // Server is one server, by its base URL.
@@ -115,10 +118,8 @@ func (s *Server) Ask(ctx context.Context, method, path string, header http.Heade
 		}
 		return nil, err
 	}
-	for _, status := range want {
-		if answer.StatusCode == status {
-			return answer, nil
-		}
+	if slices.Contains(want, answer.StatusCode) {
+		return answer, nil
 	}
 	defer func() { _ = answer.Body.Close() }()
 	return nil, s.refusal(answer)
@@ -163,4 +164,23 @@ func (s *Server) Call(ctx context.Context, c Call) ([]byte, error) {
 // Get reads what is at a path, of at most so many bytes.
 func (s *Server) Get(ctx context.Context, path string, query url.Values, most int64) ([]byte, error) {
 	return s.Call(ctx, Call{Method: http.MethodGet, Path: path, Query: query, Most: most, Want: http.StatusOK})
+}
+
+// GetJSON is [Server.Get] of JSON, which becomes a T. what names the answer in an error.
+func GetJSON[T any](ctx context.Context, s *Server, path string, query url.Values, most int64, what string) (T, error) {
+	body, err := s.Get(ctx, path, query, most)
+	return Decoded[T](what)(body, err)
+}
+
+// Decoded returns a function that makes a T of an answer in JSON. what names the answer in an error.
+func Decoded[T any](what string) func(body []byte, err error) (T, error) {
+	return func(body []byte, err error) (got T, _ error) {
+		if err != nil {
+			return got, err
+		}
+		if err := json.Unmarshal(body, &got); err != nil {
+			return got, fmt.Errorf("the server's answer is no %s: %w", what, err)
+		}
+		return got, nil
+	}
 }

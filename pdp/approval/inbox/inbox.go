@@ -94,7 +94,7 @@ type page struct {
 }
 
 // page reads the requests after a cursor. If there is none, the server waits so long for one.
-func (i *Inbox) page(ctx context.Context, f Filter, cursor string, wait time.Duration) (p page, err error) {
+func (i *Inbox) page(ctx context.Context, f Filter, cursor string, wait time.Duration) (page, error) {
 	query := f.query()
 	query.Set("limit", fmt.Sprint(pageSize))
 	if cursor != "" {
@@ -103,14 +103,7 @@ func (i *Inbox) page(ctx context.Context, f Filter, cursor string, wait time.Dur
 	if wait > 0 {
 		query.Set("wait", wait.String())
 	}
-	body, err := i.server.Get(ctx, path, query, pageBody)
-	if err != nil {
-		return p, err
-	}
-	if err = json.Unmarshal(body, &p); err != nil {
-		err = fmt.Errorf("the server's answer is no page of requests: %w", err)
-	}
-	return p, err
+	return httpclient.GetJSON[page](ctx, i.server, path, query, pageBody, "page of requests")
 }
 
 // Get reads one request. If the request is pending, Get waits up to wait for its end.
@@ -122,7 +115,7 @@ func (i *Inbox) Get(ctx context.Context, id string, wait time.Duration) (Request
 			query.Set("wait", poll.String())
 		}
 		began := time.Now()
-		r, err := requestOf(i.server.Get(ctx, pathOf(id), query, requestBody))
+		r, err := decoded(i.server.Get(ctx, pathOf(id), query, requestBody))
 		wait = time.Until(end)
 		if err != nil || !r.Pending() || wait <= 0 {
 			return r, err
@@ -173,7 +166,7 @@ func (i *Inbox) post(ctx context.Context, id, what string, r Ruling) (Request, e
 	if err != nil {
 		return Request{}, err
 	}
-	return requestOf(i.server.Call(ctx, httpclient.Call{
+	return decoded(i.server.Call(ctx, httpclient.Call{
 		Method: http.MethodPost,
 		Path:   pathOf(id) + what,
 		Sends:  "application/json",
@@ -185,12 +178,4 @@ func (i *Inbox) post(ctx context.Context, id, what string, r Ruling) (Request, e
 
 func pathOf(id string) string { return path + "/" + url.PathEscape(id) }
 
-func requestOf(body []byte, err error) (r Request, _ error) {
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(body, &r); err != nil {
-		return r, fmt.Errorf("the server's answer is no approval request: %w", err)
-	}
-	return r, nil
-}
+var decoded = httpclient.Decoded[Request]("approval request")

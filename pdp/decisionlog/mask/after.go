@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"hash"
-	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -29,23 +28,16 @@ func (m *Masker) After(text string, records ...[]byte) string {
 	defer m.digests.Put(l.hash)
 	var spans []span
 	for at := range text { // each place where a character begins
-		if n := l.longest(text, at); n > 0 {
+		n := l.longest(text, at)
+		switch last := len(spans) - 1; {
+		case n == 0:
+		case last >= 0 && spans[last].to > at: // those that overlap are taken together
+			spans[last].to = max(spans[last].to, at+n)
+		default:
 			spans = append(spans, span{at, at + n})
 		}
 	}
-	var b strings.Builder
-	end := 0
-	for n := 0; n < len(spans); n++ {
-		s := spans[n]
-		for n+1 < len(spans) && spans[n+1].from < s.to { // those that overlap are taken together
-			n++
-			s.to = max(s.to, spans[n].to)
-		}
-		b.WriteString(text[end:s.from])
-		b.WriteString(m.digestOfText(text[s.from:s.to]))
-		end = s.to
-	}
-	return b.String() + text[end:]
+	return m.replace(text, spans)
 }
 
 type digest [16]byte

@@ -34,6 +34,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"hash"
+	"strings"
 	"sync"
 )
 
@@ -77,3 +78,15 @@ func (m *Masker) digest(form []byte) string {
 }
 
 func (m *Masker) digestOfText(text string) string { return m.digest(appendText(nil, text)) }
+
+// replace puts digests in the places of parts of a text. The parts are in order and do not overlap.
+func (m *Masker) replace(text string, parts []span) string {
+	var b strings.Builder
+	end := 0
+	for _, part := range parts {
+		b.WriteString(text[end:part.from])
+		b.WriteString(m.digestOfText(text[part.from:part.to]))
+		end = part.to
+	}
+	return b.String() + text[end:]
+}

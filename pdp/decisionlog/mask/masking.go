@@ -252,15 +252,7 @@ func (k *Masking) plainText(text string) (_ string, ok bool) {
 	if len(spans) == 0 {
 		return text, true
 	}
-	var b strings.Builder
-	end := 0
-	for _, s := range spans {
-		b.WriteString(text[end:s.from])
-		b.WriteString(k.masker.digestOfText(text[s.from:s.to]))
-		end = s.to
-	}
-	b.WriteString(text[end:])
-	if masked := b.String(); !k.found(masked) {
+	if masked := k.masker.replace(text, spans); !k.found(masked) {
 		return masked, true
 	}
 	if whole := k.masker.digestOfText(text); !k.found(whole) {

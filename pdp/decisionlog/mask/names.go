@@ -1,6 +1,7 @@
 package mask
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -16,12 +17,7 @@ var secretWords = []string{
 // isSecretName reports if a member's value is a secret by the member's name.
 func isSecretName(name string) bool {
 	name = strings.Map(plain, name)
-	for _, part := range secretWords {
-		if strings.Contains(name, part) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(name, word) })
 }
 
 // plain is a letter in lower case, or a digit, and -1 for every other character. A letter that Unicode folds to an

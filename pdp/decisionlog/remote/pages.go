@@ -8,9 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/decisionlog"
@@ -37,35 +35,28 @@ func (l *Log) page(ctx context.Context, f decisionlog.Filter, order string, curs
 	if cursor >= 0 {
 		query.Set("cursor", strconv.FormatInt(cursor, 10))
 	}
-	body, err := l.server.Get(ctx, "/v1/decisions", query, recordBody)
-	if err != nil {
+	const what = "page of records"
+	if p, err = httpclient.GetJSON[page](ctx, l.server, "/v1/decisions", query, recordBody, what); err != nil {
 		return p, err
 	}
-	if err = json.Unmarshal(body, &p); err == nil {
-		p.next, err = strconv.ParseInt(p.Next, 10, 64)
-	}
+	p.next, err = strconv.ParseInt(p.Next, 10, 64)
 	if err == nil && p.More && (len(p.Items) == 0 || p.next == cursor) {
 		err = errors.New("it does not come to an end")
 	}
 	if err != nil {
-		return p, fmt.Errorf("the server's answer is no page of records: %w", err)
+		return p, fmt.Errorf("the server's answer is no %s: %w", what, err)
 	}
 	return p, nil
 }
 
 func filterQuery(f decisionlog.Filter) url.Values {
-	query := url.Values{}
+	query := timesOf(f.From, f.To)
 	for name, value := range map[string]string{
 		"tenant": f.Tenant, "kind": f.Kind, "decision": f.Decision, "subject": f.Subject, "resource": f.Resource,
 		"action": f.Action, "policy": f.Policy, "event": f.Event, "of": f.Of, "approval": f.Approval,
 	} {
 		if value != "" {
 			query.Set(name, value)
-		}
-	}
-	for name, at := range map[string]time.Time{"from": f.From, "to": f.To} {
-		if !at.IsZero() {
-			query.Set(name, at.UTC().Format(time.RFC3339Nano))
 		}
 	}
 	return query

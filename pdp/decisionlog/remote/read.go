@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -26,16 +25,13 @@ import (
 // Show finds a record by its id, with the policies that decided it, as far as the
 // caller may see them.
 func (l *Log) Show(ctx context.Context, id string) (decisionlog.Shown, error) {
-	body, err := l.server.Get(ctx, recordPath(id), nil, recordBody)
-	if err != nil {
-		return decisionlog.Shown{}, err
-	}
-	var got struct {
+	type answer struct {
 		proved
 		Batch *proved `json:"batch"`
 	}
-	if err := json.Unmarshal(body, &got); err != nil {
-		return decisionlog.Shown{}, fmt.Errorf("the server's answer is no record: %w", err)
+	got, err := httpclient.GetJSON[answer](ctx, l.server, recordPath(id), nil, recordBody, "record")
+	if err != nil {
+		return decisionlog.Shown{}, err
 	}
 	record, err := got.record()
 	var batch decisionlog.Record
@@ -72,42 +68,21 @@ func recordPath(id string) string { return "/v1/decisions/" + url.PathEscape(id)
 
 // bundle is nil for a bundle that is not kept.
 func (l *Log) bundle(ctx context.Context, digest string) (map[string][]byte, error) {
-	body, err := l.server.Get(ctx, "/v1/bundles/"+url.PathEscape(digest), nil, bundleBody)
+	type answer struct {
+		Complete bool         `json:"complete"`
+		Files    report.Files `json:"files"`
+	}
+	got, err := httpclient.GetJSON[answer](ctx, l.server, "/v1/bundles/"+url.PathEscape(digest), nil, bundleBody, "bundle")
 	if httpclient.StatusOf(err) == http.StatusNotFound {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	var got struct {
-		Complete bool     `json:"complete"`
-		Files    fileList `json:"files"`
-	}
-	if err := json.Unmarshal(body, &got); err != nil {
-		return nil, fmt.Errorf("the server's answer is no bundle: %w", err)
-	}
-	files := got.Files.byPath()
-	if got.Complete && digestOf(files) != digest { // of a part nobody can say
+	if got.Complete && digestOf(got.Files) != digest { // a part of the files does not have the digest
 		return nil, errors.New("the files of the bundle are not those that its digest is of: something on the way altered them")
 	}
-	return files, nil
-}
-
-// fileList are files, each with its content as text or in base64.
-type fileList []struct {
-	Path    string `json:"path"`
-	Content string `json:"content"`
-	Base64  []byte `json:"base64"`
-}
-
-func (l fileList) byPath() map[string][]byte {
-	files := map[string][]byte{}
-	for _, f := range l {
-		if files[f.Path] = f.Base64; f.Base64 == nil {
-			files[f.Path] = []byte(f.Content)
-		}
-	}
-	return files
+	return got.Files, nil
 }
 
 func digestOf(files map[string][]byte) string {
@@ -151,44 +126,25 @@ func passed(w io.Writer) func([]byte, error) error {
 
 // Stats counts the records that the caller sees.
 func (l *Log) Stats(ctx context.Context) (report.Statistics, error) {
-	var stats report.Statistics
-	body, err := l.server.Get(ctx, "/v1/log/stats", nil, recordBody)
-	if err == nil {
-		err = json.Unmarshal(body, &stats)
-	}
-	return stats, err
+	return httpclient.GetJSON[report.Statistics](ctx, l.server, "/v1/log/stats", nil, recordBody, "count of records")
 }
 
 // Report says what an auditor asks first, of the records that the caller sees.
-func (l *Log) Report(ctx context.Context, o report.Options) (r report.Report, err error) {
-	body, err := l.server.Get(ctx, "/v1/log/report", timesOf(o.From, o.To), bundleBody)
-	if err == nil {
-		err = json.Unmarshal(body, &r)
-	}
-	return r, err
+func (l *Log) Report(ctx context.Context, o report.Options) (report.Report, error) {
+	query := timesOf(o.From, o.To)
+	return httpclient.GetJSON[report.Report](ctx, l.server, "/v1/log/report", query, bundleBody, "report")
 }
 
-// Sample chooses decisions among those that the caller sees. What it holds says
-// itself how it is checked.
+// Sample chooses decisions among those that the caller sees. The sample itself says how it is checked.
 func (l *Log) Sample(ctx context.Context, o report.SampleOptions) (report.Sample, error) {
 	query := timesOf(o.From, o.To)
 	query.Set("n", strconv.Itoa(o.N))
 	query.Set("seed", o.Seed)
-	body, err := l.server.Get(ctx, "/v1/log/sample", query, sampleBody)
+	sample, err := httpclient.GetJSON[report.Sample](ctx, l.server, "/v1/log/sample", query, sampleBody, "sample")
 	if httpclient.StatusOf(err) == http.StatusNotFound {
-		return report.Sample{}, report.ErrNoPopulation
+		err = report.ErrNoPopulation
 	}
-	if err != nil {
-		return report.Sample{}, err
-	}
-	var got struct {
-		Summary report.SampleSummary `json:"summary"`
-		Files   fileList             `json:"files"`
-	}
-	if err := json.Unmarshal(body, &got); err != nil {
-		return report.Sample{}, fmt.Errorf("the server's answer is no sample: %w", err)
-	}
-	return report.Sample{Summary: got.Summary, Files: got.Files.byPath()}, nil
+	return sample, err
 }
 
 func timesOf(from, to time.Time) url.Values {

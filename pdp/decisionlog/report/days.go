@@ -21,7 +21,6 @@ func (p *reporting) countDays(ctx context.Context, last decisionlog.Checkpoint) 
 		return err
 	}
 	days := &p.report.Days
-	days.Quiet = []QuietDay{}
 	from, to, some := p.known(began, last.Time)
 	if !some {
 		return nil

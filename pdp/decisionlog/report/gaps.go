@@ -17,12 +17,12 @@ type DatedGap struct {
 	Before time.Time `json:"before,omitzero"`
 }
 
-// gaps joins records without content to gaps, and dates them. A gap is told once
-// the record behind it is there.
+// gaps joins records without content to gaps, and dates them. A gap is found once the record
+// behind it is there.
 type gaps struct {
-	last time.Time // of the last record that has content
-	open []DatedGap
-	told func(DatedGap)
+	last  time.Time // of the last record that has content
+	open  []DatedGap
+	found func(DatedGap)
 }
 
 // gone takes in a record without content.
@@ -38,7 +38,7 @@ func (g *gaps) gone(l decisionlog.Record) {
 func (g *gaps) reached(at time.Time) {
 	for _, gap := range g.open {
 		gap.Before = at
-		g.told(gap)
+		g.found(gap)
 	}
 	g.open, g.last = g.open[:0], at
 }

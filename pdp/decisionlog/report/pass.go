@@ -38,32 +38,22 @@ func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
 		latest:    map[string]int{},
 		days:      map[int64]bool{},
 		service: &Service{
-			Gaps:      []DatedGap{},
-			Runs:      []Run{},
-			Refused:   []RefusedBundle{},
-			Retention: []RetentionRun{},
-			Losses:    []Loss{},
-			Keys:      []KeyRotation{},
 			Live:      s.Head.Live,
 			Uncovered: s.Head.Uncovered,
 		},
 		report: Report{
-			Origin:      s.Head.Origin,
-			From:        o.From,
-			To:          o.To,
-			Size:        s.Head.Size,
-			Checkpoint:  string(s.Head.Checkpoint),
-			Tenants:     s.Tenants,
-			Population:  Population{Kinds: map[string]int64{}},
-			Denies:      map[string]int64{},
-			Errors:      []ErringPolicy{},
-			Approvals:   map[string]approval.Tally{},
-			Bundles:     []BundleInForce{},
-			Redactions:  []Redaction{},
-			ClockBehind: []ClockBehind{},
+			Origin:     s.Head.Origin,
+			From:       o.From,
+			To:         o.To,
+			Size:       s.Head.Size,
+			Checkpoint: string(s.Head.Checkpoint),
+			Tenants:    s.Tenants,
+			Population: Population{Kinds: map[string]int64{}},
+			Denies:     map[string]int64{},
+			Approvals:  map[string]approval.Tally{},
 		},
 	}
-	p.gaps.told = func(g DatedGap) {
+	p.gaps.found = func(g DatedGap) {
 		if p.span.mayHave(g) {
 			p.service.Gaps = append(p.service.Gaps, g)
 		}

@@ -3,18 +3,20 @@ package report
 import (
 	"bytes"
 	"cmp"
-	"container/heap"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/decisionlog"
@@ -52,11 +54,47 @@ func invisible(r rune) bool { return !unicode.IsGraphic(r) }
 // ErrNoPopulation is returned where there is nothing to choose from.
 var ErrNoPopulation = errors.New("there is no decision to choose from")
 
-// Sample is a choice of decisions with all that it takes to check it, as files by
-// their paths. README.md says how.
+// Sample is a choice of decisions, with the files that it takes to check it. README.md says how.
 type Sample struct {
-	Files   map[string][]byte
-	Summary SampleSummary
+	Summary SampleSummary `json:"summary"`
+	Files   Files         `json:"files"`
+}
+
+// Files are the contents of files by their paths. In JSON they are a list in the order of the paths, each with its
+// content as text if it is valid UTF-8, else in base64.
+type Files map[string][]byte
+
+type file struct {
+	Path    string  `json:"path"`
+	Content *string `json:"content,omitempty"`
+	Base64  []byte  `json:"base64,omitempty"`
+}
+
+// MarshalJSON writes the list.
+func (f Files) MarshalJSON() ([]byte, error) {
+	list := make([]file, 0, len(f))
+	for _, path := range slices.Sorted(maps.Keys(f)) {
+		one := file{Path: path, Base64: f[path]}
+		if utf8.Valid(f[path]) {
+			text := string(f[path])
+			one.Content, one.Base64 = &text, nil
+		}
+		list = append(list, one)
+	}
+	return json.Marshal(list, jsontext.AllowInvalidUTF8(true))
+}
+
+// UnmarshalJSON reads the list.
+func (f *Files) UnmarshalJSON(b []byte) error {
+	var list []file
+	err := json.Unmarshal(b, &list)
+	*f = Files{}
+	for _, one := range list {
+		if (*f)[one.Path] = one.Base64; one.Content != nil {
+			(*f)[one.Path] = []byte(*one.Content)
+		}
+	}
+	return err
 }
 
 // ErrSampleTooLarge is returned where the records of a sample are more than can be
@@ -72,7 +110,7 @@ func Choose(ctx context.Context, s *decisionlog.Snapshot, o SampleOptions) (Samp
 		return Sample{}, err
 	}
 	p := picking{options: o, span: span{o.From, o.To}, byID: map[string]*picked{}}
-	p.gaps.told = p.tell
+	p.gaps.found = p.countGap
 	for l, err := range s.Records(ctx, 0, uint64(s.Head.Size)) {
 		if err == nil {
 			err = p.look(l)
@@ -110,8 +148,8 @@ type picking struct {
 	population int64
 	gone       SampleGone
 	gaps       gaps
-	best       worstFirst
-	held       int // bytes of lines
+	best       []*picked // the best first
+	held       int       // bytes of lines
 	byID       map[string]*picked
 }
 
@@ -143,25 +181,27 @@ func score(seed string, hash tlog.Hash) [sha256.Size]byte {
 	return sha256.Sum256(append(append([]byte(seed), 0), hash[:]...))
 }
 
-// offer takes a decision in, if it is better than the worst one, which has to go.
+// offer takes a decision in. If that is one too many, the worst one goes.
 func (p *picking) offer(d *picked) {
-	if len(p.best) == p.options.N {
-		if p.best[0].compare(d) < 0 {
-			return
-		}
-		worst := heap.Pop(&p.best).(*picked)
+	at, _ := slices.BinarySearchFunc(p.best, d, (*picked).compare)
+	if at == p.options.N {
+		return
+	}
+	p.best = slices.Insert(p.best, at, d)
+	p.byID[d.id] = d
+	p.held += d.held
+	if len(p.best) > p.options.N {
+		worst := p.best[p.options.N]
+		p.best = p.best[:p.options.N]
 		delete(p.byID, worst.id)
 		p.held -= worst.held
 	}
-	p.held += d.held
-	heap.Push(&p.best, d)
-	p.byID[d.id] = d
 }
 
 func (d *picked) compare(other *picked) int { return bytes.Compare(d.score[:], other.score[:]) }
 
-// tell counts what is gone of the time that is sampled, or may be of it.
-func (p *picking) tell(g DatedGap) {
+// countGap counts the records of a gap that are, or may be, of the time that is sampled.
+func (p *picking) countGap(g DatedGap) {
 	count := &p.gone.Redacted
 	if g.Why == decisionlog.WhyRetired {
 		count = &p.gone.Retired
@@ -185,18 +225,4 @@ func (d *picked) summary() Chosen {
 		c.Receipts = append(c.Receipts, receipt.Sequence)
 	}
 	return c
-}
-
-// worstFirst is a heap of what is chosen so far.
-type worstFirst []*picked
-
-func (w worstFirst) Len() int           { return len(w) }
-func (w worstFirst) Less(i, j int) bool { return w[i].compare(w[j]) > 0 }
-func (w worstFirst) Swap(i, j int)      { w[i], w[j] = w[j], w[i] }
-func (w *worstFirst) Push(x any)        { *w = append(*w, x.(*picked)) }
-func (w *worstFirst) Pop() any {
-	last := len(*w) - 1
-	x := (*w)[last]
-	*w = (*w)[:last]
-	return x
 }

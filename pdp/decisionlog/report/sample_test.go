@@ -312,7 +312,7 @@ func TestASampleIsBounded(t *testing.T) {
 	l := mustOpen(t, t.TempDir(), decisionlog.Options{})
 	mustAppend(t, l, entryOf("a-1", true), entryOf("a-2", true), entryOf("a-3", true))
 	p := picking{options: SampleOptions{N: 1, Seed: "s"}, byID: map[string]*picked{}}
-	p.gaps.told = p.tell
+	p.gaps.found = p.countGap
 	look := func() error {
 		for record, err := range l.Records(t.Context(), 1, 4) {
 			if err == nil {

@@ -109,7 +109,7 @@ type SampleBundle struct {
 // writeSample makes the files of a sample.
 func writeSample(s *decisionlog.Snapshot, p *picking) (Sample, error) {
 	o := p.options
-	out := Sample{Files: map[string][]byte{sampleCheckpoint: s.Head.Checkpoint}, Summary: SampleSummary{
+	out := Sample{Files: Files{sampleCheckpoint: s.Head.Checkpoint}, Summary: SampleSummary{
 		Format: sampleFormat, Seed: o.Seed, N: o.N, From: o.From, To: o.To, Tenants: s.Tenants,
 		Method: "of the population, which is every decision in the log up to the checkpoint whose time is from \"from\" on and before \"to\" and whose content is there: " +
 			"the \"n\" ones with the smallest SHA-256 of the seed, a zero byte and the record's leaf hash (RFC 6962)",

@@ -72,21 +72,22 @@ func Count(ctx context.Context, s *decisionlog.Snapshot) (Statistics, error) {
 	if s.Tenants == nil {
 		st.WholeLog = wholeOf(s)
 	}
-	owed := newLedger(owedMost)
+	owed, missing := newLedger(owedMost), gaps{found: st.addGap}
 	for l, err := range s.Records(ctx, 0, uint64(s.Head.Size)) {
 		if err == nil {
-			err = st.add(l, owed)
+			err = st.add(l, &missing, owed)
 		}
 		if err != nil {
 			return st, err
 		}
 	}
+	missing.reached(time.Time{})
 	st.Obligations = owed.sum()
 	return st, nil
 }
 
 func wholeOf(s *decisionlog.Snapshot) *WholeLog {
-	w := &WholeLog{Live: s.Head.Live, Uncovered: s.Head.Uncovered, Gaps: []Gap{}}
+	w := &WholeLog{Live: s.Head.Live, Uncovered: s.Head.Uncovered}
 	for _, segment := range s.Segments() {
 		w.Disk += segment.Size
 		w.Segments = append(w.Segments, SegmentInfo{
@@ -100,17 +101,9 @@ func wholeOf(s *decisionlog.Snapshot) *WholeLog {
 	return w
 }
 
-func (st *Statistics) add(l decisionlog.Record, owed *ledger) error {
-	switch l.Gone {
-	case "":
-	case decisionlog.WhyFiltered:
-		return nil
-	default:
-		st.gap(l)
-		return nil
-	}
-	s, err := decisionlog.Parse(l.Line)
-	if err != nil {
+func (st *Statistics) add(l decisionlog.Record, missing *gaps, owed *ledger) error {
+	s, err := missing.read(l)
+	if s == nil || err != nil {
 		return err
 	}
 	st.Bytes += int64(len(l.Line)) + 1
@@ -144,15 +137,11 @@ func (st *Statistics) add(l decisionlog.Record, owed *ledger) error {
 	return nil
 }
 
-func (st *Statistics) gap(l decisionlog.Record) {
-	if l.Gone == decisionlog.WhyRetired {
-		st.Retired++
-	} else {
-		st.Redacted++
+func (st *Statistics) addGap(g DatedGap) {
+	count := &st.Redacted
+	if g.Why == decisionlog.WhyRetired {
+		count = &st.Retired
 	}
-	if n := len(st.Gaps); n > 0 && st.Gaps[n-1].Next == l.Sequence && st.Gaps[n-1].Why == l.Gone {
-		st.Gaps[n-1].Next++
-		return
-	}
-	st.Gaps = append(st.Gaps, Gap{First: l.Sequence, Next: l.Sequence + 1, Why: l.Gone})
+	*count += int64(g.Next - g.First)
+	st.Gaps = append(st.Gaps, g.Gap)
 }

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/report"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
@@ -17,15 +17,8 @@ import (
 type keptBundle struct {
 	Digest string `json:"digest"`
 	// Complete says if all files are here. The digest is that of all files in any case.
-	Complete bool       `json:"complete"`
-	Files    []keptFile `json:"files"`
-}
-
-// keptFile has its content as text if it is valid UTF-8, else in base64.
-type keptFile struct {
-	Path    string  `json:"path"`
-	Content *string `json:"content,omitempty"`
-	Base64  []byte  `json:"base64,omitempty"`
+	Complete bool         `json:"complete"`
+	Files    report.Files `json:"files"`
 }
 
 // logBundle answers GET /v1/bundles/:digest.
@@ -54,7 +47,7 @@ func (a *Audit) logBundle(c echo.Context) error {
 		return err
 	}
 	kept := decisionlog.CutFiles(files, who.tenants)
-	body, err := door.Marshal(keptBundle{Digest: digest, Complete: len(kept) == len(files), Files: filesOf(kept)})
+	body, err := door.Marshal(keptBundle{Digest: digest, Complete: len(kept) == len(files), Files: kept})
 	if err != nil {
 		return err
 	}
@@ -65,12 +58,4 @@ func (a *Audit) logBundle(c echo.Context) error {
 func standardDigest(digest string) string {
 	digest = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(digest, "="))
 	return digest + "="
-}
-
-func fileOf(path string, content []byte) keptFile {
-	if !utf8.Valid(content) {
-		return keptFile{Path: path, Base64: content}
-	}
-	text := string(content)
-	return keptFile{Path: path, Content: &text}
 }

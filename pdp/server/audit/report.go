@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 
 	"github.com/labstack/echo/v4"
@@ -62,24 +60,9 @@ func (a *Audit) logSample(c echo.Context) error {
 		case err != nil:
 			return nil, err
 		}
-		return sampleAnswer{sample.Summary, filesOf(sample.Files)}, nil
+		return sample, nil
 	}
 	return a.readOnce(c, []string{"n", "seed", "from", "to"}, choose)
-}
-
-// sampleAnswer is a sample in one answer.
-type sampleAnswer struct {
-	Summary report.SampleSummary `json:"summary"`
-	Files   []keptFile           `json:"files"`
-}
-
-// filesOf are files in the order of their paths.
-func filesOf(files map[string][]byte) []keptFile {
-	list := []keptFile{}
-	for _, path := range slices.Sorted(maps.Keys(files)) {
-		list = append(list, fileOf(path, files[path]))
-	}
-	return list
 }
 
 func sampleOptions(given map[string]string) (o report.SampleOptions, err error) {
