@@ -38,6 +38,12 @@ func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
 		latest:    map[string]int{},
 		days:      map[int64]bool{},
 		service: &Service{
+			Gaps:      []DatedGap{},
+			Runs:      []Run{},
+			Refused:   []RefusedBundle{},
+			Retention: []RetentionRun{},
+			Losses:    []Loss{},
+			Keys:      []KeyRotation{},
 			Live:      s.Head.Live,
 			Uncovered: s.Head.Uncovered,
 		},
