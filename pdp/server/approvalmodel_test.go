@@ -243,7 +243,6 @@ func (m *hostileModel) revokeKey(person string) {
 	}
 	old := m.holder[person]
 	_ = keys.Revoke(old)
-	_ = keys.Close()
 	m.newKey(person)
 	for status := 0; status != http.StatusUnauthorized; { // it looks at the file now and then
 		status, _ = m.do(old, "GET", "/v1/approvals", "")

@@ -21,7 +21,6 @@ func (s *Server) openCallers() error {
 		if err != nil {
 			return err
 		}
-		s.teardown.add("API keys", closing(keys.Close))
 		if err := keys.Keep(); err != nil {
 			return err
 		}

@@ -43,11 +43,7 @@ func createFirst(name string) error {
 	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	key, err := generate()
-	if err != nil {
-		return err
-	}
-	set, err := newSet(key, nil)
+	set, err := generate(nil)
 	if err != nil {
 		return err
 	}

@@ -70,19 +70,36 @@ func unusable(file string, err error) error {
 	return fmt.Errorf("the signing keys in %s cannot be used: %w; put back a copy, or move the file away to start with a new key, which no earlier signature verifies with", file, err)
 }
 
+// Check returns the error with which [Open] would refuse the keys of a data directory. It changes nothing. A directory
+// without keys is no error, because Open makes the first key.
+func Check(dir string) error {
+	file := filepath.Join(dir, File)
+	content, err := readFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return unusable(file, err)
+	}
+	if _, err := parse(content); err != nil {
+		return unusable(file, err)
+	}
+	return nil
+}
+
 // Ephemeral makes a key that ends with the process.
 func Ephemeral() (*Keys, error) {
-	key, err := generate()
-	if err != nil {
-		return nil, err
-	}
-	set, err := newSet(key, nil)
+	set, err := generate(nil)
 	return &Keys{current: set}, err
 }
 
-func generate() (ed25519.PrivateKey, error) {
+// generate makes a key that signs from now on.
+func generate(before ed25519.PublicKey) (*Set, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
-	return key, err
+	if err != nil {
+		return nil, err
+	}
+	return newSet(key, before)
 }
 
 // Current is the keys of this moment. One answer is made from one of these sets.
@@ -155,11 +172,7 @@ func Rotate(dir string) (kid string, err error) {
 	if err != nil {
 		return "", unusable(file, err)
 	}
-	key, err := generate()
-	if err != nil {
-		return "", err
-	}
-	set, err := newSet(key, old.key.Public().(ed25519.PublicKey))
+	set, err := generate(old.key.Public().(ed25519.PublicKey))
 	if err != nil {
 		return "", err
 	}

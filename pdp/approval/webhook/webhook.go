@@ -18,6 +18,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -70,23 +71,15 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Backoff == (Backoff{}) {
-		o.Backoff = Backoff{
-			First:  time.Second,
-			Most:   10 * time.Minute,
-			Within: time.Hour,
-			Tries:  15,
-		}
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 15 * time.Second
-	}
-	if o.InFlight == 0 {
-		o.InFlight = 8
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Backoff = cmp.Or(o.Backoff, Backoff{
+		First:  time.Second,
+		Most:   10 * time.Minute,
+		Within: time.Hour,
+		Tries:  15,
+	})
+	o.Timeout = cmp.Or(o.Timeout, 15*time.Second)
+	o.InFlight = cmp.Or(o.InFlight, 8)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -25,7 +25,7 @@ func addApprover(t testing.TB, k *Keys, name string, p Principal) string {
 
 func fileOf(t *testing.T, dir string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(dir, keyFileName))
+	content, err := os.ReadFile(filepath.Join(dir, KeyFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestKeyFilesOfApprovers(t *testing.T) {
 			if test.from != "" && text == whole {
 				t.Fatalf("%s is not in %s", test.from, whole)
 			}
-			if err := os.WriteFile(filepath.Join(dir, keyFileName), []byte(text), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, KeyFile), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := openKeys(dir, newClock().now); (err == nil) != test.read || err != nil && strings.Contains(err.Error(), "zoe") {

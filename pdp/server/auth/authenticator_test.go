@@ -150,7 +150,7 @@ func TestDoorOnLoopback(t *testing.T) {
 			t.Errorf("the last key was revoked: got %q, want the door closed", got)
 		}
 	}
-	if err := os.Remove(filepath.Join(dir, keyFileName)); err != nil {
+	if err := os.Remove(filepath.Join(dir, KeyFile)); err != nil {
 		t.Fatal(err)
 	}
 	c.advance(checkAtMost)
@@ -198,7 +198,7 @@ func TestNoCredentialGetsOut(t *testing.T) {
 		func() {},
 		func() { p.set(func() { p.down = true }); c.advance(2 * keysKept) },
 		func() {
-			if err := os.WriteFile(filepath.Join(dir, keyFileName), []byte(key), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, KeyFile), []byte(key), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			c.advance(time.Second)

@@ -65,9 +65,8 @@ func (k *Keys) Add(spec KeySpec) (secret string, err error) {
 		}
 		secret = newKey(id)
 		hash := keyHash(secret)
-		file.Keys = append(file.Keys, storedKey{
-			ID: id, Name: spec.Name, SHA256: hex.EncodeToString(hash[:]), Principal: spec.Principal, Grant: spec.Grant, Created: k.stamp(),
-		})
+		info := KeyInfo{ID: id, Name: spec.Name, Principal: spec.Principal, Grant: spec.Grant, Created: k.stamp()}
+		file.Keys = append(file.Keys, storedKey{info, hex.EncodeToString(hash[:])})
 		return nil
 	})
 	if err != nil {
@@ -95,7 +94,7 @@ func checkHolder(g Grant, p Principal) error {
 func (k *Keys) Revoke(name string) error {
 	// The name is not repeated: some will write the key itself in its place.
 	missing := errors.New("there is no key of that name; try policy-service keys list")
-	if _, err := os.Stat(filepath.Join(k.dir, keyFileName)); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(k.dir, KeyFile)); errors.Is(err, os.ErrNotExist) {
 		return missing // and no lock is left in a directory named by mistake
 	}
 	return k.edit(func(file *keyFile) error {
@@ -115,7 +114,7 @@ func (k *Keys) Revoke(name string) error {
 func (k *Keys) List() []KeyInfo {
 	list := []KeyInfo{}
 	for _, s := range k.current().stored {
-		list = append(list, KeyInfo{s.ID, s.Name, s.Principal, s.Grant, s.Created, s.Revoked})
+		list = append(list, s.KeyInfo)
 	}
 	return list
 }
@@ -187,5 +186,5 @@ func (k *Keys) lost() error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%s is gone, and %s says that there were keys (to begin without keys and credentials, remove it too)", keyFileName, keyLockName)
+	return fmt.Errorf("%s is gone, and %s says that there were keys (to begin without keys and credentials, remove it too)", KeyFile, keyLockName)
 }

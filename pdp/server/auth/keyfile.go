@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"policy-service/pdp/plainfile"
 
@@ -37,25 +36,17 @@ type keyFile struct {
 }
 
 const (
-	keyFileName = "api-keys.json"
+	// KeyFile is the name, in the data directory, of the file with the API keys.
+	KeyFile     = "api-keys.json"
 	keyLockName = "api-keys.lock"
 )
 
 // maxKeyFile is room for some hundred thousand keys.
 const maxKeyFile = 64 << 20
 
-// KeyFile is the name, in the data directory, of the file with the API keys.
-const KeyFile = keyFileName
-
 type storedKey struct {
-	ID     string `json:"id"`
-	Name   string `json:"name"`
-	SHA256 string `json:"sha256"`
-	// Principal is absent in format 1.
-	Principal Principal `json:"principal,omitzero"`
-	Grant
-	Created time.Time `json:"created"`
-	Revoked time.Time `json:"revoked,omitzero"`
+	KeyInfo        // Principal is absent in format 1
+	SHA256  string `json:"sha256"`
 }
 
 // least is the first format that can say what the keys are.
@@ -64,6 +55,29 @@ func least(keys []storedKey) int {
 		return 2
 	}
 	return 1
+}
+
+// readKeyFile reads the file of a data directory, with its keys by their ids.
+func readKeyFile(dir string) ([]storedKey, map[string]*key, error) {
+	content, err := plainfile.Read(filepath.Join(dir, KeyFile), maxKeyFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := parseKeyFile(content)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", KeyFile, err)
+	}
+	byID := make(map[string]*key, len(file.Keys))
+	for _, stored := range file.Keys {
+		hash, err := stored.hash()
+		if err != nil {
+			return nil, nil, err
+		}
+		caller := stored.caller("key:" + stored.Name)
+		caller.Principal = stored.Principal
+		byID[stored.ID] = &key{hash, caller, !stored.Revoked.IsZero()}
+	}
+	return file.Keys, byID, nil
 }
 
 func parseKeyFile(content []byte) (keyFile, error) {
@@ -128,5 +142,5 @@ func writeKeyFile(dir string, file keyFile) error {
 	if err != nil {
 		return err
 	}
-	return plainfile.Replace(filepath.Join(dir, keyFileName), 0o600, append(content, '\n'))
+	return plainfile.Replace(filepath.Join(dir, KeyFile), 0o600, append(content, '\n'))
 }

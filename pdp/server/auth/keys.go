@@ -63,9 +63,6 @@ func openKeys(dir string, now func() time.Time) (*Keys, error) {
 // LogTo says where to log that the file has become unreadable, or readable again.
 func (k *Keys) LogTo(log *slog.Logger) { k.log.Store(log) }
 
-// Close ends the use of the keys. There is nothing to end yet.
-func (k *Keys) Close() error { return nil }
-
 // Err says why no key can be told from another, if that is so.
 func (k *Keys) Err() error { return k.current().err }
 
@@ -127,7 +124,7 @@ func (k *Keys) look(before *keyView) *keyView {
 	view := &keyView{}
 	*view = *before
 	view.at = k.now() // before looking: what changes meanwhile is seen next time
-	info, err := os.Stat(filepath.Join(k.dir, keyFileName))
+	info, err := os.Stat(filepath.Join(k.dir, KeyFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && before.info == nil:
 		err = k.lost() // or there is no key yet, and perhaps no directory
@@ -137,11 +134,26 @@ func (k *Keys) look(before *keyView) *keyView {
 		view.info = info
 	}
 	if err != nil {
-		err = fmt.Errorf("cannot read the API keys in %s: %w; try the data directory the keys were added to, as the user who did, or put its %s back from a backup", k.dir, err, keyFileName)
+		err = fmt.Errorf("cannot read the API keys in %s: %w; try the data directory the keys were added to, as the user who did, or put its %s back from a backup", k.dir, err, KeyFile)
 		view.byID = nil
 	}
 	view.err = err
 	k.report(before.err, err)
 	k.view.Store(view)
 	return view
+}
+
+// sameFile needs no content: every change makes a new file, and a longer one.
+func sameFile(a, b fs.FileInfo) bool {
+	return a != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// report logs changes, not states: a broken file is one line, not one a request.
+func (k *Keys) report(before, now error) {
+	switch log := k.log.Load(); {
+	case now != nil && (before == nil || before.Error() != now.Error()):
+		log.Error("every caller is refused until the API keys can be read", "error", now)
+	case now == nil && before != nil:
+		log.Info("the API keys can be read again")
+	}
 }

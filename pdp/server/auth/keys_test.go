@@ -142,7 +142,7 @@ func TestLostFileOfADirectoryOfBefore(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(dir, keyLockName)); err != nil || string(text) != keysWereHere {
 		t.Errorf("the note is %q, %v", text, err)
 	}
-	if err := os.Remove(filepath.Join(dir, keyFileName)); err != nil {
+	if err := os.Remove(filepath.Join(dir, KeyFile)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := openKeys(dir, c.now); err == nil {
@@ -173,7 +173,7 @@ func TestUnreadableFileRefusesEverybody(t *testing.T) {
 			dir, c := t.TempDir(), newClock()
 			k := open(t, dir, c)
 			secret := add(t, k, "pep")
-			file := filepath.Join(dir, keyFileName)
+			file := filepath.Join(dir, KeyFile)
 			whole, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -85,12 +86,7 @@ func (r MTLSRule) matches(cert *x509.Certificate) bool {
 	}
 	switch {
 	case strings.Contains(r.SAN, ":"):
-		for _, uri := range cert.URIs {
-			if uri.String() == r.SAN {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(cert.URIs, func(uri *url.URL) bool { return uri.String() == r.SAN })
 	case strings.Contains(r.SAN, "@"):
 		return slices.Contains(cert.EmailAddresses, r.SAN)
 	}

@@ -88,20 +88,29 @@ func (x *exam) writers() {
 	if v, err := volumeOf(x.Policies); err == nil && v.readOnly {
 		return // as Kubernetes mounts a ConfigMap: mode 0777, and nobody can write
 	}
-	first, count := "", 0
-	_ = fs.WalkDir(os.DirFS(x.Policies), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.Type()&fs.ModeSymlink != 0 {
-			return nil // what cannot be read was found above; the mode of a link says nothing
+	first, count := countFiles(x.Policies, func(info fs.FileInfo) bool {
+		return info.Mode()&fs.ModeSymlink == 0 && info.Mode().Perm()&0o002 != 0 // the mode of a link says nothing
+	})
+	if count > 0 {
+		x.bites("bundle", fmt.Sprintf("every user of this machine can change what is decided: %d of its files and directories are writable for all, the first is %s", count, first),
+			"chmod -R o-w "+x.Policies)
+	}
+}
+
+// countFiles counts the files and directories in a directory that are of some kind. first is the path of the first of
+// them, relative to dir. A file that cannot be looked at is not counted: a server may have removed it meanwhile, or it is
+// in a directory that is counted.
+func countFiles(dir string, of func(fs.FileInfo) bool) (first string, count int) {
+	_ = fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
 		}
-		if info, err := entry.Info(); err == nil && info.Mode().Perm()&0o002 != 0 {
+		if info, err := entry.Info(); err == nil && of(info) {
 			if count++; count == 1 {
 				first = name
 			}
 		}
 		return nil
 	})
-	if count > 0 {
-		x.bites("bundle", fmt.Sprintf("every user of this machine can change what is decided: %d of its files and directories are writable for all, the first is %s", count, first),
-			"chmod -R o-w "+x.Policies)
-	}
+	return first, count
 }

@@ -86,24 +86,12 @@ func (x *exam) owners(dir fs.FileInfo) {
 		x.bites("data", fmt.Sprintf("%s belongs to user %d, and this is user %d", x.data, owner, me), "do this as the user that serve runs as, or chown the directory")
 		return
 	}
-	first, count := "", 0
-	_ = filepath.WalkDir(x.data, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // of another owner, and counted as that
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return nil // gone meanwhile: a server may be running
-		}
-		if other, known := ownerOf(info); known && other != owner {
-			if count++; count == 1 {
-				first = name
-			}
-		}
-		return nil
+	first, count := countFiles(x.data, func(info fs.FileInfo) bool {
+		other, known := ownerOf(info)
+		return known && other != owner
 	})
 	if count > 0 {
-		x.bites("data", fmt.Sprintf("user %d, who owns %s, does not own all that is in it: %d files and directories belong to others, the first is %s", owner, x.data, count, first),
+		x.bites("data", fmt.Sprintf("user %d, who owns %s, does not own all that is in it: %d files and directories belong to others, the first is %s", owner, x.data, count, filepath.Join(x.data, first)),
 			fmt.Sprintf("chown -R %d %s; run policy-service keys and log as the user that serve runs as", owner, x.data))
 	}
 }
@@ -125,7 +113,6 @@ func (x *exam) keys() {
 		x.wrong("keys", err)
 		return
 	}
-	defer func() { _ = keys.Close() }()
 	inForce := 0
 	for _, key := range keys.List() {
 		if key.Revoked.IsZero() {

@@ -43,7 +43,7 @@ func fileLimits(open, fileSize int64) []Finding {
 
 // memory is about the limit of the control group, and whether Go knows it.
 func (x *exam) memory() {
-	x.findings = append(x.findings, memoryLimits(readGroup(os.DirFS("/")).memory, debug.SetMemoryLimit(-1)))
+	x.findings = append(x.findings, memoryLimits(ReadGroup(os.DirFS("/")).Memory, debug.SetMemoryLimit(-1)))
 }
 
 func memoryLimits(group, goLimit int64) Finding {
@@ -63,7 +63,7 @@ func memoryLimits(group, goLimit int64) Finding {
 
 // processors is about the quota of the control group, and whether Go knows it.
 func (x *exam) processors() {
-	x.findings = append(x.findings, processorLimits(readGroup(os.DirFS("/")).processors, runtime.GOMAXPROCS(0)))
+	x.findings = append(x.findings, processorLimits(ReadGroup(os.DirFS("/")).Processors, runtime.GOMAXPROCS(0)))
 }
 
 func processorLimits(quota float64, threads int) Finding {
@@ -79,39 +79,36 @@ func processorLimits(quota float64, threads int) Finding {
 	}
 }
 
-// group is what a control group gives; what is not limited is infinite.
-type group struct {
-	memory     int64
-	processors float64
+// Group is what the control group of this process gives; what is not limited is infinite.
+type Group struct {
+	Memory     int64
+	Processors float64
 }
 
-// readGroup reads the limits of this process's control group (version 2) and of those
-// above it, of which the lowest counts. root is where proc and sys are.
-func readGroup(root fs.FS) group {
-	g := group{math.MaxInt64, math.Inf(1)}
+// ReadGroup reads the limits of this process's control group (version 2) and of those above it, of which the lowest
+// counts. root is the directory that proc and sys are in. A group that names a way out of the hierarchy stays in it.
+func ReadGroup(root fs.FS) Group {
+	g := Group{math.MaxInt64, math.Inf(1)}
 	content, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(content)) {
 		name, ok := strings.CutPrefix(strings.TrimSpace(line), "0::/")
-		for ok {
+		for name = path.Clean("/" + name); ok; name = path.Dir(name) {
 			g.lower(root, path.Join("sys/fs/cgroup", name))
-			ok = name != ""
-			if name = path.Dir(name); name == "." {
-				name = ""
-			}
+			ok = name != "/"
 		}
 	}
 	return g
 }
 
-// lower takes the limits of one directory, where they are lower.
-func (g *group) lower(root fs.FS, dir string) {
+// lower takes the limits of one directory, if they are lower.
+func (g *Group) lower(root fs.FS, dir string) {
 	memory, _ := fs.ReadFile(root, dir+"/memory.max") // "max" or bytes
 	if n, err := strconv.ParseInt(strings.TrimSpace(string(memory)), 10, 64); err == nil {
-		g.memory = min(g.memory, n)
+		g.Memory = min(g.Memory, n)
 	}
 	quota, _ := fs.ReadFile(root, dir+"/cpu.max") // "max" or microseconds, and of how many
 	var used, of float64
 	if n, _ := fmt.Sscan(string(quota), &used, &of); n == 2 && of > 0 {
-		g.processors = min(g.processors, used/of)
+		g.Processors = min(g.Processors, used/of)
 	}
 }

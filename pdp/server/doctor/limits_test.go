@@ -72,14 +72,14 @@ func TestFileLimits(t *testing.T) {
 // TestReadGroup reads the files of the kernel as it writes them, of the lowest limit in the hierarchy.
 func TestReadGroup(t *testing.T) {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
-	none := group{math.MaxInt64, math.Inf(1)}
+	none := Group{math.MaxInt64, math.Inf(1)}
 	for name, c := range map[string]struct {
 		files fstest.MapFS
-		want  group
+		want  Group
 	}{
 		"no control groups": {fstest.MapFS{}, none},
 		"version 1":         {fstest.MapFS{"proc/self/cgroup": file("4:memory:/a\n0::/\n"), "sys/fs/cgroup/memory/memory.limit_in_bytes": file("1\n")}, none},
-		"in a container":    {fstest.MapFS{"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("1048576\n"), "sys/fs/cgroup/cpu.max": file("150000 100000\n")}, group{1 << 20, 1.5}},
+		"in a container":    {fstest.MapFS{"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("1048576\n"), "sys/fs/cgroup/cpu.max": file("150000 100000\n")}, Group{1 << 20, 1.5}},
 		"without limits":    {fstest.MapFS{"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("max\n"), "sys/fs/cgroup/cpu.max": file("max 100000\n")}, none},
 		"in a slice": {fstest.MapFS{
 			"proc/self/cgroup":                                file("0::/system.slice/x.service\n"),
@@ -87,13 +87,13 @@ func TestReadGroup(t *testing.T) {
 			"sys/fs/cgroup/system.slice/memory.max":           file("2097152\n"),
 			"sys/fs/cgroup/system.slice/x.service/memory.max": file("1048576\n"),
 			"sys/fs/cgroup/system.slice/x.service/cpu.max":    file("max 100000\n"),
-		}, group{1 << 20, 0.5}},
+		}, Group{1 << 20, 0.5}},
 	} {
-		if got := readGroup(c.files); got != c.want {
+		if got := ReadGroup(c.files); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
-	if g := readGroup(os.DirFS("/")); g.memory <= 0 || g.processors <= 0 {
+	if g := ReadGroup(os.DirFS("/")); g.Memory <= 0 || g.Processors <= 0 {
 		t.Errorf("of this machine: %v", g)
 	}
 }

@@ -51,7 +51,6 @@ func (x *exam) credentials() bool {
 	if x.data == "" || err != nil {
 		return false
 	}
-	defer func() { _ = keys.Close() }()
 	return keys.Configured()
 }
 

@@ -1,6 +1,7 @@
 package door
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,10 +180,7 @@ func (d *Door) logFailure(c echo.Context, p *Problem, err error) {
 	if errors.Is(c.Request().Context().Err(), context.Canceled) {
 		return // no client waits any more, and clients that go away could fill a log
 	}
-	cause := p.Cause
-	if cause == "" {
-		cause = fmt.Sprintf("%T", err)
-	}
+	cause := cmp.Or(p.Cause, fmt.Sprintf("%T", err))
 	d.Options.Log.WarnContext(d.Options.LogContext(c.Request()),
 		"not answered", "status", p.Status, "route", c.Path(), "request_id", RequestID(c), "cause", cause)
 }

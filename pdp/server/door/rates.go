@@ -1,6 +1,7 @@
 package door
 
 import (
+	"cmp"
 	"strings"
 	"sync"
 	"time"
@@ -40,11 +41,7 @@ func newRates(config RateLimit, now func() time.Time) *rates {
 }
 
 func (r Rate) bucket() *rate.Limiter {
-	burst := r.Burst
-	if burst == 0 {
-		burst = r.PerSecond
-	}
-	return rate.NewLimiter(rate.Limit(r.PerSecond), int(burst))
+	return rate.NewLimiter(rate.Limit(r.PerSecond), int(cmp.Or(r.Burst, r.PerSecond)))
 }
 
 // take takes one request from a caller's bucket, or says how long it takes until there is one in it.

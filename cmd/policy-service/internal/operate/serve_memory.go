@@ -5,10 +5,9 @@ import (
 	"log/slog"
 	"math"
 	"os"
-	"path"
 	"runtime/debug"
-	"strconv"
-	"strings"
+
+	"policy-service/pdp/server/doctor"
 )
 
 // memoryShare is the part of a container's memory that the heap may take. The rest is for stacks, for the pages of the
@@ -28,34 +27,12 @@ func limitMemory(log *slog.Logger) {
 	}
 }
 
-// containerMemory is the smallest limit of the control groups (version 2) that the process is in, or 0 if there is none.
+// containerMemory is the limit of the control group that the process is in, or 0 if there is none.
 func containerMemory(root fs.FS) int64 {
-	groups, err := fs.ReadFile(root, "proc/self/cgroup")
-	if err != nil {
-		return 0
+	if limit := doctor.ReadGroup(root).Memory; limit < math.MaxInt64 {
+		return limit
 	}
-	least := int64(math.MaxInt64)
-	for line := range strings.Lines(string(groups)) {
-		group, ok := strings.CutPrefix(strings.TrimSpace(line), "0::/")
-		if !ok {
-			continue
-		}
-		// In a container its own group is the root of what it sees.
-		const top = "sys/fs/cgroup"
-		for dir := path.Join(top, path.Clean("/"+group)); strings.HasPrefix(dir, top); dir = path.Dir(dir) {
-			text, err := fs.ReadFile(root, path.Join(dir, "memory.max"))
-			if err != nil {
-				continue
-			}
-			if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil { // else it is "max"
-				least = min(least, n)
-			}
-		}
-	}
-	if least == math.MaxInt64 {
-		return 0
-	}
-	return least
+	return 0
 }
 
 // reserveBytes is heap that is allocated and never touched. The collector runs whenever the heap has doubled. With a
