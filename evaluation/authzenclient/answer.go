@@ -1,6 +1,7 @@
 package authzenclient
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -52,10 +53,10 @@ func (d *Decision) qualify(body, context jsontext.Value) {
 	d.err = d.add(body)
 	switch context.Kind() {
 	case '{':
-		d.err = first(d.err, d.add(context))
+		d.err = cmp.Or(d.err, d.add(context))
 	case 0, 'n':
 	default:
-		d.err = first(d.err, odd("context is not an object"))
+		d.err = cmp.Or(d.err, odd("context is not an object"))
 	}
 	if d.err == nil && d.allow && len(d.obligations) > 0 {
 		d.err = &Error{Kind: Obligated, Detail: "the PDP allows, but wants something done besides; see Enforce"}

@@ -1,6 +1,7 @@
 package authzenclient
 
 import (
+	"cmp"
 	"context"
 	"unicode/utf8"
 
@@ -50,7 +51,7 @@ func (c *Client) EnforceWithApproval(ctx context.Context, request evaluation.Req
 func (c *Client) Resume(ctx context.Context, h Handle, handlers obligations.Handlers, options ...ApprovalOption) Enforcement {
 	w, err := c.waiter(h.request, handlers, options)
 	if err == nil {
-		err = first(c.made(h), w.same(h))
+		err = cmp.Or(c.made(h), w.same(h))
 	}
 	if err != nil {
 		return Enforcement{decision: denied("resume", err)}

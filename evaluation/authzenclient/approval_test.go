@@ -65,7 +65,6 @@ func openDesk(t *testing.T) *desk {
 		d.key[name], err = keys.Add(spec)
 		d.must(err)
 	}
-	d.must(keys.Close())
 	d.open(pdptest.Bundle(deskFiles))
 	return d
 }

@@ -88,34 +88,30 @@ func (c *Client) metadataURL() string {
 }
 
 func (c *Client) readMetadata(body []byte) (*endpoints, *Error) {
-	var m struct {
-		PDP         jsontext.Value `json:"policy_decision_point"`
-		Evaluation  jsontext.Value `json:"access_evaluation_endpoint"`
-		Evaluations jsontext.Value `json:"access_evaluations_endpoint"`
-		Subject     jsontext.Value `json:"search_subject_endpoint"`
-		Resource    jsontext.Value `json:"search_resource_endpoint"`
-		Action      jsontext.Value `json:"search_action_endpoint"`
-		Requests    jsontext.Value `json:"access_request_endpoint"`
-	}
-	if json.Unmarshal(body, &m) != nil {
+	var metadata map[string]jsontext.Value
+	if json.Unmarshal(body, &metadata) != nil {
 		return nil, odd("the metadata are not one JSON object without ambiguities")
 	}
 	// The slash at the end is the one difference that cannot mean another PDP.
-	if strings.TrimSuffix(text("", m.PDP), "/") != c.pdp() {
+	if strings.TrimSuffix(text("", metadata["policy_decision_point"]), "/") != c.pdp() {
 		return nil, odd("the metadata are of another policy_decision_point")
 	}
 	found := &endpoints{native: c.native(), discovered: true}
-	for _, e := range []struct {
-		v  jsontext.Value
-		to *string
-	}{{m.Evaluation, &found.evaluation}, {m.Evaluations, &found.evaluations}, {m.Subject, &found.subject}, {m.Resource, &found.resource}, {m.Action, &found.action}, {m.Requests, &found.requests}} {
-		if !present(e.v) {
+	for name, to := range map[string]*string{
+		"access_evaluation_endpoint":  &found.evaluation,
+		"access_evaluations_endpoint": &found.evaluations,
+		"search_subject_endpoint":     &found.subject,
+		"search_resource_endpoint":    &found.resource,
+		"search_action_endpoint":      &found.action,
+		"access_request_endpoint":     &found.requests,
+	} {
+		if !present(metadata[name]) {
 			continue
 		}
-		if err := c.trusted(text("", e.v)); err != nil {
+		if err := c.trusted(text("", metadata[name])); err != nil {
 			return nil, odd("an endpoint of the metadata " + err.Error())
 		}
-		*e.to = text("", e.v)
+		*to = text("", metadata[name])
 	}
 	if found.evaluation == "" {
 		return nil, odd("the metadata name no access_evaluation_endpoint")

@@ -1,6 +1,8 @@
 package authzenclient
 
 import (
+	"cmp"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -12,11 +14,7 @@ import (
 // encodeAuthZEN writes one request. The tenant is in the URL, so one for
 // another one must not go there.
 func (c *Client) encodeAuthZEN(q evaluation.Request) ([]byte, *Error) {
-	mine := c.tenant
-	if mine == "" {
-		mine = evaluation.DefaultTenant
-	}
-	if q.Tenant != "" && q.Tenant != mine {
+	if q.Tenant != "" && q.Tenant != cmp.Or(c.tenant, evaluation.DefaultTenant) {
 		return nil, notAsked("the request is for another tenant than the client; make one client per tenant")
 	}
 	if err := exact(q); err != nil {
@@ -28,10 +26,9 @@ func (c *Client) encodeAuthZEN(q evaluation.Request) ([]byte, *Error) {
 // exact refuses names that encoding would change: whoever asks about one
 // entity must not be answered about another.
 func exact(q evaluation.Request) *Error {
-	for _, s := range [...]string{q.Subject.Type, q.Subject.ID, q.Action.Name, q.Resource.Type, q.Resource.ID} {
-		if !utf8.ValidString(s) {
-			return notAsked("a type, an id or the action's name is not valid UTF-8")
-		}
+	names := []string{q.Subject.Type, q.Subject.ID, q.Action.Name, q.Resource.Type, q.Resource.ID}
+	if !utf8.ValidString(strings.Join(names, " ")) {
+		return notAsked("a type, an id or the action's name is not valid UTF-8")
 	}
 	return nil
 }
@@ -48,10 +45,7 @@ func encode(v any) ([]byte, *Error) {
 // shape has no place for is an error and is not left out: without it the
 // request would be another one.
 func (c *Client) encodeNative(q evaluation.Request) ([]byte, *Error) {
-	tenant := q.Tenant
-	if tenant == "" {
-		tenant = c.tenant
-	}
+	tenant := cmp.Or(q.Tenant, c.tenant)
 	if c.tenant != "" && tenant != c.tenant {
 		return nil, notAsked("the request is for another tenant than the client; make one client per tenant")
 	}

@@ -29,24 +29,23 @@ import (
 // otherwise. That takes two seconds at most, also where ctx has ended, and changes
 // nothing about e; [Enforcement.ReceiptErr] says whether it went well.
 func (c *Client) Enforce(ctx context.Context, request evaluation.Request, handlers obligations.Handlers) Enforcement {
-	q, err := declare(request, handlers)
-	if err != nil {
-		return Enforcement{decision: denied("evaluate", err)}
-	}
-	e := enforce(ctx, c.Evaluate(ctx, q), handlers)
-	c.report(ctx, &e)
-	return e
+	return c.enforceAnswer(ctx, "evaluate", c.Evaluate, request, handlers)
 }
 
 // EnforceNative is Enforce in the native shape, as [Client.Authorize] asks.
 // Every type that its answer names must be discharged, and one without details
 // is an obligation whose id is its type.
 func (c *Client) EnforceNative(ctx context.Context, request evaluation.Request, handlers obligations.Handlers) Enforcement {
+	return c.enforceAnswer(ctx, "authorize", c.Authorize, request, handlers)
+}
+
+// enforceAnswer declares the handlers in a request, asks, and enforces the answer.
+func (c *Client) enforceAnswer(ctx context.Context, op string, ask func(context.Context, evaluation.Request) Decision, request evaluation.Request, handlers obligations.Handlers) Enforcement {
 	q, err := declare(request, handlers)
 	if err != nil {
-		return Enforcement{decision: denied("authorize", err)}
+		return Enforcement{decision: denied(op, err)}
 	}
-	e := enforce(ctx, c.Authorize(ctx, q), handlers)
+	e := enforce(ctx, ask(ctx, q), handlers)
 	c.report(ctx, &e)
 	return e
 }

@@ -1,10 +1,9 @@
 package authzenclient
 
 import (
-	"errors"
+	"cmp"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -23,16 +22,16 @@ func wanted(s said) ([]evaluation.Obligation, *Error) {
 	case '{':
 		types, odd := types(s.Obligations)
 		all, contradiction := detailed(types, details)
-		return all, first(odd, err, contradiction)
+		return all, cmp.Or(odd, err, contradiction)
 	case '[':
 		all, bad := array(s.Obligations)
 		if len(details) > 0 {
-			err = first(err, odd("it has obligations, and details of them, as two arrays"))
+			err = cmp.Or(err, odd("it has obligations, and details of them, as two arrays"))
 		}
-		return append(all, details...), first(bad, err)
+		return append(all, details...), cmp.Or(bad, err)
 	case 0, 'n':
 		if len(details) > 0 {
-			err = first(err, odd("it has details of obligations, and no obligations"))
+			err = cmp.Or(err, odd("it has details of obligations, and no obligations"))
 		}
 		return details, err
 	}
@@ -82,7 +81,7 @@ func array(v jsontext.Value) (all []evaluation.Obligation, err *Error) {
 	}
 	for _, i := range items {
 		o, bad := obligation(i)
-		err = first(err, bad)
+		err = cmp.Or(err, bad)
 		all = append(all, o)
 	}
 	return all, err
@@ -105,8 +104,9 @@ func obligation(v jsontext.Value) (evaluation.Obligation, *Error) {
 	if o.Type == "" {
 		return o, odd("an obligation has no type")
 	}
-	all, readable := object(v)
-	if inner, there := all.Get("properties"); !readable || there && inner.Kind() != evaluation.Map {
+	// What the rules of evaluation refuse cannot be given to a handler.
+	all, err := evaluation.ParseObject(v, evaluation.DefaultLimits())
+	if inner, there := all.Get("properties"); err != nil || there && inner.Kind() != evaluation.Map {
 		return o, odd("the properties of an obligation cannot be read")
 	} else if there {
 		o.Properties = inner.Object()
@@ -119,42 +119,4 @@ func obligation(v jsontext.Value) (evaluation.Obligation, *Error) {
 	}
 	o.Properties = o.Properties.Beside(beside)
 	return o, nil
-}
-
-func first(errs ...*Error) *Error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// object reads an obligation by the rules of evaluation: what those refuse cannot
-// be given to whoever discharges the obligation.
-func object(v jsontext.Value) (evaluation.Object, bool) {
-	var members map[string]any
-	if json.Unmarshal(v, &members, json.WithUnmarshalers(json.UnmarshalFromFunc(number))) != nil {
-		return evaluation.Object{}, false
-	}
-	o, err := evaluation.NewObject(members)
-	return o, err == nil
-}
-
-// number keeps integers exact; the default would make floats of them.
-func number(dec *jsontext.Decoder, v *any) error {
-	if dec.PeekKind() != '0' {
-		return errors.ErrUnsupported
-	}
-	literal, err := dec.ReadValue()
-	if err != nil {
-		return err
-	}
-	if n, err := strconv.ParseInt(string(literal), 10, 64); err == nil {
-		*v = n
-		return nil
-	}
-	f, err := strconv.ParseFloat(string(literal), 64)
-	*v = f
-	return err
 }

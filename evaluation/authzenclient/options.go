@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"policy-service/evaluation"
@@ -158,10 +159,5 @@ func positive(ok bool, set func(*Client)) Option {
 // isToken holds credentials to visible ASCII: net/http would refuse the rest
 // later, with an error that says less.
 func isToken(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] >= 0x7f {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }

@@ -62,7 +62,7 @@ func keysIn(data string) (pep, frank string, err error) {
 	if person.Principal, err = auth.ParsePrincipal(`User::"frank"`); err == nil {
 		frank, err = keys.Add(person)
 	}
-	return pep, frank, errors.Join(err, keys.Close())
+	return pep, frank, err
 }
 
 func starterWithApprovals(data string) (*server.Server, error) {

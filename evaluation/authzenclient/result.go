@@ -34,28 +34,12 @@ type typed struct {
 	Type string `json:"type"`
 }
 
-type named struct {
-	Type       string            `json:"type"`
-	ID         string            `json:"id"`
-	Properties evaluation.Object `json:"properties,omitempty"`
-}
-
-type namedAction struct {
-	Name       string            `json:"name"`
-	Properties evaluation.Object `json:"properties,omitempty"`
-}
-
 // encodeSearch leaves out what is sought.
 func (c *Client) encodeSearch(q evaluation.Request, what gap) (searchBody, *Error) {
 	if _, err := c.encodeAuthZEN(q); err != nil { // the rules of names and tenants are the same
 		return searchBody{}, err
 	}
-	b := searchBody{
-		Subject:  named{q.Subject.Type, q.Subject.ID, q.Subject.Properties},
-		Action:   namedAction{q.Action.Name, q.Action.Properties},
-		Resource: named{q.Resource.Type, q.Resource.ID, q.Resource.Properties},
-		Context:  q.Context,
-	}
+	b := searchBody{Subject: q.Subject, Action: q.Action, Resource: q.Resource, Context: q.Context}
 	switch what {
 	case subject:
 		b.Subject = typed{q.Subject.Type}

@@ -1,10 +1,12 @@
 package authzenclient
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -24,11 +26,9 @@ func parseBase(s string) (*url.URL, error) {
 
 // originOf is scheme, host and port, in the one form that can be compared.
 func originOf(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)]
-	}
-	return strings.ToLower(u.Scheme) + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+	scheme := strings.ToLower(u.Scheme)
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[scheme])
+	return scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
 // exposed reports whether an origin is plain http to another machine.
@@ -56,10 +56,8 @@ func (c *Client) near(endpoint string) error {
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" {
 		return errors.New("is not a URL without fragment and credentials")
 	}
-	for _, origin := range append([]string{c.at.origin}, c.at.allowed...) {
-		if originOf(u) == origin {
-			return nil
-		}
+	if origin := originOf(u); origin != c.at.origin && !slices.Contains(c.at.allowed, origin) {
+		return errors.New("is at another origin; see WithEndpointOrigin")
 	}
-	return errors.New("is at another origin; see WithEndpointOrigin")
+	return nil
 }
