@@ -67,9 +67,9 @@ func (d Decision) context(s Shape) ([]byte, error) {
 	if d.ReasonUser != "" {
 		b = appendString(append(b, `,"reason_user":`...), d.ReasonUser)
 	}
-	if len(d.Required) > 0 {
+	if len(d.Unmet.Required) > 0 {
 		b = append(b, `,"required_obligations":[`...)
-		for n, t := range d.Required {
+		for n, t := range d.Unmet.Required {
 			if n > 0 {
 				b = append(b, ',')
 			}

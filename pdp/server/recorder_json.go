@@ -36,7 +36,7 @@ type recordedObligation struct {
 func decisionOf(d evaluation.Decision, masked *mask.Masking) (*decisionlog.Decision, error) {
 	out := &decisionlog.Decision{
 		Allow: d.Allow, Reason: string(d.Reason), ReasonUser: masked.Text(d.ReasonUser),
-		Determining: d.Determining, Errors: d.Errors, Required: d.Required, LeftOut: d.LeftOut, Discharged: d.Met, Bundle: d.Bundle,
+		Determining: d.Determining, Errors: d.Errors, Required: d.Unmet.Required, LeftOut: d.Unmet.LeftOut, Discharged: d.Met, Bundle: d.Bundle,
 	}
 	out.Mismatch = pointersOf(d.Mismatch, masked)
 	if len(d.Obligations) == 0 {

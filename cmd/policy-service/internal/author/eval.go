@@ -131,7 +131,7 @@ func evalOutput(d evaluation.Decision) evalJSON {
 		Errors:      d.Errors,
 		Obligations: d.Obligations,
 		Bundle:      d.Bundle,
-		Required:    d.Required,
+		Required:    d.Unmet.Required,
 		Mismatch:    d.Mismatch,
 	}
 	if d.Explain != nil {
