@@ -27,11 +27,11 @@ const (
 // does not fail if a number shrinks, so a change that takes something away need not come here.
 var ceilings = map[string]int{
 	"files of pdp/decisionlog": 38,
-	"files of pdp/server":      89,
+	"files of pdp/server":      40,
 
 	"methods of pdp/approval.Store":  78,
 	"methods of pdp/decisionlog.Log": 98,
-	"methods of pdp/server.Server":   186,
+	"methods of pdp/server.Server":   112,
 
 	"fields of pdp/approval.Store":      20,
 	"fields of pdp/decisionlog.Log":     24,
@@ -61,8 +61,6 @@ var wiring = map[string]string{
 	"pdp/server/accesscallbacks.go": "not yet: approval/broker",
 	"pdp/server/approvalheld.go":    "not yet: approval/broker",
 	"pdp/server/approvals.go":       "it opens the broker with the server's options",
-	"pdp/server/recordedbatch.go":   "not yet: what a decision's record holds",
-	"pdp/server/recorder.go":        "not yet: what a decision's record holds",
 }
 
 func TestBudgets(t *testing.T) {

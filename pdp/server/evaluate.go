@@ -80,9 +80,13 @@ func (s *Server) answer(c echo.Context, caller auth.Caller, request evaluation.R
 
 // asker is the caller of a request, with what others know the request by.
 func asker(c echo.Context, caller auth.Caller) evaluation.Asker {
-	a := evaluation.Asker{Name: caller.Name, Registered: caller.Registered, Obligations: caller.Obligations}
-	a.RequestID, a.TraceID = known(c)
-	return a
+	return evaluation.Asker{
+		Name:        caller.Name,
+		Registered:  caller.Registered,
+		Obligations: caller.Obligations,
+		RequestID:   door.RequestID(c),
+		TraceID:     telemetry.TraceID(c.Request()),
+	}
 }
 
 // explains reports whether an explanation was asked for by somebody who may have it.

@@ -123,7 +123,7 @@ func (s *Server) loaded(status pdp.Status) {
 			s.log.Error("more problems than these were found; policy-service check tells of them", "more", more)
 		}
 		if s.events != nil {
-			s.events.soon(refusedEvent(status.Digest, r.Problems))
+			s.events.Soon(refusedEvent(status.Digest, r.Problems))
 		}
 	} else {
 		s.telemetry.Loads.Count(context.Background(), telemetry.Loaded)

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/decisionlog/recorder"
 	"policy-service/pdp/server/audit"
+	"policy-service/pdp/server/door"
 )
 
 // newAudit makes the routes of the decision log. Its log and the bundles are nil until [Server.openLog] has them.
@@ -40,7 +43,6 @@ func (s *Server) openLog(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.recorder = &recorder{mask: func(ctx context.Context) *mask.Masker { return s.pinned(ctx).mask }}
 	if s.live.Load().mask, err = mask.New(key, s.config.DecisionLog.Mask); err != nil {
 		return err
 	}
@@ -52,7 +54,7 @@ func (s *Server) openLog(ctx context.Context) error {
 		return err
 	}
 	published := s.publish()
-	s.events = newEvents(s)
+	s.events = recorder.NewEvents(s.now, s.log)
 	options := decisionlog.Options{
 		Mode:         s.config.DecisionLog.Mode,
 		Now:          s.config.Program.PDP.Now,
@@ -77,9 +79,22 @@ func (s *Server) openLog(ctx context.Context) error {
 	}
 	s.startSinks(sinks)
 	s.teardown.add("record of the stop", s.recordStop)
-	s.recorder.log, s.audit.Log = s.decisions, s.decisions
-	s.config.Program.PDP.Recorder = s.recorder
-	if err := s.events.now(ctx, event{name: decisionlog.EventStart, details: startDetails()}, event{name: decisionlog.EventConfiguration, details: ConfigForm.Values(s.config)}); err != nil {
+	s.audit.Log, s.events.Log = s.decisions, s.decisions
+	s.config.Program.PDP.Recorder = &recorder.Recorder{
+		Log:   s.decisions,
+		Mask:  s.audit.Mask,
+		GoOn:  door.GoOn,
+		Waits: door.EndShift,
+	}
+	start := recorder.Event{
+		Name:    decisionlog.EventStart,
+		Details: map[string]any{"version": version(), "pid": os.Getpid()},
+	}
+	configured := recorder.Event{
+		Name:    decisionlog.EventConfiguration,
+		Details: ConfigForm.Values(s.config),
+	}
+	if err := s.events.Record(ctx, start, configured); err != nil {
 		return fmt.Errorf("the start cannot be recorded: %w; see to the disk of the data directory", err)
 	}
 	return nil
@@ -95,7 +110,7 @@ const stopWithin = 5 * time.Second
 func (s *Server) recordStop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
-	if err := s.events.now(ctx, event{name: decisionlog.EventStop}); err != nil {
+	if err := s.events.Record(ctx, recorder.Event{Name: decisionlog.EventStop}); err != nil {
 		s.log.Error("the stop cannot be recorded", "error", err)
 	}
 	return nil
@@ -120,7 +135,7 @@ func (s *Server) admitBundle(b pdp.Incoming) error {
 		if len(b.Later) > 0 { // the digest is not that of the directory
 			details["later"] = b.Later
 		}
-		if err := s.events.now(context.Background(), event{name: decisionlog.EventBundleLoaded, details: details}); err != nil {
+		if err := s.events.Record(context.Background(), recorder.Event{Name: decisionlog.EventBundleLoaded, Details: details}); err != nil {
 			return fmt.Errorf("it cannot be recorded: %w", err)
 		}
 	}
@@ -135,7 +150,7 @@ func (s *Server) logState(err error) {
 	switch {
 	case err == nil:
 		s.log.Info("the decision log can be written again")
-		s.events.wakeUp()
+		s.events.Wake()
 	case s.config.DecisionLog.Mode == decisionlog.BestEffort:
 		s.log.Error("the decision log cannot be written; decisions are answered, and are missing from it until it can; see to the disk of the data directory", "error", err)
 	default:

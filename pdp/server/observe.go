@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/google/uuid"
@@ -104,3 +105,17 @@ func (r routes) of(c echo.Context) string {
 // MetricsHandler answers with all metrics in the text format of Prometheus, and asks for no
 // credential. It is nil before [Server.Start], and if the metrics go to [Program.MeterProvider].
 func (s *Server) MetricsHandler() http.Handler { return s.telemetry.Scrape }
+
+// version is that of the program: its revision if it was built from one.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" {
+			return setting.Value
+		}
+	}
+	return info.Main.Version
+}

@@ -12,6 +12,7 @@ import (
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/decisionlog/recorder"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
@@ -94,7 +95,10 @@ func (s *Server) reconfigure(ctx context.Context, read func() (Config, error)) (
 		return nil, err
 	}
 	if s.events != nil {
-		if err := s.events.now(ctx, event{decisionlog.EventConfiguration, ConfigForm.Values(config)}); err != nil {
+		if err := s.events.Record(ctx, recorder.Event{
+			Name:    decisionlog.EventConfiguration,
+			Details: ConfigForm.Values(config),
+		}); err != nil {
 			return nil, fmt.Errorf("the new configuration cannot be recorded: %w; see to the disk of the data directory, and send SIGHUP again", err)
 		}
 	}
@@ -183,5 +187,5 @@ func (s *Server) configRefused(err error) {
 	if restart := (*RestartError)(nil); errors.As(err, &restart) {
 		details["restart"] = restart.Keys
 	}
-	s.events.soon(event{decisionlog.EventConfigurationRefused, details})
+	s.events.Soon(recorder.Event{Name: decisionlog.EventConfigurationRefused, Details: details})
 }

@@ -24,6 +24,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/recorder"
 	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/sink"
@@ -39,9 +40,8 @@ type Server struct {
 	pdp          *pdp.PDP
 	pages        *pager
 	signing      *signing.Keys
-	recorder     *recorder // nil without a decision log, as the next two and retention
-	decisions    *decisionlog.Log
-	events       *events
+	decisions    *decisionlog.Log // nil without a decision log, as the next one and retention
+	events       *recorder.Events
 	out          *sink.Output
 	audit        *audit.Audit
 	retention    *retention
@@ -157,8 +157,9 @@ func (s *Server) start(ctx context.Context) error {
 		return err
 	}
 	if s.events != nil {
-		s.events.begin()
-		s.background("events", s.events.run)
+		s.events.Look = s.newKeyWatch().look
+		s.events.Catch() // what is there before the first request is no change
+		s.background("events", s.events.Run)
 	}
 	s.background("refusals", s.door.Run)
 	if s.retention != nil {
@@ -204,7 +205,7 @@ func (s *Server) load(ctx context.Context) error {
 func (s *Server) refusedAtStart(err error) {
 	var problems pdp.Problems
 	if s.events != nil && errors.As(err, &problems) {
-		s.events.soon(refusedEvent("", problems))
+		s.events.Soon(refusedEvent("", problems))
 	}
 }
 

@@ -1,4 +1,4 @@
-package server
+package recorder
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 )
 
@@ -25,13 +24,13 @@ func TestAnEventIsOnRecordOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	e := newEvents(&Server{config: Config{Program: Program{PDP: pdp.Options{Now: time.Now}}}, log: slog.New(slog.DiscardHandler), decisions: l})
-	e.notice = func() {}
+	e := NewEvents(time.Now, slog.New(slog.DiscardHandler))
+	e.Log, e.Look = l, func() {}
 	ctx, cancel := context.WithCancel(t.Context())
 	stop.Store(&cancel)
-	e.soon(event{name: "once"})
-	e.run(ctx)
-	if err := e.now(t.Context(), event{name: "stop"}); err != nil {
+	e.Soon(Event{Name: "once"})
+	e.Run(ctx)
+	if err := e.Record(t.Context(), Event{Name: "stop"}); err != nil {
 		t.Fatal(err)
 	}
 	times := 0

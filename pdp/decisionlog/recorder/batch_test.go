@@ -1,4 +1,4 @@
-package server
+package recorder
 
 import (
 	"encoding/json"
@@ -141,7 +141,7 @@ func TestABatchIsCountedAsLongAsItsLinesAre(t *testing.T) {
 	}
 	defer func() { _ = log.Close() }()
 	r, _ := testRecorder(t)
-	r.log = log
+	r.Log = log
 	text := strings.Repeat("é\"\n\u0001", 20)
 	o, err := evaluation.NewObject(map[string]any{"a": text, "token": 1, "supported_obligations": []string{text}})
 	if err != nil {
@@ -162,7 +162,7 @@ func TestABatchIsCountedAsLongAsItsLinesAre(t *testing.T) {
 		record.ID, record.Bundle, record.Decision.Bundle = "0197a8f0-0000-7000-8000-000000000000.999", "h1:"+text, "h1:"+text
 		record.Call = pdp.Call{Request: request, Asker: evaluation.Asker{Name: "key:" + text, RequestID: text + "\xff", TraceID: text}}
 		record.Item.Batch, record.Item.Size = "0197a8f0-0000-7000-8000-000000000000", 1<<20
-		entries, err := batchEntries(t.Context(), r.mask(t.Context()), []pdp.Record{record})
+		entries, err := r.batchEntries(t.Context(), []pdp.Record{record})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,8 +175,8 @@ func TestABatchIsCountedAsLongAsItsLinesAre(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			counted := room{most: 1 << 20}
-			if err := counted.take(e, record); err != nil {
+			counted := batchLimit{size: 1 << 20}
+			if err := counted.add(e, record); err != nil {
 				t.Fatal(err)
 			}
 			policies := 0

@@ -1,4 +1,4 @@
-package server
+package recorder
 
 import (
 	"errors"
@@ -20,10 +20,10 @@ func TestRequestsAreRebuiltFromTheLog(t *testing.T) {
 	}
 	defer func() { _ = log.Close() }()
 	r, _ := testRecorder(t)
-	r.log = log
+	r.Log = log
 	want := map[string]string{}
 	masked := func(id string, request evaluation.Request) {
-		text, err := r.mask(t.Context()).Of(request).Request().MarshalJSON()
+		text, err := r.Mask(t.Context()).Of(request).Request().MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package server
+package recorder
 
 import (
 	"bytes"
@@ -24,14 +24,19 @@ func (k *kept) Append(_ context.Context, entries []decisionlog.Entry) (uint64, e
 	return 0, nil
 }
 
-func testRecorder(t *testing.T) (*recorder, *kept) {
+func testRecorder(t *testing.T) (*Recorder, *kept) {
 	t.Helper()
 	m, err := mask.New(bytes.Repeat([]byte{1}, mask.KeySize), []string{"/context/arguments/*/pin"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	k := &kept{}
-	return &recorder{log: k, mask: func(context.Context) *mask.Masker { return m }}, k
+	return &Recorder{
+		Log:   k,
+		Mask:  func(context.Context) *mask.Masker { return m },
+		GoOn:  func(ctx context.Context) error { return ctx.Err() },
+		Waits: func(context.Context) {},
+	}, k
 }
 
 // scattered makes objects whose strings and names hold secrets, each of which stands
@@ -142,7 +147,7 @@ func TestABatchThatIsTooMuchToRecordIsRefused(t *testing.T) {
 	if err := r.Record(t.Context(), records); err != nil || len(k.entries) != 1001 {
 		t.Errorf("got %v with %d entries", err, len(k.entries))
 	}
-	if err := (&recorder{}).Record(t.Context(), records[:1]); !errors.Is(err, errNoLog) {
+	if err := (&Recorder{}).Record(t.Context(), records[:1]); !errors.Is(err, errNoLog) {
 		t.Errorf("before there is a log: got %v", err)
 	}
 }

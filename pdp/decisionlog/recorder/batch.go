@@ -1,0 +1,154 @@
+package recorder
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
+)
+
+// A batch may put on record only so many bytes for each byte of its body, and for each item. Items inherit, and a
+// megabyte of defaults and a thousand items must not make a gigabyte of records.
+const (
+	recordedPerByte = 4
+	recordedPerItem = 1 << 10
+)
+
+// batchEntries are the entries of a batch's items. If they inherit anything, the entry of what they inherit comes
+// first. Every part is read for secrets once, and then masked once by the secrets of all parts.
+func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]decisionlog.Entry, error) {
+	var shared evaluation.Request
+	inherited, secrets := false, r.Mask(ctx).Gather()
+	for _, record := range records {
+		if err := r.GoOn(ctx); err != nil {
+			return nil, err
+		}
+		inherits, request := record.Item.Inherits, record.Call.Request
+		secrets.Add(inherits.Own(request), obligationProperties(record.Decision)...)
+		shared, inherited = inherits.Shared(request, shared), inherited || inherits.Any()
+	}
+	secrets.Add(shared)
+	masked := secrets.Of(shared)
+	limit := batchLimit{size: records[0].Item.Size, items: len(records)}
+	entries := make([]decisionlog.Entry, 0, len(records)+1)
+	if inherited {
+		e, err := sharedEntry(records[0], shared, masked.Request())
+		if err == nil {
+			err = limit.add(e, records[0])
+		}
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	for _, record := range records {
+		if err := r.GoOn(ctx); err != nil {
+			return nil, err
+		}
+		e, err := entryOf(record, masked.With(record.Item.Inherits.Own(record.Call.Request)))
+		if err != nil {
+			return nil, err
+		}
+		e.Inherits = record.Item.Inherits.Members()
+		if err := limit.add(e, record); err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// sharedEntry is the entry of what the items of a batch inherit. It has no type, id or name, because it is no question.
+// A part that is inherited has its place in the entry even if masking left nothing of it.
+func sharedEntry(first pdp.Record, shared, masked evaluation.Request) (e decisionlog.Entry, err error) {
+	e = newEntry(first, first.Item.Batch, decisionlog.KindBatch)
+	e.Request = new(decisionlog.Request)
+	for _, part := range []struct {
+		to             *jsontext.Value
+		shared, masked evaluation.Object
+	}{
+		{&e.Request.Subject, shared.Subject.Properties, masked.Subject.Properties},
+		{&e.Request.Action, shared.Action.Properties, masked.Action.Properties},
+		{&e.Request.Resource, shared.Resource.Properties, masked.Resource.Properties},
+	} {
+		if part.shared.Len() > 0 && err == nil {
+			*part.to, err = evaluation.Object{}.With("properties", part.masked.Value()).MarshalJSON()
+		}
+	}
+	if shared.Context.Len() > 0 && err == nil {
+		e.Request.Context, err = masked.Context.MarshalJSON()
+	}
+	return e, err
+}
+
+// batchLimit counts the bytes that a batch puts on record, by what the caller chose. What policies add is not counted:
+// their names and texts, and what they write in obligations.
+type batchLimit struct {
+	size, items int // of the batch
+	names       int // type, id and name, which each item's record has
+	values      int // properties and context, masked
+	copied      int // what obligations copy of them
+	rest        int
+	quote       []byte
+}
+
+// lineFrame is what the line of every caller has: names of members, times, the salt, a reason.
+const lineFrame = 370
+
+// add counts the entry of a record, and fails if the batch has too much on record with it.
+func (l *batchLimit) add(e decisionlog.Entry, record pdp.Record) error {
+	l.rest += lineFrame + len(e.Details) + l.quoted(e.Inherits...) +
+		l.quoted(e.ID, e.Tenant, e.Caller, e.RequestID, e.TraceID)
+	if q, of := e.Request, record.Call.Request; q != nil {
+		names := 0
+		if e.Kind == decisionlog.KindDecision {
+			names = l.quoted(of.Subject.Type, of.Subject.ID, of.Action.Name, of.Resource.Type, of.Resource.ID)
+		}
+		l.names += names
+		l.values += len(q.Subject) + len(q.Action) + len(q.Resource) + len(q.Context) - names
+	}
+	if d := e.Decision; d != nil {
+		l.rest += l.quoted(d.Mismatch...) + l.quoted(d.Bundle)
+		written := 0
+		for _, o := range record.Decision.Obligations {
+			written += o.Written + len(`{"id":"","type":"","properties":},`) + len(o.ID) + len(o.Type)
+		}
+		l.copied += max(0, len(d.Obligations)-len(`[]`)-written)
+	}
+	most := recordedPerByte*l.size + recordedPerItem*l.items
+	if l.names+l.values+l.copied+l.rest <= most {
+		return nil
+	}
+	return &evaluation.Error{
+		TooLarge: true,
+		Detail: fmt.Sprintf("the records of this batch take more than %d bytes: %d for each of the %d that it has, and %d an item",
+			most, recordedPerByte, l.size, recordedPerItem),
+		Try: l.try(),
+	}
+}
+
+// try says what to send less of: of what takes most.
+func (l *batchLimit) try() string {
+	switch max(l.names, l.values, l.copied, l.rest) {
+	case l.copied:
+		return "send fewer items at once, or less in what obligations copy from what they inherit"
+	case l.names:
+		return "send fewer items at once, or a shorter type, id or name for them to inherit: each item's record has its own"
+	case l.values:
+		return "send fewer small values that are masked, or fewer items at once: each is recorded as a digest of 29 characters"
+	}
+	return "send fewer items at once, or a shorter X-Request-ID: each item's record has it"
+}
+
+// quoted is the length of texts as a line has them.
+func (l *batchLimit) quoted(all ...string) (n int) {
+	for _, text := range all {
+		l.quote, _ = jsontext.AppendQuote(l.quote[:0], text)
+		n += len(l.quote) + len(",")
+	}
+	return n
+}

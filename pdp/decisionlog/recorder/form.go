@@ -1,0 +1,163 @@
+package recorder
+
+import (
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/mask"
+)
+
+// newEntry has what every entry of a record has.
+func newEntry(record pdp.Record, id, kind string) decisionlog.Entry {
+	call := record.Call
+	return decisionlog.Entry{
+		ID:        id,
+		Kind:      kind,
+		Tenant:    call.Request.Tenant,
+		Caller:    call.Asker.Name,
+		RequestID: call.RequestID,
+		TraceID:   call.TraceID,
+		Now:       record.Time,
+	}
+}
+
+// entryOf is the entry of a record without its secrets.
+func entryOf(record pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err error) {
+	if record.Search != nil {
+		e = newEntry(record, record.ID, decisionlog.KindSearch)
+		e.Search = searchOf(record)
+		e.Request, err = requestOf(masked.Request(), record.Kind)
+		return e, err
+	}
+	e = newEntry(record, record.ID, decisionlog.KindDecision)
+	d := record.Decision
+	if d.Malformed == nil || !isEmpty(record.Call.Request) { // else it never became a request
+		if e.Request, err = requestOf(masked.Request(), ""); err != nil {
+			return e, err
+		}
+	}
+	if e.Decision, err = decisionOf(d, masked); err == nil && d.Malformed != nil {
+		e.Details, err = malformedOf(d.Malformed, masked)
+	}
+	return e, err
+}
+
+func isEmpty(r evaluation.Request) bool {
+	nothing := func(e evaluation.Entity) bool { return e.Type == "" && e.ID == "" && e.Properties.Len() == 0 }
+	return nothing(r.Subject) && nothing(r.Resource) &&
+		r.Action.Name == "" && r.Action.Properties.Len() == 0 && r.Context.Len() == 0
+}
+
+// requestOf is a request in the AuthZEN form. As in the body of a search, what is searched for is left out.
+func requestOf(r evaluation.Request, searched evaluation.SearchKind) (*decisionlog.Request, error) {
+	subject, err := entityOf(r.Subject, searched == evaluation.SubjectSearch)
+	if err != nil {
+		return nil, err
+	}
+	resource, err := entityOf(r.Resource, searched == evaluation.ResourceSearch)
+	if err != nil {
+		return nil, err
+	}
+	out := decisionlog.Request{Subject: subject, Resource: resource}
+	if searched != evaluation.ActionSearch {
+		if out.Action, err = r.Action.MarshalJSON(); err != nil {
+			return nil, err
+		}
+	}
+	if r.Context.Len() > 0 {
+		out.Context, err = r.Context.MarshalJSON()
+	}
+	return &out, err
+}
+
+// entityOf is an entity, or its type alone if entities of the type are searched for.
+func entityOf(e evaluation.Entity, searched bool) (jsontext.Value, error) {
+	if searched {
+		return marshal(map[string]string{"type": e.Type})
+	}
+	return e.MarshalJSON()
+}
+
+// searchOf is what a search found: ids, or names of actions.
+func searchOf(record pdp.Record) *decisionlog.Search {
+	found := make([]string, len(record.Search.Found))
+	for n, f := range record.Search.Found {
+		if found[n] = f.ID; record.Kind == evaluation.ActionSearch {
+			found[n] = f.Name
+		}
+	}
+	return &decisionlog.Search{
+		Query:    record.Kind,
+		Found:    found,
+		Examined: record.Search.Examined,
+		Bundle:   record.Bundle,
+	}
+}
+
+// obligation is an obligation as it is answered. Which policies ordered it is among the determining ones.
+type obligation struct {
+	ID         string            `json:"id"`
+	Type       string            `json:"type"`
+	Properties evaluation.Object `json:"properties"`
+}
+
+func decisionOf(d evaluation.Decision, masked *mask.Masking) (out *decisionlog.Decision, err error) {
+	out = &decisionlog.Decision{
+		Allow:       d.Allow,
+		Reason:      string(d.Reason),
+		ReasonUser:  masked.Text(d.ReasonUser),
+		Determining: d.Determining,
+		Errors:      d.Errors,
+		Required:    d.Unmet.Required,
+		LeftOut:     d.Unmet.LeftOut,
+		Discharged:  d.Met,
+		Mismatch:    pointersOf(d.Mismatch, masked),
+		Bundle:      d.Bundle,
+	}
+	if len(d.Obligations) == 0 {
+		return out, nil
+	}
+	all := make([]obligation, len(d.Obligations))
+	for n, o := range d.Obligations {
+		all[n] = obligation{o.ID, o.Type, masked.Object(o.Properties)}
+	}
+	out.Obligations, err = marshal(all)
+	return out, err
+}
+
+type malformed struct {
+	Pointer string `json:"pointer"`
+	Detail  string `json:"detail"`
+}
+
+// malformedOf is what was wrong with an item of a batch. It quotes names of members, which the caller chose, so they
+// are masked as well.
+func malformedOf(bad *evaluation.Error, masked *mask.Masking) (jsontext.Value, error) {
+	return marshal(map[string]malformed{"malformed": {masked.Pointer(bad.Pointer, ""), masked.Text(bad.Detail)}})
+}
+
+// maxPointers limits the bytes of the pointers of one record: a thousand items may inherit a value that does not fit.
+const maxPointers = 512
+
+// pointersOf are the places of the values that do not fit the schema, as many as there is room for.
+func pointersOf(all []evaluation.Mismatch, masked *mask.Masking) (pointers []string) {
+	room := maxPointers
+	for _, m := range all {
+		pointer := masked.Pointer(m.Pointer, m.Place)
+		if room -= len(pointer); room < 0 && len(pointers) > 0 {
+			break
+		}
+		pointers = append(pointers, pointer)
+	}
+	return slices.Compact(pointers)
+}
+
+// marshal writes v with members in a fixed order. Names of files may hold bytes that are not UTF-8; they become U+FFFD.
+func marshal(v any) (jsontext.Value, error) {
+	return json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+}
