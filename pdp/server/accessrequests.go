@@ -19,7 +19,6 @@ import (
 	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
-	"policy-service/schemas"
 )
 
 // viaAuthZEN marks what was asked for by AuthZEN's profile for access requests.
@@ -343,13 +342,4 @@ func (a *approvals) cancel(ctx context.Context, f followed, caller, reason strin
 		cancelled = cancelled || err == nil
 	}
 	return cancelled, nil
-}
-
-// requestSchema answers GET /access/v1/requests/schema: what a submission may hold
-// besides the denied request.
-func (s *Server) requestSchema(c echo.Context) error {
-	if _, err := s.door.Recognize(c); err != nil {
-		return err
-	}
-	return document(c, "application/schema+json", entityTag(schemas.AccessRequest), schemas.AccessRequest)
 }

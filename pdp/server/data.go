@@ -12,12 +12,14 @@ import (
 	"policy-service/pdp/signing"
 )
 
-// openData makes the data directory where there is none, and opens what is in it.
+// openData makes the data directory if it does not exist, and opens the keys of signatures and of page tokens.
 func (s *Server) openData() (err error) {
 	if s.config.Data == "" {
-		if s.signing, err = signing.Ephemeral(); err == nil {
-			s.log.Info("no data directory is given: there are no API keys, and what this process signs does not verify after it ends", "kid", s.signing.Current().KeyID())
+		if s.signing, err = signing.Ephemeral(); err != nil {
+			return err
 		}
+		s.log.Info("no data directory is given: there are no API keys, and what this process signs does not verify after it ends", "kid", s.signing.Current().KeyID())
+		s.pages, err = newPager(newPageKey())
 		return err
 	}
 	if err := os.MkdirAll(s.config.Data, 0o700); err != nil {
@@ -47,10 +49,15 @@ func pageKey(name string) (key []byte, err error) {
 	}
 	err = lockedfile.Transform(name, func(kept []byte) ([]byte, error) {
 		if key = kept; len(key) != 32 {
-			key = make([]byte, 32)
-			_, _ = rand.Read(key) // never fails: it ends the program instead
+			key = newPageKey()
 		}
 		return key, nil
 	})
 	return key, err
+}
+
+func newPageKey() []byte {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails: it ends the program instead
+	return key
 }

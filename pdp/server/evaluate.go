@@ -12,70 +12,93 @@ import (
 	"policy-service/pdp/server/telemetry"
 )
 
-// authzen answers POST /access/v1/evaluation and the same below /tenants/:tenant.
-func (s *Server) authzen(c echo.Context) error {
-	a, err := s.door.Admit(c, door.Need{
-		Permission: auth.Decide,
-		Tenant:     true,
-		Body:       door.JSON,
-		Records:    true,
-		Work:       door.WorkBySize,
-	})
-	if err != nil {
-		return err
-	}
-	defer a.Shift.End()
-	span := telemetry.Stage(c.Request().Context(), "decode")
-	request, err := evaluation.DecodeAuthZEN(a.Body, a.Tenant, s.config.Program.Limits)
-	telemetry.EndStage(span, err)
-	if err != nil {
-		return err
-	}
-	return s.answer(c, a.Caller, request)
+// decisionRoutes are the routes by which a PEP asks. Each request to them goes the same way: it is let in, its body is
+// decoded, the PDP is asked, and the answer is written; see [decided].
+type decisionRoutes struct {
+	door     *door.Door
+	pdp      *pdp.PDP
+	pages    *pager
+	answered *telemetry.Decisions
 }
 
-// native answers POST /v1/authorize. Its tenant is in the body, and so is checked last.
-func (s *Server) native(c echo.Context) error {
-	a, err := s.door.Admit(c, door.Need{
-		Permission: auth.Decide,
-		Body:       door.JSON,
-		Records:    true,
-		Work:       door.WorkBySize,
-	})
-	if err != nil {
-		return err
+// register registers the routes. Where a tenant is in the path, it is not the default one.
+func (d *decisionRoutes) register(route registrar) {
+	one := door.Need{Permission: auth.Decide, Tenant: true, Work: door.WorkBySize}
+	many := door.Need{Permission: auth.Decide, Tenant: true, Work: door.LongWork}
+	search := door.Need{Permission: auth.Search, Tenant: true, Work: door.LongWork}
+	for _, prefix := range []string{"", door.TenantPrefix} {
+		route(prefix+"/access/v1/evaluation", decided(d, one, evaluation.DecodeAuthZEN, d.answer), http.MethodPost)
+		route(prefix+"/access/v1/evaluations", decided(d, many, evaluation.DecodeBatch, d.answerBatch), http.MethodPost)
+		for _, kind := range []evaluation.SearchKind{evaluation.SubjectSearch, evaluation.ResourceSearch, evaluation.ActionSearch} {
+			decode := func(body []byte, tenant string, limits evaluation.Limits) (evaluation.Search, error) {
+				return evaluation.DecodeSearch(kind, body, tenant, limits)
+			}
+			route(prefix+"/access/v1/search/"+string(kind), decided(d, search, decode, d.answerSearch), http.MethodPost)
+		}
 	}
-	defer a.Shift.End()
-	span := telemetry.Stage(c.Request().Context(), "decode")
-	request, err := evaluation.DecodeNative(a.Body, s.config.Program.Limits)
-	telemetry.EndStage(span, err)
-	if err != nil {
-		return err
+	decode := func(body []byte, _ string, limits evaluation.Limits) (evaluation.Request, error) {
+		return evaluation.DecodeNative(body, limits)
 	}
-	if err := s.door.CheckTenant(request.Tenant, a.Caller, evaluation.Native); err != nil {
-		return err
-	}
-	return s.answer(c, a.Caller, request)
+	one.Tenant = false // it is in the body
+	route("/v1/authorize", decided(d, one, decode, d.answerNative), http.MethodPost)
 }
 
-// answer asks the PDP. Nothing is written before it has answered without an
-// error: that is all that keeps a failure from looking like an allow.
-func (s *Server) answer(c echo.Context, caller auth.Caller, request evaluation.Request) error {
-	call := pdp.Call{Request: request, Asker: asker(c, caller), Explain: explains(c, caller)}
-	call.Approvals = pdp.ApprovalsFor(&call, c.Request().Header.Get("X-Approval") != "none", caller.May(auth.Request))
-	ctx, cancel := s.door.Within(c)
+// decided is a route of requests that become decisions, and so records.
+func decided[T any](
+	d *decisionRoutes,
+	need door.Need,
+	decode func(body []byte, tenant string, limits evaluation.Limits) (T, error),
+	answer func(echo.Context, door.Admitted, T) error,
+) echo.HandlerFunc {
+	need.Body, need.Records = door.JSON, true
+	return func(c echo.Context) error {
+		a, err := d.door.Admit(c, need)
+		if err != nil {
+			return err
+		}
+		defer a.Shift.End()
+		span := telemetry.Stage(c.Request().Context(), "decode")
+		asked, err := decode(a.Body, a.Tenant, d.door.Options.Limits)
+		telemetry.EndStage(span, err)
+		if err != nil {
+			return err
+		}
+		return answer(c, a, asked)
+	}
+}
+
+// answerNative is [decisionRoutes.answer] of a request in the native form. Its tenant is in the body, and so is checked
+// last.
+func (d *decisionRoutes) answerNative(c echo.Context, a door.Admitted, request evaluation.Request) error {
+	if err := d.door.CheckTenant(request.Tenant, a.Caller, evaluation.Native); err != nil {
+		return err
+	}
+	return d.answer(c, a, request)
+}
+
+// answer asks the PDP. Nothing is written before the PDP has answered without an error: that alone keeps a failure from
+// looking like an allow.
+func (d *decisionRoutes) answer(c echo.Context, a door.Admitted, request evaluation.Request) error {
+	call := pdp.Call{Request: request, Asker: asker(c, a.Caller), Explain: explains(c, a.Caller)}
+	call.Approvals = pdp.ApprovalsFor(&call, c.Request().Header.Get("X-Approval") != "none", a.Caller.May(auth.Request))
+	ctx, cancel := d.door.Within(c)
 	defer cancel()
-	decision, err := s.pdp.Evaluate(ctx, call)
+	decision, err := d.pdp.Evaluate(ctx, call)
 	if err != nil {
-		return s.door.Refuse(c, err, request.Shape)
+		return d.door.Refuse(c, err, request.Shape)
 	}
 	body, err := request.Shape.Answer(decision)
 	if err != nil {
 		return err
 	}
-	s.telemetry.Decisions.Answered(c.Request().Context(), request.Tenant, decision)
-	c.Response().Header().Set("X-Decision-Id", decision.ID)
-	return c.Blob(http.StatusOK, "application/json", body)
+	d.answered.Answered(c.Request().Context(), request.Tenant, decision)
+	return decisionJSON(c, decision.ID, body)
+}
+
+// decisionJSON writes an answer with the name that it has on record.
+func decisionJSON(c echo.Context, id string, body []byte) error {
+	c.Response().Header().Set("X-Decision-Id", id)
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
 }
 
 // asker is the caller of a request, with what others know the request by.
@@ -89,7 +112,7 @@ func asker(c echo.Context, caller auth.Caller) evaluation.Asker {
 	}
 }
 
-// explains reports whether an explanation was asked for by somebody who may have it.
+// explains reports whether a caller asked for an explanation, and may have one.
 func explains(c echo.Context, caller auth.Caller) bool {
 	return caller.May(auth.Explain) && c.Request().Header.Get("X-Explain") == "true"
 }

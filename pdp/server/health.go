@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -12,34 +11,22 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
-	"policy-service/pdp/server/telemetry"
 )
 
-// readiness is the body of /readyz. An outsider's monitoring reads it: members
-// may be added, never renamed.
+// health are the routes that tell a proxy whether to send requests here.
+type health struct {
+	door *door.Door
+	pdp  *pdp.PDP
+	log  func() *logReadiness // nil without a decision log
+}
+
+// readiness is the body of /readyz. Monitoring of others reads it: members may be added, never renamed.
 type readiness struct {
 	Status  string        `json:"status"`
 	Bundle  *bundleState  `json:"bundle"`
 	Refused *refusedState `json:"refused"`
-	// Log is null where there is none.
+	// Log is null without a decision log.
 	Log *logReadiness `json:"log"`
-}
-
-// refusedState is what was refused, as far as it is told.
-type refusedState struct {
-	At       time.Time    `json:"at"`
-	Problems pdp.Problems `json:"problems"`
-	// More is how many problems more there are.
-	More int `json:"more,omitzero"`
-}
-
-// mostProblems are told at once, in the log and in /readyz: the tenants together may have
-// made many, and each is a line.
-const mostProblems = 100
-
-func firstOf(problems pdp.Problems) (first pdp.Problems, more int) {
-	first = problems[:min(len(problems), mostProblems)]
-	return first, len(problems) - len(first)
 }
 
 type bundleState struct {
@@ -48,88 +35,86 @@ type bundleState struct {
 	Later    []string  `json:"later,omitzero"`
 }
 
-// livez says that the process runs and answers, nothing about what it answers.
-func (s *Server) livez(c echo.Context) error {
-	if _, err := s.healthProber(c); err != nil {
-		return err
-	}
-	return c.Blob(http.StatusOK, "application/json", []byte(`{"status":"ok"}`))
+// refusedState is the bundle that was refused, with the first of its problems.
+type refusedState struct {
+	At       time.Time    `json:"at"`
+	Problems pdp.Problems `json:"problems"`
+	// More is how many problems more there are.
+	More int `json:"more,omitzero"`
 }
 
-// readyz says whether to send requests here: not while stopping, nor without a
-// bundle; but an old bundle that answers is better than none, so a refused load
-// leaves it 200.
-func (s *Server) readyz(c echo.Context) error {
-	caller, err := s.healthProber(c)
+// mostProblems are quoted at once, in the log and in /readyz. The tenants together may have made many, and each is a
+// line.
+const mostProblems = 100
+
+func firstOf(problems pdp.Problems) (first pdp.Problems, more int) {
+	first = problems[:min(len(problems), mostProblems)]
+	return first, len(problems) - len(first)
+}
+
+// livez says that the process runs and answers, nothing about what it answers.
+func (h *health) livez(c echo.Context) error {
+	if _, err := h.prober(c); err != nil {
+		return err
+	}
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, []byte(`{"status":"ok"}`))
+}
+
+// readyz says whether to send requests here: not if the server stops, nor without a bundle. An old bundle that answers
+// is better than none, so after a refused load the answer is still 200.
+func (h *health) readyz(c echo.Context) error {
+	caller, err := h.prober(c)
 	if err != nil {
 		return err
 	}
-	code, state := s.readiness()
+	code, state := h.readiness()
 	var body []byte
 	if caller.AllTenants && caller.May(auth.Explain) {
 		body, err = door.Marshal(state)
 	} else { // digests and file names are no stranger's business
-		body, err = door.Marshal(struct {
-			Status string `json:"status"`
-		}{state.Status})
+		body, err = door.Marshal(map[string]string{"status": state.Status})
 	}
 	if err != nil {
 		return err
 	}
-	return c.Blob(code, "application/json", body)
+	return c.Blob(code, echo.MIMEApplicationJSON, body)
 }
 
-func (s *Server) readiness() (int, readiness) {
-	if s.pdp.Bundle() == nil {
+func (h *health) readiness() (int, readiness) {
+	if h.pdp.Bundle() == nil {
 		return http.StatusServiceUnavailable, readiness{Status: "unavailable"}
 	}
-	status := s.pdp.Status()
-	state := readiness{Status: "ready", Bundle: &bundleState{status.Digest, status.LoadedAt.UTC(), s.pdp.Later()}}
+	status := h.pdp.Status()
+	state := readiness{
+		Status: "ready",
+		Bundle: &bundleState{status.Digest, status.LoadedAt.UTC(), h.pdp.Later()},
+	}
 	if r := status.Refused; r != nil {
 		state.Status = "degraded"
 		first, more := firstOf(r.Problems)
 		state.Refused = &refusedState{r.At.UTC(), first, more}
 	}
-	state.Log = s.logReadiness()
-	if state.Log != nil && (!state.Log.OK || state.Log.Altered > 0) {
-		state.Status = "degraded"
+	unavailable := h.door.Stopping.Load()
+	if h.log != nil {
+		log := h.log()
+		state.Log = log
+		if !log.OK || log.Altered > 0 {
+			state.Status = "degraded"
+		}
+		unavailable = unavailable || log.Full || !log.OK && log.Mode != decisionlog.BestEffort
 	}
-	if s.door.Stopping.Load() || state.Log != nil && (state.Log.Full || !state.Log.OK && state.Log.Mode != decisionlog.BestEffort) {
+	if unavailable {
 		state.Status = "unavailable"
 		return http.StatusServiceUnavailable, state
 	}
 	return http.StatusOK, state
 }
 
-// healthProber is the caller of a request about health. A proxy sends one, too, before it sends any other here.
-func (s *Server) healthProber(c echo.Context) (auth.Caller, error) {
-	caller, err := s.door.Recognize(c)
+// prober is the caller of a request about health. A proxy asks as well, before it sends any other request here.
+func (h *health) prober(c echo.Context) (auth.Caller, error) {
+	caller, err := h.door.Recognize(c)
 	if errors.Is(err, auth.ErrForwarded) {
 		return auth.Caller{}, nil
 	}
 	return caller, err
-}
-
-// loaded logs the outcome of every load after the first.
-func (s *Server) loaded(status pdp.Status) {
-	if r := status.Refused; r != nil {
-		s.telemetry.Loads.Count(context.Background(), telemetry.Refused)
-		s.log.Error("bundle refused; the one before it stays in force", "in_force", status.Digest, "problems", len(r.Problems))
-		first, more := firstOf(r.Problems)
-		for _, p := range first {
-			s.log.Error(p.String())
-		}
-		if more > 0 {
-			s.log.Error("more problems than these were found; policy-service check tells of them", "more", more)
-		}
-		if s.events != nil {
-			s.events.Soon(refusedEvent(status.Digest, r.Problems))
-		}
-	} else {
-		s.telemetry.Loads.Count(context.Background(), telemetry.Loaded)
-		s.log.Info("bundle in force", "digest", status.Digest)
-	}
-	if s.config.Program.PDP.OnLoad != nil {
-		s.config.Program.PDP.OnLoad(status)
-	}
 }

@@ -43,18 +43,18 @@ func TestReadiness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopping := &Server{pdp: ready, door: &door.Door{}}
+	stopping := &health{pdp: ready, door: &door.Door{}}
 	stopping.door.Stopping.Store(true)
 	for name, test := range map[string]struct {
-		server *Server
+		health *health
 		code   int
 		status string
 	}{
-		"ready":     {&Server{pdp: ready, door: &door.Door{}}, http.StatusOK, "ready"},
+		"ready":     {&health{pdp: ready, door: &door.Door{}}, http.StatusOK, "ready"},
 		"stopping":  {stopping, http.StatusServiceUnavailable, "unavailable"},
-		"no bundle": {&Server{pdp: pdp.Of(nil, pdp.Options{})}, http.StatusServiceUnavailable, "unavailable"},
+		"no bundle": {&health{pdp: pdp.Of(nil, pdp.Options{})}, http.StatusServiceUnavailable, "unavailable"},
 	} {
-		code, state := test.server.readiness()
+		code, state := test.health.readiness()
 		if code != test.code || state.Status != test.status {
 			t.Errorf("%s: got %d %s, want %d %s", name, code, state.Status, test.code, test.status)
 		}

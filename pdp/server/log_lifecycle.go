@@ -181,9 +181,6 @@ type logReadiness struct {
 }
 
 func (s *Server) logReadiness() *logReadiness {
-	if s.decisions == nil {
-		return nil
-	}
 	status := s.decisions.Status()
 	return &logReadiness{status.Mode, status.OK, status.Size, status.Full, status.Altered}
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
+	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
 )
 
@@ -63,21 +65,21 @@ func (s *Server) state() telemetry.State {
 	return state
 }
 
-// observe is around everything that happens to a request: the request is measured, and has a span
-// if there is a tracer. It is our own and not otelhttp, which would copy the request and wrap the
-// answer also without a tracer, and counts by the Host that was sent.
-func (s *Server) observe(known routes) echo.MiddlewareFunc {
+// observe is around everything that happens to a request: the request is measured, and has a span if there is a tracer.
+// It is our own and not otelhttp, which would copy the request and wrap the answer also without a tracer, and counts by
+// the Host that was sent.
+func observe(t *telemetry.Telemetry, known routes) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			begun := time.Now()
-			s.telemetry.Requests.Begin()
-			r, span := s.telemetry.Begin(c.Request(), c.Response().Header())
+			t.Requests.Begin()
+			r, span := t.Begin(c.Request(), c.Response().Header())
 			c.SetRequest(r)
 			answered := false // else it panics, to cut the answer off
 			defer func() {
 				route, status := known.of(c), c.Response().Status
 				telemetry.End(span, c.Request().Method, route, status, answered)
-				s.telemetry.Requests.End(c.Request().Context(), route, status, time.Since(begun))
+				t.Requests.End(c.Request().Context(), route, status, time.Since(begun))
 			}()
 			if err := next(c); err != nil {
 				c.Error(err) // here, so that the status is known
@@ -100,6 +102,28 @@ func (r routes) of(c echo.Context) string {
 		return path
 	}
 	return unmatched
+}
+
+// metricsPath is where Prometheus looks.
+const metricsPath = "/metrics"
+
+// metrics is the route GET /metrics. It is about all tenants, so the callers who may see it are those who may see the
+// details of /readyz.
+func metrics(d *door.Door, scrape http.Handler) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		need := door.Need{
+			Permission: auth.Explain,
+			AllTenants: "metrics are of all tenants; ask the operator for a credential that is for all",
+		}
+		if scrape == nil {
+			need.Absent = door.NewProblem(http.StatusNotFound, "the program that this service is part of takes its metrics; ask that")
+		}
+		if _, err := d.Admit(c, need); err != nil {
+			return err
+		}
+		scrape.ServeHTTP(c.Response(), c.Request())
+		return nil
+	}
 }
 
 // MetricsHandler answers with all metrics in the text format of Prometheus, and asks for no

@@ -46,6 +46,24 @@ func newPager(key []byte) (*pager, error) {
 	return &pager{aead}, err
 }
 
+// begin says where a page begins, and how much it holds at most.
+func (p *pager) begin(page evaluation.Page, binding []byte, now time.Time) (t pageToken, err error) {
+	t.Limit = page.Limit
+	if page.Token != "" {
+		opened, ok := p.open(page.Token, binding, now)
+		if !ok || page.Limit >= 0 && page.Limit != opened.Limit {
+			return t, evaluation.Malformed("this token is not for this page of this query",
+				"send the token of the answer before with the very same query, within an hour; or begin again without a token",
+				"page", "token")
+		}
+		t = opened
+	}
+	if t.Limit < 0 {
+		t.Limit = evaluation.MaxPage
+	}
+	return t, nil
+}
+
 func (p *pager) seal(t pageToken, binding []byte) string {
 	text, err := json.Marshal(t)
 	if err != nil {

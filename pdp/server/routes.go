@@ -8,19 +8,20 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"policy-service/evaluation"
 	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
 )
 
-// handler is every route there is. What has none is a 404 in the same form as
-// every other problem.
+// registrar registers a route.
+type registrar = func(path string, handle echo.HandlerFunc, methods ...string)
+
+// handler has every route. A request for anything else gets a 404 in the form of every other problem.
 func (s *Server) handler() http.Handler {
 	e := echo.New()
 	e.HTTPErrorHandler = s.door.Fail
 	known := routes{}
-	e.Pre(s.door.Attend, s.observe(known), s.recover, s.pin, s.door.Identify) // before routing, so that 404 and 405 are covered too
+	e.Pre(s.door.Attend, observe(s.telemetry, known), s.recover, s.pin, s.door.Identify) // before routing, so that 404 and 405 are covered too
 	others := map[string][]string{}
 	route := func(path string, handle echo.HandlerFunc, methods ...string) {
 		e.Match(methods, path, handle)
@@ -29,33 +30,39 @@ func (s *Server) handler() http.Handler {
 		others[path] = append(others[path], methods...)
 		e.RouteNotFound(path, otherMethod(others[path]))
 	}
+	decisions := &decisionRoutes{
+		door:     s.door,
+		pdp:      s.pdp,
+		pages:    s.pages,
+		answered: &s.telemetry.Decisions,
+	}
+	decisions.register(route)
 	for _, prefix := range []string{"", door.TenantPrefix} {
-		route(prefix+"/access/v1/evaluation", s.authzen, http.MethodPost)
-		route(prefix+"/access/v1/evaluations", s.evaluations, http.MethodPost)
-		for _, kind := range []evaluation.SearchKind{evaluation.SubjectSearch, evaluation.ResourceSearch, evaluation.ActionSearch} {
-			route(prefix+"/access/v1/search/"+string(kind), s.search(kind), http.MethodPost)
-		}
 		route(prefix+broker.RequestsPath, s.submitRequest, http.MethodPost)
 		route(prefix+broker.RequestsPath+"/:id", s.requestStatus, http.MethodGet)
 		route(prefix+broker.RequestsPath+"/:id/cancel", s.cancelRequest, http.MethodPost)
 	}
-	route("/v1/authorize", s.native, http.MethodPost)
 	s.approvalRoutes(route)
 	s.audit.Routes(route)
-	route("/livez", s.livez, http.MethodGet, http.MethodHead)
-	route("/readyz", s.readyz, http.MethodGet, http.MethodHead)
-	route(metricsPath, s.metrics, http.MethodGet)
-	for _, path := range s.discoveryRoutes() {
-		route(path, s.discovery, http.MethodGet, http.MethodHead)
+	health := &health{door: s.door, pdp: s.pdp}
+	if s.decisions != nil {
+		health.log = s.logReadiness
 	}
-	route(jwksPath, s.jwks, http.MethodGet, http.MethodHead)
-	route(broker.RequestSchemaPath, s.requestSchema, http.MethodGet, http.MethodHead)
-	route(openAPIPath, s.openAPI, http.MethodGet, http.MethodHead)
+	route("/livez", health.livez, http.MethodGet, http.MethodHead)
+	route("/readyz", health.readyz, http.MethodGet, http.MethodHead)
+	route(metricsPath, metrics(s.door, s.telemetry.Scrape), http.MethodGet)
+	documents := &documents{
+		door:          s.door,
+		keys:          s.signing,
+		base:          s.base(),
+		takesRequests: func() bool { return s.approvals != nil && s.credentials() },
+	}
+	documents.register(route, urlPath(s.config.PublicURL))
 	return e
 }
 
 // approvalRoutes are for approvers, and for who asked them.
-func (s *Server) approvalRoutes(route func(path string, handle echo.HandlerFunc, methods ...string)) {
+func (s *Server) approvalRoutes(route registrar) {
 	route("/v1/approvals", s.approvalsPage, http.MethodGet)
 	route("/v1/approvals/:id", s.approvalStatus, http.MethodGet)
 	route("/v1/approvals/:id/decision", s.decideApproval, http.MethodPost)
@@ -75,9 +82,8 @@ func otherMethod(methods []string) echo.HandlerFunc {
 	}
 }
 
-// recover makes a 500 of a panic: one request is lost, not the service. What
-// was panicked with may quote a request, so only runtime errors are logged as
-// they are.
+// recover makes a 500 of a panic: one request is lost, not the service. The value of the panic may quote a request, so
+// only runtime errors are logged as they are.
 func (s *Server) recover(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
 		defer func() {

@@ -12,7 +12,6 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -72,12 +71,6 @@ func New(config Config) (*Server, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	key := make([]byte, 32)
-	_, _ = rand.Read(key)
-	pages, err := newPager(key)
-	if err != nil {
-		return nil, err
-	}
 	silent, err := telemetry.Silent() // until the start
 	if err != nil {
 		return nil, err
@@ -85,7 +78,6 @@ func New(config Config) (*Server, error) {
 	s := &Server{
 		config:    config,
 		log:       config.Program.Logger,
-		pages:     pages,
 		out:       &sink.Output{To: config.Program.Checkpoints},
 		telemetry: silent,
 		waiting:   newWaiting(config.Load.RequestTime),
@@ -343,4 +335,28 @@ func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.teardown.run(ctx)
+}
+
+// loaded logs the outcome of every load after the first.
+func (s *Server) loaded(status pdp.Status) {
+	if r := status.Refused; r != nil {
+		s.telemetry.Loads.Count(context.Background(), telemetry.Refused)
+		s.log.Error("bundle refused; the one before it stays in force", "in_force", status.Digest, "problems", len(r.Problems))
+		first, more := firstOf(r.Problems)
+		for _, p := range first {
+			s.log.Error(p.String())
+		}
+		if more > 0 {
+			s.log.Error("more problems than these were found; policy-service check tells of them", "more", more)
+		}
+		if s.events != nil {
+			s.events.Soon(refusedEvent(status.Digest, r.Problems))
+		}
+	} else {
+		s.telemetry.Loads.Count(context.Background(), telemetry.Loaded)
+		s.log.Info("bundle in force", "digest", status.Digest)
+	}
+	if s.config.Program.PDP.OnLoad != nil {
+		s.config.Program.PDP.OnLoad(status)
+	}
 }
