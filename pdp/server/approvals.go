@@ -76,7 +76,7 @@ func (s *Server) openApprovals() (err error) {
 		return fmt.Errorf("cannot open the approvals: %w; "+
 			"another process may serve from this data directory, or the disk be full", err)
 	}
-	s.teardown.add("approvals", closing(a.Store.Close))
+	s.lifetime.add("approvals", closing(a.Store.Close))
 	if err := a.mark(); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func limitOf(limit *approval.LimitError) string {
 
 // issuerURL is the URL by which a tenant's decisions are asked for, "" if it is not known. Tokens are by it and for it.
 func (s *Server) issuerURL(tenant string) string {
-	base := s.base()
+	base := s.listeners.base()
 	if base == "" || tenant == evaluation.DefaultTenant {
 		return base
 	}

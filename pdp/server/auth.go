@@ -33,7 +33,7 @@ func (s *Server) openCallers() error {
 	}
 	if known.JWT != nil {
 		// An issuer that is down is no reason to hold up the start.
-		s.background("issuers' keys", known.JWT.Warm)
+		s.lifetime.background("issuers' keys", known.JWT.Warm)
 	}
 	first.callers = known
 	return nil

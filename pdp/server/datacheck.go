@@ -1,8 +1,6 @@
 package server
 
 import (
-	"crypto/x509"
-
 	"policy-service/pdp/approval"
 	"policy-service/pdp/datakey"
 	"policy-service/pdp/decisionlog"
@@ -40,14 +38,4 @@ func CheckKeys(data string) []error {
 		}
 	}
 	return errs
-}
-
-// Leaf reads the files as [Server.Start] does, and returns the certificate that
-// clients are shown.
-func (f TLSFiles) Leaf() (*x509.Certificate, error) {
-	config, _, err := readTLS(f)
-	if err != nil {
-		return nil, err
-	}
-	return config.Certificates[0].Leaf, nil
 }

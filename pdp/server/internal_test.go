@@ -18,7 +18,7 @@ import (
 func TestTeardownRunsAllOfItBackwards(t *testing.T) {
 	var order []string
 	bang := errors.New("bang")
-	var down teardown
+	var down lifetime
 	for _, name := range []string{"first", "second", "third"} {
 		down.add(name, func(context.Context) error {
 			order = append(order, name)

@@ -1,15 +1,21 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/http"
 	"net/url"
+	"time"
 
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
 )
 
-// checkListen refuses an address that is certain to be refused later: other than
-// loopback, without TLS. Whether there are credentials is known when they are open.
+// checkListen refuses an address that is certain to be refused later: one other than loopback, without TLS. Whether
+// there are credentials is known once they are open.
 func (c Config) checkListen() error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return fmt.Errorf("%q is no address to listen on; try host:port, such as %s", c.Listen, DefaultListen)
@@ -29,8 +35,8 @@ func isLoopbackAddress(address string) bool {
 	return auth.IsLoopbackName(host)
 }
 
-// exposable says why nobody but this machine may be let in. TLS, because a credential
-// that can be read on the way is anybody's.
+// exposable says why only this machine may be let in. TLS is needed because everybody on the way could read, and use, a
+// credential without it.
 func (c Config) exposable() error {
 	if c.TLS.CertFile == "" {
 		return fmt.Errorf("refusing to listen on %q: without TLS only loopback is safe; try %s behind a proxy that speaks TLS, or add --tls-cert and --tls-key", c.Listen, DefaultListen)
@@ -40,15 +46,15 @@ func (c Config) exposable() error {
 
 const addCredentials = "try policy-service keys add --data DIR --name NAME first, or auth.jwt or auth.mtls in the configuration"
 
-// Published reports whether public_url leads here from other machines: credentials are
-// needed then, wherever the server listens.
+// Published reports if public_url leads here from other machines. Then credentials are needed, wherever the server
+// listens.
 func (c Config) Published() bool {
 	u, err := url.Parse(c.PublicURL)
 	return c.PublicURL != "" && (err != nil || !auth.IsLoopbackName(u.Hostname()))
 }
 
-// checkPublished refuses a public_url that is certain to be refused later: API keys are
-// in the data directory, and there is none.
+// checkPublished refuses a public_url that is certain to be refused later: API keys are in the data directory, and there
+// is no such directory.
 func (c Config) checkPublished() error {
 	if !c.Published() || c.Data != "" || c.Program.Authenticator != nil || len(c.Auth.JWT)+len(c.Auth.MTLS) > 0 {
 		return nil
@@ -60,37 +66,144 @@ func (c Config) refusedPublished() error {
 	return fmt.Errorf("refusing to serve %s: without credentials only this machine may ask, and whoever comes by that address could ask everything of every tenant; "+addCredentials+", or leave public_url out", c.PublicURL)
 }
 
-// checkExposure is about the address a name led to, and the credentials there are.
-func (s *Server) checkExposure(address net.Addr) error {
-	if s.config.Published() && !s.credentials() {
-		return s.config.refusedPublished()
+// listeners are the addresses at which a server is reached: one for everybody, and perhaps one for this machine alone.
+type listeners struct {
+	config       Config
+	log          *slog.Logger
+	certificates *certificates // nil is plain HTTP
+	public       net.Listener  // nil before it is open
+	admin        net.Listener  // nil if there is none
+	failed       chan error    // gets the error that ended serving
+}
+
+// open opens the address for everybody.
+func (l *listeners) open(ctx context.Context, credentials bool, undo *lifetime) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", l.config.Listen)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s: %w; try another --listen address, or port 0 for any free one", l.config.Listen, err)
+	}
+	undo.add("listener", func(context.Context) error {
+		if err := listener.Close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil // the drain closed it
+	})
+	// A name was checked as a name; what counts is the address it led to.
+	if err := l.checkExposure(listener.Addr(), credentials); err != nil {
+		return err
+	}
+	l.public = listener
+	return nil
+}
+
+// checkExposure refuses the address that a name led to if too many could ask there.
+func (l *listeners) checkExposure(address net.Addr, credentials bool) error {
+	if l.config.Published() && !credentials {
+		return l.config.refusedPublished()
 	}
 	if a, ok := address.(*net.TCPAddr); ok && a.IP.IsLoopback() {
 		return nil
 	}
-	if err := s.config.exposable(); err != nil {
+	if err := l.config.exposable(); err != nil {
 		return err
 	}
-	if !s.credentials() {
-		return fmt.Errorf("refusing to listen on %q: without credentials anybody could ask; "+addCredentials, s.config.Listen)
+	if !credentials {
+		return fmt.Errorf("refusing to listen on %q: without credentials anybody could ask; "+addCredentials, l.config.Listen)
 	}
 	return nil
 }
 
-// base is the address of the service in what it publishes: public_url, or that of the
-// listener where only this machine reaches it. Otherwise nobody knows ("").
-func (s *Server) base() string {
-	if s.config.PublicURL != "" {
-		return s.config.PublicURL
-	}
-	if s.listener == nil {
+// address is where a listener listens, as host:port; "" if there is none.
+func address(l net.Listener) string {
+	if l == nil {
 		return ""
 	}
-	if a, ok := s.listener.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
+	return l.Addr().String()
+}
+
+// base is the address of the service in what it publishes: public_url, or that of the listener if only this machine
+// reaches it. Otherwise it is not known, and "".
+func (l *listeners) base() string {
+	if l.config.PublicURL != "" {
+		return l.config.PublicURL
+	}
+	if l.public == nil {
 		return ""
 	}
-	if s.config.TLS.CertFile != "" {
-		return "https://" + s.Addr()
+	if a, ok := l.public.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
+		return ""
 	}
-	return "http://" + s.Addr()
+	if l.config.TLS.CertFile != "" {
+		return "https://" + address(l.public)
+	}
+	return "http://" + address(l.public)
+}
+
+// serve answers requests until the listener is closed.
+func (l *listeners) serve(server *http.Server) error {
+	if l.certificates == nil {
+		return server.Serve(l.public)
+	}
+	server.TLSConfig = l.certificates.config()
+	return server.ServeTLS(l.public, "", "") // the files are in its configuration
+}
+
+// keptForTheRest is the time that draining leaves for the other steps of a stop.
+const keptForTheRest = 6 * time.Second
+
+// drain answers what was asked. It leaves some of the time there is to what stops after it: above all the log, which
+// has the records of these answers.
+func (l *listeners) drain(ctx context.Context, server *http.Server, d *door.Door) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, left-min(left/3, keptForTheRest))
+		defer cancel()
+	}
+	_ = l.public.Close()
+	d.Connections.Drain(ctx)
+	err := server.Shutdown(ctx)
+	if err == nil {
+		return nil
+	}
+	// There is no time left: what still runs is cut off.
+	undecided := d.Busy()
+	if closing := server.Close(); undecided {
+		return errors.Join(err, closing)
+	}
+	l.log.Warn("clients were cut off at the stop, who did not send their request to its end, or did not read their answer")
+	return nil
+}
+
+// httpServer has every limit that net/http leaves open.
+func httpServer(handler http.Handler, connections *door.Connections, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: handler,
+		// A client that dribbles its header holds a connection this long, no longer.
+		ReadHeaderTimeout: 5 * time.Second,
+		// The same for its body: 1 MiB in this time is a very slow PEP.
+		ReadTimeout: 15 * time.Second,
+		// Runs from the end of the header, so it must outlast the body and the
+		// decision; it ends clients that never read their answer.
+		WriteTimeout: 40 * time.Second,
+		// Longer than the 60 s after which common proxies drop an idle
+		// connection: the side that closes second never loses a request.
+		IdleTimeout: 120 * time.Second,
+		// Room for a JWT and a trace, not for the 1 MiB of the default.
+		MaxHeaderBytes: 32 << 10,
+		// "OPTIONS *" is to go the way of every other request.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ConnState:                    connections.ConnState,
+		ConnContext:                  connections.ConnContext,
+		HTTP2: &http.HTTP2Config{
+			// As many requests at once as a busy PEP has, on one connection.
+			MaxConcurrentStreams: 128,
+			// A peer that has gone without a word holds a connection this long.
+			SendPingTimeout: 30 * time.Second,
+			PingTimeout:     10 * time.Second,
+			// A peer that reads nothing of what waits for it.
+			WriteByteTimeout: 20 * time.Second,
+		},
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp/decisionlog/recorder"
 	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/sink"
 )
 
 // newAudit makes the routes of the decision log. Its log and the bundles are nil until [Server.openLog] has them.
@@ -53,12 +54,13 @@ func (s *Server) openLog(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	published := s.publish()
+	checkpoints := sink.NewCheckpoints(s.out, s.log)
+	s.lifetime.add("checkpoints", checkpoints.Stop) // after the log, which is closed with a last checkpoint
 	s.events = recorder.NewEvents(s.now, s.log)
 	options := decisionlog.Options{
 		Mode:         s.config.DecisionLog.Mode,
 		Now:          s.config.Program.PDP.Now,
-		OnCheckpoint: published.take,
+		OnCheckpoint: checkpoints.Take,
 		OnState:      s.logState,
 		Index:        true,
 		OnFailure:    s.logFailure,
@@ -70,7 +72,7 @@ func (s *Server) openLog(ctx context.Context) error {
 	if s.decisions, err = decisionlog.Open(s.config.Data, options); err != nil {
 		return fmt.Errorf("cannot open the decision log: %w; another process may serve from this data directory, or the disk be full", err)
 	}
-	s.teardown.add("decision log", closing(s.closeLog))
+	s.lifetime.add("decision log", closing(s.closeLog))
 	if err := s.boundCallers(ctx); err != nil {
 		return fmt.Errorf("cannot read whose the records of the decision log are: %w; see to the disk of the data directory", err)
 	}
@@ -78,7 +80,7 @@ func (s *Server) openLog(ctx context.Context) error {
 		s.log.Warn(err.Error())
 	}
 	s.startSinks(sinks)
-	s.teardown.add("record of the stop", s.recordStop)
+	s.lifetime.add("record of the stop", s.recordStop)
 	s.audit.Log, s.events.Log = s.decisions, s.decisions
 	s.config.Program.PDP.Recorder = &recorder.Recorder{
 		Log:   s.decisions,

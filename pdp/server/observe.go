@@ -31,7 +31,7 @@ func (s *Server) openTelemetry(ctx context.Context) error {
 	}
 	s.telemetry = t
 	s.door.Options.Meters = &t.Requests
-	s.teardown.add("telemetry", t.Close)
+	s.lifetime.add("telemetry", t.Close)
 	return nil
 }
 
@@ -42,7 +42,7 @@ func (s *Server) showState() error {
 		return err
 	}
 	// What the state is made of is taken down before the metrics are sent for the last time.
-	s.teardown.add("state in metrics", closing(registration.Unregister))
+	s.lifetime.add("state in metrics", closing(registration.Unregister))
 	return nil
 }
 

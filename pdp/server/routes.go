@@ -54,7 +54,7 @@ func (s *Server) handler() http.Handler {
 	documents := &documents{
 		door:          s.door,
 		keys:          s.signing,
-		base:          s.base(),
+		base:          s.listeners.base(),
 		takesRequests: func() bool { return s.approvals != nil && s.credentials() },
 	}
 	documents.register(route, urlPath(s.config.PublicURL))

@@ -13,7 +13,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -34,32 +33,26 @@ import (
 // Server is the service as a value: made by [New], running between
 // [Server.Start] and [Server.Stop]. It serves once; start another for another run.
 type Server struct {
-	config       Config
-	log          *slog.Logger
-	pdp          *pdp.PDP
-	pages        *pager
-	signing      *signing.Keys
-	decisions    *decisionlog.Log // nil without a decision log, as the next one and retention
-	events       *recorder.Events
-	out          *sink.Output
-	audit        *audit.Audit
-	retention    *retention
-	approvals    *approvals
-	kept         approvalsKept
-	waiting      *waiting // those who wait for an approval
-	telemetry    *telemetry.Telemetry
-	door         *door.Door
-	certificates *certificates // nil is plain HTTP
-	listener     net.Listener
-	admin        net.Listener         // nil where there is none
-	live         atomic.Pointer[live] // what a new configuration replaces
-	failed       chan error
+	config    Config
+	log       *slog.Logger
+	pdp       *pdp.PDP
+	pages     *pager
+	signing   *signing.Keys
+	decisions *decisionlog.Log // nil without a decision log, as the next one and retention
+	events    *recorder.Events
+	out       *sink.Output
+	audit     *audit.Audit
+	retention *retention
+	approvals *approvals
+	kept      approvalsKept
+	waiting   *waiting // those who wait for an approval
+	telemetry *telemetry.Telemetry
+	door      *door.Door
+	listeners *listeners
+	live      atomic.Pointer[live] // what a new configuration replaces
 
 	reconfiguring sync.Mutex // is held while a new configuration is looked at
-
-	mu       sync.Mutex // guards started and teardown
-	started  bool
-	teardown teardown
+	lifetime      lifetime
 }
 
 // New checks a configuration and returns a Server that has not started.
@@ -81,7 +74,11 @@ func New(config Config) (*Server, error) {
 		out:       &sink.Output{To: config.Program.Checkpoints},
 		telemetry: silent,
 		waiting:   newWaiting(config.Load.RequestTime),
-		failed:    make(chan error, 1),
+		listeners: &listeners{
+			config: config,
+			log:    config.Program.Logger,
+			failed: make(chan error, 1),
+		},
 	}
 	s.door = door.New(door.Options{
 		Limits:     config.Program.Limits,
@@ -104,17 +101,7 @@ func New(config Config) (*Server, error) {
 // error is of type [pdp.Problems] where the bundle is at fault. ctx bounds the
 // start alone; the server runs until [Server.Stop].
 func (s *Server) Start(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.started {
-		return errors.New("the server was started before; make a new one")
-	}
-	s.started = true
-	err := s.start(ctx)
-	if err != nil {
-		err = errors.Join(err, s.teardown.run(context.WithoutCancel(ctx)))
-	}
-	return err
+	return s.lifetime.start(ctx, s.start)
 }
 
 func (s *Server) start(ctx context.Context) error {
@@ -137,34 +124,34 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.load(ctx); err != nil {
 		return err
 	}
-	for _, step := range []func() error{s.openCallers, s.openTLS, s.showState} {
+	for _, step := range []func() error{s.openCallers, s.listeners.loadCertificates, s.showState} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
-	if err := s.listen(ctx); err != nil {
+	if err := s.listeners.open(ctx, s.credentials(), &s.lifetime); err != nil {
 		return err
 	}
-	if err := s.serveAdmin(ctx); err != nil {
+	if err := s.listeners.serveAdmin(ctx, s.MetricsHandler(), &s.lifetime); err != nil {
 		return err
 	}
 	if s.events != nil {
 		s.events.Look = s.newKeyWatch().look
 		s.events.Catch() // what is there before the first request is no change
-		s.background("events", s.events.Run)
+		s.lifetime.background("events", s.events.Run)
 	}
-	s.background("refusals", s.door.Run)
+	s.lifetime.background("refusals", s.door.Run)
 	if s.retention != nil {
-		s.background("retention", s.retention.run)
+		s.lifetime.background("retention", s.retention.run)
 	}
 	if s.approvals != nil {
-		s.background("approvals", s.approvals.Store.Run)
-		s.background("mark of approvals", s.approvals.remark)
-		s.background("approvals told of", s.approvals.teller.Run)
+		s.lifetime.background("approvals", s.approvals.Store.Run)
+		s.lifetime.background("mark of approvals", s.approvals.remark)
+		s.lifetime.background("approvals told of", s.approvals.teller.Run)
 	}
 	s.serve()
 	s.watch()
-	s.log.Info("serving", "address", s.Addr(), "bundle", s.pdp.Status().Digest, "tls", s.certificates != nil, "credentials", s.credentials())
+	s.log.Info("serving", "address", s.Addr(), "bundle", s.pdp.Status().Digest, "tls", s.listeners.certificates != nil, "credentials", s.credentials())
 	return nil
 }
 
@@ -201,100 +188,30 @@ func (s *Server) refusedAtStart(err error) {
 	}
 }
 
-func (s *Server) listen(ctx context.Context) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.config.Listen)
-	if err != nil {
-		return fmt.Errorf("cannot listen on %s: %w; try another --listen address, or port 0 for any free one", s.config.Listen, err)
-	}
-	s.teardown.add("listener", func(context.Context) error {
-		if err := listener.Close(); !errors.Is(err, net.ErrClosed) {
-			return err
-		}
-		return nil // the drain closed it
-	})
-	// A name was checked as a name; what counts is the address it led to.
-	if err := s.checkExposure(listener.Addr()); err != nil {
-		return err
-	}
-	s.listener = listener
-	return nil
-}
-
 func (s *Server) serve() {
-	server := s.httpServer()
-	s.teardown.add("http", func(ctx context.Context) error { return s.drain(ctx, server) })
-	s.teardown.add("who waits", closing(func() error { s.waiting.end(); return nil }))
-	s.teardown.add("exports", closing(func() error { s.audit.Stop(); return nil }))
+	server := httpServer(s.handler(), s.door.Connections, s.log)
+	if tune := s.config.Program.tuneHTTP; tune != nil {
+		tune(server)
+	}
+	s.lifetime.add("http", func(ctx context.Context) error { return s.listeners.drain(ctx, server, s.door) })
+	s.lifetime.add("who waits", closing(func() error { s.waiting.end(); return nil }))
+	s.lifetime.add("exports", closing(func() error { s.audit.Stop(); return nil }))
 	go func() {
-		err := s.serveOn(server)
+		err := s.listeners.serve(server)
 		closed := errors.Is(err, net.ErrClosed) && s.door.Stopping.Load() // by drain
 		if !closed && !errors.Is(err, http.ErrServerClosed) {
 			s.log.Error("serving ended", "error", err)
-			s.failed <- err
+			s.listeners.failed <- err
 		}
 	}()
 }
 
-// drain answers what was asked. It leaves some of the time there is to those who stop
-// after it: the log above all, which has the records of these answers.
-func (s *Server) drain(ctx context.Context, server *http.Server) error {
-	if deadline, ok := ctx.Deadline(); ok {
-		left := time.Until(deadline)
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, left-min(left/3, keptForTheRest))
-		defer cancel()
-	}
-	_ = s.listener.Close()
-	s.door.Connections.Drain(ctx)
-	err := server.Shutdown(ctx)
-	if err == nil {
-		return nil
-	}
-	// Out of patience: what still runs is cut off.
-	undecided := s.door.Busy()
-	if closing := server.Close(); undecided {
-		return errors.Join(err, closing)
-	}
-	s.log.Warn("clients were cut off at the stop, who did not send their request to its end, or did not read their answer")
-	return nil
-}
-
-// keptForTheRest is what the other steps of a stop have when draining takes all it may.
-const keptForTheRest = 6 * time.Second
-
-func (s *Server) serveOn(server *http.Server) error {
-	if s.certificates == nil {
-		return server.Serve(s.listener)
-	}
-	server.TLSConfig = s.certificates.config()
-	return server.ServeTLS(s.listener, "", "") // the files are in its configuration
-}
-
 func (s *Server) watch() {
-	s.background("watch", func(ctx context.Context) {
+	s.lifetime.background("watch", func(ctx context.Context) {
 		if err := s.pdp.Watch(ctx); err != nil && ctx.Err() == nil {
 			s.log.Error("watching the bundle ended; send SIGHUP after an edit, or restart", "error", err)
 		}
 	})
-}
-
-// background runs something until the server stops, which waits for its end.
-func (s *Server) background(name string, run func(context.Context)) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	s.teardown.add(name, func(ctx context.Context) error {
-		cancel()
-		select {
-		case <-done:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
-	go func() {
-		defer close(done)
-		run(ctx)
-	}()
 }
 
 // hasTenant reports whether the bundle in force has a tenant.
@@ -311,14 +228,11 @@ func (s *Server) now() time.Time { return s.config.Program.PDP.Now() }
 
 // Addr is the address listened on, as host:port; "" before [Server.Start].
 func (s *Server) Addr() string {
-	if s.listener == nil {
-		return ""
-	}
-	return s.listener.Addr().String()
+	return address(s.listeners.public)
 }
 
 // Failed receives the error that ended serving without [Server.Stop].
-func (s *Server) Failed() <-chan error { return s.failed }
+func (s *Server) Failed() <-chan error { return s.listeners.failed }
 
 // Reload reads the bundle again now. On an error the one in force stays.
 func (s *Server) Reload(ctx context.Context) error {
@@ -332,9 +246,7 @@ func (s *Server) Reload(ctx context.Context) error {
 // [Server.Start] did. When ctx ends first, what still runs is cut off.
 func (s *Server) Stop(ctx context.Context) error {
 	s.door.Stopping.Store(true)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.teardown.run(ctx)
+	return s.lifetime.stop(ctx)
 }
 
 // loaded logs the outcome of every load after the first.

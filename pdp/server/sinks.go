@@ -66,7 +66,7 @@ func (s *Server) newSinks(ctx context.Context) (*sink.Sinks, error) {
 // startSinks has sinks follow the log from its end.
 func (s *Server) startSinks(sinks *sink.Sinks) {
 	sinks.Start(s.decisions)
-	s.teardown.add("sinks", func(ctx context.Context) error {
+	s.lifetime.add("sinks", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, s.config.Program.stopsWithin(sinksStopWithin))
 		defer cancel()
 		sinks.Stop(ctx)

@@ -1,5 +1,6 @@
 // Package sink hands the records of the decision log on as they are made, to standard output and over
-// OTLP/HTTP. Make [Sinks], add to them with [Sinks.Add], and start them once the log is open.
+// OTLP/HTTP. Make [Sinks], add to them with [Sinks.Add], and start them once the log is open. [Checkpoints] hands on
+// the log's checkpoints.
 //
 // A sink is never the truth: it may lack records, and may have one twice. The package refuses to hold
 // anything up for a receiver. A sink follows the log by itself, and leaves records out if too many

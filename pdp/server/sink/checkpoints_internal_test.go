@@ -1,4 +1,4 @@
-package server
+package sink
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 // Where nobody takes checkpoints for a while the last one is written out all the same: it
 // is that of the stop, and says all that the others said.
 func TestTheLastCheckpointIsWrittenOut(t *testing.T) {
-	p := &publisher{notes: make(chan []byte, maxUnpublished), log: slog.New(slog.DiscardHandler)}
+	p := &Checkpoints{notes: make(chan []byte, maxUnpublished), log: slog.New(slog.DiscardHandler)}
 	const made = 3 * maxUnpublished
 	for n := range made {
-		p.take(fmt.Appendln(nil, n))
+		p.Take(fmt.Appendln(nil, n))
 	}
 	close(p.notes)
 	var out bytes.Buffer
