@@ -179,7 +179,7 @@ func (s *Server) requested(ctx context.Context, by evaluation.Asker, submission 
 func (s *Server) shownBeside(ctx context.Context, r evaluation.Request, within, beside evaluation.Object) evaluation.Object {
 	denied := r.Context
 	r.Context = denied.Beside(within)
-	masked := s.pinned(ctx).mask.Of(r, beside)
+	masked := s.live.pinned(ctx).mask.Of(r, beside)
 	added := masked.Request().Context.Without(func(name string) bool {
 		_, ok := denied.Get(name)
 		return ok

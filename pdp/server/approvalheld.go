@@ -129,10 +129,10 @@ func Approvals(ctx context.Context, data string, log *decisionlog.Reader) (pendi
 func (a *approvals) mark() error {
 	if upgraded := a.Store.Upgraded(); upgraded != nil {
 		a.server.log.Info("the approval requests were taken over from format 1, as the log has them", "kept", len(upgraded.Kept), "dropped", len(upgraded.Dropped))
-		return a.server.events.Record(context.Background(), recorder.Event{Name: decisionlog.EventApprovalsUpgraded, Details: markDetails{1, approval.FormatVersion, upgraded}})
+		return a.server.decisions.events.Record(context.Background(), recorder.Event{Name: decisionlog.EventApprovalsUpgraded, Details: markDetails{1, approval.FormatVersion, upgraded}})
 	}
 	if a.Store.Begun() {
-		return a.server.events.Record(context.Background(), recorder.Event{Name: decisionlog.EventApprovalsUpgraded, Details: markDetails{0, approval.FormatVersion, nil}})
+		return a.server.decisions.events.Record(context.Background(), recorder.Event{Name: decisionlog.EventApprovalsUpgraded, Details: markDetails{0, approval.FormatVersion, nil}})
 	}
 	return nil
 }
@@ -146,9 +146,9 @@ type markDetails struct {
 // remark puts the mark on record again where retention has dropped it, or a crash came
 // before it.
 func (a *approvals) remark(ctx context.Context) {
-	page, err := a.server.decisions.Query(ctx, decisionlog.Query{Filter: decisionlog.Filter{Event: decisionlog.EventApprovalsUpgraded}, Newest: true, Cursor: decisionlog.End, Limit: 1})
+	page, err := a.server.decisions.log.Query(ctx, decisionlog.Query{Filter: decisionlog.Filter{Event: decisionlog.EventApprovalsUpgraded}, Newest: true, Cursor: decisionlog.End, Limit: 1})
 	if err == nil && len(page.Lines) == 0 {
-		err = a.server.events.Record(ctx, recorder.Event{Name: decisionlog.EventApprovalsUpgraded, Details: markDetails{approval.FormatVersion, approval.FormatVersion, nil}})
+		err = a.server.decisions.events.Record(ctx, recorder.Event{Name: decisionlog.EventApprovalsUpgraded, Details: markDetails{approval.FormatVersion, approval.FormatVersion, nil}})
 	}
 	if err != nil && ctx.Err() == nil {
 		a.server.log.Error("it cannot be put on record that old files of approvals count no more; it is tried again after the next start", "error", err)

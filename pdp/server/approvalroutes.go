@@ -297,12 +297,12 @@ func (s *Server) unsecret(ctx context.Context, text string, of ...approval.Appro
 		for _, vote := range one.Votes {
 			said = append(said, []byte(vote.Reason))
 		}
-		if record, err := s.decisions.ByID(one.Decision); err == nil { // else it is gone, and what was shown is not
-			decided, _ := s.decisions.Recorded(record.Line) // a batch that cannot be read counts as gone
+		if record, err := s.decisions.log.ByID(one.Decision); err == nil { // else it is gone, and what was shown is not
+			decided, _ := s.decisions.log.Recorded(record.Line) // a batch that cannot be read counts as gone
 			said = append(said, record.Line, decided.Batch.Line)
 		}
 	}
-	return s.pinned(ctx).mask.After(text, said...)
+	return s.live.pinned(ctx).mask.After(text, said...)
 }
 
 // decideApproval answers POST /v1/approvals/:id/decision.

@@ -8,8 +8,8 @@ type AuthConfig struct {
 	MTLS []auth.MTLSRule  `yaml:"mtls" min:"1" doc:"Client certificates that the service accepts. The first entry that fits a certificate counts."`
 }
 
-// openCallers puts the authenticator together, unless the configuration brought one:
-// from the keys in the data directory and from what is configured.
+// openCallers makes the authenticator from the keys in the data directory and from what is configured, unless the program
+// brought one.
 func (s *Server) openCallers() error {
 	first := s.live.Load()
 	if first.callers != nil {
@@ -27,7 +27,7 @@ func (s *Server) openCallers() error {
 		keys.LogTo(s.log)
 		known.Keys = keys
 	}
-	known, err := s.callers(s.config, known)
+	known, err := newAuthenticator(s.config, known)
 	if err != nil {
 		return err
 	}
@@ -39,12 +39,12 @@ func (s *Server) openCallers() error {
 	return nil
 }
 
-// callers are those that a configuration names, and the API keys there are. Issuers that
-// were there before keep what is known of their keys.
-func (s *Server) callers(config Config, before *auth.Authenticator) (known *auth.Authenticator, err error) {
+// newAuthenticator knows the callers that a configuration names, and the API keys of the one before. What was known of
+// the keys of an issuer stays known.
+func newAuthenticator(config Config, before *auth.Authenticator) (known *auth.Authenticator, err error) {
 	known = &auth.Authenticator{Keys: before.Keys}
 	if issuers := config.Auth.JWT; len(issuers) > 0 {
-		if known.JWT, err = auth.NewJWT(issuers, auth.JWTOptions{Now: config.Program.PDP.Now, Logger: s.log, Before: before.JWT}); err != nil {
+		if known.JWT, err = auth.NewJWT(issuers, auth.JWTOptions{Now: config.Program.PDP.Now, Logger: config.Program.Logger, Before: before.JWT}); err != nil {
 			return nil, err
 		}
 	}
@@ -56,9 +56,9 @@ func (s *Server) callers(config Config, before *auth.Authenticator) (known *auth
 	return known, nil
 }
 
-// credentials reports whether callers are told apart at all.
-func (s *Server) credentials() bool {
-	switch a := s.live.Load().callers.(type) {
+// credentials reports if callers are told apart at all.
+func (l *live) credentials() bool {
+	switch a := l.callers.(type) {
 	case nil, auth.Loopback:
 		return false
 	case interface{ Configured() bool }:

@@ -8,9 +8,44 @@ import (
 
 	"github.com/rogpeppe/go-internal/lockedfile"
 
+	"policy-service/pdp/approval"
+	"policy-service/pdp/datakey"
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/plainfile"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/signing"
 )
+
+// pageKeyFile is the key of page tokens, below the data directory.
+const pageKeyFile = "page.key"
+
+// maskKey makes the hashes of masked values. With it a person could try values against the log; without it new records
+// cannot be joined with earlier ones.
+var maskKey = datakey.Key{
+	File:  "mask.key",
+	Of:    "masked values",
+	Moved: "to begin with a new key",
+}
+
+// PrivateFiles are the files of a data directory that only the service may read. Not all of them need be there.
+func PrivateFiles() []string {
+	return []string{
+		decisionlog.KeyFile, decisionlog.NextKeyFile, maskKey.File, pageKeyFile, approvalKey.File, approval.FileName,
+		signing.File, auth.KeyFile,
+	}
+}
+
+// CheckKeys says why [Server.Start] would refuse the keys of a data directory, one error a key, and touches nothing. A
+// key that does not exist yet is no error: Start makes it.
+func CheckKeys(data string) []error {
+	var errs []error
+	for _, err := range []error{decisionlog.CheckKey(data), maskKey.Check(data), approvalKey.Check(data), signing.Check(data)} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
 
 // openData makes the data directory if it does not exist, and opens the keys of signatures and of page tokens.
 func (s *Server) openData() (err error) {
@@ -36,9 +71,8 @@ func (s *Server) openData() (err error) {
 	return err
 }
 
-// pageKey is the key of page tokens, so that a search goes on after a restart. The file
-// holds its 32 bytes and nothing else. Whatever is of another length is written anew:
-// the loss is pages of the last hour.
+// pageKey is the key of page tokens, which is kept so that a search goes on after a restart. The file holds its 32 bytes
+// and nothing else. A file of another length is written anew: only searches of the last hour are lost.
 func pageKey(name string) (key []byte, err error) {
 	f, err := plainfile.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

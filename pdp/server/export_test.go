@@ -38,7 +38,7 @@ func TuneLog(c *Config, tune func(*decisionlog.Options, *decisionlog.Retention))
 
 // Recorded reports whether there is a record of an event.
 func (s *Server) Recorded(event string) bool {
-	for r := range s.decisions.Records(context.Background(), 0, s.decisions.Size()) {
+	for r := range s.decisions.log.Records(context.Background(), 0, s.decisions.log.Size()) {
 		if strings.Contains(string(r.Line), `"event":"`+event+`"`) {
 			return true
 		}
@@ -48,7 +48,7 @@ func (s *Server) Recorded(event string) bool {
 
 // Receipts is the number of receipts on record of a decision.
 func (s *Server) Receipts(decision string) int {
-	page, err := s.decisions.Query(context.Background(), decisionlog.Query{Filter: decisionlog.Filter{Of: decision}, Limit: 100})
+	page, err := s.decisions.log.Query(context.Background(), decisionlog.Query{Filter: decisionlog.Filter{Of: decision}, Limit: 100})
 	if err != nil {
 		return -1
 	}
@@ -56,7 +56,7 @@ func (s *Server) Receipts(decision string) int {
 }
 
 // Log is the decision log of a running server.
-func (s *Server) Log() *decisionlog.Log { return s.decisions }
+func (s *Server) Log() *decisionlog.Log { return s.decisions.log }
 
 // Unhurried has a stop wait as long as it takes for those who take what it hands on.
 func Unhurried(c *Config) { c.Program.unhurried = true }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -15,23 +16,36 @@ import (
 	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/sink"
+	"policy-service/pdp/server/telemetry"
 )
 
-// newAudit makes the routes of the decision log. Its log and the bundles are nil until [Server.openLog] has them.
+// decisionLog is the decision log of a server, from its opening to its end, with what fills it besides decisions. Where
+// it says so, a nil *decisionLog is that of a server that keeps none.
+type decisionLog struct {
+	log       *decisionlog.Log
+	bundles   *decisionlog.Bundles
+	events    *recorder.Events
+	retention *retention
+	mode      decisionlog.Mode
+	counts    *telemetry.Log
+	logger    *slog.Logger
+}
+
+// newAudit makes the routes of the decision log. They have no log and no bundles until [Server.openLog] opens them.
 func (s *Server) newAudit() *audit.Audit {
 	return audit.New(audit.Options{
 		Door: s.door,
 		Data: s.config.Data,
 		Mode: s.config.DecisionLog.Mode,
-		Mask: func(ctx context.Context) *mask.Masker { return s.pinned(ctx).mask },
+		Mask: func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
 		Reported: func(ctx context.Context, obligation string, status evaluation.ReceiptStatus) {
 			s.telemetry.Decisions.Reported(ctx, obligation, status)
 		},
 	})
 }
 
-// openLog opens the decision log and records the start. Until it returns nothing can
-// be decided, so nothing is decided that is not on record.
+// openLog opens the decision log and records the start. Nothing can be decided before it returns, so no decision is
+// missing from the log.
 func (s *Server) openLog(ctx context.Context) error {
 	if s.config.Data == "" {
 		s.log.Info("no data directory is given: decisions are not recorded")
@@ -47,43 +61,56 @@ func (s *Server) openLog(ctx context.Context) error {
 	if s.live.Load().mask, err = mask.New(key, s.config.DecisionLog.Mask); err != nil {
 		return err
 	}
-	if s.audit.Bundles, err = decisionlog.OpenBundles(s.config.Data); err != nil {
+	d := &decisionLog{
+		events: recorder.NewEvents(s.now, s.log),
+		mode:   s.config.DecisionLog.Mode,
+		counts: &s.telemetry.Log,
+		logger: s.log,
+	}
+	if d.bundles, err = decisionlog.OpenBundles(s.config.Data); err != nil {
 		return fmt.Errorf("cannot make the directory for the files of bundles: %w; see to the permissions of the data directory", err)
 	}
-	sinks, err := s.newSinks(ctx)
+	out := &sink.Output{To: s.config.Program.Checkpoints}
+	sinks, err := s.newSinks(ctx, out)
 	if err != nil {
 		return err
 	}
-	checkpoints := sink.NewCheckpoints(s.out, s.log)
+	checkpoints := sink.NewCheckpoints(out, s.log)
 	s.lifetime.add("checkpoints", checkpoints.Stop) // after the log, which is closed with a last checkpoint
-	s.events = recorder.NewEvents(s.now, s.log)
 	options := decisionlog.Options{
-		Mode:         s.config.DecisionLog.Mode,
-		Now:          s.config.Program.PDP.Now,
+		Mode:         d.mode,
+		Now:          s.now,
 		OnCheckpoint: checkpoints.Take,
-		OnState:      s.logState,
+		OnState:      d.stateChanged,
+		OnFailure:    d.failed,
+		OnCommit:     d.counts.Committed,
+		OnRotate:     d.counts.Rotated,
+		OnReplace:    d.counts.Replaced,
 		Index:        true,
-		OnFailure:    s.logFailure,
 		Kinds:        []string{decisionlog.KindApproval},
 	}
-	counts := &s.telemetry.Log
-	options.OnCommit, options.OnRotate, options.OnReplace = counts.Committed, counts.Rotated, counts.Replaced
-	s.newRetention(&options)
-	if s.decisions, err = decisionlog.Open(s.config.Data, options); err != nil {
+	d.retention = s.newRetention(d, &options)
+	if d.log, err = decisionlog.Open(s.config.Data, options); err != nil {
 		return fmt.Errorf("cannot open the decision log: %w; another process may serve from this data directory, or the disk be full", err)
 	}
-	s.lifetime.add("decision log", closing(s.closeLog))
-	if err := s.boundCallers(ctx); err != nil {
+	s.lifetime.add("decision log", closing(d.close))
+	if err := d.limitCallers(ctx); err != nil {
 		return fmt.Errorf("cannot read whose the records of the decision log are: %w; see to the disk of the data directory", err)
 	}
 	if err := s.config.DecisionLog.Retain.Unsaid(); err != nil {
 		s.log.Warn(err.Error())
 	}
-	s.startSinks(sinks)
-	s.lifetime.add("record of the stop", s.recordStop)
-	s.audit.Log, s.events.Log = s.decisions, s.decisions
+	sinks.Start(d.log)
+	s.lifetime.add("sinks", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, s.config.Program.stopsWithin(sinksStopWithin))
+		defer cancel()
+		sinks.Stop(ctx)
+		return nil
+	})
+	s.lifetime.add("record of the stop", d.recordStop)
+	s.decisions, s.audit.Log, s.audit.Bundles, d.events.Log = d, d.log, d.bundles, d.log
 	s.config.Program.PDP.Recorder = &recorder.Recorder{
-		Log:   s.decisions,
+		Log:   d.log,
 		Mask:  s.audit.Mask,
 		GoOn:  door.GoOn,
 		Waits: door.EndShift,
@@ -96,79 +123,106 @@ func (s *Server) openLog(ctx context.Context) error {
 		Name:    decisionlog.EventConfiguration,
 		Details: ConfigForm.Values(s.config),
 	}
-	if err := s.events.Record(ctx, start, configured); err != nil {
+	if err := d.events.Record(ctx, start, configured); err != nil {
 		return fmt.Errorf("the start cannot be recorded: %w; see to the disk of the data directory", err)
 	}
 	return nil
 }
 
-// stopWithin is how long the record of the stop may take, also where the patience of
-// whoever stops the server has run out.
+// sinksStopWithin is how long sinks may take at a stop to hand on what is left.
+const sinksStopWithin = 5 * time.Second
+
+// newSinks makes the sinks that are configured, and starts none.
+func (s *Server) newSinks(ctx context.Context, out *sink.Output) (*sink.Sinks, error) {
+	sinks, err := sink.New(s.telemetry.Meter, s.log)
+	if err != nil {
+		return nil, err
+	}
+	on := s.config.DecisionLog.Sinks
+	if on.Stdout != nil {
+		sinks.Add(ctx, "stdout", on.Stdout.Queue, out.Send)
+	}
+	if on.OTLP != nil {
+		send, err := sink.OTLP(ctx, s.telemetry, s.now)
+		if err != nil {
+			return nil, err
+		}
+		sinks.Add(ctx, "otlp", on.OTLP.Queue, send)
+	}
+	return sinks, nil
+}
+
+// stopWithin is how long the record of the stop may take, even if the time for the stop is over.
 const stopWithin = 5 * time.Second
 
-// recordStop records the stop as the last thing that happens. A disk that fails keeps
-// no server from stopping as it was told to: the next start says that this one ended
-// without a word.
-func (s *Server) recordStop(ctx context.Context) error {
+// recordStop records the stop as the last thing that happens. A disk that fails keeps no server from stopping as it was
+// told to: the next start says that this one ended without a word.
+func (d *decisionLog) recordStop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
-	if err := s.events.Record(ctx, recorder.Event{Name: decisionlog.EventStop}); err != nil {
-		s.log.Error("the stop cannot be recorded", "error", err)
+	if err := d.events.Record(ctx, recorder.Event{Name: decisionlog.EventStop}); err != nil {
+		d.logger.Error("the stop cannot be recorded", "error", err)
 	}
 	return nil
 }
 
-func (s *Server) closeLog() error {
-	err := s.decisions.Close()
+func (d *decisionLog) close() error {
+	err := d.log.Close()
 	if errors.Is(err, decisionlog.ErrUnavailable) {
-		s.log.Error("the decision log cannot be closed in order", "error", err)
+		d.logger.Error("the decision log cannot be closed in order", "error", err)
 		return nil
 	}
 	return err
 }
 
-// admitBundle puts a bundle on record, and keeps its files, before anything is decided by it.
-func (s *Server) admitBundle(b pdp.Incoming) error {
-	if s.decisions != nil {
-		if _, err := s.audit.Bundles.Put(b.Files); err != nil {
-			return fmt.Errorf("its files cannot be kept: %w", err)
-		}
-		details := map[string]any{"bundle": b.Digest, "files": len(b.Files)}
-		if len(b.Later) > 0 { // the digest is not that of the directory
-			details["later"] = b.Later
-		}
-		if err := s.events.Record(context.Background(), recorder.Event{Name: decisionlog.EventBundleLoaded, Details: details}); err != nil {
-			return fmt.Errorf("it cannot be recorded: %w", err)
-		}
+// soon records an event a moment later, if a log is kept.
+func (d *decisionLog) soon(event recorder.Event) {
+	if d != nil {
+		d.events.Soon(event)
 	}
-	if ask := s.config.Program.PDP.BeforeSwap; ask != nil {
-		return ask(b)
+}
+
+// admit puts a bundle on record, and keeps its files, before anything is decided by it. Without a log it does nothing.
+func (d *decisionLog) admit(b pdp.Incoming) error {
+	if d == nil {
+		return nil
+	}
+	if _, err := d.bundles.Put(b.Files); err != nil {
+		return fmt.Errorf("its files cannot be kept: %w", err)
+	}
+	details := map[string]any{"bundle": b.Digest, "files": len(b.Files)}
+	if len(b.Later) > 0 { // the digest is not that of the directory
+		details["later"] = b.Later
+	}
+	loaded := recorder.Event{Name: decisionlog.EventBundleLoaded, Details: details}
+	if err := d.events.Record(context.Background(), loaded); err != nil {
+		return fmt.Errorf("it cannot be recorded: %w", err)
 	}
 	return nil
 }
 
-// logState tells the operator. It is called by the log's writer and must not wait.
-func (s *Server) logState(err error) {
+// stateChanged tells the operator. The log's writer calls it, so it must not wait.
+func (d *decisionLog) stateChanged(err error) {
 	switch {
 	case err == nil:
-		s.log.Info("the decision log can be written again")
-		s.events.Wake()
-	case s.config.DecisionLog.Mode == decisionlog.BestEffort:
-		s.log.Error("the decision log cannot be written; decisions are answered, and are missing from it until it can; see to the disk of the data directory", "error", err)
+		d.logger.Info("the decision log can be written again")
+		d.events.Wake()
+	case d.mode == decisionlog.BestEffort:
+		d.logger.Error("the decision log cannot be written; decisions are answered, and are missing from it until it can; see to the disk of the data directory", "error", err)
 	default:
-		s.log.Error("the decision log cannot be written; nothing is answered until it can; see to the disk of the data directory", "error", err)
+		d.logger.Error("the decision log cannot be written; nothing is answered until it can; see to the disk of the data directory", "error", err)
 	}
 }
 
-// logFailure tells the operator what failed beside the log's writer.
-func (s *Server) logFailure(err error) {
+// failed tells the operator what failed beside the log's writer.
+func (d *decisionLog) failed(err error) {
 	if errors.Is(err, decisionlog.ErrUndigested) {
-		s.log.Error("a segment of the decision log was altered before its digest was on record, or cannot be read; nothing is redacted or retired in it; "+
+		d.logger.Error("a segment of the decision log was altered before its digest was on record, or cannot be read; nothing is redacted or retired in it; "+
 			"run policy-service log verify, keep the file as evidence, put back a copy that verifies, and start again", "error", err)
 		return
 	}
-	s.telemetry.Log.IndexFailed() // nothing is wrong but how long a query takes
-	s.log.Warn("an index of the decision log cannot be made; queries are slow until it can, and it is tried again; see to the disk of the data directory", "error", err)
+	d.counts.IndexFailed() // only queries take longer
+	d.logger.Warn("an index of the decision log cannot be made; queries are slow until it can, and it is tried again; see to the disk of the data directory", "error", err)
 }
 
 // logReadiness is the log's part of /readyz.
@@ -176,13 +230,13 @@ type logReadiness struct {
 	Mode decisionlog.Mode `json:"mode"`
 	OK   bool             `json:"ok"`
 	Size uint64           `json:"size"`
-	// Full is that records too young to be dropped are all that there may be.
+	// Full is set if the records that are too young to be dropped take all the room there is.
 	Full bool `json:"full,omitzero"`
 	// Altered counts the sealed segments that were altered before their digest was on record.
 	Altered int `json:"altered,omitzero"`
 }
 
-func (s *Server) logReadiness() *logReadiness {
-	status := s.decisions.Status()
+func (d *decisionLog) readiness() *logReadiness {
+	status := d.log.Status()
 	return &logReadiness{status.Mode, status.OK, status.Size, status.Full, status.Altered}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -37,6 +38,24 @@ type RetainConfig struct {
 	LeastAge time.Duration `yaml:"least_age" min:"1m" doc:"The age that a record reaches before its content may be dropped for bytes. It needs bytes. 24h unless given, or age if that is less."`
 	// Share is how much of Bytes one caller may fill within that time.
 	Share float64 `yaml:"share" min:"0.01" max:"1" doc:"The part of bytes that one caller may fill within least_age. Beyond it, the caller gets 429. It needs bytes. 0.25 unless given."`
+}
+
+// SinksConfig says where records go besides the decision log. No sink is the truth: it may lack records, and may have a
+// record twice.
+type SinksConfig struct {
+	// Stdout writes each record to [Program.Checkpoints] as the line that was hashed.
+	// Such a line begins with {, and no line of a checkpoint does.
+	Stdout *SinkConfig `yaml:"stdout" doc:"Writes each record to standard output, as the line that was hashed."`
+	// OTLP sends each record over OTLP/HTTP, to where the environment variables of
+	// OpenTelemetry say: OTEL_EXPORTER_OTLP_ENDPOINT and its like.
+	OTLP *SinkConfig `yaml:"otlp" doc:"Sends each record over OTLP/HTTP, to the address that OpenTelemetry's environment variables name."`
+}
+
+// SinkConfig bounds a sink. The zero value is ready to use.
+type SinkConfig struct {
+	// Queue is how many records may wait to be handed on. If more wait, the oldest are left out. Waiting takes no
+	// memory. It is 1000 at least, because the items of one batch can be that many.
+	Queue int64 `yaml:"queue" default:"10000" min:"1000" doc:"How many records may wait for the sink. If more wait, the sink leaves out the oldest."`
 }
 
 // The paths of [RetainConfig.Age], Bytes, LeastAge and Share.
@@ -133,6 +152,18 @@ func (r RetainConfig) sameSegments(other RetainConfig) bool {
 // checkLog refuses what would not be done: who asks for a strict log must get one.
 func (c *Config) checkLog() error {
 	return errors.Join(mask.Check(c.DecisionLog.Mask), joined(c.DecisionLog.Retain.check()), c.checkSinks())
+}
+
+// checkSinks refuses sinks that no record would ever come to.
+func (c *Config) checkSinks() error {
+	sinks := c.DecisionLog.Sinks
+	switch {
+	case sinks != (SinksConfig{}) && c.Program.PDP.Recorder != nil:
+		return errors.New("decision_log.sinks follow the decision log, and a Recorder takes its place; leave one of them out")
+	case sinks.Stdout != nil && c.Program.Checkpoints == io.Discard:
+		return errors.New("decision_log.sinks.stdout has nowhere to write; set Config.Program.Checkpoints")
+	}
+	return nil
 }
 
 // checkData is about what was asked for, before there are defaults.

@@ -2,7 +2,6 @@ package server
 
 import (
 	"strings"
-	"sync/atomic"
 
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
@@ -13,17 +12,17 @@ import (
 
 // keyWatch records how other processes change the keys: they add, revoke and rotate them.
 type keyWatch struct {
-	live    *atomic.Pointer[live]
-	signing *signing.Keys
 	events  *recorder.Events
+	signing *signing.Keys
+	live    *inForce
 
 	// What it saw when it looked last; keys is nil before it looks for the first time.
 	keys map[string]auth.KeyInfo
 	kid  string
 }
 
-func (s *Server) newKeyWatch() *keyWatch {
-	return &keyWatch{live: &s.live, signing: s.signing, events: s.events}
+func newKeyWatch(events *recorder.Events, keys *signing.Keys, live *inForce) *keyWatch {
+	return &keyWatch{events: events, signing: keys, live: live}
 }
 
 // look compares the keys with those of the last time. The first time it records what there is, because much may have

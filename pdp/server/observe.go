@@ -55,7 +55,7 @@ func (s *Server) state() telemetry.State {
 		BundleRefused: bundle.Refused != nil,
 	}
 	if s.decisions != nil {
-		log := s.decisions.Status()
+		log := s.decisions.log.Status()
 		state.Log = &log
 	}
 	if s.approvals != nil {

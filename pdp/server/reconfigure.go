@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/labstack/echo/v4"
 
@@ -17,37 +19,40 @@ import (
 	"policy-service/pdp/server/door"
 )
 
-// live is what a new configuration replaces, all of it by one pointer. It is not changed
-// once the server runs.
+// live is what a new configuration replaces, all of it by one pointer. It does not change once the server runs.
 type live struct {
-	// config is the configuration in force. What it says of keys that do not reload is
-	// what it said at the start.
+	// config is the configuration in force. A key that does not reload has the value of the start.
 	config  Config
 	callers door.Authenticator
 	mask    *mask.Masker // nil without a decision log
 }
 
+// inForce has the configuration in force.
+type inForce struct {
+	atomic.Pointer[live]
+	changing sync.Mutex // is held while a new configuration is checked
+}
+
 type liveKey struct{}
 
-// pin has a request keep to the end the configuration that it began with.
-func (s *Server) pin(next echo.HandlerFunc) echo.HandlerFunc {
+// pin makes a request keep, to its end, the configuration that it began with.
+func (f *inForce) pin(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
-		c.SetRequest(r.WithContext(context.WithValue(r.Context(), liveKey{}, s.live.Load())))
+		c.SetRequest(r.WithContext(context.WithValue(r.Context(), liveKey{}, f.Load())))
 		return next(c)
 	}
 }
 
-// pinned is what a request began with; for all that is no request, what is in force.
-func (s *Server) pinned(ctx context.Context) *live {
+// pinned is what the request of a context began with. If the context belongs to no request, it is what is in force.
+func (f *inForce) pinned(ctx context.Context) *live {
 	if l, ok := ctx.Value(liveKey{}).(*live); ok {
 		return l
 	}
-	return s.live.Load()
+	return f.Load()
 }
 
-// RestartError is the error of a new configuration of which something counts only from
-// the start of the process.
+// RestartError is the error of a new configuration if a part of it counts only from the start of the process.
 type RestartError struct {
 	// Keys are those that changed and need a restart.
 	Keys []string
@@ -57,18 +62,22 @@ func (e *RestartError) Error() string {
 	return fmt.Sprintf("what changed in %s counts after a restart only; restart the service, or put it back as it was and send SIGHUP again", strings.Join(e.Keys, ", "))
 }
 
-// Reconfigure takes a new configuration while the server runs, all of it or nothing: read
-// makes it, from what the one at the start was made from. Where it cannot be read, where
-// it cannot work, or where a key has changed that does not reload, all stays as it is;
-// that is logged, put on record, and returned. Requests under way keep what they began
-// with. [Config.Program] stays as it was at the start.
+// Reconfigure takes a new configuration while the server runs, all of it or nothing. It calls read, which makes the
+// configuration from the sources of the one at the start. Everything stays as it is if the configuration cannot be read,
+// if it cannot work, or if a key has changed that does not reload; that is logged, put on record, and returned.
+// Requests under way keep what they began with. [Config.Program] stays as it was at the start.
 func (s *Server) Reconfigure(ctx context.Context, read func() (Config, error)) error {
-	s.reconfiguring.Lock()
-	defer s.reconfiguring.Unlock()
+	s.live.changing.Lock()
+	defer s.live.changing.Unlock()
 	changed, err := s.reconfigure(ctx, read)
 	switch {
 	case err != nil:
-		s.configRefused(err)
+		s.log.Error("configuration refused; all of the one before it stays in force")
+		problems := strings.Split(err.Error(), "\n")
+		for _, problem := range problems {
+			s.log.Error(problem)
+		}
+		s.decisions.soon(configurationRefused(err, problems))
 	case len(changed) == 0:
 		s.log.Info("the configuration was read again; nothing in it has changed")
 	default:
@@ -83,56 +92,50 @@ func (s *Server) reconfigure(ctx context.Context, read func() (Config, error)) (
 		return nil, err
 	}
 	before := s.live.Load()
-	config, changed, err := s.merged(told)
+	config, changed, err := before.merged(told)
 	if err != nil || len(changed) == 0 {
 		return nil, err
 	}
 	next := &live{config: config}
-	if next.callers, err = s.newCallers(ctx, config, before); err != nil {
+	if next.callers, err = before.newCallers(ctx, config); err != nil {
 		return nil, err
 	}
-	if next.mask, err = s.newMask(config, before); err != nil {
+	if next.mask, err = before.newMask(config); err != nil {
 		return nil, err
 	}
-	if s.events != nil {
-		if err := s.events.Record(ctx, recorder.Event{
-			Name:    decisionlog.EventConfiguration,
-			Details: ConfigForm.Values(config),
-		}); err != nil {
+	if s.decisions != nil {
+		configured := recorder.Event{Name: decisionlog.EventConfiguration, Details: ConfigForm.Values(config)}
+		if err := s.decisions.events.Record(ctx, configured); err != nil {
 			return nil, fmt.Errorf("the new configuration cannot be recorded: %w; see to the disk of the data directory, and send SIGHUP again", err)
 		}
 	}
 	// Nothing that can fail comes after this line.
 	s.live.Store(next)
-	if s.retention != nil {
-		if err := s.boundCallers(context.WithoutCancel(ctx)); err != nil {
-			s.log.Error("callers are bounded by what decision_log.retain said before; see to the disk of the data directory, and restart", "error", err)
-		}
-		s.retention.look()
+	if s.decisions != nil {
+		s.decisions.reconfigured(ctx)
 	}
 	return changed, nil
 }
 
-// merged is the running configuration with the keys of another, and which of them changed.
-func (s *Server) merged(next Config) (Config, []string, error) {
+// merged is the configuration in force with the keys of another, and which of them changed.
+func (l *live) merged(next Config) (Config, []string, error) {
 	if err := next.checkData(); err != nil {
 		return next, nil, err
 	}
-	running := s.live.Load().config
-	next.Program = running.Program
+	next.Program = l.config.Program
 	ConfigForm.SetDefaults(&next)
 	if err := next.check(); err != nil {
 		return next, nil, err
 	}
 	var changed, restart []string
-	for _, key := range ConfigForm.Changed(running, next) {
+	for _, key := range ConfigForm.Changed(l.config, next) {
 		changed = append(changed, key.Path)
 		if !key.Reloads {
 			restart = append(restart, key.Path)
 		}
 	}
-	// The size of segments is made from it, and is the log's from the start.
-	if retain := next.DecisionLog.Retain; !retain.sameSegments(s.config.DecisionLog.Retain) {
+	// The size of segments is made from it, and stays that of the start.
+	if retain := next.DecisionLog.Retain; !retain.sameSegments(l.config.DecisionLog.Retain) {
 		restart = append(restart, "decision_log.retain")
 	}
 	if len(restart) > 0 {
@@ -141,14 +144,14 @@ func (s *Server) merged(next Config) (Config, []string, error) {
 	return next, changed, nil
 }
 
-// newCallers is who may ask from now on. Where nothing of auth has changed it is as
-// before, and knows what it knew.
-func (s *Server) newCallers(ctx context.Context, config Config, before *live) (door.Authenticator, error) {
-	known, ours := before.callers.(*auth.Authenticator)
-	if !ours || reflect.DeepEqual(config.Auth, before.config.Auth) {
-		return before.callers, nil
+// newCallers knows who may ask from now on. If nothing of auth has changed it is the authenticator of before, with what
+// that has learned.
+func (l *live) newCallers(ctx context.Context, config Config) (door.Authenticator, error) {
+	known, ours := l.callers.(*auth.Authenticator)
+	if !ours || reflect.DeepEqual(config.Auth, l.config.Auth) {
+		return l.callers, nil
 	}
-	next, err := s.callers(config, known)
+	next, err := newAuthenticator(config, known)
 	if err != nil {
 		return nil, err
 	}
@@ -161,9 +164,9 @@ func (s *Server) newCallers(ctx context.Context, config Config, before *live) (d
 	return next, nil
 }
 
-func (s *Server) newMask(config Config, before *live) (*mask.Masker, error) {
-	if before.mask == nil || slices.Equal(config.DecisionLog.Mask, before.config.DecisionLog.Mask) {
-		return before.mask, nil
+func (l *live) newMask(config Config) (*mask.Masker, error) {
+	if l.mask == nil || slices.Equal(config.DecisionLog.Mask, l.config.DecisionLog.Mask) {
+		return l.mask, nil
 	}
 	key, err := maskKey.Open(config.Data)
 	if err != nil {
@@ -172,20 +175,12 @@ func (s *Server) newMask(config Config, before *live) (*mask.Masker, error) {
 	return mask.New(key, config.DecisionLog.Mask)
 }
 
-// configRefused tells of a configuration that was not taken, in the log and on record.
-func (s *Server) configRefused(err error) {
-	s.log.Error("configuration refused; all of the one before it stays in force")
-	problems := strings.Split(err.Error(), "\n")
-	for _, problem := range problems {
-		s.log.Error(problem)
-	}
-	if s.events == nil {
-		return
-	}
+// configurationRefused is the record of a configuration that was refused.
+func configurationRefused(err error, problems []string) recorder.Event {
 	const most = 100 // one file can hold thousands
 	details := map[string]any{"count": len(problems), "problems": problems[:min(len(problems), most)]}
 	if restart := (*RestartError)(nil); errors.As(err, &restart) {
 		details["restart"] = restart.Keys
 	}
-	s.events.Soon(recorder.Event{Name: decisionlog.EventConfigurationRefused, Details: details})
+	return recorder.Event{Name: decisionlog.EventConfigurationRefused, Details: details}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -21,7 +22,7 @@ func (s *Server) handler() http.Handler {
 	e := echo.New()
 	e.HTTPErrorHandler = s.door.Fail
 	known := routes{}
-	e.Pre(s.door.Attend, observe(s.telemetry, known), s.recover, s.pin, s.door.Identify) // before routing, so that 404 and 405 are covered too
+	e.Pre(s.door.Attend, observe(s.telemetry, known), recovered(s.log), s.live.pin, s.door.Identify) // before routing, so that 404 and 405 are covered too
 	others := map[string][]string{}
 	route := func(path string, handle echo.HandlerFunc, methods ...string) {
 		e.Match(methods, path, handle)
@@ -46,7 +47,7 @@ func (s *Server) handler() http.Handler {
 	s.audit.Routes(route)
 	health := &health{door: s.door, pdp: s.pdp}
 	if s.decisions != nil {
-		health.log = s.logReadiness
+		health.log = s.decisions.readiness
 	}
 	route("/livez", health.livez, http.MethodGet, http.MethodHead)
 	route("/readyz", health.readyz, http.MethodGet, http.MethodHead)
@@ -55,7 +56,7 @@ func (s *Server) handler() http.Handler {
 		door:          s.door,
 		keys:          s.signing,
 		base:          s.listeners.base(),
-		takesRequests: func() bool { return s.approvals != nil && s.credentials() },
+		takesRequests: func() bool { return s.approvals != nil && s.live.Load().credentials() },
 	}
 	documents.register(route, urlPath(s.config.PublicURL))
 	return e
@@ -82,22 +83,24 @@ func otherMethod(methods []string) echo.HandlerFunc {
 	}
 }
 
-// recover makes a 500 of a panic: one request is lost, not the service. The value of the panic may quote a request, so
+// recovered makes a 500 of a panic: one request is lost, not the service. The value of the panic may quote a request, so
 // only runtime errors are logged as they are.
-func (s *Server) recover(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) (err error) {
-		defer func() {
-			v := recover()
-			if v == nil {
-				return
-			}
-			if v == http.ErrAbortHandler { // net/http's own way to give up on a connection
-				panic(v)
-			}
-			s.log.ErrorContext(telemetry.LogContext(c.Request()), "panic", "cause", describe(v), "request_id", door.RequestID(c), "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic: %T", v)
-		}()
-		return next(c)
+func recovered(log *slog.Logger) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) (err error) {
+			defer func() {
+				v := recover()
+				if v == nil {
+					return
+				}
+				if v == http.ErrAbortHandler { // net/http's own way to give up on a connection
+					panic(v)
+				}
+				log.ErrorContext(telemetry.LogContext(c.Request()), "panic", "cause", describe(v), "request_id", door.RequestID(c), "stack", string(debug.Stack()))
+				err = fmt.Errorf("panic: %T", v)
+			}()
+			return next(c)
+		}
 	}
 }
 

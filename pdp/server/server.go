@@ -16,16 +16,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"policy-service/pdp"
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/decisionlog/recorder"
 	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/door"
-	"policy-service/pdp/server/sink"
 	"policy-service/pdp/server/telemetry"
 	"policy-service/pdp/signing"
 )
@@ -38,21 +33,16 @@ type Server struct {
 	pdp       *pdp.PDP
 	pages     *pager
 	signing   *signing.Keys
-	decisions *decisionlog.Log // nil without a decision log, as the next one and retention
-	events    *recorder.Events
-	out       *sink.Output
+	decisions *decisionLog // nil without a decision log
 	audit     *audit.Audit
-	retention *retention
 	approvals *approvals
 	kept      approvalsKept
 	waiting   *waiting // those who wait for an approval
 	telemetry *telemetry.Telemetry
 	door      *door.Door
 	listeners *listeners
-	live      atomic.Pointer[live] // what a new configuration replaces
-
-	reconfiguring sync.Mutex // is held while a new configuration is looked at
-	lifetime      lifetime
+	live      inForce
+	lifetime  lifetime
 }
 
 // New checks a configuration and returns a Server that has not started.
@@ -71,7 +61,6 @@ func New(config Config) (*Server, error) {
 	s := &Server{
 		config:    config,
 		log:       config.Program.Logger,
-		out:       &sink.Output{To: config.Program.Checkpoints},
 		telemetry: silent,
 		waiting:   newWaiting(config.Load.RequestTime),
 		listeners: &listeners{
@@ -87,9 +76,9 @@ func New(config Config) (*Server, error) {
 		Log:        config.Program.Logger,
 		Meters:     &silent.Requests,
 		LogContext: telemetry.LogContext,
-		Callers:    func(ctx context.Context) door.Authenticator { return s.pinned(ctx).callers },
+		Callers:    func(ctx context.Context) door.Authenticator { return s.live.pinned(ctx).callers },
 		HasTenant:  s.hasTenant,
-		Room:       s.roomOnRecord,
+		Room:       func(caller string) error { return s.decisions.room(caller) },
 		Explain:    explain,
 	})
 	s.audit = s.newAudit()
@@ -129,20 +118,20 @@ func (s *Server) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.listeners.open(ctx, s.credentials(), &s.lifetime); err != nil {
+	if err := s.listeners.open(ctx, s.live.Load().credentials(), &s.lifetime); err != nil {
 		return err
 	}
 	if err := s.listeners.serveAdmin(ctx, s.MetricsHandler(), &s.lifetime); err != nil {
 		return err
 	}
-	if s.events != nil {
-		s.events.Look = s.newKeyWatch().look
-		s.events.Catch() // what is there before the first request is no change
-		s.lifetime.background("events", s.events.Run)
+	if d := s.decisions; d != nil {
+		d.events.Look = newKeyWatch(d.events, s.signing, &s.live).look
+		d.events.Catch() // what is there before the first request is no change
+		s.lifetime.background("events", d.events.Run)
 	}
 	s.lifetime.background("refusals", s.door.Run)
-	if s.retention != nil {
-		s.lifetime.background("retention", s.retention.run)
+	if s.decisions != nil {
+		s.lifetime.background("retention", s.decisions.retention.run)
 	}
 	if s.approvals != nil {
 		s.lifetime.background("approvals", s.approvals.Store.Run)
@@ -150,42 +139,9 @@ func (s *Server) start(ctx context.Context) error {
 		s.lifetime.background("approvals told of", s.approvals.teller.Run)
 	}
 	s.serve()
-	s.watch()
-	s.log.Info("serving", "address", s.Addr(), "bundle", s.pdp.Status().Digest, "tls", s.listeners.certificates != nil, "credentials", s.credentials())
+	s.lifetime.background("watch", s.watch)
+	s.log.Info("serving", "address", s.Addr(), "bundle", s.pdp.Status().Digest, "tls", s.listeners.certificates != nil, "credentials", s.live.Load().credentials())
 	return nil
-}
-
-// load waits for the bundle no longer than ctx: reading takes as long as
-// somebody goes on writing, and a signal to stop must not.
-func (s *Server) load(ctx context.Context) error {
-	options := s.config.Program.PDP
-	options.BeforeSwap, options.OnLoad = s.admitBundle, s.loaded
-	done := make(chan error, 1)
-	var p *pdp.PDP
-	go func() {
-		var err error
-		p, err = pdp.New(s.config.Program.Source, options)
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		s.pdp = p
-		if err == nil {
-			s.telemetry.Loads.Count(ctx, telemetry.Loaded)
-		}
-		s.refusedAtStart(err)
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// refusedAtStart records a bundle that keeps the server from starting.
-func (s *Server) refusedAtStart(err error) {
-	var problems pdp.Problems
-	if s.events != nil && errors.As(err, &problems) {
-		s.events.Soon(refusedEvent("", problems))
-	}
 }
 
 func (s *Server) serve() {
@@ -204,23 +160,6 @@ func (s *Server) serve() {
 			s.listeners.failed <- err
 		}
 	}()
-}
-
-func (s *Server) watch() {
-	s.lifetime.background("watch", func(ctx context.Context) {
-		if err := s.pdp.Watch(ctx); err != nil && ctx.Err() == nil {
-			s.log.Error("watching the bundle ended; send SIGHUP after an edit, or restart", "error", err)
-		}
-	})
-}
-
-// hasTenant reports whether the bundle in force has a tenant.
-func (s *Server) hasTenant(name string) (bool, error) {
-	bundle := s.pdp.Bundle()
-	if bundle == nil {
-		return false, pdp.ErrNoBundle
-	}
-	return bundle.HasTenant(name), nil
 }
 
 // now is the clock that decisions read.
@@ -247,28 +186,4 @@ func (s *Server) Reload(ctx context.Context) error {
 func (s *Server) Stop(ctx context.Context) error {
 	s.door.Stopping.Store(true)
 	return s.lifetime.stop(ctx)
-}
-
-// loaded logs the outcome of every load after the first.
-func (s *Server) loaded(status pdp.Status) {
-	if r := status.Refused; r != nil {
-		s.telemetry.Loads.Count(context.Background(), telemetry.Refused)
-		s.log.Error("bundle refused; the one before it stays in force", "in_force", status.Digest, "problems", len(r.Problems))
-		first, more := firstOf(r.Problems)
-		for _, p := range first {
-			s.log.Error(p.String())
-		}
-		if more > 0 {
-			s.log.Error("more problems than these were found; policy-service check tells of them", "more", more)
-		}
-		if s.events != nil {
-			s.events.Soon(refusedEvent(status.Digest, r.Problems))
-		}
-	} else {
-		s.telemetry.Loads.Count(context.Background(), telemetry.Loaded)
-		s.log.Info("bundle in force", "digest", status.Digest)
-	}
-	if s.config.Program.PDP.OnLoad != nil {
-		s.config.Program.PDP.OnLoad(status)
-	}
 }

@@ -110,10 +110,11 @@ func (a *Audit) exported(ctx context.Context, want exportAsked) (*decisionlog.Sn
 }
 
 // cutOff gives up an export. Before the first byte, the answer becomes a problem: so a
-// reader who goes on after removed content is told. Later it breaks the connection, so
-// that no reader takes the answer for whole.
+// reader who goes on after removed content is told. Later, or if the reader has gone away,
+// it breaks the connection, so that no reader takes the answer for whole.
 func (a *Audit) cutOff(c echo.Context, err error) error {
-	if answer := c.Response(); !answer.Committed && !errors.Is(err, errStopping) {
+	gone := c.Request().Context().Err() != nil
+	if answer := c.Response(); !answer.Committed && !gone && !errors.Is(err, errStopping) {
 		for _, name := range []string{"Trailer", echo.HeaderContentType, echo.HeaderContentEncoding} {
 			answer.Header().Del(name)
 		}

@@ -129,7 +129,9 @@ func (d *Door) Charge(caller auth.Caller, requests int) { d.rates.more(caller.Na
 // examinedForOne is how many candidates of a search, or records of the log, cost as much as one request.
 const examinedForOne = 1000
 
-// ChargeExamined is [Door.Charge] for so many candidates or records that were looked at.
+// ChargeExamined is [Door.Charge] for so many candidates or records that were looked at. A request that reads the whole
+// log, such as an export, is not charged for what it reads: it costs its caller one request. There are few places for
+// such requests, and they take turns with other readers, so no number of them can crowd out others.
 func (d *Door) ChargeExamined(caller auth.Caller, examined int) {
 	d.Charge(caller, examined/examinedForOne)
 }

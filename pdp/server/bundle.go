@@ -1,0 +1,85 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"policy-service/pdp"
+	"policy-service/pdp/server/telemetry"
+)
+
+// load waits for the bundle no longer than ctx: reading takes as long as somebody writes to its files, and a signal to
+// stop must not.
+func (s *Server) load(ctx context.Context) error {
+	options := s.config.Program.PDP
+	options.BeforeSwap, options.OnLoad = s.admitBundle, s.loaded
+	done := make(chan error, 1)
+	var p *pdp.PDP
+	go func() {
+		var err error
+		p, err = pdp.New(s.config.Program.Source, options)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		s.pdp = p
+		var problems pdp.Problems
+		if err == nil {
+			s.telemetry.Loads.Count(ctx, telemetry.Loaded)
+		} else if errors.As(err, &problems) {
+			s.decisions.soon(refusedEvent("", problems))
+		}
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// admitBundle is asked before a bundle comes into force.
+func (s *Server) admitBundle(b pdp.Incoming) error {
+	if err := s.decisions.admit(b); err != nil {
+		return err
+	}
+	if ask := s.config.Program.PDP.BeforeSwap; ask != nil {
+		return ask(b)
+	}
+	return nil
+}
+
+// loaded logs the outcome of every load after the first.
+func (s *Server) loaded(status pdp.Status) {
+	if r := status.Refused; r != nil {
+		s.telemetry.Loads.Count(context.Background(), telemetry.Refused)
+		s.log.Error("bundle refused; the one before it stays in force", "in_force", status.Digest, "problems", len(r.Problems))
+		first, more := firstOf(r.Problems)
+		for _, p := range first {
+			s.log.Error(p.String())
+		}
+		if more > 0 {
+			s.log.Error("more problems than these were found; policy-service check tells of them", "more", more)
+		}
+		s.decisions.soon(refusedEvent(status.Digest, r.Problems))
+	} else {
+		s.telemetry.Loads.Count(context.Background(), telemetry.Loaded)
+		s.log.Info("bundle in force", "digest", status.Digest)
+	}
+	if s.config.Program.PDP.OnLoad != nil {
+		s.config.Program.PDP.OnLoad(status)
+	}
+}
+
+// watch follows the files of the bundle until the stop.
+func (s *Server) watch(ctx context.Context) {
+	if err := s.pdp.Watch(ctx); err != nil && ctx.Err() == nil {
+		s.log.Error("watching the bundle ended; send SIGHUP after an edit, or restart", "error", err)
+	}
+}
+
+// hasTenant reports if the bundle in force has a tenant.
+func (s *Server) hasTenant(name string) (bool, error) {
+	bundle := s.pdp.Bundle()
+	if bundle == nil {
+		return false, pdp.ErrNoBundle
+	}
+	return bundle.HasTenant(name), nil
+}
