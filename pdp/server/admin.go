@@ -56,7 +56,7 @@ func (l *listeners) serveAdmin(ctx context.Context, metrics http.Handler, undo *
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s, for the admin listener: %w; try another --admin-listen address, or port 0 for any free one", l.config.AdminListen, err)
 	}
-	if a, ok := listener.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
+	if !isLoopbackAddress(listener.Addr().String()) {
 		return errors.Join(fmt.Errorf("admin_listen leads to %s, which is not on loopback; try 127.0.0.1:8181", listener.Addr()), listener.Close())
 	}
 	l.admin = listener

@@ -101,7 +101,7 @@ func (l *listeners) checkExposure(address net.Addr, credentials bool) error {
 	if l.config.Published() && !credentials {
 		return l.config.refusedPublished()
 	}
-	if a, ok := address.(*net.TCPAddr); ok && a.IP.IsLoopback() {
+	if isLoopbackAddress(address.String()) {
 		return nil
 	}
 	if err := l.config.exposable(); err != nil {
@@ -124,19 +124,16 @@ func address(l net.Listener) string {
 // base is the address of the service in what it publishes: public_url, or that of the listener if only this machine
 // reaches it. Otherwise it is not known, and "".
 func (l *listeners) base() string {
-	if l.config.PublicURL != "" {
+	switch at := address(l.public); {
+	case l.config.PublicURL != "":
 		return l.config.PublicURL
-	}
-	if l.public == nil {
+	case !isLoopbackAddress(at):
 		return ""
+	case l.config.TLS.CertFile != "":
+		return "https://" + at
+	default:
+		return "http://" + at
 	}
-	if a, ok := l.public.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
-		return ""
-	}
-	if l.config.TLS.CertFile != "" {
-		return "https://" + address(l.public)
-	}
-	return "http://" + address(l.public)
 }
 
 // serve answers requests until the listener is closed.

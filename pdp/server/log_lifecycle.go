@@ -54,11 +54,8 @@ func (s *Server) openLog(ctx context.Context) error {
 	if s.config.Program.PDP.Recorder != nil {
 		return nil // the embedding program keeps its own record
 	}
-	key, err := maskKey.Open(s.config.Data)
-	if err != nil {
-		return err
-	}
-	if s.live.Load().mask, err = mask.New(key, s.config.DecisionLog.Mask); err != nil {
+	var err error
+	if s.live.Load().mask, err = newMask(s.config); err != nil {
 		return err
 	}
 	d := &decisionLog{
@@ -77,7 +74,10 @@ func (s *Server) openLog(ctx context.Context) error {
 	}
 	checkpoints := sink.NewCheckpoints(out, s.log)
 	s.lifetime.add("checkpoints", checkpoints.Stop) // after the log, which is closed with a last checkpoint
+	segments := s.config.DecisionLog.Retain.segments()
 	options := decisionlog.Options{
+		SegmentAge:   segments.age,
+		SegmentBytes: segments.bytes,
 		Mode:         d.mode,
 		Now:          s.now,
 		OnCheckpoint: checkpoints.Take,

@@ -66,24 +66,25 @@ const (
 	keyRetainShare = "decision_log.retain.share"
 )
 
-// What holds where there is Bytes, and nothing else is said.
+// The values of LeastAge and Share if only Bytes is given.
 const (
 	defaultLeastAge = 24 * time.Hour
 	defaultShare    = 0.25
 )
 
-// bounds is what the log is told: where Bytes bounds it, nothing younger than LeastAge goes
-// for it, and no caller fills more than its share of it within that time.
+// bounds is the retention of the log. If Bytes limits it, no record younger than LeastAge is dropped for Bytes, and no
+// caller fills more than its share of Bytes within that time.
 func (r RetainConfig) bounds() decisionlog.Retention {
 	keep := decisionlog.Retention{Age: r.Age, Bytes: r.Bytes}
 	if r.Bytes > 0 {
-		keep.LeastAge, keep.Share = cmp.Or(r.LeastAge, min(defaultLeastAge, cmp.Or(r.Age, defaultLeastAge))), cmp.Or(r.Share, defaultShare)
+		keep.LeastAge = cmp.Or(r.LeastAge, min(defaultLeastAge, cmp.Or(r.Age, defaultLeastAge)))
+		keep.Share = cmp.Or(r.Share, defaultShare)
 	}
 	return keep
 }
 
-// Unsaid says what holds besides Bytes where nobody wrote it: it did not in earlier
-// releases.
+// Unsaid is an error that names the limits that come with Bytes if the configuration names neither LeastAge nor Share.
+// Earlier releases had no such limits.
 func (r RetainConfig) Unsaid() error {
 	if r.Bytes == 0 || r.LeastAge > 0 || r.Share > 0 {
 		return nil
@@ -93,7 +94,7 @@ func (r RetainConfig) Unsaid() error {
 		KeyRetainBytes, keep.LeastAge, keep.Share, keyRetainLeast, keyRetainShare)
 }
 
-// check says what is wrong beyond the bounds of each key, by where it is.
+// check finds what is wrong besides the bounds of each key. Each error is listed by its key.
 func (r RetainConfig) check() map[string]error {
 	wrong := map[string]error{}
 	if r.Bytes == 0 && r.LeastAge > 0 {
@@ -111,8 +112,8 @@ func (r RetainConfig) check() map[string]error {
 	return wrong
 }
 
-// Outlasted says what is wrong where records may go before the approvals that last so
-// long do: see [pdp.Bundle.LongestApproval].
+// Outlasted is an error if records may be dropped before approvals end that last so long: see
+// [pdp.Bundle.LongestApproval].
 func (r RetainConfig) Outlasted(longest time.Duration) error {
 	if r.Age == 0 || r.Age >= longest {
 		return nil
@@ -120,41 +121,40 @@ func (r RetainConfig) Outlasted(longest time.Duration) error {
 	return fmt.Errorf("%s is %v, and an approval request of this bundle lasts up to %v: once its steps are dropped from the log it allows nothing; make the age %v at least, or timeout and valid_for in obligations.yaml shorter", KeyRetainAge, r.Age, longest, longest)
 }
 
-// A segment goes as a whole, so it may be no more than this part of what is kept.
+// A segment is dropped as a whole, so it holds at most this part of what is kept.
 const segmentsKept = 8
 
-// And no more than this part of what a caller may fill, which is this at least: a segment
-// has a megabyte or more.
+// A segment also holds at most this part of what one caller may fill. That is leastShare at least, because a segment has
+// a megabyte or more.
 const (
 	sharesKept = 2
 	leastShare = sharesKept << 20
 )
 
-// segments makes segments small enough for retention to act in time.
-func (r RetainConfig) segments(o *decisionlog.Options) {
+// segments are the greatest age and size of a segment. They are small enough for retention to act in time.
+func (r RetainConfig) segments() (s segments) {
+	s.age, s.bytes = 24*time.Hour, 64<<20
 	if r.Age > 0 {
-		o.SegmentAge = min(24*time.Hour, r.Age/segmentsKept)
+		s.age = min(s.age, r.Age/segmentsKept)
 	}
-	if r.Bytes > 0 { // and a share is some segments, too: what is not sealed cannot grow old
+	if r.Bytes > 0 { // a share must be some segments, too: a record grows old only once its segment is sealed
 		share := int64(r.bounds().Share * float64(r.Bytes))
-		o.SegmentBytes = max(1<<20, min(64<<20, r.Bytes/segmentsKept, share/sharesKept))
+		s.bytes = max(1<<20, min(s.bytes, r.Bytes/segmentsKept, share/sharesKept))
 	}
+	return s
 }
 
-// sameSegments reports whether both have the log make the same segments.
-func (r RetainConfig) sameSegments(other RetainConfig) bool {
-	ours, theirs := decisionlog.Options{SegmentAge: 24 * time.Hour, SegmentBytes: 64 << 20}, decisionlog.Options{SegmentAge: 24 * time.Hour, SegmentBytes: 64 << 20}
-	r.segments(&ours)
-	other.segments(&theirs)
-	return ours.SegmentAge == theirs.SegmentAge && ours.SegmentBytes == theirs.SegmentBytes
+type segments struct {
+	age   time.Duration
+	bytes int64
 }
 
-// checkLog refuses what would not be done: who asks for a strict log must get one.
+// checkLog refuses a configuration of the log that could not be followed.
 func (c *Config) checkLog() error {
 	return errors.Join(mask.Check(c.DecisionLog.Mask), joined(c.DecisionLog.Retain.check()), c.checkSinks())
 }
 
-// checkSinks refuses sinks that no record would ever come to.
+// checkSinks refuses sinks that would never get a record.
 func (c *Config) checkSinks() error {
 	sinks := c.DecisionLog.Sinks
 	switch {
@@ -166,7 +166,7 @@ func (c *Config) checkSinks() error {
 	return nil
 }
 
-// checkData is about what was asked for, before there are defaults.
+// checkData refuses a decision log that has no directory. It is called before the defaults are set.
 func (c *Config) checkData() error {
 	if c.Data == "" && !reflect.DeepEqual(c.DecisionLog, DecisionLogConfig{}) {
 		return errors.New("a decision log needs a directory to be kept in; add --data, or data in the configuration")
@@ -188,7 +188,7 @@ func (c DecisionLogConfig) checkRead(r *config.Reading) {
 	}
 }
 
-// joined is all that is wrong, by where it is.
+// joined is all errors, ordered by their keys.
 func joined(wrong map[string]error) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(wrong)) {

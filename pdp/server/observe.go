@@ -67,8 +67,8 @@ func (s *Server) state() telemetry.State {
 
 // observe is around everything that happens to a request: the request is measured, and has a span if there is a tracer.
 // It is our own and not otelhttp, which would copy the request and wrap the answer also without a tracer, and counts by
-// the Host that was sent.
-func observe(t *telemetry.Telemetry, known routes) echo.MiddlewareFunc {
+// the Host that was sent. The routes that are known are counted apart.
+func observe(t *telemetry.Telemetry, known map[string]bool) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			begun := time.Now()
@@ -77,7 +77,10 @@ func observe(t *telemetry.Telemetry, known routes) echo.MiddlewareFunc {
 			c.SetRequest(r)
 			answered := false // else it panics, to cut the answer off
 			defer func() {
-				route, status := known.of(c), c.Response().Status
+				route, status := c.Path(), c.Response().Status
+				if !known[route] { // the client chose it, so it must not become an attribute
+					route = "unmatched"
+				}
 				telemetry.End(span, c.Request().Method, route, status, answered)
 				t.Requests.End(c.Request().Context(), route, status, time.Since(begun))
 			}()
@@ -88,20 +91,6 @@ func observe(t *telemetry.Telemetry, known routes) echo.MiddlewareFunc {
 			return nil
 		}
 	}
-}
-
-// unmatched is the route of requests that have none.
-const unmatched = "unmatched"
-
-// routes are the patterns there are. Nothing else may become an attribute: a path is
-// the client's.
-type routes map[string]bool
-
-func (r routes) of(c echo.Context) string {
-	if path := c.Path(); r[path] {
-		return path
-	}
-	return unmatched
 }
 
 // metricsPath is where Prometheus looks.

@@ -135,7 +135,7 @@ func (l *live) merged(next Config) (Config, []string, error) {
 		}
 	}
 	// The size of segments is made from it, and stays that of the start.
-	if retain := next.DecisionLog.Retain; !retain.sameSegments(l.config.DecisionLog.Retain) {
+	if next.DecisionLog.Retain.segments() != l.config.DecisionLog.Retain.segments() {
 		restart = append(restart, "decision_log.retain")
 	}
 	if len(restart) > 0 {
@@ -168,6 +168,10 @@ func (l *live) newMask(config Config) (*mask.Masker, error) {
 	if l.mask == nil || slices.Equal(config.DecisionLog.Mask, l.config.DecisionLog.Mask) {
 		return l.mask, nil
 	}
+	return newMask(config)
+}
+
+func newMask(config Config) (*mask.Masker, error) {
 	key, err := maskKey.Open(config.Data)
 	if err != nil {
 		return nil, err

@@ -29,7 +29,6 @@ const (
 
 // newRetention makes the retention of a log that is not open yet, and prepares the log's options for it.
 func (s *Server) newRetention(d *decisionLog, o *decisionlog.Options) *retention {
-	s.config.DecisionLog.Retain.segments(o)
 	keep := func() decisionlog.Retention { return s.live.Load().config.DecisionLog.Retain.bounds() }
 	if tune := s.config.Program.tuneLog; tune != nil {
 		tuned := keep()
@@ -85,14 +84,11 @@ func (r *retention) run(ctx context.Context) {
 			wait, wake = again, nil
 			again = min(2*again, retainEvery)
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-wake:
-			timer.Stop()
 		}
 	}
 }

@@ -21,7 +21,7 @@ type registrar = func(path string, handle echo.HandlerFunc, methods ...string)
 func (s *Server) handler() http.Handler {
 	e := echo.New()
 	e.HTTPErrorHandler = s.door.Fail
-	known := routes{}
+	known := map[string]bool{}
 	e.Pre(s.door.Attend, observe(s.telemetry, known), recovered(s.log), s.live.pin, s.door.Identify) // before routing, so that 404 and 405 are covered too
 	others := map[string][]string{}
 	route := func(path string, handle echo.HandlerFunc, methods ...string) {
