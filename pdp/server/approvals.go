@@ -66,7 +66,7 @@ func (s *Server) openApprovals() (err error) {
 		},
 		Evidence:  s.kept.evidence,
 		Log:       s.decisions.log,
-		Keys:      s.signing,
+		Keys:      s.keys.signing,
 		Mask:      func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
 		IssuerURL: s.issuerURL,
 		Count:     s.telemetry.Approvals.Count,

@@ -44,13 +44,13 @@ var ConfigForm = config.Form[Config]{
 	Check:          (*Config).checkRead,
 }
 
-// Config is what a [Server] is told. Nothing in it can change an answer: every switch that
-// changes one is in the bundle, so that all commands agree.
+// Config is what a [Server] is told. Nothing in it can change an answer: every switch that changes an answer is in the
+// bundle, so that all commands agree.
 //
 // A field with a yaml tag is a key of the configuration: the file, the environment,
 // the JSON Schema, the help and the page README.md take it from its tags, which [config.Key]
 // explains. To add a key, add a field. A handler asks for the value of a key with the tag
-// reload in every request: pinned(ctx).config, see [Server.Reconfigure].
+// reload in every request: live.pinned(ctx).config, see [Server.Reconfigure].
 type Config struct {
 	// Policies is the directory of the bundle, unless the program gives a Source.
 	Policies string `yaml:"policies" path:"yes" doc:"The directory of the bundle. The service watches it: an edit is in force a moment later."`
@@ -121,7 +121,7 @@ func (p *Program) stopsWithin(usual time.Duration) time.Duration {
 	return usual
 }
 
-// withDefaults sets what is not set. Defaults of keys stand in their tags.
+// withDefaults sets what is not set. The defaults of keys are in their tags.
 func (c Config) withDefaults() Config {
 	ConfigForm.SetDefaults(&c)
 	p := &c.Program
@@ -144,8 +144,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// check finds what cannot work, whatever is in the files that the configuration names. It also
-// writes PublicURL in its one form.
+// check finds what cannot work, whatever is in the files that the configuration names. It also writes PublicURL in its
+// one form.
 func (c *Config) check() (err error) {
 	if err := ConfigForm.CheckBounds(c); err != nil {
 		return err
@@ -167,8 +167,8 @@ func (c *Config) check() (err error) {
 	return c.checkListen()
 }
 
-// checkRead finds what is wrong with values that were read, while their places are known. It
-// passes over a value that is not sound: that may be the reason.
+// checkRead finds what is wrong with values that were read, while their places in the file are known. It passes over a
+// value that is not sound, because that may be the reason.
 func (c *Config) checkRead(r *config.Reading) {
 	if r.Given("public_url") && r.Sound("public_url") {
 		if _, err := cleanPublicURL(c.PublicURL); err != nil {
@@ -187,7 +187,7 @@ func (c *Config) checkRead(r *config.Reading) {
 	}
 }
 
-// addAll adds mistakes that are known by their keys.
+// addAll adds mistakes that are listed by their keys.
 func addAll(r *config.Reading, wrong map[string]error) {
 	for _, key := range slices.Sorted(maps.Keys(wrong)) {
 		r.Add(key, wrong[key])

@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -47,28 +48,34 @@ func CheckKeys(data string) []error {
 	return errs
 }
 
-// openData makes the data directory if it does not exist, and opens the keys of signatures and of page tokens.
-func (s *Server) openData() (err error) {
-	if s.config.Data == "" {
-		if s.signing, err = signing.Ephemeral(); err != nil {
-			return err
+// keys are what a server signs what it publishes with, and seals page tokens.
+type keys struct {
+	signing *signing.Keys
+	pages   *pager
+}
+
+// openKeys makes the data directory if it does not exist, and opens the keys in it. Without a data directory the keys
+// last as long as the process.
+func openKeys(data string, log *slog.Logger) (k keys, err error) {
+	sealing := newPageKey()
+	if data == "" {
+		if k.signing, err = signing.Ephemeral(); err != nil {
+			return k, err
 		}
-		s.log.Info("no data directory is given: there are no API keys, and what this process signs does not verify after it ends", "kid", s.signing.Current().KeyID())
-		s.pages, err = newPager(newPageKey())
-		return err
+		log.Info("no data directory is given: there are no API keys, and what this process signs does not verify after it ends", "kid", k.signing.Current().KeyID())
+	} else {
+		if err := os.MkdirAll(data, 0o700); err != nil {
+			return k, fmt.Errorf("cannot make the data directory: %w; try another --data", err)
+		}
+		if k.signing, err = signing.Open(data, log); err != nil {
+			return k, err
+		}
+		if sealing, err = pageKey(filepath.Join(data, pageKeyFile)); err != nil {
+			return k, fmt.Errorf("cannot read or make the key of page tokens: %w; see to the permissions of the data directory", err)
+		}
 	}
-	if err := os.MkdirAll(s.config.Data, 0o700); err != nil {
-		return fmt.Errorf("cannot make the data directory: %w; try another --data", err)
-	}
-	if s.signing, err = signing.Open(s.config.Data, s.log); err != nil {
-		return err
-	}
-	key, err := pageKey(filepath.Join(s.config.Data, pageKeyFile))
-	if err != nil {
-		return fmt.Errorf("cannot read or make the key of page tokens: %w; see to the permissions of the data directory", err)
-	}
-	s.pages, err = newPager(key)
-	return err
+	k.pages, err = newPager(sealing)
+	return k, err
 }
 
 // pageKey is the key of page tokens, which is kept so that a search goes on after a restart. The file holds its 32 bytes

@@ -15,10 +15,9 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// A page token is base64url(nonce ‖ AES-256-GCM(JSON of pageToken)). What it is
-// bound to (endpoint, query, page.properties, tenant, caller) is not in it but
-// authenticated beside it: with anything else it does not open. A member may be
-// added to the JSON; tokens live an hour, so that none is older than a release.
+// A page token is base64url(nonce ‖ AES-256-GCM(JSON of pageToken)). What it is bound to (endpoint, query,
+// page.properties, tenant, caller) is not in it but authenticated beside it: with anything else it does not open. A
+// member may be added to the JSON: a token lives an hour, so no token is older than a release.
 
 // pageToken is where a search goes on.
 type pageToken struct {

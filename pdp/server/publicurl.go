@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// pathSegment is what a path of a public_url may be made of: nothing that anybody on
-// the way would encode, decode or clean away, or that a route could take for its own.
+// pathSegment is what a path of a public_url may be made of: no character that a proxy would encode, decode or remove,
+// or that a route could take for its own.
 var (
 	pathSegment = regexp.MustCompile(`^[A-Za-z0-9_~.-]*[A-Za-z0-9_~-][A-Za-z0-9_~.-]*$`)
 	hostAndPort = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[1-9][0-9]{0,4})?$`)
 )
 
-// cleanPublicURL returns a public_url as it is written into metadata: as it was given,
-// but for a slash at its end. Whoever compares it compares bytes.
+// cleanPublicURL returns a public_url as it is written into metadata: as it was given, without a slash at its end.
+// Clients compare it byte by byte.
 func cleanPublicURL(given string) (string, error) {
 	u, err := url.Parse(given)
 	switch {
@@ -35,7 +35,7 @@ func cleanPublicURL(given string) (string, error) {
 		if i > 0 && (!pathSegment.MatchString(segment)) {
 			return "", errors.New("public_url has a path of other than plain names; use letters, digits, - . _ ~ between single slashes")
 		}
-		// Else its metadata would stand where that of a tenant stands.
+		// Otherwise its metadata would have the path of a tenant's metadata.
 		if i == 1 && segment == "tenants" {
 			return "", errors.New("public_url has a path that begins with /tenants, which is the service's own; use another path")
 		}
@@ -43,7 +43,7 @@ func cleanPublicURL(given string) (string, error) {
 	return u.Scheme + "://" + u.Host + path, nil
 }
 
-// urlPath is the path of a clean public_url; "" is none.
+// urlPath is the path of a clean public_url, "" if there is none.
 func urlPath(clean string) string {
 	_, rest, _ := strings.Cut(clean, "://")
 	if i := strings.IndexByte(rest, '/'); i >= 0 {

@@ -34,7 +34,7 @@ func (s *Server) handler() http.Handler {
 	decisions := &decisionRoutes{
 		door:     s.door,
 		pdp:      s.pdp,
-		pages:    s.pages,
+		pages:    s.keys.pages,
 		answered: &s.telemetry.Decisions,
 	}
 	decisions.register(route)
@@ -54,7 +54,7 @@ func (s *Server) handler() http.Handler {
 	route(metricsPath, metrics(s.door, s.telemetry.Scrape), http.MethodGet)
 	documents := &documents{
 		door:          s.door,
-		keys:          s.signing,
+		keys:          s.keys.signing,
 		base:          s.listeners.base(),
 		takesRequests: func() bool { return s.approvals != nil && s.live.Load().credentials() },
 	}

@@ -1,10 +1,9 @@
-// Package server is the process: it puts a [pdp.PDP] on HTTP and keeps it
-// there. Start with [New] and [Server.Start]; what one request goes through
-// reads from top to bottom in evaluate.go.
+// Package server is the process: it puts a [pdp.PDP] on HTTP and keeps it there. Start with [New] and [Server.Start],
+// which open the parts in their order and introduce them to each other. Each part is a value with its own file, and
+// knows no Server. What one request for a decision goes through reads from top to bottom in evaluate.go.
 //
-// The package decides nothing. It refuses what it cannot read, asks the PDP,
-// and writes an answer only where the PDP gave one without an error: no failure
-// of any kind turns into an allow.
+// The package decides nothing. It refuses what it cannot read, asks the PDP, and writes an answer only if the PDP gave
+// one without an error: no failure of any kind turns into an allow.
 //
 // Only this package and its rooms import echo, so that a move to its next version touches nothing else. A request
 // comes in through package door.
@@ -22,17 +21,15 @@ import (
 	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
-	"policy-service/pdp/signing"
 )
 
-// Server is the service as a value: made by [New], running between
-// [Server.Start] and [Server.Stop]. It serves once; start another for another run.
+// Server is the service as a value: made by [New], running between [Server.Start] and [Server.Stop]. It serves once;
+// make another for another run.
 type Server struct {
 	config    Config
 	log       *slog.Logger
 	pdp       *pdp.PDP
-	pages     *pager
-	signing   *signing.Keys
+	keys      keys
 	decisions *decisionLog // nil without a decision log
 	audit     *audit.Audit
 	approvals *approvals
@@ -86,9 +83,8 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// Start loads the bundle, listens, and returns when requests are answered. The
-// error is of type [pdp.Problems] where the bundle is at fault. ctx bounds the
-// start alone; the server runs until [Server.Stop].
+// Start loads the bundle, listens, and returns when requests are answered. If the bundle is at fault, the error is of
+// type [pdp.Problems]. ctx limits the start alone; the server runs until [Server.Stop].
 func (s *Server) Start(ctx context.Context) error {
 	return s.lifetime.start(ctx, s.start)
 }
@@ -97,8 +93,9 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.openTelemetry(ctx); err != nil {
 		return err
 	}
-	// The log stands before the bundle: what is loaded first is recorded as well.
-	if err := s.openData(); err != nil {
+	// The log is opened before the bundle is loaded, so that the first load is recorded as well.
+	var err error
+	if s.keys, err = openKeys(s.config.Data, s.log); err != nil {
 		return err
 	}
 	if err := s.openApprovalKey(); err != nil {
@@ -125,7 +122,7 @@ func (s *Server) start(ctx context.Context) error {
 		return err
 	}
 	if d := s.decisions; d != nil {
-		d.events.Look = newKeyWatch(d.events, s.signing, &s.live).look
+		d.events.Look = newKeyWatch(d.events, s.keys.signing, &s.live).look
 		d.events.Catch() // what is there before the first request is no change
 		s.lifetime.background("events", d.events.Run)
 	}
@@ -181,8 +178,8 @@ func (s *Server) Reload(ctx context.Context) error {
 	return s.pdp.Reload(ctx)
 }
 
-// Stop answers what was asked, takes nothing new, and undoes what
-// [Server.Start] did. When ctx ends first, what still runs is cut off.
+// Stop answers what was asked, takes nothing new, and undoes what [Server.Start] did. If ctx ends first, what still runs
+// is cut off.
 func (s *Server) Stop(ctx context.Context) error {
 	s.door.Stopping.Store(true)
 	return s.lifetime.stop(ctx)

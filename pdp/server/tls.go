@@ -39,13 +39,12 @@ func (f TLSFiles) check() error {
 	return nil
 }
 
-// tlsVersions are those there may be. Suites and curves are Go's, which move with the times.
+// tlsVersions are the versions that can be configured. Suites and curves are those of Go, which are kept up to date.
 var tlsVersions = map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
 
 func (f TLSFiles) minVersion() uint16 { return tlsVersions[cmp.Or(f.MinVersion, "1.3")] }
 
-// readTLS makes a configuration of the files. Where it cannot, the hash still says
-// which state of them it failed on.
+// readTLS makes a configuration of the files. If it fails, the hash still says which state of the files it failed on.
 func readTLS(files TLSFiles) (*tls.Config, [sha256.Size]byte, error) {
 	var content [3][]byte
 	var errs []error
@@ -68,8 +67,7 @@ func readTLS(files TLSFiles) (*tls.Config, [sha256.Size]byte, error) {
 	return config, [sha256.Size]byte(state.Sum(nil)), err
 }
 
-// Leaf reads the files as [Server.Start] does, and returns the certificate that
-// clients are shown.
+// Leaf reads the files as [Server.Start] does, and returns the certificate that clients are shown.
 func (f TLSFiles) Leaf() (*x509.Certificate, error) {
 	config, _, err := readTLS(f)
 	if err != nil {
@@ -91,8 +89,8 @@ func newTLS(files TLSFiles, cert, key, clientCA []byte) (*tls.Config, error) {
 	if files.ClientCAFile == "" {
 		return config, nil
 	}
-	// A certificate is one credential among others: none is no error here, and what
-	// one is good for is decided for each request.
+	// A certificate is one credential among others: a client without one is let in here, and what a certificate is good
+	// for is decided for each request.
 	config.ClientAuth = tls.VerifyClientCertIfGiven
 	config.ClientCAs = x509.NewCertPool()
 	if !config.ClientCAs.AppendCertsFromPEM(bytes.TrimSpace(clientCA)) {
@@ -106,9 +104,8 @@ func newTLS(files TLSFiles, cert, key, clientCA []byte) (*tls.Config, error) {
 // certificateRecheck is how long changed files may go unnoticed.
 const certificateRecheck = time.Second
 
-// certificates is what a TLS listener shows and trusts. It follows its files: they are
-// looked at when a client connects, at most once a second, so that a certificate that
-// is renewed counts without a restart, and nothing runs while nobody connects.
+// certificates is what a TLS listener shows and trusts. It follows its files, which are read when a client connects, at
+// most once a second. So a renewed certificate counts without a restart, and nothing runs while no client connects.
 type certificates struct {
 	files TLSFiles
 	log   *slog.Logger
@@ -133,7 +130,7 @@ func (l *listeners) loadCertificates() error {
 	return nil
 }
 
-// config is for the listener; what counts is asked for anew for every connection.
+// config is for the listener. Every connection asks for the configuration of its moment.
 func (c *certificates) config() *tls.Config {
 	return &tls.Config{
 		MinVersion:         c.files.minVersion(),
