@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/go-json-experiment/json"
@@ -55,24 +56,17 @@ func isEmpty(r evaluation.Request) bool {
 
 // requestOf is a request in the AuthZEN form. As in the body of a search, what is searched for is left out.
 func requestOf(r evaluation.Request, searched evaluation.SearchKind) (*decisionlog.Request, error) {
-	subject, err := entityOf(r.Subject, searched == evaluation.SubjectSearch)
-	if err != nil {
-		return nil, err
-	}
-	resource, err := entityOf(r.Resource, searched == evaluation.ResourceSearch)
-	if err != nil {
-		return nil, err
-	}
-	out := decisionlog.Request{Subject: subject, Resource: resource}
+	var out decisionlog.Request
+	var errs [4]error
+	out.Subject, errs[0] = entityOf(r.Subject, searched == evaluation.SubjectSearch)
+	out.Resource, errs[1] = entityOf(r.Resource, searched == evaluation.ResourceSearch)
 	if searched != evaluation.ActionSearch {
-		if out.Action, err = r.Action.MarshalJSON(); err != nil {
-			return nil, err
-		}
+		out.Action, errs[2] = r.Action.MarshalJSON()
 	}
 	if r.Context.Len() > 0 {
-		out.Context, err = r.Context.MarshalJSON()
+		out.Context, errs[3] = r.Context.MarshalJSON()
 	}
-	return &out, err
+	return &out, errors.Join(errs[:]...)
 }
 
 // entityOf is an entity, or its type alone if entities of the type are searched for.
