@@ -21,8 +21,10 @@ func appendStrict(b *testing.B, callers int) {
 	var commits, records, size int
 	var rotations []time.Duration
 	l := mustOpen(b, b.TempDir(), Options{
-		OnCommit: func(c Commit) { commits, records, size = commits+1, records+c.Records, size+c.Bytes },
-		OnRotate: func(_ uint64, kept time.Duration) { rotations = append(rotations, kept) },
+		On: Hooks{
+			Commit: func(c Commit) { commits, records, size = commits+1, records+c.Records, size+c.Bytes },
+			Rotate: func(_ uint64, kept time.Duration) { rotations = append(rotations, kept) },
+		},
 	})
 	var left atomic.Int64
 	left.Store(int64(b.N))
@@ -68,7 +70,7 @@ func cpu() time.Duration {
 func BenchmarkOpenMillion(b *testing.B) {
 	data := b.TempDir()
 	var longest time.Duration
-	o := Options{OnRotate: func(_ uint64, kept time.Duration) { longest = max(longest, kept) }}
+	o := Options{On: Hooks{Rotate: func(_ uint64, kept time.Duration) { longest = max(longest, kept) }}}
 	l := mustOpen(b, data, o)
 	for n := 0; n < 1_000_000; n += 1000 {
 		entries := make([]Entry, 1000)

@@ -71,9 +71,9 @@ func (l *Log) transact(calls []*call, o order) error {
 	}
 	commit.Took = time.Since(start)
 	l.state.committed(commit)
-	l.options.OnCommit(commit)
+	l.options.On.Commit(commit)
 	if made {
-		l.options.OnCheckpoint(next.note)
+		l.options.On.Checkpoint(next.note)
 	}
 	return nil
 }

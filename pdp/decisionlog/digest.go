@@ -56,7 +56,7 @@ func (d *digests) doubt(segments []uint64, err error) {
 			d.faults[n] = err
 		}
 	})
-	d.log.options.OnFailure(fmt.Errorf("%w: segments %d: %w", ErrUndigested, segments, err))
+	d.log.options.On.Failure(fmt.Errorf("%w: segments %d: %w", ErrUndigested, segments, err))
 }
 
 // errDoubt: the digest of a segment may be on record, or not.
@@ -275,7 +275,7 @@ func (d *digests) of(ctx context.Context, segment uint64, tree edge) (file Segme
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
 		d.refuse(segment, err)
-		d.log.options.OnFailure(fmt.Errorf("%w: segment %d: %w", ErrUndigested, segment, err))
+		d.log.options.On.Failure(fmt.Errorf("%w: segment %d: %w", ErrUndigested, segment, err))
 		if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrGone) {
 			time.AfterFunc(passingRetries*d.log.options.RetryEvery, func() { d.retry(segment, err) })
 		}

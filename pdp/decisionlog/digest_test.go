@@ -216,7 +216,7 @@ func TestAlteredBeforeItsDigest(t *testing.T) {
 			}
 			alter(t, path, change)
 			told := make(chan error, 10)
-			l := mustOpen(t, data, Options{OnFailure: func(err error) { told <- err }})
+			l := mustOpen(t, data, Options{On: Hooks{Failure: func(err error) { told <- err }}})
 			if err := <-told; !errors.Is(err, ErrUndigested) || !strings.Contains(err.Error(), "segment 2: ") {
 				t.Error(err)
 			}
@@ -308,7 +308,7 @@ func TestNoSecondDigest(t *testing.T) {
 				}
 			})
 			var told error
-			l = mustOpen(t, data, Options{OnFailure: func(err error) { told = cmp.Or(told, err) }})
+			l = mustOpen(t, data, Options{On: Hooks{Failure: func(err error) { told = cmp.Or(told, err) }}})
 			if err := told; !errors.Is(err, ErrUndigested) || l.Status().Altered != 1 {
 				t.Errorf("%d segments are altered: %v", l.Status().Altered, err)
 			}
@@ -357,7 +357,7 @@ func TestDigestsWithoutArchivedSegments(t *testing.T) {
 		}
 	}
 	var told []error
-	l = mustOpen(t, data, Options{OnFailure: func(err error) { told = append(told, err) }})
+	l = mustOpen(t, data, Options{On: Hooks{Failure: func(err error) { told = append(told, err) }}})
 	for range 3 {
 		mustAppend(t, l, entryOf("", true), entryOf("", false))
 		if err := l.Rotate(t.Context()); err != nil {
@@ -506,12 +506,14 @@ func TestDigestsNeedNoSegments(t *testing.T) {
 		CheckpointEvery: time.Millisecond,
 		CheckpointIdle:  time.Millisecond,
 		RetryEvery:      time.Millisecond,
-		OnRotate:        func(uint64, time.Duration) { rotated <- struct{}{} },
-		OnCommit: func(Commit) {
-			select {
-			case commits <- struct{}{}:
-			default:
-			}
+		On: Hooks{
+			Rotate: func(uint64, time.Duration) { rotated <- struct{}{} },
+			Commit: func(Commit) {
+				select {
+				case commits <- struct{}{}:
+				default:
+				}
+			},
 		},
 	})
 	mustAppend(t, l, entryOf("", true))
@@ -534,11 +536,13 @@ func TestDigestAfterAFileWasAway(t *testing.T) {
 	told := make(chan error, 100)
 	l := mustOpen(t, data, Options{
 		RetryEvery: 5 * time.Millisecond,
-		OnFailure: func(err error) {
-			select {
-			case told <- err:
-			default:
-			}
+		On: Hooks{
+			Failure: func(err error) {
+				select {
+				case told <- err:
+				default:
+				}
+			},
 		},
 	})
 	mustAppend(t, l, entry("a"), entry("b"))

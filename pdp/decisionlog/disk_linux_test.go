@@ -42,7 +42,7 @@ func onDisk(t *testing.T, dir string, o Options) *disk {
 	t.Helper()
 	d := &disk{dir: dir, state: make(chan error, 1000)}
 	o.RetryEvery = 5 * time.Millisecond
-	o.OnState = func(err error) { d.state <- err }
+	o.On.State = func(err error) { d.state <- err }
 	d.l = mustOpen(t, dir, o)
 	return d
 }

@@ -69,7 +69,7 @@ import (
 // Before a digest is recorded the segment is read again: each line must be what its leaf hash was made of, the stored
 // hashes must be those of the tree, with the edge that the segment begins with, and that tree must be the beginning of
 // the one the writer goes on with, which is checked against the last signature when the log is opened. If they are not,
-// the segment was altered: its digest is never recorded before it is mended, it is told (OnFailure, Status.Altered), and
+// the segment was altered: its digest is never recorded before it is mended, it is told (Hooks.Failure, Status.Altered), and
 // nothing is redacted or retired in it, because a new file would hide what was done.
 //
 // What do the checks see of a file that is altered while its digest is not on record?

@@ -9,9 +9,11 @@ import (
 func TestRetentionKeepsTheWriter(t *testing.T) {
 	var rotations, replacements, commits []time.Duration
 	l, err := Open(t.TempDir(), Options{
-		OnRotate:  func(_ uint64, kept time.Duration) { rotations = append(rotations, kept) },
-		OnReplace: func(_ uint64, kept time.Duration) { replacements = append(replacements, kept) },
-		OnCommit:  func(c Commit) { commits = append(commits, c.Took) },
+		On: Hooks{
+			Rotate:  func(_ uint64, kept time.Duration) { rotations = append(rotations, kept) },
+			Replace: func(_ uint64, kept time.Duration) { replacements = append(replacements, kept) },
+			Commit:  func(c Commit) { commits = append(commits, c.Took) },
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -23,14 +23,16 @@ func writerKept(b *testing.B, callers, records, segments int) {
 		ctx, stop := context.WithCancel(b.Context())
 		sealed := make(chan struct{}, 1)
 		l := mustOpen(b, b.TempDir(), Options{
-			OnRotate: func(_ uint64, kept time.Duration) {
-				rotations = append(rotations, kept)
-				select {
-				case sealed <- struct{}{}:
-				default:
-				}
+			On: Hooks{
+				Rotate: func(_ uint64, kept time.Duration) {
+					rotations = append(rotations, kept)
+					select {
+					case sealed <- struct{}{}:
+					default:
+					}
+				},
+				Replace: func(_ uint64, kept time.Duration) { replacements = append(replacements, kept) },
 			},
-			OnReplace: func(_ uint64, kept time.Duration) { replacements = append(replacements, kept) },
 		})
 		var wg sync.WaitGroup
 		for range callers {

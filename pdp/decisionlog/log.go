@@ -102,9 +102,9 @@ func Open(data string, options Options) (*Log, error) {
 	for _, kind := range options.Kinds {
 		l.kinds[kind] = true
 	}
-	l.index = index.New(data, l, index.Options{RetryEvery: l.options.RetryEvery, OnError: l.options.OnFailure})
+	l.index = index.New(data, l, index.Options{RetryEvery: l.options.RetryEvery, OnError: l.options.On.Failure})
 	l.digests = newDigests(l)
-	l.accounts, l.w.charged = newAccounts(l.options.Now, l.options.OnAged), newCharges()
+	l.accounts, l.w.charged = newAccounts(l.options.Now, l.options.On.Aged), newCharges()
 	l.bytes = semaphore.NewWeighted(l.options.QueueBytes)
 	if l.shares.most = callerBytes; l.options.Mode == BestEffort {
 		l.shares.most = l.options.QueueBytes / queueShares

@@ -179,7 +179,7 @@ func TestConcurrentAppendsShareCommits(t *testing.T) {
 	data := t.TempDir()
 	shared := 0 // by how many calls, at most; the writer's until the log is closed
 	begun := time.Now()
-	l := mustOpen(t, data, Options{SegmentBytes: 1 << 20, OnCommit: func(c Commit) { shared = max(shared, c.Calls) },
+	l := mustOpen(t, data, Options{SegmentBytes: 1 << 20, On: Hooks{Commit: func(c Commit) { shared = max(shared, c.Calls) }},
 		Now: func() time.Time { return begun.Add(time.Since(begun)) }}) // which nobody sets back
 	// The writer is kept until all of them wait: else the disk decides whether they ever do.
 	kept, release := make(chan struct{}), make(chan struct{})

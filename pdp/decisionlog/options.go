@@ -37,32 +37,37 @@ type Options struct {
 	CheckpointRecords int           // a checkpoint is made after so many records: 1,000
 	CheckpointEvery   time.Duration // and so often, also in silence: 1 min
 	CheckpointIdle    time.Duration // and where records wait for one for so long without another record: 1 s
-	// OnCheckpoint is handed each signed checkpoint once it is durable, from the
-	// writer's goroutine: it must be quick, and must not call the log.
-	OnCheckpoint func(note []byte)
-	// OnCommit is told of each commit, from the writer's goroutine.
-	OnCommit func(Commit)
-	// OnRotate is told how long the writer was kept by each rotation, likewise.
-	OnRotate func(segment uint64, kept time.Duration)
-	// OnReplace is told how long the writer was kept by putting a file without
-	// content in the place of a segment, likewise: redaction and retention.
-	OnReplace func(segment uint64, kept time.Duration)
-	// OnAged is told when more records are old enough to be dropped than before, where
-	// [Log.Limit] says how old that is. It must be quick, and must not call the log.
-	OnAged func()
-	// OnFailure is told what failed beside the writer: a digest, with [ErrUndigested], or an
-	// index, which is tried again.
-	OnFailure func(error)
-	// OnState is told when writing fails (err) and when it works again (nil), likewise.
-	OnState func(err error)
+	On                Hooks         // what the log calls
 
 	// Index has the log make an index of its records, beside the writer, which makes
-	// [Log.Query] fast in a large one.
+	// [Log.Query] fast in a large log.
 	Index bool
 
 	QueueBytes  int64         // an Append waits while so many bytes wait before it: 64 MiB
 	RetryEvery  time.Duration // how often a log that failed tries again: 250 ms
 	LockTimeout time.Duration // how long Open waits for another process: 2 s
+}
+
+// Hooks are what a log calls when something happened. Each may be nil. Each must be quick, because all
+// but Failure keep the writer, and must not call the log.
+type Hooks struct {
+	// Checkpoint gets each signed checkpoint once it is durable.
+	Checkpoint func(note []byte)
+	// Commit gets each commit.
+	Commit func(Commit)
+	// Rotate gets how long the writer was kept by each rotation.
+	Rotate func(segment uint64, kept time.Duration)
+	// Replace gets how long the writer was kept by putting a file without
+	// content in the place of a segment: redaction and retention.
+	Replace func(segment uint64, kept time.Duration)
+	// Aged is called when more records are old enough to be dropped than before, if
+	// [Log.Limit] says how old that is.
+	Aged func()
+	// Failure gets what failed beside the writer: a digest, with [ErrUndigested], or an
+	// index, which is tried again.
+	Failure func(error)
+	// State gets the error when writing fails, and nil when it works again.
+	State func(err error)
 }
 
 // Commit is one transaction: what was written together, and how long it took.
@@ -106,26 +111,26 @@ func (o Options) withDefaults() Options {
 	o.QueueBytes = cmp.Or(o.QueueBytes, 64<<20)
 	o.RetryEvery = cmp.Or(o.RetryEvery, 250*time.Millisecond)
 	o.LockTimeout = cmp.Or(o.LockTimeout, 2*time.Second)
-	if o.OnCheckpoint == nil {
-		o.OnCheckpoint = func([]byte) {}
+	if o.On.Checkpoint == nil {
+		o.On.Checkpoint = func([]byte) {}
 	}
-	if o.OnCommit == nil {
-		o.OnCommit = func(Commit) {}
+	if o.On.Commit == nil {
+		o.On.Commit = func(Commit) {}
 	}
-	if o.OnRotate == nil {
-		o.OnRotate = func(uint64, time.Duration) {}
+	if o.On.Rotate == nil {
+		o.On.Rotate = func(uint64, time.Duration) {}
 	}
-	if o.OnReplace == nil {
-		o.OnReplace = func(uint64, time.Duration) {}
+	if o.On.Replace == nil {
+		o.On.Replace = func(uint64, time.Duration) {}
 	}
-	if o.OnAged == nil {
-		o.OnAged = func() {}
+	if o.On.Aged == nil {
+		o.On.Aged = func() {}
 	}
-	if o.OnFailure == nil {
-		o.OnFailure = func(error) {}
+	if o.On.Failure == nil {
+		o.On.Failure = func(error) {}
 	}
-	if o.OnState == nil {
-		o.OnState = func(error) {}
+	if o.On.State == nil {
+		o.On.State = func(error) {}
 	}
 	return o
 }

@@ -77,7 +77,7 @@ func (l *Log) putInPlace(number uint64, tmp string) error {
 			return fmt.Errorf("segment %d is written to: rotate first", number)
 		}
 		start := time.Now()
-		defer func() { l.options.OnReplace(number, time.Since(start)) }()
+		defer func() { l.options.On.Replace(number, time.Since(start)) }()
 		l.opening.Lock() // so that nobody opens the old one meanwhile
 		defer l.opening.Unlock()
 		return errors.Join(s.close(), os.Rename(filepath.Join(l.data, LogDir, filepath.Base(tmp)), s.path))

@@ -17,7 +17,7 @@ import (
 // Query asks for a page of records. A cursor stands between two records: at n
 // before record n. It means the same whatever was appended meanwhile.
 type Query struct {
-	Filter
+	Filter Filter
 	// Newest begins with the newest record and goes back.
 	Newest bool
 	// Cursor is where the page begins; [End] is after the newest record.
@@ -48,7 +48,7 @@ var ErrNoSuchCursor = errors.New("the cursor is beyond the end of the log")
 // index, nor what is appended, redacted or dropped meanwhile, makes it skip or
 // repeat a record that stays.
 func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
-	if err := q.Check(); err != nil {
+	if err := q.Filter.Check(); err != nil {
 		return Page{}, err
 	}
 	size := l.Size()
@@ -58,7 +58,7 @@ func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
 	if q.Cursor > size {
 		return Page{}, fmt.Errorf("%w: it is %d, and there are %d records", ErrNoSuchCursor, q.Cursor, size)
 	}
-	p := pager{log: l, query: q, terms: q.terms()}
+	p := pager{log: l, query: q, terms: q.Filter.terms()}
 	low, high, err := p.span(size)
 	if err != nil {
 		return Page{}, err
@@ -74,11 +74,11 @@ func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
 // span is where the records of a time are: they are in the order of their times.
 func (p *pager) span(size uint64) (low, high uint64, err error) {
 	high = size
-	if !p.query.From.IsZero() {
-		low, err = p.notBefore(p.query.From, size)
+	if !p.query.Filter.From.IsZero() {
+		low, err = p.notBefore(p.query.Filter.From, size)
 	}
-	if err == nil && !p.query.To.IsZero() {
-		high, err = p.notBefore(p.query.To, size)
+	if err == nil && !p.query.Filter.To.IsZero() {
+		high, err = p.notBefore(p.query.Filter.To, size)
 	}
 	return low, high, err
 }
@@ -262,7 +262,7 @@ func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
 // take adds a record that passes, or ends the page before it.
 func (p *pager) take(r found) error {
 	p.page.Examined++
-	passes, err := p.query.Matches(r.line)
+	passes, err := p.query.Filter.Matches(r.line)
 	switch {
 	case err != nil:
 		return fmt.Errorf("record %d: %w", r.sequence, err)

@@ -120,7 +120,7 @@ func indexedLog(t *testing.T, data string, begun time.Time, index bool) *Log {
 		defer mu.Unlock()
 		now = now.Add(20 * time.Millisecond)
 		return now
-	}, OnFailure: func(err error) { t.Errorf("the index: %v", err) }})
+	}, On: Hooks{Failure: func(err error) { t.Errorf("the index: %v", err) }}})
 }
 
 // settled waits until all that is there is indexed.

@@ -14,7 +14,7 @@ func (l *Log) fail(err error) {
 	l.w.failed, l.w.tried = err, time.Now()
 	l.letGo()
 	l.state.fail(err, l.options.Now())
-	l.options.OnState(err)
+	l.options.On.State(err)
 }
 
 // letGo closes what the writer has open, whatever state it is in.
@@ -36,7 +36,7 @@ func (l *Log) recover() {
 	}
 	l.w.failed = nil
 	l.state.resume()
-	l.options.OnState(nil)
+	l.options.On.State(nil)
 }
 
 func (l *Log) reopen() error {

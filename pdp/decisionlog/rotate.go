@@ -75,7 +75,7 @@ func (l *Log) rotate() error {
 	}
 	_ = os.Chmod(old.path, 0o400)    // a courtesy: the digest is what counts
 	go func() { _ = old.retire() }() // unmapping takes milliseconds, and readers may be at it
-	l.options.OnRotate(old.number, time.Since(start))
+	l.options.On.Rotate(old.number, time.Since(start))
 	return nil
 }
 

@@ -45,7 +45,7 @@ func TestDigestsUnderLoad(t *testing.T) {
 // checkpoint that ends a segment, and the record that begins the next.
 func TestTwoCommitsKeepTheWriter(t *testing.T) {
 	var commits int
-	l := mustOpen(t, t.TempDir(), Options{OnCommit: func(Commit) { commits++ }})
+	l := mustOpen(t, t.TempDir(), Options{On: Hooks{Commit: func(Commit) { commits++ }}})
 	mustAppend(t, l, thousand()...)
 	mustAppend(t, l, entryOf("", true))
 	err := l.order(t.Context(), func() error {

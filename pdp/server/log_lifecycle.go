@@ -80,14 +80,16 @@ func (s *Server) openLog(ctx context.Context) error {
 		SegmentBytes: segments.bytes,
 		Mode:         d.mode,
 		Now:          s.now,
-		OnCheckpoint: checkpoints.Take,
-		OnState:      d.stateChanged,
-		OnFailure:    d.failed,
-		OnCommit:     d.counts.Committed,
-		OnRotate:     d.counts.Rotated,
-		OnReplace:    d.counts.Replaced,
-		Index:        true,
-		Kinds:        []string{decisionlog.KindApproval},
+		On: decisionlog.Hooks{
+			Checkpoint: checkpoints.Take,
+			State:      d.stateChanged,
+			Failure:    d.failed,
+			Commit:     d.counts.Committed,
+			Rotate:     d.counts.Rotated,
+			Replace:    d.counts.Replaced,
+		},
+		Index: true,
+		Kinds: []string{decisionlog.KindApproval},
 	}
 	d.retention = s.newRetention(d, &options)
 	if d.log, err = decisionlog.Open(s.config.Data, options); err != nil {

@@ -22,9 +22,9 @@ import (
 func alteredLog(t *testing.T) string {
 	t.Helper()
 	from, data := t.TempDir(), t.TempDir()
-	l, err := decisionlog.Open(from, decisionlog.Options{OnRotate: func(uint64, time.Duration) {
+	l, err := decisionlog.Open(from, decisionlog.Options{On: decisionlog.Hooks{Rotate: func(uint64, time.Duration) {
 		must(t, os.CopyFS(data, os.DirFS(from))) // the writer waits, so the digest cannot be recorded meanwhile
-	}})
+	}}})
 	must(t, err)
 	_, err = l.Append(t.Context(), []decisionlog.Entry{{Kind: decisionlog.KindAdmin, Event: "told", Details: jsontext.Value(`{"to":"mallory"}`)}})
 	must(t, err)

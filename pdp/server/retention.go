@@ -52,9 +52,9 @@ func (s *Server) newRetention(d *decisionLog, o *decisionlog.Options) *retention
 		}
 		return err
 	}
-	o.OnAged = r.look
-	rotated := o.OnRotate
-	o.OnRotate = func(segment uint64, kept time.Duration) { // the log's writer calls it, so it must not wait
+	o.On.Aged = r.look
+	rotated := o.On.Rotate
+	o.On.Rotate = func(segment uint64, kept time.Duration) { // the log's writer calls it, so it must not wait
 		rotated(segment, kept)
 		r.look()
 	}

@@ -15,11 +15,11 @@ import (
 // once more with that of the stop.
 func TestAnEventIsOnRecordOnce(t *testing.T) {
 	var stop atomic.Pointer[context.CancelFunc]
-	l, err := decisionlog.Open(t.TempDir(), decisionlog.Options{OnCommit: func(decisionlog.Commit) {
+	l, err := decisionlog.Open(t.TempDir(), decisionlog.Options{On: decisionlog.Hooks{Commit: func(decisionlog.Commit) {
 		if cut := stop.Load(); cut != nil {
 			(*cut)()
 		}
-	}})
+	}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,9 +111,9 @@ func TestOlderVerifier(t *testing.T) {
 	data, crashed := t.TempDir(), t.TempDir()
 	real(t, data)
 	holds(data, 0)
-	l, err := decisionlog.Open(data, decisionlog.Options{OnRotate: func(uint64, time.Duration) {
+	l, err := decisionlog.Open(data, decisionlog.Options{On: decisionlog.Hooks{Rotate: func(uint64, time.Duration) {
 		check(t, os.CopyFS(crashed, os.DirFS(data))) // the writer waits, so the digest is not on record
-	}})
+	}}})
 	check(t, err)
 	appendReal(t, l, 200, 210)
 	check(t, l.Rotate(t.Context()))
