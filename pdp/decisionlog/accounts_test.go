@@ -58,20 +58,20 @@ func (c *counted) puts(caller string, bytes int) error {
 
 // uses is what a caller has.
 func (c *counted) uses(name string) int64 {
-	c.accounts.mu.Lock()
-	defer c.accounts.mu.Unlock()
-	c.accounts.age()
-	return c.accounts.used(name)
+	c.writer.accounts.mu.Lock()
+	defer c.writer.accounts.mu.Unlock()
+	c.writer.accounts.age()
+	return c.writer.accounts.used(name)
 }
 
 // content is what retention sees of all segments that have any.
 func (c *counted) content() (sum int64) {
-	c.removing.Lock()
-	defer c.removing.Unlock()
-	segments, err := c.unretired()
+	c.removals.Lock()
+	defer c.removals.Unlock()
+	segments, err := c.removals.unretired()
 	c.ok(err)
 	for _, s := range segments {
-		bytes, err := c.Log.content(s)
+		bytes, err := c.removals.content(s)
 		c.ok(err)
 		sum += bytes
 	}
@@ -169,14 +169,14 @@ func TestShareBoundsWhatIsOnItsWay(t *testing.T) {
 		}
 	}
 	c.ok(c.puts("key:b", 100))
-	if c.accounts.coming != 0 {
-		t.Errorf("%d are on their way", c.accounts.coming)
+	if c.writer.accounts.coming != 0 {
+		t.Errorf("%d are on their way", c.writer.accounts.coming)
 	}
 	// What was never written counts for nothing.
 	c.ok(c.Close())
 	used := c.uses("key:b")
-	if err := c.puts("key:b", 100); !errors.Is(err, ErrClosed) || c.uses("key:b") != used || c.accounts.coming != 0 {
-		t.Errorf("got %v, and %d on their way", err, c.accounts.coming)
+	if err := c.puts("key:b", 100); !errors.Is(err, ErrClosed) || c.uses("key:b") != used || c.writer.accounts.coming != 0 {
+		t.Errorf("got %v, and %d on their way", err, c.writer.accounts.coming)
 	}
 }
 
@@ -221,12 +221,12 @@ func TestIssuerCannotNameItsWayPastTheShares(t *testing.T) {
 func TestChargesAreReadBackWithoutNames(t *testing.T) {
 	c := openCounted(t)
 	c.ok(c.puts("key:known", 100))
-	c.accounts.mu.Lock()
-	c.accounts.get("key:pep")
+	c.writer.accounts.mu.Lock()
+	c.writer.accounts.get("key:pep")
 	for n := range mostAccounts { // elsewhere
-		c.accounts.get(fmt.Sprint("key:", n)).coming = 1
+		c.writer.accounts.get(fmt.Sprint("key:", n)).coming = 1
 	}
-	c.accounts.mu.Unlock()
+	c.writer.accounts.mu.Unlock()
 	// What comes of an approval by itself is whose request it was.
 	_, err := c.Append(t.Context(), []Entry{{Kind: KindApproval, Payer: "key:pep", Event: "used", Details: []byte(`{"requester":"key:pep"}`)}})
 	c.ok(err)
@@ -324,7 +324,7 @@ func TestAccountsSurviveAFailingDisk(t *testing.T) {
 	c := openCounted(t)
 	for n := range 8 {
 		if n%4 == 3 {
-			c.ok(c.order(t.Context(), func() error { c.fail(errors.New("the disk failed")); return nil }))
+			c.ok(c.writer.order(t.Context(), func() error { c.writer.fail(errors.New("the disk failed")); return nil }))
 		}
 		for {
 			err := c.puts("key:a", 8<<10)
@@ -343,9 +343,9 @@ func TestAccountsSurviveAFailingDisk(t *testing.T) {
 			lines += int64(len(r.Line)) + lineWeight
 		}
 	}
-	c.accounts.mu.Lock()
-	open, coming := c.accounts.of["key:a"].open, c.accounts.coming+c.accounts.of["key:a"].coming
-	c.accounts.mu.Unlock()
+	c.writer.accounts.mu.Lock()
+	open, coming := c.writer.accounts.of["key:a"].open, c.writer.accounts.coming+c.writer.accounts.of["key:a"].coming
+	c.writer.accounts.mu.Unlock()
 	if open < lines-lines/20 || open > lines+lines/20 || coming != 0 {
 		t.Errorf("the records weigh %d, and it has %d and %d", lines, open, coming)
 	}

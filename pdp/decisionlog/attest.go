@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
 	"golang.org/x/mod/sumdb/tlog"
 )
@@ -39,7 +38,7 @@ func (l *Log) Attest(ctx context.Context, id string) (Record, error) {
 
 // covering is the newest checkpoint, which covers a record.
 func (l *Log) covering(ctx context.Context, sequence uint64) (Checkpoint, error) {
-	signed, err := l.signed(ctx, func(t *tail) bool { return t.note != nil && t.checkpointed > sequence })
+	signed, err := l.writer.signed(ctx, func(t *tail) bool { return t.note != nil && t.checkpointed > sequence })
 	if err != nil {
 		return Checkpoint{}, err
 	}
@@ -54,7 +53,7 @@ func (l *Log) covering(ctx context.Context, sequence uint64) (Checkpoint, error)
 // the last checkpoint, that it was redacted.
 func (l *Log) Approvals(ctx context.Context, from uint64, ids map[string]bool, visit func(Record) error) error {
 	var end edge
-	if err := l.order(ctx, func() error { end = l.w.tail.edge.clone(); return nil }); err != nil {
+	if err := l.writer.order(ctx, func() error { end = l.writer.tail.edge.clone(); return nil }); err != nil {
 		return err
 	}
 	w, err := l.walk(ctx, min(from, end.size), end.size, ids, visit)
@@ -104,10 +103,9 @@ type walker struct {
 	visit func(Record) error
 	edge  edge
 	line  []byte
-	// gone are the records without content, and what the log says of that.
-	gone     []uint64
-	redacted map[uint64]bool
-	below    uint64
+	// gone are the records without content, and removed is what the log says of that.
+	gone    []uint64
+	removed removed
 }
 
 // segmentRecords is how many records are read in one transaction: one that lasted would
@@ -153,7 +151,7 @@ func (w *walker) record(r Record) error {
 	}
 	named, removal := w.find(r.Line)
 	if removal {
-		if err := w.removal(r.Line); err != nil {
+		if err := w.removed.take(r.Line); err != nil {
 			return fmt.Errorf("record %d: %w", r.Sequence, err)
 		}
 	}
@@ -191,35 +189,10 @@ func (w *walker) find(line []byte) (named, removal bool) {
 	return named, removal
 }
 
-// removal notes what a record says of content that is gone.
-func (w *walker) removal(line []byte) error {
-	s, err := Parse(line)
-	if err != nil || s.Kind != KindAdmin {
-		return err
-	}
-	var d struct {
-		Sequence uint64 `json:"sequence"`
-		Below    uint64 `json:"below"`
-	}
-	if err := json.Unmarshal(s.Details, &d); err != nil {
-		return err
-	}
-	switch s.Event {
-	case EventRetired:
-		w.below = max(w.below, d.Below)
-	case EventRedacted:
-		if w.redacted == nil {
-			w.redacted = map[uint64]bool{}
-		}
-		w.redacted[d.Sequence] = true
-	}
-	return nil
-}
-
-// explained fails where content is gone and no record says why.
+// explained fails if content is gone and no record says why.
 func (w *walker) explained() error {
 	for _, sequence := range w.gone {
-		if sequence >= w.below && !w.redacted[sequence] {
+		if _, redacted := w.removed.redacted[sequence]; sequence >= w.removed.below && !redacted {
 			return fmt.Errorf("%w: record %d is missing, and no record says why: run log verify", ErrDamaged, sequence)
 		}
 	}

@@ -172,26 +172,26 @@ func weigh(entries []prepared) (weight int64) {
 // Limit sets by what callers are bounded from now on: Bytes, LeastAge and Share of a
 // retention. Without it nobody is.
 func (l *Log) Limit(ctx context.Context, keep Retention) error {
-	return l.order(ctx, func() error {
-		if keep != l.w.keep { // else all is counted, and reading it again would hold up who writes
-			l.limit(keep)
+	w := l.writer
+	return w.order(ctx, func() error {
+		if keep != w.accounts.keep { // else all is counted, and reading it again would keep the writer
+			w.limit(keep)
 		}
 		return nil
 	})
 }
 
-// limit is the writer's part of it.
-func (l *Log) limit(keep Retention) {
-	l.w.keep = keep
-	l.accounts.limit(keep, l.stretches(keep))
+// limit is the writer's part of it. The writer alone changes what the accounts keep.
+func (w *writer) limit(keep Retention) {
+	w.accounts.limit(keep, w.reader.stretches(keep, w.options.Now()))
 }
 
 // stretches are the sealed segments that retention may not drop yet, oldest first. One that
-// cannot be read is of its size, and nobody's: it must not keep anybody from going on.
-func (l *Log) stretches(keep Retention) (out []stretch) {
-	all, now := l.all(), l.options.Now()
+// cannot be read counts with its size toward no caller, so that the log goes on.
+func (r *Reader) stretches(keep Retention, now time.Time) (out []stretch) {
+	all := r.all()
 	for i := len(all) - 2; i >= 0 && keep.LeastAge > 0; i-- {
-		until, err := l.begun(all[i+1].first)
+		until, err := r.begun(all[i+1].first)
 		if errors.Is(err, ErrGone) || err == nil && until.Add(keep.LeastAge).Before(now) {
 			break
 		}
@@ -199,7 +199,7 @@ func (l *Log) stretches(keep Retention) (out []stretch) {
 			until = now
 		}
 		s := stretch{begun: until, until: until, content: all[i].size, of: map[string]int64{}}
-		_ = l.view(all[i], func(tx *bbolt.Tx) error {
+		_ = r.view(all[i], func(tx *bbolt.Tx) error {
 			c, _ := readCharges(tx)
 			s = c.stretch(until, contentOf(tx.Size(), all[i+1].first-all[i].first))
 			return nil
@@ -213,7 +213,8 @@ func (l *Log) stretches(keep Retention) (out []stretch) {
 // Room says whether something may be put on record for a caller now. The error is a
 // [*RoomError]; [Log.Append] says the same, later.
 func (l *Log) Room(caller string) error {
-	l.accounts.mu.Lock()
-	defer l.accounts.mu.Unlock()
-	return l.accounts.room(l.accounts.name(caller))
+	a := l.writer.accounts
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.room(a.name(caller))
 }

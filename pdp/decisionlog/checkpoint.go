@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"strconv"
@@ -85,4 +86,27 @@ func parseCheckpointText(text string) (c Checkpoint, err error) {
 		}
 	}
 	return c, nil
+}
+
+// Checkpoint makes a signed checkpoint now and returns it.
+func (l *Log) Checkpoint(ctx context.Context) (signed []byte, err error) {
+	return l.writer.signed(ctx, func(*tail) bool { return false })
+}
+
+// signed is the newest checkpoint if willDo accepts it, or one that is made now. The writer has
+// the newest checkpoint in memory: it was checked when the log was opened, or made since.
+func (w *writer) signed(ctx context.Context, willDo func(*tail) bool) (signed []byte, err error) {
+	err = w.order(ctx, func() error {
+		if !willDo(&w.tail) {
+			if err := w.transact(nil, order{checkpoint: true}); err != nil {
+				return w.fail(err)
+			}
+		}
+		signed = w.tail.note
+		return nil
+	})
+	if err != nil {
+		return nil, err // signed is the writer's still
+	}
+	return signed, nil
 }

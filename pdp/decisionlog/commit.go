@@ -32,14 +32,14 @@ type order struct {
 }
 
 // transact writes calls into the active segment, all or nothing, and returns
-// when they are durable. After an error nobody knows whether they are there:
+// when they are durable. After an error they may be there or not:
 // the file must be closed and looked at.
-func (l *Log) transact(calls []*call, o order) error {
-	start, s, next := time.Now(), l.w.active, l.w.tail
+func (w *writer) transact(calls []*call, o order) error {
+	start, s, next := time.Now(), w.active, w.tail
 	next.edge = next.edge.clone()
-	charged := l.w.charged
 	if o.begin != nil {
-		s, l.w.charged = o.begin, newCharges()
+		s = o.begin
+		s.charged = newCharges()
 	}
 	commit := Commit{Calls: len(calls)}
 	err := guard(func() error {
@@ -47,8 +47,8 @@ func (l *Log) transact(calls []*call, o order) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = tx.Rollback() }() // nothing where it was committed
-		if err := l.fill(tx, &next, calls, o, &commit); err != nil {
+		defer func() { _ = tx.Rollback() }() // nothing after a commit
+		if err := w.fill(tx, s, &next, calls, o, &commit); err != nil {
 			return err
 		}
 		if err := tx.Commit(); err != nil {
@@ -57,59 +57,59 @@ func (l *Log) transact(calls []*call, o order) error {
 		return s.db.View(func(tx *bbolt.Tx) error { s.size = tx.Size(); return nil })
 	})
 	if err != nil {
-		l.w.charged = charged // what is there is read again before anything is written
 		return fmt.Errorf("segment %s: %w", s.path, err)
 	}
-	made := !bytes.Equal(next.note, l.w.tail.note)
-	l.w.tail = next
-	if o.begin != nil {
-		l.accounts.seal(charged, next.time)
+	made := !bytes.Equal(next.note, w.tail.note)
+	w.tail = next
+	if o.begin != nil && w.active != nil {
+		w.accounts.seal(w.active.charged, next.time)
+		w.active.charged = nil
 	}
-	l.accounts.wrote(calls, contentOf(s.size, next.edge.size-s.first))
+	w.accounts.wrote(calls, contentOf(s.size, next.edge.size-s.first))
 	if o.begin == nil { // else the segment is not yet among those that are read
-		l.grow(next.edge.size)
+		w.grow(next.edge.size)
 	}
 	commit.Took = time.Since(start)
-	l.state.committed(commit)
-	l.options.On.Commit(commit)
+	w.state.committed(commit)
+	w.options.On.Commit(commit)
 	if made {
-		l.options.On.Checkpoint(next.note)
+		w.options.On.Checkpoint(next.note)
 	}
 	return nil
 }
 
 // fill does the writing of a transaction.
-func (l *Log) fill(tx *bbolt.Tx, next *tail, calls []*call, o order, commit *Commit) error {
+func (w *writer) fill(tx *bbolt.Tx, s *segment, next *tail, calls []*call, o order, commit *Commit) error {
 	if o.begin != nil {
-		if err := beginSegment(tx, o.begin, next.edge, l.w.key.public); err != nil {
+		if err := beginSegment(tx, s, next.edge, w.key.public); err != nil {
 			return err
 		}
 	}
-	w := newBuckets(tx)
+	b := newBuckets(tx)
 	for _, c := range calls {
 		c.first = next.edge.size
-		at, behind := next.at(l.options.Now()) // read here: callers overtake each other on the way
+		at, behind := next.at(w.options.Now()) // read here: callers overtake each other on the way
 		for i := range c.entries {
 			p := &c.entries[i]
 			p.finish(next.edge.size, at, behind)
-			if err := w.put(p, &next.edge); err != nil {
+			if err := b.put(p, &next.edge); err != nil {
 				return err
 			}
 			commit.Bytes += len(p.line)
 			p.body, p.line = nil, nil
 		}
-		l.w.charged.add(c.payer, c.first, c.weight)
+		s.charged.add(c.payer, c.first, c.weight)
 		commit.Records += len(c.entries)
 		next.appended = time.Now()
 	}
-	due := next.edge.size-next.checkpointed >= uint64(l.options.CheckpointRecords)
+	due := next.edge.size-next.checkpointed >= uint64(w.options.CheckpointRecords)
 	if o.checkpoint || due || o.clean {
-		if err := errors.Join(l.checkpoint(w, next, o.nextKey), l.w.charged.put(tx)); err != nil {
+		if err := errors.Join(w.checkpoint(b, next, o.nextKey), s.charged.put(tx)); err != nil {
 			return err
 		}
 	}
 	if o.clean {
-		return w.meta.Put([]byte(MetaClean), number(next.edge.size))
+		return b.meta.Put([]byte(MetaClean), number(next.edge.size))
 	}
 	return nil
 }
@@ -124,17 +124,17 @@ func (t *tail) at(now time.Time) (at time.Time, behind bool) {
 }
 
 // checkpoint signs the tree as it will be after this transaction.
-func (l *Log) checkpoint(w buckets, next *tail, nextKey *key) (err error) {
-	c := Checkpoint{Origin: l.w.key.Name(), Size: next.edge.size}
-	c.Time, _ = next.at(l.options.Now())
+func (w *writer) checkpoint(b buckets, next *tail, nextKey *key) (err error) {
+	c := Checkpoint{Origin: w.key.Name(), Size: next.edge.size}
+	c.Time, _ = next.at(w.options.Now())
 	if c.Root, err = next.edge.root(); err != nil {
 		return err
 	}
-	signers := []note.Signer{l.w.key.Signer}
+	signers := []note.Signer{w.key.Signer}
 	if nextKey != nil {
 		c.NextKey = nextKey.public
 		signers = append(signers, nextKey.Signer)
-		if err := w.meta.Put([]byte(MetaKey), []byte(nextKey.public)); err != nil {
+		if err := b.meta.Put([]byte(MetaKey), []byte(nextKey.public)); err != nil {
 			return err
 		}
 	}
@@ -142,7 +142,7 @@ func (l *Log) checkpoint(w buckets, next *tail, nextKey *key) (err error) {
 		return err
 	}
 	next.note, next.checkpointed, next.checkpointedAt = c.Note, c.Size, time.Now()
-	return w.checkpoints.Put(c.key(), c.Note)
+	return b.checkpoints.Put(c.key(), c.Note)
 }
 
 // buckets are those of a segment that is written to. All but ids are written in

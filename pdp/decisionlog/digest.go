@@ -20,8 +20,8 @@ import (
 //
 // Only the writer changes the list. A goroutine of its own works it off.
 type digests struct {
-	log  *Log
-	stop func() // ends the goroutine, and waits for its end
+	writer *writer
+	stop   func() // ends the goroutine, and waits for its end
 
 	mu       sync.Mutex
 	segments []uint64         // their numbers, ascending
@@ -30,8 +30,8 @@ type digests struct {
 	changed  chan struct{}    // closed at the next change
 }
 
-func newDigests(l *Log) *digests {
-	return &digests{log: l, stop: func() {}, faults: map[uint64]error{}, changed: make(chan struct{})}
+func newDigests(w *writer) *digests {
+	return &digests{writer: w, stop: func() {}, faults: map[uint64]error{}, changed: make(chan struct{})}
 }
 
 // change changes the list, and wakes those who wait for a change.
@@ -56,7 +56,7 @@ func (d *digests) doubt(segments []uint64, err error) {
 			d.faults[n] = err
 		}
 	})
-	d.log.options.On.Failure(fmt.Errorf("%w: segments %d: %w", ErrUndigested, segments, err))
+	d.writer.options.On.Failure(fmt.Errorf("%w: segments %d: %w", ErrUndigested, segments, err))
 }
 
 // errDoubt: the digest of a segment may be on record, or not.
@@ -133,7 +133,7 @@ func readUndigested(tx *bbolt.Tx, first uint64, tree edge, sealed []uint64) (lef
 	for err == nil && len(left) > 0 && read.size < tree.size {
 		line := records.Get(number(read.size))
 		var leaf tlog.Hash
-		if leaf, err = storedHash(tx, read.size, 0); err != nil {
+		if leaf, err = storedHash(tx, tlog.StoredHashIndex(0, int64(read.size))); err != nil {
 			break
 		}
 		if tlog.RecordHash(line) != leaf {
@@ -202,7 +202,7 @@ func (d *digests) run(ctx context.Context) {
 			case errors.Is(err, ErrClosed):
 				return
 			case errors.Is(err, ErrUnavailable):
-				again = time.After(d.log.options.RetryEvery)
+				again = time.After(d.writer.options.RetryEvery)
 			}
 		}
 		select {
@@ -217,21 +217,21 @@ func (d *digests) run(ctx context.Context) {
 // record records the digest of one segment, which is computed beside the writer.
 func (d *digests) record(ctx context.Context, segment uint64) error {
 	var tree edge
-	if err := d.log.order(ctx, func() error { tree = d.log.w.tail.edge.clone(); return nil }); err != nil {
+	if err := d.writer.order(ctx, func() error { tree = d.writer.tail.edge.clone(); return nil }); err != nil {
 		return err
 	}
 	file, err := d.of(ctx, segment, tree)
 	if err != nil {
 		return err
 	}
-	return d.log.order(ctx, func() error { return d.put(file) })
+	return d.writer.order(ctx, func() error { return d.put(file) })
 }
 
 // finish records what is left when nothing else is written any more.
 func (d *digests) finish() error {
 	_, open := d.list()
 	for _, segment := range open {
-		if file, err := d.of(context.Background(), segment, d.log.w.tail.edge); err != nil {
+		if file, err := d.of(context.Background(), segment, d.writer.tail.edge); err != nil {
 			continue // it was told
 		} else if err := d.put(file); err != nil {
 			return err
@@ -255,9 +255,8 @@ func (d *digests) put(file SegmentFile) error {
 		"size":    file.Size,
 		"digest":  file.Digest,
 	}
-	if err := d.log.record(EventSealed, about); err != nil {
-		d.log.fail(err)
-		return d.log.unavailable()
+	if err := d.writer.record(EventSealed, about); err != nil {
+		return d.writer.fail(err)
 	}
 	d.set(slices.Delete(all, at, at+1))
 	return nil
@@ -267,7 +266,7 @@ func (d *digests) put(file SegmentFile) error {
 // In this order: what is altered in between is found by the check, or gives the file
 // another digest than the one on record. What is wrong is told.
 func (d *digests) of(ctx context.Context, segment uint64, tree edge) (file SegmentFile, err error) {
-	all := d.log.Segments()
+	all := d.writer.reader.Segments()
 	if at := slices.IndexFunc(all, func(s Segment) bool { return s.Number == segment }); at < 0 {
 		err = fmt.Errorf("segment %d is not here", segment)
 	} else if file, err = fileOf(all[at], all[at].Path); err == nil {
@@ -275,9 +274,9 @@ func (d *digests) of(ctx context.Context, segment uint64, tree edge) (file Segme
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
 		d.refuse(segment, err)
-		d.log.options.On.Failure(fmt.Errorf("%w: segment %d: %w", ErrUndigested, segment, err))
+		d.writer.options.On.Failure(fmt.Errorf("%w: segment %d: %w", ErrUndigested, segment, err))
 		if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrGone) {
-			time.AfterFunc(passingRetries*d.log.options.RetryEvery, func() { d.retry(segment, err) })
+			time.AfterFunc(passingRetries*d.writer.options.RetryEvery, func() { d.retry(segment, err) })
 		}
 	}
 	return file, err
@@ -287,19 +286,19 @@ func (d *digests) of(ctx context.Context, segment uint64, tree edge) (file Segme
 // hashes stored with them must be those of the tree, and it must be the beginning of the
 // tree that the writer has in memory.
 func (d *digests) check(ctx context.Context, sealed Segment, tree edge) error {
-	s, err := d.log.find(sealed.First)
+	s, err := d.writer.reader.find(sealed.First)
 	if err != nil {
 		return err
 	}
 	w := &walker{visit: func(r Record) error { return r.orGone() }} // nothing is removed from it before its digest is on record
-	if err := d.log.view(s, func(tx *bbolt.Tx) (err error) { w.edge, err = edgeBefore(tx, s.first); return err }); err != nil {
+	if err := d.writer.reader.view(s, func(tx *bbolt.Tx) (err error) { w.edge, err = edgeBefore(tx, s.first); return err }); err != nil {
 		return err
 	}
 	before, end := w.edge.clone(), sealed.First+sealed.Records
-	if err := d.log.walkTo(ctx, w, end); err != nil {
+	if err := d.writer.reader.walkTo(ctx, w, end); err != nil {
 		return err
 	}
-	if err := w.edge.begins(tree, before.then(d.log)); err != nil {
+	if err := w.edge.begins(tree, before.then(d.writer.reader)); err != nil {
 		return fmt.Errorf("records %d to %d are not those that were written: %w", sealed.First, end-1, err)
 	}
 	return nil

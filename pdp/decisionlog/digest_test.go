@@ -27,10 +27,10 @@ import (
 func sealOnly(t *testing.T, data string, segments int) {
 	t.Helper()
 	l := mustOpen(t, data, Options{})
-	l.digests.stop()
+	l.writer.digests.stop()
 	for range segments {
 		mustAppend(t, l, entryOf("", true), entryOf("", false))
-		if err := l.order(t.Context(), l.rotate); err != nil {
+		if err := l.writer.order(t.Context(), l.writer.rotate); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,12 +115,12 @@ func TestKilledBetweenSealingAndDigest(t *testing.T) {
 func sealForEver(data string, noDigest bool) {
 	l, err := Open(data, Options{CheckpointRecords: 5})
 	if err == nil && noDigest {
-		l.digests.stop()
+		l.writer.digests.stop()
 	}
 	for n := 0; err == nil; n++ {
 		_, err = l.Append(context.Background(), []Entry{entryOf("", true), entryOf("", true)})
 		if err == nil {
-			err = l.order(context.Background(), l.rotate)
+			err = l.writer.order(context.Background(), l.writer.rotate)
 		}
 		fmt.Println("sealed")
 		if noDigest && n == 2 {
@@ -455,21 +455,21 @@ func TestNobodyWaitsForADigest(t *testing.T) {
 	first.mu.Lock() // so that it cannot be read
 	for range 3 {
 		mustAppend(t, l, entryOf("", true))
-		if err := l.order(t.Context(), l.rotate); err != nil {
+		if err := l.writer.order(t.Context(), l.writer.rotate); err != nil {
 			t.Fatal(err)
 		}
 	}
 	mustAppend(t, l, entryOf("", true))
-	if all, open := l.digests.list(); !slices.Equal(all, upTo(3)) || !slices.Equal(open, upTo(3)) {
+	if all, open := l.writer.digests.list(); !slices.Equal(all, upTo(3)) || !slices.Equal(open, upTo(3)) {
 		t.Errorf("the digests of %d are not on record, and those of %d are to be", all, open)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := l.digests.wait(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+	if err := l.writer.digests.wait(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("who waits for the digest: %v", err)
 	}
 	first.mu.Unlock()
-	if err := l.digests.wait(t.Context(), 3); err != nil {
+	if err := l.writer.digests.wait(t.Context(), 3); err != nil {
 		t.Error(err)
 	}
 	if err := l.Close(); err != nil {
@@ -486,7 +486,7 @@ func TestCloseWaitsForDigests(t *testing.T) {
 	l := mustOpen(t, data, Options{})
 	for range 3 {
 		mustAppend(t, l, thousand()...)
-		if err := l.order(t.Context(), l.rotate); err != nil {
+		if err := l.writer.order(t.Context(), l.writer.rotate); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -518,7 +518,7 @@ func TestDigestsNeedNoSegments(t *testing.T) {
 	})
 	mustAppend(t, l, entryOf("", true))
 	<-rotated
-	if err := l.digests.wait(t.Context(), 1); err != nil {
+	if err := l.writer.digests.wait(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 { // checkpoints
@@ -561,9 +561,9 @@ func TestDigestAfterAFileWasAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		l.digests.mu.Lock()
-		left, changed := slices.Contains(l.digests.segments, 1), l.digests.changed
-		l.digests.mu.Unlock()
+		l.writer.digests.mu.Lock()
+		left, changed := slices.Contains(l.writer.digests.segments, 1), l.writer.digests.changed
+		l.writer.digests.mu.Unlock()
 		if !left {
 			break
 		}

@@ -141,8 +141,8 @@ func TestReadOnlyRemount(t *testing.T) {
 	}
 	// A file system with a file open for writing refuses to be remounted, so the
 	// log is made to let go of its own; the writer stands still meanwhile.
-	err := d.l.order(t.Context(), func() error {
-		d.l.fail(syscall.EIO)
+	err := d.l.writer.order(t.Context(), func() error {
+		d.l.writer.fail(syscall.EIO)
 		return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")
 	})
 	if err != nil {

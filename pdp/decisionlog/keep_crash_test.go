@@ -54,7 +54,7 @@ func TestRetentionIsCutShort(t *testing.T) {
 				k.append(fmt.Sprintf("a-%d", i), fmt.Sprintf("b-%d", i))
 				k.ok(k.log.Rotate(t.Context()))
 			}
-			segments, reason, err := k.log.expired(Retention{Age: time.Hour}, time.Now().Add(2*time.Hour))
+			segments, reason, err := k.log.removals.expired(Retention{Age: time.Hour}, time.Now().Add(2*time.Hour))
 			k.ok(err)
 			if len(segments) != 3 || reason != "age" {
 				t.Fatalf("%d segments, %q", len(segments), reason)

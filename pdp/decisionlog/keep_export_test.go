@@ -76,11 +76,7 @@ func exportOf(ctx context.Context, l *Log, b *bytes.Buffer, o ExportOptions) (Ex
 	if _, err := l.Checkpoint(ctx); err != nil {
 		return Exported{}, err
 	}
-	keys, err := VerifierKeys(l.data)
-	if err != nil {
-		return Exported{}, err
-	}
-	s, err := l.snapshot(keys)
+	s, err := l.snapshot()
 	if err != nil {
 		return Exported{}, err
 	}

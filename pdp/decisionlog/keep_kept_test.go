@@ -37,7 +37,7 @@ func TestRetentionKeepsTheWriter(t *testing.T) {
 	if _, err := l.Checkpoint(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.order(t.Context(), func() error { rotations, replacements, commits = nil, nil, nil; return nil }); err != nil {
+	if err := l.writer.order(t.Context(), func() error { rotations, replacements, commits = nil, nil, nil; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
@@ -105,7 +105,7 @@ func TestHashesDoNotCrowdOutRecords(t *testing.T) {
 		if k.ok(err); gone {
 			hashes += s.Size
 		} else {
-			content, err := k.log.content(s)
+			content, err := k.log.removals.content(s)
 			k.ok(err)
 			newest += content
 		}

@@ -41,8 +41,10 @@ func TestExportBesideAServer(t *testing.T) {
 func TestRemovalFromWhatIsStillOpen(t *testing.T) {
 	k := keepLog(t)
 	k.append("a-1", "a-2")
-	k.ok(k.log.order(t.Context(), func() error { // as rotate does, all but its end
-		return k.log.seal(k.log.w.active, k.log.prepareSegment(2).segment)
+	k.ok(k.log.writer.order(t.Context(), func() error { // as rotate does, all but its end
+		next, err := k.log.writer.prepareSegment(2)
+		k.ok(err)
+		return k.log.writer.seal(k.log.writer.active, next)
 	}))
 	k.ok(k.log.Redact(t.Context(), "a-2", "on request"))
 	k.gone[2] = WhyRedacted // after log_created

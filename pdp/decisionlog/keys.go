@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/base64"
@@ -74,26 +75,39 @@ func readKey(name string) (key, error) {
 	return k, err
 }
 
-// openKey reads the key in force. inForce is what the log says it is, "" where
+// openKey reads the key in force. inForce is what the log says it is, "" if
 // there is no log: then a key is made.
 func openKey(data, origin, inForce string) (key, error) {
+	k, isNext, err := keyInForce(data, inForce)
 	name, next := filepath.Join(data, KeyFile), filepath.Join(data, NextKeyFile)
-	k, err := readKey(name)
-	if errors.Is(err, fs.ErrNotExist) && inForce == "" {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && inForce == "":
 		return createKey(data, origin)
-	}
-	if err == nil && (k.public == inForce || inForce == "") {
+	case err != nil:
+		return key{}, err
+	case isNext:
+		err = rename(next, name)
+	default:
 		_ = os.Remove(next) // a rotation that came to nothing
-		return k, publish(data, k.public)
 	}
-	// A crash between the record of a new key and the renaming of its file.
-	if n, nextErr := readKey(next); nextErr == nil && n.public == inForce {
-		return n, errors.Join(rename(next, name), publish(data, n.public))
+	return k, errors.Join(err, publish(data, k.public))
+}
+
+// keyInForce reads the key in force. isNext says that it is still in the file of the next key, because a
+// crash came between the record of a new key and the renaming of its file.
+func keyInForce(data, inForce string) (k key, isNext bool, err error) {
+	name := filepath.Join(data, KeyFile)
+	k, err = readKey(name)
+	if err == nil && (k.public == inForce || inForce == "") {
+		return k, false, nil
+	}
+	if next, nextErr := readKey(filepath.Join(data, NextKeyFile)); nextErr == nil && next.public == inForce {
+		return next, true, nil
 	}
 	if err != nil {
-		return key{}, fmt.Errorf("the private key of the log: %w; restore it from a backup", err)
+		return key{}, false, fmt.Errorf("the private key of the log: %w; restore it from a backup", err)
 	}
-	return key{}, fmt.Errorf("%s is another key than the log was signed with (%s); restore that one", name, inForce)
+	return key{}, false, fmt.Errorf("%s is another key than the log was signed with (%s); restore that one", name, inForce)
 }
 
 func createKey(data, origin string) (key, error) {
@@ -133,21 +147,10 @@ func CheckKey(data string) error {
 	if err != nil {
 		return err
 	}
-	k, err := readKey(filepath.Join(data, KeyFile))
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && inForce == "":
-		return nil
-	case err == nil && (inForce == "" || k.public == inForce):
+	if _, _, err = keyInForce(data, inForce); errors.Is(err, fs.ErrNotExist) && inForce == "" {
 		return nil
 	}
-	// As Open: a crash between the record of a new key and the renaming of its file.
-	if next, nextErr := readKey(filepath.Join(data, NextKeyFile)); nextErr == nil && next.public == inForce {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("the private key of the log: %w; restore it from a backup", err)
-	}
-	return fmt.Errorf("%s is another key than the log was signed with (%s); restore that one", filepath.Join(data, KeyFile), inForce)
+	return err
 }
 
 // publicKeyInForce is what the newest segment says, which counts for Open; where that
@@ -168,4 +171,43 @@ func publicKeyInForce(data string) (string, error) {
 		return "", err
 	}
 	return keys[len(keys)-1], nil
+}
+
+// RotateKey signs a new key in, and returns its public half.
+func (l *Log) RotateKey(ctx context.Context) (public string, err error) {
+	return l.RotateKeyAs(ctx, "")
+}
+
+// RotateKeyAs is RotateKey with the name of the caller on record.
+func (l *Log) RotateKeyAs(ctx context.Context, caller string) (public string, err error) {
+	err = l.writer.order(ctx, func() (err error) {
+		public, err = l.writer.rotateKey(caller)
+		return err
+	})
+	if err != nil {
+		return "", err // public is the writer's still
+	}
+	return public, nil
+}
+
+// rotateKey keeps the new key on disk before it is on record, and puts it in
+// force after: a crash in between is mended by openKey.
+func (w *writer) rotateKey(caller string) (string, error) {
+	next, err := newKey(w.key.Name())
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(w.reader.data, NextKeyFile)
+	if err := writeFile(name, next.private+"\n"); err != nil {
+		return "", err
+	}
+	record := w.own(caller, EventKeyRotated, map[string]any{"old": w.key.public, "new": next.public})
+	if err := w.transact([]*call{record}, order{checkpoint: true, nextKey: &next}); err != nil {
+		return "", w.fail(err)
+	}
+	w.key, w.active.key = next, next.public
+	if err := errors.Join(rename(name, filepath.Join(w.reader.data, KeyFile)), publish(w.reader.data, next.public)); err != nil {
+		return "", fmt.Errorf("the new key is in force, but not yet in its file; it is put there at the next start: %w", err)
+	}
+	return next.public, nil
 }

@@ -70,7 +70,7 @@ func TestTermsOfLines(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for n := range 2000 {
-		p, err := prepare(randomEntry(r), map[string]bool{KindDecision: true, KindSearch: true, KindBatch: true, KindAdmin: true, KindReceipt: true})
+		p, err := prepare(randomEntry(r), Options{}.withDefaults().Kinds)
 		if err != nil {
 			t.Fatal(err)
 		}

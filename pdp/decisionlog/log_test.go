@@ -185,7 +185,7 @@ func TestConcurrentAppendsShareCommits(t *testing.T) {
 	kept, release := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := l.order(context.Background(), func() error { close(kept); <-release; return nil }); err != nil {
+		if err := l.writer.order(context.Background(), func() error { close(kept); <-release; return nil }); err != nil {
 			t.Error(err)
 		}
 	})
@@ -205,7 +205,7 @@ func TestConcurrentAppendsShareCommits(t *testing.T) {
 			}
 		})
 	}
-	for len(l.queue) < callers {
+	for len(l.writer.queue.calls) < callers {
 		runtime.Gosched()
 	}
 	close(release)
@@ -254,7 +254,7 @@ func TestClockGoesBack(t *testing.T) {
 func TestRotateKey(t *testing.T) {
 	data := t.TempDir()
 	l := mustOpen(t, data, Options{Origin: "pdp.example/log"})
-	old := l.w.key.public
+	old := l.writer.key.public
 	public, err := l.RotateKey(t.Context())
 	if err != nil || public == old {
 		t.Fatal(public, err)
@@ -278,8 +278,8 @@ func TestRotateKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	l = mustOpen(t, data, Options{})
-	if l.w.key.public != public {
-		t.Errorf("the key is %s", l.w.key.public)
+	if l.writer.key.public != public {
+		t.Errorf("the key is %s", l.writer.key.public)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)

@@ -116,11 +116,11 @@ func mustGet(t *testing.T, r *Reader, n uint64) []byte {
 
 // crash leaves a log as a process does that ends at once.
 func crash(l *Log) {
-	l.ending.Lock()
-	l.closed = true
-	l.ending.Unlock()
-	close(l.stop)
-	<-l.done
+	l.writer.queue.ending.Lock()
+	l.writer.queue.closed = true
+	l.writer.queue.ending.Unlock()
+	close(l.writer.stop)
+	<-l.writer.done
 	l.abandon()
 }
 
@@ -133,7 +133,7 @@ func TestDamage(t *testing.T) {
 		mustAppend(t, l, entry(fmt.Sprint(i)))
 	}
 	var size int64
-	if err := errors.Join(l.order(t.Context(), func() error { size = l.w.active.size; return nil }), l.Close()); err != nil {
+	if err := errors.Join(l.writer.order(t.Context(), func() error { size = l.writer.active.size; return nil }), l.Close()); err != nil {
 		t.Fatal(err)
 	}
 	name := segmentPath(data, 1)

@@ -89,12 +89,12 @@ func (l *Log) At(m Moment) (*Snapshot, error) {
 }
 
 func (l *Log) watched(c Checkpoint) (*Snapshot, error) {
-	keys, err := VerifierKeys(l.data)
+	s, err := l.snapshotTo(c)
 	if err != nil {
 		return nil, err
 	}
-	s := l.snapshotTo(c, keysUntil(c, keys))
-	s.removed = &removed{log: l, next: c.Size, redacted: map[uint64]string{}}
+	s.Head.Keys = keysUntil(c, s.Head.Keys)
+	s.since = &since{log: l, next: c.Size}
 	return s, nil
 }
 
@@ -127,35 +127,30 @@ func (s *Snapshot) Covers(sequence uint64) bool { return sequence < uint64(s.Hea
 // wasGone returns [ErrChanged] for a record without content if the record had content at
 // the snapshot's moment. Without this, one export would mix the log of two moments.
 func (s *Snapshot) wasGone(ctx context.Context, sequence uint64) error {
-	if s.removed == nil {
+	if s.since == nil {
 		return nil
 	}
-	if err := s.removed.look(ctx); err != nil {
+	if err := s.since.look(ctx); err != nil {
 		return err
 	}
-	tenant, redacted := s.removed.redacted[sequence]
-	if sequence < s.removed.below || redacted && s.seesTenant(tenant) {
+	tenant, redacted := s.since.redacted[sequence]
+	if sequence < s.since.below || redacted && (s.Tenants == nil || slices.Contains(s.Tenants, tenant)) {
 		return ErrChanged
 	}
 	return nil
 }
 
-func (s *Snapshot) seesTenant(tenant string) bool {
-	return s.Tenants == nil || slices.Contains(s.Tenants, tenant)
-}
-
-// removed is what the records after a snapshot say was removed.
-type removed struct {
-	log      *Log
-	next     uint64            // the next record to read; all before it were read
-	below    uint64            // no record before this one has content any more
-	redacted map[uint64]string // sequence to tenant
+// since is what was removed after a snapshot.
+type since struct {
+	removed
+	log  *Log
+	next uint64 // the next record to read; all before it were read
 }
 
 // look reads the sealed records that came since the last look. It need not read the
 // active segment, which cannot be read while writing fails: the record of a removal is
 // sealed before the content is removed.
-func (r *removed) look(ctx context.Context) error {
+func (r *since) look(ctx context.Context) error {
 	all := r.log.all()
 	end := all[len(all)-1].first
 	for record, err := range r.log.Records(ctx, r.next, end) {
@@ -171,13 +166,17 @@ func (r *removed) look(ctx context.Context) error {
 	return nil
 }
 
+// removed is what records say was removed.
+type removed struct {
+	below    uint64            // no record before this one has content any more
+	redacted map[uint64]string // sequence to tenant
+}
+
+// take reads what a line says. The name of an event may stand in it in some other text.
 func (r *removed) take(line []byte) error {
 	s, err := Parse(line)
-	if err != nil {
+	if err != nil || s.Kind != KindAdmin || s.Event != EventRedacted && s.Event != EventRetired {
 		return err
-	}
-	if s.Kind != KindAdmin || s.Event != EventRedacted && s.Event != EventRetired {
-		return nil // the name of the event stands in some other text of the record
 	}
 	var d struct {
 		Sequence uint64 `json:"sequence"`
@@ -188,9 +187,12 @@ func (r *removed) take(line []byte) error {
 	}
 	if s.Event == EventRetired {
 		r.below = max(r.below, d.Below)
-	} else {
-		r.redacted[d.Sequence] = s.Tenant
+		return nil
 	}
+	if r.redacted == nil {
+		r.redacted = map[uint64]string{}
+	}
+	r.redacted[d.Sequence] = s.Tenant
 	return nil
 }
 

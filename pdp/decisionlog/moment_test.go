@@ -60,7 +60,7 @@ func TestSettledAcrossRemovals(t *testing.T) {
 	}
 	retention := func(k *kept) []func(context.Context) error {
 		k.ok(k.log.Rotate(t.Context()))
-		segments, reason, err := k.log.expired(Retention{Age: time.Hour}, time.Now().Add(2*time.Hour))
+		segments, reason, err := k.log.removals.expired(Retention{Age: time.Hour}, time.Now().Add(2*time.Hour))
 		k.ok(err)
 		return k.log.retirement(segments, reason).steps(segments, hashesOnly)
 	}
@@ -144,7 +144,7 @@ func TestSettledWhileWritingFails(t *testing.T) {
 	k.append("a-1", "a-2")
 	k.ok(l.Rotate(t.Context()))
 	k.append("a-3")
-	k.ok(l.order(t.Context(), func() error { l.fail(errors.New("the disk")); return nil }))
+	k.ok(l.writer.order(t.Context(), func() error { l.writer.fail(errors.New("the disk")); return nil }))
 	if got := k.settled(nil); got.moment.Size != 3 {
 		t.Errorf("got %+v, want the end of the sealed segment", got.moment)
 	}

@@ -25,7 +25,7 @@ type Options struct {
 	// Origin names a log that is created now; the default is random. A log that
 	// exists keeps its own.
 	Origin string
-	// Kinds are the kinds of record besides decision, search and admin.
+	// Kinds are the kinds of record besides decision, search, batch, admin and receipt.
 	Kinds []string
 	// Now is the clock, NewID names the log's own records.
 	Now   func() time.Time
@@ -97,6 +97,7 @@ var (
 // withDefaults fills in what is not set.
 func (o Options) withDefaults() Options {
 	o.Mode = cmp.Or(o.Mode, Strict)
+	o.Kinds = append([]string{KindDecision, KindSearch, KindBatch, KindAdmin, KindReceipt}, o.Kinds...)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

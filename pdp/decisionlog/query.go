@@ -58,7 +58,7 @@ func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
 	if q.Cursor > size {
 		return Page{}, fmt.Errorf("%w: it is %d, and there are %d records", ErrNoSuchCursor, q.Cursor, size)
 	}
-	p := pager{log: l, query: q, terms: q.Filter.terms()}
+	p := pager{reader: l.Reader, index: l.index, query: q, terms: q.Filter.terms()}
 	low, high, err := p.span(size)
 	if err != nil {
 		return Page{}, err
@@ -107,43 +107,44 @@ func (p *pager) notBefore(moment time.Time, size uint64) (uint64, error) {
 // there is none it is the end of the span.
 func (p *pager) firstFrom(from, to uint64) (at time.Time, sequence uint64, err error) {
 	for from < to {
-		s, err := p.log.find(from)
+		s, err := p.reader.find(from)
 		if err != nil {
 			if errors.Is(err, ErrGone) { // its segment was moved away
-				from = p.log.all()[0].first
+				from = p.reader.all()[0].first
 				continue
 			}
 			return at, 0, err
 		}
-		var some []found
-		some, err = p.log.lines(s, from, to, false, 1)
+		var some []Record
+		some, err = p.reader.lines(s, from, to, false, 1)
 		if err != nil {
 			return at, 0, err
 		}
 		if len(some) > 0 {
-			at, ok := timeOf(some[0].line)
+			at, ok := timeOf(some[0].Line)
 			if !ok {
-				err = fmt.Errorf("record %d: %w: it has no time", some[0].sequence, ErrDamaged)
+				err = fmt.Errorf("record %d: %w: it has no time", some[0].Sequence, ErrDamaged)
 			}
-			return at, some[0].sequence, err
+			return at, some[0].Sequence, err
 		}
-		from = p.log.endOf(s)
+		from = p.reader.endOf(s)
 	}
 	return at, to, nil
 }
 
 // endOf is where a segment ends, and where the next begins.
-func (l *Log) endOf(s *segment) uint64 {
-	all := l.all()
+func (r *Reader) endOf(s *segment) uint64 {
+	all := r.all()
 	if i := slices.Index(all, s); i >= 0 && i+1 < len(all) {
 		return all[i+1].first
 	}
-	return l.Size()
+	return r.Size()
 }
 
 // pager fills a page.
 type pager struct {
-	log       *Log
+	reader    *Reader
+	index     *index.Index
 	query     Query
 	terms     [][]string // what the index can be asked for
 	low, high uint64     // what is still to be looked at
@@ -156,9 +157,9 @@ func (p *pager) run(ctx context.Context) error {
 		if p.query.Newest {
 			at = p.high - 1
 		}
-		s, err := p.log.find(at)
+		s, err := p.reader.find(at)
 		if errors.Is(err, ErrGone) { // nothing is left of it, nor of any before
-			if p.low = p.log.all()[0].first; p.query.Newest {
+			if p.low = p.reader.all()[0].first; p.query.Newest {
 				return nil
 			}
 			continue
@@ -166,7 +167,7 @@ func (p *pager) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		low, high := max(p.low, s.first), min(p.high, p.log.endOf(s))
+		low, high := max(p.low, s.first), min(p.high, p.reader.endOf(s))
 		if err := p.segment(ctx, s, low, high); err != nil {
 			return err
 		}
@@ -182,10 +183,10 @@ func (p *pager) run(ctx context.Context) error {
 // segment takes what passes of the records of one segment in a span: where the
 // index reaches of those that it names, and otherwise of all.
 func (p *pager) segment(ctx context.Context, s *segment, low, high uint64) error {
-	if len(p.terms) == 0 || p.log.index == nil {
+	if len(p.terms) == 0 {
 		return p.all(ctx, s, low, high)
 	}
-	list, upTo := p.log.index.Candidates(index.Segment{Number: s.number, First: s.first, End: p.log.endOf(s)}, p.terms)
+	list, upTo := p.index.Candidates(index.Segment{Number: s.number, First: s.first, End: p.reader.endOf(s)}, p.terms)
 	first := func() error { return p.named(ctx, s, between(list, s.first, low, high)) }
 	then := func() error { return p.all(ctx, s, max(low, upTo), high) }
 	if p.query.Newest {
@@ -218,7 +219,7 @@ func (p *pager) named(ctx context.Context, s *segment, sequences []uint64) error
 			return err
 		}
 		n := min(len(sequences), max(16, p.query.Limit+1-len(p.page.Lines)), readRecords)
-		some, err := p.log.pick(s, sequences[:n])
+		some, err := p.reader.pick(s, sequences[:n])
 		if err != nil {
 			return err
 		}
@@ -238,7 +239,7 @@ func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
 		if err := mayGoOn(ctx); err != nil {
 			return err
 		}
-		some, err := p.log.lines(s, low, high, p.query.Newest, readRecords)
+		some, err := p.reader.lines(s, low, high, p.query.Newest, readRecords)
 		if err != nil {
 			return err
 		}
@@ -250,7 +251,7 @@ func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
 				return err
 			}
 		}
-		if last := some[len(some)-1].sequence; p.query.Newest {
+		if last := some[len(some)-1].Sequence; p.query.Newest {
 			high = last
 		} else {
 			low = last + 1
@@ -260,19 +261,19 @@ func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
 }
 
 // take adds a record that passes, or ends the page before it.
-func (p *pager) take(r found) error {
+func (p *pager) take(r Record) error {
 	p.page.Examined++
-	passes, err := p.query.Filter.Matches(r.line)
+	passes, err := p.query.Filter.Matches(r.Line)
 	switch {
 	case err != nil:
-		return fmt.Errorf("record %d: %w", r.sequence, err)
+		return fmt.Errorf("record %d: %w", r.Sequence, err)
 	case !passes:
 	case len(p.page.Lines) < p.query.Limit:
-		p.page.Lines = append(p.page.Lines, r.line)
+		p.page.Lines = append(p.page.Lines, r.Line)
 	case p.query.Newest:
-		p.page.More, p.page.Next = true, r.sequence+1
+		p.page.More, p.page.Next = true, r.Sequence+1
 	default:
-		p.page.More, p.page.Next = true, r.sequence
+		p.page.More, p.page.Next = true, r.Sequence
 	}
 	return nil
 }
@@ -288,13 +289,13 @@ func before(c *bbolt.Cursor, sequence uint64) (k, line []byte, step func() (k, v
 }
 
 // pick reads those of some records of a segment that have content.
-func (r *Reader) pick(s *segment, sequences []uint64) (out []found, err error) {
+func (r *Reader) pick(s *segment, sequences []uint64) (out []Record, err error) {
 	err = r.view(s, func(tx *bbolt.Tx) error {
 		out = nil
 		b := tx.Bucket([]byte(BucketRecords))
 		for _, n := range sequences {
 			if line := b.Get(number(n)); line != nil {
-				out = append(out, found{n, bytes.Clone(line)})
+				out = append(out, Record{Sequence: n, Line: bytes.Clone(line)})
 			}
 		}
 		return nil
@@ -302,15 +303,9 @@ func (r *Reader) pick(s *segment, sequences []uint64) (out []found, err error) {
 	return out, err
 }
 
-// found is a record that has content.
-type found struct {
-	sequence uint64
-	line     []byte
-}
-
 // lines reads records with content of one segment in a span, the first ones or the
 // last ones, a few of them. None means that there are none.
-func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (out []found, err error) {
+func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (out []Record, err error) {
 	err = r.view(s, func(tx *bbolt.Tx) error {
 		out = nil
 		c := tx.Bucket([]byte(BucketRecords)).Cursor()
@@ -324,7 +319,7 @@ func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (ou
 			if !ok || sequence < low || sequence >= high {
 				break
 			}
-			out, size = append(out, found{sequence, bytes.Clone(line)}), size+len(line)
+			out, size = append(out, Record{Sequence: sequence, Line: bytes.Clone(line)}), size+len(line)
 		}
 		return nil
 	})
@@ -332,9 +327,9 @@ func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (ou
 }
 
 // Layout implements [index.Source].
-func (l *Log) Layout() []index.Segment {
-	size := l.Size() // before the segments: they are added before it grows
-	all := l.all()
+func (r *Reader) Layout() []index.Segment {
+	size := r.Size() // before the segments: they are added before it grows
+	all := r.all()
 	list := make([]index.Segment, len(all))
 	for i, s := range all {
 		end := max(size, s.first)
@@ -347,15 +342,15 @@ func (l *Log) Layout() []index.Segment {
 }
 
 // Lines implements [index.Source].
-func (l *Log) Lines(from, to uint64) ([]index.Line, error) {
-	s, err := l.find(from)
+func (r *Reader) Lines(from, to uint64) ([]index.Line, error) {
+	s, err := r.find(from)
 	if err != nil {
 		return nil, err
 	}
-	some, err := l.lines(s, from, to, false, readRecords)
+	some, err := r.lines(s, from, to, false, readRecords)
 	list := make([]index.Line, len(some))
-	for i, r := range some {
-		list[i] = index.Line{Sequence: r.sequence, Text: r.line}
+	for i, one := range some {
+		list[i] = index.Line{Sequence: one.Sequence, Text: one.Line}
 	}
 	return list, err
 }

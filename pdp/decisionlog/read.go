@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 
 	"go.etcd.io/bbolt"
@@ -156,11 +157,11 @@ func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 		}
 		err = r.view(s, func(tx *bbolt.Tx) error { // as many as stand in this segment one after the other
 			for ; i < len(indexes); i++ {
-				sequence, level := completes(indexes[i])
+				sequence, _ := completes(indexes[i])
 				if other, err := r.find(sequence); err != nil || other != s {
 					return err
 				}
-				if out[i], err = storedHash(tx, sequence, level); err != nil {
+				if out[i], err = storedHash(tx, indexes[i]); err != nil {
 					return err
 				}
 			}
@@ -173,7 +174,8 @@ func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return out, nil
 }
 
-func storedHash(tx *bbolt.Tx, sequence uint64, level int) (tlog.Hash, error) {
+func storedHash(tx *bbolt.Tx, index int64) (tlog.Hash, error) {
+	sequence, level := completes(index)
 	stored := tx.Bucket([]byte(BucketHashes)).Get(number(sequence))
 	if len(stored) < (level+1)*tlog.HashSize {
 		return tlog.Hash{}, fmt.Errorf("%w: it has no hash of record %d on level %d", ErrDamaged, sequence, level)
@@ -225,25 +227,12 @@ func someCheckpoints(tx *bbolt.Tx, after []byte, to uint64) (out []Checkpoint, n
 }
 
 // LastCheckpoint is the newest stored checkpoint. It counts even if it covers more records
-// than there are: then it is the evidence that the end of the log was cut off. If a segment
-// cannot be read, neither can what it says.
-func (r *Reader) LastCheckpoint() (last Checkpoint, err error) {
-	for _, s := range slices.Backward(r.all()) {
-		err := r.view(s, func(tx *bbolt.Tx) (err error) {
-			if _, v := tx.Bucket([]byte(BucketCheckpoints)).Cursor().Last(); v != nil {
-				last, err = ParseCheckpoint(bytes.Clone(v), nil)
-			}
-			return err
-		})
-		if err != nil || last.Note != nil {
-			return last, err
-		}
-	}
-	return last, fmt.Errorf("%w: there is no checkpoint yet", ErrNotFound)
-}
+// than there are: then it is the evidence that the end of the log was cut off.
+func (r *Reader) LastCheckpoint() (Checkpoint, error) { return r.checkpointTo(math.MaxUint64) }
 
-// checkpointTo is the newest stored checkpoint of no more than so many records. While
-// writing fails the active segment is closed, and the sealed ones are there to be read.
+// checkpointTo is the newest stored checkpoint of no more than so many records. If a segment
+// cannot be read, neither can what it says. But while writing fails the active segment is
+// closed, and the sealed ones are there to be read.
 func (r *Reader) checkpointTo(size uint64) (last Checkpoint, err error) {
 	none := fmt.Errorf("%w: there is no checkpoint yet", ErrNotFound)
 	for _, s := range slices.Backward(r.all()) {

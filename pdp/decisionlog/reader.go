@@ -1,9 +1,9 @@
 package decisionlog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -182,15 +182,7 @@ func (r *Reader) add(s *segment) {
 func (r *Reader) find(sequence uint64) (*segment, error) {
 	size := r.size.Load() // before the segments: they are added before it grows
 	all := r.all()
-	i, exact := slices.BinarySearchFunc(all, sequence, func(s *segment, n uint64) int {
-		switch {
-		case s.first < n:
-			return -1
-		case s.first > n:
-			return 1
-		}
-		return 0
-	})
+	i, exact := slices.BinarySearchFunc(all, sequence, func(s *segment, n uint64) int { return cmp.Compare(s.first, n) })
 	switch {
 	case sequence >= size:
 		return nil, fmt.Errorf("record %d: %w", sequence, ErrNotFound)
@@ -233,8 +225,14 @@ func (r *Reader) Segments() []Segment {
 	all, end := r.all(), r.Size()
 	list := make([]Segment, len(all))
 	for i, s := range slices.Backward(all) {
-		list[i] = Segment{Number: s.number, Path: s.path, First: s.first, Records: end - s.first, Sealed: i < len(all)-1 || r.partial.Load()}
-		if info, err := os.Stat(s.path); err == nil || !errors.Is(err, fs.ErrNotExist) && info != nil {
+		list[i] = Segment{
+			Number:  s.number,
+			Path:    s.path,
+			First:   s.first,
+			Records: end - s.first,
+			Sealed:  i < len(all)-1 || r.partial.Load(),
+		}
+		if info, err := os.Stat(s.path); err == nil {
 			list[i].Size = info.Size()
 		}
 		end = s.first

@@ -21,14 +21,14 @@ func (l *Log) Redact(ctx context.Context, id, reason string) error {
 	return l.RedactAs(ctx, "", id, reason)
 }
 
-// RedactAs is Redact with the name of who asks for it on record.
+// RedactAs is Redact with the name of the caller on record.
 func (l *Log) RedactAs(ctx context.Context, caller, id, reason string) error {
 	if reason == "" {
 		return errors.New("a redaction needs a reason: it stays on record in the content's place")
 	}
-	l.removing.Lock()
-	defer l.removing.Unlock()
-	if err := l.finishAll(ctx); err != nil {
+	l.removals.Lock()
+	defer l.removals.Unlock()
+	if err := l.removals.finishAll(ctx); err != nil {
 		return err
 	}
 	r, segment, sequence, err := l.redaction(ctx, id, reason)
@@ -54,7 +54,7 @@ func (l *Log) redaction(ctx context.Context, id, reason string) (*removal, Segme
 	}
 	segment, err := l.sealed(ctx, record.Sequence)
 	if err == nil {
-		err = l.digests.wait(ctx, segment.Number)
+		err = l.writer.digests.wait(ctx, segment.Number)
 	}
 	r := &removal{log: l, event: EventRedacted, tenant: s.Tenant, details: func(files []SegmentFile) any {
 		return struct {
@@ -67,7 +67,7 @@ func (l *Log) redaction(ctx context.Context, id, reason string) (*removal, Segme
 	return r, segment, record.Sequence, err
 }
 
-// sealed returns the segment of a record, having sealed it where it was active.
+// sealed returns the segment of a record, and seals it first if it is active.
 func (l *Log) sealed(ctx context.Context, sequence uint64) (Segment, error) {
 	for range 2 {
 		for _, segment := range l.Segments() {

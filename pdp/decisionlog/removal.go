@@ -2,19 +2,83 @@ package decisionlog
 
 import (
 	"context"
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
+	"time"
 
+	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/boltfile"
 	"policy-service/pdp/plainfile"
 )
 
-// removal is content on its way out, in the steps above.
+// # Removing content
+//
+// Redaction and retention put a new file in the place of a sealed segment. It has
+// the old one's buckets and values, but:
+//
+//	record_redacted    the record's line is not in "records"; its id stays in "ids"
+//	segments_retired   "records" and "ids" are empty. The first record of a segment is the log's own and is never
+//	                   redacted, so a segment that does not have it is a retired one
+//
+// "hashes" stays whole, so every leaf and every proof is what it was. The admin
+// record of it says which files there are from now on:
+//
+//	record_redacted    details {"sequence","id","reason","file":FILE}
+//	segments_retired   details {"below","reason","files":[FILE,…]}
+//	FILE               {"segment","file","first","records","size","digest"}: a segment and its new file
+//
+// "below" is cumulative: no record with a lower sequence has content any more,
+// from this run of retention or an earlier one, so that the record may itself be
+// retired once a later one stands. "reason" of a retirement is "age" or "size".
+//
+// The digest of the old file is on record before any of this: else what was done to it
+// could not be told from what is done now. The steps, each durable before the next:
+//
+//	1  the new file is written as log/00000001.db.<size>.next, <size> being the number of records then
+//	2  the admin record is appended
+//	3  the active segment is sealed, with a checkpoint: that content is gone is believed of a signed record only,
+//	   and a reader beside a server reads sealed segments only
+//	4  the new file takes the segment's name
+//
+// After a crash before 2 the new file belongs to no record, and is removed. After
+// one before 4 a record from <size> on names it, and it takes its place. Until
+// then the segment is the file that was: a reader accepts, as a segment's file,
+// the one that segment_sealed names or any that a later record names.
+const (
+	EventRedacted = "record_redacted"
+	EventRetired  = "segments_retired"
+
+	nextSuffix = ".next"
+	// lockWait is how long a segment that another process holds is waited for.
+	lockWait = 2 * time.Second
+)
+
+// SegmentFile names a segment's file in an admin record.
+type SegmentFile struct {
+	Segment uint64 `json:"segment"`
+	File    string `json:"file"`
+	First   uint64 `json:"first"`
+	Records uint64 `json:"records"`
+	Size    int64  `json:"size"`
+	Digest  string `json:"digest"`
+}
+
+// removals has one redaction or retention at a time, and what they know of segments.
+type removals struct {
+	log *Log
+	sync.Mutex
+	retired  uint64           // segments up to this number are retired
+	contents map[uint64]int64 // what retention can free of the sealed ones that it has seen
+}
+
+// removal is one removal of content, in the steps above.
 type removal struct {
 	log   *Log
 	event string
@@ -90,12 +154,12 @@ func (r *removal) writeOne(segment Segment, keep func(bucket, key, value []byte)
 
 // record puts on record what is about to go, and which files will be there.
 func (r *removal) record(ctx context.Context) error {
-	details, err := json.Marshal(r.details(r.files))
+	details, err := stdjson.Marshal(r.details(r.files))
 	if err != nil {
 		return err
 	}
 	entry := Entry{Kind: KindAdmin, Tenant: r.tenant, Caller: r.caller, Event: r.event, Details: details}
-	// Where this fails the record may be there all the same, so the new files stay
+	// If this fails the record may be there all the same, so the new files stay
 	// for finishAll to judge. It must not be given up while it is in the queue:
 	// then it could come after that judgement.
 	_, err = r.log.Append(context.WithoutCancel(ctx), []Entry{entry})
@@ -105,7 +169,7 @@ func (r *removal) record(ctx context.Context) error {
 // replace is the moment the content goes. Any part of it can be done again.
 func (r *removal) replace(ctx context.Context) error {
 	for i, file := range r.files {
-		if err := r.log.exchange(ctx, file.Segment, r.next[i]); err != nil {
+		if err := r.log.removals.exchange(ctx, file.Segment, r.next[i]); err != nil {
 			return err
 		}
 	}
@@ -114,10 +178,10 @@ func (r *removal) replace(ctx context.Context) error {
 
 // exchange replaces a segment, and no index keeps what was in it. It must not be
 // given up while it is in the queue: an index could be made before it happens.
-func (l *Log) exchange(ctx context.Context, segment uint64, next string) error {
+func (r *removals) exchange(ctx context.Context, segment uint64, next string) error {
 	ctx = context.WithoutCancel(ctx)
-	delete(l.removing.contents, segment)
-	return l.index.Without(segment, func() error { return l.Replace(ctx, segment, next) })
+	delete(r.contents, segment)
+	return r.log.index.Without(segment, func() error { return r.log.Replace(ctx, segment, next) })
 }
 
 // fileOf describes a file of a segment.
@@ -140,4 +204,167 @@ func digestFile(name string) (digest string, size int64, err error) {
 	}
 	digest, size, err = FileDigest(f)
 	return digest, size, errors.Join(err, f.Close())
+}
+
+// finish is for Open: it finishes each removal of content that a crash
+// interrupted after its record, and undoes a removal without a record.
+func (r *removals) finish(ctx context.Context) error {
+	r.Lock()
+	defer r.Unlock()
+	return r.finishAll(ctx)
+}
+
+// finishAll also comes before each new removal: one that failed half way, as with
+// a full disk, left the segment with content that the next copy would keep.
+func (r *removals) finishAll(ctx context.Context) error {
+	segments := r.log.Segments()
+	if len(segments) == 0 {
+		return nil
+	}
+	dir := filepath.Dir(segments[0].Path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		segment, size, ok := isNext(entry.Name())
+		if !ok {
+			continue
+		}
+		if err := r.finishOne(ctx, filepath.Join(dir, entry.Name()), segment, size); err != nil {
+			return fmt.Errorf("%s is left of a redaction or retention: %w", entry.Name(), err)
+		}
+	}
+	return nil
+}
+
+func (r *removals) finishOne(ctx context.Context, name string, segment, size uint64) error {
+	digest, _, err := digestFile(name)
+	if err != nil {
+		return err
+	}
+	named, err := r.log.names(ctx, size, segment, digest)
+	if err != nil {
+		return err
+	}
+	if named {
+		if err := r.log.Rotate(ctx); err != nil { // step 3, which a crash may have come before
+			return err
+		}
+		return r.exchange(ctx, segment, name)
+	}
+	// Nothing is lost: the segment is whole, and no record says otherwise.
+	return errors.Join(os.Remove(name), syncDir(filepath.Dir(name)))
+}
+
+// names reports whether a record from a sequence on says that a segment is the
+// file with this digest.
+func (r *Reader) names(ctx context.Context, from, segment uint64, digest string) (bool, error) {
+	if from > r.Size() {
+		return false, nil
+	}
+	for record, err := range r.Records(ctx, from, r.Size()) {
+		if err != nil {
+			return false, err
+		}
+		for _, file := range newFiles(record.Line) {
+			if file.Segment == segment && file.Digest == digest {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// newFiles are the files that a removal's record names as the segments' from now on.
+func newFiles(line []byte) []SegmentFile {
+	s, err := Parse(line)
+	if err != nil || s.Kind != KindAdmin {
+		return nil
+	}
+	var d struct {
+		File  SegmentFile   `json:"file"`
+		Files []SegmentFile `json:"files"`
+	}
+	if s.Event != EventRedacted && s.Event != EventRetired || json.Unmarshal(s.Details, &d) != nil {
+		return nil
+	}
+	if s.Event == EventRedacted {
+		return []SegmentFile{d.File}
+	}
+	return d.Files
+}
+
+// isNext takes apart the name of a new file: which segment, and how many records
+// there were when it was written.
+func isNext(name string) (segment, size uint64, ok bool) {
+	base, ok := strings.CutSuffix(name, nextSuffix)
+	if !ok {
+		return 0, 0, false
+	}
+	n, err := fmt.Sscanf(base, SegmentName+".%d", &segment, &size)
+	return segment, size, err == nil && n == 2 && fmt.Sprintf(SegmentName+".%d", segment, size) == base
+}
+
+// rewriteBatch is how many bytes one transaction of a rewrite holds at most.
+const rewriteBatch = 4 << 20
+
+// rewrite copies a sealed segment into a new file, each value as keep returns it;
+// what keep returns nil for is not copied. bbolt keeps the bytes of what is
+// deleted in pages it calls free, so nothing is ever gone from a file: only a file
+// that it was never written to is without it.
+func rewrite(from *bbolt.DB, name string, keep func(bucket, key, value []byte) []byte) (err error) {
+	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	// Synced once, at the end: until the file has its name nobody reads it.
+	to, err := bbolt.Open(name, 0o600, &bbolt.Options{NoSync: true, PageSize: from.Info().PageSize})
+	if err != nil {
+		return err
+	}
+	to.AllocSize = 1 << 20
+	defer func() { err = errors.Join(err, to.Close()) }()
+	err = from.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(bucket []byte, b *bbolt.Bucket) error {
+			return copyBucket(to, bucket, b, keep)
+		})
+	})
+	return errors.Join(err, to.Sync())
+}
+
+// copyBucket copies one bucket, in transactions of bounded size.
+func copyBucket(to *bbolt.DB, bucket []byte, from *bbolt.Bucket, keep func(bucket, key, value []byte) []byte) error {
+	tx, err := to.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // nothing after a commit
+	into, err := tx.CreateBucketIfNotExists(bucket)
+	if err != nil {
+		return err
+	}
+	size, c := 0, from.Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		if v == nil {
+			return fmt.Errorf("bucket %q holds a bucket, %q, which no segment has", bucket, k)
+		}
+		if v = keep(bucket, k, v); v == nil {
+			continue
+		}
+		into.FillPercent = 1
+		if err := into.Put(k, v); err != nil {
+			return err
+		}
+		if size += len(k) + len(v); size < rewriteBatch {
+			continue
+		}
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		if tx, err = to.Begin(true); err != nil {
+			return err
+		}
+		into, size = tx.Bucket(bucket), 0
+	}
+	return tx.Commit()
 }

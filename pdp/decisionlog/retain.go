@@ -39,17 +39,17 @@ type Retired struct {
 // their ids are known any more. Writers
 // wait for one record and the renames, not for the copies.
 func (l *Log) Retain(ctx context.Context, keep Retention, now time.Time) (Retired, error) {
-	l.removing.Lock()
-	defer l.removing.Unlock()
-	if err := l.finishAll(ctx); err != nil {
+	l.removals.Lock()
+	defer l.removals.Unlock()
+	if err := l.removals.finishAll(ctx); err != nil {
 		return Retired{}, err
 	}
-	segments, reason, err := l.expired(keep, now)
+	segments, reason, err := l.removals.expired(keep, now)
 	if err != nil || len(segments) == 0 {
 		return Retired{}, err
 	}
 	for i, segment := range segments {
-		if err := l.digests.wait(ctx, segment.Number); err != nil && i == 0 {
+		if err := l.writer.digests.wait(ctx, segment.Number); err != nil && i == 0 {
 			return Retired{}, err
 		} else if err != nil { // those before it can go, and the next run says why it cannot
 			segments = segments[:i]
@@ -91,19 +91,19 @@ func contentOf(used int64, records uint64) int64 {
 // content is what retention can free of a segment. It does not go by the size of
 // the file, which grows ahead of its use: each run ends a segment, and were that
 // counted at its size, the runs' own segments would crowd out records.
-func (l *Log) content(s Segment) (int64, error) {
-	if known, ok := l.removing.contents[s.Number]; ok {
+func (r *removals) content(s Segment) (int64, error) {
+	if known, ok := r.contents[s.Number]; ok {
 		return known, nil
 	}
-	segment, err := l.find(s.First)
+	segment, err := r.log.find(s.First)
 	if err != nil {
 		return 0, err
 	}
 	var used int64
-	err = l.view(segment, func(tx *bbolt.Tx) error { used = tx.Size(); return nil })
+	err = r.log.view(segment, func(tx *bbolt.Tx) error { used = tx.Size(); return nil })
 	used = contentOf(used, s.Records)
 	if err == nil && s.Sealed {
-		l.removing.contents[s.Number] = used
+		r.contents[s.Number] = used
 	}
 	return used, err
 }
@@ -111,51 +111,51 @@ func (l *Log) content(s Segment) (int64, error) {
 // expired are the segments that are to go: the oldest ones that still hold
 // records, without a gap, so that what a retired record vouches for is retired
 // before it.
-func (l *Log) expired(keep Retention, now time.Time) (out []Segment, reason string, err error) {
-	segments, err := l.unretired()
+func (r *removals) expired(keep Retention, now time.Time) (out []Segment, reason string, err error) {
+	segments, err := r.unretired()
 	if err != nil {
 		return nil, "", err
 	}
 	contents, total := make([]int64, len(segments)), int64(0)
 	for i, segment := range segments {
-		if contents[i], err = l.content(segment); err != nil {
+		if contents[i], err = r.content(segment); err != nil {
 			return nil, "", err
 		}
 		total += contents[i]
 	}
 	for i, segment := range segments[:max(0, len(segments)-1)] {
-		sealed, err := l.begun(segments[i+1].First)
+		sealed, err := r.log.begun(segments[i+1].First)
 		if err != nil {
 			return nil, "", err
 		}
 		switch {
 		case !segment.Sealed:
-			return l.worthwhile(out, reason)
+			return r.worthwhile(out, reason)
 		case keep.Age > 0 && sealed.Add(keep.Age).Before(now):
 			reason = "age"
 		case keep.Bytes > 0 && total > keep.Bytes && (keep.LeastAge == 0 || sealed.Add(keep.LeastAge).Before(now)):
 			reason = "size"
 		default:
-			return l.worthwhile(out, reason)
+			return r.worthwhile(out, reason)
 		}
 		out, total = append(out, segment), total-contents[i]
 	}
-	return l.worthwhile(out, reason)
+	return r.worthwhile(out, reason)
 }
 
 // unretired are the segments from the oldest on that still holds records.
-func (l *Log) unretired() ([]Segment, error) {
-	segments := l.Segments()
+func (r *removals) unretired() ([]Segment, error) {
+	segments := r.log.Segments()
 	for len(segments) > 1 {
-		if segments[0].Number > l.removing.retired {
-			gone, err := l.isRetired(segments[0])
+		if segments[0].Number > r.retired {
+			gone, err := r.log.isRetired(segments[0])
 			if err != nil {
 				return nil, err
 			}
 			if !gone {
 				break
 			}
-			l.removing.retired = segments[0].Number
+			r.retired = segments[0].Number
 		}
 		segments = segments[1:]
 	}
@@ -166,9 +166,9 @@ func (l *Log) unretired() ([]Segment, error) {
 // segments, and the records of earlier retirements. These wait until something else
 // goes: dropped by themselves they would make another such segment, and so on for ever,
 // also in silence.
-func (l *Log) worthwhile(segments []Segment, reason string) ([]Segment, string, error) {
+func (r *removals) worthwhile(segments []Segment, reason string) ([]Segment, string, error) {
 	for _, segment := range segments {
-		idle, err := l.onlyUpkeep(segment.First, segment.Records)
+		idle, err := r.log.onlyUpkeep(segment.First, segment.Records)
 		if err != nil {
 			return nil, "", err
 		}
@@ -185,11 +185,11 @@ const upkeepMost = 16
 
 // onlyUpkeep reports whether records of a segment are only those of the log's own
 // housekeeping: what it seals, opens and retires.
-func (l *Log) onlyUpkeep(first, records uint64) (bool, error) {
+func (r *Reader) onlyUpkeep(first, records uint64) (bool, error) {
 	if records > upkeepMost {
 		return false, nil
 	}
-	some, err := l.some(first, first+records)
+	some, err := r.some(first, first+records)
 	if err != nil {
 		return false, err
 	}
@@ -209,8 +209,8 @@ func (l *Log) onlyUpkeep(first, records uint64) (bool, error) {
 
 // begun is when a segment was, by its first record, which is the log's own and cannot
 // be redacted, and is younger than all of the segment before.
-func (l *Log) begun(first uint64) (time.Time, error) {
-	record, err := l.Get(first)
+func (r *Reader) begun(first uint64) (time.Time, error) {
+	record, err := r.Get(first)
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/boltfile"
+	"policy-service/pdp/plainfile"
 )
 
 // allocSize is by how much the file of a segment grows; each time costs a sync.
@@ -17,71 +19,70 @@ const allocSize = 4 << 20
 
 // writing are the options of a segment that is written to. Its memory map is large from
 // the start: to enlarge it bbolt waits until nobody reads.
-func (l *Log) writing() bbolt.Options {
+func (w *writer) writing() bbolt.Options {
 	return bbolt.Options{
-		Timeout:         max(l.options.LockTimeout, time.Millisecond),
-		InitialMmapSize: int(2 * l.options.SegmentBytes),
+		Timeout:         max(w.options.LockTimeout, time.Millisecond),
+		InitialMmapSize: int(2 * w.options.SegmentBytes),
 	}
 }
 
-// turn looks after the size and the age of the active segment: at half its size the next
+// rotateIfDue looks after the size and the age of the active segment: at half its size the next
 // one is prepared, and at its size it is sealed.
-func (l *Log) turn() {
-	s := l.w.active
-	if l.w.failed != nil || s == nil {
+func (w *writer) rotateIfDue() {
+	s := w.active
+	if w.failed != nil || s == nil {
 		return
 	}
-	if l.w.next != nil && l.w.next.failed() {
-		l.w.next, l.w.tried = nil, time.Now()
+	if w.next != nil && w.next.failed() {
+		w.next, w.tried = nil, time.Now()
 	}
-	if s.size >= l.options.SegmentBytes/2 && l.w.next == nil && time.Since(l.w.tried) > l.options.RetryEvery {
-		l.w.next = l.prepareAside(s.number + 1)
+	if s.size >= w.options.SegmentBytes/2 && w.next == nil && time.Since(w.tried) > w.options.RetryEvery {
+		w.next = w.prepareAside(s.number + 1)
 	}
-	if l.ripe(s) {
-		_ = l.rotate()
+	if w.due(s) {
+		_ = w.rotate()
 	}
 }
 
-// ripe reports whether a segment is to be sealed. One that holds nothing but what the
+// due reports whether a segment is to be sealed. One that holds nothing but what the
 // log says of its own segments never is: silence needs no segments.
-func (l *Log) ripe(s *segment) bool {
-	size := l.w.tail.edge.size
-	if size-s.first < 2 || time.Since(l.w.tried) < l.options.RetryEvery {
+func (w *writer) due(s *segment) bool {
+	size := w.tail.edge.size
+	if size-s.first < 2 || time.Since(w.tried) < w.options.RetryEvery {
 		return false
 	}
-	if s.size >= l.options.SegmentBytes {
+	if s.size >= w.options.SegmentBytes {
 		return true
 	}
-	if l.options.Now().Sub(l.w.opened) < l.options.SegmentAge {
+	if w.options.Now().Sub(s.opened) < w.options.SegmentAge {
 		return false
 	}
-	idle, err := l.onlyUpkeep(s.first, size-s.first)
+	idle, err := w.reader.onlyUpkeep(s.first, size-s.first)
 	return err == nil && !idle
 }
 
-// rotate seals the active segment and begins the next. Where the next cannot be
+// rotate seals the active segment and begins the next. If the next cannot be
 // made, as on a full disk, the active one goes on.
-func (l *Log) rotate() error {
-	start, old := time.Now(), l.w.active
-	next := l.takeNext()
-	if next.err != nil {
-		l.w.tried = time.Now()
-		return fmt.Errorf("beginning a segment: %w", next.err)
+func (w *writer) rotate() error {
+	start, old := time.Now(), w.active
+	next, err := w.takeNext()
+	if err != nil {
+		w.tried = time.Now()
+		return fmt.Errorf("beginning a segment: %w", err)
 	}
-	if err := l.seal(old, next.segment); err != nil {
-		next.drop()
-		l.fail(err)
-		return l.unavailable()
+	if err := w.seal(old, next); err != nil {
+		_ = next.close()
+		return w.fail(err)
 	}
 	_ = os.Chmod(old.path, 0o400)    // a courtesy: the digest is what counts
 	go func() { _ = old.retire() }() // unmapping takes milliseconds, and readers may be at it
-	l.options.On.Rotate(old.number, time.Since(start))
+	w.options.On.Rotate(old.number, time.Since(start))
 	return nil
 }
 
-// retireSealed lets others open a sealed segment, where that is not yet done.
-func (l *Log) retireSealed(number uint64) error {
-	all := l.all()
+// retireSealed lets readers open a sealed segment, if that is not yet done.
+func (r *Reader) retireSealed(number uint64) error {
+	all := r.all()
 	for i, s := range all {
 		if s.number == number && i < len(all)-1 { // the last one is the writer's
 			return s.retire()
@@ -91,30 +92,30 @@ func (l *Log) retireSealed(number uint64) error {
 }
 
 // seal ends a segment, and begins the next. Its digest is recorded once it is known.
-func (l *Log) seal(old, next *segment) error {
-	if l.w.tail.edge.size > l.w.tail.checkpointed {
-		if err := l.transact(nil, order{checkpoint: true}); err != nil {
+func (w *writer) seal(old, next *segment) error {
+	if w.tail.edge.size > w.tail.checkpointed {
+		if err := w.transact(nil, order{checkpoint: true}); err != nil {
 			return err
 		}
 	}
-	left, _ := l.digests.list()
+	left, _ := w.digests.list()
 	left = append(left, old.number)
-	about := map[string]any{"segment": next.number, "undigested": l.digests.undoubted(left)}
-	if err := l.begin(next, EventSegment, about); err != nil {
+	about := map[string]any{"segment": next.number, "undigested": w.digests.undoubted(left)}
+	if err := w.begin(next, EventSegment, about); err != nil {
 		return err
 	}
-	l.digests.set(left)
+	w.digests.set(left)
 	return nil
 }
 
 // begin makes a prepared segment the active one, by its first record.
-func (l *Log) begin(s *segment, event string, about map[string]any) error {
-	if err := l.transact([]*call{l.own(event, about)}, order{begin: s}); err != nil {
+func (w *writer) begin(s *segment, event string, about map[string]any) error {
+	if err := w.transact([]*call{w.own("", event, about)}, order{begin: s}); err != nil {
 		return err
 	}
-	l.add(s)
-	l.w.active, l.w.opened = s, l.options.Now()
-	l.grow(l.w.tail.edge.size)
+	w.reader.add(s)
+	w.active, s.opened = s, w.options.Now()
+	w.grow(w.tail.edge.size)
 	return nil
 }
 
@@ -126,25 +127,24 @@ type nextSegment struct {
 }
 
 // prepareAside prepares a segment while the writer goes on.
-func (l *Log) prepareAside(number uint64) *nextSegment {
+func (w *writer) prepareAside(number uint64) *nextSegment {
 	n := &nextSegment{done: make(chan struct{})}
 	go func() {
 		defer close(n.done)
-		made := l.prepareSegment(number)
-		n.segment, n.err = made.segment, made.err
+		n.segment, n.err = w.prepareSegment(number)
 	}()
 	return n
 }
 
-// prepareSegment makes an empty segment. It gets its name last: what has the
-// name of a segment is one.
-func (l *Log) prepareSegment(number uint64) *nextSegment {
-	s := &segment{number: number, path: segmentPath(l.data, number), active: true}
+// prepareSegment makes an empty segment. It gets its name last: a file with the name of a
+// segment is one.
+func (w *writer) prepareSegment(number uint64) (*segment, error) {
+	s := &segment{number: number, path: segmentPath(w.reader.data, number), active: true}
 	draft := filepath.Join(filepath.Dir(s.path), fmt.Sprintf(".prepared-%08d", number))
 	_ = os.Remove(draft)
-	db, err := openFile(draft, boltfile.ToWrite, l.writing())
+	db, err := openFile(draft, boltfile.ToWrite, w.writing())
 	if err != nil {
-		return &nextSegment{err: err}
+		return nil, err
 	}
 	db.AllocSize = allocSize
 	s.db = db
@@ -163,13 +163,13 @@ func (l *Log) prepareSegment(number uint64) *nextSegment {
 	}
 	if err != nil {
 		_ = s.close()
-		return &nextSegment{err: errors.Join(err, os.Remove(draft))}
+		return nil, errors.Join(err, os.Remove(draft))
 	}
-	return &nextSegment{segment: s}
+	return s, nil
 }
 
-func (l *Log) removePrepared() error {
-	drafts, err := filepath.Glob(filepath.Join(l.data, LogDir, ".prepared-*"))
+func (w *writer) removePrepared() error {
+	drafts, err := filepath.Glob(filepath.Join(w.reader.data, LogDir, ".prepared-*"))
 	for _, name := range drafts {
 		err = errors.Join(err, os.Remove(name))
 	}
@@ -177,14 +177,14 @@ func (l *Log) removePrepared() error {
 }
 
 // takeNext is the prepared segment, or one made now.
-func (l *Log) takeNext() *nextSegment {
-	n := l.w.next
-	l.w.next = nil
+func (w *writer) takeNext() (*segment, error) {
+	n := w.next
+	w.next = nil
 	if n == nil {
-		return l.prepareSegment(l.w.active.number + 1)
+		return w.prepareSegment(w.active.number + 1)
 	}
 	<-n.done
-	return n
+	return n.segment, n.err
 }
 
 // failed says whether preparing came to an end without a segment.
@@ -197,18 +197,85 @@ func (n *nextSegment) failed() bool {
 	}
 }
 
-func (n *nextSegment) drop() {
-	if n.segment != nil {
-		_ = n.segment.close()
+// dropNext gives up the prepared segment. Its file is empty, and the next one
+// of that number takes its place.
+func (w *writer) dropNext() {
+	if w.next == nil {
+		return
+	}
+	if s, err := w.takeNext(); err == nil {
+		_ = s.close()
 	}
 }
 
-// dropNext gives up the prepared segment. Its file is empty, and the next one
-// of that number takes its place.
-func (l *Log) dropNext() {
-	if l.w.next != nil {
-		<-l.w.next.done
-		l.w.next.drop()
-		l.w.next = nil
+// Rotate seals the active segment, so that all that is on record now can be read by
+// others. It returns when the digest of the segment is on record too, or never will be:
+// then the segment can be rewritten with [Log.Replace], if it was not altered.
+func (l *Log) Rotate(ctx context.Context) error {
+	w := l.writer
+	var old *segment
+	var prepared <-chan struct{}
+	err := w.order(ctx, func() error {
+		old = w.active
+		if w.next == nil { // it takes long, and so is made beside the writer
+			w.next = w.prepareAside(old.number + 1)
+		}
+		prepared = w.next.done
+		return nil
+	})
+	if err != nil {
+		return err // what was set is the writer's still
 	}
+	select {
+	case <-prepared:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err = w.order(ctx, func() error {
+		if w.active.number != old.number { // the writer saw by itself that it was full
+			return nil
+		}
+		return w.rotate()
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.digests.wait(ctx, old.number); err != nil && !errors.Is(err, ErrDamaged) {
+		return err
+	}
+	return old.retire() // if that is not yet done
+}
+
+// Replace puts a file in the place of a sealed segment. It must hold the same
+// meta and hashes, and be durable, and its digest on record. tmp is a name in
+// the log's directory.
+func (l *Log) Replace(ctx context.Context, number uint64, tmp string) error {
+	// The disk gets the old file back when no process holds it any more, which takes
+	// milliseconds. It is held here, so that the writer does not wait for that.
+	old, err := plainfile.Open(segmentPath(l.data, number))
+	if err != nil {
+		return err
+	}
+	if err := l.writer.order(ctx, func() error { return l.writer.putInPlace(number, tmp) }); err != nil {
+		return errors.Join(err, old.Close())
+	}
+	return errors.Join(old.Close(), syncDir(filepath.Join(l.data, LogDir)))
+}
+
+// putInPlace is the writer's part of Replace.
+func (w *writer) putInPlace(number uint64, tmp string) error {
+	for _, s := range w.reader.all() {
+		if s.number != number {
+			continue
+		}
+		if s == w.active {
+			return fmt.Errorf("segment %d is written to: rotate first", number)
+		}
+		start := time.Now()
+		defer func() { w.options.On.Replace(number, time.Since(start)) }()
+		w.reader.opening.Lock() // so that no reader opens the old one meanwhile
+		defer w.reader.opening.Unlock()
+		return errors.Join(s.close(), os.Rename(filepath.Join(w.reader.data, LogDir, filepath.Base(tmp)), s.path))
+	}
+	return fmt.Errorf("segment %d: %w", number, ErrNotFound)
 }

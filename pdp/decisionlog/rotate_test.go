@@ -48,9 +48,9 @@ func TestTwoCommitsKeepTheWriter(t *testing.T) {
 	l := mustOpen(t, t.TempDir(), Options{On: Hooks{Commit: func(Commit) { commits++ }}})
 	mustAppend(t, l, thousand()...)
 	mustAppend(t, l, entryOf("", true))
-	err := l.order(t.Context(), func() error {
+	err := l.writer.order(t.Context(), func() error {
 		commits = 0
-		err := l.rotate()
+		err := l.writer.rotate()
 		if commits != 2 { // counted here: the writer goes on, and signs in silence too
 			t.Errorf("%d commits, want 2", commits)
 		}
@@ -78,7 +78,7 @@ func TestRotationWaitsForNoReader(t *testing.T) {
 	<-reading
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err := l.order(ctx, l.rotate)
+	err := l.writer.order(ctx, l.writer.rotate)
 	close(release)
 	if err := <-read; err != nil {
 		t.Error(err)

@@ -27,7 +27,11 @@ type segment struct {
 	active bool         // it is the writer's, who alone opens and closes it
 	used   time.Time
 	size   int64
-	sound  os.FileInfo // the file that was found to be, when it was opened last
+	sound  os.FileInfo // the file that was checked when it was opened last
+
+	// Of the active segment; the writer alone touches them.
+	opened  time.Time // when it was begun
+	charged *charges
 }
 
 func segmentPath(data string, number uint64) string {

@@ -31,7 +31,7 @@ type Snapshot struct {
 
 	segments []Segment
 	retired  map[uint64]bool // by segment, as far as it was asked for
-	removed  *removed        // since; nil where nobody asks
+	since    *since          // nil if it does not matter what was removed since
 }
 
 // Read hands the log of a data directory to f: up to its last checkpoint, or,
@@ -41,12 +41,9 @@ func Read(data string, f func(*Snapshot) error) error {
 	if err != nil {
 		return err
 	}
-	keys, err := VerifierKeys(data)
+	s, err := r.snapshot()
 	if err == nil {
-		var s *Snapshot
-		if s, err = r.snapshot(keys); err == nil {
-			err = f(s)
-		}
+		err = f(s)
 	}
 	return errors.Join(err, r.Close())
 }
@@ -57,11 +54,7 @@ func (l *Log) Snapshot() (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := VerifierKeys(l.data)
-	if err != nil {
-		return nil, err
-	}
-	return l.snapshotTo(last, keys), nil
+	return l.snapshotTo(last)
 }
 
 // For is the same for a reader who may see the records of some tenants only. Of
@@ -75,20 +68,31 @@ func (s *Snapshot) For(tenants []string) *Snapshot {
 // Checkpoint is the signed checkpoint that the snapshot ends with.
 func (s *Snapshot) Checkpoint(context.Context) ([]byte, error) { return s.Head.Checkpoint, nil }
 
-func (r *Reader) snapshot(keys []string) (*Snapshot, error) {
+func (r *Reader) snapshot() (*Snapshot, error) {
 	last, err := r.LastCheckpoint()
 	if err != nil {
 		return nil, fmt.Errorf("no checkpoint can be read: %w", err)
 	}
-	return r.snapshotTo(last, keys), nil
+	return r.snapshotTo(last)
 }
 
-func (r *Reader) snapshotTo(c Checkpoint, keys []string) *Snapshot {
-	h := Head{Origin: c.Origin, Size: int64(c.Size), Time: c.Time, Checkpoint: c.Note, Keys: keys, Live: r.Partial()}
+func (r *Reader) snapshotTo(c Checkpoint) (*Snapshot, error) {
+	keys, err := VerifierKeys(r.data)
+	if err != nil {
+		return nil, err
+	}
+	h := Head{
+		Origin:     c.Origin,
+		Size:       int64(c.Size),
+		Time:       c.Time,
+		Checkpoint: c.Note,
+		Keys:       keys,
+		Live:       r.Partial(),
+	}
 	if !h.Live {
 		h.Uncovered = int64(r.Size()) - h.Size
 	}
-	return &Snapshot{Reader: r, Head: h, segments: r.Segments(), retired: map[uint64]bool{}}
+	return &Snapshot{Reader: r, Head: h, segments: r.Segments(), retired: map[uint64]bool{}}, nil
 }
 
 // Records yields the records in [from, to), in order, each as the reader may see it: without

@@ -24,10 +24,11 @@ type Status struct {
 
 // Status says how the log is.
 func (l *Log) Status() Status {
-	s := l.state.now()
-	s.Mode, s.OK, s.Size, s.Queued = l.options.Mode, s.Err == nil, l.Size(), len(l.queue)
-	s.Recent, s.Full = l.accounts.state()
-	all, open := l.digests.list()
+	w := l.writer
+	s := w.state.now()
+	s.Mode, s.OK, s.Size, s.Queued = w.options.Mode, s.Err == nil, l.Size(), len(w.queue.calls)
+	s.Recent, s.Full = w.accounts.state()
+	all, open := w.digests.list()
 	s.Altered = len(all) - len(open)
 	for _, segment := range l.Segments() {
 		s.Segments, s.Bytes = s.Segments+1, s.Bytes+segment.Size

@@ -35,7 +35,7 @@ func TestLossesMeanwhile(t *testing.T) {
 func TestDroppedLast(t *testing.T) {
 	data := t.TempDir()
 	l := mustOpen(t, data, Options{Mode: BestEffort})
-	l.state.drop(3, l.options.Now())
+	l.writer.state.drop(3, l.writer.options.Now())
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}

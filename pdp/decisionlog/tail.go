@@ -16,30 +16,30 @@ import (
 	"policy-service/pdp/boltfile"
 )
 
-// openTail opens what is there for writing, and checks the end of it: the rest
+// openTail opens the log for writing, and checks the end of it. The rest
 // was checked when it was the end, and verify checks all of it.
-func (l *Log) openTail() (crashed bool, err error) {
-	if err := l.removePrepared(); err != nil {
+func (w *writer) openTail() (crashed bool, err error) {
+	if err := w.removePrepared(); err != nil {
 		return false, err
 	}
-	if err := l.scan(); err != nil {
+	if err := w.reader.scan(); err != nil {
 		return false, err
 	}
-	all := l.all()
-	if l.partial.Load() {
+	all := w.reader.all()
+	if w.reader.partial.Load() {
 		return false, ErrLocked
 	}
 	if len(all) == 0 {
-		return false, l.create()
+		return false, w.create()
 	}
 	s := all[len(all)-1]
-	if l.w.key, err = openKey(l.data, l.options.Origin, s.key); err != nil {
+	if w.key, err = openKey(w.reader.data, w.options.Origin, s.key); err != nil {
 		return false, err
 	}
 	if err := os.Chmod(s.path, 0o600); err != nil { // it may have been sealed before a crash
 		return false, err
 	}
-	db, err := openFile(s.path, boltfile.ToWrite, l.writing())
+	db, err := openFile(s.path, boltfile.ToWrite, w.writing())
 	if err != nil {
 		return false, err
 	}
@@ -47,66 +47,60 @@ func (l *Log) openTail() (crashed bool, err error) {
 	s.mu.Lock()
 	s.db, s.active = db, true
 	s.mu.Unlock()
-	l.w.active, l.w.opened = s, l.options.Now()
+	w.active, s.opened = s, w.options.Now()
 	clean := uint64(0)
 	var undigested []uint64
 	var doubt error
 	err = s.view(func(tx *bbolt.Tx) (err error) {
 		clean, _ = readNumber(tx.Bucket([]byte(BucketMeta)).Get([]byte(MetaClean)))
 		if at, ok := timeOf(tx.Bucket([]byte(BucketRecords)).Get(number(s.first))); ok {
-			l.w.opened = at
+			s.opened = at
 		}
-		if l.w.tail, err = checkTail(tx, s, l.Size()); err != nil {
+		if w.tail, err = checkTail(tx, s, w.reader.Size()); err != nil {
 			return err
 		}
 		var sealed []uint64
 		for _, other := range all[:len(all)-1] {
 			sealed = append(sealed, other.number)
 		}
-		undigested, doubt = readUndigested(tx, s.first, l.w.tail.edge, sealed)
-		l.w.charged = activeCharges(tx, s.first, l.w.tail.checkpointed, l.Size())
+		undigested, doubt = readUndigested(tx, s.first, w.tail.edge, sealed)
+		s.charged = activeCharges(tx, s.first, w.tail.checkpointed, w.reader.Size())
 		s.size = tx.Size()
-		l.accounts.reopen(l.w.charged, contentOf(s.size, l.Size()-s.first))
+		w.accounts.reopen(s.charged, contentOf(s.size, w.reader.Size()-s.first))
 		return nil
 	})
 	if err == nil && doubt != nil && len(undigested) > 0 {
-		l.digests.doubt(undigested, doubt)
+		w.digests.doubt(undigested, doubt)
 	} else if err == nil {
-		l.digests.set(undigested)
+		w.digests.set(undigested)
 	}
-	return clean != l.Size(), err
+	return clean != w.reader.Size(), err
 }
 
 // checkEdge holds the edge of a segment that has no checkpoint yet against the last one
 // of the segment before it, if that is here: it was sealed with one.
-func (l *Log) checkEdge() error {
-	s := l.w.active
-	if l.w.tail.note != nil || len(l.all()) < 2 {
+func (w *writer) checkEdge() error {
+	s := w.active
+	if w.tail.note != nil || len(w.reader.all()) < 2 {
 		return nil
 	}
-	last, err := l.LastCheckpoint()
+	last, err := w.reader.LastCheckpoint()
 	if err != nil {
 		return err
 	}
-	verifier, err := note.NewVerifier(l.w.key.public)
+	verifier, err := note.NewVerifier(w.key.public)
 	if err == nil {
 		last, err = ParseCheckpoint(last.Note, note.VerifierList(verifier))
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	root, err := tlog.TreeHash(int64(last.Size), l)
+	root, err := tlog.TreeHash(int64(last.Size), w.reader)
 	if err != nil || last.Size != s.first || root != last.Root {
 		return errors.Join(fmt.Errorf("%w: segment %d does not continue what was signed of the one before it", ErrDamaged, s.number), err)
 	}
 	var before edge
-	err = s.view(func(tx *bbolt.Tx) error {
-		r, err := segmentHashes(tx, s.first)
-		if err == nil {
-			before, err = edgeAt(s.first, r)
-		}
-		return err
-	})
+	err = s.view(func(tx *bbolt.Tx) (err error) { before, err = edgeBefore(tx, s.first); return err })
 	if err != nil {
 		return err
 	}
@@ -117,16 +111,17 @@ func (l *Log) checkEdge() error {
 }
 
 // create begins a log.
-func (l *Log) create() (err error) {
-	if l.w.key, err = openKey(l.data, l.options.Origin, ""); err != nil {
+func (w *writer) create() (err error) {
+	if w.key, err = openKey(w.reader.data, w.options.Origin, ""); err != nil {
 		return err
 	}
-	next := l.prepareSegment(1)
-	if next.err != nil {
-		return next.err
+	first, err := w.prepareSegment(1)
+	if err != nil {
+		return err
 	}
-	l.w.tail = tail{}
-	return l.begin(next.segment, EventCreated, map[string]any{"format": FormatVersion, "origin": l.w.key.Name(), "key": l.w.key.public})
+	w.tail = tail{}
+	about := map[string]any{"format": FormatVersion, "origin": w.key.Name(), "key": w.key.public}
+	return w.begin(first, EventCreated, about)
 }
 
 // checkTail reads the end of the active segment, as far as it is not below the
@@ -174,9 +169,8 @@ func (t *tail) replay(tx *bbolt.Tx, size uint64) error {
 		if line != nil && tlog.RecordHash(line) != leaf {
 			return fmt.Errorf("%w: record %d is not the one that was hashed", ErrDamaged, t.edge.size)
 		}
-		again, err := t.edge.add(leaf)
-		if err != nil || !bytes.Equal(joinHashes(again), stored) {
-			return errors.Join(fmt.Errorf("%w: the tree does not hold record %d", ErrDamaged, t.edge.size-1), err)
+		if !t.edge.extend(leaf, stored) {
+			return fmt.Errorf("%w: the tree does not hold record %d", ErrDamaged, t.edge.size-1)
 		}
 		if at, ok := timeOf(line); ok && at.After(t.time) {
 			t.time = at
@@ -206,29 +200,105 @@ func edgeBefore(tx *bbolt.Tx, first uint64) (edge, error) {
 	return edge{first, hashes}, err
 }
 
-// segmentHashes reads hashes from one segment alone, what stands before it from
+// segmentHashes reads hashes from one segment alone: those before it from
 // its edge.
 func segmentHashes(tx *bbolt.Tx, first uint64) (tlog.HashReader, error) {
-	edge, err := edgeBefore(tx, first)
-	if err != nil {
-		return nil, err
-	}
-	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
-		out := make([]tlog.Hash, len(indexes))
-		for i, index := range indexes {
-			sequence, level := completes(index)
-			if sequence >= first {
-				if out[i], err = storedHash(tx, sequence, level); err != nil {
-					return nil, err
-				}
-				continue
-			}
-			one, err := edge.ReadHashes([]int64{index})
+	before, err := edgeBefore(tx, first)
+	return before.then(tlog.HashReaderFunc(func(indexes []int64) (out []tlog.Hash, err error) {
+		for _, index := range indexes {
+			hash, err := storedHash(tx, index)
 			if err != nil {
 				return nil, err
 			}
-			out[i] = one[0]
+			out = append(out, hash)
 		}
 		return out, nil
-	}), nil
+	})), err
+}
+
+// fail closes what is open after an error of writing, and returns what callers get. Until
+// [writer.recover] has gone well everything is refused: a file whose sync failed can read
+// differently from the page cache and from the disk.
+func (w *writer) fail(err error) error {
+	w.failed, w.tried = err, time.Now()
+	w.letGo()
+	w.state.fail(err, w.options.Now())
+	w.options.On.State(err)
+	return w.unavailable()
+}
+
+// letGo closes what the writer has open, whatever state it is in.
+func (w *writer) letGo() {
+	w.dropNext()
+	if s := w.active; s != nil {
+		_ = s.close() // it failed already
+		boltfile.DropCache(s.path)
+	}
+	w.active = nil
+}
+
+// recover opens the log again, as a new process would, and writes a record: that proves that
+// the disk takes what is written.
+func (w *writer) recover() {
+	if err := w.reopen(); err != nil {
+		_ = w.fail(err)
+		return
+	}
+	w.failed = nil
+	w.state.resume()
+	w.options.On.State(nil)
+}
+
+func (w *writer) reopen() error {
+	size, status, segments := w.reader.Size(), w.state.now(), len(w.reader.all())
+	if err := w.openAgain(); err != nil {
+		return err
+	}
+	if len(w.reader.all()) != segments { // what failed was the beginning of one, and it is there
+		w.limit(w.accounts.keep)
+	}
+	if now := w.reader.Size(); now < size {
+		return fmt.Errorf("%w: it had %d records and has %d", ErrDamaged, size, now)
+	}
+	lost, refused := w.state.take()
+	about := lost.details(map[string]any{
+		"failed_at":  status.Since.UTC().Format(TimeLayout),
+		"resumed_at": w.options.Now().UTC().Format(TimeLayout),
+		"error":      classify(status.Err),
+		"refused":    refused,
+	})
+	if err := w.transact([]*call{w.own("", EventResumed, about)}, order{checkpoint: true}); err != nil {
+		w.state.giveBack(lost)
+		return err
+	}
+	return nil
+}
+
+// openAgain keeps readers from opening the segment that the writer wants alone.
+func (w *writer) openAgain() error {
+	w.reader.opening.Lock()
+	defer w.reader.opening.Unlock()
+	for _, s := range w.reader.all() {
+		_ = s.close()
+	}
+	_, err := w.openTail()
+	return err
+}
+
+// finish ends the log in good order. If the log failed, it tries once more to open it.
+func (w *writer) finish() error {
+	if w.failed != nil {
+		w.recover()
+	}
+	if err := w.unavailable(); err != nil {
+		return err
+	}
+	w.dropNext()
+	if err := w.digests.finish(); err != nil {
+		return err
+	}
+	lost, _ := w.state.take() // dropped when nothing was written any more
+	err := w.transact(w.dropped(lost), order{checkpoint: true, clean: true})
+	w.letGo()
+	return err
 }

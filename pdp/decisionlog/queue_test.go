@@ -19,7 +19,7 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		_ = l.order(t.Context(), func() error { close(held); <-release; return nil })
+		_ = l.writer.order(t.Context(), func() error { close(held); <-release; return nil })
 	})
 	<-held
 	large := entryOf("", true)
@@ -33,9 +33,9 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 		})
 	}
 	waiting := func() int {
-		l.shares.mu.Lock()
-		defer l.shares.mu.Unlock()
-		if s := l.shares.of["key:loud"]; s != nil {
+		l.writer.queue.shares.mu.Lock()
+		defer l.writer.queue.shares.mu.Unlock()
+		if s := l.writer.queue.shares.of["key:loud"]; s != nil {
 			return s.users
 		}
 		return 0
@@ -52,7 +52,7 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 	if _, err := l.Append(gone, []Entry{large}); err == nil { // who has gone has none of it
 		t.Error("somebody who has gone is written")
 	}
-	before, begun := l.Size(), len(l.queue)
+	before, begun := l.Size(), len(l.writer.queue.calls)
 	small := entryOf("", true)
 	small.Caller = "key:calm"
 	at := make(chan uint64, 1)
@@ -63,7 +63,7 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 		}
 		at <- first
 	})
-	for tick := time.NewTicker(time.Millisecond); len(l.queue) == begun; <-tick.C {
+	for tick := time.NewTicker(time.Millisecond); len(l.writer.queue.calls) == begun; <-tick.C {
 		if ctx.Err() != nil {
 			t.Fatal("nothing comes after them")
 		}
@@ -73,8 +73,8 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 		t.Errorf("%d records of another caller are written before", first-before)
 	}
 	all.Wait()
-	if len(l.shares.of) != 0 {
-		t.Errorf("%d callers are left", len(l.shares.of))
+	if len(l.writer.queue.shares.of) != 0 {
+		t.Errorf("%d callers are left", len(l.writer.queue.shares.of))
 	}
 }
 
@@ -86,7 +86,7 @@ func TestOneCallerHasNobodyElsesRecordsDropped(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		_ = l.order(t.Context(), func() error { close(held); <-release; return nil })
+		_ = l.writer.order(t.Context(), func() error { close(held); <-release; return nil })
 	})
 	<-held
 	put := func(caller string, bytes int) (dropped uint64) {
@@ -115,7 +115,7 @@ func TestOneCallerHasNobodyElsesRecordsDropped(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
-	if len(l.shares.of) != 0 {
-		t.Errorf("%d callers are left", len(l.shares.of))
+	if len(l.writer.queue.shares.of) != 0 {
+		t.Errorf("%d callers are left", len(l.writer.queue.shares.of))
 	}
 }
