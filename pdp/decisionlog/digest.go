@@ -112,6 +112,10 @@ func (d *digests) wait(ctx context.Context, segment uint64) error {
 		}
 		select {
 		case <-changed:
+		case <-time.After(d.writer.options.RetryEvery): // while writing fails there is no change to wait for
+			if d.writer.state.now().Err != nil {
+				return fmt.Errorf("%w: the digest of segment %d is not on record yet", ErrUnavailable, segment)
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -577,3 +577,21 @@ func TestDigestAfterAFileWasAway(t *testing.T) {
 		t.Errorf("%d segments count as altered", n)
 	}
 }
+
+// While the log cannot be written no digest gets on record, so a call that waits for one ends.
+func TestAWaitForADigestEndsIfTheLogFails(t *testing.T) {
+	l := mustOpen(t, t.TempDir(), Options{RetryEvery: 5 * time.Millisecond})
+	mustAppend(t, l, entryOf("", true))
+	if err := l.writer.order(t.Context(), func() error {
+		l.writer.digests.set([]uint64{1})
+		_ = l.writer.fail(ErrDamaged) // it is not tried again for a minute
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := l.writer.digests.wait(ctx, 1); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v", err)
+	}
+}
