@@ -266,15 +266,16 @@ func (d *digests) put(file SegmentFile) error {
 	return nil
 }
 
-// of computes the digest of a sealed segment, and checks after that what was read.
-// In this order: what is altered in between is found by the check, or gives the file
-// another digest than the one on record. What is wrong is told.
+// of computes the digest of a sealed segment, and checks after that what was read. In this
+// order: what is altered in between is found by the check, or gives the file another digest
+// than the one on record. The check opens the file again, because a file that is open here
+// can be another one than its name has now. A fault goes to Hooks.Failure.
 func (d *digests) of(ctx context.Context, segment uint64, tree edge) (file SegmentFile, err error) {
 	all := d.writer.reader.Segments()
 	if at := slices.IndexFunc(all, func(s Segment) bool { return s.Number == segment }); at < 0 {
 		err = fmt.Errorf("segment %d is not here", segment)
 	} else if file, err = fileOf(all[at], all[at].Path); err == nil {
-		err = d.check(ctx, all[at], tree)
+		err = errors.Join(d.writer.reader.retireSealed(segment), d.check(ctx, all[at], tree))
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
 		d.refuse(segment, err)

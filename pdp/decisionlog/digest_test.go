@@ -595,3 +595,39 @@ func TestAWaitForADigestEndsIfTheLogFails(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// replaceBy puts a copy of a segment with a change in the place of its file.
+func replaceBy(t *testing.T, path string, change func(*bbolt.Tx) error) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := path + ".changed"
+	if err := os.WriteFile(next, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(next, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Update(change), db.Close(), os.Rename(next, path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The file whose digest is recorded is the file that was checked, also if this process still has an older one open.
+func TestADigestIsThatOfTheFileThatWasChecked(t *testing.T) {
+	data := t.TempDir()
+	sealOnly(t, data, 2)
+	l := mustOpen(t, data, Options{})
+	l.writer.digests.stop()
+	tree := l.writer.tail.edge.clone()
+	mustGet(t, l.Reader, 1) // opens it
+	replaceBy(t, segmentPath(data, 1), func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(BucketRecords)).Put(number(1), []byte(`{"sequence":1}`))
+	})
+	if file, err := l.writer.digests.of(t.Context(), 1, tree); !errors.Is(err, ErrDamaged) {
+		t.Errorf("got %+v, %v", file, err)
+	}
+}
