@@ -45,16 +45,14 @@ func (w *writer) rotateIfDue() {
 }
 
 // due reports whether a segment is to be sealed. One that holds nothing but what the
-// log says of its own segments never is: silence needs no segments.
+// log says of its own segments never is: silence needs no segments, and if a new segment
+// is as large as a segment may be, sealing it would have no end.
 func (w *writer) due(s *segment) bool {
 	size := w.tail.edge.size
 	if size-s.first < 2 || time.Since(w.tried) < w.options.RetryEvery {
 		return false
 	}
-	if s.size >= w.options.SegmentBytes {
-		return true
-	}
-	if w.options.Now().Sub(s.opened) < w.options.SegmentAge {
+	if s.size < w.options.SegmentBytes && w.options.Now().Sub(s.opened) < w.options.SegmentAge {
 		return false
 	}
 	idle, err := w.reader.onlyUpkeep(s.first, size-s.first)

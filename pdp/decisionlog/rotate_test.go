@@ -98,3 +98,29 @@ func TestRotationWaitsForNoReader(t *testing.T) {
 		_ = db.Close()
 	}
 }
+
+// A segment that is full of nothing but what the log says of its segments is not sealed: the next one would be as full.
+func TestSmallSegmentsAreNotSealedForEver(t *testing.T) {
+	commits := make(chan struct{})
+	l := mustOpen(t, t.TempDir(), Options{
+		SegmentBytes:    1,
+		CheckpointEvery: time.Millisecond,
+		CheckpointIdle:  time.Millisecond,
+		RetryEvery:      time.Millisecond,
+		On: Hooks{Commit: func(Commit) {
+			select {
+			case commits <- struct{}{}:
+			default:
+			}
+		}},
+	})
+	for range 5 {
+		mustAppend(t, l, entryOf("", true))
+	}
+	for range 30 { // checkpoints
+		<-commits
+	}
+	if n := len(l.Segments()); n < 2 || n > 6 {
+		t.Errorf("5 appends made %d segments", n)
+	}
+}
