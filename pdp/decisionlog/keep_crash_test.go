@@ -1,11 +1,16 @@
 package decisionlog
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
+
+	"go.etcd.io/bbolt"
 )
 
 // A removal that stops after any of its steps leaves a log that is whole, and is
@@ -109,4 +114,40 @@ func (k *kept) left() []string {
 	left, err := filepath.Glob(filepath.Join(k.data, LogDir, "*"+nextSuffix))
 	k.ok(err)
 	return left
+}
+
+// What was done to a sealed file after its digest was recorded must not be hidden by a new file.
+func TestNoRemovalFromAFileThatIsNotTheRecordedOne(t *testing.T) {
+	remove := map[string]func(*kept) error{
+		"redaction": func(k *kept) error { return k.log.Redact(t.Context(), "a-2", "on request") },
+		"retention": func(k *kept) error {
+			_, err := k.log.Retain(t.Context(), Retention{Bytes: 1}, time.Now())
+			return err
+		},
+	}
+	for name, do := range remove {
+		t.Run(name, func(t *testing.T) {
+			k := keepLog(t)
+			k.append("a-1", "a-2")
+			k.ok(k.log.Rotate(t.Context()))
+			path := segmentPath(k.data, 1)
+			good, err := os.ReadFile(path)
+			k.ok(err)
+			replaceBy(t, path, func(tx *bbolt.Tx) error {
+				return tx.Bucket([]byte(BucketIDs)).Put([]byte("nobody"), number(1)) // no hash covers it
+			})
+			if err := do(k); !errors.Is(err, ErrDamaged) {
+				t.Errorf("got %v", err)
+			}
+			k.look()
+			if slices.ContainsFunc(k.lines, func(line []byte) bool {
+				return line == nil || bytes.Contains(line, []byte(EventRedacted)) || bytes.Contains(line, []byte(EventRetired))
+			}) {
+				t.Error("content was removed, or is recorded as removed")
+			}
+			k.ok(os.WriteFile(path+".good", good, 0o400))
+			k.ok(os.Rename(path+".good", path))
+			k.ok(do(k)) // the file is what it was
+		})
+	}
 }
