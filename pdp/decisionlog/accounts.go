@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// accounts say what each caller has put on record of what retention may not drop yet, so
-// that nobody fills the log with records that would have everybody else's dropped, or
-// nobody's taken.
+// accounts say how much each caller has put on record that retention may not drop yet. So no
+// caller can fill the log, and get the records of others dropped or refused.
 //
 // A record counts until its segment can go, as a part of what the segment takes on disk:
 // the content of a segment, as retention counts it, is divided among its records by their
@@ -18,7 +17,7 @@ import (
 // transaction as they: neither a restart nor a crash forgets any.
 type accounts struct {
 	now  func() time.Time
-	aged func() // is told when retention may drop more than before
+	aged func() // called when retention may drop more than before
 
 	mu        sync.Mutex
 	keep      Retention
@@ -45,18 +44,18 @@ type stretch struct {
 }
 
 const (
-	// mostAccounts bounds the memory. Subjects of issuers, who can name as many as they
-	// like, have half of them, so that they crowd out nobody else.
+	// mostAccounts bounds the memory. The subjects of issuers, of which an issuer can name any
+	// number, have half of them, so that they do not crowd out others.
 	mostAccounts = 10_000
 	// stretchesKept is how many parts the time is divided into, which bounds it too.
 	stretchesKept = 32
-	// others is who has no account of its own: all of them have one together.
+	// others are all callers without an account of their own: they have one together.
 	others = "*"
 	// lineWeight is what a record weighs besides its line: its key, its id, and what the
 	// writer adds to it.
 	lineWeight = 256
 	// segmentBase is what a segment takes before it has records, and what checkpoints do:
-	// it is nobody's, and would make the first records of a segment dear.
+	// it is no caller's, and would make the first records of a segment dear.
 	segmentBase = 32 << 10
 	// mostPrice is more than the content of a segment is of the weight of its records, but
 	// for one that has little besides its checkpoints.
@@ -194,8 +193,8 @@ func (a *accounts) begin(c *charges, content int64) {
 }
 
 // issuerShare is what all subjects of one issuer may have together, unless one caller may
-// have more: who can name any number of them is one party all the same, and leaves as much
-// to others.
+// have more. An issuer can name any number of subjects. It is one party all the same, and leaves
+// as much to others.
 const issuerShare = 0.5
 
 // limit sets the bounds, and what is in the sealed segments.
@@ -263,7 +262,7 @@ func (a *accounts) get(name string) *account {
 	return one
 }
 
-// each is for the account of a caller, and that of its issuer. What is nobody's has none.
+// each is for the account of a caller, and that of its issuer. Without a caller there is none.
 func (a *accounts) each(name string, do func(*account)) {
 	if name == "" {
 		return
@@ -296,8 +295,8 @@ func (a *accounts) usedByAll() int64 {
 	return a.content + a.active + int64(float64(a.coming)*a.openPrice())
 }
 
-// room refuses a caller that is at a bound. Where callers are not told apart there is
-// nobody to be kept from the rest.
+// room refuses a caller that is at a bound. A record without a caller is held to the bound of
+// all together alone.
 func (a *accounts) room(name string) error {
 	if a.keep.LeastAge == 0 || a.keep.Bytes == 0 {
 		return nil
@@ -322,7 +321,7 @@ func (a *accounts) room(name string) error {
 func (a *accounts) part(share float64) int64 { return int64(share * float64(a.keep.Bytes)) }
 
 // refusal finds when enough stretches will be old enough. What is in the active segment is
-// dropped nobody knows when.
+// dropped at a time that is not known yet.
 func (a *accounts) refusal(bound Bound, over int64, of func(*stretch) int64) error {
 	now := a.now()
 	for i := range a.stretches {

@@ -250,7 +250,7 @@ func TestChargesAreReadBackWithoutNames(t *testing.T) {
 	}
 	var s Recorded
 	c.ok(json.Unmarshal(record.Line, &s))
-	c.ok(c.Redact(t.Context(), s.ID, "on request"))
+	c.ok(c.Redact(t.Context(), "", s.ID, "on request"))
 	for _, segment := range c.Segments() {
 		content, err := os.ReadFile(segment.Path)
 		c.ok(err)

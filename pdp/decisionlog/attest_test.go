@@ -95,7 +95,7 @@ func TestNobodyHidesAStep(t *testing.T) {
 func TestRedactedStepIsExplained(t *testing.T) {
 	l := mustOpen(t, t.TempDir(), Options{Kinds: []string{kindStep}})
 	mustAppend(t, l, entry("gone"), stepOf("mine", "step"))
-	if err := l.Redact(t.Context(), "gone", "erasure request"); err != nil {
+	if err := l.Redact(t.Context(), "", "gone", "erasure request"); err != nil {
 		t.Fatal(err)
 	}
 	steps, gone := 0, 0

@@ -44,7 +44,7 @@ func batchLog(t *testing.T, r *rand.Rand) (k *kept, whole map[string]string) {
 	for _, id := range redacted {
 		record, err := k.log.ByID(id)
 		k.ok(err)
-		k.ok(k.log.Redact(t.Context(), id, "on request"))
+		k.ok(k.log.Redact(t.Context(), "", id, "on request"))
 		k.gone[int64(record.Sequence)] = WhyRedacted
 	}
 	k.look()
@@ -245,7 +245,7 @@ func TestRecordsOfBatchesComeAlong(t *testing.T) {
 	if string(shown.Record.Asked) != whole[inherits] || shown.Record.Batch.Line == nil || shown.Record.Gone != nil {
 		t.Errorf("got %+v", shown)
 	}
-	k.ok(k.log.Redact(t.Context(), "b1", "on request"))
+	k.ok(k.log.Redact(t.Context(), "", "b1", "on request"))
 	if got := prove(inherits); !slices.Equal(got, []string{inherits}) {
 		t.Errorf("redacted: proved with %v", got)
 	}

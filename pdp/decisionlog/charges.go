@@ -11,8 +11,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// charges say whose the records of one segment are: for each account where its first
-// record is, and what all of them weigh. They are kept in the segment, with each
+// charges say to which accounts the records of one segment belong: for each account where its
+// first record is, and what all its records weigh. They are kept in the segment, with each
 // checkpoint; what is above the last checkpoint is read from the records. No name stands
 // there but in the records themselves, so that none is left when these go.
 type charges struct {
@@ -30,9 +30,9 @@ type charge struct {
 
 // Whose an account is, given the caller of its first record.
 const (
-	ofCaller byte = iota // the caller's, or nobody's
-	ofIssuer             // that of subjects of the caller's issuer who have none of their own
-	ofOthers             // that of all others who have none
+	ofCaller byte = iota // the caller's, or no caller's
+	ofIssuer             // that of the subjects of the caller's issuer without an account of their own
+	ofOthers             // that of all others without one
 )
 
 func newCharges() *charges { return &charges{of: map[string]*charge{}} }
@@ -77,8 +77,8 @@ func (c *charges) put(tx *bbolt.Tx) error {
 	return nil
 }
 
-// readCharges reads what stands in a segment. Whoever edits it, or redacts the record that
-// an account has its name from, makes nothing of it anybody's; it still counts for all.
+// readCharges reads what stands in a segment. If it was edited, or the record was redacted that
+// an account has its name from, it counts toward no caller, and still toward all together.
 func readCharges(tx *bbolt.Tx) (c *charges, found bool) {
 	c = newCharges()
 	b := tx.Bucket([]byte(BucketCharges))
@@ -118,7 +118,7 @@ func nameOf(line []byte, whose byte) string {
 		var of struct {
 			Requester string `json:"requester"`
 		}
-		_ = json.Unmarshal(s.Details, &of) // it is nobody's then
+		_ = json.Unmarshal(s.Details, &of) // it is no caller's then
 		s.Caller = of.Requester
 	}
 	switch whose {
@@ -170,7 +170,7 @@ func weigh(entries []prepared) (weight int64) {
 }
 
 // Limit sets by what callers are bounded from now on: Bytes, LeastAge and Share of a
-// retention. Without it nobody is.
+// retention. Without it no caller is bounded.
 func (l *Log) Limit(ctx context.Context, keep Retention) error {
 	w := l.writer
 	return w.order(ctx, func() error {

@@ -19,7 +19,7 @@ type Checkpoint struct {
 	Size    uint64
 	Root    tlog.Hash
 	Time    time.Time
-	NextKey string // "" but where it signs a new key in
+	NextKey string // "" unless it signs a new key in
 }
 
 // sign makes the note of c.

@@ -236,7 +236,7 @@ func (d *digests) finish() error {
 	_, open := d.list()
 	for _, segment := range open {
 		if file, err := d.of(context.Background(), segment, d.writer.tail.edge); err != nil {
-			continue // it was told
+			continue // Hooks.Failure got it
 		} else if err := d.put(file); err != nil {
 			return err
 		}
@@ -295,8 +295,10 @@ func (d *digests) check(ctx context.Context, sealed Segment, tree edge) error {
 	if err != nil {
 		return err
 	}
-	w := &walker{visit: func(r Record) error { return r.orGone() }} // nothing is removed from it before its digest is on record
-	if err := d.writer.reader.view(s, func(tx *bbolt.Tx) (err error) { w.edge, err = edgeBefore(tx, s.first); return err }); err != nil {
+	// Nothing is removed from a segment before its digest is on record.
+	w := &walker{visit: func(r Record) error { return r.orGone() }}
+	err = d.writer.reader.view(s, func(tx *bbolt.Tx) (err error) { w.edge, err = edgeBefore(tx, s.first); return err })
+	if err != nil {
 		return err
 	}
 	before, end := w.edge.clone(), sealed.First+sealed.Records

@@ -224,7 +224,7 @@ func TestAlteredBeforeItsDigest(t *testing.T) {
 				t.Errorf("%d segments are altered", n)
 			}
 			id := idIn(t, l, 4)
-			if err := l.Redact(t.Context(), id, "on request"); id != "" && !errors.Is(err, ErrDamaged) {
+			if err := l.Redact(t.Context(), "", id, "on request"); id != "" && !errors.Is(err, ErrDamaged) {
 				t.Errorf("its record is redacted: %v", err)
 			}
 			later := time.Now().Add(2 * time.Hour)

@@ -33,7 +33,7 @@ type Entry struct {
 	// supported_obligations, which a context of the item's own lacks.
 	Inherits []string
 	Search   *Search   // of kind search
-	Decision *Decision // of kind decision, and of later kinds where they have one
+	Decision *Decision // of kind decision, and of later kinds if they have one
 	// Event and Details, a JSON object, say what happened in kind admin and later ones.
 	Event   string
 	Details jsontext.Value
@@ -102,8 +102,8 @@ func (r Receipt) Entry(tenant, caller string) Entry {
 
 // The kind and the events of the records that the service puts into the log, besides the
 // log's own in format.go and removal.go. The log gives them no meaning. They stand
-// here so that the service, which writes them, and whoever counts or streams them use the
-// same words.
+// here so that the service, which writes them, and the packages that count or stream them use
+// the same words.
 const (
 	// KindApproval is the kind of record that says what became of an approval request. Its
 	// events are the steps of package approval.

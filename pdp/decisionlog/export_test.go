@@ -16,7 +16,7 @@ func TestExportFiltered(t *testing.T) {
 	for i := range 200 {
 		k.append(fmt.Sprintf("r-%d", i))
 	}
-	k.ok(k.log.Redact(t.Context(), "r-17", "on request"))
+	k.ok(k.log.Redact(t.Context(), "", "r-17", "on request"))
 	k.gone[18] = WhyRedacted // after log_created
 	got, done := k.export(ExportOptions{Filter: Filter{Tenant: "acme"}, Proofs: true})
 	// 19 decisions, and the redaction of the twentieth, which is the tenant's too.

@@ -41,7 +41,7 @@ func TestExportInPieces(t *testing.T) {
 				}
 				k.append(next)
 				if next == "rotated" {
-					_, err := k.log.RotateKey(t.Context())
+					_, err := k.log.RotateKey(t.Context(), "")
 					k.ok(err)
 				}
 				k.inPieces(r, settled.Moment(), tenants, o, whole.Bytes(), done)

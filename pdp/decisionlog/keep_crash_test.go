@@ -90,7 +90,7 @@ func TestRedactionAfterOneCutShort(t *testing.T) {
 	for _, step := range r.steps([]Segment{segment}, without(sequence))[:2] {
 		k.ok(step(t.Context()))
 	}
-	k.ok(k.log.Redact(t.Context(), "a-3", "on request"))
+	k.ok(k.log.Redact(t.Context(), "", "a-3", "on request"))
 	k.gone[int64(sequence)], k.gone[int64(sequence)+1] = WhyRedacted, WhyRedacted
 	k.afterCrash("content-of-a-2", true)
 	k.afterCrash("content-of-a-3", true)
@@ -119,7 +119,7 @@ func (k *kept) left() []string {
 // What was done to a sealed file after its digest was recorded must not be hidden by a new file.
 func TestNoRemovalFromAFileThatIsNotTheRecordedOne(t *testing.T) {
 	remove := map[string]func(*kept) error{
-		"redaction": func(k *kept) error { return k.log.Redact(t.Context(), "a-2", "on request") },
+		"redaction": func(k *kept) error { return k.log.Redact(t.Context(), "", "a-2", "on request") },
 		"retention": func(k *kept) error {
 			_, err := k.log.Retain(t.Context(), Retention{Bytes: 1}, time.Now())
 			return err

@@ -85,7 +85,7 @@ func removeForEver(data string) {
 		id := fmt.Sprintf("%d-%d", os.Getpid(), i)
 		_, err = l.Append(context.Background(), []Entry{entryOf(id, true), entryOf(id+"-b", false)})
 		if err == nil && i%2 == 0 {
-			if err = l.Redact(context.Background(), id, "on request"); err == nil {
+			if err = l.Redact(context.Background(), "", id, "on request"); err == nil {
 				fmt.Println("gone " + id)
 			}
 		}

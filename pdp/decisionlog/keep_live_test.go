@@ -14,7 +14,7 @@ import (
 func TestExportBesideAServer(t *testing.T) {
 	k := keepLog(t)
 	k.append("a-1", "a-2")
-	k.ok(k.log.Redact(t.Context(), "a-2", "on request"))
+	k.ok(k.log.Redact(t.Context(), "", "a-2", "on request"))
 	k.append("a-3")
 	var b bytes.Buffer
 	var done Exported
@@ -46,7 +46,7 @@ func TestRemovalFromWhatIsStillOpen(t *testing.T) {
 		k.ok(err)
 		return k.log.writer.seal(k.log.writer.active, next)
 	}))
-	k.ok(k.log.Redact(t.Context(), "a-2", "on request"))
+	k.ok(k.log.Redact(t.Context(), "", "a-2", "on request"))
 	k.gone[2] = WhyRedacted // after log_created
 	k.check()
 }
@@ -73,7 +73,7 @@ func TestRemovalsKeepNobodyWaiting(t *testing.T) {
 			}
 		})
 	}
-	k.ok(k.log.Redact(t.Context(), "b-2", "on request"))
+	k.ok(k.log.Redact(t.Context(), "", "b-2", "on request"))
 	_, err := k.log.Retain(t.Context(), Retention{Bytes: 1}, time.Now())
 	wg.Wait()
 	k.ok(err)

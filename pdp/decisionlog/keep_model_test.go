@@ -87,7 +87,7 @@ func (k *kept) redactAny(r *rand.Rand) {
 		return
 	}
 	s := k.seen(record.Line)
-	err = k.log.Redact(k.Context(), s.ID, "on request")
+	err = k.log.Redact(k.Context(), "", s.ID, "on request")
 	if s.Kind == KindAdmin {
 		if !errors.Is(err, ErrNotRedactable) {
 			k.Fatal(err)

@@ -55,7 +55,8 @@ func readKey(name string) (key, error) {
 		return key{}, err
 	}
 	if info.Mode().Perm()&0o007 != 0 {
-		return key{}, fmt.Errorf("%s is open to every user of this machine: chmod 600 it, and rotate it if anybody may have read it", name)
+		return key{}, fmt.Errorf(
+			"%s is open to every user of this machine: chmod 600 it, and rotate it if anybody may have read it", name)
 	}
 	content, err := plainfile.ReadAll(f, maxKeyFile)
 	if err != nil {
@@ -121,7 +122,7 @@ func createKey(data, origin string) (key, error) {
 	return k, errors.Join(writeFile(filepath.Join(data, KeyFile), k.private+"\n"), publish(data, k.public))
 }
 
-// publish adds a public key to log.pub where it is not there yet.
+// publish adds a public key to log.pub if it is not there yet.
 func publish(data, public string) error {
 	keys, err := VerifierKeys(data)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -134,7 +135,7 @@ func publish(data, public string) error {
 }
 
 // VerifierKeys are the public keys of all times, oldest first. They are what
-// stands beside the log: who verifies it brings a key from elsewhere.
+// stands beside the log. To verify it, bring a key from elsewhere.
 func VerifierKeys(data string) ([]string, error) {
 	content, err := plainfile.Read(filepath.Join(data, PublicKeyFile), maxKeyFile)
 	return strings.Fields(string(content)), err
@@ -153,8 +154,8 @@ func CheckKey(data string) error {
 	return err
 }
 
-// publicKeyInForce is what the newest segment says, which counts for Open; where that
-// cannot be read, as beside a server, the newest of log.pub; "" where there is neither.
+// publicKeyInForce is what the newest segment says, which counts for Open. If that
+// cannot be read, as beside a server, it is the newest of log.pub, and "" if there is neither.
 func publicKeyInForce(data string) (string, error) {
 	if r, err := OpenReader(data); err == nil {
 		all, partial := r.all(), r.Partial()
@@ -173,13 +174,9 @@ func publicKeyInForce(data string) (string, error) {
 	return keys[len(keys)-1], nil
 }
 
-// RotateKey signs a new key in, and returns its public half.
-func (l *Log) RotateKey(ctx context.Context) (public string, err error) {
-	return l.RotateKeyAs(ctx, "")
-}
-
-// RotateKeyAs is RotateKey with the name of the caller on record.
-func (l *Log) RotateKeyAs(ctx context.Context, caller string) (public string, err error) {
+// RotateKey signs a new key in, and returns its public half. caller goes on record as the one who
+// asked for it, and may be "".
+func (l *Log) RotateKey(ctx context.Context, caller string) (public string, err error) {
 	err = l.writer.order(ctx, func() (err error) {
 		public, err = l.writer.rotateKey(caller)
 		return err
@@ -206,7 +203,8 @@ func (w *writer) rotateKey(caller string) (string, error) {
 		return "", w.fail(err)
 	}
 	w.key, w.active.key = next, next.public
-	if err := errors.Join(rename(name, filepath.Join(w.reader.data, KeyFile)), publish(w.reader.data, next.public)); err != nil {
+	err = errors.Join(rename(name, filepath.Join(w.reader.data, KeyFile)), publish(w.reader.data, next.public))
+	if err != nil {
 		return "", fmt.Errorf("the new key is in force, but not yet in its file; it is put there at the next start: %w", err)
 	}
 	return next.public, nil

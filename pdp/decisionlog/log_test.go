@@ -255,7 +255,7 @@ func TestRotateKey(t *testing.T) {
 	data := t.TempDir()
 	l := mustOpen(t, data, Options{Origin: "pdp.example/log"})
 	old := l.writer.key.public
-	public, err := l.RotateKey(t.Context())
+	public, err := l.RotateKey(t.Context(), "")
 	if err != nil || public == old {
 		t.Fatal(public, err)
 	}

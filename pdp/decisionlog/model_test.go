@@ -43,7 +43,7 @@ func model(t *testing.T, random *rand.Rand, steps int) {
 				t.Fatal(err)
 			}
 		case 3:
-			if _, err := l.RotateKey(t.Context()); err != nil {
+			if _, err := l.RotateKey(t.Context(), ""); err != nil {
 				t.Fatal(err)
 			}
 		case 4:

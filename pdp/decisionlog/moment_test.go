@@ -104,9 +104,9 @@ func TestExportEndsWhereContentGoes(t *testing.T) {
 		k.ok(err)
 		s = s.For([]string{tenant})
 		if tenant == "default" {
-			k.ok(k.log.Redact(t.Context(), "a-2", "on request"))
+			k.ok(k.log.Redact(t.Context(), "", "a-2", "on request"))
 		} else {
-			k.ok(k.log.Redact(t.Context(), "a-1", "on request"))
+			k.ok(k.log.Redact(t.Context(), "", "a-1", "on request"))
 		}
 		if _, err := exportAll(t.Context(), s); !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", tenant, err, want)

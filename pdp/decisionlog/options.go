@@ -36,7 +36,7 @@ type Options struct {
 
 	CheckpointRecords int           // a checkpoint is made after so many records: 1,000
 	CheckpointEvery   time.Duration // and so often, also in silence: 1 min
-	CheckpointIdle    time.Duration // and where records wait for one for so long without another record: 1 s
+	CheckpointIdle    time.Duration // and if records wait for one for so long without another record: 1 s
 	On                Hooks         // what the log calls
 
 	// Index has the log make an index of its records, beside the writer, which makes

@@ -202,7 +202,7 @@ func TestQueryIsAScan(t *testing.T) {
 				if err := json.Unmarshal(record.Line, &s); err != nil || s.Kind == KindAdmin {
 					continue
 				}
-				if err := l.Redact(t.Context(), s.ID, "asked to"); err != nil {
+				if err := l.Redact(t.Context(), "", s.ID, "asked to"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -332,7 +332,7 @@ func TestTheIndexKeepsNothing(t *testing.T) {
 	if k.inIndex("subject-of-a-2") != 1 {
 		t.Fatal("it was never there")
 	}
-	k.ok(k.log.Redact(t.Context(), "a-2", "on request"))
+	k.ok(k.log.Redact(t.Context(), "", "a-2", "on request"))
 	for range 2 {
 		if files := k.holds("subject-of-a-2"); files != nil {
 			t.Errorf("it is in %v", files)
@@ -365,7 +365,7 @@ func TestTheIndexIsMadeOfWhatIsLeft(t *testing.T) {
 	}
 	k.append("a-1", "a-2")
 	follow()
-	k.ok(k.log.Redact(t.Context(), "a-2", "on request"))
+	k.ok(k.log.Redact(t.Context(), "", "a-2", "on request"))
 	follow()
 	if files := k.holds("subject-of-a-2"); files != nil {
 		t.Errorf("it is in %v", files)

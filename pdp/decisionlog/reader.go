@@ -93,7 +93,8 @@ func follows(found []*segment, size uint64, s *segment) error {
 		return nil
 	}
 	if last := found[len(found)-1]; s.number != last.number+1 || s.first != size {
-		return fmt.Errorf("%w: segment %d begins with record %d, the one before it is %d and ends before %d", ErrDamaged, s.number, s.first, last.number, size)
+		return fmt.Errorf("%w: segment %d begins with record %d, the one before it is %d and ends before %d",
+			ErrDamaged, s.number, s.first, last.number, size)
 	}
 	return nil
 }
@@ -112,7 +113,8 @@ func (r *Reader) look(s *segment) (end uint64, err error) {
 func (r *Reader) open(s *segment) error {
 	use := boltfile.ToRead
 	info, err := os.Stat(s.path)
-	if err == nil && s.sound != nil && os.SameFile(info, s.sound) && info.Size() == s.sound.Size() && info.ModTime().Equal(s.sound.ModTime()) {
+	if err == nil && s.sound != nil && os.SameFile(info, s.sound) &&
+		info.Size() == s.sound.Size() && info.ModTime().Equal(s.sound.ModTime()) {
 		use = boltfile.ToReadAgain
 	}
 	db, err := openFile(s.path, use, bbolt.Options{Timeout: readerWait})

@@ -111,7 +111,7 @@ func TestItemsAreReadBackWithWhatTheyInherit(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", id, got, err)
 		}
 	}
-	if err := l.Redact(t.Context(), "b1", "on request"); err != nil {
+	if err := l.Redact(t.Context(), "", "b1", "on request"); err != nil {
 		t.Fatal(err)
 	}
 	if gone := read(); gone < 200 {

@@ -16,13 +16,9 @@ var ErrNotRedactable = errors.New("an administrative record cannot be redacted")
 // holds their bytes. Its leaf hash stays, and says nothing of what was hashed,
 // because the salt is gone. That it happened, and why, is on record for good: the
 // reason must not repeat what was to go. Copies, backups and exports made before
-// still hold it, and so may a disk's unused blocks.
-func (l *Log) Redact(ctx context.Context, id, reason string) error {
-	return l.RedactAs(ctx, "", id, reason)
-}
-
-// RedactAs is Redact with the name of the caller on record.
-func (l *Log) RedactAs(ctx context.Context, caller, id, reason string) error {
+// still hold it, and so may a disk's unused blocks. caller goes on record as the one who asked
+// for it, and may be "".
+func (l *Log) Redact(ctx context.Context, caller, id, reason string) error {
 	if reason == "" {
 		return errors.New("a redaction needs a reason: it stays on record in the content's place")
 	}
@@ -83,7 +79,7 @@ func (l *Log) sealed(ctx context.Context, sequence uint64) (Segment, error) {
 }
 
 // without keeps all of a segment but one record's line.
-func without(sequence uint64) func(bucket, key, value []byte) []byte {
+func without(sequence uint64) keeping {
 	gone := binary.BigEndian.AppendUint64(nil, sequence)
 	return func(bucket, key, value []byte) []byte {
 		if string(bucket) == BucketRecords && bytes.Equal(key, gone) {
@@ -100,5 +96,5 @@ func Redact(ctx context.Context, data, id, reason string, o Options) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(l.Redact(ctx, id, reason), l.Close())
+	return errors.Join(l.Redact(ctx, "", id, reason), l.Close())
 }

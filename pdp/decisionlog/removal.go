@@ -40,7 +40,7 @@ import (
 // retired once a later one stands. "reason" of a retirement is "age" or "size".
 //
 // The digest of the old file is on record before any of this: else what was done to it
-// could not be told from what is done now. The steps, each durable before the next:
+// could not be distinguished from what is done now. The steps, each durable before the next:
 //
 //	1  the new file is written as log/00000001.db.<size>.next, <size> being the number of records then
 //	2  the admin record is appended
@@ -79,6 +79,9 @@ type removals struct {
 	contents map[uint64]int64 // what retention can free of the sealed ones that it has seen
 }
 
+// keeping returns what a new file has of a value, nil if it has nothing of it.
+type keeping func(bucket, key, value []byte) []byte
+
 // removal is one removal of content, in the steps above.
 type removal struct {
 	log   *Log
@@ -92,7 +95,7 @@ type removal struct {
 }
 
 // steps are what a removal does, in order. A crash is a list that ends early.
-func (r *removal) steps(segments []Segment, keep func(bucket, key, value []byte) []byte) []func(context.Context) error {
+func (r *removal) steps(segments []Segment, keep keeping) []func(context.Context) error {
 	return []func(context.Context) error{
 		func(ctx context.Context) error { return r.write(ctx, segments, keep) },
 		r.record,
@@ -101,7 +104,7 @@ func (r *removal) steps(segments []Segment, keep func(bucket, key, value []byte)
 	}
 }
 
-func (r *removal) run(ctx context.Context, segments []Segment, keep func(bucket, key, value []byte) []byte) error {
+func (r *removal) run(ctx context.Context, segments []Segment, keep keeping) error {
 	for _, step := range r.steps(segments, keep) {
 		if err := step(ctx); err != nil {
 			return err
@@ -112,7 +115,7 @@ func (r *removal) run(ctx context.Context, segments []Segment, keep func(bucket,
 
 // write makes the new files. They are of no use before the record, so a failure
 // takes them away again.
-func (r *removal) write(ctx context.Context, segments []Segment, keep func(bucket, key, value []byte) []byte) (err error) {
+func (r *removal) write(ctx context.Context, segments []Segment, keep keeping) (err error) {
 	defer func() {
 		if err != nil {
 			for _, name := range r.next {
@@ -131,9 +134,7 @@ func (r *removal) write(ctx context.Context, segments []Segment, keep func(bucke
 	return syncDir(filepath.Dir(segments[0].Path))
 }
 
-func (r *removal) writeOne(
-	ctx context.Context, segment Segment, keep func(bucket, key, value []byte) []byte,
-) (err error) {
+func (r *removal) writeOne(ctx context.Context, segment Segment, keep keeping) (err error) {
 	name := fmt.Sprintf("%s.%d%s", segment.Path, r.log.Size(), nextSuffix)
 	if err := r.log.retireSealed(segment.Number); err != nil {
 		return err
@@ -296,7 +297,8 @@ func (r *Reader) names(ctx context.Context, from, segment uint64, digest string)
 	return false, nil
 }
 
-// namedFiles are the files of segments that a record gives digests of: of a sealed one, or new ones after a removal.
+// namedFiles are the files of segments whose digests a record has: that of a sealed segment, or the
+// new files of a removal.
 func namedFiles(line []byte) []SegmentFile {
 	s, err := Parse(line)
 	var d struct {
@@ -339,11 +341,11 @@ const rewriteBatch = 4 << 20
 // what keep returns nil for is not copied. bbolt keeps the bytes of what is
 // deleted in pages it calls free, so nothing is ever gone from a file: only a file
 // that it was never written to is without it.
-func rewrite(from *bbolt.DB, name string, keep func(bucket, key, value []byte) []byte) (err error) {
+func rewrite(from *bbolt.DB, name string, keep keeping) (err error) {
 	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	// Synced once, at the end: until the file has its name nobody reads it.
+	// Synced once, at the end: until the file has its name no reader opens it.
 	to, err := bbolt.Open(name, 0o600, &bbolt.Options{NoSync: true, PageSize: from.Info().PageSize})
 	if err != nil {
 		return err
@@ -359,7 +361,7 @@ func rewrite(from *bbolt.DB, name string, keep func(bucket, key, value []byte) [
 }
 
 // copyBucket copies one bucket, in transactions of bounded size.
-func copyBucket(to *bbolt.DB, bucket []byte, from *bbolt.Bucket, keep func(bucket, key, value []byte) []byte) error {
+func copyBucket(to *bbolt.DB, bucket []byte, from *bbolt.Bucket, keep keeping) error {
 	tx, err := to.Begin(true)
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ type Retention struct {
 	Bytes int64
 	// LeastAge is how old the newest record of a segment is before Bytes has it dropped,
 	// and so for how long a record counts toward what its caller may put on record. Zero
-	// is that it may go at once, and nobody is bounded.
+	// is that it may go at once, and no caller is bounded.
 	LeastAge time.Duration
 	// Share is the part of Bytes that one caller may fill within that time.
 	Share float64
@@ -162,8 +162,8 @@ func (r *removals) unretired() ([]Segment, error) {
 	return segments, nil
 }
 
-// worthwhile is nothing where segments hold nothing but what the log says of its own
-// segments, and the records of earlier retirements. These wait until something else
+// worthwhile returns no segments if they hold nothing but what the log says of its own
+// segments, and the records of earlier retirements. Such segments wait until something else
 // goes: dropped by themselves they would make another such segment, and so on for ever,
 // also in silence.
 func (r *removals) worthwhile(segments []Segment, reason string) ([]Segment, string, error) {

@@ -18,7 +18,7 @@ import (
 const allocSize = 4 << 20
 
 // writing are the options of a segment that is written to. Its memory map is large from
-// the start: to enlarge it bbolt waits until nobody reads.
+// the start: to enlarge it bbolt waits for all readers.
 func (w *writer) writing() bbolt.Options {
 	return bbolt.Options{
 		Timeout:         max(w.options.LockTimeout, time.Millisecond),

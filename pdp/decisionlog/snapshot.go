@@ -57,8 +57,8 @@ func (l *Log) Snapshot() (*Snapshot, error) {
 	return l.snapshotTo(last)
 }
 
-// For is the same for a reader who may see the records of some tenants only. Of
-// others there are their hashes, and nothing says what became of them.
+// For is the same snapshot for a reader who may see the records of some tenants only. Of the records
+// of others there are the hashes, and nothing says what became of them.
 func (s *Snapshot) For(tenants []string) *Snapshot {
 	cut := *s
 	cut.Tenants = tenants

@@ -17,9 +17,10 @@ type Status struct {
 	Records, Commits, Refused, Dropped uint64 // since it was opened
 	Queued                             int    // calls that wait
 	Segments                           int
-	Altered                            int   // sealed segments that were altered, or cannot be read, and have no digest on record
-	Recent                             int64 // bytes that retention may not drop yet; 0 without a Limit
-	Full                               bool  // and that is all there may be
+	// Altered are the sealed segments that were altered, or cannot be read, and have no digest on record.
+	Altered int
+	Recent  int64 // bytes that retention may not drop yet; 0 without a Limit
+	Full    bool  // and that is all there may be
 }
 
 // Status says how the log is.
@@ -36,7 +37,7 @@ func (l *Log) Status() Status {
 	return s
 }
 
-// state is what the writer and those who ask share.
+// state is what the writer shares with other goroutines.
 type state struct {
 	mu      sync.Mutex
 	status  Status
@@ -87,7 +88,7 @@ func (s *state) fail(err error, at time.Time) {
 }
 
 // take hands over what is to be recorded: what is dropped from now on is of the
-// next record. Where it could not be recorded, giveBack takes it again.
+// next record. If it could not be recorded, giveBack takes it back.
 func (s *state) take() (lost loss, refused uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -97,7 +97,8 @@ func (w *writer) checkEdge() error {
 	}
 	root, err := tlog.TreeHash(int64(last.Size), w.reader)
 	if err != nil || last.Size != s.first || root != last.Root {
-		return errors.Join(fmt.Errorf("%w: segment %d does not continue what was signed of the one before it", ErrDamaged, s.number), err)
+		return errors.Join(fmt.Errorf(
+			"%w: segment %d does not continue what was signed of the one before it", ErrDamaged, s.number), err)
 	}
 	var before edge
 	err = s.view(func(tx *bbolt.Tx) (err error) { before, err = edgeBefore(tx, s.first); return err })

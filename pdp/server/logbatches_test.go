@@ -236,7 +236,7 @@ func TestInheritedSecretsAreMaskedInWhatIsSaidLater(t *testing.T) {
 		}
 	}
 	say(receiptPath("b1.1"), reported("tell:failed:login with "+secret+": 401"))
-	must(t, s.Log().Redact(t.Context(), "b2", "on request"))
+	must(t, s.Log().Redact(t.Context(), "", "b2", "on request"))
 	say(receiptPath("b2.1"), reported("tell:failed:login with "+secret+": 401"))
 	say("/v1/decisions/b1.2/redaction", `{"reason":"it was `+secret+` again"}`)
 	stopAndWait(t, s)

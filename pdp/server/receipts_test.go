@@ -199,7 +199,7 @@ func TestReceiptsOfOthersAreAnsweredLikeNone(t *testing.T) {
 	stopAndWait(t, s)
 	log, err := decisionlog.Open(data, decisionlog.Options{})
 	must(t, err)
-	must(t, log.Redact(t.Context(), redacted, "a test"))
+	must(t, log.Redact(t.Context(), "", redacted, "a test"))
 	start := lastAdmin(t, log)
 	must(t, log.Close())
 

@@ -92,7 +92,7 @@ func TestRequestsAreRebuiltFromTheLog(t *testing.T) {
 			t.Errorf("%s: got %s%s, %v\nwant %s", id, got.Tenant, text, err, want)
 		}
 	}
-	if err := log.Redact(t.Context(), "batch", "erasure"); err != nil {
+	if err := log.Redact(t.Context(), "", "batch", "erasure"); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"batch.0", "batch.1", "batch.2"} {

@@ -71,7 +71,7 @@ func TestStatsCountWhatIsOwed(t *testing.T) {
 func TestStatsOfSomeTenants(t *testing.T) {
 	l := mustOpen(t, t.TempDir(), decisionlog.Options{})
 	mustAppend(t, l, entryOf("r-7", true), entryOf("r-8", true)) // the first is of acme, the other of default
-	if err := l.Redact(t.Context(), "r-8", "on request"); err != nil {
+	if err := l.Redact(t.Context(), "", "r-8", "on request"); err != nil {
 		t.Fatal(err)
 	}
 	st, err := Count(t.Context(), snapshotNow(t, l).For([]string{"acme"}))

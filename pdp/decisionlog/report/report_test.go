@@ -144,8 +144,8 @@ func TestReport(t *testing.T) {
 	d.admin(decisionlog.EventDropped, `{"dropped":3,"dropped_first":"2026-03-06T09:00:00.000000000Z","dropped_last":"2026-03-06T09:30:00.000000000Z"}`)
 	d.admin(decisionlog.EventResumed, `{"failed_at":"2026-03-06T09:40:00.000000000Z","resumed_at":"2026-03-06T09:50:00.000000000Z","error":"disk_full","refused":7}`)
 	d.set("2026-03-06 11:00")
-	d.ok(d.log.Redact(t.Context(), "d2", "erasure request 17"))
-	key, err := d.log.RotateKey(t.Context())
+	d.ok(d.log.Redact(t.Context(), "", "d2", "erasure request 17"))
+	key, err := d.log.RotateKey(t.Context(), "")
 	d.ok(err)
 	d.admin("stop", "")
 	d.set("2026-03-07 10:00") // after the time of the report: receipts count all the same
@@ -267,7 +267,7 @@ func TestReportOfSomeTenants(t *testing.T) {
 	})
 	other.Tenant = "other"
 	mustAppend(d, d.log, other)
-	d.ok(d.log.Redact(t.Context(), "b", "of other"))
+	d.ok(d.log.Redact(t.Context(), "", "b", "of other"))
 	d.set("2026-03-03 10:00")
 	mustAppend(d, d.log, owing("late", "other", "redact-1"))
 	d.heartbeat("2026-03-03 11:00")

@@ -241,7 +241,7 @@ func TestSampleOfSomeTenants(t *testing.T) {
 			mustAppend(t, l, e, receiptFor(id, tenant, evaluation.Discharged, "log-1"))
 		}
 	}
-	if err := l.Redact(t.Context(), "hidden-3", "hidden reason"); err != nil {
+	if err := l.Redact(t.Context(), "", "hidden-3", "hidden reason"); err != nil {
 		t.Fatal(err)
 	}
 	sample := sampleNow(t, l, []string{"acme"}, SampleOptions{N: 20, Seed: "s"})
@@ -274,7 +274,7 @@ func TestSampleCountsWhatIsGone(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"r-1-0", "r-2-1", "r-3-2"} { // at an edge, in the middle, at the other edge
-		d.ok(d.log.Redact(t.Context(), id, "on request"))
+		d.ok(d.log.Redact(t.Context(), "", id, "on request"))
 	}
 	sample := sampleNow(t, d.log, nil, SampleOptions{N: 3, Seed: "s", From: at(t, "2026-03-03 00:00"), To: at(t, "2026-03-06 00:00")})
 	if got := sample.Summary; got.Population != 6 || *got.Gone != (SampleGone{Redacted: GoneOf{Inside: 1, Perhaps: 2}}) {
@@ -377,7 +377,7 @@ func TestSampledItemsOfABatchComeWithItsRecord(t *testing.T) {
 	if readme := string(s.Files["README.md"]); strings.Contains(readme, "inherited_gone") {
 		t.Error("nothing is gone, and the README says so")
 	}
-	if err := l.Redact(t.Context(), "b1", "on request"); err != nil {
+	if err := l.Redact(t.Context(), "", "b1", "on request"); err != nil {
 		t.Fatal(err)
 	}
 	s, ids = choose()

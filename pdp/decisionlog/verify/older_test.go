@@ -46,7 +46,7 @@ func main() {
 		}
 	}
 	if err == nil {
-		err = l.Redact(ctx, fmt.Sprint(from+7), "asked for")
+		err = l.Redact(ctx, "", fmt.Sprint(from+7), "asked for")
 	}
 	if err == nil {
 		err = l.Close()
@@ -131,7 +131,7 @@ func TestOlderVerifier(t *testing.T) {
 		l := openReal(t, both)
 		appendReal(t, l, 100*turn, 100*turn+30)
 		check(t, l.Rotate(t.Context()))
-		check(t, l.Redact(t.Context(), id(100*turn+5), "asked for"))
+		check(t, l.Redact(t.Context(), "", id(100*turn+5), "asked for"))
 		check(t, l.Close())
 		holds(both, 0)
 	}

@@ -59,7 +59,7 @@ func (a *Audit) rotateLogKey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	key, err := a.Log.RotateKeyAs(c.Request().Context(), who.Caller.Name)
+	key, err := a.Log.RotateKey(c.Request().Context(), who.Caller.Name)
 	if err != nil {
 		return logProblem(err)
 	}

@@ -159,7 +159,7 @@ func (a *Audit) redaction(c echo.Context) error {
 	reason = a.Mask(c.Request().Context()).After(reason, recorded.Line, recorded.Batch.Line)
 	// The client may go away: half a redaction would be on record, with the content still there.
 	ctx := context.WithoutCancel(c.Request().Context())
-	if err := a.Log.RedactAs(ctx, want.Caller.Name, want.id, reason); err != nil {
+	if err := a.Log.Redact(ctx, want.Caller.Name, want.id, reason); err != nil {
 		return logProblem(err)
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -249,7 +249,7 @@ func TestSinkSendsTheRecordOfABatchBeforeItsItems(t *testing.T) {
 		{"the record is gone", within.Sequence, "b1", []string{"b2"}, []string{"b1"}},
 	} {
 		if test.redacted != "" {
-			if err := l.Redact(t.Context(), test.redacted, "on request"); err != nil {
+			if err := l.Redact(t.Context(), "", test.redacted, "on request"); err != nil {
 				t.Fatal(err)
 			}
 		}

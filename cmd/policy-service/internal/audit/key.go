@@ -78,6 +78,6 @@ func (c keyRotateCommand) rotate(ctx context.Context) (key string, err error) {
 	if err != nil {
 		return "", err
 	}
-	key, err = log.RotateKey(ctx)
+	key, err = log.RotateKey(ctx, "")
 	return key, errors.Join(err, log.Close())
 }
