@@ -1,14 +1,13 @@
 package conformance
 
 import (
-	"bytes"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
 	"text/template"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -60,11 +59,8 @@ func joinJSON(node *yaml.Node, open, shut string, step int) (string, error) {
 }
 
 func quote(s string) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string and a Buffer give no error
-	return strings.TrimSuffix(b.String(), "\n")
+	b, _ := jsontext.AppendQuote(nil, s) // invalid UTF-8 is replaced, and reported
+	return string(b)
 }
 
 // fill replaces what is a template in a text by its value.

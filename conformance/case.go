@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -117,10 +118,7 @@ func (s *statuses) UnmarshalYAML(node *yaml.Node) error {
 
 // expand makes the cases of an entry.
 func (e caseEntry) expand(plan string) ([]Case, error) {
-	c := Case{ID: e.ID, Plan: plan, Title: e.Title, Advisory: e.Advisory, Needs: e.Needs, Steps: e.Steps}
-	if e.Plan != "" {
-		c.Plan = e.Plan
-	}
+	c := Case{ID: e.ID, Plan: cmp.Or(e.Plan, plan), Title: e.Title, Advisory: e.Advisory, Needs: e.Needs, Steps: e.Steps}
 	if len(c.Steps) == 0 {
 		c.Steps = []Step{e.Step}
 	}

@@ -74,9 +74,10 @@ func judgeAll(ctx context.Context, target Target, cases []Case) (Report, error) 
 // Cases returns the cases of the named plans, in the order of the plans; none
 // named means those of the specification.
 func Cases(plans ...string) ([]Case, error) {
+	known := planNames()
 	for _, name := range plans {
-		if !slices.ContainsFunc(Plans(), func(p Plan) bool { return p.Name == name }) {
-			return nil, fmt.Errorf("%q: %w; try one of %s", name, ErrUnknownPlan, strings.Join(planNames(), ", "))
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("%q: %w; try one of %s", name, ErrUnknownPlan, strings.Join(known, ", "))
 		}
 	}
 	all, err := load()

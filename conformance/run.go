@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,12 +72,11 @@ func (r *running) request(s Step) (request, error) {
 			body = q.Body
 		}
 	}
-	out := request{method: s.Method, url: r.endpoint[ask], header: map[string]string{}, anonymous: s.Anonymous}
-	if out.method == "" {
-		if out.method = http.MethodPost; ask == "metadata" {
-			out.method = http.MethodGet
-		}
+	method := http.MethodPost
+	if ask == "metadata" {
+		method = http.MethodGet
 	}
+	out := request{method: cmp.Or(s.Method, method), url: r.endpoint[ask], header: map[string]string{}, anonymous: s.Anonymous}
 	if out.url == "" {
 		if !strings.HasPrefix(ask, "/") {
 			return request{}, fmt.Errorf("no endpoint, question or path is called %q", ask)

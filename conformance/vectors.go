@@ -3,6 +3,7 @@ package conformance
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // The published data of two interop scenarios, as cases.
@@ -58,16 +59,11 @@ func tableCases() ([]Case, error) {
 	if err := read("search-interop.yaml", &t); err != nil {
 		return nil, err
 	}
-	return append(append(append(t.decisions(), t.resourceSearches()...), t.subjectSearches()...), t.actionSearches()...), nil
+	return slices.Concat(t.decisions(), t.resourceSearches(), t.subjectSearches(), t.actionSearches()), nil
 }
 
 func (t table) allows(subject, action, resource string) bool {
-	for _, r := range t.Allowed[subject][action] {
-		if r == resource {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(t.Allowed[subject][action], resource)
 }
 
 func (t table) decisions() (all []Case) {
@@ -85,10 +81,7 @@ func (t table) decisions() (all []Case) {
 func (t table) resourceSearches() (all []Case) {
 	for _, s := range t.Subjects {
 		for _, a := range t.Actions {
-			want := Want{Results: []any{}}
-			for _, r := range t.Allowed[s][a] {
-				want.Results = append(want.Results, map[string]any{"type": t.Resource, "id": r})
-			}
+			want := wantResults("id", t.Resource, t.Resources, func(r string) bool { return t.allows(s, a, r) })
 			all = append(all, t.one("resources-"+s+"-"+a, "search-resource", entity(t.Subject, s), action(a), kind(t.Resource), want))
 		}
 	}
@@ -98,12 +91,7 @@ func (t table) resourceSearches() (all []Case) {
 func (t table) subjectSearches() (all []Case) {
 	for _, r := range t.Resources {
 		for _, a := range t.Actions {
-			want := Want{Results: []any{}}
-			for _, s := range t.Subjects {
-				if t.allows(s, a, r) {
-					want.Results = append(want.Results, map[string]any{"type": t.Subject, "id": s})
-				}
-			}
+			want := wantResults("id", t.Subject, t.Subjects, func(s string) bool { return t.allows(s, a, r) })
 			all = append(all, t.one("subjects-"+a+"-"+r, "search-subject", kind(t.Subject), action(a), entity(t.Resource, r), want))
 		}
 	}
@@ -113,16 +101,25 @@ func (t table) subjectSearches() (all []Case) {
 func (t table) actionSearches() (all []Case) {
 	for _, s := range t.Subjects {
 		for _, r := range t.Resources {
-			want := Want{Results: []any{}}
-			for _, a := range t.Actions {
-				if t.allows(s, a, r) {
-					want.Results = append(want.Results, map[string]any{"name": a})
-				}
-			}
+			want := wantResults("name", "", t.Actions, func(a string) bool { return t.allows(s, a, r) })
 			all = append(all, t.one("actions-"+s+"-"+r, "search-action", entity(t.Subject, s), "", entity(t.Resource, r), want))
 		}
 	}
 	return all
+}
+
+// wantResults are the results that a search must have: those of all names that are found, each in the member that names it.
+func wantResults(member, typ string, names []string, found func(string) bool) Want {
+	want := Want{Results: []any{}}
+	for _, name := range names {
+		if result := map[string]any{member: name}; found(name) {
+			if typ != "" {
+				result["type"] = typ
+			}
+			want.Results = append(want.Results, result)
+		}
+	}
+	return want
 }
 
 func (t table) one(id, ask, subject, action, resource string, want Want) Case {

@@ -66,7 +66,7 @@ func damage(format string, args ...any) error {
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	f := &File{r: r}
 	var newest uint64
-	for _, at := range metaOffsets() {
+	for _, at := range metaOffsets {
 		page := make([]byte, headerSize+metaSize)
 		if at+int64(len(page)) > size {
 			continue
@@ -104,13 +104,7 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 
 // metaOffsets are the places where a meta page can be. The place of the second depends on the page size, which the
 // first may be too damaged to give.
-func metaOffsets() []int64 {
-	offsets := []int64{0}
-	for length := int64(512); length <= 1<<16; length *= 2 {
-		offsets = append(offsets, length)
-	}
-	return offsets
-}
+var metaOffsets = []int64{0, 512, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16}
 
 // Size is how many bytes of the file are in use.
 func (f *File) Size() int64 { return int64(f.Pages) * f.pageSize }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
@@ -24,16 +23,12 @@ func (c Bench) asked(s cli.Streams) ([]askedRequest, error) {
 	if c.Requests == "" {
 		return c.examples(s)
 	}
-	in := s.In
-	if c.Requests != "-" {
-		f, err := os.Open(c.Requests)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the requests: %w; "+
-				"try a file with a request on each line, or - for standard input", err)
-		}
-		defer func() { _ = f.Close() }()
-		in = f
+	in, err := cli.Open(c.Requests, s.In)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the requests: %w; "+
+			"try a file with a request on each line, or - for standard input", err)
 	}
+	defer func() { _ = in.Close() }()
 	all, err := c.lines(in)
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("there is no request in %s; write one on each line, such as\n%s", c.Requests, firstRequest)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"policy-service/cmd/policy-service/internal/bundledir"
@@ -79,16 +78,12 @@ func (c Eval) decode(body []byte, limits evaluation.Limits) (evaluation.Request,
 
 // readRequest reads one byte more than a request may have, so that decoding refuses a request that is too large.
 func readRequest(file string, stdin io.Reader, limit int) ([]byte, error) {
-	in := stdin
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the request: %w; try a file with one request, or - for standard input", err)
-		}
-		defer func() { _ = f.Close() }()
-		in = f
+	in, err := cli.Open(file, stdin)
+	var body []byte
+	if err == nil {
+		defer func() { _ = in.Close() }()
+		body, err = io.ReadAll(io.LimitReader(in, int64(limit)+1))
 	}
-	body, err := io.ReadAll(io.LimitReader(in, int64(limit)+1))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the request: %w; try a file with one request, or - for standard input", err)
 	}

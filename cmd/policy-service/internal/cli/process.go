@@ -17,17 +17,22 @@ func UntilSignal() (context.Context, context.CancelFunc) {
 // small is how large a credential, a key or a checkpoint may be.
 const small = 64 << 10
 
+// Open opens a file; - is in, which Close leaves open.
+func Open(name string, in io.Reader) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(in), nil
+	}
+	return os.Open(name)
+}
+
 // ReadSmall reads a credential, a key or a checkpoint; - is in. A mistyped name may be that of a whole export.
 func ReadSmall(name string, in io.Reader) ([]byte, error) {
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = f.Close() }()
-		in = f
+	f, err := Open(name, in)
+	if err != nil {
+		return nil, err
 	}
-	content, err := io.ReadAll(io.LimitReader(in, small+1))
+	defer func() { _ = f.Close() }()
+	content, err := io.ReadAll(io.LimitReader(f, small+1))
 	if err == nil && len(content) > small {
 		err = fmt.Errorf("%s is too large to be one", name)
 	}
