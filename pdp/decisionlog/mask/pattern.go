@@ -2,6 +2,7 @@ package mask
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -27,7 +28,7 @@ var (
 
 func parsePattern(text string) (pattern, error) {
 	rest, ok := strings.CutPrefix(text, "/")
-	if !ok || badEscape(text) {
+	if !ok || badEscape.MatchString(text) {
 		return nil, fmt.Errorf("the mask %q is no JSON Pointer; begin with a slash, and write ~0 for ~ and ~1 for / in a name", text)
 	}
 	p := pattern(strings.Split(rest, "/"))
@@ -41,14 +42,8 @@ func parsePattern(text string) (pattern, error) {
 	return p, nil
 }
 
-func badEscape(text string) bool {
-	for i := range len(text) {
-		if text[i] == '~' && (i+1 == len(text) || text[i+1] != '0' && text[i+1] != '1') {
-			return true
-		}
-	}
-	return false
-}
+// badEscape matches a ~ that JSON Pointers do not have.
+var badEscape = regexp.MustCompile(`~([^01]|$)`)
 
 // reaches reports if a pattern can address something in the four objects of a request that a caller fills freely. It
 // cannot address such an object itself, which stays an object; /context/* addresses everything in one.

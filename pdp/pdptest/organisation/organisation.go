@@ -22,6 +22,7 @@ package organisation
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing/fstest"
 )
@@ -199,12 +200,7 @@ func (o *Organisation) isPrincipal(p policy, who int) bool {
 		typ, _ := principal(who)
 		return typ == p.principalType
 	}
-	for _, r := range o.roleOf[who] {
-		if r == p.role {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(o.roleOf[who], p.role)
 }
 
 func (o *Organisation) isResource(p policy, what int) bool {

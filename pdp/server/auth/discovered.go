@@ -124,10 +124,6 @@ func (d *discovered) fly(landed chan struct{}) {
 	d.mu.Unlock()
 	defer close(landed)
 
-	switch {
-	case err != nil && before == nil:
-		d.log.Error("the keys of an issuer cannot be fetched; those known count for an hour", "issuer", d.issuer, "error", err)
-	case err == nil && before != nil:
-		d.log.Info("the keys of an issuer can be fetched again", "issuer", d.issuer)
-	}
+	logChange(d.log.With("issuer", d.issuer), before, err,
+		"the keys of an issuer cannot be fetched; those known count for an hour", "the keys of an issuer can be fetched again")
 }

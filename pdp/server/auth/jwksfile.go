@@ -76,10 +76,16 @@ func (f *keysFromFile) look(now time.Time) {
 	if f.err = err; err == nil {
 		f.good = now
 	}
+	logChange(f.log.With("file", f.name), before, err,
+		"the jwks_file cannot be read; in a moment none of its keys count", "the jwks_file can be read again")
+}
+
+// logChange logs that something fails from now on, or works again. A state that stays is not logged again.
+func logChange(log *slog.Logger, before, now error, fails, works string) {
 	switch {
-	case err != nil && before == nil:
-		f.log.Error("the jwks_file cannot be read; in a moment none of its keys count", "file", f.name, "error", err)
-	case err == nil && before != nil:
-		f.log.Info("the jwks_file can be read again", "file", f.name)
+	case now != nil && before == nil:
+		log.Error(fails, "error", now)
+	case now == nil && before != nil:
+		log.Info(works)
 	}
 }

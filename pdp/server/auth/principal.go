@@ -3,6 +3,7 @@ package auth
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -118,12 +119,8 @@ func isTypeName(name string) bool {
 // reserved are words that are no identifiers of Cedar.
 var reserved = []string{"true", "false", "if", "then", "else", "in", "like", "has", "is", "__cedar"}
 
+var identifier = regexp.MustCompile(`^[_A-Za-z][_A-Za-z0-9]*$`)
+
 func notIdentifier(word string) bool {
-	for i, r := range word {
-		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
-		if !letter && (i == 0 || r < '0' || '9' < r) {
-			return true
-		}
-	}
-	return word == "" || slices.Contains(reserved, word)
+	return !identifier.MatchString(word) || slices.Contains(reserved, word)
 }

@@ -9,6 +9,7 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 
@@ -36,15 +37,9 @@ type Sinks struct {
 func New(meter metric.Meter, log *slog.Logger) (*Sinks, error) {
 	handedOn, err := meter.Int64Counter("policy_service.sink.records", metric.WithUnit("{record}"),
 		metric.WithDescription("Records that a sink handed on."))
-	if err != nil {
-		return nil, err
-	}
-	dropped, err := meter.Int64Counter("policy_service.sink.dropped", metric.WithUnit("{record}"),
+	dropped, failed := meter.Int64Counter("policy_service.sink.dropped", metric.WithUnit("{record}"),
 		metric.WithDescription("Records that a sink left out; the decision log has them."))
-	if err != nil {
-		return nil, err
-	}
-	return &Sinks{log: log, handedOn: handedOn, dropped: dropped}, nil
+	return &Sinks{log: log, handedOn: handedOn, dropped: dropped}, errors.Join(err, failed)
 }
 
 // Add adds a sink. Of more than queue records that wait it leaves the oldest out.

@@ -66,23 +66,14 @@ func mendable(problems pdp.Problems) bool {
 }
 
 func (c Check) print(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) error {
-	if c.JSON {
-		err := s.PrintJSON(struct {
-			Problems pdp.Problems `json:"problems"`
-		}{problems})
-		if err != nil {
-			return err
-		}
-	} else {
-		c.printLines(bundle, problems, s)
-	}
-	if problems.Refuse() || c.Strict && len(problems) > 0 {
-		return cli.No
-	}
-	return nil
+	document := struct {
+		Problems pdp.Problems `json:"problems"`
+	}{problems}
+	lines := func() error { return c.printLines(bundle, problems, s) }
+	return s.Answer(c.JSON, document, lines, problems.Refuse() || c.Strict && len(problems) > 0)
 }
 
-func (c Check) printLines(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) {
+func (c Check) printLines(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) error {
 	warnings := 0
 	for _, p := range problems {
 		hue := cli.Red
@@ -101,4 +92,5 @@ func (c Check) printLines(bundle *pdp.Bundle, problems pdp.Problems, s cli.Strea
 	default:
 		s.Print("%s loads: %s, %s", c.Dir, odd, bundle.Digest())
 	}
+	return nil
 }

@@ -52,17 +52,7 @@ func (c Test) Run(s cli.Streams) error {
 			return fmt.Errorf("cannot write the results: %w; try another --junit", err)
 		}
 	}
-	if c.JSON {
-		if err := s.PrintJSON(r.json()); err != nil {
-			return err
-		}
-	} else {
-		r.print(s)
-	}
-	if r.failed() > 0 {
-		return cli.No
-	}
-	return nil
+	return s.Answer(c.JSON, r.json(), func() error { return r.print(s) }, r.failed() > 0)
 }
 
 // examples are the tests to run. No test at all is an error, because a person who runs tests believes that there are

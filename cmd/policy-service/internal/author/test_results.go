@@ -11,7 +11,7 @@ import (
 )
 
 // print shows each test that failed, and how to ask its question again. It counts the tests that passed.
-func (r *results) print(s cli.Streams) {
+func (r *results) print(s cli.Streams) error {
 	for _, c := range r.cases {
 		if len(c.differs) == 0 {
 			continue
@@ -36,6 +36,7 @@ func (r *results) print(s cli.Streams) {
 		summary += fmt.Sprintf("; %d of %d policies satisfied", all-len(uncovered), all)
 	}
 	s.Print("%s %s: %s", verdict, r.dir, summary)
+	return nil
 }
 
 func (c result) place() string { return fmt.Sprintf("%s:%d:%d", c.File, c.Line, c.Column) }

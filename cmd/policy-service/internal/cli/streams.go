@@ -66,6 +66,20 @@ func (s Streams) PrintJSON(v any) error {
 	return nil
 }
 
+// Answer prints what a command found, as JSON or by print, and ends the command: with No if what it found is bad.
+func (s Streams) Answer(asJSON bool, document any, print func() error, bad bool) error {
+	if asJSON {
+		print = func() error { return s.PrintJSON(document) }
+	}
+	if err := print(); err != nil {
+		return err
+	}
+	if bad {
+		return No
+	}
+	return nil
+}
+
 // Table is printed when it is flushed, with its cells made visible.
 type Table struct{ *tabwriter.Writer }
 

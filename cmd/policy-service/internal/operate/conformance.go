@@ -44,18 +44,11 @@ func (c Conformance) Run(s cli.Streams) error {
 	if err != nil {
 		return fmt.Errorf("cannot judge: %w", err)
 	}
-	if c.JSON {
-		err = s.PrintJSON(report)
-	} else {
-		var text strings.Builder
-		err = report.WriteText(&text) // what a server answered is in it
-		s.Print("%s", cli.Lines(strings.TrimSuffix(text.String(), "\n")))
-	}
-	if err != nil {
+	text := func() error {
+		var b strings.Builder
+		err := report.WriteText(&b) // what a server answered is in it
+		s.Print("%s", cli.Lines(strings.TrimSuffix(b.String(), "\n")))
 		return err
 	}
-	if !report.OK() {
-		return cli.No
-	}
-	return nil
+	return s.Answer(c.JSON, report, text, !report.OK())
 }

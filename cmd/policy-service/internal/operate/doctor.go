@@ -56,20 +56,10 @@ func (c Doctor) print(found []doctor.Finding, s cli.Streams) error {
 			biting++
 		}
 	}
-	if c.JSON {
-		err := s.PrintJSON(struct {
-			Findings []doctor.Finding `json:"findings"`
-		}{found})
-		if err != nil {
-			return err
-		}
-	} else if err := printFindings(found, biting, s); err != nil {
-		return err
-	}
-	if biting > 0 {
-		return cli.No
-	}
-	return nil
+	document := struct {
+		Findings []doctor.Finding `json:"findings"`
+	}{found}
+	return s.Answer(c.JSON, document, func() error { return printFindings(found, biting, s) }, biting > 0)
 }
 
 func printFindings(found []doctor.Finding, biting int, s cli.Streams) error {
