@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"slices"
 	"strconv"
@@ -159,54 +160,48 @@ type Callback struct {
 
 // DecodeSubmission reads the body of an access request.
 func DecodeSubmission(body []byte, tenant string, limits Limits) (Submission, error) {
-	o, err := parse(body, limits)
-	if err != nil {
-		return Submission{}, err
-	}
-	r := reader{}
-	var s Submission
-	q := Request{Tenant: tenant, Subject: r.entity(o, "subject", false), Context: r.optional(o, "context")}
-	if q.Tenant == "" {
-		q.Tenant = DefaultTenant
-	}
-	denial := r.denial(o)
-	items, bulk := r.member(o, []string{"items"}, false, Array, "an array")
-	if s.Bulk = bulk; bulk {
-		r.want(!has(o, "resource"), "given beside items, each of which has its own", "resource")
-		r.want(!has(o, "action"), "given beside items, each of which has its own", "action")
-		r.want(items.Len() > 0, "empty; there is nothing to ask for", "items")
-		r.want(items.Len() <= mostItems, "more than "+strconv.Itoa(mostItems)+" items", "items")
-		for n, v := range items.Elements {
-			s.Items = append(s.Items, r.item(q, v.Object(), denial, "items", strconv.Itoa(n)))
+	return decode(body, limits, func(r *reader, o Object) (s Submission) {
+		q := Request{
+			Tenant:  cmp.Or(tenant, DefaultTenant),
+			Subject: r.entity(o, false, "subject"),
+			Context: r.optional(o, "context"),
 		}
-	} else {
-		s.Items = []SubmissionItem{r.item(q, o, denial)}
-	}
-	s.Callback = r.callback(o)
-	s.Said, s.Actor = r.said(o)
-	text, ok := o.Value().AppendCanonical(nil)
-	r.want(ok, "the body holds a number that nobody can compare with another")
-	s.Hash = sha256.Sum256(text)
-	if _, err := r.done(q); err != nil {
-		return Submission{}, err
-	}
-	return s, nil
+		denial := r.denial(o)
+		items, bulk := r.member(o, []string{"items"}, false, Array, "an array")
+		if s.Bulk = bulk; bulk {
+			r.want(!has(o, "resource"), "given beside items, each of which has its own", "resource")
+			r.want(!has(o, "action"), "given beside items, each of which has its own", "action")
+			r.want(items.Len() > 0, "empty; there is nothing to ask for", "items")
+			r.want(items.Len() <= mostItems, "more than "+strconv.Itoa(mostItems)+" items", "items")
+			for n, v := range items.Elements {
+				s.Items = append(s.Items, r.item(q, v.Object(), denial, "items", strconv.Itoa(n)))
+			}
+		} else {
+			s.Items = []SubmissionItem{r.item(q, o, denial)}
+		}
+		s.Callback = r.callback(o)
+		s.Said, s.Actor = r.said(o)
+		text, ok := o.Value().AppendCanonical(nil)
+		r.want(ok, "the body holds a number that nobody can compare with another")
+		s.Hash = sha256.Sum256(text)
+		r.checkContext(q.Context)
+		return s
+	})
 }
 
 // mostItems is how many requests one submission may hold: each is a person's work.
 const mostItems = 50
 
+// item reads the request at a path, as far as the items of a submission do not share it. It has
+// the denial of the whole submission if it has none of its own.
 func (r *reader) item(q Request, o Object, whole Denial, at ...string) SubmissionItem {
-	path := func(names ...string) []string { return append(slices.Clone(at), names...) }
-	entity := r.object(o, path("resource")...)
-	q.Resource = Entity{r.text(entity, path("resource", "type")...), r.text(entity, path("resource", "id")...), r.optional(entity, path("resource", "properties")...)}
-	action := r.object(o, path("action")...)
-	q.Action = Action{r.text(action, path("action", "name")...), r.optional(action, path("action", "properties")...)}
-	denial := r.denial(o, at...)
-	if !denial.Given {
-		denial = whole
+	at = slices.Clip(at)
+	q.Resource = r.entity(o, false, append(at, "resource")...)
+	q.Action = r.action(o, append(at, "action")...)
+	if denial := r.denial(o, at...); denial.Given {
+		return SubmissionItem{q, denial}
 	}
-	return SubmissionItem{Request: q, Denial: denial}
+	return SubmissionItem{q, whole}
 }
 
 func (r *reader) denial(o Object, at ...string) (d Denial) {

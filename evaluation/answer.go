@@ -17,16 +17,15 @@ func (s Shape) Answer(d Decision) ([]byte, error) {
 		return nil, err
 	}
 	b := make([]byte, 0, 48+len(more))
-	switch {
-	case s == Native:
-		b = appendBool(append(b, `{"allow":`...), d.Allow)
+	if s == Native {
+		b = strconv.AppendBool(append(b, `{"allow":`...), d.Allow)
 		b = append(d.Approval.append(d.appendNative(b)), more...)
-	case len(more) > 0:
-		b = appendBool(append(b, `{"decision":`...), d.Allow)
+		return append(b, '}'), nil
+	}
+	b = strconv.AppendBool(append(b, `{"decision":`...), d.Allow)
+	if len(more) > 0 {
 		b = append(append(b, `,"context":{`...), more[1:]...)
 		b = append(b, '}')
-	default:
-		b = appendBool(append(b, `{"decision":`...), d.Allow)
 	}
 	return append(b, '}'), nil
 }
@@ -69,13 +68,7 @@ func (d Decision) context(s Shape) ([]byte, error) {
 	}
 	if len(d.Unmet.Required) > 0 {
 		b = append(b, `,"required_obligations":[`...)
-		for n, t := range d.Unmet.Required {
-			if n > 0 {
-				b = append(b, ',')
-			}
-			b = appendString(b, t)
-		}
-		b = append(b, ']')
+		b = append(appendList(b, d.Unmet.Required, appendString), ']')
 	}
 	if s == AuthZEN && len(d.Obligations) > 0 {
 		b = appendObligations(append(b, `,"obligations":`...), d.Obligations)
@@ -117,13 +110,9 @@ func (d Decision) appendNative(b []byte) []byte {
 	}
 	slices.Sort(types)
 	once := slices.Compact(types)
-	b = append(b, `,"obligations":{`...)
-	for n, t := range once {
-		if n > 0 {
-			b = append(b, ',')
-		}
-		b = append(appendString(b, t), `:true`...)
-	}
+	b = appendList(append(b, `,"obligations":{`...), once, func(b []byte, t string) []byte {
+		return append(appendString(b, t), `:true`...)
+	})
 	b = append(b, '}')
 	if details || len(once) < len(d.Obligations) {
 		b = appendObligations(append(b, `,"obligation_details":`...), d.Obligations)
@@ -155,22 +144,22 @@ func (a *Approval) append(b []byte) []byte {
 }
 
 func appendObligations(b []byte, all []Obligation) []byte {
-	b = append(b, '[')
-	for n, o := range all {
-		if n > 0 {
-			b = append(b, ',')
-		}
+	b = appendList(append(b, '['), all, func(b []byte, o Obligation) []byte {
 		b = appendString(append(b, `{"id":`...), o.ID)
 		b = appendString(append(b, `,"type":`...), o.Type)
 		b = o.Properties.Value().append(append(b, `,"properties":`...))
-		b = append(b, '}')
-	}
+		return append(b, '}')
+	})
 	return append(b, ']')
 }
 
-func appendBool(b []byte, v bool) []byte {
-	if v {
-		return append(b, "true"...)
+// appendList appends each of all, with a comma before every one but the first.
+func appendList[T any](b []byte, all []T, one func([]byte, T) []byte) []byte {
+	for n, e := range all {
+		if n > 0 {
+			b = append(b, ',')
+		}
+		b = one(b, e)
 	}
-	return append(b, "false"...)
+	return b
 }

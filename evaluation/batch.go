@@ -2,6 +2,7 @@ package evaluation
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -87,21 +88,28 @@ func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
 		q, err := authzen(o, tenant)
 		return Batch{Single: true, Items: []Item{{Request: q}}, Semantic: semantic, Size: len(body)}, err
 	}
-	d := defaults{tenant: tenant, reserved: reserved, objects: map[string]Object{}, whole: map[string]part{}, illegal: map[string]*Error{}}
+	d := defaults{
+		tenant:   cmp.Or(tenant, DefaultTenant),
+		reserved: reserved,
+		objects:  map[string]Object{},
+		whole:    map[string]part{},
+		illegal:  map[string]*Error{},
+	}
 	for _, name := range tuple {
 		d.objects[name] = r.optional(o, name)
 	}
 	if r.err != nil {
 		return Batch{}, r.err
 	}
-	if err := reservedIn(reserved, o.Without(func(name string) bool { return name == "evaluations" || d.has(name) }).Value(), ""); err != nil {
+	others := o.Without(func(name string) bool { return name == "evaluations" || slices.Contains(tuple[:], name) })
+	if err := reservedIn(reserved, others.Value(), ""); err != nil {
 		return Batch{}, err
 	}
 	b := Batch{Semantic: semantic, Items: make([]Item, 0, items.Len()), Size: len(body)}
 	for n, v := range items.Elements {
 		item := d.item(v, "evaluations", strconv.Itoa(n))
 		if item.Err != nil {
-			item.Request = Request{Tenant: cmp.Or(tenant, DefaultTenant)} // whose log it goes into is known all the same
+			item.Request = Request{Tenant: d.tenant} // so that it is known whose log it goes into
 		}
 		b.Items = append(b.Items, item)
 	}
@@ -130,23 +138,21 @@ type defaults struct {
 	illegal  map[string]*Error // by default, once one was looked through for reserved names
 }
 
-func (d *defaults) has(name string) bool { _, ok := d.objects[name]; return ok }
-
 // item makes a request of an item and what it inherits. An entity of its own
 // replaces the default one whole, but for a type, id or name it leaves out.
 func (d *defaults) item(v Value, at ...string) Item {
 	if v.Kind() != Map {
 		return Item{Err: Malformed("not an object", "", at...)}
 	}
-	o := v.Object()
-	if d.reserved {
-		if err := reservedIn(true, v, pointerTo(at...)); err != nil {
-			return Item{Err: err}
-		}
+	place := pointerTo(at...)
+	if err := reservedIn(d.reserved, v, place); err != nil {
+		return Item{Err: err}
 	}
-	i := inheriting{defaults: d, item: o, at: at}
+	i := inheriting{defaults: d, item: v.Object(), at: at}
 	in := &i.inherits
-	subject, action, resource := i.part(&in.Subject, "subject", "type", "id"), i.part(&in.Action, "action", "name"), i.part(&in.Resource, "resource", "type", "id")
+	subject := i.part(&in.Subject, "subject", "type", "id")
+	action := i.part(&in.Action, "action", "name")
+	resource := i.part(&in.Resource, "resource", "type", "id")
 	q := Request{
 		Tenant:   d.tenant,
 		Subject:  Entity{subject.names[0], subject.names[1], subject.properties},
@@ -154,14 +160,11 @@ func (d *defaults) item(v Value, at ...string) Item {
 		Resource: Entity{resource.names[0], resource.names[1], resource.properties},
 		Context:  i.context(),
 	}
-	if q.Tenant == "" {
-		q.Tenant = DefaultTenant
-	}
 	if i.err != nil {
 		return Item{Err: i.err}
 	}
-	item := Item{Request: q, at: pointerTo(at...), sent: o, inherits: i.inherits}
-	if _, err := i.done(q); err != nil {
+	item := Item{Request: q, at: place, sent: i.item, inherits: i.inherits}
+	if i.checkContext(q.Context); i.err != nil {
 		return Item{Err: item.InBody(i.err)}
 	}
 	return item

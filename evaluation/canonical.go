@@ -13,35 +13,9 @@ import (
 // whatever its size, another is its digits and a power of ten. It fails for a number
 // of which nobody could say in reasonable time what it is.
 func (v Value) AppendCanonical(b []byte) ([]byte, bool) {
-	ok := true
-	switch v.kind {
-	case Number:
-		return appendNumber(b, v.text)
-	case Array:
-		b = append(b, '[')
-		for i, e := range v.elems {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			if b, ok = e.Value.AppendCanonical(b); !ok {
-				return b, false
-			}
-		}
-		return append(b, ']'), true
-	case Map:
-		b = append(b, '{')
-		for i, m := range inUTF16(v.elems) {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(appendString(b, m.Name), ':')
-			if b, ok = m.Value.AppendCanonical(b); !ok {
-				return b, false
-			}
-		}
-		return append(b, '}'), true
-	}
-	return v.append(b), true
+	w := valueWriter{canonical: true}
+	b = w.append(b, v)
+	return b, !w.failed
 }
 
 // inUTF16 puts members in the order of their names in UTF-16, which differs from
@@ -58,46 +32,19 @@ func inUTF16(members []Member) []Member {
 	return sorted
 }
 
-const (
-	// mostZeros is how many zeros an integral number is written out with.
-	mostZeros = 1000
-	// longestExponent is how many digits of an exponent are read.
-	longestExponent = 15
-)
+// mostZeros is how many zeros an integral number is written out with.
+const mostZeros = 1000
 
 // appendNumber works on the text: no number is rounded, and 1e1000000000 costs no
 // more than its letters.
 func appendNumber(b []byte, text string) ([]byte, bool) {
-	text, negative := strings.CutPrefix(text, "-")
-	mantissa, power := text, 0
-	if i := strings.IndexAny(text, "eE"); i >= 0 {
-		mantissa = text[:i]
-		sign, digits := "", strings.TrimPrefix(text[i+1:], "+")
-		if strings.HasPrefix(digits, "-") {
-			sign, digits = "-", digits[1:]
-		}
-		if digits = strings.TrimLeft(digits, "0"); len(digits) > longestExponent {
-			return b, false
-		}
-		power, _ = strconv.Atoi(sign + digits) // of nothing it is 0
+	sign, digits, power, ok := decimalOf(text)
+	if digits == "" {
+		return append(b, '0'), ok
 	}
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	digits := strings.TrimLeft(whole+fraction, "0")
-	significant := strings.TrimRight(digits, "0")
-	if significant == "" {
-		return append(b, '0'), true
+	b = append(append(b, sign...), digits...)
+	if 0 <= power && power <= mostZeros {
+		return append(b, strings.Repeat("0", power)...), ok
 	}
-	power += len(digits) - len(significant) - len(fraction)
-	if negative {
-		b = append(b, '-')
-	}
-	b = append(b, significant...)
-	switch {
-	case power == 0:
-	case 0 < power && power <= mostZeros:
-		b = append(b, strings.Repeat("0", power)...)
-	default:
-		b = strconv.AppendInt(append(b, 'e'), int64(power), 10)
-	}
-	return b, true
+	return strconv.AppendInt(append(b, 'e'), int64(power), 10), ok
 }

@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 )
@@ -51,14 +52,11 @@ func authzen(o Object, tenant string) (Request, error) {
 	subject, action, resource := r.object(o, "subject"), r.object(o, "action"), r.object(o, "resource")
 	q := Request{
 		Shape:    AuthZEN,
-		Tenant:   tenant,
+		Tenant:   cmp.Or(tenant, DefaultTenant),
 		Subject:  Entity{r.text(subject, "subject", "type"), r.text(subject, "subject", "id"), r.optional(subject, "subject", "properties")},
 		Action:   Action{r.text(action, "action", "name"), r.optional(action, "action", "properties")},
 		Resource: Entity{r.text(resource, "resource", "type"), r.text(resource, "resource", "id"), r.optional(resource, "resource", "properties")},
 		Context:  r.optional(o, "context"),
-	}
-	if q.Tenant == "" {
-		q.Tenant = DefaultTenant
 	}
 	return r.done(q)
 }
@@ -118,7 +116,7 @@ func (r *reader) member(o Object, path []string, required bool, kind Kind, what 
 		return Value{}, false
 	}
 	if v.Kind() != kind {
-		return v, r.want(false, "not "+what, path...)
+		return Value{}, r.want(false, "not "+what, path...)
 	}
 	return v, true
 }
@@ -134,41 +132,46 @@ func (r *reader) optional(o Object, path ...string) Object {
 }
 
 func (r *reader) text(o Object, path ...string) string {
-	v, ok := r.member(o, path, true, String, "a string")
-	if !ok {
-		return ""
-	}
+	v, _ := r.member(o, path, true, String, "a string")
 	return v.Text()
 }
 
-// done checks what only a whole request can show.
-func (r *reader) done(q Request) (Request, error) {
-	for _, name := range [...]string{"action", "pdp"} {
-		if has(q.Context, name) {
-			r.want(false, "only the PDP sets this member of the context", "context", name)
-		}
+// decode reads a body, and returns what read makes of the object in it, or the first thing that
+// is wrong.
+func decode[T any](body []byte, limits Limits, read func(*reader, Object) T) (none T, err error) {
+	o, err := parse(body, limits)
+	if err != nil {
+		return none, err
 	}
-	if declared, ok := q.Context.Get("supported_obligations"); ok {
-		r.want(declared.Kind() == Array, "not an array of strings", "context", "supported_obligations")
-		for n, v := range declared.Elements {
-			r.want(v.Kind() == String, "not a string", "context", "supported_obligations", strconv.Itoa(n))
-		}
-	}
-	r.presented(q.Context)
+	var r reader
+	v := read(&r, o)
 	if r.err != nil {
+		return none, r.err
+	}
+	return v, nil
+}
+
+// done returns a request, or the first thing that is wrong with it.
+func (r *reader) done(q Request) (Request, error) {
+	if r.checkContext(q.Context); r.err != nil {
 		return Request{}, r.err
 	}
 	return q, nil
 }
 
-const (
-	approvalMember   = "approval"
-	approvalIDMember = "approval_id"
-)
-
-// presented holds what a request says of an approval to its form. What cannot be read is
-// never passed over: it would be asked for anew, or another be found.
-func (r *reader) presented(context Object) {
+// checkContext checks the members of a context that the protocol gives a meaning to.
+func (r *reader) checkContext(context Object) {
+	for _, name := range [...]string{"action", "pdp"} {
+		r.want(!has(context, name), "only the PDP sets this member of the context", "context", name)
+	}
+	if declared, ok := context.Get("supported_obligations"); ok {
+		r.want(declared.Kind() == Array, "not an array of strings", "context", "supported_obligations")
+		for n, v := range declared.Elements {
+			r.want(v.Kind() == String, "not a string", "context", "supported_obligations", strconv.Itoa(n))
+		}
+	}
+	// If an approval that the request presents could not be read and were ignored, the approval would
+	// be requested again, or another one found.
 	approval, given := r.member(context, []string{"context", approvalMember}, false, Map, "an object with the id of an approval")
 	var id string
 	if given {
@@ -180,6 +183,11 @@ func (r *reader) presented(context Object) {
 		r.want(!given || alone.Text() == id, "another approval than that of context.approval; present one", "context", approvalIDMember)
 	}
 }
+
+const (
+	approvalMember   = "approval"
+	approvalIDMember = "approval_id"
+)
 
 // Shape is a wire shape of requests and answers.
 type Shape uint8

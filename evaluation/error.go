@@ -21,17 +21,14 @@ type Error struct {
 
 // Error makes the one-line text of the facts.
 func (e *Error) Error() string {
-	var b strings.Builder
+	text := e.Detail
 	if e.Pointer != "" {
-		b.WriteString(e.Pointer)
-		b.WriteString(": ")
+		text = e.Pointer + ": " + text
 	}
-	b.WriteString(e.Detail)
 	if e.Try != "" {
-		b.WriteString("; ")
-		b.WriteString(e.Try)
+		text += "; " + e.Try
 	}
-	return b.String()
+	return text
 }
 
 // maxPointer bounds the pointer an error repeats: a caller's member name may be

@@ -13,39 +13,34 @@ func (v Value) Scaled(places int) (int64, bool) {
 	if v.kind != Number {
 		return 0, false
 	}
-	text, negative := strings.CutPrefix(v.text, "-")
-	mantissa, exp := text, 0
-	if i := strings.IndexAny(text, "eE"); i >= 0 {
-		mantissa = text[:i]
-		exp = exponent(text[i+1:])
-	}
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	digits := strings.TrimLeft(whole+fraction, "0")
+	sign, digits, power, ok := decimalOf(v.text)
 	if digits == "" {
 		return 0, true
 	}
-	significant := strings.TrimRight(digits, "0")
-	zeros := exp + places - len(fraction) + len(digits) - len(significant)
-	if zeros < 0 || len(significant)+zeros > 19 {
+	zeros := power + places
+	if !ok || zeros < 0 || len(digits)+zeros > 19 {
 		return 0, false
 	}
-	digits = significant + strings.Repeat("0", zeros)
-	if negative {
-		digits = "-" + digits
-	}
-	n, err := strconv.ParseInt(digits, 10, 64)
+	n, err := strconv.ParseInt(sign+digits+strings.Repeat("0", zeros), 10, 64)
 	return n, err == nil
 }
 
-// exponent reads what follows the e, saturated at a size that no body's digits
-// can bring back and no sum here can overflow.
-func exponent(s string) int {
-	const most = 1 << 40
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil && strings.HasPrefix(s, "-") {
-		return -most
-	} else if err != nil {
-		return most
+// decimalOf reads a number as its sign ("-" or ""), its digits without zeros around them, and the
+// power of ten that the digits are multiplied with. The digits of zero are "". It reports false if
+// the exponent has more than 15 digits.
+func decimalOf(text string) (sign, digits string, power int, ok bool) {
+	const greatest = 999_999_999_999_999
+	text, negative := strings.CutPrefix(text, "-")
+	if negative {
+		sign = "-"
 	}
-	return int(min(max(n, -most), most))
+	mantissa, ok := text, true
+	if i := strings.IndexAny(text, "eE"); i >= 0 {
+		exponent, err := strconv.ParseInt(text[i+1:], 10, 64)
+		mantissa, power, ok = text[:i], int(exponent), err == nil && -greatest <= exponent && exponent <= greatest
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	all := strings.TrimLeft(whole+fraction, "0")
+	digits = strings.TrimRight(all, "0")
+	return sign, digits, power + len(all) - len(digits) - len(fraction), ok
 }

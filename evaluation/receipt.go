@@ -28,21 +28,15 @@ const (
 // Whether the decision has them is not known here.
 func DecodeReceipts(body []byte, limits Limits) ([]Receipt, error) {
 	limits.NestedElements = limits.Elements // the lower bound is for what policies compare
-	o, err := parse(body, limits)
-	if err != nil {
-		return nil, err
-	}
-	var r reader
-	items, ok := r.member(o, []string{"obligations"}, true, Array, "an array")
-	r.want(!ok || items.Len() > 0, "empty; there is nothing to record", "obligations")
-	receipts := make([]Receipt, 0, items.Len())
-	for n, v := range items.Elements {
-		receipts = append(receipts, r.receipt(v, limits, "obligations", strconv.Itoa(n)))
-	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	return receipts, nil
+	return decode(body, limits, func(r *reader, o Object) []Receipt {
+		items, ok := r.member(o, []string{"obligations"}, true, Array, "an array")
+		r.want(!ok || items.Len() > 0, "empty; there is nothing to record", "obligations")
+		receipts := make([]Receipt, 0, items.Len())
+		for n, v := range items.Elements {
+			receipts = append(receipts, r.receipt(v, limits, "obligations", strconv.Itoa(n)))
+		}
+		return receipts
+	})
 }
 
 func (r *reader) receipt(v Value, limits Limits, at ...string) (receipt Receipt) {

@@ -76,16 +76,11 @@ func (r *Request) Justified() bool {
 // MarshalJSON writes r in the AuthZEN shape, whichever shape it came in. The
 // tenant is not part of that shape: it is in the URL.
 func (r Request) MarshalJSON() ([]byte, error) {
-	b := append([]byte(nil), `{"subject":`...)
-	b = r.Subject.append(b)
-	b = append(b, `,"action":{"name":`...)
-	b = appendString(b, r.Action.Name)
-	b = appendProperties(b, r.Action.Properties)
-	b = append(b, `},"resource":`...)
-	b = r.Resource.append(b)
+	b := r.Subject.append([]byte(`{"subject":`))
+	b = r.Action.append(append(b, `,"action":`...))
+	b = r.Resource.append(append(b, `,"resource":`...))
 	if r.Context.Len() > 0 {
-		b = append(b, `,"context":`...)
-		b = r.Context.Value().append(b)
+		b = r.Context.Value().append(append(b, `,"context":`...))
 	}
 	return append(b, '}'), nil
 }
@@ -94,18 +89,17 @@ func (r Request) MarshalJSON() ([]byte, error) {
 func (e Entity) MarshalJSON() ([]byte, error) { return e.append(nil), nil }
 
 // MarshalJSON writes a in the AuthZEN shape.
-func (a Action) MarshalJSON() ([]byte, error) {
-	b := appendString(append([]byte(nil), `{"name":`...), a.Name)
-	return append(appendProperties(b, a.Properties), '}'), nil
-}
+func (a Action) MarshalJSON() ([]byte, error) { return a.append(nil), nil }
 
 func (e Entity) append(b []byte) []byte {
-	b = append(b, `{"type":`...)
-	b = appendString(b, e.Type)
-	b = append(b, `,"id":`...)
-	b = appendString(b, e.ID)
-	b = appendProperties(b, e.Properties)
-	return append(b, '}')
+	b = appendString(append(b, `{"type":`...), e.Type)
+	b = appendString(append(b, `,"id":`...), e.ID)
+	return append(appendProperties(b, e.Properties), '}')
+}
+
+func (a Action) append(b []byte) []byte {
+	b = appendString(append(b, `{"name":`...), a.Name)
+	return append(appendProperties(b, a.Properties), '}')
 }
 
 func appendProperties(b []byte, o Object) []byte {

@@ -25,26 +25,19 @@ const ArgumentPrefix = "arguments."
 // approve true or with the action approve, and the decision approve with that id,
 // approve; what can be read in two ways denies, or is refused.
 func DecodeResponse(body []byte, id string, limits Limits) (Response, error) {
-	o, err := parse(body, limits)
-	if err != nil {
-		return Response{}, err
-	}
-	elicited := has(o, "action") || has(o, "content")
-	authorized := has(o, "authorizationId") || has(o, "decision") || has(o, "reason") || has(o, "validUntil")
-	if elicited == authorized {
-		return Response{}, Malformed("not one answer", "send action and content, or authorizationId and decision with reason and validUntil; not members of both")
-	}
-	var r reader
-	var v Response
-	if elicited {
-		v = r.elicited(o, limits)
-	} else {
-		v = r.authorized(o, id, limits)
-	}
-	if err := r.failed(); err != nil {
-		return Response{}, err
-	}
-	return v, nil
+	return decode(body, limits, func(r *reader, o Object) Response {
+		elicited := has(o, "action") || has(o, "content")
+		authorized := has(o, "authorizationId") || has(o, "decision") || has(o, "reason") || has(o, "validUntil")
+		switch {
+		case elicited == authorized:
+			r.err = Malformed("not one answer",
+				"send action and content, or authorizationId and decision with reason and validUntil; not members of both")
+			return Response{}
+		case elicited:
+			return r.elicited(o, limits)
+		}
+		return r.authorized(o, id, limits)
+	})
 }
 
 // elicited reads the result of an elicitation.

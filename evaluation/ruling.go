@@ -22,19 +22,17 @@ type Ruling struct {
 
 // DecodeRuling reads the body of a decision about an approval request.
 func DecodeRuling(body []byte, limits Limits) (Ruling, error) {
-	o, err := parse(body, limits)
-	if err != nil {
-		return Ruling{}, err
-	}
-	var r reader
-	v := Ruling{Decision: r.text(o, "decision"), Reason: r.reason(o, true, limits), Version: r.version(o)}
-	r.want(v.Decision == "approve" || v.Decision == "deny" || v.Decision == "delegate", "none of approve, deny, delegate", "decision")
-	if to, ok := r.member(o, []string{"to"}, v.Decision == "delegate", String, "a string"); ok {
-		v.To = to.Text()
-		r.want(v.Decision == "delegate", "there is somebody to delegate to, and this is no delegation", "to")
-	}
-	v.ValidUntil = r.until(o, "valid_until", v.Decision)
-	return v, r.failed()
+	return decode(body, limits, func(r *reader, o Object) Ruling {
+		v := Ruling{Decision: r.text(o, "decision"), Reason: r.reason(o, true, limits), Version: r.version(o)}
+		delegates := v.Decision == "delegate"
+		r.want(v.Decision == "approve" || v.Decision == "deny" || delegates, "none of approve, deny, delegate", "decision")
+		if to, ok := r.member(o, []string{"to"}, delegates, String, "a string"); ok {
+			v.To = to.Text()
+			r.want(delegates, "there is somebody to delegate to, and this is no delegation", "to")
+		}
+		v.ValidUntil = r.until(o, "valid_until", v.Decision)
+		return v
+	})
 }
 
 // DecodeWithdrawal reads the body of a revocation or a cancellation, which may say why.
@@ -42,13 +40,9 @@ func DecodeWithdrawal(body []byte, limits Limits) (Ruling, error) {
 	if len(body) == 0 {
 		return Ruling{}, nil
 	}
-	o, err := parse(body, limits)
-	if err != nil {
-		return Ruling{}, err
-	}
-	var r reader
-	v := Ruling{Reason: r.reason(o, false, limits), Version: r.version(o)}
-	return v, r.failed()
+	return decode(body, limits, func(r *reader, o Object) Ruling {
+		return Ruling{Reason: r.reason(o, false, limits), Version: r.version(o)}
+	})
 }
 
 // until reads when an approval is to end.
@@ -82,12 +76,4 @@ func (r *reader) version(o Object) int {
 	n, whole := v.Scaled(0)
 	r.want(whole && n >= 1 && n <= math.MaxInt32, "not the version of anything; it is a whole number from 1", "version")
 	return int(n)
-}
-
-// failed is the first thing that was wrong, as an error.
-func (r *reader) failed() error {
-	if r.err != nil {
-		return r.err
-	}
-	return nil
 }

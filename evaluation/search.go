@@ -1,7 +1,9 @@
 package evaluation
 
 import (
+	"cmp"
 	"crypto/sha256"
+	"slices"
 	"strings"
 )
 
@@ -48,33 +50,38 @@ type Found struct {
 // DecodeSearch reads the body of an AuthZEN search request. Of the entity that
 // is searched for only the type counts, of the action nothing.
 func DecodeSearch(kind SearchKind, body []byte, tenant string, limits Limits) (Search, error) {
-	o, err := parse(body, limits)
-	if err != nil {
-		return Search{}, err
-	}
-	var r reader
-	s := Search{Kind: kind, Page: r.page(o)}
-	q := Request{Tenant: tenant, Context: r.optional(o, "context")}
-	q.Subject = r.entity(o, "subject", kind == SubjectSearch)
-	q.Resource = r.entity(o, "resource", kind == ResourceSearch)
-	if kind != ActionSearch {
-		action := r.object(o, "action")
-		q.Action = Action{r.text(action, "action", "name"), r.optional(action, "action", "properties")}
-	}
-	if q.Tenant == "" {
-		q.Tenant = DefaultTenant
-	}
-	s.Hash = sha256.Sum256(o.Without(func(name string) bool { return name == "page" }).Value().append(nil))
-	s.Request, err = r.done(q)
-	return s, err
+	return decode(body, limits, func(r *reader, o Object) Search {
+		s := Search{Kind: kind, Page: r.page(o)}
+		q := Request{Tenant: cmp.Or(tenant, DefaultTenant), Context: r.optional(o, "context")}
+		q.Subject = r.entity(o, kind == SubjectSearch, "subject")
+		q.Resource = r.entity(o, kind == ResourceSearch, "resource")
+		if kind != ActionSearch {
+			q.Action = r.action(o, "action")
+		}
+		r.checkContext(q.Context)
+		s.Request = q
+		s.Hash = sha256.Sum256(o.Without(func(name string) bool { return name == "page" }).Value().append(nil))
+		return s
+	})
 }
 
-func (r *reader) entity(o Object, name string, searched bool) Entity {
-	e := r.object(o, name)
+// entity reads the entity at a path. Of an entity that is searched for, it reads the type alone.
+func (r *reader) entity(o Object, searched bool, path ...string) Entity {
+	e, at := r.object(o, path...), slices.Clip(path)
 	if searched {
-		return Entity{Type: r.text(e, name, "type")}
+		return Entity{Type: r.text(e, append(at, "type")...)}
 	}
-	return Entity{r.text(e, name, "type"), r.text(e, name, "id"), r.optional(e, name, "properties")}
+	return Entity{
+		Type:       r.text(e, append(at, "type")...),
+		ID:         r.text(e, append(at, "id")...),
+		Properties: r.optional(e, append(at, "properties")...),
+	}
+}
+
+// action reads the action at a path.
+func (r *reader) action(o Object, path ...string) Action {
+	a, at := r.object(o, path...), slices.Clip(path)
+	return Action{r.text(a, append(at, "name")...), r.optional(a, append(at, "properties")...)}
 }
 
 func (r *reader) page(o Object) Page {
@@ -103,11 +110,7 @@ func AnswerSearch(kind SearchKind, found []Found, page *string) []byte {
 		b = appendString(append(b, `"page":{"next_token":`...), *page)
 		b = append(b, "},"...)
 	}
-	b = append(b, `"results":[`...)
-	for n, f := range found {
-		if n > 0 {
-			b = append(b, ',')
-		}
+	b = appendList(append(b, `"results":[`...), found, func(b []byte, f Found) []byte {
 		if kind == ActionSearch {
 			b = appendString(append(b, `{"name":`...), f.Name)
 		} else {
@@ -117,7 +120,7 @@ func AnswerSearch(kind SearchKind, found []Found, page *string) []byte {
 		if len(f.Obligations) > 0 {
 			b = appendObligations(append(b, `,"obligations":`...), f.Obligations)
 		}
-		b = append(b, '}')
-	}
+		return append(b, '}')
+	})
 	return append(b, "]}"...)
 }

@@ -219,18 +219,11 @@ func (o Object) Beside(more Object) Object {
 
 // Without returns the members of o whose name drop does not report.
 func (o Object) Without(drop func(name string) bool) Object {
-	for i, m := range o.members {
-		if drop(m.Name) {
-			kept := slices.Clone(o.members[:i])
-			for _, m := range o.members[i+1:] {
-				if !drop(m.Name) {
-					kept = append(kept, m)
-				}
-			}
-			return Object{kept}
-		}
+	dropped := func(m Member) bool { return drop(m.Name) }
+	if !slices.ContainsFunc(o.members, dropped) {
+		return o
 	}
-	return o
+	return Object{slices.DeleteFunc(slices.Clone(o.members), dropped)}
 }
 
 // NewObject makes an Object of Go values, for callers that build a [Request]
@@ -308,34 +301,39 @@ func (v Value) MarshalJSON() ([]byte, error) { return v.append(nil), nil }
 // MarshalJSON writes o with members in order of their names.
 func (o Object) MarshalJSON() ([]byte, error) { return o.Value().append(nil), nil }
 
-func (v Value) append(b []byte) []byte {
+func (v Value) append(b []byte) []byte { return new(valueWriter).append(b, v) }
+
+// valueWriter writes values as they are, or in their canonical form; see [Value.AppendCanonical].
+type valueWriter struct {
+	canonical bool
+	failed    bool // a number has no canonical form
+}
+
+func (w *valueWriter) append(b []byte, v Value) []byte {
 	switch v.kind {
 	case Null:
 		return append(b, "null"...)
-	case Bool, Number:
-		return append(b, v.text...)
 	case String:
 		return appendString(b, v.text)
 	case Array:
-		b = append(b, '[')
-		for i, e := range v.elems {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = e.Value.append(b)
-		}
+		b = appendList(append(b, '['), v.elems, func(b []byte, e Member) []byte { return w.append(b, e.Value) })
 		return append(b, ']')
-	default:
-		b = append(b, '{')
-		for i, m := range v.elems {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(appendString(b, m.Name), ':')
-			b = m.Value.append(b)
+	case Map:
+		members := v.elems
+		if w.canonical {
+			members = inUTF16(members)
 		}
+		b = appendList(append(b, '{'), members, func(b []byte, m Member) []byte {
+			return w.append(append(appendString(b, m.Name), ':'), m.Value)
+		})
 		return append(b, '}')
 	}
+	if v.kind == Bool || !w.canonical {
+		return append(b, v.text...)
+	}
+	b, ok := appendNumber(b, v.text)
+	w.failed = w.failed || !ok
+	return b
 }
 
 // appendString quotes s. Text from elsewhere than a body (a policy's
