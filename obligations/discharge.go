@@ -1,6 +1,7 @@
 package obligations
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,13 +26,9 @@ type Handlers map[string]Handler
 
 // Types are the types there is a handler for, sorted: those a PEP declares.
 func (h Handlers) Types() []string {
-	types := make([]string, 0, len(h))
-	for _, name := range slices.Sorted(maps.Keys(h)) {
-		if name != "" && h[name] != nil {
-			types = append(types, name)
-		}
-	}
-	return types
+	types := slices.AppendSeq([]string{}, maps.Keys(h))
+	slices.Sort(types)
+	return slices.DeleteFunc(types, func(name string) bool { return name == "" || h[name] == nil })
 }
 
 // Within is h with so much time for each obligation. One that takes longer has
@@ -107,18 +104,14 @@ func flaw(o evaluation.Obligation, sameID int) error {
 func (h Handlers) discharge(ctx context.Context, o evaluation.Obligation, flaw error) Outcome {
 	handler := h[o.Type]
 	if o.Type == "" || handler == nil {
-		if flaw == nil {
-			flaw = errNoHandler
-		}
-		return Outcome{o.ID, o.Type, Unknown, flaw}
+		return Outcome{o.ID, o.Type, Unknown, cmp.Or(flaw, errNoHandler)}
 	}
-	switch err := handler.do(ctx, o); {
-	case err != nil && flaw != nil:
-		return Outcome{o.ID, o.Type, Failed, fmt.Errorf("%w; %w", flaw, err)}
-	case err != nil:
+	err := handler.do(ctx, o)
+	if err != nil && flaw != nil {
+		err = fmt.Errorf("%w; %w", flaw, err)
+	}
+	if err = cmp.Or(err, flaw); err != nil {
 		return Outcome{o.ID, o.Type, Failed, err}
-	case flaw != nil:
-		return Outcome{o.ID, o.Type, Failed, flaw}
 	}
 	return Outcome{o.ID, o.Type, Discharged, nil}
 }
@@ -203,14 +196,11 @@ func (r Report) undone() (u undischarged) {
 type undischarged []Outcome
 
 func (u undischarged) Error() string {
-	var b strings.Builder
+	texts := make([]string, len(u))
 	for n, o := range u {
-		if n > 0 {
-			b.WriteString("; ")
-		}
-		fmt.Fprintf(&b, "obligation %q of type %q %s: %v", o.ID, o.Type, o.Status, o.Err)
+		texts[n] = fmt.Sprintf("obligation %q of type %q %s: %v", o.ID, o.Type, o.Status, o.Err)
 	}
-	return b.String()
+	return strings.Join(texts, "; ")
 }
 
 func (u undischarged) Unwrap() []error {

@@ -1,6 +1,7 @@
 package obligations
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -29,10 +30,7 @@ type Resolution struct {
 func Resolve(allow bool, owed []Owed, value func(name string) (string, bool)) Resolution {
 	owed = slices.DeleteFunc(owed, func(o Owed) bool { return !o.On.With(allow) })
 	slices.SortStableFunc(owed, func(a, b Owed) int {
-		if c := strings.Compare(a.Name, b.Name); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Policy, b.Policy)
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Policy, b.Policy))
 	})
 	var out Resolution
 	for _, o := range owed {

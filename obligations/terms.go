@@ -41,14 +41,11 @@ var DefaultMaterial = []string{"action", "context", "resource", "subject"}
 
 // TermsOf reads the terms of an obligation. One without a template says nothing of
 // who could approve, and has none; and neither has what no load would have let pass.
-func TermsOf(o evaluation.Obligation) (Terms, bool) {
+func TermsOf(o evaluation.Obligation) (t Terms, ok bool) {
 	if o.Type != ApprovalRequired {
-		return Terms{}, false
+		return t, false
 	}
-	return termsOf(o.Properties)
-}
-
-func termsOf(properties evaluation.Object) (t Terms, ok bool) {
+	properties := o.Properties
 	text := func(name string) string {
 		v, _ := properties.Get(name)
 		return v.Text()

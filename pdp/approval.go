@@ -114,15 +114,14 @@ func (p *PDP) await(
 	}
 	a.Decision = stands.ID
 	var found Found
+	var err error
 	if call.Request.Presented() != "" || call.Request.Justified() {
 		var d evaluation.Decision
 		var use Reservation
-		var err error
 		if d, use, found, err = p.answerByApproval(ctx, bundle, a, first); err != nil || found.ID != "" {
 			return d, use, err
 		}
 	}
-	var err error
 	switch {
 	case call.Approvals == SpendOrFile && stands.Allow: // a deny has another reason, which no approval changes
 		stands.Approval, err = p.options.Approvals.File(ctx, a)
@@ -132,8 +131,8 @@ func (p *PDP) await(
 	return stands, nil, notRecorded(err)
 }
 
-// notRecorded wraps an error of [Approvals]. Such an error counts as a failure to record, because
-// the answer cannot go on record without the approvals.
+// notRecorded wraps an error of [Recorder] or of [Approvals]. The latter counts as a failure to
+// record too, because the answer cannot go on record without the approvals.
 func notRecorded(err error) error {
 	if err == nil {
 		return nil

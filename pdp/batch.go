@@ -67,7 +67,7 @@ func (p *PDP) judgeItems(ctx context.Context, call Call, all BatchCall, answer *
 		if err := mayGoOn(ctx, all.GoOn); err != nil {
 			return nil, err
 		}
-		call.Request, call.Explain = item.Request, explaining.wantsNext()
+		call.Request, call.Explain = item.Request, explaining.asked && !explaining.full
 		in.Request, in.Explain, in.Inherits = call.Request, call.Explain, item.Inherits()
 		d, err := judgeItem(ctx, &in, item)
 		if err != nil {
@@ -80,7 +80,12 @@ func (p *PDP) judgeItems(ctx context.Context, call Call, all BatchCall, answer *
 			return nil, overfilled()
 		}
 		if in.Converted > maxConverted {
-			return nil, overconverted()
+			return nil, &evaluation.Error{
+				TooLarge: true,
+				Detail: fmt.Sprintf("what the items share comes to more than %d bytes, "+
+					"with what makes it different for each of them", maxConverted),
+				Try: "send fewer items, or less in what they share beside properties of their own",
+			}
 		}
 		d.ID = fmt.Sprintf("%s.%d", answer.ID, n)
 		answer.Items = append(answer.Items, d)
@@ -118,15 +123,12 @@ type explaining struct {
 	size        int
 }
 
-// wantsNext reports whether the next decision is to be explained.
-func (e *explaining) wantsNext() bool { return e.asked && !e.full }
-
 // countOrOmit counts the explanation of a decision, or leaves it out.
 func (e *explaining) countOrOmit(d *evaluation.Decision) error {
-	switch {
-	case !e.asked || d.Malformed != nil: // a malformed item has an error in place of an explanation
+	if !e.asked || d.Malformed != nil { // a malformed item has an error in place of an explanation
 		return nil
-	case !e.full:
+	}
+	if !e.full {
 		text, err := d.Explain.MarshalJSON()
 		if err != nil {
 			return err
@@ -148,10 +150,7 @@ func judgeItem(ctx context.Context, in *engine.Inquiry, item evaluation.Item) (d
 	}
 	malformed := item.Err
 	if malformed == nil {
-		var w engine.Verdict
-		if w, err = in.Judge(ctx); err == nil {
-			d, err = w.Answer(ctx, in)
-		}
+		_, d, err = in.Decide(ctx)
 		for n := range d.Mismatch { // the explanation holds the same slice
 			d.Mismatch[n].Pointer = item.Pointer(d.Mismatch[n].Pointer)
 		}
@@ -172,15 +171,6 @@ const maxFilled = 16 << 20
 // The parts that items share are converted once, except if each item's own parts make the
 // result different each time. Properties of the action do so, because they are in the context.
 const maxConverted = 32 << 20
-
-func overconverted() error {
-	return &evaluation.Error{
-		TooLarge: true,
-		Detail: fmt.Sprintf("what the items share comes to more than %d bytes, "+
-			"with what makes it different for each of them", maxConverted),
-		Try: "send fewer items, or less in what they share beside properties of their own",
-	}
-}
 
 func overfilled() error {
 	return &evaluation.Error{

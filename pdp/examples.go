@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -35,20 +34,10 @@ func Examples(source Source) ([]Example, Problems) {
 	problems := slices.Clone(files.Problems)
 	var all []Example
 	for _, name := range slices.Sorted(maps.Keys(files.Content)) {
-		r := exampleFile{bundle.YamlMap{File: name, Problems: &problems}, tenantOf(name)}
+		r := exampleFile{bundle.YamlMap{File: name, Problems: &problems}, bundle.TenantOf(name)}
 		all = append(all, r.read(files.Content[name])...)
 	}
 	return all, problems.Sorted()
-}
-
-// tenantOf returns the tenant in whose directory a file is, or "" for a file of the root.
-func tenantOf(file string) string {
-	rest, _ := strings.CutPrefix(file, "tenants/")
-	tenant, _, _ := strings.Cut(rest, "/")
-	if rest == file {
-		return ""
-	}
-	return tenant
 }
 
 // exampleFile reads one file of cases.
@@ -92,21 +81,15 @@ func (f *exampleFile) example(n *yaml.Node) (Example, bool) {
 		"obligations": func(v *yaml.Node) { e.Obligations = f.strings(v) },
 	}
 	m.Read(n)
-	if n.Kind == yaml.MappingNode {
-		f.required(n, "name", name != nil)
-		f.required(n, "request", request != nil)
-		f.required(n, "decision", decision != nil)
+	for key, value := range map[string]*yaml.Node{"name": name, "request": request, "decision": decision} {
+		if value == nil && n.Kind == yaml.MappingNode {
+			f.Bad(n, "missing_key", "this test has no "+key, "add "+key+": to it")
+		}
 	}
 	if request != nil {
 		e.Body, e.Call.Request = f.request(request, tenant)
 	}
 	return e, len(*f.Problems) == before
-}
-
-func (f *exampleFile) required(n *yaml.Node, key string, ok bool) {
-	if !ok {
-		f.Bad(n, "missing_key", "this test has no "+key, "add "+key+": to it")
-	}
 }
 
 // tenantOfTest returns the tenant that a test names. A test in a tenant's directory can name only that

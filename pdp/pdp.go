@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -139,12 +138,7 @@ func newPDP(source Source, first loaded, options Options) *PDP {
 	if options.NewID == nil {
 		options.NewID = func() string { return uuid.Must(uuid.NewV7()).String() }
 	}
-	if options.Recorder == nil {
-		options.Recorder = unrecorded{}
-	}
-	if options.Quiet == 0 {
-		options.Quiet = defaultQuiet
-	}
+	options.Quiet = cmp.Or(options.Quiet, defaultQuiet)
 	first.at = options.Now()
 	p := &PDP{source: source, options: options}
 	p.reloader = reloader{
@@ -211,9 +205,7 @@ func inquire(b *Bundle, call *Call) engine.Inquiry {
 // of a trace.
 func judge(ctx context.Context, in *engine.Inquiry) (w engine.Verdict, d evaluation.Decision, err error) {
 	_, span := startStep(ctx, "authorize")
-	if w, err = in.Judge(ctx); err == nil {
-		d, err = w.Answer(ctx, in)
-	}
+	w, d, err = in.Decide(ctx)
 	if err == nil && filledSize(d) > maxFilled {
 		d, err = evaluation.Decision{}, overfilled()
 	}
@@ -237,12 +229,12 @@ func record(call Call, d evaluation.Decision) Record {
 // record puts the records of one call on record, all or none.
 func (p *PDP) record(ctx context.Context, records ...Record) error {
 	ctx, span := startStep(ctx, "record")
-	err := p.options.Recorder.Record(ctx, records)
-	endStep(span, err)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotRecorded, err)
+	var err error
+	if p.options.Recorder != nil {
+		err = p.options.Recorder.Record(ctx, records)
 	}
-	return nil
+	endStep(span, err)
+	return notRecorded(err)
 }
 
 // recordUse records an answer that uses an approval, and settles the use that is reserved for it:
@@ -266,8 +258,3 @@ func (p *PDP) recordUse(ctx context.Context, r Record, use Reservation) error {
 
 // Bundle returns the bundle in force.
 func (p *PDP) Bundle() *Bundle { return p.inForce.Load().Bundle }
-
-// unrecorded is the Recorder of a PDP whose options have none.
-type unrecorded struct{}
-
-func (unrecorded) Record(context.Context, []Record) error { return nil }

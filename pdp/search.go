@@ -98,7 +98,7 @@ func examine(ctx context.Context, in *engine.Inquiry, search SearchCall, answer 
 		answer.Last = &id
 		answer.Examined++
 	}
-	answer.More = candidates.Any()
+	answer.More = candidates.Len() > 0
 	return nil
 }
 
@@ -115,10 +115,7 @@ func judgeCandidate(
 	default:
 		r.Action.Name = id
 	}
-	w, err := in.Judge(ctx)
-	if err == nil {
-		d, err = w.Answer(ctx, in)
-	}
+	_, d, err = in.Decide(ctx)
 	var malformed *evaluation.Error
 	if errors.As(err, &malformed) {
 		return evaluation.Decision{}, nil

@@ -2,9 +2,9 @@ package bundle
 
 import (
 	"bytes"
+	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
@@ -26,6 +26,13 @@ const (
 	ResourceVar
 	Variables = iota
 )
+
+// VariableNames are the names of the variables, as policies write them.
+var VariableNames = [Variables]string{
+	PrincipalVar: "principal",
+	ActionVar:    "action",
+	ResourceVar:  "resource",
+}
 
 // ScopeTest is a test of one variable that needs only the uid, the type and the ancestors of
 // the variable. So the test can neither err nor depend on a value.
@@ -70,12 +77,8 @@ type AttributePath struct {
 func (p AttributePath) String() string {
 	var b strings.Builder
 	b.WriteString(p.Root)
-	for _, n := range p.Names {
-		if identifier.MatchString(n) {
-			b.WriteString("." + n)
-		} else {
-			b.WriteString("[" + strconv.Quote(n) + "]")
-		}
+	for _, name := range p.Names {
+		b.WriteString(memberOf(name))
 	}
 	return b.String()
 }
@@ -141,6 +144,7 @@ func factsOf(p *cedar.Policy) Facts {
 			}
 		}
 	}
+
 	for _, t := range f.Scope {
 		f.Uids = append(f.Uids, t.Uids...)
 	}
@@ -201,41 +205,35 @@ func TestOfNode(node ast.IsNode) (ScopeTest, bool) {
 
 // entityVariable recognises a variable that holds an entity.
 func entityVariable(n ast.IsNode) (Variable, bool) {
-	v, ok := n.(ast.NodeTypeVariable)
-	switch {
-	case ok && v.Name == "principal":
-		return PrincipalVar, true
-	case ok && v.Name == "action":
-		return ActionVar, true
-	case ok && v.Name == "resource":
-		return ResourceVar, true
-	}
-	return 0, false
+	v, _ := n.(ast.NodeTypeVariable)
+	i := slices.Index(VariableNames[:], string(v.Name)) // "" if n is something else
+	return Variable(i), i >= 0
+}
+
+// entityLiteral recognises an entity that the policy writes out.
+func entityLiteral(n ast.IsNode) (types.EntityUID, bool) {
+	v, _ := n.(ast.NodeValue)
+	uid, ok := v.Value.(types.EntityUID)
+	return uid, ok
 }
 
 // literalUIDs reads an entity that the policy writes out, or a set of nothing but such
 // entities.
 func literalUIDs(n ast.IsNode) (uids []types.EntityUID, set, ok bool) {
-	switch n := n.(type) {
-	case ast.NodeValue:
-		uid, ok := n.Value.(types.EntityUID)
+	list, set := n.(ast.NodeTypeSet)
+	if !set {
+		uid, ok := entityLiteral(n)
 		return []types.EntityUID{uid}, false, ok
-	case ast.NodeTypeSet:
-		uids = []types.EntityUID{}
-		for _, e := range n.Elements {
-			v, ok := e.(ast.NodeValue)
-			if !ok {
-				return nil, true, false
-			}
-			uid, ok := v.Value.(types.EntityUID)
-			if !ok {
-				return nil, true, false
-			}
-			uids = append(uids, uid)
-		}
-		return uids, true, true
 	}
-	return nil, false, false
+	uids = []types.EntityUID{}
+	for _, e := range list.Elements {
+		uid, ok := entityLiteral(e)
+		if !ok {
+			return nil, true, false
+		}
+		uids = append(uids, uid)
+	}
+	return uids, true, true
 }
 
 // visit gathers what one node adds to the facts. It is the visitor of ast.Inspect.
@@ -250,7 +248,7 @@ func (f *Facts) visit(node ast.IsNode) bool {
 	case ast.NodeTypeVariable:
 		f.Whole = f.Whole || n.Name == "context"
 	case ast.NodeValue:
-		if uid, ok := n.Value.(types.EntityUID); ok {
+		if uid, ok := entityLiteral(n); ok {
 			f.Uids = append(f.Uids, uid)
 		}
 	}
@@ -272,10 +270,7 @@ func (f *Facts) noteRead(base ast.IsNode, name string, has bool) bool {
 		return false
 	}
 	path.Names, path.Has = append(path.Names, name), has
-	key := path.String()
-	if has {
-		key = "has " + key
-	}
+	key := fmt.Sprint(has, path)
 	if _, known := f.known[key]; !known {
 		f.known[key] = struct{}{}
 		f.Reads = append(f.Reads, path)
@@ -536,7 +531,7 @@ func (s *Schema) owners(n ast.IsNode, env Environment) (all []owner) {
 	case ast.NodeTypeVariable:
 		return []owner{env.owner(string(n.Name))}
 	case ast.NodeValue:
-		if uid, ok := n.Value.(types.EntityUID); ok {
+		if uid, ok := entityLiteral(n); ok {
 			return []owner{{entity: uid.Type}}
 		}
 	case ast.NodeTypeRecord:
@@ -585,9 +580,6 @@ func (o owner) member(name string) ast.IsNode {
 
 // declares reports if an owner has an attribute.
 func (s *Schema) declares(o owner, name string) bool {
-	if o.written != nil {
-		return o.member(name) != nil
-	}
 	_, ok := s.attributesOf(o)[name]
-	return ok
+	return ok || o.written != nil && o.member(name) != nil
 }

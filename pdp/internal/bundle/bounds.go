@@ -1,8 +1,8 @@
 package bundle
 
 import (
+	"cmp"
 	"fmt"
-	"strings"
 
 	"policy-service/evaluation"
 )
@@ -101,13 +101,7 @@ func boundsOf(tenant string) *Bounds {
 
 // ownerOfFile is the tenant that a file belongs to. A file of the root belongs to the default
 // tenant.
-func ownerOfFile(file string) string {
-	if rest, ok := strings.CutPrefix(file, "tenants/"); ok {
-		tenant, _, _ := strings.Cut(rest, "/")
-		return tenant
-	}
-	return evaluation.DefaultTenant
-}
+func ownerOfFile(file string) string { return cmp.Or(TenantOf(file), evaluation.DefaultTenant) }
 
 // Usage counts how much one owner has used of its bounds. The first bound that is exceeded
 // becomes one problem, at the place where it happened. Nothing more of that owner is read

@@ -12,7 +12,7 @@ import (
 // because several ways lead to one ancestor, or if it has no sum, because entities stand in a
 // circle.
 func (l *entityLoader) checkAncestors() {
-	s := l.view.Store
+	s := l.store
 	above, waits := map[types.EntityUID]int{}, map[types.EntityUID]int{}
 	var next []types.EntityUID
 	for uid, e := range s.Entities {
@@ -65,7 +65,7 @@ func (l *entityLoader) checkAncestors() {
 func (l *entityLoader) countAncestors(uid types.EntityUID, left *int) int {
 	seen := map[types.EntityUID]struct{}{}
 	for todo := []types.EntityUID{uid}; len(todo) > 0 && len(seen) <= l.use.bounds.Ancestors && *left >= 0; {
-		e := l.view.Store.Entities[todo[len(todo)-1]]
+		e := l.store.Entities[todo[len(todo)-1]]
 		todo = todo[:len(todo)-1]
 		*left -= 1 + e.Parents.Len()
 		for parent := range e.Parents.All() {
@@ -82,7 +82,7 @@ func (l *entityLoader) countAncestors(uid types.EntityUID, left *int) int {
 // approvals waits for such a search. The searches tried here begin at every name that these
 // entities say anything about.
 func (l *entityLoader) checkPersons() {
-	s := l.view.Store
+	s := l.store
 	left := l.use.bounds.People.All
 	// A name that a search came by needs no search of its own: it would find no more.
 	seenUIDs, seenIDs := map[types.EntityUID]struct{}{}, map[types.String]struct{}{}

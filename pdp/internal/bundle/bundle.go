@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/cedar-policy/cedar-go"
-	"github.com/cedar-policy/cedar-go/types"
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
@@ -308,34 +307,23 @@ func (b *Bundle) findActions(v *View) {
 			}
 		}
 	}
-	for id := range seen {
-		v.Actions = append(v.Actions, id)
-	}
-	slices.Sort(v.Actions)
+	v.Actions = slices.Sorted(maps.Keys(seen))
 }
 
 // findTypes lists, by their wire names, the types that requests can name and that bundle.yaml,
 // the schema or the root's entities name.
 func (b *Bundle) findTypes() {
-	seen := map[string]struct{}{}
-	for wire := range b.Config.Types {
-		seen[wire] = struct{}{}
-	}
-	see := func(typ types.EntityType) {
-		if wire, ok := b.Config.WireType(typ); ok {
-			seen[wire] = struct{}{}
-		}
-	}
-	for typ := range b.Config.Known {
-		see(typ)
-	}
-	for typ := range b.Views[evaluation.DefaultTenant].Store.Ids {
-		see(typ)
-	}
+	named := slices.Collect(maps.Keys(b.Config.Known))
+	named = slices.AppendSeq(named, maps.Keys(b.Views[evaluation.DefaultTenant].Store.Ids))
 	if b.Schema != nil {
-		for typ := range b.Schema.Entities {
-			see(typ)
+		named = slices.AppendSeq(named, maps.Keys(b.Schema.Entities))
+	}
+	b.TypeNames = slices.Collect(maps.Keys(b.Config.Types))
+	for _, typ := range named {
+		if wire, ok := b.Config.WireType(typ); ok {
+			b.TypeNames = append(b.TypeNames, wire)
 		}
 	}
-	b.TypeNames = slices.Sorted(maps.Keys(seen))
+	slices.Sort(b.TypeNames)
+	b.TypeNames = slices.Compact(b.TypeNames)
 }

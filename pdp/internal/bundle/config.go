@@ -93,16 +93,18 @@ func (c *Config) WireType(typ types.EntityType) (string, bool) {
 
 // legalType reports if a request may name entities of the type.
 func legalType(typ types.EntityType) bool {
-	if typ == "Action" || strings.HasSuffix(string(typ), "::Action") {
-		return false
-	}
 	for part := range strings.SplitSeq(string(typ), "::") {
 		if part == "__cedar" {
 			return false
 		}
 	}
 	_, err := types.NewEntityType(string(typ))
-	return err == nil
+	return err == nil && !IsActionType(typ)
+}
+
+// IsActionType reports if entities of the type are actions.
+func IsActionType(typ types.EntityType) bool {
+	return typ == "Action" || strings.HasSuffix(string(typ), "::Action")
 }
 
 // ConfigFile is the file with the settings of a bundle.
@@ -127,21 +129,14 @@ func parseConfig(text []byte, problems *Problems) Config {
 	byKey["attributes"] = func(n *yaml.Node) { attributes = n }
 	byKey["parents"] = func(n *yaml.Node) { parents = n }
 	byKey["known"] = func(n *yaml.Node) { known = n }
-	byKey["unknown_entities"] = func(n *yaml.Node) {
-		c.EvaluateUnknown = doc.OneOf(n, "deny", "evaluate") == "evaluate"
+	either := func(off, on string, to *bool) func(*yaml.Node) {
+		return func(n *yaml.Node) { *to = doc.OneOf(n, off, on) == on }
 	}
-	byKey["unknown_properties"] = func(n *yaml.Node) {
-		c.RejectUnknown = doc.OneOf(n, "drop", "reject") == "reject"
-	}
-	byKey["forbid_errors"] = func(n *yaml.Node) {
-		c.IgnoreForbidErrors = doc.OneOf(n, "deny", "ignore") == "ignore"
-	}
-	byKey["undeclared_obligations"] = func(n *yaml.Node) {
-		c.AllowUndeclared = doc.OneOf(n, "deny", "allow") == "allow"
-	}
-	byKey["allow_trivial"] = func(n *yaml.Node) {
-		c.allowTrivial = doc.OneOf(n, "false", "true") == "true"
-	}
+	byKey["unknown_entities"] = either("deny", "evaluate", &c.EvaluateUnknown)
+	byKey["unknown_properties"] = either("drop", "reject", &c.RejectUnknown)
+	byKey["forbid_errors"] = either("deny", "ignore", &c.IgnoreForbidErrors)
+	byKey["undeclared_obligations"] = either("deny", "allow", &c.AllowUndeclared)
+	byKey["allow_trivial"] = either("false", "true", &c.allowTrivial)
 	doc.Read(root)
 
 	// Keys that name types are read after the keys that say how names of types are read.
@@ -326,15 +321,9 @@ func (m *YamlMap) OneOf(n *yaml.Node, values ...string) string {
 // all other types.
 func (c *Config) ListedTypes() []types.EntityType {
 	listed := []types.EntityType{"", c.ApprovalType}
-	for typ := range c.Attributes {
-		listed = append(listed, typ)
-	}
-	for typ := range c.Parents {
-		listed = append(listed, typ)
-	}
-	for typ := range c.Known {
-		listed = append(listed, typ)
-	}
+	listed = slices.AppendSeq(listed, maps.Keys(c.Attributes))
+	listed = slices.AppendSeq(listed, maps.Keys(c.Parents))
+	listed = slices.AppendSeq(listed, maps.Keys(c.Known))
 	slices.Sort(listed)
 	return slices.Compact(listed)
 }

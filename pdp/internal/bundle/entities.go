@@ -146,12 +146,11 @@ func (p *placer) at(offset int64) (line, column int) {
 
 // entityLoader puts the entities of a view's files into the store of the view.
 type entityLoader struct {
+	*own     // its places and their order
 	bundle   *Bundle
-	view     *View
+	store    *Store
 	use      *Usage
 	problems *Problems
-	places   map[types.EntityUID]entityPlace
-	order    []types.EntityUID // the entities in the order of the files
 }
 
 // entityPlace is a place in a file of the bundle.
@@ -187,7 +186,7 @@ func (l *entityLoader) definedAt(uid types.EntityUID) string {
 	if other, ok := l.places[uid]; ok {
 		return fmt.Sprintf("at %s:%d:%d", other.file, other.line, other.column)
 	}
-	if _, ok := l.view.Store.Root.Get(uid); ok {
+	if _, ok := l.store.Root.Get(uid); ok {
 		return "in the root of the bundle"
 	}
 	return ""
@@ -201,7 +200,6 @@ func (l *entityLoader) put(e types.Entity, at entityPlace) {
 			e = typedEntity(e, shape)
 		}
 	}
-	store := l.view.Store
 	written := e.Parents
 	for _, rule := range l.bundle.Config.Parents[e.UID.Type] {
 		value, ok := e.Attributes.Get(types.String(rule.Attribute))
@@ -216,7 +214,7 @@ func (l *entityLoader) put(e types.Entity, at entityPlace) {
 				"write ids only")
 			continue
 		}
-		store.Written[e.UID] = written
+		l.store.Written[e.UID] = written
 		e.Parents = types.NewEntityUIDSet(append(slices.Collect(e.Parents.All()), more...)...)
 	}
 	if s := l.bundle.Schema; s != nil {
@@ -234,7 +232,7 @@ func (l *entityLoader) put(e types.Entity, at entityPlace) {
 				identities, e.UID),
 			`write a list of {"__entity": {"type": …, "id": …}}, or of ids`)
 	}
-	store.Entities[e.UID] = e
+	l.store.Entities[e.UID] = e
 }
 
 // typedEntity gives the attributes and tags of an entity the types that the schema declares.
@@ -258,7 +256,7 @@ func typedEntity(e types.Entity, s *entityShape) types.Entity {
 // may mean it so.
 func (l *entityLoader) refuseRootParents(named map[types.EntityUID]struct{}) {
 	for uid, at := range l.places { // problems are sorted later
-		e := l.view.Store.Entities[uid]
+		e := l.store.Entities[uid]
 		if _, ok := named[uid]; ok {
 			l.problems.Warn(at.file, at.line, at.column, "root_entity",
 				fmt.Sprintf("the root of the bundle names %s and does not define it, so what this tenant says of it counts in the root's policies, its forbids too",

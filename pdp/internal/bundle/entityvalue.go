@@ -18,6 +18,8 @@ type valueError struct{ at, what, try string }
 
 func (e *valueError) Error() string { return e.at + " " + e.what }
 
+func badValue(what, try string) error { return &valueError{what: what, try: try} }
+
 // belowPlace puts the place of a container before the place of an error in the container.
 func belowPlace(in string, err error) error {
 	if bad, ok := err.(*valueError); ok {
@@ -46,7 +48,7 @@ const maxExtensions = 4
 func storedRecord(text jsontext.Value, use *Usage) (types.Record, error) {
 	r := valueReader{Decoder: jsontext.NewDecoder(bytes.NewReader(text)), use: use, extensions: maxExtensions}
 	if r.PeekKind() != '{' {
-		return types.Record{}, &valueError{what: "is no object", try: "write {…}"}
+		return types.Record{}, badValue("is no object", "write {…}")
 	}
 	v, err := r.value()
 	if err != nil {
@@ -54,7 +56,7 @@ func storedRecord(text jsontext.Value, use *Usage) (types.Record, error) {
 	}
 	record, ok := v.(types.Record)
 	if !ok {
-		return record, &valueError{what: "is a value, and no object of values", try: "write {…}"}
+		return record, badValue("is a value, and no object of values", "write {…}")
 	}
 	return record, nil
 }
@@ -78,10 +80,7 @@ func (r valueReader) value() (types.Value, error) {
 	case r.use.valueCount > r.use.bounds.Values:
 		return nil, errTooMuch
 	case r.depth > StoredLimits.Depth:
-		return nil, &valueError{
-			what: fmt.Sprintf("nests more than %d deep", StoredLimits.Depth),
-			try:  "write it flatter",
-		}
+		return nil, badValue(fmt.Sprintf("nests more than %d deep", StoredLimits.Depth), "write it flatter")
 	case kind == '{':
 		return r.object()
 	case kind == '[':
@@ -100,12 +99,9 @@ func (r valueReader) value() (types.Value, error) {
 	case err == nil:
 		return v, nil
 	case text.Kind() == '0':
-		return nil, &valueError{
-			what: "is no integer of 64 bits",
-			try:  `write a decimal as {"__extn": {"fn": "decimal", "arg": "1.5"}}`,
-		}
+		return nil, badValue("is no integer of 64 bits", `write a decimal as {"__extn": {"fn": "decimal", "arg": "1.5"}}`)
 	}
-	return nil, &valueError{what: "is null, which Cedar does not have", try: "leave it out"}
+	return nil, badValue("is null, which Cedar does not have", "leave it out")
 }
 
 // errTooMuch ends a reading that reached a bound of its owner.
@@ -116,20 +112,20 @@ var errTooMuch = errors.New("there is more than may be")
 func (r valueReader) set() (types.Value, error) {
 	_, _ = r.ReadToken()
 	var elements []types.Value
-	nested, within := false, arrays{}
+	most, of, within := StoredLimits.Elements, "of plain values", arrays{}
 	for n := 0; r.PeekKind() != ']'; n++ {
 		e, err := r.value()
 		if err != nil {
 			return nil, belowPlace("["+strconv.Itoa(n)+"]", err)
 		}
-		nested = nested || isNested(e)
+		switch e.(type) {
+		case types.Set, types.Record:
+			most, of = StoredLimits.NestedElements, "of arrays or objects"
+		}
 		within.add(e)
-		if most := mostElements(nested); n == most {
-			of := map[bool]string{true: "of arrays or objects", false: "of plain values"}[nested]
-			return nil, &valueError{
-				what: fmt.Sprintf("has more than the %d elements that an array %s may have", most, of),
-				try:  "make entities of them, or several attributes",
-			}
+		if n >= most {
+			return nil, badValue(fmt.Sprintf("has more than the %d elements that an array %s may have", most, of),
+				"make entities of them, or several attributes")
 		}
 		elements = append(elements, e)
 	}
@@ -137,17 +133,15 @@ func (r valueReader) set() (types.Value, error) {
 		return nil, err
 	}
 	if within.deep > 1 && within.count > MaxArraysWithin {
-		return nil, &valueError{
-			what: fmt.Sprintf("holds arrays of arrays, and more than %d arrays in all", MaxArraysWithin),
-			try:  "write fewer arrays within arrays",
-		}
+		return nil, badValue(fmt.Sprintf("holds arrays of arrays, and more than %d arrays in all", MaxArraysWithin),
+			"write fewer arrays within arrays")
 	}
 	set, ok := NewSet(elements)
 	if !ok {
-		return nil, &valueError{
-			what: "has elements that were chosen to make it slow: Cedar takes the square of their number for them",
-			try:  "write other elements",
-		}
+		return nil, badValue(
+			"has elements that were chosen to make it slow: Cedar takes the square of their number for them",
+			"write other elements",
+		)
 	}
 	return set, nil
 }
@@ -177,21 +171,6 @@ func (a *arrays) add(v types.Value) {
 	a.deep = max(a.deep, in.deep)
 }
 
-func isNested(v types.Value) bool {
-	switch v.(type) {
-	case types.Set, types.Record:
-		return true
-	}
-	return false
-}
-
-func mostElements(nested bool) int {
-	if nested {
-		return StoredLimits.NestedElements
-	}
-	return StoredLimits.Elements
-}
-
 // object reads an object: a record, or one of the forms that begin with two underscores.
 func (r valueReader) object() (types.Value, error) {
 	_, _ = r.ReadToken()
@@ -210,7 +189,7 @@ func (r valueReader) object() (types.Value, error) {
 			}
 			text = text.Clone() // the next read may overwrite it
 			if !first || r.PeekKind() != '}' {
-				return nil, &valueError{what: "has " + name + " beside other members", try: "let it stand alone"}
+				return nil, badValue("has "+name+" beside other members", "let it stand alone")
 			}
 			_, _ = r.ReadToken()
 			return r.escaped(name, text)
@@ -238,11 +217,11 @@ func (r valueReader) escaped(name string, text jsontext.Value) (types.Value, err
 				return types.NewEntityUID(typ, types.String(*ref.ID)), nil
 			}
 		}
-		return nil, &valueError{what: "names no entity", try: `write {"__entity": {"type": "User", "id": "alice"}}`}
+		return nil, badValue("names no entity", `write {"__entity": {"type": "User", "id": "alice"}}`)
 	case "__extn":
 		return r.extension(text)
 	}
-	return nil, &valueError{what: "is an expression, which Cedar does not read any more", try: form}
+	return nil, badValue("is an expression, which Cedar does not read any more", form)
 }
 
 // constructors are the functions that make a value from a text.
@@ -264,12 +243,9 @@ func (r valueReader) extension(text jsontext.Value) (types.Value, error) {
 	}
 	switch err := json.Unmarshal(text, &call); {
 	case err != nil || call.Fn == "" || call.Arg == nil && call.Args == nil:
-		return nil, &valueError{
-			what: "is no value of an extension type: it has no fn, or neither arg nor args",
-			try:  form,
-		}
+		return nil, badValue("is no value of an extension type: it has no fn, or neither arg nor args", form)
 	case r.extensions == 0:
-		return nil, &valueError{what: "has more calls within calls than are read", try: form}
+		return nil, badValue("has more calls within calls than are read", form)
 	case call.Arg != nil: // Cedar ignores args then
 		call.Args = []jsontext.Value{call.Arg}
 	}
@@ -287,17 +263,11 @@ func (r valueReader) extension(text jsontext.Value) (types.Value, error) {
 	}
 	switch of := constructors[call.Fn]; {
 	case of != nil:
-		return nil, &valueError{
-			what: "is no " + of.String() + ": " + call.Fn + " takes one text in its form",
-			try:  form,
-		}
+		return nil, badValue("is no "+of.String()+": "+call.Fn+" takes one text in its form", form)
 	case call.Fn == "offset":
-		return nil, &valueError{
-			what: "is no datetime that Cedar can hold: offset takes a datetime and a duration",
-			try:  form,
-		}
+		return nil, badValue("is no datetime that Cedar can hold: offset takes a datetime and a duration", form)
 	}
-	return nil, &valueError{what: "calls a function other than ip, decimal, datetime, duration and offset", try: form}
+	return nil, badValue("calls a function other than ip, decimal, datetime, duration and offset", form)
 }
 
 // callExtension calls a function with arguments. It fails if they make no value.

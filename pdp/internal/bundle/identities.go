@@ -133,15 +133,9 @@ func (p *People) Overlaps(s *Store, person types.EntityUID) bool {
 
 // has reports if an identity of other is one of these. It looks one way only.
 func (p *People) has(other *People) bool {
-	for _, uid := range other.uids {
-		if slices.Contains(p.uids, uid) || slices.Contains(p.ids, uid.ID) {
-			return true
-		}
+	named := func(uid types.EntityUID) bool {
+		return slices.Contains(p.uids, uid) || slices.Contains(p.ids, uid.ID)
 	}
-	for _, id := range other.ids {
-		if slices.Contains(p.ids, id) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(other.uids, named) ||
+		slices.ContainsFunc(other.ids, func(id types.String) bool { return slices.Contains(p.ids, id) })
 }

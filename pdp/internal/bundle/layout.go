@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -40,33 +41,20 @@ const layout = "bundle.yaml, *.cedar, schema.cedarschema, entities/*.json, oblig
 // kindOf finds the kind of a file by its place and name. It returns nil if no rule of the
 // layout names the file.
 func kindOf(file string) *kind {
-	rest, inTenant := strings.CutPrefix(file, "tenants/")
-	if inTenant {
-		_, rest, _ = strings.Cut(rest, "/")
-	}
-	switch dir, name := path.Split(rest); dir {
-	case "":
-		return kindAtTop(name, inTenant)
-	case "entities/":
-		if strings.HasSuffix(name, ".json") {
-			return entityKind
-		}
-	case "tests/":
-		switch path.Ext(name) {
-		case ".yaml", ".yml", ".json":
-			return TestKind
-		}
-	}
-	return nil
-}
-
-func kindAtTop(name string, inTenant bool) *kind {
-	switch {
-	case strings.HasSuffix(name, ".cedar"):
+	home := dirOf(file)
+	dir, name := path.Split(strings.TrimPrefix(file, home))
+	switch ext := path.Ext(name); {
+	case dir == "entities/" && ext == ".json":
+		return entityKind
+	case dir == "tests/" && slices.Contains([]string{".yaml", ".yml", ".json"}, ext):
+		return TestKind
+	case dir != "":
+		return nil
+	case ext == ".cedar":
 		return PolicyKind
-	case name == obligationsFile, name == "bundle.yaml" && !inTenant:
+	case name == obligationsFile, name == ConfigFile && home == "":
 		return SettingsKind
-	case (name == "schema.cedarschema" || strings.HasSuffix(name, ".cedarschema.json")) && !inTenant:
+	case (name == "schema.cedarschema" || strings.HasSuffix(name, ".cedarschema.json")) && home == "":
 		return SchemaKind
 	}
 	return nil
@@ -107,7 +95,7 @@ func (r *Reader) part(dir string) {
 		file := path.Join(dir, e.Name())
 		switch {
 		case e.Name() == "entities":
-			r.entities(file)
+			r.loadAll(file)
 		case e.Name() == "tests" && !e.Type().IsRegular():
 			// Read by ReadTests: not loaded, and not in the digest.
 		case file == "tenants":
@@ -120,18 +108,9 @@ func (r *Reader) part(dir string) {
 	}
 }
 
-func (r *Reader) entities(dir string) {
+// loadAll reads the files in a directory of entities or tests.
+func (r *Reader) loadAll(dir string) {
 	if !r.isDirectory(dir) {
-		return
-	}
-	for _, e := range r.entries(dir) {
-		r.load(path.Join(dir, e.Name()), e)
-	}
-}
-
-// tests reads a tests directory, if it exists.
-func (r *Reader) tests(dir string) {
-	if !r.has(dir) || !r.isDirectory(dir) {
 		return
 	}
 	for _, e := range r.entries(dir) {

@@ -139,12 +139,10 @@ func (l *Loading) sameOwner(dir string) bool { return l.before.Bundle != nil && 
 // dirOf is the directory of the owner of a file: a tenant's directory, with a slash at the
 // end, or "" for the root.
 func dirOf(name string) string {
-	rest, below := strings.CutPrefix(name, "tenants/")
-	if !below {
-		return ""
+	if tenant := TenantOf(name); tenant != "" {
+		return "tenants/" + tenant + "/"
 	}
-	tenant, _, _ := strings.Cut(rest, "/")
-	return "tenants/" + tenant + "/"
+	return ""
 }
 
 func (l *Loading) policies(name string, use *Usage, problems *Problems) []*Policy {
@@ -200,15 +198,15 @@ func (l *Loading) newView(tenant, dir string, root, before *View) *View {
 	v.problems = append(v.problems, o.entityProblems...)
 	v.Store = o.store
 	loaded := &entityLoader{
+		own:      o,
 		bundle:   l.bundle,
-		view:     v,
+		store:    o.store,
 		use:      UsageOf(tenant),
 		problems: &v.problems,
-		places:   o.places,
-		order:    o.order,
 	}
 	if root != nil {
 		v.own, v.Store = o, o.store.above(root.Store)
+		loaded.store = v.Store
 		loaded.refuseRootParents(l.namedBy(root))
 	}
 	loaded.checkPersons()
@@ -247,17 +245,18 @@ func (o *own) fits(root *View) bool {
 // parseOwn reads the policies and entities of an owner. It leaves out an entity of a tenant
 // that the root has already.
 func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
-	o := &own{store: &Store{
-		Entities: map[types.EntityUID]types.Entity{},
-		Written:  map[types.EntityUID]types.EntityUIDSet{},
-	}}
+	o := &own{
+		store: &Store{
+			Entities: map[types.EntityUID]types.Entity{},
+			Written:  map[types.EntityUID]types.EntityUIDSet{},
+		},
+		places: map[types.EntityUID]entityPlace{},
+	}
 	schema, use := l.bundle.Schema, UsageOf(tenant)
 	if root != nil {
 		o.store.Root = root.Store
 	} else if schema != nil {
-		for uid, a := range schema.Actions {
-			o.store.Entities[uid] = a.Entity
-		}
+		maps.Copy(o.store.Entities, schema.ActionEntities)
 	}
 	for _, name := range l.filesIn(dir, ".cedar") {
 		if l.cancelled() {
@@ -273,13 +272,7 @@ func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 			schema.CheckPolicy(p, &o.policyProblems)
 		}
 	}
-	into := &entityLoader{
-		bundle:   l.bundle,
-		view:     &View{Store: o.store},
-		use:      use,
-		problems: &o.entityProblems,
-		places:   map[types.EntityUID]entityPlace{},
-	}
+	into := &entityLoader{own: o, bundle: l.bundle, store: o.store, use: use, problems: &o.entityProblems}
 	for _, name := range l.filesIn(dir+"entities/", ".json") {
 		if l.cancelled() {
 			return o
@@ -290,7 +283,6 @@ func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 			}
 		}
 	}
-	o.places, o.order = into.places, into.order
 	o.store.Root = nil // otherwise the old root stays in memory until the tenant's files change
 	o.store.prepareSearch()
 	if !use.exceeded {

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -136,14 +137,11 @@ func (r *Reader) sum(name string) (string, bool) {
 // already. The problems are those of the files. If one of them is an error, there is no
 // MANIFEST.
 func (s Source) Manifest() ([]byte, Problems) {
-	r := s.Reader()
-	defer func() { r.Close() }()
-	r.manifest = true // the files will be checked against the new MANIFEST
-	if r.Root() {
+	files, _ := s.read(context.Background(), func(r *Reader) {
+		r.manifest = true // the files will be checked against the new MANIFEST
 		r.Bundle()
-	}
-	files := r.Done()
-	problems := files.Problems.Sorted()
+	})
+	problems := files.Problems
 	if problems.Refuse() {
 		return nil, problems
 	}

@@ -221,9 +221,12 @@ func (p *Policy) resolveObligations(annotation string, known map[string]Definiti
 				"the @obligation of policy "+Quote(p.Id)+" names nothing",
 				"name an obligation, or several separated by commas")
 		case !ok:
+			hint := ""
+			if len(*problems) < maxSuggestions {
+				hint = DidYouMean(name, maps.Keys(known))
+			}
 			problems.Add(p.File, p.Line, p.Column, "unknown_obligation",
-				"unknown obligation "+Quote(name)+suggestion(name, known, len(*problems)),
-				"define it in obligations.yaml, or correct its name")
+				"unknown obligation "+Quote(name)+hint, "define it in obligations.yaml, or correct its name")
 		case !d.On.With(!p.Forbids()):
 			problems.Add(p.File, p.Line, p.Column, "obligation_never",
 				fmt.Sprintf("obligation %q never comes with the answer of a %s", name, p.Effect()),
@@ -244,15 +247,6 @@ const (
 	maxSuggestions = 100
 	maxSuggested   = 64
 )
-
-// suggestion names the obligation that an unknown name may stand for. It suggests nothing if
-// there are too many problems already.
-func suggestion(name string, known map[string]Definition, problems int) string {
-	if problems >= maxSuggestions {
-		return ""
-	}
-	return DidYouMean(name, maps.Keys(known))
-}
 
 // DidYouMean names the candidate nearest to a name, if one is near. If several are equally
 // near, it is the first in order.

@@ -3,7 +3,6 @@ package bundle
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -54,7 +53,7 @@ func (s *Schema) StepsOf(p *Policy, most int) (steps, combinations int) {
 	}
 	all := 0
 	for a := range s.actionsOf(p) {
-		env := Environment{Action: a, up: &a.up}
+		env := Environment{Action: a}
 		all += len(a.Principals) * len(a.Resources)
 		combinations += env.admitted(p, PrincipalVar, a.Principals) * env.admitted(p, ResourceVar, a.Resources)
 		steps = plus(steps, a.size)
@@ -95,84 +94,65 @@ type weighing struct {
 	longest      int // the longest expression with a known attribute or tag, in nodes
 }
 
-// visited counts one node.
-func (w *weighing) visited(depth, steps int) {
-	w.nodes++
-	w.steps = plus(w.steps, 1+steps)
-	w.deepest = max(w.deepest, depth)
-}
-
 // visit weighs a node. The number known is how many attributes and tags are known to be
 // present there. visit returns how many are known to be present if the node is true.
-func (w *weighing) visit(n ast.IsNode, known, depth int) int {
-	before := w.nodes
+func (w *weighing) visit(n ast.IsNode, known, depth int) (ifTrue int) {
+	before, steps := w.nodes, 1 // the node itself takes a step
+	ifTrue = known
 	switch n := n.(type) {
 	case ast.NodeTypeAnd:
 		left := w.visit(n.Left, known, depth+1)
 		w.compare(left, left)
-		w.visited(depth, 0)
-		return w.visit(n.Right, left, depth+1)
+		ifTrue = w.visit(n.Right, left, depth+1)
 	case ast.NodeTypeOr:
 		left, right := w.visit(n.Left, known, depth+1), w.visit(n.Right, known, depth+1)
 		w.compare(left, right)
-		w.visited(depth, 0)
-		return min(left, right)
+		ifTrue = min(left, right)
 	case ast.NodeTypeIfThenElse:
 		test := w.visit(n.If, known, depth+1)
 		w.compare(test, test)
 		then, other := w.visit(n.Then, test, depth+1), w.visit(n.Else, known, depth+1)
 		w.compare(then, other)
-		w.visited(depth, 0)
-		return min(then, other)
-	case ast.NodeTypeHas:
-		w.visit(n.Arg, known, depth+1)
-		w.longest = max(w.longest, w.nodes-before)
-		w.compare(1, 2*known)
-		w.visited(depth, 0)
-		return known + 1
-	case ast.NodeTypeHasTag:
-		w.visit(n.Left, known, depth+1)
-		w.visit(n.Right, known, depth+1)
-		w.longest = max(w.longest, w.nodes-before)
-		w.compare(1, known)
-		w.visited(depth, 0)
-		return known + 1
-	case ast.NodeTypeAccess:
-		w.visit(n.Arg, known, depth+1)
-		w.compare(1, known)
-		w.visited(depth, w.sizes.attributes[string(n.Value)])
-	case ast.NodeTypeGetTag:
-		w.visit(n.Left, known, depth+1)
-		w.visit(n.Right, known, depth+1)
-		w.compare(1, known)
-		w.visited(depth, w.sizes.tags)
-	case ast.NodeTypeIn:
-		w.visit(n.Left, known, depth+1)
-		w.visit(n.Right, known, depth+1)
-		uids, _, _ := literalUIDs(n.Right)
-		steps := w.sizes.typeWays
-		if isAction(n.Left) {
-			steps = plus(steps, product(max(1, len(uids)), w.sizes.ways))
-		}
-		w.visited(depth, steps)
-	case ast.NodeTypeVariable:
-		w.visited(depth, 0)
-		if n.Name == "context" {
-			w.steps = plus(w.steps, w.sizes.context)
-		}
-	case ast.NodeValue:
-		steps := 0
-		if isAction(n) {
-			steps = w.sizes.actions
-		}
-		w.visited(depth, steps)
+		ifTrue = min(then, other)
 	default:
 		for _, child := range Children(n) {
 			w.visit(child, known, depth+1)
 		}
-		w.visited(depth, 0)
 	}
-	return known
+	switch n := n.(type) {
+	case ast.NodeTypeHas:
+		w.longest = max(w.longest, w.nodes-before)
+		w.compare(1, 2*known)
+		ifTrue++
+	case ast.NodeTypeHasTag:
+		w.longest = max(w.longest, w.nodes-before)
+		w.compare(1, known)
+		ifTrue++
+	case ast.NodeTypeAccess:
+		w.compare(1, known)
+		steps += w.sizes.attributes[string(n.Value)]
+	case ast.NodeTypeGetTag:
+		w.compare(1, known)
+		steps += w.sizes.tags
+	case ast.NodeTypeIn:
+		uids, _, _ := literalUIDs(n.Right)
+		steps += w.sizes.typeWays
+		if isAction(n.Left) {
+			steps = plus(steps, product(max(1, len(uids)), w.sizes.ways))
+		}
+	case ast.NodeTypeVariable:
+		if n.Name == "context" {
+			steps += w.sizes.context
+		}
+	case ast.NodeValue:
+		if isAction(n) {
+			steps += w.sizes.actions
+		}
+	}
+	w.nodes++
+	w.steps = plus(w.steps, steps)
+	w.deepest = max(w.deepest, depth)
+	return ifTrue
 }
 
 // compare counts the comparisons of two numbers of known attributes and tags.
@@ -184,8 +164,8 @@ func isAction(n ast.IsNode) bool {
 	case ast.NodeTypeVariable:
 		return n.Name == "action"
 	case ast.NodeValue:
-		uid, ok := n.Value.(types.EntityUID)
-		return ok && (uid.Type == "Action" || strings.HasSuffix(string(uid.Type), "::Action"))
+		uid, ok := entityLiteral(n)
+		return ok && IsActionType(uid.Type)
 	}
 	return false
 }
@@ -280,9 +260,9 @@ func (s *Schema) measure() {
 	for _, a := range s.Actions {
 		a.size = note(a.Context)
 		z.context = max(z.context, a.size)
-		for _, above := range append(slices.Clone(a.up.Up), a.up.Uid) {
-			if of := s.Actions[above]; of != nil {
-				z.ways += 1 + of.Entity.Parents.Len()
+		for _, above := range append(slices.Clone(a.Up.Up), a.Up.Uid) {
+			if of, ok := s.ActionEntities[above]; ok {
+				z.ways += 1 + of.Parents.Len()
 			}
 		}
 	}

@@ -34,6 +34,7 @@ const (
 // checkText bounds a text in Cedar's syntax, and counts its words.
 func checkText(file string, text []byte, use *Usage, problems *Problems) bool {
 	s := textScan{
+		file:   file,
 		text:   text,
 		line:   1,
 		column: 1,
@@ -43,7 +44,7 @@ func checkText(file string, text []byte, use *Usage, problems *Problems) bool {
 	for s.i < len(text) {
 		s.step()
 		if s.wrong != nil {
-			problems.Add(file, s.wrong.line, s.wrong.column, s.code(s.wrong.code), s.wrong.message, s.wrong.try)
+			*problems = append(*problems, s.wrong...)
 			return false
 		}
 		if use.wordCount+s.words > use.bounds.Words {
@@ -60,6 +61,7 @@ func checkText(file string, text []byte, use *Usage, problems *Problems) bool {
 // white space, comments and strings. If one of the two skipped what the other reads, the
 // bounds would be no bounds.
 type textScan struct {
+	file         string
 	text         []byte
 	i, end       int // end is the end of the last word
 	line, column int
@@ -69,7 +71,7 @@ type textScan struct {
 	signs        int // ! and - in a row
 	chain        chainScan
 	words        int
-	wrong        *misuse
+	wrong        Problems // the first thing that exceeds a bound
 }
 
 // chainScan is the chain of names, joined by dots or double colons, that is being read.
@@ -93,23 +95,14 @@ type level struct {
 	plain    []types.Value
 }
 
-// misuse is the first thing in a text that exceeds a bound.
-type misuse struct {
-	line, column       int
-	code, message, try string
-}
-
 func (s *textScan) refuse(code, try, format string, args ...any) {
-	if s.wrong == nil {
-		s.wrong = &misuse{s.line, s.column, code, fmt.Sprintf(format, args...), try}
-	}
-}
-
-func (s *textScan) code(of string) string {
+	kind := "policy_"
 	if s.schema {
-		return "schema_" + of
+		kind = "schema_"
 	}
-	return "policy_" + of
+	if s.wrong == nil {
+		s.wrong.Add(s.file, s.line, s.column, kind+code, fmt.Sprintf(format, args...), try)
+	}
 }
 
 // step reads white space, a comment or a word.

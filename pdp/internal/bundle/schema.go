@@ -31,8 +31,10 @@ type Schema struct {
 	unstored *validate.Validator
 	Entities map[types.EntityType]*entityShape
 	Actions  map[types.EntityUID]*actionShape
-	sizes    schemaNumbers
-	narrow   *narrowed
+	// ActionEntities are the actions as entities, with the groups that they are in.
+	ActionEntities types.EntityMap
+	sizes          schemaNumbers
+	narrow         *narrowed
 }
 
 // entityShape is what a schema declares of an entity type.
@@ -45,9 +47,8 @@ type entityShape struct {
 
 // actionShape is what a schema declares of an action.
 type actionShape struct {
-	Entity                types.Entity
-	up                    Lineage
-	size                  int // size of its context
+	Up                    Lineage // of the action itself
+	size                  int     // size of its context
 	Principals, Resources []types.EntityType
 	Context               map[string]AttributeShape
 }
@@ -120,11 +121,11 @@ func ParseSchema(file string, text []byte, c *Config, problems *Problems) *Schem
 		if action.AppliesTo == nil {
 			continue
 		}
-		var wrong *contextMember
+		var wrong *valueError
 		if action.AppliesTo.Context, wrong = contextWithPDP(action.AppliesTo.Context); wrong != nil {
 			var line, column int
 			if len(*problems) < maxPlaced {
-				line, column = declaredAt(string(text), string(uid.ID), wrong.name)
+				line, column = declaredAt(string(text), string(uid.ID), wrong.at)
 			}
 			problems.Add(file, line, column, "schema_context",
 				fmt.Sprintf("the context of action %q: %s", string(uid.ID), wrong.what), wrong.try)
@@ -153,11 +154,9 @@ var pdpMembers = resolved.RecordType{
 	"approved": {Type: resolved.BoolType{}},
 }
 
-// contextMember says what is wrong with a member of a declared context.
-type contextMember struct{ name, what, try string }
-
-// contextWithPDP adds the members that the PDP supplies to the type of a context.
-func contextWithPDP(declared resolved.RecordType) (resolved.RecordType, *contextMember) {
+// contextWithPDP adds the members that the PDP supplies to the type of a context. The error says
+// which member of the declared context is wrong.
+func contextWithPDP(declared resolved.RecordType) (resolved.RecordType, *valueError) {
 	context := maps.Clone(declared)
 	if context == nil {
 		context = resolved.RecordType{}
@@ -168,8 +167,8 @@ func contextWithPDP(declared resolved.RecordType) (resolved.RecordType, *context
 			return a.Type == b.Type && !a.Optional
 		})
 		if !same {
-			return nil, &contextMember{
-				name: "pdp",
+			return nil, &valueError{
+				at:   "pdp",
 				what: "pdp is declared otherwise than the PDP supplies it",
 				try:  "declare pdp as {now: datetime, tenant: String, caller: String, approved: Bool}, all of them required, or leave it out: it is added",
 			}
@@ -177,8 +176,8 @@ func contextWithPDP(declared resolved.RecordType) (resolved.RecordType, *context
 	}
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
 		if evaluation.Protocol(string(name)) && !declared[name].Optional {
-			return nil, &contextMember{
-				name: string(name),
+			return nil, &valueError{
+				at:   string(name),
 				what: string(name) + " is required, but as a member of the protocol it is taken out before a policy could see it",
 				try:  "leave it out",
 			}
@@ -187,8 +186,8 @@ func contextWithPDP(declared resolved.RecordType) (resolved.RecordType, *context
 	context["pdp"] = resolved.Attribute{Type: pdpMembers}
 	action, ok := context["action"]
 	if _, isRecord := action.Type.(resolved.RecordType); ok && !isRecord {
-		return nil, &contextMember{
-			name: "action",
+		return nil, &valueError{
+			at:   "action",
 			what: "action is declared as something else than a record",
 			try:  "declare it as a record of the action's properties, or leave it out",
 		}
@@ -205,6 +204,8 @@ func compileSchema(r *resolved.Schema, c *Config) *Schema {
 		unstored:  validate.New(unstored(r, c)),
 		Entities:  map[types.EntityType]*entityShape{},
 		Actions:   map[types.EntityUID]*actionShape{},
+
+		ActionEntities: types.EntityMap{},
 	}
 	enums := enumerated{}
 	for name, e := range r.Enums {
@@ -222,12 +223,12 @@ func compileSchema(r *resolved.Schema, c *Config) *Schema {
 		}
 	}
 	for uid, a := range r.Actions {
-		shape := &actionShape{Entity: a.Entity}
+		shape := &actionShape{}
 		if a.AppliesTo != nil {
 			shape.Principals, shape.Resources = a.AppliesTo.Principals, a.AppliesTo.Resources
 			shape.Context = compileRecord(a.AppliesTo.Context, enums)
 		}
-		s.Actions[uid] = shape
+		s.Actions[uid], s.ActionEntities[uid] = shape, a.Entity
 	}
 	return s
 }
@@ -310,22 +311,18 @@ func (s *Schema) Allows(uid types.EntityUID) bool {
 	return ok
 }
 
-func (s *Schema) allowsAll(uids types.EntityUIDSet) bool {
-	for uid := range uids.All() {
-		if !s.Allows(uid) {
-			return false
-		}
-	}
-	return true
-}
-
 // FitsSent reports if an entity fits the schema, as a request sees the entity.
 func (s *Schema) FitsSent(e types.Entity, stored bool) bool {
 	validator := s.unstored
 	if stored {
 		validator = s.validator
 	}
-	return validator.Entity(e) == nil && s.allowsAll(e.Parents)
+	for parent := range e.Parents.All() {
+		if !s.Allows(parent) {
+			return false
+		}
+	}
+	return validator.Entity(e) == nil
 }
 
 // fitsEntity says why an entity of a file does not fit the schema.
@@ -338,10 +335,7 @@ func (s *Schema) fitsEntity(e types.Entity) error {
 	if err := s.validator.Entity(e); err != nil {
 		return cmp.Or(s.misfit(e), errors.New(unquoted(err.Error())))
 	}
-	uids := []types.EntityUID{e.UID}
-	for parent := range e.Parents.All() {
-		uids = append(uids, parent)
-	}
+	uids := slices.AppendSeq([]types.EntityUID{e.UID}, e.Parents.All())
 	for _, v := range e.Attributes.All() {
 		uids = appendUIDs(uids, v)
 	}
@@ -492,18 +486,18 @@ func (s *Schema) CheckPolicy(p *Policy, problems *Problems) {
 }
 
 // flattened lists the errors that are joined in one.
-func flattened(err error) []error {
+func flattened(err error) (all []error) {
 	if err == nil {
 		return nil
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var all []error
-		for _, e := range joined.Unwrap() {
-			all = append(all, flattened(e)...)
-		}
-		return all
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
 	}
-	return []error{err}
+	for _, e := range joined.Unwrap() {
+		all = append(all, flattened(e)...)
+	}
+	return all
 }
 
 // undeclared lists the attributes that the policy tests for with has and that the schema
@@ -542,11 +536,9 @@ func (s *Schema) undeclared(p *Policy) (paths []string) {
 // attributes.
 func ownerOf(of *Shape) []owner {
 	switch {
-	case of == nil:
-		return nil
-	case of.Form == ShapeRecord:
+	case of != nil && of.Form == ShapeRecord:
 		return []owner{{record: of}}
-	case of.Form == ShapeEntity:
+	case of != nil && of.Form == ShapeEntity:
 		return []owner{{entity: of.Entity}}
 	}
 	return nil
@@ -576,7 +568,6 @@ func (s *Schema) tagOf(o owner) *Shape {
 type Environment struct {
 	Principal, Resource types.EntityType
 	Action              *actionShape
-	up                  *Lineage // the lineage of the action
 }
 
 // owner is the owner that a variable stands for.
@@ -587,7 +578,7 @@ func (e Environment) owner(variable string) owner {
 	case "resource":
 		return owner{entity: e.Resource}
 	case "action":
-		return owner{entity: e.up.Uid.Type}
+		return owner{entity: e.Action.Up.Uid.Type}
 	}
 	return owner{context: e.Action}
 }
@@ -598,7 +589,7 @@ func (e Environment) admits(t *ScopeTest) bool {
 	typ := e.Principal
 	switch t.Of {
 	case ActionVar:
-		return e.up.Holds(t)
+		return e.Action.Up.Holds(t)
 	case ResourceVar:
 		typ = e.Resource
 	}
@@ -609,7 +600,7 @@ func (e Environment) admits(t *ScopeTest) bool {
 func (s *Schema) Environments(p *Policy) func(func(Environment) bool) {
 	return func(yield func(Environment) bool) {
 		for action := range s.actionsOf(p) {
-			env := Environment{Action: action, up: &action.up}
+			env := Environment{Action: action}
 			for _, env.Principal = range action.Principals {
 				if s.Entities[env.Principal] == nil || !env.admitsAll(p, PrincipalVar) {
 					continue
@@ -639,7 +630,7 @@ func (s *Schema) actionsOf(p *Policy) func(func(*actionShape) bool) {
 			}
 		}
 		for _, a := range s.Actions {
-			if env := (Environment{up: &a.up}); env.admitsAll(p, ActionVar) && !yield(a) {
+			if env := (Environment{Action: a}); env.admitsAll(p, ActionVar) && !yield(a) {
 				return
 			}
 		}
@@ -679,7 +670,7 @@ func (n *narrowed) validatorFor(s *Schema, p *Policy) *validate.Validator {
 	}
 	n.applied = n.applied[:0]
 	for a := range s.actionsOf(p) {
-		uid := a.Entity.UID
+		uid := a.Up.Uid
 		n.shown[uid] = n.applies[uid]
 		n.applied = append(n.applied, uid)
 		if 2*len(n.applied) > len(n.applies) {
@@ -694,22 +685,9 @@ func (e Environment) admitsAll(p *Policy, of Variable) bool {
 	return !slices.ContainsFunc(p.Facts.Scope, func(t ScopeTest) bool { return t.Of == of && !e.admits(&t) })
 }
 
-// ActionEntities are the actions, with the groups that they are in.
-func (s *Schema) ActionEntities() types.EntityGetter { return actionGetter(s.Actions) }
-
-type actionGetter map[types.EntityUID]*actionShape
-
-func (g actionGetter) Get(uid types.EntityUID) (types.Entity, bool) {
-	a, ok := g[uid]
-	if !ok {
-		return types.Entity{}, false
-	}
-	return a.Entity, true
-}
-
 var (
 	positionText = regexp.MustCompile(`:(\d+):(\d+)`)
-	expectText   = regexp.MustCompile(`\b(?:want|expected) [^"]{1,40}$`)
+	expectText   = regexp.MustCompile(`\b(?:want|expected) ([^"]{1,40})$`)
 	quotedText   = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 )
 
@@ -725,11 +703,10 @@ func positionIn(text string) (line, column int) {
 // expectation keeps the part of a parser's text that says what the parser expected. That part
 // is grammar. The rest of the text quotes the file.
 func expectation(text string) string {
-	m := expectText.FindString(text)
-	if m == "" {
-		return ""
+	if m := expectText.FindStringSubmatch(text); m != nil {
+		return ": expected " + m[1]
 	}
-	return ": expected " + strings.TrimPrefix(strings.TrimPrefix(m, "want "), "expected ")
+	return ""
 }
 
 // unquoted takes quoted text out of a message, so that values stay in their files.

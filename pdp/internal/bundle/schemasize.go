@@ -174,10 +174,10 @@ func (s *Schema) checkActionWays(file string, text []byte, problems *Problems) b
 	ways := 0
 	for _, uid := range slices.SortedFunc(maps.Keys(s.Actions), compareUIDs) {
 		a := s.Actions[uid]
-		a.up = LineageOf(uid, s.ActionEntities())
-		for _, above := range append(a.up.Up, uid) {
-			if of := s.Actions[above]; of != nil {
-				ways += 1 + of.Entity.Parents.Len()
+		a.Up = LineageOf(uid, s.ActionEntities)
+		for _, above := range append(a.Up.Up, uid) {
+			if of, ok := s.ActionEntities[above]; ok {
+				ways += 1 + of.Parents.Len()
 			}
 		}
 		if ways > MaxActionWays {

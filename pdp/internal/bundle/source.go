@@ -47,12 +47,19 @@ func (s Source) Read() *Files {
 // ReadWithin is Read with a context. If ctx ends first, the error says so and the files, which
 // may be only a part, are no bundle.
 func (s Source) ReadWithin(ctx context.Context) (*Files, error) {
+	return s.read(ctx, func(r *Reader) {
+		r.Bundle()
+		r.CheckManifest()
+	})
+}
+
+// read reads a part of the source, if there is a directory to read.
+func (s Source) read(ctx context.Context, part func(*Reader)) (*Files, error) {
 	r := s.Reader()
 	r.ctx = ctx
 	defer func() { r.Close() }()
 	if r.Root() {
-		r.Bundle()
-		r.CheckManifest()
+		part(r)
 	}
 	return r.Done(), ctx.Err()
 }
@@ -60,30 +67,29 @@ func (s Source) ReadWithin(ctx context.Context) (*Files, error) {
 // ReadRoot reads the files that belong to no tenant, and lists the tenants. It does not look
 // for what is wrong with the root or the tenants.
 func (s Source) ReadRoot(ctx context.Context) (*Files, error) {
-	r := s.Reader()
-	r.ctx = ctx
-	defer func() { r.Close() }()
-	if r.Root() {
+	return s.read(ctx, func(r *Reader) {
 		r.part(".")
 		r.findTenants()
-	}
-	return r.Done(), ctx.Err()
+	})
 }
 
 // ReadTests reads the files in the tests directories of the root and of each tenant. It
 // reports no problems elsewhere, because [Source.Read] does.
 func (s Source) ReadTests() *Files {
-	r := s.Reader()
-	defer func() { r.Close() }()
-	if r.Root() {
+	files, _ := s.read(context.Background(), func(r *Reader) {
 		r.findTenants()
 		r.files.Problems = nil
-		r.tests("tests")
+		homes := []string{""}
 		for _, name := range r.files.Tenants {
-			r.tests("tenants/" + name + "/tests")
+			homes = append(homes, "tenants/"+name+"/")
 		}
-	}
-	return r.Done()
+		for _, home := range homes {
+			if dir := home + "tests"; r.has(dir) {
+				r.loadAll(dir)
+			}
+		}
+	})
+	return files
 }
 
 // Digest is dirhash.Hash1 over path and bytes of every loaded file. It is the same on any
@@ -103,11 +109,18 @@ func (f *Files) digestOf(names []string) string {
 
 // Owner is the tenant that a file belongs to, or "" if the file belongs to all tenants.
 func (f *Files) Owner(file string) string {
+	tenant := TenantOf(file)
+	if _, there := slices.BinarySearch(f.Tenants, tenant); there {
+		return tenant
+	}
+	return ""
+}
+
+// TenantOf is the tenant in whose directory a file is, or "" for a file of the root.
+func TenantOf(file string) string {
 	if rest, below := strings.CutPrefix(file, "tenants/"); below {
 		tenant, _, _ := strings.Cut(rest, "/")
-		if _, there := slices.BinarySearch(f.Tenants, tenant); there {
-			return tenant
-		}
+		return tenant
 	}
 	return ""
 }

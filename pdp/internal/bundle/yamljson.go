@@ -21,46 +21,34 @@ var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9
 // from 1.5 by it. Members that occur twice stay, because the decoder refuses them. Aliases are
 // not followed, because a few lines of aliases can make a document of any size.
 func AppendJSON(b []byte, n *yaml.Node) ([]byte, *NotJSON) {
+	first, last := byte('['), byte(']')
 	switch n.Kind {
-	case yaml.MappingNode:
-		return appendJSONMembers(b, n)
-	case yaml.SequenceNode:
-		b = append(b, '[')
-		for i, item := range n.Content {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			var bad *NotJSON
-			if b, bad = AppendJSON(b, item); bad != nil {
-				return nil, bad
-			}
-		}
-		return append(b, ']'), nil
 	case yaml.ScalarNode:
 		return appendJSONScalar(b, n)
+	case yaml.SequenceNode:
+	case yaml.MappingNode:
+		first, last = '{', '}'
+	default:
+		return nil, &NotJSON{n, "aliases are not read here", "write the value out"}
 	}
-	return nil, &NotJSON{n, "aliases are not read here", "write the value out"}
-}
-
-func appendJSONMembers(b []byte, n *yaml.Node) ([]byte, *NotJSON) {
-	b = append(b, '{')
-	for i := 0; i < len(n.Content); i += 2 {
-		key := n.Content[i]
-		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" {
-			return nil, &NotJSON{key, "the name of a member must be a string", "write it in quotes"}
-		}
-		if i > 0 {
+	b = append(b, first)
+	for i, item := range n.Content { // of a mapping these are keys and values by turns
+		isValue := n.Kind == yaml.MappingNode && i%2 == 1
+		isKey := n.Kind == yaml.MappingNode && !isValue
+		switch {
+		case isKey && (item.Kind != yaml.ScalarNode || item.ShortTag() != "!!str"):
+			return nil, &NotJSON{item, "the name of a member must be a string", "write it in quotes"}
+		case isValue:
+			b = append(b, ':')
+		case i > 0:
 			b = append(b, ',')
 		}
 		var bad *NotJSON
-		if b, bad = appendJSONScalar(b, key); bad != nil {
-			return nil, bad
-		}
-		if b, bad = AppendJSON(append(b, ':'), n.Content[i+1]); bad != nil {
+		if b, bad = AppendJSON(b, item); bad != nil {
 			return nil, bad
 		}
 	}
-	return append(b, '}'), nil
+	return append(b, last), nil
 }
 
 func appendJSONScalar(b []byte, n *yaml.Node) ([]byte, *NotJSON) {

@@ -41,7 +41,9 @@ func (w *Verdict) DemandOfTenant(b *bundle.Bundle) bool {
 // Unite adds the first verdict to this one, because both hold. It leaves out the obligation met,
 // which the approval has discharged.
 func (w *Verdict) Unite(first *Verdict, met evaluation.Obligation, approval string) {
-	w.Decision.Determining = union(first.Decision.Determining, w.Decision.Determining)
+	both := slices.Concat(first.Decision.Determining, w.Decision.Determining)
+	slices.Sort(both)
+	w.Decision.Determining = slices.Compact(both)
 	for _, e := range first.Decision.Errors {
 		if !slices.Contains(w.Decision.Errors, e) {
 			w.Decision.Errors = append(w.Decision.Errors, e)
@@ -56,10 +58,4 @@ func (w *Verdict) Unite(first *Verdict, met evaluation.Obligation, approval stri
 	})
 	w.Decision.Met = []evaluation.Met{{ID: met.ID, Type: met.Type, Approval: approval}}
 	applyObligations(&w.Decision, out)
-}
-
-func union(a, b []string) []string {
-	both := slices.Concat(a, b)
-	slices.Sort(both)
-	return slices.Compact(both)
 }

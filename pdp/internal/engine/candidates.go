@@ -15,21 +15,15 @@ import (
 // Candidates finds the candidates of a search. If the rest of the request is malformed, the
 // error is an [*evaluation.Error], even if there are no candidates.
 func (in *Inquiry) Candidates(ctx context.Context, kind evaluation.SearchKind) (*Candidates, error) {
-	b, r := in.Bundle, &in.Request
 	v, err := in.view()
 	if err != nil {
 		return nil, err
 	}
-	principal, ok1 := b.Config.EntityType(r.Subject.Type)
-	resource, ok2 := b.Config.EntityType(r.Resource.Type)
-	if !ok1 || !ok2 {
+	uids, ok := in.uids()
+	if !ok {
 		return &Candidates{}, nil
 	}
-	q := &Question{Entities: &Overlay{Store: v.Store}, Uids: [bundle.Variables]types.EntityUID{
-		bundle.PrincipalVar: {Type: principal, ID: types.String(r.Subject.ID)},
-		bundle.ActionVar:    {Type: b.Config.ActionType, ID: types.String(r.Action.Name)},
-		bundle.ResourceVar:  {Type: resource, ID: types.String(r.Resource.ID)},
-	}}
+	r, q := &in.Request, &Question{Entities: &Overlay{Store: v.Store}, Uids: uids}
 	of := bundle.PrincipalVar
 	switch kind {
 	case evaluation.ActionSearch:
@@ -132,14 +126,8 @@ func candidatesFor(v *bundle.View, q *Question, of bundle.Variable) *Candidates 
 // survives reports whether a policy's tests of the other variables hold, which are those that
 // the search does not look for.
 func survives(p *bundle.Policy, of bundle.Variable, up *bundle.Lineages) bool {
-	for _, tests := range [][]bundle.ScopeTest{p.Facts.Scope, p.Facts.Leading} {
-		for i := range tests {
-			if t := &tests[i]; t.Of != of && !up[t.Of].Holds(t) {
-				return false
-			}
-		}
-	}
-	return true
+	fails := func(t bundle.ScopeTest) bool { return t.Of != of && !up[t.Of].Holds(&t) }
+	return !slices.ContainsFunc(p.Facts.Scope, fails) && !slices.ContainsFunc(p.Facts.Leading, fails)
 }
 
 // narrowestTest returns the test of a policy that names the fewest entities, if a test names any.
@@ -186,9 +174,6 @@ type Candidates struct{ own, root []string }
 
 // Len is the number of candidates that are left.
 func (c *Candidates) Len() int { return len(c.own) + len(c.root) }
-
-// Any reports whether candidates are left.
-func (c *Candidates) Any() bool { return c.Len() > 0 }
 
 // Skip drops the candidates up to and including after. Nil drops none.
 func (c *Candidates) Skip(after *string) {

@@ -119,6 +119,14 @@ func (w *Verdict) Answer(ctx context.Context, in *Inquiry) (d evaluation.Decisio
 	return d, err
 }
 
+// Decide puts the request to the policies, and makes the decision of their verdict.
+func (in *Inquiry) Decide(ctx context.Context) (w Verdict, d evaluation.Decision, err error) {
+	if w, err = in.Judge(ctx); err == nil {
+		d, err = w.Answer(ctx, in)
+	}
+	return w, d, err
+}
+
 // view returns the bundle as the request's tenant sees it.
 func (in *Inquiry) view() (*bundle.View, error) {
 	if r := &in.Request; r.Tenant == "" && r.Shape == evaluation.AuthZEN {
@@ -138,17 +146,11 @@ func (in *Inquiry) view() (*bundle.View, error) {
 
 // Question maps the request onto Cedar. The error is an [*evaluation.Error].
 func (in *Inquiry) Question(v *bundle.View) (*Question, error) {
-	b, r, q := in.Bundle, &in.Request, &Question{}
-	principal, ok1 := b.Config.EntityType(r.Subject.Type)
-	resource, ok2 := b.Config.EntityType(r.Resource.Type)
-	if !ok1 || !ok2 {
+	b, q := in.Bundle, &Question{}
+	var ok bool
+	if q.Uids, ok = in.uids(); !ok {
 		q.Reason = evaluation.UnknownType
 		return q, nil
-	}
-	q.Uids = [bundle.Variables]types.EntityUID{
-		bundle.PrincipalVar: {Type: principal, ID: types.String(r.Subject.ID)},
-		bundle.ActionVar:    {Type: b.Config.ActionType, ID: types.String(r.Action.Name)},
-		bundle.ResourceVar:  {Type: resource, ID: types.String(r.Resource.ID)},
 	}
 	if err := in.askEntities(v, q); err != nil {
 		return nil, err
@@ -167,6 +169,19 @@ func (in *Inquiry) Question(v *bundle.View) (*Question, error) {
 		in.Lineages(q)
 	}
 	return q, nil
+}
+
+// uids returns the three variables of the request, as policies name them. It reports false if the
+// type of the subject or of the resource is not known.
+func (in *Inquiry) uids() (uids [bundle.Variables]types.EntityUID, ok bool) {
+	c, r := &in.Bundle.Config, &in.Request
+	principal, ok1 := c.EntityType(r.Subject.Type)
+	resource, ok2 := c.EntityType(r.Resource.Type)
+	return [bundle.Variables]types.EntityUID{
+		bundle.PrincipalVar: {Type: principal, ID: types.String(r.Subject.ID)},
+		bundle.ActionVar:    {Type: c.ActionType, ID: types.String(r.Action.Name)},
+		bundle.ResourceVar:  {Type: resource, ID: types.String(r.Resource.ID)},
+	}, ok1 && ok2
 }
 
 // contextPiece is the context of a request in Cedar's terms.
@@ -221,23 +236,21 @@ func Authorize(ctx context.Context, b *bundle.Bundle, v *bundle.View, q *Questio
 		d.Determining = append(d.Determining, string(r.PolicyID))
 	}
 	blocked := false
-	for _, p := range counted {
-		d.Errors = append(d.Errors, evaluation.PolicyError{
-			Policy:   p.Id,
-			Position: p.Position,
-			Kind:     evaluation.UnusableValue,
-		})
-		blocked = blocked || p.Forbids() || obligesAllow(p)
-	}
-	for _, e := range diagnostic.Errors {
-		p := v.ByID[string(e.PolicyID)]
-		kind := ErrorKind(e.Message)
-		if Reads(p, q.Unusable) {
-			kind = evaluation.UnusableValue
-		}
+	errored := func(p *bundle.Policy, kind evaluation.ErrorKind) {
 		d.Errors = append(d.Errors, evaluation.PolicyError{Policy: p.Id, Position: p.Position, Kind: kind})
 		counts := kind == evaluation.UnusableValue || !b.Config.IgnoreForbidErrors
 		blocked = blocked || counts && (p.Forbids() || obligesAllow(p))
+	}
+	for _, p := range counted {
+		errored(p, evaluation.UnusableValue)
+	}
+	for _, e := range diagnostic.Errors {
+		p := v.ByID[string(e.PolicyID)]
+		if Reads(p, q.Unusable) {
+			errored(p, evaluation.UnusableValue)
+		} else {
+			errored(p, ErrorKind(e.Message))
+		}
 	}
 	slices.SortFunc(d.Errors, func(a, b evaluation.PolicyError) int { return strings.Compare(a.Policy, b.Policy) })
 	if d.Allow && blocked {
@@ -255,28 +268,21 @@ func Authorize(ctx context.Context, b *bundle.Bundle, v *bundle.View, q *Questio
 // PoliciesFor returns the policies to put to cedar-go (given), and the policies that count as
 // errored because they would look at an unusable value (counted).
 func PoliciesFor(v *bundle.View, q *Question, s *bundle.Scratch) (given, counted bundle.PolicyList) {
-	ls := &q.Up
-	if v.Index == nil { // tests compare the index with this
-		for _, p := range v.Policies {
-			if passesOver(v, p) {
-				continue
-			}
-			if ls.Considers(p) && CountsAsErrored(p, q.Unusable) {
-				counted = append(counted, p)
-			} else {
-				s.Given = append(s.Given, p)
-			}
-		}
-		return s.Given, counted
-	}
-	for _, n := range v.Index.Find(ls, s) {
-		p := v.Policies[n]
-		switch {
-		case passesOver(v, p), !ls.Considers(p):
-		case CountsAsErrored(p, q.Unusable):
+	put := func(p *bundle.Policy) {
+		switch considered := q.Up.Considers(p); {
+		case passesOver(v, p), !considered && v.Index != nil:
+		case considered && CountsAsErrored(p, q.Unusable):
 			counted = append(counted, p)
 		default:
 			s.Given = append(s.Given, p)
+		}
+	}
+	for _, n := range v.Index.Find(&q.Up, s) {
+		put(v.Policies[n])
+	}
+	if v.Index == nil { // tests compare the index with this
+		for _, p := range v.Policies {
+			put(p)
 		}
 	}
 	return s.Given, counted

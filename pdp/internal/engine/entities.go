@@ -56,24 +56,18 @@ type entityPiece struct {
 
 // askEntities makes the subject and the resource from the stored entities and the sent properties.
 func (in *Inquiry) askEntities(v *bundle.View, q *Question) error {
-	r, principal, resource := &in.Request, q.Uids[bundle.PrincipalVar], q.Uids[bundle.ResourceVar]
-	if principal == resource {
-		one, err := in.oneEntity(v, principal)
-		if err == nil {
-			q.setEntities(v, one, one)
-		}
-		return err
+	r, uids := &in.Request, &q.Uids
+	var principal, resource entityPiece
+	var err error
+	if uids[bundle.PrincipalVar] == uids[bundle.ResourceVar] {
+		principal, err = in.oneEntity(v, uids[bundle.PrincipalVar])
+		resource = principal
+	} else if principal, err = in.entity(v, bundle.PrincipalVar, uids[bundle.PrincipalVar], r.Subject.Properties); err == nil {
+		resource, err = in.entity(v, bundle.ResourceVar, uids[bundle.ResourceVar], r.Resource.Properties)
 	}
-	p, err := in.entity(v, bundle.PrincipalVar, principal, r.Subject.Properties)
 	if err != nil {
 		return err
 	}
-	s, err := in.entity(v, bundle.ResourceVar, resource, r.Resource.Properties)
-	q.setEntities(v, p, s)
-	return err
-}
-
-func (q *Question) setEntities(v *bundle.View, principal, resource entityPiece) {
 	q.Entities = &Overlay{
 		Principal: principal.entity,
 		Resource:  resource.entity,
@@ -82,6 +76,7 @@ func (q *Question) setEntities(v *bundle.View, principal, resource entityPiece) 
 	}
 	q.add(principal.piece)
 	q.add(resource.piece)
+	return nil
 }
 
 func originOf(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, sent evaluation.Object) origin {

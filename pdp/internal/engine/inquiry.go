@@ -105,13 +105,11 @@ func (in *Inquiry) countConverted(parts ...evaluation.Object) {
 // isShared reports whether the next questions have a part of this question too. The context is
 // in the place of the action.
 func (in *Inquiry) isShared(of bundle.Variable) bool {
-	switch of {
-	case bundle.PrincipalVar:
-		return in.Inherits.Subject
-	case bundle.ResourceVar:
-		return in.Inherits.Resource
-	}
-	return in.Inherits.Context
+	return [bundle.Variables]bool{
+		bundle.PrincipalVar: in.Inherits.Subject,
+		bundle.ActionVar:    in.Inherits.Context,
+		bundle.ResourceVar:  in.Inherits.Resource,
+	}[of]
 }
 
 // entity returns the subject or the resource.

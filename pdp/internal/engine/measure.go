@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,79 +26,47 @@ type PolicyCost struct {
 
 // Costs measures every policy that is evaluated for any of the inquiries.
 func Costs(ctx context.Context, asked []Inquiry) ([]PolicyCost, error) {
-	var m costing
-	for m.first = true; m.first || ctx.Err() == nil; m.first = false {
-		if err := m.round(ctx, asked); err != nil {
-			return nil, err
+	least := map[visit]time.Duration{}
+	for first := true; first || ctx.Err() == nil; first = false {
+		for n, in := range asked { // in is a copy, so that nothing is kept for the next round
+			if !first && ctx.Err() != nil {
+				break // a round after the first may end early
+			}
+			v, err := in.view()
+			if err != nil {
+				return nil, err
+			}
+			q, err := in.Question(v)
+			if err != nil {
+				return nil, err
+			}
+			if q.Reason != "" {
+				continue // no policy is asked
+			}
+			given, _ := PoliciesFor(v, q, new(bundle.Scratch))
+			for _, p := range given {
+				at, took := visit{n, p}, timeEvaluation(p, q)
+				if before, again := least[at]; again {
+					took = min(took, before)
+				}
+				least[at] = took
+			}
 		}
 	}
-	return m.sum(), nil
-}
-
-// costing measures, round after round.
-type costing struct {
-	first  bool
-	visits []visit // every policy under every inquiry, in the order of a round
-}
-
-type visit struct {
-	policy *bundle.Policy
-	least  time.Duration
-}
-
-// round visits every policy of every inquiry once. A round after the first may end early.
-func (m *costing) round(ctx context.Context, asked []Inquiry) error {
-	next := 0
-	for i := range asked {
-		if !m.first && ctx.Err() != nil {
-			return nil
-		}
-		in := asked[i] // a copy, so that nothing is kept for the next round
-		v, err := in.view()
-		if err != nil {
-			return err
-		}
-		q, err := in.Question(v)
-		if err != nil {
-			return err
-		}
-		if q.Reason != "" {
-			continue // no policy is asked
-		}
-		given, _ := PoliciesFor(v, q, new(bundle.Scratch))
-		for _, p := range given {
-			m.visit(next, p, timeEvaluation(p, q))
-			next++
-		}
+	sums := map[*bundle.Policy]PolicyCost{}
+	for at, took := range least {
+		c := sums[at.policy]
+		sums[at.policy] = PolicyCost{PolicyInfo: at.policy.Info(), Requests: c.Requests + 1, Total: c.Total + took}
 	}
-	return nil
-}
-
-func (m *costing) visit(n int, p *bundle.Policy, took time.Duration) {
-	if m.first {
-		m.visits = append(m.visits, visit{p, took})
-	}
-	m.visits[n].least = min(m.visits[n].least, took)
-}
-
-func (m *costing) sum() []PolicyCost {
-	sums := map[*bundle.Policy]*PolicyCost{}
-	for _, v := range m.visits {
-		p := v.policy
-		if sums[p] == nil {
-			sums[p] = &PolicyCost{PolicyInfo: p.Info()}
-		}
-		sums[p].Requests++
-		sums[p].Total += v.least
-	}
-	all := make([]PolicyCost, 0, len(sums))
-	for _, c := range sums {
-		all = append(all, *c)
-	}
-	slices.SortFunc(all, func(a, b PolicyCost) int {
+	return slices.SortedFunc(maps.Values(sums), func(a, b PolicyCost) int {
 		return cmp.Or(cmp.Compare(b.Total, a.Total), strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.ID, b.ID))
-	})
-	return all
+	}), nil
+}
+
+// visit is the evaluation of one policy for one inquiry.
+type visit struct {
+	inquiry int
+	policy  *bundle.Policy
 }
 
 // timeEvaluation returns the duration of one evaluation. A single evaluation is too short for the clock,

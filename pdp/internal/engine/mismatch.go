@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,20 +50,14 @@ type mismatches struct {
 
 // add notes a mismatch, unless one is noted for the same place already.
 func (m *mismatches) add(detail string, at ...string) {
-	if len(m.found) == maxMismatches {
-		return
-	}
 	one := evaluation.MisfitAt(detail, at...)
 	one.Pointer = m.r.Shape.Pointer(one.Pointer)
 	m.note(one)
 }
 
 func (m *mismatches) note(one evaluation.Mismatch) {
-	if len(m.found) == maxMismatches {
-		return
-	}
 	samePlace := func(other evaluation.Mismatch) bool { return other.Pointer == one.Pointer }
-	if !slices.ContainsFunc(m.found, samePlace) {
+	if len(m.found) < maxMismatches && !slices.ContainsFunc(m.found, samePlace) {
 		m.found = append(m.found, one)
 	}
 }
@@ -198,7 +191,7 @@ func (m *mismatches) context(action types.EntityUID) {
 func (m *mismatches) applies(s *bundle.Schema, uid, subject, resource types.EntityUID) {
 	action, name := s.Actions[uid], quoteShortened(m.r.Action.Name)
 	if action == nil {
-		m.add("the schema declares no action "+name+bundle.DidYouMean(m.r.Action.Name, m.actionNames()), "action", "name")
+		m.add("the schema declares no action "+name+bundle.DidYouMean(m.r.Action.Name, slices.Values(m.v.Actions)), "action", "name")
 		return
 	}
 	for _, of := range []struct {
@@ -326,8 +319,6 @@ func (m *mismatches) suggestType(wire string) string {
 	}
 	return bundle.DidYouMean(wire, slices.Values(m.b.TypeNames))
 }
-
-func (m *mismatches) actionNames() iter.Seq[string] { return slices.Values(m.v.Actions) }
 
 // maxNamed bounds how much of a name from the request an answer repeats.
 const maxNamed = 100

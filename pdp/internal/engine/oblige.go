@@ -71,11 +71,7 @@ func (in *Inquiry) declared() func(string) bool {
 		for _, v := range sent.Elements {
 			requested = requested || v.Text() == typ
 		}
-		registered := !asker.Registered
-		for _, t := range asker.Obligations {
-			registered = registered || t == typ
-		}
-		return requested && registered
+		return requested && (!asker.Registered || slices.Contains(asker.Obligations, typ))
 	}
 }
 

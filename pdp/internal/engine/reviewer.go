@@ -89,11 +89,7 @@ func (r *Reviewer) Review(ctx context.Context, a Reviewed) (Review, error) {
 	if !ok || err != nil {
 		return out, err
 	}
-	w, err := r.inquiry.Judge(ctx)
-	if err != nil {
-		return out, err
-	}
-	d, err := w.Answer(ctx, &r.inquiry)
+	_, d, err := r.inquiry.Decide(ctx)
 	out.May = err == nil && d.Allow && len(d.Obligations) == 0 // nobody here could discharge an obligation
 	out.Determining = d.Determining
 	return out, err

@@ -158,8 +158,9 @@ func (l *linter) ofApprovals(t bundle.ScopeTest) bool {
 // the text of the policy wants another template.
 func (t template) decidedBy(p *bundle.Policy) bool {
 	wanted := choice{
-		term:    "resource.template",
-		strings: []string{inOneLine(string(types.String(t).MarshalCedar()))},
+		term: "resource.template",
+		// with single spaces, as the text of a conjunct is
+		strings: []string{strings.Join(strings.Fields(string(types.String(t).MarshalCedar())), " ")},
 	}
 	for _, c := range p.Facts.Conjuncts {
 		if c.Unless || t.open() {
@@ -171,9 +172,6 @@ func (t template) decidedBy(p *bundle.Policy) bool {
 	}
 	return true
 }
-
-// inOneLine writes a text with single spaces, as the text of a conjunct is.
-func inOneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // approvalConfig warns of settings for approvals in bundle.yaml that cannot be meant.
 func (l *linter) approvalConfig(text []byte) {

@@ -197,12 +197,6 @@ func (c *change) hasOutcomes(path bundle.AttributePath) termOutcomes {
 	return same
 }
 
-var variableNames = [bundle.Variables]string{
-	bundle.PrincipalVar: "principal",
-	bundle.ActionVar:    "action",
-	bundle.ResourceVar:  "resource",
-}
-
 // testOutcomes returns the outcomes of a test like those of a scope. The types alone may settle it. If
 // not, the change may take away the parents that it tests. Nothing else is known of it here.
 func (e *escape) testOutcomes(c change, t bundle.ScopeTest) termOutcomes {
@@ -212,7 +206,7 @@ func (e *escape) testOutcomes(c change, t bundle.ScopeTest) termOutcomes {
 	if t.Uids == nil || t.Eq {
 		return same
 	}
-	variable := bundle.AttributePath{Root: variableNames[t.Of]}
+	variable := bundle.AttributePath{Root: bundle.VariableNames[t.Of]}
 	return same | e.losesParents(c, &bundle.Term{Op: bundle.OpPath, Path: variable}, t.Uids)
 }
 

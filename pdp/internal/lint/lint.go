@@ -59,7 +59,11 @@ type linter struct {
 
 func (l *linter) lint(p *bundle.Policy) {
 	l.names(p)
-	if tooLong(p) {
+	names := 0
+	for _, path := range p.Facts.Reads {
+		names += len(path.Names)
+	}
+	if names > longest {
 		l.warn(p, "too_long_to_check",
 			"reads so many attributes that what it misses or lets escape is not looked for",
 			"split it into several policies",
@@ -78,14 +82,6 @@ func (l *linter) lint(p *bundle.Policy) {
 // and still be checked closely. The work grows with the cube of this number.
 const longest = 300
 
-func tooLong(p *bundle.Policy) bool {
-	names := 0
-	for _, path := range p.Facts.Reads {
-		names += len(path.Names)
-	}
-	return names > longest
-}
-
 func (l *linter) warn(p *bundle.Policy, code, message, try string) {
 	l.problems.Warn(p.File, p.Line, p.Column, code, "policy "+bundle.Quote(p.Id)+" "+message, try)
 }
@@ -96,13 +92,8 @@ type paths []bundle.AttributePath
 // add adds a path, and keeps only the shortest of those that contain each other: `has a.b` is
 // two tests, and one thing to correct.
 func (ps *paths) add(path bundle.AttributePath) {
-	if ps.covers(path) {
+	if slices.ContainsFunc(*ps, func(p bundle.AttributePath) bool { return p.LeadsTo(path) }) {
 		return
 	}
-	*ps = slices.DeleteFunc(*ps, func(other bundle.AttributePath) bool { return path.LeadsTo(other) })
-	*ps = append(*ps, path)
-}
-
-func (ps paths) covers(path bundle.AttributePath) bool {
-	return slices.ContainsFunc(ps, func(p bundle.AttributePath) bool { return p.LeadsTo(path) })
+	*ps = append(slices.DeleteFunc(*ps, path.LeadsTo), path)
 }

@@ -1,7 +1,7 @@
 package lint
 
 import (
-	"slices"
+	"fmt"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -12,7 +12,7 @@ import (
 
 // names warns of what a policy shows without following its evaluation.
 func (l *linter) names(p *bundle.Policy) {
-	if len(p.Facts.Scope) == 0 && len(p.Facts.Leading) == 0 {
+	if len(p.Tests()) == 0 {
 		l.warn(p, "no_scope",
 			"has neither a scope nor a first condition that says for which principals, actions or resources it is, "+
 				"so every decision evaluates it",
@@ -46,7 +46,7 @@ func (l *linter) names(p *bundle.Policy) {
 		}
 	}
 	for _, typ := range named {
-		if typ != "" && !isActionType(typ) && l.undeclaredType(typ) {
+		if typ != "" && !bundle.IsActionType(typ) && l.undeclaredType(typ) {
 			l.warn(p, "unknown_entity_type",
 				"names the entity type "+string(typ)+", which the schema does not declare",
 				"declare it, or correct its name",
@@ -59,35 +59,30 @@ func (l *linter) undeclaredType(typ types.EntityType) bool {
 	return l.b.Schema != nil && l.b.Schema.Entities[typ] == nil
 }
 
-func isActionType(typ types.EntityType) bool {
-	return typ == "Action" || strings.HasSuffix(string(typ), "::Action")
-}
-
 // actionTypes warns of actions that no request can ask for. It does not warn of a group of
 // actions from another namespace if the group holds an action of the right type.
 func (l *linter) actionTypes(p *bundle.Policy) {
-	for _, t := range slices.Concat(p.Facts.Scope, p.Facts.Leading) {
+	wanted := l.b.Config.ActionType
+	var wrong []types.EntityType
+	for _, t := range p.Tests() {
 		if t.Of != bundle.ActionVar {
 			continue
 		}
-		if t.Is != "" && t.Is != l.b.Config.ActionType {
-			l.actionType(p, t.Is)
+		if t.Is != "" && t.Is != wanted {
+			wrong = append(wrong, t.Is)
 		}
 		for _, uid := range t.Uids {
-			wanted := l.b.Config.ActionType
-			if uid.Type != wanted && (t.Eq || !isActionType(uid.Type) || !l.isAbove(p, uid, wanted)) {
-				l.actionType(p, uid.Type)
+			if uid.Type != wanted && (t.Eq || !bundle.IsActionType(uid.Type) || !l.isAbove(p, uid, wanted)) {
+				wrong = append(wrong, uid.Type)
 			}
 		}
 	}
-}
-
-func (l *linter) actionType(p *bundle.Policy, typ types.EntityType) {
-	wanted := string(l.b.Config.ActionType)
-	l.warn(p, "action_type",
-		"names an action of type "+string(typ)+", while those of requests are of type "+wanted,
-		"write "+wanted+"::\"…\", or set namespace in bundle.yaml",
-	)
+	for _, typ := range wrong {
+		l.warn(p, "action_type",
+			fmt.Sprintf("names an action of type %s, while those of requests are of type %s", typ, wanted),
+			"write "+string(wanted)+"::\"…\", or set namespace in bundle.yaml",
+		)
+	}
 }
 
 // readConfig reads bundle.yaml again, to find the lines on which some of its keys and values

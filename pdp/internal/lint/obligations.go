@@ -90,27 +90,16 @@ func (l *linter) definitions(naming map[*obligations.Definition][]*bundle.Policy
 // one variable exclude each other, if a clause is written out as false, or if no combination
 // of types admits the policy.
 func (l *linter) neverApplies(p *bundle.Policy) bool {
-	tests := p.Tests()
+	tests, action := p.Tests(), l.b.Config.ActionType
 	for n, t := range tests {
 		namesNone := t.Uids != nil && len(t.Uids) == 0
-		impossible := t.Of == bundle.ActionVar && !l.possibleAction(t)
+		// The action of a request is of one type. A group of actions may be of any type.
+		impossible := t.Of == bundle.ActionVar && (t.Is != "" && t.Is != action || t.Eq && t.Uids[0].Type != action)
 		if namesNone || impossible || slices.ContainsFunc(tests[:n], t.Excludes) {
 			return true
 		}
 	}
-	for _, t := range p.Terms() {
-		if neverTrue(t) {
-			return true
-		}
-	}
-	return len(l.settings(p)) == 0
-}
-
-// possibleAction reports whether the action of a request can pass a test. A group of actions
-// may be of any type.
-func (l *linter) possibleAction(t bundle.ScopeTest) bool {
-	typ := l.b.Config.ActionType
-	return (t.Is == "" || t.Is == typ) && (!t.Eq || t.Uids[0].Type == typ)
+	return slices.ContainsFunc(p.Terms(), neverTrue) || len(l.settings(p)) == 0
 }
 
 // neverTrue reports whether a clause is false as it is written.

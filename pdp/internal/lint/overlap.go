@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 
@@ -28,13 +29,13 @@ func (l *linter) overlaps(v *bundle.View) {
 		return
 	}
 	o := overlap{l: l, v: v, bits: map[settingKey]int{}}
-	var others []scoped
+	var others []*scoped
 	for _, p := range obliging {
 		others = append(others, o.scoped(p))
 	}
 	for _, p := range free {
 		s := o.scoped(p)
-		if around := o.avoided(&s, others); len(around) > 0 {
+		if around := o.avoided(s, others); len(around) > 0 {
 			l.warn(p, "obligation_overlap",
 				"permits without an obligation, and may be alone in permitting, what "+joinFirst(around)+" permits with one",
 				"name the obligation here too, keep their scopes apart, "+
@@ -81,6 +82,7 @@ type overlap struct {
 	l    *linter
 	v    *bundle.View
 	bits map[settingKey]int
+	both big.Int // memory for the settings that two permits share
 }
 
 // settingKey tells settings of two policies apart.
@@ -93,7 +95,7 @@ type settingKey struct {
 type scoped struct {
 	policy   *bundle.Policy
 	tests    []bundle.ScopeTest
-	settings []uint64 // the settings that the permit can meet, as bits
+	settings big.Int // the settings that the permit can meet, as bits
 	// actions are the actions that the bundle knows and that pass the permit's tests. It is
 	// nil if the permit tests no action. Then the permit is for unknown actions as well.
 	actions map[string]struct{}
@@ -160,8 +162,8 @@ func clauseOf(c bundle.Conjunct) clause {
 	return clause{key: c.Text()}
 }
 
-func (o *overlap) scoped(p *bundle.Policy) scoped {
-	s := scoped{policy: p, tests: p.Tests(), demands: map[string]struct{}{}}
+func (o *overlap) scoped(p *bundle.Policy) *scoped {
+	s := &scoped{policy: p, tests: p.Tests(), demands: map[string]struct{}{}}
 	namesActions := func(t bundle.ScopeTest) bool { return t.Of == bundle.ActionVar && t.Uids != nil }
 	if slices.ContainsFunc(s.tests, namesActions) {
 		s.actions = map[string]struct{}{}
@@ -172,7 +174,7 @@ func (o *overlap) scoped(p *bundle.Policy) scoped {
 		}
 	}
 	for _, set := range o.l.settings(p) {
-		s.addSetting(o.bit(set))
+		s.settings.SetBit(&s.settings, o.bit(set), 1)
 	}
 	for _, t := range p.Facts.Scope {
 		s.demands[t.Key()] = struct{}{}
@@ -210,14 +212,6 @@ func (o *overlap) bit(set *setting) int {
 	return bit
 }
 
-// addSetting notes a setting that the permit can meet.
-func (s *scoped) addSetting(bit int) {
-	for len(s.settings) <= bit/64 {
-		s.settings = append(s.settings, 0)
-	}
-	s.settings[bit/64] |= 1 << (bit % 64)
-}
-
 // demand notes a condition that is true if the permit applies.
 func (s *scoped) demand(c bundle.Conjunct) {
 	for _, part := range bundle.Flatten(c.Body, nil) {
@@ -250,13 +244,12 @@ func (s *scoped) refuse(c bundle.Conjunct) {
 }
 
 // avoided names the obliging permits that a permit without obligations lets a request avoid.
-func (o *overlap) avoided(p *scoped, others []scoped) []string {
+func (o *overlap) avoided(p *scoped, others []*scoped) []string {
 	var around []string
 	sets := o.l.settings(p.policy)
-	for n := range others {
-		other := &others[n]
+	for _, other := range others {
 		ofView := p.policy.Tenant == o.v.Tenant || other.policy.Tenant == o.v.Tenant
-		if ofView && !p.apart(other) && !o.follows(p, sets, other) {
+		if ofView && !o.apart(p, other) && !o.follows(p, sets, other) {
 			around = append(around, bundle.Quote(other.policy.Id)+" at "+other.policy.Position)
 		}
 	}
@@ -264,19 +257,12 @@ func (o *overlap) avoided(p *scoped, others []scoped) []string {
 }
 
 // apart reports whether no request satisfies both permits.
-func (s *scoped) apart(other *scoped) bool {
-	for _, t := range s.tests {
-		if slices.ContainsFunc(other.tests, t.Excludes) {
-			return true
-		}
-	}
-	for _, c := range s.choices {
-		if slices.ContainsFunc(other.choices, c.excludes) {
-			return true
-		}
-	}
-	return s.actions != nil && other.actions != nil && disjoint(s.actions, other.actions) ||
-		!s.shares(other.settings) || s.ruledOut(other) || other.ruledOut(s)
+func (o *overlap) apart(s, other *scoped) bool {
+	testsExclude := func(t bundle.ScopeTest) bool { return slices.ContainsFunc(other.tests, t.Excludes) }
+	choicesExclude := func(c choice) bool { return slices.ContainsFunc(other.choices, c.excludes) }
+	return slices.ContainsFunc(s.tests, testsExclude) || slices.ContainsFunc(s.choices, choicesExclude) ||
+		s.actions != nil && other.actions != nil && disjoint(s.actions, other.actions) ||
+		o.both.And(&s.settings, &other.settings).Sign() == 0 || s.ruledOut(other) || other.ruledOut(s)
 }
 
 func disjoint(a, b map[string]struct{}) bool {
@@ -286,16 +272,6 @@ func disjoint(a, b map[string]struct{}) bool {
 		}
 	}
 	return true
-}
-
-// shares reports whether the permit can meet one of the settings.
-func (s *scoped) shares(settings []uint64) bool {
-	for n := range min(len(s.settings), len(settings)) {
-		if s.settings[n]&settings[n] != 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // ruledOut reports whether the other permit refuses what this one demands.

@@ -22,11 +22,10 @@ func (l *linter) settings(p *bundle.Policy) []*setting {
 	var all []*setting
 	if s := l.b.Schema; s != nil {
 		for env := range s.Environments(p) {
-			uid := env.Action.Entity.UID
-			up := bundle.LineageOf(uid, s.ActionEntities())
+			up := &env.Action.Up
 			all = append(all, &setting{
-				types:  [bundle.Variables]types.EntityType{env.Principal, uid.Type, env.Resource},
-				action: &up,
+				types:  [bundle.Variables]types.EntityType{env.Principal, up.Uid.Type, env.Resource},
+				action: up,
 				member: env.Action.Context,
 			})
 		}
