@@ -18,7 +18,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cedar-policy/cedar-go"
@@ -187,9 +186,7 @@ func (f *Files) names() []string { return slices.Sorted(maps.Keys(f.Content)) }
 // schema is the first schema file, by name.
 func (f *Files) schema() (first string, text []byte) {
 	for name, content := range f.Content {
-		isSchema := !strings.Contains(name, "/") &&
-			(strings.HasSuffix(name, ".cedarschema") || strings.HasSuffix(name, ".cedarschema.json"))
-		if isSchema && (first == "" || name < first) {
+		if kindOf(name) == SchemaKind && (first == "" || name < first) {
 			first, text = name, content
 		}
 	}
