@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"go/ast"
+	"go/importer"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io"
 	"io/fs"
 	"os"
@@ -320,5 +323,77 @@ func closure(t *testing.T) map[string][]string {
 			t.Fatal(err)
 		}
 		brings[p.ImportPath] = p.Deps
+	}
+}
+
+// closed names the fields of a type that rooms may read, and nobody else. The type has another name outside of its
+// own package, by which everybody can reach the fields.
+var closed = []struct{ name, fields, rooms, why string }{
+	{"pdp/internal/bundle.Bundle", "Config Schema Views TypeNames", "pdp pdp/internal/bundle pdp/internal/engine pdp/internal/lint",
+		"whoever embeds a PDP has a bundle to hold and to name, and nothing of how it decides"},
+}
+
+// TestClosed checks the selections of every package of ours that imports a package with such a type.
+func TestClosed(t *testing.T) {
+	export, dirs := map[string]string{}, map[string][]string{}
+	list := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f",
+		`{{.ImportPath}} {{.Export}} {{.Dir}} {{join .GoFiles " "}}`, "./...")
+	list.Dir, list.Stderr = "..", os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", list, err)
+	}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Split(strings.TrimSpace(line), " ")
+		export[words[0]] = words[1]
+		if ours, ok := strings.CutPrefix(words[0], module+"/"); ok {
+			for _, file := range words[3:] {
+				dirs[ours] = append(dirs[ours], filepath.Join(words[2], file))
+			}
+		}
+	}
+	files := token.NewFileSet()
+	from := importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(export[path]) })
+	for _, c := range closed {
+		seen := 0
+		for room, names := range dirs {
+			var parsed []*ast.File
+			for _, name := range names {
+				file, err := parser.ParseFile(files, name, nil, parser.SkipObjectResolution)
+				if err != nil {
+					t.Fatal(err)
+				}
+				parsed = append(parsed, file)
+			}
+			reaches := slices.ContainsFunc(parsed, func(f *ast.File) bool {
+				return slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool {
+					return i.Path.Value == strconv.Quote(module+"/pdp") || i.Path.Value == strconv.Quote(module+"/"+strings.Split(c.name, ".")[0])
+				})
+			})
+			if !reaches {
+				continue
+			}
+			info := types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}}
+			config := types.Config{Importer: from}
+			if _, err := config.Check(module+"/"+room, files, parsed, &info); err != nil {
+				t.Fatal(err)
+			}
+			for at, s := range info.Selections {
+				of := s.Recv()
+				if p, ok := of.(*types.Pointer); ok {
+					of = p.Elem()
+				}
+				isField := s.Kind() == types.FieldVal && slices.Contains(strings.Fields(c.fields), s.Obj().Name())
+				if !isField || types.Unalias(of).String() != module+"/"+c.name {
+					continue
+				}
+				if seen++; !slices.Contains(strings.Fields(c.rooms), room) {
+					t.Errorf("%s reads %s of %s: %s", files.Position(at.Pos()), s.Obj().Name(), c.name, c.why)
+				}
+			}
+		}
+		if seen == 0 {
+			t.Errorf("nobody reads a field of %s; it was renamed: correct its line (%s)", c.name, c.why)
+		}
 	}
 }
