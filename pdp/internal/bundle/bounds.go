@@ -87,9 +87,9 @@ var (
 	}
 )
 
-// StoredLimits bound one value of an entity by the limits for a value of a request, because
+// storedLimits bound one value of an entity by the limits for a value of a request, because
 // policies compare the two.
-var StoredLimits = evaluation.DefaultLimits()
+var storedLimits = evaluation.DefaultLimits()
 
 // boundsOf chooses the bounds of an owner.
 func boundsOf(tenant string) *Bounds {
@@ -180,7 +180,7 @@ func (u *Usage) kind(k *kind) *kind {
 	switch k {
 	case entityKind:
 		return &kind{k.name, u.bounds.EntityFile}
-	case SettingsKind:
+	case settingsKind:
 		return &kind{k.name, u.bounds.Settings}
 	}
 	return k

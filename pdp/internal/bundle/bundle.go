@@ -186,7 +186,7 @@ func (f *Files) names() []string { return slices.Sorted(maps.Keys(f.Content)) }
 // schema is the first schema file, by name.
 func (f *Files) schema() (first string, text []byte) {
 	for name, content := range f.Content {
-		if kindOf(name) == SchemaKind && (first == "" || name < first) {
+		if kindOf(name) == schemaKind && (first == "" || name < first) {
 			first, text = name, content
 		}
 	}

@@ -149,7 +149,7 @@ func collide(elements []types.Value) bool {
 	steps := 0
 	places := make(map[uint64]types.Value, len(elements))
 	for _, e := range elements {
-		place, ok := HashOf(e)
+		place, ok := hashOf(e)
 		if !ok {
 			return false
 		}
@@ -171,9 +171,9 @@ func collide(elements []types.Value) bool {
 	return false
 }
 
-// HashOf is cedar-go's hash of a value, which cedar-go does not export. A test checks that the
-// two agree. HashOf fails for a value that contains a set.
-func HashOf(v types.Value) (uint64, bool) {
+// hashOf is cedar-go's hash of a value, which cedar-go does not export. A test checks that the
+// two agree. hashOf fails for a value that contains a set.
+func hashOf(v types.Value) (uint64, bool) {
 	switch v := v.(type) {
 	case types.Long:
 		return uint64(v), true
@@ -208,7 +208,7 @@ func hashOfRecord(r types.Record) (uint64, bool) {
 	h := uint64(fnvStart)
 	for _, name := range slices.Sorted(maps.Keys(maps.Collect(r.All()))) {
 		value, _ := r.Get(name)
-		inner, ok := HashOf(value)
+		inner, ok := hashOf(value)
 		if !ok {
 			return 0, false
 		}

@@ -79,8 +79,8 @@ func (r valueReader) value() (types.Value, error) {
 	switch {
 	case r.use.valueCount > r.use.bounds.Values:
 		return nil, errTooMuch
-	case r.depth > StoredLimits.Depth:
-		return nil, badValue(fmt.Sprintf("nests more than %d deep", StoredLimits.Depth), "write it flatter")
+	case r.depth > storedLimits.Depth:
+		return nil, badValue(fmt.Sprintf("nests more than %d deep", storedLimits.Depth), "write it flatter")
 	case kind == '{':
 		return r.object()
 	case kind == '[':
@@ -112,7 +112,7 @@ var errTooMuch = errors.New("there is more than may be")
 func (r valueReader) set() (types.Value, error) {
 	_, _ = r.ReadToken()
 	var elements []types.Value
-	most, of, within := StoredLimits.Elements, "of plain values", arrays{}
+	most, of, within := storedLimits.Elements, "of plain values", arrays{}
 	for n := 0; r.PeekKind() != ']'; n++ {
 		e, err := r.value()
 		if err != nil {
@@ -120,7 +120,7 @@ func (r valueReader) set() (types.Value, error) {
 		}
 		switch e.(type) {
 		case types.Set, types.Record:
-			most, of = StoredLimits.NestedElements, "of arrays or objects"
+			most, of = storedLimits.NestedElements, "of arrays or objects"
 		}
 		within.add(e)
 		if n >= most {
@@ -132,8 +132,8 @@ func (r valueReader) set() (types.Value, error) {
 	if _, err := r.ReadToken(); err != nil {
 		return nil, err
 	}
-	if within.deep > 1 && within.count > MaxArraysWithin {
-		return nil, badValue(fmt.Sprintf("holds arrays of arrays, and more than %d arrays in all", MaxArraysWithin),
+	if within.deep > 1 && within.count > maxArraysWithin {
+		return nil, badValue(fmt.Sprintf("holds arrays of arrays, and more than %d arrays in all", maxArraysWithin),
 			"write fewer arrays within arrays")
 	}
 	set, ok := NewSet(elements)
@@ -146,9 +146,9 @@ func (r valueReader) set() (types.Value, error) {
 	return set, nil
 }
 
-// MaxArraysWithin bounds the arrays in an array that holds arrays of arrays. Comparing two
+// maxArraysWithin bounds the arrays in an array that holds arrays of arrays. Comparing two
 // such arrays takes the square of their number.
-const MaxArraysWithin = 64
+const maxArraysWithin = 64
 
 // arrays counts the arrays within a value, and how deep they nest.
 type arrays struct{ count, deep int }

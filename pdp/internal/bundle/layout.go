@@ -19,7 +19,7 @@ import (
 // before it is read.
 type kind struct {
 	name string
-	Max  int64
+	max  int64
 }
 
 // MaxPolicyFile bounds a policy file before it is read. So it bounds what cedar-go's parser
@@ -28,12 +28,12 @@ const MaxPolicyFile = 256 << 10
 
 // The kinds of files.
 var (
-	PolicyKind   = &kind{"policy file", MaxPolicyFile}
-	SettingsKind = &kind{"YAML file", 1 << 20}
-	SchemaKind   = &kind{"schema", 1 << 20}
+	policyKind   = &kind{"policy file", MaxPolicyFile}
+	settingsKind = &kind{"YAML file", 1 << 20}
+	schemaKind   = &kind{"schema", 1 << 20}
 	entityKind   = &kind{"entity file", RootBounds.EntityFile}
-	TestKind     = &kind{"test file", 1 << 20}
-	ManifestKind = &kind{"MANIFEST", 16 << 20}
+	testKind     = &kind{"test file", 1 << 20}
+	manifestKind = &kind{"MANIFEST", 16 << 20}
 )
 
 const layout = "bundle.yaml, *.cedar, schema.cedarschema, entities/*.json, obligations.yaml, tests/*.yaml, tenants/<tenant>/, MANIFEST"
@@ -47,15 +47,15 @@ func kindOf(file string) *kind {
 	case dir == "entities/" && ext == ".json":
 		return entityKind
 	case dir == "tests/" && slices.Contains([]string{".yaml", ".yml", ".json"}, ext):
-		return TestKind
+		return testKind
 	case dir != "":
 		return nil
 	case ext == ".cedar":
-		return PolicyKind
+		return policyKind
 	case name == obligationsFile, name == ConfigFile && home == "":
-		return SettingsKind
+		return settingsKind
 	case (name == "schema.cedarschema" || strings.HasSuffix(name, ".cedarschema.json")) && home == "":
-		return SchemaKind
+		return schemaKind
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (r *Reader) load(file string, e fs.DirEntry) {
 			"rename or remove it: a bundle is made of "+layout)
 		return
 	}
-	if k == SchemaKind {
+	if k == schemaKind {
 		if r.schema != "" {
 			r.problem(file, "two_schemas", "there is a schema already, "+r.schema, "keep one of the two")
 		}

@@ -17,11 +17,11 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
-// ManifestEnd is the last line of a MANIFEST. A file that was cut off anywhere does not end
+// manifestEnd is the last line of a MANIFEST. A file that was cut off anywhere does not end
 // with it.
-const ManifestEnd = "# end\n"
+const manifestEnd = "# end\n"
 
-// ParseManifest reads a MANIFEST, which says exactly which files a bundle holds, for operators
+// parseManifest reads a MANIFEST, which says exactly which files a bundle holds, for operators
 // who copy a bundle file by file. This is its whole format:
 //
 //	<64 lowercase hex digits of SHA-256><space><space or *><path>\n
@@ -34,9 +34,9 @@ const ManifestEnd = "# end\n"
 // lines. Lines end in LF alone: for sha256sum a CR would be part of the name. The format may
 // grow only behind a "# " that today's parser refuses, so an old version never
 // half-understands a new file.
-func ParseManifest(data []byte) (map[string]string, Problems) {
+func parseManifest(data []byte) (map[string]string, Problems) {
 	var ps Problems
-	body, complete := bytes.CutSuffix(data, []byte(ManifestEnd))
+	body, complete := bytes.CutSuffix(data, []byte(manifestEnd))
 	if !complete || len(body) > 0 && body[len(body)-1] != '\n' {
 		ps.Add("MANIFEST", 0, 0, "manifest_incomplete",
 			"it does not end in the line \"# end\", perhaps it is half-written",
@@ -78,11 +78,11 @@ func (r *Reader) CheckManifest() {
 	if !r.manifest {
 		return
 	}
-	data, ok := r.read("MANIFEST", ManifestKind)
+	data, ok := r.read("MANIFEST", manifestKind)
 	if !ok {
 		return
 	}
-	sums, ps := ParseManifest(data)
+	sums, ps := parseManifest(data)
 	if r.files.Problems = append(r.files.Problems, ps...); ps.Refuse() {
 		return
 	}
@@ -119,12 +119,12 @@ func (r *Reader) sum(name string) (string, bool) {
 		h.Write(data)
 		return hex.EncodeToString(h.Sum(nil)), true
 	}
-	f, _ := r.open(name, &kind{"file", entityKind.Max})
+	f, _ := r.open(name, &kind{"file", entityKind.max})
 	if f == nil {
 		return "", false
 	}
 	defer f.Close()
-	if _, err := io.Copy(h, io.LimitReader(f, entityKind.Max)); err != nil {
+	if _, err := io.Copy(h, io.LimitReader(f, entityKind.max)); err != nil {
 		r.unreadable(name, err)
 		return "", false
 	}
@@ -149,7 +149,7 @@ func (s Source) Manifest() ([]byte, Problems) {
 	for _, name := range files.names() {
 		fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256(files.Content[name]), name)
 	}
-	b.WriteString(ManifestEnd)
+	b.WriteString(manifestEnd)
 	return b.Bytes(), problems
 }
 

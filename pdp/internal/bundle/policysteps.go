@@ -273,7 +273,7 @@ func (s *Schema) measure() {
 // waysUp is the most steps from a type up to all types that its entities may be in. If finding
 // that out takes too long itself, it is the number of all edges.
 func (s *Schema) waysUp(edges int) (most int) {
-	left := MaxActionWays
+	left := maxActionWays
 	for typ := range s.Entities {
 		steps := 0
 		known := map[types.EntityType]struct{}{typ: {}}

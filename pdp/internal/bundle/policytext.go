@@ -13,22 +13,22 @@ import (
 // The bounds of a text in Cedar's syntax. They are checked before cedar-go parses the text,
 // because cedar-go evaluates constants while it parses.
 const (
-	// MaxNesting is needed because 500 KB of parentheses overflow cedar-go's stack, and no
+	// maxNesting is needed because 500 KB of parentheses overflow cedar-go's stack, and no
 	// program can catch that.
-	MaxNesting = 200
-	// MaxChain bounds the names of a chain. Each name copies the names before it: 16 KB of
+	maxNesting = 200
+	// maxChain bounds the names of a chain. Each name copies the names before it: 16 KB of
 	// `context has a.a.a…` cost cedar-go 2 GB.
-	MaxChain = 16
-	// MaxHasCopies bounds the names that are copied in one file for chains behind has. 256 KiB
+	maxChain = 16
+	// maxHasCopies bounds the names that are copied in one file for chains behind has. 256 KiB
 	// of such chains cost seconds.
-	MaxHasCopies = 50_000
-	// MaxPattern and MaxText bound what `like` works on: it goes over the text again for
+	maxHasCopies = 50_000
+	// maxPattern and maxText bound what `like` works on: it goes over the text again for
 	// every character of the pattern.
-	MaxPattern = 512
-	MaxText    = 16 << 10
-	// MaxUnknown bounds a list with elements that are no plain values. They cannot be checked
+	maxPattern = 512
+	maxText    = 16 << 10
+	// maxUnknown bounds a list with elements that are no plain values. They cannot be checked
 	// for collisions: see [textScan.list].
-	MaxUnknown = 32
+	maxUnknown = 32
 )
 
 // checkText bounds a text in Cedar's syntax, and counts its words.
@@ -147,14 +147,14 @@ func (s *textScan) step() {
 
 // nesting bounds how deep the recursion of a parser goes.
 func (s *textScan) nesting() {
-	if len(s.levels)-1+s.open+s.signs <= MaxNesting {
+	if len(s.levels)-1+s.open+s.signs <= maxNesting {
 		return
 	}
 	try := "write the condition flatter"
 	if s.schema {
 		try = "name inner types, and refer to them"
 	}
-	s.refuse("nesting", try, "brackets, ifs and signs nest more than %d deep", MaxNesting)
+	s.refuse("nesting", try, "brackets, ifs and signs nest more than %d deep", maxNesting)
 }
 
 func (s *textScan) at(mark string) bool { return bytes.HasPrefix(s.text[s.i:], []byte(mark)) }
@@ -172,11 +172,11 @@ func (s *textScan) quoted() {
 	s.next()
 	s.chain.names, s.chain.dot, s.chain.last = 0, false, ""
 	switch size := s.i - from; {
-	case pattern && size > MaxPattern:
-		s.refuse("pattern", "look for less", "a pattern behind like has more than %d bytes", MaxPattern)
-	case size > MaxText && !s.schema:
+	case pattern && size > maxPattern:
+		s.refuse("pattern", "look for less", "a pattern behind like has more than %d bytes", maxPattern)
+	case size > maxText && !s.schema:
 		s.refuse("text", "write a shorter one, or let an attribute of an entity hold it",
-			"a text has more than %d bytes", MaxText)
+			"a text has more than %d bytes", maxText)
 	}
 }
 
@@ -202,9 +202,9 @@ func (s *textScan) name() {
 		s.chain.copies += s.chain.names
 	}
 	switch {
-	case s.chain.names > MaxChain:
-		s.refuse("chain", "shorten the path", "more than %d names in a chain of dots or colons", MaxChain)
-	case s.chain.copies > MaxHasCopies:
+	case s.chain.names > maxChain:
+		s.refuse("chain", "shorten the path", "more than %d names in a chain of dots or colons", maxChain)
+	case s.chain.copies > maxHasCopies:
 		s.refuse("has", "test for shorter paths, or move policies to another file",
 			"the paths behind has are too long together")
 	}
@@ -261,9 +261,9 @@ func (s *textScan) element(l *level) {
 		return
 	}
 	text := s.text[l.from:s.end]
-	if l.elements++; l.elements > StoredLimits.Elements {
+	if l.elements++; l.elements > storedLimits.Elements {
 		s.refuse("list", "make a group of them, and test with in", "a list has more than %d elements",
-			StoredLimits.Elements)
+			storedLimits.Elements)
 	} else if v, ok := literalOf(text); ok {
 		l.plain = append(l.plain, v)
 	}
@@ -277,11 +277,11 @@ func (s *textScan) list(l *level) {
 	}
 	l.lists++
 	switch {
-	case l.lists > StoredLimits.ArrayDepth:
-		s.refuse("list", "write fewer lists within lists", "lists nest more than %d deep", StoredLimits.ArrayDepth)
-	case l.elements-len(l.plain) > MaxUnknown || l.elements > MaxUnknown && l.lists > 1:
+	case l.lists > storedLimits.ArrayDepth:
+		s.refuse("list", "write fewer lists within lists", "lists nest more than %d deep", storedLimits.ArrayDepth)
+	case l.elements-len(l.plain) > maxUnknown || l.elements > maxUnknown && l.lists > 1:
 		s.refuse("list", "write texts, whole numbers and entities only, or several lists",
-			"a list has more than %d elements, and not all of them are plain values", MaxUnknown)
+			"a list has more than %d elements, and not all of them are plain values", maxUnknown)
 	case len(l.plain) > FewElements && collide(l.plain):
 		s.refuse("list", "write other elements",
 			"the elements of a list were chosen to make it slow: Cedar takes the square of their number for them")

@@ -22,11 +22,11 @@ func (r *Reader) read(file string, k *kind) ([]byte, bool) {
 	var b bytes.Buffer
 	b.Grow(int(size) + bytes.MinRead)
 	// The file may have grown since it was measured.
-	if _, err := b.ReadFrom(io.LimitReader(f, k.Max+1)); err != nil {
+	if _, err := b.ReadFrom(io.LimitReader(f, k.max+1)); err != nil {
 		r.unreadable(file, err)
 		return nil, false
 	}
-	if int64(b.Len()) > k.Max {
+	if int64(b.Len()) > k.max {
 		r.tooLarge(file, k)
 		return nil, false
 	}
@@ -66,7 +66,7 @@ func (r *Reader) fits(file string, k *kind, info fs.FileInfo) bool {
 	case !info.Mode().IsRegular():
 		r.problem(file, "not_a_file", "a "+k.name+" is expected here, and this is a "+plainfile.TypeName(info.Mode()),
 			"put a regular file there, or remove it")
-	case info.Size() > k.Max:
+	case info.Size() > k.max:
 		r.tooLarge(file, k)
 	default:
 		return true
@@ -91,10 +91,10 @@ func (r *Reader) isDirectory(dir string) bool {
 
 func (r *Reader) tooLarge(file string, k *kind) {
 	try := "split it into several files"
-	if k.name == SchemaKind.name || k.name == SettingsKind.name {
+	if k.name == schemaKind.name || k.name == settingsKind.name {
 		try = "there may be one of it only: say less in it"
 	}
-	r.problem(file, "too_large", fmt.Sprintf("a %s may have %d bytes, and this one has more", k.name, k.Max), try)
+	r.problem(file, "too_large", fmt.Sprintf("a %s may have %d bytes, and this one has more", k.name, k.max), try)
 }
 
 // unreadable notes why a file or directory could not be read. It leaves out the path in the

@@ -19,12 +19,12 @@ import (
 // for each of the declarations that share it. A schema grows much by that: thirty types that
 // each name the one before twice come to a billion. So we count before cedar-go writes it out.
 const (
-	// MaxSchema is how many types and references a written-out schema may have. Some millions
+	// maxSchema is how many types and references a written-out schema may have. Some millions
 	// take a second. A schema of 500 actions with 100 attributes each has 60,000.
-	MaxSchema = 250_000
-	// MaxActionWays is how many steps it may take to go from every action up to all groups
+	maxSchema = 250_000
+	// maxActionWays is how many steps it may take to go from every action up to all groups
 	// that it is in.
-	MaxActionWays = 1_000_000
+	maxActionWays = 1_000_000
 )
 
 // comesTo is the size of one declaration in the resolved schema.
@@ -64,7 +64,7 @@ func checkSchemaSize(file string, text []byte, s *ast.Schema, problems *Problems
 	for _, d := range z.found {
 		total = plus(total, d.size)
 	}
-	if total <= MaxSchema {
+	if total <= maxSchema {
 		return true
 	}
 	largest := slices.MaxFunc(z.found, func(a, b comesTo) int {
@@ -73,7 +73,7 @@ func checkSchemaSize(file string, text []byte, s *ast.Schema, problems *Problems
 	line, column := declarationAt(string(text), largest.name)
 	problems.Add(file, line, column, "schema_size",
 		fmt.Sprintf("with all names of types written out the schema comes to %s types and references, and may come to %s; %s %s alone is %s",
-			number(total), number(MaxSchema), largest.kind, Quote(largest.name), number(largest.size)),
+			number(total), number(maxSchema), largest.kind, Quote(largest.name), number(largest.size)),
 		"let fewer types refer to others, and fewer actions share long lists and large contexts")
 	return false
 }
@@ -180,11 +180,11 @@ func (s *Schema) checkActionWays(file string, text []byte, problems *Problems) b
 				ways += 1 + of.Parents.Len()
 			}
 		}
-		if ways > MaxActionWays {
+		if ways > maxActionWays {
 			line, column := declarationAt(string(text), string(uid.ID))
 			problems.Add(file, line, column, "schema_groups",
 				fmt.Sprintf("from all actions up to all the groups that they are in there may be %d steps, and with action %s there are more",
-					MaxActionWays, Quote(string(uid.ID))),
+					maxActionWays, Quote(string(uid.ID))),
 				"let groups be in fewer groups: an action is in what its groups are in")
 			return false
 		}
@@ -199,10 +199,10 @@ func checkJSONNesting(file string, text []byte, problems *Problems) bool {
 		if _, err := dec.ReadToken(); err != nil {
 			return true // the parser has a better message
 		}
-		if dec.StackDepth() > MaxNesting {
+		if dec.StackDepth() > maxNesting {
 			line, column := placeOf(string(text), int(dec.InputOffset())-1)
 			problems.Add(file, line, column, "schema_nesting",
-				fmt.Sprintf("objects and arrays nest more than %d deep", MaxNesting),
+				fmt.Sprintf("objects and arrays nest more than %d deep", maxNesting),
 				"name inner types, and refer to them")
 			return false
 		}

@@ -1,0 +1,35 @@
+package bundle
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// The page for operators says what one owner of files may bring.
+func TestTheLimitsPageSaysWhatAnOwnerMayBring(t *testing.T) {
+	page, err := os.ReadFile("../../server/LIMITS.md")
+	must(t, err)
+	row := func(what string, of func(*Bounds) string) {
+		t.Helper()
+		holds(t, string(page), what, of(TenantBounds), of(RootBounds))
+	}
+	row("files, bytes of all of them", func(b *Bounds) string { return fmt.Sprintf("%s, %d MiB", grouped(b.Files), b.Bytes>>20) })
+	row("names looked up on the ways to its files", func(b *Bounds) string { return grouped(b.Looked) })
+	row("entities, values in them", func(b *Bounds) string { return grouped(b.Entities) + ", " + grouped(b.Values) })
+	row("references to parents; ancestors of one entity", func(b *Bounds) string { return grouped(b.Parents) + "; " + grouped(b.Ancestors) })
+	row("steps through `identities` of one person, of all", func(b *Bounds) string { return grouped(b.People.One) + ", " + grouped(b.People.All) })
+	row("words and signs of policies", func(b *Bounds) string { return grouped(b.Words) })
+	row("steps of checking policies against the schema", func(b *Bounds) string { return grouped(b.Checks) })
+	if want := grouped(maxSchema) + " types and references"; !strings.Contains(string(page), want) {
+		t.Errorf("it does not say %s", want)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
