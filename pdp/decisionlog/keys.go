@@ -119,7 +119,8 @@ func createKey(data, origin string) (key, error) {
 	if err != nil {
 		return key{}, err
 	}
-	return k, errors.Join(writeFile(filepath.Join(data, KeyFile), k.private+"\n"), publish(data, k.public))
+	err = plainfile.Replace(filepath.Join(data, KeyFile), 0o600, []byte(k.private+"\n"))
+	return k, errors.Join(err, publish(data, k.public))
 }
 
 // publish adds a public key to log.pub if it is not there yet.
@@ -131,7 +132,8 @@ func publish(data, public string) error {
 	if slices.Contains(keys, public) {
 		return nil
 	}
-	return writeFile(filepath.Join(data, PublicKeyFile), strings.Join(append(keys, public), "\n")+"\n")
+	content := strings.Join(append(keys, public), "\n") + "\n"
+	return plainfile.Replace(filepath.Join(data, PublicKeyFile), 0o600, []byte(content))
 }
 
 // VerifierKeys are the public keys of all times, oldest first. They are what
@@ -195,7 +197,7 @@ func (w *writer) rotateKey(caller string) (string, error) {
 		return "", err
 	}
 	name := filepath.Join(w.reader.data, NextKeyFile)
-	if err := writeFile(name, next.private+"\n"); err != nil {
+	if err := plainfile.Replace(name, 0o600, []byte(next.private+"\n")); err != nil {
 		return "", err
 	}
 	record := w.own(caller, EventKeyRotated, map[string]any{"old": w.key.public, "new": next.public})

@@ -23,9 +23,12 @@ const (
 
 // queue is what waits for the writer.
 type queue struct {
-	calls  chan *call
-	bytes  *semaphore.Weighted // of the calls
-	shares shares              // of callers in that
+	calls chan *call
+	bytes *semaphore.Weighted // of the calls
+	most  int64               // of the bytes, for one caller
+
+	mu      sync.Mutex
+	callers map[string]*share // with calls that are not small
 
 	ending sync.RWMutex // guards closed; held for reading while a call goes into the queue
 	closed bool
@@ -72,97 +75,75 @@ func (q *queue) put(ctx context.Context, c *call) error {
 	}
 }
 
-// shares bound what waits of each caller.
-type shares struct {
-	most int64 // of one caller
-
-	mu sync.Mutex
-	of map[string]*share
-}
-
+// share is what may wait of one caller.
 type share struct {
 	bytes *semaphore.Weighted
-	users int // calls that have some of it or wait for it; with shares.mu
+	users int // calls that have some of it or wait for it; with queue.mu
 }
 
 // take waits until a call may wait for the writer.
 func (q *queue) take(ctx context.Context, c *call) error {
-	if err := q.shares.take(ctx, c); err != nil {
-		return err
+	if one := q.join(c); one != nil {
+		if err := one.bytes.Acquire(ctx, q.part(c)); err != nil {
+			q.quit(c, false)
+			return err
+		}
 	}
 	err := q.bytes.Acquire(ctx, c.size)
 	if err != nil {
-		q.shares.leave(c, true)
+		q.quit(c, true)
 	}
 	return err
 }
 
 // try is take for a call that does not wait.
 func (q *queue) try(c *call) bool {
-	if !q.shares.try(c) {
-		return false
+	one := q.join(c)
+	shared := one == nil || one.bytes.TryAcquire(q.part(c))
+	if shared && q.bytes.TryAcquire(c.size) {
+		return true
 	}
-	if !q.bytes.TryAcquire(c.size) {
-		q.shares.leave(c, true)
-		return false
-	}
-	return true
+	q.quit(c, shared)
+	return false
 }
 
 // leave gives back what a call took, once the call does not wait any more.
 func (q *queue) leave(c *call) {
 	q.bytes.Release(c.size)
-	q.shares.leave(c, true)
+	q.quit(c, true)
 }
 
-func (s *shares) part(c *call) int64 { return min(c.size, s.most) }
+func (q *queue) part(c *call) int64 { return min(c.size, q.most) }
 
-func (s *shares) take(ctx context.Context, c *call) error {
+// join returns the share of a call's caller, nil if the call is small.
+func (q *queue) join(c *call) *share {
 	if c.size <= smallCall {
 		return nil
 	}
-	err := s.join(c).bytes.Acquire(ctx, s.part(c))
-	if err != nil {
-		s.leave(c, false)
-	}
-	return err
-}
-
-func (s *shares) try(c *call) bool {
-	if c.size <= smallCall || s.join(c).bytes.TryAcquire(s.part(c)) {
-		return true
-	}
-	s.leave(c, false)
-	return false
-}
-
-func (s *shares) join(c *call) *share {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one := s.of[c.caller]
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	one := q.callers[c.caller]
 	if one == nil {
-		if s.of == nil {
-			s.of = map[string]*share{}
-		}
-		one = &share{bytes: semaphore.NewWeighted(s.most)}
-		s.of[c.caller] = one
+		one = &share{bytes: semaphore.NewWeighted(q.most)}
+		q.callers[c.caller] = one
 	}
 	one.users++
 	return one
 }
 
-// leave forgets a caller without calls that wait.
-func (s *shares) leave(c *call, had bool) {
+// quit ends what join began, and gives the call's part of the share back if it had one. A
+// caller without calls is forgotten.
+func (q *queue) quit(c *call, had bool) {
 	if c.size <= smallCall {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one := s.of[c.caller]
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	one := q.callers[c.caller]
 	if had {
-		one.bytes.Release(s.part(c))
+		one.bytes.Release(q.part(c))
 	}
 	if one.users--; one.users == 0 {
-		delete(s.of, c.caller)
+		delete(q.callers, c.caller)
 	}
 }

@@ -33,9 +33,9 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 		})
 	}
 	waiting := func() int {
-		l.writer.queue.shares.mu.Lock()
-		defer l.writer.queue.shares.mu.Unlock()
-		if s := l.writer.queue.shares.of["key:loud"]; s != nil {
+		l.writer.queue.mu.Lock()
+		defer l.writer.queue.mu.Unlock()
+		if s := l.writer.queue.callers["key:loud"]; s != nil {
 			return s.users
 		}
 		return 0
@@ -73,8 +73,8 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 		t.Errorf("%d records of another caller are written before", first-before)
 	}
 	all.Wait()
-	if len(l.writer.queue.shares.of) != 0 {
-		t.Errorf("%d callers are left", len(l.writer.queue.shares.of))
+	if len(l.writer.queue.callers) != 0 {
+		t.Errorf("%d callers are left", len(l.writer.queue.callers))
 	}
 }
 
@@ -115,7 +115,7 @@ func TestOneCallerHasNobodyElsesRecordsDropped(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
-	if len(l.writer.queue.shares.of) != 0 {
-		t.Errorf("%d callers are left", len(l.writer.queue.shares.of))
+	if len(l.writer.queue.callers) != 0 {
+		t.Errorf("%d callers are left", len(l.writer.queue.callers))
 	}
 }

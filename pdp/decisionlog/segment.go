@@ -140,3 +140,21 @@ func (s *segment) readMeta(f *pages.File) (end uint64, err error) {
 	s.first, s.key, s.size = first, string(meta[MetaKey]), f.Size()
 	return seq + 1, nil
 }
+
+func guard(f func() error) error { return boltfile.Guard(ErrDamaged, f) }
+
+// rename moves a file so that it has moved also after a crash.
+func rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(to))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -302,4 +304,24 @@ func (w *writer) finish() error {
 	err := w.transact(w.dropped(lost), order{checkpoint: true, clean: true})
 	w.letGo()
 	return err
+}
+
+// classify names an error without its text, which holds file names.
+func classify(err error) string {
+	if err == nil {
+		return "other"
+	}
+	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
+		if strings.Contains(err.Error(), full.Error()) { // bbolt keeps the text only
+			return "disk_full"
+		}
+	}
+	var errno syscall.Errno
+	switch {
+	case errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return "read_only"
+	case errors.As(err, &errno):
+		return "io"
+	}
+	return "other"
 }

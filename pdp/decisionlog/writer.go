@@ -39,13 +39,14 @@ func newWriter(r *Reader, o Options) *writer {
 		stop:     make(chan struct{}),
 		done:     make(chan struct{}),
 		queue: queue{
-			calls:  make(chan *call, queueLength),
-			bytes:  semaphore.NewWeighted(o.QueueBytes),
-			shares: shares{most: callerBytes},
+			calls:   make(chan *call, queueLength),
+			bytes:   semaphore.NewWeighted(o.QueueBytes),
+			most:    callerBytes,
+			callers: map[string]*share{},
 		},
 	}
 	if o.Mode == BestEffort {
-		w.queue.shares.most = o.QueueBytes / queueShares
+		w.queue.most = o.QueueBytes / queueShares
 	}
 	w.digests = newDigests(w)
 	grown := make(chan struct{})
