@@ -151,3 +151,22 @@ func TestNoRemovalFromAFileThatIsNotTheRecordedOne(t *testing.T) {
 		})
 	}
 }
+
+// Retention drops the segments before one whose file is not the recorded one.
+func TestRetentionEndsBeforeAFileThatIsNotTheRecordedOne(t *testing.T) {
+	k := keepLog(t)
+	for range 3 {
+		k.append("a-1")
+		k.ok(k.log.Rotate(t.Context()))
+	}
+	replaceBy(t, segmentPath(k.data, 2), func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(BucketIDs)).Put([]byte("nobody"), number(1))
+	})
+	done, err := k.log.Retain(t.Context(), Retention{Bytes: 1}, time.Now())
+	if err != nil || len(done.Segments) != 1 || done.Segments[0].Segment != 1 {
+		t.Errorf("got %+v, %v", done, err)
+	}
+	if _, err := k.log.Retain(t.Context(), Retention{Bytes: 1}, time.Now()); !errors.Is(err, ErrDamaged) {
+		t.Errorf("the next run: %v", err)
+	}
+}

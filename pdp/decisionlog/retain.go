@@ -49,9 +49,14 @@ func (l *Log) Retain(ctx context.Context, keep Retention, now time.Time) (Retire
 		return Retired{}, err
 	}
 	for i, segment := range segments {
-		if err := l.writer.digests.wait(ctx, segment.Number); err != nil && i == 0 {
+		err := l.writer.digests.wait(ctx, segment.Number)
+		if err == nil {
+			err = l.compare(ctx, segment)
+		}
+		if err != nil && i == 0 {
 			return Retired{}, err
-		} else if err != nil { // those before it can go, and the next run says why it cannot
+		}
+		if err != nil { // those before it can go, and the next run says why it cannot
 			segments = segments[:i]
 			break
 		}
@@ -128,15 +133,13 @@ func (r *removals) expired(keep Retention, now time.Time) (out []Segment, reason
 		if err != nil {
 			return nil, "", err
 		}
-		switch {
-		case !segment.Sealed:
-			return r.worthwhile(out, reason)
-		case keep.Age > 0 && sealed.Add(keep.Age).Before(now):
+		old := keep.Age > 0 && sealed.Add(keep.Age).Before(now)
+		over := keep.Bytes > 0 && total > keep.Bytes && (keep.LeastAge == 0 || sealed.Add(keep.LeastAge).Before(now))
+		if !segment.Sealed || !old && !over {
+			break
+		}
+		if reason = "size"; old {
 			reason = "age"
-		case keep.Bytes > 0 && total > keep.Bytes && (keep.LeastAge == 0 || sealed.Add(keep.LeastAge).Before(now)):
-			reason = "size"
-		default:
-			return r.worthwhile(out, reason)
 		}
 		out, total = append(out, segment), total-contents[i]
 	}
