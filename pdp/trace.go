@@ -14,8 +14,6 @@ import (
 // scopeName names this package in traces as the origin of its steps.
 const scopeName = "policy-service/pdp"
 
-var untraced trace.Span = noop.Span{}
-
 // startStep begins a step of a request. If the context has a span, the step goes to the same place
 // as the span. So a PDP needs no configuration for traces. If the context has no span, a step
 // costs only a look into the context.
@@ -23,7 +21,7 @@ func startStep(ctx context.Context, name string) (context.Context, trace.Span) {
 	if of := trace.SpanFromContext(ctx); of.IsRecording() {
 		return of.TracerProvider().Tracer(scopeName).Start(ctx, name)
 	}
-	return ctx, untraced
+	return ctx, noop.Span{}
 }
 
 // endStep ends a step. The text of an error may quote a value, so it is left out.

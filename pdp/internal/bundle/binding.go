@@ -11,16 +11,11 @@ import (
 
 // Knows reports if every actor has a type that exists.
 func (c *Config) Knows(actors evaluation.Actors) bool {
-	for _, ref := range actors.Chain {
-		if _, ok := c.EntityType(ref.Type); !ok {
-			return false
-		}
+	unknown := func(ref evaluation.Ref) bool { _, ok := c.EntityType(ref.Type); return !ok }
+	if agent := actors.Agent; agent != nil && agent.Type != "" && unknown(*agent) {
+		return false
 	}
-	if actors.Agent == nil || actors.Agent.Type == "" {
-		return true
-	}
-	_, ok := c.EntityType(actors.Agent.Type)
-	return ok
+	return !slices.ContainsFunc(actors.Chain, unknown)
 }
 
 // Members are the members of the context that an approval is bound to, or may be bound to.

@@ -101,12 +101,8 @@ func FromText(text string, s *Shape) (types.Value, bool) {
 
 // Allowed is an entity of a type, if the type has an entity with that id.
 func Allowed(uid types.EntityUID, s *Shape) (types.Value, bool) {
-	if s.Enum != nil {
-		if _, ok := s.Enum[uid]; !ok {
-			return nil, false
-		}
-	}
-	return uid, true
+	_, listed := s.Enum[uid]
+	return uid, listed || s.Enum == nil
 }
 
 // MissingFrom finds a required member that is missing. If several are missing, it is the first

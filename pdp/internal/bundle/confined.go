@@ -266,16 +266,12 @@ func (c *Confined) locate(name string) (*os.Root, string, error) {
 // directory that the owner's files must be in. A tenant's directory that was made after
 // findHomes ran does not exist for this reading.
 func (c *Confined) owner(name string) (tenant, home string, err error) {
-	rest, below := strings.CutPrefix(name, "tenants/")
-	if !below {
-		return "", ".", nil
-	}
-	tenant, _, deeper := strings.Cut(rest, "/")
+	tenant = TenantOf(name)
 	home, known := c.homes[tenant]
 	switch {
 	case known:
 		return tenant, home, nil
-	case deeper:
+	case tenant != "" && name != "tenants/"+tenant:
 		return "", "", fs.ErrNotExist
 	}
 	return "", ".", nil

@@ -32,21 +32,19 @@ const (
 
 // String makes the line that people read: file:line:column: what is wrong; and what to try.
 func (p Problem) String() string {
-	var b strings.Builder
-	b.WriteString(cmp.Or(p.File, "bundle"))
+	text := cmp.Or(p.File, "bundle")
 	if p.Line > 0 {
-		fmt.Fprintf(&b, ":%d:%d", p.Line, max(p.Column, 1))
+		text += fmt.Sprintf(":%d:%d", p.Line, max(p.Column, 1))
 	}
-	b.WriteString(": ")
+	text += ": "
 	if p.Severity == SeverityWarning {
-		b.WriteString("warning: ")
+		text += "warning: "
 	}
-	b.WriteString(p.Message)
+	text += p.Message
 	if p.Try != "" {
-		b.WriteString("; ")
-		b.WriteString(p.Try)
+		text += "; " + p.Try
 	}
-	return b.String()
+	return text
 }
 
 // Problems are all problems with a bundle, found in one pass.

@@ -76,17 +76,17 @@ func (r *Reader) fits(file string, k *kind, info fs.FileInfo) bool {
 
 func (r *Reader) isDirectory(dir string) bool {
 	info, err := fs.Stat(r.Fsys, dir)
-	if err != nil {
+	switch {
+	case err != nil:
 		r.unreadable(dir, err)
-		return false
-	}
-	if !info.IsDir() {
+	case !info.IsDir():
 		r.problem(dir, "not_a_directory",
 			"a directory is expected here, and this is a "+plainfile.TypeName(info.Mode()),
 			"make it a directory, or rename it")
-		return false
+	default:
+		return true
 	}
-	return true
+	return false
 }
 
 func (r *Reader) tooLarge(file string, k *kind) {

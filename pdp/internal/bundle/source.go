@@ -57,7 +57,7 @@ func (s Source) ReadWithin(ctx context.Context) (*Files, error) {
 func (s Source) read(ctx context.Context, part func(*Reader)) (*Files, error) {
 	r := s.Reader()
 	r.ctx = ctx
-	defer func() { r.Close() }()
+	defer r.Close()
 	if r.Root() {
 		part(r)
 	}
@@ -232,7 +232,6 @@ type Reader struct {
 	Fsys  fs.FS
 	dir   string
 	files *Files
-	Close func()
 	// schema is the first schema file that was found. The flag manifest is set if the bundle
 	// has a MANIFEST or will get one.
 	schema   string
@@ -247,8 +246,14 @@ func (s Source) Reader() *Reader {
 		Fsys:  s.Fsys,
 		dir:   s.Dir,
 		files: &Files{Content: map[string][]byte{}},
-		Close: func() {},
 		uses:  map[string]*Usage{},
+	}
+}
+
+// Close closes the directory of the bundle, if the reading has opened one.
+func (r *Reader) Close() {
+	if c, ok := r.Fsys.(*Confined); ok {
+		c.close()
 	}
 }
 
@@ -282,20 +287,18 @@ func (r *Reader) Root() bool {
 		return false
 	}
 	info, err := r.enter()
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		r.problem("", "no_directory", "there is no directory "+r.place(), "create it, or name another one")
-		return false
-	}
-	if err != nil {
+	case err != nil:
 		r.unreadable(".", err)
-		return false
-	}
-	if !info.IsDir() {
+	case !info.IsDir():
 		r.problem("", "not_a_directory", r.place()+" is no directory",
 			"name the directory that holds bundle.yaml or the *.cedar files")
-		return false
+	default:
+		return true
 	}
-	return true
+	return false
 }
 
 // enter opens the directory, if the bundle is in one, and looks at the root.
@@ -305,7 +308,7 @@ func (r *Reader) enter() (fs.FileInfo, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.Fsys, r.Close = c, c.close
+		r.Fsys = c
 	}
 	return fs.Stat(r.Fsys, ".")
 }

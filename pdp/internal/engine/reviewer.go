@@ -27,15 +27,6 @@ type Reviewed struct {
 	Asker string
 }
 
-// requester returns the entity that acts: the agent, if there is one that is named as an entity,
-// or else the subject.
-func (r *Reviewed) requester() evaluation.Ref {
-	if r.Agent != nil && r.Agent.Type != "" {
-		return *r.Agent
-	}
-	return r.Subject
-}
-
 // Reviewer answers which approvals one person may decide about. All its answers come from one
 // bundle and one reading of the clock.
 type Reviewer struct {
@@ -117,6 +108,10 @@ func (r *Reviewer) makeQuestion(a Reviewed) (bool, error) {
 
 // propertiesOf returns the attributes of an approval that the bundle declares.
 func propertiesOf(b *bundle.Bundle, a *Reviewed) (evaluation.Object, error) {
+	requester := a.Subject // the entity that acts: the agent, if there is one that is named as an entity
+	if a.Agent != nil && a.Agent.Type != "" {
+		requester = *a.Agent
+	}
 	chain := make([]any, len(a.Chain))
 	for n, ref := range a.Chain {
 		chain[n] = reference(ref)
@@ -125,7 +120,7 @@ func propertiesOf(b *bundle.Bundle, a *Reviewed) (evaluation.Object, error) {
 		"template":  a.Template,
 		"action":    a.Action,
 		"subject":   reference(a.Subject),
-		"requester": reference(a.requester()),
+		"requester": reference(requester),
 		"resource":  reference(a.Resource),
 		"chain":     chain,
 	}
