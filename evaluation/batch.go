@@ -101,9 +101,11 @@ func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
 	if r.err != nil {
 		return Batch{}, r.err
 	}
-	others := o.Without(func(name string) bool { return name == "evaluations" || slices.Contains(tuple[:], name) })
-	if err := reservedIn(reserved, others.Value(), ""); err != nil {
-		return Batch{}, err
+	if reserved {
+		others := o.Without(func(name string) bool { return name == "evaluations" || slices.Contains(tuple[:], name) })
+		if err := reservedIn(true, others.Value(), ""); err != nil {
+			return Batch{}, err
+		}
 	}
 	b := Batch{Semantic: semantic, Items: make([]Item, 0, items.Len()), Size: len(body)}
 	for n, v := range items.Elements {

@@ -76,7 +76,7 @@ func (r *Request) Justified() bool {
 // MarshalJSON writes r in the AuthZEN shape, whichever shape it came in. The
 // tenant is not part of that shape: it is in the URL.
 func (r Request) MarshalJSON() ([]byte, error) {
-	b := r.Subject.append([]byte(`{"subject":`))
+	b := r.Subject.append(append(make([]byte, 0, 128), `{"subject":`...))
 	b = r.Action.append(append(b, `,"action":`...))
 	b = r.Resource.append(append(b, `,"resource":`...))
 	if r.Context.Len() > 0 {

@@ -3,7 +3,6 @@ package evaluation
 import (
 	"cmp"
 	"crypto/sha256"
-	"slices"
 	"strings"
 )
 
@@ -65,9 +64,12 @@ func DecodeSearch(kind SearchKind, body []byte, tenant string, limits Limits) (S
 	})
 }
 
+// deepest is how many names the path to a part of an entity or an action has at the most.
+const deepest = 4
+
 // entity reads the entity at a path. Of an entity that is searched for, it reads the type alone.
 func (r *reader) entity(o Object, searched bool, path ...string) Entity {
-	e, at := r.object(o, path...), slices.Clip(path)
+	e, at := r.object(o, path...), append(make([]string, 0, deepest), path...)
 	if searched {
 		return Entity{Type: r.text(e, append(at, "type")...)}
 	}
@@ -80,7 +82,7 @@ func (r *reader) entity(o Object, searched bool, path ...string) Entity {
 
 // action reads the action at a path.
 func (r *reader) action(o Object, path ...string) Action {
-	a, at := r.object(o, path...), slices.Clip(path)
+	a, at := r.object(o, path...), append(make([]string, 0, deepest), path...)
 	return Action{r.text(a, append(at, "name")...), r.optional(a, append(at, "properties")...)}
 }
 
