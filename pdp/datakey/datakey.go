@@ -50,13 +50,7 @@ func (k Key) There(data string) bool {
 	return err == nil && info.Size() > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
-// Check returns the error with which [Key.Open] would fail, and touches nothing.
-func (k Key) Check(data string) error {
-	_, err := k.Read(data)
-	return err
-}
-
-// Read returns the key, or nil if there is none yet.
+// Read returns the key, or nil if there is none yet, and touches nothing. [Key.Open] would fail with the same error.
 func (k Key) Read(data string) ([]byte, error) {
 	name := filepath.Join(data, k.File)
 	key, err := plainfile.Read(name, 1<<10)

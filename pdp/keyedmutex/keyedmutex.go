@@ -6,11 +6,18 @@ package keyedmutex
 
 import (
 	"context"
+	"errors"
 	"sync"
 )
 
+// ErrFull is returned if as many callers hold a key, or wait for it, as may.
+var ErrFull = errors.New("too many wait for the same key")
+
 // Mutex is a mutex for each key. The zero value is ready to use.
 type Mutex struct {
+	// Most is how many callers hold a key, or wait for it; 0 is any number. It is set before the first use.
+	Most int
+
 	mu   sync.Mutex
 	keys map[string]*key
 }
@@ -20,9 +27,12 @@ type key struct {
 	users int           // callers that hold the key or wait for it; guarded by Mutex.mu
 }
 
-// Lock waits until the key is free. The caller calls unlock once. The error is that of ctx.
+// Lock waits until the key is free. The caller calls unlock once. The error is ErrFull, or that of ctx.
 func (m *Mutex) Lock(ctx context.Context, name string) (unlock func(), err error) {
 	k := m.join(name)
+	if k == nil {
+		return nil, ErrFull
+	}
 	select {
 	case k.held <- struct{}{}:
 		return func() { <-k.held; m.leave(name, k) }, nil
@@ -35,6 +45,9 @@ func (m *Mutex) Lock(ctx context.Context, name string) (unlock func(), err error
 // TryLock locks the key if it is free.
 func (m *Mutex) TryLock(name string) (unlock func(), ok bool) {
 	k := m.join(name)
+	if k == nil {
+		return nil, false
+	}
 	select {
 	case k.held <- struct{}{}:
 		return func() { <-k.held; m.leave(name, k) }, true
@@ -44,6 +57,7 @@ func (m *Mutex) TryLock(name string) (unlock func(), ok bool) {
 	}
 }
 
+// join counts a user of a key. It returns nil if there are as many as may be.
 func (m *Mutex) join(name string) *key {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,6 +68,9 @@ func (m *Mutex) join(name string) *key {
 		}
 		k = &key{held: make(chan struct{}, 1)}
 		m.keys[name] = k
+	}
+	if m.Most > 0 && k.users >= m.Most {
+		return nil
 	}
 	k.users++
 	return k

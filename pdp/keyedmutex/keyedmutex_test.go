@@ -3,6 +3,7 @@ package keyedmutex
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 )
 
@@ -37,6 +38,47 @@ func TestMutex(t *testing.T) {
 		again()
 	}
 	if len(m.keys) != 0 {
+		t.Errorf("%d keys are left", len(m.keys))
+	}
+}
+
+// As many callers hold a key, or wait for it, as may, and no more; and then there is room again.
+func TestMost(t *testing.T) {
+	m := Mutex{Most: 2}
+	unlock, err := m.Lock(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := make(chan func())
+	go func() {
+		second, err := m.Lock(t.Context(), "a")
+		if err != nil {
+			t.Error(err)
+		}
+		waits <- second
+	}()
+	waiting := func() int {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.keys["a"].users
+	}
+	for waiting() < 2 {
+		runtime.Gosched()
+	}
+	if _, err := m.Lock(t.Context(), "a"); !errors.Is(err, ErrFull) {
+		t.Errorf("a third: %v", err)
+	}
+	if _, ok := m.TryLock("a"); ok {
+		t.Error("TryLock: a third")
+	}
+	if other, err := m.Lock(t.Context(), "b"); err != nil {
+		t.Errorf("another key: %v", err)
+	} else {
+		other()
+	}
+	unlock()
+	(<-waits)()
+	if len(m.keys) > 0 {
 		t.Errorf("%d keys are left", len(m.keys))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
@@ -65,7 +66,7 @@ func listen(t *testing.T) *ear {
 // listed has the server call a program back at a path.
 func (e *ear) listed(caller, path string, allow ...string) pdptest.Option {
 	return func(config *server.Config) {
-		config.Approvals.Callbacks = append(config.Approvals.Callbacks, server.CallbackConfig{
+		config.Approvals.Callbacks = append(config.Approvals.Callbacks, broker.CallbackConfig{
 			Caller: caller, Config: webhook.Config{URL: e.URL + path, SecretFile: e.secret, Allow: allow},
 		})
 	}
@@ -160,7 +161,7 @@ func TestCallbacksStayOutside(t *testing.T) {
 		"without TLS": {URL: "http://pep.example.com/", SecretFile: e.secret}, "twice": {URL: e.URL + "/mine", SecretFile: e.secret, Allow: []string{"127.0.0.1"}},
 	} {
 		s, err := server.New(server.Config{Program: server.Program{Source: bundle(t)}, Listen: "127.0.0.1:0", Data: t.TempDir(), Approvals: server.ApprovalsConfig{
-			Callbacks: []server.CallbackConfig{{Caller: "key:asker", Config: webhook.Config{URL: e.URL + "/mine", SecretFile: e.secret, Allow: []string{"127.0.0.1"}}}, {Caller: "key:asker", Config: config}},
+			Callbacks: []broker.CallbackConfig{{Caller: "key:asker", Config: webhook.Config{URL: e.URL + "/mine", SecretFile: e.secret, Allow: []string{"127.0.0.1"}}}, {Caller: "key:asker", Config: config}},
 		}})
 		if err == nil {
 			err = s.Start(t.Context())
@@ -176,7 +177,7 @@ func TestCallbacksStayOutside(t *testing.T) {
 	c := openDesk(t, there.listed("key:asker", "/moved", "127.0.0.1"), func(config *server.Config) {
 		config.Program.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 		named := webhook.Config{URL: strings.Replace(within, "http:", "https:", 1) + "/named", SecretFile: e.secret}
-		config.Approvals.Callbacks = append(config.Approvals.Callbacks, server.CallbackConfig{Caller: "key:asker", Config: named})
+		config.Approvals.Callbacks = append(config.Approvals.Callbacks, broker.CallbackConfig{Caller: "key:asker", Config: named})
 	})
 	p := c.program("asker")
 	for n, endpoint := range []string{strings.Replace(within, "http:", "https:", 1) + "/named", moved.URL + "/moved"} {

@@ -2,10 +2,10 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"policy-service/evaluation"
+	"policy-service/pdp"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/approval/webhook"
@@ -24,38 +24,33 @@ type ApprovalsConfig struct {
 	// Retain is how long what came of them is kept here; the decision log has its own.
 	Retain time.Duration `yaml:"retain" default:"720h" min:"1h" doc:"How long the service keeps approval requests that have ended, like 30d. The decision log keeps its records of them."`
 	// Callbacks are where programs may want to be told of what they asked for.
-	Callbacks []CallbackConfig `yaml:"callbacks" doc:"Where callers that file approval requests may be told of the outcome, by signed POSTs. The service accepts no other callback."`
+	Callbacks []broker.CallbackConfig `yaml:"callbacks" doc:"Where callers that file approval requests may be told of the outcome, by signed POSTs. The service accepts no other callback."`
 	// Webhooks are told of each request that is filed, and of each that waits no longer.
 	Webhooks []webhook.Config `yaml:"webhooks" doc:"Systems that are told of every approval request, by signed POSTs."`
 }
 
-// approvals are the approvals of a server, and those who are told of them.
-type approvals struct {
-	*broker.Broker
-	server *Server
-	teller *broker.Teller
-	// callbacks are by caller and address.
-	callbacks map[callbackOf]*webhook.Sender
+// openApprovalKey reads what is kept of the approvals, if the server will record decisions.
+func (s *Server) openApprovalKey() (*broker.Kept, error) {
+	if s.config.Data == "" || s.config.Program.PDP.Recorder != nil {
+		return nil, nil
+	}
+	return broker.OpenKey(s.config.Data)
 }
 
-// openApprovals opens the file of approvals. A server has approvals if it records decisions, because each step of an
-// approval is on record.
-func (s *Server) openApprovals() (err error) {
+// openApprovals opens the file of approvals by what was kept of them. A server has approvals if it records decisions,
+// because each step of an approval is on record.
+func (s *Server) openApprovals(kept *broker.Kept) (err error) {
 	if s.decisions == nil {
 		return nil
 	}
-	a := &approvals{server: s}
 	c := s.config.Approvals
-	a.Broker, err = broker.Open(broker.Options{
+	b, err := broker.Open(broker.Options{
 		Data: s.config.Data,
+		Kept: kept,
 		Store: approval.Options{
-			Now:        s.config.Program.PDP.Now,
-			Key:        s.kept.key,
-			Retain:     c.Retain,
-			OnError:    a.failed,
-			Silent:     len(c.Webhooks)+len(c.Callbacks) == 0,
-			InForce:    a.inForce,
-			SamePerson: a.samePerson,
+			Now:     s.now,
+			Retain:  c.Retain,
+			InForce: s.mayApprove,
 			Limits: approval.Limits{
 				MaxPendingPerSubject:   int(c.MaxPendingPerSubject),
 				MaxPendingPerTenant:    int(c.MaxPendingPerTenant),
@@ -64,46 +59,33 @@ func (s *Server) openApprovals() (err error) {
 				NewPerMinutePerCaller:  int(c.NewPerMinutePerCaller),
 			},
 		},
-		Evidence:  s.kept.evidence,
 		Log:       s.decisions.log,
 		Keys:      s.keys.signing,
+		PDP:       func() *pdp.PDP { return s.pdp },
 		Mask:      func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
 		IssuerURL: s.issuerURL,
+		Events:    s.decisions.events,
 		Count:     s.telemetry.Approvals.Count,
-		Refused:   func(limit *approval.LimitError) { s.door.Refused(limitOf(limit)) },
+		Refused:   s.approvals.Refused,
+		Webhooks:  c.Webhooks,
+		Callbacks: c.Callbacks,
+		Logger:    s.log,
 	})
 	if err != nil {
-		return fmt.Errorf("cannot open the approvals: %w; "+
-			"another process may serve from this data directory, or the disk be full", err)
-	}
-	s.lifetime.add("approvals", closing(a.Store.Close))
-	if err := a.mark(); err != nil {
 		return err
 	}
-	s.approvals, s.config.Program.PDP.Approvals = a, a.Broker
-	if a.callbacks, err = s.newCallbacks(); err != nil {
-		return err
-	}
-	var sender *webhook.Sender
-	if len(c.Webhooks) > 0 {
-		if sender, err = webhook.New(c.Webhooks, webhook.Options{Logger: s.log}); err != nil {
-			return fmt.Errorf("approvals.%w", err)
-		}
-	}
-	a.teller = broker.NewTeller(a.Store, sender, a.callBack)
+	s.lifetime.add("approvals", closing(b.Store.Close))
+	s.approvals.Broker, s.config.Program.PDP.Approvals = b, b
 	return nil
 }
 
-func (a *approvals) failed(err error) {
-	a.server.log.Error("approvals wait for something that failed; it is tried again", "error", err)
-}
-
-// limitOf is the word that a refusal is counted by.
-func limitOf(limit *approval.LimitError) string {
-	if limit.OfCaller {
-		return "approvals_share"
-	}
-	return "approvals"
+// mayApprove reports whether a credential may still approve in a tenant. A program that embeds the server, and tells
+// callers apart itself, says so by a method of its own.
+func (s *Server) mayApprove(tenant, caller string) bool {
+	known, says := s.live.Load().callers.(interface {
+		InForce(tenant, caller string) bool
+	})
+	return !says || known.InForce(tenant, caller)
 }
 
 // issuerURL is the URL by which a tenant's decisions are asked for, "" if it is not known. Tokens are by it and for it.

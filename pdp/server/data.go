@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/lockedfile"
 
 	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/datakey"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/plainfile"
@@ -31,7 +32,7 @@ var maskKey = datakey.Key{
 // PrivateFiles are the files of a data directory that only the service may read. Not all of them need be there.
 func PrivateFiles() []string {
 	return []string{
-		decisionlog.KeyFile, decisionlog.NextKeyFile, maskKey.File, pageKeyFile, approvalKey.File, approval.FileName,
+		decisionlog.KeyFile, decisionlog.NextKeyFile, maskKey.File, pageKeyFile, broker.Key.File, approval.FileName,
 		signing.File, auth.KeyFile,
 	}
 }
@@ -40,7 +41,9 @@ func PrivateFiles() []string {
 // key that does not exist yet is no error: Start makes it.
 func CheckKeys(data string) []error {
 	var errs []error
-	for _, err := range []error{decisionlog.CheckKey(data), maskKey.Check(data), approvalKey.Check(data), signing.Check(data)} {
+	_, ofMasks := maskKey.Read(data)
+	_, ofApprovals := broker.Key.Read(data)
+	for _, err := range []error{decisionlog.CheckKey(data), ofMasks, ofApprovals, signing.Check(data)} {
 		if err != nil {
 			errs = append(errs, err)
 		}

@@ -71,13 +71,12 @@ func (s *Server) BePatient(queue, request time.Duration) {
 }
 
 // CloseApprovals has a running server without its approvals, as after a disk that failed.
-func (s *Server) CloseApprovals() error { return s.approvals.Store.Close() }
+func (s *Server) CloseApprovals() error { return s.approvals.Broker.Store.Close() }
 
 // Waiting is how many wait for something to become of an approval.
 func (s *Server) Waiting() int {
-	s.waiting.mu.Lock()
-	defer s.waiting.mu.Unlock()
-	return s.waiting.all
+	waiting, _, _, _ := s.approvals.Counts()
+	return waiting
 }
 
 // LargeBodies is how many places for large bodies each caller has.
@@ -145,12 +144,11 @@ func (s *Server) Refused(limit string) int { return s.door.Refusals.Counts()[lim
 
 // Looks is how often somebody looked for all who wait with the same question, and Pages
 // how many pages of approval requests were begun.
-func (s *Server) Looks() int64 { return s.waiting.looks.Load() }
-func (s *Server) Pages() int64 { return s.waiting.made.Load() }
+func (s *Server) Looks() int64 { _, _, looks, _ := s.approvals.Counts(); return looks }
+func (s *Server) Pages() int64 { _, _, _, pages := s.approvals.Counts(); return pages }
 
 // Watches is how many different questions are waited with.
 func (s *Server) Watches() int {
-	s.waiting.mu.Lock()
-	defer s.waiting.mu.Unlock()
-	return len(s.waiting.watches)
+	_, questions, _, _ := s.approvals.Counts()
+	return questions
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"policy-service/pdp/server/approvals"
 	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
@@ -51,9 +52,9 @@ func TestTheLimitsPageHasTheNumbers(t *testing.T) {
 		fmt.Sprintf("408 for a body of which no %d KiB came for %v |", door.SmallBody>>10, shown(door.MakesWay)),
 		fmt.Sprintf("samples, counts | %d | %d; %d wait |", audit.MostExports, audit.ExportsOfOne, door.LongQueue),
 		fmt.Sprintf("must take %d KiB in %v, or in %v", audit.ExportPiece>>10, shown(audit.ExportPatience), shown(door.MakesWay)),
-		fmt.Sprintf("`?wait=` | %s | %d |", thousands(mostPatient), mostOfOne),
-		fmt.Sprintf("share one look, at most every %v", shown(lookAgain)),
-		fmt.Sprintf("pages of approval requests | %d at once | 1,", mostPages),
+		fmt.Sprintf("`?wait=` | %s | %d |", thousands(approvals.MostWaiting), approvals.WaitingOfOne),
+		fmt.Sprintf("share one look, at most every %v", shown(approvals.LookAgain)),
+		fmt.Sprintf("pages of approval requests | %d at once | 1,", approvals.MostPages),
 		fmt.Sprintf("changed every %v; %d wait |", shown(door.ShiftTime), door.LongQueue),
 		fmt.Sprintf("`max_connections`, %s |", thousands(door.DefaultMaxConnections)),
 		fmt.Sprintf("a page of the decision log, of approval requests | %d MiB,", audit.PageBytes>>20),

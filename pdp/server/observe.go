@@ -58,8 +58,8 @@ func (s *Server) state() telemetry.State {
 		log := s.decisions.log.Status()
 		state.Log = &log
 	}
-	if s.approvals != nil {
-		pending := s.approvals.Store.Pending()
+	if s.approvals.Broker != nil {
+		pending := s.approvals.Broker.Store.Pending()
 		state.Pending = &pending
 	}
 	return state

@@ -45,8 +45,8 @@ func (s *Server) newRetention(d *decisionLog, o *decisionlog.Options) *retention
 		done, err := d.log.Retain(ctx, keep, s.now())
 		d.counts.Retained(done, err)
 		if err == nil && len(done.Segments) > 0 {
-			if s.approvals != nil {
-				s.approvals.remark(ctx)
+			if s.approvals.Broker != nil {
+				s.approvals.Broker.Remark(ctx)
 			}
 			s.log.Info("retention dropped records", "segments", len(done.Segments), "records", done.Records, "freed", done.Freed)
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
 )
@@ -38,12 +37,7 @@ func (s *Server) handler() http.Handler {
 		answered: &s.telemetry.Decisions,
 	}
 	decisions.register(route)
-	for _, prefix := range []string{"", door.TenantPrefix} {
-		route(prefix+broker.RequestsPath, s.submitRequest, http.MethodPost)
-		route(prefix+broker.RequestsPath+"/:id", s.requestStatus, http.MethodGet)
-		route(prefix+broker.RequestsPath+"/:id/cancel", s.cancelRequest, http.MethodPost)
-	}
-	s.approvalRoutes(route)
+	s.approvals.Routes(route)
 	s.audit.Routes(route)
 	health := &health{door: s.door, pdp: s.pdp}
 	if s.decisions != nil {
@@ -56,23 +50,10 @@ func (s *Server) handler() http.Handler {
 		door:          s.door,
 		keys:          s.keys.signing,
 		base:          s.listeners.base(),
-		takesRequests: func() bool { return s.approvals != nil && s.live.Load().credentials() },
+		takesRequests: func() bool { return s.approvals.Broker != nil && s.live.Load().credentials() },
 	}
 	documents.register(route, urlPath(s.config.PublicURL))
 	return e
-}
-
-// approvalRoutes are for approvers, and for who asked them.
-func (s *Server) approvalRoutes(route registrar) {
-	route("/v1/approvals", s.approvalsPage, http.MethodGet)
-	route("/v1/approvals/:id", s.approvalStatus, http.MethodGet)
-	route("/v1/approvals/:id/decision", s.decideApproval, http.MethodPost)
-	route("/v1/approvals/:id/elicitation", s.elicitation, http.MethodGet)
-	route("/v1/approvals/:id/authorization-request", s.authorizationRequest, http.MethodGet)
-	route("/v1/approvals/:id/authorization-notification", s.authorizationNotification, http.MethodGet)
-	route("/v1/approvals/:id/response", s.respondApproval, http.MethodPost)
-	route("/v1/approvals/:id/revoke", s.revokeApproval, http.MethodPost)
-	route("/v1/approvals/:id/cancel", s.cancelApproval, http.MethodPost)
 }
 
 func otherMethod(methods []string) echo.HandlerFunc {
@@ -83,8 +64,7 @@ func otherMethod(methods []string) echo.HandlerFunc {
 	}
 }
 
-// recovered makes a 500 of a panic: one request is lost, not the service. The value of the panic may quote a request, so
-// only runtime errors are logged as they are.
+// recovered makes a 500 of a panic: one request is lost, not the service.
 func recovered(log *slog.Logger) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) (err error) {
@@ -96,17 +76,10 @@ func recovered(log *slog.Logger) echo.MiddlewareFunc {
 				if v == http.ErrAbortHandler { // net/http's own way to give up on a connection
 					panic(v)
 				}
-				log.ErrorContext(telemetry.LogContext(c.Request()), "panic", "cause", describe(v), "request_id", door.RequestID(c), "stack", string(debug.Stack()))
+				log.ErrorContext(telemetry.LogContext(c.Request()), "panic", "cause", door.PanicCause(v), "request_id", door.RequestID(c), "stack", string(debug.Stack()))
 				err = fmt.Errorf("panic: %T", v)
 			}()
 			return next(c)
 		}
 	}
-}
-
-func describe(v any) string {
-	if err, ok := v.(interface{ RuntimeError() }); ok {
-		return fmt.Sprint(err)
-	}
-	return fmt.Sprintf("%T", v)
 }

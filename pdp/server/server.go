@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"policy-service/pdp"
+	"policy-service/pdp/server/approvals"
 	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
@@ -32,9 +33,7 @@ type Server struct {
 	keys      keys
 	decisions *decisionLog // nil without a decision log
 	audit     *audit.Audit
-	approvals *approvals
-	kept      approvalsKept
-	waiting   *waiting // those who wait for an approval
+	approvals *approvals.Approvals
 	telemetry *telemetry.Telemetry
 	door      *door.Door
 	listeners *listeners
@@ -59,7 +58,6 @@ func New(config Config) (*Server, error) {
 		config:    config,
 		log:       config.Program.Logger,
 		telemetry: silent,
-		waiting:   newWaiting(config.Load.RequestTime),
 		listeners: &listeners{
 			config: config,
 			log:    config.Program.Logger,
@@ -78,7 +76,7 @@ func New(config Config) (*Server, error) {
 		Room:       func(caller string) error { return s.decisions.room(caller) },
 		Explain:    explain,
 	})
-	s.audit = s.newAudit()
+	s.audit, s.approvals = s.newAudit(), approvals.New(approvals.Options{Door: s.door})
 	s.live.Store(&live{config: config, callers: config.Program.Authenticator})
 	return s, nil
 }
@@ -98,13 +96,14 @@ func (s *Server) start(ctx context.Context) error {
 	if s.keys, err = openKeys(s.config.Data, s.log); err != nil {
 		return err
 	}
-	if err := s.openApprovalKey(); err != nil {
+	kept, err := s.openApprovalKey()
+	if err != nil {
 		return err
 	}
 	if err := s.openLog(ctx); err != nil {
 		return err
 	}
-	if err := s.openApprovals(); err != nil {
+	if err := s.openApprovals(kept); err != nil {
 		return err
 	}
 	if err := s.load(ctx); err != nil {
@@ -130,10 +129,8 @@ func (s *Server) start(ctx context.Context) error {
 	if s.decisions != nil {
 		s.lifetime.background("retention", s.decisions.retention.run)
 	}
-	if s.approvals != nil {
-		s.lifetime.background("approvals", s.approvals.Store.Run)
-		s.lifetime.background("mark of approvals", s.approvals.remark)
-		s.lifetime.background("approvals told of", s.approvals.teller.Run)
+	if s.approvals.Broker != nil {
+		s.lifetime.background("approvals", s.approvals.Broker.Run)
 	}
 	s.serve()
 	s.lifetime.background("watch", s.watch)
@@ -147,7 +144,7 @@ func (s *Server) serve() {
 		tune(server)
 	}
 	s.lifetime.add("http", func(ctx context.Context) error { return s.listeners.drain(ctx, server, s.door) })
-	s.lifetime.add("who waits", closing(func() error { s.waiting.end(); return nil }))
+	s.lifetime.add("who waits", closing(func() error { s.approvals.Stop(); return nil }))
 	s.lifetime.add("exports", closing(func() error { s.audit.Stop(); return nil }))
 	go func() {
 		err := s.listeners.serve(server)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/config"
@@ -40,7 +41,7 @@ func TestNobodyIsToldTheRestOfAWebhooksURL(t *testing.T) {
 			config.Approvals.Webhooks = append(config.Approvals.Webhooks, webhook.Config{URL: receiver.URL + path + "/zebra-path?key=zebra-query", SecretFile: file, Allow: []string{"127.0.0.1"}})
 		}
 		config.Approvals.Webhooks = append(config.Approvals.Webhooks, webhook.Config{URL: "https://[2001:db8::1]/zebra-path?zebra-query", SecretFile: file, Allow: []string{"2001:db8::/32"}})
-		config.Approvals.Callbacks = []server.CallbackConfig{{Caller: "key:asker", Config: webhook.Config{URL: receiver.URL + "/zebra-path?zebra-query", SecretFile: file, Allow: []string{"127.0.0.1"}}}}
+		config.Approvals.Callbacks = []broker.CallbackConfig{{Caller: "key:asker", Config: webhook.Config{URL: receiver.URL + "/zebra-path?zebra-query", SecretFile: file, Allow: []string{"127.0.0.1"}}}}
 	})
 	id := c.asks("pep", tool("push", push)).Approval.ID
 	for range 3 {

@@ -1,16 +1,21 @@
-// Package broker is where decisions and approvals meet. A [Broker] is the [pdp.Approvals] of a PDP whose decisions are
-// on record: it finds, reserves, files and offers approvals.
+// Package broker is where decisions, people and approvals meet. A [Broker] is the [pdp.Approvals] of a PDP whose
+// decisions are on record: it finds, reserves, files and offers approvals.
 //
-// [Open] opens the store of approvals and holds it to the decision log. Each step of an approval is a record there, the
-// file of approvals alone is no reason to allow anything, and [ReadEvidence] reads what the log says of a file of
-// format 1, which has no key of its own. The two tokens of AuthZEN's profile for access requests are made and verified
-// here: the binding token names the denial that an approval can be asked for after, and the state token names what was
-// approved.
+// [OpenKey] reads the key of approvals, and [Open] opens their store and holds it to the decision log. Each step of an
+// approval is a record there, and the file of approvals alone is no reason to allow anything. For a file of format 1,
+// which has no key of its own, the log is read and verified whole.
 //
-// A [View] is an approval as its approvers and its caller are shown it, and a [Teller] sends views to other systems.
+// A caller meets an approval request in one of three ways. [Broker.See] finds one that the caller may see, and a [Seen]
+// takes what the caller says about it: an approver approves, denies, delegates or revokes, and the program that asked
+// cancels. [Broker.Inbox] lists those that an approver may decide about. By [Broker.Submit] a program asks for an
+// approval of what it was denied, as AuthZEN's profile for access requests says, and [Broker.Follow] says what became
+// of that task. Both tokens of the profile are made and verified here: the binding token names the denial that an
+// approval can be asked for after, and the state token names what was approved.
 //
-// The package serves nothing and knows no HTTP. Who the caller is, what is masked, and which URL is the issuer's, it
-// is told by its [Options].
+// [Broker.Run] tells other systems of approval requests, and the programs that asked of their tasks.
+//
+// The package serves nothing and knows no HTTP. What it refuses it says by errors of its own and of the store, and the
+// server makes problems of them. Who the caller is, what is masked, and which URL is the issuer's, it is told.
 package broker
 
 import (
@@ -18,7 +23,10 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
+	"fmt"
+	"log/slog"
 	"math"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -26,46 +34,82 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/decisionlog/recorder"
 	"policy-service/pdp/signing"
 )
 
-// Options are what a [Broker] is given. All must be there.
+// Options are what a [Broker] is given. All must be there, but for Webhooks and Callbacks.
 type Options struct {
-	// Data is the data directory, and Store are the options of the store in it. [Open] sets those of the decision log.
-	Data  string
+	// Data is the data directory, and Kept is what [OpenKey] read in it.
+	Data string
+	Kept *Kept
+	// Store are the clock, InForce and the bounds of the store. [Open] sets the rest.
 	Store approval.Options
-	// Evidence is what the log says of a file of format 1; nil if the file has another format.
-	Evidence *Evidence
-	Log      *decisionlog.Log
+	Log   *decisionlog.Log
 	// Keys sign the tokens.
 	Keys *signing.Keys
+	// PDP is the PDP whose approvals these are. It is made after the Broker.
+	PDP func() *pdp.PDP
 	// Mask is the masker of the configuration that answers a request.
 	Mask func(context.Context) *mask.Masker
 	// IssuerURL is the URL by which a tenant's decisions are asked for, "" if it is not known. Tokens are by it and
 	// for it.
 	IssuerURL func(tenant string) string
+	// Events puts administrative events on record.
+	Events *recorder.Events
 	// Count counts a step that is on record, and Refused an approval request that a limit refused.
 	Count   func(ctx context.Context, step string)
 	Refused func(*approval.LimitError)
+	// Webhooks are the systems that are told of every approval request, and Callbacks those of the programs that ask.
+	Webhooks  []webhook.Config
+	Callbacks []CallbackConfig
+	Logger    *slog.Logger
 }
 
 // Broker implements [pdp.Approvals].
 type Broker struct {
-	Store   *approval.Store
-	options Options
+	Store     *approval.Store
+	options   Options
+	callbacks map[callbackOf]*webhook.Sender
+	teller    teller
 }
 
 // Open opens the store of approvals. Its caller closes the Store.
 func Open(options Options) (*Broker, error) {
 	b := &Broker{options: options}
-	o := options.Store
+	o := &b.options.Store
+	o.Key, o.Old = options.Kept.key, options.Kept.evidence.of
 	o.Record, o.Recorded, o.Attest, o.Steps = b.record, b.recorded, b.attest, b.steps
-	o.Size, o.Old = options.Log.Size, options.Evidence.of
+	o.Size, o.SamePerson, o.OnError = options.Log.Size, b.samePerson, b.failed
+	o.Silent = len(options.Webhooks)+len(options.Callbacks) == 0
 	var err error
-	b.Store, err = approval.Open(options.Data, o)
-	return b, err
+	if b.Store, err = approval.Open(options.Data, *o); err != nil {
+		return nil, fmt.Errorf("cannot open the approvals: %w; "+
+			"another process may serve from this data directory, or the disk be full", err)
+	}
+	if err = b.mark(); err == nil {
+		err = b.openWebhooks()
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.Store.Close())
+	}
+	return b, nil
+}
+
+// Run does what time does, and tells other systems, until its context ends.
+func (b *Broker) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, run := range []func(context.Context){b.Store.Run, b.Remark, b.teller.run} {
+		all.Go(func() { run(ctx) })
+	}
+	all.Wait()
+}
+
+func (b *Broker) failed(err error) {
+	b.options.Logger.Error("approvals wait for something that failed; it is tried again", "error", err)
 }
 
 // marshal writes v with members in a fixed order.
@@ -73,8 +117,8 @@ func marshal(v any) ([]byte, error) {
 	return json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 }
 
-// Digest is what an approval is bound to.
-func (b *Broker) Digest(w pdp.ApprovalRequest) [sha256.Size]byte {
+// digest is what an approval is bound to.
+func (b *Broker) digest(w pdp.ApprovalRequest) [sha256.Size]byte {
 	mac := hmac.New(sha256.New, b.options.Store.Key)
 	_, _ = mac.Write(w.Binding) // never fails
 	return [sha256.Size]byte(mac.Sum(nil))
@@ -86,7 +130,7 @@ func (b *Broker) Reserve(ctx context.Context, w pdp.ApprovalRequest, id string) 
 		return nil, err
 	}
 	// The caller may go away: a use is either on record or not taken.
-	use, err := b.Store.Reserve(context.WithoutCancel(ctx), id, b.Digest(w), w.Decision)
+	use, err := b.Store.Reserve(context.WithoutCancel(ctx), id, b.digest(w), w.Decision)
 	if use == nil {
 		return nil, err // and no reservation that only looks like one
 	}
@@ -95,7 +139,7 @@ func (b *Broker) Reserve(ctx context.Context, w pdp.ApprovalRequest, id string) 
 
 // File implements [pdp.Approvals].
 func (b *Broker) File(ctx context.Context, w pdp.ApprovalRequest) (*evaluation.Approval, error) {
-	digest := b.Digest(w)
+	digest := b.digest(w)
 	known, ok, err := b.Store.Get(ctx, w.Presented)
 	if err != nil {
 		return nil, err
@@ -103,7 +147,7 @@ func (b *Broker) File(ctx context.Context, w pdp.ApprovalRequest) (*evaluation.A
 	if ok && known.Digest == digest && known.Status.Final() {
 		return b.answerFor(known), nil // an agent that presents a refused approval does not ask again by that
 	}
-	q, err := b.ApprovalRequest(ctx, w, digest)
+	q, err := b.approvalRequest(ctx, w, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -134,11 +178,9 @@ func (b *Broker) answerFor(one approval.Approval) *evaluation.Approval {
 	}
 }
 
-// ApprovalRequest is the approval request that people are shown, without secrets; digest is what it is bound to.
-func (b *Broker) ApprovalRequest(
-	ctx context.Context,
-	w pdp.ApprovalRequest,
-	digest [sha256.Size]byte,
+// approvalRequest is the approval request that people are shown, without secrets; digest is what it is bound to.
+func (b *Broker) approvalRequest(
+	ctx context.Context, w pdp.ApprovalRequest, digest [sha256.Size]byte,
 ) (q approval.ApprovalRequest, err error) {
 	r := w.Call.Request
 	masked := b.options.Mask(ctx).Of(r, w.Obligation.Properties)

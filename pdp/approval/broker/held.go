@@ -24,19 +24,17 @@ import (
 
 // recordedLine is what is read back of a step's record, or of a decision's.
 type recordedLine struct {
-	ID         string    `json:"id"`
-	Now        time.Time `json:"now"`
-	Kind       string    `json:"kind"`
-	Tenant     string    `json:"tenant"`
-	Caller     string    `json:"caller"`
-	Event      string    `json:"event"`
-	Decision   bool      `json:"decision"`
-	Discharged []struct {
-		Approval string `json:"approval"`
-	} `json:"discharged"`
-	Obligations jsontext.Value `json:"obligations"`
-	Request     jsontext.Value `json:"request"`
-	Details     recordedStep   `json:"details"`
+	ID          string           `json:"id"`
+	Now         time.Time        `json:"now"`
+	Kind        string           `json:"kind"`
+	Tenant      string           `json:"tenant"`
+	Caller      string           `json:"caller"`
+	Event       string           `json:"event"`
+	Decision    bool             `json:"decision"`
+	Discharged  []evaluation.Met `json:"discharged"`
+	Obligations jsontext.Value   `json:"obligations"`
+	Request     jsontext.Value   `json:"request"`
+	Details     recordedStep     `json:"details"`
 }
 
 // stepsOf reads the steps of a line: a step of an approval, or one without a name for each approval that a decision
@@ -79,9 +77,11 @@ func (l *recordedLine) stepsOf() (steps []approval.Step) {
 
 func readLine(line []byte) (l recordedLine, err error) {
 	var kind struct {
-		Kind string `json:"kind"`
+		Kind  string `json:"kind"`
+		Event string `json:"event"`
 	}
 	err = json.Unmarshal(line, &kind)
+	l.Event = kind.Event
 	if err == nil && (kind.Kind == decisionlog.KindApproval || kind.Kind == decisionlog.KindDecision) {
 		err = json.Unmarshal(line, &l)
 	}
@@ -106,12 +106,12 @@ func (b *Broker) attest(ctx context.Context, id string) (step approval.Step, fou
 
 // steps are the steps that the log has of some approvals.
 func (b *Broker) steps(ctx context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
-	return StepsOf(ctx, b.options.Log.Approvals, from, ids)
+	return stepsIn(ctx, b.options.Log.Approvals, from, ids)
 }
 
-// StepsOf are the steps that a log has of some approvals, by [decisionlog.Log.Approvals]
+// stepsIn are the steps that a log has of some approvals, by [decisionlog.Log.Approvals]
 // or [decisionlog.Reader.Approvals].
-func StepsOf(
+func stepsIn(
 	ctx context.Context,
 	read func(context.Context, uint64, map[string]bool, func(decisionlog.Record) error) error,
 	from uint64,
@@ -144,17 +144,17 @@ func StepsOf(
 	return all, err
 }
 
-// Evidence is what the log has of the open approvals of a file of format 1. The log is read once, whole, and verified,
+// evidence is what the log has of the open approvals of a file of format 1. The log is read once, whole, and verified,
 // because nothing keeps others from writing such a file.
-type Evidence struct {
+type evidence struct {
 	steps map[string][]approval.Step
 	filed map[string]recordedLine
 	asked map[string]recordedLine // decisions that wait, by their ids
 }
 
-// ReadEvidence reads the [Evidence] for the file of approvals in a data directory. It is nil if the file is not of
+// readEvidence reads the [evidence] for the file of approvals in a data directory. It is nil if the file is not of
 // format 1.
-func ReadEvidence(data string) (*Evidence, error) {
+func readEvidence(data string) (*evidence, error) {
 	open, is, err := approval.Old(data)
 	if err != nil || !is {
 		return nil, err
@@ -164,7 +164,7 @@ func ReadEvidence(data string) (*Evidence, error) {
 			"put the right file back, or move it away to begin without any approval",
 			filepath.Join(data, approval.FileName), why)
 	}
-	e := &Evidence{
+	e := &evidence{
 		steps: map[string][]approval.Step{},
 		filed: map[string]recordedLine{},
 		asked: map[string]recordedLine{},
@@ -182,14 +182,7 @@ func ReadEvidence(data string) (*Evidence, error) {
 	report := verify.Directory(data, verify.Options{Record: func(sequence int64, line []byte) {
 		l, err := readLine(line)
 		unread = errors.Join(unread, err)
-		if l.Kind == "" {
-			var admin struct {
-				Event string `json:"event"`
-			}
-			unread = errors.Join(unread, json.Unmarshal(line, &admin))
-			upgraded = upgraded || admin.Event == decisionlog.EventApprovalsUpgraded
-			return
-		}
+		upgraded = upgraded || l.Event == decisionlog.EventApprovalsUpgraded
 		ofWanted := func(s approval.Step) bool { return wanted[s.Approval.ID] }
 		if wanted[l.ID] || slices.ContainsFunc(l.stepsOf(), ofWanted) {
 			named = append(named, found{sequence, l})
@@ -210,7 +203,7 @@ func ReadEvidence(data string) (*Evidence, error) {
 	return e, nil
 }
 
-func (e *Evidence) take(l recordedLine) {
+func (e *evidence) take(l recordedLine) {
 	if l.Kind == decisionlog.KindDecision {
 		e.asked[l.ID] = l
 	}
@@ -222,7 +215,7 @@ func (e *Evidence) take(l recordedLine) {
 }
 
 // of has the steps of each approval that is in the file as it is in the log.
-func (e *Evidence) of(_ context.Context, open []approval.Approval) (map[string][]approval.Step, error) {
+func (e *evidence) of(_ context.Context, open []approval.Approval) (map[string][]approval.Step, error) {
 	if e == nil {
 		return nil, approval.ErrOld
 	}
@@ -237,7 +230,7 @@ func (e *Evidence) of(_ context.Context, open []approval.Approval) (map[string][
 
 // confirms reports whether the log has what an approval is for: the request as people were shown it, and the terms in
 // the decision that waits.
-func (e *Evidence) confirms(a approval.Approval) bool {
+func (e *evidence) confirms(a approval.Approval) bool {
 	l, filed := e.filed[a.ID]
 	d := l.Details
 	if !filed || l.Tenant != a.Tenant || d.Requester != a.Caller || d.Decision != a.Decision ||
@@ -245,13 +238,7 @@ func (e *Evidence) confirms(a approval.Approval) bool {
 		!d.FiledAt.Equal(a.FiledAt) || !sameJSON(l.Request, a.Shown) {
 		return false
 	}
-	var shown struct {
-		Subject  evaluation.Ref `json:"subject"`
-		Resource evaluation.Ref `json:"resource"`
-		Action   struct {
-			Name string `json:"name"`
-		} `json:"action"`
-	}
+	var shown decisionlog.RecordedNames
 	if json.Unmarshal(a.Shown, &shown) != nil ||
 		shown.Subject != a.Subject || shown.Resource != a.Resource || shown.Action.Name != a.Action {
 		return false
@@ -293,7 +280,7 @@ func (b *Broker) asShown(ctx context.Context, w pdp.ApprovalRequest, id string) 
 	if err != nil || !found || !known.Upgraded {
 		return found, err
 	}
-	q, err := b.ApprovalRequest(ctx, w, known.Digest)
+	q, err := b.approvalRequest(ctx, w, known.Digest)
 	if err != nil {
 		return false, err
 	}

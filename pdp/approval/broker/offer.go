@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// BindingType and StateType are the typ of the two tokens, so that neither passes for the other.
-	BindingType = "access-request-binding+jwt"
-	StateType   = "access-request-approval+jwt"
+	// bindingType and stateType are the typ of the two tokens, so that neither passes for the other.
+	bindingType = "access-request-binding+jwt"
+	stateType   = "access-request-approval+jwt"
 
 	// offeredFor is how long after a denial an approval can be asked for.
 	offeredFor = 10 * time.Minute
@@ -36,14 +36,17 @@ func (b *Broker) Find(ctx context.Context, w pdp.ApprovalRequest) (pdp.Found, er
 		return pdp.Found{}, err
 	}
 	if w.Binding == nil {
-		return pdp.Found{Why: whyDenied(known)}, nil
+		if known == nil {
+			return pdp.Found{Why: evaluation.ApprovalUnverifiable}, nil
+		}
+		return pdp.Found{Why: evaluation.ApprovalPolicyDenied}, nil
 	}
-	digest := b.Digest(w)
+	digest := b.digest(w)
 	if doubt := b.stateProblem(w, known); doubt != "" {
 		return pdp.Found{Why: doubt}, nil
 	}
 	if live, ok := b.Store.Live(digest, w.Presented); ok {
-		return pdp.Found{ID: live.ID, Until: Seconds(live.ExpiresAt)}, nil
+		return pdp.Found{ID: live.ID, Until: seconds(live.ExpiresAt)}, nil
 	}
 	return pdp.Found{Why: reasonNotValid(w, known, digest)}, nil
 }
@@ -59,7 +62,7 @@ func (b *Broker) stateProblem(w pdp.ApprovalRequest, known *approval.Approval) e
 	var claims evaluation.StateClaims
 	issuer := b.options.IssuerURL(w.Call.Request.Tenant)
 	if known == nil || state.Kind() != evaluation.String || issuer == "" ||
-		!b.Verify(state.Text(), StateType, &claims) || claims.Issuer != issuer || claims.Audience != issuer ||
+		!b.verify(state.Text(), stateType, &claims) || claims.Issuer != issuer || claims.Audience != issuer ||
 		claims.ApprovalID != known.ID || claims.Binding != hex.EncodeToString(known.Digest[:]) {
 		return evaluation.ApprovalUnverifiable
 	}
@@ -69,8 +72,8 @@ func (b *Broker) stateProblem(w pdp.ApprovalRequest, known *approval.Approval) e
 	return ""
 }
 
-// Verify reports whether a token of a type is ours, and reads its claims.
-func (b *Broker) Verify(token, typ string, claims any) bool {
+// verify reports whether a token of a type is ours, and reads its claims.
+func (b *Broker) verify(token, typ string, claims any) bool {
 	payload, err := b.options.Keys.Verify(token, typ)
 	return err == nil && json.Unmarshal(payload, claims) == nil
 }
@@ -93,14 +96,6 @@ func reasonNotValid(w pdp.ApprovalRequest, known *approval.Approval, digest [32]
 	return evaluation.ApprovalExpired
 }
 
-// whyDenied is the reason beside a deny that no approval can change.
-func whyDenied(known *approval.Approval) evaluation.Reason {
-	if known == nil {
-		return evaluation.ApprovalUnverifiable
-	}
-	return evaluation.ApprovalPolicyDenied
-}
-
 // presentedBy is the approval that the caller presented, nil if there is none or it is another caller's.
 func (b *Broker) presentedBy(ctx context.Context, w pdp.ApprovalRequest) (*approval.Approval, error) {
 	known, ok, err := b.Store.Get(ctx, w.Presented)
@@ -119,7 +114,7 @@ func (b *Broker) Offer(_ context.Context, w pdp.ApprovalRequest, why evaluation.
 	if issuer == "" {
 		return nil, nil // there is no URL to ask at
 	}
-	access := &evaluation.Access{EvaluationID: w.Decision, EvaluatedAt: Seconds(w.Now), Reason: why}
+	access := &evaluation.Access{EvaluationID: w.Decision, EvaluatedAt: seconds(w.Now), Reason: why}
 	switch why {
 	case "":
 	case evaluation.ApprovalExpired, evaluation.ApprovalOutOfScope:
@@ -131,7 +126,7 @@ func (b *Broker) Offer(_ context.Context, w pdp.ApprovalRequest, why evaluation.
 		access.NextAction = evaluation.NextNone
 		return access, nil
 	}
-	expires := Seconds(w.Now.Add(offeredFor))
+	expires := seconds(w.Now.Add(offeredFor))
 	token, err := b.binding(w, issuer, expires)
 	access.Request = &evaluation.AccessRequest{
 		Endpoint:         issuer + RequestsPath,
@@ -145,7 +140,7 @@ func (b *Broker) Offer(_ context.Context, w pdp.ApprovalRequest, why evaluation.
 
 // binding is a token that names the denial after which an approval can be asked for.
 func (b *Broker) binding(w pdp.ApprovalRequest, issuer string, expires time.Time) (string, error) {
-	digest := b.Digest(w)
+	digest := b.digest(w)
 	return b.sign(evaluation.BindingClaims{
 		Issuer:          issuer,
 		Audience:        issuer + RequestsPath,
@@ -156,11 +151,11 @@ func (b *Broker) binding(w pdp.ApprovalRequest, issuer string, expires time.Time
 		EvaluationID:    w.Decision,
 		Members:         w.Members,
 		Binding:         hex.EncodeToString(digest[:]),
-	}, BindingType)
+	}, bindingType)
 }
 
-// State is a token that names what was approved.
-func (b *Broker) State(one approval.Approval, until time.Time) (string, error) {
+// state is a token that names what was approved.
+func (b *Broker) state(one approval.Approval, until time.Time) (string, error) {
 	issuer := b.options.IssuerURL(one.Tenant)
 	return b.sign(evaluation.StateClaims{
 		Issuer:       issuer,
@@ -171,7 +166,7 @@ func (b *Broker) State(one approval.Approval, until time.Time) (string, error) {
 		EvaluationID: one.Decision,
 		Members:      one.Members,
 		Binding:      hex.EncodeToString(one.Digest[:]),
-	}, StateType)
+	}, stateType)
 }
 
 func (b *Broker) sign(claims any, typ string) (string, error) {
@@ -182,5 +177,5 @@ func (b *Broker) sign(claims any, typ string) (string, error) {
 	return b.options.Keys.Sign(payload, typ)
 }
 
-// Seconds is a time as answers have it: rounded down, so that nothing is promised for longer than it counts.
-func Seconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
+// seconds is a time as answers have it: rounded down, so that nothing is promised for longer than it counts.
+func seconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }

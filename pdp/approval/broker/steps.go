@@ -114,14 +114,9 @@ func via(step approval.Step) (protocol string) {
 
 // shownRequest is the request as it was shown, in the parts that records have.
 func shownRequest(shown jsontext.Value) (*decisionlog.Request, error) {
-	var r struct {
-		Subject  jsontext.Value `json:"subject"`
-		Action   jsontext.Value `json:"action"`
-		Resource jsontext.Value `json:"resource"`
-		Context  jsontext.Value `json:"context"`
-	}
-	if err := json.Unmarshal(shown, &r); err != nil {
+	r := &decisionlog.Request{}
+	if err := json.Unmarshal(shown, r, json.MatchCaseInsensitiveNames(true)); err != nil {
 		return nil, fmt.Errorf("the request of an approval cannot be read: %w", err)
 	}
-	return &decisionlog.Request{Subject: r.Subject, Action: r.Action, Resource: r.Resource, Context: r.Context}, nil
+	return r, nil
 }

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -11,16 +12,12 @@ import (
 	"policy-service/pdp/approval/webhook"
 )
 
-// Teller tells other systems of approval requests: of each that was filed, and of each that waits no longer. What they
+// teller tells other systems of approval requests: of each that was filed, and of each that waits no longer. What they
 // were not told before a restart they are told after it.
-type Teller struct {
-	store  *approval.Store
+type teller struct {
+	broker *Broker
 	sender *webhook.Sender // nil if there is no system to tell
-	// callBack tells the programs that asked for an approval.
-	callBack func(ctx context.Context, approval string) error
-
-	mu    sync.Mutex
-	under map[approval.Told]bool // being told
+	under  sync.Map        // the [approval.Told] that are being told
 }
 
 const (
@@ -32,26 +29,19 @@ const (
 	tellAgain = 10 * time.Second
 )
 
-// NewTeller tells other systems by sender, and by callBack the programs that asked. Sender is nil if there is no system
-// to tell.
-func NewTeller(store *approval.Store, sender *webhook.Sender, callBack func(context.Context, string) error) *Teller {
-	return &Teller{
-		store:    store,
-		sender:   sender,
-		callBack: callBack,
-		under:    map[approval.Told]bool{},
-	}
-}
-
-// Run tells until its context ends.
-func (t *Teller) Run(ctx context.Context) {
-	var telling sync.WaitGroup
-	defer telling.Wait()
+// run tells until its context ends.
+func (t *teller) run(ctx context.Context) {
+	var telling errgroup.Group
+	telling.SetLimit(mostTelling)
+	defer func() { _ = telling.Wait() }()
 	for {
-		changed := t.store.Changed()
-		for _, one := range t.store.Untold(mostTelling, ofOneAsker) {
-			if t.begin(one) {
-				telling.Go(func() { t.tell(ctx, one) })
+		changed := t.broker.Store.Changed()
+		for _, one := range t.broker.Store.Untold(mostTelling, ofOneAsker) {
+			if _, under := t.under.LoadOrStore(one, true); under {
+				continue
+			}
+			if !telling.TryGo(func() error { t.tell(ctx, one); return nil }) {
+				t.under.Delete(one)
 			}
 		}
 		select {
@@ -63,23 +53,6 @@ func (t *Teller) Run(ctx context.Context) {
 	}
 }
 
-// begin reports whether one event is to be told now.
-func (t *Teller) begin(one approval.Told) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.under[one] || len(t.under) >= mostTelling {
-		return false
-	}
-	t.under[one] = true
-	return true
-}
-
-func (t *Teller) end(one approval.Told) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.under, one)
-}
-
 // message is what a receiver is sent.
 type message struct {
 	Type      string    `json:"type"`
@@ -89,23 +62,28 @@ type message struct {
 
 // tell tells one event. If the server stops before that, the event is told again. The programs that asked for an
 // approval do not wait for a system that is away.
-func (t *Teller) tell(ctx context.Context, one approval.Told) {
-	defer t.end(one)
+func (t *teller) tell(ctx context.Context, one approval.Told) {
+	defer t.under.Delete(one)
 	var all errgroup.Group
 	all.Go(func() error { return t.tellSystems(ctx, one) })
+	var tasks []approval.Task
+	var err error
 	if one.Event == approval.Completed {
-		all.Go(func() error { return t.callBack(ctx, one.Approval) })
+		tasks, err = t.broker.Store.TasksOf(one.Approval)
 	}
-	if all.Wait() == nil {
-		_ = t.store.Told(one) // if that fails it is told once more
+	for _, task := range tasks {
+		all.Go(func() error { return t.broker.callBack(ctx, task) })
+	}
+	if errors.Join(err, all.Wait()) == nil {
+		_ = t.broker.Store.Told(one) // if that fails it is told once more
 	}
 }
 
-func (t *Teller) tellSystems(ctx context.Context, one approval.Told) error {
+func (t *teller) tellSystems(ctx context.Context, one approval.Told) error {
 	if t.sender == nil {
 		return nil
 	}
-	a, ok, err := t.store.Get(ctx, one.Approval)
+	a, ok, err := t.broker.Store.Get(ctx, one.Approval)
 	if err != nil || !ok {
 		return err
 	}

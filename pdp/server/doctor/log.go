@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/server"
 )
 
 // log is whether the decision log can be read, and whether a server writes to it.
@@ -96,7 +96,7 @@ func (x *exam) approvals() {
 	if !x.exists {
 		return
 	}
-	switch pending, behind, err := server.Approvals(x.ctx, x.data, x.reader); {
+	switch pending, behind, err := broker.Look(x.ctx, x.data, x.reader); {
 	case errors.Is(err, fs.ErrNotExist):
 		x.ok("approvals", "there are none yet; serve makes their file")
 	case errors.Is(err, approval.ErrLocked):

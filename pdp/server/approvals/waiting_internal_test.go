@@ -1,4 +1,4 @@
-package server
+package approvals
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func TestRoomToWait(t *testing.T) {
 		return n, limit
 	}
 	for _, caller := range []string{"key:a", "key:b", "key:c", "key:d"} {
-		if n, limit := places(caller); n != mostPatient/4 || limit != "waiting_share" {
+		if n, limit := places(caller); n != MostWaiting/4 || limit != "waiting_share" {
 			t.Errorf("%d of %s wait, and then there is %s", n, caller, limit)
 		}
 	}
@@ -32,7 +32,7 @@ func TestRoomToWait(t *testing.T) {
 	if limit := w.place("key:e"); limit != "" {
 		t.Error("who left is still counted")
 	}
-	for range mostOfOne - 1 {
+	for range WaitingOfOne - 1 {
 		w.leave("key:a")
 	}
 	if _, known := w.of["key:a"]; known {

@@ -1,0 +1,191 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/server/auth"
+)
+
+// The errors of a caller that sees an approval request, and may not do with it what it wants to.
+var (
+	// ErrOwn: it is the request of the person who would decide, or of somebody who acts for that person.
+	ErrOwn = errors.New("the approval request is the approver's own")
+	// ErrNoVote: the person sees the approval request, and neither the policies nor a delegation let them decide.
+	ErrNoVote = errors.New("the person has no vote on the approval request")
+	// ErrNotAsker: another caller filed the approval request.
+	ErrNotAsker = errors.New("another caller filed the approval request")
+)
+
+// Seen is an approval request as one caller sees it: a person by their own credential, or the program that asked.
+// Nothing but the credential says whose request it is.
+type Seen struct {
+	Approval approval.Approval
+	// Via is the protocol by which the caller says something about it, "" for this service's own.
+	Via string
+	by  *approver
+	standing
+}
+
+// See finds an approval request that a caller may see. To any other caller it does not exist. That a step is not on
+// record yet, only a caller learns that may see the approval request.
+func (b *Broker) See(ctx context.Context, caller auth.Caller, id string) (Seen, error) {
+	a, found, unrecorded := b.Store.Get(ctx, id)
+	if unrecorded != nil && !errors.Is(unrecorded, approval.ErrUnrecorded) {
+		return Seen{}, unrecorded
+	}
+	if !found {
+		return Seen{}, approval.ErrNotFound
+	}
+	v := b.approver(caller)
+	s, err := v.standing(ctx, a)
+	if err == nil && !s.sees() {
+		err = approval.ErrNotFound
+	}
+	return Seen{Approval: a, by: v, standing: s}, cmp.Or(err, unrecorded)
+}
+
+// approver is a caller at approval requests. It asks the policies once about each person, so it lives no longer than
+// one request, and no longer than one look of a request that waits.
+type approver struct {
+	*Broker
+	caller    auth.Caller
+	reviewers map[reviewerOf]*pdp.Reviewer
+}
+
+type reviewerOf struct {
+	tenant, caller string
+	person         auth.Principal
+}
+
+func (b *Broker) approver(caller auth.Caller) *approver {
+	return &approver{b, caller, map[reviewerOf]*pdp.Reviewer{}}
+}
+
+// samePerson reports whether two names are names of one person. If that cannot be said, they are.
+func (b *Broker) samePerson(tenant, one, other string) bool {
+	return b.approver(auth.Caller{}).same(tenant, one, other)
+}
+
+// standing is what somebody is to an approval request.
+type standing struct {
+	// decides is set if the person may decide, and own if they may not because they would decide about themselves.
+	decides, own bool
+	// from is who named the person, if that is the only reason why they decide.
+	from string
+	// asked is set for the program that asked, and voted for a person who has voted.
+	asked, voted bool
+}
+
+// sees reports whether the approval request exists for them.
+func (s standing) sees() bool { return s.decides || s.asked || s.voted }
+
+// mayDecide refuses a person who sees the approval request and has no vote.
+func (s standing) mayDecide() error {
+	switch {
+	case s.own:
+		return ErrOwn
+	case !s.decides:
+		return ErrNoVote
+	}
+	return nil
+}
+
+// standing is what the caller is to an approval request.
+func (v *approver) standing(ctx context.Context, a approval.Approval) (s standing, err error) {
+	if !v.caller.Serves(a.Tenant) {
+		return s, nil
+	}
+	asked := v.caller.Name == a.Caller
+	if v.caller.May(auth.Approve) {
+		s, err = v.may(ctx, a, v.caller.Principal, v.caller.Name)
+		for _, vote := range a.Votes {
+			s.voted = s.voted || vote.By == v.caller.Principal.String()
+		}
+	}
+	s.asked = asked
+	return s, err
+}
+
+// may says whether a person may decide: because the policies let them, and they named no other person in their place;
+// or because a person whom the policies let named them, by a credential that is in force. Nobody decides about their
+// own request.
+func (v *approver) may(
+	ctx context.Context, a approval.Approval, person auth.Principal, caller string,
+) (s standing, err error) {
+	review, err := v.review(ctx, a, person, caller)
+	if err != nil || review.Own {
+		return standing{own: review.Own}, err
+	}
+	s.decides = review.May
+	for _, vote := range a.Votes {
+		if vote.Kind != approval.Delegate || !v.options.Store.InForce(a.Tenant, vote.Caller) {
+			continue
+		}
+		by, err := auth.ParsePrincipal(vote.By)
+		if err != nil {
+			return standing{}, err
+		}
+		if v.same(a.Tenant, vote.By, person.String()) {
+			return standing{}, nil
+		}
+		if vote.To == person.String() && !s.decides {
+			from, err := v.review(ctx, a, by, vote.Caller)
+			if err != nil {
+				return standing{}, err
+			}
+			if from.May {
+				s.decides, s.from = true, vote.By
+			}
+		}
+	}
+	return s, nil
+}
+
+// review asks the policies in force. If a tenant does not exist any more, nobody decides about its approval requests;
+// those of other tenants go on.
+func (v *approver) review(
+	ctx context.Context, a approval.Approval, person auth.Principal, caller string,
+) (pdp.Review, error) {
+	reviewer, err := v.reviewer(a.Tenant, person, caller)
+	if errors.Is(err, pdp.ErrUnknownTenant) {
+		return pdp.Review{}, nil
+	}
+	if err != nil {
+		return pdp.Review{}, err
+	}
+	return reviewer.Review(ctx, pdp.Reviewed{
+		ID:       a.ID,
+		Template: a.Terms.Template,
+		Subject:  a.Subject,
+		Resource: a.Resource,
+		Action:   a.Action,
+		Actors:   evaluation.Actors{Agent: a.Agent, Chain: a.Chain},
+		OfTenant: a.OfTenant,
+		Asker:    a.Caller,
+	})
+}
+
+func (v *approver) reviewer(tenant string, person auth.Principal, caller string) (*pdp.Reviewer, error) {
+	key := reviewerOf{tenant, caller, person}
+	if known := v.reviewers[key]; known != nil {
+		return known, nil
+	}
+	r, err := v.options.PDP().Reviewer(tenant, evaluation.Ref(person), caller)
+	if err == nil {
+		v.reviewers[key] = r
+	}
+	return r, err
+}
+
+// same reports whether two names are names of one person. If that cannot be said, they are.
+func (v *approver) same(tenant, one, other string) bool {
+	a, err1 := auth.ParsePrincipal(one)
+	b, err2 := auth.ParsePrincipal(other)
+	reviewer, err3 := v.reviewer(tenant, a, v.caller.Name)
+	return err1 != nil || err2 != nil || err3 != nil || reviewer.SamePerson(evaluation.Ref(a), evaluation.Ref(b))
+}

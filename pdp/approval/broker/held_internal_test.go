@@ -1,0 +1,42 @@
+package broker
+
+import (
+	"testing"
+
+	"policy-service/obligations"
+	"policy-service/pdp/approval"
+)
+
+// What an approval is bound to is compared whole, and nothing besides.
+func TestBoundParts(t *testing.T) {
+	a := approval.Approval{}
+	a.Terms = obligations.Terms{Material: []string{"subject", "resource", "context.x", "context"}}
+	a.Members = []string{"y"}
+	for request, want := range map[string]string{
+		`{"subject":{"id":"1"},"action":{"name":"r"},"context":{"x":1,"y":2,"z":3,"agent":{"id":"q"}}}`: `` +
+			`{"context.agent":{"id":"q"},"context.x":1,"context.y":2,"resource":null,"subject":{"id":"1"}}`,
+		`{"subject":{"id":"1"},"resource":{"id":"2"},"context":null}`: `{"resource":{"id":"2"},"subject":{"id":"1"}}`,
+		`{"subject":{"id":"1"},"resource":{"id":"2"}}`:                `{"resource":{"id":"2"},"subject":{"id":"1"}}`,
+	} {
+		if got, err := bound([]byte(request), a); err != nil || string(got) != want {
+			t.Errorf("%s:\ngot  %s %v\nwant %s", request, got, err, want)
+		}
+	}
+	if _, err := bound([]byte(`{"context":1}`), a); err == nil {
+		t.Error("a context that is no object was read")
+	}
+}
+
+// The record of a step has every part of the request that people were shown.
+func TestShownRequest(t *testing.T) {
+	r, err := shownRequest([]byte(`{"subject":{"id":"1"},"action":{"name":"r"},"resource":{"id":"2"},"context":{"x":1}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{string(r.Subject), string(r.Action), string(r.Resource), string(r.Context)}
+	for n, want := range []string{`{"id":"1"}`, `{"name":"r"}`, `{"id":"2"}`, `{"x":1}`} {
+		if got[n] != want {
+			t.Errorf("part %d is %s, want %s", n, got[n], want)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/server/auth"
+)
+
+const (
+	// inboxLooked and inboxBytes bound the work of one page: a page may be short, and then the next one goes on.
+	// inboxAtOnce is how many approval requests are read at once.
+	inboxLooked = 250
+	inboxBytes  = 1 << 20
+	inboxAtOnce = 25
+)
+
+// ErrNoTurn is returned if there was no time to make a page.
+var ErrNoTurn = errors.New("there was no time to make a page")
+
+// Query picks the approval requests of an [Inbox]. An empty member picks all.
+type Query struct {
+	Status                              approval.Status
+	Tenants                             []string // nil: all
+	Template, Subject, Resource, Action string
+	// Cursor is the Next of the page before, and Limit how many approval requests a page has.
+	Cursor string
+	Limit  int
+}
+
+// Inbox is a page of the approval requests that an approver may decide about, or has voted on.
+type Inbox struct {
+	Items []View `json:"items"`
+	// Next is where the next page begins, "" if there is none.
+	Next string `json:"next"`
+}
+
+// Inbox makes a page for an approver. Each time an approval request was looked at, goOn says whether there is time for
+// more. If there is none the page ends, unless it would be where it began: then the error is [ErrNoTurn].
+func (b *Broker) Inbox(
+	ctx context.Context, caller auth.Caller, q Query, goOn func(context.Context) error,
+) (page Inbox, err error) {
+	v := b.approver(caller)
+	page = Inbox{Items: []View{}, Next: q.Cursor}
+	bytes := 0
+	for looked := 0; looked < inboxLooked; {
+		most := min(inboxAtOnce, inboxLooked-looked)
+		some, next, err := b.Store.List(ctx, q.Tenants, q.Status, page.Next, most)
+		if err != nil {
+			return page, err
+		}
+		looked += max(inboxAtOnce, len(some)) // if little was found, much was looked at
+		for n, a := range some {
+			var s standing
+			if q.picks(a) {
+				if s, err = v.standing(ctx, a); err != nil {
+					return page, err
+				}
+			}
+			if err := goOn(ctx); err != nil { // what was said after the end counts for nothing
+				if page.Next == q.Cursor {
+					return page, fmt.Errorf("%w: %w", ErrNoTurn, err)
+				}
+				return page, nil
+			}
+			if s.decides || s.voted {
+				page.Items = append(page.Items, ViewOf(a))
+				bytes += len(a.Shown) + len(a.Said)
+			}
+			if page.Next = a.ID; n == len(some)-1 {
+				page.Next = next
+			}
+			if len(page.Items) == q.Limit || bytes >= inboxBytes {
+				return page, nil
+			}
+		}
+		if page.Next = next; next == "" {
+			break
+		}
+	}
+	return page, nil
+}
+
+func (q *Query) picks(a approval.Approval) bool {
+	entity := func(want string, e evaluation.Ref) bool {
+		return want == "" || want == e.ID || want == e.Type+"/"+e.ID
+	}
+	return (q.Template == "" || q.Template == a.Terms.Template) && (q.Action == "" || q.Action == a.Action) &&
+		entity(q.Subject, a.Subject) && entity(q.Resource, a.Resource)
+}

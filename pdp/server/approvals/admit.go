@@ -1,0 +1,140 @@
+package approvals
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/broker"
+	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
+)
+
+// handler handles a request that was let in. Its errors may be those of the broker and of the store.
+type handler func(echo.Context, door.Admitted) error
+
+// admit lets a request in and handles it.
+func (a *Approvals) admit(need door.Need, handle handler) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		need := need
+		if a.Broker == nil {
+			need.Absent = door.NewProblem(http.StatusNotFound,
+				"there are no approvals here; the operator gives the server a data directory with --data")
+			if need.Permission == auth.Approve { // every caller hears that, whether it may approve or not
+				need.Permission = ""
+			}
+		}
+		admitted, err := a.Door.Admit(c, need)
+		if err != nil {
+			return err
+		}
+		defer admitted.Shift.End()
+		return problem(handle(c, admitted))
+	}
+}
+
+// problem is what an error of the broker or of the store is to the outside. Any other error stays as it is.
+func problem(err error) error {
+	var access *broker.AccessError
+	var limit *approval.LimitError
+	var state *approval.StateError
+	switch {
+	case errors.As(err, &access):
+		return accessProblem(access.Name, access.Detail, access.Pointer)
+	case errors.As(err, &limit):
+		return door.TooMany(limitWord(limit), limit.RetryAfter, http.StatusTooManyRequests,
+			"too many approval requests wait, or too many tasks follow this one; ask again after Retry-After seconds, "+
+				"with the same Idempotency-Key if you send the same again")
+	case errors.Is(err, approval.ErrOtherBody):
+		return accessProblem(evaluation.DuplicateRequest,
+			"this Idempotency-Key came with another body; use a new one for a new request", "")
+	case errors.Is(err, approval.ErrTooLarge):
+		return accessProblem(evaluation.NotRequestable, "the request is too large to be shown to a person", "")
+	case errors.Is(err, broker.ErrNoTurn):
+		return door.TooMany("pages", time.Second, http.StatusServiceUnavailable,
+			"more pages of approval requests are asked for at once than can be made in time; "+
+				"ask again after Retry-After seconds")
+	case errors.As(err, &state):
+		return door.NewProblem(http.StatusConflict, fmt.Sprintf(
+			"this approval request is %s, in version %d; look at it again", state.Status, state.Version))
+	}
+	for _, known := range problems {
+		if errors.Is(err, known.err) {
+			return door.NewProblem(known.status, known.detail)
+		}
+	}
+	return err
+}
+
+// problems are those of errors that say no more than which they are. The first one that fits counts.
+var problems = []struct {
+	err    error
+	status int
+	detail string
+}{
+	{broker.ErrOwn, http.StatusForbidden,
+		"this is your own approval request, or one of somebody who acts for you; another person must decide about it"},
+	{broker.ErrNoVote, http.StatusForbidden, "you may see this approval request, but you have no vote on it"},
+	{broker.ErrNotAsker, http.StatusForbidden,
+		"only the caller that filed an approval request can cancel it; an approver can deny it"},
+	{approval.ErrVoted, http.StatusConflict,
+		"you have voted on this approval request already, perhaps by another name of yours; each person counts once"},
+	{approval.ErrNotDelegable, http.StatusConflict,
+		"this approval request cannot be delegated; approve or deny it"},
+	{approval.ErrNotFound, http.StatusNotFound,
+		"no such approval request, or none that you may see; GET /v1/approvals lists those you may decide about"},
+	{approval.ErrInvalid, http.StatusBadRequest,
+		"this can never be done, perhaps because valid_until has passed; leave it out, or look at the approval request " +
+			"again"},
+	{approval.ErrUnavailable, http.StatusServiceUnavailable, notStored},
+	{approval.ErrClosed, http.StatusServiceUnavailable, notStored},
+	{approval.ErrUnrecorded, http.StatusServiceUnavailable,
+		"this could not be recorded, and does not count until it is; look at the approval request again later"},
+	{context.Canceled, http.StatusServiceUnavailable, noTime},
+	{context.DeadlineExceeded, http.StatusServiceUnavailable, noTime},
+}
+
+const (
+	notStored = "this cannot be stored at the moment; look at the approval request again later"
+	noTime    = "there was no time to answer; ask again later"
+)
+
+// accessStatus are the statuses of the problems that AuthZEN's profile for access requests names.
+var accessStatus = map[string]int{
+	evaluation.NotRequestable:       http.StatusBadRequest,
+	evaluation.InvalidDenialBinding: http.StatusBadRequest,
+	evaluation.UnknownTask:          http.StatusNotFound,
+	evaluation.DuplicateRequest:     http.StatusConflict,
+	evaluation.InvalidTaskState:     http.StatusConflict,
+	evaluation.ExpiredDenial:        http.StatusGone,
+	evaluation.TaskExpired:          http.StatusGone,
+}
+
+// accessProblem is a problem of an access request. The profile has no name for that of an actor whom the denied
+// request does not know.
+func accessProblem(name, detail, pointer string) *door.Problem {
+	p := door.NewProblem(cmp.Or(accessStatus[name], http.StatusForbidden), detail)
+	if name != "" {
+		p.Type = evaluation.AccessRequestProblem + name
+	}
+	p.Pointer = pointer
+	return p
+}
+
+// limitWord is the word that a refused approval request is counted by.
+func limitWord(limit *approval.LimitError) string {
+	if limit.OfCaller {
+		return "approvals_share"
+	}
+	return "approvals"
+}
+
+// Refused counts an approval request that a limit refused.
+func (a *Approvals) Refused(limit *approval.LimitError) { a.Door.Refused(limitWord(limit)) }

@@ -1,0 +1,87 @@
+// Package approvals serves approval requests: to the people who decide about them, and to the programs that ask.
+// Start with [Approvals.Routes], which says of each route what it needs.
+//
+// People list what they may decide about, and approve, deny, delegate or revoke (people.go). Clients of MCP get the
+// same in messages of JSON-RPC (mcp.go). Programs ask for an approval of what they were denied, and follow their tasks,
+// by AuthZEN's profile for access requests (access.go). A request of either may wait until there is something to answer
+// (waiting.go). Errors become problems in one place (admit.go).
+//
+// The package refuses to decide anything: who may see an approval request, and whose word counts, is for package
+// broker. It knows no other part of the server than the door.
+package approvals
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/approval/broker"
+	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
+)
+
+// Options are what Approvals work with.
+type Options struct {
+	Door *door.Door
+	// Broker is nil if no decisions are recorded; then each route says so. It is set before the first request comes.
+	Broker *broker.Broker
+}
+
+// Approvals are the routes of approval requests. Make them with [New].
+type Approvals struct {
+	Options
+	// Stop answers the requests that wait.
+	Stop context.CancelFunc
+
+	waiting *waiting
+}
+
+// New makes Approvals.
+func New(o Options) *Approvals {
+	w := newWaiting(o.Door.Options.Load.RequestTime)
+	return &Approvals{Options: o, Stop: w.end, waiting: w}
+}
+
+// Routes registers the routes.
+func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, methods ...string)) {
+	get := func(path string, need door.Need, handle handler) { route(path, a.admit(need, handle), http.MethodGet) }
+	post := func(path string, need door.Need, handle handler) { route(path, a.admit(need, handle), http.MethodPost) }
+
+	follows := door.Need{Permission: auth.Request, Tenant: true}
+	cancels, submits := follows, follows
+	cancels.Body, cancels.Work = door.OptionalJSON, door.ShortWork
+	submits.Body, submits.Work, submits.Records = door.JSON, door.WorkBySize, true
+	for _, prefix := range []string{"", door.TenantPrefix} {
+		post(prefix+broker.RequestsPath, submits, a.submit)
+		get(prefix+broker.RequestsPath+"/:id", follows, a.taskStatus)
+		post(prefix+broker.RequestsPath+"/:id/cancel", cancels, a.cancelTask)
+	}
+
+	const one = "/v1/approvals/:id"
+	decides := door.Need{Permission: auth.Approve, Body: door.OptionalJSON, Work: door.ShortWork}
+	withdraws := decides
+	withdraws.Permission = "" // any caller that sees the approval request; the broker knows which one asked
+	get("/v1/approvals", door.Need{Permission: auth.Approve, Parameters: inboxParameters}, a.inbox)
+	get(one, door.Need{Parameters: []string{"wait"}}, a.status)
+	post(one+"/decision", decides, a.ruling(evaluation.DecodeRuling, (*broker.Seen).Decide))
+	get(one+"/elicitation", door.Need{Parameters: []string{"form"}}, a.see(a.elicitation))
+	get(one+"/authorization-request", door.Need{Parameters: []string{"call"}}, a.see(a.authorizationRequest))
+	get(one+"/authorization-notification", door.Need{Parameters: door.NoParameters}, a.see(a.authorizationNotification))
+	post(one+"/response", decides, a.see(a.respond))
+	post(one+"/revoke", decides, a.ruling(evaluation.DecodeWithdrawal, (*broker.Seen).Revoke))
+	post(one+"/cancel", withdraws, a.ruling(evaluation.DecodeWithdrawal, (*broker.Seen).Cancel))
+}
+
+// write answers with a value as JSON.
+func write(c echo.Context, v any) error { return answerOf(v, true).write(c, http.StatusOK) }
+
+// Counts are of what goes on: how many requests wait, with how many different questions, how often one of these was
+// looked at, and how many pages were begun.
+func (a *Approvals) Counts() (waiting, questions int, looks, pages int64) {
+	w := a.waiting
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all, len(w.watches), w.looks.Load(), w.made.Load()
+}

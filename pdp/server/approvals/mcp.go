@@ -1,0 +1,125 @@
+package approvals
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/broker"
+	"policy-service/pdp/mcp/wire"
+	"policy-service/pdp/server/door"
+)
+
+// authorizationRequest answers GET /v1/approvals/:id/authorization-request: what a gateway answers the call with until
+// a person has approved it.
+func (a *Approvals) authorizationRequest(c echo.Context, r door.Admitted, seen broker.Seen) error {
+	one := seen.Approval
+	id, ok := wire.CallID(r.Given["call"], one.ID)
+	if !ok {
+		return door.BadParameter("call", "is no id of JSON-RPC; give a whole number, or a string in double quotes")
+	}
+	switch one.Status {
+	case approval.Pending:
+		call, err := toolCallOf(one)
+		if err != nil {
+			return err
+		}
+		return write(c, call.AuthorizationRequired(id))
+	case approval.Approved, approval.UsedUp:
+		return &approval.StateError{Status: one.Status, Version: one.Version}
+	}
+	return write(c, wire.AuthorizationDenied(id, one.ID, string(one.Status), whyNot(one)))
+}
+
+// whyNot is why a call will not happen: if a person denied it, the reason that the person gave.
+func whyNot(a approval.Approval) string {
+	if a.Status == approval.Denied {
+		return a.Votes[len(a.Votes)-1].Reason
+	}
+	return map[approval.Status]string{
+		approval.Expired:   "its time was up",
+		approval.Cancelled: "whoever asked no longer wants it",
+		approval.Revoked:   "an approver took it back",
+	}[a.Status]
+}
+
+// authorizationNotification answers GET /v1/approvals/:id/authorization-notification.
+func (a *Approvals) authorizationNotification(c echo.Context, _ door.Admitted, seen broker.Seen) error {
+	call, err := pendingCall(seen.Approval)
+	if err != nil {
+		return err
+	}
+	return write(c, call.Notification())
+}
+
+// elicitation answers GET /v1/approvals/:id/elicitation: a whole elicitation/create, for the MCP client of an approver.
+func (a *Approvals) elicitation(c echo.Context, r door.Admitted, seen broker.Seen) error {
+	call, err := pendingCall(seen.Approval)
+	if err != nil {
+		return err
+	}
+	form, ok := call.Form(r.Given["form"], a.Door.Options.Limits.Detail)
+	if !ok {
+		return door.BadParameter("form", "is no form; give approve, choose or review")
+	}
+	return write(c, call.Elicitation(form, a.Door.Options.Now()))
+}
+
+// respond answers POST /v1/approvals/:id/response: an approver's ruling, as an MCP client sends it. The credential
+// names the approver, and nothing in the body does.
+func (a *Approvals) respond(c echo.Context, r door.Admitted, seen broker.Seen) error {
+	one := seen.Approval
+	answer, err := evaluation.DecodeResponse(r.Body, one.ID, a.Door.Options.Limits)
+	if err != nil {
+		return err
+	}
+	switch answer.Ruling.Decision {
+	case "":
+		return write(c, broker.ViewOf(one))
+	case "deny": // whatever else was filled in
+	default:
+		call, err := toolCallOf(one)
+		if err != nil {
+			return err
+		}
+		if call.Changed(answer.Reviewed) {
+			return door.NewProblem(http.StatusConflict, "these are other arguments than those that were shown, "+
+				"so nothing was approved, and the request still waits; have the call asked for again with the changed arguments")
+		}
+	}
+	seen.Via = "mcp"
+	decided, err := seen.Decide(c.Request().Context(), answer.Ruling)
+	if err != nil {
+		return err
+	}
+	return write(c, broker.ViewOf(decided))
+}
+
+// pendingCall is the call that waits for an approval.
+func pendingCall(a approval.Approval) (wire.Call, error) {
+	if a.Status != approval.Pending {
+		return wire.Call{}, &approval.StateError{Status: a.Status, Version: a.Version}
+	}
+	return toolCallOf(a)
+}
+
+// toolCallOf reads an approval request as the call of a tool.
+func toolCallOf(a approval.Approval) (wire.Call, error) {
+	return wire.ReadCall(wire.ApprovalRequest{
+		ID:        a.ID,
+		Decision:  a.Decision,
+		Tenant:    a.Tenant,
+		Subject:   a.Subject,
+		Action:    a.Action,
+		Resource:  a.Resource,
+		Agent:     a.Agent,
+		Chain:     a.Chain,
+		Message:   a.Terms.Message,
+		Uses:      a.Terms.Uses,
+		ExpiresAt: a.ExpiresAt,
+		Request:   a.Shown,
+		Unbound:   broker.Unbound(a),
+	})
+}

@@ -1,0 +1,144 @@
+package approvals
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/broker"
+	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
+)
+
+// inboxLimit is how many approval requests a page has unless the client says, and inboxMost the most it may.
+const (
+	inboxLimit = 50
+	inboxMost  = 200
+)
+
+var inboxParameters = []string{
+	"status", "tenant", "template", "subject", "resource", "action", "cursor", "limit", "wait",
+}
+
+// inbox answers GET /v1/approvals: what the caller may decide about.
+func (a *Approvals) inbox(c echo.Context, r door.Admitted) error {
+	q, wait, err := query(r)
+	if err != nil {
+		return err
+	}
+	return a.longPoll(c, r.Caller, question{
+		wait: wait,
+		look: func(ctx context.Context) answer { return a.page(ctx, r.Caller, q) },
+		of:   func(tenant, _ string) bool { return q.Tenants == nil || slices.Contains(q.Tenants, tenant) },
+	})
+}
+
+// page makes a page when it is the caller's turn. A page that ends before all was looked at is an answer also if it
+// has no approval requests: the client goes on behind it.
+func (a *Approvals) page(ctx context.Context, caller auth.Caller, q broker.Query) answer {
+	t, err := a.waiting.turn(ctx, caller.Name)
+	if err != nil {
+		return answer{err: fmt.Errorf("%w: %w", broker.ErrNoTurn, err)}
+	}
+	defer t.done()
+	page, err := a.Broker.Inbox(ctx, caller, q, t.GoOn)
+	if err != nil {
+		return answer{err: err}
+	}
+	return answerOf(page, len(page.Items) > 0 || page.Next != "")
+}
+
+// query reads which approval requests a page has, and how long to wait for them.
+func query(r door.Admitted) (q broker.Query, wait time.Duration, err error) {
+	given := r.Given
+	q = broker.Query{
+		Status:   approval.Pending,
+		Template: given["template"],
+		Subject:  given["subject"],
+		Resource: given["resource"],
+		Action:   given["action"],
+		Cursor:   given["cursor"],
+		Limit:    inboxLimit,
+	}
+	if text := given["status"]; text != "" {
+		if q.Status = approval.Status(text); !slices.Contains(approval.Statuses(), q.Status) {
+			return q, 0, door.BadParameter("status",
+				"is no status; give pending, approved, denied, expired, cancelled, used_up or revoked")
+		}
+	}
+	if text := given["limit"]; text != "" {
+		limit, err := strconv.ParseUint(text, 10, 31)
+		if err != nil || limit == 0 {
+			return q, 0, door.BadParameter("limit",
+				fmt.Sprintf("is no number of approval requests; give one from 1 to %d", inboxMost))
+		}
+		q.Limit = int(min(limit, inboxMost))
+	}
+	if !r.Caller.AllTenants {
+		q.Tenants = append([]string{}, r.Caller.Tenants...) // never nil: that would be all
+	}
+	if tenant := given["tenant"]; tenant != "" {
+		q.Tenants = []string{}
+		if r.Caller.Serves(tenant) { // else it is as if there were no tenant of that name
+			q.Tenants = append(q.Tenants, tenant)
+		}
+	}
+	wait, err = longest(given["wait"])
+	return q, wait, err
+}
+
+// status answers GET /v1/approvals/:id.
+func (a *Approvals) status(c echo.Context, r door.Admitted) error {
+	wait, err := longest(r.Given["wait"])
+	if err != nil {
+		return err
+	}
+	id := c.Param("id")
+	return a.longPoll(c, r.Caller, question{
+		wait: wait,
+		look: func(ctx context.Context) answer {
+			seen, err := a.Broker.See(ctx, r.Caller, id)
+			if err != nil {
+				return answer{err: err}
+			}
+			return answerOf(broker.ViewOf(seen.Approval), seen.Approval.Status != approval.Pending)
+		},
+		of: func(_, changed string) bool { return changed == id },
+	})
+}
+
+// see has a handler handle the approval request that the path names, if the caller may see it.
+func (a *Approvals) see(handle func(echo.Context, door.Admitted, broker.Seen) error) handler {
+	return func(c echo.Context, r door.Admitted) error {
+		seen, err := a.Broker.See(c.Request().Context(), r.Caller, c.Param("id"))
+		if err != nil {
+			return err
+		}
+		return handle(c, r, seen)
+	}
+}
+
+// ruling handles what an approver, or the program that asked, says about an approval request. The body is the ruling,
+// in this service's own form.
+func (a *Approvals) ruling(
+	decode func([]byte, evaluation.Limits) (evaluation.Ruling, error),
+	rule func(*broker.Seen, context.Context, evaluation.Ruling) (approval.Approval, error),
+) handler {
+	return a.see(func(c echo.Context, r door.Admitted, seen broker.Seen) error {
+		said, err := decode(r.Body, a.Door.Options.Limits)
+		if err != nil {
+			return err
+		}
+		ruled, err := rule(&seen, c.Request().Context(), said)
+		if err != nil {
+			return err
+		}
+		return write(c, broker.ViewOf(ruled))
+	})
+}
