@@ -160,12 +160,14 @@ func offered(e *Enforcement) (o offer, ok bool) {
 // request has people asked after a deny.
 func (w *waiter) request(ctx context.Context, e Enforcement, o offer, again bool) Enforcement {
 	h := Handle{w.question, kept{
-		Version: handleVersion, PDP: w.client.pdp(), Denial: o.denial, Endpoint: o.endpoint,
-		Key: uuid.NewString(), Justification: w.justification, Again: again,
+		Version:       handleVersion,
+		PDP:           w.client.pdp(),
+		Denial:        o.denial,
+		Endpoint:      cmp.Or(o.endpoint, w.client.endpoints().requests),
+		Key:           uuid.NewString(),
+		Justification: w.justification,
+		Again:         again,
 	}}
-	if h.kept.Endpoint == "" {
-		h.kept.Endpoint = w.client.endpoints().requests
-	}
 	err := w.client.reachable(h.kept.Endpoint)
 	if err == nil && o.schema != "" {
 		err = w.client.fills(ctx, h, o.schema)

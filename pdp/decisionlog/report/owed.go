@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"crypto/sha256"
 
 	"policy-service/evaluation"
@@ -70,10 +71,7 @@ func (l *ledger) decided(s *decisionlog.Recorded) {
 func (l *ledger) received(r decisionlog.Receipt) {
 	for _, of := range r.Obligations {
 		name := owedBy(r.Decision, of.ID)
-		count := l.young[name]
-		if count == nil {
-			count = l.older[name]
-		}
+		count := cmp.Or(l.young[name], l.older[name])
 		switch {
 		case count == nil:
 			continue

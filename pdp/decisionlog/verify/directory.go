@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -139,8 +140,6 @@ func inFile(err error, name string) error {
 		return nil
 	}
 	p := asProblem(err)
-	if p.File == "" {
-		p.File = name
-	}
+	p.File = cmp.Or(p.File, name)
 	return p
 }

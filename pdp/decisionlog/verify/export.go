@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -34,12 +35,9 @@ type exported struct {
 // export verifies an exported file.
 func (c *checker) export(r io.Reader) error {
 	x := exported{log: c, lines: newLines(r, decisionlog.MaxLine), digest: sha256.New(), proof: -1}
-	err := x.read()
-	if err != nil {
+	if err := x.read(); err != nil {
 		p := asProblem(err)
-		if p.Line == 0 {
-			p.Line = x.lines.number
-		}
+		p.Line = cmp.Or(p.Line, x.lines.number)
 		return p
 	}
 	return nil

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -83,9 +84,7 @@ func (l *listener) ready() bool {
 
 // mistaken keeps or logs the name of a variable that cannot be read.
 func (l *listener) mistaken(name string) {
-	if name == "" {
-		name = unsaidVariable
-	}
+	name = cmp.Or(name, unsaidVariable)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.made {

@@ -91,7 +91,7 @@ func printAuditReport(s cli.Streams, r report.Report) error {
 
 func (t reportTable) population(r report.Report) {
 	p := r.Population
-	t.row("records", "%d of the %d that the checkpoint below covers%s", p.Records, r.Size, counts(p.Kinds))
+	t.row("records", "%d of the %d that the checkpoint below covers%s", p.Records, r.Size, cli.Counts(": ", p.Kinds, ""))
 	if p.Records > 0 {
 		t.row("first, last", "%s, %s", cli.Time(p.First), cli.Time(p.Last))
 	}
@@ -105,7 +105,7 @@ func (t reportTable) decisions(r report.Report) {
 	}
 	t.none("errors", len(r.Errors))
 	for _, e := range r.Errors {
-		t.row("errors", "%d of %s%s", e.Errors, e.Policy, counts(e.Kinds))
+		t.row("errors", "%d of %s%s", e.Errors, e.Policy, cli.Counts(": ", e.Kinds, ""))
 	}
 	t.none("obligations", len(r.Obligations))
 	for _, name := range slices.Sorted(maps.Keys(r.Obligations)) {

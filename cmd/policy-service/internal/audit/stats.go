@@ -2,8 +2,6 @@ package audit
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,10 +30,10 @@ func printStats(s cli.Streams, st report.Statistics) error {
 	table := s.Table()
 	row := func(name, format string, args ...any) { table.Row(name, fmt.Sprintf(format, args...)) }
 	row("log", "%s", st.Origin)
-	row("records", "%d%s", st.Size, counts(st.Kinds))
+	row("records", "%d%s", st.Size, cli.Counts(": ", st.Kinds, ""))
 	row("decisions", "%d allow, %d deny", st.Allowed, st.Denied)
 	if len(st.Reasons) > 0 {
-		row("reasons", "%s", strings.TrimPrefix(counts(st.Reasons), ": "))
+		row("reasons", "%s", cli.Counts("", st.Reasons, ""))
 	}
 	if !st.First.IsZero() {
 		row("from", "%s", st.First.UTC().Format(time.RFC3339))
@@ -60,18 +58,6 @@ func printStats(s cli.Streams, st report.Statistics) error {
 		row("unsigned", "%d after the last checkpoint; the next start of the server signs for them", st.Uncovered)
 	}
 	return table.Flush()
-}
-
-// counts are the members of a map with how many each is.
-func counts(of map[string]int64) string {
-	all := make([]string, 0, len(of))
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		all = append(all, fmt.Sprintf("%d %s", of[name], name))
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(all, ", ")
 }
 
 // owed says what became of obligations.

@@ -1,6 +1,7 @@
 package author
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,9 +33,7 @@ func (Bench) Help() string {
 
 // Run measures, and prints what it found.
 func (c Bench) Run(s cli.Streams) error {
-	if c.Concurrency == 0 {
-		c.Concurrency = runtime.GOMAXPROCS(0)
-	}
+	c.Concurrency = cmp.Or(c.Concurrency, runtime.GOMAXPROCS(0))
 	if c.Duration <= 0 || c.Concurrency < 0 {
 		return errors.New("--duration and --concurrency must be greater than 0; " +
 			"try --duration 5s, and leave --concurrency out")

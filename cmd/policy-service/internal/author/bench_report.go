@@ -2,9 +2,7 @@ package author
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"policy-service/cmd/policy-service/internal/cli"
@@ -108,13 +106,5 @@ func (o outcomes) String() string {
 	if o.Obliging > 0 {
 		text += fmt.Sprintf(" (%d with obligations)", o.Obliging)
 	}
-	text += fmt.Sprintf(", %d deny", o.Deny)
-	var reasons []string
-	for _, reason := range slices.Sorted(maps.Keys(o.Reasons)) {
-		reasons = append(reasons, fmt.Sprintf("%d %s", o.Reasons[reason], reason))
-	}
-	if len(reasons) > 0 {
-		text += " (" + strings.Join(reasons, ", ") + ")"
-	}
-	return text
+	return text + fmt.Sprintf(", %d deny", o.Deny) + cli.Counts(" (", o.Reasons, ")")
 }

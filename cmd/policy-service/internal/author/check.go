@@ -7,6 +7,7 @@ package author
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"policy-service/cmd/policy-service/internal/bundledir"
@@ -57,12 +58,9 @@ func check(source pdp.Source) (*pdp.Bundle, pdp.Problems) {
 // mendable reports whether a new MANIFEST would make the bundle load. A bundle that is wrong in itself must not get a
 // MANIFEST that says it is right.
 func mendable(problems pdp.Problems) bool {
-	for _, p := range problems {
-		if p.Severity == pdp.SeverityError && !strings.HasPrefix(p.Code, "manifest_") {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(problems, func(p pdp.Problem) bool {
+		return p.Severity == pdp.SeverityError && !strings.HasPrefix(p.Code, "manifest_")
+	})
 }
 
 func (c Check) print(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) error {

@@ -3,8 +3,10 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -103,6 +105,18 @@ func Plural(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Counts says how many there are of each name, between two texts. It is "" if there is nothing to count.
+func Counts[N int | int64](before string, of map[string]N, after string) string {
+	all := make([]string, 0, len(of))
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		all = append(all, fmt.Sprintf("%d %s", of[name], name))
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return before + strings.Join(all, ", ") + after
 }
 
 // Time is a time for people.
