@@ -13,12 +13,8 @@ type pattern []string
 
 // Check finds what is wrong with patterns before there is a key.
 func Check(patterns []string) error {
-	for _, text := range patterns {
-		if _, err := parsePattern(text); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := New(make([]byte, KeySize), patterns)
+	return err
 }
 
 var (

@@ -97,10 +97,4 @@ func bundleLoaded(s *decisionlog.Recorded) (*BundleInForce, error) {
 	return &BundleInForce{Digest: about.Bundle, Loaded: s.Time, Sequence: s.Sequence, Files: about.Files}, err
 }
 
-// lostBy is what a record says was never recorded.
-func lostBy(s *decisionlog.Recorded) (l Loss, err error) {
-	err = json.Unmarshal(s.Details, &l)
-	return l, err
-}
-
 func moment(s *decisionlog.Recorded) Instant { return Instant{s.Sequence, s.Time} }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"policy-service/pdp/decisionlog"
 )
 
@@ -124,8 +126,8 @@ func (st *Statistics) add(l decisionlog.Record, missing *gaps, owed *ledger) err
 		owed.received(s.Receipt())
 	}
 	if st.WholeLog != nil && (s.Event == decisionlog.EventDropped || s.Event == decisionlog.EventResumed) {
-		lost, err := lostBy(s)
-		if err != nil {
+		var lost Loss
+		if err := json.Unmarshal(s.Details, &lost); err != nil {
 			return err
 		}
 		st.Dropped, st.Refused = st.Dropped+lost.Dropped, st.Refused+lost.Refused

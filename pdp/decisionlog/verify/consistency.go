@@ -55,24 +55,6 @@ func continues(older, newer checkpoint, proof []tlog.Hash) error {
 	return nil
 }
 
-// Consistency says whether the log of one checkpoint is that of an older one with more at
-// its end, given the proof of it (tlog.TreeProof). Both must be signed by a key given.
-func Consistency(older, newer string, proof []tlog.Hash, o Options) Report {
-	return run(o, func(c *checker) error {
-		x := exported{log: c, lines: newLines(eof{}, 0)}
-		x.begin = envelope{Old: older, New: newer, Hashes: proof}
-		if signed, err := unverifiedCheckpoint(newer); err == nil {
-			x.begin.Origin = signed.origin
-		}
-		return x.consistency()
-	})
-}
-
-// eof is a file without content.
-type eof struct{}
-
-func (eof) Read([]byte) (int, error) { return 0, io.EOF }
-
 // rotated are the keys that a checkpoint signs in, once it is known to be good.
 func (x *exported) rotated(text string) []key {
 	k := keyring{inForce: x.log.keys.inForce}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/decisionlog/verify"
@@ -127,7 +128,12 @@ func TestConsistency(t *testing.T) {
 		{"another key", old, string(forged.signed), proof, key, verify.OtherKey},
 		{"altered", old, strings.Replace(kept, "\n34\n", "\n35\n", 1), proof, key, verify.Altered},
 	} {
-		if r := verify.Consistency(test.older, test.newer, test.proof, test.o); r.Code != test.want {
+		origin, _, _ := strings.Cut(test.newer, "\n")
+		line, err := json.Marshal(map[string]any{
+			"export": "consistency", "format": 1, "origin": origin, "old": test.older, "new": test.newer, "hashes": test.proof,
+		}, json.Deterministic(true))
+		w.must(err)
+		if r := verify.Export(bytes.NewReader(append(line, '\n')), test.o); r.Code != test.want {
 			t.Errorf("%s: %v, want %v: %v", test.name, r.Code, test.want, r.Problem)
 		}
 	}
