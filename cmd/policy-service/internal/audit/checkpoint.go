@@ -8,7 +8,8 @@ type checkpointCommand struct{ logFlags }
 
 // Help ends the command's help.
 func (checkpointCommand) Help() string {
-	return "Keep the checkpoint where the operators of this machine cannot write. policy-service log verify --checkpoint reads it."
+	return "Keep the checkpoint where the operators of this machine cannot write. policy-service log verify " +
+		"--checkpoint reads it."
 }
 
 // Run prints the checkpoint as it was signed.

@@ -68,7 +68,9 @@ func (a logFlags) read(what string, f func(context.Context, auditLog) error) (er
 	if a.Server != "" {
 		err = a.remote(func(log *remote.Log) error { return f(ctx, log) })
 	} else {
-		err = decisionlog.Read(a.Data, func(s *decisionlog.Snapshot) error { return f(ctx, logHere{export.Log{Snapshot: s}}) })
+		err = decisionlog.Read(a.Data, func(s *decisionlog.Snapshot) error {
+			return f(ctx, logHere{export.Log{Snapshot: s}})
+		})
 	}
 	if err != nil {
 		return a.failed(what, err)
@@ -83,6 +85,13 @@ func find[T any](a logFlags, what string, f func(auditLog, context.Context) (T, 
 		return err
 	})
 	return found, err
+}
+
+// show finds a record by its id.
+func (a logFlags) show(what, id string) (decisionlog.Shown, error) {
+	return find(a, what, func(log auditLog, ctx context.Context) (decisionlog.Shown, error) {
+		return log.Show(ctx, id)
+	})
 }
 
 // logHere is the log of a data directory.
@@ -148,7 +157,8 @@ func (f filterFlags) filter() decisionlog.Filter {
 // failed says in one line what could not be done, and what to try.
 func (a logFlags) failed(what string, err error) error {
 	if a.nothingYet(err) {
-		return fmt.Errorf("cannot %s: a server is running on %s and has sealed no segment yet; ask it with --server, or stop it", what, a.Data)
+		return fmt.Errorf("cannot %s: a server is running on %s and has sealed no segment yet; ask it with --server, "+
+			"or stop it", what, a.Data)
 	}
 	return fmt.Errorf("cannot %s: %s; %s", what, strings.ReplaceAll(err.Error(), "\n", ": "), a.try(err))
 }
@@ -187,9 +197,11 @@ func (a logFlags) tryData(err error) string {
 	case errors.Is(err, decisionlog.ErrLocked):
 		return "stop the server that runs on " + a.Data + ", or ask it with --server, and try again"
 	case errors.Is(err, decisionlog.ErrNotFound):
-		return "try policy-service log tail --data " + cli.Shell(a.Data) + "; use --server for what a running server recorded since it sealed its last segment"
+		return "try policy-service log tail --data " + cli.Shell(a.Data) + "; use --server for what a running server " +
+			"recorded since it sealed its last segment"
 	case errors.Is(err, decisionlog.ErrGone):
-		return "policy-service log stats --data " + cli.Shell(a.Data) + " says what is gone and why; an earlier export may hold it"
+		return "policy-service log stats --data " + cli.Shell(a.Data) + " says what is gone and why; an earlier " +
+			"export may hold it"
 	case errors.Is(err, decisionlog.ErrNotRedactable):
 		return "such a record says what was done to the decision log"
 	case errors.Is(err, decisionlog.ErrUnavailable):
@@ -205,7 +217,8 @@ func (a logFlags) exists() error {
 }
 
 // partly says what cannot be read while a server runs on the directory.
-const partly = "a server is running on this directory: what it recorded since it sealed its last segment cannot be read here; --server reads all of it"
+const partly = "a server is running on this directory: what it recorded since it sealed its last segment cannot be " +
+	"read here; --server reads all of it"
 
 // sayPartial tells so, if it is so.
 func (a logFlags) sayPartial(s cli.Streams) error {

@@ -15,7 +15,8 @@ type consistencyCommand struct {
 
 // Help ends the command's help.
 func (consistencyCommand) Help() string {
-	return "The proof shows that records were only added since that checkpoint. Check it with policy-service log verify --key."
+	return "The proof shows that records were only added since that checkpoint. Check it with policy-service log " +
+		"verify --key."
 }
 
 // Run prints the proof.

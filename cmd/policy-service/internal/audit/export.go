@@ -22,8 +22,11 @@ type exportCommand struct {
 
 // Help ends the command's help.
 func (exportCommand) Help() string {
-	return "Without a filter, an export proves that it is complete up to its checkpoint. With a filter, it holds a hash for each record that it leaves out, and proves that its records are in the decision log.\n\n" +
-		"With --server, an export holds all records that your credential may read, and continues by itself, after the last whole record, if the connection breaks. With --data while a server is running, it holds only the sealed segments."
+	return "Without a filter, an export proves that it is complete up to its checkpoint. With a filter, it holds a " +
+		"hash for each record that it leaves out, and proves that its records are in the decision log.\n\n" +
+		"With --server, an export holds all records that your credential may read, and continues by itself, after " +
+		"the last whole record, if the connection breaks. With --data while a server is running, it holds only the " +
+		"sealed segments."
 }
 
 // Run writes the export, and tells on standard error what it holds.
@@ -143,7 +146,8 @@ func exported(e export.Result) string {
 		text += "\n" + partly
 	}
 	if e.Uncovered > 0 {
-		text += fmt.Sprintf("\n%s after the last checkpoint, left by a crash, not here: the next start of the server signs for them", cli.Plural(int(e.Uncovered), "record"))
+		text += fmt.Sprintf("\n%s after the last checkpoint, left by a crash, not here: the next start of the server "+
+			"signs for them", cli.Plural(int(e.Uncovered), "record"))
 	}
 	return text
 }

@@ -48,7 +48,8 @@ type keyRotateCommand struct {
 // Help ends the command's help.
 func (keyRotateCommand) Help() string {
 	return "If a server is running, use --server. With --data, no server may be running.\n\n" +
-		"If the key was stolen, keep a checkpoint elsewhere before you rotate it. With the old key a thief can sign another history up to now, and only that checkpoint tells the two apart."
+		"If the key was stolen, keep a checkpoint elsewhere before you rotate it. With the old key a thief can sign " +
+		"another history up to now, and only that checkpoint tells the two apart."
 }
 
 // Run rotates the key.

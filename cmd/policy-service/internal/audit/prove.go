@@ -13,7 +13,8 @@ type proveCommand struct {
 
 // Help ends the command's help.
 func (proveCommand) Help() string {
-	return "The proof holds the record, its path through the Merkle tree and the signed checkpoint. Check it with policy-service log verify --key."
+	return "The proof holds the record, its path through the Merkle tree and the signed checkpoint. Check it with " +
+		"policy-service log verify --key."
 }
 
 // Run prints the proof.

@@ -17,9 +17,11 @@ type redactCommand struct {
 
 // Help ends the command's help.
 func (redactCommand) Help() string {
-	return "The command removes the content of the record from the data directory for good. The hash of the record stays, and the redaction is itself a record. " +
+	return "The command removes the content of the record from the data directory for good. The hash of the record " +
+		"stays, and the redaction is itself a record. " +
 		"Copies, backups and exports that were made before still hold the content.\n\n" +
-		"The record of a batch holds what its items inherit. To remove that, redact the record of the batch, by the id of the batch.\n\n" +
+		"The record of a batch holds what its items inherit. To remove that, redact the record of the batch, by the " +
+		"id of the batch.\n\n" +
 		"If a server is running, use --server. With --data, no server may be running."
 }
 
@@ -28,9 +30,7 @@ func (c redactCommand) Run(s cli.Streams) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
 	// An error is ignored here: the redaction fails with the same error.
-	shown, _ := find(c.logFlags, "", func(log auditLog, ctx context.Context) (decisionlog.Shown, error) {
-		return log.Show(ctx, c.ID)
-	})
+	shown, _ := c.show("", c.ID)
 	if err := c.redact(ctx); err != nil {
 		return c.failed("redact the record", err)
 	}
@@ -39,7 +39,8 @@ func (c redactCommand) Run(s cli.Streams) error {
 		if err != nil {
 			return err
 		}
-		s.Tell("what it inherits (%s) stands in the record of its batch and stays; log redact %s removes it for all items of the batch", strings.Join(stays.Inherits, ", "), cli.Shell(batch.ID))
+		s.Tell("what it inherits (%s) stands in the record of its batch and stays; log redact %s removes it for all "+
+			"items of the batch", strings.Join(stays.Inherits, ", "), cli.Shell(batch.ID))
 	}
 	return nil
 }

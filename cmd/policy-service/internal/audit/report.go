@@ -24,7 +24,8 @@ type reportCommand struct {
 
 // Help ends the command's help.
 func (reportCommand) Help() string {
-	return "The command reads the whole decision log once. It does not check signatures: policy-service log verify does."
+	return "The command reads the whole decision log once. It does not check signatures: policy-service log verify " +
+		"does."
 }
 
 // Run prints the report.
@@ -71,14 +72,17 @@ func printAuditReport(s cli.Streams, r report.Report) error {
 	t.days(r)
 	t.none("redactions", len(r.Redactions))
 	for _, one := range r.Redactions {
-		t.row("redaction", "%s: record %d, by %s: %s", when(one.At), one.Of, cmp.Or(one.Caller, "somebody with the data directory"), one.Reason)
+		t.row("redaction", "%s: record %d, by %s: %s", when(one.At), one.Of,
+			cmp.Or(one.Caller, "somebody with the data directory"), one.Reason)
 	}
 	t.none("clock behind", len(r.ClockBehind))
 	for _, one := range r.ClockBehind {
-		t.row("clock behind", "%s: %s with the time of the one before", when(one.First), cli.Plural(int(one.Records), "record"))
+		t.row("clock behind", "%s: %s with the time of the one before", when(one.First),
+			cli.Plural(int(one.Records), "record"))
 	}
 	if r.Service == nil {
-		t.row("tenants", "%s only: gaps, starts, refused bundles, retention, losses and keys are of all tenants together, and not here", strings.Join(r.Tenants, ", "))
+		t.row("tenants", "%s only: gaps, starts, refused bundles, retention, losses and keys are of all tenants "+
+			"together, and not here", strings.Join(r.Tenants, ", "))
 	} else {
 		t.service(r.Service)
 	}
@@ -91,7 +95,8 @@ func printAuditReport(s cli.Streams, r report.Report) error {
 
 func (t reportTable) population(r report.Report) {
 	p := r.Population
-	t.row("records", "%d of the %d that the checkpoint below covers%s", p.Records, r.Size, cli.Counts(": ", p.Kinds, ""))
+	t.row("records", "%d of the %d that the checkpoint below covers%s", p.Records, r.Size,
+		cli.Counts(": ", p.Kinds, ""))
 	if p.Records > 0 {
 		t.row("first, last", "%s, %s", cli.Time(p.First), cli.Time(p.Last))
 	}
@@ -121,7 +126,8 @@ func (t reportTable) approvals(all map[string]approval.Tally) {
 		if a.Median != nil && a.Longest != nil {
 			took = fmt.Sprintf("; people took %s at the median, %s at most", seconds(*a.Median), seconds(*a.Longest))
 		}
-		t.row("approvals", "%s: %d filed, %d approved, %d denied, %d expired, %d cancelled, %d used%s", form, a.Filed, a.Approved, a.Denied, a.Expired, a.Cancelled, a.Used, took)
+		t.row("approvals", "%s: %d filed, %d approved, %d denied, %d expired, %d cancelled, %d used%s", form, a.Filed,
+			a.Approved, a.Denied, a.Expired, a.Cancelled, a.Used, took)
 	}
 }
 
@@ -146,7 +152,8 @@ func (t reportTable) days(r report.Report) {
 		t.row("days", "none on which the log was there")
 		return
 	}
-	t.row("days", "%s to %s (UTC), %d with decisions, %d without", r.Days.First, r.Days.Last, r.Days.WithDecisions, len(r.Days.Quiet))
+	t.row("days", "%s to %s (UTC), %d with decisions, %d without", r.Days.First, r.Days.Last, r.Days.WithDecisions,
+		len(r.Days.Quiet))
 	for _, day := range r.Days.Quiet {
 		proof := "nothing proves this day: no checkpoint was signed on it, either"
 		switch {
@@ -165,7 +172,8 @@ func (t reportTable) days(r report.Report) {
 func (t reportTable) service(r *report.Service) {
 	t.none("gaps", len(r.Gaps))
 	for _, gap := range r.Gaps {
-		t.row("gap", "%d to %d %s, between %s and %s", gap.First, gap.Next-1, gap.Why, cli.TimeOr(gap.After, "the beginning"), cli.Time(gap.Before))
+		t.row("gap", "%d to %d %s, between %s and %s", gap.First, gap.Next-1, gap.Why,
+			cli.TimeOr(gap.After, "the beginning"), cli.Time(gap.Before))
 	}
 	t.none("refused bundles", len(r.Refused))
 	for _, one := range r.Refused {
@@ -201,10 +209,12 @@ func (t reportTable) losses(all []report.Loss) {
 	for _, one := range all {
 		text := when(one.At) + ":"
 		if one.Dropped > 0 {
-			text += fmt.Sprintf(" %s dropped, from %s to %s;", cli.Plural(int(one.Dropped), "record"), cli.Time(one.First), cli.Time(one.Last))
+			text += fmt.Sprintf(" %s dropped, from %s to %s;", cli.Plural(int(one.Dropped), "record"),
+				cli.Time(one.First), cli.Time(one.Last))
 		}
 		if !one.Failed.IsZero() {
-			text += fmt.Sprintf(" %s refused from %s to %s, %s;", cli.Plural(int(one.Refused), "record"), cli.Time(one.Failed), cli.Time(one.Resumed), strings.ReplaceAll(one.Error, "_", " "))
+			text += fmt.Sprintf(" %s refused from %s to %s, %s;", cli.Plural(int(one.Refused), "record"),
+				cli.Time(one.Failed), cli.Time(one.Resumed), strings.ReplaceAll(one.Error, "_", " "))
 		}
 		t.row("loss", "%s", strings.TrimRight(text, ";:"))
 	}

@@ -24,7 +24,8 @@ type sampleCommand struct {
 
 // Help ends the command's help.
 func (sampleCommand) Help() string {
-	return "The same seed and the same time choose the same decisions for everybody. The sample holds each decision with its proof, its receipts and the policies that were in force, " +
+	return "The same seed and the same time choose the same decisions for everybody. The sample holds each decision " +
+		"with its proof, its receipts and the policies that were in force, " +
 		"and a README.md that says how to check all of it with nothing but the public key of the decision log."
 }
 
@@ -47,7 +48,8 @@ func (c sampleCommand) Run(s cli.Streams) error {
 		return fmt.Errorf("cannot write the sample: %w; try another --out", err)
 	}
 	sum := sample.Summary
-	s.Print("chose %d of %s; %s says how to check them", len(sum.Chosen), cli.Plural(int(sum.Population), "decision"), filepath.Join(string(c.Out), "README.md"))
+	s.Print("chose %d of %s; %s says how to check them", len(sum.Chosen), cli.Plural(int(sum.Population), "decision"),
+		filepath.Join(string(c.Out), "README.md"))
 	if sum.Live {
 		s.Tell(partly)
 	}

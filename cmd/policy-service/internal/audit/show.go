@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,9 +23,7 @@ type showCommand struct {
 
 // Run shows a record, then the policies its answer came from.
 func (c showCommand) Run(s cli.Streams) error {
-	shown, err := find(c.logFlags, "show the record", func(log auditLog, ctx context.Context) (decisionlog.Shown, error) {
-		return log.Show(ctx, c.ID)
-	})
+	shown, err := c.show("show the record", c.ID)
 	if err != nil {
 		return err
 	}
@@ -81,7 +78,8 @@ func (c showCommand) then(shown decisionlog.Shown) (then []policyThen, note stri
 	case shown.Record.Bundle == "":
 		return then, ""
 	case shown.Files == nil:
-		return then, fmt.Sprintf("the files of bundle %s are not kept here; try the directory of policies in its repository", shown.Record.Bundle)
+		return then, fmt.Sprintf("the files of bundle %s are not kept here; try the directory of policies in its "+
+			"repository", shown.Record.Bundle)
 	case len(ids) == 0:
 		return then, "no policy applied"
 	}

@@ -62,7 +62,8 @@ func printStats(s cli.Streams, st report.Statistics) error {
 
 // owed says what became of obligations.
 func owed(o report.Obligations) string {
-	text := fmt.Sprintf("%d owed, %d discharged, %d failed, %d never reported", o.Owed, o.Discharged, o.Failed, o.Unreported)
+	text := fmt.Sprintf("%d owed, %d discharged, %d failed, %d never reported", o.Owed, o.Discharged, o.Failed,
+		o.Unreported)
 	if o.GivenUp > 0 {
 		text += fmt.Sprintf(" (%d of them were too many to wait for)", o.GivenUp)
 	}

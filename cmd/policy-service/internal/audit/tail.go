@@ -24,7 +24,8 @@ type tailCommand struct {
 
 // Help ends the command's help.
 func (tailCommand) Help() string {
-	return "With --server, new records appear within a second. With --data while a server is running, the command reads only the sealed segments, and --follow prints a segment when it is sealed.\n\n" +
+	return "With --server, new records appear within a second. With --data while a server is running, the command " +
+		"reads only the sealed segments, and --follow prints a segment when it is sealed.\n\n" +
 		"The last line on standard error is the cursor for --after."
 }
 

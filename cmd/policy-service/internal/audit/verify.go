@@ -20,9 +20,12 @@ type verifyCommand struct {
 
 // Help ends the command's help.
 func (verifyCommand) Help() string {
-	return "Only a checkpoint that you kept elsewhere (--checkpoint) shows that the end was cut off, that the whole directory was replaced by an older copy, or that the decision log was signed anew.\n\n" +
-		"In a data directory the command also compares each sealed file with its digest, which is on record. If a digest is not on record yet, as after a crash, the command names the file, and that is no failure.\n\n" +
-		"Exit codes: 0 verified, 2 usage, 3 altered, 4 missing, 5 truncated, 6 forked, 7 time reversed, 8 unreadable, 9 other key."
+	return "Only a checkpoint that you kept elsewhere (--checkpoint) shows that the end was cut off, that the whole " +
+		"directory was replaced by an older copy, or that the decision log was signed anew.\n\n" +
+		"In a data directory the command also compares each sealed file with its digest, which is on record. If a " +
+		"digest is not on record yet, as after a crash, the command names the file, and that is no failure.\n\n" +
+		"Exit codes: 0 verified, 2 usage, 3 altered, 4 missing, 5 truncated, 6 forked, 7 time reversed, 8 " +
+		"unreadable, 9 other key."
 }
 
 // advice is what to try, by what was found.
@@ -97,7 +100,8 @@ func (c verifyCommand) verify(s cli.Streams, o verify.Options) (verify.Report, e
 	}
 	info, err := os.Stat(c.Path)
 	if err != nil {
-		return verify.Report{}, fmt.Errorf("cannot read what to verify: %w; try a data directory, or a file that log export, prove or consistency printed", err)
+		return verify.Report{}, fmt.Errorf("cannot read what to verify: %w; try a data directory, or a file that log "+
+			"export, prove or consistency printed", err)
 	}
 	if info.IsDir() {
 		return verify.Directory(c.Path, o), nil
@@ -117,7 +121,8 @@ func (c verifyCommand) unanswered(r verify.Report) error {
 	case r.Code == verify.Usage:
 		return fmt.Errorf("cannot verify: %s; see policy-service log verify --help", r.Problem)
 	case r.Live && r.Files.Read == 0 && !r.Verified():
-		return fmt.Errorf("cannot verify: a server is running on %s and has sealed no segment yet; verify what log export --server URL writes, or stop it", c.Path)
+		return fmt.Errorf("cannot verify: a server is running on %s and has sealed no segment yet; verify what log "+
+			"export --server URL writes, or stop it", c.Path)
 	}
 	return nil
 }
