@@ -17,22 +17,32 @@ type edge struct {
 	hashes []tlog.Hash
 }
 
-// ReadHashes implements [tlog.HashReader] for what stands on the edge.
-func (e edge) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
-	out := make([]tlog.Hash, len(indexes))
+// hash is the hash of an index that stands on the edge.
+func (e edge) hash(index int64) (tlog.Hash, error) {
+	level, n := tlog.SplitStoredHashIndex(index)
+	if e.size>>level&1 == 0 || uint64(n) != e.size>>level-1 {
+		return tlog.Hash{}, fmt.Errorf("hash %d is not on the edge of a tree of %d", index, e.size)
+	}
+	return e.hashes[bits.OnesCount64(e.size>>(level+1))], nil
+}
+
+// hashOf is a [tlog.HashReader] that reads the hashes one by one.
+type hashOf func(index int64) (tlog.Hash, error)
+
+// ReadHashes implements [tlog.HashReader].
+func (f hashOf) ReadHashes(indexes []int64) (out []tlog.Hash, err error) {
+	out = make([]tlog.Hash, len(indexes))
 	for i, index := range indexes {
-		level, n := tlog.SplitStoredHashIndex(index)
-		if e.size>>level&1 == 0 || uint64(n) != e.size>>level-1 {
-			return nil, fmt.Errorf("hash %d is not on the edge of a tree of %d", index, e.size)
+		if out[i], err = f(index); err != nil {
+			return nil, err
 		}
-		out[i] = e.hashes[bits.OnesCount64(e.size>>(level+1))]
 	}
 	return out, nil
 }
 
 // add adds a leaf and returns the hashes to store with it.
 func (e *edge) add(leaf tlog.Hash) ([]tlog.Hash, error) {
-	stored, err := tlog.StoredHashesForRecordHash(int64(e.size), leaf, e)
+	stored, err := tlog.StoredHashesForRecordHash(int64(e.size), leaf, hashOf(e.hash))
 	if err != nil {
 		return nil, err
 	}
@@ -46,25 +56,20 @@ func (e edge) clone() edge {
 	return edge{e.size, append(make([]tlog.Hash, 0, len(e.hashes)+1), e.hashes...)}
 }
 
-func (e edge) root() (tlog.Hash, error) { return tlog.TreeHash(int64(e.size), e) }
+func (e edge) root() (tlog.Hash, error) { return tlog.TreeHash(int64(e.size), hashOf(e.hash)) }
 
 // then reads from the edge what was complete with it, and all else from r: the segments
 // before it need not be here.
 func (e edge) then(r tlog.HashReader) tlog.HashReader {
-	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
-		out := make([]tlog.Hash, len(indexes))
-		for i, index := range indexes {
-			from := r
-			if sequence, _ := completes(index); sequence < e.size {
-				from = e
-			}
-			one, err := from.ReadHashes([]int64{index})
-			if err != nil {
-				return nil, err
-			}
-			out[i] = one[0]
+	return hashOf(func(index int64) (tlog.Hash, error) {
+		if sequence, _ := completes(index); sequence < e.size {
+			return e.hash(index)
 		}
-		return out, nil
+		one, err := r.ReadHashes([]int64{index})
+		if err != nil {
+			return tlog.Hash{}, err
+		}
+		return one[0], nil
 	})
 }
 

@@ -3,6 +3,7 @@ package decisionlog
 import (
 	"cmp"
 	"errors"
+	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,7 +38,9 @@ type Options struct {
 	CheckpointRecords int           // a checkpoint is made after so many records: 1,000
 	CheckpointEvery   time.Duration // and so often, also in silence: 1 min
 	CheckpointIdle    time.Duration // and if records wait for one for so long without another record: 1 s
-	On                Hooks         // what the log calls
+
+	// On has the functions that the log calls.
+	On Hooks
 
 	// Index has the log make an index of its records, beside the writer, which makes
 	// [Log.Query] fast in a large log.
@@ -48,8 +51,8 @@ type Options struct {
 	LockTimeout time.Duration // how long Open waits for another process: 2 s
 }
 
-// Hooks are what a log calls when something happened. Each may be nil. Each must be quick, because all
-// but Failure keep the writer, and must not call the log.
+// Hooks are the functions that a log calls when something happened. Each may be nil. Each must be
+// quick, because most of them keep the writer, and none may call the log.
 type Hooks struct {
 	// Checkpoint gets each signed checkpoint once it is durable.
 	Checkpoint func(note []byte)
@@ -98,12 +101,8 @@ var (
 func (o Options) withDefaults() Options {
 	o.Mode = cmp.Or(o.Mode, Strict)
 	o.Kinds = append([]string{KindDecision, KindSearch, KindBatch, KindAdmin, KindReceipt}, o.Kinds...)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.NewID == nil {
-		o.NewID = func() string { return uuid.Must(uuid.NewV7()).String() }
-	}
+	orElse(&o.Now, time.Now)
+	orElse(&o.NewID, func() string { return uuid.Must(uuid.NewV7()).String() })
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, 64<<20)
 	o.SegmentAge = cmp.Or(o.SegmentAge, 24*time.Hour)
 	o.CheckpointRecords = cmp.Or(o.CheckpointRecords, 1000)
@@ -112,26 +111,19 @@ func (o Options) withDefaults() Options {
 	o.QueueBytes = cmp.Or(o.QueueBytes, 64<<20)
 	o.RetryEvery = cmp.Or(o.RetryEvery, 250*time.Millisecond)
 	o.LockTimeout = cmp.Or(o.LockTimeout, 2*time.Second)
-	if o.On.Checkpoint == nil {
-		o.On.Checkpoint = func([]byte) {}
-	}
-	if o.On.Commit == nil {
-		o.On.Commit = func(Commit) {}
-	}
-	if o.On.Rotate == nil {
-		o.On.Rotate = func(uint64, time.Duration) {}
-	}
-	if o.On.Replace == nil {
-		o.On.Replace = func(uint64, time.Duration) {}
-	}
-	if o.On.Aged == nil {
-		o.On.Aged = func() {}
-	}
-	if o.On.Failure == nil {
-		o.On.Failure = func(error) {}
-	}
-	if o.On.State == nil {
-		o.On.State = func(error) {}
-	}
+	orElse(&o.On.Checkpoint, func([]byte) {})
+	orElse(&o.On.Commit, func(Commit) {})
+	orElse(&o.On.Rotate, func(uint64, time.Duration) {})
+	orElse(&o.On.Replace, func(uint64, time.Duration) {})
+	orElse(&o.On.Aged, func() {})
+	orElse(&o.On.Failure, func(error) {})
+	orElse(&o.On.State, func(error) {})
 	return o
+}
+
+// orElse sets a function that is nil.
+func orElse[F any](f *F, other F) {
+	if reflect.ValueOf(*f).IsNil() {
+		*f = other
+	}
 }

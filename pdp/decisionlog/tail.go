@@ -207,16 +207,7 @@ func edgeBefore(tx *bbolt.Tx, first uint64) (edge, error) {
 // its edge.
 func segmentHashes(tx *bbolt.Tx, first uint64) (tlog.HashReader, error) {
 	before, err := edgeBefore(tx, first)
-	return before.then(tlog.HashReaderFunc(func(indexes []int64) (out []tlog.Hash, err error) {
-		for _, index := range indexes {
-			hash, err := storedHash(tx, index)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, hash)
-		}
-		return out, nil
-	})), err
+	return before.then(hashOf(func(index int64) (tlog.Hash, error) { return storedHash(tx, index) })), err
 }
 
 // fail closes what is open after an error of writing, and returns what callers get. Until

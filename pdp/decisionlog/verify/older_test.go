@@ -46,7 +46,7 @@ func main() {
 		}
 	}
 	if err == nil {
-		err = l.Redact(ctx, "", fmt.Sprint(from+7), "asked for")
+		err = l.Redact(ctx, fmt.Sprint(from+7), "asked for")
 	}
 	if err == nil {
 		err = l.Close()
