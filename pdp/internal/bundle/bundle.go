@@ -134,7 +134,7 @@ func (b *Bundle) checkParentRules(problems *Problems) {
 	}
 	for typ, rules := range b.Config.Parents {
 		for _, rule := range rules {
-			if !b.Schema.mayBeBelow(typ, rule.Parent) {
+			if !slices.Contains(b.Schema.Entities[typ].parents, rule.Parent) {
 				problems.Add(ConfigFile, rule.line, rule.column, "parent_type",
 					fmt.Sprintf("the schema does not let %s have parents of type %s", typ, rule.Parent),
 					"declare it: entity "+string(typ)+" in ["+string(rule.Parent)+"]")

@@ -195,10 +195,8 @@ func (l *entityLoader) definedAt(uid types.EntityUID) string {
 // put adds one entity. It gives the values of the entity the types of the schema, and adds the
 // parents that bundle.yaml finds in its attributes.
 func (l *entityLoader) put(e types.Entity, at entityPlace) {
-	if s := l.bundle.Schema; s != nil {
-		if shape := s.Entities[e.UID.Type]; shape != nil {
-			e = typedEntity(e, shape)
-		}
+	if s := l.bundle.Schema; s != nil && s.Declares(e.UID.Type) {
+		e = typedEntity(e, s.Entities[e.UID.Type])
 	}
 	written := e.Parents
 	for _, rule := range l.bundle.Config.Parents[e.UID.Type] {
@@ -236,7 +234,7 @@ func (l *entityLoader) put(e types.Entity, at entityPlace) {
 }
 
 // typedEntity gives the attributes and tags of an entity the types that the schema declares.
-func typedEntity(e types.Entity, s *entityShape) types.Entity {
+func typedEntity(e types.Entity, s entityShape) types.Entity {
 	if members := e.Attributes.Map(); len(members) > 0 {
 		coerceMembers(members, s.attributes)
 		e.Attributes = types.NewRecord(members)

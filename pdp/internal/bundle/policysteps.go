@@ -280,11 +280,7 @@ func (s *Schema) waysUp(edges int) (most int) {
 		for todo := []types.EntityType{typ}; len(todo) > 0; {
 			of := s.Entities[todo[len(todo)-1]]
 			todo = todo[:len(todo)-1]
-			steps++
-			if of == nil {
-				continue
-			}
-			steps += len(of.parents)
+			steps += 1 + len(of.parents)
 			for _, parent := range of.parents {
 				if _, again := known[parent]; !again {
 					known[parent] = struct{}{}

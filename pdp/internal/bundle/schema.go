@@ -29,7 +29,7 @@ type Schema struct {
 	// unstored validates entities that are in no store. With unknown_entities: evaluate they
 	// may lack what the schema requires.
 	unstored *validate.Validator
-	Entities map[types.EntityType]*entityShape
+	Entities map[types.EntityType]entityShape
 	Actions  map[types.EntityUID]*actionShape
 	// ActionEntities are the actions as entities, with the groups that they are in.
 	ActionEntities types.EntityMap
@@ -202,7 +202,7 @@ func compileSchema(r *resolved.Schema, c *Config) *Schema {
 	s := &Schema{
 		validator: validate.New(r),
 		unstored:  validate.New(unstored(r, c)),
-		Entities:  map[types.EntityType]*entityShape{},
+		Entities:  map[types.EntityType]entityShape{},
 		Actions:   map[types.EntityUID]*actionShape{},
 
 		ActionEntities: types.EntityMap{},
@@ -213,10 +213,10 @@ func compileSchema(r *resolved.Schema, c *Config) *Schema {
 		for _, uid := range e.Values {
 			enums[name][uid] = struct{}{}
 		}
-		s.Entities[name] = &entityShape{attributes: map[string]AttributeShape{}, enum: enums[name]}
+		s.Entities[name] = entityShape{attributes: map[string]AttributeShape{}, enum: enums[name]}
 	}
 	for name, e := range r.Entities {
-		s.Entities[name] = &entityShape{
+		s.Entities[name] = entityShape{
 			attributes: compileRecord(e.Shape, enums),
 			parents:    e.ParentTypes,
 			tags:       compileType(e.Tags, enums),
@@ -295,20 +295,17 @@ func (s *Schema) FitsRequest(r cedar.Request) bool {
 	return s.validator.Request(r) == nil
 }
 
-// mayBeBelow reports if entities of one type may have parents of another.
-func (s *Schema) mayBeBelow(typ, parent types.EntityType) bool {
-	shape := s.Entities[typ]
-	return shape != nil && slices.Contains(shape.parents, parent)
+// Declares reports if the schema declares an entity type.
+func (s *Schema) Declares(typ types.EntityType) bool {
+	_, ok := s.Entities[typ]
+	return ok
 }
 
 // Allows reports if the type of an entity has an entity with that id.
 func (s *Schema) Allows(uid types.EntityUID) bool {
-	shape := s.Entities[uid.Type]
-	if shape == nil || shape.enum == nil {
-		return true
-	}
-	_, ok := shape.enum[uid]
-	return ok
+	enum := s.Entities[uid.Type].enum
+	_, ok := enum[uid]
+	return ok || enum == nil
 }
 
 // FitsSent reports if an entity fits the schema, as a request sees the entity.
@@ -329,7 +326,7 @@ func (s *Schema) FitsSent(e types.Entity, stored bool) bool {
 func (s *Schema) fitsEntity(e types.Entity) error {
 	shape := s.Entities[e.UID.Type]
 	hasContent := e.Attributes.Len() > 0 || e.Tags.Len() > 0 || e.Parents.Len() > 0
-	if shape != nil && shape.enum != nil && hasContent {
+	if shape.enum != nil && hasContent {
 		return fmt.Errorf("type %s is enumerated: its entities have no attributes, tags or parents", e.UID.Type)
 	}
 	if err := s.validator.Entity(e); err != nil {
@@ -353,8 +350,8 @@ func (s *Schema) fitsEntity(e types.Entity) error {
 // misfit says which attribute or tag of an entity does not fit the schema. It returns nil if
 // all fit.
 func (s *Schema) misfit(e types.Entity) error {
-	of := s.Entities[e.UID.Type]
-	if of == nil {
+	of, declared := s.Entities[e.UID.Type]
+	if !declared {
 		return nil
 	}
 	if err := misfitIn(e.Attributes, of.attributes); err != nil {
@@ -556,14 +553,6 @@ func (s *Schema) attributesOf(o owner) map[string]AttributeShape {
 	return s.Attributes(o.entity)
 }
 
-// tagOf is the declared type of an entity's tags.
-func (s *Schema) tagOf(o owner) *Shape {
-	if e := s.Entities[o.entity]; e != nil {
-		return e.tags
-	}
-	return nil
-}
-
 // Environment is one combination of types that a policy can be evaluated for.
 type Environment struct {
 	Principal, Resource types.EntityType
@@ -602,11 +591,11 @@ func (s *Schema) Environments(p *Policy) func(func(Environment) bool) {
 		for action := range s.actionsOf(p) {
 			env := Environment{Action: action}
 			for _, env.Principal = range action.Principals {
-				if s.Entities[env.Principal] == nil || !env.admitsAll(p, PrincipalVar) {
+				if !s.Declares(env.Principal) || !env.admitsAll(p, PrincipalVar) {
 					continue
 				}
 				for _, env.Resource = range action.Resources {
-					if s.Entities[env.Resource] == nil || !env.admitsAll(p, ResourceVar) {
+					if !s.Declares(env.Resource) || !env.admitsAll(p, ResourceVar) {
 						continue
 					}
 					if !yield(env) {
@@ -715,7 +704,7 @@ func unquoted(text string) string { return quotedText.ReplaceAllString(text, `"â
 // Attributes are the declared attributes of an entity type. There are none without a schema,
 // or if the schema does not declare the type.
 func (s *Schema) Attributes(typ types.EntityType) map[string]AttributeShape {
-	if s == nil || s.Entities[typ] == nil {
+	if s == nil {
 		return nil
 	}
 	return s.Entities[typ].attributes

@@ -99,7 +99,7 @@ func (m *mismatches) entity(uid types.EntityUID, sent evaluation.Object, part st
 			part, "id",
 		)
 	}
-	if s := b.Schema; s != nil && s.Entities[uid.Type] == nil {
+	if s := b.Schema; s != nil && !s.Declares(uid.Type) {
 		m.add("the schema declares no type "+quoteShortened(m.wire(part))+m.suggestType(m.wire(part)), part, "type")
 	} else if s != nil && !s.Allows(uid) {
 		m.add("type "+quoteShortened(m.wire(part))+" is enumerated, and has no such id", part, "id")

@@ -56,7 +56,7 @@ func (l *linter) names(p *bundle.Policy) {
 }
 
 func (l *linter) undeclaredType(typ types.EntityType) bool {
-	return l.b.Schema != nil && l.b.Schema.Entities[typ] == nil
+	return l.b.Schema != nil && !l.b.Schema.Declares(typ)
 }
 
 // actionTypes warns of actions that no request can ask for. It does not warn of a group of
