@@ -540,7 +540,7 @@ func (s *Schema) owners(n ast.IsNode, env Environment) (all []owner) {
 		return distinct(append(s.owners(n.Then, env), s.owners(n.Else, env)...))
 	case ast.NodeTypeGetTag:
 		for _, o := range s.owners(n.Left, env) {
-			all = append(all, ownerOf(s.Entities[o.entity].tags)...)
+			all = append(all, ownerOf(s.entities[o.entity].tags)...)
 		}
 	case ast.NodeTypeAccess:
 		for _, o := range s.owners(n.Arg, env) {

@@ -134,7 +134,7 @@ func (b *Bundle) checkParentRules(problems *Problems) {
 	}
 	for typ, rules := range b.Config.Parents {
 		for _, rule := range rules {
-			if !slices.Contains(b.Schema.Entities[typ].parents, rule.Parent) {
+			if !slices.Contains(b.Schema.entities[typ].parents, rule.Parent) {
 				problems.Add(ConfigFile, rule.line, rule.column, "parent_type",
 					fmt.Sprintf("the schema does not let %s have parents of type %s", typ, rule.Parent),
 					"declare it: entity "+string(typ)+" in ["+string(rule.Parent)+"]")
@@ -313,7 +313,7 @@ func (b *Bundle) findTypes() {
 	named := slices.Collect(maps.Keys(b.Config.Known))
 	named = slices.AppendSeq(named, maps.Keys(b.Views[evaluation.DefaultTenant].Store.Ids))
 	if b.Schema != nil {
-		named = slices.AppendSeq(named, maps.Keys(b.Schema.Entities))
+		named = slices.AppendSeq(named, maps.Keys(b.Schema.entities))
 	}
 	b.TypeNames = slices.Collect(maps.Keys(b.Config.Types))
 	for _, typ := range named {

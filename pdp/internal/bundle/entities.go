@@ -196,7 +196,7 @@ func (l *entityLoader) definedAt(uid types.EntityUID) string {
 // parents that bundle.yaml finds in its attributes.
 func (l *entityLoader) put(e types.Entity, at entityPlace) {
 	if s := l.bundle.Schema; s != nil && s.Declares(e.UID.Type) {
-		e = typedEntity(e, s.Entities[e.UID.Type])
+		e = typedEntity(e, s.entities[e.UID.Type])
 	}
 	written := e.Parents
 	for _, rule := range l.bundle.Config.Parents[e.UID.Type] {

@@ -256,7 +256,7 @@ func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 	if root != nil {
 		o.store.Root = root.Store
 	} else if schema != nil {
-		maps.Copy(o.store.Entities, schema.ActionEntities)
+		maps.Copy(o.store.Entities, schema.actionEntities)
 	}
 	for _, name := range l.filesIn(dir, ".cedar") {
 		if l.cancelled() {

@@ -45,7 +45,7 @@ func (s *Schema) StepsOf(p *Policy, most int) (steps, combinations int) {
 			}
 		} else if len(t.Uids) > 0 && !t.Eq {
 			steps = plus(steps, s.sizes.typesBelow(t.Uids[0].Type))
-			lists += len(s.Entities)
+			lists += len(s.entities)
 		}
 	}
 	if steps = plus(steps, 1+product(len(s.Actions), 1+listed)/8); steps > most {
@@ -249,7 +249,7 @@ func (s *Schema) measure() {
 		}
 		return total
 	}
-	for typ, e := range s.Entities {
+	for typ, e := range s.entities {
 		note(e.attributes)
 		z.tags = max(z.tags, e.tags.size())
 		z.edges += 1 + len(e.parents)
@@ -261,7 +261,7 @@ func (s *Schema) measure() {
 		a.size = note(a.Context)
 		z.context = max(z.context, a.size)
 		for _, above := range append(slices.Clone(a.Up.Up), a.Up.Uid) {
-			if of, ok := s.ActionEntities[above]; ok {
+			if of, ok := s.actionEntities[above]; ok {
 				z.ways += 1 + of.Parents.Len()
 			}
 		}
@@ -274,11 +274,11 @@ func (s *Schema) measure() {
 // that out takes too long itself, it is the number of all edges.
 func (s *Schema) waysUp(edges int) (most int) {
 	left := maxActionWays
-	for typ := range s.Entities {
+	for typ := range s.entities {
 		steps := 0
 		known := map[types.EntityType]struct{}{typ: {}}
 		for todo := []types.EntityType{typ}; len(todo) > 0; {
-			of := s.Entities[todo[len(todo)-1]]
+			of := s.entities[todo[len(todo)-1]]
 			todo = todo[:len(todo)-1]
 			steps += 1 + len(of.parents)
 			for _, parent := range of.parents {

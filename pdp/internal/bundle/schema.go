@@ -29,10 +29,10 @@ type Schema struct {
 	// unstored validates entities that are in no store. With unknown_entities: evaluate they
 	// may lack what the schema requires.
 	unstored *validate.Validator
-	Entities map[types.EntityType]entityShape
+	entities map[types.EntityType]entityShape
 	Actions  map[types.EntityUID]*actionShape
-	// ActionEntities are the actions as entities, with the groups that they are in.
-	ActionEntities types.EntityMap
+	// actionEntities are the actions as entities, with the groups that they are in.
+	actionEntities types.EntityMap
 	sizes          schemaNumbers
 	narrow         *narrowed
 }
@@ -202,10 +202,10 @@ func compileSchema(r *resolved.Schema, c *Config) *Schema {
 	s := &Schema{
 		validator: validate.New(r),
 		unstored:  validate.New(unstored(r, c)),
-		Entities:  map[types.EntityType]entityShape{},
+		entities:  map[types.EntityType]entityShape{},
 		Actions:   map[types.EntityUID]*actionShape{},
 
-		ActionEntities: types.EntityMap{},
+		actionEntities: types.EntityMap{},
 	}
 	enums := enumerated{}
 	for name, e := range r.Enums {
@@ -213,10 +213,10 @@ func compileSchema(r *resolved.Schema, c *Config) *Schema {
 		for _, uid := range e.Values {
 			enums[name][uid] = struct{}{}
 		}
-		s.Entities[name] = entityShape{attributes: map[string]AttributeShape{}, enum: enums[name]}
+		s.entities[name] = entityShape{attributes: map[string]AttributeShape{}, enum: enums[name]}
 	}
 	for name, e := range r.Entities {
-		s.Entities[name] = entityShape{
+		s.entities[name] = entityShape{
 			attributes: compileRecord(e.Shape, enums),
 			parents:    e.ParentTypes,
 			tags:       compileType(e.Tags, enums),
@@ -228,7 +228,7 @@ func compileSchema(r *resolved.Schema, c *Config) *Schema {
 			shape.Principals, shape.Resources = a.AppliesTo.Principals, a.AppliesTo.Resources
 			shape.Context = compileRecord(a.AppliesTo.Context, enums)
 		}
-		s.Actions[uid], s.ActionEntities[uid] = shape, a.Entity
+		s.Actions[uid], s.actionEntities[uid] = shape, a.Entity
 	}
 	return s
 }
@@ -297,13 +297,13 @@ func (s *Schema) FitsRequest(r cedar.Request) bool {
 
 // Declares reports if the schema declares an entity type.
 func (s *Schema) Declares(typ types.EntityType) bool {
-	_, ok := s.Entities[typ]
+	_, ok := s.entities[typ]
 	return ok
 }
 
 // Allows reports if the type of an entity has an entity with that id.
 func (s *Schema) Allows(uid types.EntityUID) bool {
-	enum := s.Entities[uid.Type].enum
+	enum := s.entities[uid.Type].enum
 	_, ok := enum[uid]
 	return ok || enum == nil
 }
@@ -324,7 +324,7 @@ func (s *Schema) FitsSent(e types.Entity, stored bool) bool {
 
 // fitsEntity says why an entity of a file does not fit the schema.
 func (s *Schema) fitsEntity(e types.Entity) error {
-	shape := s.Entities[e.UID.Type]
+	shape := s.entities[e.UID.Type]
 	hasContent := e.Attributes.Len() > 0 || e.Tags.Len() > 0 || e.Parents.Len() > 0
 	if shape.enum != nil && hasContent {
 		return fmt.Errorf("type %s is enumerated: its entities have no attributes, tags or parents", e.UID.Type)
@@ -350,7 +350,7 @@ func (s *Schema) fitsEntity(e types.Entity) error {
 // misfit says which attribute or tag of an entity does not fit the schema. It returns nil if
 // all fit.
 func (s *Schema) misfit(e types.Entity) error {
-	of, declared := s.Entities[e.UID.Type]
+	of, declared := s.entities[e.UID.Type]
 	if !declared {
 		return nil
 	}
@@ -707,7 +707,7 @@ func (s *Schema) Attributes(typ types.EntityType) map[string]AttributeShape {
 	if s == nil {
 		return nil
 	}
-	return s.Entities[typ].attributes
+	return s.entities[typ].attributes
 }
 
 // ContextOf is what the schema declares of the context of an action; nil if there is no schema.

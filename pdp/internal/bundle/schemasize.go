@@ -174,9 +174,9 @@ func (s *Schema) checkActionWays(file string, text []byte, problems *Problems) b
 	ways := 0
 	for _, uid := range slices.SortedFunc(maps.Keys(s.Actions), compareUIDs) {
 		a := s.Actions[uid]
-		a.Up = LineageOf(uid, s.ActionEntities)
+		a.Up = LineageOf(uid, s.actionEntities)
 		for _, above := range append(a.Up.Up, uid) {
-			if of, ok := s.ActionEntities[above]; ok {
+			if of, ok := s.actionEntities[above]; ok {
 				ways += 1 + of.Parents.Len()
 			}
 		}
