@@ -93,15 +93,10 @@ type caseFile struct {
 // caseEntry is a case as it is written: of one step, which then stands in the
 // case itself, or of several; for one question, or for several at once.
 type caseEntry struct {
-	ID       string `yaml:"id"`
-	Plan     string `yaml:"plan"`
-	Title    string `yaml:"title"`
-	Advisory bool   `yaml:"advisory"`
-	Needs    string `yaml:"needs"`
+	Case `yaml:",inline"`
 	// On makes a case of each of these questions, its id prefixed with the name.
-	On    []string `yaml:"on"`
-	Steps []Step   `yaml:"steps"`
-	Step  `yaml:",inline"`
+	On   []string `yaml:"on"`
+	Step `yaml:",inline"`
 }
 
 // statuses is one status code or a list, any of which will do.
@@ -118,7 +113,8 @@ func (s *statuses) UnmarshalYAML(node *yaml.Node) error {
 
 // expand makes the cases of an entry.
 func (e caseEntry) expand(plan string) ([]Case, error) {
-	c := Case{ID: e.ID, Plan: cmp.Or(e.Plan, plan), Title: e.Title, Advisory: e.Advisory, Needs: e.Needs, Steps: e.Steps}
+	c := e.Case
+	c.Plan = cmp.Or(c.Plan, plan)
 	if len(c.Steps) == 0 {
 		c.Steps = []Step{e.Step}
 	}

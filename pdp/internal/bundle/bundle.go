@@ -260,7 +260,10 @@ func (b *Bundle) LongestApproval() (longest time.Duration) {
 
 // PolicyInfo describes a policy without its text.
 type PolicyInfo struct {
-	ID, Effect, Position, Tenant string
+	ID       string `json:"id"`
+	Effect   string `json:"effect"`
+	Position string `json:"position"`
+	Tenant   string `json:"tenant"`
 }
 
 // Policies lists every policy of the bundle once, by tenant and id.

@@ -29,7 +29,7 @@ type benchReport struct {
 }
 
 type benchPolicyCost struct {
-	policyJSON
+	pdp.PolicyInfo
 	// Requests is how many requests the policy was put to, of a thousand at most.
 	Requests int           `json:"requests"`
 	Each     time.Duration `json:"each_ns"`
@@ -61,7 +61,7 @@ func (b *bench) report(bundle *pdp.Bundle, c Bench) benchReport {
 	}
 	for _, p := range b.costs {
 		r.Costs = append(r.Costs, benchPolicyCost{
-			policyJSON: policyJSON(p.PolicyInfo),
+			PolicyInfo: p.PolicyInfo,
 			Requests:   p.Requests,
 			Each:       p.Total / time.Duration(p.Requests),
 			Share:      float64(p.Total) / float64(max(all, 1)),

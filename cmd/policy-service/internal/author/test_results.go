@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp"
 	"policy-service/pdp/visible"
 )
 
@@ -61,11 +62,11 @@ func (c result) reproduce(dir string) string {
 // testJSON is what test --json prints. Programs read it: members may be added,
 // never renamed.
 type testJSON struct {
-	Bundle    string         `json:"bundle"`
-	Passed    int            `json:"passed"`
-	Failed    int            `json:"failed"`
-	Tests     []testCaseJSON `json:"tests"`
-	Uncovered []policyJSON   `json:"uncovered,omitzero"`
+	Bundle    string           `json:"bundle"`
+	Passed    int              `json:"passed"`
+	Failed    int              `json:"failed"`
+	Tests     []testCaseJSON   `json:"tests"`
+	Uncovered []pdp.PolicyInfo `json:"uncovered,omitzero"`
 }
 
 type testCaseJSON struct {
@@ -76,13 +77,6 @@ type testCaseJSON struct {
 	Tenant string   `json:"tenant"`
 	Passed bool     `json:"passed"`
 	Differ []string `json:"differences"`
-}
-
-type policyJSON struct {
-	ID       string `json:"id"`
-	Effect   string `json:"effect"`
-	Position string `json:"position"`
-	Tenant   string `json:"tenant"`
 }
 
 func (r *results) json() testJSON {
@@ -99,10 +93,7 @@ func (r *results) json() testJSON {
 		})
 	}
 	if r.coverage {
-		out.Uncovered = []policyJSON{}
-		for _, p := range r.uncovered() {
-			out.Uncovered = append(out.Uncovered, policyJSON(p))
-		}
+		out.Uncovered = append([]pdp.PolicyInfo{}, r.uncovered()...)
 	}
 	return out
 }
