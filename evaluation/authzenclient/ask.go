@@ -12,8 +12,8 @@ import (
 type asking struct {
 	op     string
 	url    string // "" where the PDP does not offer the call
-	get    bool
-	public bool // readable by anybody: it gets no credentials
+	method string // "" is POST
+	public bool   // readable by anybody: it gets no credentials
 	body   []byte
 	key    string     // the Idempotency-Key, "" is none
 	repeat repeatable // the failures after which it may be asked again
@@ -69,10 +69,7 @@ func (c *Client) requestID() (string, *Error) {
 }
 
 func (c *Client) once(ctx context.Context, a asking, id string, read func(reply) *Error) *Error {
-	method := http.MethodPost
-	if a.get {
-		method = http.MethodGet
-	}
+	method := cmp.Or(a.method, http.MethodPost)
 	r, err := http.NewRequestWithContext(ctx, method, a.url, bytes.NewReader(a.body))
 	if err != nil {
 		return notAsked("the URL of the call cannot be used")
@@ -82,7 +79,7 @@ func (c *Client) once(ctx context.Context, a asking, id string, read func(reply)
 		return failure
 	}
 	r.Header.Set("Accept", "application/json")
-	if !a.get {
+	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if id != "" {

@@ -67,7 +67,7 @@ func (c *Client) submit(ctx context.Context, h Handle) (p standing, err *Error) 
 
 // look asks how far a task is.
 func (c *Client) look(ctx context.Context, h Handle) (standing, *Error) {
-	a := asking{op: "await", url: h.kept.Task.StatusEndpoint, get: true, repeat: unanswered}
+	a := asking{op: "await", url: h.kept.Task.StatusEndpoint, method: http.MethodGet, repeat: unanswered}
 	return c.atTask(ctx, a, h.mine)
 }
 

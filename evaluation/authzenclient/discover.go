@@ -56,7 +56,7 @@ func (c *Client) native() string { return c.at.base.String() + "/v1/authorize" }
 // which AuthZEN permits: what protects the answer is TLS.
 func (c *Client) Discover(ctx context.Context) error {
 	var found *endpoints
-	a := asking{op: "discover", url: c.metadataURL(), get: true, public: true, repeat: unanswered}
+	a := asking{op: "discover", url: c.metadataURL(), method: http.MethodGet, public: true, repeat: unanswered}
 	_, err := c.ask(ctx, a, func(r reply) (err *Error) {
 		found, err = c.readMetadata(r.body)
 		return err

@@ -2,6 +2,7 @@ package authzenclient
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"unicode/utf8"
 
@@ -45,7 +46,7 @@ func (c *Client) fills(ctx context.Context, h Handle, url string) *Error {
 	if err := c.reachable(url); err != nil {
 		return err
 	}
-	a := asking{op: "request", url: url, get: true, repeat: unanswered, breaker: &breaker{}, schema: true}
+	a := asking{op: "request", url: url, method: http.MethodGet, repeat: unanswered, breaker: &breaker{}, schema: true}
 	_, err := c.ask(ctx, a, func(r reply) *Error {
 		if !h.fills(r.body) {
 			return notAsked("the PDP wants more with an approval request than this client can say; ask for it by another program, or say it in the request's context")
