@@ -1,7 +1,7 @@
 // Package datakey keeps a secret key in a file of its own below the data directory, such as the key of masked values.
 //
-// A [Key] names the file. [Key.Open] makes the key if there is none, and it is on disk before it is used. A key is never
-// replaced: the package refuses a file that holds anything else, and says what the operator can do about it.
+// A [Key] names the file. [Key.Open] makes the key if there is none, and it is on disk before it is used. A key is
+// never replaced: the package refuses a file that holds anything else, and says what the operator can do about it.
 package datakey
 
 import (

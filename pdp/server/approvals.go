@@ -16,16 +16,17 @@ import (
 type ApprovalsConfig struct {
 	MaxPendingPerSubject int64 `yaml:"max_pending_per_subject" default:"200" min:"1" max:"1000000" doc:"How many approval requests of one subject may wait at once in one tenant."`
 	MaxPendingPerTenant  int64 `yaml:"max_pending_per_tenant" default:"10000" min:"1" max:"1000000" doc:"How many approval requests of one tenant may wait at once."`
-	// MaxPendingPerCaller is a quarter of that, unless given: whoever asks, others can.
+	// MaxPendingPerCaller is a quarter of MaxPendingPerTenant unless it is given, so that one caller leaves room for
+	// others.
 	MaxPendingPerCaller    int64 `yaml:"max_pending_per_caller" min:"1" max:"1000000" doc:"How many approval requests that one caller caused may wait at once in one tenant. A quarter of max_pending_per_tenant unless given. If one gateway asks for a whole tenant, give it as many as the tenant has."`
 	NewPerMinutePerSubject int64 `yaml:"new_per_minute_per_subject" default:"60" min:"1" max:"1000000" doc:"How many new approval requests one subject may cause in one tenant in a minute."`
-	// NewPerMinutePerCaller is ten times that, unless given.
+	// NewPerMinutePerCaller is ten times NewPerMinutePerSubject unless it is given.
 	NewPerMinutePerCaller int64 `yaml:"new_per_minute_per_caller" min:"1" max:"10000000" doc:"How many new approval requests one caller may cause in one tenant in a minute. Ten times new_per_minute_per_subject unless given."`
-	// Retain is how long what came of them is kept here; the decision log has its own.
+	// Retain is how long approval requests are kept here after they have ended. The decision log has a key of its own.
 	Retain time.Duration `yaml:"retain" default:"720h" min:"1h" doc:"How long the service keeps approval requests that have ended, like 30d. The decision log keeps its records of them."`
-	// Callbacks are where programs may want to be told of what they asked for.
+	// Callbacks are the addresses at which programs may be told what became of their approval requests.
 	Callbacks []broker.CallbackConfig `yaml:"callbacks" doc:"Where callers that file approval requests may be told of the outcome, by signed POSTs. The service accepts no other callback."`
-	// Webhooks are told of each request that is filed, and of each that waits no longer.
+	// Webhooks are the systems that are told of each approval request that is filed, and of each that waits no longer.
 	Webhooks []webhook.Config `yaml:"webhooks" doc:"Systems that are told of every approval request, by signed POSTs."`
 }
 

@@ -62,7 +62,7 @@ const (
 func newWaiting(most time.Duration) *waiting {
 	w := &waiting{
 		most:    most,
-		callers: keyedmutex.Mutex{Most: 1 + WaitingOfOne},
+		callers: keyedmutex.Mutex{Most: 1 + WaitingOfOne}, // one makes a page, and the others wait
 		pages:   door.Gate{Limit: MostPages, Patience: most},
 		of:      map[string]int{},
 		watches: map[string]*watch{},
