@@ -25,10 +25,7 @@ const (
 // ceilings are today's numbers of what is over its budget. Each is there until its room is in order. The test fails if
 // a number grows, and if a line is no longer needed because the number is within the budget, or the thing is gone. It
 // does not fail if a number shrinks, so a change that takes something away need not come here.
-var ceilings = map[string]int{
-	"methods of pdp/approval.Store": 78,
-	"fields of pdp/approval.Store":  20,
-}
+var ceilings = map[string]int{}
 
 // holders are the types outside pdp/server that hold a *server.Server, each with its reason. No other type or package
 // variable may: what needs the whole server to do its work belongs to the server, or needs less than it says.

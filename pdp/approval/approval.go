@@ -39,6 +39,11 @@ const (
 	Revoked   Status = "revoked"
 )
 
+// Statuses are all states there are.
+func Statuses() []Status {
+	return []Status{Pending, Approved, Denied, Expired, Cancelled, UsedUp, Revoked}
+}
+
 // Final reports whether nothing comes after a state.
 func (s Status) Final() bool { return s != Pending && s != Approved }
 
@@ -127,6 +132,11 @@ type Vote struct {
 	Step string `json:"step,omitzero"`
 }
 
+// names reports whether a vote names the person of another vote, if that is why this one may speak.
+func (v Vote) names(other Vote) bool {
+	return v.Kind == Delegate && v.By == other.From && v.To == other.By
+}
+
 // VoteKind is approve, deny or delegate.
 type VoteKind string
 
@@ -146,10 +156,7 @@ func (a Approval) at(now time.Time) Approval {
 	if !a.open() || now.Before(a.ExpiresAt) {
 		return a
 	}
-	if a.Status == Pending {
-		a.DecidedAt = a.ExpiresAt
-	}
-	a.Status, a.EndedAt, a.ExpiresAt = Expired, a.ExpiresAt, time.Time{}
+	a.end(Expired, a.ExpiresAt)
 	return a
 }
 
@@ -170,5 +177,8 @@ func (a Approval) next() Approval {
 
 // end makes the state a final one.
 func (a *Approval) end(as Status, now time.Time) {
+	if a.Status == Pending {
+		a.DecidedAt = now
+	}
 	a.Status, a.EndedAt, a.ExpiresAt = as, now, time.Time{}
 }

@@ -10,43 +10,58 @@ import (
 // Decide is what a person says of one that is pending: its version is the one that the
 // person has seen, or 0 for any. Counts says of an earlier vote whether that person may
 // still approve, same whether two names are of one person; both must be quick.
-func (s *Store) Decide(ctx context.Context, id string, version int, v Vote, counts func(Vote) bool, same func(a, b string) bool) (Approval, error) {
-	a, release, err := s.locked(ctx, id)
+func (s *Store) Decide(
+	ctx context.Context,
+	id string,
+	version int,
+	v Vote,
+	counts func(Vote) bool,
+	same func(a, b string) bool,
+) (Approval, error) {
+	return s.moveFrom(ctx, id, Pending, version, func(m *move) error {
+		v.At, v.ValidUntil = m.now, v.ValidUntil.Round(0).UTC()
+		m.lapse(s.proof.inForce(&m.from))
+		if err := mayVote(&m.to, &v, same); err != nil {
+			return err
+		}
+		m.to.Votes = append(m.to.Votes, v)
+		m.to.Votes[len(m.to.Votes)-1].Step = m.step(Step{
+			Name:       string(v.Kind),
+			By:         v.By,
+			Caller:     v.Caller,
+			Reason:     v.Reason,
+			To:         v.To,
+			ValidUntil: v.ValidUntil,
+			From:       v.From,
+		})
+		switch until, enough := m.to.agreed(m.now, counts, same); {
+		case v.Kind == Deny:
+			m.to.end(Denied, m.now)
+			m.step(Step{Name: StepDenied})
+		case v.Kind == Approve && enough:
+			m.to.Status, m.to.DecidedAt, m.to.ExpiresAt = Approved, m.now, until
+			m.to.Agreed = m.step(Step{Name: StepApproved})
+		}
+		return nil
+	})
+}
+
+// moveFrom moves an approval that is in a state, and in the version that was seen of it or
+// in any if that is 0.
+func (s *Store) moveFrom(ctx context.Context, id string, in Status, seen int, do func(*move) error) (Approval, error) {
+	a, release, err := s.ledger.Locked(ctx, id)
 	if err != nil {
 		return Approval{}, err
 	}
 	defer release()
-	now := s.now()
-	if err := in(a, Pending, version, now); err != nil {
-		return Approval{}, err
-	}
-	v.At, v.ValidUntil = now, v.ValidUntil.Round(0).UTC()
 	m := s.move(a)
-	m.lapse(now, s.inForce(&a))
-	if err := mayVote(&m.to, &v, same); err != nil {
-		return Approval{}, err
+	if a = a.at(m.now); a.Status != in || seen != 0 && seen != a.Version {
+		return Approval{}, &StateError{Status: a.Status, Version: a.Version}
 	}
-	m.to.Votes = append(m.to.Votes, v)
-	voted := Step{Name: v.Kind.step(), At: now, By: v.By, Caller: v.Caller, Reason: v.Reason, To: v.To, ValidUntil: v.ValidUntil, From: v.From}
-	m.to.Votes[len(m.to.Votes)-1].Step = m.step(voted)
-	switch until, enough := m.to.agreed(now, counts, same); {
-	case v.Kind == Deny:
-		m.to.DecidedAt = now
-		m.to.end(Denied, now)
-		m.step(Step{Name: StepDenied, At: now})
-	case v.Kind == Approve && enough:
-		m.to.Status, m.to.DecidedAt, m.to.ExpiresAt = Approved, now, until
-		m.to.Agreed = m.step(Step{Name: StepApproved, At: now})
+	if err := do(m); err != nil {
+		return Approval{}, err
 	}
 	return s.commit(ctx, m)
-}
-
-// in wants an approval in a state, and in the version that was seen of it.
-func in(a Approval, status Status, version int, now time.Time) error {
-	if a = a.at(now); a.Status != status || version != 0 && version != a.Version {
-		return &StateError{Status: a.Status, Version: a.Version}
-	}
-	return nil
 }
 
 // mayVote holds a vote against those before it. Who named another in their place has
@@ -56,7 +71,8 @@ func mayVote(a *Approval, v *Vote, same func(a, b string) bool) error {
 		return slices.ContainsFunc(a.Votes, func(before Vote) bool { return same(before.By, name) })
 	}
 	if v.By == "" || v.Kind != Approve && v.Kind != Deny && v.Kind != Delegate {
-		return fmt.Errorf("%w: a vote %q of %q: name a person, and %s, %s or %s", ErrInvalid, v.Kind, v.By, Approve, Deny, Delegate)
+		return fmt.Errorf("%w: a vote %q of %q: name a person, and %s, %s or %s",
+			ErrInvalid, v.Kind, v.By, Approve, Deny, Delegate)
 	}
 	if voted(v.By) {
 		return ErrVoted
@@ -84,8 +100,8 @@ func mayVote(a *Approval, v *Vote, same func(a, b string) bool) error {
 // counts: who may vote now was asked before. Of the earlier ones, one that was to hold
 // until a moment that has passed does not, and two that turned out to be of one person
 // are one.
-func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b string) bool) (until time.Time, enough bool) {
-	until = now.Add(a.Terms.ValidFor)
+func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b string) bool) (end time.Time, is bool) {
+	end = now.Add(a.Terms.ValidFor)
 	var people []string
 	for i, v := range slices.Backward(a.Votes) {
 		passed := !v.ValidUntil.IsZero() && !now.Before(v.ValidUntil)
@@ -94,39 +110,28 @@ func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b 
 			continue
 		}
 		people = append(people, v.By)
-		if !v.ValidUntil.IsZero() && v.ValidUntil.Before(until) {
-			until = v.ValidUntil
+		if !v.ValidUntil.IsZero() && v.ValidUntil.Before(end) {
+			end = v.ValidUntil
 		}
 	}
-	return until, len(people) >= a.Terms.Quorum
+	return end, len(people) >= a.Terms.Quorum
 }
 
 // Revoke takes back what was approved. Of v count By, Caller and Reason.
 func (s *Store) Revoke(ctx context.Context, id string, version int, v Vote) (Approval, error) {
-	return s.take(ctx, id, version, v, Approved, Revoked, StepRevoked)
+	return s.take(ctx, id, version, v, Approved, Revoked)
 }
 
 // Cancel is the requester's: nobody need decide any more.
 func (s *Store) Cancel(ctx context.Context, id string, version int, by, caller, reason string) (Approval, error) {
-	return s.take(ctx, id, version, Vote{By: by, Caller: caller, Reason: reason}, Pending, Cancelled, StepCancelled)
+	return s.take(ctx, id, version, Vote{By: by, Caller: caller, Reason: reason}, Pending, Cancelled)
 }
 
 // take ends an approval for a person.
-func (s *Store) take(ctx context.Context, id string, version int, v Vote, from, to Status, name string) (Approval, error) {
-	a, release, err := s.locked(ctx, id)
-	if err != nil {
-		return Approval{}, err
-	}
-	defer release()
-	now := s.now()
-	if err := in(a, from, version, now); err != nil {
-		return Approval{}, err
-	}
-	m := s.move(a)
-	if from == Pending {
-		m.to.DecidedAt = now
-	}
-	m.to.end(to, now)
-	m.step(Step{Name: name, At: now, By: v.By, Caller: v.Caller, Reason: v.Reason})
-	return s.commit(ctx, m)
+func (s *Store) take(ctx context.Context, id string, version int, v Vote, from, to Status) (Approval, error) {
+	return s.moveFrom(ctx, id, from, version, func(m *move) error {
+		m.to.end(to, m.now)
+		m.step(Step{Name: string(to), By: v.By, Caller: v.Caller, Reason: v.Reason})
+		return nil
+	})
 }

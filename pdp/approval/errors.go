@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"policy-service/pdp/ledger"
 )
 
 // The errors of a store.
@@ -12,21 +14,22 @@ var (
 	// be done is done nobody can say; it is tried again with the next call.
 	ErrUnavailable = errors.New("the approvals cannot be written")
 	// ErrUnrecorded: what was done is not on record yet, and counts for nothing until it is.
-	ErrUnrecorded = errors.New("the step is not on record yet")
+	ErrUnrecorded = ledger.ErrUnrecorded
 	ErrClosed     = errors.New("the approvals are closed")
 	ErrLocked     = errors.New("the approvals are in use by another process: stop it, or use another data directory")
-	ErrDamaged    = errors.New("the file of the approvals is damaged: restore it from a backup, or move it away to begin without any approval")
+	ErrDamaged    = errors.New("the file of the approvals is damaged: restore it from a backup, " +
+		"or move it away to begin without any approval")
 	// ErrOld: the file is of format 1, and the log does not vouch for it.
 	ErrOld = errors.New("the file of the approvals has format 1, in which nothing keeps others from changing it")
 	// ErrShort: the log ends before what the file knows of it.
-	ErrShort    = errors.New("the log was cut, or an older copy of it put in its place")
+	ErrShort    = ledger.ErrShort
 	ErrNotFound = errors.New("no such approval")
 	ErrTooLarge = errors.New("the request is too large to be shown to approvers")
 	ErrVoted    = errors.New("this person has already voted, or named another in their place")
 	// ErrNotDelegable: the terms do not let an approver name another, or not this one.
 	ErrNotDelegable = errors.New("this vote cannot be delegated")
 	// ErrInvalid: what was handed over can never be done, whenever it is tried.
-	ErrInvalid = errors.New("not valid")
+	ErrInvalid = ledger.ErrInvalid
 )
 
 // StateError says that something cannot be done in the state, or not to the version,

@@ -2,31 +2,38 @@ package approval
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"fmt"
 
 	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/ledger"
 )
 
 // Work does once what Run does whenever something is due.
-func (s *Store) Work(ctx context.Context) {
-	s.attempt(ctx, s.ready, s.catchUp, s.expireDue, s.forgetOld)
-}
+func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx) }
 
 // PutFormat says that a file has another format.
 func PutFormat(tx *bbolt.Tx, key []byte, version int) error {
-	return put(values{tx, keyOf(key, keyUse)}, bucketMeta, []byte(keyFormat), version)
+	mac, text := hmac.New(sha256.New, keyOf(key, keyUse)), fmt.Append(nil, version)
+	_, _ = mac.Write([]byte("\x00\x04meta\x00\x06format" + string(text)))
+	return tx.Bucket([]byte(ledger.BucketMeta)).Put([]byte(ledger.KeyFormat), append(mac.Sum(nil), text...))
+}
+
+// Changed is readable after the next change.
+func (s *Store) Changed() <-chan struct{} {
+	return s.News(nil).C
 }
 
 // FileAll files many in one transaction, and puts nothing on record.
 func (s *Store) FileAll(questions []ApprovalRequest) error {
 	now := s.now()
-	return s.update(func(c *change) error {
+	return s.ledger.Update(func(c *change) {
 		for _, q := range questions {
 			a := Approval{ApprovalRequest: q, ID: s.options.NewID(), Version: 1, Status: Pending, FiledAt: now, ExpiresAt: now.Add(q.Terms.Timeout)}
-			if err := c.save(nil, &a); err != nil {
-				return err
-			}
+			s.save(c, Approval{}, &a)
 		}
-		return nil
 	})
 }
 

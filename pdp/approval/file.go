@@ -4,18 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"policy-service/evaluation"
+	"policy-service/pdp/ledger"
 )
 
 // File asks for an approval, once: where one that is bound to the same digest waits,
 // or was approved, it is that one.
 func (s *Store) File(ctx context.Context, q ApprovalRequest) (Approval, error) {
-	if err := errors.Join(s.fits(&q), s.ready(ctx)); err != nil {
+	if err := errors.Join(s.fits(&q), s.ledger.Ready(ctx)); err != nil {
 		return Approval{}, err
 	}
-	release, err := s.lock(ctx, "digest "+string(q.Digest[:])) // no id has a space
+	release, err := s.ledger.Lock(ctx, "digest "+string(q.Digest[:])) // no id has a space
 	if err != nil {
 		return Approval{}, err
 	}
@@ -24,7 +23,7 @@ func (s *Store) File(ctx context.Context, q ApprovalRequest) (Approval, error) {
 		return a, err
 	}
 	now := s.now()
-	m := &move{store: s, to: Approval{
+	m := &move{store: s, now: now, to: Approval{
 		ApprovalRequest: q,
 		ID:              s.options.NewID(),
 		Version:         1,
@@ -32,13 +31,13 @@ func (s *Store) File(ctx context.Context, q ApprovalRequest) (Approval, error) {
 		FiledAt:         now,
 		ExpiresAt:       now.Add(q.Terms.Timeout),
 	}}
-	m.step(Step{Name: StepFiled, At: now, Caller: q.Caller})
-	mine, err := s.lock(ctx, m.to.ID)
+	m.step(Step{Name: StepFiled, Caller: q.Caller})
+	mine, err := s.ledger.Lock(ctx, m.to.ID)
 	if err != nil {
 		return Approval{}, err
 	}
 	defer mine()
-	m.allowed = func() error { return s.limit(&q, now) }
+	m.allowed = func() error { return s.limiter.take(&q, s.queue.Load(), now) }
 	return s.commit(ctx, m)
 }
 
@@ -55,51 +54,17 @@ func (s *Store) fits(q *ApprovalRequest) error {
 
 // join finds the open approval that is bound to a digest, and ends one whose time is up.
 func (s *Store) join(ctx context.Context, digest [32]byte) (a Approval, joined bool, err error) {
-	err = s.view(func(tx values) (err error) {
-		a, joined, err = bound(tx, digest)
-		return err
-	})
+	err = s.ledger.View(func(tx *ledger.Tx) { a, joined = bound(tx, digest) })
 	if err != nil || !joined {
 		return Approval{}, false, err
 	}
-	a, release, err := s.locked(ctx, a.ID)
+	a, release, err := s.ledger.Locked(ctx, a.ID)
 	if err != nil {
 		return Approval{}, false, err
 	}
 	defer release()
-	now := s.now()
-	if a.open() && a.at(now).Status == Expired {
-		a, err = s.expire(ctx, a, now)
+	if a.open() && a.at(s.now()).Status == Expired {
+		return Approval{}, false, rules{s}.Expire(ctx, a)
 	}
-	if err != nil || !a.open() {
-		return Approval{}, false, err
-	}
-	return a, true, nil
+	return a, a.open(), nil
 }
-
-// limit is asked by the writer, so that nobody comes between it and the new one.
-func (s *Store) limit(q *ApprovalRequest, now time.Time) error {
-	most := s.options.Limits
-	subject, caller, tenant := s.memory.counts(q)
-	switch {
-	case caller >= most.MaxPendingPerCaller:
-		return &LimitError{RetryAfter: laterOn, OfCaller: true}
-	case subject >= most.MaxPendingPerSubject, tenant >= most.MaxPendingPerTenant:
-		return &LimitError{RetryAfter: laterOn}
-	}
-	// What a caller has is looked at before its subject has a bucket, or one that names ever
-	// new subjects would leave none to others; and it is taken after, so that a subject that
-	// asks too often takes nothing from the others for whom its gateway asks.
-	by := owner{q.Tenant, evaluation.Ref{ID: q.Caller}}
-	if wait := s.asking.wait(by, now); wait > 0 {
-		return &LimitError{RetryAfter: wait, OfCaller: true}
-	}
-	if wait, ok := s.rates.take(q.owner(), now); !ok {
-		return &LimitError{RetryAfter: wait}
-	}
-	s.asking.take(by, now)
-	return nil
-}
-
-// laterOn is when to try again where a person must decide before: nobody knows when.
-const laterOn = time.Minute

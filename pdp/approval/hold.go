@@ -12,14 +12,17 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// step is the name of the step that a vote is.
-func (k VoteKind) step() string {
-	return map[VoteKind]string{Approve: StepApprove, Deny: StepDeny, Delegate: StepDelegate}[k]
+// proof finds out which votes of an approval count. A vote counts if the log vouches for the
+// record of it, if that was written with the key of approvals, and if the credential that
+// said it is in force.
+type proof struct {
+	key     []byte // of steps on record
+	options *Options
 }
 
 // seal is made of all that a step brings about, and of what the approval is bound to. A
 // time is in it as the instant that it is, because a record may write it otherwise.
-func (s *Store) seal(step *Step, digest [32]byte) string {
+func (p proof) seal(step *Step, digest [32]byte) string {
 	instant := func(t time.Time) (ns int64) {
 		if !t.IsZero() {
 			ns = t.UnixNano()
@@ -33,56 +36,57 @@ func (s *Store) seal(step *Step, digest [32]byte) string {
 	if err != nil { // of a text that is no UTF-8: no record says it in these words
 		return ""
 	}
-	mac := hmac.New(sha256.New, s.seals)
+	mac := hmac.New(sha256.New, p.key)
 	_, _ = mac.Write(text) // never fails
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
 // sealed reports whether a step from the log was written by who has the key.
-func (s *Store) sealed(step *Step, digest [32]byte) bool {
-	want := s.seal(step, digest)
+func (p proof) sealed(step *Step, digest [32]byte) bool {
+	want := p.seal(step, digest)
 	return want != "" && hmac.Equal([]byte(want), []byte(step.Seal))
 }
 
 // vouched is a step of an approval, if the log vouches for the record of it.
-func (s *Store) vouched(ctx context.Context, a *Approval, record, name string) (step Step, is bool, err error) {
+func (p proof) vouched(ctx context.Context, a *Approval, record, name string) (step Step, is bool, err error) {
 	if record == "" {
 		return step, false, nil
 	}
-	step, found, err := s.options.Attest(ctx, record)
+	step, found, err := p.options.Attest(ctx, record)
 	if err != nil {
 		return step, false, fmt.Errorf("whether the log has step %s of approval %s: %w", record, a.ID, err)
 	}
+	is = found && step.ID == record && step.Approval.ID == a.ID && step.Name == name
 	old := a.Upgraded && step.Seal == ""
-	return step, found && step.ID == record && step.Approval.ID == a.ID && step.Name == name && (old || s.sealed(&step, a.Digest)), nil
+	return step, is && (old || p.sealed(&step, a.Digest)), nil
 }
 
 // inForce says of votes of an approval whether their credentials still may approve. One
 // that somebody was named for counts with that of who named them.
-func (s *Store) inForce(a *Approval) func(Vote) bool {
+func (p proof) inForce(a *Approval) func(Vote) bool {
 	return func(v Vote) bool {
-		if !s.options.InForce(a.Tenant, v.Caller) {
+		if !p.options.InForce(a.Tenant, v.Caller) {
 			return false
 		}
 		return v.From == "" || slices.ContainsFunc(a.Votes, func(d Vote) bool {
-			return d.Kind == Delegate && d.By == v.From && d.To == v.By && s.options.InForce(a.Tenant, d.Caller)
+			return d.names(v) && p.options.InForce(a.Tenant, d.Caller)
 		})
 	}
 }
 
 // holding are the votes of an approved one that still count: those that the log vouches
 // for, of credentials in force. Enough says whether they are as many as it needs.
-func (s *Store) holding(ctx context.Context, a *Approval) (votes []Vote, enough bool, err error) {
-	agreed, is, err := s.vouched(ctx, a, a.Agreed, StepApproved)
+func (p proof) holding(ctx context.Context, a *Approval) (votes []Vote, enough bool, err error) {
+	agreed, is, err := p.vouched(ctx, a, a.Agreed, StepApproved)
 	if err != nil || !is || !agreed.Approval.ExpiresAt.Equal(a.ExpiresAt) {
 		return nil, false, err // and everybody may vote anew
 	}
-	inForce := s.inForce(a)
+	inForce := p.inForce(a)
 	for _, v := range a.Votes {
 		if !inForce(v) {
 			continue
 		}
-		said, is, err := s.vouched(ctx, a, v.Step, v.Kind.step())
+		said, is, err := p.vouched(ctx, a, v.Step, string(v.Kind))
 		if err != nil {
 			return nil, false, err
 		}
@@ -91,11 +95,12 @@ func (s *Store) holding(ctx context.Context, a *Approval) (votes []Vote, enough 
 		}
 	}
 	votes = slices.DeleteFunc(votes, func(v Vote) bool {
-		return v.From != "" && !slices.ContainsFunc(votes, func(d Vote) bool { return d.Kind == Delegate && d.By == v.From && d.To == v.By })
+		return v.From != "" && !slices.ContainsFunc(votes, func(d Vote) bool { return d.names(v) })
 	})
 	var people []string
 	for _, v := range votes {
-		if v.Kind == Approve && !slices.ContainsFunc(people, func(name string) bool { return s.options.SamePerson(a.Tenant, name, v.By) }) {
+		same := func(name string) bool { return p.options.SamePerson(a.Tenant, name, v.By) }
+		if v.Kind == Approve && !slices.ContainsFunc(people, same) {
 			people = append(people, v.By)
 		}
 	}
@@ -104,28 +109,29 @@ func (s *Store) holding(ctx context.Context, a *Approval) (votes []Vote, enough 
 
 // askAgain makes an approved one pending again that has lost votes, until its timeout.
 func (s *Store) askAgain(ctx context.Context, a Approval, votes []Vote) (Approval, error) {
-	m, now := s.move(a), s.now()
-	m.lapse(now, func(v Vote) bool { return slices.ContainsFunc(votes, func(left Vote) bool { return left.By == v.By }) })
+	m := s.move(a)
+	m.lapse(func(v Vote) bool { return slices.ContainsFunc(votes, func(left Vote) bool { return left.By == v.By }) })
 	m.to.Status, m.to.DecidedAt, m.to.ExpiresAt, m.to.Agreed = Pending, time.Time{}, a.FiledAt.Add(a.Terms.Timeout), ""
-	m.step(Step{Name: StepReopened, At: now})
-	if m.to.at(now).Status == Expired {
-		m.to = m.to.at(now)
-		m.step(Step{Name: StepExpired, At: now})
+	m.step(Step{Name: StepReopened})
+	if m.to.at(m.now).Status == Expired {
+		m.to = m.to.at(m.now)
+		m.step(Step{Name: StepExpired})
 	}
 	return s.commit(ctx, m)
 }
 
 // lapse leaves out the votes that do not count any more; each is a step.
-func (m *move) lapse(now time.Time, counts func(Vote) bool) {
-	var gone []Vote
-	m.to.Votes = slices.DeleteFunc(m.to.Votes, func(v Vote) bool {
-		lapsed := !counts(v)
-		if lapsed {
+func (m *move) lapse(counts func(Vote) bool) {
+	var left, gone []Vote
+	for _, v := range m.to.Votes {
+		if counts(v) {
+			left = append(left, v)
+		} else {
 			gone = append(gone, v)
 		}
-		return lapsed
-	})
+	}
+	m.to.Votes = left
 	for _, v := range gone {
-		m.step(Step{Name: StepLapsed, At: now, By: v.By, Reason: "what " + v.Caller + " said does not count any more"})
+		m.step(Step{Name: StepLapsed, By: v.By, Reason: "what " + v.Caller + " said does not count any more"})
 	}
 }

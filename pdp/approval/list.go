@@ -3,26 +3,25 @@ package approval
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
+
+	"policy-service/pdp/ledger"
 )
 
 // Get is an approval as it is now: one whose time is up is expired, whether that is on
 // record yet or not. With [ErrUnrecorded] it says whose it is, and nobody is told what
 // became of it. Any other error is that nobody can tell whether there is one.
 func (s *Store) Get(ctx context.Context, id string) (a Approval, found bool, err error) {
-	stored, found, err := s.stored(id)
+	a, found, err = s.stored(id)
 	if !found || err != nil {
 		return Approval{}, false, err
 	}
-	switch a, err = s.told(ctx, stored); {
-	case errors.Is(err, ErrNotFound): // it was forgotten meanwhile
+	a, err = s.told(ctx, a)
+	if errors.Is(err, ErrNotFound) { // it was forgotten meanwhile
 		return Approval{}, false, nil
-	case errors.Is(err, ErrUnrecorded):
-		return stored, true, err
 	}
-	return a, err == nil, err
+	return a, err == nil || errors.Is(err, ErrUnrecorded), err
 }
 
 // told is an approval as people may be told of it: with all its steps on record. Whoever
@@ -31,9 +30,9 @@ func (s *Store) told(ctx context.Context, stored Approval) (Approval, error) {
 	if !stored.Unrecorded {
 		return stored, nil
 	}
-	a, release, err := s.locked(ctx, stored.ID)
+	a, release, err := s.ledger.Locked(ctx, stored.ID)
 	if err != nil {
-		return Approval{}, err
+		return stored, err
 	}
 	release()
 	return a.at(s.now()), nil
@@ -42,11 +41,9 @@ func (s *Store) told(ctx context.Context, stored Approval) (Approval, error) {
 // stored is an approval as the file has it, be it on record or not.
 func (s *Store) stored(id string) (a Approval, found bool, err error) {
 	now := s.now()
-	err = s.view(func(tx values) (err error) {
-		if a, found, err = read(tx, id); found {
-			a = s.shown(a, now)
-		}
-		return err
+	err = s.ledger.View(func(tx *ledger.Tx) {
+		a, found = ledger.GetItem[Approval](tx, id)
+		a = s.shown(a, now)
 	})
 	return a, found, err
 }
@@ -54,7 +51,7 @@ func (s *Store) stored(id string) (a Approval, found bool, err error) {
 // shown is within a view.
 func (s *Store) shown(a Approval, now time.Time) Approval {
 	a = a.at(now)
-	a.Unrecorded = s.memory.waits(a.ID)
+	a.Unrecorded = s.ledger.Unrecorded(a.ID)
 	return a
 }
 
@@ -69,7 +66,13 @@ const (
 // state, or in any where that is "": those after an id, oldest first. Next is the id to
 // go on after, "" where there is no more. A page can be empty and have a next. One that
 // cannot be put on record now is left out, as nobody can say which state it is in.
-func (s *Store) List(ctx context.Context, tenants []string, status Status, after string, limit int) (page []Approval, next string, err error) {
+func (s *Store) List(
+	ctx context.Context,
+	tenants []string,
+	status Status,
+	after string,
+	limit int,
+) (page []Approval, next string, err error) {
 	stored, next, err := s.page(tenants, status, after, limit)
 	for _, one := range stored {
 		a, err := s.told(ctx, one)
@@ -85,94 +88,64 @@ func (s *Store) List(ctx context.Context, tenants []string, status Status, after
 }
 
 // page is a page of approvals as the file has them.
-func (s *Store) page(tenants []string, status Status, after string, limit int) (page []Approval, next string, err error) {
-	if limit < 1 {
+func (s *Store) page(tenants []string, status Status, after string, most int) (all []Approval, next string, err error) {
+	if most < 1 {
 		return nil, "", errors.New("a page has at least one approval: ask for more than none")
 	}
-	w := &walk{store: s, tenants: tenants, status: status, now: s.now()}
-	err = s.view(func(tx values) error {
-		most := limit * readPerItem
-		if status == Pending {
-			most = limit * examinedPerItem
-		}
-		for n, key := range w.keys(tx, after, most+1) {
-			if n == most || len(page) == limit {
-				return nil
-			}
-			a, fits, err := w.look(tx, []byte(key))
-			if err != nil {
-				return err
-			}
-			if fits {
-				page = append(page, s.shown(a, w.now))
+	now, looks := s.now(), most*readPerItem
+	if status == Pending {
+		looks = most * examinedPerItem
+	}
+	sees := func(tenant string) bool { return tenants == nil || slices.Contains(tenants, tenant) }
+	err = s.ledger.View(func(tx *ledger.Tx) {
+		for n, key := range s.keys(tx, tenants, status, after, looks+1) {
+			if n == looks || len(all) == most {
+				return
 			}
 			next = key
+			if status == Pending { // what is known of it without reading it may speak against it
+				var known waiting
+				if !tx.Get(bucketPending, []byte(key), &known) || !sees(known.Tenant) || !now.Before(known.Until) {
+					continue
+				}
+			}
+			a, found := ledger.GetItem[Approval](tx, key)
+			if a = s.shown(a, now); found && sees(a.Tenant) && (status == "" || status == a.Status) {
+				all = append(all, a)
+			}
 		}
 		next = ""
-		return nil
 	})
 	if err != nil {
 		return nil, "", err
 	}
-	return page, next, nil
-}
-
-// walk is what List looks for.
-type walk struct {
-	store   *Store
-	tenants []string
-	status  Status
-	now     time.Time
+	return all, next, nil
 }
 
 // keys are those that may be what is looked for, after one and in order. Where others have
 // much that is pending, nobody goes through that to find their own.
-func (w *walk) keys(tx values, after string, most int) (keys []string) {
+func (s *Store) keys(tx *ledger.Tx, tenants []string, status Status, after string, most int) (keys []string) {
 	bucket := bucketApprovals
-	if w.status == Pending {
-		if w.tenants != nil {
-			return w.store.memory.pendingIn(w.tenants, after, most)
+	if status == Pending {
+		if tenants != nil {
+			return s.queue.Load().pendingIn(tenants, after, most)
 		}
 		bucket = bucketPending
 	}
-	c := tx.Bucket([]byte(bucket)).Cursor()
-	for key := beyond(c, []byte(after)); key != nil && len(keys) < most; key, _ = c.Next() {
+	for key := range tx.Scan(bucket, []byte(after)) {
+		if len(keys) == most {
+			break
+		}
 		keys = append(keys, string(key))
 	}
 	return keys
 }
 
-// look reads an approval, if what is known of it without that does not speak against it.
-func (w *walk) look(tx values, key []byte) (a Approval, fits bool, err error) {
-	if w.status == Pending {
-		var known waiting
-		found, err := get(tx, bucketPending, key, &known)
-		if err != nil || !found || !w.sees(known.Tenant) || !w.now.Before(known.Until) {
-			return a, false, err
-		}
-	}
-	a, found, err := read(tx, string(key))
-	status := a.at(w.now).Status
-	return a, found && w.sees(a.Tenant) && (w.status == "" || w.status == status), err
-}
-
-func (w *walk) sees(tenant string) bool {
-	return w.tenants == nil || slices.Contains(w.tenants, tenant)
-}
-
-// read reads an approval.
-func read(tx values, id string) (a Approval, found bool, err error) {
-	if found, err = get(tx, bucketApprovals, []byte(id), &a); found && err == nil && a.ID != id {
-		err = fmt.Errorf("%w: %q in %s says that it is %q", ErrDamaged, id, bucketApprovals, a.ID)
-	}
-	return a, found && err == nil, err
-}
-
 // bound reads the open approval that is bound to a digest.
-func bound(tx values, digest [32]byte) (a Approval, found bool, err error) {
+func bound(tx *ledger.Tx, digest [32]byte) (a Approval, found bool) {
 	var id string
-	if found, err = get(tx, bucketDigests, digest[:], &id); err != nil || !found {
-		return a, false, err
+	if !tx.Get(bucketDigests, digest[:], &id) {
+		return a, false
 	}
-	return read(tx, id)
+	return ledger.GetItem[Approval](tx, id)
 }

@@ -25,7 +25,8 @@ type Step struct {
 	Approval Approval `json:"approval"`
 }
 
-// The names of steps. A vote is a step, and the state that it brings about is the next.
+// The names of steps. A vote is a step, named as its kind; the state that it brings about is
+// the next, and a step that ends an approval is named as the state.
 const (
 	StepFiled    = "filed"    // an approval request was filed, for the caller that asked
 	StepApprove  = "approve"  // a person approved
@@ -50,6 +51,10 @@ const (
 // Approval.After. It is never recorded.
 const StepGone = "gone"
 
-// counts reports whether an approval that can be used waits for the record of a step.
-// One that tells of a use takes away, and holds at once.
-func counts(name string) bool { return name != StepUsed && name != StepReleased }
+// StepNames are the names of all steps there are.
+func StepNames() []string {
+	return []string{
+		StepFiled, StepApprove, StepDeny, StepDelegate, StepApproved, StepDenied, StepCancelled, StepRevoked, StepExpired,
+		StepUsed, StepUsedUp, StepReleased, StepLapsed, StepReopened, StepCaughtUp,
+	}
+}

@@ -3,197 +3,198 @@ package approval
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/bbolt"
-
-	"policy-service/pdp/boltfile"
-	"policy-service/pdp/keyedmutex"
+	"policy-service/pdp/ledger"
 )
 
 // Store keeps approvals in a file. [Store.File] asks for one, [Store.Decide] is what a
 // person says, and [Store.Reserve] takes a use of what was approved.
 //
-// Every change is one transaction, in which stands also what goes on record of it; it
-// counts when it is there ([Store.record]). [Store.Run] does what time does, and what
-// could not be done when it was due.
+// Every change is one transaction of a [ledger.Ledger], in which stands also what goes on
+// record of it; it counts when it is there. [Store.Run] does what time does, and what could
+// not be done when it was due.
 type Store struct {
-	path     string
-	upgraded *Upgraded // nil where the file was of this format, or new
-	begun    bool      // by this opening
-	options  Options
-	key      []byte                        // of values in the file
-	seals    []byte                        // the key of steps on record
-	locks    keyedmutex.Mutex              // by id; whoever changes an approval holds its lock until the change is on record
-	grown    atomic.Pointer[chan struct{}] // closed at the next change
-	wake     chan struct{}                 // has room for one: Run has something to look at
-	listeners
-
-	writing   sync.Mutex // one transaction at a time; guards what follows
-	rates     rates      // of subjects
-	asking    rates      // of callers
-	committed int        // the number of the last transaction
-	closed    bool
-
-	mu          sync.RWMutex // held for reading while db is in use
-	db          *bbolt.DB    // nil where it could not be opened again, and unavailable says why
-	memory      *memory
-	unavailable error
+	*ledger.Bulletin // who waits for a change is told by it
+	options          Options
+	ledger           *ledger.Ledger[Approval, Step]
+	queue            atomic.Pointer[queue]
+	limiter          limiter
+	proof            proof
+	upgraded         *Upgraded // nil if the file was of this format, or new
 }
+
+// change is one transaction, of one approval at most.
+type change = ledger.Change[Step]
+
+// News tell who waits that something they wait for has changed.
+type News = ledger.News
 
 // Open opens the store in a data directory, or creates it. What was in doubt when the
 // last process ended is settled as far as it can be now; [Store.Run] does the rest.
 func Open(data string, o Options) (*Store, error) {
 	if o.Record == nil || o.Recorded == nil || o.Attest == nil || o.Steps == nil || o.Size == nil {
-		return nil, errors.New("opening the approvals: there is no log to hold them against: set Record, Recorded, Attest, Steps and Size")
+		return nil, errors.New("opening the approvals: there is no log to hold them against: " +
+			"set Record, Recorded, Attest, Steps and Size")
 	}
 	if len(o.Key) != 32 {
 		return nil, errors.New("opening the approvals: their key is not 32 bytes long: set Key")
 	}
-	s := &Store{path: filepath.Join(data, FileName), options: o.withDefaults(), wake: make(chan struct{}, 1)}
-	s.key, s.seals = keyOf(o.Key, keyUse), keyOf(o.Key, sealUse)
-	s.rates, s.asking = newRates(s.options.Limits.NewPerMinutePerSubject), newRates(s.options.Limits.NewPerMinutePerCaller)
-	grown := make(chan struct{})
-	s.grown.Store(&grown)
-	err := os.MkdirAll(data, 0o700)
-	if err == nil {
-		err = s.openDisk()
-	}
-	if err == nil {
-		if err = s.reconcile(context.Background()); err != nil {
-			err = errors.Join(err, s.letGo())
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("opening the approvals: %s: %w", s.path, err)
-	}
-	if err := s.catchUp(context.Background()); err != nil {
-		s.options.OnError(err)
+	s := &Store{options: o.withDefaults()}
+	most := s.options.Limits
+	s.limiter = limiter{most, newRates(most.NewPerMinutePerSubject), newRates(most.NewPerMinutePerCaller)}
+	s.proof = proof{key: keyOf(o.Key, sealUse), options: &s.options}
+	s.ledger = ledger.New(ledger.Options[Approval, Step]{
+		Form:    form(data, o.Key),
+		Log:     ledger.Log[Step]{Record: o.Record, Recorded: o.Recorded, Steps: o.Steps, Size: o.Size},
+		Rules:   rules{s},
+		Now:     s.now,
+		Retain:  s.options.Retain,
+		OnError: s.options.OnError,
+	})
+	s.Bulletin = s.ledger.Bulletin
+	if err := s.ledger.Open(context.Background()); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
 
-// Look reads what is in a data directory as [Open] would, and changes nothing: how many
-// wait for a person, and the open ones; or why Open would fail. Of a file of format 1
-// it says [ErrOld].
-func Look(data string, key []byte) (pending int, open []Approval, err error) {
-	path := filepath.Join(data, FileName)
-	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-		return 0, nil, err
-	}
-	pending, open, err = look(path, key)
-	if errors.Is(err, boltfile.ErrLocked) {
-		err = ErrLocked
-	}
-	if err != nil {
-		return 0, nil, fmt.Errorf("opening the approvals: %s: %w", path, err)
-	}
-	return pending, open, nil
-}
+// Run does what is due until ctx ends: it ends what was waited for or could be used
+// long enough, forgets what ended long ago, and does what could not be done before.
+func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx, s.forgetTasks) }
 
 // Close ends the store. What is not on record yet is put there after the next Open.
-func (s *Store) Close() error {
-	_ = s.strike()   // or it is looked up once more
-	_ = s.advance(1) // or more of the log is
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	s.closed = true
-	err := s.letGo()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unavailable = ErrClosed
-	return err
-}
+func (s *Store) Close() error { return s.ledger.Close() }
 
-// Changed is closed at the next change of anything.
-func (s *Store) Changed() <-chan struct{} { return *s.grown.Load() }
-
-func (s *Store) changed() {
-	next := make(chan struct{})
-	close(*s.grown.Swap(&next))
-}
+// Begun reports whether there was no file, or nothing in it, when it was opened.
+func (s *Store) Begun() bool { return s.ledger.Begun() }
 
 // Pending is how many wait for a person.
-func (s *Store) Pending() int {
-	m := s.remembered()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.pending
-}
-
-func (s *Store) remembered() *memory {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.memory
-}
+func (s *Store) Pending() int { return int(s.queue.Load().pending.Load()) }
 
 // now is the time as it is stored.
 func (s *Store) now() time.Time { return s.options.Now().Round(0).UTC() }
 
-// lock locks a name: the id of an approval, or the digest of a question that is being filed.
-func (s *Store) lock(ctx context.Context, name string) (release func(), err error) {
-	if release, err = s.locks.Lock(ctx, name); err != nil {
-		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return release, err
+// move is an approval on the way to what it will be, and the steps that it takes.
+type move struct {
+	store *Store
+	now   time.Time
+	from  Approval // the zero value of a new one
+	to    Approval
+	steps []Step
+	// allowed is asked by the writer, if it is not nil, so that nobody comes between that and the change.
+	allowed func() error
 }
 
-// locked is an approval as it is, which nobody changes before release, and with all
-// its steps on record.
-func (s *Store) locked(ctx context.Context, id string) (a Approval, release func(), err error) {
-	if release, err = s.lock(ctx, id); err != nil {
-		return a, nil, err
-	}
-	if err = s.ready(ctx); err == nil {
-		a, err = s.read(id)
-	}
-	if err == nil && a.open() && !s.remembered().isLive(id) {
-		err = fmt.Errorf("%w: approval %s is open, and not listed so: it was never held against the log", ErrDamaged, id)
-	}
-	if err == nil {
-		err = s.record(ctx, id)
-	}
-	if err != nil {
-		release()
-		return Approval{}, nil, err
-	}
-	return a, release, nil
+func (s *Store) move(from Approval) *move {
+	return &move{store: s, now: s.now(), from: from, to: from.next()}
 }
 
-func (s *Store) read(id string) (a Approval, err error) {
-	err = s.view(func(tx values) error {
-		one, found, err := read(tx, id)
-		if err == nil && !found {
-			err = ErrNotFound
-		}
-		a = one
-		return err
-	})
-	return a, err
+// step adds a step, after which the approval is as it is now. Its record has the id.
+func (m *move) step(step Step) (id string) {
+	step.ID, step.At, step.Approval = m.store.options.NewID(), m.now, m.to
+	step.Seal = m.store.proof.seal(&step, m.to.Digest)
+	m.steps = append(m.steps, step)
+	return step.ID
+}
+
+// write writes the change with its steps.
+func (m *move) write(c *change) {
+	if m.allowed != nil {
+		c.Fail(m.allowed())
+	}
+	m.store.save(c, m.from, &m.to)
+	for _, step := range m.steps {
+		c.Step(step)
+	}
 }
 
 // commit makes a change, and puts its steps on record: it counts when this returns nil.
 func (s *Store) commit(ctx context.Context, m *move) (Approval, error) {
-	err := s.update(m.write)
-	if err == nil {
-		s.poke()
-		err = s.record(ctx, m.to.ID)
-	}
-	if err != nil {
+	if err := s.ledger.Commit(ctx, m.to.ID, m.write); err != nil {
 		return Approval{}, err
 	}
 	return m.to, nil
 }
 
-// poke has Run look for what is due next.
-func (s *Store) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default: // it will look anyway
+// save writes an approval, and every index that has it. From is the zero value of a new one.
+func (s *Store) save(c *change, from Approval, to *Approval) {
+	to.After = c.Size
+	c.Save(from.Standing(), to)
+	switch {
+	case to.open():
+		c.Put(bucketDigests, to.Digest[:], to.ID)
+	case from.open():
+		c.Delete(bucketDigests, to.Digest[:])
 	}
+	switch was, is := from.Status == Pending, to.Status == Pending; {
+	case is && !was:
+		c.Put(bucketPending, []byte(to.ID), waiting{to.Tenant, to.Subject, to.ExpiresAt})
+		s.queued(c, to, Filed)
+	case was && !is:
+		c.Delete(bucketPending, []byte(to.ID))
+		s.queued(c, to, Completed)
+	}
+}
+
+// queued says that one waits, or does no more, and that people are to be told.
+func (s *Store) queued(c *change, a *Approval, e Event) {
+	q, id, subject, asker := s.queue.Load(), a.ID, a.owner(), a.asker()
+	c.Then(func() { q.waits(id, subject, asker, e == Filed) })
+	if s.options.Silent {
+		return
+	}
+	var events []Event
+	c.Get(bucketUntold, []byte(a.ID), &events)
+	c.Put(bucketUntold, []byte(a.ID), append(events, e))
+	c.Then(func() { q.untold.Store(id, asker) })
+}
+
+// Standing implements [ledger.Item].
+func (a Approval) Standing() ledger.Standing {
+	ends := a.EndedAt
+	if a.open() {
+		ends = a.ExpiresAt
+	}
+	return ledger.Standing{ID: a.ID, Tenant: a.Tenant, Open: a.open(), Ends: ends, After: a.After, Reserved: a.Reserved}
+}
+
+// Entry implements [ledger.Step].
+func (s Step) Entry() ledger.Entry {
+	return ledger.Entry{
+		ID:      s.ID,
+		Item:    s.Approval.ID,
+		Tenant:  s.Approval.Tenant,
+		Settles: s.Name == StepUsed || s.Name == StepReleased,
+	}
+}
+
+// rules are what the ledger asks of a store.
+type rules struct{ *Store }
+
+// Remember implements [ledger.Rules].
+func (r rules) Remember(tx *ledger.Tx) {
+	if q := readQueue(tx); tx.Err() == nil {
+		r.queue.Store(q)
+	}
+}
+
+// Save implements [ledger.Rules].
+func (r rules) Save(c *change, a Approval) { r.save(c, a, &a) }
+
+// Forget implements [ledger.Rules].
+func (r rules) Forget(c *change, a Approval) {
+	c.Forget(a)
+	c.Delete(bucketUntold, []byte(a.ID))
+	c.Then(func() { r.queue.Load().untold.Delete(a.ID) })
+}
+
+// Expire implements [ledger.Rules]. An approval whose time is up ended then, not now.
+func (r rules) Expire(ctx context.Context, a Approval) error {
+	m := r.move(a)
+	m.to = m.to.at(m.now)
+	m.step(Step{Name: StepExpired})
+	_, err := r.commit(ctx, m)
+	return err
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/ledger"
 )
 
 // Task is what a program follows that asked for one approval or for several at once.
@@ -43,10 +45,7 @@ const leastKept = 24 * time.Hour
 
 // Known is the task of a key, where there is one. With another body it is [ErrOtherBody].
 func (s *Store) Known(key, body [32]byte) (t Task, known bool, err error) {
-	err = s.view(func(tx values) (err error) {
-		t, known, err = taskOf(tx, key, body)
-		return err
-	})
+	err = s.ledger.View(func(tx *ledger.Tx) { t, known = taskOf(tx, key, body) })
 	return t, known, err
 }
 
@@ -63,44 +62,39 @@ func (s *Store) Begin(t Task) (Task, error) {
 		}
 	}
 	t.CreatedAt = s.now()
-	for _, id := range t.Items {
-		a, err := s.read(id)
-		if err != nil {
-			return Task{}, err
-		}
-		ends := a.EndedAt
-		if a.open() {
-			ends = a.ExpiresAt.Add(a.Terms.ValidFor)
-		}
-		if until := ends.Add(max(s.options.Retain, leastKept)); until.After(t.Until) {
-			t.Until = until
-		}
-	}
-	err := s.update(func(c *change) error {
-		known, found, err := taskOf(c.tx, t.Key, t.Body)
-		if found || err != nil {
+	err := s.ledger.Update(func(c *change) {
+		if known, found := taskOf(c.Tx, t.Key, t.Body); found {
 			t = known
-			return err
+			return
 		}
 		for _, id := range t.Items {
-			if len(followers(c.tx, id)) >= mostFollowers {
-				return &LimitError{RetryAfter: laterOn}
+			a, found := ledger.GetItem[Approval](c.Tx, id)
+			if !found {
+				c.Fail(ErrNotFound)
+			}
+			if len(followers(c.Tx, id)) >= mostFollowers {
+				c.Fail(&LimitError{RetryAfter: laterOn})
+			}
+			ends := a.EndedAt
+			if a.open() {
+				ends = a.ExpiresAt.Add(a.Terms.ValidFor)
+			}
+			if until := ends.Add(max(s.options.Retain, leastKept)); until.After(t.Until) {
+				t.Until = until
 			}
 		}
-		do := writes{c: c}
-		do.task(t)
-		return do.err
+		t.entries(c.Put)
 	})
 	return t, err
 }
 
-// task writes a task, and every index that has it.
-func (s *writes) task(t Task) {
-	s.put(bucketTasks, []byte(t.ID), t)
-	s.put(bucketTaskEnds, timeKey(t.Until, t.ID), true)
-	s.put(bucketTaskKeys, t.Key[:], t.ID)
+// entries are a task in the file, and every index that has it.
+func (t Task) entries(do func(bucket string, key []byte, value any)) {
+	do(bucketTasks, []byte(t.ID), t)
+	do(bucketTaskEnds, ledger.TimeKey(t.Until, t.ID), true)
+	do(bucketTaskKeys, t.Key[:], t.ID)
 	for _, id := range t.Items {
-		s.put(bucketFollowers, follower(id, t.ID), true)
+		do(bucketFollowers, follower(id, t.ID), true)
 	}
 }
 
@@ -116,10 +110,7 @@ func (t *Task) nameItself() error {
 
 // Task is a task by its id.
 func (s *Store) Task(id string) (t Task, found bool, err error) {
-	err = s.view(func(tx values) (err error) {
-		t, found, err = readTask(tx, id)
-		return err
-	})
+	err = s.ledger.View(func(tx *ledger.Tx) { t, found = readTask(tx, id) })
 	return t, found, err
 }
 
@@ -127,28 +118,20 @@ func (s *Store) Task(id string) (t Task, found bool, err error) {
 // says so. Where one is forgotten it is [ErrNotFound].
 func (s *Store) Of(ctx context.Context, t Task) (all []Approval, err error) {
 	now := s.now()
-	err = s.view(func(tx values) error {
+	err = s.ledger.View(func(tx *ledger.Tx) {
 		for _, id := range t.Items {
-			a, found, err := read(tx, id)
-			if err == nil && !found {
-				err = ErrNotFound
-			}
-			if err != nil {
-				return err
+			a, found := ledger.GetItem[Approval](tx, id)
+			if !found {
+				tx.Fail(ErrNotFound)
 			}
 			all = append(all, s.shown(a, now))
 		}
-		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	for n := range all {
-		a, err := s.told(ctx, all[n])
-		switch {
-		case err == nil:
-			all[n] = a
-		case !errors.Is(err, ErrUnrecorded):
+		if all[n], err = s.told(ctx, all[n]); err != nil && !errors.Is(err, ErrUnrecorded) {
 			return nil, err
 		}
 	}
@@ -157,37 +140,23 @@ func (s *Store) Of(ctx context.Context, t Task) (all []Approval, err error) {
 
 // TasksOf are the tasks that an approval is part of.
 func (s *Store) TasksOf(approval string) (all []Task, err error) {
-	err = s.view(func(tx values) error {
+	err = s.ledger.View(func(tx *ledger.Tx) {
 		for _, id := range followers(tx, approval) {
-			t, found, err := readTask(tx, id)
-			if err != nil {
-				return err
-			}
-			if found {
+			if t, found := readTask(tx, id); found {
 				all = append(all, t)
 			}
 		}
-		return nil
 	})
 	return all, err
 }
 
 // forgetTasks removes those whose time is up.
 func (s *Store) forgetTasks(ctx context.Context) error {
-	return s.past(ctx, bucketTaskEnds, s.now(), func(_ context.Context, id string) error {
-		return s.update(func(c *change) error {
-			t, found, err := readTask(c.tx, id)
-			if err != nil || !found {
-				return err
+	return s.ledger.Past(ctx, bucketTaskEnds, s.now(), func(_ context.Context, id string) error {
+		return s.ledger.Update(func(c *change) {
+			if t, found := readTask(c.Tx, id); found {
+				t.entries(func(bucket string, key []byte, _ any) { c.Delete(bucket, key) })
 			}
-			do := writes{c: c}
-			do.remove(bucketTasks, []byte(id))
-			do.remove(bucketTaskEnds, timeKey(t.Until, id))
-			do.remove(bucketTaskKeys, t.Key[:])
-			for _, approval := range t.Items {
-				do.remove(bucketFollowers, follower(approval, id))
-			}
-			return do.err
 		})
 	})
 }
@@ -196,28 +165,34 @@ func (s *Store) forgetTasks(ctx context.Context) error {
 func follower(approval, task string) []byte { return []byte(approval + "\x00" + task) }
 
 // followers are the ids of the tasks that follow an approval.
-func followers(tx values, approval string) (tasks []string) {
-	c, prefix := tx.Bucket([]byte(bucketFollowers)).Cursor(), follower(approval, "")
-	for key, _ := c.Seek(prefix); bytes.HasPrefix(key, prefix); key, _ = c.Next() {
-		tasks = append(tasks, string(key[len(prefix):]))
+func followers(tx *ledger.Tx, approval string) (tasks []string) {
+	prefix := follower(approval, "")
+	for key := range tx.Scan(bucketFollowers, prefix) {
+		task, is := bytes.CutPrefix(key, prefix)
+		if !is {
+			break
+		}
+		tasks = append(tasks, string(task))
 	}
 	return tasks
 }
 
-func readTask(tx values, id string) (t Task, found bool, err error) {
-	if found, err = get(tx, bucketTasks, []byte(id), &t); found && err == nil && t.ID != id {
-		err = fmt.Errorf("%w: %q in %s says that it is %q", ErrDamaged, id, bucketTasks, t.ID)
+func readTask(tx *ledger.Tx, id string) (t Task, found bool) {
+	found = tx.Get(bucketTasks, []byte(id), &t)
+	if found && t.ID != id {
+		tx.Fail(fmt.Errorf("%w: %q in %s says that it is %q", ErrDamaged, id, bucketTasks, t.ID))
 	}
-	return t, found && err == nil, err
+	return t, found && t.ID == id
 }
 
-func taskOf(tx values, key, body [32]byte) (t Task, found bool, err error) {
+func taskOf(tx *ledger.Tx, key, body [32]byte) (t Task, found bool) {
 	var id string
-	if found, err = get(tx, bucketTaskKeys, key[:], &id); err != nil || !found {
-		return t, false, err
+	if !tx.Get(bucketTaskKeys, key[:], &id) {
+		return t, false
 	}
-	if t, found, err = readTask(tx, id); found && t.Body != body {
-		return Task{}, false, ErrOtherBody
+	if t, found = readTask(tx, id); found && t.Body != body {
+		tx.Fail(ErrOtherBody)
+		return Task{}, false
 	}
-	return t, found, err
+	return t, found
 }

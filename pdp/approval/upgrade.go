@@ -4,17 +4,28 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 
-	"go.etcd.io/bbolt"
-
-	"policy-service/pdp/boltfile"
+	"policy-service/pdp/ledger"
 )
+
+// Look reads what is in a data directory as [Open] would, and changes nothing: how many
+// wait for a person, and the open ones; or why Open would fail. Of a file of format 1
+// it says [ErrOld].
+func Look(data string, key []byte) (pending int, open []Approval, err error) {
+	err = ledger.Examine(form(data, key), func(tx *ledger.Tx) {
+		switch tx.Format() {
+		case 0:
+		case FormatVersion:
+			pending, open = int(readQueue(tx).pending.Load()), ledger.OpenItems[Approval](tx)
+		default:
+			tx.Fail(ErrOld)
+		}
+	})
+	return pending, open, err
+}
 
 // Upgraded says what became of the open approvals of a file of format 1, by their ids.
 type Upgraded struct {
@@ -25,21 +36,15 @@ type Upgraded struct {
 // Upgraded is nil where the file had this format when it was opened, or was new.
 func (s *Store) Upgraded() *Upgraded { return s.upgraded }
 
-// Begun reports whether there was no file, or nothing in it, when it was opened.
-func (s *Store) Begun() bool { return s.begun }
-
 // Old are the open approvals of a file of format 1; is says whether it has that format.
 // It changes nothing. Of a file that a process has open it says nothing.
 func Old(data string) (open []Approval, is bool, err error) {
-	err = examine(data, func(tx *bbolt.Tx) error {
-		if is = tx.Bucket([]byte(bucketMeta)) != nil && isOld(values{Tx: tx}); !is {
-			return nil
+	err = ledger.Examine(form(data, nil), func(tx *ledger.Tx) {
+		if is = older(tx) > 0; is {
+			_, open, _, _ = readOld(tx)
 		}
-		before, err := readOld(tx)
-		open = before.open()
-		return err
 	})
-	if errors.Is(err, ErrLocked) {
+	if errors.Is(err, ErrLocked) || errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
 	return open, is, err
@@ -48,156 +53,109 @@ func Old(data string) (open []Approval, is bool, err error) {
 // Unkeyed is how many open approvals a file has, for who has no key to read it with. It is
 // [ErrLocked] where a process has it open, who may have the key still.
 func Unkeyed(data string) (open int, err error) {
-	err = examine(data, func(tx *bbolt.Tx) error {
-		if due := tx.Bucket([]byte(bucketDue)); due != nil {
-			open = due.Stats().KeyN
+	err = ledger.Examine(form(data, nil), func(tx *ledger.Tx) {
+		for range tx.Scan(ledger.BucketDue, nil) {
+			open++
 		}
-		return nil
 	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
 	return open, err
 }
 
-// examine reads a file, if there is one.
-func examine(data string, f func(*bbolt.Tx) error) error {
-	path := filepath.Join(data, FileName)
-	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
-		return nil
-	}
-	db, err := boltfile.Open(path, ErrDamaged, boltfile.ToExamine, bbolt.Options{Timeout: lookTimeout})
-	if errors.Is(err, boltfile.ErrLocked) {
-		return ErrLocked
-	}
-	if err == nil {
-		err = errors.Join(guard(func() error { return db.View(f) }), boltfile.Close(db, ErrDamaged))
-	}
-	if err != nil {
-		return fmt.Errorf("opening the approvals: %s: %w", path, err)
-	}
-	return nil
-}
-
-// oldValue reads a value of format 1, which has a checksum where others have a MAC.
-func oldValue(bucket string, key, value []byte, into any) error {
+// checked reads a value of format 1, which has a checksum where others have a MAC.
+func checked(bucket string, key, value []byte) (text []byte, err error) {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	crc := crc32.Update(crc32.Update(0, table, []byte(bucket)), table, key)
 	if len(value) < 4 || binary.BigEndian.Uint32(value) != crc32.Update(crc, table, value[4:]) {
-		return ErrDamaged
+		return nil, ErrDamaged
 	}
-	return unmarshal(bucket, key, value[4:], into)
+	return value[4:], nil
 }
 
-// isOld reports whether a file is of format 1.
-func isOld(tx values) bool {
-	version := 0
-	value := tx.Bucket([]byte(bucketMeta)).Get([]byte(keyFormat))
-	return oldValue(bucketMeta, []byte(keyFormat), value, &version) == nil && version == 1
+// older is 1 of a file of format 1, and else 0.
+func older(tx *ledger.Tx) (version int) {
+	err := tx.Try(func(tx *ledger.Tx) {
+		tx.Unseal = checked
+		tx.Get(ledger.BucketMeta, []byte(ledger.KeyFormat), &version)
+	})
+	if err != nil || version != 1 {
+		return 0
+	}
+	return 1
 }
 
-// old is what is taken from a file of format 1.
-type old struct {
-	approvals []Approval
-	tasks     []Task
-	untold    map[string][]Event
-}
-
-// open are the approvals that wait, or can be used.
-func (o old) open() (open []Approval) {
-	for _, a := range o.approvals {
-		if a.open() {
-			open = append(open, a)
-		}
-	}
-	return open
-}
-
-// upgrade takes a file of format 1, once, in one transaction. An open approval is made
-// again from the steps that the log has of it, and dropped where the log has none: who
-// could write to the file could write whatever they liked. One that ended is no reason to
-// allow anything, and is taken as it is.
-func (s *Store) upgrade(db *bbolt.DB) error {
-	if s.options.Old == nil {
-		return ErrOld
-	}
-	var before old
-	if err := db.View(func(tx *bbolt.Tx) (err error) { before, err = readOld(tx); return err }); err != nil {
-		return err
-	}
-	steps, err := s.options.Old(context.Background(), before.open())
-	if err != nil {
-		return err
-	}
-	result := &Upgraded{}
-	err = db.Update(func(tx *bbolt.Tx) error { return s.rewrite(s.values(tx), before, steps, result) })
-	if err == nil {
-		s.upgraded = result
-	}
-	return err
-}
-
-func readOld(tx *bbolt.Tx) (o old, err error) {
-	o.untold = map[string][]Event{}
-	err = errors.Join(
-		tx.Bucket([]byte(bucketApprovals)).ForEach(func(k, v []byte) error {
+// readOld reads what is taken from a file of format 1.
+func readOld(tx *ledger.Tx) (all, open []Approval, tasks []Task, untold map[string][]Event) {
+	untold = map[string][]Event{}
+	err := tx.Try(func(tx *ledger.Tx) {
+		tx.Unseal = checked
+		for key, read := range tx.Scan(bucketApprovals, nil) {
 			var a Approval
-			err := oldValue(bucketApprovals, k, v, &a)
-			if a.ID != string(k) {
-				err = errors.Join(err, ErrDamaged)
+			if read(&a); a.ID != string(key) {
+				tx.Fail(ErrDamaged)
 			}
-			o.approvals = append(o.approvals, a)
-			return err
-		}),
-		tx.Bucket([]byte(bucketTasks)).ForEach(func(k, v []byte) error {
+			if all = append(all, a); a.open() {
+				open = append(open, a)
+			}
+		}
+		for _, read := range tx.Scan(bucketTasks, nil) {
 			var t Task
-			err := oldValue(bucketTasks, k, v, &t)
-			o.tasks = append(o.tasks, t)
-			return err
-		}),
-		tx.Bucket([]byte(bucketUntold)).ForEach(func(k, v []byte) error {
+			read(&t)
+			tasks = append(tasks, t)
+		}
+		for key, read := range tx.Scan(bucketUntold, nil) {
 			var events []Event
-			err := oldValue(bucketUntold, k, v, &events)
-			o.untold[string(k)] = events
-			return err
-		}))
-	return o, err
+			read(&events)
+			untold[string(key)] = events
+		}
+	})
+	tx.Fail(err)
+	return all, open, tasks, untold
 }
 
-// rewrite writes the file anew, with what is kept.
-func (s *Store) rewrite(tx values, before old, steps map[string][]Step, result *Upgraded) error {
-	for _, name := range buckets {
-		if err := tx.DeleteBucket([]byte(name)); err != nil {
-			return err
-		}
+// Upgrade implements [ledger.Rules]. It takes a file of format 1, once, and writes it anew
+// with what is kept. An open approval is made again from the steps that the log has of it,
+// and dropped where the log has none: who could write to the file could write whatever they
+// liked. One that ended is no reason to allow anything, and is taken as it is.
+func (r rules) Upgrade(c *change) {
+	if r.options.Old == nil {
+		c.Fail(ErrOld)
+		return
 	}
-	if err := create(tx); err != nil {
-		return err
+	before, open, tasks, untold := readOld(c.Tx)
+	steps, err := r.options.Old(context.Background(), open)
+	if err != nil {
+		c.Fail(err)
+		return
 	}
-	c := &change{tx: tx, size: s.options.Size(), silent: true}
-	kept := map[string]bool{}
-	do := writes{c: c}
-	for _, a := range before.approvals {
+	c.Begin()
+	result, kept := &Upgraded{}, map[string]bool{}
+	for _, a := range before {
 		if a.open() {
 			known, is := steps[a.ID]
 			if !is {
 				result.Dropped = append(result.Dropped, a.ID)
 				continue
 			}
-			a = s.again(a, known)
+			a = r.again(a, known)
 			result.Kept = append(result.Kept, a.ID)
 		}
-		if err := c.save(nil, &a); err != nil {
-			return err
-		}
+		r.save(c, Approval{}, &a)
 		kept[a.ID] = true
-		if events := before.untold[a.ID]; len(events) > 0 && !s.options.Silent {
-			do.put(bucketUntold, []byte(a.ID), events)
+		if events := untold[a.ID]; len(events) > 0 && !r.options.Silent {
+			c.Put(bucketUntold, []byte(a.ID), events)
+		} else {
+			c.Delete(bucketUntold, []byte(a.ID)) // nobody is told of an upgrade
 		}
 	}
-	for _, t := range before.tasks {
+	for _, t := range tasks {
 		if !slices.ContainsFunc(t.Items, func(id string) bool { return !kept[id] }) {
-			do.task(t)
+			t.entries(c.Put)
 		}
 	}
-	return do.err
+	r.upgraded = result
 }
 
 // again makes an open approval of format 1 from its steps. Of a reservation only the log

@@ -87,11 +87,16 @@ func Replace(name string, mode fs.FileMode, content []byte) error {
 	if err := os.Rename(f.Name(), name); err != nil {
 		return err
 	}
+	return SyncDir(dir)
+}
+
+// SyncDir makes what was created or renamed in a directory durable. Without that, a crash may undo it.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close()) // without the sync, a crash may undo the rename
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // TypeName is the word for a type of file: file, directory, FIFO and so on.

@@ -88,21 +88,13 @@ func Look(
 	if err != nil || len(open) == 0 || log == nil {
 		return pending, nil, err
 	}
-	if err := approval.Whole(open, log.Size()); err != nil {
-		return pending, nil, err
-	}
-	from, ids := approval.From(open)
-	steps, err := stepsIn(ctx, log.Approvals, from, ids)
-	if err != nil {
-		return pending, nil, err
-	}
-	behind = map[string]approval.Status{}
-	for _, a := range open {
-		if knows := a.Behind(steps[a.ID]); knows != "" {
-			behind[a.ID] = knows
-		}
-	}
-	return pending, behind, nil
+	behind, err = approval.Behind(ctx, open, approval.Log{
+		Size: log.Size,
+		Steps: func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
+			return stepsIn(ctx, log.Approvals, from, ids)
+		},
+	})
+	return pending, behind, err
 }
 
 // mark puts on record, before anything can be approved, that from now on no file of format 1 counts: if such a file was

@@ -34,8 +34,9 @@ func (t *teller) run(ctx context.Context) {
 	var telling errgroup.Group
 	telling.SetLimit(mostTelling)
 	defer func() { _ = telling.Wait() }()
+	news := t.broker.Store.News(nil)
+	defer news.Close()
 	for {
-		changed := t.broker.Store.Changed()
 		for _, one := range t.broker.Store.Untold(mostTelling, ofOneAsker) {
 			if _, under := t.under.LoadOrStore(one, true); under {
 				continue
@@ -47,7 +48,7 @@ func (t *teller) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-changed:
+		case <-news.C:
 		case <-time.After(tellAgain):
 		}
 	}

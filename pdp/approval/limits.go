@@ -6,6 +6,38 @@ import (
 	"golang.org/x/time/rate"
 )
 
+// limiter bounds what callers can have people asked. The writer alone uses it.
+type limiter struct {
+	most     Limits
+	subjects rates
+	callers  rates
+}
+
+// take lets an approval request in, or refuses it with a [LimitError].
+func (l *limiter) take(r *ApprovalRequest, q *queue, now time.Time) error {
+	subject, caller, tenant := q.counts(r)
+	switch {
+	case caller >= l.most.MaxPendingPerCaller:
+		return &LimitError{RetryAfter: laterOn, OfCaller: true}
+	case subject >= l.most.MaxPendingPerSubject, tenant >= l.most.MaxPendingPerTenant:
+		return &LimitError{RetryAfter: laterOn}
+	}
+	// What a caller has is looked at before its subject has a bucket, or one that names ever
+	// new subjects would leave none to others; and it is taken after, so that a subject that
+	// asks too often takes nothing from the others for whom its gateway asks.
+	if wait := l.callers.wait(r.asker(), now); wait > 0 {
+		return &LimitError{RetryAfter: wait, OfCaller: true}
+	}
+	if wait, ok := l.subjects.take(r.owner(), now); !ok {
+		return &LimitError{RetryAfter: wait}
+	}
+	l.callers.take(r.asker(), now)
+	return nil
+}
+
+// laterOn is when to try again where a person must decide before: nobody knows when.
+const laterOn = time.Minute
+
 // rates bound how many new approval requests come of each subject, or of each caller,
 // in a minute: a bucket for each, which is forgotten when it is full again, because a new one is the
 // same. The writer alone uses it.

@@ -1,0 +1,162 @@
+package approval
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/ledger"
+)
+
+// queue is what is known, without reading the file, of those that wait for a person, and of
+// those of which people are to be told. It is made anew whenever the file is opened, so
+// nothing in it is known by it alone.
+type queue struct {
+	pending atomic.Int64
+	mu      sync.Mutex          // guards tenants and owners
+	tenants map[string][]string // which are pending, in the order of their ids
+	owners  map[owner]int       // how many are pending, of subjects and of askers
+	untold  sync.Map            // an owner by id: who asked for one of which people are to be told
+}
+
+// readQueue reads the file as far as the queue has it.
+func readQueue(tx *ledger.Tx) *queue {
+	q := &queue{tenants: map[string][]string{}, owners: map[owner]int{}}
+	for key, read := range tx.Scan(bucketPending, nil) {
+		var w waiting
+		if read(&w) {
+			q.waits(string(key), w.owner(), askerOf(tx, key), true)
+		}
+	}
+	for key := range tx.Scan(bucketUntold, nil) {
+		_ = tx.Try(func(tx *ledger.Tx) { // what is damaged of one that ended is found when it is read
+			q.untold.Store(string(key), askerOf(tx, key))
+		})
+	}
+	return q
+}
+
+// askerOf is who asked for an approval, for who need not know more of it.
+func askerOf(tx *ledger.Tx, id []byte) owner {
+	var a struct {
+		Tenant string `json:"tenant"`
+		Caller string `json:"caller"`
+	}
+	tx.Get(bucketApprovals, id, &a, json.RejectUnknownMembers(false))
+	return owner{a.Tenant, evaluation.Ref{ID: a.Caller}}
+}
+
+// waits notes that one is pending, or is no more.
+func (q *queue) waits(id string, subject, asker owner, is bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ids := q.tenants[asker.tenant]
+	at, known := slices.BinarySearch(ids, id)
+	if known == is {
+		return
+	}
+	n := 1
+	if is {
+		ids = slices.Insert(ids, at, id)
+	} else {
+		n, ids = -1, slices.Delete(ids, at, at+1)
+	}
+	if q.tenants[asker.tenant] = ids; len(ids) == 0 {
+		delete(q.tenants, asker.tenant)
+	}
+	q.pending.Add(int64(n))
+	for _, o := range []owner{subject, asker} {
+		if q.owners[o] += n; q.owners[o] == 0 {
+			delete(q.owners, o)
+		}
+	}
+}
+
+// counts are how many are pending of the subject of a request, of its caller, and in its
+// tenant.
+func (q *queue) counts(r *ApprovalRequest) (subject, caller, tenant int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.owners[r.owner()], q.owners[r.asker()], len(q.tenants[r.Tenant])
+}
+
+// pendingIn are those that are pending in some tenants, after an id and in order, but no
+// more than most.
+func (q *queue) pendingIn(tenants []string, after string, most int) (ids []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, tenant := range slices.Compact(slices.Sorted(slices.Values(tenants))) {
+		all := q.tenants[tenant]
+		at, is := slices.BinarySearch(all, after)
+		if is {
+			at++
+		}
+		ids = append(ids, all[at:min(at+most, len(all))]...)
+	}
+	slices.Sort(ids)
+	return ids[:min(most, len(ids))]
+}
+
+// Event is what people are told of.
+type Event string
+
+// What people are told of: that one waits for them, and that it does no more.
+const (
+	Filed     Event = "filed"
+	Completed Event = "completed"
+)
+
+// Told is what somebody is told of.
+type Told struct {
+	Approval string // its id
+	Event    Event
+}
+
+// Untold is what nobody was told of yet, by [Store.Told]; of each approval in the order
+// in which it happened. What is not on record yet is not told. Of what one caller asked
+// for in a tenant it is no more than share, so that what others asked for comes, too.
+func (s *Store) Untold(limit, share int) (out []Told) {
+	of := map[any]int{}
+	err := s.ledger.View(func(tx *ledger.Tx) {
+		for key, read := range tx.Scan(bucketUntold, nil) {
+			if len(out) >= limit {
+				return
+			}
+			id := string(key)
+			who, _ := s.queue.Load().untold.Load(id)
+			var events []Event
+			if of[who] >= share || !read(&events) || s.ledger.Unrecorded(id) {
+				continue
+			}
+			of[who] += len(events)
+			for _, e := range events {
+				out = append(out, Told{id, e})
+			}
+		}
+	})
+	if err != nil {
+		s.options.OnError(err)
+		return nil
+	}
+	return out[:min(len(out), max(limit, 0))]
+}
+
+// Told says that somebody was told. Until then it is told again, also after a restart.
+func (s *Store) Told(t Told) error {
+	return s.ledger.Update(func(c *change) {
+		var events []Event
+		if !c.Get(bucketUntold, []byte(t.Approval), &events) {
+			return
+		}
+		events = slices.DeleteFunc(events, func(e Event) bool { return e == t.Event })
+		if len(events) > 0 {
+			c.Put(bucketUntold, []byte(t.Approval), events)
+			return
+		}
+		c.Delete(bucketUntold, []byte(t.Approval))
+		c.Then(func() { s.queue.Load().untold.Delete(t.Approval) })
+	})
+}

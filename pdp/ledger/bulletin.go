@@ -1,0 +1,55 @@
+package ledger
+
+import (
+	"slices"
+	"sync"
+)
+
+// Bulletin tells those who wait that an item has changed, and that the change counts.
+type Bulletin struct {
+	mu      sync.Mutex
+	readers map[*News]chan<- struct{}
+}
+
+// News tell a reader that something it waits for has changed, and of nothing else: what is done in one tenant has
+// nobody look who waits for another.
+type News struct {
+	// C has one value while there is something that was not received yet.
+	C     <-chan struct{}
+	of    func(tenant, id string) bool
+	board *Bulletin
+}
+
+// News are of those items for which a function says so by tenant and id; the function must be quick. If it is nil, they
+// are of every change, also one of no item. A reader that looks after this returned misses nothing that was on record
+// by then or comes after it.
+func (b *Bulletin) News(of func(tenant, id string) bool) *News {
+	c := make(chan struct{}, 1)
+	n := &News{C: c, of: of, board: b}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.readers[n] = c
+	return n
+}
+
+// Close ends them.
+func (n *News) Close() {
+	n.board.mu.Lock()
+	defer n.board.mu.Unlock()
+	delete(n.board.readers, n)
+}
+
+// post says that a change of these items counts.
+func (b *Bulletin) post(items []Standing) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for n, c := range b.readers {
+		if n.of != nil && !slices.ContainsFunc(items, func(is Standing) bool { return n.of(is.Tenant, is.ID) }) {
+			continue
+		}
+		select {
+		case c <- struct{}{}:
+		default: // what it has is not received yet
+		}
+	}
+}

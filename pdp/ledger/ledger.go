@@ -1,0 +1,255 @@
+// Package ledger keeps state that counts only once it is on record. Its owner has rules for items, such as approvals;
+// the ledger has what all such owners need:
+//
+//   - A file of values, each of them sealed with a key, and transactions on it: a [Tx] reads, a [Change] writes.
+//   - An outbox. The steps that a change takes are written in the transaction of the change. They are put on the log in
+//     their order, and only then does the item count.
+//   - Reservations. A use of an item is reserved durably, then the decision that uses it is recorded, then the use is
+//     spent. If the process ends in between, the log is asked whether the decision is on record.
+//   - The comparison with the log at every start. The file may be an older copy, and the log knows better.
+//   - A loop that does what is due, and what could not be done before ([Ledger.Run]).
+//   - News for those who wait for a change ([Bulletin]).
+//
+// Start with [New] and [Ledger.Open]. The owner implements [Rules], and [Options] say where the log is.
+//
+// The package knows no log, no policy and no HTTP. It does not know what an item means, and it never decides that a
+// reservation is old enough to be given up: only the log can say that.
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"policy-service/pdp/keyedmutex"
+)
+
+// Item is a value that a ledger keeps for its owner.
+type Item interface {
+	Standing() Standing
+}
+
+// Standing is what the ledger knows of an item.
+type Standing struct {
+	ID     string
+	Tenant string
+	// Open says that the state of the item can change. Ends is when it ends by itself, or when it ended.
+	Open bool
+	Ends time.Time
+	// After is how long the log was when the item was written. What became of the item since stands there or later.
+	After uint64
+	// Reserved are the decisions that are to use the item, and of which nobody knows yet whether they are on record.
+	Reserved []string
+}
+
+// Step is what goes on record of a change.
+type Step interface {
+	Entry() Entry
+}
+
+// Entry is what the ledger knows of a step.
+type Entry struct {
+	ID     string // of the record
+	Item   string
+	Tenant string
+	// Settles says that the step tells what became of a reservation. The item counts before such a step is on record,
+	// and waits for the record of any other step.
+	Settles bool
+}
+
+// Outcome is what became of a reservation: the decision used the item, or it is not on record and will not be.
+type Outcome struct {
+	Decision string
+	Used     bool
+}
+
+// Rules are the owner's part. The item that a method is given is locked, and all its steps are on record.
+type Rules[I Item, S Step] interface {
+	// Remember reads what the owner keeps in memory. It is called whenever the file is opened, and nobody reads the
+	// file meanwhile.
+	Remember(tx *Tx)
+	// CatchUp takes from the log what the file does not know of an item. Steps are those since [Standing].After.
+	CatchUp(ctx context.Context, item I, steps []S) error
+	// Expire ends an item whose time is up.
+	Expire(ctx context.Context, item I) error
+	// Settle notes what became of reservations.
+	Settle(ctx context.Context, item I, outcomes []Outcome) error
+	// Save writes an item again, as it is. Forget removes one that ended long ago.
+	Save(c *Change[S], item I)
+	Forget(c *Change[S], item I)
+	// Upgrade reads a file of an older format, and writes it anew after [Change.Begin].
+	Upgrade(c *Change[S])
+}
+
+// Log is where steps and decisions are recorded.
+type Log[S Step] struct {
+	// Record puts a step on record and returns when it is durable. After a crash or a failure it is handed the same
+	// step again, with the same id, unless Recorded knows of it. Its context does not end.
+	Record func(context.Context, S) error
+	// Recorded reports whether the record of a step or of a decision is durable. False means that it is not and will
+	// not be; an error, that nobody can tell now.
+	Recorded func(id string) (bool, error)
+	// Steps are what the log has of some items from a length of it on, in its order.
+	Steps func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]S, error)
+	// Size is how many records the log has.
+	Size func() uint64
+}
+
+// Options are what a [Ledger] is given. All must be there.
+type Options[I Item, S Step] struct {
+	Form  Form
+	Log   Log[S]
+	Rules Rules[I, S]
+	Now   func() time.Time
+	// Retain is how long items are kept after they ended.
+	Retain time.Duration
+	// OnError is told of failures that no caller is told of.
+	OnError func(error)
+}
+
+// Ledger keeps items. Whoever changes an item holds its lock until the change is on record.
+type Ledger[I Item, S Step] struct {
+	*Bulletin
+	options Options[I, S]
+	file    file
+	locks   keyedmutex.Mutex
+	wake    chan struct{} // has room for one: Run has something to look at
+	memory  atomic.Pointer[memory[S]]
+}
+
+// New makes a ledger, which is to be opened.
+func New[I Item, S Step](o Options[I, S]) *Ledger[I, S] {
+	l := &Ledger[I, S]{Bulletin: &Bulletin{readers: map[*News]chan<- struct{}{}}, options: o, wake: make(chan struct{}, 1)}
+	l.file = file{form: o.Form, load: l.load}
+	l.file.upgrade = func(tx *Tx) { o.Rules.Upgrade(&Change[S]{Tx: tx, Size: o.Log.Size()}) }
+	return l
+}
+
+// Open opens the file, or creates it. What was in doubt when the last process ended is settled as far as it can be now;
+// [Ledger.Run] does the rest.
+func (l *Ledger[I, S]) Open(ctx context.Context) error {
+	err := os.MkdirAll(filepath.Dir(l.options.Form.Path), 0o700)
+	if err == nil {
+		err = l.file.open()
+	}
+	if err == nil {
+		err = l.reconcile(ctx)
+	}
+	if err != nil {
+		return l.options.Form.opening(errors.Join(err, l.file.letGo(err)))
+	}
+	if err := l.catchUp(ctx); err != nil {
+		l.options.OnError(err)
+	}
+	return nil
+}
+
+// Close closes the file. Steps that are not on record yet are put there after the next Open.
+func (l *Ledger[I, S]) Close() error {
+	_ = l.strike(context.Background()) // or it is looked up once more
+	_ = l.advance(1)                   // or more of the log is
+	return l.file.close()
+}
+
+// Begun reports whether there was no file, or nothing in it, when the ledger was opened.
+func (l *Ledger[I, S]) Begun() bool { return l.file.begun }
+
+// View runs a function in a transaction that reads. What the function keeps of it must be copied.
+func (l *Ledger[I, S]) View(f func(*Tx)) error { return l.file.view(f) }
+
+// Ready opens the file again if that did not go well before. Callers that only read do not call it, as there are many
+// of them.
+func (l *Ledger[I, S]) Ready(context.Context) error { return l.file.ready() }
+
+// Lock locks a name: the id of an item, or what else nobody else is to change meanwhile.
+func (l *Ledger[I, S]) Lock(ctx context.Context, name string) (release func(), err error) {
+	if release, err = l.locks.Lock(ctx, name); err != nil {
+		err = fmt.Errorf("%w: %w", l.options.Form.Errors.Unavailable, err)
+	}
+	return release, err
+}
+
+// Locked reads an item. Nobody changes it before release, and all its steps are on record.
+func (l *Ledger[I, S]) Locked(ctx context.Context, id string) (item I, release func(), err error) {
+	if release, err = l.Lock(ctx, id); err != nil {
+		return item, nil, err
+	}
+	if err = l.Ready(ctx); err == nil {
+		item, err = l.current(ctx, id)
+	}
+	if err == nil && item.Standing().Open && !l.Live(id) {
+		err = fmt.Errorf("%w: %q in %s is open, and not listed so: it was never held against the log",
+			l.options.Form.Errors.Damaged, id, l.options.Form.Items)
+	}
+	if err != nil {
+		release()
+	}
+	return item, release, err
+}
+
+// current reads an item whose lock is held, with all its steps on record.
+func (l *Ledger[I, S]) current(ctx context.Context, id string) (item I, err error) {
+	if err = l.record(ctx, id); err == nil {
+		item, err = l.Read(id)
+	}
+	return item, err
+}
+
+// Read reads an item as the file has it, be it on record or not.
+func (l *Ledger[I, S]) Read(id string) (item I, err error) {
+	err = l.View(func(tx *Tx) {
+		found := false
+		if item, found = GetItem[I](tx, id); !found {
+			tx.Fail(l.options.Form.Errors.NotFound)
+		}
+	})
+	return item, err
+}
+
+// Update runs a function in a transaction that writes, and returns when that is durable. After an error of the
+// function, or after a write that cannot be done, nothing happened. After any other error nobody knows what happened;
+// the file is opened and read again.
+func (l *Ledger[I, S]) Update(f func(*Change[S])) error {
+	c := &Change[S]{}
+	err := l.file.update(func(tx *Tx) {
+		c.Tx, c.Size = tx, l.options.Log.Size()
+		m := l.memory.Load()
+		struck := m.toStrike()
+		for _, n := range struck {
+			c.Delete(bucketOutbox, numberKey(n))
+		}
+		c.Then(func() { m.apply(c.saved, len(struck)) })
+		if f(c); c.err == nil {
+			m.expect(c.steps) // before anybody can see what they are steps to
+		}
+	}, func() {
+		for _, then := range c.then {
+			then()
+		}
+	})
+	if err == nil && len(c.steps) == 0 { // else it counts when they are on record, and is news then
+		l.post(c.saved)
+	}
+	return err
+}
+
+// Commit makes a change of an item, whose lock the caller holds, and puts its steps on record. The change counts if
+// this returns nil.
+func (l *Ledger[I, S]) Commit(ctx context.Context, id string, write func(*Change[S])) error {
+	err := l.Update(write)
+	if err == nil {
+		select {
+		case l.wake <- struct{}{}:
+		default: // Run looks anyway
+		}
+		err = l.record(ctx, id)
+	}
+	return err
+}
+
+// Live reports whether an item is open, and was held against the log or changed since.
+func (l *Ledger[I, S]) Live(id string) bool { return l.memory.Load().isLive(id) }

@@ -1,0 +1,159 @@
+package ledger
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Unrecorded reports whether an item counts for nothing until a step of it is on record.
+func (l *Ledger[I, S]) Unrecorded(id string) bool {
+	return slices.ContainsFunc(l.memory.Load().stepsOf(id), func(e *entry[S]) bool { return !e.Settles })
+}
+
+// record puts on record what steps of an item are not, in their order. The lock of the item is held.
+func (l *Ledger[I, S]) record(ctx context.Context, id string) error {
+	entries := l.memory.Load().stepsOf(id)
+	for _, e := range entries {
+		if err := l.recordStep(ctx, e); err != nil {
+			return fmt.Errorf("%w: %w", ErrUnrecorded, err)
+		}
+		l.memory.Load().recorded(e)
+	}
+	if len(entries) > 0 {
+		l.post([]Standing{{ID: id, Tenant: entries[0].Tenant}})
+	}
+	return nil
+}
+
+// recordStep does not let go half way: while a record is on its way, nobody can say that it will not come.
+func (l *Ledger[I, S]) recordStep(ctx context.Context, e *entry[S]) error {
+	step := e.step
+	e.step = nil
+	if step == nil {
+		if known, err := l.options.Log.Recorded(e.ID); err != nil || known {
+			return err
+		}
+		step = new(S)
+		if err := l.View(func(tx *Tx) {
+			if !tx.Get(bucketOutbox, numberKey(e.number), step) {
+				tx.Fail(fmt.Errorf("%w: step %d of %s is missing", l.options.Form.Errors.Damaged, e.number, e.Item))
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	return l.options.Log.Record(context.WithoutCancel(ctx), *step)
+}
+
+// strike removes from the outbox what is on record. Any transaction does that; if there is none, it is done for its own
+// sake.
+func (l *Ledger[I, S]) strike(context.Context) error {
+	if len(l.memory.Load().toStrike()) == 0 {
+		return nil
+	}
+	return l.Update(func(*Change[S]) {})
+}
+
+// memory is what the ledger knows without reading the file. It is made anew whenever the file is opened, so nothing in
+// it is known by it alone.
+type memory[S Step] struct {
+	mu     sync.Mutex
+	live   map[string]bool        // the open items: those that were held against the log, or changed since
+	outbox map[string][]*entry[S] // by item, in the order of their numbers
+	struck []uint64               // of the outbox, on record: the next transaction removes them
+}
+
+// entry is a step in the outbox.
+type entry[S Step] struct {
+	Entry
+	number uint64
+	step   *S // nil once it was tried: then it may be on record
+}
+
+// load reads the file as far as memory has it.
+func (l *Ledger[I, S]) load(tx *Tx) {
+	m := &memory[S]{live: map[string]bool{}, outbox: map[string][]*entry[S]{}}
+	for _, id := range tx.listed() {
+		m.live[id] = true
+	}
+	for key, read := range tx.Scan(bucketOutbox, nil) {
+		var step S
+		if read(&step) {
+			m.expect([]*entry[S]{{Entry: step.Entry(), number: binary.BigEndian.Uint64(key)}})
+		}
+	}
+	l.options.Rules.Remember(tx)
+	if tx.err == nil {
+		l.memory.Store(m)
+	}
+}
+
+// heldAgainstLog leaves those items live that were open when all open ones were held against the log.
+func (m *memory[S]) heldAgainstLog(live map[string]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.live = live
+}
+
+// apply takes in what was committed.
+func (m *memory[S]) apply(saved []Standing, struck int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, is := range saved {
+		if m.live[is.ID] = is.Open; !is.Open {
+			delete(m.live, is.ID)
+		}
+	}
+	m.struck = m.struck[struck:]
+}
+
+func (m *memory[S]) isLive(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.live[id]
+}
+
+// unrecorded are the ids of the items with steps in the outbox.
+func (m *memory[S]) unrecorded() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.outbox))
+}
+
+// expect adds to the outbox.
+func (m *memory[S]) expect(entries []*entry[S]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range entries {
+		m.outbox[e.Item] = append(m.outbox[e.Item], e)
+	}
+}
+
+// recorded strikes an entry off.
+func (m *memory[S]) recorded(e *entry[S]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	left := slices.DeleteFunc(m.outbox[e.Item], func(o *entry[S]) bool { return o.number == e.number })
+	if m.outbox[e.Item] = left; len(left) == 0 {
+		delete(m.outbox, e.Item)
+	}
+	m.struck = append(m.struck, e.number)
+}
+
+// stepsOf are the steps of an item in the outbox.
+func (m *memory[S]) stepsOf(id string) []*entry[S] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.outbox[id])
+}
+
+// toStrike are the entries that the next transaction removes.
+func (m *memory[S]) toStrike() []uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.struck)
+}

@@ -1,0 +1,89 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// reconcile holds every open item against the log: the file may be an older copy, or parts of it. What the log knows
+// better is taken from there. It is done before anything else is.
+func (l *Ledger[I, S]) reconcile(ctx context.Context) error {
+	open, err := l.openItems()
+	if err != nil {
+		return err
+	}
+	steps, live, err := Since(ctx, open, l.options.Log)
+	if err != nil {
+		return err
+	}
+	l.memory.Load().heldAgainstLog(live)
+	for _, item := range open {
+		err := l.options.Rules.CatchUp(ctx, item, steps[item.Standing().ID])
+		if err != nil && !errors.Is(err, ErrUnrecorded) { // until it is on record it counts for nothing
+			return err
+		}
+	}
+	return l.advance(advanceBy)
+}
+
+// advanceBy is how many records the log may have grown by at a start before the open items say again that they know of
+// all of them. advanceAt is how many do so in one transaction.
+const (
+	advanceBy = 100_000
+	advanceAt = 1000
+)
+
+// advance has the next opening hold less against the log: what became of the open items until now is in the file. At an
+// orderly end all do. A record that goes after that, by redaction or retention, is none that they do not know of.
+func (l *Ledger[I, S]) advance(by uint64) error {
+	open, err := l.openItems()
+	if err != nil {
+		return err
+	}
+	size := l.options.Log.Size()
+	open = slices.DeleteFunc(open, func(item I) bool {
+		is := item.Standing()
+		return is.After+by > size || len(is.Reserved) > 0 // the record of a use in doubt may stand before
+	})
+	for some := range slices.Chunk(open, advanceAt) {
+		err := l.Update(func(c *Change[S]) {
+			for _, item := range some {
+				l.options.Rules.Save(c, item)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Ledger[I, S]) openItems() (open []I, err error) {
+	err = l.View(func(tx *Tx) { open = OpenItems[I](tx) })
+	return open, err
+}
+
+// set is a set of ids.
+type set = map[string]bool
+
+// Since is what the log has of open items that came after what the file says, and the ids of these items. It refuses a
+// log that ends before what the file knows of it. Whatever people say from here on would stand where they said
+// something else before, and a copy of the file of then would pass for a newer one.
+func Since[I Item, S Step](ctx context.Context, open []I, log Log[S]) (steps map[string][]S, ids set, err error) {
+	size := log.Size()
+	ids, from := set{}, size
+	for _, item := range open {
+		is := item.Standing()
+		if is.After > size {
+			return nil, nil, fmt.Errorf("%w: %q is of when the log had %d records, and it has %d; "+
+				"put the right log back, or this file away", ErrShort, is.ID, is.After, size)
+		}
+		from, ids[is.ID] = min(from, is.After), true
+	}
+	if len(open) > 0 {
+		steps, err = log.Steps(ctx, from, ids)
+	}
+	return steps, ids, err
+}

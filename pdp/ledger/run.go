@@ -1,0 +1,140 @@
+package ledger
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"time"
+)
+
+// longestNap is how long Run sleeps at most: the clock may have been set.
+const longestNap = time.Second
+
+// Run does what is due until its context ends, and what could not be done before. More is what the owner has to do
+// besides.
+func (l *Ledger[I, S]) Run(ctx context.Context, more ...func(context.Context) error) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var latest, worked time.Time // by the machine's clock, and by ours
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			worked = l.options.Now()
+			l.Work(ctx, more...)
+			latest = time.Now().Add(longestNap)
+		case <-l.wake:
+		}
+		timer.Reset(min(l.nap(worked), time.Until(latest))) // or a Run that is woken often never works
+	}
+}
+
+// Work does once what Run does whenever something is due.
+func (l *Ledger[I, S]) Work(ctx context.Context, more ...func(context.Context) error) {
+	more = append([]func(context.Context) error{l.Ready, l.catchUp, l.expireDue, l.forgetOld, l.strike}, more...)
+	for _, do := range more {
+		if err := do(ctx); err != nil && ctx.Err() == nil {
+			l.options.OnError(err)
+		}
+	}
+}
+
+// nap is how long nothing will be due. What was due when Run last worked could not be done then, and is tried again
+// later.
+func (l *Ledger[I, S]) nap(worked time.Time) time.Duration {
+	now, nap := l.options.Now(), longestNap
+	_ = l.View(func(tx *Tx) { // or there is nothing to be done
+		for key := range tx.Scan(BucketDue, TimeKey(worked.Add(1), "")) {
+			at, _ := readTimeKey(key)
+			nap = max(0, min(nap, at.Sub(now)))
+			return
+		}
+	})
+	return nap
+}
+
+// catchUp settles reservations and puts on record what is not. Whoever has the lock of an item does that without it.
+func (l *Ledger[I, S]) catchUp(ctx context.Context) error {
+	var reserved []string
+	err := l.View(func(tx *Tx) {
+		for id := range tx.Scan(bucketReserved, nil) {
+			reserved = append(reserved, string(id))
+		}
+	})
+	return errors.Join(err, l.each(ctx, l.memory.Load().unrecorded(), l.record), l.each(ctx, reserved, l.settle))
+}
+
+// visit does something with an id that it has the lock of.
+type visit = func(ctx context.Context, id string) error
+
+// each does something with the items that nobody has the lock of. If it cannot be done with one, it is with the next,
+// unless nothing can be written at all. The error is the first.
+func (l *Ledger[I, S]) each(ctx context.Context, ids []string, do visit) (first error) {
+	known := l.options.Form.Errors
+	for _, id := range ids {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		release, ok := l.locks.TryLock(id)
+		if !ok {
+			continue
+		}
+		err := do(ctx, id)
+		release()
+		if !errors.Is(err, known.NotFound) { // or it was forgotten meanwhile
+			first = cmp.Or(first, err)
+		}
+		if errors.Is(err, known.Unavailable) || errors.Is(err, known.Closed) {
+			break
+		}
+	}
+	return first
+}
+
+func (l *Ledger[I, S]) expireDue(ctx context.Context) error {
+	return l.Past(ctx, BucketDue, l.options.Now(), func(ctx context.Context, id string) error {
+		item, err := l.current(ctx, id)
+		if is := item.Standing(); err != nil || !is.Open || l.options.Now().Before(is.Ends) {
+			return err
+		}
+		return l.options.Rules.Expire(ctx, item)
+	})
+}
+
+func (l *Ledger[I, S]) forgetOld(ctx context.Context) error {
+	return l.Past(ctx, bucketEnded, l.options.Now().Add(-l.options.Retain), func(ctx context.Context, id string) error {
+		item, err := l.Read(id)
+		if err != nil || len(item.Standing().Reserved) > 0 || len(l.memory.Load().stepsOf(id)) > 0 {
+			return err
+		}
+		return l.Update(func(c *Change[S]) { l.options.Rules.Forget(c, item) })
+	})
+}
+
+// batch is how many ids are read at once.
+const batch = 1000
+
+// Past does something with all ids of a bucket, whose keys are made by [TimeKey], that stand under a moment which is
+// not after now. It locks each id, and leaves out those that somebody else has locked.
+func (l *Ledger[I, S]) Past(ctx context.Context, bucket string, now time.Time, do visit) error {
+	for after := []byte(nil); ; {
+		var ids []string
+		err := l.View(func(tx *Tx) {
+			for key := range tx.Scan(bucket, after) {
+				at, id := readTimeKey(key)
+				if at.After(now) || len(ids) == batch {
+					return
+				}
+				ids, after = append(ids, id), bytes.Clone(key)
+			}
+		})
+		if err == nil {
+			err = l.each(ctx, ids, do)
+		}
+		if err != nil || len(ids) < batch {
+			return err
+		}
+	}
+}
