@@ -11,8 +11,9 @@
 // to Open: each step is recorded before it counts, because a step without a record is no
 // reason to allow anything.
 //
-// The package knows neither policies nor HTTP. The caller tells it who may decide, and what
-// an approval is bound to.
+// What makes a change count, the file, and the comparison with the log are those of package
+// ledger. This package knows neither policies nor HTTP. The caller tells it who may decide,
+// and what an approval is bound to.
 package approval
 
 import (
@@ -61,22 +62,22 @@ type ApprovalRequest struct {
 	// Obligation is the name of the obligation, Terms what it says.
 	Obligation string            `json:"obligation"`
 	Terms      obligations.Terms `json:"terms"`
-	// OfTenant says that only policies and obligations of the tenant demand it. Where
-	// nothing says so, as of what was filed before there was this member, the root does.
+	// OfTenant says that only policies and obligations of the tenant demand it. False means
+	// that the root does, also for requests from before there was this member.
 	OfTenant bool `json:"of_tenant,omitzero"`
 
 	Subject  evaluation.Ref `json:"subject"`
 	Resource evaluation.Ref `json:"resource"`
 	Action   string         `json:"action"`
-	// Agent is who acts for the subject, as the request names it; the Type of one that
-	// is named by its id alone is empty. Chain is on whose behalf besides.
+	// Agent acts for the subject. Its Type is empty if the request names it by its id alone.
+	// Chain are the others on whose behalf it acts.
 	Agent *evaluation.Ref  `json:"agent,omitzero"`
 	Chain []evaluation.Ref `json:"chain,omitzero"`
 	// Shown is the request as approvers are shown it: in the AuthZEN form, masked.
 	Shown jsontext.Value `json:"shown,omitzero"`
 	// Members are the members of the context that were part of the request.
 	Members []string `json:"members,omitzero"`
-	// Said is what was said for it besides, masked: an object, and no part of what is
+	// Said is what the caller said to justify it, masked: an object, and no part of what is
 	// approved. Via is the form in which it was asked for, "" for the native one.
 	Said jsontext.Value `json:"said,omitzero"`
 	Via  string         `json:"via,omitzero"`
@@ -97,19 +98,19 @@ type Approval struct {
 	DecidedAt time.Time `json:"decided_at,omitzero"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
 	Votes     []Vote    `json:"votes,omitzero"`
-	// Used are the decisions that were made by it.
+	// Used are the decisions that used it.
 	Used []string `json:"used,omitzero"`
-	// Reserved are those of which it is not yet known whether they are on record.
+	// Reserved are decisions that are to use it, and may be on record or not.
 	Reserved []string `json:"reserved,omitzero"`
 	// Agreed is the id of the record that says that enough people approved.
 	Agreed string `json:"agreed,omitzero"`
-	// After is where the log ended when this was written: what became of it since stands
-	// there or behind it.
+	// After is how long the log was when this was written. What became of it since stands
+	// there or later.
 	After uint64 `json:"after,omitzero"`
-	// Upgraded says that it comes from a file of format 1: steps of before have no seal.
+	// Upgraded says that it comes from a file of format 1, whose steps have no seal.
 	Upgraded bool `json:"upgraded,omitzero"`
-	// Unrecorded says that a step of it is not on record yet: until then it counts for
-	// nothing, whatever its state, and nobody is told of that.
+	// Unrecorded says that a step of it is not on record yet. Until then it counts for
+	// nothing, whatever its state, and the state is not shown.
 	Unrecorded bool `json:"-"`
 }
 
@@ -120,13 +121,13 @@ type Vote struct {
 	Caller string   `json:"caller"`
 	Kind   VoteKind `json:"kind"`
 	Reason string   `json:"reason,omitzero"`
-	// To is who is named in the place of By, of a delegation.
+	// To is the person who is named in the place of By, if the vote is a delegation.
 	To string `json:"to,omitzero"`
 	// ValidUntil is the end of validity that By asked for; zero is none.
 	ValidUntil time.Time `json:"valid_until,omitzero"`
 	At         time.Time `json:"at"`
-	Via        string    `json:"via,omitzero"` // the protocol it was said in; empty is this service's own
-	// From is who named By in their place, if that is why By may speak.
+	Via        string    `json:"via,omitzero"` // the protocol of the vote; empty for this service's own
+	// From is the person who named By in their place, if that is why By may speak.
 	From string `json:"from,omitzero"`
 	// Step is the id of the record of it.
 	Step string `json:"step,omitzero"`
@@ -150,8 +151,8 @@ const (
 // open reports whether an approval waits, or can be used.
 func (a *Approval) open() bool { return !a.Status.Final() }
 
-// at is an approval as of a moment: one whose time is up is expired, and at the very
-// instant already.
+// at is an approval as of a moment. If its time is up, it is expired, at the very instant
+// already.
 func (a Approval) at(now time.Time) Approval {
 	if !a.open() || now.Before(a.ExpiresAt) {
 		return a
@@ -160,7 +161,7 @@ func (a Approval) at(now time.Time) Approval {
 	return a
 }
 
-// left is how many uses there are. One that is in doubt is used.
+// left is how many uses there are. A use that is in doubt is not left.
 func (a *Approval) left() int { return a.Terms.Uses - len(a.Used) - len(a.Reserved) }
 
 // usable reports whether an approval can be used now for what a digest stands for.

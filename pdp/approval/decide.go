@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Decide is what a person says of one that is pending: its version is the one that the
-// person has seen, or 0 for any. Counts says of an earlier vote whether that person may
-// still approve, same whether two names are of one person; both must be quick.
+// Decide adds the vote of a person to a pending approval. Version is the one that the person
+// has seen, or 0 for any. Counts reports whether the person of an earlier vote may still
+// approve, and same whether two names are of one person. Both must be quick.
 func (s *Store) Decide(
 	ctx context.Context,
 	id string,
@@ -46,8 +46,8 @@ func (s *Store) Decide(
 	})
 }
 
-// moveFrom moves an approval that is in a state, and in the version that was seen of it or
-// in any if that is 0.
+// moveFrom changes an approval that is in a state, and in the version that was seen of it.
+// Any version will do if seen is 0.
 func (s *Store) moveFrom(ctx context.Context, id string, in Status, seen int, do func(*move) error) (Approval, error) {
 	a, release, err := s.ledger.Locked(ctx, id)
 	if err != nil {
@@ -64,8 +64,8 @@ func (s *Store) moveFrom(ctx context.Context, id string, in Status, seen int, do
 	return s.commit(ctx, m)
 }
 
-// mayVote holds a vote against those before it. Who named another in their place has
-// voted; who was named votes as anybody does.
+// mayVote compares a vote with those before it. A person who named another one has voted. The
+// person who was named votes as anybody does.
 func mayVote(a *Approval, v *Vote, same func(a, b string) bool) error {
 	voted := func(name string) bool {
 		return slices.ContainsFunc(a.Votes, func(before Vote) bool { return same(before.By, name) })
@@ -96,10 +96,9 @@ func mayVote(a *Approval, v *Vote, same func(a, b string) bool) error {
 	return nil
 }
 
-// agreed reports whether enough people approve, and until when it holds. The last vote
-// counts: who may vote now was asked before. Of the earlier ones, one that was to hold
-// until a moment that has passed does not, and two that turned out to be of one person
-// are one.
+// agreed reports whether enough people approve, and until when that holds. The last vote
+// counts, because its caller has made sure that the person may vote. An earlier vote does not
+// count if it was to hold until a moment that has passed. Two votes of one person are one.
 func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b string) bool) (end time.Time, is bool) {
 	end = now.Add(a.Terms.ValidFor)
 	var people []string
@@ -117,12 +116,12 @@ func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b 
 	return end, len(people) >= a.Terms.Quorum
 }
 
-// Revoke takes back what was approved. Of v count By, Caller and Reason.
+// Revoke takes back what was approved. It goes by By, Caller and Reason of the vote.
 func (s *Store) Revoke(ctx context.Context, id string, version int, v Vote) (Approval, error) {
 	return s.take(ctx, id, version, v, Approved, Revoked)
 }
 
-// Cancel is the requester's: nobody need decide any more.
+// Cancel ends a pending approval for its requester: it is not wanted any more.
 func (s *Store) Cancel(ctx context.Context, id string, version int, by, caller, reason string) (Approval, error) {
 	return s.take(ctx, id, version, Vote{By: by, Caller: caller, Reason: reason}, Pending, Cancelled)
 }

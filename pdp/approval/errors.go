@@ -10,8 +10,8 @@ import (
 
 // The errors of a store.
 var (
-	// ErrUnavailable: nothing can be written now, or not even read. Whether what was to
-	// be done is done nobody can say; it is tried again with the next call.
+	// ErrUnavailable: nothing can be written now, or not even read. It is not known whether
+	// the change was made. The next call tries again.
 	ErrUnavailable = errors.New("the approvals cannot be written")
 	// ErrUnrecorded: what was done is not on record yet, and counts for nothing until it is.
 	ErrUnrecorded = ledger.ErrUnrecorded

@@ -8,8 +8,8 @@ import (
 	"policy-service/pdp/ledger"
 )
 
-// File asks for an approval, once: where one that is bound to the same digest waits,
-// or was approved, it is that one.
+// File asks for an approval, once. If an approval that is bound to the same digest waits, or
+// was approved, the result is that one.
 func (s *Store) File(ctx context.Context, q ApprovalRequest) (Approval, error) {
 	if err := errors.Join(s.fits(&q), s.ledger.Ready(ctx)); err != nil {
 		return Approval{}, err
@@ -41,7 +41,8 @@ func (s *Store) File(ctx context.Context, q ApprovalRequest) (Approval, error) {
 	return s.commit(ctx, m)
 }
 
-// fits refuses what could not be shown, or could be approved by nobody or by anybody.
+// fits refuses a request that could not be shown to people, and terms that no person or any
+// person could meet.
 func (s *Store) fits(q *ApprovalRequest) error {
 	if size := len(q.Shown) + len(q.Said); size > s.options.Limits.MaxShown {
 		return fmt.Errorf("%w: %d bytes, and %d are the most", ErrTooLarge, size, s.options.Limits.MaxShown)
@@ -52,7 +53,7 @@ func (s *Store) fits(q *ApprovalRequest) error {
 	return nil
 }
 
-// join finds the open approval that is bound to a digest, and ends one whose time is up.
+// join finds the open approval that is bound to a digest. It ends one whose time is up.
 func (s *Store) join(ctx context.Context, digest [32]byte) (a Approval, joined bool, err error) {
 	err = s.ledger.View(func(tx *ledger.Tx) { a, joined = bound(tx, digest) })
 	if err != nil || !joined {

@@ -19,13 +19,13 @@ import (
 //
 //	meta       "format"      → FormatVersion
 //	approvals  id            → the Approval
-//	pending    id            → of each pending one whose it is and until when (waiting)
+//	pending    id            → whose a pending one is, and until when it waits (waiting)
 //	digests    digest        → id of the pending or approved one that is bound to it
 //	due        ExpiresAt, id → true, of each pending or approved one
 //	ended      EndedAt, id   → true, of each final one
 //	reserved   id            → true, of each one with a reservation that is not settled
 //	outbox     number        → a Step that may not be on record yet, in the order of steps
-//	untold     id            → what nobody was told of yet: "filed", "completed", or both
+//	untold     id            → what systems are still to be told: "filed", "completed", or both
 //	tasks      task          → the Task
 //	task_keys  key           → id of the Task that has it
 //	task_ends  Until, task   → true, of each Task
@@ -61,14 +61,14 @@ const (
 	bucketFollowers = "followers"
 )
 
-// waiting is what is known of a pending one without reading it.
+// waiting is what is known of a pending approval without reading it.
 type waiting struct {
 	Tenant  string         `json:"tenant"`
 	Subject evaluation.Ref `json:"subject"`
 	Until   time.Time      `json:"until"`
 }
 
-// owner is who is limited.
+// owner is a party that limits hold for: a subject, or a caller.
 type owner struct {
 	tenant  string
 	subject evaluation.Ref
@@ -78,7 +78,7 @@ func (w waiting) owner() owner { return owner{w.Tenant, w.Subject} }
 
 func (q *ApprovalRequest) owner() owner { return owner{q.Tenant, q.Subject} }
 
-// asker is who is limited whatever subjects it names: the caller, whose type is empty.
+// asker is the caller, for limits that hold whatever subjects it names. Its type is empty.
 func (q *ApprovalRequest) asker() owner { return owner{q.Tenant, evaluation.Ref{ID: q.Caller}} }
 
 // What keys are derived for: the values of the file, and the steps in the log.

@@ -20,8 +20,8 @@ type proof struct {
 	options *Options
 }
 
-// seal is made of all that a step brings about, and of what the approval is bound to. A
-// time is in it as the instant that it is, because a record may write it otherwise.
+// seal is made of all that a step brings about, and of what the approval is bound to. It has
+// the instant of a time, because a record may write the same time in another way.
 func (p proof) seal(step *Step, digest [32]byte) string {
 	instant := func(t time.Time) (ns int64) {
 		if !t.IsZero() {
@@ -41,13 +41,13 @@ func (p proof) seal(step *Step, digest [32]byte) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// sealed reports whether a step from the log was written by who has the key.
+// sealed reports whether a step from the log was written with the key.
 func (p proof) sealed(step *Step, digest [32]byte) bool {
 	want := p.seal(step, digest)
 	return want != "" && hmac.Equal([]byte(want), []byte(step.Seal))
 }
 
-// vouched is a step of an approval, if the log vouches for the record of it.
+// vouched reads a step of an approval, if the log vouches for the record of it.
 func (p proof) vouched(ctx context.Context, a *Approval, record, name string) (step Step, is bool, err error) {
 	if record == "" {
 		return step, false, nil
@@ -61,8 +61,8 @@ func (p proof) vouched(ctx context.Context, a *Approval, record, name string) (s
 	return step, is && (old || p.sealed(&step, a.Digest)), nil
 }
 
-// inForce says of votes of an approval whether their credentials still may approve. One
-// that somebody was named for counts with that of who named them.
+// inForce reports whether the credential of a vote still may approve. If a person may speak
+// because another one named them, the credential of the other one must be in force, too.
 func (p proof) inForce(a *Approval) func(Vote) bool {
 	return func(v Vote) bool {
 		if !p.options.InForce(a.Tenant, v.Caller) {
@@ -74,12 +74,12 @@ func (p proof) inForce(a *Approval) func(Vote) bool {
 	}
 }
 
-// holding are the votes of an approved one that still count: those that the log vouches
-// for, of credentials in force. Enough says whether they are as many as it needs.
+// holding are the votes of an approval that still count: those that the log vouches for, by
+// credentials in force. Enough says whether they are as many as the approval needs.
 func (p proof) holding(ctx context.Context, a *Approval) (votes []Vote, enough bool, err error) {
 	agreed, is, err := p.vouched(ctx, a, a.Agreed, StepApproved)
 	if err != nil || !is || !agreed.Approval.ExpiresAt.Equal(a.ExpiresAt) {
-		return nil, false, err // and everybody may vote anew
+		return nil, false, err // and every person may vote again
 	}
 	inForce := p.inForce(a)
 	for _, v := range a.Votes {
@@ -107,7 +107,7 @@ func (p proof) holding(ctx context.Context, a *Approval) (votes []Vote, enough b
 	return votes, len(people) >= a.Terms.Quorum, nil
 }
 
-// askAgain makes an approved one pending again that has lost votes, until its timeout.
+// askAgain makes an approval that has lost votes pending again, until its timeout.
 func (s *Store) askAgain(ctx context.Context, a Approval, votes []Vote) (Approval, error) {
 	m := s.move(a)
 	m.lapse(func(v Vote) bool { return slices.ContainsFunc(votes, func(left Vote) bool { return left.By == v.By }) })
@@ -120,7 +120,7 @@ func (s *Store) askAgain(ctx context.Context, a Approval, votes []Vote) (Approva
 	return s.commit(ctx, m)
 }
 
-// lapse leaves out the votes that do not count any more; each is a step.
+// lapse takes away the votes that do not count any more. Each of them is a step.
 func (m *move) lapse(counts func(Vote) bool) {
 	var left, gone []Vote
 	for _, v := range m.to.Votes {

@@ -22,9 +22,9 @@ func (l *limiter) take(r *ApprovalRequest, q *queue, now time.Time) error {
 	case subject >= l.most.MaxPendingPerSubject, tenant >= l.most.MaxPendingPerTenant:
 		return &LimitError{RetryAfter: laterOn}
 	}
-	// What a caller has is looked at before its subject has a bucket, or one that names ever
-	// new subjects would leave none to others; and it is taken after, so that a subject that
-	// asks too often takes nothing from the others for whom its gateway asks.
+	// The rate of the caller is looked at before its subject gets a bucket: a caller that
+	// names ever new subjects would leave no buckets to others. It is taken after that of the
+	// subject: a subject that asks too often takes nothing from others with the same gateway.
 	if wait := l.callers.wait(r.asker(), now); wait > 0 {
 		return &LimitError{RetryAfter: wait, OfCaller: true}
 	}
@@ -35,7 +35,7 @@ func (l *limiter) take(r *ApprovalRequest, q *queue, now time.Time) error {
 	return nil
 }
 
-// laterOn is when to try again where a person must decide before: nobody knows when.
+// laterOn is when to try again if a person must decide before. When that will be is not known.
 const laterOn = time.Minute
 
 // rates bound how many new approval requests come of each subject, or of each caller,
@@ -52,10 +52,10 @@ func newRates(perMinute int) rates {
 }
 
 // mostRates bounds the memory of the buckets: a caller can name as many subjects as it
-// likes. Those for whom there is no room share one with the others of their tenant.
+// likes. If there is no room for a subject, it shares a bucket with others of its tenant.
 const mostRates = 10_000
 
-// take takes one of an owner's, or says how long it takes until there is one.
+// take takes one request of an owner, or returns how long it takes until there is one.
 func (r *rates) take(o owner, now time.Time) (wait time.Duration, ok bool) {
 	if r.bucket(o, now).AllowN(now, 1) {
 		return 0, true
@@ -63,7 +63,7 @@ func (r *rates) take(o owner, now time.Time) (wait time.Duration, ok bool) {
 	return r.wait(o, now), false
 }
 
-// wait is how long it takes until an owner can take one; 0 is that it can now.
+// wait is how long it takes until an owner can take a request; 0 if it can now.
 func (r *rates) wait(o owner, now time.Time) time.Duration {
 	bucket := r.bucket(o, now)
 	missing := 1 - bucket.TokensAt(now)

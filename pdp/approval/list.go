@@ -9,9 +9,9 @@ import (
 	"policy-service/pdp/ledger"
 )
 
-// Get is an approval as it is now: one whose time is up is expired, whether that is on
-// record yet or not. With [ErrUnrecorded] it says whose it is, and nobody is told what
-// became of it. Any other error is that nobody can tell whether there is one.
+// Get reads an approval as it is now. If its time is up, it is expired, whether that is on
+// record yet or not. With [ErrUnrecorded] the result says whose the approval is, and not what
+// became of it. Any other error means that it is not known whether there is one.
 func (s *Store) Get(ctx context.Context, id string) (a Approval, found bool, err error) {
 	a, found, err = s.stored(id)
 	if !found || err != nil {
@@ -24,8 +24,8 @@ func (s *Store) Get(ctx context.Context, id string) (a Approval, found bool, err
 	return a, err == nil || errors.Is(err, ErrUnrecorded), err
 }
 
-// told is an approval as people may be told of it: with all its steps on record. Whoever
-// is at that is waited for, and what could not be done before is tried again.
+// told is an approval as people may see it: with all its steps on record. It waits for
+// another caller that records them, and tries again what could not be done before.
 func (s *Store) told(ctx context.Context, stored Approval) (Approval, error) {
 	if !stored.Unrecorded {
 		return stored, nil
@@ -38,7 +38,7 @@ func (s *Store) told(ctx context.Context, stored Approval) (Approval, error) {
 	return a.at(s.now()), nil
 }
 
-// stored is an approval as the file has it, be it on record or not.
+// stored is an approval as the file has it, whether it is on record or not.
 func (s *Store) stored(id string) (a Approval, found bool, err error) {
 	now := s.now()
 	err = s.ledger.View(func(tx *ledger.Tx) {
@@ -48,24 +48,24 @@ func (s *Store) stored(id string) (a Approval, found bool, err error) {
 	return a, found, err
 }
 
-// shown is within a view.
+// shown is an approval as of now. It is called within a view.
 func (s *Store) shown(a Approval, now time.Time) Approval {
 	a = a.at(now)
 	a.Unrecorded = s.ledger.Unrecorded(a.ID)
 	return a
 }
 
-// What List looks at for each approval that it could return: of those that are pending,
-// where little need be read to see whose they are, and of others.
+// What List looks at for each approval that it could return: of pending ones, whose tenant
+// is known without reading the approval, and of others.
 const (
 	examinedPerItem = 20
 	readPerItem     = 4
 )
 
-// List is a page of the approvals of some tenants, or of all where tenants is nil, in a
-// state, or in any where that is "": those after an id, oldest first. Next is the id to
-// go on after, "" where there is no more. A page can be empty and have a next. One that
-// cannot be put on record now is left out, as nobody can say which state it is in.
+// List reads a page of approvals: those of some tenants, or of all if tenants is nil, in a
+// state, or in any if status is "", after an id, oldest first. Next is the id to go on after,
+// "" if there is no more. A page can be empty and have a next. An approval that cannot be put
+// on record now is left out, because its state is not known.
 func (s *Store) List(
 	ctx context.Context,
 	tenants []string,
@@ -87,7 +87,7 @@ func (s *Store) List(
 	return page, next, err
 }
 
-// page is a page of approvals as the file has them.
+// page reads a page of approvals as the file has them.
 func (s *Store) page(tenants []string, status Status, after string, most int) (all []Approval, next string, err error) {
 	if most < 1 {
 		return nil, "", errors.New("a page has at least one approval: ask for more than none")
@@ -103,7 +103,7 @@ func (s *Store) page(tenants []string, status Status, after string, most int) (a
 				return
 			}
 			next = key
-			if status == Pending { // what is known of it without reading it may speak against it
+			if status == Pending { // another index tells, without reading the approval, if it is out
 				var known waiting
 				if !tx.Get(bucketPending, []byte(key), &known) || !sees(known.Tenant) || !now.Before(known.Until) {
 					continue
@@ -122,8 +122,8 @@ func (s *Store) page(tenants []string, status Status, after string, most int) (a
 	return all, next, nil
 }
 
-// keys are those that may be what is looked for, after one and in order. Where others have
-// much that is pending, nobody goes through that to find their own.
+// keys are the ids that page looks at, after one and in order. If other tenants have much
+// that is pending, a caller need not go through all of it to find its own.
 func (s *Store) keys(tx *ledger.Tx, tenants []string, status Status, after string, most int) (keys []string) {
 	bucket := bucketApprovals
 	if status == Pending {

@@ -15,38 +15,40 @@ type Options struct {
 	// by when they were made. The default is UUIDv7.
 	Now   func() time.Time
 	NewID func() string
-	// Key are 32 bytes that nobody else knows. What was not written with it counts for
-	// nothing, in the file and in the log.
+	// Key is a secret of 32 bytes. What was not written with it counts for nothing, in the
+	// file and in the log.
 	Key []byte
 	// Record puts a step on record and returns when it is durable. After a crash or a
-	// failure it is handed the same step again, with the same id, where Recorded does
-	// not know of it. Its context does not end: a step half handed over is in doubt.
+	// failure it gets the same step again, with the same id, unless Recorded knows the step.
+	// Its context does not end: a step that is handed over half is in doubt.
 	Record func(context.Context, Step) error
-	// Recorded says whether a record of that id, of a step or of a decision, is durable.
-	// An error means that nobody can tell now; false, that it is not and will not be.
+	// Recorded reports whether the record of a step or of a decision is durable. An error
+	// means that this cannot be known now; false, that the record is not there and will not be.
 	Recorded func(id string) (bool, error)
-	// Attest is the step of that record, if the log vouches for it now; not found is that
-	// there is none any more.
+	// Attest reads the step of a record, if the log vouches for the record now. Not found
+	// means that the record is gone.
 	Attest func(ctx context.Context, record string) (s Step, found bool, err error)
-	// Steps are what the log has from a size of it on of some approvals, in its order, by
-	// their ids: their steps, and for each decision that went by one a step without a
-	// name. Of the approvals in them only what a step changes need be there.
+	// Steps reads what the log has of some approvals from a size of the log on, in the order
+	// of the log and by the ids of the approvals: their steps, and a step without a name for
+	// each decision that used one. The approvals in the steps need only what a step changes.
 	Steps func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]Step, error)
 	// Size is how many records the log has.
 	Size func() uint64
-	// Old is asked once, about the open approvals of a file of format 1: it returns the
-	// steps of those for which the log vouches, in their order.
+	// Old is called once, for the open approvals of a file of format 1. It returns the steps
+	// of those approvals that the log vouches for, in their order.
 	Old func(ctx context.Context, open []Approval) (map[string][]Step, error)
-	// InForce says whether a credential may still approve in a tenant, SamePerson whether
-	// two names there are of one person. The defaults are always, and one name.
+	// InForce reports whether a credential may still approve in a tenant; the default is
+	// always. SamePerson reports whether two names in a tenant are of one person; the default
+	// is that equal names are.
 	InForce    func(tenant, caller string) bool
 	SamePerson func(tenant, a, b string) bool
 	Limits     Limits
-	// Retain is how long final ones are kept: 30 days. The log has their steps still.
+	// Retain is how long approvals are kept after they ended: 30 days. The log still has
+	// their steps.
 	Retain time.Duration
-	// Silent is where nobody is to be told: then there is never anything untold.
+	// Silent says that no system is to be told of approvals. Then nothing is ever untold.
 	Silent bool
-	// OnError is told what failed with nobody there to be told.
+	// OnError gets the failures that no caller gets.
 	OnError func(error)
 }
 

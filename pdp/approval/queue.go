@@ -11,9 +11,9 @@ import (
 	"policy-service/pdp/ledger"
 )
 
-// queue is what is known, without reading the file, of those that wait for a person, and of
-// those of which people are to be told. It is made anew whenever the file is opened, so
-// nothing in it is known by it alone.
+// queue is what is known, without reading the file, of the approvals that wait for a person,
+// and of those of which systems are still to be told. It is made anew whenever the file is
+// opened, so nothing in it is known by it alone.
 type queue struct {
 	pending atomic.Int64
 	mu      sync.Mutex          // guards tenants and owners
@@ -39,7 +39,7 @@ func readQueue(tx *ledger.Tx) *queue {
 	return q
 }
 
-// askerOf is who asked for an approval, for who need not know more of it.
+// askerOf reads the caller that asked for an approval, and nothing else of it.
 func askerOf(tx *ledger.Tx, id []byte) owner {
 	var a struct {
 		Tenant string `json:"tenant"`
@@ -49,7 +49,7 @@ func askerOf(tx *ledger.Tx, id []byte) owner {
 	return owner{a.Tenant, evaluation.Ref{ID: a.Caller}}
 }
 
-// waits notes that one is pending, or is no more.
+// waits notes that an approval is pending, or is no more.
 func (q *queue) waits(id string, subject, asker owner, is bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -75,16 +75,16 @@ func (q *queue) waits(id string, subject, asker owner, is bool) {
 	}
 }
 
-// counts are how many are pending of the subject of a request, of its caller, and in its
-// tenant.
+// counts are how many approvals are pending of the subject of a request, of its caller, and
+// in its tenant.
 func (q *queue) counts(r *ApprovalRequest) (subject, caller, tenant int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.owners[r.owner()], q.owners[r.asker()], len(q.tenants[r.Tenant])
 }
 
-// pendingIn are those that are pending in some tenants, after an id and in order, but no
-// more than most.
+// pendingIn are the ids of those that are pending in some tenants, after an id and in order,
+// but no more than most.
 func (q *queue) pendingIn(tenants []string, after string, most int) (ids []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -100,24 +100,24 @@ func (q *queue) pendingIn(tenants []string, after string, most int) (ids []strin
 	return ids[:min(most, len(ids))]
 }
 
-// Event is what people are told of.
+// Event is what systems are told of.
 type Event string
 
-// What people are told of: that one waits for them, and that it does no more.
+// What systems are told of: that an approval waits for a person, and that it does no more.
 const (
 	Filed     Event = "filed"
 	Completed Event = "completed"
 )
 
-// Told is what somebody is told of.
+// Told is an event of one approval.
 type Told struct {
 	Approval string // its id
 	Event    Event
 }
 
-// Untold is what nobody was told of yet, by [Store.Told]; of each approval in the order
-// in which it happened. What is not on record yet is not told. Of what one caller asked
-// for in a tenant it is no more than share, so that what others asked for comes, too.
+// Untold are the events that [Store.Told] was not called for yet, those of one approval in
+// their order. It leaves out what is not on record yet. It has no more than share events of
+// what one caller asked for in a tenant, so that what others asked for comes, too.
 func (s *Store) Untold(limit, share int) (out []Told) {
 	of := map[any]int{}
 	err := s.ledger.View(func(tx *ledger.Tx) {
@@ -144,7 +144,7 @@ func (s *Store) Untold(limit, share int) (out []Told) {
 	return out[:min(len(out), max(limit, 0))]
 }
 
-// Told says that somebody was told. Until then it is told again, also after a restart.
+// Told notes that an event was told. Until then it is told again, also after a restart.
 func (s *Store) Told(t Told) error {
 	return s.ledger.Update(func(c *change) {
 		var events []Event

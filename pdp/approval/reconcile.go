@@ -9,11 +9,11 @@ import (
 	"policy-service/pdp/ledger"
 )
 
-// CatchUp implements [ledger.Rules]. What the log knows better of an open approval is taken
-// from there, and on record.
+// CatchUp implements [ledger.Rules]. It takes from the log what the log knows better of an
+// open approval, and puts that on record.
 //
-// Reservations for decisions that the log has are settled. [Options].Recorded may be told by
-// an index, from which anybody can take an id; the steps are what was signed.
+// It settles the reservations of decisions that the log has. [Options].Recorded may go by an
+// index, from which an id can be taken away; the steps are what the log has signed.
 func (r rules) CatchUp(ctx context.Context, a Approval, steps []Step) error {
 	now := r.now()
 	to, behind := a.since(steps, now, func(step *Step) bool { return r.proof.sealed(step, a.Digest) })
@@ -38,8 +38,8 @@ func (r rules) CatchUp(ctx context.Context, a Approval, steps []Step) error {
 // Log is where steps are recorded.
 type Log = ledger.Log[Step]
 
-// Behind says what a log knows of open approvals that their file does not, by their ids. Of
-// the log it needs Size and Steps. Whether steps have a seal is not asked.
+// Behind finds the open approvals of which a log knows more than their file, with the states
+// that the log knows. It needs Size and Steps of the log, and does not look at seals.
 func Behind(ctx context.Context, open []Approval, log Log) (map[string]Status, error) {
 	steps, _, err := ledger.Since(ctx, open, log)
 	behind := map[string]Status{}
@@ -51,19 +51,19 @@ func Behind(ctx context.Context, open []Approval, log Log) (map[string]Status, e
 	return behind, err
 }
 
-// takes are the steps that only ever take something away. They count whoever wrote them.
+// takes are the steps that only ever take something away. They count without a good seal, too.
 var takes = []string{
 	StepDeny, StepDenied, StepCancelled, StepRevoked, StepExpired,
 	StepUsed, StepUsedUp, StepLapsed, StepReopened,
 }
 
-// since is an approval after steps of which the file may not know. Of those that give
-// something the ones with a good seal count.
+// since is an approval after steps of which the file may not know. A step that gives
+// something counts only if its seal is good.
 func (a Approval) since(steps []Step, now time.Time, good func(*Step) bool) (to Approval, behind bool) {
 	to = a.next()
 	version := a.Version
 	for _, step := range steps {
-		if step.Name == StepGone { // it may have said no: who still wants it asks again
+		if step.Name == StepGone { // it may have been a no: a program that still wants it asks again
 			if step.Approval.After >= a.After && !to.Status.Final() {
 				to.end(Expired, now)
 				behind = true
@@ -88,8 +88,8 @@ func (a Approval) since(steps []Step, now time.Time, good func(*Step) bool) (to 
 	return to, behind
 }
 
-// use notes a decision that went by an approval, and reports whether that is new. One
-// that was reserved for it is settled after that, unless it was before.
+// use notes a decision that used an approval, and reports whether that is new. If the use was
+// reserved, it is settled later, unless the step says that it is.
 func (a *Approval) use(decision string, settled bool) bool {
 	reserved := slices.Contains(a.Reserved, decision)
 	if decision == "" || slices.Contains(a.Used, decision) || reserved && !settled {

@@ -9,8 +9,8 @@ import (
 	"policy-service/pdp/ledger"
 )
 
-// Live finds an approval that can be spent now on what a digest stands for. With an id
-// it is that one or none.
+// Live finds the approval that can be used now for what a digest stands for. If there is an
+// id, it is the approval with that id or none.
 func (s *Store) Live(digest [32]byte, id string) (a Approval, live bool) {
 	now := s.now()
 	err := s.ledger.View(func(tx *ledger.Tx) {

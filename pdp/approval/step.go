@@ -16,10 +16,10 @@ type Step struct {
 	ValidUntil time.Time `json:"valid_until,omitzero"`
 	// Decision is the one that used the approval, or that was to.
 	Decision string `json:"decision,omitzero"`
-	// From is, of a vote, who named By in their place.
+	// From is the person who named By in their place, if the step is a vote.
 	From string `json:"from,omitzero"`
-	// Seal is made with the key of approvals, of all that the step brings about: nobody
-	// else writes a step that counts.
+	// Seal is made with the key of approvals, of all that the step brings about. Without the
+	// key no program writes a step that counts.
 	Seal string `json:"seal,omitzero"`
 	// Approval is as it is after the step.
 	Approval Approval `json:"approval"`
@@ -46,9 +46,9 @@ const (
 	StepReleased  = "released"  // a decision that was to use it is not on record: the use is there again
 )
 
-// StepGone stands in what [Options].Steps says for a record without content, which may
-// have been any step; of several, for the last one. Its number in the log is in
-// Approval.After. It is never recorded.
+// StepGone stands among the steps of [Options].Steps for a record without content, which may
+// have been any step. If there are several such records, it stands for the last one. The
+// number of the record is in Approval.After. This step is never recorded.
 const StepGone = "gone"
 
 // StepNames are the names of all steps there are.

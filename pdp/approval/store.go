@@ -9,14 +9,13 @@ import (
 	"policy-service/pdp/ledger"
 )
 
-// Store keeps approvals in a file. [Store.File] asks for one, [Store.Decide] is what a
-// person says, and [Store.Reserve] takes a use of what was approved.
+// Store keeps approvals in a file. [Store.File] asks for one, [Store.Decide] adds the vote of
+// a person, and [Store.Reserve] takes a use of what was approved.
 //
-// Every change is one transaction of a [ledger.Ledger], in which stands also what goes on
-// record of it; it counts when it is there. [Store.Run] does what time does, and what could
-// not be done when it was due.
+// Every change is one transaction of a [ledger.Ledger], and counts when its steps are on
+// record. [Store.Run] does what is due, and what could not be done when it was due.
 type Store struct {
-	*ledger.Bulletin // who waits for a change is told by it
+	*ledger.Bulletin // has the news for those who wait for a change
 	options          Options
 	ledger           *ledger.Ledger[Approval, Step]
 	queue            atomic.Pointer[queue]
@@ -28,7 +27,7 @@ type Store struct {
 // change is one transaction, of one approval at most.
 type change = ledger.Change[Step]
 
-// News tell who waits that something they wait for has changed.
+// News tell a reader that an approval it waits for has changed.
 type News = ledger.News
 
 // Open opens the store in a data directory, or creates it. What was in doubt when the
@@ -60,11 +59,11 @@ func Open(data string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Run does what is due until ctx ends: it ends what was waited for or could be used
-// long enough, forgets what ended long ago, and does what could not be done before.
+// Run does what is due until its context ends. It ends approvals whose time is up, forgets
+// those that ended long ago, and does what could not be done before.
 func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx, s.forgetTasks) }
 
-// Close ends the store. What is not on record yet is put there after the next Open.
+// Close closes the file. What is not on record yet is put there after the next Open.
 func (s *Store) Close() error { return s.ledger.Close() }
 
 // Begun reports whether there was no file, or nothing in it, when it was opened.
@@ -83,7 +82,7 @@ type move struct {
 	from  Approval // the zero value of a new one
 	to    Approval
 	steps []Step
-	// allowed is asked by the writer, if it is not nil, so that nobody comes between that and the change.
+	// allowed refuses the move, if it is not nil. The writer calls it, so that no other change comes in between.
 	allowed func() error
 }
 
@@ -138,7 +137,7 @@ func (s *Store) save(c *change, from Approval, to *Approval) {
 	}
 }
 
-// queued says that one waits, or does no more, and that people are to be told.
+// queued notes that an approval waits, or does no more, and that systems are to be told.
 func (s *Store) queued(c *change, a *Approval, e Event) {
 	q, id, subject, asker := s.queue.Load(), a.ID, a.owner(), a.asker()
 	c.Then(func() { q.waits(id, subject, asker, e == Filed) })
@@ -170,7 +169,7 @@ func (s Step) Entry() ledger.Entry {
 	}
 }
 
-// rules are what the ledger asks of a store.
+// rules are the part of a store that the ledger calls.
 type rules struct{ *Store }
 
 // Remember implements [ledger.Rules].

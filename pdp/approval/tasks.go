@@ -19,15 +19,15 @@ type Task struct {
 	Tenant string `json:"tenant"`
 	Caller string `json:"caller"`
 	// Items are the ids of the approvals, in the order in which they were asked for. Bulk
-	// says that they were asked for as several, be it one.
+	// says that the program asked in the form for several, even if it asked for one.
 	Items []string `json:"items"`
 	Bulk  bool     `json:"bulk,omitzero"`
-	// Key is what the program's own name of the asking is known by, Body what the asking
-	// said. Where there was no such name, Begin gives one to what is asked.
+	// Key is made of the program's own name for what it asked, and Body of what it said. If
+	// there was no such name, Begin makes a key of what was asked.
 	Key  [32]byte `json:"key,omitzero"`
 	Body [32]byte `json:"body"`
-	// Callback is where the program wants to be told, "" for nowhere; CallbackState is
-	// given back with it, and Events are those it wants to hear of, nil for all.
+	// Callback is the address that the program wants to be told at, "" for none.
+	// CallbackState is given back to it, and Events are those it wants, nil for all.
 	Callback      string    `json:"callback,omitzero"`
 	CallbackState string    `json:"callback_state,omitzero"`
 	Events        []string  `json:"events,omitzero"`
@@ -39,11 +39,11 @@ type Task struct {
 // ErrOtherBody: another asking has the same key.
 var ErrOtherBody = errors.New("the key was used for another request")
 
-// leastKept is how long a task is kept after its approvals ended, so that who comes late
-// finds it and asks for no other.
+// leastKept is how long a task is kept after its approvals ended, so that a program that
+// comes late finds it and does not ask again.
 const leastKept = 24 * time.Hour
 
-// Known is the task of a key, where there is one. With another body it is [ErrOtherBody].
+// Known finds the task with a key. If its body is another one, the error is [ErrOtherBody].
 func (s *Store) Known(key, body [32]byte) (t Task, known bool, err error) {
 	err = s.ledger.View(func(tx *ledger.Tx) { t, known = taskOf(tx, key, body) })
 	return t, known, err
@@ -53,8 +53,8 @@ func (s *Store) Known(key, body [32]byte) (t Task, known bool, err error) {
 // program nothing, is on no record, and would be kept for as long as the approval is.
 const mostFollowers = 100
 
-// Begin keeps a task, or finds the one with its key. Its items must be there. Where too
-// many follow one of them already it is a [LimitError].
+// Begin keeps a task, or finds the one with its key. Its items must be there. If too many
+// tasks follow one of them already, the error is a [LimitError].
 func (s *Store) Begin(t Task) (Task, error) {
 	if t.Key == ([32]byte{}) {
 		if err := t.nameItself(); err != nil {
@@ -114,8 +114,8 @@ func (s *Store) Task(id string) (t Task, found bool, err error) {
 	return t, found, err
 }
 
-// Of are the approvals of a task as they are now. One that cannot be put on record now
-// says so. Where one is forgotten it is [ErrNotFound].
+// Of reads the approvals of a task as they are now. One that cannot be put on record now
+// says so. If one was forgotten, the error is [ErrNotFound].
 func (s *Store) Of(ctx context.Context, t Task) (all []Approval, err error) {
 	now := s.now()
 	err = s.ledger.View(func(tx *ledger.Tx) {
@@ -150,7 +150,7 @@ func (s *Store) TasksOf(approval string) (all []Task, err error) {
 	return all, err
 }
 
-// forgetTasks removes those whose time is up.
+// forgetTasks removes the tasks whose time is up.
 func (s *Store) forgetTasks(ctx context.Context) error {
 	return s.ledger.Past(ctx, bucketTaskEnds, s.now(), func(_ context.Context, id string) error {
 		return s.ledger.Update(func(c *change) {

@@ -12,8 +12,8 @@ import (
 )
 
 // Look reads what is in a data directory as [Open] would, and changes nothing: how many
-// wait for a person, and the open ones; or why Open would fail. Of a file of format 1
-// it says [ErrOld].
+// approvals wait for a person, and the open ones. The error is why Open would fail. For a
+// file of format 1 it is [ErrOld].
 func Look(data string, key []byte) (pending int, open []Approval, err error) {
 	err = ledger.Examine(form(data, key), func(tx *ledger.Tx) {
 		switch tx.Format() {
@@ -33,11 +33,11 @@ type Upgraded struct {
 	Dropped []string `json:"dropped"`
 }
 
-// Upgraded is nil where the file had this format when it was opened, or was new.
+// Upgraded is nil if the file had this format when it was opened, or was new.
 func (s *Store) Upgraded() *Upgraded { return s.upgraded }
 
-// Old are the open approvals of a file of format 1; is says whether it has that format.
-// It changes nothing. Of a file that a process has open it says nothing.
+// Old reads the open approvals of a file of format 1, and reports whether it has that format.
+// It changes nothing. It does not read a file that a process has open.
 func Old(data string) (open []Approval, is bool, err error) {
 	err = ledger.Examine(form(data, nil), func(tx *ledger.Tx) {
 		if is = older(tx) > 0; is {
@@ -50,8 +50,8 @@ func Old(data string) (open []Approval, is bool, err error) {
 	return open, is, err
 }
 
-// Unkeyed is how many open approvals a file has, for who has no key to read it with. It is
-// [ErrLocked] where a process has it open, who may have the key still.
+// Unkeyed is how many open approvals a file has, for a caller that has no key to read it
+// with. If a process has the file open, which may still have the key, the error is [ErrLocked].
 func Unkeyed(data string) (open int, err error) {
 	err = ledger.Examine(form(data, nil), func(tx *ledger.Tx) {
 		for range tx.Scan(ledger.BucketDue, nil) {
@@ -64,7 +64,7 @@ func Unkeyed(data string) (open int, err error) {
 	return open, err
 }
 
-// checked reads a value of format 1, which has a checksum where others have a MAC.
+// checked reads a value of format 1, which has a checksum in the place of the MAC.
 func checked(bucket string, key, value []byte) (text []byte, err error) {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	crc := crc32.Update(crc32.Update(0, table, []byte(bucket)), table, key)
@@ -74,7 +74,7 @@ func checked(bucket string, key, value []byte) (text []byte, err error) {
 	return value[4:], nil
 }
 
-// older is 1 of a file of format 1, and else 0.
+// older is 1 for a file of format 1, and 0 for any other.
 func older(tx *ledger.Tx) (version int) {
 	err := tx.Try(func(tx *ledger.Tx) {
 		tx.Unseal = checked
@@ -116,9 +116,9 @@ func readOld(tx *ledger.Tx) (all, open []Approval, tasks []Task, untold map[stri
 }
 
 // Upgrade implements [ledger.Rules]. It takes a file of format 1, once, and writes it anew
-// with what is kept. An open approval is made again from the steps that the log has of it,
-// and dropped where the log has none: who could write to the file could write whatever they
-// liked. One that ended is no reason to allow anything, and is taken as it is.
+// with what is kept. An open approval is made again from the steps that the log has of it. It
+// is dropped if the log has none, because anybody who could write to the file could write
+// anything. An approval that ended is no reason to allow anything, and is taken as it is.
 func (r rules) Upgrade(c *change) {
 	if r.options.Old == nil {
 		c.Fail(ErrOld)
