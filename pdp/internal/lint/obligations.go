@@ -49,9 +49,16 @@ func (l *linter) misspelt(p *bundle.Policy) {
 // which can never apply. A built-in definition stands in no file, so its warning stands at a
 // policy that names it.
 func (l *linter) unproduced(naming map[*obligations.Definition][]*bundle.Policy) {
-	for _, d := range l.definitions(naming) {
+	all := map[*obligations.Definition]bundle.Definition{} // each once, in however many views it is
+	for _, v := range l.b.Views {
+		for _, d := range v.Obligations {
+			all[d.Definition] = d
+		}
+	}
+	for _, d := range all {
 		by := naming[d.Definition]
 		switch {
+		case len(by) == 0 && d.File == "": // every bundle has all of the built-in definitions
 		case len(by) == 0:
 			l.problems.Warn(d.File, d.Line, d.Column, "obligation_unused",
 				"no policy names the obligation "+bundle.Quote(d.Name),
@@ -68,22 +75,6 @@ func (l *linter) unproduced(naming map[*obligations.Definition][]*bundle.Policy)
 			)
 		}
 	}
-}
-
-// definitions returns the definitions of all files, each once. It returns built-in definitions
-// only if a policy names them, because every bundle has all of those.
-func (l *linter) definitions(naming map[*obligations.Definition][]*bundle.Policy) []bundle.Definition {
-	var all []bundle.Definition
-	seen := map[*obligations.Definition]bool{}
-	for _, v := range l.b.Views {
-		for _, d := range v.Obligations {
-			if !seen[d.Definition] && (d.File != "" || len(naming[d.Definition]) > 0) {
-				seen[d.Definition] = true
-				all = append(all, d)
-			}
-		}
-	}
-	return all
 }
 
 // neverApplies reports whether a policy certainly applies to no request. That is so if its tests of
