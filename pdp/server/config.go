@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"log/slog"
@@ -132,9 +133,7 @@ func (c Config) withDefaults() Config {
 		p.Logger = slog.New(slog.DiscardHandler)
 	}
 	p.Logger = slog.New(telemetry.Correlated{Handler: p.Logger.Handler()})
-	if p.Limits == (evaluation.Limits{}) {
-		p.Limits = evaluation.DefaultLimits()
-	}
+	p.Limits = cmp.Or(p.Limits, evaluation.DefaultLimits())
 	if p.Checkpoints == nil {
 		p.Checkpoints = io.Discard
 	}

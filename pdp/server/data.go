@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/rogpeppe/go-internal/lockedfile"
 
@@ -40,15 +41,10 @@ func PrivateFiles() []string {
 // CheckKeys says why [Server.Start] would refuse the keys of a data directory, one error a key, and touches nothing. A
 // key that does not exist yet is no error: Start makes it.
 func CheckKeys(data string) []error {
-	var errs []error
 	_, ofMasks := maskKey.Read(data)
 	_, ofApprovals := broker.Key.Read(data)
-	for _, err := range []error{decisionlog.CheckKey(data), ofMasks, ofApprovals, signing.Check(data)} {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errs
+	errs := []error{decisionlog.CheckKey(data), ofMasks, ofApprovals, signing.Check(data)}
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
 // keys are what a server signs what it publishes with, and seals page tokens.

@@ -87,12 +87,12 @@ func (s *Server) Reconfigure(ctx context.Context, read func() (Config, error)) e
 }
 
 func (s *Server) reconfigure(ctx context.Context, read func() (Config, error)) (changed []string, err error) {
-	told, err := read()
+	given, err := read()
 	if err != nil {
 		return nil, err
 	}
 	before := s.live.Load()
-	config, changed, err := before.merged(told)
+	config, changed, err := before.merged(given)
 	if err != nil || len(changed) == 0 {
 		return nil, err
 	}

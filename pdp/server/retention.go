@@ -21,7 +21,7 @@ type retention struct {
 }
 
 const (
-	// retainEvery is how often it looks for old records, even if no segment is sealed.
+	// retainEvery is how often it runs, even if no segment is sealed.
 	retainEvery = time.Hour
 	// retainAgain is when a run that failed is tried again. Each further failure doubles it, up to retainEvery.
 	retainAgain = time.Minute
@@ -52,25 +52,25 @@ func (s *Server) newRetention(d *decisionLog, o *decisionlog.Options) *retention
 		}
 		return err
 	}
-	o.On.Aged = r.look
+	o.On.Aged = r.runSoon
 	rotated := o.On.Rotate
 	o.On.Rotate = func(segment uint64, kept time.Duration) { // the log's writer calls it, so it must not wait
 		rotated(segment, kept)
-		r.look()
+		r.runSoon()
 	}
 	return r
 }
 
-// look has it look now, or again if it is looking already.
-func (r *retention) look() {
+// runSoon runs it now, or again if it is running already.
+func (r *retention) runSoon() {
 	select {
 	case r.wake <- struct{}{}:
-	default: // it will look at this, too
+	default: // the next run is due already
 	}
 }
 
-// run looks at the start, after each segment that was sealed, when enough has become old for a refused caller to write
-// again, after a new configuration, and every hour.
+// run drops records at the start, after each segment that was sealed, when enough has become old for a refused caller to
+// write again, after a new configuration, and every hour.
 func (r *retention) run(ctx context.Context) {
 	again := retainAgain
 	for {
@@ -103,7 +103,7 @@ func (d *decisionLog) reconfigured(ctx context.Context) {
 	if err := d.limitCallers(context.WithoutCancel(ctx)); err != nil {
 		d.logger.Error("callers are bounded by what decision_log.retain said before; see to the disk of the data directory, and restart", "error", err)
 	}
-	d.retention.look()
+	d.retention.runSoon()
 }
 
 // room refuses a caller if nothing more of it can be put on record now. Without a log there is always room.

@@ -122,7 +122,7 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	if d := s.decisions; d != nil {
 		d.events.Look = newKeyWatch(d.events, s.keys.signing, &s.live).look
-		d.events.Catch() // what is there before the first request is no change
+		d.events.CatchUp() // what is there before the first request is no change
 		s.lifetime.background("events", d.events.Run)
 	}
 	s.lifetime.background("refusals", s.door.Run)

@@ -105,14 +105,14 @@ func (e *Events) entry(one Event) (decisionlog.Entry, error) {
 	return entry, nil
 }
 
-// Catch looks for changes by other processes, and records them with what waits. It never stops half-way: nobody can
+// CatchUp looks for changes by other processes, and records them with what waits. It never stops half-way: nobody can
 // say of a record that is on its way if it must be written again.
-func (e *Events) Catch() {
+func (e *Events) CatchUp() {
 	e.Look()
 	_ = e.Record(context.Background()) // what cannot be written waits on
 }
 
-// Run calls [Events.Catch] every second, and when an event comes, until ctx ends.
+// Run calls [Events.CatchUp] every second, and when an event comes, until ctx ends.
 func (e *Events) Run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -123,6 +123,6 @@ func (e *Events) Run(ctx context.Context) {
 		case <-tick.C:
 		case <-e.wake:
 		}
-		e.Catch()
+		e.CatchUp()
 	}
 }
