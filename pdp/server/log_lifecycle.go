@@ -44,8 +44,7 @@ func (s *Server) newAudit() *audit.Audit {
 	})
 }
 
-// openLog opens the decision log and records the start. Nothing can be decided before it returns, so no decision is
-// missing from the log.
+// openLog opens the decision log. Nothing can be decided before it returns, so no decision is missing from the log.
 func (s *Server) openLog(ctx context.Context) error {
 	if s.config.Data == "" {
 		s.log.Info("no data directory is given: decisions are not recorded")
@@ -110,6 +109,11 @@ func (s *Server) openLog(ctx context.Context) error {
 		return nil
 	})
 	s.lifetime.add("record of the stop", d.recordStop)
+	return s.recordWith(ctx, d)
+}
+
+// recordWith makes everything that goes on record go to an open log, and records the start.
+func (s *Server) recordWith(ctx context.Context, d *decisionLog) error {
 	s.decisions, s.audit.Log, s.audit.Bundles, d.events.Log = d, d.log, d.bundles, d.log
 	s.config.Program.PDP.Recorder = &recorder.Recorder{
 		Log:   d.log,
@@ -117,14 +121,9 @@ func (s *Server) openLog(ctx context.Context) error {
 		GoOn:  door.GoOn,
 		Waits: door.EndShift,
 	}
-	start := recorder.Event{
-		Name:    decisionlog.EventStart,
-		Details: map[string]any{"version": version(), "pid": os.Getpid()},
-	}
-	configured := recorder.Event{
-		Name:    decisionlog.EventConfiguration,
-		Details: ConfigForm.Values(s.config),
-	}
+	program := map[string]any{"version": version(), "pid": os.Getpid()}
+	start := recorder.Event{Name: decisionlog.EventStart, Details: program}
+	configured := recorder.Event{Name: decisionlog.EventConfiguration, Details: ConfigForm.Values(s.config)}
 	if err := d.events.Record(ctx, start, configured); err != nil {
 		return fmt.Errorf("the start cannot be recorded: %w; see to the disk of the data directory", err)
 	}
