@@ -47,7 +47,7 @@ func CheckKeys(data string) []error {
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
-// keys are what a server signs what it publishes with, and seals page tokens.
+// keys are the keys of what a server publishes and hands out: one signs documents and tokens, one seals page tokens.
 type keys struct {
 	signing *signing.Keys
 	pages   *pager

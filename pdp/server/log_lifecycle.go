@@ -19,8 +19,8 @@ import (
 	"policy-service/pdp/server/telemetry"
 )
 
-// decisionLog is the decision log of a server, from its opening to its end, with what fills it besides decisions. Where
-// it says so, a nil *decisionLog is that of a server that keeps none.
+// decisionLog is the decision log of a server, from its opening to its end, with what fills it besides decisions. It is
+// nil if the server keeps none; the methods that may be called then say so.
 type decisionLog struct {
 	log       *decisionlog.Log
 	bundles   *decisionlog.Bundles

@@ -14,7 +14,7 @@ import (
 	"policy-service/pdp/server/telemetry"
 )
 
-// openTelemetry makes the receivers of traces and metrics, unless the program has them.
+// openTelemetry makes the receivers of traces and metrics, unless the program has its own.
 func (s *Server) openTelemetry(ctx context.Context) error {
 	p := &s.config.Program
 	t, err := telemetry.Open(ctx, telemetry.Options{
