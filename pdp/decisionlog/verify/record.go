@@ -65,24 +65,9 @@ var recordStart = []byte(`{"sequence":`)
 type scanner struct {
 	decoder *jsontext.Decoder
 	reader  bytes.Reader
-	members members
-	into    map[string]*[]byte // the fields of members by the names in a line
 }
 
-func newScanner() *scanner {
-	s := &scanner{decoder: jsontext.NewDecoder(bytes.NewReader(nil))}
-	s.into = map[string]*[]byte{
-		"sequence": &s.members.sequence,
-		"id":       &s.members.id,
-		"time":     &s.members.time,
-		"kind":     &s.members.kind,
-		"inherits": &s.members.inherits,
-		"salt":     &s.members.salt,
-		"event":    &s.members.event,
-		"details":  &s.members.details,
-	}
-	return s
-}
+func newScanner() *scanner { return &scanner{decoder: jsontext.NewDecoder(bytes.NewReader(nil))} }
 
 // record parses a line: one JSON object, no name twice, valid UTF-8, with the members
 // that every record has. Whoever reads the line later reads the same in it.
@@ -90,10 +75,10 @@ func (s *scanner) record(line []byte) (r record, err error) {
 	if !bytes.HasPrefix(line, recordStart) || bytes.IndexByte(line, '\n') >= 0 || len(line) > decisionlog.MaxLine {
 		return r, errors.New("it is no record")
 	}
-	if err := s.read(line); err != nil {
+	m, err := s.members(line)
+	if err != nil {
 		return r, fmt.Errorf("it is no record: %w", err)
 	}
-	m := &s.members
 	if m.sequence == nil || m.id == nil || m.time == nil || m.kind == nil || m.salt == nil {
 		return r, errors.New("it lacks a member that every record has")
 	}
@@ -123,33 +108,53 @@ func (s *scanner) record(line []byte) (r record, err error) {
 // members are the values of a line that verify reads, as they stand.
 type members struct{ sequence, id, time, kind, inherits, salt, event, details []byte }
 
-// read sets the members of a line.
-func (s *scanner) read(line []byte) error {
-	s.members = members{}
+func (s *scanner) members(line []byte) (m members, err error) {
 	s.reader.Reset(line)
 	s.decoder.Reset(&s.reader)
 	if _, err := s.decoder.ReadToken(); err != nil {
-		return err
+		return m, err
 	}
 	for s.decoder.PeekKind() == '"' {
 		name, err := s.decoder.ReadToken()
 		if err != nil {
-			return err
+			return m, err
 		}
-		into := s.into[name.String()]
+		into := m.of(name.String())
 		from := s.decoder.InputOffset()
 		if err := s.decoder.SkipValue(); err != nil {
-			return err
+			return m, err
 		}
 		if into != nil {
 			*into = bytes.TrimLeft(line[from:s.decoder.InputOffset()], ": \t\r")
 		}
 	}
 	if _, err := s.decoder.ReadToken(); err != nil {
-		return err
+		return m, err
 	}
 	if _, err := s.decoder.ReadToken(); err != io.EOF {
-		return errors.New("something follows it")
+		return m, errors.New("something follows it")
+	}
+	return m, nil
+}
+
+func (m *members) of(name string) *[]byte {
+	switch name {
+	case "sequence":
+		return &m.sequence
+	case "id":
+		return &m.id
+	case "time":
+		return &m.time
+	case "kind":
+		return &m.kind
+	case "inherits":
+		return &m.inherits
+	case "salt":
+		return &m.salt
+	case "event":
+		return &m.event
+	case "details":
+		return &m.details
 	}
 	return nil
 }
