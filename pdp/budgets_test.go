@@ -18,6 +18,7 @@ import (
 const (
 	maxFiles         = 30 // of a package
 	maxFields        = 15 // of a struct that is no document; an embedded struct of ours counts with its fields
+	maxBeside        = 4  // of a document: exported fields with the tag "-", which stand beside it
 	maxMethods       = 60 // of a type
 	maxServerMethods = 39 // of server.Server, because everything would hang on it if it could
 )
@@ -322,9 +323,10 @@ func (c *codebase) structOf(f source, expr ast.Expr) (d declared, ok bool) {
 }
 
 // isDocument reports if a struct is the form of a document: every exported field has a json or yaml tag, or embeds a
-// struct that is one.
+// struct that is one. The tag "-" is no name in a document: a few such fields may stand beside it, such as the line that
+// it was read from, but a struct that has more of them is no document.
 func (c *codebase) isDocument(s declared) bool {
-	exported := false
+	exported, beside := false, 0
 	for _, field := range s.expr.(*ast.StructType).Fields.List {
 		if len(field.Names) == 0 {
 			if embedded, ok := c.embedded(s, field); ok && !tagged(field) {
@@ -342,22 +344,30 @@ func (c *codebase) isDocument(s declared) bool {
 		if !ast.IsExported(name) {
 			continue
 		}
-		if !tagged(field) {
+		switch {
+		case tagged(field):
+			exported = true
+		case field.Tag != nil && strings.Contains(field.Tag.Value, `:"-"`):
+			beside += max(1, len(field.Names))
+		default:
 			return false
 		}
-		exported = true
 	}
-	return exported
+	return exported && beside <= maxBeside
 }
 
+// tagged reports if a field has a name in a document.
 func tagged(field *ast.Field) bool {
 	if field.Tag == nil {
 		return false
 	}
 	text, _ := strconv.Unquote(field.Tag.Value)
-	_, isJSON := reflect.StructTag(text).Lookup("json")
-	_, isYAML := reflect.StructTag(text).Lookup("yaml")
-	return isJSON || isYAML
+	for _, format := range []string{"json", "yaml"} {
+		if value, ok := reflect.StructTag(text).Lookup(format); ok && value != "-" {
+			return true
+		}
+	}
+	return false
 }
 
 // bare is the name in a type expression, without pointer and type arguments; nil if it is no name.

@@ -149,7 +149,7 @@ func (c *checker) checkpoint(text string) error {
 		return problem(Altered, c.report.Size, "it, or one up to record %d, is not what was signed: the checkpoint's root is %v, and that of the records %v",
 			c.tree.size-1, signed.root, root)
 	}
-	c.report.Checkpoints++
+	c.report.checkpoints++
 	c.sign(signed)
 	return nil
 }

@@ -31,7 +31,7 @@ func (x *exported) consistency() error {
 	if err := continues(older, newer, b.Hashes); err != nil {
 		return err
 	}
-	x.signed, x.log.report.Checkpoints = newer, 2
+	x.signed, x.log.report.checkpoints = newer, 2
 	x.log.sign(newer)
 	x.log.report.Key = x.log.keys.inForce.text
 	x.log.report.proved("the log of %d records is that of %d with more at its end", newer.size, older.size)

@@ -97,7 +97,7 @@ func (x *exported) start() error {
 	if b.Size == nil || signed.size != *b.Size || signed.origin != b.Origin {
 		return problem(Altered, -1, "its first line is not of the log or the size that its checkpoint is of")
 	}
-	x.signed, x.log.report.Checkpoints, x.log.report.Live = signed, 1, b.Live
+	x.signed, x.log.report.checkpoints, x.log.report.Live = signed, 1, b.Live
 	x.log.apart, x.ofTenants = b.Form == export.FormProof, b.ofTenants()
 	return nil
 }

@@ -10,7 +10,7 @@ func (c *checker) finish() error {
 	if c.cut != nil {
 		return c.cut
 	}
-	if c.report.Checkpoints == 0 {
+	if c.report.checkpoints == 0 {
 		return problem(Missing, -1, "there is no checkpoint: nothing says what the log was")
 	}
 	if err := c.explain(); err != nil {

@@ -3,6 +3,9 @@ package verify
 import (
 	"errors"
 	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // A Code is what verify found, and the exit code of `policy-service log verify`.
@@ -26,15 +29,30 @@ var codeNames = map[Code]string{
 	Forked: "forked", TimeReversed: "time_reversed", Unreadable: "unreadable", OtherKey: "other_key",
 }
 
-// String is the code's name, as it stands in JSON output.
+// advice is what to try, by what was found.
+var advice = map[Code]string{
+	Altered:      "keep the directory as it is, as evidence, and compare the record with a copy or an earlier export",
+	Missing:      "keep the directory as it is, as evidence, and look for the records in a copy or an earlier export",
+	Truncated:    "look for the records after the cut in a copy or an earlier export; a copy that was put back on purpose ends the old log, and a new one begins with its own key",
+	Forked:       "keep both histories as evidence, and trust what the checkpoint kept elsewhere signs",
+	TimeReversed: "keep the directory as it is, as evidence, and see what the clock of that machine did then",
+	Unreadable:   "verify a copy or an export; where the disk is at fault, restore the last copy that verifies",
+	OtherKey:     "see whether --key is this log's; if it is, somebody has signed this history with another key",
+}
+
+// String is the code's name.
 func (c Code) String() string { return codeNames[c] }
+
+// MarshalText makes JSON show the name.
+func (c Code) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // A Report is what verify found, and is the document that `log verify --json` prints. Programs read the document: members
 // may be added, never renamed. Proved is empty unless Code is Verified. NotExcluded is there in any case, because an
 // auditor who reads "verified" must know what else could have happened.
 type Report struct {
-	Code        Code     `json:"-"`
-	Problem     *Problem `json:"-"`                    // the first one; nil if Code is Verified
+	Code        Code     `json:"result"`
+	Exit        int      `json:"exit"`                 // the number of Code
+	Problem     *Problem `json:"problem,omitempty"`    // the first one; nil if Code is Verified
 	Origin      string   `json:"origin,omitempty"`     // the name of the log
 	Key         string   `json:"key,omitempty"`        // the verifier key that the last checkpoint was checked with
 	KeyGiven    bool     `json:"key_given"`            // the key was given, and not taken from the log itself
@@ -46,11 +64,11 @@ type Report struct {
 	Retired     int64    `json:"retired"`              // records in segments that retention dropped, each recorded
 	Skipped     int64    `json:"skipped"`              // records that a filter left out of an export; their hashes are there
 	Unsigned    int64    `json:"unsigned"`             // records after the last checkpoint, which no signature covers
-	Checkpoints int64    `json:"-"`                    // checkpoints whose signature and root were checked
 	Live        bool     `json:"live,omitempty"`       // a server holds the log: its active segment was not read
-	Files       Files    `json:",inline"`
+	Files       Files    `json:",embed"`
 	Proved      []string `json:"proved"`
 	NotExcluded []string `json:"not_excluded"`
+	checkpoints int64    // checkpoints whose signature and root were checked
 }
 
 // Files are the segments of a data directory.
@@ -66,10 +84,11 @@ func (r *Report) Verified() bool { return r.Code == Verified }
 // A Problem is the first thing found wrong, and where.
 type Problem struct {
 	Code     Code   `json:"-"`
-	Sequence int64  `json:"-"`              // of the record; -1 if it is not about a record
+	Sequence int64  `json:"-"`              // of the record; -1, and not in the document, if it is not about a record
 	File     string `json:"file,omitempty"` // as it was opened; empty for a stream
 	Line     int64  `json:"line,omitempty"` // of an export, from 1; 0 for anything else
 	What     string `json:"what"`           // for a person to read
+	Try      string `json:"try"`            // what to do about it
 	found    int64  // the record that stands where another belongs
 }
 
@@ -86,6 +105,19 @@ func (p *Problem) Error() string {
 		text += fmt.Sprintf("record %d: ", p.Sequence)
 	}
 	return text + p.What
+}
+
+// MarshalJSONTo leaves out the sequence if the problem is not about a record.
+func (p *Problem) MarshalJSONTo(enc *jsontext.Encoder) error {
+	type Plain Problem // has no MarshalJSONTo
+	document := struct {
+		Sequence *int64 `json:"sequence,omitempty"`
+		*Plain
+	}{Plain: (*Plain)(p)}
+	if p.Sequence >= 0 {
+		document.Sequence = &p.Sequence
+	}
+	return json.MarshalEncode(enc, document)
 }
 
 func problem(code Code, sequence int64, format string, args ...any) *Problem {

@@ -101,5 +101,6 @@ func (c *checker) fail(p *Problem) {
 	if p.Code == Verified {
 		p = problem(Unreadable, -1, "%v", fmt.Errorf("a problem without a code: %w", p))
 	}
-	c.report.Code, c.report.Problem, c.report.Proved = p.Code, p, nil
+	p.Try = advice[p.Code]
+	c.report.Code, c.report.Exit, c.report.Problem, c.report.Proved = p.Code, int(p.Code), p, nil
 }

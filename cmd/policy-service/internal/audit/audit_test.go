@@ -12,7 +12,6 @@ import (
 	"testing/fstest"
 
 	"policy-service/cmd/policy-service/internal/cli"
-	"policy-service/pdp/decisionlog/verify"
 )
 
 // A record must not be able to rewrite the screen it is read on.
@@ -138,15 +137,6 @@ func TestWindow(t *testing.T) {
 	}
 	if len(w.lines) != 2 || string(w.lines[0].line) != `{"id":"3"}` || string(w.lines[1].line) != `{"id":"4"}` {
 		t.Errorf("%s", w.lines)
-	}
-}
-
-// Whatever verify finds, there is something to try.
-func TestVerifyAdvice(t *testing.T) {
-	for code := verify.Altered; code <= verify.OtherKey; code++ {
-		if advice[code] == "" && code.String() != "" {
-			t.Errorf("no advice for %d, %s", code, code)
-		}
 	}
 }
 

@@ -28,17 +28,6 @@ func (verifyCommand) Help() string {
 		"unreadable, 9 other key."
 }
 
-// advice is what to try, by what was found.
-var advice = map[verify.Code]string{
-	verify.Altered:      "keep the directory as it is, as evidence, and compare the record with a copy or an earlier export",
-	verify.Missing:      "keep the directory as it is, as evidence, and look for the records in a copy or an earlier export",
-	verify.Truncated:    "look for the records after the cut in a copy or an earlier export; a copy that was put back on purpose ends the old log, and a new one begins with its own key",
-	verify.Forked:       "keep both histories as evidence, and trust what the checkpoint kept elsewhere signs",
-	verify.TimeReversed: "keep the directory as it is, as evidence, and see what the clock of that machine did then",
-	verify.Unreadable:   "verify a copy or an export; where the disk is at fault, restore the last copy that verifies",
-	verify.OtherKey:     "see whether --key is this log's; if it is, somebody has signed this history with another key",
-}
-
 // Run prints first what was found, then what that proves, then what it cannot exclude.
 func (c verifyCommand) Run(s cli.Streams) error {
 	options, err := c.options(s)
@@ -54,7 +43,7 @@ func (c verifyCommand) Run(s cli.Streams) error {
 		return err
 	}
 	if c.JSON {
-		err = printReportJSON(s, report)
+		err = s.PrintJSON(report)
 	} else {
 		printReport(s, c.Path, report)
 	}
@@ -132,7 +121,7 @@ func printReport(s cli.Streams, path string, r verify.Report) {
 		s.Print("%s %s: %s", s.Colour(cli.Green, "verified"), path, r.Origin)
 	} else {
 		s.Print("%s %s", s.Colour(cli.Red, strings.ReplaceAll(r.Code.String(), "_", " ")), r.Problem)
-		s.Print("    try: %s", advice[r.Code])
+		s.Print("    try: %s", r.Problem.Try)
 	}
 	for _, line := range r.Proved {
 		s.Print("  %s", line)
@@ -140,27 +129,4 @@ func printReport(s cli.Streams, path string, r verify.Report) {
 	for _, line := range r.NotExcluded {
 		s.Print("  %s %s", s.Colour(cli.Yellow, "not excluded:"), line)
 	}
-}
-
-// problemJSON is a problem as verify --json prints it.
-type problemJSON struct {
-	Sequence *int64 `json:"sequence,omitempty"`
-	*verify.Problem
-	Try string `json:"try"`
-}
-
-func printReportJSON(s cli.Streams, r verify.Report) error {
-	document := struct {
-		Result  string       `json:"result"`
-		Exit    int          `json:"exit"`
-		Problem *problemJSON `json:"problem,omitempty"`
-		verify.Report
-	}{Result: r.Code.String(), Exit: int(r.Code), Report: r}
-	if p := r.Problem; p != nil {
-		document.Problem = &problemJSON{Problem: p, Try: advice[r.Code]}
-		if p.Sequence >= 0 {
-			document.Problem.Sequence = &p.Sequence
-		}
-	}
-	return s.PrintJSON(document)
 }
