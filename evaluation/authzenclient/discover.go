@@ -97,21 +97,24 @@ func (c *Client) readMetadata(body []byte) (*endpoints, *Error) {
 		return nil, odd("the metadata are of another policy_decision_point")
 	}
 	found := &endpoints{native: c.native(), discovered: true}
-	for name, to := range map[string]*string{
-		"access_evaluation_endpoint":  &found.evaluation,
-		"access_evaluations_endpoint": &found.evaluations,
-		"search_subject_endpoint":     &found.subject,
-		"search_resource_endpoint":    &found.resource,
-		"search_action_endpoint":      &found.action,
-		"access_request_endpoint":     &found.requests,
+	for _, e := range []struct {
+		name string
+		to   *string
+	}{
+		{"access_evaluation_endpoint", &found.evaluation},
+		{"access_evaluations_endpoint", &found.evaluations},
+		{"search_subject_endpoint", &found.subject},
+		{"search_resource_endpoint", &found.resource},
+		{"search_action_endpoint", &found.action},
+		{"access_request_endpoint", &found.requests},
 	} {
-		if !present(metadata[name]) {
+		if !present(metadata[e.name]) {
 			continue
 		}
-		if err := c.trusted(text("", metadata[name])); err != nil {
+		*e.to = text("", metadata[e.name])
+		if err := c.trusted(*e.to); err != nil {
 			return nil, odd("an endpoint of the metadata " + err.Error())
 		}
-		*to = text("", metadata[name])
 	}
 	if found.evaluation == "" {
 		return nil, odd("the metadata name no access_evaluation_endpoint")

@@ -115,6 +115,17 @@ func TestDiscoverFails(t *testing.T) {
 	}
 }
 
+// Of two bad endpoints the error is always that of the first one.
+func TestDiscoverErrorIsOrdered(t *testing.T) {
+	bad := strings.NewReplacer(`https://pdp/one`, `https://pdp/one?x`, `https://pdp/how`, `https://evil/how`).Replace(metadata)
+	for range 20 {
+		c, _ := scripted(t, []step{answer(200, bad)}, authzenclient.WithRetries(0))
+		if err := c.Discover(t.Context()); err == nil || !strings.Contains(err.Error(), "has a query") {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestDiscoverKeepsWhatItKnew(t *testing.T) {
 	var paths []string
 	current := answer(200, metadata)

@@ -2,8 +2,10 @@ package authzenclient
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -105,8 +107,10 @@ func obligation(v jsontext.Value) (evaluation.Obligation, *Error) {
 		return o, odd("an obligation has no type")
 	}
 	// What the rules of evaluation refuse cannot be given to a handler.
-	all, err := evaluation.ParseObject(v, evaluation.DefaultLimits())
-	if inner, there := all.Get("properties"); err != nil || there && inner.Kind() != evaluation.Map {
+	var members map[string]any
+	err := json.Unmarshal(v, &members, json.WithUnmarshalers(json.UnmarshalFromFunc(number)))
+	all, refused := evaluation.NewObject(members)
+	if inner, there := all.Get("properties"); err != nil || refused != nil || there && inner.Kind() != evaluation.Map {
 		return o, odd("the properties of an obligation cannot be read")
 	} else if there {
 		o.Properties = inner.Object()
@@ -119,4 +123,19 @@ func obligation(v jsontext.Value) (evaluation.Obligation, *Error) {
 	}
 	o.Properties = o.Properties.Beside(beside)
 	return o, nil
+}
+
+// number keeps integers exact; the default would make floats of them. Any other number is a float, so 1.0 is 1.
+func number(dec *jsontext.Decoder, v *any) error {
+	if dec.PeekKind() != '0' {
+		return errors.ErrUnsupported
+	}
+	literal, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	if *v, err = strconv.ParseInt(string(literal), 10, 64); err != nil {
+		*v, err = strconv.ParseFloat(string(literal), 64)
+	}
+	return err
 }
