@@ -153,15 +153,20 @@ func (s *Server) newSinks(ctx context.Context, out *sink.Output) (*sink.Sinks, e
 	return sinks, nil
 }
 
-// stopWithin is how long the record of the stop may take, even if the time for the stop is over.
+// stopWithin is how long a stop waits for its record, even if the time for the stop is over.
 const stopWithin = 5 * time.Second
 
 // recordStop records the stop as the last thing that happens. A disk that fails keeps no server from stopping as it was
 // told to: the next start says that this one ended without a word.
 func (d *decisionLog) recordStop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
-	defer cancel()
-	if err := d.events.Record(ctx, recorder.Event{Name: decisionlog.EventStop}); err != nil {
+	recorded := make(chan error, 1) // so that nothing waits if nobody receives
+	go func() { recorded <- d.events.Record(ctx, recorder.Event{Name: decisionlog.EventStop}) }()
+	err := context.DeadlineExceeded
+	select {
+	case err = <-recorded:
+	case <-time.After(stopWithin):
+	}
+	if err != nil {
 		d.logger.Error("the stop cannot be recorded", "error", err)
 	}
 	return nil

@@ -45,7 +45,8 @@ func NewEvents(now func() time.Time, logger *slog.Logger) *Events {
 	return &Events{now: now, logger: logger, wake: make(chan struct{}, 1)}
 }
 
-// Record returns when the events are durable, and all that waited before them.
+// Record returns when the events are durable, and all that waited before them. It does not stop when ctx ends: nobody
+// can say of a record that is on its way if it must be written again.
 func (e *Events) Record(ctx context.Context, all ...Event) error {
 	e.mu.Lock()
 	defer e.mu.Unlock() // held over the write, so that events keep their order
@@ -60,7 +61,7 @@ func (e *Events) Record(ctx context.Context, all ...Event) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	if _, err := e.Log.Append(ctx, entries); err != nil {
+	if _, err := e.Log.Append(context.WithoutCancel(ctx), entries); err != nil {
 		return err
 	}
 	e.waiting = nil
@@ -105,8 +106,7 @@ func (e *Events) entry(one Event) (decisionlog.Entry, error) {
 	return entry, nil
 }
 
-// CatchUp looks for changes by other processes, and records them with what waits. It never stops half-way: nobody can
-// say of a record that is on its way if it must be written again.
+// CatchUp looks for changes by other processes, and records them with what waits.
 func (e *Events) CatchUp() {
 	e.Look()
 	_ = e.Record(context.Background()) // what cannot be written waits on

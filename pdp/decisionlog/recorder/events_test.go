@@ -2,8 +2,9 @@ package recorder
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
-	"strings"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,33 +15,63 @@ import (
 // A stop while an event is being written: it is on record by then, and is not written
 // once more with that of the stop.
 func TestAnEventIsOnRecordOnce(t *testing.T) {
+	e, ctx, names := cutWhileWriting(t)
+	e.Soon(Event{Name: "once"})
+	e.Run(ctx)
+	if err := e.Record(t.Context(), Event{Name: "stop"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(); !slices.Equal(got, []string{"once", "stop"}) {
+		t.Errorf("on record are %v", got)
+	}
+}
+
+// A caller whose context ends while its event is being written learns that it is on record, and that what waited is.
+func TestACallerThatStopsDoesNotUnrecord(t *testing.T) {
+	e, ctx, names := cutWhileWriting(t)
+	e.Soon(Event{Name: "once"})
+	if err := e.Record(ctx, Event{Name: "configuration"}); err != nil || ctx.Err() == nil {
+		t.Errorf("got %v, and %v of the context", err, ctx.Err())
+	}
+	if err := e.Record(t.Context(), Event{Name: "stop"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(); !slices.Equal(got, []string{"once", "configuration", "stop"}) {
+		t.Errorf("on record are %v", got)
+	}
+}
+
+// cutWhileWriting makes Events, and a context that ends while the first of them are being written. names are those on
+// record.
+func cutWhileWriting(t *testing.T) (e *Events, ctx context.Context, names func() []string) {
+	t.Helper()
 	var stop atomic.Pointer[context.CancelFunc]
 	l, err := decisionlog.Open(t.TempDir(), decisionlog.Options{On: decisionlog.Hooks{Commit: func(decisionlog.Commit) {
 		if cut := stop.Load(); cut != nil {
 			(*cut)()
+			time.Sleep(10 * time.Millisecond) // who waits with the context sees its end before that of the writing
 		}
 	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	e := NewEvents(time.Now, slog.New(slog.DiscardHandler))
+	from := l.Size() // what the log says of itself is before
+	e = NewEvents(time.Now, slog.New(slog.DiscardHandler))
 	e.Log, e.Look = l, func() {}
 	ctx, cancel := context.WithCancel(t.Context())
 	stop.Store(&cancel)
-	e.Soon(Event{Name: "once"})
-	e.Run(ctx)
-	if err := e.Record(t.Context(), Event{Name: "stop"}); err != nil {
-		t.Fatal(err)
-	}
-	times := 0
-	for r, err := range l.Records(t.Context(), 0, l.Size()) {
-		if err != nil {
-			t.Fatal(err)
+	return e, ctx, func() (names []string) {
+		for r, err := range l.Records(t.Context(), from, l.Size()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			var record struct{ Event string }
+			if err := json.Unmarshal(r.Line, &record); err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, record.Event)
 		}
-		times += strings.Count(string(r.Line), `"event":"once"`)
-	}
-	if times != 1 {
-		t.Errorf("it is on record %d times", times)
+		return names
 	}
 }
