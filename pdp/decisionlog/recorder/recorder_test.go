@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,10 +17,17 @@ import (
 	"policy-service/pdp/decisionlog/mask"
 )
 
-// kept is a log that keeps entries in memory.
-type kept struct{ entries []decisionlog.Entry }
+// kept is a log that keeps entries in memory, and in which order a Recorder called what it has.
+type kept struct {
+	entries []decisionlog.Entry
+	calls   []string
+	refused int // the call at which GoOn fails; 0 is none
+}
+
+var errGoOn = errors.New("no more")
 
 func (k *kept) Append(_ context.Context, entries []decisionlog.Entry) (uint64, error) {
+	k.calls = append(k.calls, "Append")
 	k.entries = append(k.entries, entries...)
 	return 0, nil
 }
@@ -32,11 +40,42 @@ func testRecorder(t *testing.T) (*Recorder, *kept) {
 	}
 	k := &kept{}
 	return &Recorder{
-		Log:   k,
-		Mask:  func(context.Context) *mask.Masker { return m },
-		GoOn:  func(ctx context.Context) error { return ctx.Err() },
-		Waits: func(context.Context) {},
+		Log:  k,
+		Mask: func(context.Context) *mask.Masker { return m },
+		GoOn: func(ctx context.Context) error {
+			k.calls = append(k.calls, "GoOn")
+			if len(k.calls) == k.refused {
+				return errGoOn
+			}
+			return ctx.Err()
+		},
+		Waits: func(context.Context) { k.calls = append(k.calls, "Waits") },
 	}, k
+}
+
+// Others may go first before each item of a batch, once while its secrets are gathered and once while it is masked. The
+// log is waited for at the end, once. If a batch may not go on, nothing of it is on record.
+func TestABatchLetsOthersGoFirst(t *testing.T) {
+	records := make([]pdp.Record, 3)
+	for n := range records {
+		records[n].Item = pdp.Item{Batch: "1", Size: 1 << 20}
+	}
+	r, k := testRecorder(t)
+	want := append(slices.Repeat([]string{"GoOn"}, 2*len(records)), "Waits", "Append")
+	if err := r.Record(t.Context(), records); err != nil || !slices.Equal(k.calls, want) {
+		t.Errorf("got %v, %v; want %v", k.calls, err, want)
+	}
+	for n := 1; n <= 2*len(records); n++ {
+		r, k := testRecorder(t)
+		k.refused = n
+		if err := r.Record(t.Context(), records); !errors.Is(err, errGoOn) || !slices.Equal(k.calls, want[:n]) {
+			t.Errorf("it may not go on at call %d: got %v, %v", n, k.calls, err)
+		}
+	}
+	r, k = testRecorder(t)
+	if err := r.Record(t.Context(), []pdp.Record{{}}); err != nil || !slices.Equal(k.calls, []string{"Waits", "Append"}) {
+		t.Errorf("a single decision: got %v, %v", k.calls, err)
+	}
 }
 
 // scattered makes objects whose strings and names hold secrets, each of which stands
