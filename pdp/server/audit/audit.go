@@ -2,7 +2,7 @@
 // and redact records, and to PEPs, who report what became of their obligations. Start with [Audit.Routes].
 //
 // An auditor sees only the records of some tenants. The type auditor is a request together with what its caller sees,
-// and every route begins with one. A record of another tenant gets the same answer as a record that does not exist.
+// and every handler but one is given it. A record of another tenant gets the same answer as a record that does not exist.
 //
 // Reading shares the processors with decisions, so it is bounded twice. [Audit.Reading] limits how many requests work
 // on the log at once, and they take turns (reading.go). [Audit.Exports] are the places of requests that read the whole
@@ -23,6 +23,7 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
 	"policy-service/pdp/keyedmutex"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
 
@@ -73,18 +74,31 @@ func New(o Options) *Audit {
 
 // Routes registers the routes.
 func (a *Audit) Routes(route func(path string, handle echo.HandlerFunc, methods ...string)) {
-	route("/v1/decisions/:id/obligations", a.receipts, http.MethodPost)
-	route("/v1/decisions", a.decisionsPage, http.MethodGet)
-	route("/v1/decisions/:id", a.decisionRecord, http.MethodGet)
-	route("/v1/decisions/:id/proof", a.decisionProof, http.MethodGet)
-	route("/v1/decisions/:id/redaction", a.redaction, http.MethodPost)
-	route("/v1/log/checkpoint", a.logCheckpoint, http.MethodGet)
-	route("/v1/log/keys", a.logKeys, http.MethodGet)
-	route("/v1/log/keys", a.rotateLogKey, http.MethodPost)
-	route("/v1/log/consistency", a.logConsistency, http.MethodPost)
-	route("/v1/log/stats", a.logStats, http.MethodGet)
-	route("/v1/log/report", a.logReport, http.MethodGet)
-	route("/v1/log/sample", a.logSample, http.MethodGet)
-	route("/v1/log/export", a.logExport, http.MethodGet)
-	route("/v1/bundles/:digest", a.logBundle, http.MethodGet)
+	get := func(path string, handle handler, parameters ...string) {
+		need := door.Need{Permission: auth.LogRead, Parameters: append(door.NoParameters, parameters...)}
+		route(path, a.admit(need, handle), http.MethodGet)
+	}
+	post := func(path string, need door.Need, handle handler) {
+		need.Parameters = door.NoParameters
+		route(path, a.admit(need, handle), http.MethodPost)
+	}
+	const one = "/v1/decisions/:id"
+	route(one+"/obligations", a.receipts, http.MethodPost)
+	get("/v1/decisions", a.decisionsPage, pageParameters...)
+	get(one, a.ofRecord(a.decisionRecord))
+	get(one+"/proof", a.ofRecord(a.decisionProof))
+	post(one+"/redaction", door.Need{Permission: auth.LogAdmin, Body: door.JSON}, a.redaction)
+	get("/v1/log/checkpoint", a.logCheckpoint)
+	get("/v1/log/keys", a.logKeys)
+	post("/v1/log/keys", door.Need{
+		Permission: auth.LogAdmin,
+		// The key signs for all tenants.
+		AllTenants: "this needs the permission log.admin on all tenants; ask the operator for a credential that has it",
+	}, a.rotateLogKey)
+	post("/v1/log/consistency", door.Need{Permission: auth.LogRead, Body: door.AnyBody}, a.logConsistency)
+	get("/v1/log/stats", a.once(logStats))
+	get("/v1/log/report", a.once(logReport), "from", "to")
+	get("/v1/log/sample", a.once(logSample), "n", "seed", "from", "to")
+	get("/v1/log/export", a.logExport, exportParameters...)
+	get("/v1/bundles/:digest", a.logBundle)
 }

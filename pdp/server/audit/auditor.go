@@ -19,18 +19,27 @@ type auditor struct {
 	tenants []string // nil is all, and the records of no tenant
 }
 
-// auditor admits a request about the log, which says what it needs besides a log.
-func (a *Audit) auditor(c echo.Context, need door.Need) (auditor, error) {
-	if a.Log == nil {
-		need.Absent = door.NewProblem(http.StatusNotFound,
-			"no decision log is kept here; the operator gives the server a data directory with --data")
+// handler handles the request of an auditor that was let in.
+type handler func(echo.Context, auditor) error
+
+// admit lets an auditor in and handles the request. The need says what the route needs besides a log.
+func (a *Audit) admit(need door.Need, handle handler) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		need := need
+		if a.Log == nil {
+			need.Absent = door.NewProblem(http.StatusNotFound,
+				"no decision log is kept here; the operator gives the server a data directory with --data")
+		}
+		admitted, err := a.Door.Admit(c, need)
+		if err != nil {
+			return err
+		}
+		who := auditor{Admitted: admitted}
+		if !who.Caller.AllTenants {
+			who.tenants = append([]string{}, who.Caller.Tenants...) // never nil: that would be all
+		}
+		return handle(c, who)
 	}
-	admitted, err := a.Door.Admit(c, need)
-	who := auditor{Admitted: admitted}
-	if !who.Caller.AllTenants {
-		who.tenants = append([]string{}, who.Caller.Tenants...) // never nil: that would be all
-	}
-	return who, err
 }
 
 // sees reports whether a record is there for the auditor.

@@ -16,7 +16,6 @@ import (
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/export"
-	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
 
@@ -48,11 +47,7 @@ type exportAsked struct {
 }
 
 // logExport answers GET /v1/log/export.
-func (a *Audit) logExport(c echo.Context) error {
-	who, err := a.auditor(c, door.Need{Permission: auth.LogRead, Parameters: exportParameters})
-	if err != nil {
-		return err
-	}
+func (a *Audit) logExport(c echo.Context, who auditor) error {
 	want, err := who.export(c)
 	if err != nil {
 		return err

@@ -13,7 +13,6 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/export"
-	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
 
@@ -37,28 +36,24 @@ func (a *Audit) recordOfPath(c echo.Context, who auditor) (asked, error) {
 	return asked{who, id, record}, err
 }
 
-// readsRecord lets an auditor read about the record that a path names.
-func (a *Audit) readsRecord(c echo.Context) (ctx context.Context, want asked, done func(), err error) {
-	who, err := a.auditor(c, door.Need{Permission: auth.LogRead, Parameters: door.NoParameters})
-	if err != nil {
-		return nil, want, nil, err
+// ofRecord has a handler read about the record that the path names.
+func (a *Audit) ofRecord(handle func(context.Context, echo.Context, asked) error) handler {
+	return func(c echo.Context, who auditor) error {
+		ctx, done, err := a.reads(c, who)
+		if err != nil {
+			return err
+		}
+		defer done()
+		want, err := a.recordOfPath(c, who)
+		if err != nil {
+			return err
+		}
+		return handle(ctx, c, want)
 	}
-	if ctx, done, err = a.reads(c, who); err != nil {
-		return nil, want, nil, err
-	}
-	if want, err = a.recordOfPath(c, who); err != nil {
-		done()
-	}
-	return ctx, want, done, err
 }
 
 // decisionRecord answers GET /v1/decisions/:id.
-func (a *Audit) decisionRecord(c echo.Context) error {
-	ctx, want, done, err := a.readsRecord(c)
-	if err != nil {
-		return err
-	}
-	defer done()
+func (a *Audit) decisionRecord(ctx context.Context, c echo.Context, want asked) error {
 	receipts, err := a.page(ctx, decisionlog.Query{
 		Filter: decisionlog.Filter{
 			Tenants: want.tenants,
@@ -110,12 +105,7 @@ func (a *Audit) inherited(line []byte) (members []byte, err error) {
 
 // decisionProof answers GET /v1/decisions/:id/proof. A record that no checkpoint
 // covers yet gets one.
-func (a *Audit) decisionProof(c echo.Context) error {
-	ctx, want, done, err := a.readsRecord(c)
-	if err != nil {
-		return err
-	}
-	defer done()
+func (a *Audit) decisionProof(ctx context.Context, c echo.Context, want asked) error {
 	snapshot, err := a.signed(ctx)
 	if err != nil {
 		return err
@@ -135,15 +125,7 @@ func (a *Audit) decisionProof(c echo.Context) error {
 const maxReason = 1000
 
 // redaction answers POST /v1/decisions/:id/redaction.
-func (a *Audit) redaction(c echo.Context) error {
-	who, err := a.auditor(c, door.Need{
-		Permission: auth.LogAdmin,
-		Parameters: door.NoParameters,
-		Body:       door.JSON,
-	})
-	if err != nil {
-		return err
-	}
+func (a *Audit) redaction(c echo.Context, who auditor) error {
 	want, err := a.recordOfPath(c, who)
 	if err != nil {
 		return err

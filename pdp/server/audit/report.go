@@ -11,7 +11,6 @@ import (
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/report"
-	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
 
@@ -19,50 +18,39 @@ import (
 const sampleMost = 1000
 
 // logStats answers GET /v1/log/stats.
-func (a *Audit) logStats(c echo.Context) error {
-	count := func(ctx context.Context, log *decisionlog.Snapshot, _ map[string]string) (any, error) {
-		stats, err := report.Count(ctx, log)
-		if stats.WholeLog != nil {
-			stats.Uncovered = 0 // the server signs for them in a moment
-		}
-		return stats, err
+func logStats(ctx context.Context, log *decisionlog.Snapshot, _ map[string]string) (any, error) {
+	stats, err := report.Count(ctx, log)
+	if stats.WholeLog != nil {
+		stats.Uncovered = 0 // the server signs for them in a moment
 	}
-	return a.readOnce(c, door.NoParameters, count)
+	return stats, err
 }
 
 // logReport answers GET /v1/log/report.
-func (a *Audit) logReport(c echo.Context) error {
-	sum := func(ctx context.Context, log *decisionlog.Snapshot, given map[string]string) (any, error) {
-		from, to, err := times(given)
-		if err != nil {
-			return nil, err
-		}
-		return report.Make(ctx, log, report.Options{From: from, To: to})
+func logReport(ctx context.Context, log *decisionlog.Snapshot, given map[string]string) (any, error) {
+	from, to, err := times(given)
+	if err != nil {
+		return nil, err
 	}
-	return a.readOnce(c, []string{"from", "to"}, sum)
+	return report.Make(ctx, log, report.Options{From: from, To: to})
 }
 
 // logSample answers GET /v1/log/sample with the files of a sample.
-func (a *Audit) logSample(c echo.Context) error {
-	choose := func(ctx context.Context, log *decisionlog.Snapshot, given map[string]string) (any, error) {
-		o, err := sampleOptions(given)
-		if err != nil {
-			return nil, err
-		}
-		sample, err := report.Choose(ctx, log, o)
-		switch {
-		case errors.Is(err, report.ErrNoPopulation):
-			return nil, door.NewProblem(http.StatusNotFound,
-				"there is no decision in this time that is there for you; try another from and to")
-		case errors.Is(err, report.ErrSampleTooLarge):
-			return nil, door.NewProblem(http.StatusBadRequest,
-				"the parameter n is too large for records of this size; ask for fewer")
-		case err != nil:
-			return nil, err
-		}
-		return sample, nil
+func logSample(ctx context.Context, log *decisionlog.Snapshot, given map[string]string) (any, error) {
+	o, err := sampleOptions(given)
+	if err != nil {
+		return nil, err
 	}
-	return a.readOnce(c, []string{"n", "seed", "from", "to"}, choose)
+	sample, err := report.Choose(ctx, log, o)
+	switch {
+	case errors.Is(err, report.ErrNoPopulation):
+		return nil, door.NewProblem(http.StatusNotFound,
+			"there is no decision in this time that is there for you; try another from and to")
+	case errors.Is(err, report.ErrSampleTooLarge):
+		return nil, door.NewProblem(http.StatusBadRequest,
+			"the parameter n is too large for records of this size; ask for fewer")
+	}
+	return sample, err
 }
 
 func sampleOptions(given map[string]string) (o report.SampleOptions, err error) {
@@ -86,36 +74,34 @@ func sampleOptions(given map[string]string) (o report.SampleOptions, err error) 
 // reading makes an answer from all records that an auditor sees and the parameters of the query.
 type reading func(ctx context.Context, log *decisionlog.Snapshot, given map[string]string) (any, error)
 
-// readOnce answers with what one pass over all records that the auditor sees finds. Few requests do that at a time.
-func (a *Audit) readOnce(c echo.Context, names []string, read reading) error {
-	who, err := a.auditor(c, door.Need{Permission: auth.LogRead, Parameters: names})
-	if err != nil {
+// once answers with what one pass over all records that the auditor sees finds. Few requests do that at a time.
+func (a *Audit) once(read reading) handler {
+	return func(c echo.Context, who auditor) error {
+		w, leave, err := a.readsAll(c, who)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		ctx, cancel := context.WithTimeout(w.ctx, a.Door.Options.Load.RequestTime)
+		defer cancel()
+		snapshot, err := a.signed(ctx)
+		if err != nil {
+			return err
+		}
+		found, err := read(ctx, snapshot.For(who.tenants), who.Given)
+		if err != nil {
+			return noTimeFor(err,
+				"the whole log takes longer to read than a request may take; policy-service log report, sample and "+
+					"stats with --data have all the time there is, beside the server or on a copy of its data directory")
+		}
+		body, err := door.Marshal(found)
+		if err != nil {
+			return err
+		}
+		w.turn.End() // for good
+		c.Response().Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
+		c.Response().WriteHeader(http.StatusOK)
+		_, err = w.Write(body)
 		return err
 	}
-	w, leave, err := a.readsAll(c, who)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	ctx, cancel := context.WithTimeout(w.ctx, a.Door.Options.Load.RequestTime)
-	defer cancel()
-	snapshot, err := a.signed(ctx)
-	if err != nil {
-		return err
-	}
-	found, err := read(ctx, snapshot.For(who.tenants), who.Given)
-	if err != nil {
-		return noTimeFor(err,
-			"the whole log takes longer to read than a request may take; policy-service log report, sample and "+
-				"stats with --data have all the time there is, beside the server or on a copy of its data directory")
-	}
-	body, err := door.Marshal(found)
-	if err != nil {
-		return err
-	}
-	w.turn.End() // for good
-	c.Response().Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
-	c.Response().WriteHeader(http.StatusOK)
-	_, err = w.Write(body)
-	return err
 }
