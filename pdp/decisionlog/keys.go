@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -45,20 +46,7 @@ func randomOrigin() string {
 
 // readKey reads a private key, unless strangers could have read it too.
 func readKey(name string) (key, error) {
-	f, err := plainfile.Open(name)
-	if err != nil {
-		return key{}, err
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return key{}, err
-	}
-	if info.Mode().Perm()&0o007 != 0 {
-		return key{}, fmt.Errorf(
-			"%s is open to every user of this machine: chmod 600 it, and rotate it if anybody may have read it", name)
-	}
-	content, err := plainfile.ReadAll(f, maxKeyFile)
+	content, err := plainfile.ReadPrivate(name, maxKeyFile)
 	if err != nil {
 		return key{}, err
 	}
@@ -112,10 +100,7 @@ func keyInForce(data, inForce string) (k key, isNext bool, err error) {
 }
 
 func createKey(data, origin string) (key, error) {
-	if origin == "" {
-		origin = randomOrigin()
-	}
-	k, err := newKey(origin)
+	k, err := newKey(cmp.Or(origin, randomOrigin()))
 	if err != nil {
 		return key{}, err
 	}

@@ -59,11 +59,30 @@ func Read(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	return ReadAll(f, limit)
+	return readAll(f, limit)
 }
 
-// ReadAll reads the rest of a file that [Open] opened. More than limit bytes are an error.
-func ReadAll(f *os.File, limit int64) ([]byte, error) {
+// ReadPrivate is [Read] for a file with a secret. It refuses a file that every user of the machine can read.
+func ReadPrivate(name string, limit int64) ([]byte, error) {
+	f, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	// The group may: a Kubernetes volume with an fsGroup gives every file to it.
+	if info.Mode().Perm()&0o007 != 0 {
+		return nil, fmt.Errorf(
+			"%s is open to every user of this machine: chmod 600 it, and rotate it if anybody may have read it", name)
+	}
+	return readAll(f, limit)
+}
+
+// readAll reads a file. More than limit bytes are an error.
+func readAll(f *os.File, limit int64) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(content)) > limit {
 		err = fmt.Errorf("%s has more than %d bytes", f.Name(), limit)

@@ -44,10 +44,10 @@ type Keys struct {
 // change of the keys is logged.
 func Open(dir string, log *slog.Logger) (*Keys, error) {
 	file := filepath.Join(dir, File)
-	content, err := readFile(file)
+	content, err := plainfile.ReadPrivate(file, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = createFirst(file); err == nil {
-			content, err = readFile(file) // another process may have been first
+			content, err = plainfile.ReadPrivate(file, maxFile) // another process may have been first
 		}
 	}
 	if err != nil {
@@ -74,7 +74,7 @@ func unusable(file string, err error) error {
 // without keys is no error, because Open makes the first key.
 func Check(dir string) error {
 	file := filepath.Join(dir, File)
-	content, err := readFile(file)
+	content, err := plainfile.ReadPrivate(file, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (k *Keys) Current() *Set {
 // look reads the file again. If the file cannot be used, look logs that and keeps the keys, because a signature by the
 // previous key is worth more than none.
 func (k *Keys) look() {
-	content, err := readFile(k.file)
+	content, err := plainfile.ReadPrivate(k.file, maxFile)
 	if err == nil && bytes.Equal(content, k.content) {
 		return
 	}
@@ -164,7 +164,7 @@ func Rotate(dir string) (kid string, err error) {
 		return "", err
 	}
 	defer unlock()
-	content, err := readFile(file)
+	content, err := plainfile.ReadPrivate(file, maxFile)
 	if err != nil {
 		return "", fmt.Errorf("cannot read the signing keys: %w; see to the permissions of the directory", err)
 	}
