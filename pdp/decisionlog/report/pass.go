@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -73,9 +74,7 @@ func (p *reporting) look(l decisionlog.Record) error {
 	if s == nil || err != nil {
 		return err
 	}
-	if p.first.IsZero() {
-		p.first = s.Time
-	}
+	p.first = cmp.Or(p.first, s.Time)
 	if s.Kind == decisionlog.KindReceipt { // of any time: it says what became of a decision of the span
 		p.owed.received(s.Receipt())
 	}
@@ -96,10 +95,7 @@ func (p *reporting) count(s *decisionlog.Recorded) error {
 	all := &p.report.Population
 	all.Records++
 	all.Kinds[s.Kind]++
-	all.Last = s.Time
-	if all.First.IsZero() {
-		all.First = s.Time
-	}
+	all.First, all.Last = cmp.Or(all.First, s.Time), s.Time
 	p.clock(s)
 	switch s.Kind {
 	case decisionlog.KindDecision:
@@ -146,10 +142,7 @@ func (p *reporting) decision(s *decisionlog.Recorded) {
 	if s.Bundle != "" {
 		b := p.bundle(s.Bundle)
 		b.Decisions++
-		b.Last = s.Time
-		if b.First.IsZero() {
-			b.First = s.Time
-		}
+		b.First, b.Last = cmp.Or(b.First, s.Time), s.Time
 	}
 }
 

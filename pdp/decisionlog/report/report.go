@@ -198,13 +198,21 @@ func Make(ctx context.Context, s *decisionlog.Snapshot, o Options) (Report, erro
 		return Report{}, err
 	}
 	p := newReporting(s, o)
-	for l, err := range s.Records(ctx, 0, uint64(s.Head.Size)) {
-		if err == nil {
-			err = p.look(l)
-		}
-		if err != nil {
-			return Report{}, err
-		}
+	if err := each(ctx, s, p.look); err != nil {
+		return Report{}, err
 	}
 	return p.end(ctx)
+}
+
+// each has every record of a log looked at, in order, up to the first error.
+func each(ctx context.Context, s *decisionlog.Snapshot, look func(decisionlog.Record) error) error {
+	for l, err := range s.Records(ctx, 0, uint64(s.Head.Size)) {
+		if err == nil {
+			err = look(l)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -111,13 +111,8 @@ func Choose(ctx context.Context, s *decisionlog.Snapshot, o SampleOptions) (Samp
 	}
 	p := picking{options: o, span: span{o.From, o.To}, byID: map[string]*picked{}}
 	p.gaps.found = p.countGap
-	for l, err := range s.Records(ctx, 0, uint64(s.Head.Size)) {
-		if err == nil {
-			err = p.look(l)
-		}
-		if err != nil {
-			return Sample{}, err
-		}
+	if err := each(ctx, s, p.look); err != nil {
+		return Sample{}, err
 	}
 	last, err := decisionlog.ParseCheckpoint(s.Head.Checkpoint, nil)
 	if err != nil {

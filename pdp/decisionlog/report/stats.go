@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"time"
@@ -75,13 +76,9 @@ func Count(ctx context.Context, s *decisionlog.Snapshot) (Statistics, error) {
 		st.WholeLog = wholeOf(s)
 	}
 	owed, missing := newLedger(owedMost), gaps{found: st.addGap}
-	for l, err := range s.Records(ctx, 0, uint64(s.Head.Size)) {
-		if err == nil {
-			err = st.add(l, &missing, owed)
-		}
-		if err != nil {
-			return st, err
-		}
+	err := each(ctx, s, func(l decisionlog.Record) error { return st.add(l, &missing, owed) })
+	if err != nil {
+		return st, err
 	}
 	missing.reached(time.Time{})
 	st.Obligations = owed.sum()
@@ -132,10 +129,7 @@ func (st *Statistics) add(l decisionlog.Record, missing *gaps, owed *ledger) err
 		}
 		st.Dropped, st.Refused = st.Dropped+lost.Dropped, st.Refused+lost.Refused
 	}
-	if st.First.IsZero() {
-		st.First = s.Time
-	}
-	st.Last = s.Time
+	st.First, st.Last = cmp.Or(st.First, s.Time), s.Time
 	return nil
 }
 
