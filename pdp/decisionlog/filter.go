@@ -86,21 +86,15 @@ func (f Filter) Passes(r *Recorded) bool {
 }
 
 func (r *Recorded) decidedBy(policy string) bool {
-	for _, e := range r.Errors {
-		if e.Policy == policy {
-			return true
-		}
-	}
-	return slices.Contains(r.Determining, policy)
+	erred := func(e evaluation.PolicyError) bool { return e.Policy == policy }
+	return slices.Contains(r.Determining, policy) || slices.ContainsFunc(r.Errors, erred)
 }
 
 // goesBy reports whether a record is a step of an approval request, or of a decision
 // that went by it.
 func (r *Recorded) goesBy(approval string) bool {
-	for _, d := range r.Discharged {
-		if d.Approval == approval {
-			return true
-		}
+	if slices.ContainsFunc(r.Discharged, func(d evaluation.Met) bool { return d.Approval == approval }) {
+		return true
 	}
 	var of struct {
 		Approval string `json:"approval"`

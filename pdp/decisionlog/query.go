@@ -115,13 +115,12 @@ func (p *pager) firstFrom(from, to uint64) (at time.Time, sequence uint64, err e
 			}
 			return at, 0, err
 		}
-		var some []Record
-		some, err = p.reader.lines(s, from, to, false, 1)
+		some, err := p.reader.lines(s, from, to, false, 1)
 		if err != nil {
 			return at, 0, err
 		}
 		if len(some) > 0 {
-			at, ok := timeOf(some[0].Line)
+			at, ok := timeOf(some[0].Text)
 			if !ok {
 				err = fmt.Errorf("record %d: %w: it has no time", some[0].Sequence, ErrDamaged)
 			}
@@ -220,13 +219,11 @@ func (p *pager) named(ctx context.Context, s *segment, sequences []uint64) error
 		}
 		n := min(len(sequences), max(16, p.query.Limit+1-len(p.page.Lines)), readRecords)
 		some, err := p.reader.pick(s, sequences[:n])
+		if err == nil {
+			err = p.take(some)
+		}
 		if err != nil {
 			return err
-		}
-		for _, r := range some {
-			if err := p.take(r); err != nil || p.page.More {
-				return err
-			}
 		}
 		sequences = sequences[n:]
 	}
@@ -240,16 +237,11 @@ func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
 			return err
 		}
 		some, err := p.reader.lines(s, low, high, p.query.Newest, readRecords)
-		if err != nil {
+		if err == nil {
+			err = p.take(some)
+		}
+		if err != nil || len(some) == 0 {
 			return err
-		}
-		if len(some) == 0 {
-			return nil
-		}
-		for _, r := range some {
-			if err := p.take(r); err != nil || p.page.More {
-				return err
-			}
 		}
 		if last := some[len(some)-1].Sequence; p.query.Newest {
 			high = last
@@ -260,20 +252,23 @@ func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
 	return nil
 }
 
-// take adds a record that passes, or ends the page before it.
-func (p *pager) take(r Record) error {
-	p.page.Examined++
-	passes, err := p.query.Filter.Matches(r.Line)
-	switch {
-	case err != nil:
-		return fmt.Errorf("record %d: %w", r.Sequence, err)
-	case !passes:
-	case len(p.page.Lines) < p.query.Limit:
-		p.page.Lines = append(p.page.Lines, r.Line)
-	case p.query.Newest:
-		p.page.More, p.page.Next = true, r.Sequence+1
-	default:
-		p.page.More, p.page.Next = true, r.Sequence
+// take adds those records that pass, or ends the page before one of them.
+func (p *pager) take(some []index.Line) error {
+	for _, r := range some {
+		p.page.Examined++
+		passes, err := p.query.Filter.Matches(r.Text)
+		switch {
+		case err != nil:
+			return fmt.Errorf("record %d: %w", r.Sequence, err)
+		case !passes:
+		case len(p.page.Lines) < p.query.Limit:
+			p.page.Lines = append(p.page.Lines, r.Text)
+		default:
+			if p.page.More, p.page.Next = true, r.Sequence; p.query.Newest {
+				p.page.Next++
+			}
+			return nil
+		}
 	}
 	return nil
 }
@@ -289,13 +284,13 @@ func before(c *bbolt.Cursor, sequence uint64) (k, line []byte, step func() (k, v
 }
 
 // pick reads those of some records of a segment that have content.
-func (r *Reader) pick(s *segment, sequences []uint64) (out []Record, err error) {
+func (r *Reader) pick(s *segment, sequences []uint64) (out []index.Line, err error) {
 	err = r.view(s, func(tx *bbolt.Tx) error {
 		out = nil
 		b := tx.Bucket([]byte(BucketRecords))
 		for _, n := range sequences {
 			if line := b.Get(number(n)); line != nil {
-				out = append(out, Record{Sequence: n, Line: bytes.Clone(line)})
+				out = append(out, index.Line{Sequence: n, Text: bytes.Clone(line)})
 			}
 		}
 		return nil
@@ -305,7 +300,7 @@ func (r *Reader) pick(s *segment, sequences []uint64) (out []Record, err error) 
 
 // lines reads records with content of one segment in a span, the first ones or the
 // last ones, a few of them. None means that there are none.
-func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (out []Record, err error) {
+func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (out []index.Line, err error) {
 	err = r.view(s, func(tx *bbolt.Tx) error {
 		out = nil
 		c := tx.Bucket([]byte(BucketRecords)).Cursor()
@@ -319,7 +314,7 @@ func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (ou
 			if !ok || sequence < low || sequence >= high {
 				break
 			}
-			out, size = append(out, Record{Sequence: sequence, Line: bytes.Clone(line)}), size+len(line)
+			out, size = append(out, index.Line{Sequence: sequence, Text: bytes.Clone(line)}), size+len(line)
 		}
 		return nil
 	})
@@ -347,10 +342,5 @@ func (r *Reader) Lines(from, to uint64) ([]index.Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	some, err := r.lines(s, from, to, false, readRecords)
-	list := make([]index.Line, len(some))
-	for i, one := range some {
-		list[i] = index.Line{Sequence: one.Sequence, Text: one.Line}
-	}
-	return list, err
+	return r.lines(s, from, to, false, readRecords)
 }

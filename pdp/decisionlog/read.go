@@ -69,9 +69,6 @@ func (r *Reader) some(from, to uint64) (out []Record, err error) {
 		out, err = someOf(tx, from, to)
 		return err
 	})
-	if err == nil && len(out) == 0 {
-		err = fmt.Errorf("segment %s: %w: record %d is not in it", s.path, ErrDamaged, from)
-	}
 	return out, err
 }
 
@@ -95,6 +92,9 @@ func someOf(tx *bbolt.Tx, from, to uint64) (out []Record, err error) {
 		out, size = append(out, record), size+len(record.Line)
 		key, stored = hashes.Next()
 	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%w: record %d is not in it", ErrDamaged, from)
+	}
 	return out, nil
 }
 
@@ -114,36 +114,37 @@ func (r Record) orGone() error {
 	return nil
 }
 
-// ByID returns the record with an id. The newest segment is asked first. Id and
-// record are read as of one moment: the segment may be retired in the next. While
-// writing fails the active one is closed, and the record may yet be in another.
+// ByID returns the record with an id. Id and record are read as of one moment: the segment may
+// be retired in the next.
 func (r *Reader) ByID(id string) (Record, error) {
-	none := fmt.Errorf("%w: %q", ErrNotFound, id)
-	for _, s := range slices.Backward(r.all()) {
-		var some []Record
-		err := r.view(s, func(tx *bbolt.Tx) (err error) {
-			sequence, found := readNumber(tx.Bucket([]byte(BucketIDs)).Get([]byte(id)))
-			if !found {
-				return nil
-			}
+	var some []Record
+	err := r.newestFirst(fmt.Errorf("%w: %q", ErrNotFound, id), func(tx *bbolt.Tx) (found bool, err error) {
+		sequence, found := readNumber(tx.Bucket([]byte(BucketIDs)).Get([]byte(id)))
+		if found {
 			some, err = someOf(tx, sequence, sequence+1)
-			if err == nil && len(some) == 0 {
-				err = fmt.Errorf("segment %s: %w: record %d is not in it", s.path, ErrDamaged, sequence)
-			}
-			return err
-		})
+		}
+		return found, err
+	})
+	if err != nil {
+		return Record{}, err
+	}
+	return some[0], some[0].orGone()
+}
+
+// newestFirst looks for something in one segment after another, from the newest back. If it is in
+// none, the error is none. While writing fails the active segment is closed: what is looked for may
+// yet be in another.
+func (r *Reader) newestFirst(none error, look func(*bbolt.Tx) (found bool, err error)) error {
+	for _, s := range slices.Backward(r.all()) {
+		found := false
+		err := r.view(s, func(tx *bbolt.Tx) (err error) { found, err = look(tx); return err })
 		if errors.Is(err, ErrUnavailable) {
 			none = err
-			continue
-		}
-		if err != nil {
-			return Record{}, err
-		}
-		if len(some) > 0 {
-			return some[0], some[0].orGone()
+		} else if err != nil || found {
+			return err
 		}
 	}
-	return Record{}, none
+	return none
 }
 
 // ReadHashes implements [tlog.HashReader] over all segments.
@@ -231,34 +232,20 @@ func someCheckpoints(tx *bbolt.Tx, after []byte, to uint64) (out []Checkpoint, n
 func (r *Reader) LastCheckpoint() (Checkpoint, error) { return r.checkpointTo(math.MaxUint64) }
 
 // checkpointTo is the newest stored checkpoint of no more than so many records. If a segment
-// cannot be read, neither can what it says. But while writing fails the active segment is
-// closed, and the sealed ones are there to be read.
+// cannot be read, neither can what it says.
 func (r *Reader) checkpointTo(size uint64) (last Checkpoint, err error) {
 	none := fmt.Errorf("%w: there is no checkpoint yet", ErrNotFound)
-	for _, s := range slices.Backward(r.all()) {
-		err := r.view(s, func(tx *bbolt.Tx) (err error) {
-			c := tx.Bucket([]byte(BucketCheckpoints)).Cursor()
-			k, v := c.Last()
-			for k != nil {
-				if n, ok := readNumber(k[:min(8, len(k))]); !ok || n <= size {
-					break
-				}
-				k, v = c.Prev()
-			}
-			if k != nil {
+	err = r.newestFirst(none, func(tx *bbolt.Tx) (found bool, err error) {
+		c := tx.Bucket([]byte(BucketCheckpoints)).Cursor()
+		for k, v := c.Last(); k != nil; k, v = c.Prev() {
+			if n, ok := readNumber(k[:min(8, len(k))]); !ok || n <= size {
 				last, err = ParseCheckpoint(bytes.Clone(v), nil)
+				return true, err
 			}
-			return err
-		})
-		if errors.Is(err, ErrUnavailable) {
-			none = err
-			continue
 		}
-		if err != nil || last.Note != nil {
-			return last, err
-		}
-	}
-	return last, none
+		return false, nil
+	})
+	return last, err
 }
 
 type goOnKey struct{}

@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -155,13 +156,15 @@ type recordedRequest struct {
 	Context  jsontext.Value `json:"context,omitzero"`
 }
 
-// itemOf returns an error if the other record is not that of the item's batch: no properties
+// itemOf returns an error if the other line is not that of the item's batch: no properties
 // of one caller are shown as those of another.
-func (r *Recorded) itemOf(batch *Recorded) error {
-	if batch.Kind != KindBatch || batch.ID != r.BatchID() || batch.Tenant != r.Tenant {
-		return fmt.Errorf("%w: record %d is not that of the batch which record %d is an item of", ErrDamaged, batch.Sequence, r.Sequence)
+func (r *Recorded) itemOf(line []byte) error {
+	batch, err := Parse(line)
+	if err == nil && (batch.Kind != KindBatch || batch.ID != r.BatchID() || batch.Tenant != r.Tenant) {
+		err = fmt.Errorf("%w: record %d is not that of the batch which record %d is an item of",
+			ErrDamaged, batch.Sequence, r.Sequence)
 	}
-	return nil
+	return err
 }
 
 func readInto(into any, line []byte) error {
@@ -185,24 +188,16 @@ func Resolve(line []byte, batch Record) (Recorded, error) {
 	}
 	if len(r.Inherits) > 0 {
 		if batch.Line != nil {
-			of, err := Parse(batch.Line)
-			if err == nil {
-				err = r.itemOf(of)
+			if err := r.itemOf(batch.Line); err != nil {
+				return Recorded{}, err
 			}
-			if err == nil {
-				err = readInto(&shared, batch.Line)
-			}
-			if err != nil {
+			if err := readInto(&shared, batch.Line); err != nil {
 				return Recorded{}, err
 			}
 			r.Batch = batch
 		}
-		if own.Request == nil {
-			own.Request = &recordedRequest{}
-		}
-		if shared.Request == nil {
-			shared.Request = &recordedRequest{}
-		}
+		own.Request = cmp.Or(own.Request, &recordedRequest{})
+		shared.Request = cmp.Or(shared.Request, &recordedRequest{})
 	}
 	for _, member := range r.Inherits {
 		has, err := own.Request.inherit(member, shared.Request)
@@ -291,7 +286,7 @@ func (r *Reader) Batch(line []byte) (batch Record, err error) {
 			return nil
 		}
 		some, err := someOf(tx, sequence, sequence+1)
-		if err == nil && len(some) > 0 {
+		if err == nil {
 			batch = some[0]
 		}
 		return err
@@ -299,11 +294,7 @@ func (r *Reader) Batch(line []byte) (batch Record, err error) {
 	if err != nil || batch.Line == nil {
 		return Record{}, err
 	}
-	of, err := Parse(batch.Line)
-	if err == nil {
-		err = item.itemOf(of)
-	}
-	return batch, err
+	return batch, item.itemOf(batch.Line)
 }
 
 // Recorded reads a record of this log with what it inherits.

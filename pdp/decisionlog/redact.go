@@ -3,7 +3,6 @@ package decisionlog
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 )
@@ -80,7 +79,7 @@ func (l *Log) sealed(ctx context.Context, sequence uint64) (Segment, error) {
 
 // without keeps all of a segment but one record's line.
 func without(sequence uint64) keeping {
-	gone := binary.BigEndian.AppendUint64(nil, sequence)
+	gone := number(sequence)
 	return func(bucket, key, value []byte) []byte {
 		if string(bucket) == BucketRecords && bytes.Equal(key, gone) {
 			return nil

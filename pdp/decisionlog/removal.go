@@ -131,7 +131,7 @@ func (r *removal) write(ctx context.Context, segments []Segment, keep keeping) (
 			return fmt.Errorf("%s cannot be written anew: %w", filepath.Base(segment.Path), err)
 		}
 	}
-	return syncDir(filepath.Dir(segments[0].Path))
+	return plainfile.SyncDir(filepath.Dir(segments[0].Path))
 }
 
 func (r *removal) writeOne(ctx context.Context, segment Segment, keep keeping) (err error) {
@@ -261,7 +261,7 @@ func (r *removals) finishOne(ctx context.Context, name string, segment, size uin
 		return r.exchange(ctx, segment, name)
 	}
 	// Nothing is lost: the segment is whole, and no record says otherwise.
-	return errors.Join(os.Remove(name), syncDir(filepath.Dir(name)))
+	return errors.Join(os.Remove(name), plainfile.SyncDir(filepath.Dir(name)))
 }
 
 // compare returns an error if the file of a sealed segment is none that a record names. Most segments

@@ -257,7 +257,7 @@ func (l *Log) Replace(ctx context.Context, number uint64, tmp string) error {
 	if err := l.writer.order(ctx, func() error { return l.writer.putInPlace(number, tmp) }); err != nil {
 		return errors.Join(err, old.Close())
 	}
-	return errors.Join(old.Close(), syncDir(filepath.Join(l.data, LogDir)))
+	return errors.Join(old.Close(), plainfile.SyncDir(filepath.Join(l.data, LogDir)))
 }
 
 // putInPlace is the writer's part of Replace.

@@ -13,6 +13,7 @@ import (
 
 	"policy-service/pdp/boltfile"
 	"policy-service/pdp/boltfile/pages"
+	"policy-service/pdp/plainfile"
 )
 
 // segment is one bbolt file. Whoever reads it does so in short transactions:
@@ -148,13 +149,5 @@ func rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(to))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return plainfile.SyncDir(filepath.Dir(to))
 }
