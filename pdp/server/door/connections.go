@@ -218,11 +218,13 @@ func (c *Connections) forget(conn net.Conn) {
 	}
 }
 
-// makeRoom pushes one connection out, and reports whether it could.
+// makeRoom pushes one connection out, and reports whether it could: the first one of the first line in which that one
+// has waited long enough, if there is such a line.
 func (c *Connections) makeRoom() bool {
 	c.refused()
 	for line := range c.lines {
-		if c.pushOut(line) {
+		if one := c.lines[line].after; one != &c.lines[line] && one.makesWay(line) {
+			c.push(one)
 			return true
 		}
 	}
@@ -250,16 +252,6 @@ func (c *Connections) pushMost() bool {
 			break
 		}
 	}
-	return true
-}
-
-// pushOut pushes out the first connection of a line, if it has waited there long enough.
-func (c *Connections) pushOut(line int) bool {
-	one := c.lines[line].after
-	if one == &c.lines[line] || !one.makesWay(line) {
-		return false
-	}
-	c.push(one)
 	return true
 }
 
