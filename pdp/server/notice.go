@@ -21,10 +21,6 @@ type keyWatch struct {
 	kid  string
 }
 
-func newKeyWatch(events *recorder.Events, keys *signing.Keys, live *inForce) *keyWatch {
-	return &keyWatch{events: events, signing: keys, live: live}
-}
-
 // look compares the keys with those of the last time. The first time it records what there is, because much may have
 // happened while no server ran.
 func (w *keyWatch) look() {

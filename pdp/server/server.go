@@ -121,7 +121,7 @@ func (s *Server) start(ctx context.Context) error {
 		return err
 	}
 	if d := s.decisions; d != nil {
-		d.events.Look = newKeyWatch(d.events, s.keys.signing, &s.live).look
+		d.events.Look = (&keyWatch{events: d.events, signing: s.keys.signing, live: &s.live}).look
 		d.events.CatchUp() // what is there before the first request is no change
 		s.lifetime.background("events", d.events.Run)
 	}

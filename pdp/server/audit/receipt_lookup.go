@@ -62,15 +62,6 @@ func obligationNamed(all []decisionlog.RecordedObligation, name string) (id stri
 	return id, found == 1
 }
 
-func obligationType(all []decisionlog.RecordedObligation, id string) string {
-	for _, o := range all {
-		if o.ID == id {
-			return o.Type
-		}
-	}
-	return ""
-}
-
 // receipt makes the receipt that goes on record, or says what is wrong with the request.
 func (a *Audit) receipt(
 	ctx context.Context, d decisionlog.Recorded, sent []evaluation.Receipt,

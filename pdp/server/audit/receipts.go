@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/labstack/echo/v4"
@@ -117,7 +118,8 @@ func (a *Audit) file(c echo.Context, d decisionlog.Recorded, r decisionlog.Recei
 		return fmt.Errorf("%w: %w", ErrReceipt, err)
 	}
 	for _, o := range r.Obligations {
-		a.Reported(ctx, obligationType(d.Obligations, o.ID), o.Status)
+		is := func(owed decisionlog.RecordedObligation) bool { return owed.ID == o.ID }
+		a.Reported(ctx, d.Obligations[slices.IndexFunc(d.Obligations, is)].Type, o.Status) // [Audit.receipt] found it
 	}
 	return nil
 }
