@@ -70,10 +70,6 @@ func (d *digests) undoubted(segments []uint64) []uint64 {
 	return slices.DeleteFunc(slices.Clone(segments), func(n uint64) bool { return errors.Is(d.faults[n], errDoubt) })
 }
 
-func (d *digests) refuse(segment uint64, err error) {
-	d.change(func() { d.faults[segment] = err })
-}
-
 // passingRetries is after how many times RetryEvery a segment is read again that could not
 // be read: other programs have it open, or this one has too many files open.
 const passingRetries = 40
@@ -278,7 +274,7 @@ func (d *digests) of(ctx context.Context, segment uint64, tree edge) (file Segme
 		err = errors.Join(d.writer.reader.retireSealed(segment), d.check(ctx, all[at], tree))
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
-		d.refuse(segment, err)
+		d.change(func() { d.faults[segment] = err })
 		d.writer.options.On.Failure(fmt.Errorf("%w: segment %d: %w", ErrUndigested, segment, err))
 		if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrGone) {
 			time.AfterFunc(passingRetries*d.writer.options.RetryEvery, func() { d.retry(segment, err) })

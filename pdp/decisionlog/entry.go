@@ -58,7 +58,10 @@ func (e *Entry) refusable() bool {
 // Request is the masked question. Each member is a finished JSON value in the
 // AuthZEN form; an empty one is left out.
 type Request struct {
-	Subject, Action, Resource, Context jsontext.Value
+	Subject  jsontext.Value `json:"subject,omitzero"`
+	Action   jsontext.Value `json:"action,omitzero"`
+	Resource jsontext.Value `json:"resource,omitzero"`
+	Context  jsontext.Value `json:"context,omitzero"`
 }
 
 // Search is what was looked for, what was found, and how many were looked at.

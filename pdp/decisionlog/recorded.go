@@ -146,14 +146,7 @@ func (r *Recorded) BatchID() string {
 
 // parts are the members of the request in a record's own line.
 type parts struct {
-	Request *recordedRequest `json:"request"`
-}
-
-type recordedRequest struct {
-	Subject  jsontext.Value `json:"subject,omitzero"`
-	Action   jsontext.Value `json:"action,omitzero"`
-	Resource jsontext.Value `json:"resource,omitzero"`
-	Context  jsontext.Value `json:"context,omitzero"`
+	Request *Request `json:"request"`
 }
 
 // itemOf returns an error if the other line is not that of the item's batch: no properties
@@ -196,8 +189,8 @@ func Resolve(line []byte, batch Record) (Recorded, error) {
 			}
 			r.Batch = batch
 		}
-		own.Request = cmp.Or(own.Request, &recordedRequest{})
-		shared.Request = cmp.Or(shared.Request, &recordedRequest{})
+		own.Request = cmp.Or(own.Request, &Request{})
+		shared.Request = cmp.Or(shared.Request, &Request{})
 	}
 	for _, member := range r.Inherits {
 		has, err := own.Request.inherit(member, shared.Request)
@@ -215,7 +208,7 @@ func Resolve(line []byte, batch Record) (Recorded, error) {
 }
 
 // inherit takes a member over, whole, and reports whether it is there.
-func (q *recordedRequest) inherit(member string, from *recordedRequest) (bool, error) {
+func (q *Request) inherit(member string, from *Request) (bool, error) {
 	switch member {
 	case inheritsSubject:
 		return inherit(&q.Subject, from.Subject, "properties")

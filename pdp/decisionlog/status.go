@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"cmp"
 	"sync"
 	"time"
 )
@@ -111,11 +112,8 @@ func (s *state) resume() {
 // and is both together. What waited longest in the queue may be dropped last: the
 // dates are not in the order of the drops.
 func (l loss) and(other loss) loss {
-	if l.Count == 0 {
-		return other
-	}
-	if other.Count == 0 {
-		return l
+	if l.Count == 0 || other.Count == 0 {
+		return cmp.Or(l, other)
 	}
 	l.Count += other.Count
 	if other.First.Before(l.First) {

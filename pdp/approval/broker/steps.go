@@ -115,7 +115,7 @@ func via(step approval.Step) (protocol string) {
 // shownRequest is the request as it was shown, in the parts that records have.
 func shownRequest(shown jsontext.Value) (*decisionlog.Request, error) {
 	r := &decisionlog.Request{}
-	if err := json.Unmarshal(shown, r, json.MatchCaseInsensitiveNames(true)); err != nil {
+	if err := json.Unmarshal(shown, r); err != nil {
 		return nil, fmt.Errorf("the request of an approval cannot be read: %w", err)
 	}
 	return r, nil
