@@ -86,12 +86,17 @@ func EndStage(span trace.Span, err error) {
 // is not legal. The header tracestate is left out: it is free text of the client, which would be
 // in every span, and in the form of another tracer.
 func parentOf(h http.Header) trace.SpanContext {
-	parts := traceParent(h)
-	if parts == nil {
+	headers := h.Values("Traceparent")
+	if len(headers) != 1 {
+		return trace.SpanContext{}
+	}
+	parts := strings.Split(headers[0], "-") // version, trace, span and flags
+	if len(parts) < 4 || parts[0] == "00" && len(parts) != 4 ||
+		parts[0] == "ff" || !isByte(parts[0]) || !isByte(parts[3]) {
 		return trace.SpanContext{}
 	}
 	config := trace.SpanContextConfig{Remote: true}
-	config.TraceID, _ = trace.TraceIDFromHex(parts[1])
+	config.TraceID, _ = trace.TraceIDFromHex(parts[1]) // zero, which is not legal, if it is none
 	config.SpanID, _ = trace.SpanIDFromHex(parts[2])
 	if flags, err := hex.DecodeString(parts[3]); err == nil {
 		config.TraceFlags = trace.TraceFlags(flags[0]) & trace.FlagsSampled
@@ -99,28 +104,7 @@ func parentOf(h http.Header) trace.SpanContext {
 	return trace.NewSpanContext(config)
 }
 
-// traceParent are the parts of the header traceparent of W3C Trace Context: version, trace,
-// span and flags; nil if there is none that is legal.
-func traceParent(h http.Header) []string {
-	headers := h.Values("Traceparent")
-	if len(headers) != 1 {
-		return nil
-	}
-	parts := strings.Split(headers[0], "-")
-	if len(parts) < 4 || parts[0] == "00" && len(parts) != 4 {
-		return nil
-	}
-	legal := isHex(parts[0], 2) && isHex(parts[1], 32) && isHex(parts[2], 16) && isHex(parts[3], 2) &&
-		parts[0] != "ff" && strings.Trim(parts[1], "0") != "" && strings.Trim(parts[2], "0") != ""
-	if !legal {
-		return nil
-	}
-	return parts
-}
-
-func isHex(s string, length int) bool {
-	return len(s) == length && strings.Trim(s, "0123456789abcdef") == ""
-}
+func isByte(s string) bool { return len(s) == 2 && strings.Trim(s, "0123456789abcdef") == "" }
 
 func header(of trace.SpanContext) string {
 	return "00-" + of.TraceID().String() + "-" + of.SpanID().String() + "-" + of.TraceFlags().String()
@@ -129,13 +113,14 @@ func header(of trace.SpanContext) string {
 // TraceID is the trace that a request is traced in. If it is not traced here, that is the trace
 // that the request says it belongs to; "" for none.
 func TraceID(r *http.Request) string {
-	if of := trace.SpanContextFromContext(r.Context()); of.IsValid() {
-		return of.TraceID().String()
+	of := trace.SpanContextFromContext(r.Context())
+	if !of.IsValid() {
+		of = parentOf(r.Header)
 	}
-	if parts := traceParent(r.Header); parts != nil {
-		return parts[1]
+	if !of.IsValid() {
+		return ""
 	}
-	return ""
+	return of.TraceID().String()
 }
 
 // LogContext is the context of a log line about a request. It has the span of the request, or the
