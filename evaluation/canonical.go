@@ -44,7 +44,7 @@ func appendNumber(b []byte, text string) ([]byte, bool) {
 	}
 	b = append(append(b, sign...), digits...)
 	if 0 <= power && power <= mostZeros {
-		return append(b, strings.Repeat("0", power)...), ok
+		return append(b, strings.Repeat("0", int(power))...), ok
 	}
-	return strconv.AppendInt(append(b, 'e'), int64(power), 10), ok
+	return strconv.AppendInt(append(b, 'e'), power, 10), ok
 }

@@ -49,6 +49,8 @@ func TestScaled(t *testing.T) {
 		"1e9223372036854775807":    {no, no},
 		"1e-9223372036854775808":   {no, no},
 		"1e9223372036854775808":    {no, no},
+		"1e4294967296":             {no, no}, // 2^32, which an int of 32 bits has no room for
+		"-1e-4294967296":           {no, no},
 		"18446744073709551617":     {no, no}, // 2^64 + 1, which wraps round to 1
 		"1" + strings.Repeat("0", 100_000) + "e-100000":  {1, 10_000},
 		"0." + strings.Repeat("0", 100_000) + "1e100001": {1, 10_000},
