@@ -66,9 +66,9 @@ func (d Decision) context(s Shape) ([]byte, error) {
 	if d.ReasonUser != "" {
 		b = appendString(append(b, `,"reason_user":`...), d.ReasonUser)
 	}
-	if len(d.Unmet.Required) > 0 {
+	if len(d.Required) > 0 {
 		b = append(b, `,"required_obligations":[`...)
-		b = append(appendList(b, d.Unmet.Required, appendString), ']')
+		b = append(appendList(b, d.Required, appendString), ']')
 	}
 	if s == AuthZEN && len(d.Obligations) > 0 {
 		b = appendObligations(append(b, `,"obligations":`...), d.Obligations)

@@ -23,8 +23,12 @@ type Decision struct {
 	Errors []PolicyError
 	// Obligations are what the PEP must do besides.
 	Obligations []Obligation
-	// Unmet are the obligations that are missing in the answer.
-	Unmet Unmet
+	// Required are the types of obligations that an allow would have come with,
+	// had the PEP declared them.
+	Required []string
+	// LeftOut are obligations that a determining policy names and that could not
+	// be met.
+	LeftOut []LeftOut
 	// Met are obligations of an allow that an approval has met: they are not owed.
 	Met []Met
 	// Approval is what became of asking for the approval that is owed, where it was
@@ -43,14 +47,6 @@ type Decision struct {
 	Malformed *Error
 	// Explain says how the answer came about, where that was asked for.
 	Explain *Explanation
-}
-
-// Unmet are the obligations that a determining policy names and that do not come with the answer.
-type Unmet struct {
-	// Required are the types that an allow would have come with, had the PEP declared them.
-	Required []string
-	// LeftOut are those that could not be made, and why.
-	LeftOut []LeftOut
 }
 
 // Deny turns an allow into a deny for a reason: nothing that came with the allow

@@ -142,7 +142,7 @@ func notRecorded(err error) error {
 
 // requestable reports whether the decision lacks only an approval.
 func requestable(d *evaluation.Decision) bool {
-	return d.Reason == evaluation.ApprovalRequired && len(d.Unmet.Required) == 1
+	return d.Reason == evaluation.ApprovalRequired && len(d.Required) == 1
 }
 
 // Requestable reports whether a call is denied only because an approval is missing, and returns

@@ -23,10 +23,28 @@ const (
 	maxServerMethods = 39 // of server.Server, because everything would hang on it if it could
 )
 
-// ceilings are today's numbers of what is over its budget. Each is there until its room is in order. The test fails if
-// a number grows, and if a line is no longer needed because the number is within the budget, or the thing is gone. It
-// does not fail if a number shrinks, so a change that takes something away need not come here.
-var ceilings = map[string]int{}
+// ceilings are the raised bounds, each with its reason: at most maxCeilings, and none for what [neverRaised] names. The
+// test fails if a number grows beyond its bound, and if a bound is no longer needed because the number is within the
+// budget, or the thing is gone. It does not fail if a number shrinks, so a change that takes something away need not
+// come here.
+var ceilings = map[string]struct {
+	most int
+	why  string
+}{
+	"fields of evaluation.Decision": {16, "PEPs read its fields, so to put some of them into a struct would break their code"},
+}
+
+const maxCeilings = 3
+
+// neverRaised reports if a budget holds without exception: those of pdp, of the server and of the decision log, on which
+// everything would hang if it could.
+func neverRaised(what string) bool {
+	_, of, _ := strings.Cut(what, " of ")
+	return of == "pdp" || strings.HasPrefix(of, "pdp.") ||
+		slices.ContainsFunc([]string{"pdp/server.Server", "pdp/decisionlog.Log"}, func(name string) bool {
+			return of == name || strings.HasPrefix(of, name+".")
+		})
+}
 
 // holders are the types outside pdp/server that hold a *server.Server, each with its reason. No other type or package
 // variable may: what needs the whole server to do its work belongs to the server, or needs less than it says.
@@ -54,10 +72,10 @@ func TestBudgets(t *testing.T) {
 			return
 		}
 		over[what] = true
-		if ceiling := ceilings[what]; ceiling == 0 {
+		if raised, ok := ceilings[what]; !ok {
 			t.Errorf("%s: %d, and the budget is %d. Divide it", what, n, most)
-		} else if n > ceiling {
-			t.Errorf("%s: %d, and it was %d. The budget is %d, so it must become less, not more", what, n, ceiling, most)
+		} else if n > raised.most {
+			t.Errorf("%s: %d, and its raised bound is %d. The budget is %d, so it must become less, not more", what, n, raised.most, most)
 		}
 	}
 	for room, n := range code.files {
@@ -75,9 +93,15 @@ func TestBudgets(t *testing.T) {
 		}
 		hold("methods of "+name, len(all), most)
 	}
-	for what := range ceilings {
+	if len(ceilings) > maxCeilings {
+		t.Errorf("%d bounds are raised, and at most %d may be. Divide something", len(ceilings), maxCeilings)
+	}
+	for what, raised := range ceilings {
 		if !over[what] {
 			t.Errorf("%s: within the budget now, or renamed. Delete its line of ceilings", what)
+		}
+		if neverRaised(what) || raised.why == "" {
+			t.Errorf("%s: this bound may not be raised, or no reason says why it is. Divide it", what)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func obligedDiffers(t *testing.T, b, without *Bundle, o obligedWorld, a asked, b
 	seen.count("allow with obligations", d.Allow && len(d.Obligations) > 0)
 	seen.count("deny with obligations", !d.Allow && len(d.Obligations) > 0)
 	seen.count("with two policies", slices.ContainsFunc(d.Obligations, func(o evaluation.Obligation) bool { return len(o.Policies) > 1 }))
-	seen.count("left out", len(d.Unmet.LeftOut) > 0)
+	seen.count("left out", len(d.LeftOut) > 0)
 	diff := whereDiffers("decisions", settled(d), settled(want)) + undeclared(d, o, by, seen)
 	if diff == "" {
 		diff = unsatisfied(d)
@@ -74,7 +74,7 @@ func obligedDiffers(t *testing.T, b, without *Bundle, o obligedWorld, a asked, b
 
 // settled is all that obligations can change of a decision.
 func settled(d evaluation.Decision) string {
-	d.ID, d.Bundle, d.Explain, d.Unmet.LeftOut = "", "", nil, nil
+	d.ID, d.Bundle, d.Explain, d.LeftOut = "", "", nil, nil
 	d.Obligations = append([]evaluation.Obligation{}, d.Obligations...)
 	return jsonText(d)
 }
@@ -137,10 +137,10 @@ func (o obligedWorld) reckon(d evaluation.Decision, a asked, by declaration) eva
 	case len(required) == 0 || o.permissive:
 	case slices.Contains(required, obligations.ApprovalRequired):
 		d.Deny(evaluation.ApprovalRequired)
-		d.Unmet.Required = required
+		d.Required = required
 	default:
 		d.Deny(evaluation.ObligationUnsupported)
-		d.Unmet.Required = required
+		d.Required = required
 	}
 	return d
 }
@@ -310,7 +310,7 @@ func shapesOfObligations(t *testing.T, b *Bundle, a asked, by declaration, seen 
 	return whereDiffers("decisions", settled(n), settled(z)) +
 		whereDiffers("types", fmt.Sprint(slices.Sorted(maps.Keys(types))), fmt.Sprint(slices.Sorted(maps.Keys(body.Obligations)))) +
 		whereDiffers("details", all, string(body.Details)) +
-		whereDiffers("reasons", fmt.Sprint(z.Reason, z.Unmet.Required), fmt.Sprint(body.Reason, body.Required))
+		whereDiffers("reasons", fmt.Sprint(z.Reason, z.Required), fmt.Sprint(body.Reason, body.Required))
 }
 
 // arrayOf is the array of an AuthZEN answer.
@@ -427,7 +427,7 @@ func searchDiffers(t *testing.T, p *PDP, kind evaluation.SearchKind, call Call, 
 		one := call
 		one.Request = about(kind, call.Request, id)
 		d, err := p.Evaluate(t.Context(), one)
-		seen.count("dropped for them", err == nil && len(d.Unmet.Required) > 0)
+		seen.count("dropped for them", err == nil && len(d.Required) > 0)
 		if err == nil && d.Allow {
 			f := resultFor(kind, &call.Request, id)
 			f.Obligations = d.Obligations

@@ -30,7 +30,7 @@ func oblige(v *bundle.View, q *Question, d *evaluation.Decision) {
 // applyObligations gives a decision its obligations. It denies if they contradict each other,
 // or if one cannot be filled in.
 func applyObligations(d *evaluation.Decision, out obligations.Resolution) {
-	d.Obligations, d.Unmet.LeftOut = out.Obligations, out.LeftOut
+	d.Obligations, d.LeftOut = out.Obligations, out.LeftOut
 	switch {
 	case !d.Allow:
 	case out.Conflict:
@@ -54,7 +54,7 @@ func (in *Inquiry) denyUndeclared(d *evaluation.Decision) {
 		reason = evaluation.ApprovalRequired
 	}
 	d.Deny(reason)
-	d.Unmet.Required = missing
+	d.Required = missing
 }
 
 // declared returns a function that reports whether the PEP declared a type of obligation. A PEP

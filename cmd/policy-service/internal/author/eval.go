@@ -126,7 +126,7 @@ func evalOutput(d evaluation.Decision) evalJSON {
 		Errors:      d.Errors,
 		Obligations: d.Obligations,
 		Bundle:      d.Bundle,
-		Required:    d.Unmet.Required,
+		Required:    d.Required,
 		Mismatch:    d.Mismatch,
 	}
 	if d.Explain != nil {

@@ -34,10 +34,10 @@ func printDecision(s cli.Streams, bundle *pdp.Bundle, d evaluation.Decision) {
 		}
 		s.Print("  obligation   %s (%s) from %s", o.ID, o.Type, strings.Join(from, ", "))
 	}
-	for _, t := range d.Unmet.Required {
+	for _, t := range d.Required {
 		s.Print("  required     %s: declare it in context.supported_obligations", t)
 	}
-	for _, o := range d.Unmet.LeftOut {
+	for _, o := range d.LeftOut {
 		s.Print("  left out     %s: %s", o.ID, o.Reason)
 	}
 	if len(d.Determining) == 0 && d.Reason == "" && d.Explain == nil {
