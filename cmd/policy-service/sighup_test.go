@@ -103,7 +103,7 @@ func (h *hup) write(more string, names ...string) {
 	for _, name := range names {
 		fmt.Fprintf(&b, "    - {san: %s, tenants: [default], permissions: [decide]}\n", name)
 	}
-	if err := plainfile.Replace(h.file, 0o644, b.Bytes()); err != nil {
+	if err := plainfile.Publish(h.file, b.Bytes()); err != nil {
 		h.t.Fatal(err)
 	}
 }

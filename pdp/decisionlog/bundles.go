@@ -106,7 +106,7 @@ func (b *Bundles) keep(content []byte) error {
 	if kept, err := b.read(name); err == nil && bytes.Equal(kept, content) {
 		return nil
 	}
-	return plainfile.Replace(filepath.Join(b.dir, name), 0o600, content)
+	return plainfile.Replace(filepath.Join(b.dir, name), content)
 }
 
 // Files returns the files of a bundle by path. Content that is not what its name

@@ -104,7 +104,7 @@ func createKey(data, origin string) (key, error) {
 	if err != nil {
 		return key{}, err
 	}
-	err = plainfile.Replace(filepath.Join(data, KeyFile), 0o600, []byte(k.private+"\n"))
+	err = plainfile.Replace(filepath.Join(data, KeyFile), []byte(k.private+"\n"))
 	return k, errors.Join(err, publish(data, k.public))
 }
 
@@ -118,7 +118,7 @@ func publish(data, public string) error {
 		return nil
 	}
 	content := strings.Join(append(keys, public), "\n") + "\n"
-	return plainfile.Replace(filepath.Join(data, PublicKeyFile), 0o600, []byte(content))
+	return plainfile.Replace(filepath.Join(data, PublicKeyFile), []byte(content))
 }
 
 // VerifierKeys are the public keys of all times, oldest first. They are what
@@ -182,7 +182,7 @@ func (w *writer) rotateKey(caller string) (string, error) {
 		return "", err
 	}
 	name := filepath.Join(w.reader.data, NextKeyFile)
-	if err := plainfile.Replace(name, 0o600, []byte(next.private+"\n")); err != nil {
+	if err := plainfile.Replace(name, []byte(next.private+"\n")); err != nil {
 		return "", err
 	}
 	record := w.own(caller, EventKeyRotated, map[string]any{"old": w.key.public, "new": next.public})

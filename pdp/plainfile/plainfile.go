@@ -1,7 +1,9 @@
 // Package plainfile opens regular files, and refuses everything else without waiting. To open a FIFO is to wait until
 // another process writes to it, which may be for ever; and anybody who can write to a directory can put a FIFO in the
-// place of a file. Start with [Read], or with [Open]; [Replace] writes a file as a whole. The package does not look at
-// owners or modes.
+// place of a file. Start with [Read], or with [Open].
+//
+// [Replace] and [Publish] write a file as a whole: Replace one that must outlive a crash and that only its owner may
+// read, Publish one that other users read. The package does not look at the owners and modes of files that it opens.
 package plainfile
 
 import (
@@ -90,23 +92,33 @@ func readAll(f *os.File, limit int64) ([]byte, error) {
 	return content, err
 }
 
-// Replace puts a file with this content in the place of another one. A reader, or a restart after a crash, finds either
-// the old file or the new one, and never a part.
-func Replace(name string, mode fs.FileMode, content []byte) error {
-	dir := filepath.Dir(name)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(name)+".*")
+// Replace puts a file with this content, which only its owner can read, in the place of another one. A reader, or a
+// restart after a crash, finds either the old file or the new one, and never a part. After Replace it is the new one.
+func Replace(name string, content []byte) error {
+	if err := replace(name, 0o600, content); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(name))
+}
+
+// Publish is [Replace] for a file that every user can read. After a crash the old file may be there again. In return,
+// Publish needs no permission to read the directory.
+func Publish(name string, content []byte) error { return replace(name, 0o644, content) }
+
+func replace(name string, mode fs.FileMode, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // with mode 0600
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // after a success it is gone already
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+	if mode != 0o600 {
+		err = f.Chmod(mode)
+	}
+	_, failed := f.Write(content)
+	if err = errors.Join(err, failed, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), name); err != nil {
-		return err
-	}
-	return SyncDir(dir)
+	return os.Rename(f.Name(), name)
 }
 
 // SyncDir makes what was created or renamed in a directory durable. Without that, a crash may undo it.

@@ -70,3 +70,52 @@ func TestAFIFOSwappedInIsNotWaitedFor(t *testing.T) {
 		}
 	}
 }
+
+func TestReplace(t *testing.T) {
+	for what, test := range map[string]struct {
+		write func(name string, content []byte) error
+		mode  os.FileMode
+	}{
+		"Replace": {plainfile.Replace, 0o600},
+		"Publish": {plainfile.Publish, 0o644},
+	} {
+		dir := t.TempDir()
+		name := filepath.Join(dir, "file")
+		for _, content := range []string{"longer", "new"} {
+			if err := test.write(name, []byte(content)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(name)
+			info, statErr := os.Stat(name)
+			if err = errors.Join(err, statErr); err != nil || string(got) != content || info.Mode() != test.mode {
+				t.Errorf("%s: %q, %v, %v", what, got, info, err)
+			}
+		}
+		if err := os.Mkdir(filepath.Join(dir, "taken"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if test.write(filepath.Join(dir, "taken"), nil) == nil || test.write(filepath.Join(dir, "none", "file"), nil) == nil {
+			t.Errorf("%s: no error", what)
+		}
+		if names, err := os.ReadDir(dir); err != nil || len(names) != 2 {
+			t.Errorf("%s leaves behind %v, %v", what, names, err)
+		}
+	}
+}
+
+func TestOnlyReplaceReadsTheDirectory(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may read every directory")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o300); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
+	if err := plainfile.Publish(filepath.Join(dir, "file"), nil); err != nil {
+		t.Error(err)
+	}
+	if err := plainfile.Replace(filepath.Join(dir, "file"), nil); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("the directory cannot be synced, and the error is %v", err)
+	}
+}

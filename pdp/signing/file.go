@@ -29,7 +29,7 @@ func createFirst(name string) error {
 	if err != nil {
 		return err
 	}
-	return plainfile.Replace(name, 0o600, set.encode())
+	return plainfile.Replace(name, set.encode())
 }
 
 // lock keeps two processes from writing at once, which would lose what one of them wrote.

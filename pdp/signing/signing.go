@@ -176,7 +176,7 @@ func Rotate(dir string) (kid string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := plainfile.Replace(file, 0o600, set.encode()); err != nil {
+	if err := plainfile.Replace(file, set.encode()); err != nil {
 		return "", fmt.Errorf("cannot write the signing keys: %w; the key before is still in force: see to the disk, and try again", err)
 	}
 	return set.KeyID(), nil

@@ -166,5 +166,5 @@ func (s Source) WriteManifest() error {
 	}
 	// The draft has a name that begins with a dot, which is not part of any bundle. The service may run as another user, so
 	// the file is as readable as a file made by an editor.
-	return plainfile.Replace(filepath.Join(s.Dir, "MANIFEST"), 0o644, data)
+	return plainfile.Publish(filepath.Join(s.Dir, "MANIFEST"), data)
 }

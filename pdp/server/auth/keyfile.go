@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"policy-service/pdp/plainfile"
-
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/plainfile"
 )
 
 // keyFile is the file of API keys in the data directory, one JSON document:
@@ -142,5 +142,5 @@ func writeKeyFile(dir string, file keyFile) error {
 	if err != nil {
 		return err
 	}
-	return plainfile.Replace(filepath.Join(dir, KeyFile), 0o600, append(content, '\n'))
+	return plainfile.Replace(filepath.Join(dir, KeyFile), append(content, '\n'))
 }

@@ -48,7 +48,7 @@ func (c Test) Run(s cli.Streams) error {
 	}
 	r.took = time.Since(started)
 	if c.JUnit != "" {
-		if err := plainfile.Replace(c.JUnit, 0o644, r.junit()); err != nil {
+		if err := plainfile.Publish(c.JUnit, r.junit()); err != nil {
 			return fmt.Errorf("cannot write the results: %w; try another --junit", err)
 		}
 	}

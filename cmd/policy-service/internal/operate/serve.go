@@ -86,7 +86,7 @@ func (c Serve) start(ctx context.Context, srv *server.Server, policies string, s
 		return bundledir.Refused(policies, err, s)
 	}
 	if c.AddrFile != "" {
-		if err := plainfile.Replace(c.AddrFile, 0o644, []byte(srv.Addr()+"\n")); err != nil {
+		if err := plainfile.Publish(c.AddrFile, []byte(srv.Addr()+"\n")); err != nil {
 			return errors.Join(fmt.Errorf("cannot write the address file: %w; try another --addr-file", err), srv.Stop(ctx))
 		}
 	}
