@@ -163,7 +163,7 @@ func (w *waiter) request(ctx context.Context, e Enforcement, o offer, again bool
 		Version:       handleVersion,
 		PDP:           w.client.pdp(),
 		Denial:        o.denial,
-		Endpoint:      cmp.Or(o.endpoint, w.client.endpoints().requests),
+		Endpoint:      cmp.Or(o.endpoint, w.client.endpoint.Load().requests),
 		Key:           uuid.NewString(),
 		Justification: w.justification,
 		Again:         again,

@@ -113,7 +113,7 @@ func (c *Client) Evaluate(ctx context.Context, request evaluation.Request) Decis
 	if err != nil {
 		return denied("evaluate", err)
 	}
-	return c.decide(ctx, asking{op: "evaluate", url: c.endpoints().evaluation, body: body, repeat: unanswered}, evaluation.AuthZEN)
+	return c.decide(ctx, asking{op: "evaluate", url: c.endpoint.Load().evaluation, body: body, repeat: unanswered}, evaluation.AuthZEN)
 }
 
 // Authorize sends one request in the native shape (tenant, actor, resource),
@@ -125,7 +125,7 @@ func (c *Client) Authorize(ctx context.Context, request evaluation.Request) Deci
 	if err != nil {
 		return denied("authorize", err)
 	}
-	return c.decide(ctx, asking{op: "authorize", url: c.endpoints().native, body: body, repeat: unsent}, evaluation.Native)
+	return c.decide(ctx, asking{op: "authorize", url: c.endpoint.Load().native, body: body, repeat: unsent}, evaluation.Native)
 }
 
 func (c *Client) decide(ctx context.Context, a asking, shape evaluation.Shape) (d Decision) {

@@ -19,8 +19,6 @@ type endpoints struct {
 	discovered                bool
 }
 
-func (c *Client) endpoints() *endpoints { return c.endpoint.Load() }
-
 // pdp is what AuthZEN calls policy_decision_point: the base of its paths.
 func (c *Client) pdp() string {
 	if c.tenant == "" || c.tenant == "default" {
@@ -68,7 +66,7 @@ func (c *Client) Discover(ctx context.Context) error {
 		c.endpoint.Store(c.usual())
 	default:
 		err.Op = "discover"
-		if !c.endpoints().discovered {
+		if !c.endpoint.Load().discovered {
 			c.endpoint.Store(&endpoints{})
 		}
 		return err
@@ -108,11 +106,8 @@ func (c *Client) readMetadata(body []byte) (*endpoints, *Error) {
 		{"search_action_endpoint", &found.action},
 		{"access_request_endpoint", &found.requests},
 	} {
-		if !present(metadata[e.name]) {
-			continue
-		}
 		*e.to = text("", metadata[e.name])
-		if err := c.trusted(*e.to); err != nil {
+		if err := c.trusted(*e.to); err != nil && present(metadata[e.name]) {
 			return nil, odd("an endpoint of the metadata " + err.Error())
 		}
 	}

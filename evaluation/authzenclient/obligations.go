@@ -95,9 +95,8 @@ func array(v jsontext.Value) (all []evaluation.Obligation, err *Error) {
 // and nothing is lost; a name that has two values is an error.
 func obligation(v jsontext.Value) (evaluation.Obligation, *Error) {
 	var i struct {
-		ID         jsontext.Value `json:"id"`
-		Type       jsontext.Value `json:"type"`
-		Properties jsontext.Value `json:"properties"`
+		ID   jsontext.Value `json:"id"`
+		Type jsontext.Value `json:"type"`
 	}
 	if v.Kind() != '{' || json.Unmarshal(v, &i) != nil {
 		return evaluation.Obligation{}, odd("an obligation is not an object")
@@ -130,10 +129,7 @@ func number(dec *jsontext.Decoder, v *any) error {
 	if dec.PeekKind() != '0' {
 		return errors.ErrUnsupported
 	}
-	literal, err := dec.ReadValue()
-	if err != nil {
-		return err
-	}
+	literal, err := dec.ReadValue() // if it fails, the literal is empty, which is no number
 	if *v, err = strconv.ParseInt(string(literal), 10, 64); err != nil {
 		*v, err = strconv.ParseFloat(string(literal), 64)
 	}

@@ -40,7 +40,7 @@ func (w *waiter) present(ctx context.Context, given approval) Enforcement {
 	if err != nil {
 		return Enforcement{decision: denied("evaluate", err)}
 	}
-	d := c.decide(ctx, asking{op: "evaluate", url: c.endpoints().evaluation, body: body, repeat: unsent}, evaluation.AuthZEN)
+	d := c.decide(ctx, asking{op: "evaluate", url: c.endpoint.Load().evaluation, body: body, repeat: unsent}, evaluation.AuthZEN)
 	until, err := d.end(given.until)
 	if err == nil && !c.clock.now().Before(until) {
 		err = notApproved("the approval has ended")

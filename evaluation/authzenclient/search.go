@@ -87,7 +87,7 @@ func (c *Client) search(ctx context.Context, s sought, q evaluation.Request) ite
 			fail(err)
 			return
 		}
-		url, progress := c.endpoints().search(s.what), progress{limits: c.pages, seen: map[[32]byte]bool{}}
+		url, progress := c.endpoint.Load().search(s.what), progress{limits: c.pages, seen: map[[32]byte]bool{}}
 		for token := ""; ; {
 			found, next, err := c.page(ctx, url, question, token, s)
 			if err != nil {
