@@ -42,18 +42,11 @@ func (c verifyCommand) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		err = s.PrintJSON(report)
-	} else {
-		printReport(s, c.Path, report)
-	}
-	if err != nil {
+	print := func() error { return printReport(s, c.Path, report) }
+	if err := s.Answer(c.JSON, report, print, false); err != nil || report.Verified() {
 		return err
 	}
-	if !report.Verified() {
-		return cli.ExitCode(report.Code)
-	}
-	return nil
+	return cli.ExitCode(report.Code)
 }
 
 // options are what verify may trust, because the auditor has it from elsewhere.
@@ -116,7 +109,7 @@ func (c verifyCommand) unanswered(r verify.Report) error {
 	return nil
 }
 
-func printReport(s cli.Streams, path string, r verify.Report) {
+func printReport(s cli.Streams, path string, r verify.Report) error {
 	if r.Verified() {
 		s.Print("%s %s: %s", s.Colour(cli.Green, "verified"), path, r.Origin)
 	} else {
@@ -129,4 +122,5 @@ func printReport(s cli.Streams, path string, r verify.Report) {
 	for _, line := range r.NotExcluded {
 		s.Print("  %s %s", s.Colour(cli.Yellow, "not excluded:"), line)
 	}
+	return nil
 }
