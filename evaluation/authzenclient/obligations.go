@@ -129,8 +129,9 @@ func number(dec *jsontext.Decoder, v *any) error {
 	if dec.PeekKind() != '0' {
 		return errors.ErrUnsupported
 	}
-	literal, err := dec.ReadValue() // if it fails, the literal is empty, which is no number
-	if *v, err = strconv.ParseInt(string(literal), 10, 64); err != nil {
+	literal, _ := dec.ReadValue() // if it fails, the literal is empty, which is no number
+	n, err := strconv.ParseInt(string(literal), 10, 64)
+	if *v = n; err != nil {
 		*v, err = strconv.ParseFloat(string(literal), 64)
 	}
 	return err
