@@ -105,9 +105,9 @@ func (k *kept) check() {
 		k.Errorf("a digest is recorded twice: %d", sealed)
 	}
 	for i, line := range k.lines {
-		for _, file := range namedFiles(line) {
-			before := k.lines[:i+1]                                                                                 // a record that seals names a file, too
-			seen := file.Segment > 0 && !slices.ContainsFunc(before, func(line []byte) bool { return line == nil }) // all of them, before they were gone
+		for _, file := range newFiles(line) {
+			before := k.lines[:i]
+			seen := !slices.ContainsFunc(before, func(line []byte) bool { return line == nil }) // all of them, before they were gone
 			if seen && !slices.Contains(digested(k, before), file.Segment) {
 				k.Errorf("record %d removes content of segment %d, whose digest was not on record", i, file.Segment)
 			}

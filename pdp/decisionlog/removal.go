@@ -1,9 +1,8 @@
 package decisionlog
 
 import (
-	"bytes"
 	"context"
-	stdjson "encoding/json"
+	stdjson "encoding/json" // for what is recorded: it takes a reason that is no UTF-8, and escapes as in older records
 	"errors"
 	"fmt"
 	"os"
@@ -127,14 +126,14 @@ func (r *removal) write(ctx context.Context, segments []Segment, keep keeping) (
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := r.writeOne(ctx, segment, keep); err != nil {
+		if err := r.writeOne(segment, keep); err != nil {
 			return fmt.Errorf("%s cannot be written anew: %w", filepath.Base(segment.Path), err)
 		}
 	}
 	return plainfile.SyncDir(filepath.Dir(segments[0].Path))
 }
 
-func (r *removal) writeOne(ctx context.Context, segment Segment, keep keeping) (err error) {
+func (r *removal) writeOne(segment Segment, keep keeping) error {
 	name := fmt.Sprintf("%s.%d%s", segment.Path, r.log.Size(), nextSuffix)
 	if err := r.log.retireSealed(segment.Number); err != nil {
 		return err
@@ -143,11 +142,8 @@ func (r *removal) writeOne(ctx context.Context, segment Segment, keep keeping) (
 	if err != nil {
 		return err
 	}
-	// The file stays open: it is the one that is compared and rewritten, or the comparison fails.
-	if err = r.log.compare(ctx, segment); err == nil {
-		r.next = append(r.next, name)
-		err = guard(func() error { return rewrite(db, name, keep) })
-	}
+	r.next = append(r.next, name)
+	err = guard(func() error { return rewrite(db, name, keep) })
 	if err := errors.Join(err, boltfile.Close(db, ErrDamaged)); err != nil {
 		return err
 	}
@@ -264,20 +260,6 @@ func (r *removals) finishOne(ctx context.Context, name string, segment, size uin
 	return errors.Join(os.Remove(name), plainfile.SyncDir(filepath.Dir(name)))
 }
 
-// compare returns an error if the file of a sealed segment is none that a record names. Most segments
-// are named by one of the first records after them.
-func (r *Reader) compare(ctx context.Context, s Segment) error {
-	file, err := fileOf(s, s.Path)
-	if err != nil {
-		return err
-	}
-	named, err := r.names(ctx, s.First+s.Records, s.Number, file.Digest)
-	if err == nil && !named {
-		err = fmt.Errorf("%w: its digest is %s, and no record says so: run log verify", ErrDamaged, file.Digest)
-	}
-	return err
-}
-
 // names reports whether a record from a sequence on says that a segment is the
 // file with this digest.
 func (r *Reader) names(ctx context.Context, from, segment uint64, digest string) (bool, error) {
@@ -285,10 +267,7 @@ func (r *Reader) names(ctx context.Context, from, segment uint64, digest string)
 		if err != nil {
 			return false, err
 		}
-		if !bytes.Contains(record.Line, []byte(digest)) { // so few records are parsed
-			continue
-		}
-		for _, file := range namedFiles(record.Line) {
+		for _, file := range newFiles(record.Line) {
 			if file.Segment == segment && file.Digest == digest {
 				return true, nil
 			}
@@ -297,30 +276,24 @@ func (r *Reader) names(ctx context.Context, from, segment uint64, digest string)
 	return false, nil
 }
 
-// namedFiles are the files of segments whose digests a record has: that of a sealed segment, or the
-// new files of a removal.
-func namedFiles(line []byte) []SegmentFile {
+// newFiles are the files that a removal's record names as the segments' from now on. No other
+// record names a new file: a sealed segment's own file still has what a removal took away.
+func newFiles(line []byte) []SegmentFile {
 	s, err := Parse(line)
-	var d struct {
-		SegmentFile
-		Previous SegmentFile   `json:"previous"` // in logs of the first release
-		New      SegmentFile   `json:"file"`
-		Files    []SegmentFile `json:"files"`
-	}
-	if err != nil || s.Kind != KindAdmin || json.Unmarshal(s.Details, &d) != nil {
+	if err != nil || s.Kind != KindAdmin {
 		return nil
 	}
-	switch s.Event {
-	case EventSealed:
-		return []SegmentFile{d.SegmentFile}
-	case EventSegment:
-		return []SegmentFile{d.Previous}
-	case EventRedacted:
-		return []SegmentFile{d.New}
-	case EventRetired:
-		return d.Files
+	var d struct {
+		File  SegmentFile   `json:"file"`
+		Files []SegmentFile `json:"files"`
 	}
-	return nil
+	if s.Event != EventRedacted && s.Event != EventRetired || json.Unmarshal(s.Details, &d) != nil {
+		return nil
+	}
+	if s.Event == EventRedacted {
+		return []SegmentFile{d.File}
+	}
+	return d.Files
 }
 
 // isNext takes apart the name of a new file: which segment, and how many records

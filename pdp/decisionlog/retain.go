@@ -49,14 +49,9 @@ func (l *Log) Retain(ctx context.Context, keep Retention, now time.Time) (Retire
 		return Retired{}, err
 	}
 	for i, segment := range segments {
-		err := l.writer.digests.wait(ctx, segment.Number)
-		if err == nil {
-			err = l.compare(ctx, segment)
-		}
-		if err != nil && i == 0 {
+		if err := l.writer.digests.wait(ctx, segment.Number); err != nil && i == 0 {
 			return Retired{}, err
-		}
-		if err != nil { // those before it can go, and the next run says why it cannot
+		} else if err != nil { // those before it can go, and the next run says why it cannot
 			segments = segments[:i]
 			break
 		}
