@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -264,14 +265,14 @@ func (d *digests) put(file SegmentFile) error {
 
 // of computes the digest of a sealed segment, and checks after that what was read. In this
 // order: what is altered in between is found by the check, or gives the file another digest
-// than the one on record. The check opens the file again, because a file that is open here
-// can be another one than its name has now. A fault goes to Hooks.Failure.
+// than the one on record. A fault goes to Hooks.Failure.
 func (d *digests) of(ctx context.Context, segment uint64, tree edge) (file SegmentFile, err error) {
 	all := d.writer.reader.Segments()
+	var hashed os.FileInfo
 	if at := slices.IndexFunc(all, func(s Segment) bool { return s.Number == segment }); at < 0 {
 		err = fmt.Errorf("segment %d is not here", segment)
-	} else if file, err = fileOf(all[at], all[at].Path); err == nil {
-		err = errors.Join(d.writer.reader.retireSealed(segment), d.check(ctx, all[at], tree))
+	} else if file, hashed, err = fileOf(all[at], all[at].Path); err == nil {
+		err = errors.Join(d.writer.reader.retireSealed(segment), d.check(ctx, all[at], hashed, tree))
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
 		d.change(func() { d.faults[segment] = err })
@@ -285,21 +286,27 @@ func (d *digests) of(ctx context.Context, segment uint64, tree edge) (file Segme
 
 // check makes the tree of a sealed segment again, from its edge and its lines. The
 // hashes stored with them must be those of the tree, and it must be the beginning of the
-// tree that the writer has in memory.
-func (d *digests) check(ctx context.Context, sealed Segment, tree edge) error {
-	s, err := d.writer.reader.find(sealed.First)
-	if err != nil {
-		return err
-	}
+// tree that the writer has in memory. The file must be the one that was hashed: check opens
+// it once, for itself, because the log's reader can have another file open, or close it and
+// open the one that has its name by then.
+func (d *digests) check(ctx context.Context, sealed Segment, hashed os.FileInfo, tree edge) error {
+	s := &segment{number: sealed.Number, first: sealed.First, path: sealed.Path}
+	r := &Reader{segments: []*segment{s}}
+	defer func() { _ = r.Close() }()
+	end := sealed.First + sealed.Records
+	r.size.Store(end)
 	// Nothing is removed from a segment before its digest is on record.
 	w := &walker{visit: func(r Record) error { return r.orGone() }}
-	err = d.writer.reader.view(s, func(tx *bbolt.Tx) (err error) { w.edge, err = edgeBefore(tx, s.first); return err })
+	err := r.view(s, func(tx *bbolt.Tx) (err error) { w.edge, err = edgeBefore(tx, s.first); return err })
 	if err != nil {
 		return err
 	}
-	before, end := w.edge.clone(), sealed.First+sealed.Records
-	if err := d.writer.reader.walkTo(ctx, w, end); err != nil {
+	before := w.edge.clone()
+	if err := r.walkTo(ctx, w, end); err != nil {
 		return err
+	}
+	if !unchanged(hashed, s.sound) {
+		return fmt.Errorf("%s is not the file any more that was hashed", sealed.Path)
 	}
 	if err := w.edge.begins(tree, before.then(d.writer.reader)); err != nil {
 		return fmt.Errorf("records %d to %d are not those that were written: %w", sealed.First, end-1, err)

@@ -631,3 +631,34 @@ func TestADigestIsThatOfTheFileThatWasChecked(t *testing.T) {
 		t.Errorf("got %+v, %v", file, err)
 	}
 }
+
+// A file that has the name of a segment only while it is hashed does not get its digest on record.
+func TestNoDigestOfAFileThatWasThereForAMoment(t *testing.T) {
+	data := t.TempDir()
+	sealOnly(t, data, 2)
+	l := mustOpen(t, data, Options{})
+	l.writer.digests.stop()
+	tree := l.writer.tail.edge.clone()
+	path := segmentPath(data, 1)
+	if err := os.Link(path, path+".good"); err != nil {
+		t.Fatal(err)
+	}
+	replaceBy(t, path, func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(BucketRecords)).Put(number(1), []byte(`{"sequence":1}`))
+	})
+	sealed := l.Segments()[0]
+	_, hashed, err := fileOf(sealed, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".good", path); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.writer.digests.check(t.Context(), sealed, hashed, tree); err == nil {
+		t.Error("the digest of the altered file passes the check of the good one")
+	}
+	file, err := l.writer.digests.of(t.Context(), 1, tree)
+	if good, _, _ := fileOf(sealed, path); err != nil || file != good {
+		t.Errorf("the digest of the good one: %+v, %v", file, err)
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	"policy-service/pdp/boltfile"
 	"policy-service/pdp/boltfile/pages"
+	"policy-service/pdp/plainfile"
 )
 
 // Reader reads a log. It is safe for concurrent use, and a [tlog.HashReader].
@@ -111,13 +112,20 @@ func (r *Reader) look(s *segment) (end uint64, err error) {
 // open opens a sealed segment. Once one was looked through it is not again, as long as it
 // is the same file.
 func (r *Reader) open(s *segment) error {
-	use := boltfile.ToRead
-	info, err := os.Stat(s.path)
-	if err == nil && s.sound != nil && os.SameFile(info, s.sound) &&
-		info.Size() == s.sound.Size() && info.ModTime().Equal(s.sound.ModTime()) {
+	use, info := boltfile.ToRead, s.sound
+	if named, err := os.Stat(s.path); err == nil && unchanged(named, s.sound) {
 		use = boltfile.ToReadAgain
 	}
-	db, err := openFile(s.path, use, bbolt.Options{Timeout: readerWait})
+	db, err := openFile(s.path, use, bbolt.Options{
+		Timeout: readerWait,
+		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+			f, err := plainfile.OpenFile(name, flag, mode)
+			if err == nil && use == boltfile.ToRead { // the name may have become another file's
+				info, _ = f.Stat()
+			}
+			return f, err
+		},
+	})
 	if err != nil {
 		return err
 	}
@@ -125,6 +133,11 @@ func (r *Reader) open(s *segment) error {
 	defer s.mu.Unlock()
 	s.db, s.sound = db, info
 	return nil
+}
+
+// unchanged reports whether both are of one file, and it was not written to between them.
+func unchanged(a, b os.FileInfo) bool {
+	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 // view reads a segment, and opens it where it is not open.

@@ -150,7 +150,7 @@ func (r *removal) writeOne(segment Segment, keep keeping) error {
 	if err := os.Chmod(name, 0o400); err != nil {
 		return err
 	}
-	file, err := fileOf(segment, name)
+	file, _, err := fileOf(segment, name)
 	r.files = append(r.files, file)
 	return err
 }
@@ -187,26 +187,22 @@ func (r *removals) exchange(ctx context.Context, segment uint64, next string) er
 	return r.log.index.Without(segment, func() error { return r.log.Replace(ctx, segment, next) })
 }
 
-// fileOf describes a file of a segment.
-func fileOf(s Segment, name string) (SegmentFile, error) {
-	digest, size, err := digestFile(name)
-	return SegmentFile{
+// fileOf describes a file of a segment. info is of before the file was read.
+func fileOf(s Segment, name string) (file SegmentFile, info os.FileInfo, err error) {
+	file = SegmentFile{
 		Segment: s.Number,
 		File:    filepath.Base(s.Path),
 		First:   s.First,
 		Records: s.Records,
-		Size:    size,
-		Digest:  digest,
-	}, err
-}
-
-func digestFile(name string) (digest string, size int64, err error) {
+	}
 	f, err := plainfile.Open(name)
 	if err != nil {
-		return "", 0, err
+		return file, nil, err
 	}
-	digest, size, err = FileDigest(f)
-	return digest, size, errors.Join(err, f.Close())
+	if info, err = f.Stat(); err == nil {
+		file.Digest, file.Size, err = FileDigest(f)
+	}
+	return file, info, errors.Join(err, f.Close())
 }
 
 // finish is for Open: it finishes each removal of content that a crash
@@ -242,11 +238,11 @@ func (r *removals) finishAll(ctx context.Context) error {
 }
 
 func (r *removals) finishOne(ctx context.Context, name string, segment, size uint64) error {
-	digest, _, err := digestFile(name)
+	file, _, err := fileOf(Segment{Number: segment}, name)
 	if err != nil {
 		return err
 	}
-	named, err := r.log.names(ctx, size, segment, digest)
+	named, err := r.log.names(ctx, size, segment, file.Digest)
 	if err != nil {
 		return err
 	}
