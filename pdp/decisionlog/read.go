@@ -118,7 +118,8 @@ func (r Record) orGone() error {
 // be retired in the next.
 func (r *Reader) ByID(id string) (Record, error) {
 	var some []Record
-	err := r.newestFirst(fmt.Errorf("%w: %q", ErrNotFound, id), func(tx *bbolt.Tx) (found bool, err error) {
+	none := fmt.Errorf("%w: %q", ErrNotFound, id)
+	err := r.newestFirst(none, false, func(tx *bbolt.Tx) (found bool, err error) {
 		sequence, found := readNumber(tx.Bucket([]byte(BucketIDs)).Get([]byte(id)))
 		if found {
 			some, err = someOf(tx, sequence, sequence+1)
@@ -133,12 +134,12 @@ func (r *Reader) ByID(id string) (Record, error) {
 
 // newestFirst looks for something in one segment after another, from the newest back. If it is in
 // none, the error is none. While writing fails the active segment is closed: what is looked for may
-// yet be in another.
-func (r *Reader) newestFirst(none error, look func(*bbolt.Tx) (found bool, err error)) error {
+// yet be in another, unless all segments must be read.
+func (r *Reader) newestFirst(none error, all bool, look func(*bbolt.Tx) (found bool, err error)) error {
 	for _, s := range slices.Backward(r.all()) {
 		found := false
 		err := r.view(s, func(tx *bbolt.Tx) (err error) { found, err = look(tx); return err })
-		if errors.Is(err, ErrUnavailable) {
+		if errors.Is(err, ErrUnavailable) && !all {
 			none = err
 		} else if err != nil || found {
 			return err
@@ -228,14 +229,16 @@ func someCheckpoints(tx *bbolt.Tx, after []byte, to uint64) (out []Checkpoint, n
 }
 
 // LastCheckpoint is the newest stored checkpoint. It counts even if it covers more records
-// than there are: then it is the evidence that the end of the log was cut off.
+// than there are: then it is the evidence that the end of the log was cut off. If a segment
+// cannot be read, neither can what it says.
 func (r *Reader) LastCheckpoint() (Checkpoint, error) { return r.checkpointTo(math.MaxUint64) }
 
-// checkpointTo is the newest stored checkpoint of no more than so many records. If a segment
-// cannot be read, neither can what it says.
+// checkpointTo is the newest stored checkpoint of no more than so many records. While writing
+// fails the active segment is closed. Then it is the newest one of the sealed segments, which
+// are there to be read, unless size leaves none out.
 func (r *Reader) checkpointTo(size uint64) (last Checkpoint, err error) {
 	none := fmt.Errorf("%w: there is no checkpoint yet", ErrNotFound)
-	err = r.newestFirst(none, func(tx *bbolt.Tx) (found bool, err error) {
+	err = r.newestFirst(none, size == math.MaxUint64, func(tx *bbolt.Tx) (found bool, err error) {
 		c := tx.Bucket([]byte(BucketCheckpoints)).Cursor()
 		for k, v := c.Last(); k != nil; k, v = c.Prev() {
 			if n, ok := readNumber(k[:min(8, len(k))]); !ok || n <= size {
