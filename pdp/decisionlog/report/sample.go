@@ -183,7 +183,6 @@ func (p *picking) offer(d *picked) {
 		return
 	}
 	p.best = slices.Insert(p.best, at, d)
-	p.byID[d.id] = d
 	p.held += d.held
 	if len(p.best) > p.options.N {
 		worst := p.best[p.options.N]
@@ -191,6 +190,7 @@ func (p *picking) offer(d *picked) {
 		delete(p.byID, worst.id)
 		p.held -= worst.held
 	}
+	p.byID[d.id] = d // last: the worst one may have the same id
 }
 
 func (d *picked) compare(other *picked) int { return bytes.Compare(d.score[:], other.score[:]) }
