@@ -94,6 +94,29 @@ func TestRedactionAfterOneCutShort(t *testing.T) {
 	k.check()
 }
 
+// A redaction that is on record when writing fails is finished by the next run of retention, also if that has no bounds.
+func TestRetentionFinishesWhatWasCutShort(t *testing.T) {
+	for steps := range 4 {
+		t.Run(fmt.Sprint(steps), func(t *testing.T) {
+			k := keepLog(t)
+			k.append("a-1", "a-2")
+			r, segment, sequence, err := k.log.redaction(t.Context(), "a-2", "on request")
+			k.ok(err)
+			for _, step := range r.steps([]Segment{segment}, without(sequence))[:steps] {
+				k.ok(step(t.Context()))
+			}
+			done, err := k.log.Retain(t.Context(), Retention{}, time.Now())
+			if k.ok(err); done.Segments != nil {
+				t.Errorf("it dropped %+v", done)
+			}
+			if steps >= 2 {
+				k.gone[int64(sequence)] = WhyRedacted
+			}
+			k.afterCrash("content-of-a-2", steps >= 2)
+		})
+	}
+}
+
 func (k *kept) afterCrash(secret string, gone bool) {
 	k.Helper()
 	if files := k.holds(secret); (files == nil) != gone {

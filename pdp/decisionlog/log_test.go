@@ -3,6 +3,7 @@ package decisionlog
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -287,5 +288,23 @@ func TestRotateKey(t *testing.T) {
 	verify(t, data)
 	if info, err := os.Stat(filepath.Join(data, KeyFile)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// While writing fails the newest checkpoint may be one that cannot be read. A snapshot ends with one that can.
+func TestCheckpointsWhileWritingFails(t *testing.T) {
+	l := mustOpen(t, t.TempDir(), Options{})
+	mustAppend(t, l, entryOf("", true))
+	if err := l.Rotate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.writer.order(t.Context(), func() error { _ = l.writer.fail(ErrDamaged); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := l.LastCheckpoint(); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("the newest: %+v, %v", c, err)
+	}
+	if s, err := l.Snapshot(); err != nil || s.Head.Size != 2 {
+		t.Errorf("the snapshot: %+v, %v", s, err)
 	}
 }

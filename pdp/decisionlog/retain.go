@@ -37,11 +37,12 @@ type Retired struct {
 // retention asks for it. What is left of each are its hashes, a tenth of a
 // segment or less, so that proofs and checkpoints stay what they were; not even
 // their ids are known any more. Writers
-// wait for one record and the renames, not for the copies.
+// wait for one record and the renames, not for the copies. Whatever the retention is, Retain
+// first finishes each removal that is on record and failed after that.
 func (l *Log) Retain(ctx context.Context, keep Retention, now time.Time) (Retired, error) {
 	l.removals.Lock()
 	defer l.removals.Unlock()
-	if err := l.removals.finishAll(ctx); err != nil {
+	if err := l.removals.finishAll(ctx); err != nil || keep == (Retention{}) {
 		return Retired{}, err
 	}
 	segments, reason, err := l.removals.expired(keep, now)

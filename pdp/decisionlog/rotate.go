@@ -208,7 +208,9 @@ func (w *writer) dropNext() {
 
 // Rotate seals the active segment, so that all that is on record now can be read by
 // others. It returns when the digest of the segment is on record too, or never will be:
-// then the segment can be rewritten with [Log.Replace], if it was not altered.
+// then the segment can be rewritten with [Log.Replace], if it was not altered. If writing
+// fails meanwhile it returns [ErrUnavailable]; then the segment may be sealed, and its digest
+// is recorded once writing goes on.
 func (l *Log) Rotate(ctx context.Context) error {
 	w := l.writer
 	var old *segment

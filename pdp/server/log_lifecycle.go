@@ -213,6 +213,7 @@ func (d *decisionLog) stateChanged(err error) {
 	case err == nil:
 		d.logger.Info("the decision log can be written again")
 		d.events.Wake()
+		d.retention.runSoon()
 	case d.mode == decisionlog.BestEffort:
 		d.logger.Error("the decision log cannot be written; decisions are answered, and are missing from it until it can; see to the disk of the data directory", "error", err)
 	default:

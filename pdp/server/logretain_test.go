@@ -139,3 +139,16 @@ func TestRetentionThatFailsHoldsUpNothing(t *testing.T) {
 		t.Errorf("got %+v", report)
 	}
 }
+
+// Retention runs without a configured bound too, because it finishes what a redaction left.
+func TestWhatARedactionLeftIsFinishedWithoutRetention(t *testing.T) {
+	c := startChanging(t)
+	left := filepath.Join(c.data, decisionlog.LogDir, "00000001.db.1.next") // no record names it
+	if err := os.WriteFile(left, []byte("half a file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.take(func(c *server.Config) { c.DecisionLog.Mask = nil }); err != nil { // which wakes it
+		t.Fatal(err)
+	}
+	eventually(t, "the new file is gone", func() bool { _, err := os.Stat(left); return os.IsNotExist(err) })
+}

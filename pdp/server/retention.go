@@ -11,8 +11,8 @@ import (
 	"policy-service/pdp/server/door"
 )
 
-// retention drops the records that the decision log need not keep any more. It runs beside everything else: decisions
-// wait for it only in short moments of the log's writer.
+// retention drops the records that the decision log need not keep any more, and finishes redactions that failed half
+// way. It runs beside everything else: decisions wait for it only in short moments of the log's writer.
 type retention struct {
 	once func(context.Context) error
 	keep func() decisionlog.Retention
@@ -37,12 +37,8 @@ func (s *Server) newRetention(d *decisionLog, o *decisionlog.Options) *retention
 	}
 	r := &retention{keep: keep, log: s.log, wake: make(chan struct{}, 1)}
 	r.once = func(ctx context.Context) error {
-		keep := keep()
-		if keep == (decisionlog.Retention{}) {
-			return nil
-		}
 		s.audit.LetExportsPass(ctx)
-		done, err := d.log.Retain(ctx, keep, s.now())
+		done, err := d.log.Retain(ctx, keep(), s.now()) // without a retention it finishes what failed half way
 		d.counts.Retained(done, err)
 		if err == nil && len(done.Segments) > 0 {
 			if s.approvals.Broker != nil {
@@ -70,7 +66,7 @@ func (r *retention) runSoon() {
 }
 
 // run drops records at the start, after each segment that was sealed, when enough has become old for a refused caller to
-// write again, after a new configuration, and every hour.
+// write again, when the log can be written again, after a new configuration, and every hour.
 func (r *retention) run(ctx context.Context) {
 	again := retainAgain
 	for {
