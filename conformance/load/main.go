@@ -79,7 +79,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// parseConnections reads numbers of connections, to measure each for d.
+// parseConnections reads numbers of connections. Each is measured for d, in which the two servers take turns of one
+// slice each.
 func parseConnections(text string, d time.Duration) (numbers []int, err error) {
 	for one := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(one)

@@ -50,7 +50,8 @@ func (k Key) There(data string) bool {
 	return err == nil && info.Size() > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
-// Read returns the key, or nil if there is none yet, and touches nothing. [Key.Open] would fail with the same error.
+// Read returns the key, or nil if there is none yet: no file, or an empty one, which a crash may leave while the key is
+// made. It never makes one. If it fails, [Key.Open] would fail too.
 func (k Key) Read(data string) ([]byte, error) {
 	name := filepath.Join(data, k.File)
 	key, err := plainfile.Read(name, 1<<10)
@@ -63,6 +64,7 @@ func (k Key) Read(data string) ([]byte, error) {
 	return key, k.refused(err)
 }
 
+// usable refuses what is no key: another length, or only zeros, which a crash may leave of a file.
 func usable(name string, key []byte) error {
 	if len(key) != 32 || bytes.Equal(key, make([]byte, 32)) {
 		return fmt.Errorf("%s does not hold the 32 bytes of a key", name)
@@ -70,6 +72,7 @@ func usable(name string, key []byte) error {
 	return nil
 }
 
+// refused adds to an error whose key it is about, and what to do.
 func (k Key) refused(err error) error {
 	if err == nil {
 		return nil

@@ -27,7 +27,7 @@ func (q Quantiles) String() string {
 const barWidth = 50
 
 // Chart draws the bars, a line each. A bar that is too short for one character still shows as a dot: people look for the
-// tail.
+// tail. At least one bar counts something.
 func Chart(bars []Bar) []string {
 	var most, all uint64
 	for _, bar := range bars {
@@ -45,7 +45,7 @@ func Chart(bars []Bar) []string {
 	return chart
 }
 
-// Short writes a duration with its first three digits.
+// Short writes a duration, rounded to three digits.
 func Short(d time.Duration) string {
 	unit := time.Duration(1)
 	for d/unit >= 1000 {

@@ -71,7 +71,8 @@ func (a *Approvals) taskStatus(c echo.Context, r door.Admitted) error {
 	})
 }
 
-// cancelTask answers POST /access/v1/requests/:id/cancel.
+// cancelTask answers POST /access/v1/requests/:id/cancel: the caller withdraws its own access request. A task that is
+// not there is refused before a body that is wrong.
 func (a *Approvals) cancelTask(c echo.Context, r door.Admitted) error {
 	t, err := a.Broker.Task(c.Param("id"), r.Caller.Name, r.Tenant)
 	if err != nil {

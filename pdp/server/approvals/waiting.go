@@ -206,11 +206,11 @@ func (w *waiting) join(key string, store *approval.Store, q question, last bool)
 	return one, me
 }
 
-// ask wants a look that begins from now on.
+// ask requests another look, one that begins after this call. It never waits.
 func (w *watch) ask() {
 	select {
 	case w.asked <- struct{}{}:
-	default: // the next one does not begin before now
+	default: // a look is requested already and has not begun, so it will see what there is now
 	}
 }
 
@@ -291,8 +291,9 @@ func longest(text string) (time.Duration, error) {
 	return min(d, longestWait), nil
 }
 
-// longPoll looks, and looks again with each change, until there is something to answer or the time is up. A caller
-// whose credential has ended meanwhile gets the refusal of that.
+// longPoll looks, and looks again with each change, until there is something to answer or the time is up. Callers with
+// equal questions share their looks. If too many wait, it looks once, and answers 503 if there is nothing to answer. A
+// caller whose credential has ended meanwhile gets the refusal of that.
 func (a *Approvals) longPoll(c echo.Context, caller auth.Caller, q question) error {
 	if q.wait == 0 {
 		ctx, cancel := a.Door.Within(c)

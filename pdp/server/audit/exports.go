@@ -109,15 +109,17 @@ type slowWriter struct {
 	left    bool // the handler has returned, and the connection is net/http's again
 }
 
+// Write writes in pieces, each with a time limit of its own. Meanwhile it gives its turn back, so that a slow reader
+// keeps nobody from the log, and afterwards waits for a new turn.
 func (w *slowWriter) Write(b []byte) (written int, err error) {
-	reads := w.turn.End()
+	hadTurn := w.turn.End()
 	w.made()
 	for err == nil && written < len(b) {
 		var n int
 		n, err = w.piece(b[written:min(len(b), written+ExportPiece)])
 		written += n
 	}
-	if err == nil && reads {
+	if err == nil && hadTurn {
 		w.makes()
 		err = w.turn.Begin(w.ctx)
 	}

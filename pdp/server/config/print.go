@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Write writes the configuration that is in force with c, as a file that says the same. A
-// comment beside each value names its origin.
+// Write writes c, and the defaults of what c leaves out, as a file that gives the same configuration if it is read. A
+// comment beside each value names its origin: a file, a flag, a variable or the default.
 func (f Form[T]) Write(w io.Writer, c T, from Origins) error {
 	encoder := yaml.NewEncoder(w)
 	encoder.SetIndent(2)
@@ -24,7 +24,7 @@ func (f Form[T]) Write(w io.Writer, c T, from Origins) error {
 	return encoder.Close()
 }
 
-// Values are the configuration that is in force with c, by the names of the file. None of
+// Values are those of c, and the defaults of what c leaves out, by the names of the file. None of
 // them is secret: see the tag secret of [Key].
 func (f Form[T]) Values(c T) map[string]any {
 	all := map[string]any{}

@@ -146,6 +146,7 @@ func (r *Reading) list(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
+// mapping reads a section into the struct v. It notes each mistake and goes on.
 func (r *Reading) mapping(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.MappingNode {
 		r.addAt(n, named(path)+" must be a mapping", "write key: value lines")
@@ -165,8 +166,8 @@ func (r *Reading) mapping(n *yaml.Node, v reflect.Value, path string) {
 		case seen[key.Value]:
 			r.addAt(key, fmt.Sprintf("the key %q occurs twice", key.Value), "keep one")
 		case !known:
-			known := strings.Join(slices.Sorted(maps.Keys(index)), ", ")
-			r.addAt(key, fmt.Sprintf("unknown key %q", key.Value), "use one of "+known)
+			names := strings.Join(slices.Sorted(maps.Keys(index)), ", ")
+			r.addAt(key, fmt.Sprintf("unknown key %q", key.Value), "use one of "+names)
 		default:
 			r.value(value, v.FieldByIndex(field), join(path, key.Value))
 		}

@@ -49,7 +49,8 @@ const (
 // ErrBusy is the error of a request that got no place.
 var ErrBusy = errors.New("more is asked at once than can be answered in time")
 
-// Enter waits for a place. A caller that gets one calls Leave once. The error is ErrBusy, or that of ctx.
+// Enter waits for a place. A caller that gets one calls Leave once. The error is ErrBusy if there is no room to wait
+// or the wait is too long, and that of ctx if ctx ends.
 func (g *Gate) Enter(ctx context.Context, caller string) error {
 	admitted := g.join(caller)
 	if admitted == nil {
@@ -58,7 +59,7 @@ func (g *Gate) Enter(ctx context.Context, caller string) error {
 	return g.wait(ctx, caller, admitted, nil, nil)
 }
 
-// wait waits until admitted has a value. It calls look with each tick.
+// wait waits until admitted has a value. It calls look with each tick; without a tick, look may be nil.
 func (g *Gate) wait(ctx context.Context, caller string, admitted chan bool, tick <-chan time.Time, look func()) error {
 	var tired <-chan time.Time
 	if g.Patience > 0 {

@@ -26,6 +26,7 @@ type rates struct {
 // subjects as it likes.
 const mostRates = 10_000
 
+// newRates makes no bucket yet: a caller gets one with its first request.
 func newRates(config RateLimit, now func() time.Time) *rates {
 	r := &rates{
 		every:   config.Rate,

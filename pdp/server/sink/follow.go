@@ -88,7 +88,7 @@ func (s *sink) trim(ctx context.Context) {
 	}
 }
 
-// take moves records from those that wait to those that are being sent.
+// take chooses the records to send next: all that wait, but at most sinkRecords of them.
 func (s *sink) take() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,10 +154,11 @@ func (s *sink) attempt(ctx context.Context) (next uint64, err error) {
 	return next, nil
 }
 
-// read reads those of the records being sent that go together, and passes over those whose content
-// is gone. It reads them anew for every attempt: a record that is redacted while a receiver is away
-// must not wait for it here. The record that an item of a batch inherits from goes before the item,
-// even if it was left out because too many waited.
+// read reads the records to send in one request: at most sinkBytes of them, but at least one. It passes over those whose
+// content is gone. next is the first record after them, and sent is what the receiver has for items to inherit from once
+// it has them. They are read anew for every attempt: a record that is redacted while a receiver is away must not wait for
+// it here. The record that an item of a batch inherits from goes before the item, even if it was left out because too
+// many waited.
 func (s *sink) read(ctx context.Context) (records []decisionlog.Record, next uint64, sent decisionlog.Inheritance, err error) {
 	size, next, sent := 0, s.sending, s.sent
 	for r, err := range s.from.Records(ctx, s.sending, s.upTo) {

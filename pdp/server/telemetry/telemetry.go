@@ -140,7 +140,7 @@ func (t *Telemetry) open(ctx context.Context) error {
 // it keeps.
 func (t *Telemetry) openTraces(ctx context.Context, from *resource.Resource) error {
 	exporter, err := otlptracehttp.New(ctx)
-	if err != nil { // which is left out: it may quote a variable
+	if err != nil { // left out: it may quote the value of a variable
 		return errors.New("traces cannot be sent by what the environment variables OTEL_EXPORTER_OTLP_… say; see to them")
 	}
 	sent := spans{exporter, &receiverState{what: "traces", log: t.options.Log}}
@@ -169,7 +169,7 @@ func (t *Telemetry) openMetrics(ctx context.Context, from *resource.Resource, se
 	readers := []sdkmetric.Option{sdkmetric.WithResource(from), sdkmetric.WithReader(pull), sdkmetric.WithView(goroutines)}
 	if send {
 		exporter, err := otlpmetrichttp.New(ctx)
-		if err != nil { // which is left out: it may quote a variable
+		if err != nil { // left out: it may quote the value of a variable
 			return errors.New("metrics cannot be sent by what the environment variables OTEL_EXPORTER_OTLP_… say; see to them")
 		}
 		sent := points{exporter, &receiverState{what: "metrics", log: t.options.Log}}

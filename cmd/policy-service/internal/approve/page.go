@@ -198,14 +198,15 @@ func actors(a inbox.Asked) (by string, others []string) {
 	return by, others
 }
 
-// reference is an entity as JSON has it: {"type", "id"}, or the id alone.
+// reference is the text for an entity of a request: Type/id for {"type", "id"}, the id for a string, and otherwise
+// the JSON itself.
 func reference(v jsontext.Value) string {
 	var e evaluation.Ref
 	if json.Unmarshal(v, &e) == nil && e.Type != "" {
 		return cli.Entity(e)
 	}
 	var id string
-	if json.Unmarshal(v, &id) == nil && !strings.Contains(id, "/") { // which would pass for a type and an id
+	if json.Unmarshal(v, &id) == nil && !strings.Contains(id, "/") { // an id with a slash would pass for a type and an id
 		return id
 	}
 	return string(v)

@@ -118,6 +118,7 @@ func (t reportTable) decisions(r report.Report) {
 	}
 }
 
+// approvals has a row for each form of an approval request, as @approval of a policy names them.
 func (t reportTable) approvals(all map[string]approval.Tally) {
 	t.none("approvals", len(all))
 	for _, form := range slices.Sorted(maps.Keys(all)) {

@@ -67,7 +67,8 @@ func (c tailCommand) tail(ctx context.Context, s cli.Streams) (cursor int64, err
 	return cursor, err
 }
 
-// options are those of all tails: what is printed as it is stored is printed whole.
+// options are those of all tails. Records that are printed as they are stored need the record of the batch that an item
+// inherits from, so that is printed before the item.
 func (c tailCommand) options(s cli.Streams) export.TailOptions {
 	o := export.TailOptions{Filter: c.Only.filter()}
 	if c.JSON {

@@ -45,6 +45,8 @@ func IsTerminal(w io.Writer) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
+// visibleValues escapes the control characters in what Printf is given, so that a text of somebody else's cannot steer
+// the terminal.
 func visibleValues(values []any) []any {
 	all := make([]any, len(values))
 	for n, v := range values {

@@ -18,7 +18,7 @@ type Doctor struct {
 	JSON bool `name:"json" help:"Print JSON, for programs."`
 }
 
-// Help ends the command's help.
+// Help is the text at the end of the command's help.
 func (Doctor) Help() string {
 	return "doctor takes the flags of serve. It changes nothing: it writes one file into the data directory to measure the disk, " +
 		"and removes it. It sees the limits and permissions of the user and the place it runs in, so run it where serve runs, " +
