@@ -41,7 +41,7 @@ func (k Key) Open(data string) (key []byte, err error) {
 		}
 		return key, usable(name, key)
 	})
-	return key, k.refused(errors.Join(err, f.Sync()))
+	return key, k.refused(errors.Join(err, f.Sync(), plainfile.SyncDir(data)))
 }
 
 // There reports whether there is a key, or something in its place.
