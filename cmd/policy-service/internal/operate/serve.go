@@ -66,8 +66,9 @@ func (c Serve) Run(s cli.Streams) error {
 	if err := c.start(ctx, srv, config.Policies, s); err != nil && ctx.Err() == nil {
 		return err // if ctx has ended, a signal came before the start was done, which is no error
 	}
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once, even if a new configuration is being recorded
 	err = wait(ctx, srv, hup, read)
-	stop() // a second signal ends the process at once
+	stop()
 
 	ctx, cancel := context.WithTimeout(context.Background(), Drain)
 	defer cancel()
@@ -76,11 +77,9 @@ func (c Serve) Run(s cli.Streams) error {
 }
 
 func (c Serve) start(ctx context.Context, srv *server.Server, policies string, s cli.Streams) error {
-	if c.AddrFile != "" {
-		// A file that an earlier run left would be taken for the file of this run.
-		if err := os.Remove(c.AddrFile); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("cannot replace the address file: %w; try another --addr-file", err)
-		}
+	// A file that an earlier run left would be taken for the file of this run. A file without a name does not exist.
+	if err := os.Remove(c.AddrFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("cannot replace the address file: %w; try another --addr-file", err)
 	}
 	if err := srv.Start(ctx); err != nil {
 		return bundledir.Refused(policies, err, s)
