@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,6 +45,32 @@ func sizeOf(lines []string) (n int) {
 		n += len(line)
 	}
 	return n
+}
+
+// A batch gives its turn at long work back before it waits for the log, so that others work meanwhile.
+func TestABatchThatWaitsForTheLogHasNoTurn(t *testing.T) {
+	const items = 3
+	var running atomic.Pointer[pdptest.Server]
+	working := make(chan int, 1)
+	s := pdptest.Start(t, telling(), withData(t.TempDir()), func(c *server.Config) {
+		server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) {
+			committed := o.On.Commit
+			o.On.Commit = func(commit decisionlog.Commit) { // the batch waits until it returns
+				committed(commit)
+				if s := running.Load(); s != nil && commit.Records >= items {
+					working <- s.WorkGoesOn()
+				}
+			}
+		})
+	})
+	running.Store(s)
+	item := `{"subject":{"type":"user","id":"mia"},"action":{"name":"read"},"resource":{"type":"doc","id":"plan"}}`
+	if got := s.Post(batchPath, batchBody(`"context":{}`, slices.Repeat([]string{item}, items)...)); got.Status != 200 {
+		t.Fatalf("got %d %s", got.Status, got.Body)
+	}
+	if n := <-working; n != 0 {
+		t.Errorf("%d have a turn", n)
+	}
 }
 
 // TestABatchOf20KBDoesNotRetireEverybodysRecords: what a thousand items inherit is on

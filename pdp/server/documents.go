@@ -95,13 +95,10 @@ func (d *documents) register(route registrar, path string) {
 	for _, path := range paths {
 		route(path, d.describe, http.MethodGet, http.MethodHead)
 	}
-	for path, serve := range map[string]echo.HandlerFunc{
-		jwksPath:                 d.serve(echo.MIMEApplicationJSON, d.keys.JWKS),
-		openAPIPath:              d.serve("application/yaml", func() []byte { return schemas.OpenAPI }),
-		broker.RequestSchemaPath: d.serve("application/schema+json", func() []byte { return schemas.AccessRequest }),
-	} {
-		route(path, serve, http.MethodGet, http.MethodHead)
-	}
+	openAPI, accessRequest := func() []byte { return schemas.OpenAPI }, func() []byte { return schemas.AccessRequest }
+	route(jwksPath, d.serve(echo.MIMEApplicationJSON, d.keys.JWKS), http.MethodGet, http.MethodHead)
+	route(openAPIPath, d.serve("application/yaml", openAPI), http.MethodGet, http.MethodHead)
+	route(broker.RequestSchemaPath, d.serve("application/schema+json", accessRequest), http.MethodGet, http.MethodHead)
 }
 
 // serve answers a document that is the same for everybody.

@@ -106,6 +106,9 @@ func (s *Server) Makeable() int {
 	return makeWay
 }
 
+// WorkGoesOn is how many requests have a turn at long work.
+func (s *Server) WorkGoesOn() int { return s.door.Long.Inside() }
+
 // WorkWaits is how many requests of a caller wait for their turn at long work.
 func (s *Server) WorkWaits(caller string) int { return s.door.Long.Waiting()[caller] }
 

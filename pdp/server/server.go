@@ -1,6 +1,7 @@
 // Package server is the process: it puts a [pdp.PDP] on HTTP and keeps it there. Start with [New] and [Server.Start],
-// which open the parts in their order and introduce them to each other. Each part is a value with its own file, and
-// knows no Server. What one request for a decision goes through reads from top to bottom in evaluate.go.
+// which open the parts in their order and introduce them to each other. Each part is a value with its own file. It has
+// no field for the Server: what it needs of other parts, the Server gives it as values and functions. What one request
+// for a decision goes through reads from top to bottom in evaluate.go.
 //
 // The package decides nothing. It refuses what it cannot read, asks the PDP, and writes an answer only if the PDP gave
 // one without an error: no failure of any kind turns into an allow.
@@ -124,11 +125,9 @@ func (s *Server) start(ctx context.Context) error {
 		d.events.Look = (&keyWatch{events: d.events, signing: s.keys.signing, live: &s.live}).look
 		d.events.CatchUp() // what is there before the first request is no change
 		s.lifetime.background("events", d.events.Run)
+		s.lifetime.background("retention", d.retention.run)
 	}
 	s.lifetime.background("refusals", s.door.Run)
-	if s.decisions != nil {
-		s.lifetime.background("retention", s.decisions.retention.run)
-	}
 	if s.approvals.Broker != nil {
 		s.lifetime.background("approvals", s.approvals.Broker.Run)
 	}

@@ -16,8 +16,8 @@ import (
 
 // keyFile is the file of API keys in the data directory, one JSON document:
 //
-//	{"format":2,"keys":[{"id":"…","name":"…","sha256":"…","principal":"User::\"mia\"","tenants":["default"],
-//	 "permissions":["decide"],"obligations":["…"],"created":"…","revoked":"…"}]}
+//	{"format":2,"keys":[{"id":"…","name":"…","principal":"User::\"mia\"","tenants":["default"],
+//	 "permissions":["decide"],"obligations":["…"],"created":"…","revoked":"…","sha256":"…"}]}
 //
 // Format 2 has principal, the entity that the holder is to policies, which is absent
 // where that is nobody. A file without any is still written in format 1, so that a

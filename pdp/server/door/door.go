@@ -46,7 +46,7 @@ type Meters interface {
 type Options struct {
 	Limits evaluation.Limits
 	Load   LoadConfig
-	Now    func() time.Time // of the rates
+	Now    func() time.Time // of rates, page tokens, signed metadata and elicitations
 	Log    *slog.Logger
 	Meters Meters
 	// LogContext is the context of a log line about a request.
