@@ -1,8 +1,10 @@
 package approval_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"policy-service/pdp/approval"
@@ -106,6 +108,24 @@ func BenchmarkSpend(b *testing.B) {
 		}
 		d := fmt.Sprint("d", n)
 		if spent, err := spend(b.Context(), s, a.ID, q.Digest, d, r.decide(d)); !spent {
+			b.Fatal(err)
+		}
+	}
+}
+
+// What a limit refuses must cost little, because the limit is there for a flood of it.
+func BenchmarkRefused(b *testing.B) {
+	r := newRecord()
+	o := r.options()
+	o.Limits.MaxPendingPerSubject = 1
+	s := mustOpen(b, quick(b), o)
+	mustFile(b, s, question("first"))
+	shown := []byte(`{"subject":{"type":"user","id":"alice"},"context":{"purpose":"` + strings.Repeat("x", 60000) + `"}}`)
+	q := question("second", func(q *approval.ApprovalRequest) { q.Shown = shown })
+	b.ReportAllocs()
+	for b.Loop() {
+		var limit *approval.LimitError
+		if _, err := s.File(b.Context(), q); !errors.As(err, &limit) {
 			b.Fatal(err)
 		}
 	}

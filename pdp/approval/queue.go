@@ -16,15 +16,15 @@ import (
 // opened, so nothing in it is known by it alone.
 type queue struct {
 	pending atomic.Int64
-	mu      sync.Mutex          // guards tenants and owners
+	mu      sync.Mutex          // guards what follows
 	tenants map[string][]string // which are pending, in the order of their ids
 	owners  map[owner]int       // how many are pending, of subjects and of askers
-	untold  sync.Map            // an owner by id: who asked for one of which people are to be told
+	untold  map[string]owner    // who asked for one of which systems are to be told
 }
 
 // readQueue reads the file as far as the queue has it.
 func readQueue(tx *ledger.Tx) *queue {
-	q := &queue{tenants: map[string][]string{}, owners: map[owner]int{}}
+	q := &queue{tenants: map[string][]string{}, owners: map[owner]int{}, untold: map[string]owner{}}
 	for key, read := range tx.Scan(bucketPending, nil) {
 		var w waiting
 		if read(&w) {
@@ -33,7 +33,7 @@ func readQueue(tx *ledger.Tx) *queue {
 	}
 	for key := range tx.Scan(bucketUntold, nil) {
 		_ = tx.Try(func(tx *ledger.Tx) { // what is damaged of one that ended is found when it is read
-			q.untold.Store(string(key), askerOf(tx, key))
+			q.untold[string(key)] = askerOf(tx, key)
 		})
 	}
 	return q
@@ -73,6 +73,27 @@ func (q *queue) waits(id string, subject, asker owner, is bool) {
 			delete(q.owners, o)
 		}
 	}
+}
+
+// tells notes who asked for an approval of which systems are to be told.
+func (q *queue) tells(id string, asker owner) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.untold[id] = asker
+}
+
+// told notes that there is nothing to tell of an approval any more.
+func (q *queue) told(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.untold, id)
+}
+
+// toTell is who asked for an approval of which systems are to be told.
+func (q *queue) toTell(id string) owner {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.untold[id]
 }
 
 // counts are how many approvals are pending of the subject of a request, of its caller, and
@@ -119,14 +140,14 @@ type Told struct {
 // their order. It leaves out what is not on record yet. It has no more than share events of
 // what one caller asked for in a tenant, so that what others asked for comes, too.
 func (s *Store) Untold(limit, share int) (out []Told) {
-	of := map[any]int{}
+	of := map[owner]int{}
 	err := s.ledger.View(func(tx *ledger.Tx) {
 		for key, read := range tx.Scan(bucketUntold, nil) {
 			if len(out) >= limit {
 				return
 			}
 			id := string(key)
-			who, _ := s.queue.Load().untold.Load(id)
+			who := s.queue.Load().toTell(id)
 			var events []Event
 			if of[who] >= share || !read(&events) || s.ledger.Unrecorded(id) {
 				continue
@@ -157,6 +178,6 @@ func (s *Store) Told(t Told) error {
 			return
 		}
 		c.Delete(bucketUntold, []byte(t.Approval))
-		c.Then(func() { s.queue.Load().untold.Delete(t.Approval) })
+		c.Then(func() { s.queue.Load().told(t.Approval) })
 	})
 }

@@ -103,6 +103,9 @@ func (m *move) write(c *change) {
 	if m.allowed != nil {
 		c.Fail(m.allowed())
 	}
+	if c.Err() != nil {
+		return
+	}
 	m.store.save(c, m.from, &m.to)
 	for _, step := range m.steps {
 		c.Step(step)
@@ -147,7 +150,7 @@ func (s *Store) queued(c *change, a *Approval, e Event) {
 	var events []Event
 	c.Get(bucketUntold, []byte(a.ID), &events)
 	c.Put(bucketUntold, []byte(a.ID), append(events, e))
-	c.Then(func() { q.untold.Store(id, asker) })
+	c.Then(func() { q.tells(id, asker) })
 }
 
 // Standing implements [ledger.Item].
@@ -186,13 +189,13 @@ func (r rules) Save(c *change, a Approval) { r.save(c, a, &a) }
 func (r rules) Forget(c *change, a Approval) {
 	c.Forget(a)
 	c.Delete(bucketUntold, []byte(a.ID))
-	c.Then(func() { r.queue.Load().untold.Delete(a.ID) })
+	c.Then(func() { r.queue.Load().told(a.ID) })
 }
 
 // Expire implements [ledger.Rules]. An approval whose time is up ended then, not now.
 func (r rules) Expire(ctx context.Context, a Approval) error {
 	m := r.move(a)
-	m.to = m.to.at(m.now)
+	m.to.end(Expired, a.ExpiresAt)
 	m.step(Step{Name: StepExpired})
 	_, err := r.commit(ctx, m)
 	return err

@@ -20,6 +20,8 @@ func Look(data string, key []byte) (pending int, open []Approval, err error) {
 		case 0:
 		case FormatVersion:
 			pending, open = int(readQueue(tx).pending.Load()), ledger.OpenItems[Approval](tx)
+			for range ledger.Outbox[Step](tx) { // Open reads it, too
+			}
 		default:
 			tx.Fail(ErrOld)
 		}

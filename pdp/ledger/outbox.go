@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -80,15 +81,24 @@ func (l *Ledger[I, S]) load(tx *Tx) {
 	for _, id := range tx.listed() {
 		m.live[id] = true
 	}
-	for key, read := range tx.Scan(bucketOutbox, nil) {
-		var step S
-		if read(&step) {
-			m.expect([]*entry[S]{{Entry: step.Entry(), number: binary.BigEndian.Uint64(key)}})
-		}
+	for number, step := range Outbox[S](tx) {
+		m.expect([]*entry[S]{{Entry: step.Entry(), number: number}})
 	}
 	l.options.Rules.Remember(tx)
 	if tx.err == nil {
 		l.memory.Store(m)
+	}
+}
+
+// Outbox goes through the steps of a file that may not be on record yet, by their numbers.
+func Outbox[S Step](tx *Tx) iter.Seq2[uint64, S] {
+	return func(yield func(uint64, S) bool) {
+		for key, read := range tx.Scan(bucketOutbox, nil) {
+			var step S
+			if read(&step) && !yield(binary.BigEndian.Uint64(key), step) {
+				return
+			}
+		}
 	}
 }
 
@@ -115,6 +125,13 @@ func (m *memory[S]) isLive(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.live[id]
+}
+
+// liveOnes are the ids of the live items, in their order.
+func (m *memory[S]) liveOnes() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.live))
 }
 
 // unrecorded are the ids of the items with steps in the outbox.

@@ -50,7 +50,10 @@ func (l *Ledger[I, S]) advance(by uint64) error {
 	for some := range slices.Chunk(open, advanceAt) {
 		err := l.Update(func(c *Change[S]) {
 			for _, item := range some {
-				l.options.Rules.Save(c, item)
+				now, _ := GetItem[I](c.Tx, item.Standing().ID) // it may have changed since
+				if is := now.Standing(); is.Open && len(is.Reserved) == 0 {
+					l.options.Rules.Save(c, now)
+				}
 			}
 		})
 		if err != nil {
@@ -61,7 +64,7 @@ func (l *Ledger[I, S]) advance(by uint64) error {
 }
 
 func (l *Ledger[I, S]) openItems() (open []I, err error) {
-	err = l.View(func(tx *Tx) { open = OpenItems[I](tx) })
+	err = l.View(func(tx *Tx) { open = openOf[I](tx, l.memory.Load().liveOnes()) })
 	return open, err
 }
 
