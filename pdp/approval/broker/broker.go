@@ -82,7 +82,7 @@ func Open(options Options) (*Broker, error) {
 	b := &Broker{options: options}
 	o := &b.options.Store
 	o.Key, o.Old = options.Kept.key, options.Kept.evidence.of
-	o.Record, o.Recorded, o.Attest, o.Steps = b.record, b.recorded, b.attest, b.steps
+	o.Record, o.Recorded, o.Attest, o.Steps = b.record, b.recorded, b.attest, stepsIn(options.Log.Approvals)
 	o.Size, o.SamePerson, o.OnError = options.Log.Size, b.samePerson, b.failed
 	o.Silent = len(options.Webhooks)+len(options.Callbacks) == 0
 	var err error

@@ -75,6 +75,14 @@ func (l *recordedLine) stepsOf() (steps []approval.Step) {
 	return steps
 }
 
+// isOf reports whether a line is of one of some approvals or decisions. A line of another kind was not read, and is of
+// none, even if an approval came with the id "" of a decision.
+func (l *recordedLine) isOf(ids map[string]bool) bool {
+	ofOne := func(s approval.Step) bool { return ids[s.Approval.ID] }
+	return l.Kind != "" && (ids[l.ID] || slices.ContainsFunc(l.stepsOf(), ofOne))
+}
+
+// readLine reads a line. Of one that is neither a step nor a decision it reads the event alone.
 func readLine(line []byte) (l recordedLine, err error) {
 	var kind struct {
 		Kind  string `json:"kind"`
@@ -104,44 +112,38 @@ func (b *Broker) attest(ctx context.Context, id string) (step approval.Step, fou
 	return step, false, err
 }
 
-// steps are the steps that the log has of some approvals.
-func (b *Broker) steps(ctx context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
-	return stepsIn(ctx, b.options.Log.Approvals, from, ids)
-}
-
-// stepsIn are the steps that a log has of some approvals, by [decisionlog.Log.Approvals]
-// or [decisionlog.Reader.Approvals].
+// stepsIn returns what reads the steps that a log has of some approvals, by [decisionlog.Log.Approvals] or
+// [decisionlog.Reader.Approvals].
 func stepsIn(
-	ctx context.Context,
 	read func(context.Context, uint64, map[string]bool, func(decisionlog.Record) error) error,
-	from uint64,
-	ids map[string]bool,
-) (map[string][]approval.Step, error) {
-	all, gone := map[string][]approval.Step{}, false
-	var last uint64 // the last record that is gone: a store that knows of it knows of those before it
-	err := read(ctx, from, ids, func(r decisionlog.Record) error {
-		if r.Line == nil {
-			last, gone = r.Sequence, true
+) func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
+	return func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
+		all, gone := map[string][]approval.Step{}, false
+		var last uint64 // the last record that is gone: a store that knows of it knows of those before it
+		err := read(ctx, from, ids, func(r decisionlog.Record) error {
+			if r.Line == nil {
+				last, gone = r.Sequence, true
+				return nil
+			}
+			line, err := readLine(r.Line)
+			if err != nil {
+				return fmt.Errorf("record %d: %w", r.Sequence, err)
+			}
+			for _, step := range line.stepsOf() {
+				all[step.Approval.ID] = append(all[step.Approval.ID], step)
+			}
 			return nil
+		})
+		if gone {
+			for id := range ids {
+				all[id] = append(all[id], approval.Step{
+					Name:     approval.StepGone,
+					Approval: approval.Approval{ID: id, After: last},
+				})
+			}
 		}
-		line, err := readLine(r.Line)
-		if err != nil {
-			return fmt.Errorf("record %d: %w", r.Sequence, err)
-		}
-		for _, step := range line.stepsOf() {
-			all[step.Approval.ID] = append(all[step.Approval.ID], step)
-		}
-		return nil
-	})
-	if gone {
-		for id := range ids {
-			all[id] = append(all[id], approval.Step{
-				Name:     approval.StepGone,
-				Approval: approval.Approval{ID: id, After: last},
-			})
-		}
+		return all, err
 	}
-	return all, err
 }
 
 // evidence is what the log has of the open approvals of a file of format 1. The log is read once, whole, and verified,
@@ -183,8 +185,7 @@ func readEvidence(data string) (*evidence, error) {
 		l, err := readLine(line)
 		unread = errors.Join(unread, err)
 		upgraded = upgraded || l.Event == decisionlog.EventApprovalsUpgraded
-		ofWanted := func(s approval.Step) bool { return wanted[s.Approval.ID] }
-		if wanted[l.ID] || slices.ContainsFunc(l.stepsOf(), ofWanted) {
+		if l.isOf(wanted) {
 			named = append(named, found{sequence, l})
 		}
 	}})

@@ -40,3 +40,22 @@ func TestShownRequest(t *testing.T) {
 		}
 	}
 }
+
+// A format-1 file can have an approval request without a decision. No line of another kind is held because of that.
+func TestLinesOfOtherKindsAreOfNoApproval(t *testing.T) {
+	ids := map[string]bool{"a1": true, "": true}
+	for line, want := range map[string]bool{
+		`{"id":"r1","kind":"checkpoint"}`:                                                   false,
+		`{"id":"","kind":"event","event":"approvals_upgraded"}`:                             false,
+		`{"id":"r1","kind":"approval","event":"filed","details":{"approval":"a1"}}`:         true,
+		`{"id":"r1","kind":"approval","event":"filed","details":{"approval":"a2"}}`:         false,
+		`{"id":"a1","kind":"decision"}`:                                                     true,
+		`{"id":"d1","kind":"decision","decision":true,"discharged":[{"approval":"a1"}]}`:    true,
+		`{"id":"d1","kind":"decision","decision":false,"discharged":[{"approval":"a1"}]}`:   false,
+		`{"id":"d1","kind":"decision","decision":true,"discharged":[{"approval":"other"}]}`: false,
+	} {
+		if l, err := readLine([]byte(line)); err != nil || l.isOf(ids) != want {
+			t.Errorf("%s: got %v, %v", line, !want, err)
+		}
+	}
+}

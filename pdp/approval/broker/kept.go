@@ -89,10 +89,8 @@ func Look(
 		return pending, nil, err
 	}
 	behind, err = approval.Behind(ctx, open, approval.Log{
-		Size: log.Size,
-		Steps: func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
-			return stepsIn(ctx, log.Approvals, from, ids)
-		},
+		Size:  log.Size,
+		Steps: stepsIn(log.Approvals),
 	})
 	return pending, behind, err
 }
