@@ -106,8 +106,10 @@ const (
 	noTime    = "there was no time to answer; ask again later"
 )
 
-// accessStatus are the statuses of the problems that AuthZEN's profile for access requests names.
+// accessStatus are the statuses of the problems that AuthZEN's profile for access requests names. The profile has no
+// name for that of an actor whom the denied request does not know.
 var accessStatus = map[string]int{
+	"":                              http.StatusForbidden,
 	evaluation.NotRequestable:       http.StatusBadRequest,
 	evaluation.InvalidDenialBinding: http.StatusBadRequest,
 	evaluation.UnknownTask:          http.StatusNotFound,
@@ -117,10 +119,9 @@ var accessStatus = map[string]int{
 	evaluation.TaskExpired:          http.StatusGone,
 }
 
-// accessProblem is a problem of an access request. The profile has no name for that of an actor whom the denied
-// request does not know.
+// accessProblem is a problem of an access request. A name that is not in accessStatus is a mistake of ours.
 func accessProblem(name, detail, pointer string) *door.Problem {
-	p := door.NewProblem(cmp.Or(accessStatus[name], http.StatusForbidden), detail)
+	p := door.NewProblem(cmp.Or(accessStatus[name], http.StatusInternalServerError), detail)
 	if name != "" {
 		p.Type = evaluation.AccessRequestProblem + name
 	}
