@@ -54,7 +54,7 @@ func TestTheLimitsPageHasTheNumbers(t *testing.T) {
 		fmt.Sprintf("must take %d KiB in %v, or in %v", audit.ExportPiece>>10, shown(audit.ExportPatience), shown(door.MakesWay)),
 		fmt.Sprintf("`?wait=` | %s | %d |", thousands(approvals.MostWaiting), approvals.WaitingOfOne),
 		fmt.Sprintf("share one look, at most every %v", shown(approvals.LookAgain)),
-		fmt.Sprintf("pages of approval requests | %d at once | 1,", approvals.MostPages),
+		fmt.Sprintf("pages of approval requests | %d at once | 1, callers take turns; %d wait |", approvals.MostPages, approvals.WaitingOfOne),
 		fmt.Sprintf("changed every %v; %d wait |", shown(door.ShiftTime), door.LongQueue),
 		fmt.Sprintf("`max_connections`, %s |", thousands(door.DefaultMaxConnections)),
 		fmt.Sprintf("a page of the decision log, of approval requests | %d MiB,", audit.PageBytes>>20),
