@@ -129,7 +129,7 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	s.lifetime.background("refusals", s.door.Run)
 	if s.approvals.Broker != nil {
-		s.lifetime.background("approvals", s.approvals.Broker.Run)
+		s.lifetime.background("approvals' work", s.approvals.Broker.Run)
 	}
 	s.serve()
 	s.lifetime.background("watch", s.watch)

@@ -7,7 +7,7 @@
 // (waiting.go). Errors become problems in one place (admit.go).
 //
 // The package refuses to decide anything: who may see an approval request, and whose word counts, is for package
-// broker. It knows no other part of the server than the door.
+// broker. It knows no other parts of the server than the door, and the callers of package auth.
 package approvals
 
 import (
