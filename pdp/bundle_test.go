@@ -79,6 +79,12 @@ func TestProblems(t *testing.T) {
 
 		"entities syntax":    {one(permitUsers, "entities/e.json", `[{"uid":{"type":"u","id":"secret"}`), []string{"entities/e.json:1:35 entity_syntax"}},
 		"entities form":      {one(permitUsers, "entities/e.json", "[\n  {\"uid\":{\"type\":\"u\",\"id\":\"secret\"},\"attrs\":{\"a\":1.5},\"parents\":[]}]"), []string{"entities/e.json:2:3 entity_form"}},
+		"array of 200 plain values":               {one(permitUsers, "entities/e.json", arrayEntity(200, "0")), nil},
+		"array of 128, the last of them nested":   {one(permitUsers, "entities/e.json", arrayEntity(127, "[0]")), nil},
+		"array of 129, the last of them nested":   {one(permitUsers, "entities/e.json", arrayEntity(128, "[0]")), []string{"entities/e.json:1:2 entity_form"}},
+		"array of 129, the last of them a record": {one(permitUsers, "entities/e.json", arrayEntity(128, "{}")), []string{"entities/e.json:1:2 entity_form"}},
+		"array of 201, the first of them nested":  {one(permitUsers, "entities/e.json", entities(entity("u", "a", `{"a":[[0]`+strings.Repeat(",1", 200)+`]}`))), []string{"entities/e.json:1:2 entity_form"}},
+
 		"entities object":    {one(permitUsers, "entities/e.json", `{}`), []string{"entities/e.json:1:2 entity_syntax"}},
 		"member twice":       {one(permitUsers, "entities/e.json", `[{"uid":{"type":"u","id":"a"},"attrs":{"a":1,"a":2},"parents":[]}]`), []string{"entities/e.json:1:46 entity_syntax"}},
 		"entity member":      {one(permitUsers, "entities/e.json", `[{"uid":{"type":"u","id":"a"},"attrs":{},"parents":[],"parent":[]}]`), []string{"entities/e.json:1:2 warning entity_member"}},
@@ -235,4 +241,9 @@ action list appliesTo { principal: [User, Agent], resource: Folder, context: { d
 			}
 		})
 	}
+}
+
+// arrayEntity is a file of an entity with an array: n plain values, and then last.
+func arrayEntity(n int, last string) string {
+	return entities(entity("u", "a", `{"a":[`+strings.Repeat("1,", n)+last+`]}`))
 }
