@@ -328,74 +328,93 @@ func closure(t *testing.T) map[string][]string {
 	}
 }
 
-// closed names the fields of a type that rooms may read, and nobody else. The type has another name outside of its
+// closed names the types whose exported fields only these rooms may name. Such a type has another name outside of its
 // own package, by which everybody can reach the fields.
-var closed = []struct{ name, fields, rooms, why string }{
-	{"pdp/internal/bundle.Bundle", "Config Schema Views TypeNames", "pdp pdp/internal/bundle pdp/internal/engine pdp/internal/lint",
+var closed = []struct{ name, rooms, why string }{
+	{"pdp/internal/bundle.Bundle", "pdp pdp/internal/bundle pdp/internal/engine pdp/internal/lint",
 		"whoever embeds a PDP has a bundle to hold and to name, and nothing of how it decides"},
 }
 
-// TestClosed checks the selections of every package of ours that imports a package with such a type.
+// TestClosed looks for the fields in every package of ours that has the package of such a type below it, also if it gets
+// a value of the type from a third package. It compares the fields themselves, so that neither an alias nor a struct that
+// embeds the type hides one.
 func TestClosed(t *testing.T) {
-	export, dirs := map[string]string{}, map[string][]string{}
+	imports(t) // looked at so that a cached result of this test does not outlive a new file
+	type listed struct{ deps, files []string }
+	export, ours := map[string]string{}, map[string]listed{}
 	list := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f",
-		`{{.ImportPath}} {{.Export}} {{.Dir}} {{join .GoFiles " "}}`, "./...")
+		"{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{join .Deps \" \"}}\t{{join .GoFiles \"\t\"}}", "./...")
 	list.Dir, list.Stderr = "..", os.Stderr
 	out, err := list.Output()
 	if err != nil {
 		t.Fatalf("%v: %v", list, err)
 	}
 	for line := range strings.Lines(string(out)) {
-		words := strings.Split(strings.TrimSpace(line), " ")
+		words := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		export[words[0]] = words[1]
-		if ours, ok := strings.CutPrefix(words[0], module+"/"); ok {
-			for _, file := range words[3:] {
-				dirs[ours] = append(dirs[ours], filepath.Join(words[2], file))
+		if room, ok := strings.CutPrefix(words[0], module+"/"); ok {
+			l := listed{deps: strings.Fields(words[3])}
+			for _, file := range words[4:] {
+				l.files = append(l.files, filepath.Join(words[2], file))
 			}
+			ours[room] = l
 		}
 	}
 	files := token.NewFileSet()
 	from := importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(export[path]) })
 	for _, c := range closed {
-		seen := 0
-		for room, names := range dirs {
+		home, name, _ := strings.Cut(c.name, ".")
+		fields := exportedFields(t, from, module+"/"+home, name)
+		seen := false
+		for room, l := range ours {
+			if !slices.Contains(l.deps, module+"/"+home) {
+				continue
+			}
 			var parsed []*ast.File
-			for _, name := range names {
+			for _, name := range l.files {
 				file, err := parser.ParseFile(files, name, nil, parser.SkipObjectResolution)
 				if err != nil {
 					t.Fatal(err)
 				}
 				parsed = append(parsed, file)
 			}
-			reaches := slices.ContainsFunc(parsed, func(f *ast.File) bool {
-				return slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool {
-					return i.Path.Value == strconv.Quote(module+"/pdp") || i.Path.Value == strconv.Quote(module+"/"+strings.Split(c.name, ".")[0])
-				})
-			})
-			if !reaches {
-				continue
-			}
-			info := types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}}
+			info := types.Info{Uses: map[*ast.Ident]types.Object{}}
 			config := types.Config{Importer: from}
 			if _, err := config.Check(module+"/"+room, files, parsed, &info); err != nil {
 				t.Fatal(err)
 			}
-			for at, s := range info.Selections {
-				of := s.Recv()
-				if p, ok := of.(*types.Pointer); ok {
-					of = p.Elem()
-				}
-				isField := s.Kind() == types.FieldVal && slices.Contains(strings.Fields(c.fields), s.Obj().Name())
-				if !isField || types.Unalias(of).String() != module+"/"+c.name {
+			for at, of := range info.Uses {
+				if !fields[of] {
 					continue
 				}
-				if seen++; !slices.Contains(strings.Fields(c.rooms), room) {
-					t.Errorf("%s reads %s of %s: %s", files.Position(at.Pos()), s.Obj().Name(), c.name, c.why)
+				if seen = true; !slices.Contains(strings.Fields(c.rooms), room) {
+					t.Errorf("%s names %s of %s: %s", files.Position(at.Pos()), of.Name(), c.name, c.why)
 				}
 			}
 		}
-		if seen == 0 {
+		if !seen {
 			t.Errorf("nobody reads a field of %s; it was renamed: correct its line (%s)", c.name, c.why)
 		}
 	}
+}
+
+// exportedFields are the exported fields of a struct, which embeds none.
+func exportedFields(t *testing.T, from types.Importer, room, name string) map[types.Object]bool {
+	t.Helper()
+	in, err := from.Import(room)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := map[types.Object]bool{}
+	of := in.Scope().Lookup(name)
+	if of == nil {
+		return fields
+	}
+	for f := range of.Type().Underlying().(*types.Struct).Fields() {
+		fields[f] = f.Exported()
+		if f.Embedded() {
+			t.Errorf("%s.%s embeds %s, whose fields this test does not know: give the field a name", room, name, f.Name())
+		}
+	}
+	return fields
 }
