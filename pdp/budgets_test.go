@@ -60,7 +60,7 @@ var domain = []string{"pdp/approval", "pdp/decisionlog/mask"}
 var wiring = map[string]string{
 	"pdp/server/log_lifecycle.go": "it makes the masker and opens the log with it",
 	"pdp/server/logconfig.go":     "it reads the masker's part of the configuration",
-	"pdp/server/data.go":          "it says which files a server would open",
+	"pdp/server/data.go":          "it names approvals.db and the broker's key among the files of a data directory",
 	"pdp/server/approvals.go":     "it opens the broker with the server's options",
 }
 

@@ -81,9 +81,12 @@ func (f *exampleFile) example(n *yaml.Node) (Example, bool) {
 		"obligations": func(v *yaml.Node) { e.Obligations = f.strings(v) },
 	}
 	m.Read(n)
-	for key, value := range map[string]*yaml.Node{"name": name, "request": request, "decision": decision} {
-		if value == nil && n.Kind == yaml.MappingNode {
-			f.Bad(n, "missing_key", "this test has no "+key, "add "+key+": to it")
+	for _, required := range []struct {
+		key   string
+		value *yaml.Node
+	}{{"name", name}, {"request", request}, {"decision", decision}} {
+		if required.value == nil && n.Kind == yaml.MappingNode {
+			f.Bad(n, "missing_key", "this test has no "+required.key, "add "+required.key+": to it")
 		}
 	}
 	if request != nil {

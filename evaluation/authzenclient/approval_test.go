@@ -440,7 +440,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 				d := openDesk(t)
 				var last authzenclient.Handle
 				kept := 0
-				e := d.pep().EnforceWithApproval(t.Context(), push(map[string]any{"n": 9007199254740993, "branch": "main"}), nil, authzenclient.WithJustification("why"),
+				e := d.pep().EnforceWithApproval(t.Context(), push(map[string]any{"n": int64(9007199254740993), "branch": "main"}), nil, authzenclient.WithJustification("why"),
 					authzenclient.KeepHandle(func(_ context.Context, h authzenclient.Handle) error {
 						last = h
 						if kept++; kept > stop {

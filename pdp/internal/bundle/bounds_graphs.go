@@ -40,18 +40,18 @@ func (l *entityLoader) checkAncestors() {
 		}
 	}
 	left := l.use.bounds.Walked
-	for _, uid := range l.order {
+	for _, uid := range l.own.order {
 		if n, ok := above[uid]; ok && n <= l.use.bounds.Ancestors {
 			continue
 		}
 		if n := l.countAncestors(uid, &left); n > l.use.bounds.Ancestors {
-			l.bad(l.places[uid], "many_ancestors",
+			l.bad(l.own.places[uid], "many_ancestors",
 				fmt.Sprintf("%s is in more than %d others, with all that those are in", uid, l.use.bounds.Ancestors),
 				tryFlatly)
 			return
 		}
 		if left < 0 {
-			l.bad(l.places[uid], "many_ways_up",
+			l.bad(l.own.places[uid], "many_ways_up",
 				fmt.Sprintf("from the entities of %s so many ways lead up that following them takes more than %d steps, here at last",
 					l.use.ownerName(), l.use.bounds.Walked),
 				tryFlatly)
@@ -86,7 +86,7 @@ func (l *entityLoader) checkPersons() {
 	left := l.use.bounds.People.All
 	// A name that a search came by needs no search of its own: it would find no more.
 	seenUIDs, seenIDs := map[types.EntityUID]struct{}{}, map[types.String]struct{}{}
-	for _, uid := range l.order {
+	for _, uid := range l.own.order {
 		e := s.Entities[uid]
 		if _, ok := e.Attributes.Get(identities); !ok {
 			continue
@@ -112,7 +112,7 @@ func (l *entityLoader) checkPersons() {
 			}
 		}
 		if p.steps > l.use.bounds.People.One || left <= 0 {
-			l.bad(l.places[uid], "many_identities",
+			l.bad(l.own.places[uid], "many_identities",
 				fmt.Sprintf("looking for all names of the person %s, from one to the next, takes more than %d steps, or it takes more than %d for all of %s",
 					uid, l.use.bounds.People.One, l.use.bounds.People.All, l.use.ownerName()),
 				"let attribute "+identities+" name a person's own other entities only, and ids that no others have")

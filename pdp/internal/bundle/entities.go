@@ -146,7 +146,7 @@ func (p *placer) at(offset int64) (line, column int) {
 
 // entityLoader puts the entities of a view's files into the store of the view.
 type entityLoader struct {
-	*own     // its places and their order
+	own      *own
 	bundle   *Bundle
 	store    *Store
 	use      *Usage
@@ -170,8 +170,8 @@ func (l *entityLoader) load(file string, entities []ParsedEntity) {
 				"define an entity once; a tenant cannot redefine what stands above it")
 			continue
 		}
-		l.places[e.UID] = at
-		l.order = append(l.order, e.UID)
+		l.own.places[e.UID] = at
+		l.own.order = append(l.own.order, e.UID)
 		l.put(e.Entity, at)
 	}
 }
@@ -183,7 +183,7 @@ func (l *entityLoader) bad(at entityPlace, code, message, try string) {
 
 // definedAt says where an entity is defined already, "" if it is not.
 func (l *entityLoader) definedAt(uid types.EntityUID) string {
-	if other, ok := l.places[uid]; ok {
+	if other, ok := l.own.places[uid]; ok {
 		return fmt.Sprintf("at %s:%d:%d", other.file, other.line, other.column)
 	}
 	if _, ok := l.store.Root.Get(uid); ok {
@@ -253,7 +253,7 @@ func typedEntity(e types.Entity, s entityShape) types.Entity {
 // the root names without defining it takes part too. It is only a warning, because the root
 // may mean it so.
 func (l *entityLoader) refuseRootParents(named map[types.EntityUID]struct{}) {
-	for uid, at := range l.places { // problems are sorted later
+	for uid, at := range l.own.places { // problems are sorted later
 		e := l.store.Entities[uid]
 		if _, ok := named[uid]; ok {
 			l.problems.Warn(at.file, at.line, at.column, "root_entity",

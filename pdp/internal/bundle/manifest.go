@@ -164,7 +164,8 @@ func (s Source) WriteManifest() error {
 	if problems.Refuse() {
 		return problems
 	}
-	// The draft has a name that begins with a dot, which is not part of any bundle. The service may run as another user, so
-	// the file is as readable as a file made by an editor.
+	// The draft has a name that begins with a dot, which is not part of any bundle. The service
+	// may run as another user, so everybody can read the file. After a crash the old MANIFEST may
+	// be there again: it does not fit the files then, so the bundle is refused until a new one is written.
 	return plainfile.Publish(filepath.Join(s.Dir, "MANIFEST"), data)
 }

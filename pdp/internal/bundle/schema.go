@@ -676,7 +676,7 @@ func (e Environment) admitsAll(p *Policy, of Variable) bool {
 
 var (
 	positionText = regexp.MustCompile(`:(\d+):(\d+)`)
-	expectText   = regexp.MustCompile(`\b(?:want|expected) ([^"]{1,40})$`)
+	expectText   = regexp.MustCompile(`\b(?:(?:want|expected) )+([^"]{1,40})$`)
 	quotedText   = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 )
 
