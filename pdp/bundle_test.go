@@ -77,8 +77,8 @@ func TestProblems(t *testing.T) {
 		"two documents":   {one(permitUsers, "bundle.yaml", "known: [user]\n---\nforbid_errors: ignore"), []string{"bundle.yaml:2:1 yaml_documents"}},
 		"merge key":       {one(permitUsers, "bundle.yaml", "attributes: &a {user: fill}\nparents:\n  <<: *a"), []string{"bundle.yaml:3:3 yaml_form"}},
 
-		"entities syntax":    {one(permitUsers, "entities/e.json", `[{"uid":{"type":"u","id":"secret"}`), []string{"entities/e.json:1:35 entity_syntax"}},
-		"entities form":      {one(permitUsers, "entities/e.json", "[\n  {\"uid\":{\"type\":\"u\",\"id\":\"secret\"},\"attrs\":{\"a\":1.5},\"parents\":[]}]"), []string{"entities/e.json:2:3 entity_form"}},
+		"entities syntax":                         {one(permitUsers, "entities/e.json", `[{"uid":{"type":"u","id":"secret"}`), []string{"entities/e.json:1:35 entity_syntax"}},
+		"entities form":                           {one(permitUsers, "entities/e.json", "[\n  {\"uid\":{\"type\":\"u\",\"id\":\"secret\"},\"attrs\":{\"a\":1.5},\"parents\":[]}]"), []string{"entities/e.json:2:3 entity_form"}},
 		"array of 200 plain values":               {one(permitUsers, "entities/e.json", arrayEntity(200, "0")), nil},
 		"array of 128, the last of them nested":   {one(permitUsers, "entities/e.json", arrayEntity(127, "[0]")), nil},
 		"array of 129, the last of them nested":   {one(permitUsers, "entities/e.json", arrayEntity(128, "[0]")), []string{"entities/e.json:1:2 entity_form"}},

@@ -166,6 +166,6 @@ func (s Source) WriteManifest() error {
 	}
 	// The draft has a name that begins with a dot, which is not part of any bundle. The service
 	// may run as another user, so everybody can read the file. After a crash the old MANIFEST may
-	// be there again: it does not fit the files then, so the bundle is refused until a new one is written.
+	// be there again. If the files differ from it, the bundle is refused until it is written anew.
 	return plainfile.Publish(filepath.Join(s.Dir, "MANIFEST"), data)
 }
