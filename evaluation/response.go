@@ -64,7 +64,7 @@ func ofForm(name string) bool {
 	return name == "approve" || name == "action" || name == "delegateTo" || name == "reason"
 }
 
-// form reads what somebody filled in.
+// form reads what an approver filled into the form: approve, or action and, for a delegation, delegateTo.
 func (r *reader) form(content Object, limits Limits) Ruling {
 	approve, _ := r.member(content, []string{"content", "approve"}, false, Bool, "true or false")
 	chosen, given := r.member(content, []string{"content", "action"}, false, String, "a string")
@@ -75,7 +75,7 @@ func (r *reader) form(content Object, limits Limits) Ruling {
 	return Ruling{Decision: decisionOf(approve, action), Reason: r.reason(content, false, limits, "content"), To: to.Text()}
 }
 
-// decisionOf is deny where nothing is said, or two things that are not one.
+// decisionOf is deny if neither is given, or if they disagree.
 func decisionOf(approve Value, action string) string {
 	said := action
 	switch {

@@ -256,7 +256,8 @@ func (l *loaded) refusedFor(tenants []string) bool {
 	return slices.ContainsFunc(l.refusedOf.Others(l.read), among)
 }
 
-// build is the long part of a load. It ends if ctx ends.
+// build makes a bundle of files, and takes over what did not change since before. It is the long part of a load. The
+// problems are faults of the files. The error only says why ctx ended.
 func (p *PDP) build(ctx context.Context, files *Files, before *loaded) (*Bundle, Problems, error) {
 	if p.reloader.building != nil {
 		p.reloader.building(ctx)

@@ -120,7 +120,8 @@ func (s *Store) commit(ctx context.Context, m *move) (Approval, error) {
 	return m.to, nil
 }
 
-// save writes an approval, and every index that has it. From is the zero value of a new one.
+// save writes an approval and its indexes: by digest while it is open, and by id while it is pending. If it begins or
+// ends to be pending, systems are to be told. from is what the file has, the zero value of a new one.
 func (s *Store) save(c *change, from Approval, to *Approval) {
 	to.After = c.Size
 	c.Save(from.Standing(), to)

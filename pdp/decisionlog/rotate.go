@@ -262,7 +262,8 @@ func (l *Log) Replace(ctx context.Context, number uint64, tmp string) error {
 	return errors.Join(old.Close(), plainfile.SyncDir(filepath.Join(l.data, LogDir)))
 }
 
-// putInPlace is the writer's part of Replace.
+// putInPlace renames a file of the log's directory over that of a sealed segment, while no reader can open it. The rest
+// of [Log.Replace] needs no writer.
 func (w *writer) putInPlace(number uint64, tmp string) error {
 	for _, s := range w.reader.all() {
 		if s.number != number {

@@ -269,7 +269,8 @@ func (f *file) ready() error {
 	return f.usable()
 }
 
-// usable opens the file again if it was let go after a failure. If that does not go well, everything is refused.
+// usable opens the file again if it was closed after a failure. It returns the error with which everything is refused
+// if that does not go well. What Close closed stays closed.
 func (f *file) usable() error {
 	if f.db != nil || errors.Is(f.unavailable, f.form.Errors.Closed) {
 		return f.unavailable

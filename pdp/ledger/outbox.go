@@ -30,7 +30,9 @@ func (l *Ledger[I, S]) record(ctx context.Context, id string) error {
 	return nil
 }
 
-// recordStep does not let go half way: while a record is on its way, nobody can say that it will not come.
+// recordStep puts a step on record. Once begun it is not cancelled: while a record is on its way, nobody can say that
+// it will not come. A second try, or one after a restart, asks the log first, because the step may be on record
+// already.
 func (l *Ledger[I, S]) recordStep(ctx context.Context, e *entry[S]) error {
 	step := e.step
 	e.step = nil

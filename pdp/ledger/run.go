@@ -103,6 +103,8 @@ func (l *Ledger[I, S]) expireDue(ctx context.Context) error {
 	})
 }
 
+// forgetOld deletes the items that ended longer ago than they are retained. One stays while something of it is
+// reserved, or a step of it is not on record; a later run takes it.
 func (l *Ledger[I, S]) forgetOld(ctx context.Context) error {
 	return l.Past(ctx, bucketEnded, l.options.Now().Add(-l.options.Retain), func(ctx context.Context, id string) error {
 		item, err := l.Read(id)

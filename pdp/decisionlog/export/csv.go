@@ -73,6 +73,7 @@ func (t *table) record(r decisionlog.Record) error {
 	})
 }
 
+// add writes one row. The sequence is that of the record.
 func (t *table) add(sequence uint64, row []string) error {
 	for i, cell := range row {
 		row[i] = harmless(cell)

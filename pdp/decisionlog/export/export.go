@@ -153,7 +153,7 @@ func (l Log) neededByItem(ctx context.Context, r decisionlog.Record, f decisionl
 		if err != nil || !strings.HasPrefix(item.ID, batch.ID+".") {
 			return false, err
 		}
-		if item.BatchID() != batch.ID {
+		if item.BatchID() != batch.ID { // an item that inherits nothing
 			continue
 		}
 		if passes, err := f.Matches(next.Line); err != nil || passes {

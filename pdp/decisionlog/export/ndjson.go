@@ -43,6 +43,8 @@ func (n *ndjson) begin(h decisionlog.Head) error {
 
 func (n *ndjson) whole() bool { return true }
 
+// record writes the line of a record, and its proof if proofs are asked for. The records before it that are not in the
+// export stand in one line, which goes first.
 func (n *ndjson) record(r decisionlog.Record) error {
 	if err := n.flush(); err != nil {
 		return err
@@ -54,7 +56,7 @@ func (n *ndjson) record(r decisionlog.Record) error {
 	if err != nil {
 		return fmt.Errorf("record %d: %w", r.Sequence, err)
 	}
-	// By hand: there are as many of these lines as records.
+	// Without an encoder: there are as many of these lines as records.
 	n.buffer = append(n.buffer[:0], `{"export":"`+LineProof+`","sequence":`...)
 	n.buffer = append(strconv.AppendUint(n.buffer, r.Sequence, 10), `,"hashes":`...)
 	n.buffer = append(hashList(proof).append(n.buffer), '}')

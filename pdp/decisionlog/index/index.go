@@ -321,7 +321,7 @@ func (x *Index) build(ctx context.Context, s Segment) error {
 	return x.write(ctx, p)
 }
 
-// followed is what is in memory of a segment, nil where that is nothing.
+// followed is what is in memory of a segment, nil if it is not the newest one. Others have their postings in a file.
 func (x *Index) followed(segment uint64) *postings {
 	x.mu.Lock()
 	defer x.mu.Unlock()

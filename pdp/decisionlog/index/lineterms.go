@@ -132,7 +132,7 @@ func eachMember(object []byte, do func(name, value []byte) bool) bool {
 	})
 }
 
-// eachItem goes over the items of an array likewise.
+// eachItem calls do with each item of an array. It is false if that is no array, or do returns false, which ends it.
 func eachItem(array []byte, do func(value []byte) bool) bool {
 	return each(array, '[', ']', func(b []byte) int {
 		width := valueEnd(b)

@@ -270,11 +270,12 @@ func intersection(a, b []uint32) (both []uint32) {
 	return both
 }
 
+// readList reads ascending positions below limit. Each is stored as the difference to the one before.
 func readList(b []byte, limit uint32) (list []uint32, err error) {
 	at := uint64(0)
 	for len(b) > 0 {
 		n, width := binary.Uvarint(b)
-		if at += n; width <= 0 || at >= uint64(limit) {
+		if at += n; width <= 0 || n >= uint64(limit) || at >= uint64(limit) { // so at cannot overflow
 			return nil, fmt.Errorf("%w: a list of the index", errDamaged)
 		}
 		list, b = append(list, uint32(at)), b[width:]

@@ -104,7 +104,8 @@ var ErrSampleTooLarge = fmt.Errorf("the records of the sample are more than %d b
 // Choose chooses decisions. The score of one is SHA-256(seed, 0x00, leaf hash), and
 // those with the smallest scores are the sample: it depends on nothing but the seed
 // and what there is to choose from, so that anybody can choose again. The log is
-// read once, and what is held of it is the sample.
+// read once, and only the sample is held. The sample says for which times the log
+// has no decisions, up to its last checkpoint.
 func Choose(ctx context.Context, s *decisionlog.Snapshot, o SampleOptions) (Sample, error) {
 	if err := o.Check(); err != nil {
 		return Sample{}, err

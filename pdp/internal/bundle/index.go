@@ -63,7 +63,8 @@ func (l *Lineage) In(uid types.EntityUID) bool {
 	return slices.Contains(l.Up, uid)
 }
 
-// Holds reports if a test of this variable is true.
+// Holds reports if a policy's test of the scope is true of this entity: it is of a type, or it is an entity or below
+// one. A test without entities asks for the type alone.
 func (l *Lineage) Holds(t *ScopeTest) bool {
 	switch {
 	case t.Is != "" && t.Is != l.Uid.Type:

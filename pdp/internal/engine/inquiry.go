@@ -112,7 +112,8 @@ func (in *Inquiry) isShared(of bundle.Variable) bool {
 	}[of]
 }
 
-// entity returns the subject or the resource.
+// entity returns the subject or the resource as Cedar sees it. It is converted once for all items of a batch that share
+// it.
 func (in *Inquiry) entity(
 	v *bundle.View, of bundle.Variable, uid types.EntityUID, sent evaluation.Object,
 ) (entityPiece, error) {

@@ -153,7 +153,7 @@ func (m *mismatches) missing(
 	}
 }
 
-// parents notes parents of an enumerated type that does not have their ids.
+// parents notes a property that becomes parents, if one of them is of an enumerated type that does not have its id.
 func (m *mismatches) parents(uid types.EntityUID, name string, value evaluation.Value, part string) {
 	for _, rule := range m.b.Config.Parents[uid.Type] {
 		if rule.Attribute != name || m.b.Schema == nil {
@@ -302,7 +302,7 @@ func unusable(v evaluation.Value) (at []string, why string) {
 	return nil, ""
 }
 
-// reasonUnusable tells a fraction from an integer that is too large.
+// reasonUnusable says why a number that is no integer of 64 bits cannot be used: it is too large, or a fraction.
 func reasonUnusable(v evaluation.Value) string {
 	if f, err := strconv.ParseFloat(v.Text(), 64); err != nil || f >= 1<<63 || f < -1<<63 {
 		return "is beyond 64 bits, and no schema declares it"

@@ -98,7 +98,7 @@ func templateOf(d *obligations.Definition) (template, bool) {
 }
 
 // approvalOf returns the template of the approval that a permit waits for, if it waits for one.
-// If there are several, the first counts, because two are in conflict.
+// If there are several, it is the first: that they are in conflict is found elsewhere.
 func approvalOf(p *bundle.Policy) (template, bool) {
 	for _, d := range p.Obliges {
 		if t, ok := templateOf(d); ok && !p.Forbids() {

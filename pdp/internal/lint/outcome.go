@@ -60,6 +60,7 @@ func (o termOutcomes) with(other termOutcomes, f func(x, y termOutcome) termOutc
 	return result
 }
 
+// not is what the negation of a term can come to. An error stays an error.
 func (o termOutcomes) not() termOutcomes {
 	return o.with(same, func(x, _ termOutcome) termOutcome {
 		switch x {

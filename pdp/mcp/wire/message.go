@@ -115,6 +115,7 @@ func (c *Call) Notification() Message {
 	}
 }
 
+// authorization is what a client needs to ask a person about the call.
 func (c *Call) authorization() authorization {
 	return authorization{
 		ID:           c.of.ID,
