@@ -55,6 +55,7 @@ soak: ## SOAKTIME of reloads, rotations and overload, kills and stops under load
 lint: ## gofmt, go vet, staticcheck, and whether go.mod and the module cache are as they should be
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
+	GOARCH=386 $(GO) vet ./evaluation ./obligations ./evaluation/authzenclient # PEPs run where an int has 32 bits, too
 	$(GO) tool staticcheck ./...
 	$(GO) mod tidy -diff
 	$(GO) mod verify
