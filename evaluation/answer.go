@@ -87,8 +87,8 @@ func (d Decision) context(s Shape) ([]byte, error) {
 	return b, nil
 }
 
-// why is the one reason to give: the decision's own, or the reason why the approval that was presented does not count.
-// The latter says more than that an approval is required. Every other reason of a decision goes first.
+// why is the one reason to give; the other result is empty. It is the decision's own. But if there is none, or it only
+// says that an approval is required, why the approval that was presented does not count says more.
 func (d Decision) why() (own, ofApproval Reason) {
 	if d.Access.Reason != "" && (d.Reason == "" || d.Reason == ApprovalRequired) {
 		return "", d.Access.Reason

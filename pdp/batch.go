@@ -172,6 +172,7 @@ const maxFilled = 16 << 20
 // result different each time. Properties of the action do so, because they are in the context.
 const maxConverted = 32 << 20
 
+// overfilled refuses a batch whose obligations become too large when values of the requests are filled into them.
 func overfilled() error {
 	return &evaluation.Error{
 		TooLarge: true,

@@ -96,7 +96,7 @@ func keyOf(key []byte, use string) []byte {
 	return derived
 }
 
-// form is the form of the file in a data directory.
+// form tells the ledger how approvals.db is laid out, how an approval is stored in it, and which errors to return.
 func form(data string, key []byte) ledger.Form {
 	return ledger.Form{
 		Path:    filepath.Join(data, FileName),

@@ -103,7 +103,7 @@ func (l *Ledger[I, S]) expireDue(ctx context.Context) error {
 	})
 }
 
-// forgetOld deletes the items that ended longer ago than they are retained. One stays while something of it is
+// forgetOld deletes the items that ended longer ago than they are retained. One stays while a use of it is
 // reserved, or a step of it is not on record; a later run takes it.
 func (l *Ledger[I, S]) forgetOld(ctx context.Context) error {
 	return l.Past(ctx, bucketEnded, l.options.Now().Add(-l.options.Retain), func(ctx context.Context, id string) error {

@@ -65,7 +65,7 @@ func (b *Broker) callBack(ctx context.Context, t approval.Task) error {
 		return err
 	}
 	if slices.ContainsFunc(approvals, func(one approval.Approval) bool { return one.Unrecorded }) {
-		return approval.ErrUnrecorded // it is told when it is on record, and not as pending
+		return approval.ErrUnrecorded // the notice is tried again: until then the task would look pending
 	}
 	f := Followed{t, approvals}
 	status := f.status()

@@ -187,6 +187,8 @@ func (x *Index) onDisk(s Segment, terms [][]string) (list []uint32, err error) {
 	return list, err
 }
 
+// readLists reads which records of a segment have a term of each list, counted from the segment's first. The file must
+// be the index of that segment.
 func readLists(f *pages.File, s Segment, terms [][]string) ([]uint32, error) {
 	meta, isIndex, err := f.Bucket(bucketMeta)
 	if err != nil || !isIndex {

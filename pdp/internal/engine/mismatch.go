@@ -153,7 +153,8 @@ func (m *mismatches) missing(
 	}
 }
 
-// parents notes a property that becomes parents, if one of them is of an enumerated type that does not have its id.
+// parents notes a property that the configuration turns into parents, if the schema enumerates the ids of their type
+// and one that was sent is not among them.
 func (m *mismatches) parents(uid types.EntityUID, name string, value evaluation.Value, part string) {
 	for _, rule := range m.b.Config.Parents[uid.Type] {
 		if rule.Attribute != name || m.b.Schema == nil {

@@ -27,7 +27,8 @@ func (a *Audit) logCheckpoint(c echo.Context, who auditor) error {
 	return c.Blob(http.StatusOK, echo.MIMETextPlainCharsetUTF8, snapshot.Head.Checkpoint)
 }
 
-// logKeys answers GET /v1/log/keys.
+// logKeys answers GET /v1/log/keys: the public keys, a line each, with which an auditor verifies the signatures of
+// checkpoints.
 func (a *Audit) logKeys(c echo.Context, _ auditor) error {
 	keys, err := decisionlog.VerifierKeys(a.Data)
 	if err != nil {

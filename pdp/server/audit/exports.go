@@ -109,18 +109,18 @@ type slowWriter struct {
 	left    bool // the handler has returned, and the connection is net/http's again
 }
 
-// Write writes in pieces, each with a time limit of its own. Meanwhile it gives its turn back, so that a slow reader
-// keeps nobody from the log, and afterwards waits for a new turn.
+// Write writes in pieces, each with a time limit of its own. Meanwhile it gives back its turn to read the log, so that
+// a slow reader keeps nobody from the log. Afterwards it waits for a new turn.
 func (w *slowWriter) Write(b []byte) (written int, err error) {
 	hadTurn := w.turn.End()
-	w.made()
+	w.serverAnswers()
 	for err == nil && written < len(b) {
 		var n int
 		n, err = w.piece(b[written:min(len(b), written+ExportPiece)])
 		written += n
 	}
 	if err == nil && hadTurn {
-		w.makes()
+		w.serverWorks()
 		err = w.turn.Begin(w.ctx)
 	}
 	return written, err
@@ -144,16 +144,16 @@ func (w *slowWriter) piece(b []byte) (n int, err error) {
 	return n, err
 }
 
-// makes marks the connection as one that the server works for, although its answer has
-// begun. made takes the mark away.
-func (w *slowWriter) makes() {
+// serverWorks marks the connection as one that the server works for, although its answer has
+// begun. serverAnswers takes the mark away.
+func (w *slowWriter) serverWorks() {
 	if !w.making {
 		w.making = true
 		w.door.Connections.Works(w.request)
 	}
 }
 
-func (w *slowWriter) made() {
+func (w *slowWriter) serverAnswers() {
 	if w.making {
 		w.making = false
 		w.door.Connections.Answers(w.request)
@@ -164,7 +164,7 @@ func (w *slowWriter) leave() {
 	w.mu.Lock()
 	w.left = true // cut may still be called
 	w.mu.Unlock()
-	w.made()
+	w.serverAnswers()
 	w.turn.End()
 	w.place.Leave()
 }

@@ -173,7 +173,8 @@ func (g *Gate) wanted(caller string) bool {
 	return slices.ContainsFunc(g.lines, func(l *line) bool { return l.caller != caller })
 }
 
-// giveUp ends a wait. It reports false if the wait had ended before.
+// giveUp takes a waiting request out of its line. It reports false if the gate took it out first: then admitted has the
+// outcome, and a request that was let in has a place.
 func (g *Gate) giveUp(caller string, admitted chan bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

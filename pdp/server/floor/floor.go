@@ -21,7 +21,7 @@ import (
 // Answer is the body of every answer.
 var Answer = []byte(`{"decision":true}`)
 
-// Handler answers the paths of decisions, each with the same answer.
+// Handler answers the paths of decisions, each with the same answer. What it takes is the least that a service takes.
 func Handler() http.Handler {
 	e := echo.New()
 	for _, path := range []string{"/v1/authorize", "/access/v1/evaluation", "/access/v1/evaluations"} {
@@ -30,7 +30,7 @@ func Handler() http.Handler {
 	return e
 }
 
-// answer reads the request as a service must, and uses nothing of it.
+// answer reads the request, because every service must pay for that, and uses nothing of it.
 func answer(c echo.Context) error {
 	body, err := io.ReadAll(c.Request().Body)
 	if err != nil {
@@ -43,8 +43,9 @@ func answer(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, Answer)
 }
 
-// Serve answers on a free port of this machine until ctx ends. It writes its address to addrFile, as the service does
-// with --addr-file. The file is there whole or not at all, because somebody waits for it and reads it at once.
+// Serve runs a server to compare the service with, on a free port of this machine until ctx ends. It writes its address
+// to addrFile, as the service does with --addr-file. The file is there whole or not at all, because somebody waits for
+// it and reads it at once.
 func Serve(ctx context.Context, addrFile string) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -154,11 +154,11 @@ func (s *sink) attempt(ctx context.Context) (next uint64, err error) {
 	return next, nil
 }
 
-// read reads the records to send in one request: at most sinkBytes of them, but at least one. It passes over those whose
-// content is gone. next is the first record after them, and sent is what the receiver has for items to inherit from once
-// it has them. They are read anew for every attempt: a record that is redacted while a receiver is away must not wait for
-// it here. The record that an item of a batch inherits from goes before the item, even if it was left out because too
-// many waited.
+// read reads the records to send in one request: at most sinkBytes of them, but at least one. It passes over those
+// whose content is gone. An item of a batch leaves out what its batch's record has, so that record goes before the
+// item, even if it was left out because too many waited. next is the first record after them, and sent says which
+// batch's record the receiver has once it has them. They are read anew for every attempt: a record that is redacted
+// while a receiver is away must not wait for it here. An error after the first record is left to the next attempt.
 func (s *sink) read(ctx context.Context) (records []decisionlog.Record, next uint64, sent decisionlog.Inheritance, err error) {
 	size, next, sent := 0, s.sending, s.sent
 	for r, err := range s.from.Records(ctx, s.sending, s.upTo) {

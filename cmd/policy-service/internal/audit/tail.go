@@ -67,8 +67,8 @@ func (c tailCommand) tail(ctx context.Context, s cli.Streams) (cursor int64, err
 	return cursor, err
 }
 
-// options are those of all tails. Records that are printed as they are stored need the record of the batch that an item
-// inherits from, so that is printed before the item.
+// options are the same for a tail of a directory and of a server. With --json an item of a batch is printed as it is
+// stored, without what all items of the batch share; so the record of the batch is printed before it.
 func (c tailCommand) options(s cli.Streams) export.TailOptions {
 	o := export.TailOptions{Filter: c.Only.filter()}
 	if c.JSON {
