@@ -108,7 +108,8 @@ func (t table) actionSearches() (all []Case) {
 	return all
 }
 
-// wantResults are the results that a search must have: those of all names that are found, each in the member that names it.
+// wantResults are the results that a search must have: those of all names that are found, each in the member that names
+// it.
 func wantResults(member, typ string, names []string, found func(string) bool) Want {
 	want := Want{Results: []any{}}
 	for _, name := range names {

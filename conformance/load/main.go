@@ -4,8 +4,8 @@
 //	go run ./conformance/load -url URL -beside URL -requests requests.ndjson -duration 20s -conns 1,32
 //
 // The file has the body of a request on each line. Each is asked once before, and that answer is the right one: every
-// answer that is measured is compared with it byte for byte, and a different answer ends the run. The server must answer
-// 200, with a Content-Length.
+// answer that is measured is compared with it byte for byte, and a different answer ends the run. The server must
+// answer 200, with a Content-Length.
 //
 // Two servers are asked in turns of a quarter of a second, so that a noisy machine befalls both alike; what is compared
 // are turns that lie side by side. Read measure.go for what is measured, and generate.go for how the servers are asked.

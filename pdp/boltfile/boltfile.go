@@ -55,8 +55,8 @@ var checks = map[Use]func(*pages.File) error{
 
 // Open opens a bbolt file. A new file gets a mode that lets only its owner read it. If another process has the file,
 // Open waits as long as options say. Before bbolt opens the file, Open looks for the damage that no [Guard] catches:
-// pages that name each other, and pages that claim to be longer than the file. If options have an OpenFile, it takes the
-// place of [plainfile.OpenFile].
+// pages that name each other, and pages that claim to be longer than the file. If options have an OpenFile, it takes
+// the place of [plainfile.OpenFile].
 func Open(path string, damaged error, use Use, options bbolt.Options) (db *bbolt.DB, err error) {
 	options.ReadOnly = use != ToWrite
 	var file *os.File

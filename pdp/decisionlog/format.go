@@ -67,15 +67,15 @@ import (
 // A segment that is sealed is not written to any more, so its file has a digest. The digest is computed beside the
 // writer, and so stands in a record of its own, segment_sealed, which comes some time after segment_opened of the next
 // segment. That record names the sealed segments whose digest is not on record at that moment: "undigested". Each of
-// them has one record segment_sealed in this segment at most, and is "undigested" of the next if it has none. So the end
-// of the log says after a crash what is left to do, and the one transaction that records a digest also ends that: each
-// segment has one record segment_sealed, whenever the process was killed.
+// them has one record segment_sealed in this segment at most, and is "undigested" of the next if it has none. So the
+// end of the log says after a crash what is left to do, and the one transaction that records a digest also ends that:
+// each segment has one record segment_sealed, whenever the process was killed.
 //
 // Before a digest is recorded the segment is read again: each line must be what its leaf hash was made of, the stored
 // hashes must be those of the tree, with the edge that the segment begins with, and that tree must be the beginning of
 // the one the writer goes on with, which is checked against the last signature when the log is opened. If they are not,
-// the segment was altered: its digest is never recorded before it is mended, it is told (Hooks.Failure, Status.Altered), and
-// nothing is redacted or retired in it, because a new file would hide what was done.
+// the segment was altered: its digest is never recorded before it is mended, it is told (Hooks.Failure,
+// Status.Altered), and nothing is redacted or retired in it, because a new file would hide what was done.
 //
 // What do the checks see of a file that is altered while its digest is not on record?
 //
@@ -86,11 +86,12 @@ import (
 //	"clean", what is unknown,       digest is on record. The same holds of a segment that is still written to. An entry
 //	free pages, the rest of a page  of ids that is wrong makes a record hard to find by its id, not by its sequence
 //
-// So a digest adds what no hash covers, from the moment of its record on. Who removes or changes a record segment_sealed,
-// or the list "undigested", changes a line, which verify finds. When the log is opened, such a line counts only if the
-// tree was made of it. If it was not, no digest is recorded of the segments that the line may be about, now or from a
-// later segment: a second one could be of an altered file. verify accepts no segment_sealed whose digest differs from
-// all that records before it give the segment. verify names the sealed segments whose digest no signed record has.
+// So a digest adds what no hash covers, from the moment of its record on. Who removes or changes a record
+// segment_sealed, or the list "undigested", changes a line, which verify finds. When the log is opened, such a line
+// counts only if the tree was made of it. If it was not, no digest is recorded of the segments that the line may be
+// about, now or from a later segment: a second one could be of an altered file. verify accepts no segment_sealed whose
+// digest differs from all that records before it give the segment. verify names the sealed segments whose digest no
+// signed record has.
 //
 // Logs of the first release have the digest in the first record of the next segment, as "previous", and no record
 // segment_sealed. A log can change from one form to the other at any segment.

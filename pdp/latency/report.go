@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Quantiles are the times that reports show. As JSON they are numbers of nanoseconds. Programs read them: members may be
-// added, never renamed.
+// Quantiles are the times that reports show. As JSON they are numbers of nanoseconds. Programs read them: members may
+// be added, never renamed.
 type Quantiles struct {
 	P50  time.Duration `json:"p50"`
 	P99  time.Duration `json:"p99"`
@@ -26,8 +26,8 @@ func (q Quantiles) String() string {
 
 const barWidth = 50
 
-// Chart draws the bars, a line each. A bar that is too short for one character still shows as a dot: people look for the
-// tail. At least one bar counts something.
+// Chart draws the bars, a line each. A bar that is too short for one character still shows as a dot: people look for
+// the tail. At least one bar counts something.
 func Chart(bars []Bar) []string {
 	var most, all uint64
 	for _, bar := range bars {

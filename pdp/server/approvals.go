@@ -22,8 +22,8 @@ type ApprovalsConfig struct {
 	NewPerMinutePerSubject int64 `yaml:"new_per_minute_per_subject" default:"60" min:"1" max:"1000000" doc:"How many new approval requests one subject may cause in one tenant in a minute."`
 	// NewPerMinutePerCaller is ten times NewPerMinutePerSubject unless it is given.
 	NewPerMinutePerCaller int64 `yaml:"new_per_minute_per_caller" min:"1" max:"10000000" doc:"How many new approval requests one caller may cause in one tenant in a minute. Ten times new_per_minute_per_subject unless given."`
-	// Retain is how long approval requests are kept here after they have ended. decision_log.retain says how long the decision
-	// log keeps its records of them.
+	// Retain is how long approval requests are kept here after they have ended. decision_log.retain says how long the
+	// decision log keeps its records of them.
 	Retain time.Duration `yaml:"retain" default:"720h" min:"1h" doc:"How long the service keeps approval requests that have ended, like 30d. The decision log keeps its records of them."`
 	// Callbacks are the addresses at which programs may be told what became of their approval requests.
 	Callbacks []broker.CallbackConfig `yaml:"callbacks" doc:"Where callers that file approval requests may be told of the outcome, by signed POSTs. The service accepts no other callback."`

@@ -8,8 +8,8 @@ type AuthConfig struct {
 	MTLS []auth.MTLSRule  `yaml:"mtls" min:"1" doc:"Client certificates that the service accepts. The first entry that fits a certificate counts."`
 }
 
-// openCallers makes the authenticator from the keys in the data directory and from what is configured, unless the program
-// brought one.
+// openCallers makes the authenticator from the keys in the data directory and from what is configured, unless the
+// program brought one.
 func (s *Server) openCallers() error {
 	first := s.live.Load()
 	if first.callers != nil {

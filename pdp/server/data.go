@@ -77,8 +77,8 @@ func openKeys(data string, log *slog.Logger) (k keys, err error) {
 	return k, err
 }
 
-// pageKey is the key of page tokens, which is kept so that a search goes on after a restart. The file holds its 32 bytes
-// and nothing else. A file of another length is written anew: only searches of the last hour are lost.
+// pageKey is the key of page tokens, which is kept so that a search goes on after a restart. The file holds its 32
+// bytes and nothing else. A file of another length is written anew: only searches of the last hour are lost.
 func pageKey(name string) (key []byte, err error) {
 	f, err := plainfile.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

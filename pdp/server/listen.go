@@ -53,8 +53,8 @@ func (c Config) Published() bool {
 	return c.PublicURL != "" && (err != nil || !auth.IsLoopbackName(u.Hostname()))
 }
 
-// checkPublished refuses a public_url that is certain to be refused later: API keys are in the data directory, and there
-// is no such directory.
+// checkPublished refuses a public_url that is certain to be refused later: API keys are in the data directory, and
+// there is no such directory.
 func (c Config) checkPublished() error {
 	if !c.Published() || c.Data != "" || c.Program.Authenticator != nil || len(c.Auth.JWT)+len(c.Auth.MTLS) > 0 {
 		return nil

@@ -124,8 +124,8 @@ func (r RetainConfig) Outlasted(longest time.Duration) error {
 // A segment is dropped as a whole, so it holds at most this part of what is kept.
 const segmentsKept = 8
 
-// A segment also holds at most this part of what one caller may fill. That is leastShare at least, because a segment has
-// a megabyte or more.
+// A segment also holds at most this part of what one caller may fill. That is leastShare at least, because a segment
+// has a megabyte or more.
 const (
 	sharesKept = 2
 	leastShare = sharesKept << 20

@@ -63,8 +63,8 @@ func (e *RestartError) Error() string {
 }
 
 // Reconfigure takes a new configuration while the server runs, all of it or nothing. It calls read, which makes the
-// configuration from the sources of the one at the start. Everything stays as it is if the configuration cannot be read,
-// if it cannot work, or if a key has changed that does not reload; that is logged, put on record, and returned.
+// configuration from the sources of the one at the start. Everything stays as it is if the configuration cannot be
+// read, if it cannot work, or if a key has changed that does not reload; that is logged, put on record, and returned.
 // Requests under way keep what they began with. [Config.Program] stays as it was at the start.
 func (s *Server) Reconfigure(ctx context.Context, read func() (Config, error)) error {
 	s.live.changing.Lock()

@@ -65,8 +65,8 @@ func (r *retention) runSoon() {
 	}
 }
 
-// run drops records at the start, after each segment that was sealed, when enough has become old for a refused caller to
-// write again, when the log can be written again, after a new configuration, and every hour.
+// run drops records at the start, after each segment that was sealed, when enough has become old for a refused caller
+// to write again, when the log can be written again, after a new configuration, and every hour.
 func (r *retention) run(ctx context.Context) {
 	again := retainAgain
 	for {

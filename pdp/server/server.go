@@ -174,8 +174,8 @@ func (s *Server) Reload(ctx context.Context) error {
 	return s.pdp.Reload(ctx)
 }
 
-// Stop answers what was asked, takes nothing new, and undoes what [Server.Start] did. If ctx ends first, what still runs
-// is cut off.
+// Stop answers what was asked, takes nothing new, and undoes what [Server.Start] did. If ctx ends first, what still
+// runs is cut off.
 func (s *Server) Stop(ctx context.Context) error {
 	s.door.Stopping.Store(true)
 	return s.lifetime.stop(ctx)

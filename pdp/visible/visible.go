@@ -39,6 +39,6 @@ var blank = []*unicode.RangeTable{
 	{R16: []unicode.Range16{{Lo: 0x2800, Hi: 0x2800, Stride: 1}}},
 }
 
-// seen reports whether a rune is what it looks like. Of the spaces only one is; controls and what directs text (U+202E, U+2066)
-// or has no width (U+200B) are not printable at all.
+// seen reports whether a rune is what it looks like. Of the spaces only one is; controls and what directs text (U+202E,
+// U+2066) or has no width (U+200B) are not printable at all.
 func seen(r rune) bool { return unicode.IsPrint(r) && !unicode.In(r, blank...) }

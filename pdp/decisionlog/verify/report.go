@@ -46,9 +46,9 @@ func (c Code) String() string { return codeNames[c] }
 // MarshalText makes JSON show the name.
 func (c Code) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// A Report is what verify found, and is the document that `log verify --json` prints. Programs read the document: members
-// may be added, never renamed. Proved is empty unless Code is Verified. NotExcluded is there in any case, because an
-// auditor who reads "verified" must know what else could have happened.
+// A Report is what verify found, and is the document that `log verify --json` prints. Programs read the document:
+// members may be added, never renamed. Proved is empty unless Code is Verified. NotExcluded is there in any case,
+// because an auditor who reads "verified" must know what else could have happened.
 type Report struct {
 	Code        Code     `json:"result"`
 	Exit        int      `json:"exit"`                 // the number of Code

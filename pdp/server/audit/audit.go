@@ -2,7 +2,8 @@
 // and redact records, and to PEPs, who report what became of their obligations. Start with [Audit.Routes].
 //
 // An auditor sees only the records of some tenants. The type auditor is a request together with what its caller sees,
-// and every handler but one is given it. A record of another tenant gets the same answer as a record that does not exist.
+// and every handler but one is given it. A record of another tenant gets the same answer as a record that does not
+// exist.
 //
 // Reading shares the processors with decisions, so it is bounded twice. [Audit.Reading] limits how many requests work
 // on the log at once, and they take turns (reading.go). [Audit.Exports] are the places of requests that read the whole

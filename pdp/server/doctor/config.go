@@ -98,8 +98,8 @@ func (x *exam) writers() {
 }
 
 // countFiles counts the files and directories in a directory that are of some kind. first is the path of the first of
-// them, relative to dir. A file that cannot be looked at is not counted: a server may have removed it meanwhile, or it is
-// in a directory that is counted.
+// them, relative to dir. A file that cannot be looked at is not counted: a server may have removed it meanwhile, or it
+// is in a directory that is counted.
 func countFiles(dir string, of func(fs.FileInfo) bool) (first string, count int) {
 	_ = fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {

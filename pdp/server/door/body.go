@@ -15,8 +15,8 @@ import (
 const (
 	// SmallBody is the size up to which bodies are not counted.
 	SmallBody = 16 << 10
-	// MostLargeBodies is how many larger bodies are held at once, and LargeOfOne how many of one caller. Others wait for
-	// their turn: a thousand megabytes need not be in memory together.
+	// MostLargeBodies is how many larger bodies are held at once, and LargeOfOne how many of one caller. Others wait
+	// for their turn: a thousand megabytes need not be in memory together.
 	MostLargeBodies = 64
 	LargeOfOne      = MostLargeBodies / 4
 	// largeTime is what the rest of a large body has from the moment when there is room for it.

@@ -71,7 +71,8 @@ type Door struct {
 	Short *Gate
 	// Long limits the work that may keep a processor for long: batches, searches, and requests with large bodies. As
 	// many of them go on at once as there are processors but one, and callers take turns even in the middle of a
-	// request: Go gives each goroutine as much time as any other, so one caller's many would leave little to all others.
+	// request: Go gives each goroutine as much time as any other, so one caller's many would leave little to all
+	// others.
 	Long *Gate
 	// Large are the places of large bodies.
 	Large *Places

@@ -197,8 +197,8 @@ func Marshal(v any) ([]byte, error) {
 	return json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 }
 
-// PanicCause is what the operator's log says about a panic. Its value may quote a request, so only the text of a runtime
-// error is logged.
+// PanicCause is what the operator's log says about a panic. Its value may quote a request, so only the text of a
+// runtime error is logged.
 func PanicCause(v any) string {
 	if err, ok := v.(interface{ RuntimeError() }); ok {
 		return fmt.Sprint(err)

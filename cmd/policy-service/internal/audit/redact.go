@@ -29,8 +29,9 @@ func (redactCommand) Help() string {
 func (c redactCommand) Run(s cli.Streams) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
-	// An error is ignored here: if the record cannot be read, the command says nothing of a batch. Most errors also come
-	// from the redaction below; one that does not, such as that of a key that may redact and not read, must not stop it.
+	// An error is ignored here: if the record cannot be read, the command says nothing of a batch. Most errors also
+	// come from the redaction below; one that does not, such as that of a key that may redact and not read, must not
+	// stop it.
 	shown, _ := c.show("", c.ID)
 	if err := c.redact(ctx); err != nil {
 		return c.failed("redact the record", err)

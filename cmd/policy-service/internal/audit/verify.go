@@ -96,8 +96,8 @@ func (c verifyCommand) verify(s cli.Streams, o verify.Options) (verify.Report, e
 	return verify.Export(f, o), nil
 }
 
-// unanswered is why nothing was verified, though nothing is wrong with any log: a slip of the pen, or a server that holds
-// all there is. It must not look like a finding.
+// unanswered is why nothing was verified, though nothing is wrong with any log: a slip of the pen, or a server that
+// holds all there is. It must not look like a finding.
 func (c verifyCommand) unanswered(r verify.Report) error {
 	switch {
 	case r.Code == verify.Usage:

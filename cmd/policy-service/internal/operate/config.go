@@ -62,8 +62,8 @@ func (c configCheckCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-// outlasted is what is wrong with retention for the bundle of a configuration. A bundle that does not load is no mistake
-// of the configuration: the command check is for that.
+// outlasted is what is wrong with retention for the bundle of a configuration. A bundle that does not load is no
+// mistake of the configuration: the command check is for that.
 func outlasted(told server.Config) error {
 	if told.Policies == "" {
 		return nil

@@ -1,8 +1,8 @@
 // Package operate has the commands of people who run the service: serve, config, keys, conformance, doctor, health and
 // version. Each command does its work in this process, or asks a running server over HTTP.
 //
-// What a server does is not here: package server has that. Here are its flags, its signals and its memory. Read serve.go
-// first.
+// What a server does is not here: package server has that. Here are its flags, its signals and its memory. Read
+// serve.go first.
 package operate
 
 import (
@@ -23,8 +23,8 @@ import (
 	"policy-service/pdp/server"
 )
 
-// Drain is how long a stop waits for requests that came before it: longer than any decision takes, shorter than the 30 s
-// after which Kubernetes kills.
+// Drain is how long a stop waits for requests that came before it: longer than any decision takes, shorter than the 30
+// s after which Kubernetes kills.
 const Drain = 20 * time.Second
 
 // Serve answers requests over HTTP.

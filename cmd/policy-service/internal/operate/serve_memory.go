@@ -14,8 +14,8 @@ import (
 // log's files that the kernel keeps, and for a short peak.
 const memoryShare = 0.9
 
-// limitMemory makes the garbage collector work harder before the container's limit is reached, at which the kernel would
-// end the process. If GOMEMLIMIT is set, it decides, and the runtime has read it already.
+// limitMemory makes the garbage collector work harder before the container's limit is reached, at which the kernel
+// would end the process. If GOMEMLIMIT is set, it decides, and the runtime has read it already.
 func limitMemory(log *slog.Logger) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -36,8 +36,8 @@ func containerMemory(root fs.FS) int64 {
 }
 
 // reserveBytes is heap that is allocated and never touched. The collector runs whenever the heap has doubled. With a
-// small bundle the heap is a few megabytes, so the collector would run every hundred requests, which is a fifth of what a
-// decision costs. Heap that is never touched takes no memory, but counts as heap.
+// small bundle the heap is a few megabytes, so the collector would run every hundred requests, which is a fifth of what
+// a decision costs. Heap that is never touched takes no memory, but counts as heap.
 const reserveBytes = 64 << 20
 
 // reserve is that heap while the service runs. It is nil if GOGC sets how often to collect, or if GOMEMLIMIT leaves too

@@ -24,8 +24,8 @@ func (c Version) Run(s cli.Streams) error {
 	return nil
 }
 
-// build says which program this is. It is the same for two builds of one commit on one platform: the time is that of the
-// commit, not of the build.
+// build says which program this is. It is the same for two builds of one commit on one platform: the time is that of
+// the commit, not of the build.
 type build struct {
 	Version  string `json:"version"`           // the tag, or what go makes of a commit without one
 	Commit   string `json:"commit,omitzero"`   // empty if the build did not see the repository
