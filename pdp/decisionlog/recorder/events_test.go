@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"policy-service/pdp/decisionlog"
@@ -15,30 +16,34 @@ import (
 // A stop while an event is being written: it is on record by then, and is not written
 // once more with that of the stop.
 func TestAnEventIsOnRecordOnce(t *testing.T) {
-	e, ctx, names := cutWhileWriting(t)
-	e.Soon(Event{Name: "once"})
-	e.Run(ctx)
-	if err := e.Record(t.Context(), Event{Name: "stop"}); err != nil {
-		t.Fatal(err)
-	}
-	if got := names(); !slices.Equal(got, []string{"once", "stop"}) {
-		t.Errorf("on record are %v", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		e, ctx, names := cutWhileWriting(t)
+		e.Soon(Event{Name: "once"})
+		e.Run(ctx)
+		if err := e.Record(t.Context(), Event{Name: "stop"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := names(); !slices.Equal(got, []string{"once", "stop"}) {
+			t.Errorf("on record are %v", got)
+		}
+	})
 }
 
 // A caller whose context ends while its event is being written learns that it is on record, and that what waited is.
 func TestACallerThatStopsDoesNotUnrecord(t *testing.T) {
-	e, ctx, names := cutWhileWriting(t)
-	e.Soon(Event{Name: "once"})
-	if err := e.Record(ctx, Event{Name: "configuration"}); err != nil || ctx.Err() == nil {
-		t.Errorf("got %v, and %v of the context", err, ctx.Err())
-	}
-	if err := e.Record(t.Context(), Event{Name: "stop"}); err != nil {
-		t.Fatal(err)
-	}
-	if got := names(); !slices.Equal(got, []string{"once", "configuration", "stop"}) {
-		t.Errorf("on record are %v", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		e, ctx, names := cutWhileWriting(t)
+		e.Soon(Event{Name: "once"})
+		if err := e.Record(ctx, Event{Name: "configuration"}); err != nil || ctx.Err() == nil {
+			t.Errorf("got %v, and %v of the context", err, ctx.Err())
+		}
+		if err := e.Record(t.Context(), Event{Name: "stop"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := names(); !slices.Equal(got, []string{"once", "configuration", "stop"}) {
+			t.Errorf("on record are %v", got)
+		}
+	})
 }
 
 // cutWhileWriting makes Events, and a context that ends while the first of them are being written. names are those on
@@ -49,7 +54,7 @@ func cutWhileWriting(t *testing.T) (e *Events, ctx context.Context, names func()
 	l, err := decisionlog.Open(t.TempDir(), decisionlog.Options{On: decisionlog.Hooks{Commit: func(decisionlog.Commit) {
 		if cut := stop.Load(); cut != nil {
 			(*cut)()
-			time.Sleep(10 * time.Millisecond) // who waits with the context sees its end before that of the writing
+			synctest.Wait() // a call that waits with the context sees its end before that of the writing
 		}
 	}}})
 	if err != nil {
