@@ -55,9 +55,12 @@ func Serve(ctx context.Context, addrFile string) error {
 	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stopped()
 	part := addrFile + ".part"
-	written := os.WriteFile(part, []byte(listener.Addr().String()+"\n"), 0o600)
-	if err := errors.Join(written, os.Rename(part, addrFile)); err != nil {
-		return err
+	err = os.WriteFile(part, []byte(listener.Addr().String()+"\n"), 0o600)
+	if err == nil {
+		err = os.Rename(part, addrFile)
+	}
+	if err != nil {
+		return errors.Join(err, listener.Close())
 	}
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
