@@ -151,7 +151,9 @@ func (l *Ledger[I, S]) Open(ctx context.Context) error {
 // Close closes the file. Steps that are not on record yet are put there after the next Open.
 func (l *Ledger[I, S]) Close() error {
 	_ = l.strike(context.Background()) // or it is looked up once more
-	_ = l.advance(1)                   // or more of the log is
+	if open, err := l.openItems(); err == nil {
+		_ = l.advance(open, 1) // or more of the log is
+	}
 	return l.file.close()
 }
 

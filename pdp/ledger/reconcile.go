@@ -25,7 +25,7 @@ func (l *Ledger[I, S]) reconcile(ctx context.Context) error {
 			return err
 		}
 	}
-	return l.advance(advanceBy)
+	return l.advance(open, advanceBy)
 }
 
 // advanceBy is how many records the log may have grown by at a start before the open items say again that they know of
@@ -36,21 +36,20 @@ const (
 )
 
 // advance has the next opening hold less against the log: what became of the open items until now is in the file. At an
-// orderly end all do. A record that goes after that, by redaction or retention, is none that they do not know of.
-func (l *Ledger[I, S]) advance(by uint64) error {
-	open, err := l.openItems()
-	if err != nil {
-		return err
-	}
+// orderly end all do. A record that goes after that, by redaction or retention, is none that they do not know of. Each
+// is read again as it is saved, because it may have changed since open was read.
+func (l *Ledger[I, S]) advance(open []I, by uint64) error {
+	live := l.memory.Load()
 	size := l.options.Log.Size()
 	open = slices.DeleteFunc(open, func(item I) bool {
 		is := item.Standing()
-		return is.After+by > size || len(is.Reserved) > 0 // the record of a use in doubt may stand before
+		// The record of a use in doubt may stand before.
+		return !live.isLive(is.ID) || is.After+by > size || len(is.Reserved) > 0
 	})
 	for some := range slices.Chunk(open, advanceAt) {
 		err := l.Update(func(c *Change[S]) {
 			for _, item := range some {
-				now, _ := GetItem[I](c.Tx, item.Standing().ID) // it may have changed since
+				now, _ := GetItem[I](c.Tx, item.Standing().ID)
 				if is := now.Standing(); is.Open && len(is.Reserved) == 0 {
 					l.options.Rules.Save(c, now)
 				}
