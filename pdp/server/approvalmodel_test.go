@@ -182,7 +182,7 @@ func (m *hostileModel) stop() {
 	crashed := m.chance(3)
 	var left files
 	if crashed {
-		left = m.read()
+		left = m.still()
 	}
 	m.Client.CloseIdleConnections()
 	m.halt(m.Server.Server)
@@ -595,6 +595,19 @@ func (m *hostileModel) read() files {
 		return err
 	}))
 	return out
+}
+
+// still is what lies there at one moment, as a crash leaves it, while the server may write: what
+// was read twice and was the same twice lay there in between. A bbolt file read once may be half
+// of before a transaction, and half of after it.
+func (m *hostileModel) still() files {
+	for first := m.read(); ; {
+		second := m.read()
+		if maps.EqualFunc(first, second, bytes.Equal) {
+			return second
+		}
+		first = second
+	}
 }
 
 // write makes the directory what it was.
