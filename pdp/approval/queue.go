@@ -22,13 +22,12 @@ type queue struct {
 	untold  map[string]owner    // who asked for one of which systems are to be told
 }
 
-// readQueue reads the file as far as the queue has it.
-func readQueue(tx *ledger.Tx) *queue {
+// readQueue makes the queue of the open approvals, and of what the file has besides.
+func readQueue(tx *ledger.Tx, open []Approval) *queue {
 	q := &queue{tenants: map[string][]string{}, owners: map[owner]int{}, untold: map[string]owner{}}
-	for key, read := range tx.Scan(bucketPending, nil) {
-		var w waiting
-		if read(&w) {
-			q.waits(string(key), w.owner(), askerOf(tx, key), true)
+	for _, a := range open {
+		if a.Status == Pending {
+			q.waits(a.ID, a.owner(), a.asker(), true)
 		}
 	}
 	for key := range tx.Scan(bucketUntold, nil) {

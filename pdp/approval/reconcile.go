@@ -41,7 +41,7 @@ type Log = ledger.Log[Step]
 // Behind finds the open approvals of which a log knows more than their file, with the states
 // that the log knows. It needs Size and Steps of the log, and does not look at seals.
 func Behind(ctx context.Context, open []Approval, log Log) (map[string]Status, error) {
-	steps, _, err := ledger.Since(ctx, open, log)
+	steps, err := ledger.Since(ctx, open, log)
 	behind := map[string]Status{}
 	for _, a := range open {
 		if to, is := a.since(steps[a.ID], time.Time{}, func(*Step) bool { return true }); is {

@@ -177,8 +177,8 @@ func (s Step) Entry() ledger.Entry {
 type rules struct{ *Store }
 
 // Remember implements [ledger.Rules].
-func (r rules) Remember(tx *ledger.Tx) {
-	if q := readQueue(tx); tx.Err() == nil {
+func (r rules) Remember(tx *ledger.Tx, open []Approval) {
+	if q := readQueue(tx, open); tx.Err() == nil {
 		r.queue.Store(q)
 	}
 }

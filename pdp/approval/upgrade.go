@@ -19,7 +19,8 @@ func Look(data string, key []byte) (pending int, open []Approval, err error) {
 		switch tx.Format() {
 		case 0:
 		case FormatVersion:
-			pending, open = int(readQueue(tx).pending.Load()), ledger.OpenItems[Approval](tx)
+			open = ledger.OpenItems[Approval](tx)
+			pending = int(readQueue(tx, open).pending.Load())
 			for range ledger.Outbox[Step](tx) { // Open reads it, too
 			}
 		default:

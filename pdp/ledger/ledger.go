@@ -69,9 +69,9 @@ type Outcome struct {
 
 // Rules are the owner's part. The item that a method is given is locked, and all its steps are on record.
 type Rules[I Item, S Step] interface {
-	// Remember reads what the owner keeps in memory. It is called whenever the file is opened, and nobody reads the
-	// file meanwhile.
-	Remember(tx *Tx)
+	// Remember reads what the owner keeps in memory. It is given the open items, in the order of their ids. It is called
+	// whenever the file is opened, and nobody reads the file meanwhile.
+	Remember(tx *Tx, open []I)
 	// CatchUp takes from the log what the file does not know of an item. Steps are those since [Standing].After.
 	CatchUp(ctx context.Context, item I, steps []S) error
 	// Expire ends an item whose time is up.
@@ -119,6 +119,7 @@ type Ledger[I Item, S Step] struct {
 	locks   keyedmutex.Mutex
 	wake    chan struct{} // has room for one: Run has something to look at
 	memory  atomic.Pointer[memory[S]]
+	unheld  []I // the open items as Open read them, until they are held against the log
 }
 
 // New makes a ledger, which is to be opened.

@@ -185,7 +185,7 @@ func (a *tickets) save(was, is ticket, names ...string) func(*change) {
 	}
 }
 
-func (a *tickets) Remember(*ledger.Tx) {}
+func (a *tickets) Remember(*ledger.Tx, []ticket) {}
 
 func (a *tickets) CatchUp(ctx context.Context, t ticket, steps []step) error {
 	is := t

@@ -65,7 +65,7 @@ func (l *Ledger[I, S]) strike(context.Context) error {
 // it is known by it alone.
 type memory[S Step] struct {
 	mu     sync.Mutex
-	live   map[string]bool        // the open items: those that were held against the log, or changed since
+	live   set                    // the open items: those that were held against the log, or changed since
 	outbox map[string][]*entry[S] // by item, in the order of their numbers
 	struck []uint64               // of the outbox, on record: the next transaction removes them
 }
@@ -77,18 +77,20 @@ type entry[S Step] struct {
 	step   *S // nil once it was tried: then it may be on record
 }
 
-// load reads the file as far as memory has it.
+// load reads the file as far as memory has it. The open items are read here and nowhere else at a start: there may be
+// very many.
 func (l *Ledger[I, S]) load(tx *Tx) {
-	m := &memory[S]{live: map[string]bool{}, outbox: map[string][]*entry[S]{}}
-	for _, id := range tx.listed() {
-		m.live[id] = true
+	m := &memory[S]{live: set{}, outbox: map[string][]*entry[S]{}}
+	open := OpenItems[I](tx)
+	for _, item := range open {
+		m.live[item.Standing().ID] = true
 	}
 	for number, step := range Outbox[S](tx) {
 		m.expect([]*entry[S]{{Entry: step.Entry(), number: number}})
 	}
-	l.options.Rules.Remember(tx)
-	if tx.err == nil {
-		l.memory.Store(m)
+	l.options.Rules.Remember(tx, open)
+	if tx.err == nil && l.memory.Swap(m) == nil {
+		l.unheld = open
 	}
 }
 
@@ -102,13 +104,6 @@ func Outbox[S Step](tx *Tx) iter.Seq2[uint64, S] {
 			}
 		}
 	}
-}
-
-// heldAgainstLog leaves those items live that were open when all open ones were held against the log.
-func (m *memory[S]) heldAgainstLog(live map[string]bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.live = live
 }
 
 // apply takes in what was committed.

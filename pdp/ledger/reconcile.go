@@ -10,15 +10,12 @@ import (
 // reconcile holds every open item against the log: the file may be an older copy, or parts of it. What the log knows
 // better is taken from there. It is done before anything else is.
 func (l *Ledger[I, S]) reconcile(ctx context.Context) error {
-	open, err := l.openItems()
+	open := l.unheld
+	l.unheld = nil
+	steps, err := Since(ctx, open, l.options.Log)
 	if err != nil {
 		return err
 	}
-	steps, live, err := Since(ctx, open, l.options.Log)
-	if err != nil {
-		return err
-	}
-	l.memory.Load().heldAgainstLog(live)
 	for _, item := range open {
 		err := l.options.Rules.CatchUp(ctx, item, steps[item.Standing().ID])
 		if err != nil && !errors.Is(err, ErrUnrecorded) { // until it is on record it counts for nothing
@@ -70,16 +67,16 @@ func (l *Ledger[I, S]) openItems() (open []I, err error) {
 // set is a set of ids.
 type set = map[string]bool
 
-// Since is what the log has of open items that came after what the file says, and the ids of these items. It refuses a
-// log that ends before what the file knows of it. Whatever people say from here on would stand where they said
-// something else before, and a copy of the file of then would pass for a newer one.
-func Since[I Item, S Step](ctx context.Context, open []I, log Log[S]) (steps map[string][]S, ids set, err error) {
+// Since is what the log has of open items that came after what the file says. It refuses a log that ends before what
+// the file knows of it. Whatever people say from here on would stand where they said something else before, and a copy
+// of the file of then would pass for a newer one.
+func Since[I Item, S Step](ctx context.Context, open []I, log Log[S]) (steps map[string][]S, err error) {
 	size := log.Size()
 	ids, from := set{}, size
 	for _, item := range open {
 		is := item.Standing()
 		if is.After > size {
-			return nil, nil, fmt.Errorf("%w: %q is of when the log had %d records, and it has %d; "+
+			return nil, fmt.Errorf("%w: %q is of when the log had %d records, and it has %d; "+
 				"put the right log back, or this file away", ErrShort, is.ID, is.After, size)
 		}
 		from, ids[is.ID] = min(from, is.After), true
@@ -87,5 +84,5 @@ func Since[I Item, S Step](ctx context.Context, open []I, log Log[S]) (steps map
 	if len(open) > 0 {
 		steps, err = log.Steps(ctx, from, ids)
 	}
-	return steps, ids, err
+	return steps, err
 }

@@ -76,7 +76,8 @@ func GetItem[I Item](tx *Tx, id string) (item I, found bool) {
 // OpenItems reads the open items of a file, in the order of their ids.
 func OpenItems[I Item](tx *Tx) []I { return openOf[I](tx, tx.listed()) }
 
-func openOf[I Item](tx *Tx, ids []string) (open []I) {
+func openOf[I Item](tx *Tx, ids []string) []I {
+	open := make([]I, 0, len(ids))
 	for _, id := range ids {
 		if item, found := GetItem[I](tx, id); found && item.Standing().Open {
 			open = append(open, item)

@@ -66,7 +66,7 @@ func (c *checker) glance(id uint64) error {
 	if id >= c.Pages {
 		return damage("page %d of %d", id, c.Pages)
 	}
-	p, err := c.header(id)
+	p, err := c.begin(id, headerSize)
 	if err != nil {
 		return err
 	}

@@ -117,18 +117,18 @@ func (f *File) Page(id uint64) (Page, error) {
 	if id < 2 || id >= f.Pages {
 		return nil, damage("page %d of %d", id, f.Pages)
 	}
-	header, err := f.header(id)
-	if err != nil {
-		return nil, err
+	page, err := f.begin(id, f.pageSize)
+	if err == nil && page.overflow() > 0 {
+		page = append(page, make(Page, int64(page.overflow())*f.pageSize)...)
+		_, err = f.r.ReadAt(page[f.pageSize:], int64(id+1)*f.pageSize)
 	}
-	page := make(Page, int64(1+header.overflow())*f.pageSize)
-	_, err = f.r.ReadAt(page, int64(id)*f.pageSize)
 	return page, err
 }
 
-// header reads the header of a page. The page must give its own id, and a length that fits into the file.
-func (f *File) header(id uint64) (Page, error) {
-	header := make(Page, headerSize)
+// begin reads the first bytes of a page, at least its header. The page must give its own id, and a length that fits
+// into the file.
+func (f *File) begin(id uint64, length int64) (Page, error) {
+	header := make(Page, length)
 	if _, err := f.r.ReadAt(header, int64(id)*f.pageSize); err != nil {
 		return nil, err
 	}
