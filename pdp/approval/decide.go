@@ -64,8 +64,9 @@ func (s *Store) moveFrom(ctx context.Context, id string, in Status, seen int, do
 	return s.commit(ctx, m)
 }
 
-// mayVote says why a vote does not count: it is malformed or late, its person has voted, or it delegates to somebody
-// that may not be. A person who delegates has voted. The person who is delegated to votes as anybody does.
+// mayVote says why a vote does not count: it is malformed, it approves until a time that has passed, its person has
+// voted, or it delegates to somebody that may not be. A person who delegates has voted. The person who is delegated to
+// votes as anybody does.
 func mayVote(a *Approval, v *Vote, same func(a, b string) bool) error {
 	voted := func(name string) bool {
 		return slices.ContainsFunc(a.Votes, func(before Vote) bool { return same(before.By, name) })

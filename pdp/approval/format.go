@@ -74,8 +74,6 @@ type owner struct {
 	subject evaluation.Ref
 }
 
-func (w waiting) owner() owner { return owner{w.Tenant, w.Subject} }
-
 func (q *ApprovalRequest) owner() owner { return owner{q.Tenant, q.Subject} }
 
 // asker is the caller, for limits that hold whatever subjects it names. Its type is empty.
@@ -96,7 +94,8 @@ func keyOf(key []byte, use string) []byte {
 	return derived
 }
 
-// form tells the ledger how approvals.db is laid out, how an approval is stored in it, and which errors to return.
+// form tells the ledger how approvals.db is laid out, how a file of format 1 is recognised, which key values are sealed
+// with, how an approval is stored, and which errors to return.
 func form(data string, key []byte) ledger.Form {
 	return ledger.Form{
 		Path:    filepath.Join(data, FileName),

@@ -22,7 +22,8 @@ type queue struct {
 	untold  map[string]owner    // who asked for one of which systems are to be told
 }
 
-// readQueue makes the queue of the open approvals, and of what the file has besides.
+// readQueue makes the queue: of the open approvals those that are pending, and from the file those of which systems are
+// still to be told.
 func readQueue(tx *ledger.Tx, open []Approval) *queue {
 	q := &queue{tenants: map[string][]string{}, owners: map[owner]int{}, untold: map[string]owner{}}
 	for _, a := range open {
@@ -49,16 +50,16 @@ func askerOf(tx *ledger.Tx, id []byte) owner {
 }
 
 // waits notes that an approval is pending, or is no more.
-func (q *queue) waits(id string, subject, asker owner, is bool) {
+func (q *queue) waits(id string, subject, asker owner, pending bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ids := q.tenants[asker.tenant]
 	at, known := slices.BinarySearch(ids, id)
-	if known == is {
+	if known == pending {
 		return
 	}
 	n := 1
-	if is {
+	if pending {
 		ids = slices.Insert(ids, at, id)
 	} else {
 		n, ids = -1, slices.Delete(ids, at, at+1)

@@ -121,9 +121,10 @@ func (s *Store) commit(ctx context.Context, m *move) (Approval, error) {
 }
 
 // save writes an approval and its indexes: by digest while it is open, and by id while it is pending. If it begins or
-// ends to be pending, systems are to be told. from is what the file has, the zero value of a new one.
+// ends to be pending, those who receive callbacks and webhooks are to be told. from is what the file has, the zero
+// value of a new one.
 func (s *Store) save(c *change, from Approval, to *Approval) {
-	to.After = c.Size // what the log says of it from here on is compared when the file is opened
+	to.After = c.Size // the length of the log: an opening compares what the log says of it after that
 	c.Save(from.Standing(), to)
 	switch {
 	case to.open():

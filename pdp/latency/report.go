@@ -27,7 +27,7 @@ func (q Quantiles) String() string {
 const barWidth = 50
 
 // Chart draws the bars, a line each. A bar that is too short for one character still shows as a dot: people look for
-// the tail. At least one bar counts something.
+// the tail. At least one bar must count something.
 func Chart(bars []Bar) []string {
 	var most, all uint64
 	for _, bar := range bars {

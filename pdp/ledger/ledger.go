@@ -114,12 +114,12 @@ type Options[I Item, S Step] struct {
 // Ledger keeps items. Whoever changes an item holds its lock until the change is on record.
 type Ledger[I Item, S Step] struct {
 	*Bulletin
-	options Options[I, S]
-	file    file
-	locks   keyedmutex.Mutex
-	wake    chan struct{} // has room for one: Run has something to look at
-	memory  atomic.Pointer[memory[S]]
-	unheld  []I // the open items as Open read them, until they are held against the log
+	options      Options[I, S]
+	file         file
+	locks        keyedmutex.Mutex
+	wake         chan struct{} // has room for one: Run has something to look at
+	memory       atomic.Pointer[memory[S]]
+	unreconciled []I // the open items as Open read them, until they are held against the log
 }
 
 // New makes a ledger, which is to be opened.

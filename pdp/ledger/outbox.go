@@ -77,8 +77,8 @@ type entry[S Step] struct {
 	step   *S // nil once it was tried: then it may be on record
 }
 
-// load reads the file as far as memory has it. The open items are read here and nowhere else at a start: there may be
-// very many.
+// load makes memory from the file. At the first opening it leaves the open items to reconcile, so that they are read
+// once: there may be very many.
 func (l *Ledger[I, S]) load(tx *Tx) {
 	m := &memory[S]{live: set{}, outbox: map[string][]*entry[S]{}}
 	open := OpenItems[I](tx)
@@ -90,7 +90,7 @@ func (l *Ledger[I, S]) load(tx *Tx) {
 	}
 	l.options.Rules.Remember(tx, open)
 	if tx.err == nil && l.memory.Swap(m) == nil {
-		l.unheld = open
+		l.unreconciled = open
 	}
 }
 

@@ -8,10 +8,11 @@ import (
 )
 
 // reconcile holds every open item against the log: the file may be an older copy, or parts of it. What the log knows
-// better is taken from there. It is done before anything else is.
+// better is taken from there. It is done before anything else is. At its end the items that know of the log only up to
+// advanceBy records ago are saved as of now.
 func (l *Ledger[I, S]) reconcile(ctx context.Context) error {
-	open := l.unheld
-	l.unheld = nil
+	open := l.unreconciled
+	l.unreconciled = nil
 	steps, err := Since(ctx, open, l.options.Log)
 	if err != nil {
 		return err

@@ -112,7 +112,7 @@ func (f *File) Size() int64 { return int64(f.Pages) * f.pageSize }
 // Page is a page with its overflow, or the page of an inline bucket, which stands in a value.
 type Page []byte
 
-// Page reads a page.
+// Page reads a page with its overflow. Pages 0 and 1 are the file's own.
 func (f *File) Page(id uint64) (Page, error) {
 	if id < 2 || id >= f.Pages {
 		return nil, damage("page %d of %d", id, f.Pages)
@@ -126,19 +126,19 @@ func (f *File) Page(id uint64) (Page, error) {
 }
 
 // begin reads the first bytes of a page, at least its header. The page must give its own id, and a length that fits
-// into the file.
+// into the file and into memory.
 func (f *File) begin(id uint64, length int64) (Page, error) {
-	header := make(Page, length)
-	if _, err := f.r.ReadAt(header, int64(id)*f.pageSize); err != nil {
+	page := make(Page, length)
+	if _, err := f.r.ReadAt(page, int64(id)*f.pageSize); err != nil {
 		return nil, err
 	}
-	if header.id() != id {
+	if page.id() != id {
 		return nil, damage("page %d says it is another", id)
 	}
-	if more := header.overflow(); id+more >= f.Pages || int64(1+more)*f.pageSize > maxPageLength {
+	if more := page.overflow(); id+more >= f.Pages || int64(1+more)*f.pageSize > maxPageLength {
 		return nil, damage("page %d is too long", id)
 	}
-	return header, nil
+	return page, nil
 }
 
 func (p Page) id() uint64       { return binary.LittleEndian.Uint64(p) }

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -188,7 +189,7 @@ func (x *Index) onDisk(s Segment, terms [][]string) (list []uint32, err error) {
 }
 
 // readLists reads which records of a segment have a term of each list, counted from the segment's first. The file must
-// be the index of that segment.
+// be the index of that segment. A term that the index does not have is in no record.
 func readLists(f *pages.File, s Segment, terms [][]string) ([]uint32, error) {
 	meta, isIndex, err := f.Bucket(bucketMeta)
 	if err != nil || !isIndex {
@@ -198,9 +199,8 @@ func readLists(f *pages.File, s Segment, terms [][]string) ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, _ := readNumber(values[metaFirst])
-	next, _ := readNumber(values[metaNext])
-	if string(values[metaFormat]) != strconv.Itoa(Version) || first != s.First || next != s.End {
+	if string(values[metaFormat]) != strconv.Itoa(Version) ||
+		!bytes.Equal(values[metaFirst], number(s.First)) || !bytes.Equal(values[metaNext], number(s.End)) {
 		return nil, fmt.Errorf("%w: it is the index of something else", errDamaged)
 	}
 	b, isIndex, err := f.Bucket(bucketTerms)
@@ -212,7 +212,7 @@ func readLists(f *pages.File, s Segment, terms [][]string) ([]uint32, error) {
 		if err != nil {
 			return nil, err
 		}
-		return readList(e.Value, uint32(s.End-first))
+		return readList(e.Value, uint32(s.End-s.First))
 	})
 }
 
@@ -287,11 +287,3 @@ func readList(b []byte, limit uint32) (list []uint32, err error) {
 
 // number is n in 8 bytes, big-endian.
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
-
-// readNumber reads what number wrote; anything else is 0 and false.
-func readNumber(b []byte) (uint64, bool) {
-	if len(b) != 8 {
-		return 0, false
-	}
-	return binary.BigEndian.Uint64(b), true
-}

@@ -4,9 +4,46 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"path/filepath"
 	"slices"
 	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/boltfile"
+	"policy-service/pdp/boltfile/pages"
 )
+
+// An index whose numbers cannot be read is that of no segment, also not of the one that begins at 0.
+func TestIndexOfNothing(t *testing.T) {
+	name, segment := filepath.Join(t.TempDir(), "index.db"), Segment{Number: 1, End: 2}
+	p := newPostings(segment.Number, segment.First)
+	p.next = segment.End
+	if err := writeIndex(t.Context(), name, p); err != nil {
+		t.Fatal(err)
+	}
+	look := func() error {
+		return boltfile.Look(name, errDamaged, time.Second, func(f *pages.File) error {
+			_, err := readLists(f, segment, [][]string{{"k:decision"}})
+			return err
+		})
+	}
+	if err := look(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(name, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(bucketMeta)).Put([]byte(metaFirst), []byte("0")) })
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := look(); !errors.Is(err, errDamaged) {
+		t.Errorf("it passes for an index: %v", err)
+	}
+}
 
 func TestReadList(t *testing.T) {
 	stored := func(differences ...uint64) (b []byte) {

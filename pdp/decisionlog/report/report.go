@@ -190,7 +190,7 @@ type KeyRotation struct {
 	New string  `json:"new"`
 }
 
-// Make makes the report of a span of time. It reads the whole log once. Its memory grows with days, loads of bundles
+// Make makes the report of a span of time. It reads the whole log once. Its memory grows with days, bundle loads
 // and other events and, up to a bound, with obligations that wait for their receipts; not with decisions.
 func Make(ctx context.Context, s *decisionlog.Snapshot, o Options) (Report, error) {
 	if err := (decisionlog.Filter{From: o.From, To: o.To}).Check(); err != nil {

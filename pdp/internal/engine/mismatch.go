@@ -154,7 +154,8 @@ func (m *mismatches) missing(
 }
 
 // parents notes a property that the configuration turns into parents, if the schema enumerates the ids of their type
-// and one that was sent is not among them.
+// and one that was sent is not among them. A value that gives no ids is noted elsewhere. part is "subject" or
+// "resource".
 func (m *mismatches) parents(uid types.EntityUID, name string, value evaluation.Value, part string) {
 	for _, rule := range m.b.Config.Parents[uid.Type] {
 		if rule.Attribute != name || m.b.Schema == nil {

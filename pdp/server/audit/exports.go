@@ -110,7 +110,9 @@ type slowWriter struct {
 }
 
 // Write writes in pieces, each with a time limit of its own. Meanwhile it gives back its turn to read the log, so that
-// a slow reader keeps nobody from the log. Afterwards it waits for a new turn.
+// a slow reader keeps nobody from the log. Meanwhile, too, the connection counts as one whose client is slow, and may
+// be closed to make room. Afterwards it waits for a new turn if it had one, and counts as one that the server works
+// for.
 func (w *slowWriter) Write(b []byte) (written int, err error) {
 	hadTurn := w.turn.End()
 	w.serverAnswers()

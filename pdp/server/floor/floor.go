@@ -21,7 +21,8 @@ import (
 // Answer is the body of every answer.
 var Answer = []byte(`{"decision":true}`)
 
-// Handler answers the paths of decisions, each with the same answer. What it takes is the least that a service takes.
+// Handler answers the paths of decisions, each with the same answer. The time it takes is the least that a service
+// takes.
 func Handler() http.Handler {
 	e := echo.New()
 	for _, path := range []string{"/v1/authorize", "/access/v1/evaluation", "/access/v1/evaluations"} {
@@ -52,8 +53,8 @@ func Serve(ctx context.Context, addrFile string) error {
 		return err
 	}
 	server := &http.Server{Handler: Handler(), ReadHeaderTimeout: 5 * time.Second}
-	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stopped()
+	unregister := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer unregister()
 	part := addrFile + ".part"
 	err = os.WriteFile(part, []byte(listener.Addr().String()+"\n"), 0o600)
 	if err == nil {

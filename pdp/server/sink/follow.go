@@ -156,7 +156,7 @@ func (s *sink) attempt(ctx context.Context) (next uint64, err error) {
 
 // read reads the records to send in one request: at most sinkBytes of them, but at least one. It passes over those
 // whose content is gone. An item of a batch leaves out what its batch's record has, so that record goes before the
-// item, even if it was left out because too many waited. next is the first record after them, and sent says which
+// item, even if drop was called for that record before. next is the first record after them, and sent says which
 // batch's record the receiver has once it has them. They are read anew for every attempt: a record that is redacted
 // while a receiver is away must not wait for it here. An error after the first record is left to the next attempt.
 func (s *sink) read(ctx context.Context) (records []decisionlog.Record, next uint64, sent decisionlog.Inheritance, err error) {
@@ -185,7 +185,7 @@ func (s *sink) read(ctx context.Context) (records []decisionlog.Record, next uin
 	return records, next, sent, nil
 }
 
-// lacks is the record of a batch that is to be sent before a record.
+// lacks is the record of a batch that is to be sent before a record, if the receiver lacks it, and notes it in sent.
 func (s *sink) lacks(sent *decisionlog.Inheritance, line []byte) (decisionlog.Record, error) {
 	id, err := sent.Lacks(line)
 	if err != nil || id == "" {
