@@ -212,6 +212,33 @@ func TestLongWorkWaitsForItsTurnAndShortWorkDoesNot(t *testing.T) {
 	}
 }
 
+// A gateway has hundreds of connections, and none of what it asks is refused because of their number.
+func TestACallerWithManyConnectionsWaits(t *testing.T) {
+	s := pdptest.Start(t, bundle(t))
+	s.BePatient(patience, patience)
+	const many = 300
+	for name, ask := range map[string]struct {
+		path, body string
+		turns      int // how many of them wait for a turn; the others wait for a place
+	}{
+		"batches":      {"/access/v1/evaluations", strings.TrimSuffix(readQuestion, "}") + `,"evaluations":[{},{}]}`, many},
+		"large bodies": {evaluationPath, strings.Repeat(" ", 16<<10) + readQuestion, door.LargeOfOne},
+	} {
+		release := s.HoldWork("key:calm")
+		var all sync.WaitGroup
+		for range many {
+			all.Go(func() {
+				if got := s.Post(ask.path, ask.body); got.Status != 200 {
+					t.Errorf("%s: got %d %s", name, got.Status, got.Body)
+				}
+			})
+		}
+		eventually(t, name+" wait", func() bool { return s.WorkWaits("") == ask.turns && s.LargeWaits("") == many-ask.turns })
+		release()
+		all.Wait()
+	}
+}
+
 // A batch whose turn others have in its middle may find none again, where its caller has
 // too many that wait: that is no fault of the service, and nothing of it is decided.
 func TestABatchThatFindsNoTurnAgainIsToldToAskLater(t *testing.T) {

@@ -112,6 +112,9 @@ func (s *Server) WorkGoesOn() int { return s.door.Long.Inside() }
 // WorkWaits is how many requests of a caller wait for their turn at long work.
 func (s *Server) WorkWaits(caller string) int { return s.door.Long.Waiting()[caller] }
 
+// LargeWaits is how many large bodies of a caller wait for a place.
+func (s *Server) LargeWaits(caller string) int { return s.door.Large.Gate.Waiting()[caller] }
+
 // CrowdWork has as many of a caller wait for a turn as may, who come after all that wait.
 func (s *Server) CrowdWork(caller string) (leave func()) {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -48,14 +48,14 @@ func TestTheLimitsPageHasEveryWord(t *testing.T) {
 func TestTheLimitsPageHasTheNumbers(t *testing.T) {
 	page := limitsPage(t)
 	for _, want := range []string{
-		fmt.Sprintf("in memory | %d | %d; %d wait |", door.MostLargeBodies, door.LargeOfOne, door.LongQueue),
+		fmt.Sprintf("in memory | %d | %d; %s wait |", door.MostLargeBodies, door.LargeOfOne, thousands(door.DecisionQueue)),
 		fmt.Sprintf("408 for a body of which no %d KiB came for %v |", door.SmallBody>>10, shown(door.MakesWay)),
 		fmt.Sprintf("samples, counts | %d | %d; %d wait |", audit.MostExports, audit.ExportsOfOne, door.LongQueue),
 		fmt.Sprintf("must take %d KiB in %v, or in %v", audit.ExportPiece>>10, shown(audit.ExportPatience), shown(door.MakesWay)),
 		fmt.Sprintf("`?wait=` | %s | %d |", thousands(approvals.MostWaiting), approvals.WaitingOfOne),
 		fmt.Sprintf("share one look, at most every %v", shown(approvals.LookAgain)),
 		fmt.Sprintf("pages of approval requests | %d at once | 1, callers take turns; %d wait |", approvals.MostPages, approvals.WaitingOfOne),
-		fmt.Sprintf("changed every %v; %d wait |", shown(door.ShiftTime), door.LongQueue),
+		fmt.Sprintf("changed every %v; %s wait |", shown(door.ShiftTime), thousands(door.DecisionQueue)),
 		fmt.Sprintf("`max_connections`, %s |", thousands(door.DefaultMaxConnections)),
 		fmt.Sprintf("a page of the decision log, of approval requests | %d MiB,", audit.PageBytes>>20),
 	} {

@@ -90,8 +90,8 @@ func New(o Options) *Door {
 	d := &Door{
 		Options: o,
 		Short:   &Gate{Limit: int(o.Load.MaxConcurrent), Patience: o.Load.QueueTime},
-		Long:    &Gate{Limit: max(1, runtime.GOMAXPROCS(0)-1), Queue: LongQueue, Patience: o.Load.RequestTime},
-		Large:   &Places{Gate: Gate{Limit: MostLargeBodies, Share: LargeOfOne, Queue: LongQueue}},
+		Long:    &Gate{Limit: max(1, runtime.GOMAXPROCS(0)-1), Queue: DecisionQueue, Patience: o.Load.RequestTime},
+		Large:   &Places{Gate: Gate{Limit: MostLargeBodies, Share: LargeOfOne, Queue: DecisionQueue}},
 		rates:   newRates(o.Load.RateLimit, o.Now),
 	}
 	d.Connections = newConnections(int(o.Load.MaxConnections), func() { d.Refused("connections") })

@@ -44,6 +44,9 @@ const (
 	mostWaiting = 1024
 	// LongQueue is the Queue of a gate at which the wait may be long: each request that waits keeps a connection.
 	LongQueue = 64
+	// DecisionQueue is the Queue of a gate for decisions. With fewer connections, a caller is never refused because they
+	// are too many.
+	DecisionQueue = 1000
 )
 
 // ErrBusy is the error of a request that got no place.
