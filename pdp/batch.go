@@ -60,6 +60,7 @@ func (p *PDP) judgeItems(ctx context.Context, call Call, all BatchCall, answer *
 	batch := all.Batch
 	in := inquire(p.Bundle(), &call)
 	in.WantMismatch = true
+	in.Keep()
 	records := make([]Record, 0, len(batch.Items))
 	filled, size := 0, sizeOf(batch)
 	explaining := explaining{asked: call.Explain}

@@ -25,10 +25,10 @@ import (
 )
 
 // Inquiry puts the questions of one call to one bundle: a single request, the items of a batch
-// one after the other, or the candidates of a search. It makes each question, and keeps the
-// parts that the next question can use again. Items of a batch share the parts that they
-// inherit, and candidates of a search share everything but the candidate. All questions of an
-// inquiry are of one tenant, one caller and one reading of the clock.
+// one after the other, or the candidates of a search. It makes each question. After
+// [Inquiry.Keep] it keeps the parts that the next question can use again. Items of a batch share
+// the parts that they inherit, and candidates of a search share everything but the candidate.
+// All questions of an inquiry are of one tenant, one caller and one reading of the clock.
 type Inquiry struct {
 	Bundle *bundle.Bundle
 	// Request is the request in question. It changes from one question to the next.
@@ -48,20 +48,34 @@ type Inquiry struct {
 	// Converted is the size of all JSON that was converted so far, in bytes.
 	Converted int
 	keeps     struct {
-		entities [bundle.Variables]kept[entityPiece]
-		one      kept[entityPiece] // the entity that is both subject and resource
-		context  kept[contextPiece]
-		misfits  [bundle.Variables]kept[[]evaluation.Mismatch] // the context's are in the place of the action's
-		fit      kept[bool]
-		up       [bundle.Variables]struct {
-			set  bool
-			sent evaluation.Object
-			bundle.Lineage
-		}
+		entities [bundle.Variables]*kept[entityPiece]
+		one      *kept[entityPiece] // the entity that is both subject and resource
+		context  *kept[contextPiece]
+		misfits  [bundle.Variables]*kept[[]evaluation.Mismatch] // the context's are in the place of the action's
+		fit      *kept[bool]
+		up       *[bundle.Variables]ancestors
 	}
 }
 
-// kept is one part of a question, for the next question that has the same part.
+// ancestors are what a variable's were, for the next question about it.
+type ancestors struct {
+	set  bool
+	sent evaluation.Object
+	bundle.Lineage
+}
+
+// Keep has the inquiry keep parts of its questions for the next ones. A call with one question does without, because to
+// keep its parts would cost up to a tenth of the decision.
+func (in *Inquiry) Keep() {
+	k := &in.keeps
+	for n := range k.entities {
+		k.entities[n], k.misfits[n] = new(kept[entityPiece]), new(kept[[]evaluation.Mismatch])
+	}
+	k.one, k.context, k.fit = new(kept[entityPiece]), new(kept[contextPiece]), new(kept[bool])
+	k.up = new([bundle.Variables]ancestors)
+}
+
+// kept is one part of a question, for the next question that has the same part. A nil one keeps nothing.
 type kept[T any] struct {
 	set, shared bool
 	of          parts
@@ -85,6 +99,9 @@ func (p *parts) same(as *parts) bool {
 // get returns what was made from the same parts before, or else makes it. shared says that the
 // next questions have this part too.
 func (k *kept[T]) get(of parts, shared bool, make func() (T, error)) (T, error) {
+	if k == nil {
+		return make()
+	}
 	if k.set && k.of.same(&of) {
 		return k.made, k.err
 	}
@@ -190,6 +207,10 @@ func (in *Inquiry) fits(q *Question) bool {
 // variable: only those two can have other parents in another request.
 func (in *Inquiry) Lineages(q *Question) {
 	for n, uid := range q.Uids {
+		if in.keeps.up == nil {
+			q.Up[n] = bundle.LineageOf(uid, q.Entities)
+			continue
+		}
 		sent, up := q.sentParents(bundle.Variable(n)), &in.keeps.up[n]
 		if up.set && up.Uid == uid && up.sent.Same(sent) && !reaches(&up.Lineage, q, bundle.Variable(n)) {
 			q.Up[n] = up.Lineage

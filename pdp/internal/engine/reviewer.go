@@ -42,6 +42,7 @@ func NewReviewer(in Inquiry, person evaluation.Ref) (*Reviewer, error) {
 		return nil, ErrNoBundle
 	}
 	in.Request.Action.Name = bundle.ApprovalAction
+	in.Keep()
 	r := &Reviewer{
 		inquiry: in,
 		person:  types.NewEntityUID(types.EntityType(person.Type), types.String(person.ID)),
