@@ -45,7 +45,7 @@ type Inquiry struct {
 	// Inherits says which parts of the request the next questions have too. Such a part is kept
 	// even if this question has another in its place.
 	Inherits evaluation.Inherited
-	// Converted is the size of all JSON that was converted so far, in bytes.
+	// Converted is the size of all JSON that was converted since Keep, in bytes.
 	Converted int
 	keeps     struct {
 		entities [bundle.Variables]*kept[entityPiece]
@@ -114,6 +114,9 @@ func (k *kept[T]) get(of parts, shared bool, make func() (T, error)) (T, error) 
 
 // countConverted adds to the size of what was converted.
 func (in *Inquiry) countConverted(parts ...evaluation.Object) {
+	if in.keeps.up == nil { // one question is bounded by its body
+		return
+	}
 	for _, part := range parts {
 		in.Converted += part.Size()
 	}
