@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -182,7 +183,7 @@ func (m *hostileModel) stop() {
 	crashed := m.chance(3)
 	var left files
 	if crashed {
-		left = m.still()
+		left = photographed(m.t, m.data)
 	}
 	m.Client.CloseIdleConnections()
 	m.halt(m.Server.Server)
@@ -584,29 +585,42 @@ func carried(lines []logged, id string, y yesSaid, quorum, uses int, said map[st
 // The files.
 
 func (m *hostileModel) read() files {
-	out := files{}
-	must(m.t, filepath.WalkDir(m.data, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		name, _ := filepath.Rel(m.data, path)
-		content, err := os.ReadFile(path)
-		out[filepath.ToSlash(name)] = content
-		return err
-	}))
+	out, err := readFiles(m.data)
+	must(m.t, err)
 	return out
 }
 
-// still is what lies there at one moment, as a crash leaves it, while the server may write: what
-// was read twice and was the same twice lay there in between. A bbolt file read once may be half
-// of before a transaction, and half of after it.
-func (m *hostileModel) still() files {
-	for first := m.read(); ; {
-		second := m.read()
-		if maps.EqualFunc(first, second, bytes.Equal) {
-			return second
+func readFiles(data string) (files, error) {
+	out := files{}
+	err := filepath.WalkDir(data, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
 		}
-		first = second
+		name, _ := filepath.Rel(data, path)
+		content, err := os.ReadFile(path)
+		out[filepath.ToSlash(name)] = content
+		return err
+	})
+	return out, err
+}
+
+// photographed is what lies in a data directory at one moment, as a crash leaves it, while the
+// server may write: what was read twice and was the same twice lay there in between. A bbolt file
+// read once may be half of before a transaction, and half of after it. It is read again, too, if
+// the server renamed a file meanwhile.
+func photographed(t testing.TB, data string) files {
+	t.Helper()
+	for last := files(nil); ; {
+		now, err := readFiles(data)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err == nil && last != nil && maps.EqualFunc(last, now, bytes.Equal) {
+			return now
+		}
+		if last = now; err != nil {
+			last = nil
+		}
 	}
 }
 

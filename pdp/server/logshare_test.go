@@ -2,9 +2,7 @@ package server_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -148,38 +146,16 @@ func (s *shared) refused(got pdptest.Response, status int) time.Duration {
 	return time.Duration(after) * time.Second
 }
 
-// photographed is the data directory as it would be found after a crash now. It is taken
-// again if the server renamed a file meanwhile: no crash leaves a directory like that.
-func (s *shared) photographed() string {
+// crashed is the data directory as it would be found after a crash now.
+func (s *shared) crashed() string {
 	s.t.Helper()
-	for {
-		copied := s.t.TempDir()
-		err := filepath.WalkDir(s.data, func(name string, entry fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			inside, err := filepath.Rel(s.data, name)
-			must(s.t, err)
-			if entry.IsDir() {
-				return os.MkdirAll(filepath.Join(copied, inside), 0o700)
-			}
-			content, err := os.ReadFile(name)
-			if err != nil {
-				return err
-			}
-			info, err := entry.Info()
-			if err != nil {
-				return err
-			}
-			return os.WriteFile(filepath.Join(copied, inside), content, info.Mode().Perm())
-		})
-		if err == nil {
-			return copied
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			s.t.Fatal(err)
-		}
+	copied := s.t.TempDir()
+	for name, content := range photographed(s.t, s.data) {
+		path := filepath.Join(copied, filepath.FromSlash(name))
+		must(s.t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(s.t, os.WriteFile(path, content, 0o600))
 	}
+	return copied
 }
 
 // One caller with 64 connections fills its share of the log and no more, whatever is
@@ -209,7 +185,7 @@ func TestOneCallerCannotRetireEverybodysRecords(t *testing.T) {
 	}
 	whole()
 	s.asks(http.StatusOK)
-	crashed := s.photographed()
+	crashed := s.crashed()
 
 	s.again() // in good order
 	answered, last = s.flood(s.greedy)
