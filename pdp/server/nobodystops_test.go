@@ -3,6 +3,7 @@ package server_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -216,6 +217,15 @@ func TestStreamsWhoseBodiesDoNotComeAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			transport := s.Client.Transport.(*http.Transport).Clone()
 			transport.ForceAttemptHTTP2 = true
+			// Who loses the connection must not come back on a flood of new ones: those may push out the victim's, which is
+			// as new, and that is another test.
+			var dialed atomic.Bool
+			transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+				if dialed.Swap(true) {
+					return nil, errors.New("there is one connection for all requests")
+				}
+				return new(net.Dialer).DialContext(ctx, network, address)
+			}
 			defer transport.CloseIdleConnections()
 			greedy := &http.Client{Transport: transport}
 			first, err := greedy.Get(s.URL + "/livez") // the connection, for all of them
