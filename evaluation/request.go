@@ -86,10 +86,13 @@ func (r Request) MarshalJSON() ([]byte, error) {
 }
 
 // MarshalJSON writes e in the AuthZEN shape.
-func (e Entity) MarshalJSON() ([]byte, error) { return e.append(nil), nil }
+func (e Entity) MarshalJSON() ([]byte, error) { return e.append(make([]byte, 0, usualSize)), nil }
+
+// usualSize is the room that most entities and actions need.
+const usualSize = 128
 
 // MarshalJSON writes a in the AuthZEN shape.
-func (a Action) MarshalJSON() ([]byte, error) { return a.append(nil), nil }
+func (a Action) MarshalJSON() ([]byte, error) { return a.append(make([]byte, 0, usualSize)), nil }
 
 func (e Entity) append(b []byte) []byte {
 	b = appendString(append(b, `{"type":`...), e.Type)

@@ -299,7 +299,9 @@ func appendElems(b []byte, n int, at func(int) any) ([]byte, error) {
 func (v Value) MarshalJSON() ([]byte, error) { return v.append(nil), nil }
 
 // MarshalJSON writes o with members in order of their names.
-func (o Object) MarshalJSON() ([]byte, error) { return o.Value().append(nil), nil }
+func (o Object) MarshalJSON() ([]byte, error) {
+	return o.Value().append(make([]byte, 0, usualSize)), nil
+}
 
 func (v Value) append(b []byte) []byte { return new(valueWriter).append(b, v) }
 

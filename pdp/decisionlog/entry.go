@@ -147,7 +147,8 @@ func prepare(e Entry, kinds []string) (prepared, error) {
 	}
 	b := body{out: make([]byte, 0, 768)}
 	if !e.Now.IsZero() {
-		b.text("now", e.Now.UTC().Format(TimeLayout))
+		b.name("now")
+		b.out = append(e.Now.UTC().AppendFormat(append(b.out, '"'), TimeLayout), '"')
 	}
 	b.text("tenant", e.Tenant)
 	b.text("kind", e.Kind)
@@ -193,8 +194,7 @@ type body struct {
 }
 
 func (b *body) name(name string) {
-	b.out = append(b.out, ',', '"')
-	b.out = append(append(b.out, name...), '"', ':')
+	b.out = append(append(append(b.out, `,"`...), name...), `":`...)
 }
 
 func (b *body) text(name, s string) {
@@ -270,12 +270,13 @@ func list[T any](b *body, name string, items []T) {
 	if len(items) == 0 {
 		return
 	}
-	v, err := json.Marshal(items, jsontext.AllowInvalidUTF8(true))
+	v, err := json.Marshal(items, jsontext.AllowInvalidUTF8(true)) // without whitespace
 	if err != nil {
 		b.err = errors.Join(b.err, fmt.Errorf("%s is no JSON", name))
 		return
 	}
-	b.value(name, v)
+	b.name(name)
+	b.out = append(b.out, v...)
 }
 
 // quote appends s as a JSON string; what is not UTF-8 becomes U+FFFD.

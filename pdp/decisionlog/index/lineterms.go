@@ -10,13 +10,15 @@ import (
 // goes over it once, several times faster than a decoder, which would be a third of
 // what a record costs altogether. What is written otherwise it calls odd.
 type termReader struct {
-	terms   [][]byte
-	unquote []byte
+	terms [][]byte
+	all   []byte // the bytes of the terms
+	text  []byte // of the string that is being read
 }
 
 // read returns the terms of a line, which are the reader's until the next.
 func (r *termReader) read(line []byte) [][]byte {
-	r.terms = append(r.terms[:0], []byte{TermTenant}) // of no tenant, unless it says so
+	r.terms, r.all = r.terms[:0], r.all[:0]
+	r.add(TermTenant, nil) // of no tenant, unless it says so
 	if !eachMember(line, r.member) {
 		return [][]byte{[]byte(TermOdd)}
 	}
@@ -27,19 +29,19 @@ func (r *termReader) member(name, value []byte) bool {
 	switch string(name) {
 	case "tenant":
 		r.terms = r.terms[1:]
-		return r.text(TermTenant, value)
+		return r.string(TermTenant, value)
 	case "kind":
-		return r.text(TermKind, value)
+		return r.string(TermKind, value)
 	case "event":
-		return r.text(TermEvent, value)
+		return r.string(TermEvent, value)
 	case "decision":
 		return r.decision(value)
 	case "request":
 		return eachMember(value, r.request)
 	case "determining":
-		return eachItem(value, func(id []byte) bool { return r.text(TermPolicy, id) })
+		return eachItem(value, func(id []byte) bool { return r.string(TermPolicy, id) })
 	case "errors":
-		return eachItem(value, func(e []byte) bool { return eachMember(e, r.policy) })
+		return eachItem(value, func(e []byte) bool { return eachMember(e, r.named("policy", TermPolicy)) })
 	case "discharged":
 		return eachItem(value, func(d []byte) bool { return eachMember(d, r.by) })
 	case "details":
@@ -51,17 +53,18 @@ func (r *termReader) member(name, value []byte) bool {
 func (r *termReader) request(name, value []byte) bool {
 	switch string(name) {
 	case "subject":
-		return eachMember(value, func(name, value []byte) bool { return string(name) != "id" || r.text(TermSubject, value) })
+		return eachMember(value, r.named("id", TermSubject))
 	case "resource":
-		return eachMember(value, func(name, value []byte) bool { return string(name) != "id" || r.text(TermResource, value) })
+		return eachMember(value, r.named("id", TermResource))
 	case "action":
-		return eachMember(value, func(name, value []byte) bool { return string(name) != "name" || r.text(TermAction, value) })
+		return eachMember(value, r.named("name", TermAction))
 	}
 	return true
 }
 
-func (r *termReader) policy(name, value []byte) bool {
-	return string(name) != "policy" || r.text(TermPolicy, value)
+// named takes the string of one member, which becomes a term with this letter.
+func (r *termReader) named(member string, letter byte) func(name, value []byte) bool {
+	return func(name, value []byte) bool { return string(name) != member || r.string(letter, value) }
 }
 
 func (r *termReader) of(name, value []byte) bool {
@@ -69,42 +72,38 @@ func (r *termReader) of(name, value []byte) bool {
 	case value[0] != '"':
 		return true
 	case string(name) == "decision":
-		return r.text(TermOf, value)
+		return r.string(TermOf, value)
 	}
 	return r.by(name, value)
 }
 
 func (r *termReader) by(name, value []byte) bool {
-	return string(name) != "approval" || value[0] != '"' || r.text(TermApproval, value)
+	return string(name) != "approval" || value[0] != '"' || r.string(TermApproval, value)
 }
+
+// answers are the values that the member decision has, and what they are as terms.
+var answers = map[string]string{"true": "allow", "false": "deny"}
 
 func (r *termReader) decision(value []byte) bool {
-	switch string(value) {
-	case "true":
-		r.terms = append(r.terms, []byte(string(TermDecision)+"allow"))
-	case "false":
-		r.terms = append(r.terms, []byte(string(TermDecision)+"deny"))
-	default:
+	answer, known := answers[string(value)]
+	r.add(TermDecision, []byte(answer))
+	return known
+}
+
+// string adds the term of a string.
+func (r *termReader) string(letter byte, value []byte) bool {
+	var err error
+	if r.text, err = jsontext.AppendUnquote(r.text[:0], value); err != nil {
 		return false
 	}
+	r.add(letter, r.text)
 	return true
 }
 
-// text adds the term of a string.
-func (r *termReader) text(letter byte, value []byte) bool {
-	if len(value) < 2 || value[0] != '"' {
-		return false
-	}
-	text := value[1 : len(value)-1]
-	if bytes.IndexByte(text, '\\') >= 0 {
-		var err error
-		if r.unquote, err = jsontext.AppendUnquote(r.unquote[:0], value); err != nil {
-			return false
-		}
-		text = r.unquote
-	}
-	r.terms = append(r.terms, []byte(Term(letter, string(text))))
-	return true
+func (r *termReader) add(letter byte, text []byte) {
+	start := len(r.all)
+	r.all = appendTerm(r.all, letter, text)
+	r.terms = append(r.terms, r.all[start:])
 }
 
 // Terms are the terms of a line, or of one that is written otherwise [TermOdd] alone.

@@ -27,10 +27,13 @@ const (
 const termLength = 256
 
 // Term is the term of a value.
-func Term(letter byte, value string) string {
-	if len(value) > termLength {
-		sum := sha256.Sum256([]byte(value))
-		value = "\x00" + string(sum[:])
+func Term(letter byte, value string) string { return string(appendTerm(nil, letter, []byte(value))) }
+
+func appendTerm(b []byte, letter byte, value []byte) []byte {
+	b = append(b, letter)
+	if len(value) <= termLength {
+		return append(b, value...)
 	}
-	return string(letter) + value
+	sum := sha256.Sum256(value)
+	return append(append(b, 0), sum[:]...)
 }

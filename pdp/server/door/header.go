@@ -60,7 +60,11 @@ func WantJSON(h http.Header) error {
 	if len(types) != 1 {
 		return NewProblem(http.StatusBadRequest, "the Content-Type must be given once; send application/json")
 	}
-	if mediaType, _, err := mime.ParseMediaType(types[0]); err != nil || mediaType != "application/json" {
+	mediaType, err := types[0], error(nil)
+	if mediaType != echo.MIMEApplicationJSON { // which nearly everybody sends
+		mediaType, _, err = mime.ParseMediaType(mediaType)
+	}
+	if err != nil || mediaType != echo.MIMEApplicationJSON {
 		return NewProblem(http.StatusBadRequest,
 			"the Content-Type is not application/json; send it, with parameters or without")
 	}
