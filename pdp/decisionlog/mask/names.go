@@ -16,6 +16,9 @@ var secretWords = []string{
 
 // isSecretName reports if a member's value is a secret by the member's name.
 func isSecretName(name string) bool {
+	if len(name) < len("token") { // the shortest of the words
+		return false
+	}
 	name = strings.Map(plain, name)
 	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(name, word) })
 }
