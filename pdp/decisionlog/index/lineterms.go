@@ -10,9 +10,9 @@ import (
 // goes over it once, several times faster than a decoder, which would be a third of
 // what a record costs altogether. What is written otherwise it calls odd.
 type termReader struct {
-	terms [][]byte
-	all   []byte // the bytes of the terms
-	text  []byte // of the string that is being read
+	terms    [][]byte
+	all      []byte // the bytes of the terms
+	unquoted []byte // the string that is being read
 }
 
 // read returns the terms of a line, which are the reader's until the next.
@@ -29,17 +29,17 @@ func (r *termReader) member(name, value []byte) bool {
 	switch string(name) {
 	case "tenant":
 		r.terms = r.terms[1:]
-		return r.string(TermTenant, value)
+		return r.text(TermTenant, value)
 	case "kind":
-		return r.string(TermKind, value)
+		return r.text(TermKind, value)
 	case "event":
-		return r.string(TermEvent, value)
+		return r.text(TermEvent, value)
 	case "decision":
 		return r.decision(value)
 	case "request":
 		return eachMember(value, r.request)
 	case "determining":
-		return eachItem(value, func(id []byte) bool { return r.string(TermPolicy, id) })
+		return eachItem(value, func(id []byte) bool { return r.text(TermPolicy, id) })
 	case "errors":
 		return eachItem(value, func(e []byte) bool { return eachMember(e, r.named("policy", TermPolicy)) })
 	case "discharged":
@@ -64,7 +64,7 @@ func (r *termReader) request(name, value []byte) bool {
 
 // named takes the string of one member, which becomes a term with this letter.
 func (r *termReader) named(member string, letter byte) func(name, value []byte) bool {
-	return func(name, value []byte) bool { return string(name) != member || r.string(letter, value) }
+	return func(name, value []byte) bool { return string(name) != member || r.text(letter, value) }
 }
 
 func (r *termReader) of(name, value []byte) bool {
@@ -72,13 +72,13 @@ func (r *termReader) of(name, value []byte) bool {
 	case value[0] != '"':
 		return true
 	case string(name) == "decision":
-		return r.string(TermOf, value)
+		return r.text(TermOf, value)
 	}
 	return r.by(name, value)
 }
 
 func (r *termReader) by(name, value []byte) bool {
-	return string(name) != "approval" || value[0] != '"' || r.string(TermApproval, value)
+	return string(name) != "approval" || value[0] != '"' || r.text(TermApproval, value)
 }
 
 // answers are the values that the member decision has, and what they are as terms.
@@ -90,13 +90,13 @@ func (r *termReader) decision(value []byte) bool {
 	return known
 }
 
-// string adds the term of a string.
-func (r *termReader) string(letter byte, value []byte) bool {
+// text adds the term of a string.
+func (r *termReader) text(letter byte, value []byte) bool {
 	var err error
-	if r.text, err = jsontext.AppendUnquote(r.text[:0], value); err != nil {
+	if r.unquoted, err = jsontext.AppendUnquote(r.unquoted[:0], value); err != nil {
 		return false
 	}
-	r.add(letter, r.text)
+	r.add(letter, r.unquoted)
 	return true
 }
 
