@@ -88,7 +88,7 @@ func (r Request) MarshalJSON() ([]byte, error) {
 // MarshalJSON writes e in the AuthZEN shape.
 func (e Entity) MarshalJSON() ([]byte, error) { return e.append(make([]byte, 0, usualSize)), nil }
 
-// usualSize is the room that most entities and actions need.
+// usualSize is the room in bytes that most entities, actions and objects need.
 const usualSize = 128
 
 // MarshalJSON writes a in the AuthZEN shape.

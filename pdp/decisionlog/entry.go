@@ -267,12 +267,12 @@ func (b *body) decision(d *Decision) {
 
 // list appends anything as JSON: lists of names, and structs with tags.
 func list[T any](b *body, name string, items []T) {
-	if len(items) == 0 {
+	if len(items) == 0 || b.err != nil {
 		return
 	}
-	v, err := json.Marshal(items, jsontext.AllowInvalidUTF8(true)) // without whitespace
+	v, err := json.Marshal(items, jsontext.AllowInvalidUTF8(true)) // which writes no whitespace
 	if err != nil {
-		b.err = errors.Join(b.err, fmt.Errorf("%s is no JSON", name))
+		b.err = fmt.Errorf("%s is no JSON", name)
 		return
 	}
 	b.name(name)

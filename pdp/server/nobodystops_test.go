@@ -217,8 +217,8 @@ func TestStreamsWhoseBodiesDoNotComeAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			transport := s.Client.Transport.(*http.Transport).Clone()
 			transport.ForceAttemptHTTP2 = true
-			// Who loses the connection must not come back on a flood of new ones: those may push out the victim's, which is
-			// as new, and that is another test.
+			// The greedy client does not dial again when its connection is lost. Dozens of new connections could push out
+			// the victim's new one, because nothing tells new connections apart.
 			var dialed atomic.Bool
 			transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 				if dialed.Swap(true) {
@@ -234,8 +234,9 @@ func TestStreamsWhoseBodiesDoNotComeAreBounded(t *testing.T) {
 			ctx, leave := context.WithTimeout(t.Context(), patience)
 			defer leave()
 			var streams sync.WaitGroup
-			ended := make(chan int, 64)
-			for range 64 {
+			const requests = 64 // which one connection can have, so no second one is needed for them
+			ended := make(chan int, requests)
+			for range requests {
 				streams.Go(func() {
 					body, keep := io.Pipe()
 					defer func() { _ = keep.Close() }()

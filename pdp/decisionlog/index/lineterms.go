@@ -11,7 +11,7 @@ import (
 // what a record costs altogether. What is written otherwise it calls odd.
 type termReader struct {
 	terms    [][]byte
-	all      []byte // the bytes of the terms
+	all      []byte // what the terms are slices of
 	unquoted []byte // the string that is being read
 }
 
@@ -62,7 +62,7 @@ func (r *termReader) request(name, value []byte) bool {
 	return true
 }
 
-// named takes the string of one member, which becomes a term with this letter.
+// named returns what [eachMember] is to do if the string of one member is a term with this letter.
 func (r *termReader) named(member string, letter byte) func(name, value []byte) bool {
 	return func(name, value []byte) bool { return string(name) != member || r.text(letter, value) }
 }
@@ -84,6 +84,7 @@ func (r *termReader) by(name, value []byte) bool {
 // answers are the values that the member decision has, and what they are as terms.
 var answers = map[string]string{"true": "allow", "false": "deny"}
 
+// decision adds the term of an answer. If there is no such answer, the line is odd, and the term goes with it.
 func (r *termReader) decision(value []byte) bool {
 	answer, known := answers[string(value)]
 	r.add(TermDecision, []byte(answer))
@@ -103,7 +104,7 @@ func (r *termReader) text(letter byte, value []byte) bool {
 func (r *termReader) add(letter byte, text []byte) {
 	start := len(r.all)
 	r.all = appendTerm(r.all, letter, text)
-	r.terms = append(r.terms, r.all[start:])
+	r.terms = append(r.terms, r.all[start:len(r.all):len(r.all)])
 }
 
 // Terms are the terms of a line, or of one that is written otherwise [TermOdd] alone.

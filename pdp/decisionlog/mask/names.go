@@ -16,7 +16,7 @@ var secretWords = []string{
 
 // isSecretName reports if a member's value is a secret by the member's name.
 func isSecretName(name string) bool {
-	if len(name) < len("token") { // the shortest of the words
+	if len(name) < len("token") { // no word is shorter
 		return false
 	}
 	name = strings.Map(plain, name)
