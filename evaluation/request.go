@@ -73,10 +73,13 @@ func (r *Request) Justified() bool {
 	return reason.Kind() == String && reason.Text() == "approved"
 }
 
+// usualSize is the room in bytes that most values need as JSON.
+const usualSize = 128
+
 // MarshalJSON writes r in the AuthZEN shape, whichever shape it came in. The
 // tenant is not part of that shape: it is in the URL.
 func (r Request) MarshalJSON() ([]byte, error) {
-	b := r.Subject.append(append(make([]byte, 0, 128), `{"subject":`...))
+	b := r.Subject.append(append(make([]byte, 0, usualSize), `{"subject":`...))
 	b = r.Action.append(append(b, `,"action":`...))
 	b = r.Resource.append(append(b, `,"resource":`...))
 	if r.Context.Len() > 0 {
@@ -87,9 +90,6 @@ func (r Request) MarshalJSON() ([]byte, error) {
 
 // MarshalJSON writes e in the AuthZEN shape.
 func (e Entity) MarshalJSON() ([]byte, error) { return e.append(make([]byte, 0, usualSize)), nil }
-
-// usualSize is the room in bytes that most entities, actions and objects need.
-const usualSize = 128
 
 // MarshalJSON writes a in the AuthZEN shape.
 func (a Action) MarshalJSON() ([]byte, error) { return a.append(make([]byte, 0, usualSize)), nil }

@@ -296,12 +296,10 @@ func appendElems(b []byte, n int, at func(int) any) ([]byte, error) {
 }
 
 // MarshalJSON writes v with members in order of their names.
-func (v Value) MarshalJSON() ([]byte, error) { return v.append(nil), nil }
+func (v Value) MarshalJSON() ([]byte, error) { return v.append(make([]byte, 0, usualSize)), nil }
 
 // MarshalJSON writes o with members in order of their names.
-func (o Object) MarshalJSON() ([]byte, error) {
-	return o.Value().append(make([]byte, 0, usualSize)), nil
-}
+func (o Object) MarshalJSON() ([]byte, error) { return o.Value().MarshalJSON() }
 
 func (v Value) append(b []byte) []byte { return new(valueWriter).append(b, v) }
 
