@@ -28,7 +28,7 @@ func (r *termReader) read(line []byte) [][]byte {
 func (r *termReader) member(name, value []byte) bool {
 	switch string(name) {
 	case "tenant":
-		r.terms = r.terms[1:]
+		r.terms = append(r.terms[:0], r.terms[1:]...) // what is read of lines after this one finds the same room
 		return r.text(TermTenant, value)
 	case "kind":
 		return r.text(TermKind, value)
