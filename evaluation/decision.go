@@ -19,6 +19,9 @@ type Decision struct {
 	// Determining holds the ids of the policies that made the answer, sorted:
 	// every satisfied permit of an allow, every satisfied forbid of a deny.
 	Determining []string
+	// Overruled holds, if Reason made a deny of an allow, the ids of the policies that
+	// would have determined the allow, sorted.
+	Overruled []string
 	// Errors holds the considered policies that could not be evaluated, sorted.
 	Errors []PolicyError
 	// Obligations are what the PEP must do besides.
@@ -50,8 +53,11 @@ type Decision struct {
 }
 
 // Deny turns an allow into a deny for a reason: nothing that came with the allow
-// comes with it.
+// comes with it. It is Overruled then.
 func (d *Decision) Deny(reason Reason) {
+	if d.Allow {
+		d.Overruled = d.Determining
+	}
 	d.Allow, d.Reason, d.ReasonUser, d.Determining, d.Obligations, d.Met = false, reason, "", nil, nil, nil
 }
 

@@ -3,8 +3,8 @@ package evaluation
 // Request asks for one decision: may this subject do this action on this resource,
 // in this context, in this tenant? Every wire shape becomes one of these.
 type Request struct {
-	// Shape is the wire shape the request came in; it changes nothing but the
-	// pointers of errors and the form of the answer.
+	// Shape is the wire shape the request came in. It changes the pointers of errors and the form
+	// of the answer; and a native request declares the obligation approval_required by itself.
 	Shape Shape
 	// Tenant is "default" or the name of a tenant of the bundle; "" is default,
 	// but for a native request, which must name its own.

@@ -101,25 +101,31 @@ type ApprovalRequest struct {
 	Now time.Time
 }
 
+// reply is the answer to a call that an approval can change.
+type reply struct {
+	decision evaluation.Decision
+	use      Reservation // nil if the answer uses no approval
+	approved bool        // the answer is what the policies said when they were asked as approved
+}
+
 // await answers a call that waits for a person. If there is an approval of exactly this request,
 // the policies decide again as approved, and a use of the approval is reserved for the new
 // answer. If there is no approval, the first answer (stands) is given, and an approval request
 // is filed or offered.
 func (p *PDP) await(
 	ctx context.Context, bundle *Bundle, call Call, first *engine.Verdict, stands evaluation.Decision,
-) (evaluation.Decision, Reservation, error) {
+) (reply, error) {
 	a, ok := approvalRequest(first, bundle, call)
 	if !ok {
-		return stands, nil, nil
+		return reply{decision: stands}, nil
 	}
 	a.Decision = stands.ID
 	var found Found
 	var err error
 	if call.Request.Presented() != "" || call.Request.Justified() {
-		var d evaluation.Decision
-		var use Reservation
-		if d, use, found, err = p.answerByApproval(ctx, bundle, a, first); err != nil || found.ID != "" {
-			return d, use, err
+		var answer reply
+		if answer, found, err = p.answerByApproval(ctx, bundle, a, first); err != nil || found.ID != "" {
+			return answer, err
 		}
 	}
 	switch {
@@ -128,7 +134,7 @@ func (p *PDP) await(
 	case call.Approvals == SpendOrOffer && requestable(&stands):
 		stands.Access, err = p.options.Approvals.Offer(ctx, a, found.Why)
 	}
-	return stands, nil, notRecorded(err)
+	return reply{decision: stands}, notRecorded(err)
 }
 
 // notRecorded wraps an error of [Recorder] or of [Approvals]. The latter counts as a failure to
@@ -184,28 +190,29 @@ func (p *PDP) explainPresented(ctx context.Context, call Call, d *evaluation.Dec
 // used, and there is no answer here.
 func (p *PDP) answerByApproval(
 	ctx context.Context, bundle *Bundle, a ApprovalRequest, first *engine.Verdict,
-) (d evaluation.Decision, use Reservation, found Found, err error) {
+) (answer reply, found Found, err error) {
 	if found, err = p.options.Approvals.Find(ctx, a); err != nil || found.ID == "" {
-		return d, nil, found, notRecorded(err)
+		return answer, found, notRecorded(err)
 	}
 	again := inquire(bundle, &a.Call)
 	again.Approved, again.WantMismatch = true, true
 	second, err := again.Judge(ctx)
 	if err != nil {
-		return d, nil, Found{}, err
+		return answer, Found{}, err
 	}
 	if second.Decision.Allow {
 		if a.OfTenant && second.Waits() && !second.DemandOfTenant(bundle) {
 			// The second demand has equal words but comes from the root, whose approvers were not asked.
-			return d, nil, Found{Why: evaluation.ApprovalOutOfScope}, nil
+			return answer, Found{Why: evaluation.ApprovalOutOfScope}, nil
 		}
 		if second.Unite(first, a.Obligation, found.ID); second.Decision.Allow && second.Waits() {
 			// The second verdict waits for another approval, which is still owed.
-			return d, nil, Found{Why: evaluation.ApprovalOutOfScope}, nil
+			return answer, Found{Why: evaluation.ApprovalOutOfScope}, nil
 		}
 	}
-	if d, err = second.Answer(ctx, &again); err != nil {
-		return d, nil, Found{}, err
+	d, err := second.Answer(ctx, &again)
+	if err != nil {
+		return answer, Found{}, err
 	}
 	d.ID = a.Decision
 	offers := a.Call.Approvals == SpendOrOffer
@@ -213,20 +220,21 @@ func (p *PDP) answerByApproval(
 		if offers {
 			d.Access, err = p.options.Approvals.Offer(ctx, a, evaluation.ApprovalPolicyDenied)
 		}
-		return d, nil, found, notRecorded(err)
+		return reply{decision: d, approved: true}, found, notRecorded(err)
 	}
 	if offers {
 		d.Access = &evaluation.Access{Approval: &evaluation.ApprovalReference{ID: found.ID, ApprovedUntil: found.Until}}
 	}
 	// This is the last step before the record. No step may come between the two that could
 	// keep the use reserved for ever.
-	if use, err = p.options.Approvals.Reserve(ctx, a, found.ID); err != nil {
-		return evaluation.Decision{}, nil, Found{}, notRecorded(err)
+	use, err := p.options.Approvals.Reserve(ctx, a, found.ID)
+	if err != nil {
+		return answer, Found{}, notRecorded(err)
 	}
 	if use == nil {
-		return d, nil, Found{Why: evaluation.ApprovalExpired}, nil // another decision was faster
+		return answer, Found{Why: evaluation.ApprovalExpired}, nil // another decision was faster
 	}
-	return d, use, found, nil
+	return reply{decision: d, use: use, approved: true}, found, nil
 }
 
 // approvalRequest returns what an approval would be for. It reports false if no approver could be

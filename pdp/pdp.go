@@ -57,6 +57,9 @@ type Record struct {
 	Time     time.Time
 	Call     Call // its Request is whole, with the parts that it inherited
 	Decision evaluation.Decision
+	// Approved is set if the decision is what the policies said when they were asked again as
+	// approved, an allow or a deny.
+	Approved bool
 	// Item is set for an item of a batch. The records of a batch are recorded together.
 	Item Item
 	// Kind and Search are set for a search: what it looked for, and what it found.
@@ -98,6 +101,10 @@ type Call struct {
 	Explain bool
 	// Approvals says what a person's approval can do for the call.
 	Approvals ApprovalMode
+	// Hidden are the places in Request whose values are not known, if the request comes from a
+	// record. The decision is the one that all values give that can have stood there. If they give
+	// different ones, the error is an [*Unknown].
+	Hidden []evaluation.Hidden
 }
 
 // The errors of [PDP.Evaluate] besides [*evaluation.Error].
@@ -173,27 +180,29 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 	}
 	d.ID = p.options.NewID()
 
-	var use Reservation // nil if the answer uses no approval
+	answer := reply{decision: d}
 	if call.Approvals != NotAsked && p.options.Approvals != nil {
 		if first.Waits() {
-			d, use, err = p.await(ctx, in.Bundle, call, &first, d)
+			answer, err = p.await(ctx, in.Bundle, call, &first, d)
 		} else {
-			err = p.explainPresented(ctx, call, &d)
+			err = p.explainPresented(ctx, call, &answer.decision)
 		}
 		if err != nil {
 			return evaluation.Decision{}, err
 		}
 	}
 
-	if use != nil {
-		err = p.recordUse(ctx, record(call, d), use)
+	r := record(call, answer.decision)
+	r.Approved = answer.approved
+	if answer.use != nil {
+		err = p.recordUse(ctx, r, answer.use)
 	} else {
-		err = p.record(ctx, record(call, d))
+		err = p.record(ctx, r)
 	}
 	if err != nil {
 		return evaluation.Decision{}, err
 	}
-	return d, nil
+	return answer.decision, nil
 }
 
 // inquire returns the inquiry that puts a call to a bundle.
