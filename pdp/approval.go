@@ -112,27 +112,28 @@ type reply struct {
 // the policies decide again as approved, and a use of the approval is reserved for the new
 // answer. If there is no approval, the first answer (stands) is given, and an approval request
 // is filed or offered.
-func (p *PDP) await(
-	ctx context.Context, bundle *Bundle, call Call, first *engine.Verdict, stands evaluation.Decision,
+func await(
+	ctx context.Context, approvals Approvals, bundle *Bundle, call Call, first *engine.Verdict, stands evaluation.Decision,
 ) (reply, error) {
+	onRecord := call.Approved != "" // then it is known that the approval was found
 	a, ok := approvalRequest(first, bundle, call)
-	if !ok {
+	if !ok && !onRecord {
 		return reply{decision: stands}, nil
 	}
 	a.Decision = stands.ID
 	var found Found
 	var err error
-	if call.Request.Presented() != "" || call.Request.Justified() {
+	if onRecord || call.Request.Presented() != "" || call.Request.Justified() {
 		var answer reply
-		if answer, found, err = p.answerByApproval(ctx, bundle, a, first); err != nil || found.ID != "" {
+		if answer, found, err = answerByApproval(ctx, approvals, bundle, a, first); err != nil || found.ID != "" {
 			return answer, err
 		}
 	}
 	switch {
 	case call.Approvals == SpendOrFile && stands.Allow: // a deny has another reason, which no approval changes
-		stands.Approval, err = p.options.Approvals.File(ctx, a)
+		stands.Approval, err = approvals.File(ctx, a)
 	case call.Approvals == SpendOrOffer && requestable(&stands):
-		stands.Access, err = p.options.Approvals.Offer(ctx, a, found.Why)
+		stands.Access, err = approvals.Offer(ctx, a, found.Why)
 	}
 	return reply{decision: stands}, notRecorded(err)
 }
@@ -166,7 +167,7 @@ func (p *PDP) Requestable(ctx context.Context, call Call) (ApprovalRequest, bool
 
 // explainPresented attaches, to a deny that no approval can change, the reason why the presented
 // approval does not count.
-func (p *PDP) explainPresented(ctx context.Context, call Call, d *evaluation.Decision) error {
+func explainPresented(ctx context.Context, approvals Approvals, call Call, d *evaluation.Decision) error {
 	if call.Approvals != SpendOrOffer || d.Allow || call.Request.Presented() == "" {
 		return nil
 	}
@@ -177,9 +178,9 @@ func (p *PDP) explainPresented(ctx context.Context, call Call, d *evaluation.Dec
 		Presented: call.Request.Presented(),
 		Now:       call.Now,
 	}
-	found, err := p.options.Approvals.Find(ctx, a)
+	found, err := approvals.Find(ctx, a)
 	if err == nil && found.Why != "" {
-		d.Access, err = p.options.Approvals.Offer(ctx, a, found.Why)
+		d.Access, err = approvals.Offer(ctx, a, found.Why)
 	}
 	return notRecorded(err)
 }
@@ -188,14 +189,14 @@ func (p *PDP) explainPresented(ctx context.Context, call Call, d *evaluation.Dec
 // verdict about the approved request must be an allow too. The obligations of both verdicts are
 // owed, except the obligation that was approved. If found.ID is empty, no approval could be
 // used, and there is no answer here.
-func (p *PDP) answerByApproval(
-	ctx context.Context, bundle *Bundle, a ApprovalRequest, first *engine.Verdict,
+func answerByApproval(
+	ctx context.Context, approvals Approvals, bundle *Bundle, a ApprovalRequest, first *engine.Verdict,
 ) (answer reply, found Found, err error) {
-	if found, err = p.options.Approvals.Find(ctx, a); err != nil || found.ID == "" {
+	if found, err = approvals.Find(ctx, a); err != nil || found.ID == "" {
 		return answer, found, notRecorded(err)
 	}
 	again := inquire(bundle, &a.Call)
-	again.Approved, again.WantMismatch = true, true
+	again.Approved, again.WantMismatch, again.Given = true, true, first.Given
 	second, err := again.Judge(ctx)
 	if err != nil {
 		return answer, Found{}, err
@@ -218,7 +219,7 @@ func (p *PDP) answerByApproval(
 	offers := a.Call.Approvals == SpendOrOffer
 	if !d.Allow { // a deny uses no approval
 		if offers {
-			d.Access, err = p.options.Approvals.Offer(ctx, a, evaluation.ApprovalPolicyDenied)
+			d.Access, err = approvals.Offer(ctx, a, evaluation.ApprovalPolicyDenied)
 		}
 		return reply{decision: d, approved: true}, found, notRecorded(err)
 	}
@@ -227,7 +228,7 @@ func (p *PDP) answerByApproval(
 	}
 	// This is the last step before the record. No step may come between the two that could
 	// keep the use reserved for ever.
-	use, err := p.options.Approvals.Reserve(ctx, a, found.ID)
+	use, err := approvals.Reserve(ctx, a, found.ID)
 	if err != nil {
 		return answer, Found{}, notRecorded(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -105,6 +106,9 @@ type Call struct {
 	// record. The decision is the one that all values give that can have stood there. If they give
 	// different ones, the error is an [*Unknown].
 	Hidden []evaluation.Hidden
+	// Approved is the approval by which the call was decided, if it comes from a record. It counts
+	// as an approval of exactly this call. None other is looked for, and nothing is spent.
+	Approved string
 }
 
 // The errors of [PDP.Evaluate] besides [*evaluation.Error].
@@ -172,26 +176,17 @@ func newPDP(source Source, first loaded, options Options) *PDP {
 // If ctx ends first there is no answer, and the error is that of ctx.
 func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, error) {
 	p.setTime(&call)
-	in := inquire(p.Bundle(), &call) // pinned: one call sees one bundle
-	in.WantMismatch = true
-	first, d, err := judge(ctx, &in)
+	b := p.Bundle() // pinned: one call sees one bundle
+	var answer reply
+	var err error
+	if len(call.Hidden) > 0 {
+		answer, err = p.decideHidden(ctx, b, call, sync.OnceValue(p.options.NewID))
+	} else {
+		answer, err = p.decide(ctx, b, call, engine.Given{}, p.options.NewID)
+	}
 	if err != nil {
 		return evaluation.Decision{}, err
 	}
-	d.ID = p.options.NewID()
-
-	answer := reply{decision: d}
-	if call.Approvals != NotAsked && p.options.Approvals != nil {
-		if first.Waits() {
-			answer, err = p.await(ctx, in.Bundle, call, &first, d)
-		} else {
-			err = p.explainPresented(ctx, call, &answer.decision)
-		}
-		if err != nil {
-			return evaluation.Decision{}, err
-		}
-	}
-
 	r := record(call, answer.decision)
 	r.Approved = answer.approved
 	if answer.use != nil {
@@ -203,6 +198,39 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 		return evaluation.Decision{}, err
 	}
 	return answer.decision, nil
+}
+
+// decide is [PDP.Evaluate] up to the record. given are verdicts that are taken as given; as a
+// rule there are none.
+func (p *PDP) decide(ctx context.Context, b *Bundle, call Call, given engine.Given, id func() string) (reply, error) {
+	in := inquire(b, &call)
+	in.WantMismatch, in.Given = true, given
+	first, d, err := judge(ctx, &in)
+	if err != nil {
+		return reply{}, err
+	}
+	d.ID = id()
+	answer := reply{decision: d}
+	if approvals, mode := p.approvalsFor(&call); mode != NotAsked && approvals != nil {
+		call.Approvals = mode
+		if first.Waits() {
+			return await(ctx, approvals, b, call, &first, d)
+		}
+		err = explainPresented(ctx, approvals, call, &answer.decision)
+	}
+	return answer, err
+}
+
+// approvalsFor returns the approvals that can change the answer to a call, and how they can. What
+// was decided by an approval on record is decided again by that approval, and by no other.
+func (p *PDP) approvalsFor(call *Call) (Approvals, ApprovalMode) {
+	switch {
+	case call.Approved != "":
+		return approvalOnRecord(call.Approved), Spend
+	case len(call.Hidden) > 0:
+		return nil, NotAsked
+	}
+	return p.options.Approvals, call.Approvals
 }
 
 // inquire returns the inquiry that puts a call to a bundle.

@@ -304,10 +304,12 @@ func (p *Policy) tree() *ast.Policy { return (*ast.Policy)(p.Cedar.AST()) }
 // Term is a condition as plain values, for code that follows how the condition is evaluated.
 // Nothing on the decision path uses terms.
 type Term struct {
-	Op   Op
-	Path AttributePath // of OpPath; for OpHas, the path that it tests for
-	Test ScopeTest     // of OpTest
-	Args []*Term
+	Op      Op
+	Path    AttributePath // of OpPath; for OpHas, the path that it tests for; of OpRead, a name without a root
+	Test    ScopeTest     // of OpTest
+	Value   types.Value   // of OpValue
+	Pattern types.Pattern // of OpLike
+	Args    []*Term
 }
 
 // Op is the operator of a term.
@@ -326,6 +328,14 @@ const (
 	OpEqual
 	OpContains // contains, containsAll, containsAny
 	OpIsEmpty
+	OpValue // anything else that the policy writes out
+	OpOrder // <, <=, > and >=
+	OpLike
+	OpAdd
+	OpSubtract
+	OpMultiply
+	OpNegate
+	OpRead // an attribute of something that is no path, read or tested for
 	OpNot
 	OpAnd
 	OpOr
@@ -337,13 +347,18 @@ const (
 func (p *Policy) Terms() []*Term {
 	var terms []*Term
 	for _, c := range p.tree().Conditions {
-		t := termOf(c.Body)
-		if !c.Condition {
-			t = &Term{Op: OpNot, Args: []*Term{t}}
-		}
-		terms = append(terms, t)
+		terms = append(terms, Conjunct{Unless: !bool(c.Condition), Body: c.Body}.Term())
 	}
 	return terms
+}
+
+// Term is the clause as a term.
+func (c Conjunct) Term() *Term {
+	t := termOf(c.Body)
+	if c.Unless {
+		t = &Term{Op: OpNot, Args: []*Term{t}}
+	}
+	return t
 }
 
 // termOf makes the term of a node.
@@ -355,11 +370,19 @@ func termOf(n ast.IsNode) *Term {
 		return &Term{Op: OpPath, Path: path}
 	}
 	t := &Term{Op: OpOf(n)}
-	if has, ok := n.(ast.NodeTypeHas); ok {
-		if path, ok := pathOf(has.Arg); ok {
-			path.Names, path.Has = append(path.Names, string(has.Value)), true
+	switch n := n.(type) {
+	case ast.NodeTypeHas:
+		if path, ok := pathOf(n.Arg); ok {
+			path.Names, path.Has = append(path.Names, string(n.Value)), true
 			return &Term{Op: OpHas, Path: path}
 		}
+		t.Path.Names = []string{string(n.Value)}
+	case ast.NodeTypeAccess:
+		t.Path.Names = []string{string(n.Value)}
+	case ast.NodeTypeLike:
+		t.Pattern = n.Value
+	case ast.NodeValue:
+		t.Value = n.Value
 	}
 	for _, child := range Children(n) {
 		t.Args = append(t.Args, termOf(child))
@@ -380,6 +403,21 @@ func OpOf(n ast.IsNode) Op {
 		case types.False:
 			return OpFalse
 		}
+		return OpValue
+	case ast.NodeTypeHas, ast.NodeTypeAccess:
+		return OpRead
+	case ast.NodeTypeLike:
+		return OpLike
+	case ast.NodeTypeAdd:
+		return OpAdd
+	case ast.NodeTypeSub:
+		return OpSubtract
+	case ast.NodeTypeMult:
+		return OpMultiply
+	case ast.NodeTypeNegate:
+		return OpNegate
+	case ast.NodeTypeLessThan, ast.NodeTypeLessThanOrEqual, ast.NodeTypeGreaterThan, ast.NodeTypeGreaterThanOrEqual:
+		return OpOrder
 	case ast.NodeTypeSet, ast.NodeTypeRecord:
 		return OpBuild
 	case ast.NodeTypeIn, ast.NodeTypeIsIn:

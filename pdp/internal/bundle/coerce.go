@@ -75,7 +75,7 @@ func FromText(text string, s *Shape) (types.Value, bool) {
 	var v types.Value
 	var err error
 	switch s.Form {
-	case shapeString:
+	case ShapeString:
 		return types.String(text), true
 	case ShapeEntity:
 		if s.Entity == AnyEntity {

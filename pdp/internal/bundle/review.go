@@ -22,8 +22,8 @@ const (
 
 // ApprovalAttributes are the attributes of an Approval if no schema declares that type.
 var ApprovalAttributes = map[string]AttributeShape{
-	"template":  {Shape: &Shape{Form: shapeString}},
-	"action":    {Shape: &Shape{Form: shapeString}},
+	"template":  {Shape: &Shape{Form: ShapeString}},
+	"action":    {Shape: &Shape{Form: ShapeString}},
 	"subject":   {Shape: &Shape{Form: ShapeEntity, Entity: AnyEntity}},
 	"requester": {Shape: &Shape{Form: ShapeEntity, Entity: AnyEntity}},
 	"resource":  {Shape: &Shape{Form: ShapeEntity, Entity: AnyEntity}},

@@ -74,7 +74,7 @@ type shapeForm uint8
 const (
 	ShapeBool shapeForm = iota
 	ShapeLong
-	shapeString
+	ShapeString
 	ShapeSet
 	ShapeRecord
 	ShapeEntity
@@ -271,7 +271,7 @@ func compileType(t resolved.IsType, enums enumerated) *Shape {
 	case resolved.LongType:
 		return &Shape{Form: ShapeLong}
 	case resolved.StringType:
-		return &Shape{Form: shapeString}
+		return &Shape{Form: ShapeString}
 	case resolved.SetType:
 		return &Shape{Form: ShapeSet, Element: compileType(t.Element, enums)}
 	case resolved.RecordType:
@@ -411,7 +411,7 @@ func (s *Shape) misfit(v types.Value) error {
 	case types.Long:
 		ok = s.Form == ShapeLong
 	case types.String:
-		ok = s.Form == shapeString
+		ok = s.Form == ShapeString
 	case types.IPAddr:
 		ok = s.Form == shapeIP
 	case types.Decimal:

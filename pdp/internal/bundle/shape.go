@@ -24,7 +24,7 @@ func (s *Shape) String() string {
 }
 
 var formNames = map[shapeForm]string{
-	ShapeBool: "Bool", ShapeLong: "Long", shapeString: "String", ShapeRecord: "a record",
+	ShapeBool: "Bool", ShapeLong: "Long", ShapeString: "String", ShapeRecord: "a record",
 	shapeIP: "ipaddr", ShapeDecimal: "decimal", shapeDatetime: "datetime", shapeDuration: "duration",
 }
 

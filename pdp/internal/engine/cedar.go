@@ -24,6 +24,8 @@ type Question struct {
 	Entities *Overlay
 	// contextOrigins says how the members of the context came to be, for explain.
 	contextOrigins origins
+	// given are the policies to ask in the place of others; see [World].
+	given map[string]*bundle.Policy
 }
 
 // request returns the question in the form that cedar-go takes.
@@ -72,6 +74,7 @@ var (
 // taken into account.
 type Verdict struct {
 	Decision evaluation.Decision
+	Given    Given // of the inquiry
 	question *Question
 	view     *bundle.View
 }
@@ -82,6 +85,7 @@ func (in *Inquiry) Judge(ctx context.Context) (w Verdict, err error) {
 	if in.Bundle == nil {
 		return w, ErrNoBundle
 	}
+	w.Given = in.Given
 	if w.view, err = in.view(); err != nil {
 		return w, err
 	}
@@ -146,7 +150,7 @@ func (in *Inquiry) view() (*bundle.View, error) {
 
 // Question maps the request onto Cedar. The error is an [*evaluation.Error].
 func (in *Inquiry) Question(v *bundle.View) (*Question, error) {
-	b, q := in.Bundle, &Question{}
+	b, q := in.Bundle, &Question{given: in.Given.of(in.Approved)}
 	var ok bool
 	if q.Uids, ok = in.uids(); !ok {
 		q.Reason = evaluation.UnknownType
@@ -274,6 +278,11 @@ func PoliciesFor(v *bundle.View, q *Question, s *bundle.Scratch) (given, counted
 		case considered && CountsAsErrored(p, q.Unusable):
 			counted = append(counted, p)
 		default:
+			if q.given != nil {
+				if p = instead(q.given, p); p == nil {
+					return
+				}
+			}
 			s.Given = append(s.Given, p)
 		}
 	}
@@ -286,6 +295,14 @@ func PoliciesFor(v *bundle.View, q *Question, s *bundle.Scratch) (given, counted
 		}
 	}
 	return s.Given, counted
+}
+
+// instead is the policy to ask in the place of another, or nil.
+func instead(given map[string]*bundle.Policy, p *bundle.Policy) *bundle.Policy {
+	if stand, ok := given[p.Id]; ok {
+		return stand
+	}
+	return p
 }
 
 // passesOver reports whether a policy is a permit that does not count. A forbid always counts.

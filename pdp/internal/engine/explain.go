@@ -162,16 +162,23 @@ func (o *origin) source(path bundle.AttributePath, in types.Record, entities typ
 
 // present reports whether there is a value at the path.
 func present(names []string, in types.Record, entities types.EntityGetter) bool {
+	_, ok := valueIn(names, in, entities)
+	return ok
+}
+
+// valueIn returns the value at the path.
+func valueIn(names []string, in types.Record, entities types.EntityGetter) (types.Value, bool) {
 	value, ok := in.Get(types.String(names[0]))
 	if !ok || len(names) == 1 {
-		return ok
+		return value, ok
 	}
 	switch v := value.(type) {
 	case types.Record:
-		return present(names[1:], v, entities)
+		return valueIn(names[1:], v, entities)
 	case types.EntityUID:
-		entity, ok := entities.Get(v)
-		return ok && present(names[1:], entity.Attributes, entities)
+		if entity, ok := entities.Get(v); ok {
+			return valueIn(names[1:], entity.Attributes, entities)
+		}
 	}
-	return false
+	return nil, false
 }

@@ -9,7 +9,9 @@
 //     of an answer;
 //   - candidates.go: the candidates that a search has to ask about;
 //   - approval.go and reviewer.go: which verdicts wait for a person, and which person may decide;
-//   - measure.go: how long each policy takes.
+//   - measure.go: how long each policy takes;
+//   - hidden.go, with places.go, uses.go and texts.go: a request from a record, of which not all values
+//     are known.
 //
 // Every verdict comes from cedar-go. No decision reads a clock. The package records nothing and keeps
 // no approval: everything that a decision depends on is in the Inquiry and in the bundle.
@@ -38,6 +40,8 @@ type Inquiry struct {
 	Explain bool // decisions come with an explanation
 	// Approved is the value that policies see as context.pdp.approved.
 	Approved bool
+	// Given are the policies to ask in the place of others; see [World].
+	Given Given
 	// review is set if the question is who may decide about an approval.
 	review bundle.Review
 	// WantMismatch is set if decisions name the places in the request that do not fit.

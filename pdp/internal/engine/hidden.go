@@ -1,0 +1,452 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cedar-policy/cedar-go"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+)
+
+// A request from a record can have places where the value that was sent is not known any more. What
+// the policies make of it is known all the same if every value leads to the same decision. Nobody
+// can try every value. But a policy can tell values apart only by what it compares them with. So for
+// each place a few values stand for all others: of any value there is, one of these is in all
+// comparisons as that one. Then the request is decided once for every combination of such values;
+// each combination is a [World].
+//
+// Some policies do more with a value than to compare it. Of such a policy each verdict is tried that
+// its other parts leave open.
+
+// mostWorlds bounds the combinations that are tried.
+const mostWorlds = 1 << 13
+
+// World is one way in which a request with hidden values can have been asked.
+type World struct {
+	Request evaluation.Request
+	// Given has the verdicts that are tried of policies whose verdict nobody can know.
+	Given Given
+	at    []int // by place, then by verdict: which one this world has
+}
+
+// Given are the policies to ask in the place of others, by whether the question is put as
+// approved. A nil policy never applies.
+type Given [2]map[string]*bundle.Policy
+
+// of are the policies to ask for one question.
+func (g *Given) of(approved bool) map[string]*bundle.Policy {
+	if approved {
+		return g[1]
+	}
+	return g[0]
+}
+
+// Worlds are all ways in which a request with hidden values can have been asked, as far as the
+// policies can tell them apart.
+type Worlds struct {
+	All []World
+	// Filled are the obligations into which a hidden value is filled: their properties as the
+	// bundle has them, by the names of the obligations.
+	Filled map[string]evaluation.Object
+	// Open are the policies whose verdict was tried, because nobody can know it.
+	Open map[string]bool
+
+	places []*place
+	forced []forced
+	alike  []alikeObligations
+}
+
+// alikeObligations are two obligations that may say the same, and so be one, with some value at a
+// place.
+type alikeObligations struct {
+	place      *place
+	one, other string
+}
+
+// Answered takes in the decision of a world. If two obligations come with it of which nobody can
+// know whether they are one, the answer is unknown.
+func (w *Worlds) Answered(d *evaluation.Decision) {
+	comes := func(name string) bool {
+		return slices.ContainsFunc(d.Obligations, func(o evaluation.Obligation) bool { return o.ID == name }) ||
+			slices.ContainsFunc(d.LeftOut, func(o evaluation.LeftOut) bool { return o.ID == name })
+	}
+	for _, a := range w.alike {
+		a.place.unknowable = a.place.unknowable || comes(a.one) && comes(a.other)
+	}
+}
+
+// forced is a policy of which each possible verdict is tried, for one question.
+type forced struct {
+	policy   *bundle.Policy
+	approved bool
+}
+
+// Worlds finds the ways in which the request can have been asked, if its values at the hidden
+// places are not known. approved says whether it will be put as approved, too. If nobody could find
+// all of them, because they are too many or depend on too much, there is none in All, and Hinges
+// says why.
+func (in *Inquiry) Worlds(ctx context.Context, hidden []evaluation.Hidden, approved bool) (*Worlds, error) {
+	if in.Bundle == nil {
+		return nil, ErrNoBundle
+	}
+	v, err := in.view()
+	if err != nil {
+		return nil, err
+	}
+	h := hiding{in: *in, v: v}
+	h.findPlaces(hidden)
+	if h.q, err = h.in.Question(v); err != nil {
+		return nil, err
+	}
+	w := &Worlds{places: h.places, Filled: map[string]evaluation.Object{}, Open: map[string]bool{}}
+	if h.q.Reason == "" {
+		h.readPolicies(w)
+	}
+	if slices.ContainsFunc(h.places, func(p *place) bool { return p.unknowable }) {
+		return w, nil
+	}
+	for _, p := range h.places {
+		p.complete(&h)
+	}
+	if err := h.enumerate(ctx, w, approved); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// hiding is a question with hidden places.
+type hiding struct {
+	in     Inquiry
+	v      *bundle.View
+	q      *Question // with some value at each place
+	one    bool      // one entity is both subject and resource
+	places []*place
+	asked  []*bundle.Policy // of which each possible verdict is tried
+}
+
+// candidates are the policies that can matter: those that the question considers, or all of them if
+// a hidden value gives parents.
+func (h *hiding) candidates() bundle.PolicyList {
+	if slices.ContainsFunc(h.places, func(p *place) bool { return p.parent != "" }) {
+		return h.v.Policies
+	}
+	s := new(bundle.Scratch)
+	given, counted := PoliciesFor(h.v, h.q, s)
+	return slices.Concat(given, counted)
+}
+
+// readPolicies finds what the policies compare the hidden values with, and which policies do more
+// with them.
+func (h *hiding) readPolicies(w *Worlds) {
+	candidates := h.candidates()
+	uses := make([][]use, len(candidates))
+	for n, p := range candidates {
+		uses[n] = usesOfPolicy(p)
+		if slices.ContainsFunc(p.Terms(), h.asksForOthers) {
+			h.unsettleParents()
+		}
+		for _, u := range uses[n] {
+			for _, place := range h.places {
+				if h.touches(place, u) == compares {
+					h.collect(place, u)
+				}
+			}
+		}
+	}
+	h.readTemplates(candidates, w)
+	for _, place := range h.places {
+		place.findValues(h)
+	}
+	for n, p := range candidates {
+		open := false
+		for _, place := range h.places {
+			for _, u := range uses[n] {
+				if how := h.touches(place, u); how != untouched {
+					place.readers[p.Id] = true
+					if how == opens {
+						place.openIn[p.Id], open = true, true
+					}
+				}
+			}
+		}
+		if open {
+			h.asked, w.Open[p.Id] = append(h.asked, p), true
+		}
+	}
+}
+
+// asksForOthers reports whether a term asks for an entity among the ancestors of another that is
+// neither in the request nor named by the policy.
+func (h *hiding) asksForOthers(t *bundle.Term) bool {
+	if t.Op == bundle.OpIn {
+		asked, plain := operands(t.Args[len(t.Args)-1], nil)
+		return !plain || slices.ContainsFunc(asked, func(t *bundle.Term) bool {
+			return t.Op == bundle.OpPath && len(t.Path.Names) > 0 && (t.Path.Root != "context" || h.in.Bundle.Schema != nil)
+		})
+	}
+	return slices.ContainsFunc(t.Args, h.asksForOthers)
+}
+
+// unsettleParents gives up the values that give parents: more ids make a difference than are known.
+func (h *hiding) unsettleParents() {
+	for _, p := range h.places {
+		p.unknowable = p.unknowable || p.parent != ""
+	}
+}
+
+// opens reports whether nobody can know what a clause with this use comes to.
+func (h *hiding) opens(u use) bool {
+	return slices.ContainsFunc(h.places, func(p *place) bool { return h.touches(p, u) == opens })
+}
+
+// enumerate makes the worlds.
+func (h *hiding) enumerate(ctx context.Context, w *Worlds, approved bool) error {
+	for _, p := range h.asked {
+		w.forced = append(w.forced, forced{p, false})
+		if approved {
+			w.forced = append(w.forced, forced{p, true})
+		}
+	}
+	at := make([]int, len(h.places))
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		request := h.in.Request
+		for n, p := range h.places {
+			request = request.Put(p.At, p.values[at[n]])
+		}
+		h.enumerateVerdicts(w, request, slices.Clone(at))
+		if len(w.All) > mostWorlds {
+			w.All = nil
+			return nil
+		}
+		n := 0
+		for ; n < len(at); n++ {
+			if at[n]++; at[n] < len(h.places[n].values) {
+				break
+			}
+			at[n] = 0
+		}
+		if n == len(at) {
+			return nil
+		}
+	}
+}
+
+// enumerateVerdicts makes the worlds of one request: one for each combination of verdicts.
+func (h *hiding) enumerateVerdicts(w *Worlds, request evaluation.Request, at []int) {
+	possible := make([]verdicts, len(w.forced))
+	for n, f := range w.forced {
+		in := h.in
+		in.Request, in.Approved = request, f.approved
+		q, err := in.Question(h.v)
+		if err == nil && q.Reason == "" {
+			possible[n] = h.verdicts(f.policy, q)
+		}
+	}
+	choice := make([]int, len(possible))
+	for len(w.All) <= mostWorlds {
+		world := World{Request: request, at: slices.Concat(at, choice)}
+		for n, all := range possible {
+			if len(all) < 2 { // then the policy itself says so
+				continue
+			}
+			f, given := w.forced[n], &world.Given[0]
+			if f.approved {
+				given = &world.Given[1]
+			}
+			if *given == nil {
+				*given = map[string]*bundle.Policy{}
+			}
+			(*given)[f.policy.Id] = withVerdict(f.policy, all[choice[n]])
+		}
+		w.All = append(w.All, world)
+		n := 0
+		for ; n < len(choice); n++ {
+			if choice[n]++; choice[n] < len(possible[n]) {
+				break
+			}
+			choice[n] = 0
+		}
+		if n == len(choice) {
+			break
+		}
+	}
+}
+
+// verdicts are the verdicts that the known parts of a policy leave open. Its clauses are evaluated
+// in order, up to the first that does not hold.
+func (h *hiding) verdicts(p *bundle.Policy, q *Question) (all verdicts) {
+	e := explainer{q: q, request: q.request()}
+	all = verdicts{evaluation.Satisfied}
+	for _, c := range p.Facts.Conjuncts {
+		if !all.holds() {
+			return all
+		}
+		of := h.outcomes(&e, bundle.Conjunct{Body: c.Body})
+		if c.Unless {
+			of = of.not()
+		}
+		all = all.then(evaluation.Satisfied, of)
+	}
+	return all
+}
+
+// verdicts are verdicts that are possible.
+type verdicts []evaluation.Verdict
+
+func (v verdicts) holds() bool { return slices.Contains(v, evaluation.Satisfied) }
+
+// not swaps what is true and what is false.
+func (v verdicts) not() (all verdicts) {
+	for _, one := range v {
+		switch one {
+		case evaluation.Satisfied:
+			one = evaluation.NotSatisfied
+		case evaluation.NotSatisfied:
+			one = evaluation.Satisfied
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// then are the verdicts if what comes next is evaluated only after this one of them.
+func (v verdicts) then(after evaluation.Verdict, next verdicts) (all verdicts) {
+	for _, one := range v {
+		if one == after {
+			all = append(all, next...)
+		} else {
+			all = append(all, one)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// branch are the verdicts of an if with this one test.
+func (v verdicts) branch(then, otherwise verdicts) verdicts {
+	switch v[0] {
+	case evaluation.Satisfied:
+		return then
+	case evaluation.NotSatisfied:
+		return otherwise
+	}
+	return v
+}
+
+// outcomes are what a condition can come to. cedar-go evaluates each part of it that is known.
+func (h *hiding) outcomes(e *explainer, c bundle.Conjunct) verdicts {
+	if !slices.ContainsFunc(usesOf(c.Term()), h.opens) {
+		return verdicts{e.holds(c.Policy())}
+	}
+	parts := bundle.Children(c.Body)
+	part := func(n int) verdicts { return h.outcomes(e, bundle.Conjunct{Body: parts[n]}) }
+	switch bundle.OpOf(c.Body) {
+	case bundle.OpNot:
+		return part(0).not()
+	case bundle.OpAnd:
+		return part(0).then(evaluation.Satisfied, part(1))
+	case bundle.OpOr:
+		return part(0).then(evaluation.NotSatisfied, part(1))
+	case bundle.OpIf:
+		var all verdicts
+		for _, test := range part(0) {
+			all = append(all, verdicts{test}.branch(part(1), part(2))...)
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	return verdicts{evaluation.Satisfied, evaluation.NotSatisfied, evaluation.Errored}
+}
+
+// withVerdict returns a policy that has this verdict of every question, in the place of another.
+func withVerdict(p *bundle.Policy, v evaluation.Verdict) *bundle.Policy {
+	if v == evaluation.NotSatisfied {
+		return nil
+	}
+	stand := *p
+	stand.Cedar = standIns[standIn{p.Forbids(), v}]
+	return &stand
+}
+
+type standIn struct {
+	forbids bool
+	verdict evaluation.Verdict
+}
+
+var standIns = map[standIn]*cedar.Policy{
+	{false, evaluation.Satisfied}: mustParse(`permit (principal, action, resource);`),
+	{true, evaluation.Satisfied}:  mustParse(`forbid (principal, action, resource);`),
+	{false, evaluation.Errored}:   mustParse(`permit (principal, action, resource) when { 1 < true };`),
+	{true, evaluation.Errored}:    mustParse(`forbid (principal, action, resource) when { 1 < true };`),
+}
+
+func mustParse(text string) *cedar.Policy {
+	var p cedar.Policy
+	if err := p.UnmarshalCedar([]byte(text)); err != nil {
+		panic(err)
+	}
+	return &p
+}
+
+// Hinges says on which places the decision hangs, if the worlds have these answers: places of
+// which two values give two answers while all else stays the same. Beside them are the policies
+// that read them. Both are in order. There are none if all answers are the same.
+func (w *Worlds) Hinges(answers []string) (paths, policies []string) {
+	hang, readers := map[string]bool{}, map[string]bool{}
+	hangsOn := func(p *place) {
+		hang[p.At] = true
+		maps.Copy(readers, p.readers)
+	}
+	for _, p := range w.places {
+		if p.unknowable {
+			hangsOn(p)
+		}
+	}
+	if len(hang) == 0 && len(w.All) > 0 && !slices.ContainsFunc(answers, func(a string) bool { return a != answers[0] }) {
+		return nil, nil
+	}
+	for n := range len(w.places) + len(w.forced) {
+		if len(w.All) == 0 || !w.matters(n, answers) {
+			continue
+		}
+		if n < len(w.places) {
+			hangsOn(w.places[n])
+			continue
+		}
+		for _, p := range w.places {
+			if p.openIn[w.forced[n-len(w.places)].policy.Id] {
+				hangsOn(p)
+			}
+		}
+	}
+	if len(hang) == 0 { // they make a difference only together, or there are too many to try
+		for _, p := range w.places {
+			if len(p.values) > 1 || len(p.openIn) > 0 {
+				hangsOn(p)
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(hang)), slices.Sorted(maps.Keys(readers))
+}
+
+// matters reports whether two worlds that differ in this alone have two answers.
+func (w *Worlds) matters(n int, answers []string) bool {
+	first := map[string]string{}
+	for i, world := range w.All {
+		others := slices.Clone(world.at)
+		others[n] = -1
+		k := fmt.Sprint(others)
+		if answer, known := first[k]; known && answer != answers[i] {
+			return true
+		}
+		first[k] = answers[i]
+	}
+	return false
+}

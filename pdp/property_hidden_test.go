@@ -1,0 +1,227 @@
+package pdp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"policy-service/evaluation"
+)
+
+// TestPropertyHidden decides requests again of which some values are not known. If the answer is
+// exact, every value gives it. If it is unknown, two values give two answers, for each path that is
+// named.
+func TestPropertyHidden(t *testing.T) {
+	seen := tally{}
+	eachSeed(t, 200, func(t *testing.T, g *generator) {
+		o := g.obliged(8)
+		for n := range 4 {
+			o.policies = append(o.policies, g.secretive(fmt.Sprintf("x%d", n)))
+		}
+		b := o.load(t)
+		for range 20 {
+			a, d := g.question(o.world), g.declaration()
+			call := a.by(t, d)
+			if g.chance(30) {
+				call = call.native()
+			}
+			hidden := g.hide(call.Request)
+			if diff := hiddenDiffers(g, b, call, hidden, seen); diff != "" {
+				t.Fatalf("seed %d: %s\n%s%s%+v\nhidden %+v", g.seed, diff, o, a, d, hidden)
+			}
+		}
+	})
+	for what, percent := range map[string]int{"exact": 40, "unknown": 5, "exact, two hidden": 5} {
+		seen.atLeast(t, what, percent)
+	}
+}
+
+// secretive makes a policy that reads what is hidden now and then.
+func (g *generator) secretive(id string) policyText {
+	condition := func() string {
+		return oneOf(g, `context.s == "a"`, `context.s like "*b*"`, `context.s like "a*"`, `["a", "q"].contains(context.s)`, "context.n < 2", "context.n >= 1", "context.n + 1 == 2", "context.n * 2 - 1 < principal.n", "-context.n > 5",
+			"context.flag", "!context.flag", "context.flag == principal.flag", "principal.n == context.n", "principal.s == context.s",
+			`context has groups && context.groups.contains("g0")`, `context has groups && context.groups.isEmpty()`, `context.groups == ["g0", "g1"]`,
+			`context has odd && context.odd == 1`, "resource.n <= principal.n", `principal has opt && principal.opt == "x"`, "context has n")
+	}
+	join := oneOf(g, " && ", " || ")
+	return policyText{id: id, text: fmt.Sprintf("@id(%q) %s (principal, action, resource) when { %s%s%s };", id,
+		oneOf(g, "permit", "permit", "forbid"), condition(), join, condition())}
+}
+
+// hide chooses places to hide. The rest says nothing of them: Fit is left to the caller.
+func (g *generator) hide(r evaluation.Request) (all []evaluation.Hidden) {
+	add := func(at string, o evaluation.Object) {
+		for name, v := range o.Members {
+			if evaluation.Protocol(name) || !g.chance(35) {
+				continue
+			}
+			one := evaluation.Hidden{At: at + "/" + name, Type: typeOf(v)}
+			if v.Kind() == evaluation.Array && v.Len() > 0 && g.chance(50) {
+				for n, e := range v.Elements {
+					if e.Kind() == evaluation.Null {
+						return
+					}
+					one.At, one.Type = fmt.Sprintf("%s/%s/%d", at, name, n), typeOf(e)
+				}
+			}
+			all = append(all, one)
+		}
+	}
+	add("/subject/properties", r.Subject.Properties)
+	add("/resource/properties", r.Resource.Properties)
+	add("/context", r.Context)
+	return all
+}
+
+func typeOf(v evaluation.Value) string {
+	return map[evaluation.Kind]string{evaluation.String: "string", evaluation.Number: "number", evaluation.Bool: "bool",
+		evaluation.Array: "array", evaluation.Map: "object"}[v.Kind()]
+}
+
+// tenValues are values that can have stood at a place.
+func tenValues(typ string) (all []evaluation.Value) {
+	for _, raw := range map[string][]any{
+		"string": {"a", "b", "q", "", "x", "ab", "u0", "g0", "qb", "1", "g1", "g3", "f0", "f1", "f2", "f3"},
+		"number": {0, 1, 2, 3, -7, 100, int64(1<<63 - 1), -1 << 63},
+		"bool":   {true, false},
+		"array":  {[]any{}, []any{"g0"}, []any{"g0", "g1"}, []any{"a"}, []any{1}, []any{"g1"}, []any{"g2"}, []any{"f0"}, []any{"f0", "f1"}, []any{"zz"}},
+		"object": {map[string]any{}, map[string]any{"n": 1}, map[string]any{"x": "a"}},
+	}[typ] {
+		o, err := evaluation.NewObject(map[string]any{"v": raw})
+		if err != nil {
+			panic(err)
+		}
+		v, _ := o.Get("v")
+		all = append(all, v)
+	}
+	return all
+}
+
+// someValue stands at a hidden place.
+func someValue(typ string) evaluation.Value {
+	if typ == "string" {
+		v, _ := evaluation.Text("masked:abcdefghijklmnopqrstuv")
+		return v
+	}
+	return tenValues(typ)[0]
+}
+
+func hiddenDiffers(g *generator, b *Bundle, call Call, hidden []evaluation.Hidden, seen tally) string {
+	p := Of(b, Options{NewID: func() string { return "id" }})
+	decide := func(r evaluation.Request) (evaluation.Decision, error) {
+		one := call
+		one.Request = r
+		return p.Evaluate(context.Background(), one)
+	}
+	want, err := decide(call.Request)
+	if err != nil {
+		return "" // then there is no record, or one that is malformed
+	}
+	again := call
+	for _, one := range hidden {
+		misfits := func(m evaluation.Mismatch) bool {
+			return strings.HasPrefix(m.Place+"/", one.At+"/") || strings.HasPrefix(one.At+"/", m.Place+"/")
+		}
+		if one.Fit = evaluation.Fits; slices.ContainsFunc(want.Mismatch, misfits) {
+			one.Fit = evaluation.Misfits
+		}
+		again.Hidden = append(again.Hidden, one)
+		again.Request = again.Request.Put(one.At, someValue(one.Type))
+	}
+	got, err := p.Evaluate(context.Background(), again)
+	var unknown *Unknown
+	if errors.As(err, &unknown) {
+		seen.count("unknown", true)
+		seen.count("untried", unknown.Untried)
+		if unknown.Untried {
+			return ""
+		}
+		seen.count("exact", false)
+		return unjustified(g, decide, call.Request, again.Hidden, unknown)
+	}
+	if err != nil {
+		return "decided again: " + err.Error()
+	}
+	seen.count("unknown", false)
+	seen.count("exact", len(hidden) > 0)
+	seen.count("exact, two hidden", len(hidden) > 1)
+	if diff := whereDiffers("the decision made again", visibleAnswer(got, got), visibleAnswer(want, got)); diff != "" {
+		return diff
+	}
+	for _, id := range got.Determining {
+		if !slices.Contains(want.Determining, id) {
+			return fmt.Sprintf("made again, %s determines, and does not in truth", id)
+		}
+	}
+	for range 12 { // the theorem: no value changes an exact answer
+		r := call.Request
+		for _, one := range again.Hidden {
+			if one.Fit == evaluation.Fits {
+				r = r.Put(one.At, oneOf(g, tenValues(one.Type)...))
+			}
+		}
+		if other, err := decide(r); err == nil {
+			if diff := whereDiffers("with another value", visibleAnswer(got, got), visibleAnswer(other, got)); diff != "" {
+				text, _ := r.MarshalJSON()
+				return diff + "\n" + string(text)
+			}
+		}
+	}
+	return ""
+}
+
+// unjustified says which path is named although no two values of it give two answers.
+func unjustified(
+	g *generator, decide func(evaluation.Request) (evaluation.Decision, error), sent evaluation.Request, hidden []evaluation.Hidden, u *Unknown,
+) string {
+	for _, path := range u.Paths {
+		n := slices.IndexFunc(hidden, func(h evaluation.Hidden) bool { return h.At == path })
+		if n < 0 {
+			return "unknown names " + path + ", which is not hidden"
+		}
+		found := false
+		for try := 0; try < 1000 && !found; try++ {
+			r := sent
+			for _, other := range hidden {
+				if try > 0 && g.chance(60) && other.Fit == evaluation.Fits {
+					r = r.Put(other.At, oneOf(g, tenValues(other.Type)...))
+				}
+			}
+			first := ""
+			for _, v := range tenValues(hidden[n].Type) {
+				d, err := decide(r.Put(path, v))
+				answer := fmt.Sprint(err)
+				if err == nil {
+					answer = visibleAnswer(d, evaluation.Decision{})
+				}
+				found = found || first != "" && first != answer
+				first = answer
+			}
+		}
+		if !found {
+			return fmt.Sprintf("unknown because of %s, and no two values give two answers", path)
+		}
+	}
+	return ""
+}
+
+// visibleAnswer is what a caller sees of a decision, without what is filled into the obligations that
+// are not filled in the other one.
+func visibleAnswer(d, like evaluation.Decision) string {
+	var b strings.Builder
+	fmt.Fprintln(&b, d.Allow, d.Reason, d.ReasonUser, d.Required, d.LeftOut, d.Met)
+	for _, o := range d.Obligations {
+		properties := fmt.Sprint(o.Properties)
+		for _, other := range like.Obligations {
+			if text := fmt.Sprint(other.Properties); other.ID == o.ID && strings.Contains(text, "${") {
+				properties = text
+			}
+		}
+		fmt.Fprintln(&b, o.ID, o.Type, properties)
+	}
+	return b.String()
+}
