@@ -13,22 +13,22 @@ import (
 	"policy-service/evaluation"
 )
 
-// Unknown is the error of [PDP.Evaluate] if the decision hangs on values that are hidden: two
-// values that can have stood in one of these places give two decisions.
+// Unknown is the error of [PDP.Evaluate] if the decision hangs on values that are hidden: for each of
+// these places, two values that can have stood there give two decisions.
 type Unknown struct {
 	// Paths are the places, JSON Pointers into the request in the AuthZEN shape, in order.
 	Paths []string
 	// Policies are the ids of the policies that read them, in order.
 	Policies []string
-	// Untried is set if it is not known that values give two decisions: there are more combinations of
-	// them than are tried.
-	Untried bool
+	// Unproved is set if the two values were not found. A policy does more with a value than to
+	// compare it, or there are too many combinations of values to try.
+	Unproved bool
 }
 
 // Error implements error.
 func (u *Unknown) Error() string {
 	text := "the decision depends on what is masked at " + quoteAll(u.Paths)
-	if u.Untried {
+	if u.Unproved {
 		text = "the decision may depend on what is masked at " + quoteAll(u.Paths)
 	}
 	if len(u.Policies) > 0 {
@@ -80,8 +80,8 @@ func (p *PDP) decideHidden(ctx context.Context, b *Bundle, call Call, id func() 
 			keepCommon(&same.decision, &answer.decision)
 		}
 	}
-	if paths, policies := worlds.Hinges(answers); len(paths) > 0 || len(answers) == 0 {
-		return reply{}, &Unknown{Paths: paths, Policies: policies, Untried: len(answers) == 0}
+	if paths, policies, proved := worlds.Hinges(answers); len(paths) > 0 || len(answers) == 0 {
+		return reply{}, &Unknown{Paths: paths, Policies: policies, Unproved: !proved}
 	}
 	if same.decision.Explain != nil {
 		explained := func(e evaluation.PolicyExplanation) bool { return worlds.Open[e.ID] }

@@ -397,8 +397,9 @@ func mustParse(text string) *cedar.Policy {
 
 // Hinges says on which places the decision hangs, if the worlds have these answers: places of
 // which two values give two answers while all else stays the same. Beside them are the policies
-// that read them. Both are in order. There are none if all answers are the same.
-func (w *Worlds) Hinges(answers []string) (paths, policies []string) {
+// that read them. Both are in order. There are none if all answers are the same. proved is false if
+// the two values were not found, but only nobody can know that there are none.
+func (w *Worlds) Hinges(answers []string) (paths, policies []string, proved bool) {
 	hang, readers := map[string]bool{}, map[string]bool{}
 	hangsOn := func(p *place) {
 		hang[p.At] = true
@@ -410,8 +411,9 @@ func (w *Worlds) Hinges(answers []string) (paths, policies []string) {
 		}
 	}
 	if len(hang) == 0 && len(w.All) > 0 && !slices.ContainsFunc(answers, func(a string) bool { return a != answers[0] }) {
-		return nil, nil
+		return nil, nil, true
 	}
+	proved = len(w.forced) == 0 && len(hang) == 0 && len(w.All) > 0
 	for n := range len(w.places) + len(w.forced) {
 		if len(w.All) == 0 || !w.matters(n, answers) {
 			continue
@@ -427,13 +429,14 @@ func (w *Worlds) Hinges(answers []string) (paths, policies []string) {
 		}
 	}
 	if len(hang) == 0 { // they make a difference only together, or there are too many to try
+		proved = false
 		for _, p := range w.places {
 			if len(p.values) > 1 || len(p.openIn) > 0 {
 				hangsOn(p)
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(hang)), slices.Sorted(maps.Keys(readers))
+	return slices.Sorted(maps.Keys(hang)), slices.Sorted(maps.Keys(readers)), proved
 }
 
 // matters reports whether two worlds that differ in this alone have two answers.

@@ -764,8 +764,8 @@ func (h *hiding) filledFrom(variable string) (all []*place) {
 		return nil
 	}
 	for _, p := range h.places {
-		if p.path.Root != "context" || p.unseen || p.element {
-			continue
+		if p.path.Root != "context" || p.unseen || p.element || len(p.path.Names) == 1 && !p.isSimple() {
+			continue // nothing is filled in, whatever the value
 		}
 		switch {
 		case len(p.path.Names) == 1 && p.path.Names[0] == name:
