@@ -1,0 +1,121 @@
+package pdp_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+)
+
+// hiddenBundle is a bundle with one policy that a test writes, and a schema.
+func hiddenBundle(t *testing.T, policies string, more map[string]string) *pdp.Bundle {
+	t.Helper()
+	files := fstest.MapFS{"policies.cedar": {Data: []byte(policies)}, "bundle.yaml": {Data: []byte("allow_trivial: true\n" + more["bundle.yaml"])}}
+	for name, text := range more {
+		if name != "bundle.yaml" {
+			files[name] = &fstest.MapFile{Data: []byte(text)}
+		}
+	}
+	b, problems := pdp.Load(pdp.FS(files))
+	if problems.Refuse() {
+		t.Fatal(problems.Error())
+	}
+	return b
+}
+
+const hiddenSchema = `
+entity Group;
+entity User in [Group] = { secret_level?: Long, secret_group?: Group, secret_ip?: ipaddr };
+entity Doc = { token?: decimal };
+action read appliesTo { principal: User, resource: Doc, context: {
+  token: String, secret_n: Long, secret_flag?: Bool, secret_at?: datetime, secrets?: Set<String>, secret?: { a: Long, b?: String } } };
+`
+
+// Each policy decides this request, of which the named values are hidden. "exact" is what comes of
+// it; otherwise it says on which places the decision hangs.
+func TestHidden(t *testing.T) {
+	const body = `{"subject":{"type":"User","id":"u","properties":{"secret_level":7,"secret_group":"g","secret_ip":"10.0.0.1"}},"action":{"name":"read"},
+		"resource":{"type":"Doc","id":"d","properties":{"token":1.5}},
+		"context":{"token":"t","secret_n":5,"secret_flag":true,"secret_at":"2026-01-01","secrets":["a","b"],"secret":{"a":1,"b":"x"}}}`
+	request, err := evaluation.Decode([]byte(body), "default", evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := map[string]string{
+		"/subject/properties/secret_level": "number", "/subject/properties/secret_group": "string", "/subject/properties/secret_ip": "string",
+		"/resource/properties/token": "number", "/context/token": "string", "/context/secret_n": "number", "/context/secret_flag": "bool",
+		"/context/secret_at": "string", "/context/secrets": "array", "/context/secret": "object", "/context/secrets/0": "string",
+	}
+	var all []string
+	for at := range types {
+		if at != "/context/secrets/0" {
+			all = append(all, at)
+		}
+	}
+	slices.Sort(all)
+	for name, tt := range map[string]struct {
+		policies string
+		hidden   []string
+		want     string
+	}{
+		"nothing is read":               {`permit (principal, action, resource);`, all, "allow"},
+		"presence alone":                {`permit (principal, action, resource) when { context has secret_flag && principal has secret_level && context has secret };`, all, "allow"},
+		"a text":                        {`permit (principal, action, resource) when { context.token == "t" };`, all, "/context/token"},
+		"a text that cannot matter":     {`permit (principal, action, resource) when { context.token == "t" && resource == Doc::"other" };`, all, "deny"},
+		"any text will do":              {`permit (principal, action, resource) when { context.token == "t" || context.token != "t" };`, all, "allow"},
+		"every text is like one":        {`permit (principal, action, resource) when { context.token like "*" };`, all, "allow"},
+		"patterns that exclude another": {`permit (principal, action, resource) when { context.token like "a*" && context.token like "b*" };`, all, "deny"},
+		"another number":                {`permit (principal, action, resource) when { context.secret_n > 3 };`, all, "/context/secret_n"},
+		"every number":                  {`permit (principal, action, resource) when { context.secret_n > 3 || context.secret_n <= 3 };`, all, "allow"},
+		"a sum":                         {`permit (principal, action, resource) when { context.secret_n + 1 > 3 };`, all, "/context/secret_n"},
+		"a forbid holds anyway":         {`permit (principal, action, resource) when { context.token == "t" }; forbid (principal, action, resource);`, all, "deny"},
+		"a permit holds anyway":         {`permit (principal, action, resource) when { context.token == "t" }; permit (principal, action, resource);`, all, "allow"},
+		"two are compared":              {`permit (principal, action, resource) when { principal has secret_level && context.secret_n == principal.secret_level };`, all, "/context/secret_n /subject/properties/secret_level"},
+		"a set":                         {`permit (principal, action, resource) when { context has secrets && context.secrets.contains("a") };`, all, "/context/secrets"},
+		"a set that holds both":         {`permit (principal, action, resource) when { context has secrets && context.secrets.contains("a") && !context.secrets.contains("a") };`, all, "deny"},
+		"an element":                    {`permit (principal, action, resource) when { context has secrets && context.secrets.contains("z") };`, []string{"/context/secrets/0"}, "/context/secrets/0"},
+		"the other element":             {`permit (principal, action, resource) when { context has secrets && context.secrets.contains("b") };`, []string{"/context/secrets/0"}, "allow"},
+		"inside an object":              {`permit (principal, action, resource) when { context has secret && context.secret.a == 1 };`, all, "/context/secret"},
+		"an extension value":            {`permit (principal, action, resource) when { context has secret_at && context.secret_at < datetime("2027-01-01") };`, all, "/context/secret_at"},
+		"a decimal":                     {`permit (principal, action, resource) when { resource has token && resource.token.lessThan(decimal("2.0")) };`, all, "/resource/properties/token"},
+		"an entity":                     {`permit (principal, action, resource) when { principal has secret_group && principal.secret_group == Group::"g" };`, all, "/subject/properties/secret_group"},
+		"an ip":                         {`permit (principal, action, resource) when { principal has secret_ip && principal.secret_ip.isIpv4() };`, all, "/subject/properties/secret_ip"},
+		"a boolean":                     {`permit (principal, action, resource) when { context has secret_flag && context.secret_flag };`, all, "/context/secret_flag"},
+		"through the entity":            {`permit (principal, action, resource) when { (if context has secret then principal else principal) has secret_level && (if context has secret then principal else principal).secret_level > 3 };`, all, "/subject/properties/secret_level"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := hiddenBundle(t, tt.policies, map[string]string{"schema.cedarschema": hiddenSchema})
+			call := pdp.Call{Request: request}
+			for _, at := range tt.hidden {
+				call.Hidden = append(call.Hidden, evaluation.Hidden{At: at, Type: types[at], Fit: evaluation.Fits})
+				masked, _ := evaluation.Text("masked:0123456789012345678901")
+				call.Request = call.Request.Put(at, masked)
+			}
+			if got := decidedAgain(t, b, call); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// decidedAgain is the decision, or the places on which it hangs.
+func decidedAgain(t *testing.T, b *pdp.Bundle, call pdp.Call) string {
+	t.Helper()
+	d, err := pdp.Of(b, pdp.Options{}).Evaluate(t.Context(), call)
+	var unknown *pdp.Unknown
+	switch {
+	case errors.As(err, &unknown):
+		return strings.Join(unknown.Paths, " ")
+	case err != nil:
+		t.Fatal(err)
+	case d.Reason != "":
+		return "deny " + string(d.Reason)
+	case d.Allow:
+		return "allow"
+	}
+	return "deny"
+}
