@@ -89,7 +89,7 @@ func typeOf(v evaluation.Value) string {
 // tenValues are values that can have stood at a place.
 func tenValues(typ string) (all []evaluation.Value) {
 	for _, raw := range map[string][]any{
-		"string": {"a", "b", "q", "", "x", "ab", "u0", "g0", "qb", "1", "g1", "g2", "g3", "g4", "f0", "f1", "f2", "f3"},
+		"string": {"a", "b", "q", "", "x", "ax", "ab", "u0", "g0", "qb", "1", "g1", "g2", "g3", "g4", "f0", "f1", "f2", "f3"},
 		"number": {0, 1, 2, 3, -6, -7, 100, int64(1<<63 - 1), -1 << 63, int64(1 << 62), -1<<62 - 1},
 		"bool":   {true, false},
 		"array":  {[]any{}, []any{"g0"}, []any{"g0", "g1"}, []any{"a"}, []any{1}, []any{"g1"}, []any{"g2"}, []any{"f0"}, []any{"f0", "f1"}, []any{"zz"}},

@@ -28,8 +28,8 @@ type place struct {
 	patterns []textPattern
 	longs    []types.Long
 	elements []types.Value
-	crossed  int  // with how many others it is compared
-	hard     bool // values for it would take too long to find
+	crossed  []*place // those that it is compared with
+	hard     bool     // values for it would take too long to find
 
 	values     []evaluation.Value // those that stand for all others
 	readers    map[string]bool    // the policies that use it
@@ -490,15 +490,23 @@ func (h *hiding) collectPath(p *place, path bundle.AttributePath) {
 	}
 }
 
-// cross has two places compared with each other: the values of both take on those of the other.
+// cross has two places compared with each other.
 func (h *hiding) cross(p, other *place) {
-	for _, to := range []*place{p, other} {
-		to.crossed++
-		to.longs = append(to.longs, 0)
-		for _, from := range []*place{p, other} {
-			to.patterns = append(to.patterns, literal(from.values[0].Text()))
+	p.compared, other.compared = true, true
+	p.crossed, other.crossed = append(p.crossed, other), append(other.crossed, p)
+}
+
+// group are the places that the place is compared with, directly or through others, and itself.
+func (p *place) group() []*place {
+	all := []*place{p}
+	for n := 0; n < len(all); n++ {
+		for _, other := range all[n].crossed {
+			if !slices.Contains(all, other) {
+				all = append(all, other)
+			}
 		}
 	}
+	return all
 }
 
 func (p *place) collectValue(v types.Value) {
@@ -560,19 +568,29 @@ func (p *place) findValues(h *hiding) {
 			p.collectValue(types.String(id))
 		}
 	}
+	// Places that are compared with each other can have the same values, and as many as they are.
+	var patterns []textPattern
+	var longs []types.Long
+	group := p.group()
+	for _, other := range group {
+		patterns, longs = append(patterns, other.patterns...), append(longs, other.longs...)
+	}
+	if len(group) > 1 {
+		longs = append(longs, 0)
+	}
 	switch kind := p.kind(); {
 	case kind == boolKind:
 		p.values = []evaluation.Value{valueOf(true), valueOf(false)}
-	case kind == textKind && len(p.patterns) > 0:
-		texts, ok := textsFor(p.patterns)
+	case kind == textKind && (len(patterns) > 0 || len(group) > 1):
+		texts, ok := textsFor(patterns, len(group))
 		if p.hard = !ok || len(texts) > mostTexts; !p.hard {
 			p.values = nil
 			for _, text := range texts {
 				p.values = append(p.values, valueOf(text))
 			}
 		}
-	case kind == longKind && len(p.longs) > 0:
-		p.values = valuesNear(p.longs, 1+p.crossed)
+	case kind == longKind && len(longs) > 0:
+		p.values = valuesNear(longs, len(group))
 	case kind == setKind && (p.compared || p.parent != ""):
 		if p.hard = len(p.elements) > mostElements; !p.hard {
 			p.values = p.sets()
@@ -653,7 +671,7 @@ func (p *place) sets() (values []evaluation.Value) {
 	}
 	switch {
 	case p.shape == nil || kindOf(p.shape.Element) == textKind:
-		if texts, ok := textsFor(p.patterns); ok {
+		if texts, ok := textsFor(p.patterns, 1); ok {
 			for _, text := range texts { // one of them is none of the elements
 				if !slices.Contains(elements, any(text)) {
 					elements = append(elements, text)
@@ -688,6 +706,10 @@ func (p *place) complete(h *hiding) {
 		case "array":
 			p.values = []evaluation.Value{valueOf([]any{}), valueOf(obligations.Types())}
 		}
+	}
+	if p.path.Root == "context" && len(p.path.Names) == 0 && !p.Part { // it hides what the PEP declared, too
+		with := p.values[0].Object().With("supported_obligations", valueOf(obligations.Types()))
+		p.values = append(p.values, with.Value())
 	}
 	if p.Fit != evaluation.FitUnknown || p.unseen {
 		return

@@ -41,12 +41,13 @@ const (
 	mostPlaces = 64
 )
 
-// textsFor finds a shortest text for every way in which some text can match the patterns: of any
-// text there is, one of these matches the same patterns. It reports false if that takes too long.
+// textsFor finds short texts for every way in which some text can match the patterns: of any text
+// there is, one of these matches the same patterns. There are so many of each way, if there are so many.
+// It reports false if that takes too long.
 //
 // It follows all texts at once, character by character. Only how far each pattern has come tells
-// two texts apart, so a text that comes where another came before is not followed.
-func textsFor(patterns []textPattern) (texts []string, ok bool) {
+// two texts apart, so a text that comes where enough others came before is not followed.
+func textsFor(patterns []textPattern, each int) (texts []string, ok bool) {
 	letters := lettersOf(patterns)
 	type state struct {
 		text   []rune
@@ -59,15 +60,16 @@ func textsFor(patterns []textPattern) (texts []string, ok bool) {
 		}
 		begin.places[n] = p.past(1)
 	}
-	seen, found := map[string]bool{key(begin.places): true}, map[string]bool{}
+	seen, found := map[string]int{key(begin.places): 1}, map[string]int{}
+	states := 1
 	for todo := []state{begin}; len(todo) > 0; todo = todo[1:] {
 		at := todo[0]
 		matches := make([]uint64, len(patterns))
 		for n, p := range patterns {
 			matches[n] = at.places[n] >> len(p) & 1
 		}
-		if k := key(matches); !found[k] {
-			found[k] = true
+		if k := key(matches); found[k] < each {
+			found[k]++
 			texts = append(texts, string(at.text))
 		}
 		for _, letter := range letters {
@@ -75,11 +77,11 @@ func textsFor(patterns []textPattern) (texts []string, ok bool) {
 			for n, p := range patterns {
 				next.places[n] = p.step(at.places[n], letter)
 			}
-			if k := key(next.places); !seen[k] {
-				if len(seen) == mostStates {
+			if k := key(next.places); seen[k] < each {
+				if states++; states > mostStates {
 					return nil, false
 				}
-				seen[k] = true
+				seen[k]++
 				todo = append(todo, next)
 			}
 		}
