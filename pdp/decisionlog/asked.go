@@ -198,9 +198,9 @@ func within(pointer, above string) bool {
 // value misfits if the list has its place, or one below or above it. Of another value it is
 // unknown whether it fits, if
 //
-//   - more may have been to list than the record has: the list is full or says so, or a place in
-//     it stands for several, because it is hidden itself and holds others, or has a masked name;
-//   - the list has another place in the same member, because of a member one place is listed;
+//   - more may have been to list than the record has: the list may be full, or says that there is
+//     more, or has a masked name, and another name may have come to be the same;
+//   - the list has another place in the same member, because of a member only the first is listed;
 //   - the reason says that something did not fit, and does not say what, or that a type was
 //     unknown: then nothing else was looked at;
 //   - subject and resource may be one entity, whose properties were looked at together;
@@ -238,18 +238,19 @@ func (r *Recorded) misfits(shape evaluation.Shape, hidden []evaluation.Hidden) (
 	default:
 		complete = r.Kind == KindDecision
 	}
-	complete = complete && len(r.Mismatch) < mostMismatches
+	most := 0 // that the places on record may stand for
 	for _, pointer := range r.Mismatch {
 		place := shape.Canonical(inItem(pointer))
-		several := func(h evaluation.Hidden) bool {
-			return (h.Type == "object" || h.Type == "array") && within(place, h.At)
+		places = append(places, place)
+		// One that ends at a hidden value may stand for two: the value itself, and one in it.
+		if most++; slices.ContainsFunc(hidden, func(h evaluation.Hidden) bool { return within(place, h.At) }) {
+			most++
 		}
-		if strings.HasSuffix(pointer, "…") || strings.Contains(pointer, maskPrefix) || slices.ContainsFunc(hidden, several) {
+		if strings.HasSuffix(pointer, "…") || strings.Contains(pointer, maskPrefix) {
 			complete = false
 		}
-		places = append(places, place)
 	}
-	return places, complete
+	return places, complete && most < mostMismatches
 }
 
 // inItem is a pointer into the body of a batch as one into the request of the item: what an item

@@ -151,9 +151,12 @@ func (l *batchLimit) beside(e decisionlog.Entry) (n int) {
 		n += len(`,"masked":[]`)
 	}
 	for _, h := range e.Request.Masked {
-		n += len(`{"at":,"type":"","part":true}`) + l.quoted(h.At) + len(h.Type)
+		n += len(`{"at":,"type":""}`) + l.quoted(h.At) + len(h.Type)
+		if h.Part {
+			n += len(`,"part":true`)
+		}
 		if h.Removed {
-			n += len(`"removed":true`)
+			n += len(`,"removed":true`)
 		}
 	}
 	return n

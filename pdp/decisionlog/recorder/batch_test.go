@@ -81,7 +81,7 @@ func TestPropertyRecordsOfABatchAreWhatWasAsked(t *testing.T) {
 			ways[fmt.Sprint(e.Inherits)] = true
 			got, want := resolved(t, shared, e), decoded(t, batch.Items[n].Request)
 			if !reflect.DeepEqual(got, want) || e.ID != records[n].ID {
-				t.Fatalf("seed %d: %s\nitem %d: %v and %s\nare %v, want %v", seed, text, n, e, shared, got, want)
+				t.Fatalf("seed %d: %s\nitem %d: %v and %v\nare %v, want %v", seed, text, n, e, shared, got, want)
 			}
 		}
 	}
