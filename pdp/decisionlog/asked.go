@@ -114,7 +114,7 @@ func unhidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluatio
 		case h.Type == "object" || h.Type == "array":
 			whole = h.At // an item may have places of its batch's record below its own
 		}
-		if v, err = put(v, segmentsOf(h.At), value); err != nil {
+		if v, err = put(v, evaluation.Tokens(h.At), value); err != nil {
 			return nil, fmt.Errorf("what is masked at %q: %w", h.At, err)
 		}
 	}
@@ -124,15 +124,15 @@ func unhidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluatio
 var errNoPlace = errors.New("the request has no such place")
 
 // put puts a value into a place. An object on the way there may be missing: nothing was left of it.
-func put(into evaluation.Value, segments []string, value evaluation.Value) (evaluation.Value, error) {
-	if len(segments) == 0 {
+func put(into evaluation.Value, tokens []string, value evaluation.Value) (evaluation.Value, error) {
+	if len(tokens) == 0 {
 		return value, nil
 	}
 	var err error
-	switch first := segments[0]; into.Kind() {
+	switch first := tokens[0]; into.Kind() {
 	case evaluation.Null, evaluation.Map:
 		inner, _ := into.Object().Get(first)
-		inner, err = put(inner, segments[1:], value)
+		inner, err = put(inner, tokens[1:], value)
 		return into.Object().With(first, inner).Value(), err
 	case evaluation.Array:
 		index, notOne := strconv.Atoi(first)
@@ -141,7 +141,7 @@ func put(into evaluation.Value, segments []string, value evaluation.Value) (eval
 		}
 		return into.RewriteElements(func(n int, e evaluation.Value) (evaluation.Value, bool) {
 			if n == index {
-				e, err = put(e, segments[1:], value)
+				e, err = put(e, tokens[1:], value)
 			}
 			return e, true
 		}), err
@@ -177,16 +177,6 @@ func presentable(o evaluation.Object, masked []evaluation.Hidden) evaluation.Obj
 	return o.With("context", context.Value())
 }
 
-var unescapeSegment = strings.NewReplacer("~1", "/", "~0", "~")
-
-func segmentsOf(pointer string) []string {
-	segments := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
-	for n := range segments {
-		segments[n] = unescapeSegment.Replace(segments[n])
-	}
-	return segments
-}
-
 // within reports whether a pointer is the other one, or below it.
 func within(pointer, above string) bool {
 	rest, ok := strings.CutPrefix(pointer, above)
@@ -206,7 +196,9 @@ func within(pointer, above string) bool {
 //   - subject and resource may be one entity, whose properties were looked at together;
 //   - the record is that of a search.
 //
-// Otherwise it fits.
+// It is unknown, too, of all properties or of the whole context, if the list has a place in it and
+// the reason is not that something misfits: then one member of it misfits, and the policies were
+// asked with the others. Otherwise it fits.
 func (r *Recorded) fit(q *evaluation.Request, hidden []evaluation.Hidden) {
 	listed, complete := r.misfits(q.Shape, hidden)
 	for n, h := range hidden {
@@ -217,7 +209,9 @@ func (r *Recorded) fit(q *evaluation.Request, hidden []evaluation.Hidden) {
 		}
 		switch {
 		case slices.ContainsFunc(listed, touches):
-			hidden[n].Fit = evaluation.Misfits
+			if !isWhole(h.At) || evaluation.Reason(r.Reason) == evaluation.SchemaMismatch {
+				hidden[n].Fit = evaluation.Misfits
+			}
 		case complete && !slices.ContainsFunc(listed, beside):
 			hidden[n].Fit = evaluation.Fits
 		}
@@ -263,6 +257,11 @@ func inItem(pointer string) string {
 	return pointer
 }
 
+// isWhole reports whether a place holds members that each fit or do not, whatever the others do.
+func isWhole(pointer string) bool {
+	return pointer == "/context" || pointer == "/subject/properties" || pointer == "/resource/properties"
+}
+
 func isProperty(pointer string) bool {
 	return within(pointer, "/subject/properties") || within(pointer, "/resource/properties")
 }
@@ -303,8 +302,9 @@ func (p *parts) hiddenIn(member string, has bool) (all []evaluation.Hidden) {
 
 // sortHidden puts the places of an item and those of its batch into the order of a request.
 func sortHidden(all []evaluation.Hidden) {
-	order := map[string]int{inheritsSubject: 0, inheritsAction: 1, inheritsResource: 2, inheritsContext: 3}
-	slices.SortStableFunc(all, func(a, b evaluation.Hidden) int {
-		return cmp.Compare(order[segmentsOf(a.At)[0]], order[segmentsOf(b.At)[0]])
-	})
+	order := []string{inheritsSubject, inheritsAction, inheritsResource, inheritsContext}
+	rank := func(h evaluation.Hidden) int {
+		return slices.IndexFunc(order, func(member string) bool { return within(h.At, "/"+member) })
+	}
+	slices.SortStableFunc(all, func(a, b evaluation.Hidden) int { return cmp.Compare(rank(a), rank(b)) })
 }

@@ -288,6 +288,19 @@ func TestWhetherAHiddenValueFits(t *testing.T) {
 			t.Errorf("%s%s: got %s, %v, want %s", c.subject, c.more, got, err, c.want)
 		}
 	}
+	for more, want := range map[string]evaluation.Fit{
+		``:                                    evaluation.Fits,
+		`,"mismatch":["/subject/properties"]`: evaluation.Fits,
+		`,"mismatch":["/context/x"]`:          evaluation.FitUnknown,
+		`,"reason":"schema_mismatch","mismatch":["/context/x"]`: evaluation.Misfits,
+	} {
+		for _, part := range []string{``, `,"part":true`} {
+			line := aLine(`{"x":1,"masked:":2}`, `,"masked":[{"at":"/context","type":"object"`+part+`}]`+more)
+			if _, hidden, err := askedOf(t, line, ""); err != nil || hidden[0].Fit != want {
+				t.Errorf("%s: got %v, %v, want %v", line, hidden, err, want)
+			}
+		}
+	}
 }
 
 // TestRecordsAreFoundByWhatWasOverruled: with the index, also if there is only one of the version before, which did not

@@ -19,7 +19,9 @@ func newEntry(record pdp.Record, id, kind string) decisionlog.Entry {
 	call := record.Call
 	var declared []string
 	if call.Registered && kind != decisionlog.KindBatch {
-		declared = append([]string{}, call.Obligations...) // empty is not the same as none
+		if declared = call.Obligations; declared == nil {
+			declared = []string{} // which is not the same as no registration
+		}
 	}
 	return decisionlog.Entry{
 		ID:        id,
