@@ -31,13 +31,12 @@ func (k *Masking) mask() {
 		return
 	}
 	k.done = true
+	if k.prefixed && holdsPrefix(&k.request) {
+		k.hidden = []evaluation.Hidden{}
+	}
 	if !k.any {
-		if k.prefixed && holdsPrefix(&k.request) {
-			k.hidden = []evaluation.Hidden{}
-		}
 		return
 	}
-	prefixed := k.prefixed && holdsPrefix(&k.request)
 	var roots [len(places)]spot
 	for n, o := range objects(&k.request) {
 		*o, roots[n] = k.object(*o, k.masker.place(n))
@@ -47,9 +46,7 @@ func (k *Masking) mask() {
 	if k.beside != nil {
 		room = maxHiddenBytesOfItem
 	}
-	if k.hidden = listed(roots[:], room); k.hidden == nil && prefixed {
-		k.hidden = []evaluation.Hidden{}
-	}
+	k.hidden = append(k.hidden, listed(roots[:], room)...)
 }
 
 // holdsPrefix reports if a text or a name in a request looks like a mask.
@@ -131,7 +128,7 @@ func listed(roots []spot, room int) (all []evaluation.Hidden) {
 
 // count adds the places in s, and the bytes of their pointers. above is the length of the pointer to what s is in.
 func (s *spot) count(above int, places, bytes *int) {
-	above += len("/") + len(s.segment)
+	above += len("/") + len(s.segment) + strings.Count(s.segment, "~") + strings.Count(s.segment, "/") // escaped
 	if s.is != nothing {
 		*places, *bytes = *places+1, *bytes+above
 	}
