@@ -65,6 +65,15 @@ func TestPointer(t *testing.T) {
 		if got := evaluation.AuthZEN.Pointer(canonical); got != canonical {
 			t.Errorf("%q is at %q in the AuthZEN shape", canonical, got)
 		}
+		if got := evaluation.AuthZEN.Canonical(native); got != native {
+			t.Errorf("%q of the AuthZEN shape is at %q", native, got)
+		}
+		// What a native body has at one place may have two names.
+		switch got := evaluation.Native.Canonical(native); {
+		case canonical == "/subject/properties" || canonical == "/action" || canonical == "/subject/identity":
+		case got != canonical:
+			t.Errorf("%q of the native shape is at %q, and not at %q", native, got, canonical)
+		}
 	}
 }
 

@@ -221,3 +221,20 @@ var nativeMembers = []struct{ canonical, native string }{
 	{"/resource/properties", "/resource"},
 	{"/context/purpose", "/purpose"},
 }
+
+// Canonical translates a pointer into a body of this shape to where the same value stands in the
+// canonical request, as [Shape.Pointer] translates back.
+func (s Shape) Canonical(pointer string) string {
+	switch {
+	case s != Native || pointer == "/resource" || pointer == "/resource/type" || pointer == "/resource/id":
+		return pointer
+	case pointer == "/actor":
+		return "/subject"
+	}
+	for _, m := range nativeMembers {
+		if rest, ok := strings.CutPrefix(pointer, m.native); ok && (rest == "" || rest[0] == '/') {
+			return m.canonical + rest
+		}
+	}
+	return pointer
+}

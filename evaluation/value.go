@@ -88,6 +88,16 @@ func (v Value) Equal(w Value) bool {
 	})
 }
 
+// Contains reports whether a string in v, at any depth, or the name of a member contains a text.
+func (v Value) Contains(text string) bool {
+	if v.kind == String {
+		return strings.Contains(v.text, text)
+	}
+	return slices.ContainsFunc(v.elems, func(m Member) bool {
+		return strings.Contains(m.Name, text) || m.Value.Contains(text)
+	})
+}
+
 // Text makes a String of s. It fails where s is not valid UTF-8.
 func Text(s string) (Value, error) {
 	if !utf8.ValidString(s) {

@@ -119,3 +119,15 @@ func kinds(o evaluation.Object) func(func(evaluation.Kind) bool) {
 		}
 	}
 }
+
+func TestContains(t *testing.T) {
+	o, err := evaluation.NewObject(map[string]any{"a": 12, "b": []any{"one text", map[string]any{"a name": true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{"text": true, "a n": true, "12": false, "true": false, "b": true, "none": false} {
+		if got := o.Value().Contains(text); got != want {
+			t.Errorf("it contains %q: %v", text, got)
+		}
+	}
+}

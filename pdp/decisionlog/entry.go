@@ -22,6 +22,9 @@ type Entry struct {
 	Kind                       string
 	Tenant                     string
 	Caller, RequestID, TraceID string
+	// Declared are the obligation types of the caller's registration: nil is none, and empty a
+	// registration that declares no type.
+	Declared []string
 	// Payer is the caller whose account it counts toward, if that is not Caller: the requester in
 	// the details of a step that an approval request takes by itself.
 	Payer string
@@ -62,6 +65,10 @@ type Request struct {
 	Action   jsontext.Value `json:"action,omitzero"`
 	Resource jsontext.Value `json:"resource,omitzero"`
 	Context  jsontext.Value `json:"context,omitzero"`
+	// Shape is the shape that the request came in.
+	Shape evaluation.Shape `json:"-"`
+	// Masked are the places where it is not what was sent. Empty and nil differ: see format.go.
+	Masked []evaluation.Hidden `json:"-"`
 }
 
 // Search is what was looked for, what was found, and how many were looked at.
@@ -75,8 +82,10 @@ type Search struct {
 // Decision is the answer. Obligations is a finished JSON array, masked, or empty.
 type Decision struct {
 	Allow              bool
+	Approved           bool // the policies said so when they were asked with an approval
 	Reason, ReasonUser string
 	Determining        []string
+	Overruled          []string // policies whose allow the reason made a deny of
 	Errors             []evaluation.PolicyError
 	Obligations        jsontext.Value
 	Required           []string
@@ -153,9 +162,11 @@ func prepare(e Entry, kinds []string) (prepared, error) {
 	b.text("tenant", e.Tenant)
 	b.text("kind", e.Kind)
 	b.text("caller", e.Caller)
+	listOrEmpty(&b, "declared", e.Declared)
 	b.text("request_id", e.RequestID)
 	b.text("trace_id", e.TraceID)
 	b.request(e.Request)
+	b.asRequested(e.Request)
 	list(&b, "inherits", e.Inherits)
 	b.search(e.Search)
 	b.decision(e.Decision)
@@ -234,6 +245,17 @@ func (b *body) request(q *Request) {
 	b.out = append(b.out, '}')
 }
 
+// asRequested is how the request differs from what was sent: in its shape, and where it is masked.
+func (b *body) asRequested(q *Request) {
+	if q == nil {
+		return
+	}
+	if q.Shape == evaluation.Native {
+		b.text("shape", shapeNative)
+	}
+	listOrEmpty(b, "masked", q.Masked)
+}
+
 func (b *body) search(s *Search) {
 	if s == nil {
 		return
@@ -251,9 +273,14 @@ func (b *body) decision(d *Decision) {
 	}
 	b.name("decision")
 	b.out = strconv.AppendBool(b.out, d.Allow)
+	if d.Approved {
+		b.name("approved")
+		b.out = append(b.out, "true"...)
+	}
 	b.text("reason", d.Reason)
 	b.text("reason_user", d.ReasonUser)
 	list(b, "determining", d.Determining)
+	list(b, "overruled", d.Overruled)
 	list(b, "errors", d.Errors)
 	if string(d.Obligations) != "[]" {
 		b.value("obligations", d.Obligations)
@@ -267,7 +294,14 @@ func (b *body) decision(d *Decision) {
 
 // list appends anything as JSON: lists of names, and structs with tags.
 func list[T any](b *body, name string, items []T) {
-	if len(items) == 0 || b.err != nil {
+	if len(items) > 0 {
+		listOrEmpty(b, name, items)
+	}
+}
+
+// listOrEmpty writes an empty list too, where it says something else than none.
+func listOrEmpty[T any](b *body, name string, items []T) {
+	if items == nil || b.err != nil {
 		return
 	}
 	v, err := json.Marshal(items, jsontext.AllowInvalidUTF8(true)) // which writes no whitespace

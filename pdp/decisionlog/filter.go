@@ -30,7 +30,8 @@ type Filter struct {
 	Subject  string `json:"subject,omitzero"`
 	Resource string `json:"resource,omitzero"`
 	Action   string `json:"action,omitzero"`
-	// Policy is the id of a policy that made the decision, or that erred in it.
+	// Policy is the id of a policy that made the decision, or that erred in it, or whose allow
+	// a reason made a deny of.
 	Policy string `json:"policy,omitzero"`
 	// Event is that of an administrative record.
 	Event string `json:"event,omitzero"`
@@ -87,7 +88,8 @@ func (f Filter) Passes(r *Recorded) bool {
 
 func (r *Recorded) decidedBy(policy string) bool {
 	erred := func(e evaluation.PolicyError) bool { return e.Policy == policy }
-	return slices.Contains(r.Determining, policy) || slices.ContainsFunc(r.Errors, erred)
+	return slices.Contains(r.Determining, policy) || slices.Contains(r.Overruled, policy) ||
+		slices.ContainsFunc(r.Errors, erred)
 }
 
 // goesBy reports whether a record is a step of an approval request, or of a decision

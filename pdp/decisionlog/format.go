@@ -99,7 +99,8 @@ import (
 // # Line
 //
 // One JSON object without whitespace between tokens, at most MaxLine bytes, members in this order. The five marked *
-// and the salt are always there; an absent string, list or object is empty, an absent boolean false.
+// and the salt are always there; an absent string, list or object is empty, an absent boolean false. In two lists,
+// declared and masked, an empty list says something else than an absent one.
 //
 //	sequence*     from 0, without a gap
 //	id*           unique; UUIDv7, item n of a batch "<id>.<n>"
@@ -109,8 +110,14 @@ import (
 //	tenant        "" for what belongs to none
 //	kind*         KindDecision, KindSearch, KindBatch, KindAdmin, KindReceipt, and those of Options.Kinds
 //	caller        "" for none
+//	declared      decision, search: array of the obligation types that the caller's registration declares. [] is a
+//	              registration that declares none; absent is a caller that declares its types itself, in its requests
 //	request_id, trace_id
 //	request       {"subject":…,"action":…,"resource":…,"context":…}, AuthZEN form, masked; absent ones left out
+//	shape         "native": the request came in that shape, and is written in AuthZEN form all the same; absent is
+//	              AuthZEN
+//	masked        array of {"at","type","part","removed"}, in the order of the request: what of it, in this line, is not
+//	              what was sent. [] says that all of it is, although it holds a text like that of a mask. See Masked
 //	inherits      item of a batch: array of the members of request that stand in the record of kind KindBatch whose id is
 //	              the batch's, in the same segment: subject | action | resource (their properties), context, and
 //	              supported_obligations, which a context of the item's own lacks
@@ -118,8 +125,11 @@ import (
 //	found         search: array of the ids (or action names) returned
 //	examined      search: number of candidates decided; always there in a search
 //	decision      boolean; always there in a decision
+//	approved      true: the decision, an allow or a deny, is what the policies said when they were asked with an approval.
+//	              An approval that turned out not to count leaves the answer to the question without it, and no approved
 //	reason, reason_user
 //	determining   array of policy ids
+//	overruled     array of policy ids: if the reason made a deny of an allow, those that would have determined the allow
 //	errors        array of {"policy","position","kind"}
 //	obligations   array, AuthZEN form, masked
 //	required      array of obligation types that were not declared
@@ -127,13 +137,31 @@ import (
 //	discharged    array of {"id","type","approval"}
 //	mismatch      array of JSON Pointers into the body that was sent, in order: what of it could not be put to the
 //	              policies, or counted as an error where they read it. Their names are masked like texts; a name that
-//	              is too long ends in … or is left out; there may be more than are listed
+//	              is too long ends in … or is left out; there may be more than are listed: then there
+//	              are 16, or the last one is "/…", or one stands for several that were masked alike
 //	bundle        digest of the bundle that decided
 //	event         admin and later kinds: what happened
 //	details       admin and later kinds: an object
 //	salt*         128 random bits in unpadded base64url, so that nobody guesses a redacted line from its leaf hash
 //
 // New members come before salt and are passed over by who does not know them.
+//
+// # Masked
+//
+// Each entry of masked is a place in the member request of the same line, which hides what was sent there and all below
+// it. at is a JSON Pointer (RFC 6901), and type what was sent: string, number, bool, object or array.
+//
+//	{"at","type"}                 a value that was masked whole: a text stands in its place. In an object or array it
+//	                              may also be values below it, at more places than are listed: coarser is always right
+//	{"at","type":"string","part"} a string of which a part was masked
+//	{"at","type":"object","part"} an object of which the name of a member was masked, or a member was dropped for its
+//	                              name. Its members of other names are listed below it as anywhere
+//	{"at","type","removed"}       a value that could not be masked: there is nothing in its place, in an array null
+//
+// Nothing below an entry without part is listed. null is never masked. There are at most 64 entries, and at most 4 in
+// the worst case: the properties of subject, action and resource, and the context. What an item of a batch inherits is
+// listed in the record of kind KindBatch, and in the item's what it has of its own. Records of before this member have
+// none, whatever was masked in them; where they hold the text of a mask, their request is not known exactly.
 //
 // # Records the log makes itself (kind admin)
 //

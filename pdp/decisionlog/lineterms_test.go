@@ -43,6 +43,9 @@ func termsOf(line []byte) (terms []string, ok bool) {
 	for _, policy := range s.Determining {
 		add(index.TermPolicy, policy)
 	}
+	for _, policy := range s.Overruled {
+		add(index.TermPolicy, policy)
+	}
 	for _, e := range s.Errors {
 		add(index.TermPolicy, e.Policy)
 	}
@@ -88,7 +91,7 @@ func TestTermsOfLines(t *testing.T) {
 // Whatever a line is, the index finds what a decoder finds in it, or calls it odd.
 func FuzzTermsOfLines(f *testing.F) {
 	for _, line := range []string{
-		`{"sequence":1,"tenant":"acme","kind":"decision","request":{"subject":{"type":"user","id":"a\"\\u0000"},"action":{"name":"read"},"resource":{"id":"x","properties":{"id":"y"}}},"decision":true,"determining":["p","q"],"errors":[{"policy":"r","position":"a:1:1"}]}`,
+		`{"sequence":1,"tenant":"acme","kind":"decision","request":{"subject":{"type":"user","id":"a\"\\u0000"},"action":{"name":"read"},"resource":{"id":"x","properties":{"id":"y"}}},"decision":true,"determining":["p","q"],"overruled":["o"],"errors":[{"policy":"r","position":"a:1:1"}]}`,
 		`{"id":"b.0","kind":"decision","request":{"subject":{"type":"user","id":"a"}},"inherits":["subject","context"],"decision":true}`,
 		`{"id":"b","kind":"batch","request":{"subject":{"properties":{"id":"x"}},"action":{"properties":{"name":"y"}},"context":{"id":"z"}}}`,
 		`{"details":{"decision":"one","obligations":[]},"kind":"receipt"}`,

@@ -30,6 +30,9 @@ func randomEntry(r *rand.Rand) Entry {
 		Request: &Request{Subject: entity(), Action: jsontext.Value(`{"name":"` + pick("read", "write", "a") + `"}`), Resource: entity(),
 			Context: jsontext.Value(fmt.Sprintf(`{"note":%q}`, bytes.Repeat([]byte("n"), r.IntN(300))))},
 		Decision: &Decision{Allow: r.IntN(2) == 0, Determining: []string{pick("p1", "p2"), pick("p2", "p3")}}}
+	if r.IntN(5) == 0 {
+		e.Decision.Overruled, e.Decision.Determining = e.Decision.Determining, nil
+	}
 	switch r.IntN(10) {
 	case 0:
 		e.Kind, e.Search, e.Decision = KindSearch, &Search{Query: "subject"}, nil

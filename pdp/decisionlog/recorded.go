@@ -27,19 +27,25 @@ type Recorded struct {
 	Tenant      string                   `json:"tenant"`
 	Kind        string                   `json:"kind"`
 	Caller      string                   `json:"caller"`
+	Declared    []string                 `json:"declared"` // nil: the caller has no registration
 	RequestID   string                   `json:"request_id"`
 	TraceID     string                   `json:"trace_id"`
 	Names       RecordedNames            `json:"request"`
+	Shape       string                   `json:"shape"`
+	Masked      []evaluation.Hidden      `json:"masked"` // of the whole request, if the record was resolved
 	Inherits    []string                 `json:"inherits"`
 	Query       evaluation.SearchKind    `json:"query"`
 	Found       []string                 `json:"found"`
 	Examined    int                      `json:"examined"`
 	Decision    *bool                    `json:"decision"`
+	Approved    bool                     `json:"approved"`
 	Reason      string                   `json:"reason"`
 	Determining []string                 `json:"determining"`
+	Overruled   []string                 `json:"overruled"`
 	Errors      []evaluation.PolicyError `json:"errors"`
 	Obligations []RecordedObligation     `json:"obligations"`
 	Discharged  []evaluation.Met         `json:"discharged"`
+	Mismatch    []string                 `json:"mismatch"`
 	Bundle      string                   `json:"bundle"`
 	Event       string                   `json:"event"`
 	Details     jsontext.Value           `json:"details"`
@@ -99,34 +105,6 @@ func (r *Recorded) Receipt() (receipt Receipt) {
 	return receipt
 }
 
-// ErrNoRequest is returned for a record from which no request can be rebuilt: it has none,
-// a part of the request is gone, or what was sent was no request either.
-var ErrNoRequest = errors.New("the record holds no whole request")
-
-// Request rebuilds the request of a resolved record, masked as it was recorded. The record
-// does not hold the wire shape: the request comes as one of AuthZEN, whichever it was. What
-// a search looked for is empty, as it was in the search. The limits are those that bodies
-// are read with, but for the length of the body.
-func (r *Recorded) Request(limits evaluation.Limits) (evaluation.Request, error) {
-	if len(r.Asked) == 0 || len(r.Gone) > 0 {
-		return evaluation.Request{}, fmt.Errorf("record %d: %w", r.Sequence, ErrNoRequest)
-	}
-	limits.Body = MaxLine // masking may have made the request longer than it was
-	var q evaluation.Request
-	var err error
-	if r.Kind == KindSearch {
-		var s evaluation.Search
-		s, err = evaluation.DecodeSearch(r.Query, r.Asked, r.Tenant, limits)
-		q = s.Request
-	} else {
-		q, err = evaluation.DecodeAuthZEN(r.Asked, r.Tenant, limits)
-	}
-	if err != nil {
-		err = fmt.Errorf("record %d: %w: %w", r.Sequence, ErrNoRequest, err)
-	}
-	return q, err
-}
-
 // The members that an item can inherit, as its record names them.
 const (
 	inheritsSubject   = "subject"
@@ -146,7 +124,8 @@ func (r *Recorded) BatchID() string {
 
 // parts are the members of the request in a record's own line.
 type parts struct {
-	Request *Request `json:"request"`
+	Request *Request            `json:"request"`
+	Masked  []evaluation.Hidden `json:"masked"`
 }
 
 // itemOf returns an error if the other line is not that of the item's batch: no properties
@@ -197,10 +176,15 @@ func Resolve(line []byte, batch Record) (Recorded, error) {
 		if err != nil {
 			return Recorded{}, fmt.Errorf("record %d: %w", r.Sequence, err)
 		}
-		if !has {
+		hidden := shared.hiddenIn(member, has)
+		if r.Masked = append(r.Masked, hidden...); !has && len(hidden) == 0 {
 			r.Gone = append(r.Gone, member)
 		}
 	}
+	if r.Masked == nil && shared.Masked != nil {
+		r.Masked = []evaluation.Hidden{} // the records of a batch are of one program
+	}
+	sortHidden(r.Masked)
 	if own.Request != nil {
 		r.Asked, err = json.Marshal(own.Request)
 	}

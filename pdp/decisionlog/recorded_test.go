@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
 )
 
 // aBatch are the entries of a batch of n items that inherit all that can be inherited,
@@ -166,12 +168,17 @@ func FuzzResolve(f *testing.F) {
 	f.Add([]byte(strings.Replace(item, `{"type":"user","id":"a"}`, `"alice"`, 1)), []byte(batch))
 	f.Add([]byte(strings.Replace(item, `"subject",`, `"subject","subject",`, 1)), []byte(strings.Replace(batch, `{"properties"`, `[{"properties"`, 1)))
 	f.Add([]byte(`{"id":".0","inherits":["context"]}`), []byte(`{"kind":"batch","request":{"context":1}}`))
+	for _, masked := range []string{`{"at":"/context/supported_obligations/0","type":"string","removed":true}`, `{"at":"","type":"bool"}`, `{"at":"x"}`, `{"at":"/context","type":"object"}`, `{"at":"/context/approval","type":"object"}`} {
+		with := func(line string) []byte { return []byte(line[:len(line)-1] + `,"masked":[` + masked + `]}`) }
+		f.Add(with(item), with(batch))
+	}
 	f.Fuzz(func(t *testing.T, line, batch []byte) {
 		for _, b := range [][]byte{batch, nil} {
 			r, err := Resolve(line, Record{Line: b})
 			if err != nil {
 				continue
 			}
+			_, _, _ = r.Request(evaluation.DefaultLimits()) // whatever it says is masked
 			if r.Asked != nil && !r.Asked.IsValid() {
 				t.Fatalf("%q with %q: %q", line, b, r.Asked)
 			}

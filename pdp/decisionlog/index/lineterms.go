@@ -38,7 +38,7 @@ func (r *termReader) member(name, value []byte) bool {
 		return r.decision(value)
 	case "request":
 		return eachMember(value, r.request)
-	case "determining":
+	case "determining", "overruled":
 		return eachItem(value, func(id []byte) bool { return r.text(TermPolicy, id) })
 	case "errors":
 		return eachItem(value, func(e []byte) bool { return eachMember(e, r.named("policy", TermPolicy)) })

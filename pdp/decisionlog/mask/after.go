@@ -45,7 +45,6 @@ type digest [16]byte
 // digestsIn are the digests in what is on record. A caller may have sent a text that looks like one, but no text has
 // that digest.
 func digestsIn(records [][]byte) map[digest]bool {
-	const length = 22
 	found := map[digest]bool{}
 	for _, text := range records {
 		for {
@@ -54,7 +53,7 @@ func digestsIn(records [][]byte) map[digest]bool {
 				break
 			}
 			var d digest
-			if n, err := base64.RawURLEncoding.Decode(d[:], after[:min(length, len(after))]); err == nil && n == len(d) {
+			if n, err := base64.RawURLEncoding.Decode(d[:], after[:min(digestLength, len(after))]); err == nil && n == len(d) {
 				found[d] = true
 			}
 			text = after

@@ -67,6 +67,9 @@ func New(key []byte, patterns []string) (*Masker, error) {
 	return m, nil
 }
 
+// digestLength is the length of a digest behind [Prefix].
+const digestLength = 22
+
 // digest is the text in the place of a value with that form; see appendForm.
 func (m *Masker) digest(form []byte) string {
 	h := m.digests.Get().(hash.Hash)

@@ -14,12 +14,15 @@ const leastSought = 8
 
 // Masking masks a request, and what goes on record with it, by the secrets of all of them.
 type Masking struct {
-	masker  *Masker
-	request evaluation.Request
-	any     bool            // anything is masked at all
-	find    *finder         // nil if there is nothing to seek
-	shown   map[string]bool // names of members on record, made when first needed; see Pointer
-	beside  *Masking        // of another part of the same record; see With
+	masker   *Masker
+	request  evaluation.Request  // masked, once done
+	hidden   []evaluation.Hidden // see Hidden, once done
+	done     bool
+	any      bool            // anything is masked at all
+	prefixed bool            // a text that was sent may look like a mask
+	find     *finder         // nil if there is nothing to seek
+	shown    map[string]bool // names of members on record, made when first needed; see Pointer
+	beside   *Masking        // of another part of the same record; see With
 }
 
 // Of reads the secrets of a request and of what goes on record with it.
@@ -53,7 +56,7 @@ func (g *Gathering) Add(r evaluation.Request, obligations ...evaluation.Object) 
 
 // Of masks a request, or a part of one. All secrets must have been read before.
 func (g *Gathering) Of(r evaluation.Request) *Masking {
-	k := &Masking{masker: g.masker, request: r, any: g.any}
+	k := &Masking{masker: g.masker, request: r, any: g.any, prefixed: g.prefixed}
 	if len(g.secrets) > 0 {
 		k.find = newFinder(g.secrets)
 	}
@@ -62,7 +65,7 @@ func (g *Gathering) Of(r evaluation.Request) *Masking {
 
 // With masks another request by the same secrets. k's request is a part of that request, recorded elsewhere.
 func (k *Masking) With(r evaluation.Request) *Masking {
-	return &Masking{masker: k.masker, request: r, any: k.any, find: k.find, beside: k}
+	return &Masking{masker: k.masker, request: r, any: k.any, prefixed: k.prefixed, find: k.find, beside: k}
 }
 
 // objects are the four objects of a request that a caller fills freely, in the order of places.
@@ -76,9 +79,10 @@ func (m *Masker) place(n int) at { return at(m.patterns).into(places[n]...) }
 
 // collector gathers the texts of masked values.
 type collector struct {
-	any     bool
-	seen    map[string]bool
-	secrets []string
+	any      bool
+	prefixed bool // a text that is itself no secret looks like a mask
+	seen     map[string]bool
+	secrets  []string
 }
 
 func (c *collector) object(o evaluation.Object, a at) {
@@ -115,6 +119,7 @@ func (c *collector) value(v evaluation.Value, a at, masked bool) {
 
 // text reads the secrets in a string that is itself no secret.
 func (c *collector) text(text string, a at) {
+	c.prefixed = c.prefixed || strings.Contains(text, Prefix)
 	switch v, how := a.read(text); how {
 	case asValue:
 		c.value(v, a, false)
@@ -133,15 +138,15 @@ func (c *collector) secret(text string) {
 
 // Request is the request without its secrets.
 func (k *Masking) Request() evaluation.Request {
-	r := k.request
-	for n, o := range objects(&r) {
-		*o = k.object(*o, k.masker.place(n))
-	}
-	return r
+	k.mask()
+	return k.request
 }
 
 // Object is an obligation's properties without secrets.
-func (k *Masking) Object(o evaluation.Object) evaluation.Object { return k.object(o, nil) }
+func (k *Masking) Object(o evaluation.Object) evaluation.Object {
+	o, _ = k.object(o, nil)
+	return o
+}
 
 // Text is a text without secrets. It is "" if the secrets cannot be taken out.
 func (k *Masking) Text(text string) string {
@@ -169,50 +174,76 @@ func (m *Masker) below(place string) int {
 	return 0
 }
 
-func (k *Masking) object(o evaluation.Object, a at) evaluation.Object {
+// object is an object without secrets, and where they were.
+func (k *Masking) object(o evaluation.Object, a at) (evaluation.Object, spot) {
+	s := spot{kind: evaluation.Map}
 	if !k.any {
-		return o
+		return o, s
 	}
-	return o.Rewrite(func(m evaluation.Member) (evaluation.Member, bool) {
+	var renamed []string
+	made := o.Rewrite(func(m evaluation.Member) (evaluation.Member, bool) {
 		inner, whole := a.in(m.Name)
-		value, kept := k.value(m.Value, inner, whole || isSecretName(m.Name))
+		value, at, kept := k.value(m.Value, inner, whole || isSecretName(m.Name))
 		name, ok := k.text(m.Name)
+		switch {
+		case !ok:
+			s.is = part
+		case name == m.Name:
+			s.add(name, at)
+		default:
+			s.is = part
+			renamed = append(renamed, name)
+		}
 		return evaluation.Member{Name: name, Value: value}, kept && ok
 	})
+	s.forget(renamed)
+	return made, s
 }
 
-// value is a value without secrets. If ok is false, the value must be left out.
-func (k *Masking) value(v evaluation.Value, a at, masked bool) (_ evaluation.Value, ok bool) {
+// value is a value without secrets, and where they were. If ok is false, the value must be left out.
+func (k *Masking) value(v evaluation.Value, a at, masked bool) (_ evaluation.Value, _ spot, ok bool) {
 	switch kind := v.Kind(); {
 	case kind == evaluation.Null:
-		return v, true
+		return v, spot{}, true
 	case masked:
 		return k.whole(v)
 	case kind == evaluation.Map:
-		return k.object(v.Object(), a).Value(), true
+		o, s := k.object(v.Object(), a)
+		return o.Value(), s, true
 	case kind == evaluation.Array:
-		return v.RewriteElements(func(n int, e evaluation.Value) (evaluation.Value, bool) {
-			inner, whole := a.in(strconv.Itoa(n))
-			return k.value(e, inner, whole)
-		}), true
+		s := spot{kind: kind}
+		made := v.RewriteElements(func(n int, e evaluation.Value) (evaluation.Value, bool) {
+			segment := strconv.Itoa(n)
+			inner, whole := a.in(segment)
+			made, at, kept := k.value(e, inner, whole)
+			s.add(segment, at)
+			return made, kept
+		})
+		return made, s, true
 	case kind == evaluation.Number && (k.found(v.Text()) || k.found(number(v))):
 		return k.whole(v)
 	case kind == evaluation.String:
 		text, ok := k.textAt(v.Text(), a)
-		if !ok || text == v.Text() {
-			return v, ok
+		if ok && text == v.Text() {
+			return v, spot{}, true
 		}
 		made, err := evaluation.Text(text)
-		return made, err == nil
+		if !ok || err != nil {
+			return v, spot{kind: kind, is: removed}, false
+		}
+		return made, spotOfText(text), true
 	}
-	return v, true
+	return v, spot{}, true
 }
 
 // whole is the digest in a value's place.
-func (k *Masking) whole(v evaluation.Value) (evaluation.Value, bool) {
+func (k *Masking) whole(v evaluation.Value) (evaluation.Value, spot, bool) {
 	digest := k.masker.digest(appendForm(nil, v))
 	made, err := evaluation.Text(digest)
-	return made, err == nil && !k.found(digest)
+	if err != nil || k.found(digest) {
+		return made, spot{kind: v.Kind(), is: removed}, false
+	}
+	return made, spot{kind: v.Kind(), is: whole}, true
 }
 
 func (k *Masking) found(text string) bool { return k.find != nil && len(k.find.spans(text)) > 0 }
@@ -224,7 +255,7 @@ func (k *Masking) textAt(text string, a at) (_ string, ok bool) {
 	switch v, how := a.read(text); how {
 	case asValue:
 		within := Masking{masker: k.masker, any: true, find: k.find} // any: the text may have secrets that were never read
-		made, ok := within.value(v, a, false)
+		made, _, ok := within.value(v, a, false)
 		if !ok {
 			return "", false
 		}

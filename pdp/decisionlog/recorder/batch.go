@@ -9,6 +9,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/mask"
 )
 
 // A batch may put on record only so many bytes for each byte of its body, and for each item. Items inherit, and a
@@ -36,7 +37,7 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]de
 	limit := batchLimit{size: records[0].Item.Size, items: len(records)}
 	entries := make([]decisionlog.Entry, 0, len(records)+1)
 	if inherited {
-		e, err := sharedEntry(records[0], shared, masked.Request())
+		e, err := sharedEntry(records[0], shared, masked)
 		if err == nil {
 			err = limit.add(e, records[0])
 		}
@@ -64,9 +65,10 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]de
 
 // sharedEntry is the entry of what the items of a batch inherit. It has no type, id or name, because it is no question.
 // A part that is inherited has its place in the entry even if masking left nothing of it.
-func sharedEntry(first pdp.Record, shared, masked evaluation.Request) (e decisionlog.Entry, err error) {
+func sharedEntry(first pdp.Record, shared evaluation.Request, masking *mask.Masking) (e decisionlog.Entry, err error) {
 	e = newEntry(first, first.Item.Batch, decisionlog.KindBatch)
-	e.Request = new(decisionlog.Request)
+	masked := masking.Request()
+	e.Request = &decisionlog.Request{Masked: masking.Hidden()}
 	for _, part := range []struct {
 		to             *jsontext.Value
 		shared, masked evaluation.Object
@@ -102,7 +104,7 @@ const lineFrame = 370
 // add counts the entry of a record, and fails if the batch has too much on record with it.
 func (l *batchLimit) add(e decisionlog.Entry, record pdp.Record) error {
 	l.rest += lineFrame + len(e.Details) + l.quoted(e.Inherits...) +
-		l.quoted(e.ID, e.Tenant, e.Caller, e.RequestID, e.TraceID)
+		l.quoted(e.ID, e.Tenant, e.Caller, e.RequestID, e.TraceID) + l.beside(e)
 	if q, of := e.Request, record.Call.Request; q != nil {
 		names := 0
 		if e.Kind == decisionlog.KindDecision {
@@ -129,6 +131,35 @@ func (l *batchLimit) add(e decisionlog.Entry, record pdp.Record) error {
 			most, recordedPerByte, l.size, recordedPerItem),
 		Try: l.try(),
 	}
+}
+
+// beside is the length of what a line says of its request and its caller. Most lines say none of it.
+func (l *batchLimit) beside(e decisionlog.Entry) (n int) {
+	if e.Declared != nil {
+		n += len(`,"declared":[]`) + l.quoted(e.Declared...)
+	}
+	if e.Decision != nil && e.Decision.Approved {
+		n += len(`,"approved":true`)
+	}
+	if e.Request == nil {
+		return n
+	}
+	if e.Request.Shape == evaluation.Native {
+		n += len(`,"shape":"native"`)
+	}
+	if e.Request.Masked != nil {
+		n += len(`,"masked":[]`)
+	}
+	for _, h := range e.Request.Masked {
+		n += len(`{"at":,"type":""}`) + l.quoted(h.At) + len(h.Type)
+		if h.Part {
+			n += len(`,"part":true`)
+		}
+		if h.Removed {
+			n += len(`,"removed":true`)
+		}
+	}
+	return n
 }
 
 // try says what to send less of: of what takes most.

@@ -81,7 +81,7 @@ func TestPropertyRecordsOfABatchAreWhatWasAsked(t *testing.T) {
 			ways[fmt.Sprint(e.Inherits)] = true
 			got, want := resolved(t, shared, e), decoded(t, batch.Items[n].Request)
 			if !reflect.DeepEqual(got, want) || e.ID != records[n].ID {
-				t.Fatalf("seed %d: %s\nitem %d: %v and %s\nare %v, want %v", seed, text, n, e, shared, got, want)
+				t.Fatalf("seed %d: %s\nitem %d: %v and %v\nare %v, want %v", seed, text, n, e, shared, got, want)
 			}
 		}
 	}
@@ -154,13 +154,18 @@ func TestABatchIsCountedAsLongAsItsLinesAre(t *testing.T) {
 	mismatch := slices.Repeat([]evaluation.Mismatch{{Pointer: "/context/a", Place: "/context/a"}}, 3)
 	for _, record := range []pdp.Record{
 		{Decision: evaluation.Decision{Reason: evaluation.ObligationUnsupported, Mismatch: mismatch}},
+		{Approved: true, Call: pdp.Call{Asker: evaluation.Asker{Registered: true, Obligations: []string{text, "log"}}, Request: evaluation.Request{Shape: evaluation.Native}}},
+		{Call: pdp.Call{Asker: evaluation.Asker{Registered: true}}, Item: pdp.Item{Inherits: evaluation.Inherited{Context: true}}},
 		{Decision: evaluation.Decision{Malformed: evaluation.Malformed(text, text, "context", "a")}},
 		{Item: pdp.Item{Inherits: evaluation.Inherited{Subject: true, Action: true, Resource: true, Context: true}}},
 		{Item: pdp.Item{Inherits: evaluation.Inherited{SupportedObligations: true}}},
 		{Decision: evaluation.Decision{Obligations: []evaluation.Obligation{{Properties: o}, {Properties: o}}}},
 	} {
 		record.ID, record.Bundle, record.Decision.Bundle = "0197a8f0-0000-7000-8000-000000000000.999", "h1:"+text, "h1:"+text
-		record.Call = pdp.Call{Request: request, Asker: evaluation.Asker{Name: "key:" + text, RequestID: text + "\xff", TraceID: text}}
+		asker := evaluation.Asker{Name: "key:" + text, RequestID: text + "\xff", TraceID: text}
+		asker.Registered, asker.Obligations = record.Call.Registered, record.Call.Obligations
+		request.Shape = record.Call.Request.Shape
+		record.Call = pdp.Call{Request: request, Asker: asker}
 		record.Item.Batch, record.Item.Size = "0197a8f0-0000-7000-8000-000000000000", 1<<20
 		entries, err := r.batchEntries(t.Context(), []pdp.Record{record})
 		if err != nil {

@@ -13,14 +13,22 @@ import (
 	"policy-service/pdp/decisionlog/mask"
 )
 
-// newEntry has what every entry of a record has.
+// newEntry has what every entry of a record has. The record of what the items of a batch inherit is not asked by
+// anybody, so it does not say what obligations the caller's registration declares.
 func newEntry(record pdp.Record, id, kind string) decisionlog.Entry {
 	call := record.Call
+	var declared []string
+	if call.Registered && kind != decisionlog.KindBatch {
+		if declared = call.Obligations; declared == nil {
+			declared = []string{} // which is not the same as no registration
+		}
+	}
 	return decisionlog.Entry{
 		ID:        id,
 		Kind:      kind,
 		Tenant:    call.Request.Tenant,
 		Caller:    call.Asker.Name,
+		Declared:  declared,
 		RequestID: call.RequestID,
 		TraceID:   call.TraceID,
 		Now:       record.Time,
@@ -32,17 +40,19 @@ func entryOf(record pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err 
 	if record.Search != nil {
 		e = newEntry(record, record.ID, decisionlog.KindSearch)
 		e.Search = searchOf(record)
-		e.Request, err = requestOf(masked.Request(), record.Kind)
+		e.Request, err = requestOf(masked, record.Kind)
 		return e, err
 	}
 	e = newEntry(record, record.ID, decisionlog.KindDecision)
 	d := record.Decision
 	if d.Malformed == nil || !isEmpty(record.Call.Request) { // else it never became a request
-		if e.Request, err = requestOf(masked.Request(), ""); err != nil {
+		if e.Request, err = requestOf(masked, ""); err != nil {
 			return e, err
 		}
 	}
-	if e.Decision, err = decisionOf(d, masked); err == nil && d.Malformed != nil {
+	e.Decision, err = decisionOf(d, masked)
+	e.Decision.Approved = record.Approved
+	if err == nil && d.Malformed != nil {
 		e.Details, err = malformedOf(d.Malformed, masked)
 	}
 	return e, err
@@ -55,8 +65,9 @@ func isEmpty(r evaluation.Request) bool {
 }
 
 // requestOf is a request in the AuthZEN form. As in the body of a search, what is searched for is left out.
-func requestOf(r evaluation.Request, searched evaluation.SearchKind) (*decisionlog.Request, error) {
-	var out decisionlog.Request
+func requestOf(masked *mask.Masking, searched evaluation.SearchKind) (*decisionlog.Request, error) {
+	r := masked.Request()
+	out := decisionlog.Request{Shape: r.Shape, Masked: masked.Hidden()}
 	var errs [4]error
 	out.Subject, errs[0] = entityOf(r.Subject, searched == evaluation.SubjectSearch)
 	out.Resource, errs[1] = entityOf(r.Resource, searched == evaluation.ResourceSearch)
@@ -106,6 +117,7 @@ func decisionOf(d evaluation.Decision, masked *mask.Masking) (out *decisionlog.D
 		Reason:      string(d.Reason),
 		ReasonUser:  masked.Text(d.ReasonUser),
 		Determining: d.Determining,
+		Overruled:   d.Overruled,
 		Errors:      d.Errors,
 		Required:    d.Required,
 		LeftOut:     d.LeftOut,
@@ -138,12 +150,16 @@ func malformedOf(bad *evaluation.Error, masked *mask.Masking) (jsontext.Value, e
 // maxPointers limits the bytes of the pointers of one record: a thousand items may inherit a value that does not fit.
 const maxPointers = 512
 
+// more ends the pointers of a record if there are more than it has.
+const more = "/…"
+
 // pointersOf are the places of the values that do not fit the schema, as many as there is room for.
 func pointersOf(all []evaluation.Mismatch, masked *mask.Masking) (pointers []string) {
 	room := maxPointers
 	for _, m := range all {
 		pointer := masked.Pointer(m.Pointer, m.Place)
 		if room -= len(pointer); room < 0 && len(pointers) > 0 {
+			pointers = append(pointers, more)
 			break
 		}
 		pointers = append(pointers, pointer)

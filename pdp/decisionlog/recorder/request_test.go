@@ -80,7 +80,8 @@ func TestRequestsAreRebuiltFromTheLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return whole.Request(limits)
+		request, _, err := whole.Request(limits)
+		return request, err
 	}
 	for id, want := range want {
 		got, err := rebuilt(id)

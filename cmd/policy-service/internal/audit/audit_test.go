@@ -34,6 +34,7 @@ func TestLogLine(t *testing.T) {
 		`"kind":"search","query":"action","found":["x"],"examined":3,"request":{"subject":{"type":"u"}}}`:   `action search: 1 of 3  default  u/ * *`,
 		`"kind":"batch","request":{"context":{}}}`:                                                          `batch  default`,
 		`"kind":"decision","decision":false,"reason":"policy_error","errors":[{"policy":"b"}]}`:             `deny    default  * * *  policy_error  [b]`,
+		`"kind":"decision","decision":false,"reason":"approval_required","overruled":["asks","b"]}`:         `deny    default  * * *  approval_required  [asks b]`,
 		`"kind":"approval","request":{"subject":{"type":"u","id":"x"}},"something":"that will come later"}`: `approval  default  u/x * *`,
 	} {
 		l, err := parseRecordLine([]byte(head + record))

@@ -121,7 +121,7 @@ type filterFlags struct {
 	Subject  cli.Given   `placeholder:"ID" help:"Only records with this subject: an id, or TYPE/ID."`
 	Resource cli.Given   `placeholder:"ID" help:"Only records with this resource: an id, or TYPE/ID."`
 	Action   cli.Given   `placeholder:"NAME" help:"Only records with this action."`
-	Policy   cli.Given   `placeholder:"ID" help:"Only decisions that this policy determined, or in which it had an error."`
+	Policy   cli.Given   `placeholder:"ID" help:"Only decisions that this policy determined, in which it had an error, or in which a reason denied what it allowed."`
 	Approval cli.Given   `placeholder:"ID" help:"Only records of this approval request: its steps, and the decisions that used it."`
 }
 

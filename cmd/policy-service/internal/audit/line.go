@@ -3,6 +3,7 @@ package audit
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"policy-service/cmd/policy-service/internal/cli"
@@ -18,9 +19,9 @@ func parseRecordLine(line []byte) (recordLine, error) {
 	return recordLine(*r), err
 }
 
-// policiesOf are the policies that the answer came from, and those that failed.
+// policiesOf are the policies that the answer came from, those whose allow it overruled, and those that failed.
 func policiesOf(r decisionlog.Recorded) []string {
-	all := append([]string(nil), r.Determining...)
+	all := slices.Concat(r.Determining, r.Overruled)
 	for _, e := range r.Errors {
 		all = append(all, e.Policy)
 	}

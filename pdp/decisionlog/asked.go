@@ -1,0 +1,310 @@
+package decisionlog
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+)
+
+// ErrNoRequest is returned for a record from which no request can be rebuilt: it has none,
+// a part of the request is gone, or what was sent was no request either.
+var ErrNoRequest = errors.New("the record holds no whole request")
+
+const (
+	shapeNative = "native"  // the shape of AuthZEN has no name in a record
+	maskPrefix  = "masked:" // what a mask begins with
+)
+
+// Request rebuilds the request of a resolved record, in the shape that it came in, and says what
+// of it is hidden by masks. What a search looked for is empty, as it was in the search. The limits
+// are those that bodies are read with, but for the length of the body.
+//
+// In a hidden place stands a value of the type that was sent: where that was a string, what is on
+// record, or "" if nothing is; else 0, true, {} or []. A name that was masked stays as it is on
+// record. So a mask never makes a request unreadable.
+//
+// A record of before masks were on record does not say where they are. If a text in its request
+// looks like one, there is no request: somebody may have sent that text, but the record cannot
+// tell. A value that could not be masked is missing in such a record without a trace; for this, a
+// secret must look like the beginning of a mask.
+func (r *Recorded) Request(limits evaluation.Limits) (evaluation.Request, []evaluation.Hidden, error) {
+	q, err := r.request(limits)
+	if err != nil {
+		return evaluation.Request{}, nil, fmt.Errorf("record %d: %w", r.Sequence, err)
+	}
+	hidden := slices.Clone(r.Masked)
+	r.fit(&q, hidden)
+	return q, hidden, nil
+}
+
+func (r *Recorded) request(limits evaluation.Limits) (q evaluation.Request, err error) {
+	if len(r.Asked) == 0 || len(r.Gone) > 0 {
+		return q, ErrNoRequest
+	}
+	limits.Body = MaxLine // masking may have made the request longer than it was
+	asked := r.Asked
+	if len(r.Masked) > 0 {
+		if asked, err = unhidden(asked, r.Masked, limits); err != nil {
+			return q, fmt.Errorf("%w: %w", ErrNoRequest, err)
+		}
+	}
+	if r.Kind == KindSearch {
+		var s evaluation.Search
+		s, err = evaluation.DecodeSearch(r.Query, asked, r.Tenant, limits)
+		q = s.Request
+	} else {
+		q, err = evaluation.DecodeAuthZEN(asked, r.Tenant, limits)
+	}
+	switch {
+	case err != nil:
+		return q, fmt.Errorf("%w: %w", ErrNoRequest, err)
+	case r.Masked == nil && bytes.Contains(r.Asked, []byte(maskPrefix)) && looksMasked(&q):
+		return q, fmt.Errorf("%w: it was made before masks were on record, and looks masked", ErrNoRequest)
+	case r.Shape == shapeNative:
+		q.Shape = evaluation.Native
+	case r.Shape != "":
+		return q, fmt.Errorf("%w: it has shape %q, which a later program wrote", ErrNoRequest, r.Shape)
+	}
+	return q, nil
+}
+
+// looksMasked reports whether a text or a name looks like a mask where there can be masks.
+func looksMasked(q *evaluation.Request) bool {
+	for _, o := range []evaluation.Object{q.Subject.Properties, q.Action.Properties, q.Resource.Properties, q.Context} {
+		if o.Value().Contains(maskPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// placeholders are values of each type, by its name.
+var placeholders = sync.OnceValue(func() evaluation.Object {
+	text := `{"string":"","number":0,"bool":true,"object":{},"array":[]}`
+	all, err := evaluation.ParseObject([]byte(text), evaluation.DefaultLimits())
+	if err != nil {
+		panic(err)
+	}
+	return all
+})
+
+// unhidden is a request in AuthZEN form with values of their types in the hidden places.
+func unhidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluation.Limits) (jsontext.Value, error) {
+	o, err := evaluation.ParseObject(asked, limits)
+	if err != nil {
+		return nil, err
+	}
+	v, whole := o.Value(), ""
+	for _, h := range masked {
+		value, known := placeholders().Get(h.Type)
+		switch {
+		case !known:
+			return nil, fmt.Errorf("what is masked at %q has type %q, which a later program wrote", h.At, h.Type)
+		case h.Part, h.Type == "string" && !h.Removed, whole != "" && within(h.At, whole):
+			continue
+		case h.Type == "object" || h.Type == "array":
+			whole = h.At // an item may have places of its batch's record below its own
+		}
+		if v, err = put(v, evaluation.Tokens(h.At), value); err != nil {
+			return nil, fmt.Errorf("what is masked at %q: %w", h.At, err)
+		}
+	}
+	return presentable(v.Object(), masked).MarshalJSON()
+}
+
+var errNoPlace = errors.New("the request has no such place")
+
+// put puts a value into a place. An object on the way there may be missing: nothing was left of it.
+func put(into evaluation.Value, tokens []string, value evaluation.Value) (evaluation.Value, error) {
+	if len(tokens) == 0 {
+		return value, nil
+	}
+	var err error
+	switch first := tokens[0]; into.Kind() {
+	case evaluation.Null, evaluation.Map:
+		inner, _ := into.Object().Get(first)
+		inner, err = put(inner, tokens[1:], value)
+		return into.Object().With(first, inner).Value(), err
+	case evaluation.Array:
+		index, notOne := strconv.Atoi(first)
+		if notOne != nil || index < 0 || index >= into.Len() {
+			return into, errNoPlace
+		}
+		return into.RewriteElements(func(n int, e evaluation.Value) (evaluation.Value, bool) {
+			if n == index {
+				e, err = put(e, tokens[1:], value)
+			}
+			return e, true
+		}), err
+	}
+	return into, errNoPlace
+}
+
+// presentable mends what a request presents as its approval, if that is hidden: a request that
+// presents none, or two, could not be read.
+func presentable(o evaluation.Object, masked []evaluation.Hidden) evaluation.Object {
+	const approvalAt, idAt = "/context/approval", "/context/approval_id"
+	hides := func(h evaluation.Hidden) bool { return within(h.At, approvalAt) || h.At == idAt }
+	if !slices.ContainsFunc(masked, hides) {
+		return o
+	}
+	inContext, _ := o.Get("context")
+	context := inContext.Object()
+	alone, hasAlone := context.Get("approval_id")
+	approval, hasApproval := context.Get("approval")
+	id, _ := approval.Object().Get("id")
+	if id.Text() == "" {
+		id = alone
+	}
+	if id.Text() == "" {
+		id, _ = evaluation.Text(maskPrefix) // any text: what was sent is not known
+	}
+	if hasApproval {
+		context = context.With("approval", approval.Object().With("id", id).Value())
+	}
+	if hasAlone {
+		context = context.With("approval_id", id)
+	}
+	return o.With("context", context.Value())
+}
+
+// within reports whether a pointer is the other one, or below it.
+func within(pointer, above string) bool {
+	rest, ok := strings.CutPrefix(pointer, above)
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+// fit says of hidden values whether they could be put to the policies of the bundle that decided:
+// what of the request could not is listed in the record. If that list is empty, all values fit. A
+// value misfits if the list has its place, or one below or above it. Of another value it is
+// unknown whether it fits, if
+//
+//   - more may have been to list than the record has: the list may be full, or says that there is
+//     more, or has a masked name, and another name may have come to be the same;
+//   - the list has another place in the same member, because of a member only the first is listed;
+//   - the reason says that something did not fit, and does not say what, or that a type was
+//     unknown: then nothing else was looked at;
+//   - subject and resource may be one entity, whose properties were looked at together;
+//   - the record is that of a search.
+//
+// It is unknown, too, of all properties or of the whole context, if the list has a place in it and
+// the reason is not that something misfits: then one member of it misfits, and the policies were
+// asked with the others. Otherwise it fits.
+func (r *Recorded) fit(q *evaluation.Request, hidden []evaluation.Hidden) {
+	listed, complete := r.misfits(q.Shape, hidden)
+	for n, h := range hidden {
+		touches := func(p string) bool { return within(p, h.At) || within(h.At, p) }
+		beside := func(p string) bool {
+			one := q.Subject.ID == q.Resource.ID && isProperty(p) && isProperty(h.At)
+			return one || memberOf(p) == memberOf(h.At)
+		}
+		switch {
+		case slices.ContainsFunc(listed, touches):
+			if !isWhole(h.At) || evaluation.Reason(r.Reason) == evaluation.SchemaMismatch {
+				hidden[n].Fit = evaluation.Misfits
+			}
+		case complete && !slices.ContainsFunc(listed, beside):
+			hidden[n].Fit = evaluation.Fits
+		}
+	}
+}
+
+// mostMismatches is how many mismatches a decision names at the most, or less.
+const mostMismatches = 16
+
+// misfits are the places in the request that are listed as what does not fit, and whether they are
+// all there are.
+func (r *Recorded) misfits(shape evaluation.Shape, hidden []evaluation.Hidden) (places []string, complete bool) {
+	switch evaluation.Reason(r.Reason) {
+	case evaluation.UnknownType:
+		complete = false
+	case evaluation.SchemaMismatch, evaluation.UnknownEntity:
+		complete = len(r.Mismatch) > 0
+	default:
+		complete = r.Kind == KindDecision
+	}
+	most := 0 // that the places on record may stand for
+	for _, pointer := range r.Mismatch {
+		place := shape.Canonical(inItem(pointer))
+		places = append(places, place)
+		// One that ends at a hidden value may stand for two: the value itself, and one in it.
+		if most++; slices.ContainsFunc(hidden, func(h evaluation.Hidden) bool { return within(place, h.At) }) {
+			most++
+		}
+		if strings.HasSuffix(pointer, "…") || strings.Contains(pointer, maskPrefix) {
+			complete = false
+		}
+	}
+	return places, complete && most < mostMismatches
+}
+
+// inItem is a pointer into the body of a batch as one into the request of the item: what an item
+// has itself stands below /evaluations/N, and what it inherits where a single request has it.
+func inItem(pointer string) string {
+	rest, ok := strings.CutPrefix(pointer, "/evaluations/")
+	if _, after, found := strings.Cut(rest, "/"); ok && found {
+		return "/" + after
+	}
+	return pointer
+}
+
+// isWhole reports whether a place holds members that each fit or do not, whatever the others do.
+func isWhole(pointer string) bool {
+	return pointer == "/context" || pointer == "/subject/properties" || pointer == "/resource/properties"
+}
+
+func isProperty(pointer string) bool {
+	return within(pointer, "/subject/properties") || within(pointer, "/resource/properties")
+}
+
+// memberOf is the part of a request of which one misfit is listed at the most: a property of the
+// subject or the resource, a member of the context, or all properties of the action.
+func memberOf(pointer string) string {
+	segments := strings.SplitN(pointer, "/", 5)
+	most := 4 // with the empty one before the first slash
+	if len(segments) > 1 && (segments[1] == "context" || segments[1] == "action") {
+		most = 3
+	}
+	return strings.Join(segments[:min(most, len(segments))], "/")
+}
+
+// hiddenIn are the hidden places of a member that an item inherits from this record of its batch.
+// has says whether the member is there: masking may have removed it.
+func (p *parts) hiddenIn(member string, has bool) (all []evaluation.Hidden) {
+	places := map[string]string{
+		inheritsSubject: "/subject/properties", inheritsAction: "/action/properties",
+		inheritsResource: "/resource/properties", inheritsContext: "/context",
+	}
+	at, inherited := places[member]
+	if member == inheritsSupported {
+		at, inherited = "/context/"+inheritsSupported, true
+	}
+	for _, h := range p.Masked {
+		switch {
+		case !inherited:
+		case within(h.At, at):
+			all = append(all, h)
+		case within(at, h.At) && (!h.Part || !has): // it is hidden as a part of the context
+			all = append(all, evaluation.Hidden{At: at, Type: "array", Removed: !has})
+		}
+	}
+	return all
+}
+
+// sortHidden puts the places of an item and those of its batch into the order of a request.
+func sortHidden(all []evaluation.Hidden) {
+	order := []string{inheritsSubject, inheritsAction, inheritsResource, inheritsContext}
+	rank := func(h evaluation.Hidden) int {
+		return slices.IndexFunc(order, func(member string) bool { return within(h.At, "/"+member) })
+	}
+	slices.SortStableFunc(all, func(a, b evaluation.Hidden) int { return cmp.Compare(rank(a), rank(b)) })
+}

@@ -1,0 +1,53 @@
+package recorder
+
+import (
+	"cmp"
+	"fmt"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
+)
+
+// CallOf is the call that a record of a decision was made of, to make the decision again. The record must be resolved.
+// What the record hides is in Hidden; see [decisionlog.Recorded.Request]. The approval that the policies were asked with
+// is the one that discharged an obligation. If none was discharged, as in a deny, it is the one that was presented, or
+// has a name of its own: the record does not say which one it was, and a decision does not depend on it.
+func CallOf(r *decisionlog.Recorded, limits evaluation.Limits) (pdp.Call, error) {
+	if r.Kind != decisionlog.KindDecision {
+		return pdp.Call{}, fmt.Errorf("record %d is of kind %s: only a record of kind %s has one question",
+			r.Sequence, r.Kind, decisionlog.KindDecision)
+	}
+	request, hidden, err := r.Request(limits)
+	if err != nil {
+		return pdp.Call{}, err
+	}
+	return pdp.Call{
+		Request: request,
+		Asker: evaluation.Asker{
+			Name:        r.Caller,
+			Registered:  r.Declared != nil,
+			Obligations: r.Declared,
+			RequestID:   r.RequestID,
+			TraceID:     r.TraceID,
+		},
+		Now:      r.Now,
+		Hidden:   hidden,
+		Approved: approvalOf(r, &request),
+	}, nil
+}
+
+// anApproval is the name of an approval that is not known.
+const anApproval = "on record"
+
+// approvalOf is "" if the policies were asked without an approval. An allow of before records had the member approved
+// has the obligation that was discharged.
+func approvalOf(r *decisionlog.Recorded, request *evaluation.Request) string {
+	switch {
+	case len(r.Discharged) > 0:
+		return r.Discharged[0].Approval
+	case r.Approved:
+		return cmp.Or(request.Presented(), anApproval)
+	}
+	return ""
+}
