@@ -1,0 +1,55 @@
+package pdp
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"policy-service/evaluation"
+)
+
+// GeneratedWorld is a bundle by chance, and questions for it. Tests that need the decision log use it,
+// which this package cannot import.
+type GeneratedWorld struct {
+	*generator
+	obligedWorld
+}
+
+// EachWorld calls property with a world for each of so many seeds.
+func EachWorld(t *testing.T, seeds uint64, property func(*testing.T, GeneratedWorld)) {
+	t.Helper()
+	eachSeed(t, seeds, func(t *testing.T, g *generator) {
+		o := g.obliged(8)
+		for n := range 4 {
+			o.policies = append(o.policies, g.secretive(fmt.Sprintf("x%d", n)))
+		}
+		property(t, GeneratedWorld{g, o})
+	})
+}
+
+// Bundle loads the bundle of the world.
+func (w GeneratedWorld) Bundle(t *testing.T) *Bundle { return w.load(t) }
+
+// Seed names the world.
+func (w GeneratedWorld) Seed() uint64 { return w.seed }
+
+// Question makes a call for the world, by a PEP that declares something.
+func (w GeneratedWorld) Question(t *testing.T) Call {
+	t.Helper()
+	return w.question(w.obligedWorld.world).by(t, w.declaration())
+}
+
+// Native is the call in the other shape.
+func (c Call) Native() Call { return c.native() }
+
+// Unjustified says which path is named although no two values of it give two answers. sent is the
+// call as it was before it was masked.
+func (w GeneratedWorld) Unjustified(b *Bundle, sent Call, hidden []evaluation.Hidden, u *Unknown) string {
+	p := Of(b, Options{NewID: func() string { return "id" }})
+	decide := func(r evaluation.Request) (evaluation.Decision, error) {
+		one := sent
+		one.Request = r
+		return p.Evaluate(context.Background(), one)
+	}
+	return unjustified(w.generator, decide, sent.Request, hidden, u)
+}

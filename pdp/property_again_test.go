@@ -1,0 +1,281 @@
+package pdp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/decisionlog/recorder"
+)
+
+// TestPropertyDecisionsAreMadeAgainFromTheLog: what is on record is enough to make each decision
+// again. Without a mask the same bundle gives the same record, member by member. With masks it gives
+// the same answer, or names a place of which two values give two answers.
+func TestPropertyDecisionsAreMadeAgainFromTheLog(t *testing.T) {
+	kinds := map[string]int{}
+	pdp.EachWorld(t, 60, func(t *testing.T, w pdp.GeneratedWorld) {
+		var patterns []string
+		if w.IntN(3) > 0 {
+			for _, pattern := range []string{
+				"/context/s", "/context/n", "/context/flag", "/context/groups", "/context/groups/*", "/context/odd", "/subject/properties/opt",
+				"/subject/properties/s", "/subject/properties/n", "/resource/properties/n", "/resource/properties/flag", "/context/supported_obligations/*",
+			} {
+				if w.IntN(4) == 0 {
+					patterns = append(patterns, pattern)
+				}
+			}
+		}
+		a := againstTheLog(t, w, patterns)
+		defer func() { _ = a.log.Close() }()
+		for range 12 {
+			switch call := w.Question(t); w.IntN(5) {
+			case 0:
+				a.batch(call)
+			case 1, 2:
+				a.approved(call, w.IntN(2) == 0)
+			case 3:
+				a.single(call.Native())
+			default:
+				a.single(call)
+			}
+		}
+		for id, sent := range a.sent {
+			kinds[a.check(id, sent)]++
+			if t.Failed() {
+				t.Fatalf("seed %d, masks %q", w.Seed(), patterns)
+			}
+		}
+		for kind, n := range a.kinds {
+			kinds[kind] += n
+		}
+	})
+	t.Log(kinds)
+	for _, kind := range []string{"same", "same answer", "unknown", "registered", "native", "item", "approved allow", "approved deny", "masked"} {
+		if kinds[kind] < 5 {
+			t.Errorf("%d cases are %s: the generator does not test what it should", kinds[kind], kind)
+		}
+	}
+	if kinds["unproved"] > 0 {
+		t.Errorf("%d paths are named without two values", kinds["unproved"])
+	}
+}
+
+// onRecord puts calls on record, and makes their decisions again.
+type onRecord struct {
+	*testing.T
+	world  pdp.GeneratedWorld
+	bundle *pdp.Bundle
+	desk   *desk
+	first  *pdp.PDP
+	log    *decisionlog.Log
+	again  *decisionlog.Log
+	record recorder.Recorder // onto again
+	sent   map[string]pdp.Call
+	kinds  map[string]int
+	ids    int
+}
+
+func againstTheLog(t *testing.T, w pdp.GeneratedWorld, patterns []string) *onRecord {
+	masker, err := mask.New(make([]byte, mask.KeySize), patterns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	onto := func(log *decisionlog.Log) recorder.Recorder {
+		return recorder.Recorder{
+			Log: log, Mask: func(context.Context) *mask.Masker { return masker },
+			GoOn: func(context.Context) error { return nil }, Waits: func(context.Context) {},
+		}
+	}
+	var logs [2]*decisionlog.Log
+	for n := range logs {
+		if logs[n], err = decisionlog.Open(t.TempDir(), decisionlog.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = logs[n].Close() })
+	}
+	a := &onRecord{T: t, world: w, bundle: w.Bundle(t), log: logs[0], again: logs[1], record: onto(logs[1]), sent: map[string]pdp.Call{}, kinds: map[string]int{}}
+	a.desk = &desk{approved: map[string]int{}}
+	first := onto(logs[0])
+	a.first = pdp.Of(a.bundle, pdp.Options{Now: clock, Approvals: a.desk, Recorder: &first, NewID: func() string { a.ids++; return fmt.Sprint("d", a.ids) }})
+	return a
+}
+
+func (a *onRecord) single(call pdp.Call) evaluation.Decision {
+	d, err := a.first.Evaluate(a.Context(), call)
+	if err != nil {
+		return d // it is not on record
+	}
+	a.sent[d.ID] = call
+	return d
+}
+
+// batch asks the same three times, with parts that all items inherit.
+func (a *onRecord) batch(call pdp.Call) {
+	body, err := call.Request.MarshalJSON()
+	if err != nil {
+		a.Fatal(err)
+	}
+	var members map[string]any
+	if err := json.Unmarshal(body, &members); err != nil {
+		a.Fatal(err)
+	}
+	members["evaluations"] = []any{map[string]any{}, map[string]any{"action": map[string]any{"name": "read"}}, map[string]any{"context": map[string]any{"s": "a", "n": 1.5}}}
+	body, err = json.Marshal(members)
+	if err != nil {
+		a.Fatal(err)
+	}
+	batch, err := evaluation.DecodeBatch(body, call.Request.Tenant, evaluation.DefaultLimits())
+	if err != nil {
+		a.Fatal(err)
+	}
+	all, err := a.first.EvaluateBatch(a.Context(), pdp.BatchCall{Batch: batch, Asker: call.Asker})
+	if err != nil {
+		a.Fatal(err)
+	}
+	for n, d := range all.Items {
+		one := call
+		one.Request = batch.Items[n].Request
+		if a.sent[d.ID] = one; d.Malformed == nil {
+			a.kinds["item"]++
+		}
+	}
+}
+
+// approved asks, has what is asked for approved, and asks again with the approval. The use may be spent by
+// then.
+func (a *onRecord) approved(call pdp.Call, native bool) {
+	call.Approvals = pdp.SpendOrOffer
+	if native {
+		call = call.Native()
+		call.Approvals = pdp.SpendOrFile
+	}
+	filed := len(a.desk.filed)
+	a.single(call)
+	if len(a.desk.filed) == filed {
+		a.desk.approved[""] = 0
+		return
+	}
+	a.desk.approved[a.desk.filed[filed]] = 1
+	approval, err := evaluation.Text("one")
+	if err != nil {
+		a.Fatal(err)
+	}
+	call.Request.Context = call.Request.Context.With("approval_id", approval)
+	a.single(call) // by the approval
+	a.single(call) // after it was spent
+}
+
+// check makes the decision of a record again, and says what came of it.
+func (a *onRecord) check(id string, sent pdp.Call) string {
+	record, err := a.log.ByID(id)
+	if err != nil {
+		a.Fatal(err)
+	}
+	was, err := a.log.Recorded(record.Line)
+	if err != nil {
+		a.Fatal(err)
+	}
+	call, err := recorder.CallOf(&was, evaluation.DefaultLimits())
+	malformed := len(was.Details) > 0
+	if err != nil {
+		if !malformed {
+			a.Errorf("%s: %v", was.Line, err)
+		}
+		return "malformed"
+	}
+	for kind, is := range map[string]bool{
+		"registered": was.Declared != nil, "native": was.Shape == "native", "masked": len(call.Hidden) > 0,
+		"approved allow": was.Approved && *was.Decision, "approved deny": was.Approved && !*was.Decision,
+	} {
+		if is {
+			a.kinds[kind]++
+		}
+	}
+	again := pdp.Of(a.bundle, pdp.Options{Recorder: &a.record, NewID: func() string { return id }})
+	d, err := again.Evaluate(a.Context(), call)
+	var unknown *pdp.Unknown
+	var bad *evaluation.Error
+	switch {
+	case malformed:
+		if !errors.As(err, &bad) {
+			a.Errorf("%s: made again it is %+v, %v", was.Line, d, err)
+		}
+		return "malformed"
+	case errors.As(err, &unknown):
+		if unknown.Unproved {
+			return "unproved"
+		}
+		sent.Approved, sent.Now = call.Approved, call.Now
+		if diff := a.world.Unjustified(a.bundle, sent, call.Hidden, unknown); diff != "" {
+			a.Errorf("%s\nhidden %+v: %s", was.Line, call.Hidden, diff)
+		}
+		return "unknown"
+	case err != nil:
+		a.Errorf("%s: %v", was.Line, err)
+		return "failed"
+	}
+	made, err := a.again.ByID(id)
+	if err != nil {
+		a.Fatal(err)
+	}
+	want, got := membersOf(a.T, was.Line), membersOf(a.T, made.Line)
+	outcome := "same"
+	if len(call.Hidden) > 0 {
+		outcome = "same answer"
+		for _, name := range []string{"determining", "overruled", "errors", "mismatch", "request", "masked"} {
+			delete(want, name)
+			delete(got, name)
+		}
+		for _, members := range []map[string]any{want, got} {
+			withoutProperties(members)
+		}
+		for _, id := range slices.Concat(d.Determining, d.Overruled) {
+			if !slices.Contains(was.Determining, id) && !slices.Contains(was.Overruled, id) {
+				a.Errorf("%s: made again, %s determines", was.Line, id)
+			}
+		}
+	}
+	if len(was.Inherits) > 0 || bytesHave(id, '.') { // the record of an item is not that of one request
+		for _, name := range []string{"request", "inherits", "mismatch"} {
+			delete(want, name)
+			delete(got, name)
+		}
+	}
+	if !reflect.DeepEqual(want, got) {
+		a.Errorf("the record\n%s\nmade again\n%s\nhidden %+v", was.Line, made.Line, call.Hidden)
+	}
+	return outcome
+}
+
+func bytesHave(id string, c byte) bool { return slices.Contains([]byte(id), c) }
+
+// membersOf are the members of a line that the decision fixes.
+func membersOf(t *testing.T, line []byte) map[string]any {
+	t.Helper()
+	var members map[string]any
+	if err := json.Unmarshal(line, &members); err != nil {
+		t.Fatal(err)
+	}
+	maps.DeleteFunc(members, func(name string, _ any) bool {
+		return slices.Contains([]string{"sequence", "time", "clock_behind", "salt"}, name)
+	})
+	return members
+}
+
+// withoutProperties takes out what is filled into obligations.
+func withoutProperties(members map[string]any) {
+	all, _ := members["obligations"].([]any)
+	for _, o := range all {
+		delete(o.(map[string]any), "properties")
+	}
+}
+
