@@ -30,6 +30,9 @@ func randomEntry(r *rand.Rand) Entry {
 		Request: &Request{Subject: entity(), Action: jsontext.Value(`{"name":"` + pick("read", "write", "a") + `"}`), Resource: entity(),
 			Context: jsontext.Value(fmt.Sprintf(`{"note":%q}`, bytes.Repeat([]byte("n"), r.IntN(300))))},
 		Decision: &Decision{Allow: r.IntN(2) == 0, Determining: []string{pick("p1", "p2"), pick("p2", "p3")}}}
+	if e.Decision.Allow && r.IntN(2) == 0 {
+		e.Decision.Obligations = jsontext.Value(`[{"id":"o","type":"` + pick("log", index.ApprovalRequired) + `","properties":{"type":"approval_required"}}]`)
+	}
 	switch r.IntN(10) {
 	case 0:
 		e.Kind, e.Search, e.Decision = KindSearch, &Search{Query: "subject"}, nil
@@ -54,7 +57,7 @@ func randomFilter(r *rand.Rand, begun time.Time) (f Filter) {
 	}
 	set(&f.Tenant, "default", "acme", "nobody")
 	set(&f.Kind, KindDecision, KindSearch, KindBatch, KindAdmin, KindReceipt)
-	set(&f.Decision, "allow", "deny")
+	set(&f.Decision, Allow, Waiting, Deny)
 	set(&f.Subject, "a", "user/a", "c/d", "x/c/d", "doc/x/c/d", "x/x/c/d", string(bytes.Repeat([]byte("long"), 100)), "ü\x00", "/", "nobody")
 	set(&f.Resource, "b", "doc/b", "d", "x/d")
 	set(&f.Action, "read", "a")

@@ -79,7 +79,7 @@ type Index struct {
 
 const (
 	// Version is the version of the index's files. Others are made again.
-	Version = 2
+	Version = 3
 	// Dir is where they are, below the data directory.
 	Dir = "log/index"
 
