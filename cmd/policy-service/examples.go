@@ -47,7 +47,7 @@ var examples = map[string][]string{
 	"keys rotate": {"policy-service keys rotate --data /var/lib/policy-service"},
 	"log export": {
 		"policy-service log export --data /var/lib/policy-service -o log.ndjson",
-		"policy-service log export --data /var/lib/policy-service --format csv --decision deny --from 2026-01-01T00:00:00Z -o denies.csv",
+		"policy-service log export --data /var/lib/policy-service --format csv --decision deny --since 7d -o denies.csv",
 	},
 	"log verify": {
 		"policy-service log verify /var/lib/policy-service --checkpoint kept/checkpoint.txt",

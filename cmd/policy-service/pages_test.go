@@ -32,6 +32,7 @@ var readers = map[string]string{
 	"policies/README.md":                 "policy author",
 	"pdp/approval/README.md":             "approver, and who asks approvers",
 	"pdp/decisionlog/README.md":          "auditor",
+	"pdp/decisionlog/export/README.md":   "auditor, with a spreadsheet",
 	"pdp/server/README.md":               "operator, who looks something up",
 	"pdp/server/auth/README.md":          "operator, who says who may ask",
 	"policies/REFERENCE.md":              "policy author, who looks something up",

@@ -2,6 +2,7 @@ package decisionlog
 
 import (
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -108,8 +109,8 @@ func TestFilteredExportsCarryTheRecordsOfBatches(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
-	k, _ := batchLog(t, r)
-	carried := 0
+	k, whole := batchLog(t, r)
+	carried, inherited := 0, 0
 	for range 60 {
 		f := batchFilter(r)
 		records, done := k.export(ExportOptions{Filter: f, Proofs: r.IntN(3) == 0})
@@ -138,8 +139,9 @@ func TestFilteredExportsCarryTheRecordsOfBatches(t *testing.T) {
 		if rows := strings.Count(table.String(), ",batch,"); f.Kind == KindDecision && rows > 0 {
 			t.Errorf("%+v: a table has %d rows of batches", f, rows)
 		}
+		inherited += k.wholeRequests(&table, whole)
 	}
-	if carried == 0 {
+	if carried == 0 || inherited == 0 {
 		t.Error("no filter needed the record of a batch: this test cannot fail")
 	}
 	for _, tenants := range [][]string{{"acme"}, {"acme", "globex"}, {}} { // who sees some tenants only
@@ -158,6 +160,39 @@ func TestFilteredExportsCarryTheRecordsOfBatches(t *testing.T) {
 			t.Errorf("of %v: %d records, want %d", tenants, len(got), len(want))
 		}
 	}
+}
+
+// wholeRequests holds the requests in a table to those that were asked: each is whole, also if the record of the batch
+// has no row, or names what is gone with that record. It returns how many items inherit something that is there.
+func (k *kept) wholeRequests(table *bytes.Buffer, whole map[string]string) (inherited int) {
+	k.Helper()
+	rows, err := csv.NewReader(table).ReadAll()
+	k.ok(err)
+	column := func(row []string, name string) string { return row[slices.Index(rows[0], name)] }
+	for _, row := range rows[1:] {
+		id, request := column(row, "id"), column(row, "request")
+		if len(row) != len(rows[0]) || whole[id] == "" {
+			continue
+		}
+		record, err := k.log.ByID(id)
+		k.ok(err)
+		r, err := k.log.Recorded(record.Line)
+		k.ok(err)
+		rest, gone, _ := strings.Cut(request, `,"inherited_gone":`)
+		switch {
+		case len(r.Gone) > 0:
+			list, err := json.Marshal(r.Gone)
+			k.ok(err)
+			if rest+"}" != string(r.Asked) || gone != string(list)+"}" {
+				k.Errorf("%s: %s, want %s without %v", id, request, r.Asked, r.Gone)
+			}
+		case request != whole[id]:
+			k.Errorf("%s: %s, want %s", id, request, whole[id])
+		case len(r.Inherits) > 0:
+			inherited++
+		}
+	}
+	return inherited
 }
 
 // A followed log hands over the record of a batch before the first item that inherits

@@ -24,7 +24,7 @@ type Filter struct {
 	// Tenant is the record's, Kind one of [KindDecision], [KindSearch], [KindAdmin], ….
 	Tenant string `json:"tenant,omitzero"`
 	Kind   string `json:"kind,omitzero"`
-	// Decision is "allow" or "deny".
+	// Decision is an answer: [Allow], [Waiting] or [Deny].
 	Decision string `json:"decision,omitzero"`
 	// Subject and Resource are an id, or "type/id".
 	Subject  string `json:"subject,omitzero"`
@@ -50,8 +50,10 @@ func (f Filter) All() bool {
 
 // Check says what is wrong with a filter that no record could ever pass.
 func (f Filter) Check() error {
-	if f.Decision != "" && f.Decision != "allow" && f.Decision != "deny" {
-		return fmt.Errorf("%q is no decision; ask for allow or deny", f.Decision)
+	switch f.Decision {
+	case "", Allow, Waiting, Deny:
+	default:
+		return fmt.Errorf("%q is no decision; ask for allow, waiting or deny", f.Decision)
 	}
 	if !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To) {
 		return fmt.Errorf("nothing is at or after %s and before %s; see to the order of the two", f.From.Format(time.RFC3339), f.To.Format(time.RFC3339))

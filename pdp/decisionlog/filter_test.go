@@ -3,6 +3,9 @@ package decisionlog
 import (
 	"testing"
 	"time"
+
+	"policy-service/obligations"
+	"policy-service/pdp/decisionlog/index"
 )
 
 const oneLine = `{"sequence":7,"id":"0190","kind":"decision","time":"2026-11-20T11:00:00.5Z","tenant":"default","decision":true,` +
@@ -35,6 +38,31 @@ func TestFilter(t *testing.T) {
 		if got, err := c.filter.Matches([]byte(oneLine)); got != c.want || err != nil {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
+	}
+}
+
+// A decision is one of three: an allow with which the caller may not go ahead yet is no allow.
+func TestAnswers(t *testing.T) {
+	if index.ApprovalRequired != obligations.ApprovalRequired {
+		t.Errorf("%s is not the type that asks for approval", index.ApprovalRequired)
+	}
+	const head = `{"sequence":7,"id":"0190","kind":"decision","time":"2026-11-20T11:00:00.5Z","decision":`
+	for rest, want := range map[string]string{
+		`true}`:  Allow,
+		`false}`: Deny,
+		`true,"obligations":[{"id":"l","type":"log"}]}`:                                                                       Allow,
+		`true,"obligations":[{"id":"l","type":"log"},{"id":"ask","type":"approval_required"}]}`:                               Waiting,
+		`true,"obligations":[{"id":"l","type":"log"}],"discharged":[{"id":"ask","type":"approval_required","approval":"a"}]}`: Allow,
+		`false,"reason":"approval_required","required":["approval_required"]}`:                                                Deny,
+	} {
+		for _, answer := range []string{Allow, Waiting, Deny} {
+			if passes, err := (Filter{Decision: answer}).Matches([]byte(head + rest)); err != nil || passes != (answer == want) {
+				t.Errorf("%s: %s %v, %v", rest, answer, passes, err)
+			}
+		}
+	}
+	if err := (Filter{Decision: "pending"}).Check(); err == nil {
+		t.Error("a word that is no answer is one")
 	}
 }
 

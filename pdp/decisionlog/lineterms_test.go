@@ -27,6 +27,9 @@ func termsOf(line []byte) (terms []string, ok bool) {
 	add(index.TermKind, s.Kind)
 	add(index.TermEvent, s.Event)
 	add(index.TermDecision, s.Answer())
+	if s.Answer() == Waiting {
+		add(index.TermDecision, Allow)
+	}
 	add(index.TermSubject, s.Names.Subject.ID)
 	add(index.TermResource, s.Names.Resource.ID)
 	add(index.TermAction, s.Names.Action.Name)
@@ -95,6 +98,8 @@ func FuzzTermsOfLines(f *testing.F) {
 		`{"id":"b.0","kind":"decision","request":{"subject":{"type":"user","id":"a"}},"inherits":["subject","context"],"decision":true}`,
 		`{"id":"b","kind":"batch","request":{"subject":{"properties":{"id":"x"}},"action":{"properties":{"name":"y"}},"context":{"id":"z"}}}`,
 		`{"details":{"decision":"one","obligations":[]},"kind":"receipt"}`,
+		`{"kind":"decision","decision":true,"obligations":[{"id":"l","type":"log"},{"id":"a","type":"approval_required"}]}`,
+		`{"decision":true,"obligations":[{"type":"approval\u005frequired"}]}`, `{"obligations":[{"type":7}]}`, `{"obligations":null,"tenant":"b"}`,
 		`{"tenant" :"acme"}`, `{"ten\u0061nt":"acme"}`, `{"decision":null,"request":null,"details":{}}`, `{}`, `{,}`, `{"a":1,}`, `[]`, `{"determining":[]}`, `{"kind":"a"`,
 		`{"a":{"b":[1,"]",{}]},"tenant":"b"}`, `{"a":-1.5e3,"tenant":"b"}`, `{"tenant":"` + strings.Repeat("long", 100) + `"}`,
 	} {

@@ -33,6 +33,9 @@ func randomEntry(r *rand.Rand) Entry {
 	if r.IntN(5) == 0 {
 		e.Decision.Overruled, e.Decision.Determining = e.Decision.Determining, nil
 	}
+	if e.Decision.Allow && r.IntN(2) == 0 {
+		e.Decision.Obligations = jsontext.Value(`[{"id":"o","type":"` + pick("log", index.ApprovalRequired) + `","properties":{"type":"approval_required"}}]`)
+	}
 	switch r.IntN(10) {
 	case 0:
 		e.Kind, e.Search, e.Decision = KindSearch, &Search{Query: "subject"}, nil
@@ -57,7 +60,7 @@ func randomFilter(r *rand.Rand, begun time.Time) (f Filter) {
 	}
 	set(&f.Tenant, "default", "acme", "nobody")
 	set(&f.Kind, KindDecision, KindSearch, KindBatch, KindAdmin, KindReceipt)
-	set(&f.Decision, "allow", "deny")
+	set(&f.Decision, Allow, Waiting, Deny)
 	set(&f.Subject, "a", "user/a", "c/d", "x/c/d", "doc/x/c/d", "x/x/c/d", string(bytes.Repeat([]byte("long"), 100)), "ü\x00", "/", "nobody")
 	set(&f.Resource, "b", "doc/b", "d", "x/d")
 	set(&f.Action, "read", "a")

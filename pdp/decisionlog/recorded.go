@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/decisionlog/index"
 )
 
 // Recorded is what a record says: the members that format.go lists, by their names there.
@@ -40,6 +42,7 @@ type Recorded struct {
 	Decision    *bool                    `json:"decision"`
 	Approved    bool                     `json:"approved"`
 	Reason      string                   `json:"reason"`
+	ReasonUser  string                   `json:"reason_user"`
 	Determining []string                 `json:"determining"`
 	Overruled   []string                 `json:"overruled"`
 	Errors      []evaluation.PolicyError `json:"errors"`
@@ -86,15 +89,27 @@ func Parse(line []byte) (*Recorded, error) {
 	return r, readInto(r, line)
 }
 
-// Answer is "allow", "deny", or "" for a record that holds no decision.
+// The answers there are. An allow is waiting if the caller may go ahead only with an approval that it did not have. In
+// the native contract such an answer is "decision": true, so who counts these as allows counts calls that were not made.
+const (
+	Allow   = "allow"
+	Deny    = "deny"
+	Waiting = "waiting"
+)
+
+// Answer is [Allow], [Deny], [Waiting], or "" for a record that holds no decision. An approval that was used is among
+// Discharged, and its obligation is no longer owed: that is an allow.
 func (r *Recorded) Answer() string {
+	approval := func(o RecordedObligation) bool { return o.Type == index.ApprovalRequired }
 	switch {
 	case r.Decision == nil:
 		return ""
-	case *r.Decision:
-		return "allow"
+	case !*r.Decision:
+		return Deny
+	case slices.ContainsFunc(r.Obligations, approval):
+		return Waiting
 	}
-	return "deny"
+	return Allow
 }
 
 // Receipt is the receipt that a record is, or an empty one.

@@ -25,14 +25,14 @@ func somebody(r *rand.Rand, id string) decisionlog.Entry {
 	}
 	return decisionlog.Entry{ID: id, Kind: decisionlog.KindDecision, Tenant: []string{"initech", "globex"}[r.IntN(2)], Caller: "key:pep",
 		Request: &decisionlog.Request{Subject: entity("user"), Action: jsontext.Value(`{"name":"read"}`), Resource: entity("doc")},
-		Decision: &decisionlog.Decision{Allow: r.IntN(2) == 0, Determining: []string{fmt.Sprintf("p%d", r.IntN(3))},
+		Decision: &decisionlog.Decision{Allow: r.IntN(2) == 0, Obligations: []jsontext.Value{nil, jsontext.Value(`[{"id":"o","type":"approval_required","properties":{}}]`)}[r.IntN(2)], Determining: []string{fmt.Sprintf("p%d", r.IntN(3))},
 			Discharged: []evaluation.Met{{ID: "ask", Type: "approval_required", Approval: fmt.Sprintf("approval-%d", r.IntN(3))}}}}
 }
 
 // somewhere picks a filter, of which each member is as likely to be set as not.
 func somewhere(r *rand.Rand) url.Values {
 	all := map[string]string{
-		"tenant": "initech", "kind": "decision", "decision": []string{"allow", "deny"}[r.IntN(2)], "subject": fmt.Sprintf("user/user-%d", r.IntN(4)),
+		"tenant": "initech", "kind": "decision", "decision": []string{"allow", "waiting", "deny"}[r.IntN(3)], "subject": fmt.Sprintf("user/user-%d", r.IntN(4)),
 		"resource": fmt.Sprintf("doc-%d", r.IntN(4)), "action": "read", "policy": fmt.Sprintf("p%d", r.IntN(3)), "from": "2026-01-02T03:04:05Z", "to": "2027-01-01T00:00:00Z",
 		"approval": fmt.Sprintf("approval-%d", r.IntN(3)),
 	}

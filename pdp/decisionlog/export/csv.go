@@ -9,13 +9,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"policy-service/pdp/decisionlog"
 )
 
-// The columns of a CSV export. New ones come at the end.
+// The columns of a CSV export. New ones come at the end. README.md of package decisionlog says what is in them.
 var tableColumns = []string{"sequence", "id", "time", "kind", "event", "tenant", "caller", "decision", "reason",
 	"subject_type", "subject_id", "action", "resource_type", "resource_id",
-	"policies", "policy_errors", "obligations", "bundle", "leaf_hash"}
+	"policies", "policy_errors", "obligations", "bundle", columnLeaf,
+	"approval_id", "by", "reason_text", "request", "details"}
+
+// columnLeaf is the column that a record without content has, too.
+const columnLeaf = "leaf_hash"
 
 // table writes CSV. It is for reading, and proves nothing: leaf_hash finds the record of a
 // row in an export that proves it. A record without content has a row too, so that a reader
@@ -24,6 +31,9 @@ type table struct {
 	lines
 	row  bytes.Buffer // as rows writes it
 	rows *csv.Writer
+
+	batchID string // of the record of kind batch that came last
+	batch   decisionlog.Record
 }
 
 func newTable(lines lines) *table {
@@ -34,7 +44,7 @@ func newTable(lines lines) *table {
 
 func (t *table) begin(decisionlog.Head) error { return t.add(0, slices.Clone(tableColumns)) }
 
-// whole is false, because no column shows what a record can inherit.
+// whole is false: what a record inherits stands in its own row, so a row for the record of its batch is not needed.
 func (t *table) whole() bool { return false }
 
 func (t *table) end(done *Result) error {
@@ -44,15 +54,47 @@ func (t *table) end(done *Result) error {
 
 func (t *table) without(r decisionlog.Record) error {
 	if r.Gone == decisionlog.WhyFiltered {
-		return nil
+		return t.keep(r)
 	}
 	row := make([]string, len(tableColumns))
-	row[0], row[3], row[len(row)-1] = strconv.FormatUint(r.Sequence, 10), r.Gone, r.Leaf.String()
+	row[0], row[3], row[slices.Index(tableColumns, columnLeaf)] = strconv.FormatUint(r.Sequence, 10), r.Gone, r.Leaf.String()
 	return t.add(r.Sequence, row)
 }
 
+// keep keeps the record of a batch. Its items come next, and inherit from it whether it has a row or not. It is not read
+// again for them: somebody may redact it meanwhile, and one export would be of two states of the log.
+func (t *table) keep(r decisionlog.Record) error {
+	batch, err := batchOf(r)
+	if batch != nil {
+		t.batchID, t.batch = batch.ID, r
+		t.batch.Line = bytes.Clone(r.Line)
+	}
+	return err
+}
+
+// resolved is a record with what it inherits, as far as that is there.
+func (t *table) resolved(r decisionlog.Record) (s decisionlog.Recorded, err error) {
+	if err = t.keep(r); err == nil {
+		var parsed *decisionlog.Recorded
+		parsed, err = decisionlog.Parse(r.Line)
+		s = *parsed
+	}
+	if id := s.BatchID(); err == nil && id != "" {
+		var batch decisionlog.Record
+		if id == t.batchID {
+			batch = t.batch
+		}
+		s, err = decisionlog.Resolve(r.Line, batch)
+	}
+	return s, err
+}
+
 func (t *table) record(r decisionlog.Record) error {
-	s, err := decisionlog.Parse(r.Line)
+	s, err := t.resolved(r)
+	var request []byte
+	if err == nil {
+		request, err = requestOf(s)
+	}
 	if err != nil {
 		return fmt.Errorf("record %d: %w", r.Sequence, err)
 	}
@@ -63,14 +105,63 @@ func (t *table) record(r decisionlog.Record) error {
 	for _, o := range s.Obligations {
 		obligations = append(obligations, o.ID)
 	}
-	names := &s.Names
+	names, said := &s.Names, saidIn(s)
 	return t.add(r.Sequence, []string{
 		strconv.FormatUint(r.Sequence, 10), s.ID, s.Time.Format(time.RFC3339Nano), s.Kind, s.Event, s.Tenant, s.Caller,
 		s.Answer(), s.Reason,
 		names.Subject.Type, names.Subject.ID, names.Action.Name, names.Resource.Type, names.Resource.ID,
 		strings.Join(s.Determining, " "), strings.Join(errors, " "), strings.Join(obligations, " "),
 		s.Bundle, r.Leaf.String(),
+		said.Approval, said.By, said.Reason, string(request), string(s.Details),
 	})
+}
+
+// requestOf is the request of a record as JSON, byte for byte as it is stored if the record inherits nothing. If a part
+// of it is gone with the record of the batch, it says which: nobody is to take the rest for all that was asked.
+func requestOf(s decisionlog.Recorded) ([]byte, error) {
+	if len(s.Inherits) == 0 {
+		var own struct {
+			Request jsontext.Value `json:"request"`
+		}
+		err := json.Unmarshal(s.Line, &own)
+		return own.Request, err
+	}
+	if len(s.Gone) == 0 {
+		return s.Asked, nil
+	}
+	gone, err := json.Marshal(s.Gone)
+	rest := slices.Clip(s.Asked[:len(s.Asked)-1])
+	if len(rest) > 1 {
+		rest = append(rest, ',')
+	}
+	return fmt.Appendf(rest, `"inherited_gone":%s}`, gone), err
+}
+
+// said is what an auditor asks of the details of a record: which approval it is about, who did it, and the words for it.
+type said struct {
+	Approval string `json:"approval"`
+	By       string `json:"by"`
+	Reason   string `json:"reason"`
+}
+
+// saidIn takes from a record what people said, and nothing that programs put there: the reason of a retention is none.
+func saidIn(s decisionlog.Recorded) (of said) {
+	switch {
+	case s.Kind == decisionlog.KindApproval:
+		_ = json.Unmarshal(s.Details, &of) // of a later program, perhaps; the column details has all of it
+	case s.Event == decisionlog.EventRedacted:
+		_ = json.Unmarshal(s.Details, &of)
+		of = said{By: s.Caller, Reason: of.Reason}
+	case s.Kind == decisionlog.KindAdmin:
+		of.By = s.Caller
+	default:
+		var approvals []string
+		for _, met := range s.Discharged {
+			approvals = append(approvals, met.Approval)
+		}
+		of = said{Approval: strings.Join(approvals, " "), Reason: s.ReasonUser}
+	}
+	return of
 }
 
 // add writes one row. The sequence is that of the record.

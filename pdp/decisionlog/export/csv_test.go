@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,53 @@ func TestCSVCellsAreNoFormulas(t *testing.T) {
 	}
 	if row := csvRow(t, oneLine); row[10] != "alice" || row[7] != "allow" || row[1] != "0190" {
 		t.Errorf("%q", row)
+	}
+}
+
+// What an auditor asks of a row: which approval, who, in which words, what was asked, and everything that is left.
+func TestCSVSaysWhoAndWhy(t *testing.T) {
+	if end := tableColumns[len(tableColumns)-6:]; !slices.Equal(end, []string{"leaf_hash", "approval_id", "by", "reason_text", "request", "details"}) {
+		t.Errorf("columns came elsewhere than at the end: %q", end)
+	}
+	const (
+		head    = `{"sequence":7,"id":"0190","time":"2026-11-20T11:00:00.5Z","tenant":"default",`
+		request = `"request":{"subject":{"type":"user","id":"a\"b"},"action":{"name":"=read"}},`
+		asked   = `{"subject":{"type":"user","id":"a\"b"},"action":{"name":"=read"}}`
+		step    = `{"approval":"one","by":"User::\"mia\"","reason":"=fine","seal":"s"}`
+	)
+	for line, want := range map[string][]string{ // decision, approval_id, by, reason_text, request, details
+		`"kind":"decision",` + request + `"decision":true,"obligations":[{"id":"ask","type":"approval_required"}]}`: {"waiting", "", "", "", asked, ""},
+		`"kind":"decision",` + request + `"decision":true,"discharged":[{"id":"ask","type":"approval_required","approval":"one"},{"id":"b","type":"x","approval":"two"}]}`: {
+			"allow", "one two", "", "", asked, ""},
+		`"kind":"decision","caller":"key:pep","decision":false,"reason_user":"not today"}`:                                               {"deny", "", "", "not today", "", ""},
+		`"kind":"approval","event":"approve","caller":"key:mia",` + request + `"details":` + step + `}`:                                  {"", "one", `User::"mia"`, "'=fine", asked, step},
+		`"kind":"approval","event":"used","details":{"approval":"one"}}`:                                                                 {"", "one", "", "", "", `{"approval":"one"}`},
+		`"kind":"approval","event":"later","details":{"approval":"one","by":["User"]}}`:                                                  {"", "one", "", "", "", `{"approval":"one","by":["User"]}`},
+		`"kind":"admin","event":"` + decisionlog.EventRedacted + `","caller":"key:boss","details":{"sequence":1,"reason":"erasure 17"}}`: {"", "", "key:boss", "erasure 17", "", `{"sequence":1,"reason":"erasure 17"}`},
+		`"kind":"admin","event":"` + decisionlog.EventRetired + `","details":{"below":1,"reason":"age"}}`:                                {"", "", "", "", "", `{"below":1,"reason":"age"}`},
+		`"kind":"receipt","caller":"key:pep","details":{"decision":"d","by":"=x","approval":"y","reason":"z"}}`: {
+			"", "", "", "", "", `{"decision":"d","by":"=x","approval":"y","reason":"z"}`},
+		`"kind":"search","query":"action",` + request + `"found":[]}`: {"", "", "", "", asked, ""},
+	} {
+		row := csvRow(t, head+line)
+		if got := append([]string{row[7]}, row[len(row)-5:]...); !slices.Equal(got, want) {
+			t.Errorf("%s:\ngot  %q\nwant %q", line, got, want)
+		}
+	}
+}
+
+// The hash of a record without content stands in its own column, whichever come after it.
+func TestCSVRowWithoutContent(t *testing.T) {
+	var b bytes.Buffer
+	buffered := bufio.NewWriter(&b)
+	w := newTable(newLines(buffered, 0))
+	gone := decisionlog.Record{Sequence: 3, Gone: decisionlog.WhyRedacted}
+	if err := errors.Join(w.begin(decisionlog.Head{}), w.without(gone), buffered.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&b).ReadAll()
+	if err != nil || len(rows) != 2 || rows[1][slices.Index(rows[0], "leaf_hash")] != gone.Leaf.String() || rows[1][len(rows[1])-1] != "" {
+		t.Errorf("%v, %q", err, rows)
 	}
 }
 

@@ -135,11 +135,8 @@ const batchSpan = 1000
 // filter and inherits from it. Without the batch's record no reader has the whole item. It looks
 // ahead, and keeps nothing.
 func (l Log) neededByItem(ctx context.Context, r decisionlog.Record, f decisionlog.Filter) (bool, error) {
-	if !bytes.Contains(r.Line, []byte(`"kind":"`+decisionlog.KindBatch+`"`)) { // so most records are parsed once
-		return false, nil
-	}
-	batch, err := decisionlog.Parse(r.Line)
-	if err != nil || batch.Kind != decisionlog.KindBatch {
+	batch, err := batchOf(r)
+	if err != nil || batch == nil {
 		return false, err
 	}
 	for next, err := range l.Records(ctx, r.Sequence+1, min(r.Sequence+1+batchSpan, uint64(l.Head.Size))) {
@@ -163,10 +160,22 @@ func (l Log) neededByItem(ctx context.Context, r decisionlog.Record, f decisionl
 	return false, nil
 }
 
+// batchOf is a record of kind batch, and nil for all others.
+func batchOf(r decisionlog.Record) (*decisionlog.Recorded, error) {
+	if !bytes.Contains(r.Line, []byte(`"kind":"`+decisionlog.KindBatch+`"`)) { // so most records are parsed once
+		return nil, nil
+	}
+	batch, err := decisionlog.Parse(r.Line)
+	if err != nil || batch.Kind != decisionlog.KindBatch {
+		return nil, err
+	}
+	return batch, nil
+}
+
 // writer writes one format.
 type writer interface {
 	begin(decisionlog.Head) error
-	// whole reports whether the format has whole records. Then it needs the records that they inherit from.
+	// whole reports whether the format has records as they are stored. Then it needs those that they inherit from.
 	whole() bool
 	record(decisionlog.Record) error
 	// without writes a record that is not in the export, for the reason in its Gone.

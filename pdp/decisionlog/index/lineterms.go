@@ -36,6 +36,8 @@ func (r *termReader) member(name, value []byte) bool {
 		return r.text(TermEvent, value)
 	case "decision":
 		return r.decision(value)
+	case "obligations":
+		return eachItem(value, func(o []byte) bool { return eachMember(o, r.waiting) })
 	case "request":
 		return eachMember(value, r.request)
 	case "determining", "overruled":
@@ -89,6 +91,20 @@ func (r *termReader) decision(value []byte) bool {
 	answer, known := answers[string(value)]
 	r.add(TermDecision, []byte(answer))
 	return known
+}
+
+// waiting adds the term of an allow that is waiting. The line has the term of an allow too: it stands before the
+// obligations, and the filter knows better. A deny never has this obligation.
+func (r *termReader) waiting(name, value []byte) bool {
+	if string(name) != "type" {
+		return true
+	}
+	var err error
+	r.unquoted, err = jsontext.AppendUnquote(r.unquoted[:0], value)
+	if err == nil && string(r.unquoted) == ApprovalRequired {
+		r.add(TermDecision, []byte("waiting"))
+	}
+	return err == nil
 }
 
 // text adds the term of a string.

@@ -9,7 +9,7 @@ const (
 	TermTenant   = 't'
 	TermKind     = 'k'
 	TermEvent    = 'e'
-	TermDecision = 'd' // allow or deny
+	TermDecision = 'd' // allow or deny, and waiting besides allow
 	TermSubject  = 's' // the id alone: a filter need not know the type
 	TermResource = 'r'
 	TermAction   = 'a'
@@ -21,6 +21,9 @@ const (
 	// and what filters them says what is wrong.
 	TermOdd = "!"
 )
+
+// ApprovalRequired is the type of obligation with which an allow is waiting.
+const ApprovalRequired = "approval_required"
 
 // termLength bounds what is kept of a value; longer ones are hashed. Two values
 // with one term are told apart by the filter.

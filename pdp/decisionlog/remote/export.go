@@ -102,8 +102,9 @@ const (
 	// idleTimeout ends a connection on which nothing comes. A server that goes on with an
 	// export first makes the earlier lines again, which takes a while.
 	idleTimeout = 5 * time.Minute
-	// maxHeld bounds the lines that are held: a record and its proof.
-	maxHeld = 2 * decisionlog.MaxLine
+	// maxHeld bounds the lines that are held: a record and its proof; or a row, in which the request stands with what
+	// it inherits, its names once more, and every quote twice.
+	maxHeld = 6 * decisionlog.MaxLine
 	// progressEvery is how many writes lie between two calls of Progress.
 	progressEvery = 1 << 12
 )

@@ -124,9 +124,12 @@ func (p *reporting) clock(s *decisionlog.Recorded) {
 func (p *reporting) decision(s *decisionlog.Recorded) {
 	p.days[dayOf(s.Time)] = true
 	p.owed.decided(s)
-	if s.Answer() == "allow" {
+	switch s.Answer() {
+	case decisionlog.Allow:
 		p.report.Population.Allowed++
-	} else {
+	case decisionlog.Waiting:
+		p.report.Population.Waiting++
+	default:
 		p.report.Population.Denied++
 		p.report.Denies[whyDenied(s)]++
 	}

@@ -53,6 +53,7 @@ type Population struct {
 	Records int64            `json:"records"`
 	Kinds   map[string]int64 `json:"kinds"`
 	Allowed int64            `json:"allowed"`
+	Waiting int64            `json:"waiting"` // for an approval, and not among Allowed
 	Denied  int64            `json:"denied"`
 	First   time.Time        `json:"first,omitzero"`
 	Last    time.Time        `json:"last,omitzero"`

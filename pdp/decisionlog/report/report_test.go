@@ -130,7 +130,9 @@ func TestReport(t *testing.T) {
 	}))
 	d.set("2026-03-03 09:00") // the clock steps back
 	mustAppend(d, d.log, entryOf("b1", true))
-	mustAppend(d, d.log, entryOf("b2", true))
+	waiting, used := owing("b2", "default", "approval_required-1"), entryOf("b3", true)
+	used.Decision.Discharged = []evaluation.Met{{ID: "approval_required-1", Type: "approval_required", Approval: "a"}}
+	mustAppend(d, d.log, waiting, used)
 	d.heartbeat("2026-03-03 12:00")
 
 	d.heartbeat("2026-03-04 01:00") // a silent day
@@ -159,8 +161,8 @@ func TestReport(t *testing.T) {
 	if r.Size != int64(d.log.Size()) || !strings.Contains(r.Checkpoint, fmt.Sprintf("\n%d\n", r.Size)) {
 		t.Errorf("%d records:\n%s", r.Size, r.Checkpoint)
 	}
-	// 8 decisions but one that was redacted, and another bundle's one; the admin records are the log's own, too.
-	if p := r.Population; p.Kinds[decisionlog.KindDecision] != 8 || p.Allowed != 4 || p.Denied != 4 || !p.First.Equal(at("2026-03-03 10:00").Time) || !p.Last.Equal(at("2026-03-06 11:00").Time) {
+	// 9 decisions but one that was redacted, and another bundle's one; the admin records are the log's own, too.
+	if p := r.Population; p.Kinds[decisionlog.KindDecision] != 9 || p.Allowed != 4 || p.Waiting != 1 || p.Denied != 4 || !p.First.Equal(at("2026-03-03 10:00").Time) || !p.Last.Equal(at("2026-03-06 11:00").Time) {
 		t.Errorf("%+v", p)
 	}
 	sequences := map[string]uint64{}
@@ -184,9 +186,9 @@ func TestReport(t *testing.T) {
 		"bundles": {r.Bundles, []BundleInForce{
 			{Digest: "h1:one", Loaded: at("2026-03-02 10:00").Time, Sequence: 2, Files: 3, Decisions: 1, First: at("2026-03-03 10:00").Time, Last: at("2026-03-03 10:00").Time},
 			{Digest: "h1:two", Loaded: at("2026-03-06 10:00").Time, Sequence: sequences["bundle_loaded"], Files: 4, Decisions: 1, First: at("2026-03-06 10:00").Time, Last: at("2026-03-06 10:00").Time}}},
-		"obligations": {r.Obligations, map[string]Obligations{"log": {Owed: 1, Discharged: 1}, "notification": {Owed: 1, Unreported: 1}}},
+		"obligations": {r.Obligations, map[string]Obligations{"log": {Owed: 1, Discharged: 1}, "notification": {Owed: 1, Unreported: 1}, "approval_required": {Owed: 1, Unreported: 1}}},
 		"redactions":  {r.Redactions, []Redaction{{At: moment(decisionlog.EventRedacted, "2026-03-06 11:00"), Of: 6, ID: "d2", Tenant: "default", Reason: "erasure request 17"}}},
-		"clock":       {r.ClockBehind, []ClockBehind{{First: moment("b1", "2026-03-03 10:00"), Records: 2}}},
+		"clock":       {r.ClockBehind, []ClockBehind{{First: moment("b1", "2026-03-03 10:00"), Records: 3}}},
 		"days": {r.Days, Days{First: "2026-03-03", Last: "2026-03-06", WithDecisions: 2, Quiet: []QuietDay{
 			{Day: "2026-03-04", Proved: true, Checkpoints: 2}, {Day: "2026-03-05"}}}},
 		"gaps":    {r.Service.Gaps, []DatedGap{{Gap: Gap{First: 6, Next: 7, Why: decisionlog.WhyRedacted}, After: at("2026-03-03 10:00").Time, Before: at("2026-03-03 10:00").Time}}},
@@ -200,6 +202,9 @@ func TestReport(t *testing.T) {
 		if diff := cmp.Diff(c.want, c.got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+	if st, err := Count(t.Context(), snapshotNow(t, d.log)); err != nil || st.Waiting != 1 || st.Allowed != 6 || st.Denied != 4 {
+		t.Errorf("%+v, %v", st, err)
 	}
 	if keys := r.Service.Keys; len(keys) != 1 || keys[0].New != key || keys[0].Old == key {
 		t.Errorf("%+v", keys)

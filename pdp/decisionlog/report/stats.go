@@ -20,6 +20,7 @@ type Statistics struct {
 	Tenants []string         `json:"tenants,omitzero"`
 	Kinds   map[string]int64 `json:"kinds"`
 	Allowed int64            `json:"allowed"`
+	Waiting int64            `json:"waiting"` // for an approval, and not among Allowed
 	Denied  int64            `json:"denied"`
 	Reasons map[string]int64 `json:"reasons"`
 	// Obligations are those of the decisions that are counted.
@@ -111,9 +112,11 @@ func (st *Statistics) add(l decisionlog.Record, missing *gaps, owed *ledger) err
 		st.Reasons[s.Reason]++
 	}
 	switch s.Answer() {
-	case "allow":
+	case decisionlog.Allow:
 		st.Allowed++
-	case "deny":
+	case decisionlog.Waiting:
+		st.Waiting++
+	case decisionlog.Deny:
 		st.Denied++
 	}
 	switch s.Kind {

@@ -4,19 +4,22 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/when"
 )
 
 // auditor is an admitted request about the decision log, and whose records its caller sees. All other records are
 // answered as if they did not exist.
 type auditor struct {
 	door.Admitted
-	tenants []string // nil is all, and the records of no tenant
+	tenants []string  // nil is all, and the records of no tenant
+	now     time.Time // that ages count from
 }
 
 // handler handles the request of an auditor that was let in.
@@ -34,7 +37,7 @@ func (a *Audit) admit(need door.Need, handle handler) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		who := auditor{Admitted: admitted}
+		who := auditor{Admitted: admitted, now: a.Door.Options.Now().UTC()}
 		if !who.Caller.AllTenants {
 			who.tenants = append([]string{}, who.Caller.Tenants...) // never nil: that would be all
 		}
@@ -119,7 +122,7 @@ func logProblem(err error) error {
 
 // filterNames are the parameters that pick records.
 var filterNames = []string{
-	"from", "to", "tenant", "kind", "decision", "subject", "resource", "action", "policy", "event", "of", "approval",
+	"from", "to", "since", "tenant", "kind", "decision", "subject", "resource", "action", "policy", "event", "of", "approval",
 }
 
 // filter picks, by the parameters, from the records that the auditor sees.
@@ -137,35 +140,64 @@ func (who auditor) filter() (f decisionlog.Filter, err error) {
 		Of:       who.Given["of"],
 		Approval: who.Given["approval"],
 	}
-	if d := f.Decision; d != "" && d != "allow" && d != "deny" {
-		return f, door.BadParameter("decision", "is neither allow nor deny; give one of them")
+	if f.Check() != nil {
+		return f, door.BadParameter("decision", "is neither allow, waiting nor deny; give one of them")
 	}
-	f.From, f.To, err = times(who.Given)
+	f.From, f.To, err = who.times()
 	return f, err
 }
 
-// times reads the parameters from and to.
-func times(given map[string]string) (from, to time.Time, err error) {
-	if from, err = moment(given, "from"); err != nil {
+// spanNames are the parameters that say of which time the records are.
+var spanNames = []string{"from", "to", "since"}
+
+// span reads what these parameters say.
+func (who auditor) span() (s when.Span, err error) {
+	for n, into := range []*when.Time{&s.From, &s.To, &s.Since} {
+		if text := who.Given[spanNames[n]]; text != "" {
+			if *into, err = when.ParseTime(text); err != nil {
+				return s, door.BadParameter(spanNames[n], err.Error()+"; write the + of a time zone as %2B")
+			}
+		}
+	}
+	return s, nil
+}
+
+// times are the bounds that these parameters set.
+func (who auditor) times() (from, to time.Time, err error) {
+	span, err := who.span()
+	if err != nil {
 		return from, to, err
 	}
-	if to, err = moment(given, "to"); err != nil {
-		return from, to, err
+	if from, to, err = span.At(who.now); err != nil {
+		return from, to, door.NewProblem(http.StatusBadRequest, "the parameter "+err.Error())
 	}
 	if (decisionlog.Filter{From: from, To: to}).Check() != nil {
-		err = door.BadParameter("from", "is not before to; nothing is at or after the one and before the other")
+		name := "from"
+		if span.From.IsZero() {
+			name = "since"
+		}
+		err = door.BadParameter(name, "is not before to; nothing is at or after the one and before the other")
 	}
 	return from, to, err
 }
 
-func moment(given map[string]string, name string) (time.Time, error) {
-	if given[name] == "" {
-		return time.Time{}, nil
+// An answer that has a next part, such as a page, is for one span of time, however long its parts take. So if ages are
+// asked for, the name by which a client asks for the next part ends with the moment that the ages count from: a hyphen,
+// and nanoseconds since 1970.
+
+// named adds that moment to the name of a next part if ages are asked for.
+func (who auditor) named(part string) string {
+	if span, err := who.span(); err == nil && span.Moves() {
+		part += "-" + strconv.FormatInt(who.now.UnixNano(), 10)
 	}
-	at, err := time.Parse(time.RFC3339, given[name])
-	if err != nil {
-		return at, door.BadParameter(name,
-			"is no time; write it like 2026-01-02T15:04:05Z, and the + of a time zone as %2B")
+	return part
+}
+
+// goesOn takes that moment from the name of a part.
+func (who *auditor) goesOn(nanos string) (ok bool) {
+	n, err := strconv.ParseInt(nanos, 10, 64)
+	if err == nil && n >= 0 {
+		who.now = time.Unix(0, n).UTC()
 	}
-	return at.UTC(), nil
+	return err == nil && n >= 0
 }

@@ -64,7 +64,7 @@ func (a *Audit) logExport(c echo.Context, who auditor) error {
 	header := c.Response().Header()
 	header.Set("Trailer", summaryHeader)
 	header.Set("Accept-Ranges", "none")
-	header.Set(checkpointHeader, snapshot.Moment().String())
+	header.Set(checkpointHeader, want.named(snapshot.Moment().String()))
 	header.Set(echo.HeaderVary, echo.HeaderAcceptEncoding)
 	header.Set(echo.HeaderContentType, want.contentType())
 	if want.gzip {
@@ -185,7 +185,10 @@ func (who auditor) export(c echo.Context) (want exportAsked, err error) {
 				"and as after the sequence of the last record you have; "+
 				"begin anew if you have no "+checkpointHeader)
 	}
-	if want.options.Filter, err = who.filter(); err != nil {
+	if err = want.goOn(); err != nil {
+		return want, err
+	}
+	if want.options.Filter, err = want.filter(); err != nil {
 		return want, err
 	}
 	switch want.options.Format = who.Given["format"]; want.options.Format {
@@ -206,16 +209,22 @@ func (who auditor) export(c echo.Context) (want exportAsked, err error) {
 		return want, door.BadParameter("proofs", "is for ndjson: a csv holds none; leave one of the two out")
 	}
 	want.gzip = acceptsGzip(h)
-	err = want.goOn()
-	return want, err
+	return want, nil
 }
 
 // goOn reads which export is to go on, and after which record.
 func (want *exportAsked) goOn() error {
 	checkpoint, after := want.Given["checkpoint"], want.Given["after"]
 	if checkpoint != "" {
-		var ok bool
-		if want.checkpoint, ok = decisionlog.ParseMoment(checkpoint); !ok {
+		name, ok := checkpoint, true
+		if strings.Count(name, "-") == 2 {
+			last := strings.LastIndexByte(name, '-')
+			name, ok = name[:last], want.goesOn(name[last+1:])
+		}
+		if ok {
+			want.checkpoint, ok = decisionlog.ParseMoment(name)
+		}
+		if !ok {
 			return door.BadParameter("checkpoint", "is no name of a checkpoint; give what "+checkpointHeader+" said")
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -52,7 +53,8 @@ func (a *Audit) decisionsPage(c echo.Context, who auditor) error {
 		}
 		body = append(append(body, `,"batches_gone":`...), gone...)
 	}
-	body = fmt.Appendf(body, `,"next":"%d","more":%t}`, page.Next, page.More)
+	next := who.named(strconv.FormatUint(page.Next, 10))
+	body = fmt.Appendf(body, `,"next":%q,"more":%t}`, next, page.More)
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
 }
 
@@ -67,7 +69,11 @@ type recordPage struct {
 
 var pageParameters = slices.Concat(filterNames, []string{"order", "cursor", "limit"})
 
-func (who auditor) query() (q decisionlog.Query, err error) {
+func (who *auditor) query() (q decisionlog.Query, err error) {
+	cursor, nanos, later := strings.Cut(who.Given["cursor"], "-")
+	if later && !who.goesOn(nanos) {
+		return q, noCursor()
+	}
 	if q.Filter, err = who.filter(); err != nil {
 		return q, err
 	}
@@ -78,10 +84,9 @@ func (who auditor) query() (q decisionlog.Query, err error) {
 	default:
 		return q, door.BadParameter("order", "is neither oldest nor newest; give one of them")
 	}
-	if text := who.Given["cursor"]; text != "" {
-		if q.Cursor, err = strconv.ParseUint(text, 10, 63); err != nil {
-			return q, door.BadParameter("cursor",
-				"is no cursor; give the member next of the page before, or leave it out")
+	if cursor != "" || later {
+		if q.Cursor, err = strconv.ParseUint(cursor, 10, 63); err != nil {
+			return q, noCursor()
 		}
 	}
 	q.Limit = pageLimit
@@ -94,6 +99,10 @@ func (who auditor) query() (q decisionlog.Query, err error) {
 		q.Limit = int(min(limit, pageMost))
 	}
 	return q, nil
+}
+
+func noCursor() *door.Problem {
+	return door.BadParameter("cursor", "is no cursor; give the member next of the page before, or leave it out")
 }
 
 // page fills a page up to its limit. If a record, with the batch it inherits from, makes the page too large, the page

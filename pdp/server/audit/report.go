@@ -18,7 +18,7 @@ import (
 const sampleMost = 1000
 
 // logStats answers GET /v1/log/stats.
-func logStats(ctx context.Context, log *decisionlog.Snapshot, _ map[string]string) (any, error) {
+func logStats(ctx context.Context, log *decisionlog.Snapshot, _ auditor) (any, error) {
 	stats, err := report.Count(ctx, log)
 	if stats.WholeLog != nil {
 		stats.Uncovered = 0 // the server signs for them in a moment
@@ -27,8 +27,8 @@ func logStats(ctx context.Context, log *decisionlog.Snapshot, _ map[string]strin
 }
 
 // logReport answers GET /v1/log/report.
-func logReport(ctx context.Context, log *decisionlog.Snapshot, given map[string]string) (any, error) {
-	from, to, err := times(given)
+func logReport(ctx context.Context, log *decisionlog.Snapshot, who auditor) (any, error) {
+	from, to, err := who.times()
 	if err != nil {
 		return nil, err
 	}
@@ -36,8 +36,8 @@ func logReport(ctx context.Context, log *decisionlog.Snapshot, given map[string]
 }
 
 // logSample answers GET /v1/log/sample with the files of a sample.
-func logSample(ctx context.Context, log *decisionlog.Snapshot, given map[string]string) (any, error) {
-	o, err := sampleOptions(given)
+func logSample(ctx context.Context, log *decisionlog.Snapshot, who auditor) (any, error) {
+	o, err := who.sampleOptions()
 	if err != nil {
 		return nil, err
 	}
@@ -53,12 +53,12 @@ func logSample(ctx context.Context, log *decisionlog.Snapshot, given map[string]
 	return sample, err
 }
 
-func sampleOptions(given map[string]string) (o report.SampleOptions, err error) {
-	o = report.SampleOptions{N: 25, Seed: given["seed"]}
-	if o.From, o.To, err = times(given); err != nil {
+func (who auditor) sampleOptions() (o report.SampleOptions, err error) {
+	o = report.SampleOptions{N: 25, Seed: who.Given["seed"]}
+	if o.From, o.To, err = who.times(); err != nil {
 		return o, err
 	}
-	if text := given["n"]; text != "" {
+	if text := who.Given["n"]; text != "" {
 		if o.N, err = strconv.Atoi(text); err != nil || o.N < 1 || o.N > sampleMost {
 			return o, door.BadParameter("n",
 				fmt.Sprintf("is no number of decisions; give one from 1 to %d", sampleMost))
@@ -72,7 +72,7 @@ func sampleOptions(given map[string]string) (o report.SampleOptions, err error) 
 }
 
 // reading makes an answer from all records that an auditor sees and the parameters of the query.
-type reading func(ctx context.Context, log *decisionlog.Snapshot, given map[string]string) (any, error)
+type reading func(ctx context.Context, log *decisionlog.Snapshot, who auditor) (any, error)
 
 // once answers with what one pass over all records that the auditor sees finds. Few requests do that at a time.
 func (a *Audit) once(read reading) handler {
@@ -88,7 +88,7 @@ func (a *Audit) once(read reading) handler {
 		if err != nil {
 			return err
 		}
-		found, err := read(ctx, snapshot.For(who.tenants), who.Given)
+		found, err := read(ctx, snapshot.For(who.tenants), who)
 		if err != nil {
 			return noTimeFor(err,
 				"the whole log takes longer to read than a request may take; policy-service log report, sample and "+

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// durationPattern is the form of a duration; see parseDuration.
+// durationPattern is the form of a duration; see [when.ParseDuration].
 const durationPattern = `^([0-9]+d)?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))*$`
 
 // Schema is the JSON Schema of the configuration file, for editors. It knows the keys and the

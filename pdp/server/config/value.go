@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"policy-service/pdp/when"
 )
 
 // value sets v to the value of a node; path is the key of the node.
@@ -61,32 +63,12 @@ func (r *Reading) valueOf(n *yaml.Node, v reflect.Value, path string) {
 
 // duration reads a duration as Go writes it, with days before it or without.
 func (r *Reading) duration(n *yaml.Node, v reflect.Value, path string) {
-	d, err := parseDuration(n.Value)
+	d, err := when.ParseDuration(n.Value)
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" || err != nil {
 		r.addAt(n, named(path)+" must be a duration", "write it like 90d, 2160h or 1d12h")
 		return
 	}
 	v.SetInt(int64(d))
-}
-
-func parseDuration(text string) (time.Duration, error) {
-	days, rest, found := strings.Cut(text, "d")
-	if !found {
-		return time.ParseDuration(text)
-	}
-	const day, most = 24 * time.Hour, uint64(math.MaxInt64 / (24 * time.Hour))
-	n, err := strconv.ParseUint(days, 10, 64)
-	if err != nil || n > most {
-		return 0, fmt.Errorf("%q is no number of days", days)
-	}
-	if rest == "" {
-		return time.Duration(n) * day, nil
-	}
-	d, err := time.ParseDuration(rest)
-	if sum := time.Duration(n)*day + d; err == nil && rest[0] != '-' && rest[0] != '+' && sum >= d {
-		return sum, nil
-	}
-	return 0, fmt.Errorf("%q is no duration", text)
 }
 
 func (r *Reading) integer(n *yaml.Node, v reflect.Value, path string) {

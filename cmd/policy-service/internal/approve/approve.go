@@ -3,18 +3,18 @@ package approve
 import (
 	"context"
 	"errors"
-	"time"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/approval/inbox"
+	"policy-service/pdp/when"
 )
 
 type approveCommand struct {
 	serverFlags
 	approvalID
 	rulingReason
-	Version    *int      `placeholder:"N" help:"The version that you have seen. The server refuses the vote if the version is another one by now. Without the flag, the command shows the approval request first, and approves that version."`
-	ValidUntil time.Time `placeholder:"RFC3339" help:"An end of the approval that is earlier than the one the policies give."`
+	Version    *int        `placeholder:"N" help:"The version that you have seen. The server refuses the vote if the version is another one by now. Without the flag, the command shows the approval request first, and approves that version."`
+	ValidUntil when.Moment `placeholder:"TIME" help:"An end of the approval that is earlier than the one the policies give: 2026-11-20T15:04:05Z, or 2026-11-20 (midnight UTC)."`
 }
 
 // Help ends the command's help.
@@ -33,7 +33,7 @@ func (c approveCommand) Validate() error {
 
 // Run approves the version that was seen, and no later one.
 func (c approveCommand) Run(s cli.Streams) error {
-	ruling := inbox.Ruling{Decision: "approve", Reason: string(c.Reason), ValidUntil: c.ValidUntil}
+	ruling := inbox.Ruling{Decision: "approve", Reason: string(c.Reason), ValidUntil: c.ValidUntil.Time}
 	if c.Version != nil {
 		ruling.Version = *c.Version
 		return c.change(s, "approve", (*inbox.Inbox).Decide, c.ID, ruling)

@@ -21,7 +21,7 @@ func TestLogLineIsHarmless(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "     7  i  2026-01-02T03:04:05.678Z  allow   default  user/a\\u001b[2J\\u009b1m\\u202e\\udb40\\udc41 n t/é\\u000a  [p]"
+	want := "     7  i  2026-01-02T03:04:05.678Z  allow    default  user/a\\u001b[2J\\u009b1m\\u202e\\udb40\\udc41 n t/é\\u000a  [p]"
 	if got := l.String(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -33,8 +33,9 @@ func TestLogLine(t *testing.T) {
 		`"kind":"admin","event":"started","details":{"a":1}}`:                                               `started  {"a":1}`,
 		`"kind":"search","query":"action","found":["x"],"examined":3,"request":{"subject":{"type":"u"}}}`:   `action search: 1 of 3  default  u/ * *`,
 		`"kind":"batch","request":{"context":{}}}`:                                                          `batch  default`,
-		`"kind":"decision","decision":false,"reason":"policy_error","errors":[{"policy":"b"}]}`:             `deny    default  * * *  policy_error  [b]`,
-		`"kind":"decision","decision":false,"reason":"approval_required","overruled":["asks","b"]}`:         `deny    default  * * *  approval_required  [asks b]`,
+		`"kind":"decision","decision":false,"reason":"policy_error","errors":[{"policy":"b"}]}`:             `deny     default  * * *  policy_error  [b]`,
+		`"kind":"decision","decision":false,"reason":"approval_required","overruled":["asks","b"]}`:         `deny     default  * * *  approval_required  [asks b]`,
+		`"kind":"decision","decision":true,"obligations":[{"id":"ask","type":"approval_required"}]}`:        `waiting  default  * * *`,
 		`"kind":"approval","request":{"subject":{"type":"u","id":"x"}},"something":"that will come later"}`: `approval  default  u/x * *`,
 	} {
 		l, err := parseRecordLine([]byte(head + record))

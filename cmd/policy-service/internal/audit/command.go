@@ -23,6 +23,7 @@ import (
 	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/decisionlog/report"
 	"policy-service/pdp/httpclient"
+	"policy-service/pdp/when"
 )
 
 // Command is policy-service log.
@@ -114,36 +115,54 @@ func (l logHere) Report(ctx context.Context, o report.Options) (report.Report, e
 
 // filterFlags choose records. A record must pass each flag that is given.
 type filterFlags struct {
-	From     time.Time   `placeholder:"RFC3339" help:"Only records at or after this time."`
-	To       time.Time   `placeholder:"RFC3339" help:"Only records before this time."`
-	Tenant   cli.Given   `placeholder:"T" help:"Only records of this tenant."`
-	Decision allowOrDeny `placeholder:"allow|deny" help:"Only records with this decision."`
-	Subject  cli.Given   `placeholder:"ID" help:"Only records with this subject: an id, or TYPE/ID."`
-	Resource cli.Given   `placeholder:"ID" help:"Only records with this resource: an id, or TYPE/ID."`
-	Action   cli.Given   `placeholder:"NAME" help:"Only records with this action."`
-	Policy   cli.Given   `placeholder:"ID" help:"Only decisions that this policy determined, in which it had an error, or in which a reason denied what it allowed."`
-	Approval cli.Given   `placeholder:"ID" help:"Only records of this approval request: its steps, and the decisions that used it."`
+	Span     spanFlags `embed:""`
+	Tenant   cli.Given `placeholder:"T" help:"Only records of this tenant."`
+	Decision answer    `placeholder:"allow|waiting|deny" help:"Only records with this decision. An allow that waits for approval is waiting, and not allow."`
+	Subject  cli.Given `placeholder:"ID" help:"Only records with this subject: an id, or TYPE/ID."`
+	Resource cli.Given `placeholder:"ID" help:"Only records with this resource: an id, or TYPE/ID."`
+	Action   cli.Given `placeholder:"NAME" help:"Only records with this action."`
+	Policy   cli.Given `placeholder:"ID" help:"Only decisions that this policy determined, in which it had an error, or in which a reason denied what it allowed."`
+	Approval cli.Given `placeholder:"ID" help:"Only records of this approval request: its steps, and the decisions that used it."`
 }
 
-// allowOrDeny is one decision, or "" for both.
-type allowOrDeny string
+// spanFlags say of which time the records are. Each takes a time, a day or an age.
+type spanFlags struct {
+	From  when.Time `placeholder:"TIME" help:"Only records at or after this time: 2026-11-20T15:04:05Z, 2026-11-20 (midnight UTC), or an age such as 90s, 24h or 7d."`
+	To    when.Time `placeholder:"TIME" help:"Only records before this time. A day alone is not in it: it means the midnight with which the day begins."`
+	Since when.Time `placeholder:"TIME" help:"The same as --from, in place of it."`
+}
 
-var _ encoding.TextUnmarshaler = (*allowOrDeny)(nil)
+// times are the bounds. A command asks for them once: an age means another time a moment later.
+func (f spanFlags) times() (from, to time.Time, err error) {
+	if from, to, err = (when.Span{From: f.From, To: f.To, Since: f.Since}).At(time.Now()); err != nil {
+		err = fmt.Errorf("--%w", err)
+	}
+	return from, to, err
+}
+
+// answer is one decision, or "" for all.
+type answer string
+
+var _ encoding.TextUnmarshaler = (*answer)(nil)
 
 // UnmarshalText refuses every other word.
-func (d *allowOrDeny) UnmarshalText(text []byte) error {
-	switch *d = allowOrDeny(text); *d {
-	case "allow", "deny":
+func (d *answer) UnmarshalText(text []byte) error {
+	switch *d = answer(text); *d {
+	case decisionlog.Allow, decisionlog.Waiting, decisionlog.Deny:
 		return nil
 	}
-	return fmt.Errorf("%q is no decision; write allow or deny", text)
+	return fmt.Errorf("%q is no decision; write allow, waiting or deny", text)
 }
 
-// filter is the same as the log has it.
-func (f filterFlags) filter() decisionlog.Filter {
-	return decisionlog.Filter{
-		From:     f.From,
-		To:       f.To,
+// filter is the same as the log has it. A command asks for it once, as for [spanFlags.times].
+func (f filterFlags) filter() (decisionlog.Filter, error) {
+	from, to, err := f.Span.times()
+	if err != nil {
+		return decisionlog.Filter{}, err
+	}
+	filter := decisionlog.Filter{
+		From:     from,
+		To:       to,
 		Tenant:   string(f.Tenant),
 		Decision: string(f.Decision),
 		Subject:  string(f.Subject),
@@ -152,6 +171,7 @@ func (f filterFlags) filter() decisionlog.Filter {
 		Policy:   string(f.Policy),
 		Approval: string(f.Approval),
 	}
+	return filter, filter.Check()
 }
 
 // failed says in one line what could not be done, and what to try.

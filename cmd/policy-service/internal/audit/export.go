@@ -34,16 +34,17 @@ func (c exportCommand) Run(s cli.Streams) error {
 	if c.Proofs && c.Format == "csv" {
 		return errors.New("a csv holds no proofs; leave out --proofs, or try --format ndjson")
 	}
-	if err := c.Only.filter().Check(); err != nil {
+	filter, err := c.Only.filter()
+	if err != nil {
 		return err
 	}
 	var done export.Result
-	err := c.write(s, func(w io.Writer) error {
+	err = c.write(s, func(w io.Writer) error {
 		out := &outcome{Writer: w}
 		err := c.read("export", func(ctx context.Context, log auditLog) (err error) {
 			done, err = log.Export(ctx, out, export.Options{
 				Format:   c.Format,
-				Filter:   c.Only.filter(),
+				Filter:   filter,
 				Proofs:   c.Proofs,
 				Progress: progress(s.Err),
 			})

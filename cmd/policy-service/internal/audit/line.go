@@ -39,7 +39,7 @@ func (l recordLine) String() string {
 	default:
 		subject, resource := cli.Entity(l.Names.Subject), cli.Entity(l.Names.Resource)
 		asked := fmt.Sprintf("%s %s %s", subject, cmp.Or(l.Names.Action.Name, "*"), resource)
-		words = append(words, fmt.Sprintf("%-6s", l.outcome()), cmp.Or(l.Tenant, "-"), asked)
+		words = append(words, fmt.Sprintf("%-7s", l.outcome()), cmp.Or(l.Tenant, "-"), asked)
 	}
 	if l.Reason != "" {
 		words = append(words, l.Reason)

@@ -17,8 +17,7 @@ import (
 
 type reportCommand struct {
 	logFlags
-	From time.Time `placeholder:"RFC3339" help:"Only records at or after this time."`
-	To   time.Time `placeholder:"RFC3339" help:"Only records before this time."`
+	Span spanFlags `embed:""`
 	JSON bool      `name:"json" help:"Print JSON, for programs."`
 }
 
@@ -30,10 +29,14 @@ func (reportCommand) Help() string {
 
 // Run prints the report.
 func (c reportCommand) Run(s cli.Streams) error {
-	o := report.Options{From: c.From, To: c.To}
-	if err := (decisionlog.Filter{From: o.From, To: o.To}).Check(); err != nil {
+	from, to, err := c.Span.times()
+	if err == nil {
+		err = decisionlog.Filter{From: from, To: to}.Check()
+	}
+	if err != nil {
 		return err
 	}
+	o := report.Options{From: from, To: to}
 	made, err := find(c.logFlags, "report", func(log auditLog, ctx context.Context) (report.Report, error) {
 		return log.Report(ctx, o)
 	})
@@ -72,12 +75,12 @@ func printAuditReport(s cli.Streams, r report.Report) error {
 	t.days(r)
 	t.none("redactions", len(r.Redactions))
 	for _, one := range r.Redactions {
-		t.row("redaction", "%s: record %d, by %s: %s", when(one.At), one.Of,
+		t.row("redaction", "%s: record %d, by %s: %s", recordedAt(one.At), one.Of,
 			cmp.Or(one.Caller, "somebody with the data directory"), one.Reason)
 	}
 	t.none("clock behind", len(r.ClockBehind))
 	for _, one := range r.ClockBehind {
-		t.row("clock behind", "%s: %s with the time of the one before", when(one.First),
+		t.row("clock behind", "%s: %s with the time of the one before", recordedAt(one.First),
 			cli.Plural(int(one.Records), "record"))
 	}
 	if r.Service == nil {
@@ -100,7 +103,7 @@ func (t reportTable) population(r report.Report) {
 	if p.Records > 0 {
 		t.row("first, last", "%s, %s", cli.Time(p.First), cli.Time(p.Last))
 	}
-	t.row("decisions", "%d allow, %d deny", p.Allowed, p.Denied)
+	t.row("decisions", "%d allow, %d waiting, %d deny", p.Allowed, p.Waiting, p.Denied)
 }
 
 func (t reportTable) decisions(r report.Report) {
@@ -182,20 +185,20 @@ func (t reportTable) service(r *report.Service) {
 		if len(one.Problems) > 0 {
 			first = ", the first " + one.Problems[0]
 		}
-		t.row("refused bundle", "%s: %s%s", when(one.At), cli.Plural(int(one.Count), "problem"), first)
+		t.row("refused bundle", "%s: %s%s", recordedAt(one.At), cli.Plural(int(one.Count), "problem"), first)
 	}
 	t.none("runs", len(r.Runs))
 	for _, one := range r.Runs {
-		t.row("run", "%s: %s", when(one.At), strings.ReplaceAll(one.Event, "_", " "))
+		t.row("run", "%s: %s", recordedAt(one.At), strings.ReplaceAll(one.Event, "_", " "))
 	}
 	t.none("retention", len(r.Retention))
 	for _, one := range r.Retention {
-		t.row("retention", "%s: nothing below record %d is kept, for its %s", when(one.At), one.Below, one.Reason)
+		t.row("retention", "%s: nothing below record %d is kept, for its %s", recordedAt(one.At), one.Below, one.Reason)
 	}
 	t.losses(r.Losses)
 	t.none("new keys", len(r.Keys))
 	for _, one := range r.Keys {
-		t.row("new key", "%s: %s", when(one.At), one.New)
+		t.row("new key", "%s: %s", recordedAt(one.At), one.New)
 	}
 	if r.Live {
 		t.row("running", "%s", partly)
@@ -208,7 +211,7 @@ func (t reportTable) service(r *report.Service) {
 func (t reportTable) losses(all []report.Loss) {
 	t.none("losses", len(all))
 	for _, one := range all {
-		text := when(one.At) + ":"
+		text := recordedAt(one.At) + ":"
 		if one.Dropped > 0 {
 			text += fmt.Sprintf(" %s dropped, from %s to %s;", cli.Plural(int(one.Dropped), "record"),
 				cli.Time(one.First), cli.Time(one.Last))
@@ -221,7 +224,7 @@ func (t reportTable) losses(all []report.Loss) {
 	}
 }
 
-// when is the time of a record, and which.
-func when(m report.Instant) string {
+// recordedAt is the time of a record, and which.
+func recordedAt(m report.Instant) string {
 	return fmt.Sprintf("%s, record %d", cli.Time(m.Time), m.Sequence)
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog/report"
@@ -17,8 +16,7 @@ type sampleCommand struct {
 	logFlags
 	N    int       `name:"n" default:"25" placeholder:"N" help:"How many decisions to choose. The default is ${default}."`
 	Seed cli.Given `required:"" placeholder:"S" help:"The text that the choice depends on. The auditor should choose it, after the newest checkpoint was made."`
-	From time.Time `placeholder:"RFC3339" help:"Only decisions at or after this time."`
-	To   time.Time `placeholder:"RFC3339" help:"Only decisions before this time."`
+	Span spanFlags `embed:""`
 	Out  cli.Given `short:"o" name:"out" required:"" placeholder:"DIR" help:"Write the sample into this new directory. The directory appears as a whole or not at all."`
 }
 
@@ -31,7 +29,11 @@ func (sampleCommand) Help() string {
 
 // Run writes the sample.
 func (c sampleCommand) Run(s cli.Streams) error {
-	o := report.SampleOptions{N: c.N, Seed: string(c.Seed), From: c.From, To: c.To}
+	from, to, err := c.Span.times()
+	if err != nil {
+		return err
+	}
+	o := report.SampleOptions{N: c.N, Seed: string(c.Seed), From: from, To: to}
 	if err := o.Check(); err != nil {
 		return err
 	}

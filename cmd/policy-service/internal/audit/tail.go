@@ -19,7 +19,8 @@ type tailCommand struct {
 	Last   int64       `short:"n" default:"10" placeholder:"N" help:"Begin with the last N records that match the filters. The default is ${default}."`
 	After  *int64      `placeholder:"SEQUENCE" help:"Begin after the record with this sequence number instead, -1 for all records. An earlier log tail prints it as its cursor."`
 	Follow bool        `short:"f" help:"Go on with new records until you interrupt the command."`
-	JSON   bool        `name:"json" help:"Print records as they are stored, one JSON line each. The record of a batch is printed before its items, which inherit from it."`
+	only   decisionlog.Filter
+	JSON   bool `name:"json" help:"Print records as they are stored, one JSON line each. The record of a batch is printed before its items, which inherit from it."`
 }
 
 // Help ends the command's help.
@@ -33,8 +34,8 @@ func (tailCommand) Help() string {
 const followEvery = time.Second
 
 // Run prints records in order.
-func (c tailCommand) Run(s cli.Streams) error {
-	if err := c.Only.filter().Check(); err != nil {
+func (c tailCommand) Run(s cli.Streams) (err error) {
+	if c.only, err = c.Only.filter(); err != nil {
 		return err
 	}
 	ctx, stop := cli.UntilSignal()
@@ -70,7 +71,7 @@ func (c tailCommand) tail(ctx context.Context, s cli.Streams) (cursor int64, err
 // options are the same for a tail of a directory and of a server. With --json an item of a batch is printed as it is
 // stored, without what all items of the batch share; so the record of the batch is printed before it.
 func (c tailCommand) options(s cli.Streams) export.TailOptions {
-	o := export.TailOptions{Filter: c.Only.filter()}
+	o := export.TailOptions{Filter: c.only}
 	if c.JSON {
 		o.Inherited = func(id string, batch decisionlog.Record) error { return printBatch(s, id, batch.Line) }
 	}
@@ -139,7 +140,7 @@ func (c tailCommand) first(ctx context.Context, s cli.Streams) (cursor int64, er
 
 // wholeLast avoids reading the whole log if nothing is filtered.
 func (c tailCommand) wholeLast() int64 {
-	if c.Only.filter().All() {
+	if c.only.All() {
 		return c.Last
 	}
 	return 0

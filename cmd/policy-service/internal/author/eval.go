@@ -5,22 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/when"
 )
 
 // Eval answers one request from a file.
 type Eval struct {
-	Policies string    `required:"" placeholder:"DIR" help:"The directory of the bundle to answer from."`
-	Tenant   string    `placeholder:"T" help:"The tenant of the request. A native request names its own."`
-	Now      time.Time `placeholder:"RFC3339" help:"Decide as if it were this time."`
-	Explain  bool      `help:"Explain the decision policy by policy."`
-	JSON     bool      `name:"json" help:"Print JSON, for programs."`
-	File     string    `arg:"" help:"The file with one request in either shape. - is standard input."`
+	Policies string      `required:"" placeholder:"DIR" help:"The directory of the bundle to answer from."`
+	Tenant   string      `placeholder:"T" help:"The tenant of the request. A native request names its own."`
+	Now      when.Moment `placeholder:"TIME" help:"Decide as if it were this time: 2026-11-20T15:04:05Z, or 2026-11-20 (midnight UTC)."`
+	Explain  bool        `help:"Explain the decision policy by policy."`
+	JSON     bool        `name:"json" help:"Print JSON, for programs."`
+	File     string      `arg:"" help:"The file with one request in either shape. - is standard input."`
 }
 
 // Help ends the command's help.
@@ -43,7 +43,7 @@ func (c Eval) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	call := pdp.Call{Request: request, Now: c.Now, Explain: c.Explain}
+	call := pdp.Call{Request: request, Now: c.Now.Time, Explain: c.Explain}
 	decision, err := pdp.Of(bundle, pdp.Options{}).Evaluate(context.Background(), call)
 	if err != nil {
 		return undecided(err, request)
