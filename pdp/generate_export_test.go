@@ -23,8 +23,28 @@ func EachWorld(t *testing.T, seeds uint64, property func(*testing.T, GeneratedWo
 		for n := range 4 {
 			o.policies = append(o.policies, g.secretive(fmt.Sprintf("x%d", n)))
 		}
+		if g.chance(60) {
+			g.askPeople(&o)
+		}
 		property(t, GeneratedWorld{g, o})
 	})
+}
+
+// askPeople makes a world in which allows wait for people, and little else keeps them from it.
+func (g *generator) askPeople(o *obligedWorld) {
+	for n := range o.root {
+		if o.root[n].typ == "approval_required" && o.root[n].name != "approval_required" {
+			o.root[n].typ = "custom"
+		}
+	}
+	o.root = append(o.root, owing{"ask", "approval_required", "allow", `{"template":"t","message":"for ${principal.id}"}`})
+	for n, condition := range []string{`true`, `context.pdp.approved && context has n && context.n == 1`, `context.pdp.approved`} {
+		text := oneOf(g, "permit", "permit", "forbid") + " (principal, action, resource) when { " + condition + " };"
+		if n == 0 {
+			text = `@obligation("ask") permit (principal, action, resource);`
+		}
+		o.policies = append(o.policies, policyText{id: fmt.Sprint("ask", n), text: fmt.Sprintf(`@id("ask%d") %s`, n, text)})
+	}
 }
 
 // Bundle loads the bundle of the world.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"policy-service/evaluation"
+	"policy-service/obligations"
 )
 
 // TestPropertyHidden decides requests again of which some values are not known. If the answer is
@@ -105,6 +106,27 @@ func tenValues(typ string) (all []evaluation.Value) {
 	return all
 }
 
+// valuesAt are values that can have stood at a place.
+func valuesAt(h evaluation.Hidden) (all []evaluation.Value) {
+	text := func(s string) evaluation.Value {
+		v, _ := evaluation.Text(s)
+		return v
+	}
+	if strings.HasPrefix(h.At, "/context/supported_obligations/") {
+		for _, typ := range obligations.Types() {
+			all = append(all, text(typ))
+		}
+		return append(all, text("x"))
+	}
+	all = tenValues(h.Type)
+	if odd, ok := map[string]any{"number": 0.5, "array": []any{nil}, "object": map[string]any{"x": []any{nil}}}[h.Type]; ok && h.Fit == evaluation.FitUnknown {
+		o, _ := evaluation.NewObject(map[string]any{"v": odd})
+		v, _ := o.Get("v")
+		all = append(all, v)
+	}
+	return all
+}
+
 // someValue stands at a hidden place.
 func someValue(typ string) evaluation.Value {
 	if typ == "string" {
@@ -192,11 +214,11 @@ func unjustified(
 			r := sent
 			for _, other := range hidden {
 				if try > 0 && g.chance(60) && other.Fit == evaluation.Fits {
-					r = r.Put(other.At, oneOf(g, tenValues(other.Type)...))
+					r = r.Put(other.At, oneOf(g, valuesAt(other)...))
 				}
 			}
 			first := ""
-			for _, v := range tenValues(hidden[n].Type) {
+			for _, v := range valuesAt(hidden[n]) {
 				d, err := decide(r.Put(path, v))
 				answer := fmt.Sprint(err)
 				if err == nil {

@@ -22,6 +22,9 @@ func CallOf(r *decisionlog.Recorded, limits evaluation.Limits) (pdp.Call, error)
 	if err != nil {
 		return pdp.Call{}, err
 	}
+	if len(hidden) > 0 && len(r.Details) > 0 { // what is hidden may be what was malformed
+		return pdp.Call{}, fmt.Errorf("record %d: %w: it was malformed, and not all of it is known", r.Sequence, decisionlog.ErrNoRequest)
+	}
 	return pdp.Call{
 		Request: request,
 		Asker: evaluation.Asker{

@@ -126,6 +126,7 @@ type hiding struct {
 	one    bool      // one entity is both subject and resource
 	places []*place
 	asked  []*bundle.Policy // of which each possible verdict is tried
+	owed   []string         // types of obligations that the PEP may have declared in a hidden place
 }
 
 // candidates are the policies that can matter: those that the question considers, or all of them if

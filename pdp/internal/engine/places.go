@@ -697,18 +697,18 @@ func (p *place) sets() (values []evaluation.Value) {
 // complete adds what makes no difference to what the policies compare: values that they cannot be
 // asked with, and obligations that the PEP may have declared.
 func (p *place) complete(h *hiding) {
-	if tokens := evaluation.Tokens(p.At); len(tokens) > 1 && tokens[0] == "context" && tokens[1] == "supported_obligations" {
+	if p.declares() {
 		switch p.Type {
 		case "string":
-			for _, typ := range obligations.Types() {
+			for _, typ := range h.declarable(p) {
 				p.values = append(p.values, valueOf(typ))
 			}
 		case "array":
-			p.values = []evaluation.Value{valueOf([]any{}), valueOf(obligations.Types())}
+			p.values = []evaluation.Value{valueOf([]any{}), valueOf(h.owed)}
 		}
 	}
 	if p.path.Root == "context" && len(p.path.Names) == 0 && !p.Part { // it hides what the PEP declared, too
-		with := p.values[0].Object().With("supported_obligations", valueOf(obligations.Types()))
+		with := p.values[0].Object().With("supported_obligations", valueOf(h.owed))
 		p.values = append(p.values, with.Value())
 	}
 	if p.Fit != evaluation.FitUnknown || p.unseen {
@@ -717,6 +717,31 @@ func (p *place) complete(h *hiding) {
 	if misfit, ok := h.misfit(p); ok {
 		p.values = append(p.values, misfit)
 	}
+}
+
+// declares reports whether the place is where the PEP declares types of obligations.
+func (p *place) declares() bool {
+	tokens := evaluation.Tokens(p.At)
+	return len(tokens) > 1 && tokens[0] == "context" && tokens[1] == "supported_obligations"
+}
+
+// declarable are the types that the PEP may have declared at the place. It makes no difference where
+// it declares a type. So if there are as many places as types, each has a type of its own to try.
+func (h *hiding) declarable(p *place) []string {
+	var all []*place
+	for _, other := range h.places {
+		if other.declares() && other.Type == "string" {
+			all = append(all, other)
+		}
+	}
+	n := slices.Index(all, p)
+	switch {
+	case len(all) < len(h.owed):
+		return h.owed
+	case n < len(h.owed):
+		return h.owed[n : n+1]
+	}
+	return nil
 }
 
 // misfit finds a value of the place's type that the policies cannot be asked with.
@@ -755,6 +780,9 @@ func (h *hiding) readTemplates(policies bundle.PolicyList, w *Worlds) {
 		}
 	}
 	for _, d := range all {
+		if !slices.Contains(h.owed, d.Type.Name) && h.undeclared(d.Type.Name) {
+			h.owed = append(h.owed, d.Type.Name)
+		}
 		for _, text := range textsIn(d.Properties) {
 			names, _ := obligations.Variables(text)
 			for _, name := range names {
@@ -768,6 +796,12 @@ func (h *hiding) readTemplates(policies bundle.PolicyList, w *Worlds) {
 			}
 		}
 	}
+}
+
+// undeclared reports whether the PEP declares a type only if it does so in a hidden place.
+func (h *hiding) undeclared(typ string) bool {
+	registered := !h.in.Asker.Registered || slices.Contains(h.in.Asker.Obligations, typ)
+	return registered && !h.in.declared()(typ) && !h.in.Bundle.Config.AllowUndeclared
 }
 
 // textsIn are all strings in an object.
