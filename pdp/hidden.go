@@ -78,6 +78,7 @@ func (p *PDP) decideHidden(ctx context.Context, b *Bundle, call Call, id func() 
 			same = answer
 		} else {
 			keepCommon(&same.decision, &answer.decision)
+			same.approved = same.approved && answer.approved
 		}
 	}
 	if paths, policies, proved := worlds.Hinges(answers); len(paths) > 0 || len(answers) == 0 {

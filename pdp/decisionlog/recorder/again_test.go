@@ -76,7 +76,7 @@ func TestPropertyDecisionsAreMadeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		record := recorded(d.ID)
-		asked, err := CallOf(record, evaluation.DefaultLimits())
+		asked, err := CallOf(record, p.Bundle(), evaluation.DefaultLimits())
 		if err != nil {
 			t.Fatalf("%s: %v", record.Line, err)
 		}

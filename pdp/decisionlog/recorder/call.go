@@ -13,7 +13,10 @@ import (
 // What the record hides is in Hidden; see [decisionlog.Recorded.Request]. The approval that the policies were asked with
 // is the one that discharged an obligation. If none was discharged, as in a deny, it is the one that was presented, or
 // has a name of its own: the record does not say which one it was, and a decision does not depend on it.
-func CallOf(r *decisionlog.Recorded, limits evaluation.Limits) (pdp.Call, error) {
+//
+// The record says whether a hidden value could be put to the policies that decided. If b is another bundle, that is not
+// known.
+func CallOf(r *decisionlog.Recorded, b *pdp.Bundle, limits evaluation.Limits) (pdp.Call, error) {
 	if r.Kind != decisionlog.KindDecision {
 		return pdp.Call{}, fmt.Errorf("record %d is of kind %s: only a record of kind %s has one question",
 			r.Sequence, r.Kind, decisionlog.KindDecision)
@@ -24,6 +27,11 @@ func CallOf(r *decisionlog.Recorded, limits evaluation.Limits) (pdp.Call, error)
 	}
 	if len(hidden) > 0 && len(r.Details) > 0 { // what is hidden may be what was malformed
 		return pdp.Call{}, fmt.Errorf("record %d: %w: it was malformed, and not all of it is known", r.Sequence, decisionlog.ErrNoRequest)
+	}
+	if r.Bundle != b.Digest() {
+		for n := range hidden {
+			hidden[n].Fit = evaluation.FitUnknown
+		}
 	}
 	return pdp.Call{
 		Request: request,

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -64,7 +65,7 @@ func TestACallIsMadeAgain(t *testing.T) {
 		if call.Approved = ""; record.Approved {
 			call.Approved = anApproval
 		}
-		if got, err := CallOf(line, evaluation.DefaultLimits()); err != nil || !reflect.DeepEqual(got, call) {
+		if got, err := CallOf(line, someBundle(t), evaluation.DefaultLimits()); err != nil || !reflect.DeepEqual(got, call) {
 			t.Errorf("%s: got %+v, %v\nwant %+v", id, got, err, call)
 		}
 		if line.Approved != record.Approved || fmt.Sprint(line.Overruled) != "[asks]" || line.Determining != nil {
@@ -77,11 +78,42 @@ func TestACallIsMadeAgain(t *testing.T) {
 	if err := r.Record(t.Context(), []pdp.Record{record, search}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := CallOf(recorded("nil"), evaluation.DefaultLimits()); err != nil || !got.Registered || len(got.Obligations) > 0 {
+	if got, err := CallOf(recorded("nil"), someBundle(t), evaluation.DefaultLimits()); err != nil || !got.Registered || len(got.Obligations) > 0 {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if _, err := CallOf(recorded("search"), evaluation.DefaultLimits()); err == nil || !strings.Contains(err.Error(), "of kind search") {
+	if _, err := CallOf(recorded("search"), someBundle(t), evaluation.DefaultLimits()); err == nil || !strings.Contains(err.Error(), "of kind search") {
 		t.Errorf("a search: %v", err)
+	}
+}
+
+func someBundle(t *testing.T) *pdp.Bundle {
+	t.Helper()
+	files := fstest.MapFS{"p.cedar": {Data: []byte("permit (principal, action, resource);")}, "bundle.yaml": {Data: []byte("allow_trivial: true\n")}}
+	b, problems := pdp.Load(pdp.FS(files))
+	if problems.Refuse() {
+		t.Fatal(problems)
+	}
+	return b
+}
+
+// TestFitIsKnownOfTheBundleThatDecided: whether a hidden value could be put to the policies is known of no other bundle.
+func TestFitIsKnownOfTheBundleThatDecided(t *testing.T) {
+	r, recorded := logged(t)
+	bundle := someBundle(t)
+	context, err := evaluation.NewObject(map[string]any{"token": 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]evaluation.Fit{bundle.Digest(): evaluation.Fits, "h1:other": evaluation.FitUnknown} {
+		record := pdp.Record{ID: id, Call: pdp.Call{Request: evaluation.Request{Context: context}}, Decision: evaluation.Decision{Bundle: id}}
+		record.Call.Request.Subject.ID = "a"
+		if err := r.Record(t.Context(), []pdp.Record{record}); err != nil {
+			t.Fatal(err)
+		}
+		call, err := CallOf(recorded(id), bundle, evaluation.DefaultLimits())
+		if err != nil || len(call.Hidden) != 1 || call.Hidden[0].Fit != want {
+			t.Errorf("%s: got %+v, %v, want %d", id, call.Hidden, err, want)
+		}
 	}
 }
 
@@ -153,12 +185,12 @@ func blank(t *testing.T, r evaluation.Request, hidden []evaluation.Hidden) any {
 // sent, but for the places that the record says are hidden.
 func TestPropertyRequestsAreMadeAgain(t *testing.T) {
 	r, recorded := logged(t)
-	limits := evaluation.DefaultLimits()
+	limits, bundle := evaluation.DefaultLimits(), someBundle(t)
 	hid, inherited := 0, 0
 	same := func(id string, sent evaluation.Request) {
 		t.Helper()
 		record := recorded(id)
-		call, err := CallOf(record, limits)
+		call, err := CallOf(record, bundle, limits)
 		if err != nil {
 			t.Fatalf("%s: %v", record.Line, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/when"
 )
 
@@ -20,38 +21,36 @@ type Eval struct {
 	Now      when.Moment `placeholder:"TIME" help:"Decide as if it were this time: 2026-11-20T15:04:05Z, or 2026-11-20 (midnight UTC)."`
 	Explain  bool        `help:"Explain the decision policy by policy."`
 	JSON     bool        `name:"json" help:"Print JSON, for programs."`
+	Record   cli.Given   `placeholder:"ID" help:"Decide the request of this decision record again. FILE is then an export of the decision log, or lines of log tail --json. The tenant, the caller, the obligations that its registration declares and the time are those of the record."`
 	File     string      `arg:"" help:"The file with one request in either shape. - is standard input."`
 }
 
 // Help ends the command's help.
 func (Eval) Help() string {
-	return "Exit codes: 0 allow, 1 deny, 2 if it could not decide, 3 allow with obligations."
+	return "With --record, a value that is masked in the record is not known. If the decision depends on such a value, the " +
+		"command says on which one, and does not decide.\n\nExit codes: 0 allow, 1 deny, 2 if it could not decide, 3 allow with obligations."
 }
 
 // Run answers one request.
 func (c Eval) Run(s cli.Streams) error {
-	limits := evaluation.DefaultLimits()
-	body, err := readRequest(c.File, s.In, limits.Body)
+	call, recorded, bundle, err := c.call(s)
 	if err != nil {
 		return err
 	}
-	request, err := c.decode(body, limits)
-	if err != nil {
-		return err
+	if call.Explain = c.Explain; !c.Now.IsZero() {
+		call.Now = c.Now.Time
 	}
-	bundle, err := bundledir.Load(c.Policies, s)
-	if err != nil {
-		return err
-	}
-	call := pdp.Call{Request: request, Now: c.Now.Time, Explain: c.Explain}
 	decision, err := pdp.Of(bundle, pdp.Options{}).Evaluate(context.Background(), call)
 	if err != nil {
-		return undecided(err, request)
+		return undecided(err, call.Request)
 	}
 	if c.JSON {
 		err = s.PrintJSON(evalOutput(decision))
 	} else {
 		printDecision(s, bundle, decision)
+	}
+	if recorded != nil {
+		tellRecorded(s, recorded, decision)
 	}
 	switch {
 	case err != nil:
@@ -62,6 +61,22 @@ func (c Eval) Run(s cli.Streams) error {
 		return cli.Owing
 	}
 	return nil
+}
+
+// call is what is asked of which bundle, and the record that it comes from, nil if it comes from none.
+func (c Eval) call(s cli.Streams) (call pdp.Call, recorded *decisionlog.Recorded, bundle *pdp.Bundle, err error) {
+	limits := evaluation.DefaultLimits()
+	if c.Record != "" {
+		return c.recordedCall(s, limits)
+	}
+	body, err := readRequest(c.File, s.In, limits.Body)
+	if err == nil {
+		call.Request, err = c.decode(body, limits)
+	}
+	if err == nil {
+		bundle, err = bundledir.Load(c.Policies, s)
+	}
+	return call, nil, bundle, err
 }
 
 func (c Eval) decode(body []byte, limits evaluation.Limits) (evaluation.Request, error) {
@@ -93,7 +108,10 @@ func readRequest(file string, stdin io.Reader, limit int) ([]byte, error) {
 // undecided says why there is no answer.
 func undecided(err error, request evaluation.Request) error {
 	var bad *evaluation.Error
+	var unknown *pdp.Unknown
 	switch {
+	case errors.As(err, &unknown):
+		return fmt.Errorf("could not decide: %w; the record does not have what was sent there, so ask who sent it", err)
 	case errors.As(err, &bad):
 		at := *bad
 		at.Pointer = request.Shape.Pointer(bad.Pointer)
@@ -110,6 +128,7 @@ type evalJSON struct {
 	Decision    bool                           `json:"decision"`
 	Reason      evaluation.Reason              `json:"reason,omitzero"`
 	Determining []string                       `json:"determining"`
+	Overruled   []string                       `json:"overruled,omitzero"`
 	Errors      []evaluation.PolicyError       `json:"errors"`
 	Obligations []evaluation.Obligation        `json:"obligations"`
 	Bundle      string                         `json:"bundle"`
@@ -123,6 +142,7 @@ func evalOutput(d evaluation.Decision) evalJSON {
 		Decision:    d.Allow,
 		Reason:      d.Reason,
 		Determining: d.Determining,
+		Overruled:   d.Overruled,
 		Errors:      d.Errors,
 		Obligations: d.Obligations,
 		Bundle:      d.Bundle,

@@ -24,6 +24,9 @@ func printDecision(s cli.Streams, bundle *pdp.Bundle, d evaluation.Decision) {
 	for _, id := range d.Determining {
 		s.Print("  determining  %s%s", id, positions[id])
 	}
+	for _, id := range d.Overruled {
+		s.Print("  overruled    %s%s", id, positions[id])
+	}
 	for _, e := range d.Errors {
 		s.Print("  error        %s (%s): %s", e.Policy, e.Position, e.Kind)
 	}

@@ -1,0 +1,59 @@
+package author
+
+import (
+	"errors"
+	"fmt"
+
+	"policy-service/cmd/policy-service/internal/bundledir"
+	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/evaluation"
+	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
+	"policy-service/pdp/decisionlog/recorder"
+)
+
+// recordedCall is the call of a record.
+func (c Eval) recordedCall(
+	s cli.Streams, limits evaluation.Limits,
+) (call pdp.Call, recorded *decisionlog.Recorded, bundle *pdp.Bundle, err error) {
+	if c.Tenant != "" {
+		return call, nil, nil, errors.New("--tenant and --record: the record names its tenant; leave out --tenant")
+	}
+	if recorded, err = c.find(s); err != nil {
+		return call, nil, nil, err
+	}
+	if bundle, err = bundledir.Load(c.Policies, s); err != nil {
+		return call, nil, nil, err
+	}
+	call, err = recorder.CallOf(recorded, bundle, limits)
+	if err != nil {
+		err = fmt.Errorf("cannot decide the record again: %w; policy-service log show says what is on record", err)
+	}
+	return call, recorded, bundle, err
+}
+
+func (c Eval) find(s cli.Streams) (*decisionlog.Recorded, error) {
+	in, err := cli.Open(c.File, s.In)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the records: %w; try a file that policy-service log export wrote, or - for "+
+			"standard input", err)
+	}
+	defer func() { _ = in.Close() }()
+	recorded, err := export.Find(in, string(c.Record))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the record from %s: %w; try a file that policy-service log export wrote, and "+
+			"an id from policy-service log tail", c.File, err)
+	}
+	return &recorded, nil
+}
+
+// tellRecorded says how the record differs, so that nobody takes the one for the other.
+func tellRecorded(s cli.Streams, r *decisionlog.Recorded, d evaluation.Decision) {
+	if r.Bundle != d.Bundle {
+		s.Tell("the record was decided by another bundle, %s", r.Bundle)
+	}
+	if *r.Decision != d.Allow || r.Reason != string(d.Reason) {
+		s.Tell("the record says %s %s", r.Answer(), r.Reason)
+	}
+}
