@@ -63,7 +63,9 @@ func (r *Request) At(pointer string) (Value, bool) {
 // no value at the place.
 func (r Request) Put(pointer string, v Value) Request {
 	if o, rest := r.objectAt(Tokens(pointer)); o != nil {
-		*o = o.Value().put(rest, v).Object()
+		if made, ok := o.Value().Put(rest, v); ok {
+			*o = made.Object()
+		}
 	}
 	return r
 }
@@ -101,20 +103,26 @@ func (v Value) at(tokens []string) (Value, bool) {
 	return member.at(tokens[1:])
 }
 
-func (v Value) put(tokens []string, with Value) Value {
-	switch {
-	case len(tokens) == 0:
-		return with
-	case v.kind == Map:
+// Put returns the value with another one in it: where the names of a JSON Pointer lead. An object
+// on the way may be missing. It reports false if there can be no value there.
+func (v Value) Put(tokens []string, with Value) (Value, bool) {
+	if len(tokens) == 0 {
+		return with, true
+	}
+	switch v.kind {
+	case Null, Map:
 		member, _ := v.Object().Get(tokens[0])
-		return v.Object().With(tokens[0], member.put(tokens[1:], with)).Value()
-	case v.kind == Array:
+		member, ok := member.Put(tokens[1:], with)
+		return v.Object().With(tokens[0], member).Value(), ok
+	case Array:
 		n, err := strconv.Atoi(tokens[0])
 		if err != nil || n < 0 || n >= len(v.elems) {
-			return v
+			return v, false
 		}
+		element, ok := v.elems[n].Value.Put(tokens[1:], with)
 		v.elems = slices.Clone(v.elems)
-		v.elems[n].Value = v.elems[n].Value.put(tokens[1:], with)
+		v.elems[n].Value = element
+		return v, ok
 	}
-	return v
+	return v, false
 }

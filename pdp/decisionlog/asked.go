@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -114,39 +113,13 @@ func unhidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluatio
 		case h.Type == "object" || h.Type == "array":
 			whole = h.At // an item may have places of its batch's record below its own
 		}
-		if v, err = put(v, evaluation.Tokens(h.At), value); err != nil {
-			return nil, fmt.Errorf("what is masked at %q: %w", h.At, err)
+		made, ok := v.Put(evaluation.Tokens(h.At), value)
+		if !ok {
+			return nil, fmt.Errorf("what is masked at %q: the request has no such place", h.At)
 		}
+		v = made
 	}
 	return presentable(v.Object(), masked).MarshalJSON()
-}
-
-var errNoPlace = errors.New("the request has no such place")
-
-// put puts a value into a place. An object on the way there may be missing: nothing was left of it.
-func put(into evaluation.Value, tokens []string, value evaluation.Value) (evaluation.Value, error) {
-	if len(tokens) == 0 {
-		return value, nil
-	}
-	var err error
-	switch first := tokens[0]; into.Kind() {
-	case evaluation.Null, evaluation.Map:
-		inner, _ := into.Object().Get(first)
-		inner, err = put(inner, tokens[1:], value)
-		return into.Object().With(first, inner).Value(), err
-	case evaluation.Array:
-		index, notOne := strconv.Atoi(first)
-		if notOne != nil || index < 0 || index >= into.Len() {
-			return into, errNoPlace
-		}
-		return into.RewriteElements(func(n int, e evaluation.Value) (evaluation.Value, bool) {
-			if n == index {
-				e, err = put(e, tokens[1:], value)
-			}
-			return e, true
-		}), err
-	}
-	return into, errNoPlace
 }
 
 // presentable mends what a request presents as its approval, if that is hidden: a request that
