@@ -22,8 +22,12 @@ import (
 // Some policies do more with a value than to compare it. Of such a policy each verdict is tried that
 // its other parts leave open.
 
-// mostWorlds bounds the combinations that are tried.
-const mostWorlds = 1 << 13
+// The most that is tried: so many combinations, and so many bytes of requests. That takes a few
+// seconds at the worst.
+const (
+	mostWorlds = 1 << 13
+	mostBytes  = 64 << 20
+)
 
 // World is one way in which a request with hidden values can have been asked.
 type World struct {
@@ -212,6 +216,9 @@ func (h *hiding) enumerate(ctx context.Context, w *Worlds, approved bool) error 
 			w.forced = append(w.forced, forced{p, true})
 		}
 	}
+	r := &h.in.Request
+	size := r.Subject.Properties.Size() + r.Action.Properties.Size() + r.Resource.Properties.Size() + r.Context.Size()
+	most := max(1, min(mostWorlds, mostBytes/size))
 	at := make([]int, len(h.places))
 	for {
 		if err := ctx.Err(); err != nil {
@@ -219,10 +226,12 @@ func (h *hiding) enumerate(ctx context.Context, w *Worlds, approved bool) error 
 		}
 		request := h.in.Request
 		for n, p := range h.places {
-			request = request.Put(p.At, p.values[at[n]])
+			if len(p.values) > 1 { // else the value is there already
+				request = request.Put(p.At, p.values[at[n]])
+			}
 		}
-		h.enumerateVerdicts(w, request, slices.Clone(at))
-		if len(w.All) > mostWorlds {
+		h.enumerateVerdicts(w, request, slices.Clone(at), most)
+		if len(w.All) > most {
 			w.All = nil
 			return nil
 		}
@@ -240,7 +249,7 @@ func (h *hiding) enumerate(ctx context.Context, w *Worlds, approved bool) error 
 }
 
 // enumerateVerdicts makes the worlds of one request: one for each combination of verdicts.
-func (h *hiding) enumerateVerdicts(w *Worlds, request evaluation.Request, at []int) {
+func (h *hiding) enumerateVerdicts(w *Worlds, request evaluation.Request, at []int, most int) {
 	possible := make([]verdicts, len(w.forced))
 	for n, f := range w.forced {
 		in := h.in
@@ -251,7 +260,7 @@ func (h *hiding) enumerateVerdicts(w *Worlds, request evaluation.Request, at []i
 		}
 	}
 	choice := make([]int, len(possible))
-	for len(w.All) <= mostWorlds {
+	for len(w.All) <= most {
 		world := World{Request: request, at: slices.Concat(at, choice)}
 		for n, all := range possible {
 			if len(all) < 2 { // then the policy itself says so

@@ -48,6 +48,15 @@ const (
 // It follows all texts at once, character by character. Only how far each pattern has come tells
 // two texts apart, so a text that comes where enough others came before is not followed.
 func textsFor(patterns []textPattern, each int) (texts []string, ok bool) {
+	var long []string // a long text that is compared as a whole is a way of its own
+	patterns = slices.DeleteFunc(slices.Clone(patterns), func(p textPattern) bool {
+		isLong := len(p) >= mostPlaces && !slices.Contains(p, anyText)
+		if isLong {
+			long = append(long, string(p))
+		}
+		return isLong
+	})
+	each += len(long)
 	letters := lettersOf(patterns)
 	type state struct {
 		text   []rune
@@ -84,6 +93,11 @@ func textsFor(patterns []textPattern, each int) (texts []string, ok bool) {
 				seen[k]++
 				todo = append(todo, next)
 			}
+		}
+	}
+	for _, text := range long {
+		if !slices.Contains(texts, text) {
+			texts = append(texts, text)
 		}
 	}
 	return texts, true
