@@ -244,10 +244,10 @@ func approvalRequest(w *engine.Verdict, b *Bundle, call Call) (a ApprovalRequest
 	c := &b.Config
 	a = ApprovalRequest{Call: call, Bundle: w.Decision.Bundle, Presented: call.Request.Presented(), Now: call.Now}
 	a.Obligation, a.Terms, _ = w.ApprovalOwed()
+	a.Members, a.OfTenant = c.Members(call.Request.Context), w.DemandOfTenant(b)
 	if a.Actors, ok = call.Request.Actors(); !ok || !c.Knows(a.Actors) {
 		return a, false
 	}
-	a.Members, a.OfTenant = c.Members(call.Request.Context), w.DemandOfTenant(b)
 	a.Binding, ok = c.Binding(&call.Request, call.Asker.Name, a.Obligation.ID, a.Terms, a.OfTenant)
 	return a, ok
 }

@@ -308,6 +308,9 @@ func (s *Schema) Allows(uid types.EntityUID) bool {
 	return ok || enum == nil
 }
 
+// AllowsAny reports if a type is not enumerated.
+func (s *Schema) AllowsAny(typ types.EntityType) bool { return s == nil || s.entities[typ].enum == nil }
+
 // FitsSent reports if an entity fits the schema, as a request sees the entity.
 func (s *Schema) FitsSent(e types.Entity, stored bool) bool {
 	validator := s.unstored

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"fmt"
+	"encoding/binary"
 	"maps"
 	"slices"
 
@@ -189,6 +189,9 @@ func (h *hiding) readPolicies(w *Worlds) {
 func (h *hiding) asksForOthers(t *bundle.Term) bool {
 	if t.Op == bundle.OpIn {
 		asked, plain := operands(t.Args[len(t.Args)-1], nil)
+		if slices.ContainsFunc(t.Args, h.asksForOthers) {
+			return true
+		}
 		return !plain || slices.ContainsFunc(asked, func(t *bundle.Term) bool {
 			return t.Op == bundle.OpPath && len(t.Path.Names) > 0 && (t.Path.Root != "context" || h.in.Bundle.Schema != nil)
 		})
@@ -425,7 +428,7 @@ func (w *Worlds) Hinges(answers []string) (paths, policies []string, proved bool
 	}
 	proved = len(w.forced) == 0 && len(hang) == 0 && len(w.All) > 0
 	for n := range len(w.places) + len(w.forced) {
-		if len(w.All) == 0 || !w.matters(n, answers) {
+		if len(w.All) == 0 || n < len(w.places) && len(w.places[n].values) < 2 || !w.matters(n, answers) {
 			continue
 		}
 		if n < len(w.places) {
@@ -452,10 +455,15 @@ func (w *Worlds) Hinges(answers []string) (paths, policies []string, proved bool
 // matters reports whether two worlds that differ in this alone have two answers.
 func (w *Worlds) matters(n int, answers []string) bool {
 	first := map[string]string{}
+	var key []byte
 	for i, world := range w.All {
-		others := slices.Clone(world.at)
-		others[n] = -1
-		k := fmt.Sprint(others)
+		key = key[:0]
+		for m, at := range world.at {
+			if m != n && (m >= len(w.places) || len(w.places[m].values) > 1) {
+				key = binary.AppendUvarint(key, uint64(at))
+			}
+		}
+		k := string(key)
 		if answer, known := first[k]; known && answer != answers[i] {
 			return true
 		}

@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"math"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,14 +17,17 @@ import (
 // place is a hidden place as the policies see it.
 type place struct {
 	evaluation.Hidden
-	path    bundle.AttributePath // where policies read the value, or the array that it is an element of
-	element bool                 // it is an element of the array at path
-	deep    bool                 // it lies deeper in that element
-	shape   *bundle.Shape        // what the schema declares; nil without a schema
-	unseen  bool                 // no policy sees the value
-	parent  types.EntityType     // the value gives parents of this type
+	path      bundle.AttributePath // where policies read the value, or the array that it is an element of
+	element   bool                 // it is an element of the array at path
+	deep      bool                 // it lies deeper in that element
+	reference bool                 // it is a part of a reference to an entity, which is at path
+	shape     *bundle.Shape        // what the schema declares; nil without a schema
+	unseen    bool                 // no policy sees the value
+	parent    types.EntityType     // the value gives parents of this type
 
-	compared bool // the value is compared with these, by kinds
+	filled   bool             // an obligation may say it
+	shown    evaluation.Value // what the record has there
+	compared bool             // the value is compared with these, by kinds
 	patterns []textPattern
 	longs    []types.Long
 	elements []types.Value
@@ -95,9 +98,12 @@ func (h *hiding) findPlaces(hidden []evaluation.Hidden) {
 			p.path.Root, names = "context", append([]string{"action"}, tokens[2:]...)
 		case len(tokens) >= 1 && tokens[0] == "context":
 			p.path.Root, names = "context", tokens[1:]
-		default:
+		default: // nobody knows what it hides
+			p.unknowable = true
+			h.places = append(h.places, p)
 			continue
 		}
+		p.shown, _ = h.in.Request.At(p.At)
 		h.locate(p, names, uids)
 		h.settle(p)
 		h.places = append(h.places, p)
@@ -153,11 +159,13 @@ func (h *hiding) locate(p *place, names []string, uids [bundle.Variables]types.E
 			for _, rule := range b.Config.Parents[uids[of].Type] {
 				if rule.Attribute == names[0] && !p.unseen {
 					p.parent = rule.Parent
-					p.unknowable = len(names) > 2 || len(names) == 2 && p.Type != "string"
+					p.unknowable = len(names) > 2 || len(names) == 2 && p.Type != "string" || !h.in.Bundle.Schema.AllowsAny(rule.Parent)
 				}
 			}
 		} else if len(b.Config.Parents[uids[of].Type]) > 0 {
 			p.unknowable = true // what gives parents is hidden, too
+		} else if h.one {
+			p.unknowable = true // and whether both send a member
 		}
 	case "context":
 		declared, all = b.Schema.ContextOf(uids[bundle.ActionVar]), h.in.Request.Context.Value()
@@ -169,14 +177,24 @@ func (h *hiding) locate(p *place, names []string, uids [bundle.Variables]types.E
 		}
 	}
 	if b.Schema != nil {
+		if p.path.Root == "context" && len(names) == 0 { // the PDP sets these
+			declared = maps.Clone(declared)
+			delete(declared, "pdp")
+			delete(declared, "action")
+		}
 		p.shape = &bundle.Shape{Form: bundle.ShapeRecord, Members: declared}
+	} else if len(names) == 0 && p.Fit != evaluation.Fits {
+		p.unknowable = true // each member that misfits is one whose name counts
 	}
 	for n, name := range names {
 		if all.Kind() == evaluation.Array {
 			p.element, p.deep = true, n < len(names)-1
-			if p.shape != nil && p.shape.Form == bundle.ShapeSet {
-				p.shape = p.shape.Element
-			}
+			h.descend(p, names[n:])
+			break
+		}
+		if p.shape != nil && p.shape.Form == bundle.ShapeEntity { // it is a part of a reference
+			p.reference = true
+			p.unknowable = name != "id" || p.Type != "string" || p.shape.Enum != nil || p.Fit != evaluation.Fits
 			break
 		}
 		p.path.Names = append(p.path.Names, name)
@@ -193,22 +211,48 @@ func (h *hiding) locate(p *place, names []string, uids [bundle.Variables]types.E
 	}
 }
 
+// descend finds the shape of what lies in an element.
+func (h *hiding) descend(p *place, names []string) {
+	for _, name := range names {
+		switch {
+		case p.shape == nil:
+			return
+		case p.shape.Form == bundle.ShapeSet:
+			p.shape = p.shape.Element
+		case p.shape.Form == bundle.ShapeEntity:
+			p.reference = true
+			p.unknowable = p.unknowable || name != "id" || p.Type != "string" || p.shape.Enum != nil || p.Fit != evaluation.Fits
+			return
+		default:
+			a, ok := p.shape.Members[name]
+			p.unseen = p.unseen || !ok
+			if p.shape = a.Shape; !ok {
+				return
+			}
+		}
+	}
+}
+
 // settle puts a value at the place that the schema takes, unless the one there already does.
 func (h *hiding) settle(p *place) {
 	now, has := h.in.Request.At(p.At)
 	if !has || !p.Part && p.Type != typeNames[now.Kind()] {
 		now = someOf[p.Type]
 	}
-	if p.shape != nil && !p.unseen {
+	if p.shape != nil && !p.unseen && !p.reference {
 		if _, fits := (&Converter{Config: &h.in.Bundle.Config}).Convert(now, p.shape); !fits {
-			if fitting, ok := h.sample(p.shape, 0); ok && typeNames[fitting.Kind()] == p.Type {
+			if fitting, ok := h.sampleOf(p, now); ok {
 				now = fitting
+			} else if p.Fit == evaluation.Fits {
+				p.unknowable = true
 			}
 		}
 	}
 	if p.Fit == evaluation.Misfits && !p.unseen {
 		if misfit, ok := h.misfit(p); ok {
 			now, p.unseen = misfit, true // the policies see that there is something, whatever it is
+		} else {
+			p.unknowable = true
 		}
 	}
 	h.in.Request = h.in.Request.Put(p.At, now)
@@ -234,6 +278,43 @@ func valueOf(v any) evaluation.Value {
 	return made
 }
 
+// sampleOf makes a value of the declared type that can have stood in the place.
+func (h *hiding) sampleOf(p *place, now evaluation.Value) (evaluation.Value, bool) {
+	c := Converter{Config: &h.in.Bundle.Config}
+	tries := []evaluation.Value{}
+	if s := p.shape; s.Form == bundle.ShapeEntity && p.Type == "object" {
+		if wire, ok := c.Config.WireType(s.Entity); ok {
+			ids := []string{"x"}
+			for uid := range s.Enum {
+				ids = append(ids, string(uid.ID))
+			}
+			slices.Sort(ids)
+			for _, id := range ids {
+				tries = append(tries, valueOf(map[string]any{"type": wire, "id": id}))
+			}
+		}
+	}
+	if p.Type == "string" {
+		for _, v := range []any{"x", "0", "0s", "0.0", "127.0.0.1", "2024-01-01"} {
+			tries = append(tries, valueOf(v))
+		}
+	}
+	if fitting, ok := h.sample(p.shape, 0); ok && typeNames[fitting.Kind()] == p.Type {
+		if p.Part && p.Type == "object" { // what is known stays
+			for name, v := range p.shown.Object().Members {
+				fitting = fitting.Object().With(name, v).Value()
+			}
+		}
+		tries = append(tries, fitting)
+	}
+	for _, v := range tries {
+		if _, fits := c.Convert(v, p.shape); fits {
+			return v, true
+		}
+	}
+	return now, false
+}
+
 // sample makes a value of a declared type. Types can contain themselves only through entities.
 func (h *hiding) sample(s *bundle.Shape, depth int) (evaluation.Value, bool) {
 	if depth > 32 {
@@ -248,8 +329,12 @@ func (h *hiding) sample(s *bundle.Shape, depth int) (evaluation.Value, bool) {
 			return valueOf(v), true
 		}
 	}
-	for uid := range s.Enum {
-		return valueOf(string(uid.ID)), true
+	if len(s.Enum) > 0 {
+		var ids []string
+		for uid := range s.Enum {
+			ids = append(ids, string(uid.ID))
+		}
+		return valueOf(slices.Min(ids)), true
 	}
 	if s.Form != bundle.ShapeRecord {
 		return evaluation.Value{}, false
@@ -358,6 +443,9 @@ func (h *hiding) touchesPath(p *place, u use) touch {
 		return untouched
 	case setKind:
 		if u.how == contained || u.how == equals {
+			if p.shape == nil && h.nests(u) {
+				return opens
+			}
 			return h.compared(p, u)
 		}
 		return untouched
@@ -373,14 +461,42 @@ func (h *hiding) touchesPath(p *place, u use) touch {
 	return opens
 }
 
+// nests reports whether a set or a record may be sought in the value.
+func (h *hiding) nests(u use) bool {
+	builds := 0
+	if u.how == contained {
+		builds = 1 // contains is not told from containsAll
+	}
+	return slices.ContainsFunc(u.with, func(t *bundle.Term) bool {
+		switch t.Op {
+		case bundle.OpBuild:
+			builds++
+		case bundle.OpPath:
+			v, _ := h.q.valueAt(t.Path)
+			switch v := v.(type) {
+			case types.Record:
+				return true
+			case types.Set:
+				for e := range v.All() {
+					switch e.(type) {
+					case types.Set, types.Record:
+						return true
+					}
+				}
+				return u.how == contained // contains is not told from containsAll
+			}
+		}
+		return builds > 1
+	})
+}
+
 // touchesInside is for a path that goes on below the place, with this name.
 func (p *place) touchesInside(h *hiding, name string) touch {
 	switch {
 	case p.element:
 		return untouched // a set has no attributes
 	case p.Part && p.Type == "object":
-		shown, _ := h.in.Request.At(p.At)
-		if _, ok := shown.Object().Get(name); ok && !strings.Contains(name, maskedName) {
+		if _, ok := p.shown.Object().Get(name); ok && !strings.Contains(name, maskedName) {
 			return untouched
 		}
 		return opens
@@ -398,6 +514,8 @@ func (h *hiding) touchesElement(p *place, u use, errs bool) touch {
 	switch {
 	case errs || u.how == contained && len(u.with) == 0:
 		return untouched
+	case p.reference:
+		return opens
 	case p.deep || p.kind() == recordKind || p.kind() == setKind:
 		if u.how == contained && plainValues(u.with) {
 			return untouched
@@ -485,6 +603,10 @@ func (h *hiding) collectPath(p *place, path bundle.AttributePath) {
 			h.cross(p, other)
 		}
 	}
+	if path.Root == "context" && len(path.Names) > 0 && path.Names[0] == "pdp" { // approved differs between the two questions
+		p.collectValue(types.True)
+		p.collectValue(types.False)
+	}
 	if v, ok := h.q.valueAt(path); ok {
 		p.collectValue(v)
 	}
@@ -493,6 +615,13 @@ func (h *hiding) collectPath(p *place, path bundle.AttributePath) {
 // cross has two places compared with each other.
 func (h *hiding) cross(p, other *place) {
 	p.compared, other.compared = true, true
+	if slices.Contains(p.crossed, other) {
+		return
+	}
+	if len(p.crossed) >= mostCrossed || len(other.crossed) >= mostCrossed {
+		p.hard, other.hard = true, true
+		return
+	}
 	p.crossed, other.crossed = append(p.crossed, other), append(other.crossed, p)
 }
 
@@ -556,11 +685,13 @@ func (q *Question) valueAt(path bundle.AttributePath) (types.Value, bool) {
 const (
 	mostElements = 6 // that a set is asked for: all sets of them are tried
 	mostTexts    = 64
+	mostCrossed  = 8 // that one is compared with
 )
 
 // findValues finds the values that stand for all that the place can have had.
 func (p *place) findValues(h *hiding) {
-	if p.unseen || p.unknowable {
+	if p.unseen || p.unknowable || p.hard {
+		p.unknowable = p.unknowable || p.hard && (p.parent != "" || p.filled)
 		return
 	}
 	if p.parent != "" {
@@ -596,7 +727,7 @@ func (p *place) findValues(h *hiding) {
 			p.values = p.sets()
 		}
 	}
-	p.unknowable = p.hard && p.parent != ""
+	p.unknowable = p.hard && (p.parent != "" || p.filled) || p.parent != "" && p.kind() == otherKind
 }
 
 // idsOf are ids that stand for all others if an entity of a type is somebody's parent: one for each
@@ -604,6 +735,11 @@ func (p *place) findValues(h *hiding) {
 func (h *hiding) idsOf(typ types.EntityType) (ids []string) {
 	asked := map[types.EntityUID]bool{h.q.Uids[bundle.PrincipalVar]: true, h.q.Uids[bundle.ResourceVar]: true}
 	var all []string
+	for _, uid := range h.q.Uids {
+		if uid.Type == typ {
+			all = append(all, string(uid.ID))
+		}
+	}
 	for s := h.v.Store; s != nil; s = s.Root {
 		all = append(all, s.Ids[typ]...)
 	}
@@ -654,13 +790,12 @@ func valuesNear(longs []types.Long, spread int) (values []evaluation.Value) {
 // sets are all sets of the elements that the set is asked for, with and without one more.
 func (p *place) sets() (values []evaluation.Value) {
 	var elements []any
-	largest := int64(math.MinInt64)
 	for _, e := range p.elements {
 		switch e := e.(type) {
 		case types.String:
 			elements = append(elements, string(e))
 		case types.Long:
-			elements, largest = append(elements, int64(e)), max(largest, int64(e))
+			elements = append(elements, int64(e))
 		case types.Boolean:
 			elements = append(elements, bool(e))
 		}
@@ -671,16 +806,19 @@ func (p *place) sets() (values []evaluation.Value) {
 	}
 	switch {
 	case p.shape == nil || kindOf(p.shape.Element) == textKind:
-		if texts, ok := textsFor(p.patterns, 1); ok {
-			for _, text := range texts { // one of them is none of the elements
-				if !slices.Contains(elements, any(text)) {
-					elements = append(elements, text)
-					break
-				}
-			}
+		other := "x"
+		for slices.Contains(elements, any(other)) {
+			other += "x"
 		}
-	case kindOf(p.shape.Element) == longKind && largest < math.MaxInt64:
-		elements = append(elements, largest+1)
+		elements = append(elements, other)
+	case kindOf(p.shape.Element) == longKind:
+		other := int64(0)
+		for slices.Contains(elements, any(other)) {
+			other++
+		}
+		elements = append(elements, other)
+	case kindOf(p.shape.Element) == boolKind:
+		elements = []any{true, false}
 	}
 	for chosen := range 1 << len(elements) {
 		some := []any{}
@@ -711,12 +849,26 @@ func (p *place) complete(h *hiding) {
 		with := p.values[0].Object().With("supported_obligations", valueOf(h.owed))
 		p.values = append(p.values, with.Value())
 	}
-	if p.Fit != evaluation.FitUnknown || p.unseen {
+	if p.Fit != evaluation.FitUnknown || p.unseen || p.shape == nil && !p.filled && !h.named(p) {
 		return
 	}
 	if misfit, ok := h.misfit(p); ok {
 		p.values = append(p.values, misfit)
 	}
+}
+
+// named reports whether a policy names the member in which the place is. Without a schema, a value that
+// the policies cannot be asked with makes a difference to no other policy.
+func (h *hiding) named(p *place) bool {
+	if len(p.path.Names) == 0 {
+		return true
+	}
+	name := p.path.Names[0]
+	return slices.ContainsFunc(h.candidates(), func(policy *bundle.Policy) bool {
+		_, read := policy.Facts.ReadNames[name]
+		_, tested := policy.Facts.HasNames[name]
+		return read || tested || policy.Facts.Whole
+	})
 }
 
 // declares reports whether the place is where the PEP declares types of obligations.
@@ -754,8 +906,27 @@ func (h *hiding) misfit(p *place) (evaluation.Value, bool) {
 		"array":  {null, []any{"x"}, []any{0}, []any{}},
 		"object": {map[string]any{"x": null}, map[string]any{}, map[string]any{"x": 0.5}},
 	}
+	values := []evaluation.Value{}
 	for _, try := range tries[p.Type] {
-		v, fits := valueOf(try), false
+		values = append(values, valueOf(try))
+	}
+	if p.Type == "object" {
+		var all evaluation.Object
+		if p.Part { // what is known stays
+			all = p.shown.Object().Without(func(name string) bool { return strings.Contains(name, maskedName) })
+			values = []evaluation.Value{all.With("x", valueOf(null)).Value()}
+		}
+		if p.shape != nil && p.shape.Form == bundle.ShapeRecord {
+			for name := range p.shape.Members {
+				if _, known := all.Get(name); !known {
+					all = all.With(name, valueOf(null))
+				}
+			}
+			values = []evaluation.Value{all.Value()}
+		}
+	}
+	for _, v := range values {
+		fits := false
 		if p.shape != nil {
 			_, fits = (&Converter{Config: &h.in.Bundle.Config}).Convert(v, p.shape)
 		} else {
@@ -842,6 +1013,7 @@ func (h *hiding) fill(w *Worlds, p *place, text string, d *obligations.Definitio
 		return
 	}
 	p.collectValue(types.String(""))
+	p.filled = true
 	for _, other := range all {
 		if other == d || other.Type.Name != d.Type.Name {
 			continue

@@ -48,14 +48,21 @@ const (
 // It follows all texts at once, character by character. Only how far each pattern has come tells
 // two texts apart, so a text that comes where enough others came before is not followed.
 func textsFor(patterns []textPattern, each int) (texts []string, ok bool) {
-	var long []string // a long text that is compared as a whole is a way of its own
-	patterns = slices.DeleteFunc(slices.Clone(patterns), func(p textPattern) bool {
-		isLong := len(p) >= mostPlaces && !slices.Contains(p, anyText)
-		if isLong {
-			long = append(long, string(p))
+	all, long := patterns, []string(nil) // a long text that is compared as a whole is a way of its own
+	patterns = nil
+	for _, p := range all {
+		switch {
+		case len(p) >= mostPlaces && !slices.Contains(p, anyText):
+			if text := string(p); !slices.Contains(long, text) {
+				long = append(long, text)
+			}
+		case !slices.ContainsFunc(patterns, func(q textPattern) bool { return slices.Equal(p, q) }):
+			patterns = append(patterns, p)
 		}
-		return isLong
-	})
+		if len(patterns)+len(long) > mostTexts {
+			return nil, false
+		}
+	}
 	each += len(long)
 	letters := lettersOf(patterns)
 	type state struct {
@@ -142,7 +149,9 @@ func (p textPattern) step(places uint64, letter rune) (next uint64) {
 func key(numbers []uint64) string {
 	var b strings.Builder
 	for _, n := range numbers {
-		_ = binary.Write(&b, binary.LittleEndian, n)
+		var eight [8]byte
+		binary.LittleEndian.PutUint64(eight[:], n)
+		b.Write(eight[:])
 	}
 	return b.String()
 }

@@ -113,7 +113,7 @@ func (u *usage) each(all []*bundle.Term, how how) {
 // compared gathers the uses in an operand that is compared with another. The two are the operands of
 // the term whole.
 func (u *usage) compared(whole, t, other *bundle.Term, how how) {
-	if reckons(t) || reckons(other) && t.Op == bundle.OpPath && how != contained {
+	if whole.Op != bundle.OpContains && (reckons(t) || reckons(other) && t.Op == bundle.OpPath) {
 		u.term(t, reckoned, whole)
 		return
 	}
