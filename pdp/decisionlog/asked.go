@@ -18,6 +18,9 @@ import (
 // a part of the request is gone, or what was sent was no request either.
 var ErrNoRequest = errors.New("the record holds no whole request")
 
+// mostHidden is how many places are hidden in a request at the most: those of an item, and those of its batch.
+const mostHidden = 128
+
 const (
 	shapeNative = "native"  // the shape of AuthZEN has no name in a record
 	maskPrefix  = "masked:" // what a mask begins with
@@ -103,7 +106,13 @@ func unhidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluatio
 		return nil, err
 	}
 	v, whole := o.Value(), ""
+	if len(masked) > mostHidden {
+		return nil, fmt.Errorf("it lists %d masked places, and no record has more than %d", len(masked), mostHidden)
+	}
 	for _, h := range masked {
+		if strings.Count(h.At, "/") > limits.Depth {
+			return nil, fmt.Errorf("a masked place lies more than %d deep", limits.Depth)
+		}
 		value, known := placeholders().Get(h.Type)
 		switch {
 		case !known:

@@ -13,8 +13,9 @@ const (
 	maxHidden = 64 // places
 	// In bytes of all pointers. Each item of a batch has a list of its own, and the records of a batch may take only so
 	// much in all; see batch.go of package recorder.
-	maxHiddenBytes       = 4 << 10
+	maxHiddenBytes       = 8 << 10
 	maxHiddenBytesOfItem = 512
+	entryFrame           = len(`{"at":"","type":"string","removed":true},`)
 )
 
 // Hidden are the places where the masked request is not what was sent, in the order of the request. If there are too
@@ -130,7 +131,7 @@ func listed(roots []spot, room int) (all []evaluation.Hidden) {
 func (s *spot) count(above int, places, bytes *int) {
 	above += len("/") + len(s.segment) + strings.Count(s.segment, "~") + strings.Count(s.segment, "/") // escaped
 	if s.is != nothing {
-		*places, *bytes = *places+1, *bytes+above
+		*places, *bytes = *places+1, *bytes+above+entryFrame
 	}
 	for n := range s.below {
 		s.below[n].count(above, places, bytes)

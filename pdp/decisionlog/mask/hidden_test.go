@@ -134,7 +134,7 @@ func checkHidden(t *testing.T, sent evaluation.Value, k *mask.Masking) {
 			}
 		}
 	}
-	if len(all) > 64 || bytes > 4<<10 {
+	if len(all) > 64 || bytes > 8<<10 {
 		t.Errorf("%d places in %d bytes are listed", len(all), bytes)
 	}
 }

@@ -88,7 +88,8 @@ func sharedEntry(first pdp.Record, shared evaluation.Request, masking *mask.Mask
 }
 
 // batchLimit counts the bytes that a batch puts on record, by what the caller chose. What policies add is not counted:
-// their names and texts, and what they write in obligations.
+// their names and texts, and what they write in obligations. Nor are the types that the caller's registration declares,
+// because the operator chose them.
 type batchLimit struct {
 	size, items int // of the batch
 	names       int // type, id and name, which each item's record has
@@ -104,17 +105,23 @@ const lineFrame = 370
 // add counts the entry of a record, and fails if the batch has too much on record with it.
 func (l *batchLimit) add(e decisionlog.Entry, record pdp.Record) error {
 	l.rest += lineFrame + len(e.Details) + l.quoted(e.Inherits...) +
-		l.quoted(e.ID, e.Tenant, e.Caller, e.RequestID, e.TraceID) + l.beside(e)
+		l.quoted(e.ID, e.Tenant, e.Caller, e.RequestID, e.TraceID)
 	if q, of := e.Request, record.Call.Request; q != nil {
 		names := 0
 		if e.Kind == decisionlog.KindDecision {
 			names = l.quoted(of.Subject.Type, of.Subject.ID, of.Action.Name, of.Resource.Type, of.Resource.ID)
 		}
 		l.names += names
-		l.values += len(q.Subject) + len(q.Action) + len(q.Resource) + len(q.Context) - names
+		l.values += len(q.Subject) + len(q.Action) + len(q.Resource) + len(q.Context) - names + l.hidden(q.Masked)
+		if q.Shape == evaluation.Native {
+			l.rest += len(`,"shape":"native"`)
+		}
 	}
 	if d := e.Decision; d != nil {
 		l.rest += l.quoted(d.Mismatch...) + l.quoted(d.Bundle)
+		if d.Approved {
+			l.rest += len(`,"approved":true`)
+		}
 		written := 0
 		for _, o := range record.Decision.Obligations {
 			written += o.Written + len(`{"id":"","type":"","properties":},`) + len(o.ID) + len(o.Type)
@@ -133,24 +140,13 @@ func (l *batchLimit) add(e decisionlog.Entry, record pdp.Record) error {
 	}
 }
 
-// beside is the length of what a line says of its request and its caller. Most lines say none of it.
-func (l *batchLimit) beside(e decisionlog.Entry) (n int) {
-	if e.Declared != nil {
-		n += len(`,"declared":[]`) + l.quoted(e.Declared...)
+// hidden is the length of the list of hidden places in a line.
+func (l *batchLimit) hidden(all []evaluation.Hidden) (n int) {
+	if all == nil {
+		return 0
 	}
-	if e.Decision != nil && e.Decision.Approved {
-		n += len(`,"approved":true`)
-	}
-	if e.Request == nil {
-		return n
-	}
-	if e.Request.Shape == evaluation.Native {
-		n += len(`,"shape":"native"`)
-	}
-	if e.Request.Masked != nil {
-		n += len(`,"masked":[]`)
-	}
-	for _, h := range e.Request.Masked {
+	n = len(`,"masked":[]`)
+	for _, h := range all {
 		n += len(`{"at":,"type":""}`) + l.quoted(h.At) + len(h.Type)
 		if h.Part {
 			n += len(`,"part":true`)
@@ -170,7 +166,7 @@ func (l *batchLimit) try() string {
 	case l.names:
 		return "send fewer items at once, or a shorter type, id or name for them to inherit: each item's record has its own"
 	case l.values:
-		return "send fewer small values that are masked, or fewer items at once: each is recorded as a digest of 29 characters"
+		return "send fewer small values that are masked, or fewer items at once: each is recorded as a digest of 29 characters, with its place"
 	}
 	return "send fewer items at once, or a shorter X-Request-ID: each item's record has it"
 }

@@ -188,9 +188,48 @@ func TestABatchIsCountedAsLongAsItsLinesAre(t *testing.T) {
 			if e.Decision != nil {
 				policies = len(`,"obligations":`) + len(`{"id":"","type":"","properties":},`)*len(record.Decision.Obligations)
 			}
+			if e.Declared != nil { // the operator chose them
+				declared, err := json.Marshal(e.Declared)
+				if err != nil {
+					t.Fatal(err)
+				}
+				policies += len(`,"declared":`) + len(declared)
+			}
 			if sum := counted.names + counted.values + counted.copied + counted.rest; sum+policies < len(line.Line) || sum > len(line.Line)+200 {
 				t.Errorf("%d are counted of %d: %s", sum, len(line.Line), line.Line)
 			}
+		}
+	}
+}
+
+// TestABatchIsNotRefusedForWhatItsRecordsSayBesides: neither the types that the caller's registration declares nor many
+// small masked values of an item make the records of a batch too many.
+func TestABatchIsNotRefusedForWhatItsRecordsSayBesides(t *testing.T) {
+	r, _ := testRecorder(t)
+	var types []string
+	for n := range 24 {
+		types = append(types, fmt.Sprintf("https://example.com/obligations/%032d", n))
+	}
+	tokens := map[string]any{}
+	for n := range 20 {
+		tokens[fmt.Sprint("token", n)] = 1
+	}
+	secret, err := evaluation.NewObject(tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]pdp.Call{
+		"registered": {Asker: evaluation.Asker{Registered: true, Obligations: types}},
+		"masked":     {Request: evaluation.Request{Context: secret}},
+	} {
+		records := make([]pdp.Record, 10)
+		for n := range records {
+			call.Request.Subject, call.Request.Resource = evaluation.Entity{Type: "user", ID: "a"}, evaluation.Entity{Type: "doc", ID: "1"}
+			call.Request.Action.Name = "read"
+			records[n] = pdp.Record{ID: fmt.Sprint("b.", n), Call: call, Item: pdp.Item{Batch: "b", Size: 10 * (150 + call.Request.Context.Size())}}
+		}
+		if _, err := r.batchEntries(t.Context(), records); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

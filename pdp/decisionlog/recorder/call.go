@@ -12,14 +12,17 @@ import (
 // CallOf is the call that a record of a decision was made of, to make the decision again. The record must be resolved.
 // What the record hides is in Hidden; see [decisionlog.Recorded.Request]. The approval that the policies were asked with
 // is the one that discharged an obligation. If none was discharged, as in a deny, it is the one that was presented, or
-// has a name of its own: the record does not say which one it was, and a decision does not depend on it.
+// else one with a made-up name: the record does not say which one it was, and a decision does not depend on it.
 //
 // The record says whether a hidden value could be put to the policies that decided. If b is another bundle, that is not
 // known.
 func CallOf(r *decisionlog.Recorded, b *pdp.Bundle, limits evaluation.Limits) (pdp.Call, error) {
 	if r.Kind != decisionlog.KindDecision {
-		return pdp.Call{}, fmt.Errorf("record %d is of kind %s: only a record of kind %s has one question",
+		return pdp.Call{}, fmt.Errorf("record %d is of kind %q: only a record of kind %s has one question",
 			r.Sequence, r.Kind, decisionlog.KindDecision)
+	}
+	if r.Decision == nil {
+		return pdp.Call{}, fmt.Errorf("record %d has no decision", r.Sequence)
 	}
 	request, hidden, err := r.Request(limits)
 	if err != nil {
@@ -33,6 +36,10 @@ func CallOf(r *decisionlog.Recorded, b *pdp.Bundle, limits evaluation.Limits) (p
 			hidden[n].Fit = evaluation.FitUnknown
 		}
 	}
+	now := r.Now
+	if now.IsZero() { // else it would be decided by the clock of today
+		now = r.Time
+	}
 	return pdp.Call{
 		Request: request,
 		Asker: evaluation.Asker{
@@ -42,7 +49,7 @@ func CallOf(r *decisionlog.Recorded, b *pdp.Bundle, limits evaluation.Limits) (p
 			RequestID:   r.RequestID,
 			TraceID:     r.TraceID,
 		},
-		Now:      r.Now,
+		Now:      now,
 		Hidden:   hidden,
 		Approved: approvalOf(r, &request),
 	}, nil

@@ -81,7 +81,7 @@ func TestACallIsMadeAgain(t *testing.T) {
 	if got, err := CallOf(recorded("nil"), someBundle(t), evaluation.DefaultLimits()); err != nil || !got.Registered || len(got.Obligations) > 0 {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if _, err := CallOf(recorded("search"), someBundle(t), evaluation.DefaultLimits()); err == nil || !strings.Contains(err.Error(), "of kind search") {
+	if _, err := CallOf(recorded("search"), someBundle(t), evaluation.DefaultLimits()); err == nil || !strings.Contains(err.Error(), `of kind "search"`) {
 		t.Errorf("a search: %v", err)
 	}
 }
@@ -159,7 +159,7 @@ func blank(t *testing.T, r evaluation.Request, hidden []evaluation.Hidden) any {
 			switch in := at.(type) {
 			case map[string]any:
 				if at = in[segment]; last {
-					if _, has := in[segment]; !has {
+					if _, has := in[segment]; !has && segment != "properties" && segment != "context" { // those may be empty
 						t.Errorf("%+v is not there: %s", h, text)
 					}
 					in[segment] = h.Type

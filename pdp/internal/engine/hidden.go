@@ -22,12 +22,24 @@ import (
 // Some policies do more with a value than to compare it. Of such a policy each verdict is tried that
 // its other parts leave open.
 
-// The most that is tried: so many combinations, and so many bytes of requests. That takes a few
+// The most that is tried: so many combinations, and requests of so much in all. That takes a few
 // seconds at the worst.
 const (
 	mostWorlds = 1 << 13
-	mostBytes  = 64 << 20
+	mostWeight = 64 << 20
 )
+
+// weight is what it costs to convert a value, about as many bytes.
+func weight(v evaluation.Value) int {
+	n := 64 + len(v.Text())
+	for name, member := range v.Object().Members {
+		n += len(name) + weight(member)
+	}
+	for _, e := range v.Elements {
+		n += weight(e)
+	}
+	return n
+}
 
 // World is one way in which a request with hidden values can have been asked.
 type World struct {
@@ -131,6 +143,8 @@ type hiding struct {
 	places []*place
 	asked  []*bundle.Policy // of which each possible verdict is tried
 	owed   []string         // types of obligations that the PEP may have declared in a hidden place
+	// misfits are the members in one of whose places a value is tried that does not fit.
+	misfits []string
 }
 
 // candidates are the policies that can matter: those that the question considers, or all of them if
@@ -219,9 +233,13 @@ func (h *hiding) enumerate(ctx context.Context, w *Worlds, approved bool) error 
 			w.forced = append(w.forced, forced{p, true})
 		}
 	}
-	r := &h.in.Request
-	size := r.Subject.Properties.Size() + r.Action.Properties.Size() + r.Resource.Properties.Size() + r.Context.Size()
-	most := max(1, min(mostWorlds, mostBytes/size))
+	all := 0
+	for _, o := range []evaluation.Object{
+		h.in.Request.Subject.Properties, h.in.Request.Action.Properties, h.in.Request.Resource.Properties, h.in.Request.Context,
+	} {
+		all += weight(o.Value())
+	}
+	most := max(1, min(mostWorlds, mostWeight/all))
 	at := make([]int, len(h.places))
 	for {
 		if err := ctx.Err(); err != nil {

@@ -852,8 +852,14 @@ func (p *place) complete(h *hiding) {
 	if p.Fit != evaluation.FitUnknown || p.unseen || p.shape == nil && !p.filled && !h.named(p) {
 		return
 	}
-	if misfit, ok := h.misfit(p); ok {
-		p.values = append(p.values, misfit)
+	// What does not fit makes the same difference wherever it stands: without a schema in one member,
+	// and with a schema in the request. So it is tried in one place alone.
+	member := ""
+	if p.shape == nil {
+		member = bundle.AttributePath{Root: p.path.Root, Names: p.path.Names[:min(1, len(p.path.Names))]}.String()
+	}
+	if misfit, ok := h.misfit(p); ok && !slices.Contains(h.misfits, member) {
+		p.values, h.misfits = append(p.values, misfit), append(h.misfits, member)
 	}
 }
 

@@ -1,8 +1,11 @@
 package author
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
@@ -51,9 +54,28 @@ func (c Eval) find(s cli.Streams) (*decisionlog.Recorded, error) {
 // tellRecorded says how the record differs, so that nobody takes the one for the other.
 func tellRecorded(s cli.Streams, r *decisionlog.Recorded, d evaluation.Decision) {
 	if r.Bundle != d.Bundle {
-		s.Tell("the record was decided by another bundle, %s", r.Bundle)
+		s.Tell("the record was decided by another bundle, %s", cmp.Or(r.Bundle, "which it does not name"))
+	} else if open := withoutAll(slices.Concat(r.Determining, r.Overruled), slices.Concat(d.Determining, d.Overruled)); len(open) > 0 {
+		s.Tell("the record names policies too that read what is masked: %s", strings.Join(open, ", "))
 	}
-	if *r.Decision != d.Allow || r.Reason != string(d.Reason) {
-		s.Tell("the record says %s %s", r.Answer(), r.Reason)
+	if r.Answer() != answerOf(d) || r.Reason != string(d.Reason) {
+		s.Tell("the record says %s", strings.TrimSpace(r.Answer()+" "+r.Reason))
 	}
+}
+
+// answerOf is the word that a record of the decision would have for its answer.
+func answerOf(d evaluation.Decision) string {
+	waits := func(o evaluation.Obligation) bool { return o.Type == "approval_required" }
+	switch {
+	case !d.Allow:
+		return decisionlog.Deny
+	case slices.ContainsFunc(d.Obligations, waits):
+		return decisionlog.Waiting
+	}
+	return decisionlog.Allow
+}
+
+// withoutAll are the names that are not among others.
+func withoutAll(names, others []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(others, name) })
 }
