@@ -119,22 +119,34 @@ func (t *table) record(r decisionlog.Record) error {
 // requestOf is the request of a record as JSON, byte for byte as it is stored if the record inherits nothing. If a part
 // of it is gone with the record of the batch, it says which: nobody is to take the rest for all that was asked.
 func requestOf(s decisionlog.Recorded) ([]byte, error) {
-	if len(s.Inherits) == 0 {
+	if len(s.Inherits) == 0 || len(s.Asked) > maxRequest {
 		var own struct {
 			Request jsontext.Value `json:"request"`
 		}
 		err := json.Unmarshal(s.Line, &own)
-		return own.Request, err
+		if err != nil || len(s.Inherits) == 0 {
+			return own.Request, err
+		}
+		return with(own.Request, "inherits", s.Inherits)
 	}
 	if len(s.Gone) == 0 {
 		return s.Asked, nil
 	}
-	gone, err := json.Marshal(s.Gone)
-	rest := slices.Clip(s.Asked[:len(s.Asked)-1])
+	return with(s.Asked, "inherited_gone", s.Gone)
+}
+
+// maxRequest is the length of the longest request that has in it what an item of a batch inherits. Otherwise a thousand
+// items that inherit a megabyte would make a table of a gigabyte. A spreadsheet cuts such a cell anyway.
+const maxRequest = 32 << 10
+
+// with adds a member with some names to a request.
+func with(request []byte, member string, names []string) ([]byte, error) {
+	text, err := json.Marshal(names)
+	rest := slices.Clip(request[:len(request)-1])
 	if len(rest) > 1 {
 		rest = append(rest, ',')
 	}
-	return fmt.Appendf(rest, `"inherited_gone":%s}`, gone), err
+	return fmt.Appendf(rest, `"%s":%s}`, member, text), err
 }
 
 // said is what an auditor asks of the details of a record: which approval it is about, who did it, and the words for it.

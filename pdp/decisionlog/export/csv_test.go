@@ -77,6 +77,27 @@ func TestCSVRowWithoutContent(t *testing.T) {
 	}
 }
 
+// What items inherit is not written out again and again if it is long: a table must not become a thousand times what the
+// caller sent.
+func TestCSVNamesWhatItemsInheritIfItIsLong(t *testing.T) {
+	batch := []byte(`{"sequence":1,"id":"b","time":"2026-11-22T00:00:00Z","kind":"batch","request":{"context":{"x":"` + strings.Repeat("x", maxRequest) + `"}},"salt":"s"}`)
+	item := []byte(`{"sequence":2,"id":"b.0","time":"2026-11-22T00:00:00Z","kind":"decision","request":{"subject":{"type":"user","id":"u"}},"inherits":["context"],"decision":true,"salt":"s"}`)
+	whole, err := decisionlog.Resolve(item, decisionlog.Record{Sequence: 1, Line: batch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := requestOf(whole); err != nil || string(got) != `{"subject":{"type":"user","id":"u"},"inherits":["context"]}` {
+		t.Errorf("got %.200s, %v", got, err)
+	}
+	short := bytes.Replace(batch, []byte(strings.Repeat("x", maxRequest)), []byte("y"), 1)
+	if whole, err = decisionlog.Resolve(item, decisionlog.Record{Sequence: 1, Line: short}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := requestOf(whole); err != nil || string(got) != `{"subject":{"type":"user","id":"u"},"context":{"x":"y"}}` {
+		t.Errorf("got %.200s, %v", got, err)
+	}
+}
+
 func csvRow(t *testing.T, line string) []string {
 	t.Helper()
 	var b bytes.Buffer
