@@ -71,5 +71,5 @@ func (w GeneratedWorld) Unjustified(b *Bundle, sent Call, hidden []evaluation.Hi
 		one.Request = r
 		return p.Evaluate(context.Background(), one)
 	}
-	return unjustified(w.generator, decide, sent.Request, hidden, u)
+	return unjustified(w.generator, w.obligedWorld, decide, sent.Request, hidden, u)
 }
