@@ -256,17 +256,22 @@ func (h *hiding) enumerate(ctx context.Context, w *Worlds, approved bool) error 
 			w.All = nil
 			return nil
 		}
-		n := 0
-		for ; n < len(at); n++ {
-			if at[n]++; at[n] < len(h.places[n].values) {
-				break
-			}
-			at[n] = 0
-		}
-		if n == len(at) {
+		if !next(at, func(n int) int { return len(h.places[n].values) }) {
 			return nil
 		}
 	}
+}
+
+// next goes on to the next combination of indexes. It reports false after the last one. Each index is
+// below its own length.
+func next(at []int, length func(n int) int) bool {
+	for n := range at {
+		if at[n]++; at[n] < length(n) {
+			return true
+		}
+		at[n] = 0
+	}
+	return false
 }
 
 // enumerateVerdicts makes the worlds of one request: one for each combination of verdicts.
@@ -297,15 +302,8 @@ func (h *hiding) enumerateVerdicts(w *Worlds, request evaluation.Request, at []i
 			(*given)[f.policy.Id] = withVerdict(f.policy, all[choice[n]])
 		}
 		w.All = append(w.All, world)
-		n := 0
-		for ; n < len(choice); n++ {
-			if choice[n]++; choice[n] < len(possible[n]) {
-				break
-			}
-			choice[n] = 0
-		}
-		if n == len(choice) {
-			break
+		if !next(choice, func(n int) int { return len(possible[n]) }) {
+			return
 		}
 	}
 }
