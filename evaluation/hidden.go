@@ -23,6 +23,32 @@ type Hidden struct {
 	Fit Fit `json:"-"`
 }
 
+// MaskPrefix is what a value that is masked begins with, where it is on record.
+const MaskPrefix = "masked:"
+
+// hiddenTypes are the names that [Hidden] has for the kinds of values.
+var hiddenTypes = [...]string{Bool: "bool", Number: "number", String: "string", Array: "array", Map: "object"}
+
+// TypeName is the name that [Hidden] has for a kind. Null has none.
+func (k Kind) TypeName() string { return hiddenTypes[k] }
+
+// Some is some value of the type that was sent. It reports false if there is no such type.
+func (h Hidden) Some() (Value, bool) {
+	switch h.Type {
+	case "string":
+		return Value{kind: String}, true
+	case "number":
+		return Value{kind: Number, text: "0"}, true
+	case "bool":
+		return Value{kind: Bool, text: "true"}, true
+	case "array":
+		return Value{kind: Array}, true
+	case "object":
+		return Value{kind: Map}, true
+	}
+	return Value{}, false
+}
+
 // Fit says whether a value that is hidden could be put to the policies. A value cannot be put
 // to them if the schema declares another type for it, or if no schema types it and Cedar has no
 // such value.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -22,8 +21,7 @@ var ErrNoRequest = errors.New("the record holds no whole request")
 const mostHidden = 128
 
 const (
-	shapeNative = "native"  // the shape of AuthZEN has no name in a record
-	maskPrefix  = "masked:" // what a mask begins with
+	shapeNative = "native" // the shape of AuthZEN has no name in a record
 )
 
 // Request rebuilds the request of a resolved record, in the shape that it came in, and says what
@@ -69,7 +67,7 @@ func (r *Recorded) request(limits evaluation.Limits) (q evaluation.Request, err 
 	switch {
 	case err != nil:
 		return q, fmt.Errorf("%w: %w", ErrNoRequest, err)
-	case r.Masked == nil && bytes.Contains(r.Asked, []byte(maskPrefix)) && looksMasked(&q):
+	case r.Masked == nil && bytes.Contains(r.Asked, []byte(evaluation.MaskPrefix)) && looksMasked(&q):
 		return q, fmt.Errorf("%w: it was made before masks were on record, and looks masked", ErrNoRequest)
 	case r.Shape == shapeNative:
 		q.Shape = evaluation.Native
@@ -82,22 +80,12 @@ func (r *Recorded) request(limits evaluation.Limits) (q evaluation.Request, err 
 // looksMasked reports whether a text or a name looks like a mask where there can be masks.
 func looksMasked(q *evaluation.Request) bool {
 	for _, o := range []evaluation.Object{q.Subject.Properties, q.Action.Properties, q.Resource.Properties, q.Context} {
-		if o.Value().Contains(maskPrefix) {
+		if o.Value().Contains(evaluation.MaskPrefix) {
 			return true
 		}
 	}
 	return false
 }
-
-// placeholders are values of each type, by its name.
-var placeholders = sync.OnceValue(func() evaluation.Object {
-	text := `{"string":"","number":0,"bool":true,"object":{},"array":[]}`
-	all, err := evaluation.ParseObject([]byte(text), evaluation.DefaultLimits())
-	if err != nil {
-		panic(err)
-	}
-	return all
-})
 
 // unhidden is a request in AuthZEN form with values of their types in the hidden places.
 func unhidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluation.Limits) (jsontext.Value, error) {
@@ -113,7 +101,7 @@ func unhidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluatio
 		if strings.Count(h.At, "/") > limits.Depth {
 			return nil, fmt.Errorf("a masked place lies more than %d deep", limits.Depth)
 		}
-		value, known := placeholders().Get(h.Type)
+		value, known := h.Some()
 		switch {
 		case !known:
 			return nil, fmt.Errorf("what is masked at %q has type %q, which a later program wrote", h.At, h.Type)
@@ -148,7 +136,7 @@ func presentable(o evaluation.Object, masked []evaluation.Hidden) evaluation.Obj
 		id = alone
 	}
 	if id.Text() == "" {
-		id, _ = evaluation.Text(maskPrefix) // any text: what was sent is not known
+		id, _ = evaluation.Text(evaluation.MaskPrefix) // any text: what was sent is not known
 	}
 	if hasApproval {
 		context = context.With("approval", approval.Object().With("id", id).Value())
@@ -222,7 +210,7 @@ func (r *Recorded) misfits(shape evaluation.Shape, hidden []evaluation.Hidden) (
 		if most++; slices.ContainsFunc(hidden, func(h evaluation.Hidden) bool { return within(place, h.At) }) {
 			most++
 		}
-		if strings.HasSuffix(pointer, "…") || strings.Contains(pointer, maskPrefix) {
+		if strings.HasSuffix(pointer, "…") || strings.Contains(pointer, evaluation.MaskPrefix) {
 			complete = false
 		}
 	}

@@ -148,10 +148,6 @@ func (s *spot) gather(most int) {
 	}
 }
 
-var kindNames = [...]string{
-	evaluation.Bool: "bool", evaluation.Number: "number", evaluation.String: "string", evaluation.Array: "array", evaluation.Map: "object",
-}
-
 func (s *spot) list(all []evaluation.Hidden, above string) []evaluation.Hidden {
 	if s.is == nothing && len(s.below) == 0 {
 		return all
@@ -161,7 +157,7 @@ func (s *spot) list(all []evaluation.Hidden, above string) []evaluation.Hidden {
 		at = above + "/" + escape.Replace(s.segment)
 	}
 	if s.is != nothing {
-		all = append(all, evaluation.Hidden{At: at, Type: kindNames[s.kind], Part: s.is == part, Removed: s.is == removed})
+		all = append(all, evaluation.Hidden{At: at, Type: s.kind.TypeName(), Part: s.is == part, Removed: s.is == removed})
 	}
 	for n := range s.below {
 		all = s.below[n].list(all, at)

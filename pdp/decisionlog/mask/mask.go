@@ -36,6 +36,8 @@ import (
 	"hash"
 	"strings"
 	"sync"
+
+	"policy-service/evaluation"
 )
 
 // KeySize is the length of a key in bytes.
@@ -43,7 +45,7 @@ const KeySize = 32
 
 // Prefix is what every masked value begins with. A caller can send a string that begins with it, but cannot make a
 // digest of the key.
-const Prefix = "masked:"
+const Prefix = evaluation.MaskPrefix
 
 // Masker masks by one key and one set of patterns. It is safe for concurrent use.
 type Masker struct {

@@ -69,3 +69,12 @@ func approvalOf(r *decisionlog.Recorded, request *evaluation.Request) string {
 	}
 	return ""
 }
+
+// AnswerOf is the word that a record of the decision has for its answer; see [decisionlog.Recorded.Answer].
+func AnswerOf(d evaluation.Decision) string {
+	r := decisionlog.Recorded{Decision: &d.Allow}
+	for _, o := range d.Obligations {
+		r.Obligations = append(r.Obligations, decisionlog.RecordedObligation{ID: o.ID, Type: o.Type})
+	}
+	return r.Answer()
+}

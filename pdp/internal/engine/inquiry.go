@@ -10,8 +10,8 @@
 //   - candidates.go: the candidates that a search has to ask about;
 //   - approval.go and reviewer.go: which verdicts wait for a person, and which person may decide;
 //   - measure.go: how long each policy takes;
-//   - hidden.go, with places.go, uses.go, touches.go, tries.go and templates.go: a request from a record, of which not all values
-//     are known.
+//   - hidden.go, with places.go, uses.go, touches.go, tries.go, templates.go, texts.go and sums.go: a
+//     request from a record, of which not all values are known.
 //
 // Every verdict comes from cedar-go. No decision reads a clock. The package records nothing and keeps
 // no approval: everything that a decision depends on is in the Inquiry and in the bundle.

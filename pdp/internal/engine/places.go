@@ -232,8 +232,8 @@ func (h *hiding) descend(p *place, names []string) {
 // settle puts a value at the place that the schema takes, unless the one there already does.
 func (h *hiding) settle(p *place) {
 	now, has := h.in.Request.At(p.At)
-	if !has || !p.Part && p.Type != typeNames[now.Kind()] {
-		now = someOf[p.Type]
+	if !has || !p.Part && p.Type != now.Kind().TypeName() {
+		now, _ = p.Some()
 	}
 	if p.shape != nil && !p.unseen && !p.reference {
 		if _, fits := (&Converter{Config: &h.in.Bundle.Config}).Convert(now, p.shape); !fits {
@@ -253,15 +253,6 @@ func (h *hiding) settle(p *place) {
 	}
 	h.in.Request = h.in.Request.Put(p.At, now)
 	p.values = []evaluation.Value{now}
-}
-
-var typeNames = map[evaluation.Kind]string{
-	evaluation.String: "string", evaluation.Number: "number", evaluation.Bool: "bool",
-	evaluation.Array: "array", evaluation.Map: "object",
-}
-
-var someOf = map[string]evaluation.Value{
-	"string": valueOf(""), "number": valueOf(0), "bool": valueOf(true), "array": valueOf([]any{}), "object": valueOf(map[string]any{}),
 }
 
 // valueOf makes a value that is known to be one.
@@ -295,7 +286,7 @@ func (h *hiding) sampleOf(p *place, now evaluation.Value) (evaluation.Value, boo
 			tries = append(tries, valueOf(v))
 		}
 	}
-	if fitting, ok := h.sample(p.shape, 0); ok && typeNames[fitting.Kind()] == p.Type {
+	if fitting, ok := h.sample(p.shape, 0); ok && fitting.Kind().TypeName() == p.Type {
 		if p.Part && p.Type == "object" { // what is known stays
 			for name, v := range p.shown.Object().Members {
 				fitting = fitting.Object().With(name, v).Value()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cedar-policy/cedar-go/types"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/internal/bundle"
 )
 
@@ -152,7 +153,7 @@ func (p *place) touchesInside(h *hiding, name string) touch {
 	case p.element:
 		return untouched // a set has no attributes
 	case p.Part && p.Type == "object":
-		if _, ok := p.shown.Object().Get(name); ok && !strings.Contains(name, maskedName) {
+		if _, ok := p.shown.Object().Get(name); ok && !strings.Contains(name, evaluation.MaskPrefix) {
 			return untouched
 		}
 		return opens
@@ -161,9 +162,6 @@ func (p *place) touchesInside(h *hiding, name string) touch {
 	}
 	return untouched
 }
-
-// maskedName is what a name holds that was masked.
-const maskedName = "masked:"
 
 // touchesElement is for a use of the array that the place is in.
 func (h *hiding) touchesElement(p *place, u use, errs bool) touch {

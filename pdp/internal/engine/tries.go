@@ -131,7 +131,7 @@ func (p *place) sets() (values []evaluation.Value) {
 	}
 	if p.shape != nil {
 		want := map[kind]string{textKind: "string", longKind: "number", boolKind: "bool"}[kindOf(p.shape.Element)]
-		elements = slices.DeleteFunc(elements, func(e any) bool { return typeNames[valueOf(e).Kind()] != want })
+		elements = slices.DeleteFunc(elements, func(e any) bool { return valueOf(e).Kind().TypeName() != want })
 	}
 	switch {
 	case p.shape == nil || kindOf(p.shape.Element) == textKind:
@@ -248,7 +248,7 @@ func (h *hiding) misfit(p *place) (evaluation.Value, bool) {
 	if p.Type == "object" {
 		var all evaluation.Object
 		if p.Part { // what is known stays
-			all = p.shown.Object().Without(func(name string) bool { return strings.Contains(name, maskedName) })
+			all = p.shown.Object().Without(func(name string) bool { return strings.Contains(name, evaluation.MaskPrefix) })
 			values = []evaluation.Value{all.With("x", valueOf(null)).Value()}
 		}
 		if p.shape != nil && p.shape.Form == bundle.ShapeRecord {

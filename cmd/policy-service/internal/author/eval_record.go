@@ -58,21 +58,9 @@ func tellRecorded(s cli.Streams, r *decisionlog.Recorded, d evaluation.Decision)
 	} else if open := withoutAll(slices.Concat(r.Determining, r.Overruled), slices.Concat(d.Determining, d.Overruled)); len(open) > 0 {
 		s.Tell("the record names policies too that read what is masked: %s", strings.Join(open, ", "))
 	}
-	if r.Answer() != answerOf(d) || r.Reason != string(d.Reason) {
+	if r.Answer() != recorder.AnswerOf(d) || r.Reason != string(d.Reason) {
 		s.Tell("the record says %s", strings.TrimSpace(r.Answer()+" "+r.Reason))
 	}
-}
-
-// answerOf is the word that a record of the decision would have for its answer.
-func answerOf(d evaluation.Decision) string {
-	waits := func(o evaluation.Obligation) bool { return o.Type == "approval_required" }
-	switch {
-	case !d.Allow:
-		return decisionlog.Deny
-	case slices.ContainsFunc(d.Obligations, waits):
-		return decisionlog.Waiting
-	}
-	return decisionlog.Allow
 }
 
 // withoutAll are the names that are not among others.
