@@ -152,7 +152,7 @@ import (
 // it. at is a JSON Pointer (RFC 6901), and type what was sent: string, number, bool, object or array.
 //
 //	{"at","type"}                 a value that was masked whole: a text stands in its place. In an object or array it
-//	                              may also be values below it, at more places than are listed: coarser is always right
+//	                              may also be values below it, more than are listed: then the place stands for all
 //	{"at","type":"string","part"} a string of which a part was masked
 //	{"at","type":"object","part"} an object of which the name of a member was masked, or a member was dropped for its
 //	                              name. Its members of other names are listed below it as anywhere
