@@ -102,6 +102,19 @@ func TestHidden(t *testing.T) {
 	}
 }
 
+// TestHiddenOfAnUnknownType: if a type is not known, nothing else was looked at, whatever is hidden.
+func TestHiddenOfAnUnknownType(t *testing.T) {
+	b := hiddenBundle(t, `permit (principal, action, resource);`, nil)
+	request, err := evaluation.Decode([]byte(`{"subject":{"type":"__cedar::X","id":"u"},"action":{"name":"read"},"resource":{"type":"Doc","id":"d"}}`), "default", evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := pdp.Call{Request: request, Hidden: []evaluation.Hidden{{At: "/context", Type: "object"}, {At: "/nowhere", Type: "string"}}}
+	if got := decidedAgain(t, b, call); got != "deny unknown_type" {
+		t.Errorf("got %s", got)
+	}
+}
+
 // decidedAgain is the decision, or the places on which it hangs.
 func decidedAgain(t *testing.T, b *pdp.Bundle, call pdp.Call) string {
 	t.Helper()

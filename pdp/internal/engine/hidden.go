@@ -118,6 +118,9 @@ func (in *Inquiry) Worlds(ctx context.Context, hidden []evaluation.Hidden, appro
 	if h.q, err = h.in.Question(v); err != nil {
 		return nil, err
 	}
+	if h.q.Reason == evaluation.UnknownType { // then no value was looked at
+		return &Worlds{All: []World{{Request: h.in.Request}}}, nil
+	}
 	w := &Worlds{places: h.places, Filled: map[string]evaluation.Object{}, Open: map[string]bool{}}
 	if h.q.Reason == "" {
 		h.readPolicies(w)
