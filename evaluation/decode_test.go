@@ -152,7 +152,7 @@ func TestAuthZENBodies(t *testing.T) {
 	for what, c := range map[string]struct{ body, pointer, detail string }{
 		"the shortest":                    {strings.Replace(in("1"), `,"context":1`, "", 1), "", ""},
 		"white space around it":           {" \t\r\n" + in("{}") + " \t\r\n", "", ""},
-		"unknown members":                 {strings.Replace(in("{}"), "{", `{"x":{"y":[1,null]},"options":1,"type":2,`, 1), "", ""},
+		"unknown members":                 {strings.Replace(in("{}"), "{", `{"x":{"y":[1,null]},"option":1,"type":2,`, 1), "", ""},
 		"names that differ in case":       {in(`{"a":1,"A":2}`), "", ""},
 		"names that differ in form":       {in("{\"\u00e9\":1,\"e\u0301\":2}"), "", ""},
 		"an empty name":                   {in(`{"":1}`), "", ""},

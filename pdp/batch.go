@@ -109,7 +109,8 @@ func sizeOf(batch evaluation.Batch) int {
 	for _, item := range batch.Items {
 		r := &item.Request
 		n += len(r.Subject.Type) + len(r.Subject.ID) + len(r.Action.Name) + len(r.Resource.Type) + len(r.Resource.ID) +
-			r.Subject.Properties.Size() + r.Action.Properties.Size() + r.Resource.Properties.Size() + r.Context.Size()
+			r.Subject.Properties.Size() + r.Action.Properties.Size() + r.Resource.Properties.Size() + r.Context.Size() +
+			r.Unknown.Size()
 	}
 	return n
 }

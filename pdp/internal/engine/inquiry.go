@@ -42,6 +42,8 @@ type Inquiry struct {
 	Approved bool
 	// Given are the policies to ask in the place of others; see [World].
 	Given Given
+	// Hidden are places that a mask hides, if the request comes from a record and asks what is possible.
+	Hidden []evaluation.Hidden
 	// review is set if the question is who may decide about an approval.
 	review bundle.Review
 	// WantMismatch is set if decisions name the places in the request that do not fit.
