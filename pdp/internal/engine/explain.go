@@ -42,7 +42,7 @@ func explain(
 			break
 		}
 		isNear := slices.ContainsFunc(near, func(m nearMiss) bool { return m.policy == p })
-		if !isNear && (ls.Considers(p) || q.unknown != nil && q.unknown.considers(p)) {
+		if !isNear && (ls.Considers(p) || q.unknown != nil && q.unknown.considered(p).may(evaluation.Satisfied)) {
 			policies = append(policies, e.policy(p, ls))
 		}
 	}

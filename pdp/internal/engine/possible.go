@@ -91,7 +91,7 @@ func (u *unknowns) explainer() *explainer {
 
 // verdicts are what a policy can come to.
 func (u *unknowns) verdicts(p *bundle.Policy) verdicts {
-	all := u.scope(p)
+	all := u.considered(p)
 	if !all.may(evaluation.Satisfied) {
 		return all
 	}

@@ -59,6 +59,7 @@ func (s *settling) context(names []string) {
 		made, n := s.in.vacate(*o, names, s.shape(declared), nil)
 		if *o = made; n > 0 {
 			s.add(bundle.ActionVar, names[:n]...)
+			s.spots[len(s.spots)-1].part = n < len(names)
 		}
 	}
 }
@@ -105,10 +106,11 @@ func (s *settling) entity(of bundle.Variable, e *evaluation.Entity, names []stri
 	switch {
 	case len(names) == 0:
 		for n, sent := range all {
-			if *sent = (evaluation.Object{}); n == 0 && shape != nil && !o.Known && !b.Config.EvaluateUnknown {
+			if *sent = (evaluation.Object{}); n == 0 && shape != nil && !o.Known {
 				*sent = s.in.least(shape, 1)
 			}
 		}
+		s.allowParents(uids[of].Type, all[0], "")
 		s.add(of)
 		return
 	case o.passesOver(names[0]): // the stored value counts, whatever is sent
@@ -127,11 +129,25 @@ func (s *settling) entity(of bundle.Variable, e *evaluation.Entity, names []stri
 		made, n := s.in.vacate(*properties, names, shape, lacks)
 		*properties, seen = made, max(seen, n)
 	}
+	for _, properties := range all {
+		s.allowParents(uids[of].Type, properties, names[0])
+	}
 	if seen > 0 && stored && !sent {
 		seen = 1 // to send a part replaces all that is stored
 	}
 	if seen > 0 {
 		s.add(of, names[:seen]...)
+	}
+}
+
+// allowParents has a property that gives a parent of an enumerated type give one that there is. name is the property
+// that is not known; "" is all of them.
+func (s *settling) allowParents(typ types.EntityType, sent *evaluation.Object, name string) {
+	for _, rule := range s.in.Bundle.Config.Parents[typ] {
+		v, _ := sent.Get(rule.Attribute)
+		if (name == "" || name == rule.Attribute) && v.Kind() == evaluation.String && !s.in.Bundle.Schema.AllowsAny(rule.Parent) {
+			*sent = sent.With(rule.Attribute, valueOf(s.in.Bundle.Schema.AnID(rule.Parent)))
+		}
 	}
 }
 

@@ -29,6 +29,8 @@ type spot struct {
 	// there is how many of the names lead to a value that is there. What is missing above the place may be there,
 	// too: nobody could send the value without it.
 	there int
+	// part is set if the place is in a value that Cedar takes as a whole: an array, or a reference to an entity.
+	part bool
 	// mask is set if the value was sent, and a mask hides it: its place in the request.
 	mask string
 }
@@ -130,8 +132,31 @@ func (u *unknowns) leastParents(of bundle.Variable) types.EntityUIDSet {
 
 // opens reports whether a term reads what is unknown.
 func (u *unknowns) opens(t *bundle.Term) bool {
-	uses := func(one use) bool { return u.reads(one.path, one.how == tested) }
-	return slices.ContainsFunc(usesOf(t), uses) || u.rise() && u.climbs(t)
+	uses := func(one use) bool { return one.path.Root != "" && u.reads(one.path, one.how == tested) }
+	return slices.ContainsFunc(usesOf(t), uses) || u.strays(t) || u.rise() && u.climbs(t)
+}
+
+// strays reports whether a term reads an attribute that may be unknown from something that is no path.
+func (u *unknowns) strays(t *bundle.Term) bool {
+	return t.Op == bundle.OpRead && u.mayRead(t.Args[0], t.Path.Names) || slices.ContainsFunc(t.Args, u.strays)
+}
+
+// mayRead is the same for a read from whatever a term comes to.
+func (u *unknowns) mayRead(from *bundle.Term, names []string) bool {
+	switch from.Op {
+	case bundle.OpBuild: // what it is made of is read by itself
+		return false
+	case bundle.OpIf:
+		return u.mayRead(from.Args[1], names) || u.mayRead(from.Args[2], names)
+	case bundle.OpPath:
+		return u.reads(bundle.AttributePath{Root: from.Path.Root, Names: slices.Concat(from.Path.Names, names)}, false)
+	case bundle.OpValue:
+		uid, _ := from.Value.(types.EntityUID)
+		return u.readsEntity(uid, names, false)
+	}
+	return slices.ContainsFunc(u.spots, func(s spot) bool {
+		return s.of != bundle.ActionVar && (len(s.names) == 0 || s.names[0] == names[0])
+	})
 }
 
 // rise reports whether the ancestors of any variable are not all known.
@@ -148,48 +173,33 @@ func (u *unknowns) mayHold(t *bundle.ScopeTest) bool {
 	return u.rises[t.Of] && t.Uids != nil && !t.Eq && (t.Is == "" || t.Is == up.Uid.Type) && !up.Holds(t)
 }
 
-// scope is what the scope of a policy can come to.
-func (u *unknowns) scope(p *bundle.Policy) verdicts {
+// considered is whether the scope and the leading tests of a policy hold: what all of them can come to.
+func (u *unknowns) considered(p *bundle.Policy) verdicts {
 	all := verdicts{evaluation.Satisfied}
-	for n := range p.Facts.Scope {
-		t := &p.Facts.Scope[n]
-		switch {
-		case u.mayHold(t):
-			all = verdicts{evaluation.NotSatisfied, evaluation.Satisfied}
-		case !u.q.Up[t.Of].Holds(t):
-			return verdicts{evaluation.NotSatisfied}
+	for _, tests := range [][]bundle.ScopeTest{p.Facts.Scope, p.Facts.Leading} {
+		for n := range tests {
+			switch t := &tests[n]; {
+			case u.mayHold(t):
+				all = verdicts{evaluation.NotSatisfied, evaluation.Satisfied}
+			case !u.q.Up[t.Of].Holds(t):
+				return verdicts{evaluation.NotSatisfied}
+			}
 		}
 	}
 	return all
 }
 
-// considers reports whether the scope and the leading tests of a policy can hold.
-func (u *unknowns) considers(p *bundle.Policy) bool {
-	fails := func(t bundle.ScopeTest) bool { return !u.mayHold(&t) && !u.q.Up[t.Of].Holds(&t) }
-	return !slices.ContainsFunc(p.Facts.Scope, fails) && !slices.ContainsFunc(p.Facts.Leading, fails)
-}
-
 // reads reports whether an unknown value makes a difference to what a policy reads at a path, or to whether it is
 // there (has). The path may go on through references to entities.
 func (u *unknowns) reads(path bundle.AttributePath, has bool) bool {
-	names := path.Names
-	var in types.Record
-	switch path.Root {
-	case "": // from something that is no path
-		return slices.ContainsFunc(u.spots, func(s spot) bool {
-			return s.of != bundle.ActionVar && (len(s.names) == 0 || s.names[0] == names[0])
-		})
-	case "context":
-		if slices.ContainsFunc(u.spots, func(s spot) bool { return s.of == bundle.ActionVar && s.meetsContext(names, has) }) {
-			return true
-		}
-		in = u.q.Context
-	default:
-		of := bundle.Variable(slices.Index(bundle.VariableNames[:], path.Root))
-		return u.readsEntity(u.q.Uids[of], names, has)
+	if of := slices.Index(bundle.VariableNames[:], path.Root); of >= 0 {
+		return u.readsEntity(u.q.Uids[of], path.Names, has)
 	}
-	uid, rest := follow(in, names)
-	return len(rest) > 0 && u.readsEntity(uid, rest, has)
+	if slices.ContainsFunc(u.spots, func(s spot) bool { return s.of == bundle.ActionVar && s.meetsContext(path.Names, has) }) {
+		return true
+	}
+	uid, rest := follow(u.q.Context, path.Names)
+	return u.readsEntity(uid, rest, has)
 }
 
 // readsEntity is reads for names that lead from an entity.
@@ -274,16 +284,23 @@ func (u *unknowns) touches(p *bundle.Policy) bool {
 		return false
 	}
 	opens := func(c bundle.Conjunct) bool { return u.opens(c.Term()) }
-	return slices.ContainsFunc(p.Facts.Conjuncts, opens) || len(u.scope(p)) > 1
+	return slices.ContainsFunc(p.Facts.Conjuncts, opens) || len(u.considered(p)) > 1
 }
 
-// fills reports whether an unknown value is filled into an obligation.
+// fills reports whether an unknown value is filled into an obligation. What has one in it is no text.
 func (u *unknowns) fills(d *obligations.Definition) bool {
 	return slices.ContainsFunc(textsIn(d.Properties), func(text string) bool {
 		names, _ := obligations.Variables(text)
-		return slices.ContainsFunc(names, func(name string) bool {
-			member, ok := strings.CutPrefix(name, "context.")
-			return ok && u.reads(bundle.AttributePath{Root: "context", Names: strings.Split(member, ".")}, false)
-		})
+		return slices.ContainsFunc(names, u.fillsIn)
+	})
+}
+
+// fillsIn is the same for one variable of a template.
+func (u *unknowns) fillsIn(variable string) bool {
+	path, ok := strings.CutPrefix(variable, "context.")
+	names := strings.Split(path, ".")
+	return ok && slices.ContainsFunc(u.spots, func(s spot) bool {
+		above := len(s.names) <= len(names) && slices.Equal(s.names, names[:len(s.names)])
+		return s.of == bundle.ActionVar && above && !s.part && s.meetsContext(names, false)
 	})
 }
