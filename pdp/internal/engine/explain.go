@@ -108,8 +108,11 @@ func (e *explainer) unknownPolicy(p *bundle.Policy) evaluation.PolicyExplanation
 		Position:   p.Position,
 		Attributes: e.attributes(p),
 	}
-	if all := e.q.unknown.verdicts(p); len(all) == 1 {
+	switch all := e.q.unknown.verdicts(p); {
+	case len(all) == 1:
 		out.Verdict = all[0]
+	case !all.may(evaluation.Satisfied): // it does not apply, or it errs
+		out.Verdict = evaluation.NotSatisfied
 	}
 	return out
 }
