@@ -53,8 +53,8 @@ type explainer struct {
 	ctx     context.Context
 	q       *Question
 	request cedar.Request
-	// open reports whether nobody can know what a term comes to. Nil is for a question of which all is known.
-	open func(*bundle.Term) bool
+	// open reports whether nobody can know what a condition comes to. Nil is for a question of which all is known.
+	open func(*condition) bool
 }
 
 // errorOf is how a policy errs.
@@ -108,7 +108,7 @@ func (e *explainer) unknownPolicy(p *bundle.Policy) evaluation.PolicyExplanation
 		Position:   p.Position,
 		Attributes: e.attributes(p),
 	}
-	switch all := e.q.unknown.verdicts(p); {
+	switch all := e.q.unknown.verdicts(p, nil); {
 	case len(all) == 1:
 		out.Verdict = all[0]
 	case !all.may(evaluation.Satisfied): // it does not apply, or it errs
@@ -135,7 +135,7 @@ func (e *explainer) nearMisses(v *bundle.View, ls *bundle.Lineages) []nearMiss {
 		}
 		fails := func(c bundle.Conjunct) bool {
 			if e.open != nil {
-				return !e.clause(c).may(evaluation.Satisfied)
+				return !e.clause(conditionOf(c)).may(evaluation.Satisfied)
 			}
 			return e.holds(c.Policy()) != evaluation.Satisfied
 		}

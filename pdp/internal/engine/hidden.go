@@ -99,6 +99,7 @@ func (w *Worlds) Answered(d *evaluation.Decision) {
 type forced struct {
 	policy   *bundle.Policy
 	approved bool
+	clauses  []*condition
 }
 
 // Worlds finds the ways in which the request can have been asked, if its values at the hidden
@@ -228,15 +229,16 @@ func (h *hiding) opens(u use) bool {
 	return slices.ContainsFunc(h.places, func(p *place) bool { return h.touches(p, u) == opens })
 }
 
-// opensTerm is the same for a term.
-func (h *hiding) opensTerm(t *bundle.Term) bool { return slices.ContainsFunc(usesOf(t), h.opens) }
+// opensCondition is the same for a condition.
+func (h *hiding) opensCondition(c *condition) bool { return slices.ContainsFunc(c.uses, h.opens) }
 
 // enumerate makes the worlds.
 func (h *hiding) enumerate(ctx context.Context, w *Worlds, approved bool) error {
 	for _, p := range h.asked {
-		w.forced = append(w.forced, forced{p, false})
+		clauses := conditionsOf(p)
+		w.forced = append(w.forced, forced{p, false, clauses})
 		if approved {
-			w.forced = append(w.forced, forced{p, true})
+			w.forced = append(w.forced, forced{p, true, clauses})
 		}
 	}
 	all := 0
@@ -288,8 +290,8 @@ func (h *hiding) enumerateVerdicts(w *Worlds, request evaluation.Request, at []i
 		in.Request, in.Approved = request, f.approved
 		q, err := in.Question(h.v)
 		if err == nil && q.Reason == "" {
-			e := explainer{q: q, request: q.request(), open: h.opensTerm}
-			possible[n] = e.verdicts(f.policy)
+			e := explainer{q: q, request: q.request(), open: h.opensCondition}
+			possible[n] = e.verdicts(f.clauses, nil)
 		}
 	}
 	choice := make([]int, len(possible))

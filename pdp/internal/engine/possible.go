@@ -24,14 +24,10 @@ import (
 
 // judgeUnknown is [Inquiry.Judge] for such a request.
 func (in *Inquiry) judgeUnknown(ctx context.Context, w *Verdict) error {
+	in.keepUnknown()
 	u := &unknowns{in: *in}
 	s := settling{in: &u.in, v: w.view}
-	for _, pointer := range in.Request.Unknown.Pointers() {
-		s.settle(pointer, "")
-	}
-	for _, masked := range in.Hidden {
-		s.settle(masked.At, masked.At)
-	}
+	s.settleAll()
 	q, err := u.in.Question(w.view)
 	in.Converted = u.in.Converted
 	if err != nil {
@@ -41,6 +37,7 @@ func (in *Inquiry) judgeUnknown(ctx context.Context, w *Verdict) error {
 	w.Decision = evaluation.Decision{Bundle: in.Bundle.Digest(), Reason: q.Reason}
 	if q.Reason == "" {
 		u.find()
+		u.known = explainer{q: q, request: q.request(), open: u.opens}
 		return u.authorize(ctx, w.view, &w.Decision)
 	}
 	return nil
@@ -84,13 +81,8 @@ func (u *unknowns) asked(v *bundle.View) (all bundle.PolicyList) {
 	return all
 }
 
-// explainer asks cedar-go about what is known.
-func (u *unknowns) explainer() *explainer {
-	return &explainer{q: u.q, request: u.q.request(), open: u.opens}
-}
-
-// verdicts are what a policy can come to.
-func (u *unknowns) verdicts(p *bundle.Policy) verdicts {
+// verdicts are what a policy can come to, or enough of it.
+func (u *unknowns) verdicts(p *bundle.Policy, enough func(verdicts) bool) verdicts {
 	all := u.considered(p)
 	if !all.may(evaluation.Satisfied) {
 		return all
@@ -98,7 +90,7 @@ func (u *unknowns) verdicts(p *bundle.Policy) verdicts {
 	if CountsAsErrored(p, u.q.Unusable) {
 		return all.then(evaluation.Satisfied, verdicts{evaluation.Errored})
 	}
-	return all.then(evaluation.Satisfied, u.explainer().verdicts(p))
+	return all.then(evaluation.Satisfied, u.known.verdicts(u.clauses(p), enough))
 }
 
 // outlook is what can become of a request.
@@ -128,7 +120,11 @@ func (o *outlook) begin() {
 
 // take takes in a policy that reads what is unknown.
 func (o *outlook) take(p *bundle.Policy) {
-	all := o.u.verdicts(p)
+	var enough func(verdicts) bool
+	if p.Forbids() {
+		enough = func(all verdicts) bool { return all.may(evaluation.NotSatisfied) }
+	}
+	all := o.u.verdicts(p, enough)
 	errs := all.may(evaluation.Errored)
 	switch {
 	case p.Forbids() && all.may(evaluation.NotSatisfied): // it may not apply
@@ -151,7 +147,7 @@ func (u *unknowns) errorOf(p *bundle.Policy) evaluation.ErrorKind {
 	if CountsAsErrored(p, u.q.Unusable) || Reads(p, u.q.Unusable) {
 		return evaluation.UnusableValue
 	}
-	return u.explainer().errorOf(p.Cedar)
+	return u.known.errorOf(p.Cedar)
 }
 
 // decide makes the decision.

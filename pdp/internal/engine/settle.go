@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/cedar-policy/cedar-go/types"
 
 	"policy-service/evaluation"
@@ -16,6 +19,57 @@ type settling struct {
 	in    *Inquiry // whose request changes
 	v     *bundle.View
 	spots []spot
+}
+
+// settledPart is one of the four parts of a request, once it is settled.
+type settledPart struct {
+	made  evaluation.Object
+	spots []spot
+}
+
+// settleAll settles all places that are unknown, and those that masks hide.
+func (s *settling) settleAll() {
+	r, pointers := &s.in.Request, s.in.Request.Unknown.Pointers()
+	uids, _ := s.in.uids()
+	action := uids[bundle.ActionVar]
+	for n, part := range []struct {
+		name   string
+		uid    types.EntityUID
+		of     *evaluation.Object
+		shared bool
+	}{
+		{"subject", uids[bundle.PrincipalVar], &r.Subject.Properties, s.in.Inherits.Subject},
+		{"resource", uids[bundle.ResourceVar], &r.Resource.Properties, s.in.Inherits.Resource},
+		{"action", action, &r.Action.Properties, s.in.Inherits.Action},
+		{"context", action, &r.Context, s.in.Inherits.Context},
+	} {
+		concerns := func(pointer string) bool {
+			rest, ok := strings.CutPrefix(pointer, "/"+part.name)
+			return ok && (rest == "" || rest[0] == '/')
+		}
+		if !slices.ContainsFunc(pointers, concerns) {
+			continue
+		}
+		var kept *kept[settledPart]
+		if one := uids[bundle.PrincipalVar] == uids[bundle.ResourceVar]; s.in.keeps.settled != nil && !one {
+			kept = &s.in.keeps.settled[n]
+		}
+		made, _ := kept.get(parts{uid: part.uid, sent: *part.of}, part.shared, func() (settledPart, error) {
+			before := len(s.spots)
+			for _, pointer := range pointers {
+				if concerns(pointer) {
+					s.settle(pointer, "")
+				}
+			}
+			spots := slices.Clone(s.spots[before:])
+			s.spots = s.spots[:before]
+			return settledPart{*part.of, spots}, nil
+		})
+		*part.of, s.spots = made.made, append(s.spots, made.spots...)
+	}
+	for _, masked := range s.in.Hidden {
+		s.settle(masked.At, masked.At)
+	}
 }
 
 // settle clears what the request has at an unknown place. mask is the place that a mask hides, if it is one.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/cedar-policy/cedar-go/types"
 
-	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp/internal/bundle"
 )
@@ -17,6 +16,7 @@ type unknowns struct {
 	q     *Question
 	in    Inquiry // with the request that was settled
 	spots []spot
+	known explainer // which asks cedar-go about what is known
 	// rises is set for the variables of which not all ancestors are known.
 	rises [bundle.Variables]bool
 }
@@ -130,10 +130,22 @@ func (u *unknowns) leastParents(of bundle.Variable) types.EntityUIDSet {
 	return types.NewEntityUIDSet(uids...)
 }
 
-// opens reports whether a term reads what is unknown.
-func (u *unknowns) opens(t *bundle.Term) bool {
+// opens reports whether a condition reads what is unknown.
+func (u *unknowns) opens(c *condition) bool {
 	uses := func(one use) bool { return one.path.Root != "" && u.reads(one.path, one.how == tested) }
-	return slices.ContainsFunc(usesOf(t), uses) || u.strays(t) || u.rise() && u.climbs(t)
+	return slices.ContainsFunc(c.uses, uses) || u.strays(c.term) || u.rise() && u.climbs(c.term)
+}
+
+// clauses are those of a policy. A batch takes each policy apart once.
+func (u *unknowns) clauses(p *bundle.Policy) []*condition {
+	kept := u.in.keeps.clauses
+	all, ok := kept[p]
+	if !ok {
+		if all = conditionsOf(p); kept != nil {
+			kept[p] = all
+		}
+	}
+	return all
 }
 
 // strays reports whether a term reads an attribute that may be unknown from something that is no path.
@@ -175,14 +187,14 @@ func (u *unknowns) mayHold(t *bundle.ScopeTest) bool {
 
 // considered is whether the scope and the leading tests of a policy hold: what all of them can come to.
 func (u *unknowns) considered(p *bundle.Policy) verdicts {
-	all := verdicts{evaluation.Satisfied}
+	all := satisfied
 	for _, tests := range [][]bundle.ScopeTest{p.Facts.Scope, p.Facts.Leading} {
 		for n := range tests {
 			switch t := &tests[n]; {
 			case u.mayHold(t):
-				all = verdicts{evaluation.NotSatisfied, evaluation.Satisfied}
+				all = maySatisfy
 			case !u.q.Up[t.Of].Holds(t):
-				return verdicts{evaluation.NotSatisfied}
+				return notSatisfied
 			}
 		}
 	}
@@ -283,8 +295,7 @@ func (u *unknowns) touches(p *bundle.Policy) bool {
 	if !u.concerns(p) {
 		return false
 	}
-	opens := func(c bundle.Conjunct) bool { return u.opens(c.Term()) }
-	return slices.ContainsFunc(p.Facts.Conjuncts, opens) || len(u.considered(p)) > 1
+	return slices.ContainsFunc(u.clauses(p), u.opens) || len(u.considered(p)) > 1
 }
 
 // fills reports whether an unknown value is filled into an obligation. What has one in it is no text.
