@@ -92,7 +92,7 @@ func (in *Inquiry) Judge(ctx context.Context) (w Verdict, err error) {
 		return w, err
 	}
 	if in.Request.Unknown != nil {
-		return w, in.judgeUnknown(ctx, &w)
+		return in.judgeUnknown(ctx, w.view)
 	}
 	if w.question, err = in.Question(w.view); err != nil {
 		return w, err

@@ -23,24 +23,24 @@ import (
 // exclude it together, or because a policy does more with a value than is looked into.
 
 // judgeUnknown is [Inquiry.Judge] for such a request.
-func (in *Inquiry) judgeUnknown(ctx context.Context, w *Verdict) error {
+func (in *Inquiry) judgeUnknown(ctx context.Context, v *bundle.View) (w Verdict, err error) {
 	in.keepUnknown()
 	u := &unknowns{in: *in}
-	s := settling{in: &u.in, v: w.view}
+	s := settling{in: &u.in, v: v}
 	s.settleAll()
-	q, err := u.in.Question(w.view)
+	q, err := u.in.Question(v)
 	in.Converted = u.in.Converted
 	if err != nil {
-		return err
+		return w, err
 	}
-	u.q, u.spots, q.unknown, w.question = q, s.spots, u, q
-	w.Decision = evaluation.Decision{Bundle: in.Bundle.Digest(), Reason: q.Reason}
+	u.q, u.spots, q.unknown = q, s.spots, u
+	w = Verdict{Decision: evaluation.Decision{Bundle: in.Bundle.Digest(), Reason: q.Reason}, question: q, view: v}
 	if q.Reason == "" {
 		u.find()
 		u.known = explainer{q: q, request: q.request(), open: u.opens}
-		return u.authorize(ctx, w.view, &w.Decision)
+		err = u.authorize(ctx, v, &w.Decision)
 	}
-	return nil
+	return w, err
 }
 
 // authorize asks the policies that read nothing unknown as ever, and each of the others by itself.
