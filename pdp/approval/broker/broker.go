@@ -134,7 +134,18 @@ func (b *Broker) Reserve(ctx context.Context, w pdp.ApprovalRequest, id string) 
 	if use == nil {
 		return nil, err // and no reservation that only looks like one
 	}
-	return use, err
+	return reservation{use, b.Store}, err
+}
+
+// reservation implements [pdp.Reservation].
+type reservation struct {
+	*approval.Reservation
+	store *approval.Store
+}
+
+// Again implements [pdp.Reservation].
+func (r reservation) Again(_ context.Context, decision string) (bool, error) {
+	return r.store.ReserveAgain(r.Reservation, decision)
 }
 
 // File implements [pdp.Approvals].
