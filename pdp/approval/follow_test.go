@@ -259,3 +259,64 @@ func TestFormat2IsKept(t *testing.T) {
 		t.Errorf("%s without a bucket: %v", filepath.Base(data), err)
 	}
 }
+
+// followed is a store in which so many tasks of one caller wait, and who was told of all of them.
+func followed(t testing.TB, n int) (*approval.Store, []approval.Task, *reader) {
+	t.Helper()
+	r := newRecord()
+	s := mustOpen(t, quick(t), many(r))
+	questions := make([]approval.ApprovalRequest, n)
+	for i := range questions {
+		questions[i] = question(fmt.Sprint(i))
+	}
+	for some := range slices.Chunk(questions, 500) {
+		must(t, s.FileAll(some))
+	}
+	page, _, err := s.StoredPage(approval.Pending, n)
+	must(t, err)
+	tasks := make([]approval.Task, n)
+	for i, a := range page {
+		tasks[i], err = s.Begin(approval.Task{ID: fmt.Sprintf("task%06d", i), Tenant: "acme", Caller: "key:gateway", Items: []string{a.ID}})
+		must(t, err)
+	}
+	at, err := s.Start("acme", "key:gateway")
+	must(t, err)
+	reader := &reader{"acme", "key:gateway", at, map[string]string{}}
+	for told := 0; told < n; {
+		found, end, _, err := s.Follow(reader.tenant, reader.caller, reader.at, 200)
+		must(t, err)
+		told += len(found)
+		reader.at = end
+	}
+	return s, tasks, reader
+}
+
+// TestAChangeCostsAChange: who follows many tasks looks at those that have changed, and at no other.
+func TestAChangeCostsAChange(t *testing.T) {
+	costs := map[int]float64{}
+	for _, n := range []int{20, 2000} {
+		s, tasks, reader := followed(t, n)
+		mustDecide(t, s, tasks[n/2].Items[0], by("mia"))
+		costs[n] = testing.AllocsPerRun(100, func() {
+			found, _, more, err := s.Follow(reader.tenant, reader.caller, reader.at, 50)
+			if err != nil || more || len(found) != 1 || found[0].ID != tasks[n/2].ID {
+				t.Fatal(found, more, err)
+			}
+		})
+	}
+	if t.Logf("allocations beside 20 and 2,000 tasks: %v", costs); costs[2000] > 1.2*costs[20] {
+		t.Error("it costs more beside more tasks")
+	}
+}
+
+// What does it cost whoever follows 2,000 tasks that one has changed?
+func BenchmarkFollowAmong2000Tasks(b *testing.B) {
+	s, tasks, reader := followed(b, 2000)
+	mustDecide(b, s, tasks[1000].Items[0], by("mia"))
+	b.ReportAllocs()
+	for b.Loop() {
+		if found, _, _, err := s.Follow(reader.tenant, reader.caller, reader.at, 50); err != nil || len(found) != 1 {
+			b.Fatal(found, err)
+		}
+	}
+}
