@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 
 	"go.etcd.io/bbolt"
@@ -16,9 +17,22 @@ func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx) }
 
 // PutFormat says that a file has another format.
 func PutFormat(tx *bbolt.Tx, key []byte, version int) error {
-	mac, text := hmac.New(sha256.New, keyOf(key, keyUse)), fmt.Append(nil, version)
-	_, _ = mac.Write([]byte("\x00\x04meta\x00\x06format" + string(text)))
-	return tx.Bucket([]byte(ledger.BucketMeta)).Put([]byte(ledger.KeyFormat), append(mac.Sum(nil), text...))
+	return putSealed(tx, key, ledger.BucketMeta, ledger.KeyFormat, fmt.Append(nil, version))
+}
+
+// EditApproval changes the text of an approval in a file, as the service writes it.
+func EditApproval(tx *bbolt.Tx, key []byte, id string, edit func(text string) string) error {
+	text := tx.Bucket([]byte(bucketApprovals)).Get([]byte(id))[sha256.Size:]
+	return putSealed(tx, key, bucketApprovals, id, []byte(edit(string(text))))
+}
+
+func putSealed(tx *bbolt.Tx, key []byte, bucket, name string, text []byte) error {
+	mac := hmac.New(sha256.New, keyOf(key, keyUse))
+	for _, part := range []string{bucket, name} {
+		_, _ = mac.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(part))), part...))
+	}
+	_, _ = mac.Write(text)
+	return tx.Bucket([]byte(bucket)).Put([]byte(name), append(mac.Sum(nil), text...))
 }
 
 // Changed is readable after the next change.
