@@ -18,6 +18,9 @@ import (
 	"policy-service/evaluation"
 )
 
+// Via is by which way votes come that a key relays, for those who make keys.
+type Via = evaluation.Via
+
 // How the names of callers begin.
 const (
 	keyCaller   = "key:"

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"policy-service/cmd/policy-service/internal/cli"
-	"policy-service/evaluation"
 	"policy-service/pdp/server/auth"
 )
 
@@ -29,7 +28,7 @@ type keysAddCommand struct {
 	Permission []auth.Permission `sep:"none" placeholder:"P" help:"A permission: decide, search, explain, log.read, log.admin, request, approve or relay. Without the flag, decide. Repeat for more."`
 	Obligation []string          `sep:"none" placeholder:"TYPE" help:"An obligation type that the caller discharges. Repeat for more."`
 	Principal  auth.Principal    `placeholder:"ENTITY" help:"The entity that the caller is to policies, as policies write it: 'User::\"mia\"'. The permission approve needs it."`
-	Via        evaluation.Via    `placeholder:"WAY" help:"console, if the caller is a console for approvers that relays what they say. Without the flag, a caller with the permission relay is a gateway that shows them forms."`
+	Via        auth.Via          `placeholder:"WAY" help:"console, if the caller is a console for approvers that relays what they say. Without the flag, a caller with the permission relay is a gateway that shows them forms."`
 }
 
 // Run prints the key alone, for scripts to keep.
