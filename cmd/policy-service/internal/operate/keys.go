@@ -28,7 +28,19 @@ type keysAddCommand struct {
 	Permission []auth.Permission `sep:"none" placeholder:"P" help:"A permission: decide, search, explain, log.read, log.admin, request, approve or relay. Without the flag, decide. Repeat for more."`
 	Obligation []string          `sep:"none" placeholder:"TYPE" help:"An obligation type that the caller discharges. Repeat for more."`
 	Principal  auth.Principal    `placeholder:"ENTITY" help:"The entity that the caller is to policies, as policies write it: 'User::\"mia\"'. The permission approve needs it."`
-	Via        auth.Via          `placeholder:"WAY" help:"console, if the caller is a console for approvers that relays what they say. Without the flag, a caller with the permission relay is a gateway that shows them forms."`
+	Via        relayedVia        `placeholder:"WAY" help:"console, if the caller is a console for approvers that relays what they say. Without the flag, a caller with the permission relay is a gateway that shows them forms."`
+}
+
+// relayedVia is by which way votes come that a key relays. A variable that was never set is none.
+type relayedVia auth.Via
+
+// UnmarshalText takes the one way that is written.
+func (v *relayedVia) UnmarshalText(text []byte) error {
+	if string(text) != "console" {
+		return errors.New("there is no such way for a key to relay votes by; try console, or leave the flag out for the form of a gateway")
+	}
+	*v = relayedVia(text)
+	return nil
 }
 
 // Run prints the key alone, for scripts to keep.
@@ -40,7 +52,7 @@ func (c keysAddCommand) Run(s cli.Streams) error {
 	key, err := keys.Add(auth.KeySpec{
 		Name:      c.Name,
 		Principal: c.Principal,
-		Via:       c.Via,
+		Via:       auth.Via(c.Via),
 		Grant:     auth.Grant{Tenants: c.Tenant, Permissions: c.Permission, Obligations: c.Obligation},
 	})
 	if err != nil {
