@@ -29,7 +29,6 @@ func newLanguage(limits Limits, inputs []string) (*language, error) {
 		cel.CrossTypeNumericComparisons(true),
 		cel.DefaultUTCTimeZone(true),
 		cel.EnableErrorOnBadPresenceTest(true), // .?x of a string is a mistake, and not an x that is absent
-		cel.ParserExpressionSizeLimit(limits.Expression),
 		cel.ParserRecursionLimit(maxNesting),
 		cel.ExpressionNodeLimit(maxNodes),
 		cel.Variable("params", cel.MapType(cel.StringType, cel.DynType)),
@@ -96,7 +95,7 @@ func (c *compiler) expression(l *leaf) (node, *Error) {
 	}
 	parsed, issues := language.env.Parse(source)
 	if issues.Err() != nil {
-		return fail(offsetOf(source, issues), "the expression is no CEL, or nests too deep")
+		return fail(offsetOf(source, issues), found("the expression is no CEL, or nests too deep", issues))
 	}
 	offsets := offsetsIn(source, parsed.NativeRep())
 	var seen inspector
@@ -105,7 +104,7 @@ func (c *compiler) expression(l *leaf) (node, *Error) {
 	}
 	checked, issues := language.env.Check(parsed)
 	if issues.Err() != nil {
-		return fail(offsetOf(source, issues), checkDetail(issues))
+		return fail(offsetOf(source, issues), found("the types in the expression do not fit", issues))
 	}
 	if seen.unoptional(checked) {
 		return fail(0, "what is marked as optional in a list or map is no optional value")

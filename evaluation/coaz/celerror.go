@@ -98,15 +98,26 @@ func offsetOf(source string, issues *cel.Issues) int {
 			return before + i + 1
 		}
 	}
-	return len(source)
+	return len(source) + 1
 }
 
-// checkDetail says what the type checker found, without the library's text: it quotes the expression.
-func checkDetail(issues *cel.Issues) string {
-	for _, e := range issues.Errors() {
-		if strings.HasPrefix(e.Message, "undeclared reference") {
-			return "the expression names a variable or function that mappings do not have"
+// found is what the parser or the type checker found, in its own words: they speak of the expression alone, which has not
+// met an argument or a claim yet.
+func found(what string, issues *cel.Issues) string {
+	const most = 160
+	errs := issues.Errors()
+	if len(errs) == 0 {
+		return what
+	}
+	for _, e := range errs {
+		if rest, ok := strings.CutPrefix(e.Message, "undeclared reference to '"); ok {
+			name, _, _ := strings.Cut(rest, "'")
+			return "the expression names " + name + ", which mappings do not have"
 		}
 	}
-	return "the types in the expression do not fit"
+	message, _, _ := strings.Cut(errs[0].Message, "\n")
+	if len(message) > most {
+		message = strings.ToValidUTF8(message[:most], "") + "…"
+	}
+	return what + ": " + message
 }

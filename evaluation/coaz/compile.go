@@ -13,6 +13,7 @@ type compiler struct {
 	author   author
 	dialect  Dialect
 	language *language
+	limits   Limits // of what is written; what is evaluated is bounded by those of the binding
 	tool     string // the tool that declares the mapping, for the dialect that needs its name
 	envelope envelope
 }
@@ -23,8 +24,8 @@ func (c *compiler) fail(at, detail string) *Error {
 
 // compile makes a Mapping of an object. What a Mapping holds is checked here or by nobody.
 func (c *compiler) compile(mapping evaluation.Object) (*Mapping, error) {
-	if mapping.Size() > c.binding.limits.Mapping {
-		return nil, c.fail("", tooMany("bytes", c.binding.limits.Mapping))
+	if mapping.Size() > c.limits.Mapping {
+		return nil, c.fail("", tooMany("bytes", c.limits.Mapping))
 	}
 	canonical, ok := mapping.Value().AppendCanonical(nil)
 	if !ok {
@@ -97,8 +98,8 @@ func (c *compiler) several(body evaluation.Object) *Error {
 	if entries.Kind() != evaluation.Array || entries.Len() == 0 {
 		return c.fail(at+escaped(list), "not an array with at least one entry: without entries nothing would be asked")
 	}
-	if entries.Len() > c.binding.limits.Entries {
-		return c.fail(at+escaped(list), tooMany("entries", c.binding.limits.Entries))
+	if entries.Len() > c.limits.Entries {
+		return c.fail(at+escaped(list), tooMany("entries", c.limits.Entries))
 	}
 	for n, entry := range entries.Elements {
 		place := at + escaped(list) + indexed(n)

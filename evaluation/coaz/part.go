@@ -100,8 +100,8 @@ func (c *compiler) members(o evaluation.Object, at string, depth int) (object, [
 
 // value compiles any value: every string in it, at any depth, is a literal or an expression.
 func (c *compiler) value(v evaluation.Value, at string, depth int) (node, *Error) {
-	if depth > c.binding.limits.Depth {
-		return nil, c.fail(at, tooMany("levels", c.binding.limits.Depth))
+	if v.Kind() >= evaluation.Array && depth > c.limits.Depth {
+		return nil, c.fail(at, tooMany("levels", c.limits.Depth))
 	}
 	switch v.Kind() {
 	case evaluation.String:
@@ -150,8 +150,8 @@ func (c *compiler) text(v evaluation.Value, at string) (node, *Error) {
 
 // leaf compiles an expression.
 func (c *compiler) leaf(text, at string, want result) (node, *Error) {
-	if len(text) > c.binding.limits.Expression {
-		return nil, c.fail(at, tooMany("bytes in one expression", c.binding.limits.Expression))
+	if len(text) > c.limits.Expression {
+		return nil, c.fail(at, tooMany("bytes in one expression", c.limits.Expression))
 	}
 	l := leaf{at: at, text: text, want: want}
 	compile := c.expression
