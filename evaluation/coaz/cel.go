@@ -109,7 +109,7 @@ func (c *compiler) expression(l *leaf) (node, *Error) {
 	if seen.unoptional(checked) {
 		return fail(0, "what is marked as optional in a list or map is no optional value")
 	}
-	if yields := unwrapped(checked.OutputType()); !l.want.takes(yields) {
+	if yields := unwrapped(checked.OutputType()); !l.want.takes(yields) && !(seen.builds && isScalar(yields)) {
 		return fail(0, "the expression yields a "+yields.TypeName()+", which cannot stand here")
 	}
 	for n := range seen.reads {
@@ -141,6 +141,16 @@ func (want result) takes(t *cel.Type) bool {
 		return want == anyResult
 	}
 	return false // bytes, timestamps, durations, types, messages: JSON does not have them
+}
+
+// isScalar reports whether a type is one that the checker may be wrong about: it guesses the type of what is in an empty
+// list, from the first operation that could have it. What is not checked then is checked when there is a value.
+func isScalar(t *cel.Type) bool {
+	switch t.Kind() {
+	case types.BoolKind, types.BytesKind, types.IntKind, types.UintKind, types.DoubleKind, types.StringKind, types.DurationKind, types.TimestampKind:
+		return true
+	}
+	return false
 }
 
 // unwrapped is the type of the value that an optional holds.
