@@ -1,12 +1,14 @@
 package pep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -50,28 +52,41 @@ func (b *Bench) find(ctx context.Context, t Target) (all []*running, err error) 
 
 // await waits until the PEP answers anything.
 func (p *peer) await(ctx context.Context, wait time.Duration) error {
-	until, cancel := context.WithTimeout(ctx, max(wait, p.timeout))
+	until, cancel := context.WithTimeout(ctx, cmp.Or(wait, p.timeout))
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	var last error
 	for {
-		r, err := http.NewRequestWithContext(until, http.MethodGet, p.url.String(), nil)
-		if err != nil {
+		err := p.knock(until)
+		if err == nil || wait == 0 {
 			return err
 		}
-		w, err := p.client.Do(r)
-		if err == nil {
-			return w.Body.Close()
-		}
-		if wait == 0 {
-			return fmt.Errorf("%s does not answer: %w", p.url, err)
+		if last == nil || until.Err() == nil { // that the time is over says less than what was wrong before
+			last = err
 		}
 		select {
 		case <-tick.C:
 		case <-until.Done():
-			return fmt.Errorf("%s does not answer within %v: %w", p.url, wait, err)
+			return fmt.Errorf("%w, within %v", last, wait)
 		}
 	}
+}
+
+// knock asks for any answer.
+func (p *peer) knock(ctx context.Context) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url.String(), nil)
+	if err != nil {
+		return err
+	}
+	w, err := p.client.Do(r)
+	if inner := (*url.Error)(nil); errors.As(err, &inner) {
+		return fmt.Errorf("%s does not answer: %w", p.url, inner.Err)
+	}
+	if err != nil {
+		return err
+	}
+	return w.Body.Close()
 }
 
 // greet does what a client does first: it opens a session or not, and lists the tools, from which a gateway learns their

@@ -1,6 +1,7 @@
 package pep
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,30 @@ func TestReferencePasses(t *testing.T) {
 			if !r.OK() || r.Count(conformance.Advised) > 0 {
 				t.Error(report(t, r))
 			}
-			t.Log(report(t, r))
 		})
+	}
+}
+
+// A PEP that takes the subject from another claim passes as well, and one that was told and did not listen is found out.
+func TestSubjectClaim(t *testing.T) {
+	cases, err := Cases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases = slices.DeleteFunc(cases, func(c Case) bool { return c.ID == "pdp-hang" }) // the other tests have the patience
+	for _, listens := range []bool{true, false} {
+		wrong := []string{"is told of another claim"}
+		if !listens {
+			wrong = append(wrong, "knows no subject claim but sub", "does not anchor the subject")
+		}
+		b := openBench(t)
+		url := startStub(t, b, gateway, wrong...)
+		r, err := b.judgeAll(t.Context(), Target{URL: url, Resource: stubResource, SubjectClaim: "act_for", Timeout: 5 * time.Second}, cases)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.OK() != listens {
+			t.Error(report(t, r))
+		}
 	}
 }

@@ -68,7 +68,7 @@ func (s *stub) template(method string, params any) (template, error) {
 	}
 	switch {
 	case ok:
-		return t, nil
+		return t, s.anchored(&t, t.body.(object))
 	case s.wrong["lets unknown methods through"]:
 		return template{}, nil
 	}

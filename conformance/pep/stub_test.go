@@ -57,6 +57,9 @@ func startStub(t testing.TB, b *Bench, how shape, wrong ...string) (url string) 
 	if !s.wrong["follows redirects"] {
 		s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	}
+	if s.wrong["is told of another claim"] {
+		s.claim = "act_for"
+	}
 	server := httptest.NewServer(s)
 	t.Cleanup(func() { server.Close(); transport.CloseIdleConnections() })
 	return server.URL + mcpPath
