@@ -17,8 +17,7 @@ type asked struct {
 type executed struct {
 	method string
 	params string // as it came, byte for byte
-	how    shape
-	whole  string // all that came
+	whole  string // all that came, with its headers
 }
 
 // shape is what kind of PEP is judged.

@@ -68,6 +68,8 @@ type Expectation struct {
 	// Mentions and Hides are texts of which the error must have one, and which it must not have.
 	Mentions []string `yaml:"mentions"`
 	Hides    []string `yaml:"hides"`
+	// TokenStays is set where the upstream must not get the token.
+	TokenStays bool `yaml:"token_stays"`
 	// NothingLate is set where nothing may have been executed, up to now, after its message had been answered.
 	NothingLate bool `yaml:"nothing_late"`
 }

@@ -120,6 +120,7 @@ func tokenFaults() []fault {
 		{wrong: "takes any audience", caught: "token-foreign-audience"},
 		{wrong: "takes any audience", caught: "token-foreign-audiences"},
 		{wrong: "takes any issuer", caught: "token-foreign-issuer"},
+		{wrong: "passes the token on", caught: "token-not-forwarded"},
 		{wrong: "takes expired tokens", caught: "token-expired"},
 		{wrong: "takes expired tokens", caught: "token-without-exp"},
 		{wrong: "takes tokens of tomorrow", caught: "token-not-yet"},

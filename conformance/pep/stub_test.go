@@ -53,7 +53,7 @@ func startStub(t testing.TB, b *Bench, how shape, wrong ...string) (url string) 
 		s.tools[member(tool, "name").(string)] = tool.(object)
 	}
 	transport := &http.Transport{}
-	s.client, s.patient = &http.Client{Timeout: 2 * time.Second, Transport: transport}, &http.Client{Transport: transport}
+	s.client, s.patient = &http.Client{Timeout: 5 * time.Second, Transport: transport}, &http.Client{Transport: transport}
 	if !s.wrong["follows redirects"] {
 		s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	}
@@ -78,6 +78,7 @@ func mappingError(format string, values ...any) error {
 }
 
 var (
+	errAnswered    = refusal{message: "answered already"}
 	errDenied      = refusal{200, -32001, "denied"}
 	errUnavailable = refusal{200, -32603, "authorization service unavailable"}
 )
@@ -115,6 +116,7 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	result, err := s.handle(w, r, message, body, claims, id)
 	switch {
+	case err == errAnswered:
 	case err != nil:
 		s.refuse(w, id, err)
 	case id == "":
@@ -239,9 +241,8 @@ func (s *stub) mirror(r *http.Request, method string, params any) error {
 func (s *stub) handle(w http.ResponseWriter, r *http.Request, message object, body []byte, claims object, id string) (string, error) {
 	method, params := message["method"].(string), message["params"]
 	if method == "subscriptions/listen" && s.wrong["opens streams unasked"] {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
+		writeText(w, http.StatusOK, "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\"}\n\n")
+		return "", errAnswered
 	}
 	passes := method == "ping" || strings.HasPrefix(method, "notifications/")
 	if s.wrong["decides on headers"] && r.Header.Get("Mcp-Name") != "" {
@@ -307,6 +308,9 @@ func (s *stub) execute(r *http.Request, method string, params any, body []byte, 
 	}
 	for _, name := range []string{"Content-Type", "Accept", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"} {
 		out.Header.Set(name, r.Header.Get(name))
+	}
+	if s.wrong["passes the token on"] {
+		out.Header.Set("Authorization", r.Header.Get("Authorization"))
 	}
 	resp, err := s.patient.Do(out)
 	if err != nil {

@@ -1,6 +1,7 @@
 package pep
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -31,11 +32,11 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 	case r.URL.Path == reportPath && r.Method == http.MethodPost:
 		u.book.hear(server)
-		u.book.execute(read(string(text), server))
+		u.book.execute(read(r, string(text)))
 		w.WriteHeader(http.StatusNoContent)
 	case r.URL.Path == mcpPath && r.Method == http.MethodPost:
 		u.book.hear(gateway)
-		u.serve(w, text)
+		u.serve(w, r, text)
 	case r.URL.Path == mcpPath && r.Method == http.MethodDelete:
 		w.WriteHeader(http.StatusNoContent)
 	case r.URL.Path == mcpPath:
@@ -47,8 +48,8 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // read takes a message apart as far as it can be: what cannot be read has come all the same.
-func read(text string, how shape) executed {
-	e := executed{how: how, whole: text, method: "(unreadable)"}
+func read(r *http.Request, text string) executed {
+	e := executed{method: "(unreadable)", whole: fmt.Sprint(r.URL, r.Header, text)}
 	o, err := parseObject([]byte(text))
 	if err != nil {
 		return e
@@ -86,8 +87,8 @@ var own = []string{
 }
 
 // serve answers a message. All but what a gateway may ask for itself counts as executed.
-func (u *upstream) serve(w http.ResponseWriter, text []byte) {
-	e := read(string(text), gateway)
+func (u *upstream) serve(w http.ResponseWriter, r *http.Request, text []byte) {
+	e := read(r, string(text))
 	if !slices.Contains(own, e.method) && !strings.HasPrefix(e.method, "notifications/") {
 		u.book.execute(e)
 	}
