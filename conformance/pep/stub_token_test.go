@@ -43,11 +43,7 @@ func (s *stub) authenticate(r *http.Request) (object, error) {
 func (s *stub) verified(text string) ([]byte, error) {
 	parts := strings.Split(text, ".")
 	if s.wrong["takes unsigned tokens"] && len(parts) == 3 && parts[2] == "" || s.wrong["does not verify signatures"] && len(parts) == 3 {
-		unsigned, err := jose.ParseSigned(parts[0]+"."+parts[1]+".AAAA", []jose.SignatureAlgorithm{jose.ES256, jose.RS256, jose.HS256, "none", "None"})
-		if err != nil {
-			return nil, err
-		}
-		return unsigned.UnsafePayloadWithoutVerification(), nil
+		return base64.RawURLEncoding.DecodeString(parts[1])
 	}
 	signed, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{jose.ES256, jose.RS256, jose.HS256})
 	if err != nil {
