@@ -22,7 +22,7 @@ var outcomes = map[string]func(x exchange) error{
 	"listed":          exchange.listed,
 	"denied":          func(x exchange) error { return x.denied("-32001") },
 	"denied-sep":      func(x exchange) error { return x.denied("-32401") },
-	"denied-unasked":  func(x exchange) error { return errors.Join(x.with("-32001"), x.notAsked()) },
+	"denied-unasked":  func(x exchange) error { return errors.Join(x.coded("-32001"), x.notAsked()) },
 	"mapping":         exchange.mapping,
 	"unavailable":     exchange.unavailable,
 	"singly":          exchange.singly,
@@ -111,8 +111,8 @@ func (x exchange) notAsked() error {
 	return nil
 }
 
-// with is one error code, and nothing executed.
-func (x exchange) with(code string) error {
+// coded is one error code, and nothing executed.
+func (x exchange) coded(code string) error {
 	if err := x.nothing(); err != nil {
 		return err
 	}
@@ -136,12 +136,12 @@ func (x exchange) denied(code string) error {
 		}
 		return x.idEquals()
 	}
-	return x.with(code)
+	return x.coded(code)
 }
 
 // mapping: no question could be made, so none was asked.
 func (x exchange) mapping() error {
-	if err := x.with("-32602"); err != nil {
+	if err := x.coded("-32602"); err != nil {
 		return err
 	}
 	return x.notAsked()
@@ -152,7 +152,7 @@ func (x exchange) unavailable() error {
 	if len(x.entries.asked) == 0 {
 		return errors.New("the PDP was not asked")
 	}
-	return x.with("-32603")
+	return x.coded("-32603")
 }
 
 // singly: done, by a PEP that asks one question after the other, of a PDP that is wrong about batches only.
