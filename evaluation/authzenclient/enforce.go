@@ -111,6 +111,9 @@ func enforce(ctx context.Context, d Decision, handlers obligations.Handlers) Enf
 
 // declare says in the request what is handled, nothing more and nothing less.
 func declare(q evaluation.Request, handlers obligations.Handlers) (evaluation.Request, *Error) {
+	if q.Unknown != nil { // nobody may act on the answer
+		return q, notAsked("the request asks what is possible, which permits nothing; use Evaluate, and leave out Unknown to enforce")
+	}
 	const member = "supported_obligations"
 	o, err := evaluation.NewObject(map[string]any{member: handlers.Types()})
 	if err != nil {
