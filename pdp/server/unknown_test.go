@@ -76,6 +76,16 @@ func TestPossibleSpendsNothing(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 	}
+	denied := strings.Replace(presenting, `"push"`, `"wipe"`, 1) // of which nobody is told why the approval does not count
+	for body, want := range map[string]string{
+		presenting + "," + lists + `,"evaluations":[{},{}]`: `{"evaluations":[{"decision":true},{"decision":true}]}`,
+		denied + "," + lists + `,"evaluations":[{}]`:        `{"evaluations":[{"decision":false}]}`,
+		denied + "," + lists:                                `{"decision":false}`,
+	} {
+		if _, got := c.do("gateway", "POST", batchPath, "{"+body+"}"); got != want {
+			t.Errorf("%s: got %s, want %s", body, got, want)
+		}
+	}
 	if _, spent := c.log(); spent != 0 {
 		t.Errorf("%d uses were spent", spent)
 	}
