@@ -253,7 +253,9 @@ func TestBinding(t *testing.T) {
 	}{
 		"order of members":        {change(`"n":7,"list":[1,2,2]`, `"list":[1,2,2],"n":7`), true, true},
 		"another way to write it": {change(`7`, `70e-1`, `ü`, `\u00fc`), true, true},
-		"null is absent":          {change(`"n":7`, `"n":7,"more":null`), true, true},
+		"null is absent":          {change(`"when":1`, `"when":1,"more":null`), true, true},
+		"not in the arguments":    {change(`"n":7`, `"n":7,"more":null`), false, false},
+		"nor below them":          {change(`[1,2,2]`, `[1,2,2,{"a":null}]`), false, false},
 		"a string":                {change(`7`, `"7"`), false, false},
 		"another number":          {change(`7`, `8`), false, false},
 		"a large number":          {change(`7`, `9007199254740993`), false, false},

@@ -76,7 +76,7 @@ func (k *Masking) names() map[string]bool {
 }
 
 func (k *Masking) showNames(v evaluation.Value) {
-	for name, member := range v.Object().Members {
+	for name, member := range v.Object().All {
 		k.shown[name] = true
 		k.showNames(member)
 	}

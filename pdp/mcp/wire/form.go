@@ -76,7 +76,7 @@ func (c *Call) Form(name string, maxReason int) (f Form, ok bool) {
 		return f, false
 	}
 	if name == "review" {
-		for argument, v := range c.arguments.Members {
+		for argument, v := range c.arguments.All {
 			f.Properties[evaluation.ArgumentPrefix+argument] = argumentField(argument, v)
 			f.Required = append(f.Required, evaluation.ArgumentPrefix+argument)
 		}
