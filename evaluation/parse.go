@@ -72,10 +72,10 @@ func (p *parser) release() {
 type place uint8
 
 const (
-	elsewhere place = iota
-	inBody          // the whole body, which may be a context alone
-	inContext       // or in the content of an approver's answer, which has the arguments too
-	inArguments // null members stay, at any depth
+	elsewhere   place = iota
+	inBody            // the whole body, which may be a context alone
+	inContext         // or in the content of an approver's answer, which has the arguments too
+	inArguments       // null members stay, at any depth
 )
 
 // member is the place of a member of an object at a place.

@@ -37,7 +37,9 @@ import (
 // makes no value, and moves none to another place. A file that is older as a whole, or in
 // part, is found by holding it against the log.
 //
-// In format 1 the first bytes were a CRC-32C. Such a file is upgraded once.
+// In format 1 the first bytes were a CRC-32C. Such a file is upgraded once. In format 2 no use
+// could be continued: an Approval had no spendings and no continued, and a Step no continues.
+// The values of such a file are taken as they are. What was used by then is not continued.
 //
 // The format may grow by another format number, and by that alone. A program refuses a
 // number that it does not know, and a value with a member that it does not know, because
@@ -47,7 +49,7 @@ import (
 // its format.
 const (
 	FileName      = "approvals.db"
-	FormatVersion = 2
+	FormatVersion = 3
 )
 
 const (
@@ -94,8 +96,7 @@ func keyOf(key []byte, use string) []byte {
 	return derived
 }
 
-// form tells the ledger how approvals.db is laid out, how a file of format 1 is recognised, which key values are sealed
-// with, how an approval is stored, and which errors to return.
+// form tells the ledger how approvals.db is laid out, how an older file is recognised, which key values are sealed with, how an approval is stored, and which errors to return.
 func form(data string, key []byte) ledger.Form {
 	return ledger.Form{
 		Path:    filepath.Join(data, FileName),

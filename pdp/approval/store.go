@@ -87,7 +87,9 @@ type move struct {
 }
 
 func (s *Store) move(from Approval) *move {
-	return &move{store: s, now: s.now(), from: from, to: from.next()}
+	m := &move{store: s, now: s.now(), from: from, to: from.next()}
+	m.to.close(over(m.now))
+	return m
 }
 
 // step adds a step, after which the approval is as it is now. Its record has the id.
@@ -157,11 +159,14 @@ func (s *Store) queued(c *change, a *Approval, e Event) {
 
 // Standing implements [ledger.Item].
 func (a Approval) Standing() ledger.Standing {
-	ends := a.EndedAt
-	if a.open() {
-		ends = a.ExpiresAt
+	is := ledger.Standing{ID: a.ID, Tenant: a.Tenant, Ends: a.EndedAt, After: a.After, Reserved: a.reserved()}
+	switch until := a.continuesUntil(); {
+	case a.open():
+		is.Open, is.Ends = true, a.ExpiresAt
+	case !until.IsZero(): // a copy from before a round must not have that answered again
+		is.Open, is.Ends = true, until
 	}
-	return ledger.Standing{ID: a.ID, Tenant: a.Tenant, Open: a.open(), Ends: ends, After: a.After, Reserved: a.Reserved}
+	return is
 }
 
 // Entry implements [ledger.Step].
@@ -170,7 +175,7 @@ func (s Step) Entry() ledger.Entry {
 		ID:      s.ID,
 		Item:    s.Approval.ID,
 		Tenant:  s.Approval.Tenant,
-		Settles: s.Name == StepUsed || s.Name == StepReleased,
+		Settles: s.Name == StepUsed || s.Name == StepContinued || s.Name == StepReleased,
 	}
 }
 
@@ -194,8 +199,13 @@ func (r rules) Forget(c *change, a Approval) {
 	c.Then(func() { r.queue.Load().told(a.ID) })
 }
 
-// Expire implements [ledger.Rules]. An approval whose time is up ended then, not now.
+// Expire implements [ledger.Rules]. An approval whose time is up ended then, not now. One that ended before has only its
+// uses closed: no decision goes on from them any more.
 func (r rules) Expire(ctx context.Context, a Approval) error {
+	if to := a; a.Status.Final() {
+		to.close(every)
+		return r.ledger.Update(func(c *change) { r.save(c, a, &to) })
+	}
 	m := r.move(a)
 	m.to.end(Expired, a.ExpiresAt)
 	m.step(Step{Name: StepExpired})

@@ -18,7 +18,7 @@ func Look(data string, key []byte) (pending int, open []Approval, err error) {
 	err = ledger.Examine(form(data, key), func(tx *ledger.Tx) {
 		switch tx.Format() {
 		case 0:
-		case FormatVersion:
+		case sealedVersion, FormatVersion:
 			open = ledger.OpenItems[Approval](tx)
 			pending = int(readQueue(tx, open).pending.Load())
 			for range ledger.Outbox[Step](tx) { // Open reads it, too
@@ -43,7 +43,7 @@ func (s *Store) Upgraded() *Upgraded { return s.upgraded }
 // It changes nothing. It does not read a file that a process has open.
 func Old(data string) (open []Approval, is bool, err error) {
 	err = ledger.Examine(form(data, nil), func(tx *ledger.Tx) {
-		if is = older(tx) > 0; is {
+		if is = older(tx) == 1; is {
 			_, open, _, _ = readOld(tx)
 		}
 	})
@@ -77,16 +77,26 @@ func checked(bucket string, key, value []byte) (text []byte, err error) {
 	return value[4:], nil
 }
 
-// older is 1 for a file of format 1, and 0 for any other.
-func older(tx *ledger.Tx) (version int) {
-	err := tx.Try(func(tx *ledger.Tx) {
-		tx.Unseal = checked
-		tx.Get(ledger.BucketMeta, []byte(ledger.KeyFormat), &version)
-	})
-	if err != nil || version != 1 {
-		return 0
+// sealedVersion is the older format in which values were sealed already.
+const sealedVersion = 2
+
+// older is the number of an older format that can be taken over, and 0 for any other.
+func older(tx *ledger.Tx) int {
+	is := func(version int, unseal func(bucket string, key, value []byte) ([]byte, error)) bool {
+		number := 0
+		err := tx.Try(func(tx *ledger.Tx) {
+			tx.Unseal = unseal
+			tx.Get(ledger.BucketMeta, []byte(ledger.KeyFormat), &number)
+		})
+		return err == nil && number == version
 	}
-	return 1
+	switch {
+	case is(1, checked):
+		return 1
+	case is(sealedVersion, tx.Unseal):
+		return sealedVersion
+	}
+	return 0
 }
 
 // readOld reads what is taken from a file of format 1.
@@ -118,11 +128,15 @@ func readOld(tx *ledger.Tx) (all, open []Approval, tasks []Task, untold map[stri
 	return all, open, tasks, untold
 }
 
-// Upgrade implements [ledger.Rules]. It takes a file of format 1, once, and writes it anew
-// with what is kept. An open approval is made again from the steps that the log has of it. It
+// Upgrade implements [ledger.Rules]. Of a file of format 2 it changes the number of the format alone. It takes a file of
+// format 1, once, and writes it anew with what is kept. An open approval is made again from the steps that the log has of it. It
 // is dropped if the log has none, because anybody who could write to the file could write
 // anything. An approval that ended is no reason to allow anything, and is taken as it is.
 func (r rules) Upgrade(c *change) {
+	if older(c.Tx) == sealedVersion {
+		c.Put(ledger.BucketMeta, []byte(ledger.KeyFormat), FormatVersion)
+		return
+	}
 	if r.options.Old == nil {
 		c.Fail(ErrOld)
 		return

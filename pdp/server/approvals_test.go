@@ -192,12 +192,13 @@ const (
 )
 
 type shown struct {
-	ID      string `json:"id"`
-	Status  string `json:"status"`
-	Version int    `json:"version"`
-	Message string `json:"message"`
-	Used    int    `json:"used"`
-	Said    []struct {
+	ID        string `json:"id"`
+	Status    string `json:"status"`
+	Version   int    `json:"version"`
+	Message   string `json:"message"`
+	Used      int    `json:"used"`
+	Continued int    `json:"continued"`
+	Said      []struct {
 		By string `json:"by"`
 	} `json:"said"`
 }

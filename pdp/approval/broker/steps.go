@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/decisionlog"
 )
@@ -17,9 +18,12 @@ type recordedStep struct {
 	Approval string          `json:"approval"`
 	Status   approval.Status `json:"status"`
 	Version  int             `json:"version"`
-	// Decision is the decision that waits, and UsedBy the one that used the approval.
-	Decision   string    `json:"decision"`
-	UsedBy     string    `json:"used_by,omitempty"`
+	// Decision is the decision that waits. UsedBy is the one that used the approval, or went on from the use that
+	// Continues names.
+	Decision  string                  `json:"decision"`
+	UsedBy    string                  `json:"used_by,omitempty"`
+	Continues evaluation.Continuation `json:"continues,omitzero"`
+
 	By         string    `json:"by,omitempty"`
 	Reason     string    `json:"reason,omitempty"`
 	To         string    `json:"to,omitempty"`
@@ -63,6 +67,7 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 		Version:    one.Version,
 		Decision:   one.Decision,
 		UsedBy:     step.Decision,
+		Continues:  step.Continues,
 		By:         step.By,
 		Reason:     step.Reason,
 		To:         step.To,
