@@ -128,10 +128,11 @@ func readOld(tx *ledger.Tx) (all, open []Approval, tasks []Task, untold map[stri
 	return all, open, tasks, untold
 }
 
-// Upgrade implements [ledger.Rules]. Of a file of format 2 it changes the number of the format alone. It takes a file of
-// format 1, once, and writes it anew with what is kept. An open approval is made again from the steps that the log has of it. It
-// is dropped if the log has none, because anybody who could write to the file could write
-// anything. An approval that ended is no reason to allow anything, and is taken as it is.
+// Upgrade implements [ledger.Rules]. Of a file of format 2 it changes the number of the format
+// alone. It takes a file of format 1, once, and writes it anew with what is kept. An open approval
+// is made again from the steps that the log has of it. It is dropped if the log has none, because
+// anybody who could write to the file could write anything. An approval that ended is no reason to
+// allow anything, and is taken as it is.
 func (r rules) Upgrade(c *change) {
 	if older(c.Tx) == sealedVersion {
 		c.Put(ledger.BucketMeta, []byte(ledger.KeyFormat), FormatVersion)
