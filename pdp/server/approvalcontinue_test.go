@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -44,27 +43,16 @@ type decided struct {
 // ask sends a question, and returns what its PEP is to do.
 func (c *counter) ask(pep, path, body string, header ...string) decided {
 	c.t.Helper()
-	r, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.URL+path, strings.NewReader(body))
-	must(c.t, err)
-	r.Header.Set("Authorization", c.key[pep])
-	r.Header.Set("Content-Type", "application/json")
-	for n := 0; n+1 < len(header); n += 2 {
-		r.Header.Set(header[n], header[n+1])
-	}
-	answer, err := c.Client.Do(r)
-	must(c.t, err)
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	must(c.t, err)
-	if answer.StatusCode != http.StatusOK {
-		c.t.Errorf("%s\ngot %d %s", body, answer.StatusCode, text)
+	status, text, decision := c.sent(pep, http.MethodPost, path, body, header...)
+	if status != http.StatusOK {
+		c.t.Errorf("%s\ngot %d %s", body, status, text)
 	}
 	var said struct {
 		told
 		Decision bool `json:"decision"`
 	}
-	must(c.t, json.Unmarshal(text, &said))
-	return decided{said.Decision || said.may(), answer.Header.Get("X-Decision-Id"), string(text)}
+	must(c.t, json.Unmarshal([]byte(text), &said))
+	return decided{said.Decision || said.may(), decision, text}
 }
 
 // used has a call approved and made.
