@@ -60,12 +60,7 @@ func (s *Spending) next(round int, now time.Time) bool {
 
 // continues reports whether a decision can go on now from a use of an approval, for what a digest stands for.
 func (a *Approval) continues(now time.Time, digest [32]byte, c evaluation.Continuation) bool {
-	switch a.at(now).Status {
-	case Approved, UsedUp, Expired:
-	default: // it was taken back, or people are asked again
-		return false
-	}
-	s := a.spending(c.Decision)
+	s := a.spending(c.Decision) // none is open if the approval was taken back, or if people are asked again
 	return a.Digest == digest && slices.Contains(a.Used, c.Decision) && s != nil && s.next(c.Round, now)
 }
 
