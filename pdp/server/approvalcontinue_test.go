@@ -378,3 +378,34 @@ func TestNoContinuationIsPassedOver(t *testing.T) {
 		t.Errorf("a whole number in another form: %s", got.text)
 	}
 }
+
+// TestContinuationWithState: the state that an approval came with is verified, and its end does not matter any more.
+func TestContinuationWithState(t *testing.T) {
+	c := openDesk(t)
+	p := c.program("asker")
+	presenting, _ := p.granted(wants("push", push))
+	other, _ := p.granted(wants("push", push+`,"n":1`))
+	by := c.ask("asker", evaluationPath, "{"+wants("push", push+","+presenting)+"}")
+	if !by.may {
+		t.Fatal(by.text)
+	}
+	c.pass(6 * time.Minute) // the approval is valid for five
+	continues := fmt.Sprintf(`"approval":{"continues":{"decision":%q,"round":1},`, by.decision)
+	for _, test := range []struct {
+		presenting string
+		reason     evaluation.Reason
+	}{
+		{strings.Replace(presenting, `"state":"`, `"state":"x`, 1), evaluation.ApprovalUnverifiable},
+		{other, evaluation.ApprovalOutOfScope},
+		{presenting, ""},
+		{presenting, evaluation.ApprovalExpired},
+	} {
+		member := strings.Replace(test.presenting, `"approval":{`, continues, 1)
+		got := c.ask("asker", evaluationPath, "{"+wants("push", push+","+member)+"}")
+		if test.reason != "" {
+			got.denied(t, member, bothShapes[1], test.reason)
+		} else if !got.may {
+			t.Errorf("%s: got %s", member, got.text)
+		}
+	}
+}
