@@ -33,6 +33,7 @@ var readers = map[string]string{
 	"policies/README.md":                 "policy author",
 	"pdp/approval/README.md":             "approver, and who asks approvers",
 	"pdp/approval/TASKS.md":              "PEP developer, who waits for many approvals",
+	"pdp/approval/CONTINUE.md":           "PEP developer, in front of tools that ask back",
 	"pdp/decisionlog/README.md":          "auditor",
 	"pdp/decisionlog/export/README.md":   "auditor, with a spreadsheet",
 	"pdp/server/README.md":               "operator, who looks something up",
