@@ -28,9 +28,11 @@ var readers = map[string]string{
 	"README.md":                          "everybody",
 	"evaluation/README.md":               "PEP developer, over HTTP",
 	"evaluation/authzenclient/README.md": "PEP developer, in Go",
+	"evaluation/coaz/README.md":          "PEP developer, in front of MCP tools",
 	"obligations/README.md":              "PEP developer, of obligations",
 	"policies/README.md":                 "policy author",
 	"pdp/approval/README.md":             "approver, and who asks approvers",
+	"pdp/approval/TASKS.md":              "PEP developer, who waits for many approvals",
 	"pdp/decisionlog/README.md":          "auditor",
 	"pdp/decisionlog/export/README.md":   "auditor, with a spreadsheet",
 	"pdp/server/README.md":               "operator, who looks something up",
@@ -43,6 +45,7 @@ var readers = map[string]string{
 // elsewhere are the blocks that another test executes or reads: which one, by the page and the tag.
 var elsewhere = map[string]map[string]string{
 	"evaluation/authzenclient/README.md":      {"go": "readme_test.go beside it, which holds them to examples that are run"},
+	"evaluation/coaz/README.md":               {"go": "readme_test.go beside it, as above", "json": "readme_test.go beside it, which makes the questions"},
 	"conformance/cases/README.md":             {"yaml": "conformance/casespage_test.go, which reads it as a case"},
 	"pdp/decisionlog/report/sample_readme.md": {"sh": "log_sample_test.go, which runs them in a sample"},
 }

@@ -110,11 +110,7 @@ func readOld(tx *ledger.Tx) (all, open []Approval, tasks []Task, untold map[stri
 				open = append(open, a)
 			}
 		}
-		for _, read := range tx.Scan(bucketTasks, nil) {
-			var t Task
-			read(&t)
-			tasks = append(tasks, t)
-		}
+		tasks = readTasks(tx)
 		for key, read := range tx.Scan(bucketUntold, nil) {
 			var events []Event
 			read(&events)
@@ -125,15 +121,19 @@ func readOld(tx *ledger.Tx) (all, open []Approval, tasks []Task, untold map[stri
 	return all, open, tasks, untold
 }
 
-// Upgrade implements [ledger.Rules]. It takes a file of format 1, once, and writes it anew
-// with what is kept. An open approval is made again from the steps that the log has of it. It
-// is dropped if the log has none, because anybody who could write to the file could write
-// anything. An approval that ended is no reason to allow anything, and is taken as it is.
-//
-// A file of format 2 was written with the key, and all that it has still means the same.
+// Upgrade implements [ledger.Rules]. A file of format 2 was written with the key, and all that it
+// has still means the same: its tasks only become known by their callers. A file of format 1 is
+// taken once, and written anew with what is kept. An open approval is made again from the steps
+// that the log has of it. It is dropped if the log has none, because anybody who could write to the
+// file could write anything. An approval that ended is no reason to allow anything, and is taken as
+// it is.
 func (r rules) Upgrade(c *change) {
-	if c.Format() == formatSealed {
-		c.Put(ledger.BucketMeta, []byte(ledger.KeyFormat), FormatVersion)
+	if older(c.Tx) == formatSealed {
+		c.Extend()
+		for _, t := range readTasks(c.Tx) {
+			r.number(c, &t)
+			t.entries(c.Put)
+		}
 		return
 	}
 	if r.options.Old == nil {
@@ -168,10 +168,22 @@ func (r rules) Upgrade(c *change) {
 	}
 	for _, t := range tasks {
 		if !slices.ContainsFunc(t.Items, func(id string) bool { return !kept[id] }) {
+			r.number(c, &t)
 			t.entries(c.Put)
 		}
 	}
 	r.upgraded = result
+}
+
+// readTasks reads all tasks.
+func readTasks(tx *ledger.Tx) (tasks []Task) {
+	for _, read := range tx.Scan(bucketTasks, nil) {
+		var t Task
+		if read(&t) {
+			tasks = append(tasks, t)
+		}
+	}
+	return tasks
 }
 
 // again makes an open approval of format 1 from its steps. Of a reservation only the log
