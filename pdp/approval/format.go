@@ -111,8 +111,8 @@ func keyOf(key []byte, use string) []byte {
 	return derived
 }
 
-// form tells the ledger how approvals.db is laid out, how a file of an older format is recognised, which key values are sealed
-// with, how an approval is stored, and which errors to return.
+// form tells the ledger how approvals.db is laid out, how a file of an older format is recognised, which key values are
+// sealed with, how an approval is stored, and which errors to return.
 func form(data string, key []byte) ledger.Form {
 	return ledger.Form{
 		Path:    filepath.Join(data, FileName),
