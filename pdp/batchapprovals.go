@@ -102,6 +102,9 @@ func (j *judging) reserve(ctx context.Context) error {
 			claims[item.claim.id] = append(claims[item.claim.id], n)
 		}
 	}
+	if len(claims) > 0 && j.all.Waits != nil {
+		j.all.Waits()
+	}
 	for _, id := range slices.Sorted(maps.Keys(claims)) {
 		if err := j.reserveOne(ctx, claims[id]); err != nil {
 			return err
