@@ -22,6 +22,8 @@ type asking struct {
 	statuses []int
 	breaker  *breaker
 	schema   bool // the answer is a JSON Schema, which may say so
+	// How long the PDP was asked to hold its answer back: the call may take so much longer.
+	wait time.Duration
 }
 
 // reply is an answer that came as it should; what it says is still to be read.
@@ -47,7 +49,7 @@ func (c *Client) ask(ctx context.Context, a asking, read func(reply) *Error) (id
 	}
 	outcome := failed // also where something below panics
 	defer func() { leave(outcome) }()
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout+a.wait)
 	defer cancel()
 	for n := 0; ; n++ {
 		if err = c.once(ctx, a, id, read); err == nil || !c.mayRepeat(ctx, a, err, n) {

@@ -31,6 +31,7 @@ type Client struct {
 	clock    clock
 	breaker  *breaker
 	receipts reporting
+	waits    waits
 	endpoint atomic.Pointer[endpoints]
 }
 
