@@ -290,9 +290,17 @@ type TaskHandle struct {
 	Status         string            `json:"status"`
 	StatusEndpoint string            `json:"status_endpoint"`
 	ExpiresAt      time.Time         `json:"expires_at,omitzero"`
+	Approvals      []TaskApproval    `json:"approvals,omitzero"`
 	Items          []TaskItem        `json:"items,omitzero"`
 	Links          map[string]string `json:"links,omitzero"`
 	Display        map[string]string `json:"display,omitzero"`
+}
+
+// TaskApproval names an approval request of a pending task, by the id that it has below /v1/approvals. Item is which of
+// the task's items it is for, from 0; nil if the task has none.
+type TaskApproval struct {
+	ID   string `json:"id"`
+	Item *int   `json:"item,omitzero"`
 }
 
 // TaskItem is one of the requests of a task that holds several.

@@ -103,7 +103,12 @@ func (b *Broker) handle(f Followed) (h evaluation.TaskHandle, err error) {
 	h = evaluation.TaskHandle{ID: f.ID, Status: f.status(), StatusEndpoint: endpoint}
 	if h.Status == string(approval.Pending) {
 		h.Links = map[string]string{"cancel": endpoint + "/cancel"}
-		for _, one := range f.approvals {
+		for n, one := range f.approvals {
+			named := evaluation.TaskApproval{ID: one.ID}
+			if f.Bulk {
+				named.Item = &n
+			}
+			h.Approvals = append(h.Approvals, named)
 			if one.Status == approval.Pending && one.ExpiresAt.After(h.ExpiresAt) {
 				h.ExpiresAt = seconds(one.ExpiresAt)
 			}
