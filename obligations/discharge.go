@@ -180,9 +180,9 @@ const (
 // discharged. It is made of the outcomes each time: there is no second truth.
 func (r Report) Permitted() bool { return r.allow && r.ended == nil && len(r.undone()) == 0 }
 
-// Owes reports whether o is one of the obligations.
+// Owes reports whether an obligation with the id of o is among the obligations.
 func (r Report) Owes(o evaluation.Obligation) bool {
-	return slices.ContainsFunc(r.outcomes, func(one Outcome) bool { return one.ID == o.ID && one.Type == o.Type })
+	return slices.ContainsFunc(r.outcomes, func(one Outcome) bool { return one.ID == o.ID })
 }
 
 // Break is r after a promise was not kept: a handler returned nil for what was to be done
@@ -196,8 +196,8 @@ func (r Report) Break(o evaluation.Obligation, why error) Report {
 	}
 	r.outcomes = slices.Clone(r.outcomes)
 	for n, one := range r.outcomes {
-		if one.ID == o.ID && one.Type == o.Type && one.Status == Discharged {
-			r.outcomes[n] = broken
+		if one.ID == o.ID && one.Status == Discharged {
+			r.outcomes[n].Status, r.outcomes[n].Err = Failed, broken.Err
 		}
 	}
 	return r

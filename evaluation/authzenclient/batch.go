@@ -24,7 +24,7 @@ func (c *Client) EvaluateBatch(ctx context.Context, semantic evaluation.Semantic
 	body, err := c.encodeBatch(semantic, requests)
 	id := ""
 	if err == nil {
-		a := asking{op: "batch", url: c.endpoint.Load().evaluations, body: body, repeat: unanswered}
+		a := asking{op: "batch", url: c.endpoint.Load().evaluations, body: body, repeat: repeatOf(requests...)}
 		id, err = c.ask(ctx, a, func(r reply) *Error {
 			return readBatch(decisions, r, semantic)
 		})

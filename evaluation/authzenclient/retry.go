@@ -6,9 +6,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
+
+	"policy-service/evaluation"
 )
 
 // repeatable orders failures by what may have happened at the PDP. A call can be
@@ -21,6 +24,14 @@ const (
 	unanswered             // it was sent, or may have been; no byte came back
 	askedToWait            // the PDP said: later
 )
+
+// repeatOf is what questions allow: one that presents an approval may use it up.
+func repeatOf(requests ...evaluation.Request) repeatable {
+	if slices.ContainsFunc(requests, presents) {
+		return unsent
+	}
+	return unanswered
+}
 
 // within reports whether a call that allows most may be asked again.
 func (r repeatable) within(most repeatable) bool {
