@@ -180,7 +180,7 @@ func (w *waiter) prepare(ctx context.Context, e Enforcement, o offer) (Handle, *
 	}}
 	err := c.reachable(h.kept.Endpoint)
 	if err == nil && o.schema != "" {
-		err = c.fills(ctx, h, o.schema)
+		err = tasks{c}.fills(ctx, h, o.schema)
 	}
 	if err == nil {
 		err = h.name()

@@ -27,7 +27,7 @@ func (w *waiter) await(ctx context.Context, h Handle) (Standing, *Error) {
 		default:
 			h = s.handle
 		}
-		if err := w.client.pause(ctx, n, later, h.ends()); err != nil {
+		if err := w.client.clock.pause(ctx, n, later, h.ends()); err != nil {
 			return s, err
 		}
 	}
@@ -35,7 +35,7 @@ func (w *waiter) await(ctx context.Context, h Handle) (Standing, *Error) {
 
 // look looks, and keeps the handle of what was asked for just now.
 func (w *waiter) look(ctx context.Context, h Handle, wait time.Duration) (Standing, *Error) {
-	s, err := w.client.look(ctx, h, wait)
+	s, err := tasks{w.client}.look(ctx, h, wait)
 	if err == nil && h.kept.Task == nil {
 		err = w.kept(ctx, s.handle)
 	}
@@ -48,19 +48,19 @@ func (e *Error) passing() bool {
 }
 
 // pace is how long it is before somebody is asked for the n-th time again.
-func (c *Client) pace(n int) time.Duration {
+func (k clock) pace(n int) time.Duration {
 	longest := min(firstLook<<min(n, 10), mostBetween)
-	return time.Duration((0.5 + c.clock.jitter()/2) * float64(longest))
+	return time.Duration((0.5 + k.jitter()/2) * float64(longest))
 }
 
 // pause waits before somebody is asked for the n-th time again, at least as long as they
 // want. It fails at once where they would be asked too late.
-func (c *Client) pause(ctx context.Context, n int, atLeast time.Duration, ends time.Time) *Error {
-	pause := max(c.pace(n), atLeast)
-	if !ends.IsZero() && !c.clock.now().Add(pause).Before(ends) {
+func (k clock) pause(ctx context.Context, n int, atLeast time.Duration, ends time.Time) *Error {
+	pause := max(k.pace(n), atLeast)
+	if !ends.IsZero() && !k.now().Add(pause).Before(ends) {
 		return notApproved("nobody decided in time")
 	}
-	if err := c.clock.wait(ctx, pause); err != nil {
+	if err := k.wait(ctx, pause); err != nil {
 		e := &Error{Kind: Cancelled, Detail: "the wait for people was given up", cause: err}
 		if ctx.Err() == context.DeadlineExceeded {
 			e.Kind = TimedOut

@@ -17,6 +17,9 @@ const (
 	plainFor = time.Minute
 )
 
+// tasks is a client where it asks about approval requests.
+type tasks struct{ *Client }
+
 // Standing is how far it is with what people were asked. The zero Standing is of nothing.
 type Standing struct {
 	handle Handle
@@ -68,7 +71,7 @@ func (s Standing) String() string {
 // Where Ask fails after [KeepHandle] kept a handle, [Client.Look] at that handle asks again.
 // Sent again for the same deny, it is the same approval request.
 func (c *Client) Ask(ctx context.Context, denied Enforcement, options ...ApprovalOption) (Standing, error) {
-	s, err := c.request(ctx, denied, options)
+	s, err := tasks{c}.request(ctx, denied, options)
 	if err != nil {
 		err.Op = "request"
 		return Standing{}, err
@@ -76,7 +79,7 @@ func (c *Client) Ask(ctx context.Context, denied Enforcement, options ...Approva
 	return s, nil
 }
 
-func (c *Client) request(ctx context.Context, e Enforcement, options []ApprovalOption) (s Standing, err *Error) {
+func (c tasks) request(ctx context.Context, e Enforcement, options []ApprovalOption) (s Standing, err *Error) {
 	w, err := c.waiter(nil, options)
 	if err != nil {
 		return s, err
@@ -105,7 +108,7 @@ func (c *Client) request(ctx context.Context, e Enforcement, options []ApprovalO
 // An error says nothing of what people said. Where its kind is [Unreachable], [TimedOut] or
 // [Unavailable], look again later.
 func (c *Client) Look(ctx context.Context, h Handle, wait time.Duration) (Standing, error) {
-	s, err := c.look(ctx, h, wait)
+	s, err := tasks{c}.look(ctx, h, wait)
 	if err != nil {
 		err.Op = "await"
 		return Standing{}, err
@@ -113,7 +116,7 @@ func (c *Client) Look(ctx context.Context, h Handle, wait time.Duration) (Standi
 	return s, nil
 }
 
-func (c *Client) look(ctx context.Context, h Handle, wait time.Duration) (s Standing, err *Error) {
+func (c tasks) look(ctx context.Context, h Handle, wait time.Duration) (s Standing, err *Error) {
 	if err := c.made(h); err != nil {
 		return s, err
 	}
@@ -128,7 +131,7 @@ func (c *Client) look(ctx context.Context, h Handle, wait time.Duration) (s Stan
 
 // watched looks until people have decided or the wait is up. A PDP that holds its answer back
 // is asked once; every other is looked at with pauses between.
-func (c *Client) watched(ctx context.Context, h Handle, wait time.Duration) (s Standing, err *Error) {
+func (c tasks) watched(ctx context.Context, h Handle, wait time.Duration) (s Standing, err *Error) {
 	up := c.clock.now().Add(wait)
 	ask := func(wait time.Duration) (err *Error) {
 		s, err = c.status(ctx, h, wait)
@@ -140,7 +143,7 @@ func (c *Client) watched(ctx context.Context, h Handle, wait time.Duration) (s S
 		if err != nil || !s.Pending() || left <= 0 {
 			return s, err
 		}
-		pause := max(c.pace(n), s.told.retryAfter)
+		pause := max(c.clock.pace(n), s.told.retryAfter)
 		if failure := c.clock.wait(ctx, min(pause, left)); failure != nil {
 			return s, broken(ctx, failure, "", false)
 		}
@@ -153,7 +156,7 @@ func (c *Client) watched(ctx context.Context, h Handle, wait time.Duration) (s S
 
 // patiently asks with a wait, where the PDP takes one, and plainly where it does not: it, or
 // something between, may refuse the wait, or break it off.
-func (c *Client) patiently(ctx context.Context, wait time.Duration, ask func(time.Duration) *Error) *Error {
+func (c tasks) patiently(ctx context.Context, wait time.Duration, ask func(time.Duration) *Error) *Error {
 	if of := c.http.Timeout; of > 0 {
 		wait = min(wait, of-c.timeout)
 	}
@@ -201,7 +204,7 @@ func within(url string, wait time.Duration) string {
 }
 
 // submit asks for an approval. By its key it is one however often it is sent.
-func (c *Client) submit(ctx context.Context, h Handle) (s Standing, err *Error) {
+func (c tasks) submit(ctx context.Context, h Handle) (s Standing, err *Error) {
 	body, err := h.body()
 	if err != nil {
 		return s, err
@@ -221,7 +224,7 @@ func (c *Client) submit(ctx context.Context, h Handle) (s Standing, err *Error) 
 }
 
 // status asks how far a task is.
-func (c *Client) status(ctx context.Context, h Handle, wait time.Duration) (s Standing, err *Error) {
+func (c tasks) status(ctx context.Context, h Handle, wait time.Duration) (s Standing, err *Error) {
 	a := asking{op: "await", url: within(h.kept.Task.StatusEndpoint, wait), wait: wait, method: http.MethodGet, repeat: unanswered}
 	p, err := c.atTask(ctx, a, h.mine)
 	if err != nil {
@@ -255,14 +258,14 @@ func (h Handle) mine(p told) *Error {
 // where that came to its end before, where nobody was asked yet, and where the PDP does
 // not offer it. What was approved is revoked by people, at the PDP.
 func (c *Client) Cancel(ctx context.Context, h Handle) error {
-	if err := c.cancel(ctx, h); err != nil {
+	if err := (tasks{c}).cancel(ctx, h); err != nil {
 		err.Op = "cancel"
 		return err
 	}
 	return nil
 }
 
-func (c *Client) cancel(ctx context.Context, h Handle) *Error {
+func (c tasks) cancel(ctx context.Context, h Handle) *Error {
 	if err := c.made(h); err != nil {
 		return err
 	}
@@ -279,7 +282,7 @@ func (c *Client) cancel(ctx context.Context, h Handle) *Error {
 
 // atTask asks about a task, where its URL is one to be trusted. There is no breaker: who
 // waits asks rarely, and wants to know when the PDP is back.
-func (c *Client) atTask(ctx context.Context, a asking, accept func(told) *Error) (p told, err *Error) {
+func (c tasks) atTask(ctx context.Context, a asking, accept func(told) *Error) (p told, err *Error) {
 	if err := c.reachable(a.url); err != nil {
 		return p, err
 	}
@@ -298,7 +301,7 @@ func (c *Client) reachable(url string) *Error {
 	if url == "" {
 		return notAsked("the PDP does not offer this")
 	}
-	if err := c.near(url); err != nil {
+	if err := c.at.near(url); err != nil {
 		return notAsked("a URL of the answer " + err.Error())
 	}
 	return nil

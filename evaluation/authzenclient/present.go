@@ -74,7 +74,7 @@ func (w *waiter) use(ctx context.Context, given Standing) (Enforcement, offer) {
 		if o.next() != evaluation.NextRetry {
 			return e, o
 		}
-		if err := w.client.pause(ctx, n, o.retryAfter, given.given.until); err != nil {
+		if err := w.client.clock.pause(ctx, n, o.retryAfter, given.given.until); err != nil {
 			e.fail("await", err)
 			return e, offer{}
 		}

@@ -42,7 +42,7 @@ type annotations struct {
 }
 
 // fills refuses to ask for an approval without what the PDP wants to know.
-func (c *Client) fills(ctx context.Context, h Handle, url string) *Error {
+func (c tasks) fills(ctx context.Context, h Handle, url string) *Error {
 	if err := c.reachable(url); err != nil {
 		return err
 	}
