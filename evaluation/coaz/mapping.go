@@ -1,0 +1,283 @@
+package coaz
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"strings"
+
+	"policy-service/evaluation"
+)
+
+// Mapping is a compiled mapping. It is immutable, and safe for concurrent use.
+type Mapping struct {
+	binding   *Binding
+	author    author
+	method    string // the only one that it is for; "" is any
+	dialect   Dialect
+	digest    string
+	envelopes []*envelope
+}
+
+// author is who wrote a mapping; see the package's comment.
+type author uint8
+
+const (
+	declared author = iota
+	operator
+	standard
+)
+
+// Dialect is the form of the mapping, and of the refusals that come of it. A tool that declares a mapping in each
+// dialect has that of the binding, [AuthZEN].
+func (m *Mapping) Dialect() Dialect { return m.dialect }
+
+// Digest names the mapping: "sha256:" and the SHA-256, in hexadecimal, of its canonical text and dialect. Mappings with
+// one digest yield the same questions.
+func (m *Mapping) Digest() string { return m.digest }
+
+func digestOf(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// and is the Mapping of a tool that declares more than one: all are asked.
+func (m *Mapping) and(more *Mapping) *Mapping {
+	if m == nil {
+		return more
+	}
+	both := *m
+	both.digest = digestOf(m.digest, more.digest)
+	both.envelopes = slices.Concat(m.envelopes, more.envelopes)
+	return &both
+}
+
+// Questions are what the PDP is asked before a request may have its effect.
+type Questions struct {
+	// Requests are the decisions that are wanted, in the order of the mapping: at least one. The request may go on only
+	// if the PDP permits each of them. They name no tenant.
+	Requests []evaluation.Request
+	// Envelopes are the same requests as the profile has them sent, for a PEP that sends bodies as they are. There is
+	// one, or two if a tool declares a mapping in each dialect.
+	Envelopes []Envelope
+	// Warnings are for the PEP's log.
+	Warnings []Warning
+}
+
+// Envelope is one call of the PDP.
+type Envelope struct {
+	API API
+	// Body is the request body: for Evaluations with what the mapping has at the top level there, and without options.
+	Body []byte
+	// Requests are the decisions that it asks for: an answer with fewer is no permit.
+	Requests []evaluation.Request
+}
+
+// API is the API of AuthZEN that an envelope names.
+type API string
+
+// The APIs.
+const (
+	Evaluation  API = "evaluation"  // POST /access/v1/evaluation
+	Evaluations API = "evaluations" // POST /access/v1/evaluations
+)
+
+// Warning says what a PEP should know of a question that it may ask all the same.
+type Warning struct {
+	Pointer string // into the mapping
+	Detail  string
+}
+
+// Questions resolves the mapping for an operation. The same mapping and operation yield the same bytes. Every error is
+// an [*Error].
+func (m *Mapping) Questions(op Operation) (Questions, error) {
+	if m.method != "" && m.method != op.Method {
+		return Questions{}, &Error{Dialect: m.dialect, Detail: "the mapping is for " + m.method + ", and was asked about another method"}
+	}
+	r := resolution{mapping: m, op: &op}
+	var q Questions
+	for _, e := range m.envelopes {
+		r.envelope = e
+		asked, err := e.resolve(&r)
+		if err != nil {
+			return Questions{}, e.describe(err)
+		}
+		q.Envelopes = append(q.Envelopes, asked)
+	}
+	q.Requests = q.Envelopes[0].Requests
+	for _, more := range q.Envelopes[1:] {
+		q.Requests = slices.Concat(q.Requests, more.Requests)
+	}
+	q.Warnings = r.warnings
+	return q, nil
+}
+
+// envelope is one compiled envelope: what is sent to one API.
+type envelope struct {
+	api     API
+	dialect Dialect
+	at      string // where the template stands in the mapping
+	shared  template
+	entries []template // of evaluations
+	leaves  []leaf     // the expressions, in the order of their pointers
+}
+
+// leaf is an expression of a mapping, and what is known of it without evaluating it.
+type leaf struct {
+	at, text string
+	reads    []selection
+}
+
+// template is a request of which parts are still to be resolved; nil is a part that it does not have.
+type template struct {
+	at                                 string
+	subject, action, resource, context node
+}
+
+// resolution resolves a mapping for one operation.
+type resolution struct {
+	mapping  *Mapping
+	envelope *envelope
+	op       *Operation
+	vars     variables
+	spent    uint64
+	warnings []Warning
+}
+
+func (r *resolution) fail(at, detail string) *Error {
+	return &Error{Dialect: r.envelope.dialect, Pointer: at, Detail: detail}
+}
+
+func (e *envelope) resolve(r *resolution) (Envelope, *Error) {
+	body, err := e.body(r)
+	if err != nil {
+		return Envelope{}, err
+	}
+	requests, err := e.decode(r, body)
+	if err != nil {
+		return Envelope{}, err
+	}
+	for n := range requests {
+		requests[n].Tenant = "" // the PEP's client knows whose questions it asks
+		if err := e.check(r, &requests[n], n); err != nil {
+			return Envelope{}, err
+		}
+	}
+	return Envelope{API: e.api, Body: body, Requests: requests}, r.anchor(requests, e.at)
+}
+
+func (e *envelope) body(r *resolution) ([]byte, *Error) {
+	b, err := e.shared.append(append(make([]byte, 0, 512), '{'), r)
+	if err != nil || e.api == Evaluation {
+		return append(b, '}'), err
+	}
+	if len(b) > 1 {
+		b = append(b, ',')
+	}
+	b = append(b, `"evaluations":[`...)
+	for n := range e.entries {
+		if n > 0 {
+			b = append(b, ',')
+		}
+		if b, err = e.entries[n].append(append(b, '{'), r); err != nil {
+			return nil, err
+		}
+		b = append(b, '}')
+	}
+	return append(b, "]}"...), nil
+}
+
+// decode reads a body as the PDP will: strictly, within the limits, and entries with what they inherit.
+func (e *envelope) decode(r *resolution, body []byte) ([]evaluation.Request, *Error) {
+	limits := r.mapping.binding.limits.Request
+	if e.api == Evaluation {
+		q, err := evaluation.DecodeAuthZEN(body, "", limits)
+		return []evaluation.Request{q}, e.refused(r, err)
+	}
+	batch, err := evaluation.DecodeBatch(body, "", limits)
+	if err != nil {
+		return nil, e.refused(r, err)
+	}
+	requests := make([]evaluation.Request, len(batch.Items))
+	for n, item := range batch.Items {
+		if item.Err != nil {
+			return nil, e.refused(r, item.Err)
+		}
+		requests[n] = item.Request
+	}
+	return requests, nil
+}
+
+// refused is an error of the request that was made, with the pointer into the mapping that made it.
+func (e *envelope) refused(r *resolution, err error) *Error {
+	if err == nil {
+		return nil
+	}
+	wrong, ok := err.(*evaluation.Error)
+	if !ok {
+		return r.fail(e.at, "no valid request comes of the mapping")
+	}
+	return r.fail(e.at+wrong.Pointer, wrong.Detail)
+}
+
+// check refuses what a request may hold, but not one that a mapping made.
+func (e *envelope) check(r *resolution, q *evaluation.Request, n int) *Error {
+	for _, name := range [...]struct{ member, value string }{
+		{"/subject/type", q.Subject.Type}, {"/subject/id", q.Subject.ID}, {"/action/name", q.Action.Name},
+		{"/resource/type", q.Resource.Type}, {"/resource/id", q.Resource.ID},
+	} {
+		if name.value == "" {
+			return r.fail(e.place(name.member, n), "empty")
+		}
+	}
+	if r.mapping.author == operator {
+		return nil
+	}
+	for name := range q.Context.Members {
+		if evaluation.Protocol(name) {
+			return r.fail(e.place("/context"+escaped(name), n), betweenPEPAndPDP)
+		}
+	}
+	return nil
+}
+
+const betweenPEPAndPDP = "only the PEP sets this member of the context: it is between PEP and PDP"
+
+// place is where a member of the request n comes from: of its entry, or of what entries share.
+func (e *envelope) place(member string, n int) string {
+	if e.api == Evaluation || !e.entries[n].has(member) {
+		return e.at + member
+	}
+	return e.entries[n].at + member
+}
+
+func (t *template) has(member string) bool {
+	part, _, _ := strings.Cut(member[1:], "/")
+	for _, p := range t.parts() {
+		if p.name == part {
+			return p.node != nil
+		}
+	}
+	return false
+}
+
+// describe adds the expression that stands at an error's place, or above it.
+func (e *envelope) describe(err *Error) *Error {
+	for at := err.Pointer; err.Expression == ""; {
+		if n := slices.IndexFunc(e.leaves, func(l leaf) bool { return l.at == at }); n >= 0 {
+			err.Expression = e.leaves[n].text
+			break
+		}
+		i := strings.LastIndexByte(at, '/')
+		if i < 0 {
+			break
+		}
+		at = at[:i]
+	}
+	return err
+}
+
+func tooMany(what string, bound int) string {
+	return "more than " + strconv.Itoa(bound) + " " + what
+}
