@@ -98,13 +98,16 @@ type waiter struct {
 	keep          func(context.Context, Handle) error
 }
 
-// approvalMember is where in the context an approval is presented.
-const approvalMember = "approval"
+// An approval is presented in one of these members of the context.
+const (
+	approvalMember   = "approval"
+	approvalIDMember = "approval_id"
+)
 
 // presents reports whether a request says something of an approval, in whatever form.
 func presents(q evaluation.Request) bool {
 	_, approval := q.Context.Get(approvalMember)
-	_, id := q.Context.Get("approval_id")
+	_, id := q.Context.Get(approvalIDMember)
 	return approval || id
 }
 
