@@ -88,7 +88,7 @@ func (b *Binding) Default(method string) (*Mapping, Verdict) {
 // [SEP] one with resource, subject and context. Nothing is added to it, and its subject may be whoever it names. Every
 // error is an [*Error].
 func (b *Binding) Compile(mapping evaluation.Object, d Dialect) (*Mapping, error) {
-	c := compiler{binding: b, author: operator, dialect: d, language: b.operator}
+	c := compiler{binding: b, author: operator, dialect: d, language: b.operator, limits: b.limits}
 	return c.compile(mapping)
 }
 
@@ -114,7 +114,7 @@ func (b *Binding) Parse(tool evaluation.Object) (*Mapping, error) {
 	}
 	var m *Mapping
 	if hasAuthZEN {
-		c := compiler{binding: b, author: declared, dialect: AuthZEN, language: b.declared}
+		c := compiler{binding: b, author: declared, dialect: AuthZEN, language: b.declared, limits: b.limits}
 		var err error
 		if m, err = c.declaration(authzen); err != nil {
 			return nil, err
@@ -124,7 +124,7 @@ func (b *Binding) Parse(tool evaluation.Object) (*Mapping, error) {
 		return m, nil
 	}
 	name, _ := tool.Get("name")
-	c := compiler{binding: b, author: declared, dialect: SEP, language: b.declared, tool: name.Text()}
+	c := compiler{binding: b, author: declared, dialect: SEP, language: b.declared, limits: b.limits, tool: name.Text()}
 	older, err := c.declaration(sep)
 	if err != nil {
 		return nil, err

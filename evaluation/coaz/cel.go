@@ -1,19 +1,16 @@
 package coaz
 
 import (
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/cost"
 	"cel.dev/cel-go/common/env"
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
-	"cel.dev/cel-go/interpreter"
+
+	"policy-service/evaluation"
 )
 
 // language is CEL as mappings are written in it: the standard library and optional values, over the variables that
@@ -32,10 +29,8 @@ func newLanguage(limits Limits, inputs []string) (*language, error) {
 		cel.CrossTypeNumericComparisons(true),
 		cel.DefaultUTCTimeZone(true),
 		cel.EnableErrorOnBadPresenceTest(true), // .?x of a string is a mistake, and not an x that is absent
-		cel.ParserExpressionSizeLimit(limits.Expression),
 		cel.ParserRecursionLimit(maxNesting),
 		cel.ExpressionNodeLimit(maxNodes),
-		cel.RegexProgramSizeLimit(maxProgram),
 		cel.Variable("params", cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable("token", cel.MapType(cel.StringType, cel.DynType)),
 	}
@@ -91,44 +86,45 @@ type expression struct {
 }
 
 // expression compiles what stands behind a $.
-func (c *compiler) expression(text, at string, want result) (node, []selection, *Error) {
-	l, source := c.language, text[1:]
-	fail := func(offset int, detail string) *Error {
-		err := c.fail(at, detail)
+func (c *compiler) expression(l *leaf) (node, *Error) {
+	source, language := l.text[1:], c.language
+	fail := func(offset int, detail string) (node, *Error) {
+		err := c.fail(l.at, detail)
 		err.Offset = offset
-		return err
+		return nil, err
 	}
-	parsed, issues := l.env.Parse(source)
-	if err := issues.Err(); err != nil {
-		return nil, nil, fail(offsetOf(source, issues), "the expression is no CEL, or beyond a limit")
+	parsed, issues := language.env.Parse(source)
+	if issues.Err() != nil {
+		return fail(offsetOf(source, issues), found("the expression is no CEL, or nests too deep", issues))
 	}
 	offsets := offsetsIn(source, parsed.NativeRep())
 	var seen inspector
 	if seen.inspect(parsed.NativeRep().Expr()); seen.problem != "" {
-		return nil, nil, fail(offsets[seen.where], seen.problem)
+		return fail(offsets[seen.where], seen.problem)
 	}
-	checked, issues := l.env.Check(parsed)
-	if err := issues.Err(); err != nil {
-		return nil, nil, fail(offsetOf(source, issues), checkDetail(issues))
+	checked, issues := language.env.Check(parsed)
+	if issues.Err() != nil {
+		return fail(offsetOf(source, issues), found("the types in the expression do not fit", issues))
 	}
 	if seen.unoptional(checked) {
-		return nil, nil, fail(0, "what is marked as optional in a list or map is no optional value")
+		return fail(0, "what is marked as optional in a list or map is no optional value")
 	}
-	if yields := unwrapped(checked.OutputType()); !want.takes(yields) {
-		return nil, nil, fail(0, "the expression yields a "+yields.TypeName()+", which cannot stand here")
+	if yields := unwrapped(checked.OutputType()); !l.want.takes(yields) && !(seen.builds && isScalar(yields)) {
+		return fail(0, "the expression yields a "+yields.TypeName()+", which cannot stand here")
 	}
 	for n := range seen.reads {
 		seen.reads[n].offset = offsets[seen.reads[n].id]
 	}
-	program, err := l.program(checked, &seen)
+	l.reads, l.tested = seen.reads, seen.tested
+	program, err := language.program(checked, &seen)
 	if err != nil {
-		return nil, nil, fail(0, "the expression cannot be planned: a regular expression in it is wrong or too large")
+		return fail(0, "the expression cannot be planned")
 	}
-	e := &expression{at: at, text: source, program: program, offsets: offsets, language: l}
+	e := &expression{at: l.at, text: source, program: program, offsets: offsets, language: language}
 	if len(seen.reads) == 1 && seen.reads[0].alone {
 		e.copies = &seen.reads[0]
 	}
-	return e, seen.reads, nil
+	return e, nil
 }
 
 // takes reports whether an expression of this type can yield what is wanted: for all but what is known only of its
@@ -145,6 +141,16 @@ func (want result) takes(t *cel.Type) bool {
 		return want == anyResult
 	}
 	return false // bytes, timestamps, durations, types, messages: JSON does not have them
+}
+
+// isScalar reports whether a type is one that the checker may be wrong about: it guesses the type of what is in an empty
+// list, from the first operation that could have it. What is not checked then is checked when there is a value.
+func isScalar(t *cel.Type) bool {
+	switch t.Kind() {
+	case types.BoolKind, types.BytesKind, types.IntKind, types.UintKind, types.DoubleKind, types.StringKind, types.DurationKind, types.TimestampKind:
+		return true
+	}
+	return false
 }
 
 // unwrapped is the type of the value that an optional holds.
@@ -217,111 +223,11 @@ func (e *expression) copied(r *resolution, v ref.Val) (string, bool) {
 		return "", false
 	}
 	n, ok := e.copies.in(&r.vars)
-	return n.Text(), ok && n.Kind() == evaluationNumber
+	return n.Text(), ok && n.Kind() == evaluation.Number
 }
 
 func (e *expression) fail(r *resolution, offset int, detail string) *Error {
 	err := r.fail(e.at, detail)
 	err.Expression, err.Offset = "$"+e.text, offset
 	return err
-}
-
-func costExceeded(l Limits) string { return tooMany("units of cost for all expressions", int(l.Cost)) }
-
-// failed is an error of the evaluation, in words of ours: those of the library quote values.
-func (e *expression) failed(r *resolution, err error) *Error {
-	var cancelled interpreter.EvalCancelledError
-	if errors.As(err, &cancelled) {
-		if cancelled.Cause == interpreter.MemoryLimitExceeded {
-			return e.fail(r, 0, tooMany("values at a time", int(e.language.limits.Values)))
-		}
-		return e.fail(r, 0, costExceeded(e.language.limits))
-	}
-	offset := 0
-	var celErr *types.Err
-	if errors.As(err, &celErr) {
-		offset = e.offsets[celErr.NodeID()]
-	}
-	text := err.Error()
-	for _, known := range failures {
-		if strings.HasPrefix(text, known.begins) {
-			return e.fail(r, offset, known.detail)
-		}
-	}
-	return e.fail(r, offset, "the evaluation fails")
-}
-
-// failures are what evaluations fail with: how the library's text begins, and what we say.
-var failures = []struct{ begins, detail string }{
-	{"no such key", "a member that is read is missing"},
-	{"no such attribute", "a variable that is read has no value"},
-	{"index out of bounds", "an index is out of range"},
-	{"index '", "an index is out of range"},
-	{"no such overload", "a value has a type that the operation does not take"},
-	{"unsupported index type", "a value has a type that cannot be an index"},
-	{"unsupported key type", "a value has a type that cannot be the name of a member"},
-	{"division by zero", "division by zero"},
-	{"modulus by zero", "division by zero"},
-	{"integer overflow", "a number is out of range"},
-	{"unsigned integer overflow", "a number is out of range"},
-	{"optional.none()", "the value of an optional that has none is read"},
-	{inexact, inexact},
-	{textTooLong, textTooLong},
-}
-
-// offsetsIn are the bytes at which the parts of an expression begin in the mapping's string, which begins with a $.
-func offsetsIn(source string, tree *ast.AST) map[int64]int {
-	starts := make([]int, 0, len(source)+1) // of the characters, in which the library counts
-	for i := range source {
-		starts = append(starts, i+1)
-	}
-	starts = append(starts, len(source)+1)
-	offsets := map[int64]int{}
-	for id, where := range tree.SourceInfo().OffsetRanges() {
-		if n := int(where.Start); 0 <= n && n < len(starts) {
-			offsets[id] = starts[n]
-		}
-	}
-	return offsets
-}
-
-// offsetOf is the byte of the mapping's string at which the first mistake is.
-func offsetOf(source string, issues *cel.Issues) int {
-	errs := slices.Clone(issues.Errors())
-	if len(errs) == 0 {
-		return 0
-	}
-	first := errs[0].Location
-	for _, e := range errs[1:] {
-		if l := e.Location; l.Line() < first.Line() || l.Line() == first.Line() && l.Column() < first.Column() {
-			first = l
-		}
-	}
-	if first.Line() < 1 || first.Column() < 0 {
-		return 0
-	}
-	lines := strings.SplitAfter(source, "\n")
-	if first.Line() > len(lines) {
-		return 0
-	}
-	before := 0
-	for _, line := range lines[:first.Line()-1] {
-		before += len(line)
-	}
-	for i := range lines[first.Line()-1] {
-		if first.Column() == 0 || i > 0 && len([]rune(lines[first.Line()-1][:i])) == first.Column() {
-			return before + i + 1
-		}
-	}
-	return len(source)
-}
-
-// checkDetail says what the type checker found, without the library's text: it quotes the expression.
-func checkDetail(issues *cel.Issues) string {
-	for _, e := range issues.Errors() {
-		if strings.HasPrefix(e.Message, "undeclared reference") {
-			return "the expression names a variable or function that mappings do not have"
-		}
-	}
-	return "the types in the expression do not fit"
 }

@@ -156,12 +156,12 @@ func boundedMatches(programs map[string]int) *interpreter.RegexOptimization {
 	}
 }
 
-// matchingCost is what matching costs: a unit for each thousand steps that it could take.
+// matchingCost is what matching costs: a unit for each 250 steps that it could take.
 func matchingCost(programs map[string]int) cost.FunctionTracker {
 	return func(args []ref.Val, _ ref.Val) *uint64 {
 		text, _ := args[0].(types.String)
 		pattern, _ := args[1].(types.String)
 		steps := uint64(len(text)+1) * uint64(programs[string(pattern)]+1)
-		return charge(1 + uint64(len(text)/10) + min(steps/1000, math.MaxInt32))
+		return charge(1 + uint64(len(text)/10) + min(steps/250, math.MaxInt32))
 	}
 }

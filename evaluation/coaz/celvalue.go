@@ -3,9 +3,6 @@ package coaz
 import (
 	"math"
 	"reflect"
-	"slices"
-	"strconv"
-	"strings"
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
@@ -14,8 +11,6 @@ import (
 
 	"policy-service/evaluation"
 )
-
-const evaluationNumber = evaluation.Number
 
 // variables are the values of an expression's variables.
 type variables struct {
@@ -88,70 +83,6 @@ func celValue(v evaluation.Value) ref.Val {
 	return types.NullValue
 }
 
-// celNumber is the int or double that a number is. It is an int if it is integral, however it is written: 1, 1.0 and
-// 1e0 are one number. A number that neither can hold exactly stays what it is, and can only be copied.
-func celNumber(v evaluation.Value) ref.Val {
-	if n, ok := v.Scaled(0); ok {
-		return types.Int(n)
-	}
-	if f, err := strconv.ParseFloat(v.Text(), 64); err == nil && f != math.Trunc(f) {
-		digits, ok := v.AppendCanonical(nil)
-		if ok && string(digits) == canonicalDouble(f) {
-			return types.Double(f)
-		}
-	}
-	return &number{v}
-}
-
-// canonicalDouble is the shortest text that is read as f again, in the form of [evaluation.Value.AppendCanonical]. It is
-// for doubles that are not integral.
-func canonicalDouble(f float64) string {
-	mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(f, 'e', -1, 64), "e")
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	power, _ := strconv.Atoi(exponent)
-	return whole + fraction + "e" + strconv.Itoa(power-len(fraction))
-}
-
-// number is a number that CEL cannot hold: beyond int64, or of more digits than a double has.
-type number struct{ value evaluation.Value }
-
-const inexact = "a number that CEL cannot hold exactly is used for more than a copy"
-
-var numberType = types.NewOpaqueType("json.number")
-
-func (n *number) ConvertToNative(reflect.Type) (any, error) {
-	return nil, types.NewErrFromString(inexact).(*types.Err)
-}
-func (n *number) ConvertToType(ref.Type) ref.Val {
-	return types.NewErrFromString(inexact)
-}
-func (n *number) Equal(ref.Val) ref.Val { return types.NewErrFromString(inexact) }
-func (n *number) Type() ref.Type        { return numberType }
-func (n *number) Value() any            { return n.value }
-
-// holdsNumber reports whether there is such a number in v, at any depth.
-func holdsNumber(v ref.Val) bool {
-	switch v := v.(type) {
-	case *number:
-		return true
-	case *types.Optional:
-		return v.HasValue() && holdsNumber(v.GetValue())
-	case traits.Mapper:
-		for it := v.Iterator(); it.HasNext() == types.True; {
-			if e, ok := v.Find(it.Next()); ok && holdsNumber(e) {
-				return true
-			}
-		}
-	case traits.Lister:
-		for it := v.Iterator(); it.HasNext() == types.True; {
-			if holdsNumber(it.Next()) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // list is an array of JSON, as CEL sees it.
 type list struct {
 	value evaluation.Value
@@ -209,139 +140,3 @@ func weigh(v evaluation.Value) uint32 {
 }
 
 func textWeight(s string) uint64 { return max(1, uint64(len(s)+9)/10) }
-
-// object of JSON, as CEL sees it. What is in it is made when somebody looks at it.
-type jsonMap struct {
-	object evaluation.Object
-	inner  map[string]ref.Val // containers that were looked at
-	size   uint32
-}
-
-func celMap(o evaluation.Object) *jsonMap { return &jsonMap{object: o} }
-
-// Find returns the member of a name.
-func (m *jsonMap) Find(key ref.Val) (ref.Val, bool) {
-	name, ok := key.(types.String)
-	if !ok {
-		return nil, false
-	}
-	if v, ok := m.inner[string(name)]; ok {
-		return v, true
-	}
-	v, ok := m.object.Get(string(name))
-	if !ok {
-		return nil, false
-	}
-	made := celValue(v)
-	if v.Kind() == evaluation.Array || v.Kind() == evaluation.Map {
-		if m.inner == nil {
-			m.inner = map[string]ref.Val{}
-		}
-		m.inner[string(name)] = made
-	}
-	return made, true
-}
-
-// Get returns the member of a name, or an error.
-func (m *jsonMap) Get(key ref.Val) ref.Val {
-	if v, ok := m.Find(key); ok {
-		return v
-	}
-	return types.NewErrFromString("no such key")
-}
-
-// Contains reports whether there is a member of a name.
-func (m *jsonMap) Contains(key ref.Val) ref.Val {
-	_, ok := m.Find(key)
-	return types.Bool(ok)
-}
-
-// Equal reports whether another map has equal members.
-func (m *jsonMap) Equal(other ref.Val) ref.Val {
-	o, ok := other.(traits.Mapper)
-	if !ok || o.Size() != m.Size() {
-		return types.False
-	}
-	for name := range m.object.Members {
-		mine, _ := m.Find(types.String(name))
-		theirs, ok := o.Find(types.String(name))
-		if !ok {
-			return types.False
-		}
-		if same := types.Equal(mine, theirs); same != types.True {
-			return same
-		}
-	}
-	return types.True
-}
-
-// Iterator yields the names, sorted.
-func (m *jsonMap) Iterator() traits.Iterator {
-	names := make([]ref.Val, 0, m.object.Len())
-	for name := range m.object.Members {
-		names = append(names, types.String(name))
-	}
-	return types.NewRefValList(adapter{}, names).Iterator()
-}
-
-// AggregateSize counts what is in the map.
-func (m *jsonMap) AggregateSize(types.AggregateSizer) uint32 {
-	if m.size == 0 {
-		m.size = weigh(m.object.Value())
-	}
-	return m.size
-}
-
-func (m *jsonMap) ConvertToNative(reflect.Type) (any, error) {
-	return nil, types.NewErrFromString("no such conversion").(*types.Err)
-}
-
-func (m *jsonMap) ConvertToType(t ref.Type) ref.Val {
-	switch t {
-	case types.MapType:
-		return m
-	case types.TypeType:
-		return types.MapType
-	}
-	return types.NewErrFromString("no such overload")
-}
-
-func (m *jsonMap) Size() ref.Val  { return types.Int(m.object.Len()) }
-func (m *jsonMap) Type() ref.Type { return types.MapType }
-func (m *jsonMap) Value() any     { return m.object }
-
-// sorted is a map that an expression made. The library goes through it in another order each time.
-type sorted struct{ traits.Mapper }
-
-// Iterator yields the keys, sorted.
-func (s *sorted) Iterator() traits.Iterator {
-	var keys []ref.Val
-	for it := s.Mapper.Iterator(); it.HasNext() == types.True; {
-		keys = append(keys, it.Next())
-	}
-	slices.SortFunc(keys, func(a, b ref.Val) int {
-		if c := strings.Compare(a.Type().TypeName(), b.Type().TypeName()); c != 0 {
-			return c
-		}
-		comparer, ok := a.(traits.Comparer)
-		if !ok {
-			return 0
-		}
-		order, _ := comparer.Compare(b).(types.Int)
-		return int(order)
-	})
-	return types.NewRefValList(adapter{}, keys).Iterator()
-}
-
-// Equal hides the order of the map from nobody else: the map itself compares.
-func (s *sorted) Equal(other ref.Val) ref.Val {
-	if o, ok := other.(*sorted); ok {
-		return s.Mapper.Equal(o.Mapper)
-	}
-	return s.Mapper.Equal(other)
-}
-
-// AggregateSize counts what is in the map.
-func (s *sorted) AggregateSize(sizer types.AggregateSizer) uint32 {
-	return sizer.AggregateSize(s.Mapper)
-}

@@ -27,7 +27,7 @@ func (b *Binding) compileDefaults() error {
 		if err != nil {
 			return fmt.Errorf("coaz: the default mapping of %s: %w", method, err)
 		}
-		c := compiler{binding: b, author: standard, dialect: AuthZEN, language: b.declared}
+		c := compiler{binding: b, author: standard, dialect: AuthZEN, language: b.declared, limits: DefaultLimits()}
 		m, err := c.compile(mapping)
 		if err != nil {
 			return fmt.Errorf("coaz: the default mapping of %s: %w", method, err)

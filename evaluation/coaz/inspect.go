@@ -1,6 +1,7 @@
 package coaz
 
 import (
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 
 	"policy-service/evaluation"
 )
@@ -144,9 +146,11 @@ func (i *inspector) call(e ast.Expr, s scope) {
 	case operators.Add:
 		i.builds = true
 	case overloads.Matches:
-		if len(parts) == 2 && parts[1].Kind() != ast.LiteralKind {
-			i.refuse(parts[1], "the pattern of matches is not a literal")
+		if len(parts) == 2 {
+			i.pattern(parts[1])
 		}
+	case "of", "ofNonZeroValue":
+		i.literal(e)
 	}
 	for _, part := range parts {
 		i.walk(part, s)
@@ -154,19 +158,60 @@ func (i *inspector) call(e ast.Expr, s scope) {
 }
 
 func (i *inspector) literal(e ast.Expr) {
-	if i.literals++; i.literals > maxConstructors {
-		i.refuse(e, tooMany("lists and maps in one expression", maxConstructors))
+	if i.literals++; i.literals > maxLiterals {
+		i.refuse(e, tooMany("lists, maps and optional values in one expression", maxLiterals))
 	}
+}
+
+// pattern checks a regular expression, which is compiled with the mapping and so must be known then.
+func (i *inspector) pattern(e ast.Expr) {
+	if e.Kind() != ast.LiteralKind {
+		i.refuse(e, "the pattern of matches is not a literal")
+		return
+	}
+	text, ok := e.AsLiteral().(types.String)
+	if !ok {
+		return // the type checker says so
+	}
+	switch parsed, err := syntax.Parse(string(text), syntax.Perl); {
+	case err != nil:
+		i.refuse(e, "the pattern of matches is no regular expression that RE2 has")
+	case stepsOf(parsed) > maxPattern:
+		i.refuse(e, tooMany("steps in a pattern", maxPattern))
+	}
+}
+
+// stepsOf is how many instructions matching a pattern takes, or more than maxPattern. The compiler would find out by
+// making them all.
+func stepsOf(re *syntax.Regexp) int {
+	n := 1 + len(re.Rune)
+	if re.Op == syntax.OpCharClass {
+		n = 1
+	}
+	for _, sub := range re.Sub {
+		n += stepsOf(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min, re.Max, 1)
+	}
+	return min(n, maxPattern+1)
 }
 
 func (i *inspector) entries(e ast.Expr, s scope) {
 	i.builds = true
 	i.literal(e)
+	keys := map[ref.Val]bool{}
 	for _, entry := range e.AsMap().Entries() {
 		pair := entry.AsMapEntry()
 		// A key of any type makes the types of nested maps grow exponentially; JSON has but one type of key.
 		if !isKey(pair.Key()) {
 			i.refuse(pair.Key(), "the key of a map is not a literal string, integer or bool")
+			return
+		}
+		if key := pair.Key().AsLiteral(); keys[key] {
+			i.refuse(pair.Key(), "a map has a key twice")
+		} else {
+			keys[key] = true
 		}
 		if pair.IsOptional() {
 			i.optionals = append(i.optionals, pair.Value().ID())

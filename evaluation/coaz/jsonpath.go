@@ -11,16 +11,17 @@ import (
 const notSingular = "a string that begins with $ must be a JSONPath that selects one place, from $.properties or $.token on"
 
 // query compiles an expression of the older dialect.
-func (c *compiler) query(text, at string) (node, []selection, *Error) {
-	steps, ok := parseSingular(text)
+func (c *compiler) query(l *leaf) (node, *Error) {
+	steps, ok := parseSingular(l.text)
 	if !ok || len(steps) == 0 || steps[0].isIndex || steps[0].name != "properties" && steps[0].name != "token" {
-		return nil, nil, c.fail(at, notSingular)
+		return nil, c.fail(l.at, notSingular)
 	}
 	s := selection{root: "token", steps: steps[1:], alone: true}
 	if steps[0].name == "properties" {
 		s = selection{root: "params", steps: append([]step{{name: "arguments"}}, steps[1:]...), alone: true}
 	}
-	return place{s}, []selection{s}, nil
+	l.reads = []selection{s}
+	return place{s}, nil
 }
 
 // place is one place in the arguments or the claims. If nothing is there, it has no value.

@@ -39,12 +39,12 @@ func DefaultLimits() Limits {
 // What an expression may be made of. These bounds are no options: they keep the type checker, whose work can grow
 // exponentially with what it is given, to some milliseconds.
 const (
-	maxNesting      = 64   // of the parts of an expression
-	maxNodes        = 4096 // parts, those that macros make included
-	maxMacros       = 8    // that go through a list or map, or bind a variable
-	maxConstructors = 32   // list and map literals
-	maxProgram      = 1000 // instructions of a regular expression
-	maxMatching     = 1 << 20
+	maxNesting  = 64      // of the parts of an expression
+	maxNodes    = 4096    // parts, those that macros make included
+	maxMacros   = 8       // that go through a list or map, or bind a variable
+	maxLiterals = 32      // lists, maps and optional values that are made
+	maxPattern  = 1000    // steps of a regular expression
+	maxMatching = 1 << 20 // bytes of a text times steps of the pattern
 )
 
 func (l Limits) orDefault() Limits {
