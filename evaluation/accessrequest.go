@@ -284,6 +284,14 @@ type TaskAnswer struct {
 	Result *TaskResult `json:"result,omitzero"`
 }
 
+// TaskList are tasks of a program: those that wait, or those that have changed since a cursor.
+type TaskList struct {
+	Tasks []TaskAnswer `json:"tasks"`
+	// Cursor is where the program goes on. More says that there is more to tell of now.
+	Cursor string `json:"cursor"`
+	More   bool   `json:"more,omitzero"`
+}
+
 // TaskHandle is how far a task is.
 type TaskHandle struct {
 	ID             string            `json:"id"`

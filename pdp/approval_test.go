@@ -40,6 +40,8 @@ func (d *desk) Reserve(_ context.Context, a pdp.ApprovalRequest, _ string) (pdp.
 	return d, nil
 }
 
+func (d *desk) Again(context.Context, string) (bool, error) { panic("the desk has one use for each") }
+
 // Spent and InDoubt note what became of a reservation.
 func (d *desk) Spent(ctx context.Context) { d.settled = append(d.settled, settled{"spent", ctx.Err()}) }
 func (d *desk) InDoubt()                  { d.settled = append(d.settled, settled{"in doubt", nil}) }

@@ -30,6 +30,12 @@ import (
 //	task_keys  key           → id of the Task that has it
 //	task_ends  Until, task   → true, of each Task
 //	followers  id, 0, task   → true, of each approval of a Task
+//	changed    whose, number → id of the Task, of each Task under the number of its last change
+//
+// Whose a task is, is the SHA-256 of its tenant and its caller (taskOwner). A number is eight
+// bytes, big-endian. No later change has a lower one: numbers go up with the length of the log
+// too, so that an older copy of the file gives none twice. meta has the name of the file, by
+// which it is told from a file that was begun anew ("file").
 //
 // A change and what it does to every bucket is one transaction. A value is JSON after
 // the 32 bytes of its HMAC-SHA256, as [ledger] has it. The key of the MAC is derived from
@@ -37,7 +43,8 @@ import (
 // makes no value, and moves none to another place. A file that is older as a whole, or in
 // part, is found by holding it against the log.
 //
-// In format 1 the first bytes were a CRC-32C. Such a file is upgraded once.
+// Format 2 had no changed, and no name. In format 1 the first bytes of a value were a CRC-32C
+// besides. Such files are upgraded once.
 //
 // The format may grow by another format number, and by that alone. A program refuses a
 // number that it does not know, and a value with a member that it does not know, because
@@ -47,7 +54,7 @@ import (
 // its format.
 const (
 	FileName      = "approvals.db"
-	FormatVersion = 2
+	FormatVersion = 3
 )
 
 const (
@@ -59,6 +66,9 @@ const (
 	bucketTaskKeys  = "task_keys"
 	bucketTaskEnds  = "task_ends"
 	bucketFollowers = "followers"
+	bucketChanged   = "changed"
+
+	keyFile = "file" // in meta: the name of the file
 )
 
 // waiting is what is known of a pending approval without reading it.
@@ -94,7 +104,7 @@ func keyOf(key []byte, use string) []byte {
 	return derived
 }
 
-// form tells the ledger how approvals.db is laid out, how a file of format 1 is recognised, which key values are sealed
+// form tells the ledger how approvals.db is laid out, how a file of an older format is recognised, which key values are sealed
 // with, how an approval is stored, and which errors to return.
 func form(data string, key []byte) ledger.Form {
 	return ledger.Form{
@@ -104,11 +114,12 @@ func form(data string, key []byte) ledger.Form {
 		Older:   older,
 		Buckets: []string{
 			bucketApprovals, bucketPending, bucketDigests, bucketUntold,
-			bucketTasks, bucketTaskKeys, bucketTaskEnds, bucketFollowers,
+			bucketTasks, bucketTaskKeys, bucketTaskEnds, bucketFollowers, bucketChanged,
 		},
-		Items:     bucketApprovals,
-		Marshal:   asStored,
-		Unmarshal: fromStored,
+		NewBuckets: []string{bucketChanged},
+		Items:      bucketApprovals,
+		Marshal:    asStored,
+		Unmarshal:  fromStored,
 		Errors: ledger.Errors{
 			Unavailable: ErrUnavailable,
 			Closed:      ErrClosed,

@@ -171,7 +171,7 @@ func (m *model) do() {
 		m.file()
 	default:
 		a := m.all[max(0, len(m.all)-1-m.rand.IntN(5))]
-		[]func(*modelled){m.vote, m.vote, m.vote, m.spend, m.spend, m.spend, m.cancel, m.revoke}[m.rand.IntN(8)](a)
+		[]func(*modelled){m.vote, m.vote, m.vote, m.spend, m.spend, m.spendTwo, m.cancel, m.revoke}[m.rand.IntN(8)](a)
 	}
 }
 
@@ -337,6 +337,50 @@ func (m *model) spend(a *modelled) {
 		m.settle(a, d, true)
 		m.put(a)
 	}
+}
+
+// spendTwo takes a use for each of two decisions, which are recorded one after the other.
+func (m *model) spendTwo(a *modelled) {
+	m.n += 2
+	ds := []string{fmt.Sprint("d", m.n-1), fmt.Sprint("d", m.n)}
+	m.said = fmt.Sprint(a.ID, ": spend for ", ds)
+	use, err := m.s.Reserve(m.Context(), a.ID, a.Digest, ds[0])
+	if !m.put(a) {
+		m.want(err, approval.ErrUnrecorded)
+		return
+	}
+	m.want(err, nil)
+	left := a.Terms.Uses - len(a.Used) - len(a.Reserved)
+	if is := a.Status == approval.Approved && !m.late(a) && left > 0; is != (use != nil) {
+		m.Fatalf("%s: reserved %v", m.said, use != nil)
+	}
+	if use == nil {
+		return
+	}
+	a.Reserved = append(a.Reserved, ds[0])
+	a.Version++
+	got, err := m.s.ReserveAgain(use, ds[1])
+	if m.want(err, nil); got != (left > 1) {
+		m.Fatalf("%s: one more is reserved: %v", m.said, got)
+	}
+	if got {
+		a.Reserved = append(a.Reserved, ds[1])
+		a.Version++
+	} else {
+		ds = ds[:1]
+	}
+	for _, d := range ds {
+		if m.decide(d)(m.Context()) != nil {
+			use.InDoubt()
+			return
+		}
+	}
+	use.Spent(m.Context())
+	for _, d := range ds {
+		m.settle(a, d, true)
+	}
+	a.Version++
+	m.put(a)
 }
 
 func (m *model) cancel(a *modelled) {

@@ -26,8 +26,9 @@ func (s *Store) Live(digest [32]byte, id string) (a Approval, live bool) {
 	return a, true
 }
 
-// Reservation is a use of an approval that one decision has, and no other can have. The
-// approval is locked until exactly one of Spent and InDoubt is called.
+// Reservation is a use of an approval that one decision has, and no other can have, or uses
+// that several decisions of one batch have. The approval is locked until exactly one of Spent
+// and InDoubt is called.
 type Reservation = ledger.Reservation[Approval, Step]
 
 // Reserve takes one use of an approval for a decision, durably, so that the decision can be
@@ -52,8 +53,8 @@ func (s *Store) Reserve(ctx context.Context, id string, digest [32]byte, decisio
 			release()
 		}
 	}()
-	if decision == "" || slices.Contains(a.Used, decision) || slices.Contains(a.Reserved, decision) {
-		return nil, fmt.Errorf("%w: the decision %q has used the approval, or has no id", ErrInvalid, decision)
+	if err := a.mayUse(decision); err != nil {
+		return nil, err
 	}
 	if !a.usable(s.now(), digest) || !s.ledger.Live(id) {
 		return nil, nil
@@ -67,6 +68,31 @@ func (s *Store) Reserve(ctx context.Context, id string, digest [32]byte, decisio
 	m := s.move(a)
 	m.to.Reserved = append(m.to.Reserved, decision)
 	return s.ledger.Reserve(m.to, decision, release, m.write)
+}
+
+// ReserveAgain takes one more use of an approval that is reserved, for another decision that
+// goes on record with the first. It reports false if there is no use left. The votes were
+// looked at for the first one, and nobody could change them since.
+func (s *Store) ReserveAgain(r *Reservation, decision string) (bool, error) {
+	a := r.Item()
+	if err := a.mayUse(decision); err != nil {
+		return false, err
+	}
+	if !a.usable(s.now(), a.Digest) {
+		return false, nil
+	}
+	m := s.move(a)
+	m.to.Reserved = append(m.to.Reserved, decision)
+	err := r.Add(m.to, decision, m.write)
+	return err == nil, err
+}
+
+// mayUse refuses a decision that cannot be told from one that used the approval.
+func (a *Approval) mayUse(decision string) error {
+	if decision == "" || slices.Contains(a.Used, decision) || slices.Contains(a.Reserved, decision) {
+		return fmt.Errorf("%w: the decision %q has used the approval, or has no id", ErrInvalid, decision)
+	}
+	return nil
 }
 
 // Settle implements [ledger.Rules]: reserved uses are used, or there again.

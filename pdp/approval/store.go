@@ -18,6 +18,7 @@ type Store struct {
 	*ledger.Bulletin // has the news for those who wait for a change
 	options          Options
 	ledger           *ledger.Ledger[Approval, Step]
+	file             string // its name
 	queue            atomic.Pointer[queue]
 	limiter          limiter
 	proof            proof
@@ -27,8 +28,11 @@ type Store struct {
 // change is one transaction, of one approval at most.
 type change = ledger.Change[Step]
 
-// News tell a reader that an approval it waits for has changed.
-type News = ledger.News
+// News tell a reader that an approval it waits for has changed, and a Notice says which one.
+type (
+	News   = ledger.News
+	Notice = ledger.Notice
+)
 
 // Open opens the store in a data directory, or creates it. What was in doubt when the
 // last process ended is settled as far as it can be now; [Store.Run] does the rest.
@@ -55,6 +59,9 @@ func Open(data string, o Options) (*Store, error) {
 	s.Bulletin = s.ledger.Bulletin
 	if err := s.ledger.Open(context.Background()); err != nil {
 		return nil, err
+	}
+	if err := s.nameFile(); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
@@ -132,6 +139,9 @@ func (s *Store) save(c *change, from Approval, to *Approval) {
 	case from.open():
 		c.Delete(bucketDigests, to.Digest[:])
 	}
+	if from.Status != to.Status {
+		s.changeTasks(c, to.ID)
+	}
 	switch was, is := from.Status == Pending, to.Status == Pending; {
 	case is && !was:
 		c.Put(bucketPending, []byte(to.ID), waiting{to.Tenant, to.Subject, to.ExpiresAt})
@@ -161,7 +171,15 @@ func (a Approval) Standing() ledger.Standing {
 	if a.open() {
 		ends = a.ExpiresAt
 	}
-	return ledger.Standing{ID: a.ID, Tenant: a.Tenant, Open: a.open(), Ends: ends, After: a.After, Reserved: a.Reserved}
+	return ledger.Standing{
+		ID:       a.ID,
+		Tenant:   a.Tenant,
+		Caller:   a.Caller,
+		Open:     a.open(),
+		Ends:     ends,
+		After:    a.After,
+		Reserved: a.Reserved,
+	}
 }
 
 // Entry implements [ledger.Step].
@@ -170,6 +188,7 @@ func (s Step) Entry() ledger.Entry {
 		ID:      s.ID,
 		Item:    s.Approval.ID,
 		Tenant:  s.Approval.Tenant,
+		Caller:  s.Approval.Caller,
 		Settles: s.Name == StepUsed || s.Name == StepReleased,
 	}
 }

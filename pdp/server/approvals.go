@@ -63,6 +63,7 @@ func (s *Server) openApprovals(kept *broker.Kept) (err error) {
 		},
 		Log:       s.decisions.log,
 		Keys:      s.keys.signing,
+		Sealer:    s.keys.pages.sealer,
 		PDP:       func() *pdp.PDP { return s.pdp },
 		Mask:      func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
 		IssuerURL: s.issuerURL,

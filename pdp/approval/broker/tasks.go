@@ -92,14 +92,22 @@ func (b *Broker) Answer(ctx context.Context, t approval.Task) (answer evaluation
 	if err != nil {
 		return answer, err
 	}
+	return b.answer(f)
+}
+
+func (b *Broker) answer(f Followed) (answer evaluation.TaskAnswer, err error) {
 	if answer.Task, err = b.handle(f); err == nil && !f.Bulk {
 		answer.Result, err = b.result(f.approvals[0])
 	}
 	return answer, err
 }
 
+func (b *Broker) statusEndpoint(t approval.Task) string {
+	return b.options.IssuerURL(t.Tenant) + RequestsPath + "/" + t.ID
+}
+
 func (b *Broker) handle(f Followed) (h evaluation.TaskHandle, err error) {
-	endpoint := b.options.IssuerURL(f.Tenant) + RequestsPath + "/" + f.ID
+	endpoint := b.statusEndpoint(f.Task)
 	h = evaluation.TaskHandle{ID: f.ID, Status: f.status(), StatusEndpoint: endpoint}
 	if h.Status == string(approval.Pending) {
 		h.Links = map[string]string{"cancel": endpoint + "/cancel"}

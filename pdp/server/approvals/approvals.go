@@ -53,8 +53,11 @@ func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, meth
 	cancels, submits := follows, follows
 	cancels.Body, cancels.Work = door.OptionalJSON, door.ShortWork
 	submits.Body, submits.Work, submits.Records = door.JSON, door.WorkBySize, true
+	lists := follows
+	lists.Parameters = taskParameters
 	for _, prefix := range []string{"", door.TenantPrefix} {
 		post(prefix+broker.RequestsPath, submits, a.submit)
+		get(prefix+broker.RequestsPath, lists, a.tasks)
 		get(prefix+broker.RequestsPath+"/:id", follows, a.taskStatus)
 		post(prefix+broker.RequestsPath+"/:id/cancel", cancels, a.cancelTask)
 	}
