@@ -24,6 +24,7 @@ type asking struct {
 	public bool   // readable by anybody: it gets no credentials
 	body   []byte
 	key    string     // the Idempotency-Key, "" is none
+	person Person     // for whom it is sent
 	repeat repeatable // the failures after which it may be asked again
 	// The statuses of an answer, nil is 200, and who decides whether it is asked at all,
 	// nil is the client's own breaker: they are others for receipts and approvals.
@@ -97,6 +98,9 @@ func (c *Client) once(ctx context.Context, a asking, id string, read func(reply)
 	}
 	if a.key != "" {
 		r.Header.Set("Idempotency-Key", a.key)
+	}
+	if a.person.token != "" {
+		r.Header.Set("Approver-Token", a.person.token)
 	}
 	answer, err := c.http.Do(r)
 	if err != nil {

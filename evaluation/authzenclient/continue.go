@@ -62,7 +62,7 @@ func (c *Client) Continue(ctx context.Context, k Continuation, request evaluatio
 	if err != nil {
 		return Undischarged{decision: denied("continue", err)}
 	}
-	return c.present(ctx, request, types, presented{text, approved{asked: true, now: c.clock.now, next: k}})
+	return tasks{c}.present(ctx, request, types, presented{text, approved{asked: true, now: c.clock.now, next: k}})
 }
 
 // String is for logs.

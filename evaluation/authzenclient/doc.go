@@ -34,8 +34,9 @@
 //	EnforceWithApproval, Resume, Cancel
 //	                one request, and people are asked if they must approve it
 //
-//	Ask, Look, Use, Continue
+//	Ask, Look, Watch, Use, Continue
 //	                the same, and nobody waits longer than they want
+//	Form, Respond   what an approver is shown, and what they say
 //
 // Searches are iterators over all pages and end at the first error. Without
 // [Client.Discover] the paths are the ones above, below /tenants/NAME for a

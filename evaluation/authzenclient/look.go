@@ -129,26 +129,34 @@ func (c tasks) look(ctx context.Context, h Handle, wait time.Duration) (s Standi
 	return c.watched(ctx, h, min(wait, longestWait))
 }
 
-// watched looks until people have decided or the wait is up. A PDP that holds its answer back
-// is asked once; every other is looked at with pauses between.
+// watched looks until people have decided or the wait is up.
 func (c tasks) watched(ctx context.Context, h Handle, wait time.Duration) (s Standing, err *Error) {
-	up := c.clock.now().Add(wait)
-	ask := func(wait time.Duration) (err *Error) {
+	return s, c.until(ctx, wait, func(wait time.Duration) (err *Error) {
 		s, err = c.status(ctx, h, wait)
 		return err
-	}
-	err = c.patiently(ctx, wait, ask)
+	}, func() (bool, time.Duration) { return !s.Pending(), s.told.retryAfter })
+}
+
+// until asks until there is something to say, or the wait is up. A PDP that holds its answer
+// back is asked once; every other is asked with pauses between, never sooner than it wants.
+func (c tasks) until(ctx context.Context, wait time.Duration, ask func(time.Duration) *Error, says func() (bool, time.Duration)) *Error {
+	up := c.clock.now().Add(wait)
+	err := c.patiently(ctx, wait, ask)
 	for n := 0; ; n++ {
 		left := up.Sub(c.clock.now())
-		if err != nil || !s.Pending() || left <= 0 {
-			return s, err
+		if err != nil || left <= 0 {
+			return err
 		}
-		pause := max(c.clock.pace(n), s.told.retryAfter)
+		said, retryAfter := says()
+		if said {
+			return nil
+		}
+		pause := max(min(c.clock.pace(n), left), retryAfter)
 		if failure := c.clock.wait(ctx, min(pause, left)); failure != nil {
-			return s, broken(ctx, failure, "", false)
+			return broken(ctx, failure, "", false)
 		}
 		if pause > left {
-			return s, nil
+			return nil
 		}
 		err = ask(0)
 	}
@@ -220,7 +228,7 @@ func (c tasks) submit(ctx context.Context, h Handle) (s Standing, err *Error) {
 		return s, err
 	}
 	h.kept.Task = &p.task
-	return standing(h, p), nil
+	return h.standing(p), nil
 }
 
 // status asks how far a task is.
@@ -230,15 +238,16 @@ func (c tasks) status(ctx context.Context, h Handle, wait time.Duration) (s Stan
 	if err != nil {
 		return s, err
 	}
+	return h.standing(p), nil
+}
+
+// standing is what is told of a task of h.
+func (h Handle) standing(p told) Standing {
 	if p.task.ExpiresAt != "" {
 		later := *h.kept.Task
 		later.ExpiresAt = p.task.ExpiresAt
 		h.kept.Task = &later
 	}
-	return standing(h, p), nil
-}
-
-func standing(h Handle, p told) Standing {
 	s := Standing{handle: h, told: p}
 	if !s.Pending() {
 		s.given, s.err = p.approved()

@@ -23,7 +23,7 @@ func (c *Client) Use(ctx context.Context, s Standing, types []string) Undischarg
 	if !s.Approved() {
 		return Undischarged{decision: denied("evaluate", notApproved("nobody has approved"))}
 	}
-	return c.present(ctx, s.handle.request, types, presented{text: s.given.text, by: approved{
+	return tasks{c}.present(ctx, s.handle.request, types, presented{text: s.given.text, by: approved{
 		asked: true, until: s.given.until, now: c.clock.now, next: Continuation{continued{PDP: c.pdp(), Approval: s.given.id}},
 	}})
 }
@@ -35,7 +35,7 @@ type presented struct {
 }
 
 // present asks with an approval.
-func (c *Client) present(ctx context.Context, request evaluation.Request, types []string, given presented) Undischarged {
+func (c tasks) present(ctx context.Context, request evaluation.Request, types []string, given presented) Undischarged {
 	if given.by.ended() {
 		return Undischarged{decision: denied("evaluate", notApproved("the approval has ended"))}
 	}
@@ -82,7 +82,7 @@ func (w *waiter) use(ctx context.Context, given Standing) (Enforcement, offer) {
 }
 
 // encodeApproved writes a request that presents an approval, as the text that it came as.
-func (c *Client) encodeApproved(q evaluation.Request, given jsontext.Value) ([]byte, *Error) {
+func (c tasks) encodeApproved(q evaluation.Request, given jsontext.Value) ([]byte, *Error) {
 	if _, err := c.encodeAuthZEN(q); err != nil { // the rules of names and tenants are the same
 		return nil, err
 	}

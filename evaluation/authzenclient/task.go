@@ -89,7 +89,16 @@ type told struct {
 	retryAfter time.Duration
 }
 
+// readTask reads a task of one request.
 func readTask(r reply) (p told, err *Error) {
+	p, bulk, err := readAnyTask(r)
+	if err == nil && bulk {
+		return p, odd("it is a task of several requests, and one was sent")
+	}
+	return p, err
+}
+
+func readAnyTask(r reply) (p told, bulk bool, err *Error) {
 	var said struct {
 		Task struct {
 			ID             string         `json:"id"`
@@ -105,20 +114,17 @@ func readTask(r reply) (p told, err *Error) {
 		Result jsontext.Value `json:"result"`
 	}
 	if json.Unmarshal(r.body, &said) != nil || said.Task.ID == "" || said.Task.Status == "" {
-		return p, odd("it is no task")
+		return p, false, odd("it is no task")
 	}
 	t := said.Task
-	if present(t.Items) {
-		return p, odd("it is a task of several requests, and one was sent")
-	}
 	if t.ExpiresAt != "" {
 		if _, err := time.Parse(time.RFC3339, t.ExpiresAt); err != nil {
-			return p, odd("the task's expires_at is no time")
+			return p, false, odd("the task's expires_at is no time")
 		}
 	}
 	p = told{task{t.ID, t.StatusEndpoint, t.Links.Cancel, t.ExpiresAt}, t.Status, said.Result, nil, r.retryAfter}
 	p.approvals, err = readAwaited(t.Approvals)
-	return p, err
+	return p, present(t.Items), err
 }
 
 // readAwaited reads which approvals a task waits for. Other PDPs name none.
