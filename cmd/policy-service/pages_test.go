@@ -32,6 +32,7 @@ var readers = map[string]string{
 	"obligations/README.md":              "PEP developer, of obligations",
 	"policies/README.md":                 "policy author",
 	"pdp/approval/README.md":             "approver, and who asks approvers",
+	"pdp/approval/TASKS.md":              "PEP developer, who waits for many approvals",
 	"pdp/decisionlog/README.md":          "auditor",
 	"pdp/decisionlog/export/README.md":   "auditor, with a spreadsheet",
 	"pdp/server/README.md":               "operator, who looks something up",
