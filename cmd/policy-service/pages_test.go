@@ -29,6 +29,7 @@ var readers = map[string]string{
 	"evaluation/README.md":               "PEP developer, over HTTP",
 	"evaluation/authzenclient/README.md": "PEP developer, in Go",
 	"evaluation/coaz/sdkpep/README.md":   "developer of an MCP server",
+	"evaluation/coaz/README.md":          "PEP developer, in front of MCP tools",
 	"obligations/README.md":              "PEP developer, of obligations",
 	"policies/README.md":                 "policy author",
 	"pdp/approval/README.md":             "approver, and who asks approvers",
@@ -46,6 +47,7 @@ var readers = map[string]string{
 var elsewhere = map[string]map[string]string{
 	"evaluation/authzenclient/README.md":      {"go": "readme_test.go beside it, which holds them to examples that are run"},
 	"evaluation/coaz/sdkpep/README.md":        {"go": "example_test.go beside it, which runs what the page shows"},
+	"evaluation/coaz/README.md":               {"go": "readme_test.go beside it, as above", "json": "readme_test.go beside it, which makes the questions"},
 	"conformance/cases/README.md":             {"yaml": "conformance/casespage_test.go, which reads it as a case"},
 	"pdp/decisionlog/report/sample_readme.md": {"sh": "log_sample_test.go, which runs them in a sample"},
 }

@@ -48,3 +48,12 @@ func BenchmarkNew(b *testing.B) {
 		newBinding(b, coaz.Options{})
 	}
 }
+
+// TestQuestionsAllocate bounds what asking about one call allocates, which is most of what it costs.
+func TestQuestionsAllocate(t *testing.T) {
+	m := declare(t, newBinding(t, coaz.Options{}), fiveExpressions)
+	op := operationOf(t, asked)
+	if n := testing.AllocsPerRun(100, func() { _, _ = m.Questions(op) }); n > 80 { // about 40; the race detector adds some
+		t.Errorf("%.0f allocations for five expressions", n)
+	}
+}

@@ -121,7 +121,7 @@ func (c *compiler) expression(l *leaf) (node, *Error) {
 		return fail(0, "the expression cannot be planned")
 	}
 	e := &expression{at: l.at, text: source, program: program, offsets: offsets, language: language}
-	if len(seen.reads) == 1 && seen.reads[0].alone {
+	if seen.alone() {
 		e.copies = &seen.reads[0]
 	}
 	return e, nil
@@ -162,6 +162,9 @@ func unwrapped(t *cel.Type) *cel.Type {
 }
 
 func (l *language) program(checked *cel.Ast, seen *inspector) (cel.Program, error) {
+	if seen.alone() {
+		return l.env.Program(checked) // it costs what it is long
+	}
 	programs := map[string]int{}
 	options := []cel.ProgramOption{
 		cel.CustomDecoratorV2(exactly),
@@ -188,6 +191,8 @@ func (e *expression) append(b []byte, r *resolution) ([]byte, bool, *Error) {
 	value, details, err := e.program.Eval(&r.vars)
 	if spent := details.ActualCost(); spent != nil {
 		r.spent += *spent
+	} else if e.copies != nil {
+		r.spent += uint64(len(e.copies.steps) + 1)
 	}
 	if err == nil && r.spent > e.language.limits.Cost {
 		return nil, false, e.fail(r, 0, costExceeded(e.language.limits))

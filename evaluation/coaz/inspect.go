@@ -97,6 +97,9 @@ func (i *inspector) inspect(e ast.Expr) {
 	}
 }
 
+// alone reports whether the expression only reads something.
+func (i *inspector) alone() bool { return len(i.reads) == 1 && i.reads[0].alone }
+
 func (i *inspector) walk(e ast.Expr, s scope) {
 	if read, ok := selectionOf(e, s); ok {
 		i.reads = append(i.reads, read)
