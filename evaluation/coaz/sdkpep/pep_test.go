@@ -137,6 +137,12 @@ func TestListen(t *testing.T) {
 	if a := listen("bob", "mem://notes"); a.Error.Code != -32001 || s.effect("subscriptions/listen") {
 		t.Errorf("bob: %+v", a)
 	}
+	if a := listen("brief", "mem://notes"); a.status != 200 { // it ends, with the token
+		t.Errorf("brief: %+v", a)
+	}
+	if executed, asked := s.taken(); len(executed) != 1 || len(asked) != 2 {
+		t.Errorf("brief: executed %v, asked %v", executed, asked)
+	}
 	letter := open(t, setting{modern: true, options: []sdkpep.Option{sdkpep.ToTheLetter()}})
 	for _, method := range []string{"subscriptions/listen", "server/discover", "resources/templates/list"} {
 		a := letter.send("alice", method, "", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"notifications":{},`+meta+`}}`)

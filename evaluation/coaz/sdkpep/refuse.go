@@ -56,7 +56,7 @@ func withheld() *jsonrpc.Error {
 // refusalOf says why the PDP's answer is no permit.
 func refusalOf(e authzenclient.Enforcement, d coaz.Dialect) *refusal {
 	var failure *authzenclient.Error
-	if !errors.As(e.Err(), &failure) || failure.Kind == authzenclient.Obligated || failure.Kind == authzenclient.Skipped {
+	if !errors.As(e.Err(), &failure) || failure.Kind == authzenclient.Obligated {
 		return denial(e, d)
 	}
 	if aboutQuestion(failure) {
