@@ -297,23 +297,25 @@ func answerByApproval(
 }
 
 // approvalRequest returns what an approval would be for. It reports false if no approver could be
-// shown the request as it is, because of the actors that it names, or because of a number in it.
+// shown the request as it is, because of the actors that it names, or because of a number in it. It
+// reports false as well if a gateway does not say for which person it asks: that person could approve
+// the request, by a name that is not in it.
 func approvalRequest(w *engine.Verdict, b *Bundle, call Call) (a ApprovalRequest, ok bool) {
 	c := &b.Config
 	a = ApprovalRequest{Call: call, Bundle: w.Decision.Bundle, Presented: call.Request.Presented(), Now: call.Now}
 	a.Obligation, a.Terms, _ = w.ApprovalOwed()
 	a.Members, a.OfTenant = c.Members(call.Request.Context), w.DemandOfTenant(b)
-	if a.Actors, ok = call.Request.Actors(); !ok || !c.Knows(a.Actors) {
+	nobody := call.Asker.Relays && call.Request.Person() == ""
+	if a.Actors, ok = call.Request.Actors(); !ok || !c.Knows(a.Actors) || nobody {
 		return a, false
 	}
 	a.Binding, ok = c.Binding(&call.Request, call.Asker.Name, a.Obligation.ID, a.Terms, a.OfTenant)
 	return a, ok
 }
 
-// Reviewer returns a [Reviewer] for a person in a tenant. The person is named as policies name
-// entities. caller is the caller that the person authenticates as.
-func (p *PDP) Reviewer(tenant string, person evaluation.Ref, caller string) (*Reviewer, error) {
-	call := Call{Asker: evaluation.Asker{Name: caller}, Request: evaluation.Request{Tenant: tenant}}
+// Reviewer returns a [Reviewer] for a person in a tenant.
+func (p *PDP) Reviewer(tenant string, who Approver) (*Reviewer, error) {
+	call := Call{Request: evaluation.Request{Tenant: tenant}}
 	p.setTime(&call)
-	return engine.NewReviewer(inquire(p.Bundle(), &call), person)
+	return engine.NewReviewer(inquire(p.Bundle(), &call), who)
 }

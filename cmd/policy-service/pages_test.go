@@ -48,16 +48,18 @@ var elsewhere = map[string]map[string]string{
 	"evaluation/authzenclient/README.md":      {"go": "readme_test.go beside it, which holds them to examples that are run"},
 	"evaluation/coaz/sdkpep/README.md":        {"go": "example_test.go beside it, which runs what the page shows"},
 	"evaluation/coaz/README.md":               {"go": "readme_test.go beside it, as above", "json": "readme_test.go beside it, which makes the questions"},
+	"conformance/pep/README.md":               {"yaml": "conformance/pep/cases_test.go, which reads it as a case"},
 	"conformance/cases/README.md":             {"yaml": "conformance/casespage_test.go, which reads it as a case"},
 	"pdp/decisionlog/report/sample_readme.md": {"sh": "log_sample_test.go, which runs them in a sample"},
 }
 
 // unexecuted are the pages of which no block is executed, each with the reason.
 var unexecuted = map[string]string{
-	"cmd/policy-service/CHANGES.md": "it tells of the past",
-	"conformance/REQUIREMENTS.md":   "its rows are held to the cases, and the suite runs those",
-	"pdp/PERFORMANCE.md":            "its commands take minutes, and its numbers are those of one machine",
-	"pdp/server/LIMITS.md":          "it is tables, which pdp/server and pdp hold to the code",
+	"cmd/policy-service/CHANGES.md":   "it tells of the past",
+	"conformance/REQUIREMENTS.md":     "its rows are held to the cases, and the suite runs those",
+	"conformance/pep/REQUIREMENTS.md": "its rows are held to the cases, and the suite runs those",
+	"pdp/PERFORMANCE.md":              "its commands take minutes, and its numbers are those of one machine",
+	"pdp/server/LIMITS.md":            "it is tables, which pdp/server and pdp hold to the code",
 }
 
 // withoutContents are the pages that begin with no table of contents, each with the reason.

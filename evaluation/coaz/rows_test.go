@@ -194,6 +194,28 @@ func results(t *testing.T) {
 			t.Errorf("%s: %s, not %s", leaf, got, want)
 		}
 	}
+	// What a caller leaves out is absent under each operator, or the mapping fails: it never becomes a value by itself.
+	for leaf, want := range map[string]string{
+		"$params.arguments.?no == optional.none()": "true", "$params.arguments.?no.hasValue()": "false", "$params.arguments.?no.or(optional.of(1))": "1",
+		"$params.arguments.?no.orValue('d') + 'x'": `"dx"`, "$[?params.arguments.?no].size()": "0", "$params.arguments.?no == params.arguments.?n": "false",
+		"$has(params.arguments.no)": "false", "$'no' in params.arguments": "false", "$params.arguments.?no.optMap(x, x + 1).orValue(0)": "0",
+		"$params.arguments.?no": "", "$params.arguments.?no.deeper": "", "$params.arguments.?no[0]": "", "$params.arguments.?no.optMap(x, x + 1)": "",
+		"$true ? params.arguments.?no : optional.of(1)": "", "$params.arguments.?no.or(params.arguments.?no)": "",
+		"$dyn(params.arguments.?no) + 'x'": "fails", "$dyn(params.arguments.?no) > 1": "fails", "$dyn(params.arguments.?no) in [1]": "false", "$'x' in dyn(params.arguments.?no)": "fails",
+		"$dyn(params.arguments.?no) ? 1 : 2": "fails", "$size(dyn(params.arguments.?no))": "fails", "$[1].map(x, params.arguments.?no)": "fails", "$params.arguments.?no.value()": "fails",
+		"$string(dyn(params.arguments.?no))": "fails", "$!dyn(params.arguments.?no)": "fails", "$params.arguments.no == null": "fails", "$dyn(params.arguments.?no) && true": "fails",
+	} {
+		m := declare(t, newBinding(t, coaz.Options{}), contextOf(t, leaf))
+		q, err := m.Questions(operationOf(t, asked))
+		got := "fails"
+		if err == nil {
+			_, got, _ = strings.Cut(strings.TrimSuffix(string(q.Envelopes[0].Body), "}}"), `"context":{`)
+			got = strings.TrimPrefix(got, `"x":`)
+		}
+		if got != want {
+			t.Errorf("%s: %s, not %s", leaf, got, want)
+		}
+	}
 	for _, leaf := range []string{"$params.arguments.?no", "$optional.none()", "$params.?no.?deeper", "$null"} {
 		if q := questionsOf(t, coaz.Options{}, contextOf(t, leaf)); q.Requests[0].Context.Len() != 0 {
 			t.Errorf("%s: %s", leaf, q.Envelopes[0].Body)

@@ -22,6 +22,12 @@ func PutFormat(tx *bbolt.Tx, key []byte, version int) error {
 	return putSealed(tx, key, ledger.BucketMeta, []byte(ledger.KeyFormat), fmt.Append(nil, version))
 }
 
+// EditApproval changes the text of an approval in a file, as the service writes it.
+func EditApproval(tx *bbolt.Tx, key []byte, id string, edit func(text string) string) error {
+	text := tx.Bucket([]byte(bucketApprovals)).Get([]byte(id))[sha256.Size:]
+	return putSealed(tx, key, bucketApprovals, []byte(id), []byte(edit(string(text))))
+}
+
 func putSealed(tx *bbolt.Tx, key []byte, bucket string, name, text []byte) error {
 	mac := hmac.New(sha256.New, keyOf(key, keyUse))
 	for _, part := range [][]byte{[]byte(bucket), name} {

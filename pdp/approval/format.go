@@ -43,8 +43,9 @@ import (
 // makes no value, and moves none to another place. A file that is older as a whole, or in
 // part, is found by holding it against the log.
 //
-// Format 2 had no changed, and no name. In format 1 the first bytes of a value were a CRC-32C
-// besides. Such files are upgraded once.
+// In format 1 the first bytes of a value were a CRC-32C. Format 2 lacks changed, the name of the
+// file, the ways of votes, the persons for whom approvals were asked, and the forms of
+// obligations. What such a file has means the same in format 3. Both are upgraded once.
 //
 // The format may grow by another format number, and by that alone. A program refuses a
 // number that it does not know, and a value with a member that it does not know, because
@@ -55,6 +56,12 @@ import (
 const (
 	FileName      = "approvals.db"
 	FormatVersion = 3
+)
+
+// The older formats that can be read.
+const (
+	formatChecked = 1 // has checksums
+	formatSealed  = 2 // has MACs, as this one has
 )
 
 const (
@@ -140,6 +147,7 @@ type terms struct {
 	Material  []string      `json:"material,omitzero"`
 	Message   string        `json:"message,omitzero"`
 	Delegable bool          `json:"delegable,omitzero"`
+	Review    bool          `json:"review,omitzero"`
 }
 
 // How values are stored: durations as 1h0m0s.

@@ -18,7 +18,7 @@ func Look(data string, key []byte) (pending int, open []Approval, err error) {
 	err = ledger.Examine(form(data, key), func(tx *ledger.Tx) {
 		switch tx.Format() {
 		case 0:
-		case 2, FormatVersion:
+		case FormatVersion, formatSealed:
 			open = ledger.OpenItems[Approval](tx)
 			pending = int(readQueue(tx, open).pending.Load())
 			for range ledger.Outbox[Step](tx) { // Open reads it, too
@@ -43,7 +43,7 @@ func (s *Store) Upgraded() *Upgraded { return s.upgraded }
 // It changes nothing. It does not read a file that a process has open.
 func Old(data string) (open []Approval, is bool, err error) {
 	err = ledger.Examine(form(data, nil), func(tx *ledger.Tx) {
-		if is = older(tx) == 1; is {
+		if is = older(tx) == formatChecked; is {
 			_, open, _, _ = readOld(tx)
 		}
 	})
@@ -77,17 +77,21 @@ func checked(bucket string, key, value []byte) (text []byte, err error) {
 	return value[4:], nil
 }
 
-// older is the number of an older format, and 0 for any other file.
+// older is the number of an older format that a file has, and 0 for any other file.
 func older(tx *ledger.Tx) int {
-	for number, unseal := range map[int]func(string, []byte, []byte) ([]byte, error){1: checked, 2: tx.Unseal} {
+	has := func(format int, unseal func(string, []byte, []byte) ([]byte, error)) bool {
 		version := 0
 		err := tx.Try(func(tx *ledger.Tx) {
 			tx.Unseal = unseal
 			tx.Get(ledger.BucketMeta, []byte(ledger.KeyFormat), &version)
 		})
-		if err == nil && version == number {
-			return number
-		}
+		return err == nil && version == format
+	}
+	switch {
+	case has(formatChecked, checked):
+		return formatChecked
+	case has(formatSealed, tx.Unseal):
+		return formatSealed
 	}
 	return 0
 }
@@ -117,12 +121,14 @@ func readOld(tx *ledger.Tx) (all, open []Approval, tasks []Task, untold map[stri
 	return all, open, tasks, untold
 }
 
-// Upgrade implements [ledger.Rules]. A file of format 2 is kept as it is; its tasks only become
-// known by their callers. A file of format 1 is taken once, and written anew with what is kept. An open approval is made again from the steps that the log has of it. It
-// is dropped if the log has none, because anybody who could write to the file could write
-// anything. An approval that ended is no reason to allow anything, and is taken as it is.
+// Upgrade implements [ledger.Rules]. A file of format 2 was written with the key, and all that it
+// has still means the same: its tasks only become known by their callers. A file of format 1 is
+// taken once, and written anew with what is kept. An open approval is made again from the steps
+// that the log has of it. It is dropped if the log has none, because anybody who could write to the
+// file could write anything. An approval that ended is no reason to allow anything, and is taken as
+// it is.
 func (r rules) Upgrade(c *change) {
-	if older(c.Tx) == 2 {
+	if older(c.Tx) == formatSealed {
 		c.Extend()
 		for _, t := range readTasks(c.Tx) {
 			r.number(c, &t)

@@ -212,6 +212,7 @@ func (b *Broker) approvalRequest(
 		Action:     r.Action.Name,
 		Agent:      w.Actors.Agent,
 		Chain:      w.Actors.Chain,
+		Person:     r.Person(),
 	}
 	q.Terms.Message = masked.Text(q.Terms.Message)
 	// How a request is sent is no part of what is approved, and would look as if it were.
