@@ -120,6 +120,9 @@ type Met struct {
 	ID       string `json:"id"`
 	Type     string `json:"type"`
 	Approval string `json:"approval"`
+	// Continues is the round that the decision is, if it goes on from a use of the approval. Then
+	// it is no use of its own.
+	Continues Continuation `json:"continues,omitzero"`
 }
 
 // Approval is a request for a person's approval, as whoever asked is told of it.

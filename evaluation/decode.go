@@ -2,6 +2,8 @@ package evaluation
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -178,6 +180,7 @@ func (r *reader) checkContext(context Object) {
 	if given {
 		id = r.text(approval.Object(), "context", approvalMember, "id")
 		r.want(id != "", "empty; it is the id of an approval", "context", approvalMember, "id")
+		r.checkContinues(approval.Object(), "context", approvalMember, continuesMember)
 	}
 	if alone, ok := r.member(context, []string{"context", approvalIDMember}, false, String, "a string"); ok {
 		r.want(alone.Text() != "", "empty; it is the id of an approval", "context", approvalIDMember)
@@ -191,9 +194,28 @@ func (r *reader) checkContext(context Object) {
 	}
 }
 
+// checkContinues checks which round of an approved call a request says it is. If that could not be
+// read and were ignored, a continuation would use the approval once more.
+func (r *reader) checkContinues(approval Object, at ...string) {
+	v, given := r.member(approval, at, false, Map, "an object with decision and round")
+	if !given {
+		return
+	}
+	o, in := v.Object(), func(name string) []string { return append(slices.Clip(at), name) }
+	for name := range o.Members {
+		r.want(name == "decision" || name == "round", "neither decision nor round", in(name)...)
+	}
+	decision := r.text(o, in("decision")...)
+	r.want(decision != "", "empty; it is the id of a decision", in("decision")...)
+	round, _ := r.member(o, in("round"), true, Number, "a number")
+	n, whole := round.Scaled(0)
+	r.want(whole && 1 <= n && n <= MostRounds, fmt.Sprintf("not a whole number from 1 to %d", MostRounds), in("round")...)
+}
+
 const (
 	approvalMember   = "approval"
 	approvalIDMember = "approval_id"
+	continuesMember  = "continues"
 )
 
 // Shape is a wire shape of requests and answers.

@@ -38,7 +38,7 @@ func parseBody(body []byte, limits Limits, batch bool) (o Object, reserved bool,
 		}
 		return Object{}, false, newError("", "the body is not a JSON object", "send {…} with the members of a request")
 	}
-	v, err := p.value(0, 0)
+	v, err := p.value(0, 0, inBody)
 	if err != nil {
 		return Object{}, false, err
 	}
@@ -68,7 +68,36 @@ func (p *parser) release() {
 	}
 }
 
-func (p *parser) value(depth, arrays int) (Value, error) {
+// place says what a value is part of, as far as that decides what becomes of null members.
+type place uint8
+
+const (
+	elsewhere   place = iota
+	inBody            // the whole body, which may be a context alone
+	inContext         // or in the content of an approver's answer, which has the arguments too
+	inArguments       // null members stay, at any depth
+)
+
+// member is the place of a member of an object at a place.
+func (at place) member(name string) place {
+	switch {
+	case at == inArguments, (at == inContext || at == inBody) && name == "arguments":
+		return inArguments
+	case at == inBody && (name == "context" || name == "content"):
+		return inContext
+	}
+	return elsewhere
+}
+
+// element is the place of an element of an array at a place.
+func (at place) element() place {
+	if at == inArguments {
+		return at
+	}
+	return elsewhere
+}
+
+func (p *parser) value(depth, arrays int, at place) (Value, error) {
 	tok, err := p.dec.ReadToken()
 	if err != nil {
 		return Value{}, p.syntax(err)
@@ -90,18 +119,18 @@ func (p *parser) value(depth, arrays int) (Value, error) {
 		return Value{}, p.limit("objects and arrays nest more than %d deep", p.limits.Depth)
 	}
 	if tok.Kind() == '[' {
-		return p.array(depth, arrays+1)
+		return p.array(depth, arrays+1, at.element())
 	}
-	return p.object(depth, arrays)
+	return p.object(depth, arrays, at)
 }
 
-func (p *parser) array(depth, arrays int) (Value, error) {
+func (p *parser) array(depth, arrays int, at place) (Value, error) {
 	if arrays > p.limits.ArrayDepth {
 		return Value{}, p.limit("arrays nest more than %d deep", p.limits.ArrayDepth)
 	}
 	base, nested := len(p.stack), false
 	for p.dec.PeekKind() != ']' {
-		v, err := p.value(depth, arrays)
+		v, err := p.value(depth, arrays, at)
 		if err != nil {
 			return Value{}, err
 		}
@@ -116,7 +145,7 @@ func (p *parser) array(depth, arrays int) (Value, error) {
 	return p.end(Array, base)
 }
 
-func (p *parser) object(depth, arrays int) (Value, error) {
+func (p *parser) object(depth, arrays int, at place) (Value, error) {
 	base, sorted := len(p.stack), true
 	for p.dec.PeekKind() != '}' {
 		tok, err := p.dec.ReadToken()
@@ -133,12 +162,12 @@ func (p *parser) object(depth, arrays int) (Value, error) {
 		if p.batch && depth == 1 && name == "evaluations" && p.dec.PeekKind() == '[' {
 			v, err = p.items(depth)
 		} else {
-			v, err = p.value(depth, arrays)
+			v, err = p.value(depth, arrays, at.member(name))
 		}
 		if err != nil {
 			return Value{}, err
 		}
-		if v.kind == Null {
+		if v.kind == Null && at != inArguments {
 			continue
 		}
 		if n := len(p.stack); n > base && p.stack[n-1].Name > name {
@@ -160,7 +189,7 @@ func (p *parser) items(depth int) (Value, error) {
 	}
 	base := len(p.stack)
 	for p.dec.PeekKind() != ']' {
-		v, err := p.value(depth+1, 0)
+		v, err := p.value(depth+1, 0, inBody)
 		if err != nil {
 			return Value{}, err
 		}

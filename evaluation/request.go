@@ -70,6 +70,28 @@ func (r *Request) Presented() string {
 	return id.Text()
 }
 
+// MostRounds is how many rounds may go on from one use of an approval.
+const MostRounds = 10
+
+// Continuation names a round of an approved call: after the call used its approval, the one who
+// was called asked for input, and the same call comes again with that. It uses nothing up.
+type Continuation struct {
+	// Decision is the id of the decision that used the approval.
+	Decision string `json:"decision"`
+	// Round is 1 for the first, and [MostRounds] at the most. The zero Continuation is none.
+	Round int `json:"round"`
+}
+
+// Continues is the round that a request says it is of an approved call, in context.approval.
+func (r *Request) Continues() (c Continuation) {
+	approval, _ := r.Context.Get(approvalMember)
+	continues, _ := approval.Object().Get(continuesMember)
+	decision, _ := continues.Object().Get("decision")
+	round, _ := continues.Object().Get("round")
+	n, _ := round.Scaled(0)
+	return Continuation{decision.Text(), int(n)}
+}
+
 // Justified reports whether a request gives as its reason that it was approved, in
 // either shape. That proves nothing: it has an approval of exactly this be looked for.
 func (r *Request) Justified() bool {

@@ -3,11 +3,12 @@ package evaluation
 import "slices"
 
 // Rewrite returns o with each member as f makes it, under the name f gives it,
-// and without those f drops. Of two that come to have one name the first stays.
+// and without those f drops. Of two that come to have one name the first stays. A member
+// that is null stays null, if f keeps it.
 func (o Object) Rewrite(f func(Member) (Member, bool)) Object {
 	members := make([]Member, 0, len(o.members))
 	for _, m := range o.members {
-		if made, keep := f(m); keep && made.Value.kind != Null {
+		if made, keep := f(m); keep && (made.Value.kind != Null || m.Value.kind == Null) {
 			members = append(members, made)
 		}
 	}

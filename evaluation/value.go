@@ -43,6 +43,10 @@ type Member struct {
 // UTF-8, not reserved, and sorted; members that were null are gone, because to
 // AuthZEN absent and null are the same. The zero Object is empty.
 //
+// Below the arguments of a call null members stay, because a tool may tell null from
+// absent, and people approve the very call. Policies do not see them: Get, Members and Len
+// pass them over. All, Equal and what writes an object have them.
+//
 // Objects come from [Decode] and its siblings or from [NewObject]; there is no
 // other way to make one, which is why nobody has to check one.
 type Object struct{ members []Member }
@@ -78,7 +82,17 @@ func (v Value) Elements(yield func(int, Value) bool) {
 }
 
 // Len is the number of elements of an Array or members of a Map.
-func (v Value) Len() int { return len(v.elems) }
+func (v Value) Len() int {
+	n := len(v.elems)
+	if v.kind == Map {
+		for _, m := range v.elems {
+			if m.Value.kind == Null {
+				n--
+			}
+		}
+	}
+	return n
+}
 
 // Equal reports whether two values are the same JSON, number literals compared
 // as text.
@@ -107,10 +121,20 @@ func Text(s string) (Value, error) {
 }
 
 // Len is the number of members.
-func (o Object) Len() int { return len(o.members) }
+func (o Object) Len() int { return o.Value().Len() }
 
 // Members yields the members sorted by name.
 func (o Object) Members(yield func(string, Value) bool) {
+	for _, m := range o.members {
+		if m.Value.kind != Null && !yield(m.Name, m.Value) {
+			return
+		}
+	}
+}
+
+// All yields the members sorted by name, those that are null among them: for who records a
+// request, or shows it to people.
+func (o Object) All(yield func(string, Value) bool) {
 	for _, m := range o.members {
 		if !yield(m.Name, m.Value) {
 			return
@@ -120,11 +144,16 @@ func (o Object) Members(yield func(string, Value) bool) {
 
 // Get returns the member of that name.
 func (o Object) Get(name string) (Value, bool) {
-	i, ok := slices.BinarySearchFunc(o.members, name, func(m Member, n string) int { return strings.Compare(m.Name, n) })
-	if !ok {
+	i, ok := o.find(name)
+	if !ok || o.members[i].Value.kind == Null {
 		return Value{}, false
 	}
 	return o.members[i].Value, true
+}
+
+// find is where the member of a name is, be it null or not.
+func (o Object) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(o.members, name, func(m Member, n string) int { return strings.Compare(m.Name, n) })
 }
 
 // Value returns o as a [Value] of kind Map.
@@ -203,7 +232,8 @@ func (v Value) mapStrings(f func(string) (string, bool)) (Value, bool) {
 	return Value{kind: v.kind, elems: elems}, true
 }
 
-// ParseObject reads a JSON object by the rules of a request's body.
+// ParseObject reads a JSON object by the rules of a request's body. It is read as such a body,
+// and as a context alone: below arguments in either, null members stay.
 func ParseObject(text []byte, limits Limits) (Object, error) { return parse(text, limits) }
 
 // Same reports whether o and p are one object, not only equal ones: the items
@@ -219,7 +249,7 @@ func (o Object) Beside(more Object) Object {
 	}
 	members := slices.Clone(o.members)
 	for _, m := range more.members {
-		if _, ok := o.Get(m.Name); !ok {
+		if _, ok := o.find(m.Name); !ok {
 			members = append(members, m)
 		}
 	}
@@ -238,7 +268,8 @@ func (o Object) Without(drop func(name string) bool) Object {
 
 // NewObject makes an Object of Go values, for callers that build a [Request]
 // themselves: nil, bool, string, integers, float64, []any, []string,
-// map[string]any, Value and Object. It holds them to the same rules as a body.
+// map[string]any, Value and Object. It holds them to the same rules as a body. Make a context
+// whole: what was made without its arguments around it has lost its null members.
 func NewObject(members map[string]any) (Object, error) {
 	b, err := appendGo(nil, members)
 	if err != nil {

@@ -46,12 +46,14 @@ func ApprovalsFor(call *Call, mayFile, mayRequest bool) ApprovalMode {
 // Approvals keeps approval requests, and the approvals that people gave.
 type Approvals interface {
 	// Find looks for an approval of exactly this request that can be used now. If the request
-	// presents an id, only the approval with that id will do. If a.Binding is nil the request
-	// is not waiting, and Find only explains why the presented approval does not apply.
+	// presents an id, only the approval with that id will do. If the request goes on from a use of
+	// that approval, only the next round of the use will do, for the caller that used it. If
+	// a.Binding is nil the request is not waiting, and Find only explains why the presented approval
+	// does not apply.
 	Find(ctx context.Context, a ApprovalRequest) (Found, error)
-	// Reserve reserves one use of an approval for the decision a.Decision, durably: whatever
-	// happens next, no other decision gets that use. If no use is left, Reserve returns nil
-	// and no error.
+	// Reserve reserves one use of an approval for the decision a.Decision, or the round that
+	// a.Continues names, durably: whatever happens next, no other decision gets that. If it is not
+	// there any more, Reserve returns nil and no error.
 	Reserve(ctx context.Context, a ApprovalRequest, id string) (Reservation, error)
 	// File files an approval request. If the same request comes again, it files no second one.
 	File(ctx context.Context, a ApprovalRequest) (*evaluation.Approval, error)
@@ -60,9 +62,9 @@ type Approvals interface {
 	Offer(ctx context.Context, a ApprovalRequest, why evaluation.Reason) (*evaluation.Access, error)
 }
 
-// Reservation is a use of an approval that is reserved for one decision, or uses that are reserved
-// for several decisions of one batch. The PDP calls exactly one of Spent and InDoubt, once. Nothing
-// else can happen to the approval before that call.
+// Reservation is a use of an approval, or a round of a use, that is reserved for one decision, or
+// uses that are reserved for several decisions of one batch. The PDP calls exactly one of Spent and
+// InDoubt, once. Nothing else can happen to the approval before that call.
 type Reservation interface {
 	// Again reserves one more use, for another decision. It reports false if no use is left.
 	Again(ctx context.Context, decision string) (bool, error)
@@ -99,7 +101,10 @@ type ApprovalRequest struct {
 	// OfTenant says that the tenant alone demands the approval; see [Reviewed].
 	OfTenant bool
 	// Presented is the id of the approval that the request presents, or "" if it presents none.
+	// Continues is the round of an approved call that the request says it is. The zero value is
+	// none: then it is about a use.
 	Presented string
+	Continues evaluation.Continuation
 	// Now is the reading of the clock for the call.
 	Now time.Time
 }
@@ -273,7 +278,8 @@ func answerByApproval(
 			// The second demand has equal words but comes from the root, whose approvers were not asked.
 			return answer, Found{Why: evaluation.ApprovalOutOfScope}, nil
 		}
-		if second.Unite(first, a.Obligation, found.ID); second.Decision.Allow && second.Waits() {
+		met := evaluation.Met{Approval: found.ID, Continues: a.Continues}
+		if second.Unite(first, a.Obligation, met); second.Decision.Allow && second.Waits() {
 			// The second verdict waits for another approval, which is still owed.
 			return answer, Found{Why: evaluation.ApprovalOutOfScope}, nil
 		}
@@ -303,6 +309,9 @@ func answerByApproval(
 func approvalRequest(w *engine.Verdict, b *Bundle, call Call) (a ApprovalRequest, ok bool) {
 	c := &b.Config
 	a = ApprovalRequest{Call: call, Bundle: w.Decision.Bundle, Presented: call.Request.Presented(), Now: call.Now}
+	if a.Continues = call.Continued; call.Approved == "" {
+		a.Continues = call.Request.Continues()
+	}
 	a.Obligation, a.Terms, _ = w.ApprovalOwed()
 	a.Members, a.OfTenant = c.Members(call.Request.Context), w.DemandOfTenant(b)
 	nobody := call.Asker.Relays && call.Request.Person() == ""

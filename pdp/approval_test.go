@@ -13,7 +13,8 @@ import (
 
 // desk keeps approvals as an embedding program might, by their binding.
 type desk struct {
-	approved map[string]int // uses left
+	approved map[string]int                     // uses left
+	used     map[string]evaluation.Continuation // the last round of what was used
 	filed    []string
 	recorded []evaluation.Decision
 	settled  []settled
@@ -22,7 +23,7 @@ type desk struct {
 }
 
 func (d *desk) Find(_ context.Context, a pdp.ApprovalRequest) (pdp.Found, error) {
-	if d.approved[string(a.Binding)] == 0 || a.Presented != "" && a.Presented != "one" {
+	if !d.has(a) || a.Presented != "" && a.Presented != "one" {
 		return pdp.Found{Why: evaluation.ApprovalUnverifiable}, d.failing
 	}
 	return pdp.Found{ID: "one", Until: a.Now.Add(a.Terms.ValidFor)}, d.failing
@@ -33,14 +34,30 @@ func (d *desk) Offer(_ context.Context, a pdp.ApprovalRequest, why evaluation.Re
 }
 
 func (d *desk) Reserve(_ context.Context, a pdp.ApprovalRequest, _ string) (pdp.Reservation, error) {
-	if d.approved[string(a.Binding)] == 0 {
+	if !d.has(a) {
 		return nil, nil
 	}
+	if d.used == nil {
+		d.used = map[string]evaluation.Continuation{}
+	}
+	if a.Continues.Round > 0 {
+		d.used[string(a.Binding)] = a.Continues
+		return d, nil
+	}
 	d.approved[string(a.Binding)]--
+	d.used[string(a.Binding)] = evaluation.Continuation{Decision: a.Decision}
 	return d, nil
 }
 
 func (d *desk) Again(context.Context, string) (bool, error) { panic("the desk has one use for each") }
+
+// has reports whether a use is left, or the round that is asked for is the next.
+func (d *desk) has(a pdp.ApprovalRequest) bool {
+	if last := d.used[string(a.Binding)]; a.Continues.Round > 0 {
+		return last.Decision == a.Continues.Decision && last.Round == a.Continues.Round-1
+	}
+	return d.approved[string(a.Binding)] > 0
+}
 
 // Spent and InDoubt note what became of a reservation.
 func (d *desk) Spent(ctx context.Context) { d.settled = append(d.settled, settled{"spent", ctx.Err()}) }
@@ -255,7 +272,9 @@ func TestBinding(t *testing.T) {
 	}{
 		"order of members":        {change(`"n":7,"list":[1,2,2]`, `"list":[1,2,2],"n":7`), true, true},
 		"another way to write it": {change(`7`, `70e-1`, `ü`, `\u00fc`), true, true},
-		"null is absent":          {change(`"n":7`, `"n":7,"more":null`), true, true},
+		"null is absent":          {change(`"when":1`, `"when":1,"more":null`), true, true},
+		"not in the arguments":    {change(`"n":7`, `"n":7,"more":null`), false, false},
+		"nor below them":          {change(`[1,2,2]`, `[1,2,2,{"a":null}]`), false, false},
 		"a string":                {change(`7`, `"7"`), false, false},
 		"another number":          {change(`7`, `8`), false, false},
 		"a large number":          {change(`7`, `9007199254740993`), false, false},

@@ -22,6 +22,10 @@ type BatchCall struct {
 	// GoOn, if it is set, is called before each item. It may let other work go first. Its error
 	// ends the batch.
 	GoOn func(context.Context) error
+	// Waits, if it is set, is called before the batch keeps approvals from others, or waits for those
+	// who do. From then on GoOn is called only if the batch keeps none. Whoever has taken turns with
+	// others until then must wait for no turn any more.
+	Waits func()
 }
 
 // BatchDecision is the answer to a batch. Item n is the decision ID.n.

@@ -102,6 +102,9 @@ func (j *judging) reserve(ctx context.Context) error {
 			claims[item.claim.id] = append(claims[item.claim.id], n)
 		}
 	}
+	if len(claims) > 0 && j.all.Waits != nil {
+		j.all.Waits()
+	}
 	for _, id := range slices.Sorted(maps.Keys(claims)) {
 		if err := j.reserveOne(ctx, claims[id]); err != nil {
 			return err
@@ -116,8 +119,10 @@ func (j *judging) reserve(ctx context.Context) error {
 	return nil
 }
 
-// reserveOne reserves uses of one approval for items.
+// reserveOne reserves uses of one approval for items. A round of a use is reserved for no second item,
+// and beside nothing else of the approval: the round keeps everybody from the approval.
 func (j *judging) reserveOne(ctx context.Context, items []int) error {
+	first := j.items[items[0]].claim.request.Continues
 	use, err := j.items[items[0]].reserve(ctx)
 	if use != nil {
 		j.uses = append(j.uses, batchUse{use, items[0]})
@@ -125,7 +130,7 @@ func (j *judging) reserveOne(ctx context.Context, items []int) error {
 	j.items[items[0]].claim = nil
 	for _, n := range items[1:] {
 		item, got := &j.items[n], false
-		if err == nil && use != nil {
+		if err == nil && use != nil && first.Round == 0 && item.claim.request.Continues.Round == 0 {
 			got, err = use.Again(ctx, item.claim.request.Decision)
 			err = notRecorded(err)
 		}

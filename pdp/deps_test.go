@@ -34,6 +34,8 @@ var rooms = []struct{ room, may, why string }{
 	{"evaluation", "schemas", "PEP authors import this package, and get a vocabulary, not a server"},
 	{"evaluation/authzenclient", "evaluation obligations", "PEP authors import this package, and get HTTP, the vocabulary and their half of obligations, nothing else of ours"},
 	{"evaluation/coaz", "evaluation", "a mapping becomes questions in any PEP: what brings the message and what asks the PDP, the PEP chooses"},
+	{"evaluation/coaz/sdkpep", "evaluation evaluation/authzenclient evaluation/coaz obligations", "authors of MCP servers import this package: a server is its own PEP without any gateway around it"},
+	{"evaluation/coaz/sdkpep/example", "evaluation evaluation/authzenclient evaluation/coaz evaluation/coaz/sdkpep", "it shows what a server needs of ours, and uses nothing else"},
 	{"obligations", "evaluation schemas", "PEP authors import this package: a PEP does obligations without being able to decide"},
 	{"pdp", "pdp/internal/bundle pdp/internal/engine pdp/internal/lint obligations evaluation", "the product as a library: whoever embeds a PDP gets no process around it"},
 	{"pdp/internal/bundle", "obligations evaluation schemas pdp/plainfile pdp/spelling", "what is loaded is checked before anybody asks: it knows no questions"},
@@ -100,7 +102,7 @@ var owners = []struct{ path, where, why string }{
 	{"github.com/prometheus", "pdp/server/telemetry", "what is counted is counted by the OpenTelemetry API; how it is shown is the process's business"},
 	{"go.etcd.io/bbolt", "pdp/boltfile pdp/decisionlog pdp/decisionlog/index pdp/ledger", "it panics on a damaged file: only who knows that may open one, and each has a file of its own"},
 	{"cel.dev/cel-go", "evaluation/coaz", "what reads CEL weighs 10 MB, and must be bounded: only mappings are written in it"},
-	{"github.com/modelcontextprotocol/go-sdk", "", "our messages are held to it in tests; who sends them brings their own"},
+	{"github.com/modelcontextprotocol/go-sdk", "evaluation/coaz/sdkpep evaluation/coaz/sdkpep/example", "our messages are held to it in tests, and who sends them brings their own: only a server that is made with it is its PEP by it"},
 	{"github.com/cedar-policy/cedar-go", "pdp/internal/bundle pdp/internal/engine pdp/internal/lint", "one place turns requests into Cedar, and it is the fail-safe one: importers of pdp see none of it"},
 	{"github.com/cedar-policy/cedar-go/x/exp", "", "experimental; its batch evaluator drops forbids"},
 	{"github.com/cedar-policy/cedar-go/x/exp/ast", "pdp/internal/bundle/ast.go pdp/internal/bundle/policysteps.go", "experimental: a change upstream touches two files"},
@@ -126,6 +128,9 @@ var heavy = []struct{ room, never, why string }{
 	{"evaluation/authzenclient", "go.etcd.io/bbolt", "a PEP keeps nothing"},
 	{"evaluation/authzenclient", "cel.dev/cel-go", "a PEP that needs no mapping does not carry what reads one"},
 	{"evaluation/authzenclient", "go.opentelemetry.io", "a PEP's telemetry is its own: it wraps the http.Client it gives us"},
+	{"evaluation/coaz/sdkpep", "github.com/cedar-policy", "an MCP server asks, it does not decide: no Cedar"},
+	{"evaluation/coaz/sdkpep", "go.etcd.io/bbolt", "an MCP server that is a PEP keeps nothing of ours"},
+	{"evaluation/coaz/sdkpep", "github.com/labstack", "the SDK serves HTTP: no web framework of ours"},
 	{"pdp/mcp/wire", "net/http", "its messages are pure values: HTTP is for who sends them"},
 	{"pdp/mcp/wire", "go.etcd.io/bbolt", "it shows approval requests without knowing where they are kept"},
 	{"pdp", "github.com/labstack", "a PDP inside another program brings no web framework"},
@@ -139,7 +144,7 @@ var heavy = []struct{ room, never, why string }{
 }
 
 // notYet are paths above that nothing but tests imports yet, with what brings them. Any other must be in use, or it is misspelt.
-var notYet = map[string]string{"github.com/modelcontextprotocol/go-sdk": "nothing: it is for tests alone"}
+var notYet = map[string]string{}
 
 func TestRooms(t *testing.T) {
 	may := map[string]string{}

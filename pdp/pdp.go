@@ -109,6 +109,8 @@ type Call struct {
 	// Approved is the approval by which the call was decided, if it comes from a record. It counts
 	// as an approval of exactly this call. None other is looked for, and nothing is spent.
 	Approved string
+	// Continued is the round that the decision was of an approved call, if it comes from a record.
+	Continued evaluation.Continuation
 }
 
 // The errors of [PDP.Evaluate] besides [*evaluation.Error].

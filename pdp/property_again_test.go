@@ -28,6 +28,7 @@ func TestPropertyDecisionsAreMadeAgainFromTheLog(t *testing.T) {
 			for _, pattern := range []string{
 				"/context/s", "/context/n", "/context/flag", "/context/groups", "/context/groups/*", "/context/odd", "/subject/properties/opt",
 				"/subject/properties/s", "/subject/properties/n", "/resource/properties/n", "/resource/properties/flag", "/context/supported_obligations/*",
+				"/context/approval", "/context/approval/continues", "/context/approval/continues/round", "/context/approval/continues/decision",
 			} {
 				if w.IntN(4) == 0 {
 					patterns = append(patterns, pattern)
@@ -59,7 +60,7 @@ func TestPropertyDecisionsAreMadeAgainFromTheLog(t *testing.T) {
 		}
 	})
 	t.Log(kinds)
-	for _, kind := range []string{"same", "same answer", "unknown", "registered", "native", "item", "approved allow", "approved deny", "masked"} {
+	for _, kind := range []string{"same", "same answer", "unknown", "registered", "native", "item", "approved allow", "approved deny", "masked", "continued", "continued, and masked"} {
 		if kinds[kind] < 5 {
 			t.Errorf("%d cases are %s: the generator does not test what it should", kinds[kind], kind)
 		}
@@ -169,9 +170,18 @@ func (a *onRecord) approved(call pdp.Call, native bool) {
 	if err != nil {
 		a.Fatal(err)
 	}
-	call.Request.Context = call.Request.Context.With("approval_id", approval)
-	a.single(call) // by the approval
-	a.single(call) // after it was spent
+	before := call.Request.Context
+	call.Request.Context = before.With("approval_id", approval)
+	by := a.single(call) // by the approval
+	a.single(call)       // after it was spent
+	for n := range 3 {   // two rounds, and one of them twice
+		presents, err := evaluation.NewObject(map[string]any{"id": "one", "continues": map[string]any{"decision": by.ID, "round": max(1, n)}})
+		if err != nil {
+			a.Fatal(err)
+		}
+		call.Request.Context = before.With("approval", presents.Value())
+		a.single(call)
+	}
 }
 
 // check makes the decision of a record again, and says what came of it.
@@ -195,6 +205,7 @@ func (a *onRecord) check(id string, sent pdp.Call) string {
 	for kind, is := range map[string]bool{
 		"registered": was.Declared != nil, "native": was.Shape == "native", "masked": len(call.Hidden) > 0,
 		"approved allow": was.Approved && *was.Decision, "approved deny": was.Approved && !*was.Decision,
+		"continued": call.Continued.Round > 0, "continued, and masked": call.Continued.Round > 0 && call.Request.Continues().Round == 0,
 	} {
 		if is {
 			a.kinds[kind]++

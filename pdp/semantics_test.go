@@ -206,6 +206,9 @@ func TestMeaning(t *testing.T) {
 		"null is absent, arrays are sets": {one(anyDoc + `{ !(context has n) && context.s == ["b", "a"] };`), []asked{
 			{q("user:a", "x", "doc:1", `c{"n":null,"s":["a","b","b"]}`), allow}, {q("user:a", "x", "doc:1", `c{"n":{"m":null},"s":["a","b"]}`), deny},
 		}},
+		"null below the arguments is absent, too": {one(anyDoc + `{ !(context.arguments has n) && !(context.arguments.m has n) && context.arguments.m == {} && context.arguments.l.contains({}) };`), []asked{
+			{q("user:a", "x", "doc:1", `c{"arguments":{"n":null,"m":{"n":null},"l":[{"n":null}]}}`), allow}, {q("user:a", "x", "doc:1", `c{"arguments":{"n":1,"m":{"n":null},"l":[{"n":null}]}}`), deny},
+		}},
 		"protocol members are not seen": {one(anyDoc + `{ !(context has approved) && !context.pdp.approved };`), []asked{
 			{q("user:a", "x", "doc:1", `c{"approved":true,"justification":1.5,"evaluation_id":[null]}`), allow},
 		}},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/server/auth"
@@ -32,13 +33,15 @@ type approvalCrash struct {
 
 	mu      sync.Mutex
 	allowed map[string]int // by question: how often somebody was told to go ahead
+	went    map[string]int // by the decision and the round: how often somebody was told to go on
 	left    int            // answers until the server is killed
 	enough  chan struct{}  // closed then
 }
 
 // TestApprovalCrash kills the server at random moments while approvals are filed, given
-// and used. No use is made twice, and none is lost: each has its record, and what nobody
-// used can be used afterwards.
+// and used, and calls go on from what was used. No use is made twice, and none is lost: each
+// has its record, and what nobody used can be used afterwards. The same holds for the rounds
+// of a call.
 func TestApprovalCrash(t *testing.T) {
 	rounds := 12
 	switch {
@@ -47,7 +50,7 @@ func TestApprovalCrash(t *testing.T) {
 	case testing.Short():
 		rounds = 2
 	}
-	c := &approvalCrash{t: t, dir: t.TempDir(), allowed: map[string]int{}}
+	c := &approvalCrash{t: t, dir: t.TempDir(), allowed: map[string]int{}, went: map[string]int{}}
 	c.prepare()
 	for n := range rounds {
 		c.round(n)
@@ -62,10 +65,11 @@ func TestApprovalCrash(t *testing.T) {
 	if err := last.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, last.Stderr)
 	}
-	approved, used := c.recorded()
+	on := c.recorded()
 	server, addr := serveIn(t, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"))
 	defer c.kill(server)
-	c.finish(addr, approved, used)
+	c.finish(addr, on)
+	c.finishRounds(addr, on)
 }
 
 func (c *approvalCrash) path(name string) string { return filepath.Join(c.dir, name) }
@@ -137,27 +141,49 @@ func (c *approvalCrash) kill(server *exec.Cmd) {
 
 // story asks a question, has it approved, and asks it twice at once.
 func (c *approvalCrash) story(ctx context.Context, addr, question string) {
-	id, _ := c.ask(ctx, addr, question, "")
+	id, _, _ := c.ask(ctx, addr, question, "")
 	if id == "" || !c.post(ctx, "http://"+addr+"/v1/approvals/"+id+"/decision", c.mia, `{"decision":"approve","reason":"fine"}`, nil) {
 		return
 	}
 	var both sync.WaitGroup
 	for range 2 {
-		both.Go(func() { c.use(ctx, addr, question) })
+		both.Go(func() { c.use(ctx, addr, question, id) })
 	}
 	both.Wait()
 }
 
-// use asks a question again, and counts where somebody was told to go ahead.
-func (c *approvalCrash) use(ctx context.Context, addr, question string) {
-	if _, ahead := c.ask(ctx, addr, question, `,"justification":"approved"`); ahead {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.allowed[question]++
+// use asks a question again, and counts where somebody was told to go ahead. Then it goes on.
+func (c *approvalCrash) use(ctx context.Context, addr, question, id string) {
+	_, decision, ahead := c.ask(ctx, addr, question, `,"justification":"approved"`)
+	if !ahead {
+		return
+	}
+	c.count(c.allowed, question)
+	for round := 1; round <= 2; round++ {
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() { c.goOn(ctx, addr, question, id, decision, round) })
+		}
+		both.Wait()
 	}
 }
 
-func (c *approvalCrash) ask(ctx context.Context, addr, question, more string) (id string, ahead bool) {
+// goOn asks for a round of a call, and counts where somebody was told to go on.
+func (c *approvalCrash) goOn(ctx context.Context, addr, question, id, decision string, round int) (ahead bool) {
+	more := fmt.Sprintf(`,"approval":{"id":%q,"continues":{"decision":%q,"round":%d}}`, id, decision, round)
+	if _, _, ahead = c.ask(ctx, addr, question, more); ahead {
+		c.count(c.went, fmt.Sprint(decision, " ", round))
+	}
+	return ahead
+}
+
+func (c *approvalCrash) count(what map[string]int, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	what[name]++
+}
+
+func (c *approvalCrash) ask(ctx context.Context, addr, question, more string) (id, decision string, ahead bool) {
 	body := fmt.Sprintf(`{"tenant_id":"default","actor":{"actor_id":"bot","actor_type":"agent"},"action":"tool.invoke","resource":{"type":"tool","id":"t"},"context":{"arguments":{"question":%q}%s}}`, question, more)
 	var answer struct {
 		Allow       bool            `json:"allow"`
@@ -167,32 +193,36 @@ func (c *approvalCrash) ask(ctx context.Context, addr, question, more string) (i
 			Status string `json:"status"`
 		} `json:"approval"`
 	}
-	if !c.post(ctx, "http://"+addr+"/v1/authorize", c.pep, body, &answer) {
-		return "", false
-	}
-	return answer.Approval.ID, answer.Allow && len(answer.Obligations) == 0
+	decision, answered := c.decided(ctx, "http://"+addr+"/v1/authorize", c.pep, body, &answer)
+	return answer.Approval.ID, decision, answered && answer.Allow && len(answer.Obligations) == 0
 }
 
 // post reports whether there was an answer. While the server is being killed there is none.
 func (c *approvalCrash) post(ctx context.Context, url, key, body string, into any) bool {
+	_, answered := c.decided(ctx, url, key, body, into)
+	return answered
+}
+
+// decided is post with the id of the decision.
+func (c *approvalCrash) decided(ctx context.Context, url, key, body string, into any) (decision string, answered bool) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		c.t.Error(err)
-		return false
+		return "", false
 	}
 	r.Header.Set("Authorization", key)
 	r.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return false
+		return "", false
 	}
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)
 	c.answered()
 	if err != nil || answer.StatusCode != http.StatusOK {
-		return false
+		return "", false
 	}
-	return into == nil || json.Unmarshal(text, into) == nil
+	return answer.Header.Get("X-Decision-Id"), into == nil || json.Unmarshal(text, into) == nil
 }
 
 // answered counts an answer.
@@ -205,43 +235,109 @@ func (c *approvalCrash) answered() {
 }
 
 // finish compares what callers were told with what is on record, and uses what is left.
-func (c *approvalCrash) finish(addr string, approved map[string]bool, used map[string]int) {
+func (c *approvalCrash) finish(addr string, on crashRecord) {
 	c.t.Helper()
 	for question, times := range c.allowed {
-		if times > 1 || used[question] != 1 {
-			c.t.Errorf("%s: allowed %d times, on record %d times", question, times, used[question])
+		if times > 1 || len(on.used[question]) != 1 {
+			c.t.Errorf("%s: allowed %d times, on record %d times", question, times, len(on.used[question]))
 		}
 	}
 	lost, told := 0, 0
-	for question := range approved {
-		if used[question] > 1 {
-			c.t.Errorf("%s: one use is on record %d times", question, used[question])
+	for question := range on.approved {
+		if len(on.used[question]) > 1 {
+			c.t.Errorf("%s: one use is on record %d times", question, len(on.used[question]))
 		}
-		if used[question] > 0 {
+		if len(on.used[question]) > 0 {
 			continue
 		}
 		told++
-		if _, ahead := c.ask(c.t.Context(), addr, question, `,"justification":"approved"`); !ahead {
+		if _, _, ahead := c.ask(c.t.Context(), addr, question, `,"justification":"approved"`); !ahead {
 			lost++
 		}
-		if _, again := c.ask(c.t.Context(), addr, question, `,"justification":"approved"`); again {
+		if _, _, again := c.ask(c.t.Context(), addr, question, `,"justification":"approved"`); again {
 			c.t.Errorf("%s is allowed twice", question)
 		}
 	}
 	if lost > 0 {
 		c.t.Errorf("%d approvals that nobody used cannot be used any more", lost)
 	}
-	c.t.Logf("%d approved, %d used, %d left and used afterwards", len(approved), len(used), told)
-	if len(approved) == 0 || len(used) == 0 {
+	c.t.Logf("%d approved, %d used, %d left and used afterwards", len(on.approved), len(on.used), told)
+	if len(on.approved) == 0 || len(on.used) == 0 {
 		c.t.Error("nothing happened")
 	}
 }
 
-// recorded are the questions that were approved, and how often each went by that, of a
-// log that verifies.
-func (c *approvalCrash) recorded() (approved map[string]bool, used map[string]int) {
+// finishRounds compares what callers were told of rounds with what is on record, and asks for those that are left.
+func (c *approvalCrash) finishRounds(addr string, on crashRecord) {
 	c.t.Helper()
-	approved, used = map[string]bool{}, map[string]int{}
+	for round, times := range c.went {
+		if times > 1 || on.rounds[round] != 1 {
+			c.t.Errorf("%s: answered %d times, on record %d times", round, times, on.rounds[round])
+		}
+	}
+	for round, times := range on.rounds {
+		if times > 1 {
+			c.t.Errorf("%s is on record %d times", round, times)
+		}
+	}
+	left := 0
+	for question, uses := range on.used {
+		use := uses[0]
+		next := 1
+		for on.rounds[fmt.Sprint(use.ID, " ", next)] > 0 {
+			if c.goOn(c.t.Context(), addr, question, use.approval(), use.ID, next) {
+				c.t.Errorf("%s: round %d is on record, and answered again", question, next)
+			}
+			next++
+		}
+		if time.Since(use.Now) > 10*time.Minute { // on a disk so slow it may be too late
+			continue
+		}
+		left++
+		if !c.goOn(c.t.Context(), addr, question, use.approval(), use.ID, next) || c.goOn(c.t.Context(), addr, question, use.approval(), use.ID, next) {
+			c.t.Errorf("%s: round %d is not on record, and is lost, or answered twice", question, next)
+		}
+	}
+	c.t.Logf("%d rounds on record, %d of them answered; %d uses went on afterwards", len(on.rounds), len(c.went)-left, left)
+	if len(on.rounds) == 0 || left == 0 {
+		c.t.Error("nothing went on")
+	}
+}
+
+// crashRecord is what a log has: the questions that were approved, the decisions by which each
+// used that, and how often each round of such a decision is there.
+type crashRecord struct {
+	approved map[string]bool
+	used     map[string][]crashLine
+	rounds   map[string]int
+}
+
+// crashLine is a record, as far as it is looked at.
+type crashLine struct {
+	ID      string    `json:"id"`
+	Now     time.Time `json:"now"`
+	Kind    string    `json:"kind"`
+	Event   string    `json:"event"`
+	Request struct {
+		Context struct {
+			Arguments struct {
+				Question string `json:"question"`
+			} `json:"arguments"`
+		} `json:"context"`
+	} `json:"request"`
+	Details struct {
+		Approval string `json:"approval"`
+	} `json:"details"`
+	Decision   bool             `json:"decision"`
+	Discharged []evaluation.Met `json:"discharged"`
+}
+
+func (l crashLine) approval() string { return l.Discharged[0].Approval }
+
+// recorded reads the log, which verifies.
+func (c *approvalCrash) recorded() crashRecord {
+	c.t.Helper()
+	on := crashRecord{map[string]bool{}, map[string][]crashLine{}, map[string]int{}}
 	questions := map[string]string{} // by approval
 	var export bytes.Buffer
 	command := exec.CommandContext(c.t.Context(), "policy-service", "log", "export", "--data", c.path("data"))
@@ -254,22 +350,7 @@ func (c *approvalCrash) recorded() (approved map[string]bool, used map[string]in
 		c.t.Errorf("the log does not verify: %+v", report)
 	}
 	for line := range bytes.Lines(export.Bytes()) {
-		var r struct {
-			Kind    string `json:"kind"`
-			Event   string `json:"event"`
-			Request struct {
-				Context struct {
-					Arguments struct {
-						Question string `json:"question"`
-					} `json:"arguments"`
-				} `json:"context"`
-			} `json:"request"`
-			Details struct {
-				Approval string `json:"approval"`
-			} `json:"details"`
-			Decision   bool       `json:"decision"`
-			Discharged []struct{} `json:"discharged"`
-		}
+		var r crashLine
 		if json.Unmarshal(line, &r) != nil {
 			continue
 		}
@@ -278,10 +359,13 @@ func (c *approvalCrash) recorded() (approved map[string]bool, used map[string]in
 		case r.Event == "filed":
 			questions[r.Details.Approval] = question
 		case r.Event == "approved":
-			approved[questions[r.Details.Approval]] = true
-		case r.Kind == decisionlog.KindDecision && r.Decision && len(r.Discharged) > 0:
-			used[question]++
+			on.approved[questions[r.Details.Approval]] = true
+		case r.Kind != decisionlog.KindDecision || !r.Decision || len(r.Discharged) == 0:
+		case r.Discharged[0].Continues.Round > 0:
+			on.rounds[fmt.Sprint(r.Discharged[0].Continues.Decision, " ", r.Discharged[0].Continues.Round)]++
+		default:
+			on.used[question] = append(on.used[question], r)
 		}
 	}
-	return approved, used
+	return on
 }

@@ -91,6 +91,11 @@ func TestUnknownIsAsked(t *testing.T) {
 			t.Errorf("item %d: got %v", n, d)
 		}
 	}
+	for _, err := range c.SearchResources(t.Context(), tool("pay", unknown)) {
+		if err == nil {
+			t.Error("a search asks what is possible")
+		}
+	}
 	handlers := obligations.Handlers{}
 	if e := c.Enforce(t.Context(), tool("pay", unknown), handlers); e.Permitted() {
 		t.Errorf("what is possible is enforced: %v", e)

@@ -104,6 +104,9 @@ type Approval struct {
 	Used []string `json:"used,omitzero"`
 	// Reserved are decisions that are to use it, and may be on record or not.
 	Reserved []string `json:"reserved,omitzero"`
+	// Spendings are the uses from which decisions may go on, and Continued is how many rounds did.
+	Spendings []Spending `json:"spendings,omitzero"`
+	Continued int        `json:"continued,omitzero"`
 	// Agreed is the id of the record that says that enough people approved.
 	Agreed string `json:"agreed,omitzero"`
 	// After is how long the log was when this was written. What became of it since stands
@@ -197,11 +200,35 @@ func (a *Approval) usable(now time.Time, digest [32]byte) bool {
 func (a Approval) next() Approval {
 	a.Version++
 	a.Votes, a.Used, a.Reserved = slices.Clone(a.Votes), slices.Clone(a.Used), slices.Clone(a.Reserved)
+	a.Spendings = slices.Clone(a.Spendings)
+	for n := range a.Spendings {
+		a.Spendings[n].Rounds = slices.Clone(a.Spendings[n].Rounds)
+	}
 	return a
 }
 
-// end makes the state a final one.
+// has reports whether a decision used an approval or went on from a use, or is to.
+func (a *Approval) has(decision string) bool {
+	return slices.Contains(a.Used, decision) || slices.Contains(a.reserved(), decision) ||
+		slices.ContainsFunc(a.Spendings, func(s Spending) bool { return slices.Contains(s.Rounds, decision) })
+}
+
+// reserved are the decisions that are to use an approval, or to go on from a use.
+func (a *Approval) reserved() []string {
+	all := slices.Clone(a.Reserved)
+	for _, s := range a.Spendings {
+		if s.Reserved != "" {
+			all = append(all, s.Reserved)
+		}
+	}
+	return all
+}
+
+// end makes the state a final one. After a use, and after the time was up, decisions may go on from the uses.
 func (a *Approval) end(as Status, now time.Time) {
+	if as != UsedUp && as != Expired {
+		a.close(every)
+	}
 	if a.Status == Pending {
 		a.DecidedAt = now
 	}

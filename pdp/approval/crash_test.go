@@ -30,6 +30,9 @@ const childDir = "APPROVAL_CHILD"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
+		if state := os.Getenv(crashAt); state != "" {
+			goOnUntil(dir, state)
+		}
 		spendUntilKilled(dir)
 		return
 	}
@@ -42,7 +45,7 @@ const kind = "approval"
 func logged(l *decisionlog.Log) approval.Options {
 	return approval.Options{
 		Record: func(ctx context.Context, s approval.Step) error {
-			details, err := json.Marshal(onRecord{s.Approval.ID, s.Approval.Status, s.Approval.Version, s.Approval.ExpiresAt, s.By, s.Seal, s.Decision})
+			details, err := json.Marshal(onRecord{s.Approval.ID, s.Approval.Status, s.Approval.Version, s.Approval.ExpiresAt, s.By, s.Seal, s.Decision, s.Continues})
 			if err == nil {
 				_, err = l.Append(ctx, []decisionlog.Entry{{ID: s.ID, Kind: kind, Tenant: s.Approval.Tenant, Caller: s.Caller, Event: s.Name, Details: details}})
 			}
@@ -84,24 +87,25 @@ type onRecord struct {
 	By        string          `json:"by"`
 	Seal      string          `json:"seal"`
 	UsedBy    string          `json:"used_by"`
+
+	Continues evaluation.Continuation `json:"continues"`
 }
 
 // stepOf reads a step, or a decision that went by an approval.
 func stepOf(line []byte) (approval.Step, error) {
 	var r struct {
-		ID         string   `json:"id"`
-		Event      string   `json:"event"`
-		Caller     string   `json:"caller"`
-		Details    onRecord `json:"details"`
-		Discharged []struct {
-			Approval string `json:"approval"`
-		} `json:"discharged"`
+		ID         string           `json:"id"`
+		Time       time.Time        `json:"time"`
+		Event      string           `json:"event"`
+		Caller     string           `json:"caller"`
+		Details    onRecord         `json:"details"`
+		Discharged []evaluation.Met `json:"discharged"`
 	}
 	err := json.Unmarshal(line, &r)
 	for _, d := range r.Discharged {
-		return approval.Step{ID: r.ID, Decision: r.ID, Approval: approval.Approval{ID: d.Approval}}, err
+		return approval.Step{ID: r.ID, At: r.Time, Decision: r.ID, Continues: d.Continues, Approval: approval.Approval{ID: d.Approval}}, err
 	}
-	return approval.Step{ID: r.ID, Name: r.Event, Caller: r.Caller, By: r.Details.By, Seal: r.Details.Seal, Decision: r.Details.UsedBy, Approval: approval.Approval{
+	return approval.Step{ID: r.ID, At: r.Time, Name: r.Event, Caller: r.Caller, By: r.Details.By, Seal: r.Details.Seal, Decision: r.Details.UsedBy, Continues: r.Details.Continues, Approval: approval.Approval{
 		ID: r.Details.Approval, Status: r.Details.Status, Version: r.Details.Version, ExpiresAt: r.Details.ExpiresAt,
 	}}, err
 }
@@ -190,6 +194,7 @@ func wholeWay(l *decisionlog.Log, s *approval.Store, name string, i int, say fun
 			}
 			if spent {
 				say("ALLOWED", a.ID, decision)
+				goOnTwice(l, s, a, decision, say)
 			}
 		})
 	}
@@ -220,20 +225,42 @@ func spendTwo(l *decisionlog.Log, s *approval.Store, a approval.Approval, name s
 	use.Spent(ctx)
 	for _, decision := range decisions {
 		say("ALLOWED", a.ID, decision)
+		goOnTwice(l, s, a, decision, say)
 	}
 	return nil
+}
+
+// goOnTwice has two callers go on from a use, for some rounds.
+func goOnTwice(l *decisionlog.Log, s *approval.Store, a approval.Approval, use string, say func(...any)) {
+	for round := range 3 {
+		c := evaluation.Continuation{Decision: use, Round: round + 1}
+		var both sync.WaitGroup
+		for n := range 2 {
+			both.Go(func() {
+				decision := fmt.Sprint(use, "-r", c.Round, n)
+				answered, err := goOn(context.Background(), s, a.ID, a.Digest, c, decision, goesOn(l, decision, a.ID, c))
+				if err != nil {
+					say("ERROR", err)
+				}
+				if answered {
+					say("CONTINUED", a.ID, c.Decision, c.Round)
+				}
+			})
+		}
+		both.Wait()
+	}
 }
 
 // TestCrash kills who spends at random moments. By then no use was made twice, none was
 // lost, and what counts is on record.
 func TestCrash(t *testing.T) {
 	data := t.TempDir()
-	rounds := 20
+	kills := 20
 	if testing.Short() {
-		rounds = 3
+		kills = 3
 	}
 	said := map[string][]string{} // what was answered, by its first word
-	for range rounds {
+	for range kills {
 		killed(t, data, rand.IntN(150), said)
 	}
 	l, s, err := openBoth(data)
@@ -253,7 +280,7 @@ func TestCrash(t *testing.T) {
 	must(t, s.Close())
 	must(t, l.Close())
 
-	uses, steps := readLog(t, data)
+	uses, rounds, steps := readLog(t, data)
 	for id, a := range kept {
 		slices.Sort(uses[id])
 		slices.Sort(a.Used)
@@ -278,7 +305,22 @@ func TestCrash(t *testing.T) {
 			t.Errorf("%s was allowed by %s, of which are used %v", decision, id, kept[id].Used)
 		}
 	}
-	t.Logf("%d approvals, %d answers, %d left to be spent", len(kept), len(said["ALLOWED"]), len(usable))
+	for round, n := range rounds {
+		if n > 1 {
+			t.Errorf("%s is on record %d times", round, n)
+		}
+	}
+	told := map[string]bool{}
+	for _, line := range said["CONTINUED"] {
+		if told[line] || rounds[line] != 1 {
+			t.Errorf("%s was answered twice, or is not on record: %d", line, rounds[line])
+		}
+		told[line] = true
+	}
+	t.Logf("%d approvals, %d answers, %d left to be spent, %d rounds, %d of them answered", len(kept), len(said["ALLOWED"]), len(usable), len(rounds), len(told))
+	if len(told) == 0 {
+		t.Error("nothing went on")
+	}
 }
 
 // unspent spends each use that is left: none was lost in a crash.
@@ -303,21 +345,19 @@ func unspent(t *testing.T, l *decisionlog.Log, s *approval.Store, kept map[strin
 	return usable
 }
 
-// readLog verifies the log, and reads which decisions were made by each approval, and
-// the steps of each.
-func readLog(t *testing.T, data string) (allowed, steps map[string][]string) {
+// readLog verifies the log, and reads which decisions were made by each approval, how often each
+// round of a use was, and the steps of each approval.
+func readLog(t *testing.T, data string) (allowed map[string][]string, rounds map[string]int, steps map[string][]string) {
 	t.Helper()
-	allowed, steps = map[string][]string{}, map[string][]string{}
+	allowed, rounds, steps = map[string][]string{}, map[string]int{}, map[string][]string{}
 	seen := map[string]bool{}
 	report := verify.Directory(data, verify.Options{Record: func(_ int64, line []byte) {
 		var record struct {
-			ID         string         `json:"id"`
-			Kind       string         `json:"kind"`
-			Event      string         `json:"event"`
-			Details    jsontext.Value `json:"details"`
-			Discharged []struct {
-				Approval string `json:"approval"`
-			} `json:"discharged"`
+			ID         string           `json:"id"`
+			Kind       string           `json:"kind"`
+			Event      string           `json:"event"`
+			Details    jsontext.Value   `json:"details"`
+			Discharged []evaluation.Met `json:"discharged"`
 		}
 		must(t, json.Unmarshal(line, &record))
 		if seen[record.ID] {
@@ -325,7 +365,11 @@ func readLog(t *testing.T, data string) (allowed, steps map[string][]string) {
 		}
 		seen[record.ID] = true
 		for _, d := range record.Discharged {
-			allowed[d.Approval] = append(allowed[d.Approval], record.ID)
+			if d.Continues.Round == 0 {
+				allowed[d.Approval] = append(allowed[d.Approval], record.ID)
+			} else {
+				rounds[fmt.Sprint(d.Approval, " ", d.Continues.Decision, " ", d.Continues.Round)]++
+			}
 		}
 		var step struct {
 			Approval string `json:"approval"`
@@ -338,7 +382,7 @@ func readLog(t *testing.T, data string) (allowed, steps map[string][]string) {
 	if report.Code != verify.Verified {
 		t.Errorf("the log does not verify: %+v", report.Problem)
 	}
-	return allowed, steps
+	return allowed, rounds, steps
 }
 
 // checkSteps holds the steps on record against what became of an approval.
@@ -361,7 +405,10 @@ func checkSteps(t *testing.T, a approval.Approval, steps []string, spentSince bo
 	case uses == a.Terms.Uses:
 		want = append(want, approval.StepUsedUp)
 	}
-	steps = slices.DeleteFunc(slices.Clone(steps), func(s string) bool { return s == approval.StepReleased })
+	if n := len(slices.DeleteFunc(slices.Clone(steps), func(s string) bool { return s != approval.StepContinued })); n != a.Continued {
+		t.Errorf("%s was continued %d times, and on record is %v", a.ID, a.Continued, steps)
+	}
+	steps = slices.DeleteFunc(slices.Clone(steps), func(s string) bool { return s == approval.StepReleased || s == approval.StepContinued })
 	if !slices.Equal(steps, want) {
 		t.Errorf("%s is %s, and on record is %v", a.ID, a.Status, steps)
 	}

@@ -45,7 +45,9 @@ import (
 //
 // In format 1 the first bytes of a value were a CRC-32C. Format 2 lacks changed, the name of the
 // file, the ways of votes, the persons for whom approvals were asked, and the forms of
-// obligations. What such a file has means the same in format 3. Both are upgraded once.
+// obligations. No use could be continued: an Approval had no spendings and no continued, and a Step
+// no continues. What such a file has means the same in format 3, and what was used by then is not
+// continued. Both are upgraded once.
 //
 // The format may grow by another format number, and by that alone. A program refuses a
 // number that it does not know, and a value with a member that it does not know, because
@@ -111,8 +113,8 @@ func keyOf(key []byte, use string) []byte {
 	return derived
 }
 
-// form tells the ledger how approvals.db is laid out, how a file of an older format is recognised, which key values are sealed
-// with, how an approval is stored, and which errors to return.
+// form tells the ledger how approvals.db is laid out, how a file of an older format is recognised,
+// which key values are sealed with, how an approval is stored, and which errors to return.
 func form(data string, key []byte) ledger.Form {
 	return ledger.Form{
 		Path:    filepath.Join(data, FileName),

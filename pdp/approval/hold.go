@@ -34,8 +34,11 @@ func (p proof) seal(step *Step, digest [32]byte) string {
 		step.ID, step.Approval.ID, digest, step.Name, step.By, step.Caller, step.To, step.From, step.Decision,
 		instant(step.ValidUntil), step.Approval.Version, step.Approval.Status, instant(step.Approval.ExpiresAt),
 	}
-	if step.Via != "" || step.Gateway != "" {
+	switch { // the seal of every other step is as it was before; no vote goes on from a use
+	case step.Via != "" || step.Gateway != "":
 		sealed = append(sealed, step.Via, step.Gateway)
+	case step.Continues.Round > 0:
+		sealed = append(sealed, step.Continues.Decision, step.Continues.Round)
 	}
 	text, err := json.Marshal(sealed)
 	if err != nil { // of a text that is no UTF-8: no record says it in these words
@@ -83,7 +86,7 @@ func (p proof) inForce(a *Approval) func(Vote) bool {
 // credentials in force. Enough says whether they are as many as the approval needs.
 func (p proof) holding(ctx context.Context, a *Approval) (votes []Vote, enough bool, err error) {
 	agreed, is, err := p.vouched(ctx, a, a.Agreed, StepApproved)
-	if err != nil || !is || !agreed.Approval.ExpiresAt.Equal(a.ExpiresAt) {
+	if err != nil || !is || a.open() && !agreed.Approval.ExpiresAt.Equal(a.ExpiresAt) {
 		return nil, false, err // and every person may vote again
 	}
 	inForce := p.inForce(a)
@@ -122,13 +125,19 @@ func (s *Step) saysOf(v Vote) bool {
 func (s *Store) askAgain(ctx context.Context, a Approval, votes []Vote) (Approval, error) {
 	m := s.move(a)
 	m.lapse(func(v Vote) bool { return slices.ContainsFunc(votes, func(left Vote) bool { return left.By == v.By }) })
-	m.to.Status, m.to.DecidedAt, m.to.ExpiresAt, m.to.Agreed = Pending, time.Time{}, a.FiledAt.Add(a.Terms.Timeout), ""
+	m.to.reopen()
 	m.step(Step{Name: StepReopened})
 	if m.to.at(m.now).Status == Expired {
 		m.to = m.to.at(m.now)
 		m.step(Step{Name: StepExpired})
 	}
 	return s.commit(ctx, m)
+}
+
+// reopen makes an approval pending again. Nothing goes on from what was used of it.
+func (a *Approval) reopen() {
+	a.Status, a.DecidedAt, a.ExpiresAt, a.Agreed = Pending, time.Time{}, a.FiledAt.Add(a.Terms.Timeout), ""
+	a.close(every)
 }
 
 // lapse takes away the votes that do not count any more. Each of them is a step.

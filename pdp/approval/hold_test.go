@@ -267,6 +267,16 @@ func TestReservedUseIsNotGivenBack(t *testing.T) {
 	}
 }
 
+// unlist takes the first approval from the list of what is open.
+func unlist(t *testing.T, data string) {
+	t.Helper()
+	edit(t, data, func(tx *bbolt.Tx) error {
+		due := tx.Bucket([]byte("due"))
+		key, _ := due.Cursor().First()
+		return due.Delete(key)
+	})
+}
+
 // TestUnlistedIsNotDecided: what is taken from the list of what is open is not held
 // against the log, and so nobody decides about it.
 func TestUnlistedIsNotDecided(t *testing.T) {
@@ -278,11 +288,7 @@ func TestUnlistedIsNotDecided(t *testing.T) {
 	mustDecide(t, s, a.ID, approval.Vote{By: "ben", Kind: approval.Deny})
 	must(t, s.Close())
 	putBack(t, data, pending)
-	edit(t, data, func(tx *bbolt.Tx) error {
-		due := tx.Bucket([]byte("due"))
-		key, _ := due.Cursor().First()
-		return due.Delete(key)
-	})
+	unlist(t, data)
 	s = mustOpen(t, data, r.options())
 	if got, err := s.Decide(t.Context(), a.ID, 0, by("mia"), all, equal); err == nil {
 		t.Errorf("what was denied is %s", got.Status)

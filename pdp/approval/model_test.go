@@ -25,11 +25,14 @@ func TestModel(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 0))
-			m := &model{T: t, rand: random, record: newRecord(), data: quick(t), present: true}
+			m := &model{T: t, rand: random, record: newRecord(), data: quick(t), present: true, rounds: map[string]string{}, went: map[string]int{}}
 			m.open()
-			for step := range 400 {
+			for step := range 600 {
 				m.do()
 				m.compare(step)
+			}
+			if m.went["answered"] < 3 || m.went["refused"] < 3 || m.went["in doubt"] < 1 {
+				t.Errorf("the model tries too little: %v", m.went)
 			}
 		})
 	}
@@ -41,8 +44,10 @@ type model struct {
 	rand    *rand.Rand
 	data    string
 	s       *approval.Store
-	all     []*modelled // in the order of their ids
-	present bool        // ben may still approve
+	all     []*modelled       // in the order of their ids
+	rounds  map[string]string // the decision that each round of a use was answered by
+	went    map[string]int    // how often a continuation came to what
+	present bool              // ben may still approve
 	n       int
 	said    string
 }
@@ -81,13 +86,14 @@ func (m *model) catchUp() {
 		m.put(a)
 	}
 	for _, a := range m.all {
-		if len(a.Reserved) == 0 || !m.put(a) || m.unknown {
+		reserved := reservedOf(a)
+		if len(reserved) == 0 || !m.put(a) || m.unknown {
 			continue
 		}
-		for _, d := range a.Reserved {
+		m.moves(a)
+		for _, d := range reserved {
 			m.settle(a, d, m.ids[d])
 		}
-		a.Version++
 		m.put(a)
 	}
 }
@@ -119,7 +125,10 @@ func (a *modelled) step(names ...string) {
 	}
 }
 
-func (a *modelled) end(status approval.Status, at time.Time) {
+func (m *model) end(a *modelled, status approval.Status, at time.Time) {
+	if status != approval.UsedUp && status != approval.Expired {
+		m.close(a, always)
+	}
 	if a.Status == approval.Pending {
 		a.DecidedAt = at
 	}
@@ -129,29 +138,42 @@ func (a *modelled) end(status approval.Status, at time.Time) {
 func (m *model) late(a *modelled) bool { return !a.Status.Final() && !m.now.Before(a.ExpiresAt) }
 
 func (m *model) expire(a *modelled) bool {
-	a.end(approval.Expired, a.ExpiresAt)
-	a.Version++
+	m.moves(a)
+	m.end(a, approval.Expired, a.ExpiresAt)
 	a.step(approval.StepExpired)
 	return m.put(a)
 }
 
 func (m *model) settle(a *modelled, d string, used bool) {
+	for n := range a.Spendings {
+		if s := &a.Spendings[n]; s.Reserved == d {
+			if s.Reserved = ""; !used {
+				a.step(approval.StepReleased)
+				return
+			}
+			s.Rounds = append(s.Rounds, d)
+			a.Continued++
+			a.step(approval.StepContinued)
+			return
+		}
+	}
 	a.Reserved = slices.DeleteFunc(slices.Clone(a.Reserved), func(r string) bool { return r == d })
 	if !used {
+		a.Spendings = slices.DeleteFunc(a.Spendings, func(s approval.Spending) bool { return s.Decision == d })
 		a.step(approval.StepReleased)
 		return
 	}
 	a.Used = append(a.Used, d)
 	a.step(approval.StepUsed)
 	if a.Status == approval.Approved && len(a.Used) == a.Terms.Uses {
-		a.end(approval.UsedUp, m.now)
+		m.end(a, approval.UsedUp, m.now)
 		a.step(approval.StepUsedUp)
 	}
 }
 
 // do does one thing.
 func (m *model) do() {
-	switch n := m.rand.IntN(40); {
+	switch n := m.rand.IntN(50); {
 	case n == 0:
 		m.said = "restart"
 		m.open()
@@ -164,11 +186,31 @@ func (m *model) do() {
 		m.present = m.rand.IntN(3) > 0
 		m.said = fmt.Sprintf("fails %v, half %v, unknown %v, present %v", m.fails, m.half, m.unknown, m.present)
 	case n < 13:
-		d := []time.Duration{time.Minute, 5 * time.Minute, 10 * time.Minute, time.Hour, -3 * time.Minute}[m.rand.IntN(5)]
+		d := []time.Duration{time.Minute, time.Minute, 5 * time.Minute, 10 * time.Minute, time.Hour, -3 * time.Minute}[m.rand.IntN(6)]
 		m.said = fmt.Sprint("pass ", d)
 		m.pass(d)
 	case n < 19 || len(m.all) == 0:
 		m.file()
+	case n < 30:
+		a := m.all[max(0, len(m.all)-1-m.rand.IntN(5))]
+		if used := slices.DeleteFunc(slices.Clone(m.all), func(a *modelled) bool { return len(a.Spendings) == 0 }); len(used) > 0 && m.rand.IntN(4) > 0 {
+			a = used[len(used)-1-m.rand.IntN(min(2, len(used)))]
+		}
+		if m.rand.IntN(4) == 0 {
+			m.set(true, m.rand.IntN(2) == 0, false)
+		}
+		for range 1 + m.rand.IntN(4) {
+			m.goOn(a)
+		}
+	case n < 33: // often enough that there is something to go on from
+		m.set(false, false, false)
+		m.file()
+		a := m.all[len(m.all)-1]
+		for range 4 {
+			m.vote(a)
+		}
+		m.spend(a)
+		m.goOn(a)
 	default:
 		a := m.all[max(0, len(m.all)-1-m.rand.IntN(5))]
 		[]func(*modelled){m.vote, m.vote, m.vote, m.spend, m.spend, m.spendTwo, m.cancel, m.revoke}[m.rand.IntN(8)](a)
@@ -178,12 +220,17 @@ func (m *model) do() {
 func (m *model) work() {
 	m.catchUp()
 	for _, a := range m.all {
-		if m.late(a) && m.put(a) {
+		until := goesOnUntil(a)
+		switch over := a.Status.Final() && !until.IsZero() && !m.now.Before(until); {
+		case over && m.put(a):
+			m.close(a, always)
+		case m.late(a) && m.put(a):
 			m.expire(a)
 		}
 	}
 	m.all = slices.DeleteFunc(m.all, func(a *modelled) bool {
-		return a.Status.Final() && len(a.outbox) == 0 && len(a.Reserved) == 0 && !a.EndedAt.Add(modelRetain).After(m.now)
+		idle := len(a.outbox) == 0 && len(reservedOf(a)) == 0 && goesOnUntil(a).IsZero()
+		return a.Status.Final() && idle && !a.EndedAt.Add(modelRetain).After(m.now)
 	})
 }
 
@@ -292,7 +339,7 @@ func (m *model) vote(a *modelled) {
 	approving, until := 0, m.now.Add(a.Terms.ValidFor)
 	v.At = m.now
 	a.Votes = append(a.Votes, v)
-	a.Version++
+	m.moves(a)
 	a.step(string(v.Kind))
 	for i, v := range a.Votes {
 		holds := v.ValidUntil.IsZero() || m.now.Before(v.ValidUntil)
@@ -303,7 +350,7 @@ func (m *model) vote(a *modelled) {
 		}
 	}
 	if v.Kind == approval.Deny {
-		a.end(approval.Denied, m.now)
+		m.end(a, approval.Denied, m.now)
 		a.step(approval.StepDenied)
 	}
 	if v.Kind == approval.Approve && approving >= a.Terms.Quorum {
@@ -321,22 +368,40 @@ func (m *model) spend(a *modelled) {
 	spent, err := spend(m.Context(), m.s, a.ID, a.Digest, d, func(ctx context.Context) error { called = true; return m.decide(d)(ctx) })
 	if !m.put(a) {
 		m.want(err, approval.ErrUnrecorded)
-	} else if a.Status != approval.Approved || m.late(a) || len(a.Used)+len(a.Reserved) >= a.Terms.Uses {
+		return
+	}
+	if a.Status != approval.Approved || m.late(a) || len(a.Used)+len(a.Reserved) >= a.Terms.Uses {
 		if m.want(err, nil); spent || called {
 			m.Fatalf("%s: it was spent", m.said)
 		}
-	} else if a.Reserved = append(a.Reserved, d); m.fails {
-		if a.Version++; err == nil || spent {
-			m.Fatalf("%s: it was spent for what is not on record", m.said)
-		}
-	} else {
-		if m.want(err, nil); !spent || !called {
-			m.Fatalf("%s: it was not spent", m.said)
-		}
-		a.Version += 2
-		m.settle(a, d, true)
-		m.put(a)
+		return
 	}
+	m.takes(a, d)
+	m.recorded(a, d, err, spent && called)
+}
+
+// takes reserves a use.
+func (m *model) takes(a *modelled, d string) {
+	m.moves(a)
+	a.Reserved, a.Spendings = append(a.Reserved, d), append(a.Spendings, approval.Spending{Decision: d, At: m.now})
+}
+
+// recorded is what came of a decision for which something was reserved, and reports whether it was answered.
+func (m *model) recorded(a *modelled, d string, err error, answered bool) bool {
+	m.Helper()
+	if m.fails {
+		if err == nil || answered {
+			m.Fatalf("%s: it was answered by what is not on record", m.said)
+		}
+		return false
+	}
+	if m.want(err, nil); !answered {
+		m.Fatalf("%s: it was not answered", m.said)
+	}
+	m.moves(a)
+	m.settle(a, d, true)
+	m.put(a)
+	return true
 }
 
 // spendTwo takes a use for each of two decisions, which are recorded one after the other.
@@ -357,15 +422,13 @@ func (m *model) spendTwo(a *modelled) {
 	if use == nil {
 		return
 	}
-	a.Reserved = append(a.Reserved, ds[0])
-	a.Version++
+	m.takes(a, ds[0])
 	got, err := m.s.ReserveAgain(use, ds[1])
 	if m.want(err, nil); got != (left > 1) {
 		m.Fatalf("%s: one more is reserved: %v", m.said, got)
 	}
 	if got {
-		a.Reserved = append(a.Reserved, ds[1])
-		a.Version++
+		m.takes(a, ds[1])
 	} else {
 		ds = ds[:1]
 	}
@@ -376,10 +439,10 @@ func (m *model) spendTwo(a *modelled) {
 		}
 	}
 	use.Spent(m.Context())
+	m.moves(a)
 	for _, d := range ds {
 		m.settle(a, d, true)
 	}
-	a.Version++
 	m.put(a)
 }
 
@@ -401,8 +464,8 @@ func (m *model) revoke(a *modelled) {
 
 func (m *model) ends(a *modelled, status approval.Status, err error) {
 	m.Helper()
-	a.end(status, m.now)
-	a.Version++
+	m.moves(a)
+	m.end(a, status, m.now)
 	a.step(string(status))
 	m.done(a, err)
 }
@@ -421,7 +484,7 @@ func (m *model) compare(step int) {
 			want.Status, want.EndedAt, want.ExpiresAt = approval.Expired, want.ExpiresAt, time.Time{}
 		}
 		want.Unrecorded = slices.ContainsFunc(a.outbox, func(e modelStep) bool {
-			return e.name != approval.StepUsed && e.name != approval.StepReleased
+			return e.name != approval.StepUsed && e.name != approval.StepReleased && e.name != approval.StepContinued
 		})
 		got, found, _ := m.s.Stored(a.ID)
 		if young := i >= len(m.all)-8; (young || step%25 == 0) && !(found && equate(got, want)) {
@@ -468,6 +531,10 @@ func equate(a, b approval.Approval) bool {
 			one.Votes[n].Step = ""
 		}
 		one.Votes, one.Used, one.Reserved = slices.Concat(one.Votes), slices.Concat(one.Used), slices.Concat(one.Reserved) // nil where empty
+		one.Spendings = slices.Clone(slices.Concat(one.Spendings))
+		for n := range one.Spendings {
+			one.Spendings[n].Rounds = slices.Concat(one.Spendings[n].Rounds)
+		}
 	}
 	return reflect.DeepEqual(a, b)
 }

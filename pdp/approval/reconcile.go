@@ -27,7 +27,7 @@ func (r rules) CatchUp(ctx context.Context, a Approval, steps []Step) error {
 		a = m.to
 	}
 	var outcomes []ledger.Outcome
-	for _, d := range a.Reserved {
+	for _, d := range a.reserved() {
 		if slices.ContainsFunc(steps, func(step Step) bool { return step.Name == "" && step.Decision == d }) {
 			outcomes = append(outcomes, ledger.Outcome{Decision: d, Used: true})
 		}
@@ -54,7 +54,7 @@ func Behind(ctx context.Context, open []Approval, log Log) (map[string]Status, e
 // takes are the steps that only ever take something away. They count without a good seal, too.
 var takes = []string{
 	StepDeny, StepDenied, StepCancelled, StepRevoked, StepExpired,
-	StepUsed, StepUsedUp, StepLapsed, StepReopened,
+	StepUsed, StepUsedUp, StepContinued, StepLapsed, StepReopened,
 }
 
 // since is an approval after steps of which the file may not know. A step that gives
@@ -64,14 +64,17 @@ func (a Approval) since(steps []Step, now time.Time, good func(*Step) bool) (to 
 	version := a.Version
 	for _, step := range steps {
 		if step.Name == StepGone { // it may have been a no: a program that still wants it asks again
-			if step.Approval.After >= a.After && !to.Status.Final() {
-				to.end(Expired, now)
+			if step.Approval.After >= a.After && to.Standing().Open {
+				to.giveUp(now)
 				behind = true
 			}
 			continue
 		}
-		if step.Name == "" || step.Name == StepUsed {
-			behind = to.use(step.Decision, step.Name == StepUsed) || behind
+		switch {
+		case step.Name == StepContinued, step.Name == "" && step.Continues.Round > 0:
+			behind = to.goOn(&step) || behind
+		case step.Name == StepUsed, step.Name == "":
+			behind = to.use(&step) || behind
 		}
 		if step.Name == "" || step.Approval.Version <= a.Version || to.Status.Final() {
 			continue
@@ -88,14 +91,27 @@ func (a Approval) since(steps []Step, now time.Time, good func(*Step) bool) (to 
 	return to, behind
 }
 
+// giveUp ends an approval of which nobody can say any more what became of it, and what may go on from its uses.
+func (a *Approval) giveUp(now time.Time) {
+	if a.open() {
+		a.end(Expired, now)
+	}
+	a.close(every)
+}
+
 // use notes a decision that used an approval, and reports whether that is new. If the use was
 // reserved, it is settled later, unless the step says that it is.
-func (a *Approval) use(decision string, settled bool) bool {
+func (a *Approval) use(step *Step) bool {
+	decision := step.Decision
 	reserved := slices.Contains(a.Reserved, decision)
-	if decision == "" || slices.Contains(a.Used, decision) || reserved && !settled {
+	if decision == "" || slices.Contains(a.Used, decision) || reserved && step.Name == "" {
 		return false
 	}
 	a.Used = append(a.Used, decision)
+	a.Reserved = slices.DeleteFunc(a.Reserved, func(d string) bool { return d == decision })
+	if a.spending(decision) == nil {
+		a.Spendings = append(a.Spendings, Spending{Decision: decision, At: step.At})
+	}
 	return true
 }
 
@@ -119,7 +135,7 @@ func (a *Approval) take(step *Step) {
 	case StepLapsed:
 		a.Votes = slices.DeleteFunc(a.Votes, func(v Vote) bool { return v.By == step.By })
 	case StepReopened:
-		a.Status, a.DecidedAt, a.ExpiresAt, a.Agreed = Pending, time.Time{}, a.FiledAt.Add(a.Terms.Timeout), ""
+		a.reopen()
 	case StepApproved:
 		a.Status, a.DecidedAt, a.ExpiresAt, a.Agreed = Approved, step.At, step.Approval.ExpiresAt, step.ID
 	case StepDenied, StepCancelled, StepExpired, StepRevoked, StepUsedUp:

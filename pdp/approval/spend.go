@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"policy-service/pdp/ledger"
 )
@@ -40,7 +41,26 @@ type Reservation = ledger.Reservation[Approval, Step]
 // Whatever happens after Reserve, the use is not there for another decision. If it is neither
 // spent nor in doubt, because the process ended, it is as in doubt: then Options.Recorded tells
 // whether the decision is on record.
-func (s *Store) Reserve(ctx context.Context, id string, digest [32]byte, decision string) (r *Reservation, err error) {
+func (s *Store) Reserve(ctx context.Context, id string, digest [32]byte, decision string) (*Reservation, error) {
+	return s.reserve(ctx, id, decision, claim{
+		may:  func(a *Approval, now time.Time) bool { return a.usable(now, digest) },
+		take: func(m *move) { m.take(decision) },
+	})
+}
+
+// take reserves a use for a decision.
+func (m *move) take(decision string) {
+	m.to.Reserved = append(m.to.Reserved, decision)
+	m.to.Spendings = append(m.to.Spendings, Spending{Decision: decision, At: m.now})
+}
+
+// claim is what a decision wants of an approval: whether it may have that, and what it takes.
+type claim struct {
+	may  func(a *Approval, now time.Time) bool
+	take func(*move)
+}
+
+func (s *Store) reserve(ctx context.Context, id, decision string, what claim) (r *Reservation, err error) {
 	a, release, err := s.ledger.Locked(ctx, id)
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
@@ -56,17 +76,17 @@ func (s *Store) Reserve(ctx context.Context, id string, digest [32]byte, decisio
 	if err := a.mayUse(decision); err != nil {
 		return nil, err
 	}
-	if !a.usable(s.now(), digest) || !s.ledger.Live(id) {
+	m := s.move(a)
+	if !what.may(&a, m.now) || !s.ledger.Live(id) {
 		return nil, nil
 	}
 	if votes, enough, err := s.proof.holding(ctx, &a); err != nil || !enough {
-		if err == nil {
+		if err == nil && a.at(m.now).Status == Approved {
 			_, err = s.askAgain(ctx, a, votes)
 		}
 		return nil, err
 	}
-	m := s.move(a)
-	m.to.Reserved = append(m.to.Reserved, decision)
+	what.take(m)
 	return s.ledger.Reserve(m.to, decision, release, m.write)
 }
 
@@ -82,14 +102,14 @@ func (s *Store) ReserveAgain(r *Reservation, decision string) (bool, error) {
 		return false, nil
 	}
 	m := s.move(a)
-	m.to.Reserved = append(m.to.Reserved, decision)
+	m.take(decision)
 	err := r.Add(m.to, decision, m.write)
 	return err == nil, err
 }
 
 // mayUse refuses a decision that cannot be told from one that used the approval.
 func (a *Approval) mayUse(decision string) error {
-	if decision == "" || slices.Contains(a.Used, decision) || slices.Contains(a.Reserved, decision) {
+	if decision == "" || a.has(decision) {
 		return fmt.Errorf("%w: the decision %q has used the approval, or has no id", ErrInvalid, decision)
 	}
 	return nil
@@ -109,8 +129,12 @@ func (r rules) Settle(ctx context.Context, a Approval, outcomes []ledger.Outcome
 }
 
 func (m *move) settle(decision string, used bool) {
+	if m.settleRound(decision, used) {
+		return
+	}
 	m.to.Reserved = slices.DeleteFunc(slices.Clone(m.to.Reserved), func(d string) bool { return d == decision })
 	if !used {
+		m.to.Spendings = slices.DeleteFunc(m.to.Spendings, func(s Spending) bool { return s.Decision == decision })
 		m.step(Step{Name: StepReleased, Decision: decision})
 		return
 	}

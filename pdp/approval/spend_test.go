@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/approval"
 )
 
@@ -25,6 +26,22 @@ func spend(ctx context.Context, s *approval.Store, id string, digest [32]byte, d
 		return false, err
 	}
 	use.Spent(ctx)
+	return true, nil
+}
+
+// goOn reserves a round of a use for a decision, has the decision recorded, and settles what became of it.
+func goOn(
+	ctx context.Context, s *approval.Store, id string, digest [32]byte, c evaluation.Continuation, decision string, record func(context.Context) error,
+) (answered bool, err error) {
+	round, err := s.Continue(ctx, id, digest, c, decision)
+	if round == nil || err != nil {
+		return false, err
+	}
+	if err := record(context.WithoutCancel(ctx)); err != nil {
+		round.InDoubt()
+		return false, err
+	}
+	round.Spent(ctx)
 	return true, nil
 }
 

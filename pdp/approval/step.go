@@ -18,8 +18,10 @@ type Step struct {
 	Reason     string    `json:"reason,omitzero"`
 	To         string    `json:"to,omitzero"`
 	ValidUntil time.Time `json:"valid_until,omitzero"`
-	// Decision is the one that used the approval, or that was to.
-	Decision string `json:"decision,omitzero"`
+	// Decision is the one that used the approval or went on from a use, or that was to. Continues
+	// says from which use it went on, and in which round.
+	Decision  string                  `json:"decision,omitzero"`
+	Continues evaluation.Continuation `json:"continues,omitzero"`
 	// From is the person who named By in their place, if the step is a vote.
 	From string `json:"from,omitzero"`
 	// Via is the way by which By said it, and Gateway the caller that relayed it. A step of before
@@ -52,7 +54,8 @@ const (
 	StepLapsed    = "lapsed"    // a vote counts no longer: that of By
 	StepReopened  = "reopened"  // too few votes are left: it is pending again
 	StepCaughtUp  = "caught_up" // the file was behind the log, and is not any more
-	StepReleased  = "released"  // a decision that was to use it is not on record: the use is there again
+	StepReleased  = "released"  // a decision that was to use it is not on record: the use, or the round, is there again
+	StepContinued = "continued" // a decision went on from a use: a round of it
 )
 
 // StepGone stands among the steps of [Options].Steps for a record without content, which may
@@ -64,6 +67,6 @@ const StepGone = "gone"
 func StepNames() []string {
 	return []string{
 		StepFiled, StepOffered, StepApprove, StepDeny, StepDelegate, StepApproved, StepDenied, StepCancelled, StepRevoked, StepExpired,
-		StepUsed, StepUsedUp, StepReleased, StepLapsed, StepReopened, StepCaughtUp,
+		StepUsed, StepUsedUp, StepContinued, StepReleased, StepLapsed, StepReopened, StepCaughtUp,
 	}
 }

@@ -94,7 +94,9 @@ type move struct {
 }
 
 func (s *Store) move(from Approval) *move {
-	return &move{store: s, now: s.now(), from: from, to: from.next()}
+	m := &move{store: s, now: s.now(), from: from, to: from.next()}
+	m.to.close(over(m.now))
+	return m
 }
 
 // step adds a step, after which the approval is as it is now. Its record has the id.
@@ -167,19 +169,14 @@ func (s *Store) queued(c *change, a *Approval, e Event) {
 
 // Standing implements [ledger.Item].
 func (a Approval) Standing() ledger.Standing {
-	ends := a.EndedAt
-	if a.open() {
-		ends = a.ExpiresAt
+	is := ledger.Standing{ID: a.ID, Tenant: a.Tenant, Caller: a.Caller, Ends: a.EndedAt, After: a.After, Reserved: a.reserved()}
+	switch until := a.continuesUntil(); {
+	case a.open():
+		is.Open, is.Ends = true, a.ExpiresAt
+	case !until.IsZero(): // a copy from before a round must not have that answered again
+		is.Open, is.Ends = true, until
 	}
-	return ledger.Standing{
-		ID:       a.ID,
-		Tenant:   a.Tenant,
-		Caller:   a.Caller,
-		Open:     a.open(),
-		Ends:     ends,
-		After:    a.After,
-		Reserved: a.Reserved,
-	}
+	return is
 }
 
 // Entry implements [ledger.Step].
@@ -189,7 +186,7 @@ func (s Step) Entry() ledger.Entry {
 		Item:    s.Approval.ID,
 		Tenant:  s.Approval.Tenant,
 		Caller:  s.Approval.Caller,
-		Settles: s.Name == StepUsed || s.Name == StepReleased,
+		Settles: s.Name == StepUsed || s.Name == StepContinued || s.Name == StepReleased,
 	}
 }
 
@@ -213,8 +210,13 @@ func (r rules) Forget(c *change, a Approval) {
 	c.Then(func() { r.queue.Load().told(a.ID) })
 }
 
-// Expire implements [ledger.Rules]. An approval whose time is up ended then, not now.
+// Expire implements [ledger.Rules]. An approval whose time is up ended then, not now. One that ended before has only its
+// uses closed: no decision goes on from them any more.
 func (r rules) Expire(ctx context.Context, a Approval) error {
+	if to := a; a.Status.Final() {
+		to.close(every)
+		return r.ledger.Update(func(c *change) { r.save(c, a, &to) })
+	}
 	m := r.move(a)
 	m.to.end(Expired, a.ExpiresAt)
 	m.step(Step{Name: StepExpired})

@@ -12,8 +12,9 @@ type Tally struct {
 	Denied    int64 `json:"denied"`
 	Expired   int64 `json:"expired"`
 	Cancelled int64 `json:"cancelled"`
-	// Used are the decisions that used an approval.
-	Used int64 `json:"used"`
+	// Used are the decisions that used an approval, and Continued are those that went on from a use.
+	Used      int64 `json:"used"`
+	Continued int64 `json:"continued"`
 	// Median and Longest are how long people took to approve or deny, in seconds, from the
 	// filing to the record. They are nil if nobody did.
 	Median  *float64 `json:"median_seconds,omitzero"`
@@ -43,6 +44,8 @@ func (c *Counter) Count(step string, took time.Duration) {
 		c.tally.Cancelled++
 	case StepUsed:
 		c.tally.Used++
+	case StepContinued:
+		c.tally.Continued++
 	}
 }
 

@@ -140,9 +140,10 @@ func unhidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluatio
 }
 
 // presentable mends what a request presents as its approval, if that is hidden: a request that
-// presents none, or two, could not be read.
+// presents none, or two, could not be read. Which round of an approved call it is, is left out if
+// it is hidden: the record has it besides.
 func presentable(o evaluation.Object, masked []evaluation.Hidden) evaluation.Object {
-	const approvalAt, idAt = "/context/approval", "/context/approval_id"
+	const approvalAt, idAt, continues = "/context/approval", "/context/approval_id", "continues"
 	hides := func(h evaluation.Hidden) bool { return within(h.At, approvalAt) || h.At == idAt }
 	if !slices.ContainsFunc(masked, hides) {
 		return o
@@ -159,7 +160,12 @@ func presentable(o evaluation.Object, masked []evaluation.Hidden) evaluation.Obj
 		id, _ = evaluation.Text(evaluation.MaskPrefix) // any text: what was sent is not known
 	}
 	if hasApproval {
-		context = context.With("approval", approval.Object().With("id", id).Value())
+		presented := approval.Object().With("id", id)
+		at := approvalAt + "/" + continues
+		if slices.ContainsFunc(masked, func(h evaluation.Hidden) bool { return within(h.At, at) || within(at, h.At) }) {
+			presented = presented.Without(func(name string) bool { return name == continues })
+		}
+		context = context.With("approval", presented.Value())
 	}
 	if hasAlone {
 		context = context.With("approval_id", id)

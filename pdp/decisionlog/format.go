@@ -136,7 +136,8 @@ import (
 //	obligations   array, AuthZEN form, masked
 //	required      array of obligation types that were not declared
 //	left_out      array of {"id","reason"}
-//	discharged    array of {"id","type","approval"}
+//	discharged    array of {"id","type","approval","continues"?}; continues is {"decision","round"}: no use of the
+//	              approval, but the round of that number which goes on from the use by that decision
 //	mismatch      array of JSON Pointers into the body that was sent, in order: what of it could not be put to the
 //	              policies, or counted as an error where they read it. Their names are masked like texts; a name that
 //	              is too long ends in … or is left out; there may be more than are listed: then there

@@ -1,14 +1,18 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -188,7 +192,7 @@ func (a answer) plain() string {
 func TestPropertyABatchIsItsItems(t *testing.T) {
 	c := openDesk(t, func(config *server.Config) { config.Approvals.NewPerMinutePerSubject = 1_000_000 })
 	one, all := c.program("other-asker"), c.program("asker")
-	rounds, allows, cut := 25, 0, 0
+	rounds, allows, cut := 15, 0, 0
 	if testing.Short() {
 		rounds = 5
 	}
@@ -280,6 +284,51 @@ func TestBatchesAtOnce(t *testing.T) {
 		if got, _ := c.sees("mia", id); got.Status != "used_up" || got.Used != 3 {
 			t.Errorf("got %+v", got)
 		}
+	}
+}
+
+// TestABatchThatUsesApprovalsWaitsForNoTurn: while it keeps an approval from others it must come to its end, whoever else
+// wants to work. Another batch of its caller may have the turn, and wait for that approval.
+func TestABatchThatUsesApprovalsWaitsForNoTurn(t *testing.T) {
+	c := openDesk(t)
+	c.Client = &http.Client{Timeout: time.Minute}
+	p := c.program("asker")
+	const sets, batches = 6, 8
+	var questions []string
+	for n := range sets {
+		questions = append(questions, wants("list", fmt.Sprintf(`"n":%d`, n)))
+	}
+	presenting, _ := p.onceGranted(questions...)
+	ballast := slices.Repeat([]string{`"context":{"password":"hunter2hunter2","text":"` + strings.Repeat("hunter ", 20) + `"}`}, 300)
+	ctx, cancel := context.WithCancel(t.Context())
+	var others, all sync.WaitGroup
+	for _, who := range []string{"pep", "other-pep", "other-asker"} {
+		for range 3 {
+			others.Go(func() {
+				for ctx.Err() == nil {
+					c.program(who).batch(wants("unknown", "")+",", ballast...)
+				}
+			})
+		}
+	}
+	var uses atomic.Int64
+	for k := range batches {
+		all.Go(func() {
+			g := rand.New(rand.NewPCG(uint64(k), 1))
+			for _, one := range presenting {
+				for range g.IntN(20_000) { // a batch that comes later has its turn earlier
+					runtime.Gosched()
+				}
+				got := p.batch(wants("unknown", "")+",", slices.Concat(ballast[:g.IntN(len(ballast))], []string{one})...)
+				uses.Add(int64(strings.Count(said(got), "+")))
+			}
+		})
+	}
+	all.Wait()
+	cancel()
+	others.Wait()
+	if n := uses.Load(); n != 3*sets {
+		t.Errorf("%d approvals of three uses were used %d times", sets, n)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
 
+	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/decisionlog"
@@ -67,17 +68,17 @@ func TestNoYesThatTheLogDoesNotCarry(t *testing.T) {
 		}
 	}
 	t.Logf("%+v", total)
-	if rounds > 1 && (total.yes == 0 || total.yesAfterAttack == 0 || total.refused == 0 || total.started == 0) {
+	if rounds > 1 && (total.yes == 0 || total.yesAfterAttack == 0 || total.refused == 0 || total.started == 0 || total.rounds == 0) {
 		t.Errorf("the test tries too little: %+v", total)
 	}
 }
 
 // tally is what a round came to.
-type tally struct{ yes, yesAfterAttack, started, refused int }
+type tally struct{ yes, yesAfterAttack, started, refused, rounds int }
 
 func (a *tally) add(b tally) {
 	a.yes, a.yesAfterAttack = a.yes+b.yes, a.yesAfterAttack+b.yesAfterAttack
-	a.started, a.refused = a.started+b.started, a.refused+b.refused
+	a.started, a.refused, a.rounds = a.started+b.started, a.refused+b.refused, a.rounds+b.rounds
 }
 
 // files are those of a data directory, by their path in it.
@@ -104,6 +105,8 @@ type hostileModel struct {
 	taken   map[string]string // what was revoked, denied or cancelled by somebody
 	yeses   []yesSaid
 	spent   map[string]int
+	uses    []useSaid // of which the newest are gone on from
+	went    map[evaluation.Continuation]bool
 
 	next     []question // to be asked first, because they were what was attacked
 	past     []files    // of moments between two starts
@@ -120,13 +123,21 @@ type question struct {
 	n    int
 }
 
+// useSaid is a use that a program was told of, and the last round of it that it was told of.
+type useSaid struct {
+	question
+	decision string
+	rounds   int
+}
+
 type yesSaid struct {
 	question
-	id      string // X-Request-ID
-	now     time.Time
-	revoked map[string]bool // names of keys
-	taken   map[string]string
-	attacks []string
+	continues evaluation.Continuation
+	id        string // X-Request-ID
+	now       time.Time
+	revoked   map[string]bool // names of keys
+	taken     map[string]string
+	attacks   []string
 }
 
 func newHostileModel(t *testing.T, seed uint64, stranger files) *hostileModel {
@@ -138,6 +149,7 @@ func newHostileModel(t *testing.T, seed uint64, stranger files) *hostileModel {
 	m := &hostileModel{
 		counter: &counter{t: t, data: data, key: map[string]string{}, now: pdptest.Now}, seed: seed, rng: rand.New(rand.NewPCG(seed, 5)), stranger: stranger,
 		holder: map[string]string{}, asked: map[string]question{}, said: map[string]map[string]bool{}, taken: map[string]string{}, spent: map[string]int{},
+		went: map[evaluation.Continuation]bool{},
 	}
 	m.grant("pep", []string{"*"}, "", auth.Decide)
 	for _, person := range []string{"mia", "mia.admin", "noah", "zoe", "eve"} {
@@ -209,7 +221,7 @@ func (m *hostileModel) run() {
 		if m.chance(10) {
 			q.n = nobodys
 		}
-		switch m.rng.IntN(16) {
+		switch m.rng.IntN(20) {
 		case 0, 1:
 			m.ask(q)
 		case 2, 3, 4, 5:
@@ -233,6 +245,8 @@ func (m *hostileModel) run() {
 			if m.chance(4) {
 				_ = m.Reload(m.t.Context())
 			}
+		case 16, 17, 18, 19:
+			m.goOn()
 		}
 	}
 }
@@ -257,23 +271,27 @@ func (m *hostileModel) ask(q question) string {
 
 // sends asks, natively or as AuthZEN does, and remembers a yes.
 func (m *hostileModel) sends(q question, context string, authzen bool) string {
+	return m.sendsRound(q, evaluation.Continuation{}, context, authzen)
+}
+
+func (m *hostileModel) sendsRound(q question, round evaluation.Continuation, context string, authzen bool) string {
 	m.request++
 	id := fmt.Sprintf("request-%d-%d", m.seed, m.request)
-	yes := yesSaid{q, id, m.clock(), m.revoked(), maps.Clone(m.taken), slices.Clone(m.attacks)}
+	yes := yesSaid{q, round, id, m.clock(), m.revoked(), maps.Clone(m.taken), slices.Clone(m.attacks)}
 	if authzen {
-		_, text := m.do("pep", "POST", evaluationPath, fmt.Sprintf(`{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":%q},"context":{%s}}`, q.tool, context), "X-Request-ID", id)
+		_, text, decision := m.sent("pep", "POST", evaluationPath, fmt.Sprintf(`{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":%q},"context":{%s}}`, q.tool, context), "X-Request-ID", id)
 		if text == `{"decision":true}` {
-			m.yeses = append(m.yeses, yes)
+			m.told(yes, decision)
 		}
 		return ""
 	}
-	status, text := m.do("pep", "POST", "/v1/authorize", tool(q.tool, context), "X-Request-ID", id)
+	status, text, decision := m.sent("pep", "POST", "/v1/authorize", tool(q.tool, context), "X-Request-ID", id)
 	var got told
 	if status != http.StatusOK || json.Unmarshal([]byte(text), &got) != nil {
 		return ""
 	}
 	if got.may() {
-		m.yeses = append(m.yeses, yes)
+		m.told(yes, decision)
 	}
 	if got.Approval == nil || got.Approval.ID == "" {
 		return ""
@@ -282,6 +300,48 @@ func (m *hostileModel) sends(q question, context string, authzen bool) string {
 		m.asked[got.Approval.ID], m.ids = q, append(m.ids, got.Approval.ID)
 	}
 	return got.Approval.ID
+}
+
+// told remembers a yes, and what can be gone on from.
+func (m *hostileModel) told(y yesSaid, decision string) {
+	m.yeses = append(m.yeses, y)
+	if y.continues.Round == 0 {
+		m.uses = append(m.uses, useSaid{y.question, decision, 0})
+		return
+	}
+	for n := range m.uses {
+		if m.uses[n].decision == y.continues.Decision {
+			m.uses[n].rounds = y.continues.Round
+		}
+	}
+}
+
+// goOn asks for a round of a use that was told of: the next one as a rule, or one of before.
+func (m *hostileModel) goOn() {
+	if len(m.uses) == 0 {
+		return
+	}
+	use := m.uses[len(m.uses)-1-m.rng.IntN(min(3, len(m.uses)))]
+	round := evaluation.Continuation{Decision: use.decision, Round: min(evaluation.MostRounds, use.rounds+1)}
+	if m.chance(3) && use.rounds > 0 {
+		round.Round = 1 + m.rng.IntN(use.rounds)
+	}
+	id := m.anID()
+	for _, one := range m.ids { // the newest of the question, or any
+		if m.asked[one] == use.question && !m.chance(4) {
+			id = one
+		}
+	}
+	if id == "" {
+		return
+	}
+	done := func() {}
+	if m.chance(2) {
+		done = m.watch()
+	}
+	defer done()
+	m.sendsRound(use.question, round, fmt.Sprintf(
+		`"arguments":{"n":%d},"approval":{"id":%q,"continues":{"decision":%q,"round":%d}}`, use.n, id, round.Decision, round.Round), m.chance(2))
 }
 
 // revoked are the names of the keys that are not in force.
@@ -430,16 +490,15 @@ func (m *hostileModel) take() {
 
 // logged is a line of the log, as far as it is judged by.
 type logged struct {
-	ID         string `json:"id"`
-	Kind       string `json:"kind"`
-	Event      string `json:"event"`
-	Caller     string `json:"caller"`
-	RequestID  string `json:"request_id"`
-	Decision   bool   `json:"decision"`
-	Discharged []struct {
-		Approval string `json:"approval"`
-	} `json:"discharged"`
-	Request struct {
+	ID         string           `json:"id"`
+	Kind       string           `json:"kind"`
+	Event      string           `json:"event"`
+	Caller     string           `json:"caller"`
+	RequestID  string           `json:"request_id"`
+	Now        time.Time        `json:"now"`
+	Decision   bool             `json:"decision"`
+	Discharged []evaluation.Met `json:"discharged"`
+	Request    struct {
 		Resource struct {
 			ID string `json:"id"`
 		} `json:"resource"`
@@ -496,6 +555,9 @@ func (m *hostileModel) refuted(y yesSaid, lines []logged) string {
 		return "no record says that an approval was used"
 	}
 	id := lines[at].Discharged[0].Approval
+	if lines[at].Discharged[0].Continues != y.continues {
+		return fmt.Sprintf("the record says that it is round %v", lines[at].Discharged[0].Continues)
+	}
 	quorum, uses := map[string]int{"stop": 2}[y.tool], map[string]int{"list": 3}[y.tool]
 	quorum, uses = max(1, quorum), max(1, uses)
 	switch {
@@ -505,10 +567,17 @@ func (m *hostileModel) refuted(y yesSaid, lines []logged) string {
 		return fmt.Sprintf("to this test said so: %v", m.people(id))
 	case !m.cut && y.taken[id] != "":
 		return "it was " + y.taken[id]
-	case !m.cut && m.spent[id] >= uses:
+	case y.continues.Round > 0 && !m.cut && m.went[y.continues]:
+		return fmt.Sprintf("%v was answered before", y.continues)
+	case y.continues.Round == 0 && !m.cut && m.spent[id] >= uses:
 		return "it was used before"
 	}
-	m.spent[id]++
+	if y.continues.Round == 0 {
+		m.spent[id]++
+	} else {
+		m.went[y.continues] = true
+		m.tally.rounds++
+	}
 	return carried(lines[:at], id, y, quorum, uses, m.said[id])
 }
 
@@ -527,10 +596,16 @@ func carried(lines []logged, id string, y yesSaid, quorum, uses int, said map[st
 	var over string
 	var expires time.Time
 	votes, seen, used := map[string]string{}, map[string]bool{}, map[string]bool{}
+	var use logged
+	went := map[evaluation.Continuation]bool{}
 	named, delegates := map[string]string{}, map[string]string{}
 	for _, l := range lines {
 		if l.Kind == decisionlog.KindDecision && l.Decision && len(l.Discharged) == 1 && l.Discharged[0].Approval == id {
-			used[l.ID] = true
+			if round := l.Discharged[0].Continues; round.Round > 0 {
+				went[round] = true
+			} else if used[l.ID] = true; l.ID == y.continues.Decision {
+				use = l
+			}
 		}
 		if l.Kind != "approval" || l.Details.Approval != id || seen[l.ID] {
 			continue
@@ -566,6 +641,20 @@ func carried(lines []logged, id string, y yesSaid, quorum, uses int, said map[st
 		if said[name] && inForce(caller) && (from == "" || delegates[from] != "" && inForce(delegates[from])) {
 			people[strings.TrimSuffix(name, ".admin")] = true
 		}
+	}
+	if y.continues.Round > 0 && filed {
+		inTurn := y.continues.Round == 1 || went[evaluation.Continuation{Decision: y.continues.Decision, Round: y.continues.Round - 1}]
+		switch {
+		case use.ID == "" || !inTurn || went[y.continues]:
+			return fmt.Sprintf("by the log %v of approval %s does not come next: %v", y.continues, id, went)
+		case over != "" && over != approval.StepUsedUp && over != approval.StepExpired:
+			return "approval " + id + " is " + over + " by the log"
+		case !approved || len(people) < quorum:
+			return fmt.Sprintf("by the log approval %s is not approved: %v, by people %v, while %v are revoked", id, votes, said, y.revoked)
+		case !y.now.Before(use.Now.Add(15 * time.Minute)):
+			return "it is too late to go on from " + use.ID
+		}
+		return ""
 	}
 	switch {
 	case !filed:

@@ -136,6 +136,13 @@ func (c *counter) pass(d time.Duration) {
 
 func (c *counter) do(who, method, path, body string, header ...string) (int, string) {
 	c.t.Helper()
+	status, text, _ := c.sent(who, method, path, body, header...)
+	return status, text
+}
+
+// sent is do with the id of the decision, if the answer is one.
+func (c *counter) sent(who, method, path, body string, header ...string) (status int, text, decision string) {
+	c.t.Helper()
 	r, err := http.NewRequestWithContext(c.t.Context(), method, c.URL+path, strings.NewReader(body))
 	must(c.t, err)
 	r.Header.Set("Authorization", c.key[who])
@@ -148,9 +155,9 @@ func (c *counter) do(who, method, path, body string, header ...string) (int, str
 	answer, err := c.Client.Do(r)
 	must(c.t, err)
 	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
+	read, err := io.ReadAll(answer.Body)
 	must(c.t, err)
-	return answer.StatusCode, string(text)
+	return answer.StatusCode, string(read), answer.Header.Get("X-Decision-Id")
 }
 
 // told is the native answer.
@@ -192,12 +199,13 @@ const (
 )
 
 type shown struct {
-	ID      string `json:"id"`
-	Status  string `json:"status"`
-	Version int    `json:"version"`
-	Message string `json:"message"`
-	Used    int    `json:"used"`
-	Said    []struct {
+	ID        string `json:"id"`
+	Status    string `json:"status"`
+	Version   int    `json:"version"`
+	Message   string `json:"message"`
+	Used      int    `json:"used"`
+	Continued int    `json:"continued"`
+	Said      []struct {
 		By string `json:"by"`
 	} `json:"said"`
 }

@@ -32,6 +32,7 @@ func (d *decisionRoutes) answerBatch(c echo.Context, a door.Admitted, batch eval
 		Explain:   call.Explain,
 		Approvals: pdp.ApprovalsFor(&call, false, a.Caller.May(auth.Request)),
 		GoOn:      a.Shift.GoOn,
+		Waits:     func() { a.Shift.End() },
 	})
 	if err != nil {
 		return d.door.Refuse(c, err, evaluation.AuthZEN)

@@ -131,8 +131,7 @@ func (b *Broker) Reserve(ctx context.Context, w pdp.ApprovalRequest, id string) 
 	if is, err := b.asShown(ctx, w, id); !is || err != nil {
 		return nil, err
 	}
-	// The caller may go away: a use is either on record or not taken.
-	use, err := b.Store.Reserve(context.WithoutCancel(ctx), id, b.digest(w), w.Decision)
+	use, err := b.reserve(context.WithoutCancel(ctx), w, id) // the caller may go away: a use is on record or not taken
 	if use == nil {
 		return nil, err // and no reservation that only looks like one
 	}
@@ -148,6 +147,13 @@ type reservation struct {
 // Again implements [pdp.Reservation].
 func (r reservation) Again(_ context.Context, decision string) (bool, error) {
 	return r.store.ReserveAgain(r.Reservation, decision)
+}
+
+func (b *Broker) reserve(ctx context.Context, w pdp.ApprovalRequest, id string) (*approval.Reservation, error) {
+	if w.Continues.Round > 0 {
+		return b.Store.Continue(ctx, id, b.digest(w), w.Continues, w.Decision)
+	}
+	return b.Store.Reserve(ctx, id, b.digest(w), w.Decision)
 }
 
 // File implements [pdp.Approvals].

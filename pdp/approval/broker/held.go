@@ -38,7 +38,7 @@ type recordedLine struct {
 }
 
 // stepsOf reads the steps of a line: a step of an approval, or one without a name for each approval that a decision
-// used.
+// used, or went on from a use of.
 func (l *recordedLine) stepsOf() (steps []approval.Step) {
 	switch d := l.Details; {
 	case l.Kind == decisionlog.KindApproval:
@@ -55,6 +55,7 @@ func (l *recordedLine) stepsOf() (steps []approval.Step) {
 			Gateway:    d.Gateway,
 			ValidUntil: d.ValidUntil,
 			Decision:   d.UsedBy,
+			Continues:  d.Continues,
 			Seal:       d.Seal,
 			Approval: approval.Approval{
 				ID:        d.Approval,
@@ -67,10 +68,11 @@ func (l *recordedLine) stepsOf() (steps []approval.Step) {
 	case l.Kind == decisionlog.KindDecision && l.Decision:
 		for _, one := range l.Discharged {
 			steps = append(steps, approval.Step{
-				ID:       l.ID,
-				At:       l.Now,
-				Decision: l.ID,
-				Approval: approval.Approval{ID: one.Approval},
+				ID:        l.ID,
+				At:        l.Now,
+				Decision:  l.ID,
+				Continues: one.Continues,
+				Approval:  approval.Approval{ID: one.Approval},
 			})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -45,6 +46,9 @@ func (b *Broker) Find(ctx context.Context, w pdp.ApprovalRequest) (pdp.Found, er
 	if doubt := b.stateProblem(w, known); doubt != "" {
 		return pdp.Found{Why: doubt}, nil
 	}
+	if w.Continues.Round > 0 {
+		return b.findRound(w, known, digest), nil
+	}
 	if live, ok := b.Store.Live(digest, w.Presented); ok {
 		return pdp.Found{ID: live.ID, Until: seconds(live.ExpiresAt)}, nil
 	}
@@ -66,7 +70,7 @@ func (b *Broker) stateProblem(w pdp.ApprovalRequest, known *approval.Approval) e
 		claims.ApprovalID != known.ID || claims.Binding != hex.EncodeToString(known.Digest[:]) {
 		return evaluation.ApprovalUnverifiable
 	}
-	if w.Now.Unix() >= claims.Expires {
+	if w.Now.Unix() >= claims.Expires && w.Continues.Round == 0 { // a use may be continued for longer than one can be made
 		return evaluation.ApprovalExpired
 	}
 	return ""
@@ -94,6 +98,31 @@ func reasonNotValid(w pdp.ApprovalRequest, known *approval.Approval, digest [32]
 		return evaluation.ApprovalDenied
 	}
 	return evaluation.ApprovalExpired
+}
+
+// findRound looks whether a request is the next round of a use of the approval that its caller presented.
+func (b *Broker) findRound(w pdp.ApprovalRequest, known *approval.Approval, digest [32]byte) pdp.Found {
+	if known != nil {
+		if until, ok := b.Store.Continuable(known.ID, digest, w.Continues); ok {
+			return pdp.Found{ID: known.ID, Until: seconds(until)}
+		}
+	}
+	return pdp.Found{Why: reasonNotContinued(w, known, digest)}
+}
+
+// reasonNotContinued is why no round goes on from a use of the approval that was presented.
+func reasonNotContinued(w pdp.ApprovalRequest, known *approval.Approval, digest [32]byte) evaluation.Reason {
+	switch {
+	case known == nil, known.Digest != digest, known.Unrecorded:
+		return reasonNotValid(w, known, digest)
+	case !slices.Contains(known.Used, w.Continues.Decision): // another decision used it, or none did
+		return evaluation.ApprovalOutOfScope
+	case known.InDoubt(w.Continues.Decision): // the log will tell what became of the round
+		return evaluation.ApprovalPending
+	case known.Status == approval.Approved: // it was that round's turn before, or is not yet, or it is too late
+		return evaluation.ApprovalExpired
+	}
+	return reasonNotValid(w, known, digest)
 }
 
 // presentedBy is the approval that the caller presented, nil if there is none or it is another caller's.

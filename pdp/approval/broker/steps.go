@@ -18,13 +18,16 @@ type recordedStep struct {
 	Approval string          `json:"approval"`
 	Status   approval.Status `json:"status"`
 	Version  int             `json:"version"`
-	// Decision is the decision that waits, and UsedBy the one that used the approval.
-	Decision string `json:"decision"`
-	UsedBy   string `json:"used_by,omitempty"`
-	By       string `json:"by,omitempty"`
-	Reason   string `json:"reason,omitempty"`
-	To       string `json:"to,omitempty"`
-	From     string `json:"from,omitempty"`
+	// Decision is the decision that waits. UsedBy is the one that used the approval, or went on from the use that
+	// Continues names.
+	Decision  string                  `json:"decision"`
+	UsedBy    string                  `json:"used_by,omitempty"`
+	Continues evaluation.Continuation `json:"continues,omitzero"`
+
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	To     string `json:"to,omitempty"`
+	From   string `json:"from,omitempty"`
 	// Via is the way by which By said it, and Gateway the caller that relayed it. In records of before it is "mcp" or
 	// missing.
 	Via        evaluation.Via `json:"via,omitempty"`
@@ -68,6 +71,7 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 		Version:    one.Version,
 		Decision:   one.Decision,
 		UsedBy:     step.Decision,
+		Continues:  step.Continues,
 		By:         step.By,
 		Reason:     step.Reason,
 		To:         step.To,

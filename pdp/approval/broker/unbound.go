@@ -26,6 +26,7 @@ func Unbound(a approval.Approval) (names []string) {
 	if json.Unmarshal(a.Shown, &shown) != nil {
 		return []string{"request"} // what cannot be read is not what was bound
 	}
+	delete(shown.Resource.Properties, "digest") // which is bound in any case
 	for name, p := range map[string]part{"action": shown.Action, "resource": shown.Resource, "subject": shown.Subject} {
 		if len(p.Properties) > 0 && !bound(name) {
 			names = append(names, name+".properties")

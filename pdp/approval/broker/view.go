@@ -31,11 +31,13 @@ type View struct {
 	Approvals     int            `json:"approvals"`
 	Uses          int            `json:"uses"`
 	Used          int            `json:"used"`
-	Delegable     bool           `json:"delegable"`
-	FiledAt       time.Time      `json:"filed_at"`
-	ExpiresAt     time.Time      `json:"expires_at,omitzero"`
-	DecidedAt     time.Time      `json:"decided_at,omitzero"`
-	Said          []VoteView     `json:"said"`
+	// Continued is how many rounds went on from its uses.
+	Continued int        `json:"continued,omitzero"`
+	Delegable bool       `json:"delegable"`
+	FiledAt   time.Time  `json:"filed_at"`
+	ExpiresAt time.Time  `json:"expires_at,omitzero"`
+	DecidedAt time.Time  `json:"decided_at,omitzero"`
+	Said      []VoteView `json:"said"`
 }
 
 // VoteView is a vote in a [View].
@@ -69,6 +71,7 @@ func ViewOf(a approval.Approval) View {
 		Quorum:        a.Terms.Quorum,
 		Uses:          a.Terms.Uses,
 		Used:          len(a.Used) + len(a.Reserved),
+		Continued:     a.Continued,
 		Delegable:     a.Terms.Delegable,
 		FiledAt:       a.FiledAt,
 		ExpiresAt:     a.ExpiresAt,

@@ -33,6 +33,7 @@ type Shown struct {
 	Approvals     int            `json:"approvals"`
 	Uses          int            `json:"uses"`
 	Used          int            `json:"used"`
+	Continued     int            `json:"continued"`
 	Delegable     bool           `json:"delegable"`
 	FiledAt       time.Time      `json:"filed_at"`
 	ExpiresAt     time.Time      `json:"expires_at"`

@@ -28,7 +28,7 @@ func appendForm(b []byte, v evaluation.Value) []byte {
 		return append(b, ']')
 	}
 	b = append(b, '{')
-	for name, member := range v.Object().Members {
+	for name, member := range v.Object().All {
 		b = append(appendForm(appendText(b, name), member), ',')
 	}
 	return append(b, '}')

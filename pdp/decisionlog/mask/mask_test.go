@@ -185,3 +185,27 @@ func TestPointersTellNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestNullIsRecordedAndItsNameIsNoSecret: below the arguments null is on record, and the names of such members are
+// searched like those of others.
+func TestNullIsRecordedAndItsNameIsNoSecret(t *testing.T) {
+	m := masker(t, "/context/arguments/pin", "/context/arguments/whole")
+	for in, want := range map[string]string{
+		`{"arguments":{"pin":null,"n":null}}`:                                 `{"arguments":{"n":null,"pin":null}}`,
+		`{"arguments":{"is hunter-22":null,"token":"hunter-22"}}`:             `{"arguments":{"is <A>":null,"token":"<A>"}}`,
+		`{"arguments":{"{\"password\":\"hunter-22\"}":null},"x":"hunter-22"}`: `{"arguments":{"{\"password\":\"<A>\"}":null},"x":"<A>"}`,
+	} {
+		if got := context(t, m, in); got != want {
+			t.Errorf("%s: got %s, want %s", in, got, want)
+		}
+	}
+	digests := map[string]bool{}
+	for _, whole := range []string{`{}`, `{"a":null}`, `{"b":null}`, `{"a":{"b":null}}`} {
+		v, _ := m.Of(request(t, `{"arguments":{"whole":`+whole+`}}`)).Request().Context.Get("arguments")
+		digest, _ := v.Object().Get("whole")
+		digests[digest.Text()] = true
+	}
+	if len(digests) != 4 {
+		t.Errorf("what differs by null has one digest: %v", digests)
+	}
+}

@@ -86,7 +86,7 @@ type collector struct {
 }
 
 func (c *collector) object(o evaluation.Object, a at) {
-	for name, v := range o.Members {
+	for name, v := range o.All {
 		c.text(name, nil)
 		inner, whole := a.in(name)
 		c.value(v, inner, whole || isSecretName(name))
@@ -97,7 +97,7 @@ func (c *collector) value(v evaluation.Value, a at, masked bool) {
 	c.any = c.any || masked
 	switch kind := v.Kind(); {
 	case kind == evaluation.Map && masked:
-		for _, inner := range v.Object().Members {
+		for _, inner := range v.Object().All {
 			c.value(inner, nil, true)
 		}
 	case kind == evaluation.Map:

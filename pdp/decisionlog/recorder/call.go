@@ -52,7 +52,17 @@ func CallOf(r *decisionlog.Recorded, b *pdp.Bundle, limits evaluation.Limits) (p
 		Now:      now,
 		Hidden:   hidden,
 		Approved: approvalOf(r, &request),
+
+		Continued: continuedIn(r),
 	}, nil
+}
+
+// continuedIn is the round that a decision was of an approved call.
+func continuedIn(r *decisionlog.Recorded) (c evaluation.Continuation) {
+	for _, met := range r.Discharged {
+		c = met.Continues
+	}
+	return c
 }
 
 // anApproval is the name of an approval that is not known.

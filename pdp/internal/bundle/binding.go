@@ -36,8 +36,10 @@ func (c *Config) Members(context evaluation.Object) []string {
 // tenant. The terms say what else is in the text. The actors are in it because the approver
 // was checked to be none of them, so the same actors must act when the approval is used. The
 // text says if the tenant alone demands the approval, because that decides whose permits let
-// an approver decide. Of the protocol members the text has the person for whom the request is
-// asked, who may not approve it. The others are how one and the same request is sent again.
+// an approver decide. The digest of the resource is in it, because another digest is another
+// tool under the same id. Below the arguments of the call null members are in it. Of the protocol
+// members the text has the person for whom the request is asked, who may not approve it. The others
+// are how one and the same request is sent again.
 func (c *Config) Binding(
 	r *evaluation.Request,
 	caller, obligation string,
@@ -74,6 +76,11 @@ func (c *Config) Binding(
 				return evaluation.Protocol(member) || slices.Contains(c.volatile, member)
 			}).Value())
 		}
+	}
+	if !slices.Contains(t.Material, "resource") {
+		digest, _ := r.Resource.Properties.Get("digest")
+		b.strings("resource.properties.digest")
+		b.value(digest)
 	}
 	return b.text, b.ok
 }

@@ -39,8 +39,8 @@ func (w *Verdict) DemandOfTenant(b *bundle.Bundle) bool {
 }
 
 // Unite adds the first verdict to this one, because both hold. It leaves out the obligation met,
-// which the approval has discharged.
-func (w *Verdict) Unite(first *Verdict, met evaluation.Obligation, approval string) {
+// which an approval has discharged, in the way that by says.
+func (w *Verdict) Unite(first *Verdict, met evaluation.Obligation, by evaluation.Met) {
 	both := slices.Concat(first.Decision.Determining, w.Decision.Determining)
 	slices.Sort(both)
 	w.Decision.Determining = slices.Compact(both)
@@ -56,6 +56,7 @@ func (w *Verdict) Unite(first *Verdict, met evaluation.Obligation, approval stri
 	out.Obligations = slices.DeleteFunc(out.Obligations, func(o evaluation.Obligation) bool {
 		return o.Type == met.Type && o.Properties.Value().Equal(met.Properties.Value())
 	})
-	w.Decision.Met = []evaluation.Met{{ID: met.ID, Type: met.Type, Approval: approval}}
+	by.ID, by.Type = met.ID, met.Type
+	w.Decision.Met = []evaluation.Met{by}
 	applyObligations(&w.Decision, out)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -102,7 +103,7 @@ func (c *Call) reason() string {
 // Changed reports whether the arguments that a person reviewed differ from those that were shown. A form that has one
 // argument has all of them: if one does not come back, the person took it out.
 func (c *Call) Changed(reviewed evaluation.Object) bool {
-	cameBack := 0
+	cameBack, arguments := 0, maps.Collect(c.arguments.All)
 	for name, value := range reviewed.Members {
 		if name == "arguments" {
 			if !equal(value, c.arguments.Value()) {
@@ -111,7 +112,7 @@ func (c *Call) Changed(reviewed evaluation.Object) bool {
 			continue
 		}
 		argument, ofForm := strings.CutPrefix(name, evaluation.ArgumentPrefix)
-		was, known := c.arguments.Get(argument)
+		was, known := arguments[argument]
 		switch {
 		case !known && !ofForm: // no argument of the call
 		case !known, !equal(value, was) && !equal(value, fieldValue(was)):
@@ -120,7 +121,7 @@ func (c *Call) Changed(reviewed evaluation.Object) bool {
 			cameBack++
 		}
 	}
-	return cameBack > 0 && cameBack < c.arguments.Len()
+	return cameBack > 0 && cameBack < len(arguments)
 }
 
 // equal reports whether two values are the same, however they are written.

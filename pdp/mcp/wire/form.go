@@ -82,7 +82,7 @@ func (c *Call) Form(name string, maxReason int) (f Form, ok bool) {
 		f.require("approve", Field{Type: "boolean", Title: "Approve"})
 	}
 	if review {
-		for argument, v := range c.arguments.Members {
+		for argument, v := range c.arguments.All {
 			f.require(evaluation.ArgumentPrefix+argument, argumentField(argument, v))
 		}
 	}

@@ -90,3 +90,32 @@ func TestForm(t *testing.T) {
 		}
 	}
 }
+
+// TestNullArgument: a person is shown an argument that is null, and sees it come back.
+func TestNullArgument(t *testing.T) {
+	call, err := wire.ReadCall(wire.ApprovalRequest{Request: jsontext.Value(`{"context":{"arguments":{"n":1,"force":null}}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	form, ok := call.Form("review", 100)
+	field := form.Properties[evaluation.ArgumentPrefix+"force"]
+	if !ok || field.Type != "string" || string(field.Default) != `"null"` {
+		t.Errorf("the form has %+v", field)
+	}
+	for content, want := range map[string]bool{
+		`{"arguments":{"n":1,"force":null}}`:         false,
+		`{"arguments":{"n":1}}`:                      true,
+		`{"arguments":{"n":1,"force":false}}`:        true,
+		`{"arguments.n":1,"arguments.force":"null"}`: false,
+		`{"arguments.n":1,"arguments.force":"on"}`:   true,
+		`{"arguments.n":1}`:                          true,
+	} {
+		answer, err := evaluation.DecodeResponse([]byte(`{"action":"accept","content":`+content+`}`), "id", evaluation.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := call.Changed(answer.Reviewed); got != want {
+			t.Errorf("%s: changed %t, want %t", content, got, want)
+		}
+	}
+}

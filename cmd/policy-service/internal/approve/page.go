@@ -40,8 +40,12 @@ func (p page) print(r inbox.Request) {
 	}
 	p.who(r)
 	p.what(r)
-	p.row("needs", "%s of template %s; can be used %s, used %s",
-		cli.Plural(r.Quorum, "approval"), cut(r.Template), times(r.Uses), times(r.Used))
+	continued := ""
+	if r.Continued > 0 {
+		continued = ", continued " + times(r.Continued)
+	}
+	p.row("needs", "%s of template %s; can be used %s, used %s%s",
+		cli.Plural(r.Quorum, "approval"), cut(r.Template), times(r.Uses), times(r.Used), continued)
 	for _, said := range r.Said {
 		p.row("said", "%s", sentence(said))
 	}

@@ -130,6 +130,9 @@ func (t reportTable) approvals(all map[string]approval.Tally) {
 		if a.Median != nil && a.Longest != nil {
 			took = fmt.Sprintf("; people took %s at the median, %s at most", seconds(*a.Median), seconds(*a.Longest))
 		}
+		if a.Continued > 0 {
+			took = fmt.Sprintf(", %d continued", a.Continued) + took
+		}
 		t.row("approvals", "%s: %d filed, %d approved, %d denied, %d expired, %d cancelled, %d used%s", form, a.Filed,
 			a.Approved, a.Denied, a.Expired, a.Cancelled, a.Used, took)
 	}

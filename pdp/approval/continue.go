@@ -1,0 +1,168 @@
+package approval
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/ledger"
+)
+
+// A call that used an approval may have to come again: the one who was called asks for input. The decision about it goes
+// on from the decision that used the approval, as the next round of that. A round is reserved and settled as a use is,
+// so that it is answered once. It uses nothing up.
+
+// continuesFor is how long decisions may go on from a use: from the reading of the clock with which the use was
+// reserved to that with which a round of it is.
+const continuesFor = 15 * time.Minute
+
+// Spending is a use of an approval, as long as a decision may go on from it.
+type Spending struct {
+	// Decision used the approval, or is to, as long as it is among the approval's Reserved.
+	Decision string `json:"decision"`
+	// At is when the use was reserved. It is zero if nothing goes on from the use any more.
+	At time.Time `json:"at,omitzero"`
+	// Rounds are the decisions that went on from it, the first round first. One is "" if the log does not say which it was.
+	Rounds []string `json:"rounds,omitzero"`
+	// Reserved is the decision that is to be the next round, and may be on record or not.
+	Reserved string `json:"reserved,omitzero"`
+}
+
+// end is when nothing goes on from a use any more.
+func (s *Spending) end() time.Time {
+	if s.At.IsZero() {
+		return time.Time{}
+	}
+	return s.At.Add(continuesFor)
+}
+
+// spending is the use by a decision, nil if nothing is known of it any more.
+func (a *Approval) spending(decision string) *Spending {
+	for n := range a.Spendings {
+		if a.Spendings[n].Decision == decision {
+			return &a.Spendings[n]
+		}
+	}
+	return nil
+}
+
+// InDoubt reports whether a decision is to be the next round after another one, and may be on record or not.
+func (a *Approval) InDoubt(after string) bool {
+	s := a.spending(after)
+	return s != nil && s.Reserved != ""
+}
+
+// next reports whether a round is the one that comes next in a use, and in time.
+func (s *Spending) next(round int, now time.Time) bool {
+	return now.Before(s.end()) && s.Reserved == "" && round == len(s.Rounds)+1 && round <= evaluation.MostRounds
+}
+
+// continues reports whether a decision can go on now from a use of an approval, for what a digest stands for.
+func (a *Approval) continues(now time.Time, digest [32]byte, c evaluation.Continuation) bool {
+	s := a.spending(c.Decision) // none is open if the approval was taken back, or if people are asked again
+	return a.Digest == digest && slices.Contains(a.Used, c.Decision) && s != nil && s.next(c.Round, now)
+}
+
+// continuesUntil is when nothing goes on from any use any more. It is zero if nothing does.
+func (a *Approval) continuesUntil() (last time.Time) {
+	for n := range a.Spendings {
+		if end := a.Spendings[n].end(); end.After(last) {
+			last = end
+		}
+	}
+	return last
+}
+
+// close ends those uses from which nothing is to go on, and forgets them unless a round of theirs is in doubt.
+func (a *Approval) close(which func(*Spending) bool) {
+	var left []Spending
+	for _, s := range a.Spendings {
+		if which(&s) {
+			s.At = time.Time{}
+		}
+		if !s.At.IsZero() || s.Reserved != "" {
+			left = append(left, s)
+		}
+	}
+	a.Spendings = left
+}
+
+func every(*Spending) bool { return true }
+
+// over are the uses from which nothing goes on at a time.
+func over(now time.Time) func(*Spending) bool {
+	return func(s *Spending) bool { return !now.Before(s.end()) }
+}
+
+// Continuable reports whether a decision can go on now from a use of the approval with an id, and until when.
+func (s *Store) Continuable(
+	id string, digest [32]byte, c evaluation.Continuation,
+) (until time.Time, is bool) {
+	now := s.now()
+	err := s.ledger.View(func(tx *ledger.Tx) {
+		a, found := ledger.GetItem[Approval](tx, id)
+		if found && a.continues(now, digest, c) && s.ledger.Live(id) && !s.ledger.Unrecorded(id) {
+			until, is = a.spending(c.Decision).end(), true
+		}
+	})
+	if err != nil {
+		s.options.OnError(err)
+		return time.Time{}, false
+	}
+	return until, is
+}
+
+// Continue takes the next round of a use for a decision, durably, as [Store.Reserve] takes a use. Nil and no error: it is
+// not the next round, or too late, or the votes do not count any more.
+func (s *Store) Continue(
+	ctx context.Context, id string, digest [32]byte, c evaluation.Continuation, decision string,
+) (*Reservation, error) {
+	return s.reserve(ctx, id, decision, claim{
+		may:  func(a *Approval, now time.Time) bool { return a.continues(now, digest, c) },
+		take: func(m *move) { m.to.spending(c.Decision).Reserved = decision },
+	})
+}
+
+// settleRound notes what became of a round that was reserved for a decision, and reports whether there is one.
+func (m *move) settleRound(decision string, used bool) (is bool) {
+	for n := range m.to.Spendings {
+		s := &m.to.Spendings[n]
+		if s.Reserved != decision {
+			continue
+		}
+		step := Step{
+			Name:      StepReleased,
+			Decision:  decision,
+			Continues: evaluation.Continuation{Decision: s.Decision, Round: len(s.Rounds) + 1},
+		}
+		if s.Reserved = ""; used {
+			step.Name, s.Rounds = StepContinued, append(s.Rounds, decision)
+			m.to.Continued++
+		}
+		m.step(step)
+		return true
+	}
+	return false
+}
+
+// goOn notes a decision that went on from a use, and reports whether that is new. If the round was reserved, it is
+// settled later, unless the step says that it is.
+func (a *Approval) goOn(step *Step) bool {
+	s := a.spending(step.Continues.Decision)
+	if s == nil || step.Decision == "" || slices.Contains(s.Rounds, step.Decision) {
+		return false
+	}
+	if s.Reserved == step.Decision {
+		if step.Name == "" {
+			return false
+		}
+		s.Reserved = ""
+	}
+	if missing := step.Continues.Round - 1 - len(s.Rounds); missing > 0 {
+		s.Rounds = append(s.Rounds, make([]string, missing)...)
+	}
+	s.Rounds = append(s.Rounds, step.Decision)
+	a.Continued++
+	return true
+}

@@ -1,0 +1,252 @@
+package approval_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/approval"
+)
+
+// madeCall has a call approved and made, with the decision "use".
+func madeCall(t *testing.T, s *approval.Store, r *record, name string, change ...func(*approval.ApprovalRequest)) approval.Approval {
+	t.Helper()
+	q := question(name, change...)
+	a := mustFile(t, s, q)
+	mustDecide(t, s, a.ID, by("mia"))
+	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "use of "+name, decides(r, a.ID, "use of "+name, evaluation.Continuation{})); !spent {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// decides puts a decision on record, where whoever asks for the steps of the approval finds it, too.
+func decides(r *record, id, decision string, round evaluation.Continuation) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := r.decide(decision)(ctx); err != nil {
+			return err
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.log = append(r.log, approval.Step{ID: decision, At: r.now, Decision: decision, Continues: round, Approval: approval.Approval{ID: id}})
+		return nil
+	}
+}
+
+// asksRound asks for a round of the use of a call, with a decision of that name.
+func asksRound(t *testing.T, s *approval.Store, r *record, a approval.Approval, use string, round int, decision string) bool {
+	t.Helper()
+	c := evaluation.Continuation{Decision: use, Round: round}
+	answered, err := goOn(t.Context(), s, a.ID, a.Digest, c, decision, decides(r, a.ID, decision, c))
+	must(t, err)
+	return answered
+}
+
+// TestRoundIsAnsweredOnce has 64 callers want one round.
+func TestRoundIsAnsweredOnce(t *testing.T) {
+	r := newRecord()
+	s := mustOpen(t, quick(t), r.options())
+	a := madeCall(t, s, r, "a")
+	for round := 1; round <= 3; round++ {
+		var answered atomic.Int32
+		var all sync.WaitGroup
+		for n := range 64 {
+			all.Go(func() {
+				if asksRound(t, s, r, a, "use of a", round, fmt.Sprint("round ", round, n)) {
+					answered.Add(1)
+				}
+			})
+		}
+		if all.Wait(); answered.Load() != 1 {
+			t.Errorf("round %d is answered %d times", round, answered.Load())
+		}
+	}
+	if got, _, _ := s.Get(t.Context(), a.ID); got.Continued != 3 || len(got.Used) != 1 {
+		t.Errorf("it is %+v", got)
+	}
+}
+
+// TestRoundInDoubt: while nobody can say whether the decision of a round is on record, that round cannot be had, nor the
+// next. Afterwards it is what the record says. All that holds after the time to go on, too.
+func TestRoundInDoubt(t *testing.T) {
+	for _, half := range []bool{false, true} {
+		for _, late := range []bool{false, true} {
+			r, data := newRecord(), t.TempDir()
+			s := mustOpen(t, data, r.options())
+			a := madeCall(t, s, r, "a")
+			first := evaluation.Continuation{Decision: "use of a", Round: 1}
+			r.set(true, half, true)
+			if answered, err := goOn(t.Context(), s, a.ID, a.Digest, first, "d", r.decide("d")); answered || err == nil {
+				t.Fatal(answered, err)
+			}
+			must(t, s.Close())
+			s = mustOpen(t, data, r.options())
+			s.Work(t.Context())
+			if got, _, _ := s.Get(t.Context(), a.ID); !got.InDoubt("use of a") || got.InDoubt("another") {
+				t.Errorf("in doubt it is %+v", got)
+			}
+			for round := 1; round <= 2; round++ {
+				if asksRound(t, s, r, a, "use of a", round, fmt.Sprint("e", round)) {
+					t.Errorf("round %d is answered while the first is in doubt", round)
+				}
+			}
+			if late {
+				r.pass(time.Hour)
+				s.Work(t.Context())
+			}
+			r.set(false, false, false)
+			s.Work(t.Context())
+			last := map[bool]string{false: approval.StepReleased, true: approval.StepContinued}[half]
+			if names := r.names(a.ID); names[len(names)-1] != last {
+				t.Errorf("the steps are %v, and the last is not %s", names, last)
+			}
+			if got := asksRound(t, s, r, a, "use of a", 1, "f"); got != (!half && !late) {
+				t.Errorf("on record %v, too late %v: the round is there again: %v", half, late, got)
+			}
+			if got := asksRound(t, s, r, a, "use of a", 2, "g"); got == late {
+				t.Errorf("on record %v, too late %v: the next round is there: %v", half, late, got)
+			}
+		}
+	}
+}
+
+// TestReservedRoundIsNotGivenBack is [TestReservedUseIsNotGivenBack] of a round: of a copy that was made while it was in
+// doubt, where who put it back also took the decision's id from the log's index.
+func TestReservedRoundIsNotGivenBack(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	a := madeCall(t, s, r, "a")
+	c := evaluation.Continuation{Decision: "use of a", Round: 1}
+	var reserved []byte
+	if answered, err := goOn(t.Context(), s, a.ID, a.Digest, c, "d", func(ctx context.Context) error {
+		reserved = copyOf(t, data)
+		return decides(r, a.ID, "d", c)(ctx)
+	}); !answered {
+		t.Fatal(err)
+	}
+	must(t, s.Close())
+	putBack(t, data, reserved)
+	r.log = slices.DeleteFunc(r.log, func(s approval.Step) bool { return s.Name == approval.StepContinued })
+	delete(r.ids, "d")
+	s = mustOpen(t, data, r.options())
+	if asksRound(t, s, r, a, "use of a", 1, "again") {
+		t.Error("one round is answered twice")
+	}
+}
+
+// TestCopyOfAReservationCountsOnce: what the log settled since a copy was made with a reservation is counted once, a use
+// as well as a round.
+func TestCopyOfAReservationCountsOnce(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	two := func(q *approval.ApprovalRequest) { q.Terms.Uses = 3 }
+	a := madeCall(t, s, r, "a", two)
+	for name, do := range map[string]func(record func(context.Context) error) (bool, error){
+		"use": func(record func(context.Context) error) (bool, error) {
+			return spend(t.Context(), s, a.ID, a.Digest, "use", record)
+		},
+		"round": func(record func(context.Context) error) (bool, error) {
+			return goOn(t.Context(), s, a.ID, a.Digest, evaluation.Continuation{Decision: "use of a", Round: 1}, "round", record)
+		},
+	} {
+		var reserved []byte
+		round := evaluation.Continuation{Decision: "use of a", Round: map[string]int{"round": 1}[name]}
+		if round.Round == 0 {
+			round = evaluation.Continuation{}
+		}
+		done, err := do(func(ctx context.Context) error {
+			reserved = copyOf(t, data)
+			return decides(r, a.ID, name, round)(ctx)
+		})
+		if !done {
+			t.Fatal(name, err)
+		}
+		want, _, _ := s.Get(t.Context(), a.ID)
+		must(t, s.Close())
+		putBack(t, data, reserved)
+		s = mustOpen(t, data, r.options())
+		got, _, _ := s.Get(t.Context(), a.ID)
+		if !slices.Equal(got.Used, want.Used) || len(got.Reserved) > 0 || got.Continued != want.Continued || got.InDoubt("use of a") {
+			t.Errorf("%s: used %v, reserved %v, continued %d; want %v, none, %d", name, got.Used, got.Reserved, got.Continued, want.Used, want.Continued)
+		}
+	}
+}
+
+// TestNothingGoesOnFromWhatIsAskedAgain: votes lapse, people approve again, and what was used before is over.
+func TestNothingGoesOnFromWhatIsAskedAgain(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	revoked := map[string]bool{}
+	o := r.options()
+	o.InForce = func(_, caller, _ string) bool { return !revoked[caller] }
+	s := mustOpen(t, data, o)
+	a := madeCall(t, s, r, "a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 3 })
+	older := copyOf(t, data)
+	revoked["key:mia"] = true
+	if asksRound(t, s, r, a, "use of a", 1, "d") {
+		t.Error("it goes on from what a revoked key approved")
+	}
+	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Pending {
+		t.Errorf("it is %+v", got)
+	}
+	again := func() {
+		t.Helper()
+		mustDecide(t, s, a.ID, approval.Vote{By: "ben", Caller: "key:ben", Kind: approval.Approve})
+		if asksRound(t, s, r, a, "use of a", 1, "e") {
+			t.Error("it goes on from a use of before people were asked again")
+		}
+		if spent, err := spend(t.Context(), s, a.ID, a.Digest, "f", decides(r, a.ID, "f", evaluation.Continuation{})); !spent || !asksRound(t, s, r, a, "f", 1, "g") {
+			t.Errorf("it does not go on from a use of after that: %v", err)
+		}
+	}
+	must(t, s.Close())
+	record := r.copy()
+	s = mustOpen(t, data, o)
+	again()
+	must(t, s.Close())
+	putBack(t, data, older) // the step that says that people are asked again is in the log alone
+	r.ids, r.steps, r.log = record.ids, record.steps, record.log
+	s = mustOpen(t, data, o)
+	again()
+}
+
+// TestRecordThatIsGoneEndsRounds: a record without content may have been that of a round.
+func TestRecordThatIsGoneEndsRounds(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	a := madeCall(t, s, r, "a")
+	must(t, s.Close())
+	o := r.options()
+	o.Steps = func(context.Context, uint64, map[string]bool) (map[string][]approval.Step, error) {
+		return map[string][]approval.Step{a.ID: {{Name: approval.StepGone, Approval: approval.Approval{ID: a.ID, After: r.size()}}}}, nil
+	}
+	s = mustOpen(t, data, o)
+	if asksRound(t, s, r, a, "use of a", 1, "d") {
+		t.Error("a round is answered that may have been answered before")
+	}
+	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.UsedUp {
+		t.Errorf("it is %+v", got)
+	}
+}
+
+// TestUnlistedIsNotContinued: what can be continued and is taken from the list of what is held against the log is not
+// continued.
+func TestUnlistedIsNotContinued(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	a := madeCall(t, s, r, "a")
+	must(t, s.Close())
+	unlist(t, data)
+	s = mustOpen(t, data, r.options())
+	c := evaluation.Continuation{Decision: "use of a", Round: 1}
+	if answered, err := goOn(t.Context(), s, a.ID, a.Digest, c, "d", r.decide("d")); answered || err == nil {
+		t.Errorf("what is not held against the log is continued: %v", err)
+	}
+	if _, can := s.Continuable(a.ID, a.Digest, c); can {
+		t.Error("it is said that it can be")
+	}
+}
