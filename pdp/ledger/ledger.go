@@ -37,7 +37,8 @@ type Item interface {
 type Standing struct {
 	ID     string
 	Tenant string
-	// Open says that the state of the item can change. Ends is when it ends by itself, or when it ended.
+	// Open says that the item can change, or that something of it can be reserved. Ends is when that ends by itself, or
+	// when it ended.
 	Open bool
 	Ends time.Time
 	// After is how long the log was when the item was written. What became of the item since stands there or later.

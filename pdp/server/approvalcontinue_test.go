@@ -409,3 +409,48 @@ func TestContinuationWithState(t *testing.T) {
 		}
 	}
 }
+
+// TestContinuationOfTheVeryCall: between two rounds the same arguments may be written otherwise. Other arguments, or
+// another definition of the tool under the same id, are another call.
+func TestContinuationOfTheVeryCall(t *testing.T) {
+	c := openDesk(t)
+	s := bothShapes[1]
+	ask := func(arguments, digest string, n int, by decided, id string) decided {
+		member := `"arguments":` + arguments
+		if n > 0 {
+			member += round(id, by.decision, n)
+		} else {
+			member += `,"approval_id":"` + id + `"`
+		}
+		question := strings.Replace(wants("push", member), `"id":"push"`, `"id":"push","properties":{"digest":"`+digest+`"}`, 1)
+		return c.ask(s.pep, s.path, "{"+question+"}")
+	}
+	const arguments, digest = `{"to":"mia","n":7,"x":null}`, "sha256:a"
+	id := c.approvedFor(c.program(s.pep), strings.Replace(wants("push", `"arguments":`+arguments), `"id":"push"`, `"id":"push","properties":{"digest":"`+digest+`"}`, 1))
+	by := ask(arguments, digest, 0, decided{}, id)
+	if !by.may {
+		t.Fatal(by.text)
+	}
+	next := 1
+	for _, test := range []struct {
+		arguments, digest string
+		may               bool
+	}{
+		{arguments, "sha256:b", false},
+		{`{"to":"mia","n":7}`, digest, false},
+		{`{"to":"mia","n":7,"x":false}`, digest, false},
+		{`{"x":null,"n":70e-1,"to":"m\u0069a"}`, digest, true},
+		{`{"to":"mia","n":8,"x":null}`, digest, false},
+		{arguments, digest, true},
+	} {
+		got := ask(test.arguments, test.digest, next, by, id)
+		if !test.may {
+			got.denied(t, test.arguments+" "+test.digest, s, evaluation.ApprovalOutOfScope)
+			continue
+		}
+		if !got.may {
+			t.Errorf("%s: got %s", test.arguments, got.text)
+		}
+		next++
+	}
+}

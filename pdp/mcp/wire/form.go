@@ -75,8 +75,8 @@ func (c *Call) Form(name string, maxReason int) (f Form, ok bool) {
 	default:
 		return f, false
 	}
-	if name == "review" {
-		for argument, v := range c.arguments.All {
+	if name == "review" { // what is null stands in the text alone: no field of MCP holds it
+		for argument, v := range c.arguments.Members {
 			f.Properties[evaluation.ArgumentPrefix+argument] = argumentField(argument, v)
 			f.Required = append(f.Required, evaluation.ArgumentPrefix+argument)
 		}
