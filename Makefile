@@ -55,7 +55,7 @@ soak: ## SOAKTIME of reloads, rotations and overload, kills and stops under load
 lint: ## gofmt, go vet, staticcheck, and whether go.mod and the module cache are as they should be
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
-	GOARCH=386 $(GO) vet ./evaluation ./obligations ./evaluation/authzenclient # PEPs run where an int has 32 bits, too
+	GOARCH=386 $(GO) vet ./evaluation ./obligations ./evaluation/authzenclient ./evaluation/coaz # PEPs run where an int has 32 bits, too
 	$(GO) tool staticcheck ./...
 	$(GO) mod tidy -diff
 	$(GO) mod verify
@@ -68,7 +68,7 @@ fuzz: ## run every fuzz target for FUZZTIME each (default 30s)
 
 # -run='^$$' keeps the tests out; the benchmarks themselves report the ratio of many policies to few.
 bench: ## run the benchmarks (BENCH=regexp, BENCHTIME=1s)
-	$(GO) test -run='^$$' -bench='$(BENCH)' -benchtime=$(BENCHTIME) -benchmem -timeout 15m ./evaluation/ ./pdp/...
+	$(GO) test -run='^$$' -bench='$(BENCH)' -benchtime=$(BENCHTIME) -benchmem -timeout 15m ./evaluation/ ./evaluation/coaz/ ./pdp/...
 
 # Some five minutes. DURATION is for each case and number of connections. The log's disk is that of TMPDIR. A test whose
 # package is not named prints while it runs. It has ends of its own: the timeout is only to be longer than any DURATION.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+
+	"policy-service/conformance/internal/casefile"
 )
 
 // json returns the body of an answer that must be 200 and JSON. A member twice,
@@ -76,7 +78,7 @@ func (r *running) check(ctx context.Context, w Want, a answer) error {
 
 // checkBytes looks at the body before anybody reads it as JSON.
 func (r *running) checkBytes(w Want, a answer) error {
-	want, err := fill(w.Bytes, r.values)
+	want, err := casefile.Fill(w.Bytes, r.values)
 	if err != nil {
 		return err
 	}
@@ -106,7 +108,7 @@ func (w Want) wantsResults() bool {
 
 func (r *running) checkHeaders(w Want, a answer) error {
 	for name, want := range w.Headers {
-		want, err := fill(want, r.values)
+		want, err := casefile.Fill(want, r.values)
 		if err != nil {
 			return err
 		}
@@ -170,7 +172,7 @@ func (r *running) capture(names map[string]string, a answer, value any) error {
 		}
 		switch found := at(value, source).(type) {
 		case string:
-			quoted := quote(found)
+			quoted := casefile.Quote(found)
 			r.values[name] = quoted[1 : len(quoted)-1]
 		case missing:
 			r.values[name] = ""

@@ -7,6 +7,8 @@
 // Cases are data, in cases/*.yaml; cases/README.md says how to read them.
 // REQUIREMENTS.md says which sentence of the specification each of them shows.
 //
+// Package pep, below this one, judges PEPs.
+//
 // The package knows the wire and nothing of how a PDP is built. It follows no
 // redirect, sends a credential to no other origin than the one it was given, and
 // reads no more of an answer than a bound.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
+
+	"policy-service/conformance/internal/casefile"
 )
 
 // edits are values by the JSON Pointer of where they go, in file order.
@@ -22,7 +24,7 @@ func (e *edits) UnmarshalYAML(node *yaml.Node) error {
 		return fmt.Errorf("line %d: set is a mapping of pointers", node.Line)
 	}
 	for i := 0; i < len(node.Content); i += 2 {
-		text, err := toJSON(node.Content[i+1])
+		text, err := casefile.JSON(node.Content[i+1])
 		if err != nil {
 			return err
 		}
@@ -125,7 +127,7 @@ func shut(kind jsontext.Kind, names []string, values []jsontext.Value) jsontext.
 	for n, v := range values {
 		parts[n] = string(v)
 		if kind == '{' {
-			parts[n] = quote(names[n]) + ":" + parts[n]
+			parts[n] = casefile.Quote(names[n]) + ":" + parts[n]
 		}
 	}
 	if kind == '{' {

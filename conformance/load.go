@@ -1,15 +1,12 @@
 package conformance
 
 import (
-	"bytes"
 	"embed"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 
-	"go.yaml.in/yaml/v3"
+	"policy-service/conformance/internal/casefile"
 )
 
 //go:embed cases/*.yaml cases/vectors/*.json
@@ -79,20 +76,5 @@ func written() ([]Case, error) {
 	return all, nil
 }
 
-// read reads a file of cases/ strictly: a key that is spelt wrong would be an
-// expectation that nobody checks.
-func read(name string, into any) error {
-	text, err := files.ReadFile("cases/" + name)
-	if err != nil {
-		return err
-	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s: holds more than one document", name)
-	}
-	return nil
-}
+// read reads a file of cases/.
+func read(name string, into any) error { return casefile.Read(files, "cases/"+name, into) }

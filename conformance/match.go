@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"policy-service/conformance/internal/casefile"
 )
 
 // missing is the type of absent, the value of what is not there.
@@ -128,12 +130,12 @@ func (m matcher) hasText(pointer, want string, got any) error {
 		}
 		return nil
 	}
-	want, err := fill(want, m.values)
+	want, err := casefile.Fill(want, m.values)
 	if err != nil {
 		return err
 	}
 	if want != got {
-		return fmt.Errorf("%s is not %s", where(pointer), quote(want))
+		return fmt.Errorf("%s is not %s", where(pointer), casefile.Quote(want))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -58,10 +59,8 @@ func (r Report) OK() bool { return r.Count(Failed) == 0 }
 // not pass in full.
 func (r Report) WriteText(w io.Writer) error {
 	var b strings.Builder
-	for _, p := range Plans() {
-		if line := r.planLine(p); line != "" {
-			fmt.Fprintln(&b, line)
-		}
+	for _, plan := range r.plans() {
+		fmt.Fprintln(&b, r.planLine(plan))
 	}
 	for _, one := range r.Results {
 		if one.Outcome == Failed || one.Outcome == Advised {
@@ -74,17 +73,24 @@ func (r Report) WriteText(w io.Writer) error {
 	return err
 }
 
-func (r Report) planLine(p Plan) string {
+// plans are the names of the plans that were asked, in that order.
+func (r Report) plans() (names []string) {
+	for _, one := range r.Results {
+		if !slices.Contains(names, one.Plan) {
+			names = append(names, one.Plan)
+		}
+	}
+	return names
+}
+
+func (r Report) planLine(plan string) string {
 	var parts []string
 	for _, o := range []Outcome{Passed, Failed, Advised, Skipped} {
-		if n := r.count(p.Name, o); n > 0 {
+		if n := r.count(plan, o); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, o))
 		}
 	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%-18s %s", p.Name, strings.Join(parts, ", "))
+	return fmt.Sprintf("%-18s %s", plan, strings.Join(parts, ", "))
 }
 
 // printable takes away what an answer could do to a terminal.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"policy-service/conformance/internal/casefile"
 )
 
 // judge asks one case.
@@ -84,7 +86,7 @@ func (r *running) request(s Step) (request, error) {
 		out.url = r.origin() + ask
 	}
 	for name, value := range s.Header {
-		if out.header[name], err = fill(value, r.values); err != nil {
+		if out.header[name], err = casefile.Fill(value, r.values); err != nil {
 			return request{}, err
 		}
 	}
@@ -95,7 +97,7 @@ func (r *running) request(s Step) (request, error) {
 	if out.method != http.MethodPost && !s.Body.given {
 		text = ""
 	}
-	out.body, err = fill(text, r.values)
+	out.body, err = casefile.Fill(text, r.values)
 	return out, err
 }
 
@@ -143,7 +145,7 @@ func (r *running) walk(ctx context.Context, s Step, out request) error {
 			return errors.New("next_token is one that was given before: the pages have no end")
 		}
 		seen[token] = true
-		next, err := Body{text: out.body}.edited(nil, edits{{"/page/token", quote(token)}})
+		next, err := Body{text: out.body}.edited(nil, edits{{"/page/token", casefile.Quote(token)}})
 		if err != nil {
 			return fmt.Errorf("the case is wrong: %w", err)
 		}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"policy-service/conformance/internal/casefile"
 )
 
 // The published data of two interop scenarios, as cases.
@@ -133,6 +135,8 @@ func (t table) one(id, ask, subject, action, resource string, want Want) Case {
 	}}
 }
 
-func entity(typ, id string) string { return fmt.Sprintf(`{"type":%s,"id":%s}`, quote(typ), quote(id)) }
-func kind(typ string) string       { return fmt.Sprintf(`{"type":%s}`, quote(typ)) }
-func action(name string) string    { return fmt.Sprintf(`{"name":%s}`, quote(name)) }
+func entity(typ, id string) string {
+	return fmt.Sprintf(`{"type":%s,"id":%s}`, casefile.Quote(typ), casefile.Quote(id))
+}
+func kind(typ string) string    { return fmt.Sprintf(`{"type":%s}`, casefile.Quote(typ)) }
+func action(name string) string { return fmt.Sprintf(`{"name":%s}`, casefile.Quote(name)) }

@@ -284,15 +284,31 @@ type TaskAnswer struct {
 	Result *TaskResult `json:"result,omitzero"`
 }
 
+// TaskList are tasks of a program: those that wait, or those that have changed since a cursor.
+type TaskList struct {
+	Tasks []TaskAnswer `json:"tasks"`
+	// Cursor is where the program goes on. More says that there is more to tell of now.
+	Cursor string `json:"cursor"`
+	More   bool   `json:"more,omitzero"`
+}
+
 // TaskHandle is how far a task is.
 type TaskHandle struct {
 	ID             string            `json:"id"`
 	Status         string            `json:"status"`
 	StatusEndpoint string            `json:"status_endpoint"`
 	ExpiresAt      time.Time         `json:"expires_at,omitzero"`
+	Approvals      []TaskApproval    `json:"approvals,omitzero"`
 	Items          []TaskItem        `json:"items,omitzero"`
 	Links          map[string]string `json:"links,omitzero"`
 	Display        map[string]string `json:"display,omitzero"`
+}
+
+// TaskApproval names an approval request of a pending task, by the id that it has below /v1/approvals. Item is which of
+// the task's items it is for, from 0; nil if the task has none.
+type TaskApproval struct {
+	ID   string `json:"id"`
+	Item *int   `json:"item,omitzero"`
 }
 
 // TaskItem is one of the requests of a task that holds several.

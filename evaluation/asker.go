@@ -9,6 +9,9 @@ type Asker struct {
 	// Obligations, which may be none. Then a request cannot declare others.
 	Registered  bool
 	Obligations []string
+	// Relays is set if the caller relays what people say. It asks for persons whom it names in the
+	// context; see [Request.Person].
+	Relays bool
 	// RequestID and TraceID go on record and change no answer.
 	RequestID, TraceID string
 }

@@ -185,6 +185,12 @@ func (r *reader) checkContext(context Object) {
 		r.want(alone.Text() != "", "empty; it is the id of an approval", "context", approvalIDMember)
 		r.want(!given || alone.Text() == id, "another approval than that of context.approval; present one", "context", approvalIDMember)
 	}
+	// A person that could not be read and were ignored could approve what is asked for that person.
+	if person, ok := context.Get(personMember); ok {
+		r.want(person.Kind() == String && isPerson(person.Text()),
+			"not a person: it is the SHA-256 of the issuer, a NUL and the subject of the person's token, in 43 characters of base64url",
+			"context", personMember)
+	}
 }
 
 // checkContinues checks which round of an approved call a request says it is. If that could not be

@@ -48,7 +48,8 @@ func IsTenantName(s string) bool {
 // by a policy, are legal beside any schema, and are recorded.
 func Protocol(member string) bool {
 	switch member {
-	case "supported_obligations", "justification", approvalMember, approvalIDMember, "approved", "access_request", "evaluation_id":
+	case "supported_obligations", "justification", approvalMember, approvalIDMember, "approved", "access_request", "evaluation_id",
+		personMember:
 		return true
 	}
 	return false

@@ -80,12 +80,24 @@ func Discharge(ctx context.Context, allow bool, owed []evaluation.Obligation, ha
 	return r
 }
 
+// Forgo is the report of obligations that are not tried, because the act that they were
+// for is denied for another reason. It permits nothing.
+func Forgo(owed []evaluation.Obligation) Report {
+	r := Report{outcomes: make([]Outcome, 0, len(owed))}
+	for _, o := range owed {
+		r.outcomes = append(r.outcomes, Outcome{o.ID, o.Type, Failed, errForgone})
+	}
+	return r
+}
+
 // What can be wrong with an obligation before anything is tried.
 var (
 	errNoType    = errors.New("it has no type")
 	errNoID      = errors.New("it has no id")
 	errSameID    = errors.New("another obligation has its id")
 	errNoHandler = errors.New("there is no handler for its type")
+	errBroken    = errors.New("its handler promised it, and it was not done")
+	errForgone   = errors.New("it was not tried, because the act was denied for another reason")
 )
 
 // flaw says what is malformed about an obligation.
@@ -168,6 +180,29 @@ const (
 // discharged. It is made of the outcomes each time: there is no second truth.
 func (r Report) Permitted() bool { return r.allow && r.ended == nil && len(r.undone()) == 0 }
 
+// Owes reports whether an obligation with the id of o is among the obligations.
+func (r Report) Owes(o evaluation.Obligation) bool {
+	return slices.ContainsFunc(r.outcomes, func(one Outcome) bool { return one.ID == o.ID })
+}
+
+// Break is r after a promise was not kept: a handler returned nil for what was to be done
+// later, and it was not done. An obligation that r does not have is added to it as failed: who
+// names it has mistaken it for another, which then was not done.
+func (r Report) Break(o evaluation.Obligation, why error) Report {
+	broken := Outcome{o.ID, o.Type, Failed, errors.Join(errBroken, why)}
+	if !r.Owes(o) {
+		r.outcomes = append(slices.Clip(r.outcomes), broken)
+		return r
+	}
+	r.outcomes = slices.Clone(r.outcomes)
+	for n, one := range r.outcomes {
+		if one.ID == o.ID && one.Status == Discharged {
+			r.outcomes[n].Status, r.outcomes[n].Err = Failed, broken.Err
+		}
+	}
+	return r
+}
+
 // Outcomes are what became of the obligations, in the order they came in.
 func (r Report) Outcomes() []Outcome { return slices.Clone(r.outcomes) }
 
@@ -232,7 +267,7 @@ func (r Report) Receipts() []evaluation.Receipt {
 
 // kind says what kind of failure it was.
 func (o Outcome) kind() string {
-	for _, ours := range []error{errNoType, errNoID, errSameID, errNoHandler} {
+	for _, ours := range []error{errNoType, errNoID, errSameID, errNoHandler, errForgone, errBroken} {
 		if errors.Is(o.Err, ours) {
 			return ours.Error()
 		}

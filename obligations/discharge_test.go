@@ -250,3 +250,48 @@ func TestReceiptsQuoteNothing(t *testing.T) {
 		}
 	})
 }
+
+// A promise can be taken back, and what is not tried is not discharged.
+func TestBreakAndForgo(t *testing.T) {
+	var done []string
+	r := obligations.Discharge(t.Context(), true, owe("a:ok b:ok"), handlers(&done))
+	for name, o := range map[string]evaluation.Obligation{"one of them": {ID: "a", Type: "ok"}, "another type": {ID: "a", Type: "redact"}, "another": {ID: "c", Type: "ok"}} {
+		broken := r.Break(o, errBroken)
+		owed := owe("a:ok b:ok")
+		if want := "fd"; r.Owes(o) != (name != "another") || r.Owes(o) && statuses(broken) != want || !broken.Owes(o) {
+			t.Errorf("%s: %s", name, statuses(broken))
+		} else if !r.Owes(o) {
+			owed = append(owed, o)
+		}
+		checkReport(t, broken, owed)
+		if broken.Permitted() || !errors.Is(broken.Err(), errBroken) || !r.Permitted() {
+			t.Errorf("%s: permitted %v, %v", name, broken.Permitted(), broken.Err())
+		}
+		if twice := broken.Break(o, errBroken); len(twice.Outcomes()) != len(owed) || twice.Permitted() {
+			t.Errorf("%s, twice: %v", name, twice.Outcomes())
+		}
+		checkReceipt(t, broken, "its handler promised it, and it was not done")
+	}
+	done = nil
+	forgone := obligations.Forgo(owe("a:ok b:fails"))
+	checkReport(t, forgone, owe("a:ok b:fails"))
+	checkReceipt(t, forgone, "it was not tried, because the act was denied for another reason")
+	if forgone.Permitted() || obligations.Forgo(nil).Permitted() || len(done) > 0 {
+		t.Errorf("permitted, or done %v", done)
+	}
+}
+
+// checkReceipt fails unless a detail is in the receipts, and nothing that a caller said.
+func checkReceipt(t *testing.T, r obligations.Report, detail string) {
+	t.Helper()
+	found := false
+	for _, receipt := range r.Receipts() {
+		found = found || receipt.Detail == detail
+		if strings.Contains(receipt.Detail, errBroken.Error()) {
+			t.Errorf("a receipt says %q", receipt.Detail)
+		}
+	}
+	if !found {
+		t.Errorf("the receipts are %v", r.Receipts())
+	}
+}

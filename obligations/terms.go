@@ -28,7 +28,16 @@ type Terms struct {
 	Message string
 	// Delegable lets an approver name another in their place.
 	Delegable bool
+	// Review has an approver see each argument of a call as a field of its own. Otherwise the
+	// approver is asked for yes or no.
+	Review bool
 }
+
+// The forms that an obligation can have approvers shown.
+const (
+	FormApprove = "approve"
+	FormReview  = "review"
+)
 
 // The terms of an obligation that does not say otherwise.
 const (
@@ -69,7 +78,9 @@ func TermsOf(o evaluation.Obligation) (t Terms, ok bool) {
 	}
 	delegable, _ := properties.Get("delegable")
 	t.Delegable = delegable.True()
-	return t, ok1 && ok2 && ok3 && ok4
+	form := text("form")
+	t.Review = form == FormReview
+	return t, ok1 && ok2 && ok3 && ok4 && (form == "" || form == FormApprove || t.Review)
 }
 
 // mostPeople bounds quorum and uses: more is a slip of the pen.

@@ -62,12 +62,15 @@ type Approvals interface {
 	Offer(ctx context.Context, a ApprovalRequest, why evaluation.Reason) (*evaluation.Access, error)
 }
 
-// Reservation is a use of an approval, or a round of a use, that is reserved for one decision. The PDP calls exactly
-// one of its methods, once. Nothing else can happen to the approval before that call.
+// Reservation is a use of an approval, or a round of a use, that is reserved for one decision, or
+// uses that are reserved for several decisions of one batch. The PDP calls exactly one of Spent and
+// InDoubt, once. Nothing else can happen to the approval before that call.
 type Reservation interface {
-	// Spent settles the use: the decision is on record.
+	// Again reserves one more use, for another decision. It reports false if no use is left.
+	Again(ctx context.Context, decision string) (bool, error)
+	// Spent settles the uses: the decisions are on record.
 	Spent(ctx context.Context)
-	// InDoubt leaves the use reserved: it is not known whether the decision is on record. The
+	// InDoubt leaves the uses reserved: it is not known whether the decisions are on record. The
 	// decision log will show it later.
 	InDoubt()
 }
@@ -109,14 +112,66 @@ type ApprovalRequest struct {
 // reply is the answer to a call that an approval can change.
 type reply struct {
 	decision evaluation.Decision
-	use      Reservation // nil if the answer uses no approval
-	approved bool        // the answer is what the policies said when they were asked as approved
+	claim    *claim // nil if the answer uses no approval
+	approved bool   // the answer is what the policies said when they were asked as approved
+}
+
+// claim is the use of an approval that an answer hangs on. It is reserved when there is nothing
+// left to do but to record the answer: no step may come in between that could keep it reserved for
+// ever.
+type claim struct {
+	approvals Approvals
+	request   ApprovalRequest
+	id        string
+	stands    evaluation.Decision // the answer without the approval
+}
+
+// reserve reserves the use that the answer hangs on, if it does. If another decision was faster,
+// the answer is the one without the approval.
+func (r *reply) reserve(ctx context.Context) (Reservation, error) {
+	if r.claim == nil {
+		return nil, nil
+	}
+	use, err := r.claim.approvals.Reserve(ctx, r.claim.request, r.claim.id)
+	switch {
+	case err != nil:
+		return nil, notRecorded(err)
+	case use == nil:
+		return nil, r.forgo(ctx)
+	}
+	return use, nil
+}
+
+// forgo makes the answer the one without the approval, which others have used up.
+func (r *reply) forgo(ctx context.Context) (err error) {
+	c, why := r.claim, evaluation.Reason("")
+	if c.request.Presented != "" {
+		why = evaluation.ApprovalExpired
+	}
+	*r, err = unapproved(ctx, c.approvals, c.request, c.stands, why)
+	return err
+}
+
+// consult answers a call whose first verdict became the answer d, as far as approvals can change
+// it.
+func consult(
+	ctx context.Context, approvals Approvals, bundle *Bundle, call Call, first *engine.Verdict, d evaluation.Decision,
+) (reply, error) {
+	answer := reply{decision: d}
+	switch {
+	case call.Approvals == NotAsked || approvals == nil:
+		return answer, nil
+	case first.Waits():
+		return await(ctx, approvals, bundle, call, first, d)
+	}
+	err := explainPresented(ctx, approvals, call, &answer.decision)
+	return answer, err
 }
 
 // await answers a call that waits for a person. If there is an approval of exactly this request,
-// the policies decide again as approved, and a use of the approval is reserved for the new
-// answer. If there is no approval, the first answer (stands) is given, and an approval request
-// is filed or offered.
+// the policies decide again as approved, and the new answer hangs on a use of the approval. If
+// there is no approval, the first answer (stands) is given, and an approval request is filed or
+// offered.
 func await(
 	ctx context.Context, approvals Approvals, bundle *Bundle, call Call, first *engine.Verdict, stands evaluation.Decision,
 ) (reply, error) {
@@ -127,18 +182,30 @@ func await(
 	}
 	a.Decision = stands.ID
 	var found Found
-	var err error
 	if onRecord || call.Request.Presented() != "" || call.Request.Justified() {
 		var answer reply
+		var err error
 		if answer, found, err = answerByApproval(ctx, approvals, bundle, a, first); err != nil || found.ID != "" {
+			if answer.claim != nil {
+				answer.claim.stands = stands
+			}
 			return answer, err
 		}
 	}
+	return unapproved(ctx, approvals, a, stands, found.Why)
+}
+
+// unapproved is the answer that stands if no approval can be used. Why says why the presented one
+// cannot.
+func unapproved(
+	ctx context.Context, approvals Approvals, a ApprovalRequest, stands evaluation.Decision, why evaluation.Reason,
+) (reply, error) {
+	var err error
 	switch {
-	case call.Approvals == SpendOrFile && stands.Allow: // a deny has another reason, which no approval changes
+	case a.Call.Approvals == SpendOrFile && stands.Allow: // a deny has another reason, which no approval changes
 		stands.Approval, err = approvals.File(ctx, a)
-	case call.Approvals == SpendOrOffer && requestable(&stands):
-		stands.Access, err = approvals.Offer(ctx, a, found.Why)
+	case a.Call.Approvals == SpendOrOffer && requestable(&stands):
+		stands.Access, err = approvals.Offer(ctx, a, why)
 	}
 	return reply{decision: stands}, notRecorded(err)
 }
@@ -232,20 +299,13 @@ func answerByApproval(
 	if offers {
 		d.Access = &evaluation.Access{Approval: &evaluation.ApprovalReference{ID: found.ID, ApprovedUntil: found.Until}}
 	}
-	// This is the last step before the record. No step may come between the two that could
-	// keep the use reserved for ever.
-	use, err := approvals.Reserve(ctx, a, found.ID)
-	if err != nil {
-		return answer, Found{}, notRecorded(err)
-	}
-	if use == nil {
-		return answer, Found{Why: evaluation.ApprovalExpired}, nil // another decision was faster
-	}
-	return reply{decision: d, use: use, approved: true}, found, nil
+	return reply{decision: d, claim: &claim{approvals: approvals, request: a, id: found.ID}, approved: true}, found, nil
 }
 
 // approvalRequest returns what an approval would be for. It reports false if no approver could be
-// shown the request as it is, because of the actors that it names, or because of a number in it.
+// shown the request as it is, because of the actors that it names, or because of a number in it. It
+// reports false as well if a gateway does not say for which person it asks: that person could approve
+// the request, by a name that is not in it.
 func approvalRequest(w *engine.Verdict, b *Bundle, call Call) (a ApprovalRequest, ok bool) {
 	c := &b.Config
 	a = ApprovalRequest{Call: call, Bundle: w.Decision.Bundle, Presented: call.Request.Presented(), Now: call.Now}
@@ -254,17 +314,17 @@ func approvalRequest(w *engine.Verdict, b *Bundle, call Call) (a ApprovalRequest
 	}
 	a.Obligation, a.Terms, _ = w.ApprovalOwed()
 	a.Members, a.OfTenant = c.Members(call.Request.Context), w.DemandOfTenant(b)
-	if a.Actors, ok = call.Request.Actors(); !ok || !c.Knows(a.Actors) {
+	nobody := call.Asker.Relays && call.Request.Person() == ""
+	if a.Actors, ok = call.Request.Actors(); !ok || !c.Knows(a.Actors) || nobody {
 		return a, false
 	}
 	a.Binding, ok = c.Binding(&call.Request, call.Asker.Name, a.Obligation.ID, a.Terms, a.OfTenant)
 	return a, ok
 }
 
-// Reviewer returns a [Reviewer] for a person in a tenant. The person is named as policies name
-// entities. caller is the caller that the person authenticates as.
-func (p *PDP) Reviewer(tenant string, person evaluation.Ref, caller string) (*Reviewer, error) {
-	call := Call{Asker: evaluation.Asker{Name: caller}, Request: evaluation.Request{Tenant: tenant}}
+// Reviewer returns a [Reviewer] for a person in a tenant.
+func (p *PDP) Reviewer(tenant string, who Approver) (*Reviewer, error) {
+	call := Call{Request: evaluation.Request{Tenant: tenant}}
 	p.setTime(&call)
-	return engine.NewReviewer(inquire(p.Bundle(), &call), person)
+	return engine.NewReviewer(inquire(p.Bundle(), &call), who)
 }

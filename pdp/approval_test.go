@@ -49,6 +49,8 @@ func (d *desk) Reserve(_ context.Context, a pdp.ApprovalRequest, _ string) (pdp.
 	return d, nil
 }
 
+func (d *desk) Again(context.Context, string) (bool, error) { panic("the desk has one use for each") }
+
 // has reports whether a use is left, or the round that is asked for is the next.
 func (d *desk) has(a pdp.ApprovalRequest) bool {
 	if last := d.used[string(a.Binding)]; a.Continues.Round > 0 {

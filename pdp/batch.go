@@ -16,9 +16,16 @@ type BatchCall struct {
 	evaluation.Asker
 	Now     time.Time
 	Explain bool
+	// Approvals says what a person's approval can do for each item. A batch files no approval
+	// requests, so [SpendOrFile] is as [Spend].
+	Approvals ApprovalMode
 	// GoOn, if it is set, is called before each item. It may let other work go first. Its error
 	// ends the batch.
 	GoOn func(context.Context) error
+	// Waits, if it is set, is called before the batch keeps approvals from others, or waits for those
+	// who do. From then on GoOn is called only if the batch keeps none. Whoever has taken turns with
+	// others until then must wait for no turn any more.
+	Waits func()
 }
 
 // BatchDecision is the answer to a batch. Item n is the decision ID.n.
@@ -29,19 +36,27 @@ type BatchDecision struct {
 
 // EvaluateBatch answers the items of a batch in their order, up to the item that the semantic of
 // the batch makes the last. Each answer is the one that [PDP.Evaluate] would give. All answers
-// come from one bundle and one reading of the clock, and go on record together.
+// come from one bundle and one reading of the clock, and go on record together. Approvals that the
+// answers hang on are used by all of them, or by none.
 func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision, error) {
-	call := Call{Asker: batch.Asker, Now: batch.Now, Explain: batch.Explain}
-	p.setTime(&call)
-	answer := BatchDecision{ID: p.options.NewID()}
+	j := p.judging(batch)
+	defer j.inDoubt()
 	_, span := startStep(ctx, "authorize")
-	records, err := p.judgeItems(ctx, call, batch, &answer)
+	err := j.decide(ctx)
 	endStep(span, err)
 	if err != nil {
 		return BatchDecision{}, err
 	}
-	if err := p.record(ctx, records...); err != nil {
+	if len(j.uses) > 0 {
+		ctx = context.WithoutCancel(ctx) // the caller may go away: a use is either on record or not taken
+	}
+	if err := p.record(ctx, j.records()...); err != nil {
 		return BatchDecision{}, err
+	}
+	j.spend(ctx)
+	answer := BatchDecision{ID: j.id, Items: make([]evaluation.Decision, len(j.items))}
+	for n := range j.items {
+		answer.Items[n] = j.items[n].decision
 	}
 	return answer, nil
 }
@@ -55,49 +70,112 @@ func mayGoOn(ctx context.Context, goOn func(context.Context) error) error {
 	return goOn(ctx)
 }
 
-// judgeItems decides the items of a batch, and returns their records.
-func (p *PDP) judgeItems(ctx context.Context, call Call, all BatchCall, answer *BatchDecision) ([]Record, error) {
-	batch := all.Batch
-	in := inquire(p.Bundle(), &call)
-	in.WantMismatch = true
-	in.Keep()
-	records := make([]Record, 0, len(batch.Items))
-	filled, size := 0, sizeOf(batch)
-	explaining := explaining{asked: call.Explain}
-	for n, item := range batch.Items {
-		if err := mayGoOn(ctx, all.GoOn); err != nil {
-			return nil, err
+// judging is a batch on the way to its answer.
+type judging struct {
+	all       BatchCall
+	id        string
+	call      Call // with the request of the item in question
+	in        engine.Inquiry
+	approvals *batchApprovals
+	explaining
+	filled int
+	items  []judgedItem
+	uses   []batchUse // reserved, and not settled
+}
+
+// judgedItem is an item with its answer.
+type judgedItem struct {
+	reply
+	call     Call
+	inherits evaluation.Inherited
+}
+
+func (p *PDP) judging(batch BatchCall) *judging {
+	j := &judging{
+		all:        batch,
+		id:         p.options.NewID(),
+		call:       Call{Asker: batch.Asker, Now: batch.Now, Explain: batch.Explain, Approvals: batch.Approvals},
+		approvals:  &batchApprovals{Approvals: p.options.Approvals},
+		explaining: explaining{asked: batch.Explain},
+	}
+	if p.options.Approvals == nil {
+		j.call.Approvals = NotAsked
+	} else if batch.Approvals == SpendOrFile {
+		j.call.Approvals = Spend
+	}
+	p.setTime(&j.call)
+	j.in = inquire(p.Bundle(), &j.call)
+	j.in.WantMismatch = true
+	j.in.Keep()
+	return j
+}
+
+// decide answers the items, and reserves the uses of approvals that the answers hang on. A use that
+// cannot be reserved may leave an answer that does not decide the batch: then it goes on.
+func (j *judging) decide(ctx context.Context) error {
+	for {
+		if err := j.judge(ctx); err != nil {
+			return err
 		}
-		call.Request, call.Explain = item.Request, explaining.asked && !explaining.full
+		if err := j.reserve(ctx); err != nil {
+			return err
+		}
+		if j.done() {
+			return nil
+		}
+	}
+}
+
+// done reports whether every item that is to be answered is.
+func (j *judging) done() bool {
+	n := len(j.items)
+	return n == len(j.all.Batch.Items) || n > 0 && j.all.Batch.Semantic.Decides(j.items[n-1].decision.Allow)
+}
+
+// judge answers the items up to the one that decides the batch. What approvals they hang on is not
+// reserved yet.
+func (j *judging) judge(ctx context.Context) error {
+	for !j.done() {
+		if err := mayGoOn(ctx, j.all.GoOn); err != nil {
+			return err
+		}
+		n := len(j.items)
+		item := j.all.Batch.Items[n]
+		in, call := &j.in, j.call
+		call.Request, call.Explain = item.Request, j.asked && !j.full
 		in.Request, in.Explain, in.Inherits = call.Request, call.Explain, item.Inherits()
-		d, err := judgeItem(ctx, &in, item)
+		answer, err := j.judgeItem(ctx, call, item, fmt.Sprintf("%s.%d", j.id, n))
+		if err == nil {
+			err = j.countOrOmit(&answer.decision)
+		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if err := explaining.countOrOmit(&d); err != nil {
-			return nil, err
-		}
-		if filled += filledSize(d); filled > maxFilled {
-			return nil, overfilled()
+		if j.filled += filledSize(answer.decision); j.filled > maxFilled {
+			return overfilled()
 		}
 		if in.Converted > maxConverted {
-			return nil, &evaluation.Error{
+			return &evaluation.Error{
 				TooLarge: true,
 				Detail: fmt.Sprintf("what the items share comes to more than %d bytes, "+
 					"with what makes it different for each of them", maxConverted),
 				Try: "send fewer items, or less in what they share beside properties of their own",
 			}
 		}
-		d.ID = fmt.Sprintf("%s.%d", answer.ID, n)
-		answer.Items = append(answer.Items, d)
-		one := record(call, d)
-		one.Item = Item{Batch: answer.ID, Size: size, Inherits: in.Inherits}
-		records = append(records, one)
-		if batch.Semantic.Decides(d.Allow) {
-			break
-		}
+		j.items = append(j.items, judgedItem{answer, call, in.Inherits})
 	}
-	return records, nil
+	return nil
+}
+
+// records are the records of the items.
+func (j *judging) records() []Record {
+	records, size := make([]Record, len(j.items)), sizeOf(j.all.Batch)
+	for n, item := range j.items {
+		records[n] = record(item.call, item.decision)
+		records[n].Approved = item.approved
+		records[n].Item = Item{Batch: j.id, Size: size, Inherits: item.inherits}
+	}
+	return records
 }
 
 // sizeOf returns the size of a batch, even if it came in no body.
@@ -107,11 +185,14 @@ func sizeOf(batch evaluation.Batch) int {
 	}
 	n := 0
 	for _, item := range batch.Items {
-		r := &item.Request
-		n += len(r.Subject.Type) + len(r.Subject.ID) + len(r.Action.Name) + len(r.Resource.Type) + len(r.Resource.ID) +
-			r.Subject.Properties.Size() + r.Action.Properties.Size() + r.Resource.Properties.Size() + r.Context.Size()
+		n += sizeOfRequest(&item.Request)
 	}
 	return n
+}
+
+func sizeOfRequest(r *evaluation.Request) int {
+	return len(r.Subject.Type) + len(r.Subject.ID) + len(r.Action.Name) + len(r.Resource.Type) + len(r.Resource.ID) +
+		r.Subject.Properties.Size() + r.Action.Properties.Size() + r.Resource.Properties.Size() + r.Context.Size()
 }
 
 // maxExplained bounds the explanations of one batch, in bytes of the answer.
@@ -145,23 +226,32 @@ func (e *explaining) countOrOmit(d *evaluation.Decision) error {
 
 // judgeItem decides one item. If an item is malformed, that is the answer of the item, and not an
 // error of the batch.
-func judgeItem(ctx context.Context, in *engine.Inquiry, item evaluation.Item) (d evaluation.Decision, err error) {
-	if in.Bundle == nil {
-		return d, ErrNoBundle
+func (j *judging) judgeItem(ctx context.Context, call Call, item evaluation.Item, id string) (reply, error) {
+	if j.in.Bundle == nil {
+		return reply{}, ErrNoBundle
 	}
 	malformed := item.Err
 	if malformed == nil {
-		_, d, err = in.Decide(ctx)
-		for n := range d.Mismatch { // the explanation holds the same slice
-			d.Mismatch[n].Pointer = item.Pointer(d.Mismatch[n].Pointer)
+		w, d, err := j.in.Decide(ctx)
+		if err == nil {
+			d.ID = id
+			inBody(item, &d)
+			return j.consult(ctx, call, item, &w, d)
 		}
-		engine.SortMismatch(d.Mismatch)
 		if !errors.As(err, &malformed) {
-			return d, err
+			return reply{}, err
 		}
 		malformed = item.InBody(malformed)
 	}
-	return evaluation.Decision{Bundle: in.Bundle.Digest(), Malformed: malformed}, nil
+	return reply{decision: evaluation.Decision{ID: id, Bundle: j.in.Bundle.Digest(), Malformed: malformed}}, nil
+}
+
+// inBody makes the pointers of a decision about an item those into the body of the batch.
+func inBody(item evaluation.Item, d *evaluation.Decision) {
+	for n := range d.Mismatch { // the explanation holds the same slice
+		d.Mismatch[n].Pointer = item.Pointer(d.Mismatch[n].Pointer)
+	}
+	engine.SortMismatch(d.Mismatch)
 }
 
 // maxFilled bounds the obligations of one answer, in bytes. If a thousand items inherit a

@@ -38,6 +38,8 @@ type (
 	// Reviewer answers which approvals one person may decide about. All its answers come from
 	// one bundle and one reading of the clock.
 	Reviewer = engine.Reviewer
+	// Approver is a person who would decide about approvals, by a credential.
+	Approver = engine.Approver
 	// Reviewed is what determines which persons may decide about an approval.
 	Reviewed = engine.Reviewed
 	// Review is the answer about one person and one approval.

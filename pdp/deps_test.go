@@ -33,6 +33,9 @@ var rooms = []struct{ room, may, why string }{
 	{"policies", "", "policies are data; a bundle must not need code"},
 	{"evaluation", "schemas", "PEP authors import this package, and get a vocabulary, not a server"},
 	{"evaluation/authzenclient", "evaluation obligations", "PEP authors import this package, and get HTTP, the vocabulary and their half of obligations, nothing else of ours"},
+	{"evaluation/coaz", "evaluation", "a mapping becomes questions in any PEP: what brings the message and what asks the PDP, the PEP chooses"},
+	{"evaluation/coaz/sdkpep", "evaluation evaluation/authzenclient evaluation/coaz obligations", "authors of MCP servers import this package: a server is its own PEP without any gateway around it"},
+	{"evaluation/coaz/sdkpep/example", "evaluation evaluation/authzenclient evaluation/coaz evaluation/coaz/sdkpep", "it shows what a server needs of ours, and uses nothing else"},
 	{"obligations", "evaluation schemas", "PEP authors import this package: a PEP does obligations without being able to decide"},
 	{"pdp", "pdp/internal/bundle pdp/internal/engine pdp/internal/lint obligations evaluation", "the product as a library: whoever embeds a PDP gets no process around it"},
 	{"pdp/internal/bundle", "obligations evaluation schemas pdp/plainfile pdp/spelling", "what is loaded is checked before anybody asks: it knows no questions"},
@@ -76,12 +79,14 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/pdptest", "pdp/server pdp/server/auth pdp evaluation schemas policies", "a real server for tests, in nobody's binary"},
 	{"pdp/pdptest/organisation", "", "the library's own benchmarks import it, so it must not import the library"},
 	{"pdp/pdptest/bound", "", "benchmarks of every package import it, so it must not import any"},
-	{"conformance", "evaluation", "it judges any PDP from outside, so it must not know ours"},
+	{"conformance", "conformance/internal/casefile evaluation", "it judges any PDP from outside, so it must not know ours"},
+	{"conformance/internal/casefile", "", "how a case is written is known without knowing what it judges"},
+	{"conformance/pep", "conformance conformance/internal/casefile", "it judges any PEP from outside, so it must not know how ours reads a mapping"},
 	{"conformance/load", "pdp/latency", "it measures any server from outside, so it must not know ours; what takes time is nothing to pdp/latency"},
 	{"cmd/policy-service/internal/cli", "evaluation pdp/visible", "how a command speaks with who runs it: it knows no command"},
 	{"cmd/policy-service/internal/bundledir", "cmd/policy-service/internal/cli pdp", "a bundle's directory as commands take it"},
 	{"cmd/policy-service/internal/author", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli evaluation pdp pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/recorder pdp/latency pdp/plainfile pdp/visible pdp/when", "who writes policies needs no server and keeps no log: eval reads a record out of a file"},
-	{"cmd/policy-service/internal/operate", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli conformance pdp pdp/plainfile pdp/server pdp/server/auth pdp/server/config pdp/server/doctor pdp/signing", "flags, signals and memory around the server; what others do with a log or an approval is not its business"},
+	{"cmd/policy-service/internal/operate", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli conformance conformance/pep pdp pdp/plainfile pdp/server pdp/server/auth pdp/server/config pdp/server/doctor pdp/signing", "flags, signals and memory around the server; what others do with a log or an approval is not its business"},
 	{"cmd/policy-service/internal/connection", "cmd/policy-service/internal/cli pdp/httpclient pdp/server", "how a running server is reached, whatever it is asked; of the server it uses the name of a variable"},
 	{"cmd/policy-service/internal/approve", "cmd/policy-service/internal/cli cmd/policy-service/internal/connection evaluation pdp/approval/inbox pdp/httpclient pdp/visible pdp/when", "an approver has a server's URL and a credential, and nothing of ours besides"},
 	{"cmd/policy-service/internal/audit", "cmd/policy-service/internal/cli cmd/policy-service/internal/connection pdp pdp/approval pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/remote pdp/decisionlog/report pdp/decisionlog/verify pdp/httpclient pdp/visible pdp/when", "an auditor reads a log where it lies or over HTTP, and needs no server in this process"},
@@ -96,7 +101,8 @@ var owners = []struct{ path, where, why string }{
 	{"go.opentelemetry.io/contrib", "pdp/server/telemetry", "as the SDK"},
 	{"github.com/prometheus", "pdp/server/telemetry", "what is counted is counted by the OpenTelemetry API; how it is shown is the process's business"},
 	{"go.etcd.io/bbolt", "pdp/boltfile pdp/decisionlog pdp/decisionlog/index pdp/ledger", "it panics on a damaged file: only who knows that may open one, and each has a file of its own"},
-	{"github.com/modelcontextprotocol/go-sdk", "", "our messages are held to it in tests; who sends them brings their own"},
+	{"cel.dev/cel-go", "evaluation/coaz", "what reads CEL weighs 10 MB, and must be bounded: only mappings are written in it"},
+	{"github.com/modelcontextprotocol/go-sdk", "evaluation/coaz/sdkpep evaluation/coaz/sdkpep/example", "our messages are held to it in tests, and who sends them brings their own: only a server that is made with it is its PEP by it"},
 	{"github.com/cedar-policy/cedar-go", "pdp/internal/bundle pdp/internal/engine pdp/internal/lint", "one place turns requests into Cedar, and it is the fail-safe one: importers of pdp see none of it"},
 	{"github.com/cedar-policy/cedar-go/x/exp", "", "experimental; its batch evaluator drops forbids"},
 	{"github.com/cedar-policy/cedar-go/x/exp/ast", "pdp/internal/bundle/ast.go pdp/internal/bundle/policysteps.go", "experimental: a change upstream touches two files"},
@@ -111,6 +117,8 @@ var heavy = []struct{ room, never, why string }{
 	{"evaluation", "go.etcd.io/bbolt", "PEP authors import this package: no storage"},
 	{"evaluation", "go.opentelemetry.io", "PEP authors import this package: no telemetry"},
 	{"evaluation", "github.com/fsnotify/fsnotify", "PEP authors import this package: no file watching"},
+	{"evaluation/coaz", "net/http", "questions are pure values: who asks them brings the HTTP"},
+	{"evaluation", "cel.dev/cel-go", "PEP authors import this package: no expressions"},
 	{"obligations", "net/http", "PEP authors import this package: no HTTP"},
 	{"obligations", "github.com/cedar-policy", "PEP authors import this package: no Cedar"},
 	{"obligations", "go.etcd.io/bbolt", "PEP authors import this package: no storage"},
@@ -118,7 +126,11 @@ var heavy = []struct{ room, never, why string }{
 	{"evaluation/authzenclient", "github.com/cedar-policy", "a PEP asks, it does not decide: no Cedar"},
 	{"evaluation/authzenclient", "github.com/labstack", "a PEP brings its own web framework, or none"},
 	{"evaluation/authzenclient", "go.etcd.io/bbolt", "a PEP keeps nothing"},
+	{"evaluation/authzenclient", "cel.dev/cel-go", "a PEP that needs no mapping does not carry what reads one"},
 	{"evaluation/authzenclient", "go.opentelemetry.io", "a PEP's telemetry is its own: it wraps the http.Client it gives us"},
+	{"evaluation/coaz/sdkpep", "github.com/cedar-policy", "an MCP server asks, it does not decide: no Cedar"},
+	{"evaluation/coaz/sdkpep", "go.etcd.io/bbolt", "an MCP server that is a PEP keeps nothing of ours"},
+	{"evaluation/coaz/sdkpep", "github.com/labstack", "the SDK serves HTTP: no web framework of ours"},
 	{"pdp/mcp/wire", "net/http", "its messages are pure values: HTTP is for who sends them"},
 	{"pdp/mcp/wire", "go.etcd.io/bbolt", "it shows approval requests without knowing where they are kept"},
 	{"pdp", "github.com/labstack", "a PDP inside another program brings no web framework"},
@@ -127,11 +139,12 @@ var heavy = []struct{ room, never, why string }{
 	{"pdp/decisionlog/recorder", "github.com/labstack", "domain code lives in no package that serves"},
 	{"pdp/approval/broker", "github.com/labstack", "domain code lives in no package that serves"},
 	{"conformance", "github.com/cedar-policy", "it judges PDPs that know nothing of Cedar"},
+	{"conformance/pep", "github.com/modelcontextprotocol/go-sdk", "it sends messages that no client would send"},
 	{"conformance/load", "github.com/cedar-policy", "it measures PDPs that know nothing of Cedar"},
 }
 
 // notYet are paths above that nothing but tests imports yet, with what brings them. Any other must be in use, or it is misspelt.
-var notYet = map[string]string{"github.com/modelcontextprotocol/go-sdk": "nothing: it is for tests alone"}
+var notYet = map[string]string{}
 
 func TestRooms(t *testing.T) {
 	may := map[string]string{}

@@ -175,6 +175,9 @@ func (approvalOnRecord) Offer(context.Context, ApprovalRequest, evaluation.Reaso
 	return nil, nil
 }
 
+// Again implements [Reservation].
+func (approvalOnRecord) Again(context.Context, string) (bool, error) { return true, nil }
+
 // Spent implements [Reservation].
 func (approvalOnRecord) Spent(context.Context) {}
 

@@ -18,3 +18,18 @@ func TestTheLimitsPageSaysWhatATenantMayEdit(t *testing.T) {
 		t.Errorf("it does not say %s", want)
 	}
 }
+
+// The page for PEP developers says what approvals may cost in a batch.
+func TestThePageSaysWhatABatchMayUse(t *testing.T) {
+	page, err := os.ReadFile("../evaluation/README.md")
+	must(t, err)
+	for _, want := range []string{
+		fmt.Sprintf("\n| items that use an approval | %d |", MaxUses),
+		fmt.Sprintf("\n| what the answer says of how to ask for approvals | %d MiB |", maxOffered>>20),
+		fmt.Sprintf("\n| items that lack only an approval, with what they inherit | %d MiB |", maxBound>>20),
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("it does not say %s", want)
+		}
+	}
+}

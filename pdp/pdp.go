@@ -174,7 +174,8 @@ func newPDP(source Source, first loaded, options Options) *PDP {
 //   - record: the answer is durable before it leaves;
 //   - settle: the reserved use is spent, or in doubt if it is not known what was recorded.
 //
-// [PDP.EvaluateBatch] and [PDP.Search] judge and record in the same way, without approvals.
+// [PDP.EvaluateBatch] goes the same way with all of its items, and [PDP.Search] judges and records
+// without approvals.
 // If ctx ends first there is no answer, and the error is that of ctx.
 func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, error) {
 	p.setTime(&call)
@@ -189,10 +190,14 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 	if err != nil {
 		return evaluation.Decision{}, err
 	}
+	use, err := answer.reserve(ctx)
+	if err != nil {
+		return evaluation.Decision{}, err
+	}
 	r := record(call, answer.decision)
 	r.Approved = answer.approved
-	if answer.use != nil {
-		err = p.recordUse(ctx, r, answer.use)
+	if use != nil {
+		err = p.recordUse(ctx, r, use)
 	} else {
 		err = p.record(ctx, r)
 	}
@@ -212,15 +217,9 @@ func (p *PDP) decide(ctx context.Context, b *Bundle, call Call, given engine.Giv
 		return reply{}, err
 	}
 	d.ID = id()
-	answer := reply{decision: d}
-	if approvals, mode := p.approvalsFor(&call); mode != NotAsked && approvals != nil {
-		call.Approvals = mode
-		if first.Waits() {
-			return await(ctx, approvals, b, call, &first, d)
-		}
-		err = explainPresented(ctx, approvals, call, &answer.decision)
-	}
-	return answer, err
+	var approvals Approvals
+	approvals, call.Approvals = p.approvalsFor(&call)
+	return consult(ctx, approvals, b, call, &first, d)
 }
 
 // approvalsFor returns the approvals that can change the answer to a call, and how they can. What

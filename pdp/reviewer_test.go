@@ -22,7 +22,7 @@ func review(t *testing.T, p *pdp.PDP, person string, a pdp.Reviewed) pdp.Review 
 	t.Helper()
 	cut := strings.LastIndex(person, ":")
 	typ, id := person[:cut], person[cut+1:]
-	r, err := p.Reviewer("default", evaluation.Ref{Type: typ, ID: id}, "key:k")
+	r, err := p.Reviewer("default", pdp.Approver{Entity: evaluation.Ref{Type: typ, ID: id}, Caller: "key:k"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -246,7 +246,7 @@ func whoMay(t *testing.T, decider *pdp.PDP, a pdp.Reviewed) string {
 	var may []string
 	for _, person := range []evaluation.Ref{{Type: "User", ID: "alice"}, {Type: "User", ID: "bob"}, {Type: "User", ID: "carol"}, {Type: "User", ID: "dave"},
 		{Type: "User", ID: "erin"}, {Type: "User", ID: "frank"}, {Type: "User", ID: "mallory"}, {Type: "Agent", ID: "agent-release"}, {Type: "Agent", ID: "agent-alice"}} {
-		r, err := decider.Reviewer("default", person, "")
+		r, err := decider.Reviewer("default", pdp.Approver{Entity: person})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,3 +28,8 @@ func Obligation(name string) []byte {
 //
 //go:embed access_request.json
 var AccessRequest []byte
+
+// CoazMapping is the JSON Schema of a COAZ mapping, in either dialect.
+//
+//go:embed coaz-mapping.schema.json
+var CoazMapping []byte

@@ -36,6 +36,8 @@ var examples = map[string][]string{
 	"config schema": {"policy-service config schema"},
 	"conformance": {
 		"policy-service conformance http://127.0.0.1:8180",
+		"policy-service conformance --plan coaz http://127.0.0.1:8391/mcp --pdp-listen 127.0.0.1:8392 --upstream-listen 127.0.0.1:8393 --issuer-listen 127.0.0.1:8394",
+		"policy-service conformance --print-tools",
 	},
 	"keys add": {
 		"policy-service keys add --data /var/lib/policy-service --name gateway --obligation approval_required",

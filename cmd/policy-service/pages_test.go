@@ -28,9 +28,12 @@ var readers = map[string]string{
 	"README.md":                          "everybody",
 	"evaluation/README.md":               "PEP developer, over HTTP",
 	"evaluation/authzenclient/README.md": "PEP developer, in Go",
+	"evaluation/coaz/sdkpep/README.md":   "developer of an MCP server",
+	"evaluation/coaz/README.md":          "PEP developer, in front of MCP tools",
 	"obligations/README.md":              "PEP developer, of obligations",
 	"policies/README.md":                 "policy author",
 	"pdp/approval/README.md":             "approver, and who asks approvers",
+	"pdp/approval/TASKS.md":              "PEP developer, who waits for many approvals",
 	"pdp/approval/CONTINUE.md":           "PEP developer, in front of tools that ask back",
 	"pdp/decisionlog/README.md":          "auditor",
 	"pdp/decisionlog/export/README.md":   "auditor, with a spreadsheet",
@@ -44,16 +47,20 @@ var readers = map[string]string{
 // elsewhere are the blocks that another test executes or reads: which one, by the page and the tag.
 var elsewhere = map[string]map[string]string{
 	"evaluation/authzenclient/README.md":      {"go": "readme_test.go beside it, which holds them to examples that are run"},
+	"evaluation/coaz/sdkpep/README.md":        {"go": "example_test.go beside it, which runs what the page shows"},
+	"evaluation/coaz/README.md":               {"go": "readme_test.go beside it, as above", "json": "readme_test.go beside it, which makes the questions"},
+	"conformance/pep/README.md":               {"yaml": "conformance/pep/cases_test.go, which reads it as a case"},
 	"conformance/cases/README.md":             {"yaml": "conformance/casespage_test.go, which reads it as a case"},
 	"pdp/decisionlog/report/sample_readme.md": {"sh": "log_sample_test.go, which runs them in a sample"},
 }
 
 // unexecuted are the pages of which no block is executed, each with the reason.
 var unexecuted = map[string]string{
-	"cmd/policy-service/CHANGES.md": "it tells of the past",
-	"conformance/REQUIREMENTS.md":   "its rows are held to the cases, and the suite runs those",
-	"pdp/PERFORMANCE.md":            "its commands take minutes, and its numbers are those of one machine",
-	"pdp/server/LIMITS.md":          "it is tables, which pdp/server and pdp hold to the code",
+	"cmd/policy-service/CHANGES.md":   "it tells of the past",
+	"conformance/REQUIREMENTS.md":     "its rows are held to the cases, and the suite runs those",
+	"conformance/pep/REQUIREMENTS.md": "its rows are held to the cases, and the suite runs those",
+	"pdp/PERFORMANCE.md":              "its commands take minutes, and its numbers are those of one machine",
+	"pdp/server/LIMITS.md":            "it is tables, which pdp/server and pdp hold to the code",
 }
 
 // withoutContents are the pages that begin with no table of contents, each with the reason.

@@ -22,7 +22,7 @@ func TestNoAnswerOfAServerActsOnTheTerminal(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	for _, args := range []string{
-		"conformance URL", "conformance URL --json", "health --url URL", "health --ready --url URL", "approvals list --server URL", "approvals show 1 --server URL",
+		"conformance URL", "conformance URL --json", "conformance --plan coaz URL", "health --url URL", "health --ready --url URL", "approvals list --server URL", "approvals show 1 --server URL",
 		"log stats --server URL", "log tail --server URL", "log report --server URL", "log show 1 --server URL", "log checkpoint --server URL",
 	} {
 		var out, told strings.Builder

@@ -5,8 +5,6 @@ import (
 	"context"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
-
 	"policy-service/evaluation"
 	"policy-service/obligations"
 )
@@ -33,14 +31,20 @@ import (
 //
 // The PDP says where approvals are asked for. That must be at its own origin, or at one of
 // [WithEndpointOrigin], which gets no credentials.
+//
+// It is [Client.Enforce], [Client.Ask], [Client.Look] and [Client.Use] in a loop. A PEP whose
+// people sit at the screen, or that must not wait where it asks, uses these by itself.
 func (c *Client) EnforceWithApproval(ctx context.Context, request evaluation.Request, handlers obligations.Handlers, options ...ApprovalOption) Enforcement {
-	w, err := c.waiter(request, handlers, options)
-	if err != nil {
-		return Enforcement{decision: denied("evaluate", err)}
+	w, err := c.waiter(handlers, options)
+	if err == nil {
+		err = w.asks(request)
 	}
-	e := w.evaluate(ctx)
+	if err != nil {
+		return Enforcement{of: Undischarged{decision: denied("evaluate", err)}}
+	}
+	e := c.Enforce(ctx, request, handlers)
 	if o, ok := offered(&e); ok && o.requested {
-		return w.request(ctx, e, o, false)
+		return w.request(ctx, e, o)
 	}
 	return e
 }
@@ -49,12 +53,12 @@ func (c *Client) EnforceWithApproval(ctx context.Context, request evaluation.Req
 // permit is about is [Handle.Request]. A handle can be used more than once, and that
 // gives nothing twice: the PDP says how often an approval counts.
 func (c *Client) Resume(ctx context.Context, h Handle, handlers obligations.Handlers, options ...ApprovalOption) Enforcement {
-	w, err := c.waiter(h.request, handlers, options)
+	w, err := c.waiter(handlers, options)
 	if err == nil {
-		err = cmp.Or(c.made(h), w.same(h))
+		err = cmp.Or(w.asks(h.request), c.made(h), w.same(h))
 	}
 	if err != nil {
-		return Enforcement{decision: denied("resume", err)}
+		return Enforcement{of: Undischarged{decision: denied("resume", err)}}
 	}
 	return w.follow(ctx, Enforcement{}, h)
 }
@@ -77,26 +81,37 @@ func KeepHandle(keep func(context.Context, Handle) error) ApprovalOption {
 	return func(w *waiter) { w.keep = keep }
 }
 
-// waiter waits for people, about one request.
+// JoinEqual leaves it to the PDP which approval requests are one: no Idempotency-Key is sent.
+// The PDP of this service finds the task of an equal request of the same credential, also for
+// another PEP that knows nothing of the first, so that somebody who repeats a call is not one
+// more who waits. Other PDPs may ask people twice where an answer is lost.
+func JoinEqual() ApprovalOption {
+	return func(w *waiter) { w.joins = true }
+}
+
+// waiter waits for people.
 type waiter struct {
 	client        *Client
-	question      evaluation.Request
 	handlers      obligations.Handlers
 	justification string
+	joins         bool
 	keep          func(context.Context, Handle) error
 }
 
-// approvalMember is where in the context an approval is presented.
-const approvalMember = "approval"
+// An approval is presented in one of these members of the context.
+const (
+	approvalMember   = "approval"
+	approvalIDMember = "approval_id"
+)
 
 // presents reports whether a request says something of an approval, in whatever form.
 func presents(q evaluation.Request) bool {
 	_, approval := q.Context.Get(approvalMember)
-	_, id := q.Context.Get("approval_id")
+	_, id := q.Context.Get(approvalIDMember)
 	return approval || id
 }
 
-func (c *Client) waiter(q evaluation.Request, handlers obligations.Handlers, options []ApprovalOption) (*waiter, *Error) {
+func (c *Client) waiter(handlers obligations.Handlers, options []ApprovalOption) (*waiter, *Error) {
 	w := &waiter{client: c, handlers: handlers, keep: func(context.Context, Handle) error { return nil }}
 	for _, option := range options {
 		option(w)
@@ -107,18 +122,21 @@ func (c *Client) waiter(q evaluation.Request, handlers obligations.Handlers, opt
 	if _, both := handlers[obligations.ApprovalRequired]; both {
 		return nil, notAsked("the handlers have one for approval_required, which the PDP sees to here; leave it out, or use Enforce")
 	}
-	if presents(q) {
-		return nil, notAsked("the request presents an approval already; leave context.approval and context.approval_id out, or use Enforce")
-	}
 	if !utf8.ValidString(w.justification) {
 		return nil, notAsked("the justification is not valid UTF-8")
 	}
-	if _, said := q.Context.Get(justified); said && w.justification != "" {
-		return nil, notAsked("the request has a business_justification already; leave one of the two out")
+	return w, nil
+}
+
+// asks refuses what no approval can be asked for.
+func (w *waiter) asks(q evaluation.Request) *Error {
+	if presents(q) {
+		return notAsked("the request presents an approval already; leave context.approval and context.approval_id out, or use Enforce")
 	}
-	var err *Error
-	w.question, err = declare(q, handlers)
-	return w, err
+	if _, said := q.Context.Get(justified); said && w.justification != "" {
+		return notAsked("the request has a business_justification already; leave one of the two out")
+	}
+	return nil
 }
 
 // made reports whether a handle is one of this client's PDP, and tenant.
@@ -138,43 +156,47 @@ func (w *waiter) same(h Handle) *Error {
 	return nil
 }
 
-func (w *waiter) evaluate(ctx context.Context) Enforcement {
-	e := enforce(ctx, w.client.Evaluate(ctx, w.question), w.handlers)
-	w.client.report(ctx, &e)
-	return e
-}
-
 // offered is what a deny says about approvals. It is not ok where there is none, or is
 // more wrong with an answer than that it denies.
 func offered(e *Enforcement) (o offer, ok bool) {
-	if e.Permitted() || e.decision.allow || e.Err() != nil {
+	if e.Permitted() || e.of.decision.allow || e.Err() != nil {
 		return o, false
 	}
-	o, err := readOffer(e.decision.context)
+	o, err := readOffer(e.of.decision.context)
 	if err != nil {
 		e.fail("evaluate", err)
 	}
 	return o, err == nil
 }
 
-// request has people asked after a deny.
-func (w *waiter) request(ctx context.Context, e Enforcement, o offer, again bool) Enforcement {
-	h := Handle{w.question, kept{
+// prepare makes the handle of an approval request that a deny offers.
+func (w *waiter) prepare(ctx context.Context, e Enforcement, o offer) (Handle, *Error) {
+	c := w.client
+	h := Handle{*e.of.question, kept{
 		Version:       handleVersion,
-		PDP:           w.client.pdp(),
+		PDP:           c.pdp(),
 		Denial:        o.denial,
-		Endpoint:      cmp.Or(o.endpoint, w.client.endpoint.Load().requests),
-		Key:           uuid.NewString(),
+		Endpoint:      cmp.Or(o.endpoint, c.endpoint.Load().requests),
+		Joins:         w.joins,
 		Justification: w.justification,
-		Again:         again,
+		Again:         e.of.by.asked,
 	}}
-	err := w.client.reachable(h.kept.Endpoint)
+	err := c.reachable(h.kept.Endpoint)
 	if err == nil && o.schema != "" {
-		err = w.client.fills(ctx, h, o.schema)
+		err = tasks{c}.fills(ctx, h, o.schema)
+	}
+	if err == nil {
+		err = h.name()
 	}
 	if err == nil {
 		err = w.kept(ctx, h)
 	}
+	return h, err
+}
+
+// request has people asked after a deny, and waits for them.
+func (w *waiter) request(ctx context.Context, e Enforcement, o offer) Enforcement {
+	h, err := w.prepare(ctx, e, o)
 	if err != nil {
 		e.fail("request", err)
 		return e
@@ -199,7 +221,7 @@ func (w *waiter) follow(ctx context.Context, e Enforcement, h Handle) Enforcemen
 	}
 	e, o := w.use(ctx, given)
 	if o.next() == evaluation.NextRequest && !h.kept.Again {
-		return w.request(ctx, e, o, true)
+		return w.request(ctx, e, o)
 	}
 	return e
 }

@@ -29,6 +29,7 @@ type hostile struct {
 	submitted []said
 	looked    []said
 	schema    []said
+	before    func(http.ResponseWriter, *http.Request) bool // answers what it reports true for
 
 	mu   sync.Mutex
 	base string
@@ -62,6 +63,9 @@ func fair() *hostile {
 }
 
 func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.before != nil && h.before(w, r) {
+		return
+	}
 	body, _ := io.ReadAll(r.Body)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,6 +119,12 @@ func (h *hostile) client(t testing.TB, options ...authzenclient.Option) *authzen
 	}))
 	t.Cleanup(evil.Close)
 	h.base, h.evil = s.URL, evil.URL
+	return h.again(t, options...)
+}
+
+// again is one more client of the same server.
+func (h *hostile) again(t testing.TB, options ...authzenclient.Option) *authzenclient.Client {
+	t.Helper()
 	clock := authzenclient.WithClock(
 		func() time.Time { h.mu.Lock(); defer h.mu.Unlock(); return h.now },
 		func(ctx context.Context, by time.Duration) error {
@@ -123,7 +133,7 @@ func (h *hostile) client(t testing.TB, options ...authzenclient.Option) *authzen
 			h.now, h.most = h.now.Add(by), max(h.most, by)
 			return ctx.Err()
 		})
-	c, err := authzenclient.New(s.URL, append([]authzenclient.Option{clock, authzenclient.Patiently(), authzenclient.WithKey(secret), authzenclient.WithRetries(0), authzenclient.WithMaxBody(1 << 16)}, options...)...)
+	c, err := authzenclient.New(h.base, append([]authzenclient.Option{clock, authzenclient.Patiently(), authzenclient.WithKey(secret), authzenclient.WithRetries(0), authzenclient.WithMaxBody(1 << 16)}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,14 +17,18 @@ import (
 //
 // The zero semantic is [evaluation.ExecuteAll].
 func (c *Client) EvaluateBatch(ctx context.Context, semantic evaluation.Semantic, requests ...evaluation.Request) []Decision {
-	decisions := make([]Decision, len(requests))
 	if len(requests) == 0 {
-		return decisions // an empty batch would be one request
+		return []Decision{} // an empty batch would be one request
 	}
 	body, err := c.encodeBatch(semantic, requests)
-	id := ""
+	return c.decideAll(ctx, len(requests), semantic, asking{body: body, repeat: repeatOf(requests...)}, err)
+}
+
+// decideAll asks a batch of so many requests, where err is nil.
+func (c *Client) decideAll(ctx context.Context, n int, semantic evaluation.Semantic, a asking, err *Error) []Decision {
+	decisions, id := make([]Decision, n), ""
 	if err == nil {
-		a := asking{op: "batch", url: c.endpoint.Load().evaluations, body: body, repeat: unanswered}
+		a.op, a.url = "batch", c.endpoint.Load().evaluations
 		id, err = c.ask(ctx, a, func(r reply) *Error {
 			return readBatch(decisions, r, semantic)
 		})
@@ -43,14 +47,20 @@ type batchOptions struct {
 	Semantic evaluation.Semantic `json:"evaluations_semantic"`
 }
 
-func (c *Client) encodeBatch(semantic evaluation.Semantic, requests []evaluation.Request) ([]byte, *Error) {
-	var options *batchOptions
+func optionsOf(semantic evaluation.Semantic) (*batchOptions, *Error) {
 	switch semantic {
 	case "", evaluation.ExecuteAll:
+		return nil, nil
 	case evaluation.DenyOnFirstDeny, evaluation.PermitOnFirstPermit:
-		options = &batchOptions{semantic}
-	default:
-		return nil, notAsked("there is no such semantic")
+		return &batchOptions{semantic}, nil
+	}
+	return nil, notAsked("there is no such semantic")
+}
+
+func (c *Client) encodeBatch(semantic evaluation.Semantic, requests []evaluation.Request) ([]byte, *Error) {
+	options, err := optionsOf(semantic)
+	if err != nil {
+		return nil, err
 	}
 	items := make([]jsontext.Value, len(requests))
 	for n, q := range requests {

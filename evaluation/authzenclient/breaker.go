@@ -1,8 +1,18 @@
 package authzenclient
 
 import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
 	"sync"
+	"syscall"
 	"time"
+
+	"policy-service/evaluation"
 )
 
 // breaker stops asking a PDP that does not answer, so that a PEP's callers are
@@ -79,4 +89,69 @@ func (b *breaker) leave(turn uint, o outcome) {
 			b.turn++
 		}
 	}
+}
+
+// repeatable orders failures by what may have happened at the PDP. A call can be
+// asked again after a failure that is no worse than the call allows.
+type repeatable uint8
+
+const (
+	never       repeatable = iota
+	unsent                 // no connection was made, so nothing happened
+	unanswered             // it was sent, or may have been; no byte came back
+	askedToWait            // the PDP said: later
+)
+
+// repeatOf is what questions allow: one that presents an approval may use it up.
+func repeatOf(requests ...evaluation.Request) repeatable {
+	if slices.ContainsFunc(requests, presents) {
+		return unsent
+	}
+	return unanswered
+}
+
+// within reports whether a call that allows most may be asked again.
+func (r repeatable) within(most repeatable) bool {
+	return r != never && (r == unsent || most == unanswered)
+}
+
+// failureOf classifies what http.Client.Do failed with: until then no answer began.
+func failureOf(err error) repeatable {
+	var op *net.OpError
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED) && errors.As(err, &op) && op.Op == "dial":
+		return unsent
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
+		return unanswered
+	}
+	return never
+}
+
+// mayRepeat waits for the next attempt, and reports whether there is one.
+func (c *Client) mayRepeat(ctx context.Context, a asking, err *Error, n int) bool {
+	if n >= c.retries || !err.again.within(a.repeat) {
+		return false
+	}
+	// The exponent is bounded so that no number of retries overflows.
+	pause := time.Duration((0.5 + c.clock.jitter()) * float64(50*time.Millisecond<<min(n, 10)))
+	pause = max(pause, err.RetryAfter)
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause {
+		return false // waiting would only turn a clear error into a timeout
+	}
+	return c.clock.wait(ctx, pause) == nil
+}
+
+// retryAfter reads the header, in seconds or as a date; 0 is none.
+func (c *Client) retryAfter(h http.Header) time.Duration {
+	const most = 24 * time.Hour
+	s := h.Get("Retry-After")
+	if n, err := strconv.ParseUint(s, 10, 31); err == nil {
+		// 0 is an invitation too, and must not read as none.
+		return min(max(time.Duration(n)*time.Second, time.Nanosecond), most)
+	}
+	at, err := http.ParseTime(s)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(c.clock.now()), time.Nanosecond), most)
 }

@@ -31,6 +31,7 @@ type Client struct {
 	clock    clock
 	breaker  *breaker
 	receipts reporting
+	waits    waits
 	endpoint atomic.Pointer[endpoints]
 }
 
@@ -113,7 +114,7 @@ func (c *Client) Evaluate(ctx context.Context, request evaluation.Request) Decis
 	if err != nil {
 		return denied("evaluate", err)
 	}
-	return c.decide(ctx, asking{op: "evaluate", url: c.endpoint.Load().evaluation, body: body, repeat: unanswered}, evaluation.AuthZEN)
+	return c.decide(ctx, asking{op: "evaluate", url: c.endpoint.Load().evaluation, body: body, repeat: repeatOf(request)}, evaluation.AuthZEN)
 }
 
 // Authorize sends one request in the native shape (tenant, actor, resource),

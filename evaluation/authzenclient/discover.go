@@ -107,7 +107,7 @@ func (c *Client) readMetadata(body []byte) (*endpoints, *Error) {
 		{"access_request_endpoint", &found.requests},
 	} {
 		*e.to = text("", metadata[e.name])
-		if err := c.trusted(*e.to); err != nil && present(metadata[e.name]) {
+		if err := c.at.trusted(*e.to); err != nil && present(metadata[e.name]) {
 			return nil, odd("an endpoint of the metadata " + err.Error())
 		}
 	}

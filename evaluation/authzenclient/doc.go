@@ -28,8 +28,15 @@
 //	Enforce, EnforceNative, EnforceBatch, EnforceSubjects, EnforceResources,
 //	EnforceActions  the same requests, and the obligations of the answers are discharged
 //
+//	Decide, DecideNative, DecideBatch, Discharge, DischargeAll, Report, ReportAll
+//	                the same, and the PEP does something between these steps
+//
 //	EnforceWithApproval, Resume, Cancel
 //	                one request, and people are asked if they must approve it
+//
+//	Ask, Look, Watch, Use, Continue
+//	                the same, and nobody waits longer than they want
+//	Form, Respond   what an approver is shown, and what they say
 //
 // Searches are iterators over all pages and end at the first error. Without
 // [Client.Discover] the paths are the ones above, below /tenants/NAME for a
@@ -54,6 +61,10 @@
 // read denies, and keeps no other obligation from being discharged. Write new
 // PEPs with Enforce, also those that have no handlers yet.
 //
+// Enforce is three steps. A gateway takes them one by one: [Client.Decide] gives an
+// [Undischarged], which cannot permit, [Undischarged.Discharge] an [Enforcement], which can, and
+// [Client.Report] comes when it is certain that what the handlers promised was done.
+//
 // The client reports receipts to the PDP that the answer came from, if that PDP names its
 // decisions (X-Decision-Id): POST /v1/decisions/{id}/obligations at the base URL, with the
 // id of each obligation, whether it was discharged, and which kind of thing went wrong;
@@ -65,7 +76,8 @@
 // A deny can say that only an approval is missing, by AuthZEN's Access Request and
 // Approval Profile. [Client.EnforceWithApproval] then files an approval request, waits, and
 // asks the PDP again with what people approved; only that answer can permit. The wait is a
-// [Handle], which another process can continue. The client uses URLs that the PDP names for
+// [Handle], which another process can continue. It is made of [Client.Ask], [Client.Look] and
+// [Client.Use], for who cannot wait where they ask. The client uses URLs that the PDP names for
 // this at the PDP's own origin, and at those of [WithEndpointOrigin], which get no
 // credentials.
 package authzenclient

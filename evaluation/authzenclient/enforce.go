@@ -28,25 +28,23 @@ import (
 // Then it tells the PDP what became of the obligations, unless [WithoutReceipts] says
 // otherwise. That takes two seconds at most, also where ctx has ended, and changes
 // nothing about e; [Enforcement.ReceiptErr] says whether it went well.
+//
+// It is [Client.Decide], [Undischarged.Discharge] and [Client.Report], one after the other.
 func (c *Client) Enforce(ctx context.Context, request evaluation.Request, handlers obligations.Handlers) Enforcement {
-	return c.enforceAnswer(ctx, "evaluate", c.Evaluate, request, handlers)
+	return c.enforce(ctx, c.Decide(ctx, request, handlers.Types()), handlers)
 }
 
 // EnforceNative is Enforce in the native shape, as [Client.Authorize] asks.
 // Every type that its answer names must be discharged, and one without details
 // is an obligation whose id is its type.
 func (c *Client) EnforceNative(ctx context.Context, request evaluation.Request, handlers obligations.Handlers) Enforcement {
-	return c.enforceAnswer(ctx, "authorize", c.Authorize, request, handlers)
+	return c.enforce(ctx, c.DecideNative(ctx, request, handlers.Types()), handlers)
 }
 
-// enforceAnswer declares the handlers in a request, asks, and enforces the answer.
-func (c *Client) enforceAnswer(ctx context.Context, op string, ask func(context.Context, evaluation.Request) Decision, request evaluation.Request, handlers obligations.Handlers) Enforcement {
-	q, err := declare(request, handlers)
-	if err != nil {
-		return Enforcement{decision: denied(op, err)}
-	}
-	e := enforce(ctx, ask(ctx, q), handlers)
-	c.report(ctx, &e)
+// enforce does what follows on an answer.
+func (c *Client) enforce(ctx context.Context, u Undischarged, handlers obligations.Handlers) Enforcement {
+	e := u.Discharge(ctx, handlers)
+	c.Report(ctx, &e)
 	return e
 }
 
@@ -54,25 +52,11 @@ func (c *Client) enforceAnswer(ctx context.Context, op string, ask func(context.
 // item, each for itself. A semantic ends a batch by what the PDP decided: an
 // item that was enough for it can still be a deny here.
 func (c *Client) EnforceBatch(ctx context.Context, semantic evaluation.Semantic, handlers obligations.Handlers, requests ...evaluation.Request) []Enforcement {
-	declared, all := make([]evaluation.Request, len(requests)), make([]Enforcement, len(requests))
-	for n, q := range requests {
-		var err *Error
-		if declared[n], err = declare(q, handlers); err != nil {
-			for n := range all {
-				whole := *err
-				all[n].decision = denied("batch", &whole)
-			}
-			return all
-		}
+	all := make([]Enforcement, len(requests))
+	for n, u := range c.DecideBatch(ctx, semantic, handlers.Types(), requests...) {
+		all[n] = u.Discharge(ctx, handlers)
 	}
-	for n, d := range c.EvaluateBatch(ctx, semantic, declared...) {
-		all[n] = enforce(ctx, d, handlers)
-	}
-	told := make([]*Enforcement, len(all))
-	for n := range all {
-		told[n] = &all[n]
-	}
-	c.report(ctx, told...)
+	c.report(ctx, all)
 	return all
 }
 
@@ -95,28 +79,12 @@ func (c *Client) EnforceActions(ctx context.Context, request evaluation.Request,
 
 func (c *Client) enforceSearch(ctx context.Context, s sought, q evaluation.Request, handlers obligations.Handlers) iter.Seq2[Result, error] {
 	s.keep = func(ctx context.Context, d Decision) bool {
-		return d.permit || enforce(ctx, d, handlers).Permitted()
+		return d.permit || Undischarged{decision: d}.Discharge(ctx, handlers).Permitted()
 	}
-	q, err := declare(q, handlers)
+	q, err := declare(q, handlers.Types())
 	if err != nil {
 		err.Op = "search"
 		return func(yield func(Result, error) bool) { yield(Result{}, err) }
 	}
 	return c.search(ctx, s, q)
-}
-
-func enforce(ctx context.Context, d Decision, handlers obligations.Handlers) Enforcement {
-	return Enforcement{decision: d, report: obligations.Discharge(ctx, d.permit || d.conditional(), d.obligations, handlers)}
-}
-
-// declare says in the request what is handled, nothing more and nothing less.
-func declare(q evaluation.Request, handlers obligations.Handlers) (evaluation.Request, *Error) {
-	const member = "supported_obligations"
-	o, err := evaluation.NewObject(map[string]any{member: handlers.Types()})
-	if err != nil {
-		return q, notAsked("the types of the handlers cannot be declared")
-	}
-	types, _ := o.Get(member)
-	q.Context = q.Context.With(member, types)
-	return q, nil
 }

@@ -1,19 +1,21 @@
 package authzenclient
 
 import (
+	"slices"
 	"time"
 
+	"policy-service/evaluation"
 	"policy-service/obligations"
 )
 
 // Enforcement is a decision after its obligations. Only this package can make
 // one that permits; the zero Enforcement is a deny.
 type Enforcement struct {
-	decision   Decision
+	of         Undischarged
 	report     obligations.Report
+	ended      bool // the approval was over when the obligations were discharged
+	reported   bool // the PDP knows what became of them
 	unreported *Error
-	until      time.Time // the end of the approval that it rests on
-	ended      bool      // that was over when the obligations were discharged
 }
 
 // Permitted reports whether the PDP allows and all that it obliges to was
@@ -27,19 +29,26 @@ func (e Enforcement) ApprovedUntil() time.Time {
 	if !e.Permitted() {
 		return time.Time{}
 	}
-	return e.until
+	return e.of.by.until
 }
 
 // Decision is what the PDP said. It permits nothing that e does not, and with
 // obligations it never permits.
 func (e Enforcement) Decision() Decision {
-	d := e.decision
+	d := e.of.decision
 	d.permit = d.permit && e.Permitted()
 	return d
 }
 
 // Report says what became of each obligation.
 func (e Enforcement) Report() obligations.Report { return e.report }
+
+// Break takes a handler's promise back: what it said would be done was not, as where a result
+// that was to be redacted could not be. From then on e is a deny, and [Client.Report] says
+// that the obligation was not discharged.
+func (e *Enforcement) Break(o evaluation.Obligation, why error) {
+	e.report = e.report.Break(o, why)
+}
 
 // ReceiptErr says why the PDP could not be told what became of the obligations: always
 // an [*Error]. It is nil where it was told, where there is nothing to tell, and where it
@@ -54,8 +63,8 @@ func (e Enforcement) ReceiptErr() error {
 // Err says why there is no answer, or what of it was not done: always an
 // [*Error]. It is nil for a permit, and for a deny that was enforced in full.
 func (e Enforcement) Err() error {
-	if e.decision.err != nil && !e.decision.conditional() {
-		return e.decision.err
+	if err := e.of.Err(); err != nil {
+		return err
 	}
 	undone := e.report.Err()
 	switch {
@@ -65,10 +74,20 @@ func (e Enforcement) Err() error {
 		return nil
 	}
 	kind := Obligated
-	if e.decision.permit { // it obliged to nothing: only the context can have ended
+	if len(e.report.Outcomes()) == 0 { // it obliged to nothing: only the context can have ended
 		kind = Cancelled
 	}
 	return &Error{Op: "enforce", Kind: kind, Detail: printable(undone.Error()), cause: undone}
+}
+
+// Next is what may follow on a deny, and after how long: [evaluation.NextRequest] has people
+// asked ([Client.Ask]), [evaluation.NextRetry] asks the PDP again, [evaluation.NextNone] is all else.
+func (e Enforcement) Next() (next string, after time.Duration) {
+	o, ok := offered(&e)
+	if !ok {
+		return evaluation.NextNone, 0
+	}
+	return o.next(), o.retryAfter
 }
 
 // String is for logs.
@@ -80,4 +99,54 @@ func (e Enforcement) String() string {
 		return "deny: " + err.Error()
 	}
 	return e.Decision().String()
+}
+
+// fail makes an error of a deny.
+func (e *Enforcement) fail(op string, err *Error) {
+	err.Op = op
+	e.of.decision.permit, e.of.decision.err = false, err
+}
+
+// Enforcements are several decisions after their obligations, which are one permit together
+// or none: see [DischargeAll]. Those of nothing are a deny.
+type Enforcements struct{ all []Enforcement }
+
+// Permitted reports whether there is a decision, and each permits.
+func (e Enforcements) Permitted() bool {
+	return len(e.all) > 0 && !slices.ContainsFunc(e.all, func(one Enforcement) bool { return !one.Permitted() })
+}
+
+// All are the decisions one by one, in the order in which they were given.
+func (e Enforcements) All() []Enforcement { return slices.Clone(e.all) }
+
+// First is the one for which the act is denied, or the last where each permits.
+func (e Enforcements) First() Enforcement {
+	denies := func(one Enforcement) bool { return !one.Permitted() }
+	byItself := func(one Enforcement) bool {
+		err := one.of.decision.err
+		return denies(one) && (err == nil || err.Kind != Skipped)
+	}
+	at := slices.IndexFunc(e.all, byItself)
+	if at < 0 {
+		at = slices.IndexFunc(e.all, denies)
+	}
+	switch {
+	case at >= 0:
+		return e.all[at]
+	case len(e.all) > 0:
+		return e.all[len(e.all)-1]
+	}
+	return Enforcement{}
+}
+
+// Break is [Enforcement.Break] for each decision that obliges to o, and for all where none does.
+func (e *Enforcements) Break(o evaluation.Obligation, why error) {
+	owes := func(one Enforcement) bool { return one.report.Owes(o) }
+	known := slices.ContainsFunc(e.all, owes)
+	e.all = slices.Clone(e.all)
+	for n := range e.all {
+		if !known || owes(e.all[n]) {
+			e.all[n].Break(o, why)
+		}
+	}
 }

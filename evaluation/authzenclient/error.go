@@ -9,7 +9,7 @@ import (
 // Error says why there is no answer that permits. It never holds a credential.
 type Error struct {
 	// Op is the call: "evaluate", "batch", "authorize", "search", "discover", "enforce", "report",
-	// "request", "await", "resume", "cancel".
+	// "request", "await", "watch", "resume", "continue", "cancel", "form", "respond".
 	Op string
 	// Kind says what went wrong.
 	Kind Kind

@@ -77,6 +77,48 @@ func ExampleClient_Enforce() {
 	// alice may not use github.push_code authzen enforce: obligations not discharged: obligation "ask-team-lead" of type "approval_required" failed: nobody is there to approve
 }
 
+func ExampleClient_Decide() {
+	client, err := authzenclient.New("http://127.0.0.1:8180")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var owed []evaluation.Obligation
+	handlers := obligations.Handlers{
+		"redact": func(ctx context.Context, o evaluation.Obligation) error {
+			owed = append(owed, o) // a promise: no result leaves before it is done
+			return nil
+		},
+	}
+	ctx := context.Background()
+	decided := client.Decide(ctx, evaluation.Request{
+		Subject:  evaluation.Entity{Type: "user", ID: "bob"},
+		Action:   evaluation.Action{Name: "tool.invoke"},
+		Resource: evaluation.Entity{Type: "tool", ID: "crm:read_customer"},
+	}, handlers.Types())
+	enforcement := decided.Discharge(ctx, handlers)
+	defer client.Report(ctx, &enforcement)
+	if !enforcement.Permitted() {
+		fmt.Println("bob may not read a customer", enforcement.Err())
+		return
+	}
+	customer := map[string]string{"/name": "Ada", "/email": "ada@example.com"} // what the tool returned
+	for _, o := range owed {
+		fields, ok := o.Properties.Get("fields")
+		if !ok {
+			enforcement.Break(o, errors.New("it names no fields"))
+		}
+		for _, field := range fields.Elements {
+			delete(customer, field.Text())
+		}
+	}
+	if enforcement.Permitted() {
+		fmt.Println("bob reads", customer)
+	}
+	// Output:
+	// bob reads map[/name:Ada]
+}
+
 func ExampleClient_EnforceWithApproval() {
 	client, err := authzenclient.New(os.Getenv("PDP_URL"), authzenclient.WithKey(os.Getenv("PDP_KEY")))
 	if err != nil {
@@ -125,6 +167,39 @@ func ExampleClient_Resume() {
 	if client.Resume(context.Background(), handle, obligations.Handlers{}).Permitted() {
 		fmt.Println(request.Subject.ID, "may use", request.Resource.ID)
 	}
+	// Output:
+	// alice may use github.push_code
+}
+
+func ExampleClient_Ask() {
+	client, err := authzenclient.New(os.Getenv("PDP_URL"), authzenclient.WithKey(os.Getenv("PDP_KEY")))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	enforcement := client.Enforce(ctx, evaluation.Request{
+		Subject:  evaluation.Entity{Type: "user", ID: "alice"},
+		Action:   evaluation.Action{Name: "tool.invoke"},
+		Resource: evaluation.Entity{Type: "tool", ID: "github.push_code"},
+	}, obligations.Handlers{})
+	if next, _ := enforcement.Next(); next == evaluation.NextRequest {
+		standing, err := client.Ask(ctx, enforcement, authzenclient.JoinEqual())
+		for err == nil && standing.Pending() {
+			standing, err = client.Look(ctx, standing.Handle(), 30*time.Second)
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		enforcement = client.Use(ctx, standing, nil).Discharge(ctx, obligations.Handlers{})
+		client.Report(ctx, &enforcement)
+	}
+	if !enforcement.Permitted() {
+		fmt.Println("alice may not use github.push_code", enforcement.Err())
+		return
+	}
+	fmt.Println("alice may use github.push_code")
 	// Output:
 	// alice may use github.push_code
 }

@@ -1,6 +1,8 @@
 package authzenclient
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"strconv"
 	"time"
@@ -29,24 +31,18 @@ const handleVersion = 1
 type kept struct {
 	Version int            `json:"version"`
 	PDP     string         `json:"pdp"`
-	Request jsontext.Value `json:"request"`
-	Denial  denial         `json:"denial"`
-	// Endpoint takes the submission, with Key as its Idempotency-Key: sent again it is
-	// the same.
-	Endpoint      string `json:"endpoint"`
-	Key           string `json:"key"`
+	Request jsontext.Value `json:"request,omitzero"`
+	// Denial, Endpoint and Key are for the submission: Endpoint takes it, with Key as its
+	// Idempotency-Key, so that sent again it is the same. If Joins is set there is no key.
+	// A Handle that was made of a Task has none of them.
+	Denial        denial `json:"denial,omitzero"`
+	Endpoint      string `json:"endpoint,omitzero"`
+	Key           string `json:"key,omitzero"`
+	Joins         bool   `json:"joins,omitzero"`
 	Justification string `json:"justification,omitzero"`
 	// Again says that people were asked before: they are asked once more at most.
 	Again bool  `json:"again,omitzero"`
 	Task  *task `json:"task,omitzero"`
-}
-
-// task is where to learn what people say.
-type task struct {
-	ID             string `json:"id"`
-	StatusEndpoint string `json:"status_endpoint"`
-	Cancel         string `json:"cancel,omitzero"`
-	ExpiresAt      string `json:"expires_at,omitzero"`
 }
 
 // Request is what an approval is waited for: what a permit of [Client.Resume] is about.
@@ -79,18 +75,12 @@ func (h Handle) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON wrote, and nothing that it does not understand all of.
 func (h *Handle) UnmarshalJSON(b []byte) error {
-	var v struct {
-		Version int `json:"version"`
+	k, err := readKept(b)
+	if err != nil {
+		return err
 	}
-	if err := json.Unmarshal(b, &v); err != nil || v.Version != handleVersion {
-		return errors.New("authzen: not a handle of this version; resume it with the version that made it, or ask anew")
-	}
-	var k kept
-	if json.Unmarshal(b, &k, json.RejectUnknownMembers(true)) != nil || !k.whole() {
-		return errors.New("authzen: the handle is damaged, or not whole; ask anew")
-	}
-	q, err := evaluation.DecodeAuthZEN(k.Request, "", evaluation.DefaultLimits())
-	if err != nil || presents(q) {
+	q, failure := evaluation.DecodeAuthZEN(k.Request, "", evaluation.DefaultLimits())
+	if failure != nil || presents(q) {
 		return errors.New("authzen: the request in the handle cannot be read; ask anew")
 	}
 	q.Tenant, k.Request = "", nil // the tenant is the client's, which is checked
@@ -98,14 +88,31 @@ func (h *Handle) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// whole reports whether nothing is missing that is needed later.
-func (k kept) whole() bool {
-	return k.PDP != "" && k.Endpoint != "" && isToken(k.Key) && k.Denial.check() == nil && (k.Task == nil || k.Task.whole())
+func readKept(b []byte) (k kept, err error) {
+	var v struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(b, &v); err != nil || v.Version != handleVersion {
+		return k, errors.New("authzen: not a handle of this version; resume it with the version that made it, or ask anew")
+	}
+	if json.Unmarshal(b, &k, json.RejectUnknownMembers(true)) != nil || !k.whole() {
+		return k, errors.New("authzen: the handle is damaged, or not whole; ask anew")
+	}
+	return k, nil
 }
 
-func (t *task) whole() bool {
-	_, err := time.Parse(time.RFC3339, t.ExpiresAt)
-	return t.ID != "" && t.StatusEndpoint != "" && (t.ExpiresAt == "" || err == nil)
+// whole reports whether nothing is missing that is needed later.
+func (k kept) whole() bool {
+	if k.Task != nil && !k.Task.whole() || k.PDP == "" {
+		return false
+	}
+	named := k.Joins && k.Key == "" || !k.Joins && isToken(k.Key)
+	return k.ofTask() || named && k.Endpoint != "" && k.Denial.check() == nil
+}
+
+// ofTask reports whether k has nothing but a task.
+func (k kept) ofTask() bool {
+	return k.Task != nil && k.Denial == denial{} && k.Endpoint == "" && k.Key == "" && !k.Joins && k.Justification == ""
 }
 
 // ends is when it is of no use any more to go on; zero is never.
@@ -116,6 +123,18 @@ func (h Handle) ends() time.Time {
 	}
 	end, _ := time.Parse(time.RFC3339, text) // what is in a Handle is a time, or none
 	return end
+}
+
+// name gives h the key of its submission, made of all that it says: two that are sent for one
+// denial are one, however often and by whatever process they are sent.
+func (h *Handle) name() *Error {
+	body, err := h.body()
+	if err != nil || h.kept.Joins {
+		return err
+	}
+	hash := sha256.Sum256(append(body, strconv.FormatBool(h.kept.Again)...))
+	h.kept.Key = hex.EncodeToString(hash[:])
+	return nil
 }
 
 // body is what an approval is asked for with: of one Handle always the same.

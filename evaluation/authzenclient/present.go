@@ -10,11 +10,63 @@ import (
 	"policy-service/evaluation"
 )
 
+// Use asks with what people approved, and declares as [Client.Decide] does. The answer is the
+// PDP's: an approval is no permit. It is sent again only where no connection was made: what may
+// have been answered may have used the approval up.
+//
+// It is a deny of kind [NotApproved] where s is not approved, or is no more. What of a deny
+// follows, [Enforcement.Next] says.
+func (c *Client) Use(ctx context.Context, s Standing, types []string) Undischarged {
+	if err := c.made(s.handle); err != nil {
+		return Undischarged{decision: denied("evaluate", err)}
+	}
+	if !s.Approved() {
+		return Undischarged{decision: denied("evaluate", notApproved("nobody has approved"))}
+	}
+	return tasks{c}.present(ctx, s.handle.request, types, presented{text: s.given.text, by: approved{
+		asked: true, until: s.given.until, now: c.clock.now, next: Continuation{continued{PDP: c.pdp(), Approval: s.given.id}},
+	}})
+}
+
+// presented is an approval as a question brings it.
+type presented struct {
+	text jsontext.Value
+	by   approved
+}
+
+// present asks with an approval.
+func (c tasks) present(ctx context.Context, request evaluation.Request, types []string, given presented) Undischarged {
+	if given.by.ended() {
+		return Undischarged{decision: denied("evaluate", notApproved("the approval has ended"))}
+	}
+	q, err := declare(request, types)
+	var body []byte
+	if err == nil {
+		body, err = c.encodeApproved(q, given.text)
+	}
+	if err != nil {
+		return Undischarged{decision: denied("evaluate", err)}
+	}
+	d := c.decide(ctx, asking{op: "evaluate", url: c.endpoint.Load().evaluation, body: body, repeat: unsent}, evaluation.AuthZEN)
+	given.by.until, err = d.end(given.by.until)
+	if err == nil && given.by.ended() {
+		err = notApproved("the approval has ended")
+	}
+	if err != nil && d.allow {
+		err.Op = "evaluate"
+		d.permit, d.err = false, err
+	}
+	if given.by.next.kept.Decision == "" {
+		given.by.next.kept.Decision = d.id
+	}
+	return Undischarged{d, &q, given.by}
+}
+
 // use asks with an approval, and again where the PDP says that it is about to count. The
 // offer is of a deny; it is zero where the answer is anything else.
-func (w *waiter) use(ctx context.Context, given approval) (Enforcement, offer) {
+func (w *waiter) use(ctx context.Context, given Standing) (Enforcement, offer) {
 	for n := 0; ; n++ {
-		e := w.present(ctx, given)
+		e := w.client.enforce(ctx, w.client.Use(ctx, given, w.handlers.Types()), w.handlers)
 		o, ok := offered(&e)
 		if !ok {
 			return e, offer{}
@@ -22,41 +74,15 @@ func (w *waiter) use(ctx context.Context, given approval) (Enforcement, offer) {
 		if o.next() != evaluation.NextRetry {
 			return e, o
 		}
-		if err := w.pause(ctx, n, o.retryAfter, given.until); err != nil {
+		if err := w.client.clock.pause(ctx, n, o.retryAfter, given.given.until); err != nil {
 			e.fail("await", err)
 			return e, offer{}
 		}
 	}
 }
 
-// present asks with an approval. It is asked again only where no connection was made:
-// what may have been answered may have used the approval up.
-func (w *waiter) present(ctx context.Context, given approval) Enforcement {
-	c := w.client
-	if !c.clock.now().Before(given.until) {
-		return Enforcement{decision: denied("evaluate", notApproved("the approval has ended"))}
-	}
-	body, err := c.encodeApproved(w.question, given)
-	if err != nil {
-		return Enforcement{decision: denied("evaluate", err)}
-	}
-	d := c.decide(ctx, asking{op: "evaluate", url: c.endpoint.Load().evaluation, body: body, repeat: unsent}, evaluation.AuthZEN)
-	until, err := d.end(given.until)
-	if err == nil && !c.clock.now().Before(until) {
-		err = notApproved("the approval has ended")
-	}
-	if err != nil && d.allow {
-		err.Op = "evaluate"
-		d.permit, d.err = false, err
-	}
-	e := enforce(ctx, d, w.handlers)
-	e.until, e.ended = until, d.allow && !c.clock.now().Before(until)
-	c.report(ctx, &e)
-	return e
-}
-
 // encodeApproved writes a request that presents an approval, as the text that it came as.
-func (c *Client) encodeApproved(q evaluation.Request, given approval) ([]byte, *Error) {
+func (c tasks) encodeApproved(q evaluation.Request, given jsontext.Value) ([]byte, *Error) {
 	if _, err := c.encodeAuthZEN(q); err != nil { // the rules of names and tenants are the same
 		return nil, err
 	}
@@ -64,7 +90,7 @@ func (c *Client) encodeApproved(q evaluation.Request, given approval) ([]byte, *
 	if err != nil {
 		return nil, err
 	}
-	members := append([]byte(`{"`+approvalMember+`":`), given.text...)
+	members := append([]byte(`{"`+approvalMember+`":`), given...)
 	if q.Context.Len() > 0 {
 		members = append(members, ',')
 	}
@@ -76,7 +102,7 @@ func (c *Client) encodeApproved(q evaluation.Request, given approval) ([]byte, *
 	}{q.Subject, q.Action, q.Resource, append(members, context[1:]...)})
 }
 
-// end is until when an answer says that its approval holds; it never prolongs it.
+// end is until when an answer says that its approval holds; it never prolongs it. Zero is not known.
 func (d Decision) end(until time.Time) (time.Time, *Error) {
 	var said struct {
 		Approval struct {
@@ -96,14 +122,8 @@ func (d Decision) end(until time.Time) (time.Time, *Error) {
 	switch {
 	case err != nil:
 		return until, odd("the approved_until of its approval is no time")
-	case end.Before(until):
+	case until.IsZero() || end.Before(until):
 		return end, nil
 	}
 	return until, nil
-}
-
-// fail makes an error of a deny.
-func (e *Enforcement) fail(op string, err *Error) {
-	err.Op = op
-	e.decision.permit, e.decision.err = false, err
 }

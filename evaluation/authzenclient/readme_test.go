@@ -27,7 +27,7 @@ func TestREADME(t *testing.T) {
 		body, _, _ = strings.Cut(body, "\t// Output:\n")
 		examples = append(examples, strings.TrimPrefix(strings.ReplaceAll("\n"+body, "\n\t", "\n"), "\n"))
 	}
-	if len(examples) != 4 || !slices.Equal(blocks, examples) {
-		t.Errorf("README.md says\n%s\nthe examples, of which there are to be 4, are\n%s", strings.Join(blocks, "\n---\n"), strings.Join(examples, "\n---\n"))
+	if len(examples) != 6 || !slices.Equal(blocks, examples) {
+		t.Errorf("README.md says\n%s\nthe examples, of which there are to be 6, are\n%s", strings.Join(blocks, "\n---\n"), strings.Join(examples, "\n---\n"))
 	}
 }

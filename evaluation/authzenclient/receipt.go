@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,22 +35,42 @@ type reporting struct {
 	silent time.Time // until then nothing is sent
 }
 
-// report tells the PDP what became of obligations, and the Enforcement whether it
-// could. Only a PDP that names its decisions can be told.
+// Report tells the PDP what became of the obligations of e: the last of the three steps of
+// [Client.Enforce]. A PEP that still has to keep a promise of a handler's, such as redact,
+// reports after it did, or after [Enforcement.Break]. What was reported is not reported again.
+//
+// It takes two seconds at most, also where ctx has ended, and changes nothing about what e
+// permits; [Enforcement.ReceiptErr] says whether it went well. [WithoutReceipts] turns it off.
+func (c *Client) Report(ctx context.Context, e *Enforcement) {
+	one := []Enforcement{*e}
+	c.report(ctx, one)
+	*e = one[0]
+}
+
+// ReportAll is [Client.Report] of all of e, within the same time.
+func (c *Client) ReportAll(ctx context.Context, e *Enforcements) {
+	e.all = slices.Clone(e.all)
+	c.report(ctx, e.all)
+}
+
+// report tells the PDP, and each Enforcement whether that went well. Only a PDP that names
+// its decisions can be told.
 //
 // The caller's context may have ended: that is one of the things to report.
-func (c *Client) report(ctx context.Context, all ...*Enforcement) {
+func (c *Client) report(ctx context.Context, all []Enforcement) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.receipts.within)
 	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(receiptsAtOnce)
-	for _, e := range all {
+	for n := range all {
+		e := &all[n]
 		receipts := e.report.Receipts()
-		if len(receipts) == 0 || e.decision.id == "" || c.receipts.quiet(c.clock.now()) {
+		if e.reported || len(receipts) == 0 || e.of.decision.id == "" || c.receipts.quiet(c.clock.now()) {
 			continue
 		}
 		group.Go(func() error {
-			e.unreported = c.tell(ctx, e.decision.id, receipts)
+			e.unreported = c.tell(ctx, e.of.decision.id, receipts)
+			e.reported = e.unreported == nil
 			return nil
 		})
 	}

@@ -1,6 +1,7 @@
 package authzenclient
 
 import (
+	"errors"
 	"strconv"
 	"time"
 
@@ -10,21 +11,94 @@ import (
 	"policy-service/evaluation"
 )
 
-// approval is one as it was given, and until when it may be presented.
+// Task is what of a [Handle] only the PDP knows: where to learn what people say. It is JSON,
+// smaller than the Handle, and for programs that are given the request once more by who wants
+// it, such as a gateway whose client repeats its call. What a permit is about is the request
+// that such a program puts with it: the PDP says whether that is what people approved.
+type Task struct{ kept kept }
+
+// Task is what of h needs to be kept to make it again with [Task.Handle]. It is not ok in a
+// Handle of before people were asked.
+func (h Handle) Task() (t Task, ok bool) {
+	if h.kept.Task == nil {
+		return t, false
+	}
+	return Task{kept{Version: handleVersion, PDP: h.kept.PDP, Again: h.kept.Again, Task: h.kept.Task}}, true
+}
+
+// Handle makes a Handle of t and of the request that people were asked about.
+func (t Task) Handle(request evaluation.Request) (Handle, error) {
+	if t.kept.Task == nil {
+		return Handle{}, errors.New("authzen: a Task of nothing; keep the one of a Handle")
+	}
+	if presents(request) {
+		return Handle{}, errors.New("authzen: the request presents an approval already; leave context.approval and context.approval_id out")
+	}
+	return Handle{request, t.kept}, nil
+}
+
+// String is for logs.
+func (t Task) String() string { return Handle{kept: t.kept}.String() }
+
+// MarshalJSON writes t; the zero Task cannot be.
+func (t Task) MarshalJSON() ([]byte, error) {
+	if t.kept.Task == nil {
+		return nil, errors.New("authzen: a Task of nothing; keep the one of a Handle")
+	}
+	return json.Marshal(t.kept)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote, and nothing that it does not understand all of.
+func (t *Task) UnmarshalJSON(b []byte) error {
+	k, err := readKept(b)
+	if err == nil && (len(k.Request) > 0 || !k.ofTask()) {
+		err = errors.New("authzen: not a task, but a handle or something else; ask anew")
+	}
+	if err == nil {
+		*t = Task{k}
+	}
+	return err
+}
+
+// task is where to learn what people say.
+type task struct {
+	ID             string `json:"id"`
+	StatusEndpoint string `json:"status_endpoint"`
+	Cancel         string `json:"cancel,omitzero"`
+	ExpiresAt      string `json:"expires_at,omitzero"`
+}
+
+func (t *task) whole() bool {
+	_, err := time.Parse(time.RFC3339, t.ExpiresAt)
+	return t.ID != "" && t.StatusEndpoint != "" && (t.ExpiresAt == "" || err == nil)
+}
+
+// approval is one as it was given, and until when it may be presented. The zero approval is none.
 type approval struct {
+	id    string
 	text  jsontext.Value
 	until time.Time
 }
 
-// standing is how far a task is.
-type standing struct {
+// told is a task as the PDP tells of it.
+type told struct {
 	task       task
 	status     string
 	result     jsontext.Value
+	approvals  []string
 	retryAfter time.Duration
 }
 
-func readTask(r reply) (p standing, err *Error) {
+// readTask reads a task of one request.
+func readTask(r reply) (p told, err *Error) {
+	p, bulk, err := readAnyTask(r)
+	if err == nil && bulk {
+		return p, odd("it is a task of several requests, and one was sent")
+	}
+	return p, err
+}
+
+func readAnyTask(r reply) (p told, bulk bool, err *Error) {
 	var said struct {
 		Task struct {
 			ID             string         `json:"id"`
@@ -32,6 +106,7 @@ func readTask(r reply) (p standing, err *Error) {
 			StatusEndpoint string         `json:"status_endpoint"`
 			ExpiresAt      string         `json:"expires_at"`
 			Items          jsontext.Value `json:"items"`
+			Approvals      jsontext.Value `json:"approvals"`
 			Links          struct {
 				Cancel string `json:"cancel"`
 			} `json:"links"`
@@ -39,19 +114,34 @@ func readTask(r reply) (p standing, err *Error) {
 		Result jsontext.Value `json:"result"`
 	}
 	if json.Unmarshal(r.body, &said) != nil || said.Task.ID == "" || said.Task.Status == "" {
-		return p, odd("it is no task")
+		return p, false, odd("it is no task")
 	}
 	t := said.Task
-	if present(t.Items) {
-		return p, odd("it is a task of several requests, and one was sent")
-	}
 	if t.ExpiresAt != "" {
 		if _, err := time.Parse(time.RFC3339, t.ExpiresAt); err != nil {
-			return p, odd("the task's expires_at is no time")
+			return p, false, odd("the task's expires_at is no time")
 		}
 	}
-	p = standing{task{t.ID, t.StatusEndpoint, t.Links.Cancel, t.ExpiresAt}, t.Status, said.Result, r.retryAfter}
-	return p, nil
+	p = told{task{t.ID, t.StatusEndpoint, t.Links.Cancel, t.ExpiresAt}, t.Status, said.Result, nil, r.retryAfter}
+	p.approvals, err = readAwaited(t.Approvals)
+	return p, present(t.Items), err
+}
+
+// readAwaited reads which approvals a task waits for. Other PDPs name none.
+func readAwaited(v jsontext.Value) (ids []string, err *Error) {
+	var all []struct {
+		ID string `json:"id"`
+	}
+	if present(v) && (v.Kind() != '[' || json.Unmarshal(v, &all) != nil) {
+		return nil, odd("the approvals of the task cannot be read")
+	}
+	for _, one := range all {
+		if one.ID == "" {
+			return nil, odd("an approval of the task has no id")
+		}
+		ids = append(ids, one.ID)
+	}
+	return ids, nil
 }
 
 // The statuses that something follows from. Of every other, known or not, follows a deny.
@@ -63,7 +153,7 @@ const (
 
 // approved is the approval that a task ended with. In another status there is none,
 // whatever stands beside it.
-func (p standing) approved() (a approval, err *Error) {
+func (p told) approved() (a approval, err *Error) {
 	if p.status != taskApproved {
 		return a, notApproved("the request is " + strconv.Quote(printable(p.status)))
 	}
@@ -81,5 +171,5 @@ func (p standing) approved() (a approval, err *Error) {
 	if result.Approval.Kind() != '{' || json.Unmarshal(result.Approval, &said) != nil || said.ID == "" || said.Until.IsZero() {
 		return a, odd("the approval has no id, or no approved_until")
 	}
-	return approval{result.Approval, said.Until}, nil
+	return approval{said.ID, result.Approval, said.Until}, nil
 }

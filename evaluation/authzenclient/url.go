@@ -43,20 +43,20 @@ func exposed(origin string) bool {
 
 // trusted holds endpoints to the origin that was asked, or one that was allowed:
 // metadata must not be able to send requests elsewhere.
-func (c *Client) trusted(endpoint string) error {
+func (a address) trusted(endpoint string) error {
 	if strings.Contains(endpoint, "?") {
 		return errors.New("has a query, which no endpoint has")
 	}
-	return c.near(endpoint)
+	return a.near(endpoint)
 }
 
 // near is trusted for addresses of one thing only, such as a task, which may have a query.
-func (c *Client) near(endpoint string) error {
+func (a address) near(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" {
 		return errors.New("is not a URL without fragment and credentials")
 	}
-	if origin := originOf(u); origin != c.at.origin && !slices.Contains(c.at.allowed, origin) {
+	if origin := originOf(u); origin != a.origin && !slices.Contains(a.allowed, origin) {
 		return errors.New("is at another origin; see WithEndpointOrigin")
 	}
 	return nil

@@ -78,9 +78,11 @@ type ApprovalRequest struct {
 	// Members are the members of the context that were part of the request.
 	Members []string `json:"members,omitzero"`
 	// Said is what the caller said to justify it, masked: an object, and no part of what is
-	// approved. Via is the form in which it was asked for, "" for the native one.
-	Said jsontext.Value `json:"said,omitzero"`
-	Via  string         `json:"via,omitzero"`
+	// approved. Asked is the form in which it was asked for, "" for the native one.
+	Said  jsontext.Value `json:"said,omitzero"`
+	Asked string         `json:"via,omitzero"`
+	// Person is the person for whom it was asked, as context.person names persons.
+	Person string `json:"person,omitzero"`
 }
 
 // Approval is one approval request, and what became of it. It is a copy: changing
@@ -129,11 +131,33 @@ type Vote struct {
 	// ValidUntil is the end of validity that By asked for; zero is none.
 	ValidUntil time.Time `json:"valid_until,omitzero"`
 	At         time.Time `json:"at"`
-	Via        string    `json:"via,omitzero"` // the protocol of the vote; empty for this service's own
+	// Via is the way by which the vote came, and Gateway the caller that relayed it. A vote of
+	// before has none, or "mcp", which was its protocol; see [Vote.Way].
+	Via     evaluation.Via `json:"via,omitzero"`
+	Gateway string         `json:"gateway,omitzero"`
 	// From is the person who named By in their place, if that is why By may speak.
 	From string `json:"from,omitzero"`
 	// Step is the id of the record of it.
 	Step string `json:"step,omitzero"`
+}
+
+// viaProtocol is what votes of before have as their way if they came in a message of MCP.
+const viaProtocol = "mcp"
+
+// Way is how the vote came. All votes of before came by a credential of the person's own.
+func (v Vote) Way() evaluation.Way {
+	if v.Via == "" || v.Via == viaProtocol {
+		return evaluation.Way{Via: evaluation.ViaAPI}
+	}
+	return evaluation.Way{Via: v.Via, Gateway: v.Gateway}
+}
+
+// isOfOne reports whether the person of a vote is one of those of other votes. A credential has one
+// holder, whatever names it has had; same reports whether two names are of one person.
+func (v Vote) isOfOne(others []Vote, same func(a, b string) bool) bool {
+	return slices.ContainsFunc(others, func(other Vote) bool {
+		return v.Caller != "" && v.Caller == other.Caller || same(other.By, v.By)
+	})
 }
 
 // names reports whether a vote names the person of another vote, if that is why this one may speak.

@@ -169,11 +169,11 @@ func TestNothingGoesOnFromWhatIsAskedAgain(t *testing.T) {
 	r, data := newRecord(), quick(t)
 	revoked := map[string]bool{}
 	o := r.options()
-	o.InForce = func(_, caller string) bool { return !revoked[caller] }
+	o.InForce = func(_, caller, _ string) bool { return !revoked[caller] }
 	s := mustOpen(t, data, o)
 	a := madeCall(t, s, r, "a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 3 })
 	older := copyOf(t, data)
-	revoked["key:console"] = true
+	revoked["key:mia"] = true
 	if asksRound(t, s, r, a, "use of a", 1, "d") {
 		t.Error("it goes on from what a revoked key approved")
 	}

@@ -113,10 +113,14 @@ func stepOf(line []byte) (approval.Step, error) {
 // allow records a decision that was made by an approval.
 func allow(l *decisionlog.Log, decision, id string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := l.Append(ctx, []decisionlog.Entry{{ID: decision, Kind: decisionlog.KindDecision, Tenant: "acme",
-			Decision: &decisionlog.Decision{Allow: true, Discharged: []evaluation.Met{{ID: "approval_required", Type: "approval_required", Approval: id}}}}})
+		_, err := l.Append(ctx, []decisionlog.Entry{allowed(decision, id)})
 		return err
 	}
+}
+
+func allowed(decision, id string) decisionlog.Entry {
+	return decisionlog.Entry{ID: decision, Kind: decisionlog.KindDecision, Tenant: "acme",
+		Decision: &decisionlog.Decision{Allow: true, Discharged: []evaluation.Met{{ID: "approval_required", Type: "approval_required", Approval: id}}}}
 }
 
 func openBoth(data string) (*decisionlog.Log, *approval.Store, error) {
@@ -177,6 +181,9 @@ func wholeWay(l *decisionlog.Log, s *approval.Store, name string, i int, say fun
 		}
 		say("REVOKED", a.ID)
 	}
+	if i%4 == 3 {
+		return spendTwo(l, s, a, name, say)
+	}
 	var both sync.WaitGroup
 	for n := range 2 {
 		both.Go(func() {
@@ -192,6 +199,34 @@ func wholeWay(l *decisionlog.Log, s *approval.Store, name string, i int, say fun
 		})
 	}
 	both.Wait()
+	return nil
+}
+
+// spendTwo takes both uses for two decisions that go on record together.
+func spendTwo(l *decisionlog.Log, s *approval.Store, a approval.Approval, name string, say func(...any)) error {
+	ctx := context.Background()
+	decisions := []string{name + "-b.0", name + "-b.1"}
+	use, err := s.Reserve(ctx, a.ID, a.Digest, decisions[0])
+	if err != nil || use == nil { // it was revoked
+		return err
+	}
+	if got, err := s.ReserveAgain(use, decisions[1]); err != nil || !got {
+		use.InDoubt()
+		return fmt.Errorf("of two uses there is one: %w", err)
+	}
+	var entries []decisionlog.Entry
+	for _, decision := range decisions {
+		entries = append(entries, allowed(decision, a.ID))
+	}
+	if _, err := l.Append(ctx, entries); err != nil {
+		use.InDoubt()
+		return err
+	}
+	use.Spent(ctx)
+	for _, decision := range decisions {
+		say("ALLOWED", a.ID, decision)
+		goOnTwice(l, s, a, decision, say)
+	}
 	return nil
 }
 
@@ -245,12 +280,12 @@ func TestCrash(t *testing.T) {
 	must(t, s.Close())
 	must(t, l.Close())
 
-	allowed, rounds, steps := readLog(t, data)
+	uses, rounds, steps := readLog(t, data)
 	for id, a := range kept {
-		slices.Sort(allowed[id])
+		slices.Sort(uses[id])
 		slices.Sort(a.Used)
-		if len(allowed[id]) > a.Terms.Uses || len(a.Reserved) > 0 || !slices.Equal(allowed[id], a.Used) && !usable[id] {
-			t.Errorf("%s has %d uses; used %v, reserved %v, allowed on record %v", id, a.Terms.Uses, a.Used, a.Reserved, allowed[id])
+		if len(uses[id]) > a.Terms.Uses || len(a.Reserved) > 0 || !slices.Equal(uses[id], a.Used) && !usable[id] {
+			t.Errorf("%s has %d uses; used %v, reserved %v, allowed on record %v", id, a.Terms.Uses, a.Used, a.Reserved, uses[id])
 		}
 		checkSteps(t, a, steps[id], usable[id])
 	}

@@ -33,6 +33,8 @@ func (s *Store) Decide(
 			To:         v.To,
 			ValidUntil: v.ValidUntil,
 			From:       v.From,
+			Via:        v.Via,
+			Gateway:    v.Gateway,
 		})
 		switch until, enough := m.to.agreed(m.now, counts, same); {
 		case v.Kind == Deny:
@@ -68,14 +70,11 @@ func (s *Store) moveFrom(ctx context.Context, id string, in Status, seen int, do
 // voted, or it delegates to somebody that may not be. A person who delegates has voted. The person who is delegated to
 // votes as anybody does.
 func mayVote(a *Approval, v *Vote, same func(a, b string) bool) error {
-	voted := func(name string) bool {
-		return slices.ContainsFunc(a.Votes, func(before Vote) bool { return same(before.By, name) })
-	}
 	if v.By == "" || v.Kind != Approve && v.Kind != Deny && v.Kind != Delegate {
 		return fmt.Errorf("%w: a vote %q of %q: name a person, and %s, %s or %s",
 			ErrInvalid, v.Kind, v.By, Approve, Deny, Delegate)
 	}
-	if voted(v.By) {
+	if v.isOfOne(a.Votes, same) {
 		return ErrVoted
 	}
 	if v.Kind == Approve && !v.ValidUntil.IsZero() && !v.At.Before(v.ValidUntil) {
@@ -91,7 +90,7 @@ func mayVote(a *Approval, v *Vote, same func(a, b string) bool) error {
 		return fmt.Errorf("%w: it does not say to whom", ErrNotDelegable)
 	case same(v.By, v.To):
 		return fmt.Errorf("%w: it would be to the same person", ErrNotDelegable)
-	case voted(v.To):
+	case Vote{By: v.To}.isOfOne(a.Votes, same):
 		return fmt.Errorf("%w: %s has voted", ErrNotDelegable, v.To)
 	}
 	return nil
@@ -102,14 +101,14 @@ func mayVote(a *Approval, v *Vote, same func(a, b string) bool) error {
 // count if it was to hold until a moment that has passed. Two votes of one person are one.
 func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b string) bool) (end time.Time, is bool) {
 	end = now.Add(a.Terms.ValidFor)
-	var people []string
+	var people []Vote
 	for i, v := range slices.Backward(a.Votes) {
 		passed := !v.ValidUntil.IsZero() && !now.Before(v.ValidUntil)
-		again := slices.ContainsFunc(people, func(name string) bool { return same(name, v.By) })
+		again := v.isOfOne(people, same)
 		if v.Kind != Approve || passed || again || i < len(a.Votes)-1 && !counts(v) {
 			continue
 		}
-		people = append(people, v.By)
+		people = append(people, v)
 		if !v.ValidUntil.IsZero() && v.ValidUntil.Before(end) {
 			end = v.ValidUntil
 		}
@@ -117,7 +116,26 @@ func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b 
 	return end, len(people) >= a.Terms.Quorum
 }
 
-// Revoke takes back what was approved. It goes by By, Caller and Reason of the vote.
+// Offer puts on record that a gateway is given the form of a pending approval to show a person. It
+// goes by By, Caller, Via and Gateway of the vote. Nothing changes, so a failure leaves nothing.
+func (s *Store) Offer(ctx context.Context, id string, v Vote) error {
+	a, release, err := s.ledger.Locked(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	m := &move{store: s, now: s.now(), to: a}
+	if a = a.at(m.now); a.Status != Pending {
+		return &StateError{Status: a.Status, Version: a.Version}
+	}
+	m.step(Step{Name: StepOffered, By: v.By, Caller: v.Caller, Via: v.Via, Gateway: v.Gateway})
+	if err := s.options.Record(context.WithoutCancel(ctx), m.steps[0]); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnrecorded, err)
+	}
+	return nil
+}
+
+// Revoke takes back what was approved. It goes by By, Caller, Reason, Via and Gateway of the vote.
 func (s *Store) Revoke(ctx context.Context, id string, version int, v Vote) (Approval, error) {
 	return s.take(ctx, id, version, v, Approved, Revoked)
 }
@@ -131,7 +149,14 @@ func (s *Store) Cancel(ctx context.Context, id string, version int, by, caller, 
 func (s *Store) take(ctx context.Context, id string, version int, v Vote, from, to Status) (Approval, error) {
 	return s.moveFrom(ctx, id, from, version, func(m *move) error {
 		m.to.end(to, m.now)
-		m.step(Step{Name: string(to), By: v.By, Caller: v.Caller, Reason: v.Reason})
+		m.step(Step{
+			Name:    string(to),
+			By:      v.By,
+			Caller:  v.Caller,
+			Reason:  v.Reason,
+			Via:     v.Via,
+			Gateway: v.Gateway,
+		})
 		return nil
 	})
 }

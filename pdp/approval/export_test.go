@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/binary"
+	"errors"
 	"fmt"
 
+	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/ledger"
@@ -16,9 +19,40 @@ func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx) }
 
 // PutFormat says that a file has another format.
 func PutFormat(tx *bbolt.Tx, key []byte, version int) error {
-	mac, text := hmac.New(sha256.New, keyOf(key, keyUse)), fmt.Append(nil, version)
-	_, _ = mac.Write([]byte("\x00\x04meta\x00\x06format" + string(text)))
-	return tx.Bucket([]byte(ledger.BucketMeta)).Put([]byte(ledger.KeyFormat), append(mac.Sum(nil), text...))
+	return putSealed(tx, key, ledger.BucketMeta, []byte(ledger.KeyFormat), fmt.Append(nil, version))
+}
+
+// EditApproval changes the text of an approval in a file, as the service writes it.
+func EditApproval(tx *bbolt.Tx, key []byte, id string, edit func(text string) string) error {
+	text := tx.Bucket([]byte(bucketApprovals)).Get([]byte(id))[sha256.Size:]
+	return putSealed(tx, key, bucketApprovals, []byte(id), []byte(edit(string(text))))
+}
+
+func putSealed(tx *bbolt.Tx, key []byte, bucket string, name, text []byte) error {
+	mac := hmac.New(sha256.New, keyOf(key, keyUse))
+	for _, part := range [][]byte{[]byte(bucket), name} {
+		_, _ = mac.Write(binary.BigEndian.AppendUint16(nil, uint16(len(part))))
+		_, _ = mac.Write(part)
+	}
+	_, _ = mac.Write(text)
+	return tx.Bucket([]byte(bucket)).Put(name, append(mac.Sum(nil), text...))
+}
+
+// AsFormat2 makes a file what the program of format 2 had written.
+func AsFormat2(tx *bbolt.Tx, key []byte) error {
+	tasks := map[string][]byte{}
+	err := tx.Bucket([]byte(bucketTasks)).ForEach(func(id, value []byte) error {
+		var t Task
+		err := json.Unmarshal(value[sha256.Size:], &t)
+		t.Changed = 0
+		text, more := json.Marshal(t)
+		tasks[string(id)] = text
+		return errors.Join(err, more)
+	})
+	for id, text := range tasks {
+		err = errors.Join(err, putSealed(tx, key, bucketTasks, []byte(id), text))
+	}
+	return errors.Join(err, tx.DeleteBucket([]byte(bucketChanged)), tx.Bucket([]byte(ledger.BucketMeta)).Delete([]byte(keyFile)), PutFormat(tx, key, 2))
 }
 
 // Changed is readable after the next change.

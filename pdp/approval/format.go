@@ -30,6 +30,12 @@ import (
 //	task_keys  key           → id of the Task that has it
 //	task_ends  Until, task   → true, of each Task
 //	followers  id, 0, task   → true, of each approval of a Task
+//	changed    whose, number → id of the Task, of each Task under the number of its last change
+//
+// Whose a task is, is the SHA-256 of its tenant and its caller (taskOwner). A number is eight
+// bytes, big-endian. No later change has a lower one: numbers go up with the length of the log
+// too, so that an older copy of the file gives none twice. meta has the name of the file, by
+// which it is told from a file that was begun anew ("file").
 //
 // A change and what it does to every bucket is one transaction. A value is JSON after
 // the 32 bytes of its HMAC-SHA256, as [ledger] has it. The key of the MAC is derived from
@@ -37,9 +43,11 @@ import (
 // makes no value, and moves none to another place. A file that is older as a whole, or in
 // part, is found by holding it against the log.
 //
-// In format 1 the first bytes were a CRC-32C. Such a file is upgraded once. In format 2 no use
-// could be continued: an Approval had no spendings and no continued, and a Step no continues.
-// The values of such a file are taken as they are. What was used by then is not continued.
+// In format 1 the first bytes of a value were a CRC-32C. Format 2 lacks changed, the name of the
+// file, the ways of votes, the persons for whom approvals were asked, and the forms of
+// obligations. No use could be continued: an Approval had no spendings and no continued, and a Step
+// no continues. What such a file has means the same in format 3, and what was used by then is not
+// continued. Both are upgraded once.
 //
 // The format may grow by another format number, and by that alone. A program refuses a
 // number that it does not know, and a value with a member that it does not know, because
@@ -52,6 +60,12 @@ const (
 	FormatVersion = 3
 )
 
+// The older formats that can be read.
+const (
+	formatChecked = 1 // has checksums
+	formatSealed  = 2 // has MACs, as this one has
+)
+
 const (
 	bucketApprovals = "approvals"
 	bucketPending   = "pending"
@@ -61,6 +75,9 @@ const (
 	bucketTaskKeys  = "task_keys"
 	bucketTaskEnds  = "task_ends"
 	bucketFollowers = "followers"
+	bucketChanged   = "changed"
+
+	keyFile = "file" // in meta: the name of the file
 )
 
 // waiting is what is known of a pending approval without reading it.
@@ -96,7 +113,8 @@ func keyOf(key []byte, use string) []byte {
 	return derived
 }
 
-// form tells the ledger how approvals.db is laid out, how an older file is recognised, which key values are sealed with, how an approval is stored, and which errors to return.
+// form tells the ledger how approvals.db is laid out, how a file of an older format is recognised,
+// which key values are sealed with, how an approval is stored, and which errors to return.
 func form(data string, key []byte) ledger.Form {
 	return ledger.Form{
 		Path:    filepath.Join(data, FileName),
@@ -105,11 +123,12 @@ func form(data string, key []byte) ledger.Form {
 		Older:   older,
 		Buckets: []string{
 			bucketApprovals, bucketPending, bucketDigests, bucketUntold,
-			bucketTasks, bucketTaskKeys, bucketTaskEnds, bucketFollowers,
+			bucketTasks, bucketTaskKeys, bucketTaskEnds, bucketFollowers, bucketChanged,
 		},
-		Items:     bucketApprovals,
-		Marshal:   asStored,
-		Unmarshal: fromStored,
+		NewBuckets: []string{bucketChanged},
+		Items:      bucketApprovals,
+		Marshal:    asStored,
+		Unmarshal:  fromStored,
 		Errors: ledger.Errors{
 			Unavailable: ErrUnavailable,
 			Closed:      ErrClosed,
@@ -130,6 +149,7 @@ type terms struct {
 	Material  []string      `json:"material,omitzero"`
 	Message   string        `json:"message,omitzero"`
 	Delegable bool          `json:"delegable,omitzero"`
+	Review    bool          `json:"review,omitzero"`
 }
 
 // How values are stored: durations as 1h0m0s.

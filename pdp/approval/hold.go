@@ -21,7 +21,8 @@ type proof struct {
 }
 
 // seal is made of all that a step brings about, and of what the approval is bound to. It has
-// the instant of a time, because a record may write the same time in another way.
+// the instant of a time, because a record may write the same time in another way. The way of a
+// vote is in it if the step has one: the seals of before have none.
 func (p proof) seal(step *Step, digest [32]byte) string {
 	instant := func(t time.Time) (ns int64) {
 		if !t.IsZero() {
@@ -29,14 +30,17 @@ func (p proof) seal(step *Step, digest [32]byte) string {
 		}
 		return ns
 	}
-	what := []any{
+	sealed := []any{
 		step.ID, step.Approval.ID, digest, step.Name, step.By, step.Caller, step.To, step.From, step.Decision,
 		instant(step.ValidUntil), step.Approval.Version, step.Approval.Status, instant(step.Approval.ExpiresAt),
 	}
-	if step.Continues.Round > 0 { // the seal of every other step is as it was before there were rounds
-		what = append(what, step.Continues.Decision, step.Continues.Round)
+	switch { // the seal of every other step is as it was before; no vote goes on from a use
+	case step.Via != "" || step.Gateway != "":
+		sealed = append(sealed, step.Via, step.Gateway)
+	case step.Continues.Round > 0:
+		sealed = append(sealed, step.Continues.Decision, step.Continues.Round)
 	}
-	text, err := json.Marshal(what)
+	text, err := json.Marshal(sealed)
 	if err != nil { // of a text that is no UTF-8: no record says it in these words
 		return ""
 	}
@@ -79,11 +83,11 @@ func (p proof) used(ctx context.Context, a *Approval, decision string) (bool, er
 // because another one named them, the credential of the other one must be in force, too.
 func (p proof) inForce(a *Approval) func(Vote) bool {
 	return func(v Vote) bool {
-		if !p.options.InForce(a.Tenant, v.Caller) {
+		if !p.options.InForce(a.Tenant, v.Caller, v.Gateway) {
 			return false
 		}
 		return v.From == "" || slices.ContainsFunc(a.Votes, func(d Vote) bool {
-			return d.names(v) && p.options.InForce(a.Tenant, d.Caller)
+			return d.names(v) && p.options.InForce(a.Tenant, d.Caller, d.Gateway)
 		})
 	}
 }
@@ -104,21 +108,27 @@ func (p proof) holding(ctx context.Context, a *Approval) (votes []Vote, enough b
 		if err != nil {
 			return nil, false, err
 		}
-		if is && said.By == v.By && said.Caller == v.Caller && said.To == v.To && said.ValidUntil.Equal(v.ValidUntil) {
+		if is && said.saysOf(v) {
 			votes = append(votes, v)
 		}
 	}
 	votes = slices.DeleteFunc(votes, func(v Vote) bool {
 		return v.From != "" && !slices.ContainsFunc(votes, func(d Vote) bool { return d.names(v) })
 	})
-	var people []string
+	same := func(one, other string) bool { return p.options.SamePerson(a.Tenant, one, other) }
+	var people []Vote
 	for _, v := range votes {
-		same := func(name string) bool { return p.options.SamePerson(a.Tenant, name, v.By) }
-		if v.Kind == Approve && !slices.ContainsFunc(people, same) {
-			people = append(people, v.By)
+		if v.Kind == Approve && !v.isOfOne(people, same) {
+			people = append(people, v)
 		}
 	}
 	return votes, len(people) >= a.Terms.Quorum, nil
+}
+
+// saysOf reports whether a step on record says what a vote says.
+func (s *Step) saysOf(v Vote) bool {
+	way := Vote{Via: s.Via, Gateway: s.Gateway}.Way()
+	return s.By == v.By && s.Caller == v.Caller && s.To == v.To && s.ValidUntil.Equal(v.ValidUntil) && way == v.Way()
 }
 
 // askAgain makes an approval that has lost votes pending again, until its timeout.

@@ -127,7 +127,7 @@ func TestRevokedCredentialDoesNotCount(t *testing.T) {
 	r, data := newRecord(), quick(t)
 	revoked := map[string]bool{}
 	o := r.options()
-	o.InForce = func(tenant, caller string) bool { return tenant == "acme" && !revoked[caller] }
+	o.InForce = func(tenant, caller, _ string) bool { return tenant == "acme" && !revoked[caller] }
 	s := mustOpen(t, data, o)
 	vote := func(by, caller string) approval.Vote {
 		return approval.Vote{By: by, Caller: caller, Kind: approval.Approve}
@@ -164,7 +164,7 @@ func TestDelegateCountsWithWhoNamedThem(t *testing.T) {
 	r := newRecord()
 	revoked := map[string]bool{}
 	o := r.options()
-	o.InForce = func(_, caller string) bool { return !revoked[caller] }
+	o.InForce = func(_, caller, _ string) bool { return !revoked[caller] }
 	s := mustOpen(t, quick(t), o)
 	q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Delegable = true })
 	a := mustFile(t, s, q)

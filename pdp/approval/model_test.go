@@ -214,7 +214,7 @@ func (m *model) do() {
 		m.goOn(a)
 	default:
 		a := m.all[max(0, len(m.all)-1-m.rand.IntN(5))]
-		[]func(*modelled){m.vote, m.vote, m.vote, m.spend, m.spend, m.spend, m.cancel, m.revoke}[m.rand.IntN(8)](a)
+		[]func(*modelled){m.vote, m.vote, m.vote, m.spend, m.spend, m.spendTwo, m.cancel, m.revoke}[m.rand.IntN(8)](a)
 	}
 }
 
@@ -380,9 +380,14 @@ func (m *model) spend(a *modelled) {
 		}
 		return
 	}
+	m.takes(a, d)
+	m.recorded(a, d, err, spent && called)
+}
+
+// takes reserves a use.
+func (m *model) takes(a *modelled, d string) {
 	m.moves(a)
 	a.Reserved, a.Spendings = append(a.Reserved, d), append(a.Spendings, approval.Spending{Decision: d, At: m.now})
-	m.recorded(a, d, err, spent && called)
 }
 
 // recorded is what came of a decision for which something was reserved, and reports whether it was answered.
@@ -401,6 +406,48 @@ func (m *model) recorded(a *modelled, d string, err error, answered bool) bool {
 	m.settle(a, d, true)
 	m.put(a)
 	return true
+}
+
+// spendTwo takes a use for each of two decisions, which are recorded one after the other.
+func (m *model) spendTwo(a *modelled) {
+	m.n += 2
+	ds := []string{fmt.Sprint("d", m.n-1), fmt.Sprint("d", m.n)}
+	m.said = fmt.Sprint(a.ID, ": spend for ", ds)
+	use, err := m.s.Reserve(m.Context(), a.ID, a.Digest, ds[0])
+	if !m.put(a) {
+		m.want(err, approval.ErrUnrecorded)
+		return
+	}
+	m.want(err, nil)
+	left := a.Terms.Uses - len(a.Used) - len(a.Reserved)
+	if is := a.Status == approval.Approved && !m.late(a) && left > 0; is != (use != nil) {
+		m.Fatalf("%s: reserved %v", m.said, use != nil)
+	}
+	if use == nil {
+		return
+	}
+	m.takes(a, ds[0])
+	got, err := m.s.ReserveAgain(use, ds[1])
+	if m.want(err, nil); got != (left > 1) {
+		m.Fatalf("%s: one more is reserved: %v", m.said, got)
+	}
+	if got {
+		m.takes(a, ds[1])
+	} else {
+		ds = ds[:1]
+	}
+	for _, d := range ds {
+		if m.decide(d)(m.Context()) != nil {
+			use.InDoubt()
+			return
+		}
+	}
+	use.Spent(m.Context())
+	m.moves(a)
+	for _, d := range ds {
+		m.settle(a, d, true)
+	}
+	m.put(a)
 }
 
 func (m *model) cancel(a *modelled) {

@@ -38,10 +38,10 @@ type Options struct {
 	// Old is called once, for the open approvals of a file of format 1. It returns the steps
 	// of those approvals that the log vouches for, in their order.
 	Old func(ctx context.Context, open []Approval) (map[string][]Step, error)
-	// InForce reports whether a credential may still approve in a tenant; the default is
-	// always. SamePerson reports whether two names in a tenant are of one person; the default
-	// is that equal names are.
-	InForce    func(tenant, caller string) bool
+	// InForce reports whether a credential may still approve in a tenant, with the caller that
+	// relayed it if there was one; the default is always. SamePerson reports whether two names
+	// in a tenant are of one person; the default is that equal names are.
+	InForce    func(tenant, caller, gateway string) bool
 	SamePerson func(tenant, a, b string) bool
 	Limits     Limits
 	// Retain is how long approvals are kept after they ended: 30 days. The log still has
@@ -75,7 +75,7 @@ func (o Options) withDefaults() Options {
 		o.OnError = func(error) {}
 	}
 	if o.InForce == nil {
-		o.InForce = func(_, _ string) bool { return true }
+		o.InForce = func(_, _, _ string) bool { return true }
 	}
 	if o.SamePerson == nil {
 		o.SamePerson = func(_, a, b string) bool { return a == b }

@@ -18,14 +18,20 @@ type queue struct {
 	pending atomic.Int64
 	mu      sync.Mutex          // guards what follows
 	tenants map[string][]string // which are pending, in the order of their ids
-	owners  map[owner]int       // how many are pending, of subjects and of askers
+	askers  map[owner][]string  // the same, by who asked
+	owners  map[owner]int       // how many are pending, of subjects
 	untold  map[string]owner    // who asked for one of which systems are to be told
 }
 
 // readQueue makes the queue: of the open approvals those that are pending, and from the file those of which systems are
 // still to be told.
 func readQueue(tx *ledger.Tx, open []Approval) *queue {
-	q := &queue{tenants: map[string][]string{}, owners: map[owner]int{}, untold: map[string]owner{}}
+	q := &queue{
+		tenants: map[string][]string{},
+		askers:  map[owner][]string{},
+		owners:  map[owner]int{},
+		untold:  map[string]owner{},
+	}
 	for _, a := range open {
 		if a.Status == Pending {
 			q.waits(a.ID, a.owner(), a.asker(), true)
@@ -53,26 +59,36 @@ func askerOf(tx *ledger.Tx, id []byte) owner {
 func (q *queue) waits(id string, subject, asker owner, pending bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ids := q.tenants[asker.tenant]
-	at, known := slices.BinarySearch(ids, id)
-	if known == pending {
+	if !list(q.tenants, asker.tenant, id, pending) {
 		return
 	}
-	n := 1
+	list(q.askers, asker, id, pending)
+	n := -1
 	if pending {
-		ids = slices.Insert(ids, at, id)
-	} else {
-		n, ids = -1, slices.Delete(ids, at, at+1)
-	}
-	if q.tenants[asker.tenant] = ids; len(ids) == 0 {
-		delete(q.tenants, asker.tenant)
+		n = 1
 	}
 	q.pending.Add(int64(n))
-	for _, o := range []owner{subject, asker} {
-		if q.owners[o] += n; q.owners[o] == 0 {
-			delete(q.owners, o)
-		}
+	if q.owners[subject] += n; q.owners[subject] == 0 {
+		delete(q.owners, subject)
 	}
+}
+
+// list puts an id into the list of a key, in order, or takes it out. It reports whether that changes the list.
+func list[K comparable](lists map[K][]string, key K, id string, in bool) bool {
+	ids := lists[key]
+	at, known := slices.BinarySearch(ids, id)
+	if known == in {
+		return false
+	}
+	if in {
+		ids = slices.Insert(ids, at, id)
+	} else {
+		ids = slices.Delete(ids, at, at+1)
+	}
+	if lists[key] = ids; len(ids) == 0 {
+		delete(lists, key)
+	}
+	return true
 }
 
 // tells notes who asked for an approval of which systems are to be told.
@@ -101,7 +117,17 @@ func (q *queue) toTell(id string) owner {
 func (q *queue) counts(r *ApprovalRequest) (subject, caller, tenant int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.owners[r.owner()], q.owners[r.asker()], len(q.tenants[r.Tenant])
+	return q.owners[r.owner()], len(q.askers[r.asker()]), len(q.tenants[r.Tenant])
+}
+
+// askedBy are the ids of those that are pending of a caller in a tenant, from an id on and in order, but no more than
+// most.
+func (q *queue) askedBy(asker owner, from string, most int) []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ids := q.askers[asker]
+	at, _ := slices.BinarySearch(ids, from)
+	return slices.Clone(ids[at:min(at+most, len(ids))])
 }
 
 // pendingIn are the ids of those that are pending in some tenants, after an id and in order,

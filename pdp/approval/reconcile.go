@@ -128,6 +128,8 @@ func (a *Approval) take(step *Step) {
 			ValidUntil: step.ValidUntil,
 			At:         step.At,
 			From:       step.From,
+			Via:        step.Via,
+			Gateway:    step.Gateway,
 			Step:       step.ID,
 		})
 	case StepLapsed:

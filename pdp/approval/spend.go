@@ -27,8 +27,9 @@ func (s *Store) Live(digest [32]byte, id string) (a Approval, live bool) {
 	return a, true
 }
 
-// Reservation is a use of an approval that one decision has, and no other can have. The
-// approval is locked until exactly one of Spent and InDoubt is called.
+// Reservation is a use of an approval that one decision has, and no other can have, or uses
+// that several decisions of one batch have. The approval is locked until exactly one of Spent
+// and InDoubt is called.
 type Reservation = ledger.Reservation[Approval, Step]
 
 // Reserve takes one use of an approval for a decision, durably, so that the decision can be
@@ -42,12 +43,15 @@ type Reservation = ledger.Reservation[Approval, Step]
 // whether the decision is on record.
 func (s *Store) Reserve(ctx context.Context, id string, digest [32]byte, decision string) (*Reservation, error) {
 	return s.reserve(ctx, id, decision, claim{
-		may: func(a *Approval, now time.Time) bool { return a.usable(now, digest) },
-		take: func(m *move) {
-			m.to.Reserved = append(m.to.Reserved, decision)
-			m.to.Spendings = append(m.to.Spendings, Spending{Decision: decision, At: m.now})
-		},
+		may:  func(a *Approval, now time.Time) bool { return a.usable(now, digest) },
+		take: func(m *move) { m.take(decision) },
 	})
+}
+
+// take reserves a use for a decision.
+func (m *move) take(decision string) {
+	m.to.Reserved = append(m.to.Reserved, decision)
+	m.to.Spendings = append(m.to.Spendings, Spending{Decision: decision, At: m.now})
 }
 
 // claim is what a decision wants of an approval: whether it may have that, and what it takes. If it goes on from a use,
@@ -71,8 +75,8 @@ func (s *Store) reserve(ctx context.Context, id, decision string, what claim) (r
 			release()
 		}
 	}()
-	if decision == "" || a.has(decision) {
-		return nil, fmt.Errorf("%w: the decision %q has used the approval, or has no id", ErrInvalid, decision)
+	if err := a.mayUse(decision); err != nil {
+		return nil, err
 	}
 	m := s.move(a)
 	if !what.may(&a, m.now) || !s.ledger.Live(id) {
@@ -91,6 +95,31 @@ func (s *Store) reserve(ctx context.Context, id, decision string, what claim) (r
 	}
 	what.take(m)
 	return s.ledger.Reserve(m.to, decision, release, m.write)
+}
+
+// ReserveAgain takes one more use of an approval that is reserved, for another decision that
+// goes on record with the first. It reports false if there is no use left. The votes were
+// looked at for the first one, and nobody could change them since.
+func (s *Store) ReserveAgain(r *Reservation, decision string) (bool, error) {
+	a := r.Item()
+	if err := a.mayUse(decision); err != nil {
+		return false, err
+	}
+	if !a.usable(s.now(), a.Digest) {
+		return false, nil
+	}
+	m := s.move(a)
+	m.take(decision)
+	err := r.Add(m.to, decision, m.write)
+	return err == nil, err
+}
+
+// mayUse refuses a decision that cannot be told from one that used the approval.
+func (a *Approval) mayUse(decision string) error {
+	if decision == "" || a.has(decision) {
+		return fmt.Errorf("%w: the decision %q has used the approval, or has no id", ErrInvalid, decision)
+	}
+	return nil
 }
 
 // Settle implements [ledger.Rules]: reserved uses are used, or there again.

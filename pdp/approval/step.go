@@ -24,6 +24,10 @@ type Step struct {
 	Continues evaluation.Continuation `json:"continues,omitzero"`
 	// From is the person who named By in their place, if the step is a vote.
 	From string `json:"from,omitzero"`
+	// Via is the way by which By said it, and Gateway the caller that relayed it. A step of before
+	// has neither.
+	Via     evaluation.Via `json:"via,omitzero"`
+	Gateway string         `json:"gateway,omitzero"`
 	// Seal is made with the key of approvals, of all that the step brings about. Without the
 	// key no program writes a step that counts.
 	Seal string `json:"seal,omitzero"`
@@ -35,6 +39,7 @@ type Step struct {
 // the next, and a step that ends an approval is named as the state.
 const (
 	StepFiled    = "filed"    // an approval request was filed, for the caller that asked
+	StepOffered  = "offered"  // a gateway was given the form to show By; it changes nothing
 	StepApprove  = "approve"  // a person approved
 	StepDeny     = "deny"     // a person denied
 	StepDelegate = "delegate" // a person named another in their place
@@ -61,7 +66,7 @@ const StepGone = "gone"
 // StepNames are the names of all steps there are.
 func StepNames() []string {
 	return []string{
-		StepFiled, StepApprove, StepDeny, StepDelegate, StepApproved, StepDenied, StepCancelled, StepRevoked, StepExpired,
+		StepFiled, StepOffered, StepApprove, StepDeny, StepDelegate, StepApproved, StepDenied, StepCancelled, StepRevoked, StepExpired,
 		StepUsed, StepUsedUp, StepContinued, StepReleased, StepLapsed, StepReopened, StepCaughtUp,
 	}
 }

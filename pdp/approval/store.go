@@ -18,6 +18,7 @@ type Store struct {
 	*ledger.Bulletin // has the news for those who wait for a change
 	options          Options
 	ledger           *ledger.Ledger[Approval, Step]
+	file             string // its name
 	queue            atomic.Pointer[queue]
 	limiter          limiter
 	proof            proof
@@ -27,8 +28,11 @@ type Store struct {
 // change is one transaction, of one approval at most.
 type change = ledger.Change[Step]
 
-// News tell a reader that an approval it waits for has changed.
-type News = ledger.News
+// News tell a reader that an approval it waits for has changed, and a Notice says which one.
+type (
+	News   = ledger.News
+	Notice = ledger.Notice
+)
 
 // Open opens the store in a data directory, or creates it. What was in doubt when the
 // last process ended is settled as far as it can be now; [Store.Run] does the rest.
@@ -55,6 +59,9 @@ func Open(data string, o Options) (*Store, error) {
 	s.Bulletin = s.ledger.Bulletin
 	if err := s.ledger.Open(context.Background()); err != nil {
 		return nil, err
+	}
+	if err := s.nameFile(); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
@@ -134,6 +141,9 @@ func (s *Store) save(c *change, from Approval, to *Approval) {
 	case from.open():
 		c.Delete(bucketDigests, to.Digest[:])
 	}
+	if from.Status != to.Status {
+		s.changeTasks(c, to.ID)
+	}
 	switch was, is := from.Status == Pending, to.Status == Pending; {
 	case is && !was:
 		c.Put(bucketPending, []byte(to.ID), waiting{to.Tenant, to.Subject, to.ExpiresAt})
@@ -159,7 +169,7 @@ func (s *Store) queued(c *change, a *Approval, e Event) {
 
 // Standing implements [ledger.Item].
 func (a Approval) Standing() ledger.Standing {
-	is := ledger.Standing{ID: a.ID, Tenant: a.Tenant, Ends: a.EndedAt, After: a.After, Reserved: a.reserved()}
+	is := ledger.Standing{ID: a.ID, Tenant: a.Tenant, Caller: a.Caller, Ends: a.EndedAt, After: a.After, Reserved: a.reserved()}
 	switch until := a.continuesUntil(); {
 	case a.open():
 		is.Open, is.Ends = true, a.ExpiresAt
@@ -175,6 +185,7 @@ func (s Step) Entry() ledger.Entry {
 		ID:      s.ID,
 		Item:    s.Approval.ID,
 		Tenant:  s.Approval.Tenant,
+		Caller:  s.Approval.Caller,
 		Settles: s.Name == StepUsed || s.Name == StepContinued || s.Name == StepReleased,
 	}
 }

@@ -245,7 +245,7 @@ func question(name string, change ...func(*approval.ApprovalRequest)) approval.A
 func all(approval.Vote) bool { return true }
 func equal(a, b string) bool { return a == b }
 func by(name string) approval.Vote {
-	return approval.Vote{By: name, Caller: "key:console", Kind: approval.Approve}
+	return approval.Vote{By: name, Caller: "key:" + name, Kind: approval.Approve}
 }
 
 func mustFile(t testing.TB, s *approval.Store, q approval.ApprovalRequest) approval.Approval {

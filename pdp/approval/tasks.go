@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -32,6 +33,8 @@ type Task struct {
 	CallbackState string    `json:"callback_state,omitzero"`
 	Events        []string  `json:"events,omitzero"`
 	CreatedAt     time.Time `json:"created_at"`
+	// Changed is the number of its last change, among all changes of tasks.
+	Changed uint64 `json:"changed,omitzero"`
 	// Until is when it is forgotten.
 	Until time.Time `json:"until"`
 }
@@ -82,7 +85,9 @@ func (s *Store) Begin(t Task) (Task, error) {
 			if until := ends.Add(max(s.options.Retain, leastKept)); until.After(t.Until) {
 				t.Until = until
 			}
+			c.Tell(a)
 		}
+		s.number(c, &t)
 		t.entries(c.Put)
 	})
 	return t, err
@@ -93,6 +98,7 @@ func (t Task) entries(do func(bucket string, key []byte, value any)) {
 	do(bucketTasks, []byte(t.ID), t)
 	do(bucketTaskEnds, ledger.TimeKey(t.Until, t.ID), true)
 	do(bucketTaskKeys, t.Key[:], t.ID)
+	do(bucketChanged, t.changedKey(), t.ID)
 	for _, id := range t.Items {
 		do(bucketFollowers, follower(id, t.ID), true)
 	}
@@ -150,11 +156,13 @@ func (s *Store) TasksOf(approval string) (all []Task, err error) {
 	return all, err
 }
 
-// forgetTasks removes the tasks whose time is up.
+// forgetTasks removes the tasks whose time is up. One whose end is not on record yet stays until
+// its program can be told of it.
 func (s *Store) forgetTasks(ctx context.Context) error {
 	return s.ledger.Past(ctx, bucketTaskEnds, s.now(), func(_ context.Context, id string) error {
 		return s.ledger.Update(func(c *change) {
-			if t, found := readTask(c.Tx, id); found {
+			t, found := readTask(c.Tx, id)
+			if found && !slices.ContainsFunc(t.Items, s.ledger.Unrecorded) {
 				t.entries(func(bucket string, key []byte, _ any) { c.Delete(bucket, key) })
 			}
 		})
@@ -166,8 +174,17 @@ func follower(approval, task string) []byte { return []byte(approval + "\x00" + 
 
 // followers are the ids of the tasks that follow an approval.
 func followers(tx *ledger.Tx, approval string) (tasks []string) {
+	return followersAfter(tx, approval, nil)
+}
+
+// followersAfter are those of the tasks that follow an approval that come after a key, if that is a key of this
+// approval.
+func followersAfter(tx *ledger.Tx, approval string, after []byte) (tasks []string) {
 	prefix := follower(approval, "")
-	for key := range tx.Scan(bucketFollowers, prefix) {
+	if !bytes.HasPrefix(after, prefix) {
+		after = prefix
+	}
+	for key := range tx.Scan(bucketFollowers, after) {
 		task, is := bytes.CutPrefix(key, prefix)
 		if !is {
 			break

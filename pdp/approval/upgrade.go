@@ -18,7 +18,7 @@ func Look(data string, key []byte) (pending int, open []Approval, err error) {
 	err = ledger.Examine(form(data, key), func(tx *ledger.Tx) {
 		switch tx.Format() {
 		case 0:
-		case sealedVersion, FormatVersion:
+		case FormatVersion, formatSealed:
 			open = ledger.OpenItems[Approval](tx)
 			pending = int(readQueue(tx, open).pending.Load())
 			for range ledger.Outbox[Step](tx) { // Open reads it, too
@@ -43,7 +43,7 @@ func (s *Store) Upgraded() *Upgraded { return s.upgraded }
 // It changes nothing. It does not read a file that a process has open.
 func Old(data string) (open []Approval, is bool, err error) {
 	err = ledger.Examine(form(data, nil), func(tx *ledger.Tx) {
-		if is = older(tx) == 1; is {
+		if is = older(tx) == formatChecked; is {
 			_, open, _, _ = readOld(tx)
 		}
 	})
@@ -77,24 +77,21 @@ func checked(bucket string, key, value []byte) (text []byte, err error) {
 	return value[4:], nil
 }
 
-// sealedVersion is the older format in which values were sealed already.
-const sealedVersion = 2
-
-// older is the number of an older format that can be taken over, and 0 for any other.
+// older is the number of an older format that a file has, and 0 for any other file.
 func older(tx *ledger.Tx) int {
-	is := func(version int, unseal func(bucket string, key, value []byte) ([]byte, error)) bool {
-		number := 0
+	has := func(format int, unseal func(string, []byte, []byte) ([]byte, error)) bool {
+		version := 0
 		err := tx.Try(func(tx *ledger.Tx) {
 			tx.Unseal = unseal
-			tx.Get(ledger.BucketMeta, []byte(ledger.KeyFormat), &number)
+			tx.Get(ledger.BucketMeta, []byte(ledger.KeyFormat), &version)
 		})
-		return err == nil && number == version
+		return err == nil && version == format
 	}
 	switch {
-	case is(1, checked):
-		return 1
-	case is(sealedVersion, tx.Unseal):
-		return sealedVersion
+	case has(formatChecked, checked):
+		return formatChecked
+	case has(formatSealed, tx.Unseal):
+		return formatSealed
 	}
 	return 0
 }
@@ -113,11 +110,7 @@ func readOld(tx *ledger.Tx) (all, open []Approval, tasks []Task, untold map[stri
 				open = append(open, a)
 			}
 		}
-		for _, read := range tx.Scan(bucketTasks, nil) {
-			var t Task
-			read(&t)
-			tasks = append(tasks, t)
-		}
+		tasks = readTasks(tx)
 		for key, read := range tx.Scan(bucketUntold, nil) {
 			var events []Event
 			read(&events)
@@ -128,14 +121,19 @@ func readOld(tx *ledger.Tx) (all, open []Approval, tasks []Task, untold map[stri
 	return all, open, tasks, untold
 }
 
-// Upgrade implements [ledger.Rules]. Of a file of format 2 it changes the number of the format
-// alone. It takes a file of format 1, once, and writes it anew with what is kept. An open approval
-// is made again from the steps that the log has of it. It is dropped if the log has none, because
-// anybody who could write to the file could write anything. An approval that ended is no reason to
-// allow anything, and is taken as it is.
+// Upgrade implements [ledger.Rules]. A file of format 2 was written with the key, and all that it
+// has still means the same: its tasks only become known by their callers. A file of format 1 is
+// taken once, and written anew with what is kept. An open approval is made again from the steps
+// that the log has of it. It is dropped if the log has none, because anybody who could write to the
+// file could write anything. An approval that ended is no reason to allow anything, and is taken as
+// it is.
 func (r rules) Upgrade(c *change) {
-	if older(c.Tx) == sealedVersion {
-		c.Put(ledger.BucketMeta, []byte(ledger.KeyFormat), FormatVersion)
+	if older(c.Tx) == formatSealed {
+		c.Extend()
+		for _, t := range readTasks(c.Tx) {
+			r.number(c, &t)
+			t.entries(c.Put)
+		}
 		return
 	}
 	if r.options.Old == nil {
@@ -170,10 +168,22 @@ func (r rules) Upgrade(c *change) {
 	}
 	for _, t := range tasks {
 		if !slices.ContainsFunc(t.Items, func(id string) bool { return !kept[id] }) {
+			r.number(c, &t)
 			t.entries(c.Put)
 		}
 	}
 	r.upgraded = result
+}
+
+// readTasks reads all tasks.
+func readTasks(tx *ledger.Tx) (tasks []Task) {
+	for _, read := range tx.Scan(bucketTasks, nil) {
+		var t Task
+		if read(&t) {
+			tasks = append(tasks, t)
+		}
+	}
+	return tasks
 }
 
 // again makes an open approval of format 1 from its steps. Of a reservation only the log

@@ -16,14 +16,19 @@ type Bulletin struct {
 type News struct {
 	// C has one value while there is something that was not received yet.
 	C     <-chan struct{}
-	of    func(tenant, id string) bool
+	of    func(Notice) bool
 	board *Bulletin
 }
 
-// News are of those items for which a function says so by tenant and id; the function must be quick. If it is nil, they
-// are of every change, also one of no item. A reader that looks after this returned misses nothing that was on record
-// by then or comes after it.
-func (b *Bulletin) News(of func(tenant, id string) bool) *News {
+// Notice is what news say of an item that has changed: whose it is, by tenant and caller, and its id.
+type Notice struct {
+	Tenant, Caller, ID string
+}
+
+// News are of those items for which a function says so; the function must be quick. If it is nil, they are of every
+// change, also one of no item. A reader that looks after this returned misses nothing that was on record by then or
+// comes after it.
+func (b *Bulletin) News(of func(Notice) bool) *News {
 	c := make(chan struct{}, 1)
 	n := &News{C: c, of: of, board: b}
 	b.mu.Lock()
@@ -40,11 +45,11 @@ func (n *News) Close() {
 }
 
 // post says that a change of these items counts.
-func (b *Bulletin) post(items []Standing) {
+func (b *Bulletin) post(items []Notice) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for n, c := range b.readers {
-		if n.of != nil && !slices.ContainsFunc(items, func(is Standing) bool { return n.of(is.Tenant, is.ID) }) {
+		if n.of != nil && !slices.ContainsFunc(items, n.of) {
 			continue
 		}
 		select {

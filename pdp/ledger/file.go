@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,9 +36,10 @@ type Form struct {
 	// older format that [Rules].Upgrade can read, or 0.
 	Version int
 	Older   func(*Tx) int
-	// Buckets are the owner's buckets, and Items is the one of them that has the items, by their ids.
-	Buckets []string
-	Items   string
+	// Buckets are the owner's buckets, and Items is the one of them that has the items, by their ids. Files of an older
+	// format do not have NewBuckets, which are among Buckets.
+	Buckets, NewBuckets []string
+	Items               string
 	// Marshal and Unmarshal are how values are written.
 	Marshal   json.Options
 	Unmarshal json.Options
@@ -112,11 +114,11 @@ func (tx *Tx) Format() (number int) {
 	if name, _ := tx.bolt.Cursor().First(); name == nil {
 		return 0
 	}
-	for _, name := range known.buckets() {
-		if tx.bolt.Bucket([]byte(name)) == nil {
-			tx.Fail(fmt.Errorf("%w: it has no bucket %s", known.Errors.Damaged, name))
-			return 0
-		}
+	missing := slices.DeleteFunc(known.buckets(), func(name string) bool { return tx.bolt.Bucket([]byte(name)) != nil })
+	isOld := func(name string) bool { return !slices.Contains(known.NewBuckets, name) }
+	if n := slices.IndexFunc(missing, isOld); n >= 0 {
+		tx.Fail(fmt.Errorf("%w: it has no bucket %s", known.Errors.Damaged, missing[n]))
+		return 0
 	}
 	if older := known.Older(tx); older > 0 {
 		return older
@@ -126,6 +128,8 @@ func (tx *Tx) Format() (number int) {
 	} else if number != known.Version {
 		tx.Fail(fmt.Errorf("its format is version %d, and this program knows version %d only: use the program that wrote it",
 			number, known.Version))
+	} else if len(missing) > 0 {
+		tx.Fail(fmt.Errorf("%w: it has no bucket %s", known.Errors.Damaged, missing[0]))
 	}
 	return number
 }

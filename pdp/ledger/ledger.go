@@ -37,6 +37,8 @@ type Item interface {
 type Standing struct {
 	ID     string
 	Tenant string
+	// Caller is who asked for the item. The ledger tells news by it.
+	Caller string
 	// Open says that the item can change, or that something of it can be reserved. Ends is when that ends by itself, or
 	// when it ended.
 	Open bool
@@ -57,6 +59,7 @@ type Entry struct {
 	ID     string // of the record
 	Item   string
 	Tenant string
+	Caller string // as of [Standing]
 	// Settles says that the step tells what became of a reservation. The item counts before such a step is on record,
 	// and waits for the record of any other step.
 	Settles bool
@@ -236,10 +239,15 @@ func (l *Ledger[I, S]) Update(f func(*Change[S])) error {
 		}
 	})
 	if err == nil && len(c.steps) == 0 { // else it counts when they are on record, and is news then
-		l.post(c.saved)
+		for _, is := range c.saved {
+			c.news = append(c.news, is.notice())
+		}
+		l.post(c.news)
 	}
 	return err
 }
+
+func (s Standing) notice() Notice { return Notice{Tenant: s.Tenant, Caller: s.Caller, ID: s.ID} }
 
 // Commit makes a change of an item, whose lock the caller holds, and puts its steps on record. The change counts if
 // this returns nil.

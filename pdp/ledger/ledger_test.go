@@ -291,7 +291,7 @@ func TestOutbox(t *testing.T) {
 	l, data := newLog(), t.TempDir()
 	a := open(t, data, l)
 	is := a.sell(t, "t", 1)
-	news := a.News(func(tenant, id string) bool { return tenant == "acme" && id == "t" })
+	news := a.News(func(n ledger.Notice) bool { return n.Tenant == "acme" && n.ID == "t" })
 	defer news.Close()
 	l.locked(func() { l.away = true })
 	err := a.Commit(t.Context(), "t", a.save(is, is, "moved", "painted"))
@@ -312,7 +312,7 @@ func TestOutbox(t *testing.T) {
 	if a.Unrecorded("t") || !slices.Equal(l.names(), []string{"sold", "moved", "painted"}) {
 		t.Errorf("after a restart on record is %v", l.names())
 	}
-	again := a.News(func(_, id string) bool { return id == "t" })
+	again := a.News(func(n ledger.Notice) bool { return n.ID == "t" })
 	defer again.Close()
 	must(t, a.Commit(t.Context(), "t", a.save(a.read(t, "t"), is, "painted")))
 	<-again.C

@@ -15,6 +15,9 @@ func (l *Ledger[I, S]) Unrecorded(id string) bool {
 	return slices.ContainsFunc(l.memory.Load().stepsOf(id), func(e *entry[S]) bool { return !e.Settles })
 }
 
+// UnrecordedItems are the ids of the items of which not all steps are on record, in their order.
+func (l *Ledger[I, S]) UnrecordedItems() []string { return l.memory.Load().unrecorded() }
+
 // record puts on record what steps of an item are not, in their order. The lock of the item is held.
 func (l *Ledger[I, S]) record(ctx context.Context, id string) error {
 	entries := l.memory.Load().stepsOf(id)
@@ -25,7 +28,7 @@ func (l *Ledger[I, S]) record(ctx context.Context, id string) error {
 		l.memory.Load().recorded(e)
 	}
 	if len(entries) > 0 {
-		l.post([]Standing{{ID: id, Tenant: entries[0].Tenant}})
+		l.post([]Notice{{Tenant: entries[0].Tenant, Caller: entries[0].Caller, ID: id}})
 	}
 	return nil
 }

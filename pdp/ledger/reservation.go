@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// Reservation is a use of an item that one decision has, and no other can have. The item is locked until exactly one of
-// Spent and InDoubt is called.
+// Reservation is a use of an item that one decision has, and no other can have, or uses of several decisions that go on
+// record together. The item is locked until exactly one of Spent and InDoubt is called.
 type Reservation[I Item, S Step] struct {
-	ledger   *Ledger[I, S]
-	item     I // with the reservation
-	decision string
-	unlock   func()
+	ledger    *Ledger[I, S]
+	item      I // with the reservation
+	decisions []string
+	unlock    func()
 }
 
 // Reserve writes a change after which an item has a reservation by a decision, durably, so that the decision can be
@@ -23,20 +23,36 @@ func (l *Ledger[I, S]) Reserve(item I, by string, unlock func(), write func(*Cha
 	if err := l.Update(write); err != nil {
 		return nil, err
 	}
-	return &Reservation[I, S]{l, item, by, unlock}, nil
+	return &Reservation[I, S]{l, item, []string{by}, unlock}, nil
 }
 
-// Spent settles the use: the decision is on record, and that is what counts. What cannot be written now is written
+// Item is the item with what is reserved of it.
+func (r *Reservation[I, S]) Item() I { return r.item }
+
+// Add writes a change after which the item has one more reservation, by another decision.
+func (r *Reservation[I, S]) Add(item I, by string, write func(*Change[S])) error {
+	if err := r.ledger.Update(write); err != nil {
+		return err
+	}
+	r.item, r.decisions = item, append(r.decisions, by)
+	return nil
+}
+
+// Spent settles the uses: the decisions are on record, and that is what counts. What cannot be written now is written
 // later.
 func (r *Reservation[I, S]) Spent(ctx context.Context) {
 	defer r.unlock()
-	if err := r.ledger.options.Rules.Settle(ctx, r.item, []Outcome{{r.decision, true}}); err != nil {
+	outcomes := make([]Outcome, len(r.decisions))
+	for n, decision := range r.decisions {
+		outcomes[n] = Outcome{decision, true}
+	}
+	if err := r.ledger.options.Rules.Settle(ctx, r.item, outcomes); err != nil {
 		r.ledger.options.OnError(err)
 	}
 }
 
-// InDoubt leaves the use reserved: it is not known whether the decision is on record. [Ledger.Run] asks the log, and
-// then the use is spent or there again.
+// InDoubt leaves the uses reserved: it is not known whether the decisions are on record. [Ledger.Run] asks the log, and
+// then each use is spent or there again.
 func (r *Reservation[I, S]) InDoubt() { r.unlock() }
 
 // settle asks the log what became of the reservations of an item. The lock of the item is held.

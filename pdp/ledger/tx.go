@@ -97,6 +97,14 @@ func (tx *Tx) listed() (ids []string) {
 	return ids
 }
 
+// Last is the last number that [Change.Next] gave for a bucket, 0 for none.
+func (tx *Tx) Last(bucket string) uint64 {
+	if b := tx.bolt.Bucket([]byte(bucket)); b != nil {
+		return b.Sequence()
+	}
+	return 0
+}
+
 // Scan goes through a bucket in the order of its keys: those after a key, or all if that is nil. Read reads the value,
 // as Get does, while the loop is at it.
 func (tx *Tx) Scan(bucket string, after []byte) iter.Seq2[[]byte, func(into any) bool] {
@@ -189,6 +197,7 @@ type Change[S Step] struct {
 	Size  uint64
 	steps []*entry[S]
 	saved []Standing
+	news  []Notice
 	then  []func()
 }
 
@@ -238,10 +247,34 @@ func (c *Change[S]) Step(step S) {
 	c.Put(bucketOutbox, numberKey(number), step)
 }
 
+// Next is the next number of a bucket, and at least so much. No number comes twice.
+func (c *Change[S]) Next(bucket string, least uint64) (number uint64) {
+	if c.err == nil {
+		b := c.bolt.Bucket([]byte(bucket))
+		number = max(b.Sequence()+1, least)
+		c.err = b.SetSequence(number)
+	}
+	return number
+}
+
+// Tell makes news of an item that the change does not save, because something was done that has to do with it.
+func (c *Change[S]) Tell(item Item) { c.news = append(c.news, item.Standing().notice()) }
+
 // Then has a function run when the change is durable, before the next change begins.
 func (c *Change[S]) Then(f func()) { c.then = append(c.then, f) }
 
 // Begin removes all that the file has, so that it is as a new one.
 func (c *Change[S]) Begin() { c.begin() }
+
+// Extend gives a file of an older format the buckets that are new, and the number of this format. It keeps all that the
+// file has.
+func (c *Change[S]) Extend() {
+	for _, name := range c.form.NewBuckets {
+		if _, err := c.bolt.CreateBucketIfNotExists([]byte(name)); err != nil {
+			c.Fail(err)
+		}
+	}
+	c.Put(BucketMeta, []byte(KeyFormat), c.form.Version)
+}
 
 func numberKey(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

@@ -128,6 +128,9 @@ func TestAccessRequestAttacks(t *testing.T) {
 		if a.Decision || a.Context.Reason != attack.reason {
 			t.Errorf("%s: got %s, want %s", name, a.text, attack.reason)
 		}
+		if item := attack.p.batch("", attack.question)[0]; item.plain() != a.plain() {
+			t.Errorf("%s, in a batch: got %s, want %s", name, item.plain(), a.plain())
+		}
 	}
 	for name, context := range map[string]string{
 		"the word alone, of something else": push + `,"more":1,"justification":"approved"`, "only said": push + `,"approved":true,"evaluation_id":"` + id + `"`, "another word": push + `,"justification":"Approved"`,
@@ -138,9 +141,6 @@ func TestAccessRequestAttacks(t *testing.T) {
 	}
 	if a := c.program("explainer").evaluates(true_, "X-Explain", "true"); a.Decision {
 		t.Errorf("to be explained: %s", a.text)
-	}
-	if _, text := p.do("asker", "POST", "/access/v1/evaluations", "{"+true_+`,"evaluations":[{}]}`); !strings.Contains(text, `"decision":false`) || strings.Contains(text, "access_request") {
-		t.Errorf("in a batch: %s", text)
 	}
 	if got, _ := c.sees("mia", id); got.Status != "approved" || got.Used != 0 {
 		t.Errorf("a mismatch burned it: %+v", got)

@@ -187,8 +187,11 @@ func (w *world) try() (a posed, brought reference, allowed bool) {
 		claims = append(claims, fmt.Sprintf(`,"approval_id":%q`, brought.id), fmt.Sprintf(`,"justification":"approved","approval_id":%q`, brought.id))
 	}
 	more += pick(w, claims...)
-	if pick(w, true, false) {
+	switch w.random.IntN(3) {
+	case 0:
 		return a, brought, w.asks(a.caller, a.native(more), "X-Approval", "none").may()
+	case 1:
+		return a, brought, w.program(a).batch("", a.authzen(more))[0].Decision
 	}
 	return a, brought, w.program(a).evaluates(a.authzen(more)).Decision
 }

@@ -244,7 +244,7 @@ func TestWhatIsSaidForIt(t *testing.T) {
 	}
 	id := c.waiting(asked)
 	_, shown := c.do("mia", "GET", "/v1/approvals/"+id, "")
-	for _, part := range []string{`"via":"authzen"`, `"business_justification":"it burns; the word is `, `"emergency":true`, `"session_id":"s-1"`, `"client":{"id":"app"`} {
+	for _, part := range []string{`"asked":"authzen"`, `"business_justification":"it burns; the word is `, `"emergency":true`, `"session_id":"s-1"`, `"client":{"id":"app"`} {
 		if !strings.Contains(shown, part) {
 			t.Errorf("%s is not in %s", part, shown)
 		}

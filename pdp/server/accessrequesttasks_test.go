@@ -162,3 +162,40 @@ func TestAccessRequestsInTenants(t *testing.T) {
 		t.Errorf("got %s", a.text)
 	}
 }
+
+// A pending task names its approval requests, so that its program can have their approvers asked over MCP. One that has
+// ended names them no more, and whoever else reads the names gets nothing by them.
+func TestAPendingTaskNamesItsApprovals(t *testing.T) {
+	c := openDesk(t)
+	p := c.program("asker")
+	one := p.requests(wants("push", push))
+	if len(one.Task.Approvals) != 1 || one.Task.Approvals[0].Item != nil {
+		t.Fatalf("got %s", one.text)
+	}
+	id := one.Task.Approvals[0].ID
+	if form := c.message("asker", id, "elicitation", 200); !strings.Contains(form, `"id":"`+id+`"`) {
+		t.Errorf("got %s", form)
+	}
+	c.message("other-asker", id, "elicitation", 404)
+	c.says("mia", id, "response", `{"action":"accept","content":{"approve":true}}`, 200)
+	if done := p.looks(one.Task.ID); done.Task.Status != "approved" || done.Task.Approvals != nil || done.Result.Approval.ID != id {
+		t.Errorf("got %s", done.text)
+	}
+	several := p.submits(p.several("list", "stop"))
+	named := several.Task.Approvals
+	if len(named) != 2 || named[0].Item == nil || *named[0].Item != 0 || *named[1].Item != 1 {
+		t.Fatalf("got %s", several.text)
+	}
+	for n, tool := range []string{"list", "stop"} {
+		if form := c.message("asker", named[n].ID, "elicitation", 200); !strings.Contains(form, `"tool":"`+tool+`"`) {
+			t.Errorf("item %d: got %s", n, form)
+		}
+	}
+	c.says("mia", named[1].ID, "decision", no, 200)
+	if half := p.looks(several.Task.ID); half.Task.Status != "pending" || len(half.Task.Approvals) != 2 {
+		t.Errorf("half of it: got %s", half.text)
+	}
+	if cancelled := p.cancels(several.Task.ID, ""); cancelled.Task.Approvals != nil {
+		t.Errorf("got %s", cancelled.text)
+	}
+}

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
@@ -30,7 +32,10 @@ const manyWaiting = 100_000
 
 // withWaiting is a data directory in which some approval requests wait, in memory
 // where there is such a place: what is measured does not write.
-func withWaiting(b *testing.B, n int) string {
+func withWaiting(b *testing.B, n int) string { return withTasks(b, n, false) }
+
+// withTasks is the same, and a task may follow each.
+func withTasks(b *testing.B, n int, tasks bool) string {
 	b.Helper()
 	data, err := os.MkdirTemp("/dev/shm", "approvals")
 	if err != nil {
@@ -58,7 +63,11 @@ func withWaiting(b *testing.B, n int) string {
 			Subject: evaluation.Ref{Type: "agent", ID: fmt.Sprint("bot", k%1000)}, Resource: evaluation.Ref{Type: "tool", ID: "push"}, Action: "tool.invoke",
 			Shown: []byte(`{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"push"},"context":{"arguments":{"branch":"main"}}}`),
 		}
-		if _, err := s.File(context.Background(), q); err != nil {
+		a, err := s.File(context.Background(), q)
+		if err == nil && tasks {
+			_, err = s.Begin(approval.Task{ID: fmt.Sprint("task", k), Tenant: q.Tenant, Caller: q.Caller, Items: []string{a.ID}})
+		}
+		if err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -78,7 +87,7 @@ func benchCounter(b *testing.B, data string) (s *pdptest.Server, keys map[string
 	}
 	keys = map[string]string{}
 	for name, spec := range map[string]auth.KeySpec{
-		"pep": {},
+		"pep": {Grant: auth.Grant{Permissions: []auth.Permission{auth.Decide, auth.Request}}},
 		"mia": {Principal: auth.Principal{Type: "user", ID: "mia"}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}},
 		"eve": {Principal: auth.Principal{Type: "user", ID: "eve"}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}},
 	} {
@@ -209,6 +218,60 @@ func BenchmarkStartWith10kPendingBeforeAMillionRecords(b *testing.B) {
 	b.ReportMetric(without.Median(), "ms-without")
 	bound.Check(b, with.Median()-without.Median(), "ms-more", 2000)
 	b.ReportMetric(0, "ns/op")
+}
+
+// How long after a vote does a program know, that follows so many tasks with one request that waits? And how often was
+// looked for that?
+func BenchmarkFollowing(b *testing.B) {
+	for _, n := range []int{20, 2000} {
+		b.Run(fmt.Sprint("tasks=", n), func(b *testing.B) {
+			s, keys := benchCounter(b, withTasks(b, n, true))
+			var ids []string
+			list := func(query string) (cursor string, told int) {
+				var list evaluation.TaskList
+				got := s.Get("/access/v1/requests?"+query, "Authorization", keys["pep"])
+				if err := json.Unmarshal([]byte(got.Body), &list); err != nil || got.Status != 200 {
+					b.Fatal(got.Status, got.Body)
+				}
+				for _, t := range list.Tasks {
+					for _, a := range t.Task.Approvals {
+						ids = append(ids, a.ID)
+					}
+				}
+				return list.Cursor, len(list.Tasks)
+			}
+			cursor, all := list("limit=200")
+			for told := all; told > 0; all += told {
+				cursor, told = list("limit=200&after=" + cursor)
+			}
+			if all != n {
+				b.Fatalf("%d of %d tasks are told", all, n)
+			}
+			var passes bound.Passes
+			looks := s.Looks()
+			for round := 0; b.Loop(); round++ {
+				begun, told := s.Looks(), make(chan int)
+				go func() {
+					var n int
+					cursor, n = list("wait=30s&after=" + cursor)
+					told <- n
+				}()
+				for s.Looks() == begun { // until it waits
+					runtime.Gosched()
+				}
+				start := time.Now()
+				if got := s.Do("POST", "/v1/approvals/"+ids[round]+"/decision", yes, "Authorization", keys["mia"], "Content-Type", "application/json"); got.Status != 200 {
+					b.Fatal(got.Status, got.Body)
+				}
+				if n := <-told; n != 1 {
+					b.Fatalf("%d are told", n)
+				}
+				passes.Took(time.Since(start))
+			}
+			b.ReportMetric(float64(s.Looks()-looks)/float64(b.N), "looks/op")
+			bound.Check(b, passes.Median(), "ms-median", 250)
+		})
+	}
 }
 
 // appendDecisions puts decisions of some 700 bytes on record, whose index is made.

@@ -53,6 +53,9 @@ func unrecordedApprovals(t *testing.T, mode decisionlog.Mode) {
 		{"mia", "decision", yes, ask("stop", 5), approval.Pending}, // one of two
 	}
 	waits := ask("push", 6)
+	follows := p.follows()
+	follows.lists("")
+	fresh := p.follows()
 
 	ballast := filled(t, dir)
 	// A log that failed takes nothing until it is opened again, and that writes a record. So no step has a place once
@@ -95,6 +98,10 @@ func unrecordedApprovals(t *testing.T, mode decisionlog.Mode) {
 	if got := p.looks(task.Task.ID); got.status != 200 || got.Task.Status != "pending" {
 		t.Errorf("its task: got %d %s", got.status, got.text)
 	}
+	if got, more := follows.lists("&wait=1ms"); len(got) != 0 || more {
+		t.Errorf("who follows its tasks is told %v", got)
+	}
+	fresh.lists("") // of nothing, as it is neither known to wait nor to have ended
 	if got := p.cancels(task.Task.ID, ""); got.status != 503 || !strings.Contains(got.text, unrecorded) {
 		t.Errorf("its task is cancelled: got %d %s", got.status, got.text)
 	}
@@ -109,7 +116,18 @@ func unrecordedApprovals(t *testing.T, mode decisionlog.Mode) {
 		_, text := c.do("pep", "GET", "/v1/approvals/"+steps[0].id+"?wait=30s", "")
 		waited <- text
 	}()
+	told := make(chan string)
+	go func() {
+		got, _ := follows.lists("&wait=30s")
+		told <- stands(got)
+	}()
 	must(t, os.Remove(ballast))
+	if got := <-told; got != "denied" {
+		t.Errorf("who followed its tasks got %q", got)
+	}
+	if got, _ := fresh.lists("&wait=30s"); stands(got) != "denied" || got[0].Task.ID != task.Task.ID {
+		t.Errorf("who began to follow them meanwhile got %v", got)
+	}
 	if text := <-waited; !strings.Contains(text, `"status":"approved"`) {
 		t.Errorf("who waited got %s", text)
 	}

@@ -72,11 +72,12 @@ func TestMCPMessages(t *testing.T) {
 			`,` + asks + `"requestedSchema":{"type":"object","properties":{` + properties + `},"required":[` + required + `]},"metadata":` + metadata + `}}`
 	}
 	authorization := `{"id":"ID","tool":"push","arguments":` + arguments + `,"requester":"agent/bot","reason":"bot wants push","expiresAt":"` + pdptest.Now.Add(10*time.Minute).Format(time.RFC3339) + `",` + asks + whole + `}`
+	choose := elicits(`"action":{"type":"string","title":"Decision","enum":["approve","deny","delegate"]},`+
+		`"delegateTo":{"type":"string","title":"Delegate to","description":"Who decides instead, as policies name them, such as User::\"mia\"."},`+reason, `"action"`)
 	for which, want := range map[string]string{
-		"elicitation":              elicits(approve+`,`+reason, `"approve"`),
+		"elicitation":              choose, // the obligation is delegable
 		"elicitation?form=approve": elicits(approve+`,`+reason, `"approve"`),
-		"elicitation?form=choose": elicits(`"action":{"type":"string","title":"Decision","enum":["approve","deny","delegate"]},`+
-			`"delegateTo":{"type":"string","title":"Delegate to","description":"Who decides instead, as policies name them, such as User::\"mia\"."},`+reason, `"action"`),
+		"elicitation?form=choose":  choose,
 		"elicitation?form=review": elicits(approve+`,"arguments.branch":{"type":"string","title":"branch","default":"main"},"arguments.n":{"type":"integer","title":"n","default":7},`+
 			`"arguments.password":{"type":"string","title":"password","default":"MASKED"},`+reason, `"approve","arguments.branch","arguments.n","arguments.password"`),
 		"authorization-request":                       `{"jsonrpc":"2.0","id":"ID","error":{"code":-32001,"message":"authorization required","data":{"authorizationRequest":` + authorization + `}}}`,
@@ -320,7 +321,7 @@ func TestMCPNobodyAnswersTwiceOrForThemselves(t *testing.T) {
 	}
 }
 
-// The record says in which form somebody answered, and why; a secret of the request that
+// The record says by which way somebody answered, and why; a secret of the request that
 // the reason quotes is not in it.
 func TestMCPIsOnRecord(t *testing.T) {
 	c := openCounter(t)
@@ -343,7 +344,7 @@ func TestMCPIsOnRecord(t *testing.T) {
 		}
 	}
 	got := regexp.MustCompile(`masked:\S+`).ReplaceAllString(strings.Join(said, "; "), "MASKED")
-	if want := `approve mcp user::"mia" MASKED is fine; deny mcp user::"mia" declined; approve  user::"mia" fine`; got != want {
+	if want := `approve api user::"mia" MASKED is fine; deny api user::"mia" declined; approve api user::"mia" fine`; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 	if strings.Contains(text, "hunter2") {

@@ -63,6 +63,7 @@ func (s *Server) openApprovals(kept *broker.Kept) (err error) {
 		},
 		Log:       s.decisions.log,
 		Keys:      s.keys.signing,
+		Sealer:    s.keys.pages.sealer,
 		PDP:       func() *pdp.PDP { return s.pdp },
 		Mask:      func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
 		IssuerURL: s.issuerURL,
@@ -81,10 +82,17 @@ func (s *Server) openApprovals(kept *broker.Kept) (err error) {
 	return nil
 }
 
-// mayApprove reports whether a credential may still approve in a tenant. A program that embeds the server, and tells
-// callers apart itself, says so by a method of its own.
-func (s *Server) mayApprove(tenant, caller string) bool {
-	known, says := s.live.Load().callers.(interface {
+// mayApprove reports whether a credential may still approve in a tenant, with the gateway that relayed it if there was
+// one. A program that embeds the server, and tells callers apart itself, says so by methods of its own.
+func (s *Server) mayApprove(tenant, caller, gateway string) bool {
+	callers := s.live.Load().callers
+	if gateway != "" {
+		known, says := callers.(interface {
+			RelayInForce(tenant, caller, gateway string) bool
+		})
+		return says && known.RelayInForce(tenant, caller, gateway)
+	}
+	known, says := callers.(interface {
 		InForce(tenant, caller string) bool
 	})
 	return !says || known.InForce(tenant, caller)

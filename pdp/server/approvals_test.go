@@ -392,8 +392,9 @@ func TestApprovalAttacks(t *testing.T) {
 	refused("said everywhere", "pep", change(`"actor_id"`, `"approved":true,"actor_id"`))
 	refused("to be explained", "explainer", tool("push", again), "X-Explain", "true")
 	refused("on whose behalf", "pep", tool("push", again+`,"on_behalf_of":[{"type":"user","id":"eve"}]`))
-	if status, _ := c.do("pep", "POST", "/access/v1/evaluations", `{"evaluations":[{}],"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"push"},"context":{`+push+`,"approval":{"id":"`+id+`"}}}`); status != 200 {
-		t.Error(status)
+	presented := push + `,"approval":{"id":"` + id + `"}`
+	if got := c.program("pep").batch("", wants("stop", presented), wants("push", presented+`,"force":true`), wants("read", presented)); said(got) != "---" {
+		t.Errorf("in a batch: %v", got)
 	}
 	if got, _ := c.sees("mia", id); got.Status != "approved" || got.Used != 0 {
 		t.Errorf("a mismatch burned it: %+v", got)

@@ -5,6 +5,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
 
@@ -17,11 +18,14 @@ func (d *decisionRoutes) answerBatch(c echo.Context, a door.Admitted, batch eval
 	d.door.Charge(a.Caller, len(batch.Items)-1)
 	ctx, cancel := d.door.Within(c)
 	defer cancel()
+	call := pdp.Call{Request: evaluation.Request{Shape: evaluation.AuthZEN}, Explain: explains(c, a.Caller)}
 	answer, err := d.pdp.EvaluateBatch(ctx, pdp.BatchCall{
-		Batch:   batch,
-		Asker:   asker(c, a.Caller),
-		Explain: explains(c, a.Caller),
-		GoOn:    a.Shift.GoOn,
+		Batch:     batch,
+		Asker:     asker(c, a.Caller),
+		Explain:   call.Explain,
+		Approvals: pdp.ApprovalsFor(&call, false, a.Caller.May(auth.Request)),
+		GoOn:      a.Shift.GoOn,
+		Waits:     func() { a.Shift.End() },
 	})
 	if err != nil {
 		return d.door.Refuse(c, err, evaluation.AuthZEN)

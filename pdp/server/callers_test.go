@@ -57,6 +57,7 @@ func TestTenantsOfOthersAreAnsweredLikeNone(t *testing.T) {
 		{"POST", metadataPath + "/tenants/TENANT", "", 405, false},
 		{"POST", "/tenants/TENANT/access/v1/requests", "{}", 404, false},
 		{"POST", "/tenants/TENANT/access/v1/requests", "{", 404, false},
+		{"GET", "/tenants/TENANT/access/v1/requests", "", 404, false},
 		{"GET", "/tenants/TENANT/access/v1/requests/ID", "", 404, false},
 		{"POST", "/tenants/TENANT/access/v1/requests/ID/cancel", "{}", 404, false},
 		{"GET", "/v1/decisions?tenant=TENANT", "", 200, false},

@@ -107,6 +107,7 @@ func asker(c echo.Context, caller auth.Caller) evaluation.Asker {
 		Name:        caller.Name,
 		Registered:  caller.Registered,
 		Obligations: caller.Obligations,
+		Relays:      caller.May(auth.Relay),
 		RequestID:   door.RequestID(c),
 		TraceID:     telemetry.TraceID(c.Request()),
 	}

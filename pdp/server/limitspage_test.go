@@ -54,10 +54,10 @@ func TestTheLimitsPageHasTheNumbers(t *testing.T) {
 		fmt.Sprintf("must take %d KiB in %v, or in %v", audit.ExportPiece>>10, shown(audit.ExportPatience), shown(door.MakesWay)),
 		fmt.Sprintf("`?wait=` | %s | %d |", thousands(approvals.MostWaiting), approvals.WaitingOfOne),
 		fmt.Sprintf("share one look, at most every %v", shown(approvals.LookAgain)),
-		fmt.Sprintf("pages of approval requests | %d at once | 1, callers take turns; %d wait |", approvals.MostPages, approvals.WaitingOfOne),
+		fmt.Sprintf("pages of approval requests, and of tasks | %d at once | 1, callers take turns; %d wait |", approvals.MostPages, approvals.WaitingOfOne),
 		fmt.Sprintf("changed every %v; %s wait |", shown(door.ShiftTime), thousands(door.DecisionQueue)),
 		fmt.Sprintf("`max_connections`, %s |", thousands(door.DefaultMaxConnections)),
-		fmt.Sprintf("a page of the decision log, of approval requests | %d MiB,", audit.PageBytes>>20),
+		fmt.Sprintf("a page of the decision log, of approval requests, of tasks | %d MiB,", audit.PageBytes>>20),
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)

@@ -32,7 +32,7 @@ func (t pageToken) next(last *string, now time.Time) pageToken {
 }
 
 // pager seals and opens page tokens.
-type pager struct{ aead cipher.AEAD }
+type pager struct{ sealer }
 
 // newPager uses a key of 32 bytes.
 func newPager(key []byte) (*pager, error) {
@@ -41,7 +41,27 @@ func newPager(key []byte) (*pager, error) {
 		return nil, err
 	}
 	aead, err := cipher.NewGCMWithRandomNonce(block)
-	return &pager{aead}, err
+	return &pager{sealer{aead}}, err
+}
+
+// sealer seals texts that callers are given and send back. What a text is bound to begins with what it is for, so that
+// no text passes for one of another use.
+type sealer struct{ aead cipher.AEAD }
+
+// Seal implements [broker.Sealer].
+func (s sealer) Seal(text, binding []byte) (token string) {
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, text, binding))
+}
+
+// Open implements [broker.Sealer].
+func (s sealer) Open(token string, binding []byte) (text []byte, ok bool) {
+	// Strict: bits that mean nothing must be zero, or two tokens would be one.
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if err != nil {
+		return nil, false
+	}
+	text, err = s.aead.Open(nil, nil, sealed, binding)
+	return text, err == nil
 }
 
 // begin says where a page begins, and how much it holds at most.
@@ -67,18 +87,13 @@ func (p *pager) seal(t pageToken, binding []byte) string {
 	if err != nil {
 		panic(err) // two numbers and a string that came from an id; ids are valid UTF-8
 	}
-	return base64.RawURLEncoding.EncodeToString(p.aead.Seal(nil, nil, text, binding))
+	return p.Seal(text, binding)
 }
 
 func (p *pager) open(token string, binding []byte, now time.Time) (pageToken, bool) {
 	var t pageToken
-	// Strict: bits that mean nothing must be zero, or two tokens would be one.
-	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil {
-		return t, false
-	}
-	text, err := p.aead.Open(nil, nil, sealed, binding)
-	if err != nil || json.Unmarshal(text, &t) != nil {
+	text, ok := p.Open(token, binding)
+	if !ok || json.Unmarshal(text, &t) != nil {
 		return t, false
 	}
 	return t, now.Unix() < t.Expiry

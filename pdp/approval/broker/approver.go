@@ -25,9 +25,7 @@ var (
 // Nothing but the credential says whose request it is.
 type Seen struct {
 	Approval approval.Approval
-	// Via is the protocol by which the caller says something about it, "" for this service's own.
-	Via string
-	by  *approver
+	by       *approver
 	standing
 }
 
@@ -58,8 +56,22 @@ type approver struct {
 }
 
 type reviewerOf struct {
-	tenant, caller string
-	person         auth.Principal
+	tenant string
+	voter
+}
+
+// voter is a person who votes, or would: as policies name them, by which credential, and how. Nobody has voted yet as a
+// person without a credential.
+type voter struct {
+	person auth.Principal
+	caller string
+	way    evaluation.Way
+}
+
+// voterOf is the person of a vote.
+func voterOf(v approval.Vote) (voter, error) {
+	person, err := auth.ParsePrincipal(v.By)
+	return voter{person, v.Caller, v.Way()}, err
 }
 
 func (b *Broker) approver(caller auth.Caller) *approver {
@@ -102,9 +114,9 @@ func (v *approver) standing(ctx context.Context, a approval.Approval) (s standin
 	}
 	asked := v.caller.Name == a.Caller
 	if v.caller.May(auth.Approve) {
-		s, err = v.may(ctx, a, v.caller.Principal, v.caller.Name)
+		s, err = v.may(ctx, a, voter{v.caller.Principal, v.caller.Name, v.caller.Way})
 		for _, vote := range a.Votes {
-			s.voted = s.voted || vote.By == v.caller.Principal.String()
+			s.voted = s.voted || vote.By == v.caller.Principal.String() || vote.Caller == v.caller.Name
 		}
 	}
 	s.asked = asked
@@ -114,27 +126,25 @@ func (v *approver) standing(ctx context.Context, a approval.Approval) (s standin
 // may says whether a person may decide: because the policies let them, and they named no other person in their place;
 // or because a person whom the policies let named them, by a credential that is in force. Nobody decides about their
 // own request.
-func (v *approver) may(
-	ctx context.Context, a approval.Approval, person auth.Principal, caller string,
-) (s standing, err error) {
-	review, err := v.review(ctx, a, person, caller)
+func (v *approver) may(ctx context.Context, a approval.Approval, who voter) (s standing, err error) {
+	review, err := v.review(ctx, a, who)
 	if err != nil || review.Own {
 		return standing{own: review.Own}, err
 	}
 	s.decides = review.May
 	for _, vote := range a.Votes {
-		if vote.Kind != approval.Delegate || !v.options.Store.InForce(a.Tenant, vote.Caller) {
+		if vote.Kind != approval.Delegate || !v.options.Store.InForce(a.Tenant, vote.Caller, vote.Gateway) {
 			continue
 		}
-		by, err := auth.ParsePrincipal(vote.By)
+		by, err := voterOf(vote)
 		if err != nil {
 			return standing{}, err
 		}
-		if v.same(a.Tenant, vote.By, person.String()) {
+		if vote.Caller == who.caller || v.same(a.Tenant, vote.By, who.person.String()) {
 			return standing{}, nil
 		}
-		if vote.To == person.String() && !s.decides {
-			from, err := v.review(ctx, a, by, vote.Caller)
+		if vote.To == who.person.String() && !s.decides {
+			from, err := v.review(ctx, a, by)
 			if err != nil {
 				return standing{}, err
 			}
@@ -148,10 +158,8 @@ func (v *approver) may(
 
 // review asks the policies in force. If a tenant does not exist any more, nobody decides about its approval requests;
 // those of other tenants go on.
-func (v *approver) review(
-	ctx context.Context, a approval.Approval, person auth.Principal, caller string,
-) (pdp.Review, error) {
-	reviewer, err := v.reviewer(a.Tenant, person, caller)
+func (v *approver) review(ctx context.Context, a approval.Approval, who voter) (pdp.Review, error) {
+	reviewer, err := v.reviewer(a.Tenant, who)
 	if errors.Is(err, pdp.ErrUnknownTenant) {
 		return pdp.Review{}, nil
 	}
@@ -167,15 +175,21 @@ func (v *approver) review(
 		Actors:   evaluation.Actors{Agent: a.Agent, Chain: a.Chain},
 		OfTenant: a.OfTenant,
 		Asker:    a.Caller,
+		Person:   a.Person,
 	})
 }
 
-func (v *approver) reviewer(tenant string, person auth.Principal, caller string) (*pdp.Reviewer, error) {
-	key := reviewerOf{tenant, caller, person}
+func (v *approver) reviewer(tenant string, who voter) (*pdp.Reviewer, error) {
+	key := reviewerOf{tenant, who}
 	if known := v.reviewers[key]; known != nil {
 		return known, nil
 	}
-	r, err := v.options.PDP().Reviewer(tenant, evaluation.Ref(person), caller)
+	r, err := v.options.PDP().Reviewer(tenant, pdp.Approver{
+		Entity: evaluation.Ref(who.person),
+		Caller: who.caller,
+		Person: auth.PersonOf(who.caller),
+		Way:    who.way,
+	})
 	if err == nil {
 		v.reviewers[key] = r
 	}
@@ -186,6 +200,6 @@ func (v *approver) reviewer(tenant string, person auth.Principal, caller string)
 func (v *approver) same(tenant, one, other string) bool {
 	a, err1 := auth.ParsePrincipal(one)
 	b, err2 := auth.ParsePrincipal(other)
-	reviewer, err3 := v.reviewer(tenant, a, v.caller.Name)
+	reviewer, err3 := v.reviewer(tenant, voter{person: a})
 	return err1 != nil || err2 != nil || err3 != nil || reviewer.SamePerson(evaluation.Ref(a), evaluation.Ref(b))
 }

@@ -8,8 +8,8 @@
 // A caller meets an approval request in one of three ways. [Broker.See] finds one that the caller may see, and a [Seen]
 // takes what the caller says about it: an approver approves, denies, delegates or revokes, and the program that asked
 // cancels. [Broker.Inbox] lists those that an approver may decide about. By [Broker.Submit] a program asks for an
-// approval of what it was denied, as AuthZEN's profile for access requests says, and [Broker.Follow] says what became
-// of that task. Both tokens of the profile are made and verified here: the binding token names the denial that an
+// approval of what it was denied, as AuthZEN's profile for access requests says, [Broker.Follow] says what became of
+// that task, and [Broker.Tasks] what has changed among all tasks of the program. Both tokens of the profile are made and verified here: the binding token names the denial that an
 // approval can be asked for after, and the state token names what was approved.
 //
 // [Broker.Run] tells other systems of approval requests, and the programs that asked of their tasks.
@@ -51,6 +51,8 @@ type Options struct {
 	Log   *decisionlog.Log
 	// Keys sign the tokens.
 	Keys *signing.Keys
+	// Sealer seals the cursors of those who follow their tasks.
+	Sealer Sealer
 	// PDP is the PDP whose approvals these are. It is made after the Broker.
 	PDP func() *pdp.PDP
 	// Mask is the masker of the configuration that answers a request.
@@ -133,7 +135,18 @@ func (b *Broker) Reserve(ctx context.Context, w pdp.ApprovalRequest, id string) 
 	if use == nil {
 		return nil, err // and no reservation that only looks like one
 	}
-	return use, err
+	return reservation{use, b.Store}, err
+}
+
+// reservation implements [pdp.Reservation].
+type reservation struct {
+	*approval.Reservation
+	store *approval.Store
+}
+
+// Again implements [pdp.Reservation].
+func (r reservation) Again(_ context.Context, decision string) (bool, error) {
+	return r.store.ReserveAgain(r.Reservation, decision)
 }
 
 func (b *Broker) reserve(ctx context.Context, w pdp.ApprovalRequest, id string) (*approval.Reservation, error) {
@@ -205,6 +218,7 @@ func (b *Broker) approvalRequest(
 		Action:     r.Action.Name,
 		Agent:      w.Actors.Agent,
 		Chain:      w.Actors.Chain,
+		Person:     r.Person(),
 	}
 	q.Terms.Message = masked.Text(q.Terms.Message)
 	// How a request is sent is no part of what is approved, and would look as if it were.

@@ -51,6 +51,8 @@ func (l *recordedLine) stepsOf() (steps []approval.Step) {
 			Reason:     d.Reason,
 			To:         d.To,
 			From:       d.From,
+			Via:        wayOf(d.Via),
+			Gateway:    d.Gateway,
 			ValidUntil: d.ValidUntil,
 			Decision:   d.UsedBy,
 			Continues:  d.Continues,
@@ -75,6 +77,14 @@ func (l *recordedLine) stepsOf() (steps []approval.Step) {
 		}
 	}
 	return steps
+}
+
+// wayOf is the way of a step on record, "" for one of before: the protocol stood there then, and no seal has it.
+func wayOf(via evaluation.Via) evaluation.Via {
+	if via == "mcp" {
+		return ""
+	}
+	return via
 }
 
 // isOf reports whether a line is of one of some approvals or decisions. A line of another kind was not read, and is of
@@ -237,7 +247,7 @@ func (e *evidence) confirms(a approval.Approval) bool {
 	l, filed := e.filed[a.ID]
 	d := l.Details
 	if !filed || l.Tenant != a.Tenant || d.Requester != a.Caller || d.Decision != a.Decision ||
-		d.Bundle != a.Bundle || d.Obligation != a.Obligation || d.Asked != a.Via ||
+		d.Bundle != a.Bundle || d.Obligation != a.Obligation || d.Asked != a.Asked ||
 		!d.FiledAt.Equal(a.FiledAt) || !sameJSON(l.Request, a.Shown) {
 		return false
 	}

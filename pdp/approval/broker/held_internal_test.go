@@ -59,3 +59,21 @@ func TestLinesOfOtherKindsAreOfNoApproval(t *testing.T) {
 		}
 	}
 }
+
+// In records of before, the protocol of a vote stands where its way does now. No seal of then has either.
+func TestWaysOfStepsOnRecord(t *testing.T) {
+	for details, want := range map[string][2]string{
+		`{}`:                                {"", ""},
+		`{"via":"mcp"}`:                     {"", ""},
+		`{"via":"api"}`:                     {"api", ""},
+		`{"via":"form","gateway":"key:gw"}`: {"form", "key:gw"},
+	} {
+		l, err := readLine([]byte(`{"id":"r","kind":"approval","event":"approve","details":` + details + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if step := l.stepsOf()[0]; string(step.Via) != want[0] || step.Gateway != want[1] {
+			t.Errorf("%s: got %+v", details, step)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 
 	"policy-service/evaluation"
@@ -25,15 +26,23 @@ func (s *Seen) Decide(ctx context.Context, said evaluation.Ruling) (a approval.A
 	}
 	// An earlier vote counts as long as the policies in force let that person vote.
 	counts := func(earlier approval.Vote) bool {
-		person, err := auth.ParsePrincipal(earlier.By)
+		who, err := voterOf(earlier)
 		if err != nil {
 			return false
 		}
-		may, err := s.by.may(ctx, s.Approval, person, earlier.Caller)
+		may, err := s.by.may(ctx, s.Approval, who)
 		return err == nil && may.decides
 	}
 	same := func(one, other string) bool { return s.by.same(s.Approval.Tenant, one, other) }
 	return s.by.Store.Decide(ctx, s.Approval.ID, said.Version, vote, counts, same)
+}
+
+// MayDecide reports whether the caller may decide, by the way by which the caller came.
+func (s *Seen) MayDecide() bool { return s.decides }
+
+// Offer puts on record that a gateway is given the form to show the person who would decide.
+func (s *Seen) Offer(ctx context.Context) error {
+	return s.by.Store.Offer(ctx, s.Approval.ID, s.vote(ctx, evaluation.Ruling{}))
 }
 
 // Revoke has an approver take back what was approved.
@@ -62,7 +71,8 @@ func (s *Seen) vote(ctx context.Context, said evaluation.Ruling) approval.Vote {
 		Kind:       approval.VoteKind(said.Decision),
 		Reason:     s.by.unsecret(ctx, said.Reason, s.Approval),
 		ValidUntil: said.ValidUntil,
-		Via:        s.Via,
+		Via:        cmp.Or(s.by.caller.Way.Via, evaluation.ViaAPI),
+		Gateway:    s.by.caller.Way.Gateway,
 	}
 	if s.by.caller.May(auth.Approve) {
 		v.By = s.by.caller.Principal.String()
@@ -76,7 +86,7 @@ func (s *Seen) delegate(ctx context.Context, to string) (string, error) {
 	if err != nil {
 		return "", evaluation.Malformed("no person", `name one as policies do, such as User::"mia"`, "to")
 	}
-	review, err := s.by.review(ctx, s.Approval, person, "")
+	review, err := s.by.review(ctx, s.Approval, voter{person: person})
 	if err != nil {
 		return "", err
 	}

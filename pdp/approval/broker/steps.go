@@ -24,20 +24,24 @@ type recordedStep struct {
 	UsedBy    string                  `json:"used_by,omitempty"`
 	Continues evaluation.Continuation `json:"continues,omitzero"`
 
-	By         string    `json:"by,omitempty"`
-	Reason     string    `json:"reason,omitempty"`
-	To         string    `json:"to,omitempty"`
-	From       string    `json:"from,omitempty"`
-	Via        string    `json:"via,omitempty"`
-	ValidUntil time.Time `json:"valid_until,omitzero"`
-	Obligation string    `json:"obligation"`
-	Template   string    `json:"template"`
-	Quorum     int       `json:"quorum"`
-	Message    string    `json:"message,omitempty"`
-	Requester  string    `json:"requester"`
-	Bundle     string    `json:"bundle"`
-	// Asked is the form in which the approval was asked for, "" for the native one.
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	To     string `json:"to,omitempty"`
+	From   string `json:"from,omitempty"`
+	// Via is the way by which By said it, and Gateway the caller that relayed it. In records of before it is "mcp" or
+	// missing.
+	Via        evaluation.Via `json:"via,omitempty"`
+	Gateway    string         `json:"gateway,omitempty"`
+	ValidUntil time.Time      `json:"valid_until,omitzero"`
+	Obligation string         `json:"obligation"`
+	Template   string         `json:"template"`
+	Quorum     int            `json:"quorum"`
+	Message    string         `json:"message,omitempty"`
+	Requester  string         `json:"requester"`
+	Bundle     string         `json:"bundle"`
+	// Asked is the form in which the approval was asked for, "" for the native one, and Person for whom it was.
 	Asked     string    `json:"asked,omitempty"`
+	Person    string    `json:"person,omitempty"`
 	FiledAt   time.Time `json:"filed_at"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	// Seal is the store's: it takes no step from the log without it.
@@ -72,7 +76,8 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 		Reason:     step.Reason,
 		To:         step.To,
 		From:       step.From,
-		Via:        via(step),
+		Via:        step.Via,
+		Gateway:    step.Gateway,
 		ValidUntil: step.ValidUntil,
 		Obligation: one.Obligation,
 		Template:   one.Terms.Template,
@@ -80,7 +85,8 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 		Message:    one.Terms.Message,
 		Requester:  one.Caller,
 		Bundle:     one.Bundle,
-		Asked:      one.Via,
+		Asked:      one.Asked,
+		Person:     one.Person,
 		FiledAt:    one.FiledAt,
 		ExpiresAt:  one.ExpiresAt,
 		Seal:       step.Seal,
@@ -104,17 +110,6 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 		entry.Request, err = shownRequest(one.Shown)
 	}
 	return entry, err
-}
-
-// via is the protocol in which a vote was cast. The vote of a step is the last one of its approval.
-func via(step approval.Step) (protocol string) {
-	switch step.Name {
-	case approval.StepApprove, approval.StepDeny, approval.StepDelegate:
-		for _, vote := range step.Approval.Votes {
-			protocol = vote.Via
-		}
-	}
-	return protocol
 }
 
 // shownRequest is the request as it was shown, in the parts that records have.

@@ -17,8 +17,8 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// viaAuthZEN marks what was asked for by AuthZEN's profile for access requests.
-const viaAuthZEN = "authzen"
+// askedByAuthZEN marks what was asked for by AuthZEN's profile for access requests.
+const askedByAuthZEN = "authzen"
 
 // AccessError says why an access request is refused, or what its program wants of its task.
 type AccessError struct {
@@ -104,7 +104,12 @@ func (b *Broker) requested(
 			Pointer: "/client/actor",
 		}
 	}
-	asker := evaluation.Asker{Name: caller.Name, Registered: caller.Registered, Obligations: caller.Obligations}
+	asker := evaluation.Asker{
+		Name:        caller.Name,
+		Registered:  caller.Registered,
+		Obligations: caller.Obligations,
+		Relays:      caller.May(auth.Relay),
+	}
 	w, ok, err := b.options.PDP().Requestable(ctx, pdp.Call{Request: r, Asker: asker})
 	if err != nil {
 		return q, err
@@ -122,7 +127,7 @@ func (b *Broker) requested(
 	if q, err = b.approvalRequest(ctx, w, digest); err != nil {
 		return q, err
 	}
-	q.Via = viaAuthZEN
+	q.Asked = askedByAuthZEN
 	if said = b.shownBeside(ctx, r, said, submission.Said); said.Len() > 0 {
 		q.Said, err = said.MarshalJSON()
 	}
@@ -174,7 +179,8 @@ func (b *Broker) asDenied(
 ) (evaluation.Request, evaluation.Object) {
 	bundle := b.options.PDP().Bundle()
 	ours := func(name string) bool {
-		return slices.Contains(claims.Members, name) || bundle.Volatile(name) || name == "supported_obligations"
+		return slices.Contains(claims.Members, name) || bundle.Volatile(name) || name == "supported_obligations" ||
+			evaluation.BindsAlways(name)
 	}
 	said := r.Context.Without(func(name string) bool { return ours(name) || evaluation.Protocol(name) })
 	r.Context = r.Context.Without(func(name string) bool { return !ours(name) })

@@ -92,18 +92,31 @@ func (b *Broker) Answer(ctx context.Context, t approval.Task) (answer evaluation
 	if err != nil {
 		return answer, err
 	}
+	return b.answer(f)
+}
+
+func (b *Broker) answer(f Followed) (answer evaluation.TaskAnswer, err error) {
 	if answer.Task, err = b.handle(f); err == nil && !f.Bulk {
 		answer.Result, err = b.result(f.approvals[0])
 	}
 	return answer, err
 }
 
+func (b *Broker) statusEndpoint(t approval.Task) string {
+	return b.options.IssuerURL(t.Tenant) + RequestsPath + "/" + t.ID
+}
+
 func (b *Broker) handle(f Followed) (h evaluation.TaskHandle, err error) {
-	endpoint := b.options.IssuerURL(f.Tenant) + RequestsPath + "/" + f.ID
+	endpoint := b.statusEndpoint(f.Task)
 	h = evaluation.TaskHandle{ID: f.ID, Status: f.status(), StatusEndpoint: endpoint}
 	if h.Status == string(approval.Pending) {
 		h.Links = map[string]string{"cancel": endpoint + "/cancel"}
-		for _, one := range f.approvals {
+		for n, one := range f.approvals {
+			named := evaluation.TaskApproval{ID: one.ID}
+			if f.Bulk {
+				named.Item = &n
+			}
+			h.Approvals = append(h.Approvals, named)
 			if one.Status == approval.Pending && one.ExpiresAt.After(h.ExpiresAt) {
 				h.ExpiresAt = seconds(one.ExpiresAt)
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/approval"
 )
 
@@ -21,10 +22,10 @@ type View struct {
 	// Unbound names the parts of the request that may differ when it is done.
 	Unbound  []string `json:"unbound,omitempty"`
 	Decision string   `json:"decision"`
-	// Justification was given with the request and is no part of what is approved. Via is the form in which it was
+	// Justification was given with the request and is no part of what is approved. Asked is the form in which it was
 	// asked for, "" for the native one.
 	Justification jsontext.Value `json:"justification,omitzero"`
-	Via           string         `json:"via,omitzero"`
+	Asked         string         `json:"asked,omitzero"`
 	Requester     string         `json:"requester"`
 	Quorum        int            `json:"quorum"`
 	Approvals     int            `json:"approvals"`
@@ -41,12 +42,15 @@ type View struct {
 
 // VoteView is a vote in a [View].
 type VoteView struct {
-	By         string            `json:"by"`
-	Decision   approval.VoteKind `json:"decision"`
-	Reason     string            `json:"reason,omitempty"`
-	To         string            `json:"to,omitempty"`
-	ValidUntil time.Time         `json:"valid_until,omitzero"`
-	At         time.Time         `json:"at"`
+	By       string            `json:"by"`
+	Decision approval.VoteKind `json:"decision"`
+	Reason   string            `json:"reason,omitempty"`
+	To       string            `json:"to,omitempty"`
+	// Via is the way by which the vote came, and Gateway the caller that relayed it.
+	Via        evaluation.Via `json:"via"`
+	Gateway    string         `json:"gateway,omitempty"`
+	ValidUntil time.Time      `json:"valid_until,omitzero"`
+	At         time.Time      `json:"at"`
 }
 
 // ViewOf is the view of an approval.
@@ -62,7 +66,7 @@ func ViewOf(a approval.Approval) View {
 		Unbound:       Unbound(a),
 		Decision:      a.Decision,
 		Justification: a.Said,
-		Via:           a.Via,
+		Asked:         a.Asked,
 		Requester:     a.Caller,
 		Quorum:        a.Terms.Quorum,
 		Uses:          a.Terms.Uses,
@@ -75,7 +79,17 @@ func ViewOf(a approval.Approval) View {
 		Said:          []VoteView{},
 	}
 	for _, vote := range a.Votes {
-		v.Said = append(v.Said, VoteView{vote.By, vote.Kind, vote.Reason, vote.To, vote.ValidUntil, vote.At})
+		way := vote.Way()
+		v.Said = append(v.Said, VoteView{
+			By:         vote.By,
+			Decision:   vote.Kind,
+			Reason:     vote.Reason,
+			To:         vote.To,
+			Via:        way.Via,
+			Gateway:    way.Gateway,
+			ValidUntil: vote.ValidUntil,
+			At:         vote.At,
+		})
 		if vote.Kind == approval.Approve {
 			v.Approvals++
 		}

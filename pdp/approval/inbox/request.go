@@ -46,6 +46,8 @@ type Said struct {
 	Decision   string    `json:"decision"`
 	Reason     string    `json:"reason"`
 	To         string    `json:"to"`
+	Via        string    `json:"via"`
+	Gateway    string    `json:"gateway"`
 	ValidUntil time.Time `json:"valid_until"`
 	At         time.Time `json:"at"`
 }

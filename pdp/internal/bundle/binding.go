@@ -37,8 +37,9 @@ func (c *Config) Members(context evaluation.Object) []string {
 // was checked to be none of them, so the same actors must act when the approval is used. The
 // text says if the tenant alone demands the approval, because that decides whose permits let
 // an approver decide. The digest of the resource is in it, because another digest is another
-// tool under the same id. Below the arguments of the call null members are in it. Protocol
-// members are never in the text: they are how one and the same request is sent again.
+// tool under the same id. Below the arguments of the call null members are in it. Of the protocol
+// members the text has the person for whom the request is asked, who may not approve it. The others
+// are how one and the same request is sent again.
 func (c *Config) Binding(
 	r *evaluation.Request,
 	caller, obligation string,
@@ -57,7 +58,7 @@ func (c *Config) Binding(
 	// The approvers were told what the approval is not bound to.
 	b.strings(slices.Sorted(slices.Values(c.volatile))...)
 	b.strings(r.Subject.Type, r.Subject.ID, r.Action.Name, r.Resource.Type, r.Resource.ID)
-	b.value(r.Context.Without(func(member string) bool { return !evaluation.NamesActors(member) }).Value())
+	b.value(r.Context.Without(func(member string) bool { return !evaluation.BindsAlways(member) }).Value())
 	for _, name := range t.Material {
 		b.strings(name)
 		switch member, one := strings.CutPrefix(name, "context."); {

@@ -137,13 +137,13 @@ func (r *obligationReader) properties(n *yaml.Node, typ obligations.Type) evalua
 	}
 	r.templates(n)
 	if typ.Name == obligations.ApprovalRequired {
-		r.terms(n, o)
+		r.terms(n, o, err == nil)
 	}
 	return o
 }
 
-// terms checks the rules for an approval that its schema cannot express.
-func (r *obligationReader) terms(n *yaml.Node, properties evaluation.Object) {
+// terms checks the rules for an approval that its schema cannot express. What does not fit the schema has no terms.
+func (r *obligationReader) terms(n *yaml.Node, properties evaluation.Object, fits bool) {
 	material, _ := properties.Get("material")
 	for _, name := range material.Elements {
 		if !obligations.IsMaterial(name.Text()) {
@@ -151,7 +151,7 @@ func (r *obligationReader) terms(n *yaml.Node, properties evaluation.Object) {
 				"use subject, action, resource, context, or context.NAME for one member of it")
 		}
 	}
-	if template, ok := properties.Get("template"); !ok || template.Text() == "" {
+	if template, ok := properties.Get("template"); !fits || !ok || template.Text() == "" {
 		return
 	}
 	approval := evaluation.Obligation{Type: obligations.ApprovalRequired, Properties: properties}

@@ -30,6 +30,29 @@ var ApprovalAttributes = map[string]AttributeShape{
 	"chain":     {Shape: &Shape{Form: ShapeSet, Element: &Shape{Form: ShapeEntity, Entity: AnyEntity}}},
 }
 
+// reviews reports if an action is to decide about an approval.
+func (c *Config) reviews(action types.EntityUID) bool {
+	return action == types.NewEntityUID(c.ActionType, ApprovalAction)
+}
+
+// SuppliesVia reports if the PDP says by which way the vote comes that a request asks about. A
+// request that says it itself asks what would be if a vote came so: it is no vote.
+func SuppliesVia(r *evaluation.Request) bool {
+	_, sent := r.Context.Get(evaluation.ViaMember)
+	return r.Action.Name == ApprovalAction && !sent
+}
+
+// OfVote reports if the path is a member of the context that tells a policy about approval.decide
+// how a vote came. No request says that of a vote.
+func (c *Config) OfVote(p *Policy, path AttributePath) bool {
+	if path.Root != "context" || path.Names[0] != evaluation.ViaMember && path.Names[0] != evaluation.GatewayMember {
+		return false
+	}
+	return slices.ContainsFunc(p.Tests(), func(t ScopeTest) bool {
+		return t.Of == ActionVar && t.Eq && c.reviews(t.Uids[0])
+	})
+}
+
 // AttributesOf are the declared attributes of a type.
 func (b *Bundle) AttributesOf(typ types.EntityType) map[string]AttributeShape {
 	if b.Schema == nil && typ == b.Config.ApprovalType {

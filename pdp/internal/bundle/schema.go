@@ -122,7 +122,7 @@ func ParseSchema(file string, text []byte, c *Config, problems *Problems) *Schem
 			continue
 		}
 		var wrong *valueError
-		if action.AppliesTo.Context, wrong = contextWithPDP(action.AppliesTo.Context); wrong != nil {
+		if action.AppliesTo.Context, wrong = contextWithPDP(action.AppliesTo.Context, c.reviews(uid)); wrong != nil {
 			var line, column int
 			if len(*problems) < maxPlaced {
 				line, column = declaredAt(string(text), string(uid.ID), wrong.at)
@@ -154,9 +154,33 @@ var pdpMembers = resolved.RecordType{
 	"approved": {Type: resolved.BoolType{}},
 }
 
-// contextWithPDP adds the members that the PDP supplies to the type of a context. The error says
-// which member of the declared context is wrong.
-func contextWithPDP(declared resolved.RecordType) (resolved.RecordType, *valueError) {
+// wayMembers are the members of the context of approval.decide, which the PDP supplies.
+var wayMembers = resolved.RecordType{
+	evaluation.ViaMember:     {Type: resolved.StringType{}},
+	evaluation.GatewayMember: {Type: resolved.StringType{}, Optional: true},
+}
+
+// addWay adds the members that say how a vote comes. An author may declare each as what it is.
+func addWay(context resolved.RecordType) *valueError {
+	for _, name := range slices.Sorted(maps.Keys(wayMembers)) {
+		own, declared := context[name]
+		supplied := wayMembers[name]
+		if !declared {
+			context[name] = supplied
+		} else if own.Type != supplied.Type || supplied.Optional && !own.Optional {
+			return &valueError{
+				at:   string(name),
+				what: string(name) + " is declared otherwise than the PDP supplies it to approval.decide",
+				try:  "declare via: String and gateway?: String, or leave them out: they are added",
+			}
+		}
+	}
+	return nil
+}
+
+// contextWithPDP adds the members that the PDP supplies to the type of a context. review says that
+// it is the context of approval.decide. The error says which member of the declared context is wrong.
+func contextWithPDP(declared resolved.RecordType, review bool) (resolved.RecordType, *valueError) {
 	context := maps.Clone(declared)
 	if context == nil {
 		context = resolved.RecordType{}
@@ -184,6 +208,11 @@ func contextWithPDP(declared resolved.RecordType) (resolved.RecordType, *valueEr
 		}
 	}
 	context["pdp"] = resolved.Attribute{Type: pdpMembers}
+	if review {
+		if wrong := addWay(context); wrong != nil {
+			return nil, wrong
+		}
+	}
 	action, ok := context["action"]
 	if _, isRecord := action.Type.(resolved.RecordType); ok && !isRecord {
 		return nil, &valueError{

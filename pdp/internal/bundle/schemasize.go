@@ -95,6 +95,9 @@ func (z *schemaSizes) count(ns types.Path, d ast.Namespace) {
 		size := 1 + len(a.Parents)
 		if to := a.AppliesTo; to != nil {
 			size = plus(size+len(to.Principals)+len(to.Resources)+len(pdpMembers)+2, 0) // the PDP adds pdp and action
+			if name == ApprovalAction {
+				size += len(wayMembers)
+			}
 			if to.Context != nil {
 				size = plus(size, z.size(ns, to.Context))
 			}

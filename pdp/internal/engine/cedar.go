@@ -213,6 +213,10 @@ func (in *Inquiry) makeContext(action types.EntityUID) (contextPiece, error) {
 	if err := m.convertMember("action", r.Action.Properties.Value(), "action", "properties"); err != nil {
 		return contextPiece{}, err
 	}
+	if bundle.SuppliesVia(r) {
+		m.members[evaluation.ViaMember] = types.String(evaluation.ViaAPI)
+		m.supplied = append(m.supplied, evaluation.ViaMember)
+	}
 	m.members["pdp"] = types.NewRecord(types.RecordMap{
 		"now":      types.NewDatetime(in.Now),
 		"tenant":   types.String(r.Tenant),

@@ -29,9 +29,10 @@ func newMerger(b *bundle.Bundle, members types.RecordMap, declared map[string]bu
 	return merger{members: members, declared: declared, typed: b.Schema != nil, config: &b.Config}
 }
 
-// origins remembers the members that did not become attributes, or not with all that they hold.
+// origins remembers the members that did not become attributes, or not with all that they hold, and those that the PDP
+// supplied.
 type origins struct {
-	unusable, dropped []string
+	unusable, dropped, supplied []string
 }
 
 // convertMember converts one member. Its place in the request is the path followed by its name.

@@ -131,6 +131,9 @@ func (e *explainer) source(path bundle.AttributePath) evaluation.Source {
 			}
 			return evaluation.Missing
 		}
+		if slices.Contains(e.q.contextOrigins.supplied, path.Names[0]) {
+			return evaluation.ByPDP
+		}
 		return sent.source(path, e.q.Context, o)
 	}
 	action, _ := o.Get(e.q.Uids[bundle.ActionVar])

@@ -168,7 +168,7 @@ func (in *Inquiry) oneEntity(v *bundle.View, uid types.EntityUID) (entityPiece, 
 // contextOf returns the context for an action.
 func (in *Inquiry) contextOf(action types.EntityUID) (contextPiece, error) {
 	of := parts{sent: in.Request.Context, more: in.Request.Action.Properties}
-	if in.Bundle.Schema != nil { // without a schema the context is the same for every action
+	if in.Bundle.Schema != nil || action.ID == bundle.ApprovalAction { // else the context is the same for every action
 		of.uid = action
 	}
 	return in.keeps.context.get(of, in.Inherits.Context, func() (contextPiece, error) {

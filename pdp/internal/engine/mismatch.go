@@ -183,7 +183,8 @@ func (m *mismatches) context(action types.EntityUID) {
 	}
 	m.member(&to, "action", m.r.Action.Properties.Value(), "context", "action", "properties")
 	for name, a := range bundle.ByName(to.declared) {
-		if _, ok := m.r.Context.Get(name); !ok && !a.Optional && name != "pdp" && name != "action" {
+		supplied := name == "pdp" || name == "action" || name == evaluation.ViaMember && bundle.SuppliesVia(&m.r)
+		if _, ok := m.r.Context.Get(name); !ok && !a.Optional && !supplied {
 			m.add("required member "+bundle.Quote(name)+" was not sent", "context", name)
 		}
 	}

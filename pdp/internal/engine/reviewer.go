@@ -25,27 +25,44 @@ type Reviewed struct {
 	// Asker is the caller that asked. A person who authenticates as this caller counts as the
 	// requester.
 	Asker string
+	// Person is the person for whom the caller asked, as context.person names persons; "" if the
+	// request named none.
+	Person string
+}
+
+// Approver is a person who would decide about approvals, by a credential.
+type Approver struct {
+	// Entity is the person as policies name entities.
+	Entity evaluation.Ref
+	// Caller is the credential.
+	Caller string
+	// Person is what context.person is of the holder of the credential; "" if it is no token.
+	Person string
+	// Way is how the vote comes, or would.
+	Way evaluation.Way
 }
 
 // Reviewer answers which approvals one person may decide about. All its answers come from one
 // bundle and one reading of the clock.
 type Reviewer struct {
-	inquiry Inquiry
-	store   *bundle.Store
-	person  types.EntityUID
+	inquiry  Inquiry
+	store    *bundle.Store
+	approver Approver
+	entity   types.EntityUID
 }
 
-// NewReviewer returns a Reviewer for a person, who is named as policies name entities. The
-// inquiry holds the tenant, the caller and the time.
-func NewReviewer(in Inquiry, person evaluation.Ref) (*Reviewer, error) {
+// NewReviewer returns a Reviewer for a person. The inquiry holds the tenant and the time.
+func NewReviewer(in Inquiry, who Approver) (*Reviewer, error) {
 	if in.Bundle == nil {
 		return nil, ErrNoBundle
 	}
-	in.Request.Action.Name = bundle.ApprovalAction
+	in.Asker = evaluation.Asker{Name: who.Caller}
+	in.Request.Action.Name, in.Request.Context = bundle.ApprovalAction, who.Way.Context()
 	in.Keep()
 	r := &Reviewer{
-		inquiry: in,
-		person:  types.NewEntityUID(types.EntityType(person.Type), types.String(person.ID)),
+		inquiry:  in,
+		approver: who,
+		entity:   types.NewEntityUID(types.EntityType(who.Entity.Type), types.String(who.Entity.ID)),
 	}
 	view, err := r.inquiry.view()
 	if err == nil {
@@ -59,8 +76,8 @@ func (r *Reviewer) Now() time.Time { return r.inquiry.Now }
 
 // Review is the answer about one person and one approval.
 type Review struct {
-	// May is set if the person may decide. Own is set if the person may not, because the request
-	// is the person's own.
+	// May is set if the person may decide by this way. Own is set if the person may not, because the
+	// request is the person's own.
 	May, Own    bool
 	Determining []string
 	Bundle      string
@@ -69,13 +86,11 @@ type Review struct {
 // Review asks the policies whether the person may decide about an approval. If the question
 // cannot be put to the policies, the person may not.
 func (r *Reviewer) Review(ctx context.Context, a Reviewed) (Review, error) {
-	b, caller := r.inquiry.Bundle, r.inquiry.Asker.Name
+	b := r.inquiry.Bundle
 	out := Review{Bundle: b.Digest()}
-	if !slices.Contains(b.Config.AllowSelfApproval, a.Template) {
-		if a.Asker != "" && a.Asker == caller || ownRequest(b, r.store, r.person, &a) {
-			out.Own = true
-			return out, nil
-		}
+	if !slices.Contains(b.Config.AllowSelfApproval, a.Template) && r.asks(&a) {
+		out.Own = true
+		return out, nil
 	}
 	ok, err := r.makeQuestion(a)
 	if !ok || err != nil {
@@ -87,11 +102,20 @@ func (r *Reviewer) Review(ctx context.Context, a Reviewed) (Review, error) {
 	return out, err
 }
 
+// asks reports whether the person is one of those who ask, by the credential or by any name. Two
+// credentials of one person may name different entities, which the issuer's name for the person
+// shows.
+func (r *Reviewer) asks(a *Reviewed) bool {
+	return a.Asker != "" && a.Asker == r.approver.Caller ||
+		a.Person != "" && a.Person == r.approver.Person ||
+		ownRequest(r.inquiry.Bundle, r.store, r.entity, a)
+}
+
 // makeQuestion makes the question for the policies. It reports false for a person or a type that no
 // request could name.
 func (r *Reviewer) makeQuestion(a Reviewed) (bool, error) {
 	c := &r.inquiry.Bundle.Config
-	person, ok1 := c.WireType(r.person.Type)
+	person, ok1 := c.WireType(r.entity.Type)
 	approval, ok2 := c.WireType(c.ApprovalType)
 	if !ok1 || !ok2 {
 		return false, nil
@@ -102,7 +126,7 @@ func (r *Reviewer) makeQuestion(a Reviewed) (bool, error) {
 		r.inquiry.review = bundle.ReviewOfTenant
 	}
 	request := &r.inquiry.Request
-	request.Subject = evaluation.Entity{Type: person, ID: string(r.person.ID)}
+	request.Subject = evaluation.Entity{Type: person, ID: string(r.entity.ID)}
 	request.Resource = evaluation.Entity{Type: approval, ID: a.ID, Properties: properties}
 	return true, err
 }

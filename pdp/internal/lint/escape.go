@@ -59,7 +59,7 @@ func (l *linter) escapes(p *bundle.Policy, terms []*bundle.Term) {
 func (l *linter) sendable(p *bundle.Policy, set *setting, path bundle.AttributePath) bool {
 	switch path.Root {
 	case "context":
-		return path.Names[0] != "pdp" && !path.Protocol() && (path.Names[0] != "action" || len(path.Names) > 1)
+		return !l.b.Config.OfVote(p, path) && path.Names[0] != "pdp" && !path.Protocol() && (path.Names[0] != "action" || len(path.Names) > 1)
 	case "principal", "resource":
 		typ, _ := set.typeOf(path.Root)
 		return !l.fixed(p, typ, path.Names[0])

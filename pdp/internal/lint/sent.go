@@ -81,6 +81,9 @@ func (l *linter) optional(p *bundle.Policy, set *setting, path bundle.AttributeP
 	if path.Protocol() {
 		return false // it is never there, and another warning says so
 	}
+	if l.b.Config.OfVote(p, path) {
+		return false // the PDP says it of every vote
+	}
 	if path.Root == "context" {
 		return path.Names[0] != "pdp" && (path.Names[0] != "action" || len(path.Names) > 1) &&
 			l.notRequired(set.member, path.Names)

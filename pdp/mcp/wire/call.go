@@ -27,7 +27,10 @@ type ApprovalRequest struct {
 	// Message is what the author of the policies has people told.
 	Message string
 	// Uses is how often the request may be done once it is approved.
-	Uses      int
+	Uses int
+	// Review has approvers shown each argument, and Delegable lets them name another person in their place.
+	Review    bool
+	Delegable bool
 	ExpiresAt time.Time
 	// Request is the masked request, and Unbound names the parts that may differ when it is done.
 	Request jsontext.Value

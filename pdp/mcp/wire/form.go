@@ -53,36 +53,61 @@ type Field struct {
 	Default     jsontext.Value `json:"default,omitzero"`
 }
 
-// Form makes the form of a name: approve, which "" means as well, choose or review. Ok is false if there is no form of
-// that name. A reason has at most maxReason characters. No field has an approval as its default.
+// Form makes a form by its name: approve, choose or review. For "" it makes the one that the obligation asks for. Ok is
+// false if there is no form of that name. A reason has at most maxReason characters. No field has an approval as its
+// default.
+//
+// The form that the obligation asks for lets an approver delegate where that is possible, and so does choose. The other
+// two ask for yes or no, for a client that shows nothing else.
 func (c *Call) Form(name string, maxReason int) (f Form, ok bool) {
 	f = Form{
 		Type:       "object",
 		Properties: map[string]Field{"reason": {Type: "string", Title: "Reason", MaxLength: maxReason}},
 	}
+	review, choose := false, false
 	switch name {
-	case "", "approve", "review":
-		f.Properties["approve"] = Field{Type: "boolean", Title: "Approve"}
-		f.Required = []string{"approve"}
+	case "":
+		review, choose = c.of.Review, c.of.Delegable
+	case "approve":
 	case "choose":
-		f.Properties["action"] = Field{Type: "string", Title: "Decision", Enum: []string{"approve", "deny", "delegate"}}
+		choose = true
+	case "review":
+		review = true
+	default:
+		return f, false
+	}
+	if choose {
+		f.choice(c.of.Delegable)
+	} else {
+		f.require("approve", Field{Type: "boolean", Title: "Approve"})
+	}
+	if review { // what is null stands in the text alone: no field of MCP holds it
+		for argument, v := range c.arguments.Members {
+			f.require(evaluation.ArgumentPrefix+argument, argumentField(argument, v))
+		}
+	}
+	slices.Sort(f.Required)
+	return f, true
+}
+
+// choice has the approver choose one of several words.
+func (f *Form) choice(delegable bool) {
+	words := []string{"approve", "deny"}
+	if delegable {
+		words = append(words, "delegate")
 		f.Properties["delegateTo"] = Field{
 			Type:        "string",
 			Title:       "Delegate to",
 			Description: `Who decides instead, as policies name them, such as User::"mia".`,
 		}
-		f.Required = []string{"action"}
-	default:
-		return f, false
 	}
-	if name == "review" { // what is null stands in the text alone: no field of MCP holds it
-		for argument, v := range c.arguments.Members {
-			f.Properties[evaluation.ArgumentPrefix+argument] = argumentField(argument, v)
-			f.Required = append(f.Required, evaluation.ArgumentPrefix+argument)
-		}
-	}
-	slices.Sort(f.Required)
-	return f, true
+	f.require("action", Field{Type: "string", Title: "Decision", Enum: words})
+}
+
+// require adds a field that must be filled in.
+func (f *Form) require(name string, field Field) {
+	f.Properties[name] = field
+	f.Required = append(f.Required, name)
 }
 
 // Elicitation is a whole elicitation/create, for the MCP client of an approver.

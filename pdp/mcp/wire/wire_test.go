@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,49 @@ func TestChanged(t *testing.T) {
 		}
 		if got := call.Changed(o); got != want {
 			t.Errorf("%s: changed %t, want %t", reviewed, got, want)
+		}
+	}
+}
+
+// The obligation says which form is shown unless the client asks for one, and no form offers what is not possible.
+func TestForm(t *testing.T) {
+	for name, test := range map[string]struct {
+		review, delegable bool
+		form, want        string
+	}{
+		"as a rule":                 {false, false, "", "approve"},
+		"a review":                  {true, false, "", "approve arguments.n arguments.to"},
+		"delegable":                 {false, true, "", "action:approve,deny,delegate"},
+		"a delegable review":        {true, true, "", "action:approve,deny,delegate arguments.n arguments.to"},
+		"yes or no":                 {true, true, "approve", "approve"},
+		"arguments":                 {false, true, "review", "approve arguments.n arguments.to"},
+		"a choice":                  {true, true, "choose", "action:approve,deny,delegate"},
+		"a choice without another":  {true, false, "choose", "action:approve,deny"},
+		"none that there is":        {false, false, "all", ""},
+		"a word of the answer":      {false, true, "delegate", ""},
+		"what an obligation is for": {true, true, "Review", ""},
+	} {
+		call, err := wire.ReadCall(wire.ApprovalRequest{
+			Request: jsontext.Value(`{"context":{"arguments":{"n":1,"to":"mia"}}}`),
+			Review:  test.review, Delegable: test.delegable,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		form, ok := call.Form(test.form, 10)
+		var fields []string
+		for _, field := range form.Required {
+			if words := form.Properties[field].Enum; len(words) > 0 {
+				field += ":" + strings.Join(words, ",")
+			}
+			fields = append(fields, field)
+		}
+		if ok != (test.want != "") || ok && strings.Join(fields, " ") != test.want {
+			t.Errorf("%s: got %q, %t", name, fields, ok)
+		}
+		_, names := form.Properties["delegateTo"]
+		if offers := slices.Contains(form.Properties["action"].Enum, "delegate"); offers != names {
+			t.Errorf("%s: it offers to delegate %t, and asks to whom %t", name, offers, names)
 		}
 	}
 }

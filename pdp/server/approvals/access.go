@@ -2,6 +2,7 @@ package approvals
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/server/door"
 )
 
@@ -67,7 +69,41 @@ func (a *Approvals) taskStatus(c echo.Context, r door.Admitted) error {
 	return a.longPoll(c, r.Caller, question{
 		wait: wait,
 		look: func(ctx context.Context) answer { return answerTask(a.Broker.Answer(ctx, t)) },
-		of:   func(_, id string) bool { return slices.Contains(t.Items, id) },
+		of:   func(n approval.Notice) bool { return slices.Contains(t.Items, n.ID) },
+	})
+}
+
+var taskParameters = []string{"after", "limit", "wait"}
+
+// tasks answers GET /access/v1/requests: which of the caller's own tasks wait, or what has changed among them since a
+// cursor. Only a request with a cursor waits: without one there is always something to answer.
+func (a *Approvals) tasks(c echo.Context, r door.Admitted) error {
+	wait, err := longest(r.Given["wait"])
+	if err != nil {
+		return err
+	}
+	limit, err := pageLimit(r.Given["limit"])
+	if err != nil {
+		return err
+	}
+	after := r.Given["after"]
+	return a.longPoll(c, r.Caller, question{
+		wait: wait,
+		look: func(ctx context.Context) answer {
+			t, err := a.waiting.turn(ctx, r.Caller.Name)
+			if err != nil {
+				return answer{err: fmt.Errorf("%w: %w", broker.ErrNoTurn, err)}
+			}
+			defer t.done()
+			list, err := a.Broker.Tasks(ctx, r.Caller.Name, r.Tenant, after, limit, t.GoOn)
+			if err != nil {
+				return answer{err: err}
+			}
+			got := answerOf(list, after == "" || len(list.Tasks) > 0 || list.More)
+			got.fresh = true
+			return got
+		},
+		of: func(n approval.Notice) bool { return n.Caller == r.Caller.Name && n.Tenant == r.Tenant },
 	})
 }
 
@@ -96,6 +132,6 @@ func answerTask(task evaluation.TaskAnswer, err error) answer {
 		return answer{err: err}
 	}
 	got := answerOf(task, task.Task.Status != string(approval.Pending))
-	got.ofTask = true
+	got.fresh, got.retry = true, !got.final
 	return got
 }

@@ -93,6 +93,12 @@ var problems = []struct {
 	{approval.ErrInvalid, http.StatusBadRequest,
 		"this can never be done, perhaps because valid_until has passed; leave it out, or look at the approval request " +
 			"again"},
+	{broker.ErrCursor, http.StatusBadRequest,
+		"the parameter after is no cursor of yours here; send the one of the answer before, byte for byte, or leave it " +
+			"out to begin again"},
+	{broker.ErrBeginAgain, http.StatusGone,
+		"from this cursor nobody can tell any more what has changed since; begin again without after, and look at each " +
+			"task that you follow and do not find"},
 	{approval.ErrUnavailable, http.StatusServiceUnavailable, notStored},
 	{approval.ErrClosed, http.StatusServiceUnavailable, notStored},
 	{approval.ErrUnrecorded, http.StatusServiceUnavailable,

@@ -53,8 +53,11 @@ func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, meth
 	cancels, submits := follows, follows
 	cancels.Body, cancels.Work = door.OptionalJSON, door.ShortWork
 	submits.Body, submits.Work, submits.Records = door.JSON, door.WorkBySize, true
+	lists := follows
+	lists.Parameters = taskParameters
 	for _, prefix := range []string{"", door.TenantPrefix} {
 		post(prefix+broker.RequestsPath, submits, a.submit)
+		get(prefix+broker.RequestsPath, lists, a.tasks)
 		get(prefix+broker.RequestsPath+"/:id", follows, a.taskStatus)
 		post(prefix+broker.RequestsPath+"/:id/cancel", cancels, a.cancelTask)
 	}
@@ -63,14 +66,22 @@ func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, meth
 	decides := door.Need{Permission: auth.Approve, Body: door.OptionalJSON, Work: door.ShortWork}
 	withdraws := decides
 	withdraws.Permission = "" // any caller that sees the approval request; the broker knows which one asked
-	get("/v1/approvals", door.Need{Permission: auth.Approve, Parameters: inboxParameters}, a.inbox)
-	get(one, door.Need{Parameters: []string{"wait"}}, a.status)
-	post(one+"/decision", decides, a.ruling(evaluation.DecodeRuling, (*broker.Seen).Decide))
-	get(one+"/elicitation", door.Need{Parameters: []string{"form"}}, a.see(a.elicitation))
+	// What a gateway brings for a person it brings from a form that it showed them. A console shows them approval requests,
+	// and takes what they say.
+	inConsole, byForm := decides, decides
+	inConsole.Relayed, byForm.Relayed = evaluation.ViaConsole, evaluation.ViaForm
+	get("/v1/approvals", door.Need{
+		Permission: auth.Approve,
+		Parameters: inboxParameters,
+		Relayed:    evaluation.ViaConsole,
+	}, a.inbox)
+	get(one, door.Need{Parameters: []string{"wait"}, Relayed: evaluation.ViaConsole}, a.status)
+	post(one+"/decision", inConsole, a.ruling(evaluation.DecodeRuling, (*broker.Seen).Decide))
+	get(one+"/elicitation", door.Need{Parameters: []string{"form"}, Relayed: evaluation.ViaForm}, a.see(a.elicitation))
 	get(one+"/authorization-request", door.Need{Parameters: []string{"call"}}, a.see(a.authorizationRequest))
 	get(one+"/authorization-notification", door.Need{Parameters: door.NoParameters}, a.see(a.authorizationNotification))
-	post(one+"/response", decides, a.see(a.respond))
-	post(one+"/revoke", decides, a.ruling(evaluation.DecodeWithdrawal, (*broker.Seen).Revoke))
+	post(one+"/response", byForm, a.see(a.respond))
+	post(one+"/revoke", inConsole, a.ruling(evaluation.DecodeWithdrawal, (*broker.Seen).Revoke))
 	post(one+"/cancel", withdraws, a.ruling(evaluation.DecodeWithdrawal, (*broker.Seen).Cancel))
 }
 

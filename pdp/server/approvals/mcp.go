@@ -55,7 +55,12 @@ func (a *Approvals) authorizationNotification(c echo.Context, _ door.Admitted, s
 }
 
 // elicitation answers GET /v1/approvals/:id/elicitation: a whole elicitation/create, for the MCP client of an approver.
+// If a gateway asks for it for a person, it goes on record before it is answered.
 func (a *Approvals) elicitation(c echo.Context, r door.Admitted, seen broker.Seen) error {
+	relayed := r.Caller.Way.Gateway != ""
+	if relayed && !seen.MayDecide() {
+		return approval.ErrNotFound
+	}
 	call, err := pendingCall(seen.Approval)
 	if err != nil {
 		return err
@@ -64,7 +69,16 @@ func (a *Approvals) elicitation(c echo.Context, r door.Admitted, seen broker.See
 	if !ok {
 		return door.BadParameter("form", "is no form; give approve, choose or review")
 	}
-	return write(c, call.Elicitation(form, a.Door.Options.Now()))
+	message := call.Elicitation(form, a.Door.Options.Now())
+	if relayed {
+		if err := a.Door.Options.Room(r.Caller.Name); err != nil {
+			return err
+		}
+		if err := seen.Offer(c.Request().Context()); err != nil {
+			return err
+		}
+	}
+	return write(c, message)
 }
 
 // respond answers POST /v1/approvals/:id/response: an approver's ruling, as an MCP client sends it. The credential
@@ -89,7 +103,6 @@ func (a *Approvals) respond(c echo.Context, r door.Admitted, seen broker.Seen) e
 				"so nothing was approved, and the request still waits; have the call asked for again with the changed arguments")
 		}
 	}
-	seen.Via = "mcp"
 	decided, err := seen.Decide(c.Request().Context(), answer.Ruling)
 	if err != nil {
 		return err
@@ -118,6 +131,8 @@ func toolCallOf(a approval.Approval) (wire.Call, error) {
 		Chain:     a.Chain,
 		Message:   a.Terms.Message,
 		Uses:      a.Terms.Uses,
+		Review:    a.Terms.Review,
+		Delegable: a.Terms.Delegable,
 		ExpiresAt: a.ExpiresAt,
 		Request:   a.Shown,
 		Unbound:   broker.Unbound(a),

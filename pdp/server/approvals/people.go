@@ -16,11 +16,23 @@ import (
 	"policy-service/pdp/server/door"
 )
 
-// inboxLimit is how many approval requests a page has unless the client says, and inboxMost the most it may.
+// usualPage is how many approval requests, or tasks, a page has unless the client says, and MostOnPage the most it may.
 const (
-	inboxLimit = 50
-	inboxMost  = 200
+	usualPage  = 50
+	MostOnPage = 200
 )
+
+// pageLimit reads how many a page may have.
+func pageLimit(text string) (int, error) {
+	if text == "" {
+		return usualPage, nil
+	}
+	limit, err := strconv.ParseUint(text, 10, 31)
+	if err != nil || limit == 0 {
+		return 0, door.BadParameter("limit", fmt.Sprintf("is no number of entries; give one from 1 to %d", MostOnPage))
+	}
+	return int(min(limit, MostOnPage)), nil
+}
 
 var inboxParameters = []string{
 	"status", "tenant", "template", "subject", "resource", "action", "cursor", "limit", "wait",
@@ -35,7 +47,7 @@ func (a *Approvals) inbox(c echo.Context, r door.Admitted) error {
 	return a.longPoll(c, r.Caller, question{
 		wait: wait,
 		look: func(ctx context.Context) answer { return a.page(ctx, r.Caller, q) },
-		of:   func(tenant, _ string) bool { return q.Tenants == nil || slices.Contains(q.Tenants, tenant) },
+		of:   func(n approval.Notice) bool { return q.Tenants == nil || slices.Contains(q.Tenants, n.Tenant) },
 	})
 }
 
@@ -64,7 +76,6 @@ func query(r door.Admitted) (q broker.Query, wait time.Duration, err error) {
 		Resource: given["resource"],
 		Action:   given["action"],
 		Cursor:   given["cursor"],
-		Limit:    inboxLimit,
 	}
 	if text := given["status"]; text != "" {
 		if q.Status = approval.Status(text); !slices.Contains(approval.Statuses(), q.Status) {
@@ -72,13 +83,8 @@ func query(r door.Admitted) (q broker.Query, wait time.Duration, err error) {
 				"is no status; give pending, approved, denied, expired, cancelled, used_up or revoked")
 		}
 	}
-	if text := given["limit"]; text != "" {
-		limit, err := strconv.ParseUint(text, 10, 31)
-		if err != nil || limit == 0 {
-			return q, 0, door.BadParameter("limit",
-				fmt.Sprintf("is no number of approval requests; give one from 1 to %d", inboxMost))
-		}
-		q.Limit = int(min(limit, inboxMost))
+	if q.Limit, err = pageLimit(given["limit"]); err != nil {
+		return q, 0, err
 	}
 	if !r.Caller.AllTenants {
 		q.Tenants = append([]string{}, r.Caller.Tenants...) // never nil: that would be all
@@ -109,7 +115,7 @@ func (a *Approvals) status(c echo.Context, r door.Admitted) error {
 			}
 			return answerOf(broker.ViewOf(seen.Approval), seen.Approval.Status != approval.Pending)
 		},
-		of: func(_, changed string) bool { return changed == id },
+		of: func(n approval.Notice) bool { return n.ID == id },
 	})
 }
 

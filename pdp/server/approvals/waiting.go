@@ -123,10 +123,11 @@ func (t *turn) done() {
 
 // answer is what a look found, as every request with the same question is answered.
 type answer struct {
-	body   []byte
-	final  bool // there is something to say; else a request that waits goes on waiting
-	ofTask bool
-	err    error
+	body  []byte
+	final bool // there is something to say; else a request that waits goes on waiting
+	fresh bool // it belongs in no cache
+	retry bool // it says when to ask again
+	err   error
 }
 
 func answerOf(v any, final bool) (a answer) {
@@ -135,16 +136,16 @@ func answerOf(v any, final bool) (a answer) {
 	return a
 }
 
-// write answers a request. The answer about a task says when to ask again, and belongs in no cache.
+// write answers a request.
 func (a answer) write(c echo.Context, status int) error {
 	if a.err != nil {
 		return a.err
 	}
 	header := c.Response().Header()
-	if a.ofTask {
+	if a.fresh {
 		header.Set(echo.HeaderCacheControl, "no-store")
 	}
-	if a.ofTask && !a.final {
+	if a.retry {
 		header.Set(echo.HeaderRetryAfter, strconv.Itoa(broker.RetryLater))
 	}
 	return c.Blob(status, echo.MIMEApplicationJSON, a.body)
@@ -161,7 +162,7 @@ func (a answer) says() bool {
 type question struct {
 	wait time.Duration
 	look func(context.Context) answer
-	of   func(tenant, id string) bool
+	of   func(approval.Notice) bool
 }
 
 // watch looks for all requests with the same question, as long as there is one.

@@ -118,7 +118,7 @@ func TestKeyFilesOfApprovers(t *testing.T) {
 		"nobody, in format 2":         {`"principal":"User::\"zoe\"","tenants":["default"],"permissions":["approve"]`, `"tenants":["default"],"permissions":["decide"]`, true},
 		"harmless":                    {`["approve"]`, `["decide"]`, true},
 		"a principal in format 1":     {`"format":2`, `"format":1`, false},
-		"a format to come":            {`"format":2`, `"format":3`, false},
+		"a format to come":            {`"format":2`, `"format":4`, false},
 		"no format":                   {`"format":2,`, ``, false},
 		"nobody who approves":         {`"principal":"User::\"zoe\"",`, ``, false},
 		"null who approves":           {`"User::\"zoe\""`, `null`, false},

@@ -5,13 +5,27 @@
 // There are three kinds: API keys, kept in the data directory ([Keys]); bearer
 // tokens that an issuer signs ([JWT]); and client certificates ([MTLS]). A
 // server that has none of them answers whoever is on its machine ([Loopback]).
+// A gateway with a key brings the token of a person beside it ([ApproverToken]).
 //
 // The package refuses to guess. A credential that is not good is refused, never
 // passed over for another one or for none; and neither a credential nor a part
 // of one is in any error, log line or name that leaves the package.
 package auth
 
-import "slices"
+import (
+	"slices"
+
+	"policy-service/evaluation"
+)
+
+// Via is by which way votes come that a key relays, for those who make keys.
+type Via = evaluation.Via
+
+// How the names of callers begin.
+const (
+	keyCaller   = "key:"
+	tokenCaller = "jwt:"
+)
 
 // Caller is a PEP as authentication knows it. Its slices are shared between
 // requests, and not to be changed.
@@ -29,6 +43,11 @@ type Caller struct {
 	// obligation types it discharges; they are Obligations, and may be none.
 	Registered  bool
 	Obligations []string
+	// Relays is by which way votes come that the caller relays for people; "" if it relays none.
+	Relays evaluation.Via
+	// Way is how the caller votes. If it has a gateway, the caller is the person whose token
+	// that gateway brought.
+	Way evaluation.Way
 }
 
 // Permission is something a caller may do.
@@ -47,9 +66,12 @@ const (
 	Approve Permission = "approve"
 	// Request is to ask for an approval where a decision is denied for want of one.
 	Request Permission = "request"
+	// Relay is to bring what people say about approvals, each with a token of their own. Who may
+	// relay says nothing itself. Only API keys have it.
+	Relay Permission = "relay"
 )
 
-var permissions = []Permission{Decide, Search, Explain, LogRead, LogAdmin, Request, Approve}
+var permissions = []Permission{Decide, Search, Explain, LogRead, LogAdmin, Request, Approve, Relay}
 
 // May reports whether the caller has a permission. Who is nobody approves nothing.
 func (c Caller) May(p Permission) bool {

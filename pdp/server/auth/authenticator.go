@@ -21,8 +21,18 @@ func (a *Authenticator) Configured() bool {
 	return a.JWT != nil || a.MTLS != nil || a.Keys != nil && a.Keys.Configured()
 }
 
-// Authenticate says who a request comes from. Its error is a [*Refusal].
+// Authenticate says who a request comes from. Its error is a [*Refusal]. If a gateway sends it for a
+// person, it comes from the person; see [ApproverToken].
 func (a *Authenticator) Authenticate(r *http.Request) (Caller, error) {
+	caller, err := a.authorization(r)
+	if tokens, brought := r.Header[ApproverToken]; brought && err == nil {
+		return a.relayed(r, caller, tokens)
+	}
+	return caller, err
+}
+
+// authorization says whose credential a request has in its Authorization, or in TLS.
+func (a *Authenticator) authorization(r *http.Request) (Caller, error) {
 	if !a.Configured() {
 		return Loopback{}.Authenticate(r)
 	}
@@ -87,31 +97,38 @@ func (a *Authenticator) basic(credential string) (Caller, error) {
 // InForce reports whether a credential, by the name of its caller, may still approve in
 // a tenant: the key is not revoked; the issuer of the token, or the name of the
 // certificate, is configured with the permission and the tenant. A token's own time is
-// that of the request it came with.
+// that of the request it came with. [Authenticator.RelayInForce] says it of what a gateway brought.
 func (a *Authenticator) InForce(tenant, caller string) bool {
 	kind, name, _ := strings.Cut(caller, ":")
 	switch kind {
 	case "key":
-		return a.Keys != nil && a.Keys.approves(tenant, name)
+		return a.Keys != nil && a.Keys.holds(tenant, name, Approve)
 	case "jwt":
-		return a.JWT != nil && slices.ContainsFunc(a.JWT.issuers, func(i issuer) bool {
-			return strings.HasPrefix(name, i.Issuer+"#") && i.lets(tenant)
-		})
+		return a.JWT.lets(tenant, name, "")
 	case "mtls":
-		return a.MTLS != nil && slices.ContainsFunc(a.MTLS.rules, func(r MTLSRule) bool { return r.SAN == name && r.lets(tenant) })
+		return a.MTLS != nil && slices.ContainsFunc(a.MTLS.rules, func(r MTLSRule) bool { return r.SAN == name && r.lets(tenant, Approve) })
 	}
 	return false
 }
 
-// lets reports whether whoever has a grant may approve in a tenant.
-func (g Grant) lets(tenant string) bool {
-	return g.approves() && (slices.Contains(g.Tenants, allTenants) || slices.Contains(g.Tenants, tenant))
+// lets reports whether whoever has a grant has a permission in a tenant.
+func (g Grant) lets(tenant string, p Permission) bool {
+	return slices.Contains(g.Permissions, p) &&
+		(slices.Contains(g.Tenants, allTenants) || slices.Contains(g.Tenants, tenant))
 }
 
-// approves says it of a key that is not revoked. While nobody knows which are, none is.
-func (k *Keys) approves(tenant, name string) bool {
+// holds says it of a key that is not revoked. While nobody knows which are, none is.
+func (k *Keys) holds(tenant, name string, p Permission) bool {
 	view := k.current()
 	return view.err == nil && slices.ContainsFunc(view.stored, func(s storedKey) bool {
-		return s.Name == name && s.Revoked.IsZero() && s.lets(tenant)
+		return s.Name == name && s.Revoked.IsZero() && s.lets(tenant, p)
+	})
+}
+
+// lets reports whether the holder of a token may still approve in a tenant, by an issuer and a
+// subject as callers are named. key is the name of the key that brought it, "" if it came by itself.
+func (j *JWT) lets(tenant, holder, key string) bool {
+	return j != nil && slices.ContainsFunc(j.issuers, func(i issuer) bool {
+		return strings.HasPrefix(holder, i.Issuer+"#") && i.lets(tenant, Approve) && i.counts(key) == nil
 	})
 }

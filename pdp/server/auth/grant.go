@@ -28,7 +28,7 @@ func (g Grant) check() error {
 		return errors.New(`tenants is missing; list the tenants, or "*" for all`)
 	}
 	if len(g.Permissions) == 0 {
-		return errors.New("permissions is missing; list some of decide, search, explain, log.read, log.admin, request, approve")
+		return errors.New("permissions is missing; list some of decide, search, explain, log.read, log.admin, request, approve, relay")
 	}
 	for _, tenant := range g.Tenants {
 		if tenant != allTenants && !evaluation.IsTenantName(tenant) {
@@ -37,7 +37,7 @@ func (g Grant) check() error {
 	}
 	for _, p := range g.Permissions {
 		if !slices.Contains(permissions, p) {
-			return fmt.Errorf("there is no permission %q; try decide, search, explain, log.read, log.admin, request or approve", p)
+			return fmt.Errorf("there is no permission %q; try decide, search, explain, log.read, log.admin, request, approve or relay", p)
 		}
 	}
 	for _, obligation := range g.Obligations {
@@ -50,6 +50,17 @@ func (g Grant) check() error {
 
 // approves reports whether who holds the grant must be somebody.
 func (g Grant) approves() bool { return slices.Contains(g.Permissions, Approve) }
+
+// relays reports whether who holds the grant brings what people say.
+func (g Grant) relays() bool { return slices.Contains(g.Permissions, Relay) }
+
+// onlyKeysRelay refuses the permission to relay in a grant that is not a key's.
+func (g Grant) onlyKeysRelay() error {
+	if g.relays() {
+		return errors.New("permissions has relay, which only API keys have; make one with policy-service keys add --permission relay, and take relay out")
+	}
+	return nil
+}
 
 // caller is who holds this grant by that name.
 func (g Grant) caller(name string) Caller {

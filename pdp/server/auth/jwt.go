@@ -110,9 +110,19 @@ func (j *JWT) Warm(ctx context.Context) {
 	all.Wait()
 }
 
-// Verify says who a token is of. Its error is a [*Refusal], and tells only the
-// issuer's own callers what is wrong: others see one text.
+// Verify says who a token is of that came by itself. Its error is a [*Refusal], and tells only
+// the issuer's own callers what is wrong: others see one text.
 func (j *JWT) Verify(ctx context.Context, token string) (Caller, error) {
+	return j.verify(ctx, token, "")
+}
+
+// VerifyRelayed says who a token is of that came beside the key of that name, and counts there.
+func (j *JWT) VerifyRelayed(ctx context.Context, token, key string) (Caller, error) {
+	return j.verify(ctx, token, key)
+}
+
+// verify verifies a token. key is the name of the key beside which it came, "" if it came by itself.
+func (j *JWT) verify(ctx context.Context, token, key string) (Caller, error) {
 	parsed, err := jwt.ParseSigned(token, j.algorithms)
 	if err != nil || len(parsed.Headers) != 1 || !plainHeader(parsed.Headers[0]) {
 		return Caller{}, notOurs()
@@ -121,17 +131,17 @@ func (j *JWT) Verify(ctx context.Context, token string) (Caller, error) {
 	if err := parsed.UnsafeClaimsWithoutVerification(&claims); err != nil {
 		return Caller{}, notOurs()
 	}
-	issuer := j.issuer(claims)
+	issuer := j.issuer(claims, key)
 	if issuer == nil || !slices.Contains(issuer.Algorithms, parsed.Headers[0].Algorithm) {
 		return Caller{}, notOurs()
 	}
 	if err := issuer.verify(ctx, token, parsed); err != nil {
 		return Caller{}, err
 	}
-	if err := issuer.accept(claims, j.now()); err != nil {
+	if err := cmp.Or(issuer.accept(claims, j.now()), issuer.counts(key)); err != nil {
 		return Caller{}, err
 	}
-	caller := issuer.caller("jwt:" + claims.Issuer + "#" + claims.Subject)
+	caller := issuer.caller(tokenCaller + claims.Issuer + "#" + claims.Subject)
 	caller.Principal = issuer.Principal.of(parsed)
 	return caller, nil
 }
@@ -159,18 +169,40 @@ func plainHeader(h jose.Header) bool {
 
 // issuer is the first with the token's issuer and audience; without the
 // audience the first with the issuer, which will refuse it.
-func (j *JWT) issuer(claims jwt.Claims) (found *issuer) {
+//
+// A token may have several audiences. One that came by itself, and has that of a gateway, goes to
+// the entry that refuses it: it was given to somebody else's program, whatever else it is for. One
+// that a key brought goes to an entry that names the key, if there is one.
+func (j *JWT) issuer(claims jwt.Claims, key string) (found *issuer) {
+	const ours, audience, wanted = 1, 2, 3
+	best := 0
 	for i := range j.issuers {
-		if candidate := &j.issuers[i]; candidate.Issuer == claims.Issuer {
-			if claims.Audience.Contains(candidate.Audience) {
-				return candidate
+		candidate, rank := &j.issuers[i], ours
+		if candidate.Issuer != claims.Issuer {
+			continue
+		}
+		if claims.Audience.Contains(candidate.Audience) {
+			rank = audience
+			if key == "" && candidate.relayed() || slices.Contains(candidate.RelayedBy, key) {
+				rank = wanted
 			}
-			if found == nil {
-				found = candidate
-			}
+		}
+		if rank > best {
+			found, best = candidate, rank
 		}
 	}
 	return found
+}
+
+// counts refuses a verified token that came in another way than those of the entry do.
+func (i *issuer) counts(key string) error {
+	switch {
+	case key == "" && i.relayed():
+		return invalid("the token is for a gateway, and counts only where that gateway brings it; get one for this service")
+	case key != "" && !slices.Contains(i.RelayedBy, key):
+		return invalid("the token is not for the gateway that brought it; have its holder get one for that gateway")
+	}
+	return nil
 }
 
 // clockSkew is how far the clocks of issuer and service may be apart.

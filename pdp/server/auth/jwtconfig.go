@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -29,6 +30,9 @@ type JWTIssuer struct {
 	Algorithms []string `yaml:"algorithms" required:"yes" min:"1" doc:"The signature algorithms that the service accepts: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA."`
 	// Principal says who the holder of a token is to policies; nil is nobody.
 	Principal *PrincipalClaim `yaml:"principal" doc:"Which entity the holder of a token is to policies. The permission approve needs it."`
+	// RelayedBy are the keys beside which alone a token counts. People give such tokens to programs
+	// that are not theirs, so by itself one is good for nothing here.
+	RelayedBy []string `yaml:"relayed_by" min:"1" doc:"The names of the API keys with the permission relay that bring such tokens, if audience is that of a gateway. The token counts in Approver-Token beside one of these keys, and nowhere else. permissions is [approve] then."`
 	Grant     `yaml:",inline"`
 }
 
@@ -75,8 +79,31 @@ func (i JWTIssuer) check() error {
 	if i.Principal == nil && i.approves() {
 		return errors.New("permissions has approve, and nothing says who approves; add principal: {type: User, claim: sub}, or take approve out")
 	}
-	return i.Grant.check()
+	return cmp.Or(i.Grant.check(), i.onlyKeysRelay(), i.checkRelayed())
 }
+
+// checkRelayed checks an entry whose tokens only a gateway brings. Such a token is good for what a person says through
+// that gateway, and a permission that never counts is a mistake.
+func (i JWTIssuer) checkRelayed() error {
+	if i.RelayedBy == nil {
+		return nil
+	}
+	if len(i.RelayedBy) == 0 {
+		return errors.New("relayed_by is empty; list the names of the API keys that bring these tokens, or leave it out")
+	}
+	for n, name := range i.RelayedBy {
+		if !isName(name) || strings.HasPrefix(name, keyPrefix) || slices.Contains(i.RelayedBy[:n], name) {
+			return errors.New("relayed_by has what is no name of an API key, or a name twice; write each name as given to policy-service keys add")
+		}
+	}
+	if !slices.Equal(i.Permissions, []Permission{Approve}) {
+		return errors.New("relayed_by is given, and such a token is good for approving alone; write permissions: [approve]")
+	}
+	return nil
+}
+
+// relayed reports whether tokens of the entry count only beside a key.
+func (i JWTIssuer) relayed() bool { return i.RelayedBy != nil }
 
 // same reports whether two would claim the same tokens.
 func (i JWTIssuer) same(other JWTIssuer) bool {

@@ -22,6 +22,9 @@ type KeySpec struct {
 	Name string
 	// Principal is who its holder is to policies; the zero value is nobody.
 	Principal Principal
+	// Via is by which way votes come that the holder relays: the console, or nothing for the form
+	// of a gateway.
+	Via evaluation.Via
 	// Grant has tenant default where it names none, and permission decide.
 	Grant
 }
@@ -32,6 +35,8 @@ type KeyInfo struct {
 	Name string `json:"name"`
 	// Principal is who its holder is to policies, and left out where that is nobody.
 	Principal Principal `json:"principal,omitzero"`
+	// Via is console for a key that relays what people say in a console for approvers.
+	Via evaluation.Via `json:"via,omitzero"`
 	Grant
 	Created time.Time `json:"created"`
 	// Revoked is the zero time while the key is in force.
@@ -49,7 +54,7 @@ func (k *Keys) Add(spec KeySpec) (secret string, err error) {
 	if !isName(spec.Name) || strings.HasPrefix(spec.Name, keyPrefix) {
 		return "", errors.New("the name of a key is up to 128 bytes of printable text that begins with neither space nor hyphen nor psk_; try the name of the PEP")
 	}
-	if err := checkHolder(spec.Grant, spec.Principal); err != nil {
+	if err := checkHolder(spec.Grant, spec.Principal, spec.Via); err != nil {
 		return "", err
 	}
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
@@ -65,7 +70,7 @@ func (k *Keys) Add(spec KeySpec) (secret string, err error) {
 		}
 		secret = newKey(id)
 		hash := keyHash(secret)
-		info := KeyInfo{ID: id, Name: spec.Name, Principal: spec.Principal, Grant: spec.Grant, Created: k.stamp()}
+		info := KeyInfo{ID: id, Name: spec.Name, Principal: spec.Principal, Via: spec.Via, Grant: spec.Grant, Created: k.stamp()}
 		file.Keys = append(file.Keys, storedKey{info, hex.EncodeToString(hash[:])})
 		return nil
 	})
@@ -75,10 +80,18 @@ func (k *Keys) Add(spec KeySpec) (secret string, err error) {
 	return secret, nil
 }
 
-// checkHolder checks what the holder of a key may do, and as whom.
-func checkHolder(g Grant, p Principal) error {
+// checkHolder checks what the holder of a key may do, as whom, and by which way.
+func checkHolder(g Grant, p Principal, via evaluation.Via) error {
 	if err := g.check(); err != nil {
 		return err
+	}
+	switch {
+	case g.relays() && g.approves():
+		return errors.New("a key that relays what people say says nothing itself; give it relay or approve, and make another key for the other")
+	case via != "" && via != evaluation.ViaConsole:
+		return errors.New("there is no such way for a key to relay votes by; try console, or leave it out for the form of a gateway")
+	case via != "" && !g.relays():
+		return errors.New("via says by which way votes come that a key relays, and this one relays none; add the permission relay, or leave via out")
 	}
 	if p != (Principal{}) {
 		return p.check()

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,17 +12,20 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/plainfile"
 )
 
 // keyFile is the file of API keys in the data directory, one JSON document:
 //
-//	{"format":2,"keys":[{"id":"…","name":"…","principal":"User::\"mia\"","tenants":["default"],
+//	{"format":3,"keys":[{"id":"…","name":"…","principal":"User::\"mia\"","via":"console","tenants":["default"],
 //	 "permissions":["decide"],"obligations":["…"],"created":"…","revoked":"…","sha256":"…"}]}
 //
 // Format 2 has principal, the entity that the holder is to policies, which is absent
-// where that is nobody. A file without any is still written in format 1, so that a
-// version that knows no principals reads it as long as there are none.
+// where that is nobody. Format 3 has the permission relay, and via, which is absent where
+// a key relays no votes, or those of a gateway's form. A file is written in the first
+// format that can say what its keys are, so that an older version reads it as long as
+// there is nothing in it that the version does not know.
 //
 // sha256 is of the whole key, in lower-case hex. obligations is absent where the
 // key has no registration, revoked where it is in force; both times are RFC 3339.
@@ -45,12 +49,15 @@ const (
 const maxKeyFile = 64 << 20
 
 type storedKey struct {
-	KeyInfo        // Principal is absent in format 1
+	KeyInfo        // Principal is absent in format 1, and Via in format 2
 	SHA256  string `json:"sha256"`
 }
 
 // least is the first format that can say what the keys are.
 func least(keys []storedKey) int {
+	if slices.ContainsFunc(keys, func(k storedKey) bool { return k.relays() || k.Via != "" }) {
+		return 3
+	}
 	if slices.ContainsFunc(keys, func(k storedKey) bool { return k.Principal != Principal{} }) {
 		return 2
 	}
@@ -73,8 +80,11 @@ func readKeyFile(dir string) ([]storedKey, map[string]*key, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		caller := stored.caller("key:" + stored.Name)
+		caller := stored.caller(keyCaller + stored.Name)
 		caller.Principal = stored.Principal
+		if stored.relays() {
+			caller.Relays = cmp.Or(stored.Via, evaluation.ViaForm)
+		}
 		byID[stored.ID] = &key{hash, caller, !stored.Revoked.IsZero()}
 	}
 	return file.Keys, byID, nil
@@ -85,11 +95,11 @@ func parseKeyFile(content []byte) (keyFile, error) {
 	if err := json.Unmarshal(content, &file, json.RejectUnknownMembers(true)); err != nil {
 		return keyFile{}, unreadable(err)
 	}
-	if file.Format != 1 && file.Format != 2 {
-		return keyFile{}, fmt.Errorf("its format is %d and not 1 or 2", file.Format)
+	if file.Format < 1 || file.Format > 3 {
+		return keyFile{}, fmt.Errorf("its format is %d and not 1, 2 or 3", file.Format)
 	}
 	if file.Format < least(file.Keys) {
-		return keyFile{}, fmt.Errorf("its format is %d, which has no principals", file.Format)
+		return keyFile{}, fmt.Errorf("its format is %d, which has not all that its keys have", file.Format)
 	}
 	ids, names := make(map[string]bool), make(map[string]bool)
 	for i, k := range file.Keys {
@@ -124,7 +134,7 @@ func (k storedKey) check() error {
 	if !isKeyID(k.ID) || !isName(k.Name) {
 		return errors.New("its id or name is not legal")
 	}
-	return checkHolder(k.Grant, k.Principal)
+	return checkHolder(k.Grant, k.Principal, k.Via)
 }
 
 func (k storedKey) hash() (hash [sha256.Size]byte, err error) {

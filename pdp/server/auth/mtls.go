@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -54,7 +55,7 @@ func (r MTLSRule) check() error {
 	if r.approves() {
 		return errors.New("permissions has approve, and a certificate does not say who approves; give approvers API keys with a principal, or tokens, and take approve out")
 	}
-	return r.Grant.check()
+	return cmp.Or(r.Grant.check(), r.onlyKeysRelay())
 }
 
 // Verify finds the caller of a connection. Only a certificate that crypto/tls

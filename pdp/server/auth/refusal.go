@@ -61,6 +61,8 @@ func (r *Refusal) Unwrap() error { return r.Kind }
 const (
 	challenge        = `Bearer realm="policy-service"`
 	challengeInvalid = challenge + `, error="invalid_token"`
+	// challengeApprover tells a gateway that it is the person's token that is not good.
+	challengeApprover = `Bearer realm="Approver-Token", error="invalid_token"`
 )
 
 func missing() *Refusal {

@@ -23,6 +23,8 @@ type Need struct {
 	Permission auth.Permission
 	// AllTenants is set if only callers for all tenants may ask, and is what the others are told.
 	AllTenants string
+	// Relayed is by which way the route takes what a gateway brings for a person; "" if it takes nothing of the kind.
+	Relayed evaluation.Via
 	// Tenant says that the path says for which tenant the request is.
 	Tenant bool
 	// Absent is the refusal if this server does not have what the route is about; nil if it does.
@@ -113,7 +115,7 @@ func (d *Door) Admit(c echo.Context, n Need) (a Admitted, err error) {
 
 // admitHeader is the part of [Door.Admit] for which the header is enough.
 func (d *Door) admitHeader(c echo.Context, n Need, a *Admitted) (err error) {
-	if a.Caller, err = d.authenticate(c); err != nil {
+	if a.Caller, err = d.authenticate(c, n.Relayed); err != nil {
 		return err
 	}
 	if n.Tenant {

@@ -4,18 +4,24 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"reflect"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/server/auth"
 )
 
-// authenticate says which caller asks, and counts credentials that are not good.
-func (d *Door) authenticate(c echo.Context) (auth.Caller, error) {
+// authenticate says which caller asks, and counts credentials that are not good. relayed is by which way the route takes
+// what a gateway brings for a person.
+func (d *Door) authenticate(c echo.Context, relayed evaluation.Via) (auth.Caller, error) {
 	ctx := c.Request().Context()
 	caller, err := d.Options.Callers(ctx).Authenticate(c.Request())
+	if err == nil {
+		err = checkRelayed(c.Request(), caller, relayed)
+	}
 	if err == nil {
 		d.Connections.knows(ctx, caller.Name)
 	}
@@ -36,9 +42,21 @@ func (d *Door) Recognize(c echo.Context) (auth.Caller, error) {
 		d.Options.Meters.Credential(ctx, refused.Credential)
 	}
 	if errors.Is(err, auth.ErrUnauthenticated) {
-		return auth.Caller{}, nil
+		caller, err = auth.Caller{}, nil
 	}
-	return caller, err
+	return caller, cmp.Or(err, checkRelayed(c.Request(), caller, ""))
+}
+
+// checkRelayed refuses a person's token beside a gateway's key on every route that does not take it by the gateway's way,
+// and whenever the authenticator did not look at it: nobody may believe that a header counted that was passed over.
+func checkRelayed(r *http.Request, caller auth.Caller, by evaluation.Via) error {
+	_, brought := r.Header[auth.ApproverToken]
+	if brought && (caller.Way.Gateway == "" || caller.Way.Via != by) {
+		return NewProblem(http.StatusForbidden,
+			"the header Approver-Token is not taken here from this credential; leave it out, "+
+				"and send it where this key relays what people say about approvals")
+	}
+	return nil
 }
 
 // askedAgain is how often the credential of a request that takes long is checked again. With the age that a look at the

@@ -221,6 +221,9 @@ func sentence(said inbox.Said) string {
 	if said.To != "" {
 		line += " to " + cut(said.To)
 	}
+	if said.Gateway != "" {
+		line += ", by " + cli.Cut(said.Via, longestCell) + " through " + cut(said.Gateway)
+	}
 	line += ", " + cli.Time(said.At)
 	if !said.ValidUntil.IsZero() {
 		line += ", valid until " + cli.Time(said.ValidUntil)

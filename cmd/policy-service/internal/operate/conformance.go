@@ -1,20 +1,24 @@
 package operate
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/conformance"
 )
 
-// Conformance tests a PDP from outside, ours or another.
+// Conformance tests a PDP or a PEP from outside, ours or another.
 type Conformance struct {
-	URL  string   `arg:"" help:"The base URL of the PDP, with the path of a tenant if it has one."`
-	Key  string   `placeholder:"KEY" help:"The credential to send, as Authorization: Bearer."`
-	Plan []string `placeholder:"PLAN" help:"Run only this plan. Repeat for more. The default is all plans of the specification."`
+	URL  string   `arg:"" optional:"" help:"The base URL of the PDP, with the path of a tenant if it has one; or where the PEP speaks MCP."`
+	Key  string   `placeholder:"KEY" help:"The credential to send to a PDP, as Authorization: Bearer."`
+	Plan []string `placeholder:"PLAN" help:"Run only this plan. Repeat for more. The default is all plans of the specification of PDPs."`
 	JSON bool     `name:"json" help:"Print JSON, for programs."`
+	PEP  pepFlags `embed:""`
 }
 
 // Help ends the command's help.
@@ -28,19 +32,29 @@ func (Conformance) Help() string {
 		}
 		fmt.Fprintf(&b, "  %-18s %s%s\n", p.Name, p.Title, more)
 	}
+	b.WriteString(pepHelp())
 	b.WriteString("\nExit codes: 0 if no case failed, 1 if one failed, 2 if it cannot run.")
 	return b.String()
 }
 
-// Run judges a PDP.
+// Run judges a PDP, or a PEP if the plans are of PEPs.
 func (c Conformance) Run(s cli.Streams) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
-	target := conformance.Target{URL: c.URL, Plans: c.Plan, Header: http.Header{}}
-	if c.Key != "" {
-		target.Header.Set("Authorization", "Bearer "+c.Key)
+	judge := c.judgePDP
+	switch ofPEPs := slices.ContainsFunc(c.Plan, isPEPPlan); {
+	case c.PEP.PrintTools:
+		return printTools(s)
+	case ofPEPs && slices.ContainsFunc(c.Plan, func(name string) bool { return !isPEPPlan(name) }):
+		return errors.New("one run judges a PDP or a PEP, and these plans are of both; try a run for each")
+	case c.URL == "":
+		return errors.New("there is nothing to judge; try policy-service conformance URL")
+	case ofPEPs:
+		judge = c.judgePEP
+	case c.PEP.given():
+		return errors.New("what listens is for plans of PEPs; try --plan coaz with it")
 	}
-	report, err := conformance.Run(ctx, target)
+	report, err := judge(ctx, s)
 	if err != nil {
 		return fmt.Errorf("cannot judge: %w", err)
 	}
@@ -51,4 +65,12 @@ func (c Conformance) Run(s cli.Streams) error {
 		return err
 	}
 	return s.Answer(c.JSON, report, text, !report.OK())
+}
+
+func (c Conformance) judgePDP(ctx context.Context, _ cli.Streams) (conformance.Report, error) {
+	target := conformance.Target{URL: c.URL, Plans: c.Plan, Header: http.Header{}}
+	if c.Key != "" {
+		target.Header.Set("Authorization", "Bearer "+c.Key)
+	}
+	return conformance.Run(ctx, target)
 }

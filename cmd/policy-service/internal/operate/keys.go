@@ -25,9 +25,22 @@ type keysAddCommand struct {
 	Data       string            `required:"" placeholder:"DIR" help:"The data directory. The command makes it if it does not exist."`
 	Name       string            `required:"" placeholder:"N" help:"The name of the caller. Records contain it, so each name can be used only once."`
 	Tenant     []string          `sep:"none" placeholder:"T" help:"A tenant that the caller may ask for, or * for all. Without the flag, the tenant default. Repeat for more."`
-	Permission []auth.Permission `sep:"none" placeholder:"P" help:"A permission: decide, search, explain, log.read, log.admin, request or approve. Without the flag, decide. Repeat for more."`
+	Permission []auth.Permission `sep:"none" placeholder:"P" help:"A permission: decide, search, explain, log.read, log.admin, request, approve or relay. Without the flag, decide. Repeat for more."`
 	Obligation []string          `sep:"none" placeholder:"TYPE" help:"An obligation type that the caller discharges. Repeat for more."`
 	Principal  auth.Principal    `placeholder:"ENTITY" help:"The entity that the caller is to policies, as policies write it: 'User::\"mia\"'. The permission approve needs it."`
+	Via        relayedVia        `placeholder:"WAY" help:"console, if the caller is a console for approvers that relays what they say. Without the flag, a caller with the permission relay is a gateway that shows them forms."`
+}
+
+// relayedVia is by which way votes come that a key relays. A variable that was never set is none.
+type relayedVia auth.Via
+
+// UnmarshalText takes the one way that is written.
+func (v *relayedVia) UnmarshalText(text []byte) error {
+	if string(text) != "console" {
+		return errors.New("there is no such way for a key to relay votes by; try console, or leave the flag out for the form of a gateway")
+	}
+	*v = relayedVia(text)
+	return nil
 }
 
 // Run prints the key alone, for scripts to keep.
@@ -39,6 +52,7 @@ func (c keysAddCommand) Run(s cli.Streams) error {
 	key, err := keys.Add(auth.KeySpec{
 		Name:      c.Name,
 		Principal: c.Principal,
+		Via:       auth.Via(c.Via),
 		Grant:     auth.Grant{Tenants: c.Tenant, Permissions: c.Permission, Obligations: c.Obligation},
 	})
 	if err != nil {
@@ -74,7 +88,11 @@ func (c keysListCommand) Run(s cli.Streams) error {
 		if k.Principal != (auth.Principal{}) {
 			principal = k.Principal.String()
 		}
-		table.Row(k.Name, k.ID, strings.Join(k.Tenants, ","), joined(k.Permissions),
+		permissions := joined(k.Permissions)
+		if k.Via != "" {
+			permissions += ";via=" + string(k.Via)
+		}
+		table.Row(k.Name, k.ID, strings.Join(k.Tenants, ","), permissions,
 			cmp.Or(joined(k.Obligations), "-"), principal, day(k.Created), day(k.Revoked))
 	}
 	return table.Flush()

@@ -1,0 +1,66 @@
+package pep
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// A PEP that is not wired to the bench gets no report of failures that say nothing, but what is missing.
+func TestNotWired(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(w *Wiring, other Wiring)
+		says   string
+	}{
+		{"another issuer", func(w *Wiring, other Wiring) { w.Issuer = other.Issuer }, "status 401"},
+		{"another upstream", func(w *Wiring, other Wiring) { w.Upstream = other.Upstream }, "nobody reports that it was executed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, other := openBench(t), openBench(t)
+			wired := *b
+			c.change(&wired.Wiring, other.Wiring)
+			url := startStub(t, &wired, gateway)
+			_, err := b.Judge(t.Context(), Target{URL: url, Resource: stubResource, Timeout: patience})
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestNobodyThere(t *testing.T) {
+	b := openBench(t)
+	for _, url := range []string{"http://127.0.0.1:1/mcp", "127.0.0.1/mcp", "ftp://127.0.0.1/mcp"} { // no test is given port 1
+		if _, err := b.Judge(t.Context(), Target{URL: url}); err == nil {
+			t.Errorf("%s got a report", url)
+		}
+	}
+	if _, err := b.Judge(t.Context(), Target{URL: "http://127.0.0.1:1/mcp", Plans: []string{"basic-core"}}); err == nil || !strings.Contains(err.Error(), "coaz-sep") {
+		t.Errorf("a plan of PDPs: %v", err)
+	}
+}
+
+// All that the PEP talks to can speak TLS.
+func TestTLS(t *testing.T) {
+	known := httptest.NewTLSServer(http.NotFoundHandler())
+	defer known.Close()
+	b, err := Open(Options{TLS: &known.TLS.Certificates[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Close() }()
+	for _, url := range []string{b.Wiring.PDP + "/.well-known/authzen-configuration", b.Wiring.Issuer + "/.well-known/openid-configuration"} {
+		resp, err := known.Client().Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = resp.Body.Close(); resp.StatusCode != http.StatusOK || !strings.HasPrefix(url, "https://127.0.0.1:") {
+			t.Errorf("%s: %d", url, resp.StatusCode)
+		}
+	}
+	if _, err := Open(Options{PDP: strings.TrimPrefix(b.Wiring.PDP, "https://")}); err == nil {
+		t.Error("two benches listen on one address")
+	}
+}

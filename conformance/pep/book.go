@@ -1,0 +1,127 @@
+package pep
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// asked is what the PEP asked of the recording PDP once.
+type asked struct {
+	endpoint string // evaluation, evaluations, or another path
+	body     string
+}
+
+// executed is an operation that had its effect: the stub upstream got it, or a server that is its own PEP reported it.
+type executed struct {
+	method string
+	params string // as it came, byte for byte
+	whole  string // all that came, with its headers
+}
+
+// shape is what kind of PEP is judged.
+type shape string
+
+const (
+	gateway shape = "gateway" // the stub upstream stands behind it
+	server  shape = "server"  // it executes by itself, and reports that
+)
+
+// book keeps what PDP and upstream got, while one request after the other is sent.
+type book struct {
+	mu       sync.Mutex
+	asked    []asked
+	executed []executed
+	late     []executed
+	heard    map[shape]bool
+}
+
+func (b *book) ask(a asked) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked = append(b.asked, a)
+}
+
+func (b *book) execute(e executed) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.executed = append(b.executed, e)
+}
+
+// hear notes that a message came to the upstream at all, and from what kind of PEP.
+func (b *book) hear(s shape) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.heard == nil {
+		b.heard = map[shape]bool{}
+	}
+	b.heard[s] = true
+}
+
+// hears reports what kind of PEP the upstream has heard of. A gateway may report nothing, so a report is what tells.
+func (b *book) hears() (s shape, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.heard[server] {
+		return server, true
+	}
+	return gateway, b.heard[gateway]
+}
+
+// begin empties the book. What was executed since it was last read belongs to no request that could still have it.
+func (b *book) begin() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.late = append(b.late, b.executed...)
+	b.asked, b.executed = nil, nil
+}
+
+// end reads and empties the book.
+func (b *book) end() entries {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := entries{b.asked, b.executed}
+	b.asked, b.executed = nil, nil
+	return e
+}
+
+// tooLate is what was executed after its request had been answered.
+func (b *book) tooLate() []executed {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append(slices.Clone(b.late), b.executed...)
+}
+
+// entries is what one request led to.
+type entries struct {
+	asked    []asked
+	executed []executed
+}
+
+// String says it for the report.
+func (e entries) String() string {
+	var b strings.Builder
+	for _, a := range e.asked {
+		fmt.Fprintf(&b, "; asked %s: %s", a.endpoint, excerpt(a.body))
+	}
+	if len(e.asked) == 0 {
+		b.WriteString("; the PDP was not asked")
+	}
+	for _, x := range e.executed {
+		fmt.Fprintf(&b, "; executed %s %s", x.method, excerpt(x.params))
+	}
+	if len(e.executed) == 0 {
+		b.WriteString("; nothing was executed")
+	}
+	return b.String()
+}
+
+// excerpt is the beginning of a text.
+func excerpt(s string) string {
+	const enough = 1000
+	if len(s) <= enough {
+		return strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return strings.ToValidUTF8(s[:enough], "\uFFFD") + fmt.Sprintf("… (%d bytes)", len(s))
+}

@@ -1,0 +1,137 @@
+package pep
+
+import (
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Whatever is offered, answered, sent and expected is used by a case: what is not would be believed to be tested.
+func TestEverythingIsUsed(t *testing.T) {
+	all, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{"tool get_local_weather": true, "token good": true, "reply permit": true}
+	for _, c := range all {
+		for _, s := range c.Steps {
+			for _, what := range []string{"tool " + s.Call, "request " + s.Ask, "token " + s.Token, "reply " + s.PDP} {
+				used[what] = true
+			}
+			for want := range strings.SplitSeq(s.Want, " or ") {
+				used["outcome "+want] = true
+			}
+		}
+	}
+	must := func(kind, name string) {
+		if !used[kind+" "+name] {
+			t.Errorf("no case uses the %s %s", kind, name)
+		}
+	}
+	tools, err := parse([]byte(mustOffer(t).Tools))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range tools.([]any) {
+		must("tool", member(tool, "name").(string))
+	}
+	requests, err := calls()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range requests {
+		must("request", name)
+	}
+	for name := range (caller{now: never}).kinds() {
+		must("token", name)
+	}
+	for name := range replies() {
+		must("reply", name)
+	}
+	for name := range outcomes {
+		must("outcome", name)
+	}
+}
+
+func mustOffer(t *testing.T) offered {
+	t.Helper()
+	o, err := offers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// What YAML could take for something else is the text that it is.
+func TestNamesAreTexts(t *testing.T) {
+	all, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"null", "true", "none"} {
+		n := slices.IndexFunc(all, func(c Case) bool { return c.ID == "pdp-"+name })
+		if n < 0 || all[n].Steps[0].PDP != name {
+			t.Errorf("pdp-%s has another PDP", name)
+		}
+	}
+}
+
+// The page shows a case that is asked as it stands there, and names every key and every outcome.
+func TestPage(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	_, block, _ := strings.Cut(page, "```yaml\n")
+	block, _, found := strings.Cut(block, "```")
+	if !found || strings.Count(page, "```yaml\n") != 1 {
+		t.Fatal("there is not one block of YAML")
+	}
+	var entries []yaml.Node
+	if err := yaml.Unmarshal([]byte(block), &entries); err != nil {
+		t.Fatal(err)
+	}
+	all, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range entries {
+		shown, err := expand(&entries[n], "coaz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(all, func(c Case) bool { return c.ID == shown[0].ID })
+		if at < 0 || !reflect.DeepEqual(shown, all[at:at+1]) {
+			t.Errorf("%s is another case here than there", shown[0].ID)
+		}
+	}
+	if len(entries) == 0 {
+		t.Error("no case is shown")
+	}
+	names := keysOf(reflect.TypeFor[caseEntry]())
+	for name := range outcomes {
+		names = append(names, name)
+	}
+	for _, name := range names {
+		if !strings.Contains(page, "`"+name+"`") {
+			t.Errorf("%s is not explained", name)
+		}
+	}
+}
+
+// keysOf are the names that yaml gives the fields of a struct, and of those in it.
+func keysOf(of reflect.Type) (keys []string) {
+	for field := range of.Fields() {
+		if name, options, _ := strings.Cut(field.Tag.Get("yaml"), ","); options == "inline" {
+			keys = append(keys, keysOf(field.Type)...)
+		} else {
+			keys = append(keys, name)
+		}
+	}
+	return keys
+}

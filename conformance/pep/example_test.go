@@ -1,0 +1,86 @@
+package pep
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const example = "../../evaluation/coaz/sdkpep/example"
+
+// The example of our own library, an MCP server of the official SDK that is its own PEP, passes both plans in both eras:
+// by the letter, and with mappings for the methods that the binding forgot.
+func TestSDKExamplePasses(t *testing.T) {
+	if _, err := os.Stat(example); err != nil {
+		t.Skip("evaluation/coaz/sdkpep is not there")
+	}
+	bin := filepath.Join(t.TempDir(), "example")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, example).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, more := range [][]string{{"--letter"}, nil} {
+		t.Run(strings.Join(more, " "), func(t *testing.T) {
+			t.Parallel()
+			b := openBench(t)
+			r, err := b.Judge(t.Context(), Target{URL: startExample(t, bin, b.Wiring, more), Resource: stubResource, Plans: planNames(), Timeout: patience})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !r.OK() {
+				t.Error(report(t, r))
+			}
+			eras := map[string]bool{}
+			for _, one := range r.Results {
+				eras[one.Plan] = true
+			}
+			if len(eras) != 4 {
+				t.Errorf("it was judged in %v", eras)
+			}
+		})
+	}
+}
+
+// startExample starts the example on a bench, and returns its URL once it answers.
+func startExample(t *testing.T, bin string, w Wiring, more []string) (url string) {
+	t.Helper()
+	dir := t.TempDir()
+	tools, err := Tools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	offer, address := filepath.Join(dir, "tools.json"), filepath.Join(dir, "address")
+	if err := os.WriteFile(offer, tools, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"--listen", "127.0.0.1:0", "--addr-file", address, "--pdp", w.PDP, "--issuer", w.Issuer,
+		"--resource", stubResource, "--offer", offer, "--report", w.Report}, more...)
+	cmd := exec.Command(bin, args...)
+	cmd.Stderr = t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the example ends with %v", err)
+		}
+	})
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(patience); ; {
+		if text, err := os.ReadFile(address); err == nil {
+			return "http://" + strings.TrimSpace(string(text)) + mcpPath
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatal("the example does not start")
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package pep
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"policy-service/conformance"
+)
+
+// patience is longer than any machine stands still.
+const patience = time.Minute
+
+func openBench(t testing.TB) *Bench {
+	t.Helper()
+	b, err := Open(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func report(t testing.TB, r conformance.Report) string {
+	t.Helper()
+	var b strings.Builder
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// judgeStub judges a PEP that is wrong in these ways.
+func judgeStub(t testing.TB, how shape, cases []Case, wrong ...string) (conformance.Report, error) {
+	t.Helper()
+	b := openBench(t)
+	url := startStub(t, b, how, wrong...)
+	return b.judgeAll(t.Context(), Target{URL: url, Resource: stubResource, Timeout: patience}.complete(), cases)
+}
+
+// The suite can be passed by a PEP that is not ours, as a gateway and as a server, in both eras.
+func TestReferencePasses(t *testing.T) {
+	for _, how := range []shape{gateway, server} {
+		t.Run(string(how), func(t *testing.T) {
+			t.Parallel()
+			cases, err := Cases(planNames()...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := judgeStub(t, how, cases)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !r.OK() || r.Count(conformance.Advised) > 0 {
+				t.Error(report(t, r))
+			}
+		})
+	}
+}
+
+// A PEP that takes the subject from another claim passes as well, and one that was told and did not listen is found out.
+func TestSubjectClaim(t *testing.T) {
+	cases, err := Cases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases = slices.DeleteFunc(cases, func(c Case) bool { return c.ID == "pdp-hang" }) // the other tests have the patience
+	for _, listens := range []bool{true, false} {
+		wrong := []string{"is told of another claim"}
+		if !listens {
+			wrong = append(wrong, "knows no subject claim but sub", "does not anchor the subject")
+		}
+		b := openBench(t)
+		url := startStub(t, b, gateway, wrong...)
+		r, err := b.judgeAll(t.Context(), Target{URL: url, Resource: stubResource, SubjectClaim: "act_for", Timeout: patience}, cases)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.OK() != listens {
+			t.Error(report(t, r))
+		}
+	}
+}

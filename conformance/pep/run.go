@@ -1,0 +1,319 @@
+package pep
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"policy-service/conformance"
+	"policy-service/conformance/internal/casefile"
+)
+
+// running is a PEP that is judged in one era.
+type running struct {
+	bench    *Bench
+	peer     *peer
+	caller   caller
+	era      Era
+	shape    shape
+	tasks    bool              // the PEP advertises them
+	sessions map[string]string // of a legacy PEP, by the kind of token that opened each
+	sent     int
+}
+
+// errSkip is for a case that makes no sense for this PEP.
+var errSkip = errors.New("skipped")
+
+// judge asks one case.
+func (r *running) judge(ctx context.Context, c Case) (conformance.Result, error) {
+	result := conformance.Result{ID: c.ID, Plan: fmt.Sprintf("%s (%s)", c.Plan, r.era), Title: c.Title, Outcome: conformance.Passed}
+	if c.Needs != "" && c.Needs != r.shape {
+		result.Outcome = conformance.Skipped
+		return result, nil
+	}
+	for n, s := range c.Steps {
+		x, err := r.step(ctx, s)
+		if errors.Is(err, errSkip) {
+			result.Outcome = conformance.Skipped
+			return result, nil
+		}
+		if err != nil {
+			result.Outcome, result.Step, result.Failure = conformance.Failed, n+1, err.Error()
+			result.Asked, result.Answered = excerpt(x.out.body), fmt.Sprintf("%d %s%s", x.answer.status, excerpt(x.answer.text), x.entries)
+			if c.Advisory {
+				result.Outcome = conformance.Advised
+			}
+		}
+		if err := r.settle(ctx, s); err != nil {
+			return result, err
+		}
+		if err != nil {
+			break
+		}
+	}
+	return result, nil
+}
+
+// step sends one message while the PDP answers as the step says, and judges what came of it.
+func (r *running) step(ctx context.Context, s Step) (exchange, error) {
+	known, err := calls()
+	if err != nil {
+		return exchange{}, err
+	}
+	x := exchange{call: known[s.Ask], shape: r.shape}
+	if x.call.Tasks && !r.tasks {
+		return x, errSkip
+	}
+	if x.out, err = r.message(ctx, s, x.call); err != nil {
+		return x, fmt.Errorf("it cannot be sent: %w", err)
+	}
+	r.bench.pdp.behave(replies()[cmp.Or(s.PDP, "permit")])
+	r.bench.book.begin()
+	x.answer, err = r.peer.send(ctx, r.era, x.out)
+	x.entries = r.bench.book.end()
+	r.bench.pdp.behave(replies()["permit"])
+	if err != nil {
+		return x, fmt.Errorf("no answer: %w", err)
+	}
+	if (s.Optional || x.call.Optional) && x.answer.code() == "-32601" && len(x.entries.asked)+len(x.entries.executed) == 0 {
+		return x, errSkip
+	}
+	return x, r.check(s.Expectation, x)
+}
+
+// settle waits, after a PDP that failed, until the PEP trusts it again: one with a circuit breaker needs a while.
+func (r *running) settle(ctx context.Context, s Step) error {
+	if _, lies := lies()[s.PDP]; !lies {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		x, err := r.step(ctx, Step{Ask: "tools-call", Expectation: Expectation{Want: "done"}})
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("a minute after the PDP answered %s, the PEP still does not let through what is permitted: %w (%d %s)",
+				s.PDP, err, x.answer.status, excerpt(x.answer.text))
+		}
+	}
+}
+
+// values are what cases know of this run.
+func (r *running) values() map[string]string {
+	v := map[string]string{
+		"subject": r.caller.subject(), "sub": alice, "resource": r.caller.resource, "issuer": r.caller.issuer, "client": client, "meta": "", "stranger": stranger,
+	}
+	if r.era == Modern {
+		v["meta"] = "," + metaOfCall
+	}
+	return v
+}
+
+// message makes the message of a step.
+func (r *running) message(ctx context.Context, s Step, c call) (out outgoing, err error) {
+	r.sent++
+	values := r.values()
+	values["id"] = cmp.Or(s.MessageID, fmt.Sprint(r.sent))
+	params := cmp.Or(string(s.Params), string(c.Params))
+	out = outgoing{method: cmp.Or(s.Method, c.Method), id: values["id"], notification: c.Notification, header: s.Header, inQuery: s.InQuery}
+	if s.Call != "" {
+		out.method = "tools/call"
+		params = fmt.Sprintf(`{"name":%s,"arguments":%s}`, casefile.Quote(s.Call), cmp.Or(string(s.Arguments), "{}"))
+	}
+	if o, err := parseObject([]byte(params)); err == nil {
+		name, _ := o["name"].(string)
+		uri, _ := o["uri"].(string)
+		out.name = cmp.Or(name, uri)
+	}
+	out.body = r.era.compose(out.method, params, out.id, out.notification)
+	if s.Message != "" {
+		out.body = s.Message
+	}
+	if out.body, err = casefile.Fill(out.body, values); err != nil {
+		return out, err
+	}
+	kind := cmp.Or(s.Token, "good")
+	if out.token, err = r.caller.kinds()[kind](); err != nil || r.era == Modern || out.method == "initialize" {
+		return out, err
+	}
+	out.session, err = r.session(ctx, kind)
+	return out, err
+}
+
+// opening are the kinds of tokens with which a session can begin; any other is sent in the session of the good one.
+var opening = []string{"good", "rs256", "aud-array", "aud-array-one", "no-client", "no-roles"}
+
+// session is that of a kind of token. It is opened the first time.
+func (r *running) session(ctx context.Context, kind string) (string, error) {
+	if !slices.Contains(opening, kind) {
+		kind = "good"
+	}
+	if id, open := r.sessions[kind]; open {
+		return id, nil
+	}
+	id, _, err := r.initialize(ctx, kind)
+	if err != nil {
+		return "", fmt.Errorf("no session for the token %s: %w", kind, err)
+	}
+	r.sessions[kind] = id
+	return id, nil
+}
+
+// initialize opens a session. A PEP without sessions gives it no id.
+func (r *running) initialize(ctx context.Context, kind string) (session string, result any, err error) {
+	x, err := r.step(ctx, Step{Ask: "initialize", Token: kind, Expectation: Expectation{Want: "done"}})
+	if err != nil {
+		return "", nil, fmt.Errorf("%w: %d %s%s", err, x.answer.status, excerpt(x.answer.text), x.entries)
+	}
+	session, r.peer.opened = r.peer.opened, ""
+	token, err := r.caller.kinds()[kind]()
+	if err != nil {
+		return "", nil, err
+	}
+	initialized := outgoing{method: "notifications/initialized", notification: true, session: session, token: token}
+	initialized.body = Legacy.compose(initialized.method, "", "", true)
+	_, err = r.peer.send(ctx, Legacy, initialized)
+	r.bench.book.end() // a notification may be asked about wrongly; a case of its own says so
+	return session, x.answer.result(), err
+}
+
+// check holds an exchange to what must come of it.
+func (r *running) check(e Expectation, x exchange) error {
+	var all []string
+	for want := range strings.SplitSeq(e.Want, " or ") {
+		err := outcomes[want](x)
+		if err == nil {
+			all = nil
+			break
+		}
+		all = append(all, err.Error())
+	}
+	if len(all) > 0 {
+		return errors.New(strings.Join(all, "; or "))
+	}
+	if e.MayAsk != nil && len(x.entries.asked) > 0 {
+		e.Asked = e.MayAsk
+	}
+	if e.Asked != nil {
+		if err := r.checkAsked(e, x); err != nil {
+			return err
+		}
+	}
+	if err := e.checkText(x.answer); err != nil {
+		return err
+	}
+	for _, executed := range x.entries.executed {
+		if e.TokenStays && strings.Contains(executed.whole, x.out.token) {
+			return errors.New("the upstream got the client's token")
+		}
+	}
+	if late := r.bench.book.tooLate(); e.NothingLate && len(late) > 0 {
+		return fmt.Errorf("%s %s was executed after it had been answered", late[0].method, excerpt(late[0].params))
+	}
+	return r.checkExecuted(e, x)
+}
+
+// checkText looks at how an error is worded.
+func (e Expectation) checkText(a answer) error {
+	message, _ := member(a.message, "error", "message").(string)
+	if len(e.Mentions) > 0 && !slices.ContainsFunc(e.Mentions, func(m string) bool { return strings.Contains(message, m) }) {
+		return fmt.Errorf("the error mentions none of %s", strings.Join(e.Mentions, ", "))
+	}
+	for _, hidden := range e.Hides {
+		if strings.Contains(a.text, hidden) {
+			return fmt.Errorf("the answer holds %q, which is nobody's business", hidden)
+		}
+	}
+	return nil
+}
+
+func (r *running) checkExecuted(e Expectation, x exchange) error {
+	if e.Executed == "" || len(x.entries.executed) == 0 {
+		return nil
+	}
+	want, err := parse([]byte(e.Executed))
+	if err != nil {
+		return fmt.Errorf("the case is wrong: %w", err)
+	}
+	params, err := parse([]byte(x.entries.executed[0].params))
+	if err != nil || !equal(want, member(params, "arguments")) {
+		return fmt.Errorf("the arguments of what was executed are not %s", e.Executed)
+	}
+	return nil
+}
+
+// checkAsked compares what the PDP got, with all defaults applied, so that one batch and one question after the other
+// are the same.
+func (r *running) checkAsked(e Expectation, x exchange) error {
+	var want []object
+	for _, text := range *e.Asked {
+		filled, err := casefile.Fill(string(text), r.values())
+		if err != nil {
+			return err
+		}
+		o, err := parseObject([]byte(filled))
+		if err != nil {
+			return fmt.Errorf("the case is wrong: %w", err)
+		}
+		want = append(want, plain(o))
+	}
+	var got []object
+	for _, a := range x.entries.asked {
+		body, err := parseObject([]byte(a.body))
+		if err != nil {
+			return fmt.Errorf("what the PDP was asked cannot be read: %w", err)
+		}
+		if single := a.endpoint == "evaluation"; !single && (a.endpoint != "evaluations" || e.At == "evaluation") {
+			return fmt.Errorf("the PDP was asked at %s", a.endpoint)
+		}
+		got = append(got, complete(body, a.endpoint == "evaluations")...)
+	}
+	if len(got) != len(want) {
+		return fmt.Errorf("the PDP was asked %d questions, want %d", len(got), len(want))
+	}
+	for n := range want {
+		for _, name := range slices.Sorted(maps.Keys(union(want[n], got[n]))) {
+			if !asks(want[n][name], got[n][name]) {
+				return fmt.Errorf("question %d: %s is %s, want %s", n+1, name, show(got[n][name]), show(want[n][name]))
+			}
+		}
+	}
+	return nil
+}
+
+// asks compares what must be asked with what was: a member that is to be null may be left out, as AuthZEN wants it.
+func asks(want, got any) bool {
+	switch w := want.(type) {
+	case object:
+		g, ok := got.(object)
+		for name := range union(w, g) {
+			v, there := g[name]
+			if inner, wanted := w[name]; !wanted || !asks(inner, v) || !there && inner != nil {
+				return false
+			}
+		}
+		return ok
+	case []any:
+		g, ok := got.([]any)
+		return ok && slices.EqualFunc(w, g, asks)
+	}
+	return equal(want, got)
+}
+
+// union has the members of both.
+func union(a, b object) object {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}

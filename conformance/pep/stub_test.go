@@ -1,0 +1,350 @@
+package pep
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// stub is a PEP that is right, written from the text of the profile alone, so that the suite is known to be passable by
+// one that is not ours. It is a gateway or a server, and speaks both eras.
+type stub struct {
+	t        testing.TB
+	shape    shape
+	wiring   Wiring
+	resource string
+	claim    string
+	tools    map[string]object
+	wrong    map[string]bool // what is wrong with it, by name
+	client   *http.Client    // which gives up on the PDP
+	patient  *http.Client
+	behind   sync.WaitGroup // what it still does after it answered
+	mu       sync.Mutex
+	permits  map[string]bool // of a PEP that remembers them
+}
+
+const stubResource = "https://mcp.example.com"
+
+// startStub starts a PEP on a bench.
+func startStub(t testing.TB, b *Bench, how shape, wrong ...string) (url string) {
+	t.Helper()
+	o, err := offers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stub{t: t, shape: how, wiring: b.Wiring, resource: stubResource, claim: "sub", tools: map[string]object{}, wrong: map[string]bool{}, permits: map[string]bool{}}
+	for _, name := range wrong {
+		s.wrong[name] = true
+	}
+	all, err := parse([]byte(o.Tools))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range all.([]any) {
+		s.tools[member(tool, "name").(string)] = tool.(object)
+	}
+	transport := &http.Transport{}
+	s.client, s.patient = &http.Client{Timeout: 5 * time.Second, Transport: transport}, &http.Client{Transport: transport}
+	if !s.wrong["follows redirects"] {
+		s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	}
+	if s.wrong["is told of another claim"] {
+		s.claim = "act_for"
+	}
+	server := httptest.NewServer(s)
+	t.Cleanup(func() { server.Close(); transport.CloseIdleConnections() })
+	return server.URL + mcpPath
+}
+
+// refusal is what the PEP answers instead of a result.
+type refusal struct {
+	status, code int
+	message      string
+}
+
+func (r refusal) Error() string { return r.message }
+
+func mappingError(format string, values ...any) error {
+	return refusal{200, -32602, fmt.Sprintf("COAZ mapping error: "+format, values...)}
+}
+
+var (
+	errAnswered    = refusal{message: "answered already"}
+	errDenied      = refusal{200, -32001, "denied"}
+	errUnavailable = refusal{200, -32603, "authorization service unavailable"}
+)
+
+func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	s.behind.Wait()
+	claims, err := s.authenticate(r)
+	if err != nil {
+		if s.wrong["asks before it authenticates"] {
+			_ = s.askAnything()
+		}
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	_, odd := parseObject(body)
+	if s.wrong["forwards what it does not recognise"] && (odd != nil || r.Header.Get("Content-Type") != "application/json") {
+		result, _ := s.execute(r, "tools/call", nil, body, "1")
+		s.write(w, `{"jsonrpc":"2.0","id":1,"result":`+result+"}")
+		return
+	}
+	message, refused := s.read(r, body)
+	if refused != nil {
+		s.refuse(w, "null", refused)
+		return
+	}
+	id := rawMember(string(body), "id")
+	if id == "null" {
+		id = ""
+	}
+	result, err := s.handle(w, r, message, body, claims, id)
+	switch {
+	case err == errAnswered:
+	case err != nil:
+		s.refuse(w, id, err)
+	case id == "":
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		s.write(w, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, s.id(id), result))
+	}
+}
+
+// write answers as JSON, or as a stream of events before which a notification comes.
+func (s *stub) write(w http.ResponseWriter, text string) {
+	if s.shape == gateway {
+		writeText(w, http.StatusOK, "application/json", text)
+		return
+	}
+	writeText(w, http.StatusOK, "text/event-stream", "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\nevent: message\ndata: "+text+"\n\n")
+}
+
+func (s *stub) id(id string) string {
+	if s.wrong["reads ids as floats"] {
+		return strings.Replace(id, "9007199254740993", "9007199254740992", 1)
+	}
+	if s.wrong["takes 0 for no id"] && id == "0" {
+		return "null"
+	}
+	if s.wrong["answers text ids with numbers"] {
+		return strings.Trim(id, `"`)
+	}
+	return id
+}
+
+func (s *stub) refuse(w http.ResponseWriter, id string, err error) {
+	r := err.(refusal)
+	if s.wrong["denies with -32401"] && r.code == -32001 {
+		r.code = -32401
+	}
+	if s.wrong["denies with -32001 in the old dialect"] && r.code == -32401 {
+		r.code = -32001
+	}
+	if s.wrong["reports every failure as a denial"] {
+		r.code = -32001
+	}
+	if s.wrong["says nothing of mapping errors"] && r.code == -32602 {
+		r.message = "invalid params"
+	}
+	if s.wrong["denies with 403 and no body"] && r.code == -32001 {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	if s.wrong["errors without an id"] {
+		id = "null"
+	}
+	if s.wrong["empty list instead of an error"] && r.code == -32603 {
+		writeText(w, 200, "application/json", fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[]}}`, s.id(id)))
+		return
+	}
+	writeJSON(w, r.status, object{"jsonrpc": "2.0", "id": rawJSON(s.id(id)), "error": object{"code": r.code, "message": r.message}})
+}
+
+// rawJSON is text that is JSON already.
+type rawJSON string
+
+func (r rawJSON) MarshalJSON() ([]byte, error) { return []byte(r), nil }
+
+// read takes the message of a request, if it has exactly one reading.
+func (s *stub) read(r *http.Request, body []byte) (object, error) {
+	mediaType, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || mediaType != "application/json" || parameters["charset"] != "" && !strings.EqualFold(parameters["charset"], "utf-8") {
+		return nil, refusal{http.StatusUnsupportedMediaType, -32700, "no JSON"}
+	}
+	message, err := parseObject(body)
+	if s.wrong["reads JSON laxly"] {
+		message, err = laxly(body), nil
+	}
+	if err != nil {
+		return nil, refusal{http.StatusBadRequest, -32700, "no JSON"}
+	}
+	if s.wrong["takes names in any case"] {
+		message = lower(message)
+		message["params"] = lower(message["params"])
+	}
+	method, ok := message["method"].(string)
+	if !ok || message["jsonrpc"] != "2.0" {
+		return nil, refusal{http.StatusBadRequest, -32600, "no request"}
+	}
+	id, there := message["id"]
+	if id == nil && s.wrong["takes a call without id for a notification"] {
+		there = false
+	}
+	if _, text := id.(string); there && !text {
+		n, isNumber := id.(number)
+		if ok = isNumber && !strings.ContainsAny(string(n), ".eE"); !ok {
+			return nil, refusal{http.StatusBadRequest, -32600, "no id"}
+		}
+	}
+	if !there && !strings.HasPrefix(method, "notifications/") && !s.wrong["takes a call without id for a notification"] {
+		return nil, refusal{http.StatusBadRequest, -32600, "no id"}
+	}
+	return message, s.mirror(r, method, message["params"])
+}
+
+// mirror holds the headers of a modern request to its body.
+func (s *stub) mirror(r *http.Request, method string, params any) error {
+	headers, body := r.Header.Get("MCP-Protocol-Version") >= Modern.Version(), member(params, "_meta", metaVersion) != nil
+	if headers != body && !strings.HasPrefix(method, "notifications/") {
+		return refusal{http.StatusBadRequest, -32022, "which version?"}
+	}
+	if !headers || s.wrong["decides on headers"] || s.wrong["does not look at headers"] {
+		return nil
+	}
+	name, _ := member(params, "name").(string)
+	if uri, ok := member(params, "uri").(string); ok {
+		name = uri
+	}
+	if r.Header.Get("Mcp-Method") != method || slices.Contains([]string{"tools/call", "prompts/get", "resources/read"}, method) && r.Header.Get("Mcp-Name") != headerValue(name) {
+		return refusal{http.StatusBadRequest, -32020, "headers differ"}
+	}
+	return nil
+}
+
+// handle decides about a message, and executes it.
+func (s *stub) handle(w http.ResponseWriter, r *http.Request, message object, body []byte, claims object, id string) (string, error) {
+	method, params := message["method"].(string), message["params"]
+	if method == "subscriptions/listen" && s.wrong["opens streams unasked"] {
+		writeText(w, http.StatusOK, "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\"}\n\n")
+		return "", errAnswered
+	}
+	passes := method == "ping" || strings.HasPrefix(method, "notifications/")
+	if s.wrong["decides on headers"] && r.Header.Get("Mcp-Name") != "" {
+		params = with(params.(object), object{"name": r.Header.Get("Mcp-Name")})
+	}
+	if passes && s.wrong["asks about pings and notifications"] {
+		if err := s.askAnything(); err != nil {
+			return "", err
+		}
+	}
+	if !passes && !(id == "" && s.wrong["takes a call without id for a notification"]) {
+		if err := s.authorize(method, params, claims); err != nil {
+			if s.wrong["executes before it decides"] {
+				_, _ = s.execute(r, method, params, body, id)
+			}
+			if s.wrong["executes after it refused"] {
+				s.behind.Go(func() { _, _ = s.execute(r.Clone(s.t.Context()), method, params, body, id) })
+			}
+			return "", err
+		}
+	}
+	if method == "notifications/initialized" || passes && s.shape == server {
+		return "{}", nil
+	}
+	return s.execute(r, method, params, body, id)
+}
+
+// askAnything asks the PDP what nobody wants to know.
+func (s *stub) askAnything() error {
+	return s.ask("evaluation", []byte(`{"subject":{"type":"identity","id":"nobody"},"action":{"name":"a"},"resource":{"type":"t","id":"r"}}`), 1)
+}
+
+// execute forwards to the upstream the bytes that came, or does it here and reports it.
+func (s *stub) execute(r *http.Request, method string, params any, body []byte, id string) (string, error) {
+	if s.shape == server {
+		o, err := offers()
+		if err != nil {
+			return "", err
+		}
+		if !slices.Contains(own, method) {
+			report := fmt.Sprintf(`{"method":%q}`, method)
+			if params := rawMember(string(body), "params"); params != "" {
+				report = fmt.Sprintf(`{"method":%q,"params":%s}`, method, params)
+			}
+			resp, err := s.patient.Post(s.wiring.Report, "application/json", strings.NewReader(report))
+			if err != nil {
+				return "", errUnavailable
+			}
+			_ = resp.Body.Close()
+		}
+		result := (&upstream{offered: o}).result(method, params)
+		if result == "" {
+			return "", refusal{http.StatusNotFound, -32601, "no such method"}
+		}
+		return result, nil
+	}
+	if s.wrong["rebuilds numbers as floats"] {
+		body = bytes.ReplaceAll(body, []byte("9007199254740993"), []byte("9007199254740992"))
+	}
+	out, err := http.NewRequestWithContext(r.Context(), http.MethodPost, s.wiring.Upstream, bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{"Content-Type", "Accept", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"} {
+		out.Header.Set(name, r.Header.Get(name))
+	}
+	if s.wrong["passes the token on"] {
+		out.Header.Set("Authorization", r.Header.Get("Authorization"))
+	}
+	resp, err := s.patient.Do(out)
+	if err != nil {
+		return "", errUnavailable
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, _ := io.ReadAll(resp.Body)
+	if id == "" {
+		return "", nil
+	}
+	result := rawMember(string(text), "result")
+	if result == "" {
+		return "", refusal{http.StatusNotFound, -32601, "no such method"}
+	}
+	if s.wrong["hides mappings from clients"] {
+		result = strings.ReplaceAll(result, "x-authzen-mapping", "x-hidden")
+	}
+	return result, nil
+}
+
+// laxly reads JSON as many readers do: the last of two members counts, and what follows the value does not.
+func laxly(body []byte) object {
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
+	return laxObject(body)
+}
+
+// lower reads names in any case: one that differs from its own counts before it.
+func lower(v any) object {
+	o, _ := v.(object)
+	changed := maps.Clone(o)
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		if known := strings.ToLower(name); name != known {
+			changed[known] = o[name]
+		}
+	}
+	return changed
+}

@@ -1,0 +1,160 @@
+package pep
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// object is a JSON object; the other values are []any, string, bool, nil and number.
+type object = map[string]any
+
+// number is a number as it is spelt: a float would make one of 9007199254740992 and 9007199254740993.
+type number string
+
+// parse reads one JSON value and nothing after it. A member twice, or bytes that are not UTF-8, are no JSON here: two
+// readers of one text must not see two questions.
+func parse(text []byte) (any, error) {
+	d := jsontext.NewDecoder(bytes.NewReader(text))
+	v, err := parseValue(d)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.ReadToken(); err != io.EOF {
+		return nil, errors.New("something follows the value")
+	}
+	return v, nil
+}
+
+func parseValue(d *jsontext.Decoder) (any, error) {
+	token, err := d.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	switch token.Kind() {
+	case '{':
+		all := object{}
+		for d.PeekKind() != '}' {
+			name, err := d.ReadToken()
+			if err != nil {
+				return nil, err
+			}
+			key := name.String() // before the next read, which takes the token away
+			if all[key], err = parseValue(d); err != nil {
+				return nil, err
+			}
+		}
+		_, err = d.ReadToken()
+		return all, err
+	case '[':
+		all := []any{}
+		for d.PeekKind() != ']' {
+			v, err := parseValue(d)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, v)
+		}
+		_, err = d.ReadToken()
+		return all, err
+	case '"':
+		return token.String(), nil
+	case '0':
+		return number(token.String()), nil
+	case 't', 'f':
+		return token.Bool(), nil
+	}
+	return nil, nil
+}
+
+// parseObject reads one JSON object.
+func parseObject(text []byte) (object, error) {
+	v, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	o, ok := v.(object)
+	if !ok {
+		return nil, errors.New("it is no JSON object")
+	}
+	return o, nil
+}
+
+// equal compares values: members in any order, numbers by what they are and not by how they are spelt.
+func equal(a, b any) bool {
+	switch a := a.(type) {
+	case object:
+		b, ok := b.(object)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for name, inner := range a {
+			if other, there := b[name]; !there || !equal(inner, other) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		b, ok := b.([]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for n := range a {
+			if !equal(a[n], b[n]) {
+				return false
+			}
+		}
+		return true
+	case number:
+		b, ok := b.(number)
+		return ok && (a == b || a.equal(b))
+	}
+	return a == b
+}
+
+func (n number) equal(other number) bool {
+	x, y := n.exact(), other.exact()
+	return x != nil && y != nil && x.Cmp(y) == 0
+}
+
+// MarshalJSON spells it as it was spelt.
+func (n number) MarshalJSON() ([]byte, error) { return []byte(n), nil }
+
+// show is a value for people.
+func show(v any) string {
+	text, err := json.Marshal(v, json.Deterministic(true))
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return excerpt(string(text))
+}
+
+// exact is nil for a number with an exponent that nobody wants to write out.
+func (n number) exact() *big.Rat {
+	if at := strings.IndexAny(string(n), "eE"); at >= 0 && len(n)-at > 5 || len(n) > 1000 {
+		return nil
+	}
+	r, ok := new(big.Rat).SetString(string(n))
+	if !ok {
+		return nil
+	}
+	return r
+}
+
+// member is a member of an object, nil if there is none or v is no object.
+func member(v any, path ...string) any {
+	for _, name := range path {
+		o, ok := v.(object)
+		if !ok {
+			return nil
+		}
+		v = o[name]
+	}
+	return v
+}

@@ -1,0 +1,224 @@
+package pep
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"policy-service/conformance/internal/casefile"
+)
+
+// Era is one of the two forms of MCP that are in use.
+type Era string
+
+// The eras.
+const (
+	// Legacy is MCP up to 2025-11-25: a session begins with initialize.
+	Legacy Era = "legacy"
+	// Modern is MCP since 2026-07-28: every request says all that is needed to read it.
+	Modern Era = "modern"
+)
+
+var eras = []Era{Legacy, Modern}
+
+// Version is the version of MCP that is spoken in this era.
+func (e Era) Version() string {
+	if e == Legacy {
+		return "2025-11-25"
+	}
+	return "2026-07-28"
+}
+
+// What a modern request says of itself, in params._meta.
+const (
+	metaVersion = "io.modelcontextprotocol/protocolVersion"
+	metaOfCall  = `"_meta":{"` + metaVersion + `":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"conformance","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{}}`
+)
+
+// outgoing is one message on its way to the PEP.
+type outgoing struct {
+	method, name string // for the headers
+	body, id     string
+	notification bool
+	header       map[string]string
+	token        string
+	inQuery      bool
+	session      string
+}
+
+// compose makes the message of a method. Params are an object's text, or nothing.
+func (e Era) compose(method, params, id string, notification bool) string {
+	var meta []string
+	if e == Modern && !notification {
+		meta = []string{metaOfCall}
+	}
+	if inner := strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(params, "{"), "}")); inner != "" {
+		meta = append([]string{inner}, meta...)
+	}
+	body := `{"jsonrpc":"2.0",`
+	if !notification {
+		body += `"id":` + id + ","
+	}
+	body += `"method":` + casefile.Quote(method)
+	if len(meta) > 0 || params != "" {
+		body += `,"params":{` + strings.Join(meta, ",") + "}"
+	}
+	return body + "}"
+}
+
+// answer is what the PEP answered.
+type answer struct {
+	status  int
+	text    string // as it came
+	message object // the JSON-RPC response in it, nil if there is none
+	id      string // of the response, as it is spelt
+}
+
+// code is that of the error, "" if there is none.
+func (a answer) code() string {
+	code, _ := member(a.message, "error", "code").(number)
+	return string(code)
+}
+
+// result is nil if there is none.
+func (a answer) result() any { return a.message["result"] }
+
+// send sends a message and reads the answer to it.
+func (p *peer) send(ctx context.Context, era Era, out outgoing) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	to := *p.url
+	if out.inQuery {
+		to.RawQuery = url.Values{"access_token": {out.token}}.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), strings.NewReader(out.body))
+	if err != nil {
+		return answer{}, err
+	}
+	era.headers(r.Header, out)
+	if out.token != "" && !out.inQuery {
+		r.Header.Set("Authorization", "Bearer "+out.token)
+	}
+	for name, value := range out.header {
+		if r.Header.Set(name, value); value == "" {
+			r.Header.Del(name)
+		}
+	}
+	w, err := p.client.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = w.Body.Close() }()
+	a, err := readAnswer(w, out)
+	if session := w.Header.Get("Mcp-Session-Id"); session != "" && out.method == "initialize" {
+		p.opened = session
+	}
+	return a, err
+}
+
+// headers are those of the era.
+func (e Era) headers(h http.Header, out outgoing) {
+	h.Set("Content-Type", "application/json")
+	h.Set("Accept", "application/json, text/event-stream")
+	if out.method != "initialize" {
+		h.Set("MCP-Protocol-Version", e.Version())
+	}
+	if e == Legacy {
+		if out.session != "" {
+			h.Set("Mcp-Session-Id", out.session)
+		}
+		return
+	}
+	h.Set("Mcp-Method", out.method)
+	if out.name != "" {
+		h.Set("Mcp-Name", headerValue(out.name))
+	}
+}
+
+// headerValue spells what a header cannot hold.
+func headerValue(s string) string {
+	for _, r := range s {
+		if r < ' ' || r > '~' {
+			return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(s)) + "?="
+		}
+	}
+	return s
+}
+
+// readAnswer finds the response in a body, which is JSON or a stream of events.
+func readAnswer(w *http.Response, out outgoing) (answer, error) {
+	a := answer{status: w.StatusCode}
+	body := io.LimitReader(w.Body, maxBody+1)
+	if mediaType, _, err := mime.ParseMediaType(w.Header.Get("Content-Type")); err == nil && mediaType == "text/event-stream" {
+		return a, a.readEvents(body)
+	}
+	text, err := io.ReadAll(body)
+	if err == nil && len(text) > maxBody {
+		err = errors.New("the answer is longer than anybody would read")
+	}
+	if err != nil {
+		return a, err
+	}
+	a.take(string(text))
+	return a, nil
+}
+
+// take keeps a text, and the response in it if it is one.
+func (a *answer) take(text string) bool {
+	a.text = text
+	o, err := parseObject([]byte(text))
+	if err != nil || o["result"] == nil && o["error"] == nil {
+		return false
+	}
+	a.message, a.id = o, rawMember(text, "id")
+	return true
+}
+
+// readEvents reads a stream up to the first response: what comes before it are notifications.
+func (a *answer) readEvents(body io.Reader) error {
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, maxBody)
+	var data []string
+	for lines.Scan() {
+		line := lines.Text()
+		if rest, ok := strings.CutPrefix(line, "data:"); ok {
+			data = append(data, strings.TrimPrefix(rest, " "))
+		}
+		if line == "" && len(data) > 0 {
+			if a.take(strings.Join(data, "\n")) {
+				return nil
+			}
+			data = nil
+		}
+	}
+	return lines.Err()
+}
+
+// peer is the PEP under test.
+type peer struct {
+	url     *url.URL
+	client  *http.Client
+	timeout time.Duration
+	opened  string // the session that the last initialize opened
+}
+
+func newPeer(t Target) (*peer, error) {
+	to, err := url.Parse(t.URL)
+	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" || to.Fragment != "" {
+		return nil, fmt.Errorf("%q is not the URL of an MCP server; try http://host[:port]/path", t.URL)
+	}
+	client := *cmp.Or(t.Client, http.DefaultClient)
+	// A redirect would take a token to where nobody sent it.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &peer{url: to, client: &client, timeout: cmp.Or(t.Timeout, 10*time.Second)}, nil
+}

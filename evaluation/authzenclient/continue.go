@@ -1,0 +1,91 @@
+package authzenclient
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/evaluation"
+)
+
+// Continuation is a permit by an approval that has more than one round: what was permitted asks
+// for input before it is done, and comes back with it, when the approval's use is spent. It is
+// JSON, and permits nothing. The PDP takes each round once, from who spent the approval, for
+// the request that people approved, and for a while only.
+type Continuation struct{ kept continued }
+
+// continued is a Continuation as it is written.
+type continued struct {
+	Version  int    `json:"version"`
+	PDP      string `json:"pdp"`
+	Approval string `json:"approval"`
+	// Decision spent the approval, and Round is how often it was gone on with since.
+	Decision string `json:"decision"`
+	Round    int    `json:"round"`
+}
+
+// continuationVersion goes up with whatever older programs would misread.
+const continuationVersion = 1
+
+// Continuation is what [Client.Continue] goes on with. It is not ok where e permits nothing,
+// rests on no approval, or is of a PDP that does not name its decisions.
+func (e Enforcement) Continuation() (k Continuation, ok bool) {
+	k = e.of.by.next
+	return k, e.Permitted() && k.whole()
+}
+
+func (k Continuation) whole() bool {
+	return k.kept.PDP != "" && k.kept.Approval != "" && k.kept.Decision != "" && k.kept.Round >= 0
+}
+
+// Continue asks for the next round of what was permitted by an approval, and declares as
+// [Client.Decide] does. The request is the one that was permitted. It is sent again only where
+// no connection was made: the PDP takes a round once.
+func (c *Client) Continue(ctx context.Context, k Continuation, request evaluation.Request, types []string) Undischarged {
+	switch {
+	case !k.whole() || k.kept.PDP != c.pdp():
+		return Undischarged{decision: denied("continue", notAsked("the continuation is of another PDP or tenant, or of none"))}
+	case presents(request):
+		return Undischarged{decision: denied("continue", notAsked("the request presents an approval already; leave context.approval and context.approval_id out"))}
+	}
+	k.kept.Round++
+	var said struct {
+		ID        string `json:"id"`
+		Continues struct {
+			Decision string `json:"decision"`
+			Round    int    `json:"round"`
+		} `json:"continues"`
+	}
+	said.ID, said.Continues.Decision, said.Continues.Round = k.kept.Approval, k.kept.Decision, k.kept.Round
+	text, err := encode(said)
+	if err != nil {
+		return Undischarged{decision: denied("continue", err)}
+	}
+	return tasks{c}.present(ctx, request, types, presented{text, approved{asked: true, now: c.clock.now, next: k}})
+}
+
+// String is for logs.
+func (k Continuation) String() string {
+	return "continuation of decision " + printable(k.kept.Decision)
+}
+
+// MarshalJSON writes k; the zero Continuation cannot be.
+func (k Continuation) MarshalJSON() ([]byte, error) {
+	if !k.whole() {
+		return nil, errors.New("authzen: a Continuation of nothing; keep the one of an Enforcement")
+	}
+	k.kept.Version = continuationVersion
+	return json.Marshal(k.kept)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote, and nothing that it does not understand all of.
+func (k *Continuation) UnmarshalJSON(b []byte) error {
+	var read Continuation
+	err := json.Unmarshal(b, &read.kept, json.RejectUnknownMembers(true))
+	if err != nil || read.kept.Version != continuationVersion || !read.whole() {
+		return errors.New("authzen: the continuation is damaged, or of another version; ask anew")
+	}
+	*k = read
+	return nil
+}

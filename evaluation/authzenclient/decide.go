@@ -1,0 +1,161 @@
+package authzenclient
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/obligations"
+)
+
+// Undischarged is what the PDP said, before what it obliges to was done. It permits nothing
+// and cannot be asked whether it does: [Undischarged.Discharge] makes an [Enforcement] of it,
+// and so does [DischargeAll] of several; only those can permit. The zero Undischarged is a deny.
+//
+// Also a deny is to be discharged: it may oblige to something.
+type Undischarged struct {
+	decision Decision
+	question *evaluation.Request // as it was asked; nil where people cannot be asked about it
+	by       approved
+}
+
+// approved is the approval that a question was asked with, zero if it was asked with none.
+type approved struct {
+	asked bool      // people were asked about it: they are asked once more at most
+	until time.Time // zero is not known
+	now   func() time.Time
+	next  Continuation
+}
+
+// ended reports whether the approval is over.
+func (a approved) ended() bool { return !a.until.IsZero() && !a.now().Before(a.until) }
+
+// Decide asks as [Client.Evaluate] does, and declares the obligation types that the PEP can
+// discharge (context.supported_obligations) in place of any that the request declares. It is
+// the first of the three steps of [Client.Enforce], for a PEP that does something between
+// them. Types without a handler in the step that follows come to a deny.
+func (c *Client) Decide(ctx context.Context, request evaluation.Request, types []string) Undischarged {
+	q, err := declare(request, types)
+	if err != nil {
+		return Undischarged{decision: denied("evaluate", err)}
+	}
+	return Undischarged{decision: c.Evaluate(ctx, q), question: &q}
+}
+
+// DecideNative is Decide in the native shape, as [Client.Authorize] asks. People cannot be
+// asked about what it denies.
+func (c *Client) DecideNative(ctx context.Context, request evaluation.Request, types []string) Undischarged {
+	q, err := declare(request, types)
+	if err != nil {
+		return Undischarged{decision: denied("authorize", err)}
+	}
+	return Undischarged{decision: c.Authorize(ctx, q)}
+}
+
+// DecideBatch asks as [Client.EvaluateBatch] does, and declares as Decide does. There is
+// always one result per request, in order. Where the PEP may act only if each of them is
+// permitted, give all to [DischargeAll]; [evaluation.DenyOnFirstDeny] is the semantic then.
+func (c *Client) DecideBatch(ctx context.Context, semantic evaluation.Semantic, types []string, requests ...evaluation.Request) []Undischarged {
+	declared, all := make([]evaluation.Request, len(requests)), make([]Undischarged, len(requests))
+	for n, q := range requests {
+		var err *Error
+		if declared[n], err = declare(q, types); err != nil {
+			for n := range all {
+				whole := *err // each has its own, as Op is set in it
+				all[n].decision = denied("batch", &whole)
+			}
+			return all
+		}
+	}
+	for n, d := range c.EvaluateBatch(ctx, semantic, declared...) {
+		all[n] = Undischarged{decision: d, question: &declared[n]}
+	}
+	return all
+}
+
+// declare says in the request what can be discharged, nothing more and nothing less.
+func declare(q evaluation.Request, types []string) (evaluation.Request, *Error) {
+	const member = "supported_obligations"
+	types = slices.DeleteFunc(slices.Clone(types), func(name string) bool { return name == "" })
+	slices.Sort(types)
+	o, err := evaluation.NewObject(map[string]any{member: slices.Compact(types)})
+	if err != nil {
+		return q, notAsked("the types of obligations cannot be declared")
+	}
+	declared, _ := o.Get(member)
+	q.Context = q.Context.With(member, declared)
+	return q, nil
+}
+
+// Denied reports whether u stays a deny whatever is discharged. That it is not denied
+// permits nothing.
+func (u Undischarged) Denied() bool { return !u.decision.permit && !u.decision.conditional() }
+
+// Err says why there is no answer that could permit: always an [*Error]. It is nil where the
+// PDP decided.
+func (u Undischarged) Err() error {
+	if u.decision.conditional() {
+		return nil
+	}
+	return u.decision.Err()
+}
+
+// Reason is the machine-readable reason the PDP gave, such as unknown_entity.
+func (u Undischarged) Reason() string { return u.decision.Reason() }
+
+// ReasonUser is the sentence for the user that the policy's author wrote.
+func (u Undischarged) ReasonUser() string { return u.decision.ReasonUser() }
+
+// Context is the context of the answer as JSON: see [Decision.Context].
+func (u Undischarged) Context() []byte { return u.decision.Context() }
+
+// Obligations are what is to be discharged.
+func (u Undischarged) Obligations() []evaluation.Obligation { return u.decision.Obligations() }
+
+// ID names the decision's record, where the PDP says so (X-Decision-Id).
+func (u Undischarged) ID() string { return u.decision.ID() }
+
+// RequestID is the X-Request-ID that was sent with the request.
+func (u Undischarged) RequestID() string { return u.decision.RequestID() }
+
+// String is for logs.
+func (u Undischarged) String() string {
+	if u.Denied() {
+		return u.decision.String()
+	}
+	return "allow, not discharged"
+}
+
+// Discharge calls the handlers for what u obliges to, be it an allow or a deny, as
+// [obligations.Discharge] does. It is the second of the three steps of [Client.Enforce]; the
+// third is [Client.Report].
+func (u Undischarged) Discharge(ctx context.Context, handlers obligations.Handlers) Enforcement {
+	e := Enforcement{of: u, report: obligations.Discharge(ctx, !u.Denied(), u.decision.obligations, handlers)}
+	e.ended = u.decision.allow && u.by.ended()
+	return e
+}
+
+// DischargeAll discharges several decisions that are one permit together: where the PEP may
+// act only if each of them permits, be they of a batch or asked one after the other. If one of
+// them denies, what the allows oblige to is not tried, and is reported as not discharged.
+func DischargeAll(ctx context.Context, handlers obligations.Handlers, all ...Undischarged) Enforcements {
+	stays := slices.ContainsFunc(all, Undischarged.Denied)
+	e := Enforcements{all: make([]Enforcement, len(all))}
+	for n, u := range all {
+		if stays && !u.Denied() {
+			e.all[n] = u.forgo()
+			continue
+		}
+		e.all[n] = u.Discharge(ctx, handlers)
+	}
+	return e
+}
+
+// forgo makes a deny of an allow, of which nothing is done.
+func (u Undischarged) forgo() Enforcement {
+	report := obligations.Forgo(u.decision.obligations)
+	u.decision.permit = false
+	u.decision.err = &Error{Op: "enforce", Kind: Skipped, Detail: "another decision about the same act denies it"}
+	return Enforcement{of: u, report: report}
+}

@@ -1,0 +1,113 @@
+package authzenclient_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"policy-service/evaluation/authzenclient"
+)
+
+// An approver is shown the form of what waits, and what they answer is their vote; whoever has no
+// say is told nothing.
+func TestFormAndRespond(t *testing.T) {
+	d := openDesk(t)
+	gateway, mia := d.pep(), d.pep(authzenclient.WithKey(d.key["mia"]))
+	s, err := gateway.Ask(t.Context(), denies(t, gateway, push(nil)))
+	d.must(err)
+	id := s.Approvals()[0]
+	var nobody authzenclient.Person
+	message, err := gateway.Form(t.Context(), id, nobody, "approve")
+	if err != nil || !strings.Contains(string(message), `"method":"elicitation/create"`) {
+		t.Fatalf("%s, %v", message, err)
+	}
+	accept := []byte(`{"action":"accept","content":{"approve":true,"reason":"fine"}}`)
+	if status, err := gateway.Respond(t.Context(), id, nobody, accept); err == nil {
+		t.Errorf("the gateway itself approves: %s", status)
+	}
+	for _, odd := range []string{"", ".", "..", "../../x", "none"} {
+		if _, err := mia.Respond(t.Context(), odd, nobody, accept); err == nil {
+			t.Errorf("%q was answered", odd)
+		}
+		if message, err := mia.Form(t.Context(), odd, nobody, ""); err == nil {
+			t.Errorf("%q is %s", odd, message)
+		}
+	}
+	if status, err := mia.Respond(t.Context(), id, nobody, []byte(`{"action":"cancel"}`)); err != nil || status != "pending" {
+		t.Errorf("cancelled: %s, %v", status, err)
+	}
+	if status, err := mia.Respond(t.Context(), id, nobody, accept); err != nil || status != "approved" {
+		t.Errorf("%s, %v", status, err)
+	}
+	if e := gateway.Use(t.Context(), stands(t, gateway, s.Handle(), 30*time.Second), nil).Discharge(t.Context(), nil); !e.Permitted() {
+		t.Errorf("used: %v", e)
+	}
+	var failure *authzenclient.Error
+	if _, err := mia.Respond(t.Context(), id, nobody, accept); !errors.As(err, &failure) || failure.Status != 409 || failure.Op != "respond" {
+		t.Errorf("once more: %v", err)
+	}
+}
+
+// A person's token goes to the PDP beside the gateway's key, and into no text.
+func TestPerson(t *testing.T) {
+	const token = "eyJhbGciOi.person.token"
+	person, err := authzenclient.PersonWith(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, odd := range []string{"", "a b", "a\nb", "é"} {
+		if _, err := authzenclient.PersonWith(odd); err == nil {
+			t.Errorf("%q is a token", odd)
+		}
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+		if text := fmt.Sprintf(verb, person); strings.Contains(text, "person.token") {
+			t.Errorf("%s prints %s", verb, text)
+		}
+	}
+	for name, test := range map[string]struct {
+		a    said
+		form bool // whether it is a form
+		says bool // whether it is an answer about a1
+	}{
+		"a form":            {said{200, `{"jsonrpc":"2.0"}`, nil}, true, false},
+		"an answer":         {said{200, `{"id":"a1","status":"pending"}`, nil}, true, true},
+		"of another":        {said{200, `{"id":"a2","status":"approved"}`, nil}, true, false},
+		"without a status":  {said{200, `{"id":"a1"}`, nil}, true, false},
+		"a member twice":    {said{200, `{"id":"a1","status":"denied","status":"approved"}`, nil}, false, false},
+		"a list":            {said{200, `[]`, nil}, false, false},
+		"HTML":              {said{200, `{"id":"a1","status":"approved"}`, []string{"Content-Type", "text/html"}}, false, false},
+		"it quotes":         {said{404, `{"detail":"no person has ` + token + ` and ` + secret + `"}`, nil}, false, false},
+		"moved":             {said{307, ``, []string{"Location", "EVIL/x"}}, false, false},
+		"it may be counted": {said{503, `{}`, []string{"Retry-After", "1"}}, false, false},
+	} {
+		h, asked := fair(), []string{}
+		h.before = func(w http.ResponseWriter, r *http.Request) bool {
+			asked = append(asked, r.Method+" "+r.URL.String()+" "+r.Header.Get("Approver-Token")+" "+r.Header.Get("Authorization"))
+			w.Header().Set("Content-Type", "application/json")
+			for n := 0; n+1 < len(test.a.headers); n += 2 {
+				w.Header().Set(test.a.headers[n], h.text(test.a.headers[n+1]))
+			}
+			w.WriteHeader(test.a.status)
+			_, _ = w.Write([]byte(test.a.body))
+			return true
+		}
+		c := h.client(t, authzenclient.WithRetries(1))
+		_, err1 := c.Form(t.Context(), "a1", person, "review")
+		asks := len(asked)
+		status, err2 := c.Respond(t.Context(), "a1", person, []byte(`{"action":"accept"}`))
+		if (err1 == nil) != test.form || (err2 == nil) != test.says || (status != "") != test.says {
+			t.Errorf("%s: %v, %q %v", name, err1, status, err2)
+		}
+		credentials := " " + token + " Bearer " + secret
+		if asked[0] != "GET /v1/approvals/a1/elicitation?form=review"+credentials || asked[asks] != "POST /v1/approvals/a1/response"+credentials || len(asked) != asks+1 {
+			t.Errorf("%s: asked %v", name, asked)
+		}
+		if text := fmt.Sprint(err1, err2); strings.Contains(text, "person.token") || strings.Contains(text, secret) {
+			t.Errorf("%s says %s", name, text)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package authzenclient
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Person is somebody for whom a gateway shows a form, and sends what they say: by a token of
+// their own, beside the gateway's key. The zero Person is whom the client's own credential names.
+type Person struct{ token string }
+
+// PersonWith is the person of a bearer token, which is sent to the PDP and nowhere else.
+func PersonWith(token string) (Person, error) {
+	if !isToken(token) {
+		return Person{}, errors.New("authzen: the person's token is empty, or has characters that no header can carry")
+	}
+	return Person{token}, nil
+}
+
+// String is for logs: it has nothing of the token.
+func (p Person) String() string { return "a person" }
+
+// GoString is String: no verb prints the token.
+func (p Person) GoString() string { return p.String() }
+
+// Form is what a person is shown about one of [Standing.Approvals], as MCP's elicitation/create.
+// It is an API of this service alone. Form is approve, choose or review; "" is the one that the
+// policy wants. The PDP answers 404 where this person may not decide in this way.
+func (c *Client) Form(ctx context.Context, approval string, as Person, form string) ([]byte, error) {
+	var body []byte
+	a := asking{op: "form", url: tasks{c}.approvalURL(approval, "/elicitation"), method: http.MethodGet, person: as, repeat: unanswered}
+	if form != "" && a.url != "" {
+		a.url += "?form=" + url.QueryEscape(form)
+	}
+	err := tasks{c}.askFor(ctx, a, func(r reply) *Error {
+		var message map[string]any
+		if body = r.body; json.Unmarshal(body, &message) != nil {
+			return odd("the body is not one JSON object without ambiguities")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+// Respond sends what a person answered to a [Client.Form], as MCP's client gave it, and returns
+// what the approval request's status is then. The status is the PDP's word, such as approved,
+// and permits nothing.
+func (c *Client) Respond(ctx context.Context, approval string, as Person, answer []byte) (status string, err error) {
+	a := asking{op: "respond", url: tasks{c}.approvalURL(approval, "/response"), person: as, body: answer, repeat: unsent}
+	err = tasks{c}.askFor(ctx, a, func(r reply) *Error {
+		var said struct {
+			ID     string `json:"id"`
+			Status string `json:"status"`
+		}
+		if json.Unmarshal(r.body, &said) != nil || said.ID != approval || said.Status == "" {
+			return odd("it says nothing of this approval request")
+		}
+		status = said.Status
+		return nil
+	})
+	return status, err
+}
+
+// askFor asks for a person. No error repeats their token.
+func (c tasks) askFor(ctx context.Context, a asking, read func(reply) *Error) error {
+	a.breaker = &breaker{}
+	_, err := c.ask(ctx, a, read)
+	if err == nil {
+		return nil
+	}
+	err.Op, err.Detail = a.op, without(err.Detail, a.person.token)
+	return err
+}
+
+// approvalURL is in no metadata. An id that is no name in a path is none of a PDP's that has
+// approvals.
+func (c tasks) approvalURL(id, what string) string {
+	if id == "" || id == "." || id == ".." {
+		return ""
+	}
+	return c.at.base.String() + "/v1/approvals/" + url.PathEscape(id) + what
+}

@@ -1,0 +1,238 @@
+package coaz
+
+import (
+	"fmt"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/cost"
+	"cel.dev/cel-go/common/env"
+	"cel.dev/cel-go/common/overloads"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+
+	"policy-service/evaluation"
+)
+
+// language is CEL as mappings are written in it: the standard library and optional values, over the variables that
+// there are and nothing else. What depends on the machine is not in it: the time zones by name.
+type language struct {
+	env    *cel.Env
+	limits Limits
+	size   *types.SizeCalculator
+}
+
+func newLanguage(limits Limits, inputs []string) (*language, error) {
+	options := []cel.EnvOption{
+		cel.StdLib(cel.StdLibSubset(&env.LibrarySubset{ExcludeFunctions: byTimeZone()})),
+		cel.OptionalTypes(),
+		cel.CustomTypeAdapter(adapter{}),
+		cel.CrossTypeNumericComparisons(true),
+		cel.DefaultUTCTimeZone(true),
+		cel.EnableErrorOnBadPresenceTest(true), // .?x of a string is a mistake, and not an x that is absent
+		cel.ParserRecursionLimit(maxNesting),
+		cel.ExpressionNodeLimit(maxNodes),
+		cel.Variable("params", cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable("token", cel.MapType(cel.StringType, cel.DynType)),
+	}
+	for _, name := range inputs {
+		options = append(options, cel.Variable(name, cel.DynType))
+	}
+	made, err := cel.NewCustomEnv(options...)
+	if err != nil {
+		return nil, fmt.Errorf("coaz: %w", err)
+	}
+	size := types.NewSizeCalculator(types.SizeCalculatorMaxDepth(maxNesting), types.SizeCalculatorMaxTraversal(int(limits.Values)))
+	return &language{made, limits, size}, nil
+}
+
+// byTimeZone are the functions of a timestamp in a time zone, which look the zone up on the machine.
+func byTimeZone() []*env.Function {
+	zoned := map[string]string{
+		overloads.TimeGetFullYear:     overloads.TimestampToYearWithTz,
+		overloads.TimeGetMonth:        overloads.TimestampToMonthWithTz,
+		overloads.TimeGetDayOfYear:    overloads.TimestampToDayOfYearWithTz,
+		overloads.TimeGetDayOfMonth:   overloads.TimestampToDayOfMonthZeroBasedWithTz,
+		overloads.TimeGetDate:         overloads.TimestampToDayOfMonthOneBasedWithTz,
+		overloads.TimeGetDayOfWeek:    overloads.TimestampToDayOfWeekWithTz,
+		overloads.TimeGetHours:        overloads.TimestampToHoursWithTz,
+		overloads.TimeGetMinutes:      overloads.TimestampToMinutesWithTz,
+		overloads.TimeGetSeconds:      overloads.TimestampToSecondsWithTz,
+		overloads.TimeGetMilliseconds: overloads.TimestampToMillisecondsWithTz,
+	}
+	var functions []*env.Function
+	for name, overload := range zoned {
+		functions = append(functions, env.NewFunction(name, env.NewOverload(overload, nil, nil)))
+	}
+	return functions
+}
+
+// result is what an expression must yield at its place.
+type result uint8
+
+const (
+	anyResult    result = iota
+	stringResult        // a type, an id or a name
+	mapResult           // a subject, action, resource or context
+)
+
+// expression is a compiled expression in CEL.
+type expression struct {
+	at       string
+	text     string // without the $
+	program  cel.Program
+	offsets  map[int64]int // of the parts, in bytes of the mapping's string
+	language *language
+	copies   *selection // what it reads, if it does nothing else
+}
+
+// expression compiles what stands behind a $.
+func (c *compiler) expression(l *leaf) (node, *Error) {
+	source, language := l.text[1:], c.language
+	fail := func(offset int, detail string) (node, *Error) {
+		err := c.fail(l.at, detail)
+		err.Offset = offset
+		return nil, err
+	}
+	parsed, issues := language.env.Parse(source)
+	if issues.Err() != nil {
+		return fail(offsetOf(source, issues), found("the expression is no CEL, or nests too deep", issues))
+	}
+	offsets := offsetsIn(source, parsed.NativeRep())
+	var seen inspector
+	if seen.inspect(parsed.NativeRep().Expr()); seen.problem != "" {
+		return fail(offsets[seen.where], seen.problem)
+	}
+	checked, issues := language.env.Check(parsed)
+	if issues.Err() != nil {
+		return fail(offsetOf(source, issues), found("the types in the expression do not fit", issues))
+	}
+	if seen.unoptional(checked) {
+		return fail(0, "what is marked as optional in a list or map is no optional value")
+	}
+	if yields := unwrapped(checked.OutputType()); !l.want.takes(yields) && !(seen.builds && isScalar(yields)) {
+		return fail(0, "the expression yields a "+yields.TypeName()+", which cannot stand here")
+	}
+	for n := range seen.reads {
+		seen.reads[n].offset = offsets[seen.reads[n].id]
+	}
+	l.reads, l.tested = seen.reads, seen.tested
+	program, err := language.program(checked, &seen)
+	if err != nil {
+		return fail(0, "the expression cannot be planned")
+	}
+	e := &expression{at: l.at, text: source, program: program, offsets: offsets, language: language}
+	if seen.alone() {
+		e.copies = &seen.reads[0]
+	}
+	return e, nil
+}
+
+// takes reports whether an expression of this type can yield what is wanted: for all but what is known only of its
+// value.
+func (want result) takes(t *cel.Type) bool {
+	switch t.Kind() {
+	case types.DynKind, types.AnyKind, types.TypeParamKind:
+		return true
+	case types.StringKind:
+		return want != mapResult
+	case types.MapKind:
+		return want != stringResult
+	case types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.NullTypeKind, types.ListKind:
+		return want == anyResult
+	}
+	return false // bytes, timestamps, durations, types, messages: JSON does not have them
+}
+
+// isScalar reports whether a type is one that the checker may be wrong about: it guesses the type of what is in an empty
+// list, from the first operation that could have it. What is not checked then is checked when there is a value.
+func isScalar(t *cel.Type) bool {
+	switch t.Kind() {
+	case types.BoolKind, types.BytesKind, types.IntKind, types.UintKind, types.DoubleKind, types.StringKind, types.DurationKind, types.TimestampKind:
+		return true
+	}
+	return false
+}
+
+// unwrapped is the type of the value that an optional holds.
+func unwrapped(t *cel.Type) *cel.Type {
+	if t.Kind() == types.OpaqueKind && t.TypeName() == "optional_type" && len(t.Parameters()) == 1 {
+		return t.Parameters()[0]
+	}
+	return t
+}
+
+func (l *language) program(checked *cel.Ast, seen *inspector) (cel.Program, error) {
+	if seen.alone() {
+		return l.env.Program(checked) // it costs what it is long
+	}
+	programs := map[string]int{}
+	options := []cel.ProgramOption{
+		cel.CustomDecoratorV2(exactly),
+		cel.CostLimit(l.limits.Cost),
+		cel.CostTracking(textCost{}),
+		cel.CostTrackerOptions(
+			cost.OverloadTracker(overloads.Equals, l.comparisonCost),
+			cost.OverloadTracker(overloads.NotEquals, l.comparisonCost),
+			cost.OverloadTracker(overloads.InList, l.membershipCost),
+			cost.OverloadTracker(overloads.MatchesString, matchingCost(programs)),
+			cost.OverloadTracker(overloads.Matches, matchingCost(programs)),
+		),
+		cel.OptimizeRegex(boundedMatches(programs)),
+	}
+	if seen.builds {
+		options = append(options, cel.MemoryTracking(types.MemoryTrackerSizeCalculator(l.size)), cel.MemoryLimit(l.limits.Values))
+	}
+	return l.env.Program(checked, options...)
+}
+
+// append evaluates the expression. What all expressions of a mapping cost counts together.
+func (e *expression) append(b []byte, r *resolution) ([]byte, bool, *Error) {
+	r.vars.op = r.op
+	value, details, err := e.program.Eval(&r.vars)
+	if spent := details.ActualCost(); spent != nil {
+		r.spent += *spent
+	} else if e.copies != nil {
+		r.spent += uint64(len(e.copies.steps) + 1)
+	}
+	if err == nil && r.spent > e.language.limits.Cost {
+		return nil, false, e.fail(r, 0, costExceeded(e.language.limits))
+	}
+	if err != nil {
+		return nil, false, e.failed(r, err)
+	}
+	if o, ok := value.(*types.Optional); ok {
+		if !o.HasValue() {
+			return b, false, nil
+		}
+		value = o.GetValue()
+	}
+	if n, ok := e.copied(r, value); ok {
+		return append(b, n...), true, nil
+	}
+	w := resultWriter{limit: len(b) + e.language.limits.Request.Body, depth: e.language.limits.Request.Depth}
+	b, problem := w.append(b, value)
+	if problem != "" {
+		return nil, false, e.fail(r, 0, problem)
+	}
+	return b, true, nil
+}
+
+// copied is the text of a number that the expression only reads: it is sent as it came, 1.0 as 1.0.
+func (e *expression) copied(r *resolution, v ref.Val) (string, bool) {
+	switch v.(type) {
+	case types.Int, types.Double:
+	default:
+		return "", false
+	}
+	if e.copies == nil {
+		return "", false
+	}
+	n, ok := e.copies.in(&r.vars)
+	return n.Text(), ok && n.Kind() == evaluation.Number
+}
+
+func (e *expression) fail(r *resolution, offset int, detail string) *Error {
+	err := r.fail(e.at, detail)
+	err.Expression, err.Offset = "$"+e.text, offset
+	return err
+}

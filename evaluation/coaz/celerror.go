@@ -1,0 +1,123 @@
+package coaz
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/interpreter"
+)
+
+func costExceeded(l Limits) string { return tooMany("units of cost for all expressions", int(l.Cost)) }
+
+// failed is an error of the evaluation, in words of ours: those of the library quote values.
+func (e *expression) failed(r *resolution, err error) *Error {
+	var cancelled interpreter.EvalCancelledError
+	if errors.As(err, &cancelled) {
+		if cancelled.Cause == interpreter.MemoryLimitExceeded {
+			return e.fail(r, 0, tooMany("values at a time", int(e.language.limits.Values)))
+		}
+		return e.fail(r, 0, costExceeded(e.language.limits))
+	}
+	offset := 0
+	var celErr *types.Err
+	if errors.As(err, &celErr) {
+		offset = e.offsets[celErr.NodeID()]
+	}
+	text := err.Error()
+	for _, known := range failures {
+		if strings.HasPrefix(text, known.begins) {
+			return e.fail(r, offset, known.detail)
+		}
+	}
+	return e.fail(r, offset, "the evaluation fails")
+}
+
+// failures are what evaluations fail with: how the library's text begins, and what we say.
+var failures = []struct{ begins, detail string }{
+	{"no such key", "a member that is read is missing"},
+	{"no such attribute", "a variable that is read has no value"},
+	{"index out of bounds", "an index is out of range"},
+	{"index '", "an index is out of range"},
+	{"no such overload", "a value has a type that the operation does not take"},
+	{"unsupported index type", "a value has a type that cannot be an index"},
+	{"unsupported key type", "a value has a type that cannot be the name of a member"},
+	{"division by zero", "division by zero"},
+	{"modulus by zero", "division by zero"},
+	{"integer overflow", "a number is out of range"},
+	{"unsigned integer overflow", "a number is out of range"},
+	{"optional.none()", "the value of an optional that has none is read"},
+	{inexact, inexact},
+	{textTooLong, textTooLong},
+}
+
+// offsetsIn are the bytes at which the parts of an expression begin in the mapping's string, which begins with a $.
+func offsetsIn(source string, tree *ast.AST) map[int64]int {
+	starts := make([]int, 0, len(source)+1) // of the characters, in which the library counts
+	for i := range source {
+		starts = append(starts, i+1)
+	}
+	starts = append(starts, len(source)+1)
+	offsets := map[int64]int{}
+	for id, where := range tree.SourceInfo().OffsetRanges() {
+		if n := int(where.Start); 0 <= n && n < len(starts) {
+			offsets[id] = starts[n]
+		}
+	}
+	return offsets
+}
+
+// offsetOf is the byte of the mapping's string at which the first mistake is.
+func offsetOf(source string, issues *cel.Issues) int {
+	errs := slices.Clone(issues.Errors())
+	if len(errs) == 0 {
+		return 0
+	}
+	first := errs[0].Location
+	for _, e := range errs[1:] {
+		if l := e.Location; l.Line() < first.Line() || l.Line() == first.Line() && l.Column() < first.Column() {
+			first = l
+		}
+	}
+	if first.Line() < 1 || first.Column() < 0 {
+		return 0
+	}
+	lines := strings.SplitAfter(source, "\n")
+	if first.Line() > len(lines) {
+		return 0
+	}
+	before := 0
+	for _, line := range lines[:first.Line()-1] {
+		before += len(line)
+	}
+	for i := range lines[first.Line()-1] {
+		if first.Column() == 0 || i > 0 && len([]rune(lines[first.Line()-1][:i])) == first.Column() {
+			return before + i + 1
+		}
+	}
+	return len(source) + 1
+}
+
+// found is what the parser or the type checker found, in its own words: they speak of the expression alone, which has not
+// met an argument or a claim yet.
+func found(what string, issues *cel.Issues) string {
+	const most = 160
+	errs := issues.Errors()
+	if len(errs) == 0 {
+		return what
+	}
+	for _, e := range errs {
+		if rest, ok := strings.CutPrefix(e.Message, "undeclared reference to '"); ok {
+			name, _, _ := strings.Cut(rest, "'")
+			return "the expression names " + name + ", which mappings do not have"
+		}
+	}
+	message, _, _ := strings.Cut(errs[0].Message, "\n")
+	if len(message) > most {
+		message = strings.ToValidUTF8(message[:most], "") + "…"
+	}
+	return what + ": " + message
+}

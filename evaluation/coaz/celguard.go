@@ -1,0 +1,167 @@
+package coaz
+
+import (
+	"math"
+	"regexp"
+	"slices"
+
+	"cel.dev/cel-go/common/cost"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+	"cel.dev/cel-go/interpreter"
+)
+
+// exactly replaces parts of a program whose outcome would depend on chance, or on a number that was rounded.
+func exactly(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+	switch part := i.(type) {
+	case interpreter.InterpretableConstructor:
+		if part.Type() == types.MapType {
+			return &inOrder{part}, nil
+		}
+	case interpreter.InterpretableCall:
+		switch part.Function() {
+		case operators.Equals:
+			return recall(part, equal), nil
+		case operators.NotEquals:
+			return recall(part, func(v ...ref.Val) ref.Val {
+				same, ok := equal(v...).(types.Bool)
+				if !ok {
+					return types.NewErrFromString(inexact)
+				}
+				return !same
+			}), nil
+		case operators.In:
+			return recall(part, contained), nil
+		}
+	}
+	return i, nil
+}
+
+func recall(call interpreter.InterpretableCall, f func(...ref.Val) ref.Val) interpreter.InterpretableV2 {
+	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), f)
+}
+
+func equal(v ...ref.Val) ref.Val {
+	if holdsNumber(v[0]) || holdsNumber(v[1]) {
+		return types.NewErrFromString(inexact)
+	}
+	return types.Equal(v[0], v[1])
+}
+
+func contained(v ...ref.Val) ref.Val {
+	if holdsNumber(v[0]) || holdsNumber(v[1]) {
+		return types.NewErrFromString(inexact)
+	}
+	container, ok := v[1].(traits.Container)
+	if !ok || !v[1].Type().HasTrait(traits.ContainerType) {
+		return types.NoSuchOverloadErr()
+	}
+	return container.Contains(v[0])
+}
+
+// inOrder makes maps that are gone through in the order of their keys.
+type inOrder struct {
+	interpreter.InterpretableConstructor
+}
+
+// Exec makes the map.
+func (o *inOrder) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	made := o.InterpretableConstructor.Exec(frame)
+	if m, ok := made.(traits.Mapper); ok {
+		return &sorted{m}
+	}
+	return made
+}
+
+// Eval makes the map.
+func (o *inOrder) Eval(vars interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(vars, o.Exec)
+}
+
+// comparisonCost is what comparing costs: the smaller of the two values.
+func (l *language) comparisonCost(args []ref.Val, _ ref.Val) *uint64 {
+	return charge(1 + min(l.weight(args[0]), l.weight(args[1])))
+}
+
+// membershipCost is what looking for a value in a list costs: the list.
+func (l *language) membershipCost(args []ref.Val, _ ref.Val) *uint64 {
+	return charge(1 + l.weight(args[1]))
+}
+
+func (l *language) weight(v ref.Val) uint64 { return uint64(l.size.AggregateSize(v)) }
+
+func charge(units uint64) *uint64 { return &units }
+
+// textCost charges a call for the text that it is given, if the library does not: it counts the conversion of a string
+// as one step, however long that is.
+type textCost struct{}
+
+// CallCost is what a call costs.
+func (textCost) CallCost(_, overload string, args []ref.Val, _ ref.Val) *uint64 {
+	if slices.Contains(chargedFor, overload) {
+		return nil
+	}
+	units := uint64(1)
+	for _, arg := range args {
+		switch text := arg.(type) {
+		case types.String:
+			units += uint64(len(text) / 10)
+		case types.Bytes:
+			units += uint64(len(text) / 10)
+		}
+	}
+	return &units
+}
+
+// chargedFor are the calls that the library charges for the text they are given.
+var chargedFor = func() (ids []string) {
+	for _, m := range cost.StandardOverloadModels {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}()
+
+const textTooLong = "a text is too long for the pattern that it is matched with"
+
+// boundedMatches compiles the patterns of matches, which are literals, and bounds the work of matching: the length of
+// the text times the size of the pattern. It notes the sizes, for the cost.
+func boundedMatches(programs map[string]int) *interpreter.RegexOptimization {
+	return &interpreter.RegexOptimization{
+		Function:   overloads.Matches,
+		RegexIndex: 1,
+		Factory: func(call interpreter.InterpretableCall, pattern string) (interpreter.InterpretableCall, error) {
+			compiled, err := regexp.Compile(pattern)
+			if err != nil {
+				return nil, err
+			}
+			size, err := types.RegexProgramSize(pattern)
+			if err != nil {
+				return nil, err
+			}
+			programs[pattern] = size
+			return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(v ...ref.Val) ref.Val {
+				text, ok := v[0].(types.String)
+				if !ok {
+					return types.NoSuchOverloadErr()
+				}
+				if len(text) > maxMatching/size {
+					return types.NewErrFromString(textTooLong)
+				}
+				return types.Bool(compiled.MatchString(string(text)))
+			}), nil
+		},
+	}
+}
+
+// matchingCost is what matching costs: a unit for each 250 steps that it could take.
+func matchingCost(programs map[string]int) cost.FunctionTracker {
+	return func(args []ref.Val, _ ref.Val) *uint64 {
+		text, _ := args[0].(types.String)
+		pattern, _ := args[1].(types.String)
+		steps := uint64(len(text)+1) * uint64(programs[string(pattern)]+1)
+		return charge(1 + uint64(len(text)/10) + min(steps/250, math.MaxInt32))
+	}
+}

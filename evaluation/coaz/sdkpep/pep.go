@@ -1,0 +1,180 @@
+package sdkpep
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/coaz"
+	"policy-service/obligations"
+)
+
+// Middleware is the PEP of an MCP server. It asks the PDP by the mappings of b: that which the called tool declares, or
+// the default of the method. Tools gives the definition of a tool as tools/list shows it, and more, where the SDK has no
+// place for it ([Definition]); nil takes the server's own list.
+//
+// Add it to the server last, so that it stands before all other middleware.
+func Middleware(b *coaz.Binding, pdp *authzenclient.Client, tools func(name string) (evaluation.Object, bool), options ...Option) mcp.Middleware {
+	p := &pep{binding: b, pdp: pdp, tools: tools, methods: map[string]*coaz.Mapping{}, results: map[string]ResultHandler{}, log: slog.New(slog.DiscardHandler)}
+	for _, option := range options {
+		option(p)
+	}
+	return func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+			return p.handle(ctx, call{method: method, request: r, next: next})
+		}
+	}
+}
+
+// Option sets something of a [Middleware].
+type Option func(*pep)
+
+// WithHandlers gives what the server can do of what the PDP obliges to. Without a handler for it, an allow that obliges
+// to something is a deny.
+func WithHandlers(handlers obligations.Handlers) Option {
+	return func(p *pep) { p.handlers = handlers }
+}
+
+// ResultHandler discharges an obligation on what a request resulted in, such as redact. It returns what leaves instead.
+type ResultHandler func(ctx context.Context, o evaluation.Obligation, result mcp.Result) (mcp.Result, error)
+
+// WithResultHandler gives what the server can do of an obligation type when it has the result. If h fails, or the
+// request itself does, the result is withheld. What a tool sends before its result (progress, logs, questions to the
+// user) does not come by h.
+func WithResultHandler(obligationType string, h ResultHandler) Option {
+	return func(p *pep) { p.results[obligationType] = h }
+}
+
+// WithMapping has a method asked about by a mapping that the server's operator wrote ([coaz.Binding.Compile]), also one
+// that has no default, such as a method of the server's own. A mapping that a tool declares goes before it.
+func WithMapping(method string, m *coaz.Mapping) Option {
+	return func(p *pep) { p.methods[method] = m }
+}
+
+// ToTheLetter denies the methods that MCP has and the binding forgot, as the binding says. Otherwise server/discover,
+// resources/templates/list and subscriptions/listen are asked about as tools/list is: a client of MCP 2026-07-28 could
+// not connect without the first.
+func ToTheLetter() Option { return func(p *pep) { p.letter = true } }
+
+// WithLogger logs why requests are refused, for the operator's eyes, and what declared mappings assert.
+func WithLogger(l *slog.Logger) Option { return func(p *pep) { p.log = l } }
+
+// pep is one PEP.
+type pep struct {
+	binding  *coaz.Binding
+	pdp      *authzenclient.Client
+	tools    func(name string) (evaluation.Object, bool)
+	methods  map[string]*coaz.Mapping
+	handlers obligations.Handlers
+	results  map[string]ResultHandler
+	letter   bool
+	log      *slog.Logger
+	declared mappings
+}
+
+// call is one message.
+type call struct {
+	method  string
+	request mcp.Request
+	next    mcp.MethodHandler
+}
+
+// notifications are those that the SDK takes from a client. Its own methods of that name are requests.
+var notifications = map[string]bool{
+	"notifications/initialized": true, "notifications/cancelled": true, "notifications/progress": true, "notifications/roots/list_changed": true,
+}
+
+func (p *pep) handle(ctx context.Context, c call) (mcp.Result, error) {
+	if _, verdict := p.binding.Default(c.method); verdict == coaz.PassThrough && (c.method == "ping" || notifications[c.method]) {
+		return c.next(ctx, c.method, c.request)
+	}
+	allowed, owed, refusal := p.decide(ctx, c)
+	defer p.pdp.ReportAll(ctx, &allowed)
+	if refusal != nil {
+		p.log.InfoContext(ctx, "refused", "method", c.method, "code", refusal.wire.Code, "why", refusal.why)
+		return nil, refusal.wire
+	}
+	ctx, cancel := untilExpiry(ctx, c)
+	defer cancel()
+	result, err := c.next(ctx, c.method, c.request)
+	if len(*owed) == 0 {
+		return result, err
+	}
+	if err != nil {
+		p.log.InfoContext(ctx, "withheld", "method", c.method, "why", err)
+		return nil, withheld()
+	}
+	for _, o := range *owed {
+		if result, err = p.results[o.Type](ctx, o, result); err == nil && result == nil {
+			err = errNoResult
+		}
+		if err != nil {
+			allowed.Break(o, err)
+			p.log.WarnContext(ctx, "withheld", "method", c.method, "obligation", o.ID, "why", err)
+			return nil, withheld()
+		}
+	}
+	return result, nil
+}
+
+// untilExpiry ends what goes on for long when the token does.
+func untilExpiry(ctx context.Context, c call) (context.Context, context.CancelFunc) {
+	info := tokenOf(c.request)
+	if c.method != "subscriptions/listen" || info == nil || info.Expiration.IsZero() {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, info.Expiration)
+}
+
+func tokenOf(r mcp.Request) *auth.TokenInfo {
+	if extra := r.GetExtra(); extra != nil {
+		return extra.TokenInfo
+	}
+	return nil
+}
+
+// decide asks the PDP, and discharges what it obliges to. What is owed on the result is in owed. The enforcements are
+// of what was asked, be it permitted or not.
+func (p *pep) decide(ctx context.Context, c call) (e authzenclient.Enforcements, owed *[]evaluation.Obligation, refused *refusal) {
+	questions, dialect, refused := p.questions(ctx, c)
+	if refused != nil {
+		return e, nil, refused
+	}
+	owed = &[]evaluation.Obligation{}
+	handlers := p.promises(owed)
+	var all []authzenclient.Undischarged
+	for _, ask := range questions {
+		answers := ask(ctx, p.pdp, handlers.Types())
+		all = append(all, answers...)
+		if denied(answers) {
+			break // nothing more can come of it
+		}
+	}
+	e = authzenclient.DischargeAll(ctx, handlers, all...)
+	if !e.Permitted() {
+		return e, nil, refusalOf(e.First(), dialect)
+	}
+	return e, owed, nil
+}
+
+// promises are the handlers, and for what is done to the result one that remembers it.
+func (p *pep) promises(owed *[]evaluation.Obligation) obligations.Handlers {
+	all := obligations.Handlers{}
+	for name, h := range p.handlers {
+		all[name] = h
+	}
+	for name, h := range p.results {
+		if h == nil {
+			continue
+		}
+		all[name] = func(_ context.Context, o evaluation.Obligation) error {
+			*owed = append(*owed, o)
+			return nil
+		}
+	}
+	return all
+}

@@ -1,0 +1,226 @@
+package sdkpep
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/coaz"
+)
+
+// question asks the PDP one envelope.
+type question func(ctx context.Context, pdp *authzenclient.Client, types []string) []authzenclient.Undischarged
+
+func denied(answers []authzenclient.Undischarged) bool {
+	return slices.ContainsFunc(answers, authzenclient.Undischarged.Denied)
+}
+
+// forgotten are methods of MCP that the binding has no default for.
+var forgotten = map[string]bool{"server/discover": true, "resources/templates/list": true, "subscriptions/listen": true}
+
+// questions are what the PDP is to be asked about a message.
+func (p *pep) questions(ctx context.Context, c call) ([]question, coaz.Dialect, *refusal) {
+	op, err := operationOf(c)
+	if err != nil {
+		return nil, 0, mappingError(err)
+	}
+	mapping, err := p.mapping(ctx, c)
+	switch {
+	case err != nil:
+		return nil, 0, mappingError(err)
+	case mapping == nil && forgotten[c.method] && !p.letter:
+		return p.likeList(c, op)
+	case mapping == nil:
+		return nil, 0, unknownMethod()
+	}
+	asked, err := mapping.Questions(op)
+	if err != nil {
+		return nil, 0, mappingError(err)
+	}
+	for _, w := range asked.Warnings {
+		p.log.WarnContext(ctx, w.Detail, "method", c.method, "mapping", mapping.Digest(), "at", w.Pointer)
+	}
+	return questionsOf(asked), mapping.Dialect(), nil
+}
+
+func questionsOf(asked coaz.Questions) (all []question) {
+	for _, e := range asked.Envelopes {
+		all = append(all, func(ctx context.Context, pdp *authzenclient.Client, types []string) []authzenclient.Undischarged {
+			if e.API == coaz.Evaluations {
+				return pdp.DecideBatchBody(ctx, evaluation.DenyOnFirstDeny, e.Body, types)
+			}
+			return []authzenclient.Undischarged{pdp.DecideBody(ctx, e.Body, types)}
+		})
+	}
+	return all
+}
+
+// likeList asks about a method that the binding forgot what it asks about a list, by another action. What a listener
+// wants to hear of a resource is what it could subscribe to, and is asked about like that.
+func (p *pep) likeList(c call, op coaz.Operation) ([]question, coaz.Dialect, *refusal) {
+	list, _ := p.binding.Default("tools/list")
+	asked, err := list.Questions(coaz.Operation{Method: "tools/list", Token: op.Token})
+	if err != nil {
+		return nil, 0, mappingError(err)
+	}
+	var all []question
+	for _, q := range asked.Requests {
+		q.Action.Name = c.method
+		all = append(all, func(ctx context.Context, pdp *authzenclient.Client, types []string) []authzenclient.Undischarged {
+			return []authzenclient.Undischarged{pdp.Decide(ctx, q, types)}
+		})
+	}
+	listen, ok := c.request.GetParams().(*mcp.SubscriptionsListenParams)
+	if !ok || listen == nil || listen.Notifications == nil {
+		return all, coaz.AuthZEN, nil
+	}
+	subscribe, _ := p.binding.Default("resources/subscribe")
+	for _, uri := range listen.Notifications.ResourceSubscriptions {
+		params, err := evaluation.NewObject(map[string]any{"uri": uri})
+		if err != nil {
+			return nil, 0, mappingError(err)
+		}
+		asked, err := subscribe.Questions(coaz.Operation{Method: "resources/subscribe", Params: params, Token: op.Token})
+		if err != nil {
+			return nil, 0, mappingError(err)
+		}
+		all = append(all, questionsOf(asked)...)
+	}
+	return all, coaz.AuthZEN, nil
+}
+
+// operationOf is a message as its handler gets it.
+func operationOf(c call) (op coaz.Operation, err error) {
+	op.Method, op.Token = c.method, claimsOf(tokenOf(c.request))
+	// Strictly: what no reader can misread, or nothing. A member twice in a tool's arguments, or bytes that are no UTF-8,
+	// are refused here. Only what the handler cannot tell from absent is left out, and empty arguments it can.
+	text, err := json.Marshal(c.request.GetParams(), jsonv1.OmitEmptyWithLegacySemantics(true))
+	if err != nil {
+		return op, errors.New("the parameters are ambiguous: a member comes twice in them, or they are not valid UTF-8")
+	}
+	if jsontext.Value(text).Kind() == 'n' {
+		return op, nil
+	}
+	op.Params, err = evaluation.ParseObject(text, evaluation.DefaultLimits())
+	return op, err
+}
+
+// mapping is what applies to a message, nil if there is none.
+func (p *pep) mapping(ctx context.Context, c call) (*coaz.Mapping, error) {
+	if params, ok := c.request.GetParams().(*mcp.CallToolParamsRaw); ok && params != nil {
+		if m, err := p.declaredBy(ctx, c, params.Name); m != nil || err != nil {
+			return m, err
+		}
+	}
+	if m := p.methods[c.method]; m != nil {
+		return m, nil
+	}
+	m, _ := p.binding.Default(c.method)
+	return m, nil
+}
+
+// declaredBy is the mapping that a tool declares, nil if there is none.
+func (p *pep) declaredBy(ctx context.Context, c call, name string) (*coaz.Mapping, error) {
+	find := p.tools
+	var failure error
+	if find == nil {
+		find = func(name string) (o evaluation.Object, ok bool) {
+			o, ok, failure = listed(ctx, c, name)
+			return o, ok
+		}
+	}
+	definition, ok := find(name)
+	if failure != nil || !ok {
+		return nil, failure
+	}
+	return p.declared.of(p.binding, name, definition)
+}
+
+// listed looks for a tool in the server's own list, as the caller would.
+func listed(ctx context.Context, c call, name string) (o evaluation.Object, ok bool, err error) {
+	session, is := c.request.GetSession().(*mcp.ServerSession)
+	if !is {
+		return o, false, errors.New("the tools of the server cannot be listed")
+	}
+	for cursor := ""; ; {
+		r := &mcp.ListToolsRequest{Session: session, Params: &mcp.ListToolsParams{Cursor: cursor}, Extra: c.request.GetExtra()}
+		result, err := c.next(ctx, "tools/list", r)
+		page, is := result.(*mcp.ListToolsResult)
+		if err != nil || !is {
+			return o, false, errors.New("the tools of the server cannot be listed")
+		}
+		for _, t := range page.Tools {
+			if t.Name == name {
+				o, err = Definition(t)
+				return o, err == nil, err
+			}
+		}
+		if page.NextCursor == "" || page.NextCursor == cursor {
+			return o, false, nil
+		}
+		cursor = page.NextCursor
+	}
+}
+
+// Definition is what of a tool's definition, a [mcp.Tool] or its JSON, says how its calls are mapped.
+func Definition(tool any) (evaluation.Object, error) {
+	text, err := json.Marshal(tool)
+	if err != nil {
+		return evaluation.Object{}, errors.New("the tool's definition is ambiguous, or no JSON")
+	}
+	var d struct {
+		Name   jsontext.Value `json:"name"`
+		Mark   jsontext.Value `json:"coaz,omitzero"`
+		Schema struct {
+			Mapping jsontext.Value `json:"x-authzen-mapping,omitzero"`
+			Older   jsontext.Value `json:"x-coaz-mapping,omitzero"`
+		} `json:"inputSchema"`
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		return evaluation.Object{}, errors.New("the tool's definition has no name, or an inputSchema that is no object")
+	}
+	for _, v := range []*jsontext.Value{&d.Schema.Mapping, &d.Schema.Older} {
+		if v.Kind() == 'n' {
+			*v = jsontext.Value("false") // a mapping that is null is malformed, and not one that is not there
+		}
+	}
+	if text, err = json.Marshal(d); err != nil {
+		return evaluation.Object{}, errors.New("the tool's definition is no JSON")
+	}
+	return evaluation.ParseObject(text, evaluation.DefaultLimits())
+}
+
+// mappings are the mappings that tools declare, compiled.
+type mappings struct {
+	mu  sync.Mutex
+	all map[string]compiled
+}
+
+type compiled struct {
+	definition evaluation.Object
+	mapping    *coaz.Mapping
+	err        error
+}
+
+func (m *mappings) of(b *coaz.Binding, name string, definition evaluation.Object) (*coaz.Mapping, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.all[name]
+	if !ok || !known.definition.Same(definition) && !known.definition.Value().Equal(definition.Value()) {
+		known = compiled{definition: definition}
+		known.mapping, known.err = b.Parse(definition)
+		if m.all == nil {
+			m.all = map[string]compiled{}
+		}
+		m.all[name] = known
+	}
+	return known.mapping, known.err
+}

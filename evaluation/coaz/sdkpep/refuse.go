@@ -1,0 +1,94 @@
+package sdkpep
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/coaz"
+)
+
+// refusal is why a message does not go on: what the client is told, and what the operator is.
+type refusal struct {
+	wire *jsonrpc.Error
+	why  string
+}
+
+// What the data of an error say of it.
+type data struct {
+	Type       string `json:"type"`
+	Reason     string `json:"reason,omitzero"`
+	Suggestion string `json:"suggestion,omitzero"`
+	RetryAfter int    `json:"retry_after,omitzero"`
+}
+
+var errNoResult = errors.New("the handler returned no result")
+
+func refuse(code int, message string, d data, why string) *refusal {
+	text, _ := json.Marshal(d) // of strings and a number
+	return &refusal{&jsonrpc.Error{Code: int64(code), Message: message, Data: text}, why}
+}
+
+// mappingError is that no question could be made. What of the mapping failed is told, and no value.
+func mappingError(err error) *refusal {
+	code, text := coaz.MappingError.Code(coaz.AuthZEN), "COAZ mapping error: "+err.Error()
+	if e := (*coaz.Error)(nil); errors.As(err, &e) {
+		code, text = e.Code(), e.Error()
+	}
+	return refuse(code, text, data{Type: "mapping_error"}, err.Error())
+}
+
+func unknownMethod() *refusal {
+	return refuse(coaz.Denied.Code(coaz.AuthZEN), "Access denied: there is no mapping for this method", data{Type: "authorization_denied"}, "the method has no mapping")
+}
+
+func withheld() *jsonrpc.Error {
+	return refuse(coaz.Unreachable.Code(coaz.AuthZEN), "The result is withheld", data{Type: "withheld"}, "").wire
+}
+
+// refusalOf says why the PDP's answer is no permit.
+func refusalOf(e authzenclient.Enforcement, d coaz.Dialect) *refusal {
+	var failure *authzenclient.Error
+	if !errors.As(e.Err(), &failure) || failure.Kind == authzenclient.Obligated {
+		return denial(e, d)
+	}
+	if aboutQuestion(failure) {
+		return refuse(coaz.MappingError.Code(d), "COAZ mapping error: the authorization service does not take the question", data{Type: "mapping_error"}, e.String())
+	}
+	return refuse(coaz.Unreachable.Code(d), "Authorization service unavailable", data{Type: "authorization_unavailable", RetryAfter: int(failure.RetryAfter / time.Second)}, e.String())
+}
+
+// aboutQuestion reports whether the PDP finds fault with what it is asked.
+func aboutQuestion(e *authzenclient.Error) bool {
+	of := e.Kind == authzenclient.Refused || e.Kind == authzenclient.BadItem
+	return of && slices.Contains([]int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}, e.Status)
+}
+
+func denial(e authzenclient.Enforcement, d coaz.Dialect) *refusal {
+	said := data{Type: "authorization_denied", Reason: line(e.Decision().ReasonUser())}
+	if e.Decision().Reason() == string(evaluation.ApprovalRequired) {
+		said.Suggestion = "ask for approval"
+	}
+	message := "Access denied"
+	if said.Reason != "" {
+		message += ": " + said.Reason
+	}
+	return refuse(coaz.Denied.Code(d), message, said, e.String())
+}
+
+// line is a sentence of a policy's author as one line of bounded length.
+func line(s string) string {
+	const most = 512
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r <= ' ' || 0x7f <= r && r <= 0xa0 }), " ")
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,45 @@
+package evaluation
+
+import (
+	"cmp"
+	"strings"
+)
+
+// Via is the way by which a vote on an approval request came. It is what the PDP knows by the
+// credentials that came with the vote, and never what a request says.
+type Via string
+
+// The ways by which votes come.
+const (
+	// ViaAPI is a credential of the person's own, and nothing else.
+	ViaAPI Via = "api"
+	// ViaConsole is a console for approvers, which the person has logged in to.
+	ViaConsole Via = "console"
+	// ViaForm is a form that a gateway showed the person, perhaps in the client of the person's own agent.
+	ViaForm Via = "form"
+)
+
+// Way says how a vote came. Policies about approval.decide see it as context.via and
+// context.gateway. The zero value is a vote by the API.
+type Way struct {
+	Via Via
+	// Gateway is the caller that relayed the vote, "" if none did.
+	Gateway string
+}
+
+// Members of the context of approval.decide. Only the PDP asks by which way a vote came, so they
+// are ordinary members in any other question.
+const (
+	ViaMember     = "via"
+	GatewayMember = "gateway"
+)
+
+// Context has the way as policies see it.
+func (w Way) Context() Object {
+	text := func(s string) Value { return Value{kind: String, text: strings.ToValidUTF8(s, "\uFFFD")} }
+	context := Object{}.With(ViaMember, text(string(cmp.Or(w.Via, ViaAPI))))
+	if w.Gateway != "" {
+		context = context.With(GatewayMember, text(w.Gateway))
+	}
+	return context
+}

@@ -1,0 +1,143 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/approval"
+)
+
+// A cursor is the JSON of [cursor], sealed with what it is bound to: a caller in a tenant. A member may be added to the
+// JSON: a cursor lives half a day, so none is older than a release.
+
+// cursor is where a program is that follows its tasks.
+type cursor struct {
+	File    string `json:"file"`
+	Number  uint64 `json:"number"`
+	Waiting string `json:"waiting,omitzero"`
+	Given   int64  `json:"given"`
+}
+
+// The errors of a cursor.
+var (
+	// ErrCursor: it is no cursor of this caller in this tenant.
+	ErrCursor = errors.New("the cursor is none of this caller's")
+	// ErrBeginAgain: it was one, and from there nobody can tell any more what has changed since.
+	ErrBeginAgain = errors.New("the cursor is too old, or of another file")
+)
+
+// Sealer seals what callers are given and send back.
+type Sealer interface {
+	// Seal makes a token of a text. The token opens with the same binding only.
+	Seal(text, binding []byte) (token string)
+	Open(token string, binding []byte) (text []byte, ok bool)
+}
+
+// taskBytes is what a task takes in an answer beside its items, at least.
+const taskBytes = 1 << 10
+
+// Tasks tells a caller in a tenant of its tasks: without a cursor (after) of those that wait, and with one of those that
+// have changed since. Each time a task was looked at, goOn says whether there is time for more. If there is none the
+// list ends, unless it would be where it began: then the error is [ErrNoTurn].
+func (b *Broker) Tasks(
+	ctx context.Context, caller, tenant, after string, limit int, goOn func(context.Context) error,
+) (list evaluation.TaskList, err error) {
+	at, err := b.position(caller, tenant, after)
+	if err != nil {
+		return list, err
+	}
+	found, end, more, err := b.Store.Follow(tenant, caller, at, limit)
+	if errors.Is(err, approval.ErrPosition) {
+		err = fmt.Errorf("%w: %w", ErrBeginAgain, err)
+	}
+	if err != nil {
+		return list, err
+	}
+	list.Tasks = []evaluation.TaskAnswer{}
+	bytes := 0
+	for n, one := range found {
+		answer, size, err := b.told(ctx, one)
+		if errors.Is(err, approval.ErrUnrecorded) { // what comes behind it waits, too
+			end, more = at, false
+			break
+		}
+		if err != nil {
+			return list, err
+		}
+		if err := goOn(ctx); err != nil {
+			if n == 0 {
+				return list, fmt.Errorf("%w: %w", ErrNoTurn, err)
+			}
+			end, more = at, true
+			break
+		}
+		list.Tasks, at = append(list.Tasks, answer), one.At
+		if bytes += size; bytes >= inboxBytes && n < len(found)-1 {
+			end, more = at, true
+			break
+		}
+	}
+	list.More = more
+	list.Cursor, err = b.cursorOf(caller, tenant, end)
+	return list, err
+}
+
+// told is the answer about a task that has changed, and about how long it is. If the change is not on record yet, the
+// error is [approval.ErrUnrecorded].
+func (b *Broker) told(ctx context.Context, one approval.Followed) (answer evaluation.TaskAnswer, size int, err error) {
+	f, err := b.Follow(ctx, one.Task)
+	if refusal := (*AccessError)(nil); errors.As(err, &refusal) { // what it asked for ended long ago
+		return evaluation.TaskAnswer{Task: evaluation.TaskHandle{
+			ID:             one.ID,
+			Status:         string(approval.Expired),
+			StatusEndpoint: b.statusEndpoint(one.Task),
+		}}, taskBytes, nil
+	}
+	if err != nil {
+		return answer, 0, err
+	}
+	unrecorded := func(a approval.Approval) bool { return a.Unrecorded }
+	if one.At.Waiting == "" && slices.ContainsFunc(f.approvals, unrecorded) {
+		return answer, 0, approval.ErrUnrecorded
+	}
+	if size = taskBytes; f.Bulk {
+		for _, a := range f.approvals {
+			size += len(a.Shown)
+		}
+	}
+	answer, err = b.answer(f)
+	return answer, size, err
+}
+
+// position reads a cursor, "" for the beginning.
+func (b *Broker) position(caller, tenant, after string) (at approval.Position, err error) {
+	if after == "" {
+		return b.Store.Start(tenant, caller)
+	}
+	var c cursor
+	text, ok := b.options.Sealer.Open(after, cursorBinding(caller, tenant))
+	if !ok || json.Unmarshal(text, &c) != nil {
+		return at, ErrCursor
+	}
+	if age := b.options.Store.Now().Unix() - c.Given; age >= int64(approval.FollowedFor.Seconds()) {
+		return at, ErrBeginAgain
+	}
+	return approval.Position{File: c.File, Number: c.Number, Waiting: c.Waiting}, nil
+}
+
+func (b *Broker) cursorOf(caller, tenant string, at approval.Position) (string, error) {
+	text, err := marshal(cursor{at.File, at.Number, at.Waiting, b.options.Store.Now().Unix()})
+	if err != nil {
+		return "", err
+	}
+	return b.options.Sealer.Seal(text, cursorBinding(caller, tenant)), nil
+}
+
+func cursorBinding(caller, tenant string) []byte {
+	return fmt.Appendf(nil, "tasks %d:%s%d:%s", len(tenant), tenant, len(caller), caller)
+}

@@ -1,0 +1,199 @@
+package approval
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/ledger"
+)
+
+// Position is where somebody is who follows the tasks of a caller: what comes after it was not told yet. [Store.Start]
+// gives the first one.
+type Position struct {
+	// File is the name of the file, and Number that of the last change that was told.
+	File   string
+	Number uint64
+	// Waiting is set while tasks that wait are told. It is the last of them: the id of an approval, a zero byte, and
+	// the id of a task that follows it.
+	Waiting string
+}
+
+// Followed is a task, and the position after it.
+type Followed struct {
+	Task
+	At Position
+}
+
+// ErrPosition: from this position nobody can tell what has changed since. Another file is in its place, or an older
+// copy of it.
+var ErrPosition = errors.New("the position is not one of this file")
+
+// FollowedFor is how long everything can be told that has changed since a position was given: until then no task is
+// forgotten that has changed since.
+const FollowedFor = leastKept / 2
+
+// Start is the position of who begins to follow the tasks of a caller in a tenant. From there come first the tasks that
+// wait for a person, and then the changes since.
+func (s *Store) Start(tenant, caller string) (at Position, err error) {
+	whose := owner{tenant, evaluation.Ref{ID: caller}}
+	err = s.ledger.View(func(tx *ledger.Tx) { at = Position{s.file, s.allTold(tx, whose), begins} })
+	return at, err
+}
+
+// Follow finds what was not told of the tasks of a caller in a tenant: no more than most, of each task only the last
+// change, and the task as it is now. End is the position after all of it, and more says that there is more. It may find
+// nothing and have more.
+//
+// A task changes when it begins, and when an approval of it gets another state. A change that is not on record yet is
+// found, too: whoever tells of it must look whether it is ([Store.Of]), and stop before it if it is not.
+func (s *Store) Follow(tenant, caller string, from Position, most int) (found []Followed, end Position, more bool, err error) {
+	whose := owner{tenant, evaluation.Ref{ID: caller}}
+	err = s.ledger.View(func(tx *ledger.Tx) {
+		if from.File != s.file || from.Number > tx.Last(bucketChanged) {
+			tx.Fail(ErrPosition)
+			return
+		}
+		if end = from; from.Waiting != "" {
+			found, end, more = s.waitingTasks(tx, whose, from, most)
+		}
+		if !more {
+			var changed []Followed
+			changed, end, more = changedTasks(tx, whose, end, most-len(found))
+			found = append(found, changed...)
+		}
+	})
+	if err != nil {
+		return nil, from, false, err
+	}
+	return found, end, more, nil
+}
+
+// allTold is the number up to which all changes of a caller's tasks are on record. What is not is told when it is.
+func (s *Store) allTold(tx *ledger.Tx, whose owner) uint64 {
+	last := tx.Last(bucketChanged)
+	for _, id := range s.ledger.UnrecordedItems() {
+		if a, found := ledger.GetItem[Approval](tx, id); !found || a.asker() != whose {
+			continue
+		}
+		for _, task := range followers(tx, id) {
+			if t, found := readTask(tx, task); found {
+				last = min(last, t.Changed-1)
+			}
+		}
+	}
+	return last
+}
+
+// waitingTasks are the tasks of a caller that wait for a person. A task stands under the first of its approvals that is
+// pending.
+func (s *Store) waitingTasks(tx *ledger.Tx, whose owner, from Position, most int) (found []Followed, end Position, more bool) {
+	first, _, _ := strings.Cut(from.Waiting, "\x00")
+	looks := most * examinedPerItem
+	end = from
+	for n, id := range s.queue.Load().askedBy(whose, first, looks+1) {
+		if n == looks {
+			return found, end, true
+		}
+		for _, task := range followersAfter(tx, id, []byte(end.Waiting)) {
+			t, is := readTask(tx, task)
+			if !is || waitsBefore(tx, t, id) {
+				continue
+			}
+			if len(found) == most {
+				return found, end, true
+			}
+			end.Waiting = string(follower(id, task))
+			found = append(found, Followed{t, end})
+		}
+		end.Waiting = string(follower(id, behindTasks))
+	}
+	end.Waiting = ""
+	return found, end, false
+}
+
+// begins and behindTasks stand in a Waiting for the beginning, and for a task that would be the last one of an approval.
+const (
+	begins      = "\x00"
+	behindTasks = "~"
+)
+
+// waitsBefore reports whether another approval of a task is pending that comes before one.
+func waitsBefore(tx *ledger.Tx, t Task, approval string) bool {
+	return slices.ContainsFunc(t.Items, func(id string) bool {
+		return id < approval && tx.Get(bucketPending, []byte(id), &waiting{})
+	})
+}
+
+// changedTasks are the tasks of a caller that have changed, in the order of their changes.
+func changedTasks(tx *ledger.Tx, whose owner, from Position, most int) (found []Followed, end Position, more bool) {
+	end = from
+	of := whose.taskOwner()
+	for key, read := range tx.Scan(bucketChanged, changedKey(of, from.Number)) {
+		number, is := bytes.CutPrefix(key, of)
+		if !is {
+			break
+		}
+		if len(found) == most {
+			return found, end, true
+		}
+		var id string
+		if !read(&id) {
+			break
+		}
+		t, is := readTask(tx, id)
+		if !is {
+			tx.Fail(fmt.Errorf("%w: %q in %s is no task", ErrDamaged, id, bucketChanged))
+		}
+		end.Number = binary.BigEndian.Uint64(number)
+		found = append(found, Followed{t, end})
+	}
+	return found, end, false
+}
+
+// changeTasks notes that the tasks have changed that follow an approval.
+func (s *Store) changeTasks(c *change, approval string) {
+	for _, id := range followers(c.Tx, approval) {
+		if t, found := readTask(c.Tx, id); found {
+			c.Delete(bucketChanged, t.changedKey())
+			s.number(c, &t)
+			c.Put(bucketTasks, []byte(t.ID), t)
+			c.Put(bucketChanged, t.changedKey(), t.ID)
+		}
+	}
+}
+
+// number gives a task the number of a change.
+func (s *Store) number(c *change, t *Task) { t.Changed = c.Next(bucketChanged, c.Size<<20) }
+
+func (t Task) changedKey() []byte {
+	whose := owner{t.Tenant, evaluation.Ref{ID: t.Caller}}
+	return changedKey(whose.taskOwner(), t.Changed)
+}
+
+func changedKey(of []byte, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(slices.Clone(of), number)
+}
+
+// taskOwner is a caller in a tenant as the keys of its tasks begin.
+func (o owner) taskOwner() []byte {
+	of := sha256.Sum256([]byte(strconv.Itoa(len(o.tenant)) + ":" + o.tenant + o.subject.ID))
+	return of[:]
+}
+
+// nameFile reads the name of the file, and gives it one if it has none yet.
+func (s *Store) nameFile() error {
+	err := s.ledger.View(func(tx *ledger.Tx) { tx.Get(ledger.BucketMeta, []byte(keyFile), &s.file) })
+	if err != nil || s.file != "" {
+		return err
+	}
+	s.file = rand.Text()
+	return s.ledger.Update(func(c *change) { c.Put(ledger.BucketMeta, []byte(keyFile), s.file) })
+}

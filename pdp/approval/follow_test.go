@@ -1,0 +1,322 @@
+package approval_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/approval"
+)
+
+// reader follows the tasks of a caller, and notes how each stood when it was told of it.
+type reader struct {
+	tenant, caller string
+	at             approval.Position
+	told           map[string]string
+}
+
+func newReader(t *testing.T, s *approval.Store, caller string) *reader {
+	t.Helper()
+	at, err := s.Start("acme", caller)
+	must(t, err)
+	return &reader{"acme", caller, at, map[string]string{}}
+}
+
+// reads goes on until there is no more, or until what comes is not on record.
+func (r *reader) reads(t *testing.T, s *approval.Store, most func() int) {
+	t.Helper()
+	for more := true; more; {
+		most := most()
+		found, end, is, err := s.Follow(r.tenant, r.caller, r.at, most)
+		must(t, err)
+		if more = is; len(found) > most {
+			t.Fatalf("%d are found, and %d were wanted", len(found), most)
+		}
+		for _, f := range found {
+			text, recorded := standing(t, s, f.Task)
+			if f.At.Waiting == "" && !recorded {
+				return
+			}
+			r.told[f.ID], r.at = text, f.At
+		}
+		r.at = end
+	}
+}
+
+// standing is how the approvals of a task stand, as far as they are on record.
+func standing(t *testing.T, s *approval.Store, of approval.Task) (text string, recorded bool) {
+	t.Helper()
+	all, err := s.Of(t.Context(), of)
+	must(t, err)
+	recorded = true
+	for _, a := range all {
+		if a.Unrecorded {
+			a.Status, recorded = approval.Pending, false
+		}
+		text += string(a.Status) + " "
+	}
+	return text, recorded
+}
+
+// TestPropertyFollowers: whoever follows tasks ends up knowing each that waited when it began, or changed since, as it
+// is; whatever fails in between, and over restarts; and nothing is told that is not on record.
+func TestPropertyFollowers(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			g := rand.New(rand.NewPCG(seed, 11))
+			r, data := newRecord(), quick(t)
+			s := mustOpen(t, data, r.options())
+			callers := []string{"key:gateway", "key:other"}
+			var tasks []approval.Task
+			type following struct {
+				*reader
+				final map[string]bool // what had ended when it began
+			}
+			var readers []following
+			most := func() int { return 1 + g.IntN(3) }
+			some := func() string {
+				t := tasks[max(0, len(tasks)-1-g.IntN(6))]
+				return t.Items[g.IntN(len(t.Items))]
+			}
+			used := 0
+			for step := range 500 {
+				switch kind := g.IntN(20); {
+				case kind < 4 || len(tasks) == 0:
+					task := approval.Task{ID: fmt.Sprintf("task%04d", g.Uint32()), Tenant: "acme", Caller: callers[g.IntN(2)]}
+					for range 1 + g.IntN(3) {
+						q := question(fmt.Sprint(task.Caller, g.IntN(6)), func(q *approval.ApprovalRequest) {
+							q.Caller, q.Terms.Uses = task.Caller, 2
+						})
+						if a, err := s.File(t.Context(), q); err == nil {
+							task.Items = append(task.Items, a.ID)
+						}
+					}
+					if len(task.Items) > 0 {
+						task.Key[0], task.Key[1], task.Key[2] = byte(step), byte(step>>8), 1
+						begun, err := s.Begin(task)
+						must(t, err)
+						tasks = append(tasks, begun)
+					}
+				case kind < 7:
+					_, _ = s.Decide(t.Context(), some(), 0, by([]string{"mia", "ben"}[g.IntN(2)]), all, equal)
+				case kind == 7:
+					_, _ = s.Decide(t.Context(), some(), 0, approval.Vote{By: "eva", Kind: approval.Deny}, all, equal)
+				case kind == 8:
+					_, _ = s.Cancel(t.Context(), some(), 0, "", "key:gateway", "")
+				case kind == 9:
+					_, _ = s.Revoke(t.Context(), some(), 0, by("mia"))
+				case kind < 12:
+					if a, found, _ := s.Stored(some()); found {
+						used++
+						d := fmt.Sprint("d", used)
+						_, _ = spend(t.Context(), s, a.ID, a.Digest, d, r.decide(d))
+					}
+				case kind == 12:
+					r.pass([]time.Duration{time.Minute, 5 * time.Minute, time.Hour}[g.IntN(3)])
+				case kind < 15:
+					r.set(g.IntN(2) == 0, g.IntN(2) == 0, g.IntN(4) == 0)
+				case kind == 15:
+					must(t, s.Close())
+					s = mustOpen(t, data, r.options())
+				case kind == 16:
+					s.Work(t.Context())
+				case kind == 17:
+					f := following{newReader(t, s, callers[g.IntN(2)]), map[string]bool{}}
+					for _, task := range tasks {
+						text, _ := standing(t, s, task)
+						f.final[task.ID] = !strings.Contains(text, "pending")
+					}
+					readers = append(readers, f)
+				default:
+					for _, f := range readers {
+						f.reads(t, s, most)
+					}
+				}
+			}
+			r.set(false, false, false)
+			s.Work(t.Context())
+			known := 0
+			for _, f := range readers {
+				f.reads(t, s, most)
+				for _, task := range tasks {
+					told, is := f.told[task.ID]
+					want, recorded := standing(t, s, task)
+					if !recorded {
+						t.Fatalf("%s is not on record", task.ID)
+					}
+					switch {
+					case task.Caller != f.caller:
+						if is {
+							t.Errorf("%s is told of %s, which is of %s", f.caller, task.ID, task.Caller)
+						}
+					case told != want && !(f.final[task.ID] && !is):
+						t.Errorf("%s knows %q of %s, and it is %s", f.caller, told, task.ID, want)
+					default:
+						known++
+					}
+				}
+			}
+			if t.Logf("%d tasks, %d followers, who know %d", len(tasks), len(readers), known); known < 100 {
+				t.Error("it shows little")
+			}
+		})
+	}
+}
+
+// TestFollowNeedsItsFile: from a position of another file, or of what an older copy does not know yet, nobody goes on;
+// and an older copy gives no number twice.
+func TestFollowNeedsItsFile(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	begin := func(name string) approval.Task {
+		t.Helper()
+		task, err := s.Begin(approval.Task{ID: name, Tenant: "acme", Caller: "key:gateway", Items: []string{mustFile(t, s, question(name)).ID}})
+		must(t, err)
+		return task
+	}
+	begin("a")
+	old := copyOf(t, data)
+	reader := newReader(t, s, "key:gateway")
+	one := func() int { return 1 }
+	reader.reads(t, s, one)
+	decided := begin("b")
+	reader.reads(t, s, one)
+	must(t, s.Close())
+	putBack(t, data, old)
+	s = mustOpen(t, data, r.options())
+	if _, _, _, err := s.Follow("acme", "key:gateway", reader.at, 1); !errors.Is(err, approval.ErrPosition) {
+		t.Errorf("an older copy: %v", err)
+	}
+	if again := begin("c"); again.Changed <= decided.Changed {
+		t.Errorf("the number %d comes after %d, or is the same", again.Changed, decided.Changed)
+	}
+	if reader.reads(t, s, one); reader.told["c"] != "pending " {
+		t.Errorf("what came after it is not told: %v", reader.told)
+	}
+	must(t, s.Close())
+	s = mustOpen(t, quick(t), newRecord().options())
+	begin("d")
+	if _, _, _, err := s.Follow("acme", "key:gateway", reader.at, 1); !errors.Is(err, approval.ErrPosition) {
+		t.Errorf("another file: %v", err)
+	}
+	if _, _, _, err := s.Follow("acme", "key:gateway", approval.Position{}, 1); !errors.Is(err, approval.ErrPosition) {
+		t.Errorf("no position: %v", err)
+	}
+}
+
+// TestFormat2IsKept: its approvals and its tasks, whose callers can follow them from then on.
+func TestFormat2IsKept(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	a, b := mustFile(t, s, question("a")), mustFile(t, s, question("b"))
+	var tasks []approval.Task
+	for n, items := range [][]string{{a.ID}, {a.ID, b.ID}, {b.ID}} {
+		task, err := s.Begin(approval.Task{ID: fmt.Sprint("task", n), Tenant: "acme", Caller: "key:gateway", Items: items})
+		must(t, err)
+		tasks = append(tasks, task)
+	}
+	mustDecide(t, s, b.ID, by("mia"))
+	must(t, s.Close())
+	edit(t, data, func(tx *bbolt.Tx) error { return approval.AsFormat2(tx, key) })
+	if pending, open, err := approval.Look(data, key); pending != 1 || len(open) != 2 || err != nil {
+		t.Errorf("who looks sees %d pending, %d open, %v", pending, len(open), err)
+	}
+	if _, is, err := approval.Old(data); is || err != nil {
+		t.Errorf("it is taken for format 1: %v", err)
+	}
+	other := r.options()
+	other.Key = slices.Repeat([]byte("x"), 32)
+	if _, err := approval.Open(data, other); !errors.Is(err, approval.ErrDamaged) {
+		t.Errorf("by another key: %v", err)
+	}
+	s = mustOpen(t, data, r.options())
+	if s.Upgraded() != nil || s.Begun() {
+		t.Error("it is begun anew, or taken over")
+	}
+	reader := newReader(t, s, "key:gateway")
+	two := func() int { return 2 }
+	if reader.reads(t, s, two); len(reader.told) != 2 || reader.told["task1"] != "pending approved " {
+		t.Errorf("got %v", reader.told)
+	}
+	mustDecide(t, s, a.ID, by("mia"))
+	if reader.reads(t, s, two); reader.told["task0"] != "approved " || reader.told["task1"] != "approved approved " || len(reader.told) != 2 {
+		t.Errorf("got %v", reader.told)
+	}
+	if got, found, err := s.Task(tasks[2].ID); !found || err != nil || got.Caller != "key:gateway" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	must(t, s.Close())
+	edit(t, data, func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("changed")) })
+	if _, err := approval.Open(data, r.options()); !errors.Is(err, approval.ErrDamaged) || !strings.Contains(err.Error(), "changed") {
+		t.Errorf("%s without a bucket: %v", filepath.Base(data), err)
+	}
+}
+
+// followed is a store in which so many tasks of one caller wait, and who was told of all of them.
+func followed(t testing.TB, n int) (*approval.Store, []approval.Task, *reader) {
+	t.Helper()
+	r := newRecord()
+	s := mustOpen(t, quick(t), many(r))
+	questions := make([]approval.ApprovalRequest, n)
+	for i := range questions {
+		questions[i] = question(fmt.Sprint(i))
+	}
+	for some := range slices.Chunk(questions, 500) {
+		must(t, s.FileAll(some))
+	}
+	page, _, err := s.StoredPage(approval.Pending, n)
+	must(t, err)
+	tasks := make([]approval.Task, n)
+	for i, a := range page {
+		tasks[i], err = s.Begin(approval.Task{ID: fmt.Sprintf("task%06d", i), Tenant: "acme", Caller: "key:gateway", Items: []string{a.ID}})
+		must(t, err)
+	}
+	at, err := s.Start("acme", "key:gateway")
+	must(t, err)
+	reader := &reader{"acme", "key:gateway", at, map[string]string{}}
+	for told := 0; told < n; {
+		found, end, _, err := s.Follow(reader.tenant, reader.caller, reader.at, 200)
+		must(t, err)
+		told += len(found)
+		reader.at = end
+	}
+	return s, tasks, reader
+}
+
+// TestAChangeCostsAChange: who follows many tasks looks at those that have changed, and at no other.
+func TestAChangeCostsAChange(t *testing.T) {
+	costs := map[int]float64{}
+	for _, n := range []int{20, 2000} {
+		s, tasks, reader := followed(t, n)
+		mustDecide(t, s, tasks[n/2].Items[0], by("mia"))
+		costs[n] = testing.AllocsPerRun(100, func() {
+			found, _, more, err := s.Follow(reader.tenant, reader.caller, reader.at, 50)
+			if err != nil || more || len(found) != 1 || found[0].ID != tasks[n/2].ID {
+				t.Fatal(found, more, err)
+			}
+		})
+	}
+	if t.Logf("allocations beside 20 and 2,000 tasks: %v", costs); costs[2000] > 1.2*costs[20] {
+		t.Error("it costs more beside more tasks")
+	}
+}
+
+// What does it cost whoever follows 2,000 tasks that one has changed?
+func BenchmarkFollowAmong2000Tasks(b *testing.B) {
+	s, tasks, reader := followed(b, 2000)
+	mustDecide(b, s, tasks[1000].Items[0], by("mia"))
+	b.ReportAllocs()
+	for b.Loop() {
+		if found, _, _, err := s.Follow(reader.tenant, reader.caller, reader.at, 50); err != nil || len(found) != 1 {
+			b.Fatal(found, err)
+		}
+	}
+}

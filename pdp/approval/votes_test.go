@@ -1,0 +1,209 @@
+package approval_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/approval"
+)
+
+// byForm is the vote of a person whose token a gateway brought.
+func byForm(name string) approval.Vote {
+	v := by(name)
+	v.Via, v.Gateway = evaluation.ViaForm, "key:gw"
+	return v
+}
+
+// The way of a vote is on record, and no other way can be put in its place: not in the log without the key, and not by a
+// file that is older than the log.
+func TestWayOfAVoteIsSealed(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	q := question("a")
+	a := mustFile(t, s, q)
+	must(t, s.Close())
+	old, err := os.ReadFile(filepath.Join(data, approval.FileName))
+	must(t, err)
+	s = mustOpen(t, data, r.options())
+	got := mustDecide(t, s, a.ID, byForm("mia"))
+	if want := (evaluation.Way{Via: evaluation.ViaForm, Gateway: "key:gw"}); got.Votes[0].Way() != want {
+		t.Errorf("the vote came by %+v", got.Votes[0].Way())
+	}
+	step := r.log[len(r.log)-2]
+	if step.Name != approval.StepApprove || step.Via != evaluation.ViaForm || step.Gateway != "key:gw" {
+		t.Errorf("on record is %+v", step)
+	}
+	must(t, s.Close())
+	for name, change := range map[string]func(*approval.Step){
+		"as it was":       func(*approval.Step) {},
+		"another way":     func(s *approval.Step) { s.Via = evaluation.ViaConsole },
+		"no way":          func(s *approval.Step) { s.Via, s.Gateway = "", "" },
+		"another gateway": func(s *approval.Step) { s.Gateway = "key:other" },
+		"no gateway":      func(s *approval.Step) { s.Gateway = "" },
+	} {
+		for file, content := range map[string][]byte{"the file as it is": nil, "an older file": old} {
+			dir, r := quick(t), r.copy()
+			whole, err := os.ReadFile(filepath.Join(data, approval.FileName))
+			must(t, err)
+			if content != nil {
+				whole = content
+			}
+			must(t, os.WriteFile(filepath.Join(dir, approval.FileName), whole, 0o600))
+			r.log = slices.Clone(r.log)
+			change(&r.log[len(r.log)-2])
+			s := mustOpen(t, dir, r.options())
+			spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d"))
+			if want := name == "as it was"; spent != want || err != nil {
+				t.Errorf("%s, %s: spent %t, %v", file, name, spent, err)
+			}
+			if got, _, _ := s.Get(t.Context(), a.ID); name == "as it was" && got.Votes[0].Way() != (evaluation.Way{Via: evaluation.ViaForm, Gateway: "key:gw"}) {
+				t.Errorf("%s: the vote came by %+v", file, got.Votes[0].Way())
+			}
+		}
+	}
+}
+
+// Votes from before there were ways came by the person's own credential, in whatever protocol, and still count.
+func TestVotesOfBefore(t *testing.T) {
+	for _, via := range []string{``, `"via":"mcp",`} {
+		r, data := newRecord(), quick(t)
+		s := mustOpen(t, data, r.options())
+		q := question("a", func(q *approval.ApprovalRequest) { q.Asked = "authzen" })
+		a := mustFile(t, s, q)
+		mustDecide(t, s, a.ID, by("mia"))
+		must(t, s.Close())
+		edit(t, data, func(tx *bbolt.Tx) error {
+			return errors.Join(approval.PutFormat(tx, key, 2), approval.EditApproval(tx, key, a.ID, func(text string) string {
+				if !strings.Contains(text, `"via":"authzen"`) || strings.Contains(text, `"gateway"`) || strings.Contains(text, `"person"`) {
+					t.Errorf("it is stored as %s", text)
+				}
+				return strings.Replace(text, `{"by":`, `{`+via+`"by":`, 1)
+			}))
+		})
+		if pending, open, err := approval.Look(data, key); pending != 0 || len(open) != 1 || err != nil {
+			t.Errorf("who looks finds %d, %v, %v", pending, open, err)
+		}
+		if _, is, err := approval.Old(data); is || err != nil {
+			t.Errorf("it is taken for format 1, or cannot be read: %v", err)
+		}
+		s = mustOpen(t, data, r.options())
+		if s.Upgraded() != nil || s.Begun() {
+			t.Error("a file of format 2 was made anew")
+		}
+		got, _, _ := s.Get(t.Context(), a.ID)
+		if got.Votes[0].Way() != (evaluation.Way{Via: evaluation.ViaAPI}) || got.Asked != "authzen" || got.Status != approval.Approved {
+			t.Errorf("it is %+v", got)
+		}
+		if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); !spent {
+			t.Errorf("%s: what was approved before cannot be used: %v", via, err)
+		}
+		must(t, s.Close())
+		// From now on it has this format.
+		edit(t, data, func(tx *bbolt.Tx) error {
+			if text := tx.Bucket([]byte("meta")).Get([]byte("format")); !strings.HasSuffix(string(text), "3") {
+				t.Errorf("its format is %s", text[32:])
+			}
+			return nil
+		})
+	}
+}
+
+// A credential has one holder, whatever names its tokens gave: votes by it are those of one person.
+func TestOneCredentialIsOnePerson(t *testing.T) {
+	r := newRecord()
+	s := mustOpen(t, quick(t), r.options())
+	a := mustFile(t, s, question("a", func(q *approval.ApprovalRequest) { q.Terms.Quorum, q.Terms.Delegable = 2, true }))
+	named := func(name, caller string) approval.Vote {
+		return approval.Vote{By: name, Caller: caller, Kind: approval.Approve}
+	}
+	mustDecide(t, s, a.ID, named("mia", "jwt:i#1"))
+	if _, err := s.Decide(t.Context(), a.ID, 0, named("mia.admin", "jwt:i#1"), all, equal); !errors.Is(err, approval.ErrVoted) {
+		t.Errorf("by another name: %v", err)
+	}
+	if _, err := s.Decide(t.Context(), a.ID, 0, named("mia", "jwt:other#1"), all, equal); !errors.Is(err, approval.ErrVoted) {
+		t.Errorf("by another credential: %v", err)
+	}
+	if got := mustDecide(t, s, a.ID, named("ben", "jwt:i#2")); got.Status != approval.Approved {
+		t.Errorf("another person: %+v", got)
+	}
+}
+
+// What a gateway brought counts as long as the gateway may bring it.
+func TestRevokedGatewayDoesNotCount(t *testing.T) {
+	r := newRecord()
+	o, gone := r.options(), false
+	o.InForce = func(_, caller, gateway string) bool { return gateway == "" || gateway == "key:gw" && !gone }
+	s := mustOpen(t, quick(t), o)
+	a := mustFile(t, s, question("a"))
+	mustDecide(t, s, a.ID, byForm("mia"))
+	gone = true
+	if spent, err := spend(t.Context(), s, a.ID, a.Digest, "d", r.decide("d")); spent || err != nil {
+		t.Errorf("what a revoked gateway brought is used: %v, %v", spent, err)
+	}
+	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Pending || len(got.Votes) != 0 {
+		t.Errorf("it is %+v", got)
+	}
+	if got := mustDecide(t, s, a.ID, by("mia")); got.Status != approval.Approved {
+		t.Errorf("she may not say it herself: %+v", got)
+	}
+}
+
+// What is offered is on record, and changes nothing.
+func TestOffer(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Quorum = 2 })
+	a := mustFile(t, s, q)
+	must(t, s.Offer(t.Context(), a.ID, byForm("mia")))
+	mustDecide(t, s, a.ID, byForm("mia"))
+	must(t, s.Offer(t.Context(), a.ID, byForm("ben")))
+	must(t, s.Offer(t.Context(), a.ID, byForm("ben")))
+	got, _, _ := s.Get(t.Context(), a.ID)
+	if want := []string{"filed", "offered", "approve", "offered", "offered"}; !slices.Equal(r.names(a.ID), want) || got.Version != 2 || len(got.Votes) != 1 {
+		t.Errorf("on record is %v, and it is %+v", r.names(a.ID), got)
+	}
+	last := r.log[len(r.log)-1]
+	if last.By != "ben" || last.Caller != "key:ben" || last.Via != evaluation.ViaForm || last.Gateway != "key:gw" || last.Approval.Version != 2 || last.Seal == "" {
+		t.Errorf("on record is %+v", last)
+	}
+	// A file that a crash left behind what was offered is not behind the log by that.
+	must(t, s.Close())
+	_, open, err := approval.Look(data, key)
+	must(t, err)
+	behind, err := approval.Behind(t.Context(), open, approval.Log{Size: r.size, Steps: r.since})
+	if len(behind) > 0 || err != nil {
+		t.Errorf("behind: %v, %v", behind, err)
+	}
+	s = mustOpen(t, data, r.options())
+	if names := r.names(a.ID); slices.Contains(names, approval.StepCaughtUp) {
+		t.Errorf("on record is %v", names)
+	}
+	r.set(true, false, false)
+	if err := s.Offer(t.Context(), a.ID, byForm("ben")); !errors.Is(err, approval.ErrUnrecorded) {
+		t.Errorf("what cannot be recorded is offered: %v", err)
+	}
+	r.set(false, false, false)
+	if got := mustDecide(t, s, a.ID, byForm("ben")); got.Status != approval.Approved {
+		t.Errorf("it is %+v", got)
+	}
+	var state *approval.StateError
+	if err := s.Offer(t.Context(), a.ID, byForm("zoe")); !errors.As(err, &state) || state.Status != approval.Approved {
+		t.Errorf("what is approved is offered: %v", err)
+	}
+	late := mustFile(t, s, question("b"))
+	r.pass(2 * time.Hour)
+	if err := s.Offer(t.Context(), late.ID, byForm("zoe")); !errors.As(err, &state) || state.Status != approval.Expired {
+		t.Errorf("what is expired is offered: %v", err)
+	}
+	if err := s.Offer(t.Context(), "none", byForm("zoe")); !errors.Is(err, approval.ErrNotFound) {
+		t.Errorf("what is not there is offered: %v", err)
+	}
+}

@@ -1,0 +1,264 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/approval"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+)
+
+// follower is a program that follows its tasks. It knows what it was told of each last.
+type follower struct {
+	program
+	cursor string
+	knows  map[string]string
+}
+
+func (p program) follows() *follower { return &follower{program: p, knows: map[string]string{}} }
+
+// lists asks for a list once, and goes on from there the next time.
+func (f *follower) lists(query string) (tasks []task, more bool) {
+	f.t.Helper()
+	if f.cursor != "" {
+		query += "&after=" + f.cursor
+	}
+	status, text := f.do(f.name, "GET", f.below+"/access/v1/requests?"+strings.TrimPrefix(query, "&"), "")
+	if status != http.StatusOK {
+		f.t.Fatalf("%s: got %d %s", query, status, text)
+	}
+	return f.reads(text)
+}
+
+func (f *follower) reads(text string) (tasks []task, more bool) {
+	f.t.Helper()
+	var list struct {
+		Tasks  []jsontext.Value `json:"tasks"`
+		Cursor string           `json:"cursor"`
+		More   bool             `json:"more"`
+	}
+	must(f.t, json.Unmarshal([]byte(text), &list))
+	if list.Tasks == nil || list.Cursor == "" {
+		f.t.Fatalf("got %s", text)
+	}
+	f.cursor = list.Cursor
+	for _, one := range list.Tasks {
+		t := f.told(http.StatusOK, string(one))
+		f.knows[t.Task.ID] = t.text
+		tasks = append(tasks, t)
+	}
+	return tasks, list.More
+}
+
+// stands is how the tasks of a list stand.
+func stands(tasks []task) (text string) {
+	for _, t := range tasks {
+		text += t.Task.Status + " "
+	}
+	return strings.TrimSpace(text)
+}
+
+// A program is told of its own tasks that wait, and then of each that changes: that begins, and that ends.
+func TestListOfTasks(t *testing.T) {
+	c := openDesk(t)
+	for _, p := range []program{c.program("asker"), c.program("asker").in("acme")} {
+		f := p.follows()
+		if got, more := f.lists(""); len(got) != 0 || more {
+			t.Fatalf("at first: %v", got)
+		}
+		others := []*follower{c.program("other-asker").follows(), c.program("other-asker").in("acme").follows()}
+		for _, other := range others {
+			other.lists("")
+		}
+		one := p.requests(wants("push", push))
+		if got, _ := f.lists(""); len(got) != 1 || got[0].text != one.text {
+			t.Errorf("one begun: got %v, want %s", got, one.text)
+		}
+		if got, _ := f.lists("&wait=1ms"); len(got) != 0 {
+			t.Errorf("nothing has changed: %v", got)
+		}
+		several := p.submits(p.several("list", "stop"))
+		c.says("zoe", one.Task.Approvals[0].ID, "decision", yes, 200)
+		c.says("zoe", several.Task.Approvals[0].ID, "decision", no, 200)
+		got, _ := f.lists("")
+		if stands(got) != "approved pending" || got[0].text != p.looks(one.Task.ID).text || got[1].text != p.looks(several.Task.ID).text || got[1].Task.Items[0].Status != "denied" {
+			t.Errorf("got %v", got)
+		}
+		if again, more := p.follows().lists(""); len(again) != 1 || again[0].text != got[1].text || more {
+			t.Errorf("who begins now: %v", again)
+		}
+		p.cancels(several.Task.ID, "")
+		if a := p.evaluates(wants("push", push+","+presents(got[0].Result))); !a.Decision {
+			t.Errorf("got %s", a.text)
+		}
+		if got, _ := f.lists(""); stands(got) != "partial approved" || got[1].Task.ID != one.Task.ID {
+			t.Errorf("one given up, one used: %v", got)
+		}
+		for _, other := range others {
+			if got, _ := other.lists("&wait=1ms"); len(got) != 0 {
+				t.Errorf("%s%s is told %v", other.below, other.name, got)
+			}
+		}
+	}
+}
+
+// A cursor is one caller's, in one tenant. It is good for half a day, over restarts, and with this file alone.
+func TestCursorsOfTasks(t *testing.T) {
+	c := openDesk(t)
+	f := c.program("asker").follows()
+	one := f.requests(wants("push", push))
+	f.lists("")
+	refused := func(what string, p program, query string, want int) {
+		t.Helper()
+		if status, text := c.do(p.name, "GET", p.below+"/access/v1/requests?"+query, ""); status != want {
+			t.Errorf("%s: got %d %s, want %d", what, status, text, want)
+		}
+	}
+	refused("another caller", c.program("other-asker"), "after="+f.cursor, 400)
+	refused("another tenant", f.in("acme"), "after="+f.cursor, 400)
+	refused("another tenant of another caller", c.program("acme-asker").in("acme"), "after="+f.cursor, 400)
+	refused("a tenant that is none", f.in("none"), "after="+f.cursor, 404)
+	refused("who may not ask", c.program("pep"), "after="+f.cursor, 403)
+	refused("nobody", c.program("nobody"), "after="+f.cursor, 401)
+	for _, query := range []string{"after=x", "after=", "after=" + f.cursor + "A", "after=" + f.cursor[1:], "limit=0", "limit=x", "wait=soon", "wait=-1s", "cursor=" + f.cursor, "after=" + f.cursor + "&after=" + f.cursor} {
+		refused(query, f.program, query, 400)
+	}
+	c.restart(func() {})
+	c.says("mia", one.Task.Approvals[0].ID, "decision", no, 200)
+	c.restart(func() {})
+	if got, _ := f.lists("&wait=30s"); stands(got) != "denied" {
+		t.Errorf("after restarts: %v", got)
+	}
+	c.pass(approval.FollowedFor - time.Second)
+	if got, _ := f.lists(""); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+	c.pass(approval.FollowedFor)
+	refused("too old", f.program, "after="+f.cursor, 410)
+	refused("too old, to wait", f.program, "wait=30s&after="+f.cursor, 410)
+	again := c.program("asker").follows()
+	again.lists("")
+	c.restart(func() { must(t, os.Remove(filepath.Join(c.data, approval.FileName))) })
+	again.requests(wants("push", push))
+	refused("of another file", again.program, "after="+again.cursor, 410)
+}
+
+// A list has as many tasks as its program wants, and goes on. What changes meanwhile is told, once more if need be.
+func TestListOfTasksInPages(t *testing.T) {
+	c := openDesk(t)
+	p := c.program("asker")
+	for _, id := range []string{"push", "list", "stop"} { // an approval each, with two tasks that follow it
+		question := wants(id, push)
+		denial := p.denied(question).denial()
+		for n := range 2 {
+			if got := p.submits(question+","+denial, "Idempotency-Key", fmt.Sprint(id, n)); got.status != 202 {
+				t.Fatalf("got %d %s", got.status, got.text)
+			}
+		}
+	}
+	p.submits(p.several("push", "list", "stop"))
+	for _, limit := range []int{1, 2, 3, 7} {
+		f := p.follows()
+		told, more, seen := 0, true, 0
+		for pages := 0; more; pages++ {
+			var got []task
+			if got, more = f.lists(fmt.Sprint("limit=", limit)); len(got) > limit || pages > 8 {
+				t.Fatalf("with a limit of %d: %v", limit, got)
+			}
+			told += len(got)
+		}
+		if seen = len(f.knows); told != 7 || seen != 7 {
+			t.Errorf("with a limit of %d: told of %d, %d times", limit, seen, told)
+		}
+	}
+	f := p.follows()
+	first, _ := f.lists("limit=2")
+	if len(first) != 2 {
+		t.Fatalf("got %v", first)
+	}
+	c.says("mia", first[0].Task.Approvals[0].ID, "decision", yes, 200) // of those that were told, and of several
+	for more := true; more; {
+		_, more = f.lists("limit=2")
+	}
+	for id, known := range f.knows {
+		if looked := p.looks(id); looked.text != known {
+			t.Errorf("told  %s\nit is %s", known, looked.text)
+		}
+	}
+	if len(f.knows) != 7 {
+		t.Errorf("told of %d", len(f.knows))
+	}
+}
+
+// Of what was forgotten long ago only its end is known.
+func TestListOfTasksThatAreForgotten(t *testing.T) {
+	c := openDesk(t, func(config *server.Config) { config.Approvals.Retain = time.Hour })
+	p := c.program("asker")
+	f := p.follows()
+	f.lists("")
+	one := p.requests(wants("push", push))
+	c.pass(10 * time.Minute)
+	eventually(t, "it is expired", func() bool { return p.looks(one.Task.ID).Task.Status == "expired" })
+	c.pass(2 * time.Hour)
+	eventually(t, "it is forgotten", func() bool { return p.looks(one.Task.ID).status == 410 })
+	if got, _ := f.lists("&wait=30s"); stands(got) != "expired" || got[0].Task.ID != one.Task.ID || got[0].Task.StatusEndpoint != one.Task.StatusEndpoint {
+		t.Errorf("got %v", got)
+	}
+}
+
+// Who waits for any of its tasks is told when one changes, and nobody else looks for that.
+func TestWaitingForAnyTask(t *testing.T) {
+	c := openDesk(t, func(config *server.Config) { config.Load.MaxConcurrent = 1 })
+	p := c.program("asker")
+	var asked []task
+	for n := range 5 {
+		asked = append(asked, p.requests(wants("push", fmt.Sprintf(`"n":%d`, n))))
+	}
+	mine, theirs, acme := p.follows(), c.program("other-asker").follows(), p.in("acme").follows()
+	var waits []chan pdptest.Response
+	for _, f := range []*follower{mine, theirs, acme} {
+		f.lists("")
+		waits = append(waits, c.polls(f.name, f.below+"/access/v1/requests?wait=30s&after="+f.cursor, 2))
+	}
+	if n := c.Watches(); n != 3 {
+		t.Errorf("%d look", n)
+	}
+	eventually(t, "all have looked", func() bool { return c.Looks() >= 3 })
+	before := c.Looks()
+	c.says("zoe", asked[3].Task.Approvals[0].ID, "decision", yes, 200)
+	for range 2 {
+		got := <-waits[0]
+		if tasks, _ := mine.reads(got.Body); got.Status != 200 || stands(tasks) != "approved" || tasks[0].Task.ID != asked[3].Task.ID || got.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("got %d %s", got.Status, got.Body)
+		}
+	}
+	if n := c.Looks() - before; n > 2 {
+		t.Errorf("for one change there are %d looks", n)
+	}
+	c.program("other-asker").requests(wants("push", `"n":9`))
+	p.in("acme").requests(wants("push", `"n":9`))
+	for n, f := range []*follower{theirs, acme} {
+		for range 2 {
+			got := <-waits[n+1]
+			if tasks, _ := f.reads(got.Body); got.Status != 200 || stands(tasks) != "pending" {
+				t.Errorf("got %d %s", got.Status, got.Body)
+			}
+		}
+	}
+	if got, _ := mine.lists("&wait=10ms"); len(got) != 0 {
+		t.Errorf("at the end of its time: %v", got)
+	}
+	eventually(t, "nobody waits", func() bool { return c.Waiting() == 0 && c.Watches() == 0 })
+	if status, _ := c.do("asker", "GET", "/access/v1/requests?wait=30s", ""); status != 200 {
+		t.Errorf("who begins does not wait: %d", status)
+	}
+}

@@ -1,0 +1,83 @@
+package auth
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"policy-service/evaluation"
+)
+
+// ApproverToken is the header in which a gateway brings a token of the person who says something
+// about an approval. Authorization has the gateway's own key, which must have the permission
+// [Relay], and the token must be of an entry of the configuration that names that key (see
+// [JWTIssuer]). The two say it together: without the person's token the gateway says nothing, and
+// the token alone is no credential, so that no program to which people give one approves with it.
+//
+// The header is not for every route. A server refuses it wherever it does not take it, and also if
+// its authenticator passes the header over.
+const ApproverToken = "Approver-Token"
+
+// relayed is the person whose token a gateway brought.
+func (a *Authenticator) relayed(r *http.Request, gateway Caller, tokens []string) (Caller, error) {
+	key, isKey := strings.CutPrefix(gateway.Name, keyCaller)
+	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	switch {
+	case gateway.Relays == "" || !isKey || !strings.EqualFold(scheme, "Bearer"):
+		return Caller{}, forbidden("the header Approver-Token counts only beside Authorization: Bearer with an API key that has the permission relay; leave it out, or send such a key")
+	case len(tokens) > 1:
+		return Caller{}, ofApprover(invalid("it is given more than once; send one"))
+	case tokens[0] == "" || strings.ContainsAny(tokens[0], " \t,"):
+		return Caller{}, ofApprover(invalid("it cannot be read; send a token, with nothing before or behind it"))
+	case strings.HasPrefix(tokens[0], keyPrefix):
+		return Caller{}, ofApprover(invalid("an API key is no token of a person; have the person send it in Authorization, without a gateway"))
+	case a.JWT == nil:
+		return Caller{}, ofApprover(invalid("tokens are not taken here; the operator lists their issuer in auth.jwt"))
+	}
+	person, err := a.JWT.VerifyRelayed(r.Context(), tokens[0], key)
+	if refused, ok := err.(*Refusal); ok {
+		return Caller{}, ofApprover(refused)
+	}
+	return person.through(gateway), err
+}
+
+// ofApprover says of a refusal that it is about the header Approver-Token, in words and in the
+// challenge: the gateway's own key is good.
+func ofApprover(r *Refusal) *Refusal {
+	r.Detail, r.Challenge, r.Credential = "in the header Approver-Token, "+r.Detail, challengeApprover, ByToken
+	return r
+}
+
+// through is a person where a gateway speaks for them: neither may do more than the other.
+func (c Caller) through(gateway Caller) Caller {
+	c.Way = evaluation.Way{Via: gateway.Relays, Gateway: gateway.Name}
+	if gateway.AllTenants {
+		return c
+	}
+	shared := gateway.Tenants
+	if !c.AllTenants {
+		shared = slices.DeleteFunc(slices.Clone(c.Tenants), func(tenant string) bool { return !gateway.Serves(tenant) })
+	}
+	c.AllTenants, c.Tenants = false, shared
+	return c
+}
+
+// RelayInForce reports whether what a person said through a gateway may still count in a tenant: the
+// gateway's key is in force and relays, and the issuer of the person's token is configured with that
+// key and lets its people approve.
+func (a *Authenticator) RelayInForce(tenant, caller, gateway string) bool {
+	key, isKey := strings.CutPrefix(gateway, keyCaller)
+	holder, isToken := strings.CutPrefix(caller, tokenCaller)
+	return isKey && isToken && key != "" && a.Keys != nil && a.Keys.holds(tenant, key, Relay) && a.JWT.lets(tenant, holder, key)
+}
+
+// PersonOf is the value of context.person for a caller who holds a token, by the caller's name. It
+// is "" for any other caller: a key and a certificate name no person to an issuer.
+func PersonOf(caller string) string {
+	holder, isToken := strings.CutPrefix(caller, tokenCaller)
+	issuer, subject, both := strings.Cut(holder, "#") // which no issuer has
+	if !isToken || !both {
+		return ""
+	}
+	return evaluation.PersonOf(issuer, subject)
+}

@@ -1,0 +1,234 @@
+package pdp_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+)
+
+const (
+	toolsOfAgents = `@id("t") permit(principal is agent, action == Action::"tool.invoke", resource);`
+	decidesIf     = `@id("d") permit(principal is user, action == Action::"approval.decide", resource is Approval) when { `
+	wayDeclared   = `entity user, agent, tool; entity Approval = { template: String };
+		action "tool.invoke" appliesTo { principal: [agent], resource: [tool] };
+		action "approval.decide" appliesTo { principal: [user], resource: [Approval]`
+)
+
+// Policies know by which way a vote comes, with a schema and without; what is not said is the API.
+func TestWayOfAVote(t *testing.T) {
+	api, form := evaluation.Way{}, evaluation.Way{Via: evaluation.ViaForm, Gateway: "key:gw"}
+	console, other := evaluation.Way{Via: evaluation.ViaConsole, Gateway: "key:desk"}, evaluation.Way{Via: evaluation.ViaForm, Gateway: "key:other"}
+	ways := map[string]evaluation.Way{"api": api, "form": form, "console": console, "other": other}
+	files := map[string][]string{
+		"no schema":        {},
+		"a schema":         {"schema.cedarschema", wayDeclared + ` };`},
+		"one with a way":   {"schema.cedarschema", wayDeclared + `, context: { gateway?: String, via: String } };`},
+		"in a namespace":   {"schema.cedarschema", `namespace N { ` + wayDeclared + ` }; }`, "bundle.yaml", "namespace: N"},
+		"unknown rejected": {"schema.cedarschema", wayDeclared + ` };`, "bundle.yaml", "unknown_properties: reject"},
+	}
+	for name, more := range files {
+		for _, test := range []struct{ condition, want string }{
+			{`context.via == "api"`, "api"},
+			{`context.via == "form"`, "form other"},
+			{`context.via == "console"`, "console"},
+			{`["api", "console"].contains(context.via)`, "api console"},
+			{`context has gateway && context.gateway == "key:gw"`, "form"},
+			{`!(context has gateway)`, "api"},
+			{`context.pdp.caller == "key:k"`, "api console form other"},
+		} {
+			policies := toolsOfAgents + decidesIf + test.condition + ` };`
+			if strings.Contains(name, "namespace") {
+				policies = strings.NewReplacer("is agent", "is N::agent", "is user", "is N::user", "is Approval", "is N::Approval", "Action::", "N::Action::").Replace(policies)
+			}
+			p := one(policies, more...).load(t)
+			var may []string
+			for _, way := range []string{"api", "console", "form", "other"} {
+				r, err := p.Reviewer("default", pdp.Approver{Entity: namedIn(name, "mia"), Caller: "key:k", Way: ways[way]})
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := r.Review(t.Context(), reviewedIs())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.May {
+					may = append(may, way)
+				}
+			}
+			if strings.Join(may, " ") != test.want {
+				t.Errorf("%s, %s: may decide by %q, want %s", name, test.condition, may, test.want)
+			}
+		}
+	}
+}
+
+func namedIn(name, id string) evaluation.Ref {
+	typ := "user"
+	if strings.Contains(name, "namespace") {
+		typ = "N::user"
+	}
+	return evaluation.Ref{Type: typ, ID: id}
+}
+
+// A PEP that asks who may decide asks about the API, or about the way that it names. That decides nothing.
+func TestWayOfAQuestion(t *testing.T) {
+	request := func(action, context string) string {
+		return fmt.Sprintf(`{"subject":{"type":"user","id":"mia"},"action":{"name":%q},"resource":{"type":"Approval","id":"a","properties":{"template":"owner"}},"context":{%s}}`, action, context)
+	}
+	const anybody = `permit(principal is user, action in [Action::"approval.decide", Action::"approval.see"], resource) when { context has via && context.via == "`
+	for name, more := range map[string][]string{"no schema": {}, "a schema": {"schema.cedarschema", wayDeclared + ` };`}} {
+		api, form := one(toolsOfAgents+decidesIf+`context.via == "api" };`, more...).load(t), one(toolsOfAgents+decidesIf+`context.via == "form" };`, more...).load(t)
+		for _, test := range []struct {
+			p       *pdp.PDP
+			context string
+			allow   bool
+		}{
+			{api, ``, true}, {api, `"via":null`, true}, {api, `"via":"form"`, false}, {api, `"via":"api"`, true},
+			{form, ``, false}, {form, `"via":"form"`, true}, {form, `"via":7`, false}, {form, `"via":{}`, false},
+		} {
+			if got := ask(t, test.p, request("approval.decide", test.context)); strings.HasPrefix(got, `{"decision":true`) != test.allow {
+				t.Errorf("%s, %s: %s", name, test.context, got)
+			}
+		}
+	}
+	// No other action has a way of its own, in one batch with this one either.
+	p := one(anybody + `api" };`).load(t)
+	for action, want := range map[string]string{"approval.decide": `{"decision":true}`, "approval.see": `{"decision":false}`} {
+		if got := ask(t, p, request(action, ``)); got != want {
+			t.Errorf("%s: %s", action, got)
+		}
+	}
+	batch, err := evaluation.DecodeBatch([]byte(`{"subject":{"type":"user","id":"mia"},"resource":{"type":"Approval","id":"a"},"context":{"x":1},
+		"evaluations":[{"action":{"name":"approval.see"}},{"action":{"name":"approval.decide"}},{"action":{"name":"approval.see"}}]}`), "", evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := p.EvaluateBatch(t.Context(), pdp.BatchCall{Batch: batch})
+	if err != nil || got.Items[0].Allow || !got.Items[1].Allow || got.Items[2].Allow {
+		t.Errorf("a batch: %+v, %v", got.Items, err)
+	}
+}
+
+// A schema that says otherwise how votes come does not load, and no check warns of what the PDP says itself.
+func TestWayInASchema(t *testing.T) {
+	for context, loads := range map[string]bool{
+		``:                                       true,
+		`, context: {}`:                          true,
+		`, context: { via: String }`:             true,
+		`, context: { via?: String }`:            true,
+		`, context: { via: Long }`:               false,
+		`, context: { via: Set<String> }`:        false,
+		`, context: { gateway: String }`:         false,
+		`, context: { gateway?: user }`:          false,
+		`, context: { via: Long, gateway: Bool}`: false,
+	} {
+		_, problems := pdp.Load(one(toolsOfAgents+decidesIf+`true };`, "schema.cedarschema", wayDeclared+context+` };`).source())
+		if problems.Refuse() == loads || !loads && !strings.Contains(problems[0].Message+problems[0].Try, "declare via: String and gateway?: String") {
+			t.Errorf("%s: %v", context, problems)
+		}
+	}
+	const forbids = ` @id("f") forbid(principal, action == Action::"approval.decide", resource) when { context.via == "form" && context has gateway && context.gateway == "key:gw" };`
+	for name, more := range map[string][]string{"no schema": {}, "a schema": {"schema.cedarschema", wayDeclared + ` };`}} {
+		_, problems := pdp.Check(one(toolsOfAgents+decidesIf+`true };`+forbids, more...).source())
+		for _, p := range problems {
+			if strings.Contains(p.Message, "context.via") || strings.Contains(p.Message, "context.gateway") {
+				t.Errorf("%s: %v", name, p)
+			}
+		}
+	}
+}
+
+// Whoever a question is asked for does not decide it by another name, unless the bundle says so.
+func TestOnePersonByTwoNames(t *testing.T) {
+	const policies = toolsOfAgents + decidesIf + `true };`
+	mia := evaluation.PersonOf("https://login.example.com", "mia")
+	noah := evaluation.PersonOf("https://login.example.com", "noah")
+	for name, test := range map[string]struct {
+		asked, approver string
+		own             bool
+	}{
+		"she herself":      {mia, mia, true},
+		"somebody else":    {mia, noah, false},
+		"by no token":      {mia, "", false},
+		"asked for nobody": {"", mia, false},
+		"neither":          {"", "", false},
+	} {
+		for _, bundle := range []struct {
+			yaml string
+			lets bool
+		}{{"", false}, {"allow_self_approval: [owner]", true}, {"allow_self_approval: [another]", false}} {
+			files := []string{}
+			if bundle.yaml != "" {
+				files = append(files, "bundle.yaml", bundle.yaml)
+			}
+			r, err := one(policies, files...).load(t).Reviewer("default", pdp.Approver{
+				Entity: evaluation.Ref{Type: "user", ID: "corp|mia"}, Caller: "jwt:x#mia", Person: test.approver,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := r.Review(t.Context(), reviewedIs(chainIs("user", "mia"), func(a *pdp.Reviewed) { a.Person = test.asked }))
+			if own := test.own && !bundle.lets; err != nil || got.Own != own || got.May == own {
+				t.Errorf("%s, %q: got %+v, %v", name, bundle.yaml, got, err)
+			}
+		}
+	}
+}
+
+// An approval is bound to the person it was asked for, and a gateway that names nobody has nobody asked.
+func TestPersonIsBound(t *testing.T) {
+	b := one(`@id("p") @obligation("ask") permit(principal is agent, action, resource) when { !(context has person) };`, "obligations.yaml", askFirst)
+	mia, noah := evaluation.PersonOf("i", "mia"), evaluation.PersonOf("i", "noah")
+	relaying := func(c *pdp.Call) { c.Asker.Relays, c.Approvals = true, pdp.SpendOrFile }
+	p, d := b.desk(t)
+	for _, context := range []string{`"person":"` + mia + `"`, `"person":"` + noah + `"`, ``} {
+		if got := ask(t, p, native(context), filing); !strings.Contains(got, `"status":"pending"`) {
+			t.Errorf("%s: %s", context, got)
+		}
+	}
+	if len(d.filed) != 3 || d.filed[0] == d.filed[1] || d.filed[0] == d.filed[2] || d.filed[1] == d.filed[2] {
+		t.Errorf("filed %q", d.filed)
+	}
+	d.approved[d.filed[0]], d.approved[d.filed[2]] = 1, 1
+	for context, goes := range map[string]bool{
+		`"person":"` + noah + `",` + approved: false,
+		`"person":"` + mia + `",` + approved:  true,
+	} {
+		if got := ask(t, p, native(context), spending); (got == `{"allow":true}`) != goes {
+			t.Errorf("%s: %s", context, got)
+		}
+	}
+	// By a gateway: with the person it is as before; without, nothing is filed, offered or spent.
+	filed := len(d.filed)
+	if got := ask(t, p, native(``), relaying); got != stands+`}` {
+		t.Errorf("nobody: %s", got)
+	}
+	if got := ask(t, p, native(approved), relaying); got != stands+`}` || d.approved[d.filed[2]] != 1 {
+		t.Errorf("nobody, approved: %s", got)
+	}
+	if len(d.filed) != filed {
+		t.Error("an approval was filed for nobody")
+	}
+	if got := ask(t, p, native(`"person":"`+mia+`"`), relaying); !strings.Contains(got, `"status":"pending"`) {
+		t.Errorf("her: %s", got)
+	}
+	authzen := func(context string) string {
+		return `{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"t"},"context":{` + context + `}}`
+	}
+	offering := func(c *pdp.Call) { c.Asker.Relays, c.Approvals = true, pdp.SpendOrOffer }
+	for context, offers := range map[string]bool{``: false, `"person":"` + mia + `"`: true} {
+		if got := ask(t, p, authzen(context), offering); strings.Contains(got, "evaluation_id") != offers {
+			t.Errorf("%s: %s", context, got)
+		}
+		r, err := evaluation.DecodeAuthZEN([]byte(authzen(context)), "", evaluation.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, err := p.Requestable(t.Context(), pdp.Call{Request: r, Asker: evaluation.Asker{Relays: true}}); ok != offers || err != nil {
+			t.Errorf("%s is requestable: %t, %v", context, ok, err)
+		}
+	}
+}
