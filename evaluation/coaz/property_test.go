@@ -12,7 +12,7 @@ import (
 )
 
 // TestAnyValueIsALiteral writes generated JSON as literals: what comes out is equal to it, its numbers as they were
-// written.
+// written and its null members among them. In the arguments the request has them too.
 func TestAnyValueIsALiteral(t *testing.T) {
 	b := newBinding(t, coaz.Options{})
 	op := operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}}`)
@@ -20,13 +20,55 @@ func TestAnyValueIsALiteral(t *testing.T) {
 		g := generator{rand.New(rand.NewPCG(seed, 1))}
 		text := g.json(4, false)
 		want := value(t, []byte(text))
-		q, err := declare(t, b, contextWith(asLiteral(t, want))).Questions(op)
+		q, err := declare(t, b, `{"evaluation": {"resource": {"type": "r", "id": "1"}, "action": {"name": "a"},
+			"context": {"x": `+asLiteral(t, want)+`, "arguments": {"x": `+asLiteral(t, want)+`}}}}`).Questions(op)
 		if err != nil {
 			t.Fatalf("seed %d: %v in %s", seed, err, text)
 		}
-		got, _ := q.Requests[0].Context.Get("x")
-		if !got.Equal(want) {
-			t.Fatalf("seed %d: %s came out of %s", seed, jsonOf(t, got), text)
+		body, _ := object(t, string(q.Envelopes[0].Body)).Get("context")
+		sent, _ := body.Object().Lookup("x")
+		arguments, _ := q.Requests[0].Context.Get("arguments")
+		asked, _ := arguments.Object().Lookup("x")
+		if !sent.Equal(want) || !asked.Equal(want) {
+			t.Fatalf("seed %d: %s and %s came out of %s", seed, jsonOf(t, sent), jsonOf(t, asked), text)
+		}
+	}
+}
+
+// TestNullIsAValue: an argument that is null is there, and is null in the question where that has null members. As what
+// a question must have, it is a mapping error.
+func TestNullIsAValue(t *testing.T) {
+	b := newBinding(t, coaz.Options{})
+	op := operationOf(t, `{"method": "tools/call", "params": {"name": "t", "arguments": {"v": null, "deep": [{"v": null}]}}, "token": {"sub": "alice", "act": null}}`)
+	for leaf, want := range map[string]string{
+		"$params.arguments.v":                        "null",
+		"$params.arguments.?v":                       "null",
+		"$params.arguments.v == null":                "true",
+		"$has(params.arguments.v)":                   "true",
+		"$has(params.arguments.w)":                   "false",
+		"$params.arguments.deep":                     `[{"v":null}]`,
+		"$size(params.arguments.deep[0])":            "1",
+		"$params.arguments.deep[0] == {'v': null}":   "true",
+		"$params.arguments.deep[0].map(k, k)":        `["v"]`,
+		"$token.act == null && !has(token.other)":    "true",
+		"$dyn(params.arguments.v) == 0":              "false",
+		"$params.arguments.deep.exists(e, e.v == 1)": "false",
+	} {
+		q, err := declare(t, b, `{"evaluation": {"resource": {"type": "r", "id": "1"}, "action": {"name": "a"},
+			"context": {"arguments": {"x": `+string(jsonOf(t, leaf))+`}}}}`).Questions(op)
+		if err != nil {
+			t.Errorf("%s: %v", leaf, err)
+			continue
+		}
+		arguments, _ := q.Requests[0].Context.Get("arguments")
+		if got, _ := arguments.Object().Lookup("x"); string(jsonOf(t, got)) != want {
+			t.Errorf("%s is %s, not %s", leaf, jsonOf(t, got), want)
+		}
+	}
+	for _, id := range []string{"$params.arguments.v", "$params.arguments.?v"} {
+		_, err := declare(t, b, `{"evaluation": {"resource": {"type": "r", "id": "`+id+`"}, "action": {"name": "a"}}}`).Questions(op)
+		if err == nil {
+			t.Errorf("%s is taken as an id", id)
 		}
 	}
 }
@@ -47,7 +89,7 @@ func asLiteral(t testing.TB, v evaluation.Value) string {
 		return "[" + strings.Join(all, ",") + "]"
 	case evaluation.Map:
 		var all []string
-		for name, m := range v.Object().Members {
+		for name, m := range v.Object().All {
 			all = append(all, string(jsonOf(t, name))+":"+asLiteral(t, m))
 		}
 		return "{" + strings.Join(all, ",") + "}"
