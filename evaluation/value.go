@@ -151,6 +151,15 @@ func (o Object) Get(name string) (Value, bool) {
 	return o.members[i].Value, true
 }
 
+// Find returns the member of that name, also one that is null: for who sees All.
+func (o Object) Find(name string) (Value, bool) {
+	i, ok := o.find(name)
+	if !ok {
+		return Value{}, false
+	}
+	return o.members[i].Value, true
+}
+
 // find is where the member of a name is, be it null or not.
 func (o Object) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(o.members, name, func(m Member, n string) int { return strings.Compare(m.Name, n) })

@@ -12,7 +12,8 @@ import (
 	"policy-service/evaluation"
 )
 
-// object of JSON, as CEL sees it. What is in it is made when somebody looks at it.
+// object of JSON, as CEL sees it. What is in it is made when somebody looks at it. Members that are null are members
+// here, if the object has kept them: below the arguments of a call, null and absent are two things.
 type jsonMap struct {
 	object evaluation.Object
 	inner  map[string]ref.Val // containers that were looked at
@@ -30,7 +31,7 @@ func (m *jsonMap) Find(key ref.Val) (ref.Val, bool) {
 	if v, ok := m.inner[string(name)]; ok {
 		return v, true
 	}
-	v, ok := m.object.Get(string(name))
+	v, ok := m.object.Find(string(name))
 	if !ok {
 		return nil, false
 	}
@@ -64,7 +65,7 @@ func (m *jsonMap) Equal(other ref.Val) ref.Val {
 	if !ok || o.Size() != m.Size() {
 		return types.False
 	}
-	for name := range m.object.Members {
+	for name := range m.object.All {
 		mine, _ := m.Find(types.String(name))
 		theirs, ok := o.Find(types.String(name))
 		if !ok {
@@ -80,7 +81,7 @@ func (m *jsonMap) Equal(other ref.Val) ref.Val {
 // Iterator yields the names, sorted.
 func (m *jsonMap) Iterator() traits.Iterator {
 	names := make([]ref.Val, 0, m.object.Len())
-	for name := range m.object.Members {
+	for name := range m.object.All {
 		names = append(names, types.String(name))
 	}
 	return types.NewRefValList(adapter{}, names).Iterator()
@@ -108,7 +109,15 @@ func (m *jsonMap) ConvertToType(t ref.Type) ref.Val {
 	return types.NewErrFromString("no such overload")
 }
 
-func (m *jsonMap) Size() ref.Val  { return types.Int(m.object.Len()) }
+// Size is how many members there are.
+func (m *jsonMap) Size() ref.Val {
+	size := types.Int(0)
+	for range m.object.All {
+		size++
+	}
+	return size
+}
+
 func (m *jsonMap) Type() ref.Type { return types.MapType }
 func (m *jsonMap) Value() any     { return m.object }
 

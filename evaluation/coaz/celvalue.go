@@ -132,7 +132,7 @@ func weigh(v evaluation.Value) uint32 {
 			total += uint64(weigh(e))
 		}
 	case evaluation.Map:
-		for name, m := range v.Object().Members {
+		for name, m := range v.Object().All {
 			total += textWeight(name) + uint64(weigh(m))
 		}
 	}
