@@ -35,44 +35,6 @@ func TestAnyValueIsALiteral(t *testing.T) {
 	}
 }
 
-// TestNullIsAValue: an argument that is null is there, and is null in the question where that has null members. As what
-// a question must have, it is a mapping error.
-func TestNullIsAValue(t *testing.T) {
-	b := newBinding(t, coaz.Options{})
-	op := operationOf(t, `{"method": "tools/call", "params": {"name": "t", "arguments": {"v": null, "deep": [{"v": null}]}}, "token": {"sub": "alice", "act": null}}`)
-	for leaf, want := range map[string]string{
-		"$params.arguments.v":                        "null",
-		"$params.arguments.?v":                       "null",
-		"$params.arguments.v == null":                "true",
-		"$has(params.arguments.v)":                   "true",
-		"$has(params.arguments.w)":                   "false",
-		"$params.arguments.deep":                     `[{"v":null}]`,
-		"$size(params.arguments.deep[0])":            "1",
-		"$params.arguments.deep[0] == {'v': null}":   "true",
-		"$params.arguments.deep[0].map(k, k)":        `["v"]`,
-		"$token.act == null && !has(token.other)":    "true",
-		"$dyn(params.arguments.v) == 0":              "false",
-		"$params.arguments.deep.exists(e, e.v == 1)": "false",
-	} {
-		q, err := declare(t, b, `{"evaluation": {"resource": {"type": "r", "id": "1"}, "action": {"name": "a"},
-			"context": {"arguments": {"x": `+string(jsonOf(t, leaf))+`}}}}`).Questions(op)
-		if err != nil {
-			t.Errorf("%s: %v", leaf, err)
-			continue
-		}
-		arguments, _ := q.Requests[0].Context.Get("arguments")
-		if got, _ := arguments.Object().Lookup("x"); string(jsonOf(t, got)) != want {
-			t.Errorf("%s is %s, not %s", leaf, jsonOf(t, got), want)
-		}
-	}
-	for _, id := range []string{"$params.arguments.v", "$params.arguments.?v"} {
-		_, err := declare(t, b, `{"evaluation": {"resource": {"type": "r", "id": "`+id+`"}, "action": {"name": "a"}}}`).Questions(op)
-		if err == nil {
-			t.Errorf("%s is taken as an id", id)
-		}
-	}
-}
-
 // asLiteral writes a value so that a mapping takes it as it is.
 func asLiteral(t testing.TB, v evaluation.Value) string {
 	t.Helper()
