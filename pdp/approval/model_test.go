@@ -437,7 +437,7 @@ func (m *model) spendTwo(a *modelled) {
 		ds = ds[:1]
 	}
 	for _, d := range ds {
-		if m.decide(d)(m.Context()) != nil {
+		if m.vouchFor(d, a.ID, evaluation.Continuation{})(m.Context()) != nil {
 			use.InDoubt()
 			return
 		}
