@@ -196,11 +196,47 @@ func TestNotContinued(t *testing.T) {
 			t.Errorf("%s: what was refused spent the round", s.name)
 		}
 	}
-	for _, item := range []string{`{}`, `{"context":{` + push + round("a", "b", 1) + `}}`} { // a batch continues nothing
-		if status, text := c.do("pep", "POST", "/access/v1/evaluations", `{`+wants("push", push)+`,"evaluations":[`+item+`]}`); status != 200 || strings.Contains(text, `"decision":true`) {
-			t.Errorf("a batch: %d %s", status, text)
+}
+
+// TestContinuationInABatch: of one approval an item may be one round, and beside that nothing else of it counts.
+func TestContinuationInABatch(t *testing.T) {
+	c := openDesk(t)
+	s := bothShapes[1]
+	one, byOne := c.used(s, "list", push)
+	other, byOther := c.used(s, "list", push+`,"other":1`)
+	item := func(more, member string) string { return `{"context":{` + push + more + member + `}}` }
+	uses := func(id string) string { return `,"approval_id":"` + id + `"` }
+	asks := func(want string, items ...string) (ids []string) {
+		t.Helper()
+		body := `{` + wants("list", push) + `,"evaluations":[` + strings.Join(items, ",") + `]}`
+		status, text, id := c.sent("asker", http.MethodPost, "/access/v1/evaluations", body)
+		var answer struct {
+			Evaluations []struct {
+				Decision bool `json:"decision"`
+			} `json:"evaluations"`
 		}
+		must(t, json.Unmarshal([]byte(text), &answer))
+		got := ""
+		for n, one := range answer.Evaluations {
+			got += map[bool]string{true: "y", false: "n"}[one.Decision]
+			ids = append(ids, fmt.Sprintf("%s.%d", id, n))
+		}
+		if status != http.StatusOK || got != want {
+			t.Errorf("%v\ngot %s, want %s: %s", items, got, want, text)
+		}
+		return ids
 	}
+	first := item("", round(one, byOne.decision, 1))
+	asks("ynn", first, first, item("", round(one, byOne.decision, 2)))
+	asks("ynyn", item("", round(one, byOne.decision, 2)), item("", uses(one)), item(`,"other":1`, round(other, byOther.decision, 1)), first)
+	used := asks("yyn", item("", uses(one)), item("", uses(one)), item("", round(one, byOne.decision, 3)))
+	asks("y", item("", round(one, byOne.decision, 3)))
+	asks("y", item("", round(one, used[1], 1))) // a use by an item is gone on from as any other
+	asks("n", item("", round(one, used[1], 1)))
+	if seen, _ := c.sees(s.pep, one); seen.Used != 3 || seen.Continued != 4 {
+		t.Errorf("it is %+v", seen)
+	}
+	c.log() // verifies
 }
 
 // TestContinuationIsNoUse: of an approval that has uses left, a round takes none, and a use no round.
