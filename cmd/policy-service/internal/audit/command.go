@@ -117,7 +117,7 @@ func (l logHere) Report(ctx context.Context, o report.Options) (report.Report, e
 type filterFlags struct {
 	Span     spanFlags `embed:""`
 	Tenant   cli.Given `placeholder:"T" help:"Only records of this tenant."`
-	Decision answer    `placeholder:"allow|waiting|deny|possible|impossible" help:"Only records with this decision. An allow that waits for approval is waiting, and not allow. possible and impossible are answers to options.unknown."`
+	Decision answer    `placeholder:"ANSWER" help:"Only records with this answer: allow, waiting, deny, possible or impossible. An allow that waits for approval is waiting, and not allow. The last two are answers to options.unknown."`
 	Subject  cli.Given `placeholder:"ID" help:"Only records with this subject: an id, or TYPE/ID."`
 	Resource cli.Given `placeholder:"ID" help:"Only records with this resource: an id, or TYPE/ID."`
 	Action   cli.Given `placeholder:"NAME" help:"Only records with this action."`
