@@ -71,7 +71,7 @@ func (s Semantic) Decides(allow bool) bool {
 // DecodeBatch reads the body of an AuthZEN Access Evaluations request. An error
 // is one of the body as a whole; what is wrong with an item stands in the item.
 func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
-	o, reserved, err := parseBody(body, limits, true)
+	o, reserved, err := parseBody(body, limits, true, inBody)
 	if err != nil {
 		return Batch{}, err
 	}
