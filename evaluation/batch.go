@@ -71,7 +71,7 @@ func (s Semantic) Decides(allow bool) bool {
 // DecodeBatch reads the body of an AuthZEN Access Evaluations request. An error
 // is one of the body as a whole; what is wrong with an item stands in the item.
 func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
-	o, reserved, err := parseBody(body, limits, true)
+	o, reserved, err := parseBody(body, limits, true, inBody)
 	if err != nil {
 		return Batch{}, err
 	}
@@ -98,6 +98,7 @@ func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
 	for _, name := range tuple {
 		d.objects[name] = r.optional(o, name)
 	}
+	d.options = r.unknown(r.optional(o, "options"), "options")
 	if r.err != nil {
 		return Batch{}, r.err
 	}
@@ -138,6 +139,7 @@ type defaults struct {
 	objects  map[string]Object
 	whole    map[string]part   // entities and actions that items inherited whole before
 	illegal  map[string]*Error // by default, once one was looked through for reserved names
+	options  *Unknown
 }
 
 // item makes a request of an item and what it inherits. An entity of its own
@@ -161,6 +163,7 @@ func (d *defaults) item(v Value, at ...string) Item {
 		Action:   Action{action.names[0], action.properties},
 		Resource: Entity{resource.names[0], resource.names[1], resource.properties},
 		Context:  i.context(),
+		Unknown:  i.ownOptions(),
 	}
 	if i.err != nil {
 		return Item{Err: i.err}
@@ -239,6 +242,15 @@ func (i *inheriting) context() Object {
 		i.inherits.SupportedObligations = true
 	}
 	return o
+}
+
+// ownOptions are the options of the item: its own, whole, or those of the batch.
+func (i *inheriting) ownOptions() *Unknown {
+	if !has(i.item, "options") {
+		return i.options
+	}
+	at := append(i.at, "options")
+	return i.unknown(i.reader.optional(i.item, at...), at...)
 }
 
 // legal makes a reserved name in a default the error of whoever inherits it.

@@ -36,6 +36,9 @@ func batchText(t *testing.T, body string) string {
 			return string(text)
 		}
 		lines = append(lines, fmt.Sprintf("%s:%s%s %s%s %s:%s%s %s", q.Subject.Type, q.Subject.ID, props(q.Subject.Properties), q.Action.Name, props(q.Action.Properties), q.Resource.Type, q.Resource.ID, props(q.Resource.Properties), props(q.Context)))
+		if q.Unknown != nil {
+			lines[len(lines)-1] += fmt.Sprint(q.Unknown.Pointers())
+		}
 	}
 	return strings.Join(lines, "\n")
 }
@@ -93,6 +96,11 @@ func TestDecodeBatch(t *testing.T) {
 		"unknown semantic":       {`{` + all + `,"options":{"evaluations_semantic":"all"},"evaluations":[{}]}`, "400 /options/evaluations_semantic"},
 		"semantic no string":     {`{` + all + `,"options":{"evaluations_semantic":1}}`, "400 /options/evaluations_semantic"},
 		"options no object":      {`{` + all + `,"options":[]}`, "400 /options"},
+		"unknown":                {`{` + all + `,"options":{"unknown":["/context/c"]},"evaluations":[{},{"options":{}},{"options":{"unknown":[]}},{"options":{"unknown":["/context/d"]}},{"options":null}]}`, "u:a{\"p\":1} r d:1 {\"c\":1}[/context/c]\nu:a{\"p\":1} r d:1 {\"c\":1}\nu:a{\"p\":1} r d:1 {\"c\":1}[]\nu:a{\"p\":1} r d:1 {\"c\":1}[/context/d]\nu:a{\"p\":1} r d:1 {\"c\":1}[/context/c]"},
+		"unknown in a single":    {`{` + all + `,"options":{"unknown":["/context/c"]}}`, "single\nu:a{\"p\":1} r d:1 {\"c\":1}[/context/c]"},
+		"wrong unknown":          {`{` + all + `,"options":{"unknown":["/subject"]},"evaluations":[{"options":{}}]}`, "400 /options/unknown/0"},
+		"wrong unknown of items": {`{` + all + `,"evaluations":[{"options":[]},{"options":{"unknown":{}}},{"options":{"unknown":["/context/pdp/approved","/x"]}}]}`, "error /evaluations/0/options\nerror /evaluations/1/options/unknown\nerror /evaluations/2/options/unknown/1"},
+		"reserved in options":    {`{` + all + `,"options":{"__entity":1},"evaluations":[{}]}`, "400 /options/__entity"},
 		"reserved in an item":    {`{` + all + `,"evaluations":[{"context":{"a":[{"__extn":1}]}},{"x":{"__entity":1}},{}]}`, "error /evaluations/0/context/a/0/__extn\nerror /evaluations/1/x/__entity\nu:a{\"p\":1} r d:1 {\"c\":1}"},
 		"reserved in a default":  {`{"subject":{"type":"u","id":"a","properties":{"__entity":1}},"action":{"name":"r"},"resource":{"type":"d","id":"1"},"evaluations":[{},{"subject":{"id":"b"}},{"subject":{"type":"v","id":"b"}}]}`, "error /subject/properties/__entity\nerror /subject/properties/__entity\nv:b r d:1 "},
 		"reserved beside":        {`{` + all + `,"y":{"__entity":1},"evaluations":[{}]}`, "400 /y/__entity"},

@@ -183,6 +183,8 @@ const (
 	Satisfied    Verdict = "satisfied"
 	NotSatisfied Verdict = "not_satisfied"
 	Errored      Verdict = "error"
+	// UnknownVerdict is that of a policy that reads what is unknown; see [Unknown].
+	UnknownVerdict Verdict = "unknown"
 )
 
 // AttributeRead is one attribute a policy reads and where its value came from.
@@ -210,4 +212,6 @@ const (
 	Unusable Source = "unusable"
 	// Missing: there is no such attribute.
 	Missing Source = "missing"
+	// UnknownSource: nobody knows it yet; see [Unknown].
+	UnknownSource Source = "unknown"
 )

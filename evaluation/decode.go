@@ -59,6 +59,7 @@ func authzen(o Object, tenant string) (Request, error) {
 		Action:   Action{r.text(action, "action", "name"), r.optional(action, "action", "properties")},
 		Resource: Entity{r.text(resource, "resource", "type"), r.text(resource, "resource", "id"), r.optional(resource, "resource", "properties")},
 		Context:  r.optional(o, "context"),
+		Unknown:  r.unknown(r.optional(o, "options"), "options"),
 	}
 	return r.done(q)
 }

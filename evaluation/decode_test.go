@@ -148,11 +148,16 @@ func in(context string) string {
 	return `{"subject":{"type":"u","id":"1"},"action":{"name":"a"},"resource":{"type":"r","id":"2"},"context":` + context + `}`
 }
 
+// notKnowing says which places of a body are not known.
+func notKnowing(unknown string) string {
+	return strings.TrimSuffix(in("{}"), "}") + `,"options":{"unknown":` + unknown + `}}`
+}
+
 func TestAuthZENBodies(t *testing.T) {
 	for what, c := range map[string]struct{ body, pointer, detail string }{
 		"the shortest":                    {strings.Replace(in("1"), `,"context":1`, "", 1), "", ""},
 		"white space around it":           {" \t\r\n" + in("{}") + " \t\r\n", "", ""},
-		"unknown members":                 {strings.Replace(in("{}"), "{", `{"x":{"y":[1,null]},"options":1,"type":2,`, 1), "", ""},
+		"unknown members":                 {strings.Replace(in("{}"), "{", `{"x":{"y":[1,null]},"option":1,"type":2,`, 1), "", ""},
 		"names that differ in case":       {in(`{"a":1,"A":2}`), "", ""},
 		"names that differ in form":       {in("{\"\u00e9\":1,\"e\u0301\":2}"), "", ""},
 		"an empty name":                   {in(`{"":1}`), "", ""},
@@ -176,6 +181,33 @@ func TestAuthZENBodies(t *testing.T) {
 		"declaration of other things":     {in(`{"supported_obligations":["log",1]}`), "/context/supported_obligations/1", "not a string"},
 		"names that hold reserved ones":   {in(`{"__entity_":1,"_entity":2,"__ENTITY":3,"a__extn":4}`), "", ""},
 		"reserved names as values":        {in(`{"a":"__entity"}`), "", ""},
+		"unknown places":                  {notKnowing(`["/context","/context/a","/context/a~1b/0","/subject/properties","/subject/properties/x/y","/action/properties/x","/resource/properties/","/context/pdp/approved","/context/pdp/capability"]`), "", ""},
+		"no unknown place":                {notKnowing(`[]`), "", ""},
+		"unknown places are null":         {notKnowing(`null`), "", ""},
+		"unknown of another form":         {notKnowing(`"/context/a"`), "/options/unknown", "not an array of JSON Pointers"},
+		"unknown of other things":         {notKnowing(`["/context/a",1]`), "/options/unknown/1", "not a JSON Pointer, which is a string"},
+		"unknown, and the whole":          {notKnowing(`[""]`), "/options/unknown/0", "not a JSON Pointer into the request"},
+		"unknown, and no pointer":         {notKnowing(`["/context/a","context/b"]`), "/options/unknown/1", "not a JSON Pointer into the request"},
+		"unknown, with a bad escape":      {notKnowing(`["/context/a~2"]`), "/options/unknown/0", "not a JSON Pointer into the request"},
+		"unknown, with half an escape":    {notKnowing(`["/context/a~"]`), "/options/unknown/0", "not a JSON Pointer into the request"},
+		"unknown subject":                 {notKnowing(`["/subject"]`), "/options/unknown/0", "types, ids and names must be known"},
+		"unknown id":                      {notKnowing(`["/subject/id"]`), "/options/unknown/0", "types, ids and names must be known"},
+		"unknown type":                    {notKnowing(`["/resource/type"]`), "/options/unknown/0", "types, ids and names must be known"},
+		"unknown name":                    {notKnowing(`["/action/name"]`), "/options/unknown/0", "types, ids and names must be known"},
+		"unknown action":                  {notKnowing(`["/action"]`), "/options/unknown/0", "types, ids and names must be known"},
+		"unknown properties, misspelt":    {notKnowing(`["/resource/property/x"]`), "/options/unknown/0", "types, ids and names must be known"},
+		"unknown tenant":                  {notKnowing(`["/tenant_id"]`), "/options/unknown/0", "no part of a request that policies see"},
+		"unknown context.action":          {notKnowing(`["/context/action/x"]`), "/options/unknown/0", "only the PDP sets this member"},
+		"unknown context.pdp":             {notKnowing(`["/context/pdp"]`), "/options/unknown/0", "only the PDP sets this member"},
+		"unknown clock":                   {notKnowing(`["/context/pdp/now"]`), "/options/unknown/0", "only the PDP sets this member"},
+		"unknown, below approved":         {notKnowing(`["/context/pdp/approved/x"]`), "/options/unknown/0", "only the PDP sets this member"},
+		"unknown approval":                {notKnowing(`["/context/approval"]`), "/options/unknown/0", "no policy sees this member"},
+		"unknown approved":                {notKnowing(`["/context/approved"]`), "/options/unknown/0", "no policy sees this member"},
+		"unknown capability":              {notKnowing(`["/context/capability"]`), "/options/unknown/0", "no policy sees this member"},
+		"sixteen unknown":                 {notKnowing(`["/context/a"` + strings.Repeat(`,"/context/a"`, 15) + `]`), "", ""},
+		"seventeen unknown":               {notKnowing(`["/context/a"` + strings.Repeat(`,"/context/a"`, 16) + `]`), "/options/unknown", "more than 16 places are unknown"},
+		"a long unknown":                  {notKnowing(`["/context/` + strings.Repeat("a", 248) + `"]`), "/options/unknown/0", "a pointer of more than 256 bytes"},
+		"options of another form":         {strings.Replace(notKnowing("[]"), `{"unknown":[]}`, "[]", 1), "/options", "not an object"},
 		"nothing":                         {"", "", "the body is not a JSON object"},
 		"white space":                     {" \n", "", "the body is not a JSON object"},
 		"null":                            {"null", "", "the body is not a JSON object"},

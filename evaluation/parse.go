@@ -14,7 +14,7 @@ import (
 // duplicate member, no invalid UTF-8, no lone surrogate, no reserved name, and
 // nothing over the limits.
 func parse(body []byte, limits Limits) (Object, error) {
-	o, _, err := parseBody(body, limits, false)
+	o, _, err := parseBody(body, limits, false, inBody)
 	return o, err
 }
 
@@ -22,7 +22,7 @@ func parse(body []byte, limits Limits) (Object, error) {
 // items are bounded by their own limit and not by those of an array of objects;
 // and a reserved name is reported rather than refused, since it is the error of
 // the items that have it.
-func parseBody(body []byte, limits Limits, batch bool) (o Object, reserved bool, err error) {
+func parseBody(body []byte, limits Limits, batch bool, at place) (o Object, reserved bool, err error) {
 	if len(body) > limits.Body {
 		return Object{}, false, &Error{TooLarge: true, Detail: fmt.Sprintf("the body has more than %d bytes", limits.Body), Try: "send less"}
 	}
@@ -38,7 +38,7 @@ func parseBody(body []byte, limits Limits, batch bool) (o Object, reserved bool,
 		}
 		return Object{}, false, newError("", "the body is not a JSON object", "send {…} with the members of a request")
 	}
-	v, err := p.value(0, 0, inBody)
+	v, err := p.value(0, 0, at)
 	if err != nil {
 		return Object{}, false, err
 	}

@@ -13,6 +13,9 @@ type Request struct {
 	Action   Action
 	Resource Entity
 	Context  Object
+	// Unknown is set if the request asks what is possible, while values of it are not known. The native
+	// shape has no place for it.
+	Unknown *Unknown
 }
 
 // Entity names a subject or resource and carries what the caller says of it.
@@ -107,6 +110,10 @@ func (r Request) MarshalJSON() ([]byte, error) {
 	b = r.Resource.append(append(b, `,"resource":`...))
 	if r.Context.Len() > 0 {
 		b = r.Context.Value().append(append(b, `,"context":`...))
+	}
+	if r.Unknown != nil {
+		b = appendList(append(b, `,"options":{"unknown":[`...), r.Unknown.pointers, appendString)
+		b = append(b, "]}"...)
 	}
 	return append(b, '}'), nil
 }

@@ -151,6 +151,15 @@ func (o Object) Get(name string) (Value, bool) {
 	return o.members[i].Value, true
 }
 
+// Lookup is [Object.Get], and finds a member that is null too.
+func (o Object) Lookup(name string) (Value, bool) {
+	i, ok := o.find(name)
+	if !ok {
+		return Value{}, false
+	}
+	return o.members[i].Value, true
+}
+
 // find is where the member of a name is, be it null or not.
 func (o Object) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(o.members, name, func(m Member, n string) int { return strings.Compare(m.Name, n) })
@@ -235,6 +244,13 @@ func (v Value) mapStrings(f func(string) (string, bool)) (Value, bool) {
 // ParseObject reads a JSON object by the rules of a request's body. It is read as such a body,
 // and as a context alone: below arguments in either, null members stay.
 func ParseObject(text []byte, limits Limits) (Object, error) { return parse(text, limits) }
+
+// ParseWithNulls is [ParseObject] for what is no request yet, such as the parameters of a message: members that are
+// null stay, wherever they stand. [Object.Lookup] and [Object.All] have them.
+func ParseWithNulls(text []byte, limits Limits) (Object, error) {
+	o, _, err := parseBody(text, limits, false, inArguments)
+	return o, err
+}
 
 // Same reports whether o and p are one object, not only equal ones: the items
 // of a batch share what they inherit.

@@ -192,7 +192,8 @@ func sizeOf(batch evaluation.Batch) int {
 
 func sizeOfRequest(r *evaluation.Request) int {
 	return len(r.Subject.Type) + len(r.Subject.ID) + len(r.Action.Name) + len(r.Resource.Type) + len(r.Resource.ID) +
-		r.Subject.Properties.Size() + r.Action.Properties.Size() + r.Resource.Properties.Size() + r.Context.Size()
+		r.Subject.Properties.Size() + r.Action.Properties.Size() + r.Resource.Properties.Size() + r.Context.Size() +
+		r.Unknown.Size()
 }
 
 // maxExplained bounds the explanations of one batch, in bytes of the answer.

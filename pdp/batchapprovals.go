@@ -70,7 +70,7 @@ func (b *batchApprovals) bind(r *evaluation.Request) bool {
 func (j *judging) consult(
 	ctx context.Context, call Call, item evaluation.Item, w *engine.Verdict, d evaluation.Decision,
 ) (reply, error) {
-	if call.Approvals == NotAsked || w.Waits() && !j.approvals.bind(&call.Request) {
+	if call.Approvals == NotAsked || call.Request.Unknown != nil || w.Waits() && !j.approvals.bind(&call.Request) {
 		return reply{decision: d}, nil
 	}
 	answer, err := consult(ctx, j.approvals, j.in.Bundle, call, w, d)

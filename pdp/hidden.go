@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/engine"
 )
 
 // Unknown is the error of [PDP.Evaluate] if the decision hangs on values that are hidden: for each of
@@ -52,6 +53,9 @@ func quoteAll(names []string) string {
 // answer, such as a policy that determines it in some of them only, is left out.
 func (p *PDP) decideHidden(ctx context.Context, b *Bundle, call Call, id func() string) (reply, error) {
 	in := inquire(b, &call)
+	if call.Request.Unknown != nil {
+		return decidePossible(ctx, &in, call, id)
+	}
 	worlds, err := in.Worlds(ctx, call.Hidden, call.Approved != "")
 	if err != nil {
 		return reply{}, err
@@ -89,6 +93,21 @@ func (p *PDP) decideHidden(ctx context.Context, b *Bundle, call Call, id func() 
 		same.decision.Explain.Policies = slices.DeleteFunc(same.decision.Explain.Policies, explained)
 	}
 	return same, refused
+}
+
+// decidePossible decides such a call if it asks what is possible. What a mask hides is as unknown as the rest, unless
+// something looks at it: then the decision hangs on it.
+func decidePossible(ctx context.Context, in *engine.Inquiry, call Call, id func() string) (reply, error) {
+	in.WantMismatch, in.Hidden = true, call.Hidden
+	w, d, err := judge(ctx, in)
+	if err != nil {
+		return reply{}, err
+	}
+	if paths, policies := w.Hangs(); len(paths) > 0 {
+		return reply{}, &Unknown{Paths: paths, Policies: policies, Unproved: true}
+	}
+	d.ID = id()
+	return reply{decision: d}, nil
 }
 
 // unfill puts the properties of an obligation back as the bundle has them if a value is filled in

@@ -226,6 +226,8 @@ func (p *PDP) decide(ctx context.Context, b *Bundle, call Call, given engine.Giv
 // was decided by an approval on record is decided again by that approval, and by no other.
 func (p *PDP) approvalsFor(call *Call) (Approvals, ApprovalMode) {
 	switch {
+	case call.Request.Unknown != nil: // nothing is permitted, so nothing can be spent, filed or offered
+		return nil, NotAsked
 	case call.Approved != "":
 		return approvalOnRecord(call.Approved), Spend
 	case len(call.Hidden) > 0:

@@ -15,6 +15,9 @@ import (
 func (c *Client) DecideBody(ctx context.Context, body []byte, types []string) Undischarged {
 	q, err := written(body)
 	var text []byte
+	if err == nil && present(q.Options) {
+		err = onlyPossible()
+	}
 	if err == nil {
 		text, err = q.declaring(types)
 	}
@@ -55,6 +58,9 @@ func batchBody(semantic evaluation.Semantic, body []byte, types []string) (text 
 	repeat = q.repeat()
 	for i := range items {
 		item, failure := written(items[i])
+		if failure == nil && present(item.Options) {
+			failure = onlyPossible()
+		}
 		if failure == nil && item.Context != nil { // it takes the place of what is shared
 			repeat = min(repeat, item.repeat())
 			items[i], failure = item.declaring(types)

@@ -43,6 +43,7 @@ func TestDecideBodyRefuses(t *testing.T) {
 	for _, body := range []string{
 		``, `null`, `[]`, `"x"`, `{`, `{}{}`, `{"context":{},"context":{}}`, `{"context":{"a":1,"a":2}}`, `{"resource":{"id":"a","id":"b"}}`,
 		"{\"action\":\"\xff\"}", `{"action":"\ud800"}`, `{"context":7}`, `{"context":[]}`,
+		`{"options":{"unknown":["/context/a"]}}`, `{"evaluations":[{"options":{"unknown":[]}}]}`, `{"evaluations":[{"context":{},"options":{}}]}`, // nobody may act on what is possible
 		`{"evaluations":[{"resource":{"id":"a","id":"b"}}]}`, `{"evaluations":[7]}`, `{"evaluations":[null]}`, `{"evaluations":[{"context":7}]}`,
 		`{"evaluations":[{}],"options":{}}`, `{"evaluations":[]}`, `{"evaluations":{}}`, `{"evaluations":null}`,
 	} {

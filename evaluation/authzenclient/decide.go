@@ -76,6 +76,9 @@ func (c *Client) DecideBatch(ctx context.Context, semantic evaluation.Semantic, 
 
 // declare says in the request what can be discharged, nothing more and nothing less.
 func declare(q evaluation.Request, types []string) (evaluation.Request, *Error) {
+	if q.Unknown != nil {
+		return q, onlyPossible()
+	}
 	const member = "supported_obligations"
 	types = slices.DeleteFunc(slices.Clone(types), func(name string) bool { return name == "" })
 	slices.Sort(types)
@@ -86,6 +89,12 @@ func declare(q evaluation.Request, types []string) (evaluation.Request, *Error) 
 	declared, _ := o.Get(member)
 	q.Context = q.Context.With(member, declared)
 	return q, nil
+}
+
+// onlyPossible refuses to enforce an answer on which nobody may act.
+func onlyPossible() *Error {
+	return notAsked("the request has options, which may ask what is possible, and such an answer permits nothing; " +
+		"leave them out, or use Evaluate")
 }
 
 // Denied reports whether u stays a deny whatever is discharged. That it is not denied

@@ -55,6 +55,9 @@ func (c *Client) encodeNative(q evaluation.Request) ([]byte, *Error) {
 	if err := exact(q); err != nil {
 		return nil, err
 	}
+	if q.Unknown != nil {
+		return nil, notAsked("the native shape cannot ask what is possible; use Evaluate")
+	}
 	if q.Action.Properties.Len() > 0 {
 		return nil, notAsked("the native shape has no place for properties of the action; use Evaluate")
 	}

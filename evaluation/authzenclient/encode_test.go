@@ -7,6 +7,8 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/obligations"
+	"policy-service/pdp/pdptest"
 )
 
 func object(t testing.TB, members map[string]any) evaluation.Object {
@@ -61,6 +63,50 @@ func TestEncoding(t *testing.T) {
 	}
 }
 
+func unknownAt(t testing.TB, pointers ...string) *evaluation.Unknown {
+	t.Helper()
+	u, err := evaluation.UnknownAt(pointers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// A request can ask a real server what is possible, and nothing enforces the answer.
+func TestUnknownIsAsked(t *testing.T) {
+	s := pdptest.Start(t, pdptest.Bundle(map[string]string{"p.cedar": `permit (principal, action, resource == tool::"pay") when { context.arguments.amount < 100 };`}))
+	c := newClient(t, s.URL)
+	tool := func(id string, unknown *evaluation.Unknown) evaluation.Request {
+		return evaluation.Request{
+			Subject: evaluation.Entity{Type: "user", ID: "a"}, Action: evaluation.Action{Name: "tool.invoke"},
+			Resource: evaluation.Entity{Type: "tool", ID: id}, Unknown: unknown,
+		}
+	}
+	unknown := unknownAt(t, "/context/arguments")
+	if d := c.Evaluate(t.Context(), tool("pay", unknown)); !d.Permitted() {
+		t.Errorf("got %v", d)
+	}
+	for n, d := range c.EvaluateBatch(t.Context(), "", tool("pay", unknown), tool("pay", nil), tool("other", unknown)) {
+		if d.Permitted() != (n == 0) || d.Err() != nil {
+			t.Errorf("item %d: got %v", n, d)
+		}
+	}
+	for _, err := range c.SearchResources(t.Context(), tool("pay", unknown)) {
+		if err == nil {
+			t.Error("a search asks what is possible")
+		}
+	}
+	handlers := obligations.Handlers{}
+	if e := c.Enforce(t.Context(), tool("pay", unknown), handlers); e.Permitted() {
+		t.Errorf("what is possible is enforced: %v", e)
+	}
+	for n, e := range c.EnforceBatch(t.Context(), "", handlers, tool("pay", unknown)) {
+		if e.Permitted() {
+			t.Errorf("item %d: what is possible is enforced: %v", n, e)
+		}
+	}
+}
+
 func same(a, b evaluation.Request) bool {
 	entity := func(a, b evaluation.Entity) bool {
 		return a.Type == b.Type && a.ID == b.ID && a.Properties.Value().Equal(b.Properties.Value())
@@ -89,6 +135,7 @@ func TestNotAsked(t *testing.T) {
 		"resource properties": edit(func(q *evaluation.Request) { q.Resource.Properties = object(t, map[string]any{"status": "x"}) }),
 		"labels, no object":   edit(func(q *evaluation.Request) { q.Resource.Properties = object(t, map[string]any{"labels": "x"}) }),
 		"actor_id":            edit(func(q *evaluation.Request) { q.Subject.Properties = object(t, map[string]any{"actor_id": "x"}) }),
+		"unknown":             edit(func(q *evaluation.Request) { q.Unknown = unknownAt(t, "/context/arguments") }),
 		"actor_type":          edit(func(q *evaluation.Request) { q.Subject.Properties = object(t, map[string]any{"actor_type": "x"}) }),
 	}
 	c, s := scripted(t, []step{yes})

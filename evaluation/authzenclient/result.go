@@ -41,6 +41,9 @@ func (c *Client) encodeSearch(q evaluation.Request, what gap) (searchBody, *Erro
 	if _, err := c.encodeAuthZEN(q); err != nil { // the rules of names and tenants are the same
 		return searchBody{}, err
 	}
+	if q.Unknown != nil {
+		return searchBody{}, notAsked("a search cannot ask what is possible; use EvaluateBatch")
+	}
 	b := searchBody{Subject: q.Subject, Action: q.Action, Resource: q.Resource, Context: q.Context}
 	switch what {
 	case subject:

@@ -69,7 +69,7 @@ func (n claimNode) append(b []byte, r *resolution) ([]byte, bool, *Error) {
 type audienceNode struct{ at string }
 
 func (n audienceNode) append(b []byte, r *resolution) ([]byte, bool, *Error) {
-	aud, given := r.op.Token.Get("aud")
+	aud, given := r.op.Token.Lookup("aud")
 	server, err := audienceOf(aud, given, r.mapping.binding.resource)
 	if err != nil {
 		return b, false, r.fail(n.at, err.Error())

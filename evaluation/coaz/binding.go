@@ -106,8 +106,8 @@ const (
 // long as the definition is as it is, no call of the tool may go on.
 func (b *Binding) Parse(tool evaluation.Object) (*Mapping, error) {
 	schema, _ := tool.Get(schemaMember)
-	authzen, hasAuthZEN := schema.Object().Get(authzenMember)
-	sep, hasSEP := schema.Object().Get(sepMember)
+	authzen, hasAuthZEN := schema.Object().Lookup(authzenMember)
+	sep, hasSEP := schema.Object().Lookup(sepMember)
 	mark, _ := tool.Get(markMember)
 	if mark.True() && !hasSEP {
 		return nil, &Error{Dialect: SEP, Detail: "the tool says coaz: true, and its inputSchema has no " + sepMember}

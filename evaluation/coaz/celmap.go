@@ -30,7 +30,7 @@ func (m *jsonMap) Find(key ref.Val) (ref.Val, bool) {
 	if v, ok := m.inner[string(name)]; ok {
 		return v, true
 	}
-	v, ok := m.object.Get(string(name))
+	v, ok := m.object.Lookup(string(name))
 	if !ok {
 		return nil, false
 	}
@@ -64,7 +64,7 @@ func (m *jsonMap) Equal(other ref.Val) ref.Val {
 	if !ok || o.Size() != m.Size() {
 		return types.False
 	}
-	for name := range m.object.Members {
+	for name := range m.object.All {
 		mine, _ := m.Find(types.String(name))
 		theirs, ok := o.Find(types.String(name))
 		if !ok {
@@ -77,10 +77,18 @@ func (m *jsonMap) Equal(other ref.Val) ref.Val {
 	return types.True
 }
 
+// sizeOf is the number of members, those that are null among them.
+func sizeOf(o evaluation.Object) (n int) {
+	for range o.All {
+		n++
+	}
+	return n
+}
+
 // Iterator yields the names, sorted.
 func (m *jsonMap) Iterator() traits.Iterator {
-	names := make([]ref.Val, 0, m.object.Len())
-	for name := range m.object.Members {
+	names := make([]ref.Val, 0, sizeOf(m.object))
+	for name := range m.object.All {
 		names = append(names, types.String(name))
 	}
 	return types.NewRefValList(adapter{}, names).Iterator()
@@ -108,7 +116,7 @@ func (m *jsonMap) ConvertToType(t ref.Type) ref.Val {
 	return types.NewErrFromString("no such overload")
 }
 
-func (m *jsonMap) Size() ref.Val  { return types.Int(m.object.Len()) }
+func (m *jsonMap) Size() ref.Val  { return types.Int(sizeOf(m.object)) }
 func (m *jsonMap) Type() ref.Type { return types.MapType }
 func (m *jsonMap) Value() any     { return m.object }
 

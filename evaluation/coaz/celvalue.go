@@ -33,7 +33,7 @@ func (v *variables) ResolveName(name string) (any, bool) {
 		}
 		return v.token, true
 	}
-	input, ok := v.op.Inputs.Get(name)
+	input, ok := v.op.Inputs.Lookup(name)
 	if !ok {
 		return nil, false
 	}
@@ -50,7 +50,7 @@ func (v *variables) value(name string) (evaluation.Value, bool) {
 	case "token":
 		return v.op.Token.Value(), true
 	}
-	return v.op.Inputs.Get(name)
+	return v.op.Inputs.Lookup(name)
 }
 
 // adapter makes CEL's values of ours.
@@ -132,7 +132,7 @@ func weigh(v evaluation.Value) uint32 {
 			total += uint64(weigh(e))
 		}
 	case evaluation.Map:
-		for name, m := range v.Object().Members {
+		for name, m := range v.Object().All {
 			total += textWeight(name) + uint64(weigh(m))
 		}
 	}

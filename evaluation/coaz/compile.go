@@ -54,7 +54,7 @@ const callMethod = "tools/call"
 
 // enveloped compiles a mapping of the binding's dialect.
 func (c *compiler) enveloped(mapping evaluation.Object) *Error {
-	if mapping.Len() != 1 {
+	if sizeOf(mapping) != 1 {
 		return c.fail("", "not exactly one member; it must be evaluation or evaluations")
 	}
 	for name, body := range mapping.Members {

@@ -288,7 +288,7 @@ func generated(seed uint64) comparison {
 	if strings.Contains(e, "?.") || strings.Contains(e, ".?") || strings.Contains(e, "[?") || strings.Contains(e, "optional.") {
 		c.Engine = "cel-js"
 	}
-	o, err := evaluation.ParseObject([]byte(c.arguments), evaluation.DefaultLimits())
+	o, err := evaluation.ParseWithNulls([]byte(c.arguments), evaluation.DefaultLimits())
 	if err != nil {
 		panic(err)
 	}

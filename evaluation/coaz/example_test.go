@@ -40,9 +40,9 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	tool, err1 := evaluation.ParseObject(toolText, evaluation.DefaultLimits())
-	params, err2 := evaluation.ParseObject(paramsText, evaluation.DefaultLimits())
-	claims, err3 := evaluation.ParseObject(claimsText, evaluation.DefaultLimits())
+	tool, err1 := evaluation.ParseWithNulls(toolText, evaluation.DefaultLimits())
+	params, err2 := evaluation.ParseWithNulls(paramsText, evaluation.DefaultLimits())
+	claims, err3 := evaluation.ParseWithNulls(claimsText, evaluation.DefaultLimits())
 	if err := errors.Join(err1, err2, err3); err != nil {
 		fmt.Println(err)
 		return
@@ -73,12 +73,12 @@ func ExampleBinding_Compile() {
 		fmt.Println(err)
 		return
 	}
-	text, err1 := evaluation.ParseObject([]byte(`{"evaluation": {
+	text, err1 := evaluation.ParseWithNulls([]byte(`{"evaluation": {
 		"subject": {"type": "identity", "id": "$token.sub"},
 		"action": {"name": "resources/templates/list"},
 		"resource": {"type": "mcp_server", "id": "$server.resource"}}}`), evaluation.DefaultLimits())
-	inputs, err2 := evaluation.ParseObject([]byte(`{"server": {"resource": "https://mcp.example.com/mcp"}}`), evaluation.DefaultLimits())
-	claims, err3 := evaluation.ParseObject(claimsText, evaluation.DefaultLimits())
+	inputs, err2 := evaluation.ParseWithNulls([]byte(`{"server": {"resource": "https://mcp.example.com/mcp"}}`), evaluation.DefaultLimits())
+	claims, err3 := evaluation.ParseWithNulls(claimsText, evaluation.DefaultLimits())
 	if err := errors.Join(err1, err2, err3); err != nil {
 		fmt.Println(err)
 		return
@@ -104,7 +104,7 @@ func ExampleBinding_Lint() {
 		fmt.Println(err)
 		return
 	}
-	tool, err := evaluation.ParseObject([]byte(`{"name": "read_file", "inputSchema": {
+	tool, err := evaluation.ParseWithNulls([]byte(`{"name": "read_file", "inputSchema": {
 		"type": "object", "properties": {"path": {"type": "string"}},
 		"x-authzen-mapping": {"evaluation": {
 			"action": {"name": "read"},

@@ -11,8 +11,5 @@ func SelectSingular(query string, document evaluation.Value) (nodes []evaluation
 			return nil, ok
 		}
 	}
-	if document.Kind() == evaluation.Null {
-		return nil, ok
-	}
 	return []evaluation.Value{document}, ok
 }

@@ -160,7 +160,7 @@ func wide() evaluation.Limits {
 
 func object(t testing.TB, text string) evaluation.Object {
 	t.Helper()
-	o, err := evaluation.ParseObject([]byte(text), wide())
+	o, err := evaluation.ParseWithNulls([]byte(text), wide())
 	if err != nil {
 		t.Fatalf("%v in %.200s", err, text)
 	}

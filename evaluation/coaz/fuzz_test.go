@@ -28,7 +28,7 @@ func FuzzCompile(f *testing.F) {
 		if len(mapping) > 40<<10 {
 			return
 		}
-		definition, err := evaluation.ParseObject([]byte(fuzzedTool(mapping, older)), wide())
+		definition, err := evaluation.ParseWithNulls([]byte(fuzzedTool(mapping, older)), wide())
 		if err != nil {
 			return
 		}
@@ -74,8 +74,8 @@ func FuzzQuestions(f *testing.F) {
 		if len(leaf) > 4096 || !strings.HasPrefix(leaf, "$") || strings.ToValidUTF8(leaf, "") != leaf {
 			return
 		}
-		params, err1 := evaluation.ParseObject([]byte(`{"name": "t", "arguments": `+arguments+`}`), wide())
-		token, err2 := evaluation.ParseObject([]byte(claims), wide())
+		params, err1 := evaluation.ParseWithNulls([]byte(`{"name": "t", "arguments": `+arguments+`}`), wide())
+		token, err2 := evaluation.ParseWithNulls([]byte(claims), wide())
 		if err1 != nil || err2 != nil {
 			return
 		}

@@ -52,7 +52,7 @@ func (s selection) in(vars *variables) (evaluation.Value, bool) {
 // in returns the member or element of v. A negative index counts from the end.
 func (s step) in(v evaluation.Value) (evaluation.Value, bool) {
 	if !s.isIndex {
-		return v.Object().Get(s.name)
+		return v.Object().Lookup(s.name)
 	}
 	at := s.index
 	if at < 0 {

@@ -222,8 +222,8 @@ func TestComplianceSuite(t *testing.T) {
 			t.Errorf("%s: %s is taken", c.Name, c.Selector)
 		default:
 			taken++
-			if want := nullsAsAbsent(t, c.Result); len(got) != len(want) || len(got) == 1 && !got[0].Equal(want[0]) {
-				t.Errorf("%s: %s selects %v, not %v", c.Name, c.Selector, got, want)
+			if len(got) != len(c.Result) || len(got) == 1 && !got[0].Equal(value(t, c.Result[0])) {
+				t.Errorf("%s: %s selects %v, not %s", c.Name, c.Selector, got, c.Result)
 			}
 		}
 	}
@@ -267,15 +267,4 @@ func value(t *testing.T, text json.RawMessage) evaluation.Value {
 	}
 	t.Fatal("no value")
 	return evaluation.Value{}
-}
-
-// nullsAsAbsent are the nodes of a result, without null: to AuthZEN a member that is null is absent.
-func nullsAsAbsent(t *testing.T, result []json.RawMessage) (values []evaluation.Value) {
-	t.Helper()
-	for _, r := range result {
-		if string(r) != "null" {
-			values = append(values, value(t, r))
-		}
-	}
-	return values
 }

@@ -88,7 +88,7 @@ func (c *compiler) context(v evaluation.Value, at string) (node, *Error) {
 func (c *compiler) members(o evaluation.Object, at string, depth int) (object, []node, *Error) {
 	members := make(object, 0, o.Len())
 	nodes := make([]node, 0, o.Len())
-	for name, v := range o.Members {
+	for name, v := range o.All {
 		n, err := c.value(v, at+escaped(name), depth+1)
 		if err != nil {
 			return nil, nil, err

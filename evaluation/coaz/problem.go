@@ -20,7 +20,7 @@ type Problem struct {
 func (b *Binding) Lint(tool evaluation.Object) (problems []Problem) {
 	schema, _ := tool.Get(schemaMember)
 	mark, marked := tool.Get(markMember)
-	_, older := schema.Object().Get(sepMember)
+	_, older := schema.Object().Lookup(sepMember)
 	if marked && !mark.True() {
 		problems = append(problems, Problem{Pointer: "/" + markMember, Detail: "it has another value than true, and so counts for nothing"})
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // TestAnyValueIsALiteral writes generated JSON as literals: what comes out is equal to it, its numbers as they were
-// written.
+// written and its null members among them. In the arguments the request has them too.
 func TestAnyValueIsALiteral(t *testing.T) {
 	b := newBinding(t, coaz.Options{})
 	op := operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}}`)
@@ -20,13 +20,17 @@ func TestAnyValueIsALiteral(t *testing.T) {
 		g := generator{rand.New(rand.NewPCG(seed, 1))}
 		text := g.json(4, false)
 		want := value(t, []byte(text))
-		q, err := declare(t, b, contextWith(asLiteral(t, want))).Questions(op)
+		q, err := declare(t, b, `{"evaluation": {"resource": {"type": "r", "id": "1"}, "action": {"name": "a"},
+			"context": {"x": `+asLiteral(t, want)+`, "arguments": {"x": `+asLiteral(t, want)+`}}}}`).Questions(op)
 		if err != nil {
 			t.Fatalf("seed %d: %v in %s", seed, err, text)
 		}
-		got, _ := q.Requests[0].Context.Get("x")
-		if !got.Equal(want) {
-			t.Fatalf("seed %d: %s came out of %s", seed, jsonOf(t, got), text)
+		body, _ := object(t, string(q.Envelopes[0].Body)).Get("context")
+		sent, _ := body.Object().Lookup("x")
+		arguments, _ := q.Requests[0].Context.Get("arguments")
+		asked, _ := arguments.Object().Lookup("x")
+		if !sent.Equal(want) || !asked.Equal(want) {
+			t.Fatalf("seed %d: %s and %s came out of %s", seed, jsonOf(t, sent), jsonOf(t, asked), text)
 		}
 	}
 }
@@ -47,7 +51,7 @@ func asLiteral(t testing.TB, v evaluation.Value) string {
 		return "[" + strings.Join(all, ",") + "]"
 	case evaluation.Map:
 		var all []string
-		for name, m := range v.Object().Members {
+		for name, m := range v.Object().All {
 			all = append(all, string(jsonOf(t, name))+":"+asLiteral(t, m))
 		}
 		return "{" + strings.Join(all, ",") + "}"

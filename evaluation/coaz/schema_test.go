@@ -32,7 +32,7 @@ func TestSchema(t *testing.T) {
 	valid := func(mapping string) bool { return schema.Validate(anyOf(t, mapping)) == nil }
 	b := newBinding(t, coaz.Options{Inputs: []string{"request"}})
 	compiles := func(mapping string) bool {
-		o, err := evaluation.ParseObject([]byte(mapping), wide())
+		o, err := evaluation.ParseWithNulls([]byte(mapping), wide())
 		if err != nil {
 			return false
 		}

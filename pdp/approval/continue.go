@@ -114,13 +114,15 @@ func (s *Store) Continuable(
 }
 
 // Continue takes the next round of a use for a decision, durably, as [Store.Reserve] takes a use. Nil and no error: it is
-// not the next round, or too late, or the votes do not count any more.
+// not the next round, or too late, or the votes do not count any more, or the log does not vouch for the use. That a use
+// was settled is no proof of it: whoever can write to the log's index can have a use in doubt settled, which takes it.
 func (s *Store) Continue(
 	ctx context.Context, id string, digest [32]byte, c evaluation.Continuation, decision string,
 ) (*Reservation, error) {
 	return s.reserve(ctx, id, decision, claim{
-		may:  func(a *Approval, now time.Time) bool { return a.continues(now, digest, c) },
-		take: func(m *move) { m.to.spending(c.Decision).Reserved = decision },
+		may:   func(a *Approval, now time.Time) bool { return a.continues(now, digest, c) },
+		take:  func(m *move) { m.to.spending(c.Decision).Reserved = decision },
+		after: c.Decision,
 	})
 }
 

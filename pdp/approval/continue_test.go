@@ -19,30 +19,17 @@ func madeCall(t *testing.T, s *approval.Store, r *record, name string, change ..
 	q := question(name, change...)
 	a := mustFile(t, s, q)
 	mustDecide(t, s, a.ID, by("mia"))
-	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "use of "+name, decides(r, a.ID, "use of "+name, evaluation.Continuation{})); !spent {
+	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "use of "+name, r.decideBy("use of "+name, a.ID, evaluation.Continuation{})); !spent {
 		t.Fatal(err)
 	}
 	return a
-}
-
-// decides puts a decision on record, where whoever asks for the steps of the approval finds it, too.
-func decides(r *record, id, decision string, round evaluation.Continuation) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if err := r.decide(decision)(ctx); err != nil {
-			return err
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.log = append(r.log, approval.Step{ID: decision, At: r.now, Decision: decision, Continues: round, Approval: approval.Approval{ID: id}})
-		return nil
-	}
 }
 
 // asksRound asks for a round of the use of a call, with a decision of that name.
 func asksRound(t *testing.T, s *approval.Store, r *record, a approval.Approval, use string, round int, decision string) bool {
 	t.Helper()
 	c := evaluation.Continuation{Decision: use, Round: round}
-	answered, err := goOn(t.Context(), s, a.ID, a.Digest, c, decision, decides(r, a.ID, decision, c))
+	answered, err := goOn(t.Context(), s, a.ID, a.Digest, c, decision, r.decideBy(decision, a.ID, c))
 	must(t, err)
 	return answered
 }
@@ -125,7 +112,7 @@ func TestReservedRoundIsNotGivenBack(t *testing.T) {
 	var reserved []byte
 	if answered, err := goOn(t.Context(), s, a.ID, a.Digest, c, "d", func(ctx context.Context) error {
 		reserved = copyOf(t, data)
-		return decides(r, a.ID, "d", c)(ctx)
+		return r.decideBy("d", a.ID, c)(ctx)
 	}); !answered {
 		t.Fatal(err)
 	}
@@ -161,7 +148,7 @@ func TestCopyOfAReservationCountsOnce(t *testing.T) {
 		}
 		done, err := do(func(ctx context.Context) error {
 			reserved = copyOf(t, data)
-			return decides(r, a.ID, name, round)(ctx)
+			return r.decideBy(name, a.ID, round)(ctx)
 		})
 		if !done {
 			t.Fatal(name, err)
@@ -199,7 +186,7 @@ func TestNothingGoesOnFromWhatIsAskedAgain(t *testing.T) {
 		if asksRound(t, s, r, a, "use of a", 1, "e") {
 			t.Error("it goes on from a use of before people were asked again")
 		}
-		if spent, err := spend(t.Context(), s, a.ID, a.Digest, "f", decides(r, a.ID, "f", evaluation.Continuation{})); !spent || !asksRound(t, s, r, a, "f", 1, "g") {
+		if spent, err := spend(t.Context(), s, a.ID, a.Digest, "f", r.decideBy("f", a.ID, evaluation.Continuation{})); !spent || !asksRound(t, s, r, a, "f", 1, "g") {
 			t.Errorf("it does not go on from a use of after that: %v", err)
 		}
 	}
@@ -248,5 +235,45 @@ func TestUnlistedIsNotContinued(t *testing.T) {
 	}
 	if _, can := s.Continuable(a.ID, a.Digest, c); can {
 		t.Error("it is said that it can be")
+	}
+}
+
+// TestUseThatTheLogLacksIsNotContinued: somebody has a use in doubt settled, by an index that knows of its decision. That
+// takes a use, and gives no round.
+func TestUseThatTheLogLacksIsNotContinued(t *testing.T) {
+	for name, vouched := range map[string]approval.Step{
+		"nothing":          {},
+		"another approval": {ID: "d", Decision: "d", Approval: approval.Approval{ID: "another"}},
+		"a round":          {ID: "d", Decision: "d", Continues: evaluation.Continuation{Decision: "c", Round: 1}},
+		"another decision": {ID: "e", Decision: "e"},
+		"a step":           {ID: "d", Name: approval.StepUsed, Decision: "d"},
+		"the use":          {ID: "d", Decision: "d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRecord()
+			s := mustOpen(t, quick(t), r.options())
+			q := question("a")
+			a := mustFile(t, s, q)
+			mustDecide(t, s, a.ID, by("mia"))
+			r.set(true, false, true)
+			if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || err == nil {
+				t.Fatal(spent, err)
+			}
+			r.set(false, false, false)
+			r.ids["d"] = true // of the index
+			if vouched.ID != "" {
+				if vouched.Approval.ID == "" {
+					vouched.Approval.ID = a.ID
+				}
+				r.decisions["d"] = vouched
+			}
+			s.Work(t.Context())
+			if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.UsedUp {
+				t.Fatalf("it is %+v", got)
+			}
+			if got := asksRound(t, s, r, a, "d", 1, "f"); got != (name == "the use") {
+				t.Errorf("it is continued: %v", got)
+			}
+		})
 	}
 }

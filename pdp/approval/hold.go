@@ -69,6 +69,16 @@ func (p proof) vouched(ctx context.Context, a *Approval, record, name string) (s
 	return step, is && (old || p.sealed(&step, a.Digest)), nil
 }
 
+// used reports whether the log vouches for a decision that used an approval.
+func (p proof) used(ctx context.Context, a *Approval, decision string) (bool, error) {
+	step, found, err := p.options.Attest(ctx, decision)
+	if err != nil {
+		return false, fmt.Errorf("whether the log has decision %s, which used approval %s: %w", decision, a.ID, err)
+	}
+	is := step.Name == "" && step.ID == decision && step.Decision == decision && step.Continues.Round == 0
+	return found && is && step.Approval.ID == a.ID, nil
+}
+
 // inForce reports whether the credential of a vote still may approve. If a person may speak
 // because another one named them, the credential of the other one must be in force, too.
 func (p proof) inForce(a *Approval) func(Vote) bool {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/approval"
 )
 
@@ -365,7 +366,10 @@ func (m *model) spend(a *modelled) {
 	d := fmt.Sprint("d", m.n)
 	m.said = a.ID + ": spend for " + d
 	called := false
-	spent, err := spend(m.Context(), m.s, a.ID, a.Digest, d, func(ctx context.Context) error { called = true; return m.decide(d)(ctx) })
+	spent, err := spend(m.Context(), m.s, a.ID, a.Digest, d, func(ctx context.Context) error {
+		called = true
+		return m.vouchFor(d, a.ID, evaluation.Continuation{})(ctx)
+	})
 	if !m.put(a) {
 		m.want(err, approval.ErrUnrecorded)
 		return
@@ -433,7 +437,7 @@ func (m *model) spendTwo(a *modelled) {
 		ds = ds[:1]
 	}
 	for _, d := range ds {
-		if m.decide(d)(m.Context()) != nil {
+		if m.vouchFor(d, a.ID, evaluation.Continuation{})(m.Context()) != nil {
 			use.InDoubt()
 			return
 		}

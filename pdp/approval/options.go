@@ -25,7 +25,8 @@ type Options struct {
 	// Recorded reports whether the record of a step or of a decision is durable. An error
 	// means that this cannot be known now; false, that the record is not there and will not be.
 	Recorded func(id string) (bool, error)
-	// Attest reads the step of a record, if the log vouches for the record now. Not found
+	// Attest reads the step of a record, if the log vouches for the record now. Of the record of
+	// a decision that used an approval it is a step without a name, as Steps has it. Not found
 	// means that the record is gone.
 	Attest func(ctx context.Context, record string) (s Step, found bool, err error)
 	// Steps reads what the log has of some approvals from a size of the log on, in the order

@@ -54,10 +54,12 @@ func (m *move) take(decision string) {
 	m.to.Spendings = append(m.to.Spendings, Spending{Decision: decision, At: m.now})
 }
 
-// claim is what a decision wants of an approval: whether it may have that, and what it takes.
+// claim is what a decision wants of an approval: whether it may have that, and what it takes. If it goes on from a use,
+// after is the decision that made the use, for which the log must vouch.
 type claim struct {
-	may  func(a *Approval, now time.Time) bool
-	take func(*move)
+	may   func(a *Approval, now time.Time) bool
+	take  func(*move)
+	after string
 }
 
 func (s *Store) reserve(ctx context.Context, id, decision string, what claim) (r *Reservation, err error) {
@@ -85,6 +87,11 @@ func (s *Store) reserve(ctx context.Context, id, decision string, what claim) (r
 			_, err = s.askAgain(ctx, a, votes)
 		}
 		return nil, err
+	}
+	if what.after != "" {
+		if is, err := s.proof.used(ctx, &a, what.after); err != nil || !is {
+			return nil, err
+		}
 	}
 	what.take(m)
 	return s.ledger.Reserve(m.to, decision, release, m.write)

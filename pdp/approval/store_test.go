@@ -24,13 +24,15 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // record is what a store puts its steps on, and a caller its decisions.
 type record struct {
-	mu     sync.Mutex
-	steps  map[string][]approval.Step // of each approval
-	ids    map[string]bool
-	log    []approval.Step // all steps, in order
-	now    time.Time
-	n      int
-	errors []error
+	mu    sync.Mutex
+	steps map[string][]approval.Step // of each approval
+	ids   map[string]bool
+	// decisions are those that used an approval, or went on from a use.
+	decisions map[string]approval.Step
+	log       []approval.Step // all steps, in order
+	now       time.Time
+	n         int
+	errors    []error
 	// fails refuses, half takes a record and says that it failed, unknown knows nothing.
 	fails, half, unknown bool
 }
@@ -38,7 +40,7 @@ type record struct {
 var errRecord = errors.New("the record cannot be written")
 
 func newRecord() *record {
-	return &record{ids: map[string]bool{}, steps: map[string][]approval.Step{}, now: start}
+	return &record{ids: map[string]bool{}, steps: map[string][]approval.Step{}, decisions: map[string]approval.Step{}, now: start}
 }
 
 func (r *record) put(_ context.Context, s approval.Step) error {
@@ -71,6 +73,32 @@ func (r *record) decide(id string) func(context.Context) error {
 			return errRecord
 		}
 		return nil
+	}
+}
+
+// vouchFor is decide of a decision that uses an approval, or that is a round of a use: the record vouches for it.
+func (r *record) vouchFor(id, approved string, round evaluation.Continuation) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := r.decide(id)(ctx)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.ids[id] {
+			r.decisions[id] = approval.Step{ID: id, At: r.now, Decision: id, Continues: round, Approval: approval.Approval{ID: approved}}
+		}
+		return err
+	}
+}
+
+// decideBy is vouchFor, and who asks for what the record has of the approval finds it, too.
+func (r *record) decideBy(id, approved string, round evaluation.Continuation) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := r.vouchFor(id, approved, round)(ctx)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if step, is := r.decisions[id]; is {
+			r.log = append(r.log, step)
+		}
+		return err
 	}
 }
 
@@ -130,6 +158,7 @@ func (r *record) copy() *record {
 	defer r.mu.Unlock()
 	other := newRecord()
 	other.ids, other.steps, other.log, other.now, other.n = maps.Clone(r.ids), maps.Clone(r.steps), slices.Clip(r.log), r.now, r.n
+	other.decisions = maps.Clone(r.decisions)
 	return other
 }
 
@@ -149,7 +178,8 @@ func (r *record) attest(_ context.Context, id string) (s approval.Step, found bo
 			return s, true, nil
 		}
 	}
-	return s, false, nil
+	s, found = r.decisions[id]
+	return s, found, nil
 }
 
 func (r *record) since(_ context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {

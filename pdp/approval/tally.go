@@ -14,7 +14,7 @@ type Tally struct {
 	Cancelled int64 `json:"cancelled"`
 	// Used are the decisions that used an approval, and Continued are those that went on from a use.
 	Used      int64 `json:"used"`
-	Continued int64 `json:"continued"`
+	Continued int64 `json:"continued,omitzero"`
 	// Median and Longest are how long people took to approve or deny, in seconds, from the
 	// filing to the record. They are nil if nobody did.
 	Median  *float64 `json:"median_seconds,omitzero"`

@@ -74,7 +74,27 @@ func (r *Recorded) request(limits evaluation.Limits) (q evaluation.Request, err 
 	case r.Shape != "":
 		return q, fmt.Errorf("%w: it has shape %q, which a later program wrote", ErrNoRequest, r.Shape)
 	}
-	return q, nil
+	q.Unknown, err = r.unknownPlaces()
+	return q, err
+}
+
+// Cut ends a pointer of the member unknown that is not whole, because the names in it were masked.
+const Cut = "/…"
+
+// unknownPlaces are the places whose values were not known.
+func (r *Recorded) unknownPlaces() (*evaluation.Unknown, error) {
+	if r.Unknown == nil {
+		return nil, nil
+	}
+	masked := func(at string) bool { return strings.Contains(at, evaluation.MaskPrefix) || strings.HasSuffix(at, Cut) }
+	if slices.ContainsFunc(r.Unknown, masked) {
+		return nil, fmt.Errorf("%w: the name of a place that was unknown is masked", ErrNoRequest)
+	}
+	places, err := evaluation.UnknownAt(r.Unknown...)
+	if err != nil {
+		err = fmt.Errorf("%w: what was unknown: %w", ErrNoRequest, err)
+	}
+	return places, err
 }
 
 // looksMasked reports whether a text or a name looks like a mask where there can be masks.

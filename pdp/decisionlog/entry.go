@@ -69,6 +69,8 @@ type Request struct {
 	Shape evaluation.Shape `json:"-"`
 	// Masked are the places where it is not what was sent. Empty and nil differ: see format.go.
 	Masked []evaluation.Hidden `json:"-"`
+	// Unknown are the places whose values were not known, if it asked what is possible. Empty and nil differ.
+	Unknown []string `json:"-"`
 }
 
 // Search is what was looked for, what was found, and how many were looked at.
@@ -254,6 +256,7 @@ func (b *body) asRequested(q *Request) {
 		b.text("shape", shapeNative)
 	}
 	listOrEmpty(b, "masked", q.Masked)
+	listOrEmpty(b, "unknown", q.Unknown)
 }
 
 func (b *body) search(s *Search) {

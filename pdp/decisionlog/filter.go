@@ -24,7 +24,7 @@ type Filter struct {
 	// Tenant is the record's, Kind one of [KindDecision], [KindSearch], [KindAdmin], ….
 	Tenant string `json:"tenant,omitzero"`
 	Kind   string `json:"kind,omitzero"`
-	// Decision is an answer: [Allow], [Waiting] or [Deny].
+	// Decision is an answer, such as [Allow]; see [Recorded.Answer].
 	Decision string `json:"decision,omitzero"`
 	// Subject and Resource are an id, or "type/id".
 	Subject  string `json:"subject,omitzero"`
@@ -51,7 +51,7 @@ func (f Filter) All() bool {
 // Check says what is wrong with a filter that no record could ever pass.
 func (f Filter) Check() error {
 	switch f.Decision {
-	case "", Allow, Waiting, Deny:
+	case "", Allow, Waiting, Deny, Possible, Impossible:
 	default:
 		return fmt.Errorf("%q is no decision; ask for allow, waiting or deny", f.Decision)
 	}

@@ -99,8 +99,8 @@ import (
 // # Line
 //
 // One JSON object without whitespace between tokens, at most MaxLine bytes, members in this order. The five marked *
-// and the salt are always there; an absent string, list or object is empty, an absent boolean false. In two lists,
-// declared and masked, an empty list says something else than an absent one.
+// and the salt are always there; an absent string, list or object is empty, an absent boolean false. In three lists,
+// declared, masked and unknown, an empty list says something else than an absent one.
 //
 //	sequence*     from 0, without a gap
 //	id*           unique; UUIDv7, item n of a batch "<id>.<n>"
@@ -118,6 +118,8 @@ import (
 //	              AuthZEN
 //	masked        array of {"at","type","part","removed"}, in the order of the request: what of it, in this line, is not
 //	              what was sent. [] says that all of it is, although it holds a text like that of a mask. See Masked
+//	unknown       array of JSON Pointers into the request, masked: the request asked what is possible with any values there,
+//	              and the decision permits nothing. [] says that all was known. A pointer that is not whole ends in "/…"
 //	inherits      item of a batch: array of the members of request that stand in the record of kind KindBatch whose id is
 //	              the batch's, in the same segment: subject | action | resource (their properties), context, and
 //	              supported_obligations, which a context of the item's own lacks

@@ -34,7 +34,8 @@ type Recorded struct {
 	TraceID     string                   `json:"trace_id"`
 	Names       RecordedNames            `json:"request"`
 	Shape       string                   `json:"shape"`
-	Masked      []evaluation.Hidden      `json:"masked"` // of the whole request, if the record was resolved
+	Masked      []evaluation.Hidden      `json:"masked"`  // of the whole request, if the record was resolved
+	Unknown     []string                 `json:"unknown"` // nil: it did not ask what is possible
 	Inherits    []string                 `json:"inherits"`
 	Query       evaluation.SearchKind    `json:"query"`
 	Found       []string                 `json:"found"`
@@ -91,19 +92,28 @@ func Parse(line []byte) (*Recorded, error) {
 
 // The answers there are. An allow is waiting if the caller may go ahead only with an approval that it did not have. In
 // the native contract such an answer is "decision": true, so who counts these as allows counts calls that were not made.
+//
+// If the request asked what is possible (see [evaluation.Unknown]), the answer is that it is possible or impossible: it
+// permits nothing, and nothing was attempted.
 const (
-	Allow   = "allow"
-	Deny    = "deny"
-	Waiting = "waiting"
+	Allow      = "allow"
+	Deny       = "deny"
+	Waiting    = "waiting"
+	Possible   = "possible"
+	Impossible = "impossible"
 )
 
-// Answer is [Allow], [Deny], [Waiting], or "" for a record that holds no decision. An approval that was used is among
-// Discharged, and its obligation is no longer owed: that is an allow.
+// Answer is one of these, or "" for a record that holds no decision. An approval that was used is among Discharged, and
+// its obligation is no longer owed: that is an allow.
 func (r *Recorded) Answer() string {
 	approval := func(o RecordedObligation) bool { return o.Type == index.ApprovalRequired }
 	switch {
 	case r.Decision == nil:
 		return ""
+	case r.Unknown != nil && *r.Decision:
+		return Possible
+	case r.Unknown != nil:
+		return Impossible
 	case !*r.Decision:
 		return Deny
 	case slices.ContainsFunc(r.Obligations, approval):

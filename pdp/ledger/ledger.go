@@ -39,7 +39,8 @@ type Standing struct {
 	Tenant string
 	// Caller is who asked for the item. The ledger tells news by it.
 	Caller string
-	// Open says that the state of the item can change. Ends is when it ends by itself, or when it ended.
+	// Open says that the item can change, or that something of it can be reserved. Ends is when that ends by itself, or
+	// when it ended.
 	Open bool
 	Ends time.Time
 	// After is how long the log was when the item was written. What became of the item since stands there or later.

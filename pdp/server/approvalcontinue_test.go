@@ -196,11 +196,47 @@ func TestNotContinued(t *testing.T) {
 			t.Errorf("%s: what was refused spent the round", s.name)
 		}
 	}
-	for _, item := range []string{`{}`, `{"context":{` + push + round("a", "b", 1) + `}}`} { // a batch continues nothing
-		if status, text := c.do("pep", "POST", "/access/v1/evaluations", `{`+wants("push", push)+`,"evaluations":[`+item+`]}`); status != 200 || strings.Contains(text, `"decision":true`) {
-			t.Errorf("a batch: %d %s", status, text)
+}
+
+// TestContinuationInABatch: of one approval an item may be one round, and beside that nothing else of it counts.
+func TestContinuationInABatch(t *testing.T) {
+	c := openDesk(t)
+	s := bothShapes[1]
+	one, byOne := c.used(s, "list", push)
+	other, byOther := c.used(s, "list", push+`,"other":1`)
+	item := func(more, member string) string { return `{"context":{` + push + more + member + `}}` }
+	uses := func(id string) string { return `,"approval_id":"` + id + `"` }
+	asks := func(want string, items ...string) (ids []string) {
+		t.Helper()
+		body := `{` + wants("list", push) + `,"evaluations":[` + strings.Join(items, ",") + `]}`
+		status, text, id := c.sent("asker", http.MethodPost, "/access/v1/evaluations", body)
+		var answer struct {
+			Evaluations []struct {
+				Decision bool `json:"decision"`
+			} `json:"evaluations"`
 		}
+		must(t, json.Unmarshal([]byte(text), &answer))
+		got := ""
+		for n, one := range answer.Evaluations {
+			got += map[bool]string{true: "y", false: "n"}[one.Decision]
+			ids = append(ids, fmt.Sprintf("%s.%d", id, n))
+		}
+		if status != http.StatusOK || got != want {
+			t.Errorf("%v\ngot %s, want %s: %s", items, got, want, text)
+		}
+		return ids
 	}
+	first := item("", round(one, byOne.decision, 1))
+	asks("ynn", first, first, item("", round(one, byOne.decision, 2)))
+	asks("ynyn", item("", round(one, byOne.decision, 2)), item("", uses(one)), item(`,"other":1`, round(other, byOther.decision, 1)), first)
+	used := asks("yyn", item("", uses(one)), item("", uses(one)), item("", round(one, byOne.decision, 3)))
+	asks("y", item("", round(one, byOne.decision, 3)))
+	asks("y", item("", round(one, used[1], 1))) // a use by an item is gone on from as any other
+	asks("n", item("", round(one, used[1], 1)))
+	if seen, _ := c.sees(s.pep, one); seen.Used != 3 || seen.Continued != 4 {
+		t.Errorf("it is %+v", seen)
+	}
+	c.log() // verifies
 }
 
 // TestContinuationIsNoUse: of an approval that has uses left, a round takes none, and a use no round.
@@ -407,5 +443,50 @@ func TestContinuationWithState(t *testing.T) {
 		} else if !got.may {
 			t.Errorf("%s: got %s", member, got.text)
 		}
+	}
+}
+
+// TestContinuationOfTheVeryCall: between two rounds the same arguments may be written otherwise. Other arguments, or
+// another definition of the tool under the same id, are another call.
+func TestContinuationOfTheVeryCall(t *testing.T) {
+	c := openDesk(t)
+	s := bothShapes[1]
+	ask := func(arguments, digest string, n int, by decided, id string) decided {
+		member := `"arguments":` + arguments
+		if n > 0 {
+			member += round(id, by.decision, n)
+		} else {
+			member += `,"approval_id":"` + id + `"`
+		}
+		question := strings.Replace(wants("push", member), `"id":"push"`, `"id":"push","properties":{"digest":"`+digest+`"}`, 1)
+		return c.ask(s.pep, s.path, "{"+question+"}")
+	}
+	const arguments, digest = `{"to":"mia","n":7,"x":null}`, "sha256:a"
+	id := c.approvedFor(c.program(s.pep), strings.Replace(wants("push", `"arguments":`+arguments), `"id":"push"`, `"id":"push","properties":{"digest":"`+digest+`"}`, 1))
+	by := ask(arguments, digest, 0, decided{}, id)
+	if !by.may {
+		t.Fatal(by.text)
+	}
+	next := 1
+	for _, test := range []struct {
+		arguments, digest string
+		may               bool
+	}{
+		{arguments, "sha256:b", false},
+		{`{"to":"mia","n":7}`, digest, false},
+		{`{"to":"mia","n":7,"x":false}`, digest, false},
+		{`{"x":null,"n":70e-1,"to":"m\u0069a"}`, digest, true},
+		{`{"to":"mia","n":8,"x":null}`, digest, false},
+		{arguments, digest, true},
+	} {
+		got := ask(test.arguments, test.digest, next, by, id)
+		if !test.may {
+			got.denied(t, test.arguments+" "+test.digest, s, evaluation.ApprovalOutOfScope)
+			continue
+		}
+		if !got.may {
+			t.Errorf("%s: got %s", test.arguments, got.text)
+		}
+		next++
 	}
 }

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"slices"
+
 	"github.com/labstack/echo/v4"
 
 	"policy-service/evaluation"
@@ -14,6 +16,11 @@ import (
 func (d *decisionRoutes) answerBatch(c echo.Context, a door.Admitted, batch evaluation.Batch) error {
 	if batch.Single {
 		return d.answer(c, a, batch.Items[0].Request)
+	}
+	for _, item := range batch.Items {
+		if err := mayAskPossible(a.Caller, item.Request); err != nil {
+			return err
+		}
 	}
 	d.door.Charge(a.Caller, len(batch.Items)-1)
 	ctx, cancel := d.door.Within(c)
@@ -34,6 +41,21 @@ func (d *decisionRoutes) answerBatch(c echo.Context, a door.Admitted, batch eval
 	if err != nil {
 		return err
 	}
-	d.answered.Answered(c.Request().Context(), a.Tenant, answer.Items...)
+	d.answered.Answered(c.Request().Context(), a.Tenant, decidedOf(batch, answer.Items)...)
 	return decisionJSON(c, answer.ID, text)
+}
+
+// decidedOf are the decisions about calls. What is possible is none, as the results of a search are none.
+func decidedOf(batch evaluation.Batch, all []evaluation.Decision) []evaluation.Decision {
+	asks := func(i evaluation.Item) bool { return i.Request.Unknown != nil }
+	if !slices.ContainsFunc(batch.Items, asks) {
+		return all
+	}
+	var decided []evaluation.Decision
+	for n, d := range all {
+		if !asks(batch.Items[n]) {
+			decided = append(decided, d)
+		}
+	}
+	return decided
 }

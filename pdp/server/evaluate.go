@@ -79,6 +79,9 @@ func (d *decisionRoutes) answerNative(c echo.Context, a door.Admitted, request e
 // answer asks the PDP. Nothing is written before the PDP has answered without an error: that alone keeps a failure from
 // looking like an allow.
 func (d *decisionRoutes) answer(c echo.Context, a door.Admitted, request evaluation.Request) error {
+	if err := mayAskPossible(a.Caller, request); err != nil {
+		return err
+	}
 	call := pdp.Call{Request: request, Asker: asker(c, a.Caller), Explain: explains(c, a.Caller)}
 	call.Approvals = pdp.ApprovalsFor(&call, c.Request().Header.Get("X-Approval") != "none", a.Caller.May(auth.Request))
 	ctx, cancel := d.door.Within(c)
@@ -91,8 +94,18 @@ func (d *decisionRoutes) answer(c echo.Context, a door.Admitted, request evaluat
 	if err != nil {
 		return err
 	}
-	d.answered.Answered(c.Request().Context(), request.Tenant, decision)
+	if request.Unknown == nil { // as the results of a search, what is possible is no decision about a call
+		d.answered.Answered(c.Request().Context(), request.Tenant, decision)
+	}
 	return decisionJSON(c, decision.ID, body)
+}
+
+// mayAskPossible refuses a caller that asks what is possible, and may not search: many such questions are a search.
+func mayAskPossible(caller auth.Caller, request evaluation.Request) error {
+	if request.Unknown != nil && !caller.May(auth.Search) {
+		return door.Lacks(auth.Search)
+	}
+	return nil
 }
 
 // decisionJSON writes an answer with the name that it has on record.

@@ -10,7 +10,7 @@ import (
 const claimsKey = "policy-service/evaluation/coaz/sdkpep.claims"
 
 // WithClaims is info with the claims of the token, exactly as the token has them: the payload of the JWT, read by
-// [evaluation.ParseObject]. It is for the server's [auth.TokenVerifier], after it has validated the token.
+// [evaluation.ParseWithNulls]. It is for the server's [auth.TokenVerifier], after it has validated the token.
 func WithClaims(info auth.TokenInfo, claims evaluation.Object) *auth.TokenInfo {
 	extra := make(map[string]any, len(info.Extra)+1)
 	for name, v := range info.Extra {

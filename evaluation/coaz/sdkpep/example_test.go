@@ -47,7 +47,7 @@ func handler(pdpURL string, verify auth.TokenVerifier) (http.Handler, error) {
 
 // verified is what a verifier returns for a token whose signature, issuer, audience and expiry it has validated.
 func verified(payload []byte, info auth.TokenInfo) (*auth.TokenInfo, error) {
-	claims, err := evaluation.ParseObject(payload, evaluation.DefaultLimits())
+	claims, err := evaluation.ParseWithNulls(payload, evaluation.DefaultLimits())
 	if err != nil {
 		return nil, auth.ErrInvalidToken
 	}

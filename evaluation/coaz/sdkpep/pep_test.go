@@ -190,7 +190,7 @@ func TestOwnMethods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := evaluation.ParseObject([]byte(`{"evaluation":{"subject":{"type":"identity","id":"$token.sub"},"action":{"name":"search"},"resource":{"type":"index","id":"$params.query"}}}`), evaluation.DefaultLimits())
+	text, err := evaluation.ParseWithNulls([]byte(`{"evaluation":{"subject":{"type":"identity","id":"$token.sub"},"action":{"name":"search"},"resource":{"type":"index","id":"$params.query"}}}`), evaluation.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
 	}

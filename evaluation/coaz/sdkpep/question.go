@@ -109,7 +109,7 @@ func operationOf(c call) (op coaz.Operation, err error) {
 	if jsontext.Value(text).Kind() == 'n' {
 		return op, nil
 	}
-	op.Params, err = evaluation.ParseObject(text, evaluation.DefaultLimits())
+	op.Params, err = evaluation.ParseWithNulls(text, evaluation.DefaultLimits())
 	return op, err
 }
 
@@ -187,15 +187,11 @@ func Definition(tool any) (evaluation.Object, error) {
 	if err := json.Unmarshal(text, &d); err != nil {
 		return evaluation.Object{}, errors.New("the tool's definition has no name, or an inputSchema that is no object")
 	}
-	for _, v := range []*jsontext.Value{&d.Schema.Mapping, &d.Schema.Older} {
-		if v.Kind() == 'n' {
-			*v = jsontext.Value("false") // a mapping that is null is malformed, and not one that is not there
-		}
-	}
 	if text, err = json.Marshal(d); err != nil {
 		return evaluation.Object{}, errors.New("the tool's definition is no JSON")
 	}
-	return evaluation.ParseObject(text, evaluation.DefaultLimits())
+	// A mapping that is null is malformed, and not one that is not there.
+	return evaluation.ParseWithNulls(text, evaluation.DefaultLimits())
 }
 
 // mappings are the mappings that tools declare, compiled.

@@ -108,7 +108,7 @@ func readLine(line []byte) (l recordedLine, err error) {
 	return l, err
 }
 
-// attest finds a step by the id of its record, if the log vouches for that record.
+// attest finds a step by the id of its record, or of that of a decision, if the log vouches for that record.
 func (b *Broker) attest(ctx context.Context, id string) (step approval.Step, found bool, err error) {
 	record, err := b.options.Log.Attest(ctx, id)
 	if errors.Is(err, decisionlog.ErrNotFound) || errors.Is(err, decisionlog.ErrGone) {
@@ -119,7 +119,7 @@ func (b *Broker) attest(ctx context.Context, id string) (step approval.Step, fou
 	}
 	line, err := readLine(record.Line)
 	if steps := line.stepsOf(); err == nil && len(steps) > 0 {
-		return steps[0], steps[0].Name != "", nil
+		return steps[0], true, nil
 	}
 	return step, false, err
 }

@@ -36,6 +36,9 @@ func (r *termReader) member(name, value []byte) bool {
 		return r.text(TermEvent, value)
 	case "decision":
 		return r.decision(value)
+	case "unknown": // which of the two it is stands behind it
+		r.add(TermDecision, []byte("possible"))
+		r.add(TermDecision, []byte("impossible"))
 	case "obligations":
 		return eachItem(value, func(o []byte) bool { return eachMember(o, r.waiting) })
 	case "request":

@@ -9,7 +9,7 @@ const (
 	TermTenant   = 't'
 	TermKind     = 'k'
 	TermEvent    = 'e'
-	TermDecision = 'd' // allow or deny, and waiting besides allow
+	TermDecision = 'd' // allow or deny; besides, waiting, or possible and impossible, of which the filter knows which it is
 	TermSubject  = 's' // the id alone: a filter need not know the type
 	TermResource = 'r'
 	TermAction   = 'a'

@@ -112,6 +112,9 @@ func (l *batchLimit) add(e decisionlog.Entry, record pdp.Record) error {
 			names = l.quoted(of.Subject.Type, of.Subject.ID, of.Action.Name, of.Resource.Type, of.Resource.ID)
 		}
 		l.names += names
+		if q.Unknown != nil {
+			l.rest += len(`,"unknown":[]`) + l.quoted(q.Unknown...)
+		}
 		l.values += len(q.Subject) + len(q.Action) + len(q.Resource) + len(q.Context) - names + l.hidden(q.Masked)
 		if q.Shape == evaluation.Native {
 			l.rest += len(`,"shape":"native"`)

@@ -80,9 +80,9 @@ func approvalOf(r *decisionlog.Recorded, request *evaluation.Request) string {
 	return ""
 }
 
-// AnswerOf is the word that a record of the decision has for its answer; see [decisionlog.Recorded.Answer].
-func AnswerOf(d evaluation.Decision) string {
-	r := decisionlog.Recorded{Decision: &d.Allow}
+// AnswerOf is the word that a record of the decision has for the answer to a request; see [decisionlog.Recorded.Answer].
+func AnswerOf(request *evaluation.Request, d evaluation.Decision) string {
+	r := decisionlog.Recorded{Decision: &d.Allow, Unknown: request.Unknown.Pointers()}
 	for _, o := range d.Obligations {
 		r.Obligations = append(r.Obligations, decisionlog.RecordedObligation{ID: o.ID, Type: o.Type})
 	}

@@ -3,6 +3,7 @@ package recorder
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -67,7 +68,7 @@ func isEmpty(r evaluation.Request) bool {
 // requestOf is a request in the AuthZEN form. As in the body of a search, what is searched for is left out.
 func requestOf(masked *mask.Masking, searched evaluation.SearchKind) (*decisionlog.Request, error) {
 	r := masked.Request()
-	out := decisionlog.Request{Shape: r.Shape, Masked: masked.Hidden()}
+	out := decisionlog.Request{Shape: r.Shape, Masked: masked.Hidden(), Unknown: unknownOf(r.Unknown, masked)}
 	var errs [4]error
 	out.Subject, errs[0] = entityOf(r.Subject, searched == evaluation.SubjectSearch)
 	out.Resource, errs[1] = entityOf(r.Resource, searched == evaluation.ResourceSearch)
@@ -78,6 +79,17 @@ func requestOf(masked *mask.Masking, searched evaluation.SearchKind) (*decisionl
 		out.Context, errs[3] = r.Context.MarshalJSON()
 	}
 	return &out, errors.Join(errs[:]...)
+}
+
+// unknownOf are the places that were unknown. It is nil if the request did not ask what is possible.
+func unknownOf(unknown *evaluation.Unknown, masked *mask.Masking) []string {
+	pointers := unknown.Pointers()
+	for n, pointer := range pointers {
+		if pointers[n] = masked.Pointer(pointer, pointer); strings.Count(pointers[n], "/") < strings.Count(pointer, "/") {
+			pointers[n] += decisionlog.Cut
+		}
+	}
+	return pointers
 }
 
 // entityOf is an entity, or its type alone if entities of the type are searched for.

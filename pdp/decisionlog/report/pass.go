@@ -129,6 +129,10 @@ func (p *reporting) decision(s *decisionlog.Recorded) {
 		p.report.Population.Allowed++
 	case decisionlog.Waiting:
 		p.report.Population.Waiting++
+	case decisionlog.Possible:
+		p.report.Population.Possible++
+	case decisionlog.Impossible:
+		p.report.Population.Impossible++
 	default:
 		p.report.Population.Denied++
 		p.report.Denies[whyDenied(s)]++

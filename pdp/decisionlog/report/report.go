@@ -54,9 +54,12 @@ type Population struct {
 	Kinds   map[string]int64 `json:"kinds"`
 	Allowed int64            `json:"allowed"`
 	Waiting int64            `json:"waiting"` // for an approval, and not among Allowed
-	Denied  int64            `json:"denied"`
-	First   time.Time        `json:"first,omitzero"`
-	Last    time.Time        `json:"last,omitzero"`
+	// Possible and Impossible are the answers that say what is possible, which are neither allows nor denies.
+	Possible   int64     `json:"possible,omitzero"`
+	Impossible int64     `json:"impossible,omitzero"`
+	Denied     int64     `json:"denied"`
+	First      time.Time `json:"first,omitzero"`
+	Last       time.Time `json:"last,omitzero"`
 }
 
 // What a deny is counted under whose record has no reason: a policy forbade it, no

@@ -21,8 +21,11 @@ type Statistics struct {
 	Kinds   map[string]int64 `json:"kinds"`
 	Allowed int64            `json:"allowed"`
 	Waiting int64            `json:"waiting"` // for an approval, and not among Allowed
-	Denied  int64            `json:"denied"`
-	Reasons map[string]int64 `json:"reasons"`
+	// Possible and Impossible are the answers that say what is possible, which are neither allows nor denies.
+	Possible   int64            `json:"possible,omitzero"`
+	Impossible int64            `json:"impossible,omitzero"`
+	Denied     int64            `json:"denied"`
+	Reasons    map[string]int64 `json:"reasons"`
 	// Obligations are those of the decisions that are counted.
 	Obligations Obligations `json:"obligations"`
 	First       time.Time   `json:"first,omitzero"`
@@ -116,6 +119,10 @@ func (st *Statistics) add(l decisionlog.Record, missing *gaps, owed *ledger) err
 		st.Allowed++
 	case decisionlog.Waiting:
 		st.Waiting++
+	case decisionlog.Possible:
+		st.Possible++
+	case decisionlog.Impossible:
+		st.Impossible++
 	case decisionlog.Deny:
 		st.Denied++
 	}

@@ -340,6 +340,16 @@ func (s *Schema) Allows(uid types.EntityUID) bool {
 // AllowsAny reports if a type is not enumerated.
 func (s *Schema) AllowsAny(typ types.EntityType) bool { return s == nil || s.entities[typ].enum == nil }
 
+// AnID is the first id that an enumerated type has.
+func (s *Schema) AnID(typ types.EntityType) (id string) {
+	for uid := range s.entities[typ].enum {
+		if text := string(uid.ID); id == "" || text < id {
+			id = text
+		}
+	}
+	return id
+}
+
 // FitsSent reports if an entity fits the schema, as a request sees the entity.
 func (s *Schema) FitsSent(e types.Entity, stored bool) bool {
 	validator := s.unstored

@@ -26,6 +26,8 @@ type Question struct {
 	contextOrigins origins
 	// given are the policies to ask in the place of others; see [World].
 	given map[string]*bundle.Policy
+	// unknown is set if not all values are known.
+	unknown *unknowns
 }
 
 // request returns the question in the form that cedar-go takes.
@@ -89,6 +91,9 @@ func (in *Inquiry) Judge(ctx context.Context) (w Verdict, err error) {
 	if w.view, err = in.view(); err != nil {
 		return w, err
 	}
+	if in.Request.Unknown != nil {
+		return in.judgeUnknown(ctx, w.view)
+	}
 	if w.question, err = in.Question(w.view); err != nil {
 		return w, err
 	}
@@ -107,6 +112,9 @@ func (in *Inquiry) Judge(ctx context.Context) (w Verdict, err error) {
 // obligations that are owed. It is explained if the inquiry asks for an explanation.
 func (w *Verdict) Answer(ctx context.Context, in *Inquiry) (d evaluation.Decision, err error) {
 	d = w.Decision
+	if u := w.question.unknown; u != nil {
+		in = &u.in
+	}
 	if in.WantMismatch && (w.question.Reason != "" || len(w.question.Unusable) > 0) {
 		d.Mismatch = in.mismatch(w.view)
 	}
@@ -246,8 +254,7 @@ func Authorize(ctx context.Context, b *bundle.Bundle, v *bundle.View, q *Questio
 	blocked := false
 	errored := func(p *bundle.Policy, kind evaluation.ErrorKind) {
 		d.Errors = append(d.Errors, evaluation.PolicyError{Policy: p.Id, Position: p.Position, Kind: kind})
-		counts := kind == evaluation.UnusableValue || !b.Config.IgnoreForbidErrors
-		blocked = blocked || counts && (p.Forbids() || obligesAllow(p))
+		blocked = blocked || blocks(b, p, kind)
 	}
 	for _, p := range counted {
 		errored(p, evaluation.UnusableValue)
@@ -271,6 +278,12 @@ func Authorize(ctx context.Context, b *bundle.Bundle, v *bundle.View, q *Questio
 		}
 	}
 	return nil
+}
+
+// blocks reports whether an error of a policy denies what others allow.
+func blocks(b *bundle.Bundle, p *bundle.Policy, kind evaluation.ErrorKind) bool {
+	counts := kind == evaluation.UnusableValue || !b.Config.IgnoreForbidErrors
+	return counts && (p.Forbids() || obligesAllow(p))
 }
 
 // PoliciesFor returns the policies to put to cedar-go (given), and the policies that count as

@@ -24,6 +24,9 @@ func explain(
 ) (*evaluation.Explanation, error) {
 	ls := &q.Up
 	e := explainer{ctx: ctx, q: q, request: q.request()}
+	if q.unknown != nil {
+		e.open = q.unknown.opens
+	}
 	var near []nearMiss
 	if !d.Allow && len(d.Determining) == 0 && d.Reason == "" {
 		near = e.nearMisses(v, ls)
@@ -39,7 +42,7 @@ func explain(
 			break
 		}
 		isNear := slices.ContainsFunc(near, func(m nearMiss) bool { return m.policy == p })
-		if !isNear && ls.Considers(p) {
+		if !isNear && (ls.Considers(p) || q.unknown != nil && q.unknown.considered(p).may(evaluation.Satisfied)) {
 			policies = append(policies, e.policy(p, ls))
 		}
 	}
@@ -50,11 +53,26 @@ type explainer struct {
 	ctx     context.Context
 	q       *Question
 	request cedar.Request
+	// open reports whether nobody can know what a condition comes to. Nil is for a question of which all is known.
+	open func(*condition) bool
+}
+
+// errorOf is how a policy errs.
+func (e *explainer) errorOf(p *cedar.Policy) evaluation.ErrorKind {
+	_, diagnostic := e.ask(p)
+	for _, err := range diagnostic.Errors {
+		return ErrorKind(err.Message)
+	}
+	return evaluation.OtherError
+}
+
+func (e *explainer) ask(p *cedar.Policy) (cedar.Decision, cedar.Diagnostic) {
+	return cedar.Authorize(cedar.PolicyMap{"": p}, e.q.Entities, e.request)
 }
 
 // holds asks cedar-go about one policy.
 func (e *explainer) holds(p *cedar.Policy) evaluation.Verdict {
-	_, diagnostic := cedar.Authorize(cedar.PolicyMap{"": p}, e.q.Entities, e.request)
+	_, diagnostic := e.ask(p)
 	switch {
 	case len(diagnostic.Errors) > 0:
 		return evaluation.Errored
@@ -65,6 +83,9 @@ func (e *explainer) holds(p *cedar.Policy) evaluation.Verdict {
 }
 
 func (e *explainer) policy(p *bundle.Policy, ls *bundle.Lineages) evaluation.PolicyExplanation {
+	if e.q.unknown != nil {
+		return e.unknownPolicy(p)
+	}
 	verdict := e.holds(p.Cedar)
 	if ls.Considers(p) && CountsAsErrored(p, e.q.Unusable) { // a near miss need not be considered
 		verdict = evaluation.Errored
@@ -76,6 +97,24 @@ func (e *explainer) policy(p *bundle.Policy, ls *bundle.Lineages) evaluation.Pol
 		Position:   p.Position,
 		Attributes: e.attributes(p),
 	}
+}
+
+// unknownPolicy is policy for a question of which not all is known.
+func (e *explainer) unknownPolicy(p *bundle.Policy) evaluation.PolicyExplanation {
+	out := evaluation.PolicyExplanation{
+		ID:         p.Id,
+		Effect:     p.Effect(),
+		Verdict:    evaluation.UnknownVerdict,
+		Position:   p.Position,
+		Attributes: e.attributes(p),
+	}
+	switch all := e.q.unknown.verdicts(p, nil); {
+	case len(all) == 1:
+		out.Verdict = all[0]
+	case !all.may(evaluation.Satisfied): // it does not apply, or it errs
+		out.Verdict = evaluation.NotSatisfied
+	}
+	return out
 }
 
 // nearMiss is a permit whose scope matches, and how many of its clauses held
@@ -94,7 +133,12 @@ func (e *explainer) nearMisses(v *bundle.View, ls *bundle.Lineages) []nearMiss {
 		if p.Forbids() || !ls.Hold(p.Facts.Scope) {
 			continue
 		}
-		fails := func(c bundle.Conjunct) bool { return e.holds(c.Policy()) != evaluation.Satisfied }
+		fails := func(c bundle.Conjunct) bool {
+			if e.open != nil {
+				return !e.clause(conditionOf(c)).may(evaluation.Satisfied)
+			}
+			return e.holds(c.Policy()) != evaluation.Satisfied
+		}
 		if held := slices.IndexFunc(p.Facts.Conjuncts, fails); held >= 0 {
 			near = append(near, nearMiss{p, held})
 		}
@@ -117,6 +161,9 @@ func (e *explainer) attributes(p *bundle.Policy) []evaluation.AttributeRead {
 }
 
 func (e *explainer) source(path bundle.AttributePath) evaluation.Source {
+	if u := e.q.unknown; u != nil && u.reads(path, path.Has) {
+		return evaluation.UnknownSource
+	}
 	o := e.q.Entities
 	switch path.Root {
 	case "principal":

@@ -99,6 +99,7 @@ func (w *Worlds) Answered(d *evaluation.Decision) {
 type forced struct {
 	policy   *bundle.Policy
 	approved bool
+	clauses  []*condition
 }
 
 // Worlds finds the ways in which the request can have been asked, if its values at the hidden
@@ -228,12 +229,16 @@ func (h *hiding) opens(u use) bool {
 	return slices.ContainsFunc(h.places, func(p *place) bool { return h.touches(p, u) == opens })
 }
 
+// opensCondition is the same for a condition.
+func (h *hiding) opensCondition(c *condition) bool { return slices.ContainsFunc(c.uses, h.opens) }
+
 // enumerate makes the worlds.
 func (h *hiding) enumerate(ctx context.Context, w *Worlds, approved bool) error {
 	for _, p := range h.asked {
-		w.forced = append(w.forced, forced{p, false})
+		clauses := conditionsOf(p)
+		w.forced = append(w.forced, forced{p, false, clauses})
 		if approved {
-			w.forced = append(w.forced, forced{p, true})
+			w.forced = append(w.forced, forced{p, true, clauses})
 		}
 	}
 	all := 0
@@ -285,7 +290,8 @@ func (h *hiding) enumerateVerdicts(w *Worlds, request evaluation.Request, at []i
 		in.Request, in.Approved = request, f.approved
 		q, err := in.Question(h.v)
 		if err == nil && q.Reason == "" {
-			possible[n] = h.verdicts(f.policy, q)
+			e := explainer{q: q, request: q.request(), open: h.opensCondition}
+			possible[n] = e.verdicts(f.clauses, nil)
 		}
 	}
 	choice := make([]int, len(possible))
@@ -309,92 +315,6 @@ func (h *hiding) enumerateVerdicts(w *Worlds, request evaluation.Request, at []i
 			return
 		}
 	}
-}
-
-// verdicts are the verdicts that the known parts of a policy leave open. Its clauses are evaluated
-// in order, up to the first that does not hold.
-func (h *hiding) verdicts(p *bundle.Policy, q *Question) (all verdicts) {
-	e := explainer{q: q, request: q.request()}
-	all = verdicts{evaluation.Satisfied}
-	for _, c := range p.Facts.Conjuncts {
-		if !all.holds() {
-			return all
-		}
-		of := h.outcomes(&e, bundle.Conjunct{Body: c.Body})
-		if c.Unless {
-			of = of.not()
-		}
-		all = all.then(evaluation.Satisfied, of)
-	}
-	return all
-}
-
-// verdicts are verdicts that are possible.
-type verdicts []evaluation.Verdict
-
-func (v verdicts) holds() bool { return slices.Contains(v, evaluation.Satisfied) }
-
-// not swaps what is true and what is false.
-func (v verdicts) not() (all verdicts) {
-	for _, one := range v {
-		switch one {
-		case evaluation.Satisfied:
-			one = evaluation.NotSatisfied
-		case evaluation.NotSatisfied:
-			one = evaluation.Satisfied
-		}
-		all = append(all, one)
-	}
-	return all
-}
-
-// then are the verdicts if what comes next is evaluated only after this one of them.
-func (v verdicts) then(after evaluation.Verdict, next verdicts) (all verdicts) {
-	for _, one := range v {
-		if one == after {
-			all = append(all, next...)
-		} else {
-			all = append(all, one)
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// branch are the verdicts of an if with this one test.
-func (v verdicts) branch(then, otherwise verdicts) verdicts {
-	switch v[0] {
-	case evaluation.Satisfied:
-		return then
-	case evaluation.NotSatisfied:
-		return otherwise
-	}
-	return v
-}
-
-// outcomes are what a condition can come to. cedar-go evaluates each part of it that is known.
-func (h *hiding) outcomes(e *explainer, c bundle.Conjunct) verdicts {
-	if !slices.ContainsFunc(usesOf(c.Term()), h.opens) {
-		return verdicts{e.holds(c.Policy())}
-	}
-	parts := bundle.Children(c.Body)
-	part := func(n int) verdicts { return h.outcomes(e, bundle.Conjunct{Body: parts[n]}) }
-	switch bundle.OpOf(c.Body) {
-	case bundle.OpNot:
-		return part(0).not()
-	case bundle.OpAnd:
-		return part(0).then(evaluation.Satisfied, part(1))
-	case bundle.OpOr:
-		return part(0).then(evaluation.NotSatisfied, part(1))
-	case bundle.OpIf:
-		var all verdicts
-		for _, test := range part(0) {
-			all = append(all, verdicts{test}.branch(part(1), part(2))...)
-		}
-		slices.Sort(all)
-		return slices.Compact(all)
-	}
-	return verdicts{evaluation.Satisfied, evaluation.NotSatisfied, evaluation.Errored}
 }
 
 // withVerdict returns a policy that has this verdict of every question, in the place of another.

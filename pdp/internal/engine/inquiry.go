@@ -42,6 +42,8 @@ type Inquiry struct {
 	Approved bool
 	// Given are the policies to ask in the place of others; see [World].
 	Given Given
+	// Hidden are places that a mask hides, if the request comes from a record and asks what is possible.
+	Hidden []evaluation.Hidden
 	// review is set if the question is who may decide about an approval.
 	review bundle.Review
 	// WantMismatch is set if decisions name the places in the request that do not fit.
@@ -58,6 +60,9 @@ type Inquiry struct {
 		misfits  [bundle.Variables]*kept[[]evaluation.Mismatch] // the context's are in the place of the action's
 		fit      *kept[bool]
 		up       *[bundle.Variables]ancestors
+		unknown  *evaluation.Unknown // of which the next ones are
+		settled  *[4]kept[settledPart]
+		clauses  map[*bundle.Policy][]*condition
 	}
 }
 
@@ -77,6 +82,20 @@ func (in *Inquiry) Keep() {
 	}
 	k.one, k.context, k.fit = new(kept[entityPiece]), new(kept[contextPiece]), new(kept[bool])
 	k.up = new([bundle.Variables]ancestors)
+}
+
+// keepUnknown has the inquiry keep what it finds out about unknown places, if it keeps anything.
+func (in *Inquiry) keepUnknown() {
+	k := &in.keeps
+	if k.up == nil {
+		return
+	}
+	if k.clauses == nil {
+		k.clauses = map[*bundle.Policy][]*condition{}
+	}
+	if k.settled == nil || k.unknown != in.Request.Unknown {
+		k.unknown, k.settled = in.Request.Unknown, new([4]kept[settledPart])
+	}
 }
 
 // kept is one part of a question, for the next question that has the same part. A nil one keeps nothing.

@@ -286,7 +286,7 @@ func (h *hiding) sampleOf(p *place, now evaluation.Value) (evaluation.Value, boo
 			tries = append(tries, valueOf(v))
 		}
 	}
-	if fitting, ok := h.sample(p.shape, 0); ok && fitting.Kind().TypeName() == p.Type {
+	if fitting, ok := h.in.sample(p.shape, 0); ok && fitting.Kind().TypeName() == p.Type {
 		if p.Part && p.Type == "object" { // what is known stays
 			for name, v := range p.shown.Object().Members {
 				fitting = fitting.Object().With(name, v).Value()
@@ -302,18 +302,32 @@ func (h *hiding) sampleOf(p *place, now evaluation.Value) (evaluation.Value, boo
 	return now, false
 }
 
+// simple are values, one of which fits any type but records, references of some types and enumerated ones.
+var simple = func() (all []evaluation.Value) {
+	for _, v := range []any{true, 0, "x", "0", "0s", "0.0", "127.0.0.1", "2024-01-01", []any{}} {
+		all = append(all, valueOf(v))
+	}
+	return all
+}()
+
 // sample makes a value of a declared type. Types can contain themselves only through entities.
-func (h *hiding) sample(s *bundle.Shape, depth int) (evaluation.Value, bool) {
+func (in *Inquiry) sample(s *bundle.Shape, depth int) (evaluation.Value, bool) {
 	if depth > 32 {
 		return evaluation.Value{}, false
 	}
-	c := Converter{Config: &h.in.Bundle.Config}
-	for _, v := range []any{
-		true, 0, "x", "0", "0s", "0.0", "127.0.0.1", "2024-01-01", []any{},
-		map[string]any{"type": h.in.Request.Subject.Type, "id": "x"}, map[string]any{"type": h.in.Request.Resource.Type, "id": "x"},
-	} {
-		if _, fits := c.Convert(valueOf(v), s); fits {
-			return valueOf(v), true
+	c := Converter{Config: &in.Bundle.Config}
+	fits := func(v evaluation.Value) bool {
+		_, fits := c.Convert(v, s)
+		return fits
+	}
+	if n := slices.IndexFunc(simple, fits); n >= 0 {
+		return simple[n], true
+	}
+	if s.Form == bundle.ShapeEntity && s.Enum == nil {
+		for _, typ := range []string{in.Request.Subject.Type, in.Request.Resource.Type} {
+			if v := valueOf(map[string]any{"type": typ, "id": "x"}); fits(v) {
+				return v, true
+			}
 		}
 	}
 	if len(s.Enum) > 0 {
@@ -331,7 +345,7 @@ func (h *hiding) sample(s *bundle.Shape, depth int) (evaluation.Value, bool) {
 		if a.Optional || depth == 0 && (name == "pdp" || name == "action") {
 			continue
 		}
-		member, ok := h.sample(a.Shape, depth+1)
+		member, ok := in.sample(a.Shape, depth+1)
 		if !ok {
 			return evaluation.Value{}, false
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -103,7 +102,7 @@ func (c *Call) reason() string {
 // Changed reports whether the arguments that a person reviewed differ from those that were shown. A form that has one
 // argument has all of them: if one does not come back, the person took it out.
 func (c *Call) Changed(reviewed evaluation.Object) bool {
-	cameBack, arguments := 0, maps.Collect(c.arguments.All)
+	cameBack := 0
 	for name, value := range reviewed.Members {
 		if name == "arguments" {
 			if !equal(value, c.arguments.Value()) {
@@ -112,7 +111,7 @@ func (c *Call) Changed(reviewed evaluation.Object) bool {
 			continue
 		}
 		argument, ofForm := strings.CutPrefix(name, evaluation.ArgumentPrefix)
-		was, known := arguments[argument]
+		was, known := c.arguments.Get(argument)
 		switch {
 		case !known && !ofForm: // no argument of the call
 		case !known, !equal(value, was) && !equal(value, fieldValue(was)):
@@ -121,7 +120,7 @@ func (c *Call) Changed(reviewed evaluation.Object) bool {
 			cameBack++
 		}
 	}
-	return cameBack > 0 && cameBack < len(arguments)
+	return cameBack > 0 && cameBack < c.arguments.Len()
 }
 
 // equal reports whether two values are the same, however they are written.

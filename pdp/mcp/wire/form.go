@@ -81,8 +81,8 @@ func (c *Call) Form(name string, maxReason int) (f Form, ok bool) {
 	} else {
 		f.require("approve", Field{Type: "boolean", Title: "Approve"})
 	}
-	if review {
-		for argument, v := range c.arguments.All {
+	if review { // what is null stands in the text alone: no field of MCP holds it
+		for argument, v := range c.arguments.Members {
 			f.require(evaluation.ArgumentPrefix+argument, argumentField(argument, v))
 		}
 	}

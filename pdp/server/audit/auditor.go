@@ -141,7 +141,7 @@ func (who auditor) filter() (f decisionlog.Filter, err error) {
 		Approval: who.Given["approval"],
 	}
 	if f.Check() != nil {
-		return f, door.BadParameter("decision", "is neither allow, waiting nor deny; give one of them")
+		return f, door.BadParameter("decision", "is none of allow, waiting, deny, possible and impossible; give one of them")
 	}
 	f.From, f.To, err = who.times()
 	return f, err

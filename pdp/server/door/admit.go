@@ -113,6 +113,12 @@ func (d *Door) Admit(c echo.Context, n Need) (a Admitted, err error) {
 	return a, d.enter(c, &a, n.Work)
 }
 
+// Lacks is the answer to a caller without a permission.
+func Lacks(permission auth.Permission) error {
+	return NewProblem(http.StatusForbidden,
+		fmt.Sprintf("this needs the permission %s; ask the operator for a credential that has it", permission))
+}
+
 // admitHeader is the part of [Door.Admit] for which the header is enough.
 func (d *Door) admitHeader(c echo.Context, n Need, a *Admitted) (err error) {
 	if a.Caller, err = d.authenticate(c, n.Relayed); err != nil {
@@ -125,8 +131,7 @@ func (d *Door) admitHeader(c echo.Context, n Need, a *Admitted) (err error) {
 	}
 	switch {
 	case n.Permission != "" && !a.Caller.May(n.Permission):
-		return NewProblem(http.StatusForbidden,
-			fmt.Sprintf("this needs the permission %s; ask the operator for a credential that has it", n.Permission))
+		return Lacks(n.Permission)
 	case n.AllTenants != "" && !a.Caller.AllTenants:
 		return NewProblem(http.StatusForbidden, n.AllTenants)
 	case n.Absent != nil:

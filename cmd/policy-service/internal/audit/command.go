@@ -117,7 +117,7 @@ func (l logHere) Report(ctx context.Context, o report.Options) (report.Report, e
 type filterFlags struct {
 	Span     spanFlags `embed:""`
 	Tenant   cli.Given `placeholder:"T" help:"Only records of this tenant."`
-	Decision answer    `placeholder:"allow|waiting|deny" help:"Only records with this decision. An allow that waits for approval is waiting, and not allow."`
+	Decision answer    `placeholder:"ANSWER" help:"Only records with this answer: allow, waiting, deny, possible or impossible. An allow that waits for approval is waiting, and not allow. The last two are answers to options.unknown."`
 	Subject  cli.Given `placeholder:"ID" help:"Only records with this subject: an id, or TYPE/ID."`
 	Resource cli.Given `placeholder:"ID" help:"Only records with this resource: an id, or TYPE/ID."`
 	Action   cli.Given `placeholder:"NAME" help:"Only records with this action."`
@@ -148,10 +148,19 @@ var _ encoding.TextUnmarshaler = (*answer)(nil)
 // UnmarshalText refuses every other word.
 func (d *answer) UnmarshalText(text []byte) error {
 	switch *d = answer(text); *d {
-	case decisionlog.Allow, decisionlog.Waiting, decisionlog.Deny:
+	case decisionlog.Allow, decisionlog.Waiting, decisionlog.Deny, decisionlog.Possible, decisionlog.Impossible:
 		return nil
 	}
-	return fmt.Errorf("%q is no decision; write allow, waiting or deny", text)
+	return fmt.Errorf("%q is no decision; write allow, waiting, deny, possible or impossible", text)
+}
+
+// answersOf are numbers of answers. Those that say what is possible are named if there are any.
+func answersOf(allowed, waiting, denied, possible, impossible int64) string {
+	text := fmt.Sprintf("%d allow, %d waiting, %d deny", allowed, waiting, denied)
+	if possible+impossible > 0 {
+		text += fmt.Sprintf(", %d possible, %d impossible", possible, impossible)
+	}
+	return text
 }
 
 // filter is the same as the log has it. A command asks for it once, as for [spanFlags.times].

@@ -103,7 +103,7 @@ func (t reportTable) population(r report.Report) {
 	if p.Records > 0 {
 		t.row("first, last", "%s, %s", cli.Time(p.First), cli.Time(p.Last))
 	}
-	t.row("decisions", "%d allow, %d waiting, %d deny", p.Allowed, p.Waiting, p.Denied)
+	t.row("decisions", "%s", answersOf(p.Allowed, p.Waiting, p.Denied, p.Possible, p.Impossible))
 }
 
 func (t reportTable) decisions(r report.Report) {

@@ -31,7 +31,7 @@ func printStats(s cli.Streams, st report.Statistics) error {
 	row := func(name, format string, args ...any) { table.Row(name, fmt.Sprintf(format, args...)) }
 	row("log", "%s", st.Origin)
 	row("records", "%d%s", st.Size, cli.Counts(": ", st.Kinds, ""))
-	row("decisions", "%d allow, %d waiting, %d deny", st.Allowed, st.Waiting, st.Denied)
+	row("decisions", "%s", answersOf(st.Allowed, st.Waiting, st.Denied, st.Possible, st.Impossible))
 	if len(st.Reasons) > 0 {
 		row("reasons", "%s", cli.Counts("", st.Reasons, ""))
 	}

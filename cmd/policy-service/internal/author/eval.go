@@ -45,12 +45,12 @@ func (c Eval) Run(s cli.Streams) error {
 		return undecided(err, call.Request)
 	}
 	if c.JSON {
-		err = s.PrintJSON(evalOutput(decision))
+		err = s.PrintJSON(evalOutput(&call.Request, decision))
 	} else {
-		printDecision(s, bundle, decision)
+		printDecision(s, bundle, &call.Request, decision)
 	}
 	if recorded != nil {
-		tellRecorded(s, recorded, decision)
+		tellRecorded(s, recorded, &call.Request, decision)
 	}
 	switch {
 	case err != nil:
@@ -135,10 +135,12 @@ type evalJSON struct {
 	Required    []string                       `json:"required_obligations,omitzero"`
 	Mismatch    []evaluation.Mismatch          `json:"mismatch,omitzero"`
 	Policies    []evaluation.PolicyExplanation `json:"policies,omitzero"`
+	Unknown     []string                       `json:"unknown,omitzero"` // the decision says what is possible
 }
 
-func evalOutput(d evaluation.Decision) evalJSON {
+func evalOutput(request *evaluation.Request, d evaluation.Decision) evalJSON {
 	out := evalJSON{
+		Unknown:     request.Unknown.Pointers(),
 		Decision:    d.Allow,
 		Reason:      d.Reason,
 		Determining: d.Determining,

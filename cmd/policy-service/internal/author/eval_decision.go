@@ -6,11 +6,12 @@ import (
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/decisionlog/recorder"
 )
 
 // printDecision shows a decision to a person: the answer first, then why.
-func printDecision(s cli.Streams, bundle *pdp.Bundle, d evaluation.Decision) {
-	s.Print("%s", verdict(s, d.Allow))
+func printDecision(s cli.Streams, bundle *pdp.Bundle, request *evaluation.Request, d evaluation.Decision) {
+	s.Print("%s", verdict(s, request, d.Allow))
 	if d.Reason != "" {
 		s.Print("  reason       %s", d.Reason)
 	}
@@ -66,11 +67,12 @@ func printExplanation(s cli.Streams, e evaluation.Explanation) {
 	}
 }
 
-func verdict(s cli.Streams, allow bool) cli.Coloured {
+func verdict(s cli.Streams, request *evaluation.Request, allow bool) cli.Coloured {
+	word := recorder.AnswerOf(request, evaluation.Decision{Allow: allow})
 	if allow {
-		return s.Colour(cli.Green, "allow")
+		return s.Colour(cli.Green, word)
 	}
-	return s.Colour(cli.Red, "deny")
+	return s.Colour(cli.Red, word)
 }
 
 // positionsOf maps ids of policies to " (file:line:column)".

@@ -48,7 +48,7 @@ func (t *tokens) verify(ctx context.Context, token string, _ *http.Request) (*au
 	if err := verified.Claims(&payload); err != nil {
 		return nil, fmt.Errorf("%w: its claims cannot be read", auth.ErrInvalidToken)
 	}
-	claims, err := evaluation.ParseObject(payload, evaluation.DefaultLimits())
+	claims, err := evaluation.ParseWithNulls(payload, evaluation.DefaultLimits())
 	if err != nil {
 		return nil, fmt.Errorf("%w: its claims can be read in two ways, or are too many", auth.ErrInvalidToken)
 	}

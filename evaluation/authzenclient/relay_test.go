@@ -1,0 +1,105 @@
+package authzenclient_test
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+const issuerOfPeople, audienceOfGateway = "https://login.example.com", "https://mcp.example.com"
+
+// relayed has the very person confirm what their agent does, in a form of the gateway.
+var relayed = map[string]string{
+	"bundle.yaml": "allow_self_approval: [confirm]\n",
+	"a.cedar": `@id("mail") @obligation("confirm") permit(principal, action == Action::"tool.invoke", resource == tool::"mail");
+@id("self") permit(principal is user, action == Action::"approval.decide", resource is Approval)
+when { context.via == "form" && context.gateway == "key:gw" && resource.chain.contains(principal) };`,
+	"obligations.yaml": `confirm: {type: approval_required, properties: {template: confirm, message: "mail as ${principal.id}"}}`,
+}
+
+// A gateway asks for a person, shows them the form and sends what they say, by their token beside its own key.
+func TestGatewayRelays(t *testing.T) {
+	data := t.TempDir()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(err)
+	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "1", Algorithm: "EdDSA", Use: "sig"}}})
+	must(err)
+	jwks := filepath.Join(data, "jwks.json")
+	must(os.WriteFile(jwks, set, 0o600))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: "1"}}, nil)
+	must(err)
+	keys, err := auth.OpenKeys(data)
+	must(err)
+	all := []string{"*"}
+	key, err := keys.Add(auth.KeySpec{Name: "gw", Grant: auth.Grant{Tenants: all, Permissions: []auth.Permission{auth.Decide, auth.Request, auth.Relay}}})
+	must(err)
+	s := pdptest.Start(t, pdptest.Bundle(relayed), func(c *server.Config) {
+		c.Data, c.Program.PDP.NewID = data, nil
+		c.Auth.JWT = []auth.JWTIssuer{{
+			Issuer: issuerOfPeople, Audience: audienceOfGateway, JWKSFile: jwks, Algorithms: []string{"EdDSA"}, RelayedBy: []string{"gw"},
+			Principal: &auth.PrincipalClaim{Type: "user", Claim: "sub"}, Grant: auth.Grant{Tenants: all, Permissions: []auth.Permission{auth.Approve}},
+		}}
+	})
+	gateway, err := authzenclient.New(s.URL, authzenclient.WithKey(key), authzenclient.Patiently(), authzenclient.WithRetries(0),
+		authzenclient.WithClock(func() time.Time { return pdptest.Now }, nil))
+	must(err)
+	person := func(sub string) authzenclient.Person {
+		token, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: issuerOfPeople, Subject: sub, Audience: []string{audienceOfGateway}, Expiry: jwt.NewNumericDate(pdptest.Now.Add(time.Hour))}).Serialize()
+		must(err)
+		p, err := authzenclient.PersonWith(token)
+		must(err)
+		return p
+	}
+	context, err := evaluation.NewObject(map[string]any{
+		"arguments": map[string]any{"to": "all"}, "on_behalf_of": []any{map[string]any{"type": "user", "id": "mia"}}, "person": evaluation.PersonOf(issuerOfPeople, "mia"),
+	})
+	must(err)
+	q := evaluation.Request{Subject: evaluation.Entity{Type: "agent", ID: "bot"}, Action: evaluation.Action{Name: "tool.invoke"}, Resource: evaluation.Entity{Type: "tool", ID: "mail"}, Context: context}
+
+	standing, err := gateway.Ask(t.Context(), denies(t, gateway, q), authzenclient.JoinEqual())
+	must(err)
+	id := standing.Approvals()[0]
+	accept := []byte(`{"action":"accept","content":{"approve":true}}`)
+	var failure *authzenclient.Error
+	if form, err := gateway.Form(t.Context(), id, person("noah"), ""); !errors.As(err, &failure) || failure.Status != 404 {
+		t.Errorf("noah is shown %s, %v", form, err)
+	}
+	for name, p := range map[string]authzenclient.Person{"nobody": {}, "noah": person("noah")} {
+		if status, err := gateway.Respond(t.Context(), id, p, accept); err == nil {
+			t.Errorf("%s: %s", name, status)
+		}
+	}
+	if _, err := gateway.Form(t.Context(), id, person("mia"), ""); err != nil {
+		t.Error(err)
+	}
+	status, err := gateway.Respond(t.Context(), id, person("mia"), accept)
+	if err != nil || status != "approved" {
+		t.Fatalf("mia: %s, %v", status, err)
+	}
+	task, _ := standing.Handle().Task()
+	h, err := task.Handle(q)
+	must(err)
+	if e := gateway.Use(t.Context(), stands(t, gateway, h, 0), nil).Discharge(t.Context(), nil); !e.Permitted() {
+		t.Errorf("used: %v", e)
+	}
+}

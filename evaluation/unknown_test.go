@@ -1,0 +1,53 @@
+package evaluation_test
+
+import (
+	"testing"
+
+	"policy-service/evaluation"
+)
+
+// A request that asks what is possible is written so that it is read as the same.
+func TestUnknownIsWritten(t *testing.T) {
+	for _, body := range []string{in(`{}`), notKnowing(`[]`), notKnowing(`["/context/a~1b","/context/pdp/approved","/subject/properties/\"é"]`)} {
+		r, err := evaluation.DecodeAuthZEN([]byte(body), "", evaluation.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := r.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := evaluation.DecodeAuthZEN(text, "", evaluation.DefaultLimits())
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		got, want := again.Unknown.Pointers(), r.Unknown.Pointers()
+		if (got == nil) != (want == nil) || len(got) != len(want) {
+			t.Fatalf("%s: got %q, want %q", text, got, want)
+		}
+		for n := range got {
+			if got[n] != want[n] {
+				t.Errorf("%s: got %q, want %q", text, got, want)
+			}
+		}
+	}
+}
+
+// The native shape has no options: they are ignored, as all members that it does not know.
+func TestNativeHasNoUnknown(t *testing.T) {
+	r, err := evaluation.DecodeNative([]byte(`{"tenant_id":"default","actor":{"actor_id":"a","actor_type":"u"},"action":"r","resource":{"type":"d","id":"1"},"options":{"unknown":["/context/a"]}}`), evaluation.DefaultLimits())
+	if err != nil || r.Unknown != nil {
+		t.Errorf("got %v, %v", r.Unknown.Pointers(), err)
+	}
+}
+
+func TestUnknownAt(t *testing.T) {
+	if _, err := evaluation.UnknownAt("/context/a", "/subject"); err == nil || err.Error() != "/options/unknown/1: types, ids and names must be known, and are all that this is; name its properties, or one of them: /subject/properties/NAME" {
+		t.Errorf("got %v", err)
+	}
+	some := []string{"/context/a"}
+	u, err := evaluation.UnknownAt(some...)
+	if some[0] = "/subject"; err != nil || u.Pointers()[0] != "/context/a" || u.Size() != len("/context/a") {
+		t.Errorf("got %v, %v", u, err)
+	}
+}

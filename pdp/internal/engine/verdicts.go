@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/cedar-policy/cedar-go"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+)
+
+// verdicts are verdicts that are possible, if a policy reads what is not known. They are in order, each once.
+type verdicts []evaluation.Verdict
+
+func (v verdicts) may(one evaluation.Verdict) bool { return slices.Contains(v, one) }
+
+// condition is a clause of a policy, or a part of one, with what is found out about it once.
+type condition struct {
+	unless bool // the clause holds if the body does not
+	body   bundle.Conjunct
+	term   *bundle.Term
+	uses   []use
+	// alone is the body as a policy, once cedar-go was asked about it, and parts are its operands, once it was taken
+	// apart.
+	alone *cedar.Policy
+	parts []*condition
+}
+
+func conditionOf(c bundle.Conjunct) *condition {
+	body := bundle.Conjunct{Body: c.Body}
+	t := body.Term()
+	return &condition{unless: c.Unless, body: body, term: t, uses: usesOf(t)}
+}
+
+// conditionsOf are the clauses of a policy, in order of evaluation.
+func conditionsOf(p *bundle.Policy) []*condition {
+	all := make([]*condition, len(p.Facts.Conjuncts))
+	for n, c := range p.Facts.Conjuncts {
+		all[n] = conditionOf(c)
+	}
+	return all
+}
+
+// verdicts are the verdicts that the known parts of a policy leave open. Its clauses are evaluated
+// in order, up to the first that does not hold. enough, if it is set, ends that early.
+func (e *explainer) verdicts(clauses []*condition, enough func(verdicts) bool) (all verdicts) {
+	all = satisfied
+	for _, c := range clauses {
+		if !all.may(evaluation.Satisfied) || enough != nil && enough(all) {
+			return all
+		}
+		all = all.then(evaluation.Satisfied, e.clause(c))
+	}
+	return all
+}
+
+// clause is what a clause of a policy can come to.
+func (e *explainer) clause(c *condition) verdicts {
+	if c.unless {
+		return e.outcomes(c).not()
+	}
+	return e.outcomes(c)
+}
+
+// not swaps what is true and what is false.
+func (v verdicts) not() (all verdicts) {
+	for _, one := range v {
+		switch one {
+		case evaluation.Satisfied:
+			one = evaluation.NotSatisfied
+		case evaluation.NotSatisfied:
+			one = evaluation.Satisfied
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// then are the verdicts if what comes next is evaluated only after this one of them.
+func (v verdicts) then(after evaluation.Verdict, next verdicts) (all verdicts) {
+	for _, one := range v {
+		if one == after {
+			all = append(all, next...)
+		} else {
+			all = append(all, one)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// branch are the verdicts of an if with this one test.
+func (v verdicts) branch(then, otherwise verdicts) verdicts {
+	switch v[0] {
+	case evaluation.Satisfied:
+		return then
+	case evaluation.NotSatisfied:
+		return otherwise
+	}
+	return v
+}
+
+// outcomes are what the body of a condition can come to. cedar-go evaluates each part of it that is known.
+func (e *explainer) outcomes(c *condition) verdicts {
+	if !e.open(c) {
+		if c.alone == nil {
+			c.alone = c.body.Policy()
+		}
+		return verdicts{e.holds(c.alone)}
+	}
+	switch op := bundle.OpOf(c.body.Body); op {
+	case bundle.OpNot:
+		return e.part(c, 0).not()
+	case bundle.OpAnd:
+		return e.part(c, 0).then(evaluation.Satisfied, e.part(c, 1))
+	case bundle.OpOr:
+		return e.part(c, 0).then(evaluation.NotSatisfied, e.part(c, 1))
+	case bundle.OpIf:
+		var all verdicts
+		for _, test := range e.part(c, 0) {
+			all = append(all, verdicts{test}.branch(e.part(c, 1), e.part(c, 2))...)
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	return anything
+}
+
+// Verdicts that are often possible. Nothing changes them.
+var (
+	anything     = verdicts{evaluation.Errored, evaluation.NotSatisfied, evaluation.Satisfied}
+	satisfied    = verdicts{evaluation.Satisfied}
+	notSatisfied = verdicts{evaluation.NotSatisfied}
+	maySatisfy   = verdicts{evaluation.NotSatisfied, evaluation.Satisfied}
+)
+
+// part is what an operand can come to.
+func (e *explainer) part(c *condition, n int) verdicts {
+	if c.parts == nil {
+		for _, body := range bundle.Children(c.body.Body) {
+			c.parts = append(c.parts, conditionOf(bundle.Conjunct{Body: body}))
+		}
+	}
+	return e.outcomes(c.parts[n])
+}

@@ -1,0 +1,199 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/auth"
+)
+
+// lists are the places that a gateway does not know while it lists tools.
+const lists = `"options":{"unknown":["/context/arguments","/context/pdp/approved","/context/pdp/capability"]}`
+
+// openList is a desk at which a gateway may list tools.
+func openList(t *testing.T) *counter {
+	t.Helper()
+	files := approvalFiles("a.cedar", `
+		@id("small") permit(principal, action == Action::"tool.invoke", resource == tool::"pay") when { context.arguments.amount < 100 };
+		@id("told") @obligation("log") permit(principal, action == Action::"tool.invoke", resource == tool::"read");
+		@id("sent") @reason_user("no") @obligation("tell") forbid(principal, action == Action::"tool.invoke", resource == tool::"wipe");`,
+		"obligations.yaml", "tell: {type: notification, on: deny, properties: {to: x, body: y}}\n")
+	c := openDeskOn(t, files)
+	c.welcome("gateway", "", auth.Decide, auth.Search, auth.Request, auth.Explain)
+	return c
+}
+
+// record is what the auditor sees of a decision.
+func (c *counter) record(id string) string {
+	c.t.Helper()
+	status, text := c.do("auditor", "GET", "/v1/decisions/"+id, "")
+	if status != http.StatusOK {
+		c.t.Fatalf("%s: got %d %s", id, status, text)
+	}
+	return text
+}
+
+// TestWhatIsPossible: the answers to a gateway that lists tools say no more than what is possible, and change nothing.
+func TestWhatIsPossible(t *testing.T) {
+	c := openList(t)
+	for tool, want := range map[string]string{
+		"pay":  `{"decision":true}`,
+		"push": `{"decision":true}`, // an approval would be owed
+		"read": `{"decision":true}`, // and here an obligation that the gateway does not declare
+		"wipe": `{"decision":false}`,
+		"none": `{"decision":false}`,
+	} {
+		for range 2 {
+			if status, got := c.do("gateway", "POST", evaluationPath, "{"+wants(tool, "")+","+lists+"}"); status != http.StatusOK || got != want {
+				t.Errorf("%s: got %d %s, want %s", tool, status, got, want)
+			}
+		}
+	}
+	if got := c.program("gateway").evaluates(wants("pay", "")); got.Decision {
+		t.Errorf("without arguments, the call is allowed: %s", got.text)
+	}
+	if got := c.program("gateway").evaluates(wants("push", "")); got.Decision || got.Context.Request == nil {
+		t.Errorf("the call itself can be requested: %s", got.text)
+	}
+	if steps, _ := c.log(); len(steps) > 0 {
+		t.Errorf("something was filed: %v", steps)
+	}
+}
+
+// TestPossibleSpendsNothing: an approval that is presented is there afterwards.
+func TestPossibleSpendsNothing(t *testing.T) {
+	c := openList(t)
+	gateway := c.program("gateway")
+	approval, _ := gateway.granted(wants("push", push))
+	presenting := wants("push", push+","+approval)
+	for range 3 {
+		if _, got := c.do("gateway", "POST", evaluationPath, "{"+presenting+","+lists+"}"); got != `{"decision":true}` {
+			t.Errorf("got %s", got)
+		}
+	}
+	denied := strings.Replace(presenting, `"push"`, `"wipe"`, 1) // of which nobody is told why the approval does not count
+	for body, want := range map[string]string{
+		presenting + "," + lists + `,"evaluations":[{},{}]`: `{"evaluations":[{"decision":true},{"decision":true}]}`,
+		denied + "," + lists + `,"evaluations":[{}]`:        `{"evaluations":[{"decision":false}]}`,
+		denied + "," + lists:                                `{"decision":false}`,
+	} {
+		if _, got := c.do("gateway", "POST", batchPath, "{"+body+"}"); got != want {
+			t.Errorf("%s: got %s, want %s", body, got, want)
+		}
+	}
+	if _, spent := c.log(); spent != 0 {
+		t.Errorf("%d uses were spent", spent)
+	}
+	if got := gateway.evaluates(presenting); !got.Decision {
+		t.Errorf("the approval is gone: %s", got.text)
+	}
+	if _, spent := c.log(); spent != 1 {
+		t.Errorf("%d uses were spent", spent)
+	}
+}
+
+// TestPossibleInABatch: defaults and options of items, and what is on record.
+func TestPossibleInABatch(t *testing.T) {
+	c := openList(t)
+	item := func(tool, more string) string { return `{"resource":{"type":"tool","id":"` + tool + `"}` + more + `}` }
+	const defaults = `"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"context":{"session":"s"}`
+	body := batchBody(defaults+","+lists, item("pay", ""), item("pay", `,"options":{}`), item("wipe", ""), item("push", `,"options":{"unknown":["/context/pdp/approved"]}`),
+		item("pay", `,"options":{"unknown":[]}`), item("pay", `,"options":{"unknown":["/resource/id"]}`))
+	r, err := http.NewRequestWithContext(t.Context(), "POST", c.URL+batchPath, strings.NewReader(body))
+	must(t, err)
+	r.Header.Set("Authorization", c.key["gateway"])
+	r.Header.Set("Content-Type", "application/json")
+	response, err := c.Client.Do(r)
+	must(t, err)
+	defer func() { _ = response.Body.Close() }()
+	var got struct{ Evaluations []json.RawMessage }
+	must(t, json.NewDecoder(response.Body).Decode(&got))
+	want := []string{
+		`{"decision":true}`, `{"decision":false}`, `{"decision":false}`, `{"decision":true}`, `{"decision":false}`,
+		`{"decision":false,"context":{"error":{"status":400,"message":"/evaluations/5/options/unknown/0: types, ids and names must be known, and are all that this is; name its properties, or one of them: /resource/properties/NAME"}}}`,
+	}
+	if len(got.Evaluations) != len(want) {
+		t.Fatalf("got %s", got.Evaluations)
+	}
+	unknown := []string{`"unknown":["/context/arguments","/context/pdp/approved","/context/pdp/capability"],"inherits":["context"],"decision":true,"determining":["small"]`, "", `"decision":false,"determining":["sent"],"bundle"`,
+		`"unknown":["/context/pdp/approved"]`, `"unknown":[],"inherits":["context"],"decision":false`, ""}
+	for n, one := range want {
+		if string(got.Evaluations[n]) != one {
+			t.Errorf("item %d: got %s, want %s", n, got.Evaluations[n], one)
+		}
+		record := c.record(fmt.Sprintf("%s.%d", response.Header.Get("X-Decision-Id"), n))
+		if !strings.Contains(record, unknown[n]) || (unknown[n] == "") == strings.Contains(record, `"unknown"`) {
+			t.Errorf("item %d: the record is %s, without %s", n, record, unknown[n])
+		}
+	}
+	for answer, want := range map[string]int{decisionlog.Possible: 2, decisionlog.Impossible: 2, decisionlog.Allow: 0, decisionlog.Deny: 2} {
+		if _, page := c.do("auditor", "GET", "/v1/decisions?decision="+answer, ""); strings.Count(page, `"kind":"decision"`) != want {
+			t.Errorf("%s: got %s, want %d", answer, page, want)
+		}
+	}
+	if _, stats := c.do("auditor", "GET", "/v1/log/stats", ""); !strings.Contains(stats, `"allowed":0,"waiting":0,"possible":2,"impossible":2,"denied":2`) {
+		t.Errorf("got %s", stats)
+	}
+	if _, csv := c.do("auditor", "GET", "/v1/log/export?format=csv", ""); strings.Count(csv, ",possible,") != 2 || strings.Count(csv, ",impossible,") != 2 {
+		t.Errorf("got %s", csv)
+	}
+	series := counted(t, c.Get("/metrics", "Authorization", c.key["gateway"]).Body)
+	for name, n := range series {
+		if strings.HasPrefix(name, "policy_service_decisions_total") && n > 1 || strings.Contains(name, `decision="allow"`) && n > 0 {
+			t.Errorf("%s is %v: what is possible is no decision about a call", name, n)
+		}
+	}
+}
+
+// TestPossibleNeedsSearch: who may not search is not told what is possible, by no route; and a place that cannot be
+// unknown is malformed.
+func TestPossibleNeedsSearch(t *testing.T) {
+	c := openList(t)
+	const item = `"evaluations":[{},{"options":{"unknown":[]}}]`
+	for name, tt := range map[string]struct {
+		who, path, body string
+		want            int
+		says            string
+	}{
+		"single":         {"pep", evaluationPath, "{" + wants("pay", "") + "," + lists + "}", 403, "permission search"},
+		"single, none":   {"pep", evaluationPath, "{" + wants("pay", "") + `,"options":{"unknown":[]}}`, 403, "permission search"},
+		"batch":          {"pep", batchPath, "{" + wants("pay", "") + "," + lists + `,"evaluations":[{}]}`, 403, "permission search"},
+		"item":           {"pep", batchPath, "{" + wants("pay", "") + "," + item + "}", 403, "permission search"},
+		"batch of one":   {"pep", batchPath, "{" + wants("pay", "") + "," + lists + "}", 403, "permission search"},
+		"no decide":      {"searcher", evaluationPath, "{" + wants("pay", "") + "," + lists + "}", 403, "permission decide"},
+		"other options":  {"pep", batchPath, "{" + wants("pay", "") + `,"options":{"evaluations_semantic":"execute_all"}}`, 200, "decision"},
+		"no pointer":     {"gateway", evaluationPath, "{" + wants("pay", "") + `,"options":{"unknown":["context"]}}`, 400, `"pointer":"/options/unknown/0"`},
+		"the id":         {"gateway", evaluationPath, "{" + wants("pay", "") + `,"options":{"unknown":["/context/a","/subject/id"]}}`, 400, `"pointer":"/options/unknown/1"`},
+		"the caller":     {"gateway", batchPath, "{" + wants("pay", "") + `,"options":{"unknown":["/context/pdp/caller"]},"evaluations":[{}]}`, 400, `"pointer":"/options/unknown/0"`},
+		"too many":       {"gateway", evaluationPath, "{" + wants("pay", "") + `,"options":{"unknown":["/context/a"` + strings.Repeat(`,"/context/b"`, 16) + `]}}`, 400, `"pointer":"/options/unknown"`},
+		"another tenant": {"gateway", "/tenants/acme" + evaluationPath, "{" + strings.Replace(wants("pay", ""), "tool.invoke", "read", 1) + "," + lists + "}", 200, `{"decision":true}`},
+	} {
+		if status, got := c.do(tt.who, "POST", tt.path, tt.body); status != tt.want || !strings.Contains(got, tt.says) {
+			t.Errorf("%s: got %d %s, want %d %s", name, status, got, tt.want, tt.says)
+		}
+	}
+	// The native shape has no options: the member is ignored, as any that it does not know.
+	body := strings.TrimSuffix(tool("push", push), "}") + "," + lists + "}"
+	if got := c.asks("pep", body, "X-Approval", "none"); !got.Allow || !got.Obligations["approval_required"] {
+		t.Errorf("native: got %+v", got)
+	}
+	if steps, _ := c.log(); slices.Contains(steps, "requested") {
+		t.Errorf("something was filed: %v", steps)
+	}
+}
+
+// TestPossibleIsExplained: the explanation says which policies can apply.
+func TestPossibleIsExplained(t *testing.T) {
+	c := openList(t)
+	_, got := c.do("gateway", "POST", evaluationPath, "{"+wants("pay", "")+","+lists+"}", "X-Explain", "true")
+	for _, says := range []string{`{"id":"small","effect":"permit","verdict":"unknown",`, `{"path":"context.arguments.amount","source":"unknown"}`, `"id":"blocked","effect":"forbid","verdict":"unknown"`} {
+		if !strings.Contains(got, says) {
+			t.Errorf("got %s, without %s", got, says)
+		}
+	}
+}
