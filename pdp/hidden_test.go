@@ -115,6 +115,43 @@ func TestHiddenOfAnUnknownType(t *testing.T) {
 	}
 }
 
+// TestHiddenOfWhatIsPossible: what a mask hides is as unknown as the rest, and the answer hangs on it if anything looks at
+// it.
+func TestHiddenOfWhatIsPossible(t *testing.T) {
+	const permit, forbid = `permit (principal, action, resource)`, `forbid (principal, action, resource)`
+	schema := map[string]string{"schema.cedarschema": hiddenSchema}
+	for name, tt := range map[string]struct {
+		policies string
+		more     map[string]string
+		at       string
+		fit      evaluation.Fit
+		want     string
+	}{
+		"read":                      {permit + ` when { context.token == "t" && context.arguments.n == 1 };`, nil, "/context/token", evaluation.Fits, "/context/token"},
+		"not read":                  {permit + ` when { context.arguments.n == 1 };`, nil, "/context/token", evaluation.Fits, "allow"},
+		"read by what cannot apply": {permit + `; permit (principal, action, resource == Doc::"other") when { context.token == "t" };`, nil, "/context/token", evaluation.Fits, "allow"},
+		"denied with any value":     {forbid + `; ` + permit + ` when { context.token == "t" };`, nil, "/context/token", evaluation.Fits, "deny"},
+		"denied, if it fits":        {forbid + `; ` + permit + ` when { context.token == "t" };`, nil, "/context/token", evaluation.FitUnknown, "/context/token"},
+		"not read, if it fits":      {permit + ` when { context.arguments.n == 1 };`, nil, "/context/token", evaluation.FitUnknown, "allow"},
+		"in what was unknown":       {permit + ` when { context.arguments.n == 1 };`, nil, "/context/arguments/n", evaluation.FitUnknown, "allow"},
+		"around what was unknown":   {permit + ` when { context.arguments.n == 1 };`, nil, "/context", evaluation.Fits, "/context"},
+		"what no policy sees":       {permit + `;`, nil, "/context/supported_obligations", evaluation.FitUnknown, "allow"},
+		"where nothing is":          {permit + `;`, nil, "/nowhere", evaluation.FitUnknown, "/nowhere"},
+		"it fits the schema":        {permit + `;`, schema, "/context/token", evaluation.Fits, "allow"},
+		"it may not fit the schema": {permit + `;`, schema, "/context/token", evaluation.FitUnknown, "/context/token"},
+		"it is filled in":           {`@obligation("o") ` + permit + `;`, map[string]string{"obligations.yaml": "o: {type: step-up, properties: {acr_value: \"${context.token}\"}}"}, "/context/token", evaluation.Fits, "/context/token"},
+		"it gives parents":          {permit + `; forbid (principal in Group::"g", action, resource);`, map[string]string{"bundle.yaml": "parents: {User: {group: Group}}\n"}, "/subject/properties/group", evaluation.Fits, "/subject/properties/group"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			call := pdp.Call{Request: decoded(t, notKnowing(between(`{"group":"x"}`, `{}`, `{"token":"x","secret_n":1}`), "/context/arguments"))}
+			call.Hidden = []evaluation.Hidden{{At: tt.at, Type: "string", Fit: tt.fit}}
+			if got := decidedAgain(t, hiddenBundle(t, tt.policies, tt.more), call); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
 // decidedAgain is the decision, or the places on which it hangs.
 func decidedAgain(t *testing.T, b *pdp.Bundle, call pdp.Call) string {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
@@ -199,5 +200,20 @@ func TestUnknownExplained(t *testing.T) {
 		if got = strings.ReplaceAll(got, "  ", " "); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", body, got, want)
 		}
+	}
+}
+
+// TestUnknownInManyIfs: what a policy can come to is found out part by part, and not for each way through it.
+func TestUnknownInManyIfs(t *testing.T) {
+	condition := "context.arguments.last"
+	for n := range 60 {
+		condition = fmt.Sprintf("(if context.arguments.a%d then %s else false)", n, condition)
+	}
+	p := pdp.Of(hiddenBundle(t, permits+" when { "+condition+" };", nil), pdp.Options{})
+	r := decoded(t, notKnowing(between(`{}`, `{}`, `{}`), "/context/arguments"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if d, err := p.Evaluate(ctx, pdp.Call{Request: r}); err != nil || !d.Allow {
+		t.Errorf("got %+v, %v", d, err)
 	}
 }

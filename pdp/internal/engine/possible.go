@@ -208,10 +208,22 @@ func (o *outlook) oblige(permits []string) {
 // fit, a deny is a deny with each of them, and an allow is one if nothing looks at them.
 func (w *Verdict) Hangs() (paths, policies []string) {
 	u := w.question.unknown
+	if w.question.Reason == evaluation.UnknownType { // then no value was looked at
+		return nil, nil
+	}
 	for _, h := range u.in.Hidden {
 		own := *u
 		own.spots = slices.DeleteFunc(slices.Clone(u.spots), func(s spot) bool { return s.mask != h.At })
-		if len(own.spots) == 0 || u.covers(h.At) || !w.Decision.Allow && h.Fit == evaluation.Fits {
+		if u.covers(h.At) || !w.Decision.Allow && h.Fit == evaluation.Fits {
+			continue
+		}
+		tokens := evaluation.Tokens(h.At)
+		context := len(tokens) > 0 && tokens[0] == "context"
+		if properties := len(tokens) > 1 && tokens[1] == "properties"; !context && !properties { // nobody knows what it hides
+			paths = append(paths, h.At)
+			continue
+		}
+		if len(own.spots) == 0 { // no policy sees it
 			continue
 		}
 		readers := own.readers(w, h.Fit)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cedar-policy/cedar-go/types"
 
+	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp/internal/bundle"
 )
@@ -295,7 +296,8 @@ func (u *unknowns) touches(p *bundle.Policy) bool {
 	if !u.concerns(p) {
 		return false
 	}
-	return slices.ContainsFunc(u.clauses(p), u.opens) || len(u.considered(p)) > 1
+	considered := u.considered(p)
+	return len(considered) > 1 || considered.may(evaluation.Satisfied) && slices.ContainsFunc(u.clauses(p), u.opens)
 }
 
 // fills reports whether an unknown value is filled into an obligation. What has one in it is no text.

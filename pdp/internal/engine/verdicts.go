@@ -117,8 +117,9 @@ func (e *explainer) outcomes(c *condition) verdicts {
 		return e.part(c, 0).then(evaluation.NotSatisfied, e.part(c, 1))
 	case bundle.OpIf:
 		var all verdicts
+		then, otherwise := e.part(c, 1), e.part(c, 2) // once: each may be an if itself
 		for _, test := range e.part(c, 0) {
-			all = append(all, verdicts{test}.branch(e.part(c, 1), e.part(c, 2))...)
+			all = append(all, verdicts{test}.branch(then, otherwise)...)
 		}
 		slices.Sort(all)
 		return slices.Compact(all)
