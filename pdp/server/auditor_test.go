@@ -297,7 +297,7 @@ func TestParametersOfTheLog(t *testing.T) {
 		"tenant=":                      "the parameter tenant is empty",
 		"subject=%ff":                  "the parameter subject is not UTF-8",
 		"a;b":                          "the query cannot be read",
-		"decision=maybe":               "the parameter decision is neither allow, waiting nor deny; give one of them",
+		"decision=maybe":               "the parameter decision is none of allow, waiting, deny, possible and impossible; give one of them",
 		"order=up":                     "the parameter order is neither",
 		"from=yesterday":               "the parameter from is no time; write a day such as 2026-11-20, a time such as 2026-11-20T15:04:05Z, or an age such as 90s, 24h or 7d",
 		"to=2026-01-01T00:00:00+02:00": "; write the + of a time zone as %2B",
