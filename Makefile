@@ -36,13 +36,13 @@ first-curl:
 LONGEST = ./pdp/server ./cmd/... ./pdp
 
 test: ## run all tests
-	$(GO) test $(LONGEST) ./...
+	$(GO) test -timeout 15m $(LONGEST) ./...
 
 # Everything again under the race detector, the long corpora too: they are the only tests that drive the whole engine.
 # It is several times slower, hence the longer timeout. A program built with it sleeps a second before it ends, so that
 # what still runs may report; transcripts run hundreds of them, and wait less.
 race: ## run all tests with the race detector (needs a C compiler)
-	GORACE="$${GORACE:-atexit_sleep_ms=50}" $(GO) test -race -timeout 15m $(LONGEST) ./...
+	GORACE="$${GORACE:-atexit_sleep_ms=50}" $(GO) test -race -timeout 25m $(LONGEST) ./...
 
 # What shows only after a while: a server that answers for SOAKTIME while everything happens to it, 200 crashes of a
 # server under load instead of 20, 100 stops instead of 8, a minute of five times as many questions as can be answered,

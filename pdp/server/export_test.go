@@ -67,7 +67,8 @@ func TuneHTTP(c *Config, tune func(*http.Server)) { c.Program.tuneHTTP = tune }
 // BePatient has a running server let requests wait for a place, and take, for longer than
 // can be configured.
 func (s *Server) BePatient(queue, request time.Duration) {
-	s.door.Short.Patience, s.door.Options.Load.RequestTime, s.config.Load.RequestTime = queue, request, request
+	s.door.Short.Patience, s.door.Long.Patience = queue, request
+	s.door.Options.Load.RequestTime, s.config.Load.RequestTime = request, request
 }
 
 // CloseApprovals has a running server without its approvals, as after a disk that failed.
