@@ -105,7 +105,7 @@ func itemError(v jsontext.Value) *Error {
 	}
 	if json.Unmarshal(v, &said) == nil {
 		e.Status, _ = strconv.Atoi(string(said.Status)) // anything but an integer is 0
-		e.Detail = printable(text("", said.Message))
+		e.Detail = text("", said.Message)               // whoever knows what was sent makes it printable
 	}
 	return e
 }

@@ -93,7 +93,7 @@ func readBatch(decisions []Decision, r reply, semantic evaluation.Semantic) *Err
 	for n, item := range items {
 		d := read(item, evaluation.AuthZEN)
 		if d.err != nil {
-			d.err.Op, d.err.Detail = "batch", without(d.err.Detail, r.token)
+			d.err.Op, d.err.Detail = "batch", r.secrets.printable(d.err.Detail)
 		}
 		decisions[n] = d
 		if len(items) < len(decisions) && semantic.Decides(d.allow) != (n == last) {

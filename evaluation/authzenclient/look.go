@@ -153,7 +153,7 @@ func (c tasks) until(ctx context.Context, wait time.Duration, ask func(time.Dura
 		}
 		pause := max(min(c.clock.pace(n), left), retryAfter)
 		if failure := c.clock.wait(ctx, min(pause, left)); failure != nil {
-			return broken(ctx, failure, "", false)
+			return broken(ctx, failure, nil, false)
 		}
 		if pause > left {
 			return nil
