@@ -85,6 +85,7 @@ func TestPerson(t *testing.T) {
 		"without a status":  {said{200, `{"id":"a1"}`, nil}, true, false},
 		"a member twice":    {said{200, `{"id":"a1","status":"denied","status":"approved"}`, nil}, false, false},
 		"a list":            {said{200, `[]`, nil}, false, false},
+		"null":              {said{200, `null`, nil}, false, false},
 		"HTML":              {said{200, `{"id":"a1","status":"approved"}`, []string{"Content-Type", "text/html"}}, false, false},
 		"it quotes":         {said{404, `{"detail":"no person has ` + token + ` and ` + secret + `"}`, nil}, false, false},
 		"moved":             {said{307, ``, []string{"Location", "EVIL/x"}}, false, false},

@@ -43,7 +43,7 @@ func (c *Client) Form(ctx context.Context, approval string, as Person, form stri
 	}
 	err := tasks{c}.askFor(ctx, a, func(r reply) *Error {
 		var message map[string]any
-		if body = r.body; json.Unmarshal(body, &message) != nil {
+		if body = r.body; json.Unmarshal(body, &message) != nil || message == nil {
 			return odd("the body is not one JSON object without ambiguities")
 		}
 		return nil
