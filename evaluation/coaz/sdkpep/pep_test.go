@@ -147,6 +147,18 @@ func TestListen(t *testing.T) {
 	letter := open(t, setting{modern: true, options: []sdkpep.Option{sdkpep.ToTheLetter()}})
 	for _, method := range []string{"subscriptions/listen", "server/discover", "resources/templates/list"} {
 		a := letter.send("alice", method, "", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"notifications":{},`+meta+`}}`)
+	// It asks nothing after a deny, and no listener has it ask without end.
+	uris := func(n int) string { return "mem://secret" + strings.Repeat(`","mem://notes`, n-1) }
+	for n, want := range map[int]struct{ code, asked int }{64: {-32001, 2}, 65: {-32602, 0}} {
+		a := listen("alice", uris(n))
+		if executed, asked := s.taken(); a.Error.Code != want.code || len(executed) > 0 || len(asked) != want.asked {
+			t.Errorf("%d: %+v, executed %v, asked %v", n, a, executed, asked)
+		}
+	}
+	listen("bob", "mem://notes")
+	if executed, asked := s.taken(); len(executed) > 0 || len(asked) != 1 {
+		t.Errorf("bob: executed %v, asked %v", executed, asked)
+	}
 		if executed, asked := letter.taken(); a.Error.Code != -32001 || len(executed)+len(asked) > 0 {
 			t.Errorf("%s to the letter: %+v, executed %v, asked %v", method, a, executed, asked)
 		}

@@ -3,6 +3,7 @@ package sdkpep
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -81,6 +82,10 @@ func (p *pep) likeList(c call, op coaz.Operation) ([]question, coaz.Dialect, *re
 	listen, ok := c.request.GetParams().(*mcp.SubscriptionsListenParams)
 	if !ok || listen == nil || listen.Notifications == nil {
 		return all, coaz.AuthZEN, nil
+	}
+	// Each is a question: one message must not become any number of them.
+	if most := coaz.DefaultLimits().Entries; len(listen.Notifications.ResourceSubscriptions) > most {
+		return nil, 0, mappingError(fmt.Errorf("more than %d resourceSubscriptions; listen once more for the others", most))
 	}
 	subscribe, _ := p.binding.Default("resources/subscribe")
 	for _, uri := range listen.Notifications.ResourceSubscriptions {
