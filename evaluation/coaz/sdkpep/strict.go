@@ -61,8 +61,8 @@ func Strict(next http.Handler, most int64) http.Handler {
 
 // plain reports whether the headers leave no doubt about what the body is.
 func plain(h http.Header) bool {
-	for _, name := range [...]string{"Content-Type", "MCP-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name"} {
-		if len(h.Values(name)) > 1 {
+	for name, values := range h {
+		if len(values) > 1 && (name == "Content-Type" || strings.HasPrefix(name, "Mcp-")) {
 			return false
 		}
 	}

@@ -106,6 +106,7 @@ func TestStrictHeaders(t *testing.T) {
 		"two names":        {"Mcp-Name", []string{"weather", "get_customer"}, 415},
 		"two methods":      {"Mcp-Method", []string{"tools/call", "ping"}, 415},
 		"two versions":     {"Mcp-Protocol-Version", []string{"2026-07-28", "2025-06-18"}, 415},
+		"two parameters":   {"Mcp-Param-Id", []string{"a", "b"}, 415},
 		"two sessions":     {"Mcp-Session-Id", []string{"a", "b"}, 415},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url, strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"weather","arguments":{},`+meta+`}}`))
