@@ -59,6 +59,32 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
+// A tool that the list hides from its caller has its mapping all the same, and the default question is not asked in its
+// place: it is refused as one that does not exist.
+func TestHiddenTool(t *testing.T) {
+	s := open(t, setting{modern: true, extend: func(server *mcp.Server) {
+		server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+				result, err := next(ctx, method, r)
+				if list, ok := result.(*mcp.ListToolsResult); ok && err == nil {
+					list.Tools = slices.DeleteFunc(list.Tools, func(t *mcp.Tool) bool { return t.Name == "get_customer" })
+				}
+				return result, err
+			}
+		})
+	}})
+	hidden, none := s.call("alice", "get_customer", `{"id":"kept"}`), s.call("alice", "never", `{"id":"kept"}`)
+	if executed, asked := s.taken(); len(asked) > 0 || slices.ContainsFunc(executed, func(e string) bool { return strings.HasPrefix(e, "tools/call") }) {
+		t.Errorf("executed %v, asked %v", executed, asked)
+	}
+	if hidden.Error.Code != -32602 || hidden.text != none.text {
+		t.Errorf("hidden %s, none %s", hidden.text, none.text)
+	}
+	if a := s.call("alice", "weather", `{}`); a.Error.Code != 0 || !s.effect("tools/call weather") {
+		t.Errorf("%s", a.text)
+	}
+}
+
 // direct is the middleware by itself, before a handler that is called with what alice asks of the tool masked.
 func direct(t *testing.T, next mcp.MethodHandler, options ...sdkpep.Option) func(context.Context) (mcp.Result, error) {
 	t.Helper()

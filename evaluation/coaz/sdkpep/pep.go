@@ -16,7 +16,8 @@ import (
 
 // Middleware is the PEP of an MCP server. It asks the PDP by the mappings of b: that which the called tool declares, or
 // the default of the method. Tools gives the definition of a tool as tools/list shows it, and more, where the SDK has no
-// place for it ([Definition]); nil takes the server's own list.
+// place for it ([Definition]); a tool that it does not have is asked about by the default. Nil takes the server's own list
+// as the caller sees it, and refuses what is not in it.
 //
 // Add it to the server last, so that it stands before all other middleware.
 func Middleware(b *coaz.Binding, pdp *authzenclient.Client, tools func(name string) (evaluation.Object, bool), options ...Option) mcp.Middleware {

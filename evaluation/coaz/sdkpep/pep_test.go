@@ -485,7 +485,10 @@ func TestDefinitionChanges(t *testing.T) {
 		}
 	}
 	server.RemoveTools("changes")
-	if a := s.call("bob", "changes", `{"id":"c"}`); a.Error.Code != -32001 || s.effect("tools/call") {
-		t.Errorf("gone: %s", a.text)
+	for _, who := range []string{"alice", "bob"} {
+		a := s.call(who, "changes", `{"id":"c"}`)
+		if _, asked := s.taken(); a.Error.Code != -32602 || len(asked) > 0 {
+			t.Errorf("gone, %s: %s, asked %v", who, a.text, asked)
+		}
 	}
 }
