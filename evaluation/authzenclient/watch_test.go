@@ -158,3 +158,30 @@ func TestWatchHostile(t *testing.T) {
 		})
 	}
 }
+
+// What another tenant's tasks have become is nothing that one learns of its own, be they called the same.
+func TestWatchIsOfOneTenant(t *testing.T) {
+	h := fair()
+	h.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"tasks":[`+approvedYes+`],"cursor":"c"}`)
+		return true
+	}
+	c := h.client(t)
+	s, err := c.Ask(t.Context(), c.Enforce(t.Context(), question, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own, ok := watches(t, c, "", 0).Of(s.Handle()); !ok || !own.Approved() {
+		t.Errorf("its own: %v", own)
+	}
+	if other, ok := watches(t, h.again(t, authzenclient.WithTenant("acme")), "", 0).Of(s.Handle()); ok || other.Approved() {
+		t.Errorf("the other tenant's: %v", other)
+	}
+	if none, ok := (authzenclient.Changes{}).Of(s.Handle()); ok || none.Approved() {
+		t.Errorf("of nothing: %v", none)
+	}
+}

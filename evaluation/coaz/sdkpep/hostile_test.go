@@ -159,9 +159,10 @@ func TestNobody(t *testing.T) {
 	})
 	for name, extra := range map[string]*mcp.RequestExtra{"nothing": nil, "no token": {}, "no claims": {TokenInfo: &auth.TokenInfo{UserID: "alice"}}} {
 		for method, r := range map[string]mcp.Request{
-			"tools/call":  &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "weather"}, Extra: extra},
-			"tools/list":  &mcp.ListToolsRequest{Params: &mcp.ListToolsParams{}, Extra: extra},
-			"prompts/get": &mcp.GetPromptRequest{Extra: extra},
+			"tools/call":               &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "weather"}, Extra: extra},
+			"tools/list":               &mcp.ListToolsRequest{Params: &mcp.ListToolsParams{}, Extra: extra},
+			"prompts/get":              &mcp.GetPromptRequest{Extra: extra},
+			"resources/templates/list": &mcp.ListResourceTemplatesRequest{Params: &mcp.ListResourceTemplatesParams{}, Extra: extra},
 		} {
 			if result, err := handle(t.Context(), method, r); result != nil || code(err) != -32602 {
 				t.Errorf("%s, %s: %v, %v", name, method, result, err)
