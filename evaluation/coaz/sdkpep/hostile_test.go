@@ -85,6 +85,24 @@ func TestHiddenTool(t *testing.T) {
 	}
 }
 
+// Where the list fails, nobody knows what a tool declares, and it is not called.
+func TestListFails(t *testing.T) {
+	s := open(t, setting{modern: true, extend: func(server *mcp.Server) {
+		server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+				if method == "tools/list" {
+					return nil, errors.New("hunter2")
+				}
+				return next(ctx, method, r)
+			}
+		})
+	}})
+	a := s.call("alice", "weather", `{}`)
+	if executed, asked := s.taken(); a.Error.Code != -32602 || strings.Contains(a.text, "hunter2") || len(asked) > 0 || slices.Contains(executed, "tools/call weather {}") {
+		t.Errorf("%s, executed %v, asked %v", a.text, executed, asked)
+	}
+}
+
 // direct is the middleware by itself, before a handler that is called with what alice asks of the tool masked.
 func direct(t *testing.T, next mcp.MethodHandler, options ...sdkpep.Option) func(context.Context) (mcp.Result, error) {
 	t.Helper()

@@ -149,6 +149,9 @@ func TestListen(t *testing.T) {
 	}
 	// It asks nothing after a deny, and no listener has it ask without end.
 	uris := func(n int) string { return "mem://secret" + strings.Repeat(`","mem://notes`, n-1) }
+	if a := listen("alice", ""); a.Error.Code != -32602 || s.effect("subscriptions/listen") {
+		t.Errorf("of no resource: %+v", a)
+	}
 	for n, want := range map[int]struct{ code, asked int }{64: {-32001, 2}, 65: {-32602, 0}} {
 		a := listen("alice", uris(n))
 		if executed, asked := s.taken(); a.Error.Code != want.code || len(executed) > 0 || len(asked) != want.asked {

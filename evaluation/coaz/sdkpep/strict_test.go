@@ -23,37 +23,38 @@ var ambiguous = map[string]string{
 	"arguments twice, turned": `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_customer","arguments":{"id":"kept"},"arguments":{"id":"c"},META}}`,
 	"an argument twice":       `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_customer","arguments":{"id":"c","id":"kept"},META}}`,
 	"an argument twice, deep": `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"weather","arguments":{"x":[{"a":1,"a":2}]},META}}`,
-	"params twice":            `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"weather",META},"params":{"name":"get_customer","arguments":{"id":"kept"},META}}`,
-	"method twice":            `{"jsonrpc":"2.0","id":7,"method":"ping","method":"tools/call","params":{"name":"get_customer","arguments":{"id":"kept"},META}}`,
-	"no UTF-8":                "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"weather\",\"arguments\":{\"x\":\"\xff\"},META}}",
-	"no UTF-8 in the name":    "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"weather\xff\",\"arguments\":{},META}}",
-	"a lone surrogate":        `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"weather","arguments":{"x":"\ud800"},META}}`,
-	"more after it":           `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_customer","arguments":{"id":"kept"},META}}{"jsonrpc":"2.0","id":8,"method":"ping"}`,
-	"no JSON after it":        `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_customer","arguments":{"id":"kept"},META}}x`,
-	"a byte order mark":       "\xef\xbb\xbf" + `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_customer","arguments":{"id":"kept"},META}}`,
-	"a batch":                 `[{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_customer","arguments":{"id":"kept"},META}}]`,
-	"a batch, in space":       ` [{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_customer","arguments":{"id":"kept"},META}}]`,
-	"no id":                   `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
-	"id null":                 `{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
-	"id beyond a float":       `{"jsonrpc":"2.0","id":9007199254740993,"method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
-	"id beyond, negative":     `{"jsonrpc":"2.0","id":-9007199254740993,"method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
-	"id with a fraction":      `{"jsonrpc":"2.0","id":7.5,"method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
-	"id with an exponent":     `{"jsonrpc":"2.0","id":7e0,"method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
-	"id an object":            `{"jsonrpc":"2.0","id":{},"method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
-	"id true":                 `{"jsonrpc":"2.0","id":true,"method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
-	"a request and a result":  `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"weather","arguments":{},META},"result":{}}`,
-	"Method":                  `{"jsonrpc":"2.0","id":7,"Method":"ping","method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
-	"ID":                      `{"jsonrpc":"2.0","id":7,"ID":8,"method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
-	"Name":                    `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"Name":"get_customer","name":"weather","arguments":{"id":"kept"},META}}`,
-	"Name alone":              `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"Name":"get_customer","arguments":{"id":"kept"},META}}`,
-	"ARGUMENTS":               `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"ARGUMENTS":{"id":"kept"},"name":"get_customer","arguments":{"id":"c"},META}}`,
-	"Name of a reference":     `{"jsonrpc":"2.0","id":7,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"a","Name":"b"},"argument":{"name":"x","value":"y"},META}}`,
-	"params with a long s":    `{"jsonrpc":"2.0","id":7,"method":"tools/call","paramſ":{"name":"get_customer"},"params":{"name":"weather",META}}`,
-	"a method of a number":    `{"jsonrpc":"2.0","id":7,"method":7}`,
-	"nothing":                 ``,
-	"null":                    `null`,
-	"a text":                  `"x"`,
-	"a comment":               `/* */{"jsonrpc":"2.0","id":7,"method":"ping"}`,
+	"an argument twice, though no question has arguments": `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"constant","arguments":{"id":"c","id":"kept"},META}}`,
+	"params twice":           `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"weather",META},"params":{"name":"get_customer","arguments":{"id":"kept"},META}}`,
+	"method twice":           `{"jsonrpc":"2.0","id":7,"method":"ping","method":"tools/call","params":{"name":"get_customer","arguments":{"id":"kept"},META}}`,
+	"no UTF-8":               "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"weather\",\"arguments\":{\"x\":\"\xff\"},META}}",
+	"no UTF-8 in the name":   "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"weather\xff\",\"arguments\":{},META}}",
+	"a lone surrogate":       `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"weather","arguments":{"x":"\ud800"},META}}`,
+	"more after it":          `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_customer","arguments":{"id":"kept"},META}}{"jsonrpc":"2.0","id":8,"method":"ping"}`,
+	"no JSON after it":       `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_customer","arguments":{"id":"kept"},META}}x`,
+	"a byte order mark":      "\xef\xbb\xbf" + `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_customer","arguments":{"id":"kept"},META}}`,
+	"a batch":                `[{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_customer","arguments":{"id":"kept"},META}}]`,
+	"a batch, in space":      ` [{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_customer","arguments":{"id":"kept"},META}}]`,
+	"no id":                  `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
+	"id null":                `{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
+	"id beyond a float":      `{"jsonrpc":"2.0","id":9007199254740993,"method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
+	"id beyond, negative":    `{"jsonrpc":"2.0","id":-9007199254740993,"method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
+	"id with a fraction":     `{"jsonrpc":"2.0","id":7.5,"method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
+	"id with an exponent":    `{"jsonrpc":"2.0","id":7e0,"method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
+	"id an object":           `{"jsonrpc":"2.0","id":{},"method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
+	"id true":                `{"jsonrpc":"2.0","id":true,"method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
+	"a request and a result": `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"weather","arguments":{},META},"result":{}}`,
+	"Method":                 `{"jsonrpc":"2.0","id":7,"Method":"ping","method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
+	"ID":                     `{"jsonrpc":"2.0","id":7,"ID":8,"method":"tools/call","params":{"name":"weather","arguments":{},META}}`,
+	"Name":                   `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"Name":"get_customer","name":"weather","arguments":{"id":"kept"},META}}`,
+	"Name alone":             `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"Name":"get_customer","arguments":{"id":"kept"},META}}`,
+	"ARGUMENTS":              `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"ARGUMENTS":{"id":"kept"},"name":"get_customer","arguments":{"id":"c"},META}}`,
+	"Name of a reference":    `{"jsonrpc":"2.0","id":7,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"a","Name":"b"},"argument":{"name":"x","value":"y"},META}}`,
+	"params with a long s":   `{"jsonrpc":"2.0","id":7,"method":"tools/call","paramſ":{"name":"get_customer"},"params":{"name":"weather",META}}`,
+	"a method of a number":   `{"jsonrpc":"2.0","id":7,"method":7}`,
+	"nothing":                ``,
+	"null":                   `null`,
+	"a text":                 `"x"`,
+	"a comment":              `/* */{"jsonrpc":"2.0","id":7,"method":"ping"}`,
 }
 
 // Strict refuses all of them, and nobody is asked.
@@ -197,7 +198,10 @@ func TestWithClaimsNamesTheUser(t *testing.T) {
 			t.Errorf("%s and %s are %q", claims, before, user)
 		}
 		seen[user] = claims
-		more := o.With("jti", o.Value())
+		more, given := o.With("jti", o.Value()), map[string]any{"mine": 1}
+		if kept := sdkpep.WithClaims(auth.TokenInfo{Extra: given}, o).Extra; kept["mine"] != 1 || len(kept) != 2 || len(given) != 1 {
+			t.Errorf("%s: beside the claims is %v, of %v", claims, kept, given)
+		}
 		if sdkpep.WithClaims(auth.TokenInfo{}, more).UserID != user || sdkpep.WithClaims(auth.TokenInfo{UserID: "u"}, o).UserID != "u" {
 			t.Errorf("%s: a new token is of another user, or the named one is not kept", claims)
 		}
@@ -210,8 +214,10 @@ func TestDecidesOnWhatIsExecuted(t *testing.T) {
 	ran := 0
 	for name, message := range ambiguous {
 		tool := "weather" // what the header says must be what the SDK reads
-		if i, j := strings.LastIndex(message, `"get_customer"`), strings.LastIndex(message, `"weather"`); i > j {
-			tool = "get_customer"
+		for _, other := range []string{"get_customer", "constant"} {
+			if strings.LastIndex(message, `"`+other+`"`) > strings.LastIndex(message, `"`+tool+`"`) {
+				tool = other
+			}
 		}
 		a := s.send("alice", "tools/call", tool, strings.Replace(message, "META", meta, 2))
 		executed, asked := s.taken()
