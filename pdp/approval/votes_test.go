@@ -162,10 +162,10 @@ func TestOffer(t *testing.T) {
 	s := mustOpen(t, data, r.options())
 	q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Quorum = 2 })
 	a := mustFile(t, s, q)
-	must(t, s.Offer(t.Context(), a.ID, byForm("mia")))
+	must(t, s.Offer(t.Context(), a.ID, byForm("mia"), equal))
 	mustDecide(t, s, a.ID, byForm("mia"))
-	must(t, s.Offer(t.Context(), a.ID, byForm("ben")))
-	must(t, s.Offer(t.Context(), a.ID, byForm("ben")))
+	must(t, s.Offer(t.Context(), a.ID, byForm("ben"), equal))
+	must(t, s.Offer(t.Context(), a.ID, byForm("ben"), equal))
 	got, _, _ := s.Get(t.Context(), a.ID)
 	if want := []string{"filed", "offered", "approve", "offered", "offered"}; !slices.Equal(r.names(a.ID), want) || got.Version != 2 || len(got.Votes) != 1 {
 		t.Errorf("on record is %v, and it is %+v", r.names(a.ID), got)
@@ -187,7 +187,7 @@ func TestOffer(t *testing.T) {
 		t.Errorf("on record is %v", names)
 	}
 	r.set(true, false, false)
-	if err := s.Offer(t.Context(), a.ID, byForm("ben")); !errors.Is(err, approval.ErrUnrecorded) {
+	if err := s.Offer(t.Context(), a.ID, byForm("ben"), equal); !errors.Is(err, approval.ErrUnrecorded) {
 		t.Errorf("what cannot be recorded is offered: %v", err)
 	}
 	r.set(false, false, false)
@@ -195,15 +195,44 @@ func TestOffer(t *testing.T) {
 		t.Errorf("it is %+v", got)
 	}
 	var state *approval.StateError
-	if err := s.Offer(t.Context(), a.ID, byForm("zoe")); !errors.As(err, &state) || state.Status != approval.Approved {
+	if err := s.Offer(t.Context(), a.ID, byForm("zoe"), equal); !errors.As(err, &state) || state.Status != approval.Approved {
 		t.Errorf("what is approved is offered: %v", err)
 	}
 	late := mustFile(t, s, question("b"))
 	r.pass(2 * time.Hour)
-	if err := s.Offer(t.Context(), late.ID, byForm("zoe")); !errors.As(err, &state) || state.Status != approval.Expired {
+	if err := s.Offer(t.Context(), late.ID, byForm("zoe"), equal); !errors.As(err, &state) || state.Status != approval.Expired {
 		t.Errorf("what is expired is offered: %v", err)
 	}
-	if err := s.Offer(t.Context(), "none", byForm("zoe")); !errors.Is(err, approval.ErrNotFound) {
+	if err := s.Offer(t.Context(), "none", byForm("zoe"), equal); !errors.Is(err, approval.ErrNotFound) {
 		t.Errorf("what is not there is offered: %v", err)
+	}
+}
+
+// Whoever has voted is offered no form, by another name or credential either; and is again once that vote does not count.
+func TestOfferedToWhoHasVoted(t *testing.T) {
+	r := newRecord()
+	o, gone := r.options(), false
+	o.InForce = func(_, _, gateway string) bool { return !gone || gateway != "key:gw" }
+	s := mustOpen(t, quick(t), o)
+	a := mustFile(t, s, question("a", func(q *approval.ApprovalRequest) { q.Terms.Quorum = 2 }))
+	mustDecide(t, s, a.ID, byForm("mia"))
+	same := func(a, b string) bool { return a == b || a+"@home" == b }
+	again := func(by, caller string) error {
+		return s.Offer(t.Context(), a.ID, approval.Vote{By: by, Caller: caller, Via: evaluation.ViaForm, Gateway: "key:other"}, same)
+	}
+	for name, err := range map[string]error{
+		"she herself":            again("mia", "key:mia"),
+		"by another credential":  again("mia", "jwt:i#mia"),
+		"by another name":        again("mia@home", "jwt:i#mia"),
+		"by a name nobody knows": again("m.", "key:mia"),
+	} {
+		if !errors.Is(err, approval.ErrVoted) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	gone = true
+	must(t, again("mia", "key:mia"))
+	if want := []string{"filed", "approve", "offered"}; !slices.Equal(r.names(a.ID), want) {
+		t.Errorf("on record is %v", r.names(a.ID))
 	}
 }
