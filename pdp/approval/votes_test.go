@@ -25,6 +25,14 @@ func byForm(name string) approval.Vote {
 // The way of a vote is on record, and no other way can be put in its place: not in the log without the key, and not by a
 // file that is older than the log.
 func TestWayOfAVoteIsSealed(t *testing.T) {
+	own := by("mia")
+	own.Via = evaluation.ViaAPI
+	for _, v := range []approval.Vote{byForm("mia"), own} {
+		testSealed(t, v)
+	}
+}
+
+func testSealed(t *testing.T, v approval.Vote) {
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	q := question("a")
@@ -33,12 +41,12 @@ func TestWayOfAVoteIsSealed(t *testing.T) {
 	old, err := os.ReadFile(filepath.Join(data, approval.FileName))
 	must(t, err)
 	s = mustOpen(t, data, r.options())
-	got := mustDecide(t, s, a.ID, byForm("mia"))
-	if want := (evaluation.Way{Via: evaluation.ViaForm, Gateway: "key:gw"}); got.Votes[0].Way() != want {
+	got, want := mustDecide(t, s, a.ID, v), evaluation.Way{Via: v.Via, Gateway: v.Gateway}
+	if got.Votes[0].Way() != want {
 		t.Errorf("the vote came by %+v", got.Votes[0].Way())
 	}
 	step := r.log[len(r.log)-2]
-	if step.Name != approval.StepApprove || step.Via != evaluation.ViaForm || step.Gateway != "key:gw" {
+	if step.Name != approval.StepApprove || step.Via != v.Via || step.Gateway != v.Gateway {
 		t.Errorf("on record is %+v", step)
 	}
 	must(t, s.Close())
@@ -49,6 +57,9 @@ func TestWayOfAVoteIsSealed(t *testing.T) {
 		"another gateway": func(s *approval.Step) { s.Gateway = "key:other" },
 		"no gateway":      func(s *approval.Step) { s.Gateway = "" },
 	} {
+		changed := step
+		change(&changed)
+		same := changed.Via == step.Via && changed.Gateway == step.Gateway
 		for file, content := range map[string][]byte{"the file as it is": nil, "an older file": old} {
 			dir, r := quick(t), r.copy()
 			whole, err := os.ReadFile(filepath.Join(data, approval.FileName))
@@ -61,12 +72,40 @@ func TestWayOfAVoteIsSealed(t *testing.T) {
 			change(&r.log[len(r.log)-2])
 			s := mustOpen(t, dir, r.options())
 			spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d"))
-			if want := name == "as it was"; spent != want || err != nil {
-				t.Errorf("%s, %s: spent %t, %v", file, name, spent, err)
+			if spent != same || err != nil {
+				t.Errorf("%s, %s, %s: spent %t, %v", v.Via, name, file, spent, err)
 			}
-			if got, _, _ := s.Get(t.Context(), a.ID); name == "as it was" && got.Votes[0].Way() != (evaluation.Way{Via: evaluation.ViaForm, Gateway: "key:gw"}) {
+			if got, _, _ := s.Get(t.Context(), a.ID); same && got.Votes[0].Way() != want {
 				t.Errorf("%s: the vote came by %+v", file, got.Votes[0].Way())
 			}
+		}
+	}
+}
+
+// A file that says another way of a vote than the log does is not believed, though it was written with the key.
+func TestWayInTheFile(t *testing.T) {
+	for name, change := range map[string][2]string{
+		"as it was":       {`"via":"form"`, `"via":"form"`},
+		"another way":     {`"via":"form"`, `"via":"console"`},
+		"another gateway": {`"gateway":"key:gw"`, `"gateway":"key:other"`},
+		"no way":          {`"via":"form","gateway":"key:gw"`, `"via":"mcp"`},
+	} {
+		r, data := newRecord(), quick(t)
+		s := mustOpen(t, data, r.options())
+		a := mustFile(t, s, question("a"))
+		mustDecide(t, s, a.ID, byForm("mia"))
+		must(t, s.Close())
+		edit(t, data, func(tx *bbolt.Tx) error {
+			return approval.EditApproval(tx, key, a.ID, func(text string) string {
+				if strings.Count(text, change[0]) != 1 {
+					t.Errorf("it is stored as %s", text)
+				}
+				return strings.Replace(text, change[0], change[1], 1)
+			})
+		})
+		s = mustOpen(t, data, r.options())
+		if spent, err := spend(t.Context(), s, a.ID, a.Digest, "d", r.decide("d")); spent != (name == "as it was") || err != nil {
+			t.Errorf("%s: spent %t, %v", name, spent, err)
 		}
 	}
 }
