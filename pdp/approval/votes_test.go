@@ -275,3 +275,25 @@ func TestOfferedToWhoHasVoted(t *testing.T) {
 		t.Errorf("on record is %v", r.names(a.ID))
 	}
 }
+
+// What a person says in another's place counts as long as what named them does: the gateway that brought that included.
+func TestDelegateOfARevokedGateway(t *testing.T) {
+	r := newRecord()
+	o, gone := r.options(), false
+	o.InForce = func(_, _, gateway string) bool { return !gone || gateway != "key:gw" }
+	s := mustOpen(t, quick(t), o)
+	a := mustFile(t, s, question("a", func(q *approval.ApprovalRequest) { q.Terms.Quorum, q.Terms.Delegable = 2, true }))
+	names := byForm("mia")
+	names.Kind, names.To = approval.Delegate, "lena"
+	mustDecide(t, s, a.ID, names)
+	stands := by("lena")
+	stands.From = "mia"
+	mustDecide(t, s, a.ID, stands)
+	gone = true
+	if got := mustDecide(t, s, a.ID, by("ben")); got.Status != approval.Pending || len(got.Votes) != 1 {
+		t.Errorf("it is %+v", got)
+	}
+	if want := []string{"filed", "delegate", "approve", "lapsed", "lapsed", "approve"}; !slices.Equal(r.names(a.ID), want) {
+		t.Errorf("on record is %v", r.names(a.ID))
+	}
+}
