@@ -12,8 +12,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
 )
 
 // Whoever stands in for another person votes by the ways that are open to that person, and by no other: a lead who
@@ -193,6 +195,26 @@ func TestARelayedTokenOnEveryRoute(t *testing.T) {
 	}
 	if after := r.recorded(); after != before {
 		t.Errorf("%d records came of it", after-before)
+	}
+}
+
+// An authenticator of the embedding program, or the rule of loopback, may know nothing of the header. Nobody is told that
+// it counted.
+func TestApproverTokenThatNobodyLooksAt(t *testing.T) {
+	for name, callers := range map[string]door.Authenticator{"the program's own": always{Name: "a", AllTenants: true, Permissions: []auth.Permission{auth.Approve, auth.Explain}}, "loopback": auth.Loopback{}} {
+		s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.Authenticator = callers })
+		for _, path := range []string{"/readyz", "/v1/approvals/x/response", "/v1/approvals/x/elicitation", "/v1/approvals", "/metrics"} {
+			method := http.MethodGet
+			if strings.HasSuffix(path, "/response") {
+				method = http.MethodPost
+			}
+			if got := s.Do(method, path, "", auth.ApproverToken, "eyJ.x.y"); got.Status != http.StatusForbidden || !strings.Contains(got.Body, "Approver-Token") {
+				t.Errorf("%s: %s is %d %s", name, path, got.Status, got.Body)
+			}
+		}
+		if got := s.Get("/readyz"); got.Status != http.StatusOK {
+			t.Errorf("%s: without the header: %d %s", name, got.Status, got.Body)
+		}
 	}
 }
 
