@@ -35,6 +35,7 @@ func TestADelegateHasNoOtherWay(t *testing.T) {
 	}{
 		"by a form":              {"gw", "POST", "/response", accepts, his},
 		"he is shown a form":     {"gw", "GET", "/elicitation", "", his},
+		"who named him is shown": {"gw", "GET", "/elicitation", "", r.beside("noah", forGateway)}, // he sees it, and decides no more
 		"by the API":             {"bob", "POST", "/decision", yes, nil},
 		"by the API, as a reply": {"bob", "POST", "/response", accepts, nil},
 	} {
