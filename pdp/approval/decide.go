@@ -116,9 +116,10 @@ func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b 
 	return end, len(people) >= a.Terms.Quorum
 }
 
-// Offer puts on record that a gateway is given the form of a pending approval to show a person. It
-// goes by By, Caller, Via and Gateway of the vote. Nothing changes, so a failure leaves nothing.
-func (s *Store) Offer(ctx context.Context, id string, v Vote) error {
+// Offer puts on record that a gateway is given the form of a pending approval to show a person who
+// has not voted. It goes by By, Caller, Via and Gateway of the vote, and same is as in
+// [Store.Decide]. Nothing changes, so a failure leaves nothing.
+func (s *Store) Offer(ctx context.Context, id string, v Vote, same func(a, b string) bool) error {
 	a, release, err := s.ledger.Locked(ctx, id)
 	if err != nil {
 		return err
@@ -127,6 +128,10 @@ func (s *Store) Offer(ctx context.Context, id string, v Vote) error {
 	m := &move{store: s, now: s.now(), to: a}
 	if a = a.at(m.now); a.Status != Pending {
 		return &StateError{Status: a.Status, Version: a.Version}
+	}
+	inForce := s.proof.inForce(&a)
+	if v.isOfOne(slices.DeleteFunc(slices.Clone(a.Votes), func(before Vote) bool { return !inForce(before) }), same) {
+		return ErrVoted
 	}
 	m.step(Step{Name: StepOffered, By: v.By, Caller: v.Caller, Via: v.Via, Gateway: v.Gateway})
 	if err := s.options.Record(context.WithoutCancel(ctx), m.steps[0]); err != nil {

@@ -25,6 +25,14 @@ func byForm(name string) approval.Vote {
 // The way of a vote is on record, and no other way can be put in its place: not in the log without the key, and not by a
 // file that is older than the log.
 func TestWayOfAVoteIsSealed(t *testing.T) {
+	own := by("mia")
+	own.Via = evaluation.ViaAPI
+	for _, v := range []approval.Vote{byForm("mia"), own} {
+		testSealed(t, v)
+	}
+}
+
+func testSealed(t *testing.T, v approval.Vote) {
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	q := question("a")
@@ -33,12 +41,12 @@ func TestWayOfAVoteIsSealed(t *testing.T) {
 	old, err := os.ReadFile(filepath.Join(data, approval.FileName))
 	must(t, err)
 	s = mustOpen(t, data, r.options())
-	got := mustDecide(t, s, a.ID, byForm("mia"))
-	if want := (evaluation.Way{Via: evaluation.ViaForm, Gateway: "key:gw"}); got.Votes[0].Way() != want {
+	got, want := mustDecide(t, s, a.ID, v), evaluation.Way{Via: v.Via, Gateway: v.Gateway}
+	if got.Votes[0].Way() != want {
 		t.Errorf("the vote came by %+v", got.Votes[0].Way())
 	}
 	step := r.log[len(r.log)-2]
-	if step.Name != approval.StepApprove || step.Via != evaluation.ViaForm || step.Gateway != "key:gw" {
+	if step.Name != approval.StepApprove || step.Via != v.Via || step.Gateway != v.Gateway {
 		t.Errorf("on record is %+v", step)
 	}
 	must(t, s.Close())
@@ -49,6 +57,9 @@ func TestWayOfAVoteIsSealed(t *testing.T) {
 		"another gateway": func(s *approval.Step) { s.Gateway = "key:other" },
 		"no gateway":      func(s *approval.Step) { s.Gateway = "" },
 	} {
+		changed := step
+		change(&changed)
+		same := changed.Via == step.Via && changed.Gateway == step.Gateway
 		for file, content := range map[string][]byte{"the file as it is": nil, "an older file": old} {
 			dir, r := quick(t), r.copy()
 			whole, err := os.ReadFile(filepath.Join(data, approval.FileName))
@@ -61,12 +72,40 @@ func TestWayOfAVoteIsSealed(t *testing.T) {
 			change(&r.log[len(r.log)-2])
 			s := mustOpen(t, dir, r.options())
 			spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d"))
-			if want := name == "as it was"; spent != want || err != nil {
-				t.Errorf("%s, %s: spent %t, %v", file, name, spent, err)
+			if spent != same || err != nil {
+				t.Errorf("%s, %s, %s: spent %t, %v", v.Via, name, file, spent, err)
 			}
-			if got, _, _ := s.Get(t.Context(), a.ID); name == "as it was" && got.Votes[0].Way() != (evaluation.Way{Via: evaluation.ViaForm, Gateway: "key:gw"}) {
+			if got, _, _ := s.Get(t.Context(), a.ID); same && got.Votes[0].Way() != want {
 				t.Errorf("%s: the vote came by %+v", file, got.Votes[0].Way())
 			}
+		}
+	}
+}
+
+// A file that says another way of a vote than the log does is not believed, though it was written with the key.
+func TestWayInTheFile(t *testing.T) {
+	for name, change := range map[string][2]string{
+		"as it was":       {`"via":"form"`, `"via":"form"`},
+		"another way":     {`"via":"form"`, `"via":"console"`},
+		"another gateway": {`"gateway":"key:gw"`, `"gateway":"key:other"`},
+		"no way":          {`"via":"form","gateway":"key:gw"`, `"via":"mcp"`},
+	} {
+		r, data := newRecord(), quick(t)
+		s := mustOpen(t, data, r.options())
+		a := mustFile(t, s, question("a"))
+		mustDecide(t, s, a.ID, byForm("mia"))
+		must(t, s.Close())
+		edit(t, data, func(tx *bbolt.Tx) error {
+			return approval.EditApproval(tx, key, a.ID, func(text string) string {
+				if strings.Count(text, change[0]) != 1 {
+					t.Errorf("it is stored as %s", text)
+				}
+				return strings.Replace(text, change[0], change[1], 1)
+			})
+		})
+		s = mustOpen(t, data, r.options())
+		if spent, err := spend(t.Context(), s, a.ID, a.Digest, "d", r.decide("d")); spent != (name == "as it was") || err != nil {
+			t.Errorf("%s: spent %t, %v", name, spent, err)
 		}
 	}
 }
@@ -162,10 +201,10 @@ func TestOffer(t *testing.T) {
 	s := mustOpen(t, data, r.options())
 	q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Quorum = 2 })
 	a := mustFile(t, s, q)
-	must(t, s.Offer(t.Context(), a.ID, byForm("mia")))
+	must(t, s.Offer(t.Context(), a.ID, byForm("mia"), equal))
 	mustDecide(t, s, a.ID, byForm("mia"))
-	must(t, s.Offer(t.Context(), a.ID, byForm("ben")))
-	must(t, s.Offer(t.Context(), a.ID, byForm("ben")))
+	must(t, s.Offer(t.Context(), a.ID, byForm("ben"), equal))
+	must(t, s.Offer(t.Context(), a.ID, byForm("ben"), equal))
 	got, _, _ := s.Get(t.Context(), a.ID)
 	if want := []string{"filed", "offered", "approve", "offered", "offered"}; !slices.Equal(r.names(a.ID), want) || got.Version != 2 || len(got.Votes) != 1 {
 		t.Errorf("on record is %v, and it is %+v", r.names(a.ID), got)
@@ -187,7 +226,7 @@ func TestOffer(t *testing.T) {
 		t.Errorf("on record is %v", names)
 	}
 	r.set(true, false, false)
-	if err := s.Offer(t.Context(), a.ID, byForm("ben")); !errors.Is(err, approval.ErrUnrecorded) {
+	if err := s.Offer(t.Context(), a.ID, byForm("ben"), equal); !errors.Is(err, approval.ErrUnrecorded) {
 		t.Errorf("what cannot be recorded is offered: %v", err)
 	}
 	r.set(false, false, false)
@@ -195,15 +234,66 @@ func TestOffer(t *testing.T) {
 		t.Errorf("it is %+v", got)
 	}
 	var state *approval.StateError
-	if err := s.Offer(t.Context(), a.ID, byForm("zoe")); !errors.As(err, &state) || state.Status != approval.Approved {
+	if err := s.Offer(t.Context(), a.ID, byForm("zoe"), equal); !errors.As(err, &state) || state.Status != approval.Approved {
 		t.Errorf("what is approved is offered: %v", err)
 	}
 	late := mustFile(t, s, question("b"))
 	r.pass(2 * time.Hour)
-	if err := s.Offer(t.Context(), late.ID, byForm("zoe")); !errors.As(err, &state) || state.Status != approval.Expired {
+	if err := s.Offer(t.Context(), late.ID, byForm("zoe"), equal); !errors.As(err, &state) || state.Status != approval.Expired {
 		t.Errorf("what is expired is offered: %v", err)
 	}
-	if err := s.Offer(t.Context(), "none", byForm("zoe")); !errors.Is(err, approval.ErrNotFound) {
+	if err := s.Offer(t.Context(), "none", byForm("zoe"), equal); !errors.Is(err, approval.ErrNotFound) {
 		t.Errorf("what is not there is offered: %v", err)
+	}
+}
+
+// Whoever has voted is offered no form, by another name or credential either; and is again once that vote does not count.
+func TestOfferedToWhoHasVoted(t *testing.T) {
+	r := newRecord()
+	o, gone := r.options(), false
+	o.InForce = func(_, _, gateway string) bool { return !gone || gateway != "key:gw" }
+	s := mustOpen(t, quick(t), o)
+	a := mustFile(t, s, question("a", func(q *approval.ApprovalRequest) { q.Terms.Quorum = 2 }))
+	mustDecide(t, s, a.ID, byForm("mia"))
+	same := func(a, b string) bool { return a == b || a+"@home" == b }
+	again := func(by, caller string) error {
+		return s.Offer(t.Context(), a.ID, approval.Vote{By: by, Caller: caller, Via: evaluation.ViaForm, Gateway: "key:other"}, same)
+	}
+	for name, err := range map[string]error{
+		"she herself":            again("mia", "key:mia"),
+		"by another credential":  again("mia", "jwt:i#mia"),
+		"by another name":        again("mia@home", "jwt:i#mia"),
+		"by a name nobody knows": again("m.", "key:mia"),
+	} {
+		if !errors.Is(err, approval.ErrVoted) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	gone = true
+	must(t, again("mia", "key:mia"))
+	if want := []string{"filed", "approve", "offered"}; !slices.Equal(r.names(a.ID), want) {
+		t.Errorf("on record is %v", r.names(a.ID))
+	}
+}
+
+// What a person says in another's place counts as long as what named them does: the gateway that brought that included.
+func TestDelegateOfARevokedGateway(t *testing.T) {
+	r := newRecord()
+	o, gone := r.options(), false
+	o.InForce = func(_, _, gateway string) bool { return !gone || gateway != "key:gw" }
+	s := mustOpen(t, quick(t), o)
+	a := mustFile(t, s, question("a", func(q *approval.ApprovalRequest) { q.Terms.Quorum, q.Terms.Delegable = 2, true }))
+	names := byForm("mia")
+	names.Kind, names.To = approval.Delegate, "lena"
+	mustDecide(t, s, a.ID, names)
+	stands := by("lena")
+	stands.From = "mia"
+	mustDecide(t, s, a.ID, stands)
+	gone = true
+	if got := mustDecide(t, s, a.ID, by("ben")); got.Status != approval.Pending || len(got.Votes) != 1 {
+		t.Errorf("it is %+v", got)
+	}
+	if want := []string{"filed", "delegate", "approve", "lapsed", "lapsed", "approve"}; !slices.Equal(r.names(a.ID), want) {
+		t.Errorf("on record is %v", r.names(a.ID))
 	}
 }

@@ -51,9 +51,10 @@ any: {type: approval_required, properties: {template: any, form: review}}
 type relays struct {
 	*counter
 	signer jose.Signer
+	config server.Config
 }
 
-func openRelays(t testing.TB, files map[string]string) relays {
+func openRelays(t testing.TB, files map[string]string, options ...pdptest.Option) relays {
 	t.Helper()
 	data, now := t.TempDir(), pdptest.Now
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -83,9 +84,10 @@ func openRelays(t testing.TB, files map[string]string) relays {
 			Grant:     auth.Grant{Tenants: all, Permissions: []auth.Permission{auth.Approve}},
 		}
 	}
-	r.open(pdptest.Bundle(files), func(config *server.Config) {
+	r.open(pdptest.Bundle(files), append(options, func(config *server.Config) {
 		config.Auth.JWT = []auth.JWTIssuer{entry("pdp", "sub"), entry(forGateway, "sub", "gw", "desk"), entry(forOther, "sub", "gw-b")}
-	})
+		r.config = *config
+	})...)
 	return r
 }
 

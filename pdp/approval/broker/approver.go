@@ -124,8 +124,8 @@ func (v *approver) standing(ctx context.Context, a approval.Approval) (s standin
 }
 
 // may says whether a person may decide: because the policies let them, and they named no other person in their place;
-// or because a person whom the policies let named them, by a credential that is in force. Nobody decides about their
-// own request.
+// or because a person whom the policies let named them, by a credential that is in force, and could vote as they do.
+// Nobody decides about their own request.
 func (v *approver) may(ctx context.Context, a approval.Approval, who voter) (s standing, err error) {
 	review, err := v.review(ctx, a, who)
 	if err != nil || review.Own {
@@ -144,16 +144,28 @@ func (v *approver) may(ctx context.Context, a approval.Approval, who voter) (s s
 			return standing{}, nil
 		}
 		if vote.To == who.person.String() && !s.decides {
-			from, err := v.review(ctx, a, by)
+			lets, err := v.letsInPlace(ctx, a, by, who.way)
 			if err != nil {
 				return standing{}, err
 			}
-			if from.May {
+			if lets {
 				s.decides, s.from = true, vote.By
 			}
 		}
 	}
 	return s, nil
+}
+
+// letsInPlace says whether the policies let a person decide, by the way by which that person named another, and by the
+// way by which the other one votes: who stands in for somebody has no way that they have not.
+func (v *approver) letsInPlace(ctx context.Context, a approval.Approval, by voter, way evaluation.Way) (bool, error) {
+	review, err := v.review(ctx, a, by)
+	if err != nil || !review.May || by.way == way {
+		return review.May, err
+	}
+	by.way = way
+	review, err = v.review(ctx, a, by)
+	return review.May, err
 }
 
 // review asks the policies in force. If a tenant does not exist any more, nobody decides about its approval requests;

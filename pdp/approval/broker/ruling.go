@@ -33,16 +33,18 @@ func (s *Seen) Decide(ctx context.Context, said evaluation.Ruling) (a approval.A
 		may, err := s.by.may(ctx, s.Approval, who)
 		return err == nil && may.decides
 	}
-	same := func(one, other string) bool { return s.by.same(s.Approval.Tenant, one, other) }
-	return s.by.Store.Decide(ctx, s.Approval.ID, said.Version, vote, counts, same)
+	return s.by.Store.Decide(ctx, s.Approval.ID, said.Version, vote, counts, s.same)
 }
+
+// same reports whether two names are names of one person.
+func (s *Seen) same(one, other string) bool { return s.by.same(s.Approval.Tenant, one, other) }
 
 // MayDecide reports whether the caller may decide, by the way by which the caller came.
 func (s *Seen) MayDecide() bool { return s.decides }
 
 // Offer puts on record that a gateway is given the form to show the person who would decide.
 func (s *Seen) Offer(ctx context.Context) error {
-	return s.by.Store.Offer(ctx, s.Approval.ID, s.vote(ctx, evaluation.Ruling{}))
+	return s.by.Store.Offer(ctx, s.Approval.ID, s.vote(ctx, evaluation.Ruling{}), s.same)
 }
 
 // Revoke has an approver take back what was approved.
@@ -90,7 +92,7 @@ func (s *Seen) delegate(ctx context.Context, to string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if review.Own || s.by.same(s.Approval.Tenant, person.String(), s.by.caller.Principal.String()) {
+	if review.Own || s.same(person.String(), s.by.caller.Principal.String()) {
 		return "", evaluation.Malformed("this is yourself, or one of those who ask", "name another person", "to")
 	}
 	return person.String(), nil

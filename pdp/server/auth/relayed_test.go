@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +124,34 @@ func TestAPersonBesideAGateway(t *testing.T) {
 	own, err := r.ask("Bearer " + r.token(t, nil, testAudience))
 	if err != nil || own.Way != (evaluation.Way{}) || !own.May(Approve) {
 		t.Errorf("by itself: got %+v, %v", own, err)
+	}
+}
+
+// A person beside a gateway has the tenants that both have, and all only if both have all.
+func TestTenantsBesideAGateway(t *testing.T) {
+	r := newRelay(t)
+	for _, test := range []struct {
+		key    string
+		person []string
+		want   []string // of default, acme and other
+	}{
+		{"gateway", []string{"*"}, []string{"default", "acme", "other"}},
+		{"gateway", []string{"acme"}, []string{"acme"}},
+		{"narrow", []string{"*"}, []string{"acme"}},
+		{"narrow", []string{"acme", "other"}, []string{"acme"}},
+		{"narrow", []string{"default"}, nil},
+	} {
+		r.JWT.issuers[1].Tenants = test.person
+		caller, err := r.ask("Bearer "+r.key[test.key], r.token(t, nil, "gateway"))
+		if err != nil || caller.AllTenants != (len(test.want) == 3) {
+			t.Errorf("%s, %v: got %+v, %v", test.key, test.person, caller, err)
+		}
+		for _, tenant := range []string{"default", "acme", "other"} {
+			want := slices.Contains(test.want, tenant)
+			if caller.Serves(tenant) != want || r.RelayInForce(tenant, caller.Name, "key:"+test.key) != want {
+				t.Errorf("%s, %v: %s is served %t", test.key, test.person, tenant, caller.Serves(tenant))
+			}
+		}
 	}
 }
 

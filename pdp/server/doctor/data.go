@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
@@ -52,6 +53,7 @@ func (x *exam) toBeMade() {
 		return
 	}
 	x.ok("data", x.data+" does not exist yet; serve makes it")
+	x.relayed(nil)
 }
 
 // existing is the nearest directory upwards that there is.
@@ -119,6 +121,7 @@ func (x *exam) keys() {
 			inForce++
 		}
 	}
+	x.relayed(keys.List())
 	switch configured := len(x.Config.Auth.JWT)+len(x.Config.Auth.MTLS) > 0; {
 	case inForce == 0 && keys.Configured() && !configured:
 		x.bites("keys", "every API key is revoked, and nobody can ask", "policy-service keys add --data "+x.data+" --name NAME")
@@ -126,5 +129,27 @@ func (x *exam) keys() {
 		x.ok("keys", fmt.Sprintf("API keys in force: %d of %d", inForce, len(keys.List())))
 	default:
 		x.ok("keys", "there are no credentials: everybody on this machine may ask, nobody else can")
+	}
+}
+
+// relayed is whether there are the keys beside which alone some tokens count. A server starts without them: keys come and
+// go while it runs.
+func (x *exam) relayed(keys []auth.KeyInfo) {
+	for n, issuer := range x.Config.Auth.JWT {
+		for _, name := range issuer.RelayedBy {
+			at := slices.IndexFunc(keys, func(k auth.KeyInfo) bool { return k.Name == name })
+			what, try := "", "make a key of another name, and name that one"
+			switch {
+			case at < 0:
+				what, try = "there is none of that name", fmt.Sprintf("policy-service keys add --data %s --permission relay --name %q, or correct the name", x.data, name)
+			case !keys[at].Revoked.IsZero():
+				what = "it is revoked"
+			case !slices.Contains(keys[at].Permissions, auth.Relay):
+				what = "it lacks the permission relay"
+			default:
+				continue
+			}
+			x.bites("keys", fmt.Sprintf("auth.jwt[%d].relayed_by names the API key %q, and %s: what people say there does not count", n, name, what), try)
+		}
 	}
 }

@@ -328,6 +328,46 @@ func TestConfiguration(t *testing.T) {
 	mustBite(t, doctor.Examine(t.Context(), p), "configuration", "the keys of https://issuer.example.com cannot be read")
 }
 
+// People answer a gateway, and nobody hears it: the key that brings their tokens is not there, or may not.
+func TestKeysThatRelay(t *testing.T) {
+	data := lived(t)
+	keys, err := auth.OpenKeys(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"mcp", "old"} {
+		if _, err := keys.Add(auth.KeySpec{Name: name, Grant: auth.Grant{Permissions: []auth.Permission{auth.Decide, auth.Relay}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := keys.Revoke("old"); err != nil {
+		t.Fatal(err)
+	}
+	with := func(data string, names ...string) []doctor.Finding {
+		p := patient(data)
+		p.Config.Auth.JWT = []auth.JWTIssuer{
+			{Issuer: "https://login.example.com", Audience: "pdp"},
+			{Issuer: "https://login.example.com", Audience: "https://mcp.example.com", RelayedBy: names},
+		}
+		return doctor.Examine(t.Context(), p)
+	}
+	if bites := biting(with(data, "mcp"), "keys"); bites != "" {
+		t.Errorf("a key that relays: %s", bites)
+	}
+	found := with(data, "mcp", "mpc", "old", "gateway")
+	for _, want := range []string{
+		`auth.jwt[1].relayed_by names the API key "mpc", and there is none of that name: what people say there does not count; policy-service keys add --data ` + data + ` --permission relay --name "mpc", or correct the name`,
+		`names the API key "old", and it is revoked`,
+		`names the API key "gateway", and it lacks the permission relay: what people say there does not count; make a key of another name`,
+	} {
+		mustBite(t, found, "keys", want)
+	}
+	if bites := biting(found, "keys"); strings.Count(bites, "\n") != 3 {
+		t.Errorf("the keys: %s", bites)
+	}
+	mustBite(t, with(filepath.Join(t.TempDir(), "yet"), "mcp"), "keys", `names the API key "mcp", and there is none of that name`)
+}
+
 // What was approved must not stop to count because the log forgets it first.
 func TestRetentionOutlastedByApprovals(t *testing.T) {
 	dir := t.TempDir()

@@ -1,0 +1,310 @@
+package server_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
+)
+
+// Whoever stands in for another person votes by the ways that are open to that person, and by no other: a lead who
+// decides in a console does not have somebody's agent confirm instead.
+func TestADelegateHasNoOtherWay(t *testing.T) {
+	r := openRelays(t, votesFiles())
+	id := r.asksFor("deploy", "mia")
+	path := "/v1/approvals/" + id
+	if status, text := r.do("desk", "POST", path+"/decision", `{"decision":"delegate","to":"user::\"bob\"","reason":"on leave"}`, r.beside("noah", forGateway)...); status != 200 {
+		t.Fatalf("he delegates: %d %s", status, text)
+	}
+	his := r.beside("bob", forGateway)
+	r.key["bob"] = "Bearer " + r.token("bob", "pdp")
+	for name, test := range map[string]struct {
+		who, method, path, body string
+		header                  []string
+	}{
+		"by a form":              {"gw", "POST", "/response", accepts, his},
+		"he is shown a form":     {"gw", "GET", "/elicitation", "", his},
+		"who named him is shown": {"gw", "GET", "/elicitation", "", r.beside("noah", forGateway)}, // he sees it, and decides no more
+		"by the API":             {"bob", "POST", "/decision", yes, nil},
+		"by the API, as a reply": {"bob", "POST", "/response", accepts, nil},
+	} {
+		if status, text := r.do(test.who, test.method, path+test.path, test.body, test.header...); status != 404 {
+			t.Errorf("%s: got %d %s", name, status, text)
+		}
+	}
+	if status, text := r.do("desk", "POST", path+"/decision", yes, his...); status != 200 || !strings.Contains(text, `"status":"approved"`) {
+		t.Errorf("in the console: %d %s", status, text)
+	}
+	// A table says the way of each, too.
+	_, table := r.do("auditor", "GET", "/v1/log/export?format=csv&approval="+id, "")
+	if !strings.Contains(table, `""via"":""console"",""gateway"":""key:desk""`) {
+		t.Errorf("the table is %s", table)
+	}
+}
+
+// Who has voted is shown no form: what they answered would not count.
+func TestAFormForWhoHasVoted(t *testing.T) {
+	r := openRelays(t, votesFiles("obligations.yaml", "\ntwice: {type: approval_required, properties: {template: any, quorum: 2}}\n",
+		"a.cedar", `@id("stop") @obligation("twice") permit(principal, action == Action::"tool.invoke", resource == tool::"stop");`))
+	id := r.asksFor("stop", "mia")
+	path, his := "/v1/approvals/"+id, r.beside("noah", forGateway)
+	if status, text := r.do("desk", "POST", path+"/decision", yes, his...); status != 200 || !strings.Contains(text, `"status":"pending"`) {
+		t.Fatalf("he approves: %d %s", status, text)
+	}
+	if status, text := r.do("gw", "GET", path+"/elicitation", "", his...); status != 409 || !strings.Contains(text, "you have voted") {
+		t.Errorf("he is shown %d %s", status, text)
+	}
+	if status, text := r.do("gw-b", "GET", path+"/elicitation", "", r.beside("zoe", forOther)...); status != 200 {
+		t.Errorf("another lead is shown %d %s", status, text)
+	}
+	if got := strings.Join(r.onRecord(id), ", "); got != `filed, approve user::"noah" console key:desk, offered user::"zoe" form key:gw-b` {
+		t.Errorf("on record is %s", got)
+	}
+}
+
+// One person by every way at once is one person.
+func TestOnePersonByEveryWayAtOnce(t *testing.T) {
+	r := openRelays(t, votesFiles("obligations.yaml", "\ntwice: {type: approval_required, properties: {template: any, quorum: 2}}\n",
+		"a.cedar", `@id("stop") @obligation("twice") permit(principal, action == Action::"tool.invoke", resource == tool::"stop");`))
+	id := r.asksFor("stop", "mia")
+	r.key["noah"] = "Bearer " + r.token("noah", "pdp")
+	path, his, other := "/v1/approvals/"+id, r.beside("noah", forGateway), r.beside("noah", forOther)
+	var counted, refused atomic.Int32
+	var all sync.WaitGroup
+	for n := range 32 {
+		all.Go(func() {
+			var status int
+			switch n % 4 {
+			case 0:
+				status, _ = r.do("noah", "POST", path+"/decision", yes)
+			case 1:
+				status, _ = r.do("gw", "POST", path+"/response", accepts, his...)
+			case 2:
+				status, _ = r.do("desk", "POST", path+"/decision", yes, his...)
+			case 3:
+				status, _ = r.do("gw-b", "POST", path+"/response", accepts, other...)
+			}
+			switch status {
+			case http.StatusOK:
+				counted.Add(1)
+			case http.StatusConflict:
+				refused.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if got, _ := r.sees("gw", id); counted.Load() != 1 || refused.Load() != 31 || got.Status != "pending" || len(got.Said) != 1 {
+		t.Errorf("%d counted, %d refused: %+v", counted.Load(), refused.Load(), got)
+	}
+	if got := r.asks("gw", strings.Replace(forPerson("stop", "mia"), `"arguments"`, `"justification":"approved","arguments"`, 1)); got.may() {
+		t.Errorf("it goes through: %+v", got)
+	}
+}
+
+// A key that is revoked, or an entry that no longer names it, while people answer: nothing that it brought allows
+// anything after that, whether it was before or after.
+func TestVotesWhileTheirWayEnds(t *testing.T) {
+	for name, end := range map[string]func(relays){
+		"the key is revoked": func(r relays) {
+			keys, err := auth.OpenKeys(r.data)
+			must(t, err)
+			must(t, keys.Revoke("gw-b"))
+		},
+		"the entry is gone": func(r relays) {
+			must(t, r.Reconfigure(t.Context(), func() (server.Config, error) {
+				config := r.config
+				config.Auth.JWT = config.Auth.JWT[:2]
+				return config, nil
+			}))
+		},
+	} {
+		r := openRelays(t, votesFiles())
+		var ids []string
+		for n := range 16 {
+			ids = append(ids, r.asks("pep", tool("push", fmt.Sprintf(`"arguments":{"n":%d}`, n))).Approval.ID)
+		}
+		his := r.beside("noah", forOther)
+		var all sync.WaitGroup
+		var counted atomic.Int32
+		for n, id := range ids {
+			all.Go(func() {
+				if status, _ := r.do("gw-b", "POST", "/v1/approvals/"+id+"/response", accepts, his...); status == http.StatusOK {
+					counted.Add(1)
+				}
+			})
+			if n == len(ids)/2 {
+				all.Go(func() { end(r) })
+			}
+		}
+		all.Wait()
+		eventually(t, name, func() bool {
+			return r.status("gw-b", "GET", "/v1/approvals/"+ids[0]+"/elicitation", "", his...) == http.StatusUnauthorized
+		})
+		for n := range ids {
+			if got := r.asks("pep", tool("push", fmt.Sprintf(`"arguments":{"n":%d},"justification":"approved"`, n))); got.may() {
+				t.Errorf("%s: %d goes through", name, n)
+			}
+		}
+		t.Logf("%s: %d were counted before", name, counted.Load())
+	}
+}
+
+// A gateway's or a console's key with the person's good token is refused on every route but its own, and leaves nothing.
+func TestARelayedTokenOnEveryRoute(t *testing.T) {
+	r := openRelays(t, votesFiles())
+	id := r.asksFor("push", "mia")
+	before := r.recorded()
+	routes, err := server.Routes()
+	must(t, err)
+	own := map[string]string{
+		"GET /v1/approvals/{id}/elicitation": "gw", "POST /v1/approvals/{id}/response": "gw",
+		"GET /v1/approvals": "desk", "GET /v1/approvals/{id}": "desk", "POST /v1/approvals/{id}/decision": "desk", "POST /v1/approvals/{id}/revoke": "desk",
+	}
+	his := r.beside("noah", forGateway)
+	refused := 0
+	for _, route := range routes {
+		method, path, _ := strings.Cut(route, " ")
+		path = strings.NewReplacer("{id}", id, "{tenant}", "acme", "{digest}", "h1:x").Replace(path)
+		for _, who := range []string{"gw", "desk"} {
+			if own[route] == who {
+				delete(own, route)
+				continue
+			}
+			body := ""
+			if method == http.MethodPost {
+				body = yes
+			}
+			if got := r.status(who, method, path, body, his...); got != http.StatusForbidden {
+				t.Errorf("%s: %s is %d", who, route, got)
+			}
+			refused++
+		}
+	}
+	if refused < 80 || len(own) > 0 {
+		t.Errorf("%d were refused; there is no %v", refused, own)
+	}
+	if after := r.recorded(); after != before {
+		t.Errorf("%d records came of it", after-before)
+	}
+}
+
+// An authenticator of the embedding program, or the rule of loopback, may know nothing of the header. Nobody is told that
+// it counted.
+func TestApproverTokenThatNobodyLooksAt(t *testing.T) {
+	for name, callers := range map[string]door.Authenticator{"the program's own": always{Name: "a", AllTenants: true, Permissions: []auth.Permission{auth.Approve, auth.Explain}}, "loopback": auth.Loopback{}} {
+		s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.Authenticator = callers })
+		for _, path := range []string{"/readyz", "/v1/approvals/x/response", "/v1/approvals/x/elicitation", "/v1/approvals", "/metrics"} {
+			method := http.MethodGet
+			if strings.HasSuffix(path, "/response") {
+				method = http.MethodPost
+			}
+			if got := s.Do(method, path, "", auth.ApproverToken, "eyJ.x.y"); got.Status != http.StatusForbidden || !strings.Contains(got.Body, "Approver-Token") {
+				t.Errorf("%s: %s is %d %s", name, path, got.Status, got.Body)
+			}
+		}
+		if got := s.Get("/readyz"); got.Status != http.StatusOK {
+			t.Errorf("%s: without the header: %d %s", name, got.Status, got.Body)
+		}
+	}
+}
+
+// However the header is written, there is one token in it, or nobody is believed.
+func TestApproverTokenAsItIsWritten(t *testing.T) {
+	r := openRelays(t, votesFiles())
+	id := r.asksFor("push", "mia")
+	his, hers := r.token("noah", forGateway), r.token("mia", forGateway)
+	for name, test := range map[string]struct {
+		header string
+		want   int
+	}{
+		"twice":                      {"Approver-Token: " + his + "\r\nApprover-Token: " + his, 401},
+		"twice in other letters":     {"approver-token: " + his + "\r\nAPPROVER-TOKEN: " + his, 401},
+		"two people":                 {"Approver-Token: " + hers + "\r\napprover-token: " + his, 401},
+		"two people in one line":     {"Approver-Token: " + hers + ", " + his, 401},
+		"a person and nothing":       {"Approver-Token: " + his + "\r\nApprover-Token:", 401},
+		"nothing":                    {"Approver-Token:", 401},
+		"with a scheme":              {"Approver-Token: Bearer " + his, 401},
+		"folded":                     {"Approver-Token: Bearer\r\n " + his, 401},
+		"another name":               {"Approver_Token: " + his, 403},
+		"a space before the colon":   {"Approver-Token : " + his, 400},
+		"as the Authorization too":   {"Approver-Token: " + his + "\r\nAuthorization: Bearer " + his, 401},
+		"in a trailer":               {"Trailer: Approver-Token\r\nX-Approver-Token: " + his, 403},
+		"by a proxy's header":        {"X-Forwarded-Approver-Token: " + his, 403},
+		"a token with = behind it":   {"Approver-Token: " + his + "=", 401},
+		"a token with a fourth part": {"Approver-Token: " + his + "." + his[strings.LastIndexByte(his, '.')+1:], 401},
+	} {
+		if got := r.raw(id, test.header); !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", test.want)) {
+			t.Errorf("%s: want %d, got %s", name, test.want, got)
+		}
+	}
+	if got, _ := r.sees("gw", id); got.Version != 1 {
+		t.Errorf("somebody has voted: %+v", got)
+	}
+	if got := r.raw(id, "aPPROVER-tOKEN:  "+his+" "); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
+		t.Errorf("as it should be: %s", got)
+	}
+}
+
+// raw has a gateway answer a form, with a header as it is written.
+func (r relays) raw(id, header string) string {
+	r.t.Helper()
+	return exchange(r.t, r.Addr(), fmt.Appendf(nil, "POST /v1/approvals/%s/response HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Type: application/json\r\nAuthorization: %s\r\n%s\r\nContent-Length: %d\r\n\r\n%s",
+		id, r.Addr(), r.key["gw"], header, len(accepts), accepts))
+}
+
+// Nothing that the service writes or answers has a token that came in Approver-Token, be it good or not.
+func TestApproverTokenIsInNoText(t *testing.T) {
+	var told buffer
+	r := openRelays(t, votesFiles(), logTo(&told))
+	id := r.asksFor("push", "mia")
+	var answers strings.Builder
+	tokens := []string{r.token("noah", forGateway), r.token("mia", forGateway), r.token("noah", forOther), r.token("noah", "pdp"), "eyJhbGciOiJub25lIn0.eyJzdWIiOiJub2FoIn0.", "approver-token-of-nobody"}
+	for _, token := range tokens {
+		for _, who := range []string{"gw", "desk", "gw-b", "pep", "zoe"} {
+			for _, route := range []string{"GET /elicitation", "POST /response", "POST /decision", "POST /revoke", "GET ", "POST /cancel"} {
+				method, path, _ := strings.Cut(route, " ")
+				_, text := r.do(who, method, "/v1/approvals/"+id+path, map[string]string{"GET": "", "POST": yes}[method], auth.ApproverToken, token)
+				answers.WriteString(text)
+			}
+			_, text := r.do(who, "POST", "/access/v1/evaluation", forPerson("push", "mia"), auth.ApproverToken, token)
+			answers.WriteString(text)
+		}
+	}
+	_, log := r.do("auditor", "GET", "/v1/log/export", "")
+	stopAndWait(t, r.Server)
+	all := map[string]string{"the log of the service": told.String(), "the answers": answers.String(), "the decision log": log}
+	must(t, fs.WalkDir(os.DirFS(r.data), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(r.data, name))
+		all[name] = string(content)
+		return err
+	}))
+	if !strings.Contains(log, `"via":"console"`) || len(all) < 6 || told.String() == "" {
+		t.Errorf("nobody has voted, or nothing was written: %d texts", len(all))
+	}
+	for _, token := range tokens {
+		for part := range strings.SplitSeq(token, ".") {
+			if claims, err := base64.RawURLEncoding.DecodeString(part); part == "" || err == nil && strings.HasPrefix(string(claims), `{"alg"`) {
+				continue
+			}
+			for name, text := range all {
+				if strings.Contains(text, part) {
+					t.Errorf("%s has %s", name, part)
+				}
+			}
+		}
+	}
+}
