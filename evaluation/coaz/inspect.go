@@ -145,7 +145,7 @@ func (i *inspector) call(e ast.Expr, s scope) {
 	if call.IsMemberFunction() {
 		parts = append([]ast.Expr{call.Target()}, parts...)
 	}
-	switch call.FunctionName() {
+	switch strings.TrimPrefix(call.FunctionName(), ".") { // .matches(…) is matches(…)
 	case operators.Add:
 		i.builds = true
 	case overloads.Matches:
