@@ -207,14 +207,14 @@ func (e *expression) append(b []byte, r *resolution) ([]byte, bool, *Error) {
 		value = o.GetValue()
 	}
 	if n, ok := e.copied(r, value); ok {
-		return append(b, n...), true, nil
+		return r.within(append(b, n...), e.at)
 	}
-	w := resultWriter{limit: len(b) + e.language.limits.Request.Body, depth: e.language.limits.Request.Depth}
+	w := resultWriter{limits: e.language.limits.Request, depth: e.language.limits.Request.Depth}
 	b, problem := w.append(b, value)
 	if problem != "" {
 		return nil, false, e.fail(r, 0, problem)
 	}
-	return b, true, nil
+	return r.within(b, e.at)
 }
 
 // copied is the text of a number that the expression only reads: it is sent as it came, 1.0 as 1.0.

@@ -50,6 +50,9 @@ func bombs(t testing.TB) map[string]string {
 		"many costly expressions":    contextWith(`[` + many(300, `"$params.l.exists(a, a == 2)",`) + `1]`),
 		"errors that are absorbed":   leaf("params.l.exists(a, params[params.s] == 1)"),
 		"an error that holds it all": leaf("params.l.exists(a, [?dyn(params.t)] == [])"),
+		"thousands of copies":        contextWith(`[` + many(2000, `"$params.s",`) + `1]`),
+		"thousands of built copies":  contextWith(`[` + many(2000, `"$[params.u]",`) + `1]`),
+		"copies in each entry":       `{"evaluations": {"resource": {"type": "t", "id": "i"}, "action": {"name": "a"}, "evaluations": [` + many(63, `{"context": {"x": "$params"}},`) + `{}]}}`,
 		"messages":                   leaf("google.protobuf.Any{type_url: params.s}"),
 	}
 }
@@ -58,7 +61,7 @@ func bombs(t testing.TB) map[string]string {
 func greedy(t testing.TB) coaz.Operation {
 	t.Helper()
 	many := func(n int, s string) string { return strings.TrimSuffix(strings.Repeat(s+",", n), ",") }
-	return operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"s": "`+strings.Repeat("x", 500_000)+`", "m": "`+strings.Repeat("x", 1000)+`", "p": "(x{1000}){100}",
+	return operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"s": "`+strings.Repeat("x", 500_000)+`", "m": "`+strings.Repeat("x", 1000)+`", "p": "(x{1000}){100}", "u": "`+strings.Repeat("x", 150_000)+`",
 		"l": [`+many(4000, "1")+`], "t": [`+many(4000, `"`+strings.Repeat("y", 100)+`"`)+`]}}`)
 }
 
@@ -91,6 +94,21 @@ func TestMaliciousMappings(t *testing.T) {
 				t.Errorf("the question has %d bytes", size)
 			}
 		})
+	}
+}
+
+// The older dialect has no cost that could run out: it copies.
+func TestMaliciousOlderMapping(t *testing.T) {
+	m, err := newBinding(t, coaz.Options{}).Parse(object(t, sepTool(older(t, "context", `{"x": [`+strings.Repeat(`"$.properties",`, 1500)+`"$.token.sub"]}`))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	op := operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"arguments": {"id": "i", "s": "`+strings.Repeat("x", 500_000)+`"}}}`)
+	if used := allocated(func() { _, err = m.Questions(op) }); used > 16<<20 {
+		t.Errorf("asking takes %d bytes", used)
+	}
+	if wrong := mappingError(t, err); !strings.Contains(wrong.Detail, "more than 1048576 bytes") || !strings.HasPrefix(wrong.Pointer, "/context/x/") || wrong.Expression != "$.properties" {
+		t.Errorf("%+v", wrong)
 	}
 }
 
