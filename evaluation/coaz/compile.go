@@ -137,7 +137,7 @@ func (c *compiler) complete(t, shared template, at string) *Error {
 		}
 		for _, name := range namesOf(p.name) {
 			if !has(p.node, name) && !has(inherited, name) {
-				return c.fail(at+escaped(p.name)+escaped(name), "missing; it must be a string")
+				return c.fail(at+escaped(p.name)+escaped(name), noName)
 			}
 		}
 	}

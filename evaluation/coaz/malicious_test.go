@@ -172,6 +172,36 @@ func TestLiars(t *testing.T) {
 	}
 }
 
+// TestNothingFallsBack: a caller who leaves out an argument, or sends null, does not have the default beside the entries
+// asked about instead.
+func TestNothingFallsBack(t *testing.T) {
+	for _, own := range []string{
+		`"resource": {"type": "object", "id": "$params.arguments.to"}`, `"resource": {"type": "object", "id": "$params.arguments.?to"}`,
+		`"resource": {"type": "object", "id": "$params.arguments.?gone"}`, `"resource": {"type": "$params.arguments.to", "id": "x"}`,
+		`"resource": "$params.arguments.?gone"`, `"resource": "$params.arguments.to"`, `"resource": "$params.arguments.half"`, `"resource": "$params.arguments.none"`,
+		`"action": {"name": "$params.arguments.to"}`, `"action": "$params.arguments.none"`, `"action": "$params.arguments.?gone"`,
+	} {
+		text := `{"evaluations": {"subject": {"type": "user", "id": "$token.sub"}, "resource": {"type": "object", "id": "public"}, "action": {"name": "read"},
+			"evaluations": [{}, {` + own + `}]}}`
+		op := operationOf(t, `{"method": "tools/call", "params": {"arguments": {"to": null, "half": {"type": "object", "id": null}, "none": {}}}, "token": {"sub": "alice"}}`)
+		b := newBinding(t, coaz.Options{})
+		ofOperator, err := b.Compile(object(t, text), coaz.AuthZEN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []*coaz.Mapping{declare(t, b, text), ofOperator} {
+			q, err := m.Questions(op)
+			if err == nil {
+				t.Errorf("%s: %s", own, q.Envelopes[0].Body)
+				continue
+			}
+			if wrong := mappingError(t, err); !strings.HasPrefix(wrong.Pointer, "/evaluations/evaluations/1/") || wrong.Expression == "" {
+				t.Errorf("%s: %+v", own, wrong)
+			}
+		}
+	}
+}
+
 // TestLimits goes one beyond each bound, and not beyond it.
 func TestLimits(t *testing.T) {
 	o := coaz.Options{Limits: coaz.Limits{Mapping: 400, Depth: 4, Entries: 2, Expression: 50, Cost: 60, Values: 50}}
