@@ -262,7 +262,7 @@ func supplied(t *testing.T) {
 }
 
 func subjectInEntry(t *testing.T) {
-	for _, subject := range []string{`{}`, `{"id": "$token.sub"}`, `"$params.arguments.map"`, `"x"`, `{"type": "user"}`} {
+	for _, subject := range []string{`{}`, `{"id": "$token.sub"}`, `"$params.arguments.map"`, `"x"`, `{"type": "user"}`, `null`} {
 		refusedAt(t, coaz.Options{Override: coaz.WarnOverride}, `{"evaluations": {"resource": {"type": "t", "id": "i"}, "evaluations": [
 			{"action": {"name": "a"}}, {"action": {"name": "b"}, "subject": `+subject+`}]}}`, "/evaluations/evaluations/1/subject", "must not have a subject")
 	}

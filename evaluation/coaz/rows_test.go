@@ -117,6 +117,8 @@ func envelopes(t *testing.T) {
 		`{"search": {}}`:                        "/search",
 		`{"Evaluation": {}}`:                    "/Evaluation",
 		`{"evaluation": []}`:                    "/evaluation",
+		`{"evaluation": null}`:                  "/evaluation",
+		`{"evaluations": null}`:                 "/evaluations",
 		`{"evaluation": "$params.arguments"}`:   "/evaluation",
 		`{"evaluations": {"evaluations": []}}`:  "/evaluations/evaluations",
 		`{"evaluations": {}}`:                   "/evaluations/evaluations",
