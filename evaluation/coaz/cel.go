@@ -161,6 +161,9 @@ func unwrapped(t *cel.Type) *cel.Type {
 	return t
 }
 
+// optionalHasValue is what the library calls hasValue with a value, which compares.
+const optionalHasValue = "optional_hasValue_value"
+
 func (l *language) program(checked *cel.Ast, seen *inspector) (cel.Program, error) {
 	if seen.alone() {
 		return l.env.Program(checked) // it costs what it is long
@@ -173,6 +176,7 @@ func (l *language) program(checked *cel.Ast, seen *inspector) (cel.Program, erro
 		cel.CostTrackerOptions(
 			cost.OverloadTracker(overloads.Equals, l.comparisonCost),
 			cost.OverloadTracker(overloads.NotEquals, l.comparisonCost),
+			cost.OverloadTracker(optionalHasValue, l.comparisonCost),
 			cost.OverloadTracker(overloads.InList, l.membershipCost),
 			cost.OverloadTracker(overloads.MatchesString, matchingCost(programs)),
 			cost.OverloadTracker(overloads.Matches, matchingCost(programs)),

@@ -35,6 +35,10 @@ func exactly(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error)
 			}), nil
 		case operators.In:
 			return recall(part, contained), nil
+		case "hasValue":
+			if len(part.Args()) == 2 {
+				return recall(part, holding), nil
+			}
 		}
 	}
 	return i, nil
@@ -60,6 +64,18 @@ func contained(v ...ref.Val) ref.Val {
 		return types.NoSuchOverloadErr()
 	}
 	return container.Contains(v[0])
+}
+
+// holding reports whether an optional value is a value.
+func holding(v ...ref.Val) ref.Val {
+	optional, ok := v[0].(*types.Optional)
+	switch {
+	case !ok:
+		return types.NoSuchOverloadErr()
+	case !optional.HasValue():
+		return types.False
+	}
+	return equal(optional.GetValue(), v[1])
 }
 
 // inOrder makes maps that are gone through in the order of their keys.

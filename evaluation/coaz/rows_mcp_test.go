@@ -31,6 +31,8 @@ func asTheyCame(t *testing.T) {
 		"$params.arguments.big in [1]", "$5 in params.arguments.n", "$params.arguments == params.arguments", "$params.arguments.big + 1", "$string(params.arguments.big)",
 		"$int(params.arguments.big)", "$[params.arguments.big] == [5]", "$[5] == [params.arguments.big]", "$-params.arguments.big", "$params.arguments.n.exists(n, n == 77)",
 		"$params.arguments.big == 12345678901234567890123.0", "$optional.of(params.arguments.big) == optional.of(5)", "$params.arguments.n[8] > 3.0",
+		"$optional.of(params.arguments.big).hasValue(5)", "$optional.of(5).hasValue(params.arguments.big)", "$optional.of([params.arguments.big]).hasValue([5])",
+		"$params.arguments.?n.hasValue([1])", "$optional.of(dyn([5])).hasValue(dyn([params.arguments.big]))",
 	} {
 		_, err := declare(t, newBinding(t, coaz.Options{}), contextOf(t, leaf)).Questions(op)
 		if err == nil {
