@@ -97,14 +97,26 @@ func (o *inOrder) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, o.Exec)
 }
 
-// comparisonCost is what comparing costs: the smaller of the two values.
+// comparisonCost is what comparing costs: the smaller of the two values, and what looking through them takes before.
 func (l *language) comparisonCost(args []ref.Val, _ ref.Val) *uint64 {
-	return charge(1 + min(l.weight(args[0]), l.weight(args[1])))
+	return charge(1 + min(l.weight(args[0]), l.weight(args[1])) + l.search(args[0]) + l.search(args[1]))
 }
 
-// membershipCost is what looking for a value in a list costs: the list.
+// membershipCost is what looking for a value in a list costs: the list, and what looking through the value takes before.
 func (l *language) membershipCost(args []ref.Val, _ ref.Val) *uint64 {
-	return charge(1 + l.weight(args[1]))
+	return charge(1 + l.weight(args[1]) + l.search(args[0]))
+}
+
+// search is what looking through a value for numbers that CEL cannot hold costs. What was sent is looked through once,
+// what an expression makes of it each time.
+func (l *language) search(v ref.Val) uint64 {
+	switch v.(type) {
+	case *jsonMap, *list:
+		return 0
+	case traits.Mapper, traits.Lister, *types.Optional:
+		return l.weight(v)
+	}
+	return 0
 }
 
 func (l *language) weight(v ref.Val) uint64 { return uint64(l.size.AggregateSize(v)) }

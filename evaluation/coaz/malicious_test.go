@@ -53,6 +53,13 @@ func bombs(t testing.TB) map[string]string {
 		"thousands of copies":        contextWith(`[` + many(2000, `"$params.s",`) + `1]`),
 		"thousands of built copies":  contextWith(`[` + many(2000, `"$[params.u]",`) + `1]`),
 		"copies in each entry":       `{"evaluations": {"resource": {"type": "t", "id": "i"}, "action": {"name": "a"}, "evaluations": [` + many(63, `{"context": {"x": "$params"}},`) + `{}]}}`,
+		"names, over and over":       leaf("params.l.all(a, params.o.exists(k, true))"),
+		"an object, compared":        leaf("params.l.all(a, params.o != a)"),
+		"an object, looked for":      leaf("params.l.all(a, !(params.o in [a]))"),
+		"an object, in an optional":  leaf("params.l.all(a, !params.?o.hasValue(a))"),
+		"a built list, compared":     leaf("[optional.of(params.l + [1])].all(b, params.l.all(a, b != optional.of(a)))"),
+		"a built list, looked for":   leaf("[params.l + [1]].all(b, params.l.all(a, !(b in [a])))"),
+		"a long number":              leaf("params.l.all(a, params.f > 0)"),
 		"messages":                   leaf("google.protobuf.Any{type_url: params.s}"),
 	}
 }
@@ -62,6 +69,7 @@ func greedy(t testing.TB) coaz.Operation {
 	t.Helper()
 	many := func(n int, s string) string { return strings.TrimSuffix(strings.Repeat(s+",", n), ",") }
 	return operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"s": "`+strings.Repeat("x", 500_000)+`", "m": "`+strings.Repeat("x", 1000)+`", "p": "`+strings.Repeat("x{1000}", 300)+`", "u": "`+strings.Repeat("x", 150_000)+`",
+		"f": 0.5`+strings.Repeat("0", 500_000)+`, "o": {`+strings.TrimSuffix(strings.ReplaceAll(manyMembers(4000), ":1,", ":0.5,"), ",")+`},
 		"l": [`+many(4000, "1")+`], "t": [`+many(4000, `"`+strings.Repeat("y", 100)+`"`)+`]}}`)
 }
 
