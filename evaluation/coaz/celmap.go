@@ -139,9 +139,10 @@ func (m *jsonMap) ConvertToType(t ref.Type) ref.Val {
 	return types.NewErrFromString("no such overload")
 }
 
-func (m *jsonMap) Size() ref.Val  { return m.sorted().Size() }
-func (m *jsonMap) Type() ref.Type { return types.MapType }
-func (m *jsonMap) Value() any     { return m.object }
+func (m *jsonMap) Size() ref.Val     { return m.sorted().Size() }
+func (m *jsonMap) IsZeroValue() bool { return m.Size() == types.IntZero }
+func (m *jsonMap) Type() ref.Type    { return types.MapType }
+func (m *jsonMap) Value() any        { return m.object }
 
 // sorted is a map that an expression made. The library goes through it in another order each time.
 type sorted struct{ traits.Mapper }
@@ -173,6 +174,9 @@ func (s *sorted) Equal(other ref.Val) ref.Val {
 	}
 	return s.Mapper.Equal(other)
 }
+
+// IsZeroValue reports whether the map is empty.
+func (s *sorted) IsZeroValue() bool { return s.Size() == types.IntZero }
 
 // AggregateSize counts what is in the map.
 func (s *sorted) AggregateSize(sizer types.AggregateSizer) uint32 {

@@ -104,6 +104,7 @@ func (l *list) ConvertToType(t ref.Type) ref.Val            { return l.elements(
 func (l *list) Equal(other ref.Val) ref.Val                 { return l.elements().Equal(other) }
 func (l *list) Get(i ref.Val) ref.Val                       { return l.elements().Get(i) }
 func (l *list) Iterator() traits.Iterator                   { return l.elements().Iterator() }
+func (l *list) IsZeroValue() bool                           { return l.value.Len() == 0 }
 func (l *list) Size() ref.Val                               { return types.Int(l.value.Len()) }
 func (l *list) Type() ref.Type                              { return types.ListType }
 func (l *list) Value() any                                  { return l.elements().Value() }

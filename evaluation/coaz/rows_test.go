@@ -64,7 +64,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-const asked = `{"method": "tools/call", "params": {"name": "t", "arguments": {"id": "i-1", "n": 7, "list": ["a", "b"], "map": {"k": "v"}, "empty": ""}},
+const asked = `{"method": "tools/call", "params": {"name": "t", "arguments": {"id": "i-1", "n": 7, "list": ["a", "b"], "map": {"k": "v"}, "empty": "", "none": [], "nothing": {}}},
 	"token": {"sub": "alice", "client_id": "agent-1", "act": {"sub": "carol"}, "roles": ["r"], "aud": "https://mcp.example.com"}}`
 
 // single is a mapping with these parts, each of which may be replaced by another or, by "", left out.
@@ -189,6 +189,8 @@ func results(t *testing.T) {
 		"$'s'": `"s"`, "$7": `7`, "$-7": `-7`, "$7u": `7`, "$1.5": `1.5`, "$true": `true`, "$[1, 'a', [true]]": `[1,"a",[true]]`,
 		"${'b': 1, 'a': {'c': [2.5]}}": `{"a":{"c":[2.5]},"b":1}`, "$params.arguments.list": `["a","b"]`, "$9007199254740993": `9007199254740993`,
 		"$9223372036854775807": `9223372036854775807`, "$18446744073709551615u": `18446744073709551615`, "$optional.of(params.name)": `"t"`,
+		"$optional.ofNonZeroValue(params.arguments.list)": `["a","b"]`, "$optional.ofNonZeroValue(params.arguments.map)": `{"k":"v"}`,
+		"$optional.ofNonZeroValue(params.arguments.none).orValue(1)": `1`, "$optional.ofNonZeroValue(params.arguments.nothing).orValue(1)": `1`, "$optional.ofNonZeroValue(dyn({})).orValue(1)": `1`,
 		"$params.arguments.?no.orValue('d')": `"d"`, "$[?params.arguments.?no, 1]": `[1]`, "${?'a': params.?no}": `{}`,
 	} {
 		q := questionsOf(t, coaz.Options{}, contextOf(t, leaf))
