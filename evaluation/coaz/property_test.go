@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode"
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
@@ -138,6 +139,30 @@ func TestErrorsQuoteNoValue(t *testing.T) {
 	}
 	if failures < 300 {
 		t.Errorf("only %d mappings failed", failures)
+	}
+}
+
+// TestErrorsAreOneLine: neither who wrote a mapping nor who calls writes lines into a log, or long ones.
+func TestErrorsAreOneLine(t *testing.T) {
+	const name = "x\n2026-11-22 permitted \x1b[2K\u202e\u0000"
+	long := strings.Repeat("n", 100_000)
+	b := newBinding(t, coaz.Options{})
+	op := operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"arguments": {"odd": {`+string(jsonOf(t, name))+`: 1}, "long": {"type": "t", "id": "i", "`+long+`": 1}, "entity": {"`+long+`": 1}}}}`)
+	for _, mapping := range []string{
+		contextWith(`{` + string(jsonOf(t, name)) + `: "$params.no"}`),
+		single(map[string]string{"resource": `{"type": "t", "id": "i", ` + string(jsonOf(t, name)) + `: 1}`}),
+		single(map[string]string{"resource": `"$params.arguments.odd"`}), single(map[string]string{"resource": `"$params.arguments.long"`}),
+		single(map[string]string{"subject": `"$params.arguments.entity"`}), contextOf(t, "$1 + \n\x1b[2K\u202e"), contextOf(t, "$x.\u2028"),
+		`{` + string(jsonOf(t, name)) + `: {}}`,
+	} {
+		m, err := b.Parse(tool(t, mapping))
+		if err == nil {
+			_, err = m.Questions(op)
+		}
+		text := mappingError(t, err).Error()
+		if len(text) > 2000 || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%d bytes: %.2000q", len(text), text)
+		}
 	}
 }
 

@@ -121,7 +121,7 @@ func (w whole) append(b []byte, r *resolution) ([]byte, bool, *Error) {
 	b = append(b[:before], '{')
 	for name, v := range o.Members {
 		if !known(name, w.names) {
-			return nil, false, r.fail(w.at+escaped(name), besideProperties)
+			return nil, false, r.envelope.refusedAt(r, w.at, evaluation.Malformed(besideProperties, "", name)) // it may be long
 		}
 		if b, err = appendMember(b, name, literalOf(v), r); err != nil {
 			return nil, false, err
