@@ -30,7 +30,7 @@ func newLanguage(limits Limits, inputs []string) (*language, error) {
 		cel.DefaultUTCTimeZone(true),
 		cel.EnableErrorOnBadPresenceTest(true), // .?x of a string is a mistake, and not an x that is absent
 		cel.ParserRecursionLimit(maxNesting),
-		cel.ExpressionNodeLimit(maxNodes),
+		cel.ExpressionNodeLimit(allNodes),
 		cel.Variable("params", cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable("token", cel.MapType(cel.StringType, cel.DynType)),
 	}
@@ -102,6 +102,9 @@ func (c *compiler) expression(l *leaf) (node, *Error) {
 	if seen.inspect(parsed.NativeRep().Expr()); seen.problem != "" {
 		return fail(offsets[seen.where], seen.problem)
 	}
+	if problem := c.account(&seen); problem != "" {
+		return fail(0, problem)
+	}
 	checked, issues := language.env.Check(parsed)
 	if issues.Err() != nil {
 		return fail(offsetOf(source, issues), found("the types in the expression do not fit", issues))
@@ -125,6 +128,25 @@ func (c *compiler) expression(l *leaf) (node, *Error) {
 		e.copies = &seen.reads[0]
 	}
 	return e, nil
+}
+
+// account adds an expression to what all of the mapping make work: compiling thousands would take seconds.
+func (c *compiler) account(seen *inspector) (problem string) {
+	c.nodes += seen.nodes
+	c.patterns += seen.patterns
+	c.literals += seen.literals
+	c.macros += seen.macros
+	switch {
+	case c.nodes > allNodes:
+		return tooMany("parts in all expressions", allNodes)
+	case c.macros > allMacros:
+		return tooMany("macros in all expressions", allMacros)
+	case c.literals > allLiterals:
+		return tooMany("lists, maps and optional values in all expressions", allLiterals)
+	case c.patterns > allPatterns:
+		return tooMany("steps in all patterns", allPatterns)
+	}
+	return ""
 }
 
 // takes reports whether an expression of this type can yield what is wanted: for all but what is known only of its

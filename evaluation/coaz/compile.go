@@ -16,6 +16,8 @@ type compiler struct {
 	limits   Limits // of what is written; what is evaluated is bounded by those of the binding
 	tool     string // the tool that declares the mapping, for the dialect that needs its name
 	envelope envelope
+
+	inspected // of the expressions that were compiled
 }
 
 func (c *compiler) fail(at, detail string) *Error {

@@ -47,7 +47,7 @@ func bombs(t testing.TB) map[string]string {
 		"all of it, many times":      leaf("params.l.map(a, params)"),
 		"all of it compared":         leaf("params.l.exists(a, params == params)"),
 		"a search in a search":       leaf("params.l.exists(a, params.t.exists(b, b.contains(params.m)))"),
-		"many costly expressions":    contextWith(`[` + many(300, `"$params.l.exists(a, a == 2)",`) + `1]`),
+		"many costly expressions":    contextWith(`[` + many(200, `"$params.l.exists(a, a == 2)",`) + `1]`),
 		"errors that are absorbed":   leaf("params.l.exists(a, params[params.s] == 1)"),
 		"an error that holds it all": leaf("params.l.exists(a, [?dyn(params.t)] == [])"),
 		"thousands of copies":        contextWith(`[` + many(2000, `"$params.s",`) + `1]`),
@@ -60,6 +60,11 @@ func bombs(t testing.TB) map[string]string {
 		"a built list, compared":     leaf("[optional.of(params.l + [1])].all(b, params.l.all(a, b != optional.of(a)))"),
 		"a built list, looked for":   leaf("[params.l + [1]].all(b, params.l.all(a, !(b in [a])))"),
 		"a long number":              leaf("params.l.all(a, params.f > 0)"),
+		"thousands of expressions":   contextWith(`[` + many(6000, `"$1",`) + `1]`),
+		"hundreds of macros":         contextWith(`[` + many(280, `"$[1]`+many(8, ".map(a, [a, a])")+`",`) + `1]`),
+		"hundreds of patterns":       contextWith(`[` + many(1000, `"$''.matches('x{300}')",`) + `1]`),
+		"patterns in an expression":  leaf(many(60, "''.matches('^(?:a|b|ab|x){99}$')||") + "true"),
+		"hundreds of nested maps":    contextWith(`[` + many(140, `"$`+many(31, "{'a':")+"1"+many(31, "}")+`",`) + `1]`),
 		"messages":                   leaf("google.protobuf.Any{type_url: params.s}"),
 	}
 }
@@ -239,6 +244,27 @@ func TestLimits(t *testing.T) {
 		}
 		if err := ask(row.beyond); err == nil || !strings.Contains(err.Error(), row.detail) {
 			t.Errorf("beyond the bound (%s): %v: %s", row.detail, err, row.beyond)
+		}
+	}
+}
+
+// TestLimitsOfAllExpressions goes one beyond each bound of what all expressions of a mapping are made of, and not beyond it.
+func TestLimitsOfAllExpressions(t *testing.T) {
+	for _, row := range []struct {
+		leaf   string
+		within int
+		detail string
+	}{
+		{"$1 + 1", 1365, "more than 4096 parts in all expressions"},
+		{"$[1].exists(a, true)", 128, "more than 128 macros in all expressions"},
+		{"$[1]", 256, "more than 256 lists, maps and optional values in all expressions"},
+		{"$'x'.matches('x{99}')", 13, "more than 4000 steps in all patterns"},
+	} {
+		for n, refused := range map[int]bool{row.within: false, row.within + 1: true} {
+			_, err := newBinding(t, coaz.Options{}).Parse(tool(t, contextWith(`[`+strings.Repeat(`"`+row.leaf+`",`, n)+`1]`)))
+			if refused != (err != nil) || refused && mappingError(t, err).Detail != row.detail {
+				t.Errorf("%d of %s: %v", n, row.leaf, err)
+			}
 		}
 	}
 }
