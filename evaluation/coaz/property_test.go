@@ -170,7 +170,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 func TestQuestionsAreDeterministic(t *testing.T) {
 	b := newBinding(t, coaz.Options{})
 	m := declare(t, b, contextWith(`{"map": "${'z': 1, 'y': {'x': 2, 'w': 3}, 'v': 4, 'u': 5, 't': 6}", "keys": "${'z': 1, 'y': 2, 'x': 3, 'w': 4, 'v': 5, 'u': 6}.map(k, k)",
-		"mixed": "${1: 'a', 'b': 2, true: 3, 4u: 5}.map(k, string(k))", "params": "$params.arguments.map(k, k)", "all": "$params.arguments", "eq": "${'a': 1, 'b': 2} == {'b': 2, 'a': 1}"}`))
+		"mixed": "${1: 'a', 'b': 2, true: 3, 4u: 5}.map(k, string(k))", "params": "$params.arguments.map(k, k)", "all": "$params.arguments", "pattern": "$params.arguments.id.matches('^i-[0-9]+$')", "has": "$params.?name.hasValue('t')", "eq": "${'a': 1, 'b': 2} == {'b': 2, 'a': 1}"}`))
 	op := operationOf(t, asked)
 	first, err := m.Questions(op)
 	if err != nil {

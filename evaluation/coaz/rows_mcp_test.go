@@ -73,6 +73,15 @@ func subjectClaim(t *testing.T) {
 	for _, claim := range []string{"nobody", "/act", "/act/nobody", "/roles", "/a~1b", "/"} {
 		refusedAt(t, coaz.Options{SubjectClaim: claim}, single(map[string]string{"subject": ""}), "/evaluation/subject/id", "no claim")
 	}
+	for _, sub := range []string{`7`, `true`, `null`, `""`, `["7"]`, `{"sub": "7"}`, `1e400`} { // nobody is named by what is no text
+		op := operationOf(t, `{"method": "tools/call", "params": {"name": "t"}, "token": {"sub": `+sub+`}}`)
+		mapping, _ := newBinding(t, coaz.Options{}).Default("tools/call")
+		for _, m := range []*coaz.Mapping{mapping, declare(t, newBinding(t, coaz.Options{}), single(nil)), declare(t, newBinding(t, coaz.Options{}), single(map[string]string{"subject": `{"id": "7"}`}))} {
+			if q, err := m.Questions(op); err == nil {
+				t.Errorf("sub %s: %s", sub, q.Envelopes[0].Body)
+			}
+		}
+	}
 	for _, bad := range []coaz.Options{{SubjectClaim: "/a~2"}, {SubjectClaim: "/a~"}, {Override: 7}, {Inputs: []string{"params"}}, {Inputs: []string{"a", "a"}}, {Inputs: []string{"has"}}, {Inputs: []string{"A"}}, {Inputs: []string{""}}} {
 		if _, err := coaz.New(bad); err == nil {
 			t.Errorf("%+v was taken", bad)
