@@ -254,6 +254,8 @@ func fansOut(t *testing.T) {
 }
 
 func defaultsOfEvaluations(t *testing.T) {
+	refusedAt(t, coaz.Options{}, `{"evaluations": {"action": {"name": "a"}, "resource": {"type": "t", "id": "i"}, "evaluations": [{}, {"context": "${'pdp': 1}"}]}}`,
+		"/evaluations/evaluations/1/context/pdp", "only the PDP")
 	q := questionsOf(t, coaz.Options{}, `{"evaluations": {
 		"resource": {"type": "t", "id": "i", "properties": {"p": 1}}, "context": {"agent": "a", "deep": 1},
 		"evaluations": [{"action": {"name": "read"}}, {"action": {"name": "write"}, "resource": {"type": "u", "id": "j"}, "context": {"own": "$params.name"}},
