@@ -94,8 +94,8 @@ func (c *compiler) expression(l *leaf) (node, *Error) {
 		return nil, err
 	}
 	parsed, issues := language.env.Parse(source)
-	if issues.Err() != nil {
-		return fail(offsetOf(source, issues), found("the expression is no CEL, or nests too deep", issues))
+	if wrong := mistakes(issues); len(wrong) > 0 {
+		return fail(offsetOf(source, wrong[0]), found("the expression is no CEL, or nests too deep", wrong))
 	}
 	offsets := offsetsIn(source, parsed.NativeRep())
 	var seen inspector
@@ -106,8 +106,8 @@ func (c *compiler) expression(l *leaf) (node, *Error) {
 		return fail(0, problem)
 	}
 	checked, issues := language.env.Check(parsed)
-	if issues.Err() != nil {
-		return fail(offsetOf(source, issues), found("the types in the expression do not fit", issues))
+	if wrong := mistakes(issues); len(wrong) > 0 {
+		return fail(offsetOf(source, wrong[0]), found("the types in the expression do not fit", wrong))
 	}
 	if seen.unoptional(checked) {
 		return fail(0, "what is marked as optional in a list or map is no optional value")

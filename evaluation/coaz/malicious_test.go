@@ -65,6 +65,7 @@ func bombs(t testing.TB) map[string]string {
 		"hundreds of patterns":       contextWith(`[` + many(1000, `"$''.matches('x{300}')",`) + `1]`),
 		"patterns in an expression":  leaf(many(60, "''.matches('^(?:a|b|ab|x){99}$')||") + "true"),
 		"hundreds of nested maps":    contextWith(`[` + many(140, `"$`+many(31, "{'a':")+"1"+many(31, "}")+`",`) + `1]`),
+		"mistakes all over":          leaf(many(30, "''.matches('^(?:a|b|ab|x){99}$')||") + "''.matches('" + many(27, "''.matches('^(?:a|b|ab|x){99}$')||") + "true"),
 		"messages":                   leaf("google.protobuf.Any{type_url: params.s}"),
 	}
 }
