@@ -151,6 +151,17 @@ func audience(t *testing.T) {
 	}
 }
 
+// A declared mapping reads the claim as it is: what the binding says of $token.aud, it says of the default mappings.
+func TestAudienceOfDeclared(t *testing.T) {
+	m := declare(t, newBinding(t, coaz.Options{Resource: "https://mcp.example.com"}), single(map[string]string{"resource": `{"type": "mcp_server", "id": "$token.aud"}`}))
+	for aud, want := range map[string]string{`"https://other.example.com"`: "https://other.example.com", `["https://mcp.example.com"]`: ""} {
+		q, err := m.Questions(operationOf(t, `{"method": "tools/call", "token": {"sub": "alice", "aud": `+aud+`}}`))
+		if want == "" && err == nil || want != "" && (err != nil || q.Requests[0].Resource.ID != want) {
+			t.Errorf("%s: %v, %v", aud, q.Requests, err)
+		}
+	}
+}
+
 func passesThrough(t *testing.T) {
 	b := newBinding(t, coaz.Options{})
 	for _, method := range []string{"ping", "notifications/initialized", "notifications/cancelled", "notifications/io.example/own"} {
