@@ -249,6 +249,34 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestLimitsOfAnExpression goes one beyond each bound of what an expression is made of, and not beyond it.
+func TestLimitsOfAnExpression(t *testing.T) {
+	many := strings.Repeat
+	for _, row := range [][3]string{
+		{"$[1]" + many(".map(a, 1)", 8), "$[1]" + many(".map(a, 1)", 9), "more than 8 macros in one expression"},
+		{"$[" + many("[],", 30) + "[]]", "$[" + many("[],", 31) + "[]]", "more than 32 lists, maps and optional values in one expression"},
+		{"$[" + many("{},", 30) + "{}]", "$[" + many("{},", 31) + "{}]", "more than 32 lists, maps and optional values in one expression"},
+		{"$[" + many("optional.of(1).value(),", 30) + "optional.of(1).value()]", "$[" + many("optional.of(1).value(),", 31) + "optional.of(1).value()]", "more than 32 lists, maps and optional values in one expression"},
+		{"$'x'.matches('" + many("x", 999) + "')", "$'x'.matches('" + many("x", 1000) + "')", "more than 1000 steps in a pattern"},
+		{"$" + many("(", 25) + "1" + many(")", 25), "$" + many("(", 70) + "1" + many(")", 70), "nests too deep"},
+		{"$size(params.few) == 1000", "$size(params.many) == 200000", "more than 10000 units of cost"},
+	} {
+		ask := func(leaf string) error {
+			m, err := newBinding(t, coaz.Options{}).Parse(tool(t, contextOf(t, leaf)))
+			if err == nil {
+				_, err = m.Questions(operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"few": "`+many("x", 1000)+`", "many": "`+many("x", 200_000)+`"}}`))
+			}
+			return err
+		}
+		if err := ask(row[0]); err != nil {
+			t.Errorf("within the bound: %v: %s", err, row[0])
+		}
+		if err := ask(row[1]); err == nil || !strings.Contains(mappingError(t, err).Detail, row[2]) {
+			t.Errorf("beyond the bound (%s): %v: %s", row[2], err, row[1])
+		}
+	}
+}
+
 // TestLimitsOfAllExpressions goes one beyond each bound of what all expressions of a mapping are made of, and not beyond it.
 func TestLimitsOfAllExpressions(t *testing.T) {
 	for _, row := range []struct {
@@ -266,6 +294,22 @@ func TestLimitsOfAllExpressions(t *testing.T) {
 			if refused != (err != nil) || refused && mappingError(t, err).Detail != row.detail {
 				t.Errorf("%d of %s: %v", n, row.leaf, err)
 			}
+		}
+	}
+}
+
+// TestMatchingIsBounded: a pattern takes time for each of its steps and each byte of a text. It fails before it takes
+// much, and what it takes costs.
+func TestMatchingIsBounded(t *testing.T) {
+	op := operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"few": "`+strings.Repeat("x", 1000)+`", "many": "`+strings.Repeat("x", 2500)+`", "l": [1, 2, 3, 4, 5]}}`)
+	for leaf, detail := range map[string]string{
+		"$params.few.matches('LONG')":                     "",
+		"$params.many.matches('LONG')":                    "a text is too long for the pattern that it is matched with",
+		"$params.l.exists(a, params.few.matches('LONG'))": "more than 10000 units of cost for all expressions",
+	} {
+		_, err := declare(t, newBinding(t, coaz.Options{}), contextOf(t, strings.ReplaceAll(leaf, "LONG", strings.Repeat("x", 600)+"y"))).Questions(op)
+		if (err != nil) != (detail != "") || err != nil && mappingError(t, err).Detail != detail {
+			t.Errorf("%s: %v", leaf, err)
 		}
 	}
 }
