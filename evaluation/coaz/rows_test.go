@@ -163,6 +163,31 @@ func discriminator(t *testing.T) {
 	refusedAt(t, coaz.Options{}, contextOf(t, "$"), "/evaluation/context/x", "CEL")
 }
 
+// TestRefusedExpressions: what is CEL, and no expression of a mapping.
+func TestRefusedExpressions(t *testing.T) {
+	for leaf, detail := range map[string]string{
+		"${params.name: 1}":                     "the key of a map is not a literal string, integer or bool",
+		"${1.5: 1}":                             "the key of a map is not a literal string, integer or bool",
+		"${'a': 1, 'a': 2}":                     "a map has a key twice",
+		"$'x'.matches(params.name)":             "the pattern of matches is not a literal",
+		"$.matches('x', params.name)":           "the pattern of matches is not a literal",
+		"$'x'.matches('x' + 'y')":               "the pattern of matches is not a literal",
+		"$'x'.matches('(')":                     "the pattern of matches is no regular expression that RE2 has",
+		"$'x'.matches('(?=x)')":                 "the pattern of matches is no regular expression that RE2 has",
+		"$[?dyn(1)]":                            "what is marked as optional in a list or map is no optional value",
+		"${?'a': dyn(1)}":                       "what is marked as optional in a list or map is no optional value",
+		"$google.protobuf.Int32Value{value: 1}": "messages have no form in JSON",
+		"$timestamp('2026-01-01T00:00:00Z').getHours('Europe/Berlin')": "the types in the expression do not fit",
+		"$params.name.?x":                "a member that is read is missing",
+		"$token.sub.?x.orValue('admin')": "a member that is read is missing",
+	} {
+		refusedAt(t, coaz.Options{}, contextOf(t, leaf), "/evaluation/context/x", detail)
+	}
+	if q := questionsOf(t, coaz.Options{}, contextOf(t, "$timestamp('2026-01-01T23:30:00Z').getHours()")); !strings.HasSuffix(string(q.Envelopes[0].Body), `{"x":23}}`) {
+		t.Errorf("%s", q.Envelopes[0].Body)
+	}
+}
+
 func onlyVariables(t *testing.T) {
 	for _, leaf := range []string{"$request.id", "$tool.name", "$env", "$now()", "$sub", "$params.x + other"} {
 		refusedAt(t, coaz.Options{Inputs: []string{"tool"}}, contextOf(t, leaf), "/evaluation/context/x", "do not have")
