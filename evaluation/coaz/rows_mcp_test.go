@@ -334,11 +334,15 @@ func digests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	renamed, err := b.Parse(object(t, strings.Replace(sepTool(olderMapping), `"name": "t"`, `"name": "u"`, 1))) // its action is another
+	if err != nil {
+		t.Fatal(err)
+	}
 	both, err := b.Parse(object(t, `{"name": "t", "coaz": true, "inputSchema": {"x-authzen-mapping": `+single(nil)+`, "x-coaz-mapping": `+olderMapping+`}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range []*coaz.Mapping{declare(t, b, single(map[string]string{"action": `{"name": "b"}`})), declare(t, b, single(map[string]string{"context": ""})), sep, both} {
+	for _, m := range []*coaz.Mapping{declare(t, b, single(map[string]string{"action": `{"name": "b"}`})), declare(t, b, single(map[string]string{"context": ""})), sep, renamed, both} {
 		if seen[m.Digest()] {
 			t.Errorf("another mapping has the digest %s", m.Digest())
 		}
