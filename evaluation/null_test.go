@@ -129,3 +129,61 @@ func mustText(t *testing.T, s string) evaluation.Value {
 	}
 	return v
 }
+
+// TestParseWithNulls: null stays wherever it stands, and nothing else is read otherwise than in a body.
+func TestParseWithNulls(t *testing.T) {
+	const text = `{"z":null,"b":{"null":null,"a":[null,{"c":null}]},"a":1.0}`
+	o, err := evaluation.ParseWithNulls([]byte(text), evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := o.MarshalJSON(); err != nil || string(got) != `{"a":1.0,"b":{"a":[null,{"c":null}],"null":null},"z":null}` {
+		t.Errorf("%s, %v", got, err)
+	}
+	var all, seen []string
+	for name := range o.All {
+		all = append(all, name)
+	}
+	for name := range o.Members {
+		seen = append(seen, name)
+	}
+	if fmt.Sprint(all, seen, o.Len()) != "[a b z] [a b] 2" {
+		t.Error(all, seen, o.Len())
+	}
+	for name, want := range map[string][2]bool{"a": {true, true}, "z": {true, false}, "y": {false, false}} {
+		v, there := o.Lookup(name)
+		_, got := o.Get(name)
+		if there != want[0] || got != want[1] || (v.Kind() == evaluation.Null) != (name != "a") {
+			t.Errorf("%s: %v, looked up: %t, got: %t", name, v.Kind(), there, got)
+		}
+	}
+	small := evaluation.Limits{Body: 64, Depth: 3, Elements: 4, NestedElements: 2, ArrayDepth: 1, Values: 8}
+	for bad, detail := range map[string]string{
+		`{"a":null,"a":1}`:              "occurs twice",
+		`{"a":1,"\u0061":null}`:         "occurs twice",
+		`{"a":null,"a":null}`:           "occurs twice",
+		`{"x":{"__entity":null}}`:       "may not have this name",
+		`{"x":[{"__extn":1}]}`:          "may not have this name",
+		`{"a":null} null`:               "follows",
+		`{"a":"\ud800"}`:                "not valid JSON",
+		"{\"a\":\"\xff\"}":              "not valid JSON",
+		"{\"a\xc0\xaf\":null}":          "not valid JSON",
+		`{"a":nul}`:                     "not valid JSON",
+		`{"a":NaN}`:                     "not valid JSON",
+		`{"a":01}`:                      "not valid JSON",
+		`null`:                          "not a JSON object",
+		`[null]`:                        "not a JSON object",
+		"\ufeff{}":                      "not valid JSON",
+		`{"a":{"b":{"c":{}}}}`:          "more than 3 deep",
+		`{"a":[[null]]}`:                "more than 1 deep",
+		`{"a":[null,null,null,null,1]}`: "more than 4 elements",
+		`{"a":[{},null,null]}`:          "more than 2 elements",
+		`{"a":null,"b":null,"c":null,"d":null,"e":null,"f":null,"g":null,"h":null}`: "more than 64 bytes",
+		`{"a":{"b":0,"c":0,"d":0,"e":0},"f":0,"g":0,"h":0,"i":0}`:                   "more than 8 values",
+	} {
+		o, err := evaluation.ParseWithNulls([]byte(bad), small)
+		if err == nil || !strings.Contains(err.Error(), detail) || o.Value().Len() != 0 {
+			t.Errorf("%q: %v, want %s", bad, err, detail)
+		}
+	}
+}

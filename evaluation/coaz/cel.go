@@ -30,7 +30,7 @@ func newLanguage(limits Limits, inputs []string) (*language, error) {
 		cel.DefaultUTCTimeZone(true),
 		cel.EnableErrorOnBadPresenceTest(true), // .?x of a string is a mistake, and not an x that is absent
 		cel.ParserRecursionLimit(maxNesting),
-		cel.ExpressionNodeLimit(maxNodes),
+		cel.ExpressionNodeLimit(allNodes),
 		cel.Variable("params", cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable("token", cel.MapType(cel.StringType, cel.DynType)),
 	}
@@ -94,17 +94,20 @@ func (c *compiler) expression(l *leaf) (node, *Error) {
 		return nil, err
 	}
 	parsed, issues := language.env.Parse(source)
-	if issues.Err() != nil {
-		return fail(offsetOf(source, issues), found("the expression is no CEL, or nests too deep", issues))
+	if wrong := mistakes(issues); len(wrong) > 0 {
+		return fail(offsetOf(source, wrong[0]), found("the expression is no CEL, or nests too deep", wrong))
 	}
 	offsets := offsetsIn(source, parsed.NativeRep())
 	var seen inspector
 	if seen.inspect(parsed.NativeRep().Expr()); seen.problem != "" {
 		return fail(offsets[seen.where], seen.problem)
 	}
+	if problem := c.account(&seen); problem != "" {
+		return fail(0, problem)
+	}
 	checked, issues := language.env.Check(parsed)
-	if issues.Err() != nil {
-		return fail(offsetOf(source, issues), found("the types in the expression do not fit", issues))
+	if wrong := mistakes(issues); len(wrong) > 0 {
+		return fail(offsetOf(source, wrong[0]), found("the types in the expression do not fit", wrong))
 	}
 	if seen.unoptional(checked) {
 		return fail(0, "what is marked as optional in a list or map is no optional value")
@@ -125,6 +128,25 @@ func (c *compiler) expression(l *leaf) (node, *Error) {
 		e.copies = &seen.reads[0]
 	}
 	return e, nil
+}
+
+// account adds an expression to what all of the mapping make work: compiling thousands would take seconds.
+func (c *compiler) account(seen *inspector) (problem string) {
+	c.nodes += seen.nodes
+	c.patterns += seen.patterns
+	c.literals += seen.literals
+	c.macros += seen.macros
+	switch {
+	case c.nodes > allNodes:
+		return tooMany("parts in all expressions", allNodes)
+	case c.macros > allMacros:
+		return tooMany("macros in all expressions", allMacros)
+	case c.literals > allLiterals:
+		return tooMany("lists, maps and optional values in all expressions", allLiterals)
+	case c.patterns > allPatterns:
+		return tooMany("steps in all patterns", allPatterns)
+	}
+	return ""
 }
 
 // takes reports whether an expression of this type can yield what is wanted: for all but what is known only of its
@@ -161,6 +183,9 @@ func unwrapped(t *cel.Type) *cel.Type {
 	return t
 }
 
+// optionalHasValue is what the library calls hasValue with a value, which compares.
+const optionalHasValue = "optional_hasValue_value"
+
 func (l *language) program(checked *cel.Ast, seen *inspector) (cel.Program, error) {
 	if seen.alone() {
 		return l.env.Program(checked) // it costs what it is long
@@ -173,6 +198,7 @@ func (l *language) program(checked *cel.Ast, seen *inspector) (cel.Program, erro
 		cel.CostTrackerOptions(
 			cost.OverloadTracker(overloads.Equals, l.comparisonCost),
 			cost.OverloadTracker(overloads.NotEquals, l.comparisonCost),
+			cost.OverloadTracker(optionalHasValue, l.comparisonCost),
 			cost.OverloadTracker(overloads.InList, l.membershipCost),
 			cost.OverloadTracker(overloads.MatchesString, matchingCost(programs)),
 			cost.OverloadTracker(overloads.Matches, matchingCost(programs)),
@@ -207,14 +233,14 @@ func (e *expression) append(b []byte, r *resolution) ([]byte, bool, *Error) {
 		value = o.GetValue()
 	}
 	if n, ok := e.copied(r, value); ok {
-		return append(b, n...), true, nil
+		return r.within(append(b, n...), e.at)
 	}
-	w := resultWriter{limit: len(b) + e.language.limits.Request.Body, depth: e.language.limits.Request.Depth}
+	w := resultWriter{limits: e.language.limits.Request, depth: e.language.limits.Request.Depth}
 	b, problem := w.append(b, value)
 	if problem != "" {
 		return nil, false, e.fail(r, 0, problem)
 	}
-	return b, true, nil
+	return r.within(b, e.at)
 }
 
 // copied is the text of a number that the expression only reads: it is sent as it came, 1.0 as 1.0.

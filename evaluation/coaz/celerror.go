@@ -1,6 +1,7 @@
 package coaz
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -70,52 +71,46 @@ func offsetsIn(source string, tree *ast.AST) map[int64]int {
 	return offsets
 }
 
-// offsetOf is the byte of the mapping's string at which the first mistake is.
-func offsetOf(source string, issues *cel.Issues) int {
-	errs := slices.Clone(issues.Errors())
-	if len(errs) == 0 {
-		return 0
-	}
-	first := errs[0].Location
-	for _, e := range errs[1:] {
-		if l := e.Location; l.Line() < first.Line() || l.Line() == first.Line() && l.Column() < first.Column() {
-			first = l
-		}
-	}
-	if first.Line() < 1 || first.Column() < 0 {
-		return 0
-	}
+// mistakes are what the parser or the type checker found, in the order of their places. The library has them in one
+// text, too, which quotes the expression for each of them.
+func mistakes(issues *cel.Issues) []*cel.Error {
+	return slices.SortedStableFunc(slices.Values(issues.Errors()), func(a, b *cel.Error) int {
+		return cmp.Or(cmp.Compare(a.Location.Line(), b.Location.Line()), cmp.Compare(a.Location.Column(), b.Location.Column()))
+	})
+}
+
+// offsetOf is the byte of the mapping's string at which a mistake is.
+func offsetOf(source string, mistake *cel.Error) int {
+	at := mistake.Location
 	lines := strings.SplitAfter(source, "\n")
-	if first.Line() > len(lines) {
+	if at.Line() < 1 || at.Column() < 0 || at.Line() > len(lines) {
 		return 0
 	}
 	before := 0
-	for _, line := range lines[:first.Line()-1] {
+	for _, line := range lines[:at.Line()-1] {
 		before += len(line)
 	}
-	for i := range lines[first.Line()-1] {
-		if first.Column() == 0 || i > 0 && len([]rune(lines[first.Line()-1][:i])) == first.Column() {
+	column := 0
+	for i := range lines[at.Line()-1] {
+		if column == at.Column() {
 			return before + i + 1
 		}
+		column++
 	}
 	return len(source) + 1
 }
 
-// found is what the parser or the type checker found, in its own words: they speak of the expression alone, which has not
-// met an argument or a claim yet.
-func found(what string, issues *cel.Issues) string {
+// found is what was found, in the library's words: they speak of the expression alone, which has not met an argument or a
+// claim yet.
+func found(what string, all []*cel.Error) string {
 	const most = 160
-	errs := issues.Errors()
-	if len(errs) == 0 {
-		return what
-	}
-	for _, e := range errs {
+	for _, e := range all {
 		if rest, ok := strings.CutPrefix(e.Message, "undeclared reference to '"); ok {
 			name, _, _ := strings.Cut(rest, "'")
 			return "the expression names " + name + ", which mappings do not have"
 		}
 	}
-	message, _, _ := strings.Cut(errs[0].Message, "\n")
+	message, _, _ := strings.Cut(all[0].Message, "\n")
 	if len(message) > most {
 		message = strings.ToValidUTF8(message[:most], "") + "…"
 	}

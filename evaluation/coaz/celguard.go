@@ -35,6 +35,10 @@ func exactly(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error)
 			}), nil
 		case operators.In:
 			return recall(part, contained), nil
+		case "hasValue":
+			if len(part.Args()) == 2 {
+				return recall(part, holding), nil
+			}
 		}
 	}
 	return i, nil
@@ -62,6 +66,18 @@ func contained(v ...ref.Val) ref.Val {
 	return container.Contains(v[0])
 }
 
+// holding reports whether an optional value is a value.
+func holding(v ...ref.Val) ref.Val {
+	optional, ok := v[0].(*types.Optional)
+	switch {
+	case !ok:
+		return types.NoSuchOverloadErr()
+	case !optional.HasValue():
+		return types.False
+	}
+	return equal(optional.GetValue(), v[1])
+}
+
 // inOrder makes maps that are gone through in the order of their keys.
 type inOrder struct {
 	interpreter.InterpretableConstructor
@@ -81,14 +97,26 @@ func (o *inOrder) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, o.Exec)
 }
 
-// comparisonCost is what comparing costs: the smaller of the two values.
+// comparisonCost is what comparing costs: the smaller of the two values, and what looking through them takes before.
 func (l *language) comparisonCost(args []ref.Val, _ ref.Val) *uint64 {
-	return charge(1 + min(l.weight(args[0]), l.weight(args[1])))
+	return charge(1 + min(l.weight(args[0]), l.weight(args[1])) + l.search(args[0]) + l.search(args[1]))
 }
 
-// membershipCost is what looking for a value in a list costs: the list.
+// membershipCost is what looking for a value in a list costs: the list, and what looking through the value takes before.
 func (l *language) membershipCost(args []ref.Val, _ ref.Val) *uint64 {
-	return charge(1 + l.weight(args[1]))
+	return charge(1 + l.weight(args[1]) + l.search(args[0]))
+}
+
+// search is what looking through a value for numbers that CEL cannot hold costs. What was sent is looked through once,
+// what an expression makes of it each time.
+func (l *language) search(v ref.Val) uint64 {
+	switch v.(type) {
+	case *jsonMap, *list:
+		return 0
+	case traits.Mapper, traits.Lister, *types.Optional:
+		return l.weight(v)
+	}
+	return 0
 }
 
 func (l *language) weight(v ref.Val) uint64 { return uint64(l.size.AggregateSize(v)) }

@@ -12,11 +12,24 @@ import (
 	"policy-service/evaluation"
 )
 
-// object of JSON, as CEL sees it. What is in it is made when somebody looks at it.
+// object of JSON, as CEL sees it. What is in it is made when somebody looks at it, and once: a step of an expression
+// costs little, and must not go through all that was sent each time it is taken.
 type jsonMap struct {
-	object evaluation.Object
-	inner  map[string]ref.Val // containers that were looked at
-	size   uint32
+	object  evaluation.Object
+	inner   map[string]ref.Val // containers and long numbers that were looked at
+	names   traits.Lister
+	size    uint32
+	inexact finding
+}
+
+// finding is something that is found out once.
+type finding struct{ done, is bool }
+
+func (f *finding) out(is func() bool) bool {
+	if !f.done {
+		f.done, f.is = true, is()
+	}
+	return f.is
 }
 
 func celMap(o evaluation.Object) *jsonMap { return &jsonMap{object: o} }
@@ -35,7 +48,7 @@ func (m *jsonMap) Find(key ref.Val) (ref.Val, bool) {
 		return nil, false
 	}
 	made := celValue(v)
-	if v.Kind() == evaluation.Array || v.Kind() == evaluation.Map {
+	if v.Kind() == evaluation.Array || v.Kind() == evaluation.Map || v.Kind() == evaluation.Number && len(v.Text()) > longNumber {
 		if m.inner == nil {
 			m.inner = map[string]ref.Val{}
 		}
@@ -43,6 +56,9 @@ func (m *jsonMap) Find(key ref.Val) (ref.Val, bool) {
 	}
 	return made, true
 }
+
+// longNumber is the length of a number that is not read twice.
+const longNumber = 32
 
 // Get returns the member of a name, or an error.
 func (m *jsonMap) Get(key ref.Val) ref.Val {
@@ -87,11 +103,18 @@ func sizeOf(o evaluation.Object) (n int) {
 
 // Iterator yields the names, sorted.
 func (m *jsonMap) Iterator() traits.Iterator {
-	names := make([]ref.Val, 0, sizeOf(m.object))
-	for name := range m.object.All {
-		names = append(names, types.String(name))
+	return m.sorted().Iterator()
+}
+
+func (m *jsonMap) sorted() traits.Lister {
+	if m.names == nil {
+		names := make([]ref.Val, 0, sizeOf(m.object))
+		for name := range m.object.All {
+			names = append(names, types.String(name))
+		}
+		m.names = types.NewRefValList(adapter{}, names)
 	}
-	return types.NewRefValList(adapter{}, names).Iterator()
+	return m.names
 }
 
 // AggregateSize counts what is in the map.
@@ -116,9 +139,10 @@ func (m *jsonMap) ConvertToType(t ref.Type) ref.Val {
 	return types.NewErrFromString("no such overload")
 }
 
-func (m *jsonMap) Size() ref.Val  { return types.Int(sizeOf(m.object)) }
-func (m *jsonMap) Type() ref.Type { return types.MapType }
-func (m *jsonMap) Value() any     { return m.object }
+func (m *jsonMap) Size() ref.Val     { return m.sorted().Size() }
+func (m *jsonMap) IsZeroValue() bool { return m.Size() == types.IntZero }
+func (m *jsonMap) Type() ref.Type    { return types.MapType }
+func (m *jsonMap) Value() any        { return m.object }
 
 // sorted is a map that an expression made. The library goes through it in another order each time.
 type sorted struct{ traits.Mapper }
@@ -150,6 +174,9 @@ func (s *sorted) Equal(other ref.Val) ref.Val {
 	}
 	return s.Mapper.Equal(other)
 }
+
+// IsZeroValue reports whether the map is empty.
+func (s *sorted) IsZeroValue() bool { return s.Size() == types.IntZero }
 
 // AggregateSize counts what is in the map.
 func (s *sorted) AggregateSize(sizer types.AggregateSizer) uint32 {

@@ -59,6 +59,10 @@ func holdsNumber(v ref.Val) bool {
 	switch v := v.(type) {
 	case *number:
 		return true
+	case *jsonMap:
+		return v.inexact.out(func() bool { return inexactIn(v.object.Value()) })
+	case *list:
+		return v.inexact.out(func() bool { return inexactIn(v.value) })
 	case *types.Optional:
 		return v.HasValue() && holdsNumber(v.GetValue())
 	case traits.Mapper:
@@ -70,6 +74,26 @@ func holdsNumber(v ref.Val) bool {
 	case traits.Lister:
 		for it := v.Iterator(); it.HasNext() == types.True; {
 			if holdsNumber(it.Next()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func inexactIn(v evaluation.Value) bool {
+	switch v.Kind() {
+	case evaluation.Number:
+		return holdsNumber(celNumber(v))
+	case evaluation.Array:
+		for _, e := range v.Elements {
+			if inexactIn(e) {
+				return true
+			}
+		}
+	case evaluation.Map:
+		for _, m := range v.Object().All {
+			if inexactIn(m) {
 				return true
 			}
 		}

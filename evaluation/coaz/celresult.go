@@ -10,18 +10,20 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
+
+	"policy-service/evaluation"
 )
 
 // resultWriter writes what an expression yields as JSON. What JSON does not have is refused, and so is what would
 // become longer or deeper than any request may be.
 type resultWriter struct {
-	limit int // of the text
-	depth int
+	limits evaluation.Limits
+	depth  int // that is left
 }
 
 func (w *resultWriter) append(b []byte, v ref.Val) (after []byte, problem string) {
-	if len(b) > w.limit {
-		return nil, "the expression yields more than a request may hold"
+	if len(b) > w.limits.Body {
+		return nil, tooLong(w.limits)
 	}
 	switch v := v.(type) {
 	case types.Null:

@@ -14,30 +14,24 @@ import (
 
 // variables are the values of an expression's variables.
 type variables struct {
-	op     *Operation
-	params ref.Val
-	token  ref.Val
+	op   *Operation
+	made map[string]ref.Val
 }
 
 // ResolveName returns the value of a variable.
 func (v *variables) ResolveName(name string) (any, bool) {
-	switch name {
-	case "params":
-		if v.params == nil {
-			v.params = celMap(v.op.Params)
-		}
-		return v.params, true
-	case "token":
-		if v.token == nil {
-			v.token = celMap(v.op.Token)
-		}
-		return v.token, true
+	if made, ok := v.made[name]; ok {
+		return made, true
 	}
-	input, ok := v.op.Inputs.Lookup(name)
+	value, ok := v.value(name)
 	if !ok {
 		return nil, false
 	}
-	return celValue(input), true
+	if v.made == nil {
+		v.made = map[string]ref.Val{}
+	}
+	v.made[name] = celValue(value)
+	return v.made[name], true
 }
 
 // Parent returns nil: there are no other variables.
@@ -85,9 +79,10 @@ func celValue(v evaluation.Value) ref.Val {
 
 // list is an array of JSON, as CEL sees it.
 type list struct {
-	value evaluation.Value
-	made  traits.Lister
-	size  uint32
+	value   evaluation.Value
+	made    traits.Lister
+	size    uint32
+	inexact finding
 }
 
 // elements makes the values once, when somebody looks at them.
@@ -109,6 +104,7 @@ func (l *list) ConvertToType(t ref.Type) ref.Val            { return l.elements(
 func (l *list) Equal(other ref.Val) ref.Val                 { return l.elements().Equal(other) }
 func (l *list) Get(i ref.Val) ref.Val                       { return l.elements().Get(i) }
 func (l *list) Iterator() traits.Iterator                   { return l.elements().Iterator() }
+func (l *list) IsZeroValue() bool                           { return l.value.Len() == 0 }
 func (l *list) Size() ref.Val                               { return types.Int(l.value.Len()) }
 func (l *list) Type() ref.Type                              { return types.ListType }
 func (l *list) Value() any                                  { return l.elements().Value() }

@@ -16,6 +16,8 @@ type compiler struct {
 	limits   Limits // of what is written; what is evaluated is bounded by those of the binding
 	tool     string // the tool that declares the mapping, for the dialect that needs its name
 	envelope envelope
+
+	inspected // of the expressions that were compiled
 }
 
 func (c *compiler) fail(at, detail string) *Error {
@@ -57,7 +59,7 @@ func (c *compiler) enveloped(mapping evaluation.Object) *Error {
 	if sizeOf(mapping) != 1 {
 		return c.fail("", "not exactly one member; it must be evaluation or evaluations")
 	}
-	for name, body := range mapping.Members {
+	for name, body := range mapping.All {
 		c.envelope.api, c.envelope.at = API(name), escaped(name)
 		if name != string(Evaluation) && name != string(Evaluations) {
 			return c.fail(c.envelope.at, "no API that can be asked; it must be evaluation or evaluations")
@@ -119,7 +121,7 @@ func (c *compiler) several(body evaluation.Object) *Error {
 }
 
 func (c *compiler) entry(entry evaluation.Object, at string) (template, *Error) {
-	if _, has := entry.Get("subject"); has && c.author != operator {
+	if _, has := entry.Lookup("subject"); has && c.author != operator {
 		return template{}, c.fail(at+"/subject", "an entry must not have a subject: the one beside the entries is everybody's")
 	}
 	return c.template(entry, at)
@@ -137,7 +139,7 @@ func (c *compiler) complete(t, shared template, at string) *Error {
 		}
 		for _, name := range namesOf(p.name) {
 			if !has(p.node, name) && !has(inherited, name) {
-				return c.fail(at+escaped(p.name)+escaped(name), "missing; it must be a string")
+				return c.fail(at+escaped(p.name)+escaped(name), noName)
 			}
 		}
 	}

@@ -46,6 +46,16 @@ func (r *resolution) fail(at, detail string) *Error {
 	return &Error{Dialect: r.envelope.dialect, Pointer: at, Detail: detail}
 }
 
+// within ends what an expression appends. Each can copy all that was sent, and a mapping has room for thousands of them.
+func (r *resolution) within(b []byte, at string) ([]byte, bool, *Error) {
+	if limits := r.mapping.binding.limits.Request; len(b) > limits.Body {
+		return nil, false, r.fail(at, tooLong(limits))
+	}
+	return b, true, nil
+}
+
+func tooLong(limits evaluation.Limits) string { return tooMany("bytes in a request", limits.Body) }
+
 func (e *envelope) resolve(r *resolution) (Envelope, *Error) {
 	body, err := e.body(r)
 	if err != nil {

@@ -2,7 +2,9 @@ package coaz
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Kind is why a request is refused. Each refuses it: there is no kind after which it may go on.
@@ -65,7 +67,8 @@ type Error struct {
 	Detail string
 }
 
-// Error makes the one-line text of the facts, without the expression.
+// Error makes the one-line text of the facts, without the expression. Names of members stand in it: whoever wrote them
+// must not write a line of a log.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("COAZ mapping error: ")
@@ -76,7 +79,12 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, "the expression fails at byte %d: ", e.Offset)
 	}
 	b.WriteString(e.Detail)
-	return b.String()
+	text := b.String()
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		quoted := strconv.Quote(text)
+		return quoted[1 : len(quoted)-1]
+	}
+	return text
 }
 
 // Code is the JSON-RPC code of the error.

@@ -73,11 +73,18 @@ type inspector struct {
 	tested    []selection // by has()
 	optionals []int64     // elements and entries that must be optional values
 	builds    bool        // lists, maps or text, so that values can become larger than what was sent
-	macros    int
-	literals  int // of lists and maps
+	inspected
 
 	problem string
 	where   int64
+}
+
+// inspected is what there is of what makes work.
+type inspected struct {
+	nodes    int
+	macros   int
+	literals int // of lists and maps
+	patterns int // steps
 }
 
 // scope holds the names that are no variables of ours, because a macro took them.
@@ -91,6 +98,7 @@ func (i *inspector) refuse(e ast.Expr, problem string) {
 
 // inspect looks through a whole expression.
 func (i *inspector) inspect(e ast.Expr) {
+	ast.PreOrderVisit(e, ast.NewExprVisitor(func(ast.Expr) { i.nodes++ }))
 	i.walk(e, nil)
 	if s, ok := selectionOf(e, nil); ok && len(i.reads) == 1 && len(i.tested) == 0 && s.root != "" {
 		i.reads[0].alone = true
@@ -145,7 +153,7 @@ func (i *inspector) call(e ast.Expr, s scope) {
 	if call.IsMemberFunction() {
 		parts = append([]ast.Expr{call.Target()}, parts...)
 	}
-	switch call.FunctionName() {
+	switch strings.TrimPrefix(call.FunctionName(), ".") { // .matches(…) is matches(…)
 	case operators.Add:
 		i.builds = true
 	case overloads.Matches:
@@ -176,10 +184,13 @@ func (i *inspector) pattern(e ast.Expr) {
 	if !ok {
 		return // the type checker says so
 	}
-	switch parsed, err := syntax.Parse(string(text), syntax.Perl); {
-	case err != nil:
+	parsed, err := syntax.Parse(string(text), syntax.Perl)
+	if err != nil {
 		i.refuse(e, "the pattern of matches is no regular expression that RE2 has")
-	case stepsOf(parsed) > maxPattern:
+		return
+	}
+	steps := stepsOf(parsed)
+	if i.patterns += steps; steps > maxPattern {
 		i.refuse(e, tooMany("steps in a pattern", maxPattern))
 	}
 }

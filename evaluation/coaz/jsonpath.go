@@ -21,11 +21,14 @@ func (c *compiler) query(l *leaf) (node, *Error) {
 		s = selection{root: "params", steps: append([]step{{name: "arguments"}}, steps[1:]...), alone: true}
 	}
 	l.reads = []selection{s}
-	return place{s}, nil
+	return place{l.at, s}, nil
 }
 
 // place is one place in the arguments or the claims. If nothing is there, it has no value.
-type place struct{ selection selection }
+type place struct {
+	at        string
+	selection selection
+}
 
 func (p place) append(b []byte, r *resolution) ([]byte, bool, *Error) {
 	r.vars.op = r.op
@@ -33,7 +36,7 @@ func (p place) append(b []byte, r *resolution) ([]byte, bool, *Error) {
 	if !ok {
 		return b, false, nil
 	}
-	return append(b, literalOf(v)...), true, nil
+	return r.within(append(b, literalOf(v)...), p.at)
 }
 
 // parseSingular reads a query that can select one node at most (RFC 9535, 2.3.5.1): names and indices, nothing else.

@@ -40,10 +40,13 @@ func DefaultLimits() Limits {
 // exponentially with what it is given, to some milliseconds.
 const (
 	maxNesting  = 64      // of the parts of an expression
-	maxNodes    = 4096    // parts, those that macros make included
+	allNodes    = 4096    // parts of all expressions of a mapping, those that macros make included
 	maxMacros   = 8       // that go through a list or map, or bind a variable
+	allMacros   = 128     // in all expressions of a mapping
 	maxLiterals = 32      // lists, maps and optional values that are made
+	allLiterals = 256     // in all expressions of a mapping
 	maxPattern  = 1000    // steps of a regular expression
+	allPatterns = 4000    // steps of all those of a mapping
 	maxMatching = 1 << 20 // bytes of a text times steps of the pattern
 )
 

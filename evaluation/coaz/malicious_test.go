@@ -40,14 +40,32 @@ func bombs(t testing.TB) map[string]string {
 		"a slow pattern":             leaf("params.l.exists(a, params.m.matches('(x?){90}y'))"),
 		"a slow pattern of letters":  leaf(`params.s.matches('(\\pL|\\pN){40}z')`),
 		"a pattern of the caller":    leaf("params.s.matches(params.s)"),
+		"a pattern by another name":  leaf("params.l.exists(a, .matches(params.m, params.p))"),
+		"a wide one by it":           leaf(".matches(params.m, '" + many(200, "x{1000}") + "')"),
 		"conversions":                leaf("params.l.exists(a, int(params.s) == 1)"),
 		"copies":                     leaf("params.l.map(a, params.s)"),
 		"all of it, many times":      leaf("params.l.map(a, params)"),
 		"all of it compared":         leaf("params.l.exists(a, params == params)"),
 		"a search in a search":       leaf("params.l.exists(a, params.t.exists(b, b.contains(params.m)))"),
-		"many costly expressions":    contextWith(`[` + many(300, `"$params.l.exists(a, a == 2)",`) + `1]`),
+		"many costly expressions":    contextWith(`[` + many(200, `"$params.l.exists(a, a == 2)",`) + `1]`),
 		"errors that are absorbed":   leaf("params.l.exists(a, params[params.s] == 1)"),
 		"an error that holds it all": leaf("params.l.exists(a, [?dyn(params.t)] == [])"),
+		"thousands of copies":        contextWith(`[` + many(2000, `"$params.s",`) + `1]`),
+		"thousands of built copies":  contextWith(`[` + many(2000, `"$[params.u]",`) + `1]`),
+		"copies in each entry":       `{"evaluations": {"resource": {"type": "t", "id": "i"}, "action": {"name": "a"}, "evaluations": [` + many(63, `{"context": {"x": "$params"}},`) + `{}]}}`,
+		"names, over and over":       leaf("params.l.all(a, params.o.exists(k, true))"),
+		"an object, compared":        leaf("params.l.all(a, params.o != a)"),
+		"an object, looked for":      leaf("params.l.all(a, !(params.o in [a]))"),
+		"an object, in an optional":  leaf("params.l.all(a, !params.?o.hasValue(a))"),
+		"a built list, compared":     leaf("[optional.of(params.l + [1])].all(b, params.l.all(a, b != optional.of(a)))"),
+		"a built list, looked for":   leaf("[params.l + [1]].all(b, params.l.all(a, !(b in [a])))"),
+		"a long number":              leaf("params.l.all(a, params.f > 0)"),
+		"thousands of expressions":   contextWith(`[` + many(6000, `"$1",`) + `1]`),
+		"hundreds of macros":         contextWith(`[` + many(280, `"$[1]`+many(8, ".map(a, [a, a])")+`",`) + `1]`),
+		"hundreds of patterns":       contextWith(`[` + many(1000, `"$''.matches('x{300}')",`) + `1]`),
+		"patterns in an expression":  leaf(many(60, "''.matches('^(?:a|b|ab|x){99}$')||") + "true"),
+		"hundreds of nested maps":    contextWith(`[` + many(140, `"$`+many(31, "{'a':")+"1"+many(31, "}")+`",`) + `1]`),
+		"mistakes all over":          leaf(many(30, "''.matches('^(?:a|b|ab|x){99}$')||") + "''.matches('" + many(27, "''.matches('^(?:a|b|ab|x){99}$')||") + "true"),
 		"messages":                   leaf("google.protobuf.Any{type_url: params.s}"),
 	}
 }
@@ -56,7 +74,8 @@ func bombs(t testing.TB) map[string]string {
 func greedy(t testing.TB) coaz.Operation {
 	t.Helper()
 	many := func(n int, s string) string { return strings.TrimSuffix(strings.Repeat(s+",", n), ",") }
-	return operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"s": "`+strings.Repeat("x", 500_000)+`", "m": "`+strings.Repeat("x", 1000)+`",
+	return operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"s": "`+strings.Repeat("x", 500_000)+`", "m": "`+strings.Repeat("x", 1000)+`", "p": "`+strings.Repeat("x{1000}", 300)+`", "u": "`+strings.Repeat("x", 150_000)+`",
+		"f": 0.5`+strings.Repeat("0", 500_000)+`, "o": {`+strings.TrimSuffix(strings.ReplaceAll(manyMembers(4000), ":1,", ":0.5,"), ",")+`},
 		"l": [`+many(4000, "1")+`], "t": [`+many(4000, `"`+strings.Repeat("y", 100)+`"`)+`]}}`)
 }
 
@@ -89,6 +108,21 @@ func TestMaliciousMappings(t *testing.T) {
 				t.Errorf("the question has %d bytes", size)
 			}
 		})
+	}
+}
+
+// The older dialect has no cost that could run out: it copies.
+func TestMaliciousOlderMapping(t *testing.T) {
+	m, err := newBinding(t, coaz.Options{}).Parse(object(t, sepTool(older(t, "context", `{"x": [`+strings.Repeat(`"$.properties",`, 1500)+`"$.token.sub"]}`))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	op := operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"arguments": {"id": "i", "s": "`+strings.Repeat("x", 500_000)+`"}}}`)
+	if used := allocated(func() { _, err = m.Questions(op) }); used > 16<<20 {
+		t.Errorf("asking takes %d bytes", used)
+	}
+	if wrong := mappingError(t, err); !strings.Contains(wrong.Detail, "more than 1048576 bytes") || !strings.HasPrefix(wrong.Pointer, "/context/x/") || wrong.Expression != "$.properties" {
+		t.Errorf("%+v", wrong)
 	}
 }
 
@@ -152,6 +186,36 @@ func TestLiars(t *testing.T) {
 	}
 }
 
+// TestNothingFallsBack: a caller who leaves out an argument, or sends null, does not have the default beside the entries
+// asked about instead.
+func TestNothingFallsBack(t *testing.T) {
+	for _, own := range []string{
+		`"resource": {"type": "object", "id": "$params.arguments.to"}`, `"resource": {"type": "object", "id": "$params.arguments.?to"}`,
+		`"resource": {"type": "object", "id": "$params.arguments.?gone"}`, `"resource": {"type": "$params.arguments.to", "id": "x"}`,
+		`"resource": "$params.arguments.?gone"`, `"resource": "$params.arguments.to"`, `"resource": "$params.arguments.half"`, `"resource": "$params.arguments.none"`,
+		`"action": {"name": "$params.arguments.to"}`, `"action": "$params.arguments.none"`, `"action": "$params.arguments.?gone"`,
+	} {
+		text := `{"evaluations": {"subject": {"type": "user", "id": "$token.sub"}, "resource": {"type": "object", "id": "public"}, "action": {"name": "read"},
+			"evaluations": [{}, {` + own + `}]}}`
+		op := operationOf(t, `{"method": "tools/call", "params": {"arguments": {"to": null, "half": {"type": "object", "id": null}, "none": {}}}, "token": {"sub": "alice"}}`)
+		b := newBinding(t, coaz.Options{})
+		ofOperator, err := b.Compile(object(t, text), coaz.AuthZEN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []*coaz.Mapping{declare(t, b, text), ofOperator} {
+			q, err := m.Questions(op)
+			if err == nil {
+				t.Errorf("%s: %s", own, q.Envelopes[0].Body)
+				continue
+			}
+			if wrong := mappingError(t, err); !strings.HasPrefix(wrong.Pointer, "/evaluations/evaluations/1/") || wrong.Expression == "" {
+				t.Errorf("%s: %+v", own, wrong)
+			}
+		}
+	}
+}
+
 // TestLimits goes one beyond each bound, and not beyond it.
 func TestLimits(t *testing.T) {
 	o := coaz.Options{Limits: coaz.Limits{Mapping: 400, Depth: 4, Entries: 2, Expression: 50, Cost: 60, Values: 50}}
@@ -181,6 +245,71 @@ func TestLimits(t *testing.T) {
 		}
 		if err := ask(row.beyond); err == nil || !strings.Contains(err.Error(), row.detail) {
 			t.Errorf("beyond the bound (%s): %v: %s", row.detail, err, row.beyond)
+		}
+	}
+}
+
+// TestLimitsOfAnExpression goes one beyond each bound of what an expression is made of, and not beyond it.
+func TestLimitsOfAnExpression(t *testing.T) {
+	many := strings.Repeat
+	for _, row := range [][3]string{
+		{"$[1]" + many(".map(a, 1)", 8), "$[1]" + many(".map(a, 1)", 9), "more than 8 macros in one expression"},
+		{"$[" + many("[],", 30) + "[]]", "$[" + many("[],", 31) + "[]]", "more than 32 lists, maps and optional values in one expression"},
+		{"$[" + many("{},", 30) + "{}]", "$[" + many("{},", 31) + "{}]", "more than 32 lists, maps and optional values in one expression"},
+		{"$[" + many("optional.of(1).value(),", 30) + "optional.of(1).value()]", "$[" + many("optional.of(1).value(),", 31) + "optional.of(1).value()]", "more than 32 lists, maps and optional values in one expression"},
+		{"$'x'.matches('" + many("x", 999) + "')", "$'x'.matches('" + many("x", 1000) + "')", "more than 1000 steps in a pattern"},
+		{"$" + many("(", 25) + "1" + many(")", 25), "$" + many("(", 70) + "1" + many(")", 70), "nests too deep"},
+		{"$size(params.few) == 1000", "$size(params.many) == 200000", "more than 10000 units of cost"},
+	} {
+		ask := func(leaf string) error {
+			m, err := newBinding(t, coaz.Options{}).Parse(tool(t, contextOf(t, leaf)))
+			if err == nil {
+				_, err = m.Questions(operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"few": "`+many("x", 1000)+`", "many": "`+many("x", 200_000)+`"}}`))
+			}
+			return err
+		}
+		if err := ask(row[0]); err != nil {
+			t.Errorf("within the bound: %v: %s", err, row[0])
+		}
+		if err := ask(row[1]); err == nil || !strings.Contains(mappingError(t, err).Detail, row[2]) {
+			t.Errorf("beyond the bound (%s): %v: %s", row[2], err, row[1])
+		}
+	}
+}
+
+// TestLimitsOfAllExpressions goes one beyond each bound of what all expressions of a mapping are made of, and not beyond it.
+func TestLimitsOfAllExpressions(t *testing.T) {
+	for _, row := range []struct {
+		leaf   string
+		within int
+		detail string
+	}{
+		{"$1 + 1", 1365, "more than 4096 parts in all expressions"},
+		{"$[1].exists(a, true)", 128, "more than 128 macros in all expressions"},
+		{"$[1]", 256, "more than 256 lists, maps and optional values in all expressions"},
+		{"$'x'.matches('x{99}')", 13, "more than 4000 steps in all patterns"},
+	} {
+		for n, refused := range map[int]bool{row.within: false, row.within + 1: true} {
+			_, err := newBinding(t, coaz.Options{}).Parse(tool(t, contextWith(`[`+strings.Repeat(`"`+row.leaf+`",`, n)+`1]`)))
+			if refused != (err != nil) || refused && mappingError(t, err).Detail != row.detail {
+				t.Errorf("%d of %s: %v", n, row.leaf, err)
+			}
+		}
+	}
+}
+
+// TestMatchingIsBounded: a pattern takes time for each of its steps and each byte of a text. It fails before it takes
+// much, and what it takes costs.
+func TestMatchingIsBounded(t *testing.T) {
+	op := operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"few": "`+strings.Repeat("x", 1000)+`", "many": "`+strings.Repeat("x", 2500)+`", "l": [1, 2, 3, 4, 5]}}`)
+	for leaf, detail := range map[string]string{
+		"$params.few.matches('LONG')":                     "",
+		"$params.many.matches('LONG')":                    "a text is too long for the pattern that it is matched with",
+		"$params.l.exists(a, params.few.matches('LONG'))": "more than 10000 units of cost for all expressions",
+	} {
+		_, err := declare(t, newBinding(t, coaz.Options{}), contextOf(t, strings.ReplaceAll(leaf, "LONG", strings.Repeat("x", 600)+"y"))).Questions(op)
+		if (err != nil) != (detail != "") || err != nil && mappingError(t, err).Detail != detail {
+			t.Errorf("%s: %v", leaf, err)
 		}
 	}
 }

@@ -32,8 +32,8 @@ const (
 // dialect has that of the binding, [AuthZEN].
 func (m *Mapping) Dialect() Dialect { return m.dialect }
 
-// Digest names the mapping: "sha256:" and the SHA-256, in hexadecimal, of its canonical text and dialect. Mappings with
-// one digest yield the same questions.
+// Digest names the mapping: "sha256:" and the SHA-256, in hexadecimal, of its canonical text and dialect. Mappings of
+// one author and one [Binding] that have one digest yield the same questions.
 func (m *Mapping) Digest() string { return m.digest }
 
 func digestOf(parts ...string) string {

@@ -160,14 +160,19 @@ func (c *compiler) leaf(text, at string, want result) (node, *Error) {
 	}
 	n, err := compile(&l)
 	c.envelope.leaves = append(c.envelope.leaves, l)
-	if err != nil || c.author == operator || len(l.reads) != 1 || !l.reads[0].alone {
-		return n, err
+	if err != nil {
+		return nil, err
 	}
-	switch read := l.reads[0]; {
-	case at == c.envelope.at+"/subject/id" && read.is("token", "sub"):
-		return claimNode{at}, nil
-	case c.author == standard && at == c.envelope.at+"/resource/id" && read.is("token", "aud"):
-		return audienceNode{at}, nil
+	if c.author != operator && len(l.reads) == 1 && l.reads[0].alone {
+		switch read := l.reads[0]; {
+		case at == c.envelope.at+"/subject/id" && read.is("token", "sub"):
+			return claimNode{at}, nil
+		case c.author == standard && at == c.envelope.at+"/resource/id" && read.is("token", "aud"):
+			return audienceNode{at}, nil
+		}
+	}
+	if want == stringResult {
+		return needed{at, n}, nil
 	}
 	return n, nil
 }

@@ -27,6 +27,7 @@ func (b *Binding) Lint(tool evaluation.Object) (problems []Problem) {
 	if older && !mark.True() {
 		problems = append(problems, Problem{Pointer: inSchema(SEP), Detail: "the tool does not say coaz: true, and so this mapping counts for nothing"})
 	}
+	problems = append(problems, misplaced(tool, schema.Object())...)
 	m, err := b.Parse(tool)
 	if err != nil {
 		wrong := err.(*Error)
@@ -41,6 +42,22 @@ func (b *Binding) Lint(tool evaluation.Object) (problems []Problem) {
 			problems = append(problems, p)
 		}
 	}
+	return problems
+}
+
+// misplaced tells of members that look as if they declared a mapping, and that nobody reads: the default is asked then.
+func misplaced(tool, schema evaluation.Object) (problems []Problem) {
+	look := func(at string, o evaluation.Object, read ...string) {
+		for name := range o.All {
+			like := func(s string) bool { return strings.EqualFold(s, name) }
+			if !slices.Contains(read, name) && slices.ContainsFunc([]string{authzenMember, sepMember, markMember}, like) {
+				problems = append(problems, Problem{Pointer: at + escaped(name),
+					Detail: "it counts for nothing here, or so written: " + authzenMember + " and " + sepMember + " stand in the " + schemaMember + ", and " + markMember + " beside it"})
+			}
+		}
+	}
+	look("", tool, markMember)
+	look("/"+schemaMember, schema, authzenMember, sepMember)
 	return problems
 }
 

@@ -86,6 +86,11 @@ func TestProblemsOfFigures(t *testing.T) {
 			"/inputSchema/x-coaz-mapping: the tool does not say coaz: true, and so this mapping counts for nothing"},
 		`{"name": "t", "coaz": true}`: {"/inputSchema/x-coaz-mapping: the tool says coaz: true, and its inputSchema has no x-coaz-mapping"},
 		`{"name": "t"}`:               nil,
+		`{"name": "t", "x-authzen-mapping": {}, "COAZ": true, "inputSchema": {"coaz": true, "X-Coaz-Mapping": null, "x-other": 1}}`: {
+			"/COAZ: it counts for nothing here, or so written: x-authzen-mapping and x-coaz-mapping stand in the inputSchema, and coaz beside it",
+			"/x-authzen-mapping: it counts for nothing here, or so written: x-authzen-mapping and x-coaz-mapping stand in the inputSchema, and coaz beside it",
+			"/inputSchema/X-Coaz-Mapping: it counts for nothing here, or so written: x-authzen-mapping and x-coaz-mapping stand in the inputSchema, and coaz beside it",
+			"/inputSchema/coaz: it counts for nothing here, or so written: x-authzen-mapping and x-coaz-mapping stand in the inputSchema, and coaz beside it"},
 		`{"name": "t", "inputSchema": {"x-authzen-mapping": {"evaluation": {"action": {"name": "$nope"}}}}}`: {
 			"/inputSchema/x-authzen-mapping/evaluation/action/name: the expression names nope, which mappings do not have"},
 	} {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode"
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
@@ -141,11 +142,35 @@ func TestErrorsQuoteNoValue(t *testing.T) {
 	}
 }
 
+// TestErrorsAreOneLine: neither who wrote a mapping nor who calls writes lines into a log, or long ones.
+func TestErrorsAreOneLine(t *testing.T) {
+	const name = "x\n2026-11-22 permitted \x1b[2K\u202e\u0000"
+	long := strings.Repeat("n", 100_000)
+	b := newBinding(t, coaz.Options{})
+	op := operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"arguments": {"odd": {`+string(jsonOf(t, name))+`: 1}, "long": {"type": "t", "id": "i", "`+long+`": 1}, "entity": {"`+long+`": 1}}}}`)
+	for _, mapping := range []string{
+		contextWith(`{` + string(jsonOf(t, name)) + `: "$params.no"}`),
+		single(map[string]string{"resource": `{"type": "t", "id": "i", ` + string(jsonOf(t, name)) + `: 1}`}),
+		single(map[string]string{"resource": `"$params.arguments.odd"`}), single(map[string]string{"resource": `"$params.arguments.long"`}),
+		single(map[string]string{"subject": `"$params.arguments.entity"`}), contextOf(t, "$1 + \n\x1b[2K\u202e"), contextOf(t, "$x.\u2028"),
+		`{` + string(jsonOf(t, name)) + `: {}}`,
+	} {
+		m, err := b.Parse(tool(t, mapping))
+		if err == nil {
+			_, err = m.Questions(op)
+		}
+		text := mappingError(t, err).Error()
+		if len(text) > 2000 || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%d bytes: %.2000q", len(text), text)
+		}
+	}
+}
+
 // TestQuestionsAreDeterministic asks many times, and from many goroutines: the answers are the same bytes.
 func TestQuestionsAreDeterministic(t *testing.T) {
 	b := newBinding(t, coaz.Options{})
 	m := declare(t, b, contextWith(`{"map": "${'z': 1, 'y': {'x': 2, 'w': 3}, 'v': 4, 'u': 5, 't': 6}", "keys": "${'z': 1, 'y': 2, 'x': 3, 'w': 4, 'v': 5, 'u': 6}.map(k, k)",
-		"mixed": "${1: 'a', 'b': 2, true: 3, 4u: 5}.map(k, string(k))", "params": "$params.arguments.map(k, k)", "all": "$params.arguments", "eq": "${'a': 1, 'b': 2} == {'b': 2, 'a': 1}"}`))
+		"mixed": "${1: 'a', 'b': 2, true: 3, 4u: 5}.map(k, string(k))", "params": "$params.arguments.map(k, k)", "all": "$params.arguments", "pattern": "$params.arguments.id.matches('^i-[0-9]+$')", "has": "$params.?name.hasValue('t')", "eq": "${'a': 1, 'b': 2} == {'b': 2, 'a': 1}"}`))
 	op := operationOf(t, asked)
 	first, err := m.Questions(op)
 	if err != nil {

@@ -31,6 +31,8 @@ func asTheyCame(t *testing.T) {
 		"$params.arguments.big in [1]", "$5 in params.arguments.n", "$params.arguments == params.arguments", "$params.arguments.big + 1", "$string(params.arguments.big)",
 		"$int(params.arguments.big)", "$[params.arguments.big] == [5]", "$[5] == [params.arguments.big]", "$-params.arguments.big", "$params.arguments.n.exists(n, n == 77)",
 		"$params.arguments.big == 12345678901234567890123.0", "$optional.of(params.arguments.big) == optional.of(5)", "$params.arguments.n[8] > 3.0",
+		"$optional.of(params.arguments.big).hasValue(5)", "$optional.of(5).hasValue(params.arguments.big)", "$optional.of([params.arguments.big]).hasValue([5])",
+		"$params.arguments.?n.hasValue([1])", "$optional.of(dyn([5])).hasValue(dyn([params.arguments.big]))",
 	} {
 		_, err := declare(t, newBinding(t, coaz.Options{}), contextOf(t, leaf)).Questions(op)
 		if err == nil {
@@ -70,6 +72,15 @@ func subjectClaim(t *testing.T) {
 	}
 	for _, claim := range []string{"nobody", "/act", "/act/nobody", "/roles", "/a~1b", "/"} {
 		refusedAt(t, coaz.Options{SubjectClaim: claim}, single(map[string]string{"subject": ""}), "/evaluation/subject/id", "no claim")
+	}
+	for _, sub := range []string{`7`, `true`, `null`, `""`, `["7"]`, `{"sub": "7"}`, `1e400`} { // nobody is named by what is no text
+		op := operationOf(t, `{"method": "tools/call", "params": {"name": "t"}, "token": {"sub": `+sub+`}}`)
+		mapping, _ := newBinding(t, coaz.Options{}).Default("tools/call")
+		for _, m := range []*coaz.Mapping{mapping, declare(t, newBinding(t, coaz.Options{}), single(nil)), declare(t, newBinding(t, coaz.Options{}), single(map[string]string{"subject": `{"id": "7"}`}))} {
+			if q, err := m.Questions(op); err == nil {
+				t.Errorf("sub %s: %s", sub, q.Envelopes[0].Body)
+			}
+		}
 	}
 	for _, bad := range []coaz.Options{{SubjectClaim: "/a~2"}, {SubjectClaim: "/a~"}, {Override: 7}, {Inputs: []string{"params"}}, {Inputs: []string{"a", "a"}}, {Inputs: []string{"has"}}, {Inputs: []string{"A"}}, {Inputs: []string{""}}} {
 		if _, err := coaz.New(bad); err == nil {
@@ -136,6 +147,17 @@ func audience(t *testing.T) {
 			}
 		case err != nil || q.Requests[0].Resource.ID != row.want:
 			t.Errorf("%+v: %v, %v", row, q, err)
+		}
+	}
+}
+
+// A declared mapping reads the claim as it is: what the binding says of $token.aud, it says of the default mappings.
+func TestAudienceOfDeclared(t *testing.T) {
+	m := declare(t, newBinding(t, coaz.Options{Resource: "https://mcp.example.com"}), single(map[string]string{"resource": `{"type": "mcp_server", "id": "$token.aud"}`}))
+	for aud, want := range map[string]string{`"https://other.example.com"`: "https://other.example.com", `["https://mcp.example.com"]`: ""} {
+		q, err := m.Questions(operationOf(t, `{"method": "tools/call", "token": {"sub": "alice", "aud": `+aud+`}}`))
+		if want == "" && err == nil || want != "" && (err != nil || q.Requests[0].Resource.ID != want) {
+			t.Errorf("%s: %v, %v", aud, q.Requests, err)
 		}
 	}
 }
@@ -262,7 +284,7 @@ func supplied(t *testing.T) {
 }
 
 func subjectInEntry(t *testing.T) {
-	for _, subject := range []string{`{}`, `{"id": "$token.sub"}`, `"$params.arguments.map"`, `"x"`, `{"type": "user"}`} {
+	for _, subject := range []string{`{}`, `{"id": "$token.sub"}`, `"$params.arguments.map"`, `"x"`, `{"type": "user"}`, `null`} {
 		refusedAt(t, coaz.Options{Override: coaz.WarnOverride}, `{"evaluations": {"resource": {"type": "t", "id": "i"}, "evaluations": [
 			{"action": {"name": "a"}}, {"action": {"name": "b"}, "subject": `+subject+`}]}}`, "/evaluations/evaluations/1/subject", "must not have a subject")
 	}
@@ -312,11 +334,15 @@ func digests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	renamed, err := b.Parse(object(t, strings.Replace(sepTool(olderMapping), `"name": "t"`, `"name": "u"`, 1))) // its action is another
+	if err != nil {
+		t.Fatal(err)
+	}
 	both, err := b.Parse(object(t, `{"name": "t", "coaz": true, "inputSchema": {"x-authzen-mapping": `+single(nil)+`, "x-coaz-mapping": `+olderMapping+`}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range []*coaz.Mapping{declare(t, b, single(map[string]string{"action": `{"name": "b"}`})), declare(t, b, single(map[string]string{"context": ""})), sep, both} {
+	for _, m := range []*coaz.Mapping{declare(t, b, single(map[string]string{"action": `{"name": "b"}`})), declare(t, b, single(map[string]string{"context": ""})), sep, renamed, both} {
 		if seen[m.Digest()] {
 			t.Errorf("another mapping has the digest %s", m.Digest())
 		}

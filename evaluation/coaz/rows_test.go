@@ -64,7 +64,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-const asked = `{"method": "tools/call", "params": {"name": "t", "arguments": {"id": "i-1", "n": 7, "list": ["a", "b"], "map": {"k": "v"}, "empty": ""}},
+const asked = `{"method": "tools/call", "params": {"name": "t", "arguments": {"id": "i-1", "n": 7, "list": ["a", "b"], "map": {"k": "v"}, "empty": "", "none": [], "nothing": {}}},
 	"token": {"sub": "alice", "client_id": "agent-1", "act": {"sub": "carol"}, "roles": ["r"], "aud": "https://mcp.example.com"}}`
 
 // single is a mapping with these parts, each of which may be replaced by another or, by "", left out.
@@ -117,6 +117,8 @@ func envelopes(t *testing.T) {
 		`{"search": {}}`:                        "/search",
 		`{"Evaluation": {}}`:                    "/Evaluation",
 		`{"evaluation": []}`:                    "/evaluation",
+		`{"evaluation": null}`:                  "/evaluation",
+		`{"evaluations": null}`:                 "/evaluations",
 		`{"evaluation": "$params.arguments"}`:   "/evaluation",
 		`{"evaluations": {"evaluations": []}}`:  "/evaluations/evaluations",
 		`{"evaluations": {}}`:                   "/evaluations/evaluations",
@@ -161,6 +163,31 @@ func discriminator(t *testing.T) {
 	refusedAt(t, coaz.Options{}, contextOf(t, "$"), "/evaluation/context/x", "CEL")
 }
 
+// TestRefusedExpressions: what is CEL, and no expression of a mapping.
+func TestRefusedExpressions(t *testing.T) {
+	for leaf, detail := range map[string]string{
+		"${params.name: 1}":                     "the key of a map is not a literal string, integer or bool",
+		"${1.5: 1}":                             "the key of a map is not a literal string, integer or bool",
+		"${'a': 1, 'a': 2}":                     "a map has a key twice",
+		"$'x'.matches(params.name)":             "the pattern of matches is not a literal",
+		"$.matches('x', params.name)":           "the pattern of matches is not a literal",
+		"$'x'.matches('x' + 'y')":               "the pattern of matches is not a literal",
+		"$'x'.matches('(')":                     "the pattern of matches is no regular expression that RE2 has",
+		"$'x'.matches('(?=x)')":                 "the pattern of matches is no regular expression that RE2 has",
+		"$[?dyn(1)]":                            "what is marked as optional in a list or map is no optional value",
+		"${?'a': dyn(1)}":                       "what is marked as optional in a list or map is no optional value",
+		"$google.protobuf.Int32Value{value: 1}": "messages have no form in JSON",
+		"$timestamp('2026-01-01T00:00:00Z').getHours('Europe/Berlin')": "the types in the expression do not fit",
+		"$params.name.?x":                "a member that is read is missing",
+		"$token.sub.?x.orValue('admin')": "a member that is read is missing",
+	} {
+		refusedAt(t, coaz.Options{}, contextOf(t, leaf), "/evaluation/context/x", detail)
+	}
+	if q := questionsOf(t, coaz.Options{}, contextOf(t, "$timestamp('2026-01-01T23:30:00Z').getHours()")); !strings.HasSuffix(string(q.Envelopes[0].Body), `{"x":23}}`) {
+		t.Errorf("%s", q.Envelopes[0].Body)
+	}
+}
+
 func onlyVariables(t *testing.T) {
 	for _, leaf := range []string{"$request.id", "$tool.name", "$env", "$now()", "$sub", "$params.x + other"} {
 		refusedAt(t, coaz.Options{Inputs: []string{"tool"}}, contextOf(t, leaf), "/evaluation/context/x", "do not have")
@@ -187,6 +214,8 @@ func results(t *testing.T) {
 		"$'s'": `"s"`, "$7": `7`, "$-7": `-7`, "$7u": `7`, "$1.5": `1.5`, "$true": `true`, "$[1, 'a', [true]]": `[1,"a",[true]]`,
 		"${'b': 1, 'a': {'c': [2.5]}}": `{"a":{"c":[2.5]},"b":1}`, "$params.arguments.list": `["a","b"]`, "$9007199254740993": `9007199254740993`,
 		"$9223372036854775807": `9223372036854775807`, "$18446744073709551615u": `18446744073709551615`, "$optional.of(params.name)": `"t"`,
+		"$optional.ofNonZeroValue(params.arguments.list)": `["a","b"]`, "$optional.ofNonZeroValue(params.arguments.map)": `{"k":"v"}`,
+		"$optional.ofNonZeroValue(params.arguments.none).orValue(1)": `1`, "$optional.ofNonZeroValue(params.arguments.nothing).orValue(1)": `1`, "$optional.ofNonZeroValue(dyn({})).orValue(1)": `1`,
 		"$params.arguments.?no.orValue('d')": `"d"`, "$[?params.arguments.?no, 1]": `[1]`, "${?'a': params.?no}": `{}`,
 	} {
 		q := questionsOf(t, coaz.Options{}, contextOf(t, leaf))
@@ -250,6 +279,8 @@ func fansOut(t *testing.T) {
 }
 
 func defaultsOfEvaluations(t *testing.T) {
+	refusedAt(t, coaz.Options{}, `{"evaluations": {"action": {"name": "a"}, "resource": {"type": "t", "id": "i"}, "evaluations": [{}, {"context": "${'pdp': 1}"}]}}`,
+		"/evaluations/evaluations/1/context/pdp", "only the PDP")
 	q := questionsOf(t, coaz.Options{}, `{"evaluations": {
 		"resource": {"type": "t", "id": "i", "properties": {"p": 1}}, "context": {"agent": "a", "deep": 1},
 		"evaluations": [{"action": {"name": "read"}}, {"action": {"name": "write"}, "resource": {"type": "u", "id": "j"}, "context": {"own": "$params.name"}},

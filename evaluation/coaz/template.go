@@ -1,6 +1,8 @@
 package coaz
 
 import (
+	"slices"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
@@ -77,6 +79,24 @@ func (a array) append(b []byte, r *resolution) ([]byte, bool, *Error) {
 	return append(b, ']'), true, nil
 }
 
+// needed is an expression that yields a type, an id or a name. Where an entry of evaluations has none, the default
+// beside the entries takes its place: a caller who leaves out an argument must not have another question asked so.
+type needed struct {
+	at   string
+	node node
+}
+
+func (n needed) append(b []byte, r *resolution) ([]byte, bool, *Error) {
+	before := len(b)
+	b, present, err := n.node.append(b, r)
+	if err == nil && (!present || string(b[before:]) == "null") {
+		return nil, false, r.fail(n.at, noName)
+	}
+	return b, present, err
+}
+
+const noName = "missing; it must be a string"
+
 // whole is a subject, action or resource that an expression yields as a whole.
 type whole struct {
 	at       string
@@ -88,10 +108,10 @@ type whole struct {
 func (w whole) append(b []byte, r *resolution) ([]byte, bool, *Error) {
 	before := len(b)
 	b, present, err := w.node.append(b, r)
-	if err != nil || !present {
-		return b, present, err
+	if err != nil {
+		return nil, false, err
 	}
-	if b[before] != '{' {
+	if !present || b[before] != '{' {
 		return nil, false, r.fail(w.at, notAnObject)
 	}
 	o, failure := evaluation.ParseObject(b[before:], r.mapping.binding.limits.Request)
@@ -101,17 +121,21 @@ func (w whole) append(b []byte, r *resolution) ([]byte, bool, *Error) {
 	b = append(b[:before], '{')
 	for name, v := range o.Members {
 		if !known(name, w.names) {
-			return nil, false, r.fail(w.at+escaped(name), besideProperties)
+			return nil, false, r.envelope.refusedAt(r, w.at, evaluation.Malformed(besideProperties, "", name)) // it may be long
 		}
 		if b, err = appendMember(b, name, literalOf(v), r); err != nil {
 			return nil, false, err
 		}
 	}
-	for _, m := range w.supplied {
-		if _, has := o.Get(m.name); has {
+	for _, name := range w.names {
+		if _, has := o.Get(name); has {
 			continue
 		}
-		if b, err = appendMember(b, m.name, m.node, r); err != nil {
+		n := slices.IndexFunc(w.supplied, func(m member) bool { return m.name == name })
+		if n < 0 {
+			return nil, false, r.fail(w.at+escaped(name), noName)
+		}
+		if b, err = appendMember(b, name, w.supplied[n].node, r); err != nil {
 			return nil, false, err
 		}
 	}
