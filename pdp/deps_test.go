@@ -81,6 +81,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/pdptest/bound", "", "benchmarks of every package import it, so it must not import any"},
 	{"conformance", "conformance/internal/casefile evaluation", "it judges any PDP from outside, so it must not know ours"},
 	{"conformance/internal/casefile", "", "how a case is written is known without knowing what it judges"},
+	{"conformance/internal/casetest", "", "how the pages of a suite are held to its cases, in nobody's binary"},
 	{"conformance/pep", "conformance conformance/internal/casefile", "it judges any PEP from outside, so it must not know how ours reads a mapping"},
 	{"conformance/load", "pdp/latency", "it measures any server from outside, so it must not know ours; what takes time is nothing to pdp/latency"},
 	{"cmd/policy-service/internal/cli", "evaluation pdp/visible", "how a command speaks with who runs it: it knows no command"},

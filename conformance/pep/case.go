@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"policy-service/conformance/internal/casefile"
 )
 
 // Case is one thing that a PEP must do: one exchange or several, judged together.
@@ -102,7 +104,7 @@ type caseEntry struct {
 // expand makes the cases of an entry.
 func expand(node *yaml.Node, plan string) ([]Case, error) {
 	var first caseEntry
-	if err := strictly(node, &first); err != nil {
+	if err := casefile.Strictly(node, &first); err != nil {
 		return nil, err
 	}
 	if len(first.On) == 0 {
@@ -112,7 +114,7 @@ func expand(node *yaml.Node, plan string) ([]Case, error) {
 	var all []Case
 	for _, value := range first.On {
 		var e caseEntry
-		if err := strictly(filled(node, value), &e); err != nil {
+		if err := casefile.Strictly(filled(node, value), &e); err != nil {
 			return nil, err
 		}
 		c, err := e.one(plan)
@@ -133,17 +135,6 @@ func filled(node *yaml.Node, value string) *yaml.Node {
 		same.Content = append(same.Content, filled(inner, value))
 	}
 	return &same
-}
-
-// strictly decodes a node; a key that is spelt wrong would be an expectation that nobody checks.
-func strictly(node *yaml.Node, into *caseEntry) error {
-	text, err := yaml.Marshal(node)
-	if err != nil {
-		return err
-	}
-	d := yaml.NewDecoder(strings.NewReader(string(text)))
-	d.KnownFields(true)
-	return d.Decode(into)
 }
 
 // notInID is what a value that replaces <on> may hold, and an id may not.
