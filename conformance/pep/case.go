@@ -51,6 +51,8 @@ type Step struct {
 	Optional bool `yaml:"optional"`
 	// PDP is how the PDP answers; permit if it is empty.
 	PDP string `yaml:"pdp"`
+	// Repeat sends the same so many times; each answer is judged.
+	Repeat int `yaml:"repeat"`
 
 	Expectation `yaml:",inline"`
 }

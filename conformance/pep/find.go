@@ -26,20 +26,21 @@ func (b *Bench) find(ctx context.Context, t Target) (all []*running, err error) 
 	if err := p.await(ctx, t.Wait); err != nil {
 		return nil, err
 	}
-	if len(t.Eras) == 0 {
+	wanted := len(t.Eras) > 0
+	if !wanted {
 		t.Eras = eras
 	}
 	var answers []string
 	for _, era := range t.Eras {
 		r := &running{bench: b, peer: p, era: era, sessions: map[string]string{},
 			caller: caller{issuer: b.Wiring.Issuer, resource: t.Resource, claim: t.SubjectClaim, now: time.Now}}
-		if err := r.greet(ctx); err != nil {
+		if err := r.greet(ctx); err != nil && !r.open(ctx) {
 			answers = append(answers, fmt.Sprintf("in the %s era (%s): %v", era, era.Version(), err))
 			continue
 		}
 		all = append(all, r)
 	}
-	if len(all) == 0 {
+	if len(all) == 0 || wanted && len(all) < len(t.Eras) {
 		return nil, fmt.Errorf("%s lets nothing through that is permitted:\n  %s", t.URL, strings.Join(answers, "\n  "))
 	}
 	for _, r := range all {
@@ -109,6 +110,15 @@ func (r *running) greet(ctx context.Context) error {
 		return fmt.Errorf("tools/list: %w: %d %s%s", err, x.answer.status, excerpt(x.answer.text), x.entries)
 	}
 	return nil
+}
+
+// open reports if a call is let through although nobody is greeted: then the era is spoken all the same.
+func (r *running) open(ctx context.Context) bool {
+	if _, begun := r.sessions["good"]; !begun {
+		r.sessions["good"] = ""
+	}
+	x, _ := r.step(ctx, Step{Ask: "tools-call", PDP: "deny", Expectation: Expectation{Want: "denied"}})
+	return x.let()
 }
 
 // recognise lets a call through, and looks who executes it.

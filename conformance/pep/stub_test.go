@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -30,6 +31,12 @@ type stub struct {
 	behind   sync.WaitGroup // what it still does after it answered
 	mu       sync.Mutex
 	permits  map[string]bool // of a PEP that remembers them
+
+	first   atomic.Pointer[object] // the claims of who called first
+	bearer  atomic.Pointer[string] // the token of the last message
+	session atomic.Int64           // the only one of a PEP that has one at a time
+	failed  atomic.Bool            // the PDP did, the last time that it was asked
+	silent  atomic.Bool            // it answers nothing any more
 }
 
 const stubResource = "https://mcp.example.com"
@@ -90,6 +97,12 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, _ := io.ReadAll(r.Body)
 	s.behind.Wait()
+	if s.silent.Load() {
+		<-r.Context().Done()
+		return
+	}
+	bearer := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	s.bearer.Store(&bearer)
 	claims, err := s.authenticate(r)
 	if err != nil {
 		if s.wrong["asks before it authenticates"] {
@@ -114,9 +127,19 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if id == "null" {
 		id = ""
 	}
+	if s.wrong["remembers who called first"] {
+		s.first.CompareAndSwap(nil, &claims)
+		claims = *s.first.Load()
+	}
+	if s.wrong["has one session at a time"] && !s.hasSession(w, r, message["method"]) {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
 	result, err := s.handle(w, r, message, body, claims, id)
 	switch {
 	case err == errAnswered:
+	case err == errDenied && message["method"] == "tools/call" && s.wrong["denies with results"]:
+		s.write(w, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"isError":true}}`, id))
 	case err != nil:
 		s.refuse(w, id, err)
 	case id == "":
@@ -162,6 +185,12 @@ func (s *stub) refuse(w http.ResponseWriter, id string, err error) {
 	if s.wrong["says nothing of mapping errors"] && r.code == -32602 {
 		r.message = "invalid params"
 	}
+	if s.wrong["quotes the token"] {
+		r.message += *s.bearer.Load()
+	}
+	if s.wrong["falls silent after a mapping error"] && r.code == -32602 {
+		s.silent.Store(true)
+	}
 	if s.wrong["denies with 403 and no body"] && r.code == -32001 {
 		w.WriteHeader(http.StatusForbidden)
 		return
@@ -173,7 +202,11 @@ func (s *stub) refuse(w http.ResponseWriter, id string, err error) {
 		writeText(w, 200, "application/json", fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[]}}`, s.id(id)))
 		return
 	}
-	writeJSON(w, r.status, object{"jsonrpc": "2.0", "id": rawJSON(s.id(id)), "error": object{"code": r.code, "message": r.message}})
+	version := any("2.0")
+	if s.wrong["refuses in another JSON-RPC"] {
+		version = nil
+	}
+	writeJSON(w, r.status, object{"jsonrpc": version, "id": rawJSON(s.id(id)), "error": object{"code": r.code, "message": r.message}})
 }
 
 // rawJSON is text that is JSON already.
@@ -244,6 +277,16 @@ func (s *stub) handle(w http.ResponseWriter, r *http.Request, message object, bo
 		writeText(w, http.StatusOK, "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\"}\n\n")
 		return "", errAnswered
 	}
+	if (s.wrong["forgets the new era"] || s.wrong["knows one era"]) && member(params, "_meta", metaVersion) != nil {
+		if method == "tools/call" && !s.wrong["knows one era"] {
+			return s.execute(r, method, params, body, id)
+		}
+		return "", refusal{http.StatusBadRequest, -32600, "no session"}
+	}
+	if method == "ping" && s.wrong["swallows pings"] {
+		w.WriteHeader(http.StatusAccepted)
+		return "", errAnswered
+	}
 	passes := method == "ping" || strings.HasPrefix(method, "notifications/")
 	if s.wrong["decides on headers"] && r.Header.Get("Mcp-Name") != "" {
 		params = with(params.(object), object{"name": r.Header.Get("Mcp-Name")})
@@ -267,7 +310,19 @@ func (s *stub) handle(w http.ResponseWriter, r *http.Request, message object, bo
 	if method == "notifications/initialized" || passes && s.shape == server {
 		return "{}", nil
 	}
+	if s.wrong["executes twice"] {
+		_, _ = s.execute(r, method, params, body, id)
+	}
 	return s.execute(r, method, params, body, id)
+}
+
+// hasSession reports if a legacy message is of the newest session, or opens it.
+func (s *stub) hasSession(w http.ResponseWriter, r *http.Request, method any) bool {
+	if method == "initialize" {
+		w.Header().Set("Mcp-Session-Id", fmt.Sprint("session-", s.session.Add(1)))
+		return true
+	}
+	return r.Header.Get("MCP-Protocol-Version") >= Modern.Version() || r.Header.Get("Mcp-Session-Id") == fmt.Sprint("session-", s.session.Load())
 }
 
 // askAnything asks the PDP what nobody wants to know.
@@ -299,6 +354,9 @@ func (s *stub) execute(r *http.Request, method string, params any, body []byte, 
 		}
 		return result, nil
 	}
+	if s.wrong["rewrites completions"] {
+		body = bytes.ReplaceAll(body, []byte(`"value":"s"`), []byte(`"value":"t"`))
+	}
 	if s.wrong["rebuilds numbers as floats"] {
 		body = bytes.ReplaceAll(body, []byte("9007199254740993"), []byte("9007199254740992"))
 	}
@@ -309,7 +367,7 @@ func (s *stub) execute(r *http.Request, method string, params any, body []byte, 
 	for _, name := range []string{"Content-Type", "Accept", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"} {
 		out.Header.Set(name, r.Header.Get(name))
 	}
-	if s.wrong["passes the token on"] {
+	if s.wrong["passes the token on"] || s.wrong["lists with the client's token"] && slices.Contains(own, method) {
 		out.Header.Set("Authorization", r.Header.Get("Authorization"))
 	}
 	resp, err := s.patient.Do(out)
@@ -324,6 +382,10 @@ func (s *stub) execute(r *http.Request, method string, params any, body []byte, 
 	result := rawMember(string(text), "result")
 	if result == "" {
 		return "", refusal{http.StatusNotFound, -32601, "no such method"}
+	}
+	if s.wrong["hides that it has tasks"] {
+		result = strings.ReplaceAll(result, `"tasks":{"list"`, `"x":{"list"`)
+		result = strings.ReplaceAll(result, "io.modelcontextprotocol/tasks", "x")
 	}
 	if s.wrong["hides mappings from clients"] {
 		result = strings.ReplaceAll(result, "x-authzen-mapping", "x-hidden")

@@ -82,6 +82,7 @@ type answer struct {
 	text    string // as it came
 	message object // the JSON-RPC response in it, nil if there is none
 	id      string // of the response, as it is spelt
+	session string // that it opens, "" if it opens none
 }
 
 // code is that of the error, "" if there is none.
@@ -119,10 +120,8 @@ func (p *peer) send(ctx context.Context, era Era, out outgoing) (answer, error) 
 		return answer{}, err
 	}
 	defer func() { _ = w.Body.Close() }()
-	a, err := readAnswer(w, out)
-	if session := w.Header.Get("Mcp-Session-Id"); session != "" && out.method == "initialize" {
-		p.opened = session
-	}
+	a, err := readAnswer(w)
+	a.session = w.Header.Get("Mcp-Session-Id")
 	return a, err
 }
 
@@ -156,11 +155,12 @@ func headerValue(s string) string {
 }
 
 // readAnswer finds the response in a body, which is JSON or a stream of events.
-func readAnswer(w *http.Response, out outgoing) (answer, error) {
+func readAnswer(w *http.Response) (answer, error) {
 	a := answer{status: w.StatusCode}
 	body := io.LimitReader(w.Body, maxBody+1)
 	if mediaType, _, err := mime.ParseMediaType(w.Header.Get("Content-Type")); err == nil && mediaType == "text/event-stream" {
-		return a, a.readEvents(body)
+		err := a.readEvents(body)
+		return a, err
 	}
 	text, err := io.ReadAll(body)
 	if err == nil && len(text) > maxBody {
@@ -209,7 +209,6 @@ type peer struct {
 	url     *url.URL
 	client  *http.Client
 	timeout time.Duration
-	opened  string // the session that the last initialize opened
 }
 
 func newPeer(t Target) (*peer, error) {

@@ -1,0 +1,112 @@
+package pep
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"policy-service/conformance"
+)
+
+// named are the cases of these names, in their order.
+func named(t *testing.T, names ...string) []Case {
+	t.Helper()
+	return fault{caught: strings.Join(names, " ")}.cases(t)
+}
+
+// outcomesOf are the outcomes of a report, by case; of several eras the last.
+func outcomesOf(r conformance.Report) map[string]conformance.Outcome {
+	all := map[string]conformance.Outcome{}
+	for _, one := range r.Results {
+		all[one.ID] = one.Outcome
+	}
+	return all
+}
+
+// A PEP whose every call is wrong in some other way gets its report, also after the PDP failed.
+func TestWrongPEPGetsItsReport(t *testing.T) {
+	r, err := judgeStub(t, gateway, named(t, "default-tools-call", "default-tools-list", "pdp-reset", "nothing-late"), "executes twice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := outcomesOf(r)
+	if got["default-tools-call"] != conformance.Failed || got["default-tools-list"] != conformance.Passed || got["pdp-reset"] != conformance.Passed {
+		t.Error(report(t, r))
+	}
+}
+
+// A PEP that falls silent fails the case that silenced it. The rest is skipped, and what was found before is kept.
+func TestSilentPEP(t *testing.T) {
+	b := openBench(t)
+	b.recovery = 100 * time.Millisecond // it stays silent, however long we wait
+	url := startStub(t, b, gateway, "falls silent after a mapping error", "denies with -32401")
+	silencing := named(t, "region-missing")[0]
+	silencing.Advisory = true
+	silencing.Steps = append(slices.Clone(silencing.Steps), Step{Ask: "tools-list", Expectation: Expectation{Want: "done"}})
+	cases := slices.Concat(named(t, "default-tools-list"), []Case{silencing}, named(t, "denied-tools-call"))
+	r, err := b.judgeAll(t.Context(), Target{URL: url, Resource: stubResource, Timeout: 5 * time.Second}.complete(), cases)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := r.Results[:3]
+	if first[0].Outcome != conformance.Passed || first[1].Outcome != conformance.Failed || first[2].Outcome != conformance.Skipped || !strings.Contains(first[1].Failure, "the rest is skipped") {
+		t.Error(report(t, r))
+	}
+	for _, one := range r.Results[3:] { // of the other era
+		if one.Outcome != conformance.Skipped {
+			t.Error(report(t, r))
+		}
+	}
+}
+
+// The report shows no token, wherever the PEP puts one.
+func TestReportHidesTokens(t *testing.T) {
+	r, err := judgeStub(t, gateway, named(t, "denied-tools-call"), "quotes the token", "denies with -32401")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := report(t, r); strings.Contains(text, "eyJ") || !strings.Contains(text, "(a token)") {
+		t.Error(text)
+	}
+}
+
+// A stream of events is looked at whole: also what comes before the response may hold what it must not.
+func TestWholeStreamIsRead(t *testing.T) {
+	stream := "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":\"secret-4711\"}}\n\n" +
+		": a comment\r\nevent: message\r\ndata: {\"jsonrpc\":\"2.0\",\r\ndata: \"id\":1,\"error\":{\"code\":-3.2602e4,\"message\":\"no\"}}\r\n\r\n"
+	a, err := readAnswer(&http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream; charset=utf-8"}}, Body: io.NopCloser(strings.NewReader(stream))})
+	if err != nil || a.code() != "-32602" || a.id != "1" {
+		t.Errorf("%v: %s, %s of %s", err, a.code(), a.id, a.text)
+	}
+	if (Expectation{Hides: []string{"secret-4711"}}).checkText(a) == nil {
+		t.Error("a secret in a notification is not seen")
+	}
+}
+
+// An era in which a PEP greets nobody is judged if it lets calls through there, and no report is made of less than was
+// wanted.
+func TestForgottenEra(t *testing.T) {
+	cases := named(t, "denied-tools-call")
+	r, err := judgeStub(t, gateway, cases, "forgets the new era")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Results) != 2 || r.Results[0].Outcome != conformance.Passed || r.Results[1].Outcome != conformance.Failed {
+		t.Error(report(t, r))
+	}
+	b := openBench(t)
+	url := startStub(t, b, gateway, "knows one era")
+	for _, c := range []struct {
+		eras    []Era
+		results int
+		says    string
+	}{{nil, 1, ""}, {[]Era{Legacy}, 1, ""}, {[]Era{Legacy, Modern}, 0, "in the modern era"}} {
+		r, err := b.judgeAll(t.Context(), Target{URL: url, Resource: stubResource, Eras: c.eras, Timeout: patience}.complete(), cases)
+		if len(r.Results) != c.results || c.says == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v: %d results, %v", c.eras, len(r.Results), err)
+		}
+	}
+}
