@@ -318,33 +318,49 @@ func (r *running) checkAsked(e Expectation, x exchange) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("the PDP was asked %d questions, want %d", len(got), len(want))
 	}
+	if len(x.entries.asked) > 1 {
+		inOrder(want, got)
+	}
 	for n := range want {
 		for _, name := range slices.Sorted(maps.Keys(union(want[n], got[n]))) {
-			if !asks(want[n][name], got[n][name]) {
-				return fmt.Errorf("question %d: %s is %s, want %s", n+1, name, show(got[n][name]), show(want[n][name]))
+			v, there := got[n][name]
+			if !asks(want[n][name], v, there) {
+				return fmt.Errorf("question %d: %s is %s, want %s", n+1, name, show(v), show(want[n][name]))
 			}
 		}
 	}
 	return nil
 }
 
-// asks compares what must be asked with what was: a member that is to be null may be left out, as AuthZEN wants it.
-func asks(want, got any) bool {
+// inOrder puts questions that were asked one by one, perhaps at once, into the order in which they are wanted.
+func inOrder(want, got []object) {
+	for n := range want {
+		if m := slices.IndexFunc(got[n:], func(g object) bool { return asks(want[n], g, true) }); m > 0 {
+			got[n], got[n+m] = got[n+m], got[n]
+		}
+	}
+}
+
+// asks compares what must be asked with what was, if it is there: a member that is to be null may be left out, as AuthZEN
+// wants it, and so may an object in which nothing else is.
+func asks(want, got any, there bool) bool {
 	switch w := want.(type) {
 	case object:
 		g, ok := got.(object)
 		for name := range union(w, g) {
-			v, there := g[name]
-			if inner, wanted := w[name]; !wanted || !asks(inner, v) || !there && inner != nil {
+			v, has := g[name]
+			if inner, wanted := w[name]; !wanted || !asks(inner, v, has) {
 				return false
 			}
 		}
-		return ok
+		return ok || !there
 	case []any:
 		g, ok := got.([]any)
-		return ok && slices.EqualFunc(w, g, asks)
+		return ok && slices.EqualFunc(w, g, func(w, g any) bool { return asks(w, g, true) })
+	case nil:
+		return got == nil
 	}
-	return equal(want, got)
+	return there && equal(want, got)
 }
 
 // union has the members of both.

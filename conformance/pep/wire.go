@@ -88,6 +88,9 @@ type answer struct {
 // code is that of the error, "" if there is none.
 func (a answer) code() string {
 	code, _ := member(a.message, "error", "code").(number)
+	if exact := code.exact(); exact != nil && exact.IsInt() {
+		return exact.Num().String()
+	}
 	return string(code)
 }
 
@@ -100,7 +103,9 @@ func (p *peer) send(ctx context.Context, era Era, out outgoing) (answer, error) 
 	defer cancel()
 	to := *p.url
 	if out.inQuery {
-		to.RawQuery = url.Values{"access_token": {out.token}}.Encode()
+		query := to.Query()
+		query.Set("access_token", out.token)
+		to.RawQuery = query.Encode()
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), strings.NewReader(out.body))
 	if err != nil {
