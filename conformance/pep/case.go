@@ -72,8 +72,8 @@ type Expectation struct {
 	// Mentions and Hides are texts of which the error must have one, and which it must not have.
 	Mentions []string `yaml:"mentions"`
 	Hides    []string `yaml:"hides"`
-	// TokenStays is set where the upstream must not get the token.
-	TokenStays bool `yaml:"token_stays"`
+	// TokenHiddenFrom is who may not have got a token, up to now: the upstream, or the pdp.
+	TokenHiddenFrom string `yaml:"token_hidden_from"`
 	// NothingLate is set where nothing may have been executed, up to now, after its message had been answered.
 	NothingLate bool `yaml:"nothing_late"`
 }
@@ -184,6 +184,9 @@ func (s Step) check() error {
 	}
 	if _, ok := (caller{now: never}).kinds()[cmp.Or(s.Token, "good")]; !ok {
 		return fmt.Errorf("there is no token %q", s.Token)
+	}
+	if who := s.TokenHiddenFrom; who != "" && who != "upstream" && who != "pdp" {
+		return fmt.Errorf("nobody is called %q", who)
 	}
 	for want := range strings.SplitSeq(s.Want, " or ") {
 		if outcomes[want] == nil {

@@ -96,6 +96,9 @@ var faults = []fault{
 	{wrong: "takes expired tokens", caught: "token-expired token-without-exp"},
 	{wrong: "takes tokens of tomorrow", caught: "token-not-yet"},
 	{wrong: "calls nobody somebody", caught: "subject-gone"},
+	{wrong: "lists with the client's token", caught: "token-not-forwarded"},
+	{wrong: "shows the token to the PDP", caught: "token-not-shown-to-pdp"},
+	{wrong: "shows the token to the PDP", caught: "token-not-shown-to-pdp", as: server},
 
 	// What the PDP gets wrong.
 	{wrong: "permits if the PDP is down", caught: "pdp-reset pdp-hang"},

@@ -58,6 +58,7 @@ func (p *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // whoever asked went away
 	}
+	p.book.watch("pdp", r, text)
 	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, elsewhere), endpoints)
 	p.book.ask(asked{name, string(text)})
 	p.mu.Lock()

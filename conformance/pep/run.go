@@ -249,10 +249,8 @@ func (r *running) check(e Expectation, x exchange) error {
 	if err := e.checkText(x.answer); err != nil {
 		return err
 	}
-	for _, executed := range x.entries.executed {
-		if e.TokenStays && strings.Contains(executed.whole, x.out.token) {
-			return errors.New("the upstream got the client's token")
-		}
+	if where := r.bench.book.gave(e.TokenHiddenFrom); where != "" {
+		return fmt.Errorf("the %s got a client's token, in %s", e.TokenHiddenFrom, where)
 	}
 	if late := r.bench.book.tooLate(); e.NothingLate && len(late) > 0 {
 		return fmt.Errorf("%s %s was executed after it had been answered", late[0].method, excerpt(late[0].params))

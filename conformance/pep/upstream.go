@@ -1,7 +1,6 @@
 package pep
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -28,15 +27,18 @@ type upstream struct {
 
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
+	if r.URL.Path != reportPath {
+		u.book.watch("upstream", r, text)
+	}
 	switch {
 	case err != nil:
 	case r.URL.Path == reportPath && r.Method == http.MethodPost:
 		u.book.hear(server)
-		u.book.execute(read(r, string(text)))
+		u.book.execute(read(string(text)))
 		w.WriteHeader(http.StatusNoContent)
 	case r.URL.Path == mcpPath && r.Method == http.MethodPost:
 		u.book.hear(gateway)
-		u.serve(w, r, text)
+		u.serve(w, text)
 	case r.URL.Path == mcpPath && r.Method == http.MethodDelete:
 		w.WriteHeader(http.StatusNoContent)
 	case r.URL.Path == mcpPath:
@@ -48,8 +50,8 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // read takes a message apart as far as it can be: what cannot be read has come all the same.
-func read(r *http.Request, text string) executed {
-	e := executed{method: "(unreadable)", whole: fmt.Sprint(r.URL, r.Header, text)}
+func read(text string) executed {
+	e := executed{method: "(unreadable)"}
 	o, err := parseObject([]byte(text))
 	if err != nil {
 		return e
@@ -87,8 +89,8 @@ var own = []string{
 }
 
 // serve answers a message. All but what a gateway may ask for itself counts as executed.
-func (u *upstream) serve(w http.ResponseWriter, r *http.Request, text []byte) {
-	e := read(r, string(text))
+func (u *upstream) serve(w http.ResponseWriter, text []byte) {
+	e := read(string(text))
 	if !slices.Contains(own, e.method) && !strings.HasPrefix(e.method, "notifications/") {
 		u.book.execute(e)
 	}

@@ -79,13 +79,13 @@ func (e Era) compose(method, params, id string, notification bool) string {
 // answer is what the PEP answered.
 type answer struct {
 	status  int
-	text    string // as it came
+	text    string // all that came
 	message object // the JSON-RPC response in it, nil if there is none
 	id      string // of the response, as it is spelt
 	session string // that it opens, "" if it opens none
 }
 
-// code is that of the error, "" if there is none.
+// code is that of the error, however it is spelt; "" if there is none.
 func (a answer) code() string {
 	code, _ := member(a.message, "error", "code").(number)
 	if exact := code.exact(); exact != nil && exact.IsInt() {
@@ -194,13 +194,17 @@ func (a *answer) readEvents(body io.Reader) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxBody)
 	var data []string
+	var all strings.Builder
+	defer func() { a.text = strings.TrimSuffix(all.String(), "\n") }()
 	for lines.Scan() {
 		line := lines.Text()
 		if rest, ok := strings.CutPrefix(line, "data:"); ok {
 			data = append(data, strings.TrimPrefix(rest, " "))
 		}
 		if line == "" && len(data) > 0 {
-			if a.take(strings.Join(data, "\n")) {
+			event := strings.Join(data, "\n")
+			all.WriteString(event + "\n")
+			if a.take(event) {
 				return nil
 			}
 			data = nil
