@@ -73,7 +73,7 @@ func (x exchange) done() error {
 		if err != nil && e.params != "" {
 			return fmt.Errorf("what was executed cannot be read: %w", err)
 		}
-		for _, name := range []string{"name", "arguments", "uri", "ref", "taskId", "level"} {
+		for _, name := range []string{"name", "arguments", "uri", "ref", "argument", "taskId", "level"} {
 			if want, got := member(sent, "params", name), member(params, name); !equal(want, got) {
 				return fmt.Errorf("%s of what was executed is not what was sent", name)
 			}
