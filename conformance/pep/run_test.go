@@ -1,8 +1,11 @@
 package pep
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -108,5 +111,31 @@ func TestForgottenEra(t *testing.T) {
 		if len(r.Results) != c.results || c.says == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v: %d results, %v", c.eras, len(r.Results), err)
 		}
+	}
+}
+
+// A PEP that sends without end is read up to a bound, and not until somebody loses patience.
+func TestEndlessAnswers(t *testing.T) {
+	for contentType, more := range map[string]string{
+		"application/json":               `{"jsonrpc":"2.0","id":1,"result":{}} `,
+		"text/event-stream":              "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n",
+		"text/event-stream; a=one-event": "data: {}\n",
+		"text/event-stream; a=one-line":  "data: {} ",
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", contentType)
+			for text := []byte(strings.Repeat(more, 1000)); r.Context().Err() == nil; {
+				_, _ = w.Write(text)
+			}
+		}))
+		p, err := newPeer(Target{URL: s.URL, Timeout: patience})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := p.send(t.Context(), Modern, outgoing{method: "ping", body: "{}"})
+		if a.message != nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v, %v", contentType, a.message, err)
+		}
+		s.Close()
 	}
 }

@@ -7,10 +7,9 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-)
 
-// maxBody bounds what is read of one request.
-const maxBody = 8 << 20
+	"policy-service/conformance/internal/wire"
+)
 
 // The paths of the stub upstream.
 const (
@@ -26,7 +25,7 @@ type upstream struct {
 }
 
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	text, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
+	text, err := io.ReadAll(io.LimitReader(r.Body, wire.Most))
 	if r.URL.Path != reportPath {
 		u.book.watch("upstream", r, text)
 	}

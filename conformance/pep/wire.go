@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"policy-service/conformance/internal/casefile"
+	"policy-service/conformance/internal/wire"
 )
 
 // Era is one of the two forms of MCP that are in use.
@@ -115,11 +115,7 @@ func (p *peer) send(ctx context.Context, era Era, out outgoing) (answer, error) 
 	if out.token != "" && !out.inQuery {
 		r.Header.Set("Authorization", "Bearer "+out.token)
 	}
-	for name, value := range out.header {
-		if r.Header.Set(name, value); value == "" {
-			r.Header.Del(name)
-		}
-	}
+	wire.SetHeaders(r.Header, out.header)
 	w, err := p.client.Do(r)
 	if err != nil {
 		return answer{}, err
@@ -162,15 +158,11 @@ func headerValue(s string) string {
 // readAnswer finds the response in a body, which is JSON or a stream of events.
 func readAnswer(w *http.Response) (answer, error) {
 	a := answer{status: w.StatusCode}
-	body := io.LimitReader(w.Body, maxBody+1)
 	if mediaType, _, err := mime.ParseMediaType(w.Header.Get("Content-Type")); err == nil && mediaType == "text/event-stream" {
-		err := a.readEvents(body)
+		err := a.readEvents(io.LimitReader(w.Body, wire.Most))
 		return a, err
 	}
-	text, err := io.ReadAll(body)
-	if err == nil && len(text) > maxBody {
-		err = errors.New("the answer is longer than anybody would read")
-	}
+	text, err := wire.Read(w.Body)
 	if err != nil {
 		return a, err
 	}
@@ -192,7 +184,7 @@ func (a *answer) take(text string) bool {
 // readEvents reads a stream up to the first response: what comes before it are notifications.
 func (a *answer) readEvents(body io.Reader) error {
 	lines := bufio.NewScanner(body)
-	lines.Buffer(nil, maxBody)
+	lines.Buffer(nil, wire.Most)
 	var data []string
 	var all strings.Builder
 	defer func() { a.text = strings.TrimSuffix(all.String(), "\n") }()
@@ -225,8 +217,5 @@ func newPeer(t Target) (*peer, error) {
 	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" || to.Fragment != "" {
 		return nil, fmt.Errorf("%q is not the URL of an MCP server; try http://host[:port]/path", t.URL)
 	}
-	client := *cmp.Or(t.Client, http.DefaultClient)
-	// A redirect would take a token to where nobody sent it.
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &peer{url: to, client: &client, timeout: cmp.Or(t.Timeout, 10*time.Second)}, nil
+	return &peer{url: to, client: wire.Client(t.Client), timeout: cmp.Or(t.Timeout, 10*time.Second)}, nil
 }
