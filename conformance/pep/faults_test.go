@@ -18,6 +18,7 @@ type fault struct {
 var faults = []fault{
 	// How questions are made.
 	{wrong: "ignores declared mappings", caught: "figure-single"},
+	{wrong: "learns the first page alone", caught: "literals"},
 	{wrong: "takes the first envelope", caught: "envelope-two_envelopes"},
 	{wrong: "passes over unknown envelopes", caught: "envelope-unknown_envelope"},
 	{wrong: "takes no entries for a permit", caught: "batch-of-nothing"},
@@ -74,7 +75,7 @@ var faults = []fault{
 	{wrong: "takes 0 for no id", caught: "id-zero-of-result"},
 	{wrong: "opens streams unasked", caught: "unmapped-subscriptions-listen-denied"},
 	{wrong: "reads ids as floats", caught: "id-beyond-float"},
-	{wrong: "executes twice", caught: "default-tools-call"},
+	{wrong: "executes twice", caught: "default-tools-call name-in-other-case"},
 	{wrong: "refuses in another JSON-RPC", caught: "denied-tools-call"},
 	{wrong: "swallows pings", caught: "ping-passes"},
 	{wrong: "rewrites completions", caught: "default-completion-of-prompt"},
@@ -88,6 +89,7 @@ var faults = []fault{
 	{wrong: "takes a call without id for a notification", caught: "call-without-id", as: server},
 	{wrong: "reads JSON laxly", caught: "name-doubled-other-way params-doubled argument-doubled"},
 	{wrong: "takes names in any case + does not look at headers", caught: "name-in-other-case-other-way method-in-other-case"},
+	{wrong: "reads JSON laxly + executes the first of two", caught: "argument-doubled"},
 	{wrong: "decides on headers", caught: "name-header-differs"},
 	{wrong: "forwards what it does not recognise", caught: "content-type-text-plain content-type-Application-JSON"},
 

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"policy-service/conformance/internal/casefile"
 )
 
 // quiet drops what net/http says about connections: cases cut them on purpose.
@@ -105,11 +107,26 @@ func (r *running) greet(ctx context.Context) error {
 		capabilities = member(x.answer.result(), "capabilities", "extensions", "io.modelcontextprotocol/tasks")
 	}
 	r.tasks = capabilities != nil
-	x, err := r.step(ctx, Step{Ask: "tools-list", Expectation: Expectation{Want: "done"}})
-	if err != nil {
-		return fmt.Errorf("tools/list: %w: %d %s%s", err, x.answer.status, excerpt(x.answer.text), x.entries)
+	return r.list(ctx)
+}
+
+// list lists the tools, page by page.
+func (r *running) list(ctx context.Context) error {
+	params := ""
+	for seen := map[string]bool{}; ; {
+		x, err := r.step(ctx, Step{Method: "tools/list", Params: jsonText(params), Expectation: Expectation{Want: "done"}})
+		if err != nil {
+			return fmt.Errorf("tools/list: %w: %d %s%s", err, x.answer.status, excerpt(x.answer.text), x.entries)
+		}
+		cursor, _ := member(x.answer.result(), "nextCursor").(string)
+		if cursor == "" {
+			return nil
+		}
+		if seen[cursor] {
+			return errors.New("tools/list: nextCursor is one that was given before: the pages have no end")
+		}
+		seen[cursor], params = true, `{"cursor":`+casefile.Quote(cursor)+"}"
 	}
-	return nil
 }
 
 // open reports if a call is let through although nobody is greeted: then the era is spoken all the same.

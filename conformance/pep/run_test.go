@@ -139,3 +139,26 @@ func TestEndlessAnswers(t *testing.T) {
 		s.Close()
 	}
 }
+
+// The same PEP gets the same report, byte for byte.
+func TestSameReport(t *testing.T) {
+	cases, err := Cases(planNames()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases = slices.DeleteFunc(quick(cases), func(c Case) bool { return strings.HasPrefix(c.ID, "pdp-") }) // those wait, and so count on
+	b := openBench(t)
+	url := startStub(t, b, server, "adds the arguments", "denies with -32401", "quotes values")
+	var first string
+	for range 2 {
+		r, err := b.judgeAll(t.Context(), Target{URL: url, Resource: stubResource, Timeout: patience}.complete(), cases)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := report(t, r)
+		if r.OK() || first != "" && text != first {
+			t.Errorf("%s\nis not\n%s", text, first)
+		}
+		first = text
+	}
+}

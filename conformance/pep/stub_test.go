@@ -52,7 +52,11 @@ func startStub(t testing.TB, b *Bench, how shape, wrong ...string) (url string) 
 	for _, name := range wrong {
 		s.wrong[name] = true
 	}
-	all, err := parse([]byte(o.Tools))
+	known := o.Tools
+	if s.wrong["learns the first page alone"] {
+		known = o.Pages[0]
+	}
+	all, err := parse([]byte(known))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,6 +360,9 @@ func (s *stub) execute(r *http.Request, method string, params any, body []byte, 
 	}
 	if s.wrong["rewrites completions"] {
 		body = bytes.ReplaceAll(body, []byte(`"value":"s"`), []byte(`"value":"t"`))
+	}
+	if s.wrong["executes the first of two"] {
+		body = bytes.ReplaceAll(body, []byte(`,"amount":1000000`), nil)
 	}
 	if s.wrong["rebuilds numbers as floats"] {
 		body = bytes.ReplaceAll(body, []byte("9007199254740993"), []byte("9007199254740992"))

@@ -126,7 +126,10 @@ func (u *upstream) result(method string, params any) string {
 	case "server/discover":
 		members = `"supportedVersions":["` + Modern.Version() + `"],"serverInfo":` + self + `,"capabilities":` + capabilities
 	case "tools/list":
-		members = `"tools":` + u.offered.Tools
+		members = `"tools":` + u.offered.Pages[0] + `,"nextCursor":"` + nextPage + `"`
+		if member(params, "cursor") == nextPage {
+			members = `"tools":` + u.offered.Pages[1]
+		}
 	case "resources/list":
 		members = `"resources":` + u.offered.Resources
 	case "resources/templates/list":
@@ -155,6 +158,8 @@ func (u *upstream) result(method string, params any) string {
 	}
 	return "{" + members + modernOnly
 }
+
+const nextPage = "page-2"
 
 // What the upstream says of itself.
 const (
