@@ -195,6 +195,10 @@ func (s *stub) refuse(w http.ResponseWriter, id string, err error) {
 	if s.wrong["falls silent after a mapping error"] && r.code == -32602 {
 		s.silent.Store(true)
 	}
+	if s.wrong["swallows what it refuses"] {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
 	if s.wrong["denies with 403 and no body"] && r.code == -32001 {
 		w.WriteHeader(http.StatusForbidden)
 		return
@@ -332,72 +336,6 @@ func (s *stub) hasSession(w http.ResponseWriter, r *http.Request, method any) bo
 // askAnything asks the PDP what nobody wants to know.
 func (s *stub) askAnything() error {
 	return s.ask("evaluation", []byte(`{"subject":{"type":"identity","id":"nobody"},"action":{"name":"a"},"resource":{"type":"t","id":"r"}}`), 1)
-}
-
-// execute forwards to the upstream the bytes that came, or does it here and reports it.
-func (s *stub) execute(r *http.Request, method string, params any, body []byte, id string) (string, error) {
-	if s.shape == server {
-		o, err := offers()
-		if err != nil {
-			return "", err
-		}
-		if !slices.Contains(own, method) {
-			report := fmt.Sprintf(`{"method":%q}`, method)
-			if params := rawMember(string(body), "params"); params != "" {
-				report = fmt.Sprintf(`{"method":%q,"params":%s}`, method, params)
-			}
-			resp, err := s.patient.Post(s.wiring.Report, "application/json", strings.NewReader(report))
-			if err != nil {
-				return "", errUnavailable
-			}
-			_ = resp.Body.Close()
-		}
-		result := (&upstream{offered: o}).result(method, params)
-		if result == "" {
-			return "", refusal{http.StatusNotFound, -32601, "no such method"}
-		}
-		return result, nil
-	}
-	if s.wrong["rewrites completions"] {
-		body = bytes.ReplaceAll(body, []byte(`"value":"s"`), []byte(`"value":"t"`))
-	}
-	if s.wrong["executes the first of two"] {
-		body = bytes.ReplaceAll(body, []byte(`,"amount":1000000`), nil)
-	}
-	if s.wrong["rebuilds numbers as floats"] {
-		body = bytes.ReplaceAll(body, []byte("9007199254740993"), []byte("9007199254740992"))
-	}
-	out, err := http.NewRequestWithContext(r.Context(), http.MethodPost, s.wiring.Upstream, bytes.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	for _, name := range []string{"Content-Type", "Accept", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"} {
-		out.Header.Set(name, r.Header.Get(name))
-	}
-	if s.wrong["passes the token on"] || s.wrong["lists with the client's token"] && slices.Contains(own, method) {
-		out.Header.Set("Authorization", r.Header.Get("Authorization"))
-	}
-	resp, err := s.patient.Do(out)
-	if err != nil {
-		return "", errUnavailable
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, _ := io.ReadAll(resp.Body)
-	if id == "" {
-		return "", nil
-	}
-	result := rawMember(string(text), "result")
-	if result == "" {
-		return "", refusal{http.StatusNotFound, -32601, "no such method"}
-	}
-	if s.wrong["hides that it has tasks"] {
-		result = strings.ReplaceAll(result, `"tasks":{"list"`, `"x":{"list"`)
-		result = strings.ReplaceAll(result, "io.modelcontextprotocol/tasks", "x")
-	}
-	if s.wrong["hides mappings from clients"] {
-		result = strings.ReplaceAll(result, "x-authzen-mapping", "x-hidden")
-	}
-	return result, nil
 }
 
 // laxly reads JSON as many readers do: the last of two members counts, and what follows the value does not.
