@@ -67,8 +67,6 @@ type Expectation struct {
 	MayAsk *[]jsonText `yaml:"may_ask"`
 	// At is the endpoint that a single question must have been asked at.
 	At string `yaml:"at"`
-	// Executed are the arguments with which the tool must have been called.
-	Executed jsonText `yaml:"executed"`
 	// Mentions and Hides are texts of which the error must have one, and which it must not have.
 	Mentions []string `yaml:"mentions"`
 	Hides    []string `yaml:"hides"`

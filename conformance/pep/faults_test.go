@@ -100,6 +100,7 @@ var faults = []fault{
 	{wrong: "knows nobody", caught: "token-missing"},
 	{wrong: "knows one algorithm", caught: "default-rs256"},
 	{wrong: "asks before it authenticates", caught: "token-missing"},
+	{wrong: "takes bad tokens for bad parameters", caught: "token-missing token-expired-for-list"},
 	{wrong: "takes tokens from the query", caught: "token-in-query"},
 	{wrong: "takes unsigned tokens", caught: "token-none token-unsigned"},
 	{wrong: "does not verify signatures", caught: "token-altered token-other-key token-unknown-critical"},

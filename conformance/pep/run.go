@@ -252,7 +252,7 @@ func (r *running) check(e Expectation, x exchange) error {
 	if late := r.bench.book.tooLate(); e.NothingLate && len(late) > 0 {
 		return fmt.Errorf("%s %s was executed after it had been answered", late[0].method, excerpt(late[0].params))
 	}
-	return r.checkExecuted(e, x)
+	return nil
 }
 
 // checkText looks at how an error is worded.
@@ -265,21 +265,6 @@ func (e Expectation) checkText(a answer) error {
 		if strings.Contains(a.text, hidden) {
 			return fmt.Errorf("the answer holds %q, which is nobody's business", hidden)
 		}
-	}
-	return nil
-}
-
-func (r *running) checkExecuted(e Expectation, x exchange) error {
-	if e.Executed == "" || len(x.entries.executed) == 0 {
-		return nil
-	}
-	want, err := parse([]byte(e.Executed))
-	if err != nil {
-		return fmt.Errorf("the case is wrong: %w", err)
-	}
-	params, err := parse([]byte(x.entries.executed[0].params))
-	if err != nil || !equal(want, member(params, "arguments")) {
-		return fmt.Errorf("the arguments of what was executed are not %s", e.Executed)
 	}
 	return nil
 }

@@ -112,6 +112,10 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if s.wrong["asks before it authenticates"] {
 			_ = s.askAnything()
 		}
+		if s.wrong["takes bad tokens for bad parameters"] {
+			s.refuse(w, "null", mappingError("no token"))
+			return
+		}
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		w.WriteHeader(http.StatusUnauthorized)
 		return
