@@ -65,7 +65,7 @@ type Expectation struct {
 	Asked *[]jsonText `yaml:"asked"`
 	// MayAsk is the same for an outcome that comes without a question, too.
 	MayAsk *[]jsonText `yaml:"may_ask"`
-	// At is the endpoint that a single question must have been asked at.
+	// At is evaluation where the question must have been asked there.
 	At string `yaml:"at"`
 	// Mentions and Hides are texts of which the error must have one, and which it must not have.
 	Mentions []string `yaml:"mentions"`
@@ -182,6 +182,9 @@ func (s Step) check() error {
 	}
 	if _, ok := (caller{now: never}).kinds()[cmp.Or(s.Token, "good")]; !ok {
 		return fmt.Errorf("there is no token %q", s.Token)
+	}
+	if s.At != "" && s.At != "evaluation" {
+		return fmt.Errorf("nothing is held to %q: several questions may be asked at once or one by one", s.At)
 	}
 	if who := s.TokenHiddenFrom; who != "" && who != "upstream" && who != "pdp" {
 		return fmt.Errorf("nobody is called %q", who)

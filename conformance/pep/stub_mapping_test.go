@@ -176,6 +176,9 @@ func (s *stub) decide(method string, params any, claims object) error {
 	case (s.wrong["asks one by one"] || s.wrong["asks one by one, the last first"]) && t.envelope == "evaluations":
 		return s.askEach(body)
 	}
+	if s.wrong["asks twice"] {
+		_ = s.ask(t.envelope, text, count)
+	}
 	err = s.ask(t.envelope, text, count)
 	if err == errUnavailable && t.envelope == "evaluations" && s.wrong["asks the first alone without batches"] {
 		return s.askEach(with(body, object{"evaluations": body["evaluations"].([]any)[:1]}))
