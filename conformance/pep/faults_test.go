@@ -52,9 +52,9 @@ var faults = []fault{
 	{wrong: "reads numbers as floats", caught: "number-as-sent"},
 
 	// What is done with the decision.
-	{wrong: "asks nobody", caught: "denied-tools-call"},
 	{wrong: "asks nobody", caught: "denied-tools-list", as: server},
 	{wrong: "asks nobody + hides that it has tasks", caught: "denied-tasks-get default-tasks-cancel"},
+	{wrong: "asks nobody", caught: "denied-tools-call default-rs256 subject-in-another-session number-as-sent default-completion-of-prompt"},
 	{wrong: "permits everything", caught: "denied-tools-call"},
 	{wrong: "lets unknown methods through", caught: "unmapped-resource-templates-list-denied unknown-x-conformance-do-refused unmapped-server-discover-asked"},
 	{wrong: "asks the first of a batch only", caught: "denied-write-of-two"},

@@ -103,7 +103,7 @@ func (r *running) greet(ctx context.Context) error {
 		}
 		r.sessions["good"] = id
 		capabilities = member(result, "capabilities", "tasks")
-	} else if x, err := r.step(ctx, Step{Ask: "server-discover", Expectation: Expectation{Want: "done"}}); err == nil {
+	} else if x, err := r.through(ctx, Step{Ask: "server-discover"}); err == nil {
 		capabilities = member(x.answer.result(), "capabilities", "extensions", "io.modelcontextprotocol/tasks")
 	}
 	r.tasks = capabilities != nil
@@ -114,9 +114,9 @@ func (r *running) greet(ctx context.Context) error {
 func (r *running) list(ctx context.Context) error {
 	params := ""
 	for seen := map[string]bool{}; ; {
-		x, err := r.step(ctx, Step{Method: "tools/list", Params: jsonText(params), Expectation: Expectation{Want: "done"}})
+		x, err := r.through(ctx, Step{Method: "tools/list", Params: jsonText(params)})
 		if err != nil {
-			return fmt.Errorf("tools/list: %w: %d %s%s", err, x.answer.status, excerpt(x.answer.text), x.entries)
+			return err
 		}
 		cursor, _ := member(x.answer.result(), "nextCursor").(string)
 		if cursor == "" {
@@ -134,13 +134,16 @@ func (r *running) open(ctx context.Context) bool {
 	if _, begun := r.sessions["good"]; !begun {
 		r.sessions["good"] = ""
 	}
-	x, _ := r.step(ctx, Step{Ask: "tools-call", PDP: "deny", Expectation: Expectation{Want: "denied"}})
+	x, _ := r.step(ctx, Step{Ask: "tools-call", PDP: "deny"}) // without an answer, there is none
 	return x.let()
 }
 
 // recognise lets a call through, and looks who executes it.
 func (r *running) recognise(ctx context.Context) error {
-	x, err := r.step(ctx, Step{Ask: "tools-call", Expectation: Expectation{Want: "refused or obeyed"}})
+	x, err := r.step(ctx, Step{Ask: "tools-call"})
+	if err != nil {
+		return err
+	}
 	how, heard := r.bench.book.hears()
 	if !heard {
 		return fmt.Errorf("get_local_weather was permitted, and nobody reports that it was executed (%d %s%s). "+
@@ -148,7 +151,7 @@ func (r *running) recognise(ctx context.Context) error {
 			x.answer.status, excerpt(x.answer.text), x.entries, r.bench.Wiring.Upstream, r.bench.Wiring.Report)
 	}
 	r.shape = how
-	if len(x.entries.asked) == 0 && err != nil && !x.succeeded() {
+	if len(x.entries.asked) == 0 && !x.let() {
 		return errors.New("get_local_weather was refused, and the PDP was not asked: " + excerpt(x.answer.text))
 	}
 	return nil

@@ -57,6 +57,8 @@ func (x exchange) done() error {
 	switch {
 	case !x.succeeded() || x.answer.message["error"] != nil:
 		return fmt.Errorf("%w, want a result", x.failed())
+	case len(x.entries.asked) == 0:
+		return errors.New("it was let through, and the PDP was not asked")
 	case slices.Contains(own, x.out.method):
 		return x.answers()
 	case len(x.entries.executed) == 0 && (x.out.method == "tools/call" || x.shape == gateway):
