@@ -32,6 +32,7 @@ var faults = []fault{
 	{wrong: "asks completions about the server", caught: "default-completion-of-prompt"},
 	{wrong: "asks everything at evaluations", caught: "figure-single"},
 	{wrong: "fans out over lists", caught: "resource_id-list"},
+	{wrong: "adds a member", caught: "default-tools-call figure-multi"},
 	{wrong: "asks twice", caught: "default-tools-call figure-multi"},
 	{wrong: "adds the arguments", caught: "default-tools-call"},
 	{wrong: "leaves the context out", caught: "default-tools-list"},

@@ -241,6 +241,9 @@ func (s *stub) changed(body object) object {
 	if s.wrong["adds the arguments"] {
 		body = with(body, object{"context": with(object{"arguments": object{}}, context)})
 	}
+	if s.wrong["adds a member"] {
+		body = with(body, object{"arguments": object{}})
+	}
 	if s.wrong["wants the first permit alone"] {
 		body = with(body, object{"options": object{"evaluations_semantic": "permit_on_first_permit"}})
 	}
