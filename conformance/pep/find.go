@@ -110,6 +110,9 @@ func (r *running) greet(ctx context.Context) error {
 	return r.list(ctx)
 }
 
+// mostPages is more than anybody divides a list of our tools into.
+const mostPages = 500
+
 // list lists the tools, page by page.
 func (r *running) list(ctx context.Context) error {
 	params := ""
@@ -122,8 +125,8 @@ func (r *running) list(ctx context.Context) error {
 		if cursor == "" {
 			return nil
 		}
-		if seen[cursor] {
-			return errors.New("tools/list: nextCursor is one that was given before: the pages have no end")
+		if seen[cursor] || len(seen) == mostPages {
+			return fmt.Errorf("tools/list: after %d pages nextCursor leads on, or back: the pages have no end", len(seen)+1)
 		}
 		seen[cursor], params = true, `{"cursor":`+casefile.Quote(cursor)+"}"
 	}

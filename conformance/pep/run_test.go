@@ -162,3 +162,13 @@ func TestSameReport(t *testing.T) {
 		first = text
 	}
 }
+
+// A list whose pages have no end is no list.
+func TestEndlessPages(t *testing.T) {
+	for _, wrong := range []string{"leads back to the first page", "leads on for ever"} {
+		_, err := judgeStub(t, gateway, named(t, "default-tools-call"), wrong)
+		if err == nil || !strings.Contains(err.Error(), "the pages have no end") {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+}

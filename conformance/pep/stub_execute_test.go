@@ -51,6 +51,12 @@ func (s *stub) execute(r *http.Request, method string, params any, body []byte, 
 	case result == "":
 		return "", refusal{http.StatusNotFound, -32601, "no such method"}
 	}
+	if method == "tools/list" && s.wrong["leads on for ever"] {
+		return fmt.Sprintf(`{"tools":[],"nextCursor":"page-%d"}`, s.session.Add(1)), nil
+	}
+	if method == "tools/list" && s.wrong["leads back to the first page"] {
+		return `{"tools":[],"nextCursor":"page-1"}`, nil
+	}
 	return s.rewritten(result, shown), nil
 }
 
