@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"policy-service/conformance/internal/wire"
 )
 
 func discoveryFaults() []fault {
@@ -87,7 +89,7 @@ func transportFaults() []fault {
 		{"hangs up", "c-2-2-1", with(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })},
 		{"answers without end", "c-2-2-1", with(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(slices.Repeat([]byte(" "), maxAnswer+1))
+			_, _ = w.Write(slices.Repeat([]byte(" "), wire.Most+1))
 		})},
 		{"204 for an allow", "c-2-2-1", with(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })},
 	}

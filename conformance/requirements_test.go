@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"policy-service/conformance/internal/casetest"
 )
 
 // certificationSections are all sections of the certification document that hold
@@ -28,45 +30,16 @@ c-2-2-1 c-2-2-2 c-2-2-3 c-2-2-8 c-2-2-9 c-2-6 c-2-2-4 c-2-2-5 c-2-2-6 c-2-2-7
 c-3-2-1 c-3-2-2 c-3-2-5 c-3-2-6 c-3-2-3 c-3-2-4 c-3-2-7
 c-4-2-1 c-4-2-2 c-4-2-3 c-4-3-1 c-4-3-2 c-4-4-1 c-4-4-2 c-4-2-4 c-4-3-3 c-4-4-3`
 
-var quoted = regexp.MustCompile("`([^`]+)`")
-
-// rows are the rows of the tables: section, requirement, and what shows it.
-func rows(t *testing.T) [][]string {
-	t.Helper()
-	text, err := os.ReadFile("REQUIREMENTS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all [][]string
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || strings.HasPrefix(line, "| section |") {
-			continue
-		}
-		cells := strings.Split(strings.Trim(line, "|"), "|")
-		if len(cells) != 3 {
-			t.Errorf("%d cells, want 3: %s", len(cells), line)
-			continue
-		}
-		for n := range cells {
-			cells[n] = strings.TrimSpace(cells[n])
-		}
-		all = append(all, cells)
-	}
-	return all
-}
+func rows(t *testing.T) []casetest.Row { return casetest.Rows(t, "REQUIREMENTS.md") }
 
 func TestRequirementsNameCases(t *testing.T) {
 	ids := caseIDs(t)
 	ours := planNames()
 	for _, row := range rows(t) {
-		if row[2] == "" {
-			t.Errorf("%s, %s: shown by nothing", row[0], row[1])
-		}
-		for _, name := range quoted.FindAllStringSubmatch(row[2], -1) {
-			exists := slices.ContainsFunc(ids, func(id string) bool { ok, _ := path.Match(name[1], id); return ok })
-			if isCase := !strings.ContainsAny(name[1], "_ ./") && !slices.Contains(ours, name[1]); isCase && !exists && name[1] != "reason" {
-				t.Errorf("%s: no case is called %s", row[0], name[1])
+		for _, name := range row.Names() {
+			exists := slices.ContainsFunc(ids, func(id string) bool { ok, _ := path.Match(name, id); return ok })
+			if isCase := !strings.ContainsAny(name, "_ ./") && !slices.Contains(ours, name); isCase && !exists && name != "reason" {
+				t.Errorf("%s: no case is called %s", row.Section, name)
 			}
 		}
 	}
@@ -92,9 +65,9 @@ func TestRequirementsNameTests(t *testing.T) {
 	}
 	named := 0
 	for _, row := range rows(t) {
-		for _, name := range goTest.FindAllString(row[2], -1) {
+		for _, name := range goTest.FindAllString(row.Shown, -1) {
 			if named++; !strings.Contains(tests.String(), "func "+name+"(") {
-				t.Errorf("%s, %s: no test is called %s", row[0], row[1], name)
+				t.Errorf("%s, %s: no test is called %s", row.Section, row.Says, name)
 			}
 		}
 	}
@@ -107,7 +80,7 @@ func TestRequirementsCoverCertification(t *testing.T) {
 	ids := caseIDs(t)
 	sections := map[string]bool{}
 	for _, row := range rows(t) {
-		sections[row[0]] = quoted.MatchString(row[2]) || row[0] == "c-1"
+		sections[row.Section] = len(row.Names()) > 0 || row.Section == "c-1"
 	}
 	for section := range strings.FieldsSeq(certificationSections) {
 		if !sections[section] {

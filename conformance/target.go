@@ -3,9 +3,7 @@ package conformance
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -13,10 +11,9 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-)
 
-// maxAnswer bounds what is read of an answer.
-const maxAnswer = 8 << 20
+	"policy-service/conformance/internal/wire"
+)
 
 // peer is the target as the cases see it.
 type peer struct {
@@ -46,10 +43,7 @@ func newPeer(t Target) (*peer, error) {
 		return nil, fmt.Errorf("%q is not the URL of a PDP; try https://host[:port][/path]", t.URL)
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/")
-	client := *cmp.Or(t.Client, http.DefaultClient)
-	// A redirect would take a body and a credential to where nobody sent them.
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	p := &peer{base: base, header: t.Header, client: &client, timeout: cmp.Or(t.Timeout, 10*time.Second), endpoint: map[string]string{}}
+	p := &peer{base: base, header: t.Header, client: wire.Client(t.Client), timeout: cmp.Or(t.Timeout, 10*time.Second), endpoint: map[string]string{}}
 	for _, e := range paths {
 		p.endpoint[e.name] = base.String() + e.path
 	}
@@ -128,22 +122,15 @@ func (p *peer) send(ctx context.Context, r request) (answer, error) {
 	if !r.anonymous {
 		maps.Copy(req.Header, p.header)
 	}
-	for name, value := range r.header {
-		if req.Header.Set(name, value); value == "" {
-			req.Header.Del(name)
-		}
-	}
+	wire.SetHeaders(req.Header, r.header)
 	resp, err := p.client.Do(req)
 	if err != nil {
 		return answer{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	body, err := wire.Read(resp.Body)
 	if err != nil {
 		return answer{}, err
-	}
-	if len(body) > maxAnswer {
-		return answer{}, errors.New("the answer is longer than anybody would read")
 	}
 	return answer{resp.StatusCode, resp.Header, body}, nil
 }

@@ -1,8 +1,10 @@
 package pep
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -62,5 +64,26 @@ func TestTLS(t *testing.T) {
 	}
 	if _, err := Open(Options{PDP: strings.TrimPrefix(b.Wiring.PDP, "https://")}); err == nil {
 		t.Error("two benches listen on one address")
+	}
+}
+
+// Nobody on another machine gets to the bench unless an address says so.
+func TestOnlyHere(t *testing.T) {
+	b := openBench(t)
+	for _, at := range []string{b.Wiring.PDP, b.Wiring.Issuer, b.Wiring.Upstream} {
+		u, err := url.Parse(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		here, err := net.Dial("tcp", u.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = here.Close()
+		// Who listens on every address listens on this one, too.
+		if other, err := net.Dial("tcp", net.JoinHostPort("127.0.0.2", u.Port())); err == nil {
+			_ = other.Close()
+			t.Errorf("%s answers on another address, too", at)
+		}
 	}
 }

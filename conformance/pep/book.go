@@ -2,6 +2,8 @@ package pep
 
 import (
 	"fmt"
+	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +19,6 @@ type asked struct {
 type executed struct {
 	method string
 	params string // as it came, byte for byte
-	whole  string // all that came, with its headers
 }
 
 // shape is what kind of PEP is judged.
@@ -35,6 +36,7 @@ type book struct {
 	executed []executed
 	late     []executed
 	heard    map[shape]bool
+	given    map[string]string // who got an access token of this run, and where it stood
 }
 
 func (b *book) ask(a asked) {
@@ -67,6 +69,27 @@ func (b *book) hears() (s shape, ok bool) {
 		return server, true
 	}
 	return gateway, b.heard[gateway]
+}
+
+// watch looks for an access token of this run in a request that the PEP sent: nobody but the PEP may get one.
+func (b *book) watch(who string, r *http.Request, text []byte) {
+	whole := fmt.Sprint(r.URL, r.Header, string(text))
+	if !slices.ContainsFunc(tokenHeads(), func(head string) bool { return strings.Contains(whole, head) }) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.given == nil {
+		b.given = map[string]string{}
+	}
+	b.given[who] = r.Method + " " + r.URL.Path
+}
+
+// gave says where somebody got an access token, "" if never.
+func (b *book) gave(who string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.given[who]
 }
 
 // begin empties the book. What was executed since it was last read belongs to no request that could still have it.
@@ -117,9 +140,13 @@ func (e entries) String() string {
 	return b.String()
 }
 
-// excerpt is the beginning of a text.
+// jwt finds what looks like an access token.
+var jwt = regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]*`)
+
+// excerpt is the beginning of a text, without the tokens in it.
 func excerpt(s string) string {
 	const enough = 1000
+	s = jwt.ReplaceAllLiteralString(s, "(a token)")
 	if len(s) <= enough {
 		return strings.ToValidUTF8(s, "\uFFFD")
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"policy-service/conformance/internal/casefile"
 )
 
 // Case is one thing that a PEP must do: one exchange or several, judged together.
@@ -49,6 +51,8 @@ type Step struct {
 	Optional bool `yaml:"optional"`
 	// PDP is how the PDP answers; permit if it is empty.
 	PDP string `yaml:"pdp"`
+	// Repeat sends the same so many times; each answer is judged.
+	Repeat int `yaml:"repeat"`
 
 	Expectation `yaml:",inline"`
 }
@@ -61,15 +65,13 @@ type Expectation struct {
 	Asked *[]jsonText `yaml:"asked"`
 	// MayAsk is the same for an outcome that comes without a question, too.
 	MayAsk *[]jsonText `yaml:"may_ask"`
-	// At is the endpoint that a single question must have been asked at.
+	// At is evaluation where the question must have been asked there.
 	At string `yaml:"at"`
-	// Executed are the arguments with which the tool must have been called.
-	Executed jsonText `yaml:"executed"`
 	// Mentions and Hides are texts of which the error must have one, and which it must not have.
 	Mentions []string `yaml:"mentions"`
 	Hides    []string `yaml:"hides"`
-	// TokenStays is set where the upstream must not get the token.
-	TokenStays bool `yaml:"token_stays"`
+	// TokenHiddenFrom is who may not have got a token, up to now: the upstream, or the pdp.
+	TokenHiddenFrom string `yaml:"token_hidden_from"`
 	// NothingLate is set where nothing may have been executed, up to now, after its message had been answered.
 	NothingLate bool `yaml:"nothing_late"`
 }
@@ -102,7 +104,7 @@ type caseEntry struct {
 // expand makes the cases of an entry.
 func expand(node *yaml.Node, plan string) ([]Case, error) {
 	var first caseEntry
-	if err := strictly(node, &first); err != nil {
+	if err := casefile.Strictly(node, &first); err != nil {
 		return nil, err
 	}
 	if len(first.On) == 0 {
@@ -112,7 +114,7 @@ func expand(node *yaml.Node, plan string) ([]Case, error) {
 	var all []Case
 	for _, value := range first.On {
 		var e caseEntry
-		if err := strictly(filled(node, value), &e); err != nil {
+		if err := casefile.Strictly(filled(node, value), &e); err != nil {
 			return nil, err
 		}
 		c, err := e.one(plan)
@@ -133,17 +135,6 @@ func filled(node *yaml.Node, value string) *yaml.Node {
 		same.Content = append(same.Content, filled(inner, value))
 	}
 	return &same
-}
-
-// strictly decodes a node; a key that is spelt wrong would be an expectation that nobody checks.
-func strictly(node *yaml.Node, into *caseEntry) error {
-	text, err := yaml.Marshal(node)
-	if err != nil {
-		return err
-	}
-	d := yaml.NewDecoder(strings.NewReader(string(text)))
-	d.KnownFields(true)
-	return d.Decode(into)
 }
 
 // notInID is what a value that replaces <on> may hold, and an id may not.
@@ -191,6 +182,12 @@ func (s Step) check() error {
 	}
 	if _, ok := (caller{now: never}).kinds()[cmp.Or(s.Token, "good")]; !ok {
 		return fmt.Errorf("there is no token %q", s.Token)
+	}
+	if s.At != "" && s.At != "evaluation" {
+		return fmt.Errorf("nothing is held to %q: several questions may be asked at once or one by one", s.At)
+	}
+	if who := s.TokenHiddenFrom; who != "" && who != "upstream" && who != "pdp" {
+		return fmt.Errorf("nobody is called %q", who)
 	}
 	for want := range strings.SplitSeq(s.Want, " or ") {
 		if outcomes[want] == nil {

@@ -1,13 +1,15 @@
 package pep
 
 import (
-	"os"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"policy-service/conformance/internal/casetest"
 )
 
 // Whatever is offered, answered, sent and expected is used by a case: what is not would be believed to be tested.
@@ -82,56 +84,11 @@ func TestNamesAreTexts(t *testing.T) {
 
 // The page shows a case that is asked as it stands there, and names every key and every outcome.
 func TestPage(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page := string(text)
-	_, block, _ := strings.Cut(page, "```yaml\n")
-	block, _, found := strings.Cut(block, "```")
-	if !found || strings.Count(page, "```yaml\n") != 1 {
-		t.Fatal("there is not one block of YAML")
-	}
-	var entries []yaml.Node
-	if err := yaml.Unmarshal([]byte(block), &entries); err != nil {
-		t.Fatal(err)
-	}
 	all, err := load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range entries {
-		shown, err := expand(&entries[n], "coaz")
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := slices.IndexFunc(all, func(c Case) bool { return c.ID == shown[0].ID })
-		if at < 0 || !reflect.DeepEqual(shown, all[at:at+1]) {
-			t.Errorf("%s is another case here than there", shown[0].ID)
-		}
-	}
-	if len(entries) == 0 {
-		t.Error("no case is shown")
-	}
-	names := keysOf(reflect.TypeFor[caseEntry]())
-	for name := range outcomes {
-		names = append(names, name)
-	}
-	for _, name := range names {
-		if !strings.Contains(page, "`"+name+"`") {
-			t.Errorf("%s is not explained", name)
-		}
-	}
-}
-
-// keysOf are the names that yaml gives the fields of a struct, and of those in it.
-func keysOf(of reflect.Type) (keys []string) {
-	for field := range of.Fields() {
-		if name, options, _ := strings.Cut(field.Tag.Get("yaml"), ","); options == "inline" {
-			keys = append(keys, keysOf(field.Type)...)
-		} else {
-			keys = append(keys, name)
-		}
-	}
-	return keys
+	names := slices.AppendSeq(casetest.Keys(reflect.TypeFor[caseEntry]()), maps.Keys(outcomes))
+	expand := func(shown *yaml.Node) ([]Case, error) { return expand(shown, "coaz") }
+	casetest.Page(t, "README.md", all, expand, names...)
 }

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"policy-service/conformance/internal/casefile"
 )
 
 // quiet drops what net/http says about connections: cases cut them on purpose.
@@ -26,20 +28,21 @@ func (b *Bench) find(ctx context.Context, t Target) (all []*running, err error) 
 	if err := p.await(ctx, t.Wait); err != nil {
 		return nil, err
 	}
-	if len(t.Eras) == 0 {
+	wanted := len(t.Eras) > 0
+	if !wanted {
 		t.Eras = eras
 	}
 	var answers []string
 	for _, era := range t.Eras {
 		r := &running{bench: b, peer: p, era: era, sessions: map[string]string{},
 			caller: caller{issuer: b.Wiring.Issuer, resource: t.Resource, claim: t.SubjectClaim, now: time.Now}}
-		if err := r.greet(ctx); err != nil {
+		if err := r.greet(ctx); err != nil && !r.open(ctx) {
 			answers = append(answers, fmt.Sprintf("in the %s era (%s): %v", era, era.Version(), err))
 			continue
 		}
 		all = append(all, r)
 	}
-	if len(all) == 0 {
+	if len(all) == 0 || wanted && len(all) < len(t.Eras) {
 		return nil, fmt.Errorf("%s lets nothing through that is permitted:\n  %s", t.URL, strings.Join(answers, "\n  "))
 	}
 	for _, r := range all {
@@ -100,20 +103,50 @@ func (r *running) greet(ctx context.Context) error {
 		}
 		r.sessions["good"] = id
 		capabilities = member(result, "capabilities", "tasks")
-	} else if x, err := r.step(ctx, Step{Ask: "server-discover", Expectation: Expectation{Want: "done"}}); err == nil {
+	} else if x, err := r.through(ctx, Step{Ask: "server-discover"}); err == nil {
 		capabilities = member(x.answer.result(), "capabilities", "extensions", "io.modelcontextprotocol/tasks")
 	}
 	r.tasks = capabilities != nil
-	x, err := r.step(ctx, Step{Ask: "tools-list", Expectation: Expectation{Want: "done"}})
-	if err != nil {
-		return fmt.Errorf("tools/list: %w: %d %s%s", err, x.answer.status, excerpt(x.answer.text), x.entries)
+	return r.list(ctx)
+}
+
+// mostPages is more than anybody divides a list of our tools into.
+const mostPages = 500
+
+// list lists the tools, page by page.
+func (r *running) list(ctx context.Context) error {
+	params := ""
+	for seen := map[string]bool{}; ; {
+		x, err := r.through(ctx, Step{Method: "tools/list", Params: jsonText(params)})
+		if err != nil {
+			return err
+		}
+		cursor, _ := member(x.answer.result(), "nextCursor").(string)
+		if cursor == "" {
+			return nil
+		}
+		if seen[cursor] || len(seen) == mostPages {
+			return fmt.Errorf("tools/list: after %d pages nextCursor leads on, or back: the pages have no end", len(seen)+1)
+		}
+		seen[cursor], params = true, `{"cursor":`+casefile.Quote(cursor)+"}"
 	}
-	return nil
+}
+
+// open reports if a call is let through although nobody is greeted: then the era is spoken all the same.
+func (r *running) open(ctx context.Context) bool {
+	if _, begun := r.sessions["good"]; !begun {
+		r.sessions["good"] = ""
+	}
+	x, _ := r.step(ctx, Step{Ask: "tools-call", PDP: "deny"}) // without an answer, there is none
+	return x.let()
 }
 
 // recognise lets a call through, and looks who executes it.
 func (r *running) recognise(ctx context.Context) error {
-	x, err := r.step(ctx, Step{Ask: "tools-call", Expectation: Expectation{Want: "refused or obeyed"}})
+	x, err := r.step(ctx, Step{Ask: "tools-call"})
+	if err != nil {
+		return err
+	}
 	how, heard := r.bench.book.hears()
 	if !heard {
 		return fmt.Errorf("get_local_weather was permitted, and nobody reports that it was executed (%d %s%s). "+
@@ -121,7 +154,7 @@ func (r *running) recognise(ctx context.Context) error {
 			x.answer.status, excerpt(x.answer.text), x.entries, r.bench.Wiring.Upstream, r.bench.Wiring.Report)
 	}
 	r.shape = how
-	if len(x.entries.asked) == 0 && err != nil && !x.succeeded() {
+	if len(x.entries.asked) == 0 && !x.let() {
 		return errors.New("get_local_weather was refused, and the PDP was not asked: " + excerpt(x.answer.text))
 	}
 	return nil

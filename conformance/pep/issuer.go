@@ -36,7 +36,11 @@ var keys = sync.OnceValues(func() (k struct {
 	return k, err
 })
 
-const keysPath = "/keys"
+const (
+	keysPath = "/keys"
+	ecID     = "conformance-ec"
+	rsaID    = "conformance-rsa"
+)
 
 func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
@@ -53,8 +57,8 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		writeJSON(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
-			{Key: k.ec.Public(), KeyID: "ec", Algorithm: "ES256", Use: "sig"},
-			{Key: k.rsa.Public(), KeyID: "rsa", Algorithm: "RS256", Use: "sig"},
+			{Key: k.ec.Public(), KeyID: ecID, Algorithm: "ES256", Use: "sig"},
+			{Key: k.rsa.Public(), KeyID: rsaID, Algorithm: "RS256", Use: "sig"},
 		}})
 	default:
 		w.WriteHeader(http.StatusNotFound)
@@ -68,7 +72,7 @@ type sealed struct {
 }
 
 func byEC(key *ecdsa.PrivateKey, header object) sealed {
-	return sealed{with(object{"alg": "ES256", "typ": "at+jwt", "kid": "ec"}, header), func(input []byte) ([]byte, error) {
+	return sealed{with(object{"alg": "ES256", "typ": "at+jwt", "kid": ecID}, header), func(input []byte) ([]byte, error) {
 		digest := sha256.Sum256(input)
 		r, s, err := ecdsa.Sign(rand.Reader, key, digest[:])
 		if err != nil {
@@ -82,7 +86,7 @@ func byEC(key *ecdsa.PrivateKey, header object) sealed {
 }
 
 func byRSA(key *rsa.PrivateKey) sealed {
-	return sealed{object{"alg": "RS256", "typ": "at+jwt", "kid": "rsa"}, func(input []byte) ([]byte, error) {
+	return sealed{object{"alg": "RS256", "typ": "at+jwt", "kid": rsaID}, func(input []byte) ([]byte, error) {
 		digest := sha256.Sum256(input)
 		return rsa.SignPKCS1v15(nil, key, crypto.SHA256, digest[:])
 	}}
@@ -90,7 +94,7 @@ func byRSA(key *rsa.PrivateKey) sealed {
 
 // byPublic signs as someone does who knows only what is published, for a PEP that takes the algorithm from the token.
 func byPublic(key *rsa.PrivateKey) sealed {
-	return sealed{object{"alg": "HS256", "typ": "at+jwt", "kid": "rsa"}, func(input []byte) ([]byte, error) {
+	return sealed{object{"alg": "HS256", "typ": "at+jwt", "kid": rsaID}, func(input []byte) ([]byte, error) {
 		public, err := x509.MarshalPKIXPublicKey(key.Public())
 		if err != nil {
 			return nil, err
@@ -105,11 +109,19 @@ func unsigned(alg string) sealed {
 	return sealed{object{"alg": alg, "typ": "at+jwt"}, func([]byte) ([]byte, error) { return nil, nil }}
 }
 
+// head is how each of its tokens begins.
+func (s sealed) head() string {
+	head, _ := json.Marshal(s.header, json.Deterministic(true))
+	return base64.RawURLEncoding.EncodeToString(head)
+}
+
+// tokenHeads are how tokens begin that the issuer signed, and no other tokens.
+func tokenHeads() []string { return []string{byEC(nil, nil).head() + ".", byRSA(nil).head() + "."} }
+
 // token makes a token of claims.
 func (s sealed) token(claims object) (string, error) {
-	head, _ := json.Marshal(s.header, json.Deterministic(true))
 	body, _ := json.Marshal(claims, json.Deterministic(true))
-	input := base64.RawURLEncoding.EncodeToString(head) + "." + base64.RawURLEncoding.EncodeToString(body)
+	input := s.head() + "." + base64.RawURLEncoding.EncodeToString(body)
 	signature, err := s.sign([]byte(input))
 	return input + "." + base64.RawURLEncoding.EncodeToString(signature), err
 }

@@ -1,6 +1,7 @@
 package pep
 
 import (
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -15,6 +16,11 @@ func replies() map[string]reply {
 		"deny-read":      decide(func(q object) bool { return member(q, "action", "name") != "read" }),
 		"deny-write":     decide(func(q object) bool { return member(q, "action", "name") != "write" }),
 		"permit-weather": decide(func(q object) bool { return member(q, "resource", "id") == "get_local_weather" }),
+
+		"permit-with-reason":     always(true, object{"reason": "rule 7", "decision": false}),
+		"permit-with-obligation": always(true, object{"obligations": []any{object{"type": "x-conformance", "id": "obligation-1"}}}),
+		"deny-with-odd-reason":   always(false, object{"reason": []any{7}, "reason_user": object{"en": nil}, "id": object{}}),
+		"deny-with-true-inside":  always(false, object{"decision": true, "evaluations": []any{object{"decision": true}}}),
 	}
 	for name, r := range lies() {
 		all[name] = r
@@ -23,11 +29,27 @@ func replies() map[string]reply {
 }
 
 // decide answers each question by itself.
-func decide(permits func(q object) bool) reply {
+func decide(permits func(q object) bool) reply { return explain(nil, permits) }
+
+// always gives the same decision, and says more about it.
+func always(decision bool, context object) reply {
+	return explain(context, func(object) bool { return decision })
+}
+
+// explain decides as far as the PEP wants it: who wants the first permit alone is not told of the denies after it.
+func explain(context object, permits func(q object) bool) reply {
 	return func(w http.ResponseWriter, q query) {
+		semantic := member(q.body, "options", "evaluations_semantic")
 		decisions := []any{}
 		for _, one := range q.each {
-			decisions = append(decisions, object{"decision": permits(one)})
+			decision := object{"decision": permits(one)}
+			if context != nil {
+				decision["context"] = context
+			}
+			decisions = append(decisions, decision)
+			if decision["decision"] == true && semantic == "permit_on_first_permit" || decision["decision"] == false && semantic == "deny_on_first_deny" {
+				break
+			}
 		}
 		writeDecisions(w, q, decisions)
 	}
@@ -57,8 +79,13 @@ func lies() map[string]reply {
 		return as(http.StatusOK, "application/json", func(query) string { return body })
 	}
 	return map[string]reply{
-		"reset":          func(w http.ResponseWriter, _ query) { reset(w) },
-		"hang":           func(_ http.ResponseWriter, q query) { <-q.over },
+		"reset": func(w http.ResponseWriter, _ query) { reset(w) },
+		"hang": func(w http.ResponseWriter, q query) {
+			<-q.over
+			writeText(w, http.StatusOK, "application/json", permitted(q))
+		},
+		"stops":          func(w http.ResponseWriter, q query) { stop(w, q, permitted(q)) },
+		"no-batches":     withoutBatches,
 		"status-500":     as(http.StatusInternalServerError, "application/json", permitted),
 		"status-503":     as(http.StatusServiceUnavailable, "application/json", permitted),
 		"status-400":     as(http.StatusBadRequest, "application/json", permitted),
@@ -119,6 +146,24 @@ func reset(w http.ResponseWriter) {
 		_ = tcp.SetLinger(0)
 	}
 	_ = connection.Close()
+}
+
+// stop says nearly all of a text, and the rest when it is too late.
+func stop(w http.ResponseWriter, q query, text string) {
+	most := len(text) - 1
+	writeText(w, http.StatusOK, "application/json", text[:most])
+	_ = http.NewResponseController(w).Flush() // whoever asked went away
+	<-q.over
+	_, _ = io.WriteString(w, text[most:])
+}
+
+// withoutBatches is a PDP that takes one question at a time, and lets nobody write.
+func withoutBatches(w http.ResponseWriter, q query) {
+	if q.endpoint == "evaluations" {
+		writeText(w, http.StatusNotFound, "text/plain", "there is no such endpoint")
+		return
+	}
+	replies()["deny-write"](w, q)
 }
 
 // redirect sends the PEP to where everything is permitted.

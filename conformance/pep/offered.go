@@ -19,7 +19,11 @@ var files embed.FS
 const toolsFile = "tools.yaml"
 
 // offered is what an MCP server must offer to be judged: JSON arrays, as lists give them.
-type offered struct{ Tools, Resources, Templates, Prompts string }
+type offered struct {
+	Tools, Resources, Templates, Prompts string
+	// Pages are the tools as the stub upstream lists them: a gateway must learn the mappings of all pages.
+	Pages [2]string
+}
 
 // offers reads cases/tools.yaml.
 var offers = sync.OnceValues(func() (o offered, err error) {
@@ -48,7 +52,9 @@ var offers = sync.OnceValues(func() (o offered, err error) {
 		return o, err
 	}
 	tools = append(append(tools, declared...), sep...)
-	return offered{"[" + strings.Join(tools, ",") + "]", string(file.Resources), string(file.ResourceTemplates), string(file.Prompts)}, nil
+	list := func(tools []string) string { return "[" + strings.Join(tools, ",") + "]" }
+	page := len(file.Tools) // those of the figures, which a case looks for in the first page
+	return offered{list(tools), string(file.Resources), string(file.ResourceTemplates), string(file.Prompts), [2]string{list(tools[:page]), list(tools[page:])}}, nil
 })
 
 // jsonText is a value of a file as JSON text.

@@ -25,6 +25,7 @@ var outcomes = map[string]func(x exchange) error{
 	"denied-unasked":  func(x exchange) error { return errors.Join(x.coded("-32001"), x.notAsked()) },
 	"mapping":         exchange.mapping,
 	"unavailable":     exchange.unavailable,
+	"closed":          func(x exchange) error { return x.coded("-32603") },
 	"singly":          exchange.singly,
 	"unambiguous":     exchange.unambiguous,
 	"unauthenticated": exchange.unauthenticated,
@@ -56,8 +57,10 @@ func (x exchange) done() error {
 	switch {
 	case !x.succeeded() || x.answer.message["error"] != nil:
 		return fmt.Errorf("%w, want a result", x.failed())
+	case len(x.entries.asked) == 0:
+		return errors.New("it was let through, and the PDP was not asked")
 	case slices.Contains(own, x.out.method):
-		return x.idEquals()
+		return x.answers()
 	case len(x.entries.executed) == 0 && (x.out.method == "tools/call" || x.shape == gateway):
 		return fmt.Errorf("it was answered, and %s was not executed", x.out.method)
 	case len(x.entries.executed) > 1:
@@ -72,17 +75,23 @@ func (x exchange) done() error {
 		if err != nil && e.params != "" {
 			return fmt.Errorf("what was executed cannot be read: %w", err)
 		}
-		for _, name := range []string{"name", "arguments", "uri", "ref", "taskId", "level"} {
+		for _, name := range []string{"name", "arguments", "uri", "ref", "argument", "taskId", "level"} {
 			if want, got := member(sent, "params", name), member(params, name); !equal(want, got) {
 				return fmt.Errorf("%s of what was executed is not what was sent", name)
 			}
 		}
 	}
-	return x.idEquals()
+	return x.answers()
 }
 
-// idEquals holds the id of the response to that of the message.
-func (x exchange) idEquals() error {
+// let reports if the message had an effect, right or wrong.
+func (x exchange) let() bool { return x.succeeded() || len(x.entries.executed) > 0 }
+
+// answers holds the response to what it must be whatever it says: JSON-RPC, with the id of the message.
+func (x exchange) answers() error {
+	if version := x.answer.message["jsonrpc"]; x.answer.message != nil && version != "2.0" {
+		return errors.New(`the answer is not of JSON-RPC 2.0: jsonrpc is not "2.0"`)
+	}
 	want, err := parse([]byte(x.out.id))
 	if err != nil {
 		return nil // the case sends an id that is none
@@ -122,7 +131,7 @@ func (x exchange) coded(code string) error {
 	if _, ok := member(x.answer.message, "error", "message").(string); !ok {
 		return errors.New("the error has no message")
 	}
-	return x.idEquals()
+	return x.answers()
 }
 
 // denied: the PDP was asked and its deny was obeyed. A tool's result may say it instead.
@@ -134,7 +143,7 @@ func (x exchange) denied(code string) error {
 		if err := x.nothing(); err != nil {
 			return err
 		}
-		return x.idEquals()
+		return x.answers()
 	}
 	return x.coded(code)
 }
@@ -205,7 +214,7 @@ func (x exchange) refused() error {
 	if id := x.answer.id; id == "" || id == "null" {
 		return nil
 	}
-	return x.idEquals()
+	return x.answers()
 }
 
 // unasked: refused without asking anybody.
@@ -221,7 +230,13 @@ func (x exchange) passes() error {
 	if x.answer.status < 200 || x.answer.status > 299 || x.answer.message["error"] != nil {
 		return fmt.Errorf("status %d: it did not pass", x.answer.status)
 	}
-	return x.notAsked()
+	if err := x.notAsked(); err != nil || x.out.notification {
+		return err
+	}
+	if !x.succeeded() {
+		return fmt.Errorf("%w, want a result", x.failed())
+	}
+	return x.answers()
 }
 
 // obeyed: refused, or asked about and then executed, where the PDP permits everything.

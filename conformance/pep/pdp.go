@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/go-json-experiment/json"
+
+	"policy-service/conformance/internal/wire"
 )
 
 // recorder is a PDP that answers as a case wants, and keeps what it was asked.
@@ -54,10 +56,11 @@ func (p *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.describe(w)
 		return
 	}
-	text, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
+	text, err := io.ReadAll(io.LimitReader(r.Body, wire.Most))
 	if err != nil {
 		return // whoever asked went away
 	}
+	p.book.watch("pdp", r, text)
 	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, elsewhere), endpoints)
 	p.book.ask(asked{name, string(text)})
 	p.mu.Lock()

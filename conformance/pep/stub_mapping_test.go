@@ -173,10 +173,16 @@ func (s *stub) decide(method string, params any, claims object) error {
 	switch {
 	case s.wrong["asks everything at evaluations"]:
 		return s.ask("evaluations", text, count)
-	case s.wrong["asks one by one"] && t.envelope == "evaluations":
+	case (s.wrong["asks one by one"] || s.wrong["asks one by one, the last first"]) && t.envelope == "evaluations":
 		return s.askEach(body)
 	}
+	if s.wrong["asks twice"] {
+		_ = s.ask(t.envelope, text, count)
+	}
 	err = s.ask(t.envelope, text, count)
+	if err == errUnavailable && t.envelope == "evaluations" && s.wrong["asks the first alone without batches"] {
+		return s.askEach(with(body, object{"evaluations": body["evaluations"].([]any)[:1]}))
+	}
 	if err == errDenied && t.sep {
 		return refusal{200, -32401, "denied"}
 	}
@@ -184,7 +190,11 @@ func (s *stub) decide(method string, params any, claims object) error {
 }
 
 func (s *stub) askEach(body object) error {
-	for _, q := range complete(body, true) {
+	all := complete(body, true)
+	if s.wrong["asks one by one, the last first"] {
+		slices.Reverse(all)
+	}
+	for _, q := range all {
 		text, err := json.Marshal(q)
 		if err != nil {
 			return mappingError("no JSON")
@@ -230,6 +240,12 @@ func (s *stub) changed(body object) object {
 	context, _ := body["context"].(object)
 	if s.wrong["adds the arguments"] {
 		body = with(body, object{"context": with(object{"arguments": object{}}, context)})
+	}
+	if s.wrong["adds a member"] {
+		body = with(body, object{"arguments": object{}})
+	}
+	if s.wrong["wants the first permit alone"] {
+		body = with(body, object{"options": object{"evaluations_semantic": "permit_on_first_permit"}})
 	}
 	if s.wrong["leaves the context out"] {
 		body = with(body, object{"context": nil})
@@ -287,6 +303,9 @@ func (e *evaluator) value(v any) (any, error) {
 			}
 			if err != nil {
 				return nil, err
+			}
+			if resolved == nil && e.stub.wrong["leaves nulls out"] {
+				continue
 			}
 			all[name] = resolved
 		}

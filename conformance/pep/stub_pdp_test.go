@@ -10,14 +10,29 @@ import (
 
 // ask asks the PDP, and is nil only for a permit of everything that was asked.
 func (s *stub) ask(endpoint string, body []byte, count int) error {
-	resp, err := s.client.Post(s.wiring.PDP+endpoints+endpoint, "application/json", bytes.NewReader(body))
+	r, err := http.NewRequest(http.MethodPost, s.wiring.PDP+endpoints+endpoint, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if s.wrong["shows the token to the PDP"] {
+		r.Header.Set("Authorization", "Bearer "+*s.bearer.Load())
+	}
+	if s.failed.Load() && s.wrong["permits while it keeps away from the PDP"] {
+		return nil
+	}
+	resp, err := s.client.Do(r)
+	s.failed.Store(err != nil || resp.StatusCode != http.StatusOK)
 	if err != nil {
 		return s.without("permits if the PDP is down")
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return errUnavailable
+		return s.without("permits what it cannot read")
+	}
+	if bytes.Contains(text, []byte(`"decision":true`)) && s.wrong["looks for true anywhere"] {
+		return nil
 	}
 	if resp.StatusCode != http.StatusOK {
 		return s.without("permits if the PDP fails")
@@ -75,7 +90,10 @@ func (s *stub) decided(o object) error {
 	if upper, _ := o["Decision"].(bool); upper && s.wrong["takes decisions in any case"] {
 		return nil
 	}
+	obliged, _ := member(o, "context", "obligations").([]any)
 	switch {
+	case len(obliged) > 0 && !s.wrong["passes over obligations"], o["context"] != nil && s.wrong["takes a context for a deny"]:
+		return errDenied
 	case !ok && s.wrong["passes over odd decisions"]:
 		return nil
 	case !ok && s.wrong["denies without a decision"]:

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -30,6 +31,12 @@ type stub struct {
 	behind   sync.WaitGroup // what it still does after it answered
 	mu       sync.Mutex
 	permits  map[string]bool // of a PEP that remembers them
+
+	first   atomic.Pointer[object] // the claims of who called first
+	bearer  atomic.Pointer[string] // the token of the last message
+	session atomic.Int64           // the only one of a PEP that has one at a time
+	failed  atomic.Bool            // the PDP did, the last time that it was asked
+	silent  atomic.Bool            // it answers nothing any more
 }
 
 const stubResource = "https://mcp.example.com"
@@ -45,7 +52,11 @@ func startStub(t testing.TB, b *Bench, how shape, wrong ...string) (url string) 
 	for _, name := range wrong {
 		s.wrong[name] = true
 	}
-	all, err := parse([]byte(o.Tools))
+	known := o.Tools
+	if s.wrong["learns the first page alone"] {
+		known = o.Pages[0]
+	}
+	all, err := parse([]byte(known))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,10 +101,20 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, _ := io.ReadAll(r.Body)
 	s.behind.Wait()
+	if s.silent.Load() {
+		<-r.Context().Done()
+		return
+	}
+	bearer := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	s.bearer.Store(&bearer)
 	claims, err := s.authenticate(r)
 	if err != nil {
 		if s.wrong["asks before it authenticates"] {
 			_ = s.askAnything()
+		}
+		if s.wrong["takes bad tokens for bad parameters"] {
+			s.refuse(w, "null", mappingError("no token"))
+			return
 		}
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		w.WriteHeader(http.StatusUnauthorized)
@@ -114,9 +135,19 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if id == "null" {
 		id = ""
 	}
+	if s.wrong["remembers who called first"] {
+		s.first.CompareAndSwap(nil, &claims)
+		claims = *s.first.Load()
+	}
+	if s.wrong["has one session at a time"] && !s.hasSession(w, r, message["method"]) {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
 	result, err := s.handle(w, r, message, body, claims, id)
 	switch {
 	case err == errAnswered:
+	case err == errDenied && message["method"] == "tools/call" && s.wrong["denies with results"]:
+		s.write(w, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"isError":true}}`, id))
 	case err != nil:
 		s.refuse(w, id, err)
 	case id == "":
@@ -162,6 +193,16 @@ func (s *stub) refuse(w http.ResponseWriter, id string, err error) {
 	if s.wrong["says nothing of mapping errors"] && r.code == -32602 {
 		r.message = "invalid params"
 	}
+	if s.wrong["quotes the token"] {
+		r.message += *s.bearer.Load()
+	}
+	if s.wrong["falls silent after a mapping error"] && r.code == -32602 {
+		s.silent.Store(true)
+	}
+	if s.wrong["swallows what it refuses"] {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
 	if s.wrong["denies with 403 and no body"] && r.code == -32001 {
 		w.WriteHeader(http.StatusForbidden)
 		return
@@ -173,7 +214,11 @@ func (s *stub) refuse(w http.ResponseWriter, id string, err error) {
 		writeText(w, 200, "application/json", fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[]}}`, s.id(id)))
 		return
 	}
-	writeJSON(w, r.status, object{"jsonrpc": "2.0", "id": rawJSON(s.id(id)), "error": object{"code": r.code, "message": r.message}})
+	version := any("2.0")
+	if s.wrong["refuses in another JSON-RPC"] {
+		version = nil
+	}
+	writeJSON(w, r.status, object{"jsonrpc": version, "id": rawJSON(s.id(id)), "error": object{"code": r.code, "message": r.message}})
 }
 
 // rawJSON is text that is JSON already.
@@ -244,6 +289,16 @@ func (s *stub) handle(w http.ResponseWriter, r *http.Request, message object, bo
 		writeText(w, http.StatusOK, "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\"}\n\n")
 		return "", errAnswered
 	}
+	if (s.wrong["forgets the new era"] || s.wrong["knows one era"]) && member(params, "_meta", metaVersion) != nil {
+		if method == "tools/call" && !s.wrong["knows one era"] {
+			return s.execute(r, method, params, body, id)
+		}
+		return "", refusal{http.StatusBadRequest, -32600, "no session"}
+	}
+	if method == "ping" && s.wrong["swallows pings"] {
+		w.WriteHeader(http.StatusAccepted)
+		return "", errAnswered
+	}
 	passes := method == "ping" || strings.HasPrefix(method, "notifications/")
 	if s.wrong["decides on headers"] && r.Header.Get("Mcp-Name") != "" {
 		params = with(params.(object), object{"name": r.Header.Get("Mcp-Name")})
@@ -267,68 +322,24 @@ func (s *stub) handle(w http.ResponseWriter, r *http.Request, message object, bo
 	if method == "notifications/initialized" || passes && s.shape == server {
 		return "{}", nil
 	}
+	if s.wrong["executes twice"] {
+		_, _ = s.execute(r, method, params, body, id)
+	}
 	return s.execute(r, method, params, body, id)
+}
+
+// hasSession reports if a legacy message is of the newest session, or opens it.
+func (s *stub) hasSession(w http.ResponseWriter, r *http.Request, method any) bool {
+	if method == "initialize" {
+		w.Header().Set("Mcp-Session-Id", fmt.Sprint("session-", s.session.Add(1)))
+		return true
+	}
+	return r.Header.Get("MCP-Protocol-Version") >= Modern.Version() || r.Header.Get("Mcp-Session-Id") == fmt.Sprint("session-", s.session.Load())
 }
 
 // askAnything asks the PDP what nobody wants to know.
 func (s *stub) askAnything() error {
 	return s.ask("evaluation", []byte(`{"subject":{"type":"identity","id":"nobody"},"action":{"name":"a"},"resource":{"type":"t","id":"r"}}`), 1)
-}
-
-// execute forwards to the upstream the bytes that came, or does it here and reports it.
-func (s *stub) execute(r *http.Request, method string, params any, body []byte, id string) (string, error) {
-	if s.shape == server {
-		o, err := offers()
-		if err != nil {
-			return "", err
-		}
-		if !slices.Contains(own, method) {
-			report := fmt.Sprintf(`{"method":%q}`, method)
-			if params := rawMember(string(body), "params"); params != "" {
-				report = fmt.Sprintf(`{"method":%q,"params":%s}`, method, params)
-			}
-			resp, err := s.patient.Post(s.wiring.Report, "application/json", strings.NewReader(report))
-			if err != nil {
-				return "", errUnavailable
-			}
-			_ = resp.Body.Close()
-		}
-		result := (&upstream{offered: o}).result(method, params)
-		if result == "" {
-			return "", refusal{http.StatusNotFound, -32601, "no such method"}
-		}
-		return result, nil
-	}
-	if s.wrong["rebuilds numbers as floats"] {
-		body = bytes.ReplaceAll(body, []byte("9007199254740993"), []byte("9007199254740992"))
-	}
-	out, err := http.NewRequestWithContext(r.Context(), http.MethodPost, s.wiring.Upstream, bytes.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	for _, name := range []string{"Content-Type", "Accept", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"} {
-		out.Header.Set(name, r.Header.Get(name))
-	}
-	if s.wrong["passes the token on"] {
-		out.Header.Set("Authorization", r.Header.Get("Authorization"))
-	}
-	resp, err := s.patient.Do(out)
-	if err != nil {
-		return "", errUnavailable
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, _ := io.ReadAll(resp.Body)
-	if id == "" {
-		return "", nil
-	}
-	result := rawMember(string(text), "result")
-	if result == "" {
-		return "", refusal{http.StatusNotFound, -32601, "no such method"}
-	}
-	if s.wrong["hides mappings from clients"] {
-		result = strings.ReplaceAll(result, "x-authzen-mapping", "x-hidden")
-	}
-	return result, nil
 }
 
 // laxly reads JSON as many readers do: the last of two members counts, and what follows the value does not.

@@ -16,6 +16,7 @@ type caller struct {
 const (
 	alice  = "alice@example.com"
 	onHer  = "bob@example.com" // the value of another claim that is to name the subject
+	carol  = "carol@example.com"
 	client = "http://agentprovider.com/agent-app-id"
 )
 
@@ -59,6 +60,8 @@ func (c caller) kinds() map[string]func() (string, error) {
 		"aud-array-one":  change(object{"aud": []any{c.resource}}),
 		"no-client":      change(object{"client_id": nil}),
 		"no-roles":       change(object{"roles": []any{}}),
+		"other-person":   change(object{c.claim: carol}),
+		"visitor":        change(object{c.claim: carol}), // in somebody else's session
 		"subject-gone":   change(object{c.claim: nil}),
 		"subject-null":   change(object{c.claim: jsonNull{}}),
 		"subject-number": change(object{c.claim: 7}),

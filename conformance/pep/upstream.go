@@ -1,17 +1,15 @@
 package pep
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-)
 
-// maxBody bounds what is read of one request.
-const maxBody = 8 << 20
+	"policy-service/conformance/internal/wire"
+)
 
 // The paths of the stub upstream.
 const (
@@ -27,16 +25,19 @@ type upstream struct {
 }
 
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	text, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
+	text, err := io.ReadAll(io.LimitReader(r.Body, wire.Most))
+	if r.URL.Path != reportPath {
+		u.book.watch("upstream", r, text)
+	}
 	switch {
 	case err != nil:
 	case r.URL.Path == reportPath && r.Method == http.MethodPost:
 		u.book.hear(server)
-		u.book.execute(read(r, string(text)))
+		u.book.execute(read(string(text)))
 		w.WriteHeader(http.StatusNoContent)
 	case r.URL.Path == mcpPath && r.Method == http.MethodPost:
 		u.book.hear(gateway)
-		u.serve(w, r, text)
+		u.serve(w, text)
 	case r.URL.Path == mcpPath && r.Method == http.MethodDelete:
 		w.WriteHeader(http.StatusNoContent)
 	case r.URL.Path == mcpPath:
@@ -48,8 +49,8 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // read takes a message apart as far as it can be: what cannot be read has come all the same.
-func read(r *http.Request, text string) executed {
-	e := executed{method: "(unreadable)", whole: fmt.Sprint(r.URL, r.Header, text)}
+func read(text string) executed {
+	e := executed{method: "(unreadable)"}
 	o, err := parseObject([]byte(text))
 	if err != nil {
 		return e
@@ -87,8 +88,8 @@ var own = []string{
 }
 
 // serve answers a message. All but what a gateway may ask for itself counts as executed.
-func (u *upstream) serve(w http.ResponseWriter, r *http.Request, text []byte) {
-	e := read(r, string(text))
+func (u *upstream) serve(w http.ResponseWriter, text []byte) {
+	e := read(string(text))
 	if !slices.Contains(own, e.method) && !strings.HasPrefix(e.method, "notifications/") {
 		u.book.execute(e)
 	}
@@ -125,7 +126,10 @@ func (u *upstream) result(method string, params any) string {
 	case "server/discover":
 		members = `"supportedVersions":["` + Modern.Version() + `"],"serverInfo":` + self + `,"capabilities":` + capabilities
 	case "tools/list":
-		members = `"tools":` + u.offered.Tools
+		members = `"tools":` + u.offered.Pages[0] + `,"nextCursor":"` + nextPage + `"`
+		if member(params, "cursor") == nextPage {
+			members = `"tools":` + u.offered.Pages[1]
+		}
 	case "resources/list":
 		members = `"resources":` + u.offered.Resources
 	case "resources/templates/list":
@@ -154,6 +158,8 @@ func (u *upstream) result(method string, params any) string {
 	}
 	return "{" + members + modernOnly
 }
+
+const nextPage = "page-2"
 
 // What the upstream says of itself.
 const (

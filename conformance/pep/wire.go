@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"policy-service/conformance/internal/casefile"
+	"policy-service/conformance/internal/wire"
 )
 
 // Era is one of the two forms of MCP that are in use.
@@ -79,14 +79,18 @@ func (e Era) compose(method, params, id string, notification bool) string {
 // answer is what the PEP answered.
 type answer struct {
 	status  int
-	text    string // as it came
+	text    string // all that came
 	message object // the JSON-RPC response in it, nil if there is none
 	id      string // of the response, as it is spelt
+	session string // that it opens, "" if it opens none
 }
 
-// code is that of the error, "" if there is none.
+// code is that of the error, however it is spelt; "" if there is none.
 func (a answer) code() string {
 	code, _ := member(a.message, "error", "code").(number)
+	if exact := code.exact(); exact != nil && exact.IsInt() {
+		return exact.Num().String()
+	}
 	return string(code)
 }
 
@@ -99,7 +103,9 @@ func (p *peer) send(ctx context.Context, era Era, out outgoing) (answer, error) 
 	defer cancel()
 	to := *p.url
 	if out.inQuery {
-		to.RawQuery = url.Values{"access_token": {out.token}}.Encode()
+		query := to.Query()
+		query.Set("access_token", out.token)
+		to.RawQuery = query.Encode()
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), strings.NewReader(out.body))
 	if err != nil {
@@ -109,20 +115,14 @@ func (p *peer) send(ctx context.Context, era Era, out outgoing) (answer, error) 
 	if out.token != "" && !out.inQuery {
 		r.Header.Set("Authorization", "Bearer "+out.token)
 	}
-	for name, value := range out.header {
-		if r.Header.Set(name, value); value == "" {
-			r.Header.Del(name)
-		}
-	}
+	wire.SetHeaders(r.Header, out.header)
 	w, err := p.client.Do(r)
 	if err != nil {
 		return answer{}, err
 	}
 	defer func() { _ = w.Body.Close() }()
-	a, err := readAnswer(w, out)
-	if session := w.Header.Get("Mcp-Session-Id"); session != "" && out.method == "initialize" {
-		p.opened = session
-	}
+	a, err := readAnswer(w)
+	a.session = w.Header.Get("Mcp-Session-Id")
 	return a, err
 }
 
@@ -156,16 +156,13 @@ func headerValue(s string) string {
 }
 
 // readAnswer finds the response in a body, which is JSON or a stream of events.
-func readAnswer(w *http.Response, out outgoing) (answer, error) {
+func readAnswer(w *http.Response) (answer, error) {
 	a := answer{status: w.StatusCode}
-	body := io.LimitReader(w.Body, maxBody+1)
 	if mediaType, _, err := mime.ParseMediaType(w.Header.Get("Content-Type")); err == nil && mediaType == "text/event-stream" {
-		return a, a.readEvents(body)
+		err := a.readEvents(io.LimitReader(w.Body, wire.Most))
+		return a, err
 	}
-	text, err := io.ReadAll(body)
-	if err == nil && len(text) > maxBody {
-		err = errors.New("the answer is longer than anybody would read")
-	}
+	text, err := wire.Read(w.Body)
 	if err != nil {
 		return a, err
 	}
@@ -187,15 +184,19 @@ func (a *answer) take(text string) bool {
 // readEvents reads a stream up to the first response: what comes before it are notifications.
 func (a *answer) readEvents(body io.Reader) error {
 	lines := bufio.NewScanner(body)
-	lines.Buffer(nil, maxBody)
+	lines.Buffer(nil, wire.Most)
 	var data []string
+	var all strings.Builder
+	defer func() { a.text = strings.TrimSuffix(all.String(), "\n") }()
 	for lines.Scan() {
 		line := lines.Text()
 		if rest, ok := strings.CutPrefix(line, "data:"); ok {
 			data = append(data, strings.TrimPrefix(rest, " "))
 		}
 		if line == "" && len(data) > 0 {
-			if a.take(strings.Join(data, "\n")) {
+			event := strings.Join(data, "\n")
+			all.WriteString(event + "\n")
+			if a.take(event) {
 				return nil
 			}
 			data = nil
@@ -209,7 +210,6 @@ type peer struct {
 	url     *url.URL
 	client  *http.Client
 	timeout time.Duration
-	opened  string // the session that the last initialize opened
 }
 
 func newPeer(t Target) (*peer, error) {
@@ -217,8 +217,5 @@ func newPeer(t Target) (*peer, error) {
 	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" || to.Fragment != "" {
 		return nil, fmt.Errorf("%q is not the URL of an MCP server; try http://host[:port]/path", t.URL)
 	}
-	client := *cmp.Or(t.Client, http.DefaultClient)
-	// A redirect would take a token to where nobody sent it.
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &peer{url: to, client: &client, timeout: cmp.Or(t.Timeout, 10*time.Second)}, nil
+	return &peer{url: to, client: wire.Client(t.Client), timeout: cmp.Or(t.Timeout, 10*time.Second)}, nil
 }

@@ -34,6 +34,17 @@ func Read(files fs.FS, name string, into any) error {
 	return nil
 }
 
+// Strictly decodes a part of a file as strictly as [Read] does.
+func Strictly(node *yaml.Node, into any) error {
+	text, err := yaml.Marshal(node)
+	if err != nil {
+		return err
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	return d.Decode(into)
+}
+
 // JSON is a value's text as JSON, its members in the order in which they stand, also twice. What is tagged !raw is the
 // text itself, whether it is JSON or not.
 func JSON(node *yaml.Node) (string, error) {

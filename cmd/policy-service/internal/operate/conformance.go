@@ -49,10 +49,12 @@ func (c Conformance) Run(s cli.Streams) error {
 		return errors.New("one run judges a PDP or a PEP, and these plans are of both; try a run for each")
 	case c.URL == "":
 		return errors.New("there is nothing to judge; try policy-service conformance URL")
+	case ofPEPs && c.Key != "":
+		return errors.New("a PEP gets tokens of the suite's own issuer, and no credential; try it without --key")
 	case ofPEPs:
 		judge = c.judgePEP
 	case c.PEP.given():
-		return errors.New("what listens is for plans of PEPs; try --plan coaz with it")
+		return errors.New("what listens, and what a PEP is configured with, is for plans of PEPs; try --plan coaz with it")
 	}
 	report, err := judge(ctx, s)
 	if err != nil {

@@ -50,8 +50,10 @@ func printTools(s cli.Streams) error {
 	return nil
 }
 
-// given reports if anything is said of where to listen.
-func (f pepFlags) given() bool { return f.PDPListen+f.UpstreamListen+f.IssuerListen != "" }
+// given reports if anything is said that a PDP has no use for.
+func (f pepFlags) given() bool {
+	return f.PDPListen+f.UpstreamListen+f.IssuerListen+f.Resource+f.SubjectClaim != "" || f.TLSCert+f.TLSKey != "" || len(f.Era) > 0
+}
 
 func (c Conformance) judgePEP(ctx context.Context, s cli.Streams) (report conformance.Report, err error) {
 	options := pep.Options{PDP: c.PEP.PDPListen, Upstream: c.PEP.UpstreamListen, Issuer: c.PEP.IssuerListen}

@@ -1,0 +1,39 @@
+// Package wire is how a suite speaks to what it judges, which may be anything: it goes nowhere else than it was sent, and
+// reads no more than a bound.
+package wire
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"net/http"
+)
+
+// Most bounds what is read of a body.
+const Most = 8 << 20
+
+// Client is a copy of a client, or of the default one, that follows no redirect: one would take a body and a credential
+// to where nobody sent them.
+func Client(c *http.Client) *http.Client {
+	same := *cmp.Or(c, http.DefaultClient)
+	same.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &same
+}
+
+// SetHeaders sets headers; one with an empty value is not sent at all.
+func SetHeaders(h http.Header, all map[string]string) {
+	for name, value := range all {
+		if h.Set(name, value); value == "" {
+			h.Del(name)
+		}
+	}
+}
+
+// Read reads a body.
+func Read(body io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(body, Most+1))
+	if err == nil && len(text) > Most {
+		err = errors.New("the answer is longer than anybody would read")
+	}
+	return text, err
+}
