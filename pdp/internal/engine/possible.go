@@ -214,7 +214,8 @@ func (w *Verdict) Hangs() (paths, policies []string) {
 	for _, h := range u.in.Hidden {
 		own := *u
 		own.spots = slices.DeleteFunc(slices.Clone(u.spots), func(s spot) bool { return s.mask != h.At })
-		if u.covers(h.At) || !w.Decision.Allow && h.Fit == evaluation.Fits {
+		denied := !w.Decision.Allow && (w.Decision.Reason == "" || w.question.Reason != "") // with each of the values
+		if u.covers(h.At) || denied && h.Fit == evaluation.Fits {
 			continue
 		}
 		tokens := evaluation.Tokens(h.At)
@@ -247,12 +248,13 @@ func (u *unknowns) covers(at string) bool {
 // readers are the policies to which the value of a masked place may make a difference. A value that does not fit makes
 // one to whatever names its member.
 func (u *unknowns) readers(w *Verdict, fit evaluation.Fit) (ids []string) {
+	determining := slices.Concat(w.Decision.Determining, w.Decision.Overruled)
 	for _, p := range w.view.Policies {
 		reads := u.touches
 		if fit != evaluation.Fits {
 			reads = u.concerns
 		}
-		fills := slices.Contains(w.Decision.Determining, p.Id) && slices.ContainsFunc(p.Obliges, u.fills)
+		fills := slices.Contains(determining, p.Id) && slices.ContainsFunc(p.Obliges, u.fills)
 		if fills || (u.rise() || u.q.Up.Considers(p)) && reads(p) {
 			ids = append(ids, p.Id)
 		}
