@@ -2,6 +2,7 @@ package pdp_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -216,6 +217,36 @@ func TestUnknownInManyIfs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if d, err := p.Evaluate(ctx, pdp.Call{Request: r}); err != nil || !d.Allow {
+		t.Errorf("got %+v, %v", d, err)
+	}
+}
+
+// TestUnknownInALongChain: what a policy can come to costs in proportion to its length.
+func TestUnknownInALongChain(t *testing.T) {
+	r := decoded(t, notKnowing(between(`{}`, `{}`, `{}`), "/context/arguments"))
+	cost := func(links int, op string) float64 {
+		condition := strings.Repeat("context.arguments.n == 1"+op, links) + "false"
+		p := pdp.Of(hiddenBundle(t, permits+" unless { "+condition+" };", nil), pdp.Options{})
+		return testing.AllocsPerRun(2, func() {
+			if d, err := p.Evaluate(t.Context(), pdp.Call{Request: r}); err != nil || !d.Allow {
+				t.Errorf("got %+v, %v", d, err)
+			}
+		})
+	}
+	for _, op := range []string{" || ", " && "} {
+		if few, many := cost(200, op), cost(800, op); many > 6*few {
+			t.Errorf("%s: 200 links cost %.0f allocations, and 800 cost %.0f", op, few, many)
+		}
+	}
+}
+
+// TestUnknownEndsInTime: a question about many policies ends with its context, and then there is no answer.
+func TestUnknownEndsInTime(t *testing.T) {
+	p := pdp.Of(hiddenBundle(t, permits+" when { context.arguments.n == 1 };", nil), pdp.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	d, err := p.Evaluate(ctx, pdp.Call{Request: decoded(t, notKnowing(between(`{}`, `{}`, `{}`), "/context/arguments"))})
+	if !errors.Is(err, context.Canceled) || d.Allow {
 		t.Errorf("got %+v, %v", d, err)
 	}
 }

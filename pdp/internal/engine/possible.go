@@ -45,17 +45,19 @@ func (in *Inquiry) judgeUnknown(ctx context.Context, v *bundle.View) (w Verdict,
 
 // authorize asks the policies that read nothing unknown as ever, and each of the others by itself.
 func (u *unknowns) authorize(ctx context.Context, v *bundle.View, d *evaluation.Decision) error {
-	asked := u.asked(v)
-	u.q.given = make(map[string]*bundle.Policy, len(asked))
-	for _, p := range asked {
-		u.q.given[p.Id] = nil
+	s := scratches.Get().(*bundle.Scratch)
+	defer release(s)
+	given, counted := PoliciesFor(v, u.q, s)
+	read, known, err := u.divide(ctx, v, given)
+	if err != nil {
+		return err
 	}
-	if err := Authorize(ctx, u.in.Bundle, v, u.q, d); err != nil {
+	if err := put(ctx, u.in.Bundle, v, u.q, known, counted, d); err != nil {
 		return err
 	}
 	o := outlook{u: u, v: v, d: d}
 	o.begin()
-	for _, p := range asked {
+	for _, p := range read {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -65,20 +67,30 @@ func (u *unknowns) authorize(ctx context.Context, v *bundle.View, d *evaluation.
 	return nil
 }
 
-// asked are the policies that read what is unknown, in order of their ids.
-func (u *unknowns) asked(v *bundle.View) (all bundle.PolicyList) {
-	s := scratches.Get().(*bundle.Scratch)
-	defer release(s)
-	given, counted := PoliciesFor(v, u.q, s)
-	if u.rise() { // the index knows only some of the ancestors
-		given = v.Policies
+// divide finds the policies that read what is unknown, in order of their ids, and the others among the given ones.
+func (u *unknowns) divide(ctx context.Context, v *bundle.View, given bundle.PolicyList) (read, known bundle.PolicyList, err error) {
+	reads := func(p *bundle.Policy) bool {
+		counted := CountsAsErrored(p, u.q.Unusable) && u.q.Up.Considers(p) // whatever the unknown values are
+		return u.touches(p) && !counted && !passesOver(v, p)
 	}
-	for _, p := range given {
-		if u.touches(p) && !slices.Contains(counted, p) && !passesOver(v, p) {
-			all = append(all, p)
+	all := given
+	if u.rise() { // the index knows only some of the ancestors
+		all = v.Policies
+	}
+	for _, p := range all {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		if reads(p) {
+			read = append(read, p)
+		} else if !u.rise() {
+			known = append(known, p)
 		}
 	}
-	return all
+	if u.rise() {
+		known = slices.DeleteFunc(given, reads)
+	}
+	return read, known, nil
 }
 
 // verdicts are what a policy can come to, or enough of it.

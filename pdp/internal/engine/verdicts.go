@@ -19,17 +19,34 @@ type condition struct {
 	unless bool // the clause holds if the body does not
 	body   bundle.Conjunct
 	term   *bundle.Term
-	uses   []use
-	// alone is the body as a policy, once cedar-go was asked about it, and parts are its operands, once it was taken
-	// apart.
-	alone *cedar.Policy
+	// parts are the operands of a negation, of a conjunction or disjunction and of an if. Only a condition without parts
+	// has uses: each use is in one condition, or a long chain of || would be gone through once for each of its links.
 	parts []*condition
+	uses  []use
+	// alone is the body as a policy, once cedar-go was asked about it.
+	alone *cedar.Policy
+	open  bool // for the question that was asked last; see [explainer.mark]
 }
 
 func conditionOf(c bundle.Conjunct) *condition {
 	body := bundle.Conjunct{Body: c.Body}
-	t := body.Term()
-	return &condition{unless: c.Unless, body: body, term: t, uses: usesOf(t)}
+	made := partOf(body, body.Term())
+	made.unless = c.Unless
+	return made
+}
+
+// partOf is the condition of a body, with the term of it.
+func partOf(body bundle.Conjunct, term *bundle.Term) *condition {
+	c := &condition{body: body, term: term}
+	switch bundle.OpOf(body.Body) {
+	case bundle.OpNot, bundle.OpAnd, bundle.OpOr, bundle.OpIf:
+		for n, operand := range bundle.Children(body.Body) {
+			c.parts = append(c.parts, partOf(bundle.Conjunct{Body: operand}, term.Args[n]))
+		}
+	default:
+		c.uses = usesOf(term)
+	}
+	return c
 }
 
 // conditionsOf are the clauses of a policy, in order of evaluation.
@@ -56,10 +73,20 @@ func (e *explainer) verdicts(clauses []*condition, enough func(verdicts) bool) (
 
 // clause is what a clause of a policy can come to.
 func (e *explainer) clause(c *condition) verdicts {
+	e.mark(c)
 	if c.unless {
 		return e.outcomes(c).not()
 	}
 	return e.outcomes(c)
+}
+
+// mark finds out which parts of a condition are open.
+func (e *explainer) mark(c *condition) (open bool) {
+	for _, part := range c.parts {
+		open = e.mark(part) || open
+	}
+	c.open = open || len(c.parts) == 0 && e.open(c)
+	return c.open
 }
 
 // not swaps what is true and what is false.
@@ -102,23 +129,23 @@ func (v verdicts) branch(then, otherwise verdicts) verdicts {
 
 // outcomes are what the body of a condition can come to. cedar-go evaluates each part of it that is known.
 func (e *explainer) outcomes(c *condition) verdicts {
-	if !e.open(c) {
+	if !c.open {
 		if c.alone == nil {
 			c.alone = c.body.Policy()
 		}
 		return verdicts{e.holds(c.alone)}
 	}
-	switch op := bundle.OpOf(c.body.Body); op {
+	switch bundle.OpOf(c.body.Body) {
 	case bundle.OpNot:
-		return e.part(c, 0).not()
+		return e.outcomes(c.parts[0]).not()
 	case bundle.OpAnd:
-		return e.part(c, 0).then(evaluation.Satisfied, e.part(c, 1))
+		return e.outcomes(c.parts[0]).then(evaluation.Satisfied, e.outcomes(c.parts[1]))
 	case bundle.OpOr:
-		return e.part(c, 0).then(evaluation.NotSatisfied, e.part(c, 1))
+		return e.outcomes(c.parts[0]).then(evaluation.NotSatisfied, e.outcomes(c.parts[1]))
 	case bundle.OpIf:
 		var all verdicts
-		then, otherwise := e.part(c, 1), e.part(c, 2) // once: each may be an if itself
-		for _, test := range e.part(c, 0) {
+		then, otherwise := e.outcomes(c.parts[1]), e.outcomes(c.parts[2]) // once: each may be an if itself
+		for _, test := range e.outcomes(c.parts[0]) {
 			all = append(all, verdicts{test}.branch(then, otherwise)...)
 		}
 		slices.Sort(all)
@@ -134,13 +161,3 @@ var (
 	notSatisfied = verdicts{evaluation.NotSatisfied}
 	maySatisfy   = verdicts{evaluation.NotSatisfied, evaluation.Satisfied}
 )
-
-// part is what an operand can come to.
-func (e *explainer) part(c *condition, n int) verdicts {
-	if c.parts == nil {
-		for _, body := range bundle.Children(c.body.Body) {
-			c.parts = append(c.parts, conditionOf(bundle.Conjunct{Body: body}))
-		}
-	}
-	return e.outcomes(c.parts[n])
-}
