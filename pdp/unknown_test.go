@@ -250,3 +250,18 @@ func TestUnknownEndsInTime(t *testing.T) {
 		t.Errorf("got %+v, %v", d, err)
 	}
 }
+
+// TestSearchAsksNothingUnknown: a result of a search is a permit, so a search cannot ask what is possible.
+func TestSearchAsksNothingUnknown(t *testing.T) {
+	p := pdp.Of(hiddenBundle(t, permits+` when { context.arguments.n == 1 };`, map[string]string{"entities/e.json": `[{"uid":{"type":"Doc","id":"d"},"attrs":{},"parents":[]}]`}), pdp.Options{})
+	search := pdp.SearchCall{Limit: 10, Search: evaluation.Search{Kind: evaluation.ResourceSearch, Request: decoded(t, between(`{}`, `{}`, `{}`))}}
+	if found, err := p.Search(t.Context(), search); err != nil || len(found.Found) != 0 || found.Examined != 1 {
+		t.Fatalf("got %+v, %v", found, err)
+	}
+	search.Search.Request = decoded(t, notKnowing(between(`{}`, `{}`, `{}`), "/context/arguments"))
+	found, err := p.Search(t.Context(), search)
+	var bad *evaluation.Error
+	if !errors.As(err, &bad) || bad.Pointer != "/options/unknown" || len(found.Found) != 0 {
+		t.Errorf("got %+v, %v", found, err)
+	}
+}
