@@ -10,6 +10,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
+	"policy-service/pdp/internal/bundle"
 )
 
 // possibleWorld is a bundle, and what generates questions of it.
@@ -106,11 +107,17 @@ func possibleOfWordy(t *testing.T, g *generator) possibleWorld {
 		values = append(values, v)
 	}
 	return possibleWorld{
-		Stringer: w, bundle: w.load(t), ask: func() asked { a, _ := g.unusable(); return a },
+		Stringer: w, bundle: w.load(t), ask: func() asked {
+			a, _ := g.unusable()
+			if a.resource == a.subject && g.chance(50) { // a record that the subject may send, too
+				a = a.with(inResource, "r", oneOf(g, `{"n":1}`, `{"n":1,"s":"a"}`)).with(inSubject, "r", oneOf(g, "", "", `{"s":"a"}`))
+			}
+			return a
+		},
 		pointers: []string{
 			"/context/n", "/context/s", "/context/b", "/context/l", "/context/l/0", "/context/r", "/context/r/n", "/context/r/r/s", "/context", "/action/properties",
 			"/action/properties/n", "/subject/properties/n", "/subject/properties/s", "/subject/properties/r/n", "/resource/properties/b", "/resource/properties/r",
-			"/resource/properties", "/context/m n",
+			"/resource/properties", "/context/m n", "/subject/properties/owner", "/subject/properties/l/0", "/subject/properties", "/context/r/r", "/resource/properties/r/r/s", "/context/l/0/n",
 		},
 		values: values,
 	}
@@ -169,6 +176,8 @@ func possibleOfTyped(t *testing.T, g *generator) possibleWorld {
 		},
 		fitting: map[string]any{
 			"/context/arguments": map[string]any{"amount": 1, "to": "bob", "list": []any{1}}, "/context/arguments/amount": 1, "/context/by": "u0", "/context/day": "2026-05-05",
+			"/context/by/id": "u0", "/context/odd": nil, "/context/note": "n", "/context/more/deep/b": true, "/context/arguments/to": "bob", "/context/arguments/list/0": 1,
+			"/subject/properties/profile/city": "a", "/subject/properties/groups": []any{"g0"}, "/resource/properties/owner": "u0",
 			"/context/more/deep/a": 1, "/subject/properties/level": 5, "/subject/properties/color": "red", "/resource/properties/labels/impact": "low",
 			"/subject/properties": map[string]any{"level": 5, "color": "red"}, "/resource/properties": map[string]any{"size": 1, "labels": map[string]any{"impact": "low"}},
 		},
@@ -275,7 +284,7 @@ func (c Call) withAll(unknown []string, v evaluation.Value) Call {
 
 // found looks for values that are permitted.
 func (w possibleWorld) found(g *generator, p *PDP, call Call, unknown []string) bool {
-	for try := range 100 {
+	for try := range 100 + len(w.values) {
 		one := call
 		for n, at := range unknown {
 			switch {
@@ -283,11 +292,16 @@ func (w possibleWorld) found(g *generator, p *PDP, call Call, unknown []string) 
 				if try%2 == 1 {
 					one.Approved = "an approval"
 				}
-			case try%4 == 0 || g.chance(30):
+			case try < 100 && (try%4 == 0 || g.chance(30)):
 				one = one.withAll(unknown[n:n+1], evaluation.Value{})
 			default:
 				v, fits := w.fitting[at]
-				if !fits || g.chance(25) {
+				switch other, is := call.Request.At(elsewhere(at)); {
+				case try >= 100 && n == 0: // each value once, at the first place
+					v = w.values[try-100]
+				case is && g.chance(20):
+					v = other
+				case !fits || g.chance(25):
 					v = oneOf(g, w.values...)
 				}
 				if _, is := one.Request.Context.Get("by"); at == "/context/by/id" && !is { // what is required above a place may be there
@@ -306,42 +320,80 @@ func (w possibleWorld) found(g *generator, p *PDP, call Call, unknown []string) 
 	return false
 }
 
+// elsewhere is the place at which the resource sends what the subject sends at this one, or the other way round.
+func elsewhere(at string) string {
+	if rest, ok := strings.CutPrefix(at, "/subject/"); ok {
+		return "/resource/" + rest
+	}
+	rest, _ := strings.CutPrefix(at, "/resource/")
+	return "/subject/" + rest
+}
+
 // giveParents are the properties that give parents in any of the worlds.
 var giveParents = map[string]bool{"roles": true, "folders": true, "groups": true, "color": true}
 
-// reads reports whether a policy names what is on the way to an unknown place, or asks for parents that it may give.
+// reads reports whether a policy that can apply reads what is at an unknown place, what is around it or in it, or whether
+// it or something beside it is there; or asks for parents that it may give.
 func (w possibleWorld) reads(call Call, unknown []string) bool {
-	return slices.ContainsFunc(unknown, func(at string) bool {
+	in := inquire(w.bundle, &call)
+	v := viewOf(w.bundle, call)
+	q, err := in.Question(v)
+	return err != nil || slices.ContainsFunc(unknown, func(at string) bool {
 		names := evaluation.Tokens(at)
-		context := names[0] == "context" || names[0] == "action"
+		root := map[string]string{"subject": "principal", "resource": "resource"}[names[0]]
 		switch names = names[1:]; {
-		case at == "/context/pdp/approved":
-		case strings.HasPrefix(at, "/action"):
-			names = []string{"action"}
-		case !context:
+		case root != "":
 			names = names[1:]
+		case strings.HasPrefix(at, "/action"):
+			root, names = "context", append([]string{"action"}, names[1:]...)
+		default:
+			root = "context"
 		}
-		for _, p := range viewOf(w.bundle, call).Policies {
-			if context && p.Facts.Whole || len(names) == 0 && len(p.Facts.ReadNames)+len(p.Facts.HasNames) > 0 {
+		for _, p := range v.Policies {
+			gives := root != "context" && (len(names) == 0 || giveParents[names[0]])
+			if gives && strings.Contains(string(p.Cedar.MarshalCedar()), " in ") {
 				return true
-			}
-			if !context && (len(names) == 0 || giveParents[names[0]]) && strings.Contains(string(p.Cedar.MarshalCedar()), " in ") {
-				return true
-			}
-			if len(names) == 0 {
-				continue
 			}
 			for _, d := range p.Obliges {
-				if text, _ := d.Properties.MarshalJSON(); strings.Contains(string(text), "${context."+names[0]+"}") {
+				if text, _ := d.Properties.MarshalJSON(); root == "context" && len(names) > 0 && strings.Contains(string(text), "${context."+names[0]+"}") {
 					return true
 				}
 			}
-			_, read := p.Facts.ReadNames[names[0]]
-			_, tested := p.Facts.HasNames[names[0]]
-			if read || tested {
+			if (gives || q.Reason != "" || q.Up.Considers(p)) && readsAt(p, root, names) {
 				return true
 			}
 		}
 		return false
 	})
+}
+
+// readsAt is the same for one policy.
+func readsAt(p *bundle.Policy, root string, names []string) bool {
+	if root == "context" && p.Facts.Whole {
+		return true
+	}
+	if slices.ContainsFunc(p.Terms(), readsFromNoPath) { // then the names alone are known
+		if len(names) == 0 {
+			return true
+		}
+		_, read := p.Facts.ReadNames[names[0]]
+		_, tested := p.Facts.HasNames[names[0]]
+		return read || tested
+	}
+	return slices.ContainsFunc(p.Facts.Reads, func(path bundle.AttributePath) bool {
+		if path.Root != root { // through a reference, or one entity is both
+			return root != "context" && (len(names) == 0 || slices.Contains(path.Names, names[0]))
+		}
+		common := 0
+		for common < min(len(names), len(path.Names)) && names[common] == path.Names[common] {
+			common++
+		}
+		beside := path.Has && common > 0 && common == len(path.Names)-1
+		return common == len(names) || common == len(path.Names) || beside || root != "context" && slices.Contains(path.Names[1:], names[0])
+	})
+}
+
+// readsFromNoPath reports whether a term reads an attribute of something that is no path.
+func readsFromNoPath(t *bundle.Term) bool {
+	return t.Op == bundle.OpRead || slices.ContainsFunc(t.Args, readsFromNoPath)
 }
