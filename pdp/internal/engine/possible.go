@@ -96,13 +96,13 @@ func (u *unknowns) divide(ctx context.Context, v *bundle.View, given bundle.Poli
 // verdicts are what a policy can come to, or enough of it.
 func (u *unknowns) verdicts(p *bundle.Policy, enough func(verdicts) bool) verdicts {
 	all := u.considered(p)
-	if !all.may(evaluation.Satisfied) {
+	if !all.may(satisfied) {
 		return all
 	}
 	if CountsAsErrored(p, u.q.Unusable) {
-		return all.then(evaluation.Satisfied, verdicts{evaluation.Errored})
+		return all.then(satisfied, errored)
 	}
-	return all.then(evaluation.Satisfied, u.known.verdicts(u.clauses(p), enough))
+	return all.then(satisfied, u.known.verdicts(u.clauses(p), enough))
 }
 
 // outlook is what can become of a request.
@@ -134,21 +134,21 @@ func (o *outlook) begin() {
 func (o *outlook) take(p *bundle.Policy) {
 	var enough func(verdicts) bool
 	if p.Forbids() {
-		enough = func(all verdicts) bool { return all.may(evaluation.NotSatisfied) }
+		enough = func(all verdicts) bool { return all.may(notSatisfied) }
 	}
 	all := o.u.verdicts(p, enough)
-	errs := all.may(evaluation.Errored)
+	errs := all.may(errored)
 	switch {
-	case p.Forbids() && all.may(evaluation.NotSatisfied): // it may not apply
+	case p.Forbids() && all.may(notSatisfied): // it may not apply
 	case p.Forbids() && !errs:
 		o.forbids = append(o.forbids, p.Id)
-	case !p.Forbids() && len(all) == 1 && !errs && all.may(evaluation.Satisfied):
+	case !p.Forbids() && all == satisfied:
 		o.permits = append(o.permits, p.Id)
-	case !p.Forbids() && all.may(evaluation.Satisfied):
+	case !p.Forbids() && all.may(satisfied):
 		o.others = append(o.others, p)
-	case errs && !all.may(evaluation.NotSatisfied): // whether it errs or, as a forbid, applies, it denies
+	case errs && !all.may(notSatisfied): // whether it errs or, as a forbid, applies, it denies
 		kind := o.u.errorOf(p)
-		if o.blocked = o.blocked || blocks(o.u.in.Bundle, p, kind); len(all) == 1 {
+		if o.blocked = o.blocked || blocks(o.u.in.Bundle, p, kind); all == errored {
 			o.d.Errors = append(o.d.Errors, evaluation.PolicyError{Policy: p.Id, Position: p.Position, Kind: kind})
 		}
 	}

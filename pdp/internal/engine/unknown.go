@@ -6,7 +6,6 @@ import (
 
 	"github.com/cedar-policy/cedar-go/types"
 
-	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp/internal/bundle"
 )
@@ -298,7 +297,7 @@ func (u *unknowns) touches(p *bundle.Policy) bool {
 		return false
 	}
 	considered := u.considered(p)
-	return len(considered) > 1 || considered.may(evaluation.Satisfied) && slices.ContainsFunc(u.clauses(p), u.opens)
+	return considered == maySatisfy || considered == satisfied && slices.ContainsFunc(u.clauses(p), u.opens)
 }
 
 // fills reports whether an unknown value is filled into an obligation. What has one in it is no text.
