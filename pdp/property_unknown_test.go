@@ -2,11 +2,15 @@ package pdp
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
@@ -51,6 +55,77 @@ func TestPropertyUnknown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPropertyUnknownInABatch: items that share what they inherit, and do not know this or that of it, have the answers
+// that they have alone.
+func TestPropertyUnknownInABatch(t *testing.T) {
+	seen := tally{}
+	for _, makes := range []func(*testing.T, *generator) possibleWorld{possibleOfObliged, possibleOfWordy, possibleOfTyped} {
+		eachSeed(t, 60, func(t *testing.T, g *generator) {
+			w := makes(t, g)
+			for range 3 {
+				if diff := w.batchDiffers(t, g, w.ask(), w.ask(), seen); diff != "" {
+					t.Fatalf("seed %d: %s\n%s", g.seed, diff, w)
+				}
+			}
+		})
+	}
+	seen.atLeast(t, "possible", 15)
+	seen.atLeast(t, "impossible", 15)
+	seen.atLeast(t, "decided", 15)
+}
+
+// batchDiffers asks about one request many times, and about parts of another beside it.
+func (w possibleWorld) batchDiffers(t *testing.T, g *generator, a, b asked, seen tally) string {
+	t.Helper()
+	members, others := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	if err := errors.Join(json.Unmarshal([]byte(a.body()), &members), json.Unmarshal([]byte(b.body()), &others)); err != nil {
+		t.Fatal(err)
+	}
+	options := func() any { return map[string]any{"unknown": some(g, oneOf(g, 0, 6, 20), w.pointers...)} }
+	var items []any
+	for range 12 {
+		item := map[string]any{}
+		for _, name := range []string{"subject", "action", "resource", "context"} {
+			if g.chance(20) {
+				item[name] = others[name]
+			}
+		}
+		if g.chance(60) {
+			item["options"] = oneOf[any](g, options(), options(), options(), map[string]any{})
+		}
+		items = append(items, item)
+	}
+	members["evaluations"], members["options"] = json.RawMessage(jsonText(items)), json.RawMessage(jsonText(options()))
+	batch, err := evaluation.DecodeBatch([]byte(jsonText(members)), a.tenant, evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Of(w.bundle, Options{Now: func() time.Time { return propertyTime }})
+	all, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: batch, Explain: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, item := range batch.Items {
+		got := all.Items[n]
+		want, err := p.Evaluate(t.Context(), Call{Request: item.Request, Explain: true})
+		if err != nil || got.Malformed != nil {
+			if err == nil || got.Malformed == nil {
+				return fmt.Sprintf("item %d of %s: in the batch %v, and alone %v", n, jsonText(members), got.Malformed, err)
+			}
+			continue
+		}
+		seen.count("possible", item.Request.Unknown != nil && got.Allow)
+		seen.count("impossible", item.Request.Unknown != nil && !got.Allow)
+		seen.count("decided", item.Request.Unknown == nil)
+		got.ID, want.ID, got.Mismatch, want.Mismatch = "", "", nil, nil
+		got.Explain.Mismatch, want.Explain.Mismatch = nil, nil // their pointers are into the batch
+		if !reflect.DeepEqual(got, want) {
+			return whereDiffers(fmt.Sprintf("item %d of %s", n, jsonText(members)), fmt.Sprintf("%+v %+v", want, want.Explain), fmt.Sprintf("%+v %+v", got, got.Explain))
+		}
+	}
+	return ""
 }
 
 // possibleOfObliged has indexes, parents, obligations and a tenant.
