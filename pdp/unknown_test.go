@@ -61,6 +61,7 @@ func TestUnknown(t *testing.T) {
 		"errors are ignored":             {files{"bundle.yaml": "forbid_errors: ignore\n"}, permits + `;` + forbids + ` when { resource.locked || context.pdp.approved };`, plain, []string{approved}, "true"},
 		"unusable errors are not":        {files{"bundle.yaml": "forbid_errors: ignore\n"}, permits + `;` + forbids + ` when { resource.level > 1 || context.pdp.approved };`, between(`{}`, `{"level":0.5}`, `{}`), []string{approved}, "false policy_error"},
 		"a permit that errs blocks":      {nil, permits + `; @obligation("log") ` + permits + ` when { resource.locked && context.pdp.approved };`, plain, []string{approved}, "false policy_error"},
+		"a permit that errs, or is none": {nil, permits + `; @obligation("log") ` + permits + ` when { context.pdp.approved && resource.locked };`, plain, []string{approved}, "true"},
 		"a permit that may err does not": {nil, `@obligation("log") ` + permits + ` when { context.arguments.amount < 1 };`, plain, []string{arguments}, "true"},
 		"together excluded":              {nil, permits + ` when { context.arguments.n == 1 };` + forbids + ` when { context.arguments.n == 1 };`, plain, []string{arguments}, "true"},
 
