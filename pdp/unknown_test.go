@@ -93,6 +93,7 @@ func TestUnknown(t *testing.T) {
 		"parents":                               {parents, `permit (principal in Role::"a", action, resource);`, plain, []string{roles}, "true"},
 		"parents, found by no index":            {parents, `permit (principal in Role::"a", action == Action::"read", resource is Doc) when { principal in Role::"b" };`, plain, []string{roles}, "true"},
 		"parents of the parents":                {stored("request"), `permit (principal in Role::"super", action, resource);`, plain, []string{roles}, "true"},
+		"parents of what is below":              {and(parents, "entities/e.json", `[{"uid":{"type":"Doc","id":"d"},"attrs":{},"parents":[{"type":"User","id":"u"}]}]`), `permit (principal, action, resource in Role::"a");`, plain, []string{roles}, "true"},
 		"parents, in all properties":            {parents, `permit (principal in Role::"a", action, resource);`, plain, []string{"/subject/properties"}, "true"},
 		"other parents are known":               {stored("request"), permits + `; forbid (principal in Team::"t", action, resource);`, plain, []string{roles}, "false never"},
 		"stored parents may be replaced":        {stored("request"), permits + `; forbid (principal in Role::"old", action, resource);`, plain, []string{roles}, "true"},
