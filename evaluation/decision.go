@@ -10,7 +10,8 @@ import (
 type Decision struct {
 	// ID names the decision's record. It never enters a body.
 	ID string
-	// Allow is the answer.
+	// Allow is the answer. To a request with [Request.Unknown] it says what is possible, and permits
+	// nothing.
 	Allow bool
 	// Reason is set where the service, not a policy, has something to say.
 	Reason Reason

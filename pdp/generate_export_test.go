@@ -59,6 +59,18 @@ func (w GeneratedWorld) Question(t *testing.T) Call {
 	return w.question(w.obligedWorld.world).by(t, w.declaration())
 }
 
+// Unknown has a call ask what is possible.
+func (w GeneratedWorld) Unknown(t *testing.T, call Call) Call {
+	t.Helper()
+	u, err := evaluation.UnknownAt(some(w.generator, 20, "/context/n", "/context/s", "/context/flag", "/context/groups", "/context/pdp/approved",
+		"/context", "/subject/properties/roles", "/subject/properties/n", "/resource/properties", "/resource/properties/opt", "/action/properties")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call.Request.Unknown = u
+	return call
+}
+
 // Native is the call in the other shape.
 func (c Call) Native() Call { return c.native() }
 

@@ -127,20 +127,24 @@ func TestHiddenOfWhatIsPossible(t *testing.T) {
 		fit      evaluation.Fit
 		want     string
 	}{
-		"read":                      {permit + ` when { context.token == "t" && context.arguments.n == 1 };`, nil, "/context/token", evaluation.Fits, "/context/token"},
-		"not read":                  {permit + ` when { context.arguments.n == 1 };`, nil, "/context/token", evaluation.Fits, "allow"},
-		"read by what cannot apply": {permit + `; permit (principal, action, resource == Doc::"other") when { context.token == "t" };`, nil, "/context/token", evaluation.Fits, "allow"},
-		"denied with any value":     {forbid + `; ` + permit + ` when { context.token == "t" };`, nil, "/context/token", evaluation.Fits, "deny"},
-		"denied, if it fits":        {forbid + `; ` + permit + ` when { context.token == "t" };`, nil, "/context/token", evaluation.FitUnknown, "/context/token"},
-		"not read, if it fits":      {permit + ` when { context.arguments.n == 1 };`, nil, "/context/token", evaluation.FitUnknown, "allow"},
-		"in what was unknown":       {permit + ` when { context.arguments.n == 1 };`, nil, "/context/arguments/n", evaluation.FitUnknown, "allow"},
-		"around what was unknown":   {permit + ` when { context.arguments.n == 1 };`, nil, "/context", evaluation.Fits, "/context"},
-		"what no policy sees":       {permit + `;`, nil, "/context/supported_obligations", evaluation.FitUnknown, "allow"},
-		"where nothing is":          {permit + `;`, nil, "/nowhere", evaluation.FitUnknown, "/nowhere"},
-		"it fits the schema":        {permit + `;`, schema, "/context/token", evaluation.Fits, "allow"},
-		"it may not fit the schema": {permit + `;`, schema, "/context/token", evaluation.FitUnknown, "/context/token"},
-		"it is filled in":           {`@obligation("o") ` + permit + `;`, map[string]string{"obligations.yaml": "o: {type: step-up, properties: {acr_value: \"${context.token}\"}}"}, "/context/token", evaluation.Fits, "/context/token"},
-		"it gives parents":          {permit + `; forbid (principal in Group::"g", action, resource);`, map[string]string{"bundle.yaml": "parents: {User: {group: Group}}\n"}, "/subject/properties/group", evaluation.Fits, "/subject/properties/group"},
+		"read":                         {permit + ` when { context.token == "t" && context.arguments.n == 1 };`, nil, "/context/token", evaluation.Fits, "/context/token"},
+		"not read":                     {permit + ` when { context.arguments.n == 1 };`, nil, "/context/token", evaluation.Fits, "allow"},
+		"read by what cannot apply":    {permit + `; permit (principal, action, resource == Doc::"other") when { context.token == "t" };`, nil, "/context/token", evaluation.Fits, "allow"},
+		"denied with any value":        {forbid + `; ` + permit + ` when { context.token == "t" };`, nil, "/context/token", evaluation.Fits, "deny"},
+		"denied, and why is not known": {permit + ` when { context.token == "t" }; ` + forbid + ` when { context.missing };`, nil, "/context/token", evaluation.Fits, "/context/token"},
+		"denied, and why is known":     {permit + `; ` + forbid + ` when { context.missing };`, nil, "/context/token", evaluation.Fits, "deny policy_error"},
+		"denied, if it applies at all": {`@obligation("o") ` + permit + ` when { context.token == "t" };`, map[string]string{"obligations.yaml": "o: {type: step-up, properties: {acr_value: \"${context.missing}\"}}"}, "/context/token", evaluation.Fits, "/context/token"},
+		"denied, if it is no other":    {`@obligation("o,p,q") ` + permit + `;`, map[string]string{"obligations.yaml": "o: {type: step-up, properties: {acr_value: \"${context.token}\"}}\np: {type: step-up, properties: {acr_value: \"${context.missing}\"}}\nq: {type: step-up, properties: {acr_value: q}}"}, "/context/token", evaluation.Fits, "/context/token"},
+		"denied, if it fits":           {forbid + `; ` + permit + ` when { context.token == "t" };`, nil, "/context/token", evaluation.FitUnknown, "/context/token"},
+		"not read, if it fits":         {permit + ` when { context.arguments.n == 1 };`, nil, "/context/token", evaluation.FitUnknown, "allow"},
+		"in what was unknown":          {permit + ` when { context.arguments.n == 1 };`, nil, "/context/arguments/n", evaluation.FitUnknown, "allow"},
+		"around what was unknown":      {permit + ` when { context.arguments.n == 1 };`, nil, "/context", evaluation.Fits, "/context"},
+		"what no policy sees":          {permit + `;`, nil, "/context/supported_obligations", evaluation.FitUnknown, "allow"},
+		"where nothing is":             {permit + `;`, nil, "/nowhere", evaluation.FitUnknown, "/nowhere"},
+		"it fits the schema":           {permit + `;`, schema, "/context/token", evaluation.Fits, "allow"},
+		"it may not fit the schema":    {permit + `;`, schema, "/context/token", evaluation.FitUnknown, "/context/token"},
+		"it is filled in":              {`@obligation("o") ` + permit + `;`, map[string]string{"obligations.yaml": "o: {type: step-up, properties: {acr_value: \"${context.token}\"}}"}, "/context/token", evaluation.Fits, "/context/token"},
+		"it gives parents":             {permit + `; forbid (principal in Group::"g", action, resource);`, map[string]string{"bundle.yaml": "parents: {User: {group: Group}}\n"}, "/subject/properties/group", evaluation.Fits, "/subject/properties/group"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			call := pdp.Call{Request: decoded(t, notKnowing(between(`{"group":"x"}`, `{}`, `{"token":"x","secret_n":1}`), "/context/arguments"))}

@@ -38,13 +38,17 @@ func TestPropertyDecisionsAreMadeAgainFromTheLog(t *testing.T) {
 		a := againstTheLog(t, w, patterns)
 		defer func() { _ = a.log.Close() }()
 		for range 12 {
-			switch call := w.Question(t); w.IntN(5) {
+			switch call := w.Question(t); w.IntN(7) {
 			case 0:
 				a.batch(call)
 			case 1, 2:
 				a.approved(call, w.IntN(2) == 0)
 			case 3:
 				a.single(call.Native())
+			case 4:
+				a.batch(w.Unknown(t, call))
+			case 5:
+				a.single(w.Unknown(t, call))
 			default:
 				a.single(call)
 			}
@@ -60,7 +64,7 @@ func TestPropertyDecisionsAreMadeAgainFromTheLog(t *testing.T) {
 		}
 	})
 	t.Log(kinds)
-	for _, kind := range []string{"same", "same answer", "unknown", "registered", "native", "item", "approved allow", "approved deny", "masked", "continued", "continued, and masked"} {
+	for _, kind := range []string{"same", "same answer", "unknown", "registered", "native", "item", "approved allow", "approved deny", "masked", "continued", "continued, and masked", "possible", "impossible", "possible, and masked", "possible, and hangs"} {
 		if kinds[kind] < 5 {
 			t.Errorf("%d cases are %s: the generator does not test what it should", kinds[kind], kind)
 		}
@@ -205,6 +209,7 @@ func (a *onRecord) check(id string, sent pdp.Call) string {
 	for kind, is := range map[string]bool{
 		"registered": was.Declared != nil, "native": was.Shape == "native", "masked": len(call.Hidden) > 0,
 		"approved allow": was.Approved && *was.Decision, "approved deny": was.Approved && !*was.Decision,
+		"possible": was.Unknown != nil && *was.Decision, "impossible": was.Unknown != nil && !*was.Decision, "possible, and masked": was.Unknown != nil && len(call.Hidden) > 0,
 		"continued": call.Continued.Round > 0, "continued, and masked": call.Continued.Round > 0 && call.Request.Continues().Round == 0,
 	} {
 		if is {
@@ -222,6 +227,10 @@ func (a *onRecord) check(id string, sent pdp.Call) string {
 		}
 		return "malformed"
 	case errors.As(err, &unknown):
+		if was.Unknown != nil { // whether any value makes a difference is not tried
+			a.checkHangs(call, unknown)
+			return "possible, and hangs"
+		}
 		if unknown.Unproved {
 			a.Logf("seed %d: unproved: %v of %v", a.world.Seed(), unknown, call.Hidden)
 			return "unproved"
@@ -266,6 +275,15 @@ func (a *onRecord) check(id string, sent pdp.Call) string {
 		a.Errorf("the record\n%s\nmade again\n%s\nhidden %+v", was.Line, made.Line, call.Hidden)
 	}
 	return outcome
+}
+
+// checkHangs checks that what an answer hangs on is hidden.
+func (a *onRecord) checkHangs(call pdp.Call, u *pdp.Unknown) {
+	for _, at := range u.Paths {
+		if !slices.ContainsFunc(call.Hidden, func(h evaluation.Hidden) bool { return h.At == at }) {
+			a.Errorf("%s is not hidden: %v", at, call.Hidden)
+		}
+	}
 }
 
 func bytesHave(id string, c byte) bool { return slices.Contains([]byte(id), c) }

@@ -2,14 +2,19 @@ package pdp
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
+	"policy-service/pdp/internal/bundle"
 )
 
 // possibleWorld is a bundle, and what generates questions of it.
@@ -50,6 +55,77 @@ func TestPropertyUnknown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPropertyUnknownInABatch: items that share what they inherit, and do not know this or that of it, have the answers
+// that they have alone.
+func TestPropertyUnknownInABatch(t *testing.T) {
+	seen := tally{}
+	for _, makes := range []func(*testing.T, *generator) possibleWorld{possibleOfObliged, possibleOfWordy, possibleOfTyped} {
+		eachSeed(t, 60, func(t *testing.T, g *generator) {
+			w := makes(t, g)
+			for range 3 {
+				if diff := w.batchDiffers(t, g, w.ask(), w.ask(), seen); diff != "" {
+					t.Fatalf("seed %d: %s\n%s", g.seed, diff, w)
+				}
+			}
+		})
+	}
+	seen.atLeast(t, "possible", 15)
+	seen.atLeast(t, "impossible", 15)
+	seen.atLeast(t, "decided", 15)
+}
+
+// batchDiffers asks about one request many times, and about parts of another beside it.
+func (w possibleWorld) batchDiffers(t *testing.T, g *generator, a, b asked, seen tally) string {
+	t.Helper()
+	members, others := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	if err := errors.Join(json.Unmarshal([]byte(a.body()), &members), json.Unmarshal([]byte(b.body()), &others)); err != nil {
+		t.Fatal(err)
+	}
+	options := func() any { return map[string]any{"unknown": some(g, oneOf(g, 0, 6, 20), w.pointers...)} }
+	var items []any
+	for range 12 {
+		item := map[string]any{}
+		for _, name := range []string{"subject", "action", "resource", "context"} {
+			if g.chance(20) {
+				item[name] = others[name]
+			}
+		}
+		if g.chance(60) {
+			item["options"] = oneOf[any](g, options(), options(), options(), map[string]any{})
+		}
+		items = append(items, item)
+	}
+	members["evaluations"], members["options"] = json.RawMessage(jsonText(items)), json.RawMessage(jsonText(options()))
+	batch, err := evaluation.DecodeBatch([]byte(jsonText(members)), a.tenant, evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Of(w.bundle, Options{Now: func() time.Time { return propertyTime }})
+	all, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: batch, Explain: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, item := range batch.Items {
+		got := all.Items[n]
+		want, err := p.Evaluate(t.Context(), Call{Request: item.Request, Explain: true})
+		if err != nil || got.Malformed != nil {
+			if err == nil || got.Malformed == nil {
+				return fmt.Sprintf("item %d of %s: in the batch %v, and alone %v", n, jsonText(members), got.Malformed, err)
+			}
+			continue
+		}
+		seen.count("possible", item.Request.Unknown != nil && got.Allow)
+		seen.count("impossible", item.Request.Unknown != nil && !got.Allow)
+		seen.count("decided", item.Request.Unknown == nil)
+		got.ID, want.ID, got.Mismatch, want.Mismatch = "", "", nil, nil
+		got.Explain.Mismatch, want.Explain.Mismatch = nil, nil // their pointers are into the batch
+		if !reflect.DeepEqual(got, want) {
+			return whereDiffers(fmt.Sprintf("item %d of %s", n, jsonText(members)), fmt.Sprintf("%+v %+v", want, want.Explain), fmt.Sprintf("%+v %+v", got, got.Explain))
+		}
+	}
+	return ""
 }
 
 // possibleOfObliged has indexes, parents, obligations and a tenant.
@@ -106,11 +182,17 @@ func possibleOfWordy(t *testing.T, g *generator) possibleWorld {
 		values = append(values, v)
 	}
 	return possibleWorld{
-		Stringer: w, bundle: w.load(t), ask: func() asked { a, _ := g.unusable(); return a },
+		Stringer: w, bundle: w.load(t), ask: func() asked {
+			a, _ := g.unusable()
+			if a.resource == a.subject && g.chance(50) { // a record that the subject may send, too
+				a = a.with(inResource, "r", oneOf(g, `{"n":1}`, `{"n":1,"s":"a"}`)).with(inSubject, "r", oneOf(g, "", "", `{"s":"a"}`))
+			}
+			return a
+		},
 		pointers: []string{
 			"/context/n", "/context/s", "/context/b", "/context/l", "/context/l/0", "/context/r", "/context/r/n", "/context/r/r/s", "/context", "/action/properties",
 			"/action/properties/n", "/subject/properties/n", "/subject/properties/s", "/subject/properties/r/n", "/resource/properties/b", "/resource/properties/r",
-			"/resource/properties", "/context/m n",
+			"/resource/properties", "/context/m n", "/subject/properties/owner", "/subject/properties/l/0", "/subject/properties", "/context/r/r", "/resource/properties/r/r/s", "/context/l/0/n",
 		},
 		values: values,
 	}
@@ -169,6 +251,8 @@ func possibleOfTyped(t *testing.T, g *generator) possibleWorld {
 		},
 		fitting: map[string]any{
 			"/context/arguments": map[string]any{"amount": 1, "to": "bob", "list": []any{1}}, "/context/arguments/amount": 1, "/context/by": "u0", "/context/day": "2026-05-05",
+			"/context/by/id": "u0", "/context/odd": nil, "/context/note": "n", "/context/more/deep/b": true, "/context/arguments/to": "bob", "/context/arguments/list/0": 1,
+			"/subject/properties/profile/city": "a", "/subject/properties/groups": []any{"g0"}, "/resource/properties/owner": "u0",
 			"/context/more/deep/a": 1, "/subject/properties/level": 5, "/subject/properties/color": "red", "/resource/properties/labels/impact": "low",
 			"/subject/properties": map[string]any{"level": 5, "color": "red"}, "/resource/properties": map[string]any{"size": 1, "labels": map[string]any{"impact": "low"}},
 		},
@@ -275,7 +359,7 @@ func (c Call) withAll(unknown []string, v evaluation.Value) Call {
 
 // found looks for values that are permitted.
 func (w possibleWorld) found(g *generator, p *PDP, call Call, unknown []string) bool {
-	for try := range 100 {
+	for try := range 100 + len(w.values) {
 		one := call
 		for n, at := range unknown {
 			switch {
@@ -283,11 +367,16 @@ func (w possibleWorld) found(g *generator, p *PDP, call Call, unknown []string) 
 				if try%2 == 1 {
 					one.Approved = "an approval"
 				}
-			case try%4 == 0 || g.chance(30):
+			case try < 100 && (try%4 == 0 || g.chance(30)):
 				one = one.withAll(unknown[n:n+1], evaluation.Value{})
 			default:
 				v, fits := w.fitting[at]
-				if !fits || g.chance(25) {
+				switch other, is := call.Request.At(elsewhere(at)); {
+				case try >= 100 && n == 0: // each value once, at the first place
+					v = w.values[try-100]
+				case is && g.chance(20):
+					v = other
+				case !fits || g.chance(25):
 					v = oneOf(g, w.values...)
 				}
 				if _, is := one.Request.Context.Get("by"); at == "/context/by/id" && !is { // what is required above a place may be there
@@ -306,42 +395,80 @@ func (w possibleWorld) found(g *generator, p *PDP, call Call, unknown []string) 
 	return false
 }
 
+// elsewhere is the place at which the resource sends what the subject sends at this one, or the other way round.
+func elsewhere(at string) string {
+	if rest, ok := strings.CutPrefix(at, "/subject/"); ok {
+		return "/resource/" + rest
+	}
+	rest, _ := strings.CutPrefix(at, "/resource/")
+	return "/subject/" + rest
+}
+
 // giveParents are the properties that give parents in any of the worlds.
 var giveParents = map[string]bool{"roles": true, "folders": true, "groups": true, "color": true}
 
-// reads reports whether a policy names what is on the way to an unknown place, or asks for parents that it may give.
+// reads reports whether a policy that can apply reads what is at an unknown place, what is around it or in it, or whether
+// it or something beside it is there; or asks for parents that it may give.
 func (w possibleWorld) reads(call Call, unknown []string) bool {
-	return slices.ContainsFunc(unknown, func(at string) bool {
+	in := inquire(w.bundle, &call)
+	v := viewOf(w.bundle, call)
+	q, err := in.Question(v)
+	return err != nil || slices.ContainsFunc(unknown, func(at string) bool {
 		names := evaluation.Tokens(at)
-		context := names[0] == "context" || names[0] == "action"
+		root := map[string]string{"subject": "principal", "resource": "resource"}[names[0]]
 		switch names = names[1:]; {
-		case at == "/context/pdp/approved":
-		case strings.HasPrefix(at, "/action"):
-			names = []string{"action"}
-		case !context:
+		case root != "":
 			names = names[1:]
+		case strings.HasPrefix(at, "/action"):
+			root, names = "context", append([]string{"action"}, names[1:]...)
+		default:
+			root = "context"
 		}
-		for _, p := range viewOf(w.bundle, call).Policies {
-			if context && p.Facts.Whole || len(names) == 0 && len(p.Facts.ReadNames)+len(p.Facts.HasNames) > 0 {
+		for _, p := range v.Policies {
+			gives := root != "context" && (len(names) == 0 || giveParents[names[0]])
+			if gives && strings.Contains(string(p.Cedar.MarshalCedar()), " in ") {
 				return true
-			}
-			if !context && (len(names) == 0 || giveParents[names[0]]) && strings.Contains(string(p.Cedar.MarshalCedar()), " in ") {
-				return true
-			}
-			if len(names) == 0 {
-				continue
 			}
 			for _, d := range p.Obliges {
-				if text, _ := d.Properties.MarshalJSON(); strings.Contains(string(text), "${context."+names[0]+"}") {
+				if text, _ := d.Properties.MarshalJSON(); root == "context" && len(names) > 0 && strings.Contains(string(text), "${context."+names[0]+"}") {
 					return true
 				}
 			}
-			_, read := p.Facts.ReadNames[names[0]]
-			_, tested := p.Facts.HasNames[names[0]]
-			if read || tested {
+			if (gives || q.Reason != "" || q.Up.Considers(p)) && readsAt(p, root, names) {
 				return true
 			}
 		}
 		return false
 	})
+}
+
+// readsAt is the same for one policy.
+func readsAt(p *bundle.Policy, root string, names []string) bool {
+	if root == "context" && p.Facts.Whole {
+		return true
+	}
+	if slices.ContainsFunc(p.Terms(), readsFromNoPath) { // then the names alone are known
+		if len(names) == 0 {
+			return true
+		}
+		_, read := p.Facts.ReadNames[names[0]]
+		_, tested := p.Facts.HasNames[names[0]]
+		return read || tested
+	}
+	return slices.ContainsFunc(p.Facts.Reads, func(path bundle.AttributePath) bool {
+		if path.Root != root { // through a reference, or one entity is both
+			return root != "context" && (len(names) == 0 || slices.Contains(path.Names, names[0]))
+		}
+		common := 0
+		for common < min(len(names), len(path.Names)) && names[common] == path.Names[common] {
+			common++
+		}
+		beside := path.Has && common > 0 && common == len(path.Names)-1
+		return common == len(names) || common == len(path.Names) || beside || root != "context" && slices.Contains(path.Names[1:], names[0])
+	})
+}
+
+// readsFromNoPath reports whether a term reads an attribute of something that is no path.
+func readsFromNoPath(t *bundle.Term) bool {
+	return t.Op == bundle.OpRead || slices.ContainsFunc(t.Args, readsFromNoPath)
 }

@@ -41,6 +41,10 @@ type SearchAnswer struct {
 // every result is a permit. With an error, the answer only holds how many candidates were
 // examined.
 func (p *PDP) Search(ctx context.Context, search SearchCall) (SearchAnswer, error) {
+	if search.Search.Request.Unknown != nil {
+		return SearchAnswer{}, evaluation.Malformed("a search cannot ask what is possible, because its results are permits",
+			"ask about each candidate in a batch", "options", "unknown")
+	}
 	call := Call{Request: search.Search.Request, Asker: search.Asker, Now: search.Now}
 	p.setTime(&call)
 	in := inquire(p.Bundle(), &call)

@@ -2,6 +2,7 @@ package pdp_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -60,6 +61,7 @@ func TestUnknown(t *testing.T) {
 		"errors are ignored":             {files{"bundle.yaml": "forbid_errors: ignore\n"}, permits + `;` + forbids + ` when { resource.locked || context.pdp.approved };`, plain, []string{approved}, "true"},
 		"unusable errors are not":        {files{"bundle.yaml": "forbid_errors: ignore\n"}, permits + `;` + forbids + ` when { resource.level > 1 || context.pdp.approved };`, between(`{}`, `{"level":0.5}`, `{}`), []string{approved}, "false policy_error"},
 		"a permit that errs blocks":      {nil, permits + `; @obligation("log") ` + permits + ` when { resource.locked && context.pdp.approved };`, plain, []string{approved}, "false policy_error"},
+		"a permit that errs, or is none": {nil, permits + `; @obligation("log") ` + permits + ` when { context.pdp.approved && resource.locked };`, plain, []string{approved}, "true"},
 		"a permit that may err does not": {nil, `@obligation("log") ` + permits + ` when { context.arguments.amount < 1 };`, plain, []string{arguments}, "true"},
 		"together excluded":              {nil, permits + ` when { context.arguments.n == 1 };` + forbids + ` when { context.arguments.n == 1 };`, plain, []string{arguments}, "true"},
 
@@ -88,23 +90,26 @@ func TestUnknown(t *testing.T) {
 		"unusable elsewhere":    {nil, permits + `;` + forbids + ` when { context has level };`, between(`{}`, `{}`, `{"level":0.5}`), []string{arguments}, "false policy_error"},
 		"unusable in its place": {nil, permits + `;` + forbids + ` when { context has level && context.level > 3 };`, between(`{}`, `{}`, `{"level":0.5}`), []string{"/context/level"}, "true"},
 
-		"parents":                             {parents, `permit (principal in Role::"a", action, resource);`, plain, []string{roles}, "true"},
-		"parents, found by no index":          {parents, `permit (principal in Role::"a", action == Action::"read", resource is Doc) when { principal in Role::"b" };`, plain, []string{roles}, "true"},
-		"parents of the parents":              {stored("request"), `permit (principal in Role::"super", action, resource);`, plain, []string{roles}, "true"},
-		"parents, in all properties":          {parents, `permit (principal in Role::"a", action, resource);`, plain, []string{"/subject/properties"}, "true"},
-		"other parents are known":             {stored("request"), permits + `; forbid (principal in Team::"t", action, resource);`, plain, []string{roles}, "false never"},
-		"stored parents may be replaced":      {stored("request"), permits + `; forbid (principal in Role::"old", action, resource);`, plain, []string{roles}, "true"},
-		"stored parents count":                {stored("fill"), permits + `; forbid (principal in Role::"old", action, resource);`, plain, []string{roles}, "false never"},
-		"a stored property counts":            {stored("fill"), permits + ` when { principal.profile.city == "b" };`, plain, []string{"/subject/properties/profile"}, "false"},
-		"a part replaces what is stored":      {stored("request"), permits + ` unless { principal has profile && principal.profile has city };`, plain, []string{"/subject/properties/profile/zip"}, "true"},
-		"a part of what is sent does not":     {stored("request"), permits + ` unless { principal has profile && principal.profile has city };`, between(`{"profile":{"city":"b"}}`, `{}`, `{}`), []string{"/subject/properties/profile/zip"}, "false"},
-		"through a reference":                 {stored("fill"), permits + ` when { principal.boss.friend.level == 7 };`, plain, []string{"/subject/properties/level"}, "true"},
-		"a reference to another":              {stored("fill"), permits + ` when { principal.boss.level == 7 };`, plain, []string{"/subject/properties/level"}, "false"},
-		"a literal":                           {nil, permits + ` when { User::"u".level == 7 };`, plain, []string{"/subject/properties/level"}, "true"},
-		"a literal of another":                {stored("fill"), permits + ` when { User::"v".level == 7 };`, plain, []string{"/subject/properties/level"}, "false"},
-		"one entity, of the subject":          {nil, permits + ` when { resource.level == 7 };`, ofOne(`{}`, `{}`, `{}`), []string{"/subject/properties/level"}, "true"},
-		"one entity, that the resource sends": {nil, permits + ` when { principal.level == 7 };`, ofOne(`{}`, `{"level":7}`, `{}`), []string{"/subject/properties/level"}, "true"},
-		"one entity, sent with two values":    {nil, permits + ` when { principal.level == 7 };`, ofOne(`{"level":6}`, `{"level":7}`, `{}`), []string{"/subject/properties/level"}, "true"},
+		"parents":                               {parents, `permit (principal in Role::"a", action, resource);`, plain, []string{roles}, "true"},
+		"parents, found by no index":            {parents, `permit (principal in Role::"a", action == Action::"read", resource is Doc) when { principal in Role::"b" };`, plain, []string{roles}, "true"},
+		"parents of the parents":                {stored("request"), `permit (principal in Role::"super", action, resource);`, plain, []string{roles}, "true"},
+		"parents of what is below":              {and(parents, "entities/e.json", `[{"uid":{"type":"Doc","id":"d"},"attrs":{},"parents":[{"type":"User","id":"u"}]}]`), `permit (principal, action, resource in Role::"a");`, plain, []string{roles}, "true"},
+		"parents, in all properties":            {parents, `permit (principal in Role::"a", action, resource);`, plain, []string{"/subject/properties"}, "true"},
+		"other parents are known":               {stored("request"), permits + `; forbid (principal in Team::"t", action, resource);`, plain, []string{roles}, "false never"},
+		"stored parents may be replaced":        {stored("request"), permits + `; forbid (principal in Role::"old", action, resource);`, plain, []string{roles}, "true"},
+		"stored parents count":                  {stored("fill"), permits + `; forbid (principal in Role::"old", action, resource);`, plain, []string{roles}, "false never"},
+		"a stored property counts":              {stored("fill"), permits + ` when { principal.profile.city == "b" };`, plain, []string{"/subject/properties/profile"}, "false"},
+		"a part replaces what is stored":        {stored("request"), permits + ` unless { principal has profile && principal.profile has city };`, plain, []string{"/subject/properties/profile/zip"}, "true"},
+		"a part of what is sent does not":       {stored("request"), permits + ` unless { principal has profile && principal.profile has city };`, between(`{"profile":{"city":"b"}}`, `{}`, `{}`), []string{"/subject/properties/profile/zip"}, "false"},
+		"through a reference":                   {stored("fill"), permits + ` when { principal.boss.friend.level == 7 };`, plain, []string{"/subject/properties/level"}, "true"},
+		"a reference to another":                {stored("fill"), permits + ` when { principal.boss.level == 7 };`, plain, []string{"/subject/properties/level"}, "false"},
+		"a literal":                             {nil, permits + ` when { User::"u".level == 7 };`, plain, []string{"/subject/properties/level"}, "true"},
+		"a literal of another":                  {stored("fill"), permits + ` when { User::"v".level == 7 };`, plain, []string{"/subject/properties/level"}, "false"},
+		"one entity, of the subject":            {nil, permits + ` when { resource.level == 7 };`, ofOne(`{}`, `{}`, `{}`), []string{"/subject/properties/level"}, "true"},
+		"one entity, that the resource sends":   {nil, permits + ` when { principal.level == 7 };`, ofOne(`{}`, `{"level":7}`, `{}`), []string{"/subject/properties/level"}, "true"},
+		"one entity, with what the other sends": {nil, permits + ` when { principal has x && principal.x.y == 1 };`, ofOne(`{}`, `{"x":{"y":1}}`, `{}`), []string{"/subject/properties/x/y"}, "true"},
+		"one entity, and the other is known":    {nil, permits + ` when { principal has x && principal.x.y == 1 };`, ofOne(`{}`, `{"x":{"z":1}}`, `{}`), []string{"/resource/properties/x/y"}, "false"},
+		"one entity, sent with two values":      {nil, permits + ` when { principal.level == 7 };`, ofOne(`{"level":6}`, `{"level":7}`, `{}`), []string{"/subject/properties/level"}, "true"},
 
 		"all is required":             {typed(`{}`, `{}`, allRequired), permits + `;`, plain, []string{"/context"}, "true"},
 		"each is required":            {typed(`{}`, `{}`, allRequired), permits + `;`, plain, []string{"/context/d", "/context/i", "/context/t", "/context/s", "/context/l", "/context/r", "/context/u", "/context/c", "/context/b", "/context/n", "/context/x"}, "true"},
@@ -215,5 +220,50 @@ func TestUnknownInManyIfs(t *testing.T) {
 	defer cancel()
 	if d, err := p.Evaluate(ctx, pdp.Call{Request: r}); err != nil || !d.Allow {
 		t.Errorf("got %+v, %v", d, err)
+	}
+}
+
+// TestUnknownInALongChain: what a policy can come to costs in proportion to its length.
+func TestUnknownInALongChain(t *testing.T) {
+	r := decoded(t, notKnowing(between(`{}`, `{}`, `{}`), "/context/arguments"))
+	cost := func(links int, op string) float64 {
+		condition := strings.Repeat("context.arguments.n == 1"+op, links) + "false"
+		p := pdp.Of(hiddenBundle(t, permits+" unless { "+condition+" };", nil), pdp.Options{})
+		return testing.AllocsPerRun(2, func() {
+			if d, err := p.Evaluate(t.Context(), pdp.Call{Request: r}); err != nil || !d.Allow {
+				t.Errorf("got %+v, %v", d, err)
+			}
+		})
+	}
+	for _, op := range []string{" || ", " && "} {
+		if few, many := cost(200, op), cost(800, op); many > 6*few {
+			t.Errorf("%s: 200 links cost %.0f allocations, and 800 cost %.0f", op, few, many)
+		}
+	}
+}
+
+// TestUnknownEndsInTime: a question about many policies ends with its context, and then there is no answer.
+func TestUnknownEndsInTime(t *testing.T) {
+	p := pdp.Of(hiddenBundle(t, permits+" when { context.arguments.n == 1 };", nil), pdp.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	d, err := p.Evaluate(ctx, pdp.Call{Request: decoded(t, notKnowing(between(`{}`, `{}`, `{}`), "/context/arguments"))})
+	if !errors.Is(err, context.Canceled) || d.Allow {
+		t.Errorf("got %+v, %v", d, err)
+	}
+}
+
+// TestSearchAsksNothingUnknown: a result of a search is a permit, so a search cannot ask what is possible.
+func TestSearchAsksNothingUnknown(t *testing.T) {
+	p := pdp.Of(hiddenBundle(t, permits+` when { context.arguments.n == 1 };`, map[string]string{"entities/e.json": `[{"uid":{"type":"Doc","id":"d"},"attrs":{},"parents":[]}]`}), pdp.Options{})
+	search := pdp.SearchCall{Limit: 10, Search: evaluation.Search{Kind: evaluation.ResourceSearch, Request: decoded(t, between(`{}`, `{}`, `{}`))}}
+	if found, err := p.Search(t.Context(), search); err != nil || len(found.Found) != 0 || found.Examined != 1 {
+		t.Fatalf("got %+v, %v", found, err)
+	}
+	search.Search.Request = decoded(t, notKnowing(between(`{}`, `{}`, `{}`), "/context/arguments"))
+	found, err := p.Search(t.Context(), search)
+	var bad *evaluation.Error
+	if !errors.As(err, &bad) || bad.Pointer != "/options/unknown" || len(found.Found) != 0 {
+		t.Errorf("got %+v, %v", found, err)
 	}
 }

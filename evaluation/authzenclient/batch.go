@@ -21,7 +21,11 @@ func (c *Client) EvaluateBatch(ctx context.Context, semantic evaluation.Semantic
 		return []Decision{} // an empty batch would be one request
 	}
 	body, err := c.encodeBatch(semantic, requests)
-	return c.decideAll(ctx, len(requests), semantic, asking{body: body, repeat: repeatOf(requests...)}, err)
+	all := c.decideAll(ctx, len(requests), semantic, asking{body: body, repeat: repeatOf(requests...)}, err)
+	for n := range all {
+		all[n] = all[n].to(&requests[n])
+	}
+	return all
 }
 
 // decideAll asks a batch of so many requests, where err is nil.

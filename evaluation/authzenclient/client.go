@@ -114,7 +114,8 @@ func (c *Client) Evaluate(ctx context.Context, request evaluation.Request) Decis
 	if err != nil {
 		return denied("evaluate", err)
 	}
-	return c.decide(ctx, asking{op: "evaluate", url: c.endpoint.Load().evaluation, body: body, repeat: repeatOf(request)}, evaluation.AuthZEN)
+	a := asking{op: "evaluate", url: c.endpoint.Load().evaluation, body: body, repeat: repeatOf(request)}
+	return c.decide(ctx, a, evaluation.AuthZEN).to(&request)
 }
 
 // Authorize sends one request in the native shape (tenant, actor, resource),

@@ -11,6 +11,7 @@ import (
 // make one that permits; the zero Decision is a deny.
 type Decision struct {
 	permit      bool
+	possible    bool // the answer to a request that asks what is possible, and never beside permit
 	allow       bool // what the PDP said, obligations aside: never shown, it is not a permit
 	err         *Error
 	reason      string
@@ -23,6 +24,18 @@ type Decision struct {
 
 // Permitted reports whether the PDP allows, without any condition.
 func (d Decision) Permitted() bool { return d.permit }
+
+// Possible reports whether the PDP says that some values may be permitted, to a request with
+// [evaluation.Request.Unknown]. That permits nothing: Permitted is false then.
+func (d Decision) Possible() bool { return d.possible }
+
+// to makes what a request asked for of the answer to it.
+func (d Decision) to(q *evaluation.Request) Decision {
+	if q.Unknown != nil {
+		d.permit, d.possible = false, d.permit
+	}
+	return d
+}
 
 // Err says why there is no answer, or none that can be enforced: always an
 // [*Error]. It is nil for a permit, and for a deny that the PDP decided.
@@ -58,6 +71,8 @@ func (d Decision) String() string {
 	switch {
 	case d.permit:
 		return "permit"
+	case d.possible:
+		return "possible"
 	case d.err != nil:
 		return "deny: " + d.err.Error()
 	case d.reason != "":

@@ -83,11 +83,11 @@ func TestUnknownIsAsked(t *testing.T) {
 		}
 	}
 	unknown := unknownAt(t, "/context/arguments")
-	if d := c.Evaluate(t.Context(), tool("pay", unknown)); !d.Permitted() {
+	if d := c.Evaluate(t.Context(), tool("pay", unknown)); !d.Possible() || d.Permitted() || d.String() != "possible" {
 		t.Errorf("got %v", d)
 	}
 	for n, d := range c.EvaluateBatch(t.Context(), "", tool("pay", unknown), tool("pay", nil), tool("other", unknown)) {
-		if d.Permitted() != (n == 0) || d.Err() != nil {
+		if d.Possible() != (n == 0) || d.Permitted() || d.Err() != nil {
 			t.Errorf("item %d: got %v", n, d)
 		}
 	}

@@ -171,7 +171,7 @@ func (l *batchLimit) try() string {
 	case l.values:
 		return "send fewer small values that are masked, or fewer items at once: each is recorded as a digest of 29 characters, with its place"
 	}
-	return "send fewer items at once, or a shorter X-Request-ID: each item's record has it"
+	return "send fewer items at once, or a shorter X-Request-ID or options.unknown: each item's record has them"
 }
 
 // quoted is the length of texts as a line has them.

@@ -240,7 +240,13 @@ func Authorize(ctx context.Context, b *bundle.Bundle, v *bundle.View, q *Questio
 	s := scratches.Get().(*bundle.Scratch)
 	defer release(s)
 	given, counted := PoliciesFor(v, q, s)
+	return put(ctx, b, v, q, given, counted, d)
+}
 
+// put is [Authorize] with these policies: those to put to cedar-go, and those that count as errored.
+func put(
+	ctx context.Context, b *bundle.Bundle, v *bundle.View, q *Question, given, counted bundle.PolicyList, d *evaluation.Decision,
+) error {
 	result, diagnostic := cedar.Authorize(policiesUntil{ctx, given}, q.Entities, q.request())
 	if err := ctx.Err(); err != nil { // perhaps a forbid was not asked
 		return err
@@ -289,7 +295,7 @@ func blocks(b *bundle.Bundle, p *bundle.Policy, kind evaluation.ErrorKind) bool 
 // PoliciesFor returns the policies to put to cedar-go (given), and the policies that count as
 // errored because they would look at an unusable value (counted).
 func PoliciesFor(v *bundle.View, q *Question, s *bundle.Scratch) (given, counted bundle.PolicyList) {
-	put := func(p *bundle.Policy) {
+	file := func(p *bundle.Policy) {
 		switch considered := q.Up.Considers(p); {
 		case passesOver(v, p), !considered && v.Index != nil:
 		case considered && CountsAsErrored(p, q.Unusable):
@@ -304,11 +310,11 @@ func PoliciesFor(v *bundle.View, q *Question, s *bundle.Scratch) (given, counted
 		}
 	}
 	for _, n := range v.Index.Find(&q.Up, s) {
-		put(v.Policies[n])
+		file(v.Policies[n])
 	}
 	if v.Index == nil { // tests compare the index with this
 		for _, p := range v.Policies {
-			put(p)
+			file(p)
 		}
 	}
 	return s.Given, counted

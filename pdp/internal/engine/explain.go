@@ -42,7 +42,7 @@ func explain(
 			break
 		}
 		isNear := slices.ContainsFunc(near, func(m nearMiss) bool { return m.policy == p })
-		if !isNear && (ls.Considers(p) || q.unknown != nil && q.unknown.considered(p).may(evaluation.Satisfied)) {
+		if !isNear && (ls.Considers(p) || q.unknown != nil && q.unknown.considered(p).may(satisfied)) {
 			policies = append(policies, e.policy(p, ls))
 		}
 	}
@@ -109,9 +109,9 @@ func (e *explainer) unknownPolicy(p *bundle.Policy) evaluation.PolicyExplanation
 		Attributes: e.attributes(p),
 	}
 	switch all := e.q.unknown.verdicts(p, nil); {
-	case len(all) == 1:
-		out.Verdict = all[0]
-	case !all.may(evaluation.Satisfied): // it does not apply, or it errs
+	case len(all.list()) == 1:
+		out.Verdict = all.list()[0]
+	case !all.may(satisfied): // it does not apply, or it errs
 		out.Verdict = evaluation.NotSatisfied
 	}
 	return out
@@ -135,7 +135,7 @@ func (e *explainer) nearMisses(v *bundle.View, ls *bundle.Lineages) []nearMiss {
 		}
 		fails := func(c bundle.Conjunct) bool {
 			if e.open != nil {
-				return !e.clause(conditionOf(c)).may(evaluation.Satisfied)
+				return !e.clause(conditionOf(c)).may(satisfied)
 			}
 			return e.holds(c.Policy()) != evaluation.Satisfied
 		}

@@ -284,14 +284,14 @@ func next(at []int, length func(n int) int) bool {
 
 // enumerateVerdicts makes the worlds of one request: one for each combination of verdicts.
 func (h *hiding) enumerateVerdicts(w *Worlds, request evaluation.Request, at []int, most int) {
-	possible := make([]verdicts, len(w.forced))
+	possible := make([][]evaluation.Verdict, len(w.forced))
 	for n, f := range w.forced {
 		in := h.in
 		in.Request, in.Approved = request, f.approved
 		q, err := in.Question(h.v)
 		if err == nil && q.Reason == "" {
 			e := explainer{q: q, request: q.request(), open: h.opensCondition}
-			possible[n] = e.verdicts(f.clauses, nil)
+			possible[n] = e.verdicts(f.clauses, nil).list()
 		}
 	}
 	choice := make([]int, len(possible))

@@ -84,14 +84,14 @@ func (in *Inquiry) Keep() {
 	k.up = new([bundle.Variables]ancestors)
 }
 
-// keepUnknown has the inquiry keep what it finds out about unknown places, if it keeps anything.
+// keepUnknown has the inquiry keep what it finds out about unknown places, if it keeps anything, and about policies.
 func (in *Inquiry) keepUnknown() {
 	k := &in.keeps
-	if k.up == nil {
-		return
-	}
 	if k.clauses == nil {
 		k.clauses = map[*bundle.Policy][]*condition{}
+	}
+	if k.up == nil {
+		return
 	}
 	if k.settled == nil || k.unknown != in.Request.Unknown {
 		k.unknown, k.settled = in.Request.Unknown, new([4]kept[settledPart])

@@ -45,17 +45,19 @@ func (in *Inquiry) judgeUnknown(ctx context.Context, v *bundle.View) (w Verdict,
 
 // authorize asks the policies that read nothing unknown as ever, and each of the others by itself.
 func (u *unknowns) authorize(ctx context.Context, v *bundle.View, d *evaluation.Decision) error {
-	asked := u.asked(v)
-	u.q.given = make(map[string]*bundle.Policy, len(asked))
-	for _, p := range asked {
-		u.q.given[p.Id] = nil
+	s := scratches.Get().(*bundle.Scratch)
+	defer release(s)
+	given, counted := PoliciesFor(v, u.q, s)
+	read, known, err := u.divide(ctx, v, given)
+	if err != nil {
+		return err
 	}
-	if err := Authorize(ctx, u.in.Bundle, v, u.q, d); err != nil {
+	if err := put(ctx, u.in.Bundle, v, u.q, known, counted, d); err != nil {
 		return err
 	}
 	o := outlook{u: u, v: v, d: d}
 	o.begin()
-	for _, p := range asked {
+	for _, p := range read {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -65,32 +67,42 @@ func (u *unknowns) authorize(ctx context.Context, v *bundle.View, d *evaluation.
 	return nil
 }
 
-// asked are the policies that read what is unknown, in order of their ids.
-func (u *unknowns) asked(v *bundle.View) (all bundle.PolicyList) {
-	s := scratches.Get().(*bundle.Scratch)
-	defer release(s)
-	given, counted := PoliciesFor(v, u.q, s)
-	if u.rise() { // the index knows only some of the ancestors
-		given = v.Policies
+// divide finds the policies that read what is unknown, in order of their ids, and the others among the given ones.
+func (u *unknowns) divide(ctx context.Context, v *bundle.View, given bundle.PolicyList) (read, known bundle.PolicyList, err error) {
+	reads := func(p *bundle.Policy) bool {
+		counted := CountsAsErrored(p, u.q.Unusable) && u.q.Up.Considers(p) // whatever the unknown values are
+		return u.touches(p) && !counted && !passesOver(v, p)
 	}
-	for _, p := range given {
-		if u.touches(p) && !slices.Contains(counted, p) && !passesOver(v, p) {
-			all = append(all, p)
+	all := given
+	if u.rise() { // the index knows only some of the ancestors
+		all = v.Policies
+	}
+	for _, p := range all {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		if reads(p) {
+			read = append(read, p)
+		} else if !u.rise() {
+			known = append(known, p)
 		}
 	}
-	return all
+	if u.rise() {
+		known = slices.DeleteFunc(given, reads)
+	}
+	return read, known, nil
 }
 
 // verdicts are what a policy can come to, or enough of it.
 func (u *unknowns) verdicts(p *bundle.Policy, enough func(verdicts) bool) verdicts {
 	all := u.considered(p)
-	if !all.may(evaluation.Satisfied) {
+	if !all.may(satisfied) {
 		return all
 	}
 	if CountsAsErrored(p, u.q.Unusable) {
-		return all.then(evaluation.Satisfied, verdicts{evaluation.Errored})
+		return all.then(satisfied, errored)
 	}
-	return all.then(evaluation.Satisfied, u.known.verdicts(u.clauses(p), enough))
+	return all.then(satisfied, u.known.verdicts(u.clauses(p), enough))
 }
 
 // outlook is what can become of a request.
@@ -122,21 +134,21 @@ func (o *outlook) begin() {
 func (o *outlook) take(p *bundle.Policy) {
 	var enough func(verdicts) bool
 	if p.Forbids() {
-		enough = func(all verdicts) bool { return all.may(evaluation.NotSatisfied) }
+		enough = func(all verdicts) bool { return all.may(notSatisfied) }
 	}
 	all := o.u.verdicts(p, enough)
-	errs := all.may(evaluation.Errored)
+	errs := all.may(errored)
 	switch {
-	case p.Forbids() && all.may(evaluation.NotSatisfied): // it may not apply
+	case p.Forbids() && all.may(notSatisfied): // it may not apply
 	case p.Forbids() && !errs:
 		o.forbids = append(o.forbids, p.Id)
-	case !p.Forbids() && len(all) == 1 && !errs && all.may(evaluation.Satisfied):
+	case !p.Forbids() && all == satisfied:
 		o.permits = append(o.permits, p.Id)
-	case !p.Forbids() && all.may(evaluation.Satisfied):
+	case !p.Forbids() && all.may(satisfied):
 		o.others = append(o.others, p)
-	case errs && !all.may(evaluation.NotSatisfied): // whether it errs or, as a forbid, applies, it denies
+	case errs && !all.may(notSatisfied): // whether it errs or, as a forbid, applies, it denies
 		kind := o.u.errorOf(p)
-		if o.blocked = o.blocked || blocks(o.u.in.Bundle, p, kind); len(all) == 1 {
+		if o.blocked = o.blocked || blocks(o.u.in.Bundle, p, kind); all == errored {
 			o.d.Errors = append(o.d.Errors, evaluation.PolicyError{Policy: p.Id, Position: p.Position, Kind: kind})
 		}
 	}
@@ -214,7 +226,8 @@ func (w *Verdict) Hangs() (paths, policies []string) {
 	for _, h := range u.in.Hidden {
 		own := *u
 		own.spots = slices.DeleteFunc(slices.Clone(u.spots), func(s spot) bool { return s.mask != h.At })
-		if u.covers(h.At) || !w.Decision.Allow && h.Fit == evaluation.Fits {
+		denied := !w.Decision.Allow && (w.Decision.Reason == "" || w.question.Reason != "") // with each of the values
+		if u.covers(h.At) || denied && h.Fit == evaluation.Fits {
 			continue
 		}
 		tokens := evaluation.Tokens(h.At)
@@ -247,12 +260,13 @@ func (u *unknowns) covers(at string) bool {
 // readers are the policies to which the value of a masked place may make a difference. A value that does not fit makes
 // one to whatever names its member.
 func (u *unknowns) readers(w *Verdict, fit evaluation.Fit) (ids []string) {
+	determining := slices.Concat(w.Decision.Determining, w.Decision.Overruled)
 	for _, p := range w.view.Policies {
 		reads := u.touches
 		if fit != evaluation.Fits {
 			reads = u.concerns
 		}
-		fills := slices.Contains(w.Decision.Determining, p.Id) && slices.ContainsFunc(p.Obliges, u.fills)
+		fills := slices.Contains(determining, p.Id) && slices.ContainsFunc(p.Obliges, u.fills)
 		if fills || (u.rise() || u.q.Up.Considers(p)) && reads(p) {
 			ids = append(ids, p.Id)
 		}

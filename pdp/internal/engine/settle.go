@@ -147,6 +147,9 @@ func (s *settling) entity(of bundle.Variable, e *evaluation.Entity, names []stri
 	o := originOf(b, s.v, uids[of], e.Properties)
 	all := []*evaluation.Object{&e.Properties}
 	if uids[bundle.PrincipalVar] == uids[bundle.ResourceVar] {
+		if mayAgree(of, r, names) {
+			names = names[:1]
+		}
 		of, all = bundle.PrincipalVar, []*evaluation.Object{&r.Subject.Properties, &r.Resource.Properties}
 		o.sent = r.Subject.Properties.Beside(r.Resource.Properties)
 	}
@@ -192,6 +195,17 @@ func (s *settling) entity(of bundle.Variable, e *evaluation.Entity, names []stri
 	if seen > 0 {
 		s.add(of, names[:seen]...)
 	}
+}
+
+// mayAgree reports whether the subject, which is the resource, sends a property only with a value at an unknown place.
+// What the resource sends there counts only if the subject sends the same.
+func mayAgree(of bundle.Variable, r *evaluation.Request, names []string) bool {
+	if of != bundle.PrincipalVar || len(names) < 2 {
+		return false
+	}
+	_, subject := r.Subject.Properties.Get(names[0])
+	_, resource := r.Resource.Properties.Get(names[0])
+	return resource && !subject
 }
 
 // allowParents has a property that gives a parent of an enumerated type give one that there is. name is the property

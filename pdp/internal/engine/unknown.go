@@ -6,7 +6,6 @@ import (
 
 	"github.com/cedar-policy/cedar-go/types"
 
-	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp/internal/bundle"
 )
@@ -133,18 +132,19 @@ func (u *unknowns) leastParents(of bundle.Variable) types.EntityUIDSet {
 
 // opens reports whether a condition reads what is unknown.
 func (u *unknowns) opens(c *condition) bool {
+	if len(c.parts) > 0 {
+		return slices.ContainsFunc(c.parts, u.opens)
+	}
 	uses := func(one use) bool { return one.path.Root != "" && u.reads(one.path, one.how == tested) }
 	return slices.ContainsFunc(c.uses, uses) || u.strays(c.term) || u.rise() && u.climbs(c.term)
 }
 
-// clauses are those of a policy. A batch takes each policy apart once.
+// clauses are those of a policy. A call takes each policy apart once.
 func (u *unknowns) clauses(p *bundle.Policy) []*condition {
-	kept := u.in.keeps.clauses
-	all, ok := kept[p]
+	all, ok := u.in.keeps.clauses[p]
 	if !ok {
-		if all = conditionsOf(p); kept != nil {
-			kept[p] = all
-		}
+		all = conditionsOf(p)
+		u.in.keeps.clauses[p] = all
 	}
 	return all
 }
@@ -297,7 +297,7 @@ func (u *unknowns) touches(p *bundle.Policy) bool {
 		return false
 	}
 	considered := u.considered(p)
-	return len(considered) > 1 || considered.may(evaluation.Satisfied) && slices.ContainsFunc(u.clauses(p), u.opens)
+	return considered == maySatisfy || considered == satisfied && slices.ContainsFunc(u.clauses(p), u.opens)
 }
 
 // fills reports whether an unknown value is filled into an obligation. What has one in it is no text.

@@ -9,27 +9,66 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// verdicts are verdicts that are possible, if a policy reads what is not known. They are in order, each once.
-type verdicts []evaluation.Verdict
+// verdicts are verdicts that are possible, if a policy reads what is not known.
+type verdicts uint8
 
-func (v verdicts) may(one evaluation.Verdict) bool { return slices.Contains(v, one) }
+const (
+	errored verdicts = 1 << iota
+	notSatisfied
+	satisfied
+
+	maySatisfy = satisfied | notSatisfied
+	anything   = maySatisfy | errored
+)
+
+// inOrder are the verdicts, each in the place of its bit.
+var inOrder = [...]evaluation.Verdict{evaluation.Errored, evaluation.NotSatisfied, evaluation.Satisfied}
+
+// list are the verdicts in order.
+func (v verdicts) list() (all []evaluation.Verdict) {
+	for n, one := range inOrder {
+		if v.may(1 << n) {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+func (v verdicts) may(one verdicts) bool { return v&one != 0 }
 
 // condition is a clause of a policy, or a part of one, with what is found out about it once.
 type condition struct {
 	unless bool // the clause holds if the body does not
 	body   bundle.Conjunct
 	term   *bundle.Term
-	uses   []use
-	// alone is the body as a policy, once cedar-go was asked about it, and parts are its operands, once it was taken
-	// apart.
-	alone *cedar.Policy
+	// parts are the operands of a negation, of a conjunction or disjunction and of an if. Only a condition without parts
+	// has uses: each use is in one condition, or a long chain of || would be gone through once for each of its links.
 	parts []*condition
+	uses  []use
+	// alone is the body as a policy, once cedar-go was asked about it.
+	alone *cedar.Policy
+	open  bool // for the question that was asked last; see [explainer.mark]
 }
 
 func conditionOf(c bundle.Conjunct) *condition {
 	body := bundle.Conjunct{Body: c.Body}
-	t := body.Term()
-	return &condition{unless: c.Unless, body: body, term: t, uses: usesOf(t)}
+	made := partOf(body, body.Term())
+	made.unless = c.Unless
+	return made
+}
+
+// partOf is the condition of a body, with the term of it.
+func partOf(body bundle.Conjunct, term *bundle.Term) *condition {
+	c := &condition{body: body, term: term}
+	switch bundle.OpOf(body.Body) {
+	case bundle.OpNot, bundle.OpAnd, bundle.OpOr, bundle.OpIf:
+		for n, operand := range bundle.Children(body.Body) {
+			c.parts = append(c.parts, partOf(bundle.Conjunct{Body: operand}, term.Args[n]))
+		}
+	default:
+		c.uses = usesOf(term)
+	}
+	return c
 }
 
 // conditionsOf are the clauses of a policy, in order of evaluation.
@@ -46,101 +85,73 @@ func conditionsOf(p *bundle.Policy) []*condition {
 func (e *explainer) verdicts(clauses []*condition, enough func(verdicts) bool) (all verdicts) {
 	all = satisfied
 	for _, c := range clauses {
-		if !all.may(evaluation.Satisfied) || enough != nil && enough(all) {
+		if !all.may(satisfied) || enough != nil && enough(all) {
 			return all
 		}
-		all = all.then(evaluation.Satisfied, e.clause(c))
+		all = all.then(satisfied, e.clause(c))
 	}
 	return all
 }
 
 // clause is what a clause of a policy can come to.
 func (e *explainer) clause(c *condition) verdicts {
+	e.mark(c)
 	if c.unless {
 		return e.outcomes(c).not()
 	}
 	return e.outcomes(c)
 }
 
-// not swaps what is true and what is false.
-func (v verdicts) not() (all verdicts) {
-	for _, one := range v {
-		switch one {
-		case evaluation.Satisfied:
-			one = evaluation.NotSatisfied
-		case evaluation.NotSatisfied:
-			one = evaluation.Satisfied
-		}
-		all = append(all, one)
-	}
-	return all
+// verdict is that of a policy of which all is known.
+func (e *explainer) verdict(p *cedar.Policy) verdicts {
+	return 1 << slices.Index(inOrder[:], e.holds(p))
 }
+
+// mark finds out which parts of a condition are open.
+func (e *explainer) mark(c *condition) (open bool) {
+	for _, part := range c.parts {
+		open = e.mark(part) || open
+	}
+	c.open = open || len(c.parts) == 0 && e.open(c)
+	return c.open
+}
+
+// not swaps what is true and what is false.
+func (v verdicts) not() verdicts { return v&errored | v&satisfied>>1 | v&notSatisfied<<1 }
 
 // then are the verdicts if what comes next is evaluated only after this one of them.
-func (v verdicts) then(after evaluation.Verdict, next verdicts) (all verdicts) {
-	for _, one := range v {
-		if one == after {
-			all = append(all, next...)
-		} else {
-			all = append(all, one)
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// branch are the verdicts of an if with this one test.
-func (v verdicts) branch(then, otherwise verdicts) verdicts {
-	switch v[0] {
-	case evaluation.Satisfied:
-		return then
-	case evaluation.NotSatisfied:
-		return otherwise
+func (v verdicts) then(after, next verdicts) verdicts {
+	if v.may(after) {
+		v = v&^after | next
 	}
 	return v
 }
 
 // outcomes are what the body of a condition can come to. cedar-go evaluates each part of it that is known.
 func (e *explainer) outcomes(c *condition) verdicts {
-	if !e.open(c) {
+	if !c.open {
 		if c.alone == nil {
 			c.alone = c.body.Policy()
 		}
-		return verdicts{e.holds(c.alone)}
+		return e.verdict(c.alone)
 	}
-	switch op := bundle.OpOf(c.body.Body); op {
+	switch bundle.OpOf(c.body.Body) {
 	case bundle.OpNot:
-		return e.part(c, 0).not()
+		return e.outcomes(c.parts[0]).not()
 	case bundle.OpAnd:
-		return e.part(c, 0).then(evaluation.Satisfied, e.part(c, 1))
+		return e.outcomes(c.parts[0]).then(satisfied, e.outcomes(c.parts[1]))
 	case bundle.OpOr:
-		return e.part(c, 0).then(evaluation.NotSatisfied, e.part(c, 1))
+		return e.outcomes(c.parts[0]).then(notSatisfied, e.outcomes(c.parts[1]))
 	case bundle.OpIf:
-		var all verdicts
-		then, otherwise := e.part(c, 1), e.part(c, 2) // once: each may be an if itself
-		for _, test := range e.part(c, 0) {
-			all = append(all, verdicts{test}.branch(then, otherwise)...)
+		test := e.outcomes(c.parts[0])
+		all := test & errored
+		if test.may(satisfied) {
+			all |= e.outcomes(c.parts[1])
 		}
-		slices.Sort(all)
-		return slices.Compact(all)
+		if test.may(notSatisfied) {
+			all |= e.outcomes(c.parts[2])
+		}
+		return all
 	}
 	return anything
-}
-
-// Verdicts that are often possible. Nothing changes them.
-var (
-	anything     = verdicts{evaluation.Errored, evaluation.NotSatisfied, evaluation.Satisfied}
-	satisfied    = verdicts{evaluation.Satisfied}
-	notSatisfied = verdicts{evaluation.NotSatisfied}
-	maySatisfy   = verdicts{evaluation.NotSatisfied, evaluation.Satisfied}
-)
-
-// part is what an operand can come to.
-func (e *explainer) part(c *condition, n int) verdicts {
-	if c.parts == nil {
-		for _, body := range bundle.Children(c.body.Body) {
-			c.parts = append(c.parts, conditionOf(bundle.Conjunct{Body: body}))
-		}
-	}
-	return e.outcomes(c.parts[n])
 }

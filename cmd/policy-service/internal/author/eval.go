@@ -28,7 +28,7 @@ type Eval struct {
 // Help ends the command's help.
 func (Eval) Help() string {
 	return "With --record, a value that is masked in the record is not known. If the decision depends on such a value, the " +
-		"command says on which one, and does not decide. The command checks no proof: policy-service log verify does.\n\nExit codes: 0 allow, 1 deny, 2 if it could not decide, 3 allow with obligations."
+		"command says on which one, and does not decide. The command checks no proof: policy-service log verify does.\n\nExit codes: 0 allow, 1 deny, 2 if it could not decide, 3 allow with obligations. What is possible (options.unknown) exits with 0, and what is not with 1: that permits nothing."
 }
 
 // Run answers one request.
