@@ -79,10 +79,8 @@ func (s *Store) Follow(tenant, caller string, from Position, most int) (found []
 // allTold is the number up to which all changes of a caller's tasks are on record. What is not is told when it is.
 func (s *Store) allTold(tx *ledger.Tx, whose owner) uint64 {
 	last := tx.Last(bucketChanged)
-	for _, id := range s.ledger.UnrecordedItems() {
-		if a, found := ledger.GetItem[Approval](tx, id); !found || a.asker() != whose {
-			continue
-		}
+	theirs := func(n Notice) bool { return n.Tenant == whose.tenant && n.Caller == whose.subject.ID }
+	for _, id := range s.ledger.UnrecordedItems(theirs) {
 		for _, task := range followers(tx, id) {
 			if t, found := readTask(tx, task); found {
 				last = min(last, t.Changed-1)
