@@ -152,6 +152,35 @@ func TestCursorsOfTasks(t *testing.T) {
 	refused("of another file", again.program, "after="+again.cursor, 410)
 }
 
+// A cursor of what an older copy of the file does not know is good no more, also after somebody else's tasks have changed in
+// that copy: the tasks that are lost would never be told of.
+func TestCursorsOfWhatWasPutBack(t *testing.T) {
+	c := openDesk(t)
+	f := c.program("asker").follows()
+	f.requests(wants("push", push))
+	f.lists("")
+	kept := f.cursor
+	must(t, c.Stop(t.Context()))
+	older := c.file(approval.FileName)
+	c.open(pdptest.Bundle(approvalFiles()), public)
+	lost := f.requests(wants("list", push))
+	if got, _ := f.lists("&wait=30s"); stands(got) != "pending" || got[0].Task.ID != lost.Task.ID {
+		t.Fatalf("got %v", got)
+	}
+	c.restart(func() { c.write(approval.FileName, older) })
+	c.program("other-asker").requests(wants("push", push))
+	for _, query := range []string{"", "&wait=30s"} {
+		if status, text := c.do("asker", "GET", "/access/v1/requests?after="+f.cursor+query, ""); status != 410 {
+			t.Errorf("%s: got %d %s", query, status, text)
+		}
+	}
+	f.cursor = kept
+	mine := f.requests(wants("stop", push))
+	if got, more := f.lists(""); stands(got) != "pending" || got[0].Task.ID != mine.Task.ID || more {
+		t.Errorf("from what the copy knows: %v", got)
+	}
+}
+
 // A list has as many tasks as its program wants, and goes on. What changes meanwhile is told, once more if need be.
 func TestListOfTasksInPages(t *testing.T) {
 	c := openDesk(t)
