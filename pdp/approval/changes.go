@@ -36,8 +36,8 @@ type Followed struct {
 // copy of it.
 var ErrPosition = errors.New("the position is not one of this file")
 
-// FollowedFor is how long everything can be told that has changed since a position was given: until then no task is
-// forgotten that has changed since.
+// FollowedFor is how long everything can be told that has changed since somebody was told all that there was: until then
+// no task is forgotten that has changed since.
 const FollowedFor = leastKept / 2
 
 // Start is the position of who begins to follow the tasks of a caller in a tenant. From there come first the tasks that

@@ -181,6 +181,38 @@ func TestCursorsOfWhatWasPutBack(t *testing.T) {
 	}
 }
 
+// Who reads a page now and then, and never the last one, has to begin again before anything is forgotten that they were
+// not told of.
+func TestSlowReaderOfTasks(t *testing.T) {
+	c := openDesk(t, func(config *server.Config) { config.Approvals.Retain = time.Hour })
+	p := c.program("asker")
+	f := p.follows()
+	f.lists("")
+	const tasks = 4
+	var last task
+	for n := range tasks {
+		last = p.requests(wants("push", fmt.Sprintf(`"n":%d`, n)))
+		p.cancels(last.Task.ID, "")
+	}
+	for page := 1; page < tasks; page++ {
+		status, text := c.do(f.name, "GET", "/access/v1/requests?limit=1&after="+f.cursor, "")
+		if status == http.StatusGone && page > 1 {
+			return
+		}
+		if status != http.StatusOK {
+			t.Fatalf("page %d: got %d %s", page, status, text)
+		}
+		if _, more := f.reads(text); !more {
+			t.Fatalf("page %d is the last one", page)
+		}
+		c.pass(approval.FollowedFor - time.Second)
+	}
+	eventually(t, "they are forgotten", func() bool { return p.looks(last.Task.ID).status == http.StatusNotFound })
+	if got, _ := f.lists(""); len(got) == 0 {
+		t.Error("it is not told of the last task, and never to begin again")
+	}
+}
+
 // A list has as many tasks as its program wants, and goes on. What changes meanwhile is told, once more if need be.
 func TestListOfTasksInPages(t *testing.T) {
 	c := openDesk(t)
