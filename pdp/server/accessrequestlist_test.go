@@ -323,3 +323,25 @@ func TestWaitingForAnyTask(t *testing.T) {
 		t.Errorf("who begins does not wait: %d", status)
 	}
 }
+
+// A task of what is asked already is a change of its own: nobody files anything, and who waits is told all the same.
+func TestWaitingForATaskOfWhatIsAskedAlready(t *testing.T) {
+	c := openDesk(t)
+	p := c.program("asker")
+	question := wants("push", push)
+	question += "," + p.denied(question).denial()
+	p.submits(question, "Idempotency-Key", "one")
+	f := p.follows()
+	f.lists("")
+	waits := c.polls("asker", "/access/v1/requests?wait=30s&after="+f.cursor, 1)
+	eventually(t, "it has looked", func() bool { return c.Looks() >= 1 })
+	begun := time.Now()
+	second := p.submits(question, "Idempotency-Key", "two")
+	got := <-waits
+	if tasks, _ := f.reads(got.Body); got.Status != 200 || stands(tasks) != "pending" || tasks[0].Task.ID != second.Task.ID {
+		t.Errorf("got %d %s", got.Status, got.Body)
+	}
+	if time.Since(begun) > 25*time.Second { // at the end of its time everybody looks once more
+		t.Error("who waits is told of nothing")
+	}
+}
