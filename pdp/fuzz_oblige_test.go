@@ -22,7 +22,7 @@ func obliging(policies, definitions string) fstest.MapFS {
 // What an annotation and an obligations.yaml cost to load, at their worst. The
 // first two took 80 and 10 seconds before they were mended.
 func TestHostileObligations(t *testing.T) {
-	const bound = raceFactor * 20 * time.Second
+	const bound = 20 * time.Second
 	many := func(n int, format string) string {
 		var b strings.Builder
 		for i := range n {

@@ -106,7 +106,7 @@ func TestATenantAtAllItsBoundsLoadsInASecond(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			took := loadCPU(t, tenantFiles(files...), "") - alone
 			t.Logf("%s: %v of CPU", name, took.Round(time.Millisecond))
-			if took > raceFactor*5*time.Second {
+			if took > 5*time.Second {
 				t.Errorf("the tenant takes %v of CPU", took)
 			}
 		})
@@ -122,7 +122,7 @@ func TestATenantAtAllItsBoundsLoadsInASecond(t *testing.T) {
 		}))
 	took := loadCPU(t, tenantFiles(all...), "") - alone
 	t.Logf("all at once: %v of CPU", took.Round(time.Millisecond))
-	if took > raceFactor*5*time.Second {
+	if took > 5*time.Second {
 		t.Errorf("the tenant takes %v of CPU", took)
 	}
 }
@@ -223,7 +223,7 @@ func TestATenantBeyondABoundIsRefusedInItsPlace(t *testing.T) {
 			if at.Code != c.code || !strings.HasPrefix(at.File, "tenants/t/"+c.file) || c.line >= 0 && at.Line != c.line || c.line < 0 && at.Line == 0 {
 				t.Errorf("got %+v", at)
 			}
-			if took > raceFactor*5*time.Second {
+			if took > 5*time.Second {
 				t.Errorf("it takes %v of CPU", took)
 			}
 		})

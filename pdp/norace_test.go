@@ -2,4 +2,4 @@
 
 package pdp
 
-const raceFactor = 1
+const raceDetector = false

@@ -2,5 +2,5 @@
 
 package pdp
 
-// raceFactor is what the race detector costs, roughly.
-const raceFactor = 8
+// raceDetector is whether the tests were built with it.
+const raceDetector = true

@@ -64,6 +64,15 @@ func (d *Decision) qualify(body, context jsontext.Value) {
 	d.permit = d.allow && d.err == nil
 }
 
+// ofAll refuses what qualifies several answers together: nobody knows which of them it is for.
+func ofAll(body, context jsontext.Value, what string) *Error {
+	all := Decision{allow: true}
+	if all.qualify(body, context); all.conditional() {
+		return &Error{Kind: Obligated, Detail: what + " as a whole carries obligations"}
+	}
+	return all.err
+}
+
 // conditional reports whether the PDP allows, and nothing is wrong with that but
 // that the obligations are still to be discharged.
 func (d Decision) conditional() bool { return d.allow && d.err != nil && d.err.Kind == Obligated }
@@ -105,7 +114,7 @@ func itemError(v jsontext.Value) *Error {
 	}
 	if json.Unmarshal(v, &said) == nil {
 		e.Status, _ = strconv.Atoi(string(said.Status)) // anything but an integer is 0
-		e.Detail = printable(text("", said.Message))
+		e.Detail = text("", said.Message)               // whoever knows what was sent makes it printable
 	}
 	return e
 }

@@ -39,7 +39,7 @@ type asking struct {
 type reply struct {
 	body       []byte
 	decisionID string
-	token      string // what no error may repeat
+	secrets    secrets
 	retryAfter time.Duration
 }
 
@@ -89,6 +89,7 @@ func (c *Client) once(ctx context.Context, a asking, id string, read func(reply)
 	if failure != nil {
 		return failure
 	}
+	hidden := secrets{token, a.person.secret()}
 	r.Header.Set("Accept", "application/json")
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
@@ -99,15 +100,15 @@ func (c *Client) once(ctx context.Context, a asking, id string, read func(reply)
 	if a.key != "" {
 		r.Header.Set("Idempotency-Key", a.key)
 	}
-	if a.person.token != "" {
-		r.Header.Set("Approver-Token", a.person.token)
+	if person := a.person.secret(); person != "" {
+		r.Header.Set("Approver-Token", person)
 	}
 	answer, err := c.http.Do(r)
 	if err != nil {
-		return broken(ctx, err, token, true)
+		return broken(ctx, err, hidden, true)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	return c.receive(ctx, answer, a, id, token, read)
+	return c.receive(ctx, answer, a, id, hidden, read)
 }
 
 // credentials adds them, where the request goes to the PDP's origin.
@@ -118,7 +119,7 @@ func (c *Client) credentials(r *http.Request, a asking) (token string, err *Erro
 	token, failure := c.token(r.Context())
 	switch {
 	case r.Context().Err() != nil:
-		return "", broken(r.Context(), r.Context().Err(), "", false)
+		return "", broken(r.Context(), r.Context().Err(), nil, false)
 	case failure != nil:
 		return "", notAsked("the token source failed") // its text may hold the credential
 	case !isToken(token):
@@ -129,12 +130,12 @@ func (c *Client) credentials(r *http.Request, a asking) (token string, err *Erro
 }
 
 // receive judges what came back by everything but what it says.
-func (c *Client) receive(ctx context.Context, answer *http.Response, a asking, id, token string, read func(reply) *Error) *Error {
+func (c *Client) receive(ctx context.Context, answer *http.Response, a asking, id string, hidden secrets, read func(reply) *Error) *Error {
 	if a.statuses == nil {
 		a.statuses = []int{http.StatusOK}
 	}
 	if !slices.Contains(a.statuses, answer.StatusCode) {
-		return c.refusal(answer, token)
+		return c.refusal(answer, hidden)
 	}
 	echoes := answer.Header.Values("X-Request-ID")
 	if id != "" && c.echo && len(echoes) == 0 {
@@ -157,20 +158,20 @@ func (c *Client) receive(ctx context.Context, answer *http.Response, a asking, i
 	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, c.maxBody+1))
 	if err != nil {
-		return broken(ctx, err, token, false)
+		return broken(ctx, err, hidden, false)
 	}
 	if int64(len(body)) > c.maxBody {
 		return odd("its body is too large; see WithMaxBody")
 	}
-	failure := read(reply{body, printable(answer.Header.Get("X-Decision-Id")), token, c.retryAfter(answer.Header)})
+	failure := read(reply{body, printable(answer.Header.Get("X-Decision-Id")), hidden, c.retryAfter(answer.Header)})
 	if failure != nil {
-		failure.Detail = without(failure.Detail, token)
+		failure.Detail = hidden.printable(failure.Detail)
 	}
 	return failure
 }
 
 // refusal is the error of any status but the one that an answer has.
-func (c *Client) refusal(answer *http.Response, token string) *Error {
+func (c *Client) refusal(answer *http.Response, hidden secrets) *Error {
 	e := &Error{Kind: Odd, Status: answer.StatusCode, RetryAfter: c.retryAfter(answer.Header)}
 	switch {
 	case e.Status == http.StatusTooManyRequests, e.Status >= 500:
@@ -185,13 +186,13 @@ func (c *Client) refusal(answer *http.Response, token string) *Error {
 		Detail string `json:"detail"`
 	}
 	if body, err := io.ReadAll(io.LimitReader(answer.Body, 8<<10)); err == nil && json.Unmarshal(body, &problem) == nil {
-		e.Detail = printable(without(problem.Detail, token))
+		e.Detail = hidden.printable(problem.Detail)
 	}
 	return e
 }
 
 // broken is the error of an exchange that did not come to its end.
-func broken(ctx context.Context, err error, token string, beforeAnswer bool) *Error {
+func broken(ctx context.Context, err error, hidden secrets, beforeAnswer bool) *Error {
 	e := &Error{Kind: Unreachable, cause: err}
 	var u *url.Error
 	var timeout interface{ Timeout() bool }
@@ -208,17 +209,24 @@ func broken(ctx context.Context, err error, token string, beforeAnswer bool) *Er
 	if errors.As(e.cause, &u) {
 		e.cause = u.Err // without the URL, which the caller knows
 	}
-	if text := e.cause.Error(); text != without(text, token) {
-		e.cause = errors.New(without(text, token))
+	if text := e.cause.Error(); text != hidden.without(text) {
+		e.cause = errors.New(hidden.without(text))
 	}
 	e.Detail = printable(e.cause.Error())
 	return e
 }
 
-// without takes a credential out of a text: servers and proxies like to quote.
-func without(text, token string) string {
-	if token == "" {
-		return text
+// secrets are the credentials that were sent. No error repeats them: servers and proxies like to quote.
+type secrets []string
+
+func (s secrets) without(text string) string {
+	for _, secret := range s {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "…")
+		}
 	}
-	return strings.ReplaceAll(text, token, "…")
+	return text
 }
+
+// printable is a text from elsewhere for an error. It is cut last: what is cut in two is not found.
+func (s secrets) printable(text string) string { return printable(s.without(text)) }

@@ -77,10 +77,12 @@ func (c *Client) encodeBatch(semantic evaluation.Semantic, requests []evaluation
 }
 
 // readBatch fills in the decisions. The member decision beside evaluations means
-// nothing, as AuthZEN says, and an answer without evaluations is none.
+// nothing, as AuthZEN says, and an answer without evaluations is none. Obligations
+// beside them mean something, and nobody can say of which item.
 func readBatch(decisions []Decision, r reply, semantic evaluation.Semantic) *Error {
 	var top struct {
 		Evaluations jsontext.Value `json:"evaluations"`
+		Context     jsontext.Value `json:"context"`
 	}
 	var items []jsontext.Value
 	if json.Unmarshal(r.body, &top) != nil || top.Evaluations.Kind() != '[' || json.Unmarshal(top.Evaluations, &items) != nil {
@@ -89,11 +91,14 @@ func readBatch(decisions []Decision, r reply, semantic evaluation.Semantic) *Err
 	if len(items) > len(decisions) {
 		return odd("there are more answers than requests")
 	}
+	if err := ofAll(r.body, top.Context, "the batch"); err != nil {
+		return err
+	}
 	last := len(items) - 1
 	for n, item := range items {
 		d := read(item, evaluation.AuthZEN)
 		if d.err != nil {
-			d.err.Op, d.err.Detail = "batch", without(d.err.Detail, r.token)
+			d.err.Op, d.err.Detail = "batch", r.secrets.printable(d.err.Detail)
 		}
 		decisions[n] = d
 		if len(items) < len(decisions) && semantic.Decides(d.allow) != (n == last) {

@@ -61,6 +61,41 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// What stands beside the items and qualifies a decision denies all of them: nobody can say which of them it is for. What
+// means nothing there changes nothing.
+func TestBatchIsQualified(t *testing.T) {
+	const log = `[{"id":"a","type":"log"}]`
+	for beside, kind := range map[string]authzenclient.Kind{
+		`"context":{"obligations":` + log + `}`:                            authzenclient.Obligated,
+		`"obligations":` + log:                                             authzenclient.Obligated,
+		`"obligations":{"log":true}`:                                       authzenclient.Obligated,
+		`"decision":false,"context":{"obligations":` + log + `}`:           authzenclient.Obligated,
+		`"obligation_details":` + log:                                      authzenclient.Odd,
+		`"obligations":7`:                                                  authzenclient.Odd,
+		`"context":{"obligations":"log"}`:                                  authzenclient.Odd,
+		`"context":{"required_obligations":["log"]}`:                       authzenclient.Odd,
+		`"context":7`:                                                      authzenclient.Odd,
+		`"context":{"error":{"status":500}}`:                               authzenclient.BadItem,
+		`"error":"m"`:                                                      authzenclient.BadItem,
+		`"decision":false,"context":{"reason":"x","obligations":[]}`:       "",
+		`"decision":false,"allow":false,"context":null,"obligations":null`: "",
+	} {
+		var p pep
+		c := newClient(t, stub(t, says(`{`+beside+`,"evaluations":[{"decision":true},{"decision":true}]}`)))
+		for _, d := range c.EvaluateBatch(t.Context(), evaluation.DenyOnFirstDeny, question, question) {
+			if kind != "" {
+				wantDeny(t, d, kind)
+			} else if !d.Permitted() {
+				t.Errorf("%s: %v", beside, d)
+			}
+		}
+		all := c.DecideBatch(t.Context(), evaluation.DenyOnFirstDeny, p.handlers().Types(), question, question)
+		if e := authzenclient.DischargeAll(t.Context(), p.handlers(), all...); e.Permitted() != (kind == "") || len(p.done) > 0 {
+			t.Errorf("%s: %v, done %v", beside, e.First(), p.done)
+		}
+	}
+}
+
 func letter(t *testing.T, d authzenclient.Decision) string {
 	t.Helper()
 	var e *authzenclient.Error

@@ -11,11 +11,16 @@ import (
 
 // DecideBody is [Client.Decide] of a request that somebody else wrote, as the body that AuthZEN
 // has for it. It is sent as it is, null members included, with nothing but the declaration
-// added. People cannot be asked about what it denies.
+// added. A body with evaluations is not sent: see [Client.DecideBatchBody]. People cannot be
+// asked about what it denies.
 func (c *Client) DecideBody(ctx context.Context, body []byte, types []string) Undischarged {
 	q, err := written(body)
 	var text []byte
-	if err == nil && present(q.Options) {
+	switch {
+	case err != nil:
+	case q.Evaluations != nil:
+		err = notAsked("the body has evaluations, which are a batch; use DecideBatchBody")
+	case present(q.Options):
 		err = onlyPossible()
 	}
 	if err == nil {
@@ -61,7 +66,7 @@ func batchBody(semantic evaluation.Semantic, body []byte, types []string) (text 
 		if failure == nil && present(item.Options) {
 			failure = onlyPossible()
 		}
-		if failure == nil && item.Context != nil { // it takes the place of what is shared
+		if failure == nil && present(item.Context) { // it takes the place of what is shared; null does not
 			repeat = min(repeat, item.repeat())
 			items[i], failure = item.declaring(types)
 		}

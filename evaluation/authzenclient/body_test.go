@@ -27,8 +27,8 @@ func TestDecideBody(t *testing.T) {
 		}
 	}
 	asked = nil
-	const batch = `{"subject":{"type":"a","id":"b"},"context":{"agent":null},"evaluations":[{"resource":{"type":"d","id":"e"}},{"context":{"z":null},"x":1}]}`
-	const want = `{"subject":{"type":"a","id":"b"},"context":{"agent":null,` + log + `},"evaluations":[{"resource":{"type":"d","id":"e"}},{"context":{` + log + `,"z":null},"x":1}],"options":{"evaluations_semantic":"deny_on_first_deny"}}`
+	const batch = `{"subject":{"type":"a","id":"b"},"context":{"agent":null},"evaluations":[{"resource":{"type":"d","id":"e"},"context":null},{"context":{"z":null},"x":1}]}`
+	const want = `{"subject":{"type":"a","id":"b"},"context":{"agent":null,` + log + `},"evaluations":[{"resource":{"type":"d","id":"e"},"context":null},{"context":{` + log + `,"z":null},"x":1}],"options":{"evaluations_semantic":"deny_on_first_deny"}}`
 	all := c.DecideBatchBody(t.Context(), evaluation.DenyOnFirstDeny, []byte(batch), []string{"log"})
 	if len(all) != 2 || !authzenclient.DischargeAll(t.Context(), nil, all...).Permitted() || len(asked) != 1 || asked[0] != want {
 		t.Errorf("%v, sent\n%s, want\n%s", all, asked, want)
@@ -47,15 +47,17 @@ func TestDecideBodyRefuses(t *testing.T) {
 		`{"evaluations":[{"resource":{"id":"a","id":"b"}}]}`, `{"evaluations":[7]}`, `{"evaluations":[null]}`, `{"evaluations":[{"context":7}]}`,
 		`{"evaluations":[{}],"options":{}}`, `{"evaluations":[]}`, `{"evaluations":{}}`, `{"evaluations":null}`,
 	} {
-		if !strings.Contains(body, "evaluations") {
-			if u := c.DecideBody(t.Context(), []byte(body), nil); !u.Denied() || u.Err() == nil {
-				t.Errorf("%q: %v", body, u)
-			}
+		if u := c.DecideBody(t.Context(), []byte(body), nil); !u.Denied() || u.Err() == nil {
+			t.Errorf("%q: %v", body, u)
 		}
 		all := c.DecideBatchBody(t.Context(), "", []byte(body), nil)
 		if len(all) != 1 || !all[0].Denied() || all[0].Err() == nil {
 			t.Errorf("%q: %v", body, all)
 		}
+	}
+	// A batch asked about as one request would be decided by what its evaluations share.
+	if u := c.DecideBody(t.Context(), []byte(`{"subject":{"type":"a","id":"b"},"action":{"name":"c"},"resource":{"type":"d","id":"e"},"evaluations":[{}]}`), nil); !u.Denied() || u.Err() == nil {
+		t.Errorf("a batch: %v", u)
 	}
 	for _, u := range append(c.DecideBatchBody(t.Context(), "some", []byte(`{"evaluations":[{}]}`), nil), c.DecideBatchBody(t.Context(), "", []byte(`{"evaluations":[{}]}`), []string{"\xff"})...) {
 		if !u.Denied() || u.Err() == nil {
@@ -102,5 +104,22 @@ func TestDecideBodyOfRealServer(t *testing.T) {
 	}
 	if got != "PDS" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// A context that is null is none, and what the batch shares still stands: with a context made of nothing in its place, the
+// forbid would not see that the item is frozen.
+func TestDecideBatchBodyKeepsWhatIsShared(t *testing.T) {
+	s := pdptest.Start(t, pdptest.Bundle(map[string]string{
+		"a.cedar": `@id("any") permit(principal, action, resource);
+@id("frozen") forbid(principal, action, resource) when { context has frozen && context.frozen };`,
+	}))
+	c := newClient(t, s.URL)
+	for item, permit := range map[string]bool{`"context":null,`: false, ``: false, `"context":{"frozen":false},`: true} {
+		body := `{"subject":{"type":"user","id":"u"},"action":{"name":"read"},"context":{"frozen":true},"evaluations":[{` + item + `"resource":{"type":"doc","id":"d"}}]}`
+		all := c.DecideBatchBody(t.Context(), evaluation.DenyOnFirstDeny, []byte(body), []string{"log"})
+		if e := authzenclient.DischargeAll(t.Context(), nil, all...); e.Permitted() != permit || e.First().Err() != nil {
+			t.Errorf("%s: %v", item, e.First())
+		}
 	}
 }

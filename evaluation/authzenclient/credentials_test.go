@@ -66,6 +66,44 @@ func TestNoErrorHoldsTheKey(t *testing.T) {
 	}
 }
 
+// Long texts are cut, and no part of a credential stays before the cut.
+func TestNoErrorHoldsHalfAKey(t *testing.T) {
+	const person = "eyJhbGciOi.0123456789.person.token"
+	as, err := authzenclient.PersonWith(person)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pad := 440; pad <= 520; pad += 8 {
+		text := strings.Repeat("x", pad) + secret + " " + person
+		said := fmt.Sprintf(`{"detail":"%[1]s","decision":false,"context":{"error":{"message":"%[1]s"}}}`, text)
+		item := fmt.Sprintf(`{"evaluations":[{"decision":false,"context":{"error":{"message":"%s"}}}]}`, text)
+		refuses, _ := scripted(t, []step{answer(401, said)}, authzenclient.WithKey(secret))
+		decides, _ := scripted(t, []step{answer(200, said)}, authzenclient.WithKey(secret))
+		batches, _ := scripted(t, []step{answer(200, item)}, authzenclient.WithKey(secret))
+		breaks, _ := scripted(t, []step{func(r *http.Request) (*http.Response, error) {
+			return nil, errors.New(strings.Repeat("x", pad) + fmt.Sprint(r.Header))
+		}}, authzenclient.WithKey(secret))
+		_, shown := refuses.Form(t.Context(), "a1", as, "")
+		_, voted := refuses.Respond(t.Context(), "a1", as, []byte(`{}`))
+		_, broken := breaks.Form(t.Context(), "a1", as, "")
+		for name, err := range map[string]error{
+			"refused": refuses.Evaluate(t.Context(), question).Err(), "decided": decides.Evaluate(t.Context(), question).Err(),
+			"item": batches.EvaluateBatch(t.Context(), "", question)[0].Err(), "network": breaks.Evaluate(t.Context(), question).Err(),
+			"form": shown, "vote": voted, "form, network": broken,
+		} {
+			if err == nil {
+				t.Fatal(name, "no error")
+			}
+			for ; err != nil; err = errors.Unwrap(err) {
+				said := fmt.Sprintf("%v %#v", err, err)
+				if strings.Contains(said, secret[:8]) || strings.Contains(said, person[:8]) && strings.Contains(name, "form") {
+					t.Errorf("%s, %d: %s", name, pad, said)
+				}
+			}
+		}
+	}
+}
+
 type failing struct{ text string }
 
 func (f failing) Read([]byte) (int, error) { return 0, errors.New("failed with " + f.text) }

@@ -138,7 +138,8 @@ func (u Undischarged) String() string {
 
 // Discharge calls the handlers for what u obliges to, be it an allow or a deny, as
 // [obligations.Discharge] does. It is the second of the three steps of [Client.Enforce]; the
-// third is [Client.Report].
+// third is [Client.Report]. A decision is for one act: who discharges it twice has the handlers
+// called twice.
 func (u Undischarged) Discharge(ctx context.Context, handlers obligations.Handlers) Enforcement {
 	e := Enforcement{of: u, report: obligations.Discharge(ctx, !u.Denied(), u.decision.obligations, handlers)}
 	e.ended = u.decision.allow && u.by.ended()

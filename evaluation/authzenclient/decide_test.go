@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"policy-service/evaluation"
@@ -157,6 +159,34 @@ func TestDischargeAll(t *testing.T) {
 				outcome(t, one)
 			}
 		})
+	}
+}
+
+// One answer that several discharge at once is to each of them what it is to one, and Break is of one copy.
+func TestDischargeAtOnce(t *testing.T) {
+	c := newClient(t, stub(t, says(`{"decision":true,"context":{"obligations":[{"id":"l","type":"log"}]}}`)))
+	var done atomic.Int64
+	handlers := obligations.Handlers{"log": func(context.Context, evaluation.Obligation) error { done.Add(1); return nil }}
+	u := c.Decide(t.Context(), question, handlers.Types())
+	both := authzenclient.DischargeAll(t.Context(), handlers, u, u)
+	var group sync.WaitGroup
+	for range 16 {
+		group.Go(func() {
+			e, all := u.Discharge(t.Context(), handlers), both
+			if !e.Permitted() || !all.Permitted() {
+				t.Error(e, all.First())
+			}
+			e.Break(evaluation.Obligation{ID: "l", Type: "log"}, errors.New("x"))
+			all.Break(evaluation.Obligation{ID: "l", Type: "log"}, errors.New("x"))
+			c.ReportAll(t.Context(), &all)
+			if e.Permitted() || all.Permitted() {
+				t.Error(e, all.First())
+			}
+		})
+	}
+	group.Wait()
+	if !both.Permitted() || done.Load() != 18 {
+		t.Errorf("%v, done %d times", both.First(), done.Load())
 	}
 }
 

@@ -63,9 +63,15 @@ func TestPerson(t *testing.T) {
 			t.Errorf("%q is a token", odd)
 		}
 	}
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
-		if text := fmt.Sprintf(verb, person); strings.Contains(text, "person.token") {
-			t.Errorf("%s prints %s", verb, text)
+	hex := fmt.Sprintf("%x", token)
+	for _, verb := range "bcdeEfFgGopqstTuUvwxX" {
+		for _, flag := range []string{"", "+", "#"} {
+			format := "%" + flag + string(verb)
+			for _, v := range []any{person, &person, struct{ p authzenclient.Person }{person}, []authzenclient.Person{person}} {
+				if text := strings.ToLower(fmt.Sprintf(format, v)); strings.Contains(text, "person.token") || strings.Contains(text, hex) {
+					t.Errorf("%s prints %s", format, text)
+				}
+			}
 		}
 	}
 	for name, test := range map[string]struct {
@@ -79,6 +85,7 @@ func TestPerson(t *testing.T) {
 		"without a status":  {said{200, `{"id":"a1"}`, nil}, true, false},
 		"a member twice":    {said{200, `{"id":"a1","status":"denied","status":"approved"}`, nil}, false, false},
 		"a list":            {said{200, `[]`, nil}, false, false},
+		"null":              {said{200, `null`, nil}, false, false},
 		"HTML":              {said{200, `{"id":"a1","status":"approved"}`, []string{"Content-Type", "text/html"}}, false, false},
 		"it quotes":         {said{404, `{"detail":"no person has ` + token + ` and ` + secret + `"}`, nil}, false, false},
 		"moved":             {said{307, ``, []string{"Location", "EVIL/x"}}, false, false},

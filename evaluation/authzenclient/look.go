@@ -106,7 +106,7 @@ func (c tasks) request(ctx context.Context, e Enforcement, options []ApprovalOpt
 // be, and is one approval request.
 //
 // An error says nothing of what people said. Where its kind is [Unreachable], [TimedOut] or
-// [Unavailable], look again later.
+// [Unavailable], look again after a pause, and not before [Error.RetryAfter]: Look makes none.
 func (c *Client) Look(ctx context.Context, h Handle, wait time.Duration) (Standing, error) {
 	s, err := tasks{c}.look(ctx, h, wait)
 	if err != nil {
@@ -131,10 +131,11 @@ func (c tasks) look(ctx context.Context, h Handle, wait time.Duration) (s Standi
 
 // watched looks until people have decided or the wait is up.
 func (c tasks) watched(ctx context.Context, h Handle, wait time.Duration) (s Standing, err *Error) {
-	return s, c.until(ctx, wait, func(wait time.Duration) (err *Error) {
+	err = c.until(ctx, wait, func(wait time.Duration) (err *Error) {
 		s, err = c.status(ctx, h, wait)
 		return err
 	}, func() (bool, time.Duration) { return !s.Pending(), s.told.retryAfter })
+	return s, err
 }
 
 // until asks until there is something to say, or the wait is up. A PDP that holds its answer
@@ -153,7 +154,7 @@ func (c tasks) until(ctx context.Context, wait time.Duration, ask func(time.Dura
 		}
 		pause := max(min(c.clock.pace(n), left), retryAfter)
 		if failure := c.clock.wait(ctx, min(pause, left)); failure != nil {
-			return broken(ctx, failure, "", false)
+			return broken(ctx, failure, nil, false)
 		}
 		if pause > left {
 			return nil
@@ -163,7 +164,8 @@ func (c tasks) until(ctx context.Context, wait time.Duration, ask func(time.Dura
 }
 
 // patiently asks with a wait, where the PDP takes one, and plainly where it does not: it, or
-// something between, may refuse the wait, or break it off.
+// something between, may refuse the wait, or break it off. Where it says for how long it is to
+// be left alone, it is.
 func (c tasks) patiently(ctx context.Context, wait time.Duration, ask func(time.Duration) *Error) *Error {
 	if of := c.http.Timeout; of > 0 {
 		wait = min(wait, of-c.timeout)
@@ -172,8 +174,13 @@ func (c tasks) patiently(ctx context.Context, wait time.Duration, ask func(time.
 		return ask(0)
 	}
 	err := ask(wait)
-	if err == nil || ctx.Err() != nil || err.Kind != Refused && !err.passing() {
+	if err == nil || ctx.Err() != nil || err.Kind != Refused && !err.passing() || err.RetryAfter > wait {
 		return err
+	}
+	if err.RetryAfter > 0 {
+		if failure := c.clock.wait(ctx, err.RetryAfter); failure != nil {
+			return broken(ctx, failure, nil, false)
+		}
 	}
 	if err = ask(0); err == nil {
 		c.waits.refuse(c.clock.now())

@@ -202,6 +202,7 @@ func TestAskRefuses(t *testing.T) {
 	look := push(nil)
 	look.Action.Name = "look"
 	owes := newClient(t, stub(t, says(strings.Replace(requestable, `"reason"`, `"obligations":[{"id":"x","type":"x"}],"reason"`, 1))))
+	written := newClient(t, stub(t, says(requestable))).DecideBody(t.Context(), []byte(`{}`), nil).Discharge(t.Context(), nil)
 	handled := []authzenclient.ApprovalOption{authzenclient.KeepHandle(nil)}
 	for name, test := range map[string]struct {
 		e       authzenclient.Enforcement
@@ -213,6 +214,7 @@ func TestAskRefuses(t *testing.T) {
 		"denied for good":    {c.Enforce(t.Context(), push(map[string]any{"frozen": true}), nil), nil, "no deny"},
 		"native":             {c.EnforceNative(t.Context(), push(nil), nil), nil, "tenant"},
 		"not discharged":     {owes.Enforce(t.Context(), question, nil), nil, "no handler"},
+		"a written body":     {written, nil, "no deny"},
 		"no function":        {denies(t, c, push(nil)), handled, "KeepHandle"},
 		"no UTF-8":           {denies(t, c, push(nil)), []authzenclient.ApprovalOption{authzenclient.WithJustification("\xff")}, "UTF-8"},
 		"two reasons":        {denies(t, c, push(map[string]any{"business_justification": "x"})), []authzenclient.ApprovalOption{authzenclient.WithJustification("x")}, "business_justification"},

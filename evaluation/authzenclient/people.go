@@ -11,21 +11,26 @@ import (
 
 // Person is somebody for whom a gateway shows a form, and sends what they say: by a token of
 // their own, beside the gateway's key. The zero Person is whom the client's own credential names.
-type Person struct{ token string }
+// No verb of fmt prints the token, also where a Person is in a struct: none follows a pointer there.
+type Person struct{ token *string }
 
 // PersonWith is the person of a bearer token, which is sent to the PDP and nowhere else.
 func PersonWith(token string) (Person, error) {
 	if !isToken(token) {
 		return Person{}, errors.New("authzen: the person's token is empty, or has characters that no header can carry")
 	}
-	return Person{token}, nil
+	return Person{&token}, nil
 }
 
 // String is for logs: it has nothing of the token.
 func (p Person) String() string { return "a person" }
 
-// GoString is String: no verb prints the token.
-func (p Person) GoString() string { return p.String() }
+func (p Person) secret() string {
+	if p.token == nil {
+		return ""
+	}
+	return *p.token
+}
 
 // Form is what a person is shown about one of [Standing.Approvals], as MCP's elicitation/create.
 // It is an API of this service alone. Form is approve, choose or review; "" is the one that the
@@ -38,7 +43,7 @@ func (c *Client) Form(ctx context.Context, approval string, as Person, form stri
 	}
 	err := tasks{c}.askFor(ctx, a, func(r reply) *Error {
 		var message map[string]any
-		if body = r.body; json.Unmarshal(body, &message) != nil {
+		if body = r.body; json.Unmarshal(body, &message) != nil || message == nil {
 			return odd("the body is not one JSON object without ambiguities")
 		}
 		return nil
@@ -68,14 +73,14 @@ func (c *Client) Respond(ctx context.Context, approval string, as Person, answer
 	return status, err
 }
 
-// askFor asks for a person. No error repeats their token.
+// askFor asks for a person.
 func (c tasks) askFor(ctx context.Context, a asking, read func(reply) *Error) error {
 	a.breaker = &breaker{}
 	_, err := c.ask(ctx, a, read)
 	if err == nil {
 		return nil
 	}
-	err.Op, err.Detail = a.op, without(err.Detail, a.person.token)
+	err.Op = a.op
 	return err
 }
 

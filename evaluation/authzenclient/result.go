@@ -119,13 +119,8 @@ func readPage(body []byte, s sought) (found []item, next string, err *Error) {
 	if json.Unmarshal(body, &top) != nil || top.Results.Kind() != '[' || json.Unmarshal(top.Results, &items) != nil {
 		return nil, "", odd("the body is not one JSON object with an array of results")
 	}
-	// Of what is said of a page nobody knows which results it is for.
-	whole := Decision{allow: true}
-	switch whole.qualify(body, top.Context); {
-	case whole.conditional():
-		return nil, "", &Error{Kind: Obligated, Detail: "the page as a whole carries obligations"}
-	case whole.err != nil:
-		return nil, "", whole.err
+	if err := ofAll(body, top.Context, "the page"); err != nil {
+		return nil, "", err
 	}
 	for _, i := range items {
 		r, err := readResult(i, s)

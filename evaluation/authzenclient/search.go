@@ -97,7 +97,7 @@ func (c *Client) search(ctx context.Context, s sought, q evaluation.Request) ite
 			for _, i := range found {
 				if s.keep != nil && !s.keep(ctx, i.decision) {
 					if ctx.Err() != nil { // this result may be missing for that alone
-						fail(broken(ctx, ctx.Err(), "", false))
+						fail(broken(ctx, ctx.Err(), nil, false))
 						return
 					}
 					continue

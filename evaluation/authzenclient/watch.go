@@ -26,8 +26,8 @@ type Changes struct {
 // for people now; look at what else is waited for once ([Client.Look]).
 //
 // So one call follows as many tasks as there are, where [Client.Look] is one call for each. Ask
-// again after an error of the kinds that Look names, with the same cursor. After one with the
-// status 410 begin anew: nobody can tell any more what has changed. A PDP that does not offer
+// again after an error of the kinds that Look names, after a pause and with the same cursor. After
+// one with the status 410 begin anew: nobody can tell any more what has changed. A PDP that does not offer
 // this answers 404 or 405, or names nothing to ask at; look at each task then.
 func (c *Client) Watch(ctx context.Context, after string, wait time.Duration) (Changes, error) {
 	changes, err := tasks{c}.watch(ctx, after, wait)
@@ -49,15 +49,18 @@ func (c tasks) watch(ctx context.Context, after string, wait time.Duration) (cha
 	} else {
 		wait = 0
 	}
-	return changes, c.until(ctx, min(wait, longestWait), func(wait time.Duration) *Error {
+	err = c.until(ctx, min(wait, longestWait), func(wait time.Duration) *Error {
 		a := asking{op: "watch", url: within(at, wait), wait: wait, method: http.MethodGet, repeat: unanswered, breaker: &breaker{}}
 		_, err := c.ask(ctx, a, func(r reply) (err *Error) {
-			changes, err = readChanges(r)
+			if changes, err = readChanges(r); changes.more && changes.cursor == after {
+				return odd("there is more to be had at once, it says, and no cursor to have it with")
+			}
 			return err
 		})
 		changes.pdp = c.pdp()
 		return err
 	}, func() (bool, time.Duration) { return len(changes.ids) > 0 || changes.more, 0 })
+	return changes, err
 }
 
 func readChanges(r reply) (changes Changes, err *Error) {

@@ -99,6 +99,7 @@ func TestWatchHostile(t *testing.T) {
 		"one, twice":         {answers(`{"tasks":[` + pendingTask + `,` + approvedYes + `],"cursor":"c"}`), "t1", "30s"},
 		"of several":         {answers(`{"tasks":[` + strings.Replace(pendingTask, `"display"`, `"items":[{}],"display"`, 1) + `,` + pendingTask + `],"cursor":"c"}`), "t1", "30s"},
 		"more":               {answers(`{"tasks":[],"cursor":"c","more":true}`), "none", "30s"},
+		"more, without end":  {answers(`{"tasks":[],"cursor":"a+b c","more":true}`), "", "30s"},
 		"no cursor":          {answers(`{"tasks":[]}`), "", "30s"},
 		"an empty cursor":    {answers(`{"tasks":[],"cursor":""}`), "", "30s"},
 		"no tasks":           {answers(`{"cursor":"c"}`), "", "30s"},
@@ -109,6 +110,8 @@ func TestWatchHostile(t *testing.T) {
 		"not offered":        {[]said{{404, `{}`, nil}}, "", "30s -"},
 		"moved":              {[]said{{302, "", []string{"Location", "EVIL/access/v1/requests"}}}, "", "30s"},
 		"down":               {[]said{{503, nothing, nil}}, "", "30s -"},
+		"left alone, long":   {[]said{{429, nothing, []string{"Retry-After", "3600"}}, {200, nothing, nil}}, "", "30s"},
+		"left alone, a bit":  {[]said{{503, nothing, []string{"Retry-After", "7"}}, {200, `{"tasks":[` + pendingTask + `],"cursor":"c"}`, nil}}, "t1", "30s -"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := fair()
@@ -145,9 +148,40 @@ func TestWatchHostile(t *testing.T) {
 			if err != nil && (!errors.As(err, &failure) || failure.Op != "watch") {
 				t.Errorf("got %v", err)
 			}
-			if took := h.now.Sub(began); (test.asked == "30s - - -" || test.asked == "30s - - - -") != (took == 30*time.Second) {
+			if took := h.now.Sub(began); name == "left alone, a bit" {
+				if took != 7*time.Second {
+					t.Errorf("it was left alone for %v", took)
+				}
+			} else if (test.asked == "30s - - -" || test.asked == "30s - - - -") != (took == 30*time.Second) {
 				t.Errorf("took %v", took)
 			}
 		})
+	}
+}
+
+// What another tenant's tasks have become is nothing that one learns of its own, be they called the same.
+func TestWatchIsOfOneTenant(t *testing.T) {
+	h := fair()
+	h.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"tasks":[`+approvedYes+`],"cursor":"c"}`)
+		return true
+	}
+	c := h.client(t)
+	s, err := c.Ask(t.Context(), c.Enforce(t.Context(), question, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own, ok := watches(t, c, "", 0).Of(s.Handle()); !ok || !own.Approved() {
+		t.Errorf("its own: %v", own)
+	}
+	if other, ok := watches(t, h.again(t, authzenclient.WithTenant("acme")), "", 0).Of(s.Handle()); ok || other.Approved() {
+		t.Errorf("the other tenant's: %v", other)
+	}
+	if none, ok := (authzenclient.Changes{}).Of(s.Handle()); ok || none.Approved() {
+		t.Errorf("of nothing: %v", none)
 	}
 }

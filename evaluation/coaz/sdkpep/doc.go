@@ -15,7 +15,8 @@
 // # Who calls
 //
 // The server validates the access token, as the binding wants it: signature, issuer, audience, expiry. It keeps the
-// claims with [WithClaims] in what the SDK knows of the token. A request without claims asks nothing and does not go on.
+// claims with [WithClaims] in what the SDK knows of the token. A request without claims asks nothing and does not go on,
+// unless a mapping of the operator's ([WithMapping]) needs none.
 //
 // # What it refuses to do
 //

@@ -3,6 +3,7 @@ package sdkpep
 import (
 	"context"
 	"log/slog"
+	"runtime/debug"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -15,7 +16,8 @@ import (
 
 // Middleware is the PEP of an MCP server. It asks the PDP by the mappings of b: that which the called tool declares, or
 // the default of the method. Tools gives the definition of a tool as tools/list shows it, and more, where the SDK has no
-// place for it ([Definition]); nil takes the server's own list.
+// place for it ([Definition]); a tool that it does not have is asked about by the default. Nil takes the server's own list
+// as the caller sees it, and refuses what is not in it.
 //
 // Add it to the server last, so that it stands before all other middleware.
 func Middleware(b *coaz.Binding, pdp *authzenclient.Client, tools func(name string) (evaluation.Object, bool), options ...Option) mcp.Middleware {
@@ -42,15 +44,16 @@ func WithHandlers(handlers obligations.Handlers) Option {
 // ResultHandler discharges an obligation on what a request resulted in, such as redact. It returns what leaves instead.
 type ResultHandler func(ctx context.Context, o evaluation.Obligation, result mcp.Result) (mcp.Result, error)
 
-// WithResultHandler gives what the server can do of an obligation type when it has the result. If h fails, or the
-// request itself does, the result is withheld. What a tool sends before its result (progress, logs, questions to the
+// WithResultHandler gives what the server can do of an obligation type when it has the result. If h fails or panics, or
+// the request itself fails, the result is withheld. What a tool sends before its result (progress, logs, questions to the
 // user) does not come by h.
 func WithResultHandler(obligationType string, h ResultHandler) Option {
 	return func(p *pep) { p.results[obligationType] = h }
 }
 
 // WithMapping has a method asked about by a mapping that the server's operator wrote ([coaz.Binding.Compile]), also one
-// that has no default, such as a method of the server's own. A mapping that a tool declares goes before it.
+// that has no default, such as a method of the server's own, and one that otherwise passes. A mapping that a tool declares
+// goes before it.
 func WithMapping(method string, m *coaz.Mapping) Option {
 	return func(p *pep) { p.methods[method] = m }
 }
@@ -89,7 +92,7 @@ var notifications = map[string]bool{
 }
 
 func (p *pep) handle(ctx context.Context, c call) (mcp.Result, error) {
-	if _, verdict := p.binding.Default(c.method); verdict == coaz.PassThrough && (c.method == "ping" || notifications[c.method]) {
+	if p.passes(c.method) {
 		return c.next(ctx, c.method, c.request)
 	}
 	allowed, owed, refusal := p.decide(ctx, c)
@@ -98,21 +101,21 @@ func (p *pep) handle(ctx context.Context, c call) (mcp.Result, error) {
 		p.log.InfoContext(ctx, "refused", "method", c.method, "code", refusal.wire.Code, "why", refusal.why)
 		return nil, refusal.wire
 	}
-	ctx, cancel := untilExpiry(ctx, c)
+	until, cancel := ctx, func() {}
+	if c.method == "subscriptions/listen" { // it goes on for long
+		until, cancel = expiring(ctx, tokenOf(c.request))
+	}
 	defer cancel()
-	result, err := c.next(ctx, c.method, c.request)
+	result, err := c.next(until, c.method, c.request)
 	if len(*owed) == 0 {
 		return result, err
 	}
-	if err != nil {
-		p.log.InfoContext(ctx, "withheld", "method", c.method, "why", err)
+	if err != nil { // its text may hold what is to be taken out, and goes nowhere
+		p.log.InfoContext(ctx, "withheld", "method", c.method, "why", "the request failed, and no handler changes an error")
 		return nil, withheld()
 	}
 	for _, o := range *owed {
-		if result, err = p.results[o.Type](ctx, o, result); err == nil && result == nil {
-			err = errNoResult
-		}
-		if err != nil {
+		if result, err = p.results[o.Type].change(ctx, o, result); err != nil {
 			allowed.Break(o, err)
 			p.log.WarnContext(ctx, "withheld", "method", c.method, "obligation", o.ID, "why", err)
 			return nil, withheld()
@@ -121,10 +124,33 @@ func (p *pep) handle(ctx context.Context, c call) (mcp.Result, error) {
 	return result, nil
 }
 
-// untilExpiry ends what goes on for long when the token does.
-func untilExpiry(ctx context.Context, c call) (context.Context, context.CancelFunc) {
-	info := tokenOf(c.request)
-	if c.method != "subscriptions/listen" || info == nil || info.Expiration.IsZero() {
+// passes reports whether nobody is asked about a method.
+func (p *pep) passes(method string) bool {
+	_, verdict := p.binding.Default(method)
+	return verdict == coaz.PassThrough && (method == "ping" || notifications[method]) && p.methods[method] == nil
+}
+
+// change has h change a result. As with other handlers, one that panics has failed, and so has one whose context has
+// ended, whatever it returns.
+func (h ResultHandler) change(ctx context.Context, o evaluation.Obligation, result mcp.Result) (changed mcp.Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			changed, err = nil, &obligations.Panic{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	changed, err = h(ctx, o, result)
+	switch {
+	case err != nil:
+		return nil, err
+	case changed == nil:
+		return nil, errNoResult
+	}
+	return changed, ctx.Err()
+}
+
+// expiring ends when a token does.
+func expiring(ctx context.Context, info *auth.TokenInfo) (context.Context, context.CancelFunc) {
+	if info == nil || info.Expiration.IsZero() {
 		return ctx, func() {}
 	}
 	return context.WithDeadline(ctx, info.Expiration)

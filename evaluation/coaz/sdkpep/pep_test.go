@@ -5,16 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/coaz"
 	"policy-service/evaluation/coaz/sdkpep"
 	"policy-service/obligations"
@@ -144,6 +147,21 @@ func TestListen(t *testing.T) {
 	if executed, asked := s.taken(); len(executed) != 1 || len(asked) != 2 {
 		t.Errorf("brief: executed %v, asked %v", executed, asked)
 	}
+	// It asks nothing after a deny, and no listener has it ask without end.
+	uris := func(n int) string { return "mem://secret" + strings.Repeat(`","mem://notes`, n-1) }
+	if a := listen("alice", ""); a.Error.Code != -32602 || s.effect("subscriptions/listen") {
+		t.Errorf("of no resource: %+v", a)
+	}
+	for n, want := range map[int]struct{ code, asked int }{64: {-32001, 2}, 65: {-32602, 0}} {
+		a := listen("alice", uris(n))
+		if executed, asked := s.taken(); a.Error.Code != want.code || len(executed) > 0 || len(asked) != want.asked {
+			t.Errorf("%d: %+v, executed %v, asked %v", n, a, executed, asked)
+		}
+	}
+	listen("bob", "mem://notes")
+	if executed, asked := s.taken(); len(executed) > 0 || len(asked) != 1 {
+		t.Errorf("bob: executed %v, asked %v", executed, asked)
+	}
 	letter := open(t, setting{modern: true, options: []sdkpep.Option{sdkpep.ToTheLetter()}})
 	for _, method := range []string{"subscriptions/listen", "server/discover", "resources/templates/list"} {
 		a := letter.send("alice", method, "", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"notifications":{},`+meta+`}}`)
@@ -177,7 +195,7 @@ func TestDefinitions(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	for _, damaged := range []string{``, `7`, `{"name":"x","name":"x"}`, `{"name":"x","inputSchema":7}`, `{"name":"x","inputSchema":{"x-authzen-mapping":{"a":1,"a":2}}}`} {
-		if d, err := sdkpep.Definition(json.RawMessage(damaged)); err == nil && damaged != `7` {
+		if d, err := sdkpep.Definition(json.RawMessage(damaged)); err == nil {
 			t.Errorf("%s is %v", damaged, d)
 		}
 	}
@@ -219,6 +237,14 @@ func TestOwnMethods(t *testing.T) {
 	}
 	if a := s.send("bob", "acme/search", "", `{"jsonrpc":"2.0","id":1,"method":"acme/search","params":{"query":"q",`+meta+`}}`); a.Error.Code != -32001 || s.effect("acme/search") {
 		t.Errorf("bob: %+v", a)
+	}
+	// What passes otherwise is asked about as well.
+	s = open(t, setting{options: []sdkpep.Option{sdkpep.WithMapping("ping", mapping)}})
+	c, err := s.client("alice")
+	s.must(err)
+	s.taken()
+	if err := c.Ping(t.Context(), nil); code(err) != -32602 || s.effect("ping") { // it has no query
+		t.Errorf("ping: %v", err)
 	}
 }
 
@@ -271,6 +297,8 @@ func TestFailsClosed(t *testing.T) {
 		"obliges":           {says(200, `{"decision":true,"context":{"obligations":[{"id":"a","type":"log"}]}}`), -32001, -32603},
 		"obliges of one":    {says(200, `{"evaluations":[{"decision":true},{"decision":true,"context":{"obligations":[{"id":"a","type":"log"}]}}]}`), -32603, -32001},
 		"obliges, unclear":  {says(200, `{"decision":true,"context":{"obligations":7}}`), -32603, -32603},
+		"obliges to both":   {says(200, `{"evaluations":[{"decision":true},{"decision":true}],"context":{"obligations":[{"id":"a","type":"log"}]}}`), -32603, -32001},
+		"too long":          {says(200, yes+strings.Repeat(" ", 4<<20)), -32603, -32603},
 		"secret in a no":    {says(200, `{"decision":false,"context":{"reason":"hunter2","reason_admin":"hunter2","error_detail":"hunter2"}}`), -32001, -32603},
 		"secret in a fault": {says(500, `{"detail":"hunter2"}`), -32603, -32603},
 		"secret in a 400":   {says(400, `{"detail":"hunter2"}`), -32602, -32602},
@@ -295,6 +323,19 @@ func TestFailsClosed(t *testing.T) {
 			}
 		})
 	}
+	t.Run("never answers", func(t *testing.T) {
+		h := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // otherwise nobody notices that the PEP hangs up
+			<-r.Context().Done()
+		}))
+		t.Cleanup(h.Close)
+		s := open(t, setting{modern: true, pdp: h.URL, client: []authzenclient.Option{authzenclient.WithTimeout(50 * time.Millisecond)}})
+		for _, tool := range []string{"get_customer", "copy_object", "weather"} {
+			if a := s.call("alice", tool, `{"id":"c","source":"/a","destination":"/b"}`); a.Error.Code != -32603 || a.Result != nil || s.effect("tools/call") {
+				t.Errorf("%s: %s", tool, a.text)
+			}
+		}
+	})
 	t.Run("nobody there", func(t *testing.T) {
 		s := open(t, setting{modern: true, pdp: "http://127.0.0.1:1"})
 		for method, body := range map[string]string{"tools/list": `{` + meta + `}`, "server/discover": `{` + meta + `}`} {
@@ -354,6 +395,8 @@ func TestObligations(t *testing.T) {
 	fails := func(context.Context, evaluation.Obligation, mcp.Result) (mcp.Result, error) {
 		return nil, errors.New("hunter2")
 	}
+	panics := func(context.Context, evaluation.Obligation, mcp.Result) (mcp.Result, error) { panic("hunter2") }
+	panicking := obligations.Handlers{"log": func(context.Context, evaluation.Obligation) error { panic("hunter2") }}
 	nothing := func(context.Context, evaluation.Obligation, mcp.Result) (mcp.Result, error) { return nil, nil }
 	for name, test := range map[string]struct {
 		options   []sdkpep.Option
@@ -366,6 +409,7 @@ func TestObligations(t *testing.T) {
 		"with handlers":    {[]sdkpep.Option{sdkpep.WithHandlers(handlers), sdkpep.WithResultHandler("redact", redact)}, `{}`, 0, 0, `"status":"discharged"`},
 		"that fail":        {[]sdkpep.Option{sdkpep.WithHandlers(handlers), sdkpep.WithResultHandler("redact", fails)}, `{}`, -32603, 0, `"status":"failed","detail":"its handler promised it, and it was not done"`},
 		"of no result":     {[]sdkpep.Option{sdkpep.WithHandlers(handlers), sdkpep.WithResultHandler("redact", nothing)}, `{}`, -32603, 0, `"status":"failed"`},
+		"that panic":       {[]sdkpep.Option{sdkpep.WithHandlers(panicking), sdkpep.WithResultHandler("redact", panics)}, `{}`, -32603, -32001, `"status":"failed","detail":"its handler promised it, and it was not done"`},
 		"of nothing":       {[]sdkpep.Option{sdkpep.WithHandlers(nil), sdkpep.WithResultHandler("redact", nil)}, `{}`, -32001, -32001, ""},
 		"tool that fails":  {[]sdkpep.Option{sdkpep.WithHandlers(handlers), sdkpep.WithResultHandler("redact", redact)}, `{"fail":1}`, -32603, 0, `"status":"discharged"`},
 	} {
@@ -444,7 +488,10 @@ func TestDefinitionChanges(t *testing.T) {
 		}
 	}
 	server.RemoveTools("changes")
-	if a := s.call("bob", "changes", `{"id":"c"}`); a.Error.Code != -32001 || s.effect("tools/call") {
-		t.Errorf("gone: %s", a.text)
+	for _, who := range []string{"alice", "bob"} {
+		a := s.call(who, "changes", `{"id":"c"}`)
+		if _, asked := s.taken(); a.Error.Code != -32602 || len(asked) > 0 {
+			t.Errorf("gone, %s: %s, asked %v", who, a.text, asked)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package sdkpep
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -82,6 +83,10 @@ func (p *pep) likeList(c call, op coaz.Operation) ([]question, coaz.Dialect, *re
 	if !ok || listen == nil || listen.Notifications == nil {
 		return all, coaz.AuthZEN, nil
 	}
+	// Each is a question: one message must not become any number of them.
+	if most := coaz.DefaultLimits().Entries; len(listen.Notifications.ResourceSubscriptions) > most {
+		return nil, 0, mappingError(fmt.Errorf("more than %d resourceSubscriptions; listen once more for the others", most))
+	}
 	subscribe, _ := p.binding.Default("resources/subscribe")
 	for _, uri := range listen.Notifications.ResourceSubscriptions {
 		params, err := evaluation.NewObject(map[string]any{"uri": uri})
@@ -129,42 +134,41 @@ func (p *pep) mapping(ctx context.Context, c call) (*coaz.Mapping, error) {
 
 // declaredBy is the mapping that a tool declares, nil if there is none.
 func (p *pep) declaredBy(ctx context.Context, c call, name string) (*coaz.Mapping, error) {
-	find := p.tools
-	var failure error
-	if find == nil {
-		find = func(name string) (o evaluation.Object, ok bool) {
-			o, ok, failure = listed(ctx, c, name)
-			return o, ok
+	if p.tools == nil {
+		definition, err := listed(ctx, c, name)
+		if err != nil {
+			return nil, err
 		}
+		return p.declared.of(p.binding, name, definition)
 	}
-	definition, ok := find(name)
-	if failure != nil || !ok {
-		return nil, failure
+	definition, ok := p.tools(name)
+	if !ok {
+		return nil, nil
 	}
 	return p.declared.of(p.binding, name, definition)
 }
 
-// listed looks for a tool in the server's own list, as the caller would.
-func listed(ctx context.Context, c call, name string) (o evaluation.Object, ok bool, err error) {
+// listed looks for a tool in the server's own list, as the caller would. It is an error if it is not there: another
+// middleware may hide a tool from the caller that can be called, and what it declares nobody would know.
+func listed(ctx context.Context, c call, name string) (o evaluation.Object, err error) {
 	session, is := c.request.GetSession().(*mcp.ServerSession)
 	if !is {
-		return o, false, errors.New("the tools of the server cannot be listed")
+		return o, errors.New("the tools of the server cannot be listed")
 	}
 	for cursor := ""; ; {
 		r := &mcp.ListToolsRequest{Session: session, Params: &mcp.ListToolsParams{Cursor: cursor}, Extra: c.request.GetExtra()}
 		result, err := c.next(ctx, "tools/list", r)
 		page, is := result.(*mcp.ListToolsResult)
 		if err != nil || !is {
-			return o, false, errors.New("the tools of the server cannot be listed")
+			return o, errors.New("the tools of the server cannot be listed")
 		}
 		for _, t := range page.Tools {
 			if t.Name == name {
-				o, err = Definition(t)
-				return o, err == nil, err
+				return Definition(t)
 			}
 		}
 		if page.NextCursor == "" || page.NextCursor == cursor {
-			return o, false, nil
+			return o, errors.New("the server lists no such tool")
 		}
 		cursor = page.NextCursor
 	}

@@ -67,6 +67,7 @@ var schemas = map[string]json.RawMessage{
 	"masked":       declares(`{"evaluation":{"action":{"name":"masked"},"resource":{"type":"x","id":"1"}}}`),
 	"logged":       declares(`{"evaluation":{"action":{"name":"logged"},"resource":{"type":"x","id":"1"}}}`),
 	"asked":        declares(`{"evaluation":{"action":{"name":"asked"},"resource":{"type":"x","id":"1"}}}`),
+	"constant":     declares(`{"evaluation":{"action":{"name":"x"},"resource":{"type":"x","id":"1"}}}`),
 	"malformed":    declares(`{"evaluation":{"action":{"name":"$params.("},"resource":{"type":"x","id":"1"}}}`),
 	"null":         declares(`null`),
 	"someone":      declares(`{"evaluation":{"subject":{"type":"identity","id":"$params.arguments.who"},"action":{"name":"x"},"resource":{"type":"x","id":"1"}}}`),
@@ -119,7 +120,7 @@ func (s *stage) must(err error) {
 
 // verify takes the claims for the token.
 func verify(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
-	info := auth.TokenInfo{Expiration: time.Now().Add(time.Hour), UserID: token}
+	info := auth.TokenInfo{Expiration: time.Now().Add(time.Hour)}
 	if token == "brief" {
 		info.Expiration, token = time.Now().Add(time.Second), "alice"
 	}

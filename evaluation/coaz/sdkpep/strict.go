@@ -4,19 +4,23 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/auth"
 )
 
 // Strict stands before the SDK's handler for HTTP, and refuses messages that two readers could read differently: with a
-// member twice, at any depth, or in another case than JSON-RPC has it; with bytes that are no UTF-8; with something
-// after the message; a batch; an id that a float64 cannot hold, or null; a request without an id; two Authorization
-// headers. All else it hands on as it came. Most is the size of a message in bytes; 0 is 4 MiB, as the SDK has it.
+// member twice, at any depth, or in another case than JSON-RPC has it, or MCP for what a request is about; with bytes that
+// are no UTF-8, or that are said to be none; with something after the message; a batch; an id that a float64 cannot hold,
+// or null; a request without an id; with a header twice that says what the message is, or whose. All else it hands on as
+// it came. Most is the size of a message in bytes; 0 is 4 MiB, as the SDK has it.
+//
+// A stream that a client opens for what the server says of itself (GET) ends when the token does.
 func Strict(next http.Handler, most int64) http.Handler {
 	if most == 0 {
 		most = 4 << 20
@@ -27,7 +31,13 @@ func Strict(next http.Handler, most int64) http.Handler {
 			return
 		}
 		if r.Method != http.MethodPost {
-			next.ServeHTTP(w, r)
+			ctx, cancel := expiring(r.Context(), auth.TokenInfoFromContext(r.Context()))
+			defer cancel()
+			next.ServeHTTP(w, r.WithContext(ctx))
+			return
+		}
+		if !plain(r.Header) {
+			http.Error(w, "the message is not plain JSON in UTF-8, or a header of it comes twice", http.StatusUnsupportedMediaType)
 			return
 		}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
@@ -49,6 +59,18 @@ func Strict(next http.Handler, most int64) http.Handler {
 	})
 }
 
+// plain reports whether the headers leave no doubt about what the body is.
+func plain(h http.Header) bool {
+	for name, values := range h {
+		if len(values) > 1 && (name == "Content-Type" || strings.HasPrefix(name, "Mcp-")) {
+			return false
+		}
+	}
+	_, parameters, err := mime.ParseMediaType(h.Get("Content-Type"))
+	charset, named := parameters["charset"]
+	return err == nil && h.Get("Content-Encoding") == "" && (!named || strings.EqualFold(charset, "utf-8"))
+}
+
 const (
 	parseError     = -32700
 	invalidRequest = -32600
@@ -63,11 +85,9 @@ func check(body []byte) (code int, detail string) {
 	case kind != '{' || json.Unmarshal(body, &message) != nil:
 		return parseError, "this is not one JSON object without ambiguities"
 	}
-	members := []string{"jsonrpc", "id", "method", "params", "result", "error"}
-	for name := range message {
-		if lower := strings.ToLower(name); lower != name && slices.Contains(members, lower) {
-			return invalidRequest, "a member is spelt in another case than JSON-RPC has it"
-		}
+	params := members(message["params"])
+	if misspelt(message, ofMessages) || misspelt(params, ofParams) || misspelt(members(params["ref"]), ofParams) {
+		return invalidRequest, "a member is spelt in another case than JSON-RPC or MCP has it"
 	}
 	id, has := message["id"]
 	method, asks := message["method"]
@@ -85,6 +105,32 @@ func check(body []byte) (code int, detail string) {
 		return invalidRequest, "a request has an id"
 	}
 	return 0, ""
+}
+
+// What says which request a message is. A reader that does not tell cases apart finds it under other names too.
+var (
+	ofMessages = []string{"jsonrpc", "id", "method", "params", "result", "error"}
+	ofParams   = []string{"name", "arguments", "uri", "ref", "argument", "type", "_meta"}
+)
+
+// misspelt reports whether a member is one of names but for its case.
+func misspelt(members map[string]jsontext.Value, names []string) bool {
+	for member := range members {
+		for _, name := range names {
+			if member != name && strings.EqualFold(member, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// members are those of an object, none of anything else.
+func members(v jsontext.Value) (all map[string]jsontext.Value) {
+	if v.Kind() == '{' {
+		_ = json.Unmarshal(v, &all) // it is valid
+	}
+	return all
 }
 
 // exact reports whether an id comes back as it was sent.

@@ -6,6 +6,8 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -64,15 +66,21 @@ func (i *issuer) token(t *testing.T, resource string, changes map[string]any, he
 			delete(claims, name)
 		}
 	}
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sign(t, jose.SigningKey{Algorithm: jose.ES256, Key: i.key}, payload, header)
+}
+
+// sign makes a token of a payload, whatever it holds.
+func sign(t *testing.T, key jose.SigningKey, payload []byte, header map[jose.HeaderKey]any) string {
+	t.Helper()
 	options := &jose.SignerOptions{ExtraHeaders: map[jose.HeaderKey]any{"typ": "at+jwt", "kid": "k"}}
 	for name, v := range header {
 		options.ExtraHeaders[name] = v
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: i.key}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	payload, err := json.Marshal(claims)
+	signer, err := jose.NewSigner(key, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,6 +271,12 @@ func TestExampleTokens(t *testing.T) {
 	good := change(nil)
 	parts := strings.Split(good, ".")
 	other := newIssuer(t)
+	payload, err1 := base64.RawURLEncoding.DecodeString(parts[1])
+	public, err2 := x509.MarshalPKIXPublicKey(r.issuer.key.Public())
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	signing := jose.SigningKey{Algorithm: jose.ES256, Key: r.issuer.key}
 	for name, test := range map[string]struct {
 		token string
 		good  bool
@@ -282,6 +296,9 @@ func TestExampleTokens(t *testing.T) {
 		"unsigned":         {parts[0] + "." + parts[1] + ".", false},
 		"none":             {"eyJhbGciOiJub25lIn0." + parts[1] + ".", false},
 		"of another's":     {parts[0] + "." + strings.Split(change(map[string]any{"sub": "bob"}), ".")[1] + "." + parts[2], false},
+		"the public key":   {sign(t, jose.SigningKey{Algorithm: jose.HS256, Key: public}, payload, nil), false},
+		"a claim once":     {sign(t, signing, payload, nil), true},
+		"a claim twice":    {sign(t, signing, append([]byte(`{"sub":"bob",`), payload[1:]...), nil), false},
 		"garbage":          {"garbage", false},
 		"a claim too odd":  {change(map[string]any{"__entity": "x"}), false},
 	} {

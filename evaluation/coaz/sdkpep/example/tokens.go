@@ -52,9 +52,7 @@ func (t *tokens) verify(ctx context.Context, token string, _ *http.Request) (*au
 	if err != nil {
 		return nil, fmt.Errorf("%w: its claims can be read in two ways, or are too many", auth.ErrInvalidToken)
 	}
-	client, _ := claims.Get("client_id")
-	who := strings.Join([]string{verified.Issuer, verified.Subject, client.Text()}, "\x00")
-	return sdkpep.WithClaims(auth.TokenInfo{Expiration: verified.Expiry, UserID: who}, claims), nil
+	return sdkpep.WithClaims(auth.TokenInfo{Expiration: verified.Expiry}, claims), nil
 }
 
 // keys finds the issuer's keys the first time that they are needed: the issuer may come after this server.
