@@ -20,6 +20,7 @@ type shelf struct {
 	left          map[string]int
 	others        map[string]int // uses that others make between Find and Reserve
 	fails         string         // the approval of which nothing can be reserved
+	leave         func()         // the caller goes away as soon as something is reserved
 	record        func() error
 	recorded      []string
 	settled       []string
@@ -45,10 +46,14 @@ func (s *shelf) Reserve(_ context.Context, a pdp.ApprovalRequest, id string) (pd
 		return nil, nil
 	}
 	s.left[id]--
+	s.leave()
 	return &taken{s, id, []string{a.Decision}}, nil
 }
 
-func (s *shelf) Record(_ context.Context, records []pdp.Record) error {
+func (s *shelf) Record(ctx context.Context, records []pdp.Record) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	for _, r := range records {
 		s.recorded = append(s.recorded, r.ID)
 	}
@@ -87,6 +92,7 @@ func TestUsesOfABatch(t *testing.T) {
 		items    string // the resource of each
 		others   map[string]int
 		fails    string
+		leaves   bool
 		record   func() error
 		instead  []pdp.ApprovalMode // of SpendOrOffer
 		want     string             // the answers; what was settled
@@ -106,6 +112,7 @@ func TestUsesOfABatch(t *testing.T) {
 		"an allow ends it":            {items: "x b a", semantic: evaluation.PermitOnFirstPermit, want: "-+; b spent by d.1"},
 		"faster, and it goes on":      {items: "a x b c", semantic: evaluation.PermitOnFirstPermit, others: map[string]int{"a": 1}, want: "--+; b spent by d.2"},
 		"faster, to the end":          {items: "a b", semantic: evaluation.PermitOnFirstPermit, others: map[string]int{"a": 1, "b": 1}, want: "--; "},
+		"its caller goes away":        {items: "b a", leaves: true, want: "++; a spent by d.1, b spent by d.0"},
 		"nothing is on record":        {items: "b a", record: func() error { return failed }, want: "error; a in doubt by d.1, b in doubt by d.0"},
 		"a panic":                     {items: "b a", record: func() error { panic(failed) }, want: "error; a in doubt by d.1, b in doubt by d.0"},
 		"one that cannot be reserved": {items: "b a c", fails: "b", want: "error; a in doubt by d.1"},
@@ -115,7 +122,12 @@ func TestUsesOfABatch(t *testing.T) {
 			if problems.Refuse() {
 				t.Fatal(problems)
 			}
-			s := &shelf{left: map[string]int{"a": 1, "b": 1, "c": 2}, others: test.others, fails: test.fails, record: test.record}
+			s := &shelf{left: map[string]int{"a": 1, "b": 1, "c": 2}, others: test.others, fails: test.fails, record: test.record, leave: func() {}}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if test.leaves {
+				s.leave = cancel
+			}
 			if s.record == nil {
 				s.record = func() error { return nil }
 			}
@@ -132,7 +144,7 @@ func TestUsesOfABatch(t *testing.T) {
 			got := "error"
 			func() {
 				defer func() { _ = recover() }()
-				answer, err := p.EvaluateBatch(t.Context(), pdp.BatchCall{Batch: batch, Approvals: mode})
+				answer, err := p.EvaluateBatch(ctx, pdp.BatchCall{Batch: batch, Approvals: mode})
 				if err != nil {
 					if !errors.Is(err, pdp.ErrNotRecorded) {
 						t.Errorf("got %v", err)

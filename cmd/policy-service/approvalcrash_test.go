@@ -52,24 +52,36 @@ func TestApprovalCrash(t *testing.T) {
 	}
 	c := &approvalCrash{t: t, dir: t.TempDir(), allowed: map[string]int{}, went: map[string]int{}}
 	c.prepare()
-	for n := range rounds {
-		c.round(n)
-		if t.Failed() {
-			return
-		}
+	server, addr, on := c.rounds(rounds, c.story)
+	if server == nil {
+		return
 	}
-	last, _ := serveIn(t, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"))
-	if err := last.Process.Signal(syscall.SIGTERM); err != nil { // it signs what the others left unsigned
-		t.Fatal(err)
-	}
-	if err := last.Wait(); err != nil {
-		t.Fatalf("%v\n%s", err, last.Stderr)
-	}
-	on := c.recorded()
-	server, addr := serveIn(t, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"))
 	defer c.kill(server)
 	c.finish(addr, on)
 	c.finishRounds(addr, on)
+}
+
+// rounds kills the server so many times while callers go through a story. Then it reads what is on record, and starts a
+// server that stays. There is none if something went wrong.
+func (c *approvalCrash) rounds(
+	n int, story func(ctx context.Context, addr, question string),
+) (server *exec.Cmd, addr string, on crashRecord) {
+	for round := range n {
+		c.round(round, story)
+		if c.t.Failed() {
+			return nil, "", on
+		}
+	}
+	last, _ := serveIn(c.t, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"))
+	if err := last.Process.Signal(syscall.SIGTERM); err != nil { // it signs what the others left unsigned
+		c.t.Fatal(err)
+	}
+	if err := last.Wait(); err != nil {
+		c.t.Fatalf("%v\n%s", err, last.Stderr)
+	}
+	on = c.recorded()
+	server, addr = serveIn(c.t, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"))
+	return server, addr, on
 }
 
 func (c *approvalCrash) path(name string) string { return filepath.Join(c.dir, name) }
@@ -104,8 +116,8 @@ func (c *approvalCrash) prepare() {
 	c.mia = add(auth.KeySpec{Name: "mia", Principal: auth.Principal{Type: "user", ID: "mia"}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}})
 }
 
-// round has a few callers go through the story until the server is killed.
-func (c *approvalCrash) round(n int) {
+// round has a few callers go through a story until the server is killed.
+func (c *approvalCrash) round(n int, story func(ctx context.Context, addr, question string)) {
 	// In best effort too: what spends a use is on record before anybody hears of it.
 	mode := []string{"strict", "best_effort"}[n%2]
 	server, addr := serveIn(c.t, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"), "--log-mode", mode)
@@ -118,7 +130,7 @@ func (c *approvalCrash) round(n int) {
 	for caller := range 4 {
 		callers.Go(func() {
 			for k := 0; ctx.Err() == nil; k++ {
-				c.story(ctx, addr, fmt.Sprintf("%d-%d-%d", n, caller, k))
+				story(ctx, addr, fmt.Sprintf("%d-%d-%d", n, caller, k))
 			}
 		})
 	}
@@ -305,11 +317,12 @@ func (c *approvalCrash) finishRounds(addr string, on crashRecord) {
 }
 
 // crashRecord is what a log has: the questions that were approved, the decisions by which each
-// used that, and how often each round of such a decision is there.
+// used that, how often each round of such a decision is there, and the decisions of each batch.
 type crashRecord struct {
 	approved map[string]bool
 	used     map[string][]crashLine
 	rounds   map[string]int
+	batches  map[string][]crashLine
 }
 
 // crashLine is a record, as far as it is looked at.
@@ -337,7 +350,7 @@ func (l crashLine) approval() string { return l.Discharged[0].Approval }
 // recorded reads the log, which verifies.
 func (c *approvalCrash) recorded() crashRecord {
 	c.t.Helper()
-	on := crashRecord{map[string]bool{}, map[string][]crashLine{}, map[string]int{}}
+	on := crashRecord{map[string]bool{}, map[string][]crashLine{}, map[string]int{}, map[string][]crashLine{}}
 	questions := map[string]string{} // by approval
 	var export bytes.Buffer
 	command := exec.CommandContext(c.t.Context(), "policy-service", "log", "export", "--data", c.path("data"))
@@ -355,6 +368,9 @@ func (c *approvalCrash) recorded() crashRecord {
 			continue
 		}
 		question := r.Request.Context.Arguments.Question
+		if batch, _, is := strings.Cut(r.ID, "."); is && r.Kind == decisionlog.KindDecision {
+			on.batches[batch] = append(on.batches[batch], r)
+		}
 		switch {
 		case r.Event == "filed":
 			questions[r.Details.Approval] = question

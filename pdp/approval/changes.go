@@ -18,7 +18,7 @@ import (
 // Position is where somebody is who follows the tasks of a caller: what comes after it was not told yet. [Store.Start]
 // gives the first one.
 type Position struct {
-	// File is the name of the file, and Number that of the last change that was told.
+	// File is the name that the file had then, and Number that of the last change that was told.
 	File   string
 	Number uint64
 	// Waiting is set while tasks that wait are told. It is the last of them: the id of an approval, a zero byte, and
@@ -36,15 +36,15 @@ type Followed struct {
 // copy of it.
 var ErrPosition = errors.New("the position is not one of this file")
 
-// FollowedFor is how long everything can be told that has changed since a position was given: until then no task is
-// forgotten that has changed since.
+// FollowedFor is how long everything can be told that has changed since somebody was told all that there was: until then
+// no task is forgotten that has changed since.
 const FollowedFor = leastKept / 2
 
 // Start is the position of who begins to follow the tasks of a caller in a tenant. From there come first the tasks that
 // wait for a person, and then the changes since.
 func (s *Store) Start(tenant, caller string) (at Position, err error) {
 	whose := owner{tenant, evaluation.Ref{ID: caller}}
-	err = s.ledger.View(func(tx *ledger.Tx) { at = Position{s.file, s.allTold(tx, whose), begins} })
+	err = s.ledger.View(func(tx *ledger.Tx) { at = Position{s.name(), s.allTold(tx, whose), begins} })
 	return at, err
 }
 
@@ -57,10 +57,11 @@ func (s *Store) Start(tenant, caller string) (at Position, err error) {
 func (s *Store) Follow(tenant, caller string, from Position, most int) (found []Followed, end Position, more bool, err error) {
 	whose := owner{tenant, evaluation.Ref{ID: caller}}
 	err = s.ledger.View(func(tx *ledger.Tx) {
-		if from.File != s.file || from.Number > tx.Last(bucketChanged) {
+		if !s.knows(from) {
 			tx.Fail(ErrPosition)
 			return
 		}
+		from.File = s.name()
 		if end = from; from.Waiting != "" {
 			found, end, more = s.waitingTasks(tx, whose, from, most)
 		}
@@ -79,10 +80,8 @@ func (s *Store) Follow(tenant, caller string, from Position, most int) (found []
 // allTold is the number up to which all changes of a caller's tasks are on record. What is not is told when it is.
 func (s *Store) allTold(tx *ledger.Tx, whose owner) uint64 {
 	last := tx.Last(bucketChanged)
-	for _, id := range s.ledger.UnrecordedItems() {
-		if a, found := ledger.GetItem[Approval](tx, id); !found || a.asker() != whose {
-			continue
-		}
+	theirs := func(n Notice) bool { return n.Tenant == whose.tenant && n.Caller == whose.subject.ID }
+	for _, id := range s.ledger.UnrecordedItems(theirs) {
 		for _, task := range followers(tx, id) {
 			if t, found := readTask(tx, task); found {
 				last = min(last, t.Changed-1)
@@ -188,12 +187,38 @@ func (o owner) taskOwner() []byte {
 	return of[:]
 }
 
-// nameFile reads the name of the file, and gives it one if it has none yet.
+// naming is a name of the file: it gets one whenever it is opened. Last is the number of the last change under that name,
+// once it has another one.
+type naming struct {
+	Name string `json:"name"`
+	Last uint64 `json:"last,omitzero"`
+}
+
+// mostNames is how many names a file has at most. Positions of the names before are good no more.
+const mostNames = 100
+
+// nameFile gives the file its next name.
 func (s *Store) nameFile() error {
-	err := s.ledger.View(func(tx *ledger.Tx) { tx.Get(ledger.BucketMeta, []byte(keyFile), &s.file) })
-	if err != nil || s.file != "" {
-		return err
-	}
-	s.file = rand.Text()
-	return s.ledger.Update(func(c *change) { c.Put(ledger.BucketMeta, []byte(keyFile), s.file) })
+	var names []naming
+	err := s.ledger.Update(func(c *change) {
+		c.Get(ledger.BucketMeta, []byte(keyNames), &names)
+		if n := len(names); n > 0 {
+			names[n-1].Last = c.Last(bucketChanged)
+		}
+		names = append(names, naming{Name: rand.Text()})
+		names = names[max(0, len(names)-mostNames):]
+		c.Put(ledger.BucketMeta, []byte(keyNames), names)
+	})
+	s.names = names
+	return err
+}
+
+// name is the name that the file has now.
+func (s *Store) name() string { return s.names[len(s.names)-1].Name }
+
+// knows reports whether the file has had all changes up to a position. An older copy does not know the names that the file
+// got since it was made, and says of the name that it has that no later change has come under that.
+func (s *Store) knows(at Position) bool {
+	n := slices.IndexFunc(s.names, func(one naming) bool { return one.Name == at.File })
+	return n >= 0 && (n == len(s.names)-1 || at.Number <= s.names[n].Last)
 }

@@ -47,10 +47,11 @@ func (a *Approval) spending(decision string) *Spending {
 	return nil
 }
 
-// InDoubt reports whether a decision is to be the next round after another one, and may be on record or not.
-func (a *Approval) InDoubt(after string) bool {
-	s := a.spending(after)
-	return s != nil && s.Reserved != ""
+// InDoubt reports whether nobody can say yet if a decision used an approval, or if another one was the next round after
+// that: it may be on record or not.
+func (a *Approval) InDoubt(use string) bool {
+	s := a.spending(use)
+	return slices.Contains(a.Reserved, use) || s != nil && s.Reserved != ""
 }
 
 // next reports whether a round is the one that comes next in a use, and in time.

@@ -164,6 +164,29 @@ func TestCopyOfAReservationCountsOnce(t *testing.T) {
 	}
 }
 
+// TestRoundsBeforeAKnownOneAreTaken: if the log has a round and nothing of those before it, an older copy answers none of
+// them again.
+func TestRoundsBeforeAKnownOneAreTaken(t *testing.T) {
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	a := madeCall(t, s, r, "a")
+	older := copyOf(t, data)
+	for round := 1; round <= 2; round++ {
+		if !asksRound(t, s, r, a, "use of a", round, fmt.Sprint("d", round)) {
+			t.Fatalf("round %d is not answered", round)
+		}
+	}
+	must(t, s.Close())
+	putBack(t, data, older)
+	r.log = slices.DeleteFunc(r.log, func(s approval.Step) bool { return s.Decision == "d1" })
+	s = mustOpen(t, data, r.options())
+	for round := 1; round <= 3; round++ {
+		if got := asksRound(t, s, r, a, "use of a", round, fmt.Sprint("e", round)); got != (round == 3) {
+			t.Errorf("round %d is answered: %v", round, got)
+		}
+	}
+}
+
 // TestNothingGoesOnFromWhatIsAskedAgain: votes lapse, people approve again, and what was used before is over.
 func TestNothingGoesOnFromWhatIsAskedAgain(t *testing.T) {
 	r, data := newRecord(), quick(t)

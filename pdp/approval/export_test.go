@@ -14,6 +14,9 @@ import (
 	"policy-service/pdp/ledger"
 )
 
+// MostNames is how many names a file has at most.
+const MostNames = mostNames
+
 // Work does once what Run does whenever something is due.
 func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx) }
 
@@ -52,7 +55,7 @@ func AsFormat2(tx *bbolt.Tx, key []byte) error {
 	for id, text := range tasks {
 		err = errors.Join(err, putSealed(tx, key, bucketTasks, []byte(id), text))
 	}
-	return errors.Join(err, tx.DeleteBucket([]byte(bucketChanged)), tx.Bucket([]byte(ledger.BucketMeta)).Delete([]byte(keyFile)), PutFormat(tx, key, 2))
+	return errors.Join(err, tx.DeleteBucket([]byte(bucketChanged)), tx.Bucket([]byte(ledger.BucketMeta)).Delete([]byte(keyNames)), PutFormat(tx, key, 2))
 }
 
 // Changed is readable after the next change.

@@ -171,8 +171,8 @@ func TestPropertyFollowers(t *testing.T) {
 	}
 }
 
-// TestFollowNeedsItsFile: from a position of another file, or of what an older copy does not know yet, nobody goes on;
-// and an older copy gives no number twice.
+// TestFollowNeedsItsFile: from a position of another file, or of what an older copy does not know, nobody goes on, whatever
+// has changed since in the file that is there; and an older copy gives no number twice.
 func TestFollowNeedsItsFile(t *testing.T) {
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
@@ -182,25 +182,47 @@ func TestFollowNeedsItsFile(t *testing.T) {
 		must(t, err)
 		return task
 	}
+	one := func() int { return 1 }
+	again := func() {
+		t.Helper()
+		must(t, s.Close())
+		s = mustOpen(t, data, r.options())
+	}
+	refuses := func(what string, at approval.Position) {
+		t.Helper()
+		if _, _, _, err := s.Follow("acme", "key:gateway", at, 1); !errors.Is(err, approval.ErrPosition) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 	begin("a")
+	before := newReader(t, s, "key:gateway")
+	before.reads(t, s, one)
 	old := copyOf(t, data)
 	reader := newReader(t, s, "key:gateway")
-	one := func() int { return 1 }
 	reader.reads(t, s, one)
 	decided := begin("b")
 	reader.reads(t, s, one)
+	again()
+	later := newReader(t, s, "key:gateway") // by a name that the older copy does not know
 	must(t, s.Close())
 	putBack(t, data, old)
 	s = mustOpen(t, data, r.options())
-	if _, _, _, err := s.Follow("acme", "key:gateway", reader.at, 1); !errors.Is(err, approval.ErrPosition) {
-		t.Errorf("an older copy: %v", err)
-	}
+	refuses("an older copy", reader.at)
 	if again := begin("c"); again.Changed <= decided.Changed {
 		t.Errorf("the number %d comes after %d, or is the same", again.Changed, decided.Changed)
 	}
-	if reader.reads(t, s, one); reader.told["c"] != "pending " {
-		t.Errorf("what came after it is not told: %v", reader.told)
+	for range 2 {
+		refuses("an older copy that has changed", reader.at)
+		refuses("an older copy, by a later name", later.at)
+		if before.reads(t, s, one); before.told["a"] != "pending " || before.told["c"] != "pending " || before.told["b"] != "" {
+			t.Errorf("who knew the older copy is told %v", before.told)
+		}
+		again()
 	}
+	for range approval.MostNames {
+		again()
+	}
+	refuses("a name of long ago", before.at)
 	must(t, s.Close())
 	s = mustOpen(t, quick(t), newRecord().options())
 	begin("d")

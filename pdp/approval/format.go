@@ -34,8 +34,9 @@ import (
 //
 // Whose a task is, is the SHA-256 of its tenant and its caller (taskOwner). A number is eight
 // bytes, big-endian. No later change has a lower one: numbers go up with the length of the log
-// too, so that an older copy of the file gives none twice. meta has the name of the file, by
-// which it is told from a file that was begun anew ("file").
+// too, so that an older copy of the file gives none twice. meta has the names that the file got
+// whenever it was opened, with the last number under each ("names"): by these it is told from a
+// file that was begun anew, and from what it was before an older copy was put in its place.
 //
 // A change and what it does to every bucket is one transaction. A value is JSON after
 // the 32 bytes of its HMAC-SHA256, as [ledger] has it. The key of the MAC is derived from
@@ -43,7 +44,7 @@ import (
 // makes no value, and moves none to another place. A file that is older as a whole, or in
 // part, is found by holding it against the log.
 //
-// In format 1 the first bytes of a value were a CRC-32C. Format 2 lacks changed, the name of the
+// In format 1 the first bytes of a value were a CRC-32C. Format 2 lacks changed, the names of the
 // file, the ways of votes, the persons for whom approvals were asked, and the forms of
 // obligations. No use could be continued: an Approval had no spendings and no continued, and a Step
 // no continues. What such a file has means the same in format 3, and what was used by then is not
@@ -77,7 +78,7 @@ const (
 	bucketFollowers = "followers"
 	bucketChanged   = "changed"
 
-	keyFile = "file" // in meta: the name of the file
+	keyNames = "names" // in meta: the names of the file
 )
 
 // waiting is what is known of a pending approval without reading it.

@@ -18,7 +18,7 @@ type Store struct {
 	*ledger.Bulletin // has the news for those who wait for a change
 	options          Options
 	ledger           *ledger.Ledger[Approval, Step]
-	file             string // its name
+	names            []naming // of the file, the one that it has now last
 	queue            atomic.Pointer[queue]
 	limiter          limiter
 	proof            proof

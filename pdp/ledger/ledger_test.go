@@ -301,6 +301,11 @@ func TestOutbox(t *testing.T) {
 	if _, _, err := a.Locked(t.Context(), "t"); !errors.Is(err, ledger.ErrUnrecorded) {
 		t.Errorf("it is handed out: %v", err)
 	}
+	for tenant, want := range map[string]int{"acme": 1, "other": 0} {
+		if got := a.UnrecordedItems(func(n ledger.Notice) bool { return n.Tenant == tenant && n.ID == "t" }); len(got) != want {
+			t.Errorf("of %s not all is on record of %v", tenant, got)
+		}
+	}
 	select {
 	case <-news.C:
 		t.Error("it is news before it counts")

@@ -15,8 +15,11 @@ func (l *Ledger[I, S]) Unrecorded(id string) bool {
 	return slices.ContainsFunc(l.memory.Load().stepsOf(id), func(e *entry[S]) bool { return !e.Settles })
 }
 
-// UnrecordedItems are the ids of the items of which not all steps are on record, in their order.
-func (l *Ledger[I, S]) UnrecordedItems() []string { return l.memory.Load().unrecorded() }
+// UnrecordedItems are the ids of the items of which not all steps are on record, in their order: of those for which a
+// function says so, which must be quick.
+func (l *Ledger[I, S]) UnrecordedItems(of func(Notice) bool) []string {
+	return l.memory.Load().unrecorded(of)
+}
 
 // record puts on record what steps of an item are not, in their order. The lock of the item is held.
 func (l *Ledger[I, S]) record(ctx context.Context, id string) error {
@@ -28,7 +31,7 @@ func (l *Ledger[I, S]) record(ctx context.Context, id string) error {
 		l.memory.Load().recorded(e)
 	}
 	if len(entries) > 0 {
-		l.post([]Notice{{Tenant: entries[0].Tenant, Caller: entries[0].Caller, ID: id}})
+		l.post([]Notice{entries[0].notice()})
 	}
 	return nil
 }
@@ -109,6 +112,8 @@ func Outbox[S Step](tx *Tx) iter.Seq2[uint64, S] {
 	}
 }
 
+func (e Entry) notice() Notice { return Notice{Tenant: e.Tenant, Caller: e.Caller, ID: e.Item} }
+
 // apply takes in what was committed.
 func (m *memory[S]) apply(saved []Standing, struck int) {
 	m.mu.Lock()
@@ -134,11 +139,17 @@ func (m *memory[S]) liveOnes() []string {
 	return slices.Sorted(maps.Keys(m.live))
 }
 
-// unrecorded are the ids of the items with steps in the outbox.
-func (m *memory[S]) unrecorded() []string {
+// unrecorded are the ids of the items with steps in the outbox, in their order: of those for which a function says so.
+func (m *memory[S]) unrecorded(of func(Notice) bool) (ids []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Sorted(maps.Keys(m.outbox))
+	for id, entries := range m.outbox { // no list is empty
+		if of(entries[0].notice()) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // expect adds to the outbox.

@@ -63,7 +63,8 @@ func (l *Ledger[I, S]) catchUp(ctx context.Context) error {
 			reserved = append(reserved, string(id))
 		}
 	})
-	return errors.Join(err, l.each(ctx, l.memory.Load().unrecorded(), l.record), l.each(ctx, reserved, l.settle))
+	all := func(Notice) bool { return true }
+	return errors.Join(err, l.each(ctx, l.UnrecordedItems(all), l.record), l.each(ctx, reserved, l.settle))
 }
 
 // visit does something with an id that it has the lock of.

@@ -152,6 +152,67 @@ func TestCursorsOfTasks(t *testing.T) {
 	refused("of another file", again.program, "after="+again.cursor, 410)
 }
 
+// A cursor of what an older copy of the file does not know is good no more, also after somebody else's tasks have changed in
+// that copy: the tasks that are lost would never be told of.
+func TestCursorsOfWhatWasPutBack(t *testing.T) {
+	c := openDesk(t)
+	f := c.program("asker").follows()
+	f.requests(wants("push", push))
+	f.lists("")
+	kept := f.cursor
+	must(t, c.Stop(t.Context()))
+	older := c.file(approval.FileName)
+	c.open(pdptest.Bundle(approvalFiles()), public)
+	lost := f.requests(wants("list", push))
+	if got, _ := f.lists("&wait=30s"); stands(got) != "pending" || got[0].Task.ID != lost.Task.ID {
+		t.Fatalf("got %v", got)
+	}
+	c.restart(func() { c.write(approval.FileName, older) })
+	c.program("other-asker").requests(wants("push", push))
+	for _, query := range []string{"", "&wait=30s"} {
+		if status, text := c.do("asker", "GET", "/access/v1/requests?after="+f.cursor+query, ""); status != 410 {
+			t.Errorf("%s: got %d %s", query, status, text)
+		}
+	}
+	f.cursor = kept
+	mine := f.requests(wants("stop", push))
+	if got, more := f.lists(""); stands(got) != "pending" || got[0].Task.ID != mine.Task.ID || more {
+		t.Errorf("from what the copy knows: %v", got)
+	}
+}
+
+// Who reads a page now and then, and never the last one, has to begin again before anything is forgotten that they were
+// not told of.
+func TestSlowReaderOfTasks(t *testing.T) {
+	c := openDesk(t, func(config *server.Config) { config.Approvals.Retain = time.Hour })
+	p := c.program("asker")
+	f := p.follows()
+	f.lists("")
+	const tasks = 4
+	var last task
+	for n := range tasks {
+		last = p.requests(wants("push", fmt.Sprintf(`"n":%d`, n)))
+		p.cancels(last.Task.ID, "")
+	}
+	for page := 1; page < tasks; page++ {
+		status, text := c.do(f.name, "GET", "/access/v1/requests?limit=1&after="+f.cursor, "")
+		if status == http.StatusGone && page > 1 {
+			return
+		}
+		if status != http.StatusOK {
+			t.Fatalf("page %d: got %d %s", page, status, text)
+		}
+		if _, more := f.reads(text); !more {
+			t.Fatalf("page %d is the last one", page)
+		}
+		c.pass(approval.FollowedFor - time.Second)
+	}
+	eventually(t, "they are forgotten", func() bool { return p.looks(last.Task.ID).status == http.StatusNotFound })
+	if got, _ := f.lists(""); len(got) == 0 {
+		t.Error("it is not told of the last task, and never to begin again")
+	}
+}
+
 // A list has as many tasks as its program wants, and goes on. What changes meanwhile is told, once more if need be.
 func TestListOfTasksInPages(t *testing.T) {
 	c := openDesk(t)
@@ -260,5 +321,27 @@ func TestWaitingForAnyTask(t *testing.T) {
 	eventually(t, "nobody waits", func() bool { return c.Waiting() == 0 && c.Watches() == 0 })
 	if status, _ := c.do("asker", "GET", "/access/v1/requests?wait=30s", ""); status != 200 {
 		t.Errorf("who begins does not wait: %d", status)
+	}
+}
+
+// A task of what is asked already is a change of its own: nobody files anything, and who waits is told all the same.
+func TestWaitingForATaskOfWhatIsAskedAlready(t *testing.T) {
+	c := openDesk(t)
+	p := c.program("asker")
+	question := wants("push", push)
+	question += "," + p.denied(question).denial()
+	p.submits(question, "Idempotency-Key", "one")
+	f := p.follows()
+	f.lists("")
+	waits := c.polls("asker", "/access/v1/requests?wait=30s&after="+f.cursor, 1)
+	eventually(t, "it has looked", func() bool { return c.Looks() >= 1 })
+	begun := time.Now()
+	second := p.submits(question, "Idempotency-Key", "two")
+	got := <-waits
+	if tasks, _ := f.reads(got.Body); got.Status != 200 || stands(tasks) != "pending" || tasks[0].Task.ID != second.Task.ID {
+		t.Errorf("got %d %s", got.Status, got.Body)
+	}
+	if time.Since(begun) > 25*time.Second { // at the end of its time everybody looks once more
+		t.Error("who waits is told of nothing")
 	}
 }

@@ -20,7 +20,8 @@ type cursor struct {
 	File    string `json:"file"`
 	Number  uint64 `json:"number"`
 	Waiting string `json:"waiting,omitzero"`
-	Given   int64  `json:"given"`
+	// Given is when the program was last told all that there was.
+	Given int64 `json:"given"`
 }
 
 // The errors of a cursor.
@@ -47,7 +48,8 @@ const taskBytes = 1 << 10
 func (b *Broker) Tasks(
 	ctx context.Context, caller, tenant, after string, limit int, goOn func(context.Context) error,
 ) (list evaluation.TaskList, err error) {
-	at, err := b.position(caller, tenant, after)
+	now := b.options.Store.Now().Unix()
+	at, given, err := b.position(caller, tenant, after, now)
 	if err != nil {
 		return list, err
 	}
@@ -59,11 +61,11 @@ func (b *Broker) Tasks(
 		return list, err
 	}
 	list.Tasks = []evaluation.TaskAnswer{}
-	bytes := 0
+	bytes, whole := 0, !more
 	for n, one := range found {
 		answer, size, err := b.told(ctx, one)
 		if errors.Is(err, approval.ErrUnrecorded) { // what comes behind it waits, too
-			end, more = at, false
+			end, more, whole = at, false, false
 			break
 		}
 		if err != nil {
@@ -82,8 +84,11 @@ func (b *Broker) Tasks(
 			break
 		}
 	}
+	if whole && !more {
+		given = now
+	}
 	list.More = more
-	list.Cursor, err = b.cursorOf(caller, tenant, end)
+	list.Cursor, err = b.cursorOf(caller, tenant, end, given)
 	return list, err
 }
 
@@ -114,24 +119,25 @@ func (b *Broker) told(ctx context.Context, one approval.Followed) (answer evalua
 	return answer, size, err
 }
 
-// position reads a cursor, "" for the beginning.
-func (b *Broker) position(caller, tenant, after string) (at approval.Position, err error) {
+// position reads a cursor, "" for the beginning, and when it says that all was told.
+func (b *Broker) position(caller, tenant, after string, now int64) (at approval.Position, given int64, err error) {
 	if after == "" {
-		return b.Store.Start(tenant, caller)
+		at, err = b.Store.Start(tenant, caller)
+		return at, now, err
 	}
 	var c cursor
 	text, ok := b.options.Sealer.Open(after, cursorBinding(caller, tenant))
 	if !ok || json.Unmarshal(text, &c) != nil {
-		return at, ErrCursor
+		return at, 0, ErrCursor
 	}
-	if age := b.options.Store.Now().Unix() - c.Given; age >= int64(approval.FollowedFor.Seconds()) {
-		return at, ErrBeginAgain
+	if now-c.Given >= int64(approval.FollowedFor.Seconds()) {
+		return at, 0, ErrBeginAgain
 	}
-	return approval.Position{File: c.File, Number: c.Number, Waiting: c.Waiting}, nil
+	return approval.Position{File: c.File, Number: c.Number, Waiting: c.Waiting}, c.Given, nil
 }
 
-func (b *Broker) cursorOf(caller, tenant string, at approval.Position) (string, error) {
-	text, err := marshal(cursor{at.File, at.Number, at.Waiting, b.options.Store.Now().Unix()})
+func (b *Broker) cursorOf(caller, tenant string, at approval.Position, given int64) (string, error) {
+	text, err := marshal(cursor{at.File, at.Number, at.Waiting, given})
 	if err != nil {
 		return "", err
 	}

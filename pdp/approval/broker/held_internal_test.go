@@ -3,7 +3,9 @@ package broker
 import (
 	"testing"
 
+	"policy-service/evaluation"
 	"policy-service/obligations"
+	"policy-service/pdp"
 	"policy-service/pdp/approval"
 )
 
@@ -74,6 +76,26 @@ func TestWaysOfStepsOnRecord(t *testing.T) {
 		}
 		if step := l.stepsOf()[0]; string(step.Via) != want[0] || step.Gateway != want[1] {
 			t.Errorf("%s: got %+v", details, step)
+		}
+	}
+}
+
+// While it is in doubt whether a decision used an approval, its caller asks for the round again, and not people.
+func TestReasonOfARoundThatIsInDoubt(t *testing.T) {
+	known := approval.Approval{Status: approval.UsedUp, Used: []string{"used", "over"}, Reserved: []string{"in doubt"}, Spendings: []approval.Spending{
+		{Decision: "in doubt"}, {Decision: "used"}, {Decision: "used, and its round is in doubt", Reserved: "round"},
+	}}
+	for decision, want := range map[string]evaluation.Reason{
+		"in doubt":                        evaluation.ApprovalPending,
+		"used, and its round is in doubt": evaluation.ApprovalPending,
+		"used":                            evaluation.ApprovalExpired,
+		"over":                            evaluation.ApprovalExpired,
+		"round":                           evaluation.ApprovalOutOfScope,
+		"another":                         evaluation.ApprovalOutOfScope,
+	} {
+		w := pdp.ApprovalRequest{Presented: "a", Continues: evaluation.Continuation{Decision: decision, Round: 1}}
+		if got := reasonNotContinued(w, &known, known.Digest); got != want {
+			t.Errorf("%s: got %s, want %s", decision, got, want)
 		}
 	}
 }

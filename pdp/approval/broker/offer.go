@@ -115,10 +115,10 @@ func reasonNotContinued(w pdp.ApprovalRequest, known *approval.Approval, digest 
 	switch {
 	case known == nil, known.Digest != digest, known.Unrecorded:
 		return reasonNotValid(w, known, digest)
+	case known.InDoubt(w.Continues.Decision): // the log will tell what became of the use, or of the round
+		return evaluation.ApprovalPending
 	case !slices.Contains(known.Used, w.Continues.Decision): // another decision used it, or none did
 		return evaluation.ApprovalOutOfScope
-	case known.InDoubt(w.Continues.Decision): // the log will tell what became of the round
-		return evaluation.ApprovalPending
 	case known.Status == approval.Approved: // it was that round's turn before, or is not yet, or it is too late
 		return evaluation.ApprovalExpired
 	}
