@@ -30,6 +30,7 @@ type approvalCrash struct {
 	t        *testing.T
 	dir      string
 	pep, mia string
+	mode     string // of the log, in this round
 
 	mu      sync.Mutex
 	allowed map[string]int // by question: how often somebody was told to go ahead
@@ -119,8 +120,8 @@ func (c *approvalCrash) prepare() {
 // round has a few callers go through a story until the server is killed.
 func (c *approvalCrash) round(n int, story func(ctx context.Context, addr, question string)) {
 	// In best effort too: what spends a use is on record before anybody hears of it.
-	mode := []string{"strict", "best_effort"}[n%2]
-	server, addr := serveIn(c.t, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"), "--log-mode", mode)
+	c.mode = []string{"strict", "best_effort"}[n%2]
+	server, addr := serveIn(c.t, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"), "--log-mode", c.mode)
 	ctx, cancel := context.WithCancel(c.t.Context())
 	c.left, c.enough = 1+rand.IntN(150), make(chan struct{})
 	if n == 0 { // so many that somebody has come to the end of the story

@@ -22,6 +22,8 @@ import (
 type batchCrash struct {
 	approvalCrash
 	told map[string]string // by batch: what its items were answered, + or -
+	// mayBeLost has the batches that only denied, in best effort: they were answered before they were on record.
+	mayBeLost map[string]bool
 }
 
 // usesEach is how often each approval may be used.
@@ -38,7 +40,7 @@ func TestBatchCrash(t *testing.T) {
 	case testing.Short():
 		rounds = 2
 	}
-	c := &batchCrash{approvalCrash{t: t, dir: t.TempDir()}, map[string]string{}}
+	c := &batchCrash{approvalCrash{t: t, dir: t.TempDir()}, map[string]string{}, map[string]bool{}}
 	c.prepare()
 	terms := fmt.Sprintf("ask: {type: approval_required, properties: {template: owner, valid_for: 1h, uses: %d}}\n", usesEach)
 	if err := os.WriteFile(c.path("policies/obligations.yaml"), []byte(terms), 0o600); err != nil {
@@ -111,7 +113,9 @@ func (c *batchCrash) batch(ctx context.Context, addr string, semantic evaluation
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.told[answer.Header.Get("X-Decision-Id")] = said
+	id := answer.Header.Get("X-Decision-Id")
+	c.told[id] = said
+	c.mayBeLost[id] = c.mode == "best_effort" && !strings.Contains(said, "+")
 	return said
 }
 
@@ -119,7 +123,7 @@ func (c *batchCrash) batch(ctx context.Context, addr string, semantic evaluation
 func (c *batchCrash) compare(on crashRecord) {
 	c.t.Helper()
 	for id, said := range c.told {
-		if got := on.batch(id); got != said {
+		if got := on.batch(id); got != said && !(len(on.batches[id]) == 0 && c.mayBeLost[id]) {
 			c.t.Errorf("batch %s was answered %s, and on record is %q", id, said, got)
 		}
 	}
