@@ -30,6 +30,9 @@ import (
 func eachSeed(t *testing.T, seeds uint64, property func(t *testing.T, g *generator)) {
 	t.Helper()
 	first := uint64(0)
+	if testing.Short() {
+		seeds = min(seeds, 30)
+	}
 	if n, err := strconv.ParseUint(os.Getenv("PROPERTY_RUNS"), 10, 64); err == nil {
 		seeds *= n
 	}
@@ -41,8 +44,8 @@ func eachSeed(t *testing.T, seeds uint64, property func(t *testing.T, g *generat
 	}
 }
 
-// oneSeed reports whether the run is for one seed, which says nothing of shares.
-func oneSeed() bool { return os.Getenv("PROPERTY_SEED") != "" }
+// fewSeeds reports whether the run is for one seed, or for some of them: that says nothing of shares.
+func fewSeeds() bool { return os.Getenv("PROPERTY_SEED") != "" || testing.Short() }
 
 // generator makes bundles and requests by chance.
 type generator struct {

@@ -58,7 +58,7 @@ func (n tally) count(what string, is bool) {
 func (n tally) atLeast(t *testing.T, what string, percent int) {
 	t.Helper()
 	t.Logf("%s: %d of %d", what, n[what], n["of "+what])
-	if !oneSeed() && !t.Failed() && 100*n[what] < percent*n["of "+what] {
+	if !fewSeeds() && !t.Failed() && 100*n[what] < percent*n["of "+what] {
 		t.Errorf("%d of %d cases are %s, fewer than %d%%: the generator does not test what it should", n[what], n["of "+what], what, percent)
 	}
 }

@@ -42,7 +42,7 @@ func TestPropertyObligations(t *testing.T) {
 	} {
 		seen.atLeast(t, what, percent)
 	}
-	if n := seen["obligation_conflict"]; n < 10 && !oneSeed() {
+	if n := seen["obligation_conflict"]; n < 10 && !fewSeeds() {
 		t.Errorf("%d conflicts: the generator shows little", n)
 	}
 }
@@ -245,7 +245,7 @@ func TestPropertyMorePermits(t *testing.T) {
 			}
 		}
 	})
-	if both < 300 && !oneSeed() {
+	if both < 300 && !fewSeeds() {
 		t.Errorf("%d allows by both: the generator shows little", both)
 	}
 }
@@ -390,7 +390,7 @@ func TestPropertyObligationsOfBatch(t *testing.T) {
 			with += min(len(want.Obligations), 1)
 		}
 	})
-	if with < 100 && !oneSeed() {
+	if with < 100 && !fewSeeds() {
 		t.Errorf("%d items with obligations: the generator shows little", with)
 	}
 }
