@@ -1,6 +1,10 @@
 package coaz
 
-import "policy-service/evaluation"
+import (
+	"cmp"
+
+	"policy-service/evaluation"
+)
 
 // Limits bound what a mapping may be and cost, all in this one place: mappings are written by the very party whose
 // requests are decided, and evaluated on what its callers send. Each excess is a mapping error that names the bound.
@@ -52,26 +56,13 @@ const (
 
 func (l Limits) orDefault() Limits {
 	d := DefaultLimits()
-	if l.Mapping == 0 {
-		l.Mapping = d.Mapping
+	return Limits{
+		Mapping:    cmp.Or(l.Mapping, d.Mapping),
+		Depth:      cmp.Or(l.Depth, d.Depth),
+		Entries:    cmp.Or(l.Entries, d.Entries),
+		Expression: cmp.Or(l.Expression, d.Expression),
+		Cost:       cmp.Or(l.Cost, d.Cost),
+		Values:     cmp.Or(l.Values, d.Values),
+		Request:    cmp.Or(l.Request, d.Request),
 	}
-	if l.Depth == 0 {
-		l.Depth = d.Depth
-	}
-	if l.Entries == 0 {
-		l.Entries = d.Entries
-	}
-	if l.Expression == 0 {
-		l.Expression = d.Expression
-	}
-	if l.Cost == 0 {
-		l.Cost = d.Cost
-	}
-	if l.Values == 0 {
-		l.Values = d.Values
-	}
-	if l.Request == (evaluation.Limits{}) {
-		l.Request = d.Request
-	}
-	return l
 }
