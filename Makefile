@@ -40,9 +40,11 @@ test: ## run all tests
 
 # Every test again under the race detector, which is several times slower. What is made by chance is made less often
 # (-short): test has made all of it, and who runs beside whom shows early. A program built with the detector sleeps a
-# second before it ends, so that what still runs may report; transcripts run hundreds of them, and wait less.
+# second before it ends, so that what still runs may report; transcripts run hundreds of them, and wait less. The longest
+# package waits half of its time: one package more runs than there are cores.
+race: AT_ONCE = $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 race: ## run all tests with the race detector (needs a C compiler)
-	GORACE="$${GORACE:-atexit_sleep_ms=50}" $(GO) test -race -short -timeout 25m $(LONGEST) ./...
+	GORACE="$${GORACE:-atexit_sleep_ms=50}" $(GO) test -race -short -p $(AT_ONCE) -timeout 25m $(LONGEST) ./...
 
 # What shows only after a while: a server that answers for SOAKTIME while everything happens to it, 200 crashes of a
 # server under load instead of 20, 100 stops instead of 8, a minute of five times as many questions as can be answered,
