@@ -125,11 +125,13 @@ func (k *Keys) look(before *keyView) *keyView {
 	*view = *before
 	view.at = k.now() // before looking: what changes meanwhile is seen next time
 	info, err := os.Stat(filepath.Join(k.dir, KeyFile))
+	if errors.Is(err, fs.ErrNotExist) && before.info == nil {
+		info, err = k.unlessLost(k.lost)
+	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && before.info == nil:
-		err = k.lost() // or there is no key yet, and perhaps no directory
-	case err == nil && before.err == nil && sameFile(before.info, info):
-	case err == nil:
+	case info == nil: // by an error, or there is no key yet, and perhaps no directory
+	case before.err == nil && sameFile(before.info, info):
+	default:
 		view.stored, view.byID, err = readKeyFile(k.dir)
 		view.info = info
 	}
@@ -141,6 +143,19 @@ func (k *Keys) look(before *keyView) *keyView {
 	k.report(before.err, err)
 	k.view.Store(view)
 	return view
+}
+
+// unlessLost looks again for a file that was not there, if lost says that there were keys: that is noted after the file
+// was made, and the first key may have come between the two looks.
+func (k *Keys) unlessLost(lost func() error) (fs.FileInfo, error) {
+	err := lost()
+	if err == nil {
+		return nil, nil
+	}
+	if info, missing := os.Stat(filepath.Join(k.dir, KeyFile)); missing == nil {
+		return info, nil
+	}
+	return nil, err
 }
 
 // sameFile needs no content: every change makes a new file, and a longer one.

@@ -300,6 +300,25 @@ func TestProcessesAddAtOnce(t *testing.T) {
 	}
 }
 
+// Whoever looks while another process makes the first key sees no file, and then that there were keys. They are not lost.
+func TestFirstKeyWhileSomebodyLooks(t *testing.T) {
+	dir := t.TempDir()
+	k := open(t, dir, newClock())
+	info, err := k.unlessLost(func() error {
+		add(t, open(t, dir, newClock()), "first")
+		return k.lost()
+	})
+	if info == nil || err != nil {
+		t.Errorf("got %v, %v", info, err)
+	}
+	if err := os.Remove(filepath.Join(dir, KeyFile)); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := k.unlessLost(k.lost); info != nil || err == nil {
+		t.Errorf("the file is gone, and got %v, %v", info, err)
+	}
+}
+
 func TestNamesThatNobodyMayHave(t *testing.T) {
 	k := open(t, t.TempDir(), newClock())
 	for _, name := range []string{"", " pep", "pep ", "-pep", "p\nep", "p\x00ep", "p\xffep", "psk_abc", strings.Repeat("x", 129)} {
