@@ -44,13 +44,7 @@ type approvalCrash struct {
 // has its record, and what nobody used can be used afterwards. The same holds for the rounds
 // of a call.
 func TestApprovalCrash(t *testing.T) {
-	rounds := 12
-	switch {
-	case os.Getenv("SOAK") != "":
-		rounds = 100
-	case testing.Short():
-		rounds = 2
-	}
+	rounds := roundsOf(12, 2, 100)
 	c := &approvalCrash{t: t, dir: t.TempDir(), allowed: map[string]int{}, went: map[string]int{}}
 	c.prepare()
 	server, addr, on := c.rounds(rounds, c.story)

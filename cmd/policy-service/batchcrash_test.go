@@ -33,13 +33,7 @@ const usesEach = 2
 // more than once, and that want the same ones at the same time. All decisions of a batch are on record, or none is; no
 // approval is used more often than it may be; and whatever no record has is there to be used afterwards.
 func TestBatchCrash(t *testing.T) {
-	rounds := 8
-	switch {
-	case os.Getenv("SOAK") != "":
-		rounds = 100
-	case testing.Short():
-		rounds = 2
-	}
+	rounds := roundsOf(8, 2, 100)
 	c := &batchCrash{approvalCrash{t: t, dir: t.TempDir()}, map[string]string{}, map[string]bool{}}
 	c.prepare()
 	terms := fmt.Sprintf("ask: {type: approval_required, properties: {template: owner, valid_for: 1h, uses: %d}}\n", usesEach)

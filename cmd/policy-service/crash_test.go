@@ -25,16 +25,21 @@ import (
 // crashClients ask at once, every eighth of them in batches.
 const crashClients = 64
 
+// roundsOf is how often something is tried: usually, in a short run of the tests, and by make soak.
+func roundsOf(usually, short, soak int) int {
+	switch {
+	case os.Getenv("SOAK") != "":
+		return soak
+	case testing.Short():
+		return short
+	}
+	return usually
+}
+
 // TestCrash kills the server at random moments while it answers. Whatever a client was told is on record, and the log
 // verifies, with each checkpoint that was there before: make soak does it more often.
 func TestCrash(t *testing.T) {
-	rounds := 20
-	switch {
-	case os.Getenv("SOAK") != "":
-		rounds = 200
-	case testing.Short():
-		rounds = 3
-	}
+	rounds := roundsOf(20, 3, 200)
 	c := crash{data: t.TempDir(), answered: map[string]bool{}}
 	for range rounds {
 		c.round(t)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -28,13 +27,7 @@ import (
 // answer; the last answer says that it is the last; and what is on record is what was
 // answered, no more and no less.
 func TestStopUnderLoad(t *testing.T) {
-	rounds := 8
-	switch {
-	case os.Getenv("SOAK") != "":
-		rounds = 100
-	case testing.Short():
-		rounds = 2
-	}
+	rounds := roundsOf(8, 2, 100)
 	log := crash{data: t.TempDir()}
 	all := stopping{answered: map[string]bool{}}
 	// A client or a server that is not scheduled at the moment of the stop is told nothing, or tells nothing: what
