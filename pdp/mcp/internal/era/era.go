@@ -1,0 +1,56 @@
+// Package era knows how the two eras of MCP differ, and changes a message of one into the same message of the other. Legacy
+// is every revision with an initialize handshake (2025-11-25 and before); modern is every one that says on each request
+// what the handshake said once (2026-07-28).
+//
+// Begin with [Era]. The package is pure: it keeps nothing and sends nothing, and knows no principal and no policy.
+package era
+
+import "slices"
+
+// Era is one of the two.
+type Era uint8
+
+// Legacy has a handshake, sessions, and requests of servers; Modern has none of them.
+const (
+	Legacy Era = iota
+	Modern
+)
+
+func (e Era) String() string {
+	if e == Modern {
+		return "modern"
+	}
+	return "legacy"
+}
+
+// The revisions of each era that we speak, newest first.
+var (
+	LegacyVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+	ModernVersions = []string{"2026-07-28"}
+)
+
+// Of is the era of a revision. It is not ok if we do not speak it.
+func Of(version string) (e Era, ok bool) {
+	if slices.Contains(ModernVersions, version) {
+		return Modern, true
+	}
+	return Legacy, slices.Contains(LegacyVersions, version)
+}
+
+// What modern requests and results say of themselves in _meta.
+const (
+	MetaPrefix       = "io.modelcontextprotocol/"
+	MetaVersion      = MetaPrefix + "protocolVersion"
+	MetaClient       = MetaPrefix + "clientInfo"
+	MetaCapabilities = MetaPrefix + "clientCapabilities"
+	MetaLogLevel     = MetaPrefix + "logLevel"
+	MetaServer       = MetaPrefix + "serverInfo"
+	MetaSubscription = MetaPrefix + "subscriptionId"
+)
+
+// Codes that MCP 2026-07-28 has for what went wrong with a request as such.
+const (
+	HeaderMismatch     = -32020
+	MissingCapability  = -32021
+	UnsupportedVersion = -32022
+)

@@ -1,0 +1,127 @@
+// Package rpc reads and writes JSON-RPC messages so that nobody can read them otherwise than we did: what was decided
+// about is what is forwarded, byte for byte.
+//
+// Begin with [Parse], which makes a [Message] of a text or says what is wrong with it, and [Message.Append], which writes
+// one. [Object] is for changing single members of a value while all others keep their bytes. [Events] and [AppendEvent]
+// are the stream form that HTTP has for messages.
+//
+// The package knows JSON-RPC and nothing of MCP beside which members must not be misspelt. It does no I/O but reading a
+// stream it is given.
+package rpc
+
+import (
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Message is one JSON-RPC message. Its values are the bytes that its sender wrote.
+type Message struct {
+	// ID is that of a request, or of the request that is answered. Notifications have none.
+	ID ID
+	// Method is that of a request or notification, "" of a response.
+	Method string
+	// Params is nil if there are none. Otherwise it is an object.
+	Params jsontext.Value
+	// A response has one of these.
+	Result, Error jsontext.Value
+}
+
+// IsRequest reports whether a message wants an answer.
+func (m Message) IsRequest() bool { return m.Method != "" && !m.ID.IsZero() }
+
+// IsNotification reports whether nobody answers a message.
+func (m Message) IsNotification() bool { return m.Method != "" && m.ID.IsZero() }
+
+// IsResponse reports whether a message answers another.
+func (m Message) IsResponse() bool { return m.Method == "" }
+
+// Append writes a message. The bytes of its values are as they were.
+func (m Message) Append(b []byte) []byte {
+	b = append(b, `{"jsonrpc":"2.0"`...)
+	if !m.ID.IsZero() {
+		b = append(append(b, `,"id":`...), m.ID.text...)
+	} else if m.IsResponse() {
+		b = append(b, `,"id":null`...) // JSON-RPC has it so if the request's own could not be read
+	}
+	if m.Method != "" {
+		b = append(b, `,"method":`...)
+		b, _ = jsontext.AppendQuote(b, m.Method) // it is valid UTF-8, or would not have been parsed
+	}
+	for _, v := range []struct {
+		name  string
+		value jsontext.Value
+	}{{"params", m.Params}, {"result", m.Result}, {"error", m.Error}} {
+		if v.value != nil {
+			b = append(append(b, `,"`+v.name+`":`...), v.value...)
+		}
+	}
+	return append(b, '}')
+}
+
+// ID is the id of a request, as its sender wrote it: 1 and "1" are two, and 9007199254740993 stays what it is. IDs can be
+// compared. The zero ID is none.
+type ID struct{ text string }
+
+// IntID is a number as an id.
+func IntID(n int64) ID { return ID{strconv.FormatInt(n, 10)} }
+
+// StringID is a text as an id. It must be valid UTF-8.
+func StringID(s string) ID {
+	b, _ := jsontext.AppendQuote(nil, s)
+	return ID{string(b)}
+}
+
+// IsZero reports whether there is no id.
+func (i ID) IsZero() bool { return i.text == "" }
+
+// Text is the id in JSON, nil if there is none.
+func (i ID) Text() jsontext.Value {
+	if i.text == "" {
+		return nil
+	}
+	return jsontext.Value(i.text)
+}
+
+// Unquoted is the text of an id that is a string.
+func (i ID) Unquoted() (s string, ok bool) {
+	b, err := jsontext.AppendUnquote(nil, i.text)
+	return string(b), err == nil && jsontext.Value(i.text).Kind() == '"'
+}
+
+// Answer is the response to a request that went well.
+func Answer(id ID, result jsontext.Value) Message { return Message{ID: id, Result: result} }
+
+// Failure is the response to a request that did not. A zero id is that of a message that could not be read.
+func Failure(id ID, e Error) Message { return Message{ID: id, Error: e.Value()} }
+
+// Error is the error member of a response.
+type Error struct {
+	Code    int
+	Message string
+	// Data is nil if there are none.
+	Data jsontext.Value
+}
+
+// The codes of JSON-RPC.
+const (
+	ParseError     = -32700
+	InvalidRequest = -32600
+	MethodNotFound = -32601
+	InvalidParams  = -32602
+	InternalError  = -32603
+)
+
+// Value is the error in JSON.
+func (e Error) Value() jsontext.Value {
+	b := strconv.AppendInt([]byte(`{"code":`), int64(e.Code), 10)
+	b = append(b, `,"message":`...)
+	b, err := jsontext.AppendQuote(b, e.Message)
+	if err != nil { // it is not UTF-8, and what is wrong is replaced
+		b = append([]byte(nil), b...)
+	}
+	if e.Data != nil {
+		b = append(append(b, `,"data":`...), e.Data...)
+	}
+	return append(b, '}')
+}

@@ -1,0 +1,100 @@
+// Package upstream speaks with the MCP servers behind a gateway: over streamable HTTP in both eras, and over the standard
+// streams of a child process.
+//
+// Begin with [Upstream] and [Session]. The package sends what it is given and hands back what comes, read strictly; it
+// asks nobody whether it may. It adds no credential but the gateway's own, follows no redirect, and goes to no address
+// that its configuration does not allow.
+package upstream
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// Upstream is one MCP server.
+type Upstream interface {
+	// Open opens a session for one client. Ctx bounds the opening alone. Sessions share nothing: no process, no session of
+	// the server's, no credential of a principal.
+	Open(ctx context.Context, c Client) (Session, error)
+	// Close ends all sessions, and waits for what they hold.
+	Close() error
+}
+
+// Client is for whom a session is.
+type Client struct {
+	// Principal is who: a key of [identity.Principal]. Credentials that are made for a principal are cached by it.
+	Principal string
+	// Token is the principal's access token, and Expires its end. It is shown to the authorization server if the upstream's
+	// credentials are exchanged for it, and to nobody else. [Request.Token] takes its place if the session goes on for
+	// longer.
+	Token   string
+	Expires time.Time
+	// Info and Capabilities are what a server of the legacy era is told in its handshake. One of the modern era is told by
+	// each request, which whoever sends it has written.
+	Info, Capabilities jsontext.Value
+}
+
+// Session is one client's connection with a server. Its methods may be called side by side.
+type Session interface {
+	Era() era.Era
+	// Server is what the server said of itself: the result of initialize or of server/discover, as it came.
+	Server() jsontext.Value
+	// Send sends a request, and returns when the server has begun to answer. An error is of type *[Error].
+	Send(ctx context.Context, r Request) (Stream, error)
+	// Notify sends a notification, or the answer to a request of the server.
+	Notify(ctx context.Context, m rpc.Message) error
+	// Listen is what a server of the legacy era says beside the answers to requests. A server that says nothing gives a
+	// stream that ends. The modern era has subscriptions/listen for it, which is sent like any request.
+	Listen(ctx context.Context) (Stream, error)
+	// Close tells the server that the session is over, where the era has a way.
+	Close()
+}
+
+// Request is a request as the server is to get it.
+type Request struct {
+	Method string
+	// Params are sent as they are, byte for byte.
+	Params jsontext.Value
+	// Headers mirror parameters, in the modern era over HTTP: Mcp-Param-*. All other headers are the package's own.
+	Headers http.Header
+	// Token is the client's access token as it is now; see [Client.Token].
+	Token   string
+	Expires time.Time
+}
+
+// Stream is what comes for one request: notifications, in the legacy era requests of the server, and at last the response.
+type Stream interface {
+	// Next waits for a message. After the response, or if the stream ends, it is [io.EOF]; any other error is of type
+	// *[Error]. The response has the id [rpc.ID] zero: its caller knows what it answers.
+	Next() (rpc.Message, error)
+	// Close gives up the request, and tells the server so, if the response has not come.
+	Close()
+}
+
+// Error is why an upstream gave no answer.
+type Error struct {
+	// NotSent reports that the server has certainly not got the request: it may be sent again.
+	NotSent bool
+	// Gone reports that the session is no more, so that another must be opened.
+	Gone bool
+	// Answer is the error response that the server sent without an id, or beside a status that refuses; nil if it sent none.
+	Answer jsontext.Value
+	// Detail is for the operator's eyes. It has no credential in it, and nothing of a message.
+	Detail string
+	Err    error
+}
+
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return e.Detail + ": " + e.Err.Error()
+	}
+	return e.Detail
+}
+
+func (e *Error) Unwrap() error { return e.Err }
