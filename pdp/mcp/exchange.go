@@ -29,6 +29,8 @@ type exchange struct {
 	reply   reply
 	tool    *tool
 	permit  *ask.Permit
+	// outcome is how it ended.
+	outcome string
 	// waiting is set if the response is one that we made because the server waits for the client.
 	waiting bool
 }
@@ -38,8 +40,11 @@ func (x *exchange) serve(ctx context.Context) {
 	if x.request.Method != "initialize" { // whose answer has a header that is known late
 		defer keepAlive(x.reply)()
 	}
+	ctx, span := startStep(ctx, "mcp "+labelOf(x.request.Method))
 	response, status := x.answer(ctx)
 	response.ID = x.request.ID
+	endStep(span, x.outcome)
+	x.g.meters.call(ctx, x.request.Method, x.outcome)
 	_ = x.reply.Final(status, response)
 	if x.permit != nil {
 		x.permit.Done(context.WithoutCancel(ctx))
@@ -52,6 +57,7 @@ func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
 		return x.unknownMethod()
 	}
 	if x.request.Method == "ping" {
+		x.outcome = outcomeAnswered
 		return rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)), http.StatusOK
 	}
 	release, refused := x.admit()
@@ -64,6 +70,7 @@ func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
 			return x.refused(refused)
 		}
 		if fault := x.mirrored(); fault != nil {
+			x.outcome = outcomeInvalid
 			return rpc.Failure(rpc.ID{}, *fault), http.StatusBadRequest
 		}
 	}
@@ -94,6 +101,7 @@ var ofOneEra = map[string]era.Era{
 }
 
 func (x *exchange) unknownMethod() (rpc.Message, int) {
+	x.outcome = outcomeInvalid
 	status := http.StatusOK
 	if x.client.era == era.Modern {
 		status = http.StatusNotFound
@@ -102,6 +110,7 @@ func (x *exchange) unknownMethod() (rpc.Message, int) {
 }
 
 func (x *exchange) refused(r *ask.Refusal) (rpc.Message, int) {
+	x.outcome = outcomeRefused
 	x.g.log.Info("refused", "method", x.request.Method, "code", r.Code, "why", r.Why, "principal", x.who.Key)
 	status := r.Status
 	if status == 0 {
@@ -154,7 +163,9 @@ func (x *exchange) ask(ctx context.Context) *ask.Refusal {
 		x.permit.Done(context.WithoutCancel(ctx))
 	}
 	var refused *ask.Refusal
+	begun := x.g.now()
 	x.permit, refused = x.g.asker.Ask(ctx, op)
+	since(ctx, x.g.meters.pdp, begun, x.g.now())
 	return refused
 }
 
@@ -175,7 +186,7 @@ func (x *exchange) call(ctx context.Context) (rpc.Message, int) {
 	for round := 0; ; round++ {
 		response, err := x.forward(ctx, params, held)
 		if err != nil {
-			return x.refused(x.unavailable(err))
+			return x.failed(err)
 		}
 		asked, refused := x.inputRequired(response)
 		switch {
@@ -184,6 +195,7 @@ func (x *exchange) call(ctx context.Context) (rpc.Message, int) {
 		case asked == nil:
 			return x.result(response)
 		case x.client.era == era.Modern:
+			x.outcome = outcomeAnswered
 			return x.passOn(*asked), http.StatusOK
 		case round == mostRounds:
 			return x.refused(ask.Ambiguous("the server asks for input again and again"))
@@ -211,7 +223,7 @@ func (x *exchange) forward(ctx context.Context, params rpc.Object, h *held) (res
 	r := &relay{exchange: x, token: token, cancel: cancel}
 	gone := context.AfterFunc(ctx, cancel)
 	r.session, r.stream, err = x.link.send(life, x.who, func(s upstream.Session) upstream.Request {
-		q := upstream.Request{Method: x.request.Method, Params: x.outgoing(s, sent)}
+		q := upstream.Request{Method: x.request.Method, Params: x.outgoing(life, s, sent)}
 		if x.tool != nil && s.Era() == era.Modern {
 			q.Headers = era.ParamHeaders(x.tool.headers, params.Get("arguments"))
 		}
@@ -221,11 +233,14 @@ func (x *exchange) forward(ctx context.Context, params rpc.Object, h *held) (res
 		cancel()
 		return response, err
 	}
+	begun := x.g.now()
+	defer func() { since(ctx, x.g.meters.upstream, begun, x.g.now()) }()
 	return r.run(ctx)
 }
 
 // result is the response as it leaves.
 func (x *exchange) result(response rpc.Message) (rpc.Message, int) {
+	x.outcome = outcomeAnswered
 	leaves, refused := x.permit.Result(response)
 	if refused != nil {
 		return x.refused(refused)
@@ -246,6 +261,13 @@ func statusOf(code int) int {
 		return http.StatusBadRequest
 	}
 	return http.StatusOK
+}
+
+// failed is the response if the server does not answer, or answers with an error where the gateway wanted to know something.
+func (x *exchange) failed(err error) (rpc.Message, int) {
+	m, status := x.refused(x.unavailable(err))
+	x.outcome = outcomeFailed
+	return m, status
 }
 
 // unavailable is the refusal if the server does not answer.

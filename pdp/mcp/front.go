@@ -98,6 +98,7 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	params, _ := rpc.ParseObject(m.Params) // it is an object, or not there
+	r = r.WithContext(follow(r.Context(), r.Header))
 	in := incoming{who: who, message: m, params: params, header: r.Header, streamFirst: takes.streamFirst}
 	if modern(r.Header, params) {
 		g.postModern(w, r, in)

@@ -31,6 +31,7 @@ type Gateway struct {
 	ring     *seal.Ring
 	server   *server
 	hosts    hosts
+	meters   *meters
 	log      *slog.Logger
 	now      func() time.Time
 

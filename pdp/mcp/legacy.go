@@ -79,7 +79,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, in incoming) {
 func (x *exchange) initialize(ctx context.Context) (rpc.Message, int) {
 	session, err := x.link.open(ctx, x.who)
 	if err != nil {
-		return x.refused(x.unavailable(err))
+		return x.failed(err)
 	}
 	result, err := era.Initialized(session.Server(), session.Era(), x.client.version)
 	if err != nil {
@@ -133,7 +133,7 @@ func (g *Gateway) passNotification(ctx context.Context, s *session, in incoming)
 		return
 	}
 	x := &exchange{g: g, who: in.who, client: s.client, link: s.link, session: s}
-	if err := session.Notify(ctx, rpc.Message{Method: in.message.Method, Params: x.outgoing(session, in.params)}); err != nil {
+	if err := session.Notify(ctx, rpc.Message{Method: in.message.Method, Params: x.outgoing(ctx, session, in.params)}); err != nil {
 		g.log.Warn("a notification did not reach the server", "server", s.link.server.name, "why", err)
 	}
 }
@@ -156,7 +156,7 @@ func (g *Gateway) delete(w http.ResponseWriter, r *http.Request) {
 func (x *exchange) remember(ctx context.Context) (rpc.Message, int) {
 	s, err := x.link.open(ctx, x.who)
 	if err != nil {
-		return x.refused(x.unavailable(err))
+		return x.failed(err)
 	}
 	if s.Era() == era.Legacy {
 		return x.call(ctx)
@@ -198,6 +198,6 @@ func (x *exchange) openFor(ctx context.Context) (upstream.Session, upstream.Stre
 	}
 	params := rpc.Object{}.With("notifications", wants.Value())
 	return x.link.send(ctx, x.who, func(s upstream.Session) upstream.Request {
-		return upstream.Request{Method: "subscriptions/listen", Params: x.outgoing(s, params)}
+		return upstream.Request{Method: "subscriptions/listen", Params: x.outgoing(ctx, s, params)}
 	})
 }

@@ -228,9 +228,7 @@ type server struct {
 
 // dropped counts something that came from the server and went nowhere.
 func (s *server) dropped(reason string) {
-	if s.count != nil {
-		s.count(reason)
-	}
+	s.count(reason)
 }
 
 // relays says which requests of a server reach its clients.

@@ -141,16 +141,16 @@ func (x *exchange) listen(ctx context.Context) (rpc.Message, int) {
 	x.reply.Stream()
 	s, err := x.link.open(ctx, x.who)
 	if err != nil {
-		return x.refused(x.unavailable(err))
+		return x.failed(err)
 	}
 	if s.Era() == era.Legacy {
 		return x.listenLegacy(ctx, s)
 	}
 	session, stream, err := x.link.send(ctx, x.who, func(s upstream.Session) upstream.Request {
-		return upstream.Request{Method: x.request.Method, Params: x.outgoing(s, x.params)}
+		return upstream.Request{Method: x.request.Method, Params: x.outgoing(ctx, s, x.params)}
 	})
 	if err != nil {
-		return x.refused(x.unavailable(err))
+		return x.failed(err)
 	}
 	defer stream.Close()
 	defer context.AfterFunc(ctx, stream.Close)()
@@ -245,14 +245,14 @@ func (x *exchange) listenLegacy(ctx context.Context, s upstream.Session) (rpc.Me
 	for _, uri := range w.uris {
 		params := rpc.Object{}.With("uri", rpc.String(uri))
 		if _, _, err := x.g.request(ctx, x.link, x.who, x.client, "resources/subscribe", params); err != nil {
-			return x.refused(x.unavailable(err))
+			return x.failed(err)
 		}
 	}
 	beside, stop := x.link.hear()
 	defer stop()
 	stream, err := s.Listen(ctx)
 	if err != nil {
-		return x.refused(x.unavailable(err))
+		return x.failed(err)
 	}
 	defer stream.Close()
 	defer context.AfterFunc(ctx, stream.Close)()

@@ -22,7 +22,7 @@ func (x *exchange) listTools(ctx context.Context) (rpc.Message, int) {
 	}
 	listed, err := x.g.list(ctx, x.link, x.who, x.client)
 	if err != nil {
-		return x.refused(x.unavailable(err))
+		return x.failed(err)
 	}
 	items := make([]ask.Item, len(listed.tools))
 	for i, t := range listed.tools {
@@ -61,7 +61,7 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 	}
 	response, err := x.forward(ctx, params, nil)
 	if err != nil {
-		return x.refused(x.unavailable(err))
+		return x.failed(err)
 	}
 	if response.Error != nil {
 		return x.result(response)
@@ -116,4 +116,3 @@ func texts(all []string) jsontext.Value {
 	}
 	return array(values)
 }
-

@@ -116,7 +116,7 @@ func (t *links) sweep(now time.Time) {
 func (x *exchange) discover(ctx context.Context) (rpc.Message, int) {
 	s, err := x.link.open(ctx, x.who)
 	if err != nil {
-		return x.refused(x.unavailable(err))
+		return x.failed(err)
 	}
 	result, err := era.Discovered(s.Server(), s.Era())
 	if err != nil {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,20 +20,17 @@ import (
 var betweenUs = []string{"capability", "proof", "onBehalfOf", "requestId"}
 
 // outgoing are the params of this exchange as the server of s gets them.
-func (x *exchange) outgoing(s upstream.Session, params rpc.Object) jsontext.Value {
+func (x *exchange) outgoing(ctx context.Context, s upstream.Session, params rpc.Object) jsontext.Value {
 	c := x.client
 	if x.session != nil {
 		c.logLevel = x.link.level()
 	}
 	params = params.Without(func(name string) bool { return slices.Contains(betweenUs, name) })
-	if v := params.Get("_meta"); v != nil {
-		meta, err := rpc.ParseObject(v)
-		meta = meta.Without(func(name string) bool { return !x.g.goesOn(name) })
-		if err != nil || meta.Len() == 0 {
-			params = params.Without(func(name string) bool { return name == "_meta" })
-		} else {
-			params = params.With("_meta", meta.Value())
-		}
+	meta := params.GetObject("_meta").Without(func(name string) bool { return !x.g.goesOn(name) })
+	if meta = traced(ctx, meta); meta.Len() > 0 {
+		params = params.With("_meta", meta.Value())
+	} else {
+		params = params.Without(func(name string) bool { return name == "_meta" })
 	}
 	return outgoing(s.Era(), x.link.server, c, params)
 }
