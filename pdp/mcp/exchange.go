@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 
@@ -127,7 +126,7 @@ func (x *exchange) admit() (release func(), refused *ask.Refusal) {
 	}
 	release, after, ok := x.g.rates.Admit(x.who.Key, name)
 	if !ok {
-		return nil, ask.RateLimited(after)
+		return nil, limited(after)
 	}
 	return release, nil
 }
@@ -137,7 +136,7 @@ func (x *exchange) find(ctx context.Context) *ask.Refusal {
 	name := x.params.GetString("name")
 	listed, err := x.g.list(ctx, x.link, x.who, x.client)
 	if err != nil {
-		return x.unavailable(err)
+		return unavailable(err)
 	}
 	if x.tool = listed.byName[name]; x.tool == nil {
 		return ask.UnknownTool()
@@ -198,10 +197,10 @@ func (x *exchange) call(ctx context.Context) (rpc.Message, int) {
 			x.outcome = outcomeAnswered
 			return x.passOn(*asked), http.StatusOK
 		case round == mostRounds:
-			return x.refused(ask.Ambiguous("the server asks for input again and again"))
+			return x.refused(ambiguous("the server asks for input again and again"))
 		}
 		if params, err = x.gather(ctx, *asked, params); err != nil {
-			return x.refused(ask.Ambiguous(err.Error()))
+			return x.refused(ambiguous(err.Error()))
 		}
 		if refused := x.ask(ctx); refused != nil {
 			return x.refused(refused)
@@ -265,20 +264,9 @@ func statusOf(code int) int {
 
 // failed is the response if the server does not answer, or answers with an error where the gateway wanted to know something.
 func (x *exchange) failed(err error) (rpc.Message, int) {
-	m, status := x.refused(x.unavailable(err))
+	m, status := x.refused(unavailable(err))
 	x.outcome = outcomeFailed
 	return m, status
-}
-
-// unavailable is the refusal if the server does not answer.
-func (x *exchange) unavailable(err error) *ask.Refusal {
-	var e *upstream.Error
-	if errors.As(err, &e) && e.Answer != nil {
-		if said, err := rpc.ReadError(e.Answer); err == nil {
-			return &ask.Refusal{Status: http.StatusOK, Code: said.Code, Message: said.Message, Data: said.Data, Why: err.Error()}
-		}
-	}
-	return &ask.Refusal{Status: http.StatusOK, Code: rpc.InternalError, Message: "upstream unavailable", Data: jsontext.Value(`{"type":"upstream_unavailable"}`), Why: err.Error()}
 }
 
 // isChange reports whether a notification says that something is other than it was, for whoever wants to know.

@@ -44,10 +44,10 @@ func (x *exchange) inputRequired(response rpc.Message) (*inputs, *ask.Refusal) {
 		return nil, nil
 	}
 	if !slices.Contains(withInput, x.request.Method) {
-		return nil, ask.Ambiguous("the server asks for input where it may not")
+		return nil, ambiguous("the server asks for input where it may not")
 	}
 	if result.Get("requestState") == nil && result.Get("inputRequests") == nil {
-		return nil, ask.Ambiguous("the server asks for input, and for none")
+		return nil, ambiguous("the server asks for input, and for none")
 	}
 	in := &inputs{result: result}
 	if x.waiting { // it is our own, and shown already
@@ -59,16 +59,16 @@ func (x *exchange) inputRequired(response rpc.Message) (*inputs, *ask.Refusal) {
 	}
 	o, err := rpc.ParseObject(requests)
 	if err != nil || o.Len() > mostInputs {
-		return nil, ask.Ambiguous("what the server asks for cannot be read")
+		return nil, ambiguous("what the server asks for cannot be read")
 	}
 	for key, v := range o.Members {
 		r, err := rpc.ParseObject(v)
 		if err != nil {
-			return nil, ask.Ambiguous("what the server asks for cannot be read")
+			return nil, ambiguous("what the server asks for cannot be read")
 		}
 		shown, ok := x.g.shown(x.link, rpc.Message{Method: r.GetString("method"), Params: r.Get("params")}, x.client.capabilities)
 		if !ok {
-			return nil, ask.Ambiguous("the server asks for what it may not ask")
+			return nil, ambiguous("the server asks for what it may not ask")
 		}
 		in.requests = append(in.requests, input{key, shown})
 	}
@@ -235,11 +235,11 @@ func (x *exchange) resumed() (params rpc.Object, h *held, refused *ask.Refusal) 
 	if state != nil {
 		opened, ok := seal.OpenJSON[sealedState](x.g.ring, seal.RequestState, binding, x.params.GetString("requestState"), x.g.now())
 		if !ok {
-			return params, nil, ask.Invalid("requestState is not of this request, or it has ended; send the request without it")
+			return params, nil, invalid("requestState is not of this request, or it has ended; send the request without it")
 		}
 		if opened.Held != "" {
 			if h = x.g.held.take(opened.Held, x.who.Key); h == nil {
-				return params, nil, ask.Invalid("the request that this continues is no more; send it without requestState")
+				return params, nil, invalid("the request that this continues is no more; send it without requestState")
 			}
 		}
 		if opened.Theirs != nil {
@@ -251,7 +251,7 @@ func (x *exchange) resumed() (params rpc.Object, h *held, refused *ask.Refusal) 
 	}
 	answers, err := rpc.ParseObject(brought)
 	if err != nil || answers.Len() > 4*mostInputs {
-		return params, h, ask.Invalid("inputResponses is not an object, or too large")
+		return params, h, invalid("inputResponses is not an object, or too large")
 	}
 	var theirs rpc.Object
 	for key, v := range answers.Members {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
@@ -83,7 +82,7 @@ func (x *exchange) initialize(ctx context.Context) (rpc.Message, int) {
 	}
 	result, err := era.Initialized(session.Server(), session.Era(), x.client.version)
 	if err != nil {
-		return x.refused(ask.Ambiguous("what the server says of itself cannot be read"))
+		return x.refused(ambiguous("what the server says of itself cannot be read"))
 	}
 	response, status := x.result(rpc.Answer(rpc.ID{}, result))
 	if response.Error == nil {
@@ -164,16 +163,16 @@ func (x *exchange) remember(ctx context.Context) (rpc.Message, int) {
 	switch x.request.Method {
 	case "logging/setLevel":
 		if !slices.Contains(logLevels, x.params.GetString("level")) {
-			return x.refused(ask.Invalid("level is none of " + joined(logLevels)))
+			return x.refused(invalid("level is none of " + joined(logLevels)))
 		}
 		x.link.setLevel(x.params.GetString("level"))
 	default:
 		uri := x.params.GetString("uri")
 		if uri == "" {
-			return x.refused(ask.Invalid("uri is missing"))
+			return x.refused(invalid("uri is missing"))
 		}
 		if !x.link.subscribe(uri, x.request.Method == "resources/subscribe") {
-			return x.refused(ask.Invalid("too many resources; unsubscribe from some"))
+			return x.refused(invalid("too many resources; unsubscribe from some"))
 		}
 	}
 	return x.result(rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)))

@@ -18,7 +18,7 @@ import (
 // defines them.
 func (x *exchange) listTools(ctx context.Context) (rpc.Message, int) {
 	if x.params.Get("cursor") != nil {
-		return x.refused(ask.Invalid("cursor is none of ours: all tools are on one page"))
+		return x.refused(invalid("cursor is none of ours: all tools are on one page"))
 	}
 	listed, err := x.g.list(ctx, x.link, x.who, x.client)
 	if err != nil {
@@ -26,7 +26,7 @@ func (x *exchange) listTools(ctx context.Context) (rpc.Message, int) {
 	}
 	items := make([]ask.Item, len(listed.tools))
 	for i, t := range listed.tools {
-		items[i] = ask.Item{Tool: t.Tool}
+		items[i] = ask.Item{Tool: t.Tool, Server: x.link.server.name}
 	}
 	keep, refused := x.g.asker.Filter(ctx, x.operation(), items)
 	if refused != nil {
@@ -55,7 +55,7 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 	if params.Get("cursor") != nil {
 		cursor, ok := x.g.ring.Open(seal.Cursor, binding, params.GetString("cursor"))
 		if !ok {
-			return x.refused(ask.Invalid("cursor is none of ours; begin without it"))
+			return x.refused(invalid("cursor is none of ours; begin without it"))
 		}
 		params = params.With("cursor", rpc.String(string(cursor)))
 	}
@@ -70,13 +70,13 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 	result, err := rpc.ParseObject(response.Result)
 	values, err2 := elements(result.Get(of.member))
 	if err != nil || err2 != nil {
-		return x.refused(ask.Ambiguous("the server's list is no list"))
+		return x.refused(ambiguous("the server's list is no list"))
 	}
 	items, known := make([]ask.Item, 0, len(values)), values[:0]
 	for _, v := range values {
 		o, err := rpc.ParseObject(v)
 		if id := o.GetString(of.id); err == nil && id != "" {
-			items, known = append(items, ask.Item{ID: id}), append(known, v)
+			items, known = append(items, ask.Item{ID: id, Server: x.link.server.name}), append(known, v)
 		}
 	}
 	keep, refused := x.g.asker.Filter(ctx, x.operation(), items)

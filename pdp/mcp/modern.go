@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
@@ -120,7 +119,7 @@ func (x *exchange) discover(ctx context.Context) (rpc.Message, int) {
 	}
 	result, err := era.Discovered(s.Server(), s.Era())
 	if err != nil {
-		return x.refused(ask.Ambiguous("what the server says of itself cannot be read"))
+		return x.refused(ambiguous("what the server says of itself cannot be read"))
 	}
 	return x.result(rpc.Answer(rpc.ID{}, result))
 }

@@ -87,11 +87,11 @@ func (r *relay) note(m rpc.Message) {
 		x.link.server.dropped("notification that is not of a request")
 		return
 	}
-	if m, ok := x.permit.Passes(m); ok {
-		_ = x.reply.Interim(m)
-	} else {
+	if !x.permit.Passes(m) {
 		x.link.server.dropped("notification while the result is to be changed")
+		return
 	}
+	_ = x.reply.Interim(x.permit.Progress(m))
 }
 
 // asked has a request of a server of the legacy era answered. If only the next request of the client can bring the answer,
