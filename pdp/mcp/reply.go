@@ -23,8 +23,8 @@ type reply interface {
 	Alive() error
 	// Final sends the response, once. Status counts if nothing was sent before it.
 	Final(status int, m rpc.Message) error
-	// Session names the session that the request begins.
-	Session(id string)
+	// Begin has a session count that the request begins.
+	Begin(s *session)
 	// Stream has the answer be a stream, whatever comes.
 	Stream()
 }
@@ -32,7 +32,8 @@ type reply interface {
 // httpReply is the answer to one request over HTTP: one JSON object, or a stream of events if something comes before the
 // response.
 type httpReply struct {
-	w http.ResponseWriter
+	w        http.ResponseWriter
+	sessions *sessions
 
 	mu     sync.Mutex
 	stream bool // even if nothing comes before the response
@@ -41,7 +42,11 @@ type httpReply struct {
 	err    error
 }
 
-func (r *httpReply) Session(id string) { r.w.Header().Set(sessionHeader, id) }
+// Begin implements reply.
+func (r *httpReply) Begin(s *session) {
+	r.sessions.add(s)
+	r.w.Header().Set(sessionHeader, s.id)
+}
 
 func (r *httpReply) Stream() {
 	r.mu.Lock()
