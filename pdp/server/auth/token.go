@@ -1,0 +1,104 @@
+package auth
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+)
+
+// Token is what a verified token says.
+type Token struct {
+	// Issuer and Subject are the claims iss and sub.
+	Issuer, Subject string
+	// Expires is the claim exp. Clocks may be apart, so a token is verified for a minute longer.
+	Expires time.Time
+	// Login reports that it is an ID token: it tells a client that somebody logged in, and nobody meant it to give access.
+	Login bool
+	// Claims are all claims as they stand in the token, those that are null among them.
+	Claims evaluation.Object
+}
+
+// Claims is [JWT.Verify] for who wants to know all that a token says.
+func (j *JWT) Claims(ctx context.Context, token string) (Token, error) {
+	v, err := j.verified(ctx, token, "")
+	if err != nil {
+		return Token{}, err
+	}
+	// Read once more and strictly: a reader that mends text that is no UTF-8 makes one name of two.
+	var payload jsontext.Value
+	if v.token.UnsafeClaimsWithoutVerification(&payload) != nil {
+		return Token{}, notOurs()
+	}
+	claims, err := evaluation.ParseWithNulls(payload, evaluation.DefaultLimits())
+	if err != nil {
+		return Token{}, invalid("the token's claims have a form that not every reader reads alike, or are too many; have its issuer write fewer and plainer ones")
+	}
+	return Token{
+		Issuer: v.claims.Issuer, Subject: v.claims.Subject, Expires: v.claims.Expiry.Time(),
+		Login: isLogin(v.token.Headers[0], claims), Claims: claims,
+	}, nil
+}
+
+// isLogin tells ID tokens from access tokens. RFC 9068 gives access tokens a typ of their own. Without it, some issuers say
+// it in a claim: Keycloak in typ, Cognito in token_use. If nothing says it, a claim does that OpenID Connect has for ID
+// tokens alone. An ID token with none of these looks like an access token, and its audience refuses it: that is a client.
+func isLogin(h jose.Header, claims evaluation.Object) bool {
+	if typ, _ := h.ExtraHeaders[jose.HeaderType].(string); isAccessTyp(typ) {
+		return false
+	}
+	for _, name := range []string{"typ", "token_use"} {
+		said, _ := claims.Lookup(name)
+		switch strings.ToLower(said.Text()) {
+		case "bearer", "dpop", "access":
+			return false
+		case "id":
+			return true
+		}
+	}
+	return slices.ContainsFunc([]string{"nonce", "at_hash", "c_hash", "s_hash"}, func(name string) bool {
+		_, there := claims.Lookup(name)
+		return there
+	})
+}
+
+// isAccessTyp reports whether a header typ is that of RFC 9068.
+func isAccessTyp(typ string) bool {
+	return strings.TrimPrefix(strings.ToLower(typ), "application/") == "at+jwt"
+}
+
+// verified is a token whose signature, time and audience are good.
+type verified struct {
+	issuer *issuer
+	token  *jwt.JSONWebToken
+	claims jwt.Claims
+}
+
+// verified verifies a token. key is the name of the key beside which it came, "" if it came by itself.
+func (j *JWT) verified(ctx context.Context, token, key string) (v verified, err error) {
+	v.token, err = jwt.ParseSigned(token, j.algorithms)
+	if err != nil || len(v.token.Headers) != 1 || !plainHeader(v.token.Headers[0]) {
+		return v, notOurs()
+	}
+	// The claims are believed by nobody before the signature is verified.
+	if err := v.token.UnsafeClaimsWithoutVerification(&v.claims); err != nil {
+		return v, notOurs()
+	}
+	v.issuer = j.issuer(v.claims, key)
+	if v.issuer == nil || !slices.Contains(v.issuer.Algorithms, v.token.Headers[0].Algorithm) {
+		return v, notOurs()
+	}
+	if err := v.issuer.verify(ctx, token, v.token); err != nil {
+		return v, err
+	}
+	if err := v.issuer.accept(v.claims, j.now()); err != nil {
+		return v, err
+	}
+	return v, v.issuer.counts(key)
+}
