@@ -40,10 +40,18 @@ func (r *Reading) valueOf(n *yaml.Node, v reflect.Value, path string) {
 		r.valueOf(n, v.Elem(), path)
 	case v.Kind() == reflect.Struct:
 		r.mapping(n, v, path)
+	case v.Type() == reflect.TypeFor[Object]():
+		r.object(n, v, path)
+	case v.Kind() == reflect.Map:
+		r.entries(n, v, path)
 	case v.Kind() == reflect.Slice:
 		r.list(n, v, path)
 	case v.Type() == reflect.TypeFor[time.Duration]():
 		r.duration(n, v, path)
+	case v.Type() == reflect.TypeFor[Size]():
+		r.size(n, v, path)
+	case v.Type() == reflect.TypeFor[Rate]():
+		r.rate(n, v, path)
 	case v.CanInt():
 		r.integer(n, v, path)
 	case v.CanFloat():
@@ -124,7 +132,7 @@ func (r *Reading) list(n *yaml.Node, v reflect.Value, path string) {
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
 	for i, item := range n.Content {
-		r.value(item, v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+		r.value(item, v.Index(i), nth(path, i))
 	}
 }
 
@@ -138,20 +146,29 @@ func (r *Reading) mapping(n *yaml.Node, v reflect.Value, path string) {
 	for _, f := range fields(v.Type()) {
 		index[f.name] = f.index
 	}
+	r.members(n, func(key, value *yaml.Node) {
+		field, known := index[key.Value]
+		if !known {
+			names := strings.Join(slices.Sorted(maps.Keys(index)), ", ")
+			r.addAt(key, fmt.Sprintf("unknown key %q", key.Value), "use one of "+names)
+			return
+		}
+		r.value(value, v.FieldByIndex(field), join(path, key.Value))
+	})
+}
+
+// members takes each member of a mapping whose key is a plain name that occurs once. All others are mistakes.
+func (r *Reading) members(n *yaml.Node, take func(key, value *yaml.Node)) {
 	seen := map[string]bool{}
 	for i := 0; i < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		field, known := index[key.Value]
 		switch {
 		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
 			r.addAt(key, "a key must be a plain name; aliases and merges are not read here", "write the keys out")
 		case seen[key.Value]:
 			r.addAt(key, fmt.Sprintf("the key %q occurs twice", key.Value), "keep one")
-		case !known:
-			names := strings.Join(slices.Sorted(maps.Keys(index)), ", ")
-			r.addAt(key, fmt.Sprintf("unknown key %q", key.Value), "use one of "+names)
 		default:
-			r.value(value, v.FieldByIndex(field), join(path, key.Value))
+			take(key, value)
 		}
 		seen[key.Value] = true
 	}
