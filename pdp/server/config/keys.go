@@ -48,9 +48,9 @@ type Form[T any] struct {
 //	                  struct means that nobody gave one, so a number with a default needs a
 //	                  min above zero, and a switch is off by default
 //	min:"1h" max:"…"  the bounds of a number, duration, [Size] or [Rate]; for a list, how many items
-//	enum:"a,b"        all values that are allowed
+//	enum:"a,b"        all values that are allowed; for a list, of its items
 //	required:"yes"    it has no default and must be there, in the items of a list
-//	path:"yes"        a path, relative to the file; a name that ends in _file is one as well
+//	path:"yes"        a path, relative to the file, or a list or map of them; a name that ends in _file is one as well
 //	secret:"path"     a URL of which only scheme and host are shown: the rest may give access
 //	reload:"yes"      a running program takes a new value, with all below it
 type Key struct {
@@ -188,7 +188,7 @@ func eachKey(v reflect.Value, above string, visit func(path string, v reflect.Va
 			eachKey(field, path, visit)
 		case field.Kind() == reflect.Map && field.Type().Elem().Kind() == reflect.Struct:
 			for _, name := range names(field) {
-				eachKey(field.MapIndex(reflect.ValueOf(name)), entry(path, name), visit)
+				eachKey(field.MapIndex(reflect.ValueOf(name)), Entry(path, name), visit)
 			}
 		}
 	}
@@ -217,7 +217,7 @@ func (r *Reading) defaults(v reflect.Value, above string) {
 			for _, name := range names(field) {
 				one := reflect.New(field.Type().Elem()).Elem()
 				one.Set(field.MapIndex(reflect.ValueOf(name)))
-				r.defaults(one, entry(path, name))
+				r.defaults(one, Entry(path, name))
 				own.SetMapIndex(reflect.ValueOf(name), one)
 			}
 			field.Set(own)
@@ -288,8 +288,11 @@ func (k Key) node(text string) *yaml.Node {
 
 // misfit says why a value cannot be the key's, and what to try; "" if it can.
 func (k Key) misfit(v reflect.Value) (what, try string) {
-	if len(k.Enum) > 0 && !slices.Contains(k.Enum, v.String()) {
+	if len(k.Enum) > 0 && v.Kind() == reflect.String && !slices.Contains(k.Enum, v.String()) {
 		return fmt.Sprintf("%s is not one of: %s", k.Path, strings.Join(k.Enum, ", ")), "write one of them"
+	}
+	if v.Type() != k.kind {
+		return "", "" // an item of the key's list has no bounds
 	}
 	if k.Min != "" && k.compare(v, k.Min) < 0 {
 		return fmt.Sprintf("%s is less than %s", k.Path, k.Min), "write at least that, or leave the key out"

@@ -20,7 +20,7 @@ func (r *Reading) entries(n *yaml.Node, v reflect.Value, path string) {
 			return
 		}
 		one := reflect.New(v.Type().Elem()).Elem()
-		r.value(value, one, entry(path, key.Value))
+		r.value(value, one, Entry(path, key.Value))
 		v.SetMapIndex(reflect.ValueOf(key.Value), one)
 	})
 }
@@ -32,14 +32,14 @@ func (p printer) entries(v reflect.Value, path string) *yaml.Node {
 	}
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for _, name := range names(v) {
-		one, below := v.MapIndex(reflect.ValueOf(name)), entry(path, name)
+		one, below := v.MapIndex(reflect.ValueOf(name)), Entry(path, name)
 		var value *yaml.Node
 		switch {
 		case one.Kind() == reflect.Struct:
 			value = p.section(one, below) // also if nothing is said in it: the name alone says something
 		case one.Kind() == reflect.String:
 			value = &yaml.Node{}
-			setText(value, one.String())
+			setText(value, p.keys.at(path).text(one))
 			p.comment(value, below)
 		default:
 			value = p.value(one, below)

@@ -20,10 +20,13 @@ type shelf struct {
 	Notes map[string]Object `yaml:"notes" doc:"What anybody says."`
 	Free  Object            `yaml:"free" doc:"Anything."`
 	Most  Size              `yaml:"most" default:"1MiB" min:"1KiB" max:"1GiB" doc:"The most."`
+	Files []string          `yaml:"files" path:"yes" doc:"Files."`
+	Sorts []string          `yaml:"sorts" enum:"new,old" min:"1" doc:"Sorts."`
 	Often Rate              `yaml:"often" default:"10/s" min:"1/m" max:"1000/s" doc:"How often."`
 }
 
 type box struct {
+	Kept   map[string]string `yaml:"kept" path:"yes" doc:"Where things are."`
 	File   string            `yaml:"key_file" doc:"A file."`
 	Kind   string            `yaml:"kind" default:"open" enum:"open,shut" doc:"The kind."`
 	Most   Size              `yaml:"most" default:"4MiB" min:"1KiB" doc:"The most of one box."`
@@ -63,7 +66,10 @@ boxes:
     inner:
       create.ticket: {hidden: true}
       delete: {}
+    kept: {x: y.pem}
   bare: {}
+files: [a.pem, /b.pem]
+sorts: [old, new]
 `
 
 func TestMapsAreRead(t *testing.T) {
@@ -84,6 +90,9 @@ func TestMapsAreRead(t *testing.T) {
 	}
 	if got := string(s.Notes["resources/templates/list"]); got != `{"evaluation":{"subject":{"id":"$token.sub"}}}` {
 		t.Errorf("got %s", got)
+	}
+	if dir := filepath.Dir(file); jira.Kept["x"] != filepath.Join(dir, "y.pem") || s.Files[0] != filepath.Join(dir, "a.pem") || s.Files[1] != "/b.pem" {
+		t.Errorf("got %v %v", jira.Kept, s.Files)
 	}
 	if s.Most != 64<<10 || s.Often != 0.5 {
 		t.Errorf("got %v %v", s.Most, s.Often)
@@ -106,7 +115,7 @@ func TestMistakesInMaps(t *testing.T) {
 		"boxes: {a: {}, a: {}}":                `:1:16: the key "a" occurs twice; keep one`,
 		"boxes: {1: {}}":                       ":1:9: a key must be a plain name",
 		"boxes: {'': {}}":                      ":1:9: a name below boxes is empty; write one",
-		"boxes:\n  a:\n    knd: open\n":        `:3:5: unknown key "knd"; use one of inner, key_file, kind, labels, lid, most`,
+		"boxes:\n  a:\n    knd: open\n":        `:3:5: unknown key "knd"; use one of inner, kept, key_file, kind, labels, lid, most`,
 		"boxes:\n  a:\n    kind: ajar\n":       ":3:11: boxes.a.kind is not one of: open, shut; ",
 		"boxes:\n  a.b:\n    kind: ajar\n":     `:3:11: boxes."a.b".kind is not one of: open, shut; `,
 		"boxes: {a: {inner: {b: {count: 0}}}}": "boxes.a.inner.b.count is less than 1; ",
@@ -129,6 +138,7 @@ func TestMistakesInMaps(t *testing.T) {
 		"most: 0KiB":                           "most must be a size; ",
 		"most: 9999999999GiB":                  "most must be a size; ",
 		"most: 2GiB":                           "most is more than 1GiB; ",
+		"sorts: [new, ripe]":                   ":1:14: sorts[1] is not one of: new, old; write one of them",
 		"often: 10":                            "often must be a rate; write it like 10/s, 30/m or 100/h",
 		"often: 1/h":                           "often is less than 1/m; ",
 		"often: 1001/s":                        "often is more than 1000/s; ",
@@ -146,9 +156,9 @@ func TestKeysOfMaps(t *testing.T) {
 		got = append(got, k.Path+" "+k.Variable)
 	}
 	want := []string{
-		"boxes ", "boxes.<name>.key_file ", "boxes.<name>.kind ", "boxes.<name>.most ", "boxes.<name>.labels ", "boxes.<name>.inner ",
+		"boxes ", "boxes.<name>.kept ", "boxes.<name>.key_file ", "boxes.<name>.kind ", "boxes.<name>.most ", "boxes.<name>.labels ", "boxes.<name>.inner ",
 		"boxes.<name>.inner.<name>.hidden ", "boxes.<name>.inner.<name>.count ", "boxes.<name>.lid ", "boxes.<name>.lid.hidden ",
-		"boxes.<name>.lid.count ", "notes ", "free ", "most SHELF_MOST", "often SHELF_OFTEN",
+		"boxes.<name>.lid.count ", "notes ", "free ", "most SHELF_MOST", "files ", "sorts ", "often SHELF_OFTEN",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -216,7 +226,7 @@ func TestMapsAreWritten(t *testing.T) {
 		t.Error(diff)
 	}
 	for text, ok := range map[string]bool{
-		fullShelf: true, b.String(): true, "boxes: {a: {knd: open}}": false, "boxes: {a: 1}": false, "boxes: {'': {}}": false, "free: 1": false,
+		fullShelf: true, b.String(): true, "boxes: {a: {knd: open}}": false, "boxes: {a: 1}": false, "boxes: {'': {}}": false, "free: 1": false, "sorts: [ripe]": false, "sorts: [new]": true, "sorts: []": false,
 		"most: 12": false, "often: 10": false, "boxes: {a: {labels: {b: 1}}}": false, "boxes: {a: {inner: {b: {count: 0}}}}": false,
 	} {
 		if err := schemaOf(t).Validate(plainJSON(t, text)); (err == nil) != ok {

@@ -39,7 +39,7 @@ func (r *Reading) json(b []byte, n *yaml.Node, path string) []byte {
 				b = append(b, ',')
 			}
 			first = false
-			b = r.json(append(appendJSON(b, key.Value), ':'), value, entry(path, key.Value))
+			b = r.json(append(appendJSON(b, key.Value), ':'), value, Entry(path, key.Value))
 		})
 		return append(b, '}')
 	case yaml.SequenceNode:

@@ -16,8 +16,8 @@ func join(above, name string) string { return strings.TrimPrefix(above+"."+name,
 // plainName is a name that can stand in a path as it is.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_/-]+$`)
 
-// entry is the path of what a map has by a name.
-func entry(path, name string) string {
+// Entry is the path of what a map has by a name. A name that is more than letters and digits stands there in quotes.
+func Entry(path, name string) string {
 	if !plainName.MatchString(name) {
 		name = strconv.Quote(name)
 	}
@@ -45,7 +45,7 @@ func inContainer(path string) bool {
 func (r *Reading) Below(path, pointer string) string {
 	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
-		below := entry(path, token)
+		below := Entry(path, token)
 		if n, err := strconv.Atoi(token); err == nil && r.at[below] == nil {
 			below = nth(path, n)
 		}
@@ -56,10 +56,6 @@ func (r *Reading) Below(path, pointer string) string {
 	}
 	return path
 }
-
-// Entry is the path of what a map has by a name, for [Reading.Add]. A name that is more than letters and digits stands
-// there in quotes.
-func Entry(path, name string) string { return entry(path, name) }
 
 var step = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\[\d+\]|[^.\[\]]+`)
 
@@ -82,6 +78,16 @@ func (t keyTable) at(path string) Key {
 	k, is := t[pattern]
 	if is {
 		k.Path = shown
+	}
+	return k
+}
+
+// of is the key of a path, or that of the list or map whose text it is.
+func (t keyTable) of(path string) Key {
+	k := t.at(path)
+	if steps := step.FindAllStringIndex(path, -1); k.Path == "" && len(steps) > 0 {
+		k = t.at(strings.TrimSuffix(path[:steps[len(steps)-1][0]], "."))
+		k.Path = path
 	}
 	return k
 }

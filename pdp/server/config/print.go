@@ -103,7 +103,7 @@ func (p printer) list(v reflect.Value, path string) *yaml.Node {
 			n.Content = append(n.Content, p.section(item, nth(path, i)))
 		} else {
 			text := &yaml.Node{}
-			setText(text, item.String())
+			setText(text, p.keys.at(path).text(item))
 			n.Content = append(n.Content, text)
 		}
 	}

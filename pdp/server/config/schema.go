@@ -53,7 +53,7 @@ func (t keyTable) schema(k Key) map[string]any {
 	if k.Default != "" {
 		schema["default"] = k.written(k.Default)
 	}
-	if len(k.Enum) > 0 {
+	if len(k.Enum) > 0 && k.kind.Kind() == reflect.String {
 		schema["enum"] = k.Enum
 	}
 	return schema
@@ -72,7 +72,7 @@ func (t keyTable) form(k Key, of reflect.Type) map[string]any {
 		entry := Key{Path: join(k.Path, anyName), kind: of.Elem()}
 		return map[string]any{"type": "object", "additionalProperties": t.schema(entry), "propertyNames": map[string]any{"minLength": 1}}
 	case of.Kind() == reflect.Slice:
-		item := Key{Path: k.Path + "[]", kind: of.Elem()}
+		item := Key{Path: k.Path + "[]", kind: of.Elem(), Enum: k.Enum}
 		return k.bounded(map[string]any{"type": "array", "items": t.schema(item)}, "minItems", "maxItems")
 	case of == reflect.TypeFor[time.Duration]():
 		return map[string]any{"type": "string", "minLength": 2, "pattern": durationPattern}

@@ -21,7 +21,7 @@ func (r *Reading) value(n *yaml.Node, v reflect.Value, path string) {
 	r.at[path] = n
 	before := len(r.mistakes)
 	r.valueOf(n, v, path)
-	if what, try := r.keys.at(path).misfit(v); what != "" && len(r.mistakes) == before {
+	if what, try := r.keys.of(path).misfit(v); what != "" && len(r.mistakes) == before {
 		r.addAt(n, what, try)
 	}
 	if len(r.mistakes) > before {
@@ -58,7 +58,7 @@ func (r *Reading) valueOf(n *yaml.Node, v reflect.Value, path string) {
 		r.number(n, v, path)
 	case v.Kind() == reflect.Bool:
 		r.truth(n, v, path)
-	case n.Kind == yaml.ScalarNode && slices.Contains(r.keys.at(path).Enum, n.Value): // 1.3 need not be in quotes
+	case n.Kind == yaml.ScalarNode && slices.Contains(r.keys.of(path).Enum, n.Value): // 1.3 need not be in quotes
 		v.SetString(n.Value)
 	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str":
 		r.addAt(n, named(path)+" must be a string", "write it in quotes")
@@ -119,7 +119,7 @@ func named(path string) string {
 // resolve makes a path in the file, which is relative to the file, relative to the working
 // directory. A path in a variable or flag is that already.
 func (r *Reading) resolve(n *yaml.Node, path string) string {
-	if _, elsewhere := r.elsewhere[n]; !elsewhere && r.keys.at(path).path && !filepath.IsAbs(n.Value) {
+	if _, elsewhere := r.elsewhere[n]; !elsewhere && r.keys.of(path).path && !filepath.IsAbs(n.Value) {
 		return filepath.Join(filepath.Dir(r.file), n.Value)
 	}
 	return n.Value
