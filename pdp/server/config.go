@@ -154,7 +154,7 @@ func (c *Config) check() (err error) {
 			return err
 		}
 	}
-	if err := c.TLS.check(); err != nil {
+	if err := c.TLS.Check(); err != nil {
 		return err
 	}
 	if len(c.Auth.MTLS) > 0 && c.TLS.ClientCAFile == "" {

@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/server/approvals"
 	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/listener"
 	"policy-service/pdp/server/telemetry"
 )
 
@@ -138,7 +139,7 @@ func (s *Server) start(ctx context.Context) error {
 }
 
 func (s *Server) serve() {
-	server := httpServer(s.handler(), s.door.Connections, s.log)
+	server := listener.HTTPServer(s.handler(), s.door.Connections, s.log)
 	if tune := s.config.Program.tuneHTTP; tune != nil {
 		tune(server)
 	}

@@ -1,4 +1,4 @@
-package door
+package listener
 
 import (
 	"errors"
@@ -28,7 +28,7 @@ func (n near) closed() bool {
 
 func TestConnectionsMakeRoom(t *testing.T) {
 	refused := 0
-	c := newConnections(4, func() { refused++ })
+	c := NewConnections(4, func() { refused++ })
 	all := make([]near, 8)
 	for n := range all {
 		all[n] = newNear(t)
@@ -75,7 +75,7 @@ func TestConnectionsMakeRoom(t *testing.T) {
 // Who has asked keeps what they are silent on while others come and say nothing; and who
 // has more than a share of those that are all worked on makes room for others.
 func TestConnectionsOfWhoIsKnownStay(t *testing.T) {
-	c := newConnections(8, func() {})
+	c := NewConnections(8, func() {})
 	come := func(caller string, asks bool) near {
 		one := newNear(t)
 		c.ConnState(one.Conn, http.StateNew)
@@ -85,7 +85,7 @@ func TestConnectionsOfWhoIsKnownStay(t *testing.T) {
 		ctx := c.ConnContext(t.Context(), one.Conn)
 		c.ConnState(one.Conn, http.StateActive)
 		c.Works(ctx)
-		c.knows(ctx, caller)
+		c.Knows(ctx, caller)
 		if !asks {
 			c.Answers(ctx)
 			c.ConnState(one.Conn, http.StateIdle)
@@ -126,7 +126,7 @@ func TestConnectionsOfWhoIsKnownStay(t *testing.T) {
 
 func TestDrainWaitsForTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newConnections(4, func() {})
+		c := NewConnections(4, func() {})
 		one := newNear(t)
 		c.ConnState(one.Conn, http.StateNew)
 		began := time.Now()

@@ -1,4 +1,4 @@
-package server
+package listener
 
 import (
 	"bytes"
@@ -27,7 +27,8 @@ type TLSFiles struct {
 	MinVersion string `yaml:"min_version" default:"1.3" enum:"1.2,1.3" doc:"The oldest version of TLS that the service speaks. 1.2 lets in clients that cannot speak 1.3."`
 }
 
-func (f TLSFiles) check() error {
+// Check finds what is missing among the files.
+func (f TLSFiles) Check() error {
 	switch {
 	case f.CertFile != "" && f.KeyFile == "":
 		return errors.New("there is a TLS certificate without a key; add --tls-key, or tls.key_file")
@@ -67,7 +68,7 @@ func readTLS(files TLSFiles) (*tls.Config, [sha256.Size]byte, error) {
 	return config, [sha256.Size]byte(state.Sum(nil)), err
 }
 
-// Leaf reads the files as [Server.Start] does, and returns the certificate that clients are shown.
+// Leaf reads the files as [Open] does, and returns the certificate that clients are shown.
 func (f TLSFiles) Leaf() (*x509.Certificate, error) {
 	config, _, err := readTLS(f)
 	if err != nil {
@@ -104,9 +105,9 @@ func newTLS(files TLSFiles, cert, key, clientCA []byte) (*tls.Config, error) {
 // certificateRecheck is how long changed files may go unnoticed.
 const certificateRecheck = time.Second
 
-// certificates is what a TLS listener shows and trusts. It follows its files, which are read when a client connects, at
-// most once a second. So a renewed certificate counts without a restart, and nothing runs while no client connects.
-type certificates struct {
+// Certificates are what a TLS listener shows and trusts. They follow their files, which are read when a client connects,
+// at most once a second. So a renewed certificate counts without a restart, and nothing runs while no client connects.
+type Certificates struct {
 	files TLSFiles
 	log   *slog.Logger
 
@@ -116,29 +117,29 @@ type certificates struct {
 	checked time.Time
 }
 
-func (l *listeners) loadCertificates() error {
-	files := l.config.TLS
+// Open reads the files. Without a certificate it is nil, which is plain HTTP.
+func Open(files TLSFiles, log *slog.Logger) (*Certificates, error) {
 	if files.CertFile == "" {
-		return nil
+		return nil, nil
 	}
 	config, seen, err := readTLS(files)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	l.certificates = &certificates{files: files, log: l.log, current: config, seen: seen, checked: time.Now()}
-	l.certificates.logInForce()
-	return nil
+	c := &Certificates{files: files, log: log, current: config, seen: seen, checked: time.Now()}
+	c.logInForce()
+	return c, nil
 }
 
-// config is for the listener. Every connection asks for the configuration of its moment.
-func (c *certificates) config() *tls.Config {
+// config is for a server. Every connection asks for the configuration of its moment.
+func (c *Certificates) config() *tls.Config {
 	return &tls.Config{
 		MinVersion:         c.files.minVersion(),
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.now(), nil },
 	}
 }
 
-func (c *certificates) now() *tls.Config {
+func (c *Certificates) now() *tls.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if time.Since(c.checked) < certificateRecheck {
@@ -160,7 +161,7 @@ func (c *certificates) now() *tls.Config {
 	return config
 }
 
-func (c *certificates) logInForce() {
+func (c *Certificates) logInForce() {
 	leaf := c.current.Certificates[0].Leaf
 	c.log.Info("TLS certificate in force", "file", c.files.CertFile, "names", leaf.DNSNames, "addresses", leaf.IPAddresses, "not_after", leaf.NotAfter.UTC())
 	if time.Now().After(leaf.NotAfter) {

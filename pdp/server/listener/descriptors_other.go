@@ -1,5 +1,5 @@
 //go:build !unix
 
-package door
+package listener
 
 func descriptors() int { return 0 }

@@ -1,4 +1,4 @@
-package door
+package listener
 
 import (
 	"cmp"
@@ -65,7 +65,9 @@ const notHeardOf = time.Second
 // DefaultMaxConnections is not the default of the key max_connections: how many files may be open counts as well.
 const DefaultMaxConnections = 4096
 
-func newConnections(limit int, refused func()) *Connections {
+// NewConnections limits them to so many; 0 is [DefaultMaxConnections], or fewer if the process may not open so many files.
+// Refused is called for each connection that is refused or pushed out.
+func NewConnections(limit int, refused func()) *Connections {
 	if limit == 0 {
 		limit = DefaultMaxConnections
 		if d := descriptors(); d > 0 {
@@ -138,8 +140,8 @@ func (c *Connections) Answers(ctx context.Context) {
 	c.update(ctx, func(o *connection) { o.worked-- })
 }
 
-// knows says which caller asks on a connection.
-func (c *Connections) knows(ctx context.Context, caller string) {
+// Knows says which caller asks on a connection.
+func (c *Connections) Knows(ctx context.Context, caller string) {
 	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,9 +150,9 @@ func (c *Connections) knows(ctx context.Context, caller string) {
 	}
 }
 
-// awaits says that the body of a known or unknown caller is to arrive. There are never more such bodies than there may
+// Awaits says that the body of a known or unknown caller is to arrive. There are never more such bodies than there may
 // be connections: a connection of HTTP/2 can have many, and the one with most of them is closed.
-func (c *Connections) awaits(ctx context.Context, known bool) {
+func (c *Connections) Awaits(ctx context.Context, known bool) {
 	c.update(ctx, func(o *connection) { o.bodies(known, 1) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,8 +164,8 @@ func (c *Connections) awaits(ctx context.Context, known bool) {
 	}
 }
 
-// came says that a body has arrived, or never will.
-func (c *Connections) came(ctx context.Context, known bool) {
+// Came says that a body has arrived, or never will.
+func (c *Connections) Came(ctx context.Context, known bool) {
 	c.update(ctx, func(o *connection) { o.bodies(known, -1) })
 }
 
