@@ -70,6 +70,7 @@ func NewCommand(o CommandOptions) (Upstream, error) {
 		return nil, err
 	}
 	o.setDefaults()
+	inheritNothing()
 	return &command{
 		o:        o,
 		backoff:  backoff{now: time.Now},

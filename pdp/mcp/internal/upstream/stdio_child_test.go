@@ -113,7 +113,7 @@ func rawChild(kind string) {
 		case m.Method == "server/discover":
 			greetOddly(kind, m.ID)
 		case m.Method == "initialize":
-			initializeOddly(kind, m.ID)
+			initializeOddly(kind, m.ID, line)
 		case m.Method == "tools/call":
 			callOddly(in, m.Params.Name, m.ID, m.Params.Meta.ProgressToken, line)
 		case m.Method == "notifications/cancelled", m.Method == "" && len(m.ID) > 0:
@@ -127,7 +127,8 @@ func rawChild(kind string) {
 func say(format string, values ...any) { fmt.Printf(format+"\n", values...) }
 
 func answer(id json.RawMessage, text string) {
-	say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%q}]}}`, id, text)
+	quoted, _ := json.Marshal(text)
+	say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`, id, quoted)
 }
 
 const discovered = `{"supportedVersions":["2026-07-28"],"capabilities":{}}`
@@ -157,7 +158,7 @@ func greetOddly(kind string, id json.RawMessage) {
 	}
 }
 
-func initializeOddly(kind string, id json.RawMessage) {
+func initializeOddly(kind string, id json.RawMessage, line string) {
 	version := "2025-11-25"
 	switch kind {
 	case "silent-refuses": // it was only slow, and is modern
@@ -168,6 +169,9 @@ func initializeOddly(kind string, id json.RawMessage) {
 		return
 	case "old":
 		version = "2024-10-07"
+	case "line-of-initialize":
+		say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"%s","got":%q}}`, id, version, line)
+		return
 	case "dies":
 		os.Exit(3)
 	case "talks":

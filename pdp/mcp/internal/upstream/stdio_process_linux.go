@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"math"
 	"os"
 	"syscall"
 
@@ -23,4 +24,10 @@ func (p *process) reap(child *os.Process) (*os.ProcessState, error) {
 	defer p.mu.Unlock()
 	p.gone = true
 	return child.Wait()
+}
+
+// inheritNothing keeps what this process inherited itself, beside its standard streams, from all children. What it opened
+// it keeps from them anyway.
+func inheritNothing() {
+	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) // kernels before 5.11 cannot
 }
