@@ -194,8 +194,7 @@ func (x *exchange) call(ctx context.Context) (rpc.Message, int) {
 		case asked == nil:
 			return x.result(response)
 		case x.client.era == era.Modern:
-			x.outcome = outcomeAnswered
-			return x.passOn(*asked), http.StatusOK
+			return x.passOn(*asked)
 		case round == mostRounds:
 			return x.refused(ambiguous("the server asks for input again and again"))
 		}

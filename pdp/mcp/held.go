@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"sync"
 	"time"
 
@@ -92,12 +93,18 @@ func (x *exchange) hold(r *relay, shown rpc.Message, asked rpc.ID) *rpc.Message 
 		x.g.decline(context.Background(), r.session, rpc.Message{ID: asked, Method: shown.Method})
 		return nil
 	}
+	key, err := x.g.ring.Seal(seal.RequestID, x.binding(), []byte(one.key))
+	state, err2 := x.sealState(sealedState{Held: id})
+	if err = errors.Join(err, err2); err != nil {
+		x.g.log.Error("what waits cannot be sealed", "why", err)
+		x.g.held.take(id, x.who.Key)
+		x.g.decline(context.Background(), r.session, rpc.Message{ID: asked, Method: shown.Method})
+		return nil
+	}
 	x.waiting = true
-	key := x.g.ring.Seal(seal.RequestID, x.binding(), []byte(one.key))
 	requests := rpc.Object{}.With(key, inputRequest(shown))
 	result := rpc.Object{}.With("resultType", rpc.String("input_required")).
-		With("inputRequests", requests.Value()).
-		With("requestState", rpc.String(x.sealState(sealedState{Held: id})))
+		With("inputRequests", requests.Value()).With("requestState", rpc.String(state))
 	waits := rpc.Answer(rpc.ID{}, result.Value())
 	return &waits
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -193,25 +194,35 @@ func (x *exchange) subject() jsontext.Value {
 
 // passOn is the response that asks a client of the modern era for what the server asks for. The client gets the keys and
 // the state sealed, so that no answer to a server passes for an answer to the gateway.
-func (x *exchange) passOn(in inputs) rpc.Message {
+func (x *exchange) passOn(in inputs) (rpc.Message, int) {
 	if x.waiting {
-		return rpc.Answer(rpc.ID{}, in.result.Value())
+		x.outcome = outcomeAnswered
+		return rpc.Answer(rpc.ID{}, in.result.Value()), http.StatusOK
 	}
 	result, binding := in.result, x.binding()
 	if len(in.requests) > 0 {
 		var requests rpc.Object
 		for _, i := range in.requests {
-			requests = requests.With(x.g.ring.Seal(seal.RequestID, binding, []byte(i.key)), inputRequest(i.request))
+			key, err := x.g.ring.Seal(seal.RequestID, binding, []byte(i.key))
+			if err != nil {
+				return x.refused(unsealed(err))
+			}
+			requests = requests.With(key, inputRequest(i.request))
 		}
 		result = result.With("inputRequests", requests.Value())
 	}
 	if theirs := result.Get("requestState"); theirs != nil {
-		result = result.With("requestState", rpc.String(x.sealState(sealedState{Theirs: theirs})))
+		state, err := x.sealState(sealedState{Theirs: theirs})
+		if err != nil {
+			return x.refused(unsealed(err))
+		}
+		result = result.With("requestState", rpc.String(state))
 	}
-	return rpc.Answer(rpc.ID{}, result.Value())
+	x.outcome = outcomeAnswered
+	return rpc.Answer(rpc.ID{}, result.Value()), http.StatusOK
 }
 
-func (x *exchange) sealState(s sealedState) string {
+func (x *exchange) sealState(s sealedState) (string, error) {
 	return seal.SealJSON(x.g.ring, seal.RequestState, x.binding(), s, x.g.now().Add(stateLife))
 }
 
@@ -233,7 +244,7 @@ func (x *exchange) resumed() (params rpc.Object, h *held, refused *ask.Refusal) 
 	}
 	binding := x.binding()
 	if state != nil {
-		opened, ok := seal.OpenJSON[sealedState](x.g.ring, seal.RequestState, binding, x.params.GetString("requestState"), x.g.now())
+		opened, _, ok := seal.OpenJSON[sealedState](x.g.ring, seal.RequestState, binding, x.params.GetString("requestState"))
 		if !ok {
 			return params, nil, invalid("requestState is not of this request, or it has ended; send the request without it")
 		}

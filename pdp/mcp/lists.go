@@ -91,7 +91,11 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 	}
 	result = result.With(of.member, array(shown))
 	if next := result.GetString("nextCursor"); next != "" {
-		result = result.With("nextCursor", rpc.String(x.g.ring.Seal(seal.Cursor, binding, []byte(next))))
+		cursor, err := x.g.ring.Seal(seal.Cursor, binding, []byte(next))
+		if err != nil {
+			return x.refused(unsealed(err))
+		}
+		result = result.With("nextCursor", rpc.String(cursor))
 	}
 	response.Result = result.Value()
 	return x.result(response)

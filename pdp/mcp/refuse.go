@@ -20,6 +20,7 @@ const (
 	absentUpstream    ask.Kind = "upstream_unavailable"
 	invalidParams     ask.Kind = "invalid_params"
 	rateLimited       ask.Kind = "rate_limited"
+	internalError     ask.Kind = "internal_error"
 )
 
 func refusal(kind ask.Kind, code int, message, why string) *ask.Refusal {
@@ -38,6 +39,11 @@ func invalid(what string) *ask.Refusal {
 // ambiguous refuses what a server has sent.
 func ambiguous(why string) *ask.Refusal {
 	return refusal(ambiguousUpstream, rpc.InternalError, "upstream answered ambiguously", why)
+}
+
+// unsealed refuses if this machine has no randomness.
+func unsealed(err error) *ask.Refusal {
+	return refusal(internalError, rpc.InternalError, "internal error", err.Error())
 }
 
 // limited refuses who asks too often.

@@ -40,7 +40,6 @@ type sealedSession struct {
 	Capabilities jsontext.Value `json:"capabilities,omitzero"`
 	// Nonce keeps two sessions of one client apart.
 	Nonce string `json:"nonce"`
-	Ends  int64  `json:"ends"`
 }
 
 const (
@@ -64,8 +63,11 @@ func (t *sessions) make(g *Gateway, who principal, c client) (*session, error) {
 		return nil, errors.New("clientInfo and capabilities are too large")
 	}
 	ends := g.now().Add(sessionLife)
-	kept := sealedSession{Version: c.version, Info: c.info, Capabilities: c.capabilities, Nonce: g.nonce(), Ends: ends.Unix()}
-	id := seal.SealJSON(g.ring, seal.Session, []byte(who.Key), kept, ends)
+	kept := sealedSession{Version: c.version, Info: c.info, Capabilities: c.capabilities, Nonce: g.nonce()}
+	id, err := seal.SealJSON(g.ring, seal.Session, []byte(who.Key), kept, ends)
+	if err != nil {
+		return nil, err
+	}
 	return newSession(g, id, who.Key, c, ends), nil
 }
 
@@ -114,12 +116,12 @@ func (t *sessions) find(g *Gateway, id string, who principal) *session {
 	if s != nil || !ended.IsZero() {
 		return nil
 	}
-	kept, ok := seal.OpenJSON[sealedSession](g.ring, seal.Session, []byte(who.Key), id, now)
+	kept, ends, ok := seal.OpenJSON[sealedSession](g.ring, seal.Session, []byte(who.Key), id)
 	if !ok {
 		return nil
 	}
 	c := client{era: era.Legacy, version: kept.Version, info: kept.Info, capabilities: kept.Capabilities}
-	s = newSession(g, id, who.Key, c, time.Unix(kept.Ends, 0))
+	s = newSession(g, id, who.Key, c, ends)
 	t.mu.Lock()
 	if other := t.all[id]; other != nil { // somebody was faster
 		t.mu.Unlock()
@@ -207,7 +209,11 @@ func (s *session) cancel(id jsontext.Value) {
 // ask shows the client a request of the server, and waits for what it answers.
 func (s *session) ask(ctx context.Context, g *Gateway, shown rpc.Message, send func(rpc.Message) error) rpc.Message {
 	// The client gets an id of ours: what it answers to it can be the answer to nothing else.
-	shown.ID = rpc.StringID(g.ring.Seal(seal.RequestID, []byte(s.id), []byte(g.nonce())))
+	id, err := g.ring.Seal(seal.RequestID, []byte(s.id), []byte(g.nonce()))
+	if err != nil {
+		return rpc.Failure(rpc.ID{}, rpc.Error{Code: rpc.InternalError, Message: "internal error"})
+	}
+	shown.ID = rpc.StringID(id)
 	answer := make(chan rpc.Message, 1)
 	s.mu.Lock()
 	s.waiting[shown.ID] = answer

@@ -38,3 +38,5 @@ func CheckHeaders(h http.Header, m rpc.Message, params rpc.Object) (Meta, *rpc.E
 	return Meta{}, nil
 }
 func Notification(m rpc.Message, from, to Era, id rpc.ID) rpc.Message { return m }
+
+func ReadMeta(params rpc.Object) (Meta, *rpc.Error) { return Meta{}, nil }

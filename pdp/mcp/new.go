@@ -1,0 +1,255 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/coaz"
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rates"
+	"policy-service/pdp/mcp/internal/seal"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// Deps are what a gateway needs besides its configuration. The zero Deps are usable.
+type Deps struct {
+	// Logger takes what the operator is to know. Nil discards it.
+	Logger *slog.Logger
+	// Transport carries questions to the PDP, nil is the network. A PDP in this process is reached by it.
+	Transport http.RoundTripper
+	// PDPKey is the key of a PDP in this process, which has no file.
+	PDPKey string
+	// Now is the clock, nil is [time.Now].
+	Now func() time.Time
+	// Meter counts, nil is nobody.
+	Meter metric.Meter
+	// Stdio is set if clients come by the standard streams, and nobody else does.
+	Stdio bool
+	// Name and Version are what servers are told of the gateway.
+	Name, Version string
+}
+
+// New makes a gateway. It asks nobody yet: a PDP, an issuer or a server that is away now may come back.
+func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
+	form.SetDefaults(&c)
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	d = d.withDefaults()
+	g := &Gateway{log: d.Logger, now: d.Now, settings: settings{MaxBody: int(c.Limits.MaxBody), ListCache: c.List.Cache, Meta: c.Meta}}
+	var err error
+	if g.meters, err = newMeters(d.Meter); err != nil {
+		return nil, err
+	}
+	if g.identity, err = newIdentity(c, d); err != nil {
+		return nil, err
+	}
+	if g.asker, err = newAsker(c, d); err != nil {
+		return nil, err
+	}
+	if g.ring, err = newRing(c, d); err != nil {
+		return nil, err
+	}
+	if g.server, err = newServer(c, d, g.meters); err != nil {
+		return nil, err
+	}
+	g.rates = rates.New(rates.Options{
+		Rate: float64(c.Limits.PerPrincipal.Rate), Burst: int(c.Limits.PerPrincipal.Burst), Concurrent: int(c.Limits.PerPrincipal.Concurrent),
+		ToolRate: float64(c.Limits.PerTool.Rate), ToolBurst: int(c.Limits.PerTool.Burst), Now: d.Now,
+	})
+	g.hosts = newHosts(c)
+	g.start()
+	return g, nil
+}
+
+func (d Deps) withDefaults() Deps {
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	if d.Transport == nil {
+		d.Transport = http.DefaultTransport.(*http.Transport).Clone()
+	}
+	if d.Name == "" {
+		d.Name = "policy-service"
+	}
+	return d
+}
+
+func newIdentity(c Config, d Deps) (*identity.Identity, error) {
+	o := identity.Options{
+		Resource: c.Resource, Name: d.Name, SubjectClaim: c.Identity.SubjectClaim, AgentClaim: c.Identity.AgentClaim,
+		DefaultTenant: c.PDP.Tenant, Scopes: c.Identity.Scopes, Now: d.Now, Logger: d.Logger,
+		Private: d.Stdio || isLoopback(hostname(c.Listen)),
+	}
+	for _, i := range c.Identity.Issuers {
+		o.Issuers = append(o.Issuers, identity.Issuer{
+			Issuer: i.Issuer, Audience: i.Audience, Algorithms: i.Algorithms, JWKSFile: i.JWKSFile, JWKSRefresh: i.JWKSRefresh,
+			Tenant: i.Tenant, SubjectType: i.SubjectType, IDPrefix: i.IDPrefix,
+		})
+	}
+	if s := c.Identity.Static; s != nil {
+		claims := map[string]any{"sub": s.Sub}
+		if s.ClientID != "" {
+			claims["client_id"] = s.ClientID
+		}
+		var err error
+		if o.Static, err = evaluation.NewObject(claims); err != nil {
+			return nil, fmt.Errorf("identity.static: %w", err)
+		}
+	}
+	return identity.New(o)
+}
+
+func newAsker(c Config, d Deps) (*ask.Asker, error) {
+	override := coaz.RefuseOverride
+	if c.SubjectOverride == OverrideWarn {
+		override = coaz.WarnOverride
+	}
+	o := ask.Options{
+		PDP: map[string]*authzenclient.Client{}, Resource: c.Resource, SubjectClaim: c.Identity.SubjectClaim, SubjectOverride: override,
+		Ask: ask.Ask(c.Ask), Strict: c.Strict, Declared: ask.Declared(c.Declared), Errors: ask.Errors(c.Errors), DenyStatus: int(c.DenyHTTPStatus),
+		Properties: c.Identity.Properties, Mappings: map[string]evaluation.Object{}, Labels: map[string]map[string]string{}, Logger: d.Logger,
+	}
+	for _, name := range c.Dialects {
+		if name == "sep" {
+			o.Dialects = append(o.Dialects, coaz.SEP)
+		} else {
+			o.Dialects = append(o.Dialects, coaz.AuthZEN)
+		}
+	}
+	for method, text := range c.Mappings {
+		mapping, err := evaluation.ParseObject(text, evaluation.DefaultLimits())
+		if err != nil {
+			return nil, fmt.Errorf("mappings: %s: %w", method, err)
+		}
+		o.Mappings[method] = mapping
+	}
+	for name, u := range c.Upstreams {
+		o.Labels[name] = u.Labels
+	}
+	tenants := []string{c.PDP.Tenant}
+	for _, i := range c.Identity.Issuers {
+		if i.Tenant != "" {
+			tenants = append(tenants, i.Tenant)
+		}
+	}
+	for _, tenant := range tenants {
+		client, err := newClient(c.PDP, d, tenant)
+		if err != nil {
+			return nil, err
+		}
+		o.PDP[tenant] = client
+	}
+	return ask.New(o)
+}
+
+// newClient is a client of the PDP for a tenant.
+func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error) {
+	address := c.URL
+	options := []authzenclient.Option{
+		authzenclient.WithTenant(tenant), authzenclient.WithTimeout(c.Timeout), authzenclient.WithRetries(0),
+		authzenclient.WithBreaker(int(c.Breaker.Failures), c.Breaker.CoolDown),
+		authzenclient.WithHTTPClient(&http.Client{Transport: Tracing{d.Transport}}),
+	}
+	switch {
+	case c.Embedded != nil:
+		address = embeddedURL
+		if d.PDPKey == "" {
+			return nil, errors.New("pdp.embedded: nobody has made the PDP")
+		}
+		options = append(options, authzenclient.WithKey(d.PDPKey))
+	case c.KeyFile != "":
+		options = append(options, authzenclient.WithToken((&keyFile{path: c.KeyFile, now: d.Now}).token))
+	}
+	client, err := authzenclient.New(address, options...)
+	if err != nil {
+		return nil, fmt.Errorf("pdp: %w", err)
+	}
+	return client, nil
+}
+
+// embeddedURL is what a PDP in this process is called. Nothing is sent there.
+const embeddedURL = "http://localhost"
+
+func newRing(c Config, d Deps) (*seal.Ring, error) {
+	o := seal.Options{Resource: c.Resource, Now: d.Now, Logger: d.Logger}
+	if len(c.Seal.KeyFiles) == 0 {
+		d.Logger.Warn("there are no seal.key_files: sessions end with this process, and no other gateway takes them")
+		return seal.Fresh(o), nil
+	}
+	return seal.Open(c.Seal.KeyFiles, o)
+}
+
+// newServer is the one upstream.
+func newServer(c Config, d Deps, m *meters) (*server, error) {
+	for name, u := range c.Upstreams {
+		s := &server{
+			name: name, labels: map[string]map[string]string{"": u.Labels}, hidden: map[string]bool{}, count: m.drop,
+			asks: relays{elicitation: u.ServerRequests.Elicitation == RelayOn, sampling: u.ServerRequests.Sampling == RelayOn, roots: u.ServerRequests.Roots == RelayOn},
+		}
+		for tool, t := range u.Tools {
+			s.labels[tool], s.hidden[tool] = t.Labels, t.Hidden
+		}
+		var err error
+		if s.upstream, err = newUpstream(u, d, m); err != nil {
+			return nil, fmt.Errorf("upstreams.%s: %w", name, err)
+		}
+		return s, nil
+	}
+	return nil, errors.New("there is no upstream")
+}
+
+func newUpstream(u UpstreamConfig, d Deps, m *meters) (upstream.Upstream, error) {
+	var eras []era.Era
+	for _, name := range u.Eras {
+		if name == "modern" {
+			eras = append(eras, era.Modern)
+		} else {
+			eras = append(eras, era.Legacy)
+		}
+	}
+	if len(u.Command) > 0 {
+		return upstream.NewCommand(upstream.CommandOptions{
+			Command: u.Command, Env: u.Env, Dir: u.Dir, Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult), Logger: d.Logger, Dropped: m.drop,
+		})
+	}
+	var networks []netip.Prefix
+	for _, text := range u.AllowNetworks {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("allow_networks: %w", err)
+		}
+		networks = append(networks, p)
+	}
+	return upstream.NewHTTP(upstream.HTTPOptions{
+		URL: u.URL, Eras: eras, AllowNetworks: networks, RootsFile: u.CAFile, Timeout: u.Timeout, MaxResult: int(u.MaxResult),
+		Name: d.Name, Version: d.Version, Logger: d.Logger, Dropped: m.drop,
+	})
+}
+
+func newHosts(c Config) hosts {
+	h := hosts{origins: c.AllowedOrigins}
+	for _, name := range c.AllowedHosts {
+		h.names = append(h.names, hostname(name))
+	}
+	if u, err := url.Parse(c.Resource); err == nil {
+		h.names = append(h.names, strings.ToLower(u.Hostname()))
+	}
+	return h
+}
