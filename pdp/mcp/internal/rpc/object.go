@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"iter"
@@ -37,7 +36,8 @@ var (
 // ParseObject reads the members of an object. It is an error if v is none, or has a member twice at any depth. The object
 // has slices of v, which nobody may change from then on.
 func ParseObject(v jsontext.Value) (Object, error) {
-	in := jsontext.NewDecoder(bytes.NewBuffer(v)) // which is read without a copy
+	in := decode(v)
+	defer in.done(v)
 	if in.PeekKind() != '{' {
 		return Object{}, errNoObject
 	}

@@ -34,7 +34,7 @@ type scanner struct {
 	scanned
 	text   []byte
 	limits Limits
-	in     *jsontext.Decoder
+	in     *decoder
 	open   []frame
 	values int
 	begins int // where the value of the message's member begins
@@ -42,7 +42,8 @@ type scanner struct {
 
 // scan reads a text that is one JSON object, once. Cost is bounded by the limits and the text's own length.
 func scan(text []byte, limits Limits) (scanned, *Fault) {
-	s := scanner{text: text, limits: limits, in: jsontext.NewDecoder(bytes.NewBuffer(text))}
+	s := scanner{text: text, limits: limits, in: decode(text)}
+	defer s.in.done(text)
 	switch s.in.PeekKind() {
 	case '{':
 	case '[':
