@@ -239,6 +239,11 @@ func (x *exchange) forward(ctx context.Context, params rpc.Object, h *held) (res
 // result is the response as it leaves.
 func (x *exchange) result(response rpc.Message) (rpc.Message, int) {
 	x.outcome = outcomeAnswered
+	if e, err := rpc.ReadError(response.Error); err == nil && response.Error != nil && e.Code == era.URLRequired {
+		if response.Error, err = x.pages(response.Error); err != nil {
+			return x.refused(ambiguous(err.Error()))
+		}
+	}
 	leaves, refused := x.permit.Result(response)
 	if refused != nil {
 		return x.refused(refused)

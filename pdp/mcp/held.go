@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/seal"
 )
@@ -102,7 +103,7 @@ func (x *exchange) hold(r *relay, shown rpc.Message, asked rpc.ID) *rpc.Message 
 		return nil
 	}
 	x.waiting = true
-	requests := rpc.Object{}.With(key, inputRequest(shown))
+	requests := rpc.Object{}.With(key, inputRequest(era.Asked(shown, era.Modern, "")))
 	result := rpc.Object{}.With("resultType", rpc.String("input_required")).
 		With("inputRequests", requests.Value()).With("requestState", rpc.String(state))
 	waits := rpc.Answer(rpc.ID{}, result.Value())

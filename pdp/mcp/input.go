@@ -79,16 +79,14 @@ func (x *exchange) inputRequired(response rpc.Message) (*inputs, *ask.Refusal) {
 // mostInputs is how many things a server may want to know at once.
 const mostInputs = 16
 
-// kinds are the requests of servers, and the capability that a client has who takes them.
-var kinds = map[string]string{"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
-
-func (r relays) allow(kind string) bool {
-	switch kind {
-	case "elicitation":
+// allow reports whether the operator lets a request of the server through.
+func (r relays) allow(method string) bool {
+	switch method {
+	case era.Elicit:
 		return r.elicitation
-	case "sampling":
+	case era.Sample:
 		return r.sampling
-	case "roots":
+	case era.Roots:
 		return r.roots
 	}
 	return false
@@ -98,9 +96,7 @@ func (r relays) allow(kind string) bool {
 // operator does not let it through, because the client cannot answer it, or because it asks a person for what no server
 // behind a gateway is to be told.
 func (g *Gateway) shown(l *link, m rpc.Message, capabilities jsontext.Value) (shown rpc.Message, ok bool) {
-	kind := kinds[m.Method]
-	able, _ := rpc.ParseObject(capabilities)
-	if kind == "" || !l.server.asks.allow(kind) || able.Get(kind) == nil {
+	if !l.server.asks.allow(m.Method) || !era.Takes(capabilities, m) {
 		return shown, false
 	}
 	params, err := rpc.ParseObject(m.Params)
@@ -113,7 +109,7 @@ func (g *Gateway) shown(l *link, m rpc.Message, capabilities jsontext.Value) (sh
 			params = params.Without(func(name string) bool { return name == "_meta" })
 		}
 	}
-	if kind == "elicitation" {
+	if m.Method == era.Elicit {
 		if params, ok = l.server.elicitation(params); !ok {
 			return shown, false
 		}
@@ -156,6 +152,22 @@ func (s *server) elicitation(params rpc.Object) (rpc.Object, bool) {
 		}
 	}
 	return params, true
+}
+
+// pages is an error that has a person open pages, as the client is shown it.
+func (x *exchange) pages(v jsontext.Value) (jsontext.Value, error) {
+	shown, ok := era.ShowPages(v, func(m rpc.Message) (rpc.Message, bool) {
+		m, ok := x.g.shown(x.link, m, x.client.capabilities)
+		if ok {
+			id, err := x.g.ring.Seal(seal.RequestID, x.binding(), nil)
+			m, ok = era.Asked(m, era.Legacy, id), err == nil
+		}
+		return m, ok
+	})
+	if !ok || x.client.era == era.Modern {
+		return nil, errors.New("the server has a person open a page that it may not name")
+	}
+	return shown, nil
 }
 
 // stateLife is for how long a client may take to bring answers.
@@ -207,7 +219,7 @@ func (x *exchange) passOn(in inputs) (rpc.Message, int) {
 			if err != nil {
 				return x.refused(unsealed(err))
 			}
-			requests = requests.With(key, inputRequest(i.request))
+			requests = requests.With(key, inputRequest(era.Asked(i.request, era.Modern, "")))
 		}
 		result = result.With("inputRequests", requests.Value())
 	}

@@ -59,7 +59,15 @@ func outgoing(e era.Era, s *server, c client, params rpc.Object) jsontext.Value 
 func (s *server) able(capabilities jsontext.Value) jsontext.Value {
 	o, _ := rpc.ParseObject(capabilities)
 	return o.Without(func(name string) bool {
-		return name == "tasks" || (name == "elicitation" || name == "sampling" || name == "roots") && !s.asks.allow(name)
+		switch name {
+		case "elicitation":
+			return !s.asks.elicitation
+		case "sampling":
+			return !s.asks.sampling
+		case "roots":
+			return !s.asks.roots
+		}
+		return name == "tasks"
 	}).Value()
 }
 

@@ -213,6 +213,7 @@ func (s *session) ask(ctx context.Context, g *Gateway, shown rpc.Message, send f
 	if err != nil {
 		return rpc.Failure(rpc.ID{}, rpc.Error{Code: rpc.InternalError, Message: "internal error"})
 	}
+	shown = era.Asked(shown, era.Legacy, id)
 	shown.ID = rpc.StringID(id)
 	answer := make(chan rpc.Message, 1)
 	s.mu.Lock()
