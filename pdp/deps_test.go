@@ -83,6 +83,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/server/floor", "", "it is what our server is measured beside: anything of ours in it would hide what ours costs"},
 	{"pdp/server/doctor", "pdp/approval pdp/approval/broker pdp/decisionlog pdp/server pdp/server/auth pdp", "it looks at what a server would meet, and asks each owner whether it can be used"},
 	{"pdp/pdptest", "pdp/server pdp/server/auth pdp evaluation schemas policies", "a real server for tests, in nobody's binary"},
+	{"pdp/pdptest/npm", "", "tests of every package compare with programs of others, so it must not import any"},
 	{"pdp/pdptest/organisation", "", "the library's own benchmarks import it, so it must not import the library"},
 	{"pdp/pdptest/bound", "", "benchmarks of every package import it, so it must not import any"},
 	{"conformance", "conformance/internal/casefile conformance/internal/wire evaluation", "it judges any PDP from outside, so it must not know ours"},
