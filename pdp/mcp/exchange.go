@@ -96,6 +96,7 @@ func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
 // ofOneEra are the methods that only one era has.
 var ofOneEra = map[string]era.Era{
 	"initialize": era.Legacy, "ping": era.Legacy, "logging/setLevel": era.Legacy, "resources/subscribe": era.Legacy, "resources/unsubscribe": era.Legacy,
+	"tasks/list": era.Legacy, "tasks/result": era.Legacy,
 	"server/discover": era.Modern, "subscriptions/listen": era.Modern,
 }
 

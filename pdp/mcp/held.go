@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/seal"
@@ -20,7 +22,7 @@ type held struct {
 	principal string
 	relay     *relay
 	asked     rpc.ID // the server's
-	key       string
+	key       string // by which the client answers
 	until     time.Time
 }
 
@@ -85,29 +87,40 @@ func (h *holding) end(old func(*held) bool) {
 }
 
 // hold is the response that asks the client what the server has asked. The server's answer goes on when the client brings
-// it.
+// it. It is nil if that cannot be.
 func (x *exchange) hold(r *relay, shown rpc.Message, asked rpc.ID) *rpc.Message {
-	one := &held{principal: x.who.Key, relay: r, asked: asked, key: string(asked.Text()), until: x.g.now().Add(stateLife)}
-	id, ok := x.g.held.put(one, x.g.now())
-	if !ok {
-		x.g.log.Warn("too many answers wait for their clients", "server", x.link.server.name)
-		x.g.decline(context.Background(), r.session, rpc.Message{ID: asked, Method: shown.Method})
-		return nil
-	}
-	key, err := x.g.ring.Seal(seal.RequestID, x.binding(), []byte(one.key))
-	state, err2 := x.sealState(sealedState{Held: id})
-	if err = errors.Join(err, err2); err != nil {
-		x.g.log.Error("what waits cannot be sealed", "why", err)
-		x.g.held.take(id, x.who.Key)
+	result, err := x.wait(r, shown, asked)
+	if err != nil {
+		x.g.log.Warn("a client cannot be asked", "server", x.link.server.name, "why", err)
 		x.g.decline(context.Background(), r.session, rpc.Message{ID: asked, Method: shown.Method})
 		return nil
 	}
 	x.waiting = true
-	requests := rpc.Object{}.With(key, inputRequest(era.Asked(shown, era.Modern, "")))
-	result := rpc.Object{}.With("resultType", rpc.String("input_required")).
-		With("inputRequests", requests.Value()).With("requestState", rpc.String(state))
-	waits := rpc.Answer(rpc.ID{}, result.Value())
+	waits := rpc.Answer(rpc.ID{}, result)
 	return &waits
+}
+
+var errTooMany = errors.New("too many answers wait for their clients")
+
+// wait holds an answer, and gives the result that asks for what it waits for.
+func (x *exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Value, error) {
+	key, err := x.g.ring.Seal(seal.RequestID, x.binding(), asked.Text())
+	if err != nil {
+		return nil, err
+	}
+	one := &held{principal: x.who.Key, relay: r, asked: asked, key: key, until: x.g.now().Add(stateLife)}
+	id, ok := x.g.held.put(one, x.g.now())
+	if !ok {
+		return nil, errTooMany
+	}
+	state, err := x.sealState(sealedState{Held: id})
+	if err != nil {
+		x.g.held.take(id, x.who.Key)
+		return nil, err
+	}
+	requests := rpc.Object{}.With(key, inputRequest(era.Asked(shown, era.Modern, "")))
+	return rpc.Object{}.With("resultType", rpc.String("input_required")).
+		With("inputRequests", requests.Value()).With("requestState", rpc.String(state)).Value(), nil
 }
 
 // goOn gives the server the answer that it waits for, and relays what comes then.

@@ -71,6 +71,9 @@ func (x *exchange) inputRequired(response rpc.Message) (*inputs, *ask.Refusal) {
 		if !ok {
 			return nil, ambiguous("the server asks for what it may not ask")
 		}
+		if _, ours := x.g.ring.Open(seal.RequestID, x.binding(), key); ours {
+			return nil, ambiguous("the server asks by a name that is ours")
+		}
 		in.requests = append(in.requests, input{key, shown})
 	}
 	return in, nil
@@ -91,6 +94,9 @@ func (r relays) allow(method string) bool {
 	}
 	return false
 }
+
+// any reports whether the server may ask anything.
+func (r relays) any() bool { return r.elicitation || r.sampling || r.roots }
 
 // shown is a request of a server as its client is shown it. It is not ok if the client is not to see it: because the
 // operator does not let it through, because the client cannot answer it, or because it asks a person for what no server
@@ -204,23 +210,23 @@ func (x *exchange) subject() jsontext.Value {
 	return jsontext.Value(`{}`)
 }
 
-// passOn is the response that asks a client of the modern era for what the server asks for. The client gets the keys and
-// the state sealed, so that no answer to a server passes for an answer to the gateway.
+// passOn is the response that asks a client of the modern era for what the server asks for. The state is sealed: it is
+// good for this request of this principal alone. The keys are the server's, and none of ours: ours are sealed, so that no
+// answer to a server passes for an answer to the gateway.
 func (x *exchange) passOn(in inputs) (rpc.Message, int) {
+	x.outcome = outcomeAnswered
 	if x.waiting {
-		x.outcome = outcomeAnswered
 		return rpc.Answer(rpc.ID{}, in.result.Value()), http.StatusOK
 	}
-	result, binding := in.result, x.binding()
+	result := in.result
 	if len(in.requests) > 0 {
-		var requests rpc.Object
-		for _, i := range in.requests {
-			key, err := x.g.ring.Seal(seal.RequestID, binding, []byte(i.key))
-			if err != nil {
-				return x.refused(unsealed(err))
+		requests := rpc.Collect(func(yield func(string, jsontext.Value) bool) {
+			for _, i := range in.requests {
+				if !yield(i.key, inputRequest(era.Asked(i.request, era.Modern, ""))) {
+					return
+				}
 			}
-			requests = requests.With(key, inputRequest(era.Asked(i.request, era.Modern, "")))
-		}
+		})
 		result = result.With("inputRequests", requests.Value())
 	}
 	if theirs := result.Get("requestState"); theirs != nil {
@@ -230,7 +236,6 @@ func (x *exchange) passOn(in inputs) (rpc.Message, int) {
 		}
 		result = result.With("requestState", rpc.String(state))
 	}
-	x.outcome = outcomeAnswered
 	return rpc.Answer(rpc.ID{}, result.Value()), http.StatusOK
 }
 
@@ -269,19 +274,19 @@ func (x *exchange) resumed() (params rpc.Object, h *held, refused *ask.Refusal) 
 			params = params.With("requestState", opened.Theirs)
 		}
 	}
-	if brought == nil {
+	if brought == nil || !x.link.server.asks.any() { // who may ask nothing is answered nothing
 		return params, h, nil
 	}
 	answers, err := rpc.ParseObject(brought)
 	if err != nil || answers.Len() > 4*mostInputs {
 		return params, h, invalid("inputResponses is not an object, or too large")
 	}
-	var theirs rpc.Object
-	for key, v := range answers.Members {
-		if name, ok := x.g.ring.Open(seal.RequestID, binding, key); ok { // others are nobody's
-			theirs = theirs.With(string(name), v)
+	theirs := answers.Map(func(key string, v jsontext.Value) jsontext.Value {
+		if _, ours := x.g.ring.Open(seal.RequestID, binding, key); ours && h == nil {
+			return nil
 		}
-	}
+		return v
+	})
 	return params.With("inputResponses", theirs.Value()), h, nil
 }
 
