@@ -193,8 +193,8 @@ func callOddly(in *bufio.Reader, tool string, id, token json.RawMessage, line st
 		entries, _ := os.ReadDir("/proc/self/fd")
 		var open []string
 		for _, e := range entries {
-			if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && !strings.HasPrefix(to, "anon_inode:") {
-				open = append(open, e.Name())
+			if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
+				open = append(open, to)
 			}
 		}
 		answer(id, strings.Join(open, " "))
