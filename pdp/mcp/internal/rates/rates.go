@@ -111,9 +111,7 @@ func fills(r rate.Limit, burst int) time.Duration {
 func (l *Limiter) Admit(key, tool string) (release func(), retryAfter time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := l.options.Now(); now.After(l.now) {
-		l.now = now
-	}
+	l.look()
 	l.forget(2) // more than one call adds on average, so that an old rush goes away
 	whole, wait := l.meter(name{key: key}, l.options.Rate, l.options.Burst)
 	if wait > 0 {
@@ -148,14 +146,23 @@ func short(tool string) string {
 
 // release ends what was admitted, once.
 func (l *Limiter) release(m *meter) func() {
-	return sync.OnceFunc(func() {
+	ended := false
+	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if now := l.options.Now(); now.After(l.now) {
-			l.now = now
+		if !ended {
+			ended = true
+			l.look()
+			l.end(m)
 		}
-		l.end(m)
-	})
+	}
+}
+
+// look looks at the clock.
+func (l *Limiter) look() {
+	if now := l.options.Now(); now.After(l.now) {
+		l.now = now
+	}
 }
 
 // meter is that of a name, and how long to wait until its bucket has one.
