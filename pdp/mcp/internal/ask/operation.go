@@ -48,7 +48,7 @@ func boundsOf(depth int) evaluation.Limits {
 
 func parametersOf(op *Operation) (*parameters, error) {
 	p := &parameters{text: op.Params}
-	if op.Params == nil {
+	if len(op.Params) == 0 {
 		p.text = jsontext.Value("{}")
 		return p, nil
 	}
