@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"policy-service/pdp/server/auth"
@@ -69,6 +70,14 @@ type listeners struct {
 	public       net.Listener           // nil before it is open
 	admin        net.Listener           // nil if there is none
 	failed       chan error             // gets the error that ended serving
+
+	inProcess atomic.Pointer[http.Handler] // nil if the server listens, or does not run
+}
+
+// serveInProcess answers what comes by [Server.Transport], until the stop.
+func (l *listeners) serveInProcess(handler http.Handler, undo *lifetime) {
+	l.inProcess.Store(&handler)
+	undo.add("requests of the process", closing(func() error { l.inProcess.Store(nil); return nil }))
 }
 
 // loadCertificates reads the files of TLS.
