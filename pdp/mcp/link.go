@@ -220,7 +220,7 @@ func (l *link) setLevel(level string) {
 type server struct {
 	name     string
 	upstream upstream.Upstream
-	labels   map[string]map[string]string // of its tools, by their own names; "" is for all
+	labels   map[string]map[string]string // of its tools, by their own names
 	hidden   map[string]bool
 	asks     relays
 	count    func(reason string)

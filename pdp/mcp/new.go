@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
+	"golang.org/x/time/rate"
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
@@ -66,10 +67,9 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if g.server, err = newServer(c, d, g.meters); err != nil {
 		return nil, err
 	}
-	g.rates = rates.New(rates.Options{
-		Rate: float64(c.Limits.PerPrincipal.Rate), Burst: int(c.Limits.PerPrincipal.Burst), Concurrent: int(c.Limits.PerPrincipal.Concurrent),
-		ToolRate: float64(c.Limits.PerTool.Rate), ToolBurst: int(c.Limits.PerTool.Burst), Now: d.Now,
-	})
+	if g.rates, err = newRates(c.Limits, d); err != nil {
+		return nil, err
+	}
 	g.hosts = newHosts(c)
 	g.start()
 	return g, nil
@@ -125,6 +125,10 @@ func newAsker(c Config, d Deps) (*ask.Asker, error) {
 		PDP: map[string]*authzenclient.Client{}, Resource: c.Resource, SubjectClaim: c.Identity.SubjectClaim, SubjectOverride: override,
 		Ask: ask.Ask(c.Ask), Strict: c.Strict, Declared: ask.Declared(c.Declared), Errors: ask.Errors(c.Errors), DenyStatus: int(c.DenyHTTPStatus),
 		Properties: c.Identity.Properties, Mappings: map[string]evaluation.Object{}, Labels: map[string]map[string]string{}, Logger: d.Logger,
+	}
+	var err error
+	if o.Handlers, err = newHandlers(c.Obligations, d.Logger, d.Now); err != nil {
+		return nil, err
 	}
 	for _, name := range c.Dialects {
 		if name == "sep" {
@@ -196,11 +200,26 @@ func newRing(c Config, d Deps) (*seal.Ring, error) {
 	return seal.Open(c.Seal.KeyFiles, o)
 }
 
+// newRates bounds how often somebody asks. Without a rate only how much is under way at once is bounded.
+func newRates(c LimitsConfig, d Deps) (*rates.Limiter, error) {
+	o := rates.Options{
+		Rate: rate.Limit(c.PerPrincipal.Rate), Burst: int(c.PerPrincipal.Burst), Concurrent: int(c.PerPrincipal.Concurrent),
+		ToolRate: rate.Limit(c.PerTool.Rate), ToolBurst: int(c.PerTool.Burst), Now: d.Now,
+	}
+	if o.Rate == 0 {
+		o.Rate = rate.Inf
+	}
+	if o.Burst == 0 {
+		o.Burst = max(1, int(min(o.Rate, 1e6)))
+	}
+	return rates.New(o)
+}
+
 // newServer is the one upstream.
 func newServer(c Config, d Deps, m *meters) (*server, error) {
 	for name, u := range c.Upstreams {
 		s := &server{
-			name: name, labels: map[string]map[string]string{"": u.Labels}, hidden: map[string]bool{}, count: m.drop,
+			name: name, labels: map[string]map[string]string{}, hidden: map[string]bool{}, count: m.drop,
 			asks: relays{elicitation: u.ServerRequests.Elicitation == RelayOn, sampling: u.ServerRequests.Sampling == RelayOn, roots: u.ServerRequests.Roots == RelayOn},
 		}
 		for tool, t := range u.Tools {

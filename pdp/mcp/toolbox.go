@@ -164,7 +164,7 @@ func (l *listing) unchanged(name string, definition jsontext.Value) *tool {
 }
 
 func (g *Gateway) compile(s *server, name string, o rpc.Object, definition jsontext.Value) (*tool, error) {
-	t, err := g.asker.Tool(s.name, name, definition, s.labelsOf(name))
+	t, err := g.asker.Tool(s.name, name, definition, s.labels[name])
 	if err != nil {
 		return nil, err
 	}
@@ -173,17 +173,6 @@ func (g *Gateway) compile(s *server, name string, o rpc.Object, definition jsont
 		return nil, err
 	}
 	return &tool{t, headers}, nil
-}
-
-// labelsOf are the labels of a tool: the server's, and its own before them.
-func (s *server) labelsOf(name string) map[string]string {
-	labels := map[string]string{}
-	for _, of := range []string{"", name} {
-		for k, v := range s.labels[of] {
-			labels[k] = v
-		}
-	}
-	return labels
 }
 
 // request sends a request of the gateway's own, and waits for the response. Whatever comes before it is dropped.
