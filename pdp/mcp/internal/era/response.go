@@ -49,9 +49,7 @@ func answerOf(method string, o rpc.Object, from, to Era) rpc.Object {
 	if from == Legacy || to == Legacy {
 		planted = append(planted, "resultType")
 	}
-	if from != to {
-		o = withoutMeta(o, protocolKeys...)
-	}
+	o = ofOneHop(o, from, to)
 	if to == Legacy && kept {
 		planted = append(planted, "ttlMs", "cacheScope")
 	}
