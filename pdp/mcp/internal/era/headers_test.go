@@ -51,9 +51,11 @@ func TestCheckHeaders(t *testing.T) {
 		{"D7 two names for none", "tools/list", `{}`, set(name, "a", "b"), era.HeaderMismatch, "it reads none"},
 		{"D7 another name in Base64", call, `{"name":"mirrored"}`, set(name, "=?base64?b3RoZXI=?="), era.HeaderMismatch, ""},
 		{"D7 broken Base64", call, `{"name":"mirrored"}`, set(name, "=?base64?bWlycm9yZWQ?="), era.HeaderMismatch, ""},
+		{"D7 broken after the name", call, `{"name":"mirror"}`, set(name, "=?base64?bWlycm9y!?="), era.HeaderMismatch, ""},
 		{"D7 marks in another case", call, `{"name":"mirrored"}`, set(name, "=?BASE64?bWlycm9yZWQ=?="), era.HeaderMismatch, ""},
 		{"D7 name in UTF-8", call, `{"name":"naïve tool"}`, set(name, "naïve tool"), era.HeaderMismatch, "it takes any byte"},
 		{"D7 no name in the body", call, `{}`, set(name, "mirrored"), era.HeaderMismatch, ""},
+		{"D7 nothing in both", call, `{}`, set(name, "=?base64??="), era.HeaderMismatch, ""},
 		{"D7 a uri for a name", call, `{"uri":"mirrored"}`, set(name, "mirrored"), era.HeaderMismatch, ""},
 		{"D7 no version", call, `{"name":"mirrored"}`, unset("Mcp-Protocol-Version"), era.HeaderMismatch, ""},
 		{"D7 a legacy version", call, `{"name":"mirrored"}`, set("Mcp-Protocol-Version", "2025-11-25"), era.HeaderMismatch, ""},
@@ -165,7 +167,8 @@ func TestHeaderParams(t *testing.T) {
 		`{"properties":{"properties":{"type":"string","x-mcp-header":"A"}}}`:                                              1,
 		`{"properties":{"a":{"type":"integer","x-mcp-header":"A!#$%&'*+-.^_` + "`" + `|~09"}}}`:                           1,
 
-		`{"x-mcp-header":"A"}`: -1,
+		`{"x-mcp-header":"A"}`:                                                                               -1,
+		`{"type":"string","x-mcp-header":"A"}`:                                                               -1,
 		`{"properties":{"a":{"type":"string","x-mcp-header":""}}}`:                                           -1,
 		`{"properties":{"a":{"type":"string","x-mcp-header":1}}}`:                                            -1,
 		`{"properties":{"a":{"type":"string","x-mcp-header":null}}}`:                                         -1,
@@ -193,6 +196,30 @@ func TestHeaderParams(t *testing.T) {
 		p, err := era.HeaderParams([]byte(schema))
 		if n := len(p); want < 0 && err == nil || want >= 0 && (err != nil || n != want) {
 			t.Errorf("%s: %d, %v; want %d", schema, n, err, want)
+		}
+	}
+}
+
+// Parameters that stand side by side, however deep, are not taken for each other.
+func TestDeepParams(t *testing.T) {
+	leaves := func(depth int) string {
+		return fmt.Sprintf(`"x":{"type":"string","x-mcp-header":"X%[1]d"},"y":{"type":"string","x-mcp-header":"Y%[1]d"}`, depth)
+	}
+	schema, arguments := leaves(9), `"x":"x9","y":"y9"`
+	for depth := 8; depth >= 0; depth-- {
+		schema = `"deep":{"properties":{` + schema + `}},` + leaves(depth)
+		arguments = fmt.Sprintf(`"deep":{%s},"x":"x%d","y":"y%d"`, arguments, depth, depth)
+	}
+	p, err := era.HeaderParams([]byte(`{"properties":{` + schema + `}}`))
+	if err != nil || len(p) != 20 {
+		t.Fatalf("%d, %v", len(p), err)
+	}
+	h := era.ParamHeaders(p, []byte(`{`+arguments+`}`))
+	for depth := range 10 {
+		for _, name := range []string{"x", "y"} {
+			if got, want := h.Get(fmt.Sprintf("Mcp-Param-%s%d", name, depth)), fmt.Sprintf("%s%d", name, depth); got != want {
+				t.Errorf("%s is %q", want, got)
+			}
 		}
 	}
 }
