@@ -62,8 +62,8 @@ func Asked(m rpc.Message, to Era, id string) rpc.Message {
 func ShowPages(v jsontext.Value, show func(rpc.Message) (shown rpc.Message, ok bool)) (jsontext.Value, bool) {
 	e, err := rpc.ReadError(v)
 	data, err2 := rpc.ParseObject(e.Data)
-	pages := elements(data.Get("elicitations"))
-	if err != nil || err2 != nil || e.Code != URLRequired || len(pages) == 0 {
+	pages, err3 := rpc.Elements(data.Get("elicitations"))
+	if err != nil || err2 != nil || err3 != nil || e.Code != URLRequired || len(pages) == 0 {
 		return nil, false
 	}
 	var shown []jsontext.Value
@@ -77,6 +77,6 @@ func ShowPages(v jsontext.Value, show func(rpc.Message) (shown rpc.Message, ok b
 		}
 		shown = append(shown, m.Params)
 	}
-	e.Data = data.With("elicitations", array(shown)).Value()
+	e.Data = data.With("elicitations", rpc.Array(shown)).Value()
 	return e.Value(), true
 }

@@ -101,12 +101,13 @@ func (w *schemaWalk) anySchema(v jsontext.Value) error {
 	if v.Kind() != '[' {
 		return w.schema(v, nil, false)
 	}
-	for _, inner := range elements(v) {
+	all, err := rpc.Elements(v)
+	for _, inner := range all {
 		if err := w.schema(inner, nil, false); err != nil {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 // take takes the annotation of a parameter.

@@ -74,6 +74,15 @@ func ToModern(params rpc.Object, c Client) rpc.Object {
 	return params.With("_meta", meta.Value())
 }
 
+// ofOneHop is a result, or params of a notification, without what a server says to whom it speaks with, and to nobody else.
+// Within an era that is by which subscription a message comes.
+func ofOneHop(o rpc.Object, from, to Era) rpc.Object {
+	if from == to {
+		return withoutMeta(o, MetaSubscription)
+	}
+	return withoutMeta(o, protocolKeys...)
+}
+
 // withoutMeta is o without some members of its _meta, and without _meta if that leaves none. What is no object, nobody can
 // read otherwise, and stays.
 func withoutMeta(o rpc.Object, drop ...string) rpc.Object {

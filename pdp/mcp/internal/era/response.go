@@ -18,7 +18,8 @@ var cacheable = []string{
 //
 // Nobody keeps a result for others, or for later: which it is, the PDP says anew each time. A client is asked for input by
 // nothing but a modern result that says so, whatever else a result has in it: such a result comes back as it is, for it is
-// no answer yet, and who continues it changes it. A result of a type that nobody knows is an error.
+// no answer yet, and who continues it changes it. Within the legacy era the error [URLRequired] comes back as it is, too:
+// it is for [ShowPages]. A result of a type that nobody knows is an error.
 func Response(method string, m rpc.Message, from, to Era) rpc.Message {
 	if m.Error != nil {
 		m.Error = failure(method, m.Error, from, to)
@@ -49,9 +50,7 @@ func answerOf(method string, o rpc.Object, from, to Era) rpc.Object {
 	if from == Legacy || to == Legacy {
 		planted = append(planted, "resultType")
 	}
-	if from != to {
-		o = withoutMeta(o, protocolKeys...)
-	}
+	o = ofOneHop(o, from, to)
 	if to == Legacy && kept {
 		planted = append(planted, "ttlMs", "cacheScope")
 	}
@@ -103,7 +102,7 @@ func failure(method string, v jsontext.Value, from, to Era) jsontext.Value {
 	}
 	code := e.Code
 	switch {
-	case code == URLRequired: // pages are opened by who may be asked to; see ShowPages
+	case code == URLRequired && !(from == Legacy && to == Legacy): // of these two, ShowPages says which pages are shown
 		return rpc.Error{Code: rpc.InternalError, Message: "the server wants a page opened first, which it may not ask for here"}.Value()
 	case to == Modern && code == ResourceNotFound && method == "resources/read":
 		code = rpc.InvalidParams

@@ -92,10 +92,7 @@ func Notification(m rpc.Message, from, to Era, id rpc.ID) rpc.Message {
 	if err != nil && m.Params != nil {
 		return m
 	}
-	changed := withoutMeta(o, MetaSubscription)
-	if from != to {
-		changed = withoutMeta(o, protocolKeys...)
-	}
+	changed := ofOneHop(o, from, to)
 	if to == Modern && !id.IsZero() {
 		changed = changed.With("_meta", changed.GetObject("_meta").With(MetaSubscription, id.Text()).Value())
 	}

@@ -38,6 +38,7 @@ func TestEvents(t *testing.T) {
 		"CR LF":               {"data: a\r\n\r\ndata: b\r\n\r\n", []string{"a", "b"}, io.EOF},
 		"CR":                  {"data: a\r\rdata: b\r\r", []string{"a", "b"}, io.EOF},
 		"mixed ends":          {"data: a\r\n\rdata: b\n\r\n", []string{"a", "b"}, io.EOF},
+		"CR LF within":        {"data: a\r\ndata: b\r\n\r\n", []string{"a\nb"}, io.EOF},
 		"BOM":                 {"\uFEFFdata: a\n\n", []string{"a"}, io.EOF},
 		"BOM later":           {"data: a\n\n\uFEFFdata: b\n\n", []string{"a"}, io.EOF},
 		"BOM alone":           {"\uFEFF\n\ndata: a\n\n", []string{"a"}, io.EOF},

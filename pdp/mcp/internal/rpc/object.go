@@ -30,7 +30,7 @@ const few = 16
 
 var (
 	errNoObject = errors.New("not an object")
-	errFollows  = errors.New("something follows the object")
+	errFollows  = errors.New("something follows the value")
 )
 
 // ParseObject reads the members of an object. It is an error if v is none, or has a member twice at any depth. The object

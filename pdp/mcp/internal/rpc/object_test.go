@@ -56,6 +56,23 @@ func TestObject(t *testing.T) {
 	}
 }
 
+func TestArrays(t *testing.T) {
+	for text, want := range map[string]string{
+		`[]`:                                 `[]`,
+		" [ 1.0 , {\"a\" : 1} ,[ ], \"x\"] ": `[1.0,{"a" : 1},[ ],"x"]`,
+	} {
+		all, err := rpc.Elements([]byte(text))
+		if got := string(rpc.Array(all)); err != nil || got != want {
+			t.Errorf("%s became %s (%v)", text, got, err)
+		}
+	}
+	for _, bad := range []string{``, `{}`, `[`, `[1`, `[1,]`, `[1 2]`, `[]x`, `[][]`, `[{"a":1,"a":2}]`, "[\"\xff\"]"} {
+		if all, err := rpc.Elements([]byte(bad)); err == nil || all != nil {
+			t.Errorf("%s is an array", bad)
+		}
+	}
+}
+
 // Two objects that come of one share nothing that either could change.
 func TestObjectsAreApart(t *testing.T) {
 	for _, members := range []int{1, 100} {

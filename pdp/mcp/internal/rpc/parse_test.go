@@ -92,6 +92,8 @@ func TestParseRefuses(t *testing.T) {
 		{"D4 -0", `{"jsonrpc":"2.0","id":-0,"method":"a"}`, invalid, ""},
 		{"D4 beyond int64", `{"jsonrpc":"2.0","id":9223372036854775808,"method":"a"}`, invalid, ""},
 		{"D4 null", `{"jsonrpc":"2.0","id":null,"method":"a"}`, invalid, ""},
+		{"D4 null of a notification", `{"jsonrpc":"2.0","id":null,"method":"notifications/a"}`, invalid, ""},
+		{"D4 null of an answer", `{"jsonrpc":"2.0","id":null,"method":"authorization/respond"}`, invalid, ""},
 		{"D4 true", `{"jsonrpc":"2.0","id":true,"method":"a"}`, invalid, ""},
 		{"D4 object", `{"jsonrpc":"2.0","id":{},"method":"a"}`, invalid, ""},
 		{"D4 array", `{"jsonrpc":"2.0","id":[1],"method":"a"}`, invalid, ""},
