@@ -114,6 +114,9 @@ func rawChild(kind string) {
 			greetOddly(kind, m.ID)
 		case m.Method == "initialize":
 			initializeOddly(kind, m.ID, line)
+		case m.Method == "notifications/initialized" && kind == "asks-at-once":
+			say(`{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`)
+			log.Print("I have asked")
 		case m.Method == "tools/call":
 			callOddly(in, m.Params.Name, m.ID, m.Params.Meta.ProgressToken, line)
 		case m.Method == "notifications/cancelled", m.Method == "" && len(m.ID) > 0:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"os/exec"
@@ -194,7 +195,25 @@ func TestCommandGreeting(t *testing.T) {
 	}
 }
 
-// TestCommandTellsLegacyServersWhoAsks has a server of the SDK say what it was told.
+// TestCommandKeepsWhatComesAtOnce has a server ask before anybody can listen.
+func TestCommandKeepsWhatComesAtOnce(t *testing.T) {
+	var log syncBuffer
+	u := newChild(t, "asks-at-once", func(o *upstream.CommandOptions) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
+	s := open(t, u)
+	eventually(t, "it has asked", func() bool { return strings.Contains(log.String(), "I have asked") })
+	listening, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := listening.Next(); err != nil || m.Method != "roots/list" {
+		t.Errorf("%v %v", m, err)
+	}
+	if got := u.dropped.String(); got != "map[]" {
+		t.Errorf("dropped %s", got)
+	}
+}
+
+// TestCommandTellsServersWhoAsks has a server say what it was told.
 func TestCommandTellsServersWhoAsks(t *testing.T) {
 	u := newChild(t, "line-of-initialize")
 	s, err := u.Open(t.Context(), upstream.Client{
