@@ -31,7 +31,7 @@ func init() {
 	case "sdk":
 		sdkChild()
 	case "gateway":
-		gatewayChild(os.Args[3])
+		gatewayChild(os.Args[3], os.Args[4])
 	case "sleeper":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
 		select {}
@@ -295,8 +295,8 @@ func callOddly(in *bufio.Reader, tool string, id, token json.RawMessage, line st
 	}
 }
 
-// gatewayChild has a server of its own, says that server's process id, and waits.
-func gatewayChild(kind string) {
+// gatewayChild has a server of its own, has it do something, says what it says, and waits.
+func gatewayChild(kind, do string) {
 	u, err := upstream.NewCommand(upstream.CommandOptions{Command: self(kind)})
 	if err != nil {
 		log.Fatal(err)
@@ -305,10 +305,13 @@ func gatewayChild(kind string) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	pid, err := textOf(s, "pid")
+	said, err := textOf(s, do)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(pid)
+	if do == "fork" {
+		_ = u.Close()
+	}
+	fmt.Println(said)
 	select {}
 }
