@@ -27,7 +27,8 @@ type CommandOptions struct {
 	Eras []era.Era
 	// Timeout bounds an opening, each silence of the server while a request waits for it, and each write.
 	Timeout time.Duration
-	// Probe bounds the wait for the answer to the question by which a server of the modern era is known.
+	// Probe bounds the wait for the answer to the question by which a server of the modern era is known, and that of what
+	// a server of the legacy era says for the first who listens.
 	Probe time.Duration
 	// MaxResult bounds a message of the server, in bytes.
 	MaxResult int
@@ -35,8 +36,10 @@ type CommandOptions struct {
 	Stop time.Duration
 	// Processes bounds how many run at once.
 	Processes int
-	Logger    *slog.Logger
-	// Dropped is told of each message of the server that nobody gets, by a word that says why.
+	// Name and Version are the gateway's, for handshakes of a client that says nothing of itself.
+	Name, Version string
+	Logger        *slog.Logger
+	// Dropped is told of each message that nobody gets, by a word that says why. It must not wait for anything.
 	Dropped func(reason string)
 }
 
@@ -62,7 +65,7 @@ type command struct {
 //   - [Session.Listen], if it says that a list or a resource changed;
 //   - the one request that waits, if it is anything else and one alone waits (subscriptions/listen does not count), and
 //     else to Listen. If nobody listens, a notification is dropped, and a request gets the answer that there is no such
-//     method. A ping is answered here. In the modern era requests of the server are dropped.
+//     method; but what comes soon after the greeting waits for a while. A ping is answered here. In the modern era requests of the server are dropped.
 //
 // [Request.Headers] and the tokens of clients have no place on a pipe, and are not sent.
 func NewCommand(o CommandOptions) (Upstream, error) {
@@ -137,6 +140,10 @@ func (k *command) Open(ctx context.Context, c Client) (Session, error) {
 	if err != nil {
 		if ctx.Err() == nil {
 			k.backoff.failed(c.Principal)
+		}
+		var e *Error
+		if errors.As(err, &e) {
+			e.NotSent = true // what the session was wanted for
 		}
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func init() {
 	case "sdk":
 		sdkChild()
 	case "gateway":
-		gatewayChild(os.Args[3])
+		gatewayChild(os.Args[3], os.Args[4])
 	case "sleeper":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
 		select {}
@@ -114,6 +114,9 @@ func rawChild(kind string) {
 			greetOddly(kind, m.ID)
 		case m.Method == "initialize":
 			initializeOddly(kind, m.ID, line)
+		case m.Method == "notifications/initialized" && kind == "asks-at-once":
+			say(`{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`)
+			log.Print("I have asked")
 		case m.Method == "tools/call":
 			callOddly(in, m.Params.Name, m.ID, m.Params.Meta.ProgressToken, line)
 		case m.Method == "notifications/cancelled", m.Method == "" && len(m.ID) > 0:
@@ -292,8 +295,8 @@ func callOddly(in *bufio.Reader, tool string, id, token json.RawMessage, line st
 	}
 }
 
-// gatewayChild has a server of its own, says that server's process id, and waits.
-func gatewayChild(kind string) {
+// gatewayChild has a server of its own, has it do something, says what it says, and waits.
+func gatewayChild(kind, do string) {
 	u, err := upstream.NewCommand(upstream.CommandOptions{Command: self(kind)})
 	if err != nil {
 		log.Fatal(err)
@@ -302,10 +305,13 @@ func gatewayChild(kind string) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	pid, err := textOf(s, "pid")
+	said, err := textOf(s, do)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(pid)
+	if do == "fork" {
+		_ = u.Close()
+	}
+	fmt.Println(said)
 	select {}
 }

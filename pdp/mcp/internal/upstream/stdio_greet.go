@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -34,15 +35,15 @@ func (k *command) greet(ctx context.Context, c Client) (*childSession, error) {
 			s, err = k.start(c.Principal)
 		}
 		if modern || err != nil {
-			return s.greetedAs(era.Modern, err)
+			return greeted(s, err)
 		}
 	}
 	err = s.initialize(ctx, c)
 	if err != nil && late != nil && s.answersLate(late) {
-		return s.greetedAs(era.Modern, nil)
+		return s, nil
 	}
 	k.noteLegacy(err == nil)
-	return s.greetedAs(era.Legacy, err)
+	return greeted(s, err)
 }
 
 func (k *command) foundLegacy() bool {
@@ -58,19 +59,24 @@ func (k *command) noteLegacy(is bool) {
 	k.legacy = is
 }
 
-// greetedAs ends the greeting. A session whose greeting failed is over.
-func (s *childSession) greetedAs(e era.Era, err error) (*childSession, error) {
-	if s == nil {
-		return nil, err
-	}
-	if err != nil {
+// greeted is a session, if its greeting went well; else it is over.
+func greeted(s *childSession, err error) (*childSession, error) {
+	if err != nil && s != nil {
 		s.Close()
 		return nil, err
 	}
+	return s, err
+}
+
+// become begins the session proper: the server is known.
+func (s *childSession) become(e era.Era, server jsontext.Value) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.era, s.greeted = e, true
-	return s, nil
+	s.era, s.server, s.greeted = e, server, true
+	if e == era.Legacy && s.over == nil {
+		s.listener = s.newStream()
+		s.early = time.AfterFunc(s.o.Probe, s.nobodyListens)
+	}
 }
 
 // discover asks what servers of the modern era answer. It is neither modern nor an error if the server is of the legacy era,
@@ -78,7 +84,7 @@ func (s *childSession) greetedAs(e era.Era, err error) (*childSession, error) {
 func (s *childSession) discover(ctx context.Context, c Client) (modern bool, late *childStream, err error) {
 	meta := rpc.Object{}.
 		With(era.MetaVersion, rpc.String(era.ModernVersions[0])).
-		With(era.MetaClient, clientInfo(c)).
+		With(era.MetaClient, s.clientInfo(c)).
 		With(era.MetaCapabilities, clientCapabilities(c))
 	question, err := s.begin(ctx, Request{Method: "server/discover", Params: rpc.Object{}.With("_meta", meta.Value()).Value()})
 	if err != nil {
@@ -109,7 +115,8 @@ func (s *childSession) answersLate(late *childStream) bool {
 	return modern && err == nil
 }
 
-// speaksModern reports whether an answer to server/discover is that of a server which speaks a modern revision that we speak.
+// speaksModern reports whether an answer to server/discover is that of a server which speaks a modern revision that we
+// speak. The session begins if it is.
 func (s *childSession) speaksModern(m rpc.Message) (bool, error) {
 	var versions []string
 	switch code, data := errorOf(m); {
@@ -119,7 +126,6 @@ func (s *childSession) speaksModern(m rpc.Message) (bool, error) {
 		if versions == nil {
 			return false, nil
 		}
-		s.server = m.Result
 	case code == era.UnsupportedVersion:
 		versions = texts(data.Get("supported"))
 	case code == era.MissingCapability, code == era.HeaderMismatch:
@@ -132,6 +138,7 @@ func (s *childSession) speaksModern(m rpc.Message) (bool, error) {
 	}
 	switch {
 	case speaks(era.ModernVersions) && m.Result != nil:
+		s.become(era.Modern, m.Result)
 		return true, nil
 	case speaks(era.LegacyVersions):
 		return false, nil
@@ -152,7 +159,7 @@ func (s *childSession) initialize(ctx context.Context, c Client) error {
 	params := rpc.Object{}.
 		With("protocolVersion", rpc.String(era.LegacyVersions[0])).
 		With("capabilities", clientCapabilities(c)).
-		With("clientInfo", clientInfo(c))
+		With("clientInfo", s.clientInfo(c))
 	question, err := s.begin(ctx, Request{Method: "initialize", Params: params.Value()})
 	if err != nil {
 		return err
@@ -170,14 +177,14 @@ func (s *childSession) initialize(ctx context.Context, c Client) error {
 	if !slices.Contains(era.LegacyVersions, result.GetString("protocolVersion")) {
 		return &Error{Gone: true, Detail: "the server speaks no revision of MCP that the gateway speaks"}
 	}
-	s.server = m.Result
+	s.become(era.Legacy, m.Result)
 	return s.Notify(ctx, rpc.Message{Method: "notifications/initialized"})
 }
 
 // clientInfo and clientCapabilities are what a server is told of a client, whichever that is.
-func clientInfo(c Client) jsontext.Value {
+func (s *childSession) clientInfo(c Client) jsontext.Value {
 	if c.Info == nil {
-		return jsontext.Value(`{"name":"policy-service","version":"1"}`)
+		return rpc.Object{}.With("name", rpc.String(s.o.Name)).With("version", rpc.String(s.o.Version)).Value()
 	}
 	return c.Info
 }

@@ -224,7 +224,7 @@ func TestCommandAnswersPings(t *testing.T) {
 // TestCommandWithSeveralCallsAsksWhoListens has one call wait while another has the server ask: whose question it is,
 // nobody can tell.
 func TestCommandWithSeveralCallsAsksWhoListens(t *testing.T) {
-	u := newChild(t, "raw")
+	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Probe = 200 * time.Millisecond })
 	s := open(t, u)
 	waiting, err := s.Send(t.Context(), request("silence", ""))
 	if err != nil {
@@ -271,6 +271,11 @@ func TestCommandWithSeveralCallsAsksWhoListens(t *testing.T) {
 func TestCommandBoundsWhatNobodyReads(t *testing.T) {
 	u := newChild(t, "raw")
 	s := open(t, u)
+	listening, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	listening.Close()
 	call, err := s.Send(t.Context(), request("chatter", ""))
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,15 @@ func (p *process) reap(child *os.Process) (*os.ProcessState, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.gone = true
-	return child.Wait()
+	state, err := child.Wait()
+	if os.Getpid() == 1 { // as in a container: who has lost its parent becomes our child, and nobody else waits for it
+		for {
+			if _, err := unix.Wait4(-p.pid, nil, 0, nil); err != nil && err != unix.EINTR {
+				break // there is none, or no more
+			}
+		}
+	}
+	return state, err
 }
 
 // inheritNothing keeps what this process inherited itself, beside its standard streams, from all children. What it opened

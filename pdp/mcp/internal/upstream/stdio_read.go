@@ -108,10 +108,10 @@ func (s *childSession) routeRequest(m rpc.Message) (dropped string) {
 	case s.asked[m.ID] != nil:
 		return "request"
 	case to == nil || !s.greeted:
-		s.refuse(m.ID, rpc.MethodNotFound, "nobody answers "+m.Method+" here")
+		s.refuse(m.ID, rpc.MethodNotFound)
 		return "request"
 	case len(s.asked) >= mostAsked || !to.put(m):
-		s.refuse(m.ID, rpc.InternalError, "too many requests wait")
+		s.refuse(m.ID, rpc.InternalError)
 		return "overflow"
 	}
 	s.asked[m.ID] = to
@@ -120,8 +120,8 @@ func (s *childSession) routeRequest(m rpc.Message) (dropped string) {
 }
 
 // refuse answers a request of the server with an error. The session is locked.
-func (s *childSession) refuse(id rpc.ID, code int, why string) {
-	if !s.out.putOwn(rpc.Failure(id, rpc.Error{Code: code, Message: why})) {
+func (s *childSession) refuse(id rpc.ID, code int) {
+	if !s.out.putOwn(rpc.Failure(id, rpc.Error{Code: code, Message: "nobody answers this request"})) {
 		s.o.Dropped("answer")
 	}
 }

@@ -18,11 +18,13 @@ type childSession struct {
 	o   *CommandOptions
 	p   *process
 	out *outbox
-	// Of these the greeting is the only writer, and nobody else has the session before it is over.
-	era    era.Era
-	server jsontext.Value
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// The greeting writes these. Nobody else has the session before.
+	era     era.Era
+	server  jsontext.Value
+	greeted bool
+
 	last  int64 // id of the last request
 	calls map[rpc.ID]*childStream
 	// tokens are the calls that may have progress, by its token.
@@ -30,9 +32,9 @@ type childSession struct {
 	// asked are the requests of the server that wait for an answer, each with the stream it went to.
 	asked    map[rpc.ID]*childStream
 	listener *childStream
-	greeted  bool
-	itself   bool   // it ended by itself
-	over     *Error // why nothing can be sent any more
+	early    *time.Timer // nobody has listened yet, and the stream keeps what comes for who will
+	itself   bool        // it ended by itself
+	over     *Error      // why nothing can be sent any more
 	quit     chan struct{}
 }
 
@@ -103,6 +105,9 @@ func (s *childSession) end(why *Error, itself bool) {
 	}
 	if s.listener != nil {
 		s.finish(s.listener, why)
+	}
+	if s.early != nil {
+		s.early.Stop()
 	}
 }
 
@@ -198,7 +203,8 @@ func (s *childSession) answered(id rpc.ID) {
 	}
 }
 
-// Listen is what the server says beside the answers to requests. One stream at a time listens.
+// Listen is what the server says beside the answers to requests. One stream at a time listens. What the server says as soon
+// as it has been greeted waits for the first.
 func (s *childSession) Listen(ctx context.Context) (Stream, error) {
 	if s.era == era.Modern {
 		return silence{}, nil
@@ -210,10 +216,32 @@ func (s *childSession) Listen(ctx context.Context) (Stream, error) {
 		return nil, &Error{NotSent: true, Detail: "the stream was given up", Err: ctx.Err()}
 	case s.over != nil:
 		return nil, &Error{NotSent: true, Gone: true, Detail: s.over.Detail, Err: s.over.Err}
+	case s.early != nil:
+		s.early.Stop()
+		s.early = nil
 	case s.listener != nil:
 		return nil, &Error{NotSent: true, Detail: "somebody listens to this session already"}
+	default:
+		s.listener = s.newStream()
 	}
-	s.listener = s.newStream()
 	s.listener.watch(ctx)
 	return s.listener, nil
+}
+
+// nobodyListens drops what has waited for somebody who listens.
+func (s *childSession) nobodyListens() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.early == nil || s.over != nil {
+		return
+	}
+	s.early = nil
+	c := s.listener
+	s.finish(c, nil)
+	s.refuseAll(c, rpc.MethodNotFound)
+	for _, m := range c.queue {
+		if !m.IsRequest() {
+			s.o.Dropped("nobody_listens")
+		}
+	}
 }

@@ -136,10 +136,15 @@ func (c *childStream) Close() {
 	c.s.giveUp(c, &Error{Detail: "the request was given up"})
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	for id, to := range c.s.asked {
+	c.s.refuseAll(c, rpc.InternalError)
+}
+
+// refuseAll refuses the requests of the server that went to a stream and that nobody has answered. The session is locked.
+func (s *childSession) refuseAll(c *childStream, code int) {
+	for id, to := range s.asked {
 		if to == c {
-			c.s.refuse(id, rpc.InternalError, "nobody answers")
-			c.s.answered(id)
+			s.refuse(id, code)
+			s.answered(id)
 		}
 	}
 }
