@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -402,6 +403,23 @@ func TestOnBehalfOf(t *testing.T) {
 		}
 		if got, err := who.OnBehalfOf(); err == nil || got != nil {
 			t.Errorf("%s: got %v", act, got)
+		}
+	}
+}
+
+// What does a request's token cost, if it is not the first with it?
+func BenchmarkAuthenticate(b *testing.B) {
+	p := newProvider(b, newClock())
+	i, err := identity.New(identity.Options{Resource: resource, Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.now})
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/mcp", http.NoBody)
+	r.Header.Set("Authorization", "Bearer "+p.token(claims{"roles": []string{"a", "b"}, "department_id": "c", "scope": "mcp:tools", "jti": "1", "iat": 1}))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, challenge := i.Authenticate(r); challenge != nil {
+			b.Fatal(challenge)
 		}
 	}
 }

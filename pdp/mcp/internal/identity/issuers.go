@@ -86,9 +86,9 @@ func apart(a, b Issuer) error {
 	}
 	switch {
 	case a.SubjectType == b.SubjectType:
-		return errors.New("both could name the same person; give each a tenant, a subject_type, or an id_prefix with which no other begins, such as partner:")
+		return errors.New("both could name the same person; give each a tenant, a subject_type, or an id_prefix with which no other begins, such as \"partner:\" here")
 	case a.AgentType == b.AgentType:
-		return errors.New("both could name the same client; give each an agent_type beside its subject_type, or a tenant, or an id_prefix with which no other begins, such as partner:")
+		return errors.New("both could name the same client; give each an agent_type beside its subject_type, or a tenant, or an id_prefix with which no other begins, such as \"partner:\" here")
 	case a.SubjectType == b.AgentType || a.AgentType == b.SubjectType:
 		return errors.New("one could call a client what the other calls a person; give each types that the other has not, a tenant, or an id_prefix")
 	}
