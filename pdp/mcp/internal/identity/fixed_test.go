@@ -1,6 +1,7 @@
 package identity_test
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -83,7 +84,8 @@ func TestAFixedIdentityIsForThisMachine(t *testing.T) {
 			t.Errorf("got %v and %v; want exactly one of them", p, challenge)
 		}
 		if challenge != nil {
-			if challenge.Header != "" || challenge.Detail == "" {
+			forwarded := r.Host == r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()
+			if challenge.Header != "" || strings.Contains(challenge.Detail, "a proxy") != forwarded {
 				t.Errorf("got %+v", challenge)
 			}
 			w.WriteHeader(challenge.Status)

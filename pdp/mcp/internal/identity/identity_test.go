@@ -132,7 +132,7 @@ func TestIDTokensOnlyWhereTheyAreAllowed(t *testing.T) {
 	if got, answer := g.bearer(p.token(claims{"nonce": "n", "aud": "desktop"})); got == nil {
 		t.Error(answer)
 	}
-	for _, aud := range []string{resource, "desktop/"} {
+	for _, aud := range []string{resource, resource + "/", "desktop/"} {
 		if got, _ := g.bearer(p.token(claims{"nonce": "n", "aud": aud})); got != nil {
 			t.Errorf("for %s: got %+v", aud, got)
 		}
@@ -182,6 +182,7 @@ func TestIssuersThatCouldNameOneEntityAreRefused(t *testing.T) {
 		"a client like a person":    func(a, b *identity.Issuer) { b.SubjectType, b.AgentType = "agent", "partner" },
 		"a person like a client":    func(a, b *identity.Issuer) { a.SubjectType, a.AgentType, b.AgentType = "x", "y", "x" },
 		"one issuer twice":          func(a, b *identity.Issuer) { b.Issuer, b.Tenant = a.Issuer, "partner" },
+		"for two audiences":         func(a, b *identity.Issuer) { b.Issuer, b.Tenant, b.Audience = a.Issuer, "partner", "x" },
 	} {
 		a := identity.Issuer{Issuer: "https://one.example", Algorithms: []string{"ES256"}}
 		b := identity.Issuer{Issuer: "https://two.example", Algorithms: []string{"ES256"}}
