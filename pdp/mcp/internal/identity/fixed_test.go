@@ -33,7 +33,7 @@ func TestAFixedIdentity(t *testing.T) {
 	if p.User != (identity.Entity{Type: "user", ID: "alice"}) || p.Agent != (identity.Entity{Type: "agent", ID: "desktop"}) || p.Person != evaluation.PersonOf("https://one.example", "alice") {
 		t.Errorf("got %+v", p)
 	}
-	if chain, err := p.OnBehalfOf(); err != nil || !slices.Equal(chain, []identity.Entity{{Type: "user", ID: "alice"}, {Type: "agent", ID: "bot"}}) {
+	if chain, err := p.OnBehalfOf(); err != nil || !slices.Equal(chain, []identity.Entity{{Type: "agent", ID: "bot"}, {Type: "user", ID: "alice"}}) {
 		t.Errorf("got %v, %v", chain, err)
 	}
 	if loud := i.Loud(); loud != "no token is asked for: whoever reaches this gateway is user alice" {

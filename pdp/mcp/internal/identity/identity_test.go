@@ -189,8 +189,11 @@ func TestIssuersThatCouldNameOneEntityAreRefused(t *testing.T) {
 		change(&a, &b)
 		for _, issuers := range [][]identity.Issuer{{a, b}, {b, a}} {
 			_, err := identity.New(identity.Options{Resource: resource, Issuers: issuers})
-			if err == nil || !strings.HasPrefix(err.Error(), "identity.issuers[") || !strings.Contains(err.Error(), "; ") {
+			if err == nil || !strings.HasPrefix(err.Error(), "identity.issuers[1]: ") || !strings.Contains(err.Error(), "; ") {
 				t.Errorf("%s: %v", name, err)
+			}
+			if n, early := identity.Apart(identity.Options{Issuers: issuers}); n != 1 || early == nil || !strings.Contains(err.Error(), early.Error()) {
+				t.Errorf("%s: without reading a file it is %d, %v", name, n, early)
 			}
 		}
 	}
@@ -375,13 +378,15 @@ func TestOnBehalfOf(t *testing.T) {
 	}{
 		{"", `null`, "desktop", entities{user("alice")}},
 		{"", `null`, nil, nil},
+		{"", `null`, "alice", entities{user("alice")}},
 		{"", `{"sub":"bot"}`, nil, entities{agent("bot")}},
 		{"", `{"sub":"desktop"}`, "desktop", entities{user("alice")}},
-		{"", `{"sub":"bot","iss":"ISS"}`, "desktop", entities{user("alice"), agent("bot")}},
-		{"", `{"sub":"desktop","act":{"sub":"b","act":{"sub":"c"}}}`, "desktop", entities{user("alice"), agent("b"), agent("c")}},
-		{"", `{"sub":"b","act":{"sub":"b"}}`, "desktop", entities{user("alice"), agent("b")}},
-		{"/act/sub", `{"sub":"bot"}`, "desktop", entities{user("alice"), user("bot")}},
-		{"/act/sub", `{"sub":"bot","act":{"sub":"c"}}`, nil, entities{user("alice"), agent("c")}},
+		{"", `{"sub":"bot","iss":"ISS"}`, "desktop", entities{agent("bot"), user("alice")}},
+		{"", `{"sub":"desktop","act":{"sub":"b","act":{"sub":"c"}}}`, "desktop", entities{agent("b"), agent("c"), user("alice")}},
+		{"", `{"sub":"b","act":{"sub":"b"}}`, "desktop", entities{agent("b"), user("alice")}},
+		{"/act/sub", `{"sub":"bot"}`, "desktop", entities{agent("bot"), user("bot"), user("alice")}},
+		{"/act/sub", `{"sub":"bot","act":{"sub":"c"}}`, "desktop", entities{agent("bot"), agent("c"), user("bot"), user("alice")}},
+		{"/act/sub", `{"sub":"bot","act":{"sub":"c"}}`, nil, entities{agent("bot"), agent("c"), user("alice")}},
 	} {
 		g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, SubjectClaim: test.subject, Now: p.clock.now})
 		act := json.RawMessage(strings.ReplaceAll(test.act, "ISS", p.URL))
