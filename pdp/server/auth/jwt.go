@@ -21,6 +21,7 @@ type JWT struct {
 	issuers    []issuer
 	algorithms []jose.SignatureAlgorithm // of all issuers
 	now        func() time.Time
+	read       recent[readToken]
 }
 
 type issuer struct {

@@ -1,7 +1,9 @@
 package auth
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"slices"
 	"strings"
 	"time"
@@ -25,13 +27,42 @@ type Token struct {
 	Claims evaluation.Object
 }
 
-// Claims is [JWT.Verify] for who wants to know all that a token says.
-func (j *JWT) Claims(ctx context.Context, token string) (Token, error) {
-	v, err := j.verified(ctx, token, "")
+// Claims is [JWT.Verify] for who wants to know all that a token says. What a token says it says for ever, so that is read
+// once; its key and its time are looked at each time.
+func (j *JWT) Claims(ctx context.Context, text string) (Token, error) {
+	sum := sha256.Sum256([]byte(text))
+	if known, ok := j.read.get(sum); ok {
+		if err := known.verify(ctx, text, j.now(), ""); err != nil {
+			return Token{}, err
+		}
+		return known.token, nil
+	}
+	v, err := j.verified(ctx, text, "")
 	if err != nil {
 		return Token{}, err
 	}
-	// Read once more and strictly: a reader that mends text that is no UTF-8 makes one name of two.
+	token, err := v.read()
+	if err == nil && len(text) <= maxRemembered {
+		j.read.put(sum, readToken{v, token}, maxRead)
+	}
+	return token, err
+}
+
+// readToken is a verified token that was read.
+type readToken struct {
+	verified
+	token Token
+}
+
+// maxRead is how many are kept of each of two generations, and maxRemembered how large one may be: read, it is some times
+// as large. Nobody fills it but those for whom an issuer signs.
+const (
+	maxRead       = 1024
+	maxRemembered = 4 << 10
+)
+
+// read reads a verified token once more and strictly: a reader that mends text that is no UTF-8 makes one name of two.
+func (v verified) read() (Token, error) {
 	var payload jsontext.Value
 	if v.token.UnsafeClaimsWithoutVerification(&payload) != nil {
 		return Token{}, notOurs()
@@ -73,7 +104,7 @@ func isAccessTyp(typ string) bool {
 	return strings.TrimPrefix(strings.ToLower(typ), "application/") == "at+jwt"
 }
 
-// verified is a token whose signature, time and audience are good.
+// verified is a token that an issuer's entry claims, with what it says.
 type verified struct {
 	issuer *issuer
 	token  *jwt.JSONWebToken
@@ -94,11 +125,13 @@ func (j *JWT) verified(ctx context.Context, token, key string) (v verified, err 
 	if v.issuer == nil || !slices.Contains(v.issuer.Algorithms, v.token.Headers[0].Algorithm) {
 		return v, notOurs()
 	}
-	if err := v.issuer.verify(ctx, token, v.token); err != nil {
-		return v, err
+	return v, v.verify(ctx, token, j.now(), key)
+}
+
+// verify checks the signature of a token, and all that may be otherwise at another time.
+func (v verified) verify(ctx context.Context, text string, now time.Time, key string) error {
+	if err := v.issuer.verify(ctx, text, v.token); err != nil {
+		return err
 	}
-	if err := v.issuer.accept(v.claims, j.now()); err != nil {
-		return v, err
-	}
-	return v, v.issuer.counts(key)
+	return cmp.Or(v.issuer.accept(v.claims, now), v.issuer.counts(key))
 }

@@ -1,9 +1,12 @@
 package auth
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -80,5 +83,58 @@ func TestIDTokensAreTold(t *testing.T) {
 		if err != nil || got.Login != test.login {
 			t.Errorf("%s: got %v, %v", name, got.Login, err)
 		}
+	}
+}
+
+// A token that was read is not read again, and is refused as soon as its time or its key is over, however many ask.
+func TestATokenThatWasReadIsAskedForAgain(t *testing.T) {
+	c, s := newClock(), newSigner(t, "1", jose.ES256)
+	j, file := fromFile(t, c, s)
+	token := s.token(t, claims(c, nil), nil)
+	all := func(want bool) {
+		t.Helper()
+		var asking sync.WaitGroup
+		for range 8 {
+			asking.Go(func() {
+				for range 50 {
+					if got, err := j.Claims(t.Context(), token); (err == nil) != want || (got.Subject == "alice") != want {
+						t.Errorf("got %+v, %v; want it good: %v", got, err, want)
+					}
+				}
+			})
+		}
+		asking.Wait()
+	}
+	all(true)
+	if _, there := j.read.get(sha256.Sum256([]byte(token))); !there {
+		t.Error("it was not remembered")
+	}
+	writeJWKS(t, file, newSigner(t, "1", jose.ES256)) // another key of that name
+	c.advance(fileEvery)
+	all(false)
+	writeJWKS(t, file, s)
+	c.advance(fileEvery)
+	all(true)
+	c.advance(2 * time.Minute)
+	all(false)
+}
+
+func TestLittleIsRemembered(t *testing.T) {
+	c, s := newClock(), newSigner(t, "1", jose.EdDSA)
+	j, _ := fromFile(t, c, s)
+	for n := range 2*maxRead + 100 {
+		if _, err := j.Claims(t.Context(), s.token(t, claims(c, map[string]any{"jti": fmt.Sprint(n)}), nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(j.read.now) + len(j.read.old); n > 2*maxRead || n < maxRead {
+		t.Errorf("%d are remembered", n)
+	}
+	large := s.token(t, claims(c, map[string]any{"x": strings.Repeat("a", maxRemembered)}), nil)
+	if _, err := j.Claims(t.Context(), large); err != nil {
+		t.Fatal(err)
+	}
+	if _, there := j.read.get(sha256.Sum256([]byte(large))); there {
+		t.Error("a large one is remembered")
 	}
 }

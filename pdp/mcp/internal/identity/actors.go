@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -10,35 +11,41 @@ import (
 // actMember is RFC 8693's claim for who acts, in which it occurs again for who acted before.
 const actMember = "act"
 
-// OnBehalfOf are all who stand behind a question whose subject is the agent, or the user if there is no agent: the person
-// first, then the actors of the claim act, the last one first. It fails if the claim has another form than RFC 8693
-// gives it: then nobody can say who acts.
-func (p *Principal) OnBehalfOf() (chain []Entity, err error) {
+// OnBehalfOf are all who stand behind a question whose subject is the agent, or the user if there is no agent: the actors of
+// the claim act, the last one first, and then the person. If the configuration takes an actor for the subject, that actor
+// is there as both, and the person behind is the last. It fails if the claim has another form than RFC 8693 gives it:
+// then nobody can say who acts.
+func (p *Principal) OnBehalfOf() ([]Entity, error) {
+	actors, err := p.actors()
+	if err != nil {
+		return nil, err
+	}
 	subject := p.User
 	if p.Agent != (Entity{}) {
 		subject = p.Agent
 	}
-	add := func(e Entity) {
+	var chain []Entity
+	for _, e := range append(actors, p.User, p.names.person) {
 		if e != subject && e != (Entity{}) && !slices.Contains(chain, e) {
 			chain = append(chain, e)
 		}
 	}
-	add(p.names.person)
-	add(p.User)
-	for claims := p.Claims; ; {
-		act, given := claims.Get(actMember)
-		if !given {
-			return chain, nil
-		}
+	return chain, nil
+}
+
+// actors are those of the claim act, as clients are called.
+func (p *Principal) actors() (all []Entity, err error) {
+	typ := cmp.Or(p.names.agent, p.Agent.Type, "agent")
+	act, given := p.Claims.Get(actMember)
+	for given {
 		name, ok := p.actor(act)
 		if !ok {
 			return nil, errors.New("the token's claim act is no chain of actors that this gateway can read: each has sub, perhaps the token's own iss, perhaps act, and nothing else")
 		}
-		if e := p.names.actor(name); p.names.person == (Entity{}) || name != p.Subject {
-			add(e)
-		}
-		claims = act.Object()
+		all = append(all, Entity{typ, p.names.prefix + name})
+		act, given = act.Object().Get(actMember)
 	}
+	return all, nil
 }
 
 // actor is the name of an actor. One that another issuer names would have the name of somebody else here.
@@ -55,12 +62,4 @@ func (p *Principal) actor(act evaluation.Value) (string, bool) {
 		}
 	}
 	return textOf(evaluation.ClaimPath{"sub"}, act.Object())
-}
-
-// actor is the entity of an actor. It is a client to policies.
-func (n names) actor(name string) Entity {
-	if n.agent == "" {
-		n.agent = "agent"
-	}
-	return Entity{n.agent, n.prefix + name}
 }

@@ -83,6 +83,7 @@ func forged(t *testing.T, p *provider) map[string]string {
 		"typ of a logout token":     p.sign(p.key, header{"typ": "logout+jwt"}, all),
 		"typ of a proof":            p.sign(p.key, header{"typ": "dpop+jwt"}, all),
 		"an ID token":               p.token(claims{"nonce": "n"}),
+		"bound to a key":            p.token(claims{"cnf": map[string]any{"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}}),
 		"100 KB":                    p.token(claims{"x": strings.Repeat("a", 100<<10)}),
 		"100 KB of nothing":         strings.Repeat("a", 100<<10),
 		"17 KiB":                    p.token(claims{"x": strings.Repeat("a", 12800)}),

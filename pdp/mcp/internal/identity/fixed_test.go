@@ -1,6 +1,7 @@
 package identity_test
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -32,7 +33,7 @@ func TestAFixedIdentity(t *testing.T) {
 	if p.User != (identity.Entity{Type: "user", ID: "alice"}) || p.Agent != (identity.Entity{Type: "agent", ID: "desktop"}) || p.Person != evaluation.PersonOf("https://one.example", "alice") {
 		t.Errorf("got %+v", p)
 	}
-	if chain, err := p.OnBehalfOf(); err != nil || !slices.Equal(chain, []identity.Entity{{Type: "user", ID: "alice"}, {Type: "agent", ID: "bot"}}) {
+	if chain, err := p.OnBehalfOf(); err != nil || !slices.Equal(chain, []identity.Entity{{Type: "agent", ID: "bot"}, {Type: "user", ID: "alice"}}) {
 		t.Errorf("got %v, %v", chain, err)
 	}
 	if loud := i.Loud(); loud != "no token is asked for: whoever reaches this gateway is user alice" {
@@ -83,7 +84,8 @@ func TestAFixedIdentityIsForThisMachine(t *testing.T) {
 			t.Errorf("got %v and %v; want exactly one of them", p, challenge)
 		}
 		if challenge != nil {
-			if challenge.Header != "" || challenge.Detail == "" {
+			forwarded := r.Host == r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()
+			if challenge.Header != "" || strings.Contains(challenge.Detail, "a proxy") != forwarded {
 				t.Errorf("got %+v", challenge)
 			}
 			w.WriteHeader(challenge.Status)

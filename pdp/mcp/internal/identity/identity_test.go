@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -131,7 +132,7 @@ func TestIDTokensOnlyWhereTheyAreAllowed(t *testing.T) {
 	if got, answer := g.bearer(p.token(claims{"nonce": "n", "aud": "desktop"})); got == nil {
 		t.Error(answer)
 	}
-	for _, aud := range []string{resource, "desktop/"} {
+	for _, aud := range []string{resource, resource + "/", "desktop/"} {
 		if got, _ := g.bearer(p.token(claims{"nonce": "n", "aud": aud})); got != nil {
 			t.Errorf("for %s: got %+v", aud, got)
 		}
@@ -181,14 +182,18 @@ func TestIssuersThatCouldNameOneEntityAreRefused(t *testing.T) {
 		"a client like a person":    func(a, b *identity.Issuer) { b.SubjectType, b.AgentType = "agent", "partner" },
 		"a person like a client":    func(a, b *identity.Issuer) { a.SubjectType, a.AgentType, b.AgentType = "x", "y", "x" },
 		"one issuer twice":          func(a, b *identity.Issuer) { b.Issuer, b.Tenant = a.Issuer, "partner" },
+		"for two audiences":         func(a, b *identity.Issuer) { b.Issuer, b.Tenant, b.Audience = a.Issuer, "partner", "x" },
 	} {
 		a := identity.Issuer{Issuer: "https://one.example", Algorithms: []string{"ES256"}}
 		b := identity.Issuer{Issuer: "https://two.example", Algorithms: []string{"ES256"}}
 		change(&a, &b)
 		for _, issuers := range [][]identity.Issuer{{a, b}, {b, a}} {
 			_, err := identity.New(identity.Options{Resource: resource, Issuers: issuers})
-			if err == nil || !strings.HasPrefix(err.Error(), "identity.issuers[") || !strings.Contains(err.Error(), "; ") {
+			if err == nil || !strings.HasPrefix(err.Error(), "identity.issuers[1]: ") || !strings.Contains(err.Error(), "; ") {
 				t.Errorf("%s: %v", name, err)
+			}
+			if n, early := identity.Apart(identity.Options{Issuers: issuers}); n != 1 || early == nil || !strings.Contains(err.Error(), early.Error()) {
+				t.Errorf("%s: without reading a file it is %d, %v", name, n, early)
 			}
 		}
 	}
@@ -373,13 +378,15 @@ func TestOnBehalfOf(t *testing.T) {
 	}{
 		{"", `null`, "desktop", entities{user("alice")}},
 		{"", `null`, nil, nil},
+		{"", `null`, "alice", entities{user("alice")}},
 		{"", `{"sub":"bot"}`, nil, entities{agent("bot")}},
 		{"", `{"sub":"desktop"}`, "desktop", entities{user("alice")}},
-		{"", `{"sub":"bot","iss":"ISS"}`, "desktop", entities{user("alice"), agent("bot")}},
-		{"", `{"sub":"desktop","act":{"sub":"b","act":{"sub":"c"}}}`, "desktop", entities{user("alice"), agent("b"), agent("c")}},
-		{"", `{"sub":"b","act":{"sub":"b"}}`, "desktop", entities{user("alice"), agent("b")}},
-		{"/act/sub", `{"sub":"bot"}`, "desktop", entities{user("alice"), user("bot")}},
-		{"/act/sub", `{"sub":"bot","act":{"sub":"c"}}`, nil, entities{user("alice"), agent("c")}},
+		{"", `{"sub":"bot","iss":"ISS"}`, "desktop", entities{agent("bot"), user("alice")}},
+		{"", `{"sub":"desktop","act":{"sub":"b","act":{"sub":"c"}}}`, "desktop", entities{agent("b"), agent("c"), user("alice")}},
+		{"", `{"sub":"b","act":{"sub":"b"}}`, "desktop", entities{agent("b"), user("alice")}},
+		{"/act/sub", `{"sub":"bot"}`, "desktop", entities{agent("bot"), user("bot"), user("alice")}},
+		{"/act/sub", `{"sub":"bot","act":{"sub":"c"}}`, "desktop", entities{agent("bot"), agent("c"), user("bot"), user("alice")}},
+		{"/act/sub", `{"sub":"bot","act":{"sub":"c"}}`, nil, entities{agent("bot"), agent("c"), user("alice")}},
 	} {
 		g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, SubjectClaim: test.subject, Now: p.clock.now})
 		act := json.RawMessage(strings.ReplaceAll(test.act, "ISS", p.URL))
@@ -402,6 +409,23 @@ func TestOnBehalfOf(t *testing.T) {
 		}
 		if got, err := who.OnBehalfOf(); err == nil || got != nil {
 			t.Errorf("%s: got %v", act, got)
+		}
+	}
+}
+
+// What does a request's token cost, if it is not the first with it?
+func BenchmarkAuthenticate(b *testing.B) {
+	p := newProvider(b, newClock())
+	i, err := identity.New(identity.Options{Resource: resource, Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.now})
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/mcp", http.NoBody)
+	r.Header.Set("Authorization", "Bearer "+p.token(claims{"roles": []string{"a", "b"}, "department_id": "c", "scope": "mcp:tools", "jti": "1", "iat": 1}))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, challenge := i.Authenticate(r); challenge != nil {
+			b.Fatal(challenge)
 		}
 	}
 }

@@ -25,15 +25,10 @@ func (i *Identity) believe(o Options) error {
 		if err := e.check(); err != nil {
 			errs = append(errs, fmt.Errorf("%s[%d]: %w", place, n, err))
 		}
-		if _, twice := i.issuers[e.Issuer]; twice {
-			errs = append(errs, fmt.Errorf("%s[%d]: one before has the same issuer; delete one of them", place, n))
-		}
-		for m, before := range issuers[:n] {
-			if err := apart(before, e); err != nil {
-				errs = append(errs, fmt.Errorf("%s[%d] and [%d]: %w", place, m, n, err))
-			}
-		}
 		issuers[n], i.issuers[e.Issuer] = e, e
+	}
+	if n, err := Apart(o); err != nil {
+		errs = append(errs, fmt.Errorf("%s[%d]: %w", place, n, err))
 	}
 	tokens, err := verifier(issuers, o, i.now)
 	i.tokens = tokens
@@ -78,19 +73,32 @@ func (i *Identity) Warm(ctx context.Context) {
 	}
 }
 
-// apart fails if two issuers could name one entity. In one tenant, an entity is a type and an id, and the id of one issuer
-// could be that of the other if one's prefix begins with the other's: a subject is whatever its issuer writes.
-func apart(a, b Issuer) error {
-	if a.Tenant != b.Tenant || !strings.HasPrefix(a.IDPrefix, b.IDPrefix) && !strings.HasPrefix(b.IDPrefix, a.IDPrefix) {
-		return nil
+// Apart is the first issuer that could name an entity of one before it, and what to do about it. In one tenant, an entity
+// is a type and an id; and the id of one issuer could be that of another if one's prefix begins with the other's, because
+// an issuer writes whatever it likes behind its own. Clients are entities too.
+func Apart(o Options) (n int, err error) {
+	for n, e := range o.Issuers {
+		for _, before := range o.Issuers[:n] {
+			if err := e.filled(o).apart(before.filled(o)); err != nil {
+				return n, err
+			}
+		}
 	}
+	return 0, nil
+}
+
+func (e Issuer) apart(before Issuer) error {
 	switch {
-	case a.SubjectType == b.SubjectType:
-		return errors.New("both could name the same person; give each a tenant, a subject_type, or an id_prefix with which no other begins, such as partner:")
-	case a.AgentType == b.AgentType:
-		return errors.New("both could name the same client; give each an agent_type beside its subject_type, or a tenant, or an id_prefix with which no other begins, such as partner:")
-	case a.SubjectType == b.AgentType || a.AgentType == b.SubjectType:
-		return errors.New("one could call a client what the other calls a person; give each types that the other has not, a tenant, or an id_prefix")
+	case e.Issuer == before.Issuer:
+		return errors.New("one before has the same issuer; delete one of them")
+	case e.Tenant != before.Tenant, !strings.HasPrefix(e.IDPrefix, before.IDPrefix) && !strings.HasPrefix(before.IDPrefix, e.IDPrefix):
+		return nil
+	case e.SubjectType == before.SubjectType:
+		return errors.New("one before could name the same person; give each a tenant, a subject_type, or an id_prefix with which no other begins")
+	case e.AgentType == before.AgentType:
+		return errors.New("one before could name the same client, which a subject_type does not keep apart; give each a tenant, an id_prefix with which no other begins, or an agent_type beside its subject_type")
+	case e.SubjectType == before.AgentType, e.AgentType == before.SubjectType:
+		return errors.New("one before calls clients what this one calls people, or the reverse; give each types that the other has not, a tenant, or an id_prefix with which no other begins")
 	}
 	return nil
 }

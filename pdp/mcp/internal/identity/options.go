@@ -24,7 +24,8 @@ type Options struct {
 	Issuers []Issuer
 	// SubjectClaim names the subject: the name of a claim, or a JSON Pointer. "" is sub.
 	SubjectClaim string
-	// AgentClaim names the client, in the same way. "" is client_id, and azp for issuers that write that instead.
+	// AgentClaim names the client, in the same way. "" is client_id; and beside client_id, azp says it for issuers that
+	// write that.
 	AgentClaim string
 	// AgentType is the type of the client's entity; "" is agent.
 	AgentType string
@@ -112,7 +113,7 @@ func (i *Identity) readClaims(o Options) error {
 	if i.subject, err = evaluation.ParseClaimPath(cmp.Or(o.SubjectClaim, "sub")); err != nil {
 		return fmt.Errorf("identity.subject_claim: %w; write the name of a claim, such as sub, or a JSON Pointer, such as /act/sub", err)
 	}
-	if o.AgentClaim == "" {
+	if o.AgentClaim == "" || o.AgentClaim == "client_id" {
 		i.agent = []evaluation.ClaimPath{{"client_id"}, {"azp"}}
 		return nil
 	}

@@ -29,6 +29,10 @@ func (i *Identity) principal(t auth.Token) (*Principal, error) {
 	case t.Login && !e.AllowIDTokens:
 		return nil, errors.New("the token is an ID token, which gives access to nothing; send an access token")
 	}
+	// RFC 7800: the token is of whoever has a key, by DPoP or TLS. Without the proof it could be anybody's.
+	if _, bound := t.Claims.Get("cnf"); bound {
+		return nil, errors.New("the token is bound to a key, for which this gateway takes no proof; get a plain bearer token")
+	}
 	p, err := i.named(t.Claims, e)
 	if err != nil {
 		return nil, err

@@ -130,7 +130,7 @@ func TestNothingElseOpens(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := map[string]string{
-		"empty": "", "padded": text + "=", "a newline": text[:9] + "\n" + text[9:], "a newline behind": text + "\r\n", "a space": " " + text, "more": text + "A", "twice": text + text,
+		"empty": "", "padded": text + "=", "a newline": text[:9] + "\n" + text[9:], "a newline behind": text + "\r\n", "a return": text[:9] + "\r" + text[9:], "a space": " " + text, "more": text + "A", "twice": text + text,
 		"standard alphabet": base64.RawStdEncoding.EncodeToString(append(bytes.Clone(raw), 0xfb, 0xff, 0xfe)), "huge": strings.Repeat("A", 1<<20),
 	}
 	for n := range raw {
