@@ -75,7 +75,7 @@ type Options struct {
 	// Dialects are those in which tools may declare mappings. Nil is both.
 	Dialects []coaz.Dialect
 	Errors   Errors // "" is ErrorsCOAZ
-	// DenyStatus is the HTTP status of denials. 0 is 200.
+	// DenyStatus is the HTTP status of denials, 200 or 403. 0 is 200.
 	DenyStatus int
 	// Properties are the claims that the subject of our own questions has as properties. Nil is roles and department_id.
 	Properties []string
@@ -158,7 +158,7 @@ func (o *Options) check() error {
 		return fmt.Errorf("declared is %q; take %q, %q or %q", o.Declared, Also, Instead, Ignore)
 	case !slices.Contains([]Errors{ErrorsCOAZ, ErrorsSEP, ErrorsMCPX}, o.Errors):
 		return fmt.Errorf("errors is %q; take %q, %q or %q", o.Errors, ErrorsCOAZ, ErrorsSEP, ErrorsMCPX)
-	case o.DenyStatus < 200 || o.DenyStatus > 499 || o.DenyStatus/100 == 3:
+	case o.DenyStatus != http.StatusOK && o.DenyStatus != http.StatusForbidden:
 		return fmt.Errorf("denials cannot have the HTTP status %d; take 200 or 403", o.DenyStatus)
 	case o.Handlers[redact] != nil:
 		return errors.New("redact has no handler: it is done here")

@@ -66,7 +66,7 @@ func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []
 	for from := 0; from < len(l.requests); {
 		n := fitting(l.requests[from:])
 		for i, d := range pdp.EvaluateBatch(ctx, evaluation.ExecuteAll, l.requests[from:from+n]...) {
-			if err := l.answered(l.of[from+i], d); err != nil {
+			if err := l.answered(ctx, from+i, d); err != nil {
 				return nil, cmp.Or(w.failure(err), w.unavailable(0, err.Error()))
 			}
 		}
@@ -149,15 +149,15 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 	return nil
 }
 
-// answered takes the answer to a question about an item. A question that the PDP does not take hides its item, and no other.
-func (l *listing) answered(n int, d authzenclient.Decision) error {
+// answered takes the answer to the question n. A question that the PDP does not take hides its item, and no other.
+func (l *listing) answered(ctx context.Context, n int, d authzenclient.Decision) error {
 	var e *authzenclient.Error
 	if err := d.Err(); errors.As(err, &e) && e.Kind == authzenclient.BadItem {
-		l.asker.o.Logger.Warn("an item is not listed, because the PDP does not take the question about it", "method", l.use, "item", n, "why", err)
+		l.asker.o.Logger.WarnContext(ctx, "an item is not listed: the PDP does not take the question about it", "method", l.use, "item", l.requests[n].Resource.ID, "why", err)
 	} else if err != nil {
 		return err
 	}
-	l.keep[n] = l.keep[n] && d.Possible()
+	l.keep[l.of[n]] = l.keep[l.of[n]] && d.Possible()
 	return nil
 }
 

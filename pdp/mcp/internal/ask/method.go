@@ -51,10 +51,10 @@ func (a *Asker) standing(op *Operation) standing {
 	switch {
 	case isTask(op.Method):
 		return denied
-	case a.operator[op.Method] != nil:
-		return asked
 	case only && of != op.Era:
 		return unknown
+	case a.operator[op.Method] != nil:
+		return asked
 	case op.Method == "ping":
 		return passes
 	case verdict == coaz.Mapped:

@@ -45,6 +45,7 @@ const (
 	Unavailable Kind = "authorization_unavailable"
 	Withheld    Kind = "withheld"
 	Unknown     Kind = "unknown" // no such method, or tool
+	Limited     Kind = "rate_limited"
 )
 
 // What a client can do about a refusal. There is nothing else that it is told to do.
@@ -54,10 +55,10 @@ const (
 )
 
 const (
-	blocked      = "tool_call_blocked" // data.type of each refusal of a call
-	authDenied   = -32002              // of a call that is denied for good, in the words of MCPX
-	mostReason   = 512
-	againSeconds = 5 // after which a PDP that does not say when may be asked again
+	blocked    = "tool_call_blocked" // data.type of each refusal of a call
+	authDenied = -32002              // of a call that is denied for good, in the words of MCPX
+	mostReason = 512
+	again      = 5 * time.Second // after which a PDP that does not say when may be asked again
 )
 
 // data are what the error of a refusal says besides.
@@ -148,8 +149,7 @@ func (w refuser) approval(wanted authorization, why string) *Refusal {
 }
 
 func (w refuser) unavailable(after time.Duration, why string) *Refusal {
-	seconds := int((after + time.Second - 1) / time.Second)
-	d := data{RetryAfter: cmp.Or(seconds, againSeconds), Suggestion: retryAfter}
+	d := data{RetryAfter: seconds(cmp.Or(after, again)), Suggestion: retryAfter}
 	return w.refuse(Unavailable, coaz.Unreachable.Code(w.dialect), "authorization service unavailable", d, why)
 }
 
@@ -171,6 +171,16 @@ func (w refuser) unknownMethod() *Refusal {
 func UnknownTool() *Refusal {
 	return refuser{call: true}.refuse(Unknown, rpc.InvalidParams, "unknown tool", data{}, "there is no such tool")
 }
+
+// RateLimited refuses a request that comes too soon, before anybody is asked about it.
+func (a *Asker) RateLimited(op Operation, after time.Duration) *Refusal {
+	w := a.refuser(&op)
+	d := data{Type: string(Limited), Suggestion: retryAfter, RetryAfter: seconds(after)}
+	return w.refuse(Limited, coaz.Denied.Code(w.dialect), "too many requests", d, "the client exceeds its rate")
+}
+
+// seconds are those after which one may ask again: whole ones, and at least one.
+func seconds(d time.Duration) int { return max(1, int((d+time.Second-1)/time.Second)) }
 
 // failure is why the PDP's answer is no permit, if it is not that the PDP denies.
 func (w refuser) failure(err error) *Refusal {

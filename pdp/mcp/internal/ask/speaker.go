@@ -32,7 +32,7 @@ func (a *Asker) speaker(p *identity.Principal, params *parameters) (s speaker, e
 	}
 	if p.Agent.ID != "" {
 		s.subject.Type, s.subject.ID = p.Agent.Type, p.Agent.ID
-		if p.User.ID != "" {
+		if alone := p.Person == "" && p.User.ID == p.Agent.ID; p.User.ID != "" && !alone {
 			chain = append(chain, p.User)
 		}
 	}
