@@ -12,7 +12,6 @@ import (
 	"net/http/httptrace"
 	"sync/atomic"
 
-	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
@@ -38,7 +37,7 @@ func (s *httpSession) exchange(ctx context.Context, r Request) (*httpStream, err
 	if r.Method != "subscriptions/listen" { // which may say nothing for days
 		t.bound()
 	}
-	response, err := s.post(t.ctx, rpc.Message{ID: id, Method: r.Method, Params: r.Params}, mirrored(s.era, r), r)
+	response, err := s.post(t.ctx, rpc.Message{ID: id, Method: r.Method, Params: r.Params}, r)
 	if err != nil {
 		t.abandon(err.NotSent)
 		return nil, err
@@ -47,30 +46,22 @@ func (s *httpSession) exchange(ctx context.Context, r Request) (*httpStream, err
 	return t, nil
 }
 
-// mirrored are the headers that tell of a request's body.
-func mirrored(e era.Era, r Request) http.Header {
-	h := make(http.Header, 10)
-	if e == era.Modern {
-		mirror(h, r)
-	}
-	return h
+// post sends one message; r is the request that it is, if it is one.
+func (s *httpSession) post(ctx context.Context, m rpc.Message, r Request) (*http.Response, *Error) {
+	body := m.Append(make([]byte, 0, len(m.Params)+len(m.Result)+len(m.Error)+128))
+	return s.do(ctx, http.MethodPost, both, body, r)
 }
 
-// post sends one message.
-func (s *httpSession) post(ctx context.Context, m rpc.Message, mirrored http.Header, r Request) (*http.Response, *Error) {
-	h := s.header(mirrored, both)
-	h["Content-Type"] = []string{jsonType}
-	return s.do(ctx, http.MethodPost, m.Append(make([]byte, 0, len(m.Params)+len(m.Result)+len(m.Error)+128)), h, r)
-}
-
-// do sends an HTTP request, with the gateway's credentials, and follows nothing.
-func (s *httpSession) do(ctx context.Context, method string, body []byte, h http.Header, r Request) (*http.Response, *Error) {
+// do sends an HTTP request, and follows nothing.
+func (s *httpSession) do(ctx context.Context, method, accept string, body []byte, r Request) (*http.Response, *Error) {
+	h := make(http.Header, 12)
 	if c := s.upstream.options.Credentials; c != nil {
 		token, expires := s.renew(r)
 		if err := c.Authorize(ctx, h, s.client.Principal, token, expires); err != nil {
 			return nil, &Error{NotSent: true, Detail: "there are no credentials for the upstream", Err: err}
 		}
 	}
+	s.header(h, accept, r)
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { connected.Store(false) }, // again only if not a byte was written
@@ -78,6 +69,7 @@ func (s *httpSession) do(ctx context.Context, method string, body []byte, h http
 	})
 	request := (&http.Request{Method: method, URL: s.upstream.target, Host: s.upstream.target.Host, Header: h}).WithContext(ctx)
 	if body != nil {
+		h["Content-Type"] = []string{jsonType}
 		request.ContentLength = int64(len(body))
 		request.Body = io.NopCloser(bytes.NewReader(body))
 		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }

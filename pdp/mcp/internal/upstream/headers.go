@@ -87,9 +87,8 @@ func validSession(id string) bool {
 // repeats are headers by which net/http would send a request again that may have been executed.
 var repeats = []string{"Idempotency-Key", "X-Idempotency-Key"}
 
-// header makes the headers of a request. None of them is a client's.
-func (s *httpSession) header(own http.Header, accept string) http.Header {
-	h := own
+// header adds to h, which has credentials at most, what a server wants to see. None of it is a client's.
+func (s *httpSession) header(h http.Header, accept string, r Request) {
 	for _, name := range repeats {
 		delete(h, name)
 	}
@@ -98,8 +97,10 @@ func (s *httpSession) header(own http.Header, accept string) http.Header {
 	if s.version != "" {
 		h[versionHeader] = []string{s.version}
 	}
-	if s.id != "" && s.era == era.Legacy {
+	if s.id != "" {
 		h[sessionHeader] = []string{s.id}
 	}
-	return h
+	if s.era == era.Modern && r.Method != "" {
+		mirror(h, r)
+	}
 }

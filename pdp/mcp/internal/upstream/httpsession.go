@@ -75,7 +75,7 @@ func (s *httpSession) Notify(ctx context.Context, m rpc.Message) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.upstream.options.Timeout, errSlow)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	response, err := s.post(ctx, m, nil, Request{})
+	response, err := s.post(ctx, m, Request{})
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *httpSession) Listen(ctx context.Context) (Stream, error) {
 		return nothing{}, nil
 	}
 	t := s.newStream(ctx, rpc.ID{})
-	response, err := s.do(t.ctx, http.MethodGet, nil, s.header(http.Header{}, eventStream), Request{})
+	response, err := s.do(t.ctx, http.MethodGet, eventStream, nil, Request{})
 	if err != nil {
 		t.Close()
 		return nil, err
@@ -128,7 +128,7 @@ func (s *httpSession) end(ctx context.Context) {
 		if s.id == "" {
 			return
 		}
-		response, err := s.do(ctx, http.MethodDelete, nil, s.header(http.Header{}, jsonType), Request{})
+		response, err := s.do(ctx, http.MethodDelete, jsonType, nil, Request{})
 		if err == nil {
 			_ = response.Body.Close()
 		}

@@ -64,7 +64,7 @@ func (s *httpSession) lost(t *httpStream, code int) bool {
 	case http.StatusNotFound:
 		return !t.named || code == sessionNotFound
 	case http.StatusBadRequest:
-		return !t.named && (code == 0 || code == noSession)
+		return !t.named && code == noSession
 	}
 	return false
 }
