@@ -10,10 +10,11 @@ import (
 
 // passage is a way from a client to an upstream.
 type passage struct {
-	name     string   // of the upstream
-	upstream string   // its URL,
-	command  []string // or its command line
-	policies string   // the bundle that decides, by its name in package policies; "" permits everything
+	name     string            // of the upstream
+	upstream string            // its URL,
+	command  []string          // or its command line,
+	env      map[string]string // with these variables
+	policies string            // the bundle that decides, by its name in package policies; "" permits everything
 }
 
 // translates reports whether what stands between understands what it hands on: a bare proxy neither decides, nor speaks
@@ -29,5 +30,5 @@ func through(t *testing.T, p passage) (at, authorization string) {
 	}
 	s := httptest.NewServer(mcptest.Proxy(to))
 	t.Cleanup(s.Close)
-	return s.URL, "Bearer unused"
+	return s.URL, "Bearer of nothing"
 }

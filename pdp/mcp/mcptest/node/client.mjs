@@ -16,7 +16,9 @@ export async function run(connect) {
     try {
       seen.answers.push({ result: await client.call(call) });
     } catch (e) {
-      seen.answers.push({ code: e.code, message: String(e.message), data: e.data });
+      // A code that is a word is the client's own, for what is no JSON-RPC error.
+      const code = typeof e.code === "number" ? e.code : 0;
+      seen.answers.push({ code, message: code === 0 ? `${e.code}: ${e.message}` : String(e.message), data: e.data });
     }
   }
   await client.close();
