@@ -85,7 +85,7 @@ conformance: ## run the conformance suite against our own server, in each of its
 
 # Some 20 seconds are for the installation of what package-lock.json pins, of which Node 22 is a part.
 mcp-conformance: ## hold the MCP gateway to the official suite, and to clients and servers of others (needs npm)
-	MCP_CONFORMANCE=1 $(GO) test -count=1 -timeout 10m -run '^TestOthers$$' ./pdp/mcp
+	MCP_CONFORMANCE=1 $(GO) test -count=1 -timeout 10m -parallel 4 -run '^TestOthers$$' ./pdp/mcp
 
 # One after the other, whatever -j says: two cores give wrong times to tests that measure.
 ci: ## all that must hold before a change lands

@@ -20,6 +20,8 @@ func TestOthers(t *testing.T) {
 	others := mcptest.Install(t)
 	everything := mcptest.BuildEverything(t)
 	t.Run("suite", func(t *testing.T) { testSuite(t, others, everything) })
+	t.Run("refusals", func(t *testing.T) { testRefusals(t, others) })
+	t.Run("clients", func(t *testing.T) { testClients(t, others) })
 }
 
 // The revisions that the suite judges by, the server for each, and what the suite must have found out about it at least,

@@ -17,11 +17,19 @@ import (
 
 // passage is a way from a client to an upstream.
 type passage struct {
+<<<<<<< HEAD
 	name     string   // of the upstream
 	upstream string   // its URL,
 	command  []string // or its command line
 	policies string   // the bundle that decides, by its name in package policies; "" permits everything
 	change   func(*mcp.Config)
+=======
+	name     string            // of the upstream
+	upstream string            // its URL,
+	command  []string          // or its command line,
+	env      map[string]string // with these variables
+	policies string            // the bundle that decides, by its name in package policies; "" permits everything
+>>>>>>> suite
 }
 
 // permitAll is a bundle that permits everything.
@@ -55,6 +63,7 @@ func through(t testing.TB, p passage) (at, authorization string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+<<<<<<< HEAD
 	s := httptest.NewServer(g.Handler())
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -64,6 +73,11 @@ func through(t testing.TB, p passage) (at, authorization string) {
 		}
 	})
 	return s.URL + mcp.Endpoint, ""
+=======
+	s := httptest.NewServer(mcptest.Proxy(to))
+	t.Cleanup(s.Close)
+	return s.URL, "Bearer of nothing"
+>>>>>>> suite
 }
 
 // open lets everybody ask, as a PDP on loopback without keys does.
