@@ -7,6 +7,9 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // This file stands in for the gateway until that is merged.
@@ -17,6 +20,9 @@ type Deps struct {
 	Logger    *slog.Logger
 	Transport http.RoundTripper
 	Now       func() time.Time
+
+	MeterProvider  metric.MeterProvider
+	TracerProvider trace.TracerProvider
 }
 
 func New(context.Context, Config, Deps) (*Gateway, error) { return &Gateway{}, nil }
@@ -28,3 +34,5 @@ func (g *Gateway) ServeStdio(context.Context, io.Reader, io.Writer) error {
 }
 
 func (g *Gateway) Close() error { return nil }
+
+func (g *Gateway) Ready() error { return nil }
