@@ -1,4 +1,4 @@
-package operate
+package process
 
 import (
 	"io/fs"
@@ -14,9 +14,9 @@ import (
 // log's files that the kernel keeps, and for a short peak.
 const memoryShare = 0.9
 
-// limitMemory makes the garbage collector work harder before the container's limit is reached, at which the kernel
+// LimitMemory makes the garbage collector work harder before the container's limit is reached, at which the kernel
 // would end the process. If GOMEMLIMIT is set, it decides, and the runtime has read it already.
-func limitMemory(log *slog.Logger) {
+func LimitMemory(log *slog.Logger) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
@@ -40,9 +40,9 @@ func containerMemory(root fs.FS) int64 {
 // a decision costs. Heap that is never touched takes no memory, but counts as heap.
 const reserveBytes = 64 << 20
 
-// reserve is that heap while the service runs. It is nil if GOGC sets how often to collect, or if GOMEMLIMIT leaves too
+// Reserve is that heap while the service runs. It is nil if GOGC sets how often to collect, or if GOMEMLIMIT leaves too
 // little room.
-func reserve() []byte {
+func Reserve() []byte {
 	if os.Getenv("GOGC") != "" || debug.SetMemoryLimit(-1) < 8*reserveBytes {
 		return nil
 	}
