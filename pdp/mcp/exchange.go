@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
@@ -39,7 +41,7 @@ func (x *exchange) serve(ctx context.Context) {
 	if x.request.Method != "initialize" { // whose answer has a header that is known late
 		defer keepAlive(x.reply)()
 	}
-	ctx, span := startStep(ctx, "mcp "+labelOf(x.request.Method))
+	ctx, span := x.g.tracer.Start(ctx, "mcp "+labelOf(x.request.Method), trace.WithSpanKind(trace.SpanKindServer))
 	response, status := x.answer(ctx)
 	response.ID = x.request.ID
 	endStep(span, x.outcome)
@@ -166,6 +168,7 @@ func (x *exchange) ask(ctx context.Context) *ask.Refusal {
 	begun := x.g.now()
 	x.permit, refused = x.g.asker.Ask(ctx, op)
 	since(ctx, x.g.meters.pdp, begun, x.g.now())
+	x.g.health.asked(refused)
 	return refused
 }
 
@@ -228,6 +231,7 @@ func (x *exchange) forward(ctx context.Context, params rpc.Object, h *held) (res
 		}
 		return q
 	})
+	x.g.health.sent(err)
 	if gone(); err != nil {
 		cancel()
 		return response, err

@@ -3,8 +3,6 @@ package mcp
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -14,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/identity"
@@ -32,6 +32,8 @@ type Gateway struct {
 	server   *server
 	hosts    hosts
 	meters   *meters
+	tracer   trace.Tracer
+	health   health
 	log      *slog.Logger
 	now      func() time.Time
 
@@ -117,6 +119,3 @@ func isLoopback(host string) bool { return auth.IsLoopbackName(host) }
 func sortedKeys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }
 
 func joined(all []string) string { return strings.Join(all, ", ") }
-
-var _ = fmt.Sprint
-var _ io.Reader

@@ -7,7 +7,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/metric/noop"
 )
 
 // How a request of a client ended.
@@ -25,9 +24,6 @@ type meters struct {
 }
 
 func newMeters(m metric.Meter) (*meters, error) {
-	if m == nil {
-		m = noop.NewMeterProvider().Meter(scopeName)
-	}
 	seconds := metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
 	var t meters
 	var errs [4]error

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/trace"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
 	"golang.org/x/time/rate"
 
 	"policy-service/evaluation"
@@ -31,16 +34,13 @@ type Deps struct {
 	Logger *slog.Logger
 	// Transport carries questions to the PDP, nil is the network. A PDP in this process is reached by it.
 	Transport http.RoundTripper
-	// PDPKey is the key of a PDP in this process, which has no file.
-	PDPKey string
 	// Now is the clock, nil is [time.Now].
 	Now func() time.Time
-	// Meter counts, nil is nobody.
-	Meter metric.Meter
-	// Stdio is set if clients come by the standard streams, and nobody else does.
-	Stdio bool
-	// Name and Version are what servers are told of the gateway.
-	Name, Version string
+	// MeterProvider and TracerProvider are where telemetry goes, nil is nowhere.
+	MeterProvider  metric.MeterProvider
+	TracerProvider trace.TracerProvider
+	// Version is what servers are told of the gateway besides its name.
+	Version string
 }
 
 // New makes a gateway. It asks nobody yet: a PDP, an issuer or a server that is away now may come back.
@@ -50,9 +50,9 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 		return nil, err
 	}
 	d = d.withDefaults()
-	g := &Gateway{log: d.Logger, now: d.Now, settings: settings{MaxBody: int(c.Limits.MaxBody), ListCache: c.List.Cache, Meta: c.Meta}}
+	g := &Gateway{log: d.Logger, now: d.Now, tracer: d.TracerProvider.Tracer(scopeName), settings: settings{MaxBody: int(c.Limits.MaxBody), ListCache: c.List.Cache, Meta: c.Meta}}
 	var err error
-	if g.meters, err = newMeters(d.Meter); err != nil {
+	if g.meters, err = newMeters(d.MeterProvider.Meter(scopeName)); err != nil {
 		return nil, err
 	}
 	if g.identity, err = newIdentity(c, d); err != nil {
@@ -82,20 +82,20 @@ func (d Deps) withDefaults() Deps {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	if d.Transport == nil {
-		d.Transport = http.DefaultTransport.(*http.Transport).Clone()
+	if d.MeterProvider == nil {
+		d.MeterProvider = metricnoop.NewMeterProvider()
 	}
-	if d.Name == "" {
-		d.Name = "policy-service"
+	if d.TracerProvider == nil {
+		d.TracerProvider = tracenoop.NewTracerProvider()
 	}
 	return d
 }
 
 func newIdentity(c Config, d Deps) (*identity.Identity, error) {
 	o := identity.Options{
-		Resource: c.Resource, Name: d.Name, SubjectClaim: c.Identity.SubjectClaim, AgentClaim: c.Identity.AgentClaim,
+		Resource: c.Resource, Name: ownName, SubjectClaim: c.Identity.SubjectClaim, AgentClaim: c.Identity.AgentClaim,
 		DefaultTenant: c.PDP.Tenant, Scopes: c.Identity.Scopes, Now: d.Now, Logger: d.Logger,
-		Private: d.Stdio || isLoopback(hostname(c.Listen)),
+		Private: isLoopback(hostname(c.Listen)),
 	}
 	for _, i := range c.Identity.Issuers {
 		o.Issuers = append(o.Issuers, identity.Issuer{
@@ -165,19 +165,21 @@ func newAsker(c Config, d Deps) (*ask.Asker, error) {
 
 // newClient is a client of the PDP for a tenant.
 func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error) {
-	address := c.URL
+	address, transport := c.URL, d.Transport
+	if transport == nil {
+		transport = http.DefaultTransport.(*http.Transport).Clone()
+	}
 	options := []authzenclient.Option{
 		authzenclient.WithTenant(tenant), authzenclient.WithTimeout(c.Timeout), authzenclient.WithRetries(0),
 		authzenclient.WithBreaker(int(c.Breaker.Failures), c.Breaker.CoolDown),
-		authzenclient.WithHTTPClient(&http.Client{Transport: Tracing{d.Transport}}),
+		authzenclient.WithHTTPClient(&http.Client{Transport: tracing{transport}}),
 	}
 	switch {
 	case c.Embedded != nil:
 		address = embeddedURL
-		if d.PDPKey == "" {
+		if d.Transport == nil {
 			return nil, errors.New("pdp.embedded: nobody has made the PDP")
 		}
-		options = append(options, authzenclient.WithKey(d.PDPKey))
 	case c.KeyFile != "":
 		options = append(options, authzenclient.WithToken((&keyFile{path: c.KeyFile, now: d.Now}).token))
 	}
@@ -187,6 +189,9 @@ func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error
 	}
 	return client, nil
 }
+
+// ownName is what clients and servers are told that the gateway is.
+const ownName = "policy-service"
 
 // embeddedURL is what a PDP in this process is called. Nothing is sent there.
 const embeddedURL = "http://localhost"
@@ -258,7 +263,7 @@ func newUpstream(u UpstreamConfig, d Deps, m *meters) (upstream.Upstream, error)
 	}
 	return upstream.NewHTTP(upstream.HTTPOptions{
 		URL: u.URL, Eras: eras, AllowNetworks: networks, RootsFile: u.CAFile, Timeout: u.Timeout, MaxResult: int(u.MaxResult),
-		Name: d.Name, Version: d.Version, Logger: d.Logger, Dropped: m.drop,
+		Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.drop,
 	})
 }
 

@@ -2,14 +2,11 @@ package mcp_test
 
 import (
 	"log/slog"
-	"net"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
 
-	"policy-service/pdp"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
@@ -17,19 +14,12 @@ import (
 
 // passage is a way from a client to an upstream.
 type passage struct {
-<<<<<<< HEAD
-	name     string   // of the upstream
-	upstream string   // its URL,
-	command  []string // or its command line
-	policies string   // the bundle that decides, by its name in package policies; "" permits everything
-	change   func(*mcp.Config)
-=======
 	name     string            // of the upstream
 	upstream string            // its URL,
 	command  []string          // or its command line,
 	env      map[string]string // with these variables
 	policies string            // the bundle that decides, by its name in package policies; "" permits everything
->>>>>>> suite
+	change   func(*mcp.Config)
 }
 
 // permitAll is a bundle that permits everything.
@@ -47,7 +37,7 @@ func through(t testing.TB, p passage) (at, authorization string) {
 		PDP:      mcp.PDPConfig{URL: decides.URL},
 		Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-1"}},
 		Upstreams: map[string]mcp.UpstreamConfig{p.name: {
-			URL: p.upstream, Command: p.command, AllowNetworks: []string{"127.0.0.0/8", "::1/128"}, Timeout: 20 * time.Second,
+			URL: p.upstream, Command: p.command, Env: p.env, AllowNetworks: []string{"127.0.0.0/8", "::1/128"}, Timeout: 20 * time.Second,
 			ServerRequests: mcp.ServerRequests{Elicitation: mcp.RelayOn, Sampling: mcp.RelayOn, Roots: mcp.RelayOn},
 		}},
 	}
@@ -63,7 +53,6 @@ func through(t testing.TB, p passage) (at, authorization string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-<<<<<<< HEAD
 	s := httptest.NewServer(g.Handler())
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -72,12 +61,7 @@ func through(t testing.TB, p passage) (at, authorization string) {
 			t.Error(err)
 		}
 	})
-	return s.URL + mcp.Endpoint, ""
-=======
-	s := httptest.NewServer(mcptest.Proxy(to))
-	t.Cleanup(s.Close)
-	return s.URL, "Bearer of nothing"
->>>>>>> suite
+	return s.URL + mcp.Endpoint, "Bearer of nothing"
 }
 
 // open lets everybody ask, as a PDP on loopback without keys does.
@@ -89,9 +73,3 @@ func (l *logged) Write(b []byte) (int, error) {
 	l.t.Log(strings.TrimSpace(string(b)))
 	return len(b), nil
 }
-
-var (
-	_ = net.JoinHostPort
-	_ fstest.MapFS
-	_ pdp.Source
-)

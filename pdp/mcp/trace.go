@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 
 	"policy-service/pdp/mcp/internal/rpc"
 )
@@ -26,14 +25,6 @@ func follow(ctx context.Context, h http.Header) context.Context {
 		return ctx
 	}
 	return w3c.Extract(ctx, propagation.HeaderCarrier(h))
-}
-
-// startStep begins a step of a request, where the span of the request goes.
-func startStep(ctx context.Context, name string) (context.Context, trace.Span) {
-	if of := trace.SpanFromContext(ctx); of.IsRecording() {
-		return of.TracerProvider().Tracer(scopeName).Start(ctx, name)
-	}
-	return ctx, noop.Span{}
 }
 
 // endStep ends a step. It says what was done and how that ended, and nothing that was sent.
@@ -64,14 +55,14 @@ func traced(ctx context.Context, meta rpc.Object) rpc.Object {
 	return meta
 }
 
-// Tracing carries requests to the PDP with the trace that they belong to.
-type Tracing struct{ Next http.RoundTripper }
+// tracing carries requests to the PDP with the trace that they belong to.
+type tracing struct{ next http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
-func (t Tracing) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t tracing) RoundTrip(r *http.Request) (*http.Response, error) {
 	if trace.SpanContextFromContext(r.Context()).IsValid() {
 		r = r.Clone(r.Context())
 		w3c.Inject(r.Context(), propagation.HeaderCarrier(r.Header))
 	}
-	return t.Next.RoundTrip(r)
+	return t.next.RoundTrip(r)
 }
