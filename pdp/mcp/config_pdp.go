@@ -55,7 +55,7 @@ type ToolRate struct {
 
 // ListConfig is about lists of tools, prompts and resources.
 type ListConfig struct {
-	Cache time.Duration `yaml:"cache" default:"5s" min:"1ms" max:"5s" doc:"How long the gateway keeps what of a list a principal may see. A call is always decided anew."`
+	Cache time.Duration `yaml:"cache" default:"5s" min:"1ms" max:"5s" doc:"How long the gateway keeps what a server says of its tools. What of it a principal may see is decided each time."`
 	TTL   time.Duration `yaml:"ttl" max:"1h" doc:"How long clients may keep a list. They do not keep it unless given."`
 }
 

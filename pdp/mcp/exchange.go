@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -137,6 +138,9 @@ func (x *exchange) admit() (release func(), refused *ask.Refusal) {
 // find finds the tool that is called.
 func (x *exchange) find(ctx context.Context) *ask.Refusal {
 	name := x.params.GetString("name")
+	if len(x.params.Get("arguments")) > x.g.settings.MaxArguments {
+		return invalid("the arguments are larger than " + strconv.Itoa(x.g.settings.MaxArguments) + " bytes")
+	}
 	listed, err := x.g.list(ctx, x.link, x.who, x.client)
 	if err != nil {
 		return unavailable(err)

@@ -47,9 +47,9 @@ type Gateway struct {
 
 // settings are what of the configuration counts for each request.
 type settings struct {
-	MaxBody   int
-	ListCache time.Duration
-	Meta      []string
+	MaxBody, MaxArguments int
+	ListCache, ListTTL    time.Duration
+	Meta                  []string
 }
 
 // Endpoint is the path of the MCP endpoint.

@@ -47,7 +47,7 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in incoming
 		}
 		defer s.end(m.ID)
 		x := &exchange{g: g, who: in.who, client: s.client, link: s.link, session: s, request: m, params: in.params, header: in.header}
-		x.reply = &httpReply{w: w, sessions: &g.sessions, stream: in.streamFirst}
+		x.reply = &httpReply{w: w, sessions: &g.sessions, stream: in.streamFirst, retry: true}
 		x.serve(ctx)
 	}
 }
@@ -70,7 +70,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, in incoming) {
 		return
 	}
 	x := &exchange{g: g, who: in.who, client: c, link: s.link, session: s, request: in.message, params: in.params, header: in.header}
-	x.reply = &httpReply{w: w, sessions: &g.sessions, stream: in.streamFirst}
+	x.reply = &httpReply{w: w, sessions: &g.sessions, stream: in.streamFirst, retry: true}
 	x.serve(ctx)
 }
 

@@ -40,7 +40,7 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	// It is opened by whoever may begin a session.
 	params := rpc.Object{}.With("protocolVersion", rpc.String(s.client.version))
-	x := &exchange{g: g, who: who, client: s.client, link: s.link, session: s, params: params, header: r.Header, reply: &httpReply{w: w}}
+	x := &exchange{g: g, who: who, client: s.client, link: s.link, session: s, params: params, header: r.Header, reply: &httpReply{w: w, retry: true}}
 	x.request = rpc.Message{Method: "initialize", Params: params.Value()}
 	if refused := x.ask(ctx); refused != nil {
 		m, status := x.refused(refused)

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -39,7 +40,15 @@ func (x *exchange) listTools(ctx context.Context) (rpc.Message, int) {
 		}
 	}
 	response := rpc.Answer(rpc.ID{}, listed.rest.With("tools", array(shown)).Value())
-	return x.result(era.Response("tools/list", response, listed.era, x.client.era))
+	return x.listed(era.Response("tools/list", response, listed.era, x.client.era))
+}
+
+// listed is a list as it leaves. It is for this client alone, and for as long as the operator says.
+func (x *exchange) listed(m rpc.Message) (rpc.Message, int) {
+	if result, err := rpc.ParseObject(m.Result); err == nil && x.client.era == era.Modern && x.g.settings.ListTTL > 0 {
+		m.Result = result.With("ttlMs", jsontext.Value(strconv.FormatInt(x.g.settings.ListTTL.Milliseconds(), 10))).Value()
+	}
+	return x.result(m)
 }
 
 // lists are the other lists, and what an item of one is known by.
@@ -98,7 +107,7 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 		result = result.With("nextCursor", rpc.String(cursor))
 	}
 	response.Result = result.Value()
-	return x.result(response)
+	return x.listed(response)
 }
 
 // array is a list in JSON of values as they are.

@@ -50,7 +50,9 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 		return nil, err
 	}
 	d = d.withDefaults()
-	g := &Gateway{log: d.Logger, now: d.Now, tracer: d.TracerProvider.Tracer(scopeName), settings: settings{MaxBody: int(c.Limits.MaxBody), ListCache: c.List.Cache, Meta: c.Meta}}
+	g := &Gateway{log: d.Logger, now: d.Now, tracer: d.TracerProvider.Tracer(scopeName), settings: settings{
+		MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), ListCache: c.List.Cache, ListTTL: c.List.TTL, Meta: c.Meta,
+	}}
 	var err error
 	if g.meters, err = newMeters(d.MeterProvider.Meter(scopeName)); err != nil {
 		return nil, err

@@ -12,6 +12,10 @@ import (
 // quiet is for how long a client hears nothing before it is told that somebody is still there.
 const quiet = 15 * time.Second
 
+// reopen tells clients of the legacy era how long to wait before they open a stream again, so that they do not all come
+// back at once.
+const reopen = "retry: 1000\n\n"
+
 // slow is how long a client may take to read what it is sent.
 const slow = 30 * time.Second
 
@@ -37,6 +41,7 @@ type httpReply struct {
 
 	mu     sync.Mutex
 	stream bool // even if nothing comes before the response
+	retry  bool // whether the client may open a stream again that broke off
 	begun  bool
 	done   bool
 	err    error
@@ -102,6 +107,9 @@ func (r *httpReply) begin() {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
 	r.w.WriteHeader(http.StatusOK)
+	if r.retry {
+		_ = r.write([]byte(reopen))
+	}
 }
 
 func (r *httpReply) write(b []byte) error {

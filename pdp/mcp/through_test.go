@@ -9,7 +9,7 @@ import (
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/server"
+	pdpserver "policy-service/pdp/server"
 )
 
 // passage is a way from a client to an upstream.
@@ -65,7 +65,7 @@ func through(t testing.TB, p passage) (at, authorization string) {
 }
 
 // open lets everybody ask, as a PDP on loopback without keys does.
-func open(c *server.Config) { c.Program.PDP.Now = time.Now }
+func open(c *pdpserver.Config) { c.Program.PDP.Now = time.Now }
 
 type logged struct{ t testing.TB }
 
