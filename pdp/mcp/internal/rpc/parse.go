@@ -42,7 +42,7 @@ const Respond = "authorization/respond"
 //
 // What is refused is what two readers could read differently: a member twice, at any depth and however it is escaped; what
 // is no UTF-8, also as an escape; a number beyond a double, and -0 on its way to a server; a known member in another case;
-// an id that not everybody keeps; a request without an id, which is a notification to some; anything before or after the
+// an id that not everybody keeps, or null; a request without an id, which is a notification to some; anything before or after the
 // message; several messages in an array.
 func Parse(text []byte, limits Limits) (Message, *Fault) {
 	s, fault := scan(text, limits)
@@ -60,8 +60,7 @@ func Parse(text []byte, limits Limits) (Message, *Fault) {
 func (s *scanned) message(limits Limits) (m Message, detail string) {
 	id := s.top.Get("id")
 	m.Params, m.Result, m.Error = s.top.Get("params"), s.top.Get("result"), s.top.Get("error")
-	null := id.Kind() == 'n' && m.Error != nil // the request's own could not be read
-	if id != nil && !null {
+	if id != nil {
 		var ok bool
 		if m.ID, ok = readID(id, limits.ID); !ok {
 			return m, fmt.Sprintf("the id is neither a string nor an integer of 64 bits, or it has more than %d bytes", limits.ID)
@@ -103,8 +102,8 @@ func (m Message) wrongResponse() string {
 	switch {
 	case m.Params != nil:
 		return "a response has no params"
-	case m.Result != nil && m.ID.IsZero():
-		return "a result has the id of its request"
+	case m.ID.IsZero():
+		return "a response has the id of its request"
 	case m.Result != nil && m.Result.Kind() != '{':
 		return "a result is not an object"
 	case m.Error != nil:
