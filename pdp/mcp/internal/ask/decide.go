@@ -114,7 +114,7 @@ func (a *Asker) refusalOf(w refuser, op *Operation, params *parameters, last que
 		return r
 	}
 	d := e.Decision()
-	if d.Reason() != string(evaluation.ApprovalRequired) || last.declared || !last.whole || op.Tool == nil {
+	if d.Reason() != string(evaluation.ApprovalRequired) || !last.whole {
 		return w.denial(d.ReasonUser(), e.String())
 	}
 	wanted := authorization{Tool: op.Tool.Shown, Arguments: params.members.Get("arguments"), Requester: last.requests[0].Subject.ID, Reason: d.ReasonUser()}

@@ -52,6 +52,11 @@ func TestFilter(t *testing.T) {
 	if keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), nil); keep == nil || len(keep) != 0 || refusal != nil || len(s.taken()) > 0 {
 		t.Errorf("of nothing: %v, %+v", keep, refusal)
 	}
+	nobody := alice(t)
+	nobody.Claims = parsed(t, `{"client_id":"orchestrator"}`)
+	if keep, refusal := s.Filter(t.Context(), request(nobody, "prompts/list", ``), []ask.Item{{ID: "mail"}}); keep != nil || refusal == nil || refusal.Code != -32602 {
+		t.Errorf("of nobody: %v, %+v", keep, refusal)
+	}
 	if keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/call", ``), items); keep != nil || refusal == nil {
 		t.Errorf("of no list: %v", keep)
 	}
@@ -73,7 +78,7 @@ func TestFilter(t *testing.T) {
 // Long lists are asked about in as few requests as the PDP takes, and each answer goes to its own item.
 func TestManyItems(t *testing.T) {
 	s := open(t, map[string]string{"a.cedar": `permit(principal, action, resource) when { resource.annotations.title == "even" };`})
-	for _, test := range []struct{ items, most int }{{200, 1}, {1000, 6}, {2500, 14}} {
+	for _, test := range []struct{ items, most int }{{200, 1}, {1000, 6}, {1500, 9}} {
 		var items []ask.Item
 		for n := range test.items {
 			title := []string{"even", "odd"}[n%2]
@@ -157,6 +162,14 @@ func TestOperatorMappings(t *testing.T) {
 	keep, refusal = s.Filter(t.Context(), request(alice(t), "prompts/list", ``), []ask.Item{{ID: "n1"}, {ID: "n2"}})
 	if got := fmt.Sprint(keep); refusal != nil || got != "[true false]" {
 		t.Errorf("%s, %+v", got, refusal)
+	}
+	both := &stage{t: t, pdp: s.pdp}
+	both.before(s.pdp.URL, func(o *ask.Options) {
+		o.Mappings = mapped(t, map[string]string{"prompts/get": `{"evaluations":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"open"},"evaluations":[{"resource":{"type":"note","id":"$params.name"}},{"resource":{"type":"note","id":"n1"}}]}}`})
+	})
+	keep, refusal = both.Filter(t.Context(), request(alice(t), "prompts/list", ``), []ask.Item{{ID: "n1"}, {ID: "n2"}, {ID: "n1"}})
+	if got := fmt.Sprint(keep); refusal != nil || got != "[true false true]" {
+		t.Errorf("each question of an item: %s, %+v", got, refusal)
 	}
 	for key, mapping := range map[string]string{"tools/call": `{}`, "prompts/get": `{"evaluation":{"subject":{"type":"user","id":"$nobody.sub"},"action":{"name":"x"},"resource":{"type":"x","id":"x"}}}`, "tasks/get": mappings["prompts/get"]} {
 		if _, err := ask.New(ask.Options{PDP: s.clients(), Resource: resource, Mappings: mapped(t, map[string]string{key: mapping})}); err == nil || !strings.Contains(err.Error(), key) {

@@ -11,9 +11,7 @@ import (
 
 // question is what the PDP is asked in one message.
 type question struct {
-	// declared is one that a server wrote.
-	declared bool
-	// whole says that all of a call is in it, so that people can approve the very call.
+	// whole says that we wrote it, and that all of a call is in it, so that people can approve the very call.
 	whole    bool
 	requests []evaluation.Request
 	// body is the text that is sent instead of requests, as it stands; nil if there is none. api is where it goes.
@@ -62,9 +60,8 @@ func (a *Asker) declaredQuestions(ctx context.Context, op *Operation, params *pa
 	}
 	all := asWritten(asked)
 	for n := range all {
-		all[n].declared = true
 		if a.o.Declared == Instead {
-			continue
+			break
 		}
 		digest, err := evaluation.Text(op.Tool.Digest)
 		if err != nil {

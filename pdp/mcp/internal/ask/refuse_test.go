@@ -114,10 +114,13 @@ func TestUnmapped(t *testing.T) {
 		return s.call(p, tool, `{}`)
 	}
 	deep := strings.Repeat(`{"a":`, 20) + `"` + secret + `"` + strings.Repeat(`}`, 20)
-	var of20000 strings.Builder
-	for n := range 20_000 {
-		fmt.Fprintf(&of20000, `"m%d":%d,`, n, n)
+	var members strings.Builder
+	for n := range 18_000 {
+		fmt.Fprintf(&members, `"m%d":%d,`, n, n)
 	}
+	nested := func(depth int) string { return strings.Repeat(`{"a":`, depth) + `"x"` + strings.Repeat(`}`, depth) }
+	of := func(bytes int) string { return `{"a":"` + strings.Repeat("x", bytes-8) + `"}` }
+	const most = 1<<20 - 64<<10
 	for name, test := range map[string]struct {
 		op   ask.Operation
 		want string
@@ -126,7 +129,9 @@ func TestUnmapped(t *testing.T) {
 		"null":             {call(`null`), "/params/arguments"},
 		"too deep":         {call(deep), "/params/arguments/a/a/a/a/a"},
 		"too large":        {call(`{"a":"` + strings.Repeat(secret, 150_000) + `"}`), "bytes"},
-		"too many values":  {call(`{` + of20000.String() + `"z":1}`), "values"},
+		"too many values":  {call(`{` + members.String() + `"z":1}`), "values"},
+		"one too deep":     {call(nested(15)), "/params/arguments/a/a/a"},
+		"a bit too large":  {call(of(most)), "bytes"},
 		"a long array":     {call(`{"a":[` + strings.Repeat("1,", 4096) + `1]}`), "/params/arguments/a"},
 		"reserved":         {call(`{"a":{"__entity":{"type":"user","id":"` + secret + `"}}}`), "/params/arguments/a/__entity"},
 		"a task":           {call(`{}`, `,"task":{}`), "task"},
@@ -157,8 +162,8 @@ func TestUnmapped(t *testing.T) {
 	}
 	// Just within the bounds the PDP takes what we ask.
 	for name, arguments := range map[string]string{
-		"as deep as can be":  strings.Repeat(`{"a":`, 13) + `"x"` + strings.Repeat(`}`, 13),
-		"as large as can be": `{"a":"` + strings.Repeat("x", 1<<20-64<<10-200) + `"}`,
+		"as deep as can be":  nested(14),
+		"as large as can be": of(most - 200),
 	} {
 		if got, _ := s.outcome(call(arguments)); got != "permit" {
 			t.Errorf("%s: %.300s", name, got)
@@ -195,6 +200,7 @@ func TestUnknownTool(t *testing.T) {
 func TestApprovalRequired(t *testing.T) {
 	s := open(t, map[string]string{"a.cedar": `@id("ask") @obligation("approval_required") permit(principal, action, resource == tool::"jira-server-1:a");
 		@id("said") @reason_user("x") forbid(principal == user::"mallory", action, resource);`})
+	strict := open(t, map[string]string{"bundle.yaml": "allow_trivial: true\n", "a.cedar": `@id("ask") @obligation("approval_required") permit(principal, action, resource);`}, func(o *ask.Options) { o.Ask, o.Strict = ask.COAZ, true })
 	tool := s.tool(plainTool, nil)
 	for _, mode := range []ask.Errors{ask.ErrorsCOAZ, ask.ErrorsMCPX} {
 		s.before(s.pdp.URL, func(o *ask.Options) { o.Errors = mode })
@@ -210,8 +216,7 @@ func TestApprovalRequired(t *testing.T) {
 		t.Error(got)
 	}
 	// By the letter of the binding the arguments are not in the question, and an approval would be for any.
-	s.before(s.pdp.URL, func(o *ask.Options) { o.Ask, o.Strict = ask.COAZ, true })
-	if got, _ := s.outcome(s.call(alice(t), tool, `{}`)); strings.Contains(got, "authorizationRequest") || !strings.Contains(got, "-32001") {
+	if got, _ := strict.outcome(strict.call(alice(t), tool, `{}`)); strings.Contains(got, "authorizationRequest") || !strings.Contains(got, "-32001") {
 		t.Error(got)
 	}
 }
