@@ -18,7 +18,7 @@ export FIRST_CURL
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help build run first-curl test race soak lint loc fuzz bench bench-http conformance mcp-conformance ci
+.PHONY: help build run first-curl test race soak lint loc fuzz bench bench-http conformance mcp-conformance bench-mcp ci
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,12 @@ bench-http: build ## measure the service over HTTP beside the floor (DURATION=5s
 	@cd conformance/load && \
 		BENCH_HTTP='-binary $(CURDIR)/bin/policy-service -duration $(DURATION) -conns $(CONNS) -cases $(CASES)' \
 		$(GO) test -count=1 -timeout 24h -run '^TestBenchHTTP$$'
+
+# Some 20 seconds. It fails if a bound is broken: see conformance/load/benchmcp_test.go.
+bench-mcp: build ## measure the MCP gateway beside a bare reverse proxy (DURATION=5s)
+	@cd conformance/load && \
+		BENCH_MCP='-binary $(CURDIR)/bin/policy-service -duration $(DURATION)' \
+		$(GO) test -count=1 -timeout 24h -run '^TestBenchMCP$$'
 
 # Over plain HTTP, over TLS, with each kind of credential and on a tenant's path. Any other PDP: policy-service conformance URL.
 conformance: ## run the conformance suite against our own server, in each of its modes
