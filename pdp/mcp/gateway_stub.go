@@ -35,4 +35,5 @@ func (g *Gateway) ServeStdio(context.Context, io.Reader, io.Writer) error {
 
 func (g *Gateway) Close() error { return nil }
 
+// Ready is an error while the PDP is known not to answer.
 func (g *Gateway) Ready() error { return nil }
