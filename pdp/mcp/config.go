@@ -53,10 +53,10 @@ type Config struct {
 	SubjectOverride SubjectOverride `yaml:"subject_override" default:"refuse" enum:"refuse,warn" doc:"What becomes of a call if a declared mapping names another subject than the token does. refuse: it is refused. warn: it is asked, and logged."`
 	Dialects        []string        `yaml:"dialects" enum:"authzen,sep" min:"1" doc:"The dialects of declared mappings that are read: authzen is x-authzen-mapping, sep is coaz with x-coaz-mapping. Both unless given."`
 	// Errors and DenyHTTPStatus say how a refusal is written.
-	Errors         ErrorCodes `yaml:"errors" default:"coaz" enum:"coaz,sep,mcpx" doc:"The codes of refusals. coaz: -32001, or -32401 for tools that declare in the dialect sep. sep: -32401 for all. mcpx: as coaz, and -32002 where a person denied, for clients before MCP 2026-07-28."`
+	Errors         ErrorCodes `yaml:"errors" default:"coaz" enum:"coaz,sep,mcpx" doc:"The codes of refusals. coaz: -32001, or -32401 for tools that declare in the dialect sep. sep: -32401 for all. mcpx: as coaz, and -32002 for a denied call, for clients before MCP 2026-07-28."`
 	DenyHTTPStatus int64      `yaml:"deny_http_status" default:"200" min:"200" max:"403" doc:"The status of the HTTP response to what is denied, 200 or 403. With 403 common clients show neither code nor reason of the refusal."`
-	// Mappings are the operator's own, by method.
-	Mappings map[string]config.Object `yaml:"mappings" doc:"Your own mappings, by the method of the request, in the dialect authzen. Besides params and token they may use server, tool and client. For tools/call a mapping takes the place of ask."`
+	// Mappings are the operator's own, by method, or of one tool by "tools/call NAME:TOOL".
+	Mappings map[string]config.Object `yaml:"mappings" doc:"Your own mappings, by the method of the request, in the dialect authzen. Besides params and token they may use server, tool and client. For tools/call a mapping takes the place of ask, and \"tools/call NAME:TOOL\" is for one tool of the upstream NAME."`
 	// Upstreams are the servers behind the gateway, by names of the operator's.
 	Upstreams map[string]UpstreamConfig `yaml:"upstreams" min:"1" doc:"The MCP server behind the gateway, by a name of letters, digits, - and _. Policies see a tool as name:tool. This release takes one."`
 	// Limits bound what requests may cost.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
@@ -61,15 +62,26 @@ func (c *Config) checkQuestions(m *mistakes) {
 	}
 	for _, method := range sortedNames(c.Mappings) {
 		path := config.Entry("mappings", method)
-		if near := nearestMethod(method); near != method && spelling.Distance(near, method) <= 2 {
-			m.add(path, "there is no method %q; did you mean %s?", method, near)
-		}
+		c.checkMethod(m, path, method)
 		var wrong *coaz.Error
 		if _, err := compileMapping(b, c.Mappings[method]); errors.As(err, &wrong) {
 			*m = append(*m, mistake{path, wrong.Pointer, fmt.Errorf("%s: %w; mend the mapping", path, wrong)})
 		} else if err != nil {
 			m.add(path, "%s: %w; mend the mapping", path, err)
 		}
+	}
+}
+
+// checkMethod looks for names that would have a mapping never be used.
+func (c *Config) checkMethod(m *mistakes, path, name string) {
+	method, tool, ofTool := strings.Cut(name, " ")
+	upstream, _, whole := strings.Cut(tool, ":")
+	if _, known := c.Upstreams[upstream]; ofTool && (method != "tools/call" || !whole || !known) {
+		m.add(path, "%q is no method, and no tool of an upstream; write a method, or \"tools/call NAME:TOOL\" with the NAME of upstreams", name)
+		return
+	}
+	if near := nearestMethod(method); near != method && spelling.Distance(near, method) <= 2 {
+		m.add(path, "there is no method %q; did you mean %s?", method, near)
 	}
 }
 

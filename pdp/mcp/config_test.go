@@ -58,6 +58,7 @@ errors: sep
 deny_http_status: 403
 mappings:
   resources/templates/list: {evaluation: {subject: {type: identity, id: $token.sub}, action: {name: resources/templates/list}, resource: {type: mcp_server, id: $server.resource}}}
+  "tools/call jira:create_ticket": {evaluation: {subject: {type: user, id: $token.sub}, action: {name: create}, resource: {type: tool, id: $server.name}}}
 upstreams:
   jira:
     url: https://jira.example.com/mcp
@@ -196,6 +197,7 @@ func TestConfigRefuses(t *testing.T) {
 		"log without file":        {"resource:", "obligations: {log: {}}\nresource:", "obligations.log has no file"},
 		"meta of the protocol":    {"resource:", "meta: [a, io.modelcontextprotocol/x]\nresource:", ":1:11: meta has \"io.modelcontextprotocol/x\""},
 		"mapping of no method":    {"resource:", "mappings: {tools/cal: {evaluation: {}}}\nresource:", `there is no method "tools/cal"; did you mean tools/call?`},
+		"mapping of no tool":      {"resource:", "mappings: {\"tools/call other:x\": {evaluation: {}}}\nresource:", `"tools/call other:x" is no method, and no tool of an upstream; `},
 		"mapping, member":         {"resource:", "mappings:\n  tools/call:\n    evaluation:\n      action: {name: x}\n      resource: {typ: a, id: b}\nresource:", ":5:23: mappings.tools/call: COAZ mapping error: /evaluation/resource/typ"},
 		"mapping, expression":     {"resource:", "mappings:\n  tools/call:\n    evaluation:\n      action: {name: $nobody.name}\n      resource: {type: a, id: b}\nresource:", ":4:22: mappings.tools/call: COAZ mapping error: /evaluation/action/name"},
 	} {
@@ -235,7 +237,7 @@ func TestOperatorMappings(t *testing.T) {
 	b, err := c.Binding()
 	must(t, err)
 	all, err := c.CompileMappings(b)
-	if err != nil || len(all) != 1 || all["resources/templates/list"].Dialect() != coaz.AuthZEN {
+	if err != nil || len(all) != 2 || all["resources/templates/list"].Dialect() != coaz.AuthZEN {
 		t.Errorf("got %v, %v", all, err)
 	}
 }

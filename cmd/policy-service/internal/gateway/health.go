@@ -23,7 +23,7 @@ func answer(w http.ResponseWriter, code int, status string) {
 	_, _ = w.Write([]byte(`{"status":"` + status + `"}`))
 }
 
-// readyz says whether to send requests here. A gateway whose PDP or upstream is away is degraded: another one in its place
+// readyz says whether to send requests here. A gateway whose PDP does not answer is degraded: another one in its place
 // would not do better.
 func (r *running) readyz(w http.ResponseWriter, _ *http.Request) {
 	switch {

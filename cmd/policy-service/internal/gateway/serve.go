@@ -43,6 +43,9 @@ func (c Serve) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
+	if err := stdioNeeds(told); c.Stdio && err != nil {
+		return err
+	}
 	log := process.Logger(s.Err)
 	process.LimitMemory(log)
 	untouched := process.Reserve()
