@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -22,10 +23,12 @@ import (
 	"policy-service/evaluation/coaz"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/gate"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/seal"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/server/auth"
 )
 
 // Deps are what a gateway needs besides its configuration. The zero Deps are usable.
@@ -43,6 +46,27 @@ type Deps struct {
 	Version string
 }
 
+// Gateway stands in front of an MCP server, and has a PDP decide what reaches it.
+type Gateway struct{ gate *gate.Gateway }
+
+// Endpoint is the path of the MCP endpoint.
+const Endpoint = gate.Endpoint
+
+// Handler is the gateway over HTTP: the MCP endpoint, and the document that says by which authorization servers it is
+// entered.
+func (g *Gateway) Handler() http.Handler { return g.gate.Handler() }
+
+// ServeStdio serves the one client at the other end of in and out until in ends. Its identity is the fixed one.
+func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	return g.gate.ServeStdio(ctx, in, out)
+}
+
+// Ready reports what the gateway cannot do just now. Nobody is asked for it: it is what the last requests have shown.
+func (g *Gateway) Ready() error { return g.gate.Ready() }
+
+// Close ends all sessions, and waits for what they hold.
+func (g *Gateway) Close() error { return g.gate.Close() }
+
 // New makes a gateway. It asks nobody yet: a PDP, an issuer or a server that is away now may come back.
 func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	form.SetDefaults(&c)
@@ -50,31 +74,32 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 		return nil, err
 	}
 	d = d.withDefaults()
-	g := &Gateway{log: d.Logger, now: d.Now, tracer: d.TracerProvider.Tracer(scopeName), settings: settings{
-		MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), ListCache: c.List.Cache, ListTTL: c.List.TTL, Meta: c.Meta,
-	}}
+	o := gate.Options{
+		Settings: gate.Settings{
+			MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), ListCache: c.List.Cache, ListTTL: c.List.TTL, Meta: c.Meta,
+		},
+		Hosts: newHosts(c), Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
+	}
 	var err error
-	if g.meters, err = newMeters(d.MeterProvider.Meter(scopeName)); err != nil {
+	if o.Meters, err = gate.NewMeters(d.MeterProvider.Meter(gate.ScopeName)); err != nil {
 		return nil, err
 	}
-	if g.identity, err = newIdentity(c, d); err != nil {
+	if o.Identity, err = newIdentity(c, d); err != nil {
 		return nil, err
 	}
-	if g.asker, err = newAsker(c, d); err != nil {
+	if o.Asker, err = newAsker(c, d); err != nil {
 		return nil, err
 	}
-	if g.ring, err = newRing(c, d); err != nil {
+	if o.Ring, err = newRing(c, d); err != nil {
 		return nil, err
 	}
-	if g.server, err = newServer(c, d, g.meters); err != nil {
+	if o.Rates, err = newRates(c.Limits, d); err != nil {
 		return nil, err
 	}
-	if g.rates, err = newRates(c.Limits, d); err != nil {
+	if o.Server, err = newServer(c, d, o.Meters); err != nil {
 		return nil, err
 	}
-	g.hosts = newHosts(c)
-	g.start()
-	return g, nil
+	return &Gateway{gate.New(o)}, nil
 }
 
 func (d Deps) withDefaults() Deps {
@@ -97,7 +122,7 @@ func newIdentity(c Config, d Deps) (*identity.Identity, error) {
 	o := identity.Options{
 		Resource: c.Resource, Name: ownName, SubjectClaim: c.Identity.SubjectClaim, AgentClaim: c.Identity.AgentClaim,
 		DefaultTenant: c.PDP.Tenant, Scopes: c.Identity.Scopes, Now: d.Now, Logger: d.Logger,
-		Private: isLoopback(hostname(c.Listen)),
+		Private: auth.IsLoopbackName(gate.Hostname(c.Listen)),
 	}
 	for _, i := range c.Identity.Issuers {
 		o.Issuers = append(o.Issuers, identity.Issuer{
@@ -174,7 +199,7 @@ func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error
 	options := []authzenclient.Option{
 		authzenclient.WithTenant(tenant), authzenclient.WithTimeout(c.Timeout), authzenclient.WithRetries(0),
 		authzenclient.WithBreaker(int(c.Breaker.Failures), c.Breaker.CoolDown),
-		authzenclient.WithHTTPClient(&http.Client{Transport: tracing{transport}}),
+		authzenclient.WithHTTPClient(&http.Client{Transport: gate.Tracing{Next: transport}}),
 	}
 	switch {
 	case c.Embedded != nil:
@@ -223,17 +248,17 @@ func newRates(c LimitsConfig, d Deps) (*rates.Limiter, error) {
 }
 
 // newServer is the one upstream.
-func newServer(c Config, d Deps, m *meters) (*server, error) {
+func newServer(c Config, d Deps, m *gate.Meters) (*gate.Server, error) {
 	for name, u := range c.Upstreams {
-		s := &server{
-			name: name, labels: map[string]map[string]string{}, hidden: map[string]bool{}, count: m.drop,
-			asks: relays{elicitation: u.ServerRequests.Elicitation == RelayOn, sampling: u.ServerRequests.Sampling == RelayOn, roots: u.ServerRequests.Roots == RelayOn},
+		s := &gate.Server{
+			Name: name, Labels: map[string]map[string]string{}, Hidden: map[string]bool{}, Dropped: m.Drop,
+			Asks: gate.Relays{Elicitation: u.ServerRequests.Elicitation == RelayOn, Sampling: u.ServerRequests.Sampling == RelayOn, Roots: u.ServerRequests.Roots == RelayOn},
 		}
 		for tool, t := range u.Tools {
-			s.labels[tool], s.hidden[tool] = t.Labels, t.Hidden
+			s.Labels[tool], s.Hidden[tool] = t.Labels, t.Hidden
 		}
 		var err error
-		if s.upstream, err = newUpstream(u, d, m); err != nil {
+		if s.Upstream, err = newUpstream(u, d, m); err != nil {
 			return nil, fmt.Errorf("upstreams.%s: %w", name, err)
 		}
 		return s, nil
@@ -241,7 +266,7 @@ func newServer(c Config, d Deps, m *meters) (*server, error) {
 	return nil, errors.New("there is no upstream")
 }
 
-func newUpstream(u UpstreamConfig, d Deps, m *meters) (upstream.Upstream, error) {
+func newUpstream(u UpstreamConfig, d Deps, m *gate.Meters) (upstream.Upstream, error) {
 	var eras []era.Era
 	for _, name := range u.Eras {
 		if name == "modern" {
@@ -252,7 +277,7 @@ func newUpstream(u UpstreamConfig, d Deps, m *meters) (upstream.Upstream, error)
 	}
 	if len(u.Command) > 0 {
 		return upstream.NewCommand(upstream.CommandOptions{
-			Command: u.Command, Env: u.Env, Dir: u.Dir, Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult), Logger: d.Logger, Dropped: m.drop,
+			Command: u.Command, Env: u.Env, Dir: u.Dir, Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult), Logger: d.Logger, Dropped: m.Drop,
 		})
 	}
 	var networks []netip.Prefix
@@ -265,17 +290,17 @@ func newUpstream(u UpstreamConfig, d Deps, m *meters) (upstream.Upstream, error)
 	}
 	return upstream.NewHTTP(upstream.HTTPOptions{
 		URL: u.URL, Eras: eras, AllowNetworks: networks, RootsFile: u.CAFile, Timeout: u.Timeout, MaxResult: int(u.MaxResult),
-		Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.drop,
+		Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.Drop,
 	})
 }
 
-func newHosts(c Config) hosts {
-	h := hosts{origins: c.AllowedOrigins}
+func newHosts(c Config) gate.Hosts {
+	h := gate.Hosts{Origins: c.AllowedOrigins}
 	for _, name := range c.AllowedHosts {
-		h.names = append(h.names, hostname(name))
+		h.Names = append(h.Names, gate.Hostname(name))
 	}
 	if u, err := url.Parse(c.Resource); err == nil {
-		h.names = append(h.names, strings.ToLower(u.Hostname()))
+		h.Names = append(h.Names, strings.ToLower(u.Hostname()))
 	}
 	return h
 }

@@ -191,4 +191,3 @@ func TestCommandLooksForThePrograminThePathOfItsEnvironment(t *testing.T) {
 		}
 	}
 }
-

@@ -1,4 +1,4 @@
-package mcp
+package gate
 
 import (
 	"context"
@@ -91,7 +91,7 @@ func (h *holding) end(old func(*held) bool) {
 func (x *exchange) hold(r *relay, shown rpc.Message, asked rpc.ID) *rpc.Message {
 	result, err := x.wait(r, shown, asked)
 	if err != nil {
-		x.g.log.Warn("a client cannot be asked", "server", x.link.server.name, "why", err)
+		x.g.o.Logger.Warn("a client cannot be asked", "server", x.link.server.Name, "why", err)
 		x.g.decline(context.Background(), r.session, rpc.Message{ID: asked, Method: shown.Method})
 		return nil
 	}
@@ -104,12 +104,12 @@ var errTooMany = errors.New("too many answers wait for their clients")
 
 // wait holds an answer, and gives the result that asks for what it waits for.
 func (x *exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Value, error) {
-	key, err := x.g.ring.Seal(seal.RequestID, x.binding(), asked.Text())
+	key, err := x.g.o.Ring.Seal(seal.RequestID, x.binding(), asked.Text())
 	if err != nil {
 		return nil, err
 	}
-	one := &held{principal: x.who.Key, relay: r, asked: asked, key: key, until: x.g.now().Add(stateLife)}
-	id, ok := x.g.held.put(one, x.g.now())
+	one := &held{principal: x.who.Key, relay: r, asked: asked, key: key, until: x.g.o.Now().Add(stateLife)}
+	id, ok := x.g.held.put(one, x.g.o.Now())
 	if !ok {
 		return nil, errTooMany
 	}

@@ -1,4 +1,4 @@
-package mcp
+package gate
 
 import (
 	"context"
@@ -53,7 +53,7 @@ func (r *relay) run(ctx context.Context) (response rpc.Message, err error) {
 		switch {
 		case m.IsResponse():
 			r.close()
-			return era.Response(r.exchange.request.Method, m, r.session.Era(), r.exchange.client.era), nil
+			return r.exchange.translated(m, r.session), nil
 		case m.IsRequest():
 			if waits := r.asked(ctx, m); waits != nil {
 				return *waits, nil
@@ -64,6 +64,15 @@ func (r *relay) run(ctx context.Context) (response rpc.Message, err error) {
 	}
 }
 
+// translated is a response as the client's era has it, and says whose it is.
+func (x *exchange) translated(m rpc.Message, of upstream.Session) rpc.Message {
+	m = era.Response(x.request.Method, m, of.Era(), x.client.era)
+	if x.client.era == era.Modern {
+		m = era.WithServer(m, era.ServerInfo(of.Server(), of.Era()))
+	}
+	return m
+}
+
 // note relays a notification, or drops it.
 func (r *relay) note(m rpc.Message) {
 	x := r.exchange
@@ -71,24 +80,24 @@ func (r *relay) note(m rpc.Message) {
 	case m.Method == "notifications/progress":
 		params, err := rpc.ParseObject(m.Params)
 		if err != nil || r.token.theirs == nil || params.GetString("progressToken") != r.token.ours {
-			x.link.server.dropped("progress of another request")
+			x.link.server.Dropped("progress of another request")
 			return
 		}
 		m.Params = params.With("progressToken", r.token.theirs).Value()
 	case m.Method == "notifications/message":
 		if x.client.era == era.Modern && x.client.logLevel == "" {
-			x.link.server.dropped("log message that nobody wants")
+			x.link.server.Dropped("log message that nobody wants")
 			return
 		}
 	case isChange(m.Method):
 		x.link.tell(m)
 		return
 	default:
-		x.link.server.dropped("notification that is not of a request")
+		x.link.server.Dropped("notification that is not of a request")
 		return
 	}
 	if !x.permit.Passes(m) {
-		x.link.server.dropped("notification while the result is to be changed")
+		x.link.server.Dropped("notification while the result is to be changed")
 		return
 	}
 	_ = x.reply.Interim(x.permit.Progress(m))
@@ -109,7 +118,7 @@ func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message) {
 	answer := x.session.ask(ctx, x.g, shown, x.reply.Interim)
 	answer.ID = m.ID
 	if err := r.session.Notify(ctx, answer); err != nil {
-		x.g.log.Warn("the answer to a request of the server did not reach it", "server", x.link.server.name, "why", err)
+		x.g.o.Logger.Warn("the answer to a request of the server did not reach it", "server", x.link.server.Name, "why", err)
 	}
 	return nil
 }
@@ -121,6 +130,6 @@ func (g *Gateway) decline(ctx context.Context, s upstream.Session, m rpc.Message
 		answer = rpc.Answer(m.ID, jsontext.Value(`{}`))
 	}
 	if err := s.Notify(ctx, answer); err != nil {
-		g.log.Warn("the answer to a request of the server did not reach it", "why", err)
+		g.o.Logger.Warn("the answer to a request of the server did not reach it", "why", err)
 	}
 }

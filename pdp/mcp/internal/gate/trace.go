@@ -1,4 +1,4 @@
-package mcp
+package gate
 
 import (
 	"context"
@@ -15,7 +15,8 @@ import (
 // One trace goes from the agent to the PDP and to the server. Where it comes from and where it goes is in W3C's header over
 // HTTP, and in _meta of a message.
 
-const scopeName = "policy-service/pdp/mcp"
+// ScopeName names the gateway in telemetry.
+const ScopeName = "policy-service/pdp/mcp"
 
 var w3c propagation.TraceContext
 
@@ -55,14 +56,14 @@ func traced(ctx context.Context, meta rpc.Object) rpc.Object {
 	return meta
 }
 
-// tracing carries requests to the PDP with the trace that they belong to.
-type tracing struct{ next http.RoundTripper }
+// Tracing carries requests to the PDP with the trace that they belong to.
+type Tracing struct{ Next http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
-func (t tracing) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t Tracing) RoundTrip(r *http.Request) (*http.Response, error) {
 	if trace.SpanContextFromContext(r.Context()).IsValid() {
 		r = r.Clone(r.Context())
 		w3c.Inject(r.Context(), propagation.HeaderCarrier(r.Header))
 	}
-	return t.next.RoundTrip(r)
+	return t.Next.RoundTrip(r)
 }

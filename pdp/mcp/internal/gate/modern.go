@@ -1,4 +1,4 @@
-package mcp
+package gate
 
 import (
 	"context"
@@ -67,16 +67,16 @@ func (t *links) of(g *Gateway, who principal, c client) (l *link, done func()) {
 		if len(t.all) >= mostLinks {
 			t.makeRoom()
 		}
-		l = newLink(g.server, upstream.Client{Principal: who.Key, Info: c.info, Capabilities: g.server.able(c.capabilities)})
+		l = newLink(g.o.Server, upstream.Client{Principal: who.Key, Info: c.info, Capabilities: g.o.Server.able(c.capabilities)})
 		t.all[key] = l
 	}
 	l.users++
-	l.used = g.now()
+	l.used = g.o.Now()
 	return l, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		l.users--
-		l.used = g.now()
+		l.used = g.o.Now()
 	}
 }
 

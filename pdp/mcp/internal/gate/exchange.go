@@ -1,4 +1,4 @@
-package mcp
+package gate
 
 import (
 	"context"
@@ -42,11 +42,11 @@ func (x *exchange) serve(ctx context.Context) {
 	if x.request.Method != "initialize" { // whose answer has a header that is known late
 		defer keepAlive(x.reply)()
 	}
-	ctx, span := x.g.tracer.Start(ctx, "mcp "+labelOf(x.request.Method), trace.WithSpanKind(trace.SpanKindServer))
+	ctx, span := x.g.o.Tracer.Start(ctx, "mcp "+labelOf(x.request.Method), trace.WithSpanKind(trace.SpanKindServer))
 	response, status := x.answer(ctx)
 	response.ID = x.request.ID
 	endStep(span, x.outcome)
-	x.g.meters.call(ctx, x.request.Method, x.outcome)
+	x.g.o.Meters.call(ctx, x.request.Method, x.outcome)
 	_ = x.reply.Final(status, response)
 	if x.permit != nil {
 		x.permit.Done(context.WithoutCancel(ctx))
@@ -114,7 +114,7 @@ func (x *exchange) unknownMethod() (rpc.Message, int) {
 
 func (x *exchange) refused(r *ask.Refusal) (rpc.Message, int) {
 	x.outcome = outcomeRefused
-	x.g.log.Info("refused", "method", x.request.Method, "code", r.Code, "why", r.Why, "principal", x.who.Key)
+	x.g.o.Logger.Info("refused", "method", x.request.Method, "code", r.Code, "why", r.Why, "principal", x.who.Key)
 	status := r.Status
 	if status == 0 {
 		status = http.StatusOK
@@ -128,7 +128,7 @@ func (x *exchange) admit() (release func(), refused *ask.Refusal) {
 	if x.request.Method == "tools/call" {
 		name = x.params.GetString("name")
 	}
-	release, after, ok := x.g.rates.Admit(x.who.Key, name)
+	release, after, ok := x.g.o.Rates.Admit(x.who.Key, name)
 	if !ok {
 		return nil, limited(after)
 	}
@@ -138,8 +138,8 @@ func (x *exchange) admit() (release func(), refused *ask.Refusal) {
 // find finds the tool that is called.
 func (x *exchange) find(ctx context.Context) *ask.Refusal {
 	name := x.params.GetString("name")
-	if len(x.params.Get("arguments")) > x.g.settings.MaxArguments {
-		return invalid("the arguments are larger than " + strconv.Itoa(x.g.settings.MaxArguments) + " bytes")
+	if len(x.params.Get("arguments")) > x.g.o.MaxArguments {
+		return invalid("the arguments are larger than " + strconv.Itoa(x.g.o.MaxArguments) + " bytes")
 	}
 	listed, err := x.g.list(ctx, x.link, x.who, x.client)
 	if err != nil {
@@ -169,16 +169,16 @@ func (x *exchange) ask(ctx context.Context) *ask.Refusal {
 		x.permit.Done(context.WithoutCancel(ctx))
 	}
 	var refused *ask.Refusal
-	begun := x.g.now()
-	x.permit, refused = x.g.asker.Ask(ctx, op)
-	since(ctx, x.g.meters.pdp, begun, x.g.now())
+	begun := x.g.o.Now()
+	x.permit, refused = x.g.o.Asker.Ask(ctx, op)
+	since(ctx, x.g.o.Meters.pdp, begun, x.g.o.Now())
 	x.g.health.asked(refused)
 	return refused
 }
 
 func (x *exchange) operation() ask.Operation {
 	return ask.Operation{
-		Principal: x.who, Era: x.client.era, Server: x.link.server.name,
+		Principal: x.who, Era: x.client.era, Server: x.link.server.Name,
 		Method: x.request.Method, Params: x.request.Params,
 	}
 }
@@ -240,8 +240,8 @@ func (x *exchange) forward(ctx context.Context, params rpc.Object, h *held) (res
 		cancel()
 		return response, err
 	}
-	begun := x.g.now()
-	defer func() { since(ctx, x.g.meters.upstream, begun, x.g.now()) }()
+	begun := x.g.o.Now()
+	defer func() { since(ctx, x.g.o.Meters.upstream, begun, x.g.o.Now()) }()
 	return r.run(ctx)
 }
 

@@ -1,4 +1,4 @@
-package mcp
+package gate
 
 import (
 	"bytes"
@@ -39,7 +39,7 @@ type listing struct {
 	tools  []*tool // in the server's order
 	byName map[string]*tool
 	rest   rpc.Object // the other members of the result
-	era    era.Era    // of the server
+	of     upstream.Session
 }
 
 func (t *toolbox) forget() {
@@ -54,7 +54,7 @@ func (g *Gateway) list(ctx context.Context, l *link, who *identity.Principal, c 
 	t := &l.tools
 	for {
 		t.mu.Lock()
-		if t.listed != nil && g.now().Before(t.until) {
+		if t.listed != nil && g.o.Now().Before(t.until) {
 			defer t.mu.Unlock()
 			return t.listed, nil
 		}
@@ -75,7 +75,7 @@ func (g *Gateway) list(ctx context.Context, l *link, who *identity.Principal, c 
 		close(t.loading)
 		t.loading = nil
 		if err == nil && version == t.version {
-			t.listed, t.until = listed, g.now().Add(g.settings.ListCache)
+			t.listed, t.until = listed, g.o.Now().Add(g.o.ListCache)
 		}
 		t.mu.Unlock()
 		return listed, err
@@ -104,12 +104,12 @@ func (g *Gateway) fetch(ctx context.Context, l *link, who *identity.Principal, c
 		if err != nil {
 			return nil, errors.New("the server does not list its tools")
 		}
-		definitions, err := elements(result.Get("tools"))
+		definitions, err := rpc.Elements(result.Get("tools"))
 		if err != nil {
 			return nil, errors.New("the server's list of tools is no list")
 		}
 		if page == 0 {
-			all.era = of
+			all.of = of
 			all.rest = result.Without(func(name string) bool { return name == "nextCursor" })
 		}
 		if len(all.tools)+len(definitions) > mostTools {
@@ -128,26 +128,26 @@ func (g *Gateway) fetch(ctx context.Context, l *link, who *identity.Principal, c
 
 // add adds a tool to a listing. One that cannot be decided about is not there: it is neither listed nor callable. Of two by
 // one name it is not known which is called, and neither is there.
-func (g *Gateway) add(all *listing, s *server, definition jsontext.Value, before *listing) {
+func (g *Gateway) add(all *listing, s *Server, definition jsontext.Value, before *listing) {
 	o, err := rpc.ParseObject(definition)
 	name := o.GetString("name")
 	if err != nil || name == "" {
-		g.log.Warn("a tool is left out: it has no name", "server", s.name)
+		g.o.Logger.Warn("a tool is left out: it has no name", "server", s.Name)
 		return
 	}
 	if other, twice := all.byName[name]; twice {
-		g.log.Warn("a tool is left out: the server lists two by that name", "server", s.name, "tool", name)
+		g.o.Logger.Warn("a tool is left out: the server lists two by that name", "server", s.Name, "tool", name)
 		all.tools = slices.DeleteFunc(all.tools, func(t *tool) bool { return t == other })
 		all.byName[name] = nil
 		return
 	}
-	if s.hidden[name] {
+	if s.Hidden[name] {
 		return
 	}
 	t := before.unchanged(name, definition)
 	if t == nil {
 		if t, err = g.compile(s, name, o, definition); err != nil {
-			g.log.Warn("a tool is left out", "server", s.name, "tool", name, "why", err)
+			g.o.Logger.Warn("a tool is left out", "server", s.Name, "tool", name, "why", err)
 			return
 		}
 	}
@@ -163,8 +163,8 @@ func (l *listing) unchanged(name string, definition jsontext.Value) *tool {
 	return l.byName[name]
 }
 
-func (g *Gateway) compile(s *server, name string, o rpc.Object, definition jsontext.Value) (*tool, error) {
-	t, err := g.asker.Tool(s.name, name, definition, s.labels[name])
+func (g *Gateway) compile(s *Server, name string, o rpc.Object, definition jsontext.Value) (*tool, error) {
+	t, err := g.o.Asker.Tool(s.Name, name, definition, s.Labels[name])
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (g *Gateway) compile(s *server, name string, o rpc.Object, definition jsont
 }
 
 // request sends a request of the gateway's own, and waits for the response. Whatever comes before it is dropped.
-func (g *Gateway) request(ctx context.Context, l *link, who *identity.Principal, c client, method string, params rpc.Object) (response rpc.Message, of era.Era, err error) {
+func (g *Gateway) request(ctx context.Context, l *link, who *identity.Principal, c client, method string, params rpc.Object) (response rpc.Message, of upstream.Session, err error) {
 	session, stream, err := l.send(ctx, who, func(s upstream.Session) upstream.Request {
 		return upstream.Request{Method: method, Params: outgoing(s.Era(), l.server, c, params)}
 	})
@@ -194,7 +194,7 @@ func (g *Gateway) request(ctx context.Context, l *link, who *identity.Principal,
 		case m.IsResponse() && m.Error != nil:
 			return m, of, &upstream.Error{Detail: "the server answered " + method + " with an error", Answer: m.Error}
 		case m.IsResponse():
-			return m, session.Era(), nil
+			return m, session, nil
 		case isChange(m.Method):
 			l.tell(m)
 		}
@@ -202,22 +202,3 @@ func (g *Gateway) request(ctx context.Context, l *link, who *identity.Principal,
 }
 
 const listTimeout = 30 * time.Second
-
-// elements are the values of an array.
-func elements(v jsontext.Value) (all []jsontext.Value, err error) {
-	d := jsontext.NewDecoder(bytes.NewReader(v))
-	if d.PeekKind() != '[' {
-		return nil, errors.New("not an array")
-	}
-	if _, err := d.ReadToken(); err != nil {
-		return nil, err
-	}
-	for d.PeekKind() != ']' {
-		v, err := d.ReadValue()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, bytes.Clone(v))
-	}
-	return all, nil
-}

@@ -1,4 +1,4 @@
-package mcp
+package gate
 
 import (
 	"errors"
@@ -27,7 +27,7 @@ const (
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if !g.hosts.allow(r) {
+	if !g.o.Hosts.allow(r) {
 		g.refuse(w, http.StatusForbidden, rpc.ID{}, rpc.InvalidRequest, "this host or origin is not allowed here")
 		return
 	}
@@ -59,7 +59,7 @@ func writeJSON(w http.ResponseWriter, status int, m rpc.Message) {
 
 // authenticate says for whom a request is, or refuses it.
 func (g *Gateway) authenticate(w http.ResponseWriter, r *http.Request) (*identity.Principal, bool) {
-	who, challenge := g.identity.Authenticate(r)
+	who, challenge := g.o.Identity.Authenticate(r)
 	if challenge == nil {
 		return who, true
 	}
@@ -84,9 +84,9 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(g.settings.MaxBody)))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(g.o.MaxBody)))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		g.refuse(w, http.StatusRequestEntityTooLarge, rpc.ID{}, rpc.InvalidRequest, "the message is larger than "+strconv.Itoa(g.settings.MaxBody)+" bytes")
+		g.refuse(w, http.StatusRequestEntityTooLarge, rpc.ID{}, rpc.InvalidRequest, "the message is larger than "+strconv.Itoa(g.o.MaxBody)+" bytes")
 		return
 	} else if err != nil {
 		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.ParseError, "the message cannot be read")
@@ -163,16 +163,14 @@ func acceptOf(h http.Header) (a accepts) {
 }
 
 // hosts are the names under which the gateway is spoken to, and the origins of pages that may.
-type hosts struct {
-	names, origins []string
-	// loopback is set if only this machine can reach the listener: then the names of it are enough.
-	loopback bool
+type Hosts struct {
+	Names, Origins []string
 }
 
 // allow refuses what a page in a browser would send by a name that it made point here.
-func (a hosts) allow(r *http.Request) bool {
-	host := hostname(r.Host)
-	if !slices.Contains(a.names, host) && !isLoopback(host) {
+func (a Hosts) allow(r *http.Request) bool {
+	host := Hostname(r.Host)
+	if !slices.Contains(a.Names, host) && !isLoopback(host) {
 		return false
 	}
 	origins := r.Header.Values("Origin")
@@ -182,10 +180,10 @@ func (a hosts) allow(r *http.Request) bool {
 	if len(origins) > 1 {
 		return false
 	}
-	if slices.Contains(a.origins, origins[0]) {
+	if slices.Contains(a.Origins, origins[0]) {
 		return true
 	}
 	scheme, rest, ok := strings.Cut(origins[0], "://")
 	// A page that this very host has served is no stranger.
-	return ok && (scheme == "http" || scheme == "https") && rest != "" && (strings.EqualFold(rest, r.Host) || isLoopback(hostname(rest)) && isLoopback(host))
+	return ok && (scheme == "http" || scheme == "https") && rest != "" && (strings.EqualFold(rest, r.Host) || isLoopback(Hostname(rest)) && isLoopback(host))
 }

@@ -1,4 +1,4 @@
-package mcp
+package gate
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type client struct {
 
 // link is the way from one client of one principal to the upstream. Links share nothing but the upstream.
 type link struct {
-	server *server
+	server *Server
 	client upstream.Client
 
 	mu      sync.Mutex
@@ -46,7 +46,7 @@ type link struct {
 	hearers map[chan rpc.Message]bool
 }
 
-func newLink(s *server, c upstream.Client) *link {
+func newLink(s *Server, c upstream.Client) *link {
 	return &link{server: s, client: c, subscriptions: map[string]bool{}, changed: make(chan struct{}), hearers: map[chan rpc.Message]bool{}}
 }
 
@@ -77,7 +77,7 @@ func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Sess
 		c := l.client
 		c.Token, c.Expires = who.Token, who.Expires
 		l.mu.Unlock()
-		s, err := l.server.upstream.Open(ctx, c)
+		s, err := l.server.Upstream.Open(ctx, c)
 		l.mu.Lock()
 		close(l.opening)
 		l.opening = nil
@@ -167,7 +167,7 @@ func (l *link) tell(m rpc.Message) {
 		select {
 		case c <- m:
 		default:
-			l.server.dropped("listener too slow")
+			l.server.Dropped("listener too slow")
 		}
 	}
 }
@@ -216,26 +216,25 @@ func (l *link) setLevel(level string) {
 	l.logLevel = level
 }
 
-// server is the upstream as the gateway knows it.
-type server struct {
-	name     string
-	upstream upstream.Upstream
-	labels   map[string]map[string]string // of its tools, by their own names
-	hidden   map[string]bool
-	asks     relays
-	count    func(reason string)
+// Server is the MCP server as the gateway knows it.
+type Server struct {
+	Name     string
+	Upstream upstream.Upstream
+	// Labels are the operator's, of tools by their own names.
+	Labels map[string]map[string]string
+	// Hidden are tools that the gateway does not have.
+	Hidden map[string]bool
+	// Asks says what the server may ask of clients.
+	Asks Relays
+	// Dropped counts what came from the server and went nowhere.
+	Dropped func(reason string)
 }
 
-// dropped counts something that came from the server and went nowhere.
-func (s *server) dropped(reason string) {
-	s.count(reason)
-}
-
-// relays says which requests of a server reach its clients.
-type relays struct {
-	elicitation, sampling, roots bool
-	// hosts are those that a URL may lead to which a server has a person open.
-	hosts []string
+// Relays says which requests of a server reach its clients.
+type Relays struct {
+	Elicitation, Sampling, Roots bool
+	// Hosts are those that a URL may lead to which a server has a person open.
+	Hosts []string
 }
 
 // tool is a tool and what its calls have in their headers.

@@ -1,4 +1,4 @@
-package mcp
+package gate
 
 import (
 	"context"
@@ -113,9 +113,9 @@ func (g *Gateway) notified(ctx context.Context, s *session, in incoming) {
 	case "notifications/cancelled":
 		s.cancel(in.params.Get("requestId"))
 	case "notifications/progress":
-		s.link.server.dropped("progress of a client")
+		s.link.server.Dropped("progress of a client")
 	case "notifications/roots/list_changed":
-		if s.link.server.asks.roots {
+		if s.link.server.Asks.Roots {
 			g.passNotification(ctx, s, in)
 		}
 	default:
@@ -127,12 +127,12 @@ func (g *Gateway) notified(ctx context.Context, s *session, in incoming) {
 func (g *Gateway) passNotification(ctx context.Context, s *session, in incoming) {
 	session, err := s.link.open(ctx, in.who)
 	if err != nil || session.Era() != era.Legacy {
-		s.link.server.dropped("notification of a client")
+		s.link.server.Dropped("notification of a client")
 		return
 	}
 	x := &exchange{g: g, who: in.who, client: s.client, link: s.link, session: s}
 	if err := session.Notify(ctx, rpc.Message{Method: in.message.Method, Params: x.outgoing(ctx, session, in.params)}); err != nil {
-		g.log.Warn("a notification did not reach the server", "server", s.link.server.name, "why", err)
+		g.o.Logger.Warn("a notification did not reach the server", "server", s.link.server.Name, "why", err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package mcp
+package gate
 
 import (
 	"bufio"
@@ -17,7 +17,7 @@ import (
 
 // ServeStdio serves the client at the other end of in and out until in ends. The identity is the fixed one.
 func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	who := g.identity.Fixed()
+	who := g.o.Identity.Fixed()
 	if who == nil {
 		return errors.New("over the standard streams nobody shows a token: set identity.static")
 	}
@@ -32,7 +32,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 	}()
 	lines := bufio.NewReaderSize(in, 64<<10)
 	for {
-		line, err := readLine(lines, g.settings.MaxBody)
+		line, err := readLine(lines, g.o.MaxBody)
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
@@ -122,7 +122,7 @@ func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
 	switch {
 	case m.IsResponse():
 		if s == nil || !s.deliver(m) {
-			f.g.meters.drop("answer that nobody waits for")
+			f.g.o.Meters.Drop("answer that nobody waits for")
 		}
 	case m.Method == "notifications/cancelled":
 		f.cancel(params)

@@ -1,4 +1,4 @@
-package mcp
+package gate
 
 import (
 	"context"
@@ -17,15 +17,16 @@ const (
 	outcomeInvalid  = "invalid"  // it was no request that could be decided about
 )
 
-// meters are what the gateway counts. No label is anything that somebody sent: a method that MCP does not have is "other".
-type meters struct {
+// Meters are what the gateway counts. No label is anything that somebody sent: a method that MCP does not have is "other".
+type Meters struct {
 	calls, dropped metric.Int64Counter
 	pdp, upstream  metric.Float64Histogram
 }
 
-func newMeters(m metric.Meter) (*meters, error) {
+// NewMeters makes them.
+func NewMeters(m metric.Meter) (*Meters, error) {
 	seconds := metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
-	var t meters
+	var t Meters
 	var errs [4]error
 	t.calls, errs[0] = m.Int64Counter("policy_service.mcp.calls", metric.WithDescription("Requests of MCP clients, by method and how they ended."))
 	t.pdp, errs[1] = m.Float64Histogram("policy_service.mcp.pdp.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the PDP took to decide about a request."))
@@ -34,11 +35,12 @@ func newMeters(m metric.Meter) (*meters, error) {
 	return &t, errors.Join(errs[:]...)
 }
 
-func (t *meters) drop(reason string) {
+// Drop counts a message that went nowhere.
+func (t *Meters) Drop(reason string) {
 	t.dropped.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
 }
 
-func (t *meters) call(ctx context.Context, method, outcome string) {
+func (t *Meters) call(ctx context.Context, method, outcome string) {
 	t.calls.Add(ctx, 1, metric.WithAttributes(attribute.String("method", labelOf(method)), attribute.String("outcome", outcome)))
 }
 

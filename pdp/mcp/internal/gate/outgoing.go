@@ -1,4 +1,4 @@
-package mcp
+package gate
 
 import (
 	"context"
@@ -41,11 +41,11 @@ func (g *Gateway) goesOn(name string) bool {
 	case "progressToken", "traceparent", "tracestate":
 		return true
 	}
-	return slices.Contains(g.settings.Meta, name) && !strings.HasPrefix(name, ownMeta)
+	return slices.Contains(g.o.Meta, name) && !strings.HasPrefix(name, ownMeta)
 }
 
 // outgoing are params with what the era of a server wants in them.
-func outgoing(e era.Era, s *server, c client, params rpc.Object) jsontext.Value {
+func outgoing(e era.Era, s *Server, c client, params rpc.Object) jsontext.Value {
 	if e == era.Modern {
 		return era.ToModern(params, era.Client{Version: era.ModernVersions[0], Info: c.info, Capabilities: s.able(c.capabilities), LogLevel: c.logLevel}).Value()
 	}
@@ -56,16 +56,16 @@ func outgoing(e era.Era, s *server, c client, params rpc.Object) jsontext.Value 
 }
 
 // able are the capabilities of a client as a server is told them: it is not to know of what it may not use.
-func (s *server) able(capabilities jsontext.Value) jsontext.Value {
+func (s *Server) able(capabilities jsontext.Value) jsontext.Value {
 	o, _ := rpc.ParseObject(capabilities)
 	return o.Without(func(name string) bool {
 		switch name {
 		case "elicitation":
-			return !s.asks.elicitation
+			return !s.Asks.Elicitation
 		case "sampling":
-			return !s.asks.sampling
+			return !s.Asks.Sampling
 		case "roots":
-			return !s.asks.roots
+			return !s.Asks.Roots
 		}
 		return name == "tasks"
 	}).Value()

@@ -1,4 +1,4 @@
-package mcp
+package gate
 
 import (
 	"context"
@@ -62,9 +62,9 @@ func (t *sessions) make(g *Gateway, who principal, c client) (*session, error) {
 	if len(c.info)+len(c.capabilities) > mostSaid {
 		return nil, errors.New("clientInfo and capabilities are too large")
 	}
-	ends := g.now().Add(sessionLife)
+	ends := g.o.Now().Add(sessionLife)
 	kept := sealedSession{Version: c.version, Info: c.info, Capabilities: c.capabilities, Nonce: g.nonce()}
-	id, err := seal.SealJSON(g.ring, seal.Session, []byte(who.Key), kept, ends)
+	id, err := seal.SealJSON(g.o.Ring, seal.Session, []byte(who.Key), kept, ends)
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +73,8 @@ func (t *sessions) make(g *Gateway, who principal, c client) (*session, error) {
 
 func newSession(g *Gateway, id, who string, c client, ends time.Time) *session {
 	return &session{
-		id: id, who: who, client: c, ends: ends, used: g.now(),
-		link:     newLink(g.server, upstream.Client{Principal: who, Info: c.info, Capabilities: g.server.able(c.capabilities)}),
+		id: id, who: who, client: c, ends: ends, used: g.o.Now(),
+		link:     newLink(g.o.Server, upstream.Client{Principal: who, Info: c.info, Capabilities: g.o.Server.able(c.capabilities)}),
 		underWay: map[rpc.ID]context.CancelFunc{}, waiting: map[rpc.ID]chan rpc.Message{},
 	}
 }
@@ -104,7 +104,7 @@ func (t *sessions) add(s *session) {
 
 // find is the session of that id, nil if there is none of this principal.
 func (t *sessions) find(g *Gateway, id string, who principal) *session {
-	now := g.now()
+	now := g.o.Now()
 	t.mu.Lock()
 	s, ended := t.all[id], t.ended[id]
 	if s != nil && s.who == who.Key && now.Before(s.ends) {
@@ -116,7 +116,7 @@ func (t *sessions) find(g *Gateway, id string, who principal) *session {
 	if s != nil || !ended.IsZero() {
 		return nil
 	}
-	kept, ends, ok := seal.OpenJSON[sealedSession](g.ring, seal.Session, []byte(who.Key), id)
+	kept, ends, ok := seal.OpenJSON[sealedSession](g.o.Ring, seal.Session, []byte(who.Key), id)
 	if !ok {
 		return nil
 	}
@@ -209,7 +209,7 @@ func (s *session) cancel(id jsontext.Value) {
 // ask shows the client a request of the server, and waits for what it answers.
 func (s *session) ask(ctx context.Context, g *Gateway, shown rpc.Message, send func(rpc.Message) error) rpc.Message {
 	// The client gets an id of ours: what it answers to it can be the answer to nothing else.
-	id, err := g.ring.Seal(seal.RequestID, []byte(s.id), []byte(g.nonce()))
+	id, err := g.o.Ring.Seal(seal.RequestID, []byte(s.id), []byte(g.nonce()))
 	if err != nil {
 		return rpc.Failure(rpc.ID{}, rpc.Error{Code: rpc.InternalError, Message: "internal error"})
 	}

@@ -1,4 +1,4 @@
-package mcp
+package gate
 
 import (
 	"context"
@@ -71,7 +71,7 @@ func (x *exchange) inputRequired(response rpc.Message) (*inputs, *ask.Refusal) {
 		if !ok {
 			return nil, ambiguous("the server asks for what it may not ask")
 		}
-		if _, ours := x.g.ring.Open(seal.RequestID, x.binding(), key); ours {
+		if _, ours := x.g.o.Ring.Open(seal.RequestID, x.binding(), key); ours {
 			return nil, ambiguous("the server asks by a name that is ours")
 		}
 		in.requests = append(in.requests, input{key, shown})
@@ -83,26 +83,26 @@ func (x *exchange) inputRequired(response rpc.Message) (*inputs, *ask.Refusal) {
 const mostInputs = 16
 
 // allow reports whether the operator lets a request of the server through.
-func (r relays) allow(method string) bool {
+func (r Relays) allow(method string) bool {
 	switch method {
 	case era.Elicit:
-		return r.elicitation
+		return r.Elicitation
 	case era.Sample:
-		return r.sampling
+		return r.Sampling
 	case era.Roots:
-		return r.roots
+		return r.Roots
 	}
 	return false
 }
 
 // any reports whether the server may ask anything.
-func (r relays) any() bool { return r.elicitation || r.sampling || r.roots }
+func (r Relays) any() bool { return r.Elicitation || r.Sampling || r.Roots }
 
 // shown is a request of a server as its client is shown it. It is not ok if the client is not to see it: because the
 // operator does not let it through, because the client cannot answer it, or because it asks a person for what no server
 // behind a gateway is to be told.
 func (g *Gateway) shown(l *link, m rpc.Message, capabilities jsontext.Value) (shown rpc.Message, ok bool) {
-	if !l.server.asks.allow(m.Method) || !era.Takes(capabilities, m) {
+	if !l.server.Asks.allow(m.Method) || !era.Takes(capabilities, m) {
 		return shown, false
 	}
 	params, err := rpc.ParseObject(m.Params)
@@ -135,11 +135,11 @@ var secretWords = []string{"password", "passwd", "passphrase", "secret", "token"
 
 // elicitation is a question to a person as it is shown: it says who asks, leads only where the operator lets it, and asks
 // for no secret.
-func (s *server) elicitation(params rpc.Object) (rpc.Object, bool) {
-	params = params.With("message", rpc.String("["+s.name+" asks] "+params.GetString("message")))
+func (s *Server) elicitation(params rpc.Object) (rpc.Object, bool) {
+	params = params.With("message", rpc.String("["+s.Name+" asks] "+params.GetString("message")))
 	if params.GetString("mode") == "url" {
 		u, err := url.Parse(params.GetString("url"))
-		return params, err == nil && u.Scheme == "https" && u.User == nil && slices.Contains(s.asks.hosts, strings.ToLower(u.Host))
+		return params, err == nil && u.Scheme == "https" && u.User == nil && slices.Contains(s.Asks.Hosts, strings.ToLower(u.Host))
 	}
 	schema, err := rpc.ParseObject(params.Get("requestedSchema"))
 	if err != nil {
@@ -165,7 +165,7 @@ func (x *exchange) pages(v jsontext.Value) (jsontext.Value, error) {
 	shown, ok := era.ShowPages(v, func(m rpc.Message) (rpc.Message, bool) {
 		m, ok := x.g.shown(x.link, m, x.client.capabilities)
 		if ok {
-			id, err := x.g.ring.Seal(seal.RequestID, x.binding(), nil)
+			id, err := x.g.o.Ring.Seal(seal.RequestID, x.binding(), nil)
 			m, ok = era.Asked(m, era.Legacy, id), err == nil
 		}
 		return m, ok
@@ -191,7 +191,7 @@ type sealedState struct {
 func (x *exchange) binding() []byte {
 	arguments, err := evaluation.ParseWithNulls(x.subject(), evaluation.DefaultLimits())
 	sum := sha256.New()
-	for _, part := range []string{x.who.Key, x.link.server.name, x.request.Method, x.params.GetString("name"), x.params.GetString("uri")} {
+	for _, part := range []string{x.who.Key, x.link.server.Name, x.request.Method, x.params.GetString("name"), x.params.GetString("uri")} {
 		sum.Write([]byte(base64.RawURLEncoding.EncodeToString([]byte(part)) + "."))
 	}
 	if canonical, ok := arguments.Value().AppendCanonical(nil); err == nil && ok {
@@ -240,7 +240,7 @@ func (x *exchange) passOn(in inputs) (rpc.Message, int) {
 }
 
 func (x *exchange) sealState(s sealedState) (string, error) {
-	return seal.SealJSON(x.g.ring, seal.RequestState, x.binding(), s, x.g.now().Add(stateLife))
+	return seal.SealJSON(x.g.o.Ring, seal.RequestState, x.binding(), s, x.g.o.Now().Add(stateLife))
 }
 
 func inputRequest(m rpc.Message) jsontext.Value {
@@ -261,7 +261,7 @@ func (x *exchange) resumed() (params rpc.Object, h *held, refused *ask.Refusal) 
 	}
 	binding := x.binding()
 	if state != nil {
-		opened, _, ok := seal.OpenJSON[sealedState](x.g.ring, seal.RequestState, binding, x.params.GetString("requestState"))
+		opened, _, ok := seal.OpenJSON[sealedState](x.g.o.Ring, seal.RequestState, binding, x.params.GetString("requestState"))
 		if !ok {
 			return params, nil, invalid("requestState is not of this request, or it has ended; send the request without it")
 		}
@@ -274,7 +274,7 @@ func (x *exchange) resumed() (params rpc.Object, h *held, refused *ask.Refusal) 
 			params = params.With("requestState", opened.Theirs)
 		}
 	}
-	if brought == nil || !x.link.server.asks.any() { // who may ask nothing is answered nothing
+	if brought == nil || !x.link.server.Asks.any() { // who may ask nothing is answered nothing
 		return params, h, nil
 	}
 	answers, err := rpc.ParseObject(brought)
@@ -282,7 +282,7 @@ func (x *exchange) resumed() (params rpc.Object, h *held, refused *ask.Refusal) 
 		return params, h, invalid("inputResponses is not an object, or too large")
 	}
 	theirs := answers.Map(func(key string, v jsontext.Value) jsontext.Value {
-		if _, ours := x.g.ring.Open(seal.RequestID, binding, key); ours && h == nil {
+		if _, ours := x.g.o.Ring.Open(seal.RequestID, binding, key); ours && h == nil {
 			return nil
 		}
 		return v

@@ -1,4 +1,4 @@
-package mcp
+package gate
 
 import (
 	"context"
@@ -96,7 +96,7 @@ func (x *exchange) hearAll(ctx context.Context) {
 func (x *exchange) hearOnce(ctx context.Context) {
 	session, stream, err := x.openFor(ctx)
 	if err != nil {
-		x.g.log.Info("the server has no stream of its own", "server", x.link.server.name, "why", err)
+		x.g.o.Logger.Info("the server has no stream of its own", "server", x.link.server.Name, "why", err)
 		return
 	}
 	defer stream.Close()
@@ -116,7 +116,7 @@ func (x *exchange) hearOnce(ctx context.Context) {
 			if isChange(m.Method) || m.Method == "notifications/message" {
 				_ = x.reply.Interim(era.Notification(m, session.Era(), era.Legacy, rpc.ID{}))
 			} else {
-				x.link.server.dropped("notification that nobody wants")
+				x.link.server.Dropped("notification that nobody wants")
 			}
 		}
 	}
@@ -160,8 +160,10 @@ func (x *exchange) listen(ctx context.Context) (rpc.Message, int) {
 		switch {
 		case err != nil:
 			return x.result(rpc.Answer(rpc.ID{}, ended(x.request.ID)))
+		case m.IsResponse() && m.Error != nil:
+			return x.result(x.translated(m, session))
 		case m.IsResponse():
-			return x.result(era.Response(x.request.Method, m, session.Era(), era.Modern))
+			return x.result(rpc.Answer(rpc.ID{}, ended(x.request.ID)))
 		case m.IsNotification():
 			x.hear(m, wants, era.Modern)
 		}
@@ -174,7 +176,7 @@ func (x *exchange) hear(m rpc.Message, w wants, from era.Era) {
 		x.link.tools.forget()
 	}
 	if !w.hear(m) {
-		x.link.server.dropped("notification that nobody wants")
+		x.link.server.Dropped("notification that nobody wants")
 		return
 	}
 	_ = x.reply.Interim(era.Notification(m, from, era.Modern, x.request.ID))
@@ -190,7 +192,7 @@ func wantsOf(params rpc.Object) (w wants) {
 	o, _ := rpc.ParseObject(params.Get("notifications"))
 	yes := func(name string) bool { return o.Get(name).Kind() == 't' }
 	w.tools, w.prompts, w.resources = yes("toolsListChanged"), yes("promptsListChanged"), yes("resourcesListChanged")
-	uris, _ := elements(o.Get("resourceSubscriptions"))
+	uris, _ := rpc.Elements(o.Get("resourceSubscriptions"))
 	for _, v := range uris {
 		if s, err := jsontext.AppendUnquote(nil, v); err == nil && v.Kind() == '"' {
 			w.uris = append(w.uris, string(s))

@@ -1,4 +1,4 @@
-package mcp
+package gate
 
 import (
 	"context"
@@ -27,9 +27,9 @@ func (x *exchange) listTools(ctx context.Context) (rpc.Message, int) {
 	}
 	items := make([]ask.Item, len(listed.tools))
 	for i, t := range listed.tools {
-		items[i] = ask.Item{Tool: t.Tool, Server: x.link.server.name}
+		items[i] = ask.Item{Tool: t.Tool, Server: x.link.server.Name}
 	}
-	keep, refused := x.g.asker.Filter(ctx, x.operation(), items)
+	keep, refused := x.g.o.Asker.Filter(ctx, x.operation(), items)
 	if refused != nil {
 		return x.refused(refused)
 	}
@@ -39,14 +39,14 @@ func (x *exchange) listTools(ctx context.Context) (rpc.Message, int) {
 			shown = append(shown, t.Definition)
 		}
 	}
-	response := rpc.Answer(rpc.ID{}, listed.rest.With("tools", array(shown)).Value())
-	return x.listed(era.Response("tools/list", response, listed.era, x.client.era))
+	response := rpc.Answer(rpc.ID{}, listed.rest.With("tools", rpc.Array(shown)).Value())
+	return x.listed(x.translated(response, listed.of))
 }
 
 // listed is a list as it leaves. It is for this client alone, and for as long as the operator says.
 func (x *exchange) listed(m rpc.Message) (rpc.Message, int) {
-	if result, err := rpc.ParseObject(m.Result); err == nil && x.client.era == era.Modern && x.g.settings.ListTTL > 0 {
-		m.Result = result.With("ttlMs", jsontext.Value(strconv.FormatInt(x.g.settings.ListTTL.Milliseconds(), 10))).Value()
+	if result, err := rpc.ParseObject(m.Result); err == nil && x.client.era == era.Modern && x.g.o.ListTTL > 0 {
+		m.Result = result.With("ttlMs", jsontext.Value(strconv.FormatInt(x.g.o.ListTTL.Milliseconds(), 10))).Value()
 	}
 	return x.result(m)
 }
@@ -60,9 +60,9 @@ var lists = map[string]struct{ member, id string }{
 
 // listOther answers with a page of the server's, without what the client may not use.
 func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
-	params, binding := x.params, []byte(x.who.Key+"\x00"+x.link.server.name+"\x00"+x.request.Method)
+	params, binding := x.params, []byte(x.who.Key+"\x00"+x.link.server.Name+"\x00"+x.request.Method)
 	if params.Get("cursor") != nil {
-		cursor, ok := x.g.ring.Open(seal.Cursor, binding, params.GetString("cursor"))
+		cursor, ok := x.g.o.Ring.Open(seal.Cursor, binding, params.GetString("cursor"))
 		if !ok {
 			return x.refused(invalid("cursor is none of ours; begin without it"))
 		}
@@ -77,7 +77,7 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 	}
 	of := lists[x.request.Method]
 	result, err := rpc.ParseObject(response.Result)
-	values, err2 := elements(result.Get(of.member))
+	values, err2 := rpc.Elements(result.Get(of.member))
 	if err != nil || err2 != nil {
 		return x.refused(ambiguous("the server's list is no list"))
 	}
@@ -85,10 +85,10 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 	for _, v := range values {
 		o, err := rpc.ParseObject(v)
 		if id := o.GetString(of.id); err == nil && id != "" {
-			items, known = append(items, ask.Item{ID: id, Server: x.link.server.name}), append(known, v)
+			items, known = append(items, ask.Item{ID: id, Server: x.link.server.Name}), append(known, v)
 		}
 	}
-	keep, refused := x.g.asker.Filter(ctx, x.operation(), items)
+	keep, refused := x.g.o.Asker.Filter(ctx, x.operation(), items)
 	if refused != nil {
 		return x.refused(refused)
 	}
@@ -98,9 +98,9 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 			shown = append(shown, v)
 		}
 	}
-	result = result.With(of.member, array(shown))
+	result = result.With(of.member, rpc.Array(shown))
 	if next := result.GetString("nextCursor"); next != "" {
-		cursor, err := x.g.ring.Seal(seal.Cursor, binding, []byte(next))
+		cursor, err := x.g.o.Ring.Seal(seal.Cursor, binding, []byte(next))
 		if err != nil {
 			return x.refused(unsealed(err))
 		}
@@ -110,22 +110,10 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 	return x.listed(response)
 }
 
-// array is a list in JSON of values as they are.
-func array(values []jsontext.Value) jsontext.Value {
-	b := jsontext.Value{'['}
-	for i, v := range values {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, v...)
-	}
-	return append(b, ']')
-}
-
 func texts(all []string) jsontext.Value {
 	values := make([]jsontext.Value, len(all))
 	for i, s := range all {
 		values[i] = rpc.String(s)
 	}
-	return array(values)
+	return rpc.Array(values)
 }
