@@ -31,8 +31,8 @@ type Limits struct {
 	Values int
 }
 
-// DefaultLimits are those that nobody needs more of.
-func DefaultLimits() Limits { return Limits{Depth: 32, ID: 256, Values: 100_000} }
+// DefaultLimits are those that nobody needs more of: a result of some MiB that is a table has room in them.
+func DefaultLimits() Limits { return Limits{Depth: 32, ID: 256, Values: 250_000} }
 
 // Respond is the one method beside notifications that a client may send without an id.
 const Respond = "authorization/respond"

@@ -21,6 +21,15 @@ func call(params string) string {
 	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`
 }
 
+// few writes some members, after others.
+func few(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"x%d":0`, i)
+	}
+	return b.String()
+}
+
 func TestParseRefuses(t *testing.T) {
 	const malformed, invalid = rpc.ParseError, rpc.InvalidRequest
 	nested := func(n int) string { return strings.Repeat(`[`, n) + strings.Repeat(`]`, n) }
@@ -120,6 +129,8 @@ func TestParseRefuses(t *testing.T) {
 		{"D41 33 deep", call(`{"a":` + nested(31) + `}`), invalid, ""},
 		{"D41 values", call(`{"a":[` + strings.Repeat("1,", 1_000_000) + `1]}`), invalid, ""},
 
+		{"D41 members of its own", `{"jsonrpc":"2.0","id":1,"method":"a"` + few(30) + `}`, invalid, ""},
+
 		// JSON-RPC
 		{"version", `{"jsonrpc":"1.0","id":1,"method":"a"}`, invalid, "1"},
 		{"no version", `{"id":1,"method":"a"}`, invalid, "1"},
@@ -177,6 +188,8 @@ func TestParseTakes(t *testing.T) {
 		"D10 numbers":        {call(`{"a":[1.0,1,1e2,0.10,-0.0,1E+2,9007199254740993,1e-400]}`), ``},
 		"D10 text":           {call(`{"uri":"file:///a/..%2fb.","b":"e\u0301","c":"é","d":"\ud83d\ude00😀\/"}`), ``},
 		"D11":                {call(`{"arguments":{"amount":18446744073709551616}}`), ``},
+		"32 members":         {`{"jsonrpc":"2.0","id":1,"method":"a"` + few(29) + `}`, `{"jsonrpc":"2.0","id":1,"method":"a"}`},
+		"a table":            {`{"jsonrpc":"2.0","id":1,"result":{"rows":[` + strings.Repeat(`{"a":1,"b":"x","c":null},`, 50_000) + `{}]}}`, ``},
 		"32 deep":            {call(`{"a":` + strings.Repeat(`[`, 30) + strings.Repeat(`]`, 30) + `}`), ``},
 		"-0 in a result":     {`{"jsonrpc":"2.0","id":1,"result":{"a":-0}}`, ``},
 		"an error":           {`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no","data":[1.0]}}`, ``},

@@ -30,6 +30,9 @@ type frame struct {
 	known, below *known
 }
 
+// mostMembers is how many members a message itself may have, known or not.
+const mostMembers = 32
+
 type scanner struct {
 	scanned
 	text   []byte
@@ -73,6 +76,9 @@ func (s *scanner) take(token jsontext.Token) *Fault {
 	kind := token.Kind()
 	if n := len(s.open); n > 0 && kind == '"' && s.open[n-1].object && !s.open[n-1].named {
 		s.name(&s.open[n-1], token)
+		if len(s.top.members) > mostMembers {
+			return &Fault{Code: InvalidRequest, Detail: fmt.Sprintf("the message has more than %d members of its own", mostMembers)}
+		}
 		return nil
 	}
 	switch kind {
