@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -34,10 +35,16 @@ func init() {
 		gatewayChild(os.Args[3], os.Args[4])
 	case "sleeper":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
-		select {}
+		linger()
 	default:
 		rawChild(kind)
 	}
+	os.Exit(0)
+}
+
+// linger is for ever, as far as a test can tell, but not after one that was cut off.
+func linger() {
+	time.Sleep(2 * time.Minute)
 	os.Exit(0)
 }
 
@@ -94,7 +101,7 @@ func rawChild(kind string) {
 		line, err := in.ReadString('\n')
 		if err != nil {
 			if kind == "stubborn" {
-				select {}
+				linger()
 			}
 			return
 		}
@@ -245,7 +252,7 @@ func callOddly(in *bufio.Reader, tool string, id, token json.RawMessage, line st
 		}
 	case "silence":
 	case "deaf":
-		select {}
+		linger()
 	case "stop":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 	case "complain":
@@ -313,5 +320,5 @@ func gatewayChild(kind, do string) {
 		_ = u.Close()
 	}
 	fmt.Println(said)
-	select {}
+	linger()
 }

@@ -26,7 +26,6 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// children.
 func TestCommandGreeting(t *testing.T) {
 	refused := "-"
 	for _, c := range []struct {
@@ -191,4 +190,3 @@ func TestCommandLooksForThePrograminThePathOfItsEnvironment(t *testing.T) {
 		}
 	}
 }
-

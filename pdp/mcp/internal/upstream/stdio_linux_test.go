@@ -106,6 +106,7 @@ func TestCommandChildDiesWithTheGateway(t *testing.T) {
 }
 
 // TestCommandLeavesNoZombiesToTheFirstProcess has a gateway that is alone in its container: all who lose their parent are its
+// children.
 func TestCommandLeavesNoZombiesToTheFirstProcess(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root makes a process the first of its own")
