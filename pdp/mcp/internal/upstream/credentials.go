@@ -11,13 +11,6 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
-// Credentials are the gateway's own for an upstream. Authorize puts them into the header of a request that is for a principal,
-// who has shown an access token that ends at expires. An error means that the request must not be sent: there are no
-// requests without a credential where one is configured. No error quotes a token or a secret.
-type Credentials interface {
-	Authorize(ctx context.Context, h http.Header, principal, token string, expires time.Time) error
-}
-
 // HeaderFile is a credential that stands in a file: one line, which is the value of a header. The file is read for each
 // request, so what is written to it counts at once.
 type HeaderFile struct {
