@@ -68,7 +68,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/mcp/internal/era", "pdp/mcp/internal/rpc", "a message of one era becomes one of the other by its bytes alone"},
 	{"pdp/mcp/internal/seal", "pdp/plainfile", "what is sealed it does not know"},
 	{"pdp/mcp/internal/identity", "evaluation pdp/server/auth", "who asks is found out without knowing what for"},
-	{"pdp/mcp/internal/upstream", "pdp/mcp/internal/era pdp/mcp/internal/rpc pdp/plainfile", "it sends what it is given: whether it may be sent, others have decided"},
+	{"pdp/mcp/internal/upstream", "pdp/mcp/internal/era pdp/mcp/internal/rpc pdp/plainfile pdp/visible", "it sends what it is given: whether it may be sent, others have decided"},
 	{"pdp/mcp/internal/ask", "evaluation evaluation/authzenclient evaluation/coaz obligations pdp/mcp/internal/era pdp/mcp/internal/identity pdp/mcp/internal/rpc", "questions and refusals are made without knowing how a message came, and where it goes"},
 	{"pdp/mcp/wire", "evaluation pdp/visible", "a gateway sends these messages from outside our server, so they know neither the server nor the store"},
 	{"pdp/visible", "", "text is made harmless without knowing for what screen"},
