@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,10 +84,11 @@ func newClock() *clock {
 func (a *authorizationServer) endpoint(t *testing.T, c *clock) upstream.TokenEndpoint {
 	t.Helper()
 	return upstream.TokenEndpoint{
-		TokenURL:   a.URL,
-		ClientFile: writeFile(t, `{"client_id":"gateway","client_secret":"client+secret"}`),
-		Timeout:    5 * time.Second,
-		Now:        c.now,
+		TokenURL:      a.URL,
+		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		ClientFile:    writeFile(t, `{"client_id":"gateway","client_secret":"client+secret"}`),
+		Timeout:       5 * time.Second,
+		Now:           c.now,
 	}
 }
 
@@ -319,13 +321,13 @@ func TestTokenEndpointLies(t *testing.T) {
 		"refusal":        {status(http.StatusBadRequest, `{"error":"invalid_target","error_description":"SECRET-subject"}`), "400, invalid_target"},
 		"own refusal":    {status(http.StatusBadRequest, `{"error":"SECRET-subject"}`), "400, no reason"},
 		"broken":         {status(http.StatusInternalServerError, "SECRET-subject"), "500, no reason"},
-		"no HTTP":        {raw("SECRET-subject\r\n\r\n"), "no HTTP"},
-		"bad header":     {raw("HTTP/1.1 200 OK\r\nSECRET-subject\r\n\r\n"), "no HTTP"},
-		"bad status":     {raw("HTTP/1.1 SECRET-subject\r\n\r\n"), "no HTTP"},
-		"cut off":        {raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{" + good), "broke off"},
-		"hangs up":       {raw(""), "broke off"},
-		"large header":   {raw("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("SECRET", 100_000) + "\r\n\r\n"), "no HTTP"},
-		"says two sizes": {raw("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: SECRET\r\n\r\n{}"), "no HTTP"},
+		"no HTTP":        {raw("SECRET-subject\r\n\r\n"), "is not HTTP"},
+		"bad header":     {raw("HTTP/1.1 200 OK\r\nSECRET-subject\r\n\r\n"), "is not HTTP"},
+		"bad status":     {raw("HTTP/1.1 SECRET-subject\r\n\r\n"), "is not HTTP"},
+		"cut off":        {raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{" + good), "EOF"},
+		"hangs up":       {raw(""), "EOF"},
+		"large header":   {raw("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("SECRET", 100_000) + "\r\n\r\n"), "is not HTTP"},
+		"says two sizes": {raw("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: SECRET\r\n\r\n{}"), "is not HTTP"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var logged bytes.Buffer
@@ -377,6 +379,11 @@ func TestTokenEndpointIsAway(t *testing.T) {
 	if got, err := authorized(newExchange(t, e), "alice", "SECRET", clock.now().Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("%q %v", got, err)
 	}
+	e.TokenURL, e.AllowNetworks = a.URL, nil
+	if got, err := authorized(newExchange(t, e), "alice", "SECRET", clock.now().Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "allow_networks") || a.asked.Load() > 0 {
+		t.Errorf("at an address that nobody allowed: %q %v", got, err)
+	}
+	e.AllowNetworks = a.endpoint(t, clock).AllowNetworks
 	secure := httptest.NewTLSServer(nil)
 	defer secure.Close()
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)

@@ -127,16 +127,21 @@ func (s *httpSession) initialize(ctx context.Context) error {
 	return s.Notify(ctx, rpc.Message{Method: "notifications/initialized"})
 }
 
-// says is what the server is told of the client.
-func (s *httpSession) says() (info, capabilities jsontext.Value) {
-	info, capabilities = s.client.Info, s.client.Capabilities
+// says is what the server is told of the client: by the client, or else by the gateway.
+func (c Client) says(name, version string) (info, capabilities jsontext.Value) {
+	info, capabilities = c.Info, c.Capabilities
 	if info == nil {
-		info = rpc.Object{}.With("name", rpc.String(s.upstream.options.Name)).With("version", rpc.String(s.upstream.options.Version)).Value()
+		info = rpc.Object{}.With("name", rpc.String(name)).With("version", rpc.String(version)).Value()
 	}
 	if capabilities == nil {
 		capabilities = jsontext.Value("{}")
 	}
 	return info, capabilities
+}
+
+// says is what this server is told of the client.
+func (s *httpSession) says() (info, capabilities jsontext.Value) {
+	return s.client.says(s.upstream.options.Name, s.upstream.options.Version)
 }
 
 // ask sends a request of a handshake, and waits for its response. An error is of the server, or errOtherEra if what

@@ -129,12 +129,13 @@ func (o *CommandOptions) speaks(e era.Era) bool {
 	return len(o.Eras) == 0 || slices.Contains(o.Eras, e)
 }
 
-// Open starts a process and greets it. After a process of the same principal failed, it waits for a while first.
+// Open starts a process and greets it. After a process of the same principal failed, it waits for a moment first, or is an
+// error until some time has passed.
 func (k *command) Open(ctx context.Context, c Client) (Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.o.Timeout)
 	defer cancel()
 	if err := k.backoff.wait(ctx, c.Principal); err != nil {
-		return nil, &Error{NotSent: true, Detail: "the server ended lately, and is not started again yet", Err: err}
+		return nil, &Error{NotSent: true, Detail: "the server failed lately, and is not started again yet", Err: err}
 	}
 	s, err := k.greet(ctx, c)
 	if err != nil {

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -26,6 +27,8 @@ const (
 	// forgetFailures is how long after its last failure a server is as good as one that never failed.
 	forgetFailures = 5 * time.Minute
 	mostFailures   = 4096
+	// mostWait is how long somebody waits for a server at most. Who would wait for longer is refused at once.
+	mostWait = 500 * time.Millisecond
 )
 
 // failed notes that a server did not start, or ended by itself.
@@ -54,9 +57,12 @@ func (b *backoff) left(principal string) time.Duration {
 	return f.last.Add(delay).Sub(now)
 }
 
-// wait waits until a server may be started for a principal.
+// wait waits until a server may be started for a principal, if that is soon.
 func (b *backoff) wait(ctx context.Context, principal string) error {
 	for left := b.left(principal); left > 0; left = b.left(principal) {
+		if left > mostWait {
+			return fmt.Errorf("it is tried again in %v", left.Round(time.Second/10))
+		}
 		timer := time.NewTimer(left)
 		select {
 		case <-timer.C:

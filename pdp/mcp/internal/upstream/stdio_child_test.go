@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -34,10 +35,16 @@ func init() {
 		gatewayChild(os.Args[3], os.Args[4])
 	case "sleeper":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
-		select {}
+		linger()
 	default:
 		rawChild(kind)
 	}
+	os.Exit(0)
+}
+
+// linger is for ever, as far as a test can tell, but not after one that was cut off.
+func linger() {
+	time.Sleep(2 * time.Minute)
 	os.Exit(0)
 }
 
@@ -94,7 +101,7 @@ func rawChild(kind string) {
 		line, err := in.ReadString('\n')
 		if err != nil {
 			if kind == "stubborn" {
-				select {}
+				linger()
 			}
 			return
 		}
@@ -129,7 +136,7 @@ func rawChild(kind string) {
 
 func say(format string, values ...any) { fmt.Printf(format+"\n", values...) }
 
-func answer(id json.RawMessage, text string) {
+func tell(id json.RawMessage, text string) {
 	quoted, _ := json.Marshal(text)
 	say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`, id, quoted)
 }
@@ -188,10 +195,10 @@ func initializeOddly(kind string, id json.RawMessage, line string) {
 func callOddly(in *bufio.Reader, tool string, id, token json.RawMessage, line string) {
 	switch tool {
 	case "line":
-		answer(id, base64.StdEncoding.EncodeToString([]byte(line)))
+		tell(id, base64.StdEncoding.EncodeToString([]byte(line)))
 	case "environ":
 		environ, _ := os.ReadFile("/proc/self/environ")
-		answer(id, string(environ))
+		tell(id, string(environ))
 	case "descriptors":
 		entries, _ := os.ReadDir("/proc/self/fd")
 		var open []string
@@ -200,15 +207,15 @@ func callOddly(in *bufio.Reader, tool string, id, token json.RawMessage, line st
 				open = append(open, to)
 			}
 		}
-		answer(id, strings.Join(open, " "))
+		tell(id, strings.Join(open, " "))
 	case "pid":
-		answer(id, fmt.Sprint(os.Getpid()))
+		tell(id, fmt.Sprint(os.Getpid()))
 	case "exit":
 		os.Exit(3)
 	case "abort":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	case "answer-and-exit":
-		answer(id, "the last words")
+		tell(id, "the last words")
 		os.Exit(0)
 	case "half":
 		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"res`, id)
@@ -217,7 +224,7 @@ func callOddly(in *bufio.Reader, tool string, id, token json.RawMessage, line st
 		_ = os.Stdout.Close()
 	case "garbage":
 		say("Server ready!\n\n{}\n[]\n{\"level\":\"info\"}\n\x00\xff")
-		answer(id, "after all")
+		tell(id, "after all")
 	case "float-id":
 		say(`{"jsonrpc":"2.0","id":%s.0,"result":{}}`, id)
 	case "batch":
@@ -232,10 +239,10 @@ func callOddly(in *bufio.Reader, tool string, id, token json.RawMessage, line st
 		say(`{"jsonrpc":"2.0","id":4711,"result":{}}`)
 		say(`{"jsonrpc":"2.0","id":"%s","result":{}}`, id)
 		say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"somebody-else","progress":1}}`)
-		answer(id, "once")
-		answer(id, "twice")
+		tell(id, "once")
+		tell(id, "twice")
 	case "long":
-		answer(id, strings.Repeat("x", 100<<10))
+		tell(id, strings.Repeat("x", 100<<10))
 	case "endless":
 		chunk := strings.Repeat("x", 64<<10)
 		for {
@@ -245,40 +252,40 @@ func callOddly(in *bufio.Reader, tool string, id, token json.RawMessage, line st
 		}
 	case "silence":
 	case "deaf":
-		select {}
+		linger()
 	case "stop":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 	case "complain":
 		for n := range 20_000 {
 			fmt.Fprintf(os.Stderr, "%d \x1b[31mred %s\n", n, strings.Repeat("y", 5000))
 		}
-		answer(id, "done")
+		tell(id, "done")
 	case "progress":
 		for range 3 {
 			say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, token)
 		}
-		answer(id, string(token))
+		tell(id, string(token))
 	case "chatter":
 		for range 5000 {
 			say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"chatter"}}`)
 		}
-		answer(id, "done")
+		tell(id, "done")
 	case "ask":
 		say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}`)
 		reply, _ := in.ReadString('\n')
-		answer(id, reply)
+		tell(id, reply)
 	case "ask-often":
 		for n := range 200 {
 			say(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{}}`, n)
 		}
-		answer(id, "asked")
+		tell(id, "asked")
 	case "ping":
 		say(`{"jsonrpc":"2.0","id":77,"method":"ping"}`)
 		reply, _ := in.ReadString('\n')
-		answer(id, reply)
+		tell(id, reply)
 	case "changed":
 		say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		answer(id, "told")
+		tell(id, "told")
 	case "fork", "fork-and-exit":
 		program := self("sleeper")
 		sleeper := exec.Command(program[0], program[1:]...)
@@ -286,12 +293,12 @@ func callOddly(in *bufio.Reader, tool string, id, token json.RawMessage, line st
 		if err := sleeper.Start(); err != nil {
 			log.Fatal(err)
 		}
-		answer(id, fmt.Sprint(sleeper.Process.Pid))
+		tell(id, fmt.Sprint(sleeper.Process.Pid))
 		if tool == "fork-and-exit" {
 			os.Exit(0)
 		}
 	default:
-		answer(id, tool)
+		tell(id, tool)
 	}
 }
 
@@ -313,5 +320,5 @@ func gatewayChild(kind, do string) {
 		_ = u.Close()
 	}
 	fmt.Println(said)
-	select {}
+	linger()
 }

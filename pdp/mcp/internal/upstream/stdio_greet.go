@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -39,6 +38,9 @@ func (k *command) greet(ctx context.Context, c Client) (*childSession, error) {
 		}
 	}
 	err = s.initialize(ctx, c)
+	if late != nil {
+		defer late.Close()
+	}
 	if err != nil && late != nil && s.answersLate(late) {
 		return s, nil
 	}
@@ -72,7 +74,7 @@ func greeted(s *childSession, err error) (*childSession, error) {
 func (s *childSession) become(e era.Era, server jsontext.Value) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.era, s.server, s.greeted = e, server, true
+	s.era, s.server = e, server
 	if e == era.Legacy && s.over == nil {
 		s.listener = s.newStream()
 		s.early = time.AfterFunc(s.o.Probe, s.nobodyListens)
@@ -82,10 +84,11 @@ func (s *childSession) become(e era.Era, server jsontext.Value) {
 // discover asks what servers of the modern era answer. It is neither modern nor an error if the server is of the legacy era,
 // as far as one can tell: late is the question if it has no answer yet.
 func (s *childSession) discover(ctx context.Context, c Client) (modern bool, late *childStream, err error) {
+	info, capabilities := c.says(s.o.Name, s.o.Version)
 	meta := rpc.Object{}.
 		With(era.MetaVersion, rpc.String(era.ModernVersions[0])).
-		With(era.MetaClient, s.clientInfo(c)).
-		With(era.MetaCapabilities, clientCapabilities(c))
+		With(era.MetaClient, info).
+		With(era.MetaCapabilities, capabilities)
 	question, err := s.begin(ctx, Request{Method: "server/discover", Params: rpc.Object{}.With("_meta", meta.Value()).Value()})
 	if err != nil {
 		return false, nil, err
@@ -119,7 +122,7 @@ func (s *childSession) answersLate(late *childStream) bool {
 // speak. The session begins if it is.
 func (s *childSession) speaksModern(m rpc.Message) (bool, error) {
 	var versions []string
-	switch code, data := errorOf(m); {
+	switch code := errorCode(m.Error); {
 	case m.Result != nil:
 		o, _ := rpc.ParseObject(m.Result)
 		versions = texts(o.Get("supportedVersions"))
@@ -127,6 +130,8 @@ func (s *childSession) speaksModern(m rpc.Message) (bool, error) {
 			return false, nil
 		}
 	case code == era.UnsupportedVersion:
+		e, _ := rpc.ParseObject(m.Error)
+		data, _ := rpc.ParseObject(e.Get("data"))
 		versions = texts(data.Get("supported"))
 	case code == era.MissingCapability, code == era.HeaderMismatch:
 		return false, &Error{Answer: m.Error, Detail: "the server refuses what every client of its era may ask"}
@@ -146,20 +151,13 @@ func (s *childSession) speaksModern(m rpc.Message) (bool, error) {
 	return false, &Error{Detail: "the server speaks no revision of MCP that the gateway speaks"}
 }
 
-// errorOf are the code and the data of an error.
-func errorOf(m rpc.Message) (code int, data rpc.Object) {
-	o, _ := rpc.ParseObject(m.Error)
-	code, _ = strconv.Atoi(string(o.Get("code")))
-	data, _ = rpc.ParseObject(o.Get("data"))
-	return code, data
-}
-
 // initialize does the handshake of the legacy era.
 func (s *childSession) initialize(ctx context.Context, c Client) error {
+	info, capabilities := c.says(s.o.Name, s.o.Version)
 	params := rpc.Object{}.
 		With("protocolVersion", rpc.String(era.LegacyVersions[0])).
-		With("capabilities", clientCapabilities(c)).
-		With("clientInfo", s.clientInfo(c))
+		With("capabilities", capabilities).
+		With("clientInfo", info)
 	question, err := s.begin(ctx, Request{Method: "initialize", Params: params.Value()})
 	if err != nil {
 		return err
@@ -179,21 +177,6 @@ func (s *childSession) initialize(ctx context.Context, c Client) error {
 	}
 	s.become(era.Legacy, m.Result)
 	return s.Notify(ctx, rpc.Message{Method: "notifications/initialized"})
-}
-
-// clientInfo and clientCapabilities are what a server is told of a client, whichever that is.
-func (s *childSession) clientInfo(c Client) jsontext.Value {
-	if c.Info == nil {
-		return rpc.Object{}.With("name", rpc.String(s.o.Name)).With("version", rpc.String(s.o.Version)).Value()
-	}
-	return c.Info
-}
-
-func clientCapabilities(c Client) jsontext.Value {
-	if c.Capabilities == nil {
-		return jsontext.Value(`{}`)
-	}
-	return c.Capabilities
 }
 
 // texts are the members of an array of strings, nil if it is none.

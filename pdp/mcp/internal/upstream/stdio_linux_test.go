@@ -34,7 +34,7 @@ func TestCommandChildHasOnlyWhatIsConfigured(t *testing.T) {
 	}
 	defer func() { _ = syscall.Close(inherited) }()
 	for _, env := range []map[string]string{nil, {"ONLY": "this = that", "EMPTY": ""}} {
-		s := open(t, newChild(t, "raw", func(o *upstream.CommandOptions) { o.Env = env }))
+		s := openChild(t, newChild(t, "raw", func(o *upstream.CommandOptions) { o.Env = env }))
 		got, err := textOf(s, "environ")
 		if err != nil {
 			t.Fatal(err)
@@ -59,7 +59,7 @@ func TestCommandEndsTheWholeGroup(t *testing.T) {
 	for _, kind := range []string{"raw", "stubborn"} {
 		t.Run(kind, func(t *testing.T) {
 			u := newChild(t, kind, func(o *upstream.CommandOptions) { o.Stop = 200 * time.Millisecond })
-			s := open(t, u)
+			s := openChild(t, u)
 			pid, err := textOf(s, "pid")
 			if err != nil {
 				t.Fatal(err)
@@ -83,7 +83,7 @@ func TestCommandEndsTheWholeGroup(t *testing.T) {
 
 func TestCommandEndsAStoppedChild(t *testing.T) {
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Stop = 100 * time.Millisecond; o.Timeout = 300 * time.Millisecond })
-	if _, err := textOf(open(t, u), "stop"); err == nil {
+	if _, err := textOf(openChild(t, u), "stop"); err == nil {
 		t.Error("it was answered")
 	}
 	if err := u.Close(); err != nil {
@@ -106,6 +106,7 @@ func TestCommandChildDiesWithTheGateway(t *testing.T) {
 }
 
 // TestCommandLeavesNoZombiesToTheFirstProcess has a gateway that is alone in its container: all who lose their parent are its
+// children.
 func TestCommandLeavesNoZombiesToTheFirstProcess(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root makes a process the first of its own")
@@ -170,7 +171,7 @@ func TestCommandLeaksNothing(t *testing.T) {
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) {
 		o.Stop, o.Timeout, o.MaxResult = 100*time.Millisecond, 2*time.Second, 64<<10
 	})
-	open(t, u).Close()
+	openChild(t, u).Close()
 	eventually(t, "the first child is gone", func() bool { return children(t, os.Getpid()) == 0 })
 	goroutines, files := runtime.NumGoroutine(), descriptors(t)
 	ways := []string{"exit", "abort", "answer-and-exit", "half", "close", "endless", "fork-and-exit", "fork", "stop", "deaf", "silence", "ask", "well", "ask-often"}

@@ -20,10 +20,9 @@ type childSession struct {
 	out *outbox
 
 	mu sync.Mutex
-	// The greeting writes these. Nobody else has the session before.
-	era     era.Era
-	server  jsontext.Value
-	greeted bool
+	// The end of the greeting writes these, before anybody else has the session. Without a server there was no such end.
+	era    era.Era
+	server jsontext.Value
 
 	last  int64 // id of the last request
 	calls map[rpc.ID]*childStream
@@ -88,7 +87,7 @@ func (s *childSession) run() (failed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.o.Logger.Info("a process of an MCP server ended", "pid", s.p.pid, "how", s.p.how, "by_itself", s.itself)
-	return s.greeted && s.itself
+	return s.server != nil && s.itself
 }
 
 // end ends the session for a reason; only the first counts. All who wait get it.
@@ -200,48 +199,5 @@ func (s *childSession) answered(id rpc.ID) {
 		delete(s.asked, id)
 		c.asking--
 		signal(c.wake)
-	}
-}
-
-// Listen is what the server says beside the answers to requests. One stream at a time listens. What the server says as soon
-// as it has been greeted waits for the first.
-func (s *childSession) Listen(ctx context.Context) (Stream, error) {
-	if s.era == era.Modern {
-		return silence{}, nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case ctx.Err() != nil:
-		return nil, &Error{NotSent: true, Detail: "the stream was given up", Err: ctx.Err()}
-	case s.over != nil:
-		return nil, &Error{NotSent: true, Gone: true, Detail: s.over.Detail, Err: s.over.Err}
-	case s.early != nil:
-		s.early.Stop()
-		s.early = nil
-	case s.listener != nil:
-		return nil, &Error{NotSent: true, Detail: "somebody listens to this session already"}
-	default:
-		s.listener = s.newStream()
-	}
-	s.listener.watch(ctx)
-	return s.listener, nil
-}
-
-// nobodyListens drops what has waited for somebody who listens.
-func (s *childSession) nobodyListens() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.early == nil || s.over != nil {
-		return
-	}
-	s.early = nil
-	c := s.listener
-	s.finish(c, nil)
-	s.refuseAll(c, rpc.MethodNotFound)
-	for _, m := range c.queue {
-		if !m.IsRequest() {
-			s.o.Dropped("nobody_listens")
-		}
 	}
 }

@@ -168,7 +168,7 @@ func (s *childSession) giveUp(c *childStream, why *Error) {
 func (s *childSession) cancel(id rpc.ID) {
 	params := append(append([]byte(`{"requestId":`), id.Text()...), '}')
 	if !s.out.putOwn(rpc.Message{Method: "notifications/cancelled", Params: params}) {
-		s.o.Dropped("cancel") // who does not read is not told
+		s.o.Dropped(DropUnread) // who does not read is not told
 	}
 }
 

@@ -74,7 +74,7 @@ func newChild(t *testing.T, kind string, change ...func(*upstream.CommandOptions
 	return child{u, dropped}
 }
 
-func open(t *testing.T, u upstream.Upstream) upstream.Session {
+func openChild(t *testing.T, u upstream.Upstream) upstream.Session {
 	t.Helper()
 	s, err := u.Open(t.Context(), upstream.Client{Principal: "alice"})
 	if err != nil {
@@ -137,7 +137,7 @@ func TestCommandSpeaksBothErasWithTheSDK(t *testing.T) {
 	for _, e := range []era.Era{era.Legacy, era.Modern} {
 		t.Run(e.String(), func(t *testing.T) {
 			u := newChild(t, "sdk", func(o *upstream.CommandOptions) { o.Eras = []era.Era{e} })
-			s := open(t, u)
+			s := openChild(t, u)
 			if s.Era() != e || !bytes.Contains(s.Server(), []byte("capabilities")) {
 				t.Fatalf("era %v, server %s", s.Era(), s.Server())
 			}
@@ -167,14 +167,14 @@ func TestCommandSpeaksBothErasWithTheSDK(t *testing.T) {
 }
 
 func TestCommandPrefersTheModernEra(t *testing.T) {
-	if s := open(t, newChild(t, "sdk")); s.Era() != era.Modern {
+	if s := openChild(t, newChild(t, "sdk")); s.Era() != era.Modern {
 		t.Errorf("era %v", s.Era())
 	}
 }
 
 func TestCommandSubscribes(t *testing.T) {
 	u := newChild(t, "sdk")
-	s := open(t, u)
+	s := openChild(t, u)
 	subscription, err := s.Send(t.Context(), upstream.Request{
 		Method: "subscriptions/listen",
 		Params: jsontext.Value(`{"notifications":{"toolsListChanged":true},"_meta":{` + modernMeta + `}}`),
@@ -212,7 +212,7 @@ func TestCommandSubscribes(t *testing.T) {
 }
 
 func TestCommandSendsTheBytes(t *testing.T) {
-	s := open(t, newChild(t, "raw"))
+	s := openChild(t, newChild(t, "raw"))
 	params := "{\"name\":\"line\",\r\n\t\"arguments\" : { \"n\":9007199254740993 , \"f\":1.0e2,\n\"s\":\"a\\u006e\\n\\r\u2028 \\ud83d\\ude00\"}}"
 	stream, err := s.Send(t.Context(), upstream.Request{Method: "tools/call", Params: jsontext.Value(params)})
 	if err != nil {
@@ -237,7 +237,7 @@ func TestCommandSendsTheBytes(t *testing.T) {
 }
 
 func TestCommandKeepsManyCallsApart(t *testing.T) {
-	s := open(t, newChild(t, "raw"))
+	s := openChild(t, newChild(t, "raw"))
 	var calls sync.WaitGroup
 	for n := range 50 {
 		calls.Go(func() {
@@ -267,7 +267,7 @@ func TestCommandKeepsManyCallsApart(t *testing.T) {
 }
 
 func TestCommandRefusesTwoCallsWithOneToken(t *testing.T) {
-	s := open(t, newChild(t, "raw"))
+	s := openChild(t, newChild(t, "raw"))
 	first, err := s.Send(t.Context(), request("silence", `"progressToken":"a"`))
 	if err != nil {
 		t.Fatal(err)
