@@ -44,8 +44,9 @@ var uses = map[string]string{toolsList: toolsCall, promptsList: promptsGet, reso
 // question that the use is asked about. Nothing is discharged and nothing is reported. Whether the list may be asked for at
 // all is a question of its own, for [Asker.Ask].
 //
-// A template of URIs is shown: which resources it leads to, nobody knows yet, and each is asked about when it is read. If an
-// operator's mapping can make no question without arguments, the item is shown.
+// Some items are shown without asking. A template of URIs: which resources it leads to, nobody knows yet, and each is asked
+// about when it is read. A tool of which an operator's mapping can make no question without arguments. And a tool of whose
+// calls its own mapping is asked alone: that is not asked when it is listed, and nothing else decides.
 func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []bool, refusal *Refusal) {
 	w := a.refuser(&op)
 	use, ok := uses[op.Method]
@@ -101,7 +102,8 @@ func (l *listing) prepare(items []Item) error {
 	}
 	for n, item := range items {
 		l.keep[n] = true
-		if l.op.Method == templatesList && strings.Contains(item.ID, "{") {
+		template := l.op.Method == templatesList && strings.Contains(item.ID, "{")
+		if template || l.asker.o.Declared == Instead && item.Tool != nil && item.Tool.declared != nil {
 			continue
 		}
 		if err := l.ask(n, item, who); err != nil {

@@ -52,6 +52,13 @@ func TestFilter(t *testing.T) {
 	if keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), nil); keep == nil || len(keep) != 0 || refusal != nil || len(s.taken()) > 0 {
 		t.Errorf("of nothing: %v, %+v", keep, refusal)
 	}
+	alone := &stage{t: t, pdp: s.pdp}
+	alone.before(s.pdp.URL, func(o *ask.Options) { o.Declared = ask.Instead })
+	own := alone.tool(declares("other", `{"evaluation":{"action":{"name":"x"},"resource":{"type":"x","id":"1"}}}`), nil)
+	keep, refusal = alone.Filter(t.Context(), request(alice(t), "tools/list", ``), []ask.Item{{Tool: own}, item("other", nil)})
+	if got := fmt.Sprint(keep); refusal != nil || got != "[true false]" {
+		t.Errorf("its own mapping instead: %s, %+v", got, refusal)
+	}
 	nobody := alice(t)
 	nobody.Claims = parsed(t, `{"client_id":"orchestrator"}`)
 	if keep, refusal := s.Filter(t.Context(), request(nobody, "prompts/list", ``), []ask.Item{{ID: "mail"}}); keep != nil || refusal == nil || refusal.Code != -32602 {
