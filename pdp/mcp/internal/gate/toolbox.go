@@ -192,7 +192,7 @@ func (g *Gateway) request(ctx context.Context, l *link, who *identity.Principal,
 		case m.IsRequest():
 			g.decline(ctx, session, m)
 		case m.IsResponse() && m.Error != nil:
-			return m, of, &upstream.Error{Detail: "the server answered " + method + " with an error", Answer: m.Error}
+			return m, of, &upstream.Error{Detail: "the server answered " + method + " with an error", Answer: era.Response(method, m, session.Era(), c.era).Error}
 		case m.IsResponse():
 			return m, session, nil
 		case isChange(m.Method):
