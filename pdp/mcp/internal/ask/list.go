@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"policy-service/evaluation"
@@ -46,7 +47,8 @@ var uses = map[string]string{toolsList: toolsCall, promptsList: promptsGet, reso
 //
 // Some items are shown without asking. A template of URIs: which resources it leads to, nobody knows yet, and each is asked
 // about when it is read. A tool of which an operator's mapping can make no question without arguments. And a tool of whose
-// calls its own mapping is asked alone: that is not asked when it is listed, and nothing else decides.
+// calls its own mapping is asked alone: that is not asked when it is listed, and nothing else decides. By the letter of the
+// binding nobody is asked about items at all.
 func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []bool, refusal *Refusal) {
 	w := a.refuser(&op)
 	use, ok := uses[op.Method]
@@ -59,6 +61,9 @@ func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []
 	pdp := a.o.PDP[cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant)]
 	if pdp == nil {
 		return nil, w.unavailable(0, "there is no client of the PDP for the tenant of the principal")
+	}
+	if a.o.Strict && a.o.Ask == COAZ {
+		return slices.Repeat([]bool{true}, len(items)), nil
 	}
 	l := listing{asker: a, op: op, use: use, keep: make([]bool, len(items))}
 	if err := l.prepare(items); err != nil {

@@ -59,6 +59,12 @@ func TestFilter(t *testing.T) {
 	if got := fmt.Sprint(keep); refusal != nil || got != "[true false]" {
 		t.Errorf("its own mapping instead: %s, %+v", got, refusal)
 	}
+	letter := &stage{t: t, pdp: s.pdp}
+	letter.before(s.pdp.URL, func(o *ask.Options) { o.Ask, o.Strict = ask.COAZ, true })
+	keep, refusal = letter.Filter(t.Context(), request(alice(t), "tools/list", ``), []ask.Item{item("other", nil), item("kept", nil)})
+	if got := fmt.Sprint(keep); refusal != nil || got != "[true true]" || len(letter.taken()) > 0 {
+		t.Errorf("by the letter: %s, %+v", got, refusal)
+	}
 	nobody := alice(t)
 	nobody.Claims = parsed(t, `{"client_id":"orchestrator"}`)
 	if keep, refusal := s.Filter(t.Context(), request(nobody, "prompts/list", ``), []ask.Item{{ID: "mail"}}); keep != nil || refusal == nil || refusal.Code != -32602 {

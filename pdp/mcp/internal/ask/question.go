@@ -11,7 +11,7 @@ import (
 
 // question is what the PDP is asked in one message.
 type question struct {
-	// whole says that we wrote it, and that all of a call is in it, so that people can approve the very call.
+	// whole says that it is trusted, and that all of a call is in it, so that people can approve the very call.
 	whole    bool
 	requests []evaluation.Request
 	// body is the text that is sent instead of requests, as it stands; nil if there is none. api is where it goes.
@@ -150,7 +150,13 @@ func (a *Asker) operatorQuestions(op *Operation, params *parameters, m *coaz.Map
 	if err != nil {
 		return nil, err
 	}
-	return asWritten(asked), nil
+	questions := asWritten(asked)
+	arguments, given := all.Get("arguments")
+	if op.Method == toolsCall && given && len(questions) == 1 && len(asked.Requests) == 1 {
+		inside, _ := asked.Requests[0].Context.Get("arguments")
+		questions[0].whole = inside.Equal(arguments)
+	}
+	return questions, nil
 }
 
 // bindingQuestions are the binding's. By its letter nothing is added; otherwise the arguments of a call are, and for which

@@ -215,6 +215,15 @@ func TestApprovalRequired(t *testing.T) {
 	if !strings.Contains(got, `"arguments":{},"requester":"bob"`) {
 		t.Error(got)
 	}
+	for context, asks := range map[string]bool{`{"arguments":"$params.arguments"}`: true, `{"arguments":{"a":1}}`: false, `{"more":"$params.arguments"}`: false, `{}`: false} {
+		s.before(s.pdp.URL, func(o *ask.Options) {
+			o.Mappings = mapped(t, map[string]string{"tools/call": `{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"x"},"resource":{"type":"tool","id":"jira-server-1:a"},"context":` + context + `}}`})
+		})
+		got, refusal := s.outcome(s.call(alice(t), s.tool(plainTool, nil), `{"a":2,"b":null}`))
+		if refusal == nil || refusal.Code != -32001 || strings.Contains(got, `"requester":"alice"`) != asks {
+			t.Errorf("a mapping with %s: %s", context, got)
+		}
+	}
 	// By the letter of the binding the arguments are not in the question, and an approval would be for any.
 	if got, _ := strict.outcome(strict.call(alice(t), tool, `{}`)); strings.Contains(got, "authorizationRequest") || !strings.Contains(got, "-32001") {
 		t.Error(got)
