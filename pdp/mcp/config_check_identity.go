@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/server/auth"
 )
 
@@ -28,7 +29,7 @@ func (i IdentityConfig) check(m *mistakes, c *Config) {
 			m.add(fmt.Sprintf("identity.issuers[%d]", n), "identity.issuers[%d]: %w", n, err)
 		}
 	}
-	if n, err := apart(i.Issuers, c.PDP.Tenant); err != nil {
+	if n, err := identity.Apart(c.identityOptions()); err != nil {
 		m.add(fmt.Sprintf("identity.issuers[%d]", n), "identity.issuers[%d]: %w", n, err)
 	}
 }
@@ -50,31 +51,6 @@ func (i IssuerConfig) check() error {
 		}
 	}
 	return nil
-}
-
-// apart is the index of the first issuer whose people could be taken for those of another, with what to do about it. Two
-// issuers give the same sub to different people, and policies must be able to tell.
-func apart(issuers []IssuerConfig, tenant string) (int, error) {
-	for n, one := range issuers {
-		for _, other := range issuers[:n] {
-			switch {
-			case one.Issuer == other.Issuer:
-				return n, errors.New("one before has the same issuer; delete one of them")
-			case orElse(one.Tenant, tenant) != orElse(other.Tenant, tenant):
-			case orElse(one.SubjectType, "user") != orElse(other.SubjectType, "user"):
-			case strings.HasPrefix(one.IDPrefix, other.IDPrefix) || strings.HasPrefix(other.IDPrefix, one.IDPrefix):
-				return n, errors.New("policies could not tell its people from those of one before; give it a tenant, a subject_type or an id_prefix of its own, and no prefix may begin with another")
-			}
-		}
-	}
-	return 0, nil
-}
-
-func orElse(text, usual string) string {
-	if text == "" {
-		return usual
-	}
-	return text
 }
 
 func sortedNames[V any](of map[string]V) []string {

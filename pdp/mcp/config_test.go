@@ -45,7 +45,7 @@ pdp:
 identity:
   issuers:
     - {issuer: "https://idp.example.com", audience: gateway, algorithms: [ES256, RS256], jwks_refresh: 1m}
-    - {issuer: "urn:other", algorithms: [EdDSA], jwks_file: keys.json, tenant: other, subject_type: member, id_prefix: "o:"}
+    - {issuer: "urn:other", algorithms: [EdDSA], jwks_file: keys.json, tenant: other, subject_type: member, agent_type: bot, id_prefix: "o:"}
   subject_claim: /act/sub
   agent_claim: azp
   properties: [roles]
@@ -159,9 +159,9 @@ func TestConfigRefuses(t *testing.T) {
 		"issuer in the clear":     {"{static: {sub: me}}", "{issuers: [{issuer: http://i.example, algorithms: [ES256]}]}", ":3:22: identity.issuers[0]: issuer is reached without TLS"},
 		"no algorithm":            {"{static: {sub: me}}", "{issuers: [{issuer: https://i}]}", "identity.issuers[0]: algorithms is missing"},
 		"symmetric":               {"{static: {sub: me}}", "{issuers: [{issuer: https://i, algorithms: [HS256]}]}", ":3:55: identity.issuers[0].algorithms[0] is not one of: RS256"},
-		"one sub, two people":     {"{static: {sub: me}}", "{issuers: [{issuer: https://i, algorithms: [ES256]}, {issuer: https://j, algorithms: [ES256]}]}", ":3:64: identity.issuers[1]: policies could not tell its people"},
-		"prefix of a prefix":      {"{static: {sub: me}}", "{issuers: [{issuer: https://i, algorithms: [ES256], id_prefix: a}, {issuer: https://j, algorithms: [ES256], id_prefix: ab}]}", "policies could not tell its people"},
-		"a tenant like the other": {"{static: {sub: me}}", "{issuers: [{issuer: https://i, algorithms: [ES256], tenant: default}, {issuer: https://j, algorithms: [ES256]}]}", "policies could not tell its people"},
+		"one sub, two people":     {"{static: {sub: me}}", "{issuers: [{issuer: https://i, algorithms: [ES256]}, {issuer: https://j, algorithms: [ES256]}]}", ":3:64: identity.issuers[1]: one before could name the same person"},
+		"prefix of a prefix":      {"{static: {sub: me}}", "{issuers: [{issuer: https://i, algorithms: [ES256], id_prefix: a}, {issuer: https://j, algorithms: [ES256], id_prefix: ab}]}", "one before could name the same person"},
+		"a tenant like the other": {"{static: {sub: me}}", "{issuers: [{issuer: https://i, algorithms: [ES256], tenant: default}, {issuer: https://j, algorithms: [ES256]}]}", "one before could name the same person"},
 		"subject claim":           {"{static: {sub: me}}", "{static: {sub: me}, subject_claim: /a~x}", ":3:46: identity.subject_claim is no claim"},
 		"resource fragment":       {"http://127.0.0.1:8181/mcp", "'http://127.0.0.1:8181/mcp#x'", ":1:11: resource has a fragment"},
 		"resource relative":       {"http://127.0.0.1:8181/mcp", "/mcp", ":1:11: resource is no absolute URL"},

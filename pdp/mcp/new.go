@@ -119,21 +119,14 @@ func (d Deps) withDefaults() Deps {
 }
 
 func newIdentity(c Config, d Deps) (*identity.Identity, error) {
-	o := identity.Options{
-		Resource: c.Resource, Name: ownName, SubjectClaim: c.Identity.SubjectClaim, AgentClaim: c.Identity.AgentClaim,
-		DefaultTenant: c.PDP.Tenant, Scopes: c.Identity.Scopes, Now: d.Now, Logger: d.Logger,
-		Private: auth.IsLoopbackName(gate.Hostname(c.Listen)),
-	}
-	for _, i := range c.Identity.Issuers {
-		o.Issuers = append(o.Issuers, identity.Issuer{
-			Issuer: i.Issuer, Audience: i.Audience, Algorithms: i.Algorithms, JWKSFile: i.JWKSFile, JWKSRefresh: i.JWKSRefresh,
-			Tenant: i.Tenant, SubjectType: i.SubjectType, IDPrefix: i.IDPrefix,
-		})
-	}
+	o := c.identityOptions()
+	o.Now, o.Logger = d.Now, d.Logger
 	if s := c.Identity.Static; s != nil {
 		claims := map[string]any{"sub": s.Sub}
-		if s.ClientID != "" {
-			claims["client_id"] = s.ClientID
+		for name, v := range map[string]string{"client_id": s.ClientID, "iss": s.Issuer} {
+			if v != "" {
+				claims[name] = v
+			}
 		}
 		var err error
 		if o.Static, err = evaluation.NewObject(claims); err != nil {
@@ -141,6 +134,20 @@ func newIdentity(c Config, d Deps) (*identity.Identity, error) {
 		}
 	}
 	return identity.New(o)
+}
+
+func (c Config) identityOptions() identity.Options {
+	o := identity.Options{
+		Resource: c.Resource, Name: ownName, SubjectClaim: c.Identity.SubjectClaim, AgentClaim: c.Identity.AgentClaim,
+		DefaultTenant: c.PDP.Tenant, Scopes: c.Identity.Scopes, Private: auth.IsLoopbackName(gate.Hostname(c.Listen)),
+	}
+	for _, i := range c.Identity.Issuers {
+		o.Issuers = append(o.Issuers, identity.Issuer{
+			Issuer: i.Issuer, Audience: i.Audience, Algorithms: i.Algorithms, JWKSFile: i.JWKSFile, JWKSRefresh: i.JWKSRefresh,
+			Tenant: i.Tenant, SubjectType: i.SubjectType, AgentType: i.AgentType, IDPrefix: i.IDPrefix,
+		})
+	}
+	return o
 }
 
 func newAsker(c Config, d Deps) (*ask.Asker, error) {
