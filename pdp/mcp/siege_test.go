@@ -250,10 +250,10 @@ func (v *visitor) try(ctx context.Context, verb, body string, headers ...string)
 		switch name, value := headers[i], headers[i+1]; {
 		case strings.EqualFold(name, "host"):
 			r.Host = value
-		case value == "":
-			r.Header.Del(name)
 		case strings.HasPrefix(name, "+"):
 			r.Header.Add(name[1:], value)
+		case value == "":
+			r.Header.Del(name)
 		default:
 			r.Header.Set(name, value)
 		}
