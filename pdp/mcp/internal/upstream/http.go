@@ -108,7 +108,7 @@ func (u *httpUpstream) Open(ctx context.Context, c Client) (Session, error) {
 	u.mu.Unlock()
 	defer u.behind.Done()
 	s := newHTTPSession(u, c)
-	ctx, cancel := context.WithTimeout(ctx, u.options.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, u.options.Timeout, errSlow)
 	defer cancel()
 	defer context.AfterFunc(u.ctx, cancel)()
 	if err := u.agree(ctx, s); err != nil {
