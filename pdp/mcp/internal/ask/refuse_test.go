@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -172,7 +173,11 @@ func TestUnmapped(t *testing.T) {
 }
 
 func acting(t *testing.T, depth int) evaluation.Object {
-	return parsed(t, `{"sub":"alice"`+strings.Repeat(`,"act":{"sub":"x"`, depth)+strings.Repeat(`}`, depth)+`}`)
+	text := `{"sub":"alice"`
+	for n := range depth {
+		text += `,"act":{"sub":"x` + strconv.Itoa(n) + `"`
+	}
+	return parsed(t, text+strings.Repeat(`}`, depth)+`}`)
 }
 
 // Names that there are none of are refused alike, whatever the reason, and nothing is asked.

@@ -1,8 +1,8 @@
 package ask
 
 import (
-	"cmp"
 	"errors"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -26,14 +26,17 @@ type speaker struct {
 // speaker reads who a request is for, and what its client says about it.
 func (a *Asker) speaker(p *identity.Principal, params *parameters) (s speaker, err error) {
 	s.subject = evaluation.Entity{Type: p.User.Type, ID: p.User.ID}
-	chain, err := actors(p)
+	chain, err := p.OnBehalfOf()
 	if err != nil {
 		return s, err
 	}
+	if len(chain) > mostActors {
+		return s, errors.New("the token's claim act names too many actors")
+	}
 	if p.Agent.ID != "" {
 		s.subject.Type, s.subject.ID = p.Agent.Type, p.Agent.ID
-		if alone := p.Person == "" && p.User.ID == p.Agent.ID; p.User.ID != "" && !alone {
-			chain = append(chain, p.User)
+		if p.Person == "" && p.User.ID == p.Agent.ID { // the agent acts for itself
+			chain = slices.DeleteFunc(chain, func(e identity.Entity) bool { return e == p.User })
 		}
 	}
 	if s.subject.ID == "" || s.subject.Type == "" {
@@ -110,25 +113,8 @@ func reserved(name string) bool {
 	return evaluation.Protocol(name)
 }
 
-// mostActors bounds how many a token says were between the person and the agent.
-const mostActors = 8
-
-// actors are those that the claim act names, the latest first, but for the agent itself.
-func actors(p *identity.Principal) (chain []identity.Entity, err error) {
-	typ := cmp.Or(p.Agent.Type, "agent")
-	act, given := p.Claims.Get("act")
-	for given {
-		id, _ := act.Object().Get("sub")
-		if id.Kind() != evaluation.String || id.Text() == "" || len(chain) == mostActors {
-			return nil, errors.New("the token's claim act does not have a form from which it is clear who acts")
-		}
-		if id.Text() != p.Agent.ID {
-			chain = append(chain, identity.Entity{Type: typ, ID: id.Text()})
-		}
-		act, given = act.Object().Get("act")
-	}
-	return chain, nil
-}
+// mostActors bounds how many stand behind a question.
+const mostActors = 9
 
 // object is the context of one of our own questions: what the speaker says, and the arguments of a call where there are some.
 func (s speaker) object(arguments jsontext.Value) (evaluation.Object, error) {
