@@ -2,7 +2,12 @@
 // is every revision with an initialize handshake (2025-11-25 and before); modern is every one that says on each request
 // what the handshake said once (2026-07-28).
 //
-// Begin with [Era]. The package is pure: it keeps nothing and sends nothing, and knows no principal and no policy.
+// Begin with [Era]. On the way to a server: [CheckHeaders] and [CheckParamHeaders] hold what a client says in headers
+// against what it sends, [ToModern] and [ParamHeaders] write what a modern server wants to see. On the way back:
+// [Response], [Notification], [Asked], [Initialized] and [Discovered] make of what a server sends what its client
+// understands, without what a server of the other era must not say. What they do not name keeps its bytes.
+//
+// The package is pure: it keeps nothing and sends nothing, and knows no principal and no policy.
 package era
 
 import "slices"
@@ -48,9 +53,18 @@ const (
 	MetaSubscription = MetaPrefix + "subscriptionId"
 )
 
-// Codes that MCP 2026-07-28 has for what went wrong with a request as such.
+// Codes that MCP 2026-07-28 has for what went wrong with a request as such. It keeps all that follow until -32099 for
+// itself.
 const (
 	HeaderMismatch     = -32020
 	MissingCapability  = -32021
 	UnsupportedVersion = -32022
+
+	lastReserved = -32099
+)
+
+// Codes of the legacy era, which the modern era must not send.
+const (
+	ResourceNotFound = -32002
+	URLRequired      = -32042
 )

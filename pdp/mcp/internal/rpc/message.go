@@ -59,8 +59,8 @@ func (m Message) Append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// ID is the id of a request, as its sender wrote it: 1 and "1" are two, and 9007199254740993 stays what it is. IDs can be
-// compared. The zero ID is none.
+// ID is the id of a request: 1 and "1" are two, and 9007199254740993 stays what it is. IDs can be compared: an id that is
+// written with escapes is the same as one without. The zero ID is none.
 type ID struct{ text string }
 
 // IntID is a number as an id.
@@ -94,34 +94,3 @@ func Answer(id ID, result jsontext.Value) Message { return Message{ID: id, Resul
 
 // Failure is the response to a request that did not. A zero id is that of a message that could not be read.
 func Failure(id ID, e Error) Message { return Message{ID: id, Error: e.Value()} }
-
-// Error is the error member of a response.
-type Error struct {
-	Code    int
-	Message string
-	// Data is nil if there are none.
-	Data jsontext.Value
-}
-
-// The codes of JSON-RPC.
-const (
-	ParseError     = -32700
-	InvalidRequest = -32600
-	MethodNotFound = -32601
-	InvalidParams  = -32602
-	InternalError  = -32603
-)
-
-// Value is the error in JSON.
-func (e Error) Value() jsontext.Value {
-	b := strconv.AppendInt([]byte(`{"code":`), int64(e.Code), 10)
-	b = append(b, `,"message":`...)
-	b, err := jsontext.AppendQuote(b, e.Message)
-	if err != nil { // it is not UTF-8, and what is wrong is replaced
-		b = append([]byte(nil), b...)
-	}
-	if e.Data != nil {
-		b = append(append(b, `,"data":`...), e.Data...)
-	}
-	return append(b, '}')
-}

@@ -1,8 +1,9 @@
 package rpc
 
 import (
-	"bytes"
 	"errors"
+	"io"
+	"iter"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -10,7 +11,13 @@ import (
 
 // Object is a JSON object in which each member has the bytes it came with, in the order it came in. The zero Object is
 // empty.
-type Object struct{ members []member }
+//
+// Looking a member up costs the same however many there are. A change costs a copy of the list of members, not of their
+// values: who changes as many members as a sender likes uses [Object.Map] or [Collect], which go through them once.
+type Object struct {
+	members []member
+	places  map[string]int // nil for few members, which are found without
+}
 
 type member struct {
 	quoted []byte // the name, as it was written
@@ -18,42 +25,77 @@ type member struct {
 	value  jsontext.Value
 }
 
-var errNoObject = errors.New("not an object")
+// few is how many members are looked through one by one.
+const few = 16
 
-// ParseObject reads the members of an object. It is an error if v is none, or if it has a member twice.
-func ParseObject(v jsontext.Value) (o Object, err error) {
-	d := jsontext.NewDecoder(bytes.NewReader(v))
-	if d.PeekKind() != '{' {
-		return o, errNoObject
+var (
+	errNoObject = errors.New("not an object")
+	errFollows  = errors.New("something follows the value")
+)
+
+// ParseObject reads the members of an object. It is an error if v is none, or has a member twice at any depth. The object
+// has slices of v, which nobody may change from then on.
+func ParseObject(v jsontext.Value) (Object, error) {
+	in := decode(v)
+	defer in.done(v)
+	if in.PeekKind() != '{' {
+		return Object{}, errNoObject
 	}
-	if _, err := d.ReadToken(); err != nil {
-		return o, err
+	if _, err := in.ReadToken(); err != nil {
+		return Object{}, err
 	}
-	for d.PeekKind() == '"' {
-		quoted, err := d.ReadValue()
+	members := make([]member, 0, 8)
+	for in.PeekKind() == '"' {
+		quoted, err := in.ReadValue()
 		if err != nil {
 			return Object{}, err
 		}
-		m := member{quoted: bytes.Clone(quoted)}
+		m := member{quoted: slices.Clip(quoted)}
 		name, err := jsontext.AppendUnquote(nil, m.quoted)
 		if err != nil {
 			return Object{}, err
 		}
 		m.name = string(name)
-		value, err := d.ReadValue()
+		value, err := in.ReadValue()
 		if err != nil {
 			return Object{}, err
 		}
-		m.value = bytes.Clone(value)
-		o.members = append(o.members, m)
+		m.value = slices.Clip(value)
+		members = append(members, m)
 	}
-	if _, err := d.ReadToken(); err != nil {
+	if _, err := in.ReadToken(); err != nil {
 		return Object{}, err
 	}
-	return o, nil
+	if _, err := in.ReadToken(); err != io.EOF {
+		return Object{}, errFollows
+	}
+	return newObject(members), nil
+}
+
+func newObject(members []member) Object {
+	o := Object{members: members}
+	o.reindex()
+	return o
+}
+
+func (o *Object) reindex() {
+	o.places = nil
+	if len(o.members) <= few {
+		return
+	}
+	o.places = make(map[string]int, len(o.members))
+	for i, m := range o.members {
+		o.places[m.name] = i
+	}
 }
 
 func (o Object) index(name string) int {
+	if o.places != nil {
+		if i, ok := o.places[name]; ok {
+			return i
+		}
+		return -1
+	}
 	return slices.IndexFunc(o.members, func(m member) bool { return m.name == name })
 }
 
@@ -78,6 +120,12 @@ func (o Object) GetString(name string) string {
 	return string(s)
 }
 
+// GetObject is a member that is an object, the empty one if it is none.
+func (o Object) GetObject(name string) Object {
+	inner, _ := ParseObject(o.Get(name))
+	return inner
+}
+
 // Members are the names and values in their order.
 func (o Object) Members(yield func(string, jsontext.Value) bool) {
 	for _, m := range o.members {
@@ -92,18 +140,49 @@ func (o Object) Len() int { return len(o.members) }
 
 // With is o with a member changed in its place, or added as the last. O stays as it is.
 func (o Object) With(name string, v jsontext.Value) Object {
-	members := slices.Clone(o.members)
 	if i := o.index(name); i >= 0 {
+		members := slices.Clone(o.members)
 		members[i].value = v
-		return Object{members}
+		return Object{members, o.places} // the places are the same, and nobody changes them
 	}
+	return newObject(append(slices.Clip(o.members), newMember(name, v)))
+}
+
+func newMember(name string, v jsontext.Value) member {
 	quoted, _ := jsontext.AppendQuote(nil, name)
-	return Object{append(members, member{quoted, name, v})}
+	return member{quoted, name, v}
 }
 
 // Without is o without the members whose name drop reports. O stays as it is.
 func (o Object) Without(drop func(name string) bool) Object {
-	return Object{slices.DeleteFunc(slices.Clone(o.members), func(m member) bool { return drop(m.name) })}
+	if !slices.ContainsFunc(o.members, func(m member) bool { return drop(m.name) }) {
+		return o
+	}
+	return newObject(slices.DeleteFunc(slices.Clone(o.members), func(m member) bool { return drop(m.name) }))
+}
+
+// Map is o with each value changed as f says. A member whose value becomes nil goes away. O stays as it is.
+func (o Object) Map(f func(name string, v jsontext.Value) jsontext.Value) Object {
+	members := slices.Clone(o.members)
+	for i := range members {
+		members[i].value = f(members[i].name, members[i].value)
+	}
+	return newObject(slices.DeleteFunc(members, func(m member) bool { return m.value == nil }))
+}
+
+// Collect makes an object of members. Of members with one name the last counts.
+func Collect(all iter.Seq2[string, jsontext.Value]) Object {
+	var members []member
+	places := map[string]int{}
+	for name, v := range all {
+		if i, ok := places[name]; ok {
+			members[i].value = v
+			continue
+		}
+		places[name] = len(members)
+		members = append(members, newMember(name, v))
+	}
+	return newObject(members)
 }
 
 // Value is the object in JSON.

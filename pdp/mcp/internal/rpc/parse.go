@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -20,60 +21,127 @@ func (f *Fault) Error() string { return f.Detail }
 // Failure is the response that says so.
 func (f *Fault) Failure() Message { return Failure(f.ID, Error{Code: f.Code, Message: f.Detail}) }
 
-// Limits bound what a message may cost.
+// Limits bound what a message may cost. The size of its text is for who reads it.
 type Limits struct {
 	// Depth is how deep containers may nest; the message itself is the first.
 	Depth int
 	// ID is the greatest size of an id in bytes, as it is written.
 	ID int
+	// Values is the greatest number of values in a message, containers included.
+	Values int
 }
 
-// DefaultLimits are those that nobody needs more of.
-func DefaultLimits() Limits { return Limits{Depth: 32, ID: 256} }
+// DefaultLimits are those that nobody needs more of: a result of some MiB that is a table has room in them.
+func DefaultLimits() Limits { return Limits{Depth: 32, ID: 256, Values: 250_000} }
 
-// Parse reads a text that is one message, and nothing else.
+// Respond is the one method beside notifications that a client may send without an id.
+const Respond = "authorization/respond"
+
+// Parse reads a text that is one message, and nothing else. The message has slices of text, which nobody may change from
+// then on.
+//
+// What is refused is what two readers could read differently: a member twice, at any depth and however it is escaped; what
+// is no UTF-8, also as an escape; a number beyond a double, and -0 on its way to a server; a known member in another case;
+// an id that not everybody keeps, or null; a request without an id, which is a notification to some; anything before or after the
+// message; several messages in an array.
 func Parse(text []byte, limits Limits) (Message, *Fault) {
-	var m Message
-	o, err := ParseObject(text)
-	if err != nil || !jsontext.Value(text).IsValid() {
-		if jsontext.Value(text).Kind() == '[' {
-			return m, &Fault{Code: InvalidRequest, Detail: "batches are not taken; send one message"}
-		}
-		return m, &Fault{Code: ParseError, Detail: "this is not one JSON object without ambiguities"}
+	s, fault := scan(text, limits)
+	if fault != nil {
+		return Message{}, fault
 	}
-	if id := o.Get("id"); id != nil {
-		if !exact(id, limits) {
-			return m, &Fault{Code: InvalidRequest, Detail: "the id is neither a string nor an integer, or it is too long"}
-		}
-		m.ID = ID{string(id)}
-	}
-	m.Method, m.Params, m.Result, m.Error = o.GetString("method"), o.Get("params"), o.Get("result"), o.Get("error")
-	switch {
-	case o.GetString("jsonrpc") != "2.0":
-		return m, &Fault{ID: m.ID, Code: InvalidRequest, Detail: `the message is not of JSON-RPC "2.0"`}
-	case (m.Method != "") == (m.Result != nil || m.Error != nil), m.Result != nil && m.Error != nil:
-		return m, &Fault{ID: m.ID, Code: InvalidRequest, Detail: "a message has either a method, or a result, or an error"}
-	case m.Params != nil && m.Params.Kind() != '{':
-		return m, &Fault{ID: m.ID, Code: InvalidRequest, Detail: "params is not an object"}
-	case m.IsNotification() && !strings.HasPrefix(m.Method, "notifications/"):
-		return m, &Fault{Code: InvalidRequest, Detail: "a request has an id"}
-	case m.IsResponse() && m.ID.IsZero():
-		return m, &Fault{Code: InvalidRequest, Detail: "a response has the id of its request"}
+	m, detail := s.message(limits)
+	if detail != "" {
+		return Message{}, &Fault{ID: m.ID, Code: InvalidRequest, Detail: detail}
 	}
 	return m, nil
 }
 
-// exact reports whether an id is one that comes back as it was sent.
-func exact(id jsontext.Value, limits Limits) bool {
-	if len(id) > limits.ID {
-		return false
+// message makes a message of its members. Detail says what is wrong with it; "" is nothing.
+func (s *scanned) message(limits Limits) (m Message, detail string) {
+	id := s.top.Get("id")
+	m.Params, m.Result, m.Error = s.top.Get("params"), s.top.Get("result"), s.top.Get("error")
+	if id != nil {
+		var ok bool
+		if m.ID, ok = readID(id, limits.ID); !ok {
+			return m, fmt.Sprintf("the id is neither a string nor an integer of 64 bits, or it has more than %d bytes", limits.ID)
+		}
 	}
-	switch id.Kind() {
+	method := s.top.Get("method")
+	m.Method = s.top.GetString("method")
+	switch {
+	case s.top.GetString("jsonrpc") != "2.0":
+		return m, `the message is not of JSON-RPC "2.0"`
+	case s.misspelt:
+		return m, "a member is spelt in another case than JSON-RPC or MCP has it"
+	case method != nil && m.Method == "":
+		return m, "the method is not a string, or it is empty"
+	case count(method, m.Result, m.Error) != 1:
+		return m, "a message has either a method, or a result, or an error"
+	case method != nil:
+		return m, m.wrongRequest(s.negativeZero)
+	}
+	return m, m.wrongResponse()
+}
+
+func (m Message) wrongRequest(negativeZero bool) string {
+	notification := strings.HasPrefix(m.Method, "notifications/")
+	switch {
+	case m.Params != nil && m.Params.Kind() != '{':
+		return "params is not an object"
+	case m.ID.IsZero() && !notification && m.Method != Respond:
+		return "a request has an id"
+	case !m.ID.IsZero() && notification:
+		return "a notification has no id"
+	case negativeZero:
+		return "a number is -0, which not everybody tells from 0"
+	}
+	return ""
+}
+
+func (m Message) wrongResponse() string {
+	switch {
+	case m.Params != nil:
+		return "a response has no params"
+	case m.ID.IsZero():
+		return "a response has the id of its request"
+	case m.Result != nil && m.Result.Kind() != '{':
+		return "a result is not an object"
+	case m.Error != nil:
+		if _, err := ReadError(m.Error); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
+func count(values ...jsontext.Value) (n int) {
+	for _, v := range values {
+		if v != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// ReadID reads an id where one message names another: requestId of a cancellation, a progress token. Ok is false for what
+// is no id that comes back as it was sent.
+func ReadID(v jsontext.Value) (id ID, ok bool) { return readID(v, DefaultLimits().ID) }
+
+func readID(v jsontext.Value, most int) (ID, bool) {
+	if len(v) > most {
+		return ID{}, false
+	}
+	switch v.Kind() {
 	case '"':
-		return true
+		s, err := jsontext.AppendUnquote(nil, v)
+		if err != nil {
+			return ID{}, false
+		}
+		return StringID(string(s)), true
 	case '0':
-		_, err := strconv.ParseInt(string(id), 10, 64)
-		return err == nil
+		if n, err := strconv.ParseInt(string(v), 10, 64); err == nil && string(v) != "-0" {
+			return IntID(n), true
+		}
 	}
-	return false
+	return ID{}, false
 }

@@ -56,6 +56,14 @@ type Session interface {
 	Close()
 }
 
+// Credentials are what the gateway shows an upstream that it may use it. They are the gateway's own, or were made for a
+// principal from its token; the token itself is shown to nobody but who makes them.
+type Credentials interface {
+	// Authorize adds to h what an upstream wants to see. Principal is [Client.Principal], token and expires are the
+	// principal's access token as it is now. An error means that nothing is sent.
+	Authorize(ctx context.Context, h http.Header, principal, token string, expires time.Time) error
+}
+
 // Request is a request as the server is to get it.
 type Request struct {
 	Method string

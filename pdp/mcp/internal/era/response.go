@@ -1,0 +1,128 @@
+package era
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// cacheable are the methods whose results a modern client may keep.
+var cacheable = []string{
+	"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read", "server/discover",
+}
+
+// Response is the response of a server as a client gets it. All that is not named here keeps its bytes.
+//
+// Nobody keeps a result for others, or for later: which it is, the PDP says anew each time. A client is asked for input by
+// nothing but a modern result that says so, whatever else a result has in it: such a result comes back as it is, for it is
+// no answer yet, and who continues it changes it. Within the legacy era the error [URLRequired] comes back as it is, too:
+// it is for [ShowPages]. A result of a type that nobody knows is an error.
+func Response(method string, m rpc.Message, from, to Era) rpc.Message {
+	if m.Error != nil {
+		m.Error = failure(method, m.Error, from, to)
+		return m
+	}
+	o, err := rpc.ParseObject(m.Result)
+	if err != nil {
+		return unusable(m.ID)
+	}
+	kind := o.Get("resultType")
+	switch {
+	case from == Modern && o.GetString("resultType") == "input_required":
+		return m
+	case from == Modern && kind != nil && o.GetString("resultType") != "complete", from == Legacy && isTask(o):
+		return unusable(m.ID)
+	}
+	answer := answerOf(method, o, from, to)
+	if !same(answer, o) {
+		m.Result = answer.Value()
+	}
+	return m
+}
+
+// answerOf is a result that is complete, as a client gets it.
+func answerOf(method string, o rpc.Object, from, to Era) rpc.Object {
+	planted := []string{"inputRequests", "requestState"}
+	kept := slices.Contains(cacheable, method)
+	if from == Legacy || to == Legacy {
+		planted = append(planted, "resultType")
+	}
+	o = ofOneHop(o, from, to)
+	if to == Legacy && kept {
+		planted = append(planted, "ttlMs", "cacheScope")
+	}
+	o = o.Without(func(name string) bool { return slices.Contains(planted, name) })
+	if to == Legacy {
+		return o
+	}
+	o = with(o, "resultType", `"complete"`)
+	if kept {
+		o = with(with(o, "ttlMs", `0`), "cacheScope", `"private"`)
+	}
+	return o
+}
+
+// isTask reports whether a legacy result is the handle of a task, which nobody asked for.
+func isTask(o rpc.Object) bool { return o.Get("task").Kind() == '{' && o.Get("content") == nil }
+
+func unusable(id rpc.ID) rpc.Message {
+	return rpc.Failure(id, rpc.Error{Code: rpc.InternalError, Message: "the server answered with a result of a kind that is not supported"})
+}
+
+// with is o with a member that has a certain value, and o itself if it has it already.
+func with(o rpc.Object, name, value string) rpc.Object {
+	if string(o.Get(name)) == value {
+		return o
+	}
+	return o.With(name, jsontext.Value(value))
+}
+
+// same reports whether an object still has the members, and the bytes, of that which it was made of.
+func same(o, of rpc.Object) bool {
+	if o.Len() != of.Len() {
+		return false
+	}
+	for name, v := range of.Members {
+		w := o.Get(name)
+		if len(w) != len(v) || len(v) > 0 && &w[0] != &v[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// failure is an error as a client of an era may get it.
+func failure(method string, v jsontext.Value, from, to Era) jsontext.Value {
+	e, err := rpc.ReadError(v)
+	if err != nil {
+		return rpc.Error{Code: rpc.InternalError, Message: "the server answered with an error that cannot be read"}.Value()
+	}
+	code := e.Code
+	switch {
+	case code == URLRequired && !(from == Legacy && to == Legacy): // of these two, ShowPages says which pages are shown
+		return rpc.Error{Code: rpc.InternalError, Message: "the server wants a page opened first, which it may not ask for here"}.Value()
+	case to == Modern && code == ResourceNotFound && method == "resources/read":
+		code = rpc.InvalidParams
+	case from == Modern && to == Legacy && code == rpc.InvalidParams && method == "resources/read":
+		code = ResourceNotFound
+	case to == Modern && code == ResourceNotFound:
+		code = rpc.InternalError
+	case reserved(code) && !(from == to && (to == Legacy || ofClient(code))):
+		code = rpc.InternalError
+	}
+	if code == e.Code {
+		return v
+	}
+	o, _ := rpc.ParseObject(v) // it was read as an error
+	return o.With("code", jsontext.Value(strconv.Itoa(code))).Value()
+}
+
+// reserved reports whether only the modern protocol itself may use a code. In the legacy era it is any server's own.
+func reserved(code int) bool { return lastReserved <= code && code <= HeaderMismatch }
+
+// ofClient reports whether a reserved code of a modern server says something of the client. The others say something of
+// who stands between.
+func ofClient(code int) bool { return code == HeaderMismatch || code == MissingCapability }

@@ -1,0 +1,145 @@
+package rpc_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// Whatever stands in params, results and errors comes out as it came in.
+func TestBytesStay(t *testing.T) {
+	r := rand.New(rand.NewPCG(19, 1))
+	for range 3000 {
+		inner := object(r, 4)
+		for _, form := range []string{
+			`{"jsonrpc":"2.0","id":1,"method":"m","params":%s}`,
+			`{"jsonrpc":"2.0","method":"notifications/m","params":%s}`,
+			`{"jsonrpc":"2.0","id":"a","result":%s}`,
+			`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","data":%s}}`,
+		} {
+			text := fmt.Sprintf(form, inner)
+			m, fault := parse(text)
+			if fault != nil {
+				t.Fatalf("%s: %s", text, fault.Detail)
+			}
+			if got := string(m.Append(nil)); got != text {
+				t.Fatalf("%s became %s", text, got)
+			}
+			sameEverywhere(t, []byte(text), m)
+			throughEvents(t, m)
+		}
+	}
+}
+
+// sameEverywhere fails if another reader reads what Parse has taken otherwise.
+func sameEverywhere(t *testing.T, text []byte, m rpc.Message) {
+	t.Helper()
+	var std struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+		Result json.RawMessage `json:"result"`
+		Error  json.RawMessage `json:"error"`
+	}
+	if err := json.Unmarshal(text, &std); err != nil {
+		t.Fatalf("encoding/json does not read %q: %v", text, err)
+	}
+	if id, _ := rpc.ReadID(jsontext.Value(std.ID)); std.Method != m.Method || id != m.ID ||
+		!bytes.Equal(std.Params, m.Params) || !bytes.Equal(std.Result, m.Result) || !bytes.Equal(std.Error, m.Error) {
+		t.Fatalf("encoding/json reads %q as %+v, we as %+v", text, std, m)
+	}
+	other, err := jsonrpc.DecodeMessage(text)
+	if err != nil {
+		t.Fatalf("the SDK does not read %q: %v", text, err)
+	}
+	switch other := other.(type) {
+	case *jsonrpc.Request:
+		if other.Method != m.Method || other.ID.IsValid() != m.IsRequest() || !bytes.Equal(other.Params, m.Params) || !sameID(other.ID, m.ID) {
+			t.Fatalf("the SDK reads %q as %+v, we as %+v", text, other, m)
+		}
+	case *jsonrpc.Response:
+		if !m.IsResponse() || (other.Error != nil) != (m.Error != nil) || !bytes.Equal(other.Result, m.Result) || !sameID(other.ID, m.ID) {
+			t.Fatalf("the SDK reads %q as %+v, we as %+v", text, other, m)
+		}
+	}
+}
+
+// sameID reports whether the SDK reads an id as we do. It holds numbers as doubles.
+func sameID(other jsonrpc.ID, id rpc.ID) bool {
+	switch raw := other.Raw().(type) {
+	case string:
+		s, ok := id.Unquoted()
+		return ok && s == raw
+	case int64:
+		var f float64
+		_ = json.Unmarshal(id.Text(), &f)
+		return int64(f) == raw
+	}
+	return id.IsZero()
+}
+
+// throughEvents fails if a message is another one after a stream of events.
+func throughEvents(t *testing.T, m rpc.Message) {
+	t.Helper()
+	stream := rpc.AppendEvent(nil, m)
+	events := rpc.NewEvents(bytes.NewReader(stream), len(stream))
+	data, err := events.Next()
+	if err != nil {
+		t.Fatalf("%q: %v", stream, err)
+	}
+	again, fault := rpc.Parse(data, rpc.DefaultLimits())
+	if fault != nil || again.ID != m.ID || !equalJSON(again.Append(nil), m.Append(nil)) {
+		t.Fatalf("%q became %q", m.Append(nil), data)
+	}
+	if more, err := events.Next(); err == nil {
+		t.Fatalf("%q has two events: %q", stream, more)
+	}
+}
+
+func equalJSON(a, b []byte) bool {
+	var x, y bytes.Buffer
+	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
+}
+
+func FuzzParse(f *testing.F) {
+	r := rand.New(rand.NewPCG(19, 2))
+	for range 8 {
+		f.Add([]byte(call(object(r, 3))))
+	}
+	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","inputRequests":{"k":{"method":"m","params":{}}}}}`))
+	f.Add([]byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"\ud83d\ude00","data":-0}}`))
+	f.Add([]byte(`[{"jsonrpc":"2.0","method":"notifications/a"}]`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		before := bytes.Clone(text)
+		m, fault := rpc.Parse(text, rpc.DefaultLimits())
+		if !bytes.Equal(before, text) {
+			t.Fatal("Parse changed its text")
+		}
+		if fault != nil {
+			if refusal := fault.Failure().Append(nil); !json.Valid(refusal) {
+				t.Fatalf("the refusal is no JSON: %s", refusal)
+			}
+			return
+		}
+		sameEverywhere(t, text, m)
+		throughEvents(t, m)
+		written := m.Append(nil)
+		again, fault := rpc.Parse(written, rpc.DefaultLimits())
+		if fault != nil || !bytes.Equal(again.Append(nil), written) {
+			t.Fatalf("%q is written as %q, which is read otherwise: %v", text, written, fault)
+		}
+		if m.Params != nil {
+			o, err := rpc.ParseObject(m.Params)
+			if err != nil || !equalJSON(o.Value(), m.Params) {
+				t.Fatalf("params %q as an object are %q: %v", m.Params, o.Value(), err)
+			}
+		}
+	})
+}

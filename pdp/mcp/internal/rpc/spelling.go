@@ -1,0 +1,73 @@
+package rpc
+
+import "strings"
+
+// known are the names of the members of an object that say what a message is, and what becomes of it. Many readers do not
+// tell cases apart: a member that differs from a known one in nothing else would be read by them, and by nobody else.
+type known struct {
+	members map[string]*known
+	names   []string // those of members
+	// each is for the values of a map that has names of its own.
+	each *known
+}
+
+// member is what is known below a member, and whether its name is misspelt.
+func (k *known) member(name string) (below *known, misspelt bool) {
+	if below, ok := k.members[name]; ok {
+		return below, false
+	}
+	for _, other := range k.names {
+		if strings.EqualFold(name, other) {
+			return nil, true
+		}
+	}
+	return k.each, false
+}
+
+// of makes the names of an object of which nothing is known but these.
+func of(names ...string) *known {
+	k := &known{members: make(map[string]*known, len(names))}
+	for _, name := range names {
+		k.with(name, nil)
+	}
+	return k
+}
+
+// with adds a member of which more is known.
+func (k *known) with(name string, below *known) *known {
+	k.members[name] = below
+	k.names = append(k.names, name)
+	return k
+}
+
+var (
+	ofMeta = of("progressToken", "traceparent", "tracestate",
+		"io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientInfo",
+		"io.modelcontextprotocol/clientCapabilities", "io.modelcontextprotocol/logLevel",
+		"io.modelcontextprotocol/serverInfo", "io.modelcontextprotocol/subscriptionId")
+
+	// ofAsked is what a server asks of a client, by a request of its own or within a result.
+	ofAsked = of("mode", "message", "requestedSchema", "url", "elicitationId").with("_meta", ofMeta)
+
+	ofAnswer = of("action", "content").with("_meta", ofMeta)
+
+	ofParams = of("name", "arguments", "uri", "cursor", "requestState", "capability", "proof", "onBehalfOf", "requestId",
+		"task", "level", "protocolVersion", "capabilities", "clientInfo", "progressToken", "notifications",
+		"mode", "message", "requestedSchema", "url", "elicitationId",
+		"authorizationId", "decision", "reason", "validUntil").
+		with("_meta", ofMeta).
+		with("ref", of("type", "name", "uri")).
+		with("argument", of("name", "value")).
+		with("inputResponses", &known{each: ofAnswer})
+
+	ofResults = of("resultType", "requestState", "content", "structuredContent", "isError", "task", "action",
+		"tools", "resources", "resourceTemplates", "prompts", "nextCursor", "ttlMs", "cacheScope", "contents", "messages",
+		"completion", "capabilities", "serverInfo", "instructions", "protocolVersion", "supportedVersions", "roots").
+		with("_meta", ofMeta).
+		with("inputRequests", &known{each: of("method").with("params", ofAsked)})
+
+	ofMessages = *of("jsonrpc", "id", "method").
+			with("params", ofParams).
+			with("result", ofResults).
+			with("error", of("code", "message", "data"))
+)

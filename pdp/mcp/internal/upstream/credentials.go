@@ -1,0 +1,78 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"policy-service/pdp/plainfile"
+)
+
+// HeaderFile is a credential that stands in a file: one line, which is the value of a header. The file is read for each
+// request, so what is written to it counts at once.
+type HeaderFile struct {
+	Path string
+	// Header is the header's name; "" is Authorization.
+	Header string
+}
+
+// NewHeaderFile refuses headers that are not for credentials.
+func NewHeaderFile(f HeaderFile) (Credentials, error) {
+	if f.Header == "" {
+		f.Header = "Authorization"
+	}
+	if f.Path == "" {
+		return nil, errors.New("a credential from a file needs the file's path")
+	}
+	if !isHeaderName(f.Header) || ofProtocol(f.Header) {
+		return nil, fmt.Errorf("%q is no header for a credential; it is Authorization, or like X-Api-Key", f.Header)
+	}
+	return &f, nil
+}
+
+// ofProtocol reports whether a header has a meaning of its own for HTTP, for MCP, or for who carries a message.
+func ofProtocol(name string) bool {
+	name = strings.ToLower(name)
+	for _, prefix := range []string{"mcp-", "content-", "accept", "sec-", "x-forwarded-", "proxy-", "transfer-", "if-"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	switch name {
+	case "host", "connection", "keep-alive", "te", "trailer", "upgrade", "expect", "forwarded", "via", "date", "range",
+		"origin", "referer", "user-agent", "last-event-id", "traceparent", "tracestate", "baggage":
+		return true
+	}
+	return false
+}
+
+func isHeaderName(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-' && r != '_'
+	})
+}
+
+// mostHeader bounds the value of a header.
+const mostHeader = 16 << 10
+
+// Authorize sets the header to the line of the file.
+func (f *HeaderFile) Authorize(_ context.Context, h http.Header, _, _ string, _ time.Time) error {
+	content, err := plainfile.ReadPrivate(f.Path, mostHeader)
+	if err != nil {
+		return fmt.Errorf("the credential for the upstream cannot be read: %w", err)
+	}
+	line := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
+	if strings.TrimSpace(line) != line || !isHeaderValue(line) {
+		return fmt.Errorf("%s is not one line that a header can hold; write the whole value, like Bearer and a token", f.Path)
+	}
+	h.Set(f.Header, line)
+	return nil
+}
+
+// isHeaderValue reports whether a text is not empty and has nothing but what every server reads alike.
+func isHeaderValue(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+}

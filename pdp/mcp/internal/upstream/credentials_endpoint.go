@@ -1,0 +1,136 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/plainfile"
+)
+
+// TokenEndpoint is where an authorization server gives tokens, and what the gateway is to it.
+type TokenEndpoint struct {
+	// TokenURL is https, or http on this machine.
+	TokenURL string
+	// ClientFile holds {"client_id": …, "client_secret": …}. It is read for each token, so that a secret can be changed.
+	ClientFile string
+	// AllowNetworks are the networks of the endpoint if its address is not a public one, and RootsFile holds the roots of
+	// its certificate: as [HTTPOptions] have them for an upstream.
+	AllowNetworks []netip.Prefix
+	RootsFile     string
+	// Timeout bounds a question; 0 is ten seconds.
+	Timeout time.Duration
+	// Now is the clock; nil is that of the machine.
+	Now func() time.Time
+}
+
+const (
+	mostToken  = 16 << 10
+	mostAnswer = 64 << 10
+)
+
+// token is an access token, and when it ends.
+type token struct {
+	text string
+	// ends is when its server says that it ends: the zero time if it does not say.
+	ends time.Time
+}
+
+// endpoint asks a token endpoint.
+type endpoint struct {
+	TokenEndpoint
+	transport *http.Transport
+}
+
+func newEndpoint(o TokenEndpoint) (*endpoint, error) {
+	u, err := url.Parse(o.TokenURL)
+	switch {
+	case err != nil || u.Host == "" || u.Opaque != "" || u.Scheme != "https" && u.Scheme != "http":
+		return nil, errors.New("the token endpoint is no URL; write it like https://idp.example.com/token")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return nil, errors.New("the URL of the token endpoint has a password, a query or a fragment; leave them out")
+	case u.Scheme == "http" && !loopbackName(u.Hostname()):
+		return nil, errors.New("plain http to another machine shows the client secret to anybody on the way; use https")
+	case o.ClientFile == "":
+		return nil, errors.New("a token endpoint needs client_file, with client_id and client_secret")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 10 * time.Second
+	}
+	transport, err := newTransport(HTTPOptions{AllowNetworks: o.AllowNetworks, RootsFile: o.RootsFile}, u)
+	if err != nil {
+		return nil, err
+	}
+	return &endpoint{o, transport}, nil
+}
+
+func loopbackName(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
+}
+
+// clientFile is what a client file holds.
+type clientFile struct {
+	ID     string `json:"client_id"`
+	Secret string `json:"client_secret"`
+}
+
+func (e *endpoint) readClient() (c clientFile, err error) {
+	content, err := plainfile.ReadPrivate(e.ClientFile, mostToken)
+	if err != nil {
+		return c, fmt.Errorf("the client file of the token endpoint cannot be read: %w", err)
+	}
+	if json.Unmarshal(content, &c, json.RejectUnknownMembers(true)) != nil || c.ID == "" || c.Secret == "" {
+		return c, fmt.Errorf(`%s is not {"client_id": "…", "client_secret": "…"}`, e.ClientFile)
+	}
+	return c, nil
+}
+
+// ask sends a form, and reads the token of the answer. What the answer says otherwise is not quoted: it may hold what was
+// sent.
+func (e *endpoint) ask(ctx context.Context, form url.Values) (t token, err error) {
+	client, err := e.readClient()
+	if err != nil {
+		return t, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.TokenURL, strings.NewReader(form.Encode()))
+	if err != nil {
+		return t, errors.New("the token endpoint cannot be asked")
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Accept", "application/json")
+	r.SetBasicAuth(url.QueryEscape(client.ID), url.QueryEscape(client.Secret)) // RFC 6749, 2.3.1
+	asked := e.Now()
+	response, err := e.transport.RoundTrip(r) // which follows nothing
+	if err != nil {
+		return t, fmt.Errorf("the token endpoint did not answer: %w", reason(ctx, err))
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer+1))
+	switch {
+	case err != nil:
+		return t, fmt.Errorf("the token endpoint did not answer: %w", reason(ctx, err))
+	case len(body) > mostAnswer:
+		return t, errors.New("the answer of the token endpoint is too large")
+	case response.StatusCode != http.StatusOK:
+		return t, refusal(response.StatusCode, body)
+	}
+	if kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return t, errors.New("the answer of the token endpoint is no JSON")
+	}
+	return readToken(body, form.Get("grant_type") == grantExchange, asked)
+}

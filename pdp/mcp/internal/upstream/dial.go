@@ -1,0 +1,103 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"syscall"
+	"time"
+
+	"policy-service/pdp/plainfile"
+)
+
+// errAddress is of every address that we do not go to.
+var errAddress = errors.New("not an address for an upstream")
+
+const (
+	dialTime = 10 * time.Second
+	// idleTime is shorter than the five seconds after which many servers close an idle connection: a request that meets
+	// such a close on its way cannot be told from one that was executed.
+	idleTime   = 4 * time.Second
+	idleMost   = 64
+	headerMost = 64 << 10
+)
+
+// newTransport goes to no address but those that are allowed. It knows no proxy, keeps no cookie, and follows nothing.
+//
+// It speaks HTTP/1.1 alone. There the rule what is sent again is exact: a request of which not one byte was written to a
+// connection that had been used before. HTTP/2 also repeats what a server has refused in words that are its own.
+func newTransport(o HTTPOptions, target *url.URL) (*http.Transport, error) {
+	roots, err := readRoots(o.RootsFile)
+	if err != nil {
+		return nil, err
+	}
+	plain := target.Scheme == "http" && !o.PlainHTTP
+	dialer := &net.Dialer{
+		Timeout: dialTime,
+		// The address here is the one that is dialled, whatever a name resolved to before.
+		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			at, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return fmt.Errorf("%w: %s", errAddress, address)
+			}
+			if err := checkAddress(at.Addr(), o.AllowNetworks, plain); err != nil {
+				return fmt.Errorf("%w: %w", errAddress, err)
+			}
+			return nil
+		},
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		DialContext:            dialer.DialContext,
+		Protocols:              protocols,
+		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    dialTime,
+		DisableCompression:     true, // what is packed may be a thousand times larger unpacked
+		IdleConnTimeout:        idleTime,
+		MaxIdleConns:           idleMost,
+		MaxIdleConnsPerHost:    idleMost,
+		MaxResponseHeaderBytes: headerMost,
+	}, nil
+}
+
+// readRoots reads the certificates that an upstream is trusted by. Without a file they are the system's.
+func readRoots(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := plainfile.Read(file, 1<<20)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the certificates of an upstream: %w; check the file's name and permissions", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no certificate; it must be PEM, the roots of the upstream's certificate", file)
+	}
+	return roots, nil
+}
+
+// parseTarget reads the URL of an upstream. Its errors do not quote it: there may be a key in its query.
+func parseTarget(o HTTPOptions) (*url.URL, error) {
+	u, err := url.Parse(o.URL)
+	switch {
+	case err != nil || u.Host == "" || u.Opaque != "" || u.Scheme != "https" && u.Scheme != "http":
+		return nil, errors.New("the url of an upstream is https://host/path")
+	case u.User != nil:
+		return nil, errors.New("the url of an upstream has a name or password in it; credentials stand under auth")
+	case u.Fragment != "":
+		return nil, errors.New("the url of an upstream has a fragment, which no server gets to see; take it away")
+	}
+	if a, err := netip.ParseAddr(u.Hostname()); err == nil {
+		if err := checkAddress(a, o.AllowNetworks, u.Scheme == "http" && !o.PlainHTTP); err != nil {
+			return nil, err
+		}
+	}
+	return u, nil
+}

@@ -1,0 +1,106 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+const (
+	jsonType    = "application/json"
+	eventStream = "text/event-stream"
+	both        = jsonType + ", " + eventStream
+)
+
+// errSlow is of a server that lets one wait for longer than the configuration has it.
+var errSlow = errors.New("nothing came in time")
+
+// exchange sends a request, and returns when its answer begins, whatever its status is.
+func (s *httpSession) exchange(ctx context.Context, r Request) (*httpStream, error) {
+	if s.ctx.Err() != nil {
+		return nil, gone()
+	}
+	if ctx.Err() != nil {
+		return nil, &Error{NotSent: true, Detail: "nobody waits for an answer any more", Err: context.Cause(ctx)}
+	}
+	id := rpc.IntID(s.last.Add(1))
+	t := s.newStream(ctx, id)
+	if r.Method != "subscriptions/listen" { // which may say nothing for days
+		t.bound()
+	}
+	response, err := s.post(t.ctx, rpc.Message{ID: id, Method: r.Method, Params: r.Params}, r)
+	if err != nil {
+		t.abandon(err.NotSent)
+		return nil, err
+	}
+	t.take(response)
+	return t, nil
+}
+
+// post sends one message; r is the request that it is, if it is one.
+func (s *httpSession) post(ctx context.Context, m rpc.Message, r Request) (*http.Response, *Error) {
+	body := m.Append(make([]byte, 0, len(m.Params)+len(m.Result)+len(m.Error)+128))
+	return s.do(ctx, http.MethodPost, both, body, r)
+}
+
+// do sends an HTTP request, and follows nothing.
+func (s *httpSession) do(ctx context.Context, method, accept string, body []byte, r Request) (*http.Response, *Error) {
+	h := make(http.Header, 12)
+	if c := s.upstream.options.Credentials; c != nil {
+		token, expires := s.renew(r)
+		if err := c.Authorize(ctx, h, s.client.Principal, token, expires); err != nil {
+			return nil, &Error{NotSent: true, Detail: "there are no credentials for the upstream", Err: err}
+		}
+	}
+	s.header(h, accept, r)
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { connected.Store(false) }, // again only if not a byte was written
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
+	request := (&http.Request{Method: method, URL: s.upstream.target, Host: s.upstream.target.Host, Header: h}).WithContext(ctx)
+	if body != nil {
+		h["Content-Type"] = []string{jsonType}
+		request.ContentLength = int64(len(body))
+		request.Body = io.NopCloser(bytes.NewReader(body))
+		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	}
+	response, err := s.upstream.transport.RoundTrip(request)
+	if err != nil {
+		return nil, &Error{NotSent: !connected.Load(), Detail: "the upstream did not answer", Err: reason(ctx, err)}
+	}
+	return response, nil
+}
+
+var errBroken = errors.New("the connection failed, or what came is not HTTP")
+
+// reason is what an operator is told of an error of net/http. What quotes a server's words is left out.
+func reason(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	var (
+		network     *net.OpError
+		authority   x509.UnknownAuthorityError
+		name        x509.HostnameError
+		certificate *tls.CertificateVerificationError
+	)
+	for _, known := range []error{io.EOF, io.ErrUnexpectedEOF, errAddress, errTooMuch, rpc.ErrTooLarge} {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	if errors.As(err, &network) || errors.As(err, &certificate) || errors.As(err, &authority) || errors.As(err, &name) {
+		return err
+	}
+	return errBroken
+}

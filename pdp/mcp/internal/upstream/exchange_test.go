@@ -1,0 +1,384 @@
+package upstream_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// showing are credentials that say whose token they were shown, and try to have requests repeated.
+type showing struct{ fail error }
+
+func (c showing) Authorize(_ context.Context, h http.Header, principal, token string, expires time.Time) error {
+	h.Set("Authorization", "Bearer for "+principal+" by "+token+fmt.Sprint(expires.Unix()))
+	h.Set("Idempotency-Key", "1")
+	h.Set("Accept", "text/html")
+	return c.fail
+}
+
+// A server sees the headers that are named here, and no others.
+func TestHeaders(t *testing.T) {
+	client := upstream.Client{Principal: "alice", Token: "t1-", Expires: time.Unix(1, 0)}
+	extra := http.Header{"mcp-param-region": {"eu"}, "Mcp-Param-City": {"=?base64?xIc=?="}, "Cookie": {"a=b"}, "Authorization": {"Bearer client"}, "Mcp-Session-Id": {"other"}}
+	for _, c := range []struct {
+		era  era.Era
+		want map[string]string
+	}{
+		{era.Modern, map[string]string{
+			"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "=?base64?xbw=?=", "Mcp-Param-Region": "eu", "Mcp-Param-City": "=?base64?xIc=?=",
+		}},
+		{era.Legacy, map[string]string{"Mcp-Protocol-Version": "2025-06-18", "Mcp-Session-Id": "session-1"}},
+	} {
+		stub := newStub(t, c.era, says(200, jsonKind, good))
+		s, err := reach(t, stub.URL, func(o *upstream.HTTPOptions) { o.Credentials = showing{} }).Open(t.Context(), client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range stub.received() {
+			if r.header.Get("Authorization") != "Bearer for alice by t1-1" {
+				t.Errorf("a handshake has %v", r.header)
+			}
+		}
+		r := call(s, "ż", `{}`)
+		r.Headers, r.Token, r.Expires = extra, "t2-", time.Unix(2, 0)
+		if _, _, err := send(s, r); err != nil {
+			t.Fatal(err)
+		}
+		c.want["Accept"], c.want["Content-Type"], c.want["User-Agent"] = jsonKind+", "+eventKind, jsonKind, "gateway/1"
+		c.want["Authorization"] = "Bearer for alice by t2-2"
+		got := map[string]string{}
+		for name, values := range stub.received()[0].header {
+			got[name] = strings.Join(values, "|")
+		}
+		delete(got, "Content-Length")
+		if !maps.Equal(got, c.want) {
+			t.Errorf("a request of the %s era has\n%v, should have\n%v", c.era, got, c.want)
+		}
+		s.Close()
+		for _, r := range stub.received() {
+			if r.header.Get("Authorization") != "Bearer for alice by t2-2" {
+				t.Errorf("a %s at the end has %v", r.http, r.header)
+			}
+		}
+	}
+}
+
+func TestMirrors(t *testing.T) {
+	stub := newStub(t, era.Modern, says(200, jsonKind, good))
+	s := open(t, reach(t, stub.URL))
+	for _, c := range []struct{ method, params, want string }{
+		{"tools/call", `{"arguments":{"name":"wrong"},"name":"right"}`, "right"},
+		{"tools/call", `{"n\u0061me":"escaped"}`, "escaped"},
+		{"prompts/get", `{"name":"a b"}`, "a b"},
+		{"prompts/get", `{"name":" a"}`, "=?base64?IGE=?="},
+		{"resources/read", `{"name":"no","uri":"file:///x\u000a"}`, "=?base64?ZmlsZTovLy94Cg==?="},
+		{"tools/call", `{"name":"=?base64?YQ==?="}`, "=?base64?PT9iYXNlNjQ/WVE9PT89?="},
+		{"tools/call", `{"name":7}`, ""},
+		{"tools/list", `{"name":"no"}`, ""},
+	} {
+		_ = stub.received()
+		_, _, err := send(s, upstream.Request{Method: c.method, Params: jsontext.Value(c.params)})
+		got := stub.received()
+		if err != nil || len(got) != 1 || got[0].header.Get("Mcp-Name") != c.want || got[0].header.Get("Mcp-Method") != c.method {
+			t.Errorf("%s %s: %v, error %v", c.method, c.params, got, err)
+		}
+		if len(got) == 1 && !strings.HasSuffix(got[0].body, `,"method":"`+c.method+`","params":`+c.params+"}") {
+			t.Errorf("the server got %s", got[0].body)
+		}
+	}
+}
+
+func TestNoCredentials(t *testing.T) {
+	stub := newStub(t, era.Modern, says(200, jsonKind, good))
+	_, err := reach(t, stub.URL, func(o *upstream.HTTPOptions) { o.Credentials = showing{errors.New("no key")} }).Open(t.Context(), upstream.Client{})
+	if !strings.HasPrefix(describe(err), "not sent true, gone false") || len(stub.received()) != 0 {
+		t.Errorf("%s", describe(err))
+	}
+}
+
+// breaking is a server that counts which calls it has got, and breaks connections at all places.
+type breaking struct {
+	mu       sync.Mutex
+	executed map[string]int
+}
+
+func (b *breaking) answer(w http.ResponseWriter, r *http.Request, id string) {
+	b.mu.Lock()
+	b.executed[id]++
+	n := len(b.executed)
+	b.mu.Unlock()
+	text := strings.ReplaceAll(good, "ID", id)
+	head := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(text))
+	piece := map[int]string{1: "", 2: head[:20], 3: head + text[:5], 4: head + text}[n%6]
+	if n%6 == 0 || n%6 == 5 {
+		_, _ = io.WriteString(w, text)
+		return
+	}
+	c, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	_, _ = io.WriteString(c, piece)
+	_ = c.Close()
+}
+
+// Nothing that a server may have got is sent again; what it certainly has not got says so.
+func TestNothingTwice(t *testing.T) {
+	b := &breaking{executed: map[string]int{}}
+	s := open(t, reach(t, newStub(t, era.Modern, b.answer).URL, func(o *upstream.HTTPOptions) { o.Credentials = showing{} }))
+	went, failed := 0, 0
+	for n := range 600 {
+		_, m, err := send(s, call(s, "x", `{}`))
+		id := fmt.Sprint(n + 2) // 1 was server/discover
+		b.mu.Lock()
+		executed := b.executed[id]
+		b.mu.Unlock()
+		var e *upstream.Error
+		switch {
+		case err == nil && m.Result != nil && executed == 1:
+			went++
+		case errors.As(err, &e) && !e.Gone && executed == 1 && !e.NotSent, errors.As(err, &e) && executed == 0:
+			failed++
+		default:
+			t.Errorf("call %s was executed %d times, and ends with %s", id, executed, describe(err))
+		}
+	}
+	if went < 250 || failed < 250 {
+		t.Errorf("%d calls went well, and %d failed", went, failed)
+	}
+}
+
+// A connection that dies between two requests costs nothing, or at most an error: net/http sends again only what it has
+// not begun to write.
+func TestDeadConnections(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	var executed [400]atomic.Int32
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serveOne(c, func(id int64) { executed[id].Add(1) })
+		}
+	}()
+	s := open(t, reach(t, "http://"+l.Addr().String()))
+	for n := 2; n < 300; n++ {
+		_, _, err := send(s, call(s, "x", `{}`))
+		var e *upstream.Error
+		got := executed[n].Load()
+		if err == nil && got != 1 || err != nil && (!errors.As(err, &e) || got > 1 || e.NotSent && got != 0) {
+			t.Errorf("call %d was executed %d times: %s", n, got, describe(err))
+		}
+	}
+}
+
+// serveOne answers one request as if more could follow, and closes the connection.
+func serveOne(c net.Conn, executed func(id int64)) {
+	defer func() { _ = c.Close() }()
+	r, err := http.ReadRequest(bufio.NewReader(c))
+	if err != nil {
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	m, fault := rpc.Parse(body, rpc.DefaultLimits())
+	if err != nil || fault != nil {
+		return
+	}
+	var id int64
+	_, _ = fmt.Sscan(string(m.ID.Text()), &id)
+	executed(id)
+	text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"supportedVersions":["2026-07-28"]}}`, id)
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
+}
+
+func TestNotSent(t *testing.T) {
+	stub := newStub(t, era.Modern, says(200, jsonKind, good))
+	stub.Config.SetKeepAlivesEnabled(false) // the death of an idle connection may be noticed too late
+	s := open(t, reach(t, stub.URL))
+	stub.Close()
+	_, _, err := send(s, call(s, "x", `{}`))
+	if !strings.HasPrefix(describe(err), "not sent true, gone false") {
+		t.Errorf("a server that does not listen: %s", describe(err))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Send(ctx, call(s, "x", `{}`)); !strings.HasPrefix(describe(err), "not sent true") || !errors.Is(err, context.Canceled) {
+		t.Errorf("a client that has gone: %s", describe(err))
+	}
+}
+
+// Errors of net/http quote what a server wrote. Ours do not.
+func TestErrorsQuoteNothing(t *testing.T) {
+	for _, answer := range []string{
+		"secret", "HTTP/1.1 secret\r\n\r\n", "HTTP/1.1 200 OK\r\nsecret\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: secret\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: secret\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nsecret\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nsecret",
+		"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("secret", 20_000) + "\r\n\r\n",
+		"HTTP/1.1 101 Switching Protocols\r\nUpgrade: secret\r\n\r\n",
+		"HTTP/1.1 400 secret\r\nContent-Length: 6\r\n\r\nsecret",
+	} {
+		s := open(t, reach(t, newStub(t, era.Modern, func(w http.ResponseWriter, _ *http.Request, _ string) {
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			_, _ = io.WriteString(c, answer)
+			_ = c.Close()
+		}).URL))
+		if _, _, err := send(s, call(s, "x", `{}`)); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%.60q: %v", answer, err)
+		}
+	}
+}
+
+func TestClosedSessionEndsStreams(t *testing.T) {
+	for _, e := range []era.Era{era.Modern, era.Legacy} {
+		began := make(chan struct{}, 1)
+		stub := newStub(t, e, func(w http.ResponseWriter, r *http.Request, _ string) {
+			w.Header().Set("Content-Type", eventKind)
+			_, _ = io.WriteString(w, event(note))
+			_ = http.NewResponseController(w).Flush()
+			began <- struct{}{}
+			<-r.Context().Done()
+		})
+		s := open(t, reach(t, stub.URL))
+		st, err := s.Send(t.Context(), call(s, "x", `{}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-began
+		if m, err := st.Next(); err != nil || m.Method != "notifications/message" {
+			t.Error(err)
+		}
+		s.Close()
+		if _, err := st.Next(); err == nil || err == io.EOF {
+			t.Errorf("a stream of a closed session ends with %v", err)
+		}
+		st.Close()
+		if got := methods(stub.received()); slices.Contains(got, "POST notifications/cancelled") || slices.Contains(got, ends) != (e == era.Legacy) {
+			t.Errorf("the server got %q", got)
+		}
+	}
+}
+
+// Whatever becomes of calls, nothing of them stays.
+func TestNothingStays(t *testing.T) {
+	fds := func() int {
+		names, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip("this system has no /proc")
+		}
+		return len(names)
+	}
+	settle := func(is func() bool) bool {
+		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); runtime.Gosched() {
+			if is() {
+				return true
+			}
+		}
+		return false
+	}
+	goroutines, files := runtime.NumGoroutine(), fds()
+	for _, e := range []era.Era{era.Modern, era.Legacy} {
+		stub := newStub(t, e, func(w http.ResponseWriter, r *http.Request, id string) {
+			w.Header().Set("Content-Type", eventKind)
+			switch ("x" + id)[len(id)] {
+			case '0', '1':
+				says(200, jsonKind, good)(w, r, id)
+			case '2', '3':
+				_, _ = io.WriteString(w, strings.ReplaceAll(event(note)+event(good)+event(note), "ID", id))
+			case '4':
+				w.WriteHeader(500)
+			case '5':
+				<-r.Context().Done()
+			default:
+				_, _ = io.WriteString(w, event(note))
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			}
+		})
+		u := reach(t, stub.URL)
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				s := open(t, u)
+				for n := range 100 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n%10)*time.Millisecond+5*time.Millisecond)
+					if st, err := s.Send(ctx, call(s, "x", `{}`)); err == nil {
+						if n%3 > 0 {
+							_, _ = st.Next()
+						}
+						if n%2 > 0 {
+							cancel()
+						}
+						st.Close()
+						if _, err := st.Next(); err == nil {
+							t.Error("a message after Close")
+						}
+					}
+					cancel()
+				}
+				if st, err := s.Listen(t.Context()); err == nil {
+					st.Close()
+				}
+			})
+		}
+		all.Wait()
+		_ = u.Close()
+		stub.Close()
+	}
+	if !settle(func() bool { return runtime.NumGoroutine() <= goroutines && fds() <= files }) {
+		t.Errorf("there were %d goroutines and %d descriptors, there are %d and %d", goroutines, files, runtime.NumGoroutine(), fds())
+	}
+}
+
+func BenchmarkCall(b *testing.B) {
+	for kind, text := range map[string]string{jsonKind: good, eventKind: event(good)} {
+		b.Run(kind, func(b *testing.B) {
+			h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				_, id, _ := strings.Cut(string(body), `"id":`)
+				id, _, _ = strings.Cut(id, ",")
+				if strings.Contains(string(body), "server/discover") {
+					says(200, jsonKind, `{"jsonrpc":"2.0","id":ID,"result":{"supportedVersions":["2026-07-28"]}}`)(w, r, id)
+					return
+				}
+				says(200, kind, text)(w, r, id)
+			}))
+			defer h.Close()
+			s := open(b, reach(b, h.URL))
+			r := call(s, "x", `{"text":"`+strings.Repeat("x", 1000)+`"}`)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, m, err := send(s, r); err != nil || m.Result == nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

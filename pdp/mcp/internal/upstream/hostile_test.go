@@ -1,0 +1,289 @@
+package upstream_test
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// stub is a server that does its handshakes as it should, and everything else as a test wants it. It keeps what it got.
+type stub struct {
+	*httptest.Server
+	era    era.Era
+	answer func(w http.ResponseWriter, r *http.Request, id string)
+
+	mu  sync.Mutex
+	got []received
+}
+
+type received struct {
+	http   string
+	header http.Header
+	body   string
+}
+
+func newStub(t testing.TB, e era.Era, answer func(w http.ResponseWriter, r *http.Request, id string)) *stub {
+	s := &stub{era: e, answer: answer}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	s.mu.Lock()
+	s.got = append(s.got, received{r.Method, r.Header.Clone(), string(body)})
+	s.mu.Unlock()
+	m, fault := rpc.Parse(body, rpc.DefaultLimits())
+	switch {
+	case r.Method == http.MethodDelete:
+		w.WriteHeader(http.StatusNoContent)
+	case r.Method == http.MethodPost && fault != nil:
+		http.Error(w, "this is no message", http.StatusBadRequest)
+	case m.Method == "server/discover" && s.era == era.Modern:
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}`, m.ID.Text())
+	case m.Method == "initialize" && s.era == era.Legacy:
+		w.Header().Set("Mcp-Session-Id", "session-1")
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{}}}`, m.ID.Text())
+	case m.Method == "server/discover" || m.Method == "initialize":
+		http.Error(w, "what is that?", http.StatusBadRequest)
+	case m.IsNotification() || r.Method == http.MethodPost && m.IsResponse():
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		s.answer(w, r, string(m.ID.Text()))
+	}
+}
+
+// received is what the server got since it was asked last.
+func (s *stub) received() []received {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	got := s.got
+	s.got = nil
+	return got
+}
+
+// drops counts what went no further.
+type drops struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+func (d *drops) add(reason string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.count == nil {
+		d.count = map[string]int{}
+	}
+	d.count[reason]++
+}
+
+// says answers with a status, a media type, and a body in which ID is the request's.
+func says(status int, kind, body string) func(http.ResponseWriter, *http.Request, string) {
+	return func(w http.ResponseWriter, _ *http.Request, id string) {
+		if kind != "" {
+			w.Header().Set("Content-Type", kind)
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, strings.ReplaceAll(body, "ID", id))
+	}
+}
+
+func event(s string) string { return "data: " + s + "\n\n" }
+
+const (
+	good     = `{"jsonrpc":"2.0","id":ID,"result":{"ok":1}}`
+	bad      = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"no"}}`
+	foreign  = `{"jsonrpc":"2.0","id":9876,"result":{"foreign":1}}`
+	nobodys  = `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}`
+	note     = `{"jsonrpc":"2.0","method":"notifications/message","params":{}}`
+	question = `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}`
+
+	ambiguous = "not sent false, gone false, answer null: what came is not the response to the request: the server answered ambiguously"
+	brokeOff  = "not sent false, gone false, answer null: the upstream's answer broke off: "
+	jsonKind  = "application/json"
+	eventKind = "text/event-stream"
+)
+
+// What a server answers, and what comes of it: the result or error, or the text of ours, and what was dropped.
+var answers = []struct {
+	name   string
+	status int
+	kind   string
+	body   string
+	want   string
+	drops  map[string]int
+}{
+	{"two responses", 200, eventKind, event(good) + event(bad), `{"ok":1}`, map[string]int{upstream.DropLate: 1}},
+	{"the second first", 200, eventKind, event(bad) + event(good), `{"code":-32000,"message":"no"}`, map[string]int{upstream.DropLate: 1}},
+	{"messages after the response", 200, eventKind, event(good) + event(note) + event(question), `{"ok":1}`, map[string]int{upstream.DropLate: 2}},
+	{"another id", 200, jsonKind, foreign, ambiguous, map[string]int{upstream.DropForeign: 1}},
+	{"another id before ours", 200, eventKind, event(foreign) + event(good), `{"ok":1}`, map[string]int{upstream.DropForeign: 1}},
+	{"another id alone", 200, eventKind, event(foreign), brokeOff + "EOF", map[string]int{upstream.DropForeign: 1}},
+	{"the id as a string", 200, jsonKind, `{"jsonrpc":"2.0","id":"ID","result":{}}`, ambiguous, map[string]int{upstream.DropForeign: 1}},
+	{"the id as another number of the same value", 200, jsonKind, `{"jsonrpc":"2.0","id":ID.0,"result":{}}`, ambiguous, map[string]int{upstream.DropUnreadable: 1}},
+	{"result and error", 200, jsonKind, `{"jsonrpc":"2.0","id":ID,"result":{},"error":{"code":1,"message":"no"}}`, ambiguous, nil},
+	{"result and error in an event", 200, eventKind, event(`{"jsonrpc":"2.0","id":ID,"result":{},"error":{"code":1,"message":"no"}}`) + event(good), ambiguous, nil},
+	{"a result twice", 200, jsonKind, `{"jsonrpc":"2.0","id":ID,"result":{"ok":1},"result":{"ok":2}}`, ambiguous, map[string]int{upstream.DropUnreadable: 1}},
+	{"a member twice deep inside", 200, jsonKind, `{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"a":[{"ssn":1,"ssn":2}]}}}`, ambiguous, map[string]int{upstream.DropUnreadable: 1}},
+	{"a batch", 200, jsonKind, "[" + good + "]", ambiguous, map[string]int{upstream.DropUnreadable: 1}},
+	{"data after the message", 200, jsonKind, good + good, ambiguous, map[string]int{upstream.DropUnreadable: 1}},
+	{"no UTF-8", 200, jsonKind, `{"jsonrpc":"2.0","id":ID,"result":{"x":"` + "\xff" + `"}}`, ambiguous, map[string]int{upstream.DropUnreadable: 1}},
+	{"half a surrogate", 200, jsonKind, `{"jsonrpc":"2.0","id":ID,"result":{"x":"\ud800"}}`, ambiguous, map[string]int{upstream.DropUnreadable: 1}},
+	{"a request in place of a response", 200, jsonKind, question, ambiguous, map[string]int{upstream.DropRequest: 1}},
+	{"nothing", 200, jsonKind, ``, ambiguous, map[string]int{upstream.DropUnreadable: 1}},
+	{"accepted", 202, "", ``, ambiguous, map[string]int{upstream.DropUnreadable: 1}},
+	{"a page", 200, "text/html", `<html>`, ambiguous, map[string]int{upstream.DropUnreadable: 1}},
+
+	{"Application/JSON", 200, "Application/JSON", good, `{"ok":1}`, nil},
+	{"JSON in UTF-8", 200, `application/json; charset="utf-8"`, good, `{"ok":1}`, nil},
+	{"status 201", 201, jsonKind, good, `{"ok":1}`, nil},
+	{"text/plain", 200, "text/plain", good, `{"ok":1}`, nil},
+	{"a media type that is none", 200, ";;", good, `{"ok":1}`, nil},
+	{"Text/Event-Stream", 200, "Text/Event-Stream;charset=utf-8", event(good), `{"ok":1}`, nil},
+	{"events called JSON", 200, jsonKind, event(good), ambiguous, map[string]int{upstream.DropUnreadable: 1}},
+	{"JSON called events", 200, eventKind, good + "\n\n", brokeOff + "EOF", nil},
+	{"an event with another name", 200, eventKind, "event: ping\n" + event(good), `{"ok":1}`, nil},
+	{"in two events", 200, eventKind, event(good[:20]) + event(good[20:]), brokeOff + "EOF", map[string]int{upstream.DropUnreadable: 2}},
+	{"on two lines of an event", 200, eventKind, "data: {\"jsonrpc\":\"2.0\",\ndata: \"id\":ID,\"result\":{\"ok\":1}}\n\n", `{"ok":1}`, nil},
+	{"an event that does not end", 200, eventKind, "data: " + good + "\n", brokeOff + "EOF", nil},
+	{"an event that begins an answer without one", 200, eventKind, "id: 1\nretry: 5\ndata:\n\n" + event(good), `{"ok":1}`, nil},
+	{"line ends in a string", 200, eventKind, event(`{"jsonrpc":"2.0","id":ID,"result":{"x":"\n\ndata: \r` + "\u2028" + `"}}`), `{"x":"\n\ndata: \r` + "\u2028" + `"}`, nil},
+	{"a request of the server", 200, eventKind, event(question) + event(good), `{"ok":1}`, map[string]int{upstream.DropRequest: 1}},
+
+	{"500 with an error", 500, jsonKind, bad, `{"code":-32000,"message":"no"}`, nil},
+	{"500 with an error in an event", 500, eventKind, event(bad), `{"code":-32000,"message":"no"}`, nil},
+	{"500 with a result", 500, jsonKind, good, "not sent false, gone false, answer null: the upstream answers with status 500", nil},
+	{"500", 500, "text/plain", "oh", "not sent false, gone false, answer null: the upstream answers with status 500", nil},
+	{"400 with an error without id", 400, jsonKind, nobodys, `{"code":-32600,"message":"no"}`, nil},
+	{"200 with an error without id", 200, jsonKind, nobodys, `{"code":-32600,"message":"no"}`, nil},
+	{"200 with a result without id", 200, jsonKind, `{"jsonrpc":"2.0","id":null,"result":{}}`, ambiguous, map[string]int{upstream.DropUnreadable: 1}},
+	{"404 with an error", 404, jsonKind, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"no"}}`, `{"code":-32601,"message":"no"}`, nil},
+	{"401 with an error without id", 401, jsonKind, nobodys, `not sent false, gone false, answer {"code":-32600,"message":"no"}: the upstream answers with status 401`, nil},
+	{"another id beside a status", 400, jsonKind, `{"jsonrpc":"2.0","id":77,"error":{"code":-32600,"message":"no"}}`, "not sent false, gone true, answer null: the upstream answers with status 400", nil},
+	{"404", 404, "text/plain", "404 page not found", "not sent false, gone true, answer null: the upstream answers with status 404", nil},
+	{"other versions", 400, jsonKind, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"no"}}`, `not sent true, gone true, answer {"code":-32022,"message":"no"}: the upstream answers with status 400`, nil},
+}
+
+func TestAnswers(t *testing.T) {
+	for _, a := range answers {
+		t.Run(a.name, func(t *testing.T) {
+			var dropped drops
+			u := reach(t, newStub(t, era.Modern, says(a.status, a.kind, a.body)).URL, func(o *upstream.HTTPOptions) { o.Dropped = dropped.add })
+			s := open(t, u)
+			_, m, err := send(s, call(s, "x", `{}`))
+			got := string(m.Result) + string(m.Error)
+			if err != nil {
+				got = describe(err)
+			}
+			if got != a.want {
+				t.Errorf("got  %s\nwant %s", got, a.want)
+			}
+			_ = u.Close() // which waits for what is read after a response
+			if !maps.Equal(dropped.count, a.drops) {
+				t.Errorf("dropped were %v, should be %v", dropped.count, a.drops)
+			}
+		})
+	}
+}
+
+// endless writes for as long as it is read.
+func endless(kind, begin, again string) func(http.ResponseWriter, *http.Request, string) {
+	return func(w http.ResponseWriter, _ *http.Request, _ string) {
+		w.Header().Set("Content-Type", kind)
+		_, err := io.WriteString(w, begin)
+		for err == nil {
+			_, err = io.WriteString(w, again)
+		}
+	}
+}
+
+// drip writes a byte whenever the client has read the last one, and never ends.
+func drip(kind, piece string) func(http.ResponseWriter, *http.Request, string) {
+	return func(w http.ResponseWriter, r *http.Request, _ string) {
+		w.Header().Set("Content-Type", kind)
+		again := time.NewTicker(5 * time.Millisecond)
+		defer again.Stop()
+		for {
+			if _, err := io.WriteString(w, piece); err != nil || http.NewResponseController(w).Flush() != nil {
+				return
+			}
+			select {
+			case <-again.C:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+}
+
+func silent(w http.ResponseWriter, r *http.Request, _ string) { <-r.Context().Done() }
+
+func packed(w http.ResponseWriter, _ *http.Request, id string) {
+	w.Header().Set("Content-Type", jsonKind)
+	w.Header().Set("Content-Encoding", "gzip")
+	z := gzip.NewWriter(w)
+	_, _ = io.WriteString(z, strings.ReplaceAll(good, "ID", id))
+	_ = z.Close()
+}
+
+// A server that does not end costs no more than the limits have it.
+func TestEndless(t *testing.T) {
+	const tooLarge, slow, tooMuch = "an event is larger than is taken", "nothing came in time", "the server sends faster than is taken"
+	for _, c := range []struct {
+		name   string
+		answer func(http.ResponseWriter, *http.Request, string)
+		want   string
+	}{
+		{"a message of JSON", endless(jsonKind, `{"jsonrpc":"2.0","id":1,"result":"`, strings.Repeat("x", 1000)), tooLarge},
+		{"a line", endless(eventKind, "data: ", strings.Repeat("x", 1000)), tooLarge},
+		{"an event of many lines", endless(eventKind, "", "data: "+strings.Repeat("x", 1000)+"\n"), tooLarge},
+		{"comments", endless(eventKind, "", ": still here\n\n"), tooMuch},
+		{"events without data", endless(eventKind, "", "event: x\n\n"), tooMuch},
+		{"notifications", endless(eventKind, "", event(note)), tooMuch},
+		{"answers to others", endless(eventKind, "", event(foreign)), tooMuch},
+		{"silence", silent, slow},
+		{"JSON a byte at a time", drip(jsonKind, " "), slow},
+		{"an event a byte at a time", drip(eventKind, ":"), slow},
+		{"comments now and then", drip(eventKind, ": still here\n\n"), slow},
+		{"gzip", packed, "the server answered ambiguously"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, reach(t, newStub(t, era.Modern, c.answer).URL, func(o *upstream.HTTPOptions) {
+				o.MaxResult = 100_000
+				if c.want == slow {
+					o.Timeout = 200 * time.Millisecond
+				}
+			}))
+			if _, _, err := send(s, call(s, "x", `{}`)); err == nil || !strings.HasSuffix(err.Error(), c.want) {
+				t.Errorf("it ends with %v", err)
+			}
+		})
+	}
+}
+
+// A server that goes on after its response keeps nobody from closing.
+func TestEndlessAfterResponse(t *testing.T) {
+	for _, again := range []string{event(note), ": still here\n\n"} {
+		u := reach(t, newStub(t, era.Modern, func(w http.ResponseWriter, r *http.Request, id string) {
+			endless(eventKind, strings.ReplaceAll(event(good), "ID", id), again)(w, r, id)
+		}).URL)
+		s := open(t, u)
+		if _, m, err := send(s, call(s, "x", `{}`)); err != nil || m.Result == nil {
+			t.Errorf("the response: %v", err)
+		}
+		_ = u.Close()
+	}
+}

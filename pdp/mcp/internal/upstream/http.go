@@ -1,0 +1,190 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// HTTPOptions are what is to be known of an upstream over streamable HTTP.
+type HTTPOptions struct {
+	URL string
+	// Eras are those that may be spoken with the server; none means both.
+	Eras []era.Era
+	// AllowNetworks are the networks of the server if its address is not a public one: loopback and private ones too.
+	AllowNetworks []netip.Prefix
+	// PlainHTTP lets the URL be http where the address is not loopback.
+	PlainHTTP bool
+	// Credentials may be nil: the server wants none.
+	Credentials Credentials
+	// RootsFile holds the roots of the server's certificate in PEM; "" means those of the system.
+	RootsFile string
+	// Timeout bounds an opening, the time until an answer begins, and that between two messages; 0 means a minute.
+	Timeout time.Duration
+	// MaxResult is the greatest size of a message of the server in bytes; 0 means 4 MiB.
+	MaxResult int
+	// Name and Version are the gateway's, for servers and for handshakes of a client that says nothing of itself.
+	Name, Version string
+	Logger        *slog.Logger
+	// Dropped is told why a message of the server went no further, in one of the words of Drop*. It may be nil.
+	Dropped func(reason string)
+}
+
+// Why a message of a server goes no further.
+const (
+	DropUnreadable = "unreadable"         // not one JSON-RPC message
+	DropForeign    = "foreign_id"         // the answer to something that was not asked here
+	DropLate       = "after_response"     // anything after the response
+	DropRequest    = "request_of_server"  // a request in an era that has none
+	DropRefused    = "beside_http_status" // a message beside a status that refuses
+)
+
+type httpUpstream struct {
+	target    *url.URL
+	transport *http.Transport
+	options   HTTPOptions
+	agent     string
+
+	// speaks is the server's era plus one, 0 as long as nobody knows; probing is held by who finds out.
+	speaks  atomic.Int32
+	probing chan struct{}
+
+	// ctx ends with Close.
+	ctx  context.Context
+	stop context.CancelCauseFunc
+
+	mu       sync.Mutex // guards what follows
+	closed   bool
+	sessions map[*httpSession]struct{}
+	behind   sync.WaitGroup // what goes on after its caller has gone
+}
+
+// NewHTTP is an upstream over streamable HTTP. Nothing is sent before a session is opened.
+func NewHTTP(o HTTPOptions) (Upstream, error) {
+	target, err := parseTarget(o)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := newTransport(o, target)
+	if err != nil {
+		return nil, err
+	}
+	if len(o.Eras) == 0 {
+		o.Eras = []era.Era{era.Modern, era.Legacy}
+	}
+	o.Timeout, o.MaxResult = cmp.Or(o.Timeout, time.Minute), cmp.Or(o.MaxResult, 4<<20)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	u := &httpUpstream{
+		target: target, transport: transport, options: o, agent: o.Name + "/" + o.Version,
+		probing: make(chan struct{}, 1), sessions: map[*httpSession]struct{}{},
+	}
+	u.ctx, u.stop = context.WithCancelCause(context.Background())
+	return u, nil
+}
+
+var errClosed = errors.New("the session is over")
+
+func gone() *Error { return &Error{NotSent: true, Gone: true, Detail: errClosed.Error()} }
+
+func (u *httpUpstream) Open(ctx context.Context, c Client) (Session, error) {
+	u.mu.Lock()
+	if u.closed {
+		u.mu.Unlock()
+		return nil, gone()
+	}
+	u.behind.Add(1)
+	u.mu.Unlock()
+	defer u.behind.Done()
+	s := newHTTPSession(u, c)
+	ctx, cancel := context.WithTimeoutCause(ctx, u.options.Timeout, errSlow)
+	defer cancel()
+	defer context.AfterFunc(u.ctx, cancel)()
+	if err := u.agree(ctx, s); err != nil {
+		s.Close() // it may have an id already
+		var e *Error
+		if !errors.As(err, &e) {
+			e = &Error{Detail: "no session was opened", Err: err}
+		}
+		e.NotSent = true // what the session was wanted for
+		return nil, e
+	}
+	u.mu.Lock()
+	closed := u.closed
+	if !closed {
+		u.sessions[s] = struct{}{}
+	}
+	u.mu.Unlock()
+	if closed {
+		s.Close()
+		return nil, gone()
+	}
+	u.options.Logger.Debug("a session with an upstream is open", "era", s.era.String(), "version", s.version)
+	return s, nil
+}
+
+// farewell bounds what is told to a server at the end, about requests and sessions.
+const farewell = 5 * time.Second
+
+func (u *httpUpstream) Close() error {
+	u.mu.Lock()
+	u.closed = true
+	open := make([]*httpSession, 0, len(u.sessions))
+	for s := range u.sessions {
+		open = append(open, s)
+	}
+	u.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), min(farewell, u.options.Timeout))
+	defer cancel()
+	var all sync.WaitGroup
+	atOnce := make(chan struct{}, 32)
+	for _, s := range open {
+		atOnce <- struct{}{}
+		all.Go(func() {
+			s.end(ctx)
+			<-atOnce
+		})
+	}
+	all.Wait()
+	u.stop(errClosed)
+	u.behind.Wait()
+	u.transport.CloseIdleConnections()
+	return nil
+}
+
+func (u *httpUpstream) remove(s *httpSession) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.sessions, s)
+}
+
+// background runs what nobody waits for but Close. After Close it does nothing.
+func (u *httpUpstream) background(what func()) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return false
+	}
+	u.behind.Go(what)
+	return true
+}
+
+func (u *httpUpstream) drop(reason string) {
+	if u.options.Dropped != nil {
+		u.options.Dropped(reason)
+	}
+}
+
+// limits are what rpc reads by.
+var limits = rpc.DefaultLimits()

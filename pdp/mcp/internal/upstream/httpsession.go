@@ -1,0 +1,152 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// httpSession is one client's. Of what it shares with others, connections alone, nothing tells a server who asks: that is
+// told by each request.
+type httpSession struct {
+	upstream *httpUpstream
+	client   Client
+
+	// What the handshake has found out. It does not change afterwards.
+	era     era.Era
+	version string
+	id      string // "" if the server keeps no session
+	server  jsontext.Value
+
+	last  atomic.Int64 // id of a request
+	ended sync.Once
+	// ctx ends with Close, and with it all that is open.
+	ctx  context.Context
+	stop context.CancelCauseFunc
+
+	mu      sync.Mutex // guards the newest token
+	token   string
+	expires time.Time
+}
+
+func newHTTPSession(u *httpUpstream, c Client) *httpSession {
+	s := &httpSession{upstream: u, client: c, token: c.Token, expires: c.Expires}
+	s.ctx, s.stop = context.WithCancelCause(u.ctx)
+	return s
+}
+
+func (s *httpSession) Era() era.Era           { return s.era }
+func (s *httpSession) Server() jsontext.Value { return s.server }
+
+// renew takes over a client's newer token, and is the newest.
+func (s *httpSession) renew(r Request) (token string, expires time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Token != "" {
+		s.token, s.expires = r.Token, r.Expires
+	}
+	return s.token, s.expires
+}
+
+func (s *httpSession) Send(ctx context.Context, r Request) (Stream, error) {
+	t, err := s.exchange(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if t.status/100 == 2 {
+		return t, nil
+	}
+	defer t.abandon(true)
+	return s.refused(t)
+}
+
+func (s *httpSession) Notify(ctx context.Context, m rpc.Message) error {
+	if s.era == era.Modern {
+		return &Error{NotSent: true, Detail: "in the modern era a client sends requests alone"}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.upstream.options.Timeout, errSlow)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	response, err := s.post(ctx, m, Request{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	switch {
+	case response.StatusCode/100 == 2:
+		return nil
+	case response.StatusCode == http.StatusNotFound && s.id != "":
+		return gone()
+	}
+	return &Error{Detail: "the server answers a notification with " + response.Status[:3]}
+}
+
+func (s *httpSession) Listen(ctx context.Context) (Stream, error) {
+	if s.era == era.Modern {
+		return nothing{}, nil
+	}
+	t := s.newStream(ctx, rpc.ID{})
+	response, err := s.do(t.ctx, http.MethodGet, eventStream, nil, Request{})
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	t.take(response)
+	switch {
+	case t.status/100 == 2 && t.events != nil:
+		return t, nil
+	case t.status == http.StatusMethodNotAllowed:
+		t.Close()
+		return nothing{}, nil
+	case t.status == http.StatusNotFound && s.id != "":
+		t.Close()
+		return nil, gone()
+	}
+	t.Close()
+	return nil, &Error{Detail: "the server answers GET with " + response.Status[:3] + ", and not with a stream"}
+}
+
+func (s *httpSession) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), min(farewell, s.upstream.options.Timeout))
+	defer cancel()
+	s.end(ctx)
+}
+
+// end tells the server that the session is over, once.
+func (s *httpSession) end(ctx context.Context) {
+	s.ended.Do(func() {
+		s.stop(errClosed)
+		s.upstream.remove(s)
+		if s.id == "" {
+			return
+		}
+		response, err := s.do(ctx, http.MethodDelete, jsonType, nil, Request{})
+		if err == nil {
+			_ = response.Body.Close()
+		}
+	})
+}
+
+// giveUp is for a request whose response has not come: in the legacy era the server is told so. A handshake is not
+// cancelled.
+func (s *httpSession) giveUp(id rpc.ID) {
+	if s.era == era.Modern || s.server == nil || s.ctx.Err() != nil {
+		return
+	}
+	s.upstream.background(func() {
+		ctx, cancel := context.WithTimeoutCause(s.ctx, min(farewell, s.upstream.options.Timeout), errSlow)
+		defer cancel()
+		params := rpc.Object{}.With("requestId", id.Text()).Value()
+		if err := s.Notify(ctx, rpc.Message{Method: "notifications/cancelled", Params: params}); err != nil && !errors.Is(err, errClosed) {
+			s.upstream.options.Logger.Debug("a cancelled request was not told to an upstream", "error", err)
+		}
+	})
+}

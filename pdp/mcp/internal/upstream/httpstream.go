@@ -1,0 +1,190 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// httpStream is what comes back for one POST, or for the GET of a session.
+type httpStream struct {
+	session *httpSession
+	id      rpc.ID // zero for a GET
+	status  int
+	header  http.Header
+	body    io.ReadCloser
+	// events is nil if the body is one message. What a body is called decides how it is read, and nothing else.
+	events *rpc.Events
+	pace   *pace
+
+	// ctx ends with the caller's, the session's, and Close; patience ends it too, if it is not nil.
+	ctx      context.Context
+	stop     context.CancelCauseFunc
+	release  []func() bool
+	patience *time.Timer
+
+	named    bool // the response has the id of the request
+	answered atomic.Bool
+	closed   sync.Once
+}
+
+var (
+	errGivenUp   = errors.New("the request was given up")
+	errAmbiguous = errors.New("the server answered ambiguously")
+)
+
+func (s *httpSession) newStream(ctx context.Context, id rpc.ID) *httpStream {
+	t := &httpStream{session: s, id: id}
+	own, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	t.ctx, t.stop = own, stop
+	t.release = []func() bool{
+		context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) }),
+		context.AfterFunc(s.ctx, func() { stop(errClosed) }),
+	}
+	return t
+}
+
+// bound ends the stream if the server lets wait for too long. The time runs while somebody waits.
+func (t *httpStream) bound() {
+	t.patience = time.AfterFunc(t.session.upstream.options.Timeout, func() { t.stop(errSlow) })
+}
+
+// take takes over a response of HTTP.
+func (t *httpStream) take(response *http.Response) {
+	t.status, t.header, t.body = response.StatusCode, response.Header, response.Body
+	t.pace = newPace(t.body, t.session.upstream.options.MaxResult)
+	if kind, _, _ := mime.ParseMediaType(t.header.Get("Content-Type")); kind == eventStream {
+		t.events = rpc.NewEvents(t.pace, t.session.upstream.options.MaxResult)
+	}
+	if t.patience != nil {
+		t.patience.Stop()
+	}
+}
+
+func (t *httpStream) Next() (rpc.Message, error) {
+	if t.answered.Load() {
+		return rpc.Message{}, io.EOF
+	}
+	if t.patience != nil {
+		t.patience.Reset(t.session.upstream.options.Timeout)
+		defer t.patience.Stop()
+	}
+	for {
+		text, err := t.read()
+		if err == io.EOF && t.id.IsZero() {
+			return rpc.Message{}, io.EOF
+		}
+		if err != nil {
+			return rpc.Message{}, &Error{Detail: "the upstream's answer broke off", Err: reason(t.ctx, err)}
+		}
+		m, verdict := t.judge(text)
+		switch verdict {
+		case pass:
+			return m, nil
+		case last:
+			t.finish()
+			return m, nil
+		case wrong:
+			t.stop(errAmbiguous)
+			return rpc.Message{}, &Error{Detail: "what came is not the response to the request", Err: errAmbiguous}
+		}
+	}
+}
+
+// read reads the next text that should be a message.
+func (t *httpStream) read() ([]byte, error) {
+	if cause := context.Cause(t.ctx); cause != nil {
+		return nil, cause
+	}
+	if t.events != nil {
+		return t.pace.event(t.events)
+	}
+	most := t.session.upstream.options.MaxResult
+	text, err := io.ReadAll(io.LimitReader(t.body, int64(most)+1))
+	if err == nil && len(text) > most {
+		err = rpc.ErrTooLarge
+	}
+	return text, err
+}
+
+// response skips what comes before the response.
+func (t *httpStream) response() (rpc.Message, error) {
+	for {
+		m, err := t.Next()
+		if err != nil || m.IsResponse() {
+			return m, err
+		}
+		t.session.upstream.drop(DropRefused)
+	}
+}
+
+// finish is called when the response has come. A stream of events is read to its end, which is near if the server is a
+// good one, so that its connection can be used again; what else it holds is dropped.
+func (t *httpStream) finish() {
+	t.answered.Store(true)
+	t.detach()
+	if t.events == nil || !t.session.upstream.background(t.drain) {
+		t.end(nil)
+	}
+}
+
+// lateTime bounds how long a stream may go on after its response.
+const lateTime = time.Second
+
+func (t *httpStream) drain() {
+	cut := time.AfterFunc(min(lateTime, t.session.upstream.options.Timeout), func() { t.stop(errSlow) })
+	defer cut.Stop()
+	defer context.AfterFunc(t.session.ctx, func() { t.stop(errClosed) })()
+	for {
+		if _, err := t.pace.event(t.events); err != nil {
+			t.end(nil)
+			return
+		}
+		t.session.upstream.drop(DropLate)
+	}
+}
+
+func (t *httpStream) detach() {
+	for _, release := range t.release {
+		release()
+	}
+	if t.patience != nil {
+		t.patience.Stop()
+	}
+}
+
+func (t *httpStream) Close() { t.abandon(t.id.IsZero()) }
+
+// abandon ends a stream whose response has not come, and says so to the server unless it knows nothing of the request.
+func (t *httpStream) abandon(unknown bool) {
+	if t.answered.Load() {
+		return
+	}
+	t.closed.Do(func() {
+		t.detach()
+		t.end(errGivenUp)
+		if !unknown {
+			t.session.giveUp(t.id)
+		}
+	})
+}
+
+func (t *httpStream) end(cause error) {
+	t.stop(cause)
+	if t.body != nil {
+		_ = t.body.Close()
+	}
+}
+
+// nothing is the stream of a server that says nothing.
+type nothing struct{}
+
+func (nothing) Next() (rpc.Message, error) { return rpc.Message{}, io.EOF }
+func (nothing) Close()                     {}

@@ -1,0 +1,116 @@
+package upstream
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/time/rate"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// verdict is what becomes of a text that a server sent.
+type verdict uint8
+
+const (
+	wrong verdict = iota // it ends the stream, for nobody can tell what it answers
+	drop                 // it goes no further
+	pass
+	last // the response
+)
+
+// judge reads a text, and says what becomes of it. Neither its status nor its media type counts beside what it says.
+func (t *httpStream) judge(text []byte) (rpc.Message, verdict) {
+	m, fault := rpc.Parse(text, limits)
+	if fault != nil || m.IsResponse() && m.ID.IsZero() {
+		return t.unnamed(text, fault)
+	}
+	if m.IsResponse() {
+		if t.id.IsZero() || m.ID != t.id {
+			return t.dropped(DropForeign)
+		}
+		if m.Result != nil && t.status/100 != 2 {
+			return m, wrong // a status that refuses, and a result
+		}
+		m.ID, t.named = rpc.ID{}, true
+		return m, last
+	}
+	if m.IsRequest() && t.session.era == era.Modern {
+		return t.dropped(DropRequest)
+	}
+	return m, pass
+}
+
+// unnamed judges what could not be read as a message, or answers nobody by name: the error of a server that could not read
+// the request.
+func (t *httpStream) unnamed(text []byte, fault *rpc.Fault) (rpc.Message, verdict) {
+	if e := unnamedError(text); e != nil && !t.id.IsZero() {
+		return rpc.Message{Error: e}, last
+	}
+	if fault != nil && fault.ID == t.id && !t.id.IsZero() {
+		return rpc.Message{}, wrong
+	}
+	return t.dropped(DropUnreadable)
+}
+
+// dropped counts what goes no further. Where nothing else can come, that is the end.
+func (t *httpStream) dropped(reason string) (rpc.Message, verdict) {
+	if t.status/100 == 2 { // beside a status that refuses, anything may stand
+		t.session.upstream.drop(reason)
+	}
+	if t.events == nil {
+		return rpc.Message{}, wrong
+	}
+	return rpc.Message{}, drop
+}
+
+// unnamedError is the error of a response whose id is null or absent, nil if text is anything else.
+func unnamedError(text []byte) jsontext.Value {
+	if !jsontext.Value(text).IsValid() {
+		return nil
+	}
+	o, err := rpc.ParseObject(text)
+	if err != nil || o.GetString("jsonrpc") != "2.0" || o.Get("method") != nil || o.Get("result") != nil {
+		return nil
+	}
+	if id := o.Get("id"); id != nil && id.Kind() != 'n' || errorCode(o.Get("error")) == 0 {
+		return nil
+	}
+	return o.Get("error")
+}
+
+// errTooMuch is of a server that says more than anybody can take.
+var errTooMuch = errors.New("the server sends faster than is taken")
+
+// eventCost is what an event costs beside its bytes, so that many small ones are bounded too.
+const eventCost = 4 << 10
+
+// pace bounds how fast a server may speak: in a second what one message may have, and four times that at once.
+type pace struct {
+	in    io.Reader
+	limit *rate.Limiter
+}
+
+func newPace(in io.Reader, most int) *pace {
+	most = max(most, 1<<20)
+	return &pace{in, rate.NewLimiter(rate.Limit(most), 4*most)}
+}
+
+func (p *pace) Read(b []byte) (int, error) {
+	n, err := p.in.Read(b)
+	if !p.limit.AllowN(time.Now(), n) {
+		return 0, errTooMuch
+	}
+	return n, err
+}
+
+func (p *pace) event(events *rpc.Events) ([]byte, error) {
+	text, err := events.Next()
+	if err == nil && !p.limit.AllowN(time.Now(), eventCost) {
+		return nil, errTooMuch
+	}
+	return text, err
+}

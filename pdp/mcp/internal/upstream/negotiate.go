@@ -1,0 +1,174 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// errOtherEra is of a handshake that the server does not know.
+var errOtherEra = errors.New("the server does not speak this era")
+
+// era is that of the server, if it is known. It is a property of the server: what one session has found out, all others use.
+func (u *httpUpstream) era() (e era.Era, known bool) {
+	n := u.speaks.Load()
+	return era.Era(n - 1), n > 0
+}
+
+func (u *httpUpstream) remember(e era.Era) { u.speaks.Store(int32(e) + 1) }
+
+// forget has the next session find out again, if nobody has done so meanwhile.
+func (u *httpUpstream) forget(e era.Era) { u.speaks.CompareAndSwap(int32(e)+1, 0) }
+
+// agree opens a session in the era of the server, and finds out which it is if nobody knows; one session at a time does.
+func (u *httpUpstream) agree(ctx context.Context, s *httpSession) error {
+	if e, known := u.era(); known {
+		err := s.shake(ctx, e)
+		if !errors.Is(err, errOtherEra) {
+			return err
+		}
+		u.forget(e)
+	}
+	select {
+	case u.probing <- struct{}{}:
+	case <-ctx.Done():
+		return &Error{Detail: "the era of the server was not found out in time", Err: context.Cause(ctx)}
+	}
+	defer func() { <-u.probing }()
+	if e, known := u.era(); known {
+		return s.shake(ctx, e)
+	}
+	var err error
+	for _, e := range []era.Era{era.Modern, era.Legacy} {
+		if !slices.Contains(u.options.Eras, e) {
+			continue
+		}
+		if err = s.shake(ctx, e); err == nil {
+			u.remember(e)
+			return nil
+		}
+		if !errors.Is(err, errOtherEra) {
+			return err
+		}
+	}
+	return err
+}
+
+// shake opens a session in one era.
+func (s *httpSession) shake(ctx context.Context, e era.Era) error {
+	s.era, s.id, s.server = e, "", nil
+	if e == era.Modern {
+		s.version = era.ModernVersions[0]
+		return s.discover(ctx)
+	}
+	s.version = ""
+	return s.initialize(ctx)
+}
+
+func (s *httpSession) discover(ctx context.Context) error {
+	info, capabilities := s.says()
+	meta := rpc.Object{}.With(era.MetaVersion, rpc.String(s.version)).With(era.MetaClient, info).With(era.MetaCapabilities, capabilities)
+	params := rpc.Object{}.With("_meta", meta.Value()).Value()
+	_, m, err := s.ask(ctx, Request{Method: "server/discover", Params: params})
+	if err != nil {
+		return err
+	}
+	if m.Error == nil {
+		var r struct {
+			Supported []string `json:"supportedVersions"`
+		}
+		if json.Unmarshal(m.Result, &r) != nil || !slices.Contains(r.Supported, s.version) {
+			return &Error{Detail: "server/discover names no version of the modern era that we speak", Err: errOtherEra}
+		}
+		s.server = m.Result
+		return nil
+	}
+	switch errorCode(m.Error) {
+	case era.HeaderMismatch, era.MissingCapability:
+		return &Error{Detail: "the server is of the modern era, and refuses server/discover", Answer: m.Error}
+	case era.UnsupportedVersion:
+		return &Error{Detail: "the server speaks other versions than we do", Answer: m.Error, Err: errOtherEra}
+	}
+	return &Error{Detail: "the server does not know server/discover", Answer: m.Error, Err: errOtherEra}
+}
+
+func (s *httpSession) initialize(ctx context.Context) error {
+	info, capabilities := s.says()
+	params := rpc.Object{}.With("protocolVersion", rpc.String(era.LegacyVersions[0])).
+		With("capabilities", capabilities).With("clientInfo", info).Value()
+	h, m, err := s.ask(ctx, Request{Method: "initialize", Params: params})
+	if err != nil {
+		return err
+	}
+	if m.Error != nil {
+		return &Error{Detail: "the server refuses initialize", Answer: m.Error, Err: errOtherEra}
+	}
+	o, err := rpc.ParseObject(m.Result)
+	if err != nil {
+		return &Error{Detail: "the result of initialize is no object", Err: errOtherEra}
+	}
+	version := o.GetString("protocolVersion")
+	if !slices.Contains(era.LegacyVersions, version) {
+		return &Error{Detail: "the server wants a version of the protocol that we do not speak"}
+	}
+	id := h.Get(sessionHeader)
+	if !validSession(id) {
+		return &Error{Detail: "the server's session id cannot stand in a header"}
+	}
+	s.version, s.id, s.server = version, id, m.Result
+	return s.Notify(ctx, rpc.Message{Method: "notifications/initialized"})
+}
+
+// says is what the server is told of the client: by the client, or else by the gateway.
+func (c Client) says(name, version string) (info, capabilities jsontext.Value) {
+	info, capabilities = c.Info, c.Capabilities
+	if info == nil {
+		info = rpc.Object{}.With("name", rpc.String(name)).With("version", rpc.String(version)).Value()
+	}
+	if capabilities == nil {
+		capabilities = jsontext.Value("{}")
+	}
+	return info, capabilities
+}
+
+// says is what this server is told of the client.
+func (s *httpSession) says() (info, capabilities jsontext.Value) {
+	return s.client.says(s.upstream.options.Name, s.upstream.options.Version)
+}
+
+// ask sends a request of a handshake, and waits for its response. An error is of the server, or errOtherEra if what
+// refuses the request does not know it.
+func (s *httpSession) ask(ctx context.Context, r Request) (http.Header, rpc.Message, error) {
+	t, err := s.exchange(ctx, r)
+	if err != nil {
+		return nil, rpc.Message{}, err
+	}
+	defer t.Close()
+	m, err := t.response()
+	if err == nil && (m.Error == nil || !ofServer(t.status)) {
+		return t.header, m, nil
+	}
+	e := &Error{Detail: "the server answers " + r.Method + " with " + strconv.Itoa(t.status), Answer: m.Error, Err: err}
+	if errors.Is(err, errAmbiguous) && t.status/100 != 3 && !ofServer(t.status) {
+		e.Err = errOtherEra
+	}
+	return nil, m, e
+}
+
+// ofServer reports whether a status is about the gateway's credentials or the state of the server, and tells nothing of
+// what the server makes of a request.
+func ofServer(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return true
+	}
+	return status > http.StatusNotImplemented
+}

@@ -1,0 +1,312 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// methods are those of the messages that a server got.
+func methods(got []received) (all []string) {
+	for _, r := range got {
+		m, _ := rpc.Parse([]byte(r.body), rpc.DefaultLimits())
+		all = append(all, strings.TrimSpace(r.http+" "+m.Method))
+	}
+	return all
+}
+
+const (
+	discovers   = "POST server/discover"
+	initializes = "POST initialize"
+	initialized = "POST notifications/initialized"
+	ends        = "DELETE"
+)
+
+func TestEraIsOfServer(t *testing.T) {
+	for _, c := range []struct {
+		era           era.Era
+		allowed       []era.Era
+		first, second []string
+	}{
+		{era.Modern, nil, []string{discovers}, []string{discovers}},
+		{era.Legacy, nil, []string{discovers, initializes, initialized}, []string{initializes, initialized}},
+		{era.Legacy, []era.Era{era.Legacy}, []string{initializes, initialized}, []string{initializes, initialized}},
+		{era.Modern, []era.Era{era.Legacy}, []string{initializes}, []string{initializes}},
+		{era.Legacy, []era.Era{era.Modern}, []string{discovers}, []string{discovers}},
+	} {
+		stub := newStub(t, c.era, nil)
+		u := reach(t, stub.URL, func(o *upstream.HTTPOptions) { o.Eras = c.allowed })
+		for i, want := range [][]string{c.first, c.second} {
+			s, err := u.Open(t.Context(), upstream.Client{})
+			if ok := c.allowed == nil || c.allowed[0] == c.era; ok != (err == nil) || ok && s.Era() != c.era {
+				t.Errorf("a server of the %s era with %v allowed: %v", c.era, c.allowed, err)
+			}
+			if got := methods(stub.received()); !slices.Equal(got, want) {
+				t.Errorf("a server of the %s era with %v allowed got %q at opening %d, should get %q", c.era, c.allowed, got, i, want)
+			}
+		}
+	}
+}
+
+// However many sessions begin at once, one finds out the era.
+func TestEraIsFoundOutOnce(t *testing.T) {
+	stub := newStub(t, era.Legacy, nil)
+	u := reach(t, stub.URL)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if _, err := u.Open(t.Context(), upstream.Client{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	count := map[string]int{}
+	for _, m := range methods(stub.received()) {
+		count[m]++
+	}
+	if count[discovers] != 1 || count[initializes] != 20 {
+		t.Errorf("the server got %v", count)
+	}
+}
+
+// A server that was replaced by one of the other era loses its sessions, and is asked anew.
+func TestEraChanges(t *testing.T) {
+	for _, c := range []struct {
+		before, after era.Era
+		answer        string
+		want          string
+	}{
+		{era.Legacy, era.Modern, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32020,"message":"no Mcp-Method"}}`, "not sent true, gone true"},
+		{era.Modern, era.Legacy, `{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"no"}}`, "not sent true, gone true"},
+		{era.Modern, era.Legacy, `Bad Request: no session`, "not sent false, gone true"},
+	} {
+		before := newStub(t, c.before, nil)
+		after := newStub(t, c.after, says(400, jsonKind, c.answer))
+		now := before
+		var mu sync.Mutex
+		h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			s := now
+			mu.Unlock()
+			s.ServeHTTP(w, r)
+		}))
+		t.Cleanup(h.Close)
+		u := reach(t, h.URL)
+		s := open(t, u)
+		mu.Lock()
+		now = after
+		mu.Unlock()
+		if _, _, err := send(s, call(s, "x", `{}`)); !strings.HasPrefix(describe(err), c.want) {
+			t.Errorf("a request to a server that is %s now: %s", c.after, describe(err))
+		}
+		if s = open(t, u); s.Era() != c.after {
+			t.Errorf("a server that is %s now is taken for %s", c.after, s.Era())
+		}
+	}
+}
+
+func TestHandshakesThatFail(t *testing.T) {
+	result := func(result string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { says(200, jsonKind, result)(w, r, "1") }
+	}
+	status := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+	}
+	for _, c := range []struct {
+		name   string
+		server http.HandlerFunc
+		tries  int
+		want   string
+	}{
+		{"401", status(401), 1, "answers server/discover with 401"},
+		{"403", status(403), 1, "answers server/discover with 403"},
+		{"429", status(429), 1, "answers server/discover with 429"},
+		{"503", status(503), 1, "answers server/discover with 503"},
+		{"302", status(302), 1, "answers server/discover with 302"},
+		{"404", status(404), 2, "answers initialize with 404"},
+		{"500", status(500), 2, "answers initialize with 500"},
+		{"silence", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 1, "nothing came in time"},
+		{"a modern error", result(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32021,"message":"no"}}`), 1, "of the modern era, and refuses"},
+		{"errors alone", func(w http.ResponseWriter, r *http.Request) {
+			says(400, jsonKind, nobodys)(w, r, "")
+		}, 2, "refuses initialize"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var mu sync.Mutex
+			tries := 0
+			h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				tries++
+				mu.Unlock()
+				_, _ = io.ReadAll(r.Body)
+				c.server(w, r)
+			}))
+			defer h.Close()
+			u := reach(t, h.URL, func(o *upstream.HTTPOptions) {
+				if c.name == "silence" {
+					o.Timeout = 200 * time.Millisecond
+				}
+			})
+			_, err := u.Open(t.Context(), upstream.Client{})
+			var e *upstream.Error
+			if !errors.As(err, &e) || !e.NotSent || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s", describe(err))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if tries != c.tries {
+				t.Errorf("the server was asked %d times, not %d", tries, c.tries)
+			}
+		})
+	}
+}
+
+func TestLegacyHandshake(t *testing.T) {
+	for _, c := range []struct{ session, version, want string }{
+		{"s", "2025-11-25", ""},
+		{"", "2025-11-25", ""},
+		{"s", "2024-11-05", ""},
+		{"s", "2099-01-01", "a version of the protocol that we do not speak"},
+		{"s", "2026-07-28", "a version of the protocol that we do not speak"},
+		{"a b", "2025-11-25", "cannot stand in a header"},
+		{strings.Repeat("x", 5000), "2025-11-25", "cannot stand in a header"},
+	} {
+		var mu sync.Mutex
+		var later []http.Header
+		h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			m, _ := rpc.Parse(body, rpc.DefaultLimits())
+			if m.Method == "initialize" {
+				w.Header().Set("Mcp-Session-Id", c.session)
+				_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%q}}`, m.ID.Text(), c.version)
+				return
+			}
+			mu.Lock()
+			later = append(later, r.Header)
+			mu.Unlock()
+			if m.IsRequest() {
+				says(200, jsonKind, good)(w, r, string(m.ID.Text()))
+			}
+		}))
+		u := reach(t, h.URL, func(o *upstream.HTTPOptions) { o.Eras = []era.Era{era.Legacy} })
+		s, err := u.Open(t.Context(), upstream.Client{})
+		if c.want != "" {
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%.10q %s: %v", c.session, c.version, err)
+			}
+			h.Close()
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := send(s, call(s, "x", `{}`)); err != nil {
+			t.Error(err)
+		}
+		_ = u.Close()
+		for _, header := range later {
+			if header.Get("Mcp-Protocol-Version") != c.version || header.Get("Mcp-Session-Id") != c.session {
+				t.Errorf("%q %s: a later request has %v", c.session, c.version, header)
+			}
+		}
+		if want := map[bool]int{true: 3, false: 2}[c.session != ""]; len(later) != want { // DELETE only with a session
+			t.Errorf("%q: %d later requests", c.session, len(later))
+		}
+		h.Close()
+	}
+}
+
+// What a server of the legacy era answers, and whether its session is lost.
+func TestLostSessions(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		body   string
+		want   string
+	}{
+		{404, "404 page not found", "not sent true, gone true, answer null"},
+		{404, `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}`, `not sent true, gone true, answer {"code":-32001`},
+		{404, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32001,"message":"Session not found"}}`, `not sent true, gone true, answer {"code":-32001`},
+		{404, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"no"}}`, "<nil>"},
+		{400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}`, `not sent false, gone true, answer {"code":-32000`},
+		{400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"no"}}`, "<nil>"},
+		{400, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"no"}}`, "<nil>"},
+		{400, "no", "not sent false, gone false, answer null"},
+		{500, "no", "not sent false, gone false, answer null"},
+	} {
+		stub := newStub(t, era.Legacy, says(c.status, jsonKind, c.body))
+		s := open(t, reach(t, stub.URL))
+		if _, _, err := send(s, call(s, "x", `{}`)); !strings.HasPrefix(describe(err), c.want) {
+			t.Errorf("%d %s: %s", c.status, c.body, describe(err))
+		}
+	}
+}
+
+func TestNotify(t *testing.T) {
+	stub := newStub(t, era.Legacy, nil)
+	s := open(t, reach(t, stub.URL))
+	_ = stub.received()
+	if err := s.Notify(t.Context(), rpc.Answer(rpc.StringID("q"), jsontext.Value(`{"action": "accept"}`))); err != nil {
+		t.Fatal(err)
+	}
+	if got := stub.received(); len(got) != 1 || got[0].body != `{"jsonrpc":"2.0","id":"q","result":{"action": "accept"}}` {
+		t.Errorf("the server got %v", got)
+	}
+	s = open(t, reach(t, newStub(t, era.Modern, nil).URL))
+	var e *upstream.Error
+	if err := s.Notify(t.Context(), rpc.Message{Method: "notifications/roots/list_changed"}); !errors.As(err, &e) || !e.NotSent {
+		t.Errorf("a notification in the modern era: %v", err)
+	}
+}
+
+func TestListenLegacy(t *testing.T) {
+	for _, c := range []struct {
+		status       int
+		kind, stream string
+		want         string
+	}{
+		{405, "", "", "EOF"},
+		{404, "", "", "not sent true, gone true"},
+		{500, "", "", "not sent false, gone false"},
+		{200, jsonKind, "{}", "not sent false, gone false"},
+		{200, eventKind, "", "EOF"},
+		{200, eventKind, event(good) + event(bad) + event(`{`) + event(nobodys), "EOF"},
+		{200, eventKind, event(foreign) + event(note) + event(question), "notifications/message elicitation/create EOF"},
+	} {
+		s := open(t, reach(t, newStub(t, era.Legacy, says(c.status, c.kind, c.stream)).URL))
+		if got := heard(t.Context(), s); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%d %s: %s", c.status, c.kind, got)
+		}
+	}
+}
+
+// heard is what a session says beside answers.
+func heard(ctx context.Context, s upstream.Session) string {
+	st, err := s.Listen(ctx)
+	if err != nil {
+		return describe(err)
+	}
+	defer st.Close()
+	var all []string
+	for {
+		m, err := st.Next()
+		if err != nil {
+			return strings.Join(append(all, err.Error()), " ")
+		}
+		all = append(all, m.Method)
+	}
+}

@@ -1,0 +1,97 @@
+package upstream
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// What servers of the legacy era say beside a status for a session that they do not have: SDKs have settled on these codes.
+const (
+	sessionNotFound = -32001 // with 404
+	noSession       = -32000 // with 400
+)
+
+// errorCode is the code of the error of a response, 0 if it has none.
+func errorCode(e jsontext.Value) int {
+	o, err := rpc.ParseObject(e)
+	if err != nil {
+		return 0
+	}
+	code, err := strconv.Atoi(string(o.Get("code")))
+	if err != nil {
+		return 0
+	}
+	return code
+}
+
+// refused says what a status that refuses means: the response, if there is one, or why there is none.
+func (s *httpSession) refused(t *httpStream) (Stream, error) {
+	if t.status/100 == 3 {
+		return nil, &Error{Detail: "the upstream answers with a redirect, which is not followed; configure the url that it leads to"}
+	}
+	m, err := t.response()
+	var broken *Error
+	if errors.As(err, &broken) && !errors.Is(err, errAmbiguous) && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	e := &Error{Detail: "the upstream answers with status " + strconv.Itoa(t.status), Answer: m.Error}
+	switch code := errorCode(m.Error); {
+	case s.era == era.Legacy && s.id != "" && s.lost(t, code):
+		e.Gone, e.NotSent = true, t.status == http.StatusNotFound
+	case t.status == http.StatusBadRequest && s.otherEra(code):
+		s.upstream.forget(s.era)
+		e.Gone, e.NotSent = true, true
+	case m.Error == nil && s.era == era.Modern && unlikeModern(t.status):
+		s.upstream.forget(s.era)
+		e.Gone = true
+	case m.Error != nil && (t.named || !ofServer(t.status)):
+		return &single{message: m}, nil
+	}
+	return nil, e
+}
+
+// lost reports whether a refusal says that the server does not have the session. An error that names the request comes
+// from a server that has it, unless its code says otherwise.
+func (s *httpSession) lost(t *httpStream, code int) bool {
+	switch t.status {
+	case http.StatusNotFound:
+		return !t.named || code == sessionNotFound
+	case http.StatusBadRequest:
+		return !t.named && code == noSession
+	}
+	return false
+}
+
+// otherEra reports whether an error says that the server does not speak the session's era any more: it was replaced, for
+// the handshake went well.
+func (s *httpSession) otherEra(code int) bool {
+	return code == era.UnsupportedVersion || code == era.HeaderMismatch && s.era == era.Legacy
+}
+
+// unlikeModern reports whether a status without a JSON-RPC error is what no server of the modern era gives to a request.
+func unlikeModern(status int) bool {
+	return status == http.StatusBadRequest || status == http.StatusNotFound || status == http.StatusMethodNotAllowed
+}
+
+// single is the stream of a response that was read already.
+type single struct {
+	message rpc.Message
+	read    bool
+}
+
+func (s *single) Next() (rpc.Message, error) {
+	if s.read {
+		return rpc.Message{}, io.EOF
+	}
+	s.read = true
+	return s.message, nil
+}
+
+func (s *single) Close() {}

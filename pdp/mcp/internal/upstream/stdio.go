@@ -1,0 +1,193 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"policy-service/pdp/mcp/internal/era"
+)
+
+// CommandOptions are an MCP server that is a program, spoken to over its standard streams.
+type CommandOptions struct {
+	// Command is the program and its arguments. No shell reads them. A program without a slash is looked for in the PATH of
+	// Env, or in the gateway's if Env has none.
+	Command []string
+	// Env is the whole environment of the program: it inherits nothing.
+	Env map[string]string
+	// Dir is where it runs; "" is where the gateway does.
+	Dir string
+	// Eras are those that may be spoken; none are both.
+	Eras []era.Era
+	// Timeout bounds an opening, each silence of the server while a request waits for it, and each write.
+	Timeout time.Duration
+	// Probe bounds the wait for the answer to the question by which a server of the modern era is known, and that of what
+	// a server of the legacy era says for the first who listens.
+	Probe time.Duration
+	// MaxResult bounds a message of the server, in bytes.
+	MaxResult int
+	// Stop is how long a program may take to end by itself, once its input has ended, and once more after SIGTERM.
+	Stop time.Duration
+	// Processes bounds how many run at once.
+	Processes int
+	// Name and Version are the gateway's, for handshakes of a client that says nothing of itself.
+	Name, Version string
+	Logger        *slog.Logger
+	// Dropped is told of each message that nobody gets, by a word that says why. It must not wait for anything.
+	Dropped func(reason string)
+}
+
+// command starts a process for each session.
+type command struct {
+	o       CommandOptions
+	backoff backoff
+
+	mu       sync.Mutex
+	sessions map[*childSession]bool
+	closed   bool
+	legacy   bool // the server has been found to be of the legacy era
+	waiting  sync.WaitGroup
+}
+
+// NewCommand is a server that is a program. Each session has a process of its own, in a process group of its own: where the
+// session ends, the whole group does. A process that leaves its group is out of reach. On Linux the kernel ends the program
+// if the gateway dies; elsewhere the program sees the end of its input.
+//
+// What the program writes goes to:
+//   - the request that it answers, by id; what answers none, or a second time, is dropped;
+//   - the request that has the progress token, or the subscription, which the message names; else it is dropped;
+//   - [Session.Listen], if it says that a list or a resource changed;
+//   - the one request that waits, if it is anything else and one alone waits (subscriptions/listen does not count), and
+//     else to Listen. If nobody listens, a notification is dropped, and a request gets the answer that there is no such
+//     method; but what comes soon after the greeting waits for a while. A ping is answered here. In the modern era requests of the server are dropped.
+//
+// [Request.Headers] and the tokens of clients have no place on a pipe, and are not sent.
+func NewCommand(o CommandOptions) (Upstream, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	o.setDefaults()
+	inheritNothing()
+	return &command{
+		o:        o,
+		backoff:  backoff{now: time.Now},
+		sessions: map[*childSession]bool{},
+	}, nil
+}
+
+func (o *CommandOptions) check() error {
+	if len(o.Command) == 0 || o.Command[0] == "" {
+		return errors.New("a command has no program; write it like [program, argument]")
+	}
+	if strings.ContainsRune(o.Command[0], '/') && !filepath.IsAbs(o.Command[0]) {
+		return fmt.Errorf("the program %q is in no certain place; give its whole path, or its name alone", o.Command[0])
+	}
+	if slices.ContainsFunc(o.Command, hasNUL) || hasNUL(o.Dir) {
+		return errors.New("a command holds a NUL; no program can be given one")
+	}
+	for name, value := range o.Env {
+		if name == "" || strings.ContainsRune(name, '=') || hasNUL(name) || hasNUL(value) {
+			return fmt.Errorf("the environment variable %q cannot be set; a name has no = and no NUL, and a value no NUL", name)
+		}
+	}
+	return nil
+}
+
+func hasNUL(s string) bool { return strings.ContainsRune(s, 0) }
+
+func (o *CommandOptions) setDefaults() {
+	for _, d := range []struct {
+		of *time.Duration
+		is time.Duration
+	}{{&o.Timeout, time.Minute}, {&o.Probe, 5 * time.Second}, {&o.Stop, 3 * time.Second}} {
+		if *d.of <= 0 {
+			*d.of = d.is
+		}
+	}
+	if o.MaxResult <= 0 {
+		o.MaxResult = 4 << 20
+	}
+	if o.Processes <= 0 {
+		o.Processes = 256
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Dropped == nil {
+		o.Dropped = func(string) {}
+	}
+}
+
+// speaks reports whether an era may be spoken.
+func (o *CommandOptions) speaks(e era.Era) bool {
+	return len(o.Eras) == 0 || slices.Contains(o.Eras, e)
+}
+
+// Open starts a process and greets it. After a process of the same principal failed, it waits for a moment first, or is an
+// error until some time has passed.
+func (k *command) Open(ctx context.Context, c Client) (Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, k.o.Timeout)
+	defer cancel()
+	if err := k.backoff.wait(ctx, c.Principal); err != nil {
+		return nil, &Error{NotSent: true, Detail: "the server failed lately, and is not started again yet", Err: err}
+	}
+	s, err := k.greet(ctx, c)
+	if err != nil {
+		if ctx.Err() == nil {
+			k.backoff.failed(c.Principal)
+		}
+		var e *Error
+		if errors.As(err, &e) {
+			e.NotSent = true // what the session was wanted for
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// start starts a process for a principal.
+func (k *command) start(principal string) (*childSession, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.closed:
+		return nil, &Error{NotSent: true, Gone: true, Detail: "the gateway is stopping"}
+	case len(k.sessions) >= k.o.Processes:
+		return nil, &Error{NotSent: true, Detail: fmt.Sprintf("%d processes of the server run already", len(k.sessions))}
+	}
+	p, err := startProcess(&k.o)
+	if err != nil {
+		return nil, &Error{NotSent: true, Gone: true, Detail: "the server cannot be started", Err: err}
+	}
+	s := newChildSession(&k.o, p)
+	k.sessions[s] = true
+	k.waiting.Add(1)
+	go func() {
+		defer k.waiting.Done()
+		if s.run() {
+			k.backoff.failed(principal)
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.sessions, s)
+	}()
+	return s, nil
+}
+
+// Close ends all processes, and waits for them.
+func (k *command) Close() error {
+	k.mu.Lock()
+	k.closed = true
+	for s := range k.sessions {
+		s.Close()
+	}
+	k.mu.Unlock()
+	k.waiting.Wait()
+	return nil
+}

@@ -1,0 +1,191 @@
+package upstream_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// patience is how long something may take that takes no time.
+const patience = 20 * time.Second
+
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it never came that " + what)
+		}
+	}
+}
+
+func TestCommandGreeting(t *testing.T) {
+	refused := "-"
+	for _, c := range []struct {
+		kind string
+		eras []era.Era
+		want string
+	}{
+		{"raw", nil, "legacy"},
+		{"silent", nil, "legacy"},
+		{"exits", nil, "legacy"},
+		{"no-id", nil, "legacy"},
+		{"html", nil, "legacy"},
+		{"any-result", nil, "legacy"},
+		{"talks", nil, "legacy"},
+		{"discovers-legacy", nil, "legacy"},
+		{"other-modern-and-legacy", nil, "legacy"},
+		{"modern", nil, "modern"},
+		{"silent-refuses", nil, "modern"},
+		{"other-modern", nil, refused},
+		{"refuses", nil, refused},
+		{"old", nil, refused},
+		{"dies", nil, refused},
+		{"raw", []era.Era{era.Modern}, refused},
+		{"exits", []era.Era{era.Modern}, refused},
+		{"exits", []era.Era{era.Legacy}, "legacy"}, // it is not asked
+		{"modern", []era.Era{era.Modern}, "modern"},
+	} {
+		t.Run(fmt.Sprint(c.kind, c.eras), func(t *testing.T) {
+			t.Parallel()
+			u := newChild(t, c.kind, func(o *upstream.CommandOptions) { o.Eras = c.eras; o.Probe = time.Second })
+			for range 2 { // the second time it is known
+				s, err := u.Open(t.Context(), upstream.Client{Principal: "alice"})
+				if c.want == refused {
+					var e *upstream.Error
+					if !errors.As(err, &e) {
+						t.Fatalf("%v %v", s, err)
+					}
+					continue
+				}
+				if err != nil || s.Era().String() != c.want || !strings.Contains(string(s.Server()), `"capabilities"`) {
+					t.Fatalf("%v %v", s, err)
+				}
+				if got, err := textOf(s, "well"); got != "well" {
+					t.Errorf("%q %v", got, err)
+				}
+				s.Close()
+			}
+		})
+	}
+}
+
+// TestCommandKeepsWhatComesAtOnce has a server ask before anybody can listen.
+func TestCommandKeepsWhatComesAtOnce(t *testing.T) {
+	var log syncBuffer
+	u := newChild(t, "asks-at-once", func(o *upstream.CommandOptions) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
+	s := openChild(t, u)
+	eventually(t, "it has asked", func() bool { return strings.Contains(log.String(), "I have asked") })
+	listening, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := listening.Next(); err != nil || m.Method != "roots/list" {
+		t.Errorf("%v %v", m, err)
+	}
+	if got := u.dropped.String(); got != "map[]" {
+		t.Errorf("dropped %s", got)
+	}
+}
+
+// TestCommandTellsServersWhoAsks has a server say what it was told.
+func TestCommandTellsServersWhoAsks(t *testing.T) {
+	u := newChild(t, "line-of-initialize")
+	s, err := u.Open(t.Context(), upstream.Client{
+		Principal:    "alice",
+		Token:        "SECRET-TOKEN",
+		Info:         []byte(`{"name":"inspector","version":"9"}`),
+		Capabilities: []byte(`{"elicitation":{}}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(s.Server())
+	want := `{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"elicitation\":{}},\"clientInfo\":{\"name\":\"inspector\",\"version\":\"9\"}}`
+	if !strings.Contains(got, want) || strings.Contains(got, "SECRET") {
+		t.Errorf("it was told %s", got)
+	}
+}
+
+func TestCommandBacksOff(t *testing.T) {
+	u := newChild(t, "dies")
+	begun := time.Now()
+	for n := range 5 { // after failures it waits 100, 200 and 400 ms, and then it is an error at once
+		_, err := u.Open(t.Context(), upstream.Client{Principal: "alice"})
+		if err == nil || strings.Contains(err.Error(), "lately") != (n == 4) {
+			t.Fatalf("opening %d: %v", n, err)
+		}
+	}
+	if took := time.Since(begun); took < 700*time.Millisecond {
+		t.Errorf("four failures within %v", took)
+	}
+	if _, err := u.Open(t.Context(), upstream.Client{Principal: "bob"}); err == nil || strings.Contains(err.Error(), "lately") {
+		t.Errorf("another principal: %v", err)
+	}
+}
+
+func TestCommandBoundsProcesses(t *testing.T) {
+	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Processes = 2 })
+	first := openChild(t, u)
+	openChild(t, u)
+	var e *upstream.Error
+	if _, err := u.Open(t.Context(), upstream.Client{Principal: "bob"}); !errors.As(err, &e) || !e.NotSent {
+		t.Fatalf("%+v", err)
+	}
+	first.Close()
+	eventually(t, "there is room again", func() bool {
+		_, err := u.Open(t.Context(), upstream.Client{Principal: "bob"})
+		return err == nil
+	})
+	if err := u.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := u.Open(t.Context(), upstream.Client{Principal: "carol"}); !errors.As(err, &e) || !e.Gone {
+		t.Errorf("%+v", err)
+	}
+}
+
+func TestNewCommandRefuses(t *testing.T) {
+	for _, o := range []upstream.CommandOptions{
+		{},
+		{Command: []string{""}},
+		{Command: []string{"./server"}},
+		{Command: []string{"server", "a\x00b"}},
+		{Command: []string{"server"}, Env: map[string]string{"A=B": ""}},
+		{Command: []string{"server"}, Env: map[string]string{"": "x"}},
+		{Command: []string{"server"}, Env: map[string]string{"A": "\x00"}},
+	} {
+		if _, err := upstream.NewCommand(o); err == nil {
+			t.Errorf("%q %q is taken", o.Command, o.Env)
+		}
+	}
+}
+
+func TestCommandLooksForThePrograminThePathOfItsEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	program := self()[0]
+	if err := os.Symlink(program, dir+"/the-server"); err != nil {
+		t.Fatal(err)
+	}
+	named := func(path string) func(*upstream.CommandOptions) {
+		return func(o *upstream.CommandOptions) {
+			o.Command = []string{"the-server", asChild, "raw", "$(exit 1)", "; exit 1", "*"}
+			o.Env = map[string]string{"PATH": path}
+		}
+	}
+	openChild(t, newChild(t, "", named("relative:"+dir)))
+	t.Chdir(dir)
+	for _, path := range []string{"", ".", "/nowhere"} {
+		var e *upstream.Error
+		if _, err := newChild(t, "", named(path)).Open(t.Context(), upstream.Client{}); !errors.As(err, &e) || !strings.Contains(err.Error(), "PATH") {
+			t.Errorf("PATH %q: %v", path, err)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package upstream
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// Why a message goes no further that is said over a pipe, beside what there is over HTTP.
+const (
+	DropTooLarge = "too_large" // larger than is taken
+	DropUnheard  = "unheard"   // for nobody who listens
+	DropOverflow = "overflow"  // more than its reader reads
+	DropUnread   = "unread"    // ours, for a server that does not read
+)
+
+// read reads what the server writes until it ends, and says why.
+func (s *childSession) read() *Error {
+	in := bufio.NewReaderSize(s.p.out, 64<<10)
+	for {
+		line, err := nextLine(in, s.o.MaxResult)
+		switch {
+		case errors.Is(err, errLongLine):
+			s.drop(DropTooLarge, &Error{Detail: "a message of the server is larger than max_result"})
+			continue
+		case errors.Is(err, errEndless):
+			return &Error{Gone: true, Detail: "a message of the server does not end"}
+		case err != nil:
+			return s.ended("the server closed its output")
+		case len(bytes.TrimSpace(line)) == 0:
+			continue
+		}
+		m, fault := rpc.Parse(line, rpc.DefaultLimits())
+		if fault != nil {
+			s.unreadable(line, fault)
+			continue
+		}
+		s.mu.Lock()
+		reason := s.route(m)
+		s.mu.Unlock()
+		if reason != "" {
+			s.o.Dropped(reason)
+		}
+	}
+}
+
+// drop counts what cannot be read. It may have been the answer to any call, so none of them waits for it any more.
+func (s *childSession) drop(reason string, why *Error) {
+	s.o.Dropped(reason)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.calls {
+		if !c.subscription {
+			s.cancel(c.id)
+			s.finish(c, why)
+		}
+	}
+}
+
+// unreadable drops a line that is no message. A program may write what is none; what looks like the answer to the only
+// call, or is the one that has no id, ends that call.
+func (s *childSession) unreadable(line []byte, fault *rpc.Fault) {
+	s.mu.Lock()
+	c := s.calls[fault.ID]
+	if c == nil && fault.ID.IsZero() && bytes.Contains(line, []byte(`"jsonrpc"`)) {
+		c = s.onlyCall()
+	}
+	if c != nil {
+		why := &Error{Detail: "the server's answer is not one message without ambiguities"}
+		if o, err := rpc.ParseObject(line); err == nil && (o.Get("id") == nil || o.Get("id").Kind() == 'n') {
+			why.Answer = o.Get("error")
+		}
+		s.finish(c, why)
+	}
+	s.mu.Unlock()
+	s.o.Dropped(DropUnreadable)
+}

@@ -1,0 +1,139 @@
+package upstream
+
+import (
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// route hands a message to whom it is for. It returns why it is dropped, "" if it is not. The session is locked.
+func (s *childSession) route(m rpc.Message) (dropped string) {
+	switch {
+	case m.IsResponse():
+		c := s.calls[m.ID]
+		if c == nil {
+			return DropForeign
+		}
+		m.ID = rpc.ID{}
+		c.put(m)
+		s.finish(c, nil)
+		return ""
+	case m.IsRequest():
+		return s.routeRequest(m)
+	}
+	return s.routeNotification(m)
+}
+
+func (s *childSession) routeRequest(m rpc.Message) (dropped string) {
+	to := s.onlyCall()
+	if to == nil {
+		to = s.listener
+	}
+	switch {
+	case s.era == era.Modern:
+		return DropRequest
+	case m.Method == "ping":
+		if !s.out.putOwn(rpc.Answer(m.ID, jsontext.Value("{}"))) {
+			return DropUnread
+		}
+		return ""
+	case s.asked[m.ID] != nil:
+		return DropForeign
+	case to == nil || s.server == nil:
+		s.refuse(m.ID, rpc.MethodNotFound)
+		return DropUnheard
+	case len(s.asked) >= mostAsked || !to.put(m):
+		s.refuse(m.ID, rpc.InternalError)
+		return DropOverflow
+	}
+	s.asked[m.ID] = to
+	to.asking++
+	return ""
+}
+
+// refuse answers a request of the server with an error. The session is locked.
+func (s *childSession) refuse(id rpc.ID, code int) {
+	if !s.out.putOwn(rpc.Failure(id, rpc.Error{Code: code, Message: "nobody answers this request"})) {
+		s.o.Dropped(DropUnread)
+	}
+}
+
+func (s *childSession) routeNotification(m rpc.Message) (dropped string) {
+	var to *childStream
+	params, _ := rpc.ParseObject(m.Params) // without any it is empty
+	meta, _ := rpc.ParseObject(params.Get("_meta"))
+	subscription := meta.Get(era.MetaSubscription)
+	switch {
+	case m.Method == "notifications/progress":
+		to, dropped = s.tokens[tokenKey(params.Get("progressToken"))], DropForeign
+	case subscription != nil:
+		to, dropped = s.subscribed(subscription), DropForeign
+	case m.Method == "notifications/cancelled":
+		id := params.Get("requestId")
+		for asked, stream := range s.asked {
+			if string(asked.Text()) == string(id) {
+				to = stream
+				s.answered(asked)
+				break
+			}
+		}
+		dropped = DropForeign
+	case strings.HasSuffix(m.Method, "/list_changed"), m.Method == "notifications/resources/updated":
+		to, dropped = s.listener, DropUnheard
+	default:
+		if to = s.onlyCall(); to == nil {
+			to = s.listener
+		}
+		dropped = DropUnheard
+	}
+	switch {
+	case to == nil:
+		return dropped
+	case !to.put(m):
+		return DropOverflow
+	}
+	return ""
+}
+
+// onlyCall is the one call that waits, nil if there are none or several. The session is locked.
+func (s *childSession) onlyCall() (only *childStream) {
+	for _, c := range s.calls {
+		switch {
+		case c.subscription:
+		case only != nil:
+			return nil
+		default:
+			only = c
+		}
+	}
+	return only
+}
+
+// subscribed is the stream of a subscription, which has the id of its request. Some servers make a string of it.
+func (s *childSession) subscribed(id jsontext.Value) *childStream {
+	for _, c := range s.calls {
+		if c.subscription && strings.Trim(string(id), `"`) == string(c.id.Text()) {
+			return c
+		}
+	}
+	return nil
+}
+
+// progressToken is the key of the token that a request has for its progress, "" if it has none.
+func progressToken(params jsontext.Value) string {
+	o, _ := rpc.ParseObject(params)
+	meta, _ := rpc.ParseObject(o.Get("_meta"))
+	return tokenKey(meta.Get("progressToken"))
+}
+
+// tokenKey is equal for equal tokens, however they are written. No token has the key "".
+func tokenKey(token jsontext.Value) string {
+	if token.Kind() != '"' {
+		return string(token)
+	}
+	text, _ := jsontext.AppendUnquote([]byte{'"'}, token) // it is valid, as all that it was read from
+	return string(text)
+}

@@ -1,0 +1,203 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// childSession is a session with a process of its own.
+type childSession struct {
+	o   *CommandOptions
+	p   *process
+	out *outbox
+
+	mu sync.Mutex
+	// The end of the greeting writes these, before anybody else has the session. Without a server there was no such end.
+	era    era.Era
+	server jsontext.Value
+
+	last  int64 // id of the last request
+	calls map[rpc.ID]*childStream
+	// tokens are the calls that may have progress, by its token.
+	tokens map[string]*childStream
+	// asked are the requests of the server that wait for an answer, each with the stream it went to.
+	asked    map[rpc.ID]*childStream
+	listener *childStream
+	early    *time.Timer // nobody has listened yet, and the stream keeps what comes for who will
+	itself   bool        // it ended by itself
+	over     *Error      // why nothing can be sent any more
+	quit     chan struct{}
+}
+
+// mostAsked bounds how many requests of a server wait for an answer.
+const mostAsked = 64
+
+func newChildSession(o *CommandOptions, p *process) *childSession {
+	return &childSession{
+		o:      o,
+		p:      p,
+		out:    newOutbox(),
+		calls:  map[rpc.ID]*childStream{},
+		tokens: map[string]*childStream{},
+		asked:  map[rpc.ID]*childStream{},
+		quit:   make(chan struct{}),
+	}
+}
+
+// drain is how long what a process wrote before it ended is read, and how long one that closed a pipe has to end.
+const drain = time.Second
+
+// ended is why a pipe is no more: mostly because the process ended.
+func (s *childSession) ended(otherwise string) *Error {
+	if s.p.endsWithin(drain) {
+		return &Error{Gone: true, Detail: "the process of the server ended: " + s.p.how}
+	}
+	return &Error{Gone: true, Detail: otherwise}
+}
+
+// run serves the session until its process is no more, and reports whether a server that was well ended by itself.
+func (s *childSession) run() (failed bool) {
+	var pipes sync.WaitGroup
+	pipes.Go(func() { s.end(s.read(), true) })
+	pipes.Go(func() { logErrors(s.p.err, s.o.Logger) })
+	pipes.Go(func() {
+		if err := s.out.write(s.p.in, s.o.Timeout); err != nil {
+			s.end(s.ended("the server does not read what it is sent"), true)
+		}
+	})
+	select {
+	case <-s.quit:
+		s.p.stop(s.o.Stop)
+	case <-s.p.ended:
+	}
+	// Who left the group may hold the other ends for ever.
+	until := time.Now().Add(drain)
+	_ = errors.Join(s.p.out.SetReadDeadline(until), s.p.err.SetReadDeadline(until), s.p.in.SetWriteDeadline(until))
+	s.out.close()
+	pipes.Wait()
+	closeAll([]*os.File{s.p.in, s.p.out, s.p.err})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.o.Logger.Info("a process of an MCP server ended", "pid", s.p.pid, "how", s.p.how, "by_itself", s.itself)
+	return s.server != nil && s.itself
+}
+
+// end ends the session for a reason; only the first counts. All who wait get it.
+func (s *childSession) end(why *Error, itself bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over != nil {
+		return
+	}
+	s.over, s.itself = why, itself
+	close(s.quit)
+	for _, c := range s.calls {
+		s.finish(c, &Error{NotSent: s.out.withdraw(c.line), Gone: true, Detail: why.Detail, Err: why.Err})
+	}
+	if s.listener != nil {
+		s.finish(s.listener, why)
+	}
+	if s.early != nil {
+		s.early.Stop()
+	}
+}
+
+// Close ends the process, and does not wait for it: [Upstream.Close] does.
+func (s *childSession) Close() { s.end(&Error{Gone: true, Detail: "the session is closed"}, false) }
+
+func (s *childSession) Era() era.Era { return s.era }
+
+func (s *childSession) Server() jsontext.Value { return s.server }
+
+// Send sends a request, and returns when the pipe has taken it. Ctx bounds the stream too.
+func (s *childSession) Send(ctx context.Context, r Request) (Stream, error) {
+	c, err := s.begin(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-c.line.written:
+		return c, nil
+	case <-c.ended:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if c.err != nil {
+			return nil, c.err
+		}
+		return c, nil
+	}
+}
+
+// begin puts a request on its way.
+func (s *childSession) begin(ctx context.Context, r Request) (*childStream, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, &Error{NotSent: true, Detail: "the request was given up", Err: err}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over != nil {
+		return nil, &Error{NotSent: true, Gone: true, Detail: s.over.Detail, Err: s.over.Err}
+	}
+	c := s.newStream()
+	c.token = progressToken(r.Params)
+	c.subscription = r.Method == "subscriptions/listen"
+	if c.token != "" && s.tokens[c.token] != nil {
+		return nil, &Error{NotSent: true, Detail: "two requests have one progress token"}
+	}
+	s.last++
+	c.id = rpc.IntID(s.last)
+	line, ok := s.out.put(lineOf(rpc.Message{ID: c.id, Method: r.Method, Params: r.Params}))
+	if !ok {
+		return nil, &Error{NotSent: true, Detail: "the server does not read what it is sent"}
+	}
+	c.line = line
+	s.calls[c.id] = c
+	if c.token != "" {
+		s.tokens[c.token] = c
+	}
+	c.watch(ctx)
+	return c, nil
+}
+
+// Notify sends a notification, or the answer to a request that the server made and that nobody has answered.
+func (s *childSession) Notify(ctx context.Context, m rpc.Message) error {
+	if m.IsRequest() {
+		return &Error{NotSent: true, Detail: "a request is not notified; send it"}
+	}
+	if err := ctx.Err(); err != nil {
+		return &Error{NotSent: true, Detail: "the message was given up", Err: err}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over != nil {
+		return &Error{NotSent: true, Gone: true, Detail: s.over.Detail, Err: s.over.Err}
+	}
+	asker := s.asked[m.ID]
+	if m.IsResponse() && asker == nil {
+		return &Error{NotSent: true, Detail: "no request of the server waits for this answer"}
+	}
+	if _, ok := s.out.put(lineOf(m)); !ok {
+		return &Error{NotSent: true, Detail: "the server does not read what it is sent"}
+	}
+	if m.IsResponse() {
+		s.answered(m.ID)
+	}
+	return nil
+}
+
+// answered notes that a request of the server waits no longer.
+func (s *childSession) answered(id rpc.ID) {
+	if c := s.asked[id]; c != nil {
+		delete(s.asked, id)
+		c.asking--
+		signal(c.wake)
+	}
+}

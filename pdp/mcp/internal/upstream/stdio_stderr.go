@@ -1,0 +1,51 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"policy-service/pdp/visible"
+)
+
+const (
+	mostErrLine  = 1 << 10
+	errLineRate  = 10 // a second
+	errLineBurst = 50
+)
+
+// logErrors reads all that a server writes to its standard error, so that it never waits for us, and logs a part of it: so
+// many lines a second, and the beginning of each.
+func logErrors(from io.Reader, to *slog.Logger) {
+	in := bufio.NewReaderSize(from, mostErrLine)
+	allowed := rate.NewLimiter(errLineRate, errLineBurst)
+	left := 0
+	for {
+		line, err := in.ReadSlice('\n')
+		text := strings.TrimSpace(strings.ToValidUTF8(string(line), "�"))
+		for errors.Is(err, bufio.ErrBufferFull) { // the rest of a long line
+			_, err = in.ReadSlice('\n')
+		}
+		switch {
+		case text == "":
+		case allowed.AllowN(time.Now(), 1):
+			attrs := []slog.Attr{slog.String("line", visible.Text(text))}
+			if left > 0 {
+				attrs = append(attrs, slog.Int("left_out_before", left))
+			}
+			to.LogAttrs(context.Background(), slog.LevelInfo, "an MCP server says on its standard error", attrs...)
+			left = 0
+		default:
+			left++
+		}
+		if err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// childStream is what comes for one request, or, without an id, what the server says beside the answers.
+type childStream struct {
+	s    *childSession
+	id   rpc.ID
+	line *outLine
+	// token is that of its progress, and subscription says that it lasts: it is one of subscriptions/listen.
+	token        string
+	subscription bool
+	unwatch      func() bool
+	wake         chan struct{}
+	ended        chan struct{} // closed if nothing more is put into the queue
+
+	// The lock of the session guards what follows.
+	queue  []rpc.Message
+	size   int
+	asking int // requests of the server that went here and wait for an answer
+	err    *Error
+}
+
+const mostQueued = 128
+
+func (s *childSession) newStream() *childStream {
+	return &childStream{
+		s:       s,
+		wake:    make(chan struct{}, 1),
+		ended:   make(chan struct{}),
+		unwatch: func() bool { return true },
+	}
+}
+
+// watch gives the stream up if ctx ends.
+func (c *childStream) watch(ctx context.Context) {
+	c.unwatch = context.AfterFunc(ctx, func() {
+		c.s.giveUp(c, &Error{Detail: "the request was given up", Err: ctx.Err()})
+	})
+}
+
+// over reports whether nothing more is put into the queue.
+func (c *childStream) over() bool {
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// put hands a message on, unless too many wait. The session is locked.
+func (c *childStream) put(m rpc.Message) bool {
+	size := len(m.Method) + len(m.Params)
+	if !m.IsResponse() {
+		if len(c.queue) >= mostQueued || c.size+size > c.s.o.MaxResult {
+			return false
+		}
+		c.size += size
+	}
+	c.queue = append(c.queue, m)
+	signal(c.wake)
+	return true
+}
+
+// take is the next message, and whether there is one, and how long to wait for one: 0 is without a bound.
+func (c *childStream) take() (m rpc.Message, ok bool, wait time.Duration) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if len(c.queue) > 0 {
+		m = c.queue[0]
+		c.queue = c.queue[1:]
+		if !m.IsResponse() {
+			c.size -= len(m.Method) + len(m.Params)
+		}
+		return m, true, 0
+	}
+	if !c.subscription && c.asking == 0 && !c.id.IsZero() {
+		wait = c.s.o.Timeout
+	}
+	return m, false, wait
+}
+
+// Next waits for a message. A silence that is too long gives the request up, unless the server waits for an answer itself.
+func (c *childStream) Next() (rpc.Message, error) {
+	for {
+		over := c.over()
+		m, ok, wait := c.take()
+		switch {
+		case ok:
+			return m, nil
+		case over:
+			if err := c.why(); err != nil {
+				return m, err
+			}
+			return m, io.EOF
+		}
+		c.await(wait)
+	}
+}
+
+// await waits until there may be a message. If there is none for so long, it gives the request up.
+func (c *childStream) await(silence time.Duration) {
+	var silent <-chan time.Time
+	if silence > 0 {
+		timer := time.NewTimer(silence)
+		defer timer.Stop()
+		silent = timer.C
+	}
+	select {
+	case <-c.ended:
+	case <-c.wake:
+	case <-silent:
+		c.s.giveUp(c, &Error{Detail: "the server is silent for longer than its timeout"})
+	}
+}
+
+func (c *childStream) why() error {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.err == nil {
+		return nil
+	}
+	return c.err
+}
+
+// Close gives up the request if no response has come. Requests of the server that nobody has answered are refused.
+func (c *childStream) Close() {
+	c.s.giveUp(c, &Error{Detail: "the request was given up"})
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.refuseAll(c, rpc.InternalError)
+}
+
+// refuseAll refuses the requests of the server that went to a stream and that nobody has answered. The session is locked.
+func (s *childSession) refuseAll(c *childStream, code int) {
+	for id, to := range s.asked {
+		if to == c {
+			s.refuse(id, code)
+			s.answered(id)
+		}
+	}
+}
+
+// giveUp ends a stream before its response, and tells the server so if it may have got the request.
+func (s *childSession) giveUp(c *childStream, why *Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.over() {
+		return
+	}
+	if c.line != nil {
+		if why.NotSent = s.out.withdraw(c.line); !why.NotSent {
+			s.cancel(c.id)
+		}
+	}
+	s.finish(c, why)
+}
+
+// cancel tells the server that nobody waits for a request any more. The session is locked.
+func (s *childSession) cancel(id rpc.ID) {
+	params := append(append([]byte(`{"requestId":`), id.Text()...), '}')
+	if !s.out.putOwn(rpc.Message{Method: "notifications/cancelled", Params: params}) {
+		s.o.Dropped(DropUnread) // who does not read is not told
+	}
+}
+
+// finish ends a stream; without an error its response is in the queue. The session is locked.
+func (s *childSession) finish(c *childStream, why *Error) {
+	c.err = why
+	c.unwatch()
+	if s.listener == c {
+		s.listener = nil
+	}
+	delete(s.calls, c.id)
+	if c.token != "" {
+		delete(s.tokens, c.token)
+	}
+	close(c.ended)
+}
+
+// silence is the stream of a server that says nothing.
+type silence struct{}
+
+func (silence) Next() (rpc.Message, error) { return rpc.Message{}, io.EOF }
+func (silence) Close()                     {}
+
+// errNoAnswer is of a question of the greeting that has no answer in time. It may still get one.
+var errNoAnswer = errors.New("no answer in time")
+
+// response waits for the response alone.
+func (c *childStream) response(within time.Duration) (rpc.Message, error) {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	for {
+		over := c.over()
+		m, ok, _ := c.take()
+		switch {
+		case ok && m.IsResponse():
+			return m, nil
+		case ok:
+			continue
+		case over:
+			return m, c.why()
+		}
+		select {
+		case <-c.ended:
+		case <-c.wake:
+		case <-timer.C:
+			return m, errNoAnswer
+		}
+	}
+}
