@@ -18,10 +18,10 @@ export FIRST_CURL
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help build run first-curl test race soak lint loc fuzz bench bench-http conformance ci
+.PHONY: help build run first-curl test race soak lint loc fuzz bench bench-http conformance mcp-conformance bench-mcp ci
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/policy-service, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/policy-service ./cmd/policy-service
@@ -79,9 +79,19 @@ bench-http: build ## measure the service over HTTP beside the floor (DURATION=5s
 		BENCH_HTTP='-binary $(CURDIR)/bin/policy-service -duration $(DURATION) -conns $(CONNS) -cases $(CASES)' \
 		$(GO) test -count=1 -timeout 24h -run '^TestBenchHTTP$$'
 
+# Some 20 seconds. It fails if a bound is broken: see conformance/load/benchmcp_test.go.
+bench-mcp: build ## measure the MCP gateway beside a bare reverse proxy (DURATION=5s)
+	@cd conformance/load && \
+		BENCH_MCP='-binary $(CURDIR)/bin/policy-service -duration $(DURATION)' \
+		$(GO) test -count=1 -timeout 24h -run '^TestBenchMCP$$'
+
 # Over plain HTTP, over TLS, with each kind of credential and on a tenant's path. Any other PDP: policy-service conformance URL.
 conformance: ## run the conformance suite against our own server, in each of its modes
 	$(GO) test -count=1 ./conformance/...
+
+# Some 20 seconds are for the installation of what package-lock.json pins, of which Node 22 is a part.
+mcp-conformance: ## hold the MCP gateway to the official suite, and to clients and servers of others (needs npm)
+	MCP_CONFORMANCE=1 $(GO) test -count=1 -timeout 10m -parallel 4 -run '^TestOthers$$' ./pdp/mcp
 
 # One after the other, whatever -j says: two cores give wrong times to tests that measure.
 ci: ## all that must hold before a change lands

@@ -9,34 +9,53 @@ import (
 	"strings"
 	"testing"
 
+	"policy-service/pdp/mcp"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/config"
 )
 
-// keysPage is where operators look a key up.
-const keysPage = root + "/pdp/server/README.md"
+var updateKeys = flag.Bool("update-keys", false, "write the tables of keys into the pages that have them")
 
-var updateKeys = flag.Bool("update-keys", false, "write the tables of keys into pdp/server/README.md")
+// keysPage is a page on which operators look a key up.
+type keysPage struct {
+	path string
+	keys []config.Key
+	// tag marks the flags that set the keys.
+	tag string
+	// groups are the tables of keys, by the headings above them, and what keys in each begin with.
+	groups []keyGroup
+}
 
-// keyGroups are the tables of keys, by the headings above them, and what keys in each begin with.
-var keyGroups = []struct {
+type keyGroup struct {
 	heading string
 	begin   []string
-}{
+}
+
+var serverKeys = keysPage{root + "/pdp/server/README.md", server.ConfigForm.Keys(), "key", []keyGroup{
 	{"Files, addresses and TLS", []string{"policies", "listen", "data", "public_url", "tls.", "admin_listen"}},
 	{"Callers", []string{"auth."}},
 	{"Decision log", []string{"decision_log."}},
 	{"Approvals", []string{"approvals."}},
 	{"Load", []string{"max_concurrent", "queue_time", "request_time", "max_connections", "rate_limit."}},
-}
+}}
 
-// keyFlags are the flags of keys, by their paths.
-func keyFlags(t *testing.T) map[string]string {
+var gatewayKeys = keysPage{root + "/pdp/mcp/README.md", mcp.Form.Keys(), "gateway-key", []keyGroup{
+	{"Address and TLS", []string{"listen", "tls.", "resource", "allowed_"}},
+	{"PDP", []string{"pdp."}},
+	{"Identity", []string{"identity."}},
+	{"Questions", []string{"strict", "ask", "declared", "subject_override", "dialects", "mappings", "meta"}},
+	{"Refusals and obligations", []string{"errors", "deny_http_status", "obligations."}},
+	{"The server behind it", []string{"upstreams"}},
+	{"Limits, lists and seals", []string{"limits.", "list.", "seal."}},
+}}
+
+// flags are the flags of keys, by their paths.
+func (p keysPage) flags(t *testing.T) map[string]string {
 	t.Helper()
 	flags := map[string]string{}
 	for _, leaf := range leaves(t) {
 		for _, flag := range leaf.Flags {
-			if key := flag.Tag.Get("key"); key != "" {
+			if key := flag.Tag.Get(p.tag); key != "" {
 				flags[key] = "--" + flag.Name
 			}
 		}
@@ -55,6 +74,8 @@ func keyRow(k config.Key, flag string) string {
 		values = "`" + strings.Join(k.Enum, "`, `") + "`"
 	case k.Min == "1" && k.Max == "": // only lists have this bound
 		values = "one or more"
+	case k.Min == "" && k.Max != "":
+		values = "at most `" + k.Max + "`"
 	case k.Max != "":
 		values = fmt.Sprintf("`%s` to `%s`", k.Min, k.Max)
 	case k.Min != "":
@@ -73,52 +94,57 @@ func keyRow(k config.Key, flag string) string {
 }
 
 // TestServerPageHasEveryKey holds the tables of keys of pdp/server/README.md to the keys there are. After a change of one:
-// go test ./cmd/policy-service -run ServerPageHasEveryKey -update-keys.
-func TestServerPageHasEveryKey(t *testing.T) {
-	flags, tables := keyFlags(t), map[string]string{}
-	for _, k := range server.ConfigForm.Keys() {
+// go test ./cmd/policy-service -run PageHasEveryKey -update-keys.
+func TestServerPageHasEveryKey(t *testing.T) { serverKeys.check(t) }
+
+// TestGatewayPageHasEveryKey is the same for pdp/mcp/README.md.
+func TestGatewayPageHasEveryKey(t *testing.T) { gatewayKeys.check(t) }
+
+func (p keysPage) check(t *testing.T) {
+	flags, tables := p.flags(t), map[string]string{}
+	for _, k := range p.keys {
 		groups := 0
-		for _, g := range keyGroups {
+		for _, g := range p.groups {
 			if slices.ContainsFunc(g.begin, func(begin string) bool { return strings.HasPrefix(k.Path, begin) }) {
 				tables[g.heading] += keyRow(k, flags[k.Path])
 				groups++
 			}
 		}
 		if groups != 1 {
-			t.Errorf("%s is in %d tables; put it into one of keyGroups", k.Path, groups)
+			t.Errorf("%s is in %d tables; put it into one of the groups", k.Path, groups)
 		}
 		delete(flags, k.Path)
 	}
 	if len(flags) > 0 {
 		t.Errorf("flags of keys that do not exist: %v", flags)
 	}
-	text, err := os.ReadFile(keysPage)
+	text, err := os.ReadFile(p.path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := string(text)
-	for _, g := range keyGroups {
-		page = withTable(t, page, g.heading, tables[g.heading])
+	for _, g := range p.groups {
+		page = p.withTable(t, page, g.heading, tables[g.heading])
 	}
 	if page == string(text) {
 		return
 	}
 	if !*updateKeys {
-		t.Fatal("the tables of keys are not what the tags of server.Config say; try go test ./cmd/policy-service -run ServerPageHasEveryKey -update-keys")
+		t.Fatalf("the tables of keys of %s are not what the tags say; try go test ./cmd/policy-service -run PageHasEveryKey -update-keys", p.path)
 	}
-	if err := os.WriteFile(keysPage, []byte(page), 0o644); err != nil {
+	if err := os.WriteFile(p.path, []byte(page), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // withTable is the page with these rows in the table of keys below a heading.
-func withTable(t *testing.T, page, heading, rows string) string {
+func (p keysPage) withTable(t *testing.T, page, heading, rows string) string {
 	t.Helper()
 	const head = "| key, flag | values | default | change | meaning |\n|---|---|---|---|---|\n"
 	above, below, found := strings.Cut(page, "\n### "+heading+"\n")
 	between, after, hasTable := strings.Cut(below, head)
 	if !found || !hasTable || strings.Contains(between, "\n#") {
-		t.Fatalf("%s has no table of keys below a heading %q", keysPage, "### "+heading)
+		t.Fatalf("%s has no table of keys below a heading %q", p.path, "### "+heading)
 	}
 	old := regexp.MustCompile(`\A(\|.*\n)*`).FindString(after)
 	return above + "\n### " + heading + "\n" + between + head + rows + strings.TrimPrefix(after, old)

@@ -73,7 +73,13 @@ var running = []string{
 }
 
 func TestUnit(t *testing.T) {
-	u := readUnit(t, "systemd/policy-service.service")
+	for _, name := range []string{"systemd/policy-service.service", "systemd/mcp-gateway.service"} {
+		t.Run(name, func(t *testing.T) { checkUnit(t, readUnit(t, name)) })
+	}
+}
+
+func checkUnit(t *testing.T, u unit) {
+	t.Helper()
 	service := u["Service"]
 	for key, want := range hardening {
 		if values, ok := service[key]; !ok || strings.Join(values, "|") != want {

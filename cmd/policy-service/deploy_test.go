@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"policy-service/cmd/policy-service/internal/cli"
-	"policy-service/cmd/policy-service/internal/operate"
+	"policy-service/cmd/policy-service/internal/process"
 )
 
 // What stands in deploy/ is for machines that no test has: no Docker engine, no cluster and no systemd. What can be held
@@ -39,7 +39,7 @@ func parsed(t *testing.T, args []string) (c commands, command string) {
 const nobody = 65534
 
 // stopsWithin is what a stop takes at most: requests are drained, then sinks and the record of the stop have 5 s each.
-const stopsWithin = operate.Drain + 10*time.Second
+const stopsWithin = process.Drain + 10*time.Second
 
 func deployed(t *testing.T, name string) []byte {
 	t.Helper()

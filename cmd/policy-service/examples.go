@@ -31,6 +31,16 @@ var examples = map[string][]string{
 		"policy-service bench --policies policies",
 		"policy-service bench --policies policies --requests requests.ndjson --duration 30s --json",
 	},
+	"mcp-gateway serve": {
+		"policy-service mcp-gateway --config gateway.yaml",
+		"policy-service mcp-gateway --config gateway.yaml --pdp-policies policies --pdp-data /var/lib/mcp-gateway",
+		"policy-service mcp-gateway --config desktop.yaml --stdio",
+	},
+	"mcp-gateway config check":  {"policy-service mcp-gateway config check gateway.yaml"},
+	"mcp-gateway config print":  {"policy-service mcp-gateway config print --config gateway.yaml"},
+	"mcp-gateway config schema": {"policy-service mcp-gateway config schema"},
+	"mcp-gateway doctor":        {"policy-service mcp-gateway doctor --config gateway.yaml"},
+
 	"config check":  {"policy-service config check config.yaml"},
 	"config print":  {"policy-service config print --config config.yaml --policies policies"},
 	"config schema": {"policy-service config schema"},

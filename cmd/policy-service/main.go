@@ -15,6 +15,7 @@ import (
 	"policy-service/cmd/policy-service/internal/audit"
 	"policy-service/cmd/policy-service/internal/author"
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/cmd/policy-service/internal/gateway"
 	"policy-service/cmd/policy-service/internal/operate"
 )
 
@@ -25,6 +26,8 @@ type commands struct {
 	Check author.Check  `cmd:"" help:"Say whether a bundle loads, and list its errors and warnings."`
 	Test  author.Test   `cmd:"" help:"Run the tests of a bundle."`
 	Bench author.Bench  `cmd:"" help:"Measure how fast a bundle decides, and which policies cost most."`
+
+	MCPGateway gateway.Command `cmd:"" name:"mcp-gateway" help:"Stand in front of an MCP server, and have every request decided."`
 
 	Config      operate.Config      `cmd:"" help:"Check, print and describe the configuration."`
 	Conformance operate.Conformance `cmd:"" help:"Test whether the PDP at a URL conforms to AuthZEN."`
@@ -71,6 +74,7 @@ func newParser(c *commands, s cli.Streams) (*kong.Kong, error) {
 		kong.Writers(s.Out, s.Err),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.PostBuild(operate.HelpOfKeys),
+		kong.PostBuild(gateway.HelpOfKeys),
 		kong.Vars{"permission": "log.read"}, // of log commands, unless they say another
 		kong.Help(printHelp),
 	)

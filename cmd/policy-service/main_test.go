@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 // TestScript runs the transcripts in testdata/script. Besides testscript's own
 // commands there are: batch DIR, await FILE, signal NAME, ask METHOD PATH [BODYFILE], hold FILE, and
-// code N COMMAND, because here exit 1 and exit 2 mean different things. $CERT and
+// code N COMMAND, because here exit 1 and exit 2 mean different things. $SCHEMAS are those of the repository. $CERT and
 // $KEY are a certificate for this machine, $CA is who signed it; credential FILE says what
 // ask authenticates with.
 func TestScript(t *testing.T) {
@@ -46,6 +46,7 @@ func TestScript(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("STARTER", starter(t))
+			e.Setenv("SCHEMAS", starter(t)+"/../../schemas")
 			e.Setenv("GORACE", os.Getenv("GORACE")) // see make race
 			e.Setenv("CERT", cert)
 			e.Setenv("KEY", key)

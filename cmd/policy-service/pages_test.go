@@ -37,6 +37,7 @@ var readers = map[string]string{
 	"pdp/approval/CONTINUE.md":           "PEP developer, in front of tools that ask back",
 	"pdp/decisionlog/README.md":          "auditor",
 	"pdp/decisionlog/export/README.md":   "auditor, with a spreadsheet",
+	"pdp/mcp/README.md":                  "agent platform",
 	"pdp/server/README.md":               "operator, who looks something up",
 	"pdp/server/auth/README.md":          "operator, who says who may ask",
 	"policies/REFERENCE.md":              "policy author, who looks something up",

@@ -153,7 +153,7 @@ func (m *terminal) enter(t *testing.T, command string) (shown string, alive bool
 	t.Helper()
 	shown, alive = m.run(t, command, patience)
 	line := strings.ReplaceAll(command, "\\\n", "")
-	if alive && regexp.MustCompile(`(?m)policy-service serve .*&$`).MatchString(line) {
+	if alive && regexp.MustCompile(`(?m)policy-service (serve|mcp-gateway) .*&$`).MatchString(line) {
 		m.await(t, m.listens(line))
 	}
 	return shown, alive

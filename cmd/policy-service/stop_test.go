@@ -17,7 +17,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"policy-service/cmd/policy-service/internal/operate"
+	"policy-service/cmd/policy-service/internal/process"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/export"
 )
@@ -64,7 +64,7 @@ func terminate(server *exec.Cmd) (took time.Duration, err error) {
 	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
 		return 0, err
 	}
-	late := time.AfterFunc(operate.Drain, func() { _ = server.Process.Kill() })
+	late := time.AfterFunc(process.Drain, func() { _ = server.Process.Kill() })
 	defer late.Stop()
 	err = server.Wait()
 	return time.Since(began), err

@@ -27,15 +27,24 @@ import (
 //
 // Read cases_test.go for what is asked, and package floor for the floor.
 
-// floorCommand is the argument with which the binary of this test is the floor.
+// children are what the binary of this test can be, by its first argument: the floor, and what stands around an MCP
+// gateway. Each serves until it is told to stop, and writes its address into the file that is the second argument.
+var children = map[string]func(ctx context.Context, addrFile string, args []string) error{
+	floorCommand: func(ctx context.Context, addrFile string, _ []string) error {
+		return floor.Serve(ctx, addrFile, floor.Handler())
+	},
+	upstreamCommand: serveUpstream,
+	proxyCommand:    serveProxy,
+}
+
 const floorCommand = "floor"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == floorCommand {
+	if len(os.Args) > 2 && children[os.Args[1]] != nil {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		if err := floor.Serve(ctx, os.Args[2]); err != nil {
-			fmt.Fprintln(os.Stderr, "floor:", err)
+		if err := children[os.Args[1]](ctx, os.Args[2], os.Args[3:]); err != nil {
+			fmt.Fprintln(os.Stderr, os.Args[1]+":", err)
 			os.Exit(1)
 		}
 		os.Exit(0)

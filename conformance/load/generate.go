@@ -16,12 +16,16 @@ import (
 // exchange is a request as it goes over the wire, and the body of the only right answer.
 type exchange struct{ request, answer []byte }
 
-func newExchange(host, path, authorization, body string, answer []byte) exchange {
+// newExchange is a POST of JSON. Headers are given as name, value, ….
+func newExchange(host, path, authorization, body string, answer []byte, headers ...string) exchange {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: load\r\n", path, host)
 	fmt.Fprintf(&b, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
 	if authorization != "" {
 		fmt.Fprintf(&b, "Authorization: %s\r\n", authorization)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		fmt.Fprintf(&b, "%s: %s\r\n", headers[i], headers[i+1])
 	}
 	b.WriteString("\r\n" + body)
 	return exchange{b.Bytes(), answer}

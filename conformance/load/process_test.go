@@ -22,12 +22,17 @@ type process struct {
 }
 
 func startFloor(ctx context.Context, dir string) (*process, error) {
+	return startChild(ctx, dir, floorCommand)
+}
+
+// startChild starts this binary as something else.
+func startChild(ctx context.Context, dir, command string, args ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	addr := filepath.Join(dir, "floor.addr")
-	return start(ctx, exec.Command(self, floorCommand, addr), addr)
+	addr := filepath.Join(dir, command+".addr")
+	return start(ctx, exec.Command(self, append([]string{command, addr}, args...)...), addr)
 }
 
 func startService(ctx context.Context, binary string, s *setup) (*process, error) {

@@ -62,7 +62,9 @@ func (c *Client) ask(ctx context.Context, a asking, read func(reply) *Error) (id
 	defer cancel()
 	for n := 0; ; n++ {
 		if err = c.once(ctx, a, id, read); err == nil || !c.mayRepeat(ctx, a, err, n) {
-			outcome = outcomeOf(err)
+			if outcome = outcomeOf(err); a.breaker == nil && err.ofCaller() {
+				outcome = failed
+			}
 			return id, err
 		}
 	}

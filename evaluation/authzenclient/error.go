@@ -1,6 +1,8 @@
 package authzenclient
 
 import (
+	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -72,6 +74,11 @@ func (e *Error) Error() string {
 // Unwrap returns what the network or the context said, so that errors.Is finds
 // context.DeadlineExceeded.
 func (e *Error) Unwrap() error { return e.cause }
+
+// ofCaller reports whether the PDP refuses its caller, whatever is asked: then there is nothing to be had from it.
+func (e *Error) ofCaller() bool {
+	return e != nil && e.Kind == Refused && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound}, e.Status)
+}
 
 // maxDetail bounds what is repeated of a text from elsewhere.
 const maxDetail = 512

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"policy-service/evaluation/authzenclient"
+	"policy-service/pdp/pdptest/lies"
 )
 
 // canned is a transport that has one answer.
@@ -25,12 +26,12 @@ func (body canned) RoundTrip(r *http.Request) (*http.Response, error) {
 // FuzzAnswer holds what permits to what an independent reader, the standard library's, makes of the same bytes: exactly
 // one JSON object with the verdict true and no obligations.
 func FuzzAnswer(f *testing.F) {
-	for _, body := range oddBodies {
+	for _, body := range lies.Bodies {
 		if len(body) > 1<<12 { // mutating these teaches nothing and takes long
 			continue
 		}
-		f.Add([]byte(inShape(body, "decision", "allow")))
-		f.Add([]byte(inShape(body, "allow", "decision")))
+		f.Add([]byte(lies.InShape(body, "decision", "allow")))
+		f.Add([]byte(lies.InShape(body, "allow", "decision")))
 	}
 	for _, body := range []string{
 		`{"decision":true}`, `{"decision":true,"context":{"obligations":[]}}`, `{"allow":true,"obligations":{}}`, `{"allow":true}`,

@@ -75,7 +75,8 @@ func WithRetries(n int) Option {
 // WithBreaker opens the circuit after so many calls in a row without a usable
 // answer (5 by default), and closes it when one call, let through after the
 // cool-down (10 s), succeeds. Open, every call is denied at once. 0 failures
-// means never. A request at fault, and a call its caller gave up, do not count.
+// means never. A request at fault, and a call its caller gave up, do not count; that the PDP
+// refuses the caller, whatever is asked (401, 403, 404), does.
 // Receipts have a circuit of their own, and while people are waited for there is none.
 func WithBreaker(failures int, coolDown time.Duration) Option {
 	return positive(failures >= 0 && coolDown >= 0, func(c *Client) {

@@ -1,6 +1,7 @@
 package coaz
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,47 +10,18 @@ import (
 	"policy-service/evaluation"
 )
 
-// claimPath leads to a claim of a token: the names of the members on the way.
-type claimPath []string
-
 // claimOf reads [Options.SubjectClaim].
-func claimOf(s string) (claimPath, error) {
-	if s == "" {
-		return claimPath{"sub"}, nil
-	}
-	if s[0] != '/' {
-		return claimPath{s}, nil
-	}
-	path := strings.Split(s[1:], "/")
-	for n, token := range path {
-		unescaped, ok := unescape(token)
-		if !ok {
-			return nil, fmt.Errorf("coaz: the subject claim %q is no JSON Pointer: ~ is not followed by 0 or 1", s)
-		}
-		path[n] = unescaped
+func claimOf(s string) (evaluation.ClaimPath, error) {
+	path, err := evaluation.ParseClaimPath(cmp.Or(s, "sub"))
+	if err != nil {
+		return nil, fmt.Errorf("coaz: the subject claim %q: %w", s, err)
 	}
 	return path, nil
 }
 
-func unescape(token string) (string, bool) {
-	for rest := token; ; {
-		_, after, found := strings.Cut(rest, "~")
-		if !found {
-			return strings.NewReplacer("~1", "/", "~0", "~").Replace(token), true
-		}
-		if after == "" || after[0] != '0' && after[0] != '1' {
-			return "", false
-		}
-		rest = after
-	}
-}
-
-// in returns the claim, if it names somebody: a string that is not empty.
-func (p claimPath) in(token evaluation.Object) (string, bool) {
-	v := token.Value()
-	for _, name := range p {
-		v, _ = v.Object().Get(name)
-	}
+// identity is who the token's subject claim names: a string that is not empty.
+func (r *resolution) identity() (string, bool) {
+	v, _ := r.mapping.binding.claim.In(r.op.Token)
 	return v.Text(), v.Kind() == evaluation.String && v.Text() != ""
 }
 
@@ -58,7 +30,7 @@ func (p claimPath) in(token evaluation.Object) (string, bool) {
 type claimNode struct{ at string }
 
 func (n claimNode) append(b []byte, r *resolution) ([]byte, bool, *Error) {
-	who, ok := r.mapping.binding.claim.in(r.op.Token)
+	who, ok := r.identity()
 	if !ok {
 		return b, false, r.fail(n.at, "the token has no claim that says who the subject is")
 	}
@@ -117,7 +89,7 @@ func (r *resolution) anchor(requests []evaluation.Request, at string) *Error {
 	if r.mapping.author == operator {
 		return nil
 	}
-	who, ok := r.mapping.binding.claim.in(r.op.Token)
+	who, ok := r.identity()
 	for _, q := range requests {
 		if ok && q.Subject.ID == who {
 			continue

@@ -11,7 +11,7 @@ import (
 // Binding reads mappings by the rules of one deployment. It is immutable, and safe for concurrent use.
 type Binding struct {
 	resource string
-	claim    claimPath
+	claim    evaluation.ClaimPath
 	override Override
 	limits   Limits
 	inputs   []string

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
+	"policy-service/pdp/pdptest/npm"
 )
 
 // TestOtherImplementations holds what expressions yield to other implementations of CEL, which npm has: @bufbuild/cel,
@@ -119,33 +119,11 @@ func difference(c comparison, ours error, theirs answer) string {
 // others installs the implementations, in a directory of the test's own.
 func others(t *testing.T) string {
 	t.Helper()
-	without := func(why string) {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("no other implementation of CEL: %s", why)
-		}
-		t.Skipf("no other implementation of CEL: %s", why)
+	const what = "other implementation of CEL"
+	if _, err := exec.LookPath("node"); err != nil {
+		npm.Without(t, what, err.Error())
 	}
-	for _, program := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(program); err != nil {
-			without(err.Error())
-		}
-	}
-	dir := t.TempDir()
-	for _, name := range []string{"package.json", "package-lock.json", "run.mjs"} {
-		text, err := os.ReadFile(filepath.Join("testdata/cel", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		without(fmt.Sprintf("npm ci: %v\n%s", err, out))
-	}
-	return dir
+	return npm.Install(t, what, os.DirFS("testdata/cel"))
 }
 
 type comparison struct {

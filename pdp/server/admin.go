@@ -11,6 +11,7 @@ import (
 
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/listener"
 )
 
 // The admin listener shows the process, not its answers: profiles. They tell more about it than a caller should know,
@@ -19,7 +20,7 @@ import (
 
 // checkAdmin refuses an address that others could reach.
 func (c Config) checkAdmin() error {
-	if c.AdminListen == "" || isLoopbackAddress(c.AdminListen) {
+	if c.AdminListen == "" || listener.IsLoopback(c.AdminListen) {
 		return nil
 	}
 	return fmt.Errorf("admin_listen is %q, and what it shows is for this machine alone; try 127.0.0.1:8181, and a tunnel to get there", c.AdminListen)
@@ -52,14 +53,14 @@ func (l *listeners) serveAdmin(ctx context.Context, metrics http.Handler, undo *
 	if l.config.AdminListen == "" {
 		return nil
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", l.config.AdminListen)
+	on, err := new(net.ListenConfig).Listen(ctx, "tcp", l.config.AdminListen)
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s, for the admin listener: %w; try another --admin-listen address, or port 0 for any free one", l.config.AdminListen, err)
 	}
-	if !isLoopbackAddress(listener.Addr().String()) {
-		return errors.Join(fmt.Errorf("admin_listen leads to %s, which is not on loopback; try 127.0.0.1:8181", listener.Addr()), listener.Close())
+	if !listener.IsLoopback(on.Addr().String()) {
+		return errors.Join(fmt.Errorf("admin_listen leads to %s, which is not on loopback; try 127.0.0.1:8181", on.Addr()), on.Close())
 	}
-	l.admin = listener
+	l.admin = on
 	server := &http.Server{
 		Handler:           adminHandler(metrics),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -69,11 +70,11 @@ func (l *listeners) serveAdmin(ctx context.Context, metrics http.Handler, undo *
 	}
 	undo.add("admin listener", closing(server.Close)) // nobody's decision hangs on it
 	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(on); !errors.Is(err, http.ErrServerClosed) {
 			l.log.Error("the admin listener ended; restart to have it again", "error", err)
 		}
 	}()
-	l.log.Info("admin listener", "address", listener.Addr().String())
+	l.log.Info("admin listener", "address", on.Addr().String())
 	return nil
 }
 

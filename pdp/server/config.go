@@ -102,6 +102,9 @@ type Program struct {
 	Limits evaluation.Limits
 	// Authenticator takes the place of the one that Data and Auth make.
 	Authenticator door.Authenticator
+	// InProcess has the server open no address: only [Server.Transport] reaches it. Its program ends what it asks
+	// before it stops the server.
+	InProcess bool
 	// PDP is passed on. Its BeforeSwap and OnLoad are called after the server's own;
 	// its Recorder takes the place of the decision log.
 	PDP pdp.Options
@@ -154,7 +157,7 @@ func (c *Config) check() (err error) {
 			return err
 		}
 	}
-	if err := c.TLS.check(); err != nil {
+	if err := c.TLS.Check(); err != nil {
 		return err
 	}
 	if len(c.Auth.MTLS) > 0 && c.TLS.ClientCAFile == "" {

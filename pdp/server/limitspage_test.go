@@ -11,6 +11,7 @@ import (
 	"policy-service/pdp/server/approvals"
 	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/listener"
 	"policy-service/pdp/server/telemetry"
 )
 
@@ -56,7 +57,7 @@ func TestTheLimitsPageHasTheNumbers(t *testing.T) {
 		fmt.Sprintf("share one look, at most every %v", shown(approvals.LookAgain)),
 		fmt.Sprintf("pages of approval requests, and of tasks | %d at once | 1, callers take turns; %d wait |", approvals.MostPages, approvals.WaitingOfOne),
 		fmt.Sprintf("changed every %v; %s wait |", shown(door.ShiftTime), thousands(door.DecisionQueue)),
-		fmt.Sprintf("`max_connections`, %s |", thousands(door.DefaultMaxConnections)),
+		fmt.Sprintf("`max_connections`, %s |", thousands(listener.DefaultMaxConnections)),
 		fmt.Sprintf("a page of the decision log, of approval requests, of tasks | %d MiB,", audit.PageBytes>>20),
 	} {
 		if !strings.Contains(page, want) {

@@ -8,11 +8,16 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/listener"
 )
+
+// TLSFiles are the files that TLS is made from, and the oldest version it speaks.
+type TLSFiles = listener.TLSFiles
 
 // checkListen refuses an address that is certain to be refused later: one other than loopback, without TLS. Whether
 // there are credentials is known once they are open.
@@ -20,19 +25,10 @@ func (c Config) checkListen() error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return fmt.Errorf("%q is no address to listen on; try host:port, such as %s", c.Listen, DefaultListen)
 	}
-	if isLoopbackAddress(c.Listen) {
+	if listener.IsLoopback(c.Listen) {
 		return nil
 	}
 	return c.exposable()
-}
-
-// isLoopbackAddress reports whether host:port is on loopback, as far as it says so itself.
-func isLoopbackAddress(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	return auth.IsLoopbackName(host)
 }
 
 // exposable says why only this machine may be let in. TLS is needed because everybody on the way could read, and use, a
@@ -70,29 +66,43 @@ func (c Config) refusedPublished() error {
 type listeners struct {
 	config       Config
 	log          *slog.Logger
-	certificates *certificates // nil is plain HTTP
-	public       net.Listener  // nil before it is open
-	admin        net.Listener  // nil if there is none
-	failed       chan error    // gets the error that ended serving
+	certificates *listener.Certificates // nil is plain HTTP
+	public       net.Listener           // nil before it is open
+	admin        net.Listener           // nil if there is none
+	failed       chan error             // gets the error that ended serving
+
+	inProcess atomic.Pointer[http.Handler] // nil if the server listens, or does not run
+}
+
+// serveInProcess answers what comes by [Server.Transport], until the stop.
+func (l *listeners) serveInProcess(handler http.Handler, undo *lifetime) {
+	l.inProcess.Store(&handler)
+	undo.add("requests of the process", closing(func() error { l.inProcess.Store(nil); return nil }))
+}
+
+// loadCertificates reads the files of TLS.
+func (l *listeners) loadCertificates() (err error) {
+	l.certificates, err = listener.Open(l.config.TLS, l.log)
+	return err
 }
 
 // open opens the address for everybody.
 func (l *listeners) open(ctx context.Context, credentials bool, undo *lifetime) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", l.config.Listen)
+	public, err := new(net.ListenConfig).Listen(ctx, "tcp", l.config.Listen)
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s: %w; try another --listen address, or port 0 for any free one", l.config.Listen, err)
 	}
 	undo.add("listener", func(context.Context) error {
-		if err := listener.Close(); !errors.Is(err, net.ErrClosed) {
+		if err := public.Close(); !errors.Is(err, net.ErrClosed) {
 			return err
 		}
 		return nil // the drain closed it
 	})
 	// A name was checked as a name; what counts is the address it led to.
-	if err := l.checkExposure(listener.Addr(), credentials); err != nil {
+	if err := l.checkExposure(public.Addr(), credentials); err != nil {
 		return err
 	}
-	l.public = listener
+	l.public = public
 	return nil
 }
 
@@ -101,7 +111,7 @@ func (l *listeners) checkExposure(address net.Addr, credentials bool) error {
 	if l.config.Published() && !credentials {
 		return l.config.refusedPublished()
 	}
-	if isLoopbackAddress(address.String()) {
+	if listener.IsLoopback(address.String()) {
 		return nil
 	}
 	if err := l.config.exposable(); err != nil {
@@ -127,7 +137,7 @@ func (l *listeners) base() string {
 	switch at := address(l.public); {
 	case l.config.PublicURL != "":
 		return l.config.PublicURL
-	case !isLoopbackAddress(at):
+	case !listener.IsLoopback(at):
 		return ""
 	case l.config.TLS.CertFile != "":
 		return "https://" + at
@@ -138,11 +148,7 @@ func (l *listeners) base() string {
 
 // serve answers requests until the listener is closed.
 func (l *listeners) serve(server *http.Server) error {
-	if l.certificates == nil {
-		return server.Serve(l.public)
-	}
-	server.TLSConfig = l.certificates.config()
-	return server.ServeTLS(l.public, "", "") // the files are in its configuration
+	return l.certificates.Serve(server, l.public)
 }
 
 // keptForTheRest is the time that draining leaves for the other steps of a stop.
@@ -170,37 +176,4 @@ func (l *listeners) drain(ctx context.Context, server *http.Server, d *door.Door
 	}
 	l.log.Warn("clients were cut off at the stop, who did not send their request to its end, or did not read their answer")
 	return nil
-}
-
-// httpServer has every limit that net/http leaves open.
-func httpServer(handler http.Handler, connections *door.Connections, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler: handler,
-		// A client that dribbles its header holds a connection this long, no longer.
-		ReadHeaderTimeout: 5 * time.Second,
-		// The same for its body: 1 MiB in this time is a very slow PEP.
-		ReadTimeout: 15 * time.Second,
-		// Runs from the end of the header, so it must outlast the body and the
-		// decision; it ends clients that never read their answer.
-		WriteTimeout: 40 * time.Second,
-		// Longer than the 60 s after which common proxies drop an idle
-		// connection: the side that closes second never loses a request.
-		IdleTimeout: 120 * time.Second,
-		// Room for a JWT and a trace, not for the 1 MiB of the default.
-		MaxHeaderBytes: 32 << 10,
-		// "OPTIONS *" is to go the way of every other request.
-		DisableGeneralOptionsHandler: true,
-		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-		ConnState:                    connections.ConnState,
-		ConnContext:                  connections.ConnContext,
-		HTTP2: &http.HTTP2Config{
-			// As many requests at once as a busy PEP has, on one connection.
-			MaxConcurrentStreams: 128,
-			// A peer that has gone without a word holds a connection this long.
-			SendPingTimeout: 30 * time.Second,
-			PingTimeout:     10 * time.Second,
-			// A peer that reads nothing of what waits for it.
-			WriteByteTimeout: 20 * time.Second,
-		},
-	}
 }

@@ -121,7 +121,7 @@ func (s *Server) recordWith(ctx context.Context, d *decisionLog) error {
 		GoOn:  door.GoOn,
 		Waits: door.EndShift,
 	}
-	program := map[string]any{"version": version(), "pid": os.Getpid()}
+	program := map[string]any{"version": telemetry.Version(), "pid": os.Getpid()}
 	start := recorder.Event{Name: decisionlog.EventStart, Details: program}
 	configured := recorder.Event{Name: decisionlog.EventConfiguration, Details: ConfigForm.Values(s.config)}
 	if err := d.events.Record(ctx, start, configured); err != nil {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net/http"
-	"runtime/debug"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,7 +17,7 @@ import (
 func (s *Server) openTelemetry(ctx context.Context) error {
 	p := &s.config.Program
 	t, err := telemetry.Open(ctx, telemetry.Options{
-		Version:        version(),
+		Version:        telemetry.Version(),
 		Instance:       uuid.NewString(),
 		MeterProvider:  p.MeterProvider,
 		TracerProvider: p.TracerProvider,
@@ -118,17 +117,3 @@ func metrics(d *door.Door, scrape http.Handler) echo.HandlerFunc {
 // MetricsHandler answers with all metrics in the text format of Prometheus, and asks for no
 // credential. It is nil before [Server.Start], and if the metrics go to [Program.MeterProvider].
 func (s *Server) MetricsHandler() http.Handler { return s.telemetry.Scrape }
-
-// version is that of the program: its revision if it was built from one.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" {
-			return setting.Value
-		}
-	}
-	return info.Main.Version
-}

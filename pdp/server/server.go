@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/server/approvals"
 	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/listener"
 	"policy-service/pdp/server/telemetry"
 )
 
@@ -115,11 +116,13 @@ func (s *Server) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.listeners.open(ctx, s.live.Load().credentials(), &s.lifetime); err != nil {
-		return err
-	}
-	if err := s.listeners.serveAdmin(ctx, s.MetricsHandler(), &s.lifetime); err != nil {
-		return err
+	if !s.config.Program.InProcess {
+		if err := s.listeners.open(ctx, s.live.Load().credentials(), &s.lifetime); err != nil {
+			return err
+		}
+		if err := s.listeners.serveAdmin(ctx, s.MetricsHandler(), &s.lifetime); err != nil {
+			return err
+		}
 	}
 	if d := s.decisions; d != nil {
 		d.events.Look = (&keyWatch{events: d.events, signing: s.keys.signing, live: &s.live}).look
@@ -138,13 +141,21 @@ func (s *Server) start(ctx context.Context) error {
 }
 
 func (s *Server) serve() {
-	server := httpServer(s.handler(), s.door.Connections, s.log)
+	if s.config.Program.InProcess {
+		s.listeners.serveInProcess(s.handler(), &s.lifetime)
+	} else {
+		s.serveListener()
+	}
+	s.lifetime.add("who waits", closing(func() error { s.approvals.Stop(); return nil }))
+	s.lifetime.add("exports", closing(func() error { s.audit.Stop(); return nil }))
+}
+
+func (s *Server) serveListener() {
+	server := listener.HTTPServer(s.handler(), s.door.Connections, s.log)
 	if tune := s.config.Program.tuneHTTP; tune != nil {
 		tune(server)
 	}
 	s.lifetime.add("http", func(ctx context.Context) error { return s.listeners.drain(ctx, server, s.door) })
-	s.lifetime.add("who waits", closing(func() error { s.approvals.Stop(); return nil }))
-	s.lifetime.add("exports", closing(func() error { s.audit.Stop(); return nil }))
 	go func() {
 		err := s.listeners.serve(server)
 		closed := errors.Is(err, net.ErrClosed) && s.door.Stopping.Load() // by drain

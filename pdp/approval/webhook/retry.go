@@ -2,10 +2,13 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Backoff is when attempts are made. The pause after the first attempt is about First. It doubles each time, up to
@@ -143,4 +146,30 @@ func (r *receiver) report(log *slog.Logger, o outcome) {
 			log.Error("a receiver of webhooks wants none any more (410); it gets none until the next start")
 		}
 	}
+}
+
+// Once makes one attempt at every receiver. It is an error unless each of them takes the message: for who has to know at
+// once, and says so to somebody who can try again.
+func (s *Sender) Once(ctx context.Context, id string, body []byte) error {
+	if !isID(id) {
+		return errID
+	}
+	m := message{id: id, body: body, end: s.o.Now().Add(s.o.Timeout)}
+	var all errgroup.Group
+	for _, r := range s.receivers {
+		all.Go(func() error {
+			o := s.try(ctx, r, m)
+			r.report(s.o.Logger, o)
+			switch o.kind {
+			case taken:
+				return nil
+			case stopped:
+				return ctx.Err()
+			case gone:
+				return errors.New("webhook: the receiver wants no more messages")
+			}
+			return errors.New("webhook: the receiver did not take the message: " + o.why)
+		})
+	}
+	return all.Wait()
 }

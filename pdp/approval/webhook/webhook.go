@@ -130,7 +130,7 @@ func New(configs []Config, o Options) (*Sender, error) {
 // of the message in the log; it is not sent.
 func (s *Sender) Send(ctx context.Context, id, event string, body []byte) error {
 	if !isID(id) {
-		return errors.New("webhook: an id is 1 to 128 of the characters A-Z, a-z, 0-9, _ and -")
+		return errID
 	}
 	defer s.waiting.Add(-1)
 	if n := s.waiting.Add(1); s.o.Waiting > 0 && n > int64(s.o.Waiting) {
@@ -144,6 +144,8 @@ func (s *Sender) Send(ctx context.Context, id, event string, body []byte) error 
 	}
 	return all.Wait()
 }
+
+var errID = errors.New("webhook: an id is 1 to 128 of the characters A-Z, a-z, 0-9, _ and -")
 
 // message is what is sent, and until when it is worth sending.
 type message struct {

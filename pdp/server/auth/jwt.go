@@ -21,6 +21,7 @@ type JWT struct {
 	issuers    []issuer
 	algorithms []jose.SignatureAlgorithm // of all issuers
 	now        func() time.Time
+	read       recent[readToken]
 }
 
 type issuer struct {
@@ -40,6 +41,8 @@ type JWTOptions struct {
 	// Before is what the new one takes the place of: of an issuer that stays, keys that
 	// are known stay known, so that one that is down just now shuts nobody out.
 	Before *JWT
+	// Place is where the configuration has the issuers, for errors; "" is auth.jwt.
+	Place string
 }
 
 func (o JWTOptions) withDefaults() JWTOptions {
@@ -47,6 +50,7 @@ func (o JWTOptions) withDefaults() JWTOptions {
 		o.Now = time.Now
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Place = cmp.Or(o.Place, "auth.jwt")
 	return o
 }
 
@@ -68,7 +72,7 @@ func NewJWT(issuers []JWTIssuer, options JWTOptions) (*JWT, error) {
 			source, err = options.Before.source(config, client, options)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("auth.jwt[%d]: %w", i, err))
+			errs = append(errs, fmt.Errorf("%s[%d]: %w", options.Place, i, err))
 			continue
 		}
 		j.issuers = append(j.issuers, issuer{config, source, &signatures{}})
@@ -121,28 +125,13 @@ func (j *JWT) VerifyRelayed(ctx context.Context, token, key string) (Caller, err
 	return j.verify(ctx, token, key)
 }
 
-// verify verifies a token. key is the name of the key beside which it came, "" if it came by itself.
 func (j *JWT) verify(ctx context.Context, token, key string) (Caller, error) {
-	parsed, err := jwt.ParseSigned(token, j.algorithms)
-	if err != nil || len(parsed.Headers) != 1 || !plainHeader(parsed.Headers[0]) {
-		return Caller{}, notOurs()
-	}
-	var claims jwt.Claims // believed by nobody before the signature is verified
-	if err := parsed.UnsafeClaimsWithoutVerification(&claims); err != nil {
-		return Caller{}, notOurs()
-	}
-	issuer := j.issuer(claims, key)
-	if issuer == nil || !slices.Contains(issuer.Algorithms, parsed.Headers[0].Algorithm) {
-		return Caller{}, notOurs()
-	}
-	if err := issuer.verify(ctx, token, parsed); err != nil {
+	v, err := j.verified(ctx, token, key)
+	if err != nil {
 		return Caller{}, err
 	}
-	if err := cmp.Or(issuer.accept(claims, j.now()), issuer.counts(key)); err != nil {
-		return Caller{}, err
-	}
-	caller := issuer.caller(tokenCaller + claims.Issuer + "#" + claims.Subject)
-	caller.Principal = issuer.Principal.of(parsed)
+	caller := v.issuer.caller(tokenCaller + v.claims.Issuer + "#" + v.claims.Subject)
+	caller.Principal = v.issuer.Principal.of(v.token)
 	return caller, nil
 }
 
@@ -163,8 +152,7 @@ func plainHeader(h jose.Header) bool {
 		return true
 	}
 	name, _ := typ.(string)
-	name = strings.TrimPrefix(strings.ToLower(name), "application/")
-	return name == "jwt" || name == "at+jwt"
+	return isAccessTyp(name) || strings.TrimPrefix(strings.ToLower(name), "application/") == "jwt"
 }
 
 // issuer is the first with the token's issuer and audience; without the

@@ -11,10 +11,7 @@ import (
 // some bytes is true for ever: whether the key is still good, and the token still
 // valid, is asked each time. Tokens that nobody signed are not remembered, so nobody
 // fills it who has no key.
-type signatures struct {
-	mu       sync.Mutex
-	now, old map[[sha256.Size]byte]crypto.PublicKey
-}
+type signatures struct{ recent[crypto.PublicKey] }
 
 // maxSignatures is how many are kept of each of two generations.
 const maxSignatures = 4096
@@ -27,30 +24,36 @@ func (s *signatures) by(key any, token string, verify func() bool) bool {
 		return verify()
 	}
 	sum := sha256.Sum256([]byte(token))
-	if signer := s.signer(sum); signer != nil && public.Equal(signer) {
+	if signer, ok := s.get(sum); ok && public.Equal(signer) {
 		return true
 	}
 	if !verify() {
 		return false
 	}
-	s.remember(sum, key)
+	s.put(sum, key, maxSignatures)
 	return true
 }
 
-func (s *signatures) signer(sum [sha256.Size]byte) crypto.PublicKey {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if signer, ok := s.now[sum]; ok {
-		return signer
-	}
-	return s.old[sum]
+// recent keeps what was found out about texts, by their digests: at least the newest, and at most twice as many.
+type recent[V any] struct {
+	mu       sync.Mutex
+	now, old map[[sha256.Size]byte]V
 }
 
-func (s *signatures) remember(sum [sha256.Size]byte, key crypto.PublicKey) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.now) >= maxSignatures || s.now == nil {
-		s.now, s.old = map[[sha256.Size]byte]crypto.PublicKey{}, s.now
+func (r *recent[V]) get(sum [sha256.Size]byte) (v V, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if v, ok = r.now[sum]; !ok {
+		v, ok = r.old[sum]
 	}
-	s.now[sum] = key
+	return v, ok
+}
+
+func (r *recent[V]) put(sum [sha256.Size]byte, v V, most int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.now) >= most || r.now == nil {
+		r.now, r.old = map[[sha256.Size]byte]V{}, r.now
+	}
+	r.now[sum] = v
 }

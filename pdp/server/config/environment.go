@@ -26,7 +26,7 @@ var ofKubernetes = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?
 func (f Form[T]) environment(environ []string, r *Reading, root reflect.Value) {
 	byVariable := map[string]Key{}
 	for _, k := range f.Keys() {
-		if !strings.Contains(k.Path, "[]") {
+		if !inContainer(k.Path) {
 			byVariable[variable(f.Prefix, k.Path)] = k
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -48,15 +47,16 @@ type Form[T any] struct {
 //	default:"10000"   its value if nobody gives one, as it would be written. A zero in the
 //	                  struct means that nobody gave one, so a number with a default needs a
 //	                  min above zero, and a switch is off by default
-//	min:"1h" max:"…"  the bounds of a number or duration; for a list, how many items
-//	enum:"a,b"        all values that are allowed
+//	min:"1h" max:"…"  the bounds of a number, duration, [Size] or [Rate]; for a list, how many items
+//	enum:"a,b"        all values that are allowed; for a list, of its items
 //	required:"yes"    it has no default and must be there, in the items of a list
-//	path:"yes"        a path, relative to the file; a name that ends in _file is one as well
+//	path:"yes"        a path, relative to the file, or a list or map of them; a name that ends in _file is one as well
 //	secret:"path"     a URL of which only scheme and host are shown: the rest may give access
 //	reload:"yes"      a running program takes a new value, with all below it
 type Key struct {
 	// Path is the key with those above it, as decision_log.mode; [] stands for each
-	// item of a list, as in auth.jwt[].issuer.
+	// item of a list, as in auth.jwt[].issuer, and <name> for each name of a map, as in
+	// upstreams.<name>.url.
 	Path string
 	Doc  string
 	// Default, Min, Max and Enum are as they would be written.
@@ -66,7 +66,7 @@ type Key struct {
 	// Reloads is set if a running program takes a new value.
 	Reloads bool
 	// Variable is the environment variable that sets the key. It is "" if only the file can
-	// set the key: it is a list, in a list, or a section.
+	// set the key: it is a list or a map, in one of them, a section, or an [Object].
 	Variable string
 
 	kind   reflect.Type
@@ -101,6 +101,8 @@ func collectKeys(t reflect.Type, above, prefix string, reloads bool, all *[]Key)
 			collectKeys(below, k.Path, prefix, k.Reloads, all)
 		case below.Kind() == reflect.Slice && below.Elem().Kind() == reflect.Struct:
 			collectKeys(below.Elem(), k.Path+"[]", prefix, k.Reloads, all)
+		case below.Kind() == reflect.Map && below.Elem().Kind() == reflect.Struct:
+			collectKeys(below.Elem(), join(k.Path, anyName), prefix, k.Reloads, all)
 		}
 	}
 }
@@ -122,7 +124,7 @@ func newKey(field reflect.StructField, path, prefix string) Key {
 	if list := tag.Get("enum"); list != "" {
 		k.Enum = strings.Split(list, ",")
 	}
-	if isScalar(k.kind) && !strings.Contains(path, "[]") {
+	if isScalar(k.kind) && !inContainer(path) {
 		k.Variable = variable(prefix, path)
 	}
 	return k
@@ -135,8 +137,6 @@ func isScalar(t reflect.Type) bool {
 	}
 	return false
 }
-
-func join(above, name string) string { return strings.TrimPrefix(above+"."+name, ".") }
 
 // keyField is a field that is a key, with the way to it.
 type keyField struct {
@@ -174,13 +174,8 @@ func (f Form[T]) table() keyTable {
 	return table
 }
 
-var itemNumber = regexp.MustCompile(`\[\d+\]`)
-
-// at is the key of a path with the numbers of items.
-func (t keyTable) at(path string) Key { return t[itemNumber.ReplaceAllString(path, "[]")] }
-
-// eachKey visits the values of a configuration with the paths of their keys, a section
-// before its keys. It does not visit the keys in lists.
+// eachKey visits the values of a configuration with the paths of their keys, a section before its keys and a map before
+// what it holds. It does not visit the keys in lists.
 func eachKey(v reflect.Value, above string, visit func(path string, v reflect.Value)) {
 	for _, f := range fields(v.Type()) {
 		field, path := v.FieldByIndex(f.index), join(above, f.name)
@@ -188,26 +183,48 @@ func eachKey(v reflect.Value, above string, visit func(path string, v reflect.Va
 		if field.Kind() == reflect.Pointer {
 			field = field.Elem()
 		}
-		if field.Kind() == reflect.Struct {
+		switch {
+		case field.Kind() == reflect.Struct:
 			eachKey(field, path, visit)
+		case field.Kind() == reflect.Map && field.Type().Elem().Kind() == reflect.Struct:
+			for _, name := range names(field) {
+				eachKey(field.MapIndex(reflect.ValueOf(name)), Entry(path, name), visit)
+			}
 		}
 	}
 }
 
 // SetDefaults sets every scalar that is not set and has a default. It first copies what a
-// pointer leads to, which other configurations may share.
+// pointer leads to, and the maps, which other configurations may share.
 func (f Form[T]) SetDefaults(c *T) {
 	r := newReading("", f.table())
-	eachKey(reflect.ValueOf(c).Elem(), "", func(path string, v reflect.Value) {
+	r.defaults(reflect.ValueOf(c).Elem(), "")
+}
+
+func (r *Reading) defaults(v reflect.Value, above string) {
+	for _, f := range fields(v.Type()) {
+		field, path := v.FieldByIndex(f.index), join(above, f.name)
 		switch k := r.keys.at(path); {
-		case v.Kind() == reflect.Pointer && !v.IsNil():
-			own := reflect.New(v.Type().Elem())
-			own.Elem().Set(v.Elem())
-			v.Set(own)
-		case k.Default != "" && v.IsZero():
-			r.value(k.node(k.Default), v, path)
+		case field.Kind() == reflect.Struct:
+			r.defaults(field, path)
+		case field.Kind() == reflect.Pointer && !field.IsNil():
+			own := reflect.New(field.Type().Elem())
+			own.Elem().Set(field.Elem())
+			r.defaults(own.Elem(), path)
+			field.Set(own)
+		case field.Kind() == reflect.Map && field.Type().Elem().Kind() == reflect.Struct && !field.IsNil():
+			own := reflect.MakeMapWithSize(field.Type(), field.Len())
+			for _, name := range names(field) {
+				one := reflect.New(field.Type().Elem()).Elem()
+				one.Set(field.MapIndex(reflect.ValueOf(name)))
+				r.defaults(one, Entry(path, name))
+				own.SetMapIndex(reflect.ValueOf(name), one)
+			}
+			field.Set(own)
+		case k.Default != "" && field.IsZero():
+			r.value(k.node(k.Default), field, path)
 		}
-	})
+	}
 }
 
 // CheckBounds holds to the bounds of the keys the values that a program set. [Form.Read]
@@ -229,7 +246,7 @@ func (f Form[T]) CheckBounds(c *T) error {
 	return nil
 }
 
-// Changed are the keys, outside lists, whose values differ.
+// Changed are the keys, outside lists and maps, whose values differ.
 func (f Form[T]) Changed(a, b T) []Key {
 	before, after := values(a), values(b)
 	return slices.DeleteFunc(f.Keys(), func(k Key) bool { return reflect.DeepEqual(before[k.Path], after[k.Path]) })
@@ -256,11 +273,13 @@ func (k Key) node(text string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 	switch k.kind.Kind() {
 	case reflect.Int, reflect.Int64:
-		if k.kind != reflect.TypeFor[time.Duration]() {
+		if k.kind != reflect.TypeFor[time.Duration]() && k.kind != reflect.TypeFor[Size]() {
 			n.Tag = "!!int"
 		}
 	case reflect.Float64:
-		n.Tag = "!!float"
+		if k.kind != reflect.TypeFor[Rate]() {
+			n.Tag = "!!float"
+		}
 	case reflect.Bool:
 		n.Tag = "!!bool"
 	}
@@ -269,8 +288,11 @@ func (k Key) node(text string) *yaml.Node {
 
 // misfit says why a value cannot be the key's, and what to try; "" if it can.
 func (k Key) misfit(v reflect.Value) (what, try string) {
-	if len(k.Enum) > 0 && !slices.Contains(k.Enum, v.String()) {
+	if len(k.Enum) > 0 && v.Kind() == reflect.String && !slices.Contains(k.Enum, v.String()) {
 		return fmt.Sprintf("%s is not one of: %s", k.Path, strings.Join(k.Enum, ", ")), "write one of them"
+	}
+	if v.Type() != k.kind {
+		return "", "" // an item of the key's list has no bounds
 	}
 	if k.Min != "" && k.compare(v, k.Min) < 0 {
 		return fmt.Sprintf("%s is less than %s", k.Path, k.Min), "write at least that, or leave the key out"
@@ -287,11 +309,16 @@ func (k Key) compare(v reflect.Value, bound string) int {
 	other := reflect.New(k.kind).Elem()
 	r := newReading("", nil)
 	switch {
+	case k.kind == reflect.TypeFor[Rate]():
+		r.rate(k.node(bound), other, k.Path)
+		return cmp.Compare(v.Float(), other.Float())
 	case v.Kind() == reflect.Float64:
 		r.number(k.node(bound), other, k.Path)
 		return cmp.Compare(v.Float(), other.Float())
 	case k.kind == reflect.TypeFor[time.Duration]():
 		r.duration(k.node(bound), other, k.Path)
+	case k.kind == reflect.TypeFor[Size]():
+		r.size(k.node(bound), other, k.Path)
 	case v.CanInt():
 		r.integer(k.node(bound), other, k.Path)
 	default:

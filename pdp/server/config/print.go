@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"reflect"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -69,6 +68,10 @@ func (p printer) value(v reflect.Value, path string) *yaml.Node {
 			return n
 		}
 		return nil
+	case v.Type() == reflect.TypeFor[Object]():
+		return p.object(v, path)
+	case v.Kind() == reflect.Map:
+		return p.entries(v, path)
 	case v.Kind() == reflect.Slice:
 		return p.list(v, path)
 	case v.IsZero() && v.Kind() != reflect.Bool:
@@ -97,10 +100,10 @@ func (p printer) list(v reflect.Value, path string) *yaml.Node {
 	}
 	for i := range v.Len() {
 		if item := v.Index(i); item.Kind() == reflect.Struct {
-			n.Content = append(n.Content, p.section(item, path+"["+strconv.Itoa(i)+"]"))
+			n.Content = append(n.Content, p.section(item, nth(path, i)))
 		} else {
 			text := &yaml.Node{}
-			setText(text, item.String())
+			setText(text, p.keys.at(path).text(item))
 			n.Content = append(n.Content, text)
 		}
 	}

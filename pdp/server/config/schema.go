@@ -53,7 +53,7 @@ func (t keyTable) schema(k Key) map[string]any {
 	if k.Default != "" {
 		schema["default"] = k.written(k.Default)
 	}
-	if len(k.Enum) > 0 {
+	if len(k.Enum) > 0 && k.kind.Kind() == reflect.String {
 		schema["enum"] = k.Enum
 	}
 	return schema
@@ -66,11 +66,20 @@ func (t keyTable) form(k Key, of reflect.Type) map[string]any {
 		return t.form(k, of.Elem())
 	case of.Kind() == reflect.Struct:
 		return t.section(of, k.Path)
+	case of == reflect.TypeFor[Object]():
+		return map[string]any{"type": "object"}
+	case of.Kind() == reflect.Map:
+		entry := Key{Path: join(k.Path, anyName), kind: of.Elem()}
+		return map[string]any{"type": "object", "additionalProperties": t.schema(entry), "propertyNames": map[string]any{"minLength": 1}}
 	case of.Kind() == reflect.Slice:
-		item := Key{Path: k.Path + "[]", kind: of.Elem()}
+		item := Key{Path: k.Path + "[]", kind: of.Elem(), Enum: k.Enum}
 		return k.bounded(map[string]any{"type": "array", "items": t.schema(item)}, "minItems", "maxItems")
 	case of == reflect.TypeFor[time.Duration]():
 		return map[string]any{"type": "string", "minLength": 2, "pattern": durationPattern}
+	case of == reflect.TypeFor[Size]():
+		return map[string]any{"type": "string", "pattern": sizePattern}
+	case of == reflect.TypeFor[Rate]():
+		return map[string]any{"type": "string", "pattern": ratePattern}
 	case of.Kind() == reflect.Float64:
 		return k.bounded(map[string]any{"type": "number"}, "minimum", "maximum")
 	case of.Kind() == reflect.Bool:
@@ -94,7 +103,7 @@ func (k Key) bounded(schema map[string]any, least, most string) map[string]any {
 // written is a default as JSON has it.
 func (k Key) written(text string) any {
 	switch {
-	case k.kind == reflect.TypeFor[time.Duration](), k.kind.Kind() == reflect.String:
+	case k.kind == reflect.TypeFor[time.Duration](), k.kind == reflect.TypeFor[Size](), k.kind == reflect.TypeFor[Rate](), k.kind.Kind() == reflect.String:
 		return text
 	}
 	return json.RawMessage(text)

@@ -21,7 +21,7 @@ func (r *Reading) value(n *yaml.Node, v reflect.Value, path string) {
 	r.at[path] = n
 	before := len(r.mistakes)
 	r.valueOf(n, v, path)
-	if what, try := r.keys.at(path).misfit(v); what != "" && len(r.mistakes) == before {
+	if what, try := r.keys.of(path).misfit(v); what != "" && len(r.mistakes) == before {
 		r.addAt(n, what, try)
 	}
 	if len(r.mistakes) > before {
@@ -40,17 +40,25 @@ func (r *Reading) valueOf(n *yaml.Node, v reflect.Value, path string) {
 		r.valueOf(n, v.Elem(), path)
 	case v.Kind() == reflect.Struct:
 		r.mapping(n, v, path)
+	case v.Type() == reflect.TypeFor[Object]():
+		r.object(n, v, path)
+	case v.Kind() == reflect.Map:
+		r.entries(n, v, path)
 	case v.Kind() == reflect.Slice:
 		r.list(n, v, path)
 	case v.Type() == reflect.TypeFor[time.Duration]():
 		r.duration(n, v, path)
+	case v.Type() == reflect.TypeFor[Size]():
+		r.size(n, v, path)
+	case v.Type() == reflect.TypeFor[Rate]():
+		r.rate(n, v, path)
 	case v.CanInt():
 		r.integer(n, v, path)
 	case v.CanFloat():
 		r.number(n, v, path)
 	case v.Kind() == reflect.Bool:
 		r.truth(n, v, path)
-	case n.Kind == yaml.ScalarNode && slices.Contains(r.keys.at(path).Enum, n.Value): // 1.3 need not be in quotes
+	case n.Kind == yaml.ScalarNode && slices.Contains(r.keys.of(path).Enum, n.Value): // 1.3 need not be in quotes
 		v.SetString(n.Value)
 	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str":
 		r.addAt(n, named(path)+" must be a string", "write it in quotes")
@@ -111,7 +119,7 @@ func named(path string) string {
 // resolve makes a path in the file, which is relative to the file, relative to the working
 // directory. A path in a variable or flag is that already.
 func (r *Reading) resolve(n *yaml.Node, path string) string {
-	if _, elsewhere := r.elsewhere[n]; !elsewhere && r.keys.at(path).path && !filepath.IsAbs(n.Value) {
+	if _, elsewhere := r.elsewhere[n]; !elsewhere && r.keys.of(path).path && !filepath.IsAbs(n.Value) {
 		return filepath.Join(filepath.Dir(r.file), n.Value)
 	}
 	return n.Value
@@ -124,7 +132,7 @@ func (r *Reading) list(n *yaml.Node, v reflect.Value, path string) {
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
 	for i, item := range n.Content {
-		r.value(item, v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+		r.value(item, v.Index(i), nth(path, i))
 	}
 }
 
@@ -138,20 +146,29 @@ func (r *Reading) mapping(n *yaml.Node, v reflect.Value, path string) {
 	for _, f := range fields(v.Type()) {
 		index[f.name] = f.index
 	}
+	r.members(n, func(key, value *yaml.Node) {
+		field, known := index[key.Value]
+		if !known {
+			names := strings.Join(slices.Sorted(maps.Keys(index)), ", ")
+			r.addAt(key, fmt.Sprintf("unknown key %q", key.Value), "use one of "+names)
+			return
+		}
+		r.value(value, v.FieldByIndex(field), join(path, key.Value))
+	})
+}
+
+// members takes each member of a mapping whose key is a plain name that occurs once. All others are mistakes.
+func (r *Reading) members(n *yaml.Node, take func(key, value *yaml.Node)) {
 	seen := map[string]bool{}
 	for i := 0; i < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		field, known := index[key.Value]
 		switch {
 		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
 			r.addAt(key, "a key must be a plain name; aliases and merges are not read here", "write the keys out")
 		case seen[key.Value]:
 			r.addAt(key, fmt.Sprintf("the key %q occurs twice", key.Value), "keep one")
-		case !known:
-			names := strings.Join(slices.Sorted(maps.Keys(index)), ", ")
-			r.addAt(key, fmt.Sprintf("unknown key %q", key.Value), "use one of "+names)
 		default:
-			r.value(value, v.FieldByIndex(field), join(path, key.Value))
+			take(key, value)
 		}
 		seen[key.Value] = true
 	}

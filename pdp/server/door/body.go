@@ -30,8 +30,8 @@ func (d *Door) readBody(c echo.Context, caller auth.Caller) ([]byte, error) {
 	limit := int64(d.Options.Limits.Body)
 	r := c.Request()
 	if r.ContentLength != 0 {
-		d.Connections.awaits(r.Context(), true)
-		defer d.Connections.came(r.Context(), true)
+		d.Connections.Awaits(r.Context(), true)
+		defer d.Connections.Came(r.Context(), true)
 	}
 	// An announced size is a promise; it gets room before the bytes only up to what is usual.
 	buf := bytes.NewBuffer(make([]byte, 0, bytes.MinRead+min(max(r.ContentLength, 0), SmallBody)))
@@ -56,8 +56,8 @@ func (d *Door) unread(c echo.Context, refusal error) error {
 	if r.ContentLength == 0 || r.ProtoMajor > 1 {
 		return refusal
 	}
-	d.Connections.awaits(r.Context(), false)
-	defer d.Connections.came(r.Context(), false)
+	d.Connections.Awaits(r.Context(), false)
+	defer d.Connections.Came(r.Context(), false)
 	_ = http.NewResponseController(c.Response()).SetReadDeadline(time.Now().Add(refusedTime))
 	limit := int64(d.Options.Limits.Body)
 	if n, _ := io.Copy(io.Discard, io.LimitReader(r.Body, limit+1)); n > limit {

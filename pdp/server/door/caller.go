@@ -23,7 +23,7 @@ func (d *Door) authenticate(c echo.Context, relayed evaluation.Via) (auth.Caller
 		err = checkRelayed(c.Request(), caller, relayed)
 	}
 	if err == nil {
-		d.Connections.knows(ctx, caller.Name)
+		d.Connections.Knows(ctx, caller.Name)
 	}
 	if refused := (*auth.Refusal)(nil); errors.As(err, &refused) {
 		d.Options.Meters.Credential(ctx, cmp.Or(refused.Credential, auth.ByOther))

@@ -5,7 +5,7 @@
 // [Door.Fail] is where errors become problems.
 //
 // What all requests together may cost is limited here as well: how many there are at once ([Gate], [Places], [Shift]),
-// how often a caller may ask ([LoadConfig]), and how many connections there are ([Connections]). No request is refused
+// how often a caller may ask ([LoadConfig]), and how many connections there are ([listener.Connections]). No request is refused
 // before its caller is known, and each caller has a share that no other caller can take.
 //
 // The package refuses to know what is asked: it imports neither the PDP nor the decision log. What it must ask of them
@@ -24,6 +24,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/listener"
 )
 
 // Authenticator says which caller a request comes from. An error that is an [*auth.Refusal] is answered with 401 or
@@ -66,7 +67,7 @@ type Options struct {
 type Door struct {
 	Options Options
 	// Connections belong to the server behind whose listener the door is.
-	Connections *Connections
+	Connections *listener.Connections
 	// Short limits the short work that goes on at once.
 	Short *Gate
 	// Long limits the work that may keep a processor for long: batches, searches, and requests with large bodies. As
@@ -94,7 +95,7 @@ func New(o Options) *Door {
 		Large:   &Places{Gate: Gate{Limit: MostLargeBodies, Share: LargeOfOne, Queue: DecisionQueue}},
 		rates:   newRates(o.Load.RateLimit, o.Now),
 	}
-	d.Connections = newConnections(int(o.Load.MaxConnections), func() { d.Refused("connections") })
+	d.Connections = listener.NewConnections(int(o.Load.MaxConnections), func() { d.Refused("connections") })
 	return d
 }
 

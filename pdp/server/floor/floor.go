@@ -44,15 +44,15 @@ func answer(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, Answer)
 }
 
-// Serve runs a server to compare the service with, on a free port of this machine until ctx ends. It writes its address
+// Serve runs a server to compare with, on a free port of this machine until ctx ends. It writes its address
 // to addrFile, as the service does with --addr-file. The file is there whole or not at all, because somebody waits for
 // it and reads it at once.
-func Serve(ctx context.Context, addrFile string) error {
+func Serve(ctx context.Context, addrFile string, h http.Handler) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: Handler(), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
 	unregister := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer unregister()
 	part := addrFile + ".part"

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -186,6 +187,12 @@ func (t *Telemetry) openMetrics(ctx context.Context, from *resource.Resource, se
 	return runtime.Start(runtime.WithMeterProvider(provider), runtime.WithMinimumReadMemStatsInterval(time.Second))
 }
 
+// Providers are where a part of the program counts and traces that does so by itself. The tracer provider is nil if
+// there are no traces.
+func (t *Telemetry) Providers() (metric.MeterProvider, trace.TracerProvider) {
+	return t.options.MeterProvider, t.options.TracerProvider
+}
+
 // Close sends what was not yet sent. No receiver can hold the stop up for long, or make it fail:
 // what the receiver was to get is lost, and nothing else.
 func (t *Telemetry) Close(ctx context.Context) error {
@@ -216,4 +223,18 @@ func (t *Telemetry) resource(ctx context.Context) (*resource.Resource, error) {
 			"write name=value,name=value")
 	}
 	return from, nil
+}
+
+// Version is that of the program: its revision if it was built from one.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" {
+			return setting.Value
+		}
+	}
+	return info.Main.Version
 }

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"strings"
 
-	"github.com/alecthomas/kong"
-
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/cmd/policy-service/internal/process"
 	"policy-service/pdp"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/config"
@@ -136,7 +134,7 @@ func (c configFlags) read() (told server.Config, from config.Origins, err error)
 	given := config.Given{
 		File:    string(c.Config),
 		Environ: os.Environ(),
-		Flags:   c.given(),
+		Flags:   process.Flags(c, "key"),
 	}
 	from, err = server.ConfigForm.Read(given, &told)
 	if err == nil && told.Policies == "" {
@@ -145,37 +143,5 @@ func (c configFlags) read() (told server.Config, from config.Origins, err error)
 	return told, from, err
 }
 
-// given are the flags that were given, by their keys.
-func (c configFlags) given() (all []config.Flag) {
-	for field, value := range reflect.ValueOf(c).Fields() {
-		if key, text := field.Tag.Get("key"), value.String(); key != "" && text != "" {
-			all = append(all, config.Flag{Key: key, Name: flagName(field), Value: text})
-		}
-	}
-	return all
-}
-
-// flagName is how people write the flag of a field.
-func flagName(field reflect.StructField) string {
-	if name := field.Tag.Get("name"); name != "" {
-		return "--" + name
-	}
-	return "--" + strings.ToLower(field.Name)
-}
-
 // HelpOfKeys gives each flag that sets a key the help of that key.
-func HelpOfKeys(k *kong.Kong) error {
-	docs := map[string]string{}
-	for _, key := range server.ConfigForm.Keys() {
-		docs[key.Path] = key.Doc
-		if key.Default != "" {
-			docs[key.Path] += " The default is " + key.Default + "."
-		}
-	}
-	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
-		if flag, ok := node.(*kong.Flag); ok && flag.Tag.Has("key") {
-			flag.Help = docs[flag.Tag.Get("key")]
-		}
-		return next(nil)
-	})
-}
+var HelpOfKeys = process.HelpOfKeys("key", server.ConfigForm.Keys())

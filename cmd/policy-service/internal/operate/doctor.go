@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/cmd/policy-service/internal/process"
 	"policy-service/pdp/server/doctor"
 )
 
@@ -46,41 +47,5 @@ func (c Doctor) Run(s cli.Streams) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("it was interrupted, run it again")
 	}
-	return c.print(found, s)
-}
-
-func (c Doctor) print(found []doctor.Finding, s cli.Streams) error {
-	biting := 0
-	for _, f := range found {
-		if f.Bites {
-			biting++
-		}
-	}
-	document := struct {
-		Findings []doctor.Finding `json:"findings"`
-	}{found}
-	return s.Answer(c.JSON, document, func() error { return printFindings(found, biting, s) }, biting > 0)
-}
-
-func printFindings(found []doctor.Finding, biting int, s cli.Streams) error {
-	table := s.Table()
-	for _, f := range found {
-		how, message := s.Colour(cli.Green, "ok   "), f.Message
-		if f.Bites {
-			how = s.Colour(cli.Red, "bites")
-		}
-		if f.Try != "" {
-			message += "; " + f.Try
-		}
-		table.Row(how, f.Check, message)
-	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	if biting == 0 {
-		s.Print("nothing bites")
-	} else {
-		s.Print("things that bite: %d of %d", biting, len(found))
-	}
-	return nil
+	return process.PrintFindings(found, c.JSON, s)
 }

@@ -1,46 +1,174 @@
 // Package ask has the PDP decide whether an MCP request may go on, what is done to its result, and what of a list is shown.
 // It is the one place where questions are made and where refusals are written.
 //
-// Begin with [Asker.Ask].
+// Begin with [New]. [Asker.Tool] reads a tool's definition when it is listed; [Asker.Ask] decides about a request and gives a
+// [Permit] or a [Refusal]; [Permit.Result] is what leaves; [Asker.Filter] is for lists.
+//
+// A question has one of three authors, and the first that there is counts: the operator (a mapping in the configuration), we
+// or the COAZ binding (the default of the method), and the server, which declares mappings with its tools. What the first two
+// write is trusted. What a server declares can narrow, and never widen: it is asked besides, and both must be permitted,
+// unless [Instead] says that it is asked alone.
+//
+// The package forwards nothing and keeps nothing about anybody. There is no way from an error to a permit.
 package ask
 
 import (
-	"github.com/go-json-experiment/json/jsontext"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
 
-	"policy-service/pdp/mcp/internal/era"
-	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/coaz"
+	"policy-service/obligations"
 )
 
-// Operation is one request of a client.
-type Operation struct {
-	Principal *identity.Principal
-	// Era is the client's: codes of errors go by it.
-	Era era.Era
-	// Server is the name of the upstream, Method and Params are the request's, as received.
-	Server string
-	Method string
-	Params jsontext.Value
-	// Tool is what tools/call names, nil for all other methods.
-	Tool *Tool
+// Ask is the form of the default question.
+type Ask string
+
+// The forms.
+const (
+	// ToolInvoke asks about tools/call by the action tool.invoke on a tool that is called server:name. Who acts is, for all
+	// methods, the agent for a person, or the person.
+	ToolInvoke Ask = "tool.invoke"
+	// COAZ asks what the binding says, and about tools/call says the arguments besides.
+	COAZ Ask = "coaz"
+)
+
+// Declared says what a mapping counts for that a tool declares.
+type Declared string
+
+// What it can count for.
+const (
+	Also    Declared = "also"    // both questions must be permitted
+	Instead Declared = "instead" // it is asked alone, as the binding has it
+	Ignore  Declared = "ignore"  // it is not read
+)
+
+// Errors is whose codes refusals have.
+type Errors string
+
+// The codes.
+const (
+	ErrorsCOAZ Errors = "coaz"
+	// ErrorsSEP has -32401 for a denial, whatever dialect the tool has.
+	ErrorsSEP Errors = "sep"
+	// ErrorsMCPX has -32002 for a call that is denied for good, in the legacy era.
+	ErrorsMCPX Errors = "mcpx"
+)
+
+// Options are what an [Asker] is made with.
+type Options struct {
+	// PDP has the client for each tenant, by the tenant's name.
+	PDP map[string]*authzenclient.Client
+	// Resource is the gateway's own resource identifier. SubjectClaim and SubjectOverride are as [coaz.Options] has them.
+	Resource        string
+	SubjectClaim    string
+	SubjectOverride coaz.Override
+	Ask             Ask // "" is ToolInvoke
+	// Strict asks by the letter of the binding: nothing is added to its questions, and what it has none for is denied.
+	Strict   bool
+	Declared Declared // "" is Also
+	// Dialects are those in which tools may declare mappings. Nil is both.
+	Dialects []coaz.Dialect
+	Errors   Errors // "" is ErrorsCOAZ
+	// DenyStatus is the HTTP status of denials, 200 or 403. 0 is 200.
+	DenyStatus int
+	// Properties are the claims that the subject of our own questions has as properties. Nil is roles and department_id.
+	Properties []string
+	// Mappings are the operator's: by method, or of one tool by "tools/call server:name".
+	Mappings map[string]evaluation.Object
+	// Labels are the operator's for whole servers, by the server's name.
+	Labels map[string]map[string]string
+	// Handlers are what can be done of what the PDP obliges to, but for redact, which this package does.
+	Handlers obligations.Handlers
+	Logger   *slog.Logger // nil is none
 }
 
-// Tool is a tool of an upstream as a gateway lists it.
-type Tool struct {
-	// Server and Name are the upstream's name and the tool's own; Shown is the name that clients use.
-	Server, Name, Shown string
-	// Definition is the whole definition as it came.
-	Definition jsontext.Value
-	// Labels are the operator's.
-	Labels map[string]string
+// Inputs are the variables that an operator's mapping has besides params and token: server {name, resource, labels}, tool
+// {name, labels, digest} and client {id}.
+var Inputs = []string{"server", "tool", "client"}
+
+// Asker asks. It is immutable, and safe for concurrent use.
+type Asker struct {
+	o        Options
+	binding  *coaz.Binding
+	operator map[string]*coaz.Mapping // by method
+	ofTools  map[string]*coaz.Mapping // by server:name
+	reads    map[coaz.Dialect]bool
 }
 
-// Refusal is why a request does not go on, as the client is told.
-type Refusal struct {
-	// Status is that of the HTTP response: 200 unless the configuration or the era has another.
-	Status  int
-	Code    int
-	Message string
-	Data    jsontext.Value
-	// Why is for the operator's log.
-	Why string
+const redact = "redact"
+
+// New makes an Asker.
+func New(o Options) (*Asker, error) {
+	o.Ask, o.Declared, o.Errors = or(o.Ask, ToolInvoke), or(o.Declared, Also), or(o.Errors, ErrorsCOAZ)
+	o.DenyStatus, o.Logger = or(o.DenyStatus, http.StatusOK), or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Properties == nil {
+		o.Properties = []string{"roles", "department_id"}
+	}
+	if o.Dialects == nil {
+		o.Dialects = []coaz.Dialect{coaz.AuthZEN, coaz.SEP}
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	a := &Asker{o: o, operator: map[string]*coaz.Mapping{}, ofTools: map[string]*coaz.Mapping{}, reads: map[coaz.Dialect]bool{}}
+	for _, d := range o.Dialects {
+		a.reads[d] = true
+	}
+	var err error
+	if a.binding, err = coaz.New(coaz.Options{Resource: o.Resource, SubjectClaim: o.SubjectClaim, Override: o.SubjectOverride, Inputs: Inputs}); err != nil {
+		return nil, err
+	}
+	for key, mapping := range o.Mappings {
+		m, err := a.binding.Compile(mapping, coaz.AuthZEN)
+		if err != nil {
+			return nil, fmt.Errorf("the mapping for %q: %w", key, err)
+		}
+		if tool, ofTool := strings.CutPrefix(key, toolsCall+" "); ofTool {
+			a.ofTools[tool] = m
+			continue
+		}
+		a.operator[key] = m
+	}
+	return a, nil
+}
+
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+func (o *Options) check() error {
+	switch {
+	case len(o.PDP) == 0:
+		return errors.New("there is no PDP to ask")
+	case o.Resource == "":
+		return errors.New("the gateway's own resource identifier is not set")
+	case o.Ask != ToolInvoke && o.Ask != COAZ:
+		return fmt.Errorf("ask is %q; take %q or %q", o.Ask, ToolInvoke, COAZ)
+	case !slices.Contains([]Declared{Also, Instead, Ignore}, o.Declared):
+		return fmt.Errorf("declared is %q; take %q, %q or %q", o.Declared, Also, Instead, Ignore)
+	case !slices.Contains([]Errors{ErrorsCOAZ, ErrorsSEP, ErrorsMCPX}, o.Errors):
+		return fmt.Errorf("errors is %q; take %q, %q or %q", o.Errors, ErrorsCOAZ, ErrorsSEP, ErrorsMCPX)
+	case o.DenyStatus != http.StatusOK && o.DenyStatus != http.StatusForbidden:
+		return fmt.Errorf("denials cannot have the HTTP status %d; take 200 or 403", o.DenyStatus)
+	case o.Handlers[redact] != nil:
+		return errors.New("redact has no handler: it is done here")
+	case o.Handlers[obligations.ApprovalRequired] != nil:
+		return errors.New("approval_required has no handler: a call that needs an approval is refused")
+	}
+	for key := range o.Mappings {
+		if isTask(key) {
+			return fmt.Errorf("a mapping for %q: tasks are denied, whatever a mapping says", key)
+		}
+	}
+	return nil
 }

@@ -1,10 +1,16 @@
 // Package identity finds out for whom an MCP request is: by its bearer token alone, or by what an operator fixed for a
-// gateway that only one person can reach.
+// gateway that only one machine or process can reach.
 //
-// Begin with [Principal].
+// Begin with [New] and [Identity.Authenticate], which gives a [Principal] or says why there is none. [Identity.Metadata]
+// tells clients where to get a token.
+//
+// The package refuses to guess. A token is taken from the header Authorization and from nowhere else, a bad one is never
+// passed over for none, and no issuer can name what another one names. No token, and nothing of one, is in what it says.
 package identity
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"policy-service/evaluation"
@@ -14,10 +20,11 @@ import (
 type Principal struct {
 	// Issuer, Subject and Client are the claims iss, that which names the subject, and client_id. Client may be "".
 	Issuer, Subject, Client string
-	// Key is a digest of the three, and of nothing else: the same sub of another issuer is somebody else.
+	// Key is a digest of the three and of sub, and of nothing else: the same sub of another issuer is somebody else, and so
+	// is the same actor for another person.
 	Key string
-	// Person is the protocol member context.person of questions: who the person is, whatever policies call him. "" if the
-	// token names no person.
+	// Person is the protocol member context.person of questions: who the person is, whatever policies call them. "" if a
+	// fixed identity names no issuer.
 	Person string
 	// Tenant is where questions are asked. It is never a claim.
 	Tenant string
@@ -29,7 +36,26 @@ type Principal struct {
 	// Token is the access token itself, and Expires when it ends; "" and zero for a fixed identity.
 	Token   string
 	Expires time.Time
+
+	names names
+	now   func() time.Time
 }
 
 // Entity is a type and an id.
 type Entity struct{ Type, ID string }
+
+// ErrExpired is the cause of a context that ended with its principal's token.
+var ErrExpired = errors.New("the access token has expired")
+
+// Context ends with the token of the principal, at the latest. What is open for somebody is open for as long as they may
+// ask.
+func (p *Principal) Context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if p.Expires.IsZero() {
+		return context.WithCancel(ctx)
+	}
+	now := time.Now
+	if p.now != nil {
+		now = p.now
+	}
+	return context.WithTimeoutCause(ctx, p.Expires.Sub(now()), ErrExpired)
+}

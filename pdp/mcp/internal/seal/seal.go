@@ -1,3 +1,100 @@
 // Package seal makes values that clients keep for a gateway and cannot read, change, or use for anything but what they were
 // made for: session ids, states of requests, ids of requests that go to a client.
+//
+// Begin with [Open], or with [Fresh] if there are no key files, and [Ring.Seal]. [SealJSON] seals a Go value until it
+// expires. Gateways with the same key files open each other's values.
 package seal
+
+import (
+	"crypto/cipher"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"strings"
+)
+
+// Purpose is what a value is for. A value of one purpose opens for no other.
+type Purpose uint8
+
+// The purposes there are. Their numbers are part of what is sealed: new ones come at the end.
+const (
+	// Session is the id of a session of the legacy era.
+	Session Purpose = iota + 1
+	// RequestState is the state of a request that a client is to repeat.
+	RequestState
+	// Cursor is where a list goes on.
+	Cursor
+	// RequestID is the id of a request that goes to a client.
+	RequestID
+	// Subscription is what a client listens to.
+	Subscription
+)
+
+// A sealed value is base64url without padding of
+//
+//	key id (1 byte) ‖ nonce (12) ‖ AES-256-GCM of the value ‖ tag (16)
+//
+// The key id is the first byte of a digest of the key, so that it says which key to try; two keys may have the same. What
+// is authenticated beside the value is not in it:
+//
+//	version ‖ 0 ‖ purpose (1 byte) ‖ length and text of the resource ‖ length and bytes of the binding
+//
+// with lengths as unsigned varints. Another form gets another version, and then no old value opens: a value lives for as
+// long as a session, and is asked for again. A key is good for 2³² values, which are more than a gateway seals in a year.
+const version = "policy-service/mcp/seal/1"
+
+const (
+	nonceAndTag = 12 + 16
+	// MaxValue is the largest value that can be sealed.
+	MaxValue = 64 << 10
+)
+
+var maxText = base64.RawURLEncoding.EncodedLen(1 + nonceAndTag + MaxValue)
+
+// ErrTooLarge is why a value cannot be sealed.
+var ErrTooLarge = errors.New("the value has more than 64 KiB")
+
+// Seal seals a value. Whoever opens it must name the same purpose and the same binding, such as the key of a principal.
+func (r *Ring) Seal(purpose Purpose, binding, value []byte) (string, error) {
+	if len(value) > MaxValue {
+		return "", ErrTooLarge
+	}
+	first := r.current()[0]
+	sealed := first.aead.Seal(nil, nil, value, r.beside(purpose, binding))
+	return base64.RawURLEncoding.EncodeToString(append([]byte{first.id}, sealed...)), nil
+}
+
+// Open opens what [Ring.Seal] made, with one of these keys, for the same resource, purpose and binding. Of the texts that
+// could stand for the same bytes only that one opens: two texts for one value would be two values to whoever counts them.
+func (r *Ring) Open(purpose Purpose, binding []byte, text string) (value []byte, ok bool) {
+	if len(text) > maxText || strings.ContainsAny(text, "\r\n") { // which the decoder passes over
+		return nil, false
+	}
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(sealed) == 0 {
+		return nil, false
+	}
+	for _, k := range r.current() {
+		if k.id != sealed[0] {
+			continue
+		}
+		if value, err := k.aead.Open(nil, nil, sealed[1:], r.beside(purpose, binding)); err == nil {
+			return value, true
+		}
+	}
+	return nil, false
+}
+
+// beside is what is authenticated beside a value.
+func (r *Ring) beside(purpose Purpose, binding []byte) []byte {
+	b := make([]byte, 0, len(version)+2+2*binary.MaxVarintLen64+len(r.resource)+len(binding))
+	b = append(append(b, version...), 0, byte(purpose))
+	b = append(binary.AppendUvarint(b, uint64(len(r.resource))), r.resource...)
+	return append(binary.AppendUvarint(b, uint64(len(binding))), binding...)
+}
+
+// key is one key of a ring.
+type key struct {
+	id   byte
+	aead cipher.AEAD
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -169,6 +170,62 @@ func TestCommandSpeaksBothErasWithTheSDK(t *testing.T) {
 func TestCommandPrefersTheModernEra(t *testing.T) {
 	if s := openChild(t, newChild(t, "sdk")); s.Era() != era.Modern {
 		t.Errorf("era %v", s.Era())
+	}
+}
+
+// TestCommandTellsTheSDKThatNobodyWaits gives a call up.
+func TestCommandTellsTheSDKThatNobodyWaits(t *testing.T) {
+	for _, e := range []era.Era{era.Legacy, era.Modern} {
+		var log syncBuffer
+		u := newChild(t, "sdk", func(o *upstream.CommandOptions) {
+			o.Eras, o.Logger = []era.Era{e}, slog.New(slog.NewJSONHandler(&log, nil))
+		})
+		s := openChild(t, u)
+		call, err := s.Send(t.Context(), sdkCall(e, "wait"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the call waits", func() bool { return strings.Contains(log.String(), "I wait") })
+		call.Close()
+		eventually(t, "the server was told", func() bool { return strings.Contains(log.String(), "I was told to stop") })
+		if s.Close(); !strings.Contains(fmt.Sprint(call.Next()), "given up") {
+			t.Error(call.Next())
+		}
+	}
+}
+
+func sdkCall(e era.Era, tool string) upstream.Request {
+	meta := ""
+	if e == era.Modern {
+		meta = modernMeta
+	}
+	return upstream.Request{
+		Method: "tools/call",
+		Params: jsontext.Value(fmt.Sprintf(`{"name":%q,"arguments":{"text":""},"_meta":{%s}}`, tool, meta)),
+	}
+}
+
+// TestCommandRelaysQuestionsOfTheSDK has a server of the SDK ask the client.
+func TestCommandRelaysQuestionsOfTheSDK(t *testing.T) {
+	u := newChild(t, "sdk", func(o *upstream.CommandOptions) { o.Eras = []era.Era{era.Legacy} })
+	s, err := u.Open(t.Context(), upstream.Client{Principal: "alice", Capabilities: jsontext.Value(`{"elicitation":{}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call, err := s.Send(t.Context(), sdkCall(era.Legacy, "ask"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer call.Close()
+	question, err := call.Next()
+	if err != nil || question.Method != "elicitation/create" {
+		t.Fatalf("%v %v", question, err)
+	}
+	if err := s.Notify(t.Context(), rpc.Answer(question.ID, jsontext.Value(`{"action":"decline"}`))); err != nil {
+		t.Fatal(err)
+	}
+	if _, m, err := finish(call); err != nil || !bytes.Contains(m.Result, []byte(`"structuredContent":{"text":"decline"}`)) {
+		t.Errorf("%s %s %v", m.Result, m.Error, err)
 	}
 }
 

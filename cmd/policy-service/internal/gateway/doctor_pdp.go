@@ -1,0 +1,126 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/doctor"
+)
+
+// pdp is whether the PDP answers, takes the gateway's key, and has the same time.
+func (x *exam) pdp() {
+	if e := x.told.PDP.Embedded; e != nil {
+		x.embedded(*e)
+		return
+	}
+	client, err := toServer(x.told.PDP.CAFile)
+	if err != nil {
+		x.wrong("pdp", err)
+		return
+	}
+	key, _ := os.ReadFile(x.told.PDP.KeyFile) // files says why it cannot be read
+	for _, route := range []struct{ path, permission string }{
+		{"/access/v1/evaluation", "decide"}, {"/access/v1/search/action", "search"}, {"/access/v1/requests", "request"},
+	} {
+		answer, err := x.probe(client, route.path, strings.TrimSpace(string(key)))
+		if err != nil {
+			x.bites("pdp", "see that it runs, and that pdp.url and pdp.ca_file are right", "every request will be refused: %s does not answer: %v", x.told.PDP.URL, withoutURL(err))
+			return
+		}
+		if route.permission == "decide" {
+			x.clock(answer.Header.Get("Date"))
+		}
+		if !x.permitted(answer.StatusCode, route.permission) {
+			return
+		}
+	}
+}
+
+// probe asks nothing: an empty object is refused, but only to a caller who may ask.
+func (x *exam) probe(client *http.Client, path, key string) (*http.Response, error) {
+	base := strings.TrimSuffix(x.told.PDP.URL, "/")
+	if tenant := x.told.PDP.Tenant; tenant != "" && tenant != evaluation.DefaultTenant {
+		base += "/tenants/" + tenant
+	}
+	ctx, cancel := context.WithTimeout(x.ctx, patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, strings.NewReader("{}"))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	answer, err := client.Do(r)
+	if err == nil {
+		drain(answer.Body)
+	}
+	return answer, err
+}
+
+// permitted says what the status of a probe means, and reports whether the next one can say more.
+func (x *exam) permitted(status int, permission string) bool {
+	const make = "make one: policy-service keys add --data DIR --name mcp-gateway --permission decide --permission search --permission request --permission relay"
+	switch status {
+	case http.StatusBadRequest:
+		x.ok("pdp", "%s answers, and the gateway has the permission %s", x.told.PDP.URL, permission)
+	case http.StatusUnauthorized:
+		x.bites("pdp", make, "every request will be refused: the PDP does not take the key of pdp.key_file")
+		return false
+	case http.StatusForbidden:
+		x.bites("pdp", make, "the key of pdp.key_file has not the permission %s", permission)
+	case http.StatusNotFound:
+		if permission == "request" {
+			x.ok("pdp", "the PDP has no decision log, and so asks nobody for an approval")
+			break
+		}
+		x.bites("pdp", "see that pdp.url is the address of a PDP and pdp.tenant one of its tenants", "every request will be refused: %s has no tenant %s, or is no PDP", x.told.PDP.URL, x.told.PDP.Tenant)
+		return false
+	default:
+		x.bites("pdp", "see its log", "the PDP answers with status %d", status)
+	}
+	return true
+}
+
+// mostSkew is how far two clocks may be apart before tokens and approvals end at other times than they say.
+const mostSkew = 10 * time.Second
+
+func (x *exam) clock(date string) {
+	at, err := http.ParseTime(date)
+	if err != nil {
+		return // it does not say
+	}
+	if skew := time.Since(at).Round(time.Second); skew.Abs() > mostSkew {
+		x.bites("clock", "have both machines set their clocks, by NTP or another way", "the clock of this machine is %v ahead of the PDP's", skew)
+		return
+	}
+	x.ok("clock", "it agrees with the PDP's")
+}
+
+// embedded looks at the PDP in the process as the doctor of a server does.
+func (x *exam) embedded(e mcp.EmbeddedConfig) {
+	if e.Data == "" {
+		x.bites("pdp", "write pdp.embedded.data, or --pdp-data DIR", "the PDP in this process keeps nothing: there is no decision log, and nobody is asked for an approval")
+	}
+	for _, f := range doctor.Examine(x.ctx, doctor.Patient{Policies: e.Policies, Config: server.Config{Policies: e.Policies, Data: e.Data}}) {
+		if f.Check != "listen" && f.Check != "configuration" && (e.Data != "" || f.Check != "data") {
+			x.findings = append(x.findings, f)
+		}
+	}
+}
+
+// toServer asks one server, and follows it nowhere.
+func toServer(caFile string) (*http.Client, error) {
+	transport, err := toPDP(mcp.PDPConfig{CAFile: caFile})
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, nil
+}

@@ -1,0 +1,151 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"policy-service/cmd/policy-service/internal/bundledir"
+	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/server/listener"
+	"policy-service/pdp/server/telemetry"
+)
+
+// running is a gateway and all that it stands on, from its start to its end.
+type running struct {
+	told      mcp.Config
+	log       *slog.Logger
+	telemetry *telemetry.Telemetry
+	pdp       embedded // the zero value if the PDP is elsewhere
+	gateway   *mcp.Gateway
+	stopping  atomic.Bool
+	failed    chan error // gets the error that ended serving
+	steps     []func(context.Context) error
+}
+
+// start makes the gateway. On an error it leaves nothing behind.
+func start(ctx context.Context, told mcp.Config, log *slog.Logger, checkpoints io.Writer) (*running, error) {
+	log = slog.New(telemetry.Correlated{Handler: log.Handler()})
+	run := &running{told: told, log: log, failed: make(chan error, 1)}
+	if err := run.open(ctx, checkpoints); err != nil {
+		return nil, errors.Join(err, run.undo(context.WithoutCancel(ctx)))
+	}
+	return run, nil
+}
+
+func (r *running) open(ctx context.Context, checkpoints io.Writer) (err error) {
+	r.telemetry, err = telemetry.Open(ctx, telemetry.Options{
+		Version:     telemetry.Version(),
+		Instance:    uuid.NewString(),
+		Log:         r.log,
+		StopsWithin: telemetry.StopsWithin,
+	})
+	if err != nil {
+		return err
+	}
+	r.steps = append(r.steps, r.telemetry.Close)
+	meters, traces := r.telemetry.Providers()
+	deps := mcp.Deps{Logger: r.log, MeterProvider: meters, TracerProvider: traces}
+	if e := r.told.PDP.Embedded; e != nil {
+		if r.pdp, err = embed(ctx, *e, r.log, checkpoints, meters, traces); err != nil {
+			return err
+		}
+		r.steps = append(r.steps, r.pdp.stop)
+		deps.Transport = r.pdp.transport
+	} else if deps.Transport, err = toPDP(r.told.PDP); err != nil {
+		return err
+	}
+	if r.gateway, err = mcp.New(ctx, r.told, deps); err != nil {
+		return err
+	}
+	r.steps = append(r.steps, func(context.Context) error { return r.gateway.Close() })
+	if r.told.Identity.Static != nil {
+		r.log.Warn("every request is for one identity, whoever sends it", "sub", r.told.Identity.Static.Sub, "client_id", r.told.Identity.Static.ClientID)
+	}
+	return nil
+}
+
+// undo ends everything, the last thing first.
+func (r *running) undo(ctx context.Context) error {
+	r.stopping.Store(true)
+	var errs []error
+	for _, step := range slices.Backward(r.steps) {
+		errs = append(errs, step(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// reload is what a SIGHUP does.
+func (r *running) reload(ctx context.Context) {
+	if r.pdp.reload == nil {
+		r.log.Info("nothing is read again at SIGHUP: files are followed by themselves, and a changed configuration counts after a restart")
+		return
+	}
+	_ = r.pdp.reload(ctx) // the PDP logs what came of it
+}
+
+// listen opens the address of the configuration, and serves.
+func (r *running) listen(ctx context.Context) (addr string, err error) {
+	certificates, err := listener.Open(r.tlsFiles(), r.log)
+	if err != nil {
+		return "", err
+	}
+	on, err := new(net.ListenConfig).Listen(ctx, "tcp", r.told.Listen)
+	if err != nil {
+		return "", fmt.Errorf("cannot listen on %s: %w; try another --listen address, or port 0 for any free one", r.told.Listen, err)
+	}
+	addr = on.Addr().String()
+	// A name was checked as a name; what counts is the address it led to.
+	if !listener.IsLoopback(addr) && (certificates == nil || r.told.Identity.Static != nil) {
+		return "", errors.Join(fmt.Errorf("refusing to listen on %s, to which %q leads: it is not on loopback; try %s", addr, r.told.Listen, mcp.DefaultListen), on.Close())
+	}
+	connections := listener.NewConnections(int(r.told.Limits.MaxConnections), func() {})
+	server := listener.HTTPServer(connections.Attend(r.handler()), connections, r.log)
+	server.WriteTimeout = 0 // a stream lasts; each part of it has its time
+	r.steps = append(r.steps, func(ctx context.Context) error { return r.drain(ctx, server, connections) })
+	go func() {
+		if err := certificates.Serve(server, on); !errors.Is(err, http.ErrServerClosed) {
+			r.log.Error("serving ended", "error", err)
+			r.failed <- err
+		}
+	}()
+	r.log.Info("serving", "address", addr, "resource", r.told.Resource, "tls", certificates != nil)
+	return addr, nil
+}
+
+// answersWithin is how long a stop waits for answers that have begun. Streams that never end are cut off after it.
+const answersWithin = 5 * time.Second
+
+func (r *running) drain(ctx context.Context, server *http.Server, connections *listener.Connections) error {
+	server.SetKeepAlivesEnabled(false)
+	connections.Drain(ctx)
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	if server.Shutdown(ctx) == nil {
+		return nil
+	}
+	return server.Close()
+}
+
+func (r *running) tlsFiles() listener.TLSFiles {
+	t := r.told.TLS
+	return listener.TLSFiles{CertFile: t.CertFile, KeyFile: t.KeyFile, MinVersion: t.MinVersion}
+}
+
+// refused prints the problems of the bundle of the PDP in the process, if they are why the gateway did not start.
+func refused(told mcp.Config, err error, s cli.Streams) error {
+	if e := told.PDP.Embedded; e != nil {
+		return bundledir.Refused(e.Policies, err, s)
+	}
+	return err
+}

@@ -1,0 +1,29 @@
+package process
+
+import (
+	"testing"
+	"testing/fstest"
+)
+
+func TestContainerMemory(t *testing.T) {
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"no control groups": {nil, 0},
+		"version 1":         {map[string]string{"proc/self/cgroup": "5:memory:/x\n", "sys/fs/cgroup/x/memory.max": "7\n"}, 0},
+		"in a container":    {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "268435456\n"}, 268435456},
+		"no limit":          {map[string]string{"proc/self/cgroup": "0::/a.slice/b.service\n", "sys/fs/cgroup/a.slice/b.service/memory.max": "max\n"}, 0},
+		"a limit above":     {map[string]string{"proc/self/cgroup": "0::/a.slice/b.service\n", "sys/fs/cgroup/a.slice/memory.max": "1000\n", "sys/fs/cgroup/a.slice/b.service/memory.max": "max\n"}, 1000},
+		"the least counts":  {map[string]string{"proc/self/cgroup": "1:cpu:/z\n0::/a/b\n", "sys/fs/cgroup/a/memory.max": "2000\n", "sys/fs/cgroup/a/b/memory.max": "3000\n"}, 2000},
+		"a way out":         {map[string]string{"proc/self/cgroup": "0::/../../etc\n", "etc/memory.max": "1\n"}, 0},
+	} {
+		root := fstest.MapFS{}
+		for file, text := range test.files {
+			root[file] = &fstest.MapFile{Data: []byte(text)}
+		}
+		if got := containerMemory(root); got != test.want {
+			t.Errorf("%s: got %d, want %d", name, got, test.want)
+		}
+	}
+}

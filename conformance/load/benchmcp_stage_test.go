@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/server/floor"
+)
+
+// mcpStage is what stands around a gateway: an upstream, an issuer, and perhaps a PDP.
+type mcpStage struct {
+	t                testing.TB
+	dir, binary      string
+	issuer           *mcptest.Issuer
+	upstream, bundle string
+}
+
+const mcpResource = "https://mcp.example.com/mcp"
+
+func newMCPStage(ctx context.Context, t testing.TB, binary string) *mcpStage {
+	t.Helper()
+	s := &mcpStage{t: t, dir: t.TempDir(), binary: binary, issuer: mcptest.NewIssuer(t, mcpResource, time.Now)}
+	s.bundle = filepath.Join(s.dir, "policies")
+	if err := os.Mkdir(s.bundle, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.bundle, "agents.cedar"), []byte(`@id("agents") permit (principal is agent, action, resource);`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	upstream, err := s.started(startChild(ctx, s.dir, upstreamCommand))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.upstream = upstream.addr
+	return s
+}
+
+// started has a process stop when the test ends.
+func (s *mcpStage) started(p *process, err error) (*process, error) {
+	if err == nil {
+		s.t.Cleanup(func() {
+			if err := p.stop(); err != nil {
+				s.t.Error(err)
+			}
+		})
+	}
+	return p, err
+}
+
+func (s *mcpStage) startProxy(ctx context.Context) (*process, error) {
+	return s.started(s.startProxyTo(ctx, "floor"))
+}
+
+func (s *mcpStage) startProxyTo(ctx context.Context, name string) (*process, error) {
+	dir, err := os.MkdirTemp(s.dir, name)
+	if err != nil {
+		return nil, err
+	}
+	return startChild(ctx, dir, proxyCommand, "http://"+s.upstream)
+}
+
+// startPDP starts a PDP with a log, and returns how a gateway is told of it.
+func (s *mcpStage) startPDP(ctx context.Context) (string, error) {
+	pdp, err := s.started(startService(ctx, s.binary, &setup{policies: s.bundle, data: filepath.Join(s.dir, "data"), testCase: testCase{log: "best_effort"}}))
+	if err != nil {
+		return "", err
+	}
+	return `{url: "http://` + pdp.addr + `"}`, nil
+}
+
+// embedPDP is how a gateway is told to be a PDP as well.
+func (s *mcpStage) embedPDP(context.Context) (string, error) {
+	return fmt.Sprintf("{embedded: {policies: %q, data: %q, log_mode: best_effort}}", s.bundle, filepath.Join(s.dir, "data")), nil
+}
+
+// startGateway starts the gateway before the upstream.
+func (s *mcpStage) startGateway(ctx context.Context, pdp string) (*process, error) {
+	config := fmt.Sprintf(`listen: 127.0.0.1:0
+resource: %s
+pdp: %s
+identity: {issuers: [{issuer: %q, algorithms: [ES256], jwks_file: %q}]}
+upstreams: {bench: {url: "http://%s/mcp", allow_networks: [127.0.0.0/8]}}
+`, mcpResource, pdp, s.issuer.URL, s.issuer.KeysFile(s.t), s.upstream)
+	file, addr := filepath.Join(s.dir, "gateway.yaml"), filepath.Join(s.dir, "gateway.addr")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		return nil, err
+	}
+	return start(ctx, exec.Command(s.binary, "mcp-gateway", "--config", file, "--addr-file", addr), addr)
+}
+
+const mcpMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"load","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+
+func (s *mcpStage) exchange(method, name, params, token string) exchange {
+	headers := []string{"Accept", "application/json, text/event-stream", "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", method}
+	if name != "" {
+		headers = append(headers, "Mcp-Name", name)
+	}
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)
+	return newExchange("127.0.0.1", "/mcp", "Bearer "+token, body, nil, headers...)
+}
+
+// calls are n calls by so many tokens in turn. No two have the same arguments.
+func (s *mcpStage) calls(tokens, n int) []exchange {
+	all := make([]exchange, n)
+	var token string
+	for i := range all {
+		if i < tokens {
+			token = s.token("alice", i)
+		}
+		arguments := fmt.Sprintf(`{"number":%d,"text":"%s"}`, i, strings.Repeat("x", mcpArguments-30))
+		all[i] = s.exchange("tools/call", "tool-0", `{"name":"tool-0","arguments":`+arguments+`,`+mcpMeta+`}`, token)
+	}
+	return all
+}
+
+func (s *mcpStage) token(person string, n int) string {
+	return s.issuer.Token(s.t, mcptest.Claims{"sub": person, "client_id": "agent-1", "jti": fmt.Sprint(n)})
+}
+
+// ask sends one request and returns the body of the answer.
+func (s *mcpStage) ask(ctx context.Context, addr string, e exchange) ([]byte, error) {
+	head, body, _ := bytes.Cut(e.request, []byte("\r\n\r\n"))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/mcp", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	for _, line := range strings.Split(string(head), "\r\n")[1:] {
+		if name, value, _ := strings.Cut(line, ": "); name != "Host" && name != "Content-Length" {
+			r.Header.Set(name, value)
+		}
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, text)
+	}
+	return text, err
+}
+
+const (
+	upstreamCommand = "mcp-upstream"
+	proxyCommand    = "mcp-proxy"
+)
+
+// serveProxy is the bare reverse proxy.
+func serveProxy(ctx context.Context, addrFile string, args []string) error {
+	to, err := url.Parse(args[0])
+	if err != nil {
+		return err
+	}
+	return floor.Serve(ctx, addrFile, mcptest.Proxy(to))
+}
+
+const mcpRan = `"text":"ran"`
+
+// serveUpstream is an MCP server of the modern era that runs each tool at once.
+func serveUpstream(ctx context.Context, addrFile string, _ []string) error {
+	list := mcpList()
+	return floor.Serve(ctx, addrFile, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var message struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&message); err != nil || r.Method != http.MethodPost {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		if message.ID == nil {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		result := ""
+		switch message.Method {
+		case "server/discover":
+			result = `"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":60000,"cacheScope":"private"`
+		case "tools/list":
+			result = `"tools":` + list + `,"ttlMs":60000,"cacheScope":"private"`
+		case "tools/call":
+			result = `"content":[{"type":"text",` + mcpRan + `}]`
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"there is no such method"}}`, message.ID)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete",%s}}`, message.ID, result)
+	}))
+}
+
+func mcpList() string {
+	tools := make([]string, mcpTools)
+	for n := range tools {
+		tools[n] = fmt.Sprintf(`{"name":"tool-%d","description":"Does the thing number %d.","inputSchema":{"type":"object","properties":{"number":{"type":"integer"},"text":{"type":"string"}},"required":["number"]}}`, n, n)
+	}
+	return "[" + strings.Join(tools, ",") + "]"
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// This is `make bench-mcp`: the MCP gateway beside a bare reverse proxy, before the same upstream.
+//
+// Each is a process of its own: the gateway is the real binary, the proxy and the upstream are the binary of this test with
+// another argument. What counts is the CPU of the gateway's process, times that of the proxy's, in turns that lie side by
+// side. Cold, no token has been seen before; warm, all have.
+
+// The bounds, for calls with 1 KiB of arguments over 32 connections, warm; and for a list, of who asks for the first time.
+const (
+	mcpConnections = 32
+	mcpArguments   = 1 << 10
+	mcpTools       = 200
+	mcpListWithin  = 15 * time.Millisecond
+)
+
+// mcpCases are the ways in which a gateway can ask a PDP. most is how many times the CPU of a proxy a call may cost.
+var mcpCases = []struct {
+	name string
+	most float64
+	pdp  func(s *mcpStage, ctx context.Context) (config string, err error)
+}{
+	{"PDP over loopback", 2.0, (*mcpStage).startPDP},
+	{"PDP embedded", 1.4, (*mcpStage).embedPDP},
+}
+
+// TestBenchMCP measures, as the words in BENCH_MCP say. It fails if a bound is broken.
+func TestBenchMCP(t *testing.T) {
+	args, is := os.LookupEnv("BENCH_MCP")
+	if !is {
+		t.Skip("this takes a while: make bench-mcp")
+	}
+	flags := flag.NewFlagSet("bench-mcp", flag.ContinueOnError)
+	binary := flags.String("binary", "bin/policy-service", "the program with the gateway")
+	duration := flags.Duration("duration", 5*time.Second, "for each case, warm")
+	if err := flags.Parse(strings.Fields(args)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parseConnections("32", *duration); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, c := range mcpCases {
+		t.Run(c.name, func(t *testing.T) {
+			s := newMCPStage(ctx, t, *binary)
+			pdp, err := c.pdp(s, ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := benchMCP(ctx, s, func() (*process, error) { return s.startGateway(ctx, pdp) }, *duration, mcpColdCalls, c.most, os.Stdout); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// benchMCP measures one passage to the upstream beside the bare proxy, for d, with so many calls that come once.
+func benchMCP(ctx context.Context, s *mcpStage, through func() (*process, error), d time.Duration, cold int, most float64, out io.Writer) (err error) {
+	bare, err := s.startProxy(ctx)
+	if err != nil {
+		return err
+	}
+	ours, err := s.started(through())
+	if err != nil {
+		return err
+	}
+	r := report{out}
+	r.print("\n%s: calls with %d bytes of arguments, ES256", s.t.Name(), mcpArguments)
+	r.head(false)
+	warm, err := s.sides(ctx, bare, ours, s.calls(1, mcpWarmCalls))
+	if err != nil {
+		return err
+	}
+	unseen := []*side{{name: "floor"}, {name: "cold"}}
+	calls := s.calls(cold, cold)
+	for i, c := range unseen {
+		c.target, c.pid, c.exchanges = warm[i].target, warm[i].pid, answeredBy(calls, warm[i].exchanges[0].answer)
+	}
+	if err := measure(ctx, warm, mcpConnections, d); err != nil {
+		return err
+	}
+	r.measured(mcpConnections, warm)
+	if err := measure(ctx, unseen, mcpConnections, min(d, mcpColdAtMost)); err != nil {
+		return err
+	}
+	r.measured(mcpConnections, unseen)
+	if ratio := ratio(warm, sample.cpuPerRequest); ratio > most {
+		err = fmt.Errorf("a call costs %.2f times the CPU of a bare proxy, the bound is %g", ratio, most)
+	}
+	return errors.Join(err, s.lists(ctx, ours, r))
+}
+
+// Warm, a few calls go round. Cold, each is made once: there are more of them than can be made in that time.
+const (
+	mcpWarmCalls  = 1024
+	mcpColdCalls  = 24_000
+	mcpColdAtMost = time.Second
+)
+
+// sides are the proxy and what is measured beside it, asked the same. Each has answered once, and the same answer is right
+// for all of the calls.
+func (s *mcpStage) sides(ctx context.Context, bare, ours *process, calls []exchange) ([]*side, error) {
+	both := []*side{{name: "floor", target: target{addr: bare.addr}, pid: bare.Process.Pid}, {name: "ours", target: target{addr: ours.addr}, pid: ours.Process.Pid}}
+	for _, one := range both {
+		answer, err := s.ask(ctx, one.target.addr, calls[0])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", one.name, err)
+		}
+		if !strings.Contains(string(answer), mcpRan) {
+			return nil, fmt.Errorf("%s: the answer is %s", one.name, answer)
+		}
+		one.exchanges = answeredBy(calls, answer)
+	}
+	return both, nil
+}
+
+// lists has people ask for the list of tools, of whom each asks for the first time.
+func (s *mcpStage) lists(ctx context.Context, ours *process, r report) error {
+	const people = 64
+	took := make([]time.Duration, people)
+	for n := range took {
+		list := s.exchange("tools/list", "", fmt.Sprintf(`{%s}`, mcpMeta), s.token(fmt.Sprintf("person-%d", n), 0))
+		begin := time.Now()
+		answer, err := s.ask(ctx, ours.addr, list)
+		if err != nil {
+			return err
+		}
+		took[n] = time.Since(begin)
+		if got := strings.Count(string(answer), `"inputSchema"`); got != mcpTools {
+			return fmt.Errorf("a list has %d tools, not %d: %.200s", got, mcpTools, answer)
+		}
+	}
+	first := took[0]
+	slices.Sort(took)
+	r.print("a list of %d tools: median %v, slowest %v, the very first %v", mcpTools, took[people/2], took[people-1], first)
+	if took[people/2] > mcpListWithin {
+		return fmt.Errorf("a list of %d tools takes %v, the bound is %v", mcpTools, took[people/2], mcpListWithin)
+	}
+	return nil
+}
+
+// The driver finds what costs too much, and what lists too few: here what is measured is another bare proxy.
+func TestBenchMCPDriver(t *testing.T) {
+	s := newMCPStage(t.Context(), t, "")
+	var out strings.Builder
+	through := func() (*process, error) { return s.startProxyTo(t.Context(), "other") }
+	if err := benchMCP(t.Context(), s, through, 4*slice, 2000, 100, &out); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(out.String())
+	if err := benchMCP(t.Context(), s, through, 2*slice, 2000, 0.01, &out); err == nil || !strings.Contains(err.Error(), "times the CPU of a bare proxy") {
+		t.Errorf("with a bound that nobody keeps: %v", err)
+	}
+}

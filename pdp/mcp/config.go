@@ -1,0 +1,115 @@
+package mcp
+
+import (
+	"policy-service/pdp/server/config"
+)
+
+// ConfigVariable names the configuration file, as --config does.
+const ConfigVariable = "MCP_GATEWAY_CONFIG"
+
+// Form is how a [Config] is written: in a file, in the environment and as flags.
+var Form = checkedForm()
+
+// form is Form without its check, which uses it.
+var form = config.Form[Config]{
+	Title:        "The configuration of policy-service mcp-gateway",
+	Prefix:       "MCP_GATEWAY_",
+	FileVariable: ConfigVariable,
+}
+
+func checkedForm() config.Form[Config] {
+	f := form
+	f.Check = (*Config).checkRead
+	return f
+}
+
+// DefaultListen is where a gateway listens unless told otherwise.
+const DefaultListen = "127.0.0.1:8181"
+
+// Config is what a [Gateway] is told. A field with a yaml tag is a key: the file, the environment, the JSON Schema, the
+// help and the page README.md take it from its tags, which [config.Key] explains. To add a key, add a field.
+//
+// The zero value of a field is that nobody gave it. [Form] sets the defaults.
+type Config struct {
+	// Listen is the address, host:port. The program listens there; a gateway over the standard streams has none.
+	Listen string `yaml:"listen" default:"127.0.0.1:8181" doc:"The address to listen on, as host:port. Port 0 takes a free port. An address other than loopback needs TLS, and issuers of tokens."`
+	// TLS is the program's as well.
+	TLS TLSConfig `yaml:"tls"`
+	// Resource is the audience of tokens, and what metadata and mappings call the server behind the gateway.
+	Resource string `yaml:"resource" doc:"The address by which clients reach the gateway, as https://host[:port]/mcp. Tokens must be made for it. It must be given."`
+	// AllowedHosts and AllowedOrigins are compared with headers of requests, so that no page in a browser asks here by a
+	// name of its own.
+	AllowedHosts   []string `yaml:"allowed_hosts" doc:"Further values of the header Host that the gateway answers to, as host or host:port. Loopback names and the host of resource are always taken."`
+	AllowedOrigins []string `yaml:"allowed_origins" doc:"Web pages that may ask from a browser, by the header Origin, as https://host[:port]. None unless given; clients that are no browsers send no such header."`
+	// Strict leaves out what the binding does not have: operator mappings that are built in, and arguments in questions.
+	Strict bool `yaml:"strict" doc:"Asks by the letter of the COAZ binding: methods for which it has no default mapping are denied, and with ask: coaz the question has no arguments. A client of MCP 2026-07-28 then cannot connect without mappings of yours."`
+	// PDP is who is asked.
+	PDP PDPConfig `yaml:"pdp"`
+	// Identity says for whom requests are.
+	Identity IdentityConfig `yaml:"identity"`
+	// Ask, Declared, SubjectOverride and Dialects say what is asked.
+	Ask             Ask             `yaml:"ask" default:"tool.invoke" enum:"tool.invoke,coaz" doc:"The question about a call of a tool. tool.invoke: may this agent invoke this tool with these arguments. coaz: the default mapping of the COAZ binding."`
+	Declared        Declared        `yaml:"declared" default:"also" enum:"also,instead,ignore" doc:"What a mapping counts that the server declares with a tool. also: both questions are asked, and both must be permitted. instead: only the declared one, as the COAZ binding has it; then the server decides what is asked about it. ignore: it is not read."`
+	SubjectOverride SubjectOverride `yaml:"subject_override" default:"refuse" enum:"refuse,warn" doc:"What becomes of a call if a declared mapping names another subject than the token does. refuse: it is refused. warn: it is asked, and logged."`
+	Dialects        []string        `yaml:"dialects" enum:"authzen,sep" min:"1" doc:"The dialects of declared mappings that are read: authzen is x-authzen-mapping, sep is coaz with x-coaz-mapping. Both unless given."`
+	// Errors and DenyHTTPStatus say how a refusal is written.
+	Errors         ErrorCodes `yaml:"errors" default:"coaz" enum:"coaz,sep,mcpx" doc:"The codes of refusals. coaz: -32001, or -32401 for tools that declare in the dialect sep. sep: -32401 for all. mcpx: as coaz, and -32002 for a denied call, for clients before MCP 2026-07-28."`
+	DenyHTTPStatus int64      `yaml:"deny_http_status" default:"200" min:"200" max:"403" doc:"The status of the HTTP response to what is denied, 200 or 403. With 403 common clients show neither code nor reason of the refusal."`
+	// Mappings are the operator's own, by method, or of one tool by "tools/call NAME:TOOL".
+	Mappings map[string]config.Object `yaml:"mappings" doc:"Your own mappings, by the method of the request, in the dialect authzen. Besides params and token they may use server, tool and client. For tools/call a mapping takes the place of ask, and \"tools/call NAME:TOOL\" is for one tool of the upstream NAME."`
+	// Upstreams are the servers behind the gateway, by names of the operator's.
+	Upstreams map[string]UpstreamConfig `yaml:"upstreams" min:"1" doc:"The MCP server behind the gateway, by a name of letters, digits, - and _. Policies see a tool as name:tool. This release takes one."`
+	// Limits bound what requests may cost.
+	Limits LimitsConfig `yaml:"limits"`
+	List   ListConfig   `yaml:"list"`
+	Seal   SealConfig   `yaml:"seal"`
+	// Obligations say how obligations are discharged that need more than the gateway itself.
+	Obligations ObligationsConfig `yaml:"obligations"`
+	// Meta are members of _meta that go on to the upstream.
+	Meta []string `yaml:"meta" doc:"Members of _meta in requests that go on to the upstream, besides progressToken, the trace and what the protocol has there. All others are taken out."`
+}
+
+// TLSConfig is the certificate that clients see.
+type TLSConfig struct {
+	CertFile   string `yaml:"cert_file" doc:"The certificate of the gateway and the intermediate ones, in PEM. With it the gateway speaks TLS. A changed file takes effect without a restart."`
+	KeyFile    string `yaml:"key_file" doc:"The private key of the certificate, in PEM, without a password."`
+	MinVersion string `yaml:"min_version" default:"1.3" enum:"1.2,1.3" doc:"The oldest version of TLS that the gateway speaks to clients."`
+}
+
+// Ask is the question about a call.
+type Ask string
+
+// The questions.
+const (
+	AskToolInvoke Ask = "tool.invoke"
+	AskCOAZ       Ask = "coaz"
+)
+
+// Declared is what a declared mapping counts.
+type Declared string
+
+// What it may count.
+const (
+	DeclaredAlso    Declared = "also"
+	DeclaredInstead Declared = "instead"
+	DeclaredIgnore  Declared = "ignore"
+)
+
+// SubjectOverride is what becomes of a declared mapping with another subject.
+type SubjectOverride string
+
+// What may become of it.
+const (
+	OverrideRefuse SubjectOverride = "refuse"
+	OverrideWarn   SubjectOverride = "warn"
+)
+
+// ErrorCodes are which codes refusals have.
+type ErrorCodes string
+
+// The sets of codes.
+const (
+	ErrorsCOAZ ErrorCodes = "coaz"
+	ErrorsSEP  ErrorCodes = "sep"
+	ErrorsMCPX ErrorCodes = "mcpx"
+)

@@ -1,0 +1,181 @@
+package mcp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/config"
+)
+
+// upstreamName is legal if a tool's name behind it can be told from it: a colon ends it in policies, and two underscores
+// where several upstreams are.
+var upstreamName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
+
+func (c *Config) checkUpstreams(m *mistakes) {
+	switch len(c.Upstreams) {
+	case 0:
+		m.add("upstreams", "upstreams is missing; write the MCP server behind the gateway: upstreams: {NAME: {url: …}} or {NAME: {command: [PROGRAM, ARGUMENT]}}")
+	case 1:
+	default:
+		m.add("upstreams", "this release takes one upstream, and there are %d; start a gateway for each", len(c.Upstreams))
+	}
+	for _, name := range sortedNames(c.Upstreams) {
+		path := config.Entry("upstreams", name)
+		if !upstreamName.MatchString(name) || strings.Contains(name, "__") {
+			m.add(path, "%q is no name of an upstream; write up to 32 letters, digits, - and _, without two _ in a row", name)
+		}
+		c.Upstreams[name].check(m, path)
+	}
+}
+
+func (u UpstreamConfig) check(m *mistakes, path string) {
+	networks := u.checkNetworks(m, path)
+	switch {
+	case u.URL == "" && len(u.Command) == 0:
+		m.add(path, "%s has neither url nor command; write where the server is, or which program it is", path)
+	case u.URL != "" && len(u.Command) > 0:
+		m.add(path+".url", "%s has a url and a command; keep one of them", path)
+	case u.URL != "":
+		if err := checkUpstreamURL(u.URL, networks); err != nil {
+			m.add(path+".url", "%s.url %w", path, err)
+		}
+		if u.Env != nil || u.EnvFiles != nil || u.Dir != "" {
+			m.add(path, "%s has a url, and env, env_files and dir are for a command; leave them out", path)
+		}
+	default:
+		u.checkCommand(m, path)
+	}
+	u.Auth.check(m, path+".auth")
+}
+
+// checkCommand looks at what is for a process alone.
+func (u UpstreamConfig) checkCommand(m *mistakes, path string) {
+	if u.Auth != (UpstreamAuth{}) || u.AllowNetworks != nil || u.CAFile != "" {
+		m.add(path, "%s has a command, and auth, allow_networks and ca_file are for a url; leave them out (a program takes its secrets by env_files)", path)
+	}
+	for n, argument := range u.Command {
+		if strings.ContainsRune(argument, 0) {
+			m.add(fmt.Sprintf("%s.command[%d]", path, n), "%s.command has a NUL in it; take it out", path)
+		}
+	}
+	for _, name := range sortedNames(u.Env) {
+		at := config.Entry(path+".env", name)
+		if secretName.MatchString(name) {
+			m.add(at, "%s looks like a secret, and this file is not the place for one; write it into a file of its own, and the file's name into env_files", at)
+		}
+		checkVariable(m, at, name)
+	}
+	for _, name := range sortedNames(u.EnvFiles) {
+		at := config.Entry(path+".env_files", name)
+		if _, twice := u.Env[name]; twice {
+			m.add(at, "%s is in env as well; keep one of them", at)
+		}
+		checkVariable(m, at, name)
+	}
+}
+
+var (
+	secretName   = regexp.MustCompile(`(?i)(secret|passw(or)?d|token|credential|private|api_?key|access_?key|(^|_)pat($|_))`)
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
+
+func checkVariable(m *mistakes, path, name string) {
+	if !variableName.MatchString(name) {
+		m.add(path, "%q is no name of an environment variable; write letters, digits and _", name)
+	}
+}
+
+// checkNetworks are the networks that are allowed.
+func (u UpstreamConfig) checkNetworks(m *mistakes, path string) (all []netip.Prefix) {
+	for n, text := range u.AllowNetworks {
+		network, err := netip.ParsePrefix(text)
+		at := fmt.Sprintf("%s.allow_networks[%d]", path, n)
+		switch {
+		case err != nil:
+			m.add(at, "%s is no network; write it like 10.1.0.0/16 or 127.0.0.0/8", at)
+		case network != network.Masked():
+			m.add(at, "%s has bits beyond its mask; write %s", at, network.Masked())
+		default:
+			all = append(all, network)
+		}
+	}
+	return all
+}
+
+// checkUpstreamURL refuses what would be refused later, when the address is known. Its errors quote nothing of the URL,
+// in which there may be a secret.
+func checkUpstreamURL(address string, networks []netip.Prefix) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
+		return errors.New("is no address; write it like https://host[:port]/path")
+	}
+	if u.User != nil {
+		return errors.New("has a name or password in it; credentials are in files, see auth")
+	}
+	if u.Scheme == "http" && len(networks) == 0 {
+		return errors.New("is reached without TLS; write https, or list the network in which the server stands in allow_networks")
+	}
+	at, err := netip.ParseAddr(u.Hostname())
+	if auth.IsLoopbackName(u.Hostname()) && err != nil { // localhost, which is one of two
+		if allowed(networks, netip.MustParseAddr("127.0.0.1")) || allowed(networks, netip.IPv6Loopback()) {
+			return nil
+		}
+		return errors.New("is on this machine; add allow_networks: [127.0.0.0/8] if that is meant")
+	}
+	private := err == nil && (at.IsPrivate() || at.IsLoopback() || at.IsLinkLocalUnicast() || at.IsUnspecified())
+	if private && !allowed(networks, at) {
+		return fmt.Errorf("is in a private network, or on this machine; add its network to allow_networks if that is meant, such as %s", single(at))
+	}
+	return nil
+}
+
+func single(at netip.Addr) netip.Prefix { return netip.PrefixFrom(at, at.BitLen()) }
+
+func allowed(networks []netip.Prefix, at netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(at.Unmap()) })
+}
+
+// ownHeaders are those that the gateway itself writes, or that HTTP does.
+var ownHeaders = regexp.MustCompile(`^(Host|Connection|Keep-Alive|Upgrade|Te|Trailer|Transfer-Encoding|Content-.*|Accept.*|Cookie|Proxy-.*|Mcp-.*|Last-Event-Id|Traceparent|Tracestate|Baggage)$`)
+
+var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+func (a UpstreamAuth) check(m *mistakes, path string) {
+	kinds := 0
+	if a.HeaderFile != "" {
+		kinds++
+	}
+	switch {
+	case a.Header != "" && a.HeaderFile == "":
+		m.add(path+".header", "%s has a header without its value; write header_file, or leave it out", path)
+	case a.Header != "" && (!headerName.MatchString(a.Header) || ownHeaders.MatchString(http.CanonicalHeaderKey(a.Header))):
+		m.add(path+".header", "%s.header is no header that a credential can be in; write one such as Authorization or X-Api-Key", path)
+	}
+	if t := a.TokenExchange; t != nil {
+		kinds++
+		checkTokens(m, path+".token_exchange", t.TokenURL, t.ClientID, t.ClientSecretFile)
+	}
+	if t := a.ClientCredentials; t != nil {
+		kinds++
+		checkTokens(m, path+".client_credentials", t.TokenURL, t.ClientID, t.ClientSecretFile)
+	}
+	if kinds > 1 {
+		m.add(path, "%s says more than one credential; keep one of header_file, token_exchange and client_credentials", path)
+	}
+}
+
+func checkTokens(m *mistakes, path, address, id, secretFile string) {
+	switch err := overTLS(address); {
+	case address == "" || id == "" || secretFile == "":
+		m.add(path, "%s lacks token_url, client_id or client_secret_file; write all of them", path)
+	case err != nil:
+		m.add(path+".token_url", "%s.token_url %w", path, err)
+	}
+}

@@ -1,0 +1,303 @@
+package mcp_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
+
+	"policy-service/evaluation/coaz"
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/server/config"
+)
+
+var updateSchema = flag.Bool("update-schema", false, "write schemas/mcp-gateway.schema.json")
+
+// least is the shortest file that works.
+const least = `resource: http://127.0.0.1:8181/mcp
+pdp: {url: http://127.0.0.1:8180}
+identity: {static: {sub: me}}
+upstreams: {files: {command: [mcp-server-filesystem, /srv]}}
+`
+
+// full says every key.
+const full = `listen: 0.0.0.0:8443
+tls: {cert_file: tls.crt, key_file: tls.key, min_version: "1.2"}
+resource: https://mcp.example.com/mcp
+allowed_hosts: [mcp.internal:8443]
+allowed_origins: ["https://inspector.example.com"]
+strict: true
+pdp:
+  url: https://pdp.example.com
+  ca_file: ca.pem
+  tenant: acme
+  key_file: pdp.key
+  timeout: 500ms
+  breaker: {failures: 3, cool_down: 1s}
+identity:
+  issuers:
+    - {issuer: "https://idp.example.com", audience: gateway, algorithms: [ES256, RS256], jwks_refresh: 1m}
+    - {issuer: "urn:other", algorithms: [EdDSA], jwks_file: keys.json, tenant: other, subject_type: member, agent_type: bot, id_prefix: "o:"}
+  subject_claim: /act/sub
+  agent_claim: azp
+  properties: [roles]
+  scopes: [mcp]
+ask: coaz
+declared: instead
+subject_override: warn
+dialects: [sep]
+errors: sep
+deny_http_status: 403
+mappings:
+  resources/templates/list: {evaluation: {subject: {type: identity, id: $token.sub}, action: {name: resources/templates/list}, resource: {type: mcp_server, id: $server.resource}}}
+  "tools/call jira:create_ticket": {evaluation: {subject: {type: user, id: $token.sub}, action: {name: create}, resource: {type: tool, id: $server.name}}}
+upstreams:
+  jira:
+    url: https://jira.example.com/mcp
+    ca_file: jira-ca.pem
+    auth: {token_exchange: {token_url: "https://idp.example.com/token", audience: jira, resource: "https://jira.example.com", scopes: [x], client_id: gateway, client_secret_file: secret}}
+    allow_networks: [10.0.0.0/8]
+    eras: [modern]
+    labels: {integration: jira}
+    tools:
+      create_ticket: {labels: {category: sensitive}}
+      delete_project: {hidden: true}
+    server_requests: {elicitation: relay, sampling: deny, roots: relay}
+    timeout: 30s
+    max_result: 8MiB
+limits:
+  max_body: 2MiB
+  max_arguments: 64KiB
+  max_connections: 100
+  per_principal: {rate: 10/s, burst: 50, concurrent: 8}
+  per_tool: {rate: 30/m, burst: 5}
+list: {cache: 1s, ttl: 5s}
+seal: {key_files: [seal.key, old.key]}
+obligations:
+  notification: {webhook: "https://hooks.example.com/n", key_file: hook.key}
+  log: {file: owed.log}
+  custom: {page: {webhook: "https://hooks.example.com/c"}}
+meta: [com.example/trace]
+`
+
+func read(t *testing.T, text string) (c mcp.Config, from config.Origins, file string, err error) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "gateway.yaml")
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+	from, err = mcp.Form.Read(config.Given{File: file}, &c)
+	return c, from, file, err
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestConfigIsRead(t *testing.T) {
+	for _, text := range []string{least, full} {
+		c, from, file, err := read(t, text)
+		must(t, err)
+		must(t, c.Check())
+		var b bytes.Buffer
+		must(t, mcp.Form.Write(&b, c, from))
+		again, _, _, err := read(t, b.String())
+		if err != nil {
+			t.Fatalf("%v\n%s", err, b.String())
+		}
+		mcp.Form.SetDefaults(&c)
+		if diff := cmp.Diff(c.PDP, again.PDP); diff != "" || c.Limits != again.Limits || !cmp.Equal(c.Identity, again.Identity) {
+			t.Errorf("what is printed says something else: %s\n%s", diff, b.String())
+		}
+		if text == full && c.Seal.KeyFiles[1] != filepath.Join(filepath.Dir(file), "old.key") {
+			t.Errorf("got %v", c.Seal)
+		}
+	}
+}
+
+// full is held to the keys, so that no key is left without a word.
+func TestFullSaysEveryKey(t *testing.T) {
+	elsewhere := regexp.MustCompile(`^(pdp\.embedded|identity\.static|upstreams\.<name>\.(command|env|env_files|dir|auth\.header|auth\.header_file|auth\.client_credentials|tools\.<name>\.(labels|hidden))|obligations\.custom\.<name>\.key_file)`)
+	_, from, _, err := read(t, full)
+	must(t, err)
+	for _, k := range mcp.Form.Keys() {
+		path := strings.NewReplacer("upstreams.<name>", "upstreams.jira", "custom.<name>", "custom.page", "[]", "[0]").Replace(k.Path)
+		_, first := from[path]
+		_, second := from[strings.Replace(path, "[0]", "[1]", 1)]
+		if !first && !second && !elsewhere.MatchString(k.Path) {
+			t.Errorf("%s is not said", k.Path)
+		}
+	}
+}
+
+func TestConfigRefuses(t *testing.T) {
+	for name, test := range map[string]struct{ from, to, want string }{
+		"no file":                 {least, "", "resource is missing"},
+		"nobody asked":            {"pdp: {url: http://127.0.0.1:8180}\n", "", ":1:1: there is nobody to ask"},
+		"PDP in the clear":        {"http://127.0.0.1:8180", "http://pdp.example.com", ":2:12: pdp.url is reached without TLS"},
+		"PDP with a password":     {"http://127.0.0.1:8180", "https://a:hunter2@pdp.example.com", ":2:12: pdp.url has a name or password in it"},
+		"two PDPs":                {"{url: http://127.0.0.1:8180}", "{url: http://127.0.0.1:8180, embedded: {policies: p}}", ":2:12: pdp has a url and a PDP in this process"},
+		"embedded without bundle": {"{url: http://127.0.0.1:8180}", "{embedded: {data: d}}", ":2:17: pdp.embedded has no policies"},
+		"embedded with a key":     {"{url: http://127.0.0.1:8180}", "{embedded: {policies: p}, key_file: k}", "needs neither key_file nor ca_file"},
+		"tenant":                  {"{url: http://127.0.0.1:8180}", "{url: http://127.0.0.1:8180, tenant: ../x}", ":2:43: pdp.tenant is no name of a tenant"},
+		"static on the network":   {"resource:", "listen: 0.0.0.0:1\ntls: {cert_file: c, key_file: k}\nresource:", "identity.static would make everybody who reaches \"0.0.0.0:1\" the same person"},
+		"plain on the network":    {"resource:", "listen: 0.0.0.0:1\nresource:", ":1:9: refusing to listen on \"0.0.0.0:1\": without TLS"},
+		"listen":                  {"resource:", "listen: here\nresource:", ":1:9: \"here\" is no address to listen on"},
+		"half of TLS":             {"resource:", "tls: {cert_file: c}\nresource:", ":1:6: tls has a certificate without its key"},
+		"nobody":                  {"identity: {static: {sub: me}}\n", "", "identity says nothing of who may come"},
+		"both":                    {"{static: {sub: me}}", "{static: {sub: me}, issuers: [{issuer: https://i, algorithms: [ES256]}]}", ":3:20: identity has both static and issuers"},
+		"static nobody":           {"{sub: me}", "{client_id: me}", ":3:20: identity.static has no sub"},
+		"issuer in the clear":     {"{static: {sub: me}}", "{issuers: [{issuer: http://i.example, algorithms: [ES256]}]}", ":3:22: identity.issuers[0]: issuer is reached without TLS"},
+		"no algorithm":            {"{static: {sub: me}}", "{issuers: [{issuer: https://i}]}", "identity.issuers[0]: algorithms is missing"},
+		"symmetric":               {"{static: {sub: me}}", "{issuers: [{issuer: https://i, algorithms: [HS256]}]}", ":3:55: identity.issuers[0].algorithms[0] is not one of: RS256"},
+		"one sub, two people":     {"{static: {sub: me}}", "{issuers: [{issuer: https://i, algorithms: [ES256]}, {issuer: https://j, algorithms: [ES256]}]}", ":3:64: identity.issuers[1]: one before could name the same person"},
+		"prefix of a prefix":      {"{static: {sub: me}}", "{issuers: [{issuer: https://i, algorithms: [ES256], id_prefix: a}, {issuer: https://j, algorithms: [ES256], id_prefix: ab}]}", "one before could name the same person"},
+		"a tenant like the other": {"{static: {sub: me}}", "{issuers: [{issuer: https://i, algorithms: [ES256], tenant: default}, {issuer: https://j, algorithms: [ES256]}]}", "one before could name the same person"},
+		"subject claim":           {"{static: {sub: me}}", "{static: {sub: me}, subject_claim: /a~x}", ":3:46: identity.subject_claim is no claim"},
+		"resource fragment":       {"http://127.0.0.1:8181/mcp", "'http://127.0.0.1:8181/mcp#x'", ":1:11: resource has a fragment"},
+		"resource relative":       {"http://127.0.0.1:8181/mcp", "/mcp", ":1:11: resource is no absolute URL"},
+		"resource in the clear":   {"http://127.0.0.1:8181/mcp", "http://mcp.example.com/mcp", ":1:11: resource is plain HTTP"},
+		"host":                    {"resource:", "allowed_hosts: [a, https://b]\nresource:", ":1:20: allowed_hosts has what is no host"},
+		"origin":                  {"resource:", "allowed_origins: [https://a/]\nresource:", ":1:19: allowed_origins has what is no origin"},
+		"status":                  {"resource:", "deny_http_status: 302\nresource:", ":1:19: deny_http_status is neither 200 nor 403"},
+		"two upstreams":           {"upstreams: {", "upstreams: {other: {command: [x]}, ", ":4:12: this release takes one upstream, and there are 2"},
+		"no upstream":             {"{files: {command: [mcp-server-filesystem, /srv]}}", "{}", "upstreams is missing"},
+		"upstream of nothing":     {"{command: [mcp-server-filesystem, /srv]}", "{}", ":4:20: upstreams.files has neither url nor command"},
+		"upstream of both":        {"{command: [", "{url: https://x/mcp, command: [", ":4:26: upstreams.files has a url and a command"},
+		"name with a colon":       {"{files:", "{'a:b':", `:4:20: "a:b" is no name of an upstream`},
+		"name with two _":         {"{files:", "{a__b:", `"a__b" is no name of an upstream`},
+		"upstream in the clear":   {"command: [mcp-server-filesystem, /srv]", "url: http://mcp.example.com/mcp", ":4:26: upstreams.files.url is reached without TLS"},
+		"loopback upstream":       {"command: [mcp-server-filesystem, /srv]", "url: https://localhost/mcp", "upstreams.files.url is on this machine; add allow_networks: [127.0.0.0/8]"},
+		"private upstream":        {"command: [mcp-server-filesystem, /srv]", "url: https://10.1.2.3/mcp", "add its network to allow_networks if that is meant, such as 10.1.2.3/32"},
+		"metadata upstream":       {"command: [mcp-server-filesystem, /srv]", "url: https://169.254.169.254/, allow_networks: [10.0.0.0/8]", "upstreams.files.url is in a private network"},
+		"upstream with password":  {"command: [mcp-server-filesystem, /srv]", "url: https://a:hunter2@x/mcp", "upstreams.files.url has a name or password in it"},
+		"no network":              {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, allow_networks: [10.0.0.1/8]", ":4:58: upstreams.files.allow_networks[0] has bits beyond its mask; write 10.0.0.0/8"},
+		"env of a URL":            {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, env: {A: b}", "env, env_files and dir are for a command"},
+		"auth of a command":       {"/srv]", "/srv], auth: {header_file: f}", "auth, allow_networks and ca_file are for a url"},
+		"secret in env":           {"/srv]", "/srv], env: {GITHUB_TOKEN: hunter2}", "upstreams.files.env.GITHUB_TOKEN looks like a secret"},
+		"variable":                {"/srv]", "/srv], env: {A B: x}", `"A B" is no name of an environment variable`},
+		"variable twice":          {"/srv]", "/srv], env: {A: x}, env_files: {A: f}", "upstreams.files.env_files.A is in env as well"},
+		"header of ours":          {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {header: mcp-session-id, header_file: f}", "auth.header is no header that a credential can be in"},
+		"two credentials":         {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {header_file: f, client_credentials: {token_url: https://t, client_id: i, client_secret_file: s}}", "auth says more than one credential"},
+		"token in the clear":      {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {client_credentials: {token_url: http://t, client_id: i, client_secret_file: s}}", "token_url is reached without TLS"},
+		"half of an exchange":     {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {token_exchange: {token_url: https://t}}", "auth.token_exchange lacks token_url, client_id or client_secret_file"},
+		"burst alone":             {"resource:", "limits: {per_tool: {burst: 3}}\nresource:", ":1:28: limits.per_tool has a burst and no rate"},
+		"arguments too large":     {"resource:", "limits: {max_body: 1KiB, max_arguments: 2KiB}\nresource:", ":1:41: limits.max_arguments is more than max_body"},
+		"no rate":                 {"resource:", "limits: {per_tool: {rate: 3}}\nresource:", ":1:27: limits.per_tool.rate must be a rate"},
+		"webhook in the clear":    {"resource:", "obligations: {custom: {page: {webhook: http://h.example/}}}\nresource:", ":1:40: obligations.custom.page.webhook is reached without TLS"},
+		"log without file":        {"resource:", "obligations: {log: {}}\nresource:", "obligations.log has no file"},
+		"meta of the protocol":    {"resource:", "meta: [a, io.modelcontextprotocol/x]\nresource:", ":1:11: meta has \"io.modelcontextprotocol/x\""},
+		"mapping of no method":    {"resource:", "mappings: {tools/cal: {evaluation: {}}}\nresource:", `there is no method "tools/cal"; did you mean tools/call?`},
+		"mapping of no tool":      {"resource:", "mappings: {\"tools/call other:x\": {evaluation: {}}}\nresource:", `"tools/call other:x" is no method, and no tool of an upstream; `},
+		"mapping, member":         {"resource:", "mappings:\n  tools/call:\n    evaluation:\n      action: {name: x}\n      resource: {typ: a, id: b}\nresource:", ":5:23: mappings.tools/call: COAZ mapping error: /evaluation/resource/typ"},
+		"mapping, expression":     {"resource:", "mappings:\n  tools/call:\n    evaluation:\n      action: {name: $nobody.name}\n      resource: {type: a, id: b}\nresource:", ":4:22: mappings.tools/call: COAZ mapping error: /evaluation/action/name"},
+	} {
+		text := strings.Replace(least, test.from, test.to, 1)
+		if text == least {
+			t.Fatalf("%s changes nothing", name)
+		}
+		_, _, file, err := read(t, text)
+		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), file) {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: a secret is quoted: %v", name, err)
+		}
+		for line := range strings.Lines(err.Error()) {
+			if !strings.Contains(line, ";") {
+				t.Errorf("%s: it does not say what to try: %s", name, line)
+			}
+		}
+	}
+}
+
+// What a program sets is checked as well.
+func TestCheckWithoutAFile(t *testing.T) {
+	c, _, _, err := read(t, least)
+	must(t, err)
+	c.PDP.URL, c.Ask = "http://pdp.example.com", "all"
+	err = c.Check()
+	if err == nil || !strings.Contains(err.Error(), "pdp.url is reached without TLS") || !strings.Contains(err.Error(), "ask is not one of") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOperatorMappings(t *testing.T) {
+	c, _, _, err := read(t, full)
+	must(t, err)
+	b, err := c.Binding()
+	must(t, err)
+	all, err := c.CompileMappings(b)
+	if err != nil || len(all) != 2 || all["resources/templates/list"].Dialect() != coaz.AuthZEN {
+		t.Errorf("got %v, %v", all, err)
+	}
+}
+
+func TestEveryKeyIsDescribed(t *testing.T) {
+	for _, k := range mcp.Form.Keys() {
+		if !strings.HasSuffix(k.Doc, ".") {
+			t.Errorf("%s has no doc that ends with a full stop: %q", k.Path, k.Doc)
+		}
+		if k.Path == "listen" && k.Default != mcp.DefaultListen {
+			t.Errorf("listen has the default %s, and DefaultListen is %s", k.Default, mcp.DefaultListen)
+		}
+	}
+}
+
+// What is secret is in files, and the configuration says where.
+func TestNoKeyTakesASecret(t *testing.T) {
+	secret := regexp.MustCompile(`(?i)secret|password|passwd|token|key|credential|private|cookie|authorization`)
+	no := regexp.MustCompile(`_files?$|^token_(url|exchange)$|^client_credentials$`)
+	seen := 0
+	for _, k := range mcp.Form.Keys() {
+		name := k.Path[strings.LastIndex(k.Path, ".")+1:]
+		if secret.MatchString(name) {
+			if seen++; !no.MatchString(name) {
+				t.Errorf("%s takes a secret: make it a path, with a name that ends in _file", k.Path)
+			}
+		}
+	}
+	if seen < 5 {
+		t.Errorf("only %d keys were looked at", seen)
+	}
+}
+
+// The schema in schemas/ is the one that the command prints. After a change:
+// go test ./pdp/mcp -run ConfigSchema -update-schema.
+func TestConfigSchema(t *testing.T) {
+	const file = "../../schemas/mcp-gateway.schema.json"
+	if *updateSchema {
+		must(t, os.WriteFile(file, mcp.Form.Schema(), 0o644))
+	}
+	kept, err := os.ReadFile(file)
+	must(t, err)
+	if !bytes.Equal(kept, mcp.Form.Schema()) {
+		t.Error("schemas/mcp-gateway.schema.json is not what the tags say; try go test ./pdp/mcp -run ConfigSchema -update-schema")
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(kept))
+	must(t, err)
+	compiler := jsonschema.NewCompiler()
+	must(t, compiler.AddResource("config.json", document))
+	schema, err := compiler.Compile("config.json")
+	must(t, err)
+	for text, ok := range map[string]bool{least: true, full: true, strings.Replace(least, "command", "comand", 1): false} {
+		var value any
+		must(t, yaml.Unmarshal([]byte(text), &value))
+		encoded, err := json.Marshal(value)
+		must(t, err)
+		decoded, err := jsonschema.UnmarshalJSON(bytes.NewReader(encoded))
+		must(t, err)
+		if err := schema.Validate(decoded); (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

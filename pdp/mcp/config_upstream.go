@@ -1,0 +1,79 @@
+package mcp
+
+import (
+	"time"
+
+	"policy-service/pdp/server/config"
+)
+
+// UpstreamConfig is an MCP server behind the gateway: one at a URL, or a program that is started.
+type UpstreamConfig struct {
+	URL     string   `yaml:"url" secret:"path" doc:"The address of the server. It is https, or http if its network is in allow_networks."`
+	CAFile  string   `yaml:"ca_file" doc:"The root certificates to trust as the server's, in PEM, instead of the system's."`
+	Command []string `yaml:"command" min:"1" doc:"The program of the server and its arguments, in place of url. Each client session has a process of its own, over the standard streams. No shell reads it."`
+	// Env and EnvFiles are all of the process's environment.
+	Env      map[string]string `yaml:"env" doc:"The environment variables of the program. It gets no others but those of env_files."`
+	EnvFiles map[string]string `yaml:"env_files" path:"yes" doc:"Environment variables of the program whose values are in files, because they are secret."`
+	Dir      string            `yaml:"dir" path:"yes" doc:"The directory in which the program starts. The gateway's own unless given."`
+	// Auth is what the gateway shows the server.
+	Auth          UpstreamAuth          `yaml:"auth"`
+	AllowNetworks []string              `yaml:"allow_networks" doc:"Private networks in which the server may stand, such as 10.1.0.0/16, or 127.0.0.0/8 for this machine. Addresses of no other private network are reached."`
+	Eras          []string              `yaml:"eras" enum:"modern,legacy" min:"1" doc:"The eras of MCP that the server may be spoken to in: modern is 2026-07-28, legacy what was before. Both unless given."`
+	Labels        map[string]string     `yaml:"labels" doc:"Labels that policies see with every tool of the server."`
+	Tools         map[string]ToolConfig `yaml:"tools" doc:"What you say of single tools, by their names."`
+	// ServerRequests are what the server may ask of clients.
+	ServerRequests ServerRequests `yaml:"server_requests"`
+	Timeout        time.Duration  `yaml:"timeout" default:"60s" min:"100ms" max:"1h" doc:"How long the server may be silent about a request."`
+	MaxResult      config.Size    `yaml:"max_result" default:"4MiB" min:"1KiB" max:"64MiB" doc:"The size of a message of the server."`
+}
+
+// UpstreamAuth is one of three, or none: then the gateway shows nothing.
+type UpstreamAuth struct {
+	// HeaderFile is the value of Header.
+	Header            string             `yaml:"header" doc:"The name of the header that header_file is for. Authorization unless given."`
+	HeaderFile        string             `yaml:"header_file" doc:"The value of a header that every request to the server has, such as Bearer and a token, in a file. The gateway reads the file again if it changes."`
+	TokenExchange     *TokenExchange     `yaml:"token_exchange" doc:"Exchanges each client's token for one that is for the server (RFC 8693)."`
+	ClientCredentials *ClientCredentials `yaml:"client_credentials" doc:"Gets a token of the gateway's own (OAuth 2.0, client credentials)."`
+}
+
+// TokenExchange is an authorization server that makes tokens out of tokens.
+type TokenExchange struct {
+	TokenURL         string   `yaml:"token_url" required:"yes" doc:"The token endpoint of the authorization server. It is https, or http on loopback."`
+	Audience         string   `yaml:"audience" doc:"The audience of the token to ask for."`
+	Resource         string   `yaml:"resource" doc:"The resource of the token to ask for (RFC 8707)."`
+	Scopes           []string `yaml:"scopes" min:"1" doc:"The scopes of the token to ask for."`
+	ClientID         string   `yaml:"client_id" required:"yes" doc:"The gateway's own client id there."`
+	ClientSecretFile string   `yaml:"client_secret_file" required:"yes" doc:"The gateway's own client secret there, in a file."`
+}
+
+// ClientCredentials is an authorization server that makes tokens for the gateway.
+type ClientCredentials struct {
+	TokenURL         string   `yaml:"token_url" required:"yes" doc:"The token endpoint of the authorization server. It is https, or http on loopback."`
+	Audience         string   `yaml:"audience" doc:"The audience of the token to ask for."`
+	Resource         string   `yaml:"resource" doc:"The resource of the token to ask for (RFC 8707)."`
+	Scopes           []string `yaml:"scopes" min:"1" doc:"The scopes of the token to ask for."`
+	ClientID         string   `yaml:"client_id" required:"yes" doc:"The gateway's own client id there."`
+	ClientSecretFile string   `yaml:"client_secret_file" required:"yes" doc:"The gateway's own client secret there, in a file."`
+}
+
+// ToolConfig is what an operator says of one tool.
+type ToolConfig struct {
+	Labels map[string]string `yaml:"labels" doc:"Labels that policies see with the tool, besides those of the server. The tool's own win."`
+	Hidden bool              `yaml:"hidden" doc:"Whether the tool is neither listed nor callable, as if the server did not have it."`
+}
+
+// ServerRequests are what a server may ask of a client, kind by kind.
+type ServerRequests struct {
+	Elicitation Relay `yaml:"elicitation" default:"deny" enum:"deny,relay" doc:"Whether the server may ask the person something through the client."`
+	Sampling    Relay `yaml:"sampling" default:"deny" enum:"deny,relay" doc:"Whether the server may have the client's model generate something."`
+	Roots       Relay `yaml:"roots" default:"deny" enum:"deny,relay" doc:"Whether the server may ask for the client's directories."`
+}
+
+// Relay is whether requests of a kind are relayed.
+type Relay string
+
+// What becomes of such a request.
+const (
+	RelayDeny Relay = "deny"
+	RelayOn   Relay = "relay"
+)

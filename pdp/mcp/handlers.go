@@ -1,0 +1,116 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+
+	"policy-service/evaluation"
+	"policy-service/obligations"
+	"policy-service/pdp/approval/webhook"
+	"policy-service/pdp/plainfile"
+	"policy-service/pdp/server/auth"
+)
+
+// dischargeTime is how long one obligation may take. What takes longer is not done, and the request is refused.
+const dischargeTime = 2 * time.Second
+
+// newHandlers are what the gateway can do of what the PDP obliges to, as it is configured. Redact it can always do.
+func newHandlers(c ObligationsConfig, log *slog.Logger, now func() time.Time) (obligations.Handlers, error) {
+	all := obligations.Handlers{}
+	if c.Log != nil {
+		all["log"] = obligations.Within(dischargeTime, (&logFile{path: c.Log.File, now: now}).write)
+	}
+	if c.Notification != nil {
+		h, err := newWebhook(c.Notification.Webhook, c.Notification.KeyFile, log)
+		if err != nil {
+			return nil, fmt.Errorf("obligations.notification: %w", err)
+		}
+		all["notification"] = h
+	}
+	if len(c.Custom) == 0 {
+		return all, nil
+	}
+	custom := map[string]obligations.Handler{}
+	for name, to := range c.Custom {
+		h, err := newWebhook(to.Webhook, to.KeyFile, log)
+		if err != nil {
+			return nil, fmt.Errorf("obligations.custom.%s: %w", name, err)
+		}
+		custom[name] = h
+	}
+	all["custom"] = func(ctx context.Context, o evaluation.Obligation) error {
+		name, _ := o.Properties.Get("name")
+		if h := custom[name.Text()]; h != nil {
+			return h(ctx, o)
+		}
+		return errors.New("this gateway has nobody for custom obligations of this name")
+	}
+	return all, nil
+}
+
+// said is an obligation as it is written down, and sent.
+type said struct {
+	Time       time.Time         `json:"time"`
+	ID         string            `json:"id"`
+	Type       string            `json:"type"`
+	Properties evaluation.Object `json:"properties"`
+	Policies   []string          `json:"policies"`
+}
+
+// newWebhook posts an obligation to a receiver, signed as Standard Webhooks has it. It is done when the receiver has taken
+// it.
+func newWebhook(address, keyFile string, log *slog.Logger) (obligations.Handler, error) {
+	c := webhook.Config{URL: address, SecretFile: keyFile}
+	if u, err := url.Parse(address); err == nil && auth.IsLoopbackName(u.Hostname()) {
+		c.Allow = []string{u.Hostname()}
+	}
+	sender, err := webhook.New([]webhook.Config{c}, webhook.Options{Logger: log, Timeout: dischargeTime})
+	if err != nil {
+		return nil, err
+	}
+	return obligations.Within(dischargeTime, func(ctx context.Context, o evaluation.Obligation) error {
+		body, err := json.Marshal(said{time.Now().UTC(), o.ID, o.Type, o.Properties, o.Policies})
+		if err != nil {
+			return err
+		}
+		id, err := uuid.NewV7()
+		if err != nil {
+			return err
+		}
+		return sender.Once(ctx, id.String(), body)
+	}), nil
+}
+
+// logFile is where obligations of type log are written, a line each. A line is done when it is on disk.
+type logFile struct {
+	path string
+	now  func() time.Time
+	mu   sync.Mutex
+}
+
+func (l *logFile) write(ctx context.Context, o evaluation.Obligation) error {
+	line, err := json.Marshal(said{l.now().UTC(), o.ID, o.Type, o.Properties, o.Policies})
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	f, err := plainfile.OpenFile(l.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	return errors.Join(err, f.Sync(), f.Close())
+}

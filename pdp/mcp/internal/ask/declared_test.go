@@ -1,0 +1,190 @@
+package ask_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation/coaz"
+	"policy-service/pdp/mcp/internal/ask"
+)
+
+// weather is the tool of 003, under another name and with another mapping.
+func declares(name, mapping string) string {
+	return `{"name":"` + name + `","inputSchema":{"type":"object","x-authzen-mapping":` + mapping + `}}`
+}
+
+const sepTool = `{"name":"get_customer","coaz":true,"description":"Get customer details","inputSchema":{"type":"object","properties":{"id":{"type":"string"},"case":{"type":"string"}},
+	"x-coaz-mapping":{"resource":{"id":"$.properties['id']","type":"customer"},"subject":{"type":"user","id":"$.token['sub']"},"context":{"agent":"$.token['aud']","case":"$.properties['case']"}}}}`
+
+// The example of 003 asks 003's question, and refuses with its code.
+func TestOlderDialect(t *testing.T) {
+	bundle := map[string]string{"a.cedar": `permit(principal == user::"alice", action == Action::"get_customer", resource == customer::"cust-12345") when { context.case == "case-67890" && context.agent == "` + resource + `" };
+		permit(principal == agent::"orchestrator", action == Action::"tool.invoke", resource);`}
+	for _, mode := range []ask.Declared{ask.Also, ask.Instead} {
+		s := open(t, bundle, func(o *ask.Options) { o.Declared = mode })
+		p := alice(t)
+		tool := s.tool(sepTool, nil)
+		if got, _ := s.outcome(s.call(p, tool, `{"id":"cust-12345","case":"case-67890"}`)); got != "permit" {
+			t.Errorf("%s: %s", mode, got)
+		}
+		bodies := s.taken()
+		want := map[ask.Declared]int{ask.Also: 2, ask.Instead: 1}[mode]
+		if len(bodies) != want || !strings.Contains(bodies[0], `"resource":{"type":"customer","id":"cust-12345"}`) && !strings.Contains(bodies[0], `"resource":{"id":"cust-12345","type":"customer"}`) {
+			t.Errorf("%s: %q", mode, bodies)
+		}
+		for arguments, code := range map[string]int{`{"id":"another","case":"case-67890"}`: -32401, `{"case":"case-67890"}`: -32602} {
+			got, refusal := s.outcome(s.call(p, tool, arguments))
+			if refusal == nil || refusal.Code != code {
+				t.Errorf("%s, %s: %s", mode, arguments, got)
+			}
+		}
+	}
+}
+
+// What a server declares never gets through what the trusted question denies, and it can deny by itself.
+func TestDeclaredNarrows(t *testing.T) {
+	// Whatever the server makes of its question is permitted, but one thing; of the trusted ones only look is.
+	bundle := map[string]string{"a.cedar": `@id("any") permit(principal, action, resource) unless { action == Action::"tool.invoke" };
+		@id("trusted") permit(principal == agent::"orchestrator", action == Action::"tool.invoke", resource == tool::"jira-server-1:look");
+		@id("no") @reason_user("Not\n\tthat  one.") forbid(principal, action == Action::"never", resource);
+		@id("ask") @obligation("approval_required") permit(principal, action == Action::"asks", resource);`,
+		"bundle.yaml": "allow_trivial: true\n"}
+	bundle["a.cedar"] = strings.Replace(bundle["a.cedar"], `unless { action == Action::"tool.invoke" }`, `unless { [Action::"tool.invoke", Action::"asks"].contains(action) }`, 1)
+	mapping := func(action string) string {
+		return `{"evaluation":{"subject":{"type":"identity","id":"$token.sub"},"action":{"name":"` + action + `"},"resource":{"type":"public","id":"1"}}}`
+	}
+	s := open(t, bundle)
+	ignoring := &stage{t: t, pdp: s.pdp}
+	ignoring.before(s.pdp.URL, func(o *ask.Options) { o.Declared = ask.Ignore })
+	for name, test := range map[string]struct {
+		tool, mapping     string
+		code, asked       int // 0 is a permit
+		withoutReading    int
+		mustBeAskedOfTool bool
+	}{
+		"both permit":             {"look", mapping("read"), 0, 2, 0, true},
+		"the declared one denies": {"look", mapping("never"), -32001, 1, 0, false},
+		"it wants an approval":    {"look", mapping("asks"), -32001, 1, 0, false},
+		"the trusted one denies":  {"delete_all", mapping("read"), -32001, 2, -32001, true},
+		"by an argument":          {"delete_all", `{"evaluation":{"action":{"name":"$params.arguments.action"},"resource":{"type":"public","id":"$params.arguments.id"}}}`, -32001, 2, -32001, true},
+		"many questions":          {"delete_all", `{"evaluations":{"evaluations":[{"action":{"name":"read"},"resource":{"type":"public","id":"1"}},{"action":{"name":"read"},"resource":{"type":"public","id":"2"}}]}}`, -32001, 2, -32001, true},
+		"as if it were ours":      {"delete_all", `{"evaluation":{"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"jira-server-1:look"}}}`, -32001, 1, -32001, false},
+		"another's subject":       {"look", `{"evaluation":{"subject":{"type":"identity","id":"root"},"action":{"name":"read"},"resource":{"type":"public","id":"1"}}}`, -32602, 0, 0, false},
+		"an argument's subject":   {"look", `{"evaluation":{"subject":{"type":"identity","id":"$params.arguments.id"},"action":{"name":"read"},"resource":{"type":"public","id":"1"}}}`, -32602, 0, 0, false},
+		"fails when it is called": {"look", `{"evaluation":{"action":{"name":"read"},"resource":{"type":"public","id":"$params.arguments.absent"}}}`, -32602, 0, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			op := s.call(alice(t), s.tool(declares(test.tool, test.mapping), nil), `{"action":"read","id":"1"}`)
+			got, refusal := s.outcome(op)
+			bodies := s.taken()
+			if (refusal == nil) != (test.code == 0) || refusal != nil && refusal.Code != test.code || len(bodies) != test.asked {
+				t.Errorf("%s, asked %q", got, bodies)
+			}
+			if trusted := len(bodies) > 0 && strings.Contains(bodies[len(bodies)-1], `"id":"jira-server-1:`+test.tool+`"`); trusted != test.mustBeAskedOfTool {
+				t.Errorf("asked %q", bodies)
+			}
+			if len(bodies) == 2 && (!strings.Contains(bodies[0], `"declared":"`+op.Tool.Digest) || strings.Contains(bodies[1], `"declared"`)) {
+				t.Errorf("who wrote which cannot be told: %q", bodies)
+			}
+			if refusal != nil && strings.Contains(string(refusal.Data), "authorizationRequest") {
+				t.Errorf("people are to approve what a server asks: %s", got)
+			}
+			if name == "the declared one denies" && !strings.Contains(got, `"reason":"Not that one."`) {
+				t.Errorf("%s", got)
+			}
+			got, refusal = ignoring.outcome(ignoring.call(alice(t), ignoring.tool(declares(test.tool, test.mapping), nil), `{}`))
+			if (refusal == nil) != (test.withoutReading == 0) || refusal != nil && refusal.Code != test.withoutReading {
+				t.Errorf("ignored: %s", got)
+			}
+		})
+	}
+	// A client cannot say that a server wrote our question, or set what only we say.
+	tool := s.tool(declares("look", mapping("read")), nil)
+	for _, name := range []string{"declared", "arguments", "agent", "on_behalf_of", "purpose", "person", "pdp", "action", "approval", "approval_id", "justification",
+		"supported_obligations", "capability", "approved", "access_request", "evaluation_id"} {
+		s.taken()
+		got, refusal := s.outcome(s.call(alice(t), tool, `{}`, `,"_meta":{"io.policy-service/context":{"`+name+`":"x"}}`))
+		if refusal == nil || refusal.Code != -32602 || !strings.Contains(got, name) || len(s.taken()) > 0 {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// What cannot be compiled is neither listed nor called, and says why; what is not read does no harm.
+func TestDefinitions(t *testing.T) {
+	s := open(t, anything)
+	with := func(set func(*ask.Options)) *stage {
+		more := &stage{t: t, pdp: s.pdp}
+		more.before(s.pdp.URL, set)
+		return more
+	}
+	damaged := map[string]string{
+		"no name": `{"inputSchema":{}}`, "an empty one": `{"name":""}`, "a number for one": `{"name":7}`, "twice": `{"name":"a","name":"b"}`, "no object": `[]`,
+		"a mapping of nothing": declares("a", `{}`), "null": declares("a", `null`), "both envelopes": declares("a", `{"evaluation":{},"evaluations":{}}`),
+		"no CEL":          declares("a", `{"evaluation":{"action":{"name":"$params.("},"resource":{"type":"x","id":"1"}}}`),
+		"coaz without it": `{"name":"a","coaz":true,"inputSchema":{}}`,
+		"a large mapping": declares("a", `{"evaluation":{"action":{"name":"x"},"resource":{"type":"x","id":"`+strings.Repeat("y", 40<<10)+`"}}}`),
+		"large hints":     `{"name":"a","annotations":{"title":"` + strings.Repeat("y", 9<<10) + `"}}`,
+		"deep hints":      `{"name":"a","annotations":` + strings.Repeat(`{"a":`, 12) + `1` + strings.Repeat(`}`, 12) + `}`,
+		"too large":       `{"name":"a","description":"` + strings.Repeat("y", 300<<10) + `"}`,
+		"an operator's":   declares("a", `{"evaluation":{"action":{"name":"$tool.name"},"resource":{"type":"x","id":"1"}}}`),
+	}
+	for name, definition := range damaged {
+		if tool, err := s.Tool("srv", "a", jsontext.Value(definition), nil); err == nil || tool != nil || len(err.Error()) > 2000 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	bad := declares("a", `{}`)
+	if _, err := with(func(o *ask.Options) { o.Declared = ask.Ignore }).Tool("srv", "a", jsontext.Value(bad), nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := with(func(o *ask.Options) { o.Dialects = []coaz.Dialect{coaz.SEP} }).Tool("srv", "a", jsontext.Value(bad), nil); err != nil {
+		t.Error(err)
+	}
+	older := `{"name":"a","coaz":true,"inputSchema":{"x-coaz-mapping":{}}}`
+	if _, err := with(func(o *ask.Options) { o.Dialects = []coaz.Dialect{coaz.AuthZEN} }).Tool("srv", "a", jsontext.Value(older), nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Tool("srv", "a", jsontext.Value(older), nil); err == nil {
+		t.Error("a mapping of nothing, in the older dialect")
+	}
+	// The digest is of the value, and of all of it.
+	of := func(definition string) string { return s.tool(definition, nil).Digest }
+	one := of(`{"name":"a","description":"x","n":1.0,"z":null}`)
+	if same := of(`{ "z":null,"n":1,"description":"\u0078", "name":"a"}`); same != one || len(one) != 43 {
+		t.Errorf("%s and %s", one, same)
+	}
+	for _, other := range []string{`{"name":"a","description":"x","n":1}`, `{"name":"a","description":"x","n":1,"z":0}`, `{"name":"a","description":"y","n":1,"z":null}`} {
+		if of(other) == one {
+			t.Errorf("%s has the same digest", other)
+		}
+	}
+}
+
+// Whatever a server says of whether its tool wants an approval can only ask for more.
+func TestHints(t *testing.T) {
+	s := open(t, anything)
+	for authorization, want := range map[string]string{
+		`{"required":true,"mode":"user_approval","timeout":300,"message":"m"}`: `"approval_hint":{"message":"m","mode":"user_approval","required":true,"timeout":300}`,
+		`{"required":false,"mode":"automatic"}`:                                `"approval_hint":{"mode":"automatic","required":false}`,
+		`{}`:                                                                   `"approval_hint":{"required":false}`,
+		`{"mode":"whatever"}`:                                                  `"approval_hint":{"required":true}`,
+		`{"mode":7}`:                                                           `"approval_hint":{"required":true}`,
+		`{"required":"no"}`:                                                    `"approval_hint":{"required":true}`,
+		`{"required":0}`:                                                       `"approval_hint":{"required":true}`,
+		`{"required":false,"timeout":-1}`:                                      `"approval_hint":{"required":true}`,
+		`{"required":false,"timeout":"1"}`:                                     `"approval_hint":{"required":true}`,
+		`true`:                                                                 `"approval_hint":{"required":true}`,
+		`[]`:                                                                   `"approval_hint":{"required":true}`,
+		`{"message":"a\u202eb\nc\u0000","x":1}`:                                `"approval_hint":{"message":"a b c","required":false}`,
+		`null`:                                                                 ``,
+	} {
+		s.outcome(s.call(alice(t), s.tool(`{"name":"a","authorization":`+authorization+`}`, nil), ``))
+		bodies := s.taken()
+		if len(bodies) != 1 || want != "" && !strings.Contains(bodies[0], want) || want == "" && strings.Contains(bodies[0], "approval_hint") {
+			t.Errorf("%s: %q", authorization, bodies)
+		}
+	}
+}

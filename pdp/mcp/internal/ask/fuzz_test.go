@@ -1,0 +1,51 @@
+package ask
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// Whatever a server sends, what leaves of it is JSON that has none of the fields, and nothing but what we know.
+func FuzzRedact(f *testing.F) {
+	for _, seed := range []string{
+		`{"structuredContent":{"secret":"s3cr3t","a":[{"secret":1}]},"content":[{"type":"text","text":"{\"secret\":\"s3cr3t\"}"}]}`,
+		`{"contents":[{"uri":"a","text":"[]"},{"uri":"b","blob":"eA=="}]}`, `{"messages":[{"role":"user","content":{"type":"text","text":"x"}}]}`,
+		`{"resultType":"input_required"}`, `{"structuredContent":[],"_meta":{"a":1},"isError":true}`, `{}`,
+	} {
+		f.Add(seed)
+	}
+	fields := []pointer{{"secret"}, {"a", "*", "secret"}, {"a", "0"}}
+	known := "structuredContent content contents messages resultType isError ttlMs cacheScope"
+	f.Fuzz(func(t *testing.T, text string) {
+		if !jsontext.Value(text).IsValid() {
+			return // it would not have been read
+		}
+		for _, method := range []string{toolsCall, resourcesRead, promptsGet} {
+			m, ok := redactResponse(method, rpc.Answer(rpc.IntID(1), jsontext.Value(text)), fields)
+			if !ok {
+				continue
+			}
+			var out map[string]json.RawMessage
+			if !m.Result.IsValid() || json.Unmarshal(m.Result, &out) != nil {
+				t.Fatalf("%s\nleaves as %s", text, m.Result)
+			}
+			for name := range out {
+				if !strings.Contains(known, name) {
+					t.Errorf("%s leaves", name)
+				}
+			}
+			if n, ok := parseNode(out["structuredContent"]); ok {
+				var left secrets
+				n.remove(fields[0], &left)
+				if n.kind == '{' && string(n.value()) != string(out["structuredContent"]) {
+					t.Errorf("%s\nleaves as %s", text, m.Result)
+				}
+			}
+		}
+	})
+}

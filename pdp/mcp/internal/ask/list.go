@@ -1,0 +1,187 @@
+package ask
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/coaz"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// Item is one item of a list.
+type Item struct {
+	// Tool is set in tools/list.
+	Tool *Tool
+	// ID is the name of a prompt, the URI of a resource, or the template of URIs.
+	ID string
+	// Server is the name of the upstream.
+	Server string
+}
+
+// What is not known of a call when it is listed; and, where an operator's mapping may make all else of arguments, that too.
+var (
+	unknownOfCall   = mustKnow("/context/arguments", "/context/pdp/approved", "/context/pdp/capability")
+	unknownOfMapped = mustKnow("/context", "/subject/properties", "/action/properties", "/resource/properties", "/context/pdp/approved", "/context/pdp/capability")
+)
+
+func mustKnow(pointers ...string) *evaluation.Unknown {
+	u, err := evaluation.UnknownAt(pointers...)
+	if err != nil {
+		panic(err)
+	}
+	return u
+}
+
+// uses are the methods by which the items of lists are used.
+var uses = map[string]string{toolsList: toolsCall, promptsList: promptsGet, resourcesList: resourcesRead, templatesList: resourcesRead}
+
+// Filter says which items of a list the client is shown: those whose use may be permitted with some arguments, by the
+// question that the use is asked about. Nothing is discharged and nothing is reported. Whether the list may be asked for at
+// all is a question of its own, for [Asker.Ask].
+//
+// Some items are shown without asking. A template of URIs: which resources it leads to, nobody knows yet, and each is asked
+// about when it is read. A tool of which an operator's mapping can make no question without arguments. And a tool of whose
+// calls its own mapping is asked alone: that is not asked when it is listed, and nothing else decides. By the letter of the
+// binding nobody is asked about items at all.
+func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []bool, refusal *Refusal) {
+	w := a.refuser(&op)
+	use, ok := uses[op.Method]
+	switch {
+	case !ok:
+		return nil, w.unavailable(0, "the method is of no list")
+	case op.Principal == nil:
+		return nil, w.unavailable(0, "nobody knows for whom the request is")
+	}
+	pdp := a.o.PDP[cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant)]
+	if pdp == nil {
+		return nil, w.unavailable(0, "there is no client of the PDP for the tenant of the principal")
+	}
+	if a.o.Strict && a.o.Ask == COAZ {
+		return slices.Repeat([]bool{true}, len(items)), nil
+	}
+	l := listing{asker: a, op: op, use: use, keep: make([]bool, len(items))}
+	if err := l.prepare(items); err != nil {
+		return nil, w.unmapped(err)
+	}
+	for from := 0; from < len(l.requests); {
+		n := fitting(l.requests[from:])
+		for i, d := range pdp.EvaluateBatch(ctx, evaluation.ExecuteAll, l.requests[from:from+n]...) {
+			if err := l.answered(ctx, from+i, d); err != nil {
+				return nil, cmp.Or(w.failure(err), w.unavailable(0, err.Error()))
+			}
+		}
+		from += n
+	}
+	return l.keep, nil
+}
+
+// listing is one list, and what is asked about its items.
+type listing struct {
+	asker    *Asker
+	op       Operation
+	use      string
+	keep     []bool
+	requests []evaluation.Request
+	of       []int // the item of each request
+}
+
+// prepare makes the questions about all items.
+func (l *listing) prepare(items []Item) error {
+	params, err := parametersOf(&l.op)
+	if err != nil {
+		return err
+	}
+	var who *speaker
+	if l.asker.o.Ask == ToolInvoke {
+		s, err := l.asker.speaker(l.op.Principal, params)
+		if err != nil {
+			return err
+		}
+		who = &s
+	}
+	for n, item := range items {
+		l.keep[n] = true
+		template := l.op.Method == templatesList && strings.Contains(item.ID, "{")
+		if template || l.asker.o.Declared == Instead && item.Tool != nil && item.Tool.declared != nil {
+			continue
+		}
+		if err := l.ask(n, item, who); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask adds the questions about an item.
+func (l *listing) ask(n int, item Item, who *speaker) error {
+	op := l.op
+	op.Method, op.Server, op.Tool = l.use, item.Server, item.Tool
+	name, id := "name", item.ID
+	switch {
+	case l.use == resourcesRead:
+		name = "uri"
+	case l.use == toolsCall:
+		if item.Tool == nil {
+			return errors.New("an item of tools/list is no tool")
+		}
+		id, op.Server = item.Tool.Shown, item.Tool.Server
+	}
+	op.Params = rpc.Object{}.With(name, rpc.String(id)).Value()
+	params, err := parametersOf(&op)
+	if err != nil {
+		return err
+	}
+	mapped := l.asker.operatorMapping(&op) != nil
+	questions, err := l.asker.trusted(&op, params, who)
+	if e := (*coaz.Error)(nil); errors.As(err, &e) && mapped {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, q := range questions {
+		for _, r := range q.requests {
+			if r.Unknown = unknownOfCall; mapped {
+				r.Unknown = unknownOfMapped
+			}
+			l.requests, l.of = append(l.requests, r), append(l.of, n)
+		}
+	}
+	return nil
+}
+
+// answered takes the answer to the question n. A question that the PDP does not take hides its item, and no other.
+func (l *listing) answered(ctx context.Context, n int, d authzenclient.Decision) error {
+	var e *authzenclient.Error
+	if err := d.Err(); errors.As(err, &e) && e.Kind == authzenclient.BadItem {
+		l.asker.o.Logger.WarnContext(ctx, "an item is not listed: the PDP does not take the question about it", "method", l.use, "item", l.requests[n].Resource.ID, "why", err)
+	} else if err != nil {
+		return err
+	}
+	l.keep[l.of[n]] = l.keep[l.of[n]] && d.Possible()
+	return nil
+}
+
+// fitting is how many of the requests the PDP takes in one batch: at least one.
+func fitting(requests []evaluation.Request) int {
+	limits := boundsOf(0)
+	size, values := 0, 0
+	for n, q := range requests {
+		text, err := q.MarshalJSON()
+		if err == nil {
+			size += len(text) + 1
+			// Each value but the first of an object or array is behind a comma: there are no more than this.
+			values += bytes.Count(text, []byte{','}) + 2*bytes.Count(text, []byte{'{'}) + 2*bytes.Count(text, []byte{'['})
+		}
+		if n > 0 && (n == limits.Batch || size > limits.Body || values > limits.Values) {
+			return n
+		}
+	}
+	return len(requests)
+}

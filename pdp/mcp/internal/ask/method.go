@@ -1,0 +1,142 @@
+package ask
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/coaz"
+	"policy-service/pdp/mcp/internal/era"
+)
+
+const (
+	toolsCall     = "tools/call"
+	toolsList     = "tools/list"
+	promptsGet    = "prompts/get"
+	promptsList   = "prompts/list"
+	resourcesRead = "resources/read"
+	resourcesList = "resources/list"
+	templatesList = "resources/templates/list"
+	subscribe     = "resources/subscribe"
+	listen        = "subscriptions/listen"
+	discover      = "server/discover"
+)
+
+// forgotten are methods that the binding has no default for, and without which a client of the modern era cannot connect.
+var forgotten = []string{discover, templatesList, listen}
+
+// eras are the methods that only one era has.
+var eras = map[string]era.Era{
+	"initialize": era.Legacy, "ping": era.Legacy, "logging/setLevel": era.Legacy, subscribe: era.Legacy, "resources/unsubscribe": era.Legacy,
+	discover: era.Modern, listen: era.Modern,
+}
+
+// isTask reports whether a method is of the tasks, which there are none of.
+func isTask(method string) bool { return strings.HasPrefix(method, "tasks/") }
+
+// standing is what becomes of a method before anybody is asked.
+type standing uint8
+
+const (
+	unknown standing = iota // no such method
+	passes                  // nobody is asked
+	denied                  // nobody is asked, and it does not go on
+	asked
+)
+
+func (a *Asker) standing(op *Operation) standing {
+	of, only := eras[op.Method]
+	_, verdict := a.binding.Default(op.Method)
+	switch {
+	case isTask(op.Method):
+		return denied
+	case only && of != op.Era:
+		return unknown
+	case a.operator[op.Method] != nil:
+		return asked
+	case op.Method == "ping":
+		return passes
+	case verdict == coaz.Mapped:
+		return asked
+	case !slices.Contains(forgotten, op.Method):
+		return unknown
+	case a.o.Strict:
+		return denied
+	}
+	return asked
+}
+
+// defaults are what the binding asks about a method. About one that it forgot it is what is asked about a list, by another
+// action; and about what a client wants to hear of a resource, what is asked about a subscription to it.
+func (a *Asker) defaults(op *Operation, params *parameters) ([]evaluation.Request, error) {
+	all, err := params.whole()
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(forgotten, op.Method) {
+		return a.defaultOf(op.Method, all, op.Principal.Claims)
+	}
+	requests, err := a.defaultOf(toolsList, evaluation.Object{}, op.Principal.Claims)
+	if err != nil {
+		return nil, err
+	}
+	for n := range requests {
+		requests[n].Action.Name = op.Method
+	}
+	if op.Method != listen {
+		return requests, nil
+	}
+	uris, err := subscriptions(all)
+	if err != nil {
+		return nil, err
+	}
+	for _, uri := range uris {
+		of, err := evaluation.NewObject(map[string]any{"uri": uri})
+		if err != nil {
+			return nil, err
+		}
+		more, err := a.defaultOf(subscribe, of, op.Principal.Claims)
+		if err != nil {
+			return nil, err
+		}
+		requests = append(requests, more...)
+	}
+	return requests, nil
+}
+
+// defaultOf is what the binding asks about a method.
+func (a *Asker) defaultOf(method string, params, token evaluation.Object) ([]evaluation.Request, error) {
+	m, _ := a.binding.Default(method)
+	asked, err := m.Questions(coaz.Operation{Method: method, Params: params, Token: token})
+	return slices.Clone(asked.Requests), err
+}
+
+// mostSubscriptions bounds what one message may have us ask.
+const mostSubscriptions = 64
+
+// subscriptions are the resources that a listener wants to hear of.
+func subscriptions(params evaluation.Object) (uris []string, err error) {
+	const at = "/params/notifications"
+	notifications, given := params.Get("notifications")
+	if given && notifications.Kind() != evaluation.Map {
+		return nil, wrong(at, "not an object")
+	}
+	list, given := notifications.Object().Get("resourceSubscriptions")
+	if given && list.Kind() != evaluation.Array {
+		return nil, wrong(at+"/resourceSubscriptions", "not an array")
+	}
+	for n, v := range list.Elements {
+		if v.Kind() != evaluation.String || v.Text() == "" {
+			return nil, wrong(fmt.Sprintf("%s/resourceSubscriptions/%d", at, n), "not a URI")
+		}
+		if n == mostSubscriptions {
+			return nil, wrong(at+"/resourceSubscriptions", fmt.Sprintf("more than %d; listen once more for the others", mostSubscriptions))
+		}
+		uris = append(uris, v.Text())
+	}
+	return uris, nil
+}
+
+// escaped is one token of a JSON Pointer.
+func escaped(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }

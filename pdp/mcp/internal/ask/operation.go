@@ -1,0 +1,124 @@
+package ask
+
+import (
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// Operation is one request of a client.
+type Operation struct {
+	Principal *identity.Principal
+	// Era is the client's: which methods there are and the codes of errors go by it.
+	Era era.Era
+	// Server is the name of the upstream, "" of a method that is for all of them. Method and Params are the request's, as
+	// received.
+	Server string
+	Method string
+	Params jsontext.Value
+	// Tool is what tools/call names, nil for all other methods.
+	Tool *Tool
+}
+
+// parameters are what of a request's params is decided on.
+type parameters struct {
+	members rpc.Object
+	text    jsontext.Value
+	object  *evaluation.Object // all of them, once somebody needs that
+}
+
+// room is what a question has besides the arguments of a call: who asks, and what is known of the tool. Arguments that
+// leave less cannot be asked about.
+const (
+	roomBytes  = 64 << 10
+	roomValues = 2000
+)
+
+// boundsOf are the PDP's limits for what is sent on to it from depth containers further down.
+func boundsOf(depth int) evaluation.Limits {
+	limits := evaluation.DefaultLimits()
+	limits.Body -= roomBytes
+	limits.Values -= roomValues
+	limits.Depth -= depth
+	return limits
+}
+
+func parametersOf(op *Operation) (*parameters, error) {
+	p := &parameters{text: op.Params}
+	if len(op.Params) == 0 {
+		p.text = jsontext.Value("{}")
+		return p, nil
+	}
+	var err error
+	if p.members, err = rpc.ParseObject(op.Params); err != nil {
+		return nil, wrong("/params", "not one JSON object without ambiguities")
+	}
+	return p, nil
+}
+
+// whole is all parameters, as mappings read them.
+func (p *parameters) whole() (evaluation.Object, error) {
+	if p.object == nil {
+		o, err := evaluation.ParseWithNulls(p.text, boundsOf(1))
+		if err != nil {
+			return o, below("/params", err)
+		}
+		p.object = &o
+	}
+	return *p.object, nil
+}
+
+// named are all parameters with another name in them.
+func (p *parameters) named(name string) (evaluation.Object, error) {
+	o, err := p.whole()
+	if err != nil {
+		return o, err
+	}
+	text, err := evaluation.Text(name)
+	if err != nil {
+		return o, wrong("/params/name", "not valid UTF-8")
+	}
+	return o.With("name", text), nil
+}
+
+// inputs are the values of [Inputs].
+func (a *Asker) inputs(op *Operation) (evaluation.Object, error) {
+	client := map[string]any{}
+	if op.Principal.Client != "" {
+		client["id"] = op.Principal.Client
+	}
+	all := map[string]any{
+		"server": map[string]any{"name": op.Server, "resource": a.o.Resource, "labels": anyOf(a.o.Labels[op.Server])},
+		"client": client,
+	}
+	if t := op.Tool; t != nil {
+		all["tool"] = map[string]any{"name": t.Name, "labels": anyOf(t.Labels), "digest": t.Digest}
+	}
+	return evaluation.NewObject(all)
+}
+
+func anyOf(labels map[string]string) map[string]any {
+	all := make(map[string]any, len(labels))
+	for name, v := range labels {
+		all[name] = v
+	}
+	return all
+}
+
+// wrong is what is wrong with a request, so that nothing can be asked about it.
+func wrong(pointer, detail string) error {
+	return &evaluation.Error{Pointer: pointer, Detail: detail}
+}
+
+// below moves the place of an error to below another.
+func below(place string, err error) error {
+	if e, ok := err.(*evaluation.Error); ok {
+		moved := *e
+		moved.Pointer = place + e.Pointer
+		return &moved
+	}
+	return err
+}

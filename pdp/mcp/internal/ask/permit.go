@@ -1,0 +1,109 @@
+package ask
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// Permit is the PDP's yes to one request, and what it owes. [Asker.Ask] makes one. The zero Permit is of a message that
+// nobody is asked about, and owes nothing.
+type Permit struct {
+	pdp     *authzenclient.Client
+	refuse  refuser
+	method  string
+	decided authzenclient.Enforcements
+	owed    []redaction
+	over    sync.Once
+}
+
+// redaction is a promise to take something out of the result.
+type redaction struct {
+	of     evaluation.Obligation
+	fields []pointer
+}
+
+// promise is the handler of redact: it is done when the result is there. What could not be done then is not promised.
+func (p *Permit) promise(_ context.Context, o evaluation.Obligation) error {
+	fields, err := fieldsOf(o)
+	if err == nil {
+		p.owed = append(p.owed, redaction{o, fields})
+	}
+	return err
+}
+
+const progressed = "notifications/progress"
+
+// Passes reports whether what the upstream says before its result may go on to the client. While something is to be taken
+// out of the result that is progress alone, as numbers: see [Permit.Progress].
+func (p *Permit) Passes(m rpc.Message) bool {
+	if len(p.owed) == 0 {
+		return true
+	}
+	_, ok := numbers(m)
+	return ok
+}
+
+// Progress is a message that passes, as it goes on: while something is to be taken out of the result, nothing but numbers.
+func (p *Permit) Progress(m rpc.Message) rpc.Message {
+	if len(p.owed) == 0 {
+		return m
+	}
+	m.Params, _ = numbers(m)
+	return m
+}
+
+// numbers are what progress says without words.
+func numbers(m rpc.Message) (jsontext.Value, bool) {
+	params, err := rpc.ParseObject(m.Params)
+	if err != nil || !m.IsNotification() || m.Method != progressed {
+		return nil, false
+	}
+	token, progress := params.Get("progressToken"), params.Get("progress")
+	if token.Kind() != '"' && token.Kind() != '0' || progress.Kind() != '0' {
+		return nil, false
+	}
+	o := rpc.Object{}.With("progressToken", token).With("progress", progress)
+	if total := params.Get("total"); total.Kind() == '0' {
+		o = o.With("total", total)
+	}
+	return o.Value(), true
+}
+
+var errWithheld = errors.New("the result is of a form from which nothing can be taken out")
+
+// Result is the response as it leaves: m without what is to be taken out of it, or m itself if nothing is. If that cannot be
+// done nothing leaves, and it is on record that it was not done.
+func (p *Permit) Result(m rpc.Message) (rpc.Message, *Refusal) {
+	if len(p.owed) == 0 {
+		return m, nil
+	}
+	var fields []pointer
+	for _, r := range p.owed {
+		fields = append(fields, r.fields...)
+	}
+	redacted, ok := redactResponse(p.method, m, fields)
+	if ok {
+		return redacted, nil
+	}
+	for _, r := range p.owed {
+		p.decided.Break(r.of, errWithheld)
+	}
+	return rpc.Message{}, p.refuse.withheld(errWithheld.Error())
+}
+
+// Done tells the PDP what became of what it obliged to. It is called once, when the result has left or was withheld, or when
+// there will be none. It waits for the PDP two seconds at the most, also where ctx has ended.
+func (p *Permit) Done(ctx context.Context) {
+	p.over.Do(func() {
+		if p.pdp != nil {
+			p.pdp.ReportAll(ctx, &p.decided)
+		}
+	})
+}

@@ -1,0 +1,200 @@
+package ask
+
+import (
+	"context"
+	"slices"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/coaz"
+)
+
+// question is what the PDP is asked in one message.
+type question struct {
+	// whole says that it is trusted, and that all of a call is in it, so that people can approve the very call.
+	whole    bool
+	requests []evaluation.Request
+	// body is the text that is sent instead of requests, as it stands; nil if there is none. api is where it goes.
+	body []byte
+	api  coaz.API
+}
+
+// ask asks, and declares what can be done of what the PDP obliges to.
+func (q question) ask(ctx context.Context, pdp *authzenclient.Client, types []string) []authzenclient.Undischarged {
+	switch {
+	case q.body != nil && q.api == coaz.Evaluations:
+		return pdp.DecideBatchBody(ctx, evaluation.DenyOnFirstDeny, q.body, types)
+	case q.body != nil:
+		return []authzenclient.Undischarged{pdp.DecideBody(ctx, q.body, types)}
+	case len(q.requests) == 1:
+		return []authzenclient.Undischarged{pdp.Decide(ctx, q.requests[0], types)}
+	}
+	return pdp.DecideBatch(ctx, evaluation.DenyOnFirstDeny, types, q.requests...)
+}
+
+// asWritten are the questions of a mapping, to which nothing is added.
+func asWritten(asked coaz.Questions) []question {
+	all := make([]question, len(asked.Envelopes))
+	for n, e := range asked.Envelopes {
+		all[n] = question{requests: e.Requests, body: e.Body, api: e.API}
+	}
+	return all
+}
+
+// declaredMember says in a question that a server wrote it, and is the digest of the tool's definition. No client can say it.
+const declaredMember = "declared"
+
+// declaredQuestions are what the called tool's own mapping asks.
+func (a *Asker) declaredQuestions(ctx context.Context, op *Operation, params *parameters) ([]question, error) {
+	own, err := params.named(op.Tool.Name)
+	if err != nil {
+		return nil, err
+	}
+	m := op.Tool.declared
+	asked, err := m.Questions(coaz.Operation{Method: op.Method, Params: own, Token: op.Principal.Claims})
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range asked.Warnings {
+		a.o.Logger.WarnContext(ctx, w.Detail, "server", op.Tool.Server, "tool", op.Tool.Name, "mapping", m.Digest(), "at", w.Pointer)
+	}
+	all := asWritten(asked)
+	for n := range all {
+		if a.o.Declared == Instead {
+			break
+		}
+		digest, err := evaluation.Text(op.Tool.Digest)
+		if err != nil {
+			return nil, err
+		}
+		all[n].body, all[n].requests = nil, slices.Clone(all[n].requests)
+		for i, q := range all[n].requests {
+			all[n].requests[i].Context = q.Context.With(declaredMember, digest)
+		}
+	}
+	return all, nil
+}
+
+// trusted are the questions that the operator wrote, or we, or the binding. Who asks is known already where it is not nil.
+func (a *Asker) trusted(op *Operation, params *parameters, who *speaker) ([]question, error) {
+	if m := a.operatorMapping(op); m != nil {
+		return a.operatorQuestions(op, params, m)
+	}
+	if a.o.Ask == COAZ {
+		return a.bindingQuestions(op, params)
+	}
+	if who == nil {
+		s, err := a.speaker(op.Principal, params)
+		if err != nil {
+			return nil, err
+		}
+		who = &s
+	}
+	if op.Method == toolsCall {
+		arguments := params.members.Get("arguments")
+		if arguments != nil && arguments.Kind() != '{' {
+			return nil, wrong("/params/arguments", "not an object")
+		}
+		said, err := who.object(arguments)
+		if err != nil {
+			return nil, err
+		}
+		q := evaluation.Request{Subject: who.subject, Action: evaluation.Action{Name: "tool.invoke"}, Resource: op.Tool.resource, Context: said}
+		return []question{{whole: true, requests: []evaluation.Request{q}}}, nil
+	}
+	requests, err := a.defaults(op, params)
+	if err != nil {
+		return nil, err
+	}
+	said, err := who.object(nil)
+	if err != nil {
+		return nil, err
+	}
+	for n := range requests {
+		if requests[n], err = spokenBy(requests[n], who.subject, said); err != nil {
+			return nil, err
+		}
+	}
+	return []question{{requests: requests}}, nil
+}
+
+// spokenBy is a question of the binding with our own subject. The binding's context stands beside what the speaker says.
+func spokenBy(q evaluation.Request, subject evaluation.Entity, said evaluation.Object) (evaluation.Request, error) {
+	own := q.Context.Without(func(name string) bool { return name == "agent" }) // who is the subject, or not there
+	for name := range own.Members {
+		if _, twice := said.Get(name); twice {
+			return q, wrong("/params/_meta/"+escaped(metaContext)+"/"+name, "the method says this member of the context")
+		}
+	}
+	q.Subject, q.Context = subject, own.Beside(said)
+	return q, nil
+}
+
+func (a *Asker) operatorMapping(op *Operation) *coaz.Mapping {
+	if op.Tool != nil && op.Method == toolsCall {
+		return op.Tool.operator
+	}
+	return a.operator[op.Method]
+}
+
+func (a *Asker) operatorQuestions(op *Operation, params *parameters, m *coaz.Mapping) ([]question, error) {
+	all, err := params.whole()
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := a.inputs(op)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := m.Questions(coaz.Operation{Method: op.Method, Params: all, Token: op.Principal.Claims, Inputs: inputs})
+	if err != nil {
+		return nil, err
+	}
+	questions := asWritten(asked)
+	arguments, given := all.Get("arguments")
+	if op.Method == toolsCall && given && len(questions) == 1 && len(asked.Requests) == 1 {
+		inside, _ := asked.Requests[0].Context.Get("arguments")
+		questions[0].whole = inside.Equal(arguments)
+	}
+	return questions, nil
+}
+
+// bindingQuestions are the binding's. By its letter nothing is added; otherwise the arguments of a call are, and for which
+// person it is, which only the PDP sees.
+func (a *Asker) bindingQuestions(op *Operation, params *parameters) ([]question, error) {
+	if m, verdict := a.binding.Default(op.Method); a.o.Strict && verdict == coaz.Mapped {
+		all, err := params.whole()
+		if err != nil {
+			return nil, err
+		}
+		asked, err := m.Questions(coaz.Operation{Method: op.Method, Params: all, Token: op.Principal.Claims})
+		return asWritten(asked), err
+	}
+	requests, err := a.defaults(op, params)
+	if err != nil {
+		return nil, err
+	}
+	for n := range requests {
+		if op.Method == toolsCall {
+			all, err := params.whole()
+			if err != nil {
+				return nil, err
+			}
+			arguments, given := all.Lookup("arguments")
+			if given && arguments.Kind() != evaluation.Map {
+				return nil, wrong("/params/arguments", "not an object")
+			}
+			if given {
+				requests[n].Context = requests[n].Context.With("arguments", arguments)
+			}
+		}
+		if op.Principal.Person != "" {
+			person, err := evaluation.Text(op.Principal.Person)
+			if err != nil {
+				return nil, err
+			}
+			requests[n].Context = requests[n].Context.With("person", person)
+		}
+	}
+	return []question{{whole: op.Method == toolsCall, requests: requests}}, nil
+}

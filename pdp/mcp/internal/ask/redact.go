@@ -1,0 +1,204 @@
+package ask
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// redactable reports whether the results of a method have data of which parts can be taken out.
+func redactable(method string) bool {
+	return method == toolsCall || method == resourcesRead || method == promptsGet
+}
+
+// pointer is a JSON Pointer. The token * stands for each member or element.
+type pointer []string
+
+const mostFields = 256
+
+// fieldsOf are the fields of an obligation redact.
+func fieldsOf(o evaluation.Obligation) (fields []pointer, err error) {
+	list, _ := o.Properties.Get("fields")
+	if list.Kind() != evaluation.Array || list.Len() == 0 || list.Len() > mostFields {
+		return nil, errors.New("redact does not say which fields")
+	}
+	for _, v := range list.Elements {
+		if !strings.HasPrefix(v.Text(), "/") {
+			return nil, errors.New("a field of redact is not a JSON Pointer into the result")
+		}
+		fields = append(fields, evaluation.Tokens(v.Text()))
+	}
+	return fields, nil
+}
+
+const (
+	withheldText = "[withheld: this part of the result cannot be shown]"
+	failedText   = "the request failed; what the server says of it is withheld"
+)
+
+// redactResponse is a response without fields. It is not ok if they cannot be taken out of it.
+//
+// Fields are pointers into structuredContent, and into each text that is a JSON object or array. What was there is masked
+// wherever else it occurs. Text of another form is withheld by itself, and so are blocks that are not text. Members that we
+// do not know, and _meta, do not leave.
+func redactResponse(method string, m rpc.Message, fields []pointer) (rpc.Message, bool) {
+	if m.Error != nil {
+		return rpc.Failure(m.ID, rpc.Error{Code: codeOf(m.Error), Message: failedText}), true
+	}
+	result, err := rpc.ParseObject(m.Result)
+	if err != nil {
+		return m, false
+	}
+	if kind := result.Get("resultType"); kind != nil && result.GetString("resultType") != "complete" {
+		return m, false // it is not final, and asks for something in words
+	}
+	r := &redactor{fields: fields}
+	// Once to know all that was there, and once more to mask it.
+	for range 2 {
+		var ok bool
+		if m.Result, ok = r.result(method, result); !ok || r.removed.tooMany {
+			return m, false
+		}
+	}
+	return m, true
+}
+
+// codeOf is the code of an error, if it is one that a code can be.
+func codeOf(text jsontext.Value) int {
+	e, err := rpc.ParseObject(text)
+	if err != nil {
+		return rpc.InternalError
+	}
+	code, err := strconv.ParseInt(string(e.Get("code")), 10, 32)
+	if err != nil {
+		return rpc.InternalError
+	}
+	return int(code)
+}
+
+// redactor takes fields out of one response, and remembers what was there.
+type redactor struct {
+	fields  []pointer
+	removed secrets
+}
+
+func (r *redactor) result(method string, result rpc.Object) (jsontext.Value, bool) {
+	var out rpc.Object
+	for name, v := range result.Members {
+		kept, keep, ok := r.member(method, name, v)
+		if !ok {
+			return nil, false
+		}
+		if keep {
+			out = out.With(name, kept)
+		}
+	}
+	return out.Value(), true
+}
+
+// member is what becomes of a member of a result.
+func (r *redactor) member(method, name string, v jsontext.Value) (kept jsontext.Value, keep, ok bool) {
+	switch {
+	case name == "resultType", name == "isError" && (v.Kind() == 't' || v.Kind() == 'f'),
+		name == "ttlMs" && v.Kind() == '0', name == "cacheScope" && (string(v) == `"private"` || string(v) == `"public"`):
+		return v, true, true
+	case name == "structuredContent" && method == toolsCall:
+		kept, ok = r.structured(v)
+		return kept, ok, ok
+	case name == "content" && method == toolsCall:
+		kept, ok = each(v, r.block)
+		return kept, ok, ok
+	case name == "contents" && method == resourcesRead:
+		kept, ok = each(v, r.contents)
+		return kept, ok, ok
+	case name == "messages" && method == promptsGet:
+		kept, ok = each(v, r.message)
+		return kept, ok, ok
+	}
+	return nil, false, true
+}
+
+// structured is an object or array without the fields.
+func (r *redactor) structured(v jsontext.Value) (jsontext.Value, bool) {
+	n, ok := parseNode(v)
+	if !ok || n.kind != '{' && n.kind != '[' {
+		return nil, false
+	}
+	for _, field := range r.fields {
+		n.remove(field, &r.removed)
+	}
+	r.removed.mask(n)
+	return n.value(), true
+}
+
+// text is a text without the fields, or one that says that it was withheld.
+func (r *redactor) text(v jsontext.Value) jsontext.Value {
+	s, err := jsontext.AppendUnquote(nil, v)
+	if err != nil || v.Kind() != '"' {
+		return rpc.String(withheldText)
+	}
+	kept, ok := r.structured(s)
+	if !ok {
+		return rpc.String(withheldText)
+	}
+	return rpc.String(string(kept))
+}
+
+func textBlock(text jsontext.Value) jsontext.Value {
+	return rpc.Object{}.With("type", rpc.String("text")).With("text", text).Value()
+}
+
+func (r *redactor) block(v jsontext.Value) jsontext.Value {
+	o, err := rpc.ParseObject(v)
+	if err != nil || o.GetString("type") != "text" {
+		return textBlock(rpc.String(withheldText))
+	}
+	return textBlock(r.text(o.Get("text")))
+}
+
+// contents is a part of a resource that was read.
+func (r *redactor) contents(v jsontext.Value) jsontext.Value {
+	o, err := rpc.ParseObject(v)
+	if err != nil {
+		o = rpc.Object{}
+	}
+	out := rpc.Object{}.With("uri", rpc.String(r.removed.in(o.GetString("uri"))))
+	if mime := o.GetString("mimeType"); mime != "" {
+		out = out.With("mimeType", rpc.String(r.removed.in(mime)))
+	}
+	return out.With("text", r.text(o.Get("text"))).Value()
+}
+
+// message is a part of a prompt.
+func (r *redactor) message(v jsontext.Value) jsontext.Value {
+	o, err := rpc.ParseObject(v)
+	if err != nil {
+		o = rpc.Object{}
+	}
+	role := "user"
+	if o.GetString("role") == "assistant" {
+		role = "assistant"
+	}
+	return rpc.Object{}.With("role", rpc.String(role)).With("content", r.block(o.Get("content"))).Value()
+}
+
+// each changes each element of an array.
+func each(v jsontext.Value, change func(jsontext.Value) jsontext.Value) (jsontext.Value, bool) {
+	n, ok := parseNode(v)
+	if !ok || n.kind != '[' {
+		return nil, false
+	}
+	out := []byte{'['}
+	for i, e := range n.kids {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, change(e.value())...)
+	}
+	return append(out, ']'), true
+}

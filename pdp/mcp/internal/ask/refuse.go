@@ -1,0 +1,211 @@
+package ask
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/coaz"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// Refusal is why a request does not go on, as the client is told.
+type Refusal struct {
+	Kind Kind
+	// Status is that of the HTTP response: 200 unless the configuration or the era has another.
+	Status  int
+	Code    int
+	Message string
+	Data    jsontext.Value
+	// Why is for the operator's log.
+	Why string
+}
+
+// Failure is the response to the request.
+func (r *Refusal) Failure(id rpc.ID) rpc.Message {
+	return rpc.Failure(id, rpc.Error{Code: r.Code, Message: r.Message, Data: r.Data})
+}
+
+// Kind is what kind of refusal it is, for who counts them.
+type Kind string
+
+// The kinds.
+const (
+	Denied      Kind = "denied"
+	Unmapped    Kind = "mapping_error" // nothing could be asked
+	Unavailable Kind = "authorization_unavailable"
+	Withheld    Kind = "withheld"
+	Unknown     Kind = "unknown" // no such method, or tool
+	Limited     Kind = "rate_limited"
+)
+
+// What a client can do about a refusal. There is nothing else that it is told to do.
+const (
+	askForApproval = "ask for approval"
+	retryAfter     = "retry after"
+)
+
+const (
+	blocked    = "tool_call_blocked" // data.type of each refusal of a call
+	authDenied = -32002              // of a call that is denied for good, in the words of MCPX
+	mostReason = 512
+	again      = 5 * time.Second // after which a PDP that does not say when may be asked again
+)
+
+// data are what the error of a refusal says besides.
+type data struct {
+	Type       string         `json:"type"`
+	Reason     string         `json:"reason,omitzero"`
+	Suggestion string         `json:"suggestion,omitzero"`
+	RetryAfter int            `json:"retry_after,omitzero"`
+	Request    *authorization `json:"authorizationRequest,omitzero"`
+}
+
+// authorization is a request for approval that nobody has filed: it has no id, and does not expire.
+type authorization struct {
+	Tool      string         `json:"tool"`
+	Arguments jsontext.Value `json:"arguments"`
+	Requester string         `json:"requester"`
+	Reason    string         `json:"reason"`
+}
+
+// refuser writes the refusals of one operation.
+type refuser struct {
+	errors  Errors
+	status  int
+	call    bool
+	era     era.Era
+	dialect coaz.Dialect
+}
+
+func (a *Asker) refuser(op *Operation) refuser {
+	w := refuser{errors: a.o.Errors, status: a.o.DenyStatus, call: op.Method == toolsCall, era: op.Era}
+	if op.Tool != nil && op.Tool.declared != nil {
+		w.dialect = op.Tool.declared.Dialect()
+	}
+	if w.errors == ErrorsSEP {
+		w.dialect = coaz.SEP
+	}
+	return w
+}
+
+func (w refuser) refuse(kind Kind, code int, message string, d data, why string) *Refusal {
+	if d.Type == "" {
+		d.Type = string(kind)
+		if w.call {
+			d.Type = blocked
+		} else if kind == Denied {
+			d.Type = "authorization_denied"
+		}
+	}
+	text, err := json.Marshal(d)
+	if err != nil {
+		text = nil // arguments that are no JSON: there are none such
+	}
+	return &Refusal{Kind: kind, Status: http.StatusOK, Code: code, Message: message, Data: text, Why: why}
+}
+
+// unmapped is that no question could be made. What is wrong is told, and no value.
+func (w refuser) unmapped(err error) *Refusal {
+	text := err.Error()
+	if e := (*coaz.Error)(nil); !errors.As(err, &e) {
+		text = "COAZ mapping error: " + text
+	}
+	text = line(text, mostReason)
+	return w.refuse(Unmapped, coaz.MappingError.Code(w.dialect), text, data{}, text)
+}
+
+// denial is the PDP's no, or ours where nobody is asked.
+func (w refuser) denial(reason, why string) *Refusal {
+	code, message := coaz.Denied.Code(w.dialect), "Access denied"
+	if w.errors == ErrorsMCPX && w.era == era.Legacy && w.call && w.dialect != coaz.SEP {
+		code, message = authDenied, "Authorization denied"
+	}
+	reason = line(reason, mostReason)
+	if reason != "" {
+		message += ": " + reason
+	}
+	r := w.refuse(Denied, code, message, data{Reason: reason}, why)
+	r.Status = w.status
+	return r
+}
+
+// approval is the PDP's no to a call that people could approve.
+func (w refuser) approval(wanted authorization, why string) *Refusal {
+	wanted.Reason = cmp.Or(line(wanted.Reason, mostReason), "a person must approve this call")
+	d := data{Reason: wanted.Reason, Suggestion: askForApproval, Request: &wanted}
+	r := w.refuse(Denied, coaz.Denied.Code(w.dialect), "Authorization required", d, why)
+	r.Status = w.status
+	return r
+}
+
+func (w refuser) unavailable(after time.Duration, why string) *Refusal {
+	d := data{RetryAfter: seconds(cmp.Or(after, again)), Suggestion: retryAfter}
+	return w.refuse(Unavailable, coaz.Unreachable.Code(w.dialect), "authorization service unavailable", d, why)
+}
+
+func (w refuser) withheld(why string) *Refusal {
+	return w.refuse(Withheld, coaz.Unreachable.Code(w.dialect), "the result is withheld", data{Type: string(Withheld)}, why)
+}
+
+// unknownMethod is not 404 in the legacy era: that would tell a client that its session is over.
+func (w refuser) unknownMethod() *Refusal {
+	r := w.refuse(Unknown, rpc.MethodNotFound, "unknown method", data{Type: "unknown_method"}, "there is no such method")
+	if w.era == era.Modern {
+		r.Status = http.StatusNotFound
+	}
+	return r
+}
+
+// UnknownTool refuses a call of a tool that does not exist. One that is hidden, or does not compile, is refused in the same
+// way: nobody can tell them apart.
+func UnknownTool() *Refusal {
+	return refuser{call: true}.refuse(Unknown, rpc.InvalidParams, "unknown tool", data{}, "there is no such tool")
+}
+
+// RateLimited refuses a request that comes too soon, before anybody is asked about it.
+func (a *Asker) RateLimited(op Operation, after time.Duration) *Refusal {
+	w := a.refuser(&op)
+	d := data{Type: string(Limited), Suggestion: retryAfter, RetryAfter: seconds(after)}
+	return w.refuse(Limited, coaz.Denied.Code(w.dialect), "too many requests", d, "the client exceeds its rate")
+}
+
+// seconds are those after which one may ask again: whole ones, and at least one.
+func seconds(d time.Duration) int { return max(1, int((d+time.Second-1)/time.Second)) }
+
+// failure is why the PDP's answer is no permit, if it is not that the PDP denies.
+func (w refuser) failure(err error) *Refusal {
+	var e *authzenclient.Error
+	switch {
+	case !errors.As(err, &e), e.Kind == authzenclient.Obligated:
+		return nil
+	case aboutQuestion(e):
+		return w.refuse(Unmapped, coaz.MappingError.Code(w.dialect), "COAZ mapping error: the authorization service does not take the question", data{}, e.Error())
+	}
+	return w.unavailable(e.RetryAfter, e.Error())
+}
+
+// aboutQuestion reports whether the PDP finds fault with what it is asked.
+func aboutQuestion(e *authzenclient.Error) bool {
+	of := e.Kind == authzenclient.Refused || e.Kind == authzenclient.BadItem
+	return of && slices.Contains([]int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}, e.Status)
+}
+
+// line is somebody's text as one line of bounded length.
+func line(s string, most int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}

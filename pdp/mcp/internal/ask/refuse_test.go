@@ -1,0 +1,378 @@
+package ask_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+const plainTool = `{"name":"a","inputSchema":{}}`
+
+// The codes of denials, by configuration, dialect of the tool and era of the client.
+func TestCodes(t *testing.T) {
+	nothing := map[string]string{"a.cedar": `permit(principal == user::"nobody", action, resource);`}
+	for _, test := range []struct {
+		errors ask.Errors
+		tool   string
+		era    era.Era
+		call   int // the code of a call's denial
+		read   int // and of that of another method
+	}{
+		{"", plainTool, era.Legacy, -32001, -32001},
+		{ask.ErrorsCOAZ, plainTool, era.Modern, -32001, -32001},
+		{ask.ErrorsCOAZ, sepTool, era.Modern, -32401, -32001},
+		{ask.ErrorsSEP, plainTool, era.Legacy, -32401, -32401},
+		{ask.ErrorsMCPX, plainTool, era.Legacy, -32002, -32001},
+		{ask.ErrorsMCPX, plainTool, era.Modern, -32001, -32001},
+		{ask.ErrorsMCPX, sepTool, era.Legacy, -32401, -32001},
+	} {
+		for _, status := range []int{0, 403} {
+			s := open(t, nothing, func(o *ask.Options) { o.Errors, o.DenyStatus = test.errors, status })
+			op := s.call(alice(t), s.tool(test.tool, nil), `{"id":"1","case":"c"}`)
+			op.Era = test.era
+			got, call := s.outcome(op)
+			read, refused := s.outcome(ask.Operation{Principal: alice(t), Method: "resources/read", Params: jsontext.Value(`{"uri":"x"}`), Era: test.era})
+			if call.Code != test.call || refused.Code != test.read || call.Kind != ask.Denied {
+				t.Errorf("%+v: %s, %s", test, got, read)
+			}
+			if want := max(status, 200); call.Status != want || refused.Status != want {
+				t.Errorf("status %d and %d, want %d", call.Status, refused.Status, want)
+			}
+			if !strings.Contains(got, `"type":"tool_call_blocked"`) || !strings.Contains(read, `"type":"authorization_denied"`) {
+				t.Errorf("%s, %s", got, read)
+			}
+		}
+	}
+}
+
+// What becomes of each method before anybody is asked.
+func TestMethods(t *testing.T) {
+	s := open(t, anything)
+	strict := &stage{t: t, pdp: s.pdp}
+	strict.before(s.pdp.URL, func(o *ask.Options) { o.Strict = true })
+	for _, test := range []struct {
+		s      *stage
+		method string
+		era    era.Era
+		code   int
+		status int
+	}{
+		{s, "ping", era.Legacy, 0, 0},
+		{s, "ping", era.Modern, -32601, 404},
+		{s, "acme/own", era.Legacy, -32601, 200},
+		{s, "acme/own", era.Modern, -32601, 404},
+		{s, "initialize", era.Modern, -32601, 404},
+		{s, "server/discover", era.Legacy, -32601, 200},
+		{s, "subscriptions/listen", era.Legacy, -32601, 200},
+		{s, "logging/setLevel", era.Modern, -32601, 404},
+		{s, "notifications/initialized", era.Legacy, -32601, 200},
+		{s, "", era.Legacy, -32601, 200},
+		{s, "tools/call jira-server-1:a", era.Legacy, -32601, 200},
+		{s, "tasks/get", era.Legacy, -32001, 200},
+		{s, "tasks/update", era.Modern, -32001, 200},
+		{s, "tasks/list", era.Legacy, -32001, 200},
+		{s, "resources/templates/list", era.Legacy, 0, 0},
+		{strict, "resources/templates/list", era.Legacy, -32001, 200},
+		{strict, "server/discover", era.Modern, -32001, 200},
+		{strict, "subscriptions/listen", era.Modern, -32001, 200},
+		{strict, "prompts/list", era.Modern, 0, 0},
+	} {
+		got, refusal := test.s.outcome(ask.Operation{Principal: alice(t), Method: test.method, Era: test.era})
+		asked := len(test.s.taken()) > 0
+		if refusal == nil && test.code != 0 || refusal != nil && (refusal.Code != test.code || refusal.Status != test.status) {
+			t.Errorf("%s, %s: %s", test.method, test.era, got)
+		}
+		if asked != (test.code == 0 && test.method != "ping") {
+			t.Errorf("%s, %s: asked %v", test.method, test.era, asked)
+		}
+	}
+}
+
+// Requests about which nothing can be asked: the place is named, no value is, and the PDP hears nothing.
+func TestUnmapped(t *testing.T) {
+	s := open(t, anything)
+	tool := s.tool(plainTool, nil)
+	const secret = "hunter2"
+	call := func(arguments string, more ...string) ask.Operation {
+		return s.call(alice(t), tool, arguments, more...)
+	}
+	meta := func(members string) ask.Operation { return call(`{}`, `,"_meta":{`+members+`}`) }
+	with := func(change func(*identity.Principal)) ask.Operation {
+		p := alice(t)
+		change(p)
+		return s.call(p, tool, `{}`)
+	}
+	deep := strings.Repeat(`{"a":`, 20) + `"` + secret + `"` + strings.Repeat(`}`, 20)
+	var members strings.Builder
+	for n := range 18_000 {
+		fmt.Fprintf(&members, `"m%d":%d,`, n, n)
+	}
+	nested := func(depth int) string { return strings.Repeat(`{"a":`, depth) + `"x"` + strings.Repeat(`}`, depth) }
+	of := func(bytes int) string { return `{"a":"` + strings.Repeat("x", bytes-8) + `"}` }
+	const most = 1<<20 - 64<<10
+	for name, test := range map[string]struct {
+		op   ask.Operation
+		want string
+	}{
+		"no object":        {call(`"` + secret + `"`), "/params/arguments"},
+		"null":             {call(`null`), "/params/arguments"},
+		"too deep":         {call(deep), "/params/arguments/a/a/a/a/a"},
+		"too large":        {call(`{"a":"` + strings.Repeat(secret, 150_000) + `"}`), "bytes"},
+		"too many values":  {call(`{` + members.String() + `"z":1}`), "values"},
+		"one too deep":     {call(nested(15)), "/params/arguments/a/a/a"},
+		"a bit too large":  {call(of(most)), "bytes"},
+		"a long array":     {call(`{"a":[` + strings.Repeat("1,", 4096) + `1]}`), "/params/arguments/a"},
+		"reserved":         {call(`{"a":{"__entity":{"type":"user","id":"` + secret + `"}}}`), "/params/arguments/a/__entity"},
+		"a task":           {call(`{}`, `,"task":{}`), "task"},
+		"purpose":          {meta(`"io.policy-service/purpose":["` + secret + `"]`), "/params/_meta/io.policy-service~1purpose"},
+		"context":          {meta(`"io.policy-service/context":"` + secret + `"`), "/params/_meta/io.policy-service~1context"},
+		"context, deep":    {meta(`"io.policy-service/context":{"x":` + deep + `}`), "/params/_meta/io.policy-service~1context/x/a"},
+		"_meta":            {call(`{}`, `,"_meta":7`), "/params/_meta"},
+		"nobody":           {with(func(p *identity.Principal) { p.User, p.Agent = identity.Entity{}, identity.Entity{} }), "nobody"},
+		"act":              {with(func(p *identity.Principal) { p.Claims = parsed(t, `{"sub":"alice","act":"`+secret+`"}`) }), "act"},
+		"act without sub":  {with(func(p *identity.Principal) { p.Claims = parsed(t, `{"sub":"alice","act":{"act":{"sub":"x"}}}`) }), "act"},
+		"endless act":      {with(func(p *identity.Principal) { p.Claims = acting(t, 9) }), "act"},
+		"listen":           {request(alice(t), "subscriptions/listen", `{"notifications":7}`), "/params/notifications"},
+		"subscriptions":    {request(alice(t), "subscriptions/listen", `{"notifications":{"resourceSubscriptions":{}}}`), "resourceSubscriptions"},
+		"no URI":           {request(alice(t), "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["a",""]}}`), "/1"},
+		"65 of them":       {request(alice(t), "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["a"`+strings.Repeat(`,"a"`, 64)+`]}}`), "64"},
+		"read of nothing":  {request(alice(t), "resources/read", `{}`), "/evaluation/resource/id"},
+		"read of a number": {request(alice(t), "resources/read", `{"uri":7}`), "/evaluation/resource/id"},
+		"said twice":       {request(alice(t), "logging/setLevel", `{"level":"debug","_meta":{"io.policy-service/context":{"level":"x"}}}`), "level"},
+		"another audience": {request(&identity.Principal{User: identity.Entity{Type: "user", ID: "a"}, Claims: parsed(t, `{"sub":"a","aud":"https://other"}`)}, "tools/list", ``), "audience"},
+	} {
+		got, refusal := s.outcome(test.op)
+		if refusal == nil || refusal.Code != -32602 || !strings.Contains(got, test.want) || strings.Contains(got, secret) || len(got) > 1000 || refusal.Kind != ask.Unmapped || refusal.Status != 200 {
+			t.Errorf("%s: %.500s", name, got)
+		}
+		if bodies := s.taken(); len(bodies) > 0 {
+			t.Errorf("%s: asked %.500q", name, bodies)
+		}
+	}
+	// Just within the bounds the PDP takes what we ask.
+	for name, arguments := range map[string]string{
+		"as deep as can be":  nested(14),
+		"as large as can be": of(most - 200),
+	} {
+		if got, _ := s.outcome(call(arguments)); got != "permit" {
+			t.Errorf("%s: %.300s", name, got)
+		}
+	}
+}
+
+func acting(t *testing.T, depth int) evaluation.Object {
+	text := `{"sub":"alice"`
+	for n := range depth {
+		text += `,"act":{"sub":"x` + strconv.Itoa(n) + `"`
+	}
+	return parsed(t, text+strings.Repeat(`}`, depth)+`}`)
+}
+
+// Names that there are none of are refused alike, whatever the reason, and nothing is asked.
+func TestUnknownTool(t *testing.T) {
+	s := open(t, anything)
+	tool := s.tool(plainTool, nil)
+	want := string(ask.UnknownTool().Failure(rpc.IntID(1)).Error)
+	for name, op := range map[string]ask.Operation{
+		"no tool":     {Principal: alice(t), Method: "tools/call", Params: jsontext.Value(`{"name":"a"}`)},
+		"another one": {Principal: alice(t), Method: "tools/call", Params: jsontext.Value(`{"name":"other"}`), Tool: tool},
+		"its own":     {Principal: alice(t), Method: "tools/call", Params: jsontext.Value(`{"name":"a"}`), Tool: tool}, // and not the one shown
+		"no name":     {Principal: alice(t), Method: "tools/call", Tool: tool},
+		"a number":    {Principal: alice(t), Method: "tools/call", Params: jsontext.Value(`{"name":7}`), Tool: tool},
+	} {
+		if got, _ := s.outcome(op); got != want || len(s.taken()) > 0 {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if !strings.Contains(want, `"code":-32602,"message":"unknown tool"`) {
+		t.Error(want)
+	}
+}
+
+// A call that people would have to approve is refused, with what they would be asked.
+func TestApprovalRequired(t *testing.T) {
+	s := open(t, map[string]string{"a.cedar": `@id("ask") @obligation("approval_required") permit(principal, action, resource == tool::"jira-server-1:a");
+		@id("said") @reason_user("x") forbid(principal == user::"mallory", action, resource);`})
+	strict := open(t, map[string]string{"bundle.yaml": "allow_trivial: true\n", "a.cedar": `@id("ask") @obligation("approval_required") permit(principal, action, resource);`}, func(o *ask.Options) { o.Ask, o.Strict = ask.COAZ, true })
+	tool := s.tool(plainTool, nil)
+	for _, mode := range []ask.Errors{ask.ErrorsCOAZ, ask.ErrorsMCPX} {
+		s.before(s.pdp.URL, func(o *ask.Options) { o.Errors = mode })
+		got, refusal := s.outcome(s.call(alice(t), tool, `{"target": "production","n":null}`))
+		want := `{"code":-32001,"message":"Authorization required","data":{"type":"tool_call_blocked","reason":"a person must approve this call","suggestion":"ask for approval",` +
+			`"authorizationRequest":{"tool":"shown__a","arguments":{"target":"production","n":null},"requester":"orchestrator","reason":"a person must approve this call"}}}`
+		if got != want || refusal.Status != 200 {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	got, _ := s.outcome(s.call(himself(t, "bob"), tool, ``))
+	if !strings.Contains(got, `"arguments":{},"requester":"bob"`) {
+		t.Error(got)
+	}
+	for context, asks := range map[string]bool{`{"arguments":"$params.arguments"}`: true, `{"arguments":{"a":1}}`: false, `{"more":"$params.arguments"}`: false, `{}`: false} {
+		s.before(s.pdp.URL, func(o *ask.Options) {
+			o.Mappings = mapped(t, map[string]string{"tools/call": `{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"x"},"resource":{"type":"tool","id":"jira-server-1:a"},"context":` + context + `}}`})
+		})
+		got, refusal := s.outcome(s.call(alice(t), s.tool(plainTool, nil), `{"a":2,"b":null}`))
+		if refusal == nil || refusal.Code != -32001 || strings.Contains(got, `"requester":"alice"`) != asks {
+			t.Errorf("a mapping with %s: %s", context, got)
+		}
+	}
+	// By the letter of the binding the arguments are not in the question, and an approval would be for any.
+	if got, _ := strict.outcome(strict.call(alice(t), tool, `{}`)); strings.Contains(got, "authorizationRequest") || !strings.Contains(got, "-32001") {
+		t.Error(got)
+	}
+}
+
+// One forbid on a person stops every method, by whatever agent.
+func TestForbiddenPerson(t *testing.T) {
+	s := open(t, map[string]string{"bundle.yaml": "allow_trivial: true\n", "a.cedar": `permit(principal, action, resource);
+		@id("a") forbid(principal == user::"alice", action, resource);
+		@id("b") forbid(principal, action, resource) when { context has on_behalf_of && context.on_behalf_of.contains({"type": "user", "id": "alice"}) };`})
+	for _, test := range []struct {
+		p    *identity.Principal
+		want string
+	}{{alice(t), "-32001"}, {himself(t, "alice"), "-32001"}, {himself(t, "bob"), "permit"}} {
+		for _, q := range questions {
+			op := request(test.p, q.method, q.params)
+			if q.method == "tools/call" {
+				op = s.call(test.p, s.tool(plainTool, nil), `{}`)
+			}
+			if got, _ := s.outcome(op); !strings.Contains(got, test.want) {
+				t.Errorf("%s: %s", q.method, got)
+			}
+		}
+		for _, method := range []string{"tools/list", "prompts/list", "resources/list"} {
+			keep, refusal := s.Filter(t.Context(), request(test.p, method, ``), []ask.Item{{Tool: s.tool(plainTool, nil), ID: "x"}})
+			if refusal != nil || keep[0] != (test.want == "permit") {
+				t.Errorf("%s: %v, %v", method, keep, refusal)
+			}
+		}
+	}
+}
+
+// Nobody else's tenant answers, and without a principal nobody is asked.
+func TestTenant(t *testing.T) {
+	s := open(t, anything)
+	stray := alice(t)
+	stray.Tenant = "acme"
+	for _, p := range []*identity.Principal{stray, nil} {
+		got, refusal := s.outcome(ask.Operation{Principal: p, Method: "tools/list"})
+		if refusal == nil || refusal.Code != -32603 || len(s.taken()) > 0 {
+			t.Error(got)
+		}
+		if keep, refusal := s.Filter(t.Context(), ask.Operation{Principal: p, Method: "tools/list"}, nil); keep != nil || refusal == nil {
+			t.Errorf("%v, %v", keep, refusal)
+		}
+	}
+	if _, err := ask.New(ask.Options{PDP: map[string]*authzenclient.Client{}, Resource: resource}); err == nil {
+		t.Error("no PDP is enough")
+	}
+}
+
+// Whatever a PDP says but a clear yes permits nothing, and shows nothing.
+func TestLies(t *testing.T) {
+	says := func(status int, body string, headers ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			for n := 0; n+1 < len(headers); n += 2 {
+				w.Header().Set(headers[n], headers[n+1])
+			}
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	const yes = `{"decision":true}`
+	lies := map[string]struct {
+		pdp  http.HandlerFunc
+		code int
+	}{
+		"hangs up": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, -32603},
+		"no":       {says(200, `{"decision":false,"context":{"reason":"hunter2","reason_admin":"hunter2","error_detail":"hunter2"}}`), -32001},
+		"obliges":  {says(200, `{"decision":true,"context":{"obligations":[{"id":"a","type":"log"}]}}`), -32001},
+		"redact?":  {says(200, `{"decision":true,"context":{"obligations":[{"id":"a","type":"redact","properties":{"fields":["ssn"]}}]}}`), -32001},
+	}
+	for _, body := range []string{``, ` `, `null`, `true`, `"true"`, `1`, `[` + yes + `]`, `{}`, `{"decision":"true"}`, `{"decision":1}`, `{"decision":null}`, `{"Decision":true}`, `{"decision ":true}`,
+		`{"allow":true}`, `{"decision":false,"decision":true}`, `{"decision":true,"decision":false}`, yes + yes, yes + "x", `{"decision":true,}`, `{"decision":true`, "\xef\xbb\xbf" + yes, yes + "\x00",
+		`{"decision":true,"x":"\ud800"}`, "{\"decision\":true,\"x\":\"\xff\"}", `{"decision":true,"x":{"a":1,"a":2}}`, `{"decision":true,"context":[]}`, `{"decision":true,"context":{"error":{"status":500,"message":"hunter2"}}}`,
+		`{"decision":true,"context":{"obligations":7}}`, `{"decision":true,"context":{"obligations":[null]}}`, `{"decision":true,"error":"hunter2"}`, `{"data":` + yes + `}`, `{"evaluations":[` + yes + `]}`,
+		yes + strings.Repeat(" ", 4<<20)} {
+		lies["body "+body[:min(len(body), 60)]] = struct {
+			pdp  http.HandlerFunc
+			code int
+		}{says(200, body), -32603}
+	}
+	for status, code := range map[int]int{201: -32603, 204: -32603, 301: -32603, 307: -32603, 400: -32602, 401: -32603, 403: -32603, 404: -32603, 409: -32603, 413: -32602, 422: -32602, 429: -32603, 500: -32603, 503: -32603} {
+		lies[fmt.Sprint(status)] = struct {
+			pdp  http.HandlerFunc
+			code int
+		}{says(status, yes, "Location", "/", "Retry-After", "7"), code}
+	}
+	for _, kind := range []string{"text/html", "text/plain", "application/problem+json", "Application/jsonx"} {
+		lies[kind] = struct {
+			pdp  http.HandlerFunc
+			code int
+		}{says(200, yes, "Content-Type", kind), -32603}
+	}
+	if len(lies) < 50 {
+		t.Fatalf("%d lies", len(lies))
+	}
+	for name, lie := range lies {
+		t.Run(name, func(t *testing.T) {
+			s := stub(t, lie.pdp)
+			got, refusal := s.outcome(s.call(alice(t), s.tool(plainTool, nil), `{}`))
+			if refusal == nil || !strings.HasPrefix(name, "body {\"evaluations") && refusal.Code != lie.code || strings.Contains(got, "hunter2") {
+				t.Errorf("got %s, want %d", got, lie.code)
+			}
+			if refusal != nil && refusal.Code == -32603 && (!strings.Contains(got, `"message":"authorization service unavailable"`) || !strings.Contains(got, `"retry_after":`)) {
+				t.Errorf("%s", got)
+			}
+			if name == "429" && !strings.Contains(got, `"retry_after":7`) {
+				t.Errorf("%s", got)
+			}
+			got, refusal = s.outcome(s.call(alice(t), s.tool(declares("a", `{"evaluation":{"action":{"name":"x"},"resource":{"type":"x","id":"1"}}}`), nil), `{}`))
+			if refusal == nil || strings.Contains(got, "hunter2") {
+				t.Errorf("with a declared mapping: %s", got)
+			}
+			items := []ask.Item{{Tool: s.tool(plainTool, nil)}, {Tool: s.tool(sepTool, nil)}}
+			keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), items)
+			if refusal == nil || keep != nil {
+				t.Errorf("a list is %v", keep)
+			}
+		})
+	}
+}
+
+// Items that the PDP answers oddly, in a list that is one otherwise.
+func TestListLies(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"evaluations":[{"decision":true},{"decision":false}]}`:                                                  "[true false]",
+		`{"evaluations":[{"decision":true},{"decision":false,"context":{"error":{"status":400,"message":"m"}}}]}`: "[true false]",
+		`{"evaluations":[{"decision":true},{"decision":true,"context":{"obligations":[{"id":"a","type":"x"}]}}]}`: "",
+		`{"evaluations":[{"decision":true},{"decision":"true"}]}`:                                                 "",
+		`{"evaluations":[{"decision":true}]}`:                                                                     "",
+		`{"evaluations":[{"decision":true},{"decision":true},{"decision":true}]}`:                                 "",
+		`{"decision":true}`: "",
+	} {
+		s := stub(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, body)
+		})
+		items := []ask.Item{{Tool: s.tool(plainTool, nil)}, {Tool: s.tool(sepTool, nil)}}
+		keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), items)
+		if got := fmt.Sprint(keep); want != "" && got != want || (refusal != nil) != (want == "") {
+			t.Errorf("%s: %v, %+v", body, keep, refusal)
+		}
+	}
+}

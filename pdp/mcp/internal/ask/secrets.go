@@ -1,0 +1,119 @@
+package ask
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// secrets are the values that were taken out of a result. They are masked wherever else they occur in it, also as a part of
+// a text.
+type secrets struct {
+	texts    map[string]bool
+	tooMany  bool
+	replacer *strings.Replacer
+}
+
+const (
+	leastSecret = 4 // bytes; nobody could tell where a shorter value comes from
+	mostSecrets = 10_000
+	mask        = "[redacted]"
+)
+
+// add remembers all strings and numbers of a value.
+func (s *secrets) add(n *node) {
+	for _, kid := range n.kids {
+		s.add(kid)
+	}
+	switch n.kind {
+	case '"':
+		text, err := jsontext.AppendUnquote(nil, n.text)
+		if err == nil {
+			s.text(string(text))
+		}
+	case '0':
+		s.text(string(n.text))
+		s.text(canonicalNumber(n.text))
+	}
+}
+
+func (s *secrets) text(text string) {
+	if len(text) < leastSecret {
+		return
+	}
+	if s.texts == nil {
+		s.texts = map[string]bool{}
+	}
+	s.texts[text] = true
+	quoted := rpc.String(text) // as it stands in a text that is JSON itself
+	s.texts[string(quoted[1:len(quoted)-1])] = true
+	s.tooMany = len(s.texts) > mostSecrets
+	s.replacer = nil
+}
+
+// in masks what of a text is secret.
+func (s *secrets) in(text string) string {
+	if len(s.texts) == 0 {
+		return text
+	}
+	if s.replacer == nil {
+		all := make([]string, 0, 2*len(s.texts))
+		for secret := range s.texts {
+			all = append(all, secret)
+		}
+		// The longest first, so that nothing is left of one that begins with another.
+		slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b)) })
+		pairs := make([]string, 0, 2*len(all))
+		for _, secret := range all {
+			pairs = append(pairs, secret, mask)
+		}
+		s.replacer = strings.NewReplacer(pairs...)
+	}
+	return s.replacer.Replace(text)
+}
+
+// mask masks what of a value is secret. A member with a secret in its name is dropped.
+func (s *secrets) mask(n *node) {
+	for i := 0; i < len(n.kids); i++ {
+		if n.kind == '{' && s.in(n.names[i]) != n.names[i] {
+			n.drop(i)
+			i--
+			continue
+		}
+		s.mask(n.kids[i])
+	}
+	switch n.kind {
+	case '"':
+		text, err := jsontext.AppendUnquote(nil, n.text)
+		if err != nil {
+			text = nil
+		}
+		if masked := s.in(string(text)); masked != string(text) || err != nil {
+			n.text = rpc.String(masked)
+		}
+	case '0':
+		literal, canonical := string(n.text), canonicalNumber(n.text)
+		if s.in(literal) != literal || s.in(canonical) != canonical {
+			n.kind, n.text = 'n', jsontext.Value("null")
+		}
+	}
+}
+
+// canonicalNumber is the one text that all ways of writing a number have; "" if nobody can say in reasonable time.
+func canonicalNumber(text jsontext.Value) string {
+	o, err := evaluation.ParseObject(append(append([]byte(`{"n":`), text...), '}'), evaluation.DefaultLimits())
+	if err != nil {
+		return ""
+	}
+	v, _ := o.Get("n")
+	canonical, ok := v.AppendCanonical(nil)
+	if !ok {
+		return ""
+	}
+	return string(canonical)
+}

@@ -1,0 +1,141 @@
+package ask
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/coaz"
+)
+
+// Tool is a tool of an upstream as a gateway lists it. [Asker.Tool] makes one.
+type Tool struct {
+	// Server and Name are the upstream's name and the tool's own; Shown is the name that clients use.
+	Server, Name, Shown string
+	// Definition is the whole definition as it came.
+	Definition jsontext.Value
+	// Labels are the operator's: the tool's, and those of its server.
+	Labels map[string]string
+	// Digest is base64url of the SHA-256 of the canonical definition.
+	Digest string
+
+	resource evaluation.Entity // as our own questions have it
+	declared *coaz.Mapping     // nil if the tool declares none, or it counts for nothing
+	operator *coaz.Mapping     // nil if there is none for it
+}
+
+// What a definition may be. The largest of it that is in each question is bounded apart: lists ask about many tools at once.
+var (
+	definitionLimits = evaluation.Limits{Body: 256 << 10, Depth: 64, Elements: 1 << 14, NestedElements: 1 << 14, ArrayDepth: 64, Values: 20_000}
+	hintLimits       = evaluation.Limits{Body: 8 << 10, Depth: 10, Elements: 128, NestedElements: 64, ArrayDepth: 2, Values: 256}
+)
+
+// Tool reads a definition, and compiles what mappings it declares: when tools are listed, and not when they are called. A
+// tool for which it gives an error can neither be listed nor called. Labels are the operator's for this tool.
+func (a *Asker) Tool(server, shown string, definition jsontext.Value, labels map[string]string) (*Tool, error) {
+	d, err := evaluation.ParseWithNulls(definition, definitionLimits)
+	if err != nil {
+		return nil, fmt.Errorf("the definition: %w", err)
+	}
+	name, _ := d.Get("name")
+	if name.Kind() != evaluation.String || name.Text() == "" {
+		return nil, errors.New("the definition has no name")
+	}
+	canonical, ok := d.Value().AppendCanonical(nil)
+	if !ok {
+		return nil, errors.New("the definition has a number that is too large to be compared")
+	}
+	sum := sha256.Sum256(canonical)
+	t := &Tool{
+		Server: server, Name: name.Text(), Shown: shown, Definition: bytes.Clone(definition),
+		Labels: map[string]string{}, Digest: base64.RawURLEncoding.EncodeToString(sum[:]),
+	}
+	maps.Copy(t.Labels, a.o.Labels[server])
+	maps.Copy(t.Labels, labels)
+	id := server + ":" + t.Name
+	if t.resource, err = t.entity(id, d); err != nil {
+		return nil, fmt.Errorf("what the definition says of the tool: %w", err)
+	}
+	t.operator = or(a.ofTools[id], a.operator[toolsCall])
+	if a.o.Declared == Ignore {
+		return t, nil
+	}
+	if t.declared, err = a.binding.Parse(a.readable(d)); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// readable is a definition without the mappings of dialects that are not read.
+func (a *Asker) readable(d evaluation.Object) evaluation.Object {
+	if !a.reads[coaz.SEP] {
+		d = d.Without(func(name string) bool { return name == "coaz" })
+	}
+	if schema, ok := d.Get("inputSchema"); ok && !a.reads[coaz.AuthZEN] {
+		d = d.With("inputSchema", schema.Object().Without(func(name string) bool { return name == "x-authzen-mapping" }).Value())
+	}
+	return d
+}
+
+// entity is the tool as our own questions have it.
+func (t *Tool) entity(id string, d evaluation.Object) (evaluation.Entity, error) {
+	properties := map[string]any{"digest": t.Digest}
+	if len(t.Labels) > 0 {
+		properties["labels"] = anyOf(t.Labels)
+	}
+	if annotations, _ := d.Get("annotations"); annotations.Kind() == evaluation.Map {
+		properties["annotations"] = annotations
+	}
+	if hint, ok := d.Get("authorization"); ok {
+		properties["approval_hint"] = hintOf(hint)
+	}
+	o, err := evaluation.NewObject(properties)
+	if err != nil {
+		return evaluation.Entity{}, err
+	}
+	text, err := o.MarshalJSON()
+	if err != nil {
+		return evaluation.Entity{}, err
+	}
+	if _, err := evaluation.ParseObject(text, hintLimits); err != nil {
+		return evaluation.Entity{}, err
+	}
+	return evaluation.Entity{Type: "tool", ID: id, Properties: o}, nil
+}
+
+// mostHint is how much of a server's own words is in a question.
+const mostHint = 500
+
+// hintOf is what a server says of whether its tool wants an approval, in a form that policies can rely on. It is untrusted
+// and can only ask for more: whatever is not understood reads as required.
+func hintOf(v evaluation.Value) map[string]any {
+	hint := map[string]any{"required": v.Kind() != evaluation.Map}
+	if required, ok := v.Object().Get("required"); ok && !(required.Kind() == evaluation.Bool && !required.True()) {
+		hint["required"] = true
+	}
+	if mode, ok := v.Object().Get("mode"); ok {
+		switch mode.Text() {
+		case "user_approval", "automatic", "delegated":
+			hint["mode"] = mode.Text()
+		default:
+			hint["required"] = true
+		}
+	}
+	if timeout, ok := v.Object().Get("timeout"); ok {
+		if n, whole := timeout.Scaled(0); whole && n > 0 {
+			hint["timeout"] = n
+		} else {
+			hint["required"] = true
+		}
+	}
+	if message, _ := v.Object().Get("message"); message.Kind() == evaluation.String {
+		hint["message"] = line(message.Text(), mostHint)
+	}
+	return hint
+}

@@ -1,0 +1,189 @@
+package gate
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// The front lets requests in, in the order of what is cheapest to find out: where they come from, what they are, whose
+// they are, whether they can be read. What it does not recognise it refuses.
+
+// Headers of MCP over HTTP.
+const (
+	sessionHeader = "Mcp-Session-Id"
+	versionHeader = "Mcp-Protocol-Version"
+)
+
+// serve is the MCP endpoint.
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if !g.o.Hosts.allow(r) {
+		g.refuse(w, http.StatusForbidden, rpc.ID{}, rpc.InvalidRequest, "this host or origin is not allowed here")
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		g.post(w, r)
+	case http.MethodGet:
+		g.get(w, r)
+	case http.MethodDelete:
+		g.delete(w, r)
+	default:
+		w.Header().Set("Allow", "POST, GET, DELETE")
+		g.refuse(w, http.StatusMethodNotAllowed, rpc.ID{}, rpc.InvalidRequest, "the endpoint takes POST, GET and DELETE")
+	}
+}
+
+// refuse answers a request that was not read as a message, or was none that may go on.
+func (g *Gateway) refuse(w http.ResponseWriter, status int, id rpc.ID, code int, detail string) {
+	writeJSON(w, status, rpc.Failure(id, rpc.Error{Code: code, Message: detail}))
+}
+
+func writeJSON(w http.ResponseWriter, status int, m rpc.Message) {
+	body := m.Append(nil)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// authenticate says for whom a request is, or refuses it.
+func (g *Gateway) authenticate(w http.ResponseWriter, r *http.Request) (*identity.Principal, bool) {
+	who, challenge := g.o.Identity.Authenticate(r)
+	if challenge == nil {
+		return who, true
+	}
+	if challenge.Header != "" {
+		w.Header().Set("WWW-Authenticate", challenge.Header)
+	}
+	g.refuse(w, challenge.Status, rpc.ID{}, rpc.InvalidRequest, challenge.Detail)
+	return nil, false
+}
+
+func (g *Gateway) post(w http.ResponseWriter, r *http.Request) {
+	takes := acceptOf(r.Header)
+	switch {
+	case !plainJSON(r.Header):
+		g.refuse(w, http.StatusUnsupportedMediaType, rpc.ID{}, rpc.InvalidRequest, "the message is not plain application/json in UTF-8, or a header comes twice")
+		return
+	case !takes.json || !takes.stream:
+		g.refuse(w, http.StatusNotAcceptable, rpc.ID{}, rpc.InvalidRequest, "Accept must name application/json and text/event-stream")
+		return
+	}
+	who, ok := g.authenticate(w, r)
+	if !ok {
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(g.o.MaxBody)))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		g.refuse(w, http.StatusRequestEntityTooLarge, rpc.ID{}, rpc.InvalidRequest, "the message is larger than "+strconv.Itoa(g.o.MaxBody)+" bytes")
+		return
+	} else if err != nil {
+		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.ParseError, "the message cannot be read")
+		return
+	}
+	m, fault := rpc.Parse(body, rpc.DefaultLimits())
+	if fault != nil {
+		writeJSON(w, http.StatusBadRequest, fault.Failure())
+		return
+	}
+	params, _ := rpc.ParseObject(m.Params) // it is an object, or not there
+	r = r.WithContext(follow(r.Context(), r.Header))
+	in := incoming{who: who, message: m, params: params, header: r.Header, streamFirst: takes.streamFirst}
+	if modern(r.Header, params) {
+		g.postModern(w, r, in)
+	} else {
+		g.postLegacy(w, r, in)
+	}
+}
+
+// incoming is a message of a client as it came in.
+type incoming struct {
+	who         *identity.Principal
+	message     rpc.Message
+	params      rpc.Object
+	header      http.Header
+	streamFirst bool
+}
+
+// modern reports whether a message is to be read as one of the modern era: because it says so itself, or because its
+// header names a revision that no client of the legacy era has.
+func modern(h http.Header, params rpc.Object) bool {
+	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil && meta.Get(era.MetaVersion) != nil {
+		return true
+	}
+	version := h.Get(versionHeader)
+	return version >= era.ModernVersions[len(era.ModernVersions)-1]
+}
+
+// plainJSON reports whether the headers leave no doubt about what the body is, and about what they mirror of it.
+func plainJSON(h http.Header) bool {
+	for name, values := range h {
+		if len(values) > 1 && (name == "Content-Type" || name == "Content-Encoding" || strings.HasPrefix(name, "Mcp-")) {
+			return false
+		}
+	}
+	media, parameters, err := mime.ParseMediaType(h.Get("Content-Type"))
+	charset, named := parameters["charset"]
+	return err == nil && media == "application/json" && h.Get("Content-Encoding") == "" && (!named || strings.EqualFold(charset, "utf-8"))
+}
+
+// accepts is what a client takes for an answer.
+type accepts struct {
+	json, stream bool
+	// streamFirst is set if it names the stream before JSON, and so would rather have it.
+	streamFirst bool
+}
+
+func acceptOf(h http.Header) (a accepts) {
+	for _, part := range strings.Split(strings.Join(h.Values("Accept"), ","), ",") {
+		media, _, err := mime.ParseMediaType(part)
+		if err != nil {
+			continue
+		}
+		if media == "text/event-stream" || media == "text/*" || media == "*/*" {
+			a.streamFirst = a.streamFirst || !a.json && media == "text/event-stream"
+			a.stream = true
+		}
+		if media == "application/json" || media == "application/*" || media == "*/*" {
+			a.json = true
+		}
+	}
+	return a
+}
+
+// hosts are the names under which the gateway is spoken to, and the origins of pages that may.
+type Hosts struct {
+	Names, Origins []string
+}
+
+// allow refuses what a page in a browser would send by a name that it made point here.
+func (a Hosts) allow(r *http.Request) bool {
+	host := Hostname(r.Host)
+	if !slices.Contains(a.Names, host) && !isLoopback(host) {
+		return false
+	}
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 {
+		return true
+	}
+	if len(origins) > 1 {
+		return false
+	}
+	if slices.Contains(a.Origins, origins[0]) {
+		return true
+	}
+	scheme, rest, ok := strings.Cut(origins[0], "://")
+	// A page that this very host has served is no stranger.
+	return ok && (scheme == "http" || scheme == "https") && rest != "" && (strings.EqualFold(rest, r.Host) || isLoopback(Hostname(rest)) && isLoopback(host))
+}

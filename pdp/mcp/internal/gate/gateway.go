@@ -1,0 +1,138 @@
+// Package gate is the way of a message through the gateway: in from a client, past the PDP, out to a server, and back.
+//
+// Begin with [New] and [Gateway.Handler], and read exchange.go first: it is the one way that every request goes, of either
+// era. The front of each era (legacy.go, modern.go, stdio.go) makes an exchange of a request; link.go is the client's way to
+// the server; relay.go is what comes back.
+//
+// The package asks nobody by itself and knows no configuration: who asks, who decides and who answers, it is given.
+package gate
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rates"
+	"policy-service/pdp/mcp/internal/seal"
+	"policy-service/pdp/server/auth"
+)
+
+// Options are what a gateway is made of. All are needed.
+type Options struct {
+	Settings
+	Identity *identity.Identity
+	Asker    *ask.Asker
+	Rates    *rates.Limiter
+	Ring     *seal.Ring
+	Server   *Server
+	Hosts    Hosts
+	Meters   *Meters
+	Tracer   trace.Tracer
+	Logger   *slog.Logger
+	Now      func() time.Time
+}
+
+// Settings are what of the configuration counts for each request.
+type Settings struct {
+	// MaxBody and MaxArguments are sizes in bytes.
+	MaxBody, MaxArguments int
+	// ListCache is how long a server's list of tools is kept here, ListTTL how long clients may keep a list.
+	ListCache, ListTTL time.Duration
+	// Meta are the members of a client's _meta that are for the server, besides those of MCP.
+	Meta []string
+}
+
+// Gateway stands in front of an MCP server, and has the PDP decide what reaches it.
+type Gateway struct {
+	o      Options
+	health health
+
+	sessions sessions
+	links    links
+	held     holding
+	tokens   atomic.Uint64
+	stop     func()
+	running  sync.WaitGroup
+}
+
+// New makes a gateway. It runs until it is closed.
+func New(o Options) *Gateway {
+	ctx, cancel := context.WithCancel(context.Background())
+	g := &Gateway{o: o, stop: cancel}
+	g.running.Go(func() { g.sweep(ctx) })
+	return g
+}
+
+// Endpoint is the path of the MCP endpoint.
+const Endpoint = "/mcp"
+
+// Handler serves the MCP endpoint, and says by which authorization servers it is entered.
+func (g *Gateway) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc(Endpoint, g.serve)
+	for _, path := range g.o.Identity.MetadataPaths() {
+		mux.HandleFunc("GET "+path, g.metadata)
+	}
+	return mux
+}
+
+func (g *Gateway) metadata(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "max-age=3600")
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	_, _ = w.Write(g.o.Identity.Metadata())
+}
+
+// Close ends all sessions, and waits for what they hold.
+func (g *Gateway) Close() error {
+	g.stop()
+	g.running.Wait()
+	g.held.end(func(*held) bool { return true })
+	return g.o.Server.Upstream.Close()
+}
+
+// sweep ends, now and then, what nobody uses any longer.
+func (g *Gateway) sweep(ctx context.Context) {
+	ticker := time.NewTicker(time.Minute)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			now := g.o.Now()
+			g.sessions.sweep(now)
+			g.links.sweep(now)
+			g.held.end(func(h *held) bool { return now.After(h.until) })
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (g *Gateway) nonce() string { return rand.Text() }
+
+// Hostname is a host without its port, in lower case.
+func Hostname(hostport string) string {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = hostport
+	}
+	return strings.ToLower(strings.Trim(host, "[]"))
+}
+
+func isLoopback(host string) bool { return auth.IsLoopbackName(host) }
+
+func sortedKeys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }
+
+func joined(all []string) string { return strings.Join(all, ", ") }

@@ -1,0 +1,139 @@
+package gate
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/seal"
+)
+
+// A server of the legacy era asks while its answer is under way, and a client of the modern one answers by a new request.
+// Between the two the answer is held, in this process alone: a gateway beside this one does not have it.
+
+// held is an answer of a server that waits.
+type held struct {
+	principal string
+	relay     *relay
+	asked     rpc.ID // the server's
+	key       string // by which the client answers
+	until     time.Time
+}
+
+// holding are all that wait.
+type holding struct {
+	mu  sync.Mutex
+	all map[string]*held
+}
+
+// mostHeld is how many may wait, in all and for one principal.
+const (
+	mostHeld     = 1000
+	mostHeldEach = 8
+)
+
+// put keeps an answer. It is not ok if too many wait.
+func (h *holding) put(one *held, now time.Time) (id string, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	each := 0
+	for id, other := range h.all {
+		if now.After(other.until) {
+			delete(h.all, id)
+			other.relay.close()
+		} else if other.principal == one.principal {
+			each++
+		}
+	}
+	if len(h.all) >= mostHeld || each >= mostHeldEach {
+		return "", false
+	}
+	if h.all == nil {
+		h.all = map[string]*held{}
+	}
+	id = rand.Text()
+	h.all[id] = one
+	return id, true
+}
+
+// take is what waits by that id, once.
+func (h *holding) take(id, principal string) *held {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := h.all[id]
+	if one == nil || one.principal != principal {
+		return nil
+	}
+	delete(h.all, id)
+	return one
+}
+
+// end gives up what waits, or what waits for longer than until now.
+func (h *holding) end(old func(*held) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, one := range h.all {
+		if old(one) {
+			delete(h.all, id)
+			one.relay.close()
+		}
+	}
+}
+
+// hold is the response that asks the client what the server has asked. The server's answer goes on when the client brings
+// it. It is nil if that cannot be.
+func (x *exchange) hold(r *relay, shown rpc.Message, asked rpc.ID) *rpc.Message {
+	result, err := x.wait(r, shown, asked)
+	if err != nil {
+		x.g.o.Logger.Warn("a client cannot be asked", "server", x.link.server.Name, "why", err)
+		x.g.decline(context.Background(), r.session, rpc.Message{ID: asked, Method: shown.Method})
+		return nil
+	}
+	x.waiting = true
+	waits := rpc.Answer(rpc.ID{}, result)
+	return &waits
+}
+
+var errTooMany = errors.New("too many answers wait for their clients")
+
+// wait holds an answer, and gives the result that asks for what it waits for.
+func (x *exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Value, error) {
+	key, err := x.g.o.Ring.Seal(seal.RequestID, x.binding(), asked.Text())
+	if err != nil {
+		return nil, err
+	}
+	one := &held{principal: x.who.Key, relay: r, asked: asked, key: key, until: x.g.o.Now().Add(stateLife)}
+	id, ok := x.g.held.put(one, x.g.o.Now())
+	if !ok {
+		return nil, errTooMany
+	}
+	state, err := x.sealState(sealedState{Held: id})
+	if err != nil {
+		x.g.held.take(id, x.who.Key)
+		return nil, err
+	}
+	requests := rpc.Object{}.With(key, inputRequest(era.Asked(shown, era.Modern, "")))
+	return rpc.Object{}.With("resultType", rpc.String("input_required")).
+		With("inputRequests", requests.Value()).With("requestState", rpc.String(state)).Value(), nil
+}
+
+// goOn gives the server the answer that it waits for, and relays what comes then.
+func (x *exchange) goOn(ctx context.Context, h *held, params rpc.Object) (rpc.Message, error) {
+	h.relay.exchange, h.relay.token.theirs = x, x.progressToken()
+	answers, _ := rpc.ParseObject(params.Get("inputResponses"))
+	answer := rpc.Answer(h.asked, answers.Get(h.key))
+	if answer.Result == nil {
+		answer = rpc.Failure(h.asked, rpc.Error{Code: rpc.InvalidRequest, Message: "the client did not answer"})
+	}
+	if err := h.relay.session.Notify(ctx, answer); err != nil {
+		h.relay.close()
+		return rpc.Message{}, err
+	}
+	return h.relay.run(ctx)
+}

@@ -1,0 +1,311 @@
+package gate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/seal"
+)
+
+// A server may want to know something of its client before it answers: of the person, of the client's model, of its
+// directories. In the legacy era it sends a request; in the modern era it answers that it needs input, and the client
+// sends its request again with the answers. Both are shown to clients of both eras, as far as the operator lets them.
+
+// inputs is what a server of the modern era wants to know before it answers.
+type inputs struct {
+	result   rpc.Object
+	requests []input
+}
+
+type input struct {
+	key     string // the server's
+	request rpc.Message
+}
+
+// withInput are the methods that a server may answer so.
+var withInput = []string{"tools/call", "prompts/get", "resources/read"}
+
+// inputRequired is what the server asks for, nil if the response is none that asks.
+func (x *exchange) inputRequired(response rpc.Message) (*inputs, *ask.Refusal) {
+	result, err := rpc.ParseObject(response.Result)
+	if err != nil || result.GetString("resultType") != "input_required" {
+		return nil, nil
+	}
+	if !slices.Contains(withInput, x.request.Method) {
+		return nil, ambiguous("the server asks for input where it may not")
+	}
+	if result.Get("requestState") == nil && result.Get("inputRequests") == nil {
+		return nil, ambiguous("the server asks for input, and for none")
+	}
+	in := &inputs{result: result}
+	if x.waiting { // it is our own, and shown already
+		return in, nil
+	}
+	requests := result.Get("inputRequests")
+	if requests == nil {
+		return in, nil
+	}
+	o, err := rpc.ParseObject(requests)
+	if err != nil || o.Len() > mostInputs {
+		return nil, ambiguous("what the server asks for cannot be read")
+	}
+	for key, v := range o.Members {
+		r, err := rpc.ParseObject(v)
+		if err != nil {
+			return nil, ambiguous("what the server asks for cannot be read")
+		}
+		shown, ok := x.g.shown(x.link, rpc.Message{Method: r.GetString("method"), Params: r.Get("params")}, x.client.capabilities)
+		if !ok {
+			return nil, ambiguous("the server asks for what it may not ask")
+		}
+		if _, ours := x.g.o.Ring.Open(seal.RequestID, x.binding(), key); ours {
+			return nil, ambiguous("the server asks by a name that is ours")
+		}
+		in.requests = append(in.requests, input{key, shown})
+	}
+	return in, nil
+}
+
+// mostInputs is how many things a server may want to know at once.
+const mostInputs = 16
+
+// allow reports whether the operator lets a request of the server through.
+func (r Relays) allow(method string) bool {
+	switch method {
+	case era.Elicit:
+		return r.Elicitation
+	case era.Sample:
+		return r.Sampling
+	case era.Roots:
+		return r.Roots
+	}
+	return false
+}
+
+// any reports whether the server may ask anything.
+func (r Relays) any() bool { return r.Elicitation || r.Sampling || r.Roots }
+
+// shown is a request of a server as its client is shown it. It is not ok if the client is not to see it: because the
+// operator does not let it through, because the client cannot answer it, or because it asks a person for what no server
+// behind a gateway is to be told.
+func (g *Gateway) shown(l *link, m rpc.Message, capabilities jsontext.Value) (shown rpc.Message, ok bool) {
+	if !l.server.Asks.allow(m.Method) || !era.Takes(capabilities, m) {
+		return shown, false
+	}
+	params, err := rpc.ParseObject(m.Params)
+	if err != nil && m.Params != nil {
+		return shown, false
+	}
+	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil { // ours are not theirs to write, and tokens are of one hop
+		meta = meta.Without(func(name string) bool { return strings.HasPrefix(name, ownMeta) || name == "progressToken" })
+		if params = params.With("_meta", meta.Value()); meta.Len() == 0 {
+			params = params.Without(func(name string) bool { return name == "_meta" })
+		}
+	}
+	if m.Method == era.Elicit {
+		if params, ok = l.server.elicitation(params); !ok {
+			return shown, false
+		}
+	}
+	shown = rpc.Message{Method: m.Method}
+	if params.Len() > 0 {
+		shown.Params = params.Value()
+	}
+	return shown, true
+}
+
+// ownMeta begins the members of _meta that are the gateway's.
+const ownMeta = "io.policy-service/"
+
+// secretWords are in the names of fields in which people write what no server is to ask them for.
+var secretWords = []string{"password", "passwd", "passphrase", "secret", "token", "apikey", "privatekey", "credential", "cvv", "cardnumber"}
+
+// elicitation is a question to a person as it is shown: it says who asks, leads only where the operator lets it, and asks
+// for no secret.
+func (s *Server) elicitation(params rpc.Object) (rpc.Object, bool) {
+	params = params.With("message", rpc.String("["+s.Name+" asks] "+params.GetString("message")))
+	if params.GetString("mode") == "url" {
+		u, err := url.Parse(params.GetString("url"))
+		return params, err == nil && u.Scheme == "https" && u.User == nil && slices.Contains(s.Asks.Hosts, strings.ToLower(u.Host))
+	}
+	schema, err := rpc.ParseObject(params.Get("requestedSchema"))
+	if err != nil {
+		return params, false
+	}
+	fields, _ := rpc.ParseObject(schema.Get("properties"))
+	for name := range fields.Members {
+		plain := strings.Map(func(r rune) rune {
+			if r == '_' || r == '-' || r == ' ' {
+				return -1
+			}
+			return r
+		}, strings.ToLower(name))
+		if slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(plain, w) }) {
+			return params, false
+		}
+	}
+	return params, true
+}
+
+// pages is an error that has a person open pages, as the client is shown it.
+func (x *exchange) pages(v jsontext.Value) (jsontext.Value, error) {
+	shown, ok := era.ShowPages(v, func(m rpc.Message) (rpc.Message, bool) {
+		m, ok := x.g.shown(x.link, m, x.client.capabilities)
+		if ok {
+			id, err := x.g.o.Ring.Seal(seal.RequestID, x.binding(), nil)
+			m, ok = era.Asked(m, era.Legacy, id), err == nil
+		}
+		return m, ok
+	})
+	if !ok || x.client.era == era.Modern {
+		return nil, errors.New("the server has a person open a page that it may not name")
+	}
+	return shown, nil
+}
+
+// stateLife is for how long a client may take to bring answers.
+const stateLife = 15 * time.Minute
+
+// sealedState is what the requestState of a client holds.
+type sealedState struct {
+	// Theirs is the server's own, nil if it gave none.
+	Theirs jsontext.Value `json:"theirs,omitzero"`
+	// Held names a request of this process that waits.
+	Held string `json:"held,omitzero"`
+}
+
+// binding is what states and keys of this request are bound to: they are good for no other request, of no other principal.
+func (x *exchange) binding() []byte {
+	arguments, err := evaluation.ParseWithNulls(x.subject(), evaluation.DefaultLimits())
+	sum := sha256.New()
+	for _, part := range []string{x.who.Key, x.link.server.Name, x.request.Method, x.params.GetString("name"), x.params.GetString("uri")} {
+		sum.Write([]byte(base64.RawURLEncoding.EncodeToString([]byte(part)) + "."))
+	}
+	if canonical, ok := arguments.Value().AppendCanonical(nil); err == nil && ok {
+		sum.Write(canonical)
+	} else {
+		sum.Write(x.subject())
+	}
+	return sum.Sum(nil)
+}
+
+// subject are the arguments of a request.
+func (x *exchange) subject() jsontext.Value {
+	if v := x.params.Get("arguments"); v != nil {
+		return v
+	}
+	return jsontext.Value(`{}`)
+}
+
+// passOn is the response that asks a client of the modern era for what the server asks for. The state is sealed: it is
+// good for this request of this principal alone. The keys are the server's, and none of ours: ours are sealed, so that no
+// answer to a server passes for an answer to the gateway.
+func (x *exchange) passOn(in inputs) (rpc.Message, int) {
+	x.outcome = outcomeAnswered
+	if x.waiting {
+		return rpc.Answer(rpc.ID{}, in.result.Value()), http.StatusOK
+	}
+	result := in.result
+	if len(in.requests) > 0 {
+		requests := rpc.Collect(func(yield func(string, jsontext.Value) bool) {
+			for _, i := range in.requests {
+				if !yield(i.key, inputRequest(era.Asked(i.request, era.Modern, ""))) {
+					return
+				}
+			}
+		})
+		result = result.With("inputRequests", requests.Value())
+	}
+	if theirs := result.Get("requestState"); theirs != nil {
+		state, err := x.sealState(sealedState{Theirs: theirs})
+		if err != nil {
+			return x.refused(unsealed(err))
+		}
+		result = result.With("requestState", rpc.String(state))
+	}
+	return rpc.Answer(rpc.ID{}, result.Value()), http.StatusOK
+}
+
+func (x *exchange) sealState(s sealedState) (string, error) {
+	return seal.SealJSON(x.g.o.Ring, seal.RequestState, x.binding(), s, x.g.o.Now().Add(stateLife))
+}
+
+func inputRequest(m rpc.Message) jsontext.Value {
+	o := rpc.Object{}.With("method", rpc.String(m.Method))
+	if m.Params != nil {
+		o = o.With("params", m.Params)
+	}
+	return o.Value()
+}
+
+// resumed are the params with what the client brings for the server in the server's own terms. Only who was asked can
+// bring something.
+func (x *exchange) resumed() (params rpc.Object, h *held, refused *ask.Refusal) {
+	brought, state := x.params.Get("inputResponses"), x.params.Get("requestState")
+	params = x.params.Without(func(name string) bool { return name == "inputResponses" || name == "requestState" })
+	if x.client.era != era.Modern || brought == nil && state == nil {
+		return params, nil, nil
+	}
+	binding := x.binding()
+	if state != nil {
+		opened, _, ok := seal.OpenJSON[sealedState](x.g.o.Ring, seal.RequestState, binding, x.params.GetString("requestState"))
+		if !ok {
+			return params, nil, invalid("requestState is not of this request, or it has ended; send the request without it")
+		}
+		if opened.Held != "" {
+			if h = x.g.held.take(opened.Held, x.who.Key); h == nil {
+				return params, nil, invalid("the request that this continues is no more; send it without requestState")
+			}
+		}
+		if opened.Theirs != nil {
+			params = params.With("requestState", opened.Theirs)
+		}
+	}
+	if brought == nil || !x.link.server.Asks.any() { // who may ask nothing is answered nothing
+		return params, h, nil
+	}
+	answers, err := rpc.ParseObject(brought)
+	if err != nil || answers.Len() > 4*mostInputs {
+		return params, h, invalid("inputResponses is not an object, or too large")
+	}
+	theirs := answers.Map(func(key string, v jsontext.Value) jsontext.Value {
+		if _, ours := x.g.o.Ring.Open(seal.RequestID, binding, key); ours && h == nil {
+			return nil
+		}
+		return v
+	})
+	return params.With("inputResponses", theirs.Value()), h, nil
+}
+
+// gather asks a client of the legacy era, and gives the params with what it answers.
+func (x *exchange) gather(ctx context.Context, in inputs, params rpc.Object) (rpc.Object, error) {
+	var answers rpc.Object
+	for _, i := range in.requests {
+		answer := x.session.ask(ctx, x.g, i.request, x.reply.Interim)
+		if answer.Result == nil {
+			return params, errors.New("the client did not answer what the server asks for")
+		}
+		answers = answers.With(i.key, answer.Result)
+	}
+	params = params.Without(func(name string) bool { return name == "inputResponses" || name == "requestState" })
+	if answers.Len() > 0 {
+		params = params.With("inputResponses", answers.Value())
+	}
+	if state := in.result.Get("requestState"); state != nil {
+		params = params.With("requestState", state)
+	}
+	return params, nil
+}

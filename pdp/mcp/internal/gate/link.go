@@ -1,0 +1,244 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// client is what a client says of itself: once in the legacy era, with each request in the modern one.
+type client struct {
+	era                era.Era
+	version            string
+	info, capabilities jsontext.Value
+	// logLevel is which messages of a server's log it wants, "" if none.
+	logLevel string
+}
+
+// link is the way from one client of one principal to the upstream. Links share nothing but the upstream.
+type link struct {
+	server *Server
+	client upstream.Client
+
+	mu      sync.Mutex
+	session upstream.Session
+	opening chan struct{} // closed when the one who opens has finished
+	closed  bool
+	users   int
+	used    time.Time
+
+	tools toolbox
+	// What a server of the modern era is told with each request, because its client has said it once.
+	logLevel      string
+	subscriptions map[string]bool
+	// changed is closed when the subscriptions have changed.
+	changed chan struct{}
+
+	hearers map[chan rpc.Message]bool
+}
+
+func newLink(s *Server, c upstream.Client) *link {
+	return &link{server: s, client: c, subscriptions: map[string]bool{}, changed: make(chan struct{}), hearers: map[chan rpc.Message]bool{}}
+}
+
+var errLinkClosed = &upstream.Error{NotSent: true, Gone: true, Detail: "the session is over"}
+
+// open is the session with the server, opened if there is none.
+func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Session, error) {
+	for {
+		l.mu.Lock()
+		if l.closed {
+			l.mu.Unlock()
+			return nil, errLinkClosed
+		}
+		if s := l.session; s != nil {
+			l.mu.Unlock()
+			return s, nil
+		}
+		if opening := l.opening; opening != nil {
+			l.mu.Unlock()
+			select {
+			case <-opening:
+				continue
+			case <-ctx.Done():
+				return nil, &upstream.Error{NotSent: true, Detail: "the client has gone", Err: ctx.Err()}
+			}
+		}
+		l.opening = make(chan struct{})
+		c := l.client
+		c.Token, c.Expires = who.Token, who.Expires
+		l.mu.Unlock()
+		s, err := l.server.Upstream.Open(ctx, c)
+		l.mu.Lock()
+		close(l.opening)
+		l.opening = nil
+		if err != nil {
+			l.mu.Unlock()
+			return nil, err
+		}
+		if l.closed {
+			l.mu.Unlock()
+			s.Close()
+			return nil, errLinkClosed
+		}
+		l.session = s
+		l.mu.Unlock()
+		return s, nil
+	}
+}
+
+// lose forgets a session that is no more, unless another has taken its place already.
+func (l *link) lose(s upstream.Session) {
+	l.mu.Lock()
+	if l.session == s {
+		l.session = nil
+	}
+	l.mu.Unlock()
+	s.Close()
+	l.tools.forget()
+}
+
+// close ends the link. It may be called twice.
+func (l *link) close() {
+	l.mu.Lock()
+	s := l.session
+	l.session, l.closed = nil, true
+	l.mu.Unlock()
+	if s != nil {
+		s.Close()
+	}
+}
+
+// send sends a request. If the server has forgotten the session and has not got the request, another session is opened,
+// once.
+func (l *link) send(ctx context.Context, who *identity.Principal, make func(upstream.Session) upstream.Request) (upstream.Session, upstream.Stream, error) {
+	for again := false; ; again = true {
+		s, err := l.open(ctx, who)
+		if err != nil {
+			return nil, nil, err
+		}
+		r := make(s)
+		r.Token, r.Expires = who.Token, who.Expires
+		stream, err := s.Send(ctx, r)
+		if err == nil {
+			return s, stream, nil
+		}
+		gone := (*upstream.Error)(nil)
+		if !errors.As(err, &gone) || !gone.Gone {
+			return nil, nil, err
+		}
+		l.lose(s)
+		if again || !gone.NotSent {
+			return nil, nil, err
+		}
+	}
+}
+
+// hear gives what the server says beside the answers to requests, as far as it comes with them, until stop is called.
+func (l *link) hear() (heard <-chan rpc.Message, stop func()) {
+	c := make(chan rpc.Message, 64)
+	l.mu.Lock()
+	l.hearers[c] = true
+	l.mu.Unlock()
+	return c, func() {
+		l.mu.Lock()
+		delete(l.hearers, c)
+		l.mu.Unlock()
+	}
+}
+
+// tell is a notification that came with the answer to a request, and is for whoever listens. Who does not keep up misses it.
+func (l *link) tell(m rpc.Message) {
+	if m.Method == "notifications/tools/list_changed" {
+		l.tools.forget()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.hearers {
+		select {
+		case c <- m:
+		default:
+			l.server.Dropped("listener too slow")
+		}
+	}
+}
+
+// subscribe remembers which resources a client of the legacy era wants to hear of, for a server of the modern one.
+// It is not ok if they are too many.
+func (l *link) subscribe(uri string, on bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.subscriptions[uri] == on {
+		return true
+	}
+	if on {
+		if len(l.subscriptions) == mostSubscriptions {
+			return false
+		}
+		l.subscriptions[uri] = true
+	} else {
+		delete(l.subscriptions, uri)
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+	return true
+}
+
+// mostSubscriptions is how many resources one client may want to hear of.
+const mostSubscriptions = 64
+
+// subscribed are the resources, sorted, and what is closed when they change.
+func (l *link) subscribed() (uris []string, changed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return sortedKeys(l.subscriptions), l.changed
+}
+
+// level is the log level that a client of the legacy era has set.
+func (l *link) level() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.logLevel
+}
+
+func (l *link) setLevel(level string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.logLevel = level
+}
+
+// Server is the MCP server as the gateway knows it.
+type Server struct {
+	Name     string
+	Upstream upstream.Upstream
+	// Labels are the operator's, of tools by their own names.
+	Labels map[string]map[string]string
+	// Hidden are tools that the gateway does not have.
+	Hidden map[string]bool
+	// Asks says what the server may ask of clients.
+	Asks Relays
+	// Dropped counts what came from the server and went nowhere.
+	Dropped func(reason string)
+}
+
+// Relays says which requests of a server reach its clients.
+type Relays struct {
+	Elicitation, Sampling, Roots bool
+	// Hosts are those that a URL may lead to which a server has a person open.
+	Hosts []string
+}
+
+// tool is a tool and what its calls have in their headers.
+type tool struct {
+	*ask.Tool
+	headers []era.HeaderParam
+}

@@ -1,0 +1,125 @@
+package gate
+
+import (
+	"context"
+	"crypto/sha256"
+	"net/http"
+	"sync"
+	"time"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// The front of the modern era: each request says of itself all that there is to know.
+
+func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, in incoming) {
+	m := in.message
+	if m.IsResponse() {
+		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, "this revision has no requests to clients that one could answer")
+		return
+	}
+	if m.IsNotification() { // there is none that means something here
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	meta, fault := era.CheckHeaders(in.header, m, in.params)
+	if fault != nil {
+		writeJSON(w, http.StatusBadRequest, rpc.Failure(m.ID, *fault))
+		return
+	}
+	ctx, cancel := in.who.Context(r.Context())
+	defer cancel()
+	c := client{era: era.Modern, version: meta.Version, info: meta.Client, capabilities: meta.Capabilities, logLevel: meta.LogLevel}
+	l, done := g.links.of(g, in.who, c)
+	defer done()
+	x := &exchange{g: g, who: in.who, client: c, link: l, request: m, params: in.params, header: in.header}
+	x.reply = &httpReply{w: w, stream: in.streamFirst}
+	x.serve(ctx)
+}
+
+// links are the ways to the upstream of clients of the modern era: requests of one principal that say the same of their
+// client share one, for as long as some come.
+type links struct {
+	mu  sync.Mutex
+	all map[[32]byte]*link
+}
+
+const (
+	linkIdle  = 20 * time.Minute // longer than stateLife: an answer may be held
+	mostLinks = 10000
+)
+
+func (t *links) of(g *Gateway, who principal, c client) (l *link, done func()) {
+	sum := sha256.New()
+	for _, part := range [][]byte{[]byte(who.Key), c.info, c.capabilities} {
+		h := sha256.Sum256(part)
+		sum.Write(h[:])
+	}
+	key := [32]byte(sum.Sum(nil))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l = t.all[key]; l == nil {
+		if t.all == nil {
+			t.all = map[[32]byte]*link{}
+		}
+		if len(t.all) >= mostLinks {
+			t.makeRoom()
+		}
+		l = newLink(g.o.Server, upstream.Client{Principal: who.Key, Info: c.info, Capabilities: g.o.Server.able(c.capabilities)})
+		t.all[key] = l
+	}
+	l.users++
+	l.used = g.o.Now()
+	return l, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		l.users--
+		l.used = g.o.Now()
+	}
+}
+
+// makeRoom closes the link that nobody has used for longest.
+func (t *links) makeRoom() {
+	var oldest *link
+	var key [32]byte
+	for k, l := range t.all {
+		if l.users == 0 && (oldest == nil || l.used.Before(oldest.used)) {
+			oldest, key = l, k
+		}
+	}
+	if oldest != nil {
+		delete(t.all, key)
+		go oldest.close()
+	}
+}
+
+// sweep closes what nobody uses any longer.
+func (t *links) sweep(now time.Time) {
+	t.mu.Lock()
+	var idle []*link
+	for k, l := range t.all {
+		if l.users == 0 && now.Sub(l.used) > linkIdle {
+			idle = append(idle, l)
+			delete(t.all, k)
+		}
+	}
+	t.mu.Unlock()
+	for _, l := range idle {
+		l.close()
+	}
+}
+
+// discover says what the server says of itself, and what the gateway speaks.
+func (x *exchange) discover(ctx context.Context) (rpc.Message, int) {
+	s, err := x.link.open(ctx, x.who)
+	if err != nil {
+		return x.failed(err)
+	}
+	result, err := era.Discovered(s.Server(), s.Era())
+	if err != nil {
+		return x.refused(ambiguous("what the server says of itself cannot be read"))
+	}
+	return x.result(rpc.Answer(rpc.ID{}, result))
+}

@@ -1,0 +1,89 @@
+package gate
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// What goes to a server is what was decided about, byte for byte, but for what MCP itself has beside it: who speaks which
+// revision, by which token progress is known, and what is between the client and the gateway alone.
+
+// betweenUs are members of params that are for the gateway.
+var betweenUs = []string{"capability", "proof", "onBehalfOf", "requestId"}
+
+// outgoing are the params of this exchange as the server of s gets them.
+func (x *exchange) outgoing(ctx context.Context, s upstream.Session, params rpc.Object) jsontext.Value {
+	c := x.client
+	if x.session != nil {
+		c.logLevel = x.link.level()
+	}
+	params = params.Without(func(name string) bool { return slices.Contains(betweenUs, name) })
+	meta := params.GetObject("_meta").Without(func(name string) bool { return !x.g.goesOn(name) })
+	if meta = traced(ctx, meta); meta.Len() > 0 {
+		params = params.With("_meta", meta.Value())
+	} else {
+		params = params.Without(func(name string) bool { return name == "_meta" })
+	}
+	return outgoing(s.Era(), x.link.server, c, params)
+}
+
+// goesOn reports whether a member of a client's _meta is for the server, too.
+func (g *Gateway) goesOn(name string) bool {
+	switch name {
+	case "progressToken", "traceparent", "tracestate":
+		return true
+	}
+	return slices.Contains(g.o.Meta, name) && !strings.HasPrefix(name, ownMeta)
+}
+
+// outgoing are params with what the era of a server wants in them.
+func outgoing(e era.Era, s *Server, c client, params rpc.Object) jsontext.Value {
+	if e == era.Modern {
+		return era.ToModern(params, era.Client{Version: era.ModernVersions[0], Info: c.info, Capabilities: s.able(c.capabilities), LogLevel: c.logLevel}).Value()
+	}
+	if params.Len() == 0 {
+		return nil
+	}
+	return params.Value()
+}
+
+// able are the capabilities of a client as a server is told them: it is not to know of what it may not use.
+func (s *Server) able(capabilities jsontext.Value) jsontext.Value {
+	o, _ := rpc.ParseObject(capabilities)
+	return o.Without(func(name string) bool {
+		switch name {
+		case "elicitation":
+			return !s.Asks.Elicitation
+		case "sampling":
+			return !s.Asks.Sampling
+		case "roots":
+			return !s.Asks.Roots
+		}
+		return name == "tasks"
+	}).Value()
+}
+
+// progressToken is by what the client wants to hear of progress, nil if it does not.
+func (x *exchange) progressToken() jsontext.Value {
+	meta, _ := rpc.ParseObject(x.params.Get("_meta"))
+	return meta.Get("progressToken")
+}
+
+// progress is how progress of this request is known, and the params with our token for it.
+func (x *exchange) progress(params rpc.Object) (progressToken, rpc.Object) {
+	theirs := x.progressToken()
+	if theirs == nil {
+		return progressToken{}, params
+	}
+	ours := "p" + strconv.FormatUint(x.g.tokens.Add(1), 10)
+	meta, _ := rpc.ParseObject(params.Get("_meta"))
+	return progressToken{ours, theirs}, params.With("_meta", meta.With("progressToken", rpc.String(ours)).Value())
+}

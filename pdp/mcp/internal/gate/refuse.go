@@ -1,0 +1,75 @@
+package gate
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// Refusals of the gateway's own, about which nobody is asked. Those of decisions are written by package ask.
+
+const (
+	ambiguousUpstream ask.Kind = "upstream_ambiguous"
+	absentUpstream    ask.Kind = "upstream_unavailable"
+	invalidParams     ask.Kind = "invalid_params"
+	rateLimited       ask.Kind = "rate_limited"
+	internalError     ask.Kind = "internal_error"
+)
+
+func refusal(kind ask.Kind, code int, message, why string) *ask.Refusal {
+	return &ask.Refusal{Kind: kind, Status: http.StatusOK, Code: code, Message: message, Data: typed(kind), Why: why}
+}
+
+func typed(kind ask.Kind) jsontext.Value {
+	return rpc.Object{}.With("type", rpc.String(string(kind))).Value()
+}
+
+// invalid refuses params that cannot be meant.
+func invalid(what string) *ask.Refusal {
+	return refusal(invalidParams, rpc.InvalidParams, what, what)
+}
+
+// ambiguous refuses what a server has sent.
+func ambiguous(why string) *ask.Refusal {
+	return refusal(ambiguousUpstream, rpc.InternalError, "upstream answered ambiguously", why)
+}
+
+// unsealed refuses if this machine has no randomness.
+func unsealed(err error) *ask.Refusal {
+	return refusal(internalError, rpc.InternalError, "internal error", err.Error())
+}
+
+// limited refuses who asks too often.
+func limited(after time.Duration) *ask.Refusal {
+	seconds := max(1, int64((after+time.Second-1)/time.Second))
+	r := refusal(rateLimited, coazDenied, "too many requests", "too many requests")
+	r.Data = rpc.Object{}.With("type", rpc.String(string(rateLimited))).
+		With("suggestion", rpc.String("retry after")).
+		With("retry_after", jsontext.Value(strconv.FormatInt(seconds, 10))).Value()
+	return r
+}
+
+// coazDenied is the code of a denial.
+const coazDenied = -32001
+
+// mayLeave reports whether a server's code means the same to a client. MCP's own are of one message and one revision.
+func mayLeave(code int) bool { return code >= rpc.InternalError || code < rpc.ParseError }
+
+// unavailable is the refusal if the server does not answer, or answers with an error where the gateway wanted to know
+// something: that is the answer then.
+func unavailable(err error) *ask.Refusal {
+	var e *upstream.Error
+	if errors.As(err, &e) && e.Answer != nil {
+		if said, err := rpc.ReadError(e.Answer); err == nil && mayLeave(said.Code) {
+			return &ask.Refusal{Kind: absentUpstream, Status: http.StatusOK, Code: said.Code, Message: said.Message, Data: said.Data, Why: e.Error()}
+		}
+	}
+	return refusal(absentUpstream, rpc.InternalError, "upstream unavailable", err.Error())
+}

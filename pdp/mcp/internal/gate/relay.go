@@ -1,0 +1,135 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// relay hands what comes for one request from the server to the client.
+type relay struct {
+	exchange *exchange
+	session  upstream.Session
+	stream   upstream.Stream
+	cancel   context.CancelFunc
+	token    progressToken
+}
+
+// close gives the answer up, if it has not come.
+func (r *relay) close() {
+	r.stream.Close()
+	r.cancel()
+}
+
+// progressToken is what progress of a request is known by: to the server, and to the client, nil if it wants none.
+type progressToken struct {
+	ours   string
+	theirs jsontext.Value
+}
+
+// run relays until the response. That of a server which waits for an answer that only the client's next request can bring
+// is made here.
+func (r *relay) run(ctx context.Context) (response rpc.Message, err error) {
+	gone := context.AfterFunc(ctx, r.close)
+	defer gone()
+	for {
+		m, err := r.stream.Next()
+		if err != nil {
+			r.close()
+			switch {
+			case ctx.Err() != nil:
+				err = &upstream.Error{Detail: "the client has gone", Err: ctx.Err()}
+			case errors.Is(err, io.EOF):
+				err = &upstream.Error{Detail: "the server ended its answer before the response"}
+			}
+			return m, err
+		}
+		switch {
+		case m.IsResponse():
+			r.close()
+			return r.exchange.translated(m, r.session), nil
+		case m.IsRequest():
+			if waits := r.asked(ctx, m); waits != nil {
+				return *waits, nil
+			}
+		default:
+			r.note(m)
+		}
+	}
+}
+
+// translated is a response as the client's era has it, and says whose it is.
+func (x *exchange) translated(m rpc.Message, of upstream.Session) rpc.Message {
+	m = era.Response(x.request.Method, m, of.Era(), x.client.era)
+	if x.client.era == era.Modern {
+		m = era.WithServer(m, era.ServerInfo(of.Server(), of.Era()))
+	}
+	return m
+}
+
+// note relays a notification, or drops it.
+func (r *relay) note(m rpc.Message) {
+	x := r.exchange
+	switch {
+	case m.Method == "notifications/progress":
+		params, err := rpc.ParseObject(m.Params)
+		if err != nil || r.token.theirs == nil || params.GetString("progressToken") != r.token.ours {
+			x.link.server.Dropped("progress of another request")
+			return
+		}
+		m.Params = params.With("progressToken", r.token.theirs).Value()
+	case m.Method == "notifications/message":
+		if x.client.era == era.Modern && x.client.logLevel == "" {
+			x.link.server.Dropped("log message that nobody wants")
+			return
+		}
+	case isChange(m.Method):
+		x.link.tell(m)
+		return
+	default:
+		x.link.server.Dropped("notification that is not of a request")
+		return
+	}
+	if !x.permit.Passes(m) {
+		x.link.server.Dropped("notification while the result is to be changed")
+		return
+	}
+	_ = x.reply.Interim(x.permit.Progress(m))
+}
+
+// asked has a request of a server of the legacy era answered. If only the next request of the client can bring the answer,
+// waits is the response that asks for it.
+func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message) {
+	x := r.exchange
+	shown, ok := x.g.shown(x.link, m, x.client.capabilities)
+	if !ok {
+		x.g.decline(ctx, r.session, m)
+		return nil
+	}
+	if x.client.era == era.Modern {
+		return x.hold(r, shown, m.ID)
+	}
+	answer := x.session.ask(ctx, x.g, shown, x.reply.Interim)
+	answer.ID = m.ID
+	if err := r.session.Notify(ctx, answer); err != nil {
+		x.g.o.Logger.Warn("the answer to a request of the server did not reach it", "server", x.link.server.Name, "why", err)
+	}
+	return nil
+}
+
+// decline answers a request of a server that no client is to see.
+func (g *Gateway) decline(ctx context.Context, s upstream.Session, m rpc.Message) {
+	answer := rpc.Failure(m.ID, rpc.Error{Code: rpc.MethodNotFound, Message: "the client does not take this request"})
+	if m.Method == "ping" {
+		answer = rpc.Answer(m.ID, jsontext.Value(`{}`))
+	}
+	if err := s.Notify(ctx, answer); err != nil {
+		g.o.Logger.Warn("the answer to a request of the server did not reach it", "why", err)
+	}
+}

@@ -1,0 +1,251 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/seal"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+type principal = *identity.Principal
+
+// session is a session of a client of the legacy era. All that must outlive this process is in its id, which is sealed: a
+// gateway that is started again, or another with the same keys, goes on with it.
+type session struct {
+	id     string
+	who    string // the key of its principal
+	client client
+	link   *link
+	ends   time.Time
+
+	mu        sync.Mutex
+	underWay  map[rpc.ID]context.CancelFunc
+	waiting   map[rpc.ID]chan rpc.Message
+	listening bool
+	used      time.Time
+}
+
+// sealedSession is what the id of a session holds.
+type sealedSession struct {
+	Version      string         `json:"version"`
+	Info         jsontext.Value `json:"info,omitzero"`
+	Capabilities jsontext.Value `json:"capabilities,omitzero"`
+	// Nonce keeps two sessions of one client apart.
+	Nonce string `json:"nonce"`
+}
+
+const (
+	sessionLife  = 24 * time.Hour
+	sessionIdle  = 30 * time.Minute
+	mostSessions = 10000
+	// mostSaid is how much a client may say of itself: it travels in a header.
+	mostSaid = 4096
+)
+
+// sessions are those that this process has something of.
+type sessions struct {
+	mu    sync.Mutex
+	all   map[string]*session
+	ended map[string]time.Time
+}
+
+// make makes a session, which does not count before it is added.
+func (t *sessions) make(g *Gateway, who principal, c client) (*session, error) {
+	if len(c.info)+len(c.capabilities) > mostSaid {
+		return nil, errors.New("clientInfo and capabilities are too large")
+	}
+	ends := g.o.Now().Add(sessionLife)
+	kept := sealedSession{Version: c.version, Info: c.info, Capabilities: c.capabilities, Nonce: g.nonce()}
+	id, err := seal.SealJSON(g.o.Ring, seal.Session, []byte(who.Key), kept, ends)
+	if err != nil {
+		return nil, err
+	}
+	return newSession(g, id, who.Key, c, ends), nil
+}
+
+func newSession(g *Gateway, id, who string, c client, ends time.Time) *session {
+	return &session{
+		id: id, who: who, client: c, ends: ends, used: g.o.Now(),
+		link:     newLink(g.o.Server, upstream.Client{Principal: who, Info: c.info, Capabilities: g.o.Server.able(c.capabilities)}),
+		underWay: map[rpc.ID]context.CancelFunc{}, waiting: map[rpc.ID]chan rpc.Message{},
+	}
+}
+
+// add has a session count. The one that was not used for longest makes place for it if there are too many: its client
+// goes on by its id, and finds the server's side of it new.
+func (t *sessions) add(s *session) {
+	t.mu.Lock()
+	var oldest *session
+	if t.all == nil {
+		t.all, t.ended = map[string]*session{}, map[string]time.Time{}
+	}
+	if len(t.all) >= mostSessions {
+		for _, other := range t.all {
+			if oldest == nil || other.used.Before(oldest.used) {
+				oldest = other
+			}
+		}
+		delete(t.all, oldest.id)
+	}
+	t.all[s.id] = s
+	t.mu.Unlock()
+	if oldest != nil {
+		oldest.close()
+	}
+}
+
+// find is the session of that id, nil if there is none of this principal.
+func (t *sessions) find(g *Gateway, id string, who principal) *session {
+	now := g.o.Now()
+	t.mu.Lock()
+	s, ended := t.all[id], t.ended[id]
+	if s != nil && s.who == who.Key && now.Before(s.ends) {
+		s.used = now
+		t.mu.Unlock()
+		return s
+	}
+	t.mu.Unlock()
+	if s != nil || !ended.IsZero() {
+		return nil
+	}
+	kept, ends, ok := seal.OpenJSON[sealedSession](g.o.Ring, seal.Session, []byte(who.Key), id)
+	if !ok {
+		return nil
+	}
+	c := client{era: era.Legacy, version: kept.Version, info: kept.Info, capabilities: kept.Capabilities}
+	s = newSession(g, id, who.Key, c, ends)
+	t.mu.Lock()
+	if other := t.all[id]; other != nil { // somebody was faster
+		t.mu.Unlock()
+		return other
+	}
+	t.mu.Unlock()
+	t.add(s)
+	return s
+}
+
+// end ends a session for good, as far as this process is concerned.
+func (t *sessions) end(s *session) {
+	t.mu.Lock()
+	delete(t.all, s.id)
+	t.ended[s.id] = s.ends
+	t.mu.Unlock()
+	s.close()
+}
+
+// sweep closes what nobody uses any longer.
+func (t *sessions) sweep(now time.Time) {
+	var idle []*session
+	t.mu.Lock()
+	for id, s := range t.all {
+		if now.After(s.ends) || now.Sub(s.used) > sessionIdle && !s.busy() {
+			idle = append(idle, s)
+			delete(t.all, id)
+		}
+	}
+	for id, ends := range t.ended {
+		if now.After(ends) {
+			delete(t.ended, id)
+		}
+	}
+	t.mu.Unlock()
+	for _, s := range idle {
+		s.close()
+	}
+}
+
+// close ends what the session holds.
+func (s *session) close() {
+	s.mu.Lock()
+	for _, cancel := range s.underWay {
+		cancel()
+	}
+	s.mu.Unlock()
+	s.link.close()
+}
+
+func (s *session) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.underWay) > 0 || s.listening
+}
+
+// begin notes a request that is under way. It is not ok if there is one with that id.
+func (s *session) begin(id rpc.ID, cancel context.CancelFunc) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.underWay[id] != nil {
+		return false
+	}
+	s.underWay[id] = cancel
+	return true
+}
+
+func (s *session) end(id rpc.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.underWay, id)
+}
+
+// cancel gives up a request of this session. Others it does not know.
+func (s *session) cancel(id jsontext.Value) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for known, cancel := range s.underWay {
+		if string(known.Text()) == string(id) {
+			cancel()
+		}
+	}
+}
+
+// ask shows the client a request of the server, and waits for what it answers.
+func (s *session) ask(ctx context.Context, g *Gateway, shown rpc.Message, send func(rpc.Message) error) rpc.Message {
+	// The client gets an id of ours: what it answers to it can be the answer to nothing else.
+	id, err := g.o.Ring.Seal(seal.RequestID, []byte(s.id), []byte(g.nonce()))
+	if err != nil {
+		return rpc.Failure(rpc.ID{}, rpc.Error{Code: rpc.InternalError, Message: "internal error"})
+	}
+	shown = era.Asked(shown, era.Legacy, id)
+	shown.ID = rpc.StringID(id)
+	answer := make(chan rpc.Message, 1)
+	s.mu.Lock()
+	s.waiting[shown.ID] = answer
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.waiting, shown.ID)
+		s.mu.Unlock()
+	}()
+	ctx, cancel := context.WithTimeout(ctx, stateLife)
+	defer cancel()
+	if err := send(shown); err != nil {
+		return rpc.Failure(shown.ID, rpc.Error{Code: rpc.InternalError, Message: "the client cannot be asked"})
+	}
+	select {
+	case m := <-answer:
+		return m
+	case <-ctx.Done():
+		return rpc.Failure(shown.ID, rpc.Error{Code: rpc.InternalError, Message: "the client did not answer"})
+	}
+}
+
+// deliver takes what a client answers. It is not ok if nobody asked.
+func (s *session) deliver(m rpc.Message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer := s.waiting[m.ID]
+	if answer == nil {
+		return false
+	}
+	delete(s.waiting, m.ID)
+	answer <- m
+	return true
+}

@@ -1,0 +1,248 @@
+package gate
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// The front of the standard streams: a message a line, one client, one principal. It is for programs that start their
+// servers themselves, and cannot tell the gateway from a server.
+
+// ServeStdio serves the client at the other end of in and out until in ends. The identity is the fixed one.
+func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	who := g.o.Identity.Fixed()
+	if who == nil {
+		return errors.New("over the standard streams nobody shows a token: set identity.static")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	f := &stdioFront{g: g, who: who, out: out, underWay: map[rpc.ID]context.CancelFunc{}}
+	defer func() {
+		cancel()
+		f.running.Wait()
+		if f.session != nil {
+			f.session.close()
+		}
+	}()
+	lines := bufio.NewReaderSize(in, 64<<10)
+	for {
+		line, err := readLine(lines, g.o.MaxBody)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, rpc.ErrTooLarge):
+			f.write(rpc.Failure(rpc.ID{}, rpc.Error{Code: rpc.InvalidRequest, Message: "the message is too large"}))
+			continue
+		case err != nil:
+			return err
+		case len(line) == 0:
+			continue
+		}
+		m, fault := rpc.Parse(line, rpc.DefaultLimits())
+		if fault != nil {
+			f.write(fault.Failure())
+			continue
+		}
+		f.take(ctx, m)
+	}
+}
+
+// readLine reads a line without its end. Of one that is too large it reads the rest, and keeps nothing.
+func readLine(r *bufio.Reader, most int) ([]byte, error) {
+	var line []byte
+	tooLarge := false
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line)+len(part) > most {
+			tooLarge, line = true, nil
+		} else {
+			line = append(line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil && (len(line) == 0 || !errors.Is(err, io.EOF)):
+			return nil, err
+		case tooLarge:
+			return nil, rpc.ErrTooLarge
+		}
+		return trimEnd(line), nil
+	}
+}
+
+func trimEnd(line []byte) []byte {
+	for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
+		line = line[:len(line)-1]
+	}
+	return line
+}
+
+// stdioFront is the one client.
+type stdioFront struct {
+	g       *Gateway
+	who     principal
+	running sync.WaitGroup
+
+	writing sync.Mutex
+	out     io.Writer
+
+	mu       sync.Mutex
+	session  *session // of a client of the legacy era, once it has begun
+	underWay map[rpc.ID]context.CancelFunc
+}
+
+// write sends a message to the client, in one line.
+func (f *stdioFront) write(m rpc.Message) error {
+	line := m.Append(nil)
+	for i, b := range line { // between tokens: within strings JSON has no line ends
+		if b == '\n' || b == '\r' {
+			line[i] = ' '
+		}
+	}
+	line = append(line, '\n')
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	_, err := f.out.Write(line)
+	return err
+}
+
+// take takes a message. Requests are answered side by side.
+func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
+	params, _ := rpc.ParseObject(m.Params)
+	in := incoming{who: f.who, message: m, params: params}
+	f.mu.Lock()
+	s := f.session
+	f.mu.Unlock()
+	switch {
+	case m.IsResponse():
+		if s == nil || !s.deliver(m) {
+			f.g.o.Meters.Drop("answer that nobody waits for")
+		}
+	case m.Method == "notifications/cancelled":
+		f.cancel(params)
+	case m.Method == "notifications/initialized" && s != nil:
+		f.running.Go(func() { f.hear(ctx, s) })
+	case m.IsNotification():
+		if s != nil {
+			f.g.notified(ctx, s, in)
+		}
+	default:
+		f.request(ctx, s, in)
+	}
+}
+
+// request answers a request, beside others.
+func (f *stdioFront) request(ctx context.Context, s *session, in incoming) {
+	id := in.message.ID
+	ctx, cancel := context.WithCancel(ctx)
+	f.mu.Lock()
+	twice := f.underWay[id] != nil
+	if !twice {
+		f.underWay[id] = cancel
+	}
+	f.mu.Unlock()
+	if twice {
+		cancel()
+		_ = f.write(rpc.Failure(id, rpc.Error{Code: rpc.InvalidRequest, Message: "a request with this id is under way"}))
+		return
+	}
+	x, fault := f.exchange(s, in)
+	if fault != nil {
+		f.end(id, cancel)
+		_ = f.write(rpc.Failure(id, *fault))
+		return
+	}
+	if in.message.Method == "initialize" { // what comes after it is of its session
+		f.serve(ctx, x, cancel)
+		return
+	}
+	f.running.Go(func() { f.serve(ctx, x, cancel) })
+}
+
+func (f *stdioFront) serve(ctx context.Context, x *exchange, cancel context.CancelFunc) {
+	defer f.end(x.request.ID, cancel)
+	if x.client.era == era.Modern {
+		l, done := f.g.links.of(f.g, f.who, x.client)
+		defer done()
+		x.link = l
+	}
+	x.serve(ctx)
+}
+
+func (f *stdioFront) end(id rpc.ID, cancel context.CancelFunc) {
+	cancel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.underWay, id)
+}
+
+// exchange is a request of either era.
+func (f *stdioFront) exchange(s *session, in incoming) (*exchange, *rpc.Error) {
+	x := &exchange{g: f.g, who: f.who, request: in.message, params: in.params, reply: &stdioReply{f: f}}
+	switch {
+	case in.params.GetObject("_meta").Get(era.MetaVersion) != nil:
+		meta, fault := era.ReadMeta(in.params)
+		if fault != nil {
+			return nil, fault
+		}
+		x.client = client{era: era.Modern, version: meta.Version, info: meta.Client, capabilities: meta.Capabilities, logLevel: meta.LogLevel}
+	case in.message.Method == "initialize" && s == nil:
+		c := client{era: era.Legacy, version: in.params.GetString("protocolVersion"), info: in.params.Get("clientInfo"), capabilities: in.params.Get("capabilities")}
+		if !slices.Contains(era.LegacyVersions, c.version) {
+			c.version = era.LegacyVersions[0]
+		}
+		begun, err := f.g.sessions.make(f.g, f.who, c)
+		if err != nil {
+			return nil, &rpc.Error{Code: rpc.InvalidParams, Message: err.Error()}
+		}
+		x.client, x.session, x.link = c, begun, begun.link
+	case s == nil:
+		return nil, &rpc.Error{Code: rpc.InvalidRequest, Message: "begin with initialize, or say which revision the request is of"}
+	case in.message.Method == "initialize":
+		return nil, &rpc.Error{Code: rpc.InvalidRequest, Message: "the session has begun already"}
+	default:
+		x.client, x.session, x.link = s.client, s, s.link
+	}
+	return x, nil
+}
+
+func (f *stdioFront) cancel(params rpc.Object) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, cancel := range f.underWay {
+		if string(id.Text()) == string(params.Get("requestId")) {
+			cancel()
+		}
+	}
+}
+
+// hear relays what the server says by itself.
+func (f *stdioFront) hear(ctx context.Context, s *session) {
+	if !s.listen(true) {
+		return
+	}
+	defer s.listen(false)
+	x := &exchange{g: f.g, who: f.who, client: s.client, link: s.link, session: s, reply: &stdioReply{f: f}}
+	x.hearAll(ctx)
+}
+
+// stdioReply is the way back over the standard streams.
+type stdioReply struct{ f *stdioFront }
+
+func (r *stdioReply) Interim(m rpc.Message) error      { return r.f.write(m) }
+func (r *stdioReply) Alive() error                     { return nil }
+func (r *stdioReply) Stream()                          {}
+func (r *stdioReply) Final(_ int, m rpc.Message) error { return r.f.write(m) }
+
+// Begin implements reply.
+func (r *stdioReply) Begin(s *session) {
+	r.f.mu.Lock()
+	defer r.f.mu.Unlock()
+	r.f.session = s
+}

@@ -1,0 +1,204 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// A server's tools are listed for each link apart: a server may show one client what it does not show another, and what a
+// call is asked about is what this client was shown.
+const (
+	mostTools = 1000
+	mostPages = 100
+)
+
+// toolbox holds the tools of a server as one client is shown them.
+type toolbox struct {
+	mu      sync.Mutex
+	listed  *listing
+	until   time.Time
+	loading chan struct{}
+	// version counts what made the listing old, so that one that was begun before is not kept.
+	version int
+}
+
+// listing is one answer to tools/list, of all pages. It is not changed once it is made.
+type listing struct {
+	tools  []*tool // in the server's order
+	byName map[string]*tool
+	rest   rpc.Object // the other members of the result
+	of     upstream.Session
+}
+
+func (t *toolbox) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.version++
+	t.listed = nil
+}
+
+// list is the listing, no older than the gateway's setting. At most one is made at a time.
+func (g *Gateway) list(ctx context.Context, l *link, who *identity.Principal, c client) (*listing, error) {
+	t := &l.tools
+	for {
+		t.mu.Lock()
+		if t.listed != nil && g.o.Now().Before(t.until) {
+			defer t.mu.Unlock()
+			return t.listed, nil
+		}
+		if loading := t.loading; loading != nil {
+			t.mu.Unlock()
+			select {
+			case <-loading:
+				continue
+			case <-ctx.Done():
+				return nil, &upstream.Error{Detail: "the client has gone", Err: ctx.Err()}
+			}
+		}
+		t.loading = make(chan struct{})
+		version, before := t.version, t.listed
+		t.mu.Unlock()
+		listed, err := g.fetch(ctx, l, who, c, before)
+		t.mu.Lock()
+		close(t.loading)
+		t.loading = nil
+		if err == nil && version == t.version {
+			t.listed, t.until = listed, g.o.Now().Add(g.o.ListCache)
+		}
+		t.mu.Unlock()
+		return listed, err
+	}
+}
+
+// fetch lists all tools. What has not changed since before is not compiled again.
+func (g *Gateway) fetch(ctx context.Context, l *link, who *identity.Principal, c client, before *listing) (*listing, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	all := &listing{byName: map[string]*tool{}}
+	cursor := ""
+	for page := 0; ; page++ {
+		if page == mostPages {
+			return nil, fmt.Errorf("the server lists its tools on more than %d pages", mostPages)
+		}
+		var params rpc.Object
+		if cursor != "" {
+			params = params.With("cursor", rpc.String(cursor))
+		}
+		response, of, err := g.request(ctx, l, who, c, "tools/list", params)
+		if err != nil {
+			return nil, err
+		}
+		result, err := rpc.ParseObject(response.Result)
+		if err != nil {
+			return nil, errors.New("the server does not list its tools")
+		}
+		definitions, err := rpc.Elements(result.Get("tools"))
+		if err != nil {
+			return nil, errors.New("the server's list of tools is no list")
+		}
+		if page == 0 {
+			all.of = of
+			all.rest = result.Without(func(name string) bool { return name == "nextCursor" })
+		}
+		if len(all.tools)+len(definitions) > mostTools {
+			return nil, fmt.Errorf("the server lists more than %d tools", mostTools)
+		}
+		for _, d := range definitions {
+			g.add(all, l.server, d, before)
+		}
+		next := result.GetString("nextCursor")
+		if next == "" || next == cursor {
+			return all, nil
+		}
+		cursor = next
+	}
+}
+
+// add adds a tool to a listing. One that cannot be decided about is not there: it is neither listed nor callable. Of two by
+// one name it is not known which is called, and neither is there.
+func (g *Gateway) add(all *listing, s *Server, definition jsontext.Value, before *listing) {
+	o, err := rpc.ParseObject(definition)
+	name := o.GetString("name")
+	if err != nil || name == "" {
+		g.o.Logger.Warn("a tool is left out: it has no name", "server", s.Name)
+		return
+	}
+	if other, twice := all.byName[name]; twice {
+		g.o.Logger.Warn("a tool is left out: the server lists two by that name", "server", s.Name, "tool", name)
+		all.tools = slices.DeleteFunc(all.tools, func(t *tool) bool { return t == other })
+		all.byName[name] = nil
+		return
+	}
+	if s.Hidden[name] {
+		return
+	}
+	t := before.unchanged(name, definition)
+	if t == nil {
+		if t, err = g.compile(s, name, o, definition); err != nil {
+			g.o.Logger.Warn("a tool is left out", "server", s.Name, "tool", name, "why", err)
+			return
+		}
+	}
+	all.byName[name] = t
+	all.tools = append(all.tools, t)
+}
+
+// unchanged is a tool of a listing, if it is defined as it was.
+func (l *listing) unchanged(name string, definition jsontext.Value) *tool {
+	if l == nil || l.byName[name] == nil || !bytes.Equal(l.byName[name].Definition, definition) {
+		return nil
+	}
+	return l.byName[name]
+}
+
+func (g *Gateway) compile(s *Server, name string, o rpc.Object, definition jsontext.Value) (*tool, error) {
+	t, err := g.o.Asker.Tool(s.Name, name, definition, s.Labels[name])
+	if err != nil {
+		return nil, err
+	}
+	headers, err := era.HeaderParams(o.Get("inputSchema"))
+	if err != nil {
+		return nil, err
+	}
+	return &tool{t, headers}, nil
+}
+
+// request sends a request of the gateway's own, and waits for the response. Whatever comes before it is dropped.
+func (g *Gateway) request(ctx context.Context, l *link, who *identity.Principal, c client, method string, params rpc.Object) (response rpc.Message, of upstream.Session, err error) {
+	session, stream, err := l.send(ctx, who, func(s upstream.Session) upstream.Request {
+		return upstream.Request{Method: method, Params: outgoing(s.Era(), l.server, c, params)}
+	})
+	if err != nil {
+		return response, of, err
+	}
+	defer stream.Close()
+	for {
+		m, err := stream.Next()
+		switch {
+		case err != nil:
+			return m, of, err
+		case m.IsRequest():
+			g.decline(ctx, session, m)
+		case m.IsResponse() && m.Error != nil:
+			return m, of, &upstream.Error{Detail: "the server answered " + method + " with an error", Answer: era.Response(method, m, session.Era(), c.era).Error}
+		case m.IsResponse():
+			return m, session, nil
+		case isChange(m.Method):
+			l.tell(m)
+		}
+	}
+}
+
+const listTimeout = 30 * time.Second

@@ -1,0 +1,217 @@
+package identity_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"policy-service/pdp/mcp/internal/identity"
+)
+
+const (
+	noToken  = `Bearer resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`
+	badToken = noToken + `, error="invalid_token"`
+)
+
+// forged are tokens that must not count, by what is wrong with them.
+func forged(t *testing.T, p *provider) map[string]string {
+	t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(p.key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := jose.JSONWebKey{Key: stranger.Public(), KeyID: "1", Algorithm: "ES256"}
+	encrypter, err := jose.NewEncrypter(jose.A256GCM, jose.Recipient{Algorithm: jose.ECDH_ES, Key: p.key.Public()}, (&jose.EncrypterOptions{}).WithContentType("JWT"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nested, err := encrypter.Encrypt([]byte(p.token(nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	jwe, err := nested.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := p.clock.now()
+	good, all := p.token(nil), p.claims(nil)
+	parts := strings.Split(good, ".")
+	named := func(kid string) string {
+		return p.signWith(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: p.key, KeyID: kid}}, nil, text(t, all))
+	}
+	hmac := func(secret []byte) string {
+		return p.signWith(jose.SigningKey{Algorithm: jose.HS256, Key: jose.JSONWebKey{Key: secret, KeyID: "1"}}, nil, text(t, all))
+	}
+	none := func(name string) string {
+		return encode([]byte(`{"alg":"`+name+`","kid":"1"}`)) + "." + encode(text(t, all)) + "."
+	}
+	return map[string]string{
+		"alg none":                  none("none"),
+		"alg None, signed":          none("None") + parts[2],
+		"HS256 with the public key": hmac(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})),
+		"HS256 with its DER":        hmac(der),
+		"foreign aud":               p.token(claims{"aud": "https://other.example.com/mcp"}),
+		"foreign auds":              p.token(claims{"aud": []string{"https://other.example.com/mcp", resource + "2", resource + "//", "HTTPS://mcp.example.com/mcp"}}),
+		"no aud":                    p.token(claims{"aud": nil}),
+		"aud is part of ours":       p.token(claims{"aud": "https://mcp.example.com"}),
+		"other iss":                 p.token(claims{"iss": "https://issuer.example"}),
+		"iss with a slash":          p.token(claims{"iss": p.URL + "/"}),
+		"expired":                   p.token(claims{"exp": now.Add(-2 * time.Minute).Unix()}),
+		"expires just now":          p.token(claims{"exp": now.Unix()}),
+		"never expires":             p.token(claims{"exp": nil}),
+		"nbf in future":             p.token(claims{"nbf": now.Add(2 * time.Minute).Unix()}),
+		"kid path traversal":        named("../../../../../../dev/null"),
+		"kid SQL":                   named("1' OR '1'='1"),
+		"jwk of a stranger":         p.sign(stranger, header{"jwk": own}, all),
+		"jku of a stranger":         p.sign(stranger, header{"jku": "http://127.0.0.1:1/keys"}, all),
+		"x5u of a stranger":         p.sign(stranger, header{"x5u": "http://127.0.0.1:1/cert"}, all),
+		"unknown crit":              p.sign(p.key, header{"crit": []string{"exp"}, "exp": 1}, all),
+		"crit b64":                  p.sign(p.key, header{"crit": []string{"b64"}, "b64": true}, all),
+		"typ of a logout token":     p.sign(p.key, header{"typ": "logout+jwt"}, all),
+		"typ of a proof":            p.sign(p.key, header{"typ": "dpop+jwt"}, all),
+		"an ID token":               p.token(claims{"nonce": "n"}),
+		"bound to a key":            p.token(claims{"cnf": map[string]any{"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}}),
+		"100 KB":                    p.token(claims{"x": strings.Repeat("a", 100<<10)}),
+		"100 KB of nothing":         strings.Repeat("a", 100<<10),
+		"17 KiB":                    p.token(claims{"x": strings.Repeat("a", 12800)}),
+		"nested JWE":                jwe,
+		"no sub":                    p.token(claims{"sub": nil}),
+		"sub of two lines":          p.token(claims{"sub": "a\nb"}),
+		"sub twice":                 p.signWith(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: p.key, KeyID: "1"}}, nil, []byte(strings.Replace(string(text(t, all)), "{", `{"sub":"bob",`, 1))),
+		"client_id is no text":      p.token(claims{"client_id": 7}),
+		"client_id is empty":        p.token(claims{"client_id": ""}),
+		"two clients":               p.token(claims{"azp": "other"}),
+		"cut":                       good[:len(good)-1],
+		"JSON serialization":        `{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`,
+		"an API key":                "psk_aaaaaaaa_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+		"no token":                  "x",
+	}
+}
+
+func TestTokensThatDoNotCount(t *testing.T) {
+	p := newProvider(t, newClock())
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.now})
+	good := p.token(nil)
+	bad := forged(t, p)
+	for name, token := range bad {
+		places(t, g, name, token, good)
+		who, got := g.bearer(token)
+		if who != nil || got.status != http.StatusUnauthorized || got.challenge != badToken || got.detail == "" || len(token) > 8 && strings.Contains(got.detail, token) {
+			t.Errorf("%s: got %+v, %+v", name, who, got)
+		}
+	}
+	places(t, g, "good", good, good)
+	if who, got := g.bearer(good); who == nil || who.Subject != "alice" {
+		t.Errorf("the good one: %+v", got)
+	}
+}
+
+// places sends a token everywhere where none may be.
+func places(t *testing.T, g *gate, name, token, good string) {
+	t.Helper()
+	in := url.Values{"access_token": {token}}.Encode()
+	for place, request := range map[string]struct {
+		query   string
+		headers http.Header
+		want    string
+	}{
+		"query":               {"?" + in, nil, badToken},
+		"query beside header": {"?" + in, http.Header{"Authorization": {"Bearer " + good}}, badToken},
+		"query in capitals":   {"?ACCESS_TOKEN=" + url.QueryEscape(token), http.Header{"Authorization": {"Bearer " + good}}, badToken},
+		"query, escaped":      {"?a=1;%61ccess_token=" + url.QueryEscape(token), http.Header{"Authorization": {"Bearer " + good}}, badToken},
+		"other query":         {"?token=" + url.QueryEscape(token), nil, noToken},
+		"cookie":              {"", http.Header{"Cookie": {"access_token=" + token + "; Authorization=Bearer " + token}}, noToken},
+		"doubled":             {"", http.Header{"Authorization": {"Bearer " + token, "Bearer " + good}}, badToken},
+		"doubled, turned":     {"", http.Header{"Authorization": {"Bearer " + good, "Bearer " + token}}, badToken},
+		"comma":               {"", http.Header{"Authorization": {"Bearer " + good + ",Bearer " + token}}, badToken},
+		"comma and space":     {"", http.Header{"Authorization": {"Bearer " + token + ", Bearer " + good}}, badToken},
+		"two in one":          {"", http.Header{"Authorization": {"Bearer " + good + " " + token}}, badToken},
+		"tab":                 {"", http.Header{"Authorization": {"Bearer\t" + token}}, badToken},
+		"DPoP":                {"", http.Header{"Authorization": {"DPoP " + token}}, badToken},
+		"Basic":               {"", http.Header{"Authorization": {"Basic " + token}}, badToken},
+		"no scheme":           {"", http.Header{"Authorization": {token}}, badToken},
+		"empty":               {"", http.Header{"Authorization": {""}}, badToken},
+		"empty Bearer":        {"", http.Header{"Authorization": {"Bearer "}}, badToken},
+		"Proxy-Authorization": {"", http.Header{"Proxy-Authorization": {"Bearer " + token}}, noToken},
+		"X-Access-Token":      {"", http.Header{"X-Access-Token": {token}, "X-Forwarded-Access-Token": {token}, "Approver-Token": {token}}, noToken},
+		"none":                {"", nil, noToken},
+	} {
+		if who, got := g.send(request.query, request.headers); who != nil || got.status != http.StatusUnauthorized || got.challenge != request.want || got.detail == "" {
+			t.Errorf("%s, in %s: got %+v, %+v", name, place, who, got)
+		}
+	}
+}
+
+// Whatever is wrong with a token that no issuer of ours signed, one text says so.
+func TestStrangersLearnNothing(t *testing.T) {
+	p := newProvider(t, newClock())
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.now})
+	stranger, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, want := g.bearer(p.sign(stranger, nil, p.claims(claims{"iss": "https://issuer.example"})))
+	for name, changes := range map[string]claims{
+		"ours": nil, "foreign aud": {"aud": "x"}, "expired": {"exp": 1}, "not yet": {"nbf": 1e11}, "no sub": {"sub": nil}, "never expires": {"exp": nil}, "ID token": {"nonce": "n"}, "client": {"client_id": 7},
+	} {
+		if who, got := g.bearer(p.sign(stranger, nil, p.claims(changes))); who != nil || got != want {
+			t.Errorf("%s: got %+v, %+v; want %+v", name, who, got, want)
+		}
+	}
+	// An issuer's own people are told.
+	if _, got := g.bearer(p.token(claims{"exp": 1})); got == want {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestATokenCountsUntilItExpiresAndNoLonger(t *testing.T) {
+	p := newProvider(t, newClock())
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.now})
+	token := p.token(claims{"exp": p.clock.now().Add(time.Minute).Unix()})
+	for range 60 {
+		if who, got := g.bearer(token); who == nil {
+			t.Fatalf("got %+v", got)
+		}
+		p.clock.advance(time.Second)
+	}
+	if who, got := g.bearer(token); who != nil || !strings.Contains(got.detail, "expired") {
+		t.Errorf("got %+v, %+v", who, got)
+	}
+}
+
+// A key that the issuer has withdrawn takes with it every token that was good a moment before.
+func TestAWithdrawnKeyTakesItsTokensWithIt(t *testing.T) {
+	p := newProvider(t, newClock())
+	e := p.issuer()
+	e.JWKSRefresh = 30 * time.Second
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, Now: p.clock.now})
+	token := p.token(nil)
+	if who, got := g.bearer(token); who == nil {
+		t.Fatalf("got %+v", got)
+	}
+	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.rotate(other)
+	p.clock.advance(30 * time.Second)
+	if who, _ := g.bearer(token); who != nil {
+		t.Errorf("got %+v", who)
+	}
+	if who, got := g.bearer(p.token(nil)); who == nil {
+		t.Errorf("the new key: %+v", got)
+	}
+}

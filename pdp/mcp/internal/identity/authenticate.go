@@ -1,0 +1,92 @@
+package identity
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"policy-service/pdp/server/auth"
+)
+
+// Challenge is why a request has no principal, and what to answer it.
+type Challenge struct {
+	// Status is that of the answer: 401, or 403 where no token would help.
+	Status int
+	// Header is the value of WWW-Authenticate; "" for none.
+	Header string
+	// Detail says what is wrong and what to try. It is made of fixed texts.
+	Detail string
+}
+
+// maxToken bounds a token. It is more than issuers write, and less than what costs anything to refuse.
+const maxToken = 16 << 10
+
+// Authenticate says for whom a request is. Exactly one of the results is nil.
+func (i *Identity) Authenticate(r *http.Request) (*Principal, *Challenge) {
+	if i.fixed != nil {
+		return i.local(r)
+	}
+	token, challenge := i.bearer(r)
+	if challenge != nil {
+		return nil, challenge
+	}
+	verified, err := i.tokens.Claims(r.Context(), token)
+	if err != nil {
+		detail := "the token is not valid here"
+		if refused, ok := errors.AsType[*auth.Refusal](err); ok {
+			detail = refused.Detail
+		}
+		return nil, i.invalid(detail)
+	}
+	p, err := i.principal(verified)
+	if err != nil {
+		return nil, i.invalid(err.Error())
+	}
+	p.Token = token
+	return p, nil
+}
+
+// bearer takes the token from where alone it may be.
+func (i *Identity) bearer(r *http.Request) (string, *Challenge) {
+	headers := r.Header["Authorization"]
+	switch {
+	case tokenInQuery(r.URL):
+		return "", i.invalid("the address has a token, and addresses are written to logs; send it in Authorization: Bearer alone, and have this one revoked")
+	case len(headers) == 0:
+		return "", &Challenge{http.StatusUnauthorized, i.challenge(""), "this needs a token; send Authorization: Bearer with an access token for " + i.resource.id}
+	case len(headers) > 1:
+		return "", i.invalid("the Authorization header is given more than once; send one")
+	}
+	scheme, token, _ := strings.Cut(headers[0], " ")
+	token = strings.TrimLeft(token, " ")
+	switch {
+	case !strings.EqualFold(scheme, "Bearer") || token == "" || strings.ContainsAny(token, " \t,"):
+		return "", i.invalid("the Authorization header cannot be read; send Bearer and one access token")
+	case len(token) > maxToken:
+		return "", i.invalid("the token is larger than 16 KiB; have its issuer write fewer claims")
+	}
+	return token, nil
+}
+
+// tokenInQuery reports whether an address has RFC 6750's parameter in it, in whatever spelling: it is looked for, not read.
+func tokenInQuery(u *url.URL) bool {
+	query, err := url.QueryUnescape(u.RawQuery)
+	if err != nil {
+		query = u.RawQuery
+	}
+	return strings.Contains(strings.ToLower(query), "access_token")
+}
+
+// invalid refuses what was sent.
+func (i *Identity) invalid(detail string) *Challenge {
+	return &Challenge{http.StatusUnauthorized, i.challenge(`, error="invalid_token"`), detail}
+}
+
+// challenge tells a client where it learns how to get a token.
+func (i *Identity) challenge(more string) string {
+	if len(i.scopes) > 0 {
+		more += `, scope="` + strings.Join(i.scopes, " ") + `"`
+	}
+	return `Bearer resource_metadata="` + i.resource.metadata() + `"` + more
+}

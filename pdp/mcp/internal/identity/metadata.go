@@ -1,0 +1,103 @@
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/server/auth"
+)
+
+// wellKnown is where RFC 9728 has the metadata of a resource.
+const wellKnown = "/.well-known/oauth-protected-resource"
+
+// resource is an identifier that is an address too.
+type resource struct{ id, origin, path string }
+
+// plainResource has no character that needs an escape anywhere: in the identifier, in a path, in a header.
+var plainResource = regexp.MustCompile(`^(https?://[A-Za-z0-9.:\[\]-]+)((?:/[A-Za-z0-9._~-]+)*/?)$`)
+
+func parseResource(text string) (resource, error) {
+	u, err := url.Parse(text)
+	parts := plainResource.FindStringSubmatch(text)
+	if err != nil || parts == nil || u.Hostname() == "" || parts[2] != "" && path.Clean(parts[2]) != trimSlash(parts[2]) {
+		return resource{}, errors.New("resource is missing or no plain address; write the one that clients use, such as https://mcp.example.com/mcp")
+	}
+	if u.Scheme != "https" && !auth.IsLoopbackName(u.Hostname()) {
+		return resource{}, errors.New("resource is http, so tokens could be read on the way; write the https address that clients use, or one on loopback")
+	}
+	return resource{id: text, origin: parts[1], path: parts[2]}, nil
+}
+
+func trimSlash(p string) string {
+	if len(p) > 1 && p[len(p)-1] == '/' {
+		return p[:len(p)-1]
+	}
+	return p
+}
+
+// metadata is the address of the document.
+func (r resource) metadata() string { return r.origin + r.metadataPath() }
+
+func (r resource) metadataPath() string {
+	if r.path == "/" {
+		return wellKnown
+	}
+	return wellKnown + r.path
+}
+
+// MetadataPaths are where the metadata is: the resource's path behind the well-known one, and the well-known one alone, at
+// which clients look if they know no more than the host. A fixed identity has none.
+func (i *Identity) MetadataPaths() []string {
+	if i.fixed != nil {
+		return nil
+	}
+	return slices.Compact([]string{i.resource.metadataPath(), wellKnown})
+}
+
+// Metadata is the document of RFC 9728, as JSON. A fixed identity has none.
+func (i *Identity) Metadata() []byte { return slices.Clone(i.metadata) }
+
+func (i *Identity) document(name string) ([]byte, error) {
+	document := struct {
+		Resource string   `json:"resource"`
+		Servers  []string `json:"authorization_servers,omitempty"`
+		Bearer   []string `json:"bearer_methods_supported"`
+		Scopes   []string `json:"scopes_supported,omitempty"`
+		Name     string   `json:"resource_name,omitempty"`
+	}{i.resource.id, i.servers(), []string{"header"}, i.scopes, name}
+	text, err := json.Marshal(document)
+	if err != nil {
+		return nil, fmt.Errorf("the metadata cannot be written: %w; take what is not UTF-8 out of the names in the configuration", err)
+	}
+	return text, nil
+}
+
+// servers are the issuers at whose address clients may look. With a jwks_file an issuer may be any text.
+func (i *Identity) servers() (addresses []string) {
+	for address := range i.issuers {
+		u, err := url.Parse(address)
+		if err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http" && auth.IsLoopbackName(u.Hostname())) {
+			addresses = append(addresses, address)
+		}
+	}
+	slices.Sort(addresses)
+	return addresses
+}
+
+// scope is what RFC 6749 lets a scope be.
+var scope = regexp.MustCompile(`^[!#-\[\]-~]{1,128}$`)
+
+func checkScopes(scopes []string) error {
+	for n, s := range scopes {
+		if !scope.MatchString(s) || slices.Contains(scopes[:n], s) {
+			return fmt.Errorf("identity.scopes[%d]: it is no scope, or given twice; write one such as mcp:tools", n)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package identity_test
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"policy-service/pdp/mcp/internal/identity"
+)
+
+const resource = "https://mcp.example.com/mcp"
+
+// clock is a clock that tests move.
+type clock struct {
+	mu   sync.Mutex
+	time time.Time
+}
+
+func newClock() *clock { return &clock{time: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)} }
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.time
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.time = c.time.Add(d)
+}
+
+// provider is an issuer that publishes its keys over HTTP.
+type provider struct {
+	*httptest.Server
+	t     testing.TB
+	clock *clock
+	key   *ecdsa.PrivateKey
+	mu    sync.Mutex
+}
+
+func newProvider(t testing.TB, c *clock) *provider {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &provider{t: t, clock: c, key: key}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.URL, p.URL+"/keys")
+	})
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.public()}})
+	})
+	p.Server = httptest.NewServer(mux)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *provider) public() jose.JSONWebKey {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return jose.JSONWebKey{Key: p.key.Public(), KeyID: "1", Algorithm: "ES256", Use: "sig"}
+}
+
+// rotate withdraws the key for another.
+func (p *provider) rotate(key *ecdsa.PrivateKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.key = key
+}
+
+func (p *provider) issuer() identity.Issuer {
+	return identity.Issuer{Issuer: p.URL, Algorithms: []string{"ES256"}}
+}
+
+type claims map[string]any
+
+// claims are good ones, with some changed; nil takes one away.
+func (p *provider) claims(changes claims) claims {
+	all := claims{"iss": p.URL, "aud": resource, "sub": "alice", "client_id": "desktop", "exp": p.clock.now().Add(5 * time.Minute).Unix()}
+	maps.Copy(all, changes)
+	maps.DeleteFunc(all, func(_ string, v any) bool { return v == nil })
+	return all
+}
+
+func (p *provider) token(changes claims) string { return p.sign(p.key, nil, p.claims(changes)) }
+
+type header map[jose.HeaderKey]any
+
+func (p *provider) sign(key crypto.Signer, extra header, all claims) string {
+	p.t.Helper()
+	return p.signWith(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "1"}}, extra, text(p.t, all))
+}
+
+func (p *provider) signWith(key jose.SigningKey, extra header, payload []byte) string {
+	p.t.Helper()
+	signer, err := jose.NewSigner(key, &jose.SignerOptions{ExtraHeaders: extra})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	token, err := signed.CompactSerialize()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return token
+}
+
+// writeKeys writes an issuer's jwks_file.
+func writeKeys(t testing.TB, p *provider) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "jwks.json")
+	if err := os.WriteFile(name, text(t, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.public()}}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func text(t testing.TB, v any) []byte {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+// gate is a server that lets in whom an identity knows.
+type gate struct {
+	*httptest.Server
+	t    testing.TB
+	mu   sync.Mutex
+	last *identity.Principal
+}
+
+func newGate(t testing.TB, o identity.Options) *gate {
+	t.Helper()
+	if o.Resource == "" {
+		o.Resource = resource
+	}
+	i, err := identity.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{t: t}
+	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, challenge := i.Authenticate(r)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.last = p
+		if (p == nil) == (challenge == nil) {
+			t.Errorf("got %v and %v; want exactly one of them", p, challenge)
+		}
+		if challenge != nil {
+			w.Header().Set("WWW-Authenticate", challenge.Header)
+			w.WriteHeader(challenge.Status)
+			_, _ = io.WriteString(w, challenge.Detail)
+		}
+	}))
+	t.Cleanup(g.Close)
+	return g
+}
+
+// answer is what a client gets.
+type answer struct {
+	status            int
+	challenge, detail string
+}
+
+// send sends a request, and returns for whom it is.
+func (g *gate) send(query string, headers http.Header) (*identity.Principal, answer) {
+	g.t.Helper()
+	r, err := http.NewRequestWithContext(g.t.Context(), http.MethodPost, g.URL+"/mcp"+query, http.NoBody)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	maps.Copy(r.Header, headers)
+	w, err := g.Client().Do(r)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer func() { _ = w.Body.Close() }()
+	body, err := io.ReadAll(w.Body)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.last, answer{w.StatusCode, w.Header.Get("WWW-Authenticate"), string(body)}
+}
+
+// bearer sends a token as it should be sent.
+func (g *gate) bearer(token string) (*identity.Principal, answer) {
+	g.t.Helper()
+	return g.send("", http.Header{"Authorization": {"Bearer " + token}})
+}

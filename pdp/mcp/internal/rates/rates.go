@@ -1,0 +1,229 @@
+// Package rates says who may ask now, and who must wait: by principal, by principal and tool, or by address.
+//
+// Begin with [New] and [Limiter.Admit]. A limiter keeps a bounded number of keys. It forgets one only when its buckets are
+// full again and nothing of it runs, so that to be forgotten gives nobody anything; while there are too many to keep, those
+// who come new wait.
+package rates
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Options are the bounds of each key.
+type Options struct {
+	// Rate is how many a second, and Burst how many at once after a rest.
+	Rate  rate.Limit
+	Burst int
+	// Concurrent is how many may run at a time; 0 is any number.
+	Concurrent int
+	// ToolRate and ToolBurst are those of each tool; without ToolRate a tool has no bound of its own, and without ToolBurst
+	// it has what comes in a second.
+	ToolRate  rate.Limit
+	ToolBurst int
+	// Keys is how many buckets are kept; 0 is 100,000, of some 300 bytes each.
+	Keys int
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// Limiter holds everybody to the same bounds.
+type Limiter struct {
+	options Options
+	// full is how long any bucket takes to fill.
+	full time.Duration
+
+	mu     sync.Mutex
+	now    time.Time // the latest that was seen: time does not go back
+	meters map[name]*meter
+	idle   *list.List // of *meter in which nothing runs, the one that was used last in front
+}
+
+// name is whose a meter is: a key's, or with a tool that of the tool for the key.
+type name struct{ key, tool string }
+
+// meter counts for one name.
+type meter struct {
+	name    name
+	bucket  *rate.Limiter
+	running int
+	used    time.Time
+	at      *list.Element // in idle; nil while something runs
+}
+
+const (
+	usualKeys = 100_000
+	// busy is when to try again if not time but others must make room.
+	busy = time.Second
+)
+
+// New makes a limiter.
+func New(o Options) (*Limiter, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Keys == 0 {
+		o.Keys = usualKeys
+	}
+	if o.ToolRate > 0 && o.ToolBurst == 0 {
+		o.ToolBurst = max(1, int(math.Ceil(math.Min(float64(o.ToolRate), math.MaxInt32))))
+	}
+	l := &Limiter{options: o, meters: map[name]*meter{}, idle: list.New()}
+	l.full = max(fills(o.Rate, o.Burst), fills(o.ToolRate, o.ToolBurst))
+	switch {
+	case !(o.Rate > 0) || o.Burst < 1:
+		return nil, errors.New("rate or burst is missing or negative; write both, such as rate: 10/s and burst: 50")
+	case o.Concurrent < 0:
+		return nil, errors.New("concurrent is negative; write a number such as 8, or leave it out")
+	case !(o.ToolRate >= 0) || o.ToolBurst < 0 || o.ToolRate == 0 && o.ToolBurst > 0:
+		return nil, errors.New("a tool's rate or burst is negative, or burst is given without rate; write a rate such as 2/s, or leave both out")
+	case o.Keys < 2:
+		return nil, errors.New("fewer than two keys cannot be kept; leave keys out")
+	case l.full > maxFull:
+		return nil, errors.New("the rate takes longer than a day to fill the burst; write a higher rate, or a lower burst")
+	}
+	return l, nil
+}
+
+// maxFull bounds for how long somebody is remembered.
+const maxFull = 24 * time.Hour
+
+// fills is how long an empty bucket takes to fill.
+func fills(r rate.Limit, burst int) time.Duration {
+	if r == rate.Inf || !(r > 0) {
+		return 0
+	}
+	seconds := float64(burst) / float64(r)
+	if seconds > 2*maxFull.Seconds() {
+		return 2 * maxFull
+	}
+	return time.Duration(math.Ceil(seconds*float64(time.Second))) + time.Millisecond // a float's last digits
+}
+
+// Admit asks if a key may do one thing more now, with a tool if there is one. Where it may, release ends that thing, and
+// must be called; more calls do nothing. Where not, nothing is taken from any bucket, and retryAfter is when to try again.
+func (l *Limiter) Admit(key, tool string) (release func(), retryAfter time.Duration, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.look()
+	l.forget(2) // more than one call adds on average, so that an old rush goes away
+	whole, wait := l.meter(name{key: key}, l.options.Rate, l.options.Burst)
+	if wait > 0 {
+		return nothing, wait, false
+	}
+	if l.options.Concurrent > 0 && whole.running >= l.options.Concurrent {
+		return nothing, busy, false
+	}
+	l.start(whole) // so that to make room for its tool does not forget it
+	if tool != "" && l.options.ToolRate > 0 {
+		part, wait := l.meter(name{key, short(tool)}, l.options.ToolRate, l.options.ToolBurst)
+		if wait > 0 {
+			l.end(whole)
+			return nothing, wait, false
+		}
+		l.take(part)
+	}
+	whole.bucket.AllowN(l.now, 1)
+	return l.release(whole), 0, true
+}
+
+func nothing() {}
+
+// short is a tool's name, or a digest of one that is longer than any tool's: clients choose what they ask for.
+func short(tool string) string {
+	if len(tool) <= 128 {
+		return tool
+	}
+	sum := sha256.Sum256([]byte(tool))
+	return string(sum[:])
+}
+
+// release ends what was admitted, once.
+func (l *Limiter) release(m *meter) func() {
+	ended := false
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !ended {
+			ended = true
+			l.look()
+			l.end(m)
+		}
+	}
+}
+
+// look looks at the clock.
+func (l *Limiter) look() {
+	if now := l.options.Now(); now.After(l.now) {
+		l.now = now
+	}
+}
+
+// meter is that of a name, and how long to wait until its bucket has one.
+func (l *Limiter) meter(n name, r rate.Limit, burst int) (*meter, time.Duration) {
+	m, there := l.meters[n]
+	if !there {
+		if len(l.meters) >= l.options.Keys {
+			if l.forget(1); len(l.meters) >= l.options.Keys {
+				return nil, busy
+			}
+		}
+		m = &meter{name: n, bucket: rate.NewLimiter(r, burst), used: l.now}
+		m.at = l.idle.PushFront(m)
+		l.meters[n] = m
+	}
+	if r == rate.Inf {
+		return m, 0
+	}
+	// Less than a nanosecond is none, to the bucket too.
+	if wait := time.Duration((1 - m.bucket.TokensAt(l.now)) / float64(r) * float64(time.Second)); wait > 0 {
+		return m, wait + time.Nanosecond
+	}
+	return m, 0
+}
+
+// take takes one from a bucket.
+func (l *Limiter) take(m *meter) {
+	m.bucket.AllowN(l.now, 1)
+	m.used = l.now
+	l.idle.MoveToFront(m.at)
+}
+
+// start says that something of a meter runs.
+func (l *Limiter) start(m *meter) {
+	m.running++
+	if m.at != nil {
+		l.idle.Remove(m.at)
+		m.at = nil
+	}
+}
+
+// end says that it runs no longer.
+func (l *Limiter) end(m *meter) {
+	if m.running--; m.running == 0 {
+		m.used = l.now
+		m.at = l.idle.PushFront(m)
+	}
+}
+
+// forget forgets up to n meters whose buckets are full: nothing was taken from them for as long as any takes to fill.
+func (l *Limiter) forget(n int) {
+	for ; n > 0; n-- {
+		last := l.idle.Back()
+		if last == nil {
+			return
+		}
+		m := last.Value.(*meter)
+		if l.now.Sub(m.used) < l.full {
+			return
+		}
+		l.idle.Remove(last)
+		delete(l.meters, m.name)
+	}
+}

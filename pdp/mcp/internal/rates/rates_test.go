@@ -1,0 +1,372 @@
+package rates_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"policy-service/pdp/mcp/internal/rates"
+)
+
+// clock is a clock that tests move.
+type clock struct {
+	mu   sync.Mutex
+	time time.Time
+}
+
+func newClock() *clock { return &clock{time: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)} }
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.time
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.time = c.time.Add(d)
+}
+
+func limiter(t testing.TB, c *clock, o rates.Options) *rates.Limiter {
+	t.Helper()
+	o.Now = c.now
+	l, err := rates.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// admitted is how many of n tries come through, each over at once.
+func admitted(l *rates.Limiter, n int, key, tool string) (got int) {
+	for range n {
+		if release, _, ok := l.Admit(key, tool); ok {
+			release()
+			got++
+		}
+	}
+	return got
+}
+
+func TestRateAndBurst(t *testing.T) {
+	c := newClock()
+	l := limiter(t, c, rates.Options{Rate: 10, Burst: 5})
+	if got := admitted(l, 20, "alice", ""); got != 5 {
+		t.Errorf("got %d at once, want 5", got)
+	}
+	if got := admitted(l, 20, "bob", ""); got != 5 {
+		t.Errorf("another got %d", got)
+	}
+	release, retry, ok := l.Admit("alice", "")
+	if ok || retry <= 0 || retry > 101*time.Millisecond {
+		t.Fatalf("got %v, %v", retry, ok)
+	}
+	release() // does nothing
+	c.advance(retry - time.Microsecond)
+	if got := admitted(l, 1, "alice", ""); got != 0 {
+		t.Error("admitted too early")
+	}
+	c.advance(time.Microsecond)
+	if got := admitted(l, 2, "alice", ""); got != 1 {
+		t.Errorf("got %d after the wait that was told, want 1", got)
+	}
+	// A flood takes nothing but what it is given.
+	for range 100 {
+		c.advance(10 * time.Millisecond)
+		admitted(l, 10, "alice", "")
+	}
+	c.advance(time.Hour)
+	if got := admitted(l, 20, "alice", ""); got != 5 {
+		t.Errorf("got %d after an hour, want 5", got)
+	}
+}
+
+func TestConcurrent(t *testing.T) {
+	c := newClock()
+	l := limiter(t, c, rates.Options{Rate: rate.Inf, Burst: 1, Concurrent: 3})
+	var held []func()
+	for range 10 {
+		if release, retry, ok := l.Admit("alice", "x"); ok {
+			held = append(held, release)
+		} else if retry <= 0 {
+			t.Error("refused, and not told when to try again")
+		}
+	}
+	if len(held) != 3 {
+		t.Fatalf("%d run, want 3", len(held))
+	}
+	if got := admitted(l, 1, "bob", "x"); got != 1 {
+		t.Error("another has to wait")
+	}
+	held[0]()
+	held[0]()
+	held[0]() // one end is one end
+	release, _, ok := l.Admit("alice", "")
+	if _, _, more := l.Admit("alice", ""); !ok || more {
+		t.Errorf("got %v and %v after one of three ended", ok, more)
+	}
+	release()
+	held[1]()
+	held[2]()
+	if got := admitted(l, 5, "alice", ""); got != 5 {
+		t.Errorf("got %d with nothing running", got)
+	}
+}
+
+func TestTools(t *testing.T) {
+	c := newClock()
+	l := limiter(t, c, rates.Options{Rate: 100, Burst: 10, ToolRate: 1.5})
+	if got := admitted(l, 10, "alice", "a"); got != 2 {
+		t.Errorf("got %d of a, want 2", got)
+	}
+	_, retry, ok := l.Admit("alice", "a")
+	if ok || retry < 600*time.Millisecond || retry > 670*time.Millisecond {
+		t.Errorf("got %v, %v", retry, ok)
+	}
+	if got := admitted(l, 10, "bob", "a"); got != 2 {
+		t.Errorf("another got %d of a", got)
+	}
+	if got := admitted(l, 10, "alice", "b"); got != 2 {
+		t.Errorf("got %d of b", got)
+	}
+	// What a tool refused has cost nothing: 6 of 10 are left.
+	if got := admitted(l, 20, "alice", ""); got != 6 {
+		t.Errorf("got %d without a tool, want 6", got)
+	}
+	// Names that are too long are still apart.
+	c.advance(time.Minute)
+	long := strings.Repeat("x", 1<<16)
+	if a, b := admitted(l, 3, "alice", long+"a"), admitted(l, 3, "alice", long+"b"); a != 2 || b != 2 {
+		t.Errorf("got %d and %d", a, b)
+	}
+}
+
+// Keys and tools do not run into each other, however they are written.
+func TestNamesAreApart(t *testing.T) {
+	l := limiter(t, newClock(), rates.Options{Rate: 1, Burst: 1, ToolRate: 1})
+	for _, n := range [][2]string{{"a", "b"}, {"a\x00b", ""}, {"ab", ""}, {"b", "a"}, {"", "ab"}} {
+		if got := admitted(l, 1, n[0], n[1]); got != 1 {
+			t.Errorf("%q has to wait for another", n)
+		}
+	}
+}
+
+// To make room, only those are forgotten to whom it gives nothing.
+func TestNobodyIsForgottenForRoom(t *testing.T) {
+	c := newClock()
+	l := limiter(t, c, rates.Options{Rate: 1, Burst: 10, Concurrent: 1, Keys: 100})
+	if got := admitted(l, 20, "hot", ""); got != 10 {
+		t.Fatalf("got %d", got)
+	}
+	release, _, _ := l.Admit("runs", "")
+	for n := range 98 {
+		if got := admitted(l, 1, fmt.Sprint("other ", n), ""); got != 1 {
+			t.Fatalf("%d got %d", n, got)
+		}
+	}
+	// All are too young to be forgotten, so a stranger waits.
+	if _, retry, ok := l.Admit("stranger", ""); ok || retry <= 0 {
+		t.Errorf("got %v, %v", retry, ok)
+	}
+	if got := admitted(l, 20, "hot", ""); got != 0 {
+		t.Errorf("the hot one got %d more", got)
+	}
+	c.advance(11 * time.Second)
+	for n := range 500 {
+		admitted(l, 1, fmt.Sprint("new ", n), "")
+	}
+	if _, _, ok := l.Admit("runs", ""); ok {
+		t.Error("who runs was forgotten")
+	}
+	release()
+	if got := admitted(l, 20, "other 0", ""); got > 10 {
+		t.Errorf("got %d", got)
+	}
+}
+
+// Beside a limiter that forgets nobody, one with little room never admits more.
+func TestForgettingGivesNothing(t *testing.T) {
+	const seed = 7
+	random := rand.New(rand.NewPCG(seed, seed))
+	c := newClock()
+	o := rates.Options{Rate: 0.5, Burst: 3, Concurrent: 3, ToolRate: 0.25, ToolBurst: 2}
+	all := limiter(t, c, o)
+	o.Keys = 12
+	few := limiter(t, c, o)
+	type held struct{ of, in func() }
+	var running []held
+	both, refused := 0, 0
+	for range 60_000 {
+		key, tool := fmt.Sprint(random.IntN(9)), ""
+		if random.IntN(2) == 0 {
+			tool = fmt.Sprint(random.IntN(3))
+		}
+		// Only what the little one admits is done in both, so their buckets are the same.
+		in, _, ok := few.Admit(key, tool)
+		if ok {
+			of, _, legal := all.Admit(key, tool)
+			if !legal {
+				t.Fatalf("%s with %q was admitted, and its buckets are empty", key, tool)
+			}
+			running = append(running, held{of, in})
+			both++
+		} else {
+			refused++
+		}
+		for len(running) > 0 && (len(running) > 6 || random.IntN(2) == 0) {
+			n := random.IntN(len(running))
+			running[n].of()
+			running[n].in()
+			running = append(running[:n], running[n+1:]...)
+		}
+		c.advance(time.Duration(random.IntN(400)) * time.Millisecond)
+		if random.IntN(100) == 0 {
+			c.advance(20 * time.Second)
+		}
+	}
+	if both < 1000 || refused < 1000 {
+		t.Errorf("%d admitted, %d refused: nothing is known", both, refused)
+	}
+}
+
+func TestTimeDoesNotGoBack(t *testing.T) {
+	c := newClock()
+	l := limiter(t, c, rates.Options{Rate: 1, Burst: 5})
+	got := admitted(l, 1, "alice", "")
+	for range 10 {
+		c.advance(-time.Hour)
+		got += admitted(l, 1, "alice", "")
+		c.advance(time.Hour)
+		got += admitted(l, 1, "alice", "")
+	}
+	if got != 5 {
+		t.Errorf("got %d while the clock went back and forth, want 5", got)
+	}
+}
+
+// One who never rests does not keep those who do from being forgotten.
+func TestRoomIsMadeBehindWhoeverNeverRests(t *testing.T) {
+	c := newClock()
+	l := limiter(t, c, rates.Options{Rate: 1, Burst: 2, ToolRate: 1, ToolBurst: 2, Keys: 6})
+	for n := range 100 {
+		if got := admitted(l, 1, "hot", "tool"); got != 1 {
+			t.Fatalf("the hot one waits in round %d", n)
+		}
+		if got := admitted(l, 1, fmt.Sprint("guest ", n), ""); got != 1 {
+			t.Fatalf("guest %d finds no room", n)
+		}
+		c.advance(time.Second)
+	}
+}
+
+// 10,000 at once, of 20 principals: each gets its share, and no more.
+func TestAFlood(t *testing.T) {
+	c := newClock()
+	l := limiter(t, c, rates.Options{Rate: 10, Burst: 50, Concurrent: 8, ToolRate: 2, ToolBurst: 20})
+	const principals, calls = 20, 500
+	var all sync.WaitGroup
+	var running, most, in [principals]atomic.Int64
+	for n := range principals {
+		for range 10 {
+			all.Go(func() {
+				for k := range calls / 10 {
+					release, retry, ok := l.Admit(fmt.Sprint(n), fmt.Sprint("tool ", k%2))
+					if !ok {
+						if retry <= 0 {
+							t.Error("refused, and not told when to try again")
+						}
+						continue
+					}
+					in[n].Add(1)
+					now := running[n].Add(1)
+					for before := most[n].Load(); now > before && !most[n].CompareAndSwap(before, now); before = most[n].Load() {
+					}
+					running[n].Add(-1)
+					release()
+				}
+			})
+		}
+	}
+	all.Wait()
+	for n := range principals {
+		for tool := range 2 { // what is left, if too many were refused because others ran
+			in[n].Add(int64(admitted(l, 20, fmt.Sprint(n), fmt.Sprint("tool ", tool))))
+		}
+		if got := in[n].Load(); got != 40 || most[n].Load() > 8 {
+			t.Errorf("%d: %d came through, and %d at a time; want 40 (20 of each tool), and at most 8", n, got, most[n].Load())
+		}
+	}
+}
+
+func TestOptionsThatAreRefused(t *testing.T) {
+	nan := rate.Limit(math.NaN())
+	for want, o := range map[string]rates.Options{
+		"rate or burst":        {},
+		"rate or burst is":     {Rate: 1},
+		"rate or burst is m":   {Rate: -1, Burst: 1},
+		"rate or burst is mi":  {Rate: nan, Burst: 1},
+		"concurrent":           {Rate: 1, Burst: 1, Concurrent: -1},
+		"a tool's rate":        {Rate: 1, Burst: 1, ToolBurst: 1},
+		"a tool's rate or":     {Rate: 1, Burst: 1, ToolRate: -1},
+		"a tool's rate or b":   {Rate: 1, Burst: 1, ToolRate: nan},
+		"a tool's rate or bu":  {Rate: 1, Burst: 1, ToolRate: 1, ToolBurst: -1},
+		"fewer than two":       {Rate: 1, Burst: 1, Keys: 1},
+		"longer than a day":    {Rate: 1e-9, Burst: 1},
+		"longer than a day to": {Rate: 1, Burst: math.MaxInt},
+	} {
+		if _, err := rates.New(o); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; ") {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+func TestAddress(t *testing.T) {
+	for remote, want := range map[string]string{
+		"192.0.2.7:1234":                  "192.0.2.7",
+		"192.0.2.7":                       "192.0.2.7",
+		"[::ffff:192.0.2.7]:1":            "192.0.2.7",
+		"[2001:db8:1:2:3:4:5:6]:1":        "2001:db8:1:2::/64",
+		"[2001:db8:1:2::9]:2":             "2001:db8:1:2::/64",
+		"[2001:db8:1:3::9]:2":             "2001:db8:1:3::/64",
+		"2001:db8:1:2::9":                 "2001:db8:1:2::/64",
+		"[fe80::1%eth0]:1":                "fe80::/64",
+		"[fe80::2%eth1]:1":                "fe80::/64",
+		"[::1]:80":                        "::/64",
+		"@":                               "unknown",
+		"":                                "unknown",
+		"mcp.example.com:80":              "unknown",
+		"192.0.2.7:1234, 192.0.2.8":       "unknown",
+		"[2001:db8:1:2:3:4:5:6]:99999999": "unknown",
+	} {
+		if got := rates.Address(remote); got != want {
+			t.Errorf("%q: got %s, want %s", remote, got, want)
+		}
+	}
+}
+
+// What does it cost to be let in, among 1,000 principals?
+func BenchmarkAdmit(b *testing.B) {
+	l := limiter(b, newClock(), rates.Options{Rate: rate.Inf, Burst: 1, Concurrent: 8, ToolRate: rate.Inf})
+	keys := make([]string, 1000)
+	for n := range keys {
+		keys[n] = fmt.Sprint(n)
+	}
+	n := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		release, _, ok := l.Admit(keys[n%len(keys)], "tool")
+		if !ok {
+			b.Fatal("refused")
+		}
+		release()
+		n++
+	}
+}

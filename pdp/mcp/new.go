@@ -1,0 +1,313 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/trace"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
+	"golang.org/x/time/rate"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/coaz"
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/gate"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rates"
+	"policy-service/pdp/mcp/internal/seal"
+	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/server/auth"
+)
+
+// Deps are what a gateway needs besides its configuration. The zero Deps are usable.
+type Deps struct {
+	// Logger takes what the operator is to know. Nil discards it.
+	Logger *slog.Logger
+	// Transport carries questions to the PDP, nil is the network. A PDP in this process is reached by it.
+	Transport http.RoundTripper
+	// Now is the clock, nil is [time.Now].
+	Now func() time.Time
+	// MeterProvider and TracerProvider are where telemetry goes, nil is nowhere.
+	MeterProvider  metric.MeterProvider
+	TracerProvider trace.TracerProvider
+	// Version is what servers are told of the gateway besides its name.
+	Version string
+}
+
+// Gateway stands in front of an MCP server, and has a PDP decide what reaches it.
+type Gateway struct{ gate *gate.Gateway }
+
+// Endpoint is the path of the MCP endpoint.
+const Endpoint = gate.Endpoint
+
+// Handler is the gateway over HTTP: the MCP endpoint, and the document that says by which authorization servers it is
+// entered.
+func (g *Gateway) Handler() http.Handler { return g.gate.Handler() }
+
+// ServeStdio serves the one client at the other end of in and out until in ends. Its identity is the fixed one.
+func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	return g.gate.ServeStdio(ctx, in, out)
+}
+
+// Ready reports what the gateway cannot do just now. Nobody is asked for it: it is what the last requests have shown.
+func (g *Gateway) Ready() error { return g.gate.Ready() }
+
+// Close ends all sessions, and waits for what they hold.
+func (g *Gateway) Close() error { return g.gate.Close() }
+
+// New makes a gateway. It asks nobody yet: a PDP, an issuer or a server that is away now may come back.
+func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
+	form.SetDefaults(&c)
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	d = d.withDefaults()
+	o := gate.Options{
+		Settings: gate.Settings{
+			MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), ListCache: c.List.Cache, ListTTL: c.List.TTL, Meta: c.Meta,
+		},
+		Hosts: newHosts(c), Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
+	}
+	var err error
+	if o.Meters, err = gate.NewMeters(d.MeterProvider.Meter(gate.ScopeName)); err != nil {
+		return nil, err
+	}
+	if o.Identity, err = newIdentity(c, d); err != nil {
+		return nil, err
+	}
+	if o.Asker, err = newAsker(c, d); err != nil {
+		return nil, err
+	}
+	if o.Ring, err = newRing(c, d); err != nil {
+		return nil, err
+	}
+	if o.Rates, err = newRates(c.Limits, d); err != nil {
+		return nil, err
+	}
+	if o.Server, err = newServer(c, d, o.Meters); err != nil {
+		return nil, err
+	}
+	return &Gateway{gate.New(o)}, nil
+}
+
+func (d Deps) withDefaults() Deps {
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	if d.MeterProvider == nil {
+		d.MeterProvider = metricnoop.NewMeterProvider()
+	}
+	if d.TracerProvider == nil {
+		d.TracerProvider = tracenoop.NewTracerProvider()
+	}
+	return d
+}
+
+func newIdentity(c Config, d Deps) (*identity.Identity, error) {
+	o := c.identityOptions()
+	o.Now, o.Logger = d.Now, d.Logger
+	if s := c.Identity.Static; s != nil {
+		claims := map[string]any{"sub": s.Sub}
+		for name, v := range map[string]string{"client_id": s.ClientID, "iss": s.Issuer} {
+			if v != "" {
+				claims[name] = v
+			}
+		}
+		var err error
+		if o.Static, err = evaluation.NewObject(claims); err != nil {
+			return nil, fmt.Errorf("identity.static: %w", err)
+		}
+	}
+	return identity.New(o)
+}
+
+func (c Config) identityOptions() identity.Options {
+	o := identity.Options{
+		Resource: c.Resource, Name: ownName, SubjectClaim: c.Identity.SubjectClaim, AgentClaim: c.Identity.AgentClaim,
+		DefaultTenant: c.PDP.Tenant, Scopes: c.Identity.Scopes, Private: auth.IsLoopbackName(gate.Hostname(c.Listen)),
+	}
+	for _, i := range c.Identity.Issuers {
+		o.Issuers = append(o.Issuers, identity.Issuer{
+			Issuer: i.Issuer, Audience: i.Audience, Algorithms: i.Algorithms, JWKSFile: i.JWKSFile, JWKSRefresh: i.JWKSRefresh,
+			Tenant: i.Tenant, SubjectType: i.SubjectType, AgentType: i.AgentType, IDPrefix: i.IDPrefix,
+		})
+	}
+	return o
+}
+
+func newAsker(c Config, d Deps) (*ask.Asker, error) {
+	override := coaz.RefuseOverride
+	if c.SubjectOverride == OverrideWarn {
+		override = coaz.WarnOverride
+	}
+	o := ask.Options{
+		PDP: map[string]*authzenclient.Client{}, Resource: c.Resource, SubjectClaim: c.Identity.SubjectClaim, SubjectOverride: override,
+		Ask: ask.Ask(c.Ask), Strict: c.Strict, Declared: ask.Declared(c.Declared), Errors: ask.Errors(c.Errors), DenyStatus: int(c.DenyHTTPStatus),
+		Properties: c.Identity.Properties, Mappings: map[string]evaluation.Object{}, Labels: map[string]map[string]string{}, Logger: d.Logger,
+	}
+	var err error
+	if o.Handlers, err = newHandlers(c.Obligations, d.Logger, d.Now); err != nil {
+		return nil, err
+	}
+	for _, name := range c.Dialects {
+		if name == "sep" {
+			o.Dialects = append(o.Dialects, coaz.SEP)
+		} else {
+			o.Dialects = append(o.Dialects, coaz.AuthZEN)
+		}
+	}
+	for method, text := range c.Mappings {
+		mapping, err := evaluation.ParseObject(text, evaluation.DefaultLimits())
+		if err != nil {
+			return nil, fmt.Errorf("mappings: %s: %w", method, err)
+		}
+		o.Mappings[method] = mapping
+	}
+	for name, u := range c.Upstreams {
+		o.Labels[name] = u.Labels
+	}
+	tenants := []string{c.PDP.Tenant}
+	for _, i := range c.Identity.Issuers {
+		if i.Tenant != "" {
+			tenants = append(tenants, i.Tenant)
+		}
+	}
+	for _, tenant := range tenants {
+		client, err := newClient(c.PDP, d, tenant)
+		if err != nil {
+			return nil, err
+		}
+		o.PDP[tenant] = client
+	}
+	return ask.New(o)
+}
+
+// newClient is a client of the PDP for a tenant.
+func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error) {
+	address, transport := c.URL, d.Transport
+	if transport == nil {
+		transport = http.DefaultTransport.(*http.Transport).Clone()
+	}
+	options := []authzenclient.Option{
+		authzenclient.WithTenant(tenant), authzenclient.WithTimeout(c.Timeout), authzenclient.WithRetries(0),
+		authzenclient.WithBreaker(int(c.Breaker.Failures), c.Breaker.CoolDown),
+		authzenclient.WithHTTPClient(&http.Client{Transport: gate.Tracing{Next: transport}}),
+	}
+	switch {
+	case c.Embedded != nil:
+		address = embeddedURL
+		if d.Transport == nil {
+			return nil, errors.New("pdp.embedded: nobody has made the PDP")
+		}
+	case c.KeyFile != "":
+		options = append(options, authzenclient.WithToken((&keyFile{path: c.KeyFile, now: d.Now}).token))
+	}
+	client, err := authzenclient.New(address, options...)
+	if err != nil {
+		return nil, fmt.Errorf("pdp: %w", err)
+	}
+	return client, nil
+}
+
+// ownName is what clients and servers are told that the gateway is.
+const ownName = "policy-service"
+
+// embeddedURL is what a PDP in this process is called. Nothing is sent there.
+const embeddedURL = "http://localhost"
+
+func newRing(c Config, d Deps) (*seal.Ring, error) {
+	o := seal.Options{Resource: c.Resource, Now: d.Now, Logger: d.Logger}
+	if len(c.Seal.KeyFiles) == 0 {
+		d.Logger.Warn("there are no seal.key_files: sessions end with this process, and no other gateway takes them")
+		return seal.Fresh(o), nil
+	}
+	return seal.Open(c.Seal.KeyFiles, o)
+}
+
+// newRates bounds how often somebody asks. Without a rate only how much is under way at once is bounded.
+func newRates(c LimitsConfig, d Deps) (*rates.Limiter, error) {
+	o := rates.Options{
+		Rate: rate.Limit(c.PerPrincipal.Rate), Burst: int(c.PerPrincipal.Burst), Concurrent: int(c.PerPrincipal.Concurrent),
+		ToolRate: rate.Limit(c.PerTool.Rate), ToolBurst: int(c.PerTool.Burst), Now: d.Now,
+	}
+	if o.Rate == 0 {
+		o.Rate = rate.Inf
+	}
+	if o.Burst == 0 {
+		o.Burst = max(1, int(min(o.Rate, 1e6)))
+	}
+	return rates.New(o)
+}
+
+// newServer is the one upstream.
+func newServer(c Config, d Deps, m *gate.Meters) (*gate.Server, error) {
+	for name, u := range c.Upstreams {
+		s := &gate.Server{
+			Name: name, Labels: map[string]map[string]string{}, Hidden: map[string]bool{}, Dropped: m.Drop,
+			Asks: gate.Relays{Elicitation: u.ServerRequests.Elicitation == RelayOn, Sampling: u.ServerRequests.Sampling == RelayOn, Roots: u.ServerRequests.Roots == RelayOn},
+		}
+		for tool, t := range u.Tools {
+			s.Labels[tool], s.Hidden[tool] = t.Labels, t.Hidden
+		}
+		var err error
+		if s.Upstream, err = newUpstream(u, d, m); err != nil {
+			return nil, fmt.Errorf("upstreams.%s: %w", name, err)
+		}
+		return s, nil
+	}
+	return nil, errors.New("there is no upstream")
+}
+
+func newUpstream(u UpstreamConfig, d Deps, m *gate.Meters) (upstream.Upstream, error) {
+	var eras []era.Era
+	for _, name := range u.Eras {
+		if name == "modern" {
+			eras = append(eras, era.Modern)
+		} else {
+			eras = append(eras, era.Legacy)
+		}
+	}
+	if len(u.Command) > 0 {
+		return upstream.NewCommand(upstream.CommandOptions{
+			Command: u.Command, Env: u.Env, Dir: u.Dir, Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult), Logger: d.Logger, Dropped: m.Drop,
+		})
+	}
+	var networks []netip.Prefix
+	for _, text := range u.AllowNetworks {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("allow_networks: %w", err)
+		}
+		networks = append(networks, p)
+	}
+	return upstream.NewHTTP(upstream.HTTPOptions{
+		URL: u.URL, Eras: eras, AllowNetworks: networks, RootsFile: u.CAFile, Timeout: u.Timeout, MaxResult: int(u.MaxResult),
+		Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.Drop,
+	})
+}
+
+func newHosts(c Config) gate.Hosts {
+	h := gate.Hosts{Origins: c.AllowedOrigins}
+	for _, name := range c.AllowedHosts {
+		h.Names = append(h.Names, gate.Hostname(name))
+	}
+	if u, err := url.Parse(c.Resource); err == nil {
+		h.Names = append(h.Names, strings.ToLower(u.Hostname()))
+	}
+	return h
+}

@@ -1,0 +1,75 @@
+package mcp_test
+
+import (
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/pdptest"
+	pdpserver "policy-service/pdp/server"
+)
+
+// passage is a way from a client to an upstream.
+type passage struct {
+	name     string            // of the upstream
+	upstream string            // its URL,
+	command  []string          // or its command line,
+	env      map[string]string // with these variables
+	policies string            // the bundle that decides, by its name in package policies; "" permits everything
+	change   func(*mcp.Config)
+}
+
+// permitAll is a bundle that permits everything.
+var permitAll = pdptest.Bundle(map[string]string{"all.cedar": `@id("all") permit (principal, action, resource);`, "bundle.yaml": "allow_trivial: true\n"})
+
+// translates reports whether what stands between understands what it hands on.
+const translates = true
+
+// through puts a gateway into the passage. It returns the URL for clients, and what they send as Authorization.
+func through(t testing.TB, p passage) (at, authorization string) {
+	t.Helper()
+	decides := pdptest.Start(t, permitAll, open)
+	c := mcp.Config{
+		Listen: "127.0.0.1:0", Resource: "http://127.0.0.1:8181/mcp",
+		PDP:      mcp.PDPConfig{URL: decides.URL},
+		Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-1"}},
+		Upstreams: map[string]mcp.UpstreamConfig{p.name: {
+			URL: p.upstream, Command: p.command, Env: p.env, AllowNetworks: []string{"127.0.0.0/8", "::1/128"}, Timeout: 20 * time.Second,
+			ServerRequests: mcp.ServerRequests{Elicitation: mcp.RelayOn, Sampling: mcp.RelayOn, Roots: mcp.RelayOn},
+		}},
+	}
+	if p.upstream == "" {
+		u := c.Upstreams[p.name]
+		u.AllowNetworks = nil
+		c.Upstreams[p.name] = u
+	}
+	if p.change != nil {
+		p.change(&c)
+	}
+	g, err := mcp.New(t.Context(), c, mcp.Deps{Logger: slog.New(slog.NewTextHandler(&logged{t}, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(g.Handler())
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.URL + mcp.Endpoint, "Bearer of nothing"
+}
+
+// open lets everybody ask, as a PDP on loopback without keys does.
+func open(c *pdpserver.Config) { c.Program.PDP.Now = time.Now }
+
+type logged struct{ t testing.TB }
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}

@@ -1,0 +1,137 @@
+package auth
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+)
+
+// Token is what a verified token says.
+type Token struct {
+	// Issuer and Subject are the claims iss and sub.
+	Issuer, Subject string
+	// Expires is the claim exp. Clocks may be apart, so a token is verified for a minute longer.
+	Expires time.Time
+	// Login reports that it is an ID token: it tells a client that somebody logged in, and nobody meant it to give access.
+	Login bool
+	// Claims are all claims as they stand in the token, those that are null among them.
+	Claims evaluation.Object
+}
+
+// Claims is [JWT.Verify] for who wants to know all that a token says. What a token says it says for ever, so that is read
+// once; its key and its time are looked at each time.
+func (j *JWT) Claims(ctx context.Context, text string) (Token, error) {
+	sum := sha256.Sum256([]byte(text))
+	if known, ok := j.read.get(sum); ok {
+		if err := known.verify(ctx, text, j.now(), ""); err != nil {
+			return Token{}, err
+		}
+		return known.token, nil
+	}
+	v, err := j.verified(ctx, text, "")
+	if err != nil {
+		return Token{}, err
+	}
+	token, err := v.read()
+	if err == nil && len(text) <= maxRemembered {
+		j.read.put(sum, readToken{v, token}, maxRead)
+	}
+	return token, err
+}
+
+// readToken is a verified token that was read.
+type readToken struct {
+	verified
+	token Token
+}
+
+// maxRead is how many are kept of each of two generations, and maxRemembered how large one may be: read, it is some times
+// as large. Nobody fills it but those for whom an issuer signs.
+const (
+	maxRead       = 1024
+	maxRemembered = 4 << 10
+)
+
+// read reads a verified token once more and strictly: a reader that mends text that is no UTF-8 makes one name of two.
+func (v verified) read() (Token, error) {
+	var payload jsontext.Value
+	if v.token.UnsafeClaimsWithoutVerification(&payload) != nil {
+		return Token{}, notOurs()
+	}
+	claims, err := evaluation.ParseWithNulls(payload, evaluation.DefaultLimits())
+	if err != nil {
+		return Token{}, invalid("the token's claims have a form that not every reader reads alike, or are too many; have its issuer write fewer and plainer ones")
+	}
+	return Token{
+		Issuer: v.claims.Issuer, Subject: v.claims.Subject, Expires: v.claims.Expiry.Time(),
+		Login: isLogin(v.token.Headers[0], claims), Claims: claims,
+	}, nil
+}
+
+// isLogin tells ID tokens from access tokens. RFC 9068 gives access tokens a typ of their own. Without it, some issuers say
+// it in a claim: Keycloak in typ, Cognito in token_use. If nothing says it, a claim does that OpenID Connect has for ID
+// tokens alone. An ID token with none of these looks like an access token, and its audience refuses it: that is a client.
+func isLogin(h jose.Header, claims evaluation.Object) bool {
+	if typ, _ := h.ExtraHeaders[jose.HeaderType].(string); isAccessTyp(typ) {
+		return false
+	}
+	for _, name := range []string{"typ", "token_use"} {
+		said, _ := claims.Lookup(name)
+		switch strings.ToLower(said.Text()) {
+		case "bearer", "dpop", "access":
+			return false
+		case "id":
+			return true
+		}
+	}
+	return slices.ContainsFunc([]string{"nonce", "at_hash", "c_hash", "s_hash"}, func(name string) bool {
+		_, there := claims.Lookup(name)
+		return there
+	})
+}
+
+// isAccessTyp reports whether a header typ is that of RFC 9068.
+func isAccessTyp(typ string) bool {
+	return strings.TrimPrefix(strings.ToLower(typ), "application/") == "at+jwt"
+}
+
+// verified is a token that an issuer's entry claims, with what it says.
+type verified struct {
+	issuer *issuer
+	token  *jwt.JSONWebToken
+	claims jwt.Claims
+}
+
+// verified verifies a token. key is the name of the key beside which it came, "" if it came by itself.
+func (j *JWT) verified(ctx context.Context, token, key string) (v verified, err error) {
+	v.token, err = jwt.ParseSigned(token, j.algorithms)
+	if err != nil || len(v.token.Headers) != 1 || !plainHeader(v.token.Headers[0]) {
+		return v, notOurs()
+	}
+	// The claims are believed by nobody before the signature is verified.
+	if err := v.token.UnsafeClaimsWithoutVerification(&v.claims); err != nil {
+		return v, notOurs()
+	}
+	v.issuer = j.issuer(v.claims, key)
+	if v.issuer == nil || !slices.Contains(v.issuer.Algorithms, v.token.Headers[0].Algorithm) {
+		return v, notOurs()
+	}
+	return v, v.verify(ctx, token, j.now(), key)
+}
+
+// verify checks the signature of a token, and all that may be otherwise at another time.
+func (v verified) verify(ctx context.Context, text string, now time.Time, key string) error {
+	if err := v.issuer.verify(ctx, text, v.token); err != nil {
+		return err
+	}
+	return cmp.Or(v.issuer.accept(v.claims, now), v.issuer.counts(key))
+}

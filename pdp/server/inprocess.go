@@ -1,0 +1,98 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+)
+
+// ErrNotInProcess is the error of a request by [Server.Transport] to a server that listens, or does not run.
+var ErrNotInProcess = errors.New("the server does not answer in its process; set Program.InProcess, and start it")
+
+// Transport asks a server with [Program.InProcess], without any connection: a request goes to the server's routes as it
+// is, whatever host its URL names. The answer is whole when it is returned.
+func (s *Server) Transport() http.RoundTripper { return transport{s.listeners} }
+
+type transport struct{ listeners *listeners }
+
+// RoundTrip implements [http.RoundTripper].
+func (t transport) RoundTrip(sent *http.Request) (_ *http.Response, err error) {
+	if sent.Body != nil {
+		defer func() { _ = sent.Body.Close() }()
+	}
+	handler := t.listeners.inProcess.Load()
+	if handler == nil {
+		return nil, ErrNotInProcess
+	}
+	if err := sent.Context().Err(); err != nil {
+		return nil, err
+	}
+	answer := &answer{header: http.Header{}}
+	defer func() {
+		if v := recover(); v == http.ErrAbortHandler {
+			err = io.ErrUnexpectedEOF // as a client sees a connection that was cut off
+		} else if v != nil {
+			panic(v)
+		}
+	}()
+	(*handler).ServeHTTP(answer, received(sent))
+	return answer.response(sent), nil
+}
+
+// received is a request as net/http gives it to a handler.
+func received(sent *http.Request) *http.Request {
+	r := sent.WithContext(sent.Context())
+	r.URL = &url.URL{Path: sent.URL.Path, RawPath: sent.URL.RawPath, RawQuery: sent.URL.RawQuery}
+	r.RequestURI = r.URL.RequestURI()
+	r.Header = sent.Header.Clone()
+	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
+	if r.Host == "" {
+		r.Host = sent.URL.Host
+	}
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	return r
+}
+
+// answer keeps what a handler writes.
+type answer struct {
+	header http.Header // as the handler has it
+	sent   http.Header // as it was when the handler began to write
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 && status >= http.StatusOK {
+		a.status, a.sent = status, a.header.Clone()
+	}
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(p)
+}
+
+// Flush implements [http.Flusher]: a part of an answer leaves with all of it.
+func (a *answer) Flush() { a.WriteHeader(http.StatusOK) }
+
+func (a *answer) response(to *http.Request) *http.Response {
+	a.WriteHeader(http.StatusOK)
+	return &http.Response{
+		Status:        fmt.Sprintf("%d %s", a.status, http.StatusText(a.status)),
+		StatusCode:    a.status,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        a.sent,
+		Body:          io.NopCloser(&a.body),
+		ContentLength: int64(a.body.Len()),
+		Request:       to,
+	}
+}

@@ -1,0 +1,314 @@
+package listener
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Connections limits how many connections there are. One too many takes the place of another whose other side keeps
+// the service waiting, in this order:
+//
+//  1. a connection without good credentials whose body does not arrive,
+//  2. one whose body has not gone on for a while, then one whose answer has not been read for a while,
+//  3. the one that has waited longest for a first request,
+//  4. the one on which nothing was asked for longest.
+//
+// So a flood of connections that ask nothing, or not to the end, pushes itself out, and a caller that asks often keeps
+// its connections. If all are being answered, the caller with most of them loses one if it has many; otherwise the new
+// connection is closed.
+type Connections struct {
+	limit   int
+	refused func()
+
+	mu     sync.Mutex
+	open   map[net.Conn]*connection
+	lines  [noLine]connection // each is the anchor of a ring, the longest wait first
+	unsent int                // bodies that are waited for, on all connections
+	none   chan struct{}      // closed when the last connection goes; nil while that is of no interest
+	ending bool
+}
+
+// connection is one that is open. On a connection of HTTP/2 several requests may be under way.
+type connection struct {
+	conn     net.Conn
+	caller   string    // of the last request; "" if it is not known, or callers are not told apart
+	idle     bool      // no request has begun
+	worked   int       // requests whose answers have not begun
+	strange  int       // bodies to arrive, of unknown callers
+	unsent   int       // bodies to arrive, of known callers
+	waitedOn time.Time // since when it has been in its line
+
+	before, after *connection // in its line; nil while it is worked on
+}
+
+// The lines of connections that wait for the other side, in the order in which they are pushed out.
+const (
+	ofStrangers = iota // bodies of unknown callers do not arrive
+	ofCallers          // bodies of known callers do not arrive
+	ofReaders          // the answer has begun, and no request came after it
+	ofNewcomers        // the caller is not known yet
+	ofIdlers           // nothing more is asked
+	noLine
+)
+
+// notHeardOf is how long the service waits for more of a caller's body, or for the reader of an answer, before that
+// may cost the connection.
+const notHeardOf = time.Second
+
+// DefaultMaxConnections is not the default of the key max_connections: how many files may be open counts as well.
+const DefaultMaxConnections = 4096
+
+// NewConnections limits them to so many; 0 is [DefaultMaxConnections], or fewer if the process may not open so many files.
+// Refused is called for each connection that is refused or pushed out.
+func NewConnections(limit int, refused func()) *Connections {
+	if limit == 0 {
+		limit = DefaultMaxConnections
+		if d := descriptors(); d > 0 {
+			limit = max(1, min(limit, d-keptDescriptors))
+		}
+	}
+	c := &Connections{limit: limit, refused: refused, open: map[net.Conn]*connection{}}
+	for n := range c.lines {
+		anchor := &c.lines[n]
+		anchor.before, anchor.after = anchor, anchor
+	}
+	return c
+}
+
+// connectionShares is how many shares there are of the connections, if all of them are worked on.
+const connectionShares = 4
+
+// keptDescriptors are for files that are not connections: segments of the log above all.
+const keptDescriptors = 256
+
+type connectionKey struct{}
+
+// ConnContext is that of an [http.Server]: it tells a request which connection it came on.
+func (c *Connections) ConnContext(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+// ConnState is that of an [http.Server], which calls it with a new connection before anything is read from that, and
+// before the next one is accepted.
+func (c *Connections) ConnState(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		if len(c.open) >= c.limit && !c.makeRoom() {
+			hangUp(conn)
+			return
+		}
+		one := &connection{conn: conn, idle: true}
+		c.open[conn] = one
+		c.enlist(one)
+	case http.StateActive, http.StateIdle:
+		if one := c.open[conn]; one != nil { // else it was pushed out
+			one.idle = state == http.StateIdle
+			c.enlist(one)
+		}
+	case http.StateClosed, http.StateHijacked:
+		c.forget(conn)
+	}
+}
+
+// update changes what is known about the connection of a request, whose wait begins anew with that.
+func (c *Connections) update(ctx context.Context, change func(*connection)) {
+	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one := c.open[conn]; one != nil {
+		before := one.strange + one.unsent
+		change(one)
+		c.unsent += one.strange + one.unsent - before
+		c.enlist(one)
+	}
+}
+
+// Works says that a request is worked on, or that more of its answer is being made.
+func (c *Connections) Works(ctx context.Context) { c.update(ctx, func(o *connection) { o.worked++ }) }
+
+// Answers says that an answer, or the next part of it, begins to be written.
+func (c *Connections) Answers(ctx context.Context) {
+	c.update(ctx, func(o *connection) { o.worked-- })
+}
+
+// Knows says which caller asks on a connection.
+func (c *Connections) Knows(ctx context.Context, caller string) {
+	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one := c.open[conn]; one != nil {
+		one.caller = caller
+	}
+}
+
+// Awaits says that the body of a known or unknown caller is to arrive. There are never more such bodies than there may
+// be connections: a connection of HTTP/2 can have many, and the one with most of them is closed.
+func (c *Connections) Awaits(ctx context.Context, known bool) {
+	c.update(ctx, func(o *connection) { o.bodies(known, 1) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unsent > c.limit {
+		c.refused()
+		c.push(slices.MaxFunc(slices.Collect(maps.Values(c.open)), func(a, b *connection) int {
+			return cmp.Compare(a.strange+a.unsent, b.strange+b.unsent)
+		}))
+	}
+}
+
+// Came says that a body has arrived, or never will.
+func (c *Connections) Came(ctx context.Context, known bool) {
+	c.update(ctx, func(o *connection) { o.bodies(known, -1) })
+}
+
+func (o *connection) bodies(known bool, more int) {
+	if known {
+		o.unsent += more
+	} else {
+		o.strange += more
+	}
+}
+
+// Moved says that a part of a body arrived, or that a part of an answer was taken.
+func (c *Connections) Moved(ctx context.Context) { c.update(ctx, func(*connection) {}) }
+
+// enlist puts a connection at the end of the line in which it waits now.
+func (c *Connections) enlist(one *connection) {
+	one.unlist()
+	line := ofReaders
+	switch {
+	case one.strange > 0:
+		line = ofStrangers
+	case one.unsent > 0:
+		line = ofCallers
+	case one.worked > 0:
+		return
+	case one.idle && one.caller == "":
+		line = ofNewcomers
+	case one.idle:
+		line = ofIdlers
+	}
+	anchor := &c.lines[line]
+	one.before, one.after, one.waitedOn = anchor.before, anchor, time.Now()
+	one.before.after, anchor.before = one, one
+}
+
+func (o *connection) unlist() {
+	if o.after != nil {
+		o.before.after, o.after.before = o.after, o.before
+		o.before, o.after = nil, nil
+	}
+}
+
+func (c *Connections) forget(conn net.Conn) {
+	if one := c.open[conn]; one != nil {
+		one.unlist()
+		c.unsent -= one.strange + one.unsent
+		delete(c.open, conn)
+	}
+	if c.ending && len(c.open) == 0 {
+		close(c.none)
+		c.ending = false
+	}
+}
+
+// makeRoom pushes one connection out, and reports whether it could: the first one of the first line in which that one
+// has waited long enough, if there is such a line.
+func (c *Connections) makeRoom() bool {
+	c.refused()
+	for line := range c.lines {
+		if one := c.lines[line].after; one != &c.lines[line] && one.makesWay(line) {
+			c.push(one)
+			return true
+		}
+	}
+	return c.pushMost()
+}
+
+// pushMost pushes out a connection of the caller with most of them, if that is more than a share: a caller that keeps
+// all of them busy must not keep all others out.
+func (c *Connections) pushMost() bool {
+	of, most := map[string]int{}, ""
+	for _, one := range c.open {
+		of[one.caller]++
+	}
+	for caller, n := range of {
+		if caller != "" && (n > of[most] || most == "") {
+			most = caller
+		}
+	}
+	if most == "" || of[most] <= c.limit/connectionShares {
+		return false
+	}
+	for _, one := range c.open {
+		if one.caller == most {
+			c.push(one)
+			break
+		}
+	}
+	return true
+}
+
+// makesWay reports whether a connection of this line has waited long enough. Callers and readers get some time.
+func (o *connection) makesWay(line int) bool {
+	return line != ofCallers && line != ofReaders || time.Since(o.waitedOn) >= notHeardOf
+}
+
+func (c *Connections) push(one *connection) {
+	c.forget(one.conn)
+	hangUp(one.conn)
+}
+
+// hangUp closes the connection below TLS: to say goodbye could take as long as the other side likes.
+func hangUp(conn net.Conn) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	_ = conn.Close()
+}
+
+// lastRequests is how long a stop goes on answering on the connections there are. net/http closes an idle connection
+// at once, and cannot tell it from one on which a request is just arriving: a caller that asks without a pause would
+// sometimes get no answer.
+const lastRequests = 250 * time.Millisecond
+
+// Drain waits until all connections have gone, which they do after their next answer, or until those left have had
+// time to ask.
+func (c *Connections) Drain(ctx context.Context) {
+	c.mu.Lock()
+	none := make(chan struct{})
+	c.none, c.ending = none, len(c.open) > 0
+	if !c.ending {
+		close(none)
+	}
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, lastRequests)
+	defer cancel()
+	select {
+	case <-none:
+	case <-ctx.Done():
+	}
+}
+
+// Counts is how many connections are open, how many bodies are waited for, and how many connections would make way for
+// a new one before any idle one does.
+func (c *Connections) Counts() (open, unsent, makeWay int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for line := range ofNewcomers {
+		for one := c.lines[line].after; one != &c.lines[line]; one = one.after {
+			if one.makesWay(line) {
+				makeWay++
+			}
+		}
+	}
+	return len(c.open), c.unsent, makeWay
+}

@@ -1,0 +1,143 @@
+package listener
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// near is the end of a connection that the server has; closed tells whether it was hung up.
+type near struct{ net.Conn }
+
+func newNear(t *testing.T) near {
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
+	return near{ours}
+}
+
+func (n near) closed() bool {
+	_ = n.SetWriteDeadline(time.Unix(1, 0)) // nobody reads
+	_, err := n.Conn.Write([]byte{0})
+	return errors.Is(err, io.ErrClosedPipe)
+}
+
+func TestConnectionsMakeRoom(t *testing.T) {
+	refused := 0
+	c := NewConnections(4, func() { refused++ })
+	all := make([]near, 8)
+	for n := range all {
+		all[n] = newNear(t)
+	}
+	in := func(n int, states ...http.ConnState) {
+		for _, state := range states {
+			c.ConnState(all[n].Conn, state)
+			if state == http.StateActive {
+				c.Works(c.ConnContext(t.Context(), all[n].Conn))
+			}
+			if state == http.StateIdle {
+				c.Answers(c.ConnContext(t.Context(), all[n].Conn))
+			}
+		}
+	}
+	in(0, http.StateNew, http.StateActive, http.StateIdle) // asked before
+	in(1, http.StateNew)                                   // sends nothing
+	in(2, http.StateNew, http.StateActive)                 // is answered
+	in(3, http.StateNew)                                   // sends nothing
+	in(0, http.StateActive, http.StateIdle)                // asks again
+	in(4, http.StateNew, http.StateActive)                 // in place of 1
+	in(5, http.StateNew, http.StateActive)                 // in place of 3
+	in(1, http.StateClosed)                                // net/http noticed
+	in(6, http.StateNew, http.StateActive)                 // in place of 0
+	in(7, http.StateNew)                                   // there is no room
+	for n, want := range []bool{true, true, false, true, false, false, false, true} {
+		if got := all[n].closed(); got != want {
+			t.Errorf("connection %d: closed %v, want %v", n, got, want)
+		}
+	}
+	if len(c.open) != 4 || c.lines[ofIdlers].after != &c.lines[ofIdlers] || refused != 4 {
+		t.Errorf("%d are open, %d were one too many, or somebody waits", len(c.open), refused)
+	}
+	in(3, http.StateActive) // a last word of one that was pushed out
+	for n := range all {
+		in(n, http.StateClosed)
+	}
+	if len(c.open) != 0 {
+		t.Errorf("%d are left", len(c.open))
+	}
+	c.Drain(t.Context())
+}
+
+// Who has asked keeps what they are silent on while others come and say nothing; and who
+// has more than a share of those that are all worked on makes room for others.
+func TestConnectionsOfWhoIsKnownStay(t *testing.T) {
+	c := NewConnections(8, func() {})
+	come := func(caller string, asks bool) near {
+		one := newNear(t)
+		c.ConnState(one.Conn, http.StateNew)
+		if caller == "" {
+			return one
+		}
+		ctx := c.ConnContext(t.Context(), one.Conn)
+		c.ConnState(one.Conn, http.StateActive)
+		c.Works(ctx)
+		c.Knows(ctx, caller)
+		if !asks {
+			c.Answers(ctx)
+			c.ConnState(one.Conn, http.StateIdle)
+		}
+		return one
+	}
+	calm := come("key:calm", false)
+	for range 100 {
+		come("", false)
+	}
+	if calm.closed() {
+		t.Error("who is known was pushed out by who says nothing")
+	}
+	for range 100 {
+		come("key:loud", true)
+	}
+	if !calm.closed() {
+		t.Error("who asks nothing is kept while others ask")
+	}
+	all := []near{come("key:calm", true), come("key:other", true)}
+	for n, one := range all {
+		if one.closed() {
+			t.Errorf("%d has no place while one has all", n)
+		}
+	}
+	for range 100 {
+		come("key:loud", true)
+	}
+	for n, one := range all {
+		if one.closed() {
+			t.Errorf("%d lost its place to who has most", n)
+		}
+	}
+	if len(c.open) != 8 {
+		t.Errorf("%d are open", len(c.open))
+	}
+}
+
+func TestDrainWaitsForTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewConnections(4, func() {})
+		one := newNear(t)
+		c.ConnState(one.Conn, http.StateNew)
+		began := time.Now()
+		var draining sync.WaitGroup
+		draining.Go(func() { c.Drain(t.Context()) })
+		synctest.Wait() // until it waits
+		c.ConnState(one.Conn, http.StateActive)
+		c.ConnState(one.Conn, http.StateClosed)
+		draining.Wait()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it did not see the last one go, and gave up after %v", took)
+		}
+	})
+}

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package listener
+
+func descriptors() int { return 0 }
