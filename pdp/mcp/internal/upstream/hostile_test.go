@@ -265,7 +265,7 @@ func TestEndless(t *testing.T) {
 			s := open(t, reach(t, newStub(t, era.Modern, c.answer).URL, func(o *upstream.HTTPOptions) {
 				o.MaxResult = 100_000
 				if c.want == slow {
-					o.Timeout = 200 * time.Millisecond
+					o.Timeout = 2 * time.Second // the handshake must get through
 				}
 			}))
 			if _, _, err := send(s, call(s, "x", `{}`)); err == nil || !strings.HasSuffix(err.Error(), c.want) {
@@ -277,13 +277,14 @@ func TestEndless(t *testing.T) {
 
 // Who listens waits for as long as a server is quiet; who calls does not.
 func TestQuiet(t *testing.T) {
+	t.Parallel()
 	s := open(t, reach(t, newStub(t, era.Modern, func(w http.ResponseWriter, r *http.Request, id string) {
 		select {
-		case <-time.After(500 * time.Millisecond):
+		case <-time.After(4 * time.Second):
 			says(200, eventKind, event(good))(w, r, id)
 		case <-r.Context().Done():
 		}
-	}).URL, func(o *upstream.HTTPOptions) { o.Timeout = 100 * time.Millisecond }))
+	}).URL, func(o *upstream.HTTPOptions) { o.Timeout = 2 * time.Second }))
 	if _, m, err := send(s, upstream.Request{Method: "subscriptions/listen", Params: withMeta(s, rpc.Object{}, rpc.Object{})}); err != nil || m.Result == nil {
 		t.Errorf("a subscription: %v", err)
 	}
