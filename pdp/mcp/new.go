@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -283,20 +282,20 @@ func newUpstream(u UpstreamConfig, d Deps, m *gate.Meters) (upstream.Upstream, e
 		}
 	}
 	if len(u.Command) > 0 {
+		env, err := u.environment()
+		if err != nil {
+			return nil, err
+		}
 		return upstream.NewCommand(upstream.CommandOptions{
-			Command: u.Command, Env: u.Env, Dir: u.Dir, Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult), Logger: d.Logger, Dropped: m.Drop,
+			Command: u.Command, Env: env, Dir: u.Dir, Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult), Logger: d.Logger, Dropped: m.Drop,
 		})
 	}
-	var networks []netip.Prefix
-	for _, text := range u.AllowNetworks {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("allow_networks: %w", err)
-		}
-		networks = append(networks, p)
+	credentials, err := u.Auth.credentials(d.Now)
+	if err != nil {
+		return nil, err
 	}
 	return upstream.NewHTTP(upstream.HTTPOptions{
-		URL: u.URL, Eras: eras, AllowNetworks: networks, RootsFile: u.CAFile, Timeout: u.Timeout, MaxResult: int(u.MaxResult),
+		URL: u.URL, Eras: eras, AllowNetworks: prefixes(u.AllowNetworks), Credentials: credentials, RootsFile: u.CAFile, Timeout: u.Timeout, MaxResult: int(u.MaxResult),
 		Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.Drop,
 	})
 }

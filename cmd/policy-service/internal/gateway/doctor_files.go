@@ -33,10 +33,10 @@ func (x *exam) files() {
 	for _, u := range x.told.Upstreams {
 		x.secret("header_file", u.Auth.HeaderFile)
 		if t := u.Auth.TokenExchange; t != nil {
-			x.secret("client_secret_file", t.ClientSecretFile)
+			x.secret("client_file", t.ClientFile)
 		}
 		if t := u.Auth.ClientCredentials; t != nil {
-			x.secret("client_secret_file", t.ClientSecretFile)
+			x.secret("client_file", t.ClientFile)
 		}
 		for _, name := range u.EnvFiles {
 			x.secret("env_files", name)
