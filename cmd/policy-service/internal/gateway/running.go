@@ -55,7 +55,7 @@ func (r *running) open(ctx context.Context, checkpoints io.Writer) (err error) {
 	}
 	r.steps = append(r.steps, r.telemetry.Close)
 	meters, traces := r.telemetry.Providers()
-	deps := mcp.Deps{Logger: r.log, MeterProvider: meters, TracerProvider: traces}
+	deps := mcp.Deps{Logger: r.log, MeterProvider: meters, TracerProvider: traces, Version: telemetry.Version()}
 	if e := r.told.PDP.Embedded; e != nil {
 		if r.pdp, err = embed(ctx, *e, r.log, checkpoints, meters, traces); err != nil {
 			return err
