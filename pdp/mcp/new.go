@@ -251,25 +251,6 @@ func newRates(c LimitsConfig, d Deps) (*rates.Limiter, error) {
 	return rates.New(o)
 }
 
-// newServer is the one upstream.
-func newServer(c Config, d Deps, m *gate.Meters) (*gate.Server, error) {
-	for name, u := range c.Upstreams {
-		s := &gate.Server{
-			Name: name, Labels: map[string]map[string]string{}, Hidden: map[string]bool{}, Dropped: m.Drop,
-			Asks: gate.Relays{Elicitation: u.ServerRequests.Elicitation == RelayOn, Sampling: u.ServerRequests.Sampling == RelayOn, Roots: u.ServerRequests.Roots == RelayOn},
-		}
-		for tool, t := range u.Tools {
-			s.Labels[tool], s.Hidden[tool] = t.Labels, t.Hidden
-		}
-		var err error
-		if s.Upstream, err = newUpstream(u, d, m); err != nil {
-			return nil, fmt.Errorf("upstreams.%s: %w", name, err)
-		}
-		return s, nil
-	}
-	return nil, errors.New("there is no upstream")
-}
-
 func newHosts(c Config) gate.Hosts {
 	h := gate.Hosts{Origins: c.AllowedOrigins}
 	for _, name := range c.AllowedHosts {
