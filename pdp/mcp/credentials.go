@@ -59,8 +59,8 @@ func (u UpstreamConfig) environment() (map[string]string, error) {
 			return nil, fmt.Errorf("env_files: %s cannot be had: %w; correct the file's name or permissions", name, err)
 		}
 		value := strings.TrimRight(string(text), "\r\n")
-		if strings.ContainsRune(value, 0) {
-			return nil, fmt.Errorf("env_files: the file of %s has a NUL in it, which no variable has; write text there", name)
+		if value == "" || strings.ContainsRune(value, 0) {
+			return nil, fmt.Errorf("env_files: the file of %s is empty, or has a NUL in it, which no variable has; write the value there", name)
 		}
 		env[name] = value
 	}

@@ -46,7 +46,8 @@ func newUpstream(u UpstreamConfig, d Deps, m *gate.Meters) (upstream.Upstream, e
 			return nil, err
 		}
 		return upstream.NewCommand(upstream.CommandOptions{
-			Command: u.Command, Env: env, Dir: u.Dir, Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult), Logger: d.Logger, Dropped: m.Drop,
+			Command: u.Command, Env: env, Dir: u.Dir, Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult),
+			Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.Drop,
 		})
 	}
 	credentials, err := u.Auth.credentials(d.Now)
