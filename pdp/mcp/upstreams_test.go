@@ -111,13 +111,12 @@ func tokenServer(t *testing.T) *httptest.Server {
 
 func TestUpstreamIsShownTokensMadeForIt(t *testing.T) {
 	tokens := tokenServer(t)
+	endpoint := mcp.TokenEndpoint{
+		TokenURL: tokens.URL, Resource: "https://up.example.com/mcp", ClientID: "gateway", ClientSecretFile: secretFile(t, "client-secret"), AllowNetworks: []string{"127.0.0.0/8"},
+	}
 	for want, auth := range map[string]mcp.UpstreamAuth{
-		"Bearer exchanged-true": {TokenExchange: &mcp.TokenExchange{
-			TokenURL: tokens.URL, Resource: "https://up.example.com/mcp", ClientID: "gateway", ClientSecretFile: secretFile(t, "client-secret"),
-		}},
-		"Bearer own": {ClientCredentials: &mcp.ClientCredentials{
-			TokenURL: tokens.URL, Resource: "https://up.example.com/mcp", ClientID: "gateway", ClientSecretFile: secretFile(t, "client-secret"),
-		}},
+		"Bearer exchanged-true": {TokenExchange: &mcp.TokenExchange{TokenEndpoint: endpoint}},
+		"Bearer own": {ClientCredentials: &mcp.ClientCredentials{TokenEndpoint: endpoint}},
 	} {
 		t.Run(want, func(t *testing.T) {
 			upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool})
