@@ -56,11 +56,11 @@ func (u UpstreamConfig) environment() (map[string]string, error) {
 	for _, name := range sortedNames(u.EnvFiles) {
 		text, err := plainfile.ReadPrivate(u.EnvFiles[name], mostVariable)
 		if err != nil {
-			return nil, fmt.Errorf("env_files: %s cannot be had: %w; correct the file's name or permissions", name, err)
+			return nil, fmt.Errorf("env_files.%s cannot be had: %w; correct the file's name or permissions", name, err)
 		}
 		value := strings.TrimRight(string(text), "\r\n")
 		if value == "" || strings.ContainsRune(value, 0) {
-			return nil, fmt.Errorf("env_files: the file of %s is empty, or has a NUL in it, which no variable has; write the value there", name)
+			return nil, fmt.Errorf("env_files.%s: the file is empty, or has a NUL in it, which no variable has; write the value there", name)
 		}
 		env[name] = value
 	}

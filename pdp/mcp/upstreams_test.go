@@ -116,7 +116,7 @@ func TestUpstreamIsShownTokensMadeForIt(t *testing.T) {
 	}
 	for want, auth := range map[string]mcp.UpstreamAuth{
 		"Bearer exchanged-true": {TokenExchange: &mcp.TokenExchange{TokenEndpoint: endpoint}},
-		"Bearer own": {ClientCredentials: &mcp.ClientCredentials{TokenEndpoint: endpoint}},
+		"Bearer own":            {ClientCredentials: &mcp.ClientCredentials{TokenEndpoint: endpoint}},
 	} {
 		t.Run(want, func(t *testing.T) {
 			upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool})
