@@ -128,6 +128,7 @@ const answersWithin = 5 * time.Second
 
 func (r *running) drain(ctx context.Context, server *http.Server, connections *listener.Connections) error {
 	server.SetKeepAlivesEnabled(false)
+	r.gateway.Drain()
 	connections.Drain(ctx)
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()

@@ -38,6 +38,8 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 	defer s.listen(false)
 	ctx, cancel := who.Context(r.Context())
 	defer cancel()
+	ctx, done := g.until(ctx)
+	defer done()
 	// It is opened by whoever may begin a session.
 	params := rpc.Object{}.With("protocolVersion", rpc.String(s.client.version))
 	x := &exchange{g: g, who: who, client: s.client, link: s.link, session: s, params: params, header: r.Header, reply: &httpReply{w: w, retry: true}}
@@ -139,6 +141,8 @@ func (x *exchange) answerBeside(ctx context.Context, session upstream.Session, m
 // listen answers subscriptions/listen of a client of the modern era. The response comes when the server ends the stream.
 func (x *exchange) listen(ctx context.Context) (rpc.Message, int) {
 	x.reply.Stream()
+	ctx, done := x.g.until(ctx)
+	defer done()
 	s, err := x.link.open(ctx, x.who)
 	if err != nil {
 		return x.failed(err)
