@@ -31,7 +31,10 @@ func (c *Config) checkUpstreams(m *mistakes) {
 		if !upstreamName.MatchString(name) || strings.Contains(name, "__") {
 			m.add(path, "%q is no name of an upstream; write up to 32 letters, digits, - and _, without two _ in a row", name)
 		}
-		c.Upstreams[name].check(m, path)
+		u := c.Upstreams[name]
+		if u.check(m, path); u.Auth.TokenExchange != nil && c.Identity.Static != nil {
+			m.add(path+".auth.token_exchange", "%s.auth.token_exchange exchanges the tokens of clients, and with identity.static they have none; list issuers, or use client_credentials", path)
+		}
 	}
 }
 

@@ -191,6 +191,7 @@ func TestConfigRefuses(t *testing.T) {
 		"token in the clear":      {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {client_credentials: {token_url: http://t, client_id: i, client_secret_file: s}}", "token_url is reached without TLS"},
 		"half of an exchange":     {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {token_exchange: {token_url: https://t, audience: a}}", "auth.token_exchange lacks token_url, client_id or client_secret_file"},
 		"token for nobody":        {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {token_exchange: {token_url: https://t, client_id: i, client_secret_file: f}}", "auth.token_exchange says not for whom the token is to be"},
+		"nothing to exchange":     {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {token_exchange: {token_url: https://t, audience: a, client_id: i, client_secret_file: f}}", "with identity.static they have none"},
 		"burst alone":             {"resource:", "limits: {per_tool: {burst: 3}}\nresource:", ":1:28: limits.per_tool has a burst and no rate"},
 		"arguments too large":     {"resource:", "limits: {max_body: 1KiB, max_arguments: 2KiB}\nresource:", ":1:41: limits.max_arguments is more than max_body"},
 		"no rate":                 {"resource:", "limits: {per_tool: {rate: 3}}\nresource:", ":1:27: limits.per_tool.rate must be a rate"},

@@ -47,7 +47,7 @@ type links struct {
 }
 
 const (
-	linkIdle  = 20 * time.Minute // longer than stateLife: an answer may be held
+	linkIdle = 20 * time.Minute // longer than stateLife: an answer may be held
 	// mostLinks is how many there are, and mostLinksEach how many of one principal: its client may say of itself what it likes.
 	mostLinks     = 10000
 	mostLinksEach = 32

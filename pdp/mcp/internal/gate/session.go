@@ -44,8 +44,8 @@ type sealedSession struct {
 }
 
 const (
-	sessionLife  = 24 * time.Hour
-	sessionIdle  = 30 * time.Minute
+	sessionLife = 24 * time.Hour
+	sessionIdle = 30 * time.Minute
 	// mostSessions is how many this process has, and mostSessionsEach how many of one principal.
 	mostSessions     = 10000
 	mostSessionsEach = 64
