@@ -64,6 +64,8 @@ type Gateway struct {
 	held     holding
 	tokens   atomic.Uint64
 	stop     func()
+	ending   context.Context // ends when streams are to
+	end      func()
 	running  sync.WaitGroup
 }
 
@@ -71,6 +73,7 @@ type Gateway struct {
 func New(o Options) *Gateway {
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &Gateway{o: o, stop: cancel}
+	g.ending, g.end = context.WithCancel(context.Background())
 	g.running.Go(func() { g.sweep(ctx) })
 	return g
 }
@@ -95,8 +98,22 @@ func (g *Gateway) metadata(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(g.o.Identity.Metadata())
 }
 
+// Drain ends the streams of clients that only listen: they would last as long as the gateway. Requests go on.
+func (g *Gateway) Drain() { g.end() }
+
+// until is ctx, and ends at Drain.
+func (g *Gateway) until(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(g.ending, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
 // Close ends all sessions, and waits for what they hold.
 func (g *Gateway) Close() error {
+	g.Drain()
 	g.stop()
 	g.running.Wait()
 	g.held.end(func(*held) bool { return true })

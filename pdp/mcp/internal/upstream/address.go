@@ -110,11 +110,12 @@ func inner(a netip.Addr) netip.Addr {
 func checkAddress(a netip.Addr, allowed []netip.Prefix, plain bool) error {
 	end := inner(a)
 	what := purpose(end)
-	if what != "" && !allows(allowed, end) && !allows(allowed, a.WithZone("")) {
+	listed := allows(allowed, end) || allows(allowed, a.WithZone(""))
+	if what != "" && !listed {
 		return fmt.Errorf("the address %s is %s; list its network in allow_networks if the upstream is meant to be there", a, what)
 	}
-	if plain && what != loopback {
-		return fmt.Errorf("the address %s is not of this machine, and the URL is http; use https", a)
+	if plain && what != loopback && !listed {
+		return fmt.Errorf("the address %s is not of this machine, and the URL is http; use https, or list its network in allow_networks", a)
 	}
 	return nil
 }
