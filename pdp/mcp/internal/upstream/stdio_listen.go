@@ -11,7 +11,7 @@ import (
 // as it has been greeted waits for the first.
 func (s *childSession) Listen(ctx context.Context) (Stream, error) {
 	if s.era == era.Modern {
-		return silence{}, nil
+		return Nothing, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
