@@ -198,7 +198,7 @@ func (g *Gateway) request(ctx context.Context, l *link, who *identity.Principal,
 		case m.IsResponse():
 			return m, session, nil
 		case isChange(m.Method):
-			l.tell(m)
+			l.tell(said{m, session.Era()})
 		}
 	}
 }

@@ -14,7 +14,7 @@ const mostListeners = 16
 // requests of the server. What the server says as soon as it has been greeted waits for the first.
 func (s *childSession) Listen(ctx context.Context) (Stream, error) {
 	if s.era == era.Modern {
-		return silence{}, nil
+		return Nothing, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -185,12 +185,6 @@ func (s *childSession) finish(c *childStream, why *Error) {
 	close(c.ended)
 }
 
-// silence is the stream of a server that says nothing.
-type silence struct{}
-
-func (silence) Next() (rpc.Message, error) { return rpc.Message{}, io.EOF }
-func (silence) Close()                     {}
-
 // errNoAnswer is of a question of the greeting that has no answer in time. It may still get one.
 var errNoAnswer = errors.New("no answer in time")
 
