@@ -90,7 +90,7 @@ func (r *relay) note(m rpc.Message) {
 			return
 		}
 	case isChange(m.Method):
-		x.link.tell(m)
+		x.link.tell(said{m, r.session.Era()})
 		return
 	default:
 		x.link.server.Dropped("notification that is not of a request")
@@ -108,7 +108,7 @@ func (r *relay) note(m rpc.Message) {
 func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message) {
 	x := r.exchange
 	shown, ok := x.g.shown(x.link, m, x.client.capabilities)
-	if !ok {
+	if !ok || !x.permit.Passes(m) {
 		x.g.decline(ctx, r.session, m)
 		return nil
 	}

@@ -121,7 +121,7 @@ func (t *httpStream) response() (rpc.Message, error) {
 		if err != nil || m.IsResponse() {
 			return m, err
 		}
-		t.session.upstream.drop(DropRefused)
+		t.session.upstream.drop(DropEarly)
 	}
 }
 
@@ -182,9 +182,3 @@ func (t *httpStream) end(cause error) {
 		_ = t.body.Close()
 	}
 }
-
-// nothing is the stream of a server that says nothing.
-type nothing struct{}
-
-func (nothing) Next() (rpc.Message, error) { return rpc.Message{}, io.EOF }
-func (nothing) Close()                     {}

@@ -8,6 +8,7 @@ package upstream
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"time"
 
@@ -85,13 +86,22 @@ type Stream interface {
 	Close()
 }
 
+// Nothing is the stream of a server that says nothing by itself.
+var Nothing Stream = nothing{}
+
+type nothing struct{}
+
+func (nothing) Next() (rpc.Message, error) { return rpc.Message{}, io.EOF }
+func (nothing) Close()                     {}
+
 // Error is why an upstream gave no answer.
 type Error struct {
 	// NotSent reports that the server has certainly not got the request: it may be sent again.
 	NotSent bool
 	// Gone reports that the session is no more, so that another must be opened.
 	Gone bool
-	// Answer is the error response that the server sent without an id, or beside a status that refuses; nil if it sent none.
+	// Answer is the error that the server sent where that is no response to the request: it speaks of the session, of the
+	// era, or of the gateway's credentials. It is nil if the server sent none.
 	Answer jsontext.Value
 	// Detail is for the operator's eyes. It has no credential in it, and nothing of a message.
 	Detail string
