@@ -27,6 +27,9 @@ import (
 	pdpserver "policy-service/pdp/server"
 )
 
+// TestMain has the tests be programs behind a gateway, too.
+func TestMain(m *testing.M) { mcptest.Main(m) }
+
 // siege is a gateway with a PDP that keeps a log, in front of a server that keeps all it gets. Hostile clients come to it,
 // and what stands behind it may be hostile too.
 type siege struct {
