@@ -122,7 +122,7 @@ func TestMetrics(t *testing.T) {
 	if calls["tools/call answered"] != 1 || len(calls) != 1 && calls["other invalid"] != 1 {
 		t.Errorf("counted %v", calls)
 	}
-	for _, name := range []string{"policy_service.mcp.pdp.duration", "policy_service.mcp.upstream.duration"} {
+	for _, name := range []string{"policy_service.mcp.available", "policy_service.mcp.pdp.duration", "policy_service.mcp.upstream.duration"} {
 		if !names[name] {
 			t.Errorf("there is no %s", name)
 		}
