@@ -22,8 +22,11 @@ type Verdict map[Check][]string
 // Check is one thing that the suite looks at.
 type Check struct{ Scenario, ID string }
 
+// Faults are the suite's words on what it finds fault with.
+type Faults map[Check]string
+
 // Conformance has the official suite judge the server at a URL by a revision, which is a name that --requirements takes.
-func (o *Others) Conformance(t testing.TB, url, revision string) Verdict {
+func (o *Others) Conformance(t testing.TB, url, revision string) (Verdict, Faults) {
 	t.Helper()
 	results := t.TempDir()
 	run := o.command(t.Context(), o.program("conformance"), "server", "--url", url, "--requirements", revision, "--output-dir", results)
@@ -31,48 +34,53 @@ func (o *Others) Conformance(t testing.TB, url, revision string) Verdict {
 	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) { // its status says whether all is well
 		t.Fatal(err)
 	}
-	v, err := readResults(results)
+	v, faults, err := readResults(results)
 	if err != nil || len(v) == 0 {
 		t.Fatalf("the suite left no results: %v\n%s", err, said)
 	}
-	return v
+	return v, faults
 }
 
 // result is how the suite names the directory of a scenario's results.
 var result = regexp.MustCompile(`^server-(.+)-\d{4}-\d\d-\d\dT[0-9-]+Z$`)
 
-func readResults(dir string) (Verdict, error) {
+// readResults reads what the suite left.
+func readResults(dir string) (Verdict, Faults, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*", "checks.json"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	v := Verdict{}
+	v, faults := Verdict{}, Faults{}
 	for _, file := range files {
 		name := result.FindStringSubmatch(filepath.Base(filepath.Dir(file)))
 		if name == nil {
-			return nil, errors.New("unknown form of results: " + file)
+			return nil, nil, errors.New("unknown form of results: " + file)
 		}
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		var checks []struct {
 			ID     string `json:"id"`
 			Status string `json:"status"`
+			Error  string `json:"errorMessage"`
 		}
 		if err := json.Unmarshal(bytes.TrimSpace(text), &checks); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		v[Check{Scenario: name[1]}] = nil
 		for _, c := range checks {
 			of := Check{name[1], c.ID}
 			v[of] = append(v[of], c.Status)
+			if c.Error != "" {
+				faults[of] = c.Error
+			}
 		}
 	}
 	for _, statuses := range v {
 		slices.Sort(statuses)
 	}
-	return v, nil
+	return v, faults, nil
 }
 
 // Scenarios are those that ran.

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -55,10 +56,7 @@ func (x *exchange) serve(ctx context.Context) {
 
 // answer is the response, whoever made it, and the status it has if nothing went before it.
 func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
-	if of, ok := ofOneEra[x.request.Method]; ok && of != x.client.era {
-		return x.unknownMethod()
-	}
-	if x.request.Method == "ping" {
+	if x.request.Method == "ping" && x.client.era == era.Legacy {
 		x.outcome = outcomeAnswered
 		return rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)), http.StatusOK
 	}
@@ -96,24 +94,10 @@ func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
 	return x.call(ctx)
 }
 
-// ofOneEra are the methods that only one era has.
-var ofOneEra = map[string]era.Era{
-	"initialize": era.Legacy, "ping": era.Legacy, "logging/setLevel": era.Legacy, "resources/subscribe": era.Legacy, "resources/unsubscribe": era.Legacy,
-	"tasks/list": era.Legacy, "tasks/result": era.Legacy,
-	"server/discover": era.Modern, "subscriptions/listen": era.Modern,
-}
-
-func (x *exchange) unknownMethod() (rpc.Message, int) {
-	x.outcome = outcomeInvalid
-	status := http.StatusOK
-	if x.client.era == era.Modern {
-		status = http.StatusNotFound
-	}
-	return rpc.Failure(rpc.ID{}, rpc.Error{Code: rpc.MethodNotFound, Message: "this method is not known"}), status
-}
-
 func (x *exchange) refused(r *ask.Refusal) (rpc.Message, int) {
-	x.outcome = outcomeRefused
+	if x.outcome = outcomeRefused; r.Kind == ask.Unknown {
+		x.outcome = outcomeInvalid
+	}
 	x.g.o.Logger.Info("refused", "method", x.request.Method, "code", r.Code, "why", r.Why, "principal", x.who.Key)
 	status := r.Status
 	if status == 0 {
@@ -201,6 +185,11 @@ func (x *exchange) call(ctx context.Context) (rpc.Message, int) {
 			return x.refused(refused)
 		case asked == nil:
 			return x.result(response)
+		}
+		if _, refused := x.permit.Result(response); refused != nil { // what it asks in words may be what is to be taken out
+			return x.refused(refused)
+		}
+		switch {
 		case x.client.era == era.Modern:
 			return x.passOn(*asked)
 		case round == mostRounds:
@@ -282,6 +271,14 @@ func statusOf(code int) int {
 func (x *exchange) failed(err error) (rpc.Message, int) {
 	m, status := x.refused(unavailable(err))
 	x.outcome = outcomeFailed
+	var e *upstream.Error
+	if errors.As(err, &e) && e.Answer != nil && x.permit != nil {
+		leaves, refused := x.permit.Result(m)
+		if refused != nil {
+			return x.refused(refused)
+		}
+		return leaves, status
+	}
 	return m, status
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
@@ -31,7 +32,12 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, http.StatusForbidden, rpc.ID{}, rpc.InvalidRequest, "this host or origin is not allowed here")
 		return
 	}
+	if origin := r.Header.Get("Origin"); origin != "" {
+		answerPage(w.Header(), origin)
+	}
 	switch r.Method {
+	case http.MethodOptions:
+		w.WriteHeader(http.StatusNoContent)
 	case http.MethodPost:
 		g.post(w, r)
 	case http.MethodGet:
@@ -39,14 +45,30 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	case http.MethodDelete:
 		g.delete(w, r)
 	default:
-		w.Header().Set("Allow", "POST, GET, DELETE")
+		w.Header().Set("Allow", "POST, GET, DELETE, OPTIONS")
 		g.refuse(w, http.StatusMethodNotAllowed, rpc.ID{}, rpc.InvalidRequest, "the endpoint takes POST, GET and DELETE")
 	}
+}
+
+// answerPage tells a browser that a page of an allowed origin may ask, and read what comes back.
+func answerPage(h http.Header, origin string) {
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Add("Vary", "Origin")
+	h.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
+	h.Set("Access-Control-Allow-Headers", "*, Authorization")
+	h.Set("Access-Control-Expose-Headers", sessionHeader+", WWW-Authenticate")
+	h.Set("Access-Control-Max-Age", "600")
 }
 
 // refuse answers a request that was not read as a message, or was none that may go on.
 func (g *Gateway) refuse(w http.ResponseWriter, status int, id rpc.ID, code int, detail string) {
 	writeJSON(w, status, rpc.Failure(id, rpc.Error{Code: code, Message: detail}))
+}
+
+// tooMany answers what has no answer in MCP if somebody sends too much of it.
+func (g *Gateway) tooMany(w http.ResponseWriter, after time.Duration) {
+	w.Header().Set("Retry-After", strconv.FormatInt(seconds(after), 10))
+	g.refuse(w, http.StatusTooManyRequests, rpc.ID{}, rpc.InvalidRequest, "too many requests")
 }
 
 func writeJSON(w http.ResponseWriter, status int, m rpc.Message) {

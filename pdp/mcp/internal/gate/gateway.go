@@ -64,8 +64,10 @@ type Gateway struct {
 	held     holding
 	tokens   atomic.Uint64
 
-	ctx  context.Context // ends with Close
-	stop func()
+	ctx    context.Context // ends with Close
+	stop   func()
+	ending context.Context // ends with Drain
+	end    func()
 
 	mu      sync.Mutex // guards closed
 	closed  bool
@@ -76,6 +78,7 @@ type Gateway struct {
 func New(o Options) *Gateway {
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &Gateway{o: o, ctx: ctx, stop: cancel}
+	g.ending, g.end = context.WithCancel(ctx)
 	g.running.Go(func() { g.sweep(ctx) })
 	return g
 }
@@ -98,6 +101,19 @@ func (g *Gateway) metadata(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Cache-Control", "max-age=3600")
 	w.Header().Set("Access-Control-Allow-Origin", "*")
 	_, _ = w.Write(g.o.Identity.Metadata())
+}
+
+// Drain ends the streams of clients that only listen: they would last as long as the gateway. Requests go on.
+func (g *Gateway) Drain() { g.end() }
+
+// until is ctx, and ends at Drain.
+func (g *Gateway) until(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(g.ending, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // Close ends all sessions, and waits for what they hold.

@@ -35,6 +35,12 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in incoming
 		}
 		w.WriteHeader(http.StatusAccepted)
 	case m.IsNotification():
+		release, after, ok := g.o.Rates.Admit(in.who.Key, "")
+		if !ok {
+			g.tooMany(w, after)
+			return
+		}
+		defer release()
 		g.notified(r.Context(), s, in)
 		w.WriteHeader(http.StatusAccepted)
 	default:

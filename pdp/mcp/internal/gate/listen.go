@@ -39,10 +39,18 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 	defer s.listen(false)
 	ctx, cancel := who.Context(r.Context())
 	defer cancel()
+	ctx, done := g.until(ctx)
+	defer done()
 	// It is opened by whoever may begin a session.
 	params := rpc.Object{}.With("protocolVersion", rpc.String(s.client.version))
 	x := &exchange{g: g, who: who, client: s.client, link: s.link, session: s, params: params, header: r.Header, reply: &httpReply{w: w, retry: true}}
 	x.request = rpc.Message{Method: "initialize", Params: params.Value()}
+	release, after, ok := g.o.Rates.Admit(who.Key, "")
+	if !ok {
+		g.tooMany(w, after)
+		return
+	}
+	release() // it is a request like others, and then it lasts
 	if refused := x.ask(ctx); refused != nil {
 		m, status := x.refused(refused)
 		writeJSON(w, max(status, http.StatusForbidden), m)
@@ -92,11 +100,16 @@ func (x *exchange) hearAll(ctx context.Context) {
 // answerBeside has a request of the server answered that belongs to no request of the client's.
 func (x *exchange) answerBeside(ctx context.Context, session upstream.Session, m rpc.Message) {
 	shown, ok := x.g.shown(x.link, m, x.client.capabilities)
+	var done func()
+	if ok {
+		done, ok = x.session.mayAsk()
+	}
 	if !ok {
 		x.g.decline(ctx, session, m)
 		return
 	}
 	x.g.background(func() { // the stream goes on meanwhile
+		defer done()
 		answer := x.session.ask(ctx, x.g, shown, x.reply.Interim)
 		answer.ID = m.ID
 		_ = session.Notify(ctx, answer)
@@ -106,6 +119,8 @@ func (x *exchange) answerBeside(ctx context.Context, session upstream.Session, m
 // listen answers subscriptions/listen of a client of the modern era. The response comes when the server ends the stream.
 func (x *exchange) listen(ctx context.Context) (rpc.Message, int) {
 	x.reply.Stream()
+	ctx, done := x.g.until(ctx)
+	defer done()
 	s, err := x.link.open(ctx, x.who)
 	if err != nil {
 		return x.failed(err)

@@ -21,10 +21,9 @@ type HTTPOptions struct {
 	URL string
 	// Eras are those that may be spoken with the server; none means both.
 	Eras []era.Era
-	// AllowNetworks are the networks of the server if its address is not a public one: loopback and private ones too.
+	// AllowNetworks are the networks of the server if its address is not a public one: loopback and private ones too. The
+	// URL may be http if the address is loopback, or in one of them.
 	AllowNetworks []netip.Prefix
-	// PlainHTTP lets the URL be http where the address is not loopback.
-	PlainHTTP bool
 	// Credentials may be nil: the server wants none.
 	Credentials Credentials
 	// RootsFile holds the roots of the server's certificate in PEM; "" means those of the system.
@@ -42,11 +41,11 @@ type HTTPOptions struct {
 
 // Why a message of a server goes no further.
 const (
-	DropUnreadable = "unreadable"         // not one JSON-RPC message
-	DropForeign    = "foreign_id"         // the answer to something that was not asked here
-	DropLate       = "after_response"     // anything after the response
-	DropRequest    = "request_of_server"  // a request in an era that has none
-	DropRefused    = "beside_http_status" // a message beside a status that refuses
+	DropUnreadable = "unreadable"        // not one JSON-RPC message
+	DropForeign    = "foreign_id"        // the answer to something that was not asked here
+	DropLate       = "after_response"    // anything after the response
+	DropRequest    = "request_of_server" // a request in an era that has none
+	DropEarly      = "before_handshake"  // what comes before the answer to a handshake, or beside a status that refuses
 )
 
 type httpUpstream struct {

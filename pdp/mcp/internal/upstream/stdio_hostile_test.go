@@ -96,7 +96,8 @@ func TestCommandMemoryIsFlat(t *testing.T) {
 }
 
 func TestCommandGivesUpASilentServer(t *testing.T) {
-	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Timeout = 500 * time.Millisecond })
+	t.Parallel()
+	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Timeout = 2 * time.Second })
 	s := openChild(t, u)
 	listening, err := s.Listen(t.Context())
 	if err != nil {
@@ -115,7 +116,8 @@ func TestCommandGivesUpASilentServer(t *testing.T) {
 }
 
 func TestCommandEndsAChildThatDoesNotRead(t *testing.T) {
-	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Timeout = time.Second; o.Stop = 100 * time.Millisecond })
+	t.Parallel()
+	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Timeout = 3 * time.Second; o.Stop = 100 * time.Millisecond })
 	s := openChild(t, u)
 	if _, err := s.Send(t.Context(), request("deaf", "")); err != nil {
 		t.Fatal(err)
@@ -222,7 +224,8 @@ func TestCommandBoundsWhatAServerAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, m, err := finish(call)
-	if err != nil || m.Result == nil || len(before) != 64 || u.dropped.get("overflow") != 136 {
+	// What the server says of the refusals may be dropped, too.
+	if err != nil || m.Result == nil || len(before) != 64 || u.dropped.get("overflow") < 136 {
 		t.Errorf("%d questions before %s, %v, dropped %s", len(before), m.Result, err, u.dropped)
 	}
 	call.Close()
@@ -254,8 +257,9 @@ func TestCommandWithSeveralCallsAsksWhoListens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Listen(t.Context()); err == nil {
-		t.Error("two listen")
+	second, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
 	call, err := s.Send(t.Context(), request("ask", ""))
 	if err != nil {
@@ -274,8 +278,22 @@ func TestCommandWithSeveralCallsAsksWhoListens(t *testing.T) {
 	if got, err := textOf(s, "changed"); got != "told" {
 		t.Errorf("%q %v", got, err)
 	}
-	if m, err := listening.Next(); err != nil || m.Method != "notifications/tools/list_changed" {
-		t.Errorf("%v %v", m, err)
+	for _, l := range []upstream.Stream{listening, second} { // which has got no request
+		if m, err := l.Next(); err != nil || m.Method != "notifications/tools/list_changed" {
+			t.Errorf("%v %v", m, err)
+		}
+		l.Close()
+	}
+	for n := range 17 {
+		if _, err := s.Listen(t.Context()); (err == nil) != (n < 16) {
+			t.Errorf("%d listen: %v", n, err)
+		}
+	}
+	s.Close()
+	s = openChild(t, u)
+	listening, err = s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
 	listening.Close()
 	waiting.Close()

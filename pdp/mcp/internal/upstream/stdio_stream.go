@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"policy-service/pdp/mcp/internal/rpc"
@@ -176,9 +177,7 @@ func (s *childSession) cancel(id rpc.ID) {
 func (s *childSession) finish(c *childStream, why *Error) {
 	c.err = why
 	c.unwatch()
-	if s.listener == c {
-		s.listener = nil
-	}
+	s.listeners = slices.DeleteFunc(s.listeners, func(other *childStream) bool { return other == c })
 	delete(s.calls, c.id)
 	if c.token != "" {
 		delete(s.tokens, c.token)
