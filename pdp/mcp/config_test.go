@@ -70,7 +70,7 @@ upstreams:
     tools:
       create_ticket: {labels: {category: sensitive}}
       delete_project: {hidden: true}
-    server_requests: {elicitation: relay, sampling: deny, roots: relay}
+    server_requests: {elicitation: relay, sampling: deny, roots: relay, hosts: [login.example.com]}
     timeout: 30s
     max_result: 8MiB
 limits:

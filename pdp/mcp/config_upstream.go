@@ -67,6 +67,8 @@ type ServerRequests struct {
 	Elicitation Relay `yaml:"elicitation" default:"deny" enum:"deny,relay" doc:"Whether the server may ask the person something through the client."`
 	Sampling    Relay `yaml:"sampling" default:"deny" enum:"deny,relay" doc:"Whether the server may have the client's model generate something."`
 	Roots       Relay `yaml:"roots" default:"deny" enum:"deny,relay" doc:"Whether the server may ask for the client's directories."`
+	// Hosts bound where an elicitation may lead.
+	Hosts []string `yaml:"hosts" doc:"The hosts, as host or host:port, of the pages that the server may have a person open. None unless given."`
 }
 
 // Relay is whether requests of a kind are relayed.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -22,12 +21,10 @@ import (
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/coaz"
 	"policy-service/pdp/mcp/internal/ask"
-	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/gate"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/seal"
-	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/server/auth"
 )
 
@@ -252,53 +249,6 @@ func newRates(c LimitsConfig, d Deps) (*rates.Limiter, error) {
 		o.Burst = max(1, int(min(o.Rate, 1e6)))
 	}
 	return rates.New(o)
-}
-
-// newServer is the one upstream.
-func newServer(c Config, d Deps, m *gate.Meters) (*gate.Server, error) {
-	for name, u := range c.Upstreams {
-		s := &gate.Server{
-			Name: name, Labels: map[string]map[string]string{}, Hidden: map[string]bool{}, Dropped: m.Drop,
-			Asks: gate.Relays{Elicitation: u.ServerRequests.Elicitation == RelayOn, Sampling: u.ServerRequests.Sampling == RelayOn, Roots: u.ServerRequests.Roots == RelayOn},
-		}
-		for tool, t := range u.Tools {
-			s.Labels[tool], s.Hidden[tool] = t.Labels, t.Hidden
-		}
-		var err error
-		if s.Upstream, err = newUpstream(u, d, m); err != nil {
-			return nil, fmt.Errorf("upstreams.%s: %w", name, err)
-		}
-		return s, nil
-	}
-	return nil, errors.New("there is no upstream")
-}
-
-func newUpstream(u UpstreamConfig, d Deps, m *gate.Meters) (upstream.Upstream, error) {
-	var eras []era.Era
-	for _, name := range u.Eras {
-		if name == "modern" {
-			eras = append(eras, era.Modern)
-		} else {
-			eras = append(eras, era.Legacy)
-		}
-	}
-	if len(u.Command) > 0 {
-		return upstream.NewCommand(upstream.CommandOptions{
-			Command: u.Command, Env: u.Env, Dir: u.Dir, Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult), Logger: d.Logger, Dropped: m.Drop,
-		})
-	}
-	var networks []netip.Prefix
-	for _, text := range u.AllowNetworks {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("allow_networks: %w", err)
-		}
-		networks = append(networks, p)
-	}
-	return upstream.NewHTTP(upstream.HTTPOptions{
-		URL: u.URL, Eras: eras, AllowNetworks: networks, RootsFile: u.CAFile, Timeout: u.Timeout, MaxResult: int(u.MaxResult),
-		Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.Drop,
-	})
 }
 
 func newHosts(c Config) gate.Hosts {

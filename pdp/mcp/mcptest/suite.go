@@ -3,6 +3,7 @@ package mcptest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -31,7 +32,10 @@ func (o *Others) Conformance(t testing.TB, url, revision string) Verdict {
 	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) { // its status says whether all is well
 		t.Fatal(err)
 	}
-	v, err := readResults(results)
+	v, faults, err := readResults(results)
+	for _, f := range faults {
+		t.Log(f)
+	}
 	if err != nil || len(v) == 0 {
 		t.Fatalf("the suite left no results: %v\n%s", err, said)
 	}
@@ -41,38 +45,43 @@ func (o *Others) Conformance(t testing.TB, url, revision string) Verdict {
 // result is how the suite names the directory of a scenario's results.
 var result = regexp.MustCompile(`^server-(.+)-\d{4}-\d\d-\d\dT[0-9-]+Z$`)
 
-func readResults(dir string) (Verdict, error) {
+// readResults reads what the suite left, with its own words on what it finds fault with.
+func readResults(dir string) (v Verdict, faults []string, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*", "checks.json"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	v := Verdict{}
+	v = Verdict{}
 	for _, file := range files {
 		name := result.FindStringSubmatch(filepath.Base(filepath.Dir(file)))
 		if name == nil {
-			return nil, errors.New("unknown form of results: " + file)
+			return nil, nil, errors.New("unknown form of results: " + file)
 		}
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		var checks []struct {
 			ID     string `json:"id"`
 			Status string `json:"status"`
+			Error  string `json:"errorMessage"`
 		}
 		if err := json.Unmarshal(bytes.TrimSpace(text), &checks); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		v[Check{Scenario: name[1]}] = nil
 		for _, c := range checks {
 			of := Check{name[1], c.ID}
 			v[of] = append(v[of], c.Status)
+			if c.Error != "" {
+				faults = append(faults, fmt.Sprintf("%s %s %s: %.300s", name[1], c.ID, c.Status, c.Error))
+			}
 		}
 	}
 	for _, statuses := range v {
 		slices.Sort(statuses)
 	}
-	return v, nil
+	return v, faults, nil
 }
 
 // Scenarios are those that ran.

@@ -30,7 +30,7 @@ func TestDifferences(t *testing.T) {
 func TestReadResults(t *testing.T) {
 	dir := t.TempDir()
 	for scenario, checks := range map[string]string{
-		"server-ping-2026-11-22T14-49-46-969Z":                       `[{"id":"b","status":"SUCCESS"},{"id":"a","status":"SUCCESS"},{"id":"a","status":"FAILURE","details":{}}]`,
+		"server-ping-2026-11-22T14-49-46-969Z":                       `[{"id":"b","status":"SUCCESS"},{"id":"a","status":"SUCCESS"},{"id":"a","status":"FAILURE","errorMessage":"no answer","details":{}}]`,
 		"server-elicitation-sep1034-defaults-2026-11-22T14-49-47-0Z": `[]`,
 	} {
 		if err := os.Mkdir(filepath.Join(dir, scenario), 0o700); err != nil {
@@ -40,10 +40,13 @@ func TestReadResults(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := readResults(dir)
+	got, faults, err := readResults(dir)
 	want := Verdict{{"ping", ""}: nil, {"ping", "a"}: {"FAILURE", "SUCCESS"}, {"ping", "b"}: {"SUCCESS"}, {"elicitation-sep1034-defaults", ""}: nil}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
+	}
+	if !slices.Equal(faults, []string{"ping a FAILURE: no answer"}) {
+		t.Errorf("faults %q", faults)
 	}
 	if failed := got.Failed(); !slices.Equal(failed, []string{"ping"}) || got.Count("SUCCESS") != 2 || len(got.Scenarios()) != 2 {
 		t.Errorf("%q failed, %d are good, of %q", failed, got.Count("SUCCESS"), got.Scenarios())

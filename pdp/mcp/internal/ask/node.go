@@ -17,12 +17,17 @@ type node struct {
 	kids  []*node        // members or elements
 }
 
-const mostNesting = 100
+// What a result may be from which something is taken out: each value costs far more than its text.
+const (
+	mostNesting = 100
+	mostValues  = 200_000
+)
 
 // parseNode reads one JSON value that no reader can misread, and nothing else.
 func parseNode(text []byte) (*node, bool) {
 	d := jsontext.NewDecoder(bytes.NewReader(text))
-	n, ok := readNode(d, 0)
+	left := mostValues
+	n, ok := readNode(d, 0, &left)
 	if !ok {
 		return nil, false
 	}
@@ -30,7 +35,10 @@ func parseNode(text []byte) (*node, bool) {
 	return n, err != nil && len(bytes.TrimSpace(text[d.InputOffset():])) == 0
 }
 
-func readNode(d *jsontext.Decoder, depth int) (*node, bool) {
+func readNode(d *jsontext.Decoder, depth int, left *int) (*node, bool) {
+	if *left--; *left < 0 {
+		return nil, false
+	}
 	n := &node{kind: d.PeekKind()}
 	if n.kind != '{' && n.kind != '[' {
 		v, err := d.ReadValue()
@@ -48,7 +56,7 @@ func readNode(d *jsontext.Decoder, depth int) (*node, bool) {
 			}
 			n.names = append(n.names, name.String())
 		}
-		kid, ok := readNode(d, depth+1)
+		kid, ok := readNode(d, depth+1, left)
 		if !ok {
 			return nil, false
 		}
@@ -80,20 +88,39 @@ func (n *node) append(b []byte) []byte {
 // remove takes out what a pointer leads to, and tells of it. Of an object that is the member; an element of an array becomes
 // null, so that those after it keep their places.
 func (n *node) remove(p pointer, removed *secrets) {
-	for i := 0; i < len(n.kids); i++ {
+	last := len(p) == 1
+	n.filter(func(i int) bool {
 		switch {
 		case p[0] != "*" && p[0] != n.step(i):
-		case len(p) > 1:
+		case !last:
 			n.kids[i].remove(p[1:], removed)
+		case n.kind == '[':
+			removed.add(n.kids[i])
+			n.kids[i] = &node{kind: 'n', text: jsontext.Value("null")}
 		default:
 			removed.add(n.kids[i])
-			if n.kind == '[' {
-				n.kids[i] = &node{kind: 'n', text: jsontext.Value("null")}
-				continue
-			}
-			n.drop(i)
-			i--
+			return false
 		}
+		return true
+	})
+}
+
+// filter keeps the kids of which keep says so, and asks about each once, in their order.
+func (n *node) filter(keep func(i int) bool) {
+	kept := 0
+	for i, kid := range n.kids {
+		if !keep(i) {
+			continue
+		}
+		if kid = n.kids[i]; n.kind == '{' {
+			n.names[kept] = n.names[i]
+		}
+		n.kids[kept] = kid
+		kept++
+	}
+	n.kids = n.kids[:kept]
+	if n.kind == '{' {
+		n.names = n.names[:kept]
 	}
 }
 
@@ -103,9 +130,4 @@ func (n *node) step(i int) string {
 		return strconv.Itoa(i)
 	}
 	return n.names[i]
-}
-
-func (n *node) drop(i int) {
-	n.names = append(n.names[:i], n.names[i+1:]...)
-	n.kids = append(n.kids[:i], n.kids[i+1:]...)
 }

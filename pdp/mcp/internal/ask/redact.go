@@ -58,14 +58,13 @@ func redactResponse(method string, m rpc.Message, fields []pointer) (rpc.Message
 		return m, false // it is not final, and asks for something in words
 	}
 	r := &redactor{fields: fields}
-	// Once to know all that was there, and once more to mask it.
-	for range 2 {
-		var ok bool
-		if m.Result, ok = r.result(method, result); !ok || r.removed.tooMany {
-			return m, false
-		}
+	if _, ok := r.result(method, result); !ok || r.removed.tooMany {
+		return m, false
 	}
-	return m, true
+	r.removed.known() // all that was there; now it is masked as well
+	var ok bool
+	m.Result, ok = r.result(method, result)
+	return m, ok
 }
 
 // codeOf is the code of an error, if it is one that a code can be.

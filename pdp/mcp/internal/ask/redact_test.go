@@ -71,6 +71,7 @@ func TestRedact(t *testing.T) {
 		"a task":       {call, `{"resultType":"task","task":{}}`, ``},
 		"odd type":     {call, `{"resultType":7}`, ``},
 		"deep":         {call, `{"structuredContent":` + strings.Repeat(`{"a":`, 200) + `1` + strings.Repeat(`}`, 200) + `}`, ``},
+		"many values":  {call, `{"structuredContent":[` + strings.Repeat("1,", 200_000) + `1]}`, ``},
 		"many":         {call, `{"structuredContent":{"deep":[` + strings.Repeat(`"x",`, 3) + numbers(6000) + `]}}`, ``},
 		"read":         {read, `{"contents":[{"uri":"mem://a","mimeType":"application/json","text":"{\"ssn\":\"123-45-6789\"}"},{"uri":"mem://123-45-6789","blob":"eA=="},{"uri":"b","text":"plain"},7]}`, `{"contents":[{"uri":"mem://a","mimeType":"application/json","text":"{}"},{"uri":"mem://[redacted]","text":"[withheld: this part of the result cannot be shown]"},{"uri":"b","text":"[withheld: this part of the result cannot be shown]"},{"uri":"","text":"[withheld: this part of the result cannot be shown]"}]}`},
 		"prompt":       {prompt, `{"description":"123-45-6789","messages":[{"role":"assistant","content":{"type":"text","text":"{\"ssn\":1}"}},{"role":"x","content":{"type":"text","text":"plain"}}]}`, `{"messages":[{"role":"assistant","content":{"type":"text","text":"{}"}},{"role":"user","content":` + withheldBlock + `}]}`},

@@ -45,7 +45,6 @@ const (
 	Unavailable Kind = "authorization_unavailable"
 	Withheld    Kind = "withheld"
 	Unknown     Kind = "unknown" // no such method, or tool
-	Limited     Kind = "rate_limited"
 )
 
 // What a client can do about a refusal. There is nothing else that it is told to do.
@@ -170,13 +169,6 @@ func (w refuser) unknownMethod() *Refusal {
 // way: nobody can tell them apart.
 func UnknownTool() *Refusal {
 	return refuser{call: true}.refuse(Unknown, rpc.InvalidParams, "unknown tool", data{}, "there is no such tool")
-}
-
-// RateLimited refuses a request that comes too soon, before anybody is asked about it.
-func (a *Asker) RateLimited(op Operation, after time.Duration) *Refusal {
-	w := a.refuser(&op)
-	d := data{Type: string(Limited), Suggestion: retryAfter, RetryAfter: seconds(after)}
-	return w.refuse(Limited, coaz.Denied.Code(w.dialect), "too many requests", d, "the client exceeds its rate")
 }
 
 // seconds are those after which one may ask again: whole ones, and at least one.

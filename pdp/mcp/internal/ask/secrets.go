@@ -2,6 +2,7 @@ package ask
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,12 +12,12 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// secrets are the values that were taken out of a result. They are masked wherever else they occur in it, also as a part of
-// a text.
+// secrets are the values that were taken out of a result. Once all are known, they are masked wherever else they occur in it,
+// also as a part of a text.
 type secrets struct {
-	texts    map[string]bool
-	tooMany  bool
-	replacer *strings.Replacer
+	texts   map[string]bool
+	tooMany bool
+	masks   *strings.Replacer // nil until all are known
 }
 
 const (
@@ -25,17 +26,17 @@ const (
 	mask        = "[redacted]"
 )
 
-// add remembers all strings and numbers of a value.
+// add remembers all strings and numbers of a value, until all are known.
 func (s *secrets) add(n *node) {
+	if s.masks != nil || s.tooMany {
+		return
+	}
 	for _, kid := range n.kids {
 		s.add(kid)
 	}
 	switch n.kind {
 	case '"':
-		text, err := jsontext.AppendUnquote(nil, n.text)
-		if err == nil {
-			s.text(string(text))
-		}
+		s.text(unquoted(n.text))
 	case '0':
 		s.text(string(n.text))
 		s.text(canonicalNumber(n.text))
@@ -53,48 +54,44 @@ func (s *secrets) text(text string) {
 	quoted := rpc.String(text) // as it stands in a text that is JSON itself
 	s.texts[string(quoted[1:len(quoted)-1])] = true
 	s.tooMany = len(s.texts) > mostSecrets
-	s.replacer = nil
+}
+
+// known says that there are no more.
+func (s *secrets) known() {
+	all := slices.Collect(maps.Keys(s.texts))
+	// The longest first, so that nothing is left of one that begins with another.
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b)) })
+	pairs := make([]string, 0, 2*len(all))
+	for _, secret := range all {
+		pairs = append(pairs, secret, mask)
+	}
+	s.masks = strings.NewReplacer(pairs...)
 }
 
 // in masks what of a text is secret.
 func (s *secrets) in(text string) string {
-	if len(s.texts) == 0 {
+	if len(s.texts) == 0 || s.masks == nil {
 		return text
 	}
-	if s.replacer == nil {
-		all := make([]string, 0, 2*len(s.texts))
-		for secret := range s.texts {
-			all = append(all, secret)
-		}
-		// The longest first, so that nothing is left of one that begins with another.
-		slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b)) })
-		pairs := make([]string, 0, 2*len(all))
-		for _, secret := range all {
-			pairs = append(pairs, secret, mask)
-		}
-		s.replacer = strings.NewReplacer(pairs...)
-	}
-	return s.replacer.Replace(text)
+	return s.masks.Replace(text)
 }
 
 // mask masks what of a value is secret. A member with a secret in its name is dropped.
 func (s *secrets) mask(n *node) {
-	for i := 0; i < len(n.kids); i++ {
+	if len(s.texts) == 0 || s.masks == nil {
+		return
+	}
+	n.filter(func(i int) bool {
 		if n.kind == '{' && s.in(n.names[i]) != n.names[i] {
-			n.drop(i)
-			i--
-			continue
+			return false
 		}
 		s.mask(n.kids[i])
-	}
+		return true
+	})
 	switch n.kind {
 	case '"':
-		text, err := jsontext.AppendUnquote(nil, n.text)
-		if err != nil {
-			text = nil
-		}
-		if masked := s.in(string(text)); masked != string(text) || err != nil {
-			n.text = rpc.String(masked)
+		if text := unquoted(n.text); s.in(text) != text {
+			n.text = rpc.String(s.in(text))
 		}
 	case '0':
 		literal, canonical := string(n.text), canonicalNumber(n.text)
@@ -102,6 +99,12 @@ func (s *secrets) mask(n *node) {
 			n.kind, n.text = 'n', jsontext.Value("null")
 		}
 	}
+}
+
+// unquoted is the text of a string that was parsed.
+func unquoted(v jsontext.Value) string {
+	text, _ := jsontext.AppendUnquote(nil, v)
+	return string(text)
 }
 
 // canonicalNumber is the one text that all ways of writing a number have; "" if nobody can say in reasonable time.

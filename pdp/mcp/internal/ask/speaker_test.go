@@ -3,12 +3,9 @@ package ask_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/identity"
-	"policy-service/pdp/mcp/internal/rpc"
 )
 
 // Who asks, by what the token says.
@@ -34,13 +31,5 @@ func TestSpeaker(t *testing.T) {
 		if got != "permit" || len(bodies) != 1 || !strings.Contains(bodies[0], `{"subject":`+test.subject+`,"action"`) || !strings.Contains(bodies[0], `"context":`+test.context) {
 			t.Errorf("%s: %s, %q", name, got, bodies)
 		}
-	}
-}
-
-func TestRateLimited(t *testing.T) {
-	s := open(t, anything)
-	r := s.RateLimited(s.call(alice(t), s.tool(plainTool, nil), ``), 1500*time.Millisecond)
-	if got := string(r.Failure(rpc.IntID(1)).Error); got != `{"code":-32001,"message":"too many requests","data":{"type":"rate_limited","suggestion":"retry after","retry_after":2}}` || r.Status != 200 || r.Kind != ask.Limited {
-		t.Errorf("%s, %+v", got, r)
 	}
 }

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -201,6 +202,11 @@ func (x *exchange) call(ctx context.Context) (rpc.Message, int) {
 			return x.refused(refused)
 		case asked == nil:
 			return x.result(response)
+		}
+		if _, refused := x.permit.Result(response); refused != nil { // what it asks in words may be what is to be taken out
+			return x.refused(refused)
+		}
+		switch {
 		case x.client.era == era.Modern:
 			return x.passOn(*asked)
 		case round == mostRounds:
@@ -279,6 +285,14 @@ func statusOf(code int) int {
 func (x *exchange) failed(err error) (rpc.Message, int) {
 	m, status := x.refused(unavailable(err))
 	x.outcome = outcomeFailed
+	var e *upstream.Error
+	if errors.As(err, &e) && e.Answer != nil && x.permit != nil {
+		leaves, refused := x.permit.Result(m)
+		if refused != nil {
+			return x.refused(refused)
+		}
+		return leaves, status
+	}
 	return m, status
 }
 

@@ -31,7 +31,12 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, http.StatusForbidden, rpc.ID{}, rpc.InvalidRequest, "this host or origin is not allowed here")
 		return
 	}
+	if origin := r.Header.Get("Origin"); origin != "" {
+		answerPage(w.Header(), origin)
+	}
 	switch r.Method {
+	case http.MethodOptions:
+		w.WriteHeader(http.StatusNoContent)
 	case http.MethodPost:
 		g.post(w, r)
 	case http.MethodGet:
@@ -39,9 +44,19 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	case http.MethodDelete:
 		g.delete(w, r)
 	default:
-		w.Header().Set("Allow", "POST, GET, DELETE")
+		w.Header().Set("Allow", "POST, GET, DELETE, OPTIONS")
 		g.refuse(w, http.StatusMethodNotAllowed, rpc.ID{}, rpc.InvalidRequest, "the endpoint takes POST, GET and DELETE")
 	}
+}
+
+// answerPage tells a browser that a page of an allowed origin may ask, and read what comes back.
+func answerPage(h http.Header, origin string) {
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Add("Vary", "Origin")
+	h.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
+	h.Set("Access-Control-Allow-Headers", "*, Authorization")
+	h.Set("Access-Control-Expose-Headers", sessionHeader+", WWW-Authenticate")
+	h.Set("Access-Control-Max-Age", "600")
 }
 
 // refuse answers a request that was not read as a message, or was none that may go on.

@@ -108,7 +108,7 @@ func (r *relay) note(m rpc.Message) {
 func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message) {
 	x := r.exchange
 	shown, ok := x.g.shown(x.link, m, x.client.capabilities)
-	if !ok {
+	if !ok || !x.permit.Passes(m) {
 		x.g.decline(ctx, r.session, m)
 		return nil
 	}

@@ -60,16 +60,25 @@ const mostHeader = 16 << 10
 
 // Authorize sets the header to the line of the file.
 func (f *HeaderFile) Authorize(_ context.Context, h http.Header, _, _ string, _ time.Time) error {
-	content, err := plainfile.ReadPrivate(f.Path, mostHeader)
+	line, err := readLine(f.Path)
 	if err != nil {
 		return fmt.Errorf("the credential for the upstream cannot be read: %w", err)
 	}
-	line := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
-	if strings.TrimSpace(line) != line || !isHeaderValue(line) {
-		return fmt.Errorf("%s is not one line that a header can hold; write the whole value, like Bearer and a token", f.Path)
-	}
 	h.Set(f.Header, line)
 	return nil
+}
+
+// readLine reads a secret that stands in a file alone.
+func readLine(path string) (string, error) {
+	content, err := plainfile.ReadPrivate(path, mostHeader)
+	if err != nil {
+		return "", err
+	}
+	line := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
+	if strings.TrimSpace(line) != line || !isHeaderValue(line) {
+		return "", fmt.Errorf("%s is not one line of plain characters; write the value, and nothing else", path)
+	}
+	return line, nil
 }
 
 // isHeaderValue reports whether a text is not empty and has nothing but what every server reads alike.

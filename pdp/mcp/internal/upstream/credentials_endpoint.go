@@ -11,18 +11,16 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/go-json-experiment/json"
-
-	"policy-service/pdp/plainfile"
 )
 
 // TokenEndpoint is where an authorization server gives tokens, and what the gateway is to it.
 type TokenEndpoint struct {
 	// TokenURL is https, or http on this machine.
 	TokenURL string
-	// ClientFile holds {"client_id": …, "client_secret": …}. It is read for each token, so that a secret can be changed.
-	ClientFile string
+	// ClientID is the gateway's name there, and ClientSecretFile holds its secret, on one line. The file is read for each
+	// token, so that the secret can be changed.
+	ClientID         string
+	ClientSecretFile string
 	// AllowNetworks are the networks of the endpoint if its address is not a public one, and RootsFile holds the roots of
 	// its certificate: as [HTTPOptions] have them for an upstream.
 	AllowNetworks []netip.Prefix
@@ -60,8 +58,8 @@ func newEndpoint(o TokenEndpoint) (*endpoint, error) {
 		return nil, errors.New("the URL of the token endpoint has a password, a query or a fragment; leave them out")
 	case u.Scheme == "http" && !loopbackName(u.Hostname()):
 		return nil, errors.New("plain http to another machine shows the client secret to anybody on the way; use https")
-	case o.ClientFile == "":
-		return nil, errors.New("a token endpoint needs client_file, with client_id and client_secret")
+	case o.ClientID == "" || o.ClientSecretFile == "":
+		return nil, errors.New("a token endpoint needs client_id and client_secret_file: it gives no token to somebody unknown")
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -81,29 +79,12 @@ func loopbackName(host string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }
 
-// clientFile is what a client file holds.
-type clientFile struct {
-	ID     string `json:"client_id"`
-	Secret string `json:"client_secret"`
-}
-
-func (e *endpoint) readClient() (c clientFile, err error) {
-	content, err := plainfile.ReadPrivate(e.ClientFile, mostToken)
-	if err != nil {
-		return c, fmt.Errorf("the client file of the token endpoint cannot be read: %w", err)
-	}
-	if json.Unmarshal(content, &c, json.RejectUnknownMembers(true)) != nil || c.ID == "" || c.Secret == "" {
-		return c, fmt.Errorf(`%s is not {"client_id": "…", "client_secret": "…"}`, e.ClientFile)
-	}
-	return c, nil
-}
-
 // ask sends a form, and reads the token of the answer. What the answer says otherwise is not quoted: it may hold what was
 // sent.
 func (e *endpoint) ask(ctx context.Context, form url.Values) (t token, err error) {
-	client, err := e.readClient()
+	secret, err := readLine(e.ClientSecretFile)
 	if err != nil {
-		return t, err
+		return t, fmt.Errorf("the secret for the token endpoint cannot be read: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
@@ -113,7 +94,7 @@ func (e *endpoint) ask(ctx context.Context, form url.Values) (t token, err error
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Accept", "application/json")
-	r.SetBasicAuth(url.QueryEscape(client.ID), url.QueryEscape(client.Secret)) // RFC 6749, 2.3.1
+	r.SetBasicAuth(url.QueryEscape(e.ClientID), url.QueryEscape(secret)) // RFC 6749, 2.3.1
 	asked := e.Now()
 	response, err := e.transport.RoundTrip(r) // which follows nothing
 	if err != nil {

@@ -84,11 +84,12 @@ func newClock() *clock {
 func (a *authorizationServer) endpoint(t *testing.T, c *clock) upstream.TokenEndpoint {
 	t.Helper()
 	return upstream.TokenEndpoint{
-		TokenURL:      a.URL,
-		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		ClientFile:    writeFile(t, `{"client_id":"gateway","client_secret":"client+secret"}`),
-		Timeout:       5 * time.Second,
-		Now:           c.now,
+		TokenURL:         a.URL,
+		AllowNetworks:    []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		ClientID:         "gateway",
+		ClientSecretFile: writeFile(t, "client+secret\n"),
+		Timeout:          5 * time.Second,
+		Now:              c.now,
 	}
 }
 
@@ -257,7 +258,7 @@ func TestClientCredentials(t *testing.T) {
 		}
 		clock.advance(time.Duration(n) * 270 * time.Second)
 	}
-	if err := os.WriteFile(e.ClientFile, []byte(`{"client_id":"gateway","client_secret":"changed"}`), 0o600); err != nil {
+	if err := os.WriteFile(e.ClientSecretFile, []byte("changed"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	clock.advance(time.Hour)
@@ -393,22 +394,18 @@ func TestTokenEndpointIsAway(t *testing.T) {
 	}
 }
 
-func TestClientFileIsWrong(t *testing.T) {
+func TestClientSecretFileIsWrong(t *testing.T) {
 	a := newAuthorizationServer(t, nil)
 	clock := newClock()
-	for _, content := range []string{
-		"", "null", "{}", `{"client_id":"gateway"}`, `{"client_secret":"SECRET"}`, `{"client_id":"gateway","client_secret":""}`,
-		`{"client_id":"gateway","client_secret":"SECRET","more":1}`, `{"client_id":"gateway","client_secret":"SECRET","client_secret":"SECRET"}`,
-		`{"client_id":"gateway","client_secret":"SECRET"} SECRET`,
-	} {
+	for _, content := range []string{"", "\n", "SECRET\nSECRET", " SECRET", "SECRET\x00"} {
 		e := a.endpoint(t, clock)
-		e.ClientFile = writeFile(t, content)
+		e.ClientSecretFile = writeFile(t, content)
 		if got, err := authorized(newExchange(t, e), "alice", "a", clock.now().Add(time.Hour)); err == nil || leaks(err.Error()) {
-			t.Errorf("%s: %q %v", content, got, err)
+			t.Errorf("%q: %q %v", content, got, err)
 		}
 	}
 	e := a.endpoint(t, clock)
-	if err := os.Chmod(e.ClientFile, 0o644); err != nil {
+	if err := os.Chmod(e.ClientSecretFile, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := authorized(newExchange(t, e), "alice", "a", clock.now().Add(time.Hour)); err == nil {
@@ -421,14 +418,15 @@ func TestClientFileIsWrong(t *testing.T) {
 
 func TestTokenEndpointRefusesItsConfiguration(t *testing.T) {
 	for _, e := range []upstream.TokenEndpoint{
-		{TokenURL: "", ClientFile: "f"},
-		{TokenURL: "idp.example.com", ClientFile: "f"},
-		{TokenURL: "ftp://idp.example.com", ClientFile: "f"},
-		{TokenURL: "http://idp.example.com/token", ClientFile: "f"},
-		{TokenURL: "http://127.0.0.1.example.com/token", ClientFile: "f"},
-		{TokenURL: "https://user:SECRET@idp.example.com/token", ClientFile: "f"},
-		{TokenURL: "https://idp.example.com/token?key=SECRET", ClientFile: "f"},
-		{TokenURL: "https://idp.example.com/token"},
+		{TokenURL: "", ClientID: "c", ClientSecretFile: "f"},
+		{TokenURL: "idp.example.com", ClientID: "c", ClientSecretFile: "f"},
+		{TokenURL: "ftp://idp.example.com", ClientID: "c", ClientSecretFile: "f"},
+		{TokenURL: "http://idp.example.com/token", ClientID: "c", ClientSecretFile: "f"},
+		{TokenURL: "http://127.0.0.1.example.com/token", ClientID: "c", ClientSecretFile: "f"},
+		{TokenURL: "https://user:SECRET@idp.example.com/token", ClientID: "c", ClientSecretFile: "f"},
+		{TokenURL: "https://idp.example.com/token?key=SECRET", ClientID: "c", ClientSecretFile: "f"},
+		{TokenURL: "https://idp.example.com/token", ClientID: "c"},
+		{TokenURL: "https://idp.example.com/token", ClientSecretFile: "f"},
 	} {
 		if _, err := upstream.NewTokenExchange(upstream.TokenExchange{TokenEndpoint: e, Audience: "x"}); err == nil || leaks(err.Error()) {
 			t.Errorf("%s: %v", e.TokenURL, err)
@@ -437,7 +435,7 @@ func TestTokenEndpointRefusesItsConfiguration(t *testing.T) {
 			t.Errorf("%s: %v", e.TokenURL, err)
 		}
 	}
-	e := upstream.TokenEndpoint{TokenURL: "https://idp.example.com/token", ClientFile: "f"}
+	e := upstream.TokenEndpoint{TokenURL: "https://idp.example.com/token", ClientID: "c", ClientSecretFile: "f"}
 	if _, err := upstream.NewTokenExchange(upstream.TokenExchange{TokenEndpoint: e}); err == nil {
 		t.Error("for anything")
 	}

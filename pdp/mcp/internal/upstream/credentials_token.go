@@ -26,8 +26,9 @@ type TokenExchange struct {
 // ClientCredentials are the gateway's own for an upstream, the same for all principals (RFC 6749, 4.4).
 type ClientCredentials struct {
 	TokenEndpoint
-	Audience string
-	Scopes   []string
+	// Audience and Resource name the upstream, where the authorization server wants that; either may be "".
+	Audience, Resource string
+	Scopes             []string
 }
 
 // NewTokenExchange sends nothing before somebody wants a token.
@@ -56,6 +57,9 @@ func NewClientCredentials(o ClientCredentials) (Credentials, error) {
 	form, err := formOf(grantClient, o.Audience, o.Scopes)
 	if err != nil {
 		return nil, err
+	}
+	if o.Resource != "" {
+		form.Set("resource", o.Resource)
 	}
 	e, err := newEndpoint(o.TokenEndpoint)
 	if err != nil {

@@ -357,6 +357,30 @@ func TestNothingStays(t *testing.T) {
 	}
 }
 
+// A session that is over is kept by nobody.
+func TestSessionsAreForgotten(t *testing.T) {
+	u := reach(t, newStub(t, era.Legacy, says(200, jsonKind, good)).URL)
+	freed := make(chan struct{})
+	func() {
+		s := open(t, u)
+		if _, _, err := send(s, call(s, "x", `{}`)); err != nil {
+			t.Error(err)
+		}
+		runtime.SetFinalizer(s, func(upstream.Session) { close(freed) })
+		s.Close()
+	}()
+	for end := time.Now().Add(20 * time.Second); ; runtime.GC() {
+		select {
+		case <-freed:
+			return
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatal("a closed session is still held")
+		}
+	}
+}
+
 func BenchmarkCall(b *testing.B) {
 	for kind, text := range map[string]string{jsonKind: good, eventKind: event(good)} {
 		b.Run(kind, func(b *testing.B) {

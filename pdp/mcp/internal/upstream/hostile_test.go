@@ -173,6 +173,7 @@ var answers = []struct {
 	{"401 with an error without id", 401, jsonKind, nobodys, `not sent false, gone false, answer {"code":-32600,"message":"no"}: the upstream answers with status 401`, nil},
 	{"another id beside a status", 400, jsonKind, `{"jsonrpc":"2.0","id":77,"error":{"code":-32600,"message":"no"}}`, "not sent false, gone true, answer null: the upstream answers with status 400", nil},
 	{"404", 404, "text/plain", "404 page not found", "not sent false, gone true, answer null: the upstream answers with status 404", nil},
+	{"a redirect with an error", 307, jsonKind, bad, "not sent false, gone false, answer null: the upstream answers with a redirect, which is not followed; configure the url that it leads to", nil},
 	{"other versions", 400, jsonKind, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"no"}}`, `not sent true, gone true, answer {"code":-32022,"message":"no"}: the upstream answers with status 400`, nil},
 }
 
@@ -264,13 +265,42 @@ func TestEndless(t *testing.T) {
 			s := open(t, reach(t, newStub(t, era.Modern, c.answer).URL, func(o *upstream.HTTPOptions) {
 				o.MaxResult = 100_000
 				if c.want == slow {
-					o.Timeout = 200 * time.Millisecond
+					o.Timeout = 2 * time.Second // the handshake must get through
 				}
 			}))
 			if _, _, err := send(s, call(s, "x", `{}`)); err == nil || !strings.HasSuffix(err.Error(), c.want) {
 				t.Errorf("it ends with %v", err)
 			}
 		})
+	}
+}
+
+// Who listens waits for as long as a server is quiet; who calls does not.
+func TestQuiet(t *testing.T) {
+	t.Parallel()
+	s := open(t, reach(t, newStub(t, era.Modern, func(w http.ResponseWriter, r *http.Request, id string) {
+		select {
+		case <-time.After(4 * time.Second):
+			says(200, eventKind, event(good))(w, r, id)
+		case <-r.Context().Done():
+		}
+	}).URL, func(o *upstream.HTTPOptions) { o.Timeout = 2 * time.Second }))
+	if _, m, err := send(s, upstream.Request{Method: "subscriptions/listen", Params: withMeta(s, rpc.Object{}, rpc.Object{})}); err != nil || m.Result == nil {
+		t.Errorf("a subscription: %v", err)
+	}
+	if _, _, err := send(s, call(s, "x", `{}`)); err == nil || !strings.HasSuffix(err.Error(), "nothing came in time") {
+		t.Errorf("a call: %v", err)
+	}
+}
+
+// Many small messages cost more than their bytes, and a long call may have some.
+func TestManyMessages(t *testing.T) {
+	for n, want := range map[int]string{500: "", 5000: "the server sends faster than is taken"} {
+		s := open(t, reach(t, newStub(t, era.Modern, says(200, eventKind, strings.Repeat(event(note), n)+event(good))).URL))
+		before, _, err := send(s, call(s, "x", `{}`))
+		if want == "" && (err != nil || len(before) != n) || want != "" && (err == nil || !strings.HasSuffix(err.Error(), want)) {
+			t.Errorf("%d messages: %d came, error %v", n, len(before), err)
+		}
 	}
 }
 

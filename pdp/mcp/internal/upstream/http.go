@@ -42,11 +42,11 @@ type HTTPOptions struct {
 
 // Why a message of a server goes no further.
 const (
-	DropUnreadable = "unreadable"         // not one JSON-RPC message
-	DropForeign    = "foreign_id"         // the answer to something that was not asked here
-	DropLate       = "after_response"     // anything after the response
-	DropRequest    = "request_of_server"  // a request in an era that has none
-	DropRefused    = "beside_http_status" // a message beside a status that refuses
+	DropUnreadable = "unreadable"        // not one JSON-RPC message
+	DropForeign    = "foreign_id"        // the answer to something that was not asked here
+	DropLate       = "after_response"    // anything after the response
+	DropRequest    = "request_of_server" // a request in an era that has none
+	DropEarly      = "before_handshake"  // what comes before the answer to a handshake, or beside a status that refuses
 )
 
 type httpUpstream struct {

@@ -91,6 +91,7 @@ func send(s upstream.Session, r upstream.Request) (before []rpc.Message, m rpc.M
 // sdk is a server made with the SDK. Cancelled gets a value when a call of hang was cancelled.
 type sdk struct {
 	url       string
+	server    *mcp.Server
 	hanging   chan struct{}
 	cancelled chan struct{}
 	ended     chan string
@@ -98,8 +99,8 @@ type sdk struct {
 
 func newSDK(t testing.TB, stateless, asJSON bool) *sdk {
 	t.Helper()
-	s := &sdk{hanging: make(chan struct{}, 10), cancelled: make(chan struct{}, 10), ended: make(chan string, 10)}
 	server := mcp.NewServer(&mcp.Implementation{Name: "partner", Version: "1"}, nil)
+	s := &sdk{server: server, hanging: make(chan struct{}, 10), cancelled: make(chan struct{}, 10), ended: make(chan string, 10)}
 	server.AddTool(&mcp.Tool{Name: "echo", InputSchema: jsontext.Value(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(r.Params.Arguments)}}}, nil
 	})
@@ -296,6 +297,35 @@ func TestListen(t *testing.T) {
 	}
 	if _, err := st.Next(); err != io.EOF {
 		t.Errorf("a server of the modern era says beside answers: %v", err)
+	}
+
+	partner := newSDK(t, false, false)
+	if st, err = open(t, reach(t, partner.url)).Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	partner.server.RemoveTools("echo")
+	if m, err := st.Next(); err != nil || m.Method != "notifications/tools/list_changed" {
+		t.Errorf("a server of the legacy era says %s %v", m.Append(nil), err)
+	}
+}
+
+// In the modern era a server says the same on a stream that is asked for.
+func TestSubscription(t *testing.T) {
+	partner := newSDK(t, true, false)
+	s := open(t, reach(t, partner.url))
+	params := rpc.Object{}.With("notifications", jsontext.Value(`{"toolsListChanged":true}`))
+	st, err := s.Send(t.Context(), upstream.Request{Method: "subscriptions/listen", Params: withMeta(s, params, rpc.Object{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	if m, err := st.Next(); err != nil || m.Method != "notifications/subscriptions/acknowledged" {
+		t.Errorf("at first comes %s %v", m.Append(nil), err)
+	}
+	partner.server.RemoveTools("echo")
+	if m, err := st.Next(); err != nil || m.Method != "notifications/tools/list_changed" {
+		t.Errorf("then comes %s %v", m.Append(nil), err)
 	}
 }
 

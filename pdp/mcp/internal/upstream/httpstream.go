@@ -121,7 +121,7 @@ func (t *httpStream) response() (rpc.Message, error) {
 		if err != nil || m.IsResponse() {
 			return m, err
 		}
-		t.session.upstream.drop(DropRefused)
+		t.session.upstream.drop(DropEarly)
 	}
 }
 

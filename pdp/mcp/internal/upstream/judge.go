@@ -25,7 +25,7 @@ const (
 // judge reads a text, and says what becomes of it. Neither its status nor its media type counts beside what it says.
 func (t *httpStream) judge(text []byte) (rpc.Message, verdict) {
 	m, fault := rpc.Parse(text, limits)
-	if fault != nil || m.IsResponse() && m.ID.IsZero() {
+	if fault != nil {
 		return t.unnamed(text, fault)
 	}
 	if m.IsResponse() {
@@ -50,7 +50,7 @@ func (t *httpStream) unnamed(text []byte, fault *rpc.Fault) (rpc.Message, verdic
 	if e := unnamedError(text); e != nil && !t.id.IsZero() {
 		return rpc.Message{Error: e}, last
 	}
-	if fault != nil && fault.ID == t.id && !t.id.IsZero() {
+	if fault.ID == t.id && !t.id.IsZero() {
 		return rpc.Message{}, wrong
 	}
 	return t.dropped(DropUnreadable)
@@ -67,19 +67,21 @@ func (t *httpStream) dropped(reason string) (rpc.Message, verdict) {
 	return rpc.Message{}, drop
 }
 
-// unnamedError is the error of a response whose id is null or absent, nil if text is anything else.
+// unnamedError is the error of a response whose id is null or absent, nil if text is anything else. [rpc.Parse] takes none:
+// over HTTP alone it is known what such an error answers.
 func unnamedError(text []byte) jsontext.Value {
-	if !jsontext.Value(text).IsValid() {
-		return nil
-	}
 	o, err := rpc.ParseObject(text)
 	if err != nil || o.GetString("jsonrpc") != "2.0" || o.Get("method") != nil || o.Get("result") != nil {
 		return nil
 	}
-	if id := o.Get("id"); id != nil && id.Kind() != 'n' || errorCode(o.Get("error")) == 0 {
+	if id := o.Get("id"); id != nil && id.Kind() != 'n' {
 		return nil
 	}
-	return o.Get("error")
+	e := o.Get("error")
+	if _, err := rpc.ReadError(e); err != nil {
+		return nil
+	}
+	return e
 }
 
 // errTooMuch is of a server that says more than anybody can take.

@@ -20,15 +20,8 @@ const (
 
 // errorCode is the code of the error of a response, 0 if it has none.
 func errorCode(e jsontext.Value) int {
-	o, err := rpc.ParseObject(e)
-	if err != nil {
-		return 0
-	}
-	code, err := strconv.Atoi(string(o.Get("code")))
-	if err != nil {
-		return 0
-	}
-	return code
+	read, _ := rpc.ReadError(e)
+	return read.Code
 }
 
 // refused says what a status that refuses means: the response, if there is one, or why there is none.

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,6 +111,7 @@ func (o *CommandOptions) setDefaults() {
 			*d.of = d.is
 		}
 	}
+	o.Name, o.Version = cmp.Or(o.Name, "policy-service"), cmp.Or(o.Version, "0")
 	if o.MaxResult <= 0 {
 		o.MaxResult = 4 << 20
 	}

@@ -36,8 +36,13 @@ func (b *backoff) failed(principal string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	maps.DeleteFunc(b.failures, func(_ string, f failure) bool { return now.Sub(f.last) > forgetFailures })
 	f, known := b.failures[principal]
+	if now.Sub(f.last) > forgetFailures {
+		f.times = 0
+	}
+	if !known && len(b.failures) >= mostFailures {
+		maps.DeleteFunc(b.failures, func(_ string, f failure) bool { return now.Sub(f.last) > forgetFailures })
+	}
 	if b.failures == nil || !known && len(b.failures) >= mostFailures {
 		b.failures = map[string]failure{} // so many fail that waiting helps none of them
 	}

@@ -96,7 +96,8 @@ func TestCommandMemoryIsFlat(t *testing.T) {
 }
 
 func TestCommandGivesUpASilentServer(t *testing.T) {
-	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Timeout = 500 * time.Millisecond })
+	t.Parallel()
+	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Timeout = 2 * time.Second })
 	s := openChild(t, u)
 	listening, err := s.Listen(t.Context())
 	if err != nil {
@@ -115,7 +116,8 @@ func TestCommandGivesUpASilentServer(t *testing.T) {
 }
 
 func TestCommandEndsAChildThatDoesNotRead(t *testing.T) {
-	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Timeout = time.Second; o.Stop = 100 * time.Millisecond })
+	t.Parallel()
+	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Timeout = 3 * time.Second; o.Stop = 100 * time.Millisecond })
 	s := openChild(t, u)
 	if _, err := s.Send(t.Context(), request("deaf", "")); err != nil {
 		t.Fatal(err)
@@ -222,7 +224,8 @@ func TestCommandBoundsWhatAServerAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, m, err := finish(call)
-	if err != nil || m.Result == nil || len(before) != 64 || u.dropped.get("overflow") != 136 {
+	// What the server says of the refusals may be dropped, too.
+	if err != nil || m.Result == nil || len(before) != 64 || u.dropped.get("overflow") < 136 {
 		t.Errorf("%d questions before %s, %v, dropped %s", len(before), m.Result, err, u.dropped)
 	}
 	call.Close()

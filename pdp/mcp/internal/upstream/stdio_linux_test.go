@@ -82,7 +82,7 @@ func TestCommandEndsTheWholeGroup(t *testing.T) {
 }
 
 func TestCommandEndsAStoppedChild(t *testing.T) {
-	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Stop = 100 * time.Millisecond; o.Timeout = 300 * time.Millisecond })
+	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Stop = 100 * time.Millisecond; o.Timeout = 2 * time.Second })
 	if _, err := textOf(openChild(t, u), "stop"); err == nil {
 		t.Error("it was answered")
 	}
@@ -169,7 +169,7 @@ func descriptors(t *testing.T) int {
 // TestCommandLeaksNothing has 200 children die in every way.
 func TestCommandLeaksNothing(t *testing.T) {
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) {
-		o.Stop, o.Timeout, o.MaxResult = 100*time.Millisecond, 2*time.Second, 64<<10
+		o.Stop, o.Timeout, o.MaxResult = 100*time.Millisecond, 3*time.Second, 64<<10
 	})
 	openChild(t, u).Close()
 	eventually(t, "the first child is gone", func() bool { return children(t, os.Getpid()) == 0 })
