@@ -99,4 +99,5 @@ ci: ## all that must hold before a change lands
 	$(MAKE) build
 	$(MAKE) test
 	$(MAKE) race
+	$(MAKE) mcp-conformance
 	$(MAKE) fuzz FUZZTIME=3s

@@ -31,12 +31,15 @@ func (c *Config) checkUpstreams(m *mistakes) {
 		if !upstreamName.MatchString(name) || strings.Contains(name, "__") {
 			m.add(path, "%q is no name of an upstream; write up to 32 letters, digits, - and _, without two _ in a row", name)
 		}
-		c.Upstreams[name].check(m, path)
+		u := c.Upstreams[name]
+		if u.check(m, path); u.Auth.TokenExchange != nil && c.Identity.Static != nil {
+			m.add(path+".auth.token_exchange", "%s.auth.token_exchange exchanges the tokens of clients, and with identity.static they have none; list issuers, or use client_credentials", path)
+		}
 	}
 }
 
 func (u UpstreamConfig) check(m *mistakes, path string) {
-	networks := u.checkNetworks(m, path)
+	networks := checkNetworks(m, path, u.AllowNetworks)
 	switch {
 	case u.URL == "" && len(u.Command) == 0:
 		m.add(path, "%s has neither url nor command; write where the server is, or which program it is", path)
@@ -93,8 +96,8 @@ func checkVariable(m *mistakes, path, name string) {
 }
 
 // checkNetworks are the networks that are allowed.
-func (u UpstreamConfig) checkNetworks(m *mistakes, path string) (all []netip.Prefix) {
-	for n, text := range u.AllowNetworks {
+func checkNetworks(m *mistakes, path string, texts []string) (all []netip.Prefix) {
+	for n, text := range texts {
 		network, err := netip.ParsePrefix(text)
 		at := fmt.Sprintf("%s.allow_networks[%d]", path, n)
 		switch {
@@ -160,20 +163,24 @@ func (a UpstreamAuth) check(m *mistakes, path string) {
 	}
 	if t := a.TokenExchange; t != nil {
 		kinds++
-		checkTokens(m, path+".token_exchange", t.TokenURL, t.ClientID, t.ClientSecretFile)
+		t.check(m, path+".token_exchange")
+		if t.Audience == "" && t.Resource == "" {
+			m.add(path+".token_exchange", "%s.token_exchange says not for whom the token is to be; write audience or resource", path)
+		}
 	}
 	if t := a.ClientCredentials; t != nil {
 		kinds++
-		checkTokens(m, path+".client_credentials", t.TokenURL, t.ClientID, t.ClientSecretFile)
+		t.check(m, path+".client_credentials")
 	}
 	if kinds > 1 {
 		m.add(path, "%s says more than one credential; keep one of header_file, token_exchange and client_credentials", path)
 	}
 }
 
-func checkTokens(m *mistakes, path, address, id, secretFile string) {
-	switch err := overTLS(address); {
-	case address == "" || id == "" || secretFile == "":
+func (t TokenEndpoint) check(m *mistakes, path string) {
+	checkNetworks(m, path, t.AllowNetworks)
+	switch err := overTLS(t.TokenURL); {
+	case t.TokenURL == "" || t.ClientID == "" || t.ClientSecretFile == "":
 		m.add(path, "%s lacks token_url, client_id or client_secret_file; write all of them", path)
 	case err != nil:
 		m.add(path+".token_url", "%s.token_url %w", path, err)

@@ -63,7 +63,7 @@ upstreams:
   jira:
     url: https://jira.example.com/mcp
     ca_file: jira-ca.pem
-    auth: {token_exchange: {token_url: "https://idp.example.com/token", audience: jira, resource: "https://jira.example.com", scopes: [x], client_id: gateway, client_secret_file: secret}}
+    auth: {token_exchange: {token_url: "https://idp.example.com/token", audience: jira, resource: "https://jira.example.com", scopes: [x], client_id: gateway, client_secret_file: secret, ca_file: idp.pem, allow_networks: [10.9.0.0/16]}}
     allow_networks: [10.0.0.0/8]
     eras: [modern]
     labels: {integration: jira}
@@ -189,7 +189,9 @@ func TestConfigRefuses(t *testing.T) {
 		"header of ours":          {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {header: mcp-session-id, header_file: f}", "auth.header is no header that a credential can be in"},
 		"two credentials":         {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {header_file: f, client_credentials: {token_url: https://t, client_id: i, client_secret_file: s}}", "auth says more than one credential"},
 		"token in the clear":      {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {client_credentials: {token_url: http://t, client_id: i, client_secret_file: s}}", "token_url is reached without TLS"},
-		"half of an exchange":     {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {token_exchange: {token_url: https://t}}", "auth.token_exchange lacks token_url, client_id or client_secret_file"},
+		"half of an exchange":     {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {token_exchange: {token_url: https://t, audience: a}}", "auth.token_exchange lacks token_url, client_id or client_secret_file"},
+		"token for nobody":        {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {token_exchange: {token_url: https://t, client_id: i, client_secret_file: f}}", "auth.token_exchange says not for whom the token is to be"},
+		"nothing to exchange":     {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {token_exchange: {token_url: https://t, audience: a, client_id: i, client_secret_file: f}}", "with identity.static they have none"},
 		"burst alone":             {"resource:", "limits: {per_tool: {burst: 3}}\nresource:", ":1:28: limits.per_tool has a burst and no rate"},
 		"arguments too large":     {"resource:", "limits: {max_body: 1KiB, max_arguments: 2KiB}\nresource:", ":1:41: limits.max_arguments is more than max_body"},
 		"no rate":                 {"resource:", "limits: {per_tool: {rate: 3}}\nresource:", ":1:27: limits.per_tool.rate must be a rate"},

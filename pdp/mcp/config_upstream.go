@@ -38,22 +38,24 @@ type UpstreamAuth struct {
 
 // TokenExchange is an authorization server that makes tokens out of tokens.
 type TokenExchange struct {
-	TokenURL         string   `yaml:"token_url" required:"yes" doc:"The token endpoint of the authorization server. It is https, or http on loopback."`
-	Audience         string   `yaml:"audience" doc:"The audience of the token to ask for."`
-	Resource         string   `yaml:"resource" doc:"The resource of the token to ask for (RFC 8707)."`
-	Scopes           []string `yaml:"scopes" min:"1" doc:"The scopes of the token to ask for."`
-	ClientID         string   `yaml:"client_id" required:"yes" doc:"The gateway's own client id there."`
-	ClientSecretFile string   `yaml:"client_secret_file" required:"yes" doc:"The gateway's own client secret there, in a file."`
+	TokenEndpoint `yaml:",inline"`
 }
 
 // ClientCredentials is an authorization server that makes tokens for the gateway.
 type ClientCredentials struct {
+	TokenEndpoint `yaml:",inline"`
+}
+
+// TokenEndpoint is where tokens are made, and what the gateway is there.
+type TokenEndpoint struct {
 	TokenURL         string   `yaml:"token_url" required:"yes" doc:"The token endpoint of the authorization server. It is https, or http on loopback."`
-	Audience         string   `yaml:"audience" doc:"The audience of the token to ask for."`
+	ClientID         string   `yaml:"client_id" required:"yes" doc:"The gateway's own client id there."`
+	ClientSecretFile string   `yaml:"client_secret_file" required:"yes" doc:"The gateway's own client secret there, in a file. The gateway reads it for each token."`
+	CAFile           string   `yaml:"ca_file" doc:"The root certificates to trust as the authorization server's, in PEM, instead of the system's."`
+	AllowNetworks    []string `yaml:"allow_networks" doc:"Private networks in which the authorization server may stand, as those of the upstream."`
+	Audience         string   `yaml:"audience" doc:"The audience of the token to ask for. token_exchange needs this or resource."`
 	Resource         string   `yaml:"resource" doc:"The resource of the token to ask for (RFC 8707)."`
 	Scopes           []string `yaml:"scopes" min:"1" doc:"The scopes of the token to ask for."`
-	ClientID         string   `yaml:"client_id" required:"yes" doc:"The gateway's own client id there."`
-	ClientSecretFile string   `yaml:"client_secret_file" required:"yes" doc:"The gateway's own client secret there, in a file."`
 }
 
 // ToolConfig is what an operator says of one tool.

@@ -61,6 +61,9 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 // Ready reports what the gateway cannot do just now. Nobody is asked for it: it is what the last requests have shown.
 func (g *Gateway) Ready() error { return g.gate.Ready() }
 
+// Drain ends the streams of clients that only listen, which would last as long as the gateway. Requests go on.
+func (g *Gateway) Drain() { g.gate.Drain() }
+
 // Close ends all sessions, and waits for what they hold.
 func (g *Gateway) Close() error { return g.gate.Close() }
 

@@ -7,9 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/pdp"
 	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest"
 	pdpserver "policy-service/pdp/server"
+	"policy-service/policies"
 )
 
 // passage is a way from a client to an upstream.
@@ -25,17 +28,26 @@ type passage struct {
 // permitAll is a bundle that permits everything.
 var permitAll = pdptest.Bundle(map[string]string{"all.cedar": `@id("all") permit (principal, action, resource);`, "bundle.yaml": "allow_trivial: true\n"})
 
-// translates reports whether what stands between understands what it hands on.
-const translates = true
-
 // through puts a gateway into the passage. It returns the URL for clients, and what they send as Authorization.
 func through(t testing.TB, p passage) (at, authorization string) {
 	t.Helper()
-	decides := pdptest.Start(t, permitAll, open)
+	source := permitAll
+	identity := mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-1"}}
+	const resource = "http://127.0.0.1:8181/mcp"
+	if p.policies != "" {
+		files, err := policies.Named(p.policies)
+		if err != nil {
+			t.Fatal(err)
+		}
+		issuer := mcptest.NewIssuer(t, resource, time.Now)
+		source, authorization = pdp.FS(files), "Bearer "+issuer.Token(t, nil)
+		identity = mcp.IdentityConfig{Issuers: []mcp.IssuerConfig{{Issuer: issuer.URL, Algorithms: []string{"ES256"}, JWKSFile: issuer.KeysFile(t)}}}
+	}
+	decides := pdptest.Start(t, source, open)
 	c := mcp.Config{
-		Listen: "127.0.0.1:0", Resource: "http://127.0.0.1:8181/mcp",
+		Listen: "127.0.0.1:0", Resource: resource,
 		PDP:      mcp.PDPConfig{URL: decides.URL},
-		Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-1"}},
+		Identity: identity,
 		Upstreams: map[string]mcp.UpstreamConfig{p.name: {
 			URL: p.upstream, Command: p.command, Env: p.env, AllowNetworks: []string{"127.0.0.0/8", "::1/128"}, Timeout: 20 * time.Second,
 			ServerRequests: mcp.ServerRequests{Elicitation: mcp.RelayOn, Sampling: mcp.RelayOn, Roots: mcp.RelayOn},
@@ -61,7 +73,7 @@ func through(t testing.TB, p passage) (at, authorization string) {
 			t.Error(err)
 		}
 	})
-	return s.URL + mcp.Endpoint, "Bearer of nothing"
+	return s.URL + mcp.Endpoint, authorization
 }
 
 // open lets everybody ask, as a PDP on loopback without keys does.

@@ -61,7 +61,7 @@ func Proxy(to *url.URL) http.Handler {
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host
-	}}
+	}, ErrorLog: log.New(io.Discard, "", 0)} // clients that go are no news
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Without this the first byte of an answer closes the body of the request. Whoever then still wants to read its end
 		// gets an error, and gives up the connection in the midst of the answer.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"embed"
 	"io/fs"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -62,18 +61,4 @@ func (o *Others) command(ctx context.Context, script string, args ...string) *ex
 	c := exec.CommandContext(ctx, o.node, append([]string{script}, args...)...)
 	c.Dir = o.dir
 	return c
-}
-
-// StartEverything serves the everything server of others over HTTP until the test ends, and returns its URL.
-func (o *Others) StartEverything(t testing.TB) (url string) {
-	t.Helper()
-	addr := freeAddr(t)
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := o.command(context.Background(), o.program("mcp-server-everything"), "streamableHttp")
-	c.Env = append(c.Environ(), "PORT="+port)
-	startServer(t, addr, c)
-	return "http://" + addr + "/mcp"
 }

@@ -3,7 +3,6 @@ package mcptest
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -23,8 +22,11 @@ type Verdict map[Check][]string
 // Check is one thing that the suite looks at.
 type Check struct{ Scenario, ID string }
 
+// Faults are the suite's words on what it finds fault with.
+type Faults map[Check]string
+
 // Conformance has the official suite judge the server at a URL by a revision, which is a name that --requirements takes.
-func (o *Others) Conformance(t testing.TB, url, revision string) Verdict {
+func (o *Others) Conformance(t testing.TB, url, revision string) (Verdict, Faults) {
 	t.Helper()
 	results := t.TempDir()
 	run := o.command(t.Context(), o.program("conformance"), "server", "--url", url, "--requirements", revision, "--output-dir", results)
@@ -33,25 +35,22 @@ func (o *Others) Conformance(t testing.TB, url, revision string) Verdict {
 		t.Fatal(err)
 	}
 	v, faults, err := readResults(results)
-	for _, f := range faults {
-		t.Log(f)
-	}
 	if err != nil || len(v) == 0 {
 		t.Fatalf("the suite left no results: %v\n%s", err, said)
 	}
-	return v
+	return v, faults
 }
 
 // result is how the suite names the directory of a scenario's results.
 var result = regexp.MustCompile(`^server-(.+)-\d{4}-\d\d-\d\dT[0-9-]+Z$`)
 
-// readResults reads what the suite left, with its own words on what it finds fault with.
-func readResults(dir string) (v Verdict, faults []string, err error) {
+// readResults reads what the suite left.
+func readResults(dir string) (Verdict, Faults, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*", "checks.json"))
 	if err != nil {
 		return nil, nil, err
 	}
-	v = Verdict{}
+	v, faults := Verdict{}, Faults{}
 	for _, file := range files {
 		name := result.FindStringSubmatch(filepath.Base(filepath.Dir(file)))
 		if name == nil {
@@ -74,7 +73,7 @@ func readResults(dir string) (v Verdict, faults []string, err error) {
 			of := Check{name[1], c.ID}
 			v[of] = append(v[of], c.Status)
 			if c.Error != "" {
-				faults = append(faults, fmt.Sprintf("%s %s %s: %.300s", name[1], c.ID, c.Status, c.Error))
+				faults[of] = c.Error
 			}
 		}
 	}

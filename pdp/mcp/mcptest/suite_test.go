@@ -45,8 +45,8 @@ func TestReadResults(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	if !slices.Equal(faults, []string{"ping a FAILURE: no answer"}) {
-		t.Errorf("faults %q", faults)
+	if diff := cmp.Diff(Faults{{"ping", "a"}: "no answer"}, faults); diff != "" {
+		t.Error(diff)
 	}
 	if failed := got.Failed(); !slices.Equal(failed, []string{"ping"}) || got.Count("SUCCESS") != 2 || len(got.Scenarios()) != 2 {
 		t.Errorf("%q failed, %d are good, of %q", failed, got.Count("SUCCESS"), got.Scenarios())

@@ -55,7 +55,7 @@ func (r *running) open(ctx context.Context, checkpoints io.Writer) (err error) {
 	}
 	r.steps = append(r.steps, r.telemetry.Close)
 	meters, traces := r.telemetry.Providers()
-	deps := mcp.Deps{Logger: r.log, MeterProvider: meters, TracerProvider: traces}
+	deps := mcp.Deps{Logger: r.log, MeterProvider: meters, TracerProvider: traces, Version: telemetry.Version()}
 	if e := r.told.PDP.Embedded; e != nil {
 		if r.pdp, err = embed(ctx, *e, r.log, checkpoints, meters, traces); err != nil {
 			return err
@@ -128,6 +128,7 @@ const answersWithin = 5 * time.Second
 
 func (r *running) drain(ctx context.Context, server *http.Server, connections *listener.Connections) error {
 	server.SetKeepAlivesEnabled(false)
+	r.gateway.Drain()
 	connections.Drain(ctx)
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()

@@ -29,6 +29,7 @@ var forgotten = []string{discover, templatesList, listen}
 // eras are the methods that only one era has.
 var eras = map[string]era.Era{
 	"initialize": era.Legacy, "ping": era.Legacy, "logging/setLevel": era.Legacy, subscribe: era.Legacy, "resources/unsubscribe": era.Legacy,
+	"tasks/list": era.Legacy, "tasks/result": era.Legacy,
 	discover: era.Modern, listen: era.Modern,
 }
 
@@ -49,10 +50,10 @@ func (a *Asker) standing(op *Operation) standing {
 	of, only := eras[op.Method]
 	_, verdict := a.binding.Default(op.Method)
 	switch {
-	case isTask(op.Method):
-		return denied
 	case only && of != op.Era:
 		return unknown
+	case isTask(op.Method):
+		return denied
 	case a.operator[op.Method] != nil:
 		return asked
 	case op.Method == "ping":

@@ -56,10 +56,7 @@ func (x *exchange) serve(ctx context.Context) {
 
 // answer is the response, whoever made it, and the status it has if nothing went before it.
 func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
-	if of, ok := ofOneEra[x.request.Method]; ok && of != x.client.era {
-		return x.unknownMethod()
-	}
-	if x.request.Method == "ping" {
+	if x.request.Method == "ping" && x.client.era == era.Legacy {
 		x.outcome = outcomeAnswered
 		return rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)), http.StatusOK
 	}
@@ -97,24 +94,10 @@ func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
 	return x.call(ctx)
 }
 
-// ofOneEra are the methods that only one era has.
-var ofOneEra = map[string]era.Era{
-	"initialize": era.Legacy, "ping": era.Legacy, "logging/setLevel": era.Legacy, "resources/subscribe": era.Legacy, "resources/unsubscribe": era.Legacy,
-	"tasks/list": era.Legacy, "tasks/result": era.Legacy,
-	"server/discover": era.Modern, "subscriptions/listen": era.Modern,
-}
-
-func (x *exchange) unknownMethod() (rpc.Message, int) {
-	x.outcome = outcomeInvalid
-	status := http.StatusOK
-	if x.client.era == era.Modern {
-		status = http.StatusNotFound
-	}
-	return rpc.Failure(rpc.ID{}, rpc.Error{Code: rpc.MethodNotFound, Message: "this method is not known"}), status
-}
-
 func (x *exchange) refused(r *ask.Refusal) (rpc.Message, int) {
-	x.outcome = outcomeRefused
+	if x.outcome = outcomeRefused; r.Kind == ask.Unknown {
+		x.outcome = outcomeInvalid
+	}
 	x.g.o.Logger.Info("refused", "method", x.request.Method, "code", r.Code, "why", r.Why, "principal", x.who.Key)
 	status := r.Status
 	if status == 0 {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
@@ -63,6 +64,12 @@ func answerPage(h http.Header, origin string) {
 // refuse answers a request that was not read as a message, or was none that may go on.
 func (g *Gateway) refuse(w http.ResponseWriter, status int, id rpc.ID, code int, detail string) {
 	writeJSON(w, status, rpc.Failure(id, rpc.Error{Code: code, Message: detail}))
+}
+
+// tooMany answers what has no answer in MCP if somebody sends too much of it.
+func (g *Gateway) tooMany(w http.ResponseWriter, after time.Duration) {
+	w.Header().Set("Retry-After", strconv.FormatInt(seconds(after), 10))
+	g.refuse(w, http.StatusTooManyRequests, rpc.ID{}, rpc.InvalidRequest, "too many requests")
 }
 
 func writeJSON(w http.ResponseWriter, status int, m rpc.Message) {

@@ -63,15 +63,24 @@ type Gateway struct {
 	links    links
 	held     holding
 	tokens   atomic.Uint64
-	stop     func()
-	running  sync.WaitGroup
+
+	ctx    context.Context // ends with Close
+	stop   func()
+	ending context.Context // ends with Drain
+	end    func()
+
+	mu      sync.Mutex // guards closed
+	closed  bool
+	running sync.WaitGroup
 }
 
 // New makes a gateway. It runs until it is closed.
 func New(o Options) *Gateway {
 	ctx, cancel := context.WithCancel(context.Background())
-	g := &Gateway{o: o, stop: cancel}
+	g := &Gateway{o: o, ctx: ctx, stop: cancel}
+	g.ending, g.end = context.WithCancel(ctx)
 	g.running.Go(func() { g.sweep(ctx) })
+	context.AfterFunc(ctx, o.Meters.watch(&g.health))
 	return g
 }
 
@@ -95,12 +104,38 @@ func (g *Gateway) metadata(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(g.o.Identity.Metadata())
 }
 
+// Drain ends the streams of clients that only listen: they would last as long as the gateway. Requests go on.
+func (g *Gateway) Drain() { g.end() }
+
+// until is ctx, and ends at Drain.
+func (g *Gateway) until(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(g.ending, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
 // Close ends all sessions, and waits for what they hold.
 func (g *Gateway) Close() error {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
 	g.stop()
 	g.running.Wait()
 	g.held.end(func(*held) bool { return true })
 	return g.o.Server.Upstream.Close()
+}
+
+// background runs what nobody waits for but Close. It is not ok, and nothing runs, after Close.
+func (g *Gateway) background(what func()) (ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.running.Go(what)
+	}
+	return !g.closed
 }
 
 // sweep ends, now and then, what nobody uses any longer.
@@ -133,6 +168,6 @@ func Hostname(hostport string) string {
 
 func isLoopback(host string) bool { return auth.IsLoopbackName(host) }
 
-func sortedKeys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func joined(all []string) string { return strings.Join(all, ", ") }

@@ -9,7 +9,6 @@ import (
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/mcp/internal/upstream"
 )
 
 // The front of the legacy era: a handshake, then requests, notifications and answers that name a session.
@@ -36,6 +35,12 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in incoming
 		}
 		w.WriteHeader(http.StatusAccepted)
 	case m.IsNotification():
+		release, after, ok := g.o.Rates.Admit(in.who.Key, "")
+		if !ok {
+			g.tooMany(w, after)
+			return
+		}
+		defer release()
 		g.notified(r.Context(), s, in)
 		w.WriteHeader(http.StatusAccepted)
 	default:
@@ -170,32 +175,19 @@ func (x *exchange) remember(ctx context.Context) (rpc.Message, int) {
 		if uri == "" {
 			return x.refused(invalid("uri is missing"))
 		}
-		if !x.link.subscribe(uri, x.request.Method == "resources/subscribe") {
+		on := x.request.Method == "resources/subscribe"
+		if x.link.wanted(uri) == on {
+			break
+		}
+		_, _, version, ok := x.link.want([]string{uri}, on)
+		if !ok {
 			return x.refused(invalid("too many resources; unsubscribe from some"))
+		}
+		if _, err := x.link.attend(x).until(ctx, version); err != nil {
+			return x.failed(err)
 		}
 	}
 	return x.result(rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)))
 }
 
 var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
-
-// openFor opens a stream of what the server says by itself, for a client of the legacy era.
-func (x *exchange) openFor(ctx context.Context) (upstream.Session, upstream.Stream, error) {
-	s, err := x.link.open(ctx, x.who)
-	if err != nil {
-		return nil, nil, err
-	}
-	if s.Era() == era.Legacy {
-		stream, err := s.Listen(ctx)
-		return s, stream, err
-	}
-	uris, _ := x.link.subscribed()
-	wants := rpc.Object{}.With("toolsListChanged", jsontext.Value("true")).With("promptsListChanged", jsontext.Value("true")).With("resourcesListChanged", jsontext.Value("true"))
-	if len(uris) > 0 {
-		wants = wants.With("resourceSubscriptions", texts(uris))
-	}
-	params := rpc.Object{}.With("notifications", wants.Value())
-	return x.link.send(ctx, x.who, func(s upstream.Session) upstream.Request {
-		return upstream.Request{Method: "subscriptions/listen", Params: x.outgoing(ctx, s, params)}
-	})
-}

@@ -11,7 +11,6 @@ import (
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
-	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
@@ -38,16 +37,20 @@ type link struct {
 
 	tools toolbox
 	// What a server of the modern era is told with each request, because its client has said it once.
-	logLevel      string
-	subscriptions map[string]bool
-	// changed is closed when the subscriptions have changed.
-	changed chan struct{}
+	logLevel string
+	// subscriptions say how many want to hear of a resource. When they have changed, they have another version, and
+	// changed is closed.
+	subscriptions map[string]int
+	version       int
+	changed       chan struct{}
 
-	hearers map[chan rpc.Message]bool
+	hearers map[*hearer]bool
+	ear     *ear   // nil if nobody has listened yet
+	deafen  func() // ends it
 }
 
 func newLink(s *Server, c upstream.Client) *link {
-	return &link{server: s, client: c, subscriptions: map[string]bool{}, changed: make(chan struct{}), hearers: map[chan rpc.Message]bool{}}
+	return &link{server: s, client: c, subscriptions: map[string]int{}, changed: make(chan struct{}), hearers: map[*hearer]bool{}, deafen: func() {}}
 }
 
 var errLinkClosed = &upstream.Error{NotSent: true, Gone: true, Detail: "the session is over"}
@@ -112,6 +115,7 @@ func (l *link) close() {
 	l.mu.Lock()
 	s := l.session
 	l.session, l.closed = nil, true
+	l.deafen()
 	l.mu.Unlock()
 	if s != nil {
 		s.Close()
@@ -141,66 +145,6 @@ func (l *link) send(ctx context.Context, who *identity.Principal, make func(upst
 			return nil, nil, err
 		}
 	}
-}
-
-// hear gives what the server says beside the answers to requests, as far as it comes with them, until stop is called.
-func (l *link) hear() (heard <-chan rpc.Message, stop func()) {
-	c := make(chan rpc.Message, 64)
-	l.mu.Lock()
-	l.hearers[c] = true
-	l.mu.Unlock()
-	return c, func() {
-		l.mu.Lock()
-		delete(l.hearers, c)
-		l.mu.Unlock()
-	}
-}
-
-// tell is a notification that came with the answer to a request, and is for whoever listens. Who does not keep up misses it.
-func (l *link) tell(m rpc.Message) {
-	if m.Method == "notifications/tools/list_changed" {
-		l.tools.forget()
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for c := range l.hearers {
-		select {
-		case c <- m:
-		default:
-			l.server.Dropped("listener too slow")
-		}
-	}
-}
-
-// subscribe remembers which resources a client of the legacy era wants to hear of, for a server of the modern one.
-// It is not ok if they are too many.
-func (l *link) subscribe(uri string, on bool) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.subscriptions[uri] == on {
-		return true
-	}
-	if on {
-		if len(l.subscriptions) == mostSubscriptions {
-			return false
-		}
-		l.subscriptions[uri] = true
-	} else {
-		delete(l.subscriptions, uri)
-	}
-	close(l.changed)
-	l.changed = make(chan struct{})
-	return true
-}
-
-// mostSubscriptions is how many resources one client may want to hear of.
-const mostSubscriptions = 64
-
-// subscribed are the resources, sorted, and what is closed when they change.
-func (l *link) subscribed() (uris []string, changed <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return sortedKeys(l.subscriptions), l.changed
 }
 
 // level is the log level that a client of the legacy era has set.

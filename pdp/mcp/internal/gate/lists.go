@@ -58,6 +58,9 @@ var lists = map[string]struct{ member, id string }{
 	"resources/templates/list": {"resourceTemplates", "uriTemplate"},
 }
 
+// mostItems is how many items a page of a server's may have: about each the PDP is asked.
+const mostItems = 5000
+
 // listOther answers with a page of the server's, without what the client may not use.
 func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 	params, binding := x.params, []byte(x.who.Key+"\x00"+x.link.server.Name+"\x00"+x.request.Method)
@@ -80,6 +83,9 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 	values, err2 := rpc.Elements(result.Get(of.member))
 	if err != nil || err2 != nil {
 		return x.refused(ambiguous("the server's list is no list"))
+	}
+	if len(values) > mostItems {
+		return x.refused(ambiguous("the server lists too much on one page"))
 	}
 	items, known := make([]ask.Item, 0, len(values)), values[:0]
 	for _, v := range values {

@@ -47,8 +47,10 @@ type links struct {
 }
 
 const (
-	linkIdle  = 20 * time.Minute // longer than stateLife: an answer may be held
-	mostLinks = 10000
+	linkIdle = 20 * time.Minute // longer than stateLife: an answer may be held
+	// mostLinks is how many there are, and mostLinksEach how many of one principal: its client may say of itself what it likes.
+	mostLinks     = 10000
+	mostLinksEach = 32
 )
 
 func (t *links) of(g *Gateway, who principal, c client) (l *link, done func()) {
@@ -64,9 +66,7 @@ func (t *links) of(g *Gateway, who principal, c client) (l *link, done func()) {
 		if t.all == nil {
 			t.all = map[[32]byte]*link{}
 		}
-		if len(t.all) >= mostLinks {
-			t.makeRoom()
-		}
+		t.makeRoom(who.Key)
 		l = newLink(g.o.Server, upstream.Client{Principal: who.Key, Info: c.info, Capabilities: g.o.Server.able(c.capabilities)})
 		t.all[key] = l
 	}
@@ -80,19 +80,34 @@ func (t *links) of(g *Gateway, who principal, c client) (l *link, done func()) {
 	}
 }
 
-// makeRoom closes the link that nobody has used for longest.
-func (t *links) makeRoom() {
-	var oldest *link
-	var key [32]byte
+// makeRoom closes the link that nobody has used for longest, if its principal has too many, or all together have.
+func (t *links) makeRoom(principal string) {
+	var oldest, own *link
+	var of, ofOwn [32]byte
+	n := 0
 	for k, l := range t.all {
-		if l.users == 0 && (oldest == nil || l.used.Before(oldest.used)) {
-			oldest, key = l, k
+		mine := l.client.Principal == principal
+		if mine {
+			n++
+		}
+		if l.users > 0 {
+			continue
+		}
+		if oldest == nil || l.used.Before(oldest.used) {
+			oldest, of = l, k
+		}
+		if mine && (own == nil || l.used.Before(own.used)) {
+			own, ofOwn = l, k
 		}
 	}
-	if oldest != nil {
-		delete(t.all, key)
-		go oldest.close()
+	switch {
+	case n >= mostLinksEach && own != nil:
+		oldest, of = own, ofOwn
+	case len(t.all) < mostLinks || oldest == nil:
+		return
 	}
+	delete(t.all, of)
+	go oldest.close()
 }
 
 // sweep closes what nobody uses any longer.

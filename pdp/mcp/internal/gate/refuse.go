@@ -48,13 +48,15 @@ func unsealed(err error) *ask.Refusal {
 
 // limited refuses who asks too often.
 func limited(after time.Duration) *ask.Refusal {
-	seconds := max(1, int64((after+time.Second-1)/time.Second))
 	r := refusal(rateLimited, coazDenied, "too many requests", "too many requests")
 	r.Data = rpc.Object{}.With("type", rpc.String(string(rateLimited))).
 		With("suggestion", rpc.String("retry after")).
-		With("retry_after", jsontext.Value(strconv.FormatInt(seconds, 10))).Value()
+		With("retry_after", jsontext.Value(strconv.FormatInt(seconds(after), 10))).Value()
 	return r
 }
+
+// seconds are a time in whole seconds, at least one.
+func seconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
 
 // coazDenied is the code of a denial.
 const coazDenied = -32001

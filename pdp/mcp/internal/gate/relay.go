@@ -90,7 +90,7 @@ func (r *relay) note(m rpc.Message) {
 			return
 		}
 	case isChange(m.Method):
-		x.link.tell(m)
+		x.link.tell(said{m, r.session.Era()})
 		return
 	default:
 		x.link.server.Dropped("notification that is not of a request")

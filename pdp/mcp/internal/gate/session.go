@@ -30,6 +30,7 @@ type session struct {
 	underWay  map[rpc.ID]context.CancelFunc
 	waiting   map[rpc.ID]chan rpc.Message
 	listening bool
+	asking    int
 	used      time.Time
 }
 
@@ -43,9 +44,11 @@ type sealedSession struct {
 }
 
 const (
-	sessionLife  = 24 * time.Hour
-	sessionIdle  = 30 * time.Minute
-	mostSessions = 10000
+	sessionLife = 24 * time.Hour
+	sessionIdle = 30 * time.Minute
+	// mostSessions is how many this process has, and mostSessionsEach how many of one principal.
+	mostSessions     = 10000
+	mostSessionsEach = 64
 	// mostSaid is how much a client may say of itself: it travels in a header.
 	mostSaid = 4096
 )
@@ -79,20 +82,18 @@ func newSession(g *Gateway, id, who string, c client, ends time.Time) *session {
 	}
 }
 
-// add has a session count. The one that was not used for longest makes place for it if there are too many: its client
-// goes on by its id, and finds the server's side of it new.
+// add has a session count. If its principal has too many, or all together have, the one that was not used for longest
+// makes place for it: its client goes on by its id, and finds the server's side of it new.
 func (t *sessions) add(s *session) {
 	t.mu.Lock()
-	var oldest *session
 	if t.all == nil {
 		t.all, t.ended = map[string]*session{}, map[string]time.Time{}
 	}
-	if len(t.all) >= mostSessions {
-		for _, other := range t.all {
-			if oldest == nil || other.used.Before(oldest.used) {
-				oldest = other
-			}
-		}
+	oldest := t.oldest(func(other *session) bool { return other.who == s.who }, mostSessionsEach)
+	if oldest == nil {
+		oldest = t.oldest(func(*session) bool { return true }, mostSessions)
+	}
+	if oldest != nil {
 		delete(t.all, oldest.id)
 	}
 	t.all[s.id] = s
@@ -100,6 +101,23 @@ func (t *sessions) add(s *session) {
 	if oldest != nil {
 		oldest.close()
 	}
+}
+
+// oldest is of those that count the one that was not used for longest, if there are as many as may be.
+func (t *sessions) oldest(counts func(*session) bool, most int) (oldest *session) {
+	n := 0
+	for _, s := range t.all {
+		if !counts(s) {
+			continue
+		}
+		if n++; oldest == nil || s.used.Before(oldest.used) {
+			oldest = s
+		}
+	}
+	if n < most {
+		return nil
+	}
+	return oldest
 }
 
 // find is the session of that id, nil if there is none of this principal.
@@ -204,6 +222,24 @@ func (s *session) cancel(id jsontext.Value) {
 			cancel()
 		}
 	}
+}
+
+// mostAsking is how many things of a server's one client may be asked at a time.
+const mostAsking = 16
+
+// mayAsk notes that the client is asked something, until done is called. It is not ok if it is asked too much already.
+func (s *session) mayAsk() (done func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asking == mostAsking {
+		return nil, false
+	}
+	s.asking++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.asking--
+	}, true
 }
 
 // ask shows the client a request of the server, and waits for what it answers.

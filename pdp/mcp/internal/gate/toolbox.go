@@ -22,6 +22,8 @@ import (
 const (
 	mostTools = 1000
 	mostPages = 100
+	// mostListing is the size of all their definitions in bytes.
+	mostListing = 16 << 20
 )
 
 // toolbox holds the tools of a server as one client is shown them.
@@ -87,7 +89,7 @@ func (g *Gateway) fetch(ctx context.Context, l *link, who *identity.Principal, c
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	all := &listing{byName: map[string]*tool{}}
-	cursor := ""
+	cursor, size := "", 0
 	for page := 0; ; page++ {
 		if page == mostPages {
 			return nil, fmt.Errorf("the server lists its tools on more than %d pages", mostPages)
@@ -112,8 +114,8 @@ func (g *Gateway) fetch(ctx context.Context, l *link, who *identity.Principal, c
 			all.of = of
 			all.rest = result.Without(func(name string) bool { return name == "nextCursor" })
 		}
-		if len(all.tools)+len(definitions) > mostTools {
-			return nil, fmt.Errorf("the server lists more than %d tools", mostTools)
+		if size += len(response.Result); len(all.tools)+len(definitions) > mostTools || size > mostListing {
+			return nil, fmt.Errorf("the server lists more than %d tools, or more than %d bytes of them", mostTools, mostListing)
 		}
 		for _, d := range definitions {
 			g.add(all, l.server, d, before)
@@ -196,7 +198,7 @@ func (g *Gateway) request(ctx context.Context, l *link, who *identity.Principal,
 		case m.IsResponse():
 			return m, session, nil
 		case isChange(m.Method):
-			l.tell(m)
+			l.tell(said{m, session.Era()})
 		}
 	}
 }

@@ -14,7 +14,7 @@ var purposes = []struct {
 	{netip.MustParsePrefix("0.0.0.0/8"), "unspecified"},
 	{netip.MustParsePrefix("10.0.0.0/8"), "private"},
 	{netip.MustParsePrefix("100.64.0.0/10"), "shared by a carrier's customers"},
-	{netip.MustParsePrefix("127.0.0.0/8"), loopback},
+	{netip.MustParsePrefix("127.0.0.0/8"), "loopback"},
 	{netip.MustParsePrefix("169.254.0.0/16"), "link-local"},
 	{netip.MustParsePrefix("172.16.0.0/12"), "private"},
 	{netip.MustParsePrefix("192.0.0.0/24"), "for protocols"},
@@ -26,7 +26,7 @@ var purposes = []struct {
 	{netip.MustParsePrefix("203.0.113.0/24"), "for documentation"},
 	{netip.MustParsePrefix("224.0.0.0/4"), "multicast"},
 	{netip.MustParsePrefix("240.0.0.0/4"), "reserved"},
-	{netip.MustParsePrefix("::1/128"), loopback},
+	{netip.MustParsePrefix("::1/128"), "loopback"},
 	{netip.MustParsePrefix("::/96"), "unspecified"},
 	{netip.MustParsePrefix("64:ff9b:1::/48"), "a translation to other addresses"},
 	{netip.MustParsePrefix("::ffff:0:0:0/96"), "a translation to other addresses"},
@@ -39,8 +39,6 @@ var purposes = []struct {
 	{netip.MustParsePrefix("fec0::/10"), "private"},
 	{netip.MustParsePrefix("ff00::/8"), "multicast"},
 }
-
-const loopback = "loopback"
 
 // metadata are the addresses at which a cloud tells a machine its own credentials. No network that contains one allows
 // it: it must be listed by itself.
@@ -110,11 +108,12 @@ func inner(a netip.Addr) netip.Addr {
 func checkAddress(a netip.Addr, allowed []netip.Prefix, plain bool) error {
 	end := inner(a)
 	what := purpose(end)
-	if what != "" && !allows(allowed, end) && !allows(allowed, a.WithZone("")) {
+	listed := allows(allowed, end) || allows(allowed, a.WithZone(""))
+	if what != "" && !listed {
 		return fmt.Errorf("the address %s is %s; list its network in allow_networks if the upstream is meant to be there", a, what)
 	}
-	if plain && what != loopback {
-		return fmt.Errorf("the address %s is not of this machine, and the URL is http; use https", a)
+	if plain && !listed {
+		return fmt.Errorf("the URL is http, and the network of the address %s is not in allow_networks; use https, or list it", a)
 	}
 	return nil
 }

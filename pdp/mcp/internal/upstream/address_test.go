@@ -95,7 +95,7 @@ func TestURLs(t *testing.T) {
 			t.Errorf("%q: %v, should be %q", url, err, want)
 		}
 	}
-	if _, err := upstream.NewHTTP(upstream.HTTPOptions{URL: "http://93.184.216.34/mcp", PlainHTTP: true}); err != nil {
+	if _, err := upstream.NewHTTP(upstream.HTTPOptions{URL: "http://93.184.216.34/mcp", AllowNetworks: []netip.Prefix{netip.MustParsePrefix("93.184.216.0/24")}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -26,7 +26,7 @@ type TokenExchange struct {
 // ClientCredentials are the gateway's own for an upstream, the same for all principals (RFC 6749, 4.4).
 type ClientCredentials struct {
 	TokenEndpoint
-	// Audience and Resource name the upstream, where the authorization server wants that; either may be "".
+	// Audience and Resource name the upstream, as the authorization server wants it; both may be "".
 	Audience, Resource string
 	Scopes             []string
 }
@@ -36,7 +36,7 @@ func NewTokenExchange(o TokenExchange) (Credentials, error) {
 	if o.Audience == "" && o.Resource == "" {
 		return nil, errors.New("a token exchange needs the audience or the resource that the token is for")
 	}
-	form, err := formOf(grantExchange, o.Audience, o.Scopes)
+	form, err := formOf(grantExchange, o.Audience, o.Resource, o.Scopes)
 	if err != nil {
 		return nil, err
 	}
@@ -46,20 +46,14 @@ func NewTokenExchange(o TokenExchange) (Credentials, error) {
 	}
 	form.Set("subject_token_type", typeAccess)
 	form.Set("requested_token_type", typeAccess)
-	if o.Resource != "" {
-		form.Set("resource", o.Resource)
-	}
 	return &exchange{form, tokens{from: e}}, nil
 }
 
 // NewClientCredentials sends nothing before somebody wants a token.
 func NewClientCredentials(o ClientCredentials) (Credentials, error) {
-	form, err := formOf(grantClient, o.Audience, o.Scopes)
+	form, err := formOf(grantClient, o.Audience, o.Resource, o.Scopes)
 	if err != nil {
 		return nil, err
-	}
-	if o.Resource != "" {
-		form.Set("resource", o.Resource)
 	}
 	e, err := newEndpoint(o.TokenEndpoint)
 	if err != nil {
@@ -68,7 +62,7 @@ func NewClientCredentials(o ClientCredentials) (Credentials, error) {
 	return &ownToken{form, tokens{from: e}}, nil
 }
 
-func formOf(grant, audience string, scopes []string) (url.Values, error) {
+func formOf(grant, audience, resource string, scopes []string) (url.Values, error) {
 	form := url.Values{"grant_type": {grant}}
 	for _, scope := range scopes {
 		if scope == "" || !isToken(scope) {
@@ -77,6 +71,9 @@ func formOf(grant, audience string, scopes []string) (url.Values, error) {
 	}
 	if audience != "" {
 		form.Set("audience", audience)
+	}
+	if resource != "" { // RFC 8707
+		form.Set("resource", resource)
 	}
 	if len(scopes) > 0 {
 		form.Set("scope", strings.Join(scopes, " "))

@@ -37,7 +37,7 @@ func newTransport(o HTTPOptions, target *url.URL) (*http.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain := target.Scheme == "http" && !o.PlainHTTP
+	plain := target.Scheme == "http"
 	dialer := &net.Dialer{
 		Timeout: dialTime,
 		// The address here is the one that is dialled, whatever a name resolved to before.
@@ -95,7 +95,7 @@ func parseTarget(o HTTPOptions) (*url.URL, error) {
 		return nil, errors.New("the url of an upstream has a fragment, which no server gets to see; take it away")
 	}
 	if a, err := netip.ParseAddr(u.Hostname()); err == nil {
-		if err := checkAddress(a, o.AllowNetworks, u.Scheme == "http" && !o.PlainHTTP); err != nil {
+		if err := checkAddress(a, o.AllowNetworks, u.Scheme == "http"); err != nil {
 			return nil, err
 		}
 	}

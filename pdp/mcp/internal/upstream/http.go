@@ -21,10 +21,9 @@ type HTTPOptions struct {
 	URL string
 	// Eras are those that may be spoken with the server; none means both.
 	Eras []era.Era
-	// AllowNetworks are the networks of the server if its address is not a public one: loopback and private ones too.
+	// AllowNetworks are the networks of the server if its address is not a public one: loopback and private ones too. The
+	// URL may be http if the address is loopback, or in one of them.
 	AllowNetworks []netip.Prefix
-	// PlainHTTP lets the URL be http where the address is not loopback.
-	PlainHTTP bool
 	// Credentials may be nil: the server wants none.
 	Credentials Credentials
 	// RootsFile holds the roots of the server's certificate in PEM; "" means those of the system.

@@ -91,7 +91,7 @@ func (s *httpSession) Notify(ctx context.Context, m rpc.Message) error {
 
 func (s *httpSession) Listen(ctx context.Context) (Stream, error) {
 	if s.era == era.Modern {
-		return nothing{}, nil
+		return Nothing, nil
 	}
 	t := s.newStream(ctx, rpc.ID{})
 	response, err := s.do(t.ctx, http.MethodGet, eventStream, nil, Request{})
@@ -105,7 +105,7 @@ func (s *httpSession) Listen(ctx context.Context) (Stream, error) {
 		return t, nil
 	case t.status == http.StatusMethodNotAllowed:
 		t.Close()
-		return nothing{}, nil
+		return Nothing, nil
 	case t.status == http.StatusNotFound && s.id != "":
 		t.Close()
 		return nil, gone()

@@ -182,9 +182,3 @@ func (t *httpStream) end(cause error) {
 		_ = t.body.Close()
 	}
 }
-
-// nothing is the stream of a server that says nothing.
-type nothing struct{}
-
-func (nothing) Next() (rpc.Message, error) { return rpc.Message{}, io.EOF }
-func (nothing) Close()                     {}

@@ -76,7 +76,7 @@ func (s *childSession) become(e era.Era, server jsontext.Value) {
 	defer s.mu.Unlock()
 	s.era, s.server = e, server
 	if e == era.Legacy && s.over == nil {
-		s.listener = s.newStream()
+		s.listeners = []*childStream{s.newStream()}
 		s.early = time.AfterFunc(s.o.Probe, s.nobodyListens)
 	}
 }

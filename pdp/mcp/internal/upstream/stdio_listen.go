@@ -7,14 +7,18 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// Listen is what the server says beside the answers to requests. One stream at a time listens. What the server says as soon
-// as it has been greeted waits for the first.
+// mostListeners bounds how many listen to one session.
+const mostListeners = 16
+
+// Listen is what the server says beside the answers to requests. Each who listens hears all of it; the first alone gets the
+// requests of the server. What the server says as soon as it has been greeted waits for the first.
 func (s *childSession) Listen(ctx context.Context) (Stream, error) {
 	if s.era == era.Modern {
-		return silence{}, nil
+		return Nothing, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var c *childStream
 	switch {
 	case ctx.Err() != nil:
 		return nil, &Error{NotSent: true, Detail: "the stream was given up", Err: ctx.Err()}
@@ -23,13 +27,15 @@ func (s *childSession) Listen(ctx context.Context) (Stream, error) {
 	case s.early != nil:
 		s.early.Stop()
 		s.early = nil
-	case s.listener != nil:
-		return nil, &Error{NotSent: true, Detail: "somebody listens to this session already"}
+		c = s.listeners[0]
+	case len(s.listeners) >= mostListeners:
+		return nil, &Error{NotSent: true, Detail: "too many listen to this session already"}
 	default:
-		s.listener = s.newStream()
+		c = s.newStream()
+		s.listeners = append(s.listeners, c)
 	}
-	s.listener.watch(ctx)
-	return s.listener, nil
+	c.watch(ctx)
+	return c, nil
 }
 
 // nobodyListens drops what has waited for somebody who listens.
@@ -40,7 +46,7 @@ func (s *childSession) nobodyListens() {
 		return
 	}
 	s.early = nil
-	c := s.listener
+	c := s.listeners[0]
 	s.finish(c, nil)
 	s.refuseAll(c, rpc.MethodNotFound)
 	for _, m := range c.queue {

@@ -29,8 +29,8 @@ func (s *childSession) route(m rpc.Message) (dropped string) {
 
 func (s *childSession) routeRequest(m rpc.Message) (dropped string) {
 	to := s.onlyCall()
-	if to == nil {
-		to = s.listener
+	if to == nil && len(s.listeners) > 0 {
+		to = s.listeners[0]
 	}
 	switch {
 	case s.era == era.Modern:
@@ -62,40 +62,47 @@ func (s *childSession) refuse(id rpc.ID, code int) {
 }
 
 func (s *childSession) routeNotification(m rpc.Message) (dropped string) {
-	var to *childStream
 	params, _ := rpc.ParseObject(m.Params) // without any it is empty
 	meta, _ := rpc.ParseObject(params.Get("_meta"))
-	subscription := meta.Get(era.MetaSubscription)
-	switch {
+	to, dropped := s.listeners, DropUnheard
+	only := func(c *childStream) {
+		if to, dropped = nil, DropForeign; c != nil {
+			to = []*childStream{c}
+		}
+	}
+	switch subscription := meta.Get(era.MetaSubscription); {
 	case m.Method == "notifications/progress":
-		to, dropped = s.tokens[tokenKey(params.Get("progressToken"))], DropForeign
+		only(s.tokens[tokenKey(params.Get("progressToken"))])
 	case subscription != nil:
-		to, dropped = s.subscribed(subscription), DropForeign
+		only(s.subscribed(subscription))
 	case m.Method == "notifications/cancelled":
-		id := params.Get("requestId")
-		for asked, stream := range s.asked {
-			if string(asked.Text()) == string(id) {
-				to = stream
-				s.answered(asked)
-				break
-			}
-		}
-		dropped = DropForeign
+		only(s.takenBack(params.Get("requestId")))
 	case strings.HasSuffix(m.Method, "/list_changed"), m.Method == "notifications/resources/updated":
-		to, dropped = s.listener, DropUnheard
 	default:
-		if to = s.onlyCall(); to == nil {
-			to = s.listener
+		if c := s.onlyCall(); c != nil {
+			only(c)
 		}
-		dropped = DropUnheard
 	}
-	switch {
-	case to == nil:
-		return dropped
-	case !to.put(m):
-		return DropOverflow
+	for n, c := range to {
+		if n == 0 {
+			dropped = ""
+		}
+		if !c.put(m) {
+			dropped = DropOverflow
+		}
 	}
-	return ""
+	return dropped
+}
+
+// takenBack is the stream that a request of the server went to, which waits no longer for its answer.
+func (s *childSession) takenBack(id jsontext.Value) *childStream {
+	for asked, to := range s.asked {
+		if string(asked.Text()) == string(id) {
+			s.answered(asked)
+			return to
+		}
+	}
+	return nil
 }
 
 // onlyCall is the one call that waits, nil if there are none or several. The session is locked.

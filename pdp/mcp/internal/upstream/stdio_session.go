@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,12 +30,12 @@ type childSession struct {
 	// tokens are the calls that may have progress, by its token.
 	tokens map[string]*childStream
 	// asked are the requests of the server that wait for an answer, each with the stream it went to.
-	asked    map[rpc.ID]*childStream
-	listener *childStream
-	early    *time.Timer // nobody has listened yet, and the stream keeps what comes for who will
-	itself   bool        // it ended by itself
-	over     *Error      // why nothing can be sent any more
-	quit     chan struct{}
+	asked     map[rpc.ID]*childStream
+	listeners []*childStream
+	early     *time.Timer // nobody has listened yet, and the one listener keeps what comes for who will
+	itself    bool        // it ended by itself
+	over      *Error      // why nothing can be sent any more
+	quit      chan struct{}
 }
 
 // mostAsked bounds how many requests of a server wait for an answer.
@@ -102,8 +103,8 @@ func (s *childSession) end(why *Error, itself bool) {
 	for _, c := range s.calls {
 		s.finish(c, &Error{NotSent: s.out.withdraw(c.line), Gone: true, Detail: why.Detail, Err: why.Err})
 	}
-	if s.listener != nil {
-		s.finish(s.listener, why)
+	for _, c := range slices.Clone(s.listeners) {
+		s.finish(c, why)
 	}
 	if s.early != nil {
 		s.early.Stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"policy-service/pdp/mcp/internal/rpc"
@@ -176,21 +177,13 @@ func (s *childSession) cancel(id rpc.ID) {
 func (s *childSession) finish(c *childStream, why *Error) {
 	c.err = why
 	c.unwatch()
-	if s.listener == c {
-		s.listener = nil
-	}
+	s.listeners = slices.DeleteFunc(s.listeners, func(other *childStream) bool { return other == c })
 	delete(s.calls, c.id)
 	if c.token != "" {
 		delete(s.tokens, c.token)
 	}
 	close(c.ended)
 }
-
-// silence is the stream of a server that says nothing.
-type silence struct{}
-
-func (silence) Next() (rpc.Message, error) { return rpc.Message{}, io.EOF }
-func (silence) Close()                     {}
 
 // errNoAnswer is of a question of the greeting that has no answer in time. It may still get one.
 var errNoAnswer = errors.New("no answer in time")

@@ -8,6 +8,7 @@ package upstream
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"time"
 
@@ -84,6 +85,14 @@ type Stream interface {
 	// Close gives up the request, and tells the server so, if the response has not come.
 	Close()
 }
+
+// Nothing is the stream of a server that says nothing by itself.
+var Nothing Stream = nothing{}
+
+type nothing struct{}
+
+func (nothing) Next() (rpc.Message, error) { return rpc.Message{}, io.EOF }
+func (nothing) Close()                     {}
 
 // Error is why an upstream gave no answer.
 type Error struct {

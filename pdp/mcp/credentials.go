@@ -1,0 +1,68 @@
+package mcp
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"strings"
+	"time"
+
+	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/plainfile"
+)
+
+// credentials are what the gateway shows an upstream; nil is nothing.
+func (a UpstreamAuth) credentials(now func() time.Time) (upstream.Credentials, error) {
+	switch {
+	case a.HeaderFile != "":
+		return upstream.NewHeaderFile(upstream.HeaderFile{Path: a.HeaderFile, Header: a.Header})
+	case a.TokenExchange != nil:
+		t := *a.TokenExchange
+		return upstream.NewTokenExchange(upstream.TokenExchange{
+			TokenEndpoint: t.endpoint(now), Audience: t.Audience, Resource: t.Resource, Scopes: t.Scopes,
+		})
+	case a.ClientCredentials != nil:
+		t := *a.ClientCredentials
+		return upstream.NewClientCredentials(upstream.ClientCredentials{TokenEndpoint: t.endpoint(now), Audience: t.Audience, Resource: t.Resource, Scopes: t.Scopes})
+	}
+	return nil, nil
+}
+
+func (t TokenEndpoint) endpoint(now func() time.Time) upstream.TokenEndpoint {
+	return upstream.TokenEndpoint{
+		TokenURL: t.TokenURL, ClientID: t.ClientID, ClientSecretFile: t.ClientSecretFile, AllowNetworks: prefixes(t.AllowNetworks), RootsFile: t.CAFile, Now: now,
+	}
+}
+
+// prefixes are networks that were checked.
+func prefixes(texts []string) (all []netip.Prefix) {
+	for _, text := range texts {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// mostVariable bounds the value of an environment variable that stands in a file.
+const mostVariable = 64 << 10
+
+// environment is all that the program of an upstream gets. A line end at the end of a file does not count.
+func (u UpstreamConfig) environment() (map[string]string, error) {
+	env := maps.Clone(u.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	for _, name := range sortedNames(u.EnvFiles) {
+		text, err := plainfile.ReadPrivate(u.EnvFiles[name], mostVariable)
+		if err != nil {
+			return nil, fmt.Errorf("env_files.%s cannot be had: %w; correct the file's name or permissions", name, err)
+		}
+		value := strings.TrimRight(string(text), "\r\n")
+		if value == "" || strings.ContainsRune(value, 0) {
+			return nil, fmt.Errorf("env_files.%s: the file is empty, or has a NUL in it, which no variable has; write the value there", name)
+		}
+		env[name] = value
+	}
+	return env, nil
+}

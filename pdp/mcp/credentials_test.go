@@ -1,0 +1,50 @@
+package mcp
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestEnvironmentOfAProgram(t *testing.T) {
+	secret, open := filepath.Join(t.TempDir(), "secret"), filepath.Join(t.TempDir(), "open")
+	for name, mode := range map[string]os.FileMode{secret: 0o600, open: 0o644} {
+		if err := os.WriteFile(name, []byte("hunter2\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u := UpstreamConfig{Env: map[string]string{"PATH": "/bin"}, EnvFiles: map[string]string{"GITHUB_TOKEN": secret}}
+	got, err := u.environment()
+	if diff := cmp.Diff(map[string]string{"PATH": "/bin", "GITHUB_TOKEN": "hunter2"}, got); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	if len(u.Env) != 1 {
+		t.Error("the secret came into the configuration")
+	}
+	u.EnvFiles["GITHUB_TOKEN"] = open
+	if _, err := u.environment(); err == nil || !strings.Contains(err.Error(), "GITHUB_TOKEN cannot be had") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a file that everybody can read: %v", err)
+	}
+}
+
+func TestCredentialsOfAnUpstream(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(file, []byte(`hunter2`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := TokenEndpoint{TokenURL: "https://idp.example.com/token", ClientID: "gateway", ClientSecretFile: file, Audience: "jira"}
+	for name, a := range map[string]UpstreamAuth{
+		"header": {HeaderFile: file, Header: "X-Api-Key"}, "exchange": {TokenExchange: &TokenExchange{TokenEndpoint: at}},
+		"own": {ClientCredentials: &ClientCredentials{TokenEndpoint: at}},
+	} {
+		if c, err := a.credentials(nil); err != nil || c == nil {
+			t.Errorf("%s: %v, %v", name, c, err)
+		}
+	}
+	if c, err := (UpstreamAuth{}).credentials(nil); err != nil || c != nil {
+		t.Errorf("none: %v, %v", c, err)
+	}
+}

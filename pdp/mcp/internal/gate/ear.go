@@ -1,0 +1,231 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"time"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// ear hears what the server says by itself, for all who listen at one link. It is one, for a server of the legacy era takes
+// one listener a session, and there are servers of the modern one that forget a subscription when another of the same
+// process ends. From the first who listens on it lasts as long as its link.
+type ear struct {
+	link *link
+	by   *exchange // of the first who listened
+	over chan struct{}
+	// Why it is over, set before over is closed: the server's error, or ours. Neither is set if the server ended it.
+	answer rpc.Message
+	of     upstream.Session
+	err    error
+
+	// The lock of the link guards what follows.
+	settled int // the version of the subscriptions that the server has taken
+	agreed  wants
+	step    chan struct{} // closed when settled has changed
+}
+
+// said is a message of the server's that is of no request.
+type said struct {
+	rpc.Message
+	from era.Era
+}
+
+// hearer is one who listens.
+type hearer struct {
+	heard chan said
+	// answer has a request of the server answered, nil if it cannot.
+	answer func(ctx context.Context, s upstream.Session, m rpc.Message)
+}
+
+// attend is the ear of the link. X is one who listens.
+func (l *link) attend(x *exchange) *ear {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ear != nil {
+		return l.ear
+	}
+	by := &exchange{g: x.g, who: x.who, client: x.client, link: l, session: x.session}
+	e := &ear{link: l, by: by, over: make(chan struct{}), step: make(chan struct{}), settled: -1}
+	ctx, cancel := context.WithCancel(x.g.ctx)
+	if l.closed || !x.g.background(func() { e.run(ctx) }) {
+		cancel()
+		e.err = errLinkClosed
+		close(e.over)
+		return e
+	}
+	l.ear, l.deafen = e, cancel
+	return e
+}
+
+// until waits until the server tells of what was wanted at a version, and says what it has agreed to tell of.
+func (e *ear) until(ctx context.Context, version int) (wants, error) {
+	for {
+		e.link.mu.Lock()
+		settled, agreed, step := e.settled, e.agreed, e.step
+		e.link.mu.Unlock()
+		if settled >= version {
+			return agreed, nil
+		}
+		select {
+		case <-step:
+		case <-e.over:
+			if e.err == nil {
+				return agreed, &upstream.Error{Detail: "the server does not say what changes", Answer: e.answer.Error}
+			}
+			return agreed, e.err
+		case <-ctx.Done():
+			return agreed, &upstream.Error{Detail: "the client has gone", Err: ctx.Err()}
+		}
+	}
+}
+
+func (e *ear) settle(version int, agreed wants) {
+	e.link.mu.Lock()
+	defer e.link.mu.Unlock()
+	e.settled, e.agreed = version, agreed
+	close(e.step)
+	e.step = make(chan struct{})
+}
+
+// How long to wait before a stream is opened again that the server has ended.
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+)
+
+func (e *ear) run(ctx context.Context) {
+	defer func() {
+		e.link.mu.Lock()
+		if e.link.ear == e {
+			e.link.ear = nil
+		}
+		e.link.mu.Unlock()
+		close(e.over)
+	}()
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		ended, heard := e.once(ctx)
+		if ctx.Err() != nil {
+			e.err = errLinkClosed
+			return
+		}
+		switch ended {
+		case again:
+			pause = firstPause / 2
+			continue
+		case over:
+			return
+		}
+		if heard {
+			pause = firstPause
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// ending is what is done when a stream has ended.
+type ending uint8
+
+const (
+	over  ending = iota // nothing
+	again               // another is opened
+	later               // another is opened, but not at once
+)
+
+// once hears one stream of the server's.
+func (e *ear) once(ctx context.Context) (ended ending, heard bool) {
+	uris, version, changed := e.link.subscribed()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var stream upstream.Stream
+	if e.of, stream, e.err = e.open(ctx, uris); e.err != nil {
+		return over, false
+	}
+	defer stream.Close()
+	defer context.AfterFunc(ctx, stream.Close)()
+	if e.of.Era() == era.Legacy {
+		e.settle(math.MaxInt, wants{})
+		if stream == upstream.Nothing { // there is what comes beside answers
+			<-ctx.Done()
+			return over, false
+		}
+	} else {
+		go func() {
+			select {
+			case <-changed:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	for {
+		m, err := stream.Next()
+		switch {
+		case err != nil && ctx.Err() != nil, err != nil && !e.link.has(e.of):
+			return again, heard
+		case errors.Is(err, io.EOF) && e.of.Era() == era.Legacy:
+			return later, heard
+		case err != nil:
+			return over, heard
+		case m.IsResponse():
+			e.answer = m
+			return over, heard
+		case m.Method == acknowledged:
+			params, _ := rpc.ParseObject(m.Params)
+			e.settle(version, wantsOf(params))
+		default:
+			e.take(ctx, m)
+		}
+		heard = true
+	}
+}
+
+// open opens a stream of what the server says by itself.
+func (e *ear) open(ctx context.Context, uris []string) (upstream.Session, upstream.Stream, error) {
+	x := e.by
+	s, err := x.link.open(ctx, x.who)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.Era() == era.Legacy {
+		stream, err := s.Listen(ctx)
+		return s, stream, err
+	}
+	if s == e.of {
+		// The end of the stream before is behind a server that has answered this, too.
+		if _, _, err := x.g.request(ctx, x.link, x.who, x.client, "server/discover", rpc.Object{}); err != nil {
+			return nil, nil, err
+		}
+	}
+	all := wants{tools: true, prompts: true, resources: true, uris: uris}
+	params := rpc.Object{}.With("notifications", all.value())
+	return x.link.send(ctx, x.who, func(s upstream.Session) upstream.Request {
+		return upstream.Request{Method: "subscriptions/listen", Params: x.outgoing(ctx, s, params)}
+	})
+}
+
+// take hands on what the server says.
+func (e *ear) take(ctx context.Context, m rpc.Message) {
+	switch {
+	case m.IsRequest():
+		if answer := e.link.answerer(); answer != nil {
+			answer(ctx, e.of, m)
+		} else {
+			e.by.g.decline(ctx, e.of, m)
+		}
+	case isChange(m.Method) || m.Method == "notifications/message":
+		e.link.tell(said{m, e.of.Era()})
+	default:
+		e.link.server.Dropped("notification that nobody wants")
+	}
+}

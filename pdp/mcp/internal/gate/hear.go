@@ -1,0 +1,102 @@
+package gate
+
+import (
+	"context"
+
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// has reports whether a session is the link's.
+func (l *link) has(s upstream.Session) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.session == s
+}
+
+// hear gives what the server says by itself, and beside the answers to requests, until stop is called.
+func (l *link) hear(answer func(context.Context, upstream.Session, rpc.Message)) (heard <-chan said, stop func()) {
+	h := &hearer{make(chan said, 64), answer}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hearers[h] = true
+	return h.heard, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.hearers, h)
+	}
+}
+
+// answerer answers requests of the server that belong to none of the client's, nil if nobody does.
+func (l *link) answerer() func(context.Context, upstream.Session, rpc.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for h := range l.hearers {
+		if h.answer != nil {
+			return h.answer
+		}
+	}
+	return nil
+}
+
+// tell is for whoever listens. Who does not keep up misses it.
+func (l *link) tell(s said) {
+	if s.Method == "notifications/tools/list_changed" {
+		l.tools.forget()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for h := range l.hearers {
+		select {
+		case h.heard <- s:
+		default:
+			l.server.Dropped("listener too slow")
+		}
+	}
+}
+
+// mostSubscriptions is how many resources one client may want to hear of.
+const mostSubscriptions = 64
+
+// want notes that one more wants to hear of resources, or one less. First are those that nobody wanted before, and last
+// those that nobody wants any more. It is not ok, and nothing is noted, if they are too many.
+func (l *link) want(uris []string, on bool) (first, last []string, version int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, uri := range uris {
+		if on && l.subscriptions[uri] == 0 {
+			first = append(first, uri)
+		}
+	}
+	if len(l.subscriptions)+len(first) > mostSubscriptions {
+		return nil, nil, 0, false
+	}
+	for _, uri := range uris {
+		if on {
+			l.subscriptions[uri]++
+		} else if l.subscriptions[uri]--; l.subscriptions[uri] <= 0 {
+			delete(l.subscriptions, uri)
+			last = append(last, uri)
+		}
+	}
+	if len(first)+len(last) > 0 {
+		l.version++
+		close(l.changed)
+		l.changed = make(chan struct{})
+	}
+	return first, last, l.version, true
+}
+
+// wanted reports whether anybody wants to hear of a resource.
+func (l *link) wanted(uri string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.subscriptions[uri] > 0
+}
+
+// subscribed are the resources, sorted, and what is closed when they change.
+func (l *link) subscribed() (uris []string, version int, changed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return sortedKeys(l.subscriptions), l.version, l.changed
+}
