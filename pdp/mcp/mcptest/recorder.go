@@ -21,7 +21,7 @@ type Recorder struct {
 
 	t     testing.TB
 	told  Answers
-	relay string // the address for children
+	relay []string // the command line of children
 
 	mu       sync.Mutex
 	got      []Got

@@ -54,59 +54,67 @@ func beChild(addr string) error {
 	return err
 }
 
+// Relay is the command line of a program whose standard streams are a connection that serve has, until the test ends.
+// [Main] is the program.
+func Relay(t testing.TB, serve func(ctx context.Context, c *Child, in *bufio.Reader, out net.Conn)) (command []string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			context.AfterFunc(ctx, func() { _ = conn.Close() })
+			all.Go(func() {
+				defer cancel()
+				in, child := bufio.NewReader(conn), new(Child)
+				about, err := in.ReadBytes('\n')
+				if err != nil {
+					return
+				}
+				if err := json.Unmarshal(about, child); err != nil {
+					t.Errorf("a child says of itself %q: %v", about, err)
+					return
+				}
+				serve(ctx, child, in, conn)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		all.Wait()
+	})
+	return []string{self, childArgument, l.Addr().String()}
+}
+
 // Command is the command line of a server over standard streams whose every line comes to this recorder.
 func (r *Recorder) Command() []string {
 	r.t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		r.t.Fatal(err)
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.relay == "" {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		r.relay = l.Addr().String()
-		var all sync.WaitGroup
-		all.Go(func() { r.accept(l, &all) })
-		r.t.Cleanup(func() {
-			_ = l.Close()
-			all.Wait()
-		})
+	if r.relay == nil {
+		r.relay = Relay(r.t, r.child)
 	}
-	return []string{self, childArgument, r.relay}
-}
-
-func (r *Recorder) accept(l net.Listener, all *sync.WaitGroup) {
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		ctx, cancel := context.WithCancel(r.t.Context())
-		context.AfterFunc(ctx, func() { _ = conn.Close() })
-		all.Go(func() {
-			defer cancel()
-			r.child(ctx, conn, all)
-		})
-	}
+	return r.relay
 }
 
 // child reads the lines of one child until it ends.
-func (r *Recorder) child(ctx context.Context, conn net.Conn, all *sync.WaitGroup) {
-	in := bufio.NewReader(conn)
+func (r *Recorder) child(ctx context.Context, child *Child, in *bufio.Reader, conn net.Conn) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	out := toLines{new(sync.Mutex), conn}
-	about, err := in.ReadBytes('\n')
-	if err != nil {
-		return
-	}
-	child := new(Child)
-	if err := json.Unmarshal(about, child); err != nil {
-		r.t.Errorf("a child says of itself %q: %v", about, err)
-		return
-	}
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {

@@ -212,6 +212,9 @@ func (x *exchange) forward(ctx context.Context, params rpc.Object, h *held) (res
 	if h != nil {
 		return x.goOn(ctx, h, params)
 	}
+	if err := x.logs(ctx); err != nil {
+		return response, err
+	}
 	token, sent := x.progress(params)
 	// The stream may be held when this request has ended. As long as it is not, it ends with it.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -244,11 +244,11 @@ func (x *exchange) sealState(s sealedState) (string, error) {
 }
 
 func inputRequest(m rpc.Message) jsontext.Value {
-	o := rpc.Object{}.With("method", rpc.String(m.Method))
-	if m.Params != nil {
-		o = o.With("params", m.Params)
+	params := m.Params
+	if params == nil { // there are clients that read them, whatever the method
+		params = jsontext.Value(`{}`)
 	}
-	return o.Value()
+	return rpc.Object{}.With("method", rpc.String(m.Method)).With("params", params).Value()
 }
 
 // resumed are the params with what the client brings for the server in the server's own terms. Only who was asked can

@@ -190,4 +190,5 @@ func (x *exchange) remember(ctx context.Context) (rpc.Message, int) {
 	return x.result(rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)))
 }
 
+// logLevels are from the one that says most on.
 var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}

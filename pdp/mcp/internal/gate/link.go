@@ -38,6 +38,8 @@ type link struct {
 	tools toolbox
 	// What a server of the modern era is told with each request, because its client has said it once.
 	logLevel string
+	// toldLevel is the session that a server of the legacy era was told logLevel in, for a client of the modern one.
+	toldLevel upstream.Session
 	// subscriptions say how many want to hear of a resource. When they have changed, they have another version, and
 	// changed is closed.
 	subscriptions map[string]int

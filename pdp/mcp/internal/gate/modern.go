@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -137,4 +138,46 @@ func (x *exchange) discover(ctx context.Context) (rpc.Message, int) {
 		return x.refused(ambiguous("what the server says of itself cannot be read"))
 	}
 	return x.result(rpc.Answer(rpc.ID{}, result))
+}
+
+// logs has a server of the legacy era, which is told once, say what the client wants of its log with this request. It says
+// it with others', too: see wantsLog.
+func (x *exchange) logs(ctx context.Context) error {
+	if x.client.era == era.Legacy || x.client.logLevel == "" {
+		return nil
+	}
+	s, err := x.link.open(ctx, x.who)
+	if err != nil || s.Era() == era.Modern || !x.link.saysLess(s, x.client.logLevel) {
+		return err
+	}
+	params := rpc.Object{}.With("level", rpc.String(x.client.logLevel))
+	if _, _, err = x.g.request(ctx, x.link, x.who, x.client, "logging/setLevel", params); err == nil {
+		x.link.says(s, x.client.logLevel)
+	}
+	return err
+}
+
+// saysLess reports whether a server has a log, and has not been told to say as much of it.
+func (l *link) saysLess(s upstream.Session, level string) bool {
+	server, _ := rpc.ParseObject(s.Server())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	told := slices.Index(logLevels, l.logLevel)
+	return server.GetObject("capabilities").Get("logging") != nil && (l.toldLevel != s || told < 0 || told > slices.Index(logLevels, level))
+}
+
+func (l *link) says(s upstream.Session, level string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.toldLevel, l.logLevel = s, level
+}
+
+// wantsLog reports whether the client wants a message of the server's log.
+func (x *exchange) wantsLog(m rpc.Message) bool {
+	if x.client.era == era.Legacy {
+		return true
+	}
+	params, _ := rpc.ParseObject(m.Params)
+	wanted := slices.Index(logLevels, x.client.logLevel)
+	return wanted >= 0 && slices.Index(logLevels, params.GetString("level")) >= wanted
 }

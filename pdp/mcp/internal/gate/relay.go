@@ -85,7 +85,7 @@ func (r *relay) note(m rpc.Message) {
 		}
 		m.Params = params.With("progressToken", r.token.theirs).Value()
 	case m.Method == "notifications/message":
-		if x.client.era == era.Modern && x.client.logLevel == "" {
+		if !x.wantsLog(m) {
 			x.link.server.Dropped("log message that nobody wants")
 			return
 		}
