@@ -211,7 +211,7 @@ func TestOneSubOfTwoIssuers(t *testing.T) {
 }
 
 // member is a text in a result.
-func member(a answer, name string) string {
+func member(a echo, name string) string {
 	_, rest, _ := strings.Cut(string(a.result), `"`+name+`":"`)
 	text, _, _ := strings.Cut(rest, `"`)
 	return text
