@@ -49,10 +49,10 @@ race: ## run all tests with the race detector (needs a C compiler)
 # What shows only after a while: a server that answers for SOAKTIME while everything happens to it, 200 crashes of a
 # server under load instead of 20, 100 stops instead of 8, a minute of five times as many questions as can be answered,
 # several times the records that retention keeps, and SOAKNEIGHBOURS of each kind of neighbour who does their worst, after
-# as long without them: another half an hour. Not part of ci. Each wait in these tests has its own end: the
-# timeout is only to be longer than any SOAKTIME.
+# as long without them: another half an hour; and SOAKTIME of an MCP gateway whose PDP and server come and go. Not part
+# of ci. Each wait in these tests has its own end: the timeout is only to be longer than any SOAKTIME.
 soak: ## SOAKTIME of reloads, rotations and overload, kills and stops under load, bad neighbours (SOAKTIME=30m, SOAKNEIGHBOURS=60s)
-	SOAK=1 SOAKTIME='$(SOAKTIME)' SOAKNEIGHBOURS='$(SOAKNEIGHBOURS)' $(GO) test -count=1 -v -timeout 24h -run 'Crash|Soak|StopUnderLoad' ./pdp/decisionlog/... ./cmd/policy-service/
+	SOAK=1 SOAKTIME='$(SOAKTIME)' SOAKNEIGHBOURS='$(SOAKNEIGHBOURS)' $(GO) test -count=1 -v -timeout 24h -run 'Crash|Soak|StopUnderLoad' ./pdp/decisionlog/... ./pdp/mcp ./cmd/policy-service/
 
 lint: ## gofmt, go vet, staticcheck, and whether go.mod and the module cache are as they should be
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }

@@ -20,7 +20,11 @@ func (c *Client) encodeAuthZEN(q evaluation.Request) ([]byte, *Error) {
 	if err := exact(q); err != nil {
 		return nil, err
 	}
-	return encode(q)
+	body, err := q.MarshalJSON() // as [json.Marshal] would have it, which would read it all again
+	if err != nil {
+		return nil, notAsked("the request cannot be encoded")
+	}
+	return body, nil
 }
 
 // exact refuses names that encoding would change: whoever asks about one

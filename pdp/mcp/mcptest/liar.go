@@ -68,6 +68,9 @@ func NewLiar(t testing.TB, honest string, choose func(n int64) (lie string)) *Li
 // Asked is how many requests there were.
 func (l *Liar) Asked() int64 { return l.asked.Load() }
 
+// mostAnswer is the size of an answer that no client takes unless it is told to.
+const mostAnswer = 4 << 20
+
 // told are the lies by name.
 var told = func() map[string]func(w http.ResponseWriter, r *http.Request, question []byte) {
 	all := map[string]func(http.ResponseWriter, *http.Request, []byte){
@@ -83,6 +86,9 @@ var told = func() map[string]func(w http.ResponseWriter, r *http.Request, questi
 		},
 	}
 	for name, body := range lies.Bodies {
+		if strings.HasPrefix(name, "too large") { // for who takes so much, it is none
+			body = strings.Replace(body, "VERDICT\":true", "VERDICT\":true"+strings.Repeat(" ", mostAnswer), 1)
+		}
 		all["body: "+name] = func(w http.ResponseWriter, r *http.Request, question []byte) { say(w, r, answerTo(r, question, body)) }
 	}
 	for name, e := range lies.Envelopes() {

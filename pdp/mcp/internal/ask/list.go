@@ -156,10 +156,11 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 	return nil
 }
 
-// answered takes the answer to the question n. A question that the PDP does not take hides its item, and no other.
+// answered takes the answer to the question n. A question that the PDP does not take hides its item, and no other. An item
+// that it could not decide for another reason leaves the whole list undecided.
 func (l *listing) answered(ctx context.Context, n int, d authzenclient.Decision) error {
 	var e *authzenclient.Error
-	if err := d.Err(); errors.As(err, &e) && e.Kind == authzenclient.BadItem {
+	if err := d.Err(); errors.As(err, &e) && e.Kind == authzenclient.BadItem && aboutQuestion(e) {
 		l.asker.o.Logger.WarnContext(ctx, "an item is not listed: the PDP does not take the question about it", "method", l.use, "item", l.requests[n].Resource.ID, "why", err)
 	} else if err != nil {
 		return err

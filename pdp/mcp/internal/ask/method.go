@@ -109,8 +109,14 @@ func (a *Asker) defaults(op *Operation, params *parameters) ([]evaluation.Reques
 // defaultOf is what the binding asks about a method.
 func (a *Asker) defaultOf(method string, params, token evaluation.Object) ([]evaluation.Request, error) {
 	m, _ := a.binding.Default(method)
-	asked, err := m.Questions(coaz.Operation{Method: method, Params: params, Token: token})
+	asked, err := m.Questions(coaz.Operation{Method: method, Params: params, Token: admitted(token)})
 	return slices.Clone(asked.Requests), err
+}
+
+// admitted are the claims for the binding's own mappings, which read the audience to name this server. Whether a token is
+// for us has been found out by then, and the operator may have us expect another audience than the name of the server.
+func admitted(token evaluation.Object) evaluation.Object {
+	return token.Without(func(name string) bool { return name == "aud" })
 }
 
 // mostSubscriptions bounds what one message may have us ask.

@@ -167,7 +167,7 @@ func (a *Asker) bindingQuestions(op *Operation, params *parameters) ([]question,
 		if err != nil {
 			return nil, err
 		}
-		asked, err := m.Questions(coaz.Operation{Method: op.Method, Params: all, Token: op.Principal.Claims})
+		asked, err := m.Questions(coaz.Operation{Method: op.Method, Params: all, Token: admitted(op.Principal.Claims)})
 		return asWritten(asked), err
 	}
 	requests, err := a.defaults(op, params)

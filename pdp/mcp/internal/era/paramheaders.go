@@ -15,6 +15,9 @@ func canonical(name string) string { return http.CanonicalHeaderKey(ParamPrefix 
 // CheckParamHeaders holds the headers of a call against its arguments: each parameter of p that has a value is in its
 // header, and no other is. The status of the error is 400.
 func CheckParamHeaders(h http.Header, p []HeaderParam, arguments jsontext.Value) *rpc.Error {
+	if len(p) == 0 {
+		return nil
+	}
 	all := objectOf(arguments)
 	for _, one := range p {
 		v, values := one.value(all), h[one.header]
@@ -37,6 +40,9 @@ func CheckParamHeaders(h http.Header, p []HeaderParam, arguments jsontext.Value)
 
 // ParamHeaders are the headers that mirror the arguments of a call. A value that no header may have has none.
 func ParamHeaders(p []HeaderParam, arguments jsontext.Value) http.Header {
+	if len(p) == 0 {
+		return nil
+	}
 	h, all := http.Header{}, objectOf(arguments)
 	for _, one := range p {
 		if text, ok := primitive(one.value(all)); ok {

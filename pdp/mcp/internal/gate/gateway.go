@@ -80,6 +80,7 @@ func New(o Options) *Gateway {
 	g := &Gateway{o: o, ctx: ctx, stop: cancel}
 	g.ending, g.end = context.WithCancel(ctx)
 	g.running.Go(func() { g.sweep(ctx) })
+	context.AfterFunc(ctx, o.Meters.watch(&g.health))
 	return g
 }
 

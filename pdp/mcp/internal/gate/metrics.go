@@ -21,18 +21,40 @@ const (
 type Meters struct {
 	calls, dropped metric.Int64Counter
 	pdp, upstream  metric.Float64Histogram
+	available      metric.Int64ObservableGauge
+	meter          metric.Meter
 }
 
 // NewMeters makes them.
 func NewMeters(m metric.Meter) (*Meters, error) {
 	seconds := metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
-	var t Meters
-	var errs [4]error
+	t := Meters{meter: m}
+	var errs [5]error
 	t.calls, errs[0] = m.Int64Counter("policy_service.mcp.calls", metric.WithDescription("Requests of MCP clients, by method and how they ended."))
 	t.pdp, errs[1] = m.Float64Histogram("policy_service.mcp.pdp.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the PDP took to decide about a request."))
 	t.upstream, errs[2] = m.Float64Histogram("policy_service.mcp.upstream.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the MCP server took to answer a request."))
 	t.dropped, errs[3] = m.Int64Counter("policy_service.mcp.dropped", metric.WithDescription("Messages of MCP servers and clients that went nowhere, by reason."))
+	t.available, errs[4] = m.Int64ObservableGauge("policy_service.mcp.available", metric.WithDescription("Whether the PDP and the MCP server answered when they were last asked: 1 or 0."))
 	return &t, errors.Join(errs[:]...)
+}
+
+// watch shows the health of a gateway until stop is called.
+func (t *Meters) watch(h *health) (stop func()) {
+	number := func(away bool) int64 {
+		if away {
+			return 0
+		}
+		return 1
+	}
+	r, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		o.ObserveInt64(t.available, number(h.pdp.Load()), metric.WithAttributes(attribute.String("of", "pdp")))
+		o.ObserveInt64(t.available, number(h.server.Load()), metric.WithAttributes(attribute.String("of", "server")))
+		return nil
+	}, t.available)
+	if err != nil { // nobody sees it, and nothing depends on it
+		return func() {}
+	}
+	return func() { _ = r.Unregister() }
 }
 
 // Drop counts a message that went nowhere.

@@ -124,24 +124,24 @@ func (r *httpReply) write(b []byte) error {
 	return r.err
 }
 
-// keepAlive has a reply say that it is alive now and then, until stop is called.
+// keepAlive has a reply say that it is alive now and then, until stop is called: then it says nothing more.
 func keepAlive(r reply) (stop func()) {
-	ticker := time.NewTicker(quiet)
-	done := make(chan struct{})
-	var ended sync.WaitGroup
-	ended.Go(func() {
-		for {
-			select {
-			case <-ticker.C:
-				_ = r.Alive()
-			case <-done:
-				return
-			}
+	var mu sync.Mutex
+	var timer *time.Timer
+	ended := false
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(quiet, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !ended && r.Alive() == nil {
+			timer.Reset(quiet)
 		}
 	})
 	return func() {
-		ticker.Stop()
-		close(done)
-		ended.Wait()
+		timer.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
 	}
 }

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"iter"
@@ -51,11 +52,9 @@ func ParseObject(v jsontext.Value) (Object, error) {
 			return Object{}, err
 		}
 		m := member{quoted: slices.Clip(quoted)}
-		name, err := jsontext.AppendUnquote(nil, m.quoted)
-		if err != nil {
+		if m.name, err = unquoted(quoted); err != nil {
 			return Object{}, err
 		}
-		m.name = string(name)
 		value, err := in.ReadValue()
 		if err != nil {
 			return Object{}, err
@@ -70,6 +69,15 @@ func ParseObject(v jsontext.Value) (Object, error) {
 		return Object{}, errFollows
 	}
 	return newObject(members), nil
+}
+
+// unquoted is the text of a string in JSON that has been read.
+func unquoted(v jsontext.Value) (string, error) {
+	if bytes.IndexByte(v, '\\') < 0 {
+		return string(v[1 : len(v)-1]), nil
+	}
+	b, err := jsontext.AppendUnquote(nil, v)
+	return string(b), err
 }
 
 func newObject(members []member) Object {
@@ -113,11 +121,11 @@ func (o Object) GetString(name string) string {
 	if v.Kind() != '"' {
 		return ""
 	}
-	s, err := jsontext.AppendUnquote(nil, v)
+	s, err := unquoted(v)
 	if err != nil {
 		return ""
 	}
-	return string(s)
+	return s
 }
 
 // GetObject is a member that is an object, the empty one if it is none.

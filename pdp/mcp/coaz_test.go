@@ -1,0 +1,101 @@
+package mcp_test
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"policy-service/conformance"
+	"policy-service/conformance/pep"
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/server/config"
+)
+
+// letter is the configuration in which the gateway does what the COAZ profile says, and no more. README.md explains it.
+const letter = `resource: RESOURCE
+pdp: {url: "PDP", breaker: {cool_down: 1s}}
+identity: {issuers: [{issuer: "ISSUER", algorithms: [ES256, RS256]}]}
+ask: coaz
+declared: instead
+strict: true
+upstreams: {suite: {url: "UPSTREAM", eras: [ERA], allow_networks: [127.0.0.0/8]}}
+`
+
+// The gateway passes the conformance plans of COAZ, in both eras. What a server of the other era has no method for is
+// never executed there, so a client of the legacy era is judged before a server of its own.
+func TestCOAZ(t *testing.T) {
+	for _, way := range []struct {
+		client   pep.Era
+		upstream string
+		least    int
+	}{{pep.Legacy, "legacy", 300}, {pep.Modern, "legacy", 290}, {pep.Modern, "modern", 290}} {
+		t.Run(string(way.client)+" to "+way.upstream, func(t *testing.T) {
+			t.Parallel()
+			bench, err := pep.Open(pep.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := bench.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			url := startLetter(t, bench.Wiring, way.upstream)
+			r, err := bench.Judge(t.Context(), pep.Target{URL: url, Plans: []string{"coaz", "coaz-sep"}, Eras: []pep.Era{way.client}, Timeout: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			// What no mapping is for, the binding wants denied, and MCP wants unknown: a SHOULD, and the gateway does as MCP says.
+			advised := slices.IndexFunc(r.Results, func(one conformance.Result) bool {
+				return one.Outcome == conformance.Advised && one.ID != "unknown-code"
+			})
+			if !r.OK() || advised >= 0 || r.Count(conformance.Passed) < way.least {
+				var text strings.Builder
+				if err := r.WriteText(&text); err != nil {
+					t.Error(err)
+				}
+				t.Errorf("only %d passed\n%s", r.Count(conformance.Passed), &text)
+			}
+		})
+	}
+}
+
+// startLetter starts a gateway with the configuration that the page shows, and returns its URL.
+func startLetter(t *testing.T, w pep.Wiring, era string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "http://" + l.Addr().String() + mcp.Endpoint
+	text := strings.NewReplacer("RESOURCE", url, "PDP", w.PDP, "ISSUER", w.Issuer, "UPSTREAM", w.Upstream, "ERA", era).Replace(letter)
+	file := filepath.Join(t.TempDir(), "gateway.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var c mcp.Config
+	if _, err := mcp.Form.Read(config.Given{File: file}, &c); err != nil {
+		t.Fatal(err)
+	}
+	g, err := mcp.New(t.Context(), c, mcp.Deps{Logger: slog.New(slog.NewTextHandler(&logged{t}, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: g.Handler()}}
+	s.Start()
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return url
+}

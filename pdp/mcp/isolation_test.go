@@ -1,0 +1,216 @@
+package mcp_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+)
+
+// One forbid on a person stops every method of both eras, and the stream, whatever agent the person comes by. Others go on.
+func TestForbiddenPerson(t *testing.T) {
+	s := newSiege(t, camp{
+		policies: map[string]string{"a.cedar": `permit(principal, action, resource);
+			forbid(principal, action, resource) when { principal == user::"mallory" || (context has on_behalf_of && context.on_behalf_of.contains({"type": "user", "id": "mallory"})) };`},
+	})
+	params := map[string]string{
+		"tools/call": `{"name":"look","arguments":{}}`, "prompts/get": `{"name":"greet"}`, "resources/read": `{"uri":"mem://notes"}`,
+		"resources/subscribe": `{"uri":"mem://notes"}`, "resources/unsubscribe": `{"uri":"mem://notes"}`, "logging/setLevel": `{"level":"debug"}`,
+		"completion/complete":  `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"a","value":"b"}}`,
+		"initialize":           `{"protocolVersion":"2025-11-25","clientInfo":{"name":"siege","version":"1"},"capabilities":{}}`,
+		"subscriptions/listen": `{"notifications":{"toolsListChanged":true}}`, "tasks/get": `{"taskId":"a"}`,
+	}
+	for name, claims := range map[string]mcptest.Claims{"by an agent": {"sub": "mallory"}, "by another": {"sub": "mallory", "client_id": "other"}, "alone": {"sub": "mallory", "client_id": nil}} {
+		for _, era := range eras {
+			v := s.stranger(era, s.issuer.Token(t, claims))
+			for _, method := range allMethods {
+				if method == "ping" {
+					continue
+				}
+				of := params[method]
+				if of == "" {
+					of = "{}"
+				}
+				soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				got, err := v.try(soon, http.MethodPost, v.text(method, of), v.headers(method, of)...)
+				cancel()
+				if err != nil || got.result != nil || got.fault == nil || got.header.Get("Mcp-Session-Id") != "" {
+					t.Errorf("%s, %s, %s: %s, %v", name, era, method, got, err)
+				}
+			}
+		}
+	}
+	for _, g := range s.rec.Got() {
+		if g.Method != "initialize" && g.Method != "notifications/initialized" && g.Method != "tools/list" && g.Method != "server/discover" && len(g.Body) > 0 {
+			t.Errorf("the server got %s", g.Method)
+		}
+	}
+	for _, era := range eras {
+		if got := s.visitor(era, nil).call("look", `{}`); !got.ran() {
+			t.Errorf("%s: %s", era, got)
+		}
+	}
+}
+
+// Once a person is forbidden, a session that has begun helps no more: no request, and no stream.
+func TestForbiddenLater(t *testing.T) {
+	var mu sync.Mutex
+	lie := ""
+	s := newSiege(t, camp{before: func(pdp string) string {
+		return mcptest.NewLiar(t, pdp, func(int64) string {
+			mu.Lock()
+			defer mu.Unlock()
+			return lie
+		}).URL
+	}})
+	v := s.visitor("legacy", nil)
+	mu.Lock()
+	lie = "body: deny"
+	mu.Unlock()
+	for _, method := range []string{"tools/list", "tools/call", "prompts/list", "resources/read", "logging/setLevel"} {
+		if got := v.ask(method, `{"name":"look","uri":"mem://notes","level":"debug"}`); got.code() != -32001 {
+			t.Errorf("%s: %s", method, got)
+		}
+	}
+	got, err := v.try(t.Context(), http.MethodGet, "", v.headers("", "{}")...)
+	if err != nil || got.status != http.StatusForbidden || got.code() != -32001 {
+		t.Errorf("GET: %s, %v", got, err)
+	}
+	s.untouched(t)
+}
+
+// The same sub of two issuers is two people: nothing of the one is the other's.
+func TestOneSubOfTwoIssuers(t *testing.T) {
+	var whose sync.Map // by token
+	exchange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		of, known := whose.Load(r.PostFormValue("subject_token"))
+		if !known {
+			of = "nobody"
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"access_token":"exchanged-for-`+of.(string)+`","issued_token_type":"urn:ietf:params:oauth:token-type:access_token","token_type":"Bearer","expires_in":300}`)
+	}))
+	t.Cleanup(exchange.Close)
+	secret := filepath.Join(t.TempDir(), "secret")
+	orFail(t, os.WriteFile(secret, []byte("hunter2"), 0o600))
+	other := mcptest.NewIssuer(t, siegeResource, time.Now)
+	state := "the-state-of-the-server"
+	s := newSiege(t, camp{
+		policies: map[string]string{"a.cedar": `permit(principal, action, resource);
+			forbid(principal == other::"agent-release", action == Action::"tool.invoke", resource == tool::"rec:change");`},
+		answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
+			switch {
+			case c.Method == "resources/list":
+				more := ""
+				if c.Modern {
+					more = `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`
+				}
+				c.Result(`{"resources":[{"uri":"mem://notes","name":"notes"}],"nextCursor":"the-next-page"` + more + `}`)
+			case c.Method == "tools/call" && c.Modern && !strings.Contains(string(c.Params), state):
+				c.Result(`{"resultType":"input_required","requestState":"` + state + `"}`)
+			default:
+				return false
+			}
+			return true
+		}},
+		change: func(c *mcp.Config) {
+			u := c.Upstreams["rec"]
+			u.Auth.TokenExchange = &mcp.TokenExchange{TokenURL: exchange.URL + "/token", Audience: "rec", ClientID: "gateway", ClientSecretFile: secret}
+			c.Upstreams["rec"] = u
+			c.Identity.Issuers = append(c.Identity.Issuers, mcp.IssuerConfig{Issuer: other.URL, Algorithms: []string{"ES256"}, JWKSFile: other.KeysFile(t), SubjectType: "stranger", AgentType: "other"})
+			c.Limits.PerPrincipal = mcp.PrincipalRate{Concurrent: 128}
+			c.Limits.PerTool.Rate, c.Limits.PerTool.Burst = 1e-3, 40
+		},
+	})
+	one, two := s.issuer.Token(t, nil), other.Token(t, nil)
+	whose.Store(one, "one")
+	whose.Store(two, "two")
+	// Sessions.
+	alice := s.stranger("legacy", one)
+	alice.begin()
+	twin := s.stranger("legacy", two)
+	twin.session = alice.session
+	if got := twin.call("look", `{}`); got.status != http.StatusNotFound {
+		t.Errorf("a session: %s", got)
+	}
+	twin.session = ""
+	twin.begin()
+	// Lists.
+	if a, b := alice.ask("tools/list", `{}`), twin.ask("tools/list", `{}`); !strings.Contains(a.text, `"change"`) || strings.Contains(b.text, `"change"`) || !strings.Contains(b.text, `"look"`) {
+		t.Errorf("lists: %s and %s", a, b)
+	}
+	// Pages and held answers.
+	a, b := s.stranger("modern", one), s.stranger("modern", two)
+	page := member(a.ask("resources/list", `{}`), "nextCursor")
+	if got := b.ask("resources/list", `{"cursor":"`+page+`"}`); page == "" || got.code() != -32602 {
+		t.Errorf("a page %q: %s", page, got)
+	}
+	if got := a.ask("resources/list", `{"cursor":"`+page+`"}`); got.fault != nil {
+		t.Errorf("one's own page: %s", got)
+	}
+	asked := member(a.call("look", `{}`), "requestState")
+	if asked == "" || strings.Contains(asked, state) {
+		t.Fatalf("the state is %q", asked)
+	}
+	again := `{"name":"look","arguments":{},"requestState":"` + asked + `"}`
+	before := len(s.executed())
+	for name, attempt := range map[string]struct {
+		v      *visitor
+		params string
+	}{
+		"the twin's":      {b, again},
+		"another tool's":  {a, strings.Replace(again, "look", "change", 1)},
+		"other arguments": {a, strings.Replace(again, "{}", `{"a":1}`, 1)},
+		"changed":         {a, strings.Replace(again, asked, flipped(asked, len(asked)/2), 1)},
+		"cut":             {a, strings.Replace(again, asked, asked[:len(asked)-2], 1)},
+		"the server's":    {a, strings.Replace(again, asked, state, 1)},
+		"a page":          {a, strings.Replace(again, asked, page, 1)},
+	} {
+		if got := attempt.v.ask("tools/call", attempt.params); got.code() != -32602 {
+			t.Errorf("a state, %s: %s", name, got)
+		}
+	}
+	if n := len(s.executed()); n != before {
+		t.Errorf("%d were executed by states that are none", n-before)
+	}
+	if got := a.ask("tools/call", again); !got.ran() {
+		t.Errorf("one's own state: %s", got)
+	}
+	// Rates: what alice has used up, her twin has not.
+	until(t, "alice has called too often", func() bool { return a.call("change", `{}`).kind() == "rate_limited" })
+	if got := b.call("change", `{}`); got.kind() == "rate_limited" {
+		t.Errorf("rates: %s", got)
+	}
+	// What the server is shown for one, it is not shown for the other.
+	for name, v := range map[string]*visitor{"one": alice, "two": twin} {
+		if got := v.call("look", `{"of":"`+name+`"}`); !got.ran() {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	for _, g := range s.rec.Got() {
+		for _, name := range []string{"one", "two"} {
+			if strings.Contains(string(g.Params), `{"of":"`+name+`"}`) && g.Header.Get("Authorization") != "Bearer exchanged-for-"+name {
+				t.Errorf("a call for %s came with %q", name, g.Header.Get("Authorization"))
+			}
+		}
+	}
+	if where := s.rec.Saw("exchanged-for-nobody"); where != "" {
+		t.Errorf("something else than a token of a client was exchanged: %s", where)
+	}
+}
+
+// member is a text in a result.
+func member(a answer, name string) string {
+	_, rest, _ := strings.Cut(string(a.result), `"`+name+`":"`)
+	text, _, _ := strings.Cut(rest, `"`)
+	return text
+}

@@ -1,0 +1,215 @@
+package mcp_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+)
+
+// Of many calls under a PDP that lies in every way, exactly those were forwarded that have a permit on record.
+func TestLyingPDP(t *testing.T) {
+	calls := 10_000
+	if testing.Short() {
+		calls = 800
+	}
+	lies := mcptest.Lies()
+	waits := func(lie string) bool { return lie == "connection: hangs" || lie == "connection: drips" }
+	var told, waited atomic.Int64
+	s := newSiege(t, camp{
+		policies: map[string]string{"a.cedar": `permit(principal, action, resource) unless { action == Action::"tool.invoke" && context.arguments.n == 3 };`},
+		before: func(pdp string) string {
+			return mcptest.NewLiar(t, pdp, func(n int64) string {
+				if n%2 == 1 { // the first question of a session is answered honestly
+					return ""
+				}
+				lie := lies[int(told.Add(1))%len(lies)]
+				if waits(lie) && waited.Add(1) > 4 {
+					return ""
+				}
+				return lie
+			}).URL
+		},
+		change: func(c *mcp.Config) { c.PDP.Breaker.Failures, c.PDP.Timeout = 1000, 8*time.Second },
+	})
+	var ran sync.Map
+	var all sync.WaitGroup
+	const workers = 16
+	for w := range workers {
+		v := s.stranger(eras[w%2], s.issuer.Token(t, nil))
+		for v.era == "legacy" && v.session == "" {
+			v.session = v.ask("initialize", `{"protocolVersion":"2025-11-25","clientInfo":{"name":"siege","version":"1"},"capabilities":{}}`).header.Get("Mcp-Session-Id")
+		}
+		all.Go(func() {
+			for n := w; n < calls; n += workers {
+				marker := fmt.Sprintf("m%d", n)
+				got := v.call("look", fmt.Sprintf(`{"marker":"%s","n":%d}`, marker, n%5))
+				switch {
+				case got.ran():
+					ran.Store(marker, true)
+				case got.result != nil || !slices.Contains([]int{-32001, -32602, -32603}, got.code()):
+					t.Errorf("%s: %s", marker, got)
+				}
+			}
+		})
+	}
+	all.Wait()
+	var permitted []string
+	denied := 0
+	for _, line := range s.records() {
+		switch marker := markerOf(line.Request.Context.Arguments); {
+		case marker == "":
+		case line.Decision:
+			permitted = append(permitted, marker)
+		default:
+			denied++
+		}
+	}
+	slices.Sort(permitted)
+	forwarded := s.markers()
+	if !slices.Equal(permitted, forwarded) {
+		t.Errorf("%d have a permit on record, and %d were forwarded", len(permitted), len(forwarded))
+		for _, m := range forwarded {
+			if _, has := slices.BinarySearch(permitted, m); !has {
+				t.Errorf("%s was forwarded without a permit", m)
+			}
+		}
+	}
+	for _, m := range forwarded {
+		if _, was := ran.Load(m); !was {
+			t.Errorf("%s was forwarded, and its caller was told otherwise", m)
+		}
+	}
+	if len(forwarded) < calls/4 || denied < calls/20 || int(told.Load()) < calls/4 {
+		t.Errorf("of %d calls %d were forwarded, %d denied, under %d lies", calls, len(forwarded), denied, told.Load())
+	}
+}
+
+// Each lie by itself refuses a call, and makes each list an error: never an empty one, and never a shorter one.
+func TestEachLie(t *testing.T) {
+	var lie atomic.Pointer[string]
+	honest := ""
+	lie.Store(&honest)
+	s := newSiege(t, camp{
+		before: func(pdp string) string { return mcptest.NewLiar(t, pdp, func(int64) string { return *lie.Load() }).URL },
+		change: func(c *mcp.Config) { c.PDP.Breaker.Failures, c.PDP.Timeout = 1000, 500*time.Millisecond },
+	})
+	all := map[string]*visitor{"legacy": s.visitor("legacy", nil), "modern": s.visitor("modern", nil)}
+	methods := map[string]string{"tools/call": `{"name":"look","arguments":{}}`, "tools/list": `{}`, "prompts/list": `{}`, "resources/list": `{}`, "resources/templates/list": `{}`}
+	said := mcptest.Lies()
+	if testing.Short() {
+		said = slices.DeleteFunc(said, func(l string) bool { return strings.HasPrefix(l, "envelope: 4") || strings.HasPrefix(l, "envelope: 5") })
+	}
+	for n, l := range said {
+		// The list may be asked for, and then its items are what the lie is about.
+		for era, v := range all {
+			if n%2 == 0 && era == "legacy" || n%2 == 1 && era == "modern" {
+				continue
+			}
+			lie.Store(&l)
+			for method, params := range methods {
+				if method != "tools/call" && method != "tools/list" && n%7 != 0 {
+					continue
+				}
+				if got := v.ask(method, params); got.result != nil || got.fault == nil {
+					t.Errorf("%s, %s, %s: %s", l, era, method, got)
+				}
+			}
+		}
+	}
+	s.untouched(t)
+	lie.Store(&honest)
+	for era, v := range all {
+		until(t, "the PDP is back", func() bool { return v.call("look", `{}`).ran() })
+		if got := v.ask("tools/list", `{}`); !strings.Contains(got.text, "change") {
+			t.Errorf("%s: %s", era, got)
+		}
+	}
+}
+
+// A lie about the items of a list, after an honest answer about the list itself, makes an error of it, too.
+func TestLiesAboutItems(t *testing.T) {
+	lies := slices.DeleteFunc(mcptest.Lies(), func(l string) bool {
+		return l == "connection: hangs" || l == "connection: drips" || l == "body: deny" || l == "body: deny with obligations" ||
+			l == "body: error in context" // the PDP does not take the question about an item: that hides it, and no other
+	})
+	var next atomic.Pointer[string]
+	s := newSiege(t, camp{
+		before: func(pdp string) string {
+			var list atomic.Bool
+			return mcptest.NewLiar(t, pdp, func(int64) string {
+				l := next.Load()
+				if l == nil || list.CompareAndSwap(false, true) {
+					return ""
+				}
+				list.Store(false)
+				return *l
+			}).URL
+		},
+		change: func(c *mcp.Config) { c.PDP.Breaker.Failures = 1000 },
+	})
+	all := map[string]*visitor{"legacy": s.visitor("legacy", nil), "modern": s.visitor("modern", nil)}
+	for n, l := range lies {
+		if testing.Short() && n%10 != 0 {
+			continue
+		}
+		next.Store(&l)
+		era := eras[n%2]
+		if got := all[era].ask("tools/list", `{}`); got.result != nil || got.fault == nil {
+			t.Errorf("%s, %s: %s", l, era, got)
+		}
+	}
+}
+
+// The breaker refuses without asking, and asks again when it is time.
+func TestBreaker(t *testing.T) {
+	var away atomic.Bool
+	var liar *mcptest.Liar
+	const coolDown = 400 * time.Millisecond
+	s := newSiege(t, camp{
+		before: func(pdp string) string {
+			liar = mcptest.NewLiar(t, pdp, func(int64) string {
+				if away.Load() {
+					return "envelope: 503"
+				}
+				return ""
+			})
+			return liar.URL
+		},
+		change: func(c *mcp.Config) { c.PDP.Breaker.Failures, c.PDP.Breaker.CoolDown = 5, coolDown },
+	})
+	v := s.visitor("modern", nil)
+	away.Store(true)
+	for n := int64(0); n < 5; n++ {
+		before := liar.Asked()
+		if got := v.call("look", `{}`); got.code() != -32603 || !strings.Contains(got.text, `"retry_after"`) || liar.Asked() != before+1 {
+			t.Fatalf("question %d: %s, asked %d times", n, got, liar.Asked()-before)
+		}
+	}
+	opened, before, refused := time.Now(), liar.Asked(), 0
+	for time.Since(opened) < coolDown/2 {
+		if got := v.call("look", `{}`); got.code() != -32603 || got.status != http.StatusOK {
+			t.Errorf("%s", got)
+		}
+		refused++
+	}
+	if n := liar.Asked() - before; n != 0 && time.Since(opened) < coolDown || refused == 0 {
+		t.Errorf("the PDP was asked %d times for %d calls while the breaker was open", n, refused)
+	}
+	if err := s.gateway.Ready(); err == nil {
+		t.Error("it is ready, and its PDP is away")
+	}
+	s.untouched(t)
+	away.Store(false)
+	until(t, "it recovers", func() bool { return v.call("look", `{}`).ran() })
+	if err := s.gateway.Ready(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,177 @@
+package mcp_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest"
+)
+
+// watched is a gateway of one's own in front of an upstream, with what the test looks at it by.
+func watched(t *testing.T, upstream string, d mcp.Deps) (g *mcp.Gateway, at string) {
+	t.Helper()
+	decides := pdptest.Start(t, permitAll, open)
+	g, err := mcp.New(t.Context(), mcp.Config{
+		Listen: "127.0.0.1:0", Resource: "http://127.0.0.1:8181/mcp", PDP: mcp.PDPConfig{URL: decides.URL},
+		Identity:  mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-1"}},
+		Upstreams: map[string]mcp.UpstreamConfig{"up": {URL: upstream, AllowNetworks: []string{"127.0.0.0/8"}}},
+	}, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(g.Handler())
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g, s.URL + mcp.Endpoint
+}
+
+// carried keeps what traces the questions to the PDP were of.
+type carried struct {
+	mu     sync.Mutex
+	traces []string
+}
+
+func (c *carried) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	c.traces = append(c.traces, r.Header.Get("Traceparent"))
+	c.mu.Unlock()
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// TestOneTrace follows a client's trace to the PDP and to the server.
+func TestOneTrace(t *testing.T) {
+	upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool})
+	asked := new(carried)
+	_, at := watched(t, upstream.URL, mcp.Deps{Transport: asked})
+	const trace = "0af7651916cd43dd8448eb211c80319c"
+	if got := send(t, at, toolCall, "Traceparent", "00-"+trace+"-b7ad6b7169203331-01"); !strings.Contains(got, `"ran"`) {
+		t.Fatal(got)
+	}
+	calls := slices.DeleteFunc(upstream.Got(), func(g mcptest.Got) bool { return g.Method != "tools/call" })
+	if len(calls) != 1 || !strings.Contains(string(calls[0].Params), `"traceparent":"00-`+trace+"-") {
+		t.Errorf("the server was told of no trace: %s", calls[0].Params)
+	}
+	if len(asked.traces) == 0 || slices.ContainsFunc(asked.traces, func(s string) bool { return !strings.HasPrefix(s, "00-"+trace+"-") }) {
+		t.Errorf("the PDP was told of %q", asked.traces)
+	}
+}
+
+const toolCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run","arguments":{},"_meta":{` +
+	`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
+
+// send sends a call of the modern era, with further headers.
+func send(t *testing.T, at, body string, headers ...string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, all := 0, append(headers, "Content-Type", "application/json", "Accept", "application/json, text/event-stream",
+		"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "run"); i < len(all); i += 2 {
+		r.Header.Set(all[i], all[i+1])
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return readAll(t, answer.Body)
+}
+
+// TestMetrics counts what became of requests, by words of the gateway's own.
+func TestMetrics(t *testing.T) {
+	upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool})
+	reader := sdkmetric.NewManualReader()
+	_, at := watched(t, upstream.URL, mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+	send(t, at, toolCall)
+	send(t, at, strings.ReplaceAll(toolCall, "tools/call", "evil/method"), "Mcp-Method", "evil/method")
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]int64{}
+	names := map[string]bool{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			names[m.Name] = true
+			if sum, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == "policy_service.mcp.calls" {
+				for _, p := range sum.DataPoints {
+					method, _ := p.Attributes.Value("method")
+					outcome, _ := p.Attributes.Value("outcome")
+					calls[method.AsString()+" "+outcome.AsString()] = p.Value
+				}
+			}
+		}
+	}
+	if calls["tools/call answered"] != 1 || len(calls) != 1 && calls["other invalid"] != 1 {
+		t.Errorf("counted %v", calls)
+	}
+	for _, name := range []string{"policy_service.mcp.available", "policy_service.mcp.pdp.duration", "policy_service.mcp.upstream.duration"} {
+		if !names[name] {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}
+
+// TestDrain ends what only listens, at once, and takes requests all the same.
+func TestDrain(t *testing.T) {
+	upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool, Handle: func(c *mcptest.Call) bool {
+		if c.Method != "subscriptions/listen" {
+			return false
+		}
+		c.Message(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
+		<-c.Context.Done()
+		return true
+	}})
+	g, at := watched(t, upstream.URL, mcp.Deps{})
+	body := strings.Replace(strings.Replace(toolCall, "tools/call", "subscriptions/listen", 1), `"name":"run","arguments":{}`, `"notifications":{"toolsListChanged":true}`, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, at, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen",
+	} {
+		r.Header.Set(name, value)
+	}
+	stream, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Drain()
+	if got := readAll(t, stream.Body); ctx.Err() != nil || !strings.Contains(got, `"result"`) {
+		t.Errorf("the stream ended with %q, %v", got, ctx.Err())
+	}
+	if got := send(t, at, toolCall); !strings.Contains(got, `"ran"`) {
+		t.Error(got)
+	}
+}
+
+// readAll reads an answer to its end.
+func readAll(t *testing.T, body io.ReadCloser) string {
+	t.Helper()
+	defer func() { _ = body.Close() }()
+	b, err := io.ReadAll(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
