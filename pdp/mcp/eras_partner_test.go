@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 what the modern era has left behind is held to, too
+
 package mcp_test
 
 import (
