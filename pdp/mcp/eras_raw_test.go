@@ -90,10 +90,10 @@ func (b *bare) open(t *testing.T, verb, method, id, params string) *http.Respons
 
 func (b *bare) send(t *testing.T, method, params string) (got reply) {
 	t.Helper()
-	return answer(t, b.open(t, http.MethodPost, method, "7", params))
+	return replyOf(t, b.open(t, http.MethodPost, method, "7", params))
 }
 
-func answer(t *testing.T, w *http.Response) (got reply) {
+func replyOf(t *testing.T, w *http.Response) (got reply) {
 	t.Helper()
 	defer func() { _ = w.Body.Close() }()
 	body, err := io.ReadAll(w.Body)
@@ -365,7 +365,7 @@ func TestErasSessions(t *testing.T) {
 		done <- err
 	}()
 	next(t, begun)
-	if got := answer(t, b.open(t, http.MethodPost, "tools/call", "9", call)); got.status != http.StatusBadRequest {
+	if got := replyOf(t, b.open(t, http.MethodPost, "tools/call", "9", call)); got.status != http.StatusBadRequest {
 		t.Errorf("two with one id: %d %s", got.status, got.body)
 	}
 
@@ -382,7 +382,7 @@ func TestErasSessions(t *testing.T) {
 	if got := after.send(t, "tools/call", call); got.Result == nil {
 		t.Errorf("after a restart: %d %s", got.status, got.body)
 	}
-	if got := answer(t, b.open(t, http.MethodDelete, "", "", "{}")); got.status != http.StatusNoContent {
+	if got := replyOf(t, b.open(t, http.MethodDelete, "", "", "{}")); got.status != http.StatusNoContent {
 		t.Errorf("delete: %d %s", got.status, got.body)
 	}
 	next(t, gone) // with its session the call that waits is over

@@ -44,7 +44,11 @@ type Deps struct {
 }
 
 // Gateway stands in front of an MCP server, and has a PDP decide what reaches it.
-type Gateway struct{ gate *gate.Gateway }
+type Gateway struct {
+	gate *gate.Gateway
+	// network carries questions to the PDP, nil if something else does.
+	network *http.Transport
+}
 
 // Endpoint is the path of the MCP endpoint.
 const Endpoint = gate.Endpoint
@@ -65,7 +69,13 @@ func (g *Gateway) Ready() error { return g.gate.Ready() }
 func (g *Gateway) Drain() { g.gate.Drain() }
 
 // Close ends all sessions, and waits for what they hold.
-func (g *Gateway) Close() error { return g.gate.Close() }
+func (g *Gateway) Close() error {
+	err := g.gate.Close()
+	if g.network != nil {
+		g.network.CloseIdleConnections()
+	}
+	return err
+}
 
 // New makes a gateway. It asks nobody yet: a PDP, an issuer or a server that is away now may come back.
 func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
@@ -74,6 +84,11 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 		return nil, err
 	}
 	d = d.withDefaults()
+	var network *http.Transport
+	if d.Transport == nil && c.PDP.Embedded == nil {
+		network = http.DefaultTransport.(*http.Transport).Clone()
+		d.Transport = network
+	}
 	o := gate.Options{
 		Settings: gate.Settings{
 			MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), ListCache: c.List.Cache, ListTTL: c.List.TTL, Meta: c.Meta,
@@ -99,7 +114,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if o.Server, err = newServer(c, d, o.Meters); err != nil {
 		return nil, err
 	}
-	return &Gateway{gate.New(o)}, nil
+	return &Gateway{gate.New(o), network}, nil
 }
 
 func (d Deps) withDefaults() Deps {
@@ -199,14 +214,11 @@ func newAsker(c Config, d Deps) (*ask.Asker, error) {
 
 // newClient is a client of the PDP for a tenant.
 func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error) {
-	address, transport := c.URL, d.Transport
-	if transport == nil {
-		transport = http.DefaultTransport.(*http.Transport).Clone()
-	}
+	address := c.URL
 	options := []authzenclient.Option{
 		authzenclient.WithTenant(tenant), authzenclient.WithTimeout(c.Timeout), authzenclient.WithRetries(0),
 		authzenclient.WithBreaker(int(c.Breaker.Failures), c.Breaker.CoolDown),
-		authzenclient.WithHTTPClient(&http.Client{Transport: gate.Tracing{Next: transport}}),
+		authzenclient.WithHTTPClient(&http.Client{Transport: gate.Tracing{Next: d.Transport}}),
 	}
 	switch {
 	case c.Embedded != nil:
