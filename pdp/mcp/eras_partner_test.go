@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -46,7 +47,11 @@ func (p *partner) start(t *testing.T, stdio bool) (url string, command []string)
 		})
 	}
 	s := p.server()
-	h := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: !p.legacy})
+	o := &sdk.StreamableHTTPOptions{Stateless: !p.legacy}
+	if p.legacy {
+		o.EventStore = sdk.NewMemoryEventStore(nil)
+	}
+	h := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, o)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -160,6 +165,12 @@ func (p *partner) tools(s *sdk.Server) map[string]sdk.ToolHandler {
 			}
 			p.gone <- string(r.Params.Arguments)
 			return text("left"), ctx.Err()
+		},
+		"break": func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			if r.Extra != nil && r.Extra.CloseSSEStream != nil {
+				r.Extra.CloseSSEStream(sdk.CloseSSEStreamArgs{RetryAfter: time.Millisecond})
+			}
+			return text("whole"), nil
 		},
 		"ask": ask, "twice": twice,
 	}

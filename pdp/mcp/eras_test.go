@@ -244,8 +244,11 @@ func toolsOf(t *testing.T, b between) {
 	for _, tool := range list.Tools {
 		names = append(names, tool.Name)
 	}
-	if want := []string{"ask", "change", "count", "echo", "fail", "talk", "twice", "wait"}; !slices.Equal(names, want) || list.NextCursor != "" {
+	if want := []string{"ask", "break", "change", "count", "echo", "fail", "talk", "twice", "wait"}; !slices.Equal(names, want) || list.NextCursor != "" {
 		t.Errorf("%q %q", names, list.NextCursor)
+	}
+	if got := b.call(t, "break", nil); got != "whole" { // a server of the legacy era has its clients come back for it
+		t.Errorf("an answer that breaks off comes as %q", got)
 	}
 	result, err := b.CallTool(t.Context(), &sdk.CallToolParams{Name: "echo", Arguments: map[string]any{"a": "é\u2028"}})
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strconv"
+	"time"
 )
 
 // Events reads messages out of a stream of server-sent events.
@@ -16,7 +18,12 @@ type Events struct {
 	// begun reports that the first line has been read, and afterCR that the last line ended with a CR: an LF that comes
 	// next is of the same end. Nobody waits for it.
 	begun, afterCR bool
-	failed         error
+	// cut reports that the head lacks a part of its line.
+	cut    bool
+	failed error
+	// id and retry are those of the last event that has ended, and coming is the id of the one that has not.
+	id, coming []byte
+	retry      time.Duration
 }
 
 // ErrTooLarge is of an event, or a line, that is larger than its reader takes.
@@ -24,6 +31,27 @@ var ErrTooLarge = errors.New("an event is larger than is taken")
 
 // NewEvents reads from r. An event with more than most bytes of data is an error.
 func NewEvents(r io.Reader, most int) *Events { return &Events{in: bufio.NewReader(r), most: most} }
+
+// mostWord is how long an id, or a time, may be that a stream gives for its resumption. A longer one is none.
+const mostWord = 1024
+
+// Resume is the id of the last event, "" if the stream gives none, and after how long the stream may be opened again behind
+// that event, 0 if the server does not say.
+func (e *Events) Resume() (id string, after time.Duration) { return string(e.id), e.retry }
+
+// word takes what is said of the resumption of the stream.
+func (e *Events) word(field, value []byte) {
+	switch string(field) {
+	case "id":
+		if !e.cut && !bytes.ContainsRune(value, 0) {
+			e.coming = append(e.coming[:0], value...)
+		}
+	case "retry":
+		if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil && !e.cut {
+			e.retry = time.Duration(ms) * time.Millisecond
+		}
+	}
+}
 
 const byteOrderMark = "\uFEFF"
 
@@ -38,6 +66,7 @@ func (e *Events) Next() ([]byte, error) {
 			return nil, err
 		}
 		if len(line) == 0 {
+			e.id = append(e.id[:0], e.coming...)
 			if len(data) > 0 {
 				return data, nil
 			}
@@ -45,10 +74,11 @@ func (e *Events) Next() ([]byte, error) {
 			continue
 		}
 		field, value, _ := bytes.Cut(line, []byte(":"))
-		if string(field) != "data" { // a comment, or what resumes streams, which nobody does here
+		value = bytes.TrimPrefix(value, []byte(" "))
+		if string(field) != "data" {
+			e.word(field, value)
 			continue
 		}
-		value = bytes.TrimPrefix(value, []byte(" "))
 		if has {
 			data = append(data, '\n')
 		}
@@ -59,13 +89,13 @@ func (e *Events) Next() ([]byte, error) {
 	}
 }
 
-// line is the next line without its end, which is LF, CR LF or CR. Of a line that is no data only the head comes. It is
-// good until the next call.
+// line is the next line without its end, which is LF, CR LF or CR. Of a line that is no data only the head comes, or a word.
+// It is good until the next call.
 func (e *Events) line() ([]byte, error) {
 	if e.failed != nil {
 		return nil, e.failed
 	}
-	e.head = e.head[:0]
+	e.head, e.cut = e.head[:0], false
 	for {
 		piece, ends, err := e.piece()
 		if err != nil {
@@ -100,6 +130,11 @@ func (e *Events) keep(piece []byte) bool {
 	head := e.head
 	if !e.begun {
 		head = bytes.TrimPrefix(head, []byte(byteOrderMark))
+	}
+	if bytes.HasPrefix(head, []byte("id:")) || bytes.HasPrefix(head, []byte("retry:")) {
+		room := min(len(piece), max(0, mostWord-len(e.head)))
+		e.head, e.cut = append(e.head, piece[:room]...), e.cut || room < len(piece)
+		return true
 	}
 	if len(piece) == 0 || !bytes.HasPrefix(head, []byte("data:")) {
 		return true

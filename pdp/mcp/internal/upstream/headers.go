@@ -27,6 +27,9 @@ func (s *httpSession) header(h http.Header, accept string, r Request) {
 	if s.id != "" {
 		h[sessionHeader] = []string{s.id}
 	}
+	if r.after != "" {
+		h["Last-Event-Id"] = []string{r.after}
+	}
 	if s.era == era.Modern && r.Method != "" {
 		mirror(h, r)
 	}

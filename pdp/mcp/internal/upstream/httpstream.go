@@ -30,6 +30,8 @@ type httpStream struct {
 	release  []func() bool
 	patience *time.Timer
 
+	mu       sync.Mutex // guards body once others have the stream
+	resumed  int
 	named    bool // the response has the id of the request
 	answered atomic.Bool
 	closed   sync.Once
@@ -78,6 +80,9 @@ func (t *httpStream) Next() (rpc.Message, error) {
 	}
 	for {
 		text, err := t.read()
+		if err == io.EOF && t.resume() {
+			continue
+		}
 		if err == io.EOF && t.id.IsZero() {
 			return rpc.Message{}, io.EOF
 		}
@@ -178,6 +183,8 @@ func (t *httpStream) abandon(unknown bool) {
 
 func (t *httpStream) end(cause error) {
 	t.stop(cause)
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.body != nil {
 		_ = t.body.Close()
 	}

@@ -64,8 +64,8 @@ type command struct {
 //   - the request that it answers, by id; what answers none, or a second time, is dropped;
 //   - the request that has the progress token, or the subscription, which the message names; else it is dropped;
 //   - [Session.Listen], if it says that a list or a resource changed;
-//   - the one request that waits, if it is anything else and one alone waits (subscriptions/listen does not count), and
-//     else to Listen. If nobody listens, a notification is dropped, and a request gets the answer that there is no such
+//   - the one request that waits, if it is anything else and one alone waits (subscriptions/listen does not count, and for
+//     what the server asks nothing but calls of tools, prompts and resources does, if one of them waits), and else to Listen. If nobody listens, a notification is dropped, and a request gets the answer that there is no such
 //     method; but what comes soon after the greeting waits for a while. A ping is answered here. In the modern era requests of the server are dropped.
 //
 // [Request.Headers] and the tokens of clients have no place on a pipe, and are not sent.

@@ -65,7 +65,7 @@ func (s *childSession) unreadable(line []byte, fault *rpc.Fault) {
 	s.mu.Lock()
 	c := s.calls[fault.ID]
 	if c == nil && fault.ID.IsZero() && bytes.Contains(line, []byte(`"jsonrpc"`)) {
-		c = s.onlyCall()
+		c = s.onlyCall(anyCall)
 	}
 	if c != nil {
 		why := &Error{Detail: "the server's answer is not one message without ambiguities"}

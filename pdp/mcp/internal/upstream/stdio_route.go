@@ -28,7 +28,10 @@ func (s *childSession) route(m rpc.Message) (dropped string) {
 }
 
 func (s *childSession) routeRequest(m rpc.Message) (dropped string) {
-	to := s.onlyCall()
+	to := s.onlyCall(func(c *childStream) bool { return c.asks })
+	if to == nil {
+		to = s.onlyCall(anyCall)
+	}
 	if to == nil && len(s.listeners) > 0 {
 		to = s.listeners[0]
 	}
@@ -79,7 +82,7 @@ func (s *childSession) routeNotification(m rpc.Message) (dropped string) {
 		only(s.takenBack(params.Get("requestId")))
 	case strings.HasSuffix(m.Method, "/list_changed"), m.Method == "notifications/resources/updated":
 	default:
-		if c := s.onlyCall(); c != nil {
+		if c := s.onlyCall(anyCall); c != nil {
 			only(c)
 		}
 	}
@@ -105,11 +108,16 @@ func (s *childSession) takenBack(id jsontext.Value) *childStream {
 	return nil
 }
 
-// onlyCall is the one call that waits, nil if there are none or several. The session is locked.
-func (s *childSession) onlyCall() (only *childStream) {
+// asking are the methods in whose course servers ask something.
+var asking = []string{"tools/call", "prompts/get", "resources/read"}
+
+func anyCall(*childStream) bool { return true }
+
+// onlyCall is the one call of a kind that waits, nil if there are none or several. The session is locked.
+func (s *childSession) onlyCall(of func(*childStream) bool) (only *childStream) {
 	for _, c := range s.calls {
 		switch {
-		case c.subscription:
+		case c.subscription || !of(c):
 		case only != nil:
 			return nil
 		default:

@@ -18,6 +18,7 @@ type childStream struct {
 	// token is that of its progress, and subscription says that it lasts: it is one of subscriptions/listen.
 	token        string
 	subscription bool
+	asks         bool // the server may ask something meanwhile
 	unwatch      func() bool
 	wake         chan struct{}
 	ended        chan struct{} // closed if nothing more is put into the queue

@@ -75,6 +75,8 @@ type Request struct {
 	// Token is the client's access token as it is now; see [Client.Token].
 	Token   string
 	Expires time.Time
+
+	after string // the event that a stream goes on behind
 }
 
 // Stream is what comes for one request: notifications, in the legacy era requests of the server, and at last the response.
