@@ -224,7 +224,7 @@ func TestOneIDTwice(t *testing.T) {
 		return false
 	}}})
 	v := s.visitor("legacy", nil)
-	answers := make(chan answer, 2)
+	answers := make(chan echo, 2)
 	for _, id := range []string{"1", `"1"`} {
 		go func() {
 			answers <- v.send(strings.Replace(v.fill(plainCall), "7", id, 1), v.headers("tools/call", "{}")...)

@@ -70,7 +70,7 @@ func TestHiddenDeniedAndNonexistent(t *testing.T) {
 }
 
 // alike is an answer without the id of the request.
-func alike(a answer) string {
+func alike(a echo) string {
 	_, rest, _ := strings.Cut(a.text, `"error":`)
 	return rest
 }

@@ -168,7 +168,7 @@ func TestTokensThatAreNone(t *testing.T) {
 }
 
 // elsewhere are the places of a token that are none: the query, a cookie, other headers, and the header twice.
-func elsewhere(v *visitor, authorization string) (all []func(body string, headers []string) answer) {
+func elsewhere(v *visitor, authorization string) (all []func(body string, headers []string) echo) {
 	token := strings.TrimPrefix(authorization, "Bearer ")
 	without := func(headers []string, more ...string) []string {
 		return append(append(append([]string(nil), headers...), "Authorization", ""), more...)
@@ -180,7 +180,7 @@ func elsewhere(v *visitor, authorization string) (all []func(body string, header
 		{"X-Forwarded-User", "alice"},
 		{"+Authorization", authorization, "+Authorization", authorization},
 	} {
-		all = append(all, func(body string, headers []string) answer {
+		all = append(all, func(body string, headers []string) echo {
 			got, err := v.try(v.s.t.Context(), http.MethodPost, body, without(headers, more...)...)
 			if err != nil {
 				v.s.t.Error(err)
@@ -188,7 +188,7 @@ func elsewhere(v *visitor, authorization string) (all []func(body string, header
 			return got
 		})
 	}
-	return append(all, func(body string, headers []string) answer {
+	return append(all, func(body string, headers []string) echo {
 		there := *v.s
 		there.url += "?access_token=" + url.QueryEscape(token) + "&Authorization=" + url.QueryEscape(authorization)
 		by := &visitor{s: &there, era: v.era, client: v.client, heard: v.heard}

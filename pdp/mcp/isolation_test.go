@@ -124,7 +124,9 @@ func TestOneSubOfTwoIssuers(t *testing.T) {
 		}},
 		change: func(c *mcp.Config) {
 			u := c.Upstreams["rec"]
-			u.Auth.TokenExchange = &mcp.TokenExchange{TokenURL: exchange.URL + "/token", Audience: "rec", ClientID: "gateway", ClientSecretFile: secret}
+			u.Auth.TokenExchange = &mcp.TokenExchange{TokenEndpoint: mcp.TokenEndpoint{
+				TokenURL: exchange.URL + "/token", AllowNetworks: []string{"127.0.0.0/8"}, Audience: "rec", ClientID: "gateway", ClientSecretFile: secret,
+			}}
 			c.Upstreams["rec"] = u
 			c.Identity.Issuers = append(c.Identity.Issuers, mcp.IssuerConfig{Issuer: other.URL, Algorithms: []string{"ES256"}, JWKSFile: other.KeysFile(t), SubjectType: "stranger", AgentType: "other"})
 			c.Limits.PerPrincipal = mcp.PrincipalRate{Concurrent: 128}
@@ -209,7 +211,7 @@ func TestOneSubOfTwoIssuers(t *testing.T) {
 }
 
 // member is a text in a result.
-func member(a answer, name string) string {
+func member(a echo, name string) string {
 	_, rest, _ := strings.Cut(string(a.result), `"`+name+`":"`)
 	text, _, _ := strings.Cut(rest, `"`)
 	return text

@@ -193,13 +193,13 @@ func (v *visitor) params(params string) string {
 }
 
 // ask sends a request as a client does.
-func (v *visitor) ask(method, params string, headers ...string) answer {
+func (v *visitor) ask(method, params string, headers ...string) echo {
 	v.s.t.Helper()
 	return v.send(v.text(method, params), append(v.headers(method, params), headers...)...)
 }
 
 // call calls a tool.
-func (v *visitor) call(tool, arguments string, headers ...string) answer {
+func (v *visitor) call(tool, arguments string, headers ...string) echo {
 	v.s.t.Helper()
 	return v.ask("tools/call", `{"name":"`+tool+`","arguments":`+arguments+`}`, headers...)
 }
@@ -234,17 +234,17 @@ func mirrored(s string) string {
 }
 
 // send sends a body. Of headers, which are name, value, …, the last of a name counts; "" takes it away.
-func (v *visitor) send(body string, headers ...string) answer {
+func (v *visitor) send(body string, headers ...string) echo {
 	v.s.t.Helper()
 	got, err := v.try(v.s.t.Context(), http.MethodPost, body, headers...)
 	orFail(v.s.t, err)
 	return got
 }
 
-func (v *visitor) try(ctx context.Context, verb, body string, headers ...string) (answer, error) {
+func (v *visitor) try(ctx context.Context, verb, body string, headers ...string) (echo, error) {
 	r, err := http.NewRequestWithContext(ctx, verb, v.s.url, strings.NewReader(body))
 	if err != nil {
-		return answer{}, err
+		return echo{}, err
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
 		switch name, value := headers[i], headers[i+1]; {
@@ -260,7 +260,7 @@ func (v *visitor) try(ctx context.Context, verb, body string, headers ...string)
 	}
 	response, err := v.client.Do(r)
 	if err != nil {
-		return answer{}, err
+		return echo{}, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
@@ -269,8 +269,8 @@ func (v *visitor) try(ctx context.Context, verb, body string, headers ...string)
 	return readAnswer(response, text), err
 }
 
-// answer is what came of a request.
-type answer struct {
+// echo is what came of a request.
+type echo struct {
 	status int
 	header http.Header
 	text   string
@@ -289,10 +289,10 @@ type fault struct {
 	Data    jsontext.Value `json:"data"`
 }
 
-func (a answer) String() string { return fmt.Sprintf("%d %.600s", a.status, a.text) }
+func (a echo) String() string { return fmt.Sprintf("%d %.600s", a.status, a.text) }
 
 // code is that of the error, 0 if there is none.
-func (a answer) code() int {
+func (a echo) code() int {
 	if a.fault == nil {
 		return 0
 	}
@@ -300,7 +300,7 @@ func (a answer) code() int {
 }
 
 // blocked is data.type of the error.
-func (a answer) kind() string {
+func (a echo) kind() string {
 	var d struct {
 		Type string `json:"type"`
 	}
@@ -310,10 +310,10 @@ func (a answer) kind() string {
 	return d.Type
 }
 
-func (a answer) ran() bool { return a.status == http.StatusOK && a.fault == nil && a.result != nil }
+func (a echo) ran() bool { return a.status == http.StatusOK && a.fault == nil && a.result != nil }
 
-func readAnswer(r *http.Response, text []byte) answer {
-	a := answer{status: r.StatusCode, header: r.Header, text: string(text)}
+func readAnswer(r *http.Response, text []byte) echo {
+	a := echo{status: r.StatusCode, header: r.Header, text: string(text)}
 	messages := []jsontext.Value{text}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream") {
 		messages = nil

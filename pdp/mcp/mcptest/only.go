@@ -58,7 +58,7 @@ func only(t testing.TB, target string, refuses func(revision string) (answer str
 
 // Proxy hands everything on as it is, at once, and sends the Host that the client sent.
 func Proxy(to *url.URL) http.Handler {
-	proxy := &httputil.ReverseProxy{FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
+	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host
 	}, ErrorLog: log.New(io.Discard, "", 0)} // clients that go are no news
