@@ -18,15 +18,20 @@ import (
 	"policy-service/pdp/server/config"
 )
 
-// letter is the configuration in which the gateway does what the COAZ profile says, and no more. README.md explains it.
-const letter = `resource: RESOURCE
-pdp: {url: "PDP", breaker: {cool_down: 1s}}
-identity: {issuers: [{issuer: "ISSUER", algorithms: [ES256, RS256]}]}
-ask: coaz
-declared: instead
-strict: true
-upstreams: {suite: {url: "UPSTREAM", eras: [ERA], allow_networks: [127.0.0.0/8]}}
-`
+// letter is the configuration in which the gateway does what the COAZ profile says, and no more, as README.md shows it.
+func letter(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(page), "```yaml\nlisten: 127.0.0.1:8391\n")
+	text, _, _ = strings.Cut(text, "```")
+	if !found {
+		t.Fatal("README.md does not show it")
+	}
+	return text
+}
 
 // The gateway passes the conformance plans of COAZ, in both eras. What a server of the other era has no method for is
 // never executed there, so a client of the legacy era is judged before a server of its own.
@@ -75,7 +80,8 @@ func startLetter(t *testing.T, w pep.Wiring, era string) string {
 		t.Fatal(err)
 	}
 	url := "http://" + l.Addr().String() + mcp.Endpoint
-	text := strings.NewReplacer("RESOURCE", url, "PDP", w.PDP, "ISSUER", w.Issuer, "UPSTREAM", w.Upstream, "ERA", era).Replace(letter)
+	text := strings.NewReplacer("http://127.0.0.1:8391/mcp", url, "http://127.0.0.1:8392", w.PDP, "http://127.0.0.1:8394", w.Issuer,
+		"http://127.0.0.1:8393/mcp", w.Upstream, "[legacy]", "["+era+"]").Replace(letter(t))
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -84,12 +84,12 @@ func question(t testing.TB, text string) map[string]any {
 	return q
 }
 
-// pass starts a gateway before an upstream that has one tool. Tokens are for audience.
-func pass(t testing.TB, bundle map[string]string, tool, audience string, change func(*mcp.Config)) *passed {
+// pass starts a gateway before an upstream of an era, which has one tool. Tokens are for audience.
+func pass(t testing.TB, era string, bundle map[string]string, tool, audience string, change func(*mcp.Config)) *passed {
 	t.Helper()
 	p := &passed{t: t, issuer: mcptest.NewIssuer(t, audience, time.Now), data: t.TempDir()}
 	p.pdp = pdptest.Start(t, pdptest.Bundle(bundle), open, func(c *pdpserver.Config) { c.Data = p.data })
-	p.upstream = mcptest.NewRecorder(t, mcptest.Answers{Tools: "[" + tool + "]", Handle: mcptest.Listens})
+	p.upstream = mcptest.NewRecorder(t, mcptest.Answers{Eras: []string{era}, Tools: "[" + tool + "]"})
 	c := mcp.Config{
 		Listen: "127.0.0.1:0", Resource: "https://mcp.example.com", PDP: mcp.PDPConfig{URL: p.pdp.URL},
 		Identity:  mcp.IdentityConfig{Issuers: []mcp.IssuerConfig{{Issuer: p.issuer.URL, Audience: audience, Algorithms: []string{"ES256"}}}},
@@ -113,8 +113,11 @@ func pass(t testing.TB, bundle map[string]string, tool, audience string, change 
 
 // said is what a client reads: a response, and the session that it is in.
 type said struct {
-	Result  json.RawMessage
-	Error   *struct{ Code int }
+	Result json.RawMessage
+	Error  *struct {
+		Code    int
+		Message string
+	}
 	session string
 }
 
@@ -249,7 +252,7 @@ func figure(t *testing.T, era string, parts map[string]string, method, params st
 		audience = "https://mcp.example.com"
 	}
 	everything := map[string]string{"a.cedar": `permit(principal, action, resource);`, "bundle.yaml": "allow_trivial: true\n"}
-	p := pass(t, everything, tool, audience, func(c *mcp.Config) {
+	p := pass(t, era, everything, tool, audience, func(c *mcp.Config) {
 		c.Ask, c.Strict, c.Declared = mcp.AskCOAZ, true, mcp.DeclaredInstead
 	})
 	bearer := p.issuer.Token(t, claims(token))
@@ -258,7 +261,7 @@ func figure(t *testing.T, era string, parts map[string]string, method, params st
 		session = p.begin(era, bearer)
 	}
 	if got := p.ask(era, session, bearer, method, params); got.Error != nil || got.Result == nil {
-		t.Fatalf("the answer is %+v", got)
+		t.Fatalf("the answer is %s, %+v", got.Result, got.Error)
 	}
 	asked := p.taken()
 	if len(asked) != 1 {
@@ -276,7 +279,7 @@ func figure(t *testing.T, era string, parts map[string]string, method, params st
 // A printed request for a tool's invocation stands in the decision log, member for member, when the tool was called.
 func TestPrintedRequest(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
-		p := pass(t, map[string]string{"a.cedar": `permit(principal, action, resource);`, "bundle.yaml": "allow_trivial: true\n"},
+		p := pass(t, era, map[string]string{"a.cedar": `permit(principal, action, resource);`, "bundle.yaml": "allow_trivial: true\n"},
 			`{"name":"create_ticket","inputSchema":{"type":"object"}}`, "https://mcp.example.com", func(c *mcp.Config) {
 				c.Upstreams["jira-server-1"] = c.Upstreams["up"]
 				delete(c.Upstreams, "up")
@@ -359,7 +362,7 @@ func TestOlderDialect(t *testing.T) {
 	}
 	const audience = "http://agentprovider.com/agent-app-id"
 	for _, era := range []string{"legacy", "modern"} {
-		p := pass(t, map[string]string{"a.cedar": `permit(principal == user::"alice@example.com", action == Action::"get_customer", resource == customer::"cust-12345") when { context.case == "case-67890" && context.agent == "` + audience + `" };
+		p := pass(t, era, map[string]string{"a.cedar": `permit(principal == user::"alice@example.com", action == Action::"get_customer", resource == customer::"cust-12345") when { context.case == "case-67890" && context.agent == "` + audience + `" };
 			permit(principal, action, resource == tool::"up:get_customer");
 			permit(principal, action == Action::"initialize", resource);`}, string(archive.Files[0].Data), audience, func(*mcp.Config) {})
 		bearer := p.issuer.Token(t, claims(map[string]any{"sub": "alice@example.com", "aud": audience}))
