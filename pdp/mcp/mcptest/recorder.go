@@ -126,6 +126,11 @@ func (r *Recorder) answer(c *Call) {
 		c.Result(result)
 		return
 	}
+	if c.Modern && c.Method == "subscriptions/listen" { // it has nothing to say
+		c.Message(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(c.ID) + `},"notifications":{}}}`)
+		<-c.Context.Done()
+		return
+	}
 	result := r.result(c)
 	if result == "" {
 		c.fail(http.StatusNotFound, `{"code":-32601,"message":"there is no such method"}`)
