@@ -89,7 +89,7 @@ func pass(t testing.TB, bundle map[string]string, tool, audience string, change 
 	t.Helper()
 	p := &passed{t: t, issuer: mcptest.NewIssuer(t, audience, time.Now), data: t.TempDir()}
 	p.pdp = pdptest.Start(t, pdptest.Bundle(bundle), open, func(c *pdpserver.Config) { c.Data = p.data })
-	p.upstream = mcptest.NewRecorder(t, mcptest.Answers{Tools: "[" + tool + "]"})
+	p.upstream = mcptest.NewRecorder(t, mcptest.Answers{Tools: "[" + tool + "]", Handle: mcptest.Listens})
 	c := mcp.Config{
 		Listen: "127.0.0.1:0", Resource: "https://mcp.example.com", PDP: mcp.PDPConfig{URL: p.pdp.URL},
 		Identity:  mcp.IdentityConfig{Issuers: []mcp.IssuerConfig{{Issuer: p.issuer.URL, Audience: audience, Algorithms: []string{"ES256"}}}},

@@ -131,14 +131,7 @@ func TestMetrics(t *testing.T) {
 
 // TestDrain ends what only listens, at once, and takes requests all the same.
 func TestDrain(t *testing.T) {
-	upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool, Handle: func(c *mcptest.Call) bool {
-		if c.Method != "subscriptions/listen" {
-			return false
-		}
-		c.Message(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
-		<-c.Context.Done()
-		return true
-	}})
+	upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool, Handle: mcptest.Listens})
 	g, at := watched(t, upstream.URL, mcp.Deps{})
 	body := strings.Replace(strings.Replace(toolCall, "tools/call", "subscriptions/listen", 1), `"name":"run","arguments":{}`, `"notifications":{"toolsListChanged":true}`, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

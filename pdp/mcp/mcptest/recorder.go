@@ -126,9 +126,8 @@ func (r *Recorder) answer(c *Call) {
 		c.Result(result)
 		return
 	}
-	if c.Modern && c.Method == "subscriptions/listen" { // it has nothing to say
-		c.Message(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(c.ID) + `},"notifications":{}}}`)
-		<-c.Context.Done()
+	if c.Modern && c.Method == "subscriptions/listen" {
+		r.listen(c)
 		return
 	}
 	result := r.result(c)
@@ -137,6 +136,20 @@ func (r *Recorder) answer(c *Call) {
 		return
 	}
 	c.Result(result)
+}
+
+// listen tells a listener that it is heard, and has nothing to say to it until it goes.
+func (r *Recorder) listen(c *Call) {
+	var params struct {
+		Notifications jsontext.Value `json:"notifications"`
+	}
+	if err := json.Unmarshal(c.Params, &params); err != nil || params.Notifications == nil {
+		c.fail(http.StatusBadRequest, `{"code":-32602,"message":"params.notifications is missing"}`)
+		return
+	}
+	c.Message(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":` + string(params.Notifications) +
+		`,"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(c.ID) + `}}}`)
+	<-c.Context.Done()
 }
 
 // What a recorder says of itself.

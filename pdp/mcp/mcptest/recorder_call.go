@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -98,4 +99,17 @@ func (o toLines) raw(_ int, _, text string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, _ = io.WriteString(o.w, text)
+}
+
+// Listens is a [Answers.Handle] that agrees to tell of all that somebody wants to hear of, and has nothing to tell.
+func Listens(c *Call) bool {
+	var params struct {
+		Notifications jsontext.Value `json:"notifications"`
+	}
+	if c.Method != "subscriptions/listen" || json.Unmarshal(c.Params, &params) != nil {
+		return false
+	}
+	c.Message(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":` + string(params.Notifications) + `}}`)
+	<-c.Context.Done()
+	return true
 }
