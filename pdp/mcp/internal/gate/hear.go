@@ -55,6 +55,14 @@ func (l *link) tell(s said) {
 	}
 }
 
+// subscriptions say how many want to hear of a resource. When they have changed, they have another version, and changed is
+// closed.
+type subscriptions struct {
+	of      map[string]int
+	version int
+	changed chan struct{}
+}
+
 // mostSubscriptions is how many resources one client may want to hear of.
 const mostSubscriptions = 64
 
@@ -64,39 +72,39 @@ func (l *link) want(uris []string, on bool) (first, last []string, version int, 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, uri := range uris {
-		if on && l.subscriptions[uri] == 0 {
+		if on && l.subscriptions.of[uri] == 0 {
 			first = append(first, uri)
 		}
 	}
-	if len(l.subscriptions)+len(first) > mostSubscriptions {
+	if len(l.subscriptions.of)+len(first) > mostSubscriptions {
 		return nil, nil, 0, false
 	}
 	for _, uri := range uris {
 		if on {
-			l.subscriptions[uri]++
-		} else if l.subscriptions[uri]--; l.subscriptions[uri] <= 0 {
-			delete(l.subscriptions, uri)
+			l.subscriptions.of[uri]++
+		} else if l.subscriptions.of[uri]--; l.subscriptions.of[uri] <= 0 {
+			delete(l.subscriptions.of, uri)
 			last = append(last, uri)
 		}
 	}
 	if len(first)+len(last) > 0 {
-		l.version++
-		close(l.changed)
-		l.changed = make(chan struct{})
+		l.subscriptions.version++
+		close(l.subscriptions.changed)
+		l.subscriptions.changed = make(chan struct{})
 	}
-	return first, last, l.version, true
+	return first, last, l.subscriptions.version, true
 }
 
 // wanted reports whether anybody wants to hear of a resource.
 func (l *link) wanted(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.subscriptions[uri] > 0
+	return l.subscriptions.of[uri] > 0
 }
 
 // subscribed are the resources, sorted, and what is closed when they change.
 func (l *link) subscribed() (uris []string, version int, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return sortedKeys(l.subscriptions), l.version, l.changed
+	return sortedKeys(l.subscriptions.of), l.subscriptions.version, l.subscriptions.changed
 }

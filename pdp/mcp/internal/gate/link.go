@@ -39,12 +39,8 @@ type link struct {
 	// What a server of the modern era is told with each request, because its client has said it once.
 	logLevel string
 	// toldLevel is the session that a server of the legacy era was told logLevel in, for a client of the modern one.
-	toldLevel upstream.Session
-	// subscriptions say how many want to hear of a resource. When they have changed, they have another version, and
-	// changed is closed.
-	subscriptions map[string]int
-	version       int
-	changed       chan struct{}
+	toldLevel     upstream.Session
+	subscriptions subscriptions
 
 	hearers map[*hearer]bool
 	ear     *ear   // nil if nobody has listened yet
@@ -52,7 +48,7 @@ type link struct {
 }
 
 func newLink(s *Server, c upstream.Client) *link {
-	return &link{server: s, client: c, subscriptions: map[string]int{}, changed: make(chan struct{}), hearers: map[*hearer]bool{}, deafen: func() {}}
+	return &link{server: s, client: c, subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})}, hearers: map[*hearer]bool{}, deafen: func() {}}
 }
 
 var errLinkClosed = &upstream.Error{NotSent: true, Gone: true, Detail: "the session is over"}

@@ -19,14 +19,14 @@ const (
 
 // resume opens a stream again that the server has ended. It reports whether there is one again.
 func (t *httpStream) resume() bool {
-	if t.events == nil || t.session.era == era.Modern || t.resumed == mostResumed {
+	if t.events == nil || t.session.era == era.Modern || t.pace.resumed == mostResumed {
 		return false
 	}
 	id, after := t.events.Resume()
 	if id == "" {
 		return false
 	}
-	t.resumed++
+	t.pace.resumed++
 	if after == 0 {
 		after = defaultPause
 	}

@@ -31,8 +31,7 @@ type httpStream struct {
 	patience *time.Timer
 
 	mu       sync.Mutex // guards body once others have the stream
-	resumed  int
-	named    bool // the response has the id of the request
+	named    bool       // the response has the id of the request
 	answered atomic.Bool
 	closed   sync.Once
 }

@@ -94,11 +94,13 @@ const eventCost = 4 << 10
 type pace struct {
 	in    io.Reader
 	limit *rate.Limiter
+	// resumed is how often the stream was opened again.
+	resumed int
 }
 
 func newPace(in io.Reader, most int) *pace {
 	most = max(most, 1<<20)
-	return &pace{in, rate.NewLimiter(rate.Limit(most), 4*most)}
+	return &pace{in: in, limit: rate.NewLimiter(rate.Limit(most), 4*most)}
 }
 
 func (p *pace) Read(b []byte) (int, error) {
