@@ -91,6 +91,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/pdptest/lies", "", "clients and gateways are held to it, so it must not share a reading with them"},
 	{"pdp/pdptest/npm", "", "tests of every package compare with programs of others, so it must not import any"},
 	{"pdp/pdptest/organisation", "", "the library's own benchmarks import it, so it must not import the library"},
+	{"pdp/pdptest/clock", "", "tests of every package have one, so it must not import any"},
 	{"pdp/pdptest/bound", "", "benchmarks of every package import it, so it must not import any"},
 	{"conformance", "conformance/internal/casefile conformance/internal/wire evaluation", "it judges any PDP from outside, so it must not know ours"},
 	{"conformance/internal/casefile", "", "how a case is written is known without knowing what it judges"},

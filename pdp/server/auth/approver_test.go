@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"policy-service/pdp/pdptest/clock"
 )
 
 var mia = Principal{"User", "mia"}
@@ -51,7 +53,7 @@ func TestNobodyApproves(t *testing.T) {
 
 // A key names who approves, also to a process that runs, until it is revoked.
 func TestKeyOfAnApprover(t *testing.T) {
-	dir, c := t.TempDir(), newClock()
+	dir, c := t.TempDir(), clock.New()
 	running, command := open(t, dir, c), open(t, dir, c)
 	pep := add(t, command, "pep")
 	if !strings.HasPrefix(fileOf(t, dir), `{"format":1,`) {
@@ -61,7 +63,7 @@ func TestKeyOfAnApprover(t *testing.T) {
 	if !strings.HasPrefix(fileOf(t, dir), `{"format":2,`) {
 		t.Errorf("with a principal the format is not 2: %s", fileOf(t, dir))
 	}
-	c.advance(checkAtMost)
+	c.Advance(checkAtMost)
 	if caller, found := running.Find(secret); !found || caller.Principal != mia || !caller.May(Approve) || caller.May(Decide) {
 		t.Errorf("got %v %+v, want mia who approves", found, caller)
 	}
@@ -74,7 +76,7 @@ func TestKeyOfAnApprover(t *testing.T) {
 	if err := command.Revoke("mia"); err != nil {
 		t.Fatal(err)
 	}
-	c.advance(checkAtMost)
+	c.Advance(checkAtMost)
 	if caller, found := running.Find(secret); found || caller.Principal != (Principal{}) {
 		t.Errorf("revoked elsewhere, and still %+v", caller)
 	}
@@ -85,7 +87,7 @@ func TestKeyOfAnApprover(t *testing.T) {
 
 func TestKeysThatNobodyCouldApproveWith(t *testing.T) {
 	dir := t.TempDir()
-	k := open(t, dir, newClock())
+	k := open(t, dir, clock.New())
 	approve := Grant{Permissions: []Permission{Decide, Approve}}
 	for want, spec := range map[string]KeySpec{
 		"add who the holder is to policies, such as --principal": {Name: "a", Grant: approve},
@@ -107,7 +109,7 @@ func TestKeysThatNobodyCouldApproveWith(t *testing.T) {
 // Of what other versions and other hands write, all is read as it was meant or nothing.
 func TestKeyFilesOfApprovers(t *testing.T) {
 	dir := t.TempDir()
-	k := open(t, dir, newClock())
+	k := open(t, dir, clock.New())
 	addApprover(t, k, "approver", Principal{"User", "zoe"})
 	whole := fileOf(t, dir)
 	for name, test := range map[string]struct {
@@ -138,7 +140,7 @@ func TestKeyFilesOfApprovers(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, KeyFile), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := openKeys(dir, newClock().now); (err == nil) != test.read || err != nil && strings.Contains(err.Error(), "zoe") {
+			if _, err := openKeys(dir, clock.New().Now); (err == nil) != test.read || err != nil && strings.Contains(err.Error(), "zoe") {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -146,14 +148,14 @@ func TestKeyFilesOfApprovers(t *testing.T) {
 }
 
 // approving is an issuer whose tokens name users by a claim.
-func approving(t *testing.T, c *clock, s signer, claim string) *JWT {
+func approving(t *testing.T, c *clock.Clock, s signer, claim string) *JWT {
 	t.Helper()
 	issuer := decider("ES256")
 	issuer.JWKSFile = filepath.Join(t.TempDir(), "jwks.json")
 	issuer.Permissions = []Permission{Decide, Approve}
 	issuer.Principal = &PrincipalClaim{Type: "Acme::User", Claim: claim}
 	writeJWKS(t, issuer.JWKSFile, s)
-	j, err := NewJWT([]JWTIssuer{issuer}, JWTOptions{Now: c.now})
+	j, err := NewJWT([]JWTIssuer{issuer}, JWTOptions{Now: c.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +163,7 @@ func approving(t *testing.T, c *clock, s signer, claim string) *JWT {
 }
 
 func TestTokenOfAnApprover(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	s := newSigner(t, "1", jose.ES256)
 	bySub, byMail := approving(t, c, s, "sub"), approving(t, c, s, "https://example.com/mail")
 	with := func(value any) map[string]any { return map[string]any{"https://example.com/mail": value} }
@@ -203,7 +205,7 @@ func (jsonNull) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
 // What one reader of a token mends and another does not is two ids, and so it is none.
 func TestTokensThatNameTwo(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	s := newSigner(t, "1", jose.ES256)
 	j := approving(t, c, s, "mail")
 	for name, text := range map[string]string{
@@ -243,7 +245,7 @@ func TestIssuersThatNameNobody(t *testing.T) {
 
 // A PEP says much of whom it asks for, and none of it makes it somebody.
 func TestOnlyTheCredentialSaysWhoApproves(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	s := newSigner(t, "1", jose.ES256)
 	keys := open(t, t.TempDir(), c)
 	approver, pep := addApprover(t, keys, "mia", mia), add(t, keys, "pep")

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"policy-service/pdp/pdptest/clock"
 )
 
 // answering is a server that says who asks, or why it does not.
@@ -72,7 +74,7 @@ func basic(id, key string) string {
 }
 
 func TestHeaders(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	s := newSigner(t, "1", jose.ES256)
 	keys := open(t, t.TempDir(), c)
 	key, other := add(t, keys, "pep"), add(t, keys, "other")
@@ -122,7 +124,7 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestDoorOnLoopback(t *testing.T) {
-	dir, c := t.TempDir(), newClock()
+	dir, c := t.TempDir(), clock.New()
 	server := httptest.NewServer(answering(&Authenticator{Keys: open(t, dir, c)}))
 	t.Cleanup(server.Close)
 	ask := func(headers ...string) string { return do(t, server.Client(), server.URL, headers...) }
@@ -134,7 +136,7 @@ func TestDoorOnLoopback(t *testing.T) {
 	}
 	command := open(t, dir, c)
 	key := add(t, command, "pep")
-	c.advance(checkAtMost)
+	c.Advance(checkAtMost)
 	if got := ask(); !strings.HasPrefix(got, "401 ") {
 		t.Errorf("a key was added elsewhere: got %q, want the door closed", got)
 	}
@@ -144,7 +146,7 @@ func TestDoorOnLoopback(t *testing.T) {
 	if err := command.Revoke("pep"); err != nil {
 		t.Fatal(err)
 	}
-	c.advance(checkAtMost)
+	c.Advance(checkAtMost)
 	for _, headers := range [][]string{nil, {"Authorization", "Bearer " + key}} {
 		if got := ask(headers...); !strings.HasPrefix(got, "401 ") {
 			t.Errorf("the last key was revoked: got %q, want the door closed", got)
@@ -153,7 +155,7 @@ func TestDoorOnLoopback(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, KeyFile)); err != nil {
 		t.Fatal(err)
 	}
-	c.advance(checkAtMost)
+	c.Advance(checkAtMost)
 	if got := ask(); !strings.HasPrefix(got, "401 ") {
 		t.Errorf("the keys are gone: got %q, want the door closed", got)
 	}
@@ -177,7 +179,7 @@ func TestDoorIsForLoopbackOnly(t *testing.T) {
 // A credential is in no error, log line or name, however wrong it is and
 // whatever else is.
 func TestNoCredentialGetsOut(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	s := newSigner(t, "1", jose.ES256)
 	p := newProvider(t, httptest.NewServer, s)
 	var log syncBuilder
@@ -196,12 +198,12 @@ func TestNoCredentialGetsOut(t *testing.T) {
 	var out strings.Builder
 	for _, harm := range []func(){
 		func() {},
-		func() { p.set(func() { p.down = true }); c.advance(2 * keysKept) },
+		func() { p.set(func() { p.down = true }); c.Advance(2 * keysKept) },
 		func() {
 			if err := os.WriteFile(filepath.Join(dir, KeyFile), []byte(key), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			c.advance(time.Second)
+			c.Advance(time.Second)
 		},
 	} {
 		harm()

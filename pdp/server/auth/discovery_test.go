@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"policy-service/pdp/pdptest/clock"
 )
 
 // provider is an issuer that publishes its keys, over real HTTP.
@@ -67,26 +69,26 @@ func (p *provider) set(change func()) {
 	change()
 }
 
-func (p *provider) jwt(t testing.TB, c *clock, log *slog.Logger) *JWT {
+func (p *provider) jwt(t testing.TB, c *clock.Clock, log *slog.Logger) *JWT {
 	t.Helper()
 	issuer := decider("ES256")
 	issuer.Issuer = p.URL
-	j, err := NewJWT([]JWTIssuer{issuer}, JWTOptions{Now: c.now, Logger: log, Transport: p.Client().Transport})
+	j, err := NewJWT([]JWTIssuer{issuer}, JWTOptions{Now: c.Now, Logger: log, Transport: p.Client().Transport})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return j
 }
 
-func (p *provider) token(t testing.TB, c *clock, s signer) string {
+func (p *provider) token(t testing.TB, c *clock.Clock, s signer) string {
 	t.Helper()
-	return s.token(t, claims(c, map[string]any{"iss": p.URL, "exp": c.now().Add(24 * time.Hour).Unix()}), nil)
+	return s.token(t, claims(c, map[string]any{"iss": p.URL, "exp": c.Now().Add(24 * time.Hour).Unix()}), nil)
 }
 
 func TestDiscovery(t *testing.T) {
 	for name, start := range map[string]func(http.Handler) *httptest.Server{"http": httptest.NewServer, "https": httptest.NewTLSServer} {
 		t.Run(name, func(t *testing.T) {
-			c, s := newClock(), newSigner(t, "1", jose.ES256)
+			c, s := clock.New(), newSigner(t, "1", jose.ES256)
 			p := newProvider(t, start, s)
 			j := p.jwt(t, c, nil)
 			j.Warm(t.Context())
@@ -103,7 +105,7 @@ func TestDiscovery(t *testing.T) {
 }
 
 func TestRotation(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	first, second := newSigner(t, "1", jose.ES256), newSigner(t, "2", jose.ES256)
 	p := newProvider(t, httptest.NewServer, first)
 	j := p.jwt(t, c, nil)
@@ -119,7 +121,7 @@ func TestRotation(t *testing.T) {
 	}
 	// Withdrawn without a new key that anybody shows us.
 	p.set(func() { p.keys = []signer{first} })
-	c.advance(keysKnown)
+	c.Advance(keysKnown)
 	if _, err := j.Verify(t.Context(), p.token(t, c, second)); err == nil {
 		t.Error("the key withdrawn is still good")
 	}
@@ -129,11 +131,11 @@ func TestRotation(t *testing.T) {
 // one says less, and what is known stays known.
 func TestAWithdrawnKeyStopsInTheTimeThatIsConfigured(t *testing.T) {
 	for _, refresh := range []time.Duration{0, 30 * time.Second, time.Hour} {
-		c, first, second := newClock(), newSigner(t, "1", jose.ES256), newSigner(t, "2", jose.ES256)
+		c, first, second := clock.New(), newSigner(t, "1", jose.ES256), newSigner(t, "2", jose.ES256)
 		p := newProvider(t, httptest.NewServer, first)
 		issuer := decider("ES256")
 		issuer.Issuer, issuer.JWKSRefresh = p.URL, refresh
-		options := JWTOptions{Now: c.now, Transport: p.Client().Transport}
+		options := JWTOptions{Now: c.Now, Transport: p.Client().Transport}
 		j, err := NewJWT([]JWTIssuer{issuer}, options)
 		if err != nil {
 			t.Fatal(err)
@@ -145,7 +147,7 @@ func TestAWithdrawnKeyStopsInTheTimeThatIsConfigured(t *testing.T) {
 		}
 		p.set(func() { p.keys = []signer{second} })
 		within := cmp.Or(refresh, keysKnown)
-		c.advance(within/keysFresh - 1)
+		c.Advance(within/keysFresh - 1)
 		if !good(j) || p.fetches.Load() != 1 {
 			t.Errorf("%v: keys are asked for too early", refresh)
 		}
@@ -153,7 +155,7 @@ func TestAWithdrawnKeyStopsInTheTimeThatIsConfigured(t *testing.T) {
 		if next, err := NewJWT([]JWTIssuer{issuer}, options); err != nil || good(next) != (within/keysFresh <= 30*time.Second) {
 			t.Errorf("%v: a new configuration does not count: %v", refresh, err)
 		}
-		c.advance(within - within/keysFresh + 1)
+		c.Advance(within - within/keysFresh + 1)
 		if good(j) {
 			t.Errorf("%v: the key counts after %v", refresh, within)
 		}
@@ -168,7 +170,7 @@ func TestAWithdrawnKeyStopsInTheTimeThatIsConfigured(t *testing.T) {
 }
 
 func TestUnknownKeyIDsDoNotHammerTheIssuer(t *testing.T) {
-	c, s := newClock(), newSigner(t, "1", jose.ES256)
+	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	p := newProvider(t, httptest.NewServer, s)
 	j := p.jwt(t, c, nil)
 	var all sync.WaitGroup
@@ -189,7 +191,7 @@ func TestUnknownKeyIDsDoNotHammerTheIssuer(t *testing.T) {
 	if _, err := j.Verify(t.Context(), p.token(t, c, s)); err != nil {
 		t.Errorf("the issuer's own callers are kept out: %v", err)
 	}
-	c.advance(fetchEvery)
+	c.Advance(fetchEvery)
 	_, _ = j.Verify(t.Context(), p.token(t, c, signer{"y", s.algorithm, s.private}))
 	if n := p.fetches.Load(); n > fetchBurst+1 {
 		t.Errorf("%v later: %d fetches, want one more", fetchEvery, n)
@@ -197,7 +199,7 @@ func TestUnknownKeyIDsDoNotHammerTheIssuer(t *testing.T) {
 }
 
 func TestKeysOutliveTheirIssuerForAnHour(t *testing.T) {
-	c, s := newClock(), newSigner(t, "1", jose.ES256)
+	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	p := newProvider(t, httptest.NewServer, s)
 	var log syncBuilder
 	j := p.jwt(t, c, slog.New(slog.NewTextHandler(&log, nil)))
@@ -208,17 +210,17 @@ func TestKeysOutliveTheirIssuerForAnHour(t *testing.T) {
 	}
 	p.set(func() { p.down = true })
 	for range 11 {
-		c.advance(keysKnown)
+		c.Advance(keysKnown)
 		if err := verify(); err != nil {
 			t.Fatalf("%v", err)
 		}
 	}
-	c.advance(keysKnown)
+	c.Advance(keysKnown)
 	if err := verify(); err == nil {
 		t.Error("keys are kept for ever")
 	}
 	p.set(func() { p.down = false })
-	c.advance(fetchEvery)
+	c.Advance(fetchEvery)
 	if err := verify(); err != nil {
 		t.Errorf("the issuer is back, and its token refused: %v", err)
 	}
@@ -228,7 +230,7 @@ func TestKeysOutliveTheirIssuerForAnHour(t *testing.T) {
 }
 
 func TestIssuersThatAreNotBelieved(t *testing.T) {
-	c, s := newClock(), newSigner(t, "1", jose.ES256)
+	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	other := newProvider(t, httptest.NewServer, s)
 	for name, answer := range map[string]func(p *provider) http.HandlerFunc{
 		"says it is another": func(p *provider) http.HandlerFunc {
@@ -301,7 +303,7 @@ func (s *syncBuilder) String() string {
 // An issuer that stays when issuers change keeps the keys that are known of it, also
 // while it is down; one that is new is asked.
 func TestIssuersThatStayKeepTheirKeys(t *testing.T) {
-	c, s := newClock(), newSigner(t, "1", jose.ES256)
+	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	stays, comes := newProvider(t, httptest.NewServer, s), newProvider(t, httptest.NewServer, s)
 	before := stays.jwt(t, c, nil)
 	before.Warm(t.Context())
@@ -309,7 +311,7 @@ func TestIssuersThatStayKeepTheirKeys(t *testing.T) {
 	one, two := decider("ES256"), decider("ES256")
 	one.Issuer, two.Issuer = stays.URL, comes.URL
 	one.Permissions = []Permission{Search}
-	j, err := NewJWT([]JWTIssuer{two, one}, JWTOptions{Now: c.now, Before: before})
+	j, err := NewJWT([]JWTIssuer{two, one}, JWTOptions{Now: c.Now, Before: before})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +321,7 @@ func TestIssuersThatStayKeepTheirKeys(t *testing.T) {
 			t.Errorf("got %+v, %v", caller, err)
 		}
 	}
-	if without, err := NewJWT([]JWTIssuer{one}, JWTOptions{Now: c.now}); err != nil {
+	if without, err := NewJWT([]JWTIssuer{one}, JWTOptions{Now: c.Now}); err != nil {
 		t.Error(err)
 	} else if _, err := without.Verify(t.Context(), stays.token(t, c, s)); err == nil {
 		t.Error("the issuer is not down, and this test shows nothing")

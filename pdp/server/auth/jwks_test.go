@@ -13,10 +13,12 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"go.yaml.in/yaml/v3"
+
+	"policy-service/pdp/pdptest/clock"
 )
 
 func TestChangedFileCountsWithinFourSeconds(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	first, second := newSigner(t, "1", jose.ES256), newSigner(t, "2", jose.ES256)
 	j, file := fromFile(t, c, first)
 	good := func(s signer) bool {
@@ -27,7 +29,7 @@ func TestChangedFileCountsWithinFourSeconds(t *testing.T) {
 		t.Fatal("the first key and no other should be good")
 	}
 	writeJWKS(t, file, second)
-	c.advance(4 * time.Second)
+	c.Advance(4 * time.Second)
 	if good(first) || !good(second) {
 		t.Error("rotated out and still good, or the new one not known")
 	}
@@ -36,28 +38,28 @@ func TestChangedFileCountsWithinFourSeconds(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"keys":[`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.advance(fileEvery)
+	c.Advance(fileEvery)
 	if !good(second) {
 		t.Error("half a file took the keys at once")
 	}
-	c.advance(3 * time.Second)
+	c.Advance(3 * time.Second)
 	if good(second) {
 		t.Error("half a file, and still good")
 	}
 	writeJWKS(t, file, second)
-	c.advance(fileEvery)
+	c.Advance(fileEvery)
 	if !good(second) {
 		t.Error("the file is whole again, and its key not good")
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	c.advance(4 * time.Second)
+	c.Advance(4 * time.Second)
 	if good(second) {
 		t.Error("the file is gone, and its key still good")
 	}
 	writeJWKS(t, file)
-	c.advance(4 * time.Second)
+	c.Advance(4 * time.Second)
 	if good(second) {
 		t.Error("the file is empty, and a key of the one before still good")
 	}

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"policy-service/pdp/pdptest/clock"
 )
 
 // Who verifies a token has the keys to himself, so one that waited would have all wait.
 func TestAFIFOInPlaceOfAJWKSFileStopsNoVerification(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	s := newSigner(t, "1", jose.ES256)
 	j, file := fromFile(t, c, s)
 	if err := os.Remove(file); err != nil {
@@ -22,7 +24,7 @@ func TestAFIFOInPlaceOfAJWKSFileStopsNoVerification(t *testing.T) {
 	if err := syscall.Mkfifo(file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.advance(4 * time.Second)
+	c.Advance(4 * time.Second)
 	verified := make(chan error, 1)
 	go func() {
 		_, err := j.Verify(t.Context(), s.token(t, claims(c, nil), nil))

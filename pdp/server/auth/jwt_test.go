@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"policy-service/pdp/pdptest/clock"
 )
 
 // signer is a key of an issuer in a test.
@@ -87,9 +89,9 @@ func asJSON(t testing.TB, v any) []byte {
 const testIssuer, testAudience = "https://issuer.example", "pdp"
 
 // claims are good ones, with some changed; nil takes one away.
-func claims(c *clock, changes map[string]any) map[string]any {
+func claims(c *clock.Clock, changes map[string]any) map[string]any {
 	all := map[string]any{
-		"iss": testIssuer, "aud": testAudience, "sub": "alice", "exp": c.now().Add(time.Minute).Unix(), "iat": c.now().Unix(),
+		"iss": testIssuer, "aud": testAudience, "sub": "alice", "exp": c.Now().Add(time.Minute).Unix(), "iat": c.Now().Unix(),
 	}
 	maps.Copy(all, changes)
 	maps.DeleteFunc(all, func(_ string, v any) bool { return v == nil })
@@ -115,12 +117,12 @@ func decider(algorithms ...string) JWTIssuer {
 }
 
 // fromFile verifies with the keys of some signers.
-func fromFile(t testing.TB, c *clock, signers ...signer) (*JWT, string) {
+func fromFile(t testing.TB, c *clock.Clock, signers ...signer) (*JWT, string) {
 	t.Helper()
 	issuer := decider("RS256", "ES256", "EdDSA")
 	issuer.JWKSFile = filepath.Join(t.TempDir(), "jwks.json")
 	writeJWKS(t, issuer.JWKSFile, signers...)
-	j, err := NewJWT([]JWTIssuer{issuer}, JWTOptions{Now: c.now})
+	j, err := NewJWT([]JWTIssuer{issuer}, JWTOptions{Now: c.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +130,7 @@ func fromFile(t testing.TB, c *clock, signers ...signer) (*JWT, string) {
 }
 
 func TestTokensThatAreGood(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	for _, algorithm := range []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA} {
 		s := newSigner(t, "1", algorithm)
 		j, _ := fromFile(t, c, s)
@@ -139,11 +141,11 @@ func TestTokensThatAreGood(t *testing.T) {
 			"typ JWT":                s.token(t, claims(c, nil), header{"typ": "JWT"}),
 			"typ of RFC 9068":        s.token(t, claims(c, nil), header{"typ": "application/at+JWT"}),
 			"several audiences":      s.token(t, claims(c, map[string]any{"aud": []string{"other", testAudience}}), nil),
-			"just expired":           s.token(t, claims(c, map[string]any{"exp": c.now().Add(-clockSkew).Unix()}), nil),
-			"from a clock ahead":     s.token(t, claims(c, map[string]any{"nbf": c.now().Add(clockSkew).Unix()}), nil),
+			"just expired":           s.token(t, claims(c, map[string]any{"exp": c.Now().Add(-clockSkew).Unix()}), nil),
+			"from a clock ahead":     s.token(t, claims(c, map[string]any{"nbf": c.Now().Add(clockSkew).Unix()}), nil),
 			"without key id":         nameless.token(t, claims(c, nil), nil),
 			"claims of no interest":  s.token(t, claims(c, map[string]any{"groups": []int{1}, "act": map[string]any{}}), nil),
-			"exp with a fraction":    s.token(t, claims(c, map[string]any{"exp": float64(c.now().Unix()) + 9.5}), nil),
+			"exp with a fraction":    s.token(t, claims(c, map[string]any{"exp": float64(c.Now().Unix()) + 9.5}), nil),
 			"exp in the far future":  s.token(t, claims(c, map[string]any{"exp": 1e11}), nil),
 			"iat is not of interest": s.token(t, claims(c, map[string]any{"iat": nil}), nil),
 		} {
@@ -156,11 +158,11 @@ func TestTokensThatAreGood(t *testing.T) {
 }
 
 func TestTokensThatAreNotGood(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	s := newSigner(t, "1", jose.RS256)
 	j, _ := fromFile(t, c, s)
 	with := func(changes map[string]any) string { return s.token(t, claims(c, changes), nil) }
-	seconds := func(d time.Duration) int64 { return c.now().Add(d).Unix() }
+	seconds := func(d time.Duration) int64 { return c.Now().Add(d).Unix() }
 	der, err := x509.MarshalPKIXPublicKey(s.private.Public())
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +230,7 @@ func unsigned(t *testing.T, claims map[string]any, algorithm string) string {
 }
 
 // twice is a well signed token in which two readers would see two subjects.
-func twice(t *testing.T, s signer, c *clock) string {
+func twice(t *testing.T, s signer, c *clock.Clock) string {
 	t.Helper()
 	return signText(t, s, strings.Replace(string(asJSON(t, claims(c, nil))), `{`, `{"sub":"bob",`, 1))
 }
@@ -252,13 +254,13 @@ func signText(t *testing.T, s signer, text string) string {
 }
 
 func TestTwoAudiencesOfOneIssuer(t *testing.T) {
-	c, s := newClock(), newSigner(t, "1", jose.ES256)
+	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	file := filepath.Join(t.TempDir(), "jwks.json")
 	writeJWKS(t, file, s)
 	reader, writer := decider("ES256"), decider("ES256")
 	reader.JWKSFile, writer.JWKSFile = file, file
 	writer.Audience, writer.Permissions = "logs", []Permission{LogRead}
-	j, err := NewJWT([]JWTIssuer{reader, writer}, JWTOptions{Now: c.now})
+	j, err := NewJWT([]JWTIssuer{reader, writer}, JWTOptions{Now: c.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +279,7 @@ func TestTwoAudiencesOfOneIssuer(t *testing.T) {
 func BenchmarkVerifyToken(b *testing.B) {
 	for _, algorithm := range []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA} {
 		b.Run(string(algorithm), func(b *testing.B) {
-			c, s := newClock(), newSigner(b, "1", algorithm)
+			c, s := clock.New(), newSigner(b, "1", algorithm)
 			j, _ := fromFile(b, c, s)
 			token := s.token(b, claims(c, nil), nil)
 			b.ReportAllocs()

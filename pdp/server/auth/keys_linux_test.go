@@ -5,11 +5,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"policy-service/pdp/pdptest/clock"
 )
 
 // A disk that has no room for the note loses no key that was made, and lets no server start.
 func TestNoteThatFails(t *testing.T) {
-	dir, c := t.TempDir(), newClock()
+	dir, c := t.TempDir(), clock.New()
 	if err := os.Symlink("/dev/full", filepath.Join(dir, keyLockName)); err != nil {
 		t.Fatal(err)
 	}

@@ -10,26 +10,15 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"policy-service/pdp/pdptest/clock"
 )
 
-// clock is a clock that tests move.
-type clock struct{ at atomic.Int64 }
-
-func newClock() *clock {
-	c := &clock{}
-	c.at.Store(time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC).UnixNano())
-	return c
-}
-
-func (c *clock) now() time.Time          { return time.Unix(0, c.at.Load()).UTC() }
-func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
-
-func open(t testing.TB, dir string, c *clock) *Keys {
+func open(t testing.TB, dir string, c *clock.Clock) *Keys {
 	t.Helper()
-	k, err := openKeys(dir, c.now)
+	k, err := openKeys(dir, c.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +35,7 @@ func add(t testing.TB, k *Keys, name string) string {
 }
 
 func TestKeyHasItsDefaults(t *testing.T) {
-	k := open(t, t.TempDir(), newClock())
+	k := open(t, t.TempDir(), clock.New())
 	caller, found := k.Find(add(t, k, "pep"))
 	if !found || caller.Name != "key:pep" || caller.Registered || caller.AllTenants ||
 		!caller.Serves("default") || caller.Serves("acme") || !caller.May(Decide) || caller.May(Search) {
@@ -62,9 +51,9 @@ func TestKeyHasItsDefaults(t *testing.T) {
 }
 
 func TestKeysThatAreNotGood(t *testing.T) {
-	k := open(t, t.TempDir(), newClock())
+	k := open(t, t.TempDir(), clock.New())
 	good, other := add(t, k, "pep"), add(t, k, "other")
-	elsewhere := add(t, open(t, t.TempDir(), newClock()), "pep")
+	elsewhere := add(t, open(t, t.TempDir(), clock.New()), "pep")
 	secret := good[len(good)-secretLength:]
 	for name, key := range map[string]string{
 		"wrong":             good[:len(good)-secretLength] + strings.Repeat("A", secretLength),
@@ -91,14 +80,14 @@ func TestKeysThatAreNotGood(t *testing.T) {
 }
 
 func TestRevokedElsewhereStopsWithinASecond(t *testing.T) {
-	dir, c := filepath.Join(t.TempDir(), "not", "yet"), newClock()
+	dir, c := filepath.Join(t.TempDir(), "not", "yet"), clock.New()
 	running := open(t, dir, c)
 	if running.Configured() {
 		t.Fatal("configured before there was a key")
 	}
 	command := open(t, dir, c)
 	secret := add(t, command, "pep")
-	c.advance(checkAtMost)
+	c.Advance(checkAtMost)
 	if _, found := running.Find(secret); !found || !running.Configured() {
 		t.Error("a key added elsewhere is not found, or the door is open")
 	}
@@ -108,7 +97,7 @@ func TestRevokedElsewhereStopsWithinASecond(t *testing.T) {
 	if _, found := command.Find(secret); found {
 		t.Error("revoked here, and still good here")
 	}
-	c.advance(checkAtMost)
+	c.Advance(checkAtMost)
 	if _, found := running.Find(secret); found || !running.Configured() {
 		t.Error("revoked elsewhere, and still good; or the door is open again")
 	}
@@ -122,7 +111,7 @@ func TestRevokedElsewhereStopsWithinASecond(t *testing.T) {
 
 // A directory of before the lock told of keys is given the note at the first start.
 func TestLostFileOfADirectoryOfBefore(t *testing.T) {
-	dir, c := t.TempDir(), newClock()
+	dir, c := t.TempDir(), clock.New()
 	k := open(t, dir, c)
 	if err := k.Keep(); err != nil {
 		t.Fatal(err)
@@ -145,7 +134,7 @@ func TestLostFileOfADirectoryOfBefore(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, KeyFile)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openKeys(dir, c.now); err == nil {
+	if _, err := openKeys(dir, c.Now); err == nil {
 		t.Error("a new server starts without the keys")
 	}
 	if err := os.Remove(filepath.Join(dir, keyLockName)); err != nil {
@@ -170,7 +159,7 @@ func TestUnreadableFileRefusesEverybody(t *testing.T) {
 		"a directory":    func(file string) error { return replace(file, func() error { return os.Mkdir(file, 0o700) }) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, c := t.TempDir(), newClock()
+			dir, c := t.TempDir(), clock.New()
 			k := open(t, dir, c)
 			secret := add(t, k, "pep")
 			file := filepath.Join(dir, KeyFile)
@@ -184,12 +173,12 @@ func TestUnreadableFileRefusesEverybody(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 3 {
-				c.advance(time.Second)
+				c.Advance(time.Second)
 				if _, found := k.Find(secret); found || !k.Configured() || k.Err() == nil {
 					t.Fatal("a key is good, or the door open")
 				}
 			}
-			if _, err := openKeys(dir, c.now); err == nil {
+			if _, err := openKeys(dir, c.Now); err == nil {
 				t.Error("a new server starts with it")
 			}
 			if _, err := k.Add(KeySpec{Name: "new"}); err == nil || !strings.Contains(err.Error(), "; try ") {
@@ -201,7 +190,7 @@ func TestUnreadableFileRefusesEverybody(t *testing.T) {
 			if err := replace(file, func() error { return os.WriteFile(file, whole, 0o600) }); err != nil {
 				t.Fatal(err)
 			}
-			c.advance(time.Second)
+			c.Advance(time.Second)
 			if _, found := k.Find(secret); !found {
 				t.Errorf("put back, and not found: %v", k.Err())
 			}
@@ -227,7 +216,7 @@ func rewrite(from, to string) func(string) error {
 }
 
 func TestFindWhileKeysComeAndGo(t *testing.T) {
-	dir, c := t.TempDir(), newClock()
+	dir, c := t.TempDir(), clock.New()
 	k, elsewhere := open(t, dir, c), open(t, dir, c)
 	good := add(t, k, "good")
 	var lookups sync.WaitGroup
@@ -240,7 +229,7 @@ func TestFindWhileKeysComeAndGo(t *testing.T) {
 					return
 				default:
 				}
-				c.advance(time.Millisecond)
+				c.Advance(time.Millisecond)
 				if _, found := k.Find(good); !found {
 					t.Error("a good key was not found")
 					return
@@ -251,14 +240,14 @@ func TestFindWhileKeysComeAndGo(t *testing.T) {
 	for i := range 20 {
 		name := fmt.Sprint("passing ", i)
 		secret := add(t, elsewhere, name)
-		c.advance(time.Second)
+		c.Advance(time.Second)
 		if _, found := k.Find(secret); !found {
 			t.Errorf("%s is not found", name)
 		}
 		if err := elsewhere.Revoke(name); err != nil {
 			t.Error(err)
 		}
-		c.advance(time.Second)
+		c.Advance(time.Second)
 		if _, found := k.Find(secret); found {
 			t.Errorf("%s is found after it was revoked", name)
 		}
@@ -291,7 +280,7 @@ func TestProcessesAddAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := len(open(t, dir, newClock()).List()); n != 30 {
+	if n := len(open(t, dir, clock.New()).List()); n != 30 {
 		t.Errorf("got %d keys, want 30", n)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, ".*"))
@@ -303,9 +292,9 @@ func TestProcessesAddAtOnce(t *testing.T) {
 // Whoever looks while another process makes the first key sees no file, and then that there were keys. They are not lost.
 func TestFirstKeyWhileSomebodyLooks(t *testing.T) {
 	dir := t.TempDir()
-	k := open(t, dir, newClock())
+	k := open(t, dir, clock.New())
 	info, err := k.unlessLost(func() error {
-		add(t, open(t, dir, newClock()), "first")
+		add(t, open(t, dir, clock.New()), "first")
 		return k.lost()
 	})
 	if info == nil || err != nil {
@@ -320,7 +309,7 @@ func TestFirstKeyWhileSomebodyLooks(t *testing.T) {
 }
 
 func TestNamesThatNobodyMayHave(t *testing.T) {
-	k := open(t, t.TempDir(), newClock())
+	k := open(t, t.TempDir(), clock.New())
 	for _, name := range []string{"", " pep", "pep ", "-pep", "p\nep", "p\x00ep", "p\xffep", "psk_abc", strings.Repeat("x", 129)} {
 		if _, err := k.Add(KeySpec{Name: name}); err == nil {
 			t.Errorf("%q: no error", name)

@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"policy-service/pdp/pdptest/clock"
 )
 
 // A refusal says what kind of credential was not good, so that it can be counted.
 func TestRefusalsSayWhichCredential(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	keys := open(t, t.TempDir(), c)
 	key := add(t, keys, "pep")
 	j, _ := fromFile(t, c, newSigner(t, "1", jose.ES256))
@@ -50,7 +52,7 @@ func TestRefusalsSayWhichCredential(t *testing.T) {
 }
 
 // stranger is a token that an unknown key signed.
-func stranger(t *testing.T, c *clock) string {
+func stranger(t *testing.T, c *clock.Clock) string {
 	t.Helper()
 	return newSigner(t, "2", jose.ES256).token(t, claims(c, nil), nil)
 }

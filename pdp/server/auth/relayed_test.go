@@ -13,12 +13,13 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/pdptest/clock"
 )
 
 // relay is a service that knows two gateways, a console, a PEP and the people of two issuers.
 type relay struct {
 	*Authenticator
-	clock           *clock
+	clock           *clock.Clock
 	key             map[string]string
 	issuer, another signer
 }
@@ -30,7 +31,7 @@ func newRelay(t *testing.T) *relay {
 	t.Helper()
 	dir := t.TempDir()
 	r := &relay{
-		clock:   newClock(),
+		clock:   clock.New(),
 		key:     map[string]string{},
 		issuer:  newSigner(t, "1", jose.ES256),
 		another: newSigner(t, "2", jose.ES256),
@@ -65,7 +66,7 @@ func newRelay(t *testing.T) *relay {
 	other := entry("gateway", "gateway")
 	other.Issuer, other.JWKSFile = otherIssuer, otherFile
 	j, err := NewJWT([]JWTIssuer{entry(testAudience), entry("gateway", "gateway", "console", "narrow"), entry("gateway-b", "gateway-b"), other},
-		JWTOptions{Now: r.clock.now})
+		JWTOptions{Now: r.clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +186,7 @@ func TestWhatNoGatewayBrings(t *testing.T) {
 	id := keyID(r.key["gateway"])
 	basic := httptest.NewRequest(http.MethodGet, "/", nil)
 	basic.SetBasicAuth(id, r.key["gateway"])
-	past := r.clock.now().Add(-time.Hour).Unix()
+	past := r.clock.Now().Add(-time.Hour).Unix()
 	stranger := newSigner(t, "1", jose.ES256)
 	for name, test := range map[string]struct {
 		authorization string
@@ -313,7 +314,7 @@ func TestPersonOfACaller(t *testing.T) {
 
 // Nothing that would let a token or a key say more than it should is a configuration.
 func TestConfigurationsOfRelays(t *testing.T) {
-	k := open(t, t.TempDir(), newClock())
+	k := open(t, t.TempDir(), clock.New())
 	for want, spec := range map[string]KeySpec{
 		"a key that relays what people say says nothing itself": {Name: "a", Principal: mia, Grant: Grant{Permissions: []Permission{Relay, Approve}}},
 		"there is no such way":          {Name: "b", Via: evaluation.ViaForm, Grant: Grant{Permissions: []Permission{Relay}}},
@@ -357,7 +358,7 @@ func TestConfigurationsOfRelays(t *testing.T) {
 
 // The file of keys says by which way votes come, and no older program reads it as if it did not.
 func TestKeyFilesOfRelays(t *testing.T) {
-	dir, c := t.TempDir(), newClock()
+	dir, c := t.TempDir(), clock.New()
 	k := open(t, dir, c)
 	secret := map[string]string{}
 	for name, via := range map[string]evaluation.Via{"gateway": "", "console": evaluation.ViaConsole} {

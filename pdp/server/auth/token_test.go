@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"policy-service/pdp/pdptest/clock"
 )
 
 func TestClaimsOfAToken(t *testing.T) {
-	c, s := newClock(), newSigner(t, "1", jose.ES256)
+	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	j, _ := fromFile(t, c, s)
-	exp := c.now().Add(time.Minute).Truncate(time.Second)
+	exp := c.Now().Add(time.Minute).Truncate(time.Second)
 	token := s.token(t, claims(c, map[string]any{
 		"exp": exp.Unix(), "amount": json.RawMessage("9007199254740993"), "tax": json.RawMessage("1.10"), "groups": []string{"b", "a"},
 		"act": map[string]any{"sub": "bot"}, "left": json.RawMessage("null"), "aud": []string{"other", testAudience}, "iat": nil,
@@ -34,7 +36,7 @@ func TestClaimsOfAToken(t *testing.T) {
 }
 
 func TestClaimsNeedWhatVerifyNeedsAndOneReading(t *testing.T) {
-	c, s := newClock(), newSigner(t, "1", jose.ES256)
+	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	j, _ := fromFile(t, c, s)
 	good := string(asJSON(t, claims(c, nil)))
 	for name, token := range map[string]string{
@@ -57,7 +59,7 @@ func TestClaimsNeedWhatVerifyNeedsAndOneReading(t *testing.T) {
 }
 
 func TestIDTokensAreTold(t *testing.T) {
-	c, s := newClock(), newSigner(t, "1", jose.ES256)
+	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	j, _ := fromFile(t, c, s)
 	type changes = map[string]any
 	for name, test := range map[string]struct {
@@ -88,7 +90,7 @@ func TestIDTokensAreTold(t *testing.T) {
 
 // A token that was read is not read again, and is refused as soon as its time or its key is over, however many ask.
 func TestATokenThatWasReadIsAskedForAgain(t *testing.T) {
-	c, s := newClock(), newSigner(t, "1", jose.ES256)
+	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	j, file := fromFile(t, c, s)
 	token := s.token(t, claims(c, nil), nil)
 	all := func(want bool) {
@@ -110,17 +112,17 @@ func TestATokenThatWasReadIsAskedForAgain(t *testing.T) {
 		t.Error("it was not remembered")
 	}
 	writeJWKS(t, file, newSigner(t, "1", jose.ES256)) // another key of that name
-	c.advance(fileEvery)
+	c.Advance(fileEvery)
 	all(false)
 	writeJWKS(t, file, s)
-	c.advance(fileEvery)
+	c.Advance(fileEvery)
 	all(true)
-	c.advance(2 * time.Minute)
+	c.Advance(2 * time.Minute)
 	all(false)
 }
 
 func TestLittleIsRemembered(t *testing.T) {
-	c, s := newClock(), newSigner(t, "1", jose.EdDSA)
+	c, s := clock.New(), newSigner(t, "1", jose.EdDSA)
 	j, _ := fromFile(t, c, s)
 	for n := range 2*maxRead + 100 {
 		if _, err := j.Claims(t.Context(), s.token(t, claims(c, map[string]any{"jti": fmt.Sprint(n)}), nil)); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/pdptest/clock"
 )
 
 const (
@@ -46,7 +47,7 @@ func forged(t *testing.T, p *provider) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := p.clock.now()
+	now := p.clock.Now()
 	good, all := p.token(nil), p.claims(nil)
 	parts := strings.Split(good, ".")
 	named := func(kid string) string {
@@ -102,8 +103,8 @@ func forged(t *testing.T, p *provider) map[string]string {
 }
 
 func TestTokensThatDoNotCount(t *testing.T) {
-	p := newProvider(t, newClock())
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.now})
+	p := newProvider(t, clock.New())
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.Now})
 	good := p.token(nil)
 	bad := forged(t, p)
 	for name, token := range bad {
@@ -157,8 +158,8 @@ func places(t *testing.T, g *gate, name, token, good string) {
 
 // Whatever is wrong with a token that no issuer of ours signed, one text says so.
 func TestStrangersLearnNothing(t *testing.T) {
-	p := newProvider(t, newClock())
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.now})
+	p := newProvider(t, clock.New())
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.Now})
 	stranger, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -178,14 +179,14 @@ func TestStrangersLearnNothing(t *testing.T) {
 }
 
 func TestATokenCountsUntilItExpiresAndNoLonger(t *testing.T) {
-	p := newProvider(t, newClock())
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.now})
-	token := p.token(claims{"exp": p.clock.now().Add(time.Minute).Unix()})
+	p := newProvider(t, clock.New())
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.Now})
+	token := p.token(claims{"exp": p.clock.Now().Add(time.Minute).Unix()})
 	for range 60 {
 		if who, got := g.bearer(token); who == nil {
 			t.Fatalf("got %+v", got)
 		}
-		p.clock.advance(time.Second)
+		p.clock.Advance(time.Second)
 	}
 	if who, got := g.bearer(token); who != nil || !strings.Contains(got.detail, "expired") {
 		t.Errorf("got %+v, %+v", who, got)
@@ -194,10 +195,10 @@ func TestATokenCountsUntilItExpiresAndNoLonger(t *testing.T) {
 
 // A key that the issuer has withdrawn takes with it every token that was good a moment before.
 func TestAWithdrawnKeyTakesItsTokensWithIt(t *testing.T) {
-	p := newProvider(t, newClock())
+	p := newProvider(t, clock.New())
 	e := p.issuer()
 	e.JWKSRefresh = 30 * time.Second
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, Now: p.clock.now})
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, Now: p.clock.Now})
 	token := p.token(nil)
 	if who, got := g.bearer(token); who == nil {
 		t.Fatalf("got %+v", got)
@@ -207,7 +208,7 @@ func TestAWithdrawnKeyTakesItsTokensWithIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.rotate(other)
-	p.clock.advance(30 * time.Second)
+	p.clock.Advance(30 * time.Second)
 	if who, _ := g.bearer(token); who != nil {
 		t.Errorf("got %+v", who)
 	}

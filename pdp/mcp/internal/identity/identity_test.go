@@ -19,15 +19,16 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/server/auth"
 )
 
 func TestPrincipal(t *testing.T) {
-	p := newProvider(t, newClock())
+	p := newProvider(t, clock.New())
 	e := p.issuer()
 	e.Tenant, e.SubjectType, e.IDPrefix = "acme", "employee", "corp:"
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, AgentType: "bot", Now: p.clock.now})
-	exp := p.clock.now().Add(5 * time.Minute)
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, AgentType: "bot", Now: p.clock.Now})
+	exp := p.clock.Now().Add(5 * time.Minute)
 	token := p.token(claims{"exp": exp.Unix(), "amount": json.RawMessage("9007199254740993"), "roles": []string{"a"}, "null": json.RawMessage("null")})
 	got, answer := g.bearer(token)
 	if got == nil {
@@ -51,17 +52,17 @@ func TestPrincipal(t *testing.T) {
 
 // What the PDP makes of a person's token, and what a question says, are the same.
 func TestThePersonIsThePDPs(t *testing.T) {
-	p := newProvider(t, newClock())
+	p := newProvider(t, clock.New())
 	pdp, err := auth.NewJWT([]auth.JWTIssuer{{
 		Issuer: p.URL, Audience: resource, Algorithms: []string{"ES256"},
 		Grant: auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Decide}},
-	}}, auth.JWTOptions{Now: p.clock.now})
+	}}, auth.JWTOptions{Now: p.clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := p.issuer()
 	e.IDPrefix = "corp:"
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, SubjectClaim: "email", Now: p.clock.now})
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, SubjectClaim: "email", Now: p.clock.Now})
 	for _, sub := range []string{"alice", "a#b", "#", "ü 1"} {
 		token := p.token(claims{"sub": sub, "email": "a@example.com"})
 		caller, err := pdp.Verify(t.Context(), token)
@@ -75,8 +76,8 @@ func TestThePersonIsThePDPs(t *testing.T) {
 }
 
 func TestTokensThatCount(t *testing.T) {
-	p := newProvider(t, newClock())
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.now})
+	p := newProvider(t, clock.New())
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.Now})
 	type agent = identity.Entity
 	for name, test := range map[string]struct {
 		token string
@@ -106,8 +107,8 @@ func TestTokensThatCount(t *testing.T) {
 }
 
 func TestClaimsThatName(t *testing.T) {
-	p := newProvider(t, newClock())
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, SubjectClaim: "/https:~1~1x.example~1who/id", AgentClaim: "cid", Now: p.clock.now})
+	p := newProvider(t, clock.New())
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, SubjectClaim: "/https:~1~1x.example~1who/id", AgentClaim: "cid", Now: p.clock.Now})
 	who := func(id any) claims {
 		return claims{"https://x.example/who": map[string]any{"id": id}, "azp": "not asked for"}
 	}
@@ -125,10 +126,10 @@ func TestClaimsThatName(t *testing.T) {
 }
 
 func TestIDTokensOnlyWhereTheyAreAllowed(t *testing.T) {
-	p := newProvider(t, newClock())
+	p := newProvider(t, clock.New())
 	e := p.issuer()
 	e.AllowIDTokens, e.Audience = true, "desktop"
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, Now: p.clock.now})
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, Now: p.clock.Now})
 	if got, answer := g.bearer(p.token(claims{"nonce": "n", "aud": "desktop"})); got == nil {
 		t.Error(answer)
 	}
@@ -141,7 +142,7 @@ func TestIDTokensOnlyWhereTheyAreAllowed(t *testing.T) {
 
 // Two issuers with the same sub share no key, no person, no tenant or entity.
 func TestTheSameSubOfTwoIssuersSharesNothing(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	one, two := newProvider(t, c), newProvider(t, c)
 	for name, change := range map[string]func(a, b *identity.Issuer){
 		"tenants":  func(a, b *identity.Issuer) { b.Tenant = "partner" },
@@ -150,7 +151,7 @@ func TestTheSameSubOfTwoIssuersSharesNothing(t *testing.T) {
 	} {
 		a, b := one.issuer(), two.issuer()
 		change(&a, &b)
-		g := newGate(t, identity.Options{Issuers: []identity.Issuer{a, b}, Now: c.now})
+		g := newGate(t, identity.Options{Issuers: []identity.Issuer{a, b}, Now: c.Now})
 		first, _ := g.bearer(one.token(nil))
 		second, _ := g.bearer(two.token(nil))
 		if first == nil || second == nil {
@@ -247,8 +248,8 @@ func or(s, otherwise string) string {
 }
 
 func TestKeysAreOfOnePrincipalAlone(t *testing.T) {
-	p := newProvider(t, newClock())
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, SubjectClaim: "name", Now: p.clock.now})
+	p := newProvider(t, clock.New())
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, SubjectClaim: "name", Now: p.clock.Now})
 	seen := map[string]claims{}
 	for _, changes := range []claims{
 		{"sub": "a", "name": "b", "client_id": "c"},
@@ -276,9 +277,9 @@ func TestKeysAreOfOnePrincipalAlone(t *testing.T) {
 }
 
 func TestKeysFromAFile(t *testing.T) {
-	p := newProvider(t, newClock())
+	p := newProvider(t, clock.New())
 	e := identity.Issuer{Issuer: "issuer of tests", Algorithms: []string{"ES256"}, JWKSFile: writeKeys(t, p)}
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, Now: p.clock.now})
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, Now: p.clock.Now})
 	if got, answer := g.bearer(p.token(claims{"iss": "issuer of tests"})); got == nil {
 		t.Error(answer)
 	}
@@ -343,8 +344,8 @@ func TestAContextEndsWithTheToken(t *testing.T) {
 }
 
 func TestAContextGoesByTheGatewaysClock(t *testing.T) {
-	p := newProvider(t, newClock())
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.now})
+	p := newProvider(t, clock.New())
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.Now})
 	who, answer := g.bearer(p.token(nil))
 	if who == nil {
 		t.Fatal(answer)
@@ -357,7 +358,7 @@ func TestAContextGoesByTheGatewaysClock(t *testing.T) {
 		t.Errorf("it ends at %v", deadline)
 	}
 	cancel()
-	p.clock.advance(5 * time.Minute)
+	p.clock.Advance(5 * time.Minute)
 	ctx, cancel = who.Context(t.Context())
 	defer cancel()
 	if !errors.Is(context.Cause(ctx), identity.ErrExpired) {
@@ -366,7 +367,7 @@ func TestAContextGoesByTheGatewaysClock(t *testing.T) {
 }
 
 func TestOnBehalfOf(t *testing.T) {
-	p := newProvider(t, newClock())
+	p := newProvider(t, clock.New())
 	user, agent := func(id string) identity.Entity { return identity.Entity{Type: "user", ID: "c:" + id} }, func(id string) identity.Entity { return identity.Entity{Type: "agent", ID: "c:" + id} }
 	type entities = []identity.Entity
 	e := p.issuer()
@@ -388,7 +389,7 @@ func TestOnBehalfOf(t *testing.T) {
 		{"/act/sub", `{"sub":"bot","act":{"sub":"c"}}`, "desktop", entities{agent("bot"), agent("c"), user("bot"), user("alice")}},
 		{"/act/sub", `{"sub":"bot","act":{"sub":"c"}}`, nil, entities{agent("bot"), agent("c"), user("alice")}},
 	} {
-		g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, SubjectClaim: test.subject, Now: p.clock.now})
+		g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, SubjectClaim: test.subject, Now: p.clock.Now})
 		act := json.RawMessage(strings.ReplaceAll(test.act, "ISS", p.URL))
 		who, answer := g.bearer(p.token(claims{"act": act, "client_id": test.client}))
 		if who == nil {
@@ -398,7 +399,7 @@ func TestOnBehalfOf(t *testing.T) {
 			t.Errorf("%s: got %v, %v; want %v", test.act, got, err, test.want)
 		}
 	}
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, Now: p.clock.now})
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, Now: p.clock.Now})
 	for _, act := range []string{
 		`"bot"`, `[]`, `[{"sub":"bot"}]`, `{}`, `7`, `true`, `{"sub":7}`, `{"sub":""}`, `{"sub":"a\nb"}`, `{"client_id":"bot"}`, `{"sub":"bot","client_id":"x"}`,
 		`{"sub":"bot","iss":"https://issuer.example"}`, `{"sub":"bot","iss":null}`, `{"sub":"bot","act":"x"}`, `{"sub":"bot","act":{}}`, `{"sub":"bot","act":{"sub":"b","iss":"x"}}`,
@@ -415,8 +416,8 @@ func TestOnBehalfOf(t *testing.T) {
 
 // What does a request's token cost, if it is not the first with it?
 func BenchmarkAuthenticate(b *testing.B) {
-	p := newProvider(b, newClock())
-	i, err := identity.New(identity.Options{Resource: resource, Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.now})
+	p := newProvider(b, clock.New())
+	i, err := identity.New(identity.Options{Resource: resource, Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.Now})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/pdptest/clock"
 )
 
 func TestMetadata(t *testing.T) {
@@ -45,13 +46,13 @@ func TestMetadata(t *testing.T) {
 
 // The SDK finds from a refusal where to get a token.
 func TestTheSDKFollowsAChallenge(t *testing.T) {
-	p := newProvider(t, newClock())
+	p := newProvider(t, clock.New())
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	id := server.URL + "/mcp"
 	hidden := identity.Issuer{Issuer: "no address", Algorithms: []string{"ES256"}, JWKSFile: writeKeys(t, p), Tenant: "other"}
-	i, err := identity.New(identity.Options{Resource: id, Issuers: []identity.Issuer{p.issuer(), hidden}, Scopes: []string{"a", "b"}, Now: p.clock.now})
+	i, err := identity.New(identity.Options{Resource: id, Issuers: []identity.Issuer{p.issuer(), hidden}, Scopes: []string{"a", "b"}, Now: p.clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,40 +21,21 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/pdptest/clock"
 )
 
 const resource = "https://mcp.example.com/mcp"
-
-// clock is a clock that tests move.
-type clock struct {
-	mu   sync.Mutex
-	time time.Time
-}
-
-func newClock() *clock { return &clock{time: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)} }
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.time
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.time = c.time.Add(d)
-}
 
 // provider is an issuer that publishes its keys over HTTP.
 type provider struct {
 	*httptest.Server
 	t     testing.TB
-	clock *clock
+	clock *clock.Clock
 	key   *ecdsa.PrivateKey
 	mu    sync.Mutex
 }
 
-func newProvider(t testing.TB, c *clock) *provider {
+func newProvider(t testing.TB, c *clock.Clock) *provider {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -94,7 +75,7 @@ type claims map[string]any
 
 // claims are good ones, with some changed; nil takes one away.
 func (p *provider) claims(changes claims) claims {
-	all := claims{"iss": p.URL, "aud": resource, "sub": "alice", "client_id": "desktop", "exp": p.clock.now().Add(5 * time.Minute).Unix()}
+	all := claims{"iss": p.URL, "aud": resource, "sub": "alice", "client_id": "desktop", "exp": p.clock.Now().Add(5 * time.Minute).Unix()}
 	maps.Copy(all, changes)
 	maps.DeleteFunc(all, func(_ string, v any) bool { return v == nil })
 	return all

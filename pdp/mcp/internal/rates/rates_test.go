@@ -13,31 +13,12 @@ import (
 	"golang.org/x/time/rate"
 
 	"policy-service/pdp/mcp/internal/rates"
+	"policy-service/pdp/pdptest/clock"
 )
 
-// clock is a clock that tests move.
-type clock struct {
-	mu   sync.Mutex
-	time time.Time
-}
-
-func newClock() *clock { return &clock{time: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)} }
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.time
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.time = c.time.Add(d)
-}
-
-func limiter(t testing.TB, c *clock, o rates.Options) *rates.Limiter {
+func limiter(t testing.TB, c *clock.Clock, o rates.Options) *rates.Limiter {
 	t.Helper()
-	o.Now = c.now
+	o.Now = c.Now
 	l, err := rates.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +38,7 @@ func admitted(l *rates.Limiter, n int, key, tool string) (got int) {
 }
 
 func TestRateAndBurst(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	l := limiter(t, c, rates.Options{Rate: 10, Burst: 5})
 	if got := admitted(l, 20, "alice", ""); got != 5 {
 		t.Errorf("got %d at once, want 5", got)
@@ -70,27 +51,27 @@ func TestRateAndBurst(t *testing.T) {
 		t.Fatalf("got %v, %v", retry, ok)
 	}
 	release() // does nothing
-	c.advance(retry - time.Microsecond)
+	c.Advance(retry - time.Microsecond)
 	if got := admitted(l, 1, "alice", ""); got != 0 {
 		t.Error("admitted too early")
 	}
-	c.advance(time.Microsecond)
+	c.Advance(time.Microsecond)
 	if got := admitted(l, 2, "alice", ""); got != 1 {
 		t.Errorf("got %d after the wait that was told, want 1", got)
 	}
 	// A flood takes nothing but what it is given.
 	for range 100 {
-		c.advance(10 * time.Millisecond)
+		c.Advance(10 * time.Millisecond)
 		admitted(l, 10, "alice", "")
 	}
-	c.advance(time.Hour)
+	c.Advance(time.Hour)
 	if got := admitted(l, 20, "alice", ""); got != 5 {
 		t.Errorf("got %d after an hour, want 5", got)
 	}
 }
 
 func TestConcurrent(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	l := limiter(t, c, rates.Options{Rate: rate.Inf, Burst: 1, Concurrent: 3})
 	var held []func()
 	for range 10 {
@@ -122,7 +103,7 @@ func TestConcurrent(t *testing.T) {
 }
 
 func TestTools(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	l := limiter(t, c, rates.Options{Rate: 100, Burst: 10, ToolRate: 1.5})
 	if got := admitted(l, 10, "alice", "a"); got != 2 {
 		t.Errorf("got %d of a, want 2", got)
@@ -142,7 +123,7 @@ func TestTools(t *testing.T) {
 		t.Errorf("got %d without a tool, want 6", got)
 	}
 	// Names that are too long are still apart.
-	c.advance(time.Minute)
+	c.Advance(time.Minute)
 	long := strings.Repeat("x", 1<<16)
 	if a, b := admitted(l, 3, "alice", long+"a"), admitted(l, 3, "alice", long+"b"); a != 2 || b != 2 {
 		t.Errorf("got %d and %d", a, b)
@@ -151,7 +132,7 @@ func TestTools(t *testing.T) {
 
 // Keys and tools do not run into each other, however they are written.
 func TestNamesAreApart(t *testing.T) {
-	l := limiter(t, newClock(), rates.Options{Rate: 1, Burst: 1, ToolRate: 1})
+	l := limiter(t, clock.New(), rates.Options{Rate: 1, Burst: 1, ToolRate: 1})
 	for _, n := range [][2]string{{"a", "b"}, {"a\x00b", ""}, {"ab", ""}, {"b", "a"}, {"", "ab"}} {
 		if got := admitted(l, 1, n[0], n[1]); got != 1 {
 			t.Errorf("%q has to wait for another", n)
@@ -161,7 +142,7 @@ func TestNamesAreApart(t *testing.T) {
 
 // To make room, only those are forgotten to whom it gives nothing.
 func TestNobodyIsForgottenForRoom(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	l := limiter(t, c, rates.Options{Rate: 1, Burst: 10, Concurrent: 1, Keys: 100})
 	if got := admitted(l, 20, "hot", ""); got != 10 {
 		t.Fatalf("got %d", got)
@@ -179,7 +160,7 @@ func TestNobodyIsForgottenForRoom(t *testing.T) {
 	if got := admitted(l, 20, "hot", ""); got != 0 {
 		t.Errorf("the hot one got %d more", got)
 	}
-	c.advance(11 * time.Second)
+	c.Advance(11 * time.Second)
 	for n := range 500 {
 		admitted(l, 1, fmt.Sprint("new ", n), "")
 	}
@@ -196,7 +177,7 @@ func TestNobodyIsForgottenForRoom(t *testing.T) {
 func TestForgettingGivesNothing(t *testing.T) {
 	const seed = 7
 	random := rand.New(rand.NewPCG(seed, seed))
-	c := newClock()
+	c := clock.New()
 	o := rates.Options{Rate: 0.5, Burst: 3, Concurrent: 3, ToolRate: 0.25, ToolBurst: 2}
 	all := limiter(t, c, o)
 	o.Keys = 12
@@ -227,9 +208,9 @@ func TestForgettingGivesNothing(t *testing.T) {
 			running[n].in()
 			running = append(running[:n], running[n+1:]...)
 		}
-		c.advance(time.Duration(random.IntN(400)) * time.Millisecond)
+		c.Advance(time.Duration(random.IntN(400)) * time.Millisecond)
 		if random.IntN(100) == 0 {
-			c.advance(20 * time.Second)
+			c.Advance(20 * time.Second)
 		}
 	}
 	if both < 1000 || refused < 1000 {
@@ -238,13 +219,13 @@ func TestForgettingGivesNothing(t *testing.T) {
 }
 
 func TestTimeDoesNotGoBack(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	l := limiter(t, c, rates.Options{Rate: 1, Burst: 5})
 	got := admitted(l, 1, "alice", "")
 	for range 10 {
-		c.advance(-time.Hour)
+		c.Advance(-time.Hour)
 		got += admitted(l, 1, "alice", "")
-		c.advance(time.Hour)
+		c.Advance(time.Hour)
 		got += admitted(l, 1, "alice", "")
 	}
 	if got != 5 {
@@ -254,7 +235,7 @@ func TestTimeDoesNotGoBack(t *testing.T) {
 
 // One who never rests does not keep those who do from being forgotten.
 func TestRoomIsMadeBehindWhoeverNeverRests(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	l := limiter(t, c, rates.Options{Rate: 1, Burst: 2, ToolRate: 1, ToolBurst: 2, Keys: 6})
 	for n := range 100 {
 		if got := admitted(l, 1, "hot", "tool"); got != 1 {
@@ -263,13 +244,13 @@ func TestRoomIsMadeBehindWhoeverNeverRests(t *testing.T) {
 		if got := admitted(l, 1, fmt.Sprint("guest ", n), ""); got != 1 {
 			t.Fatalf("guest %d finds no room", n)
 		}
-		c.advance(time.Second)
+		c.Advance(time.Second)
 	}
 }
 
 // 10,000 at once, of 20 principals: each gets its share, and no more.
 func TestAFlood(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	l := limiter(t, c, rates.Options{Rate: 10, Burst: 50, Concurrent: 8, ToolRate: 2, ToolBurst: 20})
 	const principals, calls = 20, 500
 	var all sync.WaitGroup
@@ -354,7 +335,7 @@ func TestAddress(t *testing.T) {
 
 // What does it cost to be let in, among 1,000 principals?
 func BenchmarkAdmit(b *testing.B) {
-	l := limiter(b, newClock(), rates.Options{Rate: rate.Inf, Burst: 1, Concurrent: 8, ToolRate: rate.Inf})
+	l := limiter(b, clock.New(), rates.Options{Rate: rate.Inf, Burst: 1, Concurrent: 8, ToolRate: rate.Inf})
 	keys := make([]string, 1000)
 	for n := range keys {
 		keys[n] = fmt.Sprint(n)

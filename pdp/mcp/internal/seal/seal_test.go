@@ -13,29 +13,10 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/internal/seal"
+	"policy-service/pdp/pdptest/clock"
 )
 
 const resource = "https://mcp.example.com/mcp"
-
-// clock is a clock that tests move.
-type clock struct {
-	mu   sync.Mutex
-	time time.Time
-}
-
-func newClock() *clock { return &clock{time: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)} }
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.time
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.time = c.time.Add(d)
-}
 
 // secret is a key of 32 bytes, another for each n.
 func secret(n byte) []byte {
@@ -210,18 +191,18 @@ func TestKeysThatShareAnID(t *testing.T) {
 }
 
 func TestJSONUntilItExpires(t *testing.T) {
-	c := newClock()
-	r := open(t, seal.Options{Now: c.now}, secret(1))
+	c := clock.New()
+	r := open(t, seal.Options{Now: c.Now}, secret(1))
 	type state struct {
 		Round int    `json:"round"`
 		Who   string `json:"who"`
 	}
-	expires := c.now().Add(time.Minute)
+	expires := c.Now().Add(time.Minute)
 	text, err := seal.SealJSON(r, seal.RequestState, []byte("alice"), state{3, "a\"b"}, expires)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.advance(time.Minute - time.Nanosecond)
+	c.Advance(time.Minute - time.Nanosecond)
 	if got, until, ok := seal.OpenJSON[state](r, seal.RequestState, []byte("alice"), text); !ok || got != (state{3, "a\"b"}) || !until.Equal(expires) {
 		t.Errorf("got %+v, %v, %v", got, until, ok)
 	}
@@ -231,7 +212,7 @@ func TestJSONUntilItExpires(t *testing.T) {
 	if got, _, ok := seal.OpenJSON[[]string](r, seal.RequestState, []byte("alice"), text); ok {
 		t.Errorf("as another type: got %+v", got)
 	}
-	c.advance(time.Nanosecond)
+	c.Advance(time.Nanosecond)
 	if got, _, ok := seal.OpenJSON[state](r, seal.RequestState, []byte("alice"), text); ok || got != (state{}) {
 		t.Errorf("after its time: got %+v", got)
 	}
@@ -292,10 +273,10 @@ func TestKeyFiles(t *testing.T) {
 }
 
 func TestChangedFilesTakeEffect(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	var log bytes.Buffer
 	name := write(t, filepath.Join(t.TempDir(), "key"), secret(1))
-	r, err := seal.Open([]string{name}, seal.Options{Resource: resource, Now: c.now, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	r, err := seal.Open([]string{name}, seal.Options{Resource: resource, Now: c.Now, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +291,7 @@ func TestChangedFilesTakeEffect(t *testing.T) {
 		if content != "" {
 			write(t, name, []byte(content))
 		}
-		c.advance(time.Second)
+		c.Advance(time.Second)
 		if !opens(old) || !opens(sealed(t, r, seal.Session, "", "v")) {
 			t.Error("the keys that were read are gone")
 		}
@@ -323,7 +304,7 @@ func TestChangedFilesTakeEffect(t *testing.T) {
 	if !opens(old) {
 		t.Error("the files are read more often than once a second")
 	}
-	c.advance(time.Second)
+	c.Advance(time.Second)
 	if opens(old) {
 		t.Error("a key that was replaced still opens")
 	}
@@ -333,9 +314,9 @@ func TestChangedFilesTakeEffect(t *testing.T) {
 }
 
 func TestManySealAtOnce(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	name := write(t, filepath.Join(t.TempDir(), "key"), secret(1))
-	r, err := seal.Open([]string{name}, seal.Options{Resource: resource, Now: c.now})
+	r, err := seal.Open([]string{name}, seal.Options{Resource: resource, Now: c.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +324,7 @@ func TestManySealAtOnce(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 200 {
-				c.advance(time.Second / 4)
+				c.Advance(time.Second / 4)
 				text, err := r.Seal(seal.Session, []byte("alice"), []byte("v"))
 				if err != nil {
 					t.Error(err)

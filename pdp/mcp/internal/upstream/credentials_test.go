@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/pdptest/clock"
 )
 
 // authorizationServer is a token endpoint that gives numbered tokens, or what give says.
@@ -69,19 +70,7 @@ func writeFile(t *testing.T, content string) string {
 	return name
 }
 
-// clock is a clock that stands still.
-type clock struct{ at atomic.Int64 }
-
-func (c *clock) now() time.Time          { return time.Unix(c.at.Load(), 0) }
-func (c *clock) advance(d time.Duration) { c.at.Add(int64(d / time.Second)) }
-
-func newClock() *clock {
-	c := &clock{}
-	c.at.Store(1_800_000_000)
-	return c
-}
-
-func (a *authorizationServer) endpoint(t *testing.T, c *clock) upstream.TokenEndpoint {
+func (a *authorizationServer) endpoint(t *testing.T, c *clock.Clock) upstream.TokenEndpoint {
 	t.Helper()
 	return upstream.TokenEndpoint{
 		TokenURL:         a.URL,
@@ -89,7 +78,7 @@ func (a *authorizationServer) endpoint(t *testing.T, c *clock) upstream.TokenEnd
 		ClientID:         "gateway",
 		ClientSecretFile: writeFile(t, "client+secret\n"),
 		Timeout:          5 * time.Second,
-		Now:              c.now,
+		Now:              c.Now,
 	}
 }
 
@@ -118,9 +107,9 @@ func TestTokenExchange(t *testing.T) {
 		form.Store(r.PostForm.Encode())
 		giveToken(w, r, fmt.Sprintf("token-%d", n), 300)
 	})
-	clock := newClock()
+	clock := clock.New()
 	x := newExchange(t, a.endpoint(t, clock))
-	end := clock.now().Add(400 * time.Second)
+	end := clock.Now().Add(400 * time.Second)
 	for _, step := range []struct {
 		after            time.Duration
 		principal, token string
@@ -135,7 +124,7 @@ func TestTokenExchange(t *testing.T) {
 		{129 * time.Second, "alice", "a1", "Bearer token-4"},
 		{time.Second, "alice", "a1", ""}, // the client's own has ended
 	} {
-		clock.advance(step.after)
+		clock.Advance(step.after)
 		got, err := authorized(x, step.principal, step.token, end)
 		if got != step.want || (err == nil) != (step.want != "") {
 			t.Errorf("%+v: %q %v", step, got, err)
@@ -159,26 +148,26 @@ func TestTokenExchange(t *testing.T) {
 // TestTokenExchangeIsNotKeptWithoutAnEnd has a server that does not say how long its tokens last, and a client whose token
 // ends before the exchanged one.
 func TestTokenExchangeKeepsNothingTooLong(t *testing.T) {
-	clock := newClock()
+	clock := clock.New()
 	a := newAuthorizationServer(t, func(w http.ResponseWriter, r *http.Request, n int64) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, `{"access_token":"t%d","token_type":"bearer","issued_token_type":"urn:ietf:params:oauth:token-type:jwt"}`, n)
 	})
 	x := newExchange(t, a.endpoint(t, clock))
 	for n := range 3 {
-		if got, err := authorized(x, "alice", "a", clock.now().Add(time.Hour)); got != fmt.Sprintf("Bearer t%d", n+1) {
+		if got, err := authorized(x, "alice", "a", clock.Now().Add(time.Hour)); got != fmt.Sprintf("Bearer t%d", n+1) {
 			t.Errorf("%q %v", got, err)
 		}
 	}
 	a = newAuthorizationServer(t, nil)
 	x = newExchange(t, a.endpoint(t, clock))
-	end := clock.now().Add(10 * time.Second)
+	end := clock.Now().Add(10 * time.Second)
 	for range 2 {
 		if got, err := authorized(x, "alice", "a", end); got != "Bearer token-1-for-a" {
 			t.Errorf("%q %v", got, err)
 		}
 	}
-	clock.advance(10 * time.Second)
+	clock.Advance(10 * time.Second)
 	// The very token again, said to last longer: what it was exchanged for is not used longer than it was to last.
 	if got, err := authorized(x, "alice", "a", end.Add(time.Hour)); got != "Bearer token-2-for-a" {
 		t.Errorf("%q %v", got, err)
@@ -191,14 +180,14 @@ func TestTokenExchangeKeepsPrincipalsApart(t *testing.T) {
 		<-release
 		giveToken(w, r, "for-"+r.PostForm.Get("subject_token"), 300)
 	})
-	clock := newClock()
+	clock := clock.New()
 	x := newExchange(t, a.endpoint(t, clock))
 	var callers sync.WaitGroup
 	for n := range 64 {
 		for range 4 { // who ask at once for one principal ask once
 			callers.Go(func() {
 				who := fmt.Sprint("p", n)
-				if got, err := authorized(x, who, who+"-token", clock.now().Add(time.Hour)); got != "Bearer for-"+who+"-token" {
+				if got, err := authorized(x, who, who+"-token", clock.Now().Add(time.Hour)); got != "Bearer for-"+who+"-token" {
 					t.Errorf("%s got %q, %v", who, got, err)
 				}
 			})
@@ -219,11 +208,11 @@ func TestTokenExchangeOutlivesItsFirstCaller(t *testing.T) {
 		<-release
 		giveToken(w, r, "one", 300)
 	})
-	clock := newClock()
+	clock := clock.New()
 	x := newExchange(t, a.endpoint(t, clock))
 	ctx, cancel := context.WithCancel(t.Context())
 	first := make(chan error)
-	go func() { first <- x.Authorize(ctx, http.Header{}, "alice", "a", clock.now().Add(time.Hour)) }()
+	go func() { first <- x.Authorize(ctx, http.Header{}, "alice", "a", clock.Now().Add(time.Hour)) }()
 	<-asked
 	cancel()
 	if err := <-first; !errors.Is(err, context.Canceled) {
@@ -231,7 +220,7 @@ func TestTokenExchangeOutlivesItsFirstCaller(t *testing.T) {
 	}
 	second := make(chan string)
 	go func() {
-		got, err := authorized(x, "alice", "a", clock.now().Add(time.Hour))
+		got, err := authorized(x, "alice", "a", clock.Now().Add(time.Hour))
 		second <- fmt.Sprint(got, err)
 	}()
 	close(release)
@@ -245,7 +234,7 @@ func TestTokenExchangeOutlivesItsFirstCaller(t *testing.T) {
 
 func TestClientCredentials(t *testing.T) {
 	a := newAuthorizationServer(t, nil)
-	clock := newClock()
+	clock := clock.New()
 	e := a.endpoint(t, clock)
 	c, err := upstream.NewClientCredentials(upstream.ClientCredentials{TokenEndpoint: e, Audience: "x", Scopes: []string{"s"}})
 	if err != nil {
@@ -256,12 +245,12 @@ func TestClientCredentials(t *testing.T) {
 		if got, err := authorized(c, fmt.Sprint("p", n), "client's", time.Time{}); got != want {
 			t.Errorf("%q %v", got, err)
 		}
-		clock.advance(time.Duration(n) * 270 * time.Second)
+		clock.Advance(time.Duration(n) * 270 * time.Second)
 	}
 	if err := os.WriteFile(e.ClientSecretFile, []byte("changed"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	clock.advance(time.Hour)
+	clock.Advance(time.Hour)
 	if got, err := authorized(c, "p", "", time.Time{}); err == nil || !strings.Contains(err.Error(), "401") {
 		t.Errorf("%q %v", got, err)
 	}
@@ -334,9 +323,9 @@ func TestTokenEndpointLies(t *testing.T) {
 			var logged bytes.Buffer
 			log.SetOutput(&logged)
 			defer log.SetOutput(os.Stderr)
-			clock := newClock()
+			clock := clock.New()
 			a := newAuthorizationServer(t, c.give)
-			got, err := authorized(newExchange(t, a.endpoint(t, clock)), "SECRET-principal", "SECRET-subject", clock.now().Add(time.Hour))
+			got, err := authorized(newExchange(t, a.endpoint(t, clock)), "SECRET-principal", "SECRET-subject", clock.Now().Add(time.Hour))
 			if err == nil {
 				t.Fatalf("it gave %q", got)
 			}
@@ -359,10 +348,10 @@ func TestTokenEndpointIsSlow(t *testing.T) {
 	release := make(chan struct{})
 	a := newAuthorizationServer(t, func(http.ResponseWriter, *http.Request, int64) { <-release })
 	defer close(release)
-	clock := newClock()
+	clock := clock.New()
 	e := a.endpoint(t, clock)
 	e.Timeout = 100 * time.Millisecond
-	if got, err := authorized(newExchange(t, e), "alice", "SECRET", clock.now().Add(time.Hour)); !errors.Is(err, context.DeadlineExceeded) || leaks(err.Error()) {
+	if got, err := authorized(newExchange(t, e), "alice", "SECRET", clock.Now().Add(time.Hour)); !errors.Is(err, context.DeadlineExceeded) || leaks(err.Error()) {
 		t.Errorf("%q %v", got, err)
 	}
 }
@@ -374,14 +363,14 @@ func TestTokenEndpointIsAway(t *testing.T) {
 	}
 	_ = l.Close()
 	a := newAuthorizationServer(t, nil)
-	clock := newClock()
+	clock := clock.New()
 	e := a.endpoint(t, clock)
 	e.TokenURL = "http://" + l.Addr().String()
-	if got, err := authorized(newExchange(t, e), "alice", "SECRET", clock.now().Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "refused") {
+	if got, err := authorized(newExchange(t, e), "alice", "SECRET", clock.Now().Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("%q %v", got, err)
 	}
 	e.TokenURL, e.AllowNetworks = a.URL, nil
-	if got, err := authorized(newExchange(t, e), "alice", "SECRET", clock.now().Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "allow_networks") || a.asked.Load() > 0 {
+	if got, err := authorized(newExchange(t, e), "alice", "SECRET", clock.Now().Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "allow_networks") || a.asked.Load() > 0 {
 		t.Errorf("at an address that nobody allowed: %q %v", got, err)
 	}
 	e.AllowNetworks = a.endpoint(t, clock).AllowNetworks
@@ -389,18 +378,18 @@ func TestTokenEndpointIsAway(t *testing.T) {
 	defer secure.Close()
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	e.TokenURL = secure.URL
-	if got, err := authorized(newExchange(t, e), "alice", "SECRET", clock.now().Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if got, err := authorized(newExchange(t, e), "alice", "SECRET", clock.Now().Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("%q %v", got, err)
 	}
 }
 
 func TestClientSecretFileIsWrong(t *testing.T) {
 	a := newAuthorizationServer(t, nil)
-	clock := newClock()
+	clock := clock.New()
 	for _, content := range []string{"", "\n", "SECRET\nSECRET", " SECRET", "SECRET\x00"} {
 		e := a.endpoint(t, clock)
 		e.ClientSecretFile = writeFile(t, content)
-		if got, err := authorized(newExchange(t, e), "alice", "a", clock.now().Add(time.Hour)); err == nil || leaks(err.Error()) {
+		if got, err := authorized(newExchange(t, e), "alice", "a", clock.Now().Add(time.Hour)); err == nil || leaks(err.Error()) {
 			t.Errorf("%q: %q %v", content, got, err)
 		}
 	}
@@ -408,7 +397,7 @@ func TestClientSecretFileIsWrong(t *testing.T) {
 	if err := os.Chmod(e.ClientSecretFile, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := authorized(newExchange(t, e), "alice", "a", clock.now().Add(time.Hour)); err == nil {
+	if got, err := authorized(newExchange(t, e), "alice", "a", clock.Now().Add(time.Hour)); err == nil {
 		t.Errorf("everybody can read it: %q", got)
 	}
 	if n := a.asked.Load(); n != 0 {
