@@ -46,11 +46,11 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in incoming
 	default:
 		ctx, cancel := in.who.Context(r.Context())
 		defer cancel()
-		if !s.begin(m.ID, cancel) {
+		if !s.flights.begin(m.ID, cancel) {
 			g.refuse(w, http.StatusBadRequest, m.ID, rpc.InvalidRequest, "a request with this id is under way")
 			return
 		}
-		defer s.end(m.ID)
+		defer s.flights.end(m.ID)
 		x := &exchange{g: g, who: in.who, client: s.client, link: s.link, session: s, request: m, params: in.params, header: in.header}
 		x.reply = &httpReply{w: w, sessions: &g.sessions, stream: in.streamFirst, retry: true}
 		x.serve(ctx)
@@ -65,10 +65,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, in incoming) {
 	}
 	ctx, cancel := in.who.Context(r.Context())
 	defer cancel()
-	c := client{era: era.Legacy, version: in.params.GetString("protocolVersion"), info: in.params.Get("clientInfo"), capabilities: in.params.Get("capabilities")}
-	if !slices.Contains(era.LegacyVersions, c.version) {
-		c.version = era.LegacyVersions[0] // it may take another than it asked for, or go
-	}
+	c := greeted(in.params)
 	s, err := g.sessions.make(g, in.who, c)
 	if err != nil {
 		g.refuse(w, http.StatusBadRequest, in.message.ID, rpc.InvalidParams, err.Error())
@@ -77,6 +74,16 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, in incoming) {
 	x := &exchange{g: g, who: in.who, client: c, link: s.link, session: s, request: in.message, params: in.params, header: in.header}
 	x.reply = &httpReply{w: w, sessions: &g.sessions, stream: in.streamFirst, retry: true}
 	x.serve(ctx)
+}
+
+// greeted is a client as it says in the handshake what it is. If we do not speak the revision that it asks for, it may take
+// another, or go.
+func greeted(params rpc.Object) client {
+	c := client{era: era.Legacy, version: params.GetString("protocolVersion"), info: params.Get("clientInfo"), capabilities: params.Get("capabilities")}
+	if !slices.Contains(era.LegacyVersions, c.version) {
+		c.version = era.LegacyVersions[0]
+	}
+	return c
 }
 
 // initialize answers the handshake, and has the session begin.
@@ -116,7 +123,7 @@ func (g *Gateway) notified(ctx context.Context, s *session, in incoming) {
 	switch m := in.message; m.Method {
 	case "notifications/initialized": // the server has had ours
 	case "notifications/cancelled":
-		s.cancel(in.params.Get("requestId"))
+		s.flights.cancel(in.params.Get("requestId"))
 	case "notifications/progress":
 		s.link.server.Dropped("progress of a client")
 	case "notifications/roots/list_changed":

@@ -26,8 +26,8 @@ type session struct {
 	link   *link
 	ends   time.Time
 
+	flights   flights
 	mu        sync.Mutex
-	underWay  map[rpc.ID]context.CancelFunc
 	waiting   map[rpc.ID]chan rpc.Message
 	listening bool
 	asking    int
@@ -77,8 +77,8 @@ func (t *sessions) make(g *Gateway, who principal, c client) (*session, error) {
 func newSession(g *Gateway, id, who string, c client, ends time.Time) *session {
 	return &session{
 		id: id, who: who, client: c, ends: ends, used: g.o.Now(),
-		link:     newLink(g.o.Server, upstream.Client{Principal: who, Info: c.info, Capabilities: g.o.Server.able(c.capabilities)}),
-		underWay: map[rpc.ID]context.CancelFunc{}, waiting: map[rpc.ID]chan rpc.Message{},
+		link:    newLink(g.o.Server, upstream.Client{Principal: who, Info: c.info, Capabilities: g.o.Server.able(c.capabilities)}),
+		waiting: map[rpc.ID]chan rpc.Message{},
 	}
 }
 
@@ -182,46 +182,14 @@ func (t *sessions) sweep(now time.Time) {
 
 // close ends what the session holds.
 func (s *session) close() {
-	s.mu.Lock()
-	for _, cancel := range s.underWay {
-		cancel()
-	}
-	s.mu.Unlock()
+	s.flights.cancelAll()
 	s.link.close()
 }
 
 func (s *session) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.underWay) > 0 || s.listening
-}
-
-// begin notes a request that is under way. It is not ok if there is one with that id.
-func (s *session) begin(id rpc.ID, cancel context.CancelFunc) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.underWay[id] != nil {
-		return false
-	}
-	s.underWay[id] = cancel
-	return true
-}
-
-func (s *session) end(id rpc.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.underWay, id)
-}
-
-// cancel gives up a request of this session. Others it does not know.
-func (s *session) cancel(id jsontext.Value) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for known, cancel := range s.underWay {
-		if string(known.Text()) == string(id) {
-			cancel()
-		}
-	}
+	return s.flights.any() || s.listening
 }
 
 // mostAsking is how many things of a server's one client may be asked at a time.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"sync"
 
 	"policy-service/pdp/mcp/internal/era"
@@ -22,7 +21,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 		return errors.New("over the standard streams nobody shows a token: set identity.static")
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	f := &stdioFront{g: g, who: who, out: out, underWay: map[rpc.ID]context.CancelFunc{}}
+	f := &stdioFront{g: g, who: who, out: out}
 	defer func() {
 		cancel()
 		f.running.Wait()
@@ -92,9 +91,10 @@ type stdioFront struct {
 	writing sync.Mutex
 	out     io.Writer
 
-	mu       sync.Mutex
-	session  *session // of a client of the legacy era, once it has begun
-	underWay map[rpc.ID]context.CancelFunc
+	flights flights
+
+	mu      sync.Mutex
+	session *session // of a client of the legacy era, once it has begun
 }
 
 // write sends a message to the client, in one line.
@@ -125,7 +125,7 @@ func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
 			f.g.o.Meters.Drop("answer that nobody waits for")
 		}
 	case m.Method == "notifications/cancelled":
-		f.cancel(params)
+		f.flights.cancel(params.Get("requestId"))
 	case m.Method == "notifications/initialized" && s != nil:
 		f.running.Go(func() { f.hear(ctx, s) })
 	case m.IsNotification():
@@ -141,13 +141,7 @@ func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
 func (f *stdioFront) request(ctx context.Context, s *session, in incoming) {
 	id := in.message.ID
 	ctx, cancel := context.WithCancel(ctx)
-	f.mu.Lock()
-	twice := f.underWay[id] != nil
-	if !twice {
-		f.underWay[id] = cancel
-	}
-	f.mu.Unlock()
-	if twice {
+	if !f.flights.begin(id, cancel) {
 		cancel()
 		_ = f.write(rpc.Failure(id, rpc.Error{Code: rpc.InvalidRequest, Message: "a request with this id is under way"}))
 		return
@@ -177,9 +171,7 @@ func (f *stdioFront) serve(ctx context.Context, x *exchange, cancel context.Canc
 
 func (f *stdioFront) end(id rpc.ID, cancel context.CancelFunc) {
 	cancel()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.underWay, id)
+	f.flights.end(id)
 }
 
 // exchange is a request of either era.
@@ -193,10 +185,7 @@ func (f *stdioFront) exchange(s *session, in incoming) (*exchange, *rpc.Error) {
 		}
 		x.client = client{era: era.Modern, version: meta.Version, info: meta.Client, capabilities: meta.Capabilities, logLevel: meta.LogLevel}
 	case in.message.Method == "initialize" && s == nil:
-		c := client{era: era.Legacy, version: in.params.GetString("protocolVersion"), info: in.params.Get("clientInfo"), capabilities: in.params.Get("capabilities")}
-		if !slices.Contains(era.LegacyVersions, c.version) {
-			c.version = era.LegacyVersions[0]
-		}
+		c := greeted(in.params)
 		begun, err := f.g.sessions.make(f.g, f.who, c)
 		if err != nil {
 			return nil, &rpc.Error{Code: rpc.InvalidParams, Message: err.Error()}
@@ -210,16 +199,6 @@ func (f *stdioFront) exchange(s *session, in incoming) (*exchange, *rpc.Error) {
 		x.client, x.session, x.link = s.client, s, s.link
 	}
 	return x, nil
-}
-
-func (f *stdioFront) cancel(params rpc.Object) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for id, cancel := range f.underWay {
-		if string(id.Text()) == string(params.Get("requestId")) {
-			cancel()
-		}
-	}
 }
 
 // hear relays what the server says by itself.
