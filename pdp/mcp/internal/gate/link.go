@@ -41,14 +41,35 @@ type link struct {
 	// toldLevel is the session that a server of the legacy era was told logLevel in, for a client of the modern one.
 	toldLevel     upstream.Session
 	subscriptions subscriptions
+	introduced    introduced
+	hearing
+}
 
+// hearing is who listens to what the server says by itself, and who listens to the server for them.
+type hearing struct {
 	hearers map[*hearer]bool
 	ear     *ear   // nil if nobody has listened yet
 	deafen  func() // ends it
 }
 
+// introduced is what the server of a session calls itself.
+type introduced struct {
+	of   upstream.Session
+	info jsontext.Value
+}
+
+// serverInfo is what the server of a session calls itself, nil if it does not say.
+func (l *link) serverInfo(s upstream.Session) jsontext.Value {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.introduced.of != s {
+		l.introduced = introduced{s, era.ServerInfo(s.Server(), s.Era())}
+	}
+	return l.introduced.info
+}
+
 func newLink(s *Server, c upstream.Client) *link {
-	return &link{server: s, client: c, subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})}, hearers: map[*hearer]bool{}, deafen: func() {}}
+	return &link{server: s, client: c, subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})}, hearing: hearing{hearers: map[*hearer]bool{}, deafen: func() {}}}
 }
 
 var errLinkClosed = &upstream.Error{NotSent: true, Gone: true, Detail: "the session is over"}

@@ -68,7 +68,7 @@ func (r *relay) run(ctx context.Context) (response rpc.Message, err error) {
 func (x *exchange) translated(m rpc.Message, of upstream.Session) rpc.Message {
 	m = era.Response(x.request.Method, m, of.Era(), x.client.era)
 	if x.client.era == era.Modern {
-		m = era.WithServer(m, era.ServerInfo(of.Server(), of.Era()))
+		m = era.WithServer(m, x.link.serverInfo(of))
 	}
 	return m
 }
