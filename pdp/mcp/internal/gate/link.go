@@ -35,11 +35,8 @@ type link struct {
 	users   int
 	used    time.Time
 
-	tools toolbox
-	// What a server of the modern era is told with each request, because its client has said it once.
-	logLevel string
-	// toldLevel is the session that a server of the legacy era was told logLevel in, for a client of the modern one.
-	toldLevel     upstream.Session
+	tools         toolbox
+	log           logSettings
 	subscriptions subscriptions
 	introduced    introduced
 	hearing
@@ -50,6 +47,14 @@ type hearing struct {
 	hearers map[*hearer]bool
 	ear     *ear   // nil if nobody has listened yet
 	deafen  func() // ends it
+}
+
+// logSettings are what of its log the server was told to say.
+type logSettings struct {
+	// level is what a server of the modern era is told with each request, because its client has said it once.
+	level string
+	// told is the session that a server of the legacy era was told level in, for a client of the modern one.
+	told upstream.Session
 }
 
 // introduced is what the server of a session calls itself.
@@ -170,13 +175,13 @@ func (l *link) send(ctx context.Context, who *identity.Principal, make func(upst
 func (l *link) level() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.logLevel
+	return l.log.level
 }
 
 func (l *link) setLevel(level string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.logLevel = level
+	l.log.level = level
 }
 
 // Server is the MCP server as the gateway knows it.

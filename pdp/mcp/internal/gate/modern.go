@@ -162,14 +162,14 @@ func (l *link) saysLess(s upstream.Session, level string) bool {
 	server, _ := rpc.ParseObject(s.Server())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	told := slices.Index(logLevels, l.logLevel)
-	return server.GetObject("capabilities").Get("logging") != nil && (l.toldLevel != s || told < 0 || told > slices.Index(logLevels, level))
+	told := slices.Index(logLevels, l.log.level)
+	return server.GetObject("capabilities").Get("logging") != nil && (l.log.told != s || told < 0 || told > slices.Index(logLevels, level))
 }
 
 func (l *link) says(s upstream.Session, level string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.toldLevel, l.logLevel = s, level
+	l.log.told, l.log.level = s, level
 }
 
 // wantsLog reports whether the client wants a message of the server's log.
