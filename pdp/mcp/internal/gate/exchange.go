@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -87,6 +88,7 @@ func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
 	case "prompts/list", "resources/list", "resources/templates/list":
 		return x.listOther(ctx)
 	case "subscriptions/listen":
+		release() // it lasts, and is in nobody's way
 		return x.listen(ctx)
 	case "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
 		return x.remember(ctx)
@@ -116,7 +118,7 @@ func (x *exchange) admit() (release func(), refused *ask.Refusal) {
 	if !ok {
 		return nil, limited(after)
 	}
-	return release, nil
+	return sync.OnceFunc(release), nil
 }
 
 // find finds the tool that is called.

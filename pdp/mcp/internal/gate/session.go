@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"sync"
 	"time"
@@ -49,15 +50,19 @@ const (
 	// mostSessions is how many this process has, and mostSessionsEach how many of one principal.
 	mostSessions     = 10000
 	mostSessionsEach = 64
+	// mostEnded bounds what is remembered of sessions that are over. Beyond it one that was deleted may go on: it is still
+	// its own principal's, and all that it asks is decided.
+	mostEnded = 100000
 	// mostSaid is how much a client may say of itself: it travels in a header.
 	mostSaid = 4096
 )
 
 // sessions are those that this process has something of.
 type sessions struct {
-	mu    sync.Mutex
-	all   map[string]*session
-	ended map[string]time.Time
+	mu  sync.Mutex
+	all map[string]*session
+	// ended are the digests of ids that were deleted, and until when they would open.
+	ended map[[sha256.Size]byte]time.Time
 }
 
 // make makes a session, which does not count before it is added.
@@ -87,7 +92,7 @@ func newSession(g *Gateway, id, who string, c client, ends time.Time) *session {
 func (t *sessions) add(s *session) {
 	t.mu.Lock()
 	if t.all == nil {
-		t.all, t.ended = map[string]*session{}, map[string]time.Time{}
+		t.all, t.ended = map[string]*session{}, map[[sha256.Size]byte]time.Time{}
 	}
 	oldest := t.oldest(func(other *session) bool { return other.who == s.who }, mostSessionsEach)
 	if oldest == nil {
@@ -124,7 +129,7 @@ func (t *sessions) oldest(counts func(*session) bool, most int) (oldest *session
 func (t *sessions) find(g *Gateway, id string, who principal) *session {
 	now := g.o.Now()
 	t.mu.Lock()
-	s, ended := t.all[id], t.ended[id]
+	s, ended := t.all[id], t.ended[sha256.Sum256([]byte(id))]
 	if s != nil && s.who == who.Key && now.Before(s.ends) {
 		s.used = now
 		t.mu.Unlock()
@@ -154,7 +159,9 @@ func (t *sessions) find(g *Gateway, id string, who principal) *session {
 func (t *sessions) end(s *session) {
 	t.mu.Lock()
 	delete(t.all, s.id)
-	t.ended[s.id] = s.ends
+	if len(t.ended) < mostEnded {
+		t.ended[sha256.Sum256([]byte(s.id))] = s.ends
+	}
 	t.mu.Unlock()
 	s.close()
 }
