@@ -21,7 +21,8 @@ type passage struct {
 	upstream string            // its URL,
 	command  []string          // or its command line,
 	env      map[string]string // with these variables
-	policies string            // the bundle that decides, by its name in package policies; "" permits everything
+	policies string            // the bundle that decides, by its name in package policies,
+	bundle   *pdp.Source       // or itself; without either everything is permitted
 	change   func(*mcp.Config)
 }
 
@@ -32,6 +33,9 @@ var permitAll = pdptest.Bundle(map[string]string{"all.cedar": `@id("all") permit
 func through(t testing.TB, p passage) (at, authorization string) {
 	t.Helper()
 	source := permitAll
+	if p.bundle != nil {
+		source = *p.bundle
+	}
 	identity := mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-1"}}
 	const resource = "http://127.0.0.1:8181/mcp"
 	if p.policies != "" {

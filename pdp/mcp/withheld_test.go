@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"bufio"
 	"io"
 	"log/slog"
 	"net/http"
@@ -111,4 +112,85 @@ func modernCall(t *testing.T, url, as string) string {
 		t.Fatal(err)
 	}
 	return string(read)
+}
+
+// What a server says beside the answers to requests cannot be told to be of none of them. So once something was to be taken
+// out of a result of a client, it hears no free words of the server's beside any longer, and nobody asks it for the server.
+func TestWordsBesideTheAnswers(t *testing.T) {
+	const secret = "s3cr3t-123-45"
+	called := make(chan bool)
+	upstream := mcptest.NewRecorder(t, mcptest.Answers{
+		Eras: []string{"legacy"}, Tools: `[{"name":"a","inputSchema":{"type":"object"}}]`,
+		Handle: func(c *mcptest.Call) bool {
+			if c.Method != "tools/call" {
+				return false
+			}
+			called <- true
+			<-called
+			c.Result(`{"content":[]}`)
+			return true
+		},
+		Listen: func(c *mcptest.Call) {
+			<-called
+			c.Message(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"` + secret + `"}}`)
+			c.Message(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"` + secret + `","requestedSchema":{"type":"object","properties":{}}}}`)
+			c.Message(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
+			called <- true
+			<-c.Context.Done()
+		},
+	})
+	masks := pdptest.Bundle(map[string]string{
+		"a.cedar":          `@id("all") permit (principal, action, resource) unless { action == Action::"tool.invoke" }; @id("mask") @obligation("mask") permit (principal, action == Action::"tool.invoke", resource);`,
+		"obligations.yaml": "mask: {type: redact, properties: {fields: [/ssn]}}\n", "bundle.yaml": "allow_trivial: true\n",
+	})
+	at, _ := through(t, passage{name: "up", upstream: upstream.URL, bundle: &masks})
+	session := legacySession(t, at)
+	stream := session.do(t, http.MethodGet, "")
+	defer func() { _ = stream.Body.Close() }()
+	answer := session.do(t, http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a","arguments":{}}}`)
+	if got := readAll(t, answer.Body); !strings.Contains(got, `"result"`) {
+		t.Fatal(got)
+	}
+	var heard strings.Builder
+	for lines := bufio.NewScanner(stream.Body); lines.Scan(); {
+		heard.WriteString(lines.Text() + "\n")
+		if strings.Contains(lines.Text(), "list_changed") {
+			break
+		}
+	}
+	if got := heard.String(); strings.Contains(got, secret) || !strings.Contains(got, "list_changed") {
+		t.Errorf("the client hears %s", got)
+	}
+}
+
+// legacyOne is a session of the legacy era, with a client that takes forms.
+type legacyOne struct{ at, id string }
+
+func legacySession(t *testing.T, at string) legacyOne {
+	t.Helper()
+	s := legacyOne{at: at}
+	answer := s.do(t, http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","clientInfo":{"name":"c","version":"1"},"capabilities":{"elicitation":{}}}}`)
+	if got := readAll(t, answer.Body); !strings.Contains(got, `"result"`) {
+		t.Fatal(got)
+	}
+	s.id = answer.Header.Get("Mcp-Session-Id")
+	return s
+}
+
+func (s legacyOne) do(t *testing.T, method, body string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, s.at, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Session-Id": s.id} {
+		if v != "" {
+			r.Header.Set(name, v)
+		}
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
 }

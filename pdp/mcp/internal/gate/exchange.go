@@ -159,6 +159,9 @@ func (x *exchange) ask(ctx context.Context) *ask.Refusal {
 	x.permit, refused = x.g.o.Asker.Ask(ctx, op)
 	since(ctx, x.g.o.Meters.pdp, begun, x.g.o.Now())
 	x.g.health.asked(refused)
+	if refused == nil && !x.permit.Passes(rpc.Message{Method: "notifications/message"}) {
+		x.link.silence()
+	}
 	return refused
 }
 

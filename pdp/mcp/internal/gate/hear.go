@@ -32,11 +32,18 @@ func (l *link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for h := range l.hearers {
-		if h.answer != nil {
+		if h.answer != nil && !l.silent {
 			return h.answer
 		}
 	}
 	return nil
+}
+
+// silence has nobody hear words of the server's beside its answers any longer.
+func (l *link) silence() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.silent = true
 }
 
 // tell is for whoever listens. Who does not keep up misses it.
@@ -46,6 +53,10 @@ func (l *link) tell(s said) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.silent && s.Method == "notifications/message" {
+		l.server.Dropped("log message while results are to be changed")
+		return
+	}
 	for h := range l.hearers {
 		select {
 		case h.heard <- s:

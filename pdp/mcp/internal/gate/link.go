@@ -32,8 +32,7 @@ type link struct {
 	session upstream.Session
 	opening chan struct{} // closed when the one who opens has finished
 	closed  bool
-	users   int
-	used    time.Time
+	use     use
 
 	tools         toolbox
 	log           logSettings
@@ -42,11 +41,20 @@ type link struct {
 	hearing
 }
 
+// use is by how many requests a link is used, and when it was last.
+type use struct {
+	by   int
+	last time.Time
+}
+
 // hearing is who listens to what the server says by itself, and who listens to the server for them.
 type hearing struct {
 	hearers map[*hearer]bool
 	ear     *ear   // nil if nobody has listened yet
 	deafen  func() // ends it
+	// silent is set once something was to be taken out of a result: what the server says in words of its own beside answers
+	// could be just that.
+	silent bool
 }
 
 // logSettings are what of its log the server was told to say.

@@ -71,13 +71,13 @@ func (t *links) of(g *Gateway, who principal, c client) (l *link, done func()) {
 		l = newLink(g.o.Server, upstream.Client{Principal: who.Key, Info: c.info, Capabilities: g.o.Server.able(c.capabilities)})
 		t.all[key] = l
 	}
-	l.users++
-	l.used = g.o.Now()
+	l.use.by++
+	l.use.last = g.o.Now()
 	return l, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		l.users--
-		l.used = g.o.Now()
+		l.use.by--
+		l.use.last = g.o.Now()
 	}
 }
 
@@ -91,13 +91,13 @@ func (t *links) makeRoom(principal string) {
 		if mine {
 			n++
 		}
-		if l.users > 0 {
+		if l.use.by > 0 {
 			continue
 		}
-		if oldest == nil || l.used.Before(oldest.used) {
+		if oldest == nil || l.use.last.Before(oldest.use.last) {
 			oldest, of = l, k
 		}
-		if mine && (own == nil || l.used.Before(own.used)) {
+		if mine && (own == nil || l.use.last.Before(own.use.last)) {
 			own, ofOwn = l, k
 		}
 	}
@@ -116,7 +116,7 @@ func (t *links) sweep(now time.Time) {
 	t.mu.Lock()
 	var idle []*link
 	for k, l := range t.all {
-		if l.users == 0 && now.Sub(l.used) > linkIdle {
+		if l.use.by == 0 && now.Sub(l.use.last) > linkIdle {
 			idle = append(idle, l)
 			delete(t.all, k)
 		}
