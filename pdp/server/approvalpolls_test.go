@@ -30,12 +30,12 @@ import (
 // polls has somebody wait so often with the same question.
 func (c *counter) polls(who, path string, n int) (answers chan pdptest.Response) {
 	c.t.Helper()
-	before := c.Waiting()
+	before := c.Joined()
 	answers = make(chan pdptest.Response, n)
 	for range n {
 		go func() { answers <- c.Do("GET", path, "", "Authorization", c.key[who]) }()
 	}
-	eventually(c.t.(*testing.T), "all wait", func() bool { return c.Waiting() == before+n })
+	eventually(c.t.(*testing.T), "all wait", func() bool { return c.Joined() == before+n })
 	return answers
 }
 

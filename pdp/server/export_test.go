@@ -76,7 +76,7 @@ func (s *Server) CloseApprovals() error { return s.approvals.Broker.Store.Close(
 
 // Waiting is how many wait for something to become of an approval.
 func (s *Server) Waiting() int {
-	waiting, _, _, _ := s.approvals.Counts()
+	waiting := s.approvals.Counts().Waiting
 	return waiting
 }
 
@@ -151,11 +151,13 @@ func (s *Server) Refused(limit string) int { return s.door.Refusals.Counts()[lim
 
 // Looks is how often somebody looked for all who wait with the same question, and Pages
 // how many pages of approval requests were begun.
-func (s *Server) Looks() int64 { _, _, looks, _ := s.approvals.Counts(); return looks }
-func (s *Server) Pages() int64 { _, _, _, pages := s.approvals.Counts(); return pages }
+func (s *Server) Looks() int64 { return s.approvals.Counts().Looks }
+func (s *Server) Pages() int64 { return s.approvals.Counts().Pages }
 
 // Watches is how many different questions are waited with.
 func (s *Server) Watches() int {
-	_, questions, _, _ := s.approvals.Counts()
-	return questions
+	return s.approvals.Counts().Questions
 }
+
+// Joined is how many requests wait by a question that is looked at.
+func (s *Server) Joined() int { return s.approvals.Counts().Joined }

@@ -88,11 +88,24 @@ func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, meth
 // write answers with a value as JSON.
 func write(c echo.Context, v any) error { return answerOf(v, true).write(c, http.StatusOK) }
 
-// Counts are of what goes on: how many requests wait, with how many different questions, how often one of these was
-// looked at, and how many pages were begun.
-func (a *Approvals) Counts() (waiting, questions int, looks, pages int64) {
+// Counts are of what goes on.
+type Counts struct {
+	// Waiting are the requests that have a place to wait, and Joined those of them whose question is looked at.
+	Waiting, Joined int
+	// Questions are how many different ones these are. Looks is how often one was looked at, and Pages how many pages were
+	// begun.
+	Questions    int
+	Looks, Pages int64
+}
+
+// Counts says what goes on.
+func (a *Approvals) Counts() Counts {
 	w := a.waiting
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.all, len(w.watches), w.looks.Load(), w.made.Load()
+	c := Counts{Waiting: w.all, Questions: len(w.watches), Looks: w.looks.Load(), Pages: w.made.Load()}
+	for _, one := range w.watches {
+		c.Joined += len(one.waiters)
+	}
+	return c
 }
