@@ -30,7 +30,7 @@ type link struct {
 
 	mu      sync.Mutex
 	session upstream.Session
-	opening chan struct{} // closed when the one who opens has finished
+	opening turn
 	closed  bool
 	use     use
 
@@ -82,53 +82,54 @@ func (l *link) serverInfo(s upstream.Session) jsontext.Value {
 }
 
 func newLink(s *Server, c upstream.Client) *link {
-	return &link{server: s, client: c, subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})}, hearing: hearing{hearers: map[*hearer]bool{}, deafen: func() {}}}
+	return &link{server: s, client: c, opening: newTurn(), tools: toolbox{loading: newTurn()}, subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})}, hearing: hearing{hearers: map[*hearer]bool{}, deafen: func() {}}}
 }
 
 var errLinkClosed = &upstream.Error{NotSent: true, Gone: true, Detail: "the session is over"}
 
 // open is the session with the server, opened if there is none.
 func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Session, error) {
-	for {
-		l.mu.Lock()
-		if l.closed {
-			l.mu.Unlock()
-			return nil, errLinkClosed
-		}
-		if s := l.session; s != nil {
-			l.mu.Unlock()
-			return s, nil
-		}
-		if opening := l.opening; opening != nil {
-			l.mu.Unlock()
-			select {
-			case <-opening:
-				continue
-			case <-ctx.Done():
-				return nil, &upstream.Error{NotSent: true, Detail: "the client has gone", Err: ctx.Err()}
-			}
-		}
-		l.opening = make(chan struct{})
-		c := l.client
-		c.Token, c.Expires = who.Token, who.Expires
-		l.mu.Unlock()
-		s, err := l.server.Upstream.Open(ctx, c)
-		l.mu.Lock()
-		close(l.opening)
-		l.opening = nil
-		if err != nil {
-			l.mu.Unlock()
-			return nil, err
-		}
-		if l.closed {
-			l.mu.Unlock()
-			s.Close()
-			return nil, errLinkClosed
-		}
-		l.session = s
-		l.mu.Unlock()
-		return s, nil
+	if s, err := l.current(); s != nil || err != nil {
+		return s, err
 	}
+	if err := l.opening.take(ctx); err != nil {
+		return nil, &upstream.Error{NotSent: true, Detail: "the client has gone", Err: err}
+	}
+	defer l.opening.leave()
+	if s, err := l.current(); s != nil || err != nil { // somebody had the turn before
+		return s, err
+	}
+	c := l.client
+	c.Token, c.Expires = who.Token, who.Expires
+	s, err := l.server.Upstream.Open(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if !l.keep(s) {
+		s.Close()
+		return nil, errLinkClosed
+	}
+	return s, nil
+}
+
+// current is the session that there is, nil if there is none. It is an error if there will be none.
+func (l *link) current() (upstream.Session, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, errLinkClosed
+	}
+	return l.session, nil
+}
+
+// keep makes a session the link's. It is not ok if the link is closed.
+func (l *link) keep(s upstream.Session) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.session = s
+	}
+	return !l.closed
 }
 
 // lose forgets a session that is no more, unless another has taken its place already.

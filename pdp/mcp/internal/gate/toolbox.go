@@ -31,7 +31,7 @@ type toolbox struct {
 	mu      sync.Mutex
 	listed  *listing
 	until   time.Time
-	loading chan struct{}
+	loading turn
 	// version counts what made the listing old, so that one that was begun before is not kept.
 	version int
 }
@@ -54,33 +54,40 @@ func (t *toolbox) forget() {
 // list is the listing, no older than the gateway's setting. At most one is made at a time.
 func (g *Gateway) list(ctx context.Context, l *link, who *identity.Principal, c client) (*listing, error) {
 	t := &l.tools
-	for {
-		t.mu.Lock()
-		if t.listed != nil && g.o.Now().Before(t.until) {
-			defer t.mu.Unlock()
-			return t.listed, nil
-		}
-		if loading := t.loading; loading != nil {
-			t.mu.Unlock()
-			select {
-			case <-loading:
-				continue
-			case <-ctx.Done():
-				return nil, &upstream.Error{Detail: "the client has gone", Err: ctx.Err()}
-			}
-		}
-		t.loading = make(chan struct{})
-		version, before := t.version, t.listed
-		t.mu.Unlock()
-		listed, err := g.fetch(ctx, l, who, c, before)
-		t.mu.Lock()
-		close(t.loading)
-		t.loading = nil
-		if err == nil && version == t.version {
-			t.listed, t.until = listed, g.o.Now().Add(g.o.ListCache)
-		}
-		t.mu.Unlock()
-		return listed, err
+	if listed, _, _ := t.fresh(g.o.Now()); listed != nil {
+		return listed, nil
+	}
+	if err := t.loading.take(ctx); err != nil {
+		return nil, &upstream.Error{Detail: "the client has gone", Err: err}
+	}
+	defer t.loading.leave()
+	listed, before, version := t.fresh(g.o.Now())
+	if listed != nil { // somebody had the turn before
+		return listed, nil
+	}
+	listed, err := g.fetch(ctx, l, who, c, before)
+	if err == nil {
+		t.keep(listed, version, g.o.Now().Add(g.o.ListCache))
+	}
+	return listed, err
+}
+
+// fresh is the listing if it is not too old, and otherwise the one before it.
+func (t *toolbox) fresh(now time.Time) (listed, before *listing, version int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.listed != nil && now.Before(t.until) {
+		return t.listed, nil, t.version
+	}
+	return nil, t.listed, t.version
+}
+
+// keep keeps a listing, unless it was begun before something changed.
+func (t *toolbox) keep(l *listing, version int, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if version == t.version {
+		t.listed, t.until = l, until
 	}
 }
 
