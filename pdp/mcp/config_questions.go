@@ -8,12 +8,10 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
+	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/server/config"
 	"policy-service/pdp/spelling"
 )
-
-// mappingInputs are what mappings of an operator may use besides params and token.
-var mappingInputs = []string{"server", "tool", "client"}
 
 // methods are the requests of MCP that a mapping can be for.
 var methods = []string{
@@ -22,27 +20,16 @@ var methods = []string{
 	"tasks/cancel", "tasks/get", "tasks/list", "tasks/result", "tasks/update", "tools/call", "tools/list",
 }
 
-// Binding is how mappings are read, by this configuration.
-func (c Config) Binding() (*coaz.Binding, error) {
-	override := coaz.RefuseOverride
-	if c.SubjectOverride == OverrideWarn {
-		override = coaz.WarnOverride
-	}
-	claim := c.Identity.SubjectClaim
-	return coaz.New(coaz.Options{Resource: c.Resource, SubjectClaim: claim, Override: override, Inputs: mappingInputs})
+// binding is how mappings are read, by this configuration.
+func (c Config) binding() (*coaz.Binding, error) {
+	return coaz.New(coaz.Options{Resource: c.Resource, SubjectClaim: c.Identity.SubjectClaim, Override: c.override(), Inputs: ask.Inputs})
 }
 
-// CompileMappings are the operator's mappings, by method.
-func (c Config) CompileMappings(b *coaz.Binding) (map[string]*coaz.Mapping, error) {
-	all := make(map[string]*coaz.Mapping, len(c.Mappings))
-	for method, text := range c.Mappings {
-		m, err := compileMapping(b, text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", config.Entry("mappings", method), err)
-		}
-		all[method] = m
+func (c Config) override() coaz.Override {
+	if c.SubjectOverride == OverrideWarn {
+		return coaz.WarnOverride
 	}
-	return all, nil
+	return coaz.RefuseOverride
 }
 
 func compileMapping(b *coaz.Binding, text config.Object) (*coaz.Mapping, error) {
@@ -55,7 +42,7 @@ func compileMapping(b *coaz.Binding, text config.Object) (*coaz.Mapping, error) 
 
 func (c *Config) checkQuestions(m *mistakes) {
 	c.checkMeta(m)
-	b, err := c.Binding()
+	b, err := c.binding()
 	if err != nil {
 		m.add("identity.subject_claim", "identity.subject_claim is no claim: %w; write a name, or a JSON Pointer such as /act/sub", err)
 		return

@@ -14,7 +14,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
-	"policy-service/evaluation/coaz"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/server/config"
 )
@@ -235,12 +234,12 @@ func TestCheckWithoutAFile(t *testing.T) {
 
 func TestOperatorMappings(t *testing.T) {
 	c, _, _, err := read(t, full)
-	must(t, err)
-	b, err := c.Binding()
-	must(t, err)
-	all, err := c.CompileMappings(b)
-	if err != nil || len(all) != 2 || all["resources/templates/list"].Dialect() != coaz.AuthZEN {
-		t.Errorf("got %v, %v", all, err)
+	if err != nil || len(c.Mappings) != 2 || c.Mappings["resources/templates/list"] == nil {
+		t.Errorf("got %v, %v", c.Mappings, err)
+	}
+	c.Mappings["resources/templates/list"] = []byte(`{"evaluation":{"action":{"name":"$("}}}`)
+	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "resources/templates/list") {
+		t.Errorf("one that does not compile: %v", err)
 	}
 }
 

@@ -166,12 +166,8 @@ func (c Config) identityOptions() identity.Options {
 }
 
 func newAsker(c Config, d Deps) (*ask.Asker, error) {
-	override := coaz.RefuseOverride
-	if c.SubjectOverride == OverrideWarn {
-		override = coaz.WarnOverride
-	}
 	o := ask.Options{
-		PDP: map[string]*authzenclient.Client{}, Resource: c.Resource, SubjectClaim: c.Identity.SubjectClaim, SubjectOverride: override,
+		PDP: map[string]*authzenclient.Client{}, Resource: c.Resource, SubjectClaim: c.Identity.SubjectClaim, SubjectOverride: c.override(),
 		Ask: ask.Ask(c.Ask), Strict: c.Strict, Declared: ask.Declared(c.Declared), Errors: ask.Errors(c.Errors), DenyStatus: int(c.DenyHTTPStatus),
 		Properties: c.Identity.Properties, Mappings: map[string]evaluation.Object{}, Labels: map[string]map[string]string{}, Logger: d.Logger,
 	}
