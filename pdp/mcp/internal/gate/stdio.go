@@ -99,13 +99,7 @@ type stdioFront struct {
 
 // write sends a message to the client, in one line.
 func (f *stdioFront) write(m rpc.Message) error {
-	line := m.Append(nil)
-	for i, b := range line { // between tokens: within strings JSON has no line ends
-		if b == '\n' || b == '\r' {
-			line[i] = ' '
-		}
-	}
-	line = append(line, '\n')
+	line := rpc.AppendLine(nil, m)
 	f.writing.Lock()
 	defer f.writing.Unlock()
 	_, err := f.out.Write(line)

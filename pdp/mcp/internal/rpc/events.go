@@ -178,13 +178,17 @@ func (e *Events) piece() (piece []byte, ends bool, err error) {
 // AppendEvent writes a message as an event of one line of data.
 func AppendEvent(b []byte, m Message) []byte {
 	b = append(b, "event: message\ndata: "...)
+	return append(AppendLine(b, m), '\n')
+}
+
+// AppendLine writes a message as one line, with its end. White space between tokens may change for it.
+func AppendLine(b []byte, m Message) []byte {
 	from := len(b)
 	b = m.Append(b)
-	// Line ends between tokens would end the data. Within strings JSON has none.
-	for i := from; i < len(b); i++ {
+	for i := from; i < len(b); i++ { // within strings JSON has no line ends
 		if b[i] == '\n' || b[i] == '\r' {
 			b[i] = ' '
 		}
 	}
-	return append(b, "\n\n"...)
+	return append(b, '\n')
 }

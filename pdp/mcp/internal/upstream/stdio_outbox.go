@@ -39,7 +39,7 @@ func (o *outbox) put(text []byte) (l *outLine, ok bool) { return o.add(text, mos
 
 // putOwn adds a line that no caller waits for.
 func (o *outbox) putOwn(m rpc.Message) bool {
-	_, ok := o.add(lineOf(m), mostOwnLines)
+	_, ok := o.add(rpc.AppendLine(nil, m), mostOwnLines)
 	return ok
 }
 
@@ -54,18 +54,6 @@ func (o *outbox) add(text []byte, most int) (l *outLine, ok bool) {
 	o.size += len(text)
 	signal(o.wake)
 	return l, true
-}
-
-// lineOf writes a message as one line. Only white space between tokens can hold the end of a line: within strings JSON has
-// none.
-func lineOf(m rpc.Message) []byte {
-	b := m.Append(nil)
-	for i, c := range b {
-		if c == '\n' || c == '\r' {
-			b[i] = ' '
-		}
-	}
-	return append(b, '\n')
 }
 
 // signal makes who waits look again.

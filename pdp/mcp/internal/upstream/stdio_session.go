@@ -156,7 +156,7 @@ func (s *childSession) begin(ctx context.Context, r Request) (*childStream, erro
 	}
 	s.last++
 	c.id = rpc.IntID(s.last)
-	line, ok := s.out.put(lineOf(rpc.Message{ID: c.id, Method: r.Method, Params: r.Params}))
+	line, ok := s.out.put(rpc.AppendLine(nil, rpc.Message{ID: c.id, Method: r.Method, Params: r.Params}))
 	if !ok {
 		return nil, &Error{NotSent: true, Detail: "the server does not read what it is sent"}
 	}
@@ -186,7 +186,7 @@ func (s *childSession) Notify(ctx context.Context, m rpc.Message) error {
 	if m.IsResponse() && asker == nil {
 		return &Error{NotSent: true, Detail: "no request of the server waits for this answer"}
 	}
-	if _, ok := s.out.put(lineOf(m)); !ok {
+	if _, ok := s.out.put(rpc.AppendLine(nil, m)); !ok {
 		return &Error{NotSent: true, Detail: "the server does not read what it is sent"}
 	}
 	if m.IsResponse() {
