@@ -327,6 +327,28 @@ func TestCommandBoundsWhatNobodyReads(t *testing.T) {
 	}
 }
 
+// TestCommandPacesWhoNeverStops has a server talk for as long as it is read. It is read no faster than is taken.
+func TestCommandPacesWhoNeverStops(t *testing.T) {
+	t.Parallel()
+	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.MaxResult, o.Stop = 1<<20, time.Millisecond })
+	s := openChild(t, u)
+	call, err := s.Send(t.Context(), request("flood", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer call.Close()
+	begun := time.Now()
+	eventually(t, "it has said much", func() bool { return u.dropped.get("overflow") > 1200 })
+	// At once 1024 messages are taken, then 256 a second.
+	if took := time.Since(begun); took < 500*time.Millisecond {
+		t.Errorf("1200 messages were taken in %v", took)
+	}
+	other := openChild(t, u)
+	if got, err := textOf(other, "well"); got != "well" {
+		t.Errorf("another session: %q %v", got, err)
+	}
+}
+
 func TestCommandStreamEndsWithItsContext(t *testing.T) {
 	s := openChild(t, newChild(t, "raw"))
 	ctx, cancel := context.WithCancel(t.Context())
