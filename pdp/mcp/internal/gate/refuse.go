@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 )
@@ -16,7 +17,7 @@ import (
 // Refusals of the gateway's own, about which nobody is asked. Those of decisions are written by package ask.
 
 const (
-	ambiguousUpstream ask.Kind = "upstream_ambiguous"
+	ambiguousUpstream ask.Kind = era.Ambiguous
 	absentUpstream    ask.Kind = "upstream_unavailable"
 	invalidParams     ask.Kind = "invalid_params"
 	rateLimited       ask.Kind = "rate_limited"
