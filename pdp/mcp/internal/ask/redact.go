@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
@@ -74,7 +75,7 @@ func codeOf(text jsontext.Value) int {
 		return rpc.InternalError
 	}
 	code, err := strconv.ParseInt(string(e.Get("code")), 10, 32)
-	if err != nil {
+	if err != nil || code == era.URLRequired { // which is none without its pages
 		return rpc.InternalError
 	}
 	return int(code)
