@@ -100,7 +100,7 @@ func (s *childSession) unreadable(line []byte, fault *rpc.Fault) {
 		c = s.onlyCall(anyCall)
 	}
 	if c != nil {
-		why := &Error{Detail: "the server's answer is not one message without ambiguities"}
+		why := &Error{Detail: "what came is not the response to the request", Err: ErrAmbiguous}
 		if o, err := rpc.ParseObject(line); err == nil && (o.Get("id") == nil || o.Get("id").Kind() == 'n') {
 			why.Answer = o.Get("error")
 		}
