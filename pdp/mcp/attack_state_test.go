@@ -51,7 +51,7 @@ func (a *asker) handle(c *mcptest.Call) bool {
 		id, answer := fmt.Sprintf("q%d", a.last), make(chan string, 1)
 		a.waiting[id] = answer
 		a.mu.Unlock()
-		c.Message(`{"jsonrpc":"2.0","id":"` + id + `","method":"elicitation/create",` + askedForm + `}`)
+		c.Message(`{"jsonrpc":"2.0","id":"` + id + `","method":"elicitation/create",` + asksFor(c) + `}`)
 		select {
 		case text := <-answer:
 			c.Result(said(text))
@@ -60,9 +60,18 @@ func (a *asker) handle(c *mcptest.Call) bool {
 	case strings.Contains(string(c.Params), `"requestState":"theirs"`) && strings.Contains(string(c.Params), `"inputResponses"`):
 		c.Result(said(string(c.Params)))
 	default:
-		c.Result(`{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create",` + askedForm + `}},"requestState":"theirs"}`)
+		c.Result(`{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create",` + asksFor(c) + `}},"requestState":"theirs"}`)
 	}
 	return true
+}
+
+// asksFor is what it asks: that a page be opened, if the call says which.
+func asksFor(c *mcptest.Call) (params string) {
+	var said struct{ Arguments struct{ URL jsontext.Value } }
+	if err := json.Unmarshal(c.Params, &said, json.MatchCaseInsensitiveNames(true)); err != nil || said.Arguments.URL == nil {
+		return askedForm
+	}
+	return `"params":{"mode":"url","message":"Open it","elicitationId":"theirs","url":` + string(said.Arguments.URL) + `}`
 }
 
 // heard takes the answer to what was asked.
@@ -292,7 +301,7 @@ func TestAnswersOfOthers(t *testing.T) {
 			t.Parallel()
 			s := newSiege(t, camp{answers: new(asker).answers(era), change: relays})
 			alice, beside, bob := s.listener(nil), s.listener(nil), s.listener(mcptest.Claims{"sub": "bob"})
-			calls, others := alice.asked("look"), beside.asked("look")
+			calls, others := alice.asked("look", `{}`), beside.asked("look", `{}`)
 			before := len(s.executed())
 			answer := func(v *visitor, id, member string) int {
 				t.Helper()
@@ -355,9 +364,9 @@ type called struct {
 }
 
 // asked calls a tool, and reads on until it is asked something.
-func (v *visitor) asked(tool string) called {
+func (v *visitor) asked(tool, arguments string) called {
 	v.s.t.Helper()
-	params := `{"name":"` + tool + `","arguments":{}}`
+	params := `{"name":"` + tool + `","arguments":` + arguments + `}`
 	r, err := http.NewRequestWithContext(v.s.t.Context(), http.MethodPost, v.s.url, strings.NewReader(v.text("tools/call", params)))
 	orFail(v.s.t, err)
 	for all := range slices.Chunk(v.headers("tools/call", params), 2) {
