@@ -197,6 +197,7 @@ func TestAnswersAfterCancellation(t *testing.T) {
 
 // D37: progress is of the call that it names, if it is the one it comes for. What is of another's goes nowhere.
 func TestProgressOfOthers(t *testing.T) {
+	t.Parallel()
 	for _, program := range []bool{false, true} {
 		for _, era := range eras {
 			both := new(sync.WaitGroup)

@@ -18,7 +18,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -259,27 +258,6 @@ func noneRuns(t *testing.T, pids string) {
 			return err != nil || strings.HasPrefix(state, "Z")
 		})
 	}
-}
-
-// droppedBy is what was dropped so far, by reason.
-func droppedBy(t *testing.T, counts *sdkmetric.ManualReader) map[string]int64 {
-	t.Helper()
-	var all metricdata.ResourceMetrics
-	orFail(t, counts.Collect(t.Context(), &all))
-	found := map[string]int64{}
-	for _, scope := range all.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			sum, ok := m.Data.(metricdata.Sum[int64])
-			if !ok || m.Name != "policy_service.mcp.dropped" {
-				continue
-			}
-			for _, p := range sum.DataPoints {
-				reason, _ := p.Attributes.Value("reason")
-				found[reason.AsString()] += p.Value
-			}
-		}
-	}
-	return found
 }
 
 // A program that fails again and again is not started as often as somebody calls. Others have theirs.

@@ -78,6 +78,7 @@ func evasions() map[string]evasion {
 // D38: wherever a server puts what is to be taken out of its result, it does not reach the client: it is taken out, or what
 // has it is withheld. A result that is withheld for it is on record as failed.
 func TestRedactionEvaded(t *testing.T) {
+	t.Parallel()
 	all := evasions()
 	for _, up := range eras {
 		s := newSiege(t, camp{

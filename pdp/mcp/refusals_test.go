@@ -120,6 +120,7 @@ func refusalCamp(change func(*mcp.Config)) camp {
 
 // Every kind of refusal says the same in both eras: what it is, why, and what its client can do.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	s := newSiege(t, refusalCamp(nil))
 	for _, era := range eras {
 		v := s.visitor(era, nil)
@@ -134,6 +135,7 @@ func TestRefusals(t *testing.T) {
 
 // The codes of a denial are the operator's choice; what is said beside them is not.
 func TestRefusalsByChoice(t *testing.T) {
+	t.Parallel()
 	for choice, change := range map[string]func(*mcp.Config){
 		"sep":  func(c *mcp.Config) { c.Errors = "sep" },
 		"mcpx": func(c *mcp.Config) { c.Errors = "mcpx" },
@@ -160,6 +162,7 @@ func TestRefusalsByChoice(t *testing.T) {
 
 // Who cannot be asked is no reason to be told of, and when to come back is.
 func TestRefusalsWithoutPDP(t *testing.T) {
+	t.Parallel()
 	s := newSiege(t, refusalCamp(nil))
 	const text = "authorization service unavailable"
 	visitors := []*visitor{s.visitor("legacy", nil), s.visitor("modern", nil)}
@@ -187,6 +190,7 @@ func TestRefusalsWithoutPDP(t *testing.T) {
 
 // Who asks too often is told for how long to wait, and nobody is asked about him.
 func TestRefusalsTooMany(t *testing.T) {
+	t.Parallel()
 	s := newSiege(t, refusalCamp(func(c *mcp.Config) { c.Limits.PerPrincipal.Rate, c.Limits.PerPrincipal.Burst = 0.001, 3 }))
 	for _, era := range eras {
 		v := s.visitor(era, mcptest.Claims{"sub": "of-" + era})
