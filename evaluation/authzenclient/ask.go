@@ -28,9 +28,9 @@ type asking struct {
 	// In place of body: the request itself, and what takes it.
 	request evaluation.Request
 	direct  Direct
-	key    string     // the Idempotency-Key, "" is none
-	person Person     // for whom it is sent
-	repeat repeatable // the failures after which it may be asked again
+	key     string     // the Idempotency-Key, "" is none
+	person  Person     // for whom it is sent
+	repeat  repeatable // the failures after which it may be asked again
 	// The statuses of an answer, nil is 200, and who decides whether it is asked at all,
 	// nil is the client's own breaker: they are others for receipts and approvals.
 	statuses []int
@@ -184,8 +184,10 @@ func (c *Client) receive(ctx context.Context, answer *http.Response, a asking, i
 	if len(types) != 1 {
 		return odd("it has no Content-Type, or several")
 	}
-	if t, _, err := mime.ParseMediaType(types[0]); err != nil || t != "application/json" && !(a.schema && t == "application/schema+json") {
-		return odd("its Content-Type is not application/json")
+	if types[0] != "application/json" { // nearly every PDP sends just this, which need not be parsed
+		if t, _, err := mime.ParseMediaType(types[0]); err != nil || t != "application/json" && !(a.schema && t == "application/schema+json") {
+			return odd("its Content-Type is not application/json")
+		}
 	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, c.maxBody+1))
 	if err != nil {
