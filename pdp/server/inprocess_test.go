@@ -292,3 +292,21 @@ func BenchmarkInProcess(b *testing.B) {
 		})
 	}
 }
+
+// What a client in the process pays for an answer that stands on record, with the text of the question and without it.
+func BenchmarkClientInProcess(b *testing.B) {
+	s := startInProcess(b, func(c *server.Config) { c.DecisionLog.Mode = decisionlog.BestEffort })
+	q := as(b, about(`"arguments":{"query":"`+strings.Repeat("x", 1000)+`"}`))
+	for name, by := range map[string]http.RoundTripper{"text": struct{ http.RoundTripper }{s.Transport()}, "request": s.Transport()} {
+		client, err := authzenclient.New("http://localhost", authzenclient.WithHTTPClient(&http.Client{Transport: by}))
+		must(b, err)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if d := client.Decide(b.Context(), q, []string{"log", "redact"}); d.Denied() {
+					b.Fatal(d)
+				}
+			}
+		})
+	}
+}
