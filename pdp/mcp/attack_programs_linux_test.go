@@ -269,16 +269,18 @@ func TestProgramsThatFail(t *testing.T) {
 		orFail(t, err)
 		c.Upstreams = map[string]mcp.UpstreamConfig{"rec": {Command: []string{self, asHostile}, Env: map[string]string{"PIDS": pids, "GORACE": "atexit_sleep_ms=0"}}}
 	}})
-	alice := s.visitor("modern", nil)
+	alice, begun := s.visitor("modern", nil), time.Now()
 	for n := range 12 {
 		if got := alice.call("exit", `{}`); got.code() != -32603 || got.finals != 1 {
 			t.Errorf("call %d: %s", n, got)
 		}
 	}
+	took := time.Since(begun)
 	started, err := os.ReadDir(pids)
 	orFail(t, err)
-	if len(started) < 2 || len(started) > 6 {
-		t.Errorf("it was started %d times", len(started))
+	// Each start waits twice as long as the one before, from a tenth of a second on.
+	if n := len(started); n < 2 || took < 100*time.Millisecond<<(n-1)-100*time.Millisecond {
+		t.Errorf("it was started %d times in %v", n, took)
 	}
 	if got := s.visitor("modern", mcptest.Claims{"sub": "bob"}).call("well", `{}`); textIn(got) != "well" {
 		t.Errorf("another is told %s", got)
