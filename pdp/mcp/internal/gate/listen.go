@@ -41,9 +41,11 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	ctx, done := g.until(ctx)
 	defer done()
+	reply := &httpReply{w: w, retry: true}
+	defer reply.leave() // the server may be asking something just now
 	// It is opened by whoever may begin a session.
 	params := rpc.Object{}.With("protocolVersion", rpc.String(s.client.version))
-	x := &exchange{g: g, who: who, client: s.client, link: s.link, session: s, params: params, header: r.Header, reply: &httpReply{w: w, retry: true}}
+	x := &exchange{g: g, who: who, client: s.client, link: s.link, session: s, params: params, header: r.Header, reply: reply}
 	x.request = rpc.Message{Method: "initialize", Params: params.Value()}
 	release, after, ok := g.o.Rates.Admit(who.Key, "")
 	if !ok {
