@@ -35,17 +35,11 @@ type input struct {
 	request rpc.Message
 }
 
-// withInput are the methods that a server may answer so.
-var withInput = []string{"tools/call", "prompts/get", "resources/read"}
-
 // inputRequired is what the server asks for, nil if the response is none that asks.
 func (x *exchange) inputRequired(response rpc.Message) (*inputs, *ask.Refusal) {
 	result, err := rpc.ParseObject(response.Result)
 	if err != nil || result.GetString("resultType") != "input_required" {
 		return nil, nil
-	}
-	if !slices.Contains(withInput, x.request.Method) {
-		return nil, ambiguous("the server asks for input where it may not")
 	}
 	if result.Get("requestState") == nil && result.Get("inputRequests") == nil {
 		return nil, ambiguous("the server asks for input, and for none")
