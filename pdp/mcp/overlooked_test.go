@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -36,6 +37,33 @@ func TestListsThatAsk(t *testing.T) {
 			if got := v.ask(method, `{}`); strings.Contains(got.text, "evil.example") || got.fault == nil {
 				t.Errorf("%s, %s: %s", era, method, got)
 			}
+		}
+	}
+}
+
+// A server of the legacy era asks a client of the modern one in the course of a request that has no input. It is told that
+// it may not, and the request goes on.
+func TestAskedWithoutInput(t *testing.T) {
+	methods := map[string]string{
+		"completion/complete": `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"a","value":"b"}}`,
+		"resources/list":      `{}`, "prompts/list": `{}`,
+	}
+	s := newSiege(t, camp{change: asksPeople, answers: mcptest.Answers{Eras: []string{"legacy"}, Handle: func(c *mcptest.Call) bool {
+		if methods[c.Method] != "" {
+			c.Message(`{"jsonrpc":"2.0","id":"asked-in-` + c.Method + `","method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`)
+		}
+		return false
+	}}})
+	v := s.stranger("modern", s.issuer.Token(t, nil))
+	v.capabilities = takesForms
+	for method, params := range methods {
+		got := v.ask(method, params)
+		declined := false
+		for _, g := range s.rec.Got() {
+			declined = declined || bytes.Contains(g.Body, []byte(`"id":"asked-in-`+method+`"`)) && bytes.Contains(g.Body, []byte(`"error"`))
+		}
+		if !got.ran() || !declined {
+			t.Errorf("%s: declined %t, %s", method, declined, got)
 		}
 	}
 }
