@@ -67,3 +67,21 @@ func TestAskedWithoutInput(t *testing.T) {
 		}
 	}
 }
+
+// Who may not call anything hears nothing of what the server says when it is asked for its tools.
+func TestWordsBeforeADecision(t *testing.T) {
+	const word = "w0rd-of-the-server"
+	s := newSiege(t, camp{policies: map[string]string{"a.cedar": `permit(principal, action == Action::"session", resource);`}, answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
+		if c.Method == "tools/list" {
+			c.Error(`{"code":-32000,"message":"` + word + `","data":"` + word + `"}`)
+			return true
+		}
+		return false
+	}}})
+	for _, era := range eras {
+		v := s.stranger(era, s.issuer.Token(t, nil))
+		if got := v.call("look", `{}`); strings.Contains(got.text, word) || got.fault == nil && got.status == 200 {
+			t.Errorf("%s: %s", era, got)
+		}
+	}
+}

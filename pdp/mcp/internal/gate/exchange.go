@@ -128,8 +128,8 @@ func (x *exchange) find(ctx context.Context) *ask.Refusal {
 		return invalid("the arguments are larger than " + strconv.Itoa(x.g.o.MaxArguments) + " bytes")
 	}
 	listed, err := x.g.list(ctx, x.link, x.who, x.client)
-	if err != nil {
-		return unavailable(err)
+	if err != nil { // what the server says of it is for nobody yet: nothing is decided
+		return silent(err)
 	}
 	if x.tool = listed.byName[name]; x.tool == nil {
 		return ask.UnknownTool()

@@ -73,5 +73,10 @@ func unavailable(err error) *ask.Refusal {
 			return &ask.Refusal{Kind: absentUpstream, Status: http.StatusOK, Code: said.Code, Message: said.Message, Data: said.Data, Why: e.Error()}
 		}
 	}
+	return silent(err)
+}
+
+// silent is the refusal if the server does not answer, or if what it answers is not for the client.
+func silent(err error) *ask.Refusal {
 	return refusal(absentUpstream, rpc.InternalError, "upstream unavailable", err.Error())
 }
