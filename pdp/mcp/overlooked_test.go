@@ -85,3 +85,20 @@ func TestWordsBeforeADecision(t *testing.T) {
 		}
 	}
 }
+
+// A tool that is listed twice is not there, also where one of its two definitions is none.
+func TestTwoDefinitions(t *testing.T) {
+	const broken, good = `{"name":"look","inputSchema":{"type":"object","x-authzen-mapping":7}}`, `{"name":"look","inputSchema":{"type":"object"}}`
+	for _, tools := range []string{`[` + broken + `,` + good + `]`, `[` + good + `,` + broken + `]`} {
+		s := newSiege(t, camp{answers: mcptest.Answers{Tools: tools}})
+		for _, era := range eras {
+			v := s.visitor(era, nil)
+			if got := v.call("look", `{}`); got.ran() {
+				t.Errorf("%s, %s: %s", tools, era, got)
+			}
+			if got := v.ask("tools/list", `{}`); strings.Contains(got.text, `"look"`) {
+				t.Errorf("%s, %s: %s", tools, era, got)
+			}
+		}
+	}
+}
