@@ -102,3 +102,20 @@ func TestTwoDefinitions(t *testing.T) {
 		}
 	}
 }
+
+// What the server has not agreed to tell of, no client is told that it will be.
+func TestSubscriptionsThatFail(t *testing.T) {
+	s := newSiege(t, camp{answers: mcptest.Answers{Eras: []string{"modern"}, Handle: func(c *mcptest.Call) bool {
+		if c.Method == "subscriptions/listen" {
+			c.Error(`{"code":-32000,"message":"not today"}`)
+			return true
+		}
+		return false
+	}}})
+	v := s.visitor("legacy", nil)
+	for range 3 {
+		if got := v.ask("resources/subscribe", `{"uri":"mem://notes"}`); got.fault == nil {
+			t.Error(got)
+		}
+	}
+}
