@@ -242,6 +242,7 @@ func (s *session) ask(ctx context.Context, g *Gateway, shown rpc.Message, send f
 	}
 	select {
 	case m := <-answer:
+		m.Result = g.answered(m.Result)
 		return m
 	case <-ctx.Done():
 		return rpc.Failure(shown.ID, rpc.Error{Code: rpc.InternalError, Message: "the client did not answer"})
