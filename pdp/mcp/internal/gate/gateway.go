@@ -145,13 +145,34 @@ func (g *Gateway) sweep(ctx context.Context) {
 	for {
 		select {
 		case <-ticker.C:
-			now := g.o.Now()
-			g.sessions.sweep(now)
-			g.links.sweep(now)
-			g.held.end(func(h *held) bool { return now.After(h.until) })
+			g.sweepOnce(ctx, g.o.Now())
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// closer is a session of a client's, or a link. A server may take its time to hear that it is over.
+type closer interface{ close() }
+
+// closing is how many are closed at a time.
+const closing = 64
+
+func (g *Gateway) sweepOnce(ctx context.Context, now time.Time) {
+	g.held.end(func(h *held) bool { return now.After(h.until) })
+	var all sync.WaitGroup
+	defer all.Wait()
+	atOnce := make(chan struct{}, closing)
+	for _, one := range append(g.sessions.idle(now), g.links.idle(now)...) {
+		select {
+		case atOnce <- struct{}{}:
+		case <-ctx.Done(): // the server ends the rest with all others
+			return
+		}
+		all.Go(func() {
+			one.close()
+			<-atOnce
+		})
 	}
 }
 

@@ -111,20 +111,17 @@ func (t *links) makeRoom(principal string) {
 	go oldest.close()
 }
 
-// sweep closes what nobody uses any longer.
-func (t *links) sweep(now time.Time) {
+// idle are those that nobody uses any longer. They do not count any more.
+func (t *links) idle(now time.Time) (idle []closer) {
 	t.mu.Lock()
-	var idle []*link
+	defer t.mu.Unlock()
 	for k, l := range t.all {
 		if l.use.by == 0 && now.Sub(l.use.last) > linkIdle {
 			idle = append(idle, l)
 			delete(t.all, k)
 		}
 	}
-	t.mu.Unlock()
-	for _, l := range idle {
-		l.close()
-	}
+	return idle
 }
 
 // discover says what the server says of itself, and what the gateway speaks.
