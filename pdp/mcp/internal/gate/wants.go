@@ -21,6 +21,9 @@ func wantsOf(params rpc.Object) (w wants) {
 	w.tools, w.prompts, w.resources = yes("toolsListChanged"), yes("promptsListChanged"), yes("resourcesListChanged")
 	uris, _ := rpc.Elements(o.Get("resourceSubscriptions"))
 	for _, v := range uris {
+		if len(w.uris) > mostSubscriptions {
+			break // they are too many
+		}
 		if s, err := jsontext.AppendUnquote(nil, v); err == nil && v.Kind() == '"' && !slices.Contains(w.uris, string(s)) {
 			w.uris = append(w.uris, string(s))
 		}
