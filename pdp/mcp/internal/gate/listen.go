@@ -77,7 +77,10 @@ func (s *session) listen(on bool) bool {
 
 // hearAll relays what the server says until the client goes.
 func (x *exchange) hearAll(ctx context.Context) {
-	heard, stop := x.link.hear(x.answerBeside)
+	heard, stop, ok := x.link.hear(x.answerBeside)
+	if !ok {
+		return
+	}
 	defer stop()
 	e := x.link.attend(x)
 	var pause <-chan time.Time
@@ -131,7 +134,10 @@ func (x *exchange) listen(ctx context.Context) (rpc.Message, int) {
 	if s.Era() == era.Legacy {
 		w = w.told(s)
 	}
-	heard, stop := x.link.hear(nil)
+	heard, stop, ok := x.link.hear(nil)
+	if !ok {
+		return x.refused(limited(time.Second))
+	}
 	defer stop()
 	first, _, version, ok := x.link.want(w.uris, true)
 	if !ok {

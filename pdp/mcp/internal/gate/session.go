@@ -13,7 +13,6 @@ import (
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/seal"
-	"policy-service/pdp/mcp/internal/upstream"
 )
 
 type principal = *identity.Principal
@@ -81,8 +80,8 @@ func (t *sessions) make(g *Gateway, who principal, c client) (*session, error) {
 
 func newSession(g *Gateway, id, who string, c client, ends time.Time) *session {
 	return &session{
-		id: id, who: who, client: c, ends: ends, used: g.o.Now(),
-		link:    newLink(g.o.Server, upstream.Client{Principal: who, Info: c.info, Capabilities: g.o.Server.able(c.capabilities)}),
+		id: id, who: who, client: c.kept(), ends: ends, used: g.o.Now(),
+		link:    newLink(g.o.Server, who, c),
 		waiting: map[rpc.ID]chan rpc.Message{},
 	}
 }

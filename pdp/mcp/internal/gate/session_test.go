@@ -81,7 +81,7 @@ func TestIdleSessionsEndTogether(t *testing.T) {
 		}
 		s.link.session = together{leaving: &leaving, gone: gone}
 		g.sessions.add(s)
-		l, done := g.links.of(g, who, client{era: era.Modern, info: rpc.String(s.id)})
+		l, done, _ := g.links.of(g, who, client{era: era.Modern, info: rpc.String(s.id)})
 		l.session = together{leaving: &leaving, gone: gone}
 		done()
 	}
