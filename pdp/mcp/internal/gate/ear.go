@@ -85,6 +85,16 @@ func (e *ear) until(ctx context.Context, version int) (wants, error) {
 	}
 }
 
+// refusal is the error by which the server says that it tells nothing. It is not ok if it has not said so.
+func (e *ear) refusal() (m rpc.Message, ok bool) {
+	select {
+	case <-e.over:
+		return e.answer, e.err == nil && e.answer.Error != nil
+	default:
+		return m, false
+	}
+}
+
 func (e *ear) settle(version int, agreed wants) {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()

@@ -146,9 +146,10 @@ func (x *exchange) listen(ctx context.Context) (rpc.Message, int) {
 	defer x.unwant(w.uris)
 	e := x.link.attend(x)
 	agreed, err := e.until(ctx, version)
+	no, refused := e.refusal()
 	switch {
-	case err != nil && e.answer.Error != nil:
-		return x.result(x.translated(e.answer, e.of))
+	case err != nil && refused:
+		return x.result(x.translated(no, e.of))
 	case err != nil:
 		return x.failed(err)
 	case s.Era() == era.Modern:
