@@ -53,7 +53,11 @@ func (l *link) attend(x *exchange) *ear {
 	by := &exchange{g: x.g, who: x.who, client: x.client.kept(), link: l, session: x.session}
 	e := &ear{link: l, by: by, over: make(chan struct{}), step: make(chan struct{}), settled: -1}
 	ctx, cancel := context.WithCancel(x.g.ctx)
-	if l.closed || !x.g.background(func() { e.run(ctx) }) {
+	run := func() {
+		defer cancel()
+		e.run(ctx)
+	}
+	if l.closed || !x.g.background(run) {
 		cancel()
 		e.err = errLinkClosed
 		close(e.over)

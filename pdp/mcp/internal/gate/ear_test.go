@@ -3,7 +3,9 @@ package gate
 import (
 	"context"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -13,6 +15,50 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 )
+
+// absent is a server that cannot be reached.
+type absent struct{ upstream.Upstream }
+
+func (absent) Open(context.Context, upstream.Client) (upstream.Session, error) {
+	return nil, &upstream.Error{NotSent: true, Detail: "away"}
+}
+
+// counting is a context that counts what hangs on it.
+type counting struct {
+	context.Context
+	hang atomic.Int64
+}
+
+func (c *counting) Value(any) any { return nil }
+
+func (c *counting) AfterFunc(f func()) (stop func() bool) {
+	c.hang.Add(1)
+	stop = context.AfterFunc(c.Context, f)
+	return func() bool {
+		c.hang.Add(-1)
+		return stop()
+	}
+}
+
+// Who listens to a server that is away, again and again, leaves nothing behind.
+func TestListeningToNobodyLeavesNothing(t *testing.T) {
+	g := bareGateway(absent{})
+	ctx := &counting{Context: t.Context()}
+	g.ctx = ctx
+	x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: newLink(g.o.Server, "k", client{})}
+	for range 20 {
+		e := x.link.attend(x)
+		select {
+		case <-e.over:
+		case <-time.After(time.Minute):
+			t.Fatal("nobody says that the server is away")
+		}
+	}
+	g.running.Wait()
+	if n := ctx.hang.Load(); n > 0 {
+		t.Errorf("%d are left", n)
+	}
+}
 
 // opens has one session.
 type opens struct {
