@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
@@ -57,6 +58,37 @@ func TestListeningToNobodyLeavesNothing(t *testing.T) {
 	g.running.Wait()
 	if n := ctx.hang.Load(); n > 0 {
 		t.Errorf("%d are left", n)
+	}
+}
+
+// mad is a server's session whose stream nobody can read without a panic.
+type mad struct {
+	upstream.Session
+	closed atomic.Bool
+}
+
+var errMad = errors.New("mad")
+
+func (m *mad) Era() era.Era { return era.Legacy }
+
+func (m *mad) Next() (rpc.Message, error) { panic(errMad) }
+
+func (m *mad) Close() { m.closed.Store(true) }
+
+// A request that panics gives up what it waits for.
+func TestAPanicGivesUpTheStream(t *testing.T) {
+	m := &mad{}
+	r := &relay{exchange: &exchange{}, session: m, stream: m, cancel: func() {}}
+	func() {
+		defer func() {
+			if recover() != errMad {
+				t.Error("nobody has panicked")
+			}
+		}()
+		_, _ = r.run(t.Context())
+	}()
+	if !m.closed.Load() {
+		t.Error("the stream is open")
 	}
 }
 

@@ -37,11 +37,15 @@ type progressToken struct {
 // is made here.
 func (r *relay) run(ctx context.Context) (response rpc.Message, err error) {
 	gone := context.AfterFunc(ctx, r.close)
-	defer gone()
+	held := false
+	defer func() {
+		if gone(); !held { // also if what the server says makes somebody panic
+			r.close()
+		}
+	}()
 	for {
 		m, err := r.stream.Next()
 		if err != nil {
-			r.close()
 			switch {
 			case ctx.Err() != nil:
 				err = &upstream.Error{Detail: "the client has gone", Err: ctx.Err()}
@@ -52,10 +56,10 @@ func (r *relay) run(ctx context.Context) (response rpc.Message, err error) {
 		}
 		switch {
 		case m.IsResponse():
-			r.close()
 			return r.exchange.translated(m, r.session), nil
 		case m.IsRequest():
 			if waits := r.asked(ctx, m); waits != nil {
+				held = true
 				return *waits, nil
 			}
 		default:
