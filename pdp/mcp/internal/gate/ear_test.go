@@ -34,10 +34,10 @@ func (c *counting) Value(any) any { return nil }
 
 func (c *counting) AfterFunc(f func()) (stop func() bool) {
 	c.hang.Add(1)
-	stop = context.AfterFunc(c.Context, f)
+	off := context.AfterFunc(c.Context, f)
 	return func() bool {
 		c.hang.Add(-1)
-		return stop()
+		return off()
 	}
 }
 
