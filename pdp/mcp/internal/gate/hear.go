@@ -53,6 +53,15 @@ func (l *link) silence() {
 	l.silent = true
 }
 
+func (l *link) silenced() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.silent
+}
+
+// wordsWhileSilent is why a message goes nowhere after [link.silence].
+const wordsWhileSilent = "message in words while results are to be changed"
+
 // tell is for whoever listens. Who does not keep up misses it.
 func (l *link) tell(s said) {
 	if s.Method == "notifications/tools/list_changed" {
@@ -60,9 +69,12 @@ func (l *link) tell(s said) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.silent && s.Method == "notifications/message" {
-		l.server.Dropped("log message while results are to be changed")
-		return
+	if l.silent {
+		var ok bool
+		if s.Message, ok = withoutWords(s.Message); !ok {
+			l.server.Dropped(wordsWhileSilent)
+			return
+		}
 	}
 	for h := range l.hearers {
 		select {

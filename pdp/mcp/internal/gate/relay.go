@@ -93,6 +93,10 @@ func (r *relay) note(m rpc.Message) {
 			x.link.server.Dropped("log message that nobody wants")
 			return
 		}
+		if x.link.silenced() { // nothing says that it is of this request
+			x.link.server.Dropped(wordsWhileSilent)
+			return
+		}
 	case isChange(m.Method):
 		x.link.tell(said{m, r.session.Era()})
 		return
