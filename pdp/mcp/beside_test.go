@@ -2,13 +2,16 @@ package mcp_test
 
 import (
 	"context"
+	"crypto/rand"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest"
 )
 
 // masksLook takes something out of the results of look, and of nothing else.
@@ -73,5 +76,27 @@ func TestChangesWithoutWords(t *testing.T) {
 	}
 	if got := heard.String(); strings.Contains(got, secret) || !strings.Contains(got, `"uri":"mem://notes"`) {
 		t.Errorf("the client hears %s", got)
+	}
+}
+
+// A notification is handed on without a decision, but nothing is opened for it: a person who may do nothing any longer has
+// no session with the server begun by one.
+func TestNotificationsOpenNothing(t *testing.T) {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key)
+	file := secretFile(t, string(key))
+	sealed := func(c *mcp.Config) { c.Seal.KeyFiles = []string{file} }
+	before, after := mcptest.NewRecorder(t, mcptest.Answers{Eras: []string{"legacy"}}), mcptest.NewRecorder(t, mcptest.Answers{Eras: []string{"legacy"}})
+	at, _ := through(t, passage{name: "up", upstream: before.URL, change: sealed})
+	session := legacySession(t, at)
+	nothing := pdptest.Bundle(map[string]string{"a.cedar": `forbid (principal, action, resource);`, "bundle.yaml": "allow_trivial: true\n"})
+	session.at, _ = through(t, passage{name: "up", upstream: after.URL, change: sealed, bundle: &nothing})
+	answer := session.do(t, http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/custom","params":{}}`)
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusAccepted {
+		t.Errorf("the notification: %s", answer.Status)
+	}
+	if got := after.Got(); len(got) > 0 {
+		t.Errorf("the server got %d messages, the first is %s", len(got), got[0].Method)
 	}
 }
