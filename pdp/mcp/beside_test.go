@@ -100,3 +100,46 @@ func TestNotificationsOpenNothing(t *testing.T) {
 		t.Errorf("the server got %d messages, the first is %s", len(got), got[0].Method)
 	}
 }
+
+// A gateway that is closed has on record what became of the calls that were under way: it does not end before.
+func TestClosedIsOnRecord(t *testing.T) {
+	come := make(chan struct{})
+	s := newSiege(t, camp{policies: masksLook, answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
+		if c.Method != "tools/call" {
+			return false
+		}
+		come <- struct{}{}
+		<-c.Context.Done()
+		return true
+	}}})
+	const calls = 8
+	answered := make(chan echo, calls)
+	for range calls {
+		v := s.stranger("modern", s.issuer.Token(t, nil))
+		go func() {
+			got, _ := v.try(t.Context(), http.MethodPost, v.text("tools/call", `{"name":"look","arguments":{}}`), v.headers("tools/call", `{"name":"look"}`)...)
+			answered <- got
+		}()
+	}
+	for range calls {
+		<-come
+	}
+	orFail(t, s.gateway.Close())
+	receipts := 0
+	for _, line := range s.records() {
+		if line.Kind == "receipt" {
+			receipts++
+		}
+	}
+	if receipts != calls {
+		t.Errorf("of %d calls %d are on record", calls, receipts)
+	}
+	for range calls {
+		if got := <-answered; got.code() != -32603 {
+			t.Error(got)
+		}
+	}
+	if got := s.stranger("modern", s.issuer.Token(t, nil)).call("look", `{}`); got.ran() {
+		t.Errorf("behind the end: %s", got)
+	}
+}

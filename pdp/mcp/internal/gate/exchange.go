@@ -41,6 +41,14 @@ type exchange struct {
 
 // serve answers the request. What was done of what the PDP obliged to is reported once the response has left.
 func (x *exchange) serve(ctx context.Context) {
+	ctx, leave, ok := x.g.enter(ctx)
+	if !ok {
+		m, status := x.failed(errLinkClosed)
+		m.ID = x.request.ID
+		_ = x.reply.Final(status, m)
+		return
+	}
+	defer leave()
 	if x.request.Method != "initialize" { // whose answer has a header that is known late
 		defer keepAlive(x.reply)()
 	}

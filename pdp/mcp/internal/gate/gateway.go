@@ -71,7 +71,8 @@ type Gateway struct {
 
 	mu      sync.Mutex // guards closed
 	closed  bool
-	running sync.WaitGroup
+	running sync.WaitGroup // what nobody waits for
+	serving sync.WaitGroup // requests of clients
 }
 
 // New makes a gateway. It runs until it is closed.
@@ -117,7 +118,25 @@ func (g *Gateway) until(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// Close ends all sessions, and waits for what they hold.
+// enter has Close wait for a request of a client until leave is called. Its context ends with Close. It is not ok after
+// Close.
+func (g *Gateway) enter(ctx context.Context) (_ context.Context, leave func(), ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, nil, false
+	}
+	g.serving.Add(1)
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(g.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		g.serving.Done()
+	}, true
+}
+
+// Close ends all sessions and requests, and waits for what they hold, and for what is put on record of them.
 func (g *Gateway) Close() error {
 	g.mu.Lock()
 	g.closed = true
@@ -125,8 +144,22 @@ func (g *Gateway) Close() error {
 	g.stop()
 	g.running.Wait()
 	g.held.end(func(*held) bool { return true })
-	return g.o.Server.Upstream.Close()
+	err := g.o.Server.Upstream.Close()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		g.serving.Wait()
+	}()
+	select {
+	case <-served:
+	case <-time.After(lastWords): // a client does not read what it is answered
+	}
+	return err
 }
+
+// lastWords is how long Close waits for requests that are given up. To put on record what became of them takes two seconds
+// at the most.
+const lastWords = 5 * time.Second
 
 // background runs what nobody waits for but Close. It is not ok, and nothing runs, after Close.
 func (g *Gateway) background(what func()) (ok bool) {

@@ -37,7 +37,13 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.listen(false)
-	ctx, cancel := who.Context(r.Context())
+	ctx, leave, ok := g.enter(r.Context())
+	if !ok {
+		g.refuse(w, http.StatusServiceUnavailable, rpc.ID{}, rpc.InternalError, errLinkClosed.Detail)
+		return
+	}
+	defer leave()
+	ctx, cancel := who.Context(ctx)
 	defer cancel()
 	ctx, done := g.until(ctx)
 	defer done()
