@@ -75,6 +75,8 @@ func (m *mad) Next() (rpc.Message, error) { panic(errMad) }
 
 func (m *mad) Close() { m.closed.Store(true) }
 
+func (m *mad) Listen(context.Context) (upstream.Stream, error) { return m, nil }
+
 // A request that panics gives up what it waits for.
 func TestAPanicGivesUpTheStream(t *testing.T) {
 	m := &mad{}
@@ -137,4 +139,16 @@ func TestListenerLeavesAtTheAnswer(t *testing.T) {
 		x.link.close()
 		g.running.Wait()
 	}
+}
+
+// A panic of what nobody waits for ends that, as one of a request does, and not the gateway with all its clients.
+func TestAPanicBehindRequestsEndsThatAlone(t *testing.T) {
+	g := bareGateway(opens{Session: new(mad)})
+	x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: newLink(g.o.Server, "k", client{})}
+	select {
+	case <-x.link.attend(x).over:
+	case <-time.After(time.Minute):
+		t.Error("those who listen are not told")
+	}
+	g.running.Wait()
 }

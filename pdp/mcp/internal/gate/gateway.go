@@ -14,6 +14,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -161,12 +162,20 @@ func (g *Gateway) Close() error {
 // at the most.
 const lastWords = 5 * time.Second
 
-// background runs what nobody waits for but Close. It is not ok, and nothing runs, after Close.
+// background runs what nobody waits for but Close. It is not ok, and nothing runs, after Close. A panic ends it alone, as
+// net/http has it for requests: what it works on is what servers say.
 func (g *Gateway) background(what func()) (ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.closed {
-		g.running.Go(what)
+		g.running.Go(func() {
+			defer func() {
+				if why := recover(); why != nil {
+					g.o.Logger.Error("a panic behind requests", "panic", why, "stack", string(debug.Stack()))
+				}
+			}()
+			what()
+		})
 	}
 	return !g.closed
 }
