@@ -22,6 +22,9 @@ var protocolKeys = []string{MetaVersion, MetaClient, MetaCapabilities, MetaLogLe
 
 var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
+// mostSaid is how much a client may say of itself with each request, in bytes: it is kept as long as some come.
+const mostSaid = 16 << 10
+
 // ReadMeta reads the _meta of a modern request. Over HTTP the status of the error is 400.
 func ReadMeta(params rpc.Object) (Meta, *rpc.Error) {
 	meta, err := rpc.ParseObject(params.Get("_meta"))
@@ -41,6 +44,8 @@ func ReadMeta(params rpc.Object) (Meta, *rpc.Error) {
 		return m, invalid(MetaCapabilities + " in params._meta is missing, or no object")
 	case m.Client != nil && m.Client.Kind() != '{':
 		return m, invalid(MetaClient + " in params._meta is no object")
+	case len(m.Client)+len(m.Capabilities) > mostSaid:
+		return m, invalid(MetaClient + " and " + MetaCapabilities + " in params._meta are too large")
 	case meta.Get(MetaLogLevel) != nil && !slices.Contains(logLevels, m.LogLevel):
 		return m, invalid(MetaLogLevel + " in params._meta is no log level")
 	}

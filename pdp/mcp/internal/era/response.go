@@ -14,12 +14,19 @@ var cacheable = []string{
 	"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read", "server/discover",
 }
 
+// withInput are the methods that a modern server may answer by asking for input.
+var withInput = []string{"tools/call", "prompts/get", "resources/read"}
+
+// TakesInput reports whether a modern server may answer a method by asking for input, and so whether its client expects to
+// be asked. To all other methods such a result is no answer at all.
+func TakesInput(method string) bool { return slices.Contains(withInput, method) }
+
 // Response is the response of a server as a client gets it. All that is not named here keeps its bytes.
 //
 // Nobody keeps a result for others, or for later: which it is, the PDP says anew each time. A client is asked for input by
-// nothing but a modern result that says so, whatever else a result has in it: such a result comes back as it is, for it is
-// no answer yet, and who continues it changes it. Within the legacy era the error [URLRequired] comes back as it is, too:
-// it is for [ShowPages]. A result of a type that nobody knows, or that the method cannot have, is an error.
+// nothing but a modern result that says so, of a method that [TakesInput], whatever else a result has in it: such a result
+// comes back as it is, for it is no answer yet, and who continues it changes it. Within the legacy era the error
+// [URLRequired] comes back as it is, too: it is for [ShowPages]. A result of a type that nobody knows is an error.
 func Response(method string, m rpc.Message, from, to Era) rpc.Message {
 	if m.Error != nil {
 		m.Error = failure(method, m.Error, from, to)
@@ -31,7 +38,7 @@ func Response(method string, m rpc.Message, from, to Era) rpc.Message {
 	}
 	kind := o.Get("resultType")
 	switch {
-	case from == Modern && o.GetString("resultType") == "input_required" && MayAsk(method):
+	case from == Modern && o.GetString("resultType") == "input_required" && TakesInput(method):
 		return m
 	case from == Modern && kind != nil && o.GetString("resultType") != "complete", from == Legacy && isTask(o):
 		return unusable(m.ID)

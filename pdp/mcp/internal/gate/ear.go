@@ -50,10 +50,14 @@ func (l *link) attend(x *exchange) *ear {
 	if l.ear != nil {
 		return l.ear
 	}
-	by := &exchange{g: x.g, who: x.who, client: x.client, link: l, session: x.session}
+	by := &exchange{g: x.g, who: x.who, client: x.client.kept(), link: l, session: x.session}
 	e := &ear{link: l, by: by, over: make(chan struct{}), step: make(chan struct{}), settled: -1}
 	ctx, cancel := context.WithCancel(x.g.ctx)
-	if l.closed || !x.g.background(func() { e.run(ctx) }) {
+	run := func() {
+		defer cancel()
+		e.run(ctx)
+	}
+	if l.closed || !x.g.background(run) {
 		cancel()
 		e.err = errLinkClosed
 		close(e.over)
@@ -82,6 +86,16 @@ func (e *ear) until(ctx context.Context, version int) (wants, error) {
 		case <-ctx.Done():
 			return agreed, &upstream.Error{Detail: "the client has gone", Err: ctx.Err()}
 		}
+	}
+}
+
+// refusal is the error by which the server says that it tells nothing. It is not ok if it has not said so.
+func (e *ear) refusal() (m rpc.Message, ok bool) {
+	select {
+	case <-e.over:
+		return e.answer, e.err == nil && e.answer.Error != nil
+	default:
+		return m, false
 	}
 }
 

@@ -41,6 +41,14 @@ type exchange struct {
 
 // serve answers the request. What was done of what the PDP obliged to is reported once the response has left.
 func (x *exchange) serve(ctx context.Context) {
+	ctx, leave, ok := x.g.enter(ctx)
+	if !ok {
+		m, status := x.failed(errLinkClosed)
+		m.ID = x.request.ID
+		_ = x.reply.Final(status, m)
+		return
+	}
+	defer leave()
 	if x.request.Method != "initialize" { // whose answer has a header that is known late
 		defer keepAlive(x.reply)()
 	}
@@ -128,8 +136,8 @@ func (x *exchange) find(ctx context.Context) *ask.Refusal {
 		return invalid("the arguments are larger than " + strconv.Itoa(x.g.o.MaxArguments) + " bytes")
 	}
 	listed, err := x.g.list(ctx, x.link, x.who, x.client)
-	if err != nil {
-		return unavailable(err)
+	if err != nil { // what the server says of it is for nobody yet: nothing is decided
+		return silent(err)
 	}
 	if x.tool = listed.byName[name]; x.tool == nil {
 		return ask.UnknownTool()

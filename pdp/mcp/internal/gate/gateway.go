@@ -14,6 +14,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -71,7 +72,8 @@ type Gateway struct {
 
 	mu      sync.Mutex // guards closed
 	closed  bool
-	running sync.WaitGroup
+	running sync.WaitGroup // what nobody waits for
+	serving sync.WaitGroup // requests of clients
 }
 
 // New makes a gateway. It runs until it is closed.
@@ -117,7 +119,25 @@ func (g *Gateway) until(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// Close ends all sessions, and waits for what they hold.
+// enter has Close wait for a request of a client until leave is called. Its context ends with Close. It is not ok after
+// Close.
+func (g *Gateway) enter(ctx context.Context) (_ context.Context, leave func(), ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, nil, false
+	}
+	g.serving.Add(1)
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(g.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		g.serving.Done()
+	}, true
+}
+
+// Close ends all sessions and requests, and waits for what they hold, and for what is put on record of them.
 func (g *Gateway) Close() error {
 	g.mu.Lock()
 	g.closed = true
@@ -125,15 +145,37 @@ func (g *Gateway) Close() error {
 	g.stop()
 	g.running.Wait()
 	g.held.end(func(*held) bool { return true })
-	return g.o.Server.Upstream.Close()
+	err := g.o.Server.Upstream.Close()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		g.serving.Wait()
+	}()
+	select {
+	case <-served:
+	case <-time.After(lastWords): // a client does not read what it is answered
+	}
+	return err
 }
 
-// background runs what nobody waits for but Close. It is not ok, and nothing runs, after Close.
+// lastWords is how long Close waits for requests that are given up. To put on record what became of them takes two seconds
+// at the most.
+const lastWords = 5 * time.Second
+
+// background runs what nobody waits for but Close. It is not ok, and nothing runs, after Close. A panic ends it alone, as
+// net/http has it for requests: what it works on is what servers say.
 func (g *Gateway) background(what func()) (ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.closed {
-		g.running.Go(what)
+		g.running.Go(func() {
+			defer func() {
+				if why := recover(); why != nil {
+					g.o.Logger.Error("a panic behind requests", "panic", why, "stack", string(debug.Stack()))
+				}
+			}()
+			what()
+		})
 	}
 	return !g.closed
 }
@@ -145,13 +187,34 @@ func (g *Gateway) sweep(ctx context.Context) {
 	for {
 		select {
 		case <-ticker.C:
-			now := g.o.Now()
-			g.sessions.sweep(now)
-			g.links.sweep(now)
-			g.held.end(func(h *held) bool { return now.After(h.until) })
+			g.sweepOnce(ctx, g.o.Now())
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// closer is a session of a client's, or a link. A server may take its time to hear that it is over.
+type closer interface{ close() }
+
+// closing is how many are closed at a time.
+const closing = 64
+
+func (g *Gateway) sweepOnce(ctx context.Context, now time.Time) {
+	g.held.end(func(h *held) bool { return now.After(h.until) })
+	var all sync.WaitGroup
+	defer all.Wait()
+	atOnce := make(chan struct{}, closing)
+	for _, one := range append(g.sessions.idle(now), g.links.idle(now)...) {
+		select {
+		case atOnce <- struct{}{}:
+		case <-ctx.Done(): // the server ends the rest with all others
+			return
+		}
+		all.Go(func() {
+			one.close()
+			<-atOnce
+		})
 	}
 }
 

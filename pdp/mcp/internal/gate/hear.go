@@ -14,17 +14,24 @@ func (l *link) has(s upstream.Session) bool {
 	return l.session == s
 }
 
-// hear gives what the server says by itself, and beside the answers to requests, until stop is called.
-func (l *link) hear(answer func(context.Context, upstream.Session, rpc.Message)) (heard <-chan said, stop func()) {
+// mostHearers is how many may listen at one link: each holds a connection of a client for as long as it likes.
+const mostHearers = 16
+
+// hear gives what the server says by itself, and beside the answers to requests, until stop is called. It is not ok if too
+// many listen.
+func (l *link) hear(answer func(context.Context, upstream.Session, rpc.Message)) (heard <-chan said, stop func(), ok bool) {
 	h := &hearer{make(chan said, 64), answer}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.hearers) == mostHearers {
+		return nil, nil, false
+	}
 	l.hearers[h] = true
 	return h.heard, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.hearers, h)
-	}
+	}, true
 }
 
 // answerer answers requests of the server that belong to none of the client's, nil if nobody does.
@@ -46,6 +53,15 @@ func (l *link) silence() {
 	l.silent = true
 }
 
+func (l *link) silenced() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.silent
+}
+
+// wordsWhileSilent is why a message goes nowhere after [link.silence].
+const wordsWhileSilent = "message in words while results are to be changed"
+
 // tell is for whoever listens. Who does not keep up misses it.
 func (l *link) tell(s said) {
 	if s.Method == "notifications/tools/list_changed" {
@@ -53,9 +69,12 @@ func (l *link) tell(s said) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.silent && s.Method == "notifications/message" {
-		l.server.Dropped("log message while results are to be changed")
-		return
+	if l.silent {
+		var ok bool
+		if s.Message, ok = withoutWords(s.Message); !ok {
+			l.server.Dropped(wordsWhileSilent)
+			return
+		}
 	}
 	for h := range l.hearers {
 		select {

@@ -104,10 +104,7 @@ func (g *Gateway) shown(l *link, m rpc.Message, capabilities jsontext.Value) (sh
 		return shown, false
 	}
 	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil { // ours are not theirs to write, and tokens are of one hop
-		meta = meta.Without(func(name string) bool { return strings.HasPrefix(name, ownMeta) || name == "progressToken" })
-		if params = params.With("_meta", meta.Value()); meta.Len() == 0 {
-			params = params.Without(func(name string) bool { return name == "_meta" })
-		}
+		params = withMeta(params, meta.Without(func(name string) bool { return strings.HasPrefix(name, ownMeta) || name == "progressToken" }))
 	}
 	if m.Method == era.Elicit {
 		if params, ok = l.server.elicitation(params); !ok {
@@ -282,7 +279,7 @@ func (x *exchange) resumed() (params rpc.Object, h *held, refused *ask.Refusal) 
 		if _, ours := x.g.o.Ring.Open(seal.RequestID, binding, key); ours && h == nil {
 			return nil
 		}
-		return v
+		return x.g.answered(v)
 	})
 	return params.With("inputResponses", theirs.Value()), h, nil
 }

@@ -135,10 +135,11 @@ func (g *Gateway) notified(ctx context.Context, s *session, in incoming) {
 	}
 }
 
-// passNotification hands on what nobody decides about, to a server that has such notifications.
+// passNotification hands on what nobody decides about, to a server that has such notifications. No session is begun for it:
+// whether its client may have one, it would not have been asked.
 func (g *Gateway) passNotification(ctx context.Context, s *session, in incoming) {
-	session, err := s.link.open(ctx, in.who)
-	if err != nil || session.Era() != era.Legacy {
+	session, _ := s.link.current()
+	if session == nil || session.Era() != era.Legacy {
 		s.link.server.Dropped("notification of a client")
 		return
 	}
@@ -191,6 +192,7 @@ func (x *exchange) remember(ctx context.Context) (rpc.Message, int) {
 			return x.refused(invalid("too many resources; unsubscribe from some"))
 		}
 		if _, err := x.link.attend(x).until(ctx, version); err != nil {
+			x.link.want([]string{uri}, false)
 			return x.failed(err)
 		}
 	}

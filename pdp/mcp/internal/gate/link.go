@@ -81,8 +81,15 @@ func (l *link) serverInfo(s upstream.Session) jsontext.Value {
 	return l.introduced.info
 }
 
-func newLink(s *Server, c upstream.Client) *link {
-	return &link{server: s, client: c, opening: newTurn(), tools: toolbox{loading: newTurn()}, subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})}, hearing: hearing{hearers: map[*hearer]bool{}, deafen: func() {}}}
+// kept is a client without the request in which it says what it is.
+func (c client) kept() client {
+	c.info, c.capabilities = c.info.Clone(), c.capabilities.Clone()
+	return c
+}
+
+func newLink(s *Server, principal string, c client) *link {
+	of := upstream.Client{Principal: principal, Info: c.info.Clone(), Capabilities: s.able(c.capabilities)}
+	return &link{server: s, client: of, opening: newTurn(), tools: toolbox{loading: newTurn()}, subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})}, hearing: hearing{hearers: map[*hearer]bool{}, deafen: func() {}}}
 }
 
 var errLinkClosed = &upstream.Error{NotSent: true, Gone: true, Detail: "the session is over"}

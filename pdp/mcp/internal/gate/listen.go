@@ -37,13 +37,21 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.listen(false)
-	ctx, cancel := who.Context(r.Context())
+	ctx, leave, ok := g.enter(r.Context())
+	if !ok {
+		g.refuse(w, http.StatusServiceUnavailable, rpc.ID{}, rpc.InternalError, errLinkClosed.Detail)
+		return
+	}
+	defer leave()
+	ctx, cancel := who.Context(ctx)
 	defer cancel()
 	ctx, done := g.until(ctx)
 	defer done()
+	reply := &httpReply{w: w, retry: true}
+	defer reply.leave() // the server may be asking something just now
 	// It is opened by whoever may begin a session.
 	params := rpc.Object{}.With("protocolVersion", rpc.String(s.client.version))
-	x := &exchange{g: g, who: who, client: s.client, link: s.link, session: s, params: params, header: r.Header, reply: &httpReply{w: w, retry: true}}
+	x := &exchange{g: g, who: who, client: s.client, link: s.link, session: s, params: params, header: r.Header, reply: reply}
 	x.request = rpc.Message{Method: "initialize", Params: params.Value()}
 	release, after, ok := g.o.Rates.Admit(who.Key, "")
 	if !ok {
@@ -75,7 +83,10 @@ func (s *session) listen(on bool) bool {
 
 // hearAll relays what the server says until the client goes.
 func (x *exchange) hearAll(ctx context.Context) {
-	heard, stop := x.link.hear(x.answerBeside)
+	heard, stop, ok := x.link.hear(x.answerBeside)
+	if !ok {
+		return
+	}
 	defer stop()
 	e := x.link.attend(x)
 	var pause <-chan time.Time
@@ -129,7 +140,10 @@ func (x *exchange) listen(ctx context.Context) (rpc.Message, int) {
 	if s.Era() == era.Legacy {
 		w = w.told(s)
 	}
-	heard, stop := x.link.hear(nil)
+	heard, stop, ok := x.link.hear(nil)
+	if !ok {
+		return x.refused(limited(time.Second))
+	}
 	defer stop()
 	first, _, version, ok := x.link.want(w.uris, true)
 	if !ok {
@@ -138,9 +152,10 @@ func (x *exchange) listen(ctx context.Context) (rpc.Message, int) {
 	defer x.unwant(w.uris)
 	e := x.link.attend(x)
 	agreed, err := e.until(ctx, version)
+	no, refused := e.refusal()
 	switch {
-	case err != nil && e.answer.Error != nil:
-		return x.result(x.translated(e.answer, e.of))
+	case err != nil && refused:
+		return x.result(x.translated(no, e.of))
 	case err != nil:
 		return x.failed(err)
 	case s.Era() == era.Modern:

@@ -33,7 +33,11 @@ func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, in incoming
 	ctx, cancel := in.who.Context(r.Context())
 	defer cancel()
 	c := client{era: era.Modern, version: meta.Version, info: meta.Client, capabilities: meta.Capabilities, logLevel: meta.LogLevel}
-	l, done := g.links.of(g, in.who, c)
+	l, done, ok := g.links.of(g, in.who, c)
+	if !ok {
+		g.tooMany(w, time.Second)
+		return
+	}
 	defer done()
 	x := &exchange{g: g, who: in.who, client: c, link: l, request: m, params: in.params, header: in.header}
 	x.reply = &httpReply{w: w, stream: in.streamFirst}
@@ -54,7 +58,8 @@ const (
 	mostLinksEach = 32
 )
 
-func (t *links) of(g *Gateway, who principal, c client) (l *link, done func()) {
+// of is the link of a client, until done is called. It is not ok if its principal has too many that are in use.
+func (t *links) of(g *Gateway, who principal, c client) (l *link, done func(), ok bool) {
 	sum := sha256.New()
 	for _, part := range [][]byte{[]byte(who.Key), c.info, c.capabilities} {
 		h := sha256.Sum256(part)
@@ -67,8 +72,10 @@ func (t *links) of(g *Gateway, who principal, c client) (l *link, done func()) {
 		if t.all == nil {
 			t.all = map[[32]byte]*link{}
 		}
-		t.makeRoom(who.Key)
-		l = newLink(g.o.Server, upstream.Client{Principal: who.Key, Info: c.info, Capabilities: g.o.Server.able(c.capabilities)})
+		if !t.makeRoom(who.Key) {
+			return nil, nil, false
+		}
+		l = newLink(g.o.Server, who.Key, c)
 		t.all[key] = l
 	}
 	l.use.by++
@@ -78,11 +85,12 @@ func (t *links) of(g *Gateway, who principal, c client) (l *link, done func()) {
 		defer t.mu.Unlock()
 		l.use.by--
 		l.use.last = g.o.Now()
-	}
+	}, true
 }
 
-// makeRoom closes the link that nobody has used for longest, if its principal has too many, or all together have.
-func (t *links) makeRoom(principal string) {
+// makeRoom closes the link that nobody has used for longest, if its principal has too many, or all together have. It is not
+// ok if all of those are in use.
+func (t *links) makeRoom(principal string) bool {
 	var oldest, own *link
 	var of, ofOwn [32]byte
 	n := 0
@@ -102,29 +110,30 @@ func (t *links) makeRoom(principal string) {
 		}
 	}
 	switch {
-	case n >= mostLinksEach && own != nil:
+	case n >= mostLinksEach:
 		oldest, of = own, ofOwn
-	case len(t.all) < mostLinks || oldest == nil:
-		return
+	case len(t.all) < mostLinks:
+		return true
+	}
+	if oldest == nil {
+		return false
 	}
 	delete(t.all, of)
 	go oldest.close()
+	return true
 }
 
-// sweep closes what nobody uses any longer.
-func (t *links) sweep(now time.Time) {
+// idle are those that nobody uses any longer. They do not count any more.
+func (t *links) idle(now time.Time) (idle []closer) {
 	t.mu.Lock()
-	var idle []*link
+	defer t.mu.Unlock()
 	for k, l := range t.all {
 		if l.use.by == 0 && now.Sub(l.use.last) > linkIdle {
 			idle = append(idle, l)
 			delete(t.all, k)
 		}
 	}
-	t.mu.Unlock()
-	for _, l := range idle {
-		l.close()
-	}
+	return idle
 }
 
 // discover says what the server says of itself, and what the gateway speaks.

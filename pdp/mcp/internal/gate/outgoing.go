@@ -26,13 +26,30 @@ func (x *exchange) outgoing(ctx context.Context, s upstream.Session, params rpc.
 		c.logLevel = x.link.level()
 	}
 	params = params.Without(func(name string) bool { return slices.Contains(betweenUs, name) })
-	meta := params.GetObject("_meta").Without(func(name string) bool { return !x.g.goesOn(name) })
-	if meta = traced(ctx, meta); meta.Len() > 0 {
-		params = params.With("_meta", meta.Value())
-	} else {
-		params = params.Without(func(name string) bool { return name == "_meta" })
-	}
+	params = withMeta(params, traced(ctx, x.g.metaOf(params)))
 	return outgoing(s.Era(), x.link.server, c, params)
+}
+
+// metaOf are the members of _meta of something that a client sends, as far as they are for the server, too.
+func (g *Gateway) metaOf(o rpc.Object) rpc.Object {
+	return o.GetObject("_meta").Without(func(name string) bool { return !g.goesOn(name) })
+}
+
+// withMeta is o with another _meta, or without one if that is empty.
+func withMeta(o, meta rpc.Object) rpc.Object {
+	if meta.Len() == 0 {
+		return o.Without(func(name string) bool { return name == "_meta" })
+	}
+	return o.With("_meta", meta.Value())
+}
+
+// answered is what a client answers to a server, nil if it does not, as the server gets it.
+func (g *Gateway) answered(v jsontext.Value) jsontext.Value {
+	o, err := rpc.ParseObject(v)
+	if err != nil || o.Get("_meta") == nil {
+		return v
+	}
+	return withMeta(o, g.metaOf(o)).Value()
 }
 
 // goesOn reports whether a member of a client's _meta is for the server, too.

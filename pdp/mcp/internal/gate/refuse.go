@@ -65,8 +65,8 @@ const coazDenied = -32001
 // mayLeave reports whether a server's code means the same to a client. MCP's own are of one message and one revision.
 func mayLeave(code int) bool { return code >= rpc.InternalError || code < rpc.ParseError }
 
-// unavailable is the refusal if the server does not answer, or not clearly, or answers with an error where the gateway wanted to know
-// something: that is the answer then.
+// unavailable is the refusal if the server does not answer, or not clearly, or answers with an error where the gateway
+// wanted to know something: that is the answer then.
 func unavailable(err error) *ask.Refusal {
 	var e *upstream.Error
 	if errors.As(err, &e) && e.Answer != nil {
@@ -74,6 +74,11 @@ func unavailable(err error) *ask.Refusal {
 			return &ask.Refusal{Kind: absentUpstream, Status: http.StatusOK, Code: said.Code, Message: said.Message, Data: said.Data, Why: e.Error()}
 		}
 	}
+	return silent(err)
+}
+
+// silent is the refusal if the server does not answer, or if what it answers is not for the client.
+func silent(err error) *ask.Refusal {
 	if errors.Is(err, upstream.ErrAmbiguous) {
 		return ambiguous(err.Error())
 	}

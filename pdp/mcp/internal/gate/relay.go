@@ -37,11 +37,15 @@ type progressToken struct {
 // is made here.
 func (r *relay) run(ctx context.Context) (response rpc.Message, err error) {
 	gone := context.AfterFunc(ctx, r.close)
-	defer gone()
+	held := false
+	defer func() {
+		if gone(); !held { // also if what the server says makes somebody panic
+			r.close()
+		}
+	}()
 	for {
 		m, err := r.stream.Next()
 		if err != nil {
-			r.close()
 			switch {
 			case ctx.Err() != nil:
 				err = &upstream.Error{Detail: "the client has gone", Err: ctx.Err()}
@@ -52,10 +56,10 @@ func (r *relay) run(ctx context.Context) (response rpc.Message, err error) {
 		}
 		switch {
 		case m.IsResponse():
-			r.close()
 			return r.exchange.translated(m, r.session), nil
 		case m.IsRequest():
 			if waits := r.asked(ctx, m); waits != nil {
+				held = true
 				return *waits, nil
 			}
 		default:
@@ -89,6 +93,10 @@ func (r *relay) note(m rpc.Message) {
 			x.link.server.Dropped("log message that nobody wants")
 			return
 		}
+		if x.link.silenced() { // nothing says that it is of this request
+			x.link.server.Dropped(wordsWhileSilent)
+			return
+		}
 	case isChange(m.Method):
 		x.link.tell(said{m, r.session.Era()})
 		return
@@ -108,7 +116,8 @@ func (r *relay) note(m rpc.Message) {
 func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message) {
 	x := r.exchange
 	shown, ok := x.g.shown(x.link, m, x.client.capabilities)
-	if !ok || !x.permit.Passes(m) {
+	// A client of the modern era brings answers for some methods alone.
+	if !ok || !x.permit.Passes(m) || x.client.era == era.Modern && !era.TakesInput(x.request.Method) {
 		x.g.decline(ctx, r.session, m)
 		return nil
 	}

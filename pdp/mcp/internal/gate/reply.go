@@ -98,6 +98,14 @@ func (r *httpReply) Final(status int, m rpc.Message) error {
 	return nil
 }
 
+// leave has nothing more be written. It waits for who writes: when the handler of a request is over, its connection is gone,
+// or is somebody else's.
+func (r *httpReply) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done = true
+}
+
 func (r *httpReply) begin() {
 	if r.begun {
 		return

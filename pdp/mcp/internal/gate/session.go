@@ -13,7 +13,6 @@ import (
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/seal"
-	"policy-service/pdp/mcp/internal/upstream"
 )
 
 type principal = *identity.Principal
@@ -81,18 +80,26 @@ func (t *sessions) make(g *Gateway, who principal, c client) (*session, error) {
 
 func newSession(g *Gateway, id, who string, c client, ends time.Time) *session {
 	return &session{
-		id: id, who: who, client: c, ends: ends, used: g.o.Now(),
-		link:    newLink(g.o.Server, upstream.Client{Principal: who, Info: c.info, Capabilities: g.o.Server.able(c.capabilities)}),
+		id: id, who: who, client: c.kept(), ends: ends, used: g.o.Now(),
+		link:    newLink(g.o.Server, who, c),
 		waiting: map[rpc.ID]chan rpc.Message{},
 	}
 }
 
-// add has a session count. If its principal has too many, or all together have, the one that was not used for longest
-// makes place for it: its client goes on by its id, and finds the server's side of it new.
-func (t *sessions) add(s *session) {
+// add has a session count, and is the one that counts: another, if somebody was faster, and none, if it was ended
+// meanwhile. If its principal has too many, or all together have, the one that was not used for longest makes place for it:
+// its client goes on by its id, and finds the server's side of it new.
+func (t *sessions) add(s *session) *session {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.all == nil {
 		t.all, t.ended = map[string]*session{}, map[[sha256.Size]byte]time.Time{}
+	}
+	if other := t.all[s.id]; other != nil {
+		return other
+	}
+	if !t.ended[sha256.Sum256([]byte(s.id))].IsZero() {
+		return nil
 	}
 	oldest := t.oldest(func(other *session) bool { return other.who == s.who }, mostSessionsEach)
 	if oldest == nil {
@@ -100,12 +107,10 @@ func (t *sessions) add(s *session) {
 	}
 	if oldest != nil {
 		delete(t.all, oldest.id)
+		go oldest.close()
 	}
 	t.all[s.id] = s
-	t.mu.Unlock()
-	if oldest != nil {
-		oldest.close()
-	}
+	return s
 }
 
 // oldest is of those that count the one that was not used for longest, if there are as many as may be.
@@ -144,15 +149,7 @@ func (t *sessions) find(g *Gateway, id string, who principal) *session {
 		return nil
 	}
 	c := client{era: era.Legacy, version: kept.Version, info: kept.Info, capabilities: kept.Capabilities}
-	s = newSession(g, id, who.Key, c, ends)
-	t.mu.Lock()
-	if other := t.all[id]; other != nil { // somebody was faster
-		t.mu.Unlock()
-		return other
-	}
-	t.mu.Unlock()
-	t.add(s)
-	return s
+	return t.add(newSession(g, id, who.Key, c, ends))
 }
 
 // end ends a session for good, as far as this process is concerned.
@@ -166,10 +163,10 @@ func (t *sessions) end(s *session) {
 	s.close()
 }
 
-// sweep closes what nobody uses any longer.
-func (t *sessions) sweep(now time.Time) {
-	var idle []*session
+// idle are those that nobody uses any longer. They do not count any more.
+func (t *sessions) idle(now time.Time) (idle []closer) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	for id, s := range t.all {
 		if now.After(s.ends) || now.Sub(s.used) > sessionIdle && !s.busy() {
 			idle = append(idle, s)
@@ -181,10 +178,7 @@ func (t *sessions) sweep(now time.Time) {
 			delete(t.ended, id)
 		}
 	}
-	t.mu.Unlock()
-	for _, s := range idle {
-		s.close()
-	}
+	return idle
 }
 
 // close ends what the session holds.
@@ -242,6 +236,7 @@ func (s *session) ask(ctx context.Context, g *Gateway, shown rpc.Message, send f
 	}
 	select {
 	case m := <-answer:
+		m.Result = g.answered(m.Result)
 		return m
 	case <-ctx.Done():
 		return rpc.Failure(shown.ID, rpc.Error{Code: rpc.InternalError, Message: "the client did not answer"})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -156,7 +157,11 @@ func (f *stdioFront) request(ctx context.Context, s *session, in incoming) {
 func (f *stdioFront) serve(ctx context.Context, x *exchange, cancel context.CancelFunc) {
 	defer f.end(x.request.ID, cancel)
 	if x.client.era == era.Modern {
-		l, done := f.g.links.of(f.g, f.who, x.client)
+		l, done, ok := f.g.links.of(f.g, f.who, x.client)
+		if !ok {
+			_ = f.write(limited(time.Second).Failure(x.request.ID))
+			return
+		}
 		defer done()
 		x.link = l
 	}

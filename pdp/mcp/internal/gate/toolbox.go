@@ -157,6 +157,7 @@ func (g *Gateway) add(all *listing, s *Server, definition jsontext.Value, before
 	if t == nil {
 		if t, err = g.compile(s, name, o, definition); err != nil {
 			g.o.Logger.Warn("a tool is left out", "server", s.Name, "tool", name, "why", err)
+			all.byName[name] = nil // and stays out, if another is listed by that name
 			return
 		}
 	}

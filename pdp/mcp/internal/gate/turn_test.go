@@ -26,7 +26,7 @@ func (b *breaking) Close() error { return nil }
 
 // A request that panics, which ends it alone, leaves nobody waiting for what it was about to do.
 func TestAPanicLeavesTheTurn(t *testing.T) {
-	l := newLink(&Server{Upstream: new(breaking)}, upstream.Client{})
+	l := newLink(&Server{Upstream: new(breaking)}, "k", client{})
 	who := new(identity.Principal)
 	func() {
 		defer func() {

@@ -21,6 +21,9 @@ func wantsOf(params rpc.Object) (w wants) {
 	w.tools, w.prompts, w.resources = yes("toolsListChanged"), yes("promptsListChanged"), yes("resourcesListChanged")
 	uris, _ := rpc.Elements(o.Get("resourceSubscriptions"))
 	for _, v := range uris {
+		if len(w.uris) > mostSubscriptions {
+			break // they are too many
+		}
 		if s, err := jsontext.AppendUnquote(nil, v); err == nil && v.Kind() == '"' && !slices.Contains(w.uris, string(s)) {
 			w.uris = append(w.uris, string(s))
 		}
@@ -40,6 +43,23 @@ func (w wants) told(s upstream.Session) wants {
 		w.uris = nil
 	}
 	return w
+}
+
+// withoutWords is what says that something has changed, and no more than what. It is not ok for anything else.
+func withoutWords(m rpc.Message) (rpc.Message, bool) {
+	var params jsontext.Value
+	switch m.Method {
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
+	case "notifications/resources/updated":
+		said, err := rpc.ParseObject(m.Params)
+		if err != nil {
+			return m, false
+		}
+		params = rpc.Object{}.With("uri", rpc.String(said.GetString("uri"))).Value()
+	default:
+		return m, false
+	}
+	return rpc.Message{Method: m.Method, Params: params}, true
 }
 
 func (w wants) hear(m rpc.Message) bool {

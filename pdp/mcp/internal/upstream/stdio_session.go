@@ -156,7 +156,7 @@ func (s *childSession) begin(ctx context.Context, r Request) (*childStream, erro
 	c := s.newStream()
 	c.token = progressToken(r.Params)
 	c.subscription = r.Method == "subscriptions/listen"
-	c.asks = era.MayAsk(r.Method)
+	c.asks = era.TakesInput(r.Method)
 	if c.token != "" && s.tokens[c.token] != nil {
 		return nil, &Error{NotSent: true, Detail: "two requests have one progress token"}
 	}

@@ -1,0 +1,145 @@
+package mcp_test
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest"
+)
+
+// masksLook takes something out of the results of look, and of nothing else.
+var masksLook = map[string]string{
+	"a.cedar": `@id("all") permit (principal, action, resource) unless { action == Action::"tool.invoke" && resource == tool::"rec:look" };
+		@id("mask") @obligation("mask") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:look");`,
+	"obligations.yaml": "mask: {type: redact, properties: {fields: [/ssn]}}\n",
+}
+
+// What a server writes to its log behind an answer from which something was taken out may be just that: nothing says that it
+// is of the next request, in whose course it comes.
+func TestLogBehindARedactedAnswer(t *testing.T) {
+	const secret = "s3cr3t-123-45"
+	for _, program := range []bool{false, true} {
+		s := newSiege(t, camp{policies: masksLook, program: program, answers: mcptest.Answers{Eras: []string{"legacy"}, Handle: func(c *mcptest.Call) bool {
+			if c.Method == "tools/call" && strings.Contains(string(c.Params), `"change"`) {
+				c.Message(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"looked at ` + secret + `"}}`)
+			}
+			return false
+		}}})
+		v := s.visitor("legacy", nil)
+		for _, tool := range []string{"look", "change"} {
+			if got := v.call(tool, `{}`); got.fault != nil || strings.Contains(got.text, secret) {
+				t.Errorf("program %t, %s: %s", program, tool, got)
+			}
+		}
+	}
+}
+
+// That something has changed is said in no words of the server's while something is to be taken out of its results.
+func TestChangesWithoutWords(t *testing.T) {
+	const secret = "s3cr3t-123-45"
+	s := newSiege(t, camp{policies: masksLook, answers: mcptest.Answers{Eras: []string{"legacy"}, Handle: func(c *mcptest.Call) bool {
+		if c.Method == "tools/call" {
+			c.Message(`{"jsonrpc":"2.0","method":"notifications/` + secret + `/list_changed"}`)
+			c.Message(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"mem://notes","title":"` + secret + `","_meta":{"a":"` + secret + `"}}}`)
+			c.Message(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed","params":{"why":"` + secret + `"}}`)
+		}
+		return false
+	}}})
+	v := s.visitor("legacy", nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
+	orFail(t, err)
+	for name, value := range map[string]string{"Accept": "text/event-stream", "Authorization": "Bearer " + v.token, "Mcp-Session-Id": v.session} {
+		r.Header.Set(name, value)
+	}
+	stream, err := v.client.Do(r)
+	orFail(t, err)
+	defer func() { _ = stream.Body.Close() }()
+	if got := v.call("look", `{}`); got.fault != nil {
+		t.Fatal(got)
+	}
+	var heard strings.Builder
+	for b := make([]byte, 1024); !strings.Contains(heard.String(), "prompts/list_changed"); {
+		n, err := stream.Body.Read(b)
+		heard.Write(b[:n])
+		if err != nil && err != io.EOF {
+			t.Fatal(err)
+		}
+	}
+	if got := heard.String(); strings.Contains(got, secret) || !strings.Contains(got, `"uri":"mem://notes"`) {
+		t.Errorf("the client hears %s", got)
+	}
+}
+
+// A notification is handed on without a decision, but nothing is opened for it: a person who may do nothing any longer has
+// no session with the server begun by one.
+func TestNotificationsOpenNothing(t *testing.T) {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key)
+	file := secretFile(t, string(key))
+	sealed := func(c *mcp.Config) { c.Seal.KeyFiles = []string{file} }
+	before, after := mcptest.NewRecorder(t, mcptest.Answers{Eras: []string{"legacy"}}), mcptest.NewRecorder(t, mcptest.Answers{Eras: []string{"legacy"}})
+	at, _ := through(t, passage{name: "up", upstream: before.URL, change: sealed})
+	session := legacySession(t, at)
+	nothing := pdptest.Bundle(map[string]string{"a.cedar": `forbid (principal, action, resource);`, "bundle.yaml": "allow_trivial: true\n"})
+	session.at, _ = through(t, passage{name: "up", upstream: after.URL, change: sealed, bundle: &nothing})
+	answer := session.do(t, http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/custom","params":{}}`)
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusAccepted {
+		t.Errorf("the notification: %s", answer.Status)
+	}
+	if got := after.Got(); len(got) > 0 {
+		t.Errorf("the server got %d messages, the first is %s", len(got), got[0].Method)
+	}
+}
+
+// A gateway that is closed has on record what became of the calls that were under way: it does not end before.
+func TestClosedIsOnRecord(t *testing.T) {
+	come := make(chan struct{})
+	s := newSiege(t, camp{policies: masksLook, answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
+		if c.Method != "tools/call" {
+			return false
+		}
+		come <- struct{}{}
+		<-c.Context.Done()
+		return true
+	}}})
+	const calls = 8
+	answered := make(chan echo, calls)
+	for range calls {
+		v := s.stranger("modern", s.issuer.Token(t, nil))
+		go func() {
+			got, _ := v.try(t.Context(), http.MethodPost, v.text("tools/call", `{"name":"look","arguments":{}}`), v.headers("tools/call", `{"name":"look"}`)...)
+			answered <- got
+		}()
+	}
+	for range calls {
+		<-come
+	}
+	orFail(t, s.gateway.Close())
+	receipts := 0
+	for _, line := range s.records() {
+		if line.Kind == "receipt" {
+			receipts++
+		}
+	}
+	if receipts != calls {
+		t.Errorf("of %d calls %d are on record", calls, receipts)
+	}
+	for range calls {
+		if got := <-answered; got.code() != -32603 {
+			t.Error(got)
+		}
+	}
+	if got := s.stranger("modern", s.issuer.Token(t, nil)).call("look", `{}`); got.ran() {
+		t.Errorf("behind the end: %s", got)
+	}
+}

@@ -1,0 +1,97 @@
+package gate
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/seal"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// bareGateway has what sessions and links need.
+func bareGateway(u upstream.Upstream) *Gateway {
+	return &Gateway{ctx: context.Background(), o: Options{
+		Ring: seal.Fresh(seal.Options{Resource: "r"}), Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Server: &Server{Upstream: u, Dropped: func(string) {}},
+	}}
+}
+
+// Requests that come at once with the id of a session that this process has not seen all find the same one: of another,
+// nobody would ever end what it holds.
+func TestOneSessionOfOneID(t *testing.T) {
+	g, who := bareGateway(nil), &identity.Principal{Key: "k"}
+	for range 2000 {
+		made, err := g.sessions.make(g, who, client{era: era.Legacy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		found := map[*session]bool{}
+		begin := make(chan struct{})
+		for range 8 {
+			all.Go(func() {
+				<-begin
+				s := g.sessions.find(g, made.id, who)
+				mu.Lock()
+				defer mu.Unlock()
+				found[s] = true
+			})
+		}
+		close(begin)
+		all.Wait()
+		if len(found) != 1 || found[nil] {
+			t.Fatalf("%d sessions of one id", len(found))
+		}
+	}
+}
+
+// together are sessions of a server that does not let one go before several want to.
+type together struct {
+	upstream.Session
+	leaving *sync.WaitGroup
+	gone    chan struct{}
+}
+
+func (s together) Close() {
+	s.leaving.Done()
+	select {
+	case <-s.gone:
+	case <-time.After(2 * time.Second):
+	}
+}
+
+// Sessions that nobody uses are not ended one after the other: a server may take its time to answer that they are over, and
+// meanwhile nothing else is looked after, and nobody can stop the gateway.
+func TestIdleSessionsEndTogether(t *testing.T) {
+	g, who := bareGateway(nil), &identity.Principal{Key: "k"}
+	var leaving sync.WaitGroup
+	gone := make(chan struct{})
+	for range 8 {
+		leaving.Add(2)
+		s, err := g.sessions.make(g, who, client{era: era.Legacy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.link.session = together{leaving: &leaving, gone: gone}
+		g.sessions.add(s)
+		l, done, _ := g.links.of(g, who, client{era: era.Modern, info: rpc.String(s.id)})
+		l.session = together{leaving: &leaving, gone: gone}
+		done()
+	}
+	begun := time.Now()
+	go func() {
+		leaving.Wait()
+		close(gone)
+	}()
+	g.sweepOnce(t.Context(), time.Now().Add(time.Hour))
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("it took %v", took)
+	}
+}

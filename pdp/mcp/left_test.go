@@ -1,0 +1,86 @@
+package mcp_test
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest"
+)
+
+// leftMoment is when a clock is looked at that somebody waits for.
+type leftMoment struct{ wanted, come, gone chan struct{} }
+
+// now stops whoever looks at the clock once it is wanted.
+func (m *leftMoment) now() time.Time {
+	select {
+	case <-m.wanted:
+		m.come <- struct{}{}
+		<-m.gone
+	default:
+	}
+	return time.Now()
+}
+
+// A client leaves its stream in the very moment in which the server asks it something by it. Nothing is written to an answer
+// that is over: its connection is gone, or has the answer to somebody else on it by then.
+func TestAsksWhoHasLeft(t *testing.T) {
+	at := &leftMoment{make(chan struct{}, 1), make(chan struct{}), make(chan struct{})}
+	upstream := mcptest.NewRecorder(t, mcptest.Answers{
+		Eras: []string{"legacy"},
+		Listen: func(c *mcptest.Call) {
+			at.wanted <- struct{}{}
+			c.Message(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`)
+			<-c.Context.Done()
+		},
+	})
+	key := make([]byte, 32)
+	_, _ = rand.Read(key)
+	g, err := mcp.New(t.Context(), mcp.Config{
+		Listen: "127.0.0.1:0", Resource: "http://127.0.0.1:8181/mcp", PDP: mcp.PDPConfig{URL: pdptest.Start(t, permitAll, open).URL},
+		Identity:  mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-1"}},
+		Seal:      mcp.SealConfig{KeyFiles: []string{secretFile(t, string(key))}},
+		Upstreams: map[string]mcp.UpstreamConfig{"up": {URL: upstream.URL, AllowNetworks: []string{"127.0.0.0/8"}, ServerRequests: mcp.ServerRequests{Elicitation: mcp.RelayOn}}},
+	}, mcp.Deps{Logger: slog.New(slog.NewTextHandler(&logged{t}, nil)), Now: at.now})
+	orFail(t, err)
+	over := make(chan struct{}, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.Handler().ServeHTTP(w, r)
+		if r.Method == http.MethodGet {
+			over <- struct{}{}
+		}
+	}))
+	t.Cleanup(func() {
+		s.Close()
+		orFail(t, g.Close())
+	})
+	session := legacySession(t, s.URL+mcp.Endpoint)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, session.at, nil)
+	orFail(t, err)
+	r.Header.Set("Accept", "text/event-stream")
+	r.Header.Set("Mcp-Session-Id", session.id)
+	stream, err := http.DefaultClient.Do(r)
+	orFail(t, err)
+	defer func() { _ = stream.Body.Close() }()
+	<-at.come
+	leave()
+	<-over
+	close(at.gone)
+	until(t, "the server is told", func() bool {
+		for _, got := range upstream.Got() {
+			if strings.Contains(string(got.Body), `"id":"q"`) {
+				return strings.Contains(string(got.Body), `"error"`)
+			}
+		}
+		return false
+	})
+}
