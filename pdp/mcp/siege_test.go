@@ -50,6 +50,7 @@ type camp struct {
 	change func(*mcp.Config)
 	// program has the server be a program.
 	program bool
+	now     func() time.Time // nil is time.Now
 }
 
 const (
@@ -70,7 +71,10 @@ func newSiege(t testing.TB, of camp) *siege {
 	if of.answers.Tools == "" {
 		of.answers.Tools = siegeTools
 	}
-	s := &siege{t: t, data: t.TempDir(), logs: &kept{}, rec: mcptest.NewRecorder(t, of.answers), issuer: mcptest.NewIssuer(t, siegeResource, time.Now)}
+	if of.now == nil {
+		of.now = time.Now
+	}
+	s := &siege{t: t, data: t.TempDir(), logs: &kept{}, rec: mcptest.NewRecorder(t, of.answers), issuer: mcptest.NewIssuer(t, siegeResource, of.now)}
 	s.pdp = pdptest.Start(t, pdptest.Bundle(of.policies), open, func(c *pdpserver.Config) { c.Data = s.data })
 	asked := s.pdp.URL
 	if of.before != nil {
@@ -90,7 +94,7 @@ func newSiege(t testing.TB, of camp) *siege {
 		of.change(&c)
 	}
 	var err error
-	s.gateway, err = mcp.New(t.Context(), c, mcp.Deps{Logger: slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	s.gateway, err = mcp.New(t.Context(), c, mcp.Deps{Now: of.now, Logger: slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	orFail(t, err)
 	served := httptest.NewServer(s.gateway.Handler())
 	s.url = served.URL + mcp.Endpoint
