@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -226,24 +225,22 @@ func (l *load) judge(t testing.TB) (lost []string) {
 	if !slices.Equal(ran, forwarded) {
 		t.Errorf("%d calls ran for their callers, and %d were forwarded", len(ran), len(forwarded))
 	}
-	permitted := map[string]bool{}
-	for _, line := range l.s.records() {
-		if marker := markerOf(line.Request.Context.Arguments); marker != "" && line.Decision {
-			permitted[marker] = true
-		}
-	}
+	permitted := l.s.permitted()
 	for _, marker := range forwarded {
-		if !permitted[marker] {
+		if _, has := slices.BinarySearch(permitted, marker); !has {
 			t.Errorf("%s was forwarded, and no permit is on record", marker)
 		}
-		delete(permitted, marker)
 	}
-	for marker := range permitted {
+	for _, marker := range permitted {
+		if _, went := slices.BinarySearch(forwarded, marker); went {
+			continue
+		}
 		if e := l.outcomes[marker]; e.code() != -32603 {
 			t.Errorf("%s has a permit on record, was not forwarded, and its caller was told %s", marker, e)
 		}
+		lost = append(lost, marker)
 	}
-	return slices.Sorted(maps.Keys(permitted))
+	return lost
 }
 
 const exceptThree = `permit(principal, action, resource) unless { action == Action::"tool.invoke" && context.arguments.n == 3 };`

@@ -380,6 +380,18 @@ func (s *siege) records() (lines []record) {
 	return lines
 }
 
+// permitted are the markers of the calls that have a permit on record, sorted. The PDP is stopped for it.
+func (s *siege) permitted() (all []string) {
+	s.t.Helper()
+	for _, line := range s.records() {
+		if marker := markerOf(line.Request.Context.Arguments); marker != "" && line.Decision {
+			all = append(all, marker)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // record is a line of the decision log, as far as it is looked at.
 type record struct {
 	Kind     string `json:"kind"`
