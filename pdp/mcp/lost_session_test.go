@@ -3,7 +3,6 @@ package mcp_test
 import (
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 // A server of the legacy era may lose a session. A call that it may have executed is not sent again, whatever it answers;
 // one that it turned away at its door is sent again once, in a session of its own. Then calls go on.
 func TestCallsOfLostSessions(t *testing.T) {
+	t.Parallel()
 	const (
 		lost     = `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}`
 		named    = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32001,"message":"Session not found"}}`
@@ -21,12 +21,28 @@ func TestCallsOfLostSessions(t *testing.T) {
 		progress = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"it begins"}}`
 		question = `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}}`
 	)
-	event := func(data string) string { return "data: " + data + "\n\n" }
-	for name, test := range map[string]struct {
+	type answer struct {
 		status      int
 		type_, text string
 		again       bool // it is sent again
-	}{
+	}
+	event := func(data string) string { return "data: " + data + "\n\n" }
+	var executed atomic.Int64
+	var next atomic.Pointer[answer]
+	var s *siege
+	s = newSiege(t, camp{answers: mcptest.Answers{Eras: []string{"legacy"}, Handle: func(c *mcptest.Call) bool {
+		if c.Method != "tools/call" {
+			return false
+		}
+		executed.Add(1)
+		odd := next.Swap(nil)
+		if odd != nil {
+			s.rec.Forget() // also to whoever goes on with its stream
+			c.Raw(odd.status, odd.type_, strings.ReplaceAll(odd.text, "ID", string(c.ID)))
+		}
+		return odd != nil
+	}}})
+	for name, test := range map[string]answer{
 		"404, plain":                       {404, "text/plain", "session not found", true},
 		"404, nothing":                     {404, "", "", true},
 		"404, in JSON-RPC":                 {404, "application/json", lost, true},
@@ -51,39 +67,21 @@ func TestCallsOfLostSessions(t *testing.T) {
 		"200, a stream that ends":          {200, "text/event-stream", event(progress), false},
 		"200, a stream to go on with":      {200, "text/event-stream", "id: 1\n" + event(progress), false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var executed atomic.Int64
-			var rec *mcptest.Recorder
-			var first sync.Once
-			s := newSiege(t, camp{answers: mcptest.Answers{Eras: []string{"legacy"}, Handle: func(c *mcptest.Call) bool {
-				if c.Method != "tools/call" {
-					return false
-				}
-				executed.Add(1)
-				odd := false
-				first.Do(func() {
-					odd = true
-					rec.Forget() // also to whoever goes on with its stream
-					c.Raw(test.status, test.type_, strings.ReplaceAll(test.text, "ID", string(c.ID)))
-				})
-				return odd
-			}}})
-			rec = s.rec
-			for _, era := range eras {
-				v := s.visitor(era, nil)
-				first, executed = sync.Once{}, atomic.Int64{}
-				got := v.call("look", `{}`)
-				want := int64(1)
-				if test.again {
-					want = 2
-				}
-				if n := executed.Load(); n != want || got.ran() != test.again || got.finals != 1 || got.status != http.StatusOK {
-					t.Errorf("%s: executed %d times, and its caller was told %s", era, n, got)
-				}
-				if got := v.call("look", `{}`); !got.ran() || executed.Load() != want+1 {
-					t.Errorf("%s, the next: executed %d times in all, and its caller was told %s", era, executed.Load(), got)
-				}
+		for _, era := range eras {
+			v := s.visitor(era, nil)
+			v.call("look", `{}`) // which opens a session, if there is none
+			executed.Store(0)
+			next.Store(&test)
+			got, want := v.call("look", `{}`), int64(1)
+			if test.again {
+				want = 2
 			}
-		})
+			if n := executed.Load(); n != want || got.ran() != test.again || got.finals != 1 || got.status != http.StatusOK {
+				t.Errorf("%s, %s: executed %d times, and its caller was told %s", name, era, n, got)
+			}
+			if got := v.call("look", `{}`); !got.ran() || executed.Load() != want+1 {
+				t.Errorf("%s, %s, the next: executed %d times in all, and its caller was told %s", name, era, executed.Load(), got)
+			}
+		}
 	}
 }
