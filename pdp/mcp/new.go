@@ -91,7 +91,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	}
 	o := gate.Options{
 		Settings: gate.Settings{
-			MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), ListCache: c.List.Cache, ListTTL: c.List.TTL, Meta: c.Meta,
+			MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), MaxStreams: int(c.Limits.PerPrincipal.Concurrent), ListCache: c.List.Cache, ListTTL: c.List.TTL, Meta: c.Meta,
 		},
 		Hosts: newHosts(c), Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
 	}

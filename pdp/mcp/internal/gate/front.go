@@ -107,17 +107,8 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	body, err := readAll(http.MaxBytesReader(w, r.Body, int64(g.o.MaxBody)), r.ContentLength)
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		g.refuse(w, http.StatusRequestEntityTooLarge, rpc.ID{}, rpc.InvalidRequest, "the message is larger than "+strconv.Itoa(g.o.MaxBody)+" bytes")
-		return
-	} else if err != nil {
-		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.ParseError, "the message cannot be read")
-		return
-	}
-	m, fault := rpc.Parse(body, rpc.DefaultLimits())
-	if fault != nil {
-		writeJSON(w, http.StatusBadRequest, fault.Failure())
+	m, ok := g.read(w, r, who)
+	if !ok {
 		return
 	}
 	params, _ := rpc.ParseObject(m.Params) // it is an object, or not there
@@ -130,15 +121,40 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readAll reads a body that says its length. One that lies about it costs no more than usual messages have.
-func readAll(body io.Reader, length int64) ([]byte, error) {
+// read reads the message of a principal, or refuses it.
+func (g *Gateway) read(w http.ResponseWriter, r *http.Request, who *identity.Principal) (m rpc.Message, ok bool) {
 	var b bytes.Buffer
-	b.Grow(int(max(0, min(length, usualBody))) + bytes.MinRead)
-	_, err := b.ReadFrom(body)
-	return b.Bytes(), err
+	body := http.MaxBytesReader(w, r.Body, int64(g.o.MaxBody))
+	b.Grow(int(max(0, min(r.ContentLength, usualBody))) + bytes.MinRead) // one that lies costs no more than usual messages have
+	_, err := b.ReadFrom(io.LimitReader(body, usualBody))
+	if err == nil && b.Len() == usualBody {
+		end, few := g.o.Rates.Hold(who.Key, "large message", mostLarge)
+		if !few {
+			g.tooMany(w, time.Second)
+			return m, false
+		}
+		defer end() // when it is read as a message, which takes more than its bytes do
+		_, err = b.ReadFrom(body)
+	}
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		g.refuse(w, http.StatusRequestEntityTooLarge, rpc.ID{}, rpc.InvalidRequest, "the message is larger than "+strconv.Itoa(g.o.MaxBody)+" bytes")
+		return m, false
+	} else if err != nil {
+		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.ParseError, "the message cannot be read")
+		return m, false
+	}
+	m, fault := rpc.Parse(b.Bytes(), rpc.DefaultLimits())
+	if fault != nil {
+		writeJSON(w, http.StatusBadRequest, fault.Failure())
+	}
+	return m, fault == nil
 }
 
-const usualBody = 16 << 10
+const (
+	usualBody = 16 << 10
+	// mostLarge is how many messages of one principal that are larger than usual are read at once.
+	mostLarge = 64
+)
 
 // incoming is a message of a client as it came in.
 type incoming struct {

@@ -48,6 +48,8 @@ type Options struct {
 type Settings struct {
 	// MaxBody and MaxArguments are sizes in bytes.
 	MaxBody, MaxArguments int
+	// MaxStreams is how many streams one principal may listen to at once.
+	MaxStreams int
 	// ListCache is how long a server's list of tools is kept here, ListTTL how long clients may keep a list.
 	ListCache, ListTTL time.Duration
 	// Meta are the members of a client's _meta that are for the server, besides those of MCP.
