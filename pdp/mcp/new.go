@@ -36,6 +36,8 @@ type Deps struct {
 	Transport http.RoundTripper
 	// Now is the clock, nil is [time.Now].
 	Now func() time.Time
+	// Known is told of which principal a request is, once that is known and before its body is read. Nil is nobody.
+	Known func(ctx context.Context, principal string)
 	// MeterProvider and TracerProvider are where telemetry goes, nil is nowhere.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
@@ -93,7 +95,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 		Settings: gate.Settings{
 			MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), MaxStreams: int(c.Limits.PerPrincipal.Concurrent), ListCache: c.List.Cache, ListTTL: c.List.TTL, Meta: c.Meta,
 		},
-		Hosts: newHosts(c), Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
+		Hosts: newHosts(c), Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now, Known: d.Known,
 	}
 	var err error
 	if o.Meters, err = gate.NewMeters(d.MeterProvider.Meter(gate.ScopeName)); err != nil {
@@ -123,6 +125,9 @@ func (d Deps) withDefaults() Deps {
 	}
 	if d.Now == nil {
 		d.Now = time.Now
+	}
+	if d.Known == nil {
+		d.Known = func(context.Context, string) {}
 	}
 	if d.MeterProvider == nil {
 		d.MeterProvider = metricnoop.NewMeterProvider()

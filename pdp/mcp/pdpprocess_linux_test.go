@@ -101,19 +101,25 @@ func heldAddress(t testing.TB) string {
 // start returns when it answers.
 func (p *pdpProcess) start() {
 	p.t.Helper()
-	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), pdpChild+"="+strings.TrimPrefix(p.url, "http://"), "POLICIES="+p.policies, "DATA="+p.data)
-	c.Stderr = &p.said
+	p.command, p.input, _, _ = startSelf(p.t, &p.said, pdpChild+"="+strings.TrimPrefix(p.url, "http://"), "POLICIES="+p.policies, "DATA="+p.data)
+}
+
+// startSelf starts the tests' program as something else, and returns when that has said where it listens.
+func startSelf(t testing.TB, said io.Writer, variables ...string) (c *exec.Cmd, in io.WriteCloser, out *bufio.Reader, addr string) {
+	t.Helper()
+	c = exec.Command(os.Args[0])
+	c.Env, c.Stderr = append(os.Environ(), variables...), said
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // one that is stopped would stay when we are gone
-	input, err := c.StdinPipe()
-	orFail(p.t, err)
+	in, err := c.StdinPipe()
+	orFail(t, err)
 	output, err := c.StdoutPipe()
-	orFail(p.t, err)
-	orFail(p.t, c.Start())
-	p.command, p.input = c, input
-	if _, err := bufio.NewReader(output).ReadString('\n'); err != nil {
-		p.t.Fatalf("the PDP does not start: %v\n%s", err, &p.said)
+	orFail(t, err)
+	orFail(t, c.Start())
+	out = bufio.NewReader(output)
+	if addr, err = out.ReadString('\n'); err != nil {
+		t.Fatalf("it does not start: %v\n%s", err, said)
 	}
+	return c, in, out, strings.TrimSpace(addr)
 }
 
 // suspend stops it with SIGSTOP, and returns when none of its threads runs.

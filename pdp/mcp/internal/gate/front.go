@@ -84,6 +84,7 @@ func writeJSON(w http.ResponseWriter, status int, m rpc.Message) {
 func (g *Gateway) authenticate(w http.ResponseWriter, r *http.Request) (*identity.Principal, bool) {
 	who, challenge := g.o.Identity.Authenticate(r)
 	if challenge == nil {
+		g.o.Known(r.Context(), who.Key)
 		return who, true
 	}
 	if challenge.Header != "" {

@@ -42,6 +42,8 @@ type Options struct {
 	Tracer   trace.Tracer
 	Logger   *slog.Logger
 	Now      func() time.Time
+	// Known is told of whom a request is.
+	Known func(ctx context.Context, principal string)
 }
 
 // Settings are what of the configuration counts for each request.
