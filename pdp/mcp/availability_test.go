@@ -214,11 +214,12 @@ func TestFlappingPDP(t *testing.T) {
 	const seed = 42
 	r, c := rand.New(rand.NewPCG(seed, seed)), clock.New()
 	m := modelBreaker{most: 3, coolDown: 10 * time.Second}
-	var lie string
+	var lie atomic.Value // a string
+	lie.Store("")
 	var liar *mcptest.Liar
 	s := newSiege(t, camp{now: c.Now,
 		before: func(pdp string) string {
-			liar = mcptest.NewLiar(t, pdp, func(int64) string { return lie })
+			liar = mcptest.NewLiar(t, pdp, func(int64) string { return lie.Load().(string) })
 			return liar.URL
 		},
 		change: func(c *mcp.Config) { c.PDP.Breaker.Failures, c.PDP.Breaker.CoolDown = int64(m.most), m.coolDown },
@@ -230,7 +231,7 @@ func TestFlappingPDP(t *testing.T) {
 	for n := range steps {
 		switch r.IntN(4) {
 		case 0:
-			lie = states[r.IntN(len(states))]
+			lie.Store(states[r.IntN(len(states))])
 		case 1:
 			c.Advance(time.Duration(r.Int64N(int64(m.coolDown / 2))))
 		}
@@ -243,16 +244,16 @@ func TestFlappingPDP(t *testing.T) {
 		want, code := "refused without asking", -32603
 		switch {
 		case !asks:
-		case lie == "":
+		case lie.Load() == "":
 			want, code = "ran", 0
 			ran = append(ran, marker)
-		case lie == "envelope: 400": // the PDP is there, and finds fault with the question
+		case lie.Load() == "envelope: 400": // the PDP is there, and finds fault with the question
 			want, code = "not taken", -32602
 		default:
 			want = "refused"
 		}
 		if got.code() != code || got.ran() != (code == 0) || got.status != http.StatusOK {
-			t.Fatalf("step %d, %q: %s, and it is to be %s", n, lie, got, want)
+			t.Fatalf("step %d, %q: %s, and it is to be %s", n, lie.Load(), got, want)
 		}
 		if asks {
 			m.answered(c.Now(), want == "refused")

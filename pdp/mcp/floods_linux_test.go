@@ -451,7 +451,7 @@ func (f *flooded) deepAndMany(t *testing.T) {
 	} {
 		v := f.comes("modern", "dear "+name)
 		var all sync.WaitGroup
-		for range 16 {
+		for range 8 {
 			all.Go(func() {
 				params := `{"name":"look","arguments":` + test.arguments + `}`
 				got, err := v.try(t.Context(), http.MethodPost, v.text("tools/call", params), v.headers("tools/call", `{"name":"look"}`)...)
