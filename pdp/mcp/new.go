@@ -93,9 +93,9 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	}
 	o := gate.Options{
 		Settings: gate.Settings{
-			MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), MaxStreams: int(c.Limits.PerPrincipal.Concurrent), ListCache: c.List.Cache, ListTTL: c.List.TTL, Meta: c.Meta,
+			MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), ListCache: c.List.Cache, ListTTL: c.List.TTL, Meta: c.Meta,
 		},
-		Hosts: newHosts(c), Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now, Known: d.Known,
+		Front: gate.Front{Hosts: newHosts(c), Known: d.Known}, Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
 	}
 	var err error
 	if o.Meters, err = gate.NewMeters(d.MeterProvider.Meter(gate.ScopeName)); err != nil {
@@ -252,10 +252,14 @@ func newRing(c Config, d Deps) (*seal.Ring, error) {
 	return seal.Open(c.Seal.KeyFiles, o)
 }
 
+// mostLarge is how many messages of one principal that are larger than usual are read at once.
+const mostLarge = 64
+
 // newRates bounds how often somebody asks. Without a rate only how much is under way at once is bounded.
 func newRates(c LimitsConfig, d Deps) (*rates.Limiter, error) {
 	o := rates.Options{
 		Rate: rate.Limit(c.PerPrincipal.Rate), Burst: int(c.PerPrincipal.Burst), Concurrent: int(c.PerPrincipal.Concurrent),
+		Holds:    map[string]int{gate.Streams: int(c.PerPrincipal.Concurrent), gate.LargeMessages: mostLarge},
 		ToolRate: rate.Limit(c.PerTool.Rate), ToolBurst: int(c.PerTool.Burst), Now: d.Now,
 	}
 	if o.Rate == 0 {

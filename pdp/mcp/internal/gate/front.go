@@ -2,6 +2,7 @@ package gate
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -29,7 +30,7 @@ const (
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if !g.o.Hosts.allow(r) {
+	if !g.o.Front.Hosts.allow(r) {
 		g.refuse(w, http.StatusForbidden, rpc.ID{}, rpc.InvalidRequest, "this host or origin is not allowed here")
 		return
 	}
@@ -84,7 +85,7 @@ func writeJSON(w http.ResponseWriter, status int, m rpc.Message) {
 func (g *Gateway) authenticate(w http.ResponseWriter, r *http.Request) (*identity.Principal, bool) {
 	who, challenge := g.o.Identity.Authenticate(r)
 	if challenge == nil {
-		g.o.Known(r.Context(), who.Key)
+		g.o.Front.Known(r.Context(), who.Key)
 		return who, true
 	}
 	if challenge.Header != "" {
@@ -129,7 +130,7 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, who *identity.Pri
 	b.Grow(int(max(0, min(r.ContentLength, usualBody))) + bytes.MinRead) // one that lies costs no more than usual messages have
 	_, err := b.ReadFrom(io.LimitReader(body, usualBody))
 	if err == nil && b.Len() == usualBody {
-		end, few := g.o.Rates.Hold(who.Key, "large message", mostLarge)
+		end, few := g.o.Rates.Hold(who.Key, LargeMessages)
 		if !few {
 			g.tooMany(w, time.Second)
 			return m, false
@@ -151,10 +152,12 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, who *identity.Pri
 	return m, fault == nil
 }
 
+const usualBody = 16 << 10
+
+// What one principal has a bounded number of: streams to which it listens, and messages larger than usual that are read.
 const (
-	usualBody = 16 << 10
-	// mostLarge is how many messages of one principal that are larger than usual are read at once.
-	mostLarge = 64
+	Streams       = "stream"
+	LargeMessages = "large message"
 )
 
 // incoming is a message of a client as it came in.
@@ -212,7 +215,14 @@ func acceptOf(h http.Header) (a accepts) {
 	return a
 }
 
-// hosts are the names under which the gateway is spoken to, and the origins of pages that may.
+// Front is what the front is told, and whom it tells.
+type Front struct {
+	Hosts Hosts
+	// Known is told of which principal a request is, before its body is read.
+	Known func(ctx context.Context, principal string)
+}
+
+// Hosts are the names under which the gateway is spoken to, and the origins of pages that may.
 type Hosts struct {
 	Names, Origins []string
 }

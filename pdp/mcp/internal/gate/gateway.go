@@ -37,21 +37,17 @@ type Options struct {
 	Rates    *rates.Limiter
 	Ring     *seal.Ring
 	Server   *Server
-	Hosts    Hosts
 	Meters   *Meters
 	Tracer   trace.Tracer
 	Logger   *slog.Logger
 	Now      func() time.Time
-	// Known is told of whom a request is.
-	Known func(ctx context.Context, principal string)
+	Front    Front
 }
 
 // Settings are what of the configuration counts for each request.
 type Settings struct {
 	// MaxBody and MaxArguments are sizes in bytes.
 	MaxBody, MaxArguments int
-	// MaxStreams is how many streams one principal may listen to at once.
-	MaxStreams int
 	// ListCache is how long a server's list of tools is kept here, ListTTL how long clients may keep a list.
 	ListCache, ListTTL time.Duration
 	// Meta are the members of a client's _meta that are for the server, besides those of MCP.

@@ -71,7 +71,7 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 // lasting notes that somebody listens, until end is called. It is not ok if that principal listens to as many streams as it
 // may: whoever listens is in nobody's way but of those who want to listen, too.
 func (g *Gateway) lasting(principal string) (end func(), ok bool) {
-	return g.o.Rates.Hold(principal, "stream", g.o.MaxStreams)
+	return g.o.Rates.Hold(principal, Streams)
 }
 
 // listen notes that the session has a stream, or has none any longer. It is not ok if it has one.

@@ -27,6 +27,8 @@ type Options struct {
 	// it has what comes in a second.
 	ToolRate  rate.Limit
 	ToolBurst int
+	// Holds are how many things of a kind one key may hold at a time.
+	Holds map[string]int
 	// Keys is how many buckets are kept; 0 is 100,000, of some 300 bytes each.
 	Keys int
 	// Now is the clock; nil is time.Now.
@@ -133,15 +135,15 @@ func (l *Limiter) Admit(key, tool string) (release func(), retryAfter time.Durat
 	return l.release(whole), 0, true
 }
 
-// Hold asks if a key may hold one thing more of a kind of which it has at most so many. Such things count beside what is
-// admitted, and take nothing from any bucket. Release ends it, as that of [Limiter.Admit] does.
-func (l *Limiter) Hold(key, kind string, most int) (release func(), ok bool) {
+// Hold asks if a key may hold one thing more of a kind. Such things count beside what is admitted, and take nothing from any
+// bucket. Release ends it, as that of [Limiter.Admit] does.
+func (l *Limiter) Hold(key, kind string) (release func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.look()
 	l.forget(2)
 	m, wait := l.meter(name{key: key, holds: kind}, rate.Inf, 1)
-	if wait > 0 || m.running >= most {
+	if wait > 0 || m.running >= l.options.Holds[kind] {
 		return nothing, false
 	}
 	l.start(m)
