@@ -154,6 +154,8 @@ func (p *pdpProcess) kill() {
 func (p *pdpProcess) stop() {
 	p.t.Helper()
 	_ = p.input.Close()
+	process := p.command.Process
+	defer time.AfterFunc(time.Minute, func() { _ = process.Kill() }).Stop()
 	if err := p.command.Wait(); err != nil {
 		p.t.Errorf("the PDP ended with %v\n%s", err, &p.said)
 	}
