@@ -38,6 +38,8 @@ type siege struct {
 	gateway *mcp.Gateway
 	data    string
 	logs    *kept
+	config  mcp.Config
+	deps    mcp.Deps
 }
 
 // camp is what differs from the ordinary. The zero camp permits everything.
@@ -50,7 +52,8 @@ type camp struct {
 	change func(*mcp.Config)
 	// program has the server be a program.
 	program bool
-	now     func() time.Time // nil is time.Now
+	now     func() time.Time // the clock of the gateway and the issuer; nil is time.Now
+	deps    mcp.Deps
 }
 
 const (
@@ -71,10 +74,11 @@ func newSiege(t testing.TB, of camp) *siege {
 	if of.answers.Tools == "" {
 		of.answers.Tools = siegeTools
 	}
-	if of.now == nil {
-		of.now = time.Now
+	now := time.Now
+	if of.now != nil {
+		now = of.now
 	}
-	s := &siege{t: t, data: t.TempDir(), logs: &kept{}, rec: mcptest.NewRecorder(t, of.answers), issuer: mcptest.NewIssuer(t, siegeResource, of.now)}
+	s := &siege{t: t, data: t.TempDir(), logs: &kept{}, rec: mcptest.NewRecorder(t, of.answers), issuer: mcptest.NewIssuer(t, siegeResource, now)}
 	s.pdp = pdptest.Start(t, pdptest.Bundle(of.policies), open, func(c *pdpserver.Config) { c.Data = s.data })
 	asked := s.pdp.URL
 	if of.before != nil {
@@ -93,17 +97,27 @@ func newSiege(t testing.TB, of camp) *siege {
 	if of.change != nil {
 		of.change(&c)
 	}
-	var err error
-	s.gateway, err = mcp.New(t.Context(), c, mcp.Deps{Now: of.now, Logger: slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	orFail(t, err)
-	served := httptest.NewServer(s.gateway.Handler())
-	s.url = served.URL + mcp.Endpoint
-	t.Cleanup(func() {
+	s.config, s.deps = c, of.deps
+	if of.now != nil {
+		s.deps.Now = of.now
+	}
+	s.deps.Logger = slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	s.gateway, s.url = s.beside()
+	return s
+}
+
+// beside is a gateway with the same configuration. If that has no keys to seal by, each has its own.
+func (s *siege) beside() (g *mcp.Gateway, url string) {
+	s.t.Helper()
+	g, err := mcp.New(s.t.Context(), s.config, s.deps)
+	orFail(s.t, err)
+	served := httptest.NewServer(g.Handler())
+	s.t.Cleanup(func() {
 		served.CloseClientConnections()
 		served.Close()
-		orFail(t, s.gateway.Close())
+		orFail(s.t, g.Close())
 	})
-	return s
+	return g, served.URL + mcp.Endpoint
 }
 
 func orFail(t testing.TB, err error) {

@@ -42,10 +42,7 @@ type shown struct {
 	begun bool // beside a status that refuses stood what a server sends that has begun on it
 }
 
-var (
-	errGivenUp   = errors.New("the request was given up")
-	errAmbiguous = errors.New("the server answered ambiguously")
-)
+var errGivenUp = errors.New("the request was given up")
 
 func (s *httpSession) newStream(ctx context.Context, id rpc.ID) *httpStream {
 	t := &httpStream{session: s, id: id}
@@ -102,8 +99,8 @@ func (t *httpStream) Next() (rpc.Message, error) {
 			t.finish()
 			return m, nil
 		case wrong:
-			t.stop(errAmbiguous)
-			return rpc.Message{}, &Error{Detail: "what came is not the response to the request", Err: errAmbiguous}
+			t.stop(ErrAmbiguous)
+			return rpc.Message{}, &Error{Detail: "what came is not the response to the request", Err: ErrAmbiguous}
 		}
 	}
 }
