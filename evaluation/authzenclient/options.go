@@ -93,9 +93,17 @@ func WithoutReceipts() Option {
 	return func(c *Client) error { c.receipts.off = true; return nil }
 }
 
-// WithClock replaces the clock, and what waits between attempts.
+// WithClock replaces the clock, and what waits between attempts. Nil leaves that as it is.
 func WithClock(now func() time.Time, wait func(context.Context, time.Duration) error) Option {
-	return func(c *Client) error { c.clock.now, c.clock.wait = now, wait; return nil }
+	return func(c *Client) error {
+		if now != nil {
+			c.clock.now = now
+		}
+		if wait != nil {
+			c.clock.wait = wait
+		}
+		return nil
+	}
 }
 
 // WithJitter replaces the source, in [0,1), of what spreads repetitions.

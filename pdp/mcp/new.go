@@ -36,6 +36,8 @@ type Deps struct {
 	Transport http.RoundTripper
 	// Now is the clock, nil is [time.Now].
 	Now func() time.Time
+	// Known is told of which principal a request is, once that is known and before its body is read. Nil is nobody.
+	Known func(ctx context.Context, principal string)
 	// MeterProvider and TracerProvider are where telemetry goes, nil is nowhere.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
@@ -93,7 +95,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 		Settings: gate.Settings{
 			MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), ListCache: c.List.Cache, ListTTL: c.List.TTL, Meta: c.Meta,
 		},
-		Hosts: newHosts(c), Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
+		Front: gate.Front{Hosts: newHosts(c), Known: d.Known}, Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
 	}
 	var err error
 	if o.Meters, err = gate.NewMeters(d.MeterProvider.Meter(gate.ScopeName)); err != nil {
@@ -123,6 +125,9 @@ func (d Deps) withDefaults() Deps {
 	}
 	if d.Now == nil {
 		d.Now = time.Now
+	}
+	if d.Known == nil {
+		d.Known = func(context.Context, string) {}
 	}
 	if d.MeterProvider == nil {
 		d.MeterProvider = metricnoop.NewMeterProvider()
@@ -213,7 +218,7 @@ func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error
 	address := c.URL
 	options := []authzenclient.Option{
 		authzenclient.WithTenant(tenant), authzenclient.WithTimeout(c.Timeout), authzenclient.WithRetries(0),
-		authzenclient.WithBreaker(int(c.Breaker.Failures), c.Breaker.CoolDown),
+		authzenclient.WithBreaker(int(c.Breaker.Failures), c.Breaker.CoolDown), authzenclient.WithClock(d.Now, nil),
 		authzenclient.WithHTTPClient(&http.Client{Transport: withTraces(d.Transport)}),
 	}
 	switch {
@@ -247,10 +252,14 @@ func newRing(c Config, d Deps) (*seal.Ring, error) {
 	return seal.Open(c.Seal.KeyFiles, o)
 }
 
+// mostLarge is how many messages of one principal that are larger than usual are read at once.
+const mostLarge = 64
+
 // newRates bounds how often somebody asks. Without a rate only how much is under way at once is bounded.
 func newRates(c LimitsConfig, d Deps) (*rates.Limiter, error) {
 	o := rates.Options{
 		Rate: rate.Limit(c.PerPrincipal.Rate), Burst: int(c.PerPrincipal.Burst), Concurrent: int(c.PerPrincipal.Concurrent),
+		Holds:    map[string]int{gate.Streams: int(c.PerPrincipal.Concurrent), gate.LargeMessages: mostLarge},
 		ToolRate: rate.Limit(c.PerTool.Rate), ToolBurst: int(c.PerTool.Burst), Now: d.Now,
 	}
 	if o.Rate == 0 {

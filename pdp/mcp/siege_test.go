@@ -52,6 +52,7 @@ type camp struct {
 	change func(*mcp.Config)
 	// program has the server be a program.
 	program bool
+	now     func() time.Time // the clock of the gateway and the issuer; nil is time.Now
 	deps    mcp.Deps
 }
 
@@ -73,7 +74,11 @@ func newSiege(t testing.TB, of camp) *siege {
 	if of.answers.Tools == "" {
 		of.answers.Tools = siegeTools
 	}
-	s := &siege{t: t, data: t.TempDir(), logs: &kept{}, rec: mcptest.NewRecorder(t, of.answers), issuer: mcptest.NewIssuer(t, siegeResource, time.Now)}
+	now := time.Now
+	if of.now != nil {
+		now = of.now
+	}
+	s := &siege{t: t, data: t.TempDir(), logs: &kept{}, rec: mcptest.NewRecorder(t, of.answers), issuer: mcptest.NewIssuer(t, siegeResource, now)}
 	s.pdp = pdptest.Start(t, pdptest.Bundle(of.policies), open, func(c *pdpserver.Config) { c.Data = s.data })
 	asked := s.pdp.URL
 	if of.before != nil {
@@ -93,6 +98,9 @@ func newSiege(t testing.TB, of camp) *siege {
 		of.change(&c)
 	}
 	s.config, s.deps = c, of.deps
+	if of.now != nil {
+		s.deps.Now = of.now
+	}
 	s.deps.Logger = slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s.gateway, s.url = s.beside()
 	return s
@@ -384,6 +392,18 @@ func (s *siege) records() (lines []record) {
 		lines = append(lines, one)
 	}
 	return lines
+}
+
+// permitted are the markers of the calls that have a permit on record, sorted. The PDP is stopped for it.
+func (s *siege) permitted() (all []string) {
+	s.t.Helper()
+	for _, line := range s.records() {
+		if marker := markerOf(line.Request.Context.Arguments); marker != "" && line.Decision {
+			all = append(all, marker)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // record is a line of the decision log, as far as it is looked at.

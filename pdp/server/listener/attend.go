@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -11,7 +12,8 @@ import (
 const writeTime = 20 * time.Second
 
 // Attend is around the handler of a program that has no door of its own. A request is worked on from its header to the
-// end of its answer; while its body does not arrive, its connection makes way for others. An answer may take as long as
+// end of its answer; while the handler waits for its body, its connection makes way for others. The handler reads the
+// bodies of known callers alone: see [Connections.Knows]. An answer may take as long as
 // the handler likes, but each part of it has to be read in time. Give the server no WriteTimeout.
 func (c *Connections) Attend(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -19,10 +21,9 @@ func (c *Connections) Attend(next http.Handler) http.Handler {
 		c.Works(ctx)
 		defer c.Answers(ctx)
 		if r.Body != nil && r.ContentLength != 0 {
-			c.Awaits(ctx, false)
-			came := sync.OnceFunc(func() { c.Came(ctx, false) })
-			defer came()
-			r.Body = &arriving{r.Body, came}
+			body := &arriving{ReadCloser: r.Body, on: c, ctx: ctx}
+			defer body.came()
+			r.Body = body
 		}
 		patient := &patientWriter{w, http.NewResponseController(w)}
 		patient.within(time.Time{})                                  // not what the request before left
@@ -31,18 +32,49 @@ func (c *Connections) Attend(next http.Handler) http.Handler {
 	})
 }
 
-// arriving is a body that says when it has come.
+// arriving is a body that says when it is waited for, and when it has come.
 type arriving struct {
 	io.ReadCloser
-	came func()
+	on  *Connections
+	ctx context.Context
+
+	mu    sync.Mutex
+	state arrival
 }
 
+type arrival uint8
+
+const (
+	unread arrival = iota
+	awaited
+	arrived
+)
+
 func (a *arriving) Read(p []byte) (int, error) {
+	a.awaits()
 	n, err := a.ReadCloser.Read(p)
 	if err != nil {
 		a.came()
 	}
 	return n, err
+}
+
+func (a *arriving) awaits() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state == unread {
+		a.state = awaited
+		a.on.Awaits(a.ctx, true)
+	}
+}
+
+func (a *arriving) came() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state == awaited {
+		a.on.Came(a.ctx, true)
+	}
+	a.state = arrived
 }
 
 // patientWriter gives each part of an answer its own time.

@@ -28,15 +28,17 @@ type running struct {
 	telemetry *telemetry.Telemetry
 	pdp       embedded // the zero value if the PDP is elsewhere
 	gateway   *mcp.Gateway
-	stopping  atomic.Bool
-	failed    chan error // gets the error that ended serving
-	steps     []func(context.Context) error
+	// connections are those of clients.
+	connections *listener.Connections
+	stopping    atomic.Bool
+	failed      chan error // gets the error that ended serving
+	steps       []func(context.Context) error
 }
 
 // start makes the gateway. On an error it leaves nothing behind.
 func start(ctx context.Context, told mcp.Config, log *slog.Logger, checkpoints io.Writer) (*running, error) {
 	log = slog.New(telemetry.Correlated{Handler: log.Handler()})
-	run := &running{told: told, log: log, failed: make(chan error, 1)}
+	run := &running{told: told, log: log, failed: make(chan error, 1), connections: listener.NewConnections(int(told.Limits.MaxConnections), func() {})}
 	if err := run.open(ctx, checkpoints); err != nil {
 		return nil, errors.Join(err, run.undo(context.WithoutCancel(ctx)))
 	}
@@ -55,7 +57,7 @@ func (r *running) open(ctx context.Context, checkpoints io.Writer) (err error) {
 	}
 	r.steps = append(r.steps, r.telemetry.Close)
 	meters, traces := r.telemetry.Providers()
-	deps := mcp.Deps{Logger: r.log, MeterProvider: meters, TracerProvider: traces, Version: telemetry.Version()}
+	deps := mcp.Deps{Logger: r.log, MeterProvider: meters, TracerProvider: traces, Version: telemetry.Version(), Known: r.connections.Knows}
 	if e := r.told.PDP.Embedded; e != nil {
 		if r.pdp, err = embed(ctx, *e, r.log, checkpoints, meters, traces); err != nil {
 			return err
@@ -109,10 +111,9 @@ func (r *running) listen(ctx context.Context) (addr string, err error) {
 	if !listener.IsLoopback(addr) && (certificates == nil || r.told.Identity.Static != nil) {
 		return "", errors.Join(fmt.Errorf("refusing to listen on %s, to which %q leads: it is not on loopback; try %s", addr, r.told.Listen, mcp.DefaultListen), on.Close())
 	}
-	connections := listener.NewConnections(int(r.told.Limits.MaxConnections), func() {})
-	server := listener.HTTPServer(connections.Attend(r.handler()), connections, r.log)
+	server := listener.HTTPServer(r.connections.Attend(r.handler()), r.connections, r.log)
 	server.WriteTimeout = 0 // a stream lasts; each part of it has its time
-	r.steps = append(r.steps, func(ctx context.Context) error { return r.drain(ctx, server, connections) })
+	r.steps = append(r.steps, func(ctx context.Context) error { return r.drain(ctx, server) })
 	go func() {
 		if err := certificates.Serve(server, on); !errors.Is(err, http.ErrServerClosed) {
 			r.log.Error("serving ended", "error", err)
@@ -126,10 +127,10 @@ func (r *running) listen(ctx context.Context) (addr string, err error) {
 // answersWithin is how long a stop waits for answers that have begun. Streams that never end are cut off after it.
 const answersWithin = 5 * time.Second
 
-func (r *running) drain(ctx context.Context, server *http.Server, connections *listener.Connections) error {
+func (r *running) drain(ctx context.Context, server *http.Server) error {
 	server.SetKeepAlivesEnabled(false)
 	r.gateway.Drain()
-	connections.Drain(ctx)
+	r.connections.Drain(ctx)
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
 	if server.Shutdown(ctx) == nil {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -74,7 +75,15 @@ func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
 		return x.refused(refused)
 	}
 	defer release()
-	if x.request.Method == "tools/call" {
+	switch x.request.Method {
+	case "subscriptions/listen":
+		release() // it lasts, and is in nobody's way
+		end, ok := x.g.lasting(x.who.Key)
+		if !ok {
+			return x.refused(limited(time.Second))
+		}
+		defer end()
+	case "tools/call":
 		if refused := x.find(ctx); refused != nil {
 			return x.refused(refused)
 		}
@@ -96,7 +105,6 @@ func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
 	case "prompts/list", "resources/list", "resources/templates/list":
 		return x.listOther(ctx)
 	case "subscriptions/listen":
-		release() // it lasts, and is in nobody's way
 		return x.listen(ctx)
 	case "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
 		return x.remember(ctx)

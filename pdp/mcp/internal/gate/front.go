@@ -2,6 +2,7 @@ package gate
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -29,7 +30,7 @@ const (
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if !g.o.Hosts.allow(r) {
+	if !g.o.Front.Hosts.allow(r) {
 		g.refuse(w, http.StatusForbidden, rpc.ID{}, rpc.InvalidRequest, "this host or origin is not allowed here")
 		return
 	}
@@ -84,6 +85,7 @@ func writeJSON(w http.ResponseWriter, status int, m rpc.Message) {
 func (g *Gateway) authenticate(w http.ResponseWriter, r *http.Request) (*identity.Principal, bool) {
 	who, challenge := g.o.Identity.Authenticate(r)
 	if challenge == nil {
+		g.o.Front.Known(r.Context(), who.Key)
 		return who, true
 	}
 	if challenge.Header != "" {
@@ -107,17 +109,8 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	body, err := readAll(http.MaxBytesReader(w, r.Body, int64(g.o.MaxBody)), r.ContentLength)
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		g.refuse(w, http.StatusRequestEntityTooLarge, rpc.ID{}, rpc.InvalidRequest, "the message is larger than "+strconv.Itoa(g.o.MaxBody)+" bytes")
-		return
-	} else if err != nil {
-		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.ParseError, "the message cannot be read")
-		return
-	}
-	m, fault := rpc.Parse(body, rpc.DefaultLimits())
-	if fault != nil {
-		writeJSON(w, http.StatusBadRequest, fault.Failure())
+	m, ok := g.read(w, r, who)
+	if !ok {
 		return
 	}
 	params, _ := rpc.ParseObject(m.Params) // it is an object, or not there
@@ -130,15 +123,42 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readAll reads a body that says its length. One that lies about it costs no more than usual messages have.
-func readAll(body io.Reader, length int64) ([]byte, error) {
+// read reads the message of a principal, or refuses it.
+func (g *Gateway) read(w http.ResponseWriter, r *http.Request, who *identity.Principal) (m rpc.Message, ok bool) {
 	var b bytes.Buffer
-	b.Grow(int(max(0, min(length, usualBody))) + bytes.MinRead)
-	_, err := b.ReadFrom(body)
-	return b.Bytes(), err
+	body := http.MaxBytesReader(w, r.Body, int64(g.o.MaxBody))
+	b.Grow(int(max(0, min(r.ContentLength, usualBody))) + bytes.MinRead) // one that lies costs no more than usual messages have
+	_, err := b.ReadFrom(io.LimitReader(body, usualBody))
+	if err == nil && b.Len() == usualBody {
+		end, few := g.o.Rates.Hold(who.Key, LargeMessages)
+		if !few {
+			g.tooMany(w, time.Second)
+			return m, false
+		}
+		defer end() // when it is read as a message, which takes more than its bytes do
+		_, err = b.ReadFrom(body)
+	}
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		g.refuse(w, http.StatusRequestEntityTooLarge, rpc.ID{}, rpc.InvalidRequest, "the message is larger than "+strconv.Itoa(g.o.MaxBody)+" bytes")
+		return m, false
+	} else if err != nil {
+		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.ParseError, "the message cannot be read")
+		return m, false
+	}
+	m, fault := rpc.Parse(b.Bytes(), rpc.DefaultLimits())
+	if fault != nil {
+		writeJSON(w, http.StatusBadRequest, fault.Failure())
+	}
+	return m, fault == nil
 }
 
 const usualBody = 16 << 10
+
+// What one principal has a bounded number of: streams to which it listens, and messages larger than usual that are read.
+const (
+	Streams       = "stream"
+	LargeMessages = "large message"
+)
 
 // incoming is a message of a client as it came in.
 type incoming struct {
@@ -195,7 +215,14 @@ func acceptOf(h http.Header) (a accepts) {
 	return a
 }
 
-// hosts are the names under which the gateway is spoken to, and the origins of pages that may.
+// Front is what the front is told, and whom it tells.
+type Front struct {
+	Hosts Hosts
+	// Known is told of which principal a request is, before its body is read.
+	Known func(ctx context.Context, principal string)
+}
+
+// Hosts are the names under which the gateway is spoken to, and the origins of pages that may.
 type Hosts struct {
 	Names, Origins []string
 }

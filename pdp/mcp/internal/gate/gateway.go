@@ -38,11 +38,11 @@ type Options struct {
 	Rates    *rates.Limiter
 	Ring     *seal.Ring
 	Server   *Server
-	Hosts    Hosts
 	Meters   *Meters
 	Tracer   trace.Tracer
 	Logger   *slog.Logger
 	Now      func() time.Time
+	Front    Front
 }
 
 // Settings are what of the configuration counts for each request.

@@ -59,6 +59,12 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	release() // it is a request like others, and then it lasts
+	end, ok := g.lasting(who.Key)
+	if !ok {
+		g.tooMany(w, time.Second)
+		return
+	}
+	defer end()
 	if refused := x.ask(ctx); refused != nil {
 		m, status := x.refused(refused)
 		writeJSON(w, max(status, http.StatusForbidden), m)
@@ -68,6 +74,12 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 	_ = x.reply.Alive()
 	defer keepAlive(x.reply)()
 	x.hearAll(ctx)
+}
+
+// lasting notes that somebody listens, until end is called. It is not ok if that principal listens to as many streams as it
+// may: whoever listens is in nobody's way but of those who want to listen, too.
+func (g *Gateway) lasting(principal string) (end func(), ok bool) {
+	return g.o.Rates.Hold(principal, Streams)
 }
 
 // listen notes that the session has a stream, or has none any longer. It is not ok if it has one.

@@ -1,6 +1,6 @@
 // Package rates says who may ask now, and who must wait: by principal, by principal and tool, or by address.
 //
-// Begin with [New] and [Limiter.Admit]. A limiter keeps a bounded number of keys. It forgets one only when its buckets are
+// Begin with [New] and [Limiter.Admit]; [Limiter.Hold] is for what lasts. A limiter keeps a bounded number of keys. It forgets one only when its buckets are
 // full again and nothing of it runs, so that to be forgotten gives nobody anything; while there are too many to keep, those
 // who come new wait.
 package rates
@@ -27,6 +27,8 @@ type Options struct {
 	// it has what comes in a second.
 	ToolRate  rate.Limit
 	ToolBurst int
+	// Holds are how many things of a kind one key may hold at a time.
+	Holds map[string]int
 	// Keys is how many buckets are kept; 0 is 100,000, of some 300 bytes each.
 	Keys int
 	// Now is the clock; nil is time.Now.
@@ -45,8 +47,8 @@ type Limiter struct {
 	idle   *list.List // of *meter in which nothing runs, the one that was used last in front
 }
 
-// name is whose a meter is: a key's, or with a tool that of the tool for the key.
-type name struct{ key, tool string }
+// name is whose a meter is: a key's, or with a tool that of the tool for the key, or that of things which the key holds.
+type name struct{ key, tool, holds string }
 
 // meter counts for one name.
 type meter struct {
@@ -122,7 +124,7 @@ func (l *Limiter) Admit(key, tool string) (release func(), retryAfter time.Durat
 	}
 	l.start(whole) // so that to make room for its tool does not forget it
 	if tool != "" && l.options.ToolRate > 0 {
-		part, wait := l.meter(name{key, short(tool)}, l.options.ToolRate, l.options.ToolBurst)
+		part, wait := l.meter(name{key: key, tool: short(tool)}, l.options.ToolRate, l.options.ToolBurst)
 		if wait > 0 {
 			l.end(whole)
 			return nothing, wait, false
@@ -131,6 +133,21 @@ func (l *Limiter) Admit(key, tool string) (release func(), retryAfter time.Durat
 	}
 	whole.bucket.AllowN(l.now, 1)
 	return l.release(whole), 0, true
+}
+
+// Hold asks if a key may hold one thing more of a kind. Such things count beside what is admitted, and take nothing from any
+// bucket. Release ends it, as that of [Limiter.Admit] does.
+func (l *Limiter) Hold(key, kind string) (release func(), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.look()
+	l.forget(2)
+	m, wait := l.meter(name{key: key, holds: kind}, rate.Inf, 1)
+	if wait > 0 || m.running >= l.options.Holds[kind] {
+		return nothing, false
+	}
+	l.start(m)
+	return l.release(m), true
 }
 
 func nothing() {}

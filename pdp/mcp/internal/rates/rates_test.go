@@ -351,3 +351,37 @@ func BenchmarkAdmit(b *testing.B) {
 		n++
 	}
 }
+
+// What is held counts beside what is admitted, by kind, and is not forgotten while it is held.
+func TestHold(t *testing.T) {
+	c := clock.New()
+	l := limiter(t, c, rates.Options{Rate: 1, Burst: 1, Concurrent: 1, Keys: 6, Holds: map[string]int{"stream": 3, "message": 1}})
+	release, _, _ := l.Admit("alice", "")
+	defer release()
+	var held []func()
+	for range 5 {
+		if end, ok := l.Hold("alice", "stream"); ok {
+			held = append(held, end)
+		}
+	}
+	_, other := l.Hold("alice", "message")
+	_, another := l.Hold("bob", "stream")
+	if len(held) != 3 || !other || !another {
+		t.Fatalf("%d of three are held, of another kind %t, by another %t", len(held), other, another)
+	}
+	for range 10 { // strangers make no room by it
+		c.Advance(time.Minute)
+		l.Admit("stranger", "")
+	}
+	if _, more := l.Hold("alice", "stream"); more {
+		t.Error("a fourth is held")
+	}
+	held[0]()
+	held[0]()
+	if _, ok := l.Hold("alice", "stream"); !ok {
+		t.Error("none is held where one has ended")
+	}
+	if _, ok := l.Hold("alice", "stream"); ok {
+		t.Error("one that ended twice made room for two")
+	}
+}

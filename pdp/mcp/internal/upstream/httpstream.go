@@ -31,9 +31,15 @@ type httpStream struct {
 	patience *time.Timer
 
 	mu       sync.Mutex // guards body once others have the stream
-	named    bool       // the response has the id of the request
+	shown    shown
 	answered atomic.Bool
 	closed   sync.Once
+}
+
+// shown is what the texts that came show of the request.
+type shown struct {
+	named bool // the response has its id
+	begun bool // beside a status that refuses stood what a server sends that has begun on it
 }
 
 var errGivenUp = errors.New("the request was given up")

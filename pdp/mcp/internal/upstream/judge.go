@@ -24,6 +24,9 @@ const (
 
 // judge reads a text, and says what becomes of it. Neither its status nor its media type counts beside what it says.
 func (t *httpStream) judge(text []byte) (rpc.Message, verdict) {
+	if t.status/100 != 2 && ofWork(text) {
+		t.shown.begun = true
+	}
 	m, fault := rpc.Parse(text, limits)
 	if fault != nil {
 		return t.unnamed(text, fault)
@@ -35,7 +38,7 @@ func (t *httpStream) judge(text []byte) (rpc.Message, verdict) {
 		if m.Result != nil && t.status/100 != 2 {
 			return m, wrong // a status that refuses, and a result
 		}
-		m.ID, t.named = rpc.ID{}, true
+		m.ID, t.shown.named = rpc.ID{}, true
 		return m, last
 	}
 	if m.IsRequest() && t.session.era == era.Modern {

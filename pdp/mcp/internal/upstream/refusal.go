@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -37,14 +38,14 @@ func (s *httpSession) refused(t *httpStream) (Stream, error) {
 	e := &Error{Detail: "the upstream answers with status " + strconv.Itoa(t.status), Answer: m.Error}
 	switch code := errorCode(m.Error); {
 	case s.era == era.Legacy && s.id != "" && s.lost(t, code):
-		e.Gone, e.NotSent = true, t.status == http.StatusNotFound
+		e.Gone, e.NotSent = true, t.status == http.StatusNotFound && t.turnedAway(m)
 	case t.status == http.StatusBadRequest && s.otherEra(code):
 		s.upstream.forget(s.era)
-		e.Gone, e.NotSent = true, true
+		e.Gone, e.NotSent = true, t.turnedAway(m)
 	case m.Error == nil && s.era == era.Modern && unlikeModern(t.status):
 		s.upstream.forget(s.era)
 		e.Gone = true
-	case m.Error != nil && (t.named || !ofServer(t.status)):
+	case m.Error != nil && (t.shown.named || !ofServer(t.status)):
 		return &single{message: m}, nil
 	}
 	return nil, e
@@ -55,11 +56,27 @@ func (s *httpSession) refused(t *httpStream) (Stream, error) {
 func (s *httpSession) lost(t *httpStream, code int) bool {
 	switch t.status {
 	case http.StatusNotFound:
-		return !t.named || code == sessionNotFound
+		return !t.shown.named || code == sessionNotFound
 	case http.StatusBadRequest:
-		return !t.named && code == noSession
+		return !t.shown.named && code == noSession
 	}
 	return false
+}
+
+// turnedAway reports whether a refusal leaves no doubt that the request went no further than the server's door. M is its
+// error, if it says one. A stream that ends without one may be that of a request which was begun.
+func (t *httpStream) turnedAway(m rpc.Message) bool {
+	return !t.shown.begun && (t.events == nil || m.Error != nil)
+}
+
+// ofWork reports whether a text is one that a server sends which has begun on a request, or cannot be told from one.
+func ofWork(text []byte) bool {
+	o, err := rpc.ParseObject(text)
+	if err != nil {
+		text = bytes.TrimSpace(text)
+		return bytes.HasPrefix(text, []byte("{")) || bytes.HasPrefix(text, []byte("["))
+	}
+	return o.Get("result") != nil || o.Get("method") != nil
 }
 
 // otherEra reports whether an error says that the server does not speak the session's era any more: it was replaced, for

@@ -1,0 +1,474 @@
+package mcp_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server/config"
+	"policy-service/pdp/server/listener"
+)
+
+// D41: floods come to a gateway in a process of its own, behind the listener that it has as a program. What they cost is
+// what that process has, and holds when they are over.
+
+const gatewayChild = "MCP_TEST_GATEWAY"
+
+func init() {
+	file := os.Getenv(gatewayChild)
+	if file == "" {
+		return
+	}
+	if err := serveGateway(file); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// serveGateway serves until its input ends. To each line of it, it says what it holds.
+func serveGateway(file string) error {
+	var c mcp.Config
+	if _, err := mcp.Form.Read(config.Given{File: file}, &c); err != nil {
+		return err
+	}
+	mcp.Form.SetDefaults(&c)
+	log := slog.New(slog.DiscardHandler)
+	connections := listener.NewConnections(int(c.Limits.MaxConnections), func() {})
+	g, err := mcp.New(context.Background(), c, mcp.Deps{Logger: log, Known: connections.Knows})
+	if err != nil {
+		return err
+	}
+	on, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return err
+	}
+	server := listener.HTTPServer(connections.Attend(g.Handler()), connections, log)
+	server.WriteTimeout = 0 // as the program has it
+	go func() { _ = server.Serve(on) }()
+	fmt.Println(on.Addr())
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		open, _, _ := connections.Counts()
+		fmt.Println(runtime.NumGoroutine(), open, m.HeapAlloc)
+	}
+	return errors.Join(server.Close(), g.Close())
+}
+
+// floodPatience is how long anything may take before the test fails instead of hanging.
+const floodPatience = time.Minute
+
+// flooded is a gateway in a process of its own, and who stands around it.
+type flooded struct {
+	*siege
+	addr string
+	in   io.Writer
+	out  *bufio.Reader
+	// most is how many connections it takes, and each how many requests and how many streams of one principal.
+	most, each int
+}
+
+func newFlooded(t *testing.T) *flooded {
+	t.Helper()
+	f := &flooded{most: 2048, each: 32, siege: &siege{t: t, rec: mcptest.NewRecorder(t, mcptest.Answers{Tools: siegeTools}), issuer: mcptest.NewIssuer(t, siegeResource, time.Now)}}
+	var files unix.Rlimit
+	orFail(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
+	if testing.Short() || files.Cur < 4*uint64(f.most) {
+		f.most = 256
+	}
+	f.pdp = pdptest.Start(t, permitAll, open)
+	file := filepath.Join(t.TempDir(), "gateway.yaml")
+	orFail(t, os.WriteFile(file, fmt.Appendf(nil, `listen: 127.0.0.1:0
+resource: %s
+pdp: {url: %q, timeout: 10s}
+identity: {issuers: [{issuer: %q, algorithms: [ES256], jwks_file: %q}]}
+upstreams: {rec: {url: %q, allow_networks: [127.0.0.0/8, "::1/128"], timeout: 30s}}
+limits: {max_connections: %d, per_principal: {concurrent: %d}}
+`, siegeResource, f.pdp.URL, f.issuer.URL, f.issuer.KeysFile(t), f.rec.URL, f.most, f.each), 0o600))
+	said := &kept{}
+	command, in, out, addr := startSelf(t, said, gatewayChild+"="+file)
+	t.Cleanup(func() {
+		_ = in.Close()
+		defer time.AfterFunc(floodPatience, func() { _ = command.Process.Kill() }).Stop()
+		if err := command.Wait(); err != nil || said.String() != "" {
+			t.Errorf("the gateway ended with %v\n%s", err, said)
+		}
+	})
+	f.in, f.out, f.addr = in, out, addr
+	f.url = "http://" + f.addr + mcp.Endpoint
+	return f
+}
+
+// floodHeld is what the process of the gateway holds.
+type floodHeld struct{ goroutines, connections, heap int }
+
+func (f *flooded) holds() (h floodHeld) {
+	f.t.Helper()
+	_, err := fmt.Fprintln(f.in)
+	orFail(f.t, err)
+	_, err = fmt.Fscanln(f.out, &h.goroutines, &h.connections, &h.heap)
+	orFail(f.t, err)
+	return h
+}
+
+// flood opens connections, each of which sends a text and then waits.
+func (f *flooded) flood(n int, text string) (all []net.Conn) {
+	f.t.Helper()
+	for range n {
+		conn, err := net.Dial("tcp", f.addr)
+		orFail(f.t, err)
+		f.t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(floodPatience))
+		_, _ = io.WriteString(conn, text) // which it need not take
+		all = append(all, conn)
+	}
+	return all
+}
+
+func closeAll[C io.Closer](all []C) {
+	for _, c := range all {
+		_ = c.Close()
+	}
+}
+
+// head is that of a request with a body of a size.
+func (f *flooded) head(token string, size int) string {
+	return "POST " + mcp.Endpoint + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nAuthorization: Bearer " + token +
+		"\r\nContent-Length: " + strconv.Itoa(size) + "\r\n\r\n"
+}
+
+func (f *flooded) token(sub string) string { return f.issuer.Token(f.t, mcptest.Claims{"sub": sub}) }
+
+// comes is somebody who uses no connection twice.
+func (f *flooded) comes(era, sub string) *visitor {
+	v := f.stranger(era, f.token(sub))
+	v.client = &http.Client{Timeout: floodPatience, Transport: &http.Transport{DisableKeepAlives: true}}
+	return v
+}
+
+// goodCaller calls one time after the other, on new connections too, until stop is called. Each call is answered, though
+// not each on the first connection.
+func (f *flooded) goodCaller(era string) (stop func()) {
+	v := f.visitor(era, mcptest.Claims{"sub": "good"})
+	v.client.Timeout = floodPatience
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		calls, lost, slowest := 0, 0, time.Duration(0)
+		for ; ; calls++ {
+			select {
+			case <-over:
+				f.t.Logf("%s: %d calls, %d connections lost, the slowest took %v", era, calls, lost, slowest)
+				return
+			default:
+			}
+			if calls%4 == 0 {
+				v.client.CloseIdleConnections()
+			}
+			begun := time.Now()
+			const tries = 10
+			for n := 1; ; n++ {
+				params := `{"name":"look","arguments":{}}`
+				got, err := v.try(f.t.Context(), http.MethodPost, v.text("tools/call", params), v.headers("tools/call", params)...)
+				if err == nil && got.ran() {
+					break
+				}
+				if lost++; err == nil || n == tries {
+					f.t.Errorf("a good caller got %s, %v", got, err)
+					break
+				}
+			}
+			slowest = max(slowest, time.Since(begun))
+		}
+	}()
+	return func() {
+		close(over)
+		<-done
+		v.client.CloseIdleConnections()
+	}
+}
+
+// TestFloods is all at once: headers and bodies that never end, connections on which nothing is asked, streams on which
+// nothing is said, headers and messages that are too much. Good callers are answered meanwhile, and when it is over nothing is
+// left of it.
+func TestFloods(t *testing.T) {
+	t.Parallel()
+	f := newFlooded(t)
+	for _, era := range eras { // it has its buffers, and the heap its size
+		v := f.visitor(era, mcptest.Claims{"sub": "good"})
+		for range 200 {
+			if got := v.call("look", `{}`); !got.ran() {
+				t.Fatal(got)
+			}
+		}
+		v.client.CloseIdleConnections()
+	}
+	for n := range f.listeners() { // each has its way to the server, which lasts for a while
+		answer := f.listens(t, f.comes("modern", listenerName(n)), http.MethodPost)
+		_ = answer.Body.Close()
+	}
+	f.idleSessions(t)
+	before := f.holds()
+	ends := []func(){f.goodCaller("legacy"), f.goodCaller("modern")}
+	heads := f.slowConnections(t)
+	f.largeBodies(t, before)
+	f.idleStreams(t, before)
+	f.largeHeaders(t)
+	f.deepAndMany(t)
+	for _, conn := range heads { // their time is up
+		var timeout net.Error
+		if _, err := io.Copy(io.Discard, conn); errors.As(err, &timeout) && timeout.Timeout() {
+			t.Fatal("a header that never ends holds its connection")
+		}
+	}
+	for _, end := range ends {
+		end()
+	}
+	var after floodHeld
+	t.Cleanup(func() { t.Logf("before %+v, after %+v", before, after) })
+	until(t, "all is as before", func() bool {
+		after = f.holds()
+		return after.connections <= before.connections+8 && after.goroutines <= 2*before.goroutines && after.heap <= 2*before.heap
+	})
+}
+
+// slowConnections takes more connections than there may be: with headers that never end, with bodies that never come, all of
+// one principal, and with nothing.
+func (f *flooded) slowConnections(t *testing.T) (heads []net.Conn) {
+	heads = f.flood(f.most/2, "POST "+mcp.Endpoint+" HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	go func() {
+		for tick := time.NewTicker(time.Second); ; {
+			for _, conn := range heads {
+				_, _ = conn.Write([]byte("x"))
+			}
+			select {
+			case <-tick.C:
+			case <-over:
+				return
+			}
+		}
+	}()
+	bodies := f.flood(f.most, f.head(f.token("mallory"), 1000)+`{"jsonrpc"`)
+	idle := f.flood(f.most/2, "")
+	var h floodHeld
+	until(t, "they are there", func() bool { h = f.holds(); return h.connections > f.most*9/10 })
+	if h.connections > f.most {
+		t.Errorf("%d connections are open, of at most %d", h.connections, f.most)
+	}
+	closeAll(idle)
+	closeAll(bodies)
+	return heads
+}
+
+// mostFloodLarge is how many large messages of one principal are read at once.
+const mostFloodLarge = 64
+
+// largeBodies has one principal send large messages whose last byte never comes.
+func (f *flooded) largeBodies(t *testing.T, before floodHeld) {
+	const size = 1 << 20
+	n := min(300, f.most/2)
+	body := bytes.Repeat([]byte(" "), size-1)
+	all := f.flood(n, f.head(f.token("large"), size))
+	refused := make(chan string, n)
+	var sending sync.WaitGroup
+	for _, conn := range all {
+		sending.Go(func() { _, _ = conn.Write(body) })
+		sending.Go(func() {
+			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				refused <- "cut off"
+				return
+			}
+			refused <- answer.Status + ", " + answer.Header.Get("Retry-After")
+		})
+	}
+	seen := map[string]int{}
+	for range n - mostFloodLarge {
+		seen[<-refused]++
+	}
+	h := f.holds()
+	t.Logf("large messages: %v, the heap had %d MiB, and has %d", seen, before.heap>>20, h.heap>>20)
+	if seen["429 Too Many Requests, 1"] == 0 || seen["429 Too Many Requests, 1"]+seen["cut off"] != n-mostFloodLarge {
+		t.Errorf("of %d large messages: %v", n, seen)
+	}
+	if most := before.heap + mostFloodLarge*2*size + 32<<20; h.heap > most {
+		t.Errorf("the heap has %d MiB", h.heap>>20)
+	}
+	closeAll(all)
+	sending.Wait()
+}
+
+// listeners is how many principals listen to as much as they may, and take half of the connections by it.
+func (f *flooded) listeners() int { return f.most / 2 / f.each }
+
+func listenerName(n int) string { return "listener " + strconv.Itoa(n) }
+
+// idleStreams has many principals listen to as much as they may, and to more.
+func (f *flooded) idleStreams(t *testing.T, before floodHeld) {
+	principals, more := f.listeners(), 4
+	var begun, limited atomic.Int64
+	var mu sync.Mutex
+	var streams []io.ReadCloser
+	var all sync.WaitGroup
+	var visitors []*visitor
+	for n := range principals {
+		v := f.comes("modern", listenerName(n))
+		visitors = append(visitors, v)
+		for range f.each + more {
+			all.Go(func() {
+				answer := f.listens(t, v, http.MethodPost)
+				if answer.Header.Get("Content-Type") == "text/event-stream" {
+					begun.Add(1)
+					mu.Lock()
+					streams = append(streams, answer.Body)
+					mu.Unlock()
+					return
+				}
+				text, _ := io.ReadAll(answer.Body)
+				_ = answer.Body.Close()
+				if got := readAnswer(answer, text); got.status == http.StatusOK && got.code() == -32001 && got.kind() == "rate_limited" && strings.Contains(got.text, `"retry_after"`) {
+					limited.Add(1)
+				} else {
+					t.Errorf("one stream too many: %s", got)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if begun.Load() != int64(principals*f.each) || limited.Load() != int64(principals*more) {
+		t.Errorf("%d principals listen to %d streams, and %d were refused", principals, begun.Load(), limited.Load())
+	}
+	for _, v := range visitors { // whoever listens is in nobody's way
+		if got := v.call("look", `{}`); !got.ran() {
+			t.Errorf("beside its streams: %s", got)
+		}
+	}
+	h := f.holds()
+	t.Logf("%d streams: %+v, before %+v: %d KiB each", len(streams), h, before, (h.heap-before.heap)/len(streams)>>10)
+	if each := (h.heap - before.heap) / len(streams); each > 128<<10 {
+		t.Errorf("a stream on which nothing is said costs %d KiB", each>>10)
+	}
+	closeAll(streams)
+	until(t, "they have gone, and others come", func() bool {
+		answer := f.listens(t, visitors[0], http.MethodPost)
+		defer func() { _ = answer.Body.Close() }()
+		return answer.Header.Get("Content-Type") == "text/event-stream"
+	})
+	f.idleSessions(t)
+}
+
+// idleSessions has a principal open the streams of more sessions than it may.
+func (f *flooded) idleSessions(t *testing.T) {
+	var streams []io.ReadCloser
+	for n := range f.each + 4 {
+		v := f.comes("legacy", "old listener")
+		v.begin()
+		answer := f.listens(t, v, http.MethodGet)
+		streams = append(streams, answer.Body)
+		if n < f.each && answer.StatusCode != http.StatusOK || n >= f.each && (answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") == "") {
+			t.Errorf("stream %d: %s", n, answer.Status)
+		}
+	}
+	closeAll(streams)
+}
+
+// listens opens a stream on which nothing will be said.
+func (f *flooded) listens(t *testing.T, v *visitor, verb string) *http.Response {
+	t.Helper()
+	const params = `{"notifications":{"toolsListChanged":true}}`
+	body := ""
+	if verb == http.MethodPost {
+		body = v.text("subscriptions/listen", params)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), verb, v.s.url, strings.NewReader(body))
+	orFail(t, err)
+	for h := v.headers("subscriptions/listen", params); len(h) > 1; h = h[2:] {
+		r.Header.Set(h[0], h[1])
+	}
+	answer, err := v.client.Do(r)
+	orFail(t, err)
+	return answer
+}
+
+// largeHeaders sends headers that are too large, and too many.
+func (f *flooded) largeHeaders(t *testing.T) {
+	for name, lines := range map[string]string{
+		"large": "X-Large: " + strings.Repeat("x", 128<<10) + "\r\n",
+		"many":  strings.Repeat("X-Many: x\r\n", 20_000),
+		"names": strings.Repeat("X-"+strings.Repeat("n", 1000)+": x\r\n", 100),
+	} {
+		for _, conn := range f.flood(8, "") {
+			go func() {
+				_, _ = io.WriteString(conn, "POST "+mcp.Endpoint+" HTTP/1.1\r\nHost: localhost\r\n"+lines+"\r\n")
+			}()
+			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err == nil && answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+				t.Errorf("%s: %s", name, answer.Status)
+			}
+			_ = conn.Close()
+		}
+	}
+}
+
+// deepAndMany sends messages that are cheap to send and dear to read, many at once.
+func (f *flooded) deepAndMany(t *testing.T) {
+	members := func(n int) string {
+		var b strings.Builder
+		for m := range n {
+			fmt.Fprintf(&b, `,"m%d":0`, m)
+		}
+		return `{` + b.String()[1:] + `}`
+	}
+	before := len(f.rec.Executed())
+	for name, test := range map[string]struct {
+		arguments    string
+		status, code int
+	}{
+		"1,000 arrays":      {`{"a":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`, http.StatusBadRequest, -32600},
+		"1,000,000 members": {members(1_000_000), http.StatusRequestEntityTooLarge, -32600},
+		"90,000 members":    {members(90_000), http.StatusOK, -32602}, // more than arguments may have
+		"40,000 members":    {members(40_000), http.StatusOK, -32602}, // more than a question may have
+	} {
+		v := f.comes("modern", "dear "+name)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				params := `{"name":"look","arguments":` + test.arguments + `}`
+				got, err := v.try(t.Context(), http.MethodPost, v.text("tools/call", params), v.headers("tools/call", `{"name":"look"}`)...)
+				if err == nil && (got.status != test.status || got.code() != test.code) || err != nil && test.status != http.StatusRequestEntityTooLarge {
+					t.Errorf("%s: %.300s, %v", name, got, err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	for _, g := range f.rec.Executed()[before:] {
+		if len(g.Body) > 4096 {
+			t.Errorf("the server got %d bytes", len(g.Body))
+		}
+	}
+}
