@@ -35,14 +35,15 @@ first-curl:
 # The packages whose tests take longest begin first, so that none of them is left to run alone.
 LONGEST = ./pdp/server ./cmd/... ./pdp
 
+# The longest package waits half of its time: one package more runs than there are cores.
+AT_ONCE = $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
+
 test: ## run all tests
-	$(GO) test -timeout 15m $(LONGEST) ./...
+	$(GO) test -p $(AT_ONCE) -timeout 15m $(LONGEST) ./...
 
 # Every test again under the race detector, which is several times slower. What is made by chance is made less often
 # (-short): test has made all of it, and who runs beside whom shows early. A program built with the detector sleeps a
-# second before it ends, so that what still runs may report; transcripts run hundreds of them, and wait less. The longest
-# package waits half of its time: one package more runs than there are cores.
-race: AT_ONCE = $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
+# second before it ends, so that what still runs may report; transcripts run hundreds of them, and wait less.
 race: ## run all tests with the race detector (needs a C compiler)
 	GORACE="$${GORACE:-atexit_sleep_ms=50}" $(GO) test -race -short -p $(AT_ONCE) -timeout 25m $(LONGEST) ./...
 

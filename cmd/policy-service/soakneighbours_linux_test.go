@@ -47,10 +47,8 @@ func neighbourTime(t *testing.T) (span time.Duration, measured bool) {
 		return time.Minute, true
 	case text == "" && testing.Short():
 		return time.Second, false
-	case text == "" && raceFactor > 1: // the other run has the rest; races are found in the first moments
-		return 2 * time.Second, false
-	case text == "":
-		return 5 * time.Second, false
+	case text == "": // what takes longer to go wrong is for make soak to find
+		return 3 * time.Second, false
 	}
 	span, err := time.ParseDuration(text)
 	if err != nil || span < time.Second {
@@ -186,6 +184,9 @@ func (h *neighbourhood) run(t *testing.T, span time.Duration) {
 	beside.Wait()
 	used := (&victim{pid: h.server.Process.Pid}).cpu(t) - begun
 	took := time.Since(start)
+	if err := untilDone(ctx, "the nuisance did something", a.acted); err != nil { // a busy machine may need longer than the span
+		a.wrong("%v", err)
+	}
 	cancel()
 	attacking.Wait()
 	h.judge(t, alone, <-during, a, used.Seconds()/took.Seconds())
@@ -204,9 +205,6 @@ func (h *neighbourhood) judge(t *testing.T, alone, during *asked, a *attack, cor
 	}
 	for _, text := range a.wrongs {
 		t.Errorf("%.2000s", text)
-	}
-	if len(a.counts) == 0 {
-		t.Error("there was no nuisance")
 	}
 	if bound := max(3*was, tolerable); h.measured && raceFactor == 1 && p99 > bound {
 		t.Errorf("p99 is %v and may be %v", p99, bound)
@@ -241,6 +239,12 @@ type attack struct {
 	wrongs []string
 	notes  []string
 	most   int64 // memory of the server
+}
+
+func (a *attack) acted() (bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.counts) > 0, nil
 }
 
 func (a *attack) count(what string) {

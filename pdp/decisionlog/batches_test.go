@@ -111,7 +111,11 @@ func TestFilteredExportsCarryTheRecordsOfBatches(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	k, whole := batchLog(t, r)
 	carried, inherited := 0, 0
-	for range 60 {
+	rounds := 60
+	if testing.Short() {
+		rounds = 15
+	}
+	for range rounds {
 		f := batchFilter(r)
 		records, done := k.export(ExportOptions{Filter: f, Proofs: r.IntN(3) == 0})
 		var got []string

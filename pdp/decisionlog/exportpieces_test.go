@@ -54,7 +54,11 @@ func TestExportInPieces(t *testing.T) {
 func (k *kept) inPieces(r *rand.Rand, m Moment, tenants []string, o ExportOptions, whole []byte, want Exported) {
 	k.Helper()
 	upTo := k.endsOf(whole, o) // by sequence, where the lines of that record end
-	for after := want.Size - 1; after >= 0; after -= 1 + r.Int64N(40) {
+	apart := int64(40)
+	if testing.Short() {
+		apart = 200
+	}
+	for after := want.Size - 1; after >= 0; after -= 1 + r.Int64N(apart) {
 		at, err := k.log.At(m)
 		k.ok(err)
 		var rest bytes.Buffer

@@ -41,9 +41,9 @@ import (
 // puts a key of approvals of their own in place can seal steps at the unsigned end of a log
 // after a crash: those are in the log, signed at the next start.
 func TestNoYesThatTheLogDoesNotCarry(t *testing.T) {
-	rounds := 20
+	rounds := 10
 	if testing.Short() {
-		rounds = 6
+		rounds = 4
 	}
 	first := uint64(0)
 	if more, err := strconv.Atoi(os.Getenv("APPROVAL_MODEL_ROUNDS")); err == nil {

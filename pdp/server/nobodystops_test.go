@@ -154,6 +154,7 @@ func TestConnectionsWhoseOtherSideIsSlowGoFirst(t *testing.T) {
 		"who reads no answer":      strings.Repeat("GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each waits for the seconds after which a connection makes way
 			s := pdptest.Start(t, bundle(t), func(c *server.Config) {
 				c.Program.Authenticator = asCaller{}
 				c.Load.MaxConnections = most

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
@@ -93,9 +94,13 @@ func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+	look := time.NewTicker(time.Millisecond) // what is waited for needs the processor, too
+	defer look.Stop()
 	for !so() {
-		if ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
 			t.Fatalf("%s: not within %v", what, patience)
+		case <-look.C:
 		}
 	}
 }

@@ -17,6 +17,13 @@ import (
 
 var rounds = flag.Int("tamper", 400, "how many changes the tamper tests make to each file")
 
+func tries() int {
+	if testing.Short() {
+		return *rounds / 4
+	}
+	return *rounds
+}
+
 // changes are what may happen to bytes: at a random place, of a random length.
 var changes = []struct {
 	name string
@@ -98,7 +105,7 @@ func TestChangedExport(t *testing.T) {
 	for _, content := range [][]byte{w.export(nil, false), w.export(third, false), w.export(nil, true), w.prove(50)} {
 		_, want := read(t, exportOf(content), verify.Options{})
 		codes := map[verify.Code]int{}
-		for range *rounds {
+		for range tries() {
 			change := changes[r.IntN(len(changes))]
 			changed := change.make(r, bytes.Clone(content))
 			report, got := quiet(t, change.name, exportOf(changed), verify.Options{})
@@ -148,14 +155,14 @@ func quiet(t *testing.T, what string, do func(verify.Options) verify.Report, o v
 // TestChangedSegment: the same of each segment file of a log, and of one with a checkpoint
 // before its end, behind which it can be cut.
 func TestChangedSegment(t *testing.T) {
-	tamper(t, sample(t, t.TempDir()), *rounds)
-	tamper(t, bothForms(t, t.TempDir()), *rounds)
+	tamper(t, sample(t, t.TempDir()), tries())
+	tamper(t, bothForms(t, t.TempDir()), tries())
 	w := newWriter(t, t.TempDir())
 	w.records(20)
 	w.checkpoint()
 	w.records(10)
 	w.close()
-	if tamper(t, w, *rounds) == 0 {
+	if tamper(t, w, tries()) == 0 {
 		t.Error("nothing verified with fewer records: this test cannot fail")
 	}
 }

@@ -183,5 +183,5 @@ func TestRealTampered(t *testing.T) {
 			break
 		}
 	}
-	tamper(t, w, *rounds/10)
+	tamper(t, w, tries()/10)
 }
