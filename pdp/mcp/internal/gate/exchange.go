@@ -168,7 +168,7 @@ func (x *exchange) ask(ctx context.Context) *ask.Refusal {
 func (x *exchange) operation() ask.Operation {
 	return ask.Operation{
 		Principal: x.who, Era: x.client.era, Server: x.link.server.Name,
-		Method: x.request.Method, Params: x.request.Params,
+		Method: x.request.Method, Params: x.params,
 	}
 }
 

@@ -120,7 +120,7 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusBadRequest, fault.Failure())
 		return
 	}
-	params, _ := rpc.ParseObject(m.Params) // it is an object, or not there
+	params, _ := m.ParamsObject() // it is an object, or not there
 	r = r.WithContext(follow(r.Context(), r.Header))
 	in := incoming{who: who, message: m, params: params, header: r.Header, streamFirst: takes.streamFirst}
 	if modern(r.Header, params) {
@@ -152,7 +152,7 @@ type incoming struct {
 // modern reports whether a message is to be read as one of the modern era: because it says so itself, or because its
 // header names a revision that no client of the legacy era has.
 func modern(h http.Header, params rpc.Object) bool {
-	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil && meta.Get(era.MetaVersion) != nil {
+	if params.GetObject("_meta").Get(era.MetaVersion) != nil {
 		return true
 	}
 	version := h.Get(versionHeader)

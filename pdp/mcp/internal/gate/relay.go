@@ -78,7 +78,7 @@ func (r *relay) note(m rpc.Message) {
 	x := r.exchange
 	switch {
 	case m.Method == "notifications/progress":
-		params, err := rpc.ParseObject(m.Params)
+		params, err := m.ParamsObject()
 		if err != nil || r.token.theirs == nil || params.GetString("progressToken") != r.token.ours {
 			x.link.server.Dropped("progress of another request")
 			return
