@@ -27,7 +27,9 @@ type Message struct {
 	// A response has one of these.
 	Result, Error jsontext.Value
 
-	read jsontext.Value // what of these [Parse] has read
+	// read is what of these [Parse] has read as an object, and members are that object.
+	read    jsontext.Value
+	members Object
 }
 
 // ParamsObject are the params. What [Parse] has read is not read again.
@@ -38,8 +40,8 @@ func (m Message) ResultObject() (Object, error) { return m.object(m.Result) }
 
 func (m Message) object(v jsontext.Value) (Object, error) {
 	// Nobody changes what was read: where it still stands, it is still the same.
-	if len(v) > 0 && len(v) == len(m.read) && &v[0] == &m.read[0] && v.Kind() == '{' {
-		return split(v), nil
+	if len(v) > 0 && len(v) == len(m.read) && &v[0] == &m.read[0] {
+		return m.members, nil
 	}
 	return ParseObject(v)
 }

@@ -53,8 +53,7 @@ func Parse(text []byte, limits Limits) (Message, *Fault) {
 	if detail != "" {
 		return Message{}, &Fault{ID: m.ID, Code: InvalidRequest, Detail: detail}
 	}
-	m.read = m.Result
-	if m.Params != nil {
+	if m.read, m.members = m.Result, s.inner; m.Params != nil {
 		m.read = m.Params
 	}
 	return m, nil

@@ -24,6 +24,17 @@ func (k *known) member(name string) (below *known, misspelt bool) {
 	return k.each, false
 }
 
+// misspelt reports whether a name in an object is misspelt, or one in an object within it of which something is known.
+func (k *known) misspelt(o Object) bool {
+	for _, m := range o.members {
+		below, misspelt := k.member(m.name)
+		if misspelt || below != nil && m.value.Kind() == '{' && below.misspelt(split(m.value)) {
+			return true
+		}
+	}
+	return false
+}
+
 // of makes the names of an object of which nothing is known but these.
 func of(names ...string) *known {
 	k := &known{members: make(map[string]*known, len(names))}

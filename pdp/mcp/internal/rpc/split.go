@@ -44,16 +44,20 @@ func nameOf(quoted []byte) string {
 
 // skipSpace is where something else than white space comes.
 func skipSpace(text []byte, at int) int {
-	for text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r' {
+	for at < len(text) && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r') {
 		at++
 	}
 	return at
 }
 
-// skipString is where a string ends that begins here.
+// skipString is where a string ends that begins here, or the end of the text if the string has none.
 func skipString(text []byte, at int) int {
 	for at++; ; at++ {
-		at += bytes.IndexByte(text[at:], '"')
+		n := bytes.IndexByte(text[at:], '"')
+		if n < 0 {
+			return len(text)
+		}
+		at += n
 		escapes := 0
 		for text[at-1-escapes] == '\\' {
 			escapes++
