@@ -163,6 +163,11 @@ func (o Object) Without(drop func(name string) bool) Object {
 	return newObject(slices.DeleteFunc(slices.Clone(o.members), func(m member) bool { return drop(m.name) }))
 }
 
+// And is o with the members of another behind its own. They have no name in common.
+func (o Object) And(more Object) Object {
+	return newObject(slices.Concat(o.members, more.members))
+}
+
 // Map is o with each value changed as f says. A member whose value becomes nil goes away. O stays as it is.
 func (o Object) Map(f func(name string, v jsontext.Value) jsontext.Value) Object {
 	members := slices.Clone(o.members)
