@@ -74,7 +74,7 @@ func (g *Gateway) tooMany(w http.ResponseWriter, after time.Duration) {
 
 func writeJSON(w http.ResponseWriter, status int, m rpc.Message) {
 	body := m.Append(nil)
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", jsonType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
@@ -166,10 +166,18 @@ func plainJSON(h http.Header) bool {
 			return false
 		}
 	}
+	if h.Get("Content-Encoding") != "" {
+		return false
+	}
+	if h.Get("Content-Type") == jsonType { // as most have it
+		return true
+	}
 	media, parameters, err := mime.ParseMediaType(h.Get("Content-Type"))
 	charset, named := parameters["charset"]
-	return err == nil && media == "application/json" && h.Get("Content-Encoding") == "" && (!named || strings.EqualFold(charset, "utf-8"))
+	return err == nil && media == jsonType && (!named || strings.EqualFold(charset, "utf-8"))
 }
+
+const jsonType, eventStream = "application/json", "text/event-stream"
 
 // accepts is what a client takes for an answer.
 type accepts struct {
@@ -179,16 +187,19 @@ type accepts struct {
 }
 
 func acceptOf(h http.Header) (a accepts) {
-	for _, part := range strings.Split(strings.Join(h.Values("Accept"), ","), ",") {
-		media, _, err := mime.ParseMediaType(part)
-		if err != nil {
-			continue
+	for part := range strings.SplitSeq(strings.Join(h["Accept"], ","), ",") {
+		media := strings.TrimSpace(part)
+		if media != jsonType && media != eventStream { // as most have them
+			var err error
+			if media, _, err = mime.ParseMediaType(part); err != nil {
+				continue
+			}
 		}
-		if media == "text/event-stream" || media == "text/*" || media == "*/*" {
-			a.streamFirst = a.streamFirst || !a.json && media == "text/event-stream"
+		if media == eventStream || media == "text/*" || media == "*/*" {
+			a.streamFirst = a.streamFirst || !a.json && media == eventStream
 			a.stream = true
 		}
-		if media == "application/json" || media == "application/*" || media == "*/*" {
+		if media == jsonType || media == "application/*" || media == "*/*" {
 			a.json = true
 		}
 	}

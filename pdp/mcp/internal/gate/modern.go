@@ -1,8 +1,8 @@
 package gate
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
 	"net/http"
 	"slices"
 	"sync"
@@ -44,8 +44,11 @@ func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, in incoming
 // client share one, for as long as some come.
 type links struct {
 	mu  sync.Mutex
-	all map[[32]byte]*link
+	all map[linkKey]*link
 }
+
+// linkKey is who asks, and what its client says of itself.
+type linkKey struct{ principal, info, capabilities string }
 
 const (
 	linkIdle = 20 * time.Minute // longer than stateLife: an answer may be held
@@ -55,19 +58,15 @@ const (
 )
 
 func (t *links) of(g *Gateway, who principal, c client) (l *link, done func()) {
-	sum := sha256.New()
-	for _, part := range [][]byte{[]byte(who.Key), c.info, c.capabilities} {
-		h := sha256.Sum256(part)
-		sum.Write(h[:])
-	}
-	key := [32]byte(sum.Sum(nil))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l = t.all[key]; l == nil {
+	if l = t.all[linkKey{who.Key, string(c.info), string(c.capabilities)}]; l == nil { // looked up without a copy
 		if t.all == nil {
-			t.all = map[[32]byte]*link{}
+			t.all = map[linkKey]*link{}
 		}
 		t.makeRoom(who.Key)
+		key := linkKey{who.Key, string(c.info), string(c.capabilities)}
+		c.info, c.capabilities = bytes.Clone(c.info), bytes.Clone(c.capabilities) // and not the whole request
 		l = newLink(g.o.Server, upstream.Client{Principal: who.Key, Info: c.info, Capabilities: g.o.Server.able(c.capabilities)})
 		t.all[key] = l
 	}
@@ -84,7 +83,7 @@ func (t *links) of(g *Gateway, who principal, c client) (l *link, done func()) {
 // makeRoom closes the link that nobody has used for longest, if its principal has too many, or all together have.
 func (t *links) makeRoom(principal string) {
 	var oldest, own *link
-	var of, ofOwn [32]byte
+	var of, ofOwn linkKey
 	n := 0
 	for k, l := range t.all {
 		mine := l.client.Principal == principal

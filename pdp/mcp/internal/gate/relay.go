@@ -33,11 +33,9 @@ type progressToken struct {
 	theirs jsontext.Value
 }
 
-// run relays until the response. That of a server which waits for an answer that only the client's next request can bring
+// run relays until the response, or until ctx ends, which is to end the stream by its cancel. That of a server which waits for an answer that only the client's next request can bring
 // is made here.
 func (r *relay) run(ctx context.Context) (response rpc.Message, err error) {
-	gone := context.AfterFunc(ctx, r.close)
-	defer gone()
 	for {
 		m, err := r.stream.Next()
 		if err != nil {

@@ -48,7 +48,7 @@ func (s *httpSession) exchange(ctx context.Context, r Request) (*httpStream, err
 
 // do sends an HTTP request, and follows nothing. R is the request that its body is, if it is one.
 func (s *httpSession) do(ctx context.Context, method, accept string, body []byte, r Request) (*http.Response, *Error) {
-	h := make(http.Header, 12)
+	h := make(http.Header, 8)
 	if c := s.upstream.options.Credentials; c != nil {
 		token, expires := s.renew(r)
 		if err := c.Authorize(ctx, h, s.client.Principal, token, expires); err != nil {
