@@ -105,7 +105,8 @@ const usualSize = 128
 // MarshalJSON writes r in the AuthZEN shape, whichever shape it came in. The
 // tenant is not part of that shape: it is in the URL.
 func (r Request) MarshalJSON() ([]byte, error) {
-	b := r.Subject.append(append(make([]byte, 0, 4*usualSize), `{"subject":`...))
+	room := 4*usualSize + r.Context.Value().room()
+	b := r.Subject.append(append(make([]byte, 0, room), `{"subject":`...))
 	b = r.Action.append(append(b, `,"action":`...))
 	b = r.Resource.append(append(b, `,"resource":`...))
 	if r.Context.Len() > 0 {

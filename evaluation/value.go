@@ -120,6 +120,18 @@ func Text(s string) (Value, error) {
 	return Value{kind: String, text: s}, nil
 }
 
+// Texts makes an Array of Strings. It fails where one is not valid UTF-8.
+func Texts(all []string) (Value, error) {
+	v := Value{kind: Array, elems: make([]Member, len(all))}
+	for n, s := range all {
+		var err error
+		if v.elems[n].Value, err = Text(s); err != nil {
+			return Value{}, err
+		}
+	}
+	return v, nil
+}
+
 // Len is the number of members.
 func (o Object) Len() int { return o.Value().Len() }
 
@@ -199,6 +211,15 @@ func (v Value) size() int {
 		n += m.Value.size()
 	}
 	return n + len("[]") + max(0, len(v.elems)-1)
+}
+
+// room is about the length of v as text: the same, if nothing in it has to be escaped.
+func (v Value) room() int {
+	n := len(v.text) + len(`"",`)
+	for _, m := range v.elems {
+		n += len(m.Name) + len(`"":`) + m.Value.room()
+	}
+	return n
 }
 
 // quotedSize is the length of what appendString makes of s.
@@ -353,7 +374,7 @@ func appendElems(b []byte, n int, at func(int) any) ([]byte, error) {
 }
 
 // MarshalJSON writes v with members in order of their names.
-func (v Value) MarshalJSON() ([]byte, error) { return v.append(make([]byte, 0, usualSize)), nil }
+func (v Value) MarshalJSON() ([]byte, error) { return v.append(make([]byte, 0, v.room())), nil }
 
 // MarshalJSON writes o with members in order of their names.
 func (o Object) MarshalJSON() ([]byte, error) { return o.Value().MarshalJSON() }

@@ -145,6 +145,9 @@ func (c *Client) mayRepeat(ctx context.Context, a asking, err *Error, n int) boo
 func (c *Client) retryAfter(h http.Header) time.Duration {
 	const most = 24 * time.Hour
 	s := h.Get("Retry-After")
+	if s == "" {
+		return 0
+	}
 	if n, err := strconv.ParseUint(s, 10, 31); err == nil {
 		// 0 is an invitation too, and must not read as none.
 		return min(max(time.Duration(n)*time.Second, time.Nanosecond), most)

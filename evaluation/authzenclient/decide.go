@@ -82,11 +82,10 @@ func declare(q evaluation.Request, types []string) (evaluation.Request, *Error) 
 	const member = "supported_obligations"
 	types = slices.DeleteFunc(slices.Clone(types), func(name string) bool { return name == "" })
 	slices.Sort(types)
-	o, err := evaluation.NewObject(map[string]any{member: slices.Compact(types)})
+	declared, err := evaluation.Texts(slices.Compact(types))
 	if err != nil {
 		return q, notAsked("the types of obligations cannot be declared")
 	}
-	declared, _ := o.Get(member)
 	q.Context = q.Context.With(member, declared)
 	return q, nil
 }

@@ -11,13 +11,18 @@ import (
 	"policy-service/evaluation"
 )
 
-// encodeAuthZEN writes one request. The tenant is in the URL, so one for
-// another one must not go there.
-func (c *Client) encodeAuthZEN(q evaluation.Request) ([]byte, *Error) {
-	if q.Tenant != "" && q.Tenant != cmp.Or(c.tenant, evaluation.DefaultTenant) {
-		return nil, notAsked("the request is for another tenant than the client; make one client per tenant")
+// sendable refuses a request that cannot be sent by a client of a tenant. The tenant is in the
+// URL, so one for another one must not go there.
+func sendable(tenant string, q evaluation.Request) *Error {
+	if q.Tenant != "" && q.Tenant != cmp.Or(tenant, evaluation.DefaultTenant) {
+		return notAsked("the request is for another tenant than the client; make one client per tenant")
 	}
-	if err := exact(q); err != nil {
+	return exact(q)
+}
+
+// encodeAuthZEN writes one request.
+func (c *Client) encodeAuthZEN(q evaluation.Request) ([]byte, *Error) {
+	if err := sendable(c.tenant, q); err != nil {
 		return nil, err
 	}
 	body, err := q.MarshalJSON() // as [json.Marshal] would have it, which would read it all again

@@ -156,7 +156,11 @@ func prepare(e Entry, kinds []string) (prepared, error) {
 	if e.Kind == KindDecision && e.Decision == nil || e.Kind == KindSearch && e.Search == nil {
 		return prepared{}, fmt.Errorf("a record of kind %s without one", e.Kind)
 	}
-	b := body{out: make([]byte, 0, 768)}
+	room := 768
+	if e.Request != nil {
+		room += len(e.Request.Context)
+	}
+	b := body{out: make([]byte, 0, room)}
 	if !e.Now.IsZero() {
 		b.name("now")
 		b.out = append(e.Now.UTC().AppendFormat(append(b.out, '"'), TimeLayout), '"')

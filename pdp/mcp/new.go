@@ -214,7 +214,7 @@ func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error
 	options := []authzenclient.Option{
 		authzenclient.WithTenant(tenant), authzenclient.WithTimeout(c.Timeout), authzenclient.WithRetries(0),
 		authzenclient.WithBreaker(int(c.Breaker.Failures), c.Breaker.CoolDown),
-		authzenclient.WithHTTPClient(&http.Client{Transport: gate.Tracing{Next: d.Transport}}),
+		authzenclient.WithHTTPClient(&http.Client{Transport: withTraces(d.Transport)}),
 	}
 	switch {
 	case c.Embedded != nil:

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -27,27 +28,45 @@ func (d *decisionRoutes) register(route registrar) {
 	many := door.Need{Permission: auth.Decide, Tenant: true, Work: door.LongWork}
 	search := door.Need{Permission: auth.Search, Tenant: true, Work: door.LongWork}
 	for _, prefix := range []string{"", door.TenantPrefix} {
-		route(prefix+"/access/v1/evaluation", decided(d, one, evaluation.DecodeAuthZEN, d.answer), http.MethodPost)
-		route(prefix+"/access/v1/evaluations", decided(d, many, evaluation.DecodeBatch, d.answerBatch), http.MethodPost)
+		route(prefix+"/access/v1/evaluation", decided(d, one, decodeOne, d.answer), http.MethodPost)
+		route(prefix+"/access/v1/evaluations", decided(d, many, ofBody(evaluation.DecodeBatch), d.answerBatch), http.MethodPost)
 		for _, kind := range []evaluation.SearchKind{evaluation.SubjectSearch, evaluation.ResourceSearch, evaluation.ActionSearch} {
 			decode := func(body []byte, tenant string, limits evaluation.Limits) (evaluation.Search, error) {
 				return evaluation.DecodeSearch(kind, body, tenant, limits)
 			}
-			route(prefix+"/access/v1/search/"+string(kind), decided(d, search, decode, d.answerSearch), http.MethodPost)
+			route(prefix+"/access/v1/search/"+string(kind), decided(d, search, ofBody(decode), d.answerSearch), http.MethodPost)
 		}
 	}
 	decode := func(body []byte, _ string, limits evaluation.Limits) (evaluation.Request, error) {
 		return evaluation.DecodeNative(body, limits)
 	}
 	one.Tenant = false // it is in the body
-	route("/v1/authorize", decided(d, one, decode, d.answerNative), http.MethodPost)
+	route("/v1/authorize", decided(d, one, ofBody(decode), d.answerNative), http.MethodPost)
+}
+
+// decoder makes of a request that was let in what it asks.
+type decoder[T any] func(ctx context.Context, a door.Admitted, limits evaluation.Limits) (T, error)
+
+func ofBody[T any](decode func(body []byte, tenant string, limits evaluation.Limits) (T, error)) decoder[T] {
+	return func(_ context.Context, a door.Admitted, limits evaluation.Limits) (T, error) {
+		return decode(a.Body, a.Tenant, limits)
+	}
+}
+
+// decodeOne decodes one question of AuthZEN, if it did not come without its text; see [transport.RoundTripRequest].
+func decodeOne(ctx context.Context, a door.Admitted, limits evaluation.Limits) (evaluation.Request, error) {
+	if q, ok := ctx.Value(withoutText{}).(evaluation.Request); ok {
+		q.Shape, q.Tenant = evaluation.AuthZEN, a.Tenant
+		return q, nil
+	}
+	return evaluation.DecodeAuthZEN(a.Body, a.Tenant, limits)
 }
 
 // decided is a route of requests that become decisions, and so records.
 func decided[T any](
 	d *decisionRoutes,
 	need door.Need,
-	decode func(body []byte, tenant string, limits evaluation.Limits) (T, error),
+	decode decoder[T],
 	answer func(echo.Context, door.Admitted, T) error,
 ) echo.HandlerFunc {
 	need.Body, need.Records = door.JSON, true
@@ -58,7 +77,7 @@ func decided[T any](
 		}
 		defer a.Shift.End()
 		span := telemetry.Stage(c.Request().Context(), "decode")
-		asked, err := decode(a.Body, a.Tenant, d.door.Options.Limits)
+		asked, err := decode(c.Request().Context(), a, d.door.Options.Limits)
 		telemetry.EndStage(span, err)
 		if err != nil {
 			return err

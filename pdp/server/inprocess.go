@@ -2,11 +2,15 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
+
+	"policy-service/evaluation"
 )
 
 // ErrNotInProcess is the error of a request by [Server.Transport] to a server that listens, or does not run.
@@ -14,12 +18,39 @@ var ErrNotInProcess = errors.New("the server does not answer in its process; set
 
 // Transport asks a server with [Program.InProcess], without any connection: a request goes to the server's routes as it
 // is, whatever host its URL names. The answer is whole when it is returned.
-func (s *Server) Transport() http.RoundTripper { return transport{s.listeners} }
+func (s *Server) Transport() http.RoundTripper {
+	return transport{s.listeners, s.door.Options.Limits}
+}
 
-type transport struct{ listeners *listeners }
+type transport struct {
+	listeners *listeners
+	limits    evaluation.Limits
+}
+
+// withoutText is the key of a question in the context of its request, whose body is empty.
+type withoutText struct{}
+
+// RoundTripRequest answers as RoundTrip answers sent with q, as text, in its body. The text of a request that is plain is
+// never written: all else is done as if it had been.
+func (t transport) RoundTripRequest(sent *http.Request, q evaluation.Request) (*http.Response, error) {
+	if sent.Method == http.MethodPost && strings.HasSuffix(sent.URL.Path, "/access/v1/evaluation") && q.Plain(t.limits) {
+		return t.answer(context.WithValue(sent.Context(), withoutText{}, q), sent)
+	}
+	text, err := q.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	sent = sent.WithContext(sent.Context())
+	sent.Body, sent.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	return t.RoundTrip(sent)
+}
 
 // RoundTrip implements [http.RoundTripper].
-func (t transport) RoundTrip(sent *http.Request) (_ *http.Response, err error) {
+func (t transport) RoundTrip(sent *http.Request) (*http.Response, error) {
+	return t.answer(sent.Context(), sent)
+}
+
+func (t transport) answer(ctx context.Context, sent *http.Request) (_ *http.Response, err error) {
 	if sent.Body != nil {
 		defer func() { _ = sent.Body.Close() }()
 	}
@@ -27,7 +58,7 @@ func (t transport) RoundTrip(sent *http.Request) (_ *http.Response, err error) {
 	if handler == nil {
 		return nil, ErrNotInProcess
 	}
-	if err := sent.Context().Err(); err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	answer := &answer{header: http.Header{}}
@@ -38,16 +69,16 @@ func (t transport) RoundTrip(sent *http.Request) (_ *http.Response, err error) {
 			panic(v)
 		}
 	}()
-	(*handler).ServeHTTP(answer, received(sent))
+	(*handler).ServeHTTP(answer, received(ctx, sent))
 	return answer.response(sent), nil
 }
 
-// received is a request as net/http gives it to a handler.
-func received(sent *http.Request) *http.Request {
-	r := sent.WithContext(sent.Context())
+// received is a request as net/http gives it to a handler. Its header is that of the request that was sent: no route
+// changes the header of a request.
+func received(ctx context.Context, sent *http.Request) *http.Request {
+	r := sent.WithContext(ctx)
 	r.URL = &url.URL{Path: sent.URL.Path, RawPath: sent.URL.RawPath, RawQuery: sent.URL.RawQuery}
 	r.RequestURI = r.URL.RequestURI()
-	r.Header = sent.Header.Clone()
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
 	if r.Host == "" {
 		r.Host = sent.URL.Host
@@ -60,17 +91,22 @@ func received(sent *http.Request) *http.Request {
 
 // answer keeps what a handler writes.
 type answer struct {
-	header http.Header // as the handler has it
-	sent   http.Header // as it was when the handler began to write
-	status int
+	header http.Header
+	status int // 0 until the handler begins to write
 	body   bytes.Buffer
 }
 
-func (a *answer) Header() http.Header { return a.header }
+// Header implements [http.ResponseWriter]: what changes after the handler began to write does not count.
+func (a *answer) Header() http.Header {
+	if a.status != 0 {
+		return a.header.Clone()
+	}
+	return a.header
+}
 
 func (a *answer) WriteHeader(status int) {
 	if a.status == 0 && status >= http.StatusOK {
-		a.status, a.sent = status, a.header.Clone()
+		a.status = status
 	}
 }
 
@@ -90,7 +126,7 @@ func (a *answer) response(to *http.Request) *http.Response {
 		Proto:         "HTTP/1.1",
 		ProtoMajor:    1,
 		ProtoMinor:    1,
-		Header:        a.sent,
+		Header:        a.header,
 		Body:          io.NopCloser(&a.body),
 		ContentLength: int64(a.body.Len()),
 		Request:       to,

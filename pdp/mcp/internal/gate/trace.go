@@ -55,15 +55,3 @@ func traced(ctx context.Context, meta rpc.Object) rpc.Object {
 	}
 	return meta
 }
-
-// Tracing carries requests to the PDP with the trace that they belong to.
-type Tracing struct{ Next http.RoundTripper }
-
-// RoundTrip implements [http.RoundTripper].
-func (t Tracing) RoundTrip(r *http.Request) (*http.Response, error) {
-	if trace.SpanContextFromContext(r.Context()).IsValid() {
-		r = r.Clone(r.Context())
-		w3c.Inject(r.Context(), propagation.HeaderCarrier(r.Header))
-	}
-	return t.Next.RoundTrip(r)
-}
