@@ -91,9 +91,15 @@ func (c *Config) checkListener(m *mistakes) {
 	c.checkBrowsers(m)
 }
 
+// isHost reports whether a text is a host, with its port if it has one, and nothing besides.
+func isHost(text string) bool {
+	u, err := url.Parse("https://" + text)
+	return err == nil && u.Host == text && u.Hostname() != ""
+}
+
 func (c *Config) checkBrowsers(m *mistakes) {
 	for n, host := range c.AllowedHosts {
-		if u, err := url.Parse("http://" + host); err != nil || u.Host != host || u.Hostname() == "" {
+		if !isHost(host) {
 			m.add(fmt.Sprintf("allowed_hosts[%d]", n), "allowed_hosts has what is no host; write a name, with its port if it has one")
 		}
 	}

@@ -56,6 +56,11 @@ func (u UpstreamConfig) check(m *mistakes, path string) {
 		u.checkCommand(m, path)
 	}
 	u.Auth.check(m, path+".auth")
+	for n, host := range u.ServerRequests.Hosts {
+		if !isHost(host) || host != strings.ToLower(host) {
+			m.add(fmt.Sprintf("%s.server_requests.hosts[%d]", path, n), "%s.server_requests.hosts has what is no host in small letters; write it like pay.example.com or pay.example.com:8443", path)
+		}
+	}
 }
 
 // checkCommand looks at what is for a process alone.

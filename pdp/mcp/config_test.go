@@ -182,6 +182,8 @@ func TestConfigRefuses(t *testing.T) {
 		"no network":              {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, allow_networks: [10.0.0.1/8]", ":4:58: upstreams.files.allow_networks[0] has bits beyond its mask; write 10.0.0.0/8"},
 		"env of a URL":            {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, env: {A: b}", "env, env_files and dir are for a command"},
 		"auth of a command":       {"/srv]", "/srv], auth: {header_file: f}", "auth, allow_networks and ca_file are for a url"},
+		"page":                    {"/srv]", "/srv], server_requests: {hosts: [a.example, https://b.example/]}", ":4:98: upstreams.files.server_requests.hosts has what is no host in small letters"},
+		"page in capitals":        {"/srv]", "/srv], server_requests: {hosts: [A.example]}", "upstreams.files.server_requests.hosts has what is no host in small letters"},
 		"secret in env":           {"/srv]", "/srv], env: {GITHUB_TOKEN: hunter2}", "upstreams.files.env.GITHUB_TOKEN looks like a secret"},
 		"variable":                {"/srv]", "/srv], env: {A B: x}", `"A B" is no name of an environment variable`},
 		"variable twice":          {"/srv]", "/srv], env: {A: x}, env_files: {A: f}", "upstreams.files.env_files.A is in env as well"},

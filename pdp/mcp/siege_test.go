@@ -38,6 +38,8 @@ type siege struct {
 	gateway *mcp.Gateway
 	data    string
 	logs    *kept
+	config  mcp.Config
+	deps    mcp.Deps
 }
 
 // camp is what differs from the ordinary. The zero camp permits everything.
@@ -50,6 +52,7 @@ type camp struct {
 	change func(*mcp.Config)
 	// program has the server be a program.
 	program bool
+	deps    mcp.Deps
 }
 
 const (
@@ -89,17 +92,24 @@ func newSiege(t testing.TB, of camp) *siege {
 	if of.change != nil {
 		of.change(&c)
 	}
-	var err error
-	s.gateway, err = mcp.New(t.Context(), c, mcp.Deps{Logger: slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	orFail(t, err)
-	served := httptest.NewServer(s.gateway.Handler())
-	s.url = served.URL + mcp.Endpoint
-	t.Cleanup(func() {
+	s.config, s.deps = c, of.deps
+	s.deps.Logger = slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	s.gateway, s.url = s.beside()
+	return s
+}
+
+// beside is a gateway with the same configuration. If that has no keys to seal by, each has its own.
+func (s *siege) beside() (g *mcp.Gateway, url string) {
+	s.t.Helper()
+	g, err := mcp.New(s.t.Context(), s.config, s.deps)
+	orFail(s.t, err)
+	served := httptest.NewServer(g.Handler())
+	s.t.Cleanup(func() {
 		served.CloseClientConnections()
 		served.Close()
-		orFail(t, s.gateway.Close())
+		orFail(s.t, g.Close())
 	})
-	return s
+	return g, served.URL + mcp.Endpoint
 }
 
 func orFail(t testing.TB, err error) {

@@ -170,3 +170,24 @@ func readAll(t *testing.T, body io.ReadCloser) string {
 	}
 	return string(b)
 }
+
+// droppedBy is what was dropped so far, by reason.
+func droppedBy(t *testing.T, counts *sdkmetric.ManualReader) map[string]int64 {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	orFail(t, counts.Collect(t.Context(), &all))
+	found := map[string]int64{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			sum, ok := m.Data.(metricdata.Sum[int64])
+			if !ok || m.Name != "policy_service.mcp.dropped" {
+				continue
+			}
+			for _, p := range sum.DataPoints {
+				reason, _ := p.Attributes.Value("reason")
+				found[reason.AsString()] += p.Value
+			}
+		}
+	}
+	return found
+}

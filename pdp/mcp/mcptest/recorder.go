@@ -40,6 +40,8 @@ type Answers struct {
 	// Handle answers a request by itself, whatever its method, and reports whether it did; nil answers none. It runs beside
 	// other requests.
 	Handle func(c *Call) bool
+	// Heard is told of each notification, and of each answer to what the server asked; nil is not.
+	Heard func(g Got)
 	// Listen serves the GET stream of a legacy session until it returns; nil has none.
 	Listen func(c *Call)
 }
@@ -115,6 +117,13 @@ func (r *Recorder) keep(g Got) {
 // speaks reports whether an era is one of its own.
 func (r *Recorder) speaks(era string) bool {
 	return len(r.told.Eras) == 0 || slices.Contains(r.told.Eras, era)
+}
+
+// heard takes a message that nobody answers.
+func (r *Recorder) heard(g Got) {
+	if r.told.Heard != nil {
+		r.told.Heard(g)
+	}
 }
 
 // answer answers a request.

@@ -59,6 +59,7 @@ func (c *Call) answer(status int, member string) {
 type toHTTP struct {
 	w       http.ResponseWriter
 	streams bool
+	begun   bool // the header has gone
 }
 
 func (o *toHTTP) message(text string, last bool, status int) {
@@ -67,7 +68,7 @@ func (o *toHTTP) message(text string, last bool, status int) {
 		return
 	}
 	if !o.streams {
-		o.streams = true
+		o.streams, o.begun = true, true
 		o.w.Header().Set("Content-Type", "text/event-stream")
 		o.w.WriteHeader(status)
 	}
@@ -76,7 +77,8 @@ func (o *toHTTP) message(text string, last bool, status int) {
 }
 
 func (o *toHTTP) raw(status int, contentType, text string) {
-	if !o.streams {
+	if !o.streams && !o.begun {
+		o.begun = true
 		if contentType != "" {
 			o.w.Header().Set("Content-Type", contentType)
 		}

@@ -28,7 +28,8 @@ func (r *Recorder) serve(w http.ResponseWriter, q *http.Request) {
 	switch {
 	case err != nil:
 	case q.Method == http.MethodPost && (g.Method == "" || g.ID == nil):
-		w.WriteHeader(http.StatusAccepted) // a notification, or the answer to what the server asked
+		w.WriteHeader(http.StatusAccepted)
+		r.heard(g)
 	case q.Method == http.MethodPost:
 		r.post(w, c)
 	case q.Method == http.MethodDelete:

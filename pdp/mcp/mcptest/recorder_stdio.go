@@ -125,7 +125,8 @@ func (r *Recorder) child(ctx context.Context, child *Child, in *bufio.Reader, co
 		r.keep(g)
 		c := &Call{Got: g, Modern: isModern(g.Params), Context: ctx, out: out}
 		switch {
-		case g.Method == "" || g.ID == nil: // a notification, or an answer
+		case g.Method == "" || g.ID == nil:
+			r.heard(g)
 		case c.Modern && !r.speaks("modern"):
 			c.fail(0, `{"code":-32601,"message":"there is no such method"}`)
 		case !c.Modern && !r.speaks("legacy"):

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
@@ -44,7 +45,7 @@ const (
 // redactResponse is a response without fields. It is not ok if they cannot be taken out of it.
 //
 // Fields are pointers into structuredContent, and into each text that is a JSON object or array. What was there is masked
-// wherever else it occurs. Text of another form is withheld by itself, and so are blocks that are not text. Members that we
+// wherever else it occurs; if it occurs in pieces, nothing leaves. Text of another form is withheld by itself, and so are blocks that are not text. Members that we
 // do not know, and _meta, do not leave.
 func redactResponse(method string, m rpc.Message, fields []pointer) (rpc.Message, bool) {
 	if m.Error != nil {
@@ -64,7 +65,7 @@ func redactResponse(method string, m rpc.Message, fields []pointer) (rpc.Message
 	r.removed.known() // all that was there; now it is masked as well
 	var ok bool
 	m.Result, ok = r.result(method, result)
-	return m, ok
+	return m, ok && !r.removed.inPieces()
 }
 
 // codeOf is the code of an error, if it is one that a code can be.
@@ -74,7 +75,7 @@ func codeOf(text jsontext.Value) int {
 		return rpc.InternalError
 	}
 	code, err := strconv.ParseInt(string(e.Get("code")), 10, 32)
-	if err != nil {
+	if err != nil || code == era.URLRequired { // which is none without its pages
 		return rpc.InternalError
 	}
 	return int(code)

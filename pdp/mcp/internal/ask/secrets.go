@@ -2,6 +2,7 @@ package ask
 
 import (
 	"cmp"
+	"encoding/base64"
 	"maps"
 	"slices"
 	"strings"
@@ -13,15 +14,19 @@ import (
 )
 
 // secrets are the values that were taken out of a result. Once all are known, they are masked wherever else they occur in it,
-// also as a part of a text.
+// also as a part of a text. Longer ones are found in Base64, too, and in pieces that follow each other.
 type secrets struct {
 	texts   map[string]bool
 	tooMany bool
 	masks   *strings.Replacer // nil until all are known
+	encoded *strings.Replacer
+	pieced  *strings.Replacer
+	joined  strings.Builder // the texts of the result, in their order, without what was masked
 }
 
 const (
 	leastSecret = 4 // bytes; nobody could tell where a shorter value comes from
+	leastLong   = 8 // of one that is looked for in other forms: what is shorter is in there by chance
 	mostSecrets = 10_000
 	mask        = "[redacted]"
 )
@@ -61,19 +66,50 @@ func (s *secrets) known() {
 	all := slices.Collect(maps.Keys(s.texts))
 	// The longest first, so that nothing is left of one that begins with another.
 	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b)) })
-	pairs := make([]string, 0, 2*len(all))
+	var pairs, encoded, pieced []string
 	for _, secret := range all {
 		pairs = append(pairs, secret, mask)
+		if len(secret) < leastLong {
+			continue
+		}
+		pieced = append(pieced, secret, mask)
+		for _, form := range inBase64(secret) {
+			encoded = append(encoded, form, mask)
+		}
 	}
-	s.masks = strings.NewReplacer(pairs...)
+	s.masks, s.encoded, s.pieced = strings.NewReplacer(pairs...), strings.NewReplacer(encoded...), strings.NewReplacer(pieced...)
 }
 
-// in masks what of a text is secret.
+// inBase64 are the texts of which one stands in the Base64 of whatever has the secret in it.
+func inBase64(secret string) (forms []string) {
+	for before := range 3 { // bytes that share their digits with others are left out
+		digits := base64.RawStdEncoding.EncodeToString([]byte("xx"[:before] + secret))
+		if digits = digits[(4*before+2)/3:]; (before+len(secret))%3 > 0 {
+			digits = digits[:len(digits)-1]
+		}
+		forms = append(forms, digits)
+		if url := strings.NewReplacer("+", "-", "/", "_").Replace(digits); url != digits {
+			forms = append(forms, url)
+		}
+	}
+	return forms
+}
+
+// in masks what of a text is secret: all of it, if it has a secret in Base64.
 func (s *secrets) in(text string) string {
-	if len(s.texts) == 0 || s.masks == nil {
+	switch {
+	case len(s.texts) == 0 || s.masks == nil:
 		return text
+	case s.encoded.Replace(text) != text:
+		return mask
 	}
 	return s.masks.Replace(text)
+}
+
+// inPieces reports whether the texts of what was masked make a secret, one behind the other.
+func (s *secrets) inPieces() bool {
+	all := s.joined.String()
+	return s.pieced.Replace(all) != all
 }
 
 // mask masks what of a value is secret. A member with a secret in its name is dropped.
@@ -90,9 +126,12 @@ func (s *secrets) mask(n *node) {
 	})
 	switch n.kind {
 	case '"':
-		if text := unquoted(n.text); s.in(text) != text {
-			n.text = rpc.String(s.in(text))
+		text := unquoted(n.text)
+		kept := s.in(text)
+		if kept != text {
+			n.text, text = rpc.String(kept), "\x00"
 		}
+		s.joined.WriteString(text)
 	case '0':
 		literal, canonical := string(n.text), canonicalNumber(n.text)
 		if s.in(literal) != literal || s.in(canonical) != canonical {

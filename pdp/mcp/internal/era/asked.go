@@ -13,6 +13,15 @@ const (
 	Roots  = "roots/list"
 )
 
+// MayAsk reports whether a server may ask something in the course of a request of this method.
+func MayAsk(method string) bool {
+	switch method {
+	case "tools/call", "prompts/get", "resources/read":
+		return true
+	}
+	return false
+}
+
 // Takes reports whether a client that has these capabilities has said that it takes a request of a server.
 func Takes(capabilities jsontext.Value, m rpc.Message) bool {
 	can, params := objectOf(capabilities), objectOf(m.Params)

@@ -19,7 +19,7 @@ var cacheable = []string{
 // Nobody keeps a result for others, or for later: which it is, the PDP says anew each time. A client is asked for input by
 // nothing but a modern result that says so, whatever else a result has in it: such a result comes back as it is, for it is
 // no answer yet, and who continues it changes it. Within the legacy era the error [URLRequired] comes back as it is, too:
-// it is for [ShowPages]. A result of a type that nobody knows is an error.
+// it is for [ShowPages]. A result of a type that nobody knows, or that the method cannot have, is an error.
 func Response(method string, m rpc.Message, from, to Era) rpc.Message {
 	if m.Error != nil {
 		m.Error = failure(method, m.Error, from, to)
@@ -31,7 +31,7 @@ func Response(method string, m rpc.Message, from, to Era) rpc.Message {
 	}
 	kind := o.Get("resultType")
 	switch {
-	case from == Modern && o.GetString("resultType") == "input_required":
+	case from == Modern && o.GetString("resultType") == "input_required" && MayAsk(method):
 		return m
 	case from == Modern && kind != nil && o.GetString("resultType") != "complete", from == Legacy && isTask(o):
 		return unusable(m.ID)
@@ -68,8 +68,16 @@ func answerOf(method string, o rpc.Object, from, to Era) rpc.Object {
 // isTask reports whether a legacy result is the handle of a task, which nobody asked for.
 func isTask(o rpc.Object) bool { return o.Get("task").Kind() == '{' && o.Get("content") == nil }
 
+// Ambiguous is data.type of an error in place of what a server should not have answered.
+const Ambiguous = "upstream_ambiguous"
+
+// instead is such an error.
+func instead(text string) rpc.Error {
+	return rpc.Error{Code: rpc.InternalError, Message: text, Data: jsontext.Value(`{"type":"` + Ambiguous + `"}`)}
+}
+
 func unusable(id rpc.ID) rpc.Message {
-	return rpc.Failure(id, rpc.Error{Code: rpc.InternalError, Message: "the server answered with a result of a kind that is not supported"})
+	return rpc.Failure(id, instead("the server answered with a result of a kind that is not supported"))
 }
 
 // with is o with a member that has a certain value, and o itself if it has it already.
@@ -98,12 +106,12 @@ func same(o, of rpc.Object) bool {
 func failure(method string, v jsontext.Value, from, to Era) jsontext.Value {
 	e, err := rpc.ReadError(v)
 	if err != nil {
-		return rpc.Error{Code: rpc.InternalError, Message: "the server answered with an error that cannot be read"}.Value()
+		return instead("the server answered with an error that cannot be read").Value()
 	}
 	code := e.Code
 	switch {
 	case code == URLRequired && !(from == Legacy && to == Legacy): // of these two, ShowPages says which pages are shown
-		return rpc.Error{Code: rpc.InternalError, Message: "the server wants a page opened first, which it may not ask for here"}.Value()
+		return instead("the server wants a page opened first, which it may not ask for here").Value()
 	case to == Modern && code == ResourceNotFound && method == "resources/read":
 		code = rpc.InvalidParams
 	case from == Modern && to == Legacy && code == rpc.InvalidParams && method == "resources/read":

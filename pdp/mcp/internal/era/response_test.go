@@ -52,6 +52,8 @@ func TestResults(t *testing.T) {
 		{"escaped", "tools/call", legacy, modern, `{"content":[],"\u0069nputRequests":{"k":{}}}`, `{"content":[],"resultType":"complete"}`},
 		{"to be continued", "tools/call", modern, legacy, `{"resultType":"input_required","inputRequests":{"k":{}}}`, same},
 		{"to be continued", "tools/call", modern, modern, `{"resultType":"input_required","requestState":"s"}`, same},
+		{"not to be continued", "tools/list", modern, modern, `{"resultType":"input_required","requestState":"s","tools":[]}`, refused},
+		{"not to be continued", "resources/list", modern, legacy, `{"resultType":"input_required","requestState":"s","resources":[]}`, refused},
 
 		{"R6 a task", "tools/call", modern, modern, `{"resultType":"task","taskId":"1"}`, refused},
 		{"R6 a task", "tools/call", legacy, modern, `{"task":{"taskId":"1"}}`, refused},
@@ -131,7 +133,7 @@ func TestErrors(t *testing.T) {
 		got := era.Response(c.method, rpc.Message{ID: rpc.IntID(1), Error: jsontext.Value(text)}, c.from, c.to)
 		e, err := rpc.ReadError(got.Error)
 		kept := e.Message == "words" && string(e.Data) == `{ "d":1.0 }`
-		if err != nil || e.Code != c.want || kept != c.keepsWords || !c.keepsWords && e.Data != nil {
+		if err != nil || e.Code != c.want || kept != c.keepsWords || !c.keepsWords && string(e.Data) != `{"type":"upstream_ambiguous"}` {
 			t.Errorf("%s: %d of a %s server is %s to a %s client", c.method, c.code, c.from, got.Error, c.to)
 		}
 		if c.code == c.want && string(got.Error) != text {

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"sync"
 	"time"
@@ -21,9 +20,18 @@ import (
 type held struct {
 	principal string
 	relay     *relay
-	asked     rpc.ID // the server's
-	key       string // by which the client answers
+	asked     rpc.ID         // the server's
+	key       string         // by which the client answers
+	asks      jsontext.Value // the result that asks the client
 	until     time.Time
+}
+
+// answer is what a client brings for it, nil if that is none.
+func (h *held) answer(answers rpc.Object) jsontext.Value {
+	if v := answers.Get(h.key); v.Kind() == '{' {
+		return v
+	}
+	return nil
 }
 
 // holding are all that wait.
@@ -38,8 +46,8 @@ const (
 	mostHeldEach = 8
 )
 
-// put keeps an answer. It is not ok if too many wait.
-func (h *holding) put(one *held, now time.Time) (id string, ok bool) {
+// put keeps an answer by an id. It is not ok if too many wait.
+func (h *holding) put(id string, one *held, now time.Time) (ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	each := 0
@@ -52,25 +60,26 @@ func (h *holding) put(one *held, now time.Time) (id string, ok bool) {
 		}
 	}
 	if len(h.all) >= mostHeld || each >= mostHeldEach {
-		return "", false
+		return false
 	}
 	if h.all == nil {
 		h.all = map[string]*held{}
 	}
-	id = rand.Text()
 	h.all[id] = one
-	return id, true
+	return true
 }
 
-// take is what waits by that id, once.
-func (h *holding) take(id, principal string) *held {
+// take is what waits by that id. It is taken once, by who brings an answer: for others it goes on waiting.
+func (h *holding) take(id, principal string, answers rpc.Object) *held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	one := h.all[id]
 	if one == nil || one.principal != principal {
 		return nil
 	}
-	delete(h.all, id)
+	if one.answer(answers) != nil {
+		delete(h.all, id)
+	}
 	return one
 }
 
@@ -108,30 +117,30 @@ func (x *exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Val
 	if err != nil {
 		return nil, err
 	}
-	one := &held{principal: x.who.Key, relay: r, asked: asked, key: key, until: x.g.o.Now().Add(stateLife)}
-	id, ok := x.g.held.put(one, x.g.o.Now())
-	if !ok {
-		return nil, errTooMany
-	}
+	id := x.g.nonce()
 	state, err := x.sealState(sealedState{Held: id})
 	if err != nil {
-		x.g.held.take(id, x.who.Key)
 		return nil, err
 	}
 	requests := rpc.Object{}.With(key, inputRequest(era.Asked(shown, era.Modern, "")))
-	return rpc.Object{}.With("resultType", rpc.String("input_required")).
-		With("inputRequests", requests.Value()).With("requestState", rpc.String(state)).Value(), nil
+	asks := rpc.Object{}.With("resultType", rpc.String("input_required")).
+		With("inputRequests", requests.Value()).With("requestState", rpc.String(state)).Value()
+	now := x.g.o.Now()
+	if !x.g.held.put(id, &held{principal: x.who.Key, relay: r, asked: asked, key: key, asks: asks, until: now.Add(stateLife)}, now) {
+		return nil, errTooMany
+	}
+	return asks, nil
 }
 
-// goOn gives the server the answer that it waits for, and relays what comes then.
+// goOn gives the server the answer that it waits for, and relays what comes then. A client that brings none is asked again.
 func (x *exchange) goOn(ctx context.Context, h *held, params rpc.Object) (rpc.Message, error) {
-	h.relay.exchange, h.relay.token.theirs = x, x.progressToken()
-	answers, _ := rpc.ParseObject(params.Get("inputResponses"))
-	answer := rpc.Answer(h.asked, answers.Get(h.key))
-	if answer.Result == nil {
-		answer = rpc.Failure(h.asked, rpc.Error{Code: rpc.InvalidRequest, Message: "the client did not answer"})
+	answer := h.answer(params.GetObject("inputResponses"))
+	if answer == nil {
+		x.waiting = true
+		return rpc.Answer(rpc.ID{}, h.asks), nil
 	}
-	if err := h.relay.session.Notify(ctx, answer); err != nil {
+	h.relay.exchange, h.relay.token.theirs = x, x.progressToken()
+	if err := h.relay.session.Notify(ctx, rpc.Answer(h.asked, answer)); err != nil {
 		h.relay.close()
 		return rpc.Message{}, err
 	}

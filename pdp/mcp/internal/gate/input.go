@@ -35,17 +35,11 @@ type input struct {
 	request rpc.Message
 }
 
-// withInput are the methods that a server may answer so.
-var withInput = []string{"tools/call", "prompts/get", "resources/read"}
-
 // inputRequired is what the server asks for, nil if the response is none that asks.
 func (x *exchange) inputRequired(response rpc.Message) (*inputs, *ask.Refusal) {
 	result, err := response.ResultObject()
 	if err != nil || result.GetString("resultType") != "input_required" {
 		return nil, nil
-	}
-	if !slices.Contains(withInput, x.request.Method) {
-		return nil, ambiguous("the server asks for input where it may not")
 	}
 	if result.Get("requestState") == nil && result.Get("inputRequests") == nil {
 		return nil, ambiguous("the server asks for input, and for none")
@@ -259,6 +253,13 @@ func (x *exchange) resumed() (params rpc.Object, h *held, refused *ask.Refusal) 
 	if x.client.era != era.Modern || brought == nil && state == nil {
 		return params, nil, nil
 	}
+	if !x.link.server.Asks.any() {
+		brought = nil // who may ask nothing is answered nothing
+	}
+	answers, err := rpc.ParseObject(brought)
+	if brought != nil && err != nil || answers.Len() > 4*mostInputs {
+		return params, nil, invalid("inputResponses is not an object, or too large")
+	}
 	binding := x.binding()
 	if state != nil {
 		opened, _, ok := seal.OpenJSON[sealedState](x.g.o.Ring, seal.RequestState, binding, x.params.GetString("requestState"))
@@ -266,7 +267,7 @@ func (x *exchange) resumed() (params rpc.Object, h *held, refused *ask.Refusal) 
 			return params, nil, invalid("requestState is not of this request, or it has ended; send the request without it")
 		}
 		if opened.Held != "" {
-			if h = x.g.held.take(opened.Held, x.who.Key); h == nil {
+			if h = x.g.held.take(opened.Held, x.who.Key, answers); h == nil {
 				return params, nil, invalid("the request that this continues is no more; send it without requestState")
 			}
 		}
@@ -274,12 +275,8 @@ func (x *exchange) resumed() (params rpc.Object, h *held, refused *ask.Refusal) 
 			params = params.With("requestState", opened.Theirs)
 		}
 	}
-	if brought == nil || !x.link.server.Asks.any() { // who may ask nothing is answered nothing
+	if brought == nil {
 		return params, h, nil
-	}
-	answers, err := rpc.ParseObject(brought)
-	if err != nil || answers.Len() > 4*mostInputs {
-		return params, h, invalid("inputResponses is not an object, or too large")
 	}
 	theirs := answers.Map(func(key string, v jsontext.Value) jsontext.Value {
 		if _, ours := x.g.o.Ring.Open(seal.RequestID, binding, key); ours && h == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 )
@@ -16,7 +17,7 @@ import (
 // Refusals of the gateway's own, about which nobody is asked. Those of decisions are written by package ask.
 
 const (
-	ambiguousUpstream ask.Kind = "upstream_ambiguous"
+	ambiguousUpstream ask.Kind = era.Ambiguous
 	absentUpstream    ask.Kind = "upstream_unavailable"
 	invalidParams     ask.Kind = "invalid_params"
 	rateLimited       ask.Kind = "rate_limited"
@@ -64,7 +65,7 @@ const coazDenied = -32001
 // mayLeave reports whether a server's code means the same to a client. MCP's own are of one message and one revision.
 func mayLeave(code int) bool { return code >= rpc.InternalError || code < rpc.ParseError }
 
-// unavailable is the refusal if the server does not answer, or answers with an error where the gateway wanted to know
+// unavailable is the refusal if the server does not answer, or not clearly, or answers with an error where the gateway wanted to know
 // something: that is the answer then.
 func unavailable(err error) *ask.Refusal {
 	var e *upstream.Error
@@ -72,6 +73,9 @@ func unavailable(err error) *ask.Refusal {
 		if said, err := rpc.ReadError(e.Answer); err == nil && mayLeave(said.Code) {
 			return &ask.Refusal{Kind: absentUpstream, Status: http.StatusOK, Code: said.Code, Message: said.Message, Data: said.Data, Why: e.Error()}
 		}
+	}
+	if errors.Is(err, upstream.ErrAmbiguous) {
+		return ambiguous(err.Error())
 	}
 	return refusal(absentUpstream, rpc.InternalError, "upstream unavailable", err.Error())
 }

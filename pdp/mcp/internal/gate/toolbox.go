@@ -200,9 +200,10 @@ func (g *Gateway) request(ctx context.Context, l *link, who *identity.Principal,
 			return m, of, err
 		case m.IsRequest():
 			g.decline(ctx, session, m)
-		case m.IsResponse() && m.Error != nil:
-			return m, of, &upstream.Error{Detail: "the server answered " + method + " with an error", Answer: era.Response(method, m, session.Era(), c.era).Error}
 		case m.IsResponse():
+			if e := era.Response(method, m, session.Era(), c.era).Error; e != nil {
+				return m, of, &upstream.Error{Detail: "the server answered " + method + " with an error, or with no result of that method", Answer: e}
+			}
 			return m, session, nil
 		case isChange(m.Method):
 			l.tell(said{m, session.Era()})

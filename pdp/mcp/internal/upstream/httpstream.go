@@ -36,10 +36,7 @@ type httpStream struct {
 	closed   sync.Once
 }
 
-var (
-	errGivenUp   = errors.New("the request was given up")
-	errAmbiguous = errors.New("the server answered ambiguously")
-)
+var errGivenUp = errors.New("the request was given up")
 
 func (s *httpSession) newStream(ctx context.Context, id rpc.ID) *httpStream {
 	t := &httpStream{session: s, id: id}
@@ -104,8 +101,8 @@ func (t *httpStream) Next() (rpc.Message, error) {
 			t.finish()
 			return m, nil
 		case wrong:
-			t.stop(errAmbiguous)
-			return rpc.Message{}, &Error{Detail: "what came is not the response to the request", Err: errAmbiguous}
+			t.stop(ErrAmbiguous)
+			return rpc.Message{}, &Error{Detail: "what came is not the response to the request", Err: ErrAmbiguous}
 		}
 	}
 }

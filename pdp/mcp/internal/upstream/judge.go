@@ -90,7 +90,13 @@ var errTooMuch = errors.New("the server sends faster than is taken")
 // eventCost is what an event costs beside its bytes, so that many small ones are bounded too.
 const eventCost = 4 << 10
 
-// pace bounds how fast a server may speak: in a second what one message may have, and four times that at once.
+// allowance is how much a server may say: in a second what one message may have, and four times that at once.
+func allowance(most int) *rate.Limiter {
+	most = max(most, 1<<20)
+	return rate.NewLimiter(rate.Limit(most), 4*most)
+}
+
+// pace bounds how fast a server may speak.
 type pace struct {
 	in    io.Reader
 	limit *rate.Limiter
@@ -99,8 +105,7 @@ type pace struct {
 }
 
 func newPace(in io.Reader, most int) *pace {
-	most = max(most, 1<<20)
-	return &pace{in: in, limit: rate.NewLimiter(rate.Limit(most), 4*most)}
+	return &pace{in: in, limit: allowance(most)}
 }
 
 func (p *pace) Read(b []byte) (int, error) {

@@ -157,7 +157,7 @@ func (s *httpSession) ask(ctx context.Context, r Request) (http.Header, rpc.Mess
 		return t.header, m, nil
 	}
 	e := &Error{Detail: "the server answers " + r.Method + " with " + strconv.Itoa(t.status), Answer: m.Error, Err: err}
-	if errors.Is(err, errAmbiguous) && t.status/100 != 3 && !ofServer(t.status) {
+	if errors.Is(err, ErrAmbiguous) && t.status/100 != 3 && !ofServer(t.status) {
 		e.Err = errOtherEra
 	}
 	return nil, m, e

@@ -31,7 +31,7 @@ func (s *httpSession) refused(t *httpStream) (Stream, error) {
 	}
 	m, err := t.response()
 	var broken *Error
-	if errors.As(err, &broken) && !errors.Is(err, errAmbiguous) && !errors.Is(err, io.EOF) {
+	if errors.As(err, &broken) && !errors.Is(err, ErrAmbiguous) && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	e := &Error{Detail: "the upstream answers with status " + strconv.Itoa(t.status), Answer: m.Error}

@@ -167,14 +167,12 @@ func (k *command) start(principal string) (*childSession, error) {
 	if err != nil {
 		return nil, &Error{NotSent: true, Gone: true, Detail: "the server cannot be started", Err: err}
 	}
-	s := newChildSession(&k.o, p)
+	s := newChildSession(&k.o, p, func() { k.backoff.failed(principal) })
 	k.sessions[s] = true
 	k.waiting.Add(1)
 	go func() {
 		defer k.waiting.Done()
-		if s.run() {
-			k.backoff.failed(principal)
-		}
+		s.run()
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		delete(k.sessions, s)

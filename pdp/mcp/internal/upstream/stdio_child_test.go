@@ -276,6 +276,10 @@ func callOddly(in *bufio.Reader, tool string, id, token json.RawMessage, line st
 			say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"chatter"}}`)
 		}
 		tell(id, "done")
+	case "flood":
+		for {
+			say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"chatter"}}`)
+		}
 	case "ask":
 		say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}`)
 		reply, _ := in.ReadString('\n')

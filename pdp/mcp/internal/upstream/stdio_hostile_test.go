@@ -31,12 +31,12 @@ func TestCommandSurvivesHostileChildren(t *testing.T) {
 		{"half", "", "exit status 0", false, "map[]"},
 		{"close", "", "closed its output", false, "map[]"},
 		{"garbage", "after all", "", true, "map[unreadable:5]"},
-		{"ambiguous", "", "ambiguities", true, "map[unreadable:1]"},
-		{"both", "", "ambiguities", true, "map[unreadable:1]"},
-		{"error-without-id", "", "ambiguities", true, "map[unreadable:1]"},
+		{"ambiguous", "", "answered ambiguously", true, "map[unreadable:1]"},
+		{"both", "", "answered ambiguously", true, "map[unreadable:1]"},
+		{"error-without-id", "", "answered ambiguously", true, "map[unreadable:1]"},
 		{"foreign", "once", "", true, "map[foreign_id:4]"},
-		{"float-id", "", "ambiguities", true, "map[unreadable:1]"},
-		{"batch", "", "ambiguities", true, "map[unreadable:1]"},
+		{"float-id", "", "answered ambiguously", true, "map[unreadable:1]"},
+		{"batch", "", "answered ambiguously", true, "map[unreadable:1]"},
 		{"long", "", "larger than max_result", true, "map[too_large:1]"},
 		{"endless", "", "does not end", false, "map[]"},
 		{"complain", "done", "", true, "map[]"},
@@ -324,6 +324,28 @@ func TestCommandBoundsWhatNobodyReads(t *testing.T) {
 	}
 	if lost := u.dropped.get("overflow") + u.dropped.get("unheard"); lost+len(before) != 5000 {
 		t.Errorf("%d came, dropped %s", len(before), u.dropped)
+	}
+}
+
+// TestCommandPacesWhoNeverStops has a server talk for as long as it is read. It is read no faster than is taken.
+func TestCommandPacesWhoNeverStops(t *testing.T) {
+	t.Parallel()
+	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.MaxResult, o.Stop = 1<<20, time.Millisecond })
+	s := openChild(t, u)
+	call, err := s.Send(t.Context(), request("flood", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer call.Close()
+	begun := time.Now()
+	eventually(t, "it has said much", func() bool { return u.dropped.get("overflow") > 1200 })
+	// At once 1024 messages are taken, then 256 a second.
+	if took := time.Since(begun); took < 500*time.Millisecond {
+		t.Errorf("1200 messages were taken in %v", took)
+	}
+	other := openChild(t, u)
+	if got, err := textOf(other, "well"); got != "well" {
+		t.Errorf("another session: %q %v", got, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"time"
 
 	"policy-service/pdp/mcp/internal/rpc"
 )
@@ -19,30 +20,61 @@ const (
 // read reads what the server writes until it ends, and says why.
 func (s *childSession) read() *Error {
 	in := bufio.NewReaderSize(s.p.out, 64<<10)
+	allowed := allowance(s.o.MaxResult)
 	for {
-		line, err := nextLine(in, s.o.MaxResult)
-		switch {
-		case errors.Is(err, errLongLine):
-			s.drop(DropTooLarge, &Error{Detail: "a message of the server is larger than max_result"})
-			continue
-		case errors.Is(err, errEndless):
-			return &Error{Gone: true, Detail: "a message of the server does not end"}
-		case err != nil:
-			return s.ended("the server closed its output")
-		case len(bytes.TrimSpace(line)) == 0:
-			continue
+		beside, err := s.readOne(in)
+		if err != nil {
+			return err
 		}
-		m, fault := rpc.Parse(line, rpc.DefaultLimits())
-		if fault != nil {
-			s.unreadable(line, fault)
-			continue
+		if beside > 0 {
+			s.rest(allowed.ReserveN(time.Now(), beside+eventCost).Delay())
 		}
-		s.mu.Lock()
-		reason := s.route(m)
-		s.mu.Unlock()
-		if reason != "" {
-			s.o.Dropped(reason)
-		}
+	}
+}
+
+// readOne reads a line, and hands on what it says. It returns how much of it is no answer to a call, a blank line too: who
+// says more of that than is taken is read more slowly, and waits.
+func (s *childSession) readOne(in *bufio.Reader) (beside int, over *Error) {
+	line, err := nextLine(in, s.o.MaxResult)
+	switch {
+	case errors.Is(err, errLongLine):
+		s.drop(DropTooLarge, &Error{Detail: "a message of the server is larger than max_result"})
+		return s.o.MaxResult, nil
+	case errors.Is(err, errEndless):
+		return 0, &Error{Gone: true, Detail: "a message of the server does not end"}
+	case err != nil:
+		return 0, s.ended("the server closed its output")
+	case len(bytes.TrimSpace(line)) == 0:
+		return len(line), nil
+	}
+	m, fault := rpc.Parse(line, rpc.DefaultLimits())
+	if fault != nil {
+		s.unreadable(line, fault)
+		return len(line), nil
+	}
+	s.mu.Lock()
+	reason := s.route(m)
+	s.mu.Unlock()
+	switch {
+	case reason != "":
+		s.o.Dropped(reason)
+	case m.IsResponse():
+		return 0, nil
+	}
+	return len(line), nil
+}
+
+// rest waits, unless the session is over.
+func (s *childSession) rest(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.quit:
+	case <-s.p.ended:
 	}
 }
 
@@ -68,7 +100,7 @@ func (s *childSession) unreadable(line []byte, fault *rpc.Fault) {
 		c = s.onlyCall(anyCall)
 	}
 	if c != nil {
-		why := &Error{Detail: "the server's answer is not one message without ambiguities"}
+		why := &Error{Detail: "what came is not the response to the request", Err: ErrAmbiguous}
 		if o, err := rpc.ParseObject(line); err == nil && (o.Get("id") == nil || o.Get("id").Kind() == 'n') {
 			why.Answer = o.Get("error")
 		}

@@ -108,9 +108,6 @@ func (s *childSession) takenBack(id jsontext.Value) *childStream {
 	return nil
 }
 
-// asking are the methods in whose course servers ask something.
-var asking = []string{"tools/call", "prompts/get", "resources/read"}
-
 func anyCall(*childStream) bool { return true }
 
 // onlyCall is the one call of a kind that waits, nil if there are none or several. The session is locked.

@@ -33,7 +33,7 @@ type childSession struct {
 	asked     map[rpc.ID]*childStream
 	listeners []*childStream
 	early     *time.Timer // nobody has listened yet, and the one listener keeps what comes for who will
-	itself    bool        // it ended by itself
+	failed    func()      // is told if a server that was well ends by itself, and is nil then
 	over      *Error      // why nothing can be sent any more
 	quit      chan struct{}
 }
@@ -41,10 +41,11 @@ type childSession struct {
 // mostAsked bounds how many requests of a server wait for an answer.
 const mostAsked = 64
 
-func newChildSession(o *CommandOptions, p *process) *childSession {
+func newChildSession(o *CommandOptions, p *process, failed func()) *childSession {
 	return &childSession{
 		o:      o,
 		p:      p,
+		failed: failed,
 		out:    newOutbox(),
 		calls:  map[rpc.ID]*childStream{},
 		tokens: map[string]*childStream{},
@@ -64,8 +65,8 @@ func (s *childSession) ended(otherwise string) *Error {
 	return &Error{Gone: true, Detail: otherwise}
 }
 
-// run serves the session until its process is no more, and reports whether a server that was well ended by itself.
-func (s *childSession) run() (failed bool) {
+// run serves the session until its process is no more.
+func (s *childSession) run() {
 	var pipes sync.WaitGroup
 	pipes.Go(func() { s.end(s.read(), true) })
 	pipes.Go(func() { logErrors(s.p.err, s.o.Logger) })
@@ -87,8 +88,7 @@ func (s *childSession) run() (failed bool) {
 	closeAll([]*os.File{s.p.in, s.p.out, s.p.err})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.o.Logger.Info("a process of an MCP server ended", "pid", s.p.pid, "how", s.p.how, "by_itself", s.itself)
-	return s.server != nil && s.itself
+	s.o.Logger.Info("a process of an MCP server ended", "pid", s.p.pid, "how", s.p.how, "by_itself", s.failed == nil)
 }
 
 // end ends the session for a reason; only the first counts. All who wait get it.
@@ -98,8 +98,14 @@ func (s *childSession) end(why *Error, itself bool) {
 	if s.over != nil {
 		return
 	}
-	s.over, s.itself = why, itself
+	s.over = why
 	close(s.quit)
+	if itself {
+		if s.server != nil { // of a greeting that fails, who greets tells
+			s.failed() // before those who wait hear of it, and come again
+		}
+		s.failed = nil
+	}
 	for _, c := range s.calls {
 		s.finish(c, &Error{NotSent: s.out.withdraw(c.line), Gone: true, Detail: why.Detail, Err: why.Err})
 	}
@@ -150,7 +156,7 @@ func (s *childSession) begin(ctx context.Context, r Request) (*childStream, erro
 	c := s.newStream()
 	c.token = tokenKey(r.Params.GetObject("_meta").Get("progressToken"))
 	c.subscription = r.Method == "subscriptions/listen"
-	c.asks = slices.Contains(asking, r.Method)
+	c.asks = era.MayAsk(r.Method)
 	if c.token != "" && s.tokens[c.token] != nil {
 		return nil, &Error{NotSent: true, Detail: "two requests have one progress token"}
 	}

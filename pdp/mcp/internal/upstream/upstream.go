@@ -8,6 +8,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -99,6 +100,9 @@ type nothing struct{}
 
 func (nothing) Next() (rpc.Message, error) { return rpc.Message{}, io.EOF }
 func (nothing) Close()                     {}
+
+// ErrAmbiguous is of an answer that is not one message that everybody reads alike.
+var ErrAmbiguous = errors.New("the server answered ambiguously")
 
 // Error is why an upstream gave no answer.
 type Error struct {

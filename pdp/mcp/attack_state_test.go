@@ -1,0 +1,402 @@
+package mcp_test
+
+import (
+	"bufio"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+)
+
+// asker is a server that asks whoever calls it something, and answers with what it is answered.
+type asker struct {
+	mu      sync.Mutex
+	last    int
+	waiting map[string]chan string
+}
+
+const askedForm = `"params":{"message":"Who?","requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}}`
+
+func (a *asker) answers(eras ...string) mcptest.Answers {
+	a.waiting = map[string]chan string{}
+	return mcptest.Answers{Eras: eras, Handle: a.handle, Heard: a.heard}
+}
+
+func (a *asker) handle(c *mcptest.Call) bool {
+	said := func(text string) string {
+		kind := ""
+		if c.Modern {
+			kind = `"resultType":"complete",`
+		}
+		return `{` + kind + `"content":[{"type":"text","text":` + inText(text) + `}],"messages":[]}`
+	}
+	switch {
+	case !slices.Contains([]string{"tools/call", "prompts/get", "resources/read"}, c.Method):
+		return false
+	case !c.Modern:
+		a.mu.Lock()
+		a.last++
+		id, answer := fmt.Sprintf("q%d", a.last), make(chan string, 1)
+		a.waiting[id] = answer
+		a.mu.Unlock()
+		c.Message(`{"jsonrpc":"2.0","id":"` + id + `","method":"elicitation/create",` + asksFor(c) + `}`)
+		select {
+		case text := <-answer:
+			c.Result(said(text))
+		case <-c.Context.Done():
+		}
+	case strings.Contains(string(c.Params), `"requestState":"theirs"`) && strings.Contains(string(c.Params), `"inputResponses"`):
+		c.Result(said(string(c.Params)))
+	default:
+		c.Result(`{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create",` + asksFor(c) + `}},"requestState":"theirs"}`)
+	}
+	return true
+}
+
+// asksFor is what it asks: that a page be opened, if the call says which.
+func asksFor(c *mcptest.Call) (params string) {
+	var said struct{ Arguments struct{ URL jsontext.Value } }
+	if err := json.Unmarshal(c.Params, &said, json.MatchCaseInsensitiveNames(true)); err != nil || said.Arguments.URL == nil {
+		return askedForm
+	}
+	return `"params":{"mode":"url","message":"Open it","elicitationId":"theirs","url":` + string(said.Arguments.URL) + `}`
+}
+
+// heard takes the answer to what was asked.
+func (a *asker) heard(g mcptest.Got) {
+	var id string
+	if json.Unmarshal(g.ID, &id) != nil || g.Method != "" {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if answer := a.waiting[id]; answer != nil {
+		delete(a.waiting, id)
+		answer <- string(g.Body)
+	}
+}
+
+// stateAsked is what a client of the modern era is asked.
+type stateAsked struct {
+	State    string                    `json:"requestState"`
+	Requests map[string]jsontext.Value `json:"inputRequests"`
+}
+
+func (q stateAsked) key() string {
+	for key := range q.Requests {
+		return key
+	}
+	return ""
+}
+
+func stateOf(t testing.TB, got echo) (q stateAsked) {
+	t.Helper()
+	if err := json.Unmarshal(got.result, &q); err != nil || q.State == "" || len(q.Requests) != 1 || strings.Contains(got.text, "theirs") {
+		t.Fatalf("nothing is asked: %s, %v", got, err)
+	}
+	return q
+}
+
+const accepted = `{"action":"accept","content":{"a":"x-answer"}}`
+
+// retry sends a call again, with a state and an answer as they stand in JSON.
+func (v *visitor) retry(tool, arguments, state, answers string) echo {
+	v.s.t.Helper()
+	return v.ask("tools/call", `{"name":"`+tool+`","arguments":`+arguments+`,"requestState":`+state+`,"inputResponses":`+answers+`}`)
+}
+
+// inText is a text as it stands in JSON.
+func inText(s string) string {
+	quoted, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(quoted)
+}
+
+// askers are the servers of TestStates by what they are.
+var askers = map[string]struct {
+	era     string
+	program bool
+}{"modern": {"modern", false}, "legacy": {"legacy", false}, "legacy program": {"legacy", true}}
+
+// D23: a state is good for who got it, for the request that it was got for, and for a time. Whatever else somebody brings is
+// refused, nothing of it reaches the server, and the state is as good as before.
+func TestStates(t *testing.T) {
+	for name, up := range askers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var later atomic.Int64
+			s := newSiege(t, camp{answers: new(asker).answers(up.era), program: up.program, change: relays, deps: mcp.Deps{
+				Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) },
+			}})
+			alice := s.person(nil)
+			const arguments = `{"a":1,"b":{"c":[1.0,"é"],"d":null}}`
+			asked := stateOf(t, alice.call("look", arguments))
+			elsewhere := s.person(nil) // a program that waits for an answer asks nothing else: she has another of it
+			elsewhere.capabilities = `{"elicitation":{"form":{}}}`
+			other := stateOf(t, elsewhere.call("look", `{"a":2}`))
+			before := s.executed()
+			for form, got := range forgeries(t, s, alice, asked, other, arguments) {
+				if got.code() != -32602 || got.finals != 1 || got.kind() != "invalid_params" || strings.Contains(got.text, "theirs") {
+					t.Errorf("%s: %s", form, got)
+				}
+			}
+			if now := s.executed(); len(now) != len(before) {
+				t.Fatalf("the server got %q", now[len(before):])
+			}
+			// The same value, however it is written, is the same request.
+			got := alice.retry("look", `{"b": {"d": null, "c": [1.0, "\u00e9"]}, "a": 1}`, inText(asked.State), `{"`+asked.key()+`":`+accepted+`}`)
+			if !got.ran() || !strings.Contains(got.text, "x-answer") {
+				t.Errorf("the right one: %s", got)
+			}
+			again := alice.retry("look", arguments, inText(asked.State), `{"`+asked.key()+`":`+accepted+`}`)
+			if up.era == "legacy" && again.code() != -32602 || up.era == "modern" && !again.ran() { // it is the server's own, and says so
+				t.Errorf("a second time: %s", again)
+			}
+			later.Store(int64(16 * time.Minute))
+			before = s.executed()
+			if got := elsewhere.retry("look", `{"a":2}`, inText(other.State), `{"`+other.key()+`":`+accepted+`}`); got.code() != -32602 {
+				t.Errorf("too late: %s", got)
+			}
+			if now := s.executed(); len(now) != len(before) {
+				t.Errorf("too late, the server got %q", now[len(before):])
+			}
+		})
+	}
+}
+
+// relays lets the server ask.
+func relays(c *mcp.Config) {
+	u := c.Upstreams["rec"]
+	u.ServerRequests = mcp.ServerRequests{Elicitation: mcp.RelayOn, Hosts: []string{"good.example", "good.example:8443"}}
+	c.Upstreams["rec"] = u
+}
+
+// person is a client of the modern era that takes forms.
+func (s *siege) person(claims mcptest.Claims) *visitor {
+	s.t.Helper()
+	v := s.stranger("modern", s.issuer.Token(s.t, claims))
+	v.capabilities = `{"elicitation":{"form":{},"url":{}}}`
+	return v
+}
+
+// forgeries are the answers to whatever somebody may bring in place of the state that was asked for.
+func forgeries(t testing.TB, s *siege, alice *visitor, asked, other stateAsked, arguments string) map[string]echo {
+	t.Helper()
+	answers := `{"` + asked.key() + `":` + accepted + `}`
+	all := map[string]echo{}
+	raw, err := base64.RawURLEncoding.DecodeString(asked.State)
+	orFail(t, err)
+	for name, state := range map[string]string{
+		"forged":             inText(base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("forged", 20)))),
+		"empty":              `""`,
+		"null":               `null`,
+		"a number":           `5`,
+		"an object":          `{"Held":"x","theirs":"theirs"}`,
+		"plain":              inText(`{"theirs":"\"theirs\""}`),
+		"the server's own":   `"theirs"`,
+		"cut at its end":     inText(asked.State[:len(asked.State)-2]),
+		"half":               inText(asked.State[:len(asked.State)/2]),
+		"longer":             inText(asked.State + "AAAA"),
+		"padded":             inText(asked.State + "="),
+		"with a space":       inText(" " + asked.State),
+		"the key":            inText(asked.key()),
+		"of other arguments": inText(other.State),
+		"two in one":         inText(asked.State + other.State),
+		"large":              inText(strings.Repeat("A", 64<<10)),
+	} {
+		all[name] = alice.retry("look", arguments, state, answers)
+	}
+	for n := 0; n < len(raw); n += 7 {
+		changed := slices.Clone(raw)
+		changed[n] ^= 1
+		all[fmt.Sprintf("byte %d changed", n)] = alice.retry("look", arguments, inText(base64.RawURLEncoding.EncodeToString(changed)), answers)
+	}
+	state := inText(asked.State)
+	for name, claims := range map[string]mcptest.Claims{"another person": {"sub": "bob"}, "another agent": {"client_id": "agent-2"}} {
+		all[name] = s.person(claims).retry("look", arguments, state, answers)
+	}
+	all["another tool"] = alice.retry("change", arguments, state, answers)
+	for name, changed := range map[string]string{
+		"other arguments": `{"a":2}`, "no arguments": `{}`, "one more": `{"a":1,"b":{"c":[1.0,"é"],"d":null},"e":1}`, "one less": `{"a":1,"b":{"c":[1.0,"é"]}}`,
+		"another text": `{"a":1,"b":{"c":[1.0,"e\u0301"],"d":null}}`, "a text for a number": `{"a":"1","b":{"c":[1.0,"é"],"d":null}}`,
+	} {
+		all[name] = alice.retry("look", changed, state, answers)
+	}
+	all["a prompt"] = alice.ask("prompts/get", `{"name":"look","arguments":`+arguments+`,"requestState":`+state+`,"inputResponses":`+answers+`}`)
+	all["a resource"] = alice.ask("resources/read", `{"uri":"look","requestState":`+state+`,"inputResponses":`+answers+`}`)
+	for name, bad := range map[string]string{"answers in a list": `[]`, "answers in a text": `"x"`, "too many answers": `{` + strings.TrimSuffix(strings.Join(manyAnswers(), ","), ",") + `}`} {
+		all[name] = alice.retry("look", arguments, state, bad)
+	}
+	beside := *s
+	_, beside.url = s.beside()
+	all["another gateway's"] = beside.person(nil).retry("look", arguments, state, answers)
+	return all
+}
+
+func manyAnswers() (all []string) {
+	for n := range 100 {
+		all = append(all, fmt.Sprintf(`"k%d":%s`, n, accepted))
+	}
+	return all
+}
+
+// Who brings no answer is asked again. Of many who bring one at once, one gives it.
+func TestStatesWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	s := newSiege(t, camp{answers: new(asker).answers("legacy"), change: relays})
+	alice := s.person(nil)
+	asked := stateOf(t, alice.call("look", `{}`))
+	before := len(s.executed())
+	for name, answers := range map[string]string{
+		"none": `{}`, "to something else": `{"k":` + accepted + `}`, "null": `{"` + asked.key() + `":null}`, "a text": `{"` + asked.key() + `":"accept"}`,
+	} {
+		if again := stateOf(t, alice.retry("look", `{}`, inText(asked.State), answers)); !maps.EqualFunc(again.Requests, asked.Requests, func(a, b jsontext.Value) bool { return string(a) == string(b) }) || again.State != asked.State {
+			t.Errorf("%s: is asked for %v", name, again)
+		}
+	}
+	if again := stateOf(t, alice.ask("tools/call", `{"name":"look","arguments":{},"requestState":`+inText(asked.State)+`}`)); again.State != asked.State {
+		t.Errorf("is asked for %v", again)
+	}
+	if now := s.executed(); len(now) != before {
+		t.Errorf("the server got %q", now[before:])
+	}
+	var all sync.WaitGroup
+	var ran, refused atomic.Int64
+	for range 32 {
+		all.Go(func() {
+			switch got := alice.retry("look", `{}`, inText(asked.State), `{"`+asked.key()+`":`+accepted+`}`); {
+			case got.ran() && strings.Contains(got.text, "x-answer"):
+				ran.Add(1)
+			case got.code() == -32602:
+				refused.Add(1)
+			default:
+				t.Errorf("%s", got)
+			}
+		})
+	}
+	all.Wait()
+	if now := s.executed(); ran.Load() != 1 || refused.Load() != 31 || len(now) != before+1 {
+		t.Errorf("%d ran, and the server got %q", ran.Load(), now[before:])
+	}
+}
+
+// D30: an answer counts if who was asked gives it, in the session that was asked, once.
+func TestAnswersOfOthers(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			s := newSiege(t, camp{answers: new(asker).answers(era), change: relays})
+			alice, beside, bob := s.listener(nil), s.listener(nil), s.listener(mcptest.Claims{"sub": "bob"})
+			calls, others := alice.asked("look", `{}`), beside.asked("look", `{}`)
+			before := len(s.executed())
+			answer := func(v *visitor, id, member string) int {
+				t.Helper()
+				return v.send(`{"jsonrpc":"2.0","id":`+id+`,`+member+`}`, v.headers("", "")...).status
+			}
+			const yes = `"result":` + accepted
+			stolen := *bob.s
+			thief := stolen.stranger("legacy", bob.token)
+			thief.session = alice.session
+			for name, got := range map[string][2]int{
+				"another session of hers":    {answer(beside, calls.id, yes), http.StatusBadRequest},
+				"another person":             {answer(bob, calls.id, yes), http.StatusBadRequest},
+				"another person, in hers":    {answer(thief, calls.id, yes), http.StatusNotFound},
+				"to what another was asked":  {answer(alice, others.id, yes), http.StatusBadRequest},
+				"to the server's id":         {answer(alice, `"q1"`, yes), http.StatusBadRequest},
+				"to a number":                {answer(alice, `1`, yes), http.StatusBadRequest},
+				"to a part of the id":        {answer(alice, calls.id[:len(calls.id)-3]+`"`, yes), http.StatusBadRequest},
+				"to null":                    {answer(alice, `null`, yes), http.StatusBadRequest},
+				"with a result and an error": {answer(alice, calls.id, yes+`,"error":{"code":1,"message":"m"}`), http.StatusBadRequest},
+			} {
+				if got[0] != got[1] {
+					t.Errorf("%s: status %d", name, got[0])
+				}
+			}
+			if now := s.executed(); len(now) != before {
+				t.Errorf("the server got %q", now[before:])
+			}
+			for n, want := range []int{http.StatusAccepted, http.StatusBadRequest} {
+				if got := answer(alice, calls.id, strings.Replace(yes, "x-answer", fmt.Sprintf("x-answer %d", n), 1)); got != want {
+					t.Errorf("answer %d has the status %d", n, got)
+				}
+			}
+			if got := calls.rest(t); !strings.Contains(got, "x-answer 0") || strings.Contains(got, "x-answer 1") {
+				t.Errorf("the call ends with %s", got)
+			}
+			if got := answer(beside, others.id, `"error":{"code":-1,"message":"no"}`); got != http.StatusAccepted {
+				t.Errorf("an error as the answer has the status %d", got)
+			}
+			if got := others.rest(t); strings.Contains(got, "x-answer") {
+				t.Errorf("the other call ends with %s", got)
+			}
+		})
+	}
+}
+
+// listener is a client of the legacy era that takes forms, with a session.
+func (s *siege) listener(claims mcptest.Claims) *visitor {
+	s.t.Helper()
+	v := s.stranger("legacy", s.issuer.Token(s.t, claims))
+	v.capabilities = `{"elicitation":{"form":{},"url":{}}}`
+	v.begin()
+	return v
+}
+
+// called is a call in the course of which its client was asked something.
+type called struct {
+	id    string // of what it was asked, as it stands in JSON
+	asks  string
+	lines *bufio.Scanner
+}
+
+// asked calls a tool, and reads on until it is asked something.
+func (v *visitor) asked(tool, arguments string) called {
+	v.s.t.Helper()
+	params := `{"name":"` + tool + `","arguments":` + arguments + `}`
+	r, err := http.NewRequestWithContext(v.s.t.Context(), http.MethodPost, v.s.url, strings.NewReader(v.text("tools/call", params)))
+	orFail(v.s.t, err)
+	for all := range slices.Chunk(v.headers("tools/call", params), 2) {
+		r.Header.Set(all[0], all[1])
+	}
+	answer, err := v.client.Do(r)
+	orFail(v.s.t, err)
+	v.s.t.Cleanup(func() { _ = answer.Body.Close() })
+	c := called{lines: bufio.NewScanner(answer.Body)}
+	for c.lines.Scan() {
+		var m struct {
+			ID     jsontext.Value
+			Method string
+		}
+		data, _ := strings.CutPrefix(c.lines.Text(), "data: ")
+		if json.Unmarshal([]byte(data), &m, json.MatchCaseInsensitiveNames(true)) == nil && m.Method == "elicitation/create" {
+			c.id, c.asks = string(m.ID), data
+			return c
+		}
+	}
+	v.s.t.Fatalf("nothing is asked: %d, %v", answer.StatusCode, c.lines.Err())
+	return c
+}
+
+// rest is what comes until the answer ends.
+func (c called) rest(t testing.TB) string {
+	t.Helper()
+	var all strings.Builder
+	for c.lines.Scan() {
+		all.WriteString(c.lines.Text() + "\n")
+	}
+	return all.String()
+}
